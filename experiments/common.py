@@ -3,7 +3,7 @@
 It prints the paper's numbers and ours and writes DIR/NAME.json, a list of rows (case, column, paper, mean, sd,
 seeds), the same as tables, DIR/NAME.md and DIR/NAME.tex, DIR/NAME.provenance.json, and the figure as DIR/NAME.png and
 DIR/NAME.pdf. The provenance is one hash of all runs since the command line was read, of the scripts in this folder and
-of XLA_FLAGS; the figure shows it.
+of XLA_FLAGS; it is in the metadata of the figure.
 """
 
 import argparse
@@ -22,8 +22,8 @@ from rich.table import Table
 
 from jdfl.engine import provenance
 from jdfl.engine.cache import use_cache
-from jdfl.lab import drawing, page
-from jdfl.lab.table import Cell, Grid, write
+from jdfl.lab import page, picture
+from jdfl.lab.table import Cell, Grid, rounded, write
 
 QUICK_SEEDS = 2
 
@@ -110,19 +110,26 @@ def origin() -> provenance.Provenance:
 
 
 def save_figure(fig: Figure, path: str | Path) -> None:
-    """Save a figure with the hash of `origin` below, at the path and as PDF beside it."""
-    drawing.save_figure(fig, path, origin().hash, also=(".pdf",))
+    """Save a figure as PNG and PDF, with the hash of `origin` in the metadata of the files."""
+    picture.save_figure(fig, path, origin().hash, also=(".pdf",))
 
 
 def grid(rows: Sequence[Row]) -> Grid:
-    """A line per case, per column the paper's number and ours."""
-    columns = list(dict.fromkeys(one.column for one in rows))
+    """A line per case, with a column for the paper's number, where there is one, and a column for ours."""
+    columns = {one.column: False for one in rows}
+    columns |= {one.column: True for one in rows if one.paper is not None}
     cells = {(one.case, one.column): one for one in rows}
-    lines = [
-        [Cell(case), *(Cell(_cell(cells.get((case, column)))) for column in columns)]
-        for case in dict.fromkeys(one.case for one in rows)
-    ]
-    return Grid(["case", *columns], lines, ["Each cell: paper | ours, mean ± sd over seeds."])
+    heads = ["case"]
+    for column, published in columns.items():
+        heads += [f"{column}, paper", f"{column}, ours"] if published else [column]
+    lines: list[list[Cell]] = []
+    for case in dict.fromkeys(one.case for one in rows):
+        line = [Cell(case)]
+        for column, published in columns.items():
+            one = cells.get((case, column))
+            line += [Cell(_paper(one))] * published + [Cell(_ours(one))]
+        lines.append(line)
+    return Grid(heads, lines, ["Ours: mean ± standard deviation over seeds."])
 
 
 def html_table(rows: Sequence[Row]) -> page.Table:
@@ -168,11 +175,15 @@ def _or_nan(value: float | None) -> float:
     return math.nan if value is None else value
 
 
-def _cell(one: Row | None) -> str:
+def _paper(one: Row | None) -> str:
+    return "" if one is None else "–" if one.paper is None else f"{one.paper:g}"
+
+
+def _ours(one: Row | None) -> str:
+    """The mean without digits beyond the uncertainty, which has two."""
     if one is None:
         return ""
-    paper = "–" if one.paper is None else f"{one.paper:g}"
-    return f"{paper} | {number(one.mean)}" + (f" ± {number(one.sd)}" if one.seeds > 1 else "")
+    return rounded(one.mean, one.sd) if one.seeds > 1 and math.isfinite(one.mean) else number(one.mean)
 
 
 def number(value: float) -> str:

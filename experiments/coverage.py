@@ -1,4 +1,4 @@
-"""How often the intervals of experiments cover the truth: `python -m experiments.coverage` runs 200 whose truth is known.
+"""Coverage of the intervals of experiments: `python -m experiments.coverage` runs 200 whose truth is known.
 
 Every trial draws the vectors of the nodes anew, v_i ~ N(0, I), and D-PSGD averages them over a ring. Its iteration is
 linear, so that expectations have closed forms. With step size a and eigenvalues l of W, after K rounds from zero:

@@ -195,7 +195,9 @@ def main(arguments: Sequence[str] | None = None) -> list[Row]:
             print(f"Tuning: {view.criterion}.", *(f"  {label}: {view.note(label)}" for label in view.tuned), sep="\n")
         figure = chosen.out / f"{NAME}{'' if setting.problem == 'example1' else '_' + setting.problem}.png"
         axes = ("bytes", "round", "communications", "gradients")
-        print("written:", found.figure(figure, axes, "nodes_objective", spread="sd"))
+        fig, _ = found.plot(axes, "nodes_objective", width="page")
+        fig.savefig(figure)
+        print("written:", figure)
     print("written:", save(rows, chosen.out, NAME))
     return rows
 

@@ -54,8 +54,10 @@ from .lab import results
 from .lab.comparison import Comparison
 from .lab.entries import Entry, Tuning
 from .lab.experiment import Experiment, compare
+from .lab.stored import load
 from .observers import Exposure, Pairs, observe, observe_pairs
 from .privacy import ExactGaussian, Gaussian, Guarantee, Laplace, PrivacyReport, analytic_gaussian, classical_gaussian
+from .problems import from_arrays, from_loss, from_model
 
 __version__: str
 
@@ -136,9 +138,13 @@ __all__ = [
     "classical_gaussian",
     "compare",
     "consensus_below",
+    "from_arrays",
+    "from_loss",
+    "from_model",
     "gradient_below",
     "key_file",
     "linear_rate",
+    "load",
     "models",
     "network",
     "nodes",

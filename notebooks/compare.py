@@ -43,4 +43,4 @@ found.at("bytes", metrics=["objective"])[["budget", "round", "bytes", "objective
 found.tuning.head()
 
 # %%
-found.figure("comparison.png")
+found.plot(["round", "bytes"], width="page")

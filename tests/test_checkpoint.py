@@ -157,7 +157,7 @@ def test_noise_after_resuming_is_fresh():
 
 def test_a_file_is_the_run_wherever_it_is_read(tmp_path):
     part = go(PRIVATE, 4)
-    folder = write_run(tmp_path / "run", "", part)
+    folder = write_run(tmp_path / "run", part)
     told = read_checkpoint(folder / "checkpoints", PRIVATE, problem, network)
     assert told.ledger.as_dict() == Ledger.of(part.guarantee, part.releases, part.records).as_dict()
     assert told.ledger.releases.tolist() == [4] * problem.m

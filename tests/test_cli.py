@@ -8,7 +8,6 @@ import sys
 from pathlib import Path
 
 import pytest
-from rich.console import Console
 
 import jdfl
 from jdfl.cli import audit as audit_command
@@ -268,27 +267,6 @@ def test_what_writes_nothing_says_so_when_it_is_interrupted(command, work, capsy
     assert main([command, *TINY]) == 130
     assert list(tmp_path.iterdir()) == []
     assert capsys.readouterr().err == "jdfl: interrupted; nothing is written\n"
-
-
-def test_progress_shows_on_a_terminal_only(capsys):
-    console, asked = Console(force_terminal=True, width=120, stderr=True), []
-    views = [lambda: pytest.fail("not asked for"), None, lambda: 0.5, None, None]
-    progress = Progress(console=console, epsilon=lambda releases: asked.append(releases) or 2.501)
-    progress.begin(None)
-    for rounds in (5, 10):
-        progress(Snapshot(rounds, 10, {"objective": 0.125, "bytes": 1500.0}, [], *views))
-    progress.close()
-    shown = capsys.readouterr().err
-    assert "10/10" in shown
-    assert "objective 0.125" in shown
-    assert "1.5 kB" in shown
-    assert "epsilon 2.51" in shown
-    assert asked == [0.5]  # twice within two seconds
-    progress = Progress()
-    progress.begin(None)
-    progress(Snapshot(5, 10, {}, [], *views))
-    progress.close()
-    assert capsys.readouterr() == ("", "")
 
 
 def test_python_m_jdfl():

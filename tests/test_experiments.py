@@ -1,6 +1,7 @@
 """The contract of experiments and benchmarks: what is written, and (slow) what must be reached."""
 
 import json
+import re
 
 import numpy as np
 import pytest
@@ -53,7 +54,7 @@ def test_a_table_and_its_figure_have_one_provenance_that_runs_change(tmp_path):
     common.save_figure(Figure(), tmp_path / "name.png")
     assert first["runs"] == []
     with Image.open(tmp_path / "name.png") as drawn:
-        assert drawn.info["Title"] == f"provenance {first['hash']}"
+        assert drawn.info["Description"] == f"Made by jdfl; provenance {first['hash']}"
     assert f"provenance {first['hash']}".encode() in (tmp_path / "name.pdf").read_bytes()
     assert saved() == first
     run = provenance.provenance("1", x=2.0).hash  # as every run makes one
@@ -65,8 +66,10 @@ def test_a_table_and_its_figure_have_one_provenance_that_runs_change(tmp_path):
 def test_table_shows_paper_beside_ours(capsys):
     common.show("title", [common.row("a", "rounds", 28, [27, 29]), common.row("b", "kB", None, [3.0])])
     shown = capsys.readouterr().out
-    assert "28 | 28 ± 1.41" in shown
-    assert "– | 3" in shown
+    rows = [line for line in shown.splitlines() if re.match(r"[┃│] (case|a) ", line)]
+    heads, cells = (re.split(r"\s*[┃│]\s*", line)[1:-1] for line in rows)
+    assert heads == ["case", "rounds, paper", "rounds, ours", "kB"]
+    assert cells == ["a", "28", "28.0 ± 1.4", ""]
 
 
 @pytest.mark.parametrize("arguments", [["--seeds", "0"], ["--seeds", "x"], ["--nonsense"]])

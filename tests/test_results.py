@@ -11,7 +11,7 @@ import pytest
 import jdfl
 from jdfl.cli import main
 from jdfl.engine.metrics import FORMER
-from jdfl.lab import drawing
+from jdfl.lab import drawing, results
 from jdfl.lab.results import FILES, new_run_folder, read_run, write_run
 from jdfl.lab.summary import spread_text, summary, summary_text
 
@@ -30,8 +30,10 @@ def hidden(folder: Path) -> list[str]:
 
 
 def test_a_run_directory_holds_everything(result, tmp_path):
-    folder = write_run(tmp_path / "a" / "run", "steps: 12\n", result, draw=drawing.figure)
-    assert sorted(path.name for path in folder.iterdir()) == sorted([*FILES, "figure.png", "checkpoints"])
+    folder = write_run(tmp_path / "a" / "run", result, config_yaml="steps: 12\n")
+    assert sorted(path.name for path in folder.iterdir()) == sorted(
+        [*FILES, "config.yaml", "figure.png", "checkpoints"]
+    )
     assert (folder / "figure.png").read_bytes().startswith(b"\x89PNG")
     run = read_run(folder)
     assert run.config_yaml == "steps: 12\n"
@@ -43,39 +45,42 @@ def test_a_run_directory_holds_everything(result, tmp_path):
     assert hidden(folder.parent) == []
 
 
-def test_a_failure_leaves_no_directory(result, tmp_path):
+def test_a_failure_leaves_no_directory(result, tmp_path, monkeypatch):
     def fail(*_: object) -> None:
         raise KeyboardInterrupt
 
+    monkeypatch.setattr(results, "summary_text", fail)
     with pytest.raises(KeyboardInterrupt):
-        write_run(tmp_path / "run", "", result, draw=fail)
+        write_run(tmp_path / "run", result)
     assert list(tmp_path.iterdir()) == []
     with pytest.raises(FileNotFoundError, match="run"):
         read_run(tmp_path / "run")
 
 
-def test_an_occupied_directory_is_refused_or_replaced_whole(result, tmp_path):
+def test_an_occupied_directory_is_refused_or_replaced_whole(result, tmp_path, monkeypatch):
     folder = tmp_path / "run"
     folder.mkdir()
-    write_run(folder, "first: 1\n", result)  # an empty one will do
+    write_run(folder, result, config_yaml="first: 1\n")  # an empty one will do
     with pytest.raises(FileExistsError, match="overwrite=True"):
-        write_run(folder, "second: 1\n", result)
+        write_run(folder, result, config_yaml="second: 1\n")
 
     def fail(*_: object) -> None:
         raise RuntimeError("a full disk")
 
-    with pytest.raises(RuntimeError):
-        write_run(folder, "second: 1\n", result, draw=fail, overwrite=True)
+    with monkeypatch.context() as patch:
+        patch.setattr(results, "summary_text", fail)
+        with pytest.raises(RuntimeError):
+            write_run(folder, result, config_yaml="second: 1\n", overwrite=True)
     assert read_run(folder).config_yaml == "first: 1\n"
-    write_run(folder, "second: 1\n", result, overwrite=True)
+    write_run(folder, result, config_yaml="second: 1\n", overwrite=True)
     assert read_run(folder).config_yaml == "second: 1\n"
     assert hidden(tmp_path) == []
     with pytest.raises(FileExistsError, match="file"):
-        write_run(folder / "config.yaml", "", result)
+        write_run(folder / "config.yaml", result)
 
 
 def test_a_rename_that_fails_puts_the_old_directory_back(result, tmp_path, monkeypatch):
-    folder = write_run(tmp_path / "run", "first: 1\n", result)
+    folder = write_run(tmp_path / "run", result, config_yaml="first: 1\n")
     rename = Path.rename
     calls = []
 
@@ -87,13 +92,13 @@ def test_a_rename_that_fails_puts_the_old_directory_back(result, tmp_path, monke
 
     monkeypatch.setattr(Path, "rename", second_fails)
     with pytest.raises(OSError, match="no"):
-        write_run(folder, "second: 1\n", result, overwrite=True)
+        write_run(folder, result, config_yaml="second: 1\n", overwrite=True)
     assert read_run(folder).config_yaml == "first: 1\n"
     assert hidden(tmp_path) == []
 
 
 def test_what_is_missing_is_named(result, tmp_path):
-    folder = write_run(tmp_path / "run", "", result)
+    folder = write_run(tmp_path / "run", result)
     (folder / "params.npz").unlink()
     with pytest.raises(FileNotFoundError, match=r"params\.npz"):
         read_run(folder)
@@ -150,7 +155,9 @@ def test_numbers_that_are_not_finite_are_no_json(result):
 
 
 def test_runs_of_earlier_versions_are_read_with_the_names_of_now(result, tmp_path):
-    folder = write_run(tmp_path / "run", "steps: 12\n", result)
+    folder = write_run(tmp_path / "run", result, config_yaml="steps: 12\n")
+    for name in ("result.json", "result.npz"):  # which earlier versions did not write
+        (folder / name).unlink()
     former = {new: old for old, new in FORMER.items()}
     result.history.rename(columns=former).to_parquet(folder / "metrics.parquet", index=False)
     told = json.loads((folder / "summary.json").read_text())
@@ -165,17 +172,16 @@ def test_runs_of_earlier_versions_are_read_with_the_names_of_now(result, tmp_pat
 def test_figures_of_odd_histories(tmp_path):
     rounds = np.arange(3)
     wide = pd.DataFrame({"round": rounds, "bytes": [0.0, 10.0, 1e6], "objective": [1e4, 1.0, np.nan]})
-    short = pd.DataFrame({"round": [0], "bytes": [0.0], "consensus_error": [0.0]})
-    for runs in ({"": wide}, {"": short}, {"a": wide, "b": short}, {str(i): wide for i in range(9)}):
-        assert drawing.figure(runs, tmp_path / "figure.png").stat().st_size > 1000
-    with pytest.raises(ValueError, match="metric"):
-        drawing.figure({"": wide[["round", "bytes"]]}, tmp_path / "none.png")
+    short = pd.DataFrame({"round": [0], "bytes": [0.0], "objective": [0.0]})
+    for i, run in enumerate((wide, short, wide.assign(objective=np.nan))):
+        drawing.figure_of_run(run, ["objective"], "0123").savefig(tmp_path / f"{i}.png")
+        assert (tmp_path / f"{i}.png").stat().st_size > 1000
 
 
 def test_a_run_that_ends_above_its_start_says_so(result):
     history = pd.DataFrame({"round": [0, 10], "objective": [2.0, 3.0], "bytes": [0, 1]})
     worse = summary(replace(result, history=history))
-    assert worse["warnings"] == ["the objective ended at 3, above the 2 that it began with; nothing was learnt"]
+    assert worse["warnings"] == ["the objective ended at 3, above its initial value 2: nothing was learnt"]
     assert "Warning: the objective ended" in summary_text(worse)
     better = summary(replace(result, history=history.assign(objective=[2.0, 1.0])))
     assert better["warnings"] == []

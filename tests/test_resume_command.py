@@ -87,7 +87,7 @@ def test_a_run_that_is_cut_off_leaves_what_it_needs_to_go_on(monkeypatch, at):
     files = {"config.yaml", "environment.json", "metrics.csv", "nodes.csv", "links.csv", "split.csv", CHECKPOINTS}
     assert {one.name for one in folder.iterdir()} == files
     assert pd.read_csv(folder / "metrics.csv")["round"].tolist() == list(range(7))
-    with pytest.raises(FileNotFoundError, match=rf"cut off\. Go on with it: jdfl resume {folder}"):
+    with pytest.raises(FileNotFoundError, match=rf"cut off\. Resume it: jdfl resume {folder}"):
         read_run(folder)
     assert main(["resume", str(folder), "--quiet"]) == 0
     check_same(folder, run("--steps", "9", "--chunk", "2"))

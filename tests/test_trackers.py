@@ -70,7 +70,7 @@ def test_one_that_fails_is_given_up_with_a_warning(kept, monkeypatch, tmp_path):
         record = fail
 
     monkeypatch.setitem(trackers.NAMES, "mine", lambda *given: kept.append(Failing(*given)) or kept[-1])
-    with pytest.warns(UserWarning, match=r"mine failed, and is told nothing more: ConnectionError") as told:
+    with pytest.warns(UserWarning, match=r"mine failed, and receives nothing more: ConnectionError") as told:
         result = play(Trackers(["mine"], tmp_path, {}))
     assert len(told) == 1
     assert result.rounds == 7
@@ -110,7 +110,7 @@ def test_the_former_name_is_refused_with_the_new_one():
 
 def test_one_that_cannot_begin_is_told_as_that(monkeypatch, tmp_path):
     monkeypatch.setitem(trackers.NAMES, "mine", lambda *_: 1 / 0)
-    with pytest.raises(OSError, match=r"Could not begin with mine: ZeroDivisionError"):
+    with pytest.raises(OSError, match=r"Could not start mine: ZeroDivisionError"):
         play(Trackers(["mine"], tmp_path, {}))
 
 

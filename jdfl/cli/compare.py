@@ -5,18 +5,15 @@ import dataclasses
 import json
 import math
 import sys
-from collections.abc import Generator
 from pathlib import Path
 from typing import Any
-
-from rich.console import Console
 
 import jdfl
 from jdfl.cli import flags
 from jdfl.config import ALGORITHMS
 from jdfl.engine.cache import use_cache
+from jdfl.engine.progress import announced
 from jdfl.lab.comparison import Comparison
-from jdfl.lab.entries import Announce
 from jdfl.lab.results import new_run_folder
 from jdfl.lab.settings import (
     CompareConfig,
@@ -102,12 +99,12 @@ def compare(config: CompareConfig, options: Options) -> int:
     entries, problem, network, arguments = build(config)
     folder = new_run_folder(options.out, f"compare-{problem.name}")
     try:
-        with _progress(len(entries), options.quiet) as progress:
+        with announced(False if options.quiet else None) as progress:
             found = jdfl.compare(entries, problem, network, progress=progress, **arguments)
-        found.write(folder, to_yaml(config))
+        found.save(folder, config_yaml=to_yaml(config))
     except BaseException:
         with contextlib.suppress(OSError):
-            folder.rmdir()  # write leaves all or nothing
+            folder.rmdir()  # save leaves all or nothing
         raise
     if options.json:
         print(json.dumps({"folder": str(folder), **told(found)}, indent=2, allow_nan=False))
@@ -119,17 +116,6 @@ def compare(config: CompareConfig, options: Options) -> int:
             print(f"jdfl: {label}: {count} of {len(found.seeds)} runs diverged", file=sys.stderr)
     failed = any(how.failure and how.short is None for how in found.tuned.values())
     return 3 if any(bad.values()) or failed else 0
-
-
-@contextlib.contextmanager
-def _progress(algorithms: int, quiet: bool) -> Generator[Announce | None]:
-    """A line on stderr with what is under way, where that is a terminal."""
-    console = Console(stderr=True)
-    if quiet or not console.is_terminal:
-        yield None
-        return
-    with console.status("checking") as status:
-        yield lambda label, what: status.update(f"{what}: {label} ({algorithms} algorithms)")
 
 
 def told(found: Comparison) -> dict[str, Any]:

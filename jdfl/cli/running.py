@@ -29,7 +29,6 @@ from jdfl.engine.progress import Progress
 from jdfl.engine.result import Result, Snapshot
 from jdfl.engine.spending import guarantee_of, records_of
 from jdfl.engine.start import check_settings
-from jdfl.lab.drawing import figure
 from jdfl.lab.results import CHECKPOINTS, Onward, end_run
 from jdfl.lab.summary import summary_text
 from jdfl.lab.trackers import Trackers
@@ -171,7 +170,7 @@ class Session:
 def _ended(folder: Path, result: Result, told_how: Any) -> dict[str, Any]:
     """The summary of a run whose results are written; OSError that says how to write them later."""
     try:
-        return end_run(folder, result, draw=figure, **told_how)
+        return end_run(folder, result, **told_how)
     except OSError as error:
         raise OSError(f"Could not write the results: {error}. Once it can be done: jdfl resume {folder}") from error
 

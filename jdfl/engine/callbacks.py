@@ -1,4 +1,4 @@
-"""What is told of a run while it goes on, and may end it.
+"""Callbacks: objects that receive the state of a run while it goes on, and may end it.
 
 Axes: m nodes.
 """
@@ -18,54 +18,54 @@ from jdfl.engine.result import Cut, Result, Snapshot
 from jdfl.engine.spending import release_limits
 from jdfl.engine.start import Start
 
-NEVER = 2**31  # rounds, more than a run has
+NEVER = 2**31  # more rounds than any run has
 
 
 class Callback:
-    """What `jdfl.run` tells of a run, in this order; a class of one's own overrides what it wants to know.
+    """A receiver of the events of a run: `jdfl.run` calls the methods in this order, and a subclass overrides some.
 
-    Where a run has several processes, every one of them has callbacks of its own, alike: what a snapshot gives of all
-    nodes is exchanged, so all have to ask for it.
+    If a run has several processes, each of them has the same callbacks. Arrays of all nodes are exchanged between
+    processes, so that all callbacks have to ask a snapshot for them.
     """
 
     every: int = NEVER
-    """Rounds, about, after which the device returns at the latest, for `between`."""
+    """Approximate maximum number of rounds between two calls of `between`."""
     ending: ClassVar[Cut] = "interrupted"
-    """What a run is that this one has ended."""
+    """The `ending` of a run that this callback ends."""
     reads_data: ClassVar[bool] = True
-    """Whether its reasons depend on more than is released: all see when a run ends, and nothing is claimed then."""
+    """Whether its reason to end a run depends on more than releases: everybody sees the end, so nothing is claimed."""
 
     def begin(self, start: Start) -> np.ndarray | None:
-        """What the run is, as `start`, before anything is compiled; may refuse it by raising ValueError.
+        """Receive the `start` of the run before anything is compiled; may refuse the run by raising ValueError.
 
-        Returns how many releases [m] every node may make in all, or None for no limit.
+        Returns the maximum number of releases of every node [m], or None for no limit.
         """
 
     def between(self, now: Snapshot) -> None:
-        """Where the run is, `now` that the device is about to go on: at first, and after each of its returns.
+        """Receive the state before the device continues: at the start, and after each of its returns.
 
-        Nothing that it gives ends the run, and the snapshot has no new records, which `__call__` has been told. It is
-        for work at other rounds than those where chunks end, such as checkpoints.
+        It cannot end the run, and the snapshot `now` has no new records, which `__call__` has received. It is for work
+        at rounds where no chunk ends, such as checkpoints.
         """
 
     def __call__(self, now: Snapshot) -> str | None:
-        """Where the run is after a chunk of rounds, or at its end.
+        """Receive the state after a chunk of rounds, or at the end of the run.
 
-        Returns a reason to end it `now`, in words, or None.
+        Returns a reason, in words, to end the run `now`, or None.
         """
 
     def end(self, result: Result) -> None:
-        """What the run has come to, as its `result`; not called for one that failed.
+        """Receive the `result` of the run; it is not called if the run failed.
 
-        It comes once, before `close`, also for a run that diverged, was interrupted, or that this callback has ended.
-        What `jdfl.run` gives back is the same value.
+        It is called once, before `close`, also if the run diverged, was interrupted, or was ended by this callback.
+        `jdfl.run` returns the same value.
         """
 
     def close(self) -> None:
-        """The run is over, also where it failed or another callback has refused it.
+        """The run is over, also if it failed or another callback has refused it.
 
-        It is called once for every `begin`, also for one that raised, the last callback first. Give back here what
-        `begin` has taken, such as files, threads or a terminal.
+        It is called once for every `begin`, also if that raised an error, in reverse order of the callbacks. Release
+        here what `begin` has acquired, such as files, threads or a terminal.
         """
 
 
@@ -80,7 +80,7 @@ class Told(Callback):
         self._function = function
 
     def __call__(self, now: Snapshot) -> str | None:
-        """What the function says of the run `now`; raises ValueError where that is neither None nor a reason."""
+        """The reason that the function returns, or None; raises ValueError for anything else."""
         reason = self._function(now)
         if reason is not None and not isinstance(reason, str):
             raise ValueError(
@@ -92,12 +92,12 @@ class Told(Callback):
 
 @dataclass
 class Deadline(Callback):
-    """Ends a run after the last chunk of rounds that ends in time, and keeps what there is.
+    """Ends a run after the last chunk of rounds that ends in time, and keeps its results.
 
-    Of several runs with one deadline, all have to end in time.
+    Several runs with the same deadline all have to end in time.
 
     Args:
-        seconds: How many of them, from when this is made, compilation included.
+        seconds: Seconds since the deadline was made, compilation included.
     """
 
     seconds: Positive
@@ -109,23 +109,23 @@ class Deadline(Callback):
         self._made, self._shortest, self._last = time.monotonic(), math.inf, (0.0, 0.0)
 
     def begin(self, start: Start) -> None:
-        """A run, of whose chunks none is known.
+        """Forget how long the chunks of an earlier run took.
 
-        How long chunks take is forgotten, since another run's may be longer. The seconds are not: they count from when
-        the deadline was made, so that several runs may share one.
+        Those of another run may take longer. The seconds still count from when the deadline was made, so that several
+        runs may share one.
         """
         self._shortest, self._last = math.inf, (0.0, 0.0)
 
     def between(self, now: Snapshot) -> None:
-        """The first chunk begins.
+        """Note the time when the first chunk begins.
 
-        The time is noted, with what has been compiled so far, so that compilation makes the first chunk no longer than
-        it is. Before later chunks nothing has to be done.
+        The time of compilation so far is noted, too, so that it does not count as a part of the first chunk. Before
+        later chunks nothing has to be done.
         """
         self._last = self._last if any(self._last) else (time.monotonic(), compiled())
 
     def __call__(self, now: Snapshot) -> str | None:
-        """Whether another chunk, as long as the shortest so far without compilation, would end too late."""
+        """End the run if another chunk, as long as the shortest so far without compilation, would end too late."""
         here = time.monotonic(), compiled()
         self._shortest = min(self._shortest, max(0.0, (here[0] - self._last[0]) - (here[1] - self._last[1])))
         self._last = here
@@ -135,10 +135,10 @@ class Deadline(Callback):
 
 @dataclass(frozen=True)
 class Budget(Callback):
-    """Ends a run before the round whose releases would take some node beyond (epsilon, delta); nothing of it is sent.
+    """Ends a run before the round whose releases would exceed (epsilon, delta) at some node; nothing of it is sent.
 
     Args:
-        epsilon: What all rounds together may spend.
+        epsilon: The budget of all rounds together, > 0.
         delta: As for `jdfl.account`.
     """
 
@@ -146,10 +146,10 @@ class Budget(Callback):
     delta: float | None = None
 
     def begin(self, start: Start) -> np.ndarray:
-        """How many releases [m] are within it; ValueError where nothing may be claimed.
+        """The number of releases [m] within the budget; ValueError if nothing can be claimed.
 
-        They follow from the noise, records and stop rule of the `start` by the accounting of `jdfl.account`. An epsilon
-        that is no positive number, and a delta that promises nothing, raise ValueError as well.
+        It follows from the noise, records and stop rule of the `start` by the accounting of `jdfl.account`. An epsilon
+        that is not positive, and a delta that is too large to promise anything, raise ValueError as well.
         """
         arguments.settings(self)
         target = float(self.epsilon)

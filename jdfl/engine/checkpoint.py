@@ -17,6 +17,7 @@ import pandas as pd
 from jdfl.algorithms.algorithm import Algorithm
 from jdfl.algorithms.program import planned
 from jdfl.base import storage
+from jdfl.base.absent import Absent
 from jdfl.base.arguments import checked
 from jdfl.base.keys import key_digest, typed_key
 from jdfl.engine import loop, stepping
@@ -67,6 +68,8 @@ class Checkpoint:
         Results of `sweep` and `repeat` have no state. Use it to write a result into a folder; `jdfl.run` takes a result
         to resume as it is.
         """
+        if isinstance(result.state, Absent):
+            raise ValueError(str(result.state))
         if result.state is None:
             raise ValueError("Expected a result of jdfl.run, got one of runs side by side, whose states are not kept.")
         if result.diverged is not None:

@@ -117,6 +117,13 @@ def accuracy_own(w: Array, problem: Problem) -> Array:
     return nodes.mean(jnp.sum(found * mix, axis=1))
 
 
+def test_loss(w: Array, problem: Problem) -> Array:
+    """The mean loss [] of the test examples, at the average parameters or in the mean over the nodes, no penalty."""
+    if problem.personal:
+        return nodes.mean(problem.each(problem.test_loss, personal(w, problem), problem.data))
+    return problem.test_loss(average(w), jax.tree.map(nodes.first, problem.data))
+
+
 def _mean(found: Array, problem: Problem) -> Array:
     """The mean over the nodes of values [k, ...] at k sets of parameters."""
     return nodes.mean(found) if problem.personal else found[0]
@@ -148,6 +155,7 @@ REGISTRY: dict[str, Metric] = {
         accuracy,
         balanced_accuracy,
         accuracy_own,
+        test_loss,
     )
 }
 COUNTS = (  # the history's other columns
@@ -199,6 +207,10 @@ def resolve(metrics: Sequence[str | Metric], problem: Problem, name: str = "metr
             raise ValueError(f"The metric {metric.__name__!r} needs generating parameters, which {problem.name} lacks.")
         if metric in NEED_OPTIMUM:
             check_optimum(metric.__name__, problem)
+        if metric is test_loss and problem.test is None:
+            raise ValueError(
+                f"The metric 'test_loss' needs test examples, which {problem.name} lacks. Give the problem a test set."
+            )
         if metric in _NEEDS_CLASSES and (problem.test is None or not classifies(problem)):
             raise ValueError(
                 f"The metric {metric.__name__!r} needs labelled test examples, which {problem.name} lacks."
@@ -232,4 +244,6 @@ def default_metrics(problem: Problem) -> tuple[Metric, ...]:
         chosen += _NEEDS_TRUTH
     if problem.test is not None and classifies(problem):
         chosen += (accuracy, balanced_accuracy)
+    elif problem.test is not None:
+        chosen.append(test_loss)
     return tuple(chosen)

@@ -1,87 +1,251 @@
-"""A progress bar for runs, on stderr and only where that is a terminal."""
+"""The progress of runs and comparisons, in terminals, notebooks and logs."""
 
+import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from html import escape
+from importlib import import_module
+from typing import Any, Protocol, TextIO
 
 import numpy as np
 from rich.console import Console
 from rich.filesize import decimal
-from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
 from rich.progress import Progress as Bar
 
+from jdfl.base import checks
 from jdfl.devices import processes
 from jdfl.engine.callbacks import Callback
+from jdfl.engine.metrics import COUNTS
 from jdfl.engine.result import Snapshot
 from jdfl.engine.start import Start
 from jdfl.privacy.relation import upper
 
+Announce = Callable[[str, str], object]  # (label of a method, what is done with it)
 _APART = 2.0  # seconds between two epsilons
+_OFTEN = 0.2  # seconds between two updates of a notebook
 
 
 class Progress(Callback):
-    """Shows rounds done, rounds per second, objective, bytes sent and the time left.
+    """Shows rounds done, rounds per second, a metric, bytes sent and the time left; before that, that it compiles.
 
         result = jdfl.run(..., callbacks=[jdfl.Progress()])
 
-    Elsewhere than on a terminal nothing is written, and of several processes the first writes.
+    In a terminal it is one line that changes in place, in a notebook an output that is updated. Anywhere else, such as
+    the log of a cluster, nothing is written unless `lines` asks for it. Where a run has several processes, the first
+    one writes.
 
     Args:
-        label: What stands before the bar; empty: what the run is doing.
-        console: Where it is shown; None: on stderr.
-        epsilon: Gives what releases [m] of the nodes add up to, which is shown, too; asked every two seconds at most.
+        label: The name that stands in front, such as that of a method; empty: none.
+        lines: Seconds between two lines of plain text where there is neither a terminal nor a notebook; None: nothing
+            is written there.
+        stream: Where it is written; None: stderr, or the output of a notebook's cell.
+        epsilon: Gives the epsilon of releases [m] of the nodes, which is then shown, too. It is asked every two seconds
+            at most.
     """
 
     def __init__(
-        self, label: str = "", console: Console | None = None, epsilon: Callable[[np.ndarray], float] | None = None
+        self,
+        label: str = "",
+        *,
+        lines: float | None = None,
+        stream: TextIO | None = None,
+        epsilon: Callable[[np.ndarray], float] | None = None,
     ) -> None:
-        shown_on = Console(stderr=True) if console is None else console
-        self._bar = Bar(
-            TextColumn("{task.description}"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TextColumn("{task.fields[note]}"),
-            TimeRemainingColumn(),
-            console=shown_on,
-            disable=not shown_on.is_terminal,
-        )
+        if lines is not None:
+            checks.positive("It is the time between two lines in seconds.", lines=lines)
         self._label, self._epsilon, self._spent, self._asked = label, epsilon, "", -_APART
-        self._task = self._bar.add_task(label or "compiling", total=None, note="")
+        self._screen = _screen(stream, lines)
+        self._first: tuple[int, float] | None = None  # rounds, and when they were done
 
     def begin(self, start: Start) -> None:
-        """Show the bar, of several processes in the first one alone.
-
-        Until the first chunk of rounds is done it shows its label, or that the run is compiling, and no number of
-        rounds. Nothing is read from the `start`.
-        """
+        """Show that the run compiles, until its first chunk of rounds is done."""
+        self._first = None
         if processes.leads():
-            self._bar.start()
+            before = 0 if start.before is None else start.before.rounds
+            self._screen.show(self._named("compiling"), before, start.steps, "")
+
+    def announce(self, label: str, what: str) -> None:
+        """Show what a comparison does now, such as "D-PSGD: tuning 3/5, compiling".
+
+        Args:
+            label: The label of the method.
+            what: What begins with it, in words.
+        """
+        self._screen.show(f"{label}: {what}", 0, None, "")
 
     def close(self) -> None:
-        """Leave the bar as it is.
-
-        What it showed last stays on the terminal, also after a run that failed, and nothing more is drawn. It is
-        `jdfl.run` that calls it.
-        """
-        self._bar.stop()
+        """End the line, which keeps the last state, also after a run that failed."""
+        self._screen.close()
 
     def __call__(self, now: Snapshot) -> None:
-        """Take in what a chunk of rounds brought."""
+        """Show the state after a chunk of rounds."""
+        here = time.monotonic()
         notes: list[str] = []
-        speed = self._bar.tasks[0].speed
-        if speed:
-            notes.append(f"{speed:.0f} rounds/s")
-        if "objective" in now.row:
-            notes.append(f"objective {now.row['objective']:.4g}")
+        if self._first is None:
+            self._first = now.rounds, here
+        elif here > self._first[1] and now.rounds > self._first[0]:
+            speed = (now.rounds - self._first[0]) / (here - self._first[1])
+            left = (now.steps - now.rounds) / speed
+            notes += [f"{speed:.3g} rounds/s" if speed < 100 else f"{speed:,.0f} rounds/s", f"{_clock(left)} left"]
+        shown = next((name for name in ("objective", *now.row) if name in now.row and name not in COUNTS), None)
+        if shown is not None:
+            notes.append(f"{shown.replace('_', ' ')} {now.row[shown]:.4g}")
         if "bytes" in now.row:
             notes.append(decimal(int(now.row["bytes"])))
-        if self._epsilon is not None and not self._bar.disable and time.monotonic() - self._asked >= _APART:
-            self._spent = f"epsilon {upper(self._epsilon(now.releases()), 3)}"
-            self._asked = time.monotonic()
+        if self._epsilon is not None and self._screen.shows and here - self._asked >= _APART:
+            self._spent, self._asked = f"epsilon {upper(self._epsilon(now.releases()), 3)}", here
         notes += [self._spent] if self._spent else []
-        self._bar.update(
-            self._task,
-            description=self._label or "rounds",
-            completed=now.rounds,
-            total=now.steps,
-            note="  ".join(notes),
-        )
+        self._screen.show(self._named("rounds"), now.rounds, now.steps, "  ".join(notes))
+
+    def _named(self, what: str) -> str:
+        return f"{self._label}: {what}" if self._label else what
+
+
+@contextmanager
+def announced(progress: "bool | Announce | Progress | None" = None) -> Generator[Announce]:
+    """A function to announce what a comparison does; the line is closed at the end.
+
+    Args:
+        progress: None or True: as `Progress` shows it, in terminals and notebooks; False: not at all; a `Progress` of
+            other settings; or a function of (label, what). ValueError for anything else.
+    """
+    if progress is False:
+        yield lambda label, what: None
+    elif progress is None or progress is True or isinstance(progress, Progress):
+        shown = progress if isinstance(progress, Progress) else Progress()
+        try:
+            yield shown.announce
+        finally:
+            shown.close()
+    else:
+        checks.able(("__call__",), "True, False, a Progress or a function of (label, what)", progress=progress)
+        yield progress
+
+
+class _Screen(Protocol):
+    """A place where progress is shown."""
+
+    shows: bool
+
+    def show(self, what: str, done: int, total: int | None, note: str) -> None:
+        """Replace what is shown; without a total, of rounds, there is no number."""
+        ...
+
+    def close(self) -> None:
+        """Nothing more will come."""
+        ...
+
+
+class _Silent:
+    shows = False
+
+    def show(self, what: str, done: int, total: int | None, note: str) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class _Terminal:
+    """One line that changes in place; it also counts the seconds while nothing is reported."""
+
+    shows = True
+
+    def __init__(self, console: Console) -> None:
+        columns = TextColumn("{task.description}"), BarColumn(24), TextColumn("{task.fields[note]}")
+        self._bar = Bar(*columns, TimeElapsedColumn(), console=console)
+        self._task = self._bar.add_task("", total=None, note="")
+
+    def show(self, what: str, done: int, total: int | None, note: str) -> None:
+        self._bar.update(self._task, description=_line(what, done, total, ""), completed=done, total=total, note=note)
+        self._bar.start()
+
+    def close(self) -> None:
+        self._bar.stop()
+
+
+class _Notebook:
+    """An output of the cell that is updated, without widgets."""
+
+    shows = True
+
+    def __init__(self, display: Callable[..., Any]) -> None:
+        self._display, self._handle, self._told, self._last = display, None, -_OFTEN, ""
+        self._shown: dict[str, str] | None = None
+
+    def show(self, what: str, done: int, total: int | None, note: str) -> None:
+        line = _line(what, done, total, note)
+        share = "" if total is None else f" value={done} max={total}"
+        page = f"<div><progress{share} style='vertical-align:middle'></progress> {escape(line)}</div>"
+        self._shown = {"text/plain": line, "text/html": page}
+        now = time.monotonic()
+        if what != self._last or done == total or now - self._told >= _OFTEN:
+            self._last, self._told = what, now
+            self._send()
+
+    def close(self) -> None:
+        self._send()
+        self._handle = None
+
+    def _send(self) -> None:
+        if self._shown is None:
+            return
+        if self._handle is None:
+            self._handle = self._display(self._shown, raw=True, display_id=True)
+        else:
+            self._handle.update(self._shown, raw=True)
+        self._shown = None
+
+
+class _Lines:
+    """Lines of plain text, not more often than every so many seconds."""
+
+    shows = True
+
+    def __init__(self, stream: TextIO, seconds: float) -> None:
+        self._stream, self._seconds, self._told = stream, seconds, -np.inf
+        self._what, self._line = "", ""
+
+    def show(self, what: str, done: int, total: int | None, note: str) -> None:
+        self._line = _line(what, done, total, note)
+        if what != self._what or time.monotonic() - self._told >= self._seconds:
+            self._what = what
+            self._write()
+
+    def close(self) -> None:
+        self._write()
+
+    def _write(self) -> None:
+        if self._line:
+            self._told = time.monotonic()
+            print(self._line, file=self._stream, flush=True)
+            self._line = ""
+
+
+def _screen(stream: TextIO | None, lines: float | None) -> _Screen:
+    """The place that fits where the program runs."""
+    display = _notebook() if stream is None else None
+    if display is not None:
+        return _Notebook(display)
+    console = Console(file=stream or sys.stderr, force_jupyter=False)
+    if console.is_terminal:
+        return _Terminal(console)
+    return _Silent() if lines is None else _Lines(stream or sys.stderr, float(lines))
+
+
+def _notebook() -> Callable[..., Any] | None:
+    """What displays in a notebook; None where this is none."""
+    if "IPython" not in sys.modules or not hasattr(import_module("IPython").get_ipython(), "kernel"):
+        return None
+    return import_module("IPython.display").display
+
+
+def _line(what: str, done: int, total: int | None, note: str) -> str:
+    counted = "" if total is None else f" {done:,}/{total:,}"
+    return f"{what}{counted}" + (f"  {note}" if note else "")
+
+
+def _clock(seconds: float) -> str:
+    whole = round(seconds)
+    hours, minutes = whole // 3600, whole // 60 % 60
+    return f"{hours}:{minutes:02}:{whole % 60:02}" if hours else f"{minutes}:{whole % 60:02}"

@@ -24,7 +24,7 @@ from jdfl.base.keys import key_digest
 from jdfl.devices.processes import Portion, portion, summed
 from jdfl.engine import contents
 
-DERIVED = ("curvature", "optimum")  # from the data, by solvers that may differ between machines
+DERIVED = ("curvature", "optimum", "about")  # by solvers that may differ between machines; words alone
 _SHORT = 16  # hexadecimal digits of a checksum
 _FEW = 4  # numbers that are recorded one by one
 _WHOLE = 2**24  # whole numbers up to here are exact in float32

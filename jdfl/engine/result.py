@@ -1,12 +1,14 @@
-"""What a run gives back: plain host data, with sums as exact Python ints.
+"""The result of a run: data on the host, with totals as exact Python integers.
 
 Axes: m nodes, n parameters.
 """
 
+import functools
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
 
 import jax
 import numpy as np
@@ -20,59 +22,62 @@ from jdfl.engine.provenance import Provenance
 from jdfl.network import Graph
 from jdfl.privacy import Guarantee
 
-Cut = Literal["time limit", "interrupted", "terminated"]  # endings that leave the rest for another time
+if TYPE_CHECKING:
+    from jdfl.lab.picture import Drawn
+
+Cut = Literal["time limit", "interrupted", "terminated"]  # endings after which a run can be continued
 Ending = Literal["steps", "stop rule", "diverged", "budget"] | Cut
 
 
 @dataclass(frozen=True)
 class Totals:
-    """Exact totals over nodes and rounds, the start included.
+    """Exact totals over all nodes and rounds, the start included.
 
-    They are whole numbers of Python, which never overflow. A vector sent to three neighbours is three messages, and a
-    message that gets lost was sent. Bits are what the codec says of a message. `history` has the same totals record by
-    record.
+    They are Python integers, which never overflow. A vector sent to three neighbours counts as three messages, and a
+    message that was lost counts as sent. The size of a message is what its codec reports. `history` has the same totals
+    at every record.
     """
 
     messages: dict[str, int]  # by channel
     message_bits: dict[str, int]  # size of one message, by channel
-    gradients: int  # evaluations of a node's gradient, whatever number of examples it looks at
+    gradients: int  # evaluations of a node's gradient, over any number of examples
     examples: int  # gradients of single examples
-    communications: int  # how often nodes combined what they received
-    releases: int  # noisy functions of data that others may come to see
+    communications: int  # how often nodes combined messages that they received
+    releases: int  # noisy functions of the data that others may see
 
     @property
     def bits(self) -> int:
-        """Bits that crossed the wires.
+        """Bits sent over the network, an exact integer.
 
-        A whole number: of every channel the messages times the size of one, of all nodes and rounds. It is what codecs
-        say of their messages, without the headers of any transport.
+        For every channel it is the number of messages times the size of one, over all nodes and rounds. Headers of a
+        transport are not included.
         """
         return sum(count * self.message_bits[channel] for channel, count in self.messages.items())
 
     @property
     def bytes(self) -> float:
-        """Bytes that crossed the wires; bits / 8, since messages are counted in bits.
+        """Bytes sent over the network: bits / 8.
 
-        It is no whole number where messages do not fill their last byte, and a float, which rounds very large numbers;
-        `bits` never is rounded.
+        It is not an integer where messages do not fill their last byte, and as a float it rounds very large numbers;
+        `bits` is always exact.
         """
         return self.bits / 8
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Result:
     """A finished run.
 
-    `jdfl.run` gives it, `sweep` and `repeat` a list of them. `ending` says whether all rounds were done, a stop rule
-    fired, a budget was spent, or the run diverged or was interrupted. Hand it to `jdfl.account` for its epsilon, and to
-    `jdfl.run(..., resume=...)` to go on.
+    `jdfl.run` returns one; `sweep` and `repeat` return a list. `ending` says whether all rounds were done, a stop rule
+    fired, a budget was spent, or the run diverged or was interrupted. `plot` draws it, `save` and `jdfl.load` keep it,
+    `report` makes a page, `jdfl.account` gives its epsilon, and `jdfl.run(..., resume=...)` continues it.
     """
 
-    algorithm: Any  # its settings
-    problem_name: str  # the problem's `name`
-    network_name: str  # the network's
-    params: Array  # [m, n] the nodes' parameters at the end
-    state: Any  # the algorithm's last state, which no guarantee covers; None for runs made side by side
+    algorithm: Any  # with its settings
+    problem_name: str  # `name` of the problem
+    network_name: str  # `name` of the network
+    params: Array  # [m, n] parameters of the nodes at the end
+    state: Any  # last state of the algorithm, which no guarantee covers; None for runs made side by side
     history: pd.DataFrame  # a row per record: round, metrics, and totals so far
     rounds: int
     ending: Ending
@@ -80,27 +85,27 @@ class Result:
     diverged: tuple[int, int] | None  # (round, node) of the first number that is not finite, or too large
     totals: Totals
     communication_rounds: np.ndarray  # [m] how often each node combined messages
-    releases: np.ndarray  # [m] how many noisy functions of its data of each node others may come to see
-    clock: np.ndarray | None  # [m] simulated seconds after which every node was done; None: its network has no times
-    published_bytes: float | None  # by a formula that fits its paper's tables; None where there is none
+    releases: np.ndarray  # [m] noisy functions of each node's data that others may see
+    clock: np.ndarray | None  # [m] simulated seconds until every node was done; None: the network has no times
+    published_bytes: float | None  # by the formula behind the tables of the paper; None where there is none
     guarantee: Guarantee
-    records: np.ndarray  # [m] how many records of its own each node has
+    records: np.ndarray  # [m] records in the local dataset of each node
     privacy_warnings: tuple[str, ...]  # what this run did that its guarantee does not cover
     key: tuple[int, ...]  # data of the run's key
     sums: dict[str, int]  # exact totals by counter, as `totals` has them
     seconds: float  # wall time without compilation
-    compile_seconds: float  # of tracing and compiling
+    compile_seconds: float  # of tracing and compilation
     provenance: Provenance  # code, libraries, settings, data
-    ready: Any = None  # what the algorithm computed before the first round, such as its nodes' constants
+    ready: Any = None  # what the algorithm computed before the first round, such as constants of the nodes
     labels: dict[str, Any] = field(default_factory=dict)  # seed and swept values
     clock_rest: np.ndarray | None = None  # [m] seconds that rounding has left out of `clock`
     moments: dict[int, np.ndarray] = field(default_factory=dict)  # `releases` after some rounds, of noise
-    standing: Standing | None = None  # of the data's ledger when this run had ended; None: it is in none
+    standing: Standing | None = None  # the ledger of the data when this run had ended; None: there is none
     test_examples: int | None = None  # of which the metric `accuracy` is a share; None: it is none
 
     @property
     def final(self) -> dict[str, float]:
-        """The last record; of a run that diverged, every column's last finite value (NaN where there is none).
+        """The last record; of a run that diverged, the last finite value of every column (NaN where there is none).
 
         By the names of the columns of `history`: the round, the metrics, and the totals so far over all nodes, such as
         bytes.
@@ -119,39 +124,124 @@ class Result:
         share = self.final.get("accuracy", float("nan"))
         return {} if self.test_examples is None or np.isnan(share) else {"accuracy": wilson(share, self.test_examples)}
 
+    def plot(
+        self,
+        x: str | Sequence[str] = "round",
+        y: str | None = None,
+        *,
+        ax: Any = None,
+        width: Literal["column", "page"] | float = "column",
+        height: float | None = None,
+        floor: float | None = None,
+    ) -> "Drawn":
+        """Draw a metric against what it cost: `fig, ax = result.plot(y="objective")`.
+
+        Nothing is written: save the figure with `fig.savefig("name.pdf")`, which puts the provenance into the metadata
+        of the file. An axis is logarithmic where its values are positive and far apart.
+
+        Args:
+            x: round, communications, bytes, gradients, examples, seconds or, on networks with times, network_seconds;
+                or a list of them.
+            y: The metric; None: suboptimality or objective if it was recorded, otherwise the first metric.
+            ax: Axes of matplotlib to draw into, one per amount; None: a new figure, which pyplot does not know.
+            width: The width of a new figure: "column" (3.3 inches), "page" (7 inches), or a number of inches.
+            height: The height of a new figure in inches; None: what the panels need.
+            floor: The accuracy of the reference solution that a suboptimality is measured from: smaller values are
+                drawn at it. None: there is none.
+
+        Returns:
+            The figure and its Axes, an array of Axes for a list of amounts. A notebook shows the figure where it, or
+                this value, stands on the last line of a cell.
+
+        Raises:
+            ValueError: For an unknown amount or metric, for a size that is not positive, and for another number of
+                Axes than amounts.
+        """
+        from jdfl.lab import plots  # what people see of results is in the lab, which uses the engine
+
+        return plots.of_result(self, x, y, ax=ax, width=width, height=height, floor=floor)
+
+    def save(self, folder: str | Path, *, overwrite: bool = False) -> Path:
+        """Write the result into a folder, whole or not at all; `jdfl.load` reads it back.
+
+        The folder has history, parameters, totals, provenance, guarantee and labels, a summary in words, and, if there
+        is a state, a checkpoint to resume from. The state is the exact state of the nodes, which no guarantee covers.
+        The key of the run and the algorithm object are not written.
+
+        Args:
+            folder: Where to write; it is made, with the folders above it. An empty one may be there already.
+            overwrite: Whether a folder with content is replaced; otherwise FileExistsError.
+
+        Returns:
+            The path of the folder.
+        """
+        from jdfl.lab import results
+
+        return results.write_run(folder, self, overwrite=overwrite)
+
+    def report(self, path: str | Path) -> Path:
+        """Write one HTML page about the run: curves, privacy, costs, provenance.
+
+        It is a single file that loads nothing from elsewhere.
+
+        Args:
+            path: The file, which is replaced if it is there.
+
+        Returns:
+            The path.
+        """
+        from jdfl.lab import overview
+
+        return overview.write_report(self, path)
+
+    @functools.cached_property
+    def _shown(self) -> list[tuple[str, str]]:
+        from jdfl.lab import shown
+
+        return shown.of_result(self)
+
+    def __repr__(self) -> str:
+        width = max(len(name) for name, _ in self._shown)
+        return "\n".join(f"{name:<{width}}  {text}" for name, text in self._shown)
+
+    def _repr_html_(self) -> str:
+        from jdfl.lab import shown
+
+        return shown.html(self._shown)
+
 
 @dataclass(frozen=True)
 class Snapshot:
-    """What a callback sees of a run; the functions copy from a state that is gone later: call them at once.
+    """What a callback sees of a run. The functions copy from a state that is soon overwritten: call them at once.
 
-    Numbers and records are on the host. Arrays of all nodes come when they are asked for, so that they cost nothing
-    otherwise; of several processes all have to ask.
+    Numbers and records are on the host. Arrays of all nodes are fetched when they are asked for, so that they cost
+    nothing otherwise; where a run has several processes, all of them have to ask.
     """
 
     rounds: int
     """Rounds that are done."""
     steps: int
-    """Rounds that the run may have."""
+    """Maximum number of rounds of the run."""
     row: dict[str, Any]
     """The last record."""
     rows: list[dict[str, Any]]
-    """The records since the chunk before; with the first chunk, also of the start."""
+    """The records since the previous chunk; with the first chunk, also that of the start."""
     params: Callable[[], Array]
     """Gives the parameters [m, n]."""
     communications: Callable[[], np.ndarray]
     """Gives how often each node has combined messages so far [m]."""
     releases: Callable[[], np.ndarray]
-    """Gives how many noisy functions of its data of each node others may see by now [m]."""
+    """Gives how many noisy functions of each node's data others may have seen so far [m]."""
     graph: Callable[[], Graph]
     """Gives the graph of the last round, with the rows of all nodes."""
     result: Callable[[], "Result"]
-    """Gives what the run has come to, as one that was interrupted now."""
+    """Gives the result of the run as if it were interrupted now."""
     chunk: int = 1
-    """Rounds between two snapshots, which lie at its multiples and where the run ends."""
+    """Rounds between two snapshots, which are taken at its multiples and at the end of the run."""
 
 
 class Tally:
-    """Adds up the device's partial sums into history rows and totals."""
+    """Adds up the partial sums of the device into rows of the history and totals."""
 
     def __init__(self, message_bits: dict[str, int]) -> None:
         self.message_bits = message_bits

@@ -1,4 +1,4 @@
-"""Charts of a page, as the plain data that script.js draws."""
+"""Charts of a page as plain data, which script.js draws."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -9,7 +9,7 @@ import pandas as pd
 
 from jdfl.lab.page import Chart
 
-_POINTS = 300  # of a line
+_BUCKETS = 150  # of a line, evenly spaced, and as many that are close together at its beginning
 _PAIRS = 60_000  # links in all moments together
 _TOGETHER = 3000  # links in one
 
@@ -17,44 +17,68 @@ _TOGETHER = 3000  # links in one
 def curves(views: Mapping[tuple[str, str], pd.DataFrame], axes: Mapping[str, str], alt: str) -> Chart:
     """Lines with bands, of a metric y against an amount x that a reader chooses.
 
-    Of long lines evenly many points are kept, the last always.
+    Long lines are thinned: of every bucket of records the first and the last, those with the smallest and the largest
+    mean, and the ends of the band are kept, so that no extreme is lost. Buckets are evenly spaced, and others are close
+    together at the beginning, for logarithmic axes.
 
     Args:
         views: Frames by (x, y), with columns label, x, mean, low and high, a row per record. The first pair is shown
             first; values that are not finite are left out.
-        axes: What every x of `views` is, in words.
+        axes: The title of every x of `views`.
         alt: The chart in words, for readers who cannot see it.
     """
+    pool: dict[tuple[float | int | None, ...], int] = {}  # lists of numbers that several lines share, and their places
     data = {
-        f"{x}|{y}": [_line(str(label), one) for label, one in frame.groupby("label", sort=False)]
+        f"{x}|{y}": [_line(str(label), one, pool) for label, one in frame.groupby("label", sort=False)]
         for (x, y), frame in views.items()
     }
     chosen = {
         "labels": list(dict.fromkeys(line["label"] for lines in data.values() for line in lines)),
         "views": data,
+        "lists": [list(one) for one in pool],
         "y": list(dict.fromkeys(y for _, y in views)),
         "x": [[x, axes[x]] for x in dict.fromkeys(x for x, _ in views)],
     }
     return Chart("curves", chosen, alt)
 
 
-def _line(label: str, one: pd.DataFrame) -> dict[str, Any]:
+def _line(label: str, one: pd.DataFrame, pool: dict[tuple[float | int | None, ...], int]) -> dict[str, Any]:
     good = one[np.isfinite(one["x"]) & np.isfinite(one["mean"])]
-    kept = good.iloc[_evenly(len(good), _POINTS)]
-    line = {"label": label, "x": numbers(kept["x"], 7), "mean": numbers(kept["mean"])}
+    kept = good.iloc[_thinned(good)]
+
+    def place(name: str, digits: int = 5) -> int:
+        return pool.setdefault(tuple(numbers(kept[name], digits)), len(pool))
+
+    line = {"label": label, "x": place("x", 7), "mean": place("mean")}
     if np.any(kept["high"] > kept["low"]):
-        line |= {"low": numbers(kept["low"]), "high": numbers(kept["high"])}
+        line |= {"low": place("low"), "high": place("high")}
     return line
 
 
+def _thinned(one: pd.DataFrame) -> np.ndarray:
+    """The places of the records that are drawn."""
+    size = len(one)
+    if size <= 4 * _BUCKETS:
+        return np.arange(size)
+    steps = (np.linspace(0, size, _BUCKETS), np.geomspace(1, size, _BUCKETS))
+    edges = np.unique(np.concatenate([[0], *steps]).round().astype(int))
+    mean, low, high = (np.nan_to_num(one[name].to_numpy(float)) for name in ("mean", "low", "high"))
+    kept: set[int] = set()
+    for begin, end in zip(edges[:-1].tolist(), edges[1:].tolist()):
+        inside = slice(begin, end)
+        kept |= {begin, end - 1, begin + int(mean[inside].argmin()), begin + int(mean[inside].argmax())}
+        kept |= {begin + int(low[inside].argmin()), begin + int(high[inside].argmax())}
+    return np.array(sorted(kept))
+
+
 def network(nodes: pd.DataFrame, links: pd.DataFrame, alt: str) -> Chart:
-    """A network whose nodes are coloured by what they have come to, with a slider over the moments of a run.
+    """A network whose nodes are coloured by their values, with a slider over the moments of a run.
 
     Args:
         nodes: A row per node and moment, with columns round, node and any numbers, each of which can be chosen as
             colour.
-        links: Columns round, node and hears: who heard whom from that round on, node -1 where nobody did. Of very many
-            links evenly many are drawn.
+        links: Columns round, node and hears: from that round on, the node receives from the node in `hears`; node -1
+            where no node receives anything. Of very many links an even selection is drawn.
         alt: The chart in words, for readers who cannot see it.
     """
     rounds, ids = np.unique(nodes["round"]), np.unique(nodes["node"])
@@ -73,8 +97,8 @@ def bars(x: Sequence[Any], series: Mapping[str, Sequence[float]], x_title: str, 
     """Stacked bars over `x`, a colour per series.
 
     Args:
-        x: What stands below the bars, one entry for each.
-        series: The heights by label, in the order in which they are stacked, as many numbers each as there are bars.
+        x: The names of the bars.
+        series: The heights by label, in the order in which they are stacked, with a number for every bar.
         x_title: The name of the horizontal axis.
         y_title: The name of the vertical axis.
         alt: The chart in words, for readers who cannot see it.
@@ -84,13 +108,13 @@ def bars(x: Sequence[Any], series: Mapping[str, Sequence[float]], x_title: str, 
 
 
 def numbers(values: Any, digits: int = 5) -> list[float | int | None]:
-    """The `values` with so many digits, None for what is not finite."""
+    """The `values` rounded to significant `digits`, None for those that are not finite."""
     found = (float(f"{value:.{digits}g}") if np.isfinite(value) else None for value in np.asarray(values, float))
     return [int(value) if value is not None and value.is_integer() else value for value in found]
 
 
 def _pairs(links: pd.DataFrame, rounds: np.ndarray, ids: np.ndarray) -> list[tuple[int, np.ndarray]]:
-    """(moment, links as pairs of places in `ids`), each pair once whichever way it goes."""
+    """(moment, links as pairs of places in `ids`), each pair once, whatever its direction."""
     found: list[tuple[int, np.ndarray]] = []
     for k, one in links.groupby("round"):
         both: np.ndarray = one.loc[one["node"] >= 0, ["node", "hears"]].to_numpy(int)
@@ -101,16 +125,19 @@ def _pairs(links: pd.DataFrame, rounds: np.ndarray, ids: np.ndarray) -> list[tup
 
 
 def _evenly(size: int, most: int) -> np.ndarray:
-    """At most so many of `size` places, the first and the last among them."""
+    """At most `most` of `size` places, evenly spaced, with the first and the last."""
     return np.unique(np.linspace(0, size - 1, min(most, size)).round().astype(int))
 
 
 def _places(ids: np.ndarray, pairs: np.ndarray) -> tuple[list[Any], list[Any]]:
-    """Where nodes are drawn: linked ones near one another."""
+    """Where nodes are drawn: linked ones close to each other."""
     graph: nx.Graph[int] = nx.Graph()
     graph.add_nodes_from(range(len(ids)))
     graph.add_edges_from((u, v) for u, v in pairs.tolist())
-    if graph.number_of_edges() and max(dict(graph.degree()).values()) <= 2:  # a ring or a path
+    degrees = dict(graph.degree()).values()
+    if (
+        not len(ids) or max(degrees) <= 2 or not nx.is_connected(graph)
+    ):  # a ring, a path, or parts that would drift apart
         found = nx.circular_layout(graph)
     else:
         found = nx.spring_layout(graph, seed=0, iterations=200, k=3.0 / np.sqrt(max(1, len(ids))))

@@ -2,8 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -14,17 +13,21 @@ from jdfl.engine.ledger_file import Standing
 from jdfl.engine.result import Result
 from jdfl.lab import curves, intervals, table, words
 from jdfl.lab.curves import axes_of, metrics_of
+from jdfl.lab.outputs import Outputs
 from jdfl.lab.table import Format, Grid
 from jdfl.lab.tuning import Tuned
 from jdfl.privacy import PrivacyReport
 from jdfl.privacy.together import Together
 
+if TYPE_CHECKING:
+    pass
 
-@dataclass(frozen=True)
-class Comparison:
+
+@dataclass(frozen=True, repr=False)
+class Comparison(Outputs):
     """What `jdfl.compare` gives back: the comparison at its budget of `by`, and those at other budgets in `views`.
 
-    Each has values and reported runs of its own; `at`, `table` and `figure` take the one that was tuned at what they
+    Each has values and reported runs of its own; `at`, `table` and `plot` take the one that was tuned at what they
     show. `tuning` has a row per point, and one for what is not tuned: label, the fields' values, `mean` of the measure
     over the tuning seeds (infinite where a run diverged), `diverged`, `runs`, `extension` (0: of the first grid),
     `chosen`, `edge`. `curves` has a row per record: label, seed, `ending` of the run, round, metrics, and what it has
@@ -173,7 +176,7 @@ class Comparison:
     def equal_costs(self) -> pd.DataFrame:
         """`at` for all amounts that were tuned at (without tuning, for all), at every budget: rows (x, label).
 
-        The column `mark` is that of the algorithm there. `write` puts it into equal_costs.csv, the whole comparison in
+        The column `mark` is that of the algorithm there. `save` puts it into equal_costs.csv, the whole comparison in
         one table of plain numbers.
         """
         given = [(one.by, one) for one in (self, *self.views) if one.budget is not None and one.by != "stop"]
@@ -250,20 +253,18 @@ class Comparison:
 
     @property
     def setting(self) -> str:
-        """Problem and network in words.
+        """Problem, with its numbers of nodes and parameters, and network in words, as captions begin with them.
 
-        The problem's name with its numbers of nodes and parameters, and the network's name, or that algorithms have
-        networks of their own. Captions of tables begin with it.
+        Networks are not named where algorithms have different ones.
         """
         shared = set(self.networks.values())
         return f"{self.title} over {shared.pop() if len(shared) == 1 else 'networks of their own'}"
 
     @property
     def provenance(self) -> str:
-        """One hash for the provenances of all runs.
+        """One hash of 16 hexadecimal digits for the provenances of all reported runs, in whatever order they were made.
 
-        16 hexadecimal digits of the code, libraries, settings, data and seeds of the reported runs at all budgets, in
-        whatever order they were made. Figures carry it.
+        Figures carry it in the metadata of their files.
         """
         return provenance.total(run.provenance.hash for label in self.results for run in self.runs(label))
 
@@ -275,53 +276,3 @@ class Comparison:
         """
         found = {id(run): run for one in (self, *self.views) for run in one.results[label]}
         return list(found.values())
-
-    def figure(self, path: str | Path, x: Sequence[str] | None = None, y: str | None = None) -> Path:
-        """Draw a metric y against amounts x, a panel for each: mean over trials, with its 95 % confidence interval.
-
-        Axes are logarithmic where values are far apart. Lines are of the runs whose values were chosen at the largest
-        budget of that amount; the axis names it, or says that there is none. Runs that diverged are left out, and the
-        legend counts them and shows every `mark`.
-
-        Args:
-            path: The file, whose suffix decides on its format, such as .png or .pdf.
-            x: The amounts, at least one, as for `at`; None: all that were tuned at, or all where nothing is tuned.
-            y: The metric; None: the measure.
-
-        Returns:
-            The path.
-
-        Raises:
-            ValueError: For an unknown amount or metric.
-        """
-        from jdfl.lab import drawing  # matplotlib, for those who draw
-
-        y = self.measure if y is None else y
-        axes = axes_of(self.curves)
-        checks.one_of(metrics_of(self.curves), y=y)
-        x = ([name for name in axes if self.tuned_at(name)] or axes) if x is None else x
-        if isinstance(x, str) or not list(x):
-            raise ValueError(f"Expected a list of amounts, got x = {x!r}. For example ('round', 'bytes').")
-        panels: dict[str, pd.DataFrame] = {}
-        for name in x:
-            checks.one_of(axes, x=name)
-            band = curves.bands(self.view(name).curves, name, y)
-            panels[words.axis(self, name)] = band.assign(x=band[name])
-        views = {name: self.view(name) for name in x}
-        legend = {label: words.legend(label, views) for label in self.results}
-        return drawing.bands(panels, legend, y.replace("_", " "), path, self.provenance)
-
-    def write(self, folder: str | Path, config_yaml: str = "", *, overwrite: bool = False) -> Path:
-        """Write everything into a folder, whole or not at all; returns its path.
-
-        curves.csv, curves.parquet, tuning.csv, table.txt, table.md, table.tex, equal_costs.csv, figure.png, figure.pdf,
-        report.html, environment.json, provenance.json, and config.yaml where one is given.
-
-        Args:
-            folder: Where to write; it is made, with the folders above it. An empty one may be there already.
-            config_yaml: The settings as YAML, for config.yaml and the page; empty: neither has them.
-            overwrite: Whether a folder with content is replaced; otherwise FileExistsError.
-        """
-        from jdfl.lab.folder import write_comparison
-
-        return write_comparison(self, folder, config_yaml, overwrite=overwrite)

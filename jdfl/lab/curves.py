@@ -24,6 +24,7 @@ AXES = {
     "seconds": "seconds of simulation",
     "network_seconds": "simulated seconds of a node (mean)",
 }
+BAND = "95 % confidence interval of the mean"  # what low and high of `bands` are, for legends
 LABELS = ("label", "seed", "ending")  # the columns that say whose record it is
 LEAST = 10  # rounds that a budget which nobody gave pays for, with every algorithm
 _COUNTS = {*LABELS, *AXES, "messages", "releases", "network_seconds_last"}

@@ -1,4 +1,4 @@
-"""Files that are whole or not there: texts, tables and plain data, each written and read in one way, by its suffix."""
+"""Texts, tables and plain data as files, which are either complete or absent; the suffix decides on the format."""
 
 import io
 import json
@@ -17,14 +17,14 @@ from jdfl.engine.metrics import FORMER
 
 _JSON: Any = {"indent": 2, "allow_nan": False, "default": str}
 _RECORDS = ("metrics", "curves")  # files whose columns are metrics
-_PARTIAL = f".{'[0-9a-f]' * 12}.partial.*"  # names of files that are not yet in their place
+_PARTIAL = f".{'[0-9a-f]' * 12}.partial.*"  # names of files that are not complete
 
 
 def read(file: Path) -> Any:
-    """What is in a file, by its suffix: plain data (json), a table (csv, parquet), `params` [m, n] (npz), or text.
+    """The content of a file, by its suffix: plain data (json), a table (csv, parquet), `params` [m, n] (npz), or text.
 
-    Of a table as text the rows that are whole count, for the last may be under way. FileNotFoundError where it is not
-    there, ValueError where it is damaged, both with its name.
+    Of a CSV table only complete rows are read, since the last one may just be written. Raises FileNotFoundError for a
+    missing file and ValueError for a damaged one, both with its name.
     """
     if not file.is_file():
         raise FileNotFoundError(f"Expected {file.name} in the folder of a run, found none in {file.parent}.")
@@ -44,7 +44,7 @@ def read(file: Path) -> Any:
                 return _current(file, found.astype(float))
             case _:
                 return file.read_text(encoding="utf-8")
-    except Exception as error:  # every format fails in ways of its own
+    except Exception as error:  # every format has errors of its own
         words = " ".join(str(error).split())[:200] or repr(error)
         raise ValueError(f"Expected a whole file at {file}, got a damaged one: {words}. Make the run again.") from error
 
@@ -59,13 +59,13 @@ def _current(file: Path, content: Any) -> Any:
 
 
 def write(path: Path, content: Any) -> None:
-    """Write a file whole or not at all.
+    """Write a file completely or not at all.
 
     Args:
-        path: The file, which is replaced if it is there. A table goes into Parquet for the suffix .parquet, into CSV
-            for all others.
-        content: A text, a table, or plain data, which are written as JSON; ValueError for numbers in these that are not
-            finite.
+        path: The file, which is replaced if it is there. A table is written as Parquet for the suffix .parquet, and as
+            CSV for all others.
+        content: A text, a table, or plain data, which are written as JSON; ValueError if they contain numbers that are
+            not finite.
     """
     with placed(path) as place:
         if isinstance(content, pd.DataFrame) and path.suffix == ".parquet":
@@ -78,24 +78,24 @@ def write(path: Path, content: Any) -> None:
 
 
 def append(path: Path, table: pd.DataFrame) -> None:
-    """Add rows to a table as text, with a head where there is no file yet.
+    """Append rows to a CSV table, with a header if the file is new.
 
     Args:
-        path: The file (CSV). It is not replaced: a reader may find its last row incomplete.
-        table: The rows, with the columns of those before, whose head is not looked at.
+        path: The file. It is not replaced, so that a reader may find an incomplete last row.
+        table: The rows. Their columns must be those of the file, which is not checked.
     """
     table.to_csv(path, mode="a", index=False, header=not path.exists())
 
 
 def tidy(folder: Path) -> None:
-    """Remove what `placed` leaves where the process is killed."""
+    """Remove the files that `placed` leaves behind when its process is killed."""
     for partial in folder.glob(_PARTIAL):
         partial.unlink(missing_ok=True)
 
 
 @contextmanager
 def placed(path: Path) -> Generator[Path]:
-    """Where to write a file that is then moved to `path`, once it is on the disk."""
+    """Gives a path to write to; the file is renamed to `path` when it is on the disk."""
     partial = path.with_name(f".{uuid4().hex[:12]}.partial.{path.name}")
     try:
         yield partial
@@ -108,15 +108,17 @@ def placed(path: Path) -> Generator[Path]:
 
 @contextmanager
 def whole(folder: str | Path, *, overwrite: bool) -> Generator[Path]:
-    """Where to write a folder that is then moved to `folder`; what stood there is put back if that fails.
+    """Gives a folder to write to, which is renamed to `folder` when it is complete.
+
+    A folder that was replaced is put back if renaming fails.
 
     Args:
-        folder: The place of the folder; those above it are made.
+        folder: The final place of the folder; folders above it are made.
         overwrite: Whether a folder with content is replaced.
 
     Raises:
-        FileExistsError: For a file at that place, and unless `overwrite` for a folder with content, before and after it
-            is written.
+        FileExistsError: If there is a file at that place, or, without `overwrite`, a folder with content. It is checked
+            before and after writing.
     """
     folder = Path(folder)
     _refuse_occupied(folder, overwrite)

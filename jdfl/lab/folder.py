@@ -1,11 +1,11 @@
-"""The folder of a comparison: tables, curves, figure and a page, whole or not there."""
+"""The folder of a comparison: what `jdfl.load` needs, tables, curves, a figure and a page."""
 
 from collections.abc import Iterator
 from pathlib import Path
 
 import pandas as pd
 
-from jdfl.lab import charts, curves, words
+from jdfl.lab import charts, curves, stored, words
 from jdfl.lab.comparison import Comparison
 from jdfl.lab.curves import AXES, axes_of, metrics_of
 from jdfl.lab.entries import DEFAULT
@@ -16,15 +16,15 @@ from jdfl.lab.summary import as_paragraphs, privacy_of
 from jdfl.lab.table import Format, Grid
 
 _TABLES: dict[str, Format] = {"table.txt": "text", "table.md": "markdown", "table.tex": "latex"}
-_OTHERS = "curves.csv curves.parquet tuning.csv equal_costs.csv figure.png figure.pdf environment.json provenance.json"
-FILES = (*_TABLES, *_OTHERS.split(), "report.html")
+_DATA = "comparison.json comparison.npz curves.csv curves.parquet tuning.csv equal_costs.csv environment.json"
+FILES = (*_TABLES, *_DATA.split(), "provenance.json", "figure.png", "figure.pdf", "report.html")
 
 
 def write_comparison(comparison: Comparison, folder: str | Path, config_yaml: str, *, overwrite: bool) -> Path:
-    """Write FILES, and config.yaml where there is one, beside the folder first and then rename.
+    """Write FILES, and config.yaml where there are settings, into a folder that is renamed when it is complete.
 
     Args:
-        comparison: What is written, with its views at other budgets.
+        comparison: The comparison, with its views at other budgets.
         folder: The place of the folder.
         config_yaml: The settings as YAML; empty: there is no config.yaml, and the page has no settings.
         overwrite: Whether a folder with content is replaced; FileExistsError for one otherwise.
@@ -50,15 +50,30 @@ def write_comparison(comparison: Comparison, folder: str | Path, config_yaml: st
         }
         for name, content in (contents | ({"config.yaml": config_yaml} if config_yaml else {})).items():
             write(partial / name, content)
+        stored.write_value(partial, "comparison", comparison)
+        axes = axes_of(comparison.curves)
+        amounts = [name for name in axes if comparison.tuned_at(name)] or axes
+        fig, _ = comparison.plot(amounts, width="page")
         for suffix in ("png", "pdf"):
-            comparison.figure(partial / f"figure.{suffix}")
-        title, foot = f"Comparison on {comparison.setting}", f"Made by jdfl; provenance {comparison.provenance}."
-        page(partial / "report.html", title, list(_sections(comparison, config_yaml)), foot)
+            fig.savefig(partial / f"figure.{suffix}")
+        write_page(comparison, partial / "report.html", config_yaml)
     return Path(folder)
 
 
+def write_page(comparison: Comparison, path: str | Path, config_yaml: str = "") -> Path:
+    """Write the page of a comparison; returns its path.
+
+    Args:
+        comparison: The comparison, with its views at other budgets.
+        path: The HTML file, which is replaced if it is there.
+        config_yaml: The settings as YAML; empty: the page has none.
+    """
+    foot = f"Made by jdfl; provenance {comparison.provenance}."
+    return page(path, f"Comparison on {comparison.setting}", list(_sections(comparison, config_yaml)), foot)
+
+
 def _marked(comparison: Comparison, rows: pd.DataFrame) -> pd.DataFrame:
-    """Rows with the mark of their label."""
+    """Rows with the mark of their label in a column."""
     return rows.assign(mark=rows["label"].map(_marks(comparison)))
 
 
@@ -70,8 +85,8 @@ def _sections(comparison: Comparison, config_yaml: str) -> Iterator[Section]:
     grid, views = comparison.grid(), comparison.views
     yield Section("Result", ["\n\n".join(grid.caption), _table(grid)])
     yield Section("Curves", _curves(comparison))
-    others = [(one.by, one.grid()) for one in views]  # each of its own tuning
-    if comparison.budget is None:  # without tuning: those that are asked for mostly
+    others = [(one.by, one.grid()) for one in views]  # each with its own tuning
+    if comparison.budget is None:  # without tuning: the usual amounts
         others += [(x, comparison.grid(by=x)) for x in DEFAULT if x != comparison.by]
     for x, other in others:
         title = "Rounds to the stop rule" if x == "stop" else f"At equal {AXES[x]}"
@@ -95,8 +110,8 @@ def _curves(comparison: Comparison) -> list[Part]:
     axes = [x for x in axes if comparison.tuned_at(x)] or axes
     metrics.sort(key=lambda name: name != comparison.measure)
     about = (
-        "Mean over seeds and their range; runs that diverged are left out. Seconds are the simulation's wall time, "
-        "compilation excluded, spread evenly over the rounds."
+        f"Mean over trials, and a band: {curves.BAND}. Runs that diverged are left out. Seconds are the wall time of "
+        "the simulation without compilation, spread evenly over the rounds."
     )
     alt = f"{', '.join(metrics)} of every algorithm against {', '.join(axes)}"
     lines = [curves.views(comparison.view(x).curves, [x], metrics) for x in axes]
@@ -113,12 +128,12 @@ def _tuning(comparison: Comparison) -> list[Part]:
         for row in tuning.astype(object).itertuples(index=False)
     ]
     about = (
-        f"{comparison.criterion[:1].upper()}{comparison.criterion[1:]}. All points that were tried; an infinite mean "
-        "is that of a point where a run diverged or, where that is what counts, did not stop."
+        f"{comparison.criterion[:1].upper()}{comparison.criterion[1:]}. All points that were tried; the mean of a "
+        "point is infinite if a run diverged or, in tuning for the stop rule, did not stop."
     )
     return [about, Table(list(tuning.columns), cells)]
 
 
 def _table(grid: Grid) -> Table:
-    marks = {"best": " (best)", "tie": " (within one sd of the best)", "": ""}
+    marks = {"best": " (best)", "tie": " (not distinguishable from the best)", "": ""}
     return Table(grid.headers, [[cell.text + marks[cell.mark] for cell in row] for row in grid.rows])

@@ -1,7 +1,7 @@
-"""Which points of a study go side by side, those that one compiled program can run as lanes, and what they give.
+"""Groups of points of a study that one compiled program can run as lanes, and their results.
 
-Points of one problem, network and stop rule whose algorithms differ in floats alone are a group. A run with a budget of
-epsilon, or with a limit of its parameters' size, goes alone: lanes have neither.
+Points with the same problem, network and stop rule whose algorithms differ only in floats are a group. A run with a
+budget of epsilon, or with a limit on the size of parameters, is run alone, since lanes have neither.
 """
 
 import hashlib
@@ -24,13 +24,13 @@ from jdfl.engine.start import check_run
 from jdfl.lab.summary import privacy_of
 from jdfl.privacy.relation import worth
 
-LANES = 64  # runs of a group at most; what a study loses that is cut off
-REFUSED = "refused"  # the ending of what cannot be run
+LANES = 64  # runs of a group at most; a study that is cut off loses at most these
+REFUSED = "refused"  # the ending of a point that cannot be run
 
 
 @dataclass(frozen=True)
 class Point:
-    """A place in a study."""
+    """A point of a study."""
 
     index: int
     values: dict[str, Any]  # by dotted path
@@ -39,7 +39,7 @@ class Point:
 
 @dataclass(frozen=True)
 class Group:
-    """Points that are run together, with the same seeds."""
+    """Points that are run together with the same seeds."""
 
     points: tuple[Point, ...]
     seeds: tuple[int, ...]
@@ -47,17 +47,17 @@ class Group:
 
     @property
     def name(self) -> str:
-        """A name that only the same work has."""
+        """A name that identifies the work of the group."""
         told = [[point.index, yaml_text.plain(point.config)] for point in self.points]
         return hashlib.sha256(json.dumps([told, self.seeds], sort_keys=True).encode()).hexdigest()[:16]
 
 
 def groups(points: Sequence[Point], seeds: Sequence[int]) -> list[Group]:
-    """The points in groups, none with more than LANES runs unless it is one point; each in the order of its first.
+    """The points in groups of at most LANES runs, or of one point, in the order of their first points.
 
     Args:
         points: The points of a study.
-        seeds: Those with which every point is run, at least one.
+        seeds: The seeds of the runs of every point, at least one.
     """
     found: dict[str, list[Point]] = {}
     for point in points:
@@ -71,9 +71,9 @@ def groups(points: Sequence[Point], seeds: Sequence[int]) -> list[Group]:
 
 
 def run_group(group: Group) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """A row per run: point, its values, seed, ending, metrics and totals; and a row per record: point, seed, history.
+    """A table of runs (point, its values, seed, ending, metrics, totals) and one of records (point, seed, history).
 
-    A point whose settings are refused has one row, with the reason.
+    A point whose settings are refused has one row with the reason.
     """
     rows: list[dict[str, Any]] = []
     curves: list[pd.DataFrame] = []
@@ -87,13 +87,13 @@ def run_group(group: Group) -> tuple[pd.DataFrame, pd.DataFrame]:
 
 
 def intents(group: Group) -> Iterator[Intent]:
-    """The runs of a group before they begin, but for points that are refused; with what may be released by each."""
+    """The planned runs of a group with their releases, without points that are refused."""
     for point in group.points:
         config = point.config
         try:
             given = build(config)
             _check(config, *given)
-        except (ValueError, OSError):  # which is told when its turn comes
+        except (ValueError, OSError):  # it is reported when its turn comes
             continue
         others = () if group.side_by_side else (config.diverged_above, "None")
         yield from intended(config, given, group.seeds, *others)
@@ -104,12 +104,12 @@ def _free(config: RunConfig) -> bool:
 
 
 def _key(config: RunConfig) -> str:
-    """The same for configurations whose runs can be lanes: everything but the algorithm's floats; "" for one alone."""
+    """A key that configurations share if their runs can be lanes; "" for a run that has to be alone."""
     if not _free(config):
         return ""
     try:
         algorithm = config.algorithm.build()
-    except ValueError:  # which is told when its turn comes
+    except ValueError:  # it is reported when its turn comes
         return ""
     rest = yaml_text.dump(replace(config, algorithm=RunConfig().algorithm))
     stop = None if config.stop is None else config.stop.build(algorithm=algorithm)
@@ -117,7 +117,7 @@ def _key(config: RunConfig) -> str:
 
 
 def _floats(algorithm: Algorithm) -> tuple[dict[str, float], str]:
-    """The floats of an algorithm by dotted path, and all else in words."""
+    """The floats of an algorithm by dotted path, and everything else as text."""
     leaves, structure = jax.tree.flatten_with_path(algorithm)
     named = {jax.tree_util.keystr(path, simple=True, separator="."): leaf for path, leaf in leaves}
     found = {path: leaf for path, leaf in named.items() if type(leaf) is float}
@@ -125,7 +125,7 @@ def _floats(algorithm: Algorithm) -> tuple[dict[str, float], str]:
 
 
 def _side_by_side(group: Group) -> Iterator[tuple[Point, Result | str]]:
-    """Every run, or why a point has none; as lanes of one program."""
+    """Every run, or the reason why a point has none, as lanes of one program."""
     accepted: list[tuple[Point, Algorithm]] = []
     shared: tuple[Any, ...] = ()  # problem, network, stop rule
     for point in group.points:
@@ -151,7 +151,7 @@ def _side_by_side(group: Group) -> Iterator[tuple[Point, Result | str]]:
 
 
 def _alone(group: Group) -> Iterator[tuple[Point, Result | str]]:
-    """Every run, or why a point has none; one after another."""
+    """Every run, or the reason why a point has none, one after another."""
     for point in group.points:
         config = point.config
         try:
@@ -171,7 +171,7 @@ def _options(config: RunConfig) -> dict[str, Any]:
 
 
 def _check(config: RunConfig, algorithm: Any, problem: Any, network: Any, stop: Any) -> None:
-    """Refuse what cannot be run, or not be told of."""
+    """Refuse settings that cannot be run or accounted for."""
     program = check_run(algorithm, problem, network, config.steps, config.every, stop)
     check_account(program, problem, delta=config.privacy.delta, accounting=config.privacy.accounting)
 

@@ -1,4 +1,4 @@
-"""What nodes learn about one another, as a heat map and by how far they are apart.
+"""What nodes can learn about each other, as a heat map and by distance.
 
 Axes: m nodes.
 """
@@ -12,17 +12,18 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import reverse_cuthill_mckee
 
-from jdfl.lab.drawing import COLOURS, plain, save_figure
+from jdfl.lab.drawing import COLOURS, plain
+from jdfl.lab.picture import save_figure
 from jdfl.observers import Pairs
 
 
 def heat_map(pairs: Pairs, path: str | Path, provenance: str = "") -> Path:
-    """Draw epsilon of all pairs of nodes, in an order that puts neighbours together, and by distance; returns the path.
+    """Draw epsilon of all pairs of nodes, ordered so that neighbours are adjacent, and by distance; returns the path.
 
     Args:
-        pairs: What every node learns about every other one.
-        path: Where the figure is saved, as PNG if it has no suffix.
-        provenance: A hash that stands below; empty: nothing.
+        pairs: What every node can learn about every other node.
+        path: The file, whose suffix decides on its format.
+        provenance: A hash for the metadata of the file; empty: none.
     """
     links = csr_array((pairs.distance <= 1) | (pairs.distance.T <= 1))
     order = reverse_cuthill_mckee(links, symmetric_mode=True)
@@ -38,7 +39,7 @@ def heat_map(pairs: Pairs, path: str | Path, provenance: str = "") -> Path:
     table = table[np.isfinite(table["distance"])]
     x, columns = table["distance"], [table[f"epsilon {how}"] for how in ("min", "median", "max")]
     band: Any = right.fill_between
-    band(x, columns[0], columns[2], color=COLOURS[0], alpha=0.18, linewidth=0, label="least to largest")
+    band(x, columns[0], columns[2], color=COLOURS[0], alpha=0.18, linewidth=0, label="minimum to maximum")
     right.plot(x, columns[1], color=COLOURS[0], marker="o", label="median of pairs")
     label = f"the guarantee, against {pairs.claimed_against}"
     right.axhline(pairs.epsilon_claimed, color=COLOURS[1], linestyle="--", label=label)

@@ -1,4 +1,4 @@
-"""The numbers of a page about runs: of one setting as tiles, of several as tables."""
+"""The numbers of a page about runs: tiles for one setting, tables for several."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -10,18 +10,19 @@ import numpy as np
 from jdfl.engine.metrics import COUNTS, REGISTRY
 from jdfl.lab.page import Table, Tiles
 from jdfl.lab.runs import Entry
-from jdfl.lab.table import spread
+from jdfl.lab.summary import bytes_text
+from jdfl.lab.table import rounded
 from jdfl.privacy.relation import upper, worth
 
 _BY_CHANNEL = ("messages", "message_bits")
 _COSTS = (
-    "setting; messages; bits a message; bytes, all nodes; gradients; examples' gradients; "
+    "setting; messages; bits per message; bytes, all nodes; gradients; gradients of single examples; "
     "communication rounds of a node; seconds; compilation"
 )
 
 
 def tiles(entry: Entry) -> Tiles:
-    """How the runs of one setting ended, in a few numbers."""
+    """The final state of the runs of one setting, in a few numbers."""
     last = [run.history.iloc[-1] for run in entry.runs]
     found = [("rounds", _spread(last, "round"), ", ".join(dict.fromkeys(run.ending for run in entry.runs)))]
     for name in metric_names([str(name) for name in last[0].index])[:4]:
@@ -34,7 +35,7 @@ def tiles(entry: Entry) -> Tiles:
 
 
 def compared(entries: Sequence[Entry]) -> Table:
-    """How those of several settings did, a line for each."""
+    """The final state of the runs of several settings, a row for each."""
     names = metric_names([str(name) for name in entries[0].runs[0].history.columns])
     shared = [name for name in names if all(name in run.history for entry in entries for run in entry.runs)]
     differ = len(promises(entries)) > 1
@@ -49,7 +50,7 @@ def compared(entries: Sequence[Entry]) -> Table:
 
 
 def costs(entries: Sequence[Entry]) -> Table:
-    """What every run sent and computed, and how long it took."""
+    """What every run sent and computed, and its times."""
     rows: list[list[str]] = []
     for one in entries:
         for run in (run for run in one.runs if run.summary):
@@ -58,19 +59,19 @@ def costs(entries: Sequence[Entry]) -> Table:
             computed = [f"{told['bytes']:,.1f}", f"{told['gradients']:,}", f"{told['example_gradients']:,}"]
             rounds = f"{talk['min']} to {talk['max']}, mean {talk['mean']:.1f}"
             seconds = [f"{told[name]:.2f}" for name in ("seconds", "compile_seconds")]
-            named = one.label + (f", seed {run.config.seed}" if len(one.runs) > 1 else "")
+            named = one.label + (run.of_seed if len(one.runs) > 1 else "")
             rows.append([named, *counts, *computed, rounds, *seconds])
     return Table(_COSTS.split("; "), rows)
 
 
 def metric_names(columns: Sequence[str]) -> list[str]:
-    """The metrics among the columns of a history, jdfl's own first, in their order."""
+    """The metrics among the columns of a history, those of jdfl first, in their order."""
     own, found = list(REGISTRY), [name for name in columns if name not in COUNTS]
     return [name for name in own if name in found] + [name for name in found if name not in own]
 
 
 def promises(entries: Sequence[Entry]) -> list[str]:
-    """What the epsilons of these settings are worth, each kind once: of whom, against whom, at which delta."""
+    """What the epsilons of these settings promise, each kind once: to whom, against whom, at which delta."""
     reports = [one for entry in entries for one in _reports(entry) if one is not None]
     return list(dict.fromkeys(map(worth, reports)))
 
@@ -80,7 +81,7 @@ def _reports(entry: Entry) -> list[dict[str, Any] | None]:
 
 
 def _epsilon(entry: Entry) -> tuple[str, str]:
-    """Epsilon of the worst run and what it is worth, in words."""
+    """Epsilon of the worst run and what it promises, in words."""
     told = _reports(entry)
     known = [one for one in told if one is not None]
     if not known or len(known) < len(told):
@@ -92,8 +93,8 @@ def _epsilon(entry: Entry) -> tuple[str, str]:
     return value, f"at delta = {worst['delta']:g}, worst node"
 
 
-def _spread(records: Sequence[Any], name: str, write: Callable[[float, float], str] = spread) -> str:
-    """Mean and, over several records, standard deviation of one number; what is not finite is told."""
+def _spread(records: Sequence[Any], name: str, write: Callable[[float, float], str] = rounded) -> str:
+    """Mean and, over several records, standard deviation of one number; values that are not finite are counted."""
     good = [float(one[name]) for one in records if np.isfinite(one[name])]
     if not good:
         return "not finite"
@@ -102,9 +103,4 @@ def _spread(records: Sequence[Any], name: str, write: Callable[[float, float], s
 
 
 def _spread_of_bytes(mean: float, sd: float) -> str:
-    return _bytes(mean) + (f" ± {_bytes(sd)}" if math.isfinite(sd) else "")
-
-
-def _bytes(value: float) -> str:
-    place = next((i for i in range(5) if abs(value) < 1000 ** (i + 1)), 5)
-    return f"{value / 1000**place:.3g} {('B', 'kB', 'MB', 'GB', 'TB', 'PB')[place]}"
+    return bytes_text(mean) + (f" ± {bytes_text(sd)}" if math.isfinite(sd) else "")

@@ -1,6 +1,6 @@
 """A page that is a single HTML file: text, tables, images and charts, in light and dark, on a phone and on paper.
 
-Nothing is loaded from elsewhere. Charts are drawn by plotly.js, which is inside the file where there are any.
+Nothing is loaded from elsewhere. Charts are drawn as SVG by axes.js and script.js, which are in the file if it has any.
 """
 
 import base64
@@ -41,7 +41,7 @@ class Image:
 
 @dataclass(frozen=True)
 class Chart:
-    """Something to look at with controls of its own, made by `jdfl.lab.charts`."""
+    """A chart with controls of its own, made by `jdfl.lab.charts`."""
 
     kind: str  # the function of script.js that draws it
     data: dict[str, Any]  # plain data
@@ -64,53 +64,52 @@ class Tiles:
 
 @dataclass(frozen=True)
 class Fold:
-    """Parts that are shown when they are asked for, and in print."""
+    """Parts that are folded until a reader opens them; in print they are open."""
 
-    summary: str  # what stands there before
+    summary: str  # the line that is always shown
     parts: Sequence[Any]  # of Part
 
 
 @dataclass(frozen=True)
 class Gallery:
-    """Small pictures that lead to sections of the page."""
+    """Small pictures that link to sections of the page."""
 
     items: Sequence[tuple[str, str, Path | None]]  # name of the section, title, PNG or JPEG file where there is one
 
 
-Part = str | Table | Image | Chart | Code | Tiles | Fold | Gallery  # a text is paragraphs, parted by blank lines
+Part = str | Table | Image | Chart | Code | Tiles | Fold | Gallery  # a text is paragraphs, separated by blank lines
 
 
 @dataclass(frozen=True)
 class Section:
-    """A heading and what stands below it."""
+    """A heading and the parts below it."""
 
     heading: str
     parts: Sequence[Part]  # in this order
-    name: str = ""  # what links lead to; a section with a name of its own is not listed at the top
+    name: str = ""  # the target of links; a section with a name is not listed at the top
 
 
 def page(path: str | Path, title: str, sections: Sequence[Section], foot: str = "") -> Path:
     """Write a page that is a single HTML file, in which all text is escaped; returns its path.
 
     Args:
-        path: of the file, which is replaced if it is there.
-        title: the heading of the page.
-        sections: what stands below it, in this order; those without a name of their own are listed at the top.
-        foot: a line at the end, such as the provenance.
+        path: The file, which is replaced if it is there.
+        title: The heading of the page.
+        sections: The sections in their order; those without a name are listed at the top.
+        foot: A line at the end, such as the provenance.
 
     Raises ValueError for an image that is not PNG, JPEG or SVG and for rows of a table that do not fit its head,
-    FileNotFoundError for an image that is not there, before anything is written.
+    FileNotFoundError for an image that is not there. Nothing is written then.
     """
     body = "\n".join(_section(i, section) for i, section in enumerate(sections))
     links = [f'<a href="#part-{i}">{_safe(one.heading)}</a>\n' for i, one in enumerate(sections) if not one.name]
-    plotly = files("plotly").joinpath("package_data", "plotly.min.js")
     text = Template(_file("page.html")).substitute(
         title=_safe(title),
         style=_file("style.css"),
         links="".join(links),
         body=body,
         foot=f"<footer>{_safe(foot)}</footer>" if foot else "",
-        scripts=f"<script>{plotly.read_text(encoding='utf-8')}</script>\n<script>{_file('script.js')}</script>"
+        scripts=f'<script>"use strict";\n(() => {{\n{_file("axes.js")}{_file("script.js")}}})();</script>'
         if '<figure class="chart"' in body
         else "",
     )
@@ -180,17 +179,20 @@ def _table(table: Table) -> str:
     for i, row in enumerate(table.rows):
         if len(row) != len(table.headers):
             raise ValueError(f"Expected {len(table.headers)} cells in every row, got {len(row)} in row {i}.")
-    head = "".join(f'<th scope="col">{_safe(cell)}</th>' for cell in table.headers)
-    rows = "\n".join("<tr>" + "".join(map(_cell, row)) + "</tr>" for row in table.rows)
+    heads = [_safe(cell) for cell in table.headers]
+    head = "".join(f'<th scope="col" role="columnheader">{cell}</th>' for cell in heads)
+    rows = "\n".join(f'<tr role="row">{"".join(map(_cell, row, heads))}</tr>' for row in table.rows)
     return (
-        f'<div class="wide" tabindex="0"><table>\n<thead><tr>{head}</tr></thead>\n<tbody>\n{rows}\n'
-        "</tbody></table></div>"
+        '<div class="wide" tabindex="0"><table role="table">\n'
+        f'<thead role="rowgroup"><tr role="row">{head}</tr></thead>\n'
+        f'<tbody role="rowgroup">\n{rows}\n</tbody></table></div>'
     )
 
 
-def _cell(cell: object) -> str:
+def _cell(cell: object, head: str) -> str:
+    """A cell, with the head of its column for phones, where every row is a list."""
     number = checks.is_a(cell, int | float | np.number) and not isinstance(cell, bool)
-    return f"<td{' class=number' if number else ''}>{_safe(cell)}</td>"
+    return f'<td role="cell"{" class=number" if number else ""} data-label="{head}">{_safe(cell)}</td>'
 
 
 def _image(path: Path) -> str:

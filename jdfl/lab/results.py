@@ -1,25 +1,25 @@
-"""Run directories: what was run, on what, and what came out, in files that other programs read.
+"""Folders of runs: what was run, on what, and with which result, in files that other programs can read.
 
-    config.yaml        the configuration, as it was given
+    config.yaml        the settings, of a run of the command line
     environment.json   versions, platform, device
-    checkpoints/       where the run stands, for resuming it; not of a run that diverged before there was one. The exact
-                       state of the nodes: no guarantee covers it
-    metrics.csv        a row per record: round, metrics, totals so far; grows while the run is under way
+    checkpoints/       what is needed to resume the run; missing if it diverged before the first checkpoint. It has the
+                       exact state of the nodes, which no guarantee covers
+    metrics.csv        a row per record: round, metrics, totals so far; it grows while the run goes on
     metrics.parquet    the same, when the run has ended
     params.npz         the final parameters, `params` [m, n]
-    provenance.json    code, libraries, settings and data, and the hash of it all
-    figure.png         metrics against rounds and bytes, where a drawing function was given
-    summary.md         totals, final metrics, times, in words
-    summary.json       the same; it comes last, so that a directory that has it is whole
+    provenance.json    code, libraries, settings and data, and the hash of all of these
+    figure.png         metrics against rounds and bytes, if there are metrics
+    result.json, .npz  everything else that `jdfl.load` needs
+    summary.md         totals, final metrics and times in words
+    summary.json       the same as data; it comes last, so that a folder that has it is complete
 
-and, of runs of the command line, the tables of `jdfl.lab.watch`.
-Every file is written beside its place and then moved there, so that none is ever half there.
+and, for runs of the command line, the tables of `jdfl.lab.watch`. The key of the run is not among them, since whoever
+has it can remove the noise. Every file is written under another name and then renamed, so that no file is ever partial.
 """
 
 import platform
 import warnings
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
@@ -31,8 +31,10 @@ import pandas as pd
 
 import jdfl
 from jdfl.base import storage
+from jdfl.base.absent import Absent
 from jdfl.engine.callbacks import Callback
 from jdfl.engine.checkpoint import Checkpoint
+from jdfl.engine.metrics import COUNTS
 from jdfl.engine.result import Result, Snapshot
 from jdfl.engine.start import Start
 from jdfl.lab.files import append, placed, read, tidy, whole, write
@@ -40,21 +42,20 @@ from jdfl.lab.summary import summary, summary_text
 from jdfl.privacy import Accounting
 from jdfl.privacy.relation import uncovered
 
-Draw = Callable[[Mapping[str, pd.DataFrame], Path, str], object]  # histories, file, hash of the provenance
 CHECKPOINTS = "checkpoints"
-_TOLD = "config.yaml environment.json metrics.csv metrics.parquet params.npz provenance.json summary.json summary.md"
-FILES = tuple(_TOLD.split())
+_ALWAYS = "environment.json metrics.csv metrics.parquet params.npz provenance.json result.json result.npz summary.md"
+FILES = (*_ALWAYS.split(), "summary.json")
 
 
 @dataclass(frozen=True)
 class Run:
-    """A run directory in memory.
+    """The folder of a run in memory.
 
-    `jdfl.results.read_run` reads it. The `summary` has totals, final metrics, times and what may be said of privacy, as
-    plain data. The state of the nodes is not in it: `jdfl.read_checkpoint` reads that from the folder's checkpoints.
+    `jdfl.results.read_run` reads it; `jdfl.load` gives a `Result`. The `summary` has totals, final metrics, times and
+    what can be claimed about privacy, as plain data. `jdfl.read_checkpoint` reads the state of the nodes.
     """
 
-    config_yaml: str
+    config_yaml: str  # the settings; empty for a folder of `Result.save`
     environment: dict[str, Any]
     history: pd.DataFrame  # a row per record
     params: np.ndarray  # [m, n]
@@ -62,16 +63,16 @@ class Run:
 
 
 def new_run_folder(base: str | Path, label: str) -> Path:
-    """Make an empty folder in `base`, named by the time (UTC) and `label`, and return its path.
+    """Make an empty folder in `base`, named after the time (UTC) and `label`, and return its path.
 
-    Two calls never get the same one, not even those of several processes.
+    Two calls never get the same folder, not even from several processes.
 
     Args:
-        base: The folder of all runs, which is made if it is not there.
-        label: The end of the folder's name, such as the algorithm's kind.
+        base: The folder of all runs; it is made if it does not exist.
+        label: The end of the folder's name, such as the kind of the algorithm.
 
     Raises:
-        OSError: Where nothing can be written, before a run has begun.
+        OSError: Where nothing can be written; this is before a run begins.
     """
     base = Path(base)
     stem = f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{label}"
@@ -93,75 +94,74 @@ def new_run_folder(base: str | Path, label: str) -> Path:
 
 def write_run(
     folder: str | Path,
-    config_yaml: str,
     result: Result,
     *,
-    draw: Draw | None = None,
+    config_yaml: str = "",
     overwrite: bool = False,
     delta: float | None = None,
     accounting: Accounting = "sound",
 ) -> Path:
-    """Write the run directory `folder`, whole or not at all; returns its path.
-
-    An empty folder may be there already. FileExistsError for one with content, unless `overwrite`, which replaces it.
+    """Write the folder of a run, whole or not at all; returns its path.
 
     Args:
-        folder: where the directory is to be.
-        config_yaml: the configuration, as text.
-        result: of the run.
-        draw: what draws figure.png, such as `jdfl.lab.drawing.figure`; None: no figure.
-        overwrite: whether a folder with content may be replaced.
-        delta: as for `jdfl.account`.
-        accounting: as for `jdfl.account`.
+        folder: The place of the folder; an empty one may be there already.
+        result: The finished run.
+        config_yaml: The settings as YAML; empty: there is no config.yaml.
+        overwrite: Whether a folder with content is replaced; otherwise FileExistsError.
+        delta: As for `jdfl.account`.
+        accounting: As for `jdfl.account`.
     """
     with whole(folder, overwrite=overwrite) as partial:
         begin_run(partial, config_yaml)
-        if result.state is not None and result.diverged is None:
+        if result.state is not None and not isinstance(result.state, Absent) and result.diverged is None:
             Checkpoint.of(result).write(partial / CHECKPOINTS)
-        end_run(partial, result, draw=draw, delta=delta, accounting=accounting)
+        end_run(partial, result, delta=delta, accounting=accounting)
     return Path(folder)
 
 
 def begin_run(folder: Path, config_yaml: str) -> None:
-    """Write what is known of a run before its first round; what an earlier one has come to is removed.
+    """Write what is known of a run before its first round; results of an earlier run are removed.
 
     Args:
-        folder: The run's folder, which has to be there.
-        config_yaml: The settings of the run, which become config.yaml.
+        folder: The folder of the run, which has to exist.
+        config_yaml: The settings of the run, for config.yaml; empty: there is none.
     """
     for name in ("summary.json", "metrics.csv"):
         (folder / name).unlink(missing_ok=True)
     tidy(folder)
-    write(folder / "config.yaml", config_yaml)
+    if config_yaml:
+        write(folder / "config.yaml", config_yaml)
     write(folder / "environment.json", environment())
 
 
-def end_run(
-    folder: Path, result: Result, *, draw: Draw | None, delta: float | None, accounting: Accounting
-) -> dict[str, Any]:
-    """Write what a run has come to, except for its checkpoint; returns its summary.
+def end_run(folder: Path, result: Result, *, delta: float | None, accounting: Accounting) -> dict[str, Any]:
+    """Write the result of a run, except for its checkpoint; returns its summary.
 
-    The summary comes last, so that a folder that has one is complete.
+    The summary is written last, so that a folder that has one is complete.
 
     Args:
-        folder: The run's folder, which has to be there.
+        folder: The folder of the run, which has to exist.
         result: The finished run.
-        draw: Draws figure.png, as for `write_run`; None: there is none.
         delta: As for `jdfl.account`.
         accounting: As for `jdfl.account`.
     """
+    from jdfl.lab import drawing, stored  # matplotlib, for those who write
+
     write(folder / "metrics.csv", result.history)
     write(folder / "metrics.parquet", result.history)
     local = result.guarantee.local if result.guarantee.event is not None else ""
-    words: Any = {"coverage": np.asarray(uncovered(local))} if local else {}  # of what a privacy report does not cover
+    words: Any = {"coverage": np.asarray(uncovered(local))} if local else {}  # for readers of the parameters alone
     with placed(folder / "params.npz") as path:
         np.savez_compressed(path, params=np.asarray(result.params), **words)
     write(folder / "provenance.json", result.provenance.as_dict())
+    nowhere: Any = None  # they are in the files above
+    stored.write_value(folder, "result", replace(result, params=nowhere, history=nowhere))
     told = summary(result, delta=delta, accounting=accounting)
     write(folder / "summary.md", summary_text(told))
-    if draw is not None:
+    metrics = [str(name) for name in result.history.columns if name not in COUNTS]
+    if metrics:
         with placed(folder / "figure.png") as path:
-            draw({"": result.history}, path, result.provenance.hash)
+            drawing.figure_of_run(result.history, metrics, result.provenance.hash).savefig(path)
     tidy(folder)
     storage.tidy(folder / CHECKPOINTS)
     write(folder / "summary.json", told)
@@ -169,13 +169,13 @@ def end_run(
 
 
 class Onward(Callback):
-    """Writes what the run is, and appends its records to metrics.csv as they are made.
+    """Writes the settings of a run, and appends its records to metrics.csv while it goes on.
 
-    The folder of a run that is resumed stays as it is until the run has gone on, for it may be refused.
+    The folder of a run that is resumed stays unchanged until the run has advanced, since it may be refused.
 
     Args:
-        folder: The run's.
-        config_yaml: The configuration, as text.
+        folder: The folder of the run.
+        config_yaml: The settings as YAML.
     """
 
     def __init__(self, folder: Path, config_yaml: str) -> None:
@@ -183,26 +183,26 @@ class Onward(Callback):
         self._before: pd.DataFrame | None = None
 
     def begin(self, start: Start) -> None:
-        """Write what the run is, unless it is resumed."""
+        """Write the settings of the run, unless it is resumed."""
         self._before = None if start.before is None else start.before.history
         if self._before is None:
             begin_run(self._folder, self._config)
 
     def __call__(self, now: Snapshot) -> None:
-        """Append what a chunk of rounds brought, as `now` has it."""
-        self._gone_on()
+        """Append the records of a chunk of rounds."""
+        self._advanced()
         metrics = self._folder / "metrics.csv"
         try:
             if now.rows:
                 append(metrics, pd.DataFrame(now.rows))
-        except OSError as error:  # they are all written again when the run has ended
+        except OSError as error:  # all of them are written again when the run has ended
             warnings.warn(f"Could not write to {metrics}: {error}. The run goes on.", stacklevel=2)
 
     def end(self, result: Result) -> None:
-        """Write what the run is, if it is resumed and was over already."""
-        self._gone_on()
+        """Write the settings of a run that is resumed although nothing was left to do."""
+        self._advanced()
 
-    def _gone_on(self) -> None:
+    def _advanced(self) -> None:
         if self._before is not None:
             begin_run(self._folder, self._config)
             write(self._folder / "metrics.csv", self._before)
@@ -210,25 +210,27 @@ class Onward(Callback):
 
 
 def read_run(folder: str | Path) -> Run:
-    """Read the run directory `folder` back, as `write_run` and the command line write it.
+    """Read the folder of a run, as `Result.save` and the command line write it.
 
-    Raises FileNotFoundError that names what is missing, and how to go on with a run that was cut off, and ValueError
-    that names the file which is damaged.
+    Raises FileNotFoundError that names what is missing, and how to resume a run that was cut off, and ValueError that
+    names a damaged file.
     """
     folder = Path(folder)
-    missing = [name for name in FILES if not (folder / name).is_file()]
-    if "summary.json" in missing and "config.yaml" not in missing:
+    needed = [name for name in FILES if not name.startswith("result.")]  # earlier versions have no such files
+    missing = [name for name in needed if not (folder / name).is_file()]
+    if "summary.json" in missing and (folder / "config.yaml").is_file():
         raise FileNotFoundError(
-            f"Expected a finished run at {folder}, found one that was cut off. Go on with it: jdfl resume {folder}"
+            f"Expected a finished run at {folder}, found one that was cut off. Resume it: jdfl resume {folder}"
         )
     if missing:
-        raise FileNotFoundError(f"Expected a run directory at {folder}, found no {', '.join(missing)} in it.")
-    names = ("config.yaml", "environment.json", "metrics.parquet", "params.npz", "summary.json")
-    return Run(*(read(folder / name) for name in names))
+        raise FileNotFoundError(f"Expected the folder of a run at {folder}, found no {', '.join(missing)} in it.")
+    config = read(folder / "config.yaml") if (folder / "config.yaml").is_file() else ""
+    names = ("environment.json", "metrics.parquet", "params.npz", "summary.json")
+    return Run(config, *(read(folder / name) for name in names))
 
 
 def environment() -> dict[str, Any]:
-    """What a run depends on besides its configuration."""
+    """What a run depends on besides its settings: versions, platform, devices."""
     devices = jax.devices()
     return {
         "date": datetime.now(UTC).isoformat(timespec="seconds"),

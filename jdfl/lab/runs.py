@@ -1,52 +1,78 @@
-"""Run folders as they are read for a page: runs of the same setting stand together."""
+"""Runs as a page shows them, read from their folders or taken from results: runs of one setting belong together."""
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
-from jdfl.config import RunConfig, from_yaml, yaml_text
+from jdfl.config import from_yaml, yaml_text
+from jdfl.engine.result import Result
 from jdfl.lab.files import read
-from jdfl.lab.results import read_run
+from jdfl.lab.results import environment, read_run
+from jdfl.lab.stored import load
+from jdfl.lab.summary import summary
 from jdfl.lab.watch import FILES as TABLES
 
-_UNLIKE = ("seed", "chunk")  # settings that do not part runs
-_FIRST = ("algorithm", "problem", "network")  # settings whose kinds are told by name alone
-_NO_RUNS = {"curves.csv": ("comparison", ""), "study.yaml": ("sweep", "; where there is none yet: jdfl resume {}")}
+_UNLIKE = ("seed", "chunk", "key")  # settings in which runs of one entry may differ
+_FIRST = ("algorithm", "problem", "network")  # settings whose kinds are named without the setting
+_NO_RUNS = {"curves.csv": ("comparison", ""), "study.yaml": ("sweep", "; if there is none yet: jdfl resume {}")}
 
 
 @dataclass(frozen=True)
 class OneRun:
-    """A run's folder in memory."""
+    """A run with everything that a page shows of it."""
 
-    folder: Path
-    config: RunConfig
-    config_yaml: str
+    algorithm: str  # its kind
+    problem: str  # the kind or the name of the problem
+    data: str  # the same for runs on the same data
+    nodes: int
+    seed: Any  # None: it is not known
+    settings: dict[str, Any]  # by dotted path
     history: pd.DataFrame
     summary: dict[str, Any]  # empty where the run was cut off
     environment: dict[str, Any]
     provenance: dict[str, Any]  # empty where the run was cut off
-    tables: dict[str, pd.DataFrame]  # nodes, links, split, epsilon, where they were kept
+    config_yaml: str = ""  # the settings as a file; empty: the run has none
+    folder: str = ""  # where it was read from; empty: nowhere
+    tables: dict[str, pd.DataFrame] = field(default_factory=dict[str, pd.DataFrame])  # nodes, links, split, epsilon
 
-    @property
-    def settings(self) -> dict[str, Any]:
-        """Its settings by dotted path."""
-        return yaml_text.flat(yaml_text.plain(self.config))
+    @classmethod
+    def of(cls, result: Result, folder: str = "", where: dict[str, Any] | None = None) -> "OneRun":
+        """The run of a result.
+
+        Args:
+            result: The finished run; its settings are those of its provenance.
+            folder: Where it was read from.
+            where: The environment; None: this process.
+        """
+        told = summary(result)
+        found = result.provenance.settings
+        kind = found.get("algorithm", "algorithm")
+        settings = {f"{path}.kind" if path in _FIRST else path: value for path, value in found.items()}
+        data = json.dumps([one for one in found.items() if one[0].startswith("problem")])
+        about = kind, result.problem_name, data, told["nodes"], result.labels.get("seed"), settings
+        environments = environment() if where is None else where
+        return cls(*about, result.history, told, environments, result.provenance.as_dict(), folder=folder)
 
     @property
     def ending(self) -> str:
         """How it ended, in a word or two."""
         return str(self.summary.get("ending", "cut off"))
 
+    @property
+    def of_seed(self) -> str:
+        """The seed in words, after a comma; empty where it is not known."""
+        return "" if self.seed is None else f", seed {self.seed}"
+
 
 @dataclass(frozen=True)
 class Entry:
     """The runs of one setting, which differ in their seeds."""
 
-    label: str  # what tells it from the other settings
+    label: str  # what distinguishes it from the other settings
     runs: tuple[OneRun, ...]
 
 
@@ -56,7 +82,7 @@ def read_all(folders: Sequence[str | Path]) -> list[Entry]:
     Raises FileNotFoundError for a folder that holds no run, ValueError for a damaged one and for one given twice.
     """
     runs = [_run(Path(folder)) for folder in folders]
-    places = [run.folder.resolve() for run in runs]
+    places = [Path(run.folder).resolve() for run in runs]
     for again in places:
         if places.count(again) > 1:
             raise ValueError(f"Expected every run once, got {again} twice. Name it once.")
@@ -69,13 +95,13 @@ def read_all(folders: Sequence[str | Path]) -> list[Entry]:
 
 
 def differing(settings: Sequence[Mapping[str, Any]]) -> list[str]:
-    """The paths of what is not the same everywhere, but for seeds."""
+    """The paths of settings that are not the same everywhere, except for seeds."""
     paths = dict.fromkeys(path for one in settings for path in one)
     return [path for path in paths if path not in _UNLIKE and len({repr(one.get(path)) for one in settings}) > 1]
 
 
 def _labels(settings: Sequence[Mapping[str, Any]]) -> list[str]:
-    """A name each: the algorithm, and what differs among those with the same one."""
+    """A name each: the algorithm, and the settings that differ among those with the same one."""
     labels: list[str] = []
     for one in settings:
         kind = str(one["algorithm.kind"])
@@ -104,7 +130,9 @@ def _run(folder: Path) -> OneRun:
             page = f"Its page is report.html in it{remedy.format(folder) or '.'}"
             raise ValueError(f"Expected runs, got the {what} {str(folder)!r}. {page}")
     if not (folder / "config.yaml").is_file():
-        raise FileNotFoundError(f"Expected the folder of a run, {given} has no config.yaml.")
+        result = load(folder)
+        assert isinstance(result, Result)  # a comparison has curves.csv
+        return OneRun.of(result, str(folder), read(folder / "environment.json"))
     tables = {Path(name).stem: read(folder / name) for name in TABLES if (folder / name).is_file()}
     told: tuple[dict[str, Any], dict[str, Any], dict[str, Any]]  # summary, environment, provenance
     if (folder / "summary.json").is_file():
@@ -121,4 +149,8 @@ def _run(folder: Path) -> OneRun:
         none = dict[str, Any]()
         text, told = read(folder / "config.yaml"), (none, read(folder / "environment.json"), none)
     kept = {name: table for name, table in tables.items() if len(table)}
-    return OneRun(folder, from_yaml(text), text, history, *told, kept)
+    config = from_yaml(text)
+    nodes = told[0].get("nodes") or getattr(config.problem, "m", 0)
+    settings = yaml_text.flat(yaml_text.plain(config))
+    about = config.algorithm.kind, config.problem.kind, repr(config.problem), nodes, config.seed, settings
+    return OneRun(*about, history, *told, text, str(folder), kept)

@@ -1,194 +1,181 @@
-"use strict";
-/* Draws the charts of a page: every <figure class="chart"> holds its data as JSON, and data-kind says what it is. */
-(() => {
-  const dashes = ["solid", "dash", "dot", "dashdot"];
-  const style = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
-  const still = matchMedia("(prefers-reduced-motion: reduce)").matches;
-
-  function look(height) {
-    const ink = style("--ink"), line = style("--line");
-    const axis = { gridcolor: line, zerolinecolor: line, linecolor: line, automargin: true, exponentformat: "SI" };
-    return {
-      height, autosize: true, paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
-      font: { color: ink, family: "system-ui, sans-serif", size: 13 }, margin: { l: 55, r: 15, t: 15, b: 45 },
-      hoverlabel: { bgcolor: style("--soft"), font: { color: ink } },
-      legend: { orientation: "h", y: 1.02, yanchor: "bottom", x: 0 },
-      xaxis: { ...axis }, yaxis: { ...axis, exponentformat: "power" },
-    };
+/* The charts of a page: every <figure class="chart"> holds its data as JSON, and data-kind names its function. */
+function curves(figure, data, alt) {
+  const controls = element(figure, "div", { className: "controls" }), hidden = new Set();
+  const y = choice(controls, "show", data.y.map((name) => [name, words(name)]), fresh);
+  const x = choice(controls, "against", data.x, fresh);
+  const logX = check(controls, "log x", () => again()), logY = check(controls, "log y", () => again());
+  if (data.labels.length > 1) legend(figure, data.labels, hidden, () => again(), true);
+  const place = element(figure, "div", { className: "plot" }), output = element(figure, "output");
+  const list = (at) => data.lists[at];
+  const view = () => (data.views[x.value + "|" + y.value] ?? []).map((one) => ({
+    label: one.label, x: list(one.x), mean: list(one.mean), low: "low" in one ? list(one.low) : null, high: "low" in one ? list(one.high) : null,
+  }));
+  function fresh() {
+    logX.checked = wide(view().map((one) => Math.max(...one.x)));
+    logY.checked = wide(view().flatMap((one) => one.mean));
+    if (again) again();
   }
-  const colour = (i) => { const all = style("--series").split(/\s+/); return all[i % all.length]; };
-  const clear = (hex) => hex + "30";
-
-  function element(parent, name, properties = {}) {
-    const made = Object.assign(document.createElement(name), properties);
-    parent.append(made);
-    return made;
-  }
-  function choice(parent, text, options, chosen, changed) {
-    const label = element(parent, "label");
-    label.append(text + " ");
-    const select = element(label, "select");
-    for (const [value, shown] of options) element(select, "option", { value, textContent: shown });
-    if (chosen !== undefined) select.value = chosen;
-    select.addEventListener("change", changed);
-    return select;
-  }
-  function check(parent, text, changed) {
-    const label = element(parent, "label");
-    const box = element(label, "input", { type: "checkbox" });
-    label.append(" " + text);
-    box.addEventListener("change", changed);
-    return box;
-  }
-  function plot(figure, alt) {
-    const place = element(figure, "div");
-    place.setAttribute("role", "img");
-    place.setAttribute("aria-label", alt);
-    return place;
-  }
-  const options = { responsive: true, displaylogo: false, displayModeBar: "hover" };
-  function wide(values) {  // no value is negative, and the positive ones span more than an ordinary axis shows
-    const known = values.filter((v) => v !== null), positive = known.filter((v) => v > 0);
-    return positive.length > 0 && Math.min(...known) >= 0 && Math.max(...positive) > 20 * Math.min(...positive);
-  }
-  const words = (name) => name.replaceAll("_", " ");
-
-  function curves(figure, data, alt) {
-    const controls = element(figure, "div", { className: "controls" });
-    const place = plot(figure, alt);
-    const y = choice(controls, "show", data.y.map((name) => [name, words(name)]), data.y[0], fresh);
-    const x = choice(controls, "against", data.x, data.x[0][0], fresh);
-    const logX = check(controls, "log x", draw), logY = check(controls, "log y", draw);
-    const view = () => data.views[x.value + "|" + y.value] ?? [];
-    function fresh() {
-      logX.checked = wide(view().map((one) => Math.max(...one.x)));
-      logY.checked = wide(view().flatMap((one) => one.mean));
-      draw();
+  function redraw() {
+    const shown = view().filter((one) => !hidden.has(one.label));
+    const xs = shown.flatMap((one) => one.x), ticks = Math.max(2, Math.floor(place.clientWidth / 95));
+    const ys = shown.flatMap((one) => (logY.checked || !one.low ? one.mean : [...one.mean, ...one.low, ...one.high]));
+    const title = data.x.find(([name]) => name === x.value)[1];
+    const { svg, box, across, up } = frame(place, alt, Math.min(420, Math.max(300, place.clientWidth * 0.7)),
+      (from, to) => axis(xs, logX.checked, from, to, ticks), (from, to) => axis(ys, logY.checked, from, to, 6), [title, words(y.value)]);
+    const id = "c" + Math.random().toString(36).slice(2);
+    draw(draw(draw(svg, "defs"), "clipPath", { id }), "rect", { x: box.left, y: box.top - 6, width: box.right - box.left + 8, height: box.bottom - box.top + 6 });
+    const inside = draw(svg, "g", { "clip-path": `url(#${id})` });
+    const seen = (v, log) => v !== null && (!log || v > 0);
+    const floor = (v) => (logY.checked && v <= 0 ? box.bottom + 20 : up.at(v));
+    const good = (one) => one.x.map((_, k) => k).filter((k) => seen(one.x[k], logX.checked) && seen(one.mean[k], logY.checked));
+    for (const one of shown) {
+      const i = data.labels.indexOf(one.label), kept = good(one);
+      if (!one.low || !kept.length) continue;
+      const there = kept.map((k) => `${across.at(one.x[k]).toFixed(1)} ${floor(one.high[k]).toFixed(1)}`);
+      const back = kept.map((k) => `${across.at(one.x[k]).toFixed(1)} ${floor(one.low[k]).toFixed(1)}`).reverse();
+      draw(inside, "path", { class: "band s" + (i % COLOURS), style: `opacity:${Math.min(0.17, 0.6 / shown.length)}`, d: `M${[...there, ...back].join("L")}Z` });
     }
-    function draw() {
-      const traces = [];
-      for (const one of view()) {
-        const i = data.labels.indexOf(one.label), tint = colour(i), group = { legendgroup: one.label, x: one.x };
-        if (one.low) {
-          const edge = { ...group, mode: "lines", line: { width: 0 }, hoverinfo: "skip", showlegend: false };
-          traces.push({ ...edge, y: one.low }, { ...edge, y: one.high, fill: "tonexty", fillcolor: clear(tint) });
-        }
-        traces.push({
-          ...group, y: one.mean, name: one.label, mode: one.x.length > 1 ? "lines" : "markers",
-          line: { color: tint, width: 2, dash: dashes[Math.floor(i / 7) % dashes.length] }, marker: { color: tint },
-        });
-      }
-      const layout = look(420);
-      layout.showlegend = data.labels.length > 1;
-      Object.assign(layout.xaxis, { title: { text: data.x.find(([name]) => name === x.value)[1] } });
-      Object.assign(layout.yaxis, { title: { text: words(y.value) } });
-      layout.xaxis.type = logX.checked ? "log" : "linear";
-      layout.yaxis.type = logY.checked ? "log" : "linear";
-      Plotly.react(place, traces, layout, options);
+    for (const one of shown) {
+      const i = data.labels.indexOf(one.label), style = "s" + (i % COLOURS), kept = good(one);
+      const last = one.mean.length - 1;
+      if (last >= 0 && one.x.every((v) => v === 0) && seen(one.mean[last], logY.checked))  // it spends nothing
+        draw(inside, "path", { class: "line " + style, "stroke-dasharray": "1 4", d: `M${box.left} ${up.at(one.mean[last])}H${box.right}` });
+      if (!kept.length) continue;
+      const points = kept.map((k) => [across.at(one.x[k]), up.at(one.mean[k])]);
+      const thick = Math.max(1.4, 3 - 1.6 * i / Math.max(1, data.labels.length - 1));
+      if (points.length > 1) draw(inside, "path", {
+        class: "line trace " + style, style: `stroke-width:${data.labels.length > 1 ? thick : 2}px`, "stroke-dasharray": dashes[i % dashes.length],
+        d: "M" + points.map(([a, b]) => `${a.toFixed(1)} ${b.toFixed(1)}`).join("L"),
+      });
+      if (data.labels.length === 1 && points.length > 1) continue;
+      let way = points.length > 1 ? 110 * ((0.5 + 0.618 * i) % 1) : 0, gone = 0;  // markers of coincident lines alternate
+      points.forEach(([a, b], k) => {
+        if (k) gone += Math.hypot(a - points[k - 1][0], b - points[k - 1][1]);
+        if (gone < way) return;
+        way = gone + 110;
+        draw(svg, "path", { class: "mark " + style + (i % 2 ? " hollow" : ""), d: markers[i % markers.length], transform: `translate(${a.toFixed(1)} ${b.toFixed(1)})` });
+      });
     }
-    fresh();
-    return draw;
-  }
-
-  function network(figure, data, alt) {
-    const controls = element(figure, "div", { className: "controls" });
-    const place = plot(figure, alt);
-    const field = choice(controls, "colour by", Object.keys(data.fields).map((one) => [one, words(one)]), undefined, draw);
-    const label = element(controls, "label");
-    label.append("after round ");
-    const slider = element(label, "input", { type: "range", min: 0, max: data.rounds.length - 1, value: data.rounds.length - 1 });
-    const shown = element(label, "output");
-    const play = element(controls, "button", { type: "button", textContent: "play" });
-    let timer = 0;
-    const stop = () => { clearInterval(timer); timer = 0; play.textContent = "play"; };
-    play.addEventListener("click", () => {
-      if (timer) return stop();
-      if (+slider.value === +slider.max) slider.value = 0;
-      play.textContent = "stop";
-      timer = setInterval(() => {
-        slider.value = +slider.value + 1;
-        draw();
-        if (+slider.value === +slider.max) stop();
-      }, still ? 900 : 300);
-      draw();
+    const stops = [...new Set(xs.filter((v) => seen(v, logX.checked)))].sort((a, b) => a - b);
+    const rule = draw(svg, "line", { class: "rule", y1: box.top, y2: box.bottom, x1: -9, x2: -9 });
+    const show = cursor(svg, output, stops.length, (k) => {
+      const here = stops[k];
+      rule.setAttribute("x1", across.at(here));
+      rule.setAttribute("x2", across.at(here));
+      const said = shown.map((one) => {
+        let best = -1;
+        one.x.forEach((v, j) => { if (v <= here) best = j; });
+        return best < 0 || one.mean[best] === null ? "" : (data.labels.length > 1 ? one.label + " " : "") + number(one.mean[best]);
+      });
+      return `${title.split(" (")[0]} ${number(here)}: ${said.filter(Boolean).join(", ")}`;
     });
-    slider.addEventListener("input", draw);
-    function draw() {
-      const moment = +slider.value, values = data.fields[field.value];
-      shown.textContent = data.rounds[moment];
-      slider.setAttribute("aria-valuetext", "round " + data.rounds[moment]);
-      let last = 0;
-      data.links.forEach((one, i) => { if (one.moment <= moment) last = i; });
-      const x = [], y = [];
-      for (const [a, b] of data.links[last].pairs) {
-        x.push(data.x[a], data.x[b], null);
-        y.push(data.y[a], data.y[b], null);
-      }
-      const known = values.flat().filter((v) => v !== null);
-      const log = wide(known), least = Math.min(...known.filter((v) => v > 0));
-      const tint = (v) => (v === null || !log ? v : Math.log10(Math.max(v, least)));
-      const ends = known.length ? [tint(Math.min(...known)), tint(Math.max(...known))] : [0, 1];
-      const powers = Array.from({ length: Math.floor(ends[1]) - Math.ceil(ends[0]) + 1 }, (_, i) => Math.ceil(ends[0]) + i);
-      const ticks = log && powers.length > 1 ? { tickvals: powers, ticktext: powers.map((one) => "10<sup>" + one + "</sup>") }
-        : log ? { tickvals: ends, ticktext: ends.map((one) => (10 ** one).toPrecision(2)) } : {};
-      const heard = data.fields.communications;
-      const busy = data.nodes.map((_, i) => !heard || heard[moment][i] > (moment ? heard[moment - 1][i] : 0));
-      const text = data.nodes.map((node, i) => ["node " + node, ...Object.entries(data.fields).map(
-        ([name, all]) => words(name) + ": " + (all[moment][i] === null ? "not finite" : all[moment][i]))].join("<br>"));
-      const layout = look(520);
-      for (const axis of [layout.xaxis, layout.yaxis]) Object.assign(axis, { visible: false });
-      layout.yaxis.scaleanchor = "x";
-      layout.showlegend = false;
-      layout.margin = { l: 10, r: 10, t: 10, b: 10 };
-      Plotly.react(place, [
-        { x, y, mode: "lines", line: { color: style("--line"), width: 1 }, hoverinfo: "skip" },
-        {
-          x: data.x, y: data.y, text, mode: "markers", hovertemplate: "%{text}<extra></extra>",
-          marker: {
-            size: busy.map((one) => (one ? 1 : 0.55) * (data.nodes.length > 100 ? 11 : 18)), opacity: 1,
-            color: values[moment].map(tint), colorscale: "Cividis", cmin: ends[0], cmax: ends[1],
-            line: { color: style("--ink"), width: 1 },
-            colorbar: { title: { text: words(field.value), side: "right" }, thickness: 12, outlinewidth: 0, ...ticks },
-          },
-        },
-      ], layout, options);
-    }
-    draw();
-    return draw;
+    svg.addEventListener("pointermove", (event) => {
+      const at = event.clientX - svg.getBoundingClientRect().left;
+      let best = 0;
+      stops.forEach((v, k) => { if (Math.abs(across.at(v) - at) < Math.abs(across.at(stops[best]) - at)) best = k; });
+      if (stops.length) show(best);
+    });
   }
+  let again = null;
+  fresh();
+  again = sized(place, redraw);
+}
 
-  function bars(figure, data, alt) {
-    const place = plot(figure, alt);
-    function draw() {
-      const layout = look(340);
-      layout.barmode = "stack";
-      layout.showlegend = data.series.length > 1;
-      Object.assign(layout.xaxis, { title: { text: data.x_title } });
-      Object.assign(layout.yaxis, { title: { text: data.y_title } });
-      Plotly.react(place, data.series.map((one, i) => ({
-        type: "bar", x: data.x, y: one.y, name: one.label,
-        marker: { color: colour(i), pattern: { shape: ["", "/", ".", "x"][Math.floor(i / 7) % 4] } },
-      })), layout, options);
-    }
-    draw();
-    return draw;
-  }
-
-  const kinds = { curves, network, bars }, redraw = [];
-  for (const figure of document.querySelectorAll("figure.chart")) {
-    const data = JSON.parse(figure.querySelector("script").textContent);
-    redraw.push(kinds[figure.dataset.kind](figure, data, figure.getAttribute("aria-label")));
-  }
-  const again = () => redraw.forEach((draw) => draw());
-  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", again);
-  const opened = [];
-  matchMedia("print").addEventListener("change", (event) => {  // on paper nothing can be unfolded
-    const folded = event.matches ? document.querySelectorAll("details:not([open])") : opened.splice(0);
-    for (const one of folded) one.open = event.matches;
-    if (event.matches) opened.push(...folded);
+function network(figure, data, alt) {
+  const controls = element(figure, "div", { className: "controls" });
+  const field = choice(controls, "colour by", Object.keys(data.fields).map((one) => [one, words(one)]), () => again());
+  const label = element(controls, "label", {}, "after round "), max = data.rounds.length - 1;
+  const slider = element(label, "input", { type: "range", min: 0, max, value: max }), shown = element(label, "output");
+  const play = element(controls, "button", { type: "button", textContent: "play" });
+  const key = element(figure, "div", { className: "key" }), place = element(figure, "div", { className: "plot" }), output = element(figure, "output");
+  let timer = 0;
+  const stop = () => { clearInterval(timer); timer = 0; play.textContent = "play"; };
+  play.addEventListener("click", () => {
+    if (timer) return stop();
+    if (+slider.value === max) slider.value = 0;
+    play.textContent = "stop";
+    timer = setInterval(() => {
+      slider.value = +slider.value + 1;
+      again();
+      if (+slider.value === max) stop();
+    }, still ? 900 : 300);
     again();
   });
-  addEventListener("toggle", (event) => {
-    if (event.target.open) event.target.querySelectorAll(".js-plotly-plot").forEach((one) => Plotly.Plots.resize(one));
-  }, true);
-})();
+  slider.addEventListener("input", () => again());
+  function redraw() {
+    const moment = +slider.value, values = data.fields[field.value];
+    shown.textContent = data.rounds[moment];
+    slider.setAttribute("aria-valuetext", "round " + data.rounds[moment]);
+    const known = values.flat().filter((v) => v !== null), log = wide(known);
+    const scale = (v) => (log ? Math.log10(Math.max(v, least)) : v), least = Math.min(...known.filter((v) => v > 0));
+    const ends = known.length ? [Math.min(...known), Math.max(...known)].map(scale) : [0, 1];
+    const tint = (v) => cividis[Math.round(9 * (ends[1] > ends[0] ? (scale(v) - ends[0]) / (ends[1] - ends[0]) : 0.5))];
+    const real = (v) => number(log ? 10 ** v : v);
+    key.replaceChildren(`${words(field.value)}: ${real(ends[0])} `);
+    element(key, "span", { className: "ramp" });
+    key.append(` ${real(ends[1])}` + (log ? " (logarithmic)" : ""));
+    const width = place.clientWidth, height = Math.min(520, width), svg = draw(place, "svg", {
+      viewBox: `0 0 ${width} ${height}`, height, role: "img", "aria-label": alt, tabindex: 0,
+    });
+    const size = data.nodes.length > 100 ? 5 : 9, pad = size + 4, side = Math.min(width, height) - 2 * pad;
+    const spread = (all) => [Math.min(...all), Math.max(...all)];
+    const [[x0, x1], [y0, y1]] = [spread(data.x), spread(data.y)], longest = Math.max(x1 - x0, y1 - y0) || 1;
+    const x = data.x.map((v) => width / 2 + side * (v - (x0 + x1) / 2) / longest), y = data.y.map((v) => height / 2 + side * (v - (y0 + y1) / 2) / longest);
+    let last = 0;
+    data.links.forEach((one, i) => { if (one.moment <= moment) last = i; });
+    const joined = data.links.length ? data.links[last].pairs : [];
+    draw(svg, "path", { class: "links", d: joined.map(([a, b]) => `M${x[a].toFixed(1)} ${y[a].toFixed(1)}L${x[b].toFixed(1)} ${y[b].toFixed(1)}`).join("") || "M0 0" });
+    const sent = data.fields.communications, told = (i) => ["node " + data.nodes[i], ...Object.entries(data.fields).map(
+      ([name, all]) => words(name) + " " + (all[moment][i] === null ? "not finite" : number(all[moment][i])))].join(", ");
+    const show = cursor(svg, output, data.nodes.length, told);
+    data.nodes.forEach((_, i) => {
+      const busy = !sent || sent[moment][i] > (moment ? sent[moment - 1][i] : 0), v = values[moment][i];
+      const node = draw(svg, "circle", { class: "node", cx: x[i], cy: y[i], r: size * (busy ? 1 : 0.55), fill: v === null ? "none" : tint(v) });
+      draw(node, "title", {}, told(i));
+      node.addEventListener("pointerenter", () => show(i));
+    });
+  }
+  const again = sized(place, redraw);
+}
+
+const fill = (i) => (i < COLOURS ? `var(--c${i})` : `url(#hatch${i})`);
+function bars(figure, data, alt) {
+  const labels = data.series.map((one) => one.label), hidden = new Set();
+  if (labels.length > 1) legend(figure, labels, hidden, () => again(), false);
+  const place = element(figure, "div", { className: "plot" }), output = element(figure, "output");
+  function redraw() {
+    const shown = data.series.filter((one) => !hidden.has(one.label)), n = data.x.length;
+    const sums = data.x.map((_, k) => shown.reduce((sum, one) => sum + (one.y[k] ?? 0), 0));
+    const every = Math.max(1, Math.ceil(n / Math.max(2, Math.floor(place.clientWidth / 55))));
+    const across = (from, to) => ({ at: (k) => from + (to - from) * (k + 0.5) / n, lines: [], marks: data.x.map((v, k) => [k, String(v)]).filter(([k]) => k % every === 0) });
+    const { svg, box, across: x, up } = frame(place, alt, 340, across, (from, to) => axis(sums, false, from, to, 5, true), [data.x_title, data.y_title]);
+    const wideness = Math.max(1, 0.8 * (box.right - box.left) / n), below = data.x.map(() => 0);
+    const show = cursor(svg, output, n, (k) => `${data.x_title} ${data.x[k]}: ` + shown.map((one) => (labels.length > 1 ? one.label + " " : "") + number(one.y[k] ?? 0)).join(", "));
+    for (const one of shown) {
+      const i = labels.indexOf(one.label), group = draw(svg, "g", { class: "series" });
+      one.y.forEach((v, k) => {
+        const top = up.at(below[k] + (v ?? 0)), bottom = up.at(below[k]);
+        below[k] += v ?? 0;
+        const bar = draw(group, "rect", { class: "area", fill: fill(i), x: x.at(k) - wideness / 2, width: wideness, y: top, height: Math.max(0, bottom - top) });
+        bar.addEventListener("pointerenter", () => show(k));
+      });
+    }
+  }
+  const again = sized(place, redraw);
+}
+
+const hatches = draw(draw(document.body, "svg", { width: 0, height: 0, "aria-hidden": true, class: "hatches" }), "defs");
+for (let i = COLOURS; i < 4 * COLOURS; i++) {
+  const pattern = draw(hatches, "pattern", { id: "hatch" + i, width: 6, height: 6, patternUnits: "userSpaceOnUse", patternTransform: `rotate(${45 * Math.floor(i / COLOURS)})` });
+  draw(pattern, "rect", { width: 6, height: 6, fill: `var(--c${i % COLOURS})` });
+  draw(pattern, "path", { d: "M0 3H6", class: "stripe" });
+}
+const kinds = { curves, network, bars };
+for (const figure of document.querySelectorAll("figure.chart"))
+  kinds[figure.dataset.kind](figure, JSON.parse(figure.querySelector("script").textContent), figure.getAttribute("aria-label"));
+const opened = [];
+matchMedia("print").addEventListener("change", (event) => {  // on paper nothing can be unfolded
+  const folded = event.matches ? document.querySelectorAll("details:not([open])") : opened.splice(0);
+  for (const one of folded) one.open = event.matches;
+  if (event.matches) opened.push(...folded);
+});

@@ -35,7 +35,7 @@ class Entry:
     label: str = ""
     """Its name in tables and figures; empty: its kind."""
     network: Annotated[Kind | None, NETWORKS] = None
-    """Who hears whom; none: as for the others."""
+    """The communication network; none: that of the others."""
     grids: tuple[str, ...] | None = None
     """What tuning tries, field=value,value,...; none: the fields and values of its kind; an empty list: not tuned."""
     steps: int | None = None
@@ -49,11 +49,11 @@ class Settings:
     problem: Annotated[Kind, PROBLEMS] = PROBLEMS()  # noqa: RUF009 (frozen)
     """What the nodes learn."""
     network: Annotated[Kind, NETWORKS] = NETWORKS()  # noqa: RUF009 (frozen)
-    """Who hears whom."""
+    """The communication network."""
     stop: Annotated[Kind | None, STOPS] = None
     """When a run ends before its last round; the same rule for all, for consensus with the largest s among them."""
     steps: int = 200
-    """Most rounds."""
+    """Maximum number of rounds."""
     every: int = _compare.every
     """Rounds between two records of the metrics."""
     seeds: int = 5

@@ -1,4 +1,4 @@
-"""What a study tries: values of any settings of a run, all combinations of them or points drawn at random."""
+"""The points of a study: all combinations of values of settings, or points drawn at random."""
 
 import itertools
 import math
@@ -16,14 +16,14 @@ _MOST = 100_000  # points
 
 @dataclass(frozen=True)
 class Range:
-    """A distribution: uniform, uniform in the logarithm, or of whole numbers, both ends possible."""
+    """A distribution: uniform, log-uniform, or uniform over whole numbers, both ends included."""
 
     kind: str  # uniform, log, int
     low: float
     high: float
 
     def draw(self, rng: np.random.Generator) -> float | int:
-        """One value."""
+        """One value of the distribution."""
         if self.kind == "int":
             return int(rng.integers(int(self.low), int(self.high) + 1))
         if self.kind == "log":
@@ -70,17 +70,16 @@ def _range(path: str, kind: str, ends: Sequence[str]) -> Range:
 
 
 def points(lines: Sequence[str], random: int | None, seed: int) -> list[dict[str, Any]]:
-    """The points of a study, each the values of its fields by dotted path.
+    """The points of a study, each a mapping from dotted path to value.
 
     Args:
-        lines: A field and its values each, such as "algorithm.lr=0.1,0.2", or a distribution that values are drawn
-            from.
-        random: How many points are drawn, at least 1, every value on its own; None: all combinations of the values.
-        seed: Of the generator that draws; not used without `random`. The first of its points are those of a study with
-            fewer.
+        lines: A setting with its values, such as "algorithm.lr=0.1,0.2", or with a distribution, one per line.
+        random: Number of points to draw, at least 1, every value independently; None: all combinations of the values.
+        seed: Seed of the generator; not used without `random`. With the same seed, a study with fewer points has the
+            first of these points.
 
     Raises:
-        ValueError: For a field that is given twice, for a distribution without `random`, and for too many points.
+        ValueError: For a setting that is given twice, a distribution without `random`, and too many points.
     """
     fields: dict[str, Field] = {}
     for path, field in map(field_of, lines):
@@ -90,7 +89,7 @@ def points(lines: Sequence[str], random: int | None, seed: int) -> list[dict[str
     lists = [field for field in fields.values() if not isinstance(field, Range)]
     if random is None and len(lists) < len(fields):
         drawn = next(path for path, field in fields.items() if isinstance(field, Range))
-        raise ValueError(f"Expected random = N, how many points to draw, for the distribution of {drawn}.")
+        raise ValueError(f"Expected random = N, the number of points to draw, for the distribution of {drawn}.")
     if random is not None:
         checks.whole(1, random=random)
     count = math.prod(map(len, lists)) if random is None else random
@@ -107,16 +106,16 @@ def _drawn(field: Field, rng: np.random.Generator) -> Any:
 
 
 def config_at(base: RunConfig, point: Mapping[str, Any]) -> RunConfig:
-    """The configuration with the point's values.
+    """The configuration with the values of a point.
 
     Args:
-        base: The configuration of all settings that a point does not name.
-        point: Values by dotted path. Where a setting may be of several kinds, a value is the name of one; kinds are set
-            before their own settings.
+        base: The configuration for all settings that a point does not name.
+        point: Values by dotted path. For a setting that has several kinds, the value is the name of a kind; kinds are
+            set before their own settings.
 
     Raises:
-        ValueError: For a setting that is unknown or of another type, and where another kind would lose a setting that
-            it has, too, and that the point does not tell.
+        ValueError: For a setting that is unknown or of another type, and for another kind that would silently reset a
+            setting of the same name that the point does not give.
     """
     plain = yaml_text.plain(base)
     for path, value in sorted(point.items(), key=lambda item: item[0].count(".")):
@@ -136,21 +135,22 @@ def config_at(base: RunConfig, point: Mapping[str, Any]) -> RunConfig:
 
 
 def _at(config: Any, path: str) -> Any:
-    """What a configuration has at a dotted path; None where its kinds have no such setting."""
+    """The value of a configuration at a dotted path; None if its kinds have no such setting."""
     for name in path.split("."):
         config = getattr(config, name, None)
     return config
 
 
 def _check_kept(path: str, before: Any, after: Any, point: Mapping[str, Any]) -> None:
-    """Refuse another kind that has a setting of the one before at its default: ValueError naming the setting."""
+    """Refuse another kind that would reset a setting of the same name to its default: ValueError naming the setting."""
     if not is_dataclass(before) or not is_dataclass(after) or type(before) is type(after):
         return
     for one in fields(before):
         value = getattr(before, one.name)
         if value != one.default and hasattr(after, one.name) and f"{path}.{one.name}" not in point:
             raise ValueError(
-                f"Expected {path}.{one.name} among what is tried with {path}, got {yaml_text.plain(value)!r} for one "
-                f"kind only: another has {yaml_text.plain(getattr(after, one.name))!r}. Try it, too, be it one value: "
+                f"Expected {path}.{one.name} among the tried settings together with {path}, got "
+                f"{yaml_text.plain(value)!r} for one kind only: another kind has "
+                f"{yaml_text.plain(getattr(after, one.name))!r}. Add it, even with a single value: "
                 f"--over {path}.{one.name}=..."
             )

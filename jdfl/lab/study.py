@@ -1,9 +1,9 @@
-"""A study in its folder: groups of points, each kept when it is done, and at the end one table.
+"""A study in its folder: groups of points, each stored when it is done, and at the end one table.
 
 study.yaml         the configuration
-environment.json   platform, device, date of the last beginning
-versions.json      of code and libraries, which may not change in between
-parts/             two tables per group that is done, named by what it did
+environment.json   platform, device, date of the last start
+versions.json      versions of code and libraries, which may not change while a study goes on
+parts/             two tables per finished group, named after its work
 results.parquet    a row per run: point, its values, seed, ending, metrics, totals, epsilon, ledger, times, provenance
 results.csv        the same
 curves.parquet     a row per record: point, seed, round, metrics, totals so far
@@ -37,14 +37,14 @@ from jdfl.lab.table import better
 from jdfl.privacy import Ledger
 from jdfl.privacy.together import Together
 
-Engine = Callable[[Path, Sequence[Group]], None]  # runs groups and keeps them
+Engine = Callable[[Path, Sequence[Group]], None]  # runs groups and stores their results
 _VERSIONS = "versions.json"
-_OTHERS = "point seed rounds delta epsilon promise ledger seconds compile_seconds"  # and COUNTS: than metrics
+_OTHERS = "point seed rounds delta epsilon promise ledger seconds compile_seconds"  # columns that are no metrics
 
 
 @dataclass(frozen=True)
 class Study:
-    """A study that was checked: what there is to do, and what of it is done."""
+    """A study that was checked: its groups, and which of them are done."""
 
     config: StudyConfig
     folder: Path
@@ -52,11 +52,11 @@ class Study:
 
     @staticmethod
     def of(config: StudyConfig, folder: Path) -> "Study":
-        """The study of a configuration; ValueError for settings that make no sense or points that cannot be written.
+        """The study of a configuration; ValueError for invalid settings and points.
 
         Args:
-            config: What is tried, with how many seeds each; the seeds follow one another from that of `base`.
-            folder: Where the study is kept; nothing is written yet.
+            config: The points and the number of seeds of each; seeds are consecutive, from that of `base`.
+            folder: The folder of the study; nothing is written yet.
         """
         checks.whole(1, seeds=config.seeds)
         checks.whole(0, draw=config.draw)
@@ -78,13 +78,13 @@ class Study:
 
     @property
     def left(self) -> list[Group]:
-        """The groups that are not done."""
+        """The groups that are not done yet."""
         return [group for group in self.groups if not _part(self.folder, group, "curves").is_file()]
 
     def begin(self, *, any_version: bool = False) -> None:
-        """Write what the study is.
+        """Write the configuration of the study.
 
-        ValueError for one that was begun with other code or libraries, unless `any_version`: its table would have
+        ValueError for a study that was begun with other code or libraries, unless `any_version`: its table would mix
         numbers of both.
         """
         versions, begun = provenance().versions, self.folder / _VERSIONS
@@ -101,11 +101,11 @@ class Study:
         write(begun, versions)
 
     def intents(self) -> list[Intent]:
-        """The runs that are left, before they begin, for the ledger of the data."""
+        """The planned runs of the groups that are left, for the ledger of the data."""
         return [run for group in self.left for run in intents(group)]
 
     def end(self) -> pd.DataFrame:
-        """Put the parts together, those that there are; returns the table of all runs, empty where there is none."""
+        """Join the parts that are done; returns the table of all runs, which is empty if there are none."""
         left = {group.name for group in self.left}
         done = [group for group in self.groups if group.name not in left]
         if not done:
@@ -121,11 +121,11 @@ class Study:
 
 
 def keep(folder: Path, group: Group) -> None:
-    """Run a `group` and keep it in a `folder`; its curves come last, so that a group that has them is whole.
+    """Run a `group` and store its results in a `folder`, curves last, so that a group with curves is complete.
 
     Args:
         folder: The folder of the study.
-        group: Points and seeds; what an earlier attempt has left of them is replaced.
+        group: Points and seeds; files of an earlier attempt are replaced.
     """
     with warnings.catch_warnings():
         warnings.simplefilter("once")
@@ -137,11 +137,11 @@ def keep(folder: Path, group: Group) -> None:
 def one_after_another(
     max_seconds: float | None = None, tell: Callable[[Group, int, int], None] = lambda group, done, count: None
 ) -> Engine:
-    """An engine that runs groups here, one after another, and begins none after `max_seconds`.
+    """An engine that runs groups in this process, one after another, and starts none after `max_seconds`.
 
     Args:
-        max_seconds: Seconds from when the engine is called; a group that has begun is finished. None: no limit.
-        tell: Called with every group when it begins, its place, from 0, among those that are to be done, and their
+        max_seconds: Seconds since the engine was called; a group that has started is finished. None: no limit.
+        tell: Called with every group when it starts, its index among the groups that are left, from 0, and their
             number.
     """
 
@@ -157,18 +157,18 @@ def one_after_another(
 
 
 def jobs(cluster: str, options: dict[str, Any]) -> Engine:
-    """An engine that makes every group a job by submitit, and waits for all.
+    """An engine that submits every group as a job by submitit, and waits for all.
 
-    The logs of the jobs are in the folder's jobs/.
+    The logs of the jobs are in jobs/ of the folder.
 
     Args:
-        cluster: "slurm", or "local" for processes of this machine.
+        cluster: "slurm", or "local" for processes on this machine.
         options: Those of submitit's `update_parameters`: timeout_min, cpus_per_task, gpus_per_node, mem_gb,
-            slurm_partition and more. The engine raises ValueError for those that submitit does not know.
+            slurm_partition and more. The engine raises ValueError for options that submitit does not know.
 
     Raises:
-        OSError: Without submitit; from the engine, without the cluster.
-        FailedJobsError: From the engine, when all other jobs are done; it names the log of one that failed.
+        OSError: If submitit is not installed; from the engine, if the cluster is not available.
+        FailedJobsError: From the engine, when all other jobs are done; it names the log of a failed job.
     """
     try:
         submitit: Any = import_module("submitit")
@@ -187,7 +187,7 @@ def jobs(cluster: str, options: dict[str, Any]) -> Engine:
         started = executor.map_array(keep, [folder.resolve()] * len(todo), todo)
         failed: list[str] = []
         for job in started:
-            with contextlib.suppress(Exception):  # told below, with the others
+            with contextlib.suppress(Exception):  # reported below, with the others
                 job.result()
                 continue
             failed.append(str(job.paths.stderr))
@@ -198,19 +198,19 @@ def jobs(cluster: str, options: dict[str, Any]) -> Engine:
 
 
 class FailedJobsError(OSError):
-    """Some jobs failed; what the others did is kept."""
+    """Some jobs failed; the results of the others are stored."""
 
 
 _MISSING = "Expected the package submitit for jobs of a cluster, found none. Install it: pip install 'jdfl[slurm]'"
 
 
 def best_first(table: pd.DataFrame, fields: Sequence[str], by: str) -> pd.DataFrame:
-    """Mean and standard deviation over seeds, a row per point, the best in `by` first; NaN where a run diverged.
+    """Mean and standard deviation over seeds, a row per point, sorted by `by`, the best first; NaN if a run diverged.
 
     Args:
         table: A row per run, as `run_group` gives them; those of refused points are left out.
-        fields: Dotted paths of what was tried, columns of `table`.
-        by: The metric by which points are sorted; shares of what is right are best when high, all else when low.
+        fields: Dotted paths of the settings that were tried, columns of `table`.
+        by: The metric by which points are sorted; accuracies are best when high, all others when low.
 
     Returns:
         The columns point, the `fields`, `seeds` that have a result, `diverged`, and NAME and NAME_sd of every metric,
@@ -239,9 +239,10 @@ def best_first(table: pd.DataFrame, fields: Sequence[str], by: str) -> pd.DataFr
 
 
 def together(table: pd.DataFrame) -> Together | None:
-    """What publishing all runs of a table costs; None where none claims anything.
+    """The total epsilon of publishing all runs of a table; None if none claims anything.
 
-    Whole nodes of several problems add up to nothing: what one node has in one of them, many may have in another.
+    There is no total for the protection of whole nodes on several problems: the data of one node in one of them may be
+    spread over many nodes in another.
     """
     if "ledger" not in table:
         return None
@@ -263,7 +264,7 @@ def _joined(tables: Sequence[pd.DataFrame]) -> pd.DataFrame:
 
 
 def _writable(table: pd.DataFrame) -> pd.DataFrame:
-    """The table with columns of one type each: where values are of several, their texts."""
+    """The table with one type per column: values of several types become text."""
     table, numbers = table.copy(), {int, float, np.int64, np.float64}
     for name in table.columns:
         kinds: set[type] = {type(value) for value in table[name] if not (value is None or value != value)}

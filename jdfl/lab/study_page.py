@@ -1,4 +1,4 @@
-"""The page of a study: its points, and what was measured against what was tried."""
+"""The page of a study: its points, and metrics against the values that were tried."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -29,13 +29,13 @@ def write_page(
 
     Args:
         path: The HTML file, which is replaced if it is there.
-        config: What was tried.
+        config: The configuration of the study.
         table: A row per run, refused points and runs that diverged included.
-        metrics: Columns of `table` that are drawn against what was tried.
-        heads: The heads of the table of points.
+        metrics: Columns of `table` that are drawn against the values that were tried.
+        heads: The headers of the table of points.
         rows: The rows of that table, the best point first; at most the first 500 are shown.
-        spent: What publishing all runs costs, in words; empty: nothing is said of it.
-        left: What is not done yet, in words; empty: everything is done.
+        spent: The total epsilon of publishing all runs, in words; empty: it is not mentioned.
+        left: The part that is not done yet, in words; empty: everything is done.
     """
     fields = [line.partition("=")[0].strip() for line in config.over]
     numeric = [name for name in fields if pd.api.types.is_numeric_dtype(table[name]) and table[name].dtype != bool]
@@ -45,16 +45,14 @@ def write_page(
     refused = table[table["ending"] == REFUSED]
     if len(refused):
         why = Table(["point", "reason"], refused[["point", "reason"]].astype(object).to_numpy().tolist())
-        parts += [f"{len(refused)} points were refused.", Fold("Which, and why", [why])]
-    sections = [Section("What was tried", parts)]
+        parts += [f"{len(refused)} points were refused.", Fold("Which ones, and why", [why])]
+    sections = [Section("Points that were tried", parts)]
     done = table[~table["ending"].isin([REFUSED, "diverged"])]
     if numeric and metrics and len(done):
-        words = "Mean over runs, and the band from the least to the largest; runs that diverged are left out."
-        words += " So are values of none, which have no place among numbers." * bool(
-            table[numeric].isna().any(axis=None)
-        )
+        words = "Mean over runs, with a band from the smallest to the largest value; runs that diverged are left out."
+        words += " So are values of none." * bool(table[numeric].isna().any(axis=None))
         lines = _lines(done, numeric, [name for name in fields if name not in numeric], metrics)
-        sections.append(Section("Against what was tried", [words, lines]))
+        sections.append(Section("Metrics against the values that were tried", [words, lines]))
     some = "" if len(rows) <= _POINTS else f"The best {_POINTS} of {len(rows)}."
     sections.append(Section("Points, the best first", [some, spent, Table(heads, rows[:_POINTS])]))
     sections.append(Section("Settings", [Fold("As study.yaml", [Code(to_yaml(config))])]))
@@ -64,7 +62,7 @@ def write_page(
 
 
 def _lines(done: pd.DataFrame, numeric: Sequence[str], named: Sequence[str], metrics: Sequence[str]) -> Chart:
-    """Every metric against every field of numbers, a line for every combination of what is tried by name."""
+    """Every metric against every numeric setting, with a line for every combination of the other settings."""
     values = [[row[name] for name in named] for row in done.to_dict("records")]
     told = [", ".join("none" if one is None or one != one else str(one) for one in row) or "all" for row in values]
     views: dict[tuple[str, str], pd.DataFrame] = {}

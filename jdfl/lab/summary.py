@@ -1,10 +1,11 @@
-"""A result in numbers and words."""
+"""A result in numbers and in words."""
 
 import math
 from collections.abc import Mapping, Sequence
 from statistics import fmean, stdev
 from typing import Any
 
+from jdfl.base.absent import Absent
 from jdfl.engine.accountant import account, ledger_of_run
 from jdfl.engine.metrics import COUNTS
 from jdfl.engine.result import Result
@@ -16,17 +17,17 @@ _PUBLISHED = "bytes_by_the_papers_formula"
 
 
 def finite(value: float) -> float | None:
-    """A number for JSON, which has None for a `value` that is not finite."""
+    """A number for JSON, where a `value` that is not finite becomes None."""
     return float(value) if math.isfinite(value) else None
 
 
 def summary(result: Result, *, delta: float | None = None, accounting: Accounting = "sound") -> dict[str, Any]:
     """A result in numbers and words, as plain data for JSON; numbers that are not finite become None.
 
-    Where no epsilon can be given, the reason stands instead.
+    Where no epsilon can be given, the reason is there instead.
 
     Args:
-        result: The finished run, be it complete or cut off.
+        result: The finished run, whether it did all its rounds or was cut off.
         delta: As for `jdfl.account`.
         accounting: As for `jdfl.account`.
     """
@@ -35,7 +36,7 @@ def summary(result: Result, *, delta: float | None = None, accounting: Accountin
     covered = "covered" if guarantee.claimed else "not covered"
     released = f"released, {covered}" if guarantee.claimed else covered
     return {
-        "run": _sentence(result),
+        "run": sentence(result),
         "nodes": m,
         "parameters": n,
         "labels": dict(result.labels),
@@ -74,70 +75,70 @@ def summary(result: Result, *, delta: float | None = None, accounting: Accountin
     }
 
 
-def summary_text(told: Mapping[str, Any]) -> str:
-    """A `summary`, `told` in words, as Markdown."""
-    ended = f"Ended after {told['rounds']} rounds ({told['ending']}): {told['reason']}."
-    if told["ending"] == "diverged":
-        ended = f"Diverged: {told['reason']}."
-    talk, clock, published = (told[name] for name in ("communication_rounds", "network_seconds", _PUBLISHED))
-    lines = [told["run"], "", ended]
-    for warning in told["warnings"]:
+def summary_text(data: Mapping[str, Any]) -> str:
+    """The `data` of a summary in words, as Markdown."""
+    ended = f"Ended after {data['rounds']} rounds ({data['ending']}): {data['reason']}."
+    if data["ending"] == "diverged":
+        ended = f"Diverged: {data['reason']}."
+    talk, clock, published = (data[name] for name in ("communication_rounds", "network_seconds", _PUBLISHED))
+    lines = [data["run"], "", ended]
+    for warning in data["warnings"]:
         lines += ["", f"Warning: {warning}."]
     lines += ["", "| final metric | value |", "| --- | ---: |"]
-    lines += [f"| {name} | {'none' if value is None else f'{value:.6g}'} |" for name, value in told["metrics"].items()]
+    lines += [f"| {name} | {'none' if value is None else f'{value:.6g}'} |" for name, value in data["metrics"].items()]
     lines.append("")
-    for name, (low, high) in told.get("intervals", {}).items():
-        lines.append(f"- {name}: 95 % interval {low:.4g} to {high:.4g} for {told['test_examples']:,} test examples")
-    for channel, count in told["messages"].items():
-        bits = told["message_bits"][channel]
+    for name, (low, high) in data.get("intervals", {}).items():
+        lines.append(f"- {name}: 95 % interval {low:.4g} to {high:.4g} for {data['test_examples']:,} test examples")
+    for channel, count in data["messages"].items():
+        bits = data["message_bits"][channel]
         lines.append(f"- messages ({channel}): {count:,} of {bits:,} bits ({bits / 8:,g} bytes)")
-    lines.append(f"- bytes sent, all nodes: {told['bytes']:,.1f}")
+    lines.append(f"- bytes sent, all nodes: {data['bytes']:,.1f}")
     if published is not None:
-        lines.append(f"- by a formula that fits the paper's dense rows and counts no messages: {published:,.0f}")
+        lines.append(f"- by the formula behind the dense rows of the paper, which counts no messages: {published:,.0f}")
     lines += [
-        f"- gradient evaluations, all nodes: {told['gradients']:,}, of {told['example_gradients']:,} examples in all",
-        f"- communication rounds of a node: least {talk['min']}, mean {talk['mean']:.1f}, most {talk['max']}",
-        f"- provenance: {told['provenance']}",
-        f"- time: {told['seconds']:.2f} s, and {told['compile_seconds']:.2f} s of compilation",
+        f"- gradient evaluations, all nodes: {data['gradients']:,}, of {data['example_gradients']:,} examples in all",
+        f"- communication rounds of a node: minimum {talk['min']}, mean {talk['mean']:.1f}, maximum {talk['max']}",
+        f"- provenance: {data['provenance']}",
+        f"- time: {data['seconds']:.2f} s, and {data['compile_seconds']:.2f} s of compilation",
     ]
     if clock is not None:
         mean, last = clock["mean"], clock["last"]
         lines.append(f"- simulated time until a node was done: mean {mean:,.6g} s, last {last:,.6g} s")
-    return "\n".join([*lines, *told["privacy"]["statement"].splitlines()]) + "\n"
+    return "\n".join([*lines, *data["privacy"]["statement"].splitlines()]) + "\n"
 
 
 def _warnings(result: Result) -> list[str]:
-    """What a reader must not overlook."""
+    """What a reader must not miss."""
     if "objective" not in result.history:
         return []
     first, last = float(result.history["objective"].iloc[0]), result.final["objective"]
     if last <= first:
         return []
-    return [f"the objective ended at {last:.4g}, above the {first:.4g} that it began with; nothing was learnt"]
+    return [f"the objective ended at {last:.4g}, above its initial value {first:.4g}: nothing was learnt"]
 
 
-def spread_text(told: Sequence[Mapping[str, Any]]) -> str:
-    """Several summaries of one setting, `told`, in words: mean and standard deviation over the runs, as Markdown."""
-    rows = [{"rounds": one["rounds"], "bytes": one["bytes"], **one["metrics"]} for one in told]
+def spread_text(runs: Sequence[Mapping[str, Any]]) -> str:
+    """Mean and standard deviation over `runs` of one setting, given by their summaries, as Markdown."""
+    rows = [{"rounds": one["rounds"], "bytes": one["bytes"], **one["metrics"]} for one in runs]
     lines = ["| over runs | mean | standard deviation | runs |", "| --- | ---: | ---: | ---: |"]
     for name in rows[0]:
         values = [row[name] for row in rows if row[name] is not None]
         mean = f"{fmean(values):.6g}" if values else "none"
         spread = f"{stdev(values):.3g}" if len(values) > 1 else "none"
         lines.append(f"| {name} | {mean} | {spread} | {len(values)} |")
-    spent = together(told)
+    spent = together(runs)
     return "\n".join(lines) + "\n" + ("" if spent is None else f"\n{spent.statement()}\n")
 
 
-def together(told: Sequence[Mapping[str, Any]]) -> Together | None:
-    """What publishing runs on the same data costs, by their summaries `told`; None where none claims anything."""
-    every = [one["privacy"] for one in told]
+def together(runs: Sequence[Mapping[str, Any]]) -> Together | None:
+    """The total epsilon of publishing `runs` on the same data, given by their summaries; None if none claims any."""
+    every = [one["privacy"] for one in runs]
     ledgers = [None if one.get("ledger") is None else Ledger.from_dict(one["ledger"]) for one in every]
     return Together.of(ledgers, min((one["report"]["delta"] for one in every if one["report"]), default=0.0))
 
 
 def privacy_of(result: Result, delta: float | None = None, accounting: Accounting = "sound") -> dict[str, Any]:
-    """What a run may say of its privacy, as plain data.
+    """What a run can claim about privacy, as plain data.
 
     Args:
         result: The finished run.
@@ -145,12 +146,12 @@ def privacy_of(result: Result, delta: float | None = None, accounting: Accountin
         accounting: As for `jdfl.account`.
 
     Returns:
-        The `report` as plain data, or None where nothing is claimed, the `statement` in words, which says why there is
-            none, and the `ledger` of what was released, in one node that no other exceeds, or None where nothing is
+        The `report` as plain data, or None where nothing is claimed; the `statement` in words, with the reason where
+            nothing is claimed; and the `ledger` of the releases of the most exposed node, or None where nothing is
             claimed.
 
     Raises:
-        ValueError: For a delta that says nothing, where there is a report.
+        ValueError: For a delta that is too large to promise anything, where there is a report.
     """
     noisy, guarantee = result.guarantee.event is not None, result.guarantee
     if not guarantee.claimed and not (noisy and accounting == "paper"):
@@ -170,13 +171,31 @@ def as_paragraphs(statement: str) -> str:
     return "\n\n".join(line.removeprefix("- ") for line in statement.splitlines())
 
 
-def _sentence(result: Result) -> str:
-    algorithm = result.algorithm
-    m, n = result.params.shape
+def bytes_text(value: float) -> str:
+    """A number of bytes with a unit and three digits, such as 1.25 MB.
+
+    Args:
+        value: The number of bytes; units are powers of 1000.
+    """
+    place = next((i for i in range(5) if abs(value) < 1000 ** (i + 1)), 5)
+    return f"{value / 1000**place:.3g} {('B', 'kB', 'MB', 'GB', 'TB', 'PB')[place]}"
+
+
+def described(algorithm: Any) -> str:
+    """An algorithm in words: its class, its messages and its noise; that of a loaded result as it was saved."""
+    if isinstance(algorithm, Absent):
+        return algorithm.described
     parts = [type(algorithm).__name__]
     if hasattr(algorithm, "codec"):
         parts.append(f"with {type(algorithm.codec).__name__} messages")
     if hasattr(algorithm, "mechanism"):
         noise = "no" if algorithm.mechanism is None else type(algorithm.mechanism).__name__
         parts.append(f"and {noise} noise")
-    return f"{' '.join(parts)} on {result.problem_name} (m = {m} nodes, n = {n} parameters) over {result.network_name}."
+    return " ".join(parts)
+
+
+def sentence(result: Result) -> str:
+    """What a run was, in one sentence."""
+    m, n = result.params.shape
+    on = f"{result.problem_name} (m = {m} nodes, n = {n} parameters) over {result.network_name}"
+    return f"{described(result.algorithm)} on {on}."

@@ -49,6 +49,26 @@ def number(value: float, digits: int = 4) -> str:
     return f"{value:.{digits}g}" if fits else f"{value:.{digits - 1}e}"
 
 
+def rounded(mean: float, sd: float) -> str:
+    """Mean ± standard deviation without digits beyond the uncertainty, which has two.
+
+    Args:
+        mean: The mean over runs.
+        sd: Their standard deviation; NaN: the mean alone is shown.
+    """
+    if not np.isfinite(sd):
+        return number(mean)
+    if sd <= 1e-12 * abs(mean):
+        return f"{number(mean)} (same in all runs)"
+    place = int(np.floor(np.log10(sd))) - 1  # of the second digit
+    largest = int(np.floor(np.log10(max(abs(mean), sd))))
+    if -3 <= largest < 9:
+        digits = max(0, -place)
+        return f"{round(mean, -place):,.{digits}f} ± {round(sd, -place):,.{digits}f}"
+    digits = max(0, largest - place)
+    return f"({mean / 10.0**largest:.{digits}f} ± {sd / 10.0**largest:.{digits}f})e{largest:+03d}"
+
+
 def better(metric: str) -> int:
     """1 where lower values of a `metric` are better, -1 where higher ones are (shares of what is right)."""
     return -1 if metric in HIGHER_IS_BETTER and metric in REGISTRY else 1

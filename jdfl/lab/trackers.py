@@ -1,9 +1,9 @@
-"""What a run has come to, told to other programs while it goes on: TensorBoard, Weights & Biases, MLflow.
+"""Records of a run for other programs while it goes on: TensorBoard, Weights & Biases, MLflow.
 
     result = jdfl.run(..., callbacks=[Trackers(("tensorboard",), folder, config)])
 
-A tracker of one's own has the three methods of `Tracker`. What a tracker fails in is warned of once, and it is left
-alone from then on: the run does not depend on it. The run's folder has everything in CSV and Parquet in any case.
+A custom tracker has the three methods of `Tracker`. If a tracker fails, there is one warning, and it receives nothing
+more: the run does not depend on it. The folder of the run has everything in CSV and Parquet in any case.
 """
 
 import math
@@ -20,74 +20,74 @@ from jdfl.engine.start import Start
 
 
 class Tracker(Protocol):
-    """Takes in the records of a run."""
+    """Receives the records of a run."""
 
     def record(self, round: int, values: Mapping[str, float]) -> None:
-        """Take in one record of the run.
+        """Receive one record of the run.
 
         Args:
             round: The number of rounds that are done.
-            values: The metrics and totals of the record by name, those of them that are finite.
+            values: The metrics and totals of the record by name, without values that are not finite.
         """
         ...
 
     def finish(self, values: Mapping[str, float], texts: Mapping[str, str]) -> None:
-        """Take in what the run has come to.
+        """Receive the final state of the run.
 
         Args:
-            values: The metrics and totals of the last record by name, those of them that are finite.
-            texts: The run's ending, reason and provenance, by these names.
+            values: The metrics and totals of the last record by name, without values that are not finite.
+            texts: The ending, reason and provenance of the run, by these names.
         """
         ...
 
     def close(self) -> None:
-        """Nothing more will come, whether the run has ended or failed."""
+        """The run is over, whether it has ended or failed."""
         ...
 
 
 class TensorBoard:
-    """Event files in the run's folder, by tensorboardX: `tensorboard --logdir runs`."""
+    """Event files in the folder of the run, by tensorboardX: `tensorboard --logdir runs`."""
 
     def __init__(self, folder: Path, config: Mapping[str, Any]) -> None:
         self._writer = _module("tensorboardX").SummaryWriter(str(folder / "tensorboard"))
         self._writer.add_text("config", "\n".join(f"- {name}: {value}" for name, value in config.items()))
 
     def record(self, round: int, values: Mapping[str, float]) -> None:
-        """A point of every curve."""
+        """Add a point to every curve."""
         for name, value in values.items():
             self._writer.add_scalar(name, value, round)
 
     def finish(self, values: Mapping[str, float], texts: Mapping[str, str]) -> None:
-        """The texts; the values are the curves' last points."""
+        """Write the texts; the values are the last points of the curves."""
         for name, text in texts.items():
             self._writer.add_text(name, text)
 
     def close(self) -> None:
-        """Write what is left."""
+        """Write the remaining records."""
         self._writer.close()
 
 
 class WandB:
-    """A run of Weights & Biases; project, mode and account are its own environment variables (WANDB_PROJECT, ...)."""
+    """A run of Weights & Biases, which reads project, mode and account from WANDB_PROJECT and similar variables."""
 
     def __init__(self, folder: Path, config: Mapping[str, Any]) -> None:
         self._run = _module("wandb").init(dir=str(folder), name=folder.name, config=dict(config), reinit="create_new")
 
     def record(self, round: int, values: Mapping[str, float]) -> None:
-        """A point of every curve."""
+        """Add a point to every curve."""
         self._run.log(dict(values), step=round)
 
     def finish(self, values: Mapping[str, float], texts: Mapping[str, str]) -> None:
-        """The run's summary."""
+        """Update the summary of the run."""
         self._run.summary.update({**values, **texts})
 
     def close(self) -> None:
-        """Send what is left."""
+        """Send the remaining records."""
         self._run.finish()
 
 
 class MLflow:
-    """A run of MLflow; where to is in its environment variables (MLFLOW_TRACKING_URI, MLFLOW_EXPERIMENT_NAME)."""
+    """A run of MLflow, which reads its address from MLFLOW_TRACKING_URI and MLFLOW_EXPERIMENT_NAME."""
 
     def __init__(self, folder: Path, config: Mapping[str, Any]) -> None:
         mlflow = _module("mlflow")
@@ -98,17 +98,17 @@ class MLflow:
             self._client.log_param(self._run, name, str(value)[:500])
 
     def record(self, round: int, values: Mapping[str, float]) -> None:
-        """A point of every curve."""
+        """Add a point to every curve."""
         for name, value in values.items():
             self._client.log_metric(self._run, name, value, step=round)
 
     def finish(self, values: Mapping[str, float], texts: Mapping[str, str]) -> None:
-        """The run's tags."""
+        """Set the tags of the run."""
         for name, text in texts.items():
             self._client.set_tag(self._run, name, text)
 
     def close(self) -> None:
-        """The run is over."""
+        """End the run."""
         self._client.set_terminated(self._run)
 
 
@@ -117,12 +117,12 @@ NAMES: dict[str, Made] = {"tensorboard": TensorBoard, "wandb": WandB, "mlflow": 
 
 
 class Trackers(Callback):
-    """Tells trackers every record of a run while it goes on, and closes them at its end, whatever happens.
+    """Gives trackers every record of a run while it goes on, and closes them at its end, also if the run failed.
 
     Args:
-        names: Of the trackers, which begin with the run.
-        folder: The run's.
-        config: The run's settings by name.
+        names: The names of the trackers, which are started with the run.
+        folder: The folder of the run.
+        config: The settings of the run by name.
     """
 
     def __init__(self, names: Sequence[str], folder: Path, config: Mapping[str, Any]) -> None:
@@ -132,23 +132,23 @@ class Trackers(Callback):
         self._told: dict[str, Tracker] = {}
 
     def begin(self, start: Start) -> None:
-        """Begin with all; raises OSError for one that cannot be had."""
+        """Start all trackers; raises OSError for one that is not available."""
         for name in self._names:
             self._told[name] = _begun(name, self._folder, self._config)
 
     def __call__(self, now: Snapshot) -> None:
-        """Tell all the records since the chunk before."""
+        """Give all trackers the records since the previous chunk."""
         for row in now.rows:
             values = _finite({name: value for name, value in row.items() if name != "round"})
             self._tell(lambda tracker: tracker.record(int(row["round"]), values))  # noqa: B023 (called at once)
 
     def end(self, result: Result) -> None:
-        """Tell all what the run has come to, as `result` has it."""
+        """Give all trackers the final state of the run."""
         texts = {"ending": result.ending, "reason": result.reason, "provenance": result.provenance.hash}
         self._tell(lambda tracker: tracker.finish(_finite(result.final), texts))
 
     def close(self) -> None:
-        """Tell all that nothing more will come."""
+        """Close all trackers."""
         self._tell(lambda tracker: tracker.close())
         self._told = {}
 
@@ -156,9 +156,9 @@ class Trackers(Callback):
         for name, tracker in list(self._told.items()):
             try:
                 what(tracker)
-            except Exception as error:  # theirs are of any kind
+            except Exception as error:  # trackers raise errors of any kind
                 del self._told[name]
-                warnings.warn(f"{name} failed, and is told nothing more: {error!r}. The run goes on.", stacklevel=3)
+                warnings.warn(f"{name} failed, and receives nothing more: {error!r}. The run goes on.", stacklevel=3)
 
 
 def __getattr__(name: str) -> Any:
@@ -174,8 +174,8 @@ def _begun(name: str, folder: Path, config: Mapping[str, Any]) -> Tracker:
         return NAMES[name](folder, config)
     except OSError:
         raise
-    except Exception as error:  # theirs are of any kind
-        raise OSError(f"Could not begin with {name}: {error!r}. Set it up, or leave it out.") from error
+    except Exception as error:  # trackers raise errors of any kind
+        raise OSError(f"Could not start {name}: {error!r}. Set it up, or leave it out.") from error
 
 
 def _finite(values: Mapping[str, float]) -> dict[str, float]:

@@ -1,14 +1,14 @@
-"""What nodes do in the course of a run, in tables of its folder: of all nodes, or of MOST that are near one another.
+"""The nodes in the course of a run, as tables of its folder: all of them, or MOST that are close to each other.
 
-    nodes.csv    round, node, distance (to the mean of the shared parameters), value (f_i at the node's own),
-                 communications and releases so far; a row per node and moment, moments being returns from the device
-    links.csv    round, node, hears: who heard whom in the moment's round, where that differs from the moment before;
-                 one row with node -1 where nobody heard anybody
-    split.csv    node, examples, and where these have classes class_0, class_1, ...
-    epsilon.csv  round, most_releases (of a node), epsilon (of the worst node) at a few moments; where one is claimed,
-                 when the run has ended, and not of a paper's accounting
+    nodes.csv    round, node, distance (to the mean of the shared parameters), value (f_i at the node's parameters),
+                 communications and releases so far; a row per node and moment, which is a return from the device
+    links.csv    round, node, hears: the node received from the node in `hears` in the round of the moment; only if the
+                 links differ from the previous moment; one row with node -1 if no node received anything
+    split.csv    the data partition: node, examples, and, if these have classes, class_0, class_1, ...
+    epsilon.csv  round, most_releases (of a node), epsilon (of the worst node) at a few moments; written at the end of a
+                 run with a guarantee, for sound accounting
 
-Values and classes are exact functions of the nodes' data: no guarantee covers nodes.csv and split.csv.
+Values and classes are exact functions of the local data: no guarantee covers nodes.csv and split.csv.
 
 Axes: m nodes, n parameters.
 """
@@ -38,26 +38,26 @@ from jdfl.problems import Problem
 
 FILES = ("nodes.csv", "links.csv", "split.csv", "epsilon.csv")
 MOST = 256  # nodes
-MOMENTS = 60  # at least, in a run of so many steps that makes them all
-_CHUNK = 50  # rounds between two returns at most
-_MANY = 2**16  # nodes, above which a network that changes is looked at once
+MOMENTS = 60  # at least, in a run with enough rounds
+_CHUNK = 50  # maximum number of rounds between two returns
+_MANY = 2**16  # nodes, above which the links of a changing network are recorded once
 _LARGE = 2**24  # parameters of all nodes, above which distance and value are left out
 
 
 def returns(steps: int) -> int:
-    """Rounds between two returns from the device that make enough moments."""
+    """Rounds between two returns from the device, few enough for MOMENTS moments."""
     return max(1, min(_CHUNK, steps // MOMENTS))
 
 
 def nearby(graph: Graph, most: int = MOST) -> np.ndarray:
-    """Ids of at most so many nodes, those that are reached first from node 0 along the links; all, if they are few.
+    """Ids of at most `most` nodes, those that are reached first from node 0 along the links; all, if they are few.
 
     Args:
-        graph: The graph of one round. Where node 0 reaches too few, the nodes with the lowest ids join them.
-        most: How many nodes there are at most, from 1.
+        graph: The graph of one round. If node 0 reaches too few, the nodes with the lowest ids are added.
+        most: The maximum number of nodes, at least 1.
 
     Returns:
-        The ids [most or m], rising.
+        The ids [most or m], ascending.
     """
     if graph.m <= most:
         return np.arange(graph.m)
@@ -73,10 +73,10 @@ def nearby(graph: Graph, most: int = MOST) -> np.ndarray:
 
 
 def split_of(problem: Problem, shown: np.ndarray) -> pd.DataFrame:
-    """How many examples nodes have, of every class where there are classes.
+    """The number of examples of every node, and of every class if there are classes.
 
     Args:
-        problem: The problem; classes are told apart where it has a test set and scores of examples.
+        problem: The problem; classes are counted if it has a test set and scores of examples.
         shown: The ids [s] of the nodes.
 
     Returns:
@@ -93,14 +93,14 @@ def split_of(problem: Problem, shown: np.ndarray) -> pd.DataFrame:
 
 
 class Watch(Callback):
-    """Appends to the tables of a run's folder, and at the end adds up epsilon.
+    """Appends to the tables in the folder of a run, and computes epsilon at the end.
 
-    Of a run that is resumed, with the same nodes, later rows, of rounds that are made again, are dropped, and so are
-    those of the round that it goes on from where an uninterrupted run has no moment.
+    If a run is resumed, the nodes stay the same. Rows of rounds that are made again are dropped, and so are those of
+    the round where it resumes, unless an uninterrupted run has a moment there.
 
     Args:
-        folder: The run's.
-        problem: The run's.
+        folder: The folder of the run.
+        problem: The problem of the run.
         delta: As for `jdfl.account`.
         accounting: As for `jdfl.account`.
     """
@@ -116,7 +116,7 @@ class Watch(Callback):
         self._failed = False
 
     def begin(self, start: Start) -> None:
-        """Where the run goes on from."""
+        """Note the round where the run resumes."""
         self._before = None if start.before is None else start.before.rounds
 
     def __call__(self, now: Snapshot) -> None:
@@ -134,8 +134,8 @@ class Watch(Callback):
             warnings.warn(f"Could not write what nodes do to {self._folder}: {error}. The run goes on.", stacklevel=2)
 
     def end(self, result: Result) -> None:
-        """Write what epsilon had come to at some moments, where something is claimed and soundly accounted for."""
-        if self._shown is None and self._before is not None:  # it was over already
+        """Write epsilon at some moments, if a guarantee is claimed and the accounting is sound."""
+        if self._shown is None and self._before is not None:  # nothing was left to do
             for name in ("nodes.csv", "links.csv"):
                 _cut_off(self._folder / name, self._before)
         noisy = result.guarantee.event is not None
@@ -189,7 +189,7 @@ class Watch(Callback):
 
 
 def _last_links(file: Path) -> np.ndarray | None:
-    """The links that a table ends with, as `links_of` gives them."""
+    """The last links of a table, as `links_of` gives them."""
     if not file.is_file():
         return None
     table = pd.read_csv(file)
@@ -198,7 +198,7 @@ def _last_links(file: Path) -> np.ndarray | None:
 
 
 def _cut_off(file: Path, rounds: int) -> None:
-    """Leave of a table the head and the whole rows up to a round, if there are any; otherwise nothing."""
+    """Keep the header of a table and its complete rows up to a round; remove the file if there are none."""
     head, *rows = file.read_text(encoding="utf-8").splitlines(keepends=True) if file.is_file() else [""]
     whole = (row for row in rows if row.endswith("\n") and row.count(",") == head.count(","))
     kept = [row for row in whole if int(row.partition(",")[0]) <= rounds]
@@ -209,10 +209,10 @@ def _cut_off(file: Path, rounds: int) -> None:
 
 
 def links_of(graph: Graph, shown: Any) -> np.ndarray:
-    """Pairs (node, the node that it hears) [links, 2] among the nodes that are shown.
+    """Pairs (node, in-neighbour) [links, 2] among the nodes that are shown.
 
     Args:
-        graph: The graph of one round; in one that synchronises all nodes there are all pairs.
+        graph: The graph of one round; if it synchronises all nodes, all pairs are links.
         shown: The ids [s] of the nodes.
     """
     if graph.synchronised is not None and bool(graph.synchronised):
@@ -226,6 +226,6 @@ def links_of(graph: Graph, shown: Any) -> np.ndarray:
 
 @jax.jit
 def _states(w: Array, problem: Problem) -> tuple[Array, Array]:
-    """How far every node is from the mean of what is shared [m], and f_i(w_i) [m]."""
+    """Distance of every node to the mean of the shared parameters [m], and f_i(w_i) [m]."""
     shared = w[:, : problem.n_shared]
     return jnp.linalg.norm(shared - average(shared)[None], axis=1), problem.values(w)

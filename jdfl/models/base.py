@@ -1,17 +1,17 @@
-"""A model: a pure pair (init, apply) on one flat vector of parameters, without anything else to carry.
+"""A model: a pure pair (init, apply) on one flat vector of parameters, without further state.
 
-The algorithms see w alone. Its order is: the leaves that are shared first, then the local ones, and within each part
-the order in which the model creates them; so the first `n_shared` entries are what a node sends.
+Algorithms work on w alone. The shared leaves come first, then the local ones, and within each part in the order in
+which the model creates them; so a node that sends its shared parameters sends the first `n_shared` entries.
 
-A model has no arrays, it can be hashed, and it equals any other that was made of the same: as a static field of a
-jitted structure it never causes a second compilation.
+A model has no arrays, is hashable, and equals every model with the same definition: as a static field of a jitted
+structure it never causes a second compilation.
 
-Batch normalisation keeps no running averages. In training the statistics are those of the batch; for a test they are
-those of a calibration batch, taken at the very parameters that are tested: the "precise" statistics of Y. Wu and
-J. Johnson, "Rethinking 'Batch' in BatchNorm", 2021, from one batch. With a node's own examples as that batch they are
-local statistics: they are never sent or averaged. (PyTorch's BatchNorm keeps running averages instead.)
+Batch normalisation keeps no running averages. In training the statistics are those of the batch; in a test they are
+those of a calibration batch, computed at the parameters that are tested: the "precise" statistics of Y. Wu and
+J. Johnson, "Rethinking 'Batch' in BatchNorm", 2021, from one batch. If that batch consists of a node's own examples,
+the statistics are local: they are never sent or averaged. (PyTorch's BatchNorm keeps running averages instead.)
 
-Axes: n parameters, B examples of a batch, classes; a leading node axis comes from vmap.
+Axes: n parameters, B examples of a batch, classes; vmap adds a leading axis of nodes.
 """
 
 import math
@@ -39,10 +39,10 @@ Presets = tuple[tuple[str, tuple[str, ...]], ...]
 
 @dataclass(frozen=True)
 class Maker:
-    """`module(**options, rngs=rngs)`, comparable by the module's class and the options.
+    """`module(**options, rngs=rngs)`, compared by the class of the module and the options.
 
-    Give it to `from_nnx` instead of a new lambda: models of equal makers are equal, and what was compiled for one of
-    them serves the other. `options` are pairs of a name and a value that can be hashed.
+    Pass it to `from_nnx` instead of a new lambda: models with equal makers are equal and share compiled programs.
+    `options` are pairs of a name and a hashable value.
     """
 
     module: Callable[..., Any]
@@ -55,24 +55,24 @@ class Maker:
 
 @dataclass(frozen=True)
 class Model:
-    """A network for classification, a value that can be hashed; made by `mlp`, `cnn`, `resnet18`, `vit` and `from_nnx`.
+    """A neural network as a hashable value; built by `mlp`, `cnn`, `resnet18`, `vit` and `from_nnx`.
 
-    Its parameters are one vector w [n], of which the first `n_shared` are those that nodes have in common.
+    Its parameters are one vector w [n]; the nodes share the first `n_shared` of them.
     """
 
     name: str
     make: Callable[[Any], Any]  # nnx.Rngs -> nnx.Module; equal makes make equal models
     shape: Shape  # of one example
     classes: int
-    presets: Presets = ()  # names of splits and the patterns of what they share
+    presets: Presets = ()  # names of splits and the patterns of their shared leaves
     shared: tuple[str, ...] | None = None  # the paths of the shared leaves; None: all of them
 
     @property
     def paths(self) -> tuple[str, ...]:
         """The name of every leaf, such as "layer1.0.conv1.kernel", in the order of w.
 
-        It is the module's attributes on the way to the parameter, joined by dots; the patterns of `split` are held
-        against it. Shared leaves come first, either part in the order in which the module creates them.
+        It consists of the attributes that lead to the parameter, joined by dots; the patterns of `split` are matched
+        with it. Shared leaves come first, and each part is in the order in which the module creates it.
         """
         natural = self._layout.paths
         if self.shared is None:
@@ -84,8 +84,7 @@ class Model:
     def shapes(self) -> tuple[Shape, ...]:
         """The shape of every leaf, in the order of w, which is that of `paths`.
 
-        A leaf takes as many consecutive entries of w as its shape has places, the last axis fastest. Nothing is
-        computed to find the shapes.
+        A leaf occupies consecutive entries of w, the last axis fastest. Nothing is computed to find the shapes.
         """
         known = dict(zip(self._layout.paths, self._layout.shapes))
         return tuple(known[path] for path in self.paths)
@@ -94,27 +93,27 @@ class Model:
     def n(self) -> int:
         """The number of parameters of the network, the length of w [n].
 
-        Scales and shifts of batch normalisation are among them, its means and variances are not: no model carries
-        those. The number is found from shapes, without computing anything.
+        Scales and shifts of batch normalisation are included; its means and variances are not, since no model has
+        running averages. The number follows from shapes, without computing anything.
         """
         return sum(map(math.prod, self._layout.shapes))
 
     @property
     def n_shared(self) -> int:
-        """The number of shared parameters, the first ones of w; n where nothing was split off.
+        """The number of shared parameters, which are the first ones of w; n if nothing was split off.
 
-        `neural_classification` hands it to its problem as `shared`, which algorithms that send a part of the
-        parameters, such as PartPSP, go by.
+        `neural_classification` passes it to its problem as `shared`, which algorithms that send a part of the
+        parameters use, such as PartPSP.
         """
         count = len(self.paths if self.shared is None else self.shared)
         return sum(map(math.prod, self.shapes[:count]))
 
     @property
     def examples_mix(self) -> bool:
-        """Whether an example's scores depend on its batch (BatchNorm), so that single examples have no gradients.
+        """Whether the scores of an example depend on its batch (BatchNorm), so that single examples have no gradients.
 
-        Such a model cannot be trained with clipping per example, which its problem refuses by ValueError. Clip with
-        `per="batch"`, or take a model without, such as `resnet18` with norm="group".
+        Such a model cannot be trained with clipping per example, which its problem refuses with ValueError. Clip with
+        `per="batch"`, or use a model without BatchNorm, such as `resnet18` with norm="group".
         """
         return self._layout.mixes
 
@@ -125,15 +124,15 @@ class Model:
         return graph.layout(self.make)
 
     def split(self, shared: Part, local: Part | None = None) -> Self:
-        """The same network with other shared parameters, and w in the order that follows.
+        """The same network with other shared parameters, and w in the corresponding order.
 
         Args:
             shared: The part that is common to all nodes: the name of a preset, a tuple of patterns of paths
-                ("layer1.*", where * matches dots, too), or a function that says of a path whether it is in.
-            local: The part that every node keeps, given likewise; None: the rest.
+                ("layer1.*", where * also matches dots), or a function of a path that returns whether it is shared.
+            local: The part that stays with every node, in the same form; None: the rest.
 
-        Raises ValueError for a preset that is not known, a pattern that fits no parameter, a shared part without any,
-        and, where `local` is given, for a parameter in neither part or in both.
+        Raises ValueError for an unknown preset, a pattern that matches no parameter, an empty shared part and, if
+        `local` is given, for a parameter in neither part or in both.
         """
         paths = self._layout.paths
         first = _chosen(paths, shared, self.presets, "shared", self.name)
@@ -153,7 +152,7 @@ class Model:
         Args:
             seed: Seed of the parameters, 0 to 2^32 - 1.
 
-        Raises ValueError for what is no seed.
+        Raises ValueError for an invalid seed.
         """
         checks.whole(0, 2**32 - 1, seed=seed)
         return self.ravel(_leaves(self.make, jax.random.key(seed)))
@@ -163,11 +162,11 @@ class Model:
 
         Args:
             w: Parameters [n].
-            x ([B, *shape]): Examples, floating point.
-            calibration ([C, *shape]): A batch whose means and variances at w BatchNorm uses; None: those of x. Other
+            x ([B, *shape]): Examples in floating point.
+            calibration ([C, *shape]): The batch from which BatchNorm takes its means and variances at w; None: x. Other
                 models ignore it.
 
-        Raises ValueError for shapes that do not fit and examples that are not floating point.
+        Raises ValueError for shapes that do not fit and examples that are not in floating point.
         """
         checks.shape((self.n,), "One node's parameters; vmap gives the node axis.", w=w)
         for name, batch in (("x", x), ("calibration", calibration)):
@@ -182,22 +181,30 @@ class Model:
                 module.set_attributes(use_running_average=True, raise_if_not_found=False)
             return module(x).astype(w.dtype)
 
+    def module(self, w: Array) -> Any:
+        """The Flax NNX module with the parameters w [n]; ValueError for another shape.
+
+        BatchNorm in it takes the statistics of the batch that it is given.
+        """
+        checks.shape((self.n,), "Give the parameters of one node, or their mean over the nodes.", w=w)
+        return self._layout.module(self.unravel(w))
+
     def unravel(self, w: Array) -> dict[str, Array]:
         """The leaves of w [..., n] by path, each [..., *its shape]; ValueError for another n.
 
-        Axes in front of the last one, such as that of nodes, stay. The inverse of `ravel`; use it to look at single
-        layers of what a run has learnt, `result.params`.
+        Leading axes, such as that of nodes, are kept. The inverse of `ravel`; use it to inspect single layers of
+        `result.params`.
         """
         checks.shape((*w.shape[:-1], self.n), w=w)
         sizes = [math.prod(shape) for shape in self.shapes]
-        leaves = lax.split(w, sizes, w.ndim - 1)  # one operation, whose transpose is one concatenation
+        leaves = lax.split(w, sizes, w.ndim - 1)  # one operation; its transpose is one concatenation
         return {path: leaf.reshape(*w.shape[:-1], *s) for path, leaf, s in zip(self.paths, leaves, self.shapes)}
 
     def ravel(self, leaves: Mapping[str, Array]) -> Array:
         """The vector w [..., n] of `leaves` [..., *shape] by path; ValueError if they are not exactly this model's.
 
-        All leaves have the same axes in front of their own, or none. The inverse of `unravel`; use it for parameters
-        from elsewhere, such as a run's start, since the order of w depends on the split.
+        All leaves have the same leading axes, or none. The inverse of `unravel`; use it for parameters from elsewhere,
+        such as a start, since the order of w depends on the split.
         """
         for word, odd in (("no", set(self.paths) - {*leaves}), ("unknown", {*leaves} - set(self.paths))):
             if odd:
@@ -209,7 +216,7 @@ class Model:
 
 
 def _chosen(paths: tuple[str, ...], part: Part, presets: Presets, argument: str, model: str) -> tuple[str, ...]:
-    """The paths in one part, in the order given; `argument` is what the part is called in errors."""
+    """The paths in one part, in the given order; `argument` is the name of the part in errors."""
     if callable(part):
         return tuple(path for path in paths if part(path))
     patterns = part
@@ -227,13 +234,13 @@ def _chosen(paths: tuple[str, ...], part: Part, presets: Presets, argument: str,
 
 
 def computed_in(dtype: Compute) -> Any:
-    """The type that a Flax layer is to compute in; None: that of its parameters and inputs."""
+    """The type in which a Flax layer computes; None: that of its parameters and inputs."""
     return None if dtype == "float32" else dtype
 
 
 @contextmanager
 def relaxed() -> Generator[None]:
-    """The settings of Flax's layers, which promote ranks, and dtypes where they compute in bfloat16."""
+    """The settings that Flax layers need: they promote ranks, and dtypes when they compute in bfloat16."""
     with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
         yield
 
@@ -253,7 +260,7 @@ def check_sizes(shape: Shape, classes: int, rank: int | None = None) -> Shape:
     Args:
         shape: The axes of an example, whole numbers from 1.
         classes: Number of classes, at least 2.
-        rank: How many axes there are to be; None: at least one.
+        rank: Required number of axes; None: at least one.
 
     Raises:
         ValueError: For another shape or number of classes.

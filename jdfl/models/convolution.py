@@ -2,19 +2,20 @@
 
     y = x * k,    dL/dx = (dL/dy spread over the strides) * (k turned by half),    dL/dk = x * (dL/dy spread)
 
-On a CPU, XLA has a fast convolution for channels last only, and brings other layouts into it outside of loops alone.
-JAX's usual gradients have other layouts, and every round of an algorithm is inside a loop: there one 3x3 layer (100
-images of 14x14, 16 to 32 channels, two cores) takes 16 ms forwards, 1,185 ms with the kernel's gradient and 208 ms with
-the input's. Written as convolutions with channels last, which transpose explicitly, they take 28 and 21 ms. Columns of
-patches and a matrix product are faster in some networks (a CNN: 74 ms against 115) and slower in others (five 3x3
-layers: 232 ms against 126), but in a loop they are all kept: those five need 141 MiB then, 29 MiB as convolutions.
+On a CPU, XLA has a fast convolution only for the layout with channels last, and converts other layouts to it only
+outside of loops. JAX's usual gradients have other layouts, and every round of an algorithm is inside a loop: there one
+3x3 layer (100 images of 14x14, 16 to 32 channels, two cores) takes 16 ms forwards, 1,185 ms with the gradient of the
+kernel and 208 ms with that of the input. Written as convolutions with channels last and explicit transposes, the
+gradients take 28 and 21 ms. Patches as columns and a matrix product are faster in some networks (a CNN: 74 ms against
+115) and slower in others (five 3x3 layers: 232 ms against 126), but a loop keeps all of the columns: the five layers
+then need 141 MiB instead of 29 MiB.
 
-The gradient of pooling scatters. Where the windows tile the images, maxima of a reshaped array are faster: 8.7 ms
-instead of 26.7 ms (2x2, 100 images of 28x28, 16 channels). For windows that overlap, maxima of shifted images are
-slower (24.7 ms instead of 6.6 ms: 3x3 by 2, 14x14), so pooling is the usual one.
+The gradient of pooling scatters. If the windows tile the images, maxima of a reshaped array are faster: 8.7 ms instead
+of 26.7 ms (2x2, 100 images of 28x28, 16 channels). For overlapping windows, maxima of shifted images are slower
+(24.7 ms instead of 6.6 ms: 3x3 with stride 2, 14x14), so the usual pooling is used.
 
-On an accelerator everything is the usual. Equal maxima in a window that tiles share the gradient on a CPU, where it
-goes to one of them elsewhere. The convolution has no forward-mode derivatives on a CPU.
+On an accelerator the usual operations are used. Equal maxima in a window that tiles share the gradient on a CPU; on an
+accelerator it goes to one of them. The convolution has no forward-mode derivatives on a CPU.
 
 Axes: B examples, rows, columns, channels of images; h, v rows and columns of a kernel.
 """
@@ -32,15 +33,15 @@ Pads = tuple[tuple[int, int], tuple[int, int]]
 
 
 def in_loops() -> bool:
-    """Whether convolutions and pooling have the gradients that are fast in loops: on a CPU."""
+    """Whether convolutions and pooling use the gradients that are fast in loops, as on a CPU."""
     return jax.default_backend() == "cpu"
 
 
 def convolution(x: Array, kernel: Array, strides: Sequence[int], padding: Any, **_: Any) -> Array:
     """Images [B, rows', columns', outputs]: the convolution of images with a kernel.
 
-    It stands in for `lax.conv_general_dilated` in nnx.Conv, whose other settings have to be the usual ones; these are
-    not looked at.
+    It replaces `lax.conv_general_dilated` in nnx.Conv, whose other settings have to be the defaults; they are not
+    checked.
 
     Args:
         x ([B, rows, columns, inputs]): The images.
@@ -86,7 +87,7 @@ _convolve.defvjp(_forward, _backward)
 
 
 def tiles(x: Array, kernel: Array, strides: Sequence[int], padding: Any, **_: Any) -> Array:
-    """`convolution` for a kernel as large as its strides that tiles the images: one matrix product, on any device."""
+    """`convolution` for a kernel of the size of its strides that tiles the images: one matrix product."""
     rows, columns = x.shape[1:3]
     h, v, inputs, outputs = kernel.shape
     parts = x.reshape(len(x), rows // h, h, columns // v, v, inputs).transpose(0, 1, 3, 2, 4, 5)
@@ -96,8 +97,8 @@ def tiles(x: Array, kernel: Array, strides: Sequence[int], padding: Any, **_: An
 def max_pool(x: Array, size: tuple[int, int], strides: tuple[int, int], pads: Pads = ((0, 0), (0, 0))) -> Array:
     """The largest entry of every window of images [B, rows', columns', channels].
 
-    Of equal largest entries in a window the first has the whole gradient, except where the windows tile the images on a
-    CPU: there they share it.
+    The first of several equal largest entries in a window has the whole gradient, except on a CPU where windows tile
+    the images: there they share it.
 
     Args:
         x ([B, rows, columns, channels]): The images.

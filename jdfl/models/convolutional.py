@@ -3,8 +3,8 @@
 `cnn`: two 3x3 convolutions of 16 and 32 channels with ReLU and max-pooling, a dense layer, a head.
 
 `cnn3`: three 3x3 convolutions of 4, 8 and 8 channels and a head, for training with noise on every gradient. Strides
-take the place of pooling, which makes rounds with one image per node faster on a CPU. The activation is tanh: what is
-bounded suffers less from noisy parameters (N. Papernot et al., Tempered Sigmoid Activations for Deep Learning with
+replace pooling, which makes rounds with one image per node faster on a CPU. The activation is tanh: bounded activations
+suffer less from noisy parameters (N. Papernot et al., Tempered Sigmoid Activations for Deep Learning with
 Differential Privacy, AAAI 2021). ReLU is an option.
 """
 
@@ -83,9 +83,9 @@ def cnn(
     Args:
         shape: Rows, columns and channels of an image, at least 4 rows and columns.
         classes: Number of classes, at least 2.
-        channels: Channels of both convolutions.
+        channels: Channels of the two convolutions.
         dense: Units of the dense layer.
-        dtype: In which the network computes; its parameters are float32.
+        dtype: Type in which the network computes; its parameters are float32.
 
     Raises ValueError for settings out of range.
     """
@@ -112,8 +112,8 @@ def cnn3(
         shape: Rows, columns and channels of an image.
         classes: Number of classes, at least 2.
         channels: Channels of the three convolutions.
-        activation: What follows every convolution.
-        dtype: In which the network computes; its parameters are float32.
+        activation: Activation after every convolution.
+        dtype: Type in which the network computes; its parameters are float32.
 
     Raises ValueError for settings out of range.
     """

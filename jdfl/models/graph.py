@@ -1,7 +1,7 @@
-"""The border to flax.nnx: modules taken apart into named leaves, and put together again.
+"""The interface to flax.nnx: modules split into named leaves, and merged again.
 
-A module may have parameters (nnx.Param, float32) and the statistics of BatchNorm; nothing else that is an array, since
-nothing else would be carried along. Parameters that two layers share are one leaf.
+A module may have parameters (nnx.Param, float32) and the statistics of BatchNorm, and no other arrays, since no other
+state is kept between calls. Parameters that two layers share are one leaf.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -22,7 +22,7 @@ _untyped: Any = nnx  # flax says little of its states
 
 @dataclass(frozen=True, eq=False)
 class Layout:
-    """What a module is made of, without values."""
+    """The structure of a module, without values."""
 
     paths: tuple[str, ...]  # of the parameters, in the order in which the module creates them
     shapes: tuple[Shape, ...]
@@ -33,7 +33,7 @@ class Layout:
     order: tuple[str, ...]  # the paths in flax's order
 
     def module(self, leaves: Mapping[str, Array]) -> Any:
-        """The module with these parameters, in training mode, BatchNorm set to take the statistics of one batch."""
+        """The module with these parameters, in training mode; BatchNorm uses the statistics of one batch."""
         state = jax.tree.unflatten(self.params, [leaves[path] for path in self.order])
         stats = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), self.stats)  # never read
         module = nnx.merge(self.graphdef, state, stats, copy=True)  # copy: also below vmap and grad
@@ -45,7 +45,7 @@ class Layout:
 
 @lru_cache(maxsize=64)
 def layout(make: Callable[[nnx.Rngs], nnx.Module]) -> Layout:
-    """The layout of what `make` makes, found without computing; ValueError for arrays that could not be carried."""
+    """The layout of the module of `make`, found without computing; ValueError for other arrays than parameters."""
     found: dict[str, Any] = {}
 
     def trace() -> tuple[Any, Any]:
@@ -57,8 +57,8 @@ def layout(make: Callable[[nnx.Rngs], nnx.Module]) -> Layout:
         for path, leaf in (_flat(rest) | arrays).items():
             kind = type(leaf).__name__ if checks.is_a(leaf, nnx.Variable) else "an array"
             raise ValueError(
-                f"Expected only parameters and BatchNorm's statistics in the module, got {kind} at {path}. "
-                "Leave out layers with random numbers or a state, and build constants in __call__."
+                f"Expected a model with parameters and BatchNorm's statistics alone, got {kind} at {path}. "
+                "Leave out layers with random numbers (dropout) or a state, and build constants in __call__."
             )
         return params, stats
 
@@ -67,9 +67,11 @@ def layout(make: Callable[[nnx.Rngs], nnx.Module]) -> Layout:
     leaves = _flat(params)
     for path, leaf in leaves.items():
         if leaf.dtype != jnp.float32:
-            raise ValueError(f"Expected parameters in float32, got {leaf.dtype} at {path}. See param_dtype.")
+            raise ValueError(
+                f"Expected a model with parameters in float32, got {leaf.dtype} at {path}. Set param_dtype=jnp.float32."
+            )
     if not leaves:
-        raise ValueError(f"Expected a module with parameters, got none from {make!r}.")
+        raise ValueError(f"Expected a model with parameters, got none in {make!r}. Add a layer such as nnx.Linear.")
     natural = found["natural"]
     paths = sorted(leaves, key=lambda path: natural.get(path, len(natural)))
     return Layout(
@@ -84,8 +86,46 @@ def layout(make: Callable[[nnx.Rngs], nnx.Module]) -> Layout:
 
 
 def leaves(make: Callable[[nnx.Rngs], nnx.Module], key: Array) -> dict[str, Array]:
-    """The parameters by path of a module made with this key."""
-    return {path: leaf[...] for path, leaf in _flat(_untyped.state(make(nnx.Rngs(key)), nnx.Param)).items()}
+    """The parameters by path of a module created with this key."""
+    return parameters(make(nnx.Rngs(key)))
+
+
+class Copy:
+    """Makes modules of the same structure as one that is there, with parameters of zero.
+
+    Copies are equal where the modules have the same structure and shapes, so that their models are equal, too.
+    """
+
+    def __init__(self, module: Any) -> None:
+        self.graphdef, state = _untyped.split(module)
+        self.state = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype), state)
+        shapes = tuple((leaf.shape, str(leaf.dtype)) for leaf in jax.tree.leaves(self.state))
+        self.known: Any = (self.graphdef, jax.tree.structure(self.state), shapes)
+        try:
+            hash(self.known)
+        except TypeError:
+            self.known = object()  # of a structure that cannot be compared: equal to itself alone
+        self.name = type(module).__name__
+
+    def __call__(self, rngs: Any) -> Any:
+        """A module with parameters of zero; random numbers are not used."""
+        zeros = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), self.state)
+        return nnx.merge(self.graphdef, zeros, copy=True)
+
+    def __eq__(self, other: object) -> bool:
+        """Whether the other one makes the same modules."""
+        return isinstance(other, Copy) and self.known == other.known
+
+    def __hash__(self) -> int:
+        return hash(self.known)
+
+    def __repr__(self) -> str:
+        return self.name
+
+
+def parameters(module: Any) -> dict[str, Array]:
+    """The parameters of a module by path."""
+    return {path: leaf[...] for path, leaf in _flat(_untyped.state(module, nnx.Param)).items()}
 
 
 def _flat(state: Any) -> dict[str, Any]:

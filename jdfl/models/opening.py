@@ -1,6 +1,7 @@
-"""Any flax.nnx network as a model."""
+"""Any flax.nnx network as a model: made by a function, or an instance that is there."""
 
 from collections.abc import Callable, Hashable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -8,7 +9,7 @@ from flax import nnx
 
 from jdfl.base import checks
 from jdfl.models import graph
-from jdfl.models.base import Model, Presets, check_sizes
+from jdfl.models.base import Model, Presets, Shape, check_sizes, relaxed
 
 
 def from_nnx(
@@ -20,19 +21,18 @@ def from_nnx(
 ) -> Model:
     """Any flax.nnx network as a model.
 
-    Two models are equal where `make` is: hand over one function, or a `Maker`, which compares by its options, rather
-    than a new lambda each time. BatchNorm is set to the batch's own statistics; other layers with a state or with
-    random numbers (dropout) are refused.
+    Two models are equal where `make` is: pass the same function, or a `Maker`, which compares by its options, rather
+    than a new lambda each time. BatchNorm uses the statistics of the batch; other layers with a state or with random
+    numbers (dropout) are refused.
 
     Args:
-        make: What makes a module: `make(rngs)(x [B, *shape])` is the scores [B, classes].
-        shape: An example's axes.
+        make: The function that makes a module: `make(rngs)(x [B, *shape])` returns the scores [B, classes].
+        shape: Shape of an example.
         classes: Number of classes, at least 2.
-        name: What reports call the model.
-        presets: Names of splits, with the patterns of the paths that each shares; None: there are none.
+        name: Name of the model in reports.
+        presets: Names of splits, with the patterns of the paths that each of them shares; None: there are none.
 
-    Raises ValueError for layers that could not be carried, for parameters that are not float32, and for scores of
-    another shape.
+    Raises ValueError for layers that are refused, for parameters that are not float32, and for scores of another shape.
     """
     sizes = check_sizes(shape, classes)
     if not callable(make) or not checks.is_a(make, Hashable):
@@ -46,3 +46,96 @@ def from_nnx(
     for key in dict(named):
         model.split(key)
     return model
+
+
+_INSTANCE = "Give an instance of a flax.nnx.Module, such as MyModel(..., rngs=nnx.Rngs(0))."
+
+
+def opened(model: Any, shape: Shape, init_seed: int) -> tuple[Model, Callable[[], Any], tuple[int, ...]]:
+    """An nnx module as a model, what gives the parameters to start from, and the shape of its output for one example.
+
+    Args:
+        model: The module; or a function of nnx.Rngs that makes it, which is given `init_seed`; or a jdfl model.
+        shape: Axes of an example.
+        init_seed: Seed of the parameters where the module is not there yet.
+
+    Returns:
+        The model, whose number of classes is the number of outputs (1 for a single one); a function that gives the
+        parameters by path, before which nothing is compiled; and the shape.
+
+    Raises ValueError for what is no such module, and for one that does not take examples of this shape.
+    """
+    if checks.is_a(model, Model):
+        return model, lambda: model.unravel(model.init(init_seed)), _outputs(model, shape)
+    module = _module(model)
+    make: Any = graph.Copy(module) if module is model else model
+    graph.layout(make)
+    name = type(module).__name__
+    outputs = _outputs(Model(name, make, shape, 1), shape)
+    known = Model(name, make, shape, outputs[0] if outputs else 1)
+    if module is model:
+        return known, lambda: graph.parameters(module), outputs
+    return known, lambda: known.unravel(known.init(init_seed)), outputs
+
+
+def _module(model: Any) -> Any:
+    """The module itself, or one without values that a function makes."""
+    if isinstance(model, type):
+        checks.refuse("model to be an instance, not a class", "model", model, _INSTANCE)
+    found: list[Any] = [model]
+    if not isinstance(model, nnx.Module) and callable(model) and _is_function(model):
+        try:
+            with relaxed():
+                jax.eval_shape(lambda: found.append(model(nnx.Rngs(0))))
+        except Exception as error:
+            raise ValueError(
+                f"Expected model to be a function of nnx.Rngs that makes a module, got model = {checks.shown(model)} "
+                f"that raised {type(error).__name__}: {checks.said(error).rstrip('.')}. {_INSTANCE}"
+            ) from error
+    module = found[-1]
+    if not isinstance(module, nnx.Module):
+        what = "model" if module is model else "model(rngs)"
+        checks.refuse("model to be a flax.nnx.Module", what, module, _other_remedy(module) or _INSTANCE)
+    if not callable(module):
+        checks.refuse("model to have a method __call__(x)", "model", type(module), "It gives the outputs of a batch x.")
+    return module
+
+
+def _is_function(value: Any) -> bool:
+    """Whether a value is a function rather than a module of another library."""
+    return not any(hasattr(value, one) for one in ("parameters", "apply", "fit"))
+
+
+def _other_remedy(value: Any) -> str:
+    """What to do about modules of other libraries."""
+    kinds = [f"{kind.__module__}.{kind.__name__}" for kind in type(value).__mro__]
+    if any(kind.startswith("flax.linen") for kind in kinds):
+        return "Use jdfl.from_loss with model.apply for flax.linen."
+    if any(kind.startswith("torch.") for kind in kinds):
+        return "Networks of torch cannot be differentiated by JAX: write it in flax.nnx."
+    if any(kind.startswith("equinox.") for kind in kinds):
+        return "Use jdfl.from_loss, which takes equinox modules as params."
+    return ""
+
+
+def _outputs(model: Model, shape: Shape) -> tuple[int, ...]:
+    """The shape of the output for one example, found by shapes alone; ValueError where the model does not take it."""
+    layers = ", ".join(f"{path} {size}" for path, size in zip(model.paths[:4], model.shapes[:4]))
+    try:
+        if model.shape != shape:
+            raise ValueError(f"it was built for examples of shape {model.shape}.")
+        w, x = jax.ShapeDtypeStruct((model.n,), jnp.float32), jax.ShapeDtypeStruct((3, *shape), jnp.float32)
+        with relaxed():
+            found: Any = jax.eval_shape(model.apply, w, x)
+    except Exception as error:
+        raise ValueError(
+            f"Expected model to take a batch of examples of shape {shape}, as X has, got model = {model.name}, whose "
+            f"first parameters are {layers}, that raised {type(error).__name__}: {checks.said(error).rstrip('.')}. "
+            "Build the model for this shape, or reshape X."
+        ) from error
+    if len(found.shape) not in (1, 2) or found.shape[0] != 3:
+        raise ValueError(
+            f"Expected model to give outputs [batch, outputs], got model = {model.name} that gives shape {found.shape} "
+            "for a batch of 3. Keep the batch as the first axis, and flatten what follows."
+        )
+    return found.shape[1:]

@@ -5,10 +5,10 @@
     "residual-10":  scores = L3 b + a           (at the width of the hidden layer, which needs h = c)
     "plain":        neither
 
-They are the networks of the published code of PartPSP less its tanh of the last layer (the paper has tanh between
-layers); it takes the second for one shared layer ("partpsp-1") and the first for two ("partpsp-2"); to compare the
-splits, use them on one wiring. With 784 inputs, h = c = 10 the layers have 7,850, 8,624 and 7,850 parameters. Initial
-values are uniform on +-1/sqrt(inputs), PyTorch's default for both the weights and the biases of a layer.
+They are the networks of the published code of PartPSP without its tanh after the last layer (the paper has tanh between
+layers). That code uses the second for one shared layer ("partpsp-1") and the first for two ("partpsp-2"); to compare
+the splits, use the same wiring for both. With 784 inputs and h = c = 10 the layers have 7,850, 8,624 and 7,850
+parameters. Initial values are uniform on +-1/sqrt(inputs), PyTorch's default for the weights and biases of a layer.
 """
 
 import math
@@ -56,16 +56,16 @@ def mlp(
     hidden: int = 10,
     dtype: Compute = "float32",
 ) -> Model:
-    """The perceptron of PartPSP for examples of any shape; "784" and "10" in a wiring's name stand for its p and h.
+    """The perceptron of PartPSP for examples of any shape; "784" and "10" in the name of a wiring stand for p and h.
 
     Presets: "partpsp-1" shares the first layer, "partpsp-2" the first two.
 
     Args:
-        wiring: Which residual connection there is, or none ("plain").
-        shape: An example's axes; p is their product.
+        wiring: The residual connection, or none ("plain").
+        shape: Shape of an example; p is its number of entries.
         classes: Number of classes c, at least 2.
-        hidden: Units h of the hidden layer, at least 1; those of "residual-10" are as many as classes.
-        dtype: In which the network computes; its parameters are float32.
+        hidden: Units h of the hidden layer, at least 1; "residual-10" needs h = c.
+        dtype: Type in which the network computes; its parameters are float32.
 
     Raises ValueError for settings out of range and a residual connection between unequal widths.
     """
@@ -83,9 +83,10 @@ def _linear(inputs: int, outputs: int, dtype: Any, rngs: nnx.Rngs, dot: Any = la
 
 
 def _narrow(x: Array, kernel: Array, dimensions: Any, precision: Any = None, **options: Any) -> Array:
-    """Examples x [B, inputs] times a kernel [inputs, outputs] of few outputs, whose gradient is summed by outputs.
+    """Examples x [B, inputs] times a kernel [inputs, outputs] with few outputs, transposed so that the gradient sums
+    along outputs.
 
-    That takes a third of the time on a CPU. The barrier keeps the compiler from turning it round again.
+    This takes a third of the time on a CPU. The barrier keeps the compiler from transposing it back.
     """
     turned = lax.optimization_barrier(kernel.T)
     return lax.dot_general(x, turned, (((1,), (1,)), ((), ())), precision=precision, **options)

@@ -1,9 +1,10 @@
 """ResNet-18 (K. He, X. Zhang, S. Ren, J. Sun, "Deep Residual Learning for Image Recognition", 2016).
 
-The layout of parameters is torchvision's, with other names: conv1 (7x7, stride 2, no bias), norm1, max-pooling, layer1
-to layer4 of two basic blocks, 1x1 convolutions where the size changes, head. The norm is GroupNorm by default (Y. Wu,
-K. He, 2018), as libraries for differential privacy have it: an example's gradient is its own. The published experiments
-have BatchNorm; both have two parameters per channel. Initial convolutions are He's, by fan-out.
+The layout of the parameters is that of torchvision, with other names: conv1 (7x7, stride 2, no bias), norm1,
+max-pooling, layer1 to layer4 of two basic blocks, 1x1 convolutions where the size changes, head. The norm is GroupNorm
+by default (Y. Wu, K. He, 2018), as in libraries for differential privacy, so that examples have gradients of their own.
+The published experiments use BatchNorm; both have two parameters per channel. Initial convolutions are He's, by
+fan-out.
 """
 
 import math
@@ -34,7 +35,7 @@ class Layers:
         self.rngs = rngs
 
     def conv(self, inputs: int, outputs: int, size: int, stride: int) -> nnx.Conv:
-        """A square convolution without bias, padded alike on all sides."""
+        """A square convolution without bias, with equal padding on all sides."""
         pad = ((size // 2, size // 2),) * 2
         init = nnx.initializers.variance_scaling(2.0, "fan_out", "normal")
         return nnx.Conv(
@@ -43,10 +44,11 @@ class Layers:
         )  # fmt: skip
 
     def norm(self, channels: int) -> nnx.Module:
-        """The norm of so many channels, in 32 groups or, of a narrow network, in as many as give the first layer pairs.
+        """The norm of some channels, in 32 groups or, in a narrow network, in so many that the first layer has pairs.
 
-        A layer's groups then have as many channels as in a network of full width. Of an image of one place they are all
-        that a group has: two numbers would norm to their signs, which nothing could be learnt through.
+        The groups of a layer then have the same number of channels as in a network of full width. For an image of one
+        pixel a group has no other numbers: two numbers would be normalised to their signs, through which no gradient
+        passes.
         """
         if self.norm_kind == "batch":
             return nnx.BatchNorm(channels, momentum=0.0, epsilon=1e-5, dtype=self.dtype, rngs=self.rngs)
@@ -122,16 +124,16 @@ def resnet18(
 ) -> Model:
     """ResNet-18: 11,181,642 parameters for three colours, ten classes and width 64.
 
-    Presets: "partpsp-1" shares conv1, norm1 and layer1 (157,504), "partpsp-2" layer2, too (683,072).
+    Presets: "partpsp-1" shares conv1, norm1 and layer1 (157,504 parameters), "partpsp-2" also layer2 (683,072).
 
     Args:
-        norm: GroupNorm, or BatchNorm as published, with which examples of a batch mix.
+        norm: GroupNorm, or BatchNorm as published, which mixes the examples of a batch.
         shape: Rows, columns and channels of an image.
         classes: Number of classes, at least 2.
         width: Channels of the first layer, at least 1; the others have 2, 4 and 8 times as many.
-        stem: "imagenet" is the published 7x7 convolution and pooling, which quarter the image; "cifar" a 3x3
-            convolution that keeps its size.
-        dtype: In which the network computes; its parameters are float32.
+        stem: "imagenet" is the published 7x7 convolution with pooling, which divides rows and columns by four; "cifar"
+            is a 3x3 convolution that keeps the size.
+        dtype: Type in which the network computes; its parameters are float32.
 
     Raises ValueError for settings out of range.
     """

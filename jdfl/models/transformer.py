@@ -1,7 +1,7 @@
 """A small vision transformer (A. Dosovitskiy and others, "An Image is Worth 16x16 Words", 2021).
 
-The layout of parameters is torchvision's: the embedding of the patches and the class token; an encoder of the position
-embedding, blocks that norm first, and a last norm; a head on the class token. No dropout.
+The layout of the parameters is that of torchvision: the embedding of the patches and the class token; an encoder with
+the position embedding, pre-norm blocks and a last norm; a head on the class token. There is no dropout.
 """
 
 from typing import Any
@@ -21,7 +21,7 @@ _PRESETS = (("partpsp-1", _FIRST), ("partpsp-2", (*_FIRST, "encoder.*")))
 
 
 def attend(query: Array, key: Array, value: Array, **_: Any) -> Array:
-    """softmax(q k^T / sqrt d) v [B, T, heads, d] of tokens [B, T, heads, d], the softmax in float32 at least.
+    """softmax(q k^T / sqrt d) v [B, T, heads, d] of tokens [B, T, heads, d], with the softmax in float32 or wider.
 
     jax.nn.dot_product_attention computes the same, but its gradient in bfloat16 needs implicit promotion of dtypes.
     """
@@ -100,18 +100,18 @@ def vit(
 ) -> Model:
     """A vision transformer, by default with 1,335,690 parameters.
 
-    Presets: "partpsp-1" shares the patch embedding and the class token (6,400), "partpsp-2" the encoder, too
-    (1,334,400).
+    Presets: "partpsp-1" shares the patch embedding and the class token (6,400), "partpsp-2" also the
+    encoder (1,334,400).
 
     Args:
         shape: Rows, columns and channels of an image.
-        patch: Pixels along a patch's side, which tile the image.
+        patch: Side of a patch in pixels; patches tile the image.
         layers: Blocks of the encoder, at least 1.
         heads: Heads of every attention, a divisor of the width.
         width: Entries of a token, at least 1.
         mlp: Hidden units of a block's perceptron, at least 1.
         classes: Number of classes, at least 2.
-        dtype: In which the network computes; its parameters are float32.
+        dtype: Type in which the network computes; its parameters are float32.
 
     Raises ValueError for settings out of range, patches that do not tile the image and heads that do not divide the
     width.

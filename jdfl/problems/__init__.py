@@ -1,6 +1,6 @@
-"""What the nodes learn: objectives over stacked data, ways to split examples, data sets, centralised optima.
+"""Learning problems: objectives over stacked data, data partitions, data sets and centralised optima.
 
-What is public stands in __init__.pyi; a module is imported when something of it is first asked for.
+The public names are listed in __init__.pyi; a module is imported when one of its names is first used.
 """
 
 import lazy_loader

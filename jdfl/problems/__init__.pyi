@@ -25,12 +25,17 @@ from .logistic import LogisticRegression as LogisticRegression
 from .logistic import SoftmaxRegression as SoftmaxRegression
 from .logistic import logistic_regression as logistic_regression
 from .logistic import softmax_regression as softmax_regression
+from .losses import LossProblem as LossProblem
+from .losses import from_loss as from_loss
+from .modules import from_model as from_model
 from .neural import NeuralProblem as NeuralProblem
+from .neural import NeuralRegression as NeuralRegression
 from .readers import read_libsvm as read_libsvm
 from .readers import read_qsar as read_qsar
 from .reference import Optimum as Optimum
 from .sparse import SparseLogisticRegression as SparseLogisticRegression
 from .sparse import sparse_logistic_regression as sparse_logistic_regression
+from .tables import from_arrays as from_arrays
 from .yardsticks import base_rate as base_rate
 from .yardsticks import optimum as optimum
 from .yardsticks import solved as solved

@@ -1,4 +1,4 @@
-"""What the nodes learn: stacked data, the loss of one example, and everything that follows from it.
+"""The learning problem: stacked data, the loss of one example, and everything that follows from them.
 
 Axes: m nodes, q examples per node (padded with weight 0), n parameters, N test examples, B examples of a batch.
 """
@@ -14,10 +14,11 @@ from jax import Array
 
 from jdfl.base import checks, struct
 from jdfl.base.arguments import checked
+from jdfl.problems.about import About
 from jdfl.problems.reference import Optimum
 from jdfl.problems.rows import Rows, check_finite
 
-_PUBLIC = ("standardise", "holdout", "partition", "curvature", "tuning", "stop")  # as in jdfl.privacy.DERIVED
+PUBLIC = ("standardise", "holdout", "partition", "curvature", "tuning", "stop")  # as in jdfl.privacy.DERIVED
 
 
 @struct.dataclass
@@ -42,55 +43,55 @@ class Problem(Rows):
     name: str = struct.field(pytree_node=False, default="problem")
     derived: tuple[str, ...] = struct.field(pytree_node=False, default=())  # from all records, see `declared`
     public: tuple[str, ...] = struct.field(pytree_node=False, default=())  # see `declared`
+    about: About = struct.field(pytree_node=False, default=About())  # names and words, without any effect
 
     def declared(self, *names: str) -> Self:
-        """The problem with values of these names, and no others, taken as public: a privacy report names them.
+        """The problem with the values of these names, and of no others, declared public; privacy reports list them.
 
-        Each enters a run without noise, so that no epsilon is given unless it is declared.
+        Each of them enters a run without noise, so that no epsilon is reported unless it is declared.
 
         Args:
-            *names: "standardise", "holdout" and "partition": what a constructor may have computed from all records
-                (`derived`); "curvature": what algorithms compute step sizes from, and `compare` its default grids of
-                lr; "tuning": hyper-parameters that `compare` chose by looking at other runs on the same data; "stop": a
-                stop rule that looks at the data.
+            *names: "standardise", "holdout" and "partition": values that a constructor may have computed from all
+                records (`derived`); "curvature": the source of step sizes, and of the default tuning grids of lr;
+                "tuning": hyper-parameters chosen from other runs on the same data; "stop": a stop rule that looks at
+                the data.
 
         Raises ValueError for other names.
         """
         for name in names:
-            checks.one_of(_PUBLIC, public=name)
+            checks.one_of(PUBLIC, "See Problem.declared.", public=name)
         return replace(self, public=tuple(dict.fromkeys(names)))
 
     @property
     def n(self) -> int:
         """The number of parameters of one node, the length of every vector that algorithms train, send and average.
 
-        A subclass has to say it, as a plain int, since shapes depend on it; here it raises TypeError.
+        A subclass defines it, as a plain int, since shapes depend on it; here it raises TypeError.
         """
-        raise TypeError(f"{type(self).__name__} does not say its number of parameters n")
+        raise TypeError(f"{type(self).__name__} does not define its number of parameters n")
 
     @property
     def n_shared(self) -> int:
-        """The number of leading parameters that are common to all nodes: `shared`, or n where that is None.
+        """The number of leading parameters that are common to all nodes: `shared`, or n if `shared` is None.
 
-        Metrics average these alone and judge every node with its own of the others. Which entries are sent is for the
-        algorithm to decide, not for this number.
+        Metrics average these alone and evaluate every node with its own values of the others.
         """
         return self.n if self.shared is None else self.shared
 
     @property
     def personal(self) -> bool:
-        """Whether what a node predicts depends on more than the parameters that are common to all.
+        """Whether a node's predictions depend on more than the parameters that are common to all nodes.
 
-        Where it does, accuracies are means over the nodes, each with its own of the parameters that are not shared;
-        otherwise they are those of the average of the nodes' parameters.
+        If so, accuracies are means over the nodes, each with its own values of the parameters that are not shared.
+        Otherwise they are those of the average of the nodes' parameters.
         """
         return self.n_shared < self.n
 
     def begin(self) -> Array:
-        """The parameters [m, n] that the nodes begin with, the same for all.
+        """The initial parameters [m, n] of the nodes, the same for all.
 
-        They are `start` in every row, or zeros where that is None, in the problem's `dtype`. Neural networks need a
-        start: `neural_classification` sets one, drawn from its `init_seed`.
+        Every row is `start`, or zeros if that is None, in the problem's `dtype`. Neural networks need a start, which
+        their constructors set.
         """
         start = jnp.zeros((self.n,), self.dtype) if self.start is None else self.start
         return jnp.broadcast_to(start, (self.m, self.n))
@@ -98,28 +99,28 @@ class Problem(Rows):
     def loss(self, w: Array, example: Any) -> Array:
         """The loss [] of a node's parameters on ONE example.
 
-        A subclass gives it, as a pure function that JAX can differentiate, or else gives `losses`, `gradient` and
-        `example_gradients`, which are made of it. Here it raises TypeError.
+        A subclass defines it, as a pure function that JAX can differentiate, or else defines `losses`, `gradient` and
+        `example_gradients`, which are computed from it. Here it raises TypeError.
 
         Args:
             w ([n]): Parameters of the node.
-            example: The example, a tree like `data`, whose leaves have neither a node's nor an example's axis.
+            example: The example, a tree like `data`, whose leaves have neither the nodes' nor the examples' axis.
         """
         raise TypeError(f"{type(self).__name__} does not define the loss of one example")
 
     def regulariser(self, w: Array) -> Array:
-        """The part of f_i [] at w [n] that does not depend on data; zero unless a subclass gives one.
+        """The part of f_i [] at w [n] that does not depend on data; zero unless a subclass defines one.
 
-        It is added to the mean of the losses. Since it tells nothing of any record, it is neither clipped nor counted
-        in a sensitivity.
+        It is added to the mean of the losses. Since it reveals nothing about any record, it is neither clipped nor
+        counted in a sensitivity.
         """
         return jnp.zeros((), w.dtype)
 
     def nodes(self, i: Array | np.ndarray) -> Self:
         """The problem of the nodes i [b] alone, with their rows of data, weight and curvature.
 
-        All that belongs to no single node, such as `test`, `truth` and `start`, stays as it is. A step that works on a
-        block of nodes (`Round.each_of`) sees such a problem. Ids out of range clip.
+        Everything that belongs to no single node, such as `test`, `truth` and `start`, is kept. A step that works on a
+        block of nodes (`Round.each_of`) receives such a problem. Ids out of range are clipped.
         """
         data, weight = self.local(i)
         return replace(self, data=data, weight=weight, curvature=self.curvature[i])
@@ -127,7 +128,7 @@ class Problem(Rows):
     def losses(self, w: Array, data: Any) -> Array:
         """The loss [q] of every example of one node's data, padding included.
 
-        What padding has here counts nowhere, since its weight is 0, but it must be finite. The base class takes `loss`
+        The loss of padding is never counted, since its weight is 0, but it must be finite. The base class takes `loss`
         of every example; a subclass that computes all of them together replaces this method.
 
         Args:
@@ -144,16 +145,16 @@ class Problem(Rows):
         Args:
             w ([n]): Parameters of the node.
             data: Its examples, leaves [q, ...], as `local` gives them.
-            weight ([q]): Their weights from 0, over whose sum the mean is taken; weights that are all zero give NaN.
+            weight ([q]): Their weights >= 0, over whose sum the mean is taken; weights that are all zero give NaN.
         """
         mean = jnp.sum(self.losses(w, data) * weight) / jnp.sum(weight)
         return mean + self.regulariser(w)
 
     def gradient(self, w: Array, data: Any, weight: Array) -> Array:
-        """The gradient [n] of f_i of one node, the regulariser's included.
+        """The gradient [n] of f_i of one node, including the regulariser's.
 
-        It is exact, neither clipped nor noisy. A step of an algorithm takes its gradients from `jdfl.Gradients`
-        instead, which draws batches, clips, adds noise and counts.
+        It is exact, neither clipped nor noisy. Algorithms take their gradients from `jdfl.Gradients` instead, which
+        draws batches, clips, adds noise and counts.
 
         Args:
             w ([n]): Parameters of the node.
@@ -163,10 +164,10 @@ class Problem(Rows):
         return jax.grad(self.value)(w, data, weight)
 
     def example_gradients(self, w: Array, data: Any) -> Array:
-        """The gradient of every single example's loss [q, n], regulariser not included.
+        """The gradient of every single example's loss [q, n], without the regulariser's.
 
-        Clipping of single examples is made of these where a problem has no `slopes`. All q n numbers are formed, so
-        that `jdfl.Gradients` asks for some examples at a time.
+        Clipping of single examples uses them where a problem has no `slopes`. All q n numbers are formed, so
+        `jdfl.Gradients` asks for a few examples at a time.
 
         Args:
             w ([n]): Parameters of the node.
@@ -175,10 +176,10 @@ class Problem(Rows):
         return jax.vmap(jax.grad(self.loss), (None, 0))(w, data)
 
     def slopes(self, w: Array, data: Any) -> Array | None:
-        """What the examples' gradients are made of, where example t's is the outer product a_t slopes[t], else None.
+        """The derivatives of the losses by the scores, if example t's gradient is the outer product a_t slopes[t].
 
-        a_t are its features and slopes [q], or [q, classes], the loss's derivatives by its scores. Such gradients are
-        clipped without being formed: ||a_t slopes[t]|| = ||a_t|| ||slopes[t]|| in l1, l2 and linf.
+        a_t are the example's features; slopes are [q], or [q, classes]. None if gradients have another form. Such
+        gradients are clipped without being formed: ||a_t slopes[t]|| = ||a_t|| ||slopes[t]|| in l1, l2 and linf.
 
         Args:
             w ([n]): Parameters of the node.
@@ -189,7 +190,7 @@ class Problem(Rows):
     def feature_lengths(self, data: Any, norm: str) -> Array:
         """The lengths ||a_t|| [q] of one node's features, for a problem that has `slopes`; others raise TypeError.
 
-        Times ||slopes[t]|| such a length is that of an example's gradient, which need not be formed to be clipped.
+        Such a length times ||slopes[t]|| is the length of an example's gradient, which need not be formed.
 
         Args:
             data: The node's examples, leaves [q, ...].
@@ -200,18 +201,18 @@ class Problem(Rows):
     def spread(self, slopes: Array, data: Any) -> Array:
         """The sum [n] of slopes[t] a_t over one node's examples.
 
-        It takes one product with the features and no gradient of a single example. A problem without slopes raises
-        TypeError.
+        It takes one product with the features and forms no gradient of a single example. A problem without slopes
+        raises TypeError.
 
         Args:
-            slopes ([q]): What `slopes` gives, or [q, classes]; weighted and shortened before, they give a sum of
-                clipped gradients.
+            slopes ([q]): The result of `slopes`, or [q, classes]; weighted and clipped slopes give a sum of clipped
+                gradients.
             data: The node's examples, leaves [q, ...].
         """
         raise TypeError(f"{type(self).__name__} has no slopes")
 
     def values(self, w: Array) -> Array:
-        """f_i(w_i) [m] for stacked parameters [m, n]: every node judged on its own data by its own parameters.
+        """f_i(w_i) [m] for stacked parameters [m, n]: every node's own data at its own parameters.
 
         All examples count, without clipping or noise. The mean over the nodes is the metric `objective_local`; for the
         same parameters at all nodes use `values_at`.
@@ -221,24 +222,24 @@ class Problem(Rows):
     def gradients(self, w: Array) -> Array:
         """The gradient of every f_i at w_i [m, n] for stacked parameters [m, n].
 
-        All examples and the regulariser count, without clipping or noise, so that nothing that a node sends may be
-        computed from it where privacy is claimed. The stop rule `jdfl.gradient_below` looks at it.
+        All examples and the regulariser count, without clipping or noise. Where privacy is claimed, no message may be
+        computed from it. The stop rule `jdfl.gradient_below` looks at it.
         """
         return self.each(self.gradient, w, self.data, self.weight)
 
     def values_at(self, w: Array) -> Array:
         """f_i(w) [m] of every node at the same parameters [n], on all examples of its own data.
 
-        The mean over the nodes is what all learn together, mean_i f_i(w). At the average of the nodes' parameters that
-        is the metric `objective`.
+        The mean over the nodes is the common objective mean_i f_i(w), at the average of the nodes' parameters the
+        metric `objective`.
         """
         return self.each(partial(self.value, w), self.data, self.weight)
 
     def scores(self, w: Array, features: Array) -> Array:
-        """What a classifier decides by: the scores [N], or [N, classes], of N examples.
+        """The scores [N], or [N, classes], by which a classifier decides, of N examples.
 
-        Of several scores the largest decides, of one its sign, positive meaning class 1. A problem that is no
-        classification raises TypeError, and its runs have no metric of accuracy.
+        The largest of several scores decides; a single score means class 1 if it is positive, else class 0. A problem
+        that is no classification raises TypeError, and its runs have no accuracy.
 
         Args:
             w ([n]): Parameters of one node.
@@ -247,9 +248,7 @@ class Problem(Rows):
         raise TypeError(f"{type(self).__name__} is not a classification problem, so it has no scores")
 
     def predict(self, w: Array, data: Any) -> Array:
-        """The classes [N] int32 that a node's parameters give the examples of `test`, which the problem needs.
-
-        Accuracies compare them with the labels of the test set.
+        """The predicted classes [N] int32 of the examples of `test`, which accuracies compare with their labels.
 
         Args:
             w ([n]): Parameters of the node.
@@ -258,19 +257,19 @@ class Problem(Rows):
         scores = self.scores(w, cast(Any, self.test)[0])
         return (jnp.argmax(scores, axis=1) if scores.ndim == 2 else scores > 0).astype(jnp.int32)
 
+    def test_loss(self, w: Array, data: Any) -> Array:
+        """The mean loss [] of the examples of `test` at w [n], without the regulariser; `data` as for `predict`."""
+        return jnp.mean(self.losses(w, self.test))
+
 
 @checked
 def check_problem(problem: Problem) -> None:
-    """Refuse a problem that would train on nonsense.
+    """Refuse a problem whose arrays do not fit together or are not finite.
 
-    `data` is laid out as its `check_data` wants it ([m, q, ...]) and finite, padding included (0 times NaN is NaN);
-    weights are >= 0 and every node has some; `curvature`, `truth` and `test` fit and are finite. The work is done where
-    the arrays lie, and only a bad one is copied to the host.
-
-    Args:
-        problem: The problem, of concrete arrays.
-
-    Raises ValueError that names the leaf, the node and the example.
+    `data` has the layout that its `check_data` requires ([m, q, ...]) and is finite, including padding (0 times NaN is
+    NaN). Weights are >= 0, and every node has a positive one. `curvature`, `truth` and `test` fit and are finite. The
+    check runs where the arrays are; only a bad array is copied to the host. ValueError names the leaf, the node and
+    the example.
     """
     checks.shape((None, None), weight=problem.weight)
     m, q = problem.weight.shape

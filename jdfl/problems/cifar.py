@@ -1,4 +1,4 @@
-"""CIFAR-10 in each of its forms, on the host: the original batches (pickled or binary, in their archive or not), JPEG.
+"""Readers of CIFAR-10 on the host: the original batches (pickled or binary, archived or not), and JPEG.
 
 A. Krizhevsky, "Learning Multiple Layers of Features from Tiny Images", 2009. Errors as in readers.py.
 Axes: N images of 32 x 32 pixels in 3 colours.
@@ -35,9 +35,10 @@ Batch = tuple[np.ndarray, np.ndarray]  # images [N, 32, 32, 3] uint8, labels [N]
 
 
 def find_cifar10(place: PathLike) -> Path:
-    """What CIFAR-10 is read from: an archive, a folder of batches, or the folder with the JPEG files.
+    """The source of CIFAR-10: an archive, a folder of batches, or the folder with the JPEG files.
 
-    `place` is that itself, or the folder it is in. The original comes before JPEG. FileNotFoundError if there is none.
+    `place` is the source itself, or the folder that contains it. The original is preferred to JPEG. FileNotFoundError
+    if there is none.
     """
     place = Path(place)
     if place.is_file():
@@ -60,13 +61,13 @@ def find_cifar10(place: PathLike) -> Path:
 def read_cifar10(place: PathLike, *, verify: bool = True) -> Images:
     """Read CIFAR-10, images [N, 32, 32, 3] with the colours last, in any of its forms.
 
-    Taken: the pickled batches (data_batch_1, ...), of which nothing is unpickled but numbers; the binary batches
-    (data_batch_1.bin, ...); a .tar.gz of either; and three .npz files of JPEG images (arrays `jpeg`, the images' bytes
-    one after another, `offsets` [N + 1] and `y` [N]), which are `lossy`.
+    Accepted are the pickled batches (data_batch_1, ...), from which only numbers are unpickled; the binary batches
+    (data_batch_1.bin, ...); a .tar.gz of either; and three .npz files of JPEG images (arrays `jpeg`, the concatenated
+    bytes of the images, `offsets` [N + 1] and `y` [N]), which are `lossy`.
 
     Args:
-        place: An archive, the folder of the batches or of the JPEG files, or the folder that one of these is in.
-        verify: Compare files of known names with their checksums.
+        place: An archive, the folder of the batches or of the JPEG files, or the folder that contains one of these.
+        verify: Compare files with known names with their checksums.
 
     Raises FileNotFoundError for a missing batch, ValueError for a damaged one.
     """
@@ -148,16 +149,18 @@ def _pickled(content: bytes, place: str) -> Batch:
 
 
 def _is_label(value: object) -> bool:
-    """Whether it may be one: an integer that NumPy can hold."""
+    """Whether a value may be a label: a small integer."""
     return isinstance(value, int) and abs(value) < 256
 
 
 def _dtype(kind: str | bytes, align: object = False, copy: object = False) -> np.dtype:
-    """What old pickles ask for as dtype("u1", 0, 1)."""
+    """The type that old pickles request as dtype("u1", 0, 1)."""
     name = kind.decode("latin-1") if isinstance(kind, bytes) else kind
     if name not in ("u1", "i4", "i8"):
         raise pickle.UnpicklingError(f"dtype {name!r} is not one of u1, i4, i8")
-    return np.dtype(name, copy=True)  # a pickle goes on to set its state: never that of the type all arrays share
+    return np.dtype(
+        name, copy=True
+    )  # a pickle sets its state next, which must not be that of the type shared by all arrays
 
 
 _empty: Any = np.empty(0).__reduce__()[0]
@@ -170,7 +173,7 @@ _KNOWN: dict[str, Any] = {
 
 
 class _Numbers(pickle.Unpickler):
-    """Builds arrays of integers, and refuses every other class and function a pickle may name."""
+    """Builds arrays of integers and refuses every other class or function that a pickle names."""
 
     def find_class(self, module_name: str, global_name: str, /) -> Any:
         name = f"{module_name}.{global_name}"
@@ -204,7 +207,7 @@ def _read_jpeg(path: Path, verify: bool) -> Batch:
 
 
 def _array(path: Path, name: str) -> np.ndarray:
-    """One array of an .npz file; no more is read than the file may unpack to."""
+    """One array of an .npz file; the file may unpack to a bounded size only."""
     with zip_file(path) as archive:
         entry = archive.getinfo(f"{name}.npy")
         if entry.file_size > most_unpacked(path):

@@ -1,4 +1,4 @@
-"""From a data set to a problem: hold out a test set, give every node its part, build.
+"""From a data set to a classification problem: hold out a test set, split the examples over the nodes, build.
 
 Axes: N examples, m nodes, p features.
 """
@@ -16,6 +16,7 @@ from jdfl.base import checks
 from jdfl.base.arguments import checked
 from jdfl.base.settings import As
 from jdfl.devices.processes import portion
+from jdfl.problems.about import About
 from jdfl.problems.dataset import Dataset, Features
 from jdfl.problems.datasets import NAMES, DataName, load
 from jdfl.problems.jagged import canonical
@@ -49,24 +50,24 @@ def classification(
     """Logistic or softmax regression on a real data set, its examples split over the nodes.
 
     Args:
-        data: The data set, or the name of one (see `load`). breast_cancer, digits, realsim_like, epsilon_like are
-            always there, JDFL_DATA names the folder of the others' files.
+        data: The data set, or the name of one (see `load`). breast_cancer, digits, realsim_like and epsilon_like are
+            always available; JDFL_DATA names the folder with the files of the others.
         m: Number of nodes, at least 1.
-        partition: How the nodes share the examples: evenly, by Dirichlet(alpha) shares of every class, sorted by class,
-            or every node those of one client.
+        partition: The data partition: evenly at random, by Dirichlet(alpha) shares of every class, in shards sorted by
+            class, or one node per client.
         penalty: Weight >= 0 of the squared norm in the objective (halved).
-        alpha: Of the Dirichlet partition, > 0: small values give nodes of few classes.
-        shards_per_node: Of the partition by class, at least 1: pieces of one class, mostly, that a node gets.
-        clients: Of the partition by clients: the client of every training example [N].
-        test_fraction: Share of every class held out for testing, in [0, 1), where the data set has no test set of its
-            own (see `holdout`).
+        alpha: Concentration > 0 of the Dirichlet partition: small values give nodes with few classes.
+        shards_per_node: Number of shards of a node, at least 1; most shards contain a single class.
+        clients: The client of every training example [N], for the partition by clients.
+        test_fraction: Share of every class held out for testing, in [0, 1), if the data set has no test set (see
+            `holdout`).
         seed: Seed of the split.
         intercept: Add a constant feature.
-        binary: Digits: odd against even instead of ten classes.
-        sparse: Keep rows sparse (`SparseLogisticRegression`); None: as the data set has them, which is sparse for text.
+        binary: For digits, odd against even instead of ten classes.
+        sparse: Keep rows sparse (`SparseLogisticRegression`); None: as in the data set, where text is sparse.
         dtype: Type of all numbers, float32 or float64; the latter needs JAX_ENABLE_X64=1.
-        public: What of the data is known anyway: standardise, holdout, partition, curvature, tuning, stop. A privacy
-            report lists it; what else enters without noise leaves no epsilon (see `Problem.declared`).
+        public: Names of values that are public anyway: standardise, holdout, partition, curvature, tuning, stop.
+            Privacy reports list them; other values that enter without noise leave no epsilon (see `Problem.declared`).
 
     Raises ValueError for more nodes than examples, and for sparse rows of more than two classes or of columns to be
     standardised; FileNotFoundError for a file that is not there.
@@ -83,26 +84,43 @@ def classification(
     features: Any = dataset.features
     labels, test = dataset.labels, dataset.test
     if dataset.standardise:  # by the training examples alone
-        mean, deviation = features.mean(axis=0, dtype=float), features.std(axis=0, dtype=float)
-        deviation = np.where(deviation > 0, deviation, 1.0)
-        features = (features - mean) / deviation
-        test = None if test is None else ((test[0] - mean) / deviation, test[1])
+        features, test = standardised(features, test)
 
     index = drawn(partition, labels, m, alpha=alpha, shards_per_node=shards_per_node, clients=clients, seed=seed)
     kept = range(m) if issparse(features) else portion(m)
     parts = [(features[index[i]], labels[index[i]]) for i in kept]
     given: dict[str, Any] = {"penalty": penalty, "test": test, "intercept": intercept, "name": dataset.name}
-    if issparse(features):
-        problem = sparse_logistic_regression(parts, dtype=dtype, **given)
-    elif dataset.classes <= 2:
-        problem = joined(logistic_regression(parts, dtype=dtype, **given), m)
-    else:
-        problem = joined(softmax_regression(parts, classes=dataset.classes, dtype=dtype, **given), m)
-    return replace(problem, derived=derived).declared(*public)
+    problem = linear_classifier(parts, m, dataset.classes, dtype=dtype, **given)
+    about = About("classification", partition if partition != "dirichlet" else f"Dirichlet, alpha = {alpha:g}")
+    return replace(problem, derived=derived, about=about).declared(*public)
+
+
+def linear_classifier(parts: Any, m: int, classes: int, **given: Any) -> LogisticRegression | SoftmaxRegression:
+    """Logistic regression for two classes, on sparse rows where they are sparse, and softmax regression for more.
+
+    Args:
+        parts: Features and labels of every node, or of the nodes of this process.
+        m: Number of all nodes.
+        classes: Number of classes.
+        **given: Further arguments of `logistic_regression`.
+    """
+    if issparse(parts[0][0]):
+        return sparse_logistic_regression(parts, **given)
+    if classes <= 2:
+        return joined(logistic_regression(parts, **given), m)
+    return joined(softmax_regression(parts, classes=classes, **given), m)
+
+
+def standardised(features: Any, test: Any) -> tuple[Any, Any]:
+    """Features [N, p] with mean 0 and variance 1 of every column, and those of a test set by the same numbers."""
+    mean, deviation = features.mean(axis=0, dtype=float), features.std(axis=0, dtype=float)
+    deviation = np.where(deviation > 0, deviation, 1.0)
+    features = (features - mean) / deviation
+    return features, None if test is None else ((test[0] - mean) / deviation, test[1])
 
 
 def check_share(**named: float) -> None:
-    """Refuse what is no share in [0, 1) of every class that could be held out."""
+    """Refuse values that are not a share in [0, 1)."""
     for name, value in named.items():
         checks.not_negative("It is the share of every class that is held out.", **{name: value})
         if value >= 1:
@@ -110,16 +128,16 @@ def check_share(**named: float) -> None:
 
 
 def computed(partition: Partition, dataset: Dataset, test_fraction: float, standardise: bool) -> tuple[str, ...]:
-    """What of a problem is computed from all records, by the names of `Problem.declared`.
+    """The values of a problem that are computed from all records, by the names of `Problem.declared`.
 
     Args:
         partition: How the nodes share the examples; "dirichlet" and "shards" look at all labels.
         dataset: The data set as it is loaded, before a test set is held out.
-        test_fraction: Share of every class that is held out where the data set has no test set, in [0, 1).
+        test_fraction: Share of every class that is held out if the data set has no test set, in [0, 1).
         standardise: Whether features are standardised by mean and deviation of the training examples.
 
     Returns:
-        Those of "standardise", "holdout" and "partition" that hold, in this order.
+        Those of "standardise", "holdout" and "partition" that apply, in this order.
     """
     held = test_fraction != 0 and dataset.test is None
     found = {"standardise": standardise, "holdout": held, "partition": partition in ("dirichlet", "shards")}
@@ -129,7 +147,7 @@ def computed(partition: Partition, dataset: Dataset, test_fraction: float, stand
 def with_test(
     dataset: Dataset, fraction: float, clients: ArrayLike | None, seed: int
 ) -> tuple[Dataset, ArrayLike | None]:
-    """The data set with a test set, of examples held out where it has none, and the clients of the others.
+    """The data set with a test set, held out if it has none, and the clients of the training examples.
 
     Args:
         dataset: The data set; one that has a test set stays as it is.
@@ -138,10 +156,10 @@ def with_test(
         seed: Seed of the split.
 
     Returns:
-        The data set, and the clients of the examples that are left in it, or None.
+        The data set, and the clients of its remaining training examples, or None.
 
     Raises:
-        ValueError: For clients of another shape than the labels, and for what `holdout` refuses.
+        ValueError: For clients of another shape than the labels, and for everything that `holdout` refuses.
     """
     features, labels = dataset.features, dataset.labels
     if clients is not None:
@@ -156,10 +174,10 @@ def with_test(
 
 @checked
 def holdout(features: Features, labels: np.ndarray, fraction: float, *, seed: int = 0) -> np.ndarray:
-    """Which examples to hold out for testing: bool [N], true for about the same share of every class.
+    """The examples to hold out for testing: bool [N], true for about the same share of every class.
 
-    Rows that are equal are kept together, so that no test example has been trained on; a group counts for the class of
-    its first row. Groups are taken in random order, and one that would overshoot the share of its class is passed over.
+    Equal rows are kept together, so that no test example is also a training example; a group belongs to the class of
+    its first row. Groups are taken in random order, and a group that would exceed the share of its class is skipped.
 
     Args:
         features: Rows [N, p], dense or CSR, or images [N, ...].
@@ -167,7 +185,7 @@ def holdout(features: Features, labels: np.ndarray, fraction: float, *, seed: in
         fraction: Share of every class to hold out, in [0, 1).
         seed: Seed of the split.
 
-    Raises ValueError for a fraction out of range, labels that are no numbers of classes, and for a split that leaves
+    Raises ValueError for a fraction out of range, labels that are not numbers of classes, and for a split that leaves
     either side empty.
     """
     check_share(fraction=fraction)
@@ -198,12 +216,21 @@ def holdout(features: Features, labels: np.ndarray, fraction: float, *, seed: in
             held[rows] = True
             room[label] -= len(rows)
     if fraction > 0 and (held.all() or not held.any()):
-        raise ValueError(f"Expected examples on both sides of the split, got {held.sum()} of {len(held)} held out.")
+        raise ValueError(
+            f"Expected examples on both sides of the split, got fraction = {fraction:g}, which holds out "
+            f"{held.sum()} of {len(held)}."
+        )
     return held
 
 
+def same_rows(features: Features, row: int) -> np.ndarray:
+    """Which rows are equal to a given one: bool [N]."""
+    keys = list(_keys(features))
+    return np.array([key == keys[row] for key in keys], bool)
+
+
 def _keys(features: Features) -> Iterator[bytes]:
-    """Bytes that are equal for equal rows."""
+    """Bytes for every row, equal for equal rows."""
     if not issparse(features):
         yield from (row.tobytes() for row in np.ascontiguousarray(features))
         return
@@ -213,7 +240,7 @@ def _keys(features: Features) -> Iterator[bytes]:
 
 
 def _stored(dataset: Dataset, sparse: bool | None) -> Dataset:
-    """The data set with rows as CSR, as dense arrays, or (None) as its features are; ValueError where CSR cannot be."""
+    """The data set with rows as CSR, as dense arrays, or (None) as they are; ValueError if CSR is impossible."""
     sparse = issparse(dataset.features) if sparse is None else sparse
     if sparse and dataset.standardise:
         raise ValueError(

@@ -1,4 +1,4 @@
-"""From a set of images to a neural problem: read bytes, hold out a test set, give every node its part, build.
+"""From a set of images to a neural problem: read bytes, hold out a test set, split over the nodes, build.
 
 Axes: N examples, m nodes, n parameters.
 """
@@ -59,40 +59,39 @@ def neural_classification(
     test_examples: int | None = None,
     public: Public = (),
 ) -> NeuralProblem:
-    """A neural network on images, its examples split over the nodes and its parameters shared or in part.
+    """Classification of images by a neural network, whose parameters all nodes share, or some of them.
 
-    All nodes begin with the same parameters. "iid" on 60,000 images and 10 nodes gives 6,000 each.
+    All nodes start from the same parameters. "iid" on 60,000 images and 10 nodes gives 6,000 each.
 
     Args:
         data: The images: mnist, fashion_mnist, cifar10, digits, or every dense set of `load`; or a Dataset with
-            features [N, p], [N, rows, columns] or [N, rows, columns, channels]. digits are always there, JDFL_DATA
-            names the folder of the others' files.
+            features [N, p], [N, rows, columns] or [N, rows, columns, channels]. digits are always available; JDFL_DATA
+            names the folder with the files of the others.
         m: Number of nodes, at least 1.
-        model: The architecture, made for the images' shape and for `dtype`; or a Model.
+        model: The architecture, built for the shape of the images and for `dtype`; or a Model.
         shared: The parameters that all nodes have in common: a preset (partpsp-1, partpsp-2, all) or patterns of their
-            names, as for `Model.split`; None: the model's own split, which is all of it unless it was split.
-        partition: How the nodes share the examples: evenly, by Dirichlet(alpha) shares of every class, sorted by class,
-            or every node those of one client.
-        alpha: Of the Dirichlet partition, > 0: small values give nodes of few classes.
-        shards_per_node: Of the partition by class, at least 1: pieces of one class, mostly, that a node gets.
-        clients: Of the partition by clients: the client of every training example [N].
+            names, as for `Model.split`; None: the split of the model, which shares everything unless it was split.
+        partition: The data partition: evenly at random, by Dirichlet(alpha) shares of every class, in shards sorted by
+            class, or one node per client.
+        alpha: Concentration > 0 of the Dirichlet partition: small values give nodes with few classes.
+        shards_per_node: Number of shards of a node, at least 1; most shards contain a single class.
+        clients: The client of every training example [N], for the partition by clients.
         seed: Seed of the split.
-        init_seed: Seed of the parameters that all nodes begin with.
+        init_seed: Seed of the initial parameters.
         nodes_at_once: Nodes computed side by side, at least 1; None: as suits the device. It changes memory and time,
-            never what is computed.
-        dtype: In which the network computes; its parameters are float32.
+            never the results.
+        dtype: Type in which the network computes; its parameters are float32.
         penalty: Weight >= 0 of the squared norm in the objective (halved).
-        augment: How the images of a batch are varied: flipped at random and shifted by up to 4 pixels, or not at all.
-        standardise: Give every channel of the training images mean 0 and deviation 1; None: as the data set asks for.
-        test_fraction: Share of every class held out for testing, in [0, 1), where the data set has no test set of its
-            own.
+        augment: Data augmentation: images of a batch flipped at random and shifted by up to 4 pixels, or none.
+        standardise: Give every channel of the training images mean 0 and deviation 1; None: as the data set specifies.
+        test_fraction: Share of every class held out for testing, in [0, 1), if the data set has no test set.
         examples: Training images to use, drawn at random; None: all.
         test_examples: Test images to use, drawn at random; None: all.
-        public: What of the data is known anyway: standardise, holdout, partition, curvature, tuning, stop. A privacy
-            report lists it; what else enters without noise leaves no epsilon (see `Problem.declared`).
+        public: Names of values that are public anyway: standardise, holdout, partition, curvature, tuning, stop.
+            Privacy reports list them; other values that enter without noise leave no epsilon (see `Problem.declared`).
 
-    Raises ValueError for sparse data, fewer examples than nodes, and where memory would not do; FileNotFoundError for a
-    file that is not there.
+    Raises ValueError for sparse data, fewer examples than nodes, and data that would not fit into memory;
+    FileNotFoundError for a missing file.
     """
     checks.not_negative(penalty=penalty)
     check_share(test_fraction=test_fraction)
@@ -116,11 +115,11 @@ def neural_classification(
     if test is not None:
         test = _rows(test, _some(len(test[1]), test_examples, "test_examples", seed + 1))
     index = drawn(partition, train[1], m, alpha=alpha, shards_per_node=shards_per_node, clients=clients, seed=seed)
-    _check_memory(network, train[0], test, index)
+    check_memory(network, train[0], test, index)
 
     kinds = (train[0].dtype, np.dtype(np.int32))
     (images, labels), weight = stack([_rows(train, index[int(i)]) for i in portion(m)], kinds)
-    mean, deviation = _channels(train[0]) if standardised else (None, None)
+    mean, deviation = channels(train[0]) if standardised else (None, None)
     problem = NeuralProblem(
         data=(jnp.asarray(images), jnp.asarray(labels)),
         weight=jnp.asarray(weight.astype(np.float32)),
@@ -141,7 +140,7 @@ def neural_classification(
 
 
 def _pictured(dataset: Dataset, model: Any) -> Dataset:
-    """The data set with examples [N, ...] in the shape of the model's, or of known images, where they fit it."""
+    """The data set with examples [N, ...] in the shape of the model or of known images, if they fit it."""
     checks.class_numbers(labels=dataset.labels)
     if issparse(dataset.features):
         raise ValueError(f"Expected dense rows for a neural network, got sparse ones in {dataset.name}. Use toarray().")
@@ -164,7 +163,7 @@ def _pictured(dataset: Dataset, model: Any) -> Dataset:
 
 
 def _model(model: ModelName | Model, shape: tuple[int, ...], classes: int, dtype: Compute) -> Model:
-    """The network for examples of this shape, made where only its name is given."""
+    """The network for examples of this shape, built if only its name is given."""
     if isinstance(model, str):
         if model in _COLOURED and shape[-1] == 1:
             shape = (*shape[:-1], 3)
@@ -179,7 +178,7 @@ def _model(model: ModelName | Model, shape: tuple[int, ...], classes: int, dtype
 
 
 def _some(total: int, count: int | None, argument: str, seed: int) -> np.ndarray | slice:
-    """The places of so many of `total` examples, at random and in their order."""
+    """The positions of `count` of `total` examples, drawn at random, in ascending order."""
     if count is None:
         return slice(None)
     checks.whole(1, total, "None takes all.", **{argument: count})
@@ -190,7 +189,7 @@ def _rows(part: tuple[Any, ...], chosen: np.ndarray | slice) -> tuple[Any, ...]:
     return tuple(array[chosen] for array in part)
 
 
-def _channels(images: np.ndarray) -> tuple[Any, Any]:
+def channels(images: np.ndarray) -> tuple[Any, Any]:
     """The mean and the deviation of every channel, of bytes as fractions of 255."""
     if images.dtype == np.uint8:
         counts = [np.bincount(images[..., c].ravel(), minlength=256) for c in range(images.shape[-1])]
@@ -204,7 +203,7 @@ def _channels(images: np.ndarray) -> tuple[Any, Any]:
     return tuple(mean.tolist()), tuple(deviation.tolist())
 
 
-def _check_memory(model: Model, images: np.ndarray, test: Any, index: list[np.ndarray]) -> None:
+def check_memory(model: Model, images: np.ndarray, test: Any, index: list[np.ndarray]) -> None:
     """Refuse more data and parameters than the device has memory for: ValueError."""
     m, q = len(index), max(map(len, index))
     each = images[0].nbytes + 8  # with a label and a weight

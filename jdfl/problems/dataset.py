@@ -1,4 +1,4 @@
-"""What a reader or a generator of examples gives back. Host only."""
+"""The result of a reader or a generator of examples. Host only."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -11,35 +11,35 @@ Features = np.ndarray | csr_matrix
 
 @dataclass(frozen=True)
 class Dataset:
-    """Examples for classification, with a test set where the source has one.
+    """Examples for classification, with a test set if the source has one.
 
-    Readers and generators give it, and `jdfl.problems.load` by name; `classification` splits it between nodes. All of
-    it is on the host: NumPy arrays, or CSR matrices of SciPy for text. Axes: N examples, M test examples, p features.
+    Readers, generators and `jdfl.problems.load` return it; `classification` splits it over the nodes. Everything is on
+    the host: NumPy arrays, or CSR matrices of SciPy for text. Axes: N examples, M test examples, p features.
     """
 
     name: str
-    features: Features  # [N, p] float32; text comes as CSR and stays so
+    features: Features  # [N, p] float32; CSR for text
     labels: np.ndarray  # [N] int32, 0..classes-1
-    test_features: Features | None = None  # [M, p] float32, where the source has a test set
+    test_features: Features | None = None  # [M, p] float32, if the source has a test set
     test_labels: np.ndarray | None = None  # [M] int32
-    source: str = ""  # who made it and where it can be had
+    source: str = ""  # who published it, and where
     standardise: bool = False  # columns of very different scales: use mean 0, variance 1 of the training examples
 
     @property
     def classes(self) -> int:
         """The number of classes, which is the largest training label plus one.
 
-        Labels count from 0, so that a class between them without any training example counts, too. Labels of the test
-        set are not looked at.
+        Labels start at 0; a class without training examples below the largest label counts as well. Labels of the test
+        set are ignored.
         """
         return int(self.labels.max()) + 1
 
     @property
     def test(self) -> tuple[Any, np.ndarray] | None:
-        """The features [M, p] and labels [M] of the test set; None where either is missing.
+        """The features [M, p] and labels [M] of the test set; None if either is missing.
 
-        Of a data set without one, `classification` holds a share of every class out for testing (see
-        `jdfl.problems.holdout`), and all its examples are training examples here.
+        Without a test set all examples are training examples here, and `classification` holds out a share of every
+        class for testing (see `jdfl.problems.holdout`).
         """
         if self.test_features is None or self.test_labels is None:
             return None

@@ -1,7 +1,7 @@
-"""Data sets by name: where their files are, what they are, and where they come from. Host only, NumPy arrays and CSR.
+"""Data sets by name: the places of their files, their contents and their sources. Host only, NumPy arrays and CSR.
 
-Files are looked for in the folder that the environment variable JDFL_DATA names, or else where `jdfl data fetch` puts
-them; two sets come with scikit-learn, and two are generated.
+Files are read from the folder that the environment variable JDFL_DATA names, or else from where `jdfl data fetch` puts
+them. Two sets come with scikit-learn, and two are generated.
 """
 
 import os
@@ -67,7 +67,7 @@ class _Libsvm:
         return stem, path, _find("libsvm", (f"{stem}.t",), _LIBSVM) if self.tested else None
 
     def read(self, verify: bool) -> Dataset:
-        """The data set, dense unless it is text."""
+        """The data set, dense except for text."""
         stem, *files = self.find()
         read = [read_libsvm(file, n_features=self.width, verify=verify) for file in files if file is not None]
         parts = [(features if self.sparse else features.toarray(), labels) for features, labels in read]
@@ -95,16 +95,16 @@ _TEXTS = {
 
 
 def download_folder() -> Path:
-    """Where data sets are downloaded to: the folder that JDFL_DATA names, or one of the user's own."""
+    """The folder that data sets are downloaded to: the one that JDFL_DATA names, or one in the user's home."""
     own = f"{os.environ.get('XDG_DATA_HOME') or '~/.local/share'}/jdfl"
     return Path(os.path.expanduser(os.environ.get("JDFL_DATA") or own))
 
 
 def data_folder() -> Path:
-    """The folder with the data: that which JDFL_DATA names, or else one of the user's own.
+    """The folder with the data sets: the one that JDFL_DATA names, or else one in the user's home.
 
     Without that environment variable it is the folder jdfl in XDG_DATA_HOME, or ~/.local/share/jdfl, where `jdfl data
-    fetch` puts what it downloads. Raises FileNotFoundError, with the remedy, where the folder is missing.
+    fetch` puts its files. Raises FileNotFoundError, with the remedy, if the folder is missing.
     """
     named, folder = os.environ.get("JDFL_DATA"), _HERE.get() or download_folder()
     if not folder.is_dir():
@@ -118,7 +118,7 @@ def data_folder() -> Path:
 
 @contextmanager
 def looked_for_in(folder: Path) -> Generator[None]:
-    """Within it, data is looked for in this folder."""
+    """A context in which data sets are read from this folder."""
     token = _HERE.set(folder)
     try:
         yield
@@ -132,7 +132,7 @@ def bundled(name: str) -> bool:
 
 
 def locate(name: str) -> Path | None:
-    """The file of a data set of `NAMES`, None if it needs none; FileNotFoundError if it is missing."""
+    """The file of a data set of `NAMES`, or None if it has none; FileNotFoundError if it is missing."""
     checks.one_of(NAMES, name=name)
     if name in _IMAGES:
         return _find_images(name)

@@ -1,4 +1,4 @@
-"""Least squares whose examples are drawn from keys whenever somebody looks at them: only their weights are stored.
+"""Least squares whose examples are drawn from keys whenever they are used: only their weights are stored.
 
 Axes: m nodes, q examples per node (padded with weight 0), n parameters.
 """
@@ -21,10 +21,10 @@ from jdfl.problems.linear import LinearRegression
 from jdfl.problems.stack import dense_eigenvalue, floating, joined
 
 Draw = Callable[[Array], tuple[Array, Array]]  # key -> features [n] and target [] of one example
-_AT_ONCE = 2**20  # numbers in the features of the nodes that are worked on side by side
+_AT_ONCE = 2**20  # numbers in the features of the nodes that are computed side by side
 _ON_HOST = 256  # nodes whose examples are on the host at a time
 _MOST = 2**32  # examples of a node: as many numbers as a key takes
-_EXAMPLES = Stream("problem.examples", "shared")  # apart from all that a run of the same seed draws
+_EXAMPLES = Stream("problem.examples", "shared")  # separate from all draws of a run with the same seed
 
 
 @struct.dataclass
@@ -32,7 +32,7 @@ class DrawnRegression(LinearRegression):
     """The objective of `LinearRegression` on examples that are `draw(key)` of a key of their own.
 
     data = node [m], the number of every node; example t of node i has the key fold_in(fold_in(self.key, i), t). Batches
-    hold (features, targets) as usual, and only what is in them is drawn. A pass over all examples draws them anew.
+    contain (features, targets) as usual, and only their examples are drawn. A pass over all examples draws all of them.
     """
 
     key: Any = None
@@ -45,7 +45,7 @@ class DrawnRegression(LinearRegression):
         return self.features
 
     def each(self, function: Callable[..., Any], *stacked: Any) -> Any:
-        """`function` of every node's rows of `stacked`, leaves [m, ...], for so many nodes side by side as fit."""
+        """`function` of every node's rows of `stacked`, leaves [m, ...], for as many nodes side by side as fit."""
         leaves = jax.tree.leaves(stacked)
         m, size = leaves[0].shape[0], max(1, _AT_ONCE // (self.weight.shape[-1] * self.n))
         if size >= m or not any(leaf.dtype == self.data.dtype for leaf in leaves):  # batches have been drawn
@@ -53,22 +53,22 @@ class DrawnRegression(LinearRegression):
         return lax.map(lambda rows: function(*rows), stacked, batch_size=size)
 
     def examples(self, node: Array, places: Array) -> tuple[Array, Array]:
-        """The examples of a node at some places: features [b, n] and targets [b].
+        """Some examples of a node: features [b, n] and targets [b].
 
-        The same key, node and place always give the same example.
+        The same key, node and number always give the same example.
 
         Args:
             node ([]): Number of the node, from 0.
-            places ([b]): Numbers of the examples, from 0. One beyond the node's own number of examples is drawn like
+            places ([b]): Numbers of the examples, from 0. An example beyond the node's number of examples is drawn like
                 the others, and has weight 0.
         """
         own = jax.random.fold_in(self.key, node)
         return jax.vmap(lambda t: self.draw(jax.random.fold_in(own, t)))(places)
 
     def made(self, data: Any) -> tuple[Array, Array]:
-        """A batch as it is; all examples of a node, where `data` is its number.
+        """A batch unchanged, or all examples of a node if `data` is its number.
 
-        Features [q, n] and targets [q] in both cases. Losses, slopes and gradients begin with it, so that they take
+        Features [q, n] and targets [q] in both cases. Losses, slopes and gradients call it first, so they accept
         batches and whole nodes alike.
         """
         if checks.is_a(data, tuple):
@@ -94,10 +94,10 @@ class DrawnRegression(LinearRegression):
             yield from ((X, y, c * (part.m / self.m)) for X, y, c in part.stored().host_examples())
 
     def stored(self) -> LinearRegression:
-        """The same problem with its examples in memory, 4 m q n bytes or more; padding is zero.
+        """The same problem with its examples in memory, at least 4 m q n bytes; padding is zero.
 
-        Of several processes each keeps those of its own nodes. It is for data that fit into memory and gradients that
-        look at all examples, which a drawn problem draws anew for every one of them.
+        Each of several processes stores the examples of its own nodes. Use it for data that fit into memory and for
+        gradients of all examples, for each of which a drawn problem draws all examples again.
         """
         here = self.nodes(portion(self.m))
         A, b = _every_example(here)
@@ -126,19 +126,19 @@ def drawn_regression(
     name: str = "drawn regression",
     dtype: DTypeLike = jnp.float32,
 ) -> DrawnRegression:
-    """Least squares on examples that are drawn whenever they are looked at, and never stored.
+    """Least squares on examples that are drawn whenever they are used, and never stored.
 
-    4 bytes per example are stored, and the curvature of every node, for which all are drawn once.
+    Stored are 4 bytes per example and the curvature of every node, for which all examples are drawn once.
 
     Args:
-        draw: What makes one example of a key, `draw(key) -> (features [n], target [])`: a pure function in JAX. What it
-            captures is compiled in, unless it is a pytree that can be called, such as a `jax.tree_util.Partial`.
+        draw: The function that makes one example from a key, `draw(key) -> (features [n], target [])`, pure and in JAX.
+            Captured arrays are compiled in, unless it is a callable pytree such as a `jax.tree_util.Partial`.
         sizes: Number of examples >= 1 of every node [m].
-        key: Key, or seed of one, that decides what is drawn.
+        key: Key, or seed of one, of all examples.
         truth: Parameters [n] that are known to have generated the examples; None: they are not known.
-        rows: q, at least the largest of the sizes; None: that.
+        rows: q, at least the largest of the sizes; None: the largest.
         name: What reports call the problem.
-        dtype: Type of all that is drawn, float32 or float64; the latter needs JAX_ENABLE_X64=1.
+        dtype: Type of all numbers drawn, float32 or float64; the latter needs JAX_ENABLE_X64=1.
 
     Raises ValueError for sizes that are not whole numbers from 1, and for draws of another shape or type.
     """

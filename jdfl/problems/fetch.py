@@ -1,4 +1,4 @@
-"""Data sets from where they are published into the data folder, by pooch. Host only."""
+"""Downloads of published data sets into the data folder, by pooch. Host only."""
 
 import hashlib
 from collections.abc import Callable
@@ -22,7 +22,7 @@ _NOTE = "SOURCES.txt"
 
 @dataclass(frozen=True)
 class Source:
-    """Where a data set is published, and under which terms."""
+    """The place and the terms of publication of a data set."""
 
     folder: str  # in the data folder
     base: str  # address
@@ -57,17 +57,17 @@ SOURCES = {
 def fetch(name: str, to: Path | None = None, tell: Callable[[str], object] = print) -> Path:
     """Download a data set into a data folder, check it, and return its folder.
 
-    Files that are there already stay. Whatever is downloaded is read once, which compares numbers of examples and
-    features, and the content where its checksum is known; what does not fit is removed. SOURCES.txt in the folder keeps
-    where every file came from, when, its SHA-256 and its licence.
+    Existing files are kept. Downloaded files are read once to compare the numbers of examples and features, and their
+    checksums if these are known; files that do not match are removed. SOURCES.txt in the folder records the address of
+    every file, the date, its SHA-256 and its licence.
 
     Args:
         name: One of `SOURCES`.
-        to: The data folder; None: that of `datasets`.
-        tell: What is told of the licence and of every file.
+        to: The data folder; None: that of `datasets.download_folder`.
+        tell: A function that is given a line about the licence and about every file.
 
-    Raises ValueError for an unknown name or a file that is not what it should be, OSError where nothing can be reached
-    or written, with the remedy.
+    Raises ValueError for an unknown name or a file with unexpected content, and OSError with a remedy if the address
+    cannot be reached or a file cannot be written.
     """
     if name in datasets.NAMES and name not in SOURCES:
         raise ValueError(f"Expected a data set to download, got {name!r}, which {_why_not(name)}.")
@@ -118,7 +118,7 @@ def _download(address: str, known: str | None, place: Path, file: str) -> Path:
 
 
 def _check(name: str, source: Source, root: Path) -> None:
-    """ValueError where what was downloaded is not the data set."""
+    """ValueError if the downloaded files are not the data set."""
     if source.size is None:
         return
     with datasets.looked_for_in(root):

@@ -1,4 +1,4 @@
-"""Files as streams of bytes, unpacked: whole, of the kind that their names say, of a bounded size; or else an error."""
+"""Files as decompressed streams of bytes: complete, of the kind that their names say, and of a bounded size."""
 
 import bz2
 import gzip
@@ -19,13 +19,13 @@ PathLike = str | os.PathLike[str]
 _MAGIC = {".gz": b"\x1f\x8b", ".bz2": b"BZh", ".xz": b"\xfd7zXZ\x00", ".zip": b"PK"}
 _DECOMPRESSOR = {".bz2": bz2.BZ2Decompressor, ".xz": lzma.LZMADecompressor}
 _PIECE = 2**17  # bytes
-_UNPACKED, _TIMES = 2**26, 100  # bytes that every file may unpack to, and beyond them so many times its own
+_UNPACKED, _TIMES = 2**26, 100  # bytes that every file may unpack to; larger files may unpack to 100 times their size
 DAMAGE = (EOFError, OSError, zlib.error, lzma.LZMAError, zipfile.BadZipFile, RuntimeError)  # or a zip with a password
 AGAIN = "Download it again."
 
 
 def existing(path: PathLike) -> Path:
-    """The path of a file that is there; FileNotFoundError otherwise."""
+    """The path of an existing file; FileNotFoundError otherwise."""
     path = Path(path)
     if not path.is_file():
         raise FileNotFoundError(f"Expected a file at {path}, found none. Check the path, or download the data there.")
@@ -33,7 +33,7 @@ def existing(path: PathLike) -> Path:
 
 
 def need(holds: bool, expected: str, place: object, got: object, remedy: str = AGAIN) -> None:
-    """Refuse a file that does not hold what is expected at a place in it: ValueError."""
+    """Refuse a file without the expected content at a place in it: ValueError."""
     if not holds:
         raise ValueError(f"Expected {expected} in {place}, got {got}. {remedy}")
 
@@ -42,7 +42,7 @@ def need(holds: bool, expected: str, place: object, got: object, remedy: str = A
 def opened(path: Path) -> Generator[IO[bytes]]:
     """The decompressed content of `path` as a stream of bytes.
 
-    ValueError for what is not what its name says, and where the content goes on beyond `most_unpacked(path)` bytes.
+    ValueError for a file of another kind than its name says, and for content beyond `most_unpacked(path)` bytes.
     """
     with path.open("rb") as file:
         head = file.read(6)
@@ -68,12 +68,12 @@ def opened(path: Path) -> Generator[IO[bytes]]:
 
 
 def most_unpacked(path: Path) -> int:
-    """How many bytes a compressed file may unpack to; more of them are made to fill the memory."""
+    """The maximum number of bytes that a compressed file may unpack to; larger ones are built to fill the memory."""
     return max(_UNPACKED, _TIMES * path.stat().st_size)
 
 
 def zip_file(path: Path) -> zipfile.ZipFile:
-    """An archive with its directory; OSError for one that cannot be read, whatever is wrong with it."""
+    """An archive with its directory; OSError for one that cannot be read, whatever the cause."""
     try:
         return zipfile.ZipFile(path)
     except Exception as error:  # names, dates and offsets that make no sense each fail in ways of their own
@@ -81,10 +81,10 @@ def zip_file(path: Path) -> zipfile.ZipFile:
 
 
 def _unpacked(file: IO[bytes], kind: str) -> Iterator[bytes]:
-    """What .bz2 or .xz streams that follow one another hold; an error of `DAMAGE` for anything else in the file.
+    """The content of consecutive .bz2 or .xz streams; an error of `DAMAGE` for anything else in the file.
 
-    `bz2.open` and `lzma.open` take a stream that is damaged where it begins for the end of the file. Zeros may stand
-    between two streams of .xz.
+    `bz2.open` and `lzma.open` mistake a stream that is damaged at its beginning for the end of the file. Zeros may
+    separate two streams of .xz.
     """
     packed = file.read(_PIECE)
     while packed:
@@ -100,7 +100,7 @@ def _unpacked(file: IO[bytes], kind: str) -> Iterator[bytes]:
 
 
 class _Pieces(io.RawIOBase):
-    """The stream that pieces of at most so many bytes together make; OSError beyond them."""
+    """The stream of consecutive pieces with at most `most` bytes in total; OSError beyond them."""
 
     def __init__(self, pieces: Iterator[bytes], most: int) -> None:
         self._pieces, self._most, self._left, self._held = pieces, most, most, b""

@@ -1,4 +1,4 @@
-"""Data sets drawn at random in the likeness of ones that cannot be passed on. Host only, the same for the same seed."""
+"""Synthetic data sets that imitate ones which cannot be distributed. Host only; equal seeds give equal data."""
 
 from typing import Any
 
@@ -48,16 +48,16 @@ def realsim_like(
 
     Args:
         n_examples: Number of texts, at least 2.
-        n_features: Number of words that there are.
+        n_features: Size of the vocabulary.
         words: Mean > 0 of a text's number of words.
         spread: Standard deviation of the logarithm of that number, 0 to 10.
-        exponent: Of the law of the words' frequencies, 0 to 100.
-        offset: Of that law, >= 0.
-        tilted: Share of the words that tell the classes apart, 0 to 1.
-        tilt: How much they do, 0 to 100.
+        exponent: Exponent of the law of word frequencies, 0 to 100.
+        offset: Offset >= 0 in that law.
+        tilted: Share of the words that differ in frequency between the classes, 0 to 1.
+        tilt: Standard deviation of the logarithm of that difference, 0 to 100.
         positive: Share of the labels that are 1, exactly.
-        label_noise: Share of the labels that are wrong, as many of one class as of the other.
-        seed: Seed of everything.
+        label_noise: Share of the labels that are wrong, half of them in each class.
+        seed: Seed of the data set.
 
     Raises ValueError for arguments out of range.
     """
@@ -119,20 +119,20 @@ def epsilon_like(
 
     Before it is scaled to length 1 a row is c u_0 + sum_k z_k u_k + e with random orthonormal directions u_0, u_1, ...
     and everything normal. c has E c^2 = common and E c = mean sqrt(common); z_1, ..., z_factors have variances that sum
-    up to `minor`, each .85 of the one before; the entries of e have variance (1 - common - minor) / n_features, so that
-    an expected squared length of 1 is shared out as common : minor : rest.
+    up to `minor`, each 0.85 of the previous one; the entries of e have variance (1 - common - minor) / n_features, so
+    that an expected squared length of 1 is shared out as common : minor : rest.
 
-    The label is 1 where signal (a + b) / sqrt(2) + logistic noise is above its median, so that classes are as large as
-    one another, the first by one more where n_examples is odd. a is a unit normal direction among the minor factors,
-    the same share of each, and b the unit normal coordinate of e along one more direction. So the labels have little to
-    do with what makes rows look alike. With the defaults a linear classifier that knows these directions reaches 90 %,
-    a linear SVM with 32,000 rows 88 %, and logistic regression with 100 rows 61 to 69 % by its penalty, where the
-    original's 100 give 58 to 64 % (by chance .05 more or less).
+    The label is 1 where signal (a + b) / sqrt(2) + logistic noise is above its median, so both classes have the same
+    size, the first one more if n_examples is odd. a is a unit normal direction among the minor factors,
+    the same share of each, and b the unit normal coordinate of e along one more direction. So the labels hardly depend
+    on the directions in which rows are similar. With the defaults a linear classifier that knows these directions
+    reaches 90 %, a linear SVM with 32,000 rows 88 %, and logistic regression with 100 rows 61 to 69 % by its penalty,
+    where the original's 100 give 58 to 64 % (with a standard error of 0.05).
 
     The defaults follow the first 100 training and 100 test rows of the original. There the leading six of 200 squared
-    singular values have .384, .015, .014, .011, .010 and .009 of their sum, here .39, .015, .013, .012, .010 and .009;
-    inner products of two rows have mean .13 and deviation .36, here .15 and .36. The original is more skew: a tenth of
-    the products is below -.32 and a tenth above .68, here below -.34 and above .62.
+    singular values have 0.384, 0.015, 0.014, 0.011, 0.010 and 0.009 of their sum, here 0.39, 0.015, 0.013, 0.012, 0.010
+    and 0.009; inner products of two rows have mean 0.13 and deviation 0.36, here 0.15 and 0.36. The original is more
+    skewed: a tenth of the products is below -0.32 and a tenth above 0.68, here below -0.34 and above 0.62.
 
     The original has 400,000 rows, 3.2 GB; `epsilon_like(400_000)` makes as many. The default is a tenth, since a
     problem holds its rows twice for a moment, on the host and on the device, and 20 rows per feature already fix the
@@ -145,14 +145,14 @@ def epsilon_like(
         mean: Mean of the common factor over its root mean square, 0 to 1.
         minor: Share of the expected squared length in the minor factors, >= 0 and below 1 - common.
         factors: Number of minor factors, at least 1.
-        signal: How much the label follows from the row, >= 0.
-        seed: Seed of everything.
+        signal: Strength >= 0 of the dependence of the label on the row.
+        seed: Seed of the data set.
 
     Raises ValueError for arguments out of range.
     """
     checks.whole(1, MOST, factors=factors)
     checks.whole(2, MOST, n_examples=n_examples)
-    each = "There is a direction for every factor and one more."
+    each = "There is one direction for every factor and one more."
     checks.whole(factors + 2, MOST, each, n_features=n_features)
     checks.not_negative(common=common, minor=minor, signal=signal)
     _at_most(1, mean=mean)

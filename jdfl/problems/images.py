@@ -1,6 +1,6 @@
-"""Files of images into arrays, on the host: IDX, and the MNIST family that is distributed in it.
+"""Readers of image files on the host: IDX, and the MNIST family, which is distributed in that format.
 
-Whatever is wrong with a file is an error that names the file, the place in it and the remedy, as in readers.py.
+Errors name the file, the place in it and the remedy, as in readers.py.
 Axes: N images, M test images, h rows and w columns of pixels, p = h w (times 3 for colours) pixels of an image.
 """
 
@@ -16,14 +16,14 @@ from jdfl.problems.files import AGAIN, PathLike, existing, need, opened
 from jdfl.problems.readers import CHECKSUMS
 
 _TYPES = {0x08: "u1", 0x09: "i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
-_PIECE = 1 << 20  # bytes read at once: a header that promises more than the file has must not cost memory
+_PIECE = 1 << 20  # bytes read at once: a header that promises more than the file has must not allocate memory
 _PARTS = ("train-images", "train-labels", "t10k-images", "t10k-labels")
 
 
 class Images(NamedTuple):
-    """Images with their classes, and a test set, as files hold them: bytes from 0 to 255.
+    """Images with their classes, and a test set, as stored in files: bytes from 0 to 255.
 
-    `read_mnist` and `read_cifar10` give them. `jdfl.problems.load` makes rows of numbers in [0, 1] of them, and
+    `read_mnist` and `read_cifar10` return them. `jdfl.problems.load` converts them to rows of numbers in [0, 1], and
     `neural_classification` keeps the bytes until a batch is used.
     """
 
@@ -35,7 +35,7 @@ class Images(NamedTuple):
 
 
 def pixels(images: np.ndarray) -> np.ndarray:
-    """Images [N, ...] uint8 as rows [N, p] float32 in [0, 1], the last axis fastest; no other copy is made."""
+    """Images [N, ...] uint8 as rows [N, p] float32 in [0, 1], the last axis fastest, without a further copy."""
     rows = images.reshape(len(images), -1)
     return np.divide(rows, np.float32(255), out=np.empty(rows.shape, np.float32))
 
@@ -57,17 +57,17 @@ def read_idx(path: PathLike) -> np.ndarray:
 
 @checked
 def read_mnist(folder: PathLike, *, known: str = "") -> Images:
-    """Read the four IDX files of MNIST, Fashion-MNIST or another set in their form.
+    """Read the four IDX files of MNIST, Fashion-MNIST or another set in the same format.
 
     File names as distributed: train-images-idx3-ubyte, train-labels-idx1-ubyte, t10k-..., also with a dot before idx,
     plain or compressed.
 
     Args:
-        folder: The folder that the files are in.
+        folder: The folder with the files.
         known: "mnist" or "fashion_mnist" compares the decompressed content with checksums: the two share file names.
 
-    Raises FileNotFoundError for a file that is missing, ValueError for images and labels that do not belong together
-    and for labels outside 0..9.
+    Raises FileNotFoundError for a missing file, ValueError for images and labels that do not belong together and for
+    labels outside 0..9.
     """
     arrays: list[np.ndarray] = []
     paths = [find_part(Path(folder), part) for part in _PARTS]
@@ -93,11 +93,11 @@ def find_part(folder: Path, part: str = _PARTS[0]) -> Path:
     """The file of one part of an MNIST-like set, compressed or not.
 
     Args:
-        folder: The folder that the files are in.
+        folder: The folder with the files.
         part: One of train-images, train-labels, t10k-images and t10k-labels.
 
     Raises:
-        FileNotFoundError: If the part is in none of its forms there; it says where to download it.
+        FileNotFoundError: If the part is missing in every form; the message says where to download it.
     """
     kind = "idx3-ubyte" if part.endswith("images") else "idx1-ubyte"
     names = [f"{part}{joint}{kind}{ending}" for joint in "-." for ending in (".gz", "", ".bz2", ".xz")]
@@ -121,7 +121,7 @@ def check_labels(labels: np.ndarray, count: int, place: str) -> np.ndarray:
 
 
 def read_bytes(stream: IO[bytes], count: int, place: str) -> bytearray:
-    """The next `count` bytes, in pieces: ValueError if there are fewer, before more memory than that is taken."""
+    """The next `count` bytes, in pieces; ValueError if there are fewer, before more memory is allocated."""
     content = bytearray()
     while len(content) < count:
         piece = stream.read(min(_PIECE, count - len(content)))

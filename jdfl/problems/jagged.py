@@ -1,9 +1,9 @@
-"""Sparse rows of very different lengths as arrays of fixed shape, products with them by gathers alone.
+"""Sparse rows of very different lengths as arrays of fixed shape; products use gathers alone.
 
-Every node's rows are sorted by length, the longest first, and their slots are cut into blocks; block b holds the rows
-that reach into it, c_b of them at the node that has most, so that little is padding. A product with the transpose goes
-through a second table, of columns: on CPU a scatter-add takes several times as long, and on a GPU it adds in an order
-that changes.
+The rows of every node are sorted by length, the longest first, and their slots are cut into blocks. Block b contains
+the rows that extend into it, at most c_b at any node, so that little is padding. A product with the transpose uses a
+second table, of columns: on a CPU a scatter-add takes several times as long, and on a GPU its order of additions
+varies.
 
 Axes: m nodes, q rows and n columns of a node, block b of c_b lines and l_b slots.
 """
@@ -28,7 +28,7 @@ Block = tuple[Array, Array]
 
 @struct.dataclass
 class Columns:
-    """The columns of sparse rows, those of most rows first."""
+    """The columns of sparse rows, sorted by their number of entries, the longest first."""
 
     blocks: tuple[Block, ...]  # of (row int32 [m, c_b, l_b], value [m, c_b, l_b]); value 0 where a column is shorter
     place: Array  # [m, n] int32 the line of every column; c_0 for one without entries
@@ -36,10 +36,10 @@ class Columns:
 
 @struct.dataclass
 class SparseRows:
-    """Sparse rows, the longest first; without the axis m for one node, and with scalar lines for one row."""
+    """Sparse rows, the longest first; without the axis m for one node, and with scalar lines for a single row."""
 
     blocks: tuple[Block, ...]  # of (column int32 [m, c_b, l_b], value [m, c_b, l_b]); value 0 where a row is shorter
-    columns: Columns | None = None  # the same entries once more, for products with the transpose
+    columns: Columns | None = None  # the same entries again, for products with the transpose
 
     def times(self, x: Array) -> Array:
         """A x [q] of one node's rows A and x [n]."""
@@ -69,7 +69,7 @@ class SparseRows:
         return dense
 
     def take(self, chosen: Array) -> "SparseRows":
-        """The rows `chosen` [b] of one node without columns: every block has all b, zeros where a row is shorter."""
+        """The rows `chosen` [b] of one node without columns; every block has b rows, zeros where one is shorter."""
         blocks: list[tuple[Array, Array]] = []
         for column, value in self.blocks:
             reaches = chosen < column.shape[0]
@@ -79,18 +79,18 @@ class SparseRows:
 
 
 def sparse_rows(tables: Sequence[csr_array], q: int, n: int, dtype: np.dtype, *, columns: bool) -> SparseRows:
-    """Rows of every node, padded to the same number and laid out in blocks on the device.
+    """The rows of every node, padded to the same number and arranged in blocks on the device.
 
     Args:
-        tables: The rows [q_i, n] of every node i, in their order, which must be longest first (see `longest_first`).
-        q: Rows of a node with padding, at least the largest q_i.
+        tables: The rows [q_i, n] of every node i, the longest first (see `longest_first`).
+        q: Number of rows of a node including padding, at least the largest q_i.
         n: Number of columns.
         dtype: Type of the values.
-        columns: Whether the table of columns is made, too, which products with the transpose are fast with. Without it
-            they are sums in an order that may change.
+        columns: Whether the table of columns is built as well, which makes products with the transpose fast. Without it
+            they are sums whose order may vary.
 
     Returns:
-        The rows, whose arrays have the axis m of nodes in front.
+        The rows, whose arrays start with the axis m of nodes.
     """
     blocks = _blocks(tables, q, dtype)
     if not columns:
@@ -106,7 +106,7 @@ def sparse_rows(tables: Sequence[csr_array], q: int, n: int, dtype: np.dtype, *,
 
 
 def canonical(features: Any) -> csr_array:
-    """Any scipy.sparse matrix as CSR with sorted columns, every place stored once and no zero stored; a copy."""
+    """Any scipy.sparse matrix as CSR with sorted columns, without duplicates and stored zeros; a copy."""
     rows = csr_array(features, copy=True)
     rows.sum_duplicates()
     rows.eliminate_zeros()
@@ -114,7 +114,7 @@ def canonical(features: Any) -> csr_array:
 
 
 def longest_first(table: csr_array) -> np.ndarray:
-    """The order [q] of the rows of a table by their number of entries, the longest first, equals as they come."""
+    """The order [q] of the rows of a table by their number of entries, the longest first, ties in the given order."""
     return np.argsort(-np.diff(table.indptr), kind="stable")
 
 
@@ -127,7 +127,7 @@ def to_csr(rows: SparseRows, i: int, n: int) -> csr_array:
         n: Number of columns.
 
     Returns:
-        CSR of SciPy, padded rows included, which are empty.
+        CSR of SciPy; padded rows are included and empty.
     """
     found: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
     for column, value in rows.blocks:
@@ -151,7 +151,7 @@ def _blocks(tables: Sequence[csr_array], lines: int, dtype: np.dtype) -> tuple[B
     """Tables with the longest line first as blocks; the first block has all `lines`, also those without entries."""
     lengths = [np.diff(table.indptr) for table in tables]
     slots = max(1, *(int(length.max(initial=0)) for length in lengths))
-    reach = np.zeros(slots, np.int64)  # how many lines have an entry in a slot, at the node that has most
+    reach = np.zeros(slots, np.int64)  # the largest number of lines of a node that have an entry in a slot
     for length in lengths:
         reach = np.maximum(reach, len(length) - np.cumsum(np.bincount(length, minlength=slots))[:slots])
     reach[0] = lines

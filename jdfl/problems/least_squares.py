@@ -1,4 +1,4 @@
-"""Least squares from arrays, from a function that draws examples, and the instance of the CEPS paper's Example 1.
+"""Least squares from arrays or from a function that draws examples, and Example 1 of the CEPS paper.
 
 S. Sha, S. Zhou, L. Kong, G. Y. Li, "Sparse Decentralized Federated Learning" (CEPS), section V.A.
 Axes: m nodes, q examples per node (padded with weight 0), n parameters, N test examples.
@@ -51,10 +51,10 @@ def linear_regression(
             node's number of examples [m].
         truth: Parameters [n] that generated the targets; None: they are not known.
         test: Features [N, n] and targets [N] to test with; None: there are none.
-        storage: Whether examples lie in memory, or are drawn anew whenever they are looked at, for which features have
-            to be a function; then only their weights are in memory.
-        key: Key, or seed of one, that decides what is drawn.
-        name: What reports call the problem.
+        storage: Whether examples are in memory, or are drawn whenever they are used, for which features have to be a
+            function; then only their weights are in memory.
+        key: Key, or seed of one, of the examples drawn.
+        name: Name of the problem in reports.
         dtype: Type of all numbers, float32 or float64; the latter needs JAX_ENABLE_X64=1.
 
     Raises ValueError for shapes that do not fit together, and for arrays that are to be generated.
@@ -82,7 +82,7 @@ def linear_regression(
 
 
 def _test(test: tuple[ArrayLike, ArrayLike], n: int, kind: np.dtype) -> tuple[Array, ...]:
-    """The test set as arrays, its shapes looked at."""
+    """The test set as arrays with checked shapes."""
     checks.real("See the test set.", features=test[0], targets=test[1])
     checks.shape((None, n), "See the test set.", features=test[0])
     checks.shape(np.shape(test[0])[:1], "See the test set.", targets=test[1])
@@ -90,7 +90,7 @@ def _test(test: tuple[ArrayLike, ArrayLike], n: int, kind: np.dtype) -> tuple[Ar
 
 
 def _together(features: Arrays, targets: Arrays, kind: np.dtype) -> tuple[tuple[Any, ...], Any]:
-    """Features [m, q, n] and targets [m, q], and the weights [m, q]; what is one array stays one."""
+    """Features [m, q, n], targets [m, q] and weights [m, q]; single arrays are kept as they are."""
     if isinstance(features, Array | np.ndarray) and isinstance(targets, Array | np.ndarray):
         checks.real(features=features, targets=targets)
         checks.shape((None, None, None), _ALL, features=features)
@@ -109,7 +109,7 @@ def _together(features: Arrays, targets: Arrays, kind: np.dtype) -> tuple[tuple[
 
 @struct.dataclass
 class _Draw:
-    """One example: standard normal features, and what w* makes of them with noise."""
+    """One example: standard normal features, and their product with w* plus noise."""
 
     truth: Array  # [n]
     noise: Array  # []
@@ -140,18 +140,18 @@ def example1(
     the host, in float32 for every dtype; w* and node i's data depend on the seed only, not on m.
 
     With storage = "generated" the examples are drawn on the device, in `dtype`, and only their weights are stored: 4
-    bytes an example instead of 4 n. Everything but w* is another draw than the stored one.
+    bytes per example instead of 4 n. All random numbers except w* differ from the stored instance.
 
     Args:
         m: Number of nodes, at least 1.
         n: Number of parameters, at least 1.
         s: Nonzeros of the true parameters, 1 to n.
-        rows: Fewest and most examples of a node, at least 1.
+        rows: Minimum and maximum number of examples of a node, at least 1.
         noise: Standard deviation >= 0 of the noise on the targets.
         seed: Seed of the data.
         dtype: Type of all numbers, float32 or float64; the latter needs JAX_ENABLE_X64=1.
-        storage: Whether examples lie in memory or are drawn anew whenever they are looked at.
-        public: What of the data is known anyway: curvature, tuning, stop (see `Problem.declared`).
+        storage: Whether examples are in memory or are drawn whenever they are used.
+        public: Names of values that are public anyway: curvature, tuning, stop (see `Problem.declared`).
 
     Raises ValueError for settings out of range, and for data that would not fit into memory.
     """

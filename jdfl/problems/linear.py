@@ -1,4 +1,4 @@
-"""Problems whose loss depends on the parameters through products with an example's features alone.
+"""Problems whose loss depends on the parameters only through products with the features of an example.
 
 Axes: m nodes, q examples per node (padded with weight 0), p features, n parameters, N examples of any node.
 """
@@ -27,7 +27,7 @@ class LinearModel(Problem):
     """A problem on data = (features [m, q, n], targets [m, q]) whose losses are functions of the scores <a_t, w>.
 
     The gradient of an example's loss is its features times its slope, so that it can be clipped without being formed.
-    A subclass gives `losses` and `slopes`, and on the host `exact`.
+    A subclass defines `losses` and `slopes`, and `exact` for the host.
     """
 
     @property
@@ -41,7 +41,7 @@ class LinearModel(Problem):
         return 1
 
     def made(self, data: Any) -> tuple[Any, Array]:
-        """The features and targets of `data`, which a subclass may have to draw first."""
+        """The features and targets of `data`; a subclass may have to draw them first."""
         return data
 
     def products(self, w: Array, features: Any) -> Array:
@@ -51,7 +51,7 @@ class LinearModel(Problem):
             w ([n]): Parameters of one node.
             features ([q, n]): Features of the examples, as the problem keeps them.
         """
-        if features.shape[0] == 1 and w.shape[0] <= _FEW:  # of a product with one row XLA makes a slow sum
+        if features.shape[0] == 1 and w.shape[0] <= _FEW:  # XLA turns a product with one row into a slow sum
             return jnp.dot(features * w[None], jnp.ones_like(w), precision=ops.HIGHEST)
         return jnp.dot(features, w, precision=ops.HIGHEST)
 
@@ -81,22 +81,22 @@ class LinearModel(Problem):
         raise TypeError(f"{type(self).__name__} does not define the divergences of its losses")
 
     def exact(self, scores: np.ndarray, targets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Losses and their slopes in float64, on the host, of scores that are known.
+        """Losses and their slopes in float64, on the host, for given scores.
 
         Args:
-            scores ([N]): Scores <a_t, w> of every example, or [N, outputs] where an example has several.
-            targets ([N]): What is to be predicted.
+            scores ([N]): Scores <a_t, w> of every example, or [N, outputs] if an example has several.
+            targets ([N]): The values to predict.
 
         Returns:
             Losses [N], and slopes in the shape of the scores, without the penalty.
 
         Raises:
-            TypeError: Here; a subclass gives it.
+            TypeError: Here; a subclass defines it.
         """
         raise TypeError(f"{type(self).__name__} does not define its losses on the host")
 
     def host_rows(self, i: int) -> Any:
-        """The features [q, p] of node i on the host: a NumPy array, or CSR where the problem keeps them sparse."""
+        """The features [q, p] of node i on the host: a NumPy array, or CSR if the problem keeps them sparse."""
         return np.asarray(self.data[0])[i]
 
     def host_examples(self) -> Iterator[tuple[Any, np.ndarray, np.ndarray]]:
@@ -116,13 +116,13 @@ class LinearModel(Problem):
 class LinearRegression(LinearModel):
     """Least squares, f_i(w) = ||A_i w - b_i||^2 / (2 q_i); data = (features A [m, q, n], targets b [m, q]).
 
-    q_i is the number of node i's examples. There is no penalty and no intercept; a column of ones in A makes one. Built
+    q_i is the number of node i's examples. There is no penalty and no intercept, unless A has a column of ones. Built
     by `linear_regression`, by `example1`, and by `drawn_regression` for examples that are not stored.
     """
 
     def losses(self, w: Array, data: Any) -> Array:
         """(<a_t, w> - b_t)^2 / 2 [q] of one node's data at the parameters w [n]."""
-        return 0.5 * jnp.square(LinearRegression.slopes(self, w, data))  # also where a subclass tells no slopes
+        return 0.5 * jnp.square(LinearRegression.slopes(self, w, data))  # also for subclasses without slopes
 
     def slopes(self, w: Array, data: Any) -> Array:
         """The residuals <a_t, w> - b_t [q] of one node's data at the parameters w [n]."""
@@ -136,22 +136,22 @@ class LinearRegression(LinearModel):
     def exact(self, scores: np.ndarray, targets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Half the squared residuals [N], and the residuals [N], which are the slopes.
 
-        In float64 on the host, of the scores <a_t, w> and the targets b_t. `jdfl.problems.optimum` and `value_at`
-        compute with it, independently of what a run does on the device.
+        In float64 on the host, for the scores <a_t, w> and the targets b_t. `jdfl.problems.optimum` and `value_at` use
+        it, independently of the computations of a run on the device.
         """
         residuals = scores - targets
         return 0.5 * residuals**2, residuals
 
 
 def build(data: Any, weight: Any, truth: Any, test: Any, name: str, kind: np.dtype) -> LinearRegression:
-    """The problem of checked arrays, with the curvature of every node.
+    """The problem with checked arrays and the curvature of every node.
 
     Args:
         data: Features [m, q, n] and targets [m, q].
         weight: Weights [m, q], 0 for padding.
         truth: Parameters [n] that generated the data; None: they are not known.
         test: Features [N, n] and targets [N] to test with; None: there are none.
-        name: What reports call the problem.
+        name: Name of the problem in reports.
         kind: Type of all numbers, float32 or float64.
     """
     data, weight = tuple(jnp.asarray(array, kind) for array in data), jnp.asarray(weight, kind)
@@ -169,8 +169,8 @@ def build(data: Any, weight: Any, truth: Any, test: Any, name: str, kind: np.dty
 class Averaging(Problem):
     """The mean of vectors, f_i(w) = ||w - v_i||^2 / 2; data = vectors v [m, 1, n], one example per node.
 
-    mean_i f_i is least at the mean of the vectors. It is for looking at how fast and how exactly messages average,
-    without any learning: `jdfl.AverageConsensus` solves it. Built by `averaging`.
+    mean_i f_i is minimal at the mean of the vectors. It serves to study how fast and how accurately messages average,
+    without any learning; `jdfl.AverageConsensus` solves it. Built by `averaging`.
     """
 
     @property
@@ -193,10 +193,10 @@ def averaging(vectors: ArrayLike, *, name: str = "averaging", dtype: DTypeLike =
 
     Args:
         vectors: The vector of every node [m, n].
-        name: What reports call the problem.
+        name: Name of the problem in reports.
         dtype: Type of all numbers, float32 or float64; the latter needs JAX_ENABLE_X64=1.
 
-    Raises ValueError for vectors of another shape, and for what are no real numbers.
+    Raises ValueError for vectors of another shape and values that are not real numbers.
     """
     kind = floating(dtype)
     checks.real(vectors=vectors)

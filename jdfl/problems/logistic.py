@@ -1,4 +1,4 @@
-"""Classification by linear scores: logistic for two classes, softmax for more.
+"""Classification by linear scores: logistic regression for two classes, softmax regression for more.
 
 The logistic objective is Example 2 of S. Sha, S. Zhou, L. Kong, G. Y. Li, "Sparse Decentralized Federated Learning"
 (CEPS), section V.A.
@@ -155,7 +155,7 @@ def logistic_regression(
         penalty: Weight >= 0 of the squared norm in the objective (halved).
         test: Features [N, p] and labels [N] to test with; None: there are none.
         intercept: Add a constant feature, so that n = p + 1.
-        name: What reports call the problem.
+        name: Name of the problem in reports.
         dtype: Type of all numbers, float32 or float64; the latter needs JAX_ENABLE_X64=1.
 
     Raises ValueError for other labels, sparse features, shapes that do not fit together and a negative penalty.
@@ -186,7 +186,7 @@ def softmax_regression(
         penalty: Weight >= 0 of the squared norm in the objective (halved).
         test: Features [N, p] and labels [N] to test with; None: there are none.
         intercept: Add a constant feature to the p features.
-        name: What reports call the problem.
+        name: Name of the problem in reports.
         dtype: Type of all numbers, float32 or float64; the latter needs JAX_ENABLE_X64=1.
 
     Raises ValueError for other labels, sparse features, shapes that do not fit together and a negative penalty.
@@ -205,21 +205,20 @@ def softmax_regression(
 def checked_parts(
     parts: Sequence[Part], test: Part | None, intercept: bool, *, sparse: bool = False
 ) -> tuple[list[tuple[Any, np.ndarray]], list[tuple[Any, np.ndarray]]]:
-    """The examples of all nodes and the test set, checked, with a column of ones where it is asked for.
+    """The checked examples of all nodes and of the test set, with a column of ones if requested.
 
     Args:
         parts: Features [q_i, p] and labels [q_i] of every node i.
         test: Features [N, p] and labels [N]; None: there is no test set.
         intercept: Add the column of ones to the features, as the last one.
-        sparse: Whether features are to be SciPy's sparse matrices, which stay as they come; otherwise they become NumPy
-            arrays.
+        sparse: Whether features have to be SciPy sparse matrices, which are kept; otherwise they become NumPy arrays.
 
     Returns:
-        The nodes' parts, and a list of the test set or of nothing.
+        The parts of the nodes, and a list with the test set or an empty list.
 
     Raises:
-        ValueError: For no nodes, features of the other kind, what are no real numbers, and shapes that do not fit
-            together.
+        ValueError: For no nodes, features of the other kind, values that are not real numbers, and shapes that do not
+            fit together.
     """
 
     def one(part: Part, where: str) -> tuple[Any, np.ndarray]:
@@ -248,12 +247,12 @@ def checked_parts(
 
 
 def check_labels(parts: Sequence[Any], classes: int, remedy: str) -> None:
-    """Refuse labels that are no number of a class.
+    """Refuse labels that are not the number of a class.
 
     Args:
-        parts: Pairs of features and labels [q_i]; only the labels are looked at.
-        classes: Number of classes, from 0 to one less than which labels may be.
-        remedy: What to do about other labels, a sentence.
+        parts: Pairs of features and labels [q_i]; only the labels are checked.
+        classes: Number of classes; labels are from 0 to one less.
+        remedy: The remedy for other labels, a sentence.
 
     Raises:
         ValueError: It names the first wrong label and the array that it is in.
@@ -268,7 +267,7 @@ def check_labels(parts: Sequence[Any], classes: int, remedy: str) -> None:
 def _fields(
     held: list[Any], held_test: list[Any], penalty: float, kind: np.dtype, label_kind: np.dtype, slope: float
 ) -> dict[str, Any]:
-    """What a dense classifier holds; `slope` bounds the curvature of the loss in its scores."""
+    """The fields of a dense classifier; `slope` bounds the curvature of the loss in its scores."""
     checks.not_negative(penalty=penalty)
     (features, labels), weight = stack(held, (kind, label_kind))
     data, weight = (jnp.asarray(features), jnp.asarray(labels)), jnp.asarray(weight)

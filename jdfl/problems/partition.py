@@ -1,4 +1,4 @@
-"""Which examples each node holds: lists of indices, drawn on the host, every example used exactly once.
+"""Data partitions: lists of the indices of each node's examples, drawn on the host; every example is used once.
 
 Axes: N examples, m nodes. Every function returns m sorted arrays of int64 indices, the same for the same seed.
 """
@@ -18,12 +18,12 @@ Partition = Literal["iid", "dirichlet", "shards", "clients"]
 
 @checked
 def iid(n_examples: int, m: int, *, seed: int = 0) -> list[np.ndarray]:
-    """A uniformly random split into parts whose sizes differ by at most one.
+    """A uniformly random partition into parts whose sizes differ by at most one.
 
     Args:
         n_examples: Number of examples.
         m: Number of nodes, 1 to n_examples.
-        seed: Seed of the split.
+        seed: Seed of the partition.
 
     Raises ValueError for more nodes than examples.
     """
@@ -33,12 +33,12 @@ def iid(n_examples: int, m: int, *, seed: int = 0) -> list[np.ndarray]:
 
 @checked
 def by_size(sizes: Sequence[int] | np.ndarray, n_examples: int, *, seed: int = 0) -> list[np.ndarray]:
-    """A uniformly random split into parts of given sizes.
+    """A uniformly random partition into parts of given sizes.
 
     Args:
         sizes: Number of examples >= 1 of every node [m].
         n_examples: Number of examples, the sum of the sizes.
-        seed: Seed of the split.
+        seed: Seed of the partition.
 
     Raises ValueError unless the sizes add up to `n_examples`.
     """
@@ -56,13 +56,13 @@ def shards(labels: ArrayLike, m: int, *, shards_per_node: int = 2, seed: int = 0
     """Sort by label, cut into m * shards_per_node pieces, deal the pieces out at random.
 
     The split of McMahan et al. (2017), "Communication-efficient learning of deep networks from decentralized data",
-    section 3: with two shards a node sees about two classes. Within a class the order is random.
+    section 3: with two shards a node has about two classes. Within a class the order is random.
 
     Args:
         labels: Label of every example [N].
         m: Number of nodes, at least 1.
-        shards_per_node: Pieces that a node gets, at least 1.
-        seed: Seed of the split.
+        shards_per_node: Number of shards of a node, at least 1.
+        seed: Seed of the partition.
 
     Raises ValueError for more shards than examples.
     """
@@ -83,14 +83,14 @@ def dirichlet(labels: ArrayLike, m: int, *, alpha: float, seed: int = 0, least: 
 
     The split of Hsu, Qi and Brown (2019), "Measuring the effects of non-identical data distribution for federated
     visual classification", in its per-class form. A node left with too few examples takes random ones from the node
-    that has most at that moment, so the draw never has to be repeated.
+    that currently has the most, so the draw never has to be repeated.
 
     Args:
         labels: Label of every example [N].
         m: Number of nodes, at least 1.
-        alpha: Concentration > 0: small values give nodes of few classes and unequal sizes, large ones approach `iid`.
-        seed: Seed of the split.
-        least: Fewest examples of a node, 0 to N / m.
+        alpha: Concentration > 0: small values give nodes with few classes and unequal sizes, large ones approach `iid`.
+        seed: Seed of the partition.
+        least: Minimum number of examples of a node, 0 to N / m.
 
     Raises ValueError for values out of range.
     """
@@ -115,7 +115,7 @@ def dirichlet(labels: ArrayLike, m: int, *, alpha: float, seed: int = 0, least: 
 
 @checked
 def by_client(clients: ArrayLike) -> list[np.ndarray]:
-    """The split that the data come with: node i holds the examples of the i-th client in sorted order.
+    """The natural partition of the data: node i has the examples of the i-th client in sorted order.
 
     Args:
         clients: Client of every example [N], numbers or text.
@@ -139,17 +139,17 @@ def drawn(
     clients: ArrayLike | None = None,
     seed: int = 0,
 ) -> list[np.ndarray]:
-    """The partition of that name.
+    """The partition with a given name.
 
     Args:
-        partition: How the nodes share the examples: evenly, by Dirichlet(alpha) shares of every class, sorted by class,
-            or every node those of one client.
+        partition: The data partition: evenly at random, by Dirichlet(alpha) shares of every class, in shards sorted by
+            class, or one node per client.
         labels: Label of every example [N].
         m: Number of nodes, at least 1.
-        alpha: Of the Dirichlet partition, > 0: small values give nodes of few classes.
-        shards_per_node: Of the partition by class, at least 1: pieces of one class, mostly, that a node gets.
-        clients: Of the partition by clients: the client of every example [N].
-        seed: Seed of the split.
+        alpha: Concentration > 0 of the Dirichlet partition: small values give nodes with few classes.
+        shards_per_node: Number of shards of a node, at least 1; most shards contain a single class.
+        clients: The client of every example [N], for the partition by clients.
+        seed: Seed of the partition.
 
     Raises ValueError for clients beside another partition or none for "clients", and for another number of clients
     than m.
@@ -174,7 +174,7 @@ def drawn(
 
 
 def generator(seed: int) -> np.random.Generator:
-    """NumPy's generator with this seed; ValueError for one that is no whole number >= 0."""
+    """NumPy's generator with this seed; ValueError unless the seed is a whole number >= 0."""
     checks.whole(0, seed=seed)
     return np.random.default_rng(seed)
 

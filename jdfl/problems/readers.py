@@ -1,7 +1,7 @@
-"""Files of examples into arrays, on the host: LIBSVM text and the QSAR oral toxicity table, compressed or not.
+"""Readers of files of examples on the host: LIBSVM text and the QSAR oral toxicity table, compressed or not.
 
-Whatever is wrong with a file is an error that names the file, the place in it and the remedy: FileNotFoundError for a
-missing one, ValueError for one that is damaged, cut short, in another format, or holds NaN or infinite numbers.
+Errors name the file, the place in it and the remedy: FileNotFoundError for a missing file, ValueError for a file that
+is damaged, truncated, in another format, or contains NaN or infinite numbers.
 """
 
 import hashlib
@@ -16,14 +16,14 @@ from scipy.sparse import csr_matrix
 from jdfl.base.arguments import checked
 from jdfl.problems.files import AGAIN, PathLike, existing, opened
 
-# SHA-256 of the files as they are distributed with the studies of this package, by name, compression included;
-# those of the MNIST family, which share file names and come compressed in several ways, by set and part, decompressed.
+# SHA-256 of the files as distributed with the studies of this package, by name, including compression. Files of the
+# MNIST family share names and come in several compressions: theirs are by set and part, of the decompressed content.
 _LINES = files("jdfl.problems").joinpath("checksums.txt").read_text(encoding="utf-8").splitlines()
 CHECKSUMS = {name: checksum for checksum, name in map(str.split, _LINES)}
 
 
 def verify_checksum(path: PathLike) -> None:
-    """ValueError if `path` bears the name of a file in `CHECKSUMS` but other content; unknown names pass."""
+    """ValueError if `path` has the name of a file in `CHECKSUMS` but other content; unknown names pass."""
     path = Path(path)
     expected = CHECKSUMS.get(path.name)
     if expected is None:
@@ -48,10 +48,10 @@ def read_libsvm(
 
     Args:
         path: The file.
-        n_features: Number of features; None: the largest index. Give it for a test file, which may not mention the
-            last features.
-        binary: Number the two classes 0 and 1 instead of giving the file's values.
-        verify: Compare a file of a known name with its checksum.
+        n_features: Number of features; None: the largest index. Give it for a test file, which may lack the last
+            features.
+        binary: Number the two classes 0 and 1 instead of returning the values of the file.
+        verify: Compare a file with a known name with its checksum.
 
     Raises ValueError for a file that is damaged, in another format or not of two classes.
     """
@@ -85,14 +85,14 @@ def read_libsvm(
 
 @checked
 def read_qsar(path: PathLike, *, verify: bool = True) -> tuple[np.ndarray, np.ndarray]:
-    """Read the UCI QSAR oral toxicity table: the csv (plain, .gz, .bz2, .xz) or the zip that holds it.
+    """Read the UCI QSAR oral toxicity table: the csv (plain, .gz, .bz2, .xz) or the zip that contains it.
 
     Every line has 1,024 bits and `positive` or `negative`, separated by `;`. Returns the bits as float32 [N, 1024] and
     int32 labels [N], 1 = positive.
 
     Args:
         path: The file.
-        verify: Refuse a file with the published name and other content.
+        verify: Refuse a file with the published name but other content.
 
     Raises ValueError for a file that is damaged or in another format.
     """

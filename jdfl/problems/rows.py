@@ -1,4 +1,4 @@
-"""The stacked examples of all nodes: their number, those of one node, batches of them, and whether they are sound.
+"""The stacked examples of all nodes: counting them, selecting those of one node, drawing batches, checking them.
 
 Axes: m nodes, q examples per node (padded with weight 0), N test examples, b of several nodes or examples.
 """
@@ -13,10 +13,11 @@ from jax import Array, lax
 
 from jdfl.base import checks
 from jdfl.devices.processes import held, portion
+from jdfl.problems.about import Described
 
 
-class Rows:
-    """What a `Problem` does with its examples alone, whatever the loss."""
+class Rows(Described):
+    """The part of a `Problem` that concerns its examples alone, whatever the loss."""
 
     data: Any
     weight: Array
@@ -26,26 +27,34 @@ class Rows:
     def m(self) -> int:
         """The number of nodes, the length of the first axis of `weight` and of every leaf of `data`.
 
-        A problem that `nodes` has made counts the chosen nodes; inside a run on several devices it is the number of
-        nodes of one device.
+        For a problem returned by `nodes` it is the number of chosen nodes; inside a run on several devices it is the
+        number of nodes of one device.
         """
         return self.weight.shape[0]
 
     @property
-    def dtype(self) -> Any:
-        """The floating type of the parameters, which is that of `weight`.
+    def class_names(self) -> tuple[Any, ...]:
+        """The label of every class in the order of the class numbers, for problems made of labelled data.
 
-        States of algorithms, gradients and values have it, too. Data may have another type, such as images in bytes.
+        Class k of a prediction is `class_names[k]`. Empty where classes have numbers alone.
+        """
+        return self.about.classes
+
+    @property
+    def dtype(self) -> Any:
+        """The floating-point type of the parameters, which is that of `weight`.
+
+        States of algorithms, gradients and values have it as well. Data may have another type, such as images in bytes.
         Float64 needs JAX_ENABLE_X64=1.
         """
         return self.weight.dtype
 
     @property
     def sizes(self) -> Array:
-        """[m] int32 every node's number of examples: how many of its weights are positive.
+        """The number of examples [m] int32 of every node: the number of its positive weights.
 
-        Padding does not count. Batches are drawn from so many examples, privacy reports call them the records of a
-        node, and `jdfl.Totals` counts so many for a gradient of all examples.
+        Padding does not count. Batches are drawn from these examples, and privacy reports call them the records of a
+        node.
         """
         return jnp.sum(self.weight > 0, axis=1, dtype=jnp.int32)
 
@@ -55,40 +64,40 @@ class Rows:
         Use it instead of `jax.vmap` over nodes: problems whose nodes take much memory compute a few at a time here.
 
         Args:
-            function: What is done to one node. It takes that node's rows, leaves [...] without the axis of nodes.
+            function: The function of one node. It takes that node's rows, leaves [...] without the axis of nodes.
             *stacked: Its arguments for all nodes, trees with leaves [m, ...].
 
         Returns:
-            What the function gives, stacked again: leaves [m, ...].
+            The results of the function, stacked: leaves [m, ...].
         """
         return jax.vmap(function)(*stacked)
 
     def local(self, i: Array | np.ndarray | int) -> tuple[Any, Array]:
-        """The data (leaves [q, ...]) and weights [q] of node i [] (or [b], of several); an out-of-range i clips.
+        """The data (leaves [q, ...]) and weights [q] of node i [], or of several i [b]; ids out of range are clipped.
 
-        It is what `value` and `gradient` take of one node. Of several nodes leaves are [b, q, ...] and weights [b, q],
-        for `jax.vmap`. Padded examples are among them, with weight 0.
+        `value` and `gradient` take the data of one node. For several nodes leaves are [b, q, ...] and weights [b, q],
+        for `jax.vmap`. Padded examples are included, with weight 0.
         """
         return jax.tree.map(lambda leaf: leaf[i], (self.data, self.weight))
 
     def some_node(self) -> Any:
-        """The data of a node, leaves [q, ...]; the first of those whose data this process has.
+        """The data of one node, leaves [q, ...]: the first node whose data this process has.
 
-        It is meant for looking at the shapes, types and values of real examples before a run. Several processes, each
-        with its own nodes' data, see different nodes here.
+        It serves to inspect the shapes, types and values of real examples before a run. Different processes, each with
+        the data of its own nodes, return different nodes.
         """
         return jax.tree.map(lambda leaf: jnp.asarray(leaf[0]), held(self.data))
 
     def minibatch(self, key: Array, data: Any, weight: Array, size: int) -> tuple[Any, Array]:
         """Some of one node's examples, drawn uniformly with replacement.
 
-        One of them may be there several times: a privacy guarantee gains nothing by such samples, unless their size is
-        1. For different examples use `subset`.
+        An example may occur several times, so such samples do not amplify privacy unless their size is 1. For distinct
+        examples use `subset`.
 
         Args:
-            key ([]): Key of this draw, from which nothing else is drawn.
+            key ([]): Key of this draw, used for nothing else.
             data: The node's examples, leaves [q, ...].
-            weight ([q]): Their weights; only examples of positive weight are drawn, all of them alike.
+            weight ([q]): Their weights; only examples of positive weight are drawn, with equal probability.
             size: Number of draws.
 
         Returns:
@@ -100,14 +109,14 @@ class Rows:
         return self.take(data, chosen), weight[chosen]
 
     def subset(self, key: Array, data: Any, weight: Array, size: int) -> tuple[Any, Array]:
-        """Different examples of one node, all sets of that size alike.
+        """Distinct examples of one node; all sets of that size are equally likely.
 
         Args:
-            key ([]): Key of this draw, from which nothing else is drawn.
+            key ([]): Key of this draw, used for nothing else.
             data: The node's examples, leaves [q, ...].
             weight ([q]): Their weights; only examples of positive weight are drawn.
-            size: Number of examples. The node must have so many, which is not looked at here (`jdfl.Gradients.check`
-                does): otherwise padding of weight 0 is among them.
+            size: Number of examples, at most the number that the node has. This is not checked here
+                (`jdfl.Gradients.check` does it): otherwise padding of weight 0 is included.
 
         Returns:
             The examples, leaves [size, ...], and their weights [size].
@@ -119,22 +128,22 @@ class Rows:
     def take(self, data: Any, chosen: Array) -> Any:
         """Some examples of one node, leaves [b, ...].
 
-        Batches are made by it, so that a problem whose data are laid out in another way replaces this method.
+        Batches are made with it; a problem whose data have another layout overrides this method.
 
         Args:
             data: The node's examples, leaves [q, ...].
-            chosen ([b]): Places of the examples, from 0 to q - 1; one may be there several times.
+            chosen ([b]): Positions of the examples, from 0 to q - 1, with or without repetitions.
         """
         return jax.tree.map(lambda leaf: leaf[chosen], data)
 
     def varied(self, key: Array, data: Any) -> Any:
-        """A batch of one node's examples as a gradient is to see it: data augmentation, if any.
+        """A batch of one node's examples with data augmentation, if the problem has any.
 
-        The base class gives the batch as it is. Gradients of all examples, tests and metrics see the examples without
-        it.
+        The base class returns the batch unchanged. Gradients of all examples, tests and metrics use the examples
+        without augmentation.
 
         Args:
-            key ([]): Key of all that is drawn for the batch.
+            key ([]): Key of all random numbers for the batch.
             data: Examples of the batch, leaves [B, ...].
 
         Returns:
@@ -143,9 +152,9 @@ class Rows:
         return data
 
     def check_data(self) -> None:
-        """Refuse data that is not leaves [m, q, ...] of finite numbers; a problem with another layout has its own.
+        """Refuse data other than leaves [m, q, ...] of finite numbers; a problem with another layout overrides this.
 
-        Padding has to be finite, too, since 0 times NaN is NaN. ValueError names the leaf, the node, the example and
+        Padding has to be finite as well, since 0 times NaN is NaN. ValueError names the leaf, the node, the example and
         the entry. `check_problem`, and so every run, calls it.
         """
         m, q = self.weight.shape
@@ -159,10 +168,10 @@ class Rows:
             check_finite(name, held(leaf), portion(m) if held(leaf) is not leaf else None)
 
     def check_test(self) -> None:
-        """Refuse a test set without the data's structure, less the node axis, or with numbers that are not finite.
+        """Refuse a test set whose structure differs from that of one node's data, or with numbers that are not finite.
 
-        Its leaves are [N, ...], N being the same for all of them. ValueError names the leaf. `check_problem` calls it
-        where there is a test set.
+        Its leaves are [N, ...], with the same N. ValueError names the leaf. `check_problem` calls it if there is a test
+        set.
         """
         shapes = [np.shape(leaf)[2:] for leaf in jax.tree.leaves(self.data)]
         if jax.tree.structure(self.test) != jax.tree.structure(self.data):
@@ -181,16 +190,16 @@ class Rows:
 def _all_finite(x: Array) -> Array:
     if not jnp.issubdtype(x.dtype, jnp.inexact):
         return jnp.bool_(True)
-    return ~jnp.isnan(jnp.sum(x * 0))  # as large as x is an array of flags, which an `all` would make
+    return ~jnp.isnan(jnp.sum(x * 0))  # `all` would make an array of flags as large as x
 
 
 def check_finite(name: str, leaf: Any, node: np.ndarray | None = None) -> None:
     """Refuse an array with numbers that are not finite.
 
     Args:
-        name: What the message calls the array.
+        name: Name of the array in the message.
         leaf ([m, ...]): The array, with a row for every node; arrays of whole numbers are always accepted.
-        node ([m]): Ids of the nodes whose rows they are; None: 0 to m - 1.
+        node ([m]): Ids of the nodes that the rows belong to; None: 0 to m - 1.
 
     Raises:
         ValueError: It names the first node and example with such a number, its place, and the number.

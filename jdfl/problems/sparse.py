@@ -1,4 +1,4 @@
-"""Logistic regression whose rows stay sparse, from the file to the device: Example 2 of the CEPS paper on text.
+"""Logistic regression with sparse rows from the file to the device: Example 2 of the CEPS paper on text.
 
 Axes: m nodes, q examples per node (padded with weight 0), n parameters, N test examples.
 """
@@ -24,10 +24,12 @@ from jdfl.problems.stack import EIGEN_STEPS, floating, gram_eigenvalue, stack
 
 @struct.dataclass
 class SparseLogisticRegression(LogisticRegression):
-    """The objective of `LogisticRegression` on sparse rows; nothing of size q n is ever formed for a value or gradient.
+    """The objective of `LogisticRegression` on sparse rows; no array of size q n is ever formed for a value or
+    gradient.
 
-    data = (SparseRows, labels [m, q]), a node's examples in the order of their number of nonzeros, most first. The rows
-    have a table of columns for gradients; every leaf of a minibatch has the examples' axis, so it has none.
+    data = (SparseRows, labels [m, q]); the examples of a node are sorted by their number of nonzeros, the largest
+    first. The rows have a table of columns for gradients. A minibatch has none, since all its leaves start with the
+    axis of examples.
     test = (SparseRows, labels [N]).
     """
 
@@ -41,16 +43,16 @@ class SparseLogisticRegression(LogisticRegression):
     def products(self, w: Array, features: Any) -> Array:
         """<a, w> [q] of sparse rows and parameters w [n], for a node's rows or those of a batch.
 
-        They gather the entries of w where a row has some, so that the time goes by the nonzeros with their padding, and
-        not by q n.
+        They gather the entries of w at the nonzeros of a row, so the time is proportional to the number of nonzeros,
+        including padding, and not to q n.
         """
         return features.times(w)
 
     def host_rows(self, i: int) -> csr_array:
         """The rows of node i [q, n] on the host: CSR of SciPy, in float64 and without stored zeros.
 
-        They are in the problem's order, most nonzeros first, and padded rows are empty. `jdfl.problems.optimum` and
-        `value_at` read them; no dense array is formed.
+        The rows with the most nonzeros come first, and padded rows are empty. `jdfl.problems.optimum` and `value_at`
+        read them without forming a dense array.
         """
         return to_csr(self.data[0], i, self.n)
 
@@ -75,7 +77,7 @@ class SparseLogisticRegression(LogisticRegression):
         return data[0].take(chosen), data[1][chosen]
 
     def check_data(self) -> None:
-        """Refuse blocks and labels that do not fit the weights [m, q] and one another, or hold what is not finite."""
+        """Refuse blocks and labels that do not fit the weights [m, q] and each other, or are not finite."""
         m, q = self.weight.shape
         rows = self._checked_rows("data", self.data, (m, q))
         check_finite("data[1]", self.data[1])
@@ -113,14 +115,14 @@ def sparse_logistic_regression(
 ) -> SparseLogisticRegression:
     """Logistic regression on sparse rows of two classes, which stay sparse on the device.
 
-    A node's examples, and the test set's, are sorted by their number of nonzeros, most first.
+    The examples of every node and of the test set are sorted by their number of nonzeros, the largest first.
 
     Args:
         parts: The features [q_i, p], a scipy.sparse matrix, and the labels [q_i] in {0, 1} of every node i.
         penalty: Weight >= 0 of the squared norm in the objective (halved).
         test: Features [N, p], scipy.sparse too, and labels [N] to test with; None: there are none.
         intercept: Add a constant feature, so that n = p + 1.
-        name: What reports call the problem.
+        name: Name of the problem in reports.
         dtype: Type of all numbers, float32 or float64; the latter needs JAX_ENABLE_X64=1.
 
     Raises ValueError for dense features, other labels, shapes that do not fit together, a node without examples and a

@@ -12,17 +12,27 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 from jax.typing import DTypeLike
+from scipy.sparse import issparse
 
 from jdfl.arrays import ops
 from jdfl.base import checks
 from jdfl.devices.processes import Portion, gathered
-from jdfl.problems.base import Problem
+from jdfl.problems.base import PUBLIC, Problem
 
 P = TypeVar("P", bound=Problem)
 
 EIGEN_STEPS = 40  # size of the Krylov space: six digits or more on Gaussian matrices, whose spectrum ends without a gap
 _SMALL = 2**22  # numbers up to which data are padded for the largest eigenvalue
-_BATCH, _NUMBERS = 4, 2**16  # nodes worked on at once: so many, or more where their data are smaller than that
+_KINDS = "Write dtype='float32', or 'float64' with JAX_ENABLE_X64=1."
+_BATCH, _NUMBERS = 4, 2**16  # nodes computed at once, or more if their data are smaller than that
+
+
+def check_public(public: Any) -> None:
+    """Refuse what is no list of names that `Problem.declared` takes: ValueError."""
+    if not checks.is_a(public, tuple | list):
+        checks.refuse("public to be a list of names", "public", public, f"They are {', '.join(PUBLIC)}.")
+    for name in public:
+        checks.one_of(PUBLIC, "See Problem.declared.", public=name)
 
 
 def floating(dtype: DTypeLike) -> np.dtype:
@@ -30,18 +40,29 @@ def floating(dtype: DTypeLike) -> np.dtype:
     try:
         asked = np.dtype(dtype)
     except (TypeError, ValueError):
-        checks.refuse("dtype float32 or float64", "dtype", dtype)
+        checks.refuse("dtype float32 or float64", "dtype", dtype, _KINDS)
     if asked not in (np.dtype(np.float32), np.dtype(np.float64)):
-        raise ValueError(f"Expected dtype float32 or float64, got dtype = {asked.name!r}.")
+        raise ValueError(f"Expected dtype float32 or float64, got dtype = {asked.name!r}. {_KINDS}")
     if asked == np.float64 and not jax.config.jax_enable_x64:  # pyright: ignore[reportAttributeAccessIssue]
-        raise ValueError("Expected dtype = 'float32', got 'float64'. Set jax_enable_x64 to use 64 bits.")
+        raise ValueError("Expected dtype = 'float32', got dtype = 'float64'. Set jax_enable_x64 to use 64 bits.")
     return asked
+
+
+def floats_fit(name: str, array: Any, kind: np.dtype) -> None:
+    """Refuse numbers that become infinite in the type of a problem: ValueError."""
+    stored = array.data if issparse(array) else array
+    most = float(np.finfo(kind).max)
+    if stored.dtype.kind == "f" and stored.size and not float(np.max(np.abs(stored))) <= most:
+        raise ValueError(
+            f"Expected numbers in {name} up to {most:.3g}, the largest of {kind}, got {np.max(np.abs(stored)):.3g}. "
+            "Scale the features, or use standardise=True."
+        )
 
 
 def stack(
     parts: Sequence[tuple[np.ndarray, ...]], dtypes: tuple[np.dtype, ...]
 ) -> tuple[tuple[np.ndarray, ...], np.ndarray]:
-    """Pad every node's arrays with zeros to the longest and stack them.
+    """Pad the arrays of every node with zeros to the longest and stack them.
 
     Args:
         parts: The arrays [q_i, ...] of every node i, all of a node with the same number of examples.
@@ -72,16 +93,16 @@ def stack(
 
 
 def joined(problem: P, m: int) -> P:
-    """The problem of all nodes, from every process's problem of its own nodes.
+    """The problem of all nodes, from the problem of its own nodes in every process.
 
-    Weights and curvatures of all nodes are exchanged; the data are placed by a run. All processes have to join.
+    Weights and curvatures of all nodes are exchanged; a run places the data. All processes have to call it.
 
     Args:
         problem: The problem of the nodes `processes.portion(m)`; where there is one process, these are all.
         m: Number of all nodes.
 
     Returns:
-        The problem of m nodes, whose data are each a `Portion`; in one process the problem as it is.
+        The problem of m nodes, whose data leaves are each a `Portion`; in one process the problem unchanged.
     """
     if jax.process_count() == 1:
         return problem
@@ -102,22 +123,22 @@ def joined(problem: P, m: int) -> P:
 def gram_eigenvalue(
     times: Callable[[Array], Array], back: Callable[[Array], Array], weight: Array, start: Array, steps: int
 ) -> Array:
-    """lambda_max(A^T diag(weight) A) / sum(weight) [] of one node, A [q, p] being given by its products.
+    """lambda_max(A^T diag(weight) A) / sum(weight) [] of one node, with A [q, p] given by its products.
 
-    By Lanczos: the matrix A^T A is never formed.
+    Computed by Lanczos; the matrix A^T A is never formed.
 
     Args:
         times: A x [q] as a function of x [p].
         back: A^T y [p] as a function of y [q].
         weight ([q]): Weights from 0 of the examples, not all zero.
-        start ([p]): Any nonzero vector, from which Lanczos begins.
+        start ([p]): Any nonzero vector, the start of the Lanczos iteration.
         steps: Products of either kind, as for `ops.largest_eigenvalue`.
     """
     return ops.largest_eigenvalue(lambda x: back(weight * times(x)), start, steps) / jnp.sum(weight)
 
 
 def dense_eigenvalue(A: Array, weight: Array, start: Array) -> Array:
-    """`gram_eigenvalue` of an array A [q, p]; its rank and one more are all the steps that are needed."""
+    """`gram_eigenvalue` of an array A [q, p], which needs at most one step more than its rank."""
     return gram_eigenvalue(
         lambda x: jnp.dot(A, x, precision=ops.HIGHEST),
         lambda y: jnp.dot(y, A, precision=ops.HIGHEST),

@@ -1,4 +1,4 @@
-"""How arguments of problems are written on the command line and in YAML."""
+"""The form of problem arguments on the command line and in YAML."""
 
 import os
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ from jdfl.models.base import Part
 
 
 def _clients(file: str | None) -> list[str] | None:
-    """The words of a file; FileNotFoundError if it is not there."""
+    """The words of a file; FileNotFoundError if it is missing."""
     if file is None:
         return None
     path = Path(os.path.expanduser(file))
@@ -38,7 +38,7 @@ Clients = Annotated[
     As(
         str | None,
         _clients,
-        about="Of the partition by clients: a text file with the client of every training example.",
+        about="A text file with the client of every training example, for the partition by clients.",
     ),
 ]
 Public = Annotated[
@@ -47,8 +47,8 @@ Public = Annotated[
         str | None,
         _names,
         None,
-        about="What of the data is known anyway, names with commas: standardise, holdout, partition, curvature, "
-        "tuning, stop. A privacy report lists it; what else enters without noise leaves no epsilon.",
+        about="Names, separated by commas, of values that are public anyway: standardise, holdout, partition, "
+        "curvature, tuning, stop. Privacy reports list them; other values that enter without noise leave no epsilon.",
     ),
 ]
 Shared = Annotated[

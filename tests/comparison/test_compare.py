@@ -156,7 +156,7 @@ def test_a_budget_below_one_round_is_marked_everywhere_and_never_ranked(tmp_path
     assert found.mark("many") == told
     assert [(row[-1].text, row[-1].mark) for row in found.grid().rows][1] == (told, "")
     assert found.grid().rows[0][-1].mark == "best"
-    folder = found.write(tmp_path / "all")
+    folder = found.save(tmp_path / "all")
     for name in ("table.txt", "table.md", "table.tex", "report.html"):
         assert told in (folder / name).read_text(), name
     assert told in words.legend("many", {"bytes": found})
@@ -238,7 +238,7 @@ def test_a_grid_on_which_all_points_are_alike_is_marked_everywhere_and_never_ran
     at = found.at("round")["objective"]
     assert at["idle"] < at["slow"]
     assert [row[-1].mark for row in found.grid().rows] == ["", "best"]
-    folder = found.write(tmp_path / "all")
+    folder = found.save(tmp_path / "all")
     for name in ("table.txt", "table.md", "table.tex", "report.html"):
         assert "working points alike" in (folder / name).read_text(), name
         assert "all 3 points of the grid have the same objective" in (folder / name).read_text(), name
@@ -263,7 +263,7 @@ def test_points_that_work_are_alike_though_another_diverges(tmp_path):
     assert found.mark("idle") == "all points of its grid that work are alike"
     assert "not tuned: only 1 of 2 points works" in found.mark("alone")
     assert found.grid().rows[0][-1].mark == ""
-    assert "all 2 points of the grid that work" in (found.write(tmp_path / "all") / "table.txt").read_text()
+    assert "all 2 points of the grid that work" in (found.save(tmp_path / "all") / "table.txt").read_text()
 
 
 @pytest.mark.filterwarnings("ignore:The best")
@@ -310,7 +310,7 @@ def test_one_point_is_not_tuned_also_where_an_algorithm_takes_no_other_of_its_gr
         "left": "not tuned: one point only",
         "more": "",
     }
-    folder = found.write(tmp_path / "all")
+    folder = found.save(tmp_path / "all")
     for name in ("table.txt", "table.md", "table.tex", "report.html"):
         assert (folder / name).read_text().count("(one point only)") >= 2, name
     assert "one point only" in words.legend("one", {"round": found})
@@ -342,7 +342,7 @@ def test_an_edge_that_stays_one_is_said(tmp_path):
         assert "(highest tried)" in found.table(format)
     assert found.mark("up") == "best rate on the edge of its grid"
     assert "edge" in words.legend("up", {"round": found})
-    page = (found.write(tmp_path / "all") / "report.html").read_text()
+    page = (found.save(tmp_path / "all") / "report.html").read_text()
     assert "best rate on the edge of its grid" in page
 
 
@@ -410,7 +410,7 @@ def test_files_of_numbers_have_the_marks_too(tmp_path):
     }
     tune, budget = Tuning(keys=(70,), extend=0), {"round": None, "bytes": 2 * M * 80}
     found = jdfl.compare(entries, problem, network, budget=budget, tuning=tune, **EVERY)
-    folder = found.write(tmp_path / "all")
+    folder = found.save(tmp_path / "all")
     marks = {label: found.mark(label) for label in entries}
     assert all(marks.values())
     tuning = pd.read_csv(folder / "tuning.csv")
@@ -438,7 +438,8 @@ def test_an_algorithm_that_always_diverges_has_no_results_and_every_table_says_s
         assert "diverged" in found.table(format)
         assert "stayed finite" in found.table(format)
     assert found.at("round").loc["wild", "seeds"] == 0
-    assert found.figure(tmp_path / "a.png").stat().st_size > 0
+    fig, _ = found.plot()
+    fig.savefig(tmp_path / "a.png")
 
 
 def test_nothing_but_divergence_is_still_a_result(tmp_path):
@@ -446,7 +447,7 @@ def test_nothing_but_divergence_is_still_a_result(tmp_path):
     with pytest.warns(UserWarning, match="no results"):
         found = jdfl.compare(entries, problem, network, tuning=TUNE, **OPTIONS)
     assert "diverged" in found.table()
-    assert found.write(tmp_path / "all").is_dir()
+    assert found.save(tmp_path / "all").is_dir()
 
 
 def test_reported_runs_that_diverge_are_counted_and_never_best():
@@ -590,8 +591,14 @@ def test_views_refuse_what_is_not_there(compared, tmp_path):
         (lambda: compared.table("word"), ["format", "'word'", "latex"]),
         (lambda: compared.table(by="moons"), ["by", "'moons'"]),
         (lambda: compared.table(by="stop", value=3), ["value = 3", "'stop'"]),
-        (lambda: compared.figure(tmp_path / "a.png", x="round"), ["list", "x = 'round'"]),
-        (lambda: compared.figure(tmp_path / "a.png", y="beauty"), ["y", "beauty"]),
+        (lambda: compared.plot([]), ["an amount or a list", "x = []"]),
+        (lambda: compared.plot("moons"), ["x", "'moons'", "bytes"]),
+        (lambda: compared.plot(["round", "round"]), ["once", "round"]),
+        (lambda: compared.plot(y="beauty"), ["y", "beauty"]),
+        (lambda: compared.plot(width="wall"), ["width", "'wall'", "column"]),
+        (lambda: compared.plot(height=-1), ["height > 0", "-1"]),
+        (lambda: compared.plot(floor=-1.0), ["floor >= 0", "-1.0"]),
+        (lambda: compared.plot(ax="here"), ["Axes", "'here'"]),
     ):
         with pytest.raises(ValueError) as error:
             call()

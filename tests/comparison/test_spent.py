@@ -82,7 +82,7 @@ def test_tables_tell_what_was_spent_and_who_stands_beside(problem, network, tmp_
     said = found.table()
     assert "least for epsilon ≤ 4; beside it: exact. Epsilon is that of a whole run" in said
     assert "delta = 1e-05" in said
-    page = (found.write(tmp_path / "found") / "report.html").read_text()
+    page = (found.save(tmp_path / "found") / "report.html").read_text()
     assert "least for epsilon ≤ 4" in page
     assert found.privacy["D-PSGD"].statement().splitlines()[0].removeprefix("- ")[:40] in page
 

@@ -2,12 +2,10 @@
 
 import csv
 import re
-from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
 import pytest
-from scipy import stats
 
 import jdfl
 from jdfl.engine.provenance import provenance
@@ -17,6 +15,36 @@ from jdfl.lab.tuning import Tuned
 from jdfl.privacy import NO_NOISE
 
 LABELS = ("d_psgd & co", "50% {noise}", "a|b <i>")
+
+
+def finished(value: float, ending: str) -> jdfl.Result:
+    """A run that nobody made, which ended at a value."""
+    one = np.ones(1, int)
+    return jdfl.Result(
+        algorithm=jdfl.DPSGD(),
+        problem_name="a_problem",
+        network_name="ring",
+        params=np.full((1, 2), value),  # pyright: ignore[reportArgumentType]
+        state=None,
+        history=pd.DataFrame({"round": [0, 5, 10], "objective": [10.0, 5.0 + value / 2, value]}),
+        rounds=10,
+        ending=ending,  # pyright: ignore[reportArgumentType]
+        reason="",
+        diverged=None,
+        totals=jdfl.Totals({"model": 3}, {"model": 64}, 10, 10, 10, 0),
+        communication_rounds=10 * one,
+        releases=0 * one,
+        clock=None,
+        published_bytes=None,
+        guarantee=NO_NOISE,
+        records=one,
+        privacy_warnings=(),
+        key=(0, 1),
+        sums={"grads": 10},
+        seconds=1.0,
+        compile_seconds=1.0,
+        provenance=provenance(str(value)),
+    )
 
 
 def made(values: dict[str, list[float]], *, endings: dict[str, str] | None = None) -> jdfl.Comparison:
@@ -31,18 +59,7 @@ def made(values: dict[str, list[float]], *, endings: dict[str, str] | None = Non
     tuned = {label: Tuned({"lr": 0.1}, {"lr": (0.05, 0.1, 0.2)}, 6, {}) for label in values}
     tuned[next(iter(values))] = Tuned({}, {}, 0, {})
     seeds = tuple(range(max(map(len, values.values()))))
-    runs = {
-        label: [
-            SimpleNamespace(
-                ending=(endings or {}).get(label, "steps"),
-                provenance=provenance(str(i)),
-                guarantee=NO_NOISE,
-                totals=SimpleNamespace(releases=0),
-            )
-            for i in last
-        ]
-        for label, last in values.items()
-    }
+    runs = {label: [finished(i, (endings or {}).get(label, "steps")) for i in last] for label, last in values.items()}
     tuning = pd.DataFrame({"label": [LABELS[1]], "lr": [0.1], "mean": [np.inf], "chosen": [True], "edge": [""]})
     return jdfl.Comparison(
         results=runs,  # pyright: ignore[reportArgumentType]
@@ -123,6 +140,14 @@ def test_powers_of_ten_and_plain_numbers():
     ]  # fmt: skip
 
 
+def test_no_digits_beyond_the_uncertainty():
+    found = [(9.12345, 0.1334), (11233.3, 400.88), (1.5e-7, 2.3e-9), (0.5, 0.0), (0.5, np.nan), (1e12, 1e9), (0.0, 0.1)]
+    assert [table.rounded(*one) for one in found] == [
+        "9.12 ± 0.13", "11,230 ± 400", "(1.500 ± 0.023)e-07", "0.5 (same in all runs)", "0.5",
+        "(1.0000 ± 0.0010)e+12", "0.00 ± 0.10",
+    ]  # fmt: skip
+
+
 def test_diverged_seeds_are_said_and_never_best():
     found = made({LABELS[0]: [3.0, 3.2], LABELS[1]: [0.1, 0.2]}, endings={LABELS[1]: "diverged"})
     cells = [row[-1] for row in found.grid().rows]
@@ -139,37 +164,37 @@ def test_other_amounts_budgets_and_metrics(three):
     assert three.at("bytes", 5e3)["bytes"].tolist() == [4e3] * 3
 
 
-def test_figures_have_a_panel_per_amount(three, tmp_path, monkeypatch):
-    from jdfl.lab import drawing
-
-    shown = {}
-    monkeypatch.setattr(
-        drawing, "bands", lambda panels, legend, y, path, provenance: shown.update(panels=panels, legend=legend)
-    )
-    three.figure(tmp_path / "a.png", x=("round", "bytes"))
-    assert list(shown["panels"]) == ["rounds", "bytes sent by all nodes"]
-    frame = shown["panels"]["rounds"]
-    last = frame[(frame["label"] == LABELS[1]) & (frame["round"] == 10)].iloc[0]
-    half = stats.t.ppf(0.975, 2) * 0.2 / np.sqrt(3)
-    np.testing.assert_allclose([last["low"], last["high"]], [1.2 - half, 1.2 + half])
-    assert shown["legend"][LABELS[0]].endswith("(not tuned)")
+def test_figures_have_a_panel_per_amount_and_marks_that_can_be_left_out(three):
+    fig, axes = three.plot(["round", "bytes"])
+    assert [axis.get_xlabel().split("\n")[0] for axis in axes] == ["rounds", "bytes sent by all nodes"]
+    (legend,) = fig.legends
+    texts = [text.get_text() for text in legend.get_texts()]
+    assert texts[0] == f"{LABELS[0]}\n(not tuned)"
+    assert len(texts) == 4  # and what the band is
+    fig, _ = three.plot("bytes", marks=False)
+    assert [text.get_text() for text in fig.legends[0].get_texts()][:3] == list(LABELS)
+    fig, axis = three.plot()
+    line = axis.lines[1]
+    np.testing.assert_allclose(line.get_ydata(), [10.0, 5.6, 1.2])
 
 
-def test_who_spends_nothing_has_a_line_beside_the_others(tmp_path):
-    from jdfl.lab import drawing
-
-    frame = pd.DataFrame({"label": ["a", "a", "b", "b"], "x": [0.0, 0.0, 1.0, 1e4], "mean": [2.0, 1.0, 2.0, 0.5]})
-    frame = frame.assign(low=frame["mean"], high=frame["mean"])
-    drawn = drawing.bands({"bytes": frame}, {"a": "silent", "b": "talks"}, "objective", tmp_path / "a.png")
-    alone = drawing.bands({"bytes": frame[2:]}, {"a": "silent", "b": "talks"}, "objective", tmp_path / "b.png")
-    assert drawn.read_bytes() != alone.read_bytes()
-    with pytest.raises(ValueError, match="panel"):
-        drawing.bands({}, {}, "objective", tmp_path / "c.png")
+def test_what_python_and_notebooks_show_is_short(three):
+    for one in (three, made({f"method {i}": [1.0, 2.0] for i in range(30)})):
+        shown = repr(one)
+        assert len(shown.splitlines()) <= 12
+        assert len(shown) < 2000
+        assert one._repr_html_().count("<tr") <= 12
+    assert "and 22 more methods" in shown
+    assert "a|b &lt;i&gt;" in three._repr_html_()
+    assert "color" not in three._repr_html_()  # the page around it decides, light or dark
+    (run, _) = three.results[LABELS[0]]
+    assert len(repr(run).splitlines()) <= 12
+    assert run._repr_html_().count("<tr") <= 12
 
 
 def test_a_folder_is_whole(three, tmp_path):
     three = made({LABELS[0]: [3.0, 3.2], LABELS[1]: [1.0, 1.4]})
-    place = three.write(tmp_path / "deep" / "one", "steps: 3\n")
+    place = three.save(tmp_path / "deep" / "one", config_yaml="steps: 3\n")
     assert sorted(path.name for path in place.iterdir()) == sorted([*folder.FILES, "config.yaml"])
     curves = pd.read_parquet(place / "curves.parquet")
     pd.testing.assert_frame_equal(curves.drop(columns="mark"), three.curves)
@@ -188,8 +213,8 @@ def test_a_folder_is_whole(three, tmp_path):
     assert equal.loc["bytes", "objective"].tolist() == pytest.approx(three.at("bytes")["objective"].tolist())
     assert (place / "table.md").read_text() == three.table("markdown")
     with pytest.raises(FileExistsError, match="one"):
-        three.write(place)
-    three.write(place, overwrite=True)
+        three.save(place)
+    three.save(place, overwrite=True)
     assert not (place / "config.yaml").exists()
     assert [path.name for path in place.parent.iterdir()] == ["one"]
 
@@ -198,7 +223,7 @@ def test_a_failure_leaves_no_folder(three, tmp_path, monkeypatch):
     def fail(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(jdfl.Comparison, "figure", fail)
+    monkeypatch.setattr(jdfl.Comparison, "plot", fail)
     with pytest.raises(KeyboardInterrupt):
-        three.write(tmp_path / "one")
+        three.save(tmp_path / "one")
     assert list(tmp_path.iterdir()) == []

@@ -36,6 +36,13 @@ NOISY = jdfl.DPSGD(gradients=jdfl.Gradients(batch=2, clip=1.0, mechanism=jdfl.Ga
 BASE = Later(lambda: {"base": RING()})
 PLAN = Later(lambda: {"algorithm": NOISY, "problem": PROBLEM(), "network": RING(), "steps": 2})
 EVENT = {"event": privacy.GaussianEvent(1.0), "releases": 3, "delta": 1e-5}
+
+
+def _squared(params: Any, example: Any) -> Any:
+    """A loss of a person's own."""
+    return jnp.square(example[0] @ params - example[1])
+
+
 GOOD = Named(
     {
         "all_of": {},
@@ -53,6 +60,9 @@ GOOD = Named(
         },
         "classical_gaussian": {"epsilon": 0.5, "delta": 1e-5},
         "consensus_below": {"tolerance": 0.1},
+        "from_arrays": {"X": X, "y": Y, "nodes": 2},
+        "from_loss": lambda: {"loss": _squared, "params": np.zeros(3), "data": (X, X[:, 0]), "nodes": 2, "test": None},
+        "from_model": lambda: {"model": models.mlp(shape=(3,), classes=2, hidden=4), "X": X, "y": Y, "nodes": 2},
         "gradient_below": {"tolerance": 0.1},
         "objective_below": {"value": 0.1},
         "linear_rate": lambda: {
@@ -167,7 +177,7 @@ ELSEWHERE = {  # functions whose arguments are arrays of a run, made by it alone
         ("network.as_bcoo", "network.as_dense", "network.mix", "network.sample_neighbours"), "inside a run"
     ),
     **dict.fromkeys(("privacy.clipped", "privacy.factor", "privacy.exposing", "privacy.report"), "inside a run"),
-    **dict.fromkeys(("account", "audit", "read_checkpoint", "spent_together"), "of finished runs, or many runs"),
+    **dict.fromkeys(("account", "audit", "load", "read_checkpoint", "spent_together"), "of finished runs, or many"),
     "audit_bits": "test_bits",
     "key_file": "test_key_file",
     "audit_one_run": "test_one_run",

@@ -204,7 +204,9 @@ class Hesitant(jdfl.DPSGD):
         return state._replace(x=state.x - self.lr * self.gradients(state.x, round) + 0 * x)
 
 
-@pytest.mark.parametrize(("algorithm", "words"), [(Turned, "the entries of a vector alike"), (Hesitant, "the senders of a round")])
+@pytest.mark.parametrize(
+    ("algorithm", "words"), [(Turned, "the entries of a vector alike"), (Hesitant, "the senders of a round")]
+)
 def test_planted_steps_are_seen_through(algorithm, words):
     with pytest.raises(NoMapError, match=words):
         found(algorithm(lr=5.0, gradients=NOISY), RING(), [0])

@@ -159,7 +159,7 @@ def test_saved_parameters_that_no_noise_covers_say_so(algorithm, covered, tmp_pa
     found = jdfl.run(algorithm, DRAWN(), NETWORK(), steps=2, every=2)
     told = account(found)
     results.begin_run(tmp_path, "")
-    saved = results.end_run(tmp_path, found, draw=None, delta=None, accounting="sound")
+    saved = results.end_run(tmp_path, found, delta=None, accounting="sound")
     words = "saved parameters are not covered"
     assert (told.local == "") == covered
     assert (words not in told.statement()) == covered
@@ -187,7 +187,7 @@ def test_a_checkpoint_holds_what_no_noise_covers(tmp_path):
     algorithm = jdfl.DPSGD(lr=0.1, optimizer=lambda lr: optax.sgd(lr, momentum=0.9), updates=noisy)
     found = jdfl.run(algorithm, DRAWN(), NETWORK(), steps=1)
     assert account(found).local == ""
-    folder = results.write_run(tmp_path / "run", "", found)
+    folder = results.write_run(tmp_path / "run", found)
     state = jdfl.read_checkpoint(folder / results.CHECKPOINTS, algorithm, DRAWN(), NETWORK()).state
     (momentum,) = jax.tree.leaves(state.optimizer)
     np.testing.assert_allclose(momentum, DRAWN().gradients(DRAWN().begin()), rtol=1e-5)

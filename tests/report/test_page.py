@@ -7,8 +7,11 @@ import json
 import re
 from importlib.resources import files
 
+import numpy as np
 import pandas as pd
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from PIL import Image as Picture
 
 from jdfl.lab import charts
@@ -45,7 +48,7 @@ def test_a_page_is_one_file_with_all_text_escaped(tmp_path):
     assert attributes["alt"] == f'"{evil}'
     assert all(attrs.get("href", "#")[0] == "#" or attrs["href"] == "data:," for _, attrs in parsed.seen)
     assert all(attrs.get("src", "data:").startswith("data:") for _, attrs in parsed.seen)
-    assert ("td", {"class": "number"}) in parsed.seen
+    assert ("td", {"role": "cell", "class": "number", "data-label": "n"}) in parsed.seen
 
 
 def test_a_page_refuses_what_it_cannot_show(tmp_path):
@@ -68,7 +71,7 @@ def test_data_of_charts_cannot_end_its_script(tmp_path):
     assert evil not in text
     (data,) = re.findall(r'<script type="application/json">(.*?)</script>', text)
     assert json.loads(data)["x"] == [evil]
-    assert len(text.encode()) < 6e6
+    assert len(text.encode()) < 60_000
 
 
 def luminance(colour: str) -> float:
@@ -97,7 +100,7 @@ def test_everything_can_be_told_from_what_is_behind_it(theme):
     for text in ("ink", "faint", "mark"):
         for behind in ("paper", "soft"):
             assert contrast(colours[text], colours[behind]) >= 4.5, (text, behind)
-    lines = colours["series"].split()
+    lines = [colours[f"c{i}"] for i in range(7)]
     assert len(lines) == len(set(lines)) == 7
     for line in lines:
         assert contrast(line, colours["paper"]) >= 3, line
@@ -108,21 +111,53 @@ def line(label: str, rows: int) -> pd.DataFrame:
     return pd.DataFrame({"label": label, "x": x, "mean": x**2, "low": x**2 - 1, "high": x**2 + 1})
 
 
+def lists(chart: Chart, view: str) -> list[dict]:
+    """The lines of a view, with their numbers in place of the places in the pool."""
+    numbers = ("x", "mean", "low", "high")
+    pool = chart.data["lists"]
+    return [{k: pool[v] if k in numbers else v for k, v in one.items()} for one in chart.data["views"][view]]
+
+
 def test_long_curves_keep_their_ends_and_short_ones_everything():
-    frame = pd.concat([line("long", 1000), line("short", 3)], ignore_index=True)
+    frame = pd.concat([line("long", 100_000), line("short", 3)], ignore_index=True)
     chart = charts.curves({("round", "objective"): frame}, {"round": "rounds"}, "curves")
-    long, short = chart.data["views"]["round|objective"]
-    assert (long["x"][0], long["x"][-1], len(long["x"])) == (0, 999, 300)
+    long, short = lists(chart, "round|objective")
+    assert (long["x"][0], long["x"][-1]) == (0, 99_999)
+    assert 300 < len(long["x"]) < 2000
+    assert long["x"][:20] == list(range(20))  # for logarithmic axes
     assert short == {"label": "short", "x": [0, 1, 2], "mean": [0, 1, 4], "low": [-1, 0, 3], "high": [1, 2, 5]}
     assert chart.data["labels"] == ["long", "short"]
     assert chart.data["x"] == [["round", "rounds"]]
+
+
+@given(st.integers(2_000, 30_000), st.lists(st.floats(0, 1), min_size=1, max_size=8), st.integers(0, 2**32))
+def test_thinning_loses_no_extreme(size, places, seed):
+    rng = np.random.default_rng(seed)
+    mean = rng.normal(size=size)
+    for k, place in enumerate(places):
+        mean[int(place * (size - 1))] = (100 + k) * (-1) ** k
+    frame = pd.DataFrame({"label": "a", "x": np.arange(size), "mean": mean, "low": mean, "high": mean})
+    spread = frame.assign(low=mean - 300 * rng.random(size), high=mean + 300 * rng.random(size))
+    (one,) = lists(charts.curves({("x", "y"): spread}, {"x": "x"}, ""), "x|y")
+    assert len(one["x"]) <= 6 * 300
+    assert min(one["mean"]) == pytest.approx(mean.min(), rel=1e-4)
+    assert max(one["mean"]) == pytest.approx(mean.max(), rel=1e-4)
+    assert min(one["low"]) == pytest.approx(spread["low"].min(), rel=1e-4)
+    assert max(one["high"]) == pytest.approx(spread["high"].max(), rel=1e-4)
+    assert one["x"] == sorted(one["x"])
+
+
+def test_lines_share_numbers_that_are_the_same():
+    frame = line("a", 50)
+    chart = charts.curves({(x, "y"): frame for x in "abc"}, dict.fromkeys("abc", ""), "")
+    assert len(chart.data["lists"]) == 4
 
 
 def test_what_is_not_finite_is_left_out_and_one_run_has_no_band():
     frame = line("a", 4)
     frame.loc[2, "mean"] = float("inf")
     frame["low"] = frame["high"] = frame["mean"]
-    (one,) = charts.curves({("x", "y"): frame}, {"x": "x"}, "").data["views"]["x|y"]
+    (one,) = lists(charts.curves({("x", "y"): frame}, {"x": "x"}, ""), "x|y")
     assert one == {"label": "a", "x": [0, 1, 3], "mean": [0, 1, 9]}
 
 

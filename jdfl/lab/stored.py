@@ -1,0 +1,226 @@
+"""Results and comparisons as files, and back: `jdfl.load`.
+
+NAME.json holds the structure and NAME.npz the arrays and tables (Parquet). There is no code in either, and reading
+makes values of the classes in `_KINDS` alone. Objects that are code, which are algorithms, their state and what a paper
+computes, are not stored: an `Absent` stands in their place.
+"""
+
+import io
+import math
+import zipfile
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass, replace
+from pathlib import Path
+from typing import Any, cast
+
+import jax
+import numpy as np
+import pandas as pd
+
+import jdfl
+from jdfl.base import arguments, checks
+from jdfl.base.absent import Absent
+from jdfl.engine.ledger_file import Standing
+from jdfl.engine.provenance import Provenance
+from jdfl.engine.result import Result, Totals
+from jdfl.lab.comparison import Comparison
+from jdfl.lab.curves import Short
+from jdfl.lab.files import placed, read, write
+from jdfl.lab.summary import described
+from jdfl.lab.tuning import Tuned
+from jdfl.privacy import Guarantee, PrivacyReport
+from jdfl.privacy.guarantee import Published, Sampling
+from jdfl.privacy.mechanisms import GaussianEvent, GaussianSchedule, LaplaceEvent, LaplaceSchedule
+from jdfl.privacy.together import Together
+
+FORMAT = 1
+_EVENTS = (GaussianEvent, GaussianSchedule, LaplaceEvent, LaplaceSchedule)
+_WORDS = (Guarantee, PrivacyReport, Published, Sampling, Standing, Together)
+_KINDS: dict[str, Any] = {
+    one.__name__: one for one in (Comparison, Result, Totals, Provenance, Short, Tuned, *_EVENTS, *_WORDS)
+}
+_AGAIN = "Make the run again with the same settings, or keep the object that was saved."
+
+
+class _Writer:
+    """Takes values apart; every result once, however often it occurs."""
+
+    def __init__(self) -> None:
+        self.arrays: dict[str, np.ndarray] = {}
+        self.results: list[Any] = []
+        self._known: dict[int, int] = {}
+
+    def plain(self, value: Any) -> Any:
+        """A value as JSON can hold it."""
+        kind: Any = type(value)
+        if value is None or kind in (str, bool, int) or (kind is float and math.isfinite(value)):
+            return value
+        if checks.is_a(value, pd.DataFrame):
+            table = io.BytesIO()
+            value.to_parquet(table)
+            return {"$": "table", "at": self._keep(np.frombuffer(table.getvalue(), np.uint8))}
+        if checks.is_a(value, float | np.generic | np.ndarray | jax.Array):
+            array = np.asarray(value)
+            form = "array" if checks.is_a(value, np.ndarray | jax.Array) else "number"
+            return {"$": form, "at": self._keep(array), "dtype": array.dtype.name, "plain": kind is float}
+        if checks.is_a(value, Absent):
+            return {"$": "absent", **vars(value)}
+        if checks.is_a(value, Result):
+            return {"$": "result", "at": self._result(value)}
+        if checks.is_a(value, dict):
+            return {"$": "dict", "items": [[self.plain(name), self.plain(one)] for name, one in value.items()]}
+        if kind.__name__ in _KINDS:
+            return self._parts(value, {})
+        if kind in (list, tuple):
+            return {"$": kind.__name__, "items": [self.plain(one) for one in value]}
+        raise TypeError(f"Expected a value that can be stored, got {checks.shown(value)} of {kind.__name__}.")
+
+    def _result(self, result: Result) -> int:
+        if id(result) not in self._known:
+            self._known[id(result)] = place = len(self.results)
+            self.results.append(None)
+            self.results[place] = self._parts(result, absent(result))
+        return self._known[id(result)]
+
+    def _parts(self, value: Any, instead: Mapping[str, Any]) -> dict[str, Any]:
+        """The fields of a dataclass or a named tuple."""
+        names = [one.name for one in fields(value)] if is_dataclass(value) else list(value._fields)
+        parts = {name: instead.get(name, getattr(value, name)) for name in names}
+        if isinstance(value, Published):
+            parts["run"] = None
+        if isinstance(value, Comparison):
+            parts["algorithms"] = {
+                label: Absent("the algorithm", described(one), _AGAIN) for label, one in value.algorithms.items()
+            }
+        return {"$": type(value).__name__, "of": {name: self.plain(one) for name, one in parts.items()}}
+
+    def _keep(self, array: np.ndarray) -> str:
+        name = f"a{len(self.arrays)}"
+        self.arrays[name] = array
+        return name
+
+
+class _Reader:
+    """Puts values together again."""
+
+    def __init__(self, arrays: Mapping[str, np.ndarray], results: list[Any]) -> None:
+        self._arrays = arrays
+        self._results = [self.value(one) for one in results]
+
+    def value(self, told: Any) -> Any:
+        """The value that `_Writer.plain` has taken apart."""
+        if not isinstance(told, dict):
+            return told
+        kind = told["$"]
+        if kind == "table":
+            return pd.read_parquet(io.BytesIO(self._arrays[told["at"]].tobytes()))
+        if kind in ("array", "number"):
+            array = self._arrays[told["at"]].view(np.dtype(told["dtype"]))
+            return array if kind == "array" else float(array) if told["plain"] else array[()]
+        if kind == "absent":
+            return Absent(told["what"], told["described"], told["remedy"])
+        if kind == "result":
+            return self._results[told["at"]]
+        if kind == "dict":
+            return {self.value(name): self.value(one) for name, one in told["items"]}
+        if kind in ("list", "tuple"):
+            items = [self.value(one) for one in told["items"]]
+            return items if kind == "list" else tuple(items)
+        return _KINDS[kind](**{name: self.value(one) for name, one in told["of"].items()})
+
+
+def absent(result: Result) -> dict[str, Absent]:
+    """What stands in a stored result for what is not stored."""
+    about = described(result.algorithm)
+    state = (
+        "Read it with jdfl.read_checkpoint(FOLDER / 'checkpoints', algorithm, problem, network), whose value "
+        "jdfl.run(..., resume=...) takes"
+        if result.state is not None and result.diverged is None
+        else "The run kept none, so that it cannot be resumed. Make it again with jdfl.run"
+    )
+    found = {
+        "algorithm": Absent("the algorithm", about, _AGAIN),
+        "state": Absent("the state of the nodes", about, f"{state}."),
+        "key": Absent("the key", about, "Whoever has it can remove the noise: keep it apart, and give it to jdfl.run."),
+        "ready": Absent("what the algorithm computed before the first round", about, _AGAIN),
+    }
+    return {name: one for name, one in found.items() if not isinstance(getattr(result, name), Absent)}
+
+
+def write_value(folder: Path, name: str, value: Result | Comparison) -> None:
+    """Write NAME.json and NAME.npz into a folder, each whole or not at all; the JSON file comes last.
+
+    Args:
+        folder: The folder, which has to be there.
+        name: "result" or "comparison".
+        value: What is stored.
+    """
+    writer = _Writer()
+    told = writer.plain(value)
+    with placed(folder / f"{name}.npz") as path, path.open("wb") as stream:
+        cast(Any, np).savez_compressed(stream, **writer.arrays)
+    whole = {"format": FORMAT, "jdfl": jdfl.__version__, "value": told, "results": writer.results}
+    write(folder / f"{name}.json", whole)
+
+
+def read_value(folder: Path, name: str) -> Any:
+    """What `write_value` has written; ValueError for another format and for damaged files."""
+    told = read(folder / f"{name}.json")
+    if told.get("format") != FORMAT:
+        raise ValueError(
+            f"Expected {name}.json of format {FORMAT} in {folder}, got format {told.get('format')!r}. Load it with "
+            f"jdfl {told.get('jdfl', 'of another version')}, which wrote it."
+        )
+    try:
+        with np.load(folder / f"{name}.npz", allow_pickle=False) as arrays:
+            return _Reader(arrays, told["results"]).value(told["value"])
+    except FileNotFoundError:
+        raise FileNotFoundError(f"Expected {name}.npz beside {name}.json in {folder}, found none.") from None
+    except (KeyError, TypeError, ValueError, OSError, zipfile.BadZipFile) as error:
+        raise ValueError(
+            f"Expected what jdfl has saved in {folder}, got damaged files {name}.json and {name}.npz: "
+            f"{' '.join(str(error).split())[:200]}. Save it again."
+        ) from error
+
+
+@arguments.checked
+def load(folder: str | Path) -> Result | Comparison:
+    """Load what `Result.save`, `Comparison.save`, `jdfl run` or `jdfl compare` has written.
+
+    Numbers are the ones that were saved, bit for bit: history, parameters (as a NumPy array), totals, provenance,
+    guarantee and labels. Algorithms and the state of the nodes are not stored; using them raises an error that says
+    what to do instead. A claim of a paper is there without what it computes for a number of releases.
+
+    Args:
+        folder: The folder.
+
+    Returns:
+        The `Result` or the `Comparison`.
+
+    Raises:
+        FileNotFoundError: Where there is no such folder, nothing of jdfl in it, or a run that was cut off.
+        ValueError: For a folder of another format or with damaged files.
+    """
+    folder = Path(folder)
+    given = f"got {str(folder)!r}"
+    if not folder.is_dir():
+        raise FileNotFoundError(f"Expected a folder that jdfl has written, {given}, which is not there.")
+    here = {path.name for path in folder.iterdir()}
+    if "comparison.json" in here:
+        return read_value(folder, "comparison")
+    if "result.json" in here and "summary.json" in here:
+        result = read_value(folder, "result")
+        return replace(result, params=read(folder / "params.npz"), history=read(folder / "metrics.parquet"))
+    if "study.yaml" in here:
+        raise ValueError(f"Expected a run or a comparison, {given}, a study. Read its table: results.parquet.")
+    if "summary.json" in here or "curves.parquet" in here:
+        remedy = "Its tables (Parquet, CSV) can be read as they are; to load it, make it again with this jdfl."
+        raise ValueError(f"Expected a folder of this jdfl, {given}, one of an earlier format. {remedy}")
+    if here & {"config.yaml", "result.json"}:
+        raise FileNotFoundError(
+            f"Expected a finished run, {given}, one that was cut off. Finish it: jdfl resume {folder}"
+        )
+    raise FileNotFoundError(
+        f"Expected a folder that jdfl has written, {given}, which has neither result.json nor comparison.json. Name "
+        "the folder that save was given, or that jdfl run printed."
+    )

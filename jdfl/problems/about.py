@@ -1,0 +1,122 @@
+"""What a problem is in words: its short text and table, and the names of its classes and features.
+
+Nothing here takes part in a computation.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from html import escape
+from typing import Any
+
+import numpy as np
+
+_WIDE = 60  # characters of a list of names
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class About:
+    """Where the examples of a problem come from, for people to read.
+
+    All values of this class are equal, so that problems whose data are alike in shape share one compiled program,
+    whatever their names. A problem's equality must therefore never rest on it.
+    """
+
+    task: str = ""  # such as "classification"
+    partition: str = ""  # how the examples were split over the nodes
+    classes: tuple[Any, ...] = ()  # the label of class 0, 1, ...
+    features: tuple[str, ...] = ()  # names of columns
+    nodes: tuple[str, ...] = ()  # names of nodes
+
+    def __eq__(self, other: object) -> bool:
+        """Whether the other one is of this class."""
+        return isinstance(other, About)
+
+    def __hash__(self) -> int:
+        """The same for all."""
+        return hash(About)
+
+    def __repr__(self) -> str:
+        """A few words, since JAX prints it in messages about structures."""
+        return f"About({self.task or self.partition})"
+
+
+class Described:
+    """The text and the table of a problem, at most twelve lines each."""
+
+    name: str
+    about: About
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        """Keep the short text, which a dataclass would replace by one of all its arrays."""
+        super().__init_subclass__(**options)
+        if "__repr__" not in vars(cls):
+            cls.__repr__ = cls.__repr__
+
+    def __repr__(self) -> str:
+        """Name, sizes, classes, test examples and data partition, on at most twelve lines."""
+        rows = list(_rows(self))
+        width = max(len(title) for title, _ in rows)
+        lines = [f"  {title:<{width}}  {text}" for title, text in rows]
+        return "\n".join([f"{type(self).__name__} {self.name!r}", *lines])
+
+    def _repr_html_(self) -> str:
+        """The same as a table, for notebooks."""
+        rows = "".join(
+            f'<tr><th style="text-align:left">{escape(title)}</th><td style="text-align:left">{escape(text)}</td></tr>'
+            for title, text in _rows(self)
+        )
+        title = f"{type(self).__name__}: {self.name}"
+        return f"<table><caption>{escape(title)}</caption><tbody>{rows}</tbody></table>"
+
+
+def named(names: tuple[Any, ...]) -> str:
+    """Some names in one line, the first of them where there are many."""
+    told = ""
+    for i, name in enumerate(names):
+        text = ("" if i == 0 else ", ") + str(name)
+        if len(told) + len(text) > _WIDE:
+            return f"{told}, ..." if told else f"{text[:_WIDE]} ..."
+        told += text
+    return told
+
+
+def _rows(problem: Any) -> Iterator[tuple[str, str]]:
+    """Title and text of every line; a problem that lacks something, as inside of a trace, has no line for it."""
+    about: About = problem.about
+    if about.task:
+        yield "task", about.task
+    sizes = _or_none(lambda: np.sum(np.asarray(problem.weight) > 0, axis=1))
+    if sizes is not None and sizes.size:
+        names = f": {named(about.nodes)}" if about.nodes else ""
+        yield "nodes", f"{len(sizes):,}{names}"
+        least, middle, most = sizes.min(), float(np.median(sizes)), sizes.max()
+        spread = f"{least:,}" if least == most else f"{least:,} to {most:,}, median {middle:,.6g}"
+        yield "examples per node", f"{spread}; {sizes.sum():,} in total"
+    n = _or_none(lambda: int(problem.n))
+    if n is not None:
+        shared = _or_none(lambda: int(problem.n_shared))
+        yield "parameters", f"{n:,}" + (f", {shared:,} of them shared" if shared not in (None, n) else "")
+    classes = len(about.classes) or getattr(problem, "classes", 0)
+    if classes:
+        yield "classes", f"{classes:,}" + (f": {named(about.classes)}" if about.classes else "")
+    yield "test examples", _or_none(lambda: f"{_test_size(problem):,}") or "none"
+    if about.partition:
+        yield "data partition", about.partition
+    kind = _or_none(lambda: str(problem.weight.dtype))
+    if kind is not None:
+        yield "type", kind
+
+
+def _test_size(problem: Any) -> int:
+    """The number of test examples, the length of the labels of a pair, or else of any leaf."""
+    import jax
+
+    return len(jax.tree.leaves(problem.test)[-1])
+
+
+def _or_none(function: Any) -> Any:
+    """What the function gives, or None where it cannot be had."""
+    try:
+        return function()
+    except Exception:
+        return None

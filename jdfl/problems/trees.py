@@ -1,0 +1,224 @@
+"""Examples in trees of arrays: ragged lists padded, stacked trees checked, types settled. Host only.
+
+Axes: m nodes, q examples per node (padded with weight 0), N examples without an axis of nodes.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import numpy as np
+from jax.tree_util import keystr, tree_leaves_with_path
+
+from jdfl.base import checks
+from jdfl.problems.containers import array_of
+
+_STACK = (
+    "A list has one entry for every node; put the arrays of all nodes into a tuple or a dict, with leaves [nodes, "
+    "examples, ...]."
+)
+_ARRAYS = "Give NumPy, JAX or torch arrays of numbers."
+
+
+def of_nodes(
+    data: Any, weight: Any, nodes: int | None, split: Callable[[int, int], list[np.ndarray]], kind: np.dtype
+) -> tuple[Any, np.ndarray, int]:
+    """The examples of all nodes in a tree with leaves [m, q, ...], their weights [m, q], and m.
+
+    Args:
+        data: As for `from_loss`.
+        weight: Weights in the same arrangement; None: all are 1.
+        nodes: Number of nodes to split the examples over; None: data has an axis of nodes.
+        split: The examples of every node for a number of examples and of nodes.
+        kind: Type of all floating-point numbers.
+
+    Raises ValueError for what does not fit together.
+    """
+    if nodes is not None:
+        tree, total = _examples("data", data, kind)
+        if nodes > total:
+            raise ValueError(
+                f"Expected nodes = {total} at most, the number of examples in data, got nodes = {nodes}. Use fewer "
+                "nodes or more examples."
+            )
+        own = np.ones(total, kind) if weight is None else _weights("weight", weight, (total,), kind)
+        index = split(total, nodes)
+        return _padded([take(tree, one) for one in index], [own[one] for one in index], kind)
+    if checks.is_a(data, list):
+        if not data:
+            checks.refuse("data of at least one node", "data", data, _STACK)
+        parts = [_examples(f"data[{i}]", part, kind) for i, part in enumerate(data)]
+        _check_alike([tree for tree, _ in parts])
+        if weight is not None and not (checks.is_a(weight, list | tuple) and len(weight) == len(parts)):
+            checks.refuse(f"weight to be a list of {len(parts)} arrays, as data is", "weight", weight, "None: all 1.")
+        own = [
+            np.ones(size, kind) if weight is None else _weights(f"weight[{i}]", weight[i], (size,), kind)
+            for i, (_, size) in enumerate(parts)
+        ]
+        return _padded([tree for tree, _ in parts], own, kind)
+    tree = _arrays("data", data, kind, 2, "[nodes, examples, ...]", "With nodes=..., leaves are [examples, ...].")
+    (first, leaf), *others = tree_leaves_with_path(tree)
+    m, q = leaf.shape[:2]
+    for path, other in others:
+        if other.shape[:2] != (m, q):
+            raise ValueError(
+                f"Expected data{keystr(path)} of shape ({m}, {q}, ...), as data{keystr(first)} has, got "
+                f"{other.shape}. Give every node and example an entry in every array."
+            )
+    if 0 in (m, q):
+        raise ValueError(f"Expected data with nodes and examples, got data of shape {(m, q)}. Give at least one each.")
+    own = np.ones((m, q), kind) if weight is None else _weights("weight", weight, (m, q), kind)
+    _check_total(list(own))
+    return tree, own, m
+
+
+def of_test(test: Any, stacked: Any, kind: np.dtype) -> Any:
+    """The test examples in a tree with leaves [N, ...], which fits the examples of the nodes; ValueError otherwise."""
+    tree, _ = _examples("test", test, kind)
+    if jax.tree.structure(tree) != jax.tree.structure(stacked):
+        raise ValueError(
+            f"Expected test with the structure of data, {_shape(stacked)}, got {_shape(tree)}. Give a tree of the same "
+            "kind, without the axis of nodes."
+        )
+    for (path, leaf), one in zip(tree_leaves_with_path(tree), jax.tree.leaves(stacked)):
+        if leaf.shape[1:] != one.shape[2:] or leaf.dtype.kind != one.dtype.kind:
+            raise ValueError(
+                f"Expected test{keystr(path)} with examples of shape {one.shape[2:]} and type {one.dtype}, as in data, "
+                f"got {leaf.shape[1:]} and {leaf.dtype}. Prepare both in the same way."
+            )
+    return jax.tree.map(lambda leaf, one: leaf.astype(one.dtype), tree, stacked)
+
+
+def check_classes(stacked: Any, test: Any, classes: int) -> None:
+    """Refuse examples that are no pairs of features and labels in 0..classes-1: ValueError."""
+    for name, tree in (("data", stacked), ("test", test)):
+        if tree is None:
+            continue
+        labels = tree[1]
+        if labels.dtype.kind not in "iub" or labels.ndim != (2 if name == "data" else 1):
+            raise ValueError(
+                f"Expected whole numbers of classes in {name}[1] beside predict, got {labels.dtype} of shape "
+                f"{labels.shape}. Give one label for every example, or leave predict out."
+            )
+        if labels.min() < 0 or labels.max() >= classes:
+            odd = labels.min() if labels.min() < 0 else labels.max()
+            raise ValueError(
+                f"Expected labels in {name}[1] from 0 to {classes - 1}, since predict gives {classes} classes, got "
+                f"{odd}. Number the classes from 0, or let predict give more scores."
+            )
+
+
+def take(tree: Any, chosen: Any) -> Any:
+    """Some rows of every leaf."""
+    return jax.tree.map(lambda leaf: leaf[chosen], tree)
+
+
+def _examples(name: str, value: Any, kind: np.dtype) -> tuple[Any, int]:
+    """A tree with leaves [N, ...], and N."""
+    tree = _arrays(name, value, kind, 1, "[examples, ...]", "Stack the examples.")
+    (first, leaf), *others = tree_leaves_with_path(tree)
+    for path, other in others:
+        if len(other) != len(leaf):
+            raise ValueError(
+                f"Expected {name}{keystr(path)} with {len(leaf)} examples, as {name}{keystr(first)} has, got "
+                f"{len(other)}. Give every example an entry in every array."
+            )
+    if len(leaf) == 0:
+        raise ValueError(f"Expected examples in {name}, got none. Leave nodes without examples out.")
+    return tree, len(leaf)
+
+
+def _arrays(name: str, value: Any, kind: np.dtype, least: int, wanted: str, remedy: str) -> Any:
+    """The tree with NumPy arrays of at least some axes, of types that JAX takes."""
+    found = tree_leaves_with_path(value, is_leaf=_is_table)
+    if not found:
+        checks.refuse(f"{name} with at least one array", name, value, _ARRAYS)
+    leaves = [_array(f"{name}{keystr(path)}", leaf, kind, least, wanted, remedy) for path, leaf in found]
+    return jax.tree.unflatten(jax.tree.structure(value, is_leaf=_is_table), leaves)
+
+
+def _is_table(value: Any) -> bool:
+    return hasattr(value, "to_numpy") or (isinstance(value, list | tuple) and bool(value) and _is_number(value[0]))
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, bool | int | float | complex | str) or (isinstance(value, list) and _is_table(value))
+
+
+def _array(name: str, leaf: Any, kind: np.dtype, least: int, wanted: str, remedy: str) -> np.ndarray:
+    array = array_of(name, leaf.to_numpy() if hasattr(leaf, "to_numpy") else leaf, _ARRAYS)
+    if jax.numpy.issubdtype(array.dtype, jax.numpy.floating):
+        wide = array.astype(kind)
+        if not np.isfinite(wide).all():
+            where = tuple(int(k) for k in np.argwhere(~np.isfinite(wide))[0])
+            raise ValueError(
+                f"Expected finite numbers in {name}, got {array[where]} at index {where}. Drop these examples, or fill "
+                "the numbers in."
+            )
+        array = wide
+    elif array.dtype.kind in "iu":
+        small = np.dtype(np.int32)
+        if array.size and array.dtype.itemsize > 2 and (array.min() < -(2**31) or array.max() >= 2**31):
+            raise ValueError(
+                f"Expected whole numbers in {name} that fit 32 bits, got {max(array.max(), -array.min())}. Renumber "
+                "them, or give floating-point numbers."
+            )
+        array = array.astype(small) if array.dtype.itemsize > 2 else array
+    elif array.dtype.kind != "b":
+        what = {"c": "complex numbers", "m": "durations", "M": "dates"}.get(array.dtype.kind, "text or objects")
+        raise ValueError(f"Expected numbers in {name}, got {what} (dtype {array.dtype}). {_ARRAYS}")
+    if array.ndim < least:
+        raise ValueError(f"Expected {name} of shape {wanted}, got {name} of shape {array.shape}. {remedy}")
+    return array
+
+
+def _check_alike(trees: list[Any]) -> None:
+    """Refuse nodes whose examples differ in structure, shape or type: ValueError."""
+    for i, tree in enumerate(trees):
+        if _shape(tree) != _shape(trees[0]):
+            raise ValueError(
+                f"Expected data[{i}] with examples like those of data[0], {_shape(trees[0])}, got {_shape(tree)}. "
+                f"{_STACK}"
+            )
+
+
+def _shape(tree: Any) -> str:
+    """The structure of a tree with the shape and type of an example in it."""
+    found = {keystr(path): f"{leaf.dtype}{list(leaf.shape[1:])}" for path, leaf in tree_leaves_with_path(tree)}
+    return "{" + ", ".join(f"{path or 'array'}: {text}" for path, text in found.items()) + "}"
+
+
+def _weights(name: str, value: Any, shape: tuple[int, ...], kind: np.dtype) -> np.ndarray:
+    array = array_of(name, value, "Give one number >= 0 for every example.")
+    checks.shape(shape, "Give one number >= 0 for every example.", **{name: array})
+    checks.not_negative("Give one number >= 0 for every example.", **{name: array})
+    return array.astype(kind)
+
+
+def _check_total(weights: list[np.ndarray]) -> None:
+    for i, own in enumerate(weights):
+        if own.sum() <= 0:
+            raise ValueError(
+                f"Expected positive weights at every node, got weight = 0 of every example at node {i}. Leave the node "
+                "out, or give an example a positive weight."
+            )
+
+
+def _padded(trees: list[Any], weights: list[np.ndarray], kind: np.dtype) -> tuple[Any, np.ndarray, int]:
+    """Trees of nodes with leaves [q_i, ...] as one with leaves [m, q, ...]: padding repeats a node's first example.
+
+    The loss of that is finite wherever those of examples are, which is not said of zeros.
+    """
+    _check_total(weights)
+    m, q = len(trees), max(map(len, weights))
+
+    def one(*leaves: np.ndarray) -> np.ndarray:
+        found = np.empty((m, q, *leaves[0].shape[1:]), leaves[0].dtype)
+        for i, leaf in enumerate(leaves):
+            found[i, : len(leaf)], found[i, len(leaf) :] = leaf, leaf[:1]
+        return found
+
+    weight = np.zeros((m, q), kind)
+    for i, own in enumerate(weights):
+        weight[i, : len(own)] = own
+    return jax.tree.map(one, *trees), weight, m

@@ -1,0 +1,216 @@
+"""Figures can be read in one column and in grey, carry their provenance, and leave nothing behind."""
+
+import io
+import re
+from pathlib import Path
+
+import matplotlib
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+import pytest
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.text import Text
+from PIL import Image
+
+import jdfl
+from jdfl.lab.drawing import COLOURS, WIDTHS, lines, look
+from jdfl.lab.picture import Picture
+from tests.report.test_page import luminance
+
+NAMES = ["D-PSGD", "CHOCO-SGD, top 5 %", "EXTRA", "NIDS", "exact diffusion", "DSGT\n(not tuned)", "CEPS", "FedAvg"]
+
+
+def frame(names: list[str], alike: bool = False) -> pd.DataFrame:
+    x = np.arange(0.0, 1e6, 2e4)
+    parts = []
+    for i, name in enumerate(names):
+        mean = np.exp(-x / 2e5 * (1 if alike else 1 + 0.2 * i))
+        parts.append(pd.DataFrame({"label": name, "x": x, "mean": mean, "low": 0.9 * mean, "high": 1.1 * mean}))
+    return pd.concat(parts, ignore_index=True)
+
+
+def named(names: list[str]) -> dict[str, str]:
+    return dict(zip(names, names))
+
+
+@pytest.fixture(scope="module")
+def result() -> jdfl.Result:
+    return jdfl.run(jdfl.DPSGD(lr=0.05), jdfl.problems.example1(4, 20, 2, (5, 9)), jdfl.network.ring(4), steps=12)
+
+
+def lightness(colour: str) -> float:
+    """L* of CIELAB."""
+    y = luminance(colour)
+    return 116 * y ** (1 / 3) - 16 if y > 0.008856 else 903.3 * y
+
+
+def test_neighbours_differ_in_grey_and_no_two_lines_of_twelve_are_alike():
+    seven = [lightness(one) for one in COLOURS]
+    for one, other in zip(seven, [*seven[1:], seven[0]]):
+        assert abs(one - other) >= 12
+    for first in range(10):
+        styles = {(str(look(i)["linestyle"]), look(i)["marker"]) for i in range(first, first + 12)}
+        assert len(styles) == 12
+        markers = {look(i)["marker"] for i in range(first, first + 12)}
+        assert len(markers) == 12
+
+
+@pytest.mark.parametrize("width", ["column", "page", 4.5])
+@pytest.mark.parametrize("panels", [1, 2, 4])
+def test_sizes_and_letters_are_those_of_a_journal(width, panels):
+    data = {f"amount {i}": frame(NAMES) for i in range(panels)}
+    fig, axes = lines(data, named(NAMES), "suboptimality", band="95 % confidence interval", width=width)
+    assert fig.get_figwidth() == WIDTHS.get(width, width)
+    assert np.ndim(axes) == (panels > 1)
+    canvas = FigureCanvasAgg(fig)
+    canvas.draw()
+    for text in fig.findobj(Text):
+        if text.get_visible() and text.get_text():
+            assert text.get_fontsize() >= 7
+    (legend,) = fig.legends
+    box, room = legend.get_window_extent(canvas.get_renderer()), fig.bbox
+    assert room.x0 - 1 <= box.x0
+    assert box.x1 <= room.x1 + 1
+    for axis in np.atleast_1d(axes).flat:
+        assert axis.get_window_extent().y1 <= box.y0 + 1  # nothing is printed over data
+        assert axis.get_window_extent().height > 0.8 * fig.dpi
+
+
+def test_lines_that_coincide_are_all_seen():
+    names = NAMES[:5]
+    fig, ax = lines({"rounds": frame(names, alike=True)}, named(names), "objective")
+    FigureCanvasAgg(fig).draw()
+    widths = [line.get_linewidth() for line in ax.lines]
+    assert widths == sorted(widths, reverse=True)
+    assert widths[-1] < widths[0]
+    starts = [line.get_markevery()[0] for line in ax.lines]
+    assert min(abs(a - b) for i, a in enumerate(starts) for b in starts[:i]) > 0.03
+    grey = np.asarray(canvas_image(fig).convert("L"))
+    alone, _ = lines({"rounds": frame(names[4:], alike=True)}, named(names[4:]), "objective")
+    assert len(np.unique(grey)) > len(np.unique(np.asarray(canvas_image(alone).convert("L")))) - 20
+
+
+def canvas_image(fig) -> Image.Image:
+    content = io.BytesIO()
+    fig.savefig(content, format="png")
+    return Image.open(content)
+
+
+def test_the_axis_ends_at_the_accuracy_of_the_reference():
+    fig, ax = lines({"rounds": frame(NAMES[:2])}, named(NAMES[:2]), "suboptimality", floor=1e-1)
+    assert ax.get_yscale() == "log"
+    assert ax.get_ylim()[0] == pytest.approx(1e-1)
+    assert min(line.get_ydata().min() for line in ax.lines) == pytest.approx(1e-1)
+    _, without = lines({"rounds": frame(NAMES[:2])}, named(NAMES[:2]), "suboptimality")
+    assert without.get_ylim()[0] < 1e-2
+    assert fig.get_figwidth() == 3.3
+
+
+@pytest.mark.parametrize("shift", [0.0, 2.0])
+def test_bands_that_reach_zero_do_not_stretch_a_logarithmic_axis(shift):
+    data = frame(["a"])
+    data["low"] = data["mean"] * (1 - shift)
+    _, ax = lines({"rounds": data}, {"a": "a"}, "objective", band="range")
+    assert ax.get_ylim()[0] == pytest.approx(0.6 * data["mean"].min())
+
+
+def test_who_spends_nothing_has_a_line_beside_the_others():
+    data = pd.DataFrame({"label": ["a", "a", "b", "b"], "x": [0.0, 0.0, 1.0, 1e4], "mean": [2.0, 1.0, 2.0, 0.5]})
+    data = data.assign(low=data["mean"], high=data["mean"])
+    _, ax = lines({"bytes": data}, {"a": "silent", "b": "talks"}, "objective")
+    _, alone = lines({"bytes": data[2:]}, {"b": "talks"}, "objective")
+    assert len(ax.lines) == len(alone.lines) + 2
+    with pytest.raises(ValueError, match="panel"):
+        lines({}, {}, "objective")
+
+
+def test_odd_data_can_be_drawn():
+    for mean in ([np.nan, np.nan], [0.0, 0.0], [-1.0, 1e6], [1e-100, 1e100], [np.inf, 1.0]):
+        data = pd.DataFrame({"label": "a", "x": [0.0, 1.0], "mean": mean, "low": mean, "high": mean})
+        fig, _ = lines({"rounds": data}, {"a": "a"}, "objective")
+        FigureCanvasAgg(fig).draw()
+    fig, _ = lines({"rounds": data[:0]}, {"a": "a"}, "objective")
+    FigureCanvasAgg(fig).draw()
+
+
+def described(path: Path) -> str:
+    with Image.open(path) as image:
+        return image.info["Description"]
+
+
+def test_files_carry_the_provenance_and_pictures_do_not(result, tmp_path):
+    fig, _ = result.plot()
+    told = result.provenance.hash
+    for suffix in ("png", "pdf", "svg"):
+        fig.savefig(tmp_path / f"a.{suffix}")
+    assert told in described(tmp_path / "a.png")
+    assert told.encode() in (tmp_path / "a.pdf").read_bytes()
+    assert told in re.search(r"<dc:description>(.*?)</dc:description>", (tmp_path / "a.svg").read_text(), re.S)[1]
+    assert b"/Type /Font" in (tmp_path / "a.pdf").read_bytes().replace(b"/Subtype /Type0", b"")
+    fig.savefig(tmp_path / "own.png", metadata={"Author": "me", "Description": "mine"})
+    assert described(tmp_path / "own.png") == "mine"
+    fig.savefig(tmp_path / "a.jpg")
+    fig.savefig(io.BytesIO())
+    for text in fig.findobj(Text):
+        assert told not in text.get_text()
+        assert "tuned" not in text.get_text()
+
+
+def test_nothing_is_left_in_pyplot_and_settings(result):
+    before = dict(matplotlib.rcParams)
+    for _ in range(3):
+        fig, _ = result.plot()
+        fig.savefig(io.BytesIO(), format="pdf")
+    assert plt.get_fignums() == []
+    assert dict(matplotlib.rcParams) == before
+
+
+def test_one_amount_has_one_axes_and_several_have_an_array(result):
+    _, ax = result.plot("bytes", "consensus_error")
+    assert (ax.get_xlabel(), ax.get_ylabel()) == ("bytes sent by all nodes", "consensus error")
+    assert ax.get_legend() is None
+    _, axes = result.plot(["round", "bytes"])
+    assert axes.shape == (2,)
+    mine, places = plt.subplots(1, 2)
+    try:
+        fig, found = result.plot(["round", "gradients"], ax=places)
+        assert fig is mine
+        assert [one.get_xlabel() for one in found] == ["rounds", "gradient evaluations, all nodes"]
+    finally:
+        plt.close(mine)
+
+
+def test_a_result_is_drawn_as_it_is(result):
+    _, ax = result.plot("bytes")
+    (line,) = ax.lines
+    np.testing.assert_array_equal(line.get_xdata(), result.history["bytes"])
+    np.testing.assert_array_equal(line.get_ydata(), result.history["objective"])
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"x": "moons"}, ["x", "'moons'", "bytes"]),
+        ({"x": []}, ["an amount or a list", "x = []"]),
+        ({"x": 3}, ["an amount or a list", "x = 3"]),
+        ({"y": "beauty"}, ["y", "'beauty'", "objective"]),
+        ({"width": "wall"}, ["width", "'wall'", "'column'", "inches"]),
+        ({"width": -1.0}, ["width > 0", "-1.0"]),
+        ({"height": 0.0}, ["height > 0", "0.0"]),
+        ({"floor": -1.0}, ["floor >= 0", "-1.0"]),
+        ({"ax": "here"}, ["1 matplotlib Axes", "'here'"]),
+    ],
+)
+def test_mistakes_are_refused_in_words(result, given, said):
+    with pytest.raises(ValueError) as error:
+        result.plot(**given)
+    for word in said:
+        assert word in str(error.value)
+
+
+def test_a_notebook_shows_what_is_returned(result):
+    drawn = result.plot()
+    assert drawn._repr_png_().startswith(b"\x89PNG")
+    assert drawn.fig._repr_png_().startswith(b"\x89PNG")
+    assert isinstance(drawn.fig, Picture)

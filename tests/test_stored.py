@@ -1,0 +1,238 @@
+"""What is saved is what is loaded, bit for bit; what cannot be loaded is refused in words."""
+
+import dataclasses
+import json
+import shutil
+import warnings
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import jdfl
+from jdfl.base.absent import Absent
+from jdfl.cli import main
+from jdfl.lab.stored import read_value, write_value
+
+PROBLEM = jdfl.problems.example1(4, 20, 2, (5, 9))
+RING = jdfl.network.ring(4)
+NOT_STORED = ("algorithm", "algorithms", "state", "key", "ready")
+SEEN = [
+    (jdfl.DPSGD(lr=0.05), {}),
+    (jdfl.DPSGD(lr=0.05, gradients=jdfl.Gradients(clip=1.0, mechanism=jdfl.Gaussian(4.0))), {}),
+    (jdfl.CEPS(s=2, codec=jdfl.OneBit(d=40), mechanism=jdfl.Gaussian(0.5), sensitivity=0.1, periods=(2, 3)), {}),
+    (jdfl.CEPS(s=2, mechanism=jdfl.Laplace(2.0), clip=1.0, sigma=4.0), {}),
+    (jdfl.DPSGD(lr=1e9), {}),  # it diverges
+]
+
+
+def same(one: Any, other: Any, where: str = "") -> None:
+    """Whether two values are equal bit for bit, and of the same kinds."""
+    if isinstance(one, pd.DataFrame):
+        pd.testing.assert_frame_equal(one, other, check_exact=True, obj=where)
+    elif isinstance(one, np.ndarray | jax.Array | np.generic):
+        one, other = np.asarray(one), np.asarray(other)
+        assert (one.dtype, one.shape) == (other.dtype, other.shape), where
+        assert one.tobytes() == other.tobytes(), where
+    elif dataclasses.is_dataclass(one):
+        assert type(one) is type(other), where
+        for field in dataclasses.fields(one):
+            if field.name not in NOT_STORED and (field.name, type(one).__name__) != ("run", "Published"):
+                same(getattr(one, field.name), getattr(other, field.name), f"{where}.{field.name}")
+    elif isinstance(one, dict):
+        assert list(one) == list(other), where
+        for name in one:
+            same(one[name], other[name], f"{where}[{name!r}]")
+    elif isinstance(one, list | tuple):
+        assert (type(one), len(one)) == (type(other), len(other)), where
+        for i, (left, right) in enumerate(zip(one, other)):
+            same(left, right, f"{where}[{i}]")
+    else:
+        assert type(one) is type(other), where
+        assert one == other or (one != one and other != other), where
+
+
+@pytest.fixture(scope="module")
+def result() -> jdfl.Result:
+    return jdfl.run(*SEEN[1][:1], PROBLEM, RING, steps=10)
+
+
+@pytest.fixture(scope="module")
+def compared() -> jdfl.Comparison:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return jdfl.compare(
+            {"D-PSGD": jdfl.DPSGD(), "given": jdfl.Entry(jdfl.EXTRA(), tune={})},
+            PROBLEM,
+            RING,
+            keys=range(2),
+            steps=8,
+            tune=jdfl.Tuning(grids={"lr": [0.01, 0.05]}, extend=0),
+        )
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.parametrize(("algorithm", "options"), SEEN, ids=lambda one: type(one).__name__)
+def test_a_result_comes_back_bit_for_bit(algorithm, options, tmp_path):
+    made = jdfl.run(algorithm, PROBLEM, RING, steps=10, **options)
+    assert made.save(tmp_path / "run") == tmp_path / "run"
+    loaded = jdfl.load(tmp_path / "run")
+    assert isinstance(loaded, jdfl.Result)
+    same(made, loaded)
+    assert repr(loaded) == repr(made)
+    assert loaded.final == made.final
+    if made.guarantee.claimed:
+        assert jdfl.account(loaded).epsilon == jdfl.account(made).epsilon
+    loaded.save(tmp_path / "again")
+    same(loaded, jdfl.load(tmp_path / "again"))
+    assert loaded.report(tmp_path / "page.html").stat().st_size < 1.5e6
+    loaded.plot()
+
+
+def test_a_run_of_a_network_with_times_comes_back(tmp_path):
+    timed = jdfl.network.timed(RING, jdfl.network.ExponentialTime(1.0)) if hasattr(jdfl.network, "timed") else None
+    made = jdfl.run(SEEN[0][0], PROBLEM, RING if timed is None else timed, steps=5)
+    made.save(tmp_path / "run")
+    same(made, jdfl.load(tmp_path / "run"))
+
+
+def test_the_key_is_not_written(result, tmp_path):
+    secret = dataclasses.replace(result, key=(123456789, 987654321))
+    secret.save(tmp_path / "run")
+    for path in (tmp_path / "run").glob("*.json"):
+        assert "123456789" not in path.read_text()
+        assert "987654321" not in path.read_text()
+
+
+def test_what_is_not_stored_says_so_when_it_is_used(result, tmp_path):
+    result.save(tmp_path / "run")
+    loaded = jdfl.load(tmp_path / "run")
+    assert isinstance(loaded, jdfl.Result)
+    assert repr(loaded.algorithm).startswith("<not stored: the algorithm of DPSGD")
+    with pytest.raises(AttributeError, match=r"do not hold the algorithm\. Make the run again"):
+        loaded.algorithm.lr  # noqa: B018
+    with pytest.raises(ValueError, match=r"state of the nodes\. Read it with jdfl\.read_checkpoint"):
+        jdfl.run(SEEN[1][0], PROBLEM, RING, steps=12, resume=loaded)
+    checkpoint = jdfl.read_checkpoint(tmp_path / "run" / "checkpoints", SEEN[1][0], PROBLEM, RING)
+    onward = jdfl.run(SEEN[1][0], PROBLEM, RING, steps=12, resume=checkpoint)
+    same(onward.history, jdfl.run(SEEN[1][0], PROBLEM, RING, steps=12).history)
+
+
+def test_a_comparison_comes_back_bit_for_bit(compared, tmp_path):
+    compared.save(tmp_path / "both")
+    loaded = jdfl.load(tmp_path / "both")
+    assert isinstance(loaded, jdfl.Comparison)
+    same(compared, loaded)
+    assert loaded.table("latex") == compared.table("latex")
+    assert loaded.provenance == compared.provenance
+    assert repr(loaded) == repr(compared)
+    assert [len(loaded.runs(label)) for label in loaded.results] == [
+        len(compared.runs(label)) for label in loaded.results
+    ]
+    assert isinstance(loaded.algorithms["D-PSGD"], Absent)
+    pd.testing.assert_frame_equal(loaded.at("bytes"), compared.at("bytes"), check_exact=True)
+    loaded.plot(["round", "bytes"])
+    loaded.save(tmp_path / "again")
+    assert loaded.report(tmp_path / "page.html").stat().st_size < 1.5e6
+
+
+def test_runs_of_the_command_line_are_loaded(tmp_path, capsys):
+    flags = ["--problem.m", "4", "--problem.n", "20", "--problem.s", "2", "--problem.rows", "5", "9"]
+    flags += ["--network", "ring", "--algorithm", "d-psgd", "--stop", "none", "--steps", "6", "--quiet"]
+    assert main(["run", *flags, "--out", str(tmp_path)]) == 0
+    folder = Path(capsys.readouterr().out.strip())
+    loaded = jdfl.load(folder)
+    assert isinstance(loaded, jdfl.Result)
+    same(loaded.history, pd.read_parquet(folder / "metrics.parquet"))
+    assert loaded.totals.bytes == json.loads((folder / "summary.json").read_text())["bytes"]
+    assert main(["report", str(folder), "--out", str(tmp_path / "page.html")]) == 0
+    assert (tmp_path / "page.html").stat().st_size < 1.5e6
+    (folder / "summary.json").unlink()
+    with pytest.raises(FileNotFoundError, match=r"cut off\. Finish it: jdfl resume"):
+        jdfl.load(folder)
+
+
+def test_a_folder_of_a_result_has_a_page_without_settings(result, tmp_path):
+    result.save(tmp_path / "run")
+    assert main(["report", str(tmp_path / "run"), "--out", str(tmp_path / "page.html")]) == 0
+    page = (tmp_path / "page.html").read_text(encoding="utf-8")
+    assert result.provenance.hash in page
+    assert "algorithm.lr: 0.05" in page
+
+
+def test_nothing_is_replaced_unless_that_is_asked_for(result, tmp_path):
+    result.save(tmp_path / "run")
+    (tmp_path / "run" / "notes.txt").write_text("mine")
+    with pytest.raises(FileExistsError, match="overwrite=True"):
+        result.save(tmp_path / "run")
+    assert (tmp_path / "run" / "notes.txt").read_text() == "mine"
+    result.save(tmp_path / "run", overwrite=True)
+    assert not (tmp_path / "run" / "notes.txt").exists()
+    assert [path.name for path in tmp_path.iterdir()] == ["run"]
+
+
+def edited(folder: Path, name: str, change: Any) -> Path:
+    told = json.loads((folder / name).read_text())
+    change(told)
+    (folder / name).write_text(json.dumps(told))
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("spoil", "error", "said"),
+    [
+        (lambda folder: folder / "nowhere", FileNotFoundError, "which is not there"),
+        (lambda folder: shutil.rmtree(folder) or folder.mkdir() or folder, FileNotFoundError, "neither result"),
+        (lambda folder: (folder / "result.json").unlink() or folder, ValueError, "earlier format"),
+        (lambda folder: (folder / "result.npz").unlink() or folder, FileNotFoundError, "result.npz"),
+        (lambda folder: (folder / "params.npz").unlink() or folder, FileNotFoundError, "params.npz"),
+        (lambda folder: (folder / "result.npz").write_bytes(b"PK") and folder, ValueError, "damaged"),
+        (lambda folder: (folder / "result.json").write_text("{") and folder, ValueError, "damaged"),
+        (lambda folder: edited(folder, "result.json", lambda t: t.update(format=99)), ValueError, "format 99"),
+        (lambda folder: edited(folder, "result.json", lambda t: t.pop("results")), ValueError, "damaged"),
+        (lambda folder: edited(folder, "result.json", lambda t: t["value"].update({"$": "No"})), ValueError, "damaged"),
+        (lambda folder: (folder / "result.json").rename(folder / "study.yaml").parent, ValueError, "a study. Read"),
+    ],
+)  # fmt: skip
+def test_folders_that_cannot_be_loaded_are_refused_in_words(result, tmp_path, spoil, error, said):
+    folder = spoil(result.save(tmp_path / "run"))
+    with pytest.raises(error, match=said):
+        jdfl.load(folder)
+
+
+PLAIN = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats()
+    | st.text()
+    | st.builds(np.float32, st.floats(width=32))
+    | st.lists(st.floats(), max_size=4).map(np.array)
+    | st.lists(st.integers(-9, 9), max_size=4).map(lambda one: np.array(one, np.int16)),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.lists(inner, max_size=3).map(tuple)
+        | st.dictionaries(st.text(max_size=3) | st.integers(), inner, max_size=3)
+    ),
+    max_leaves=10,
+)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=60)
+@given(labels=st.dictionaries(st.text(), PLAIN, max_size=4), values=st.lists(st.floats(), min_size=1, max_size=5))
+def test_any_labels_and_numbers_come_back(result, tmp_path, labels, values):
+    history = pd.DataFrame({"round": range(len(values)), "objective": values})
+    made = dataclasses.replace(result, labels=labels, history=history, sums={"huge": 2**200})
+    write_value(tmp_path, "result", made)
+    same(made, read_value(tmp_path, "result"))
+
+
+def test_what_is_no_data_cannot_be_stored(result, tmp_path):
+    with pytest.raises(TypeError, match="Expected a value that can be stored"):
+        dataclasses.replace(result, labels={"a": object()}).save(tmp_path / "run")
+    assert list(tmp_path.iterdir()) == []
