@@ -41,6 +41,7 @@ def of_result(
     for name in _amounts(x, axes_of(table)):
         frame = pd.DataFrame({"label": "", "x": table[name], "mean": table[y], "low": table[y], "high": table[y]})
         panels[AXES[name]] = frame
+    floor = comparison.floor if floor is None and y == "suboptimality" else floor
     how: Any = {"floor": floor, "ax": ax, "width": width, "height": height, "origin": result.provenance.hash}
     return drawing.lines(panels, {"": ""}, y.replace("_", " "), **how)
 
@@ -69,6 +70,7 @@ def of_comparison(
     views = {name: comparison.view(name) for name in amounts}
     names = {label: words.legend(label, views) if marks else label for label in comparison.results}
     names = {label: drawing.wrapped(text, width) for label, text in names.items()}
+    floor = comparison.floor if floor is None and y == "suboptimality" else floor
     how: Any = {"floor": floor, "ax": ax, "width": width, "height": height, "origin": comparison.provenance}
     return drawing.lines(panels, names, y.replace("_", " "), band=curves.BAND, **how)
 
