@@ -1,0 +1,186 @@
+"""The words that docs/glossary.md retires occur in no prose of the project.
+
+Prose is Markdown, docstrings, comments and string literals with a space in them, without what stands between
+backticks. `python -m tests.test_words [PATH ...]` counts what is left in every part, or lists it for the paths given.
+"""
+
+import ast
+import inspect
+import io
+import re
+import sys
+import tokenize
+from collections import Counter
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+GLOSSARY = ROOT / "docs/glossary.md"
+CODE = ("jdfl", "experiments", "benchmarks", "tools", "notebooks", "docs")
+WORDS = 45  # most of a sentence in a docstring
+DONE = ("docs/glossary.md",)
+"""Files, and folders with all that is in them, in which no retired word is left."""
+
+
+@cache
+def tables() -> tuple[tuple[str, ...], ...]:
+    """The rows of the glossary's tables, each a tuple of its cells."""
+    rows = [line for line in GLOSSARY.read_text(encoding="utf-8").splitlines() if line.startswith("|")]
+    cells = [tuple(cell.strip() for cell in re.split(r"(?<!\\)\|", row)[1:-1]) for row in rows]
+    return tuple(row for row in cells if not set(row[0]) <= {"-"} and row[-1] != "Not")
+
+
+@cache
+def retired() -> dict[str, str]:
+    """Every retired phrase, with what is written instead."""
+    return {phrase.strip(): row[0] for row in tables() for phrase in row[-1].split(",") if phrase.strip()}
+
+
+def pattern(phrase: str) -> str:
+    """The regular expression of a phrase, whose alternatives stand between slashes."""
+    return r"\s+".join("(?:" + "|".join(map(re.escape, word.split("/"))) + ")" for word in phrase.split())
+
+
+@cache
+def search() -> re.Pattern[str]:
+    """What finds any retired phrase."""
+    return re.compile(r"(?<![\w-])(?:" + "|".join(map(pattern, retired())) + r")(?![\w-])", re.IGNORECASE)
+
+
+def files() -> list[Path]:
+    """All files with prose, but the glossary."""
+    found = [
+        path
+        for folder in CODE
+        for end in ("py", "md", "js", "html", "ipynb")
+        for path in (ROOT / folder).rglob(f"*.{end}")
+    ]
+    return sorted({*found, *ROOT.glob("*.md")} - {GLOSSARY})
+
+
+def prose(path: Path) -> Iterator[tuple[int, str]]:
+    """The pieces of prose in a file, each with the line that it begins in."""
+    text = path.read_text(encoding="utf-8")
+    if path.name == "CHANGELOG.md":
+        yield 1, "\n## ".join(re.split(r"\n## ", text)[:2])  # what was released stays as it was
+    elif path.suffix == ".py":
+        yield from comments(text)
+        yield from literals(ast.parse(text))
+    else:
+        yield 1, text
+
+
+def comments(text: str) -> Iterator[tuple[int, str]]:
+    """Comments, those of consecutive lines together."""
+    block, first, last = "", 0, 0
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        if token.type == tokenize.COMMENT:
+            line = token.start[0]
+            if block and line == last + 1:
+                block += "\n" + token.string.lstrip("#: ")
+            else:
+                if block:
+                    yield first, block
+                block, first = token.string.lstrip("#: "), line
+            last = line
+    if block:
+        yield first, block
+
+
+def literals(tree: ast.AST) -> Iterator[tuple[int, str]]:
+    """String literals with white space in them, docstrings among them; of f-strings all parts together."""
+    inside: set[ast.AST] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.JoinedStr):
+            parts = [one.value if isinstance(one, ast.Constant) else "{}" for one in node.values]
+            inside.update(one for one in node.values if isinstance(one, ast.Constant))
+            if re.search(r"\s", text := "".join(map(str, parts))):
+                yield node.lineno, text
+        elif isinstance(node, ast.Constant) and node not in inside:
+            if isinstance(node.value, str) and re.search(r"\s", node.value):
+                yield node.lineno, node.value
+
+
+def found(path: Path) -> list[tuple[int, str]]:
+    """The retired phrases in a file: line and words."""
+    hits = list[tuple[int, str]]()
+    for line, text in prose(path):
+        plain = re.sub(r"`[^`\n]*`", lambda code: "`" * len(code[0]), text)
+        hits += [(line + text[: hit.start()].count("\n"), " ".join(hit[0].split())) for hit in search().finditer(plain)]
+    return sorted(hits)
+
+
+def part(path: Path) -> str:
+    """The package, or file, that a file is counted with."""
+    inside = path.relative_to(ROOT)
+    return "/".join(inside.parts[:2]) if inside.parts[0] in ("jdfl", "docs") else inside.parts[0]
+
+
+def test_the_glossary_is_read() -> None:
+    assert len(tables()) > 60
+    assert {"told", "most rounds", "hear/hears/heard/hearing"} <= set(retired())
+
+
+@pytest.mark.parametrize(
+    "text", ["who hears\n    whom", "it is told", "the length of its steps", "it Mixes first", "three of which"]
+)
+def test_a_retired_phrase_is_found(text: str) -> None:
+    assert search().search(text)
+
+
+@pytest.mark.parametrize("text", ["retold", "shears", "the step size", "hearsay", "told_you"])
+def test_other_words_are_not(text: str) -> None:
+    assert not search().search(text)
+
+
+def sentences(docstring: str) -> Iterator[str]:
+    """The sentences of a docstring, without its formulas and tables, which are indented."""
+    for block in re.split(r"\n\s*\n|\n(?=\s+\w+: )|\n(?=- )", inspect.cleandoc(docstring)):
+        if not block.startswith("    "):
+            yield from re.split(r"(?<=[.:;!?)])\s+", block)
+
+
+@pytest.mark.parametrize("package", sorted({one for one in DONE if one.startswith("jdfl/")}))
+def test_no_sentence_of_a_docstring_is_long(package: str) -> None:
+    long = list[str]()
+    for path in files():
+        if path.suffix == ".py" and path.is_relative_to(ROOT / package):
+            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+                if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef):
+                    text = ast.get_docstring(node) or ""
+                    long += [f"{path.relative_to(ROOT)}: {one}" for one in sentences(text) if len(one.split()) > WORDS]
+    assert not long, "\n".join(long)
+
+
+@pytest.mark.parametrize("done", DONE)
+def test_no_retired_word_is_left(done: str) -> None:
+    left = [
+        f"{path.relative_to(ROOT)}:{line}: {words!r}"
+        for path in files()
+        if path.is_relative_to(ROOT / done)
+        for line, words in found(path)
+    ]
+    assert not left, "\n".join(left)
+
+
+def main(paths: list[str]) -> None:
+    """Print what is left."""
+    if paths:
+        for path in files():
+            if any(path.is_relative_to((ROOT / one).resolve()) for one in paths):
+                for line, words in found(path):
+                    print(f"{path.relative_to(ROOT)}:{line}: {words}")
+        return
+    counts = Counter({part(path): 0 for path in files()})
+    for path in files():
+        counts[part(path)] += len(found(path))
+    for name, count in sorted(counts.items()):
+        print(f"{count:5}  {name}")
+    print(f"{counts.total():5}  in all")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
