@@ -44,7 +44,7 @@ LR = 1e-2
 DEGREE = 8
 CHECKED, TOLERANCE = 20, 1e-4  # rounds after which parameters are compared, and how far apart they may be, relatively
 
-Order = Literal["mix first", "adapt first"]
+Order = Literal["combine-then-adapt", "adapt-then-combine"]
 
 
 class AtWork(Protocol):
@@ -72,8 +72,8 @@ class Peer:
 
 
 PEERS = (
-    Peer("decent-bench", "benchmarks.peer_decent_bench", "mix first", ">= 6", "numpy", "with Python 3.13 or newer"),
-    Peer("gossipy-dfl", "benchmarks.peer_gossipy", "adapt first", ">= 10", "torch", "with PyTorch and torchvision"),
+    Peer("decent-bench", "benchmarks.peer_decent_bench", "combine-then-adapt", ">= 6", "numpy", "with Python 3.13 or newer"),
+    Peer("gossipy-dfl", "benchmarks.peer_gossipy", "adapt-then-combine", ">= 10", "torch", "with PyTorch and torchvision"),
 )
 
 

@@ -163,7 +163,7 @@ def study(epsilons: Sequence[int], keys: Sequence[int]) -> dict[str, np.ndarray]
     for name, network in NETWORKS.items():
         table = [NOISE[name][EPSILONS.index(epsilon)] for epsilon in epsilons]
         noise = [one / math.sqrt(M) for one in each] if name == "complete" else []
-        alone = [jdfl.DPSGD(lr=LR, order="adapt first", gradients=noisy(one)) for one in each + noise]
+        alone = [jdfl.DPSGD(lr=LR, order="adapt-then-combine", gradients=noisy(one)) for one in each + noise]
         paired = [decor(own, links) for own, links, _ in table]
         paired += [decor(own, exactly(own, network, epsilon)) for (own, _, _), epsilon in zip(table, epsilons)]
         reached = gaps(alone, network, keys)

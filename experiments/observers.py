@@ -65,10 +65,10 @@ class Push(jdfl.Algorithm):
 def methods() -> dict[str, tuple[Any, Any]]:
     """Methods, each with the network that it is attacked on."""
     ring, random = jdfl.network.ring(6), jdfl.network.erdos_renyi(6, 0.5, seed=1)
-    descent = {"order": "adapt first", **_EXACT}
+    descent = {"order": "adapt-then-combine", **_EXACT}
     return {
-        "D-PSGD, adapt first, ring": (jdfl.DPSGD(**descent), ring),
-        "D-PSGD, mix first, Erdos-Renyi": (jdfl.DPSGD(**_EXACT), random),
+        "D-PSGD, adapt-then-combine, ring": (jdfl.DPSGD(**descent), ring),
+        "D-PSGD, combine-then-adapt, Erdos-Renyi": (jdfl.DPSGD(**_EXACT), random),
         "DSGT, ring": (jdfl.DSGT(**_EXACT), ring),
         "EXTRA, ring": (jdfl.EXTRA(**_EXACT), ring),
         "NIDS, Erdos-Renyi": (jdfl.NIDS(**_EXACT), random),

@@ -1,11 +1,12 @@
-"""Modules that lie elsewhere now: who imports one under its former name is told the new one, for one release."""
+"""Modules that have moved: importing one under its former name raises an error with the new name, for one release."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
 
 MOVED = {
     "jdfl.accountant": "jdfl.engine.accountant",
-    "jdfl.algorithms.differences": "jdfl.algorithms.step_lengths",
+    "jdfl.algorithms.differences": "jdfl.algorithms.step_sizes",
+    "jdfl.algorithms.step_lengths": "jdfl.algorithms.step_sizes",
     "jdfl.arguments": "jdfl.base.arguments",
     "jdfl.audit": "jdfl.auditing",
     "jdfl.batch": "jdfl.engine.batch",
@@ -71,24 +72,24 @@ OF_BASE = {name: f"jdfl.algorithms.moment.{name}" for name in ("Info", "Moment",
 
 
 def refusal(old: str, new: str) -> ModuleNotFoundError:
-    """What is raised for a former name."""
+    """The error for a former name."""
     return ModuleNotFoundError(
-        f"{old} is now {new} (change the import; this notice goes with the next release)", name=old
+        f"{old} is now {new} (change the import; this notice will be removed in the next release)", name=old
     )
 
 
 class Finder:
-    """What Python asks for modules: refuses the former names, knows no other."""
+    """An import hook that refuses the former names and knows no others."""
 
     @staticmethod
     def find_spec(name: str, _path: Sequence[str] | None = None, _target: object = None) -> None:
-        """Nothing, for all names but former ones; these raise ModuleNotFoundError."""
+        """Find nothing, and raise ModuleNotFoundError for former names."""
         if name in MOVED:
             raise refusal(name, MOVED[name])
 
 
 def refusing(find: Callable[[str], Any]) -> Callable[[str], Any]:
-    """The package's `__getattr__` that finds its public names by `find`, and refuses the former names of modules."""
+    """The package's `__getattr__`, which finds public names with `find` and refuses former names of modules."""
 
     def found(name: str) -> Any:
         try:

@@ -304,4 +304,6 @@ def test_warnings_are_one_line(capsys):
     flags = "--problem.m 24 --problem.n 20 --problem.s 3 --problem.rows 8 9 --network ring --stop none --steps 2 "
     flags += "--algorithm.codec dense"
     assert main(["run", *flags.split()]) == 0
-    assert capsys.readouterr().err.startswith("jdfl: warning: The paper's sigma_i makes steps of about 12 / L_i here")
+    assert capsys.readouterr().err.startswith(
+        "jdfl: warning: The paper's sigma_i gives step sizes of about 12 / L_i here"
+    )

@@ -41,7 +41,7 @@ def test_noise_for_an_epsilon_has_it(epsilon):
 
 def test_steps_of_decors_problem_are_those_of_a_loop():
     problem, network = decor.problem(), decor.NETWORKS["ring"]
-    algorithm = jdfl.DPSGD(lr=0.05, order="adapt first", gradients=jdfl.Gradients(clip=1.0, per="batch"))
+    algorithm = jdfl.DPSGD(lr=0.05, order="adapt-then-combine", gradients=jdfl.Gradients(clip=1.0, per="batch"))
     found = jdfl.run(algorithm, problem, network, key=0, steps=30, metrics=[decor.gap]).history["gap"].to_numpy()[-1]
     a, b = (np.asarray(one, float)[:, 0] for one in problem.data)
     W, best = np.asarray(as_dense(network.graph), float), a @ b / np.sum(a**2)

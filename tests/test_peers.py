@@ -19,14 +19,14 @@ def by_formula(work, order, rounds):
     x = np.zeros((m, n))
     for _ in range(rounds):
         step = np.stack([work.lr * A[i].T @ (A[i] @ x[i] - b[i]) / q for i in range(m)])
-        x = W @ x - step if order == "mix first" else W @ (x - step)
+        x = W @ x - step if order == "combine-then-adapt" else W @ (x - step)
     return x
 
 
 class ByFormula:
     """A peer that counts its rounds; `wrong` is added to what it finds."""
 
-    def __init__(self, A, b, W, lr, order="mix first", wrong=0.0):
+    def __init__(self, A, b, W, lr, order="combine-then-adapt", wrong=0.0):
         self.work, self.order, self.wrong, self.done = peers.Work(A, b, TINY().network, lr), order, wrong, 0
 
     def advance(self, rounds):
@@ -45,7 +45,7 @@ def test_work_is_regular_and_doubly_stochastic():
     assert TINY().case == "m=8 n=5 q=7"
 
 
-@pytest.mark.parametrize("order", ["mix first", "adapt first"])
+@pytest.mark.parametrize("order", ["combine-then-adapt", "adapt-then-combine"])
 def test_jdfl_follows_the_formula(order):
     rounds = 30
     found = by_formula(TINY(), order, rounds)
@@ -54,28 +54,28 @@ def test_jdfl_follows_the_formula(order):
 
 
 def test_the_orders_differ_and_rounds_go_on():
-    apart = peers.apart(by_formula(TINY(), "mix first", 20), by_formula(TINY(), "adapt first", 20))
+    apart = peers.apart(by_formula(TINY(), "combine-then-adapt", 20), by_formula(TINY(), "adapt-then-combine", 20))
     assert apart > 100 * peers.TOLERANCE
-    work = TINY().jdfl("mix first", 3)
+    work = TINY().jdfl("combine-then-adapt", 3)
     work()
-    np.testing.assert_allclose(work(), by_formula(TINY(), "mix first", 6), atol=1e-6)
+    np.testing.assert_allclose(work(), by_formula(TINY(), "combine-then-adapt", 6), atol=1e-6)
 
 
 def test_figures_hold_a_peer_against_its_own_order():
-    peer = peers.Peer("formula", "none", "mix first", "<= 1e9", "numpy", "")
+    peer = peers.Peer("formula", "none", "combine-then-adapt", "<= 1e9", "numpy", "")
     module = SimpleNamespace(SAME={"formula": ByFormula}, OTHER={"another method": ByFormula})
     rows = {one.measure: one for one in peers.figures(TINY(), {peer: module}, rounds=1, repeats=1)}  # pyright: ignore[reportArgumentType]
     assert rows["formula: difference after 20 rounds"].met
-    held = [one for measure, one in rows.items() if " / jdfl, mix first" in measure]
+    held = [one for measure, one in rows.items() if " / jdfl, combine-then-adapt" in measure]
     assert [one.goal for one in held] == ["<= 1e9", ""]  # another method has no goal
     assert "a round, another method, one thread" in rows
 
 
-@pytest.mark.parametrize("fault", [{"wrong": 1e-3}, {"wrong": np.nan}, {"order": "adapt first"}])
+@pytest.mark.parametrize("fault", [{"wrong": 1e-3}, {"wrong": np.nan}, {"order": "adapt-then-combine"}])
 def test_a_peer_that_differs_is_an_error(fault):
     at_work = ByFormula(TINY().A, TINY().b, TINY().W, TINY().lr, **fault)
     with pytest.raises(ValueError, match=r"Expected peer within 0.0001 of jdfl after 20 rounds, got"):
-        peers.check("peer", at_work, TINY(), "mix first")
+        peers.check("peer", at_work, TINY(), "combine-then-adapt")
 
 
 def test_absent_peers_are_skipped_by_name(monkeypatch, tmp_path, capsys):
@@ -107,7 +107,7 @@ def test_gossip_learning_is_another_method():
     module = pytest.importorskip("benchmarks.peer_gossipy", exc_type=ImportError)
     at_work = module.OTHER["gossipy, one neighbour"](TINY().A, TINY().b, TINY().W, TINY().lr)
     with pytest.raises(ValueError, match="within"):
-        peers.check("gossip learning", at_work, TINY(), "adapt first")
+        peers.check("gossip learning", at_work, TINY(), "adapt-then-combine")
 
 
 @pytest.mark.filterwarnings("ignore")

@@ -1,4 +1,4 @@
-"""The algorithms, one paper in one file, and the table of them."""
+"""The algorithms, one file per paper, and the registry that names them."""
 
 from importlib import import_module
 from pkgutil import iter_modules
@@ -38,7 +38,7 @@ from jdfl.algorithms.updates import Updates
 
 
 def _registry() -> dict[str, type]:
-    """Every algorithm of the modules here by its kind; ValueError for a kind that two have."""
+    """Every algorithm class in this package by its `kind`; ValueError where two share one."""
     found: dict[str, type] = {}
     for module in iter_modules(__path__):
         name = f"{__name__}.{module.name}"
@@ -46,7 +46,7 @@ def _registry() -> dict[str, type]:
             if isinstance(one, type) and one.__module__ == name and hasattr(one, "kind") and hasattr(one, "step"):
                 kind: str = getattr(one, "kind")  # noqa: B009 (a type checker's view)
                 if kind in found:
-                    raise ValueError(f"Expected one algorithm of the kind {kind!r}, got {found[kind]} and {one}.")
+                    raise ValueError(f"Expected one algorithm of kind {kind!r}, got {found[kind]} and {one}.")
                 found[kind] = one
     return dict(sorted(found.items()))
 

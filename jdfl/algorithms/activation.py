@@ -1,4 +1,4 @@
-"""Which nodes are active in a round, where every node decides on its own, at random.
+"""Random activation: in every round, each node decides independently whether it is active.
 
 Axes: m nodes, n parameters.
 """
@@ -16,10 +16,10 @@ ACTIVE = Stream("activity", "choice")
 
 
 def active(p: Any, key: Array, round: Round) -> Array:
-    """[m] bool: true with probability p [], independently over nodes and rounds; always where p = 1.
+    """[m] bool: true with probability p [], independently over nodes and rounds; always true for p = 1.
 
-    Drawn from `key`, the stream ACTIVE of the run's start. Everybody sees who is active, and an attacker reckons with
-    it.
+    Drawn from `key`, the key of the stream ACTIVE at the start of the run. Which nodes are active is public: every
+    observer is assumed to know it.
     """
     share = jnp.asarray(p, jnp.float32)
     draw = jax.vmap(lambda key: jax.random.uniform(key, (), jnp.float32) < share)  # draws lie in [0, 1)

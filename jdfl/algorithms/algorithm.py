@@ -1,14 +1,14 @@
-"""What an algorithm is: settings, and the pure functions `init` and `step` of the states of all nodes.
+"""The base class of algorithms: settings, and pure functions `init` and `step` that update the states of all nodes.
 
-A new algorithm is one file: a `jdfl.base.struct.dataclass` that inherits from `Algorithm`, whose fields are its
-settings, a State with the shapes of its arrays, `init(round)` and `step(state, round)`. Everything else follows, or has
-a default here.
+A new algorithm is one file with a `jdfl.base.struct.dataclass` that inherits from `Algorithm`. Its fields are its
+settings. It has a State with documented array shapes, `init(round)` and `step(state, round)`. Everything else is
+derived from these or has a default here.
 
-- A step speaks of all m nodes at once, and does what is no arithmetic through its `Round`: gradients are
-  `self.gradients(x, round)`, W x is `round.mix(x)`, random keys are `round.keys(STREAM)`.
-- Counts of messages, gradients and releases, ledgers and statements about privacy follow from these calls.
-- What `prepare` computes before the first round is `round.ready` in all of them; settings are never filled in.
-- Nodes that are away in a round are computed as the others; the runner puts their rows of the State back.
+- A step computes for all m nodes at once. Everything except arithmetic goes through its `Round`: gradients are
+  `self.gradients(x, round)`, W x is `round.mix(x)`, and random keys are `round.keys(STREAM)`.
+- Counts of messages, gradients and releases, ledgers and privacy statements are derived from these calls.
+- The result of `prepare`, computed before the first round, is available as `round.ready`; settings are never filled in.
+- Offline nodes are computed like the others; afterwards the runner restores their rows of the State.
 
 Axes: m nodes, n parameters.
 """
@@ -36,28 +36,29 @@ from jdfl.network import Network, require
 from jdfl.privacy import NO_NOISE, Guarantee
 from jdfl.problems import Problem
 
-_CODEC = Stream("codec", "shared")  # what a codec draws once, for a whole run
+_CODEC = Stream("codec", "shared")  # what a codec draws once per run
 UNSENT_STEP = "they hold a last step that has not been sent and has no noise"
 UNPLANNED = replace(
     NO_NOISE,
     observer="all messages",
-    reason="no schedule of noise has been made for these rounds",
+    reason="no noise schedule has been planned for these rounds",
     remedy="Call plan with the number of rounds.",
 )
 
 
 class Algorithm:
-    """Base class of decentralized algorithms: what nearly all of them have in common.
+    """Base class of decentralized algorithms.
 
-    Class variables describe a method: its `title` in messages; `tuned`, the float settings that a comparison tunes;
-    `channels`, the kinds of messages it sends; `needs`, what it asks of a network (see `jdfl.network.require`);
-    `codes` what the codec gets (see `jdfl.algorithms.codes`).
-    `uneven` says that rounds differ in how much there is to compute, `columns` that it is the columns of the mixing
-    matrix that sum to one, `late` that it takes messages of earlier rounds, `noise_by` how its noise is set where that
-    is no multiplier of a mechanism, `unsent` the words for what the final parameters hold without noise, if they do.
+    Class variables describe a method: `title` is its name in messages, `tuned` lists the float settings that a
+    comparison tunes, `channels` the kinds of messages it sends, `needs` its requirements on the network (see
+    `jdfl.network.require`) and `codes` what passes through the codec (see `jdfl.algorithms.codes`).
+    `uneven` marks methods whose rounds differ in their amount of computation, `columns` those that need
+    column-stochastic mixing matrices, and `late` those that accept delayed messages. `noise_by` explains how to set the
+    noise where it is not a mechanism's multiplier. `unsent` describes what the final parameters contain without noise,
+    if anything.
     """
 
-    title = ""  # of this and the next four a property may take the place, where settings decide
+    title = ""  # this and the next four may be properties where they depend on settings
     needs = MappingProxyType[str, bool]({})
     codes = "models"
     channels = (MODEL,)
@@ -69,51 +70,51 @@ class Algorithm:
     unsent: ClassVar[str] = ""
 
     def init(self, round: Round) -> Any:
-        """The state before the first round: a tree of arrays, nearly all with a row for every node.
+        """Return the state before the first round: a tree of arrays, most of them with one row per node.
 
-        Its first array are the nodes' parameters [m, n], unless `params` says otherwise; `round.problem.begin()` gives
-        those of a start. Gradients, messages and noise of the start count, too, if they go through `round`. A pure
-        function under jit.
+        Its first array holds the nodes' parameters [m, n], unless `params` is overridden; `round.problem.begin()`
+        returns the initial parameters. Gradients, messages and noise at the start count as well, provided that they go
+        through `round`. A pure function under jit.
         """
         raise NotImplementedError
 
     def step(self, state: Any, round: Round, /) -> Any:
-        """The state after a round, of the same structure, shapes and types as the `state` before it.
+        """Return the state after a round, with the structure, shapes and types of the `state` before it.
 
-        A pure function under jit that computes for all m nodes at once. All that is no arithmetic goes through `round`:
-        gradients, messages, noise and keys; what does not is neither counted nor covered by a guarantee.
+        A pure function under jit that computes for all m nodes at once. Gradients, messages, noise and keys must go
+        through `round`; anything else is neither counted nor covered by a guarantee.
         """
         raise NotImplementedError
 
     def params(self, state: Any) -> Array:
-        """The nodes' parameters [m, n]: the state, or the first of its fields.
+        """Return the nodes' parameters [m, n]: the state itself, or its first field.
 
-        Metrics, stop rules and the result go by it, and a guarantee without `local` covers it as a released model. A
-        method whose parameters follow from several fields of the `state`, as after push-sum, replaces it.
+        Metrics, stop rules and the result use them, and a guarantee without `local` covers them as a released model. A
+        method whose parameters follow from several fields of the `state`, as with push-sum, overrides this.
         """
         return dense(_first(state))
 
     def visible(self, state: Any) -> Array:
-        """What others may have seen of every node after a round [m, k], k a multiple of n; its parameters.
+        """Return what others may have seen of every node after a round [m, k], k a multiple of n; here its parameters.
 
-        `jdfl.audit` attacks what is seen here. A method that sends something else than its parameters gives that
-        instead, side by side if it is several vectors, as far as its `state` keeps it. Runs do not look at it.
+        `jdfl.audit` attacks this. A method that sends something other than its parameters returns that instead, as far
+        as its `state` keeps it; several vectors are concatenated. Runs do not use it.
         """
         return self.params(state)
 
     def held(self, state: Any) -> Array:
-        """Numbers [m, k] of every node that are all finite where its parameters are: these, or their nonzeros.
+        """Return numbers [m, k] that are all finite exactly if the parameters are: the parameters or their nonzeros.
 
-        After every round the runner looks at them and at the other floats of the `state`, and ends the run at the first
-        node with one that is not finite. Replace it where parameters take work to compute, as of sparse storage.
+        After every round the runner checks them and the other floats of the `state`, and ends the run if a node has one
+        that is not finite. Override it where computing the parameters is expensive, for example with sparse storage.
         """
         first = _first(state)
         return first.value if isinstance(first, Nonzeros) else self.params(state)
 
     def check(self, problem: Problem, network: Network) -> None:
-        """Raise ValueError for settings, of this and of its parts, that do not go with the problem or the network.
+        """Raise ValueError for settings, of the algorithm or its parts, that do not fit the problem or the network.
 
-        A method extends it by what relates its own settings, and calls this first.
+        A method with constraints between its own settings extends this and calls it first.
         """
         parts: Any = self
         if hasattr(self, "optimizer"):
@@ -128,77 +129,77 @@ class Algorithm:
             require(network, self.title, **self.needs)
 
     def plan(self, problem: Problem, network: Network, steps: int) -> Any:
-        """What follows from a number of rounds, such as a schedule of noise, on the host before a run.
+        """Return what depends on the number of rounds, such as a noise schedule; computed on the host before a run.
 
-        It is a tree of arrays. More rounds must give the same beginning.
+        The result is a tree of arrays. A plan for more rounds must begin with the plan for fewer.
         """
         return None
 
     def prepare(self, problem: Problem, moment: Moment, plan: Any) -> Any:
-        """What all rounds need that follows from settings, plan, data and network: `round.ready` (pure, under jit).
+        """Return what all rounds need from settings, plan, data and network, as `round.ready` (pure, under jit).
 
-        It is computed once, on the device, at the `moment` before the first round; here it is the `plan` itself. What
-        needs the number of rounds, or cannot be traced, belongs into `plan`.
+        It is computed once, on the device, at the `moment` before the first round; the default is the `plan`. What
+        needs the number of rounds or cannot be traced belongs in `plan`.
         """
         return plan
 
     def sparsity(self, problem: Problem) -> int:
-        """How many entries of what is sent may be nonzero.
+        """Return how many entries of a sent vector may be nonzero.
 
-        It is n unless a method keeps its parameters sparse, such as CEPS with its s. Codecs are checked and prepared
-        for so many, since some recover sparse vectors only, and others choose their size by it.
+        This is n unless a method keeps its parameters sparse, as CEPS does with its s. Codecs are checked and prepared
+        for this number: some recover only sparse vectors, others derive their message size from it.
         """
         return problem.n
 
     def examples(self, problem: Problem) -> Array:
-        """How many examples one gradient of every node looks at [m] int32.
+        """Return the number of examples that one gradient of every node uses [m] int32.
 
-        Gradients are counted one by one and multiplied by this for `Totals.examples`. It is what `gradients.examples`
-        says, or all examples of a node for a method without a field of that name.
+        `Totals.examples` is the number of gradients multiplied by this. The default is `gradients.examples`, or all
+        examples of a node for a method without a field `gradients`.
         """
         gradients: Any = getattr(self, "gradients", None)
         return problem.sizes if gradients is None else gradients.examples(problem)
 
     def message_bits(self, problem: Problem, codec: Any) -> dict[str, int]:
-        """The bits of one message on every channel: the size of the codec's.
+        """Return the bits of one message on every channel: by default the size of the codec's message.
 
-        Names of channels with whole numbers, by which the counted messages are multiplied. A method replaces it whose
-        messages are more than one vector [n] through its `codec`, such as push-sum's.
+        The result maps channel names to whole numbers, by which the counted messages are multiplied. A method overrides
+        it if its messages are more than one vector [n] sent through `codec`, as with push-sum.
         """
         return {channel.name: codec.bits(problem.n, self.sparsity(problem)) for channel in self.channels}
 
     def waits(self, round: Round) -> Array:
-        """The slots [m, d] of the neighbour table that nodes wait for on a network with times.
+        """Return the slots [m, d] of the neighbour table that nodes wait for on a network with simulated times.
 
-        Bool; all that hold a neighbour, unless a method asks some of them only. Simulated seconds follow from it, in
-        rounds in which a node combines what it hears. Nothing that is learnt depends on it.
+        Bool; by default all slots that hold a neighbour. Simulated time depends on it in rounds in which a node
+        combines what it received; learning does not.
         """
         return round.graph.mask
 
     def privacy(self, problem: Problem, plan: Any = None, steps: int | None = None) -> Guarantee:
-        """What may be said about privacy: what the noise guarantees that `init` and `step` add, as they are traced.
+        """Return the privacy guarantee of the noise that `init` and `step` add, derived from their traced programs.
 
         Args:
-            problem: what the nodes learn.
-            plan: what `plan` gives for a run; without it nothing is claimed of noise that is planned.
-            steps: the number of rounds that was planned for.
+            problem: The problem to learn.
+            plan: The result of `plan` for a run; without it nothing is claimed for planned noise.
+            steps: The number of rounds that was planned for.
         """
         if plan is None and type(self).plan is not Algorithm.plan:
             return UNPLANNED
         return stated(self, problem, plan, steps)
 
-    def told(self, guarantee: Guarantee, problem: Problem, steps: int | None) -> Guarantee:
-        """The guarantee that follows from the step, with what is to be said beside it, such as a paper's claim.
+    def annotated(self, guarantee: Guarantee, problem: Problem, steps: int | None) -> Guarantee:
+        """Return the `guarantee` derived from the step, completed by statements such as a paper's claim.
 
-        `steps` is the number of rounds of a run that is planned.
+        `steps` is the planned number of rounds.
         """
         return guarantee
 
     def prepared(self, problem: Problem, moment: Moment, plan: Any) -> Prepared:
-        """All that rounds need besides settings, data and network: of gradients, codec and `prepare`.
+        """Return what rounds need besides settings, data and network: from gradients, codec and `prepare`.
 
-        The runner calls it once, under jit, at the `moment` before the first round, and hands it to every `Round` as
-        its `prepared`. A method extends `prepare`, not this.
+        The runner calls it once, under jit, at the `moment` before the first round, and passes the result to every
+        `Round` as `prepared`. A method extends `prepare`, not this.
         """
         gradients, codec = getattr(self, "gradients", None), codec_of(self, problem)
         if gradients is not None:
@@ -209,16 +210,21 @@ class Algorithm:
 
 
 def _first(state: Any) -> Any:
-    """The first array of a state, or its nonzeros."""
+    """The first array of a state, or its `Nonzeros`."""
     return jax.tree.leaves(state, is_leaf=lambda x: isinstance(x, Nonzeros))[0]
 
 
 def codec_of(algorithm: Algorithm, problem: Problem) -> Codec:
-    """The codec that an algorithm has as a field, or else the one by which vectors arrive as they are."""
+    """The algorithm's codec, or a lossless one for an algorithm without that field."""
     return getattr(algorithm, "codec", Dense(problem.dtype.name))
 
 
 def check_protocol(algorithm: Algorithm) -> None:
-    """Raise ValueError for what is no `Algorithm`, or replaces a method of it by one with other parameters."""
-    remedy = "For example jdfl.CEPS(). One of your own inherits from jdfl.Algorithm: see docs/own-algorithm.md."
+    """Raise ValueError for anything but an `Algorithm`, or one that overrides a method with other parameters.
+
+    A method under its former name `told` is refused, too: it would be ignored, and a guarantee might claim too much.
+    """
+    remedy = "For example jdfl.CEPS(). Your own must inherit from jdfl.Algorithm: see docs/own-algorithm.md."
     arguments.inherits("algorithm", algorithm, Algorithm, "an algorithm", remedy)
+    if hasattr(algorithm, "told"):
+        raise ValueError(f"Expected no method `told` in {type(algorithm).__name__}: rename it to `annotated`.")

@@ -1,6 +1,6 @@
-"""What a step of an algorithm does, written down while JAX traces it: messages, gradients, and releases with noise.
+"""The record of what a step does, made while JAX traces it: messages, gradients and noisy releases.
 
-Counts, ledgers and statements about privacy follow from a `Book`; what fills it is `jdfl.algorithms.round`.
+Counts, ledgers and privacy statements are derived from a `Book`; `jdfl.algorithms.round` fills it.
 
 Axes: m nodes.
 """
@@ -17,15 +17,15 @@ from jdfl.base.streams import Stream
 from jdfl.privacy import Guarantee
 from jdfl.problems import Problem
 
-Told = Callable[[Problem, int], Guarantee]  # of a problem and the number of looks at a sample
+Claim = Callable[[Problem, int], Guarantee]  # guarantee of noise, given the problem and the number of looks at a sample
 
 
 @dataclass(frozen=True)
 class Channel:
-    """A kind of message: its name in tables of counts, and the stream that both its ends draw from (for codecs)."""
+    """A kind of message: its name in count tables, and the stream that sender and receiver both draw from (codecs)."""
 
     name: str
-    stream: Stream | None = None  # None: nothing is drawn
+    stream: Stream | None = None  # None: no random numbers
 
 
 MODEL = Channel("model", Stream("message.model", "shared"))
@@ -34,62 +34,62 @@ TRACKER = Channel("tracker", Stream("message.tracker", "shared"))
 
 @dataclass
 class Book:
-    """What a step does, written down while it is traced; numbers are whole, of every node alike or arrays [m]."""
+    """The record of a traced step. Counts are whole numbers that hold for every node, or arrays [m]."""
 
     grads: Any = 0  # gradients that a node evaluates
-    releases: Any = 0  # noisy functions of its data that others may come to see
-    once: int = 0  # releases of the first of several local steps alone
+    releases: Any = 0  # noisy functions of its data that others may see
+    once: int = 0  # releases made only by the first of several local steps
     sent: dict[str, Any] = field(default_factory=dict)  # messages that leave a node, by channel
-    combined: dict[str, Any] = field(default_factory=dict)  # how often a node combines what it hears, by channel
+    combined: dict[str, Any] = field(default_factory=dict)  # how often a node combines what it received, by channel
     uses: dict[str, int] = field(default_factory=dict)  # how often the step sends, by channel
-    noises: dict[Stream, tuple[Told, frozenset[int]]] = field(default_factory=dict)  # what noise guarantees, its looks
-    parts: dict[Stream, Stream] = field(default_factory=dict)  # noise within the releases of another stream's
-    loose: set[Stream] = field(default_factory=set)  # parts of a release that nodes do not make as often as these
-    inside: set[Stream] = field(default_factory=set)  # what is drawn in inner parts of the step
-    correlated: bool = False  # whether releases hold data of the rounds before, by rows that nothing here looks at
+    noises: dict[Stream, tuple[Claim, frozenset[int]]] = field(default_factory=dict)  # guarantee and looks of noise
+    parts: dict[Stream, Stream] = field(default_factory=dict)  # noise covered by the releases of another stream
+    loose: set[Stream] = field(default_factory=set)  # parts drawn a different number of times than their releases
+    inside: set[Stream] = field(default_factory=set)  # streams drawn in inner parts of the step
+    correlated: bool = False  # whether releases depend on earlier rounds through rows that are not checked here
 
     def send(self, channel: Channel, sent: Any, combined: Any) -> int:
-        """Count a message on a channel; returns how often the step has sent on it before."""
+        """Count a message on a channel; returns how often the step has already sent on it."""
         name = channel.name
         self.sent[name] = self.sent.get(name, 0) + sent
         self.combined[name] = self.combined.get(name, 0) + combined
         self.uses[name] = self.uses.get(name, 0) + 1
         return self.uses[name] - 1
 
-    def release(self, stream: Stream, told: Told, look: int) -> None:
-        """Write down noise of a stream.
+    def release(self, stream: Stream, claim: Claim, look: int) -> None:
+        """Record noise drawn from a stream.
 
         Args:
-            stream: what it is drawn from.
-            told: what it guarantees.
-            look: which of several releases of one sample it is, from 0.
+            stream: The stream of the noise.
+            claim: The guarantee of the noise.
+            look: The number of this release among those of one sample, from 0.
 
-        Raises ValueError where the step has drawn the same noise before, or noise of this stream that guarantees
-        something else.
+        Raises ValueError where the step has already drawn the same noise, or noise of this stream with a different
+        guarantee.
         """
-        before, looks = self.noises.get(stream, (told, frozenset[int]()))
+        before, looks = self.noises.get(stream, (claim, frozenset[int]()))
         if look in looks or stream in self.parts:
             raise ValueError(_twice(stream))
-        if before != told:
+        if before != claim:
             raise ValueError(
-                f"Expected all noise of the stream {stream.name!r} to guarantee the same, got two mechanisms or clips "
-                "in one step. Give the second noise a jdfl.Stream of its own."
+                f"Expected all noise of the stream {stream.name!r} to give the same guarantee, got two mechanisms or "
+                "clips in one step. Draw the second noise from another jdfl.Stream."
             )
-        self.noises[stream] = told, looks | {look}
+        self.noises[stream] = claim, looks | {look}
 
     def include(self, stream: Stream, whole: Stream) -> None:
-        """Write down noise of a stream that is accounted for in the releases of `whole`.
+        """Record noise of a stream that is accounted for by the releases of `whole`.
 
-        Raises ValueError where the step has drawn the same noise before.
+        Raises ValueError where the step has already drawn the same noise.
         """
         if stream in self.noises or stream in self.parts:
             raise ValueError(_twice(stream))
         self.parts[stream] = whole
 
     def absorb(self, inner: "Book", times: Any) -> None:
-        """Add an inner part of the step, which nodes do `times` times (a number, or [m]).
+        """Add an inner part of the step that nodes execute `times` times (a number, or [m]).
 
-        Raises ValueError where the step has drawn the same noise outside of it.
+        Raises ValueError where the step has drawn the same noise outside that part.
         """
         self.grads = self.grads + inner.grads * times
         self.releases = self.releases + inner.releases * times + inner.once
@@ -110,7 +110,7 @@ class Book:
         self.inside |= {*inner.noises, *inner.parts}
 
     def uncovered(self) -> set[Stream]:
-        """The noise that is said to be within releases which the same part of the step does not make."""
+        """Noise that is declared part of releases which the same part of the step does not make."""
         return self.loose | {
             part
             for part, whole in self.parts.items()
@@ -118,16 +118,16 @@ class Book:
         }
 
     def info(self, m: int, channels: tuple[Channel, ...]) -> Info:
-        """The counts; several messages of one round on different channels are combined once.
+        """The counts; messages of one round on different channels are combined once.
 
-        Raises ValueError for messages on a channel that is not among the `channels` of the algorithm: their bytes would
-        be missing in all counts.
+        Raises ValueError for messages on a channel that is not among the algorithm's `channels`: their bytes would be
+        missing from all counts.
         """
         names = [one.name for one in channels]
         if others := [name for name in self.sent if name not in names]:
             raise ValueError(
-                f"Expected messages on the channels {names}, got some on {others}. Name every channel that the step "
-                "uses in the `channels` of the algorithm."
+                f"Expected messages on the channels {names}, got messages on {others}. List every channel that the "
+                "step uses in the `channels` of the algorithm."
             )
         combined = reduce(jnp.maximum, self.combined.values()) if self.combined else 0
         sent = {one.name: self.sent.get(one.name, 0) for one in channels}
@@ -137,5 +137,5 @@ class Book:
 def _twice(stream: Stream) -> str:
     return (
         f"Expected fresh noise for every release, got the stream {stream.name!r} twice in one round: the difference of "
-        "two releases with one noise has none. Give the second one another stream, or gradients another `look`."
+        "two releases with the same noise contains none. Give the second release another stream or another `look`."
     )

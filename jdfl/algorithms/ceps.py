@@ -9,20 +9,22 @@ Sha, Zhou, Kong, Li: Sparse Decentralized Federated Learning (Algorithms 1 and 2
     otherwise:                                                                                                    (4)
         w_i = P_s((u_i + mu w_i) / (sigma_i m_i + mu)),   u_i and m_i as they were
 
-The four variants of the paper (Table II) are values of one class: `codec=OneBit()` is 1BCS and `codec=Dense()` is
-Perf; `mechanism=None` is NoDP.
+The four variants of the paper (Table II) are settings of one class: `codec=OneBit()` is 1BCS, `codec=Dense()` is Perf,
+and `mechanism=None` is NoDP.
 
-As printed, the noise is not stored in u: rounds (4) wash most of it out, and the next message is an almost exact
-function of the data. `noise="kept"`, the default, stores u + xi, also in the first u; `noise="literal"` is the paper's.
-With `clip` every example's gradient is shortened: then every u is a Gaussian release, the first included. The paper
-does not clip, assumes u_i (`sensitivity`), and computes sigma_i from the data without noise: give `sigma`.
+As printed, the noise is not stored in u: the rounds (4) remove most of it, and the next message is almost exactly a
+function of the data. `noise="kept"`, the default, stores u + xi, including in the first u; `noise="literal"` follows
+the paper. With `clip` every example's gradient is clipped, and every u, the first included, is a Gaussian release. The
+paper does not clip, assumes the sensitivity u_i (`sensitivity`), and computes sigma_i from the data without noise; give
+`sigma` for a public constant.
 
-(3) is a gradient step of length 1 / (sigma_i |N_i^k|). The paper's sigma_i makes that m (2 r + 0.1) / (|N_i^k| L_i),
-more the fewer of the m nodes a node combines, until CEPS diverges (`check` warns). `sigma_rule="safe"` makes steps of
-1 / L_i; `step_scale` stretches the steps of any rule.
+(3) is a gradient step with step size 1 / (sigma_i |N_i^k|). With the paper's sigma_i this is m (2 r + 0.1) / (|N_i^k|
+L_i), which grows as a node combines fewer of the m nodes, until CEPS diverges (`check` warns). `sigma_rule="safe"` uses
+the step size 1 / L_i; `step_scale` multiplies the step size of any rule.
 
-Missing neighbours: N_i^k is drawn from those that can be heard in the round, |N_i| is their number, and a node that
-hears nobody combines itself. Of late messages (`network.delays`) a node takes the newest z_j that has come.
+Missing neighbours: N_i^k is drawn from the in-neighbours that can be reached in the round, |N_i| is their number, and a
+node that receives nothing combines only its own vector. With delayed messages (`network.delays`) a node uses the newest
+z_j that has arrived.
 
 Axes: m nodes, n parameters, d slots of the neighbour table, b rows of a block.
 """
@@ -53,11 +55,11 @@ from jdfl.problems import Problem
 
 _NOISE = Stream("ceps.noise", "private")
 _PERIOD = Stream("ceps.period", "choice")
-_SIGMA = As(about="A public constant instead of a sigma_i from every node's own data.")
+_SIGMA = As(about="A public constant instead of a sigma_i computed from each node's local data.")
 
 
 class State(NamedTuple):
-    """What the next round needs."""
+    """What a round passes to the next."""
 
     w: Array | Nonzeros  # [m, n] s-sparse parameters
     u: Array  # [m, n] last combination of neighbours and gradient
@@ -73,51 +75,52 @@ class Ready(NamedTuple):
 
 @struct.dataclass
 class CEPS(Algorithm):
-    """Sparse models, few communications, one-bit messages, optional noise.
+    """CEPS: sparse models, infrequent communication, one-bit messages and optional noise.
 
-    The readings of its paper are options, `CEPS.paper(...)` reproduces its tables. `check` raises ValueError.
+    Where the paper is ambiguous, each reading is an option; `CEPS.paper(...)` reproduces its tables. `check` raises
+    ValueError for settings that do not fit.
     """
 
     kind: ClassVar[str] = "ceps"
     s: Count = struct.field(pytree_node=False, default=10)
     """Nonzeros of every node's parameters."""
     rate: Fraction = 0.2
-    """Share of its neighbours that a node listens to when it communicates, in (0, 1]."""
+    """Fraction of its in-neighbours that a node receives from when it communicates, in (0, 1]."""
     mu: Positive = 0.1
-    """Proximal weight of the rounds between communications."""
+    """Proximal weight in the rounds between communications."""
     codec: Annotated[Codec, As(default=OneBit())] = Dense()
     mechanism: Mechanism | None = None
-    """Noise on what is released; none: exact messages."""
+    """Noise on what is released; None: no noise."""
     clip: Positive | None = None
-    """Largest l2 norm of one example's gradient; it bounds what the noise is scaled by. None: as it is."""
+    """Largest l2 norm of one example's gradient, which bounds the sensitivity; None: no clipping."""
     adjacency: Literal["replace-one", "add-remove"] = struct.field(pytree_node=False, default="replace-one")
-    """What neighbouring data sets differ in: a record replaced, or there or not."""
+    """Neighbouring datasets differ in a record that is replaced, or one that is added or removed."""
     sensitivity: Positive | None = None
-    """An assumed sensitivity instead of a clip, as in the paper; nothing enforces it."""
+    """Sensitivity assumed instead of enforced by a clip, as in the paper."""
     noise: Literal["kept", "literal"] = struct.field(pytree_node=False, default="kept")
-    """kept: the noise stays in all that follows; literal: the paper's, which later rounds wash out."""
+    """kept: the noise stays in all later iterates; literal: as in the paper, where later rounds remove it."""
     periods: tuple[Count, Count] = struct.field(pytree_node=False, default=(10, 15))
     """Shortest and longest period between communications; every node draws its own."""
     period: Array | None = struct.field(per_node=True, default=None)
-    """Rounds [m] between communications of every node, int32, instead of drawing them."""
+    """Rounds between communications of every node [m], int32; None: drawn from `periods`."""
     sigma: Annotated[Positive | None, _SIGMA] = struct.field(per_node=True, default=None)
-    """A public constant, or one [m] for every node, instead of a sigma_i from every node's own data."""
+    """A public constant, or one per node [m], instead of a sigma_i computed from each node's local data."""
     sigma_rule: Literal["paper", "half_n", "safe"] = struct.field(pytree_node=False, default="paper")
-    """The d_i in the paper's constant sigma_i: a node's examples, or n / 2."""
+    """The d_i in the paper's constant sigma_i: the number of a node's examples, n / 2, or the safe rule."""
     step_scale: Positive = 1.0
-    """Steps this many times as long as by the rule (sigma_i divided by it)."""
+    """Factor on the step size of the rule (sigma_i is divided by it)."""
     first: Literal["period", "zero"] = struct.field(pytree_node=False, default="period")
-    """First round that communicates: that of the node's period, or round 0."""
+    """First round that communicates: the node's period, or round 0."""
     own: Literal["absent", "sampled", "always"] = struct.field(pytree_node=False, default="absent")
-    """Whether a node counts among its neighbours and is in its own average: never, when drawn, or always."""
+    """Whether a node's own vector enters its average: never, only when drawn like a neighbour, or always."""
     own_coded: bool = struct.field(pytree_node=False, default=False)
-    """A node's own share of the average goes through the codec too."""
+    """Whether a node's own vector also goes through the codec."""
     phi: Literal["sender", "receiver"] = struct.field(pytree_node=False, default="sender")
-    """Whose codec a message uses."""
+    """Whether a message uses the sender's or the receiver's codec."""
     block: Count | None = struct.field(pytree_node=False, default=None)
-    """Nodes worked on at a time; None: chosen by backend."""
+    """Number of nodes processed at a time; None: chosen by backend."""
     storage: Literal["dense", "sparse"] = struct.field(pytree_node=False, default="dense")
-    """Whether parameters and messages lie in memory as n numbers or as s of them and their places."""
+    """Whether parameters and messages are stored as n numbers or as s values with their positions."""
     title: ClassVar[str] = "CEPS"
     codes: ClassVar[Codes] = "requests"
     tuned: ClassVar[tuple[str, ...]] = ("step_scale",)
@@ -126,20 +129,20 @@ class CEPS(Algorithm):
 
     @classmethod
     def paper(cls, s: int = 10, *, rate: float = 0.2, epsilon: float | None = None, one_bit: bool = True) -> "CEPS":
-        """CEPS word for word as in section V of its paper; nothing here is private, and its noise is literal.
+        """CEPS with the settings of section V of its paper; its noise is literal and no privacy is claimed.
 
         Args:
             s: Nonzeros of every node's parameters.
-            rate: Share of its neighbours that a node listens to when it communicates, in (0, 1].
-            epsilon: What the paper scales its noise by, with delta .5 and u_i .1; None: no noise. It is no guarantee.
+            rate: Fraction of its in-neighbours that a node receives from when it communicates, in (0, 1].
+            epsilon: The paper's noise parameter, with delta 0.5 and u_i 0.1; None: no noise. It is not a guarantee.
             one_bit: One-bit messages (1BCS) or dense ones (Perf).
         """
         return cls(**preset(s, rate, epsilon, one_bit))
 
-    gradients = property(gradients_of)  # how they are clipped, and what noise is scaled by; it is added to u instead
+    gradients = property(gradients_of)  # how they are clipped and what scales the noise, which is added to u instead
 
     def check(self, problem: Problem, network: Network) -> None:
-        """Refuse settings out of range, naming them."""
+        """Raise ValueError for settings out of range."""
         checks.whole(1, problem.n, "s is the number of nonzeros kept of n parameters.", s=self.s)
         super().check(problem, network)
         check_ceps(self, problem, network)
@@ -157,15 +160,15 @@ class CEPS(Algorithm):
         return Ready(jnp.asarray(period, jnp.int32), constants(self, problem, moment.graph))
 
     def init(self, round: Round) -> State:
-        """Start from w = 0, or the largest entries of where the problem starts, u = -grad f(w), m_i = |N_i|."""
-        start = lax.optimization_barrier(round.problem.begin())  # or XLA projects its zeros at compile time
+        """Start from w = 0, or the largest entries of the initial parameters; u = -grad f(w), m_i = |N_i|."""
+        start = lax.optimization_barrier(round.problem.begin())  # otherwise XLA projects its zeros at compile time
         w = kept(start, self.s, self.storage)
         g, x = self.gradients, dense(w)
         u = g.descent(x, round, _NOISE, guarantee(self))[1] if self.noise == "kept" else -g.without_noise(x, round)
         return State(w, u, sizes(self, round.graph)[0].astype(u.dtype))
 
     def step(self, state: State, round: Round) -> State:
-        """One round: (4) for every node, then (3) for the nodes that communicate, a block at a time."""
+        """One round: (4) for all nodes, then (3) for the nodes that communicate, one block at a time."""
         w, u, count = state
         sigma, mu = round.ready.sigma[:, None], self.mu
         due = self._due(round)
@@ -195,5 +198,5 @@ class CEPS(Algorithm):
         return slots(self, self._due(round), round)
 
     def published_bytes(self, problem: Problem, rounds: int, ready: Ready | None) -> float | None:
-        """The paper's volume of so many rounds, with the periods of `ready` (None: their mean)."""
+        """The paper's data volume for a number of rounds, with the periods in `ready` (None: their mean)."""
         return published_bytes(self, problem, rounds, ready)

@@ -1,15 +1,15 @@
-"""Theorems 2 and 3 of the CEPS paper: what it claims for one step, and for a run. On the host.
+"""Theorems 2 and 3 of the CEPS paper: its claims for one step and for a run. On the host.
 
 Sha, Zhou, Kong, Li: Sparse Decentralized Federated Learning. With noise of variance rho_i = 2 ln(1.25 / delta) u_i^2 /
 epsilon^2 (13) on gradients of at most u_i / 2 (Assumption 5), every step is said to be (epsilon, delta)-differentially
-private (Theorem 2), and a communications together
+private (Theorem 2), and a communications are together
 
     (sqrt(2 a ln(1 / delta)) epsilon + a epsilon (e^epsilon - 1), (a + 1) delta)          (Theorem 3)
 
-At the paper's own delta = .5 the second number is (a + 1) / 2, which is 1 for one communication and more for several: a
-delta of one or more is met by every algorithm, also by one that sends its data, so that Theorem 3 then claims nothing.
+At the paper's delta = 0.5 the second number is (a + 1) / 2, which is 1 for one communication and larger for several.
+Every algorithm satisfies a delta of one or more, including one that sends its data, so Theorem 3 then claims nothing.
 
-Neither holds for Algorithm 1 as printed: see `UNSOUND`.
+Neither theorem holds for Algorithm 1 as printed: see `UNSOUND`.
 """
 
 import math
@@ -25,29 +25,29 @@ from jdfl.problems import Problem
 PAPER_DELTA = 0.5  # of its noise (section V)
 STEP, RUN = "CEPS, Theorem 2, at delta = 0.5", "CEPS, Theorem 3"
 UNSOUND = (
-    "in the paper that is for one step, by a formula for epsilon <= 1; its delta allows anything in every second "
-    "run, its sensitivity is assumed, its noise does not stay in u, and its first message has none"
+    "the paper's value is for one step, from a formula for epsilon <= 1; its delta allows anything in every second "
+    "run, its sensitivity is assumed, its noise is not stored in u, and its first message has no noise"
 )
 
 
 def step_epsilon(multiplier: float) -> float:
-    """The epsilon of Theorem 2 at `PAPER_DELTA`, for noise of so many sensitivities (a standard deviation)."""
+    """The epsilon of Theorem 2 at `PAPER_DELTA` for a noise multiplier (standard deviation over sensitivity)."""
     checks.positive(multiplier=multiplier)
     return math.sqrt(2 * math.log(1.25 / PAPER_DELTA)) / multiplier
 
 
 def composed(epsilon: float, delta: float, communications: int) -> tuple[float, float]:
-    """Epsilon and delta of Theorem 3, for a number a of communications.
+    """Epsilon and delta of Theorem 3 for a number a of communications.
 
-    The delta is the theorem's, (a + 1) `delta`, also where it is one or more.
+    The delta is the theorem's (a + 1) `delta`, even where it is one or more.
 
     Args:
-        epsilon: That of one communication, above 0.
-        delta: That of one communication, in (0, 1].
-        communications: How many there are, a, at least 1.
+        epsilon: Epsilon of one communication, above 0.
+        delta: Delta of one communication, in (0, 1].
+        communications: The number a of communications, at least 1.
 
     Raises:
-        ValueError: For an epsilon that is not positive, a delta outside (0, 1] or fewer than one communication.
+        ValueError: For an epsilon that is not positive, a delta outside (0, 1], or fewer than one communication.
     """
     checks.positive(epsilon=epsilon)
     checks.fraction("It is the delta of one step.", delta=delta)
@@ -59,41 +59,42 @@ def composed(epsilon: float, delta: float, communications: int) -> tuple[float, 
 
 @dataclass(frozen=True)
 class Theorem3:
-    """`composed` for any number of communications of one step's `epsilon` and `delta`."""
+    """`composed` for one step's `epsilon` and `delta`, as a function of the number of communications."""
 
     epsilon: float
     delta: float
 
     def __call__(self, communications: int) -> tuple[float, float]:
-        """Epsilon and delta of so many communications."""
+        """Epsilon and delta for a number of communications."""
         return composed(self.epsilon, self.delta, communications)
 
 
 def guarantee(algorithm: Any) -> Callable[[Problem, int], Guarantee]:
-    """What may be said of the releases of u of a CEPS, on a problem: something if they are clipped, their noise kept.
+    """The guarantee of CEPS's releases of u, as a function of the problem: claimed if clipped with noise kept.
 
-    Beside it stands what the paper's theorems would say.
+    It also states what the paper's theorems would claim.
     """
     return partial(_guarantee, algorithm)
 
 
 def _guarantee(algorithm: Any, problem: Problem, _: int) -> Guarantee:
-    told = algorithm.gradients.guarantee(problem)
+    claim = algorithm.gradients.guarantee(problem)
     if algorithm.sigma is None:
-        # Computed from the node's own data without noise: give sigma, a public constant, or declare it public.
-        told = exposing(told, ("curvature",), problem.public)
+        # Computed from the node's local data without noise: give sigma, a public constant, or declare it public.
+        claim = exposing(claim, ("curvature",), problem.public)
     if algorithm.noise == "literal":
-        reason = "the noise is not stored in u, so that later messages wash it out, and the first message has none"
-        told = replace(
-            told,
+        reason = "the noise is not stored in u, so later messages lose it, and the first message has no noise"
+        claim = replace(
+            claim,
             claimed=False,
-            reason=reason if told.claimed else f"{told.reason}; {reason}",
-            remedy=f'{"" if told.claimed else told.remedy} Use noise="kept".'.strip(),
+            reason=reason if claim.claimed else f"{claim.reason}; {reason}",
+            remedy=f'{"" if claim.claimed else claim.remedy} Use noise="kept".'.strip(),
         )
-    elif told.claimed:
-        told = replace(told, reason="every u is computed from clipped gradients and noisy, and w and messages from u")
+    elif claim.claimed:
+        reason = "every u is computed from clipped gradients and noisy, and w and messages from u"
+        claim = replace(claim, reason=reason)
     if not isinstance(algorithm.mechanism, Gaussian):
-        return told
+        return claim
     epsilon = step_epsilon(float(algorithm.mechanism.multiplier))
     run = Theorem3(epsilon, PAPER_DELTA)
-    return replace(told, published=Published(epsilon, PAPER_DELTA, STEP, UNSOUND, run=run, run_source=RUN))
+    return replace(claim, published=Published(epsilon, PAPER_DELTA, STEP, UNSOUND, run=run, run_source=RUN))

@@ -9,25 +9,24 @@ Arbitrary Communication Compression, 2020 (Algorithm 1).
     xhat_i <- xhat_i + q_i                                 (at i and at all its neighbours)
     x_i    <- h_i + gamma sum_j W_ij (xhat_j - xhat_i)
 
-C is `codec`, gamma the step towards the neighbours. That is the order of 2019: nodes mix what they have just heard, so
-that exact messages and gamma = 1 give D-PSGD with `order="adapt first"`. `order="mix first"` is the order of 2020,
+C is `codec` and gamma the step size towards the public copies. This is the order of 2019: nodes mix the copies they
+have just updated, so with exact messages and gamma = 1 it is D-PSGD with `order="adapt-then-combine"`.
+`order="combine-then-adapt"` is the order of 2020,
 
     x_i <- h_i + gamma sum_j W_ij (xhat_j - xhat_i);   q_i = C(x_i - xhat_i);   xhat_i <- xhat_i + q_i,
 
-in which a message may travel while the next gradient is computed; exact messages and gamma = 1 give D-PSGD as it was
-published. The orders are from memory of the papers. `local_steps` gradient steps, of any optimizer, may come before an
-exchange; the papers take one of plain SGD.
+in which a message can travel while the next gradient is computed; with exact messages and gamma = 1 it is D-PSGD as
+published. The orders are from memory of the papers. An exchange may follow several gradient steps (`local_steps`) of
+any optimizer; the papers take one step of plain SGD.
 
-Nodes keep the copies xhat_j of their neighbours, which are the same everywhere as long as every message reaches every
-neighbour: one row per node is enough here, and the network must be fixed. The average of the nodes moves by lr times
-the average gradient, and by nothing else, whatever the codec loses.
+Nodes keep the public copies xhat_j of their neighbours. These are identical everywhere as long as every message reaches
+every neighbour, so one row per node suffices here and the network must be fixed. The average of the nodes moves by -lr
+times the average gradient, whatever the codec loses.
 
-The papers prove convergence for gamma up to `safe_gamma(network, delta)`, delta being the codec's contraction: a very
-careful number (3e-5 on a ring of 16 nodes that send the largest 10 %, where 0.3 still converges).
+The papers prove convergence for gamma up to `safe_gamma(network, delta)`, delta being the codec's contraction factor.
+This bound is very conservative: 3e-5 on a ring of 16 nodes that send the largest 10 %, where 0.3 still converges.
 
-Missing neighbours: refused, since every message builds on all those before it.
-
-Axes: m nodes, n parameters.
+Missing neighbours: refused, because every message builds on all earlier ones.
 """
 
 import warnings
@@ -42,72 +41,74 @@ from jdfl.algorithms.codes import Codes
 from jdfl.algorithms.consequences import consequence
 from jdfl.algorithms.gradients import Gradients
 from jdfl.algorithms.round import Round
-from jdfl.algorithms.step_lengths import FIXED_SYMMETRIC
+from jdfl.algorithms.step_sizes import FIXED_SYMMETRIC
 from jdfl.base import checks, struct
-from jdfl.base.settings import Count, Fraction, StepLength
+from jdfl.base.settings import Count, Fraction, StepSize
 from jdfl.codecs import Codec, Dense, LowRank, RandomK, Sparse
 from jdfl.network.graph import Network
 from jdfl.network.requirements import require
 from jdfl.network.tables import to_scipy
 from jdfl.problems import Problem
 
-_TIGHT = (Sparse, RandomK, LowRank)  # codecs that do little better than their contraction says, round after round
-_NEVER_DIVERGED = 1.7  # gamma over their contraction, in all trials of averaging
+_TIGHT = (Sparse, RandomK, LowRank)  # codecs that do little better than their contraction factor in every round
+_NEVER_DIVERGED = 1.7  # gamma over the contraction factor, in all trials of averaging
 
 
 class State(NamedTuple):
-    """What the next round needs."""
+    """What a round passes to the next."""
 
     x: Array  # [m, n] parameters
-    hat: Array  # [m, n] public copies of them, the same at the node and at all its neighbours
-    optimizer: Any  # the optimizer's, leaves [m, ...]
+    hat: Array  # [m, n] public copies of x, the same at the node and at all its neighbours
+    optimizer: Any  # state of the optimizer, leaves [m, ...]
 
 
 @struct.dataclass
 class CHOCO(Algorithm):
-    """Decentralized SGD with compressed differences to public copies and any codec that contracts.
+    """CHOCO-SGD: decentralized SGD that sends compressed differences to public copies.
 
-    CHOCO-SGD with any gradients, optimizer and codec that contracts.
+    It takes any gradients, any optimizer, and any codec with a contraction factor.
 
-    Raises ValueError (from `check`) for settings out of range, a codec without a contraction, and a network that is not
-    fixed and undirected with symmetric doubly stochastic weights. Warns where gamma is large for a codec that leaves
-    things out: plain averaging on rings, a star and a complete network of 5 to 16 nodes, with top-k and random-k
-    messages of 10 to 50 %, always converged up to gamma = 1.7 delta, and diverged in 1 of 8 cases at 2 delta and in
-    most from 3 delta on. (`Sign` and `QSGD`, whose delta is a worst case, converged there with gamma = 1.)
+    Raises ValueError (from `check`) for settings out of range, a codec without a contraction factor, and a network that
+    is not fixed and undirected with symmetric doubly stochastic weights. Warns where gamma is large for the codec.
+    Plain averaging on rings, a star and a complete network of 5 to 16 nodes, with top-k and random-k messages of 10 to
+    50 %, always converged up to gamma = 1.7 delta. It diverged in 1 of 8 cases at 2 delta and in most cases from 3
+    delta on. (`Sign` and `QSGD`, whose delta is a worst case, converged there with gamma = 1.)
     """
 
     kind: ClassVar[str] = "choco-sgd"
-    lr: StepLength = 0.1
+    lr: StepSize = 0.1
     gamma: Fraction = 0.1
-    """Step towards the neighbours' public copies, in (0, 1]."""
+    """Step size towards the neighbours' public copies, in (0, 1]."""
     gradients: Gradients = Gradients()
     optimizer: descent.Optimizer = struct.field(pytree_node=False, default=None)
     codec: Codec = Dense()
     local_steps: Count = struct.field(pytree_node=False, default=1)
     """Gradient steps before each exchange of messages."""
-    order: Literal["adapt first", "mix first"] = struct.field(pytree_node=False, default="adapt first")
-    """Mix the copies that were just heard (2019), or those of the round before (2020)."""
+    order: Literal["adapt-then-combine", "combine-then-adapt"] = struct.field(
+        pytree_node=False, default="adapt-then-combine"
+    )
+    """Mix the public copies after this round's update (2019), or those of the round before (2020)."""
     title: ClassVar[str] = "CHOCO-SGD"
     tuned: ClassVar[tuple[str, ...]] = ("lr", "gamma")
     needs: ClassVar[dict[str, bool]] = FIXED_SYMMETRIC
     codes: ClassVar[Codes] = "contracting"
 
     def check(self, problem: Problem, network: Network) -> None:
-        """Refuse settings, codecs and networks that the method cannot have, naming them."""
+        """Raise ValueError for settings, codecs and networks that the method cannot use."""
         super().check(problem, network)
         delta = self.codec.contraction(problem.n, problem.n)
-        assert delta is not None  # a codec that contracts
+        assert delta is not None  # a codec with a contraction factor
         warn_of_gamma("CHOCO-SGD", self.codec, float(self.gamma), delta)
 
     def init(self, round: Round) -> State:
-        """Start from x = xhat where the problem says, which all neighbours know."""
+        """Start from x = xhat = the problem's initial parameters, which all neighbours know."""
         x = round.problem.begin()
         return State(x, x, descent.begin(self.optimizer, self.lr, x))
 
     def step(self, state: State, round: Round) -> State:
         """One round."""
         h, optimizer = descent.local_steps(self, state.x, state.optimizer, round)
-        if self.order == "adapt first":
+        if self.order == "adapt-then-combine":
             hat = round.publish(h, state.hat)
             x = h + self.gamma * (round.mix(hat, None) - hat)
         else:
@@ -117,27 +118,27 @@ class CHOCO(Algorithm):
 
 
 def warn_of_gamma(method: str, codec: Codec, gamma: float, delta: float) -> None:
-    """Warn of a step towards public copies that is long for messages with the contraction delta."""
+    """Warn about a step size towards public copies that is large for messages with the contraction factor delta."""
     if isinstance(codec, _TIGHT) and gamma > _NEVER_DIVERGED * delta:
         warnings.warn(
-            f"gamma = {gamma:g} is large for messages whose contraction is delta = {delta:.3g}: the public copies may "
-            f"run away from the parameters.{consequence(method, codec)} Try gamma <= {delta:.3g}, or send more.",
+            f"gamma = {gamma:g} is large for messages with contraction factor delta = {delta:.3g}: the public copies "
+            f"may diverge from the parameters.{consequence(method, codec)} Try gamma <= {delta:.3g}, or send more.",
             stacklevel=3,
         )
 
 
 def safe_gamma(network: Network, delta: float) -> float:
-    """The gamma up to which the papers prove that averaging with a delta-contractive codec converges (on the host).
+    """The largest gamma for which the papers prove that averaging with a codec converges (on the host).
 
         gamma = rho^2 delta / (16 rho + rho^2 + 4 beta^2 + 2 rho beta^2 - 8 rho delta)
 
     rho is the spectral gap of W and beta = ||I - W||_2 (2019, Theorem 2; the formula is from memory). With exact
-    messages it is 1 instead, where averaging is plain.
+    messages the result is 1, because averaging is then plain gossip.
 
     Args:
         network: A fixed, connected network with symmetric doubly stochastic weights; its eigenvalues take m^3
             operations.
-        delta: The contraction of the codec, in (0, 1], 1 for exact messages.
+        delta: The contraction factor of the codec, in (0, 1]; 1 for exact messages.
 
     Raises:
         ValueError: For delta outside (0, 1], and for networks that CHOCO-SGD refuses or that are not connected.
@@ -151,8 +152,8 @@ def safe_gamma(network: Network, delta: float) -> float:
     rho = 1 - float(np.max(np.abs(values[:-1]), initial=0))
     if rho < 1e-6:
         raise ValueError(
-            f"Expected a network whose nodes come to agree, got a spectral gap of {rho:.1g}. Use a connected one, with "
-            "weights of its own on every node."
+            f"Expected a network whose nodes reach consensus, got a spectral gap of {rho:.1g}. Use a connected network "
+            "with a positive self-weight at every node."
         )
     beta = 1 - float(values[0])
     return rho**2 * delta / (16 * rho + rho**2 + 4 * beta**2 + 2 * rho * beta**2 - 8 * rho * delta)

@@ -1,4 +1,4 @@
-"""Means of clipped gradients of single examples, without forming the gradients where that can be avoided.
+"""Sums of clipped gradients of single examples, without forming the gradients where that can be avoided.
 
 Axes: q examples of a node, n parameters.
 """
@@ -35,9 +35,10 @@ def clipped_sum(
 ) -> Array:
     """sum_t weight[t] min(1, clip / ||g_t||) g_t [n] over one node's examples, g_t the loss's gradient at w [n].
 
-    `lengths` [q] are those of the features where the problem has slopes (None: computed). Other problems' gradients,
-    and those whose entries are clipped, are formed `chunk` at a time. An example whose gradient is not finite counts as
-    0. With `part` g_t is that part of it. With `pieces` no term passes more additions than `additions` says.
+    `lengths` [q] are the norms of the features where the problem has slopes (None: computed). Gradients of other
+    problems, and gradients whose entries are clipped, are formed `chunk` at a time. An example whose gradient is not
+    finite counts as 0. With `part` g_t is that part of the gradient. With `pieces` no term passes through more
+    additions than `additions` states.
     """
     q = weight.shape[0]
     chunk = min(chunk, _piece(q)) if pieces else chunk
@@ -55,29 +56,29 @@ def clipped_sum(
 
 
 def sloped(problem: Problem) -> bool:
-    """Whether gradients of examples are clipped without being formed, but for those whose entries are clipped."""
+    """Whether gradients of examples are clipped without being formed, unless their entries are clipped."""
     w = jnp.zeros((problem.n,), problem.dtype)
     return jax.eval_shape(problem.slopes, w, problem.local(0)[0]) is not None
 
 
 def formed(m: int, n: int, q: int) -> int:
-    """How many of q examples' gradients are formed at a time, of n numbers for each of m nodes."""
+    """How many of q examples' gradients are formed at a time, with n numbers for each of m nodes."""
     return max(1, min(q, _AT_ONCE // (m * n)))
 
 
 def additions(q: int, chunk: int) -> int:
-    """How many additions a term of q passes at most, in pieces of no more than a chunk, which are added in turn."""
+    """The largest number of additions that a term of q passes through, in pieces of at most one chunk."""
     size = min(chunk, _piece(q))
     return size + -(-q // size)
 
 
 def _piece(q: int) -> int:
-    """How many of q terms are added at a time, so that rounding moves their sum little: about the root of q."""
+    """How many of q terms are added at a time to keep the rounding of their sum small: about the root of q."""
     return q if q <= _FEW else math.isqrt(q - 1) + 1
 
 
 def check_slopes(problem: Problem) -> None:
-    """Refuse a problem whose slopes are not those of its loss, as of a class that inherits them: ValueError."""
+    """Raise ValueError for a problem whose slopes do not belong to its loss, for example in a derived class."""
     data = problem.take(problem.some_node(), jnp.arange(1, dtype=jnp.int32))
     w = jnp.asarray(np.random.default_rng(0).standard_normal(problem.n) / problem.n**0.5, problem.dtype)
     slopes = problem.slopes(w, data)
@@ -88,11 +89,11 @@ def check_slopes(problem: Problem) -> None:
     length = float(problem.feature_lengths(data, "l2")[0]) * float(jnp.linalg.norm(slopes[0]))
     size = np.linalg.norm(g)
     if not np.isfinite(g).all():
-        return  # a record that is too long for its type tells nothing
+        return  # a record too large for its type cannot be checked
     if not (np.linalg.norm(made - g) <= 1e-3 * size + 1e-6 and abs(length - size) <= 1e-3 * size + 1e-6):
         raise ValueError(
             f"Expected slopes, feature_lengths and spread of {type(problem).__name__} that make the gradient of its "
-            "loss, got others. Give the class its own, or slopes that return None."
+            "loss, got others. Override them in the class, or let slopes return None."
         )
 
 
@@ -107,9 +108,9 @@ def _chunks(
 
 
 def _sum(q: int, chunk: int, terms: Array, like: Array, some: Callable[[Array, Array], Array]) -> Array:
-    """The sum of `some(terms[places], places)`, like `like`, over all q places, a chunk of them at a time."""
+    """The sum of `some(terms[places], places)`, with the shape of `like`, over all q places, one chunk at a time."""
     count = -(-q // chunk)
-    terms = jnp.pad(terms, [(0, count * chunk - q)] + [(0, 0)] * (terms.ndim - 1))  # what is beyond q weighs nothing
+    terms = jnp.pad(terms, [(0, count * chunk - q)] + [(0, 0)] * (terms.ndim - 1))  # padding has weight zero
 
     def add(c: Array, total: Array) -> Array:
         place = jnp.minimum(c * chunk + jnp.arange(chunk, dtype=jnp.int32), q - 1)

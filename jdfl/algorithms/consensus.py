@@ -1,13 +1,13 @@
-"""Average consensus: every node has a vector, and all are to know the mean; the simplest use of DPPS.
+"""Average consensus: the nodes compute the mean of their vectors; the simplest use of DPPS.
 
     eps_i^0 = -grad f_i(x^0), clipped;   eps_i^k = 0 afterwards
 
 With f_i(x) = ||x - v_i||^2 / 2 (`problems.averaging`) and x^0 = 0 node i's vector is v_i. Without noise this is
-push-sum: D. Kempe, A. Dobra, J. Gehrke: Gossip-Based Computation of Aggregate Information, 2003. With noise every round
-adds to what the nodes agree on.
+push-sum: D. Kempe, A. Dobra, J. Gehrke: Gossip-Based Computation of Aggregate Information, 2003. With noise, every
+round adds noise to the value that the nodes reach.
 
-Missing neighbours: the columns of W must still sum to one, so that the sender keeps what does not arrive
-(`weights="sender"`), and nothing of the sums is lost. What is late (`network.delays`) is added when it arrives.
+Missing neighbours: the columns of W must still sum to one, so the sender keeps what does not arrive
+(`weights="sender"`), and the sums lose nothing. Delayed messages (`network.delays`) are added when they arrive.
 
 Axes: m nodes, n entries of a vector.
 """
@@ -32,7 +32,7 @@ from jdfl.problems import Problem
 
 
 class State(NamedTuple):
-    """What the next round needs."""
+    """What a round passes to the next."""
 
     sums: PushSum
     step: Array  # [m, n] what the node adds before it sends
@@ -40,17 +40,17 @@ class State(NamedTuple):
 
 @struct.dataclass
 class AverageConsensus(Algorithm):
-    """Push-sum of one vector per node, whose mean all are to know.
+    """AverageConsensus: push-sum with which all nodes compute the mean of their vectors.
 
-    Push-sum of the nodes' vectors. Raises ValueError (from `check` and `plan`) for settings out of range.
+    Raises ValueError (from `check` and `plan`) for settings out of range.
     """
 
     kind: ClassVar[str] = "average-consensus"
     clip: Positive | None = None
-    """Largest l1 length of a node's vector; None: as it is."""
+    """Largest l1 norm of a node's vector; None: no clipping."""
     dpps: DPPS = DPPS()
     """Noise on messages."""
-    unsent: ClassVar[str] = "those of a node that has not sent anything yet are its vector, without noise"
+    unsent: ClassVar[str] = "a node that has not sent anything yet still holds its vector without noise"
     title: ClassVar[str] = "AverageConsensus"
     tuned: ClassVar[tuple[str, ...]] = ()
     late: ClassVar[bool] = True
@@ -58,22 +58,22 @@ class AverageConsensus(Algorithm):
 
     @property
     def channels(self) -> tuple[Channel, ...]:
-        """Those of the protocol."""
+        """The channels of the protocol."""
         return self.dpps.channels
 
     def check(self, problem: Problem, network: Network) -> None:
-        """Refuse settings out of range, naming them."""
+        """Raise ValueError for settings out of range."""
         self.dpps.check("AverageConsensus", network)
 
     def plan(self, problem: Problem, network: Network, steps: int) -> Schedule:
-        """The schedule of noise, on the host before a run."""
+        """The noise schedule, on the host before a run."""
         return self.dpps.plan(network, self._bounds(steps), np.ones(steps), problem.n, problem.start)
 
     def _bounds(self, steps: int) -> np.ndarray | None:
         return None if self.clip is None else np.where(np.arange(steps) == 0, float(self.clip), 0.0)
 
     def init(self, round: Round) -> State:
-        """Look at the node's vector, which costs a gradient."""
+        """Read the nodes' vectors, which costs one gradient."""
         x = round.problem.begin()
         round.book.grads = 1
         v = -round.problem.gradients(x)
@@ -85,21 +85,21 @@ class AverageConsensus(Algorithm):
         return State(sums, jnp.zeros_like(state.step))
 
     def params(self, state: State) -> Array:
-        """The nodes' estimates of the mean [m, n], with what they have not sent yet."""
+        """The nodes' estimates of the mean [m, n], including what they have not sent yet."""
         return (state.sums.s + state.step) * (1 / state.sums.a)[:, None]
 
     def visible(self, state: State) -> Array:
-        """What others see of a state [m, n]: messages, without what has not been sent yet."""
+        """What others see of a state [m, n]: the messages, without what has not been sent yet."""
         return state.sums.shown
 
     def message_bits(self, problem: Problem, codec: Any) -> dict[str, int]:
-        """Those of the protocol."""
+        """The message sizes of the protocol."""
         return self.dpps.message_bits(problem.n, problem.dtype)
 
     def _guarantee(self, schedule: Schedule, problem: Problem, _: int) -> Guarantee:
-        """That of the protocol: a node's vector enters in the first round alone.
+        """The protocol's guarantee, given that a node's vector enters in the first round only.
 
-        Before that round, where a run ends without one, the parameters hold the vector as it is.
+        In a run that ends before that round, the parameters hold the vector itself.
         """
         clip = "" if self.clip is None else f"l1 clipping of every node's vector to {float(self.clip):g}"
         return self.dpps.guarantee(schedule, self._bounds(schedule.scales.shape[0]), clip)

@@ -1,4 +1,4 @@
-"""What became of a small run with a codec that a method is warned of: the number in the warning.
+"""Measured results of small runs with codecs that methods warn about: the numbers in these warnings.
 
 `python -m experiments.codec_warnings` measures it: linear regression with sparse parameters (Example 1 of the CEPS
 paper) on a ring of 8 nodes, n = 100, 200 rounds, seed 0, in float64.
@@ -10,11 +10,11 @@ from jdfl.codecs import Codec
 
 
 class Measured(NamedTuple):
-    """The objective at the end of two runs that differ in what is warned of; infinite where a run diverged."""
+    """The final objectives of two runs that differ in the setting warned about; infinite where a run diverged."""
 
-    warned: str  # what the one had
-    objective: float  # and what came of it
-    instead: str  # what the other had
+    warned: str  # the setting warned about
+    objective: float  # its final objective
+    instead: str  # the alternative
     reached: float
 
 
@@ -113,7 +113,7 @@ MEASURED: dict[tuple[str, str], Measured] = {  # by the method's name in message
 
 
 def consequence(method: str, codec: Codec) -> str:
-    """The sentence for a warning about this codec of this method; nothing where it was not measured."""
+    """The sentence for a warning about this codec with this method; empty where it was not measured."""
     found = MEASURED.get((method, type(codec).__name__))
     if found is None or not type(codec).__module__.startswith("jdfl."):
         return ""

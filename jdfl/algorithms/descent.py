@@ -1,4 +1,4 @@
-"""Steps of gradient descent at every node, plain or by optax.
+"""Gradient descent steps at every node, plain or with an optax optimizer.
 
 Axes: m nodes, n parameters.
 """
@@ -29,18 +29,18 @@ OPTIMIZERS: dict[str, Any] = {
 _Name = Literal["sgd", "momentum", "nesterov", "adam", "adamw", "adagrad", "rmsprop"]
 Optimizer = Annotated[
     Callable[[Any], optax.GradientTransformation] | optax.GradientTransformation | None,
-    As(_Name, OPTIMIZERS.__getitem__, "sgd", "Who makes steps of gradients; momentum is 0.9."),
-    Doc("An optax optimizer, or a function that makes one of `lr`; None: plain gradient steps."),
+    As(_Name, OPTIMIZERS.__getitem__, "sgd", "The optimizer of the gradient steps; momentum is 0.9."),
+    Doc("An optax optimizer, or a function that makes one from `lr`; None: plain gradient steps."),
 ]
 
 
 def check_optimizer(optimizer: Optimizer) -> None:
-    """Refuse what is no `optimizer`: ValueError."""
+    """Raise ValueError for anything that is not an `optimizer`."""
     if optimizer is None or isinstance(optimizer, optax.GradientTransformation):
         return
     remedy = "Give a function from a learning rate to an optax transformation, such as optax.adam, or a transformation."
     if not callable(optimizer):
-        checks.refuse("an optimizer of optax", "optimizer", optimizer, remedy)
+        checks.refuse("an optax optimizer", "optimizer", optimizer, remedy)
     try:
         made = optimizer(0.1)
     except Exception as error:
@@ -51,29 +51,30 @@ def check_optimizer(optimizer: Optimizer) -> None:
 
 
 def transformation(optimizer: Optimizer, lr: Any) -> optax.GradientTransformation:
-    """Plain gradient descent of length lr (None), `optimizer(lr)`, or a transformation that has its own rate."""
+    """Plain gradient descent with step size lr (None), `optimizer(lr)`, or a transformation with its own rate."""
     if optimizer is None:
         return optax.sgd(lr)
     return optimizer if isinstance(optimizer, optax.GradientTransformation) else optimizer(lr)
 
 
 def begin(optimizer: Optimizer, lr: Any, x: Array) -> Any:
-    """The optimizer's state for every node, leaves [m, ...], at parameters x [m, n]."""
+    """The optimizer's initial state for every node, leaves [m, ...], at parameters x [m, n]."""
     with jax.numpy_dtype_promotion("standard"):  # optax mixes integers and floats
         return jax.vmap(transformation(optimizer, lr).init)(x)
 
 
 def update(optimizer: Optimizer, lr: Any, gradient: Array, state: Any, x: Array) -> tuple[Array, Any]:
-    """What nodes add to their parameters [m, n], given the gradient [m, n] at x [m, n], and the `optimizer`'s state."""
+    """The change of the parameters [m, n] and the optimizer's next `state`, given the gradient [m, n] at x [m, n]."""
     with jax.numpy_dtype_promotion("standard"):
         added, state = jax.vmap(transformation(optimizer, lr).update)(gradient, state, x)
     return jnp.asarray(added, x.dtype), state
 
 
 def local_steps(algorithm: Any, x: Array, state: Any, round: Round) -> tuple[Array, Any]:
-    """Parameters [m, n] and optimizer's state after an algorithm's `local_steps` gradient steps from x [m, n].
+    """The parameters [m, n] and the optimizer's state after an algorithm's `local_steps` gradient steps from x [m, n].
 
-    The algorithm has `local_steps`, `gradients`, `optimizer` and `lr`; the first step follows an exchange of messages.
+    The algorithm has the fields `local_steps`, `gradients`, `optimizer` and `lr`. The first step counts as following an
+    exchange of messages.
     """
 
     def step(here: Round, carry: tuple[Array, Any]) -> tuple[Array, Any]:

@@ -7,11 +7,11 @@ Learning, 2023.
     Q times:  y_i <- sum_j W_ij y_j
     x_i <- y_i
 
-Both gradients of a step see the same examples. Q = `gossip_steps` is 1 in DFedSAM and more in DFedSAM-MGS (multiple
-gossip steps), each of them a message on every link.
+Both gradients of a step use the same examples. Q = `gossip_steps` is 1 in DFedSAM and larger in DFedSAM-MGS (multiple
+gossip steps); each gossip step sends a message on every link.
 
-Missing neighbours: their weight goes where the network says, by default to the node's own row, and a node that hears
-nobody keeps its y.
+Missing neighbours: their weight goes where the network says, by default to the node itself, and a node that receives
+nothing keeps its y.
 
 Axes: m nodes, n parameters.
 """
@@ -27,23 +27,23 @@ from jdfl.algorithms.round import Round
 from jdfl.algorithms.updates import Updates, released
 from jdfl.arrays import ops
 from jdfl.base import struct
-from jdfl.base.settings import Count, NotNegative, StepLength
+from jdfl.base.settings import Count, NotNegative, StepSize
 from jdfl.codecs import Codec, Dense
 
 
 @struct.dataclass
 class DFedSAM(Algorithm):
-    """Sharpness-aware local steps, then mixing, once or several times.
+    """DFedSAM: sharpness-aware local steps, then mixing once or several times.
 
-    DFedSAM. Its state is x [m, n]. Raises ValueError (from `check`) for settings out of range.
+    Its state is x [m, n]. Raises ValueError (from `check`) for settings out of range.
     """
 
     kind: ClassVar[str] = "dfedsam"
-    lr: StepLength = 0.1
+    lr: StepSize = 0.1
     rho: NotNegative = 0.01
-    """How far up the gradient is taken."""
+    """Distance of the ascent step, at whose end the gradient is taken."""
     local_steps: Count = struct.field(pytree_node=False, default=5)
-    """Steps of two gradients each before the messages."""
+    """Local steps, of two gradients each, before the messages."""
     gossip_steps: Count = struct.field(pytree_node=False, default=1)
     """Exchanges of messages in a round."""
     gradients: Gradients = Gradients()
@@ -52,11 +52,11 @@ class DFedSAM(Algorithm):
     title: ClassVar[str] = "DFedSAM"
 
     def init(self, round: Round) -> Array:
-        """Start from x [m, n] where the problem says."""
+        """Start from the problem's initial parameters x [m, n]."""
         return round.problem.begin()
 
     def step(self, x: Array, round: Round) -> Array:
-        """One round from x [m, n], which gives the next."""
+        """One round from x [m, n] to the next."""
 
         def ascend_then_descend(here: Round, y: Array) -> Array:
             g = self.gradients(y, here)

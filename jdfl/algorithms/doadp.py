@@ -1,4 +1,4 @@
-"""DO-ADP: decentralized momentum SGD whose nodes wake at random and send the largest changes of noisy parameters.
+"""DO-ADP: decentralized momentum SGD with random activation, noise and top-k compressed differences.
 
 W. Huo, C. Liu, K. Ding, K. H. Johansson, L. Shi: Decentralized Optimization with Amplified Privacy via Efficient
 Communication (Algorithm 1; Eq. 5). Every node is active in a round with probability p.
@@ -9,29 +9,30 @@ Communication (Algorithm 1; Eq. 5). Every node is active in a round with probabi
                xhat_i <- xhat_i + s_i, at i and at all its neighbours      (5d)
     inactive:  m_i <- beta m_i,   x_i <- x_i + gamma sum_j W_ij (xhat_j - xhat_i),   nothing is sent
 
-lr is the paper's alpha, C is `codec`: Top_k in the paper, with k / d its `share`. W is symmetric and doubly stochastic;
-the paper's I - L / iota, iota > d_max, is `weights="laplacian"` (iota = d_max + 1), or jdfl.network.laplacian. g_i is a
-gradient of one example, clipped; the regulariser is added after clipping.
+lr is the paper's alpha and C is `codec`: Top_k in the paper, with k / d its `share`. W is symmetric and doubly
+stochastic; the paper's I - L / iota, iota > d_max, is `weights="laplacian"` (iota = d_max + 1), or
+jdfl.network.laplacian. g_i is a gradient of one example, clipped; the regulariser is added after clipping.
 
-Where the paper can be read in two ways:
+Where the paper is ambiguous:
 
-- Algorithm 1 starts from xhat_0 = 0 at any x_0; the proof of Lemma 3 wants x_0 = xhat_0. `start` is "x" for
-  xhat_0 = x_0, which all nodes know, or "zero". They are the same where x_0 is zero.
-- Assumption 2 bounds every entry of an example's gradient by G / sqrt(d), the text says "gradient clipping", which
-  bounds its length by G. `Gradients(clip=G)` is the latter, `Gradients(norm="entries", clip=G / sqrt(d))` the former.
+- Algorithm 1 starts from xhat_0 = 0 at any x_0, while the proof of Lemma 3 needs x_0 = xhat_0. `start` is "x" for
+  xhat_0 = x_0, which all nodes know, or "zero". They agree where x_0 is zero.
+- Assumption 2 bounds every entry of an example's gradient by G / sqrt(d), while the text says "gradient clipping",
+  which bounds its norm by G. `Gradients(clip=G)` is the latter, `Gradients(norm="entries", clip=G / sqrt(d))` the
+  former.
 - p is in [1/2, 1] in the paper. Only a bound in its proof needs the 1/2 (Lemma 9); below it there is a warning.
 
-Without momentum and noise, with p = 1, it is CHOCO-SGD in the order of 2020. The average of the nodes moves by lr / m
-times the sum of the active nodes' momenta, and by nothing else, whatever the codec loses.
+Without momentum and noise and with p = 1 it is CHOCO-SGD in the order of 2020. The average of the nodes moves by -lr /
+m times the sum of the active nodes' momenta, whatever the codec loses.
 
-Privacy: what is sent is computed from noisy clipped gradients, so that they are all that has to be accounted for, with
-their whole sensitivity. The paper asks for less noise by sqrt(k / d), since a message has k of d entries only; but
-which these are is chosen from the data, and what is left out is sent later. It asks for less by another factor p for
-nodes that are not active; but everybody sees who sends. `jdfl.algorithms.theorem1` has its formula and what it claims;
+Privacy: what is sent is computed from noisy clipped gradients, so only these need to be accounted for, with their full
+sensitivity. The paper uses noise smaller by a factor sqrt(k / d), because a message has only k of d entries; but these
+are chosen from the data, and the remaining entries are sent later. It uses noise smaller by another factor p because of
+inactive nodes; but every observer sees which nodes send. `jdfl.algorithms.theorem1` has its formula and its claim;
 `python -m experiments.theorem1_counterexample` shows an attack that the claim excludes.
 
-Missing neighbours: refused, since every message builds on all those before it; nodes that are not active send nothing,
-and all know.
+Missing neighbours: refused, because every message builds on all earlier ones; inactive nodes send nothing, and all
+nodes know it.
 
 Axes: m nodes, n parameters (the paper's d).
 """
@@ -51,10 +52,10 @@ from jdfl.algorithms.codes import Codes
 from jdfl.algorithms.gradients import Gradients
 from jdfl.algorithms.moment import Moment
 from jdfl.algorithms.round import Round
-from jdfl.algorithms.step_lengths import FIXED_SYMMETRIC
+from jdfl.algorithms.step_sizes import FIXED_SYMMETRIC
 from jdfl.algorithms.theorem1 import SOURCE, UNSOUND, Theorem1
 from jdfl.base import struct
-from jdfl.base.settings import Count, Fraction, Momentum, StepLength
+from jdfl.base.settings import Count, Fraction, Momentum, StepSize
 from jdfl.codecs import Codec, Dense, Sparse
 from jdfl.network.graph import Network
 from jdfl.privacy import GaussianEvent, Guarantee, Published, stretch
@@ -62,43 +63,43 @@ from jdfl.problems import Problem
 
 
 class State(NamedTuple):
-    """What the next round needs."""
+    """What a round passes to the next."""
 
     x: Array  # [m, n] parameters
-    hat: Array  # [m, n] public copies of them, the same at the node and at all its neighbours
+    hat: Array  # [m, n] public copies of x, the same at the node and at all its neighbours
     momentum: Array  # [m, n]
 
 
 @struct.dataclass
 class DOADP(Algorithm):
-    """Nodes wake at random, and send the largest changes of momentum SGD with noisy gradients.
+    """DO-ADP: momentum SGD with noisy gradients, random activation and compressed differences.
 
-    DO-ADP with any gradients and any codec that contracts.
+    It takes any gradients and any codec with a contraction factor.
 
-    With `block` only the gradients of active nodes are computed, so many at a time, which saves work where p is small
-    and gradients look at many examples.
+    With `block` gradients are computed only for active nodes, `block` at a time, which saves work where p is small and
+    gradients use many examples.
 
-    Raises ValueError (from `check`) for settings out of range, a codec without a contraction, and a network that is not
-    fixed and undirected with symmetric doubly stochastic weights. Warns where p is below 1/2, and of a gamma that is
-    large for what nodes send.
+    Raises ValueError (from `check`) for settings out of range, a codec without a contraction factor, and a network that
+    is not fixed and undirected with symmetric doubly stochastic weights. Warns where p is below 1/2, and where gamma is
+    large for the codec.
     """
 
     kind: ClassVar[str] = "do-adp"
-    lr: StepLength = 0.001
+    lr: StepSize = 0.001
     gamma: Fraction = 0.05
-    """Step towards the neighbours' public copies, in (0, 1]."""
+    """Step size towards the neighbours' public copies, in (0, 1]."""
     beta: Momentum = 0.15
     """Momentum, in [0, 1)."""
     p: Fraction = 0.8
-    """Chance of a node to be active in a round, in (0, 1]."""
+    """Probability that a node is active in a round, in (0, 1]."""
     gradients: Gradients = Gradients(batch=1)
     codec: Codec = Sparse(share=0.3)
     start: Literal["x", "zero"] = struct.field(pytree_node=False, default="x")
-    """Where the public copies start: at the parameters, or at zero."""
+    """Initial public copies: the parameters, or zero."""
     block: Count | None = struct.field(pytree_node=False, default=None)
-    """Active nodes at a time, no others being computed; none: all nodes at once."""
+    """Active nodes processed at a time, without computing the others; None: all nodes at once."""
     delta0: Fraction = 1e-6
-    """Of the paper's Theorem 1: decides its noise and what it claims, with --privacy.accounting paper."""
+    """delta_0 of the paper's Theorem 1: determines its noise and its claim, with --privacy.accounting paper."""
     title: ClassVar[str] = "DO-ADP"
     tuned: ClassVar[tuple[str, ...]] = ("lr", "gamma")
     needs: ClassVar[dict[str, bool]] = FIXED_SYMMETRIC
@@ -106,28 +107,28 @@ class DOADP(Algorithm):
 
     @property
     def uneven(self) -> bool:
-        """Whether rounds differ in how much there is to compute."""
+        """Whether rounds differ in their amount of computation."""
         return self.block is not None
 
     def check(self, problem: Problem, network: Network) -> None:
-        """Refuse settings, codecs and networks that the method cannot have, naming them."""
+        """Raise ValueError for settings, codecs and networks that the method cannot use."""
         super().check(problem, network)
         delta = self.codec.contraction(problem.n, problem.n)
-        assert delta is not None  # a codec that contracts
+        assert delta is not None  # a codec with a contraction factor
         warn_of_gamma("DO-ADP", self.codec, float(self.gamma), float(self.p) * delta)
         if float(self.p) < 0.5:
             warnings.warn(
-                f"p = {float(self.p):g} is below 1/2, where the paper's proof of convergence does not hold; the method "
-                "works all the same.",
+                f"p = {float(self.p):g} is below 1/2, where the paper's proof of convergence does not apply; the "
+                "method still runs.",
                 stacklevel=2,
             )
 
     def prepare(self, problem: Problem, moment: Moment, plan: Any) -> Array:
-        """The key [] that decides who is active."""
+        """The key [] from which active nodes are drawn."""
         return moment.stream(ACTIVE)
 
     def init(self, round: Round) -> State:
-        """Start from x where the problem says, and from public copies of it or of zero."""
+        """Start from the initial parameters x, and from public copies equal to x or zero."""
         x = round.problem.begin()
         return State(x, x if self.start == "x" else jnp.zeros_like(x), jnp.zeros_like(x))
 
@@ -143,11 +144,11 @@ class DOADP(Algorithm):
         return State(x, round.publish(x, hat, by=on), momentum)  # (5c), (5d)
 
     def visible(self, state: State) -> Array:
-        """The public copies [m, n]: all that was ever sent."""
+        """The public copies [m, n]: the sum of all messages."""
         return state.hat
 
-    def told(self, guarantee: Guarantee, problem: Problem, steps: int | None) -> Guarantee:
-        """That of the gradients, of the rounds in which a node is active; beside it what the paper would claim."""
+    def annotated(self, guarantee: Guarantee, problem: Problem, steps: int | None) -> Guarantee:
+        """The gradients' guarantee over the rounds in which a node is active, with the paper's claim stated."""
         theorem = self.theorem(problem, steps)
         if theorem is None or not isinstance(guarantee.event, GaussianEvent):
             return guarantee
@@ -157,20 +158,20 @@ class DOADP(Algorithm):
         return replace(guarantee, published=claim)
 
     def published_multiplier(self, problem: Problem, epsilon: float, steps: int) -> float:
-        """The noise that the paper's Theorem 1 asks for, in units of the sensitivity; ValueError where it has none.
+        """The noise of the paper's Theorem 1, in units of the sensitivity; ValueError where it does not apply.
 
         Warns where a condition of the theorem does not hold.
 
         Args:
-            problem: The nodes' data, of which the smallest node counts.
-            epsilon: What the whole run may spend by the theorem, above 0.
+            problem: The nodes' data; the smallest node determines the noise.
+            epsilon: The epsilon of the whole run by the theorem, above 0.
             steps: The number of rounds of the run, at least 1.
         """
         theorem = self.theorem(problem, steps)
         if theorem is None:
             raise ValueError(
-                "Expected gradients of one example that are clipped one by one, records that are replaced, and "
-                "messages of k entries, of which Theorem 1 is, got others. Use Gradients(batch=1, clip=...) and "
+                "Expected what Theorem 1 covers: gradients of one example, clipped per example, records that are "
+                "replaced, and messages of k entries; got other settings. Use Gradients(batch=1, clip=...) and "
                 "Sparse(share=...), or accounting='sound'."
             )
         multiplier = theorem.multiplier(epsilon)
@@ -180,9 +181,9 @@ class DOADP(Algorithm):
         return multiplier
 
     def theorem(self, problem: Problem, steps: int | None) -> Theorem1 | None:
-        """The paper's Theorem 1 for a run of so many rounds; None where it says nothing of it.
+        """The paper's Theorem 1 for a run of `steps` rounds; None where it does not apply.
 
-        It is of clipped gradients of one example, of records that are replaced, and of messages of k entries.
+        It covers clipped gradients of one example, records that are replaced, and messages of k entries.
         """
         g, codec = self.gradients, self.codec
         single = g.batch == 1 and g.per == "example" and g.adjacency == "replace-one"

@@ -1,35 +1,35 @@
-"""DP-DDA: distributed dual averaging, where some nodes at a time add noisy gradients and all nodes mix.
+"""DP-DDA: distributed dual averaging in which randomly active nodes add noisy gradients and all nodes mix.
 
 C. Liu, K. H. Johansson, Y. Shi: Distributed empirical risk minimization with differential privacy, 2024. Every node is
 active in a round t = 0, 1, ... with probability p.
 
-    z_i <- sum_j W_ij z_j + (a_t / p) (g_i(x_i) + noise - mu x_i)    the second term where i is active
+    z_i <- sum_j W_ij z_j + (a_t / p) (g_i(x_i) + noise - mu x_i)    (second term only where i is active)
     x_i <- argmin_x <z_i, x> + A_t mu / 2 ||x||^2 + ||x - x_0||^2 / (2 c_t),    A_t = a_0 + ... + a_t
          = (x_0 - c_t z_i) / (1 + mu c_t A_t)
 
     convex:            mu = 0,  a_t = 1,      c_t = lr / sqrt(t + 1)
     strongly convex:   mu > 0,  a_t = t + 1,  c_t = lr / (t + 1)
 
-from z_i = 0, x_0 where the problem starts. W is doubly stochastic, so that the average of the z_i is the sum of what
-active nodes have added, over m. `order="adapt first"` mixes that, too, z_i <- sum_j W_ij (z_j + ...); on a complete
-network with p = 1 all nodes then make the steps of centralised dual averaging.
+from z_i = 0 and the initial parameters x_0. W is doubly stochastic, so the average of the z_i is the sum of the active
+nodes' contributions over m. `order="adapt-then-combine"` also mixes these contributions, z_i <- sum_j W_ij (z_j + ...);
+on a complete network with p = 1 all nodes then take the steps of centralised dual averaging.
 
-Of the paper its abstract and introduction were at hand, and how others describe it: active nodes perturb stochastic
-subgradients of single samples, inactive ones send and mix all the same, all nodes share a regulariser h, sampling of
-nodes is said to amplify, and without noise the rate is O(1 / t). The rest is derived here and was not checked against
-it: the weights a_t and steps c_t, the division by p, which makes the sum right in expectation, and whether gradients
-are added before or after mixing (J. Duchi, A. Agarwal, M. Wainwright: Dual averaging for distributed optimization,
-2012, add them after, with c_t of the order of 1 / sqrt(t)). Without mu the division by p is a longer lr. With mu the
-argmin has the lower bound f(x_i) + <g, x - x_i> + mu / 2 ||x - x_i||^2 of a strongly convex f instead of a plane; where
-f has the regulariser h = mu / 2 ||x||^2 that is A_t h beside gradients of the data alone. Steps end as 2 / (mu t p),
-and none is longer than lr / p.
+Only the paper's abstract and introduction were available, and descriptions by others: active nodes perturb stochastic
+subgradients of single samples, inactive nodes still send and mix, all nodes share a regulariser h, node sampling is
+said to amplify privacy, and without noise the rate is O(1 / t). The rest is derived here and was not checked against
+the paper: the weights a_t and step sizes c_t, the division by p, which makes the sum correct in expectation, and
+whether gradients are added before or after mixing. (J. Duchi, A. Agarwal, M. Wainwright: Dual averaging for distributed
+optimization, 2012, add them after mixing, with c_t of order 1 / sqrt(t).) Without mu the division by p is a larger lr.
+With mu the argmin uses the lower bound f(x_i) + <g, x - x_i> + mu / 2 ||x - x_i||^2 of a strongly convex f instead of a
+linear one; where f contains the regulariser h = mu / 2 ||x||^2, this is A_t h plus gradients of the data term alone.
+Step sizes approach 2 / (mu t p), and none exceeds lr / p.
 
-Privacy: what is sent is computed from noisy gradients of active nodes, which are all that has to be accounted for. That
-a node is active now and then makes nothing stronger against those who see all messages: z_i minus the mixture of the
-last z_j is zero where i was not active. `amplified_epsilon` is what node sampling would buy if that could be hidden.
+Privacy: what is sent is computed from noisy gradients of active nodes, so only these need to be accounted for. Random
+activation does not strengthen the guarantee against an observer of all messages: z_i minus the mixture of the last z_j
+is zero where i was not active. `amplified_epsilon` is what node sampling would gain if activity could be hidden.
 
-Missing neighbours: their weight goes where the network says, by default to the node's own row, and a node that hears
-nobody adds up its own gradients. W must stay doubly stochastic, so that both ways of a link are missing together.
+Missing neighbours: their weight goes where the network says, by default to the node itself, and a node that receives
+nothing adds up its own gradients. W must stay doubly stochastic, so both directions of a link fail together.
 
 Axes: m nodes, n parameters.
 """
@@ -47,56 +47,56 @@ from jdfl.algorithms.gradients import Gradients
 from jdfl.algorithms.moment import Moment
 from jdfl.algorithms.round import Round
 from jdfl.base import struct
-from jdfl.base.settings import Count, Fraction, Positive, StepLength
+from jdfl.base.settings import Count, Fraction, Positive, StepSize
 from jdfl.codecs import Codec, Dense
 from jdfl.privacy import Sampled, epsilon
 from jdfl.problems import Problem
 
-_PARTS = 10**9  # of which a rate is a whole number, rounded up
+_PARTS = 10**9  # rates are rounded up to a multiple of its inverse
 
 
 class State(NamedTuple):
-    """What the next round needs."""
+    """What a round passes to the next."""
 
-    z: Array  # [m, n] duals: mixed sums of weighted gradients
+    z: Array  # [m, n] dual variables: mixed sums of weighted gradients
     x: Array  # [m, n] parameters
     start: Array  # [m, n] x_0, where the proximal term is zero
 
 
 @struct.dataclass
 class DPDDA(Algorithm):
-    """Dual averaging of which some nodes at a time take part with noisy gradients, while all mix.
+    """DP-DDA: dual averaging in which a random subset of nodes adds noisy gradients while all nodes mix.
 
-    DP-DDA with any gradients.
-
-    With `block` only the gradients of active nodes are computed, so many at a time, which saves work where p is small
-    and gradients look at many examples; without it all nodes' are, and those of inactive ones are dropped. Both give
-    the same but for rounding. Raises ValueError (from `check`) for settings out of range and for networks whose W is
-    not doubly stochastic.
+    It takes any gradients. With `block` gradients are computed only for active nodes, `block` at a time, which saves
+    work where p is small and gradients use many examples. Without it all gradients are computed and those of inactive
+    nodes dropped. Both give the same result up to rounding. Raises ValueError (from `check`) for settings out of range
+    and for networks whose W is not doubly stochastic.
     """
 
     kind: ClassVar[str] = "dp-dda"
-    lr: StepLength = 0.1
+    lr: StepSize = 0.1
     p: Fraction = 0.25
-    """Chance of a node to be active in a round, in (0, 1]."""
+    """Probability that a node is active in a round, in (0, 1]."""
     mu: Positive | None = None
-    """Modulus of strong convexity, which weights and steps then rely on; none: those of the convex case."""
+    """Modulus of strong convexity, used in weights and step sizes; None: the convex case."""
     gradients: Gradients = Gradients(batch=1)
     codec: Codec = Dense()
-    order: Literal["mix first", "adapt first"] = struct.field(pytree_node=False, default="mix first")
-    """Add gradients to what has been mixed, or mix what they have been added to."""
+    order: Literal["combine-then-adapt", "adapt-then-combine"] = struct.field(
+        pytree_node=False, default="combine-then-adapt"
+    )
+    """Add gradients after mixing or before it."""
     block: Count | None = struct.field(pytree_node=False, default=None)
-    """Active nodes at a time, no others being computed; none: all nodes at once."""
+    """Active nodes processed at a time, without computing the others; None: all nodes at once."""
     title: ClassVar[str] = "DP-DDA"
     needs: ClassVar[dict[str, bool]] = {"doubly_stochastic": True}
 
     @property
     def uneven(self) -> bool:
-        """Whether rounds differ in how much there is to compute."""
+        """Whether rounds differ in their amount of computation."""
         return self.block is not None
 
     def prepare(self, problem: Problem, moment: Moment, plan: Any) -> Array:
-        """The key [] that decides who is active."""
+        """The key [] from which active nodes are drawn."""
         return moment.stream(ACTIVE)
 
     def init(self, round: Round) -> State:
@@ -112,7 +112,7 @@ class DPDDA(Algorithm):
         g = round.each_of(on, self.block, lambda here: self.gradients(here.of(x), here), jnp.zeros_like(x))
         g = g if self.mu is None else g - self.mu * x
         added = jnp.where(on[:, None], a / self.p * g, 0.0)
-        z = round.mix(z) + added if self.order == "mix first" else round.mix(z + added)
+        z = round.mix(z) + added if self.order == "combine-then-adapt" else round.mix(z + added)
         return State(z, (start - c * z) / (1 + pull), start)
 
     def _weights(self, k: Array, dtype: Any) -> tuple[Array, Array, Array]:
@@ -123,35 +123,35 @@ class DPDDA(Algorithm):
         return t + 1, self.lr / (t + 1), self.mu * self.lr * (t + 2) / 2
 
     def params(self, state: State) -> Array:
-        """The parameters x [m, n], which are z and what everybody knows."""
+        """The parameters x [m, n], a function of z and public quantities."""
         return state.x
 
 
 def amplified_epsilon(algorithm: DPDDA, problem: Problem, rounds: int, delta: float) -> float:
-    """What rounds would add up to at `delta` if nobody could tell which nodes are active: no guarantee.
+    """The epsilon of `rounds` rounds at `delta` if no observer could tell which nodes are active; not a guarantee.
 
     Every round then counts, active or not, as a release from a sample that holds a record with probability p times that
-    of the gradients' own sampling, at the smallest node. That needs more than silence about who is active: an inactive
-    node would have to send noise of the same size, which this method does not, and gradients of more than one example
-    tell by their length that there is one. Compare with the epsilon of a run's report, which does not assume this.
+    of the gradients' own sampling, at the smallest node. This needs more than secrecy about activity: an inactive node
+    would have to send noise of the same size, which this method does not do, and the norm of gradients of more than one
+    example reveals that there is one. Compare it with the epsilon in a run's report, which does not assume this.
 
     Args:
         algorithm: The settings, with clipped and noisy gradients of records.
         problem: The nodes' data.
-        rounds: How many rounds there are, from 0.
-        delta: The chance that the epsilon may fail, in (0, 1).
+        rounds: The number of rounds, from 0.
+        delta: The probability that the epsilon fails, in (0, 1).
 
     Raises:
-        ValueError: Where nothing is claimed even so: without noise, or without a clip.
+        ValueError: Without noise or without a clip, where nothing is claimed even so.
     """
-    told = algorithm.gradients.guarantee(problem)
-    if told.event is None or not told.claimed or told.unit != "record" or told.adjacency == "none":
+    claim = algorithm.gradients.guarantee(problem)
+    if claim.event is None or not claim.claimed or claim.unit != "record" or claim.adjacency == "none":
         raise ValueError(
             f"Expected clipped and noisy gradients of records, got gradients = {algorithm.gradients!r}. Use "
             "Gradients(batch=1, clip=..., mechanism=Gaussian(...))."
         )
     rate = float(algorithm.p)
-    if told.sampling is not None:
-        rate *= told.sampling.batch / int(np.min(np.asarray(problem.sizes)))
+    if claim.sampling is not None:
+        rate *= claim.sampling.batch / int(np.min(np.asarray(problem.sizes)))
     sampled = Sampled("poisson", math.ceil(rate * _PARTS - 1e-3), _PARTS)
-    return epsilon(told.event, rounds, delta, sampled=sampled, adjacency=told.adjacency)
+    return epsilon(claim.event, rounds, delta, sampled=sampled, adjacency=claim.adjacency)

@@ -1,4 +1,4 @@
-"""DPDO: projected gradient steps and Laplace noise that both fade, for one epsilon over any number of rounds.
+"""DPDO: projected gradient steps and Laplace noise that both decay, with one epsilon for any number of rounds.
 
 Z. Huang, S. Mitra, N. Vaidya: Differentially Private Distributed Optimization, 2015 (arXiv 1401.2596).
 
@@ -6,24 +6,23 @@ Z. Huang, S. Mitra, N. Vaidya: Differentially Private Distributed Optimization, 
     z_i =  sum_j W_ij y_j                                                    (the node's own noisy y_i among them)
     x_i <- Proj_X(z_i - c q^t grad f_i(z_i)),                b_t = B p^t,    0 < q < p < 1
 
-X is the l2 ball of length `radius` about zero, or the whole space. W is doubly stochastic, and may change.
+X is the l2 ball of radius `radius` around zero, or the whole space. W is doubly stochastic and may change.
 
-Two worlds that differ in one node's whole cost are compared given all messages. Then the z_i are the same in both, and
-x_i is apart by one step alone: gradients no longer than G in l2 put it at most 2 G c q^t apart in l2, which a
-projection does not lengthen, and sqrt(n) times that in l1. So the message of round t + 1 spends a pure epsilon of
-2 G sqrt(n) c q^t / b_{t+1}; that of round 0, x_0 and noise, tells nothing. Summed over all rounds without end that is
-2 G sqrt(n) c / (B (p - q)), which is `epsilon` for
+The analysis compares two datasets that differ in one node's whole local loss, given all messages. Then the z_i are
+equal in both, and x_i differs by one step only. Gradients of l2 norm at most G put it at most 2 G c q^t apart in l2,
+which a projection does not increase, and sqrt(n) times that in l1. The message of round t + 1 therefore spends a pure
+epsilon of 2 G sqrt(n) c q^t / b_{t+1}; the message of round 0, x_0 plus noise, reveals nothing. Summed over infinitely
+many rounds that is 2 G sqrt(n) c / (B (p - q)), which equals `epsilon` for
 
     B = 2 G sqrt(n) c / (epsilon (p - q)).
 
-Gradients clipped in another norm, or without a projection, take what the norms allow in place of sqrt(n). The bound G
-is enforced by the clip, on a node's gradient as a whole, regulariser and all. The last x_i is never sent, and nothing
-is claimed of it. Of the paper only the abstract was at hand: the update is from memory, and B, which was derived here,
+For gradients clipped in another norm, or without a projection, the corresponding norm ratio replaces sqrt(n). The clip
+enforces the bound G on a node's whole gradient, including the regulariser. The last x_i is never sent, and nothing is
+claimed for it. Only the abstract of the paper was available: the update is from memory, and B, which was derived here,
 was not compared with the paper's constant.
 
-Missing neighbours: their weight goes where the network says, by default to the node's own row, and a node that hears
-nobody takes its step alone. W must stay doubly stochastic, so that both ways of a link are missing together.
-
+Missing neighbours: their weight goes where the network says, by default to the node itself, and a node that receives
+nothing takes its step alone. W must stay doubly stochastic, so both directions of a link fail together.
 Axes: m nodes, n parameters, T rounds.
 """
 
@@ -51,12 +50,12 @@ from jdfl.privacy.flow import bounded
 from jdfl.problems import Problem
 
 _NOISE = Stream("dpdo.noise", "private")
-_NOTHING = 1e30  # the multiplier of a message in which data change nothing, and of one in which they change less
-_SLACK = 1 + 1e-12  # of noise: what rounding may add to a sum of epsilons
+_NOTHING = 1e30  # largest multiplier of a message; also used where the data do not change the message
+_SLACK = 1 + 1e-12  # factor on the noise: what rounding may add to a sum of epsilons
 
 
 class State(NamedTuple):
-    """What the next round needs, and what others have seen."""
+    """What a round passes to the next, and what others have seen."""
 
     x: Array  # [m, n] parameters
     sent: Array  # [m, n] messages of the last round
@@ -71,36 +70,36 @@ class Plan(NamedTuple):
 
 @struct.dataclass
 class DPDO(Algorithm):
-    """Projected gradient steps and Laplace noise on messages that both fade: one epsilon for any number of rounds.
+    """DPDO: projected gradient steps with decaying Laplace noise on messages, one epsilon for any number of rounds.
 
-    The method with any gradients that need no noise of their own.
+    It takes any gradients without noise.
 
     Raises ValueError (from `check` and `plan`) for settings out of range, noise without a clip, noise on gradients, and
-    networks whose W is not doubly stochastic. Steps too short for the parameters' type, and those whose noise would be
-    too small for it, are left out.
+    networks whose W is not doubly stochastic. Steps that are too small for the parameters' type, or whose noise would
+    be, are skipped.
     """
 
     kind: ClassVar[str] = "dpdo"
     c: Positive = 0.1
-    """Length of the first step."""
+    """First step size."""
     q: Fraction = 0.99
-    """By which steps fade from round to round, in (0, 1]."""
+    """Factor by which step sizes decay from round to round, in (0, 1]."""
     p: Fraction = 0.995
-    """By which noise fades from round to round, in (q, 1)."""
+    """Factor by which noise decays from round to round, in (q, 1)."""
     radius: Positive | None = None
-    """Of the ball that parameters stay in; None: they may be anything."""
+    """Radius of the ball that parameters are projected to; None: no projection."""
     epsilon: Positive | None = None
-    """Pure, of all rounds together, for a node's whole data; None: no noise."""
+    """Pure epsilon of all rounds together, for a node's whole data; None: no noise."""
     gradients: Exact = Gradients(per="batch")
     codec: Codec = Dense()
     unsent: ClassVar[str] = UNSENT_STEP
-    noise_by: ClassVar[str] = "Give it epsilon itself, which all rounds together spend."
+    noise_by: ClassVar[str] = "Give epsilon, which all rounds spend together."
     title: ClassVar[str] = "DPDO"
     tuned: ClassVar[tuple[str, ...]] = ("c",)
     needs: ClassVar[dict[str, bool]] = {"doubly_stochastic": True}
 
     def check(self, problem: Problem, network: Network) -> None:
-        """Refuse settings out of range, naming them."""
+        """Raise ValueError for settings out of range."""
         check_gradients("DPDO", self.gradients, "epsilon")
         super().check(problem, network)
         if self.epsilon is not None:
@@ -109,8 +108,8 @@ class DPDO(Algorithm):
     def _check_noise(self) -> None:
         if not float(self.q) < float(self.p) < 1:
             raise ValueError(
-                f"Expected q < p < 1 for noise, got q = {self.q!r} and p = {self.p!r}. Steps have to fade faster than "
-                "noise for a finite epsilon over all rounds, and noise has to fade."
+                f"Expected q < p < 1 for noise, got q = {self.q!r} and p = {self.p!r}. For a finite epsilon over all "
+                "rounds, noise must decay, and step sizes must decay faster."
             )
         if self.gradients.clip is None:
             raise ValueError(
@@ -119,7 +118,7 @@ class DPDO(Algorithm):
             )
 
     def plan(self, problem: Problem, network: Network, steps: int) -> Plan:
-        """The lengths of all steps and their noise, on the host before a run."""
+        """The step sizes and noise scales of all rounds, on the host before a run."""
         t, dtype = np.arange(int(steps) + 1), np.dtype(problem.dtype)
         lengths = _downwards(float(self.c) * np.exp(t * math.log(float(self.q))), dtype)[:-1]
         if self.epsilon is None:
@@ -129,13 +128,13 @@ class DPDO(Algorithm):
         if not np.isfinite(noise[0]):
             raise ValueError(
                 f"Expected noise within the range of {dtype.name}, got a first scale of {first:.3g}. Give a larger "
-                "epsilon, a smaller c or clip, or a q farther below p."
+                "epsilon, a smaller c or clip, or a q further below p."
             )
-        lengths = np.where(noise[1:] < np.finfo(dtype).tiny, 0, lengths)  # noise that small is zero on a device
+        lengths = np.where(noise[1:] < np.finfo(dtype).tiny, 0, lengths)  # a device rounds such small noise to zero
         return Plan(jnp.asarray(lengths), jnp.asarray(noise[:-1]))
 
     def init(self, round: Round) -> State:
-        """Start where the problem says."""
+        """Start from the problem's initial parameters."""
         x = round.problem.begin()
         return State(x, x)
 
@@ -148,32 +147,32 @@ class DPDO(Algorithm):
         z = round.mix(y)
         x = z - at(plan.lengths, round.k) * shared_gradient(self.gradients, z, round)
         x = self._projected(x)
-        return State(x if self.gradients.clip is None else bounded(x), y)  # by a clipped step from what all know
+        return State(x if self.gradients.clip is None else bounded(x), y)  # a clipped step from public vectors
 
     def _projected(self, x: Array) -> Array:
-        """The nearest points of X [m, n]; what is not finite stays so."""
+        """The nearest points of X [m, n]; values that are not finite stay so."""
         if self.radius is None:
             return x
         long = ops.length(x, "l2")
         return x * jnp.where(long > self.radius, self.radius / long, 1.0)[:, None]
 
     def _change(self, n: int) -> float:
-        """The most that other data change a message in l1, for a step of length 1."""
+        """The largest l1 change of a message under other data, for step size 1."""
         norm, clip = self.gradients.norm, self.gradients.clip
         assert clip is not None  # noise needs one
         longer = stretch(norm, "l1", n) if self.radius is None else stretch(norm, "l2", n) * stretch("l2", "l1", n)
         return 2 * float(clip) * longer
 
     def visible(self, state: State) -> Array:
-        """What others see of a state [m, n]: the last messages, without the step that is still to be sent."""
+        """What others see of a state [m, n]: the last messages, without the step that is yet to be sent."""
         return state.sent
 
     def _guarantee(self, plan: Plan, problem: Problem, _: int) -> Guarantee:
-        """That of all messages for a whole node's cost, replaced by another; pure where delta is zero."""
+        """The guarantee of all messages for one node's whole local loss, replaced by another; pure where delta is 0."""
         if self.gradients.clip is None:
             return unclaimed(self.gradients)
         noise, change = np.asarray(plan.noise, float), self._change(problem.n) * np.asarray(plan.lengths, float)
-        change = np.append(0.0, change)[:-1]  # steps are sent in the round after theirs
+        change = np.append(0.0, change)[:-1]  # a step is sent one round later
         multipliers = np.where(change > noise / _NOTHING, noise / np.where(change > 0, change, 1), _NOTHING)
         return Guarantee(
             unit="node",
@@ -181,16 +180,16 @@ class DPDO(Algorithm):
             observer="all messages",
             sensitivity=self._change(problem.n) * float(self.c),
             enforced_by=f"{self.gradients.norm} clipping of every node's gradient to {float(self.gradients.clip):g}, "
-            "and the public lengths of the steps",
+            "and the public step sizes",
             claimed=True,
-            reason="every message is noisy by a public schedule, and gradients are taken at what messages tell",
+            reason="every message is noisy by a public schedule, and gradients are evaluated at functions of messages",
             event=LaplaceSchedule(tuple(multipliers.tolist())),
             warnings=faint(noise, change, np.dtype(problem.dtype)),
         )
 
 
 def _downwards(x: np.ndarray, dtype: np.dtype[Any]) -> np.ndarray:
-    """The numbers in a narrower type, none of them larger; zero where they are too small for all of its digits."""
+    """The numbers rounded down to a narrower type; zero where they are too small to keep all digits."""
     found = x.astype(dtype)
     found = np.where(found.astype(float) > x, np.nextafter(found, dtype.type(0)), found)
     return np.where(found < np.finfo(dtype).tiny, dtype.type(0), found)

@@ -7,10 +7,10 @@ over Time-Varying Directed Graphs, 2015.
     h_i <- s_i + eps_i,   v_i = h_i + gamma_n Lap(0, S / b),   s_i <- sum_j W_ij v_j,   a_i <- sum_j W_ij a_j,
     y_i = s_i / a_i
 
-The columns of W sum to one, and a node's message to itself is noisy too. Where S comes from is `sensitivity`; see
-`jdfl.privacy.sensitivity` for the three sources. Only "certified" can be told of: S of "real" is an oracle's,
-Eq. 22 ("eq22") bounds the distances for some constants and not for those of the paper's experiments, which are the
-defaults here, and broadcasting the S_i tells the length of the noise.
+The columns of W sum to one, and a node's message to itself is noisy too. `sensitivity` selects the source of S;
+`jdfl.privacy.sensitivity` describes the three sources. Only "certified" yields a guarantee. The S of "real" is an
+oracle's. Eq. 22 ("eq22") bounds the distances for some constants, but not for those of the paper's experiments, which
+are the defaults here, and broadcasting the S_i reveals the norm of the noise.
 
 Axes: m nodes, d shared parameters, T rounds.
 """
@@ -23,7 +23,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from jdfl.algorithms.book import Channel, Told
+from jdfl.algorithms.book import Channel, Claim
 from jdfl.algorithms.noisy_messages import at
 from jdfl.algorithms.round import Round
 from jdfl.arrays import ops
@@ -39,83 +39,84 @@ from jdfl.privacy.sensitivity import certified, published, real
 _NOISE = Stream("dpps.noise", "private")
 SHARED, SENSITIVITY = Channel("shared"), Channel("sensitivity")
 _ROUNDING = 2.0**-21  # of vectors in float32, four units in the last place
-_LONG = 2**12  # numbers of a row that take longer than its turn in a loop
-_NOTHING = 1e12  # the multiplier of a round in which data change nothing
+_LONG = 2**12  # numbers in a row from which a loop over rows is faster
+_NOTHING = 1e12  # multiplier of a round in which the data change nothing
 _REMEDY = 'Use sensitivity="certified" and a clip.'
 
 
 class PushSum(NamedTuple):
-    """What the next round needs of the protocol."""
+    """The protocol's state after a round."""
 
-    s: Array  # [m, d] shared parameters, not corrected
-    a: Array  # [m] normalising scalars
+    s: Array  # [m, d] shared parameters, uncorrected
+    a: Array  # [m] push-sum weights
     estimate: Array  # [m] S_i of the last round (Eq. 22)
-    noise: Array  # [m] l1 length of the noise of the last round
-    seen: Array | None = None  # [T, 2] true distances and S, where they are watched
-    sent: Array | None = None  # [m, d] messages of the last round, where they are watched
+    noise: Array  # [m] l1 norm of the noise of the last round
+    seen: Array | None = None  # [T, 2] true distances and S, with `watch`
+    sent: Array | None = None  # [m, d] messages of the last round, with `watch`
 
     @property
     def y(self) -> Array:
-        """The corrected parameters [m, d]; by the inverse, as XLA divides in some programs and not in others."""
+        """The corrected parameters [m, d]; uses the inverse, because XLA divides only in some programs."""
         return self.s * (1 / self.a)[:, None]
 
     @property
     def shown(self) -> Array:
-        """What others have seen last [m, d]: the messages where they are watched, else what came of mixing them."""
+        """What others saw last [m, d]: the messages with `watch`, otherwise their mixture."""
         return self.s if self.sent is None else self.sent
 
 
 class Schedule(NamedTuple):
-    """The numbers of all rounds, which are public."""
+    """The public noise schedule of all rounds."""
 
-    scales: Array  # [T] what rates are multiplied by
+    scales: Array  # [T] factors on the rates
     certified: Array | None  # [T] S_t, a bound on distances between nodes
 
     def scale(self, k: Array) -> Array:
-        """What rates are multiplied by in round k []."""
+        """The factor on the rates in round k []."""
         return at(self.scales, k)
 
 
 @struct.dataclass
 class DPPS:
-    """The protocol's settings. Raises ValueError (from `check` and `plan`) for settings out of range.
+    """Settings of DPPS. Raises ValueError (from `check` and `plan`) for settings out of range.
 
-    Algorithms have it as a part, and supply a perturbation in every round: `PartPSP`, `SGP`, `PEDFL`,
-    `AverageConsensus`. Without `b` it is plain push-sum. With noise only sensitivity = "certified" guarantees anything,
-    for a whole node's data, and needs a clip that bounds the perturbations.
+    Algorithms use it as a part and supply a perturbation in every round: `PartPSP`, `SGP`, `PEDFL`, `AverageConsensus`.
+    Without `b` it is plain push-sum. With noise only sensitivity = "certified" gives a guarantee. It protects a node's
+    whole data and needs a clip that bounds the perturbations.
     """
 
     b: Positive | None = None
-    """Privacy parameter: the larger, the less noise; None: no noise."""
+    """Privacy parameter: larger values mean less noise; None: no noise."""
     noise_rate: Positive = 1e-3
-    """What noise is multiplied by, beside the milestones' decay (gamma_n of the paper)."""
+    """Factor on the noise, besides the decay at milestones (gamma_n of the paper)."""
     sensitivity: Literal["certified", "eq22", "real"] = struct.field(pytree_node=False, default="certified")
-    """Where the noise's scale comes from: a public bound, the paper's Eq. 22, or the true distances; only the first one
-    is a guarantee."""
+    """Source of the noise scale: a public bound, the paper's Eq. 22, or the true distances; only the first gives a
+    guarantee."""
     constant: Positive = 0.78
     """C' of Eq. 22."""
     contraction: Fraction = 0.55
     """Lambda of Eq. 22, in (0, 1]."""
     failure: Annotated[float, Bound("(0, 1]")] = struct.field(pytree_node=False, default=1e-6)
-    """Chance that the certified bound does not hold in some round."""
+    """Probability that the certified bound fails in some round."""
     watch: bool = struct.field(pytree_node=False, default=False)
-    """Keep the true distances and the noise's scale of all rounds in the state."""
+    """Keep the true distances and noise scales of all rounds in the state."""
 
     def check(self, method: str, network: Network) -> None:
-        """Refuse networks on which push-sum does not average: ValueError, in which `method` names the algorithm.
+        """Raise ValueError, naming the algorithm `method`, for networks on which push-sum does not average.
 
-        The columns of the mixing matrix have to sum to one, and on a fixed or periodic network what one node knows has
-        to come to all others, by links or in synchronised rounds.
+        The columns of the mixing matrix must sum to one. On a fixed or periodic network information from every node
+        must reach all others, by links or in synchronised rounds.
         """
         require(network, method, column_stochastic=True, connected=True)
 
     def plan(
         self, network: Network, bounds: np.ndarray | None, scales: np.ndarray, d: int, start: Array | None = None
     ) -> Schedule:
-        """The rounds' numbers, on the host before a run: perturbations are at most `bounds` [T] long in l1.
+        """The schedule of all rounds, on the host before a run; perturbations have l1 norm at most `bounds` [T].
 
-        `scales` [T] multiply the noise rate; all nodes start with the same vector `start` [d] (None: zeros). Raises
-        ValueError where nothing bounds the perturbations and S is to be certified, and for networks drawn at random.
+        `scales` [T] multiply the noise rate; all nodes start from the same vector `start` [d] (None: zeros). Raises
+        ValueError where nothing bounds the perturbations although S is to be certified, and for networks drawn at
+        random.
         """
         rates = jnp.asarray(scales, jnp.float32)
         if self.b is None or self.sensitivity != "certified":
@@ -124,7 +125,7 @@ class DPPS:
             raise ValueError(
                 "Expected a clip for noise with sensitivity = 'certified', got clip = None: nothing bounds what a node "
                 "adds in a round. Give gradients a clip, or b=None for a run without noise; 'real' and 'eq22' need "
-                "none, and guarantee nothing."
+                "none, but guarantee nothing."
             )
         noise = float(self.noise_rate) / float(self.b) * np.asarray(scales, float)
         length = 0.0 if start is None else float(np.abs(np.asarray(start, np.float64)).sum())
@@ -136,8 +137,8 @@ class DPPS:
     def init(self, s: Array, round: Round) -> PushSum:
         """Start from s [m, d], the same for all nodes; the algorithm's plan is a `Schedule`.
 
-        Every node's normalising scalar is 1, so that the corrected parameters y are s. With `watch` there is room for
-        the true distances and noise scales of all rounds, [T, 2]. Nothing is sent.
+        Every push-sum weight is 1, so the corrected parameters y equal s. With `watch` the state has room for the true
+        distances and noise scales of all rounds, [T, 2]. Nothing is sent.
         """
         none = jnp.zeros((s.shape[0],), s.dtype)
         if not self.watch:
@@ -145,31 +146,31 @@ class DPPS:
         seen = jnp.full((round.ready.scales.shape[0], 2), jnp.nan, s.dtype)
         return PushSum(s, none + 1, none, none, seen, jnp.zeros_like(s))
 
-    def step(self, state: PushSum, eps: Array, round: Round, told: Told) -> PushSum:
+    def step(self, state: PushSum, eps: Array, round: Round, claim: Claim) -> PushSum:
         """One round with perturbations, Algorithm 1 of the paper.
 
-        What arrives of s + eps with noise, and of the scalars a, is summed by the columns of W, as the module's
-        formulas have it; corrected parameters are `y` of the state. It counts one message to every out-neighbour, and
-        with noise one release.
+        The noisy s + eps and the push-sum weights a are summed with the columns of W, as in the module's formulas; `y`
+        of the state are the corrected parameters. It counts one message to every out-neighbour, and with noise one
+        release.
 
         Args:
-            state: What the round before has left.
+            state: The state after the previous round.
             eps: The perturbations eps [m, d], added before noise.
             round: The round, whose `ready` is the `Schedule`.
-            told: What the noise guarantees, as for `Round.release`.
+            claim: The guarantee of the noise, as for `Round.release`.
         """
         h, graph, schedule = state.s + eps, round.graph, round.ready
         rate, seen, sent = self.noise_rate * schedule.scale(round.k).astype(h.dtype), state.seen, h
         estimate, length, scale = state.estimate, state.noise, jnp.zeros((), h.dtype)
         if self.b is not None:
             scale, estimate = self._sensitivity(state, h, eps, round)
-            round.release(_NOISE, told)
+            round.release(_NOISE, claim)
             added = rate * scale / self.b * _laplace(round.keys(_NOISE), h.shape[1], h.dtype)
             sent, length = released(h + added), ops.length(added, "l1")
         if seen is not None:
             apart = scale if self.b is not None and self.sensitivity == "real" else _apart(h)
             seen = seen.at[round.k].set(jnp.stack([apart, scale]), mode="drop")
-        if graph.synchronised is not None:  # all are alike again, and nothing is left to estimate
+        if graph.synchronised is not None:  # all nodes are equal again, and nothing is left to estimate
             estimate, length = (jnp.where(graph.synchronised, 0, x) for x in (estimate, length))
         s, a = round.push(sent, state.a, SHARED)
         if self.broadcasts:
@@ -183,15 +184,15 @@ class DPPS:
         if self.sensitivity == "certified":
             return at(round.ready.certified, round.k).astype(h.dtype), state.estimate
         start, step = ops.length(state.s, "l1"), ops.length(eps, "l1")
-        told = {"constant": self.constant, "contraction": self.contraction}
-        estimate = published(state.estimate, state.noise, step, start, round.k == 0, **told)
+        claim = {"constant": self.constant, "contraction": self.contraction}
+        estimate = published(state.estimate, state.noise, step, start, round.k == 0, **claim)
         return nodes.largest(estimate), estimate
 
     @property
     def channels(self) -> tuple[Channel, ...]:
-        """What is sent: s and a to out-neighbours, and with Eq. 22 a scalar to all others.
+        """The channels: s and a to out-neighbours, and with Eq. 22 a scalar to all other nodes.
 
-        "shared" counts messages of d + 1 numbers, "sensitivity" the scalars, which each node sends to the m - 1 others.
+        "shared" counts messages of d + 1 numbers, "sensitivity" the scalars that each node sends to the m - 1 others.
         An algorithm with this part has these `channels`.
         """
         return (SHARED, SENSITIVITY) if self.broadcasts else (SHARED,)
@@ -199,32 +200,31 @@ class DPPS:
     def message_bits(self, d: int, dtype: Any) -> dict[str, int]:
         """Bits of one message on every channel, by the channel's name.
 
-        On "shared" these are d + 1 numbers of the given `dtype`, the entries of s and one a, and on "sensitivity" it is
-        one number. Nothing goes through a codec.
+        A message on "shared" has d + 1 numbers of the given `dtype`, the entries of s and one a; a message on
+        "sensitivity" has one number. Nothing goes through a codec.
         """
         bits = 8 * np.dtype(dtype).itemsize
         return {"shared": (d + 1) * bits} | ({"sensitivity": bits} if self.broadcasts else {})
 
     @property
     def broadcasts(self) -> bool:
-        """Whether nodes tell all others their estimates of distances.
+        """Whether nodes broadcast their estimates of distances.
 
-        They do with noise that is scaled by Eq. 22, whose largest S_i all nodes have to know. The scalars are sent
-        without noise and tell how long the noise was, so that nothing is claimed then.
+        They do so if the noise is scaled by Eq. 22, whose largest S_i all nodes need. The scalars are sent without
+        noise and reveal the norm of the noise, so nothing is claimed then.
         """
         return self.b is not None and self.sensitivity == "eq22"
 
     def guarantee(self, schedule: Schedule, bounds: np.ndarray | None, enforced_by: str) -> Guarantee:
-        """What may be said where perturbations are all that data change in a round.
+        """The guarantee where the data affect a round only through its perturbations.
 
-        Of everything that is sent, for a whole node's data replaced; beside it the paper's relation, one node's message
-        answered by another's.
+        It covers all messages, for a node's whole data replaced. It also states the paper's adjacency relation, in
+        which one node's message is replaced by another's.
 
         Args:
-            schedule: The noise of all rounds; nothing is claimed of one that is not certified.
-            bounds: The most that a perturbation may be long in l1, bounds [T]; None: nothing bounds it, and nothing is
-                claimed.
-            enforced_by: What keeps to the bounds, in words.
+            schedule: The noise of all rounds; nothing is claimed unless it is certified.
+            bounds: The largest l1 norm of a perturbation, bounds [T]; None: it is unbounded, and nothing is claimed.
+            enforced_by: What enforces the bounds, in words.
         """
         if self.b is None or schedule.certified is None or bounds is None:
             return replace(NO_NOISE, observer="all messages", reason=self._reason(), remedy=_REMEDY)
@@ -232,7 +232,7 @@ class DPPS:
         change = 2 * np.asarray(bounds, float)
         scale = rate * np.asarray(schedule.certified, float)
         multipliers = np.where(change > 0, scale / np.where(change > 0, change, 1), _NOTHING)
-        told = Guarantee(
+        claim = Guarantee(
             unit="node",
             adjacency="replace-one",
             observer="all messages",
@@ -243,29 +243,29 @@ class DPPS:
             event=LaplaceSchedule(tuple(multipliers.tolist())),
         )
         swap = replace(
-            told,
+            claim,
             unit="node-swap",
             sensitivity=float(np.max(schedule.certified)),
             enforced_by=f"{enforced_by}, and a certified schedule of distances between nodes",
             event=LaplaceSchedule(tuple(rate.tolist())),
             failure=self.failure,
         )
-        return replace(told, beside=(swap,))
+        return replace(claim, beside=(swap,))
 
     def _reason(self) -> str:
         if self.sensitivity == "real":
-            return "noise is scaled by the true distances between nodes, which nobody knows and which tell of the data"
+            return "noise is scaled by the true distances between nodes, which nobody knows and which depend on data"
         if self.sensitivity == "eq22":
             return (
                 "noise is scaled by Eq. 22, whose constants nothing ties to the network (those of the paper's "
                 "experiments are too small, experiments.lemma2_counterexample), and the scalars that the nodes "
-                "broadcast for it tell how long their noise is"
+                "broadcast for it reveal the norm of their noise"
             )
         return "nothing bounds what a node adds in a round"
 
 
 def _apart(h: Array) -> Array:
-    """The largest l1 distance [] between two of all nodes' rows [m, d]."""
+    """The largest l1 distance [] between two rows of h [m, d], over all nodes."""
     return real(nodes.everyone(h))
 
 
@@ -275,5 +275,5 @@ def _laplace(keys: Array, d: int, dtype: Any) -> Array:
     def row(key: Array) -> Array:
         return jax.random.laplace(key, (d,), dtype)
 
-    in_turn = jax.default_backend() == "cpu" and d >= _LONG  # a row stays in the cache, and all of them would not
+    in_turn = jax.default_backend() == "cpu" and d >= _LONG  # one row stays in the cache, all rows would not
     return lax.map(row, keys) if in_turn else jax.vmap(row)(keys)

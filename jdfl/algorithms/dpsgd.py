@@ -6,13 +6,13 @@ Algorithms? A Case Study for Decentralized Parallel Stochastic Gradient Descent,
     k = 0, T, 2T, ...:  x_i <- sum_j W_ij x_j - lr g_i(x_i)
     otherwise:          x_i <- x_i - lr g_i(x_i)
 
-T = `period` is 1 in the paper. Two forms that the CEPS paper compares with are this class on other networks:
-D-PSGD-DN on one that is drawn anew (`network.erdos_renyi_rounds`), D-PSGD-PC on `network.partial_communication`.
+T = `period` is 1 in the paper. Two baselines of the CEPS paper are this class on other networks: D-PSGD-DN on one that
+is redrawn in every round (`network.erdos_renyi_rounds`), D-PSGD-PC on `network.partial_communication`.
 
-W may be any matrix whose rows sum to one. Where its columns do too, the average moves by lr times the mean gradient.
+W may be any matrix whose rows sum to one. Where its columns do too, the average moves by -lr times the mean gradient.
 
-Missing neighbours: their weight goes where the network says, by default to the node's own row, and a node that hears
-nobody takes its step alone. Of late messages (`network.delays`) it takes the newest.
+Missing neighbours: their weight goes where the network says, by default to the node itself, and a node that receives
+nothing takes its step alone. Of delayed messages (`network.delays`) the newest is used.
 
 Axes: m nodes, n parameters.
 """
@@ -28,48 +28,50 @@ from jdfl.algorithms.gradients import Gradients
 from jdfl.algorithms.round import Round
 from jdfl.algorithms.updates import Updates
 from jdfl.base import struct
-from jdfl.base.settings import Count, StepLength
+from jdfl.base.settings import Count, StepSize
 from jdfl.codecs import Codec, Dense
 from jdfl.network import Network
 from jdfl.problems import Problem
 
 
 class State(NamedTuple):
-    """What the next round needs."""
+    """What a round passes to the next."""
 
     x: Array  # [m, n] parameters
-    optimizer: Any  # the optimizer's, leaves [m, ...]
+    optimizer: Any  # state of the optimizer, leaves [m, ...]
 
 
 @struct.dataclass
 class DPSGD(Algorithm):
-    """Decentralized SGD: mix with the neighbours, step down the own gradient.
+    """D-PSGD: average with in-neighbours, then take a local gradient step (combine-then-adapt).
 
-    A codec that loses something makes it inexact: the nodes mix their own x with what arrives of the others'.
-    Raises ValueError (from `check`) for settings out of range.
+    With a lossy codec it is inexact: nodes mix their own x with what they decode of the others'. Raises ValueError
+    (from `check`) for settings out of range.
     """
 
     kind: ClassVar[str] = "d-psgd"
-    lr: StepLength = 0.1
+    lr: StepSize = 0.1
     gradients: Gradients = Gradients()
     updates: Updates | None = None
     optimizer: descent.Optimizer = struct.field(pytree_node=False, default=None)
     codec: Codec = Dense()
     period: Count = struct.field(pytree_node=False, default=1)
-    """Rounds from one exchange of messages to the next."""
-    order: Literal["mix first", "adapt first"] = struct.field(pytree_node=False, default="mix first")
-    """Mix and step from where the node was, or mix what steps have made: x_i <- sum_j W_ij (x_j - lr g_j(x_j))."""
+    """Rounds between two exchanges of messages."""
+    order: Literal["combine-then-adapt", "adapt-then-combine"] = struct.field(
+        pytree_node=False, default="combine-then-adapt"
+    )
+    """Add the gradient step after mixing, or mix its result: x_i <- sum_j W_ij (x_j - lr g_j(x_j))."""
     title: ClassVar[str] = "D-PSGD"
     late: ClassVar[bool] = True
 
     def check(self, problem: Problem, network: Network) -> None:
-        """Refuse late messages beside rounds without exchange, and settings out of range, naming them."""
+        """Raise ValueError for settings out of range, and for delayed messages with rounds without exchange."""
         super().check(problem, network)
         if self.period > 1:
             refuse_late("D-PSGD", network, f"period = 1, got period = {self.period}")
 
     def init(self, round: Round) -> State:
-        """Start where the problem says."""
+        """Start from the problem's initial parameters."""
         x = round.problem.begin()
         return State(x, descent.begin(self.optimizer, self.lr, x))
 
@@ -78,4 +80,5 @@ class DPSGD(Algorithm):
         round, (x, optimizer) = round.every(self.period), state
         move, optimizer = descent.update(self.optimizer, self.lr, self.gradients(x, round), optimizer, x)
         move = move if self.updates is None else self.updates(move, round)
-        return State(round.mix(x) + move if self.order == "mix first" else round.mix(x + move), optimizer)
+        combined = round.mix(x) + move if self.order == "combine-then-adapt" else round.mix(x + move)
+        return State(combined, optimizer)

@@ -1,4 +1,4 @@
-"""DSGT: distributed stochastic gradient tracking, also with differential privacy.
+"""DSGT: distributed stochastic gradient tracking, optionally with differential privacy.
 
 S. Pu, A. Nedic: Distributed stochastic gradient tracking methods, 2021.
 DP-DSGT: J. Bayrooti, Z. Gao, A. Prorok: Differentially Private Decentralized Deep Learning with Consensus Algorithms,
@@ -7,15 +7,15 @@ DP-DSGT: J. Bayrooti, Z. Gao, A. Prorok: Differentially Private Decentralized De
     x_i <- sum_j W_ij (x_j - lr y_j)
     y_i <- sum_j W_ij y_j + g_i(x_i) - g_i,     g_i <- g_i(x_i)
 
-from x_i = 0 and y_i = g_i = g_i(0). W is doubly stochastic, so that the average of the y_i is that of the g_i in
-every round, also when W changes from round to round: y_i follows the average gradient.
+from x_i = 0 and y_i = g_i = g_i(0). W is doubly stochastic, so the average of the y_i equals the average of the g_i in
+every round, even when W changes from round to round: y_i tracks the average gradient.
 
-A gradient is evaluated, and released where it is noisy, once at the start and once in every round; x and y are computed
-from these releases and from messages. The second paper's code starts from y = g = 0 instead, which is this start one
-round later.
+A gradient is evaluated, and released where it is noisy, once at the start and once per round; x and y are computed from
+these releases and from messages. The second paper's code starts from y = g = 0 instead, which is this start one round
+later.
 
-Missing neighbours: their weight goes where the network says, by default to the node's own row, and a node that hears
-nobody follows its own gradient. W must stay doubly stochastic, so that both ways of a link are missing together.
+Missing neighbours: their weight goes where the network says, by default to the node itself, and a node that receives
+nothing follows its own gradient. W must stay doubly stochastic, so both directions of a link fail together.
 
 Axes: m nodes, n parameters.
 """
@@ -30,12 +30,12 @@ from jdfl.algorithms.book import MODEL, TRACKER, Channel
 from jdfl.algorithms.gradients import Gradients
 from jdfl.algorithms.round import Round
 from jdfl.base import struct
-from jdfl.base.settings import StepLength
+from jdfl.base.settings import StepSize
 from jdfl.codecs import Codec, Dense
 
 
 class State(NamedTuple):
-    """What the next round needs."""
+    """What a round passes to the next."""
 
     x: Array  # [m, n] parameters
     y: Array  # [m, n] trackers of the average gradient
@@ -44,16 +44,15 @@ class State(NamedTuple):
 
 @struct.dataclass
 class DSGT(Algorithm):
-    """Gradient tracking; clipped and noisy it is DP-DSGT.
+    """DSGT: gradient tracking; with clipped and noisy gradients it is DP-DSGT.
 
-    Gradient tracking with any gradients and codec.
-
-    W z is taken as z_i + sum_j W_ij (C(z_j) - C(z_i)), so that y keeps its average with a codec C that loses something.
-    Raises ValueError (from `check`) for settings out of range and for networks whose W is not doubly stochastic.
+    It takes any gradients and codec. W z is computed as z_i + sum_j W_ij (C(z_j) - C(z_i)), so that y keeps its average
+    with a lossy codec C. Raises ValueError (from `check`) for settings out of range and for networks whose W is not
+    doubly stochastic.
     """
 
     kind: ClassVar[str] = "dsgt"
-    lr: StepLength = 0.1
+    lr: StepSize = 0.1
     gradients: Gradients = Gradients()
     codec: Codec = Dense()
     title: ClassVar[str] = "DSGT"
@@ -61,7 +60,7 @@ class DSGT(Algorithm):
     channels: ClassVar[tuple[Channel, ...]] = (MODEL, TRACKER)
 
     def init(self, round: Round) -> State:
-        """Start from x where the problem says and y = g(x)."""
+        """Start from the initial parameters x and y = g(x)."""
         x = round.problem.begin()
         g = self.gradients(x, round)
         return State(x, g, g)

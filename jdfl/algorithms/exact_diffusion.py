@@ -7,16 +7,16 @@ Development, 2019.
     phi_k = psi_k + x_{k-1} - psi_{k-1},     psi_0 = x_0
     x_k   = Wb phi_k,     Wb = (I + W) / 2
 
-What runs keeps c = x_{k-1} - psi_{k-1}, which is the sum of (Wb - I) phi over the rounds so far: x_k - psi_k = phi_k -
-psi_k + (Wb - I) phi_k. As the printed difference it would add up its rounding (see `differences`). The c_i sum to zero,
-so that nodes that agree and stand still do so where the average gradient is zero.
+The implementation keeps c = x_{k-1} - psi_{k-1}, which is the sum of (Wb - I) phi over the rounds so far: x_k - psi_k =
+phi_k - psi_k + (Wb - I) phi_k. In the printed form it would accumulate rounding errors (see `step_sizes`). The c_i sum
+to zero, so nodes in consensus at a point with zero average gradient stay there.
 
-The paper has left-stochastic W and step lengths by node as well; this is its symmetric doubly stochastic case, in which
-x follows the recursion of NIDS (`nids`), whose bounds of the steps hold: lr < 2 / L is sufficient and `check` warns
-beyond it; lr > (3 + 1 / lambda_min(Wb)) / (2 L) diverges on least squares and is refused. What the paper itself proves
-of the steps was not checked.
+The paper allows a left-stochastic W and a step size per node; this is its symmetric doubly stochastic case. Here x
+follows the recursion of NIDS (`nids`), whose bounds on the step size apply: lr < 2 / L is sufficient, and `check` warns
+beyond it; lr > (3 + 1 / lambda_min(Wb)) / (2 L) diverges on least squares and is refused. The step-size result of the
+paper itself was not checked.
 
-Missing neighbours: refused, since corrections of W phi add up only if W stays.
+Missing neighbours: refused, because corrections of W phi add up only if W stays the same.
 
 Axes: m nodes, n parameters.
 """
@@ -28,14 +28,14 @@ from jax import Array
 
 from jdfl.algorithms.gradients import Gradients
 from jdfl.algorithms.round import Round
-from jdfl.algorithms.step_lengths import AddingUp
+from jdfl.algorithms.step_sizes import AddingUp
 from jdfl.base import struct
-from jdfl.base.settings import StepLength
+from jdfl.base.settings import StepSize
 from jdfl.codecs import Codec, Dense
 
 
 class State(NamedTuple):
-    """What the next round needs."""
+    """What a round passes to the next."""
 
     x: Array  # [m, n] parameters
     c: Array  # [m, n] x - psi of the last round
@@ -43,23 +43,22 @@ class State(NamedTuple):
 
 @struct.dataclass
 class ExactDiffusion(AddingUp):
-    """Exact: adapt, correct, combine.
+    """Exact diffusion: take a local step, correct it, then mix; exact with a constant step size.
 
-    Exact diffusion with any gradients and codec; exact with gradients of all examples and messages as they are.
-
-    A codec that loses something keeps the sum of c at zero, and ends about its own error away from the solution.
-    Raises ValueError (from `check`) for settings out of range, networks that change or are not symmetric, and steps
-    that diverge.
+    It takes any gradients and codec; it is exact with gradients of all examples and lossless messages. With a lossy
+    codec the sum of c stays zero, and the final error is about the codec's own.
+    Raises ValueError (from `check`) for settings out of range, networks that change or are not symmetric, and step
+    sizes that diverge.
     """
 
     kind: ClassVar[str] = "exact-diffusion"
-    lr: StepLength = 0.1
+    lr: StepSize = 0.1
     gradients: Gradients = Gradients()
     codec: Codec = Dense()
     title: ClassVar[str] = "exact diffusion"
 
     def init(self, round: Round) -> State:
-        """Start from x = psi where the problem says."""
+        """Start from x = psi = the problem's initial parameters."""
         x = round.problem.begin()
         return State(x, jnp.zeros_like(x))
 

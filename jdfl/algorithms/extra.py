@@ -1,24 +1,24 @@
-"""EXTRA: an exact first-order algorithm.
+"""EXTRA: an exact first-order algorithm for decentralized optimization.
 
 W. Shi, Q. Ling, G. Wu, W. Yin: EXTRA: An Exact First-Order Algorithm for Decentralized Consensus Optimization, 2015.
 
     x^1     = W x^0 - lr g(x^0)
     x^{k+2} = (I + W) x^{k+1} - Wt x^k - lr (g(x^{k+1}) - g(x^k)),     Wt = (I + W) / 2
 
-Summed over the rounds, as the paper does too, this is D-PSGD with a correction,
+Summed over the rounds, as in the paper, this is D-PSGD with a correction,
 
     x^{k+1} = W x^k - lr g(x^k) + s^k,     s^0 = 0,     s^{k+1} = s^k + (W - Wt) x^k,     W - Wt = (W - I) / 2
 
-which is what runs: the two forms are equal but for rounding, which the first one adds up (see `differences`). The s_i
-sum to zero, so that nodes that agree and stand still do so where the average gradient is zero.
+which is what the implementation computes: the two forms are equal up to rounding, which the first accumulates (see
+`step_sizes`). The s_i sum to zero, so nodes in consensus at a point with zero average gradient stay there.
 
-Steps: the paper proves convergence for lr < 2 lambda_min(Wt) / L = (1 + lambda_min(W)) / L, L the largest curvature of
-an f_i; that is sufficient, and `check` warns beyond it. With quadratic f_i = w' H_i w / 2 a mode z^k of the recursion
-has det(z^2 I - z (I + W - lr H) + Wt - lr H) = 0; at z = -1 this matrix is (5 I + 3 W) / 2 - 2 lr H, and if it is not
-positive semidefinite there is a real z < -1. Its entries of node i alone give lr > (5 + 3 W_ii) / (4 L_i): EXTRA
-diverges, and `check` refuses it.
+Step size: the paper proves convergence for lr < 2 lambda_min(Wt) / L = (1 + lambda_min(W)) / L, L the largest curvature
+of an f_i; this is sufficient, and `check` warns beyond it. With quadratic f_i = w' H_i w / 2 a mode z^k of the
+recursion satisfies det(z^2 I - z (I + W - lr H) + Wt - lr H) = 0. At z = -1 this matrix is (5 I + 3 W) / 2 - 2 lr H,
+and if it is not positive semidefinite there is a real z < -1. The entries of node i alone give lr > (5 + 3 W_ii) / (4
+L_i): EXTRA diverges, and `check` refuses it.
 
-Missing neighbours: refused, since corrections of W x add up only if W stays.
+Missing neighbours: refused, because corrections of W x add up only if W stays the same.
 
 Axes: m nodes, n parameters.
 """
@@ -30,14 +30,14 @@ from jax import Array
 
 from jdfl.algorithms.gradients import Gradients
 from jdfl.algorithms.round import Round
-from jdfl.algorithms.step_lengths import AddingUp
+from jdfl.algorithms.step_sizes import AddingUp
 from jdfl.base import struct
-from jdfl.base.settings import StepLength
+from jdfl.base.settings import StepSize
 from jdfl.codecs import Codec, Dense
 
 
 class State(NamedTuple):
-    """What the next round needs."""
+    """What a round passes to the next."""
 
     x: Array  # [m, n] parameters
     s: Array  # [m, n] sum of (W - Wt) x over the rounds so far
@@ -45,23 +45,22 @@ class State(NamedTuple):
 
 @struct.dataclass
 class EXTRA(AddingUp):
-    """Exact first-order algorithm: the optimum itself with constant steps.
+    """EXTRA: exact first-order method that reaches the optimum with a constant step size.
 
-    EXTRA with any gradients and codec; exact with gradients of all examples and messages that arrive as they are.
-
-    A codec that loses something keeps the sum of s at zero, and ends about its own error away from the solution.
-    Raises ValueError (from `check`) for settings out of range, networks that change or are not symmetric, and steps
-    that diverge.
+    It takes any gradients and codec; it is exact with gradients of all examples and lossless messages. With a lossy
+    codec the sum of s stays zero, and the final error is about the codec's own.
+    Raises ValueError (from `check`) for settings out of range, networks that change or are not symmetric, and step
+    sizes that diverge.
     """
 
     kind: ClassVar[str] = "extra"
-    lr: StepLength = 0.1
+    lr: StepSize = 0.1
     gradients: Gradients = Gradients()
     codec: Codec = Dense()
     title: ClassVar[str] = "EXTRA"
 
     def init(self, round: Round) -> State:
-        """Start where the problem says."""
+        """Start from the problem's initial parameters."""
         x = round.problem.begin()
         return State(x, jnp.zeros_like(x))
 

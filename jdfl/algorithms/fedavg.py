@@ -1,4 +1,4 @@
-"""FedAvg: a server averages what clients learn; the centralized yardstick of the decentralized methods.
+"""FedAvg: a server averages the clients' models; the centralized baseline of the decentralized methods.
 
 B. McMahan, E. Moore, D. Ramage, S. Hampson, B. Aguera y Arcas: Communication-Efficient Learning of Deep Networks from
 Decentralized Data, 2017 (Algorithm 1).
@@ -7,8 +7,9 @@ Decentralized Data, 2017 (Algorithm 1).
     y_i = x after K steps  y <- y - lr g_i(y),   i in S
     x <- mean of y_i over S
 
-The network plays no part: a client hears the server and the server hears it, one message each way. The paper weighs
-clients by their numbers of examples (`weighting="examples"`); "equal" minimises mean_i f_i, as the others here do.
+The network plays no part: clients exchange messages with the server only, one in each direction. The paper weights
+clients by their numbers of examples (`weighting="examples"`); "equal" minimises mean_i f_i, like the other methods
+here.
 
 Missing neighbours: clients have none; networks with faults are refused.
 
@@ -30,7 +31,7 @@ from jdfl.algorithms.messages import exact
 from jdfl.algorithms.round import Round
 from jdfl.algorithms.updates import Updates, released
 from jdfl.base import checks, struct
-from jdfl.base.settings import Bound, Count, StepLength
+from jdfl.base.settings import Bound, Count, StepSize
 from jdfl.base.streams import Stream, each
 from jdfl.codecs import Codec, Dense
 from jdfl.devices import nodes
@@ -45,22 +46,20 @@ _UP = Channel("up", Stream("fedavg.up", "shared"))
 
 @struct.dataclass
 class FedAvg(Algorithm):
-    """A server averages what clients learn: the centralized yardstick, which needs no network.
+    """FedAvg: a server averages models that clients train locally; the centralized baseline.
 
-    FedAvg. Its state [m, n] is the server's x in every row.
-
-    Optimizers start anew in every round, as clients forget; the codec is used both ways. Raises ValueError (from
-    `check`) for settings out of range.
+    Its state [m, n] holds the server's x in every row. Optimizers are reset in every round, because clients keep no
+    state; the codec is used in both directions. Raises ValueError (from `check`) for settings out of range.
     """
 
     kind: ClassVar[str] = "fedavg"
-    lr: StepLength = 0.1
+    lr: StepSize = 0.1
     local_steps: Count = struct.field(pytree_node=False, default=5)
-    """Gradient steps of a client in a round."""
+    """Gradient steps of a client per round."""
     fraction: Annotated[float, Bound("(0, 1]")] = struct.field(pytree_node=False, default=1.0)
-    """Share of the clients that take part in a round."""
+    """Fraction of the clients that take part in a round."""
     weighting: Literal["equal", "examples"] = struct.field(pytree_node=False, default="equal")
-    """Whether clients count alike or by their numbers of examples."""
+    """Whether clients have equal weights or weights proportional to their numbers of examples."""
     gradients: Gradients = Gradients()
     updates: Updates | None = None
     optimizer: descent.Optimizer = struct.field(pytree_node=False, default=None)
@@ -69,9 +68,9 @@ class FedAvg(Algorithm):
     channels: ClassVar[tuple[Channel, ...]] = (_DOWN, _UP)
 
     def check(self, problem: Problem, network: Network) -> None:
-        """Refuse settings out of range, naming them."""
+        """Raise ValueError for settings out of range."""
         if getattr(self.updates, "trust", "") == "central":
-            remedy = 'The noise of a mean is in plain means alone; with these use trust="local".'
+            remedy = 'Only plain means have the noise of a mean; with these settings use trust="local".'
             checks.one_of(("equal",), remedy, weighting=self.weighting)
             if not exact(self.codec, jnp.zeros((1, 1), problem.dtype)):
                 raise ValueError(f"Expected codec = Dense() with trust = 'central', got {self.codec!r}. {remedy}")
@@ -79,18 +78,18 @@ class FedAvg(Algorithm):
         graph = jax.eval_shape(network.at, jnp.int32(0), jax.random.key(0))
         if graph.lossy or any(part is not None for part in (graph.away, graph.timing, graph.late)):
             raise ValueError(
-                f"Expected a network for FedAvg without losses, absences, times and delays, got {called(network)}: "
-                "clients speak to the server, and the network plays no part. Take the network inside, and a fraction "
-                "below 1 for clients that do not answer."
+                f"Expected a network for FedAvg without message loss, offline nodes, times and delays, got "
+                f"{called(network)}: clients communicate with the server, and the network plays no part. Pass the base "
+                "network, and a fraction below 1 for clients that do not answer."
             )
 
     def init(self, round: Round) -> Array:
-        """Start from x [m, n] where the problem says."""
+        """Start from the problem's initial parameters x [m, n]."""
         return round.problem.begin()
 
     def step(self, x: Array, round: Round) -> Array:
         """One round from x [m, n]; only the clients that take part cost anything."""
-        on, size = self._chosen(round)  # [m] S, `size` of them on all devices together
+        on, size = self._chosen(round)  # [m] S, `size` of them over all devices
 
         def work(here: Round) -> Array:
             start = here.deliver(here.of(x), _DOWN)
@@ -104,7 +103,7 @@ class FedAvg(Algorithm):
         return jnp.broadcast_to(mean, x.shape)
 
     def _chosen(self, round: Round) -> tuple[Array, int]:
-        """Which clients take part [m], drawn by their own keys, and how many they are."""
+        """Which clients take part [m], drawn from their own keys, and their number."""
         m = nodes.count(round.m)
         size = max(1, math.floor(self.fraction * m + 0.5))
         if size == m:

@@ -1,4 +1,4 @@
-"""Settings of a node's gradients: which examples, clipped, with which noise; and what follows of its guarantee.
+"""Settings of a node's gradients: which examples, what clipping, which noise; and the resulting guarantee.
 
 Axes: m nodes, q examples per node, n parameters.
 """
@@ -29,50 +29,50 @@ from jdfl.privacy.mechanisms import event_of, is_exact
 from jdfl.problems import Problem
 
 _REPEATED = (
-    "samples are drawn with replacement and may hold a record several times, so they make nothing stronger; "
+    "samples are drawn with replacement and may contain a record several times, so they do not amplify privacy; "
     'sampling = "subset" or "poisson" does'
 )
 _MOST_ROUNDING = 0.1  # of a sensitivity
-_PASSES = "a record counts in all of its node's releases, although a pass over the data looks at it in one of them"
+_PASSES = "a record counts in all releases of its node, although a pass over the data uses it in only one of them"
 
 
 @struct.dataclass
 class GradientSettings:
-    """What a person chooses of `Gradients`, held against a problem, and what may be said of noise that is scaled so."""
+    """The user's choices for `Gradients`, their checks against a problem, and the guarantee of noise scaled by them."""
 
-    flat: ClassVar[bool] = True  # on the command line and in YAML, its fields stand beside those of its algorithm
+    flat: ClassVar[bool] = True  # on the command line and in YAML, its fields are listed with those of the algorithm
     batch: Count | None = struct.field(pytree_node=False, default=None)
-    """Examples of one gradient; None: all of the node's."""
+    """Examples of one gradient; None: all local data."""
     sampling: Sampler = struct.field(pytree_node=False, default="replacement")
-    """How a batch is drawn: each example on its own, different ones, every example by chance, or all in turn, shuffled
-    for every pass or in the order of the data."""
+    """How a batch is drawn: each example independently, distinct ones, every example with equal probability, or all in
+    turn, shuffled for every pass or in the order of the data."""
     clip: Positive | None = None
-    """Largest length of a gradient; None: as it is."""
+    """Largest norm of a gradient; None: no clipping."""
     per: Literal["example", "batch"] = struct.field(pytree_node=False, default="example")
-    """Whose gradient is clipped: every example's, or that of all that are looked at."""
+    """What is clipped: every example's gradient, or the batch's."""
     norm: Clip = struct.field(pytree_node=False, default="l2")
-    """In which a gradient's length is measured; entries: every entry is cut off at clip."""
+    """The norm that is clipped; entries: every entry is clipped separately."""
     mechanism: Mechanism | None = None
-    """Noise on gradients; none: exact ones."""
+    """Noise on gradients; None: no noise."""
     sensitivity: Positive | None = None
-    """Assumed sensitivity that scales the noise of gradients that are not clipped; nothing enforces it."""
+    """Sensitivity assumed for the noise where gradients are not clipped; nothing enforces it."""
     adjacency: Literal["replace-one", "add-remove"] = struct.field(pytree_node=False, default="replace-one")
-    """What neighbouring data sets differ in: a record replaced, or there or not."""
+    """Neighbouring datasets differ in a record that is replaced, or one that is added or removed."""
     noisy: Literal["always", "communicating"] = struct.field(pytree_node=False, default="always")
-    """Which gradients are noisy: all, or those that follow an exchange of messages."""
+    """Which gradients are noisy: all, or only those that follow an exchange of messages."""
 
     def check(self, problem: Problem) -> None:
-        """Refuse settings out of range: ValueError naming them.
+        """Raise ValueError for settings out of range.
 
         Refused are a batch larger than the smallest node's data, unless it is drawn with replacement; other sampling
         without a batch; noise without exactly one of clip and sensitivity, or a sensitivity without noise; and, for
-        clipping per example, a `problem` whose slopes are not those of its loss.
+        clipping per example, a `problem` whose slopes do not belong to its loss.
         """
         if self.batch is not None:
             fewest = int(np.min(np.asarray(problem.sizes)))
             if self.sampling != "replacement" and self.batch > fewest:
                 raise ValueError(
-                    f"Expected batch <= {fewest}, the examples of the smallest node, with sampling = "
+                    f"Expected batch <= {fewest}, the number of examples of the smallest node, with sampling = "
                     f"{self.sampling!r}, got batch = {self.batch}."
                 )
         elif self.sampling != "replacement":
@@ -85,7 +85,7 @@ class GradientSettings:
         if self.mechanism is None:
             if self.sensitivity is not None:
                 raise ValueError(
-                    f"Expected a mechanism beside sensitivity = {self.sensitivity!r}, got mechanism = None. Give "
+                    f"Expected a mechanism with sensitivity = {self.sensitivity!r}, got mechanism = None. Give "
                     "Gaussian(multiplier), or leave sensitivity out."
                 )
             return
@@ -93,15 +93,15 @@ class GradientSettings:
         if (self.clip is None) == (self.sensitivity is None):
             raise ValueError(
                 f"Expected clip or sensitivity to scale the noise, got clip = {self.clip!r} and sensitivity = "
-                f"{self.sensitivity!r}. Noise without clipping protects nobody: give clip, which bounds what one "
-                "example can change; sensitivity only assumes a bound, and nothing is claimed then."
+                f"{self.sensitivity!r}. Noise without clipping protects nobody: give clip, which bounds the effect of "
+                "one example; sensitivity only assumes a bound, and nothing is claimed then."
             )
         if not is_exact(self.mechanism):
             return
         if self.clip is None:
             raise ValueError(
-                f"Expected a clip with exact noise, got sensitivity = {self.sensitivity!r}, which bounds no bit. Give "
-                "clip, or Gaussian."
+                f"Expected a clip with exact noise, got sensitivity = {self.sensitivity!r}, which bounds no bits. Give "
+                "clip, or use Gaussian."
             )
         if self.noisy == "communicating":
             raise ValueError('Expected noisy = "always" with exact noise, got "communicating", which claims nothing.')
@@ -111,19 +111,19 @@ class GradientSettings:
         if whole[node] > (1 + _MOST_ROUNDING) * plain[node]:
             looked = int(self.examples(problem)[node])
             raise ValueError(
-                f"Expected sums of gradients that rounding moves by less than {_MOST_ROUNDING:g} of what one record "
-                f"changes, got {whole[node] / plain[node] - 1:.2g} for the {looked} examples of node {node} in "
-                f"{problem.dtype}. Exact noise would have to hide that, too: use float64 (JAX_ENABLE_X64=1), fewer "
-                "examples (batch), or Gaussian."
+                f"Expected sums of gradients whose rounding is below {_MOST_ROUNDING:g} of the effect of one record, "
+                f"got {whole[node] / plain[node] - 1:.2g} for the {looked} examples of node {node} in "
+                f"{problem.dtype}. Exact noise would have to hide the rounding, too: use float64 (JAX_ENABLE_X64=1), "
+                "fewer examples (batch), or Gaussian."
             )
 
     def sensitivities(self, problem: Problem) -> Array:
-        """What the noise of every node [m] is scaled by, in the mechanism's norm: assumed, or what `clip` enforces.
+        """The sensitivity of every node [m], in the mechanism's norm: assumed, or enforced by `clip`.
 
-        For a replaced record 2 clip w_t / divisor with the largest weight w_t of the node (2 clip for "replacement",
-        whose draws may all hit one record), for a replaced node 2 clip; half of that for add-remove; times the most
-        that lengths differ between the norm of the clip and that of the noise. For exact noise what float arithmetic
-        may add to a change is in it (`_rounding`).
+        For a replaced record it is 2 clip w_t / divisor with the largest weight w_t of the node (2 clip for
+        "replacement", whose draws may all pick one record), for a replaced node 2 clip; half of that for add-remove. It
+        is multiplied by the largest ratio between the norm of the noise and the norm of the clip. For exact noise it
+        includes what floating-point arithmetic may add (`_rounding`).
         """
         dtype = problem.dtype
         if self.clip is None or self.mechanism is None:
@@ -144,57 +144,57 @@ class GradientSettings:
         return change * stretch(self.norm, self.mechanism.norm, problem.n) * self.clip
 
     def _rounding(self, problem: Problem, share: Array) -> Array:
-        """By how much rounding may move two sums of clipped gradients apart, in units of the clip [m].
+        """The largest effect of rounding on the difference of two sums of clipped gradients, in units of the clip [m].
 
-        With u half the distance from 1 to the next number, a clipped gradient is too long by n / 2 + 16 roundings at
-        most, a sum whose terms pass k additions is off by k u times the sum of their lengths (N. Higham, "Accuracy and
-        Stability of Numerical Algorithms", 2002, section 4.2), and noise rounds its argument twice more. TPUs multiply
-        with fewer digits than they store.
+        With u half the distance from 1 to the next number, the norm of a clipped gradient is too large by at most n / 2
+        + 16 roundings. A sum whose terms pass through k additions has an error of k u times the sum of their norms (N.
+        Higham, "Accuracy and Stability of Numerical Algorithms", 2002, section 4.2), and noise rounds its argument
+        twice more. TPUs multiply with fewer digits than they store.
         """
         unit = float(jnp.finfo(problem.dtype).eps) / 2 * (8 if jax.default_backend() == "tpu" else 1)
         looked = problem.weight.shape[1] if self.batch is None or self.sampling == "poisson" else self.batch
         at_once = looked if self.norm != "entries" and sloped(problem) else formed(problem.m, problem.n, looked)
         passed = 0 if self.per == "batch" else additions(looked, at_once)
-        # What is divided by is the weight of what is looked at, or for these two the weight to be expected.
+        # The divisor is the weight of the examples in use, or for these two samplings their expected weight.
         expected = self.batch is not None and self.sampling in ("poisson", "subset")
         reach = jnp.maximum(1.0, looked * share) if expected else jnp.ones_like(share)
         return 2.1 * unit * ((problem.n / 2 + 16) * share + (passed + 8) * reach)
 
     def examples(self, problem: Problem) -> Array:
-        """How many examples one gradient of every node looks at [m] int32.
+        """The number of examples that one gradient of every node uses [m] int32.
 
-        `batch`, or all that a node has: without a batch, and for Poisson samples, for which every example is looked at
-        in order to draw. What runs count as `examples` follows from it.
+        It is `batch`, or all local data: without a batch, and for Poisson samples, which read every example in order to
+        draw. The count `examples` of a run follows from it.
         """
         if self.batch is None or self.sampling == "poisson":
             return problem.sizes
         return jnp.full((problem.m,), self.batch, jnp.int32)
 
     def passes(self, problem: Problem) -> np.ndarray:
-        """How many steps a pass over every node's data takes [m], of which a record is looked at in a known one.
+        """The number of steps of a pass over every node's data [m], where a record is used in one known step of each.
 
-        They are 1 where what is protected may be looked at in every step: a whole node, and records that are drawn by
-        chance or all looked at.
+        It is 1 where the protected unit may be used in every step: a whole node, and records that are drawn at random
+        or all used.
         """
         sizes = np.asarray(problem.sizes)
         in_turn = self.sampling == "in order" and self.per == "example"
         return sizes // self.batch if self.batch and in_turn else np.ones_like(sizes)
 
     def guarantee(self, problem: Problem, looks: int = 1) -> Guarantee:
-        """What may be said of messages that depend on the data through these gradients alone.
+        """The guarantee of messages that depend on the data only through these gradients.
 
-        `looks` gradients of a step see the same examples. One record is protected, or with per = "batch" a node's data.
+        `looks` gradients of a step use the same examples. The unit is one record, or with per = "batch" a node's data.
         Nothing is claimed without a clip, nor with noisy = "communicating"; without a mechanism it is
         `jdfl.privacy.NO_NOISE`.
 
         Args:
-            problem: The nodes' data, by which the sensitivity is found.
-            looks: How many gradients of one step see the same examples, at least 1.
+            problem: The nodes' data, which determine the sensitivity.
+            looks: How many gradients of one step use the same examples, at least 1.
         """
         if self.mechanism is None:
             return NO_NOISE
         unit = "node" if self.per == "batch" and self.clip is not None else "record"
-        told = Guarantee(
+        claim = Guarantee(
             unit=unit,
             adjacency=self.adjacency,
             observer="all messages",
@@ -208,18 +208,18 @@ class GradientSettings:
         )
         if self.clip is None:
             return replace(
-                told,
+                claim,
                 reason="gradients are not clipped, so nothing enforces the sensitivity that the noise is scaled by",
                 remedy="Give clip instead of sensitivity.",
             )
         if self.noisy == "communicating":
             return replace(
-                told,
-                reason="gradients between two exchanges of messages have no noise, and what is sent depends on them",
+                claim,
+                reason="gradients between two exchanges of messages have no noise, and messages depend on them",
                 remedy='Use noisy="always".',
             )
         return replace(
-            told,
+            claim,
             claimed=True,
             enforced_by=f"{'entrywise' if self.norm == 'entries' else self.norm} clipping of every "
             f"{'example' if unit == 'record' else 'node'}'s gradient to {float(self.clip):g}",
@@ -232,7 +232,7 @@ class GradientSettings:
         return (_PASSES,) if self.sampling in ("epochs", "in order") else ()
 
     def _sampling(self, looks: int) -> Sampling | None:
-        """What amplifies: samples without replacement, of which single draws are one."""
+        """The sampling that amplifies privacy: without replacement, which includes single draws."""
         if self.batch is None or self.sampling in ("epochs", "in order"):
             return None
         if self.sampling == "replacement" and self.batch > 1:

@@ -1,4 +1,4 @@
-"""How a node takes gradients of its own loss: from which examples, clipped, and with which noise.
+"""How a node computes gradients of its local loss: from which examples, with what clipping and noise.
 
 Axes: m nodes, q examples per node, b examples of one gradient, n parameters.
 """
@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from jdfl.algorithms.book import Told
+from jdfl.algorithms.book import Claim
 from jdfl.algorithms.clipping import clipped_sum, formed, sloped
 from jdfl.algorithms.gradient_settings import GradientSettings
 from jdfl.algorithms.moment import Moment
@@ -28,48 +28,47 @@ from jdfl.problems import Problem
 _NOISE = Stream("gradients.noise", "private")
 _VARIED = Stream("gradients.augmentation", "private")
 _ORDER = Stream("gradients.order of passes", "private")
-_LOOKS = 4  # most gradients of one step
+_LOOKS = 4  # largest number of gradients per step
 
 
 @struct.dataclass
 class Ready:
-    """What gradients need in every round that follows from the data."""
+    """What gradients need from the data in every round."""
 
-    lengths: Array | None = None  # [m, q] of the examples' features, where clipped gradients of all examples need them
+    lengths: Array | None = None  # [m, q] norms of the examples' features, where clipping all examples needs them
     order: Array | None = None  # [] key that the orders of passes are drawn from
 
     def rows(self, some: Array) -> "Ready":
-        """Those of the nodes some [b] alone."""
+        """The part for the nodes some [b]."""
         return self if self.lengths is None else replace(self, lengths=self.lengths[some])
 
 
 @struct.dataclass
 class Gradients(GradientSettings):
-    """How nodes take gradients: of which examples, clipped, with which noise.
+    """Gradients of the local losses: from which examples, with what clipping and noise.
 
-    All examples, exactly, unless said otherwise.
-    With `clip` every example's gradient is shortened to that length (`per="example"`), or the gradient of all that are
-    looked at (`per="batch"`), which protects a node's whole data; `norm="entries"` cuts off every entry instead. That
-    bounds what neighbouring data change, and noise is scaled by the bound (`sensitivities`). Without `clip` it is
-    scaled by an assumed `sensitivity`, which nothing enforces. Where there is a clip, a gradient too long for its type
-    counts as zero, so that no example can spoil the others'. The regulariser is neither clipped nor counted: it holds
-    no data.
+    The default is exact gradients of all local data.
+    With `clip`, every example's gradient is clipped to that norm (`per="example"`), or the gradient of the whole batch
+    (`per="batch"`), which protects a node's whole data; `norm="entries"` clips every entry instead. This bounds the
+    effect of neighbouring data, and the noise is scaled by the bound (`sensitivities`). Without `clip` the noise is
+    scaled by an assumed `sensitivity`, which nothing enforces. With a clip, a gradient that overflows its type counts
+    as zero, so no example can destroy the others. The regulariser is neither clipped nor counted: it contains no data.
 
-    Samples of `batch` examples are drawn anew for every step. `sampling`: "replacement" draws each alone; "subset"
-    draws different ones; "poisson" takes every example with probability batch / size, looks at all of them to do so,
-    and divides by the expected size. Only the last two, and single draws, make a guarantee stronger. "epochs" goes
-    through a node's examples in an order that is drawn anew for every pass, "in order" in the data's, `batch` in a
-    round; after size // batch rounds a pass begins, and the last size % batch examples of the order are left out of it.
+    Batches of `batch` examples are redrawn for every step. `sampling`: "replacement" draws each example independently;
+    "subset" draws distinct ones; "poisson" takes every example with probability batch / size, reads all of them to do
+    so, and divides by the expected size. Only the last two, and single draws, amplify privacy. "epochs" passes through
+    a node's examples in an order that is reshuffled for every pass, "in order" in the order of the data, `batch` per
+    round. A pass takes size // batch rounds and leaves out the last size % batch examples of its order.
 
-    Neighbouring data sets differ in one record that is replaced, or (`adjacency="add-remove"`) in one whose gradients
-    count or are zero; what is divided by stays.
+    Neighbouring datasets differ in one record that is replaced, or (`adjacency="add-remove"`) in one whose gradients
+    count or are zero; the divisor stays the same.
     """
 
     def prepare(self, problem: Problem, moment: Moment) -> Ready:
-        """The lengths of the features, where clipped gradients of all examples need them, and the key of "epochs".
+        """The norms of the features, where clipping all examples needs them, and the key of "epochs".
 
-        Computed once, at the `moment` before the first round, since features do not change; rounds have it as
-        `round.prepared.gradients`. All else needs nothing.
+        They are computed once, at the `moment` before the first round, because features do not change; rounds read them
+        as `round.prepared.gradients`. Other settings need nothing.
         """
         if self.sampling == "epochs":
             return Ready(order=moment.stream(_ORDER))
@@ -79,9 +78,9 @@ class Gradients(GradientSettings):
         return Ready(problem.each(partial(problem.feature_lengths, norm=self.norm), problem.data))
 
     def __call__(self, w: Array, round: Round, *, look: int = 0, part: slice | None = None) -> Array:
-        """The gradient of every f_i at w_i [m, n] for stacked parameters w [m, n], or a `part` of it, which is clipped.
+        """The gradient of every f_i at w_i [m, n] for parameters w [m, n], or a `part` of it, which is clipped alone.
 
-        Each `look` (0, 1, ...) of a step sees the same examples, with fresh noise.
+        Each `look` (0, 1, ...) of a step uses the same examples, with fresh noise.
         """
         clipped, rest = self._taken(w, round, part)
         if self.mechanism is None:
@@ -93,42 +92,42 @@ class Gradients(GradientSettings):
         return (jnp.where(round.follows_exchange, noisy, clipped) if following else noisy) + rest
 
     def without_noise(self, w: Array, round: Round, part: slice | None = None) -> Array:
-        """The gradients [m, n] of the examples whose turn it is, clipped.
+        """The clipped gradients [m, n] of the current examples, without noise.
 
-        A gradient of every node is counted. It is for methods that add noise to something else, such as updates or
-        messages; what is sent without any noise after it leaves nothing to be claimed.
+        One gradient per node is counted. It is for methods that add noise to something else, such as updates or
+        messages; if no noise is added before sending, no privacy can be claimed.
 
         Args:
             w: Parameters w [m, n] of the nodes.
-            round: The round, which decides on the examples, together with its local step.
-            part: The entries that are wanted, to which clipping refers then; None: all.
+            round: The round, which determines the examples together with its local step.
+            part: The entries to compute, to which clipping then applies; None: all.
         """
         clipped, rest = self._taken(w, round, part)
         return clipped + rest
 
-    def descent(self, w: Array, round: Round, stream: Stream, told: Told) -> tuple[Array, Array]:
-        """Minus the gradients [m, n], without noise and with that of a stream; without a mechanism the same twice.
+    def descent(self, w: Array, round: Round, stream: Stream, claim: Claim) -> tuple[Array, Array]:
+        """The negative gradients [m, n], first without and then with noise; twice the same without a mechanism.
 
         Args:
             w: Parameters w [m, n] of the nodes.
             round: The round, which counts a gradient and a release.
-            stream: What the noise is drawn from.
-            told: What that guarantees, as for `Round.release`.
+            stream: The stream of the noise.
+            claim: The guarantee of the noise, as for `Round.release`.
         """
         clipped, rest = self._taken(w, round, None)
         if self.mechanism is None:
             return -clipped - rest, -clipped - rest
-        noisy = round.noisy(self.mechanism, -clipped, self.sensitivities(round.problem), stream, told)
+        noisy = round.noisy(self.mechanism, -clipped, self.sensitivities(round.problem), stream, claim)
         return -clipped - rest, noisy - rest
 
     def correlated(self, w: Array, round: Round, row: Array, hidden: Array) -> tuple[Array, Array]:
-        """The gradients [m, n] with noise that is correlated over rounds, and what is hidden next.
+        """The gradients [m, n] with noise that is correlated over rounds, and the next `hidden`.
 
         Args:
             w: Parameters w [m, n] of the nodes.
             round: The round, which counts a gradient and a release.
             row: The row of C row [p], as for `Round.correlated`.
-            hidden: What is hidden of the last rounds, hidden [m, p - 1, n], as for it.
+            hidden: The state of the noise, hidden [m, p - 1, n], as for `Round.correlated`.
         """
         clipped, rest = self._taken(w, round, None)
         scale: Any = self.sensitivities(round.problem), _NOISE, self.guarantee
@@ -136,17 +135,18 @@ class Gradients(GradientSettings):
         return noisy + rest, hidden
 
     def _taken(self, w: Array, round: Round, part: slice | None) -> tuple[Array, Array | float]:
-        """Gradients of the examples whose turn it is, clipped, and the regulariser's, which holds no data."""
+        """Clipped gradients of the current examples, and the gradient of the regulariser, which contains no data."""
         round.book.grads = round.book.grads + 1
         lengths = round.prepared.gradients.lengths
         clipped, rest = self.parted(round.problem, w, *self.sample(round), part, lengths=lengths)
         return (clipped, rest) if self.clip is None else (bounded(clipped), rest)
 
     def sample(self, round: Round) -> tuple[Any, Array, Array]:
-        """What a step looks at: every node's data, their weights [m, b], and what is divided by [m].
+        """The examples of a step: every node's data, their weights [m, b], and the divisor [m].
 
-        The data have leaves [m, b, ...], varied by the problem where there is a batch. b is q without a batch and for
-        Poisson samples, whose other examples have weight 0. The same round and local step draw the same examples.
+        The data have leaves [m, b, ...] and are augmented by the problem if there is a batch. b is q without a batch
+        and for Poisson samples, in which examples that are not drawn have weight 0. The same round and local step draw
+        the same examples.
         """
         problem = round.problem
         if self.batch is None:
@@ -155,7 +155,7 @@ class Gradients(GradientSettings):
         return jax.vmap(problem.varied)(round.keys(_VARIED, round.local_step), data), weight, total
 
     def exact(self, *given: Any, **known: Any) -> Array:
-        """Gradients [b, n] of nodes, clipped, without noise, for the arguments of `parted`."""
+        """Clipped gradients [b, n] of nodes without noise, for the arguments of `parted`."""
         clipped, rest = self.parted(*given, **known)
         return clipped + rest
 
@@ -170,10 +170,10 @@ class Gradients(GradientSettings):
         *,
         lengths: Array | None = None,
     ) -> tuple[Array, Array | float]:
-        """Gradients [b, n] of nodes with these data, clipped, without noise, and the regulariser's beside them.
+        """Clipped gradients [b, n] of nodes with these data, without noise, and those of the regulariser separately.
 
-        With a `part` both are [b, its length]. Without a clip the first has the regulariser's in it, and the second is
-        0. They are apart so that noise which is exact to the last bit can be added to what holds data, and nothing else
+        With a `part` both are [b, its length]. Without a clip the first includes the regulariser, and the second is 0.
+        They are separate so that noise which is exact to the last bit is added to the data term alone, and nothing else
         is rounded with it.
 
         Args:
@@ -181,10 +181,9 @@ class Gradients(GradientSettings):
             w: Parameters w [b, n].
             data: Examples, leaves [b, q, ...].
             weight: Their weights, weight [b, q]; 0 for those that do not count.
-            total: What sums over examples are divided by, total [b].
-            part: The entries that are wanted; what is not in it is not computed where the compiler sees that. None:
-                all.
-            lengths: The lengths of the examples' features, lengths [b, q]; None: computed where they are needed.
+            total: The divisor of sums over examples, total [b].
+            part: The entries to compute; the others are skipped where the compiler can. None: all.
+            lengths: The norms of the examples' features, lengths [b, q]; None: computed where they are needed.
         """
         here = slice(None) if part is None else part
 
@@ -208,13 +207,14 @@ class Gradients(GradientSettings):
     def plain(
         self, problem: Problem, w: Array, data: Any, weight: Array, total: Array, part: slice | None = None
     ) -> Array:
-        """The gradient at w [n] of one node with these data, weight [q] and divisor total [], unclipped, or a part.
+        """The unclipped gradient at w [n] of one node with these data, weight [q] and divisor total [], or a part of
+        it.
 
-        The regulariser is in it, and no noise. The divisor counts for "subset" and "poisson", whose samples are divided
-        by their expected weight; other gradients are divided by the weight that there is.
+        It includes the regulariser and no noise. The divisor applies to "subset" and "poisson", whose samples are
+        divided by their expected weight; other gradients are divided by their actual weight.
         """
         here = slice(None) if part is None else part
-        # f_i divides by the sum of its weights, which is not what a sample is divided by, and may be zero
+        # f_i divides by the sum of its weights, which differs from the divisor of a sample and may be zero
         found = jnp.sum(weight)
         g = problem.gradient(w, data, jnp.where(found > 0, weight, 1.0))[here]
         if self.sampling in ("subset", "poisson"):
@@ -231,4 +231,4 @@ def gradients_of(settings: Any) -> Gradients:
 
 Exact = Annotated[
     Gradients, Only(("batch", "sampling", "clip", "per", "norm"))
-]  # of algorithms with noise of their own
+]  # of algorithms that add noise elsewhere

@@ -1,14 +1,14 @@
-"""IHT-D-PSGD: D-PSGD whose every step ends with iterative hard thresholding, the fair sparse baseline for CEPS.
+"""IHT-D-PSGD: D-PSGD with iterative hard thresholding after every step, a sparse baseline for CEPS.
 
     k = 0, T, 2T, ...:  x_i <- P_s(sum_j W_ij x_j - lr g_i(x_i))
     otherwise:          x_i <- P_s(x_i - lr g_i(x_i))
 
-P_s keeps the s entries largest in magnitude (T. Blumensath, M. E. Davies: Iterative hard thresholding for compressed
-sensing, 2009), W x - lr g(x) is D-PSGD (Lian et al., 2017). The messages have s entries, so that sparse ones lose
+P_s keeps the s entries of largest magnitude (T. Blumensath, M. E. Davies: Iterative hard thresholding for compressed
+sensing, 2009), and W x - lr g(x) is D-PSGD (Lian et al., 2017). Messages have s nonzeros, so sparse codecs lose
 nothing. With s = n and dense messages it is D-PSGD.
 
-Missing neighbours: their weight goes where the network says, by default to the node's own row, and a node that hears
-nobody takes its step alone.
+Missing neighbours: their weight goes where the network says, by default to the node itself, and a node that receives
+nothing takes its step alone.
 
 Axes: m nodes, n parameters.
 """
@@ -22,7 +22,7 @@ from jdfl.algorithms.gradients import Gradients
 from jdfl.algorithms.round import Round
 from jdfl.arrays import ops
 from jdfl.base import checks, struct
-from jdfl.base.settings import Count, StepLength
+from jdfl.base.settings import Count, StepSize
 from jdfl.codecs import Codec, Sparse
 from jdfl.network.graph import Network
 from jdfl.problems import Problem
@@ -30,23 +30,23 @@ from jdfl.problems import Problem
 
 @struct.dataclass
 class IHT(Algorithm):
-    """D-PSGD that keeps the s largest entries: the sparse baseline for CEPS.
+    """IHT-D-PSGD: D-PSGD that keeps the s largest entries after every step; the sparse baseline for CEPS.
 
-    IHT-D-PSGD. Its state is x [m, n]. Raises ValueError (from `check`) for settings out of range.
+    Its state is x [m, n]. Raises ValueError (from `check`) for settings out of range.
     """
 
     kind: ClassVar[str] = "iht-d-psgd"
     s: Count = struct.field(pytree_node=False, default=10)
     """Nonzeros of every node's parameters."""
-    lr: StepLength = 0.1
+    lr: StepSize = 0.1
     gradients: Gradients = Gradients()
     codec: Codec = Sparse()
     period: Count = struct.field(pytree_node=False, default=1)
-    """Rounds from one exchange of messages to the next."""
+    """Rounds between two exchanges of messages."""
     title: ClassVar[str] = "IHT-D-PSGD"
 
     def check(self, problem: Problem, network: Network) -> None:
-        """Refuse settings out of range, naming them."""
+        """Raise ValueError for settings out of range."""
         checks.whole(1, problem.n, "s is the number of nonzeros kept of n parameters.", s=self.s)
         super().check(problem, network)
 
@@ -55,11 +55,11 @@ class IHT(Algorithm):
         return self.s
 
     def init(self, round: Round) -> Array:
-        """Start from x [m, n] where the problem says."""
+        """Start from the problem's initial parameters x [m, n]."""
         return round.problem.begin()
 
     def step(self, x: Array, round: Round) -> Array:
-        """One round from x [m, n], which gives the next."""
+        """One round from x [m, n] to the next."""
         round = round.every(self.period)
         g = self.gradients(x, round)
         return ops.top_s(round.mix(x) - self.lr * g, self.s)

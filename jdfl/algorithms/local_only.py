@@ -1,9 +1,9 @@
-"""LocalOnly: every node learns from its own data, and nobody sends anything; what talking to others must improve on.
+"""LocalOnly: every node trains on its local data without communication; a lower baseline for every other method.
 
     x_i <- x_i - lr g_i(x_i)
 
-With `train="local"` the parameters that are meant to be shared (`problem.shared`) stay as they begin, and only the
-others learn: what sharing them must improve on.
+With `train="local"` the parameters that are meant to be shared (`problem.shared`) keep their initial values, and only
+the others are trained: the baseline for sharing them.
 
 Missing neighbours: all are.
 
@@ -21,45 +21,45 @@ from jdfl.algorithms.book import Channel
 from jdfl.algorithms.gradients import Gradients
 from jdfl.algorithms.round import Round
 from jdfl.base import struct
-from jdfl.base.settings import StepLength
+from jdfl.base.settings import StepSize
 from jdfl.network.graph import Network
 from jdfl.problems import Problem
 
 
 class State(NamedTuple):
-    """What the next round needs."""
+    """What a round passes to the next."""
 
     x: Array  # [m, n] parameters
-    optimizer: Any  # the optimizer's, leaves [m, ...]
+    optimizer: Any  # state of the optimizer, leaves [m, ...]
 
 
 @struct.dataclass
 class LocalOnly(Algorithm):
-    """No communication: every node learns from its own data.
+    """LocalOnly: every node trains on its local data, without communication.
 
-    Descent without communication. Raises ValueError (from `check`) for settings out of range.
+    Raises ValueError (from `check`) for settings out of range.
     """
 
     kind: ClassVar[str] = "local-only"
-    lr: StepLength = 0.1
+    lr: StepSize = 0.1
     gradients: Gradients = Gradients()
     optimizer: descent.Optimizer = struct.field(pytree_node=False, default=None)
     train: Literal["all", "local"] = struct.field(pytree_node=False, default="all")
-    """Which parameters learn: all, or those that the problem does not mean to be shared."""
+    """Which parameters are trained: all, or those outside the problem's shared part."""
     title: ClassVar[str] = "LocalOnly"
     channels: ClassVar[tuple[Channel, ...]] = ()
 
     def check(self, problem: Problem, network: Network) -> None:
-        """Refuse settings out of range, naming them."""
+        """Raise ValueError for settings out of range."""
         super().check(problem, network)
         if self.train == "local" and problem.n_shared == problem.n:
             raise ValueError(
-                f"Expected parameters that stay with the nodes for train = 'local', got {problem.name}, all of whose "
-                "are shared. Give the problem a shared part, or train all."
+                f"Expected parameters outside the shared part for train = 'local', got {problem.name}, all of whose "
+                "parameters are shared. Give the problem a smaller shared part, or use train = 'all'."
             )
 
     def init(self, round: Round) -> State:
-        """Start where the problem says."""
+        """Start from the problem's initial parameters."""
         x = round.problem.begin()
         return State(x, descent.begin(self.optimizer, self.lr, x))
 

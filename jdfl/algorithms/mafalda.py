@@ -1,24 +1,24 @@
-"""MAFALDA-SGD: decentralized SGD whose noise is correlated over rounds, as its network needs it.
+"""MAFALDA-SGD: decentralized SGD with noise that is correlated over rounds and optimized for the network.
 
 A. Bellet, E. Cyffers, D. Frey, R. Gaudel, D. Lerévérend, F. Taïani: Unified Privacy Guarantees for Decentralized
 Learning via Matrix Factorization, 2025.
 
     x_i <- sum_j W_ij (x_j - lr (g_j(x_j) + noise_j)),   noise of all rounds of a node: C^-1 Z
 
-Z is fresh Gaussian noise, and C [T, T] lower triangular, the same at all nodes. What is seen of a node tells as much as
-C G + Z (S. Denisov et al.: Improved Differential Privacy for SGD via Optimal Private Linear Operators on Adaptive
-Streams, 2022, for gradients that depend on what was seen before). C is made so that noise moves the parameters of all
-rounds least, in the mean square: it minimizes tr(C^-T G C^-1) with G_st = sum_k tr(W^(k-s+1)' W^(k-t+1)) / m, for a
-sensitivity of 1 of C in units of one gradient's.
+Z is fresh Gaussian noise, and C [T, T] is lower triangular and the same at all nodes. What is seen of a node reveals as
+much as C G + Z (S. Denisov et al.: Improved Differential Privacy for SGD via Optimal Private Linear Operators on
+Adaptive Streams, 2022, for gradients that depend on earlier outputs). C minimizes the mean squared effect of the noise
+on the parameters over all rounds, tr(C^-T G C^-1) with G_st = sum_k tr(W^(k-s+1)' W^(k-t+1)) / m, subject to a
+sensitivity of 1 in units of one gradient's sensitivity.
 
-A record takes part in all rounds; where `sampling` is "in order", in one of every b rounds of a pass. C has at most b
-diagonals (`band`), so that the columns of a record's rounds are orthogonal (C. Choquette-Choo et al.: (Amplified)
-Banded Matrix Factorization, 2023) and its sensitivity squared is the sum of their squared lengths, which is the same
-for every place of a pass. With b = 1, C is diagonal: correlation gains nothing, only the noise's size changes. (With
-X = C' C and x_t proportional to sqrt(G_tt), X^-1 G X^-1 is a multiple of a correlation matrix, as optimality asks.)
+A record takes part in all rounds, or with `sampling` "in order" in one of every b rounds of a pass. C then has at most
+b diagonals (`band`), so the columns of a record's rounds are orthogonal (C. Choquette-Choo et al.: (Amplified) Banded
+Matrix Factorization, 2023). Its squared sensitivity is the sum of their squared norms, which is the same for every
+position in a pass. With b = 1, C is diagonal: correlation gains nothing, and only the size of the noise changes. (With
+X = C' C and x_t proportional to sqrt(G_tt), X^-1 G X^-1 is a multiple of a correlation matrix, as optimality requires.)
 
-Missing neighbours: their weight goes where the network says; changing networks, for which C cannot be made, and absent
-nodes are refused.
+Missing neighbours: their weight goes where the network says; changing networks, for which C cannot be computed, and
+offline nodes are refused.
 
 Axes: m nodes, n parameters, T rounds, p diagonals.
 """
@@ -38,59 +38,59 @@ from jdfl.algorithms.gradients import Gradients
 from jdfl.algorithms.round import Round
 from jdfl.algorithms.statement import CORRELATED
 from jdfl.base import struct
-from jdfl.base.settings import Count, StepLength
+from jdfl.base.settings import Count, StepSize
 from jdfl.network import Network
 from jdfl.network.tables import to_scipy
 from jdfl.privacy import Gaussian, GaussianEvent, GaussianSchedule, Guarantee
 from jdfl.problems import Problem
 
-_EXACT, _PROBES, _NUMBERS = 256, 32, 2**24  # nodes of exact traces, random vectors otherwise, and numbers at once
+_EXACT, _PROBES, _NUMBERS = 256, 32, 2**24  # nodes with exact traces, random vectors otherwise, numbers at a time
 
 
 class State(NamedTuple):
-    """What the next round needs."""
+    """What a round passes to the next."""
 
     x: Array  # [m, n] parameters
-    hidden: Array  # [m, p - 1, n] minus the noise of the last rounds
+    hidden: Array  # [m, p - 1, n] negative noise of the last rounds
 
 
 @struct.dataclass
 class MAFALDA(Algorithm):
-    """D-PSGD that adapts first, whose noise partly cancels over rounds.
+    """MAFALDA-SGD: adapt-then-combine D-PSGD with noise that partly cancels over rounds.
 
-    C is made for `horizon` rounds; a run may have fewer, but no more. Its guarantee counts how often a record takes
-    part, by passes "in order"; no other sampling makes it stronger. Raises ValueError (from `check`) for settings out
-    of range, noise other than Gaussian, orders that change, and networks that are not fixed.
+    C is computed for `horizon` rounds; a run may have fewer, but no more. Its guarantee counts how often a record takes
+    part, given passes "in order"; no other sampling amplifies privacy. Raises ValueError (from `check`) for settings
+    out of range, noise other than Gaussian, orders that change, and networks that are not fixed.
     """
 
     kind: ClassVar[str] = "mafalda"
-    lr: StepLength = 0.1
+    lr: StepSize = 0.1
     gradients: Gradients = Gradients()
     horizon: Count = struct.field(pytree_node=False, default=100)
-    """Rounds that the correlation is made for, and most rounds of a run."""
+    """Rounds that the correlation is computed for, the maximum number of rounds of a run."""
     band: Count = struct.field(pytree_node=False, default=8)
-    """Rounds over which noise is correlated, at most those of a pass."""
+    """Rounds over which noise is correlated, at most the rounds of a pass."""
     title: ClassVar[str] = "MAFALDA-SGD"
     needs: ClassVar[dict[str, bool]] = {"fixed": True}
 
     def check(self, problem: Problem, network: Network) -> None:
-        """Refuse noise that is not Gaussian, and passes whose order changes."""
+        """Raise ValueError for noise that is not Gaussian, and for passes whose order changes."""
         super().check(problem, network)
         noise, sampling = self.gradients.mechanism, self.gradients.sampling
         if noise is not None and not isinstance(noise, Gaussian):
             raise ValueError(f"Expected Gaussian noise for MAFALDA-SGD, which adds it up, got mechanism = {noise!r}.")
         if noise is not None and sampling == "epochs":
             raise ValueError(
-                f"Expected rounds that a record takes part in to be known, got sampling = {sampling!r}. Use sampling = "
-                "'in order', whose passes are alike."
+                f"Expected known rounds in which a record takes part, got sampling = {sampling!r}. Use sampling = "
+                "'in order', whose passes are all in the same order."
             )
 
     def plan(self, problem: Problem, network: Network, steps: int) -> Array:
-        """The rows of C [T, p], from the diagonal backwards; without noise none are needed, and p is 1."""
+        """The rows of C [T, p], from the diagonal backwards; p is 1 without noise."""
         if steps > self.horizon:
             raise ValueError(
-                f"Expected steps <= horizon = {self.horizon}, which noise is correlated for, got steps = {steps}. Give "
-                "a longer horizon."
+                f"Expected steps <= horizon = {self.horizon}, the rounds that the noise is correlated for, got steps = "
+                f"{steps}. Give a larger horizon."
             )
         if self.gradients.mechanism is None:
             return jnp.ones((steps, 1), problem.dtype)
@@ -99,7 +99,7 @@ class MAFALDA(Algorithm):
         return jnp.asarray(rows[:steps], problem.dtype)
 
     def init(self, round: Round) -> State:
-        """Start where the problem says; nothing is hidden."""
+        """Start from the problem's initial parameters, with `hidden` zero."""
         x = round.problem.begin()
         return State(x, jnp.zeros((len(x), round.ready.shape[1] - 1, x.shape[1]), x.dtype))
 
@@ -112,24 +112,25 @@ class MAFALDA(Algorithm):
         return State(round.mix(x - self.lr * g), hidden)
 
     def privacy(self, problem: Problem, plan: Any = None, steps: int | None = None) -> Guarantee:
-        """What the noise of all rounds guarantees together, given the plan [T, p]."""
-        told = super().privacy(problem, plan, steps)
-        if plan is None or not isinstance(told.event, GaussianEvent):
-            return told
+        """What the noise of all rounds guarantees together under the plan [T, p]."""
+        claim = super().privacy(problem, plan, steps)
+        if plan is None or not isinstance(claim.event, GaussianEvent):
+            return claim
         rows, kinds = np.asarray(plan, float), np.unique(passes := self.gradients.passes(problem)).tolist()
         most = np.max([sensitivity(rows, one) for one in kinds], axis=0)
-        event = GaussianSchedule.of(most / told.event.noise_multiplier)
-        told = replace(told, event=event, sampling=None, warnings=told.warnings if passes.min() == 1 else ())
-        if told.reason != CORRELATED:
-            return told
-        return replace(told, claimed=True, reason=self.gradients.guarantee(problem).reason, remedy="")
+        event = GaussianSchedule.of(most / claim.event.noise_multiplier)
+        claim = replace(claim, event=event, sampling=None, warnings=claim.warnings if passes.min() == 1 else ())
+        if claim.reason != CORRELATED:
+            return claim
+        return replace(claim, claimed=True, reason=self.gradients.guarantee(problem).reason, remedy="")
 
 
 def sensitivity(rows: np.ndarray, passes: int) -> np.ndarray:
     """The sensitivities [T] of the first 1, 2, ... rows of C [T, p], for records that take part every `passes` rounds.
 
-    In units of one gradient's sensitivity; of the place in a pass for which that is most. A row shows a sum of changes,
-    no longer than that of the entries' sizes, which all signs alike reach where no entry is negative.
+    They are in units of one gradient's sensitivity, for the worst position in a pass. A row reveals a sum of changes
+    whose norm is at most the sum of the entries' absolute values. Changes of equal sign attain it where no entry is
+    negative.
     """
     rounds, back = np.indices(rows.shape)
     longest = np.zeros((len(rows), passes))
@@ -138,9 +139,9 @@ def sensitivity(rows: np.ndarray, passes: int) -> np.ndarray:
 
 
 def workload(network: Network, rounds: int) -> np.ndarray:
-    """G [T, T]: the square by which noise of rounds s and t moves the parameters after all later ones, over m nodes.
+    """G [T, T]: the joint effect of the noise of rounds s and t on all later parameters, averaged over m nodes.
 
-    Traces are exact up to 256 nodes, and estimated by 32 random vectors of signs for more.
+    Traces are exact up to 256 nodes, and estimated with 32 random sign vectors beyond.
     """
     W, random = to_scipy(network), np.random.default_rng(0)
     m = W.shape[0]
@@ -163,33 +164,33 @@ def optimal(G: np.ndarray, passes: int, band: int) -> np.ndarray:
     """The rows [T, p] of the lower triangular C with p diagonals that minimizes tr(C^-T G C^-1) at sensitivity 1.
 
     Args:
-        G: What noise is weighed by, G [T, T].
-        passes: The rounds b of a pass: a record takes part in rounds i, i + b, ...
+        G: The weights of the noise, G [T, T].
+        passes: The number b of rounds of a pass: a record takes part in rounds i, i + b, ...
         band: The number of diagonals p, at most b.
     """
     return _optimal(G.tobytes(), len(G), passes, band)
 
 
 @lru_cache(maxsize=16)
-def _optimal(told: bytes, rounds: int, passes: int, band: int) -> np.ndarray:
-    """`optimal` of the bytes of G: a run is planned several times."""
-    G = np.frombuffer(told).reshape(rounds, rounds)
+def _optimal(content: bytes, rounds: int, passes: int, band: int) -> np.ndarray:
+    """`optimal` for the bytes of G, cached because a run is planned several times."""
+    G = np.frombuffer(content).reshape(rounds, rounds)
     j, down = np.indices((rounds, band))
     inside, turn = j + down < rounds, np.arange(rounds) % passes
 
     def over(values: np.ndarray) -> np.ndarray:
-        return np.bincount(turn, values, passes)[turn]  # the sum over all rounds of the same place of a pass
+        return np.bincount(turn, values, passes)[turn]  # the sum over all rounds at the same position of a pass
 
     def columns(free: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-        """The columns of C [T, p]; their directions, the lengths of what these come from, and their own lengths."""
+        """The columns of C [T, p]; their directions, the norms before normalisation, and their own norms."""
         column = np.where(inside, free[rounds:].reshape(rounds, band), 0.0)
         length = np.linalg.norm(column, axis=1, keepdims=True)
         share = np.exp(free[:rounds] - free[:rounds].max())
-        share = np.sqrt(share / over(share))[:, None]  # of the squared length 1 of all rounds of one place
+        share = np.sqrt(share / over(share))[:, None]  # the rounds of one position share a squared norm of 1
         return share * column / length, column / length, length, share
 
     def error(free: np.ndarray) -> tuple[float, np.ndarray]:
-        """The logarithm of what is minimized, and its gradient."""
+        """The logarithm of the objective, and its gradient."""
         column, along, length, share = columns(free)
         C = np.zeros((2 * rounds, rounds))
         C[j + down, j] = column

@@ -6,11 +6,12 @@ Sampling, 2019.
     y_i = x_i after K steps  x <- x - lr g_i(x)
     x_i <- sum_j W_ij^k y_j,   W^k = I - alpha sum_j B_j^k L_j,   B_j^k ~ Bernoulli(p_j)
 
-The matchings with Laplacians L_j, the probabilities p_j and alpha are the network's: `network.matcha(base, budget)`
-optimises them. On a fixed network W this is D-PSGD that adapts first, as budget = 1 is. The paper has K = 1.
+The matchings with Laplacians L_j, the probabilities p_j and alpha belong to the network: `network.matcha(base, budget)`
+optimises them. On a fixed network W, including budget = 1, this is D-PSGD in adapt-then-combine form. The paper has K =
+1.
 
-Missing neighbours: their weight goes where the network says, by default to the node's own row, and a node that hears
-nobody keeps its y.
+Missing neighbours: their weight goes where the network says, by default to the node itself, and a node that receives
+nothing keeps its y.
 
 Axes: m nodes, n parameters.
 """
@@ -24,26 +25,26 @@ from jdfl.algorithms.algorithm import Algorithm
 from jdfl.algorithms.gradients import Gradients
 from jdfl.algorithms.round import Round
 from jdfl.base import struct
-from jdfl.base.settings import Count, StepLength
+from jdfl.base.settings import Count, StepSize
 from jdfl.codecs import Codec, Dense
 
 
 class State(NamedTuple):
-    """What the next round needs."""
+    """What a round passes to the next."""
 
     x: Array  # [m, n] parameters
-    optimizer: Any  # the optimizer's, leaves [m, ...]
+    optimizer: Any  # state of the optimizer, leaves [m, ...]
 
 
 @struct.dataclass
 class MATCHA(Algorithm):
-    """Decentralized SGD over random matchings; use it with --network matcha.
+    """MATCHA: decentralized SGD over random matchings of a base graph; use it with --network matcha.
 
-    MATCHA, on a network of matchings. Raises ValueError (from `check`) for settings out of range.
+    Raises ValueError (from `check`) for settings out of range.
     """
 
     kind: ClassVar[str] = "matcha"
-    lr: StepLength = 0.1
+    lr: StepSize = 0.1
     local_steps: Count = struct.field(pytree_node=False, default=1)
     """Gradient steps before each exchange of messages."""
     gradients: Gradients = Gradients()
@@ -53,7 +54,7 @@ class MATCHA(Algorithm):
     needs: ClassVar[dict[str, bool]] = {"doubly_stochastic": True}
 
     def init(self, round: Round) -> State:
-        """Start where the problem says."""
+        """Start from the problem's initial parameters."""
         x = round.problem.begin()
         return State(x, descent.begin(self.optimizer, self.lr, x))
 

@@ -1,7 +1,7 @@
-"""The messages of one round: how vectors of all nodes reach their neighbours, and what of them is counted.
+"""The messages of one round: how the vectors of all nodes reach their neighbours, and how they are counted.
 
-Codecs, late messages and rounds without exchange are dealt with here; what is sent is written down in the round's
-`Book`. `Round` is this, and all else that a step can do.
+Codecs, delayed messages and rounds without exchange are handled here, and everything that is sent is recorded in the
+round's `Book`. `Round` adds everything else that a step can do.
 
 Axes: m nodes, of all or of one device, n parameters.
 """
@@ -30,36 +30,36 @@ To = Literal["neighbours", "one", "asked"]
 class Prepared:
     """What follows from settings, data and network, computed once before the first round."""
 
-    gradients: Any = None  # what `Gradients.prepare` gives
-    wire: Any = None  # what `Codec.prepare` gives
-    own: Any = None  # what the algorithm's own `prepare` gives
+    gradients: Any = None  # result of `Gradients.prepare`
+    wire: Any = None  # result of `Codec.prepare`
+    own: Any = None  # result of the algorithm's own `prepare`
 
 
 @dataclass(frozen=True, kw_only=True)
 class Messages:
-    """What a step knows of its round's network, and the ways in which its nodes send."""
+    """What a step knows of its round's network, and the operations with which its nodes send."""
 
     moment: Moment
     prepared: Prepared
     book: Book = field(default_factory=Book)
-    mail: dict[str, Any] = field(default_factory=dict)  # late messages, by channel
-    exchanging: Array | None = None  # [] whether this is a round of exchange; None: every one is
+    mail: dict[str, Any] = field(default_factory=dict)  # delayed messages, by channel
+    exchanging: Array | None = None  # [] whether this round exchanges messages; None: all rounds do
 
     @property
     def k(self) -> Array:
-        """The number of the round, int32 [], from 0; before the first round it is 0, too.
+        """The number of the round, int32 [], from 0; also 0 before the first round.
 
-        It is traced by JAX, so that what depends on it is chosen by `jnp.where` or `lax.cond`, and never by a Python
-        `if`. Nodes that were away or silent count rounds like all others.
+        It is traced by JAX: choose by `jnp.where` or `lax.cond`, never by a Python `if`. Nodes that were offline or
+        silent count rounds like all others.
         """
         return self.moment.k
 
     @property
     def graph(self) -> Graph:
-        """Who hears whom in this round, and with which weights.
+        """The links of this round and their mixing weights.
 
-        It is for looking at, such as degrees [m] or the choice of neighbours: messages go through `mix`, `pull`,
-        `publish`, `push` or `deliver`, which count them. Within `each_of` it stays that of all nodes.
+        Read it, for example for degrees [m] or a choice of neighbours, but send through `mix`, `pull`, `publish`,
+        `push` or `deliver`, which count messages. Within `each_of` it remains the graph of all nodes.
         """
         return self.moment.graph
 
@@ -67,17 +67,17 @@ class Messages:
     def node(self) -> Array:
         """The global ids [m] of the nodes, int32.
 
-        Use them, and not places in an array, for whatever tells nodes apart: on several devices they are those of one
-        device's nodes, and within `each_of` those of a block [b].
+        Use them rather than array positions to distinguish nodes: on several devices they are the ids of one device's
+        nodes, and within `each_of` those of a block [b].
         """
         return self.moment.node
 
     @property
     def m(self) -> int:
-        """The number of nodes, of those on this device where they lie on several.
+        """The number of nodes, or of this device's nodes where they are sharded over several devices.
 
-        Arrays of a step have so many rows. What depends on the size of the whole network takes
-        `jdfl.nodes.count(round.m)`, and means over it `jdfl.nodes.mean`.
+        Arrays of a step have this number of rows. For the size of the whole network use `jdfl.nodes.count(round.m)`,
+        and for means over it `jdfl.nodes.mean`.
         """
         return self.moment.m
 
@@ -85,36 +85,36 @@ class Messages:
     def codec(self) -> Codec:
         """The algorithm's codec.
 
-        For an algorithm without one it is `Dense` in the parameters' type, by which vectors arrive as they are. `mix`,
-        `pull`, `publish` and `deliver` apply it; `push` sends numbers as they are.
+        For an algorithm without one it is a lossless `Dense` of the parameters' type. `mix`, `pull`, `publish` and
+        `deliver` apply it; `push` sends numbers unencoded.
         """
         return self.prepared.wire.codec
 
     def keys(self, stream: Stream, index: Array | int = 0) -> Array:
-        """A key for every node [m] in this round, of a stream; `index` [] tells several draws of one round apart.
+        """A key of a stream for every node [m] in this round; `index` [] distinguishes several draws of one round.
 
-        They follow from the run's key, the round, the stream and the nodes' ids, and so are the same on any number of
-        devices. Within `repeat` give `local_step` as the index, or all local steps draw the same.
+        Keys follow from the run's key, the round, the stream and the nodes' ids, so they do not depend on the number of
+        devices. Within `repeat` pass `local_step` as the index; otherwise all local steps draw the same numbers.
         """
         return self.moment.keys(stream, index)
 
     def every(self, period: int) -> Self:
-        """The round, whose messages are left out unless its number is a multiple of `period`.
+        """The round, with messages only if its number is a multiple of `period`.
 
-        Use it with `mix`, which gives x itself in the other rounds, at no cost and without a message; the other ways to
-        send would do their work all the same, uncounted.
+        Use it with `mix`, which returns x itself in the other rounds, at no cost and without a message; the other
+        sending operations would still do their work, uncounted.
         """
         return self if period == 1 else replace(self, exchanging=self.k % period == 0)
 
     def mix(self, x: Array, channel: Channel | None = MODEL) -> Array:
-        """W x [m, n] for rows x [m, n] that all nodes send: own rows as they are, others' as they arrive.
+        """W x [m, n] for rows x [m, n] that all nodes send: a node's own row unencoded, the others' as decoded.
 
-        In rounds without exchange x itself. Of late messages the newest counts that has come.
+        In rounds without exchange it is x itself. Of delayed messages the newest that has arrived is used.
 
         Args:
             x: The rows x [m, n] that are sent through the algorithm's codec.
-            channel: On which they are counted; None: they are known to all already, such as public copies, and nothing
-                is sent.
+            channel: The channel on which they are counted; None: all nodes know them already, like public copies, and
+                nothing is sent.
         """
         graph = self.graph
         if channel is None:
@@ -138,24 +138,25 @@ class Messages:
         return ops.skipped_unless(self.exchanging, exchanged, x, *operands)
 
     def pull(self, x: Array, channel: Channel | None = MODEL) -> Array:
-        """(W - I) z [m, n], z being what arrives of rows x [m, n] that all nodes send.
+        """(W - I) z [m, n], z being the decoded rows x [m, n] that all nodes send.
 
-        It is computed from differences alone, so that sums of it over many rounds do not add up the rounding of W x - x
-        (a share 1e-8 to 1e-7 of x). A node counts with what its neighbours receive of it, not with its own x: where W
-        is doubly stochastic, the rows sum to zero whatever the codec loses.
+        It is computed from differences only, so sums of it over many rounds do not accumulate the rounding of W x - x
+        (1e-8 to 1e-7 relative to x). A node's own contribution is what its neighbours decode, not its x: where W is
+        doubly stochastic, the rows sum to zero whatever the codec loses.
 
         Args:
             x: The rows x [m, n] that are sent through the algorithm's codec.
-            channel: On which they are counted; None: they are known to all already, nothing is sent, and z is x.
+            channel: The channel on which they are counted; None: all nodes know them already, nothing is sent, and z is
+                x.
         """
         graph, z = self.graph, x
         if channel is not None:
             index, z = self._sent(channel, x)
             if not exact(self.codec, x):
                 z = self._received(x, (graph.out_degree > 0) | (graph.in_degree > 0), channel, index)
-        z = z - nodes.first(z)[None]  # the same for all, which changes no difference: near agreement all is exact
+        z = z - nodes.first(z)[None]  # a common shift changes no difference, and makes it exact near consensus
         weight, own = graph.weight.astype(x.dtype), graph.self_weight.astype(x.dtype)
-        total = own + jnp.sum(weight, axis=1)  # 1, up to its rounding
+        total = own + jnp.sum(weight, axis=1)  # 1, up to rounding
         if graph.synchronised is not None:
             total = jnp.where(graph.synchronised, 1, total)
         return mix_rows(graph, z) - total[:, None] * z
@@ -166,22 +167,23 @@ class Messages:
         Args:
             x: The rows x [m, n] that the copies follow.
             copy: The copies so far, copy [m, n], the same at a node and at all its neighbours.
-            channel: On which messages are counted; C is the algorithm's codec.
-            by: The only nodes that send, by [m] bool, while other copies stay; None: all.
+            channel: The channel on which messages are counted; C is the algorithm's codec.
+            by: The nodes that send, by [m] bool, while other copies stay; None: all.
         """
         index, x = self._sent(channel, x, by)
         new = copy + self._received(x - copy, jnp.ones((self.m,), jnp.bool_) if by is None else by, channel, index)
         return new if by is None else jnp.where(by[:, None], new, copy)
 
     def push(self, x: Array, weight: Array, channel: Channel) -> tuple[Array, Array]:
-        """Sums [m, n] and [m] of what arrives where nodes share out what they have by the columns of W.
+        """Sums [m, n] and [m] of what arrives when nodes distribute their values with the columns of W.
 
-        What is late is added to the sums of the round in which it arrives, so that nothing is lost of the sum over all.
+        Delayed messages are added to the sums of the round in which they arrive, so the sum over all nodes loses
+        nothing.
 
         Args:
-            x: The rows x [m, n], which go through no codec.
-            weight: The normalising scalars weight [m] of push-sum, shared out in the same way.
-            channel: On which messages are counted, each of both together.
+            x: The rows x [m, n], which do not go through the codec.
+            weight: The push-sum weights weight [m], distributed in the same way.
+            channel: The channel on which messages, each with both, are counted.
         """
         graph = self.graph
         _, x = self._sent(channel, x)
@@ -192,31 +194,31 @@ class Messages:
         return sums[:, :-1], sums[:, -1]
 
     def deliver(self, x: Array, channel: Channel) -> Array:
-        """What arrives of the rows of x [m, n] at one receiver each, such as a server, one message per node.
+        """What arrives when every row of x [m, n] goes to one receiver, such as a server, in one message per node.
 
-        Row i [n] is what its receiver decodes by the algorithm's codec. The network has no part in it: nothing is
-        weighted, late or lost. For messages to neighbours there are `mix` and `publish`.
+        Row i [n] is what its receiver decodes with the algorithm's codec. The network plays no part: nothing is
+        weighted, delayed or lost. For messages to neighbours use `mix` and `publish`.
         """
         self.book.send(channel, 1, 1)
         return round_trip(self.prepared.wire, self.shared_keys(channel), self.leaving(channel, x, to="one"))
 
     def leaving(self, channel: Channel, x: Array, by: Array | None = None, *, to: To = "neighbours") -> Array:
-        """The rows x [m, n], marked as what leaves the nodes on a channel.
+        """The rows x [m, n], marked as leaving the nodes on a channel.
 
-        All that leaves a node passes here: privacy is judged by what is marked.
+        Everything that leaves a node passes through here, and privacy is derived from these marks.
 
         Args:
             channel: Where the rows are counted.
-            x: The rows x [m, n] before they are coded.
-            by: The only nodes that send, by [m] bool; None: all.
-            to: Who gets a row: all out-"neighbours", "one" receiver of its own, or those that "asked".
+            x: The rows x [m, n] before encoding.
+            by: The nodes that send, by [m] bool; None: all.
+            to: The receivers of a row: all out-"neighbours", "one" receiver per row, or those that "asked".
         """
         return sent(x, channel.name)
 
     def _sent(self, channel: Channel, x: Array, by: Array | None = None) -> tuple[int, Array]:
-        """Count a message x [m, n] to all out-neighbours, of all nodes or those `by` [m] which it is sent.
+        """Count a message x [m, n] to all out-neighbours, from all nodes or from those in `by` [m].
 
-        Returns how often the step has sent on the channel before, and x, marked.
+        Returns how often the step has already sent on the channel, and x, marked.
         """
         times: Any = 1 if self.exchanging is None else self.exchanging.astype(jnp.int32)
         sender = times if by is None else times * by.astype(jnp.int32)
@@ -225,23 +227,23 @@ class Messages:
         return index, self.leaving(channel, x, by)
 
     def _received(self, x: Array, wanted: Array, channel: Channel, index: int) -> Array:
-        """What receivers make of the rows of x [m, n] that are `wanted` [m]."""
+        """What receivers decode from the rows of x [m, n] that are `wanted` [m]."""
         return transmit(self.prepared.wire, self.shared_keys(channel, index), x, wanted)
 
     def shared_keys(self, channel: Channel, index: int = 0) -> Array:
-        """The keys [m] that both ends of a channel draw from, those of the sender; `index` tells messages apart.
+        """The sender's keys [m], from which both ends of a channel draw; `index` distinguishes messages.
 
-        `mix`, `pull`, `publish` and `deliver` take them for themselves; a method that calls a codec itself needs them.
-        The channel must have a stream. Noise must never be drawn from them, since receivers know them.
+        `mix`, `pull`, `publish` and `deliver` use them internally; a method that calls a codec itself needs them. The
+        channel must have a stream. Never draw noise from them, because receivers know them.
         """
-        assert channel.stream is not None  # of channels on which vectors go through a codec
+        assert channel.stream is not None  # true of channels on which vectors go through a codec
         return self.keys(channel.stream, index)
 
     def waiting(self, channel: Channel, kind: Any, x: Array) -> Any:
-        """Late messages of a channel; the first time, those of `kind` (`Past` or `Mail`) for rows like x [m, n].
+        """Delayed messages of a channel; the first time, an empty `kind` (`Past` or `Mail`) for rows like x [m, n].
 
-        For networks alone whose messages are late. Whoever takes them puts what they have become into `mail` under the
-        channel's name, as `mix` and `push` do, and the next round begins with it.
+        Only for networks with delayed messages. The caller stores the updated value in `mail` under the channel's name,
+        as `mix` and `push` do, and the next round starts with it.
         """
         if channel.name not in self.mail:
             self.mail[channel.name] = kind.begin(self.graph, x)
@@ -249,5 +251,5 @@ class Messages:
 
 
 def exact(codec: Codec, x: Array) -> bool:
-    """Whether vectors of the type of x [m, n] arrive as they are."""
+    """Whether the codec transmits vectors of the type of x [m, n] without loss."""
     return isinstance(codec, Dense) and codec.precision == x.dtype.name

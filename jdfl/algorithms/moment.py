@@ -1,4 +1,4 @@
-"""What the runner tells an algorithm about a moment of a run, and what it hears of it.
+"""What the runner passes to an algorithm for a moment of a run, and the counts that it returns.
 
 Axes: m nodes, of all or of one device.
 """
@@ -15,47 +15,47 @@ from jdfl.network.graph import Graph
 
 @struct.dataclass
 class Moment:
-    """What the runner tells about the moment before a run, or about a round of it."""
+    """The context of the start of a run, or of one of its rounds."""
 
     k: Array  # int32 [] the round, from 0
-    key: Array  # [] what this round draws comes from
-    graph: Graph  # who hears whom in this round
+    key: Array  # [] key of all draws of this round
+    graph: Graph  # links and mixing weights of this round
     node: Array  # [m] int32 global ids of the nodes
-    roots: Keys | None = None  # the keys of the round under each root; None, outside a run: they follow from `key`
+    roots: Keys | None = None  # keys of the round under each root; None, outside a run: derived from `key`
 
     @property
     def m(self) -> int:
-        """The number of nodes, of those on this device where they lie on several."""
+        """The number of nodes, or of this device's nodes where they are sharded over several devices."""
         return self.node.shape[0]
 
     def stream(self, stream: Stream) -> Array:
-        """The key [] of a stream in this round, under the root that the stream is declared with.
+        """The key [] of a stream in this round, under the root that the stream was declared with.
 
-        Raises ValueError for streams of networks, which draw before there is a round.
+        Raises ValueError for streams of networks, which are drawn from before there is a round.
         """
         if stream.root == "network":
             raise ValueError(
-                f"Expected a stream with another root than the network's, got {stream!r}: the graph is drawn already. "
+                f"Expected a stream whose root is not the network's, got {stream!r}: the graph is drawn already. "
                 "Declare it as private, choice or shared."
             )
         return stream.of(getattr(self.roots or Keys.of(self.key), stream.root))
 
     def keys(self, stream: Stream, index: Array | int = 0) -> Array:
-        """The key of every node [m] in this round, of a stream; `index` [] tells several draws of one round apart."""
+        """The key of every node [m] in this round; `index` [] distinguishes several draws of one round."""
         return each(self.stream(stream), self.node, index)
 
 
 @struct.dataclass
 class Info:
-    """What happened in one round, counted per node; the host multiplies by bits.
+    """The counts of one round, per node; the host multiplies them by bits.
 
-    It is made of what a step does through its `Round`: an algorithm counts nothing itself. The runner adds it up from
-    record to record, and the totals beyond as exact whole numbers on the host.
+    They are derived from what a step does through its `Round`; algorithms count nothing themselves. The runner adds
+    them up between records, and the totals as exact whole numbers on the host.
     """
 
     sent: dict[str, Array]  # int32 [m] messages that the node sent, by channel
     grads: Array  # int32 [m] gradients of its own loss that the node evaluated
-    releases: Array  # int32 [m] noisy functions of its data that others may come to see
+    releases: Array  # int32 [m] noisy functions of its data that others may see
     communications: Array  # int32 [m] 1 where the node combined what it received
 
 
@@ -73,7 +73,7 @@ def counts(
         m: The number of nodes.
         sent: Messages that a node sent, by channel, each a number or sent [m].
         grads: Gradients of its own loss that a node evaluated, a number or grads [m].
-        releases: Noisy functions of its data that others may come to see, a number or releases [m].
+        releases: Noisy functions of its data that others may see, a number or releases [m].
         communications: 1 where a node combined what it received, a number or communications [m].
     """
 

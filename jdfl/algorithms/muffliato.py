@@ -1,4 +1,4 @@
-"""Muffliato: one noisy gradient step, then many rounds of gossip.
+"""Muffliato: a noisy gradient step, followed by several rounds of gossip.
 
 E. Cyffers, M. Even, A. Bellet, L. Massoulié: Muffliato: Peer-to-Peer Privacy Amplification for Decentralized
 Optimization and Averaging, 2022 (Algorithms 1 and 2).
@@ -7,12 +7,13 @@ Optimization and Averaging, 2022 (Algorithms 1 and 2).
     every round:        x_i <- w sum_j W_ij x_j + (1 - w) x_i-
 
 K is `gossips`; x_i- is what node i sent in the round before. w is 1 in the round of a gradient, and always unless
-`accelerated`, else 2 (1 - sqrt(l (1 - l / 4))) / (1 - l / 2)^2 with the spectral gap l of W. Values are averaged by
-losses ||x - value_i||^2 / 2, lr = 1 and K rounds. `jdfl.observe` says what nodes learn of one another; the paper adds
-up what single messages tell, whose noise is the same, and is exceeded (`python -m experiments.observers`).
+`accelerated`; otherwise it is 2 (1 - sqrt(l (1 - l / 4))) / (1 - l / 2)^2 with the spectral gap l of W. Averaging of
+values uses the losses ||x - value_i||^2 / 2, lr = 1 and K rounds. `jdfl.observe` computes what nodes learn about one
+another; the paper adds up what single messages reveal, although they share noise, and its bound is exceeded (`python -m
+experiments.observers`).
 
-Missing neighbours: their weight goes where the network says, by default to the node's own row; accelerated, networks
-whose neighbours are not fixed are refused.
+Missing neighbours: their weight goes where the network says, by default to the node itself; with acceleration, networks
+that change are refused.
 
 Axes: m nodes, n parameters.
 """
@@ -27,49 +28,50 @@ from jax import Array
 from jdfl.algorithms.algorithm import Algorithm
 from jdfl.algorithms.gradients import Gradients
 from jdfl.algorithms.round import Round
-from jdfl.algorithms.step_lengths import FIXED_SYMMETRIC
+from jdfl.algorithms.step_sizes import FIXED_SYMMETRIC
 from jdfl.base import struct
-from jdfl.base.settings import Count, StepLength
+from jdfl.base.settings import Count, StepSize
 from jdfl.network import Network, spectral_gap
 from jdfl.problems import Problem
 
 
 class State(NamedTuple):
-    """What the next round needs."""
+    """What a round passes to the next."""
 
     x: Array  # [m, n] parameters
-    before: Array  # [m, n] what was sent in the round before
+    before: Array  # [m, n] messages of the previous round
 
 
 @struct.dataclass
 class Muffliato(Algorithm):
-    """A noisy gradient step, whose noise gossip then averages; with one round of gossip, D-PSGD that adapts first.
+    """Muffliato: a noisy gradient step, then gossip that averages the noise; adapt-then-combine.
 
-    Raises ValueError (from `check`) for settings out of range, and for networks that acceleration cannot build on.
+    With one gossip round it is adapt-then-combine D-PSGD. Raises ValueError (from `check`) for settings out of range,
+    and for networks that do not allow acceleration.
     """
 
     kind: ClassVar[str] = "muffliato"
-    lr: StepLength = 0.1
+    lr: StepSize = 0.1
     gradients: Gradients = Gradients()
     gossips: Count = struct.field(pytree_node=False, default=5)
     """Rounds of gossip after every gradient step."""
     accelerated: bool = struct.field(pytree_node=False, default=False)
-    """Go further than the mean of the neighbours, by Chebyshev polynomials."""
+    """Extrapolate beyond the neighbours' mean with Chebyshev polynomials."""
     title: ClassVar[str] = "Muffliato"
 
     @property
     def needs(self) -> dict[str, bool]:
-        """What it asks of a network: accelerated, one with a spectral gap."""
+        """Requirements on the network: acceleration needs one with a spectral gap."""
         return FIXED_SYMMETRIC if self.accelerated else {}
 
     def plan(self, problem: Problem, network: Network, steps: int) -> Array:
-        """The weights w [T] of what is mixed; 1 without acceleration."""
+        """The weights w [T] of the mixed vectors; 1 without acceleration."""
         gap = spectral_gap(network) if self.accelerated else 1.0
         w = 2 * (1 - math.sqrt(gap * (1 - gap / 4))) / (1 - gap / 2) ** 2 if gap < 1 else 1.0
         return jnp.asarray(np.where(np.arange(steps) % self.gossips == 0, 1.0, w), problem.dtype)
 
     def init(self, round: Round) -> State:
-        """Start where the problem says."""
+        """Start from the problem's initial parameters."""
         x = round.problem.begin()
         return State(x, x)
 

@@ -1,4 +1,4 @@
-"""PartPSP: stochastic gradients over private push-sum, for models of which only a part is shared.
+"""PartPSP: stochastic gradients over private push-sum, for models that share only part of their parameters.
 
 Y. Zhou, K. Xue, E. Chen: Differentially Private Perturbed Push-Sum Protocol and Its Application in Non-Convex
 Optimization (Algorithm 2). With y_i the corrected shared parameters, l_i the local ones, and one batch per round:
@@ -10,12 +10,12 @@ Optimization (Algorithm 2). With y_i the corrected shared parameters, l_i the lo
 The shared part is the first `problem.n_shared` parameters. All three rates are multiplied by `decay` at every
 milestone, as in the published code. With everything shared and no noise this is SGP.
 
-A local part changes with every record of its node, so that clipping single examples bounds no more of what one record
-changes than clipping the node's whole gradient does: what is told of privacy is told of whole nodes.
+The local part changes with every record of its node, so clipping single examples bounds the effect of one record no
+better than clipping the node's whole gradient: the privacy statement is about whole nodes.
 
-Missing neighbours: the columns of W must still sum to one, so that the sender keeps what does not arrive
-(`weights="sender"`), and nothing of the sums of s and a is lost. What is late (`network.delays`) is added when it
-arrives.
+Missing neighbours: the columns of W must still sum to one, so the sender keeps what does not arrive
+(`weights="sender"`), and the sums of s and a lose nothing. Delayed messages (`network.delays`) are added when they
+arrive.
 
 Axes: m nodes, n parameters, d of them shared, T rounds.
 """
@@ -40,7 +40,7 @@ from jdfl.problems import Problem
 
 
 class State(NamedTuple):
-    """What the next round needs."""
+    """What a round passes to the next."""
 
     shared: PushSum
     local: Array  # [m, n - d]
@@ -48,41 +48,42 @@ class State(NamedTuple):
 
 @struct.dataclass
 class PartPSP(OverPushSum):
-    """Push-sum of a part of the parameters, private where messages are noisy; the rest stays with its node.
+    """PartPSP: push-sum SGD on a shared part of the parameters, optionally private; the rest stays local.
 
-    PartPSP. Raises ValueError (from `check` and `plan`) for settings out of range.
+    Raises ValueError (from `check` and `plan`) for settings out of range.
 
-    `gradients.clip` is that of the shared part's gradient: of the node's (`per="batch"`), or of every example's first.
+    `gradients.clip` applies to the gradient of the shared part: the node's (`per="batch"`), or every example's and then
+    the node's.
     """
 
     kind: ClassVar[str] = "partpsp"
     lr_shared: Positive = 0.1
-    """Length of the shared parameters' steps."""
+    """Step size of the shared parameters."""
     lr_local: Positive = 0.1
-    """Length of the local parameters' steps."""
+    """Step size of the local parameters."""
     gradients: Exact = Gradients(per="batch", norm="l1")
     dpps: DPPS = DPPS()
     """Noise on messages."""
     milestones: tuple[Count, ...] = struct.field(pytree_node=False, default=())
-    """Rounds from which all rates are lower."""
+    """Rounds from which all rates are multiplied by `decay`."""
     decay: Positive = 0.1
-    """What rates are multiplied by at every milestone."""
+    """Factor on all rates at every milestone."""
     title: ClassVar[str] = "PartPSP"
     tuned: ClassVar[tuple[str, ...]] = ("lr_shared", "lr_local")
     rate: ClassVar[str] = "lr_shared"
 
     def check(self, problem: Problem, network: Network) -> None:
-        """Refuse settings out of range, naming them."""
+        """Raise ValueError for settings out of range."""
         super().check(problem, network)
         if problem.n_shared == 0:
-            raise ValueError("Expected a shared part, got shared = 0. Use LocalOnly, or share something.")
+            raise ValueError("Expected a shared part, got shared = 0. Use LocalOnly, or share some parameters.")
 
     def carried(self, problem: Problem) -> int:
-        """The shared parameters."""
+        """The number of shared parameters."""
         return problem.n_shared
 
     def init(self, round: Round) -> State:
-        """Start where the problem says."""
+        """Start from the problem's initial parameters."""
         x, d = round.problem.begin(), round.problem.n_shared
         return State(self.dpps.init(x[:, :d], round), x[:, d:])
 
@@ -94,10 +95,10 @@ class PartPSP(OverPushSum):
         return State(self.pushed(state.shared, -self.lr_shared * scale * g, round), local)
 
     def _descent(self, y: Array, local: Array, scale: Array, round: Round) -> tuple[Array, Array]:
-        """The local parts after their step [m, n - d], and the shared parts' gradients there [m, d], clipped.
+        """The local parts after their step [m, n - d], and the clipped gradients of the shared parts there [m, d].
 
-        Both are taken of one node while its batch is at hand, but where examples are clipped: those are formed a few at
-        a time, counted over all nodes.
+        Both are computed for one node while its batch is in the cache, except where examples are clipped: their
+        gradients are formed a few at a time over all nodes.
         """
         problem, gradients = round.problem, self.gradients
         d = problem.n_shared
@@ -121,15 +122,15 @@ class PartPSP(OverPushSum):
         return _whole(state.shared.y, state.local)
 
     def visible(self, state: State) -> Array:
-        """What others see of a state [m, n]: messages; zeros stand for the local parameters, which nobody sees."""
+        """What others see of a state [m, n]: messages; zeros replace the local parameters, which nobody sees."""
         return _whole(state.shared.shown, jnp.zeros_like(state.local))
 
-    def told(self, guarantee: Guarantee, problem: Problem, steps: int | None) -> Guarantee:
-        """That of the protocol: nothing else is sent, and the shared gradient is clipped last of all."""
+    def annotated(self, guarantee: Guarantee, problem: Problem, steps: int | None) -> Guarantee:
+        """The protocol's guarantee: nothing else is sent, and the shared gradient is clipped last."""
         return replace(guarantee, local=_LOCAL) if problem.personal and guarantee.event is not None else guarantee
 
 
-_LOCAL = "the parameters that stay with a node are computed from its data without noise"
+_LOCAL = "the local parameters are computed from a node's data without noise"
 
 
 def _whole(shared: Array, local: Array) -> Array:

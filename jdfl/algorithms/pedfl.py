@@ -1,15 +1,15 @@
-"""PEDFL as the DPPS paper compares with it: D-PSGD whose messages have Laplace noise.
+"""PEDFL as a baseline of the DPPS paper: D-PSGD with Laplace noise on messages.
 
     x_i <- sum_j W_ij (x_j + gamma_n Lap(0, S / b)) - lr g_i(x_i),   g_i clipped
 
 S. Chen, Y. Wang, D. Yu, J. Ren, C. Xu, Y. Zheng: Privacy-Enhanced Decentralized Federated Learning at Dynamic Edge,
-2023, was not at hand. This is a reading of what Y. Zhou, K. Xue, E. Chen say of it: "a decentralized federated learning
-algorithm with differential privacy by Laplace mechanism". W's rows and columns sum to one. What is sent is that of DPPS
-with the steps of the round before as perturbations, so that S comes from the same sources.
+2023, was not available. This is a reading of its description by Y. Zhou, K. Xue, E. Chen: "a decentralized federated
+learning algorithm with differential privacy by Laplace mechanism". The rows and columns of W sum to one. Messages are
+those of DPPS with the steps of the previous round as perturbations, so S comes from the same sources.
 
-Missing neighbours: their weight goes where the network says, by default to the node's own row, and a node that hears
-nobody takes its step alone. W must stay doubly stochastic, so that both ways of a link are missing together. What is
-late (`network.delays`) is added when it arrives.
+Missing neighbours: their weight goes where the network says, by default to the node itself, and a node that receives
+nothing takes its step alone. W must stay doubly stochastic, so both directions of a link fail together. Delayed
+messages (`network.delays`) are added when they arrive.
 
 Axes: m nodes, n parameters.
 """
@@ -25,32 +25,32 @@ from jdfl.algorithms.gradients import Exact, Gradients
 from jdfl.algorithms.push_descent import OverPushSum, shared_gradient
 from jdfl.algorithms.round import Round
 from jdfl.base import struct
-from jdfl.base.settings import Count, Positive, StepLength
+from jdfl.base.settings import Count, Positive, StepSize
 
 
 class State(NamedTuple):
-    """What the next round needs."""
+    """What a round passes to the next."""
 
-    mixed: PushSum  # what came of the last messages
+    mixed: PushSum  # mixture of the last messages
     step: Array  # [m, n] what the node adds to it
 
 
 @struct.dataclass
 class PEDFL(OverPushSum):
-    """Decentralized SGD with Laplace noise on messages: what PartPSP is compared with.
+    """PEDFL: decentralized SGD with Laplace noise on messages, a baseline for PartPSP.
 
-    Noisy D-PSGD. Raises ValueError (from `check` and `plan`) for settings out of range.
+    Raises ValueError (from `check` and `plan`) for settings out of range.
     """
 
     kind: ClassVar[str] = "pedfl"
-    lr: StepLength = 0.1
+    lr: StepSize = 0.1
     gradients: Exact = Gradients(per="batch", norm="l1")
     dpps: DPPS = DPPS()
     """Noise on messages."""
     milestones: tuple[Count, ...] = struct.field(pytree_node=False, default=())
-    """Rounds from which all rates are lower."""
+    """Rounds from which all rates are multiplied by `decay`."""
     decay: Positive = 0.1
-    """What rates are multiplied by at every milestone."""
+    """Factor on all rates at every milestone."""
     title: ClassVar[str] = "PEDFL"
     needs: ClassVar[dict[str, bool]] = {"doubly_stochastic": True}
     columns: ClassVar[bool] = False
@@ -58,7 +58,7 @@ class PEDFL(OverPushSum):
     unsent: ClassVar[str] = UNSENT_STEP
 
     def init(self, round: Round) -> State:
-        """Start where the problem says."""
+        """Start from the problem's initial parameters."""
         x = round.problem.begin()
         return State(self.dpps.init(x, round), jnp.zeros_like(x))
 
@@ -73,5 +73,5 @@ class PEDFL(OverPushSum):
         return state.mixed.s + state.step
 
     def visible(self, state: State) -> Array:
-        """What others see of a state [m, n]: messages, without the step that is still to be sent."""
+        """What others see of a state [m, n]: messages, without the step that is yet to be sent."""
         return state.mixed.shown

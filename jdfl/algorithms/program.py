@@ -1,7 +1,7 @@
-"""An algorithm made ready to run: its settings, what was planned and prepared for it, and its steps with their counts.
+"""An algorithm that is ready to run: its settings, what was planned and prepared for it, and its counted steps.
 
-This is what the runner sees of every algorithm. Settings stay what a person chose; what follows from them, the data,
-the network and the number of rounds is beside them.
+This is the runner's view of every algorithm. Settings stay as the user chose them; what follows from them, the data,
+the network and the number of rounds is stored separately.
 
 Axes: m nodes, n parameters.
 """
@@ -23,7 +23,7 @@ from jdfl.problems import Problem
 
 
 class Waiting(NamedTuple):
-    """A state on a network whose messages may be late."""
+    """A state on a network with delayed messages."""
 
     state: Any  # the algorithm's
     mail: dict[str, Any]  # by channel
@@ -31,24 +31,24 @@ class Waiting(NamedTuple):
 
 @struct.dataclass
 class Program:
-    """An algorithm with what was planned on the host and, after `prepare`, what was computed on the device."""
+    """An algorithm with its plan from the host and, after `prepare`, what was computed on the device."""
 
     algorithm: Algorithm
     plan: Any = None
-    steps: Any = None  # the number of rounds that was planned for, as a float
+    steps: Any = None  # the planned number of rounds, as a float
     prepared: Any = None
 
     @property
     def ready(self) -> Any:
-        """What the algorithm has prepared; None before."""
+        """The result of the algorithm's `prepare`; None before."""
         return None if self.prepared is None else self.prepared.own
 
     def prepare(self, problem: Problem, moment: Moment) -> "Program":
-        """With what all rounds need (pure, runs once under jit)."""
+        """The program with what all rounds need (pure, runs once under jit)."""
         return replace(self, prepared=self.algorithm.prepared(problem, moment, self.plan))
 
     def init(self, problem: Problem, moment: Moment) -> tuple[Any, Info]:
-        """The state before round 0, and what it cost."""
+        """The state before round 0, and its counts."""
         round = self._round(problem, moment, {})
         state = self.algorithm.init(round)
         if moment.graph.late is not None:
@@ -77,7 +77,7 @@ class Program:
         return self.algorithm.message_bits(problem, codec_of(self.algorithm, problem))
 
     def examples(self, problem: Problem) -> Array:
-        """How many examples one gradient of every node looks at [m] int32."""
+        """The number of examples that one gradient of every node uses [m] int32."""
         return self.algorithm.examples(problem)
 
     def params(self, state: Any) -> Array:
@@ -89,7 +89,7 @@ class Program:
         return self.algorithm.visible(state.state if isinstance(state, Waiting) else state)
 
     def held(self, state: Any) -> Array:
-        """Numbers [m, k] that are all finite where the parameters are."""
+        """Numbers [m, k] that are all finite exactly if the parameters are."""
         return self.algorithm.held(state.state if isinstance(state, Waiting) else state)
 
     def waits(self, moment: Moment, problem: Problem) -> Array:
@@ -97,19 +97,19 @@ class Program:
         return self.algorithm.waits(self._round(problem, moment, {}))
 
     def published_bytes(self, problem: Problem, rounds: int) -> float | None:
-        """What a formula of the method's paper gives for so many rounds; None where there is none."""
+        """The bytes of a number of rounds by a formula of the method's paper; None where there is none."""
         find: Any = getattr(self.algorithm, "published_bytes", None)
         return None if find is None else find(problem, rounds, self.ready)
 
     def privacy(self, problem: Problem) -> Guarantee:
-        """What may be said about privacy: what the noise guarantees that `init` and `step` add."""
+        """The privacy guarantee of the noise that `init` and `step` add."""
         return self.algorithm.privacy(problem, self.plan, None if self.steps is None else int(self.steps))
 
 
 def planned(algorithm: Algorithm | Program, problem: Problem, network: Network, steps: int) -> Program:
-    """The algorithm with what it computes on the host before a run of so many rounds, such as a schedule of noise.
+    """The algorithm with what it computes on the host before a run of `steps` rounds, such as a noise schedule.
 
-    Raises ValueError for fewer than one round, and for settings for which there is no such schedule.
+    Raises ValueError for fewer than one round, and for settings without such a schedule.
     """
     checks.whole(1, steps=steps)
     settings = algorithm.algorithm if isinstance(algorithm, Program) else algorithm

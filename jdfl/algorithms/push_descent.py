@@ -1,7 +1,7 @@
-"""Gradient steps over push-sum: what PartPSP, SGP and PEDFL share.
+"""Gradient steps over push-sum: the common part of PartPSP, SGP and PEDFL.
 
-Every node's step is bounded in l1 by the clip, which is applied last of all, regulariser and all; that is what the
-protocol's schedule of noise, and what is told of privacy, rest on.
+The clip bounds every node's step in l1. It is applied last, after the regulariser; the protocol's noise schedule and
+the privacy statement rest on it.
 
 Axes: m nodes, d shared parameters, T rounds.
 """
@@ -24,36 +24,36 @@ from jdfl.problems import Problem
 
 
 def decays(milestones: tuple[int, ...], factor: float | Array, rounds: int) -> np.ndarray:
-    """What rates are multiplied by in every round [T]: by `factor` [] once more from each of the `milestones` on."""
+    """The factors on the rates in every round [T]: one more `factor` [] from each of the `milestones` on."""
     past = np.sum(np.arange(rounds)[:, None] >= np.asarray(milestones, int).reshape(1, -1), axis=1)
     return float(factor) ** past
 
 
 def exact(gradients: Gradients) -> Gradients:
-    """The same gradients as they are."""
+    """The same gradients without noise."""
     return replace(gradients, clip=None)
 
 
 def oracle(gradients: Gradients) -> Gradients:
-    """The gradients before the last clip: of clipped examples, where examples are clipped, and else as they are."""
+    """The gradients before the last clip: per-example clipping stays, any other is removed."""
     return exact(gradients) if gradients.per == "batch" else gradients
 
 
 def shortened(gradients: Gradients, g: Array) -> Array:
-    """Gradients g [m, d], regulariser and all, no longer than the clip."""
+    """Gradients g [m, d], including the regulariser, clipped."""
     return g if gradients.clip is None else bounded(clipped(g, gradients.norm, gradients.clip))
 
 
 def shared_gradient(gradients: Gradients, w: Array, round: Round, part: slice | None = None) -> Array:
-    """The gradients [m, d] at w [m, n] that push-sum carries; `part` is the shared one."""
+    """The gradients [m, d] at w [m, n] that push-sum sends; `part` selects the shared parameters."""
     return shortened(gradients, oracle(gradients)(w, round, part=part))
 
 
 class OverPushSum(Algorithm):
-    """What the methods over the protocol have in common: its schedule, its messages, its guarantee.
+    """The common part of methods over push-sum: noise schedule, messages and guarantee.
 
-    They have the fields `dpps`, `gradients`, `milestones` and `decay`; `rate` is the field that steps are as long as,
-    `carried_over` says that they are sent in the round after theirs.
+    They have the fields `dpps`, `gradients`, `milestones` and `decay`. `rate` names the field with the step size;
+    `carried_over` marks methods that send a step one round later.
     """
 
     late: ClassVar[bool] = True
@@ -67,11 +67,11 @@ class OverPushSum(Algorithm):
 
     @property
     def channels(self) -> tuple[Channel, ...]:
-        """Those of the protocol."""
+        """The channels of the protocol."""
         return self.dpps.channels
 
     def check(self, problem: Problem, network: Network) -> None:
-        """Refuse settings of steps and protocol out of range, naming them."""
+        """Raise ValueError for settings of the steps and the protocol out of range."""
         if self.gradients.mechanism is not None:
             raise ValueError(
                 f"Expected gradients without noise for {self.title}, whose protocol adds it to messages, got mechanism "
@@ -81,34 +81,34 @@ class OverPushSum(Algorithm):
         self.dpps.check(self.title, network)
 
     def plan(self, problem: Problem, network: Network, steps: int) -> Schedule:
-        """The schedule of noise, on the host before a run."""
+        """The noise schedule, on the host before a run."""
         scales, d = decays(self.milestones, self.decay, steps), self.carried(problem)
         start = None if problem.start is None else problem.start[:d]
         return self.dpps.plan(network, self._bounds(scales, d), scales, d, start)
 
     def carried(self, problem: Problem) -> int:
-        """How many parameters the protocol carries."""
+        """The number of parameters that the protocol sends."""
         return problem.n
 
     def message_bits(self, problem: Problem, codec: Any) -> dict[str, int]:
-        """Those of the protocol."""
+        """The message sizes of the protocol."""
         return self.dpps.message_bits(self.carried(problem), problem.dtype)
 
     def pushed(self, state: PushSum, eps: Array, round: Round) -> PushSum:
-        """A round of the protocol with perturbations eps [m, d]."""
+        """One round of the protocol with perturbations eps [m, d]."""
         schedule = round.ready
 
-        def told(problem: Problem, _: int) -> Guarantee:
+        def claim(problem: Problem, _: int) -> Guarantee:
             bounds = self._bounds(np.asarray(schedule.scales, float), self.carried(problem))
             clip = "" if self.gradients.clip is None else f"{float(self.gradients.clip):g}"
             clipping = f"{self.gradients.norm} clipping of every node's shared gradient to {clip}"
             return self.dpps.guarantee(schedule, bounds, clipping)
 
-        eps = eps if self.gradients.clip is None else bounded(eps)  # by the clip, which is applied last of all
-        return self.dpps.step(state, eps, round, told)
+        eps = eps if self.gradients.clip is None else bounded(eps)  # by the clip, which is applied last
+        return self.dpps.step(state, eps, round, claim)
 
     def _bounds(self, scales: np.ndarray, d: int) -> np.ndarray | None:
-        """The largest l1 length of a perturbation in every round [T]; None where nothing bounds it."""
+        """The largest l1 norm of a perturbation in every round [T]; None where nothing bounds it."""
         if self.gradients.clip is None:
             return None
         rate, clip = float(getattr(self, self.rate)), float(self.gradients.clip)

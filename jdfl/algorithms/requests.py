@@ -1,4 +1,4 @@
-"""Sums of the messages that every node asks some of its neighbours for, each coded and decoded once.
+"""Sums of the messages that every node requests from some of its neighbours, each encoded and decoded once.
 
 Axes: m nodes, n parameters, d slots of the neighbour table, b nodes of a block.
 """
@@ -18,40 +18,40 @@ from jdfl.base.streams import Stream
 from jdfl.codecs import each_row, receive, transmit
 from jdfl.network import Graph, Past, gather_sum, known, sample_neighbours
 
-_NEIGHBOURS, _OWN = Stream("ceps.neighbours", "choice"), Stream("ceps.own", "choice")  # who is asked
+_NEIGHBOURS, _OWN = Stream("ceps.neighbours", "choice"), Stream("ceps.own", "choice")  # requested nodes
 
 
 class Asking(Protocol):
-    """Settings of a method whose nodes ask some of their in-neighbours for parameters."""
+    """Settings of a method whose nodes request parameters from some of their in-neighbours."""
 
     @property
     def rate(self) -> Any:
-        """The share of the in-neighbours that a node asks, rounded up, in (0, 1]."""
+        """The fraction of its in-neighbours that a node requests from, rounded up, in (0, 1]."""
         ...
 
     @property
     def own(self) -> Literal["absent", "sampled", "always"]:
-        """Whether a node is among those that it asks: never, when it is drawn, or always."""
+        """Whether a node's own vector is used: never, only when drawn like a neighbour, or always."""
         ...
 
     @property
     def own_coded(self) -> bool:
-        """Whether a node's own row goes through the codec, too."""
+        """Whether a node's own row also goes through the codec."""
         ...
 
     @property
     def phi(self) -> Literal["sender", "receiver"]:
-        """Whose codec a message uses."""
+        """Whether a message uses the sender's or the receiver's codec."""
         ...
 
     @property
     def block(self) -> int | None:
-        """Messages that are decoded side by side; None: as suits the codec."""
+        """Number of messages decoded at a time; None: chosen by codec."""
         ...
 
 
 def sizes(asking: Asking, graph: Graph) -> tuple[Array, Array]:
-    """How many nodes a node may ask and how many it asks, by `asking`, both [m] int32; without neighbours, itself."""
+    """How many nodes a node may request from, and how many it does, both [m] int32; itself without neighbours."""
     degree = graph.in_degree
     everyone = jnp.maximum(degree, 1) if asking.own == "absent" else degree + 1
     wanted = jnp.asarray(asking.rate, jnp.float32) * everyone.astype(jnp.float32)
@@ -59,12 +59,12 @@ def sizes(asking: Asking, graph: Graph) -> tuple[Array, Array]:
 
 
 def slots(asking: Asking, due: Array, round: Round) -> Array:
-    """The in-neighbours [m, d] bool that the nodes `due` [m] ask, drawn without replacement as `asking` says."""
+    """The in-neighbours [m, d] bool that the nodes in `due` [m] request from, drawn without replacement."""
     return _drawn(asking, due, round)[1]
 
 
 def _drawn(asking: Asking, due: Array, round: Round) -> tuple[Array, Array]:
-    """Whether a node asks itself [m], and which others it asks [m, d]."""
+    """Whether a node draws itself [m], and which in-neighbours it draws [m, d]."""
     graph = known(round.graph)
     everyone, size = sizes(asking, graph)
     if asking.own == "absent":
@@ -79,17 +79,17 @@ def _drawn(asking: Asking, due: Array, round: Round) -> tuple[Array, Array]:
 
 
 def ask(asking: Asking, w: Array | Nonzeros, due: Array, round: Round) -> tuple[Callable[[Round], Array], Array]:
-    """What the nodes that are due hear when they ask some of their in-neighbours for their rows of w.
+    """What the nodes that are due receive when they request rows of w from some of their in-neighbours.
 
     Args:
-        asking: whom nodes ask, and how messages are coded.
-        w: w [m, n], the parameters that nodes send, dense or as their nonzeros.
-        due: due [m], which nodes ask, bool.
-        round: the round, whose network says who hears whom.
+        asking: The settings: which in-neighbours are drawn, and how messages are encoded.
+        w: The parameters w [m, n] that nodes send, dense or as their nonzeros.
+        due: The nodes that make requests, due [m] bool.
+        round: The round, with its network.
 
-    Returns a function that gives the sums [b, n] of the messages to the nodes of a block, and how many nodes each sum
-    is of, [m] in the type of w. Where messages are late, all nodes' are coded in every round, since one may be the
-    answer to a later request.
+    Returns a function that gives the sums [b, n] of the messages to the nodes of a block, and the number of nodes in
+    each sum, [m] in the type of w. With delayed messages all nodes' rows are encoded in every round, because one may
+    answer a later request.
     """
     mine, slots = _drawn(asking, due, round)
     size = sizes(asking, known(round.graph))[1]
@@ -99,7 +99,7 @@ def ask(asking: Asking, w: Array | Nonzeros, due: Array, round: Round) -> tuple[
 def _requested(
     asking: Asking, w: Array | Nonzeros, mine: Array, slots: Array, round: Round
 ) -> Callable[[Round], Array]:
-    """A function that gives for the nodes of a block the sums [b, n] of what they asked for."""
+    """A function that gives, for the nodes of a block, the sums [b, n] of what they requested."""
     own_coded, phi, lanes = asking.own_coded, asking.phi, asking.block
     graph, wire = known(round.graph), round.prepared.wire
     w = jax.tree.map(lambda x: round.leaving(MODEL, x, to="asked"), w)
@@ -119,7 +119,7 @@ def _requested(
         senders, messages = past.heard(graph, round.k)
         return sums(z if own_coded else w, senders, messages, gather_sum)
 
-    if phi == "sender" and not wire.codec.pairwise:  # all neighbours decode the same thing: once per sender
+    if phi == "sender" and not wire.codec.pairwise:  # all neighbours decode the same vector: once per sender
         z = transmit(wire, keys, w, (graph.asked(slots) > 0) | coded_self, lanes)
         heard = jax.tree.map(graph.gathered, z)
         added: Any = gathered_sum if isinstance(heard, Nonzeros) else gather_sum
@@ -128,7 +128,7 @@ def _requested(
     assert not isinstance(w, Nonzeros)  # check
     z_own = transmit(wire, keys, w, coded_self, lanes) if own_coded else w
     by_receiver = phi == "receiver"
-    if not by_receiver:  # what the senders share with all who hear them
+    if not by_receiver:  # what the senders share with all their receivers
         wire = each_row(graph.gathered, wire)
         keys = replace(round, moment=replace(round.moment, node=graph.gathered(round.node))).shared_keys(MODEL)
     others = receive(wire, keys, w, graph.gathered(w), graph.senders, slots, lanes, by_receiver=by_receiver)

@@ -1,9 +1,9 @@
-"""One round as the step of an algorithm sees it: the gradients, messages, noise and keys of all nodes at once.
+"""One round as an algorithm's step sees it: gradients, messages, noise and keys of all nodes at once.
 
-A step says what the nodes compute. How that is executed (codecs, late messages, blocks of nodes, devices) and what it
-counts (messages, gradients, releases) is done here: while JAX traces a step, all that goes through its `Round` is
-written down in a `Book`, from which counts, ledgers and statements about privacy follow. An algorithm counts and claims
-nothing itself.
+A step defines what the nodes compute. How that is executed (codecs, delayed messages, blocks of nodes, devices) and
+what it counts (messages, gradients, releases) is determined here. While JAX traces a step, everything that goes through
+its `Round` is recorded in a `Book`, from which counts, ledgers and privacy statements are derived. An algorithm counts
+and claims nothing itself.
 
 Axes: m nodes, of all or of one device, n parameters, b nodes of a block.
 """
@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
-from jdfl.algorithms.book import Book, Told
+from jdfl.algorithms.book import Book, Claim
 from jdfl.algorithms.messages import Messages
 from jdfl.arrays import ops
 from jdfl.base.streams import Stream, each
@@ -30,25 +30,25 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, kw_only=True)
 class Round(Messages):
-    """What a step knows of its round, and all that it can do besides arithmetic.
+    """What a step knows of its round, and everything it can do besides arithmetic.
 
-    `graph` says who hears whom, `k` counts rounds from 0, `node` [m] are the nodes' ids, and `ready` is what the
-    algorithm's `prepare` made (of `prepared`, which has the `Wire`, too). What the step does is written into `book`.
-    Inside `repeat` and `each_of` it is of one local step, or of a block of nodes.
+    `graph` has the links and mixing weights, `k` is the number of the round from 0, `node` [m] are the nodes' ids, and
+    `ready` is the result of the algorithm's `prepare` (`prepared` also has the `Wire`). What the step does is recorded
+    in `book`. Inside `repeat` and `each_of` it describes one local step, or a block of nodes.
     """
 
     problem: Problem
-    local_step: Array | int = 0  # number of the local step in the round, of `local_steps`
+    local_step: Array | int = 0  # number of the local step in the round, below `local_steps`
     local_steps: int = 1
     inner: bool = False  # within `repeat`
     rows: Array | None = None  # [b] the nodes of a block; None: all
 
     @property
     def ready(self) -> Any:
-        """What the algorithm's `prepare` has made, the same in all rounds; None where it makes nothing.
+        """The result of the algorithm's `prepare`, the same in all rounds; None where it returns nothing.
 
-        Within `each_of` its arrays have the rows of all nodes still: `here.of` takes those of the block. A schedule for
-        all rounds [T] is read at `round.k`.
+        Within `each_of` its arrays still have the rows of all nodes: `here.of` selects those of the block. A schedule
+        for all rounds [T] is read at `round.k`.
         """
         return self.prepared.own
 
@@ -60,73 +60,73 @@ class Round(Messages):
         x: Array,
         sensitivity: Any,
         stream: Stream,
-        told: Told | Stream,
+        claim: Claim | Stream,
         *,
         index: Any = None,
         look: int = 0,
         following: bool = False,
     ) -> Array:
-        """The rows of x [m, n] with a mechanism's noise of a stream.
+        """The rows of x [m, n] plus a mechanism's noise, drawn from a stream.
 
-        All noise that a mechanism draws is added here. Every local step has noise of its own.
+        All noise of mechanisms is added here. Every local step has its own noise.
 
         Args:
             mechanism: The noise.
-            x: What is to be hidden, x [m, n], bounded before so that neighbouring data change a row by `sensitivity` at
-                most.
-            sensitivity: What noise is scaled by, in the mechanism's norm: a number for every node [m], or one [] for
+            x: The vectors to hide, x [m, n], bounded beforehand so that neighbouring data change a row by at most
+                `sensitivity`.
+            sensitivity: The scale of the noise, in the mechanism's norm: a number for every node [m], or one [] for
                 all.
-            stream: What is drawn from, with the root "private".
-            told: `told(problem, looks)` gives what the noise guarantees (see `release`). Or the stream whose release
-                covers this noise, too: then nothing is counted.
-            index: What tells several draws of a stream in one round apart, []; None: the local step.
+            stream: The stream of the noise, with the root "private".
+            claim: `claim(problem, looks)` returns the guarantee of the noise (see `release`). Alternatively the stream
+                whose release also covers this noise: then nothing is counted.
+            index: Distinguishes several draws of a stream in one round, []; None: the local step.
             look: As for `release`.
             following: As for `release`.
 
         Raises:
-            ValueError: For a stream that the round has drawn from before.
+            ValueError: For a stream that the round has already drawn from.
         """
-        if isinstance(told, Stream):
-            self.book.include(stream, told)
+        if isinstance(claim, Stream):
+            self.book.include(stream, claim)
         else:
-            self.release(stream, told, look=look, following=following)
+            self.release(stream, claim, look=look, following=following)
         add = jax.vmap(mechanism.add, (0, 0, 0 if jnp.ndim(sensitivity) else None))
         return released(add(self.keys(stream, self.local_step if index is None else index), x, sensitivity))
 
     def correlated(
-        self, mechanism: Mechanism, x: Array, sensitivity: Any, stream: Stream, told: Told, row: Array, hidden: Array
+        self, mechanism: Mechanism, x: Array, sensitivity: Any, stream: Stream, claim: Claim, row: Array, hidden: Array
     ) -> tuple[Array, Array]:
-        """The rows of x [m, n] with noise that is correlated with that of the rounds before, and what is hidden next.
+        """The rows of x [m, n] plus noise that is correlated with earlier rounds, and the next `hidden`.
 
-        With x_k in round k, lower triangular C and fresh noise z_k of a mechanism, what others see of all rounds is
-        X + C^-1 Z, which tells as much as C X + Z. The release of a round is the row k of that.
+        With x_k in round k, lower triangular C and fresh noise z_k of a mechanism, others see X + C^-1 Z over all
+        rounds, which reveals as much as C X + Z. The release of round k is row k of that.
 
         Args:
             mechanism: The noise, which is Gaussian.
-            x: What is to be hidden, x [m, n], bounded before.
-            sensitivity: What noise is scaled by, as for `noisy`. What the rows of C add up to is not in it, so that
-                nothing is claimed unless `privacy` of the method counts it.
-            stream: What is drawn from, with the root "private".
-            told: As for `noisy`.
-            row: The row of C of this round, row [p], from its diagonal, which is positive, backwards.
-            hidden: Minus the noise of the last p - 1 rounds, hidden [m, p - 1, n], the last one first; 0 where there
+            x: The vectors to hide, x [m, n], bounded beforehand.
+            sensitivity: The scale of the noise, as for `noisy`. It does not include the sensitivity of the rows of C,
+                so nothing is claimed unless the method's `privacy` counts it.
+            stream: The stream of the noise, with the root "private".
+            claim: As for `noisy`.
+            row: The row of C of this round, row [p], from its positive diagonal entry backwards.
+            hidden: The negative noise of the last p - 1 rounds, hidden [m, p - 1, n], the latest first; 0 where there
                 were none. It must not leave the nodes.
         """
         self.book.correlated = True
         seen = bounded(row[0] * x + jnp.einsum("p,mpn->mn", row[1:], hidden, precision=ops.HIGHEST))
-        noisy = self.noisy(mechanism, seen, sensitivity, stream, told) / row[0]
+        noisy = self.noisy(mechanism, seen, sensitivity, stream, claim) / row[0]
         return noisy, jnp.concatenate([(x - noisy)[:, None], hidden], axis=1)[:, : hidden.shape[1]]
 
     def pairwise(self, stream: Stream, x: Array) -> Array:
-        """Noise like x [m, n] that cancels over every link: both its nodes draw it alike, and one takes it negative.
+        """Noise like x [m, n] that cancels over every link: both of its nodes draw it, with opposite signs.
 
-        A node has the sum over its neighbours of standard normal numbers. The two nodes of a link need a secret that
-        nobody else knows, and the network has to be undirected. It is no release: it hides what `noisy` gives from
-        those alone who do not know the secrets.
+        A node has the sum over its neighbours of standard normal numbers. The two nodes of a link need a secret that no
+        other node knows, and the network must be undirected. It is not a release: it hides the result of `noisy` only
+        from observers who do not know the secrets.
 
         Args:
-            stream: What is drawn from, with the root "private".
-            x: Rows x [m, n] whose shape and type the noise has.
+            stream: The stream of the noise, with the root "private".
+            x: Rows x [m, n] with the shape and type of the noise.
         """
         graph, key = self.graph, self.moment.stream(stream)
         ids = graph.gathered(self.node)
@@ -141,19 +141,19 @@ class Round(Messages):
 
         return lax.scan(added, jnp.zeros_like(x), (graph.senders.T, graph.mask.T))[0]
 
-    def release(self, stream: Stream, told: Told, *, look: int = 0, following: bool = False) -> None:
-        """Count a release with noise of a stream, which the step adds by itself.
+    def release(self, stream: Stream, claim: Claim, *, look: int = 0, following: bool = False) -> None:
+        """Count a release whose noise, from a stream, the step adds itself.
 
         Args:
-            stream: What the noise is drawn from.
-            told: `told(problem, looks)` gives what it guarantees, `looks` being the number of releases from one sample.
-            look: Which release of one sample it is, from 0.
-            following: Whether it is made only by the step that follows an exchange, and not by other local steps.
+            stream: The stream of the noise.
+            claim: `claim(problem, looks)` returns its guarantee, `looks` being the number of releases from one sample.
+            look: The number of this release among those of one sample, from 0.
+            following: Whether only the step that follows an exchange makes it, and not other local steps.
 
         Raises:
-            ValueError: For noise of the stream that was drawn before in this round, or that guarantees something else.
+            ValueError: For noise of the stream that was already drawn in this round, or that has a different guarantee.
         """
-        self.book.release(stream, told, look)
+        self.book.release(stream, claim, look)
         if not following:
             self.book.releases = self.book.releases + 1
         elif self.inner:
@@ -163,10 +163,10 @@ class Round(Messages):
 
     @property
     def follows_exchange(self) -> Array | bool:
-        """Whether what is computed here [] comes right after an exchange of messages, or before one.
+        """Whether the current computation [] is next to an exchange of messages.
 
-        True in a round of exchange, and of several local steps in the first alone. Gradients with noisy =
-        "communicating" have noise where it is true. It may be traced by JAX.
+        True in a round of exchange; of several local steps, only in the first. Gradients with noisy = "communicating"
+        have noise where it is true. It may be traced by JAX.
         """
         if self.inner:
             return self.local_step == 0
@@ -175,17 +175,17 @@ class Round(Messages):
     # Parts of a round
 
     def repeat(self, count: int, step: Callable[["Round", T], T], carry: T) -> T:
-        """`carry` after `count` local steps, each of which draws examples and noise of its own.
+        """`carry` after `count` local steps, each with its own examples and noise.
 
         Args:
-            count: How many there are, at least 1. What a step does is counted as often.
-            step: `step(here, carry)` gives the next `carry`. `here` is a round whose `local_step` counts from 0.
-            carry: A tree of arrays whose shapes and types stay.
+            count: The number of local steps, at least 1. Counts are multiplied by it.
+            step: `step(here, carry)` returns the next `carry`. `here` is a round whose `local_step` counts from 0.
+            carry: A tree of arrays whose shapes and types stay the same.
         """
         books: list[Book] = []
 
         def one(t: Array, carry: T) -> T:
-            books.append(Book())  # JAX may trace it more than once
+            books.append(Book())  # JAX may trace this more than once
             local = {"local_step": self.local_step * count + t, "local_steps": self.local_steps * count}
             return step(replace(self, book=books[-1], inner=True, **local), carry)
 
@@ -194,20 +194,20 @@ class Round(Messages):
         return result
 
     def each_of(self, due: Array, block: int | None, work: Callable[["Round"], T], otherwise: T | None = None) -> T:
-        """A tree of rows [m, ...], of work that some of the nodes do.
+        """A tree of rows [m, ...] computed for some of the nodes.
 
         Args:
-            due: The nodes that do it, due [m] bool.
-            block: How many of them are worked on at a time, so that other nodes cost nothing. None: all nodes at once,
-                and the rows of the rest mean nothing.
-            work: `work(here)` gives the rows of the nodes of the round `here`, b of them; `here.of(x)` are their rows
-                of an x [m, ...].
-            otherwise: Leaves [m, ...], the rows of the nodes that are not due; needed with a `block`.
+            due: The nodes to compute, due [m] bool.
+            block: How many of them are processed at a time, so that other nodes cost nothing. None: all nodes at once,
+                and the rows of the others are meaningless.
+            work: `work(here)` returns the rows of the b nodes of the round `here`; `here.of(x)` selects their rows from
+                an x [m, ...].
+            otherwise: Leaves [m, ...], the rows of the nodes that are not due; required with a `block`.
         """
         books: list[Book] = []
 
         def some(rows: Array, carry: T) -> T:
-            books.append(Book())  # JAX may trace it more than once
+            books.append(Book())  # JAX may trace this more than once
             made = work(self._block(rows, books[-1]))
             return jax.tree.map(lambda all, new: all.at[rows].set(new, mode="drop"), carry, made)
 
@@ -220,15 +220,15 @@ class Round(Messages):
         return result
 
     def of(self, x: Array) -> Array:
-        """The rows of x [m, ...] of this block's nodes, of all where it is no block.
+        """The rows of x [m, ...] that belong to this block's nodes; all rows outside of a block.
 
-        Within `each_of` fields of the state and what `ready` holds have to go through it, while keys, ids, gradients,
-        codec and the problem of `here` are those of the block already.
+        Within `each_of` apply it to fields of the state and to the contents of `ready`; keys, ids, gradients, codec and
+        problem of `here` already belong to the block.
         """
         return x if self.rows is None else x[self.rows]
 
     def _block(self, rows: Array, book: Book) -> "Round":
-        """The round of the nodes `rows` [b] alone; ids out of range clip."""
+        """The round for the nodes `rows` [b]; ids out of range are clipped."""
         ready = self.prepared
         if ready.gradients is not None:
             ready = replace(ready, gradients=ready.gradients.rows(rows))

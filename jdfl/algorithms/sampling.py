@@ -1,4 +1,4 @@
-"""Which of its examples a node looks at in a step.
+"""Which of its examples a node uses in a step.
 
 Axes: m nodes, q examples per node, b examples of one gradient.
 """
@@ -18,13 +18,13 @@ _BATCH = Stream("gradients.batch", "private")
 
 
 def sample(round: Round, sampling: Sampler, batch: int) -> tuple[Any, Array, Array]:
-    """Every node's examples of a local step, leaves [m, b, ...], their weights [m, b], and what is divided by [m].
+    """Every node's examples of a local step, leaves [m, b, ...], their weights [m, b], and the divisor [m].
 
     Args:
         round: The round; the same round and local step draw the same examples.
         sampling: How they are drawn, as for `Gradients`.
-        batch: How many examples a node looks at, b, or for "poisson" expects, where b is q and the weights of others
-            are 0.
+        batch: The number of examples b of a node; for "poisson" its expectation, where b is q and the weights of the
+            other examples are 0.
     """
     problem = round.problem
     data, weight, total = problem.data, problem.weight, jnp.sum(problem.weight, axis=1)
@@ -43,9 +43,9 @@ def sample(round: Round, sampling: Sampler, batch: int) -> tuple[Any, Array, Arr
 
 
 def _turn(round: Round, batch: int, order: Array | None) -> Array:
-    """The places [m, b] of the examples whose turn it is in a local step; `order` is the key of the passes' orders."""
+    """The positions [m, b] of the examples of a local step; `order` is the key of the passes' orders."""
     sizes, step = round.problem.sizes, round.k * round.local_steps + round.local_step  # counted over all rounds
-    rounds = sizes // batch  # of a pass
+    rounds = sizes // batch  # per pass
     place = (step % rounds)[:, None] * batch + jnp.arange(batch, dtype=jnp.int32)[None]
     if order is None:
         return place

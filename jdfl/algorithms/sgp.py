@@ -1,4 +1,4 @@
-"""SGP: stochastic gradient push, over directed networks, all parameters shared.
+"""SGP: stochastic gradient push over directed networks, with all parameters shared.
 
 M. Assran, N. Loizou, N. Ballas, M. Rabbat: Stochastic Gradient Push for Distributed Deep Learning, 2019 (Algorithm 1).
 
@@ -6,9 +6,9 @@ M. Assran, N. Loizou, N. Ballas, M. Rabbat: Stochastic Gradient Push for Distrib
 
 The columns of P sum to one. With `dpps=DPPS(b=...)` messages are noisy: SGPDP of the DPPS paper.
 
-Missing neighbours: the columns of P must still sum to one, so that the sender keeps what does not arrive
-(`weights="sender"`), and nothing of the sums of x and a is lost. What is late (`network.delays`) is added when it
-arrives.
+Missing neighbours: the columns of P must still sum to one, so the sender keeps what does not arrive
+(`weights="sender"`), and the sums of x and a lose nothing. Delayed messages (`network.delays`) are added when they
+arrive.
 
 Axes: m nodes, n parameters.
 """
@@ -22,29 +22,29 @@ from jdfl.algorithms.gradients import Exact, Gradients
 from jdfl.algorithms.push_descent import OverPushSum, shared_gradient
 from jdfl.algorithms.round import Round
 from jdfl.base import struct
-from jdfl.base.settings import Count, Positive, StepLength
+from jdfl.base.settings import Count, Positive, StepSize
 
 
 @struct.dataclass
 class SGP(OverPushSum):
-    """Stochastic gradient push: SGD over directed networks by push-sum.
+    """SGP: stochastic gradient push, SGD over directed networks by push-sum.
 
-    SGP, private where its protocol has noise. Raises ValueError (from `check` and `plan`) for bad settings.
+    It is private where its protocol has noise. Raises ValueError (from `check` and `plan`) for settings out of range.
     """
 
     kind: ClassVar[str] = "sgp"
-    lr: StepLength = 0.1
+    lr: StepSize = 0.1
     gradients: Exact = Gradients(per="batch", norm="l1")
     dpps: DPPS = DPPS()
     """Noise on messages."""
     milestones: tuple[Count, ...] = struct.field(pytree_node=False, default=())
-    """Rounds from which all rates are lower."""
+    """Rounds from which all rates are multiplied by `decay`."""
     decay: Positive = 0.1
-    """What rates are multiplied by at every milestone."""
+    """Factor on all rates at every milestone."""
     title: ClassVar[str] = "SGP"
 
     def init(self, round: Round) -> PushSum:
-        """Start where the problem says."""
+        """Start from the problem's initial parameters."""
         return self.dpps.init(round.problem.begin(), round)
 
     def step(self, state: PushSum, round: Round) -> PushSum:

@@ -1,8 +1,8 @@
-"""Theorem 1 of the DO-ADP paper: the noise that it asks for, what it then claims, and its conditions. On the host.
+"""Theorem 1 of the DO-ADP paper: its noise, its claim and its conditions. On the host.
 
 W. Huo, C. Liu, K. Ding, K. H. Johansson, L. Shi: Decentralized Optimization with Amplified Privacy via Efficient
-Communication. For T rounds, nodes with q records that are active with chance p and look at one record
-then, gradients whose entries are at most G / sqrt(d), and messages of k of d entries,
+Communication. For T rounds, nodes with q records that are active with probability p and use one record per round,
+gradients whose entries are at most G / sqrt(d), and messages of k of d entries,
 
     sigma^2 >= 160 k p^2 T log(1.25 / delta_0) G^2 / (q^2 d epsilon^2)
     epsilon in (0, 1],   T >= q^2 epsilon^2 / (4 p^2)
@@ -12,11 +12,11 @@ is
 
     delta = 1 - (1 - delta') (1 - p delta_0)^T,   delta' = sqrt(sum of epsilon'_t^2) = epsilon / sqrt(5)
 
-at the least noise: about .0045 at epsilon = .01, and .45 at epsilon = 1, whatever delta_0. (With its own lemma on
-subsampling the second factor would have p delta_0 / q; the larger delta, which claims less, is taken.)
+at the smallest noise: about 0.0045 at epsilon = 0.01, and 0.45 at epsilon = 1, whatever delta_0. (With its own lemma on
+subsampling the second factor would have p delta_0 / q; we take the larger delta, which claims less.)
 
-As printed, "for some constant delta in (0, 1]", the theorem claims nothing: every algorithm keeps delta = 1. What does
-not hold is the delta of its proof, and with it the factors k / d and p^2 in the noise's variance: see `UNSOUND`.
+As printed, "for some constant delta in (0, 1]", the theorem claims nothing: every algorithm satisfies delta = 1. What
+fails is the delta of its proof, and with it the factors k / d and p^2 in the variance of the noise: see `UNSOUND`.
 """
 
 import math
@@ -29,8 +29,8 @@ from jdfl.base.settings import Bound, Count
 
 SOURCE = "W. Huo et al., Theorem 1"
 UNSOUND = (
-    "a message's k entries are chosen from the data and those left out are sent later, so that the sensitivity is not "
-    "sqrt(k / d) of the whole; who is active is seen by all, so that p amplifies nothing"
+    "a message's k entries are chosen from the data and the others are sent later, so the sensitivity is not "
+    "sqrt(k / d) of the whole; all observers see who is active, so p amplifies nothing"
 )
 
 
@@ -39,15 +39,15 @@ class Theorem1:
     """The theorem for one setting; ValueError for settings out of range."""
 
     p: Annotated[float, Bound("(0, 1]")]
-    """Chance of a node to be active in a round, in (0, 1]."""
+    """Probability that a node is active in a round, in (0, 1]."""
     share: Annotated[float, Bound("(0, 1]")]
-    """k / d, the part of its entries that a node sends, in (0, 1]."""
+    """k / d, the fraction of its entries that a node sends, in (0, 1]."""
     steps: Count
-    """T, rounds."""
+    """T, the number of rounds."""
     records: Count
-    """q, examples of the node that has the fewest."""
+    """q, the number of examples of the smallest node."""
     clip: Annotated[float, Bound("(0, inf)")]
-    """G, largest l2 length of an example's gradient."""
+    """G, the largest l2 norm of an example's gradient."""
     delta0: Annotated[float, Bound("(0, 1]")] = 1e-6
     """delta_0, the delta of a single release, in (0, 1]."""
 
@@ -55,41 +55,41 @@ class Theorem1:
         settings(self)
 
     def sigma(self, epsilon: float) -> float:
-        """The least noise for `epsilon`, a standard deviation per entry (7). ValueError for epsilon outside (0, 1]."""
+        """The smallest noise for `epsilon`, a standard deviation per entry (7). ValueError for epsilon > 1."""
         checks.positive(epsilon=epsilon)
         if epsilon > 1:
             raise ValueError(
-                f"Expected epsilon in (0, 1], the range of Theorem 1, got epsilon = {epsilon!r}. Take a smaller one, "
-                "or jdfl.calibrate, which is sound for every epsilon."
+                f"Expected epsilon in (0, 1], the range of Theorem 1, got epsilon = {epsilon!r}. Give a smaller one, "
+                "or use jdfl.calibrate, which is sound for every epsilon."
             )
         return self._product() / epsilon
 
     def epsilon(self, sigma: float) -> float:
-        """What the theorem claims for noise of standard deviation `sigma`; above 1 it claims nothing."""
+        """The theorem's claim for noise of standard deviation `sigma`; above 1 it claims nothing."""
         checks.positive(sigma=sigma)
         return self._product() / sigma
 
     def delta(self, epsilon: float) -> float:
-        """The delta that its proof ends with, at the least noise for `epsilon`."""
+        """The delta at the end of its proof, for the smallest noise for `epsilon`."""
         checks.positive(epsilon=epsilon)
         left = max(0.0, 1 - epsilon / math.sqrt(5))
         return 1 - left * math.exp(self.steps * math.log1p(-self.p * min(self.delta0, 1 - 1e-16)))
 
     def multiplier(self, epsilon: float) -> float:
-        """`sigma(epsilon)` in units of 2 G, what a record that is replaced changes: that of jdfl's mechanisms."""
+        """`sigma(epsilon)` in units of 2 G, the effect of replacing a record: the multiplier of jdfl's mechanisms."""
         return self.sigma(epsilon) / (2 * self.clip)
 
     def conditions(self, epsilon: float) -> tuple[str, ...]:
-        """What the theorem asks for, with numbers, and whether it holds."""
+        """The conditions of the theorem, with numbers, and whether they hold."""
         least = (self.records * epsilon / (2 * self.p)) ** 2
-        told = {
+        stated = {
             f"epsilon = {epsilon:.4g} in (0, 1]": 0 < epsilon <= 1,
             f"T = {self.steps} >= q^2 epsilon^2 / (4 p^2) = {least:.6g}": self.steps >= least,
             f"p = {self.p:g} >= 1/2": self.p >= 0.5,
         }
-        return tuple(f"{text}: {'holds' if holds else 'DOES NOT HOLD'}" for text, holds in told.items())
+        return tuple(f"{text}: {'holds' if holds else 'DOES NOT HOLD'}" for text, holds in stated.items())
 
     def _product(self) -> float:
-        """The product of sigma and epsilon, which the theorem keeps constant."""
+        """The product of sigma and epsilon, which is constant in the theorem."""
         square = 160 * self.share * self.p**2 * self.steps * math.log(1.25 / self.delta0)
         return math.sqrt(square) * self.clip / self.records

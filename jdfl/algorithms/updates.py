@@ -1,12 +1,12 @@
-"""Noise on what a node has learnt in a round instead of on its gradients: the whole data of a node are protected.
+"""Noise on the updates of a round instead of on gradients, which protects a node's whole data.
 
 H. B. McMahan, D. Ramage, K. Talwar, L. Zhang: Learning Differentially Private Recurrent Language Models, 2018, without
 its sampling of users.
 
-A node's update, its parameters after local work less those before, is shortened to `clip` and gets noise; the node goes
-on from the noisy parameters itself. So the parameters before the next update are computed from noisy updates alone, and
-another node's worth of data changes the next update by 2 clip at most, however many steps were made and whatever state
-optimizers keep.
+A node's update, its parameters after local work minus those before, is clipped to `clip` and gets noise; the node
+itself continues from the noisy parameters. The parameters before the next update therefore depend on noisy updates
+only, and replacing a node's data changes the next update by at most 2 clip, regardless of the number of steps and the
+optimizer's state.
 
 Axes: m nodes, n parameters.
 """
@@ -43,37 +43,37 @@ _NOISE = Stream("updates.noise", "private")
 
 @struct.dataclass
 class Updates:
-    """Clipping and noise of what a node has learnt in a round, instead of noise on gradients.
+    """Clipping and noise of a node's update in a round, instead of noise on gradients.
 
-    Updates no longer than `clip`, with noise: a node's whole data are protected.
+    Updates with norm at most `clip`, with noise, protect a node's whole data.
 
-    `trust="local"` hides every node's update from everybody. `trust="central"` divides Gaussian noise by the root of
-    the number of nodes that take part, so that their mean has the noise that a trusted server would add to it; single
-    messages then hide little, so that only a server that shows nothing but means can be claimed to protect. A client
-    that takes part can subtract its own noise from the mean: what is claimed counts that of the others alone. A mean of
-    Laplace variables is no Laplace variable, so that other mechanisms are refused there.
+    `trust="local"` hides every node's update from all observers. `trust="central"` divides Gaussian noise by the root
+    of the number of nodes that take part, so their mean has the noise that a trusted server would add. Single messages
+    then hide little, so protection can be claimed only if the server reveals nothing but means. A client that takes
+    part can subtract its own noise from the mean: the claim counts only the noise of the others. A mean of Laplace
+    variables is not a Laplace variable, so other mechanisms are refused there.
 
-    Neighbouring data sets differ in one node's whole data that is replaced, or (`adjacency="add-remove"`) whose update
+    Neighbouring datasets differ in one node's whole data that is replaced, or (`adjacency="add-remove"`) whose update
     counts or is zero.
     """
 
     kind: ClassVar[str] = "clipped"
     clip: Positive
-    """Largest length of an update."""
+    """Largest norm of an update."""
     mechanism: Mechanism | None = None
-    """Noise on updates; none: only clipped."""
+    """Noise on updates; None: only clipping."""
     norm: Literal["l1", "l2", "linf"] = struct.field(pytree_node=False, default="l2")
-    """In which an update's length is measured."""
+    """The norm of an update that is clipped."""
     adjacency: Literal["replace-one", "add-remove"] = struct.field(pytree_node=False, default="replace-one")
-    """What neighbouring data sets differ in: a node's data replaced, or its update there or zero."""
+    """Neighbouring datasets differ in a node's data: replaced, or with an update that counts or is zero."""
     trust: Literal["local", "central"] = struct.field(pytree_node=False, default="local")
     """local: every message hides the node; central: only means over all nodes do."""
 
     def check(self, gradients: Gradients) -> None:
-        """Refuse settings out of range, and noise in two places: ValueError naming them.
+        """Raise ValueError for settings out of range, and for noise in two places.
 
-        Refused are what is no mechanism, noise other than Gaussian with trust = "central", and noise on `gradients`
-        beside that on updates, for they protect different things. Without a mechanism everything goes.
+        Refused are objects that are not mechanisms, noise other than Gaussian with trust = "central", and noise on both
+        `gradients` and updates, which protect different units. Without a mechanism everything is accepted.
         """
         if self.mechanism is None:
             return
@@ -81,23 +81,23 @@ class Updates:
         if self.trust == "central" and is_exact(self.mechanism):
             raise ValueError(
                 "Expected trust = 'local' with exact noise, got 'central'. A mean of parts is computed in floating "
-                "point, so that its last bits are not hidden; use Gaussian(...) or trust='local'."
+                "point, which does not hide its last bits; use Gaussian(...) or trust='local'."
             )
         if self.trust == "central" and not isinstance(self.mechanism, Gaussian):
             raise ValueError(
-                f"Expected Gaussian noise with trust = 'central', got mechanism = {self.mechanism!r}. Only of Gaussian "
-                "noise is a mean of so many parts the noise that is accounted for; use Gaussian(...) or trust='local'."
+                f"Expected Gaussian noise with trust = 'central', got mechanism = {self.mechanism!r}. Only with "
+                "Gaussian noise does a mean of parts have the accounted distribution; use Gaussian(...), trust='local'."
             )
         if gradients.mechanism is not None:
             raise ValueError(
                 f"Expected noise on gradients or on updates, got both: {gradients.mechanism!r} and {self.mechanism!r}. "
-                "They protect different things (records and nodes); leave one out."
+                "They protect different units (records and nodes); leave one out."
             )
 
     def __call__(self, update: Array, round: Round, clients: int | None = None) -> Array:
-        """What is made of the nodes' update [m, n].
+        """The clipped and noisy version of the nodes' update [m, n].
 
-        `clients` of all nodes take part in the round, and nobody sees more than their mean (None: all take part, and
+        `clients` of all nodes take part in the round, and only their mean is revealed (None: all take part, and
         messages are seen).
         """
         short = bounded(clipped(update, self.norm, self.clip))
@@ -111,30 +111,30 @@ class Updates:
         return round.noisy(mechanism, short, scale, _NOISE, lambda problem, _: self.guarantee(problem, clients))
 
     def sensitivity(self, n: int) -> Any:
-        """The most that neighbouring data change an update of n entries, in the mechanism's norm.
+        """The largest change of an update of n entries between neighbouring datasets, in the mechanism's norm.
 
-        2 clip where a node's data are replaced, clip where its update is there or not, times `jdfl.privacy.stretch`
-        where the norms of clip and noise differ. It is 0.0 without a mechanism.
+        It is 2 clip where a node's data are replaced and clip where its update counts or is zero, times
+        `jdfl.privacy.stretch` where the norms of clip and noise differ. It is 0.0 without a mechanism.
         """
         if self.mechanism is None:
             return 0.0
         change = 2.0 if self.adjacency == "replace-one" else 1.0
-        if is_exact(self.mechanism):  # of the clip, n / 2 + 16 roundings, and of what noise is added to
+        if is_exact(self.mechanism):  # n / 2 + 16 roundings of the clip, and of the sum that noise is added to
             change += (n + 40) * float(jnp.finfo(jnp.float32).eps)
         return change * stretch(self.norm, self.mechanism.norm, n) * self.clip
 
     def guarantee(self, problem: Problem, clients: int | None = None) -> Guarantee:
-        """What may be said of noisy updates: a node's whole data are protected. It is for updates with a mechanism.
+        """The guarantee of noisy updates, for a node's whole data; for updates with a mechanism.
 
         Args:
-            problem: The problem, of whose n parameters an update is.
-            clients: How many clients take part where only means over them are ever seen by others; None: messages are
-                seen. With trust = "central" the noise that counts is that of the other clients
+            problem: The problem; an update has its n parameters.
+            clients: The number of clients that take part where others only ever see means over them; None: messages are
+                seen. With trust = "central" only the noise of the other clients counts
                 (`jdfl.privacy.central_multiplier`), and nothing is claimed for one client or for messages that are
                 seen.
         """
         assert self.mechanism is not None
-        told = Guarantee(
+        claim = Guarantee(
             unit="node",
             adjacency=self.adjacency,
             observer="all messages",
@@ -145,45 +145,45 @@ class Updates:
             event=event_of(self.mechanism, problem.n),
         )
         if self.trust == "local":
-            return told
+            return claim
         if clients == 1:
             return replace(
-                told,
+                claim,
                 claimed=False,
-                reason="the mean over one client has that client's noise alone, which it can subtract",
+                reason="the mean over one client has only that client's noise, which it can subtract",
                 remedy='Let more clients take part, or use trust="local".',
             )
         if clients is not None:
-            assert isinstance(told.event, GaussianEvent)  # check
-            left = GaussianEvent(central_multiplier(told.event.noise_multiplier, clients))
+            assert isinstance(claim.event, GaussianEvent)  # check
+            left = GaussianEvent(central_multiplier(claim.event.noise_multiplier, clients))
             observer = (
-                "the server's models, also one that takes part and subtracts its own noise (the server is trusted and "
+                "the server's models, including a client that subtracts its own noise (the server is trusted and "
                 "sees updates with little noise)"
             )
-            return replace(told, observer=observer, event=left)
+            return replace(claim, observer=observer, event=left)
         return replace(
-            told,
+            claim,
             claimed=False,
             observer="the nodes' average alone",
-            reason="neighbours see messages that have the noise of a mean, not of one node",
+            reason="neighbours see messages with the noise of a mean, not of one node",
             remedy='Use trust="local", or FedAvg.',
         )
 
 
 def check_updates(updates: Updates | None, gradients: Gradients) -> None:
-    """ValueError for updates that make no sense beside these gradients."""
+    """Raise ValueError for updates that do not fit these gradients."""
     if updates is not None:
-        checks.able(("guarantee", "sensitivity"), "jdfl.Updates(...)", "None leaves them as they are.", updates=updates)
+        checks.able(("guarantee", "sensitivity"), "jdfl.Updates(...)", "None leaves them unchanged.", updates=updates)
         updates.check(gradients)
 
 
 def released(updates: Updates | None, before: Array, after: Array, round: Round, clients: int | None = None) -> Array:
-    """The parameters [m, n] after local work, of clipped and noisy updates if so wanted.
+    """The parameters [m, n] after local work, with clipped and noisy updates if requested.
 
     Args:
-        updates: How they are clipped and noisy; None: the work is kept as it is.
+        updates: How updates are clipped and noised; None: the work is kept unchanged.
         before: Parameters before [m, n] the local work.
-        after: Parameters after [m, n] it.
+        after: Parameters after [m, n] the local work.
         round: The round, which counts a release of noise.
         clients: As for `Updates`.
     """

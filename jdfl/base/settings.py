@@ -1,10 +1,11 @@
-"""Which numbers a setting may hold: an interval in its annotation, which `jdfl.base.arguments` holds values against.
+"""The numbers that a setting may hold: an interval in its annotation, against which `jdfl.base.arguments` checks
+values.
 
-A setting is written once, in its class or function: its name and default are the flag and the key of YAML, the text
-below it (or its line in `Args:`) their documentation, and the annotation what they take.
+A setting is declared once, in its class or function: its name and default are the command-line flag and the YAML key,
+the text below it (or its line in `Args:`) is their documentation, and the annotation states what they accept.
 
     lr: Positive = 0.1
-    "Length of the steps."
+    "Step size."
 """
 
 import inspect
@@ -19,15 +20,15 @@ import numpy as np
 from jax import Array
 from typing_extensions import Doc, TypeAliasType
 
-MOST = 2**31 - 1  # of anything that is counted, since it is numbered in int32
+MOST = 2**31 - 1  # of all counts, which are int32
 
 
 @dataclass(frozen=True)
 class Bound:
-    """An interval such as "(0, 1]", in which a finite number, or every entry of an array, has to lie.
+    """An interval such as "(0, 1]" that must contain a finite number, or every entry of an array.
 
     Args:
-        interval: Two numbers between brackets; round ones leave the end out. inf is no number.
+        interval: Two numbers between brackets; round brackets exclude an end, which may be inf.
     """
 
     interval: str
@@ -46,7 +47,7 @@ class Bound:
         return float(low), float(high)
 
     def words(self, name: str, whole: bool, value: np.ndarray) -> str:
-        """What is expected of a value of this name, in words; the end of int32 is named where it is exceeded."""
+        """The expected values for this name, in words; names the int32 limit where it is exceeded."""
         named = f"a whole number {name}" if whole else name
         low, high = (end.strip() for end in self.interval[1:-1].split(","))
         if whole:
@@ -59,13 +60,13 @@ class Bound:
 
 @dataclass(frozen=True)
 class As:
-    """How a setting is written on the command line and in YAML, where its own type or default do not do.
+    """How a setting is written on the command line and in YAML, where its own type or default do not serve.
 
     Args:
-        type: The type of what is written, of numbers, truth values and text; None: the setting's own.
-        make: Makes the setting of what is written.
-        default: What stands for a setting that is not written; without it, the setting's own default.
-        about: The documentation of what is written; empty: the setting's own.
+        type: The type of the written value: numbers, truth values and text; None: the setting's own.
+        make: Makes the setting from the written value.
+        default: The value of a setting that is not written; without it, the setting's own default.
+        about: The documentation of the written value; empty: the setting's own.
     """
 
     type: Any = None
@@ -76,7 +77,7 @@ class As:
 
 @dataclass(frozen=True)
 class Only:
-    """The names of those fields of a setting of several that an algorithm has a use for; others are no flags."""
+    """The fields of a compound setting that an algorithm uses; the others become no flags."""
 
     names: tuple[str, ...]
 
@@ -90,17 +91,17 @@ Count: TypeAlias = Annotated[int, Bound(f"[1, {MOST}]")]
 Natural: TypeAlias = Annotated[int, Bound(f"[0, {MOST}]")]
 Tries: TypeAlias = Annotated[int, Bound("[1, inf)")]  # counted on the host
 Seed: TypeAlias = Annotated[int, Bound("[0, inf)")]
-StepLength: TypeAlias = Annotated[Positive, Doc("Length of the steps.")]
+StepSize: TypeAlias = Annotated[Positive, Doc("Step size.")]
 
 
 def defaults(function: Callable[..., Any]) -> SimpleNamespace:
-    """The default of every argument of a function, by name, for settings that stand for them."""
+    """The default of every argument of a function, by name."""
     return SimpleNamespace(**{name: one.default for name, one in inspect.signature(function).parameters.items()})
 
 
 def options_of(annotation: Any) -> tuple[Any, ...]:
-    """The types that an annotation allows, without what is said about them."""
-    if isinstance(annotation, TypeAliasType):  # as NumPy's are from 2.5
+    """The types that an annotation allows, without their marks."""
+    if isinstance(annotation, TypeAliasType):  # NumPy's aliases from 2.5 on
         return options_of(annotation.__value__)
     if get_origin(annotation) is Annotated:
         return options_of(annotation.__origin__)
@@ -110,7 +111,7 @@ def options_of(annotation: Any) -> tuple[Any, ...]:
 
 
 def marks(annotation: Any) -> tuple[Any, ...]:
-    """What an annotation says about the types that it allows: a `Bound`, say."""
+    """The marks of an annotation besides its types, such as a `Bound`."""
     if get_origin(annotation) is Annotated:
         return (*annotation.__metadata__, *marks(annotation.__origin__))
     if get_origin(annotation) in (Union, UnionType):
@@ -120,13 +121,13 @@ def marks(annotation: Any) -> tuple[Any, ...]:
 
 @cache
 def documentation(source: Callable[..., Any]) -> dict[str, str]:
-    """What is documented of every field of a class, or of every argument of a function, by name.
+    """The documentation of every field of a class, or of every argument of a function, by name.
 
-    For a class it is the text below the field, in the class itself or in one that it inherits from; for a function the
-    argument's line in the section `Args:` of its docstring. A field without either is documented by its annotation: by
-    a `Doc` there, or by the first sentence of the class of settings that it holds. Other names are missing.
+    For a class it is the text below the field, in the class itself or in a base class; for a function the argument's
+    line in the section `Args:` of its docstring. A field without either is documented by its annotation: by a `Doc`
+    there, or by the first sentence of the settings class that it holds. Undocumented names are missing.
     """
-    from docstring_parser import parse_from_object  # takes 50 ms, for help and refusals alone
+    from docstring_parser import parse_from_object  # takes 50 ms, and is needed for help and errors only
 
     found: dict[str, str] = {}
     for one in reversed(getattr(source, "__mro__", (source,))):
@@ -134,7 +135,7 @@ def documentation(source: Callable[..., Any]) -> dict[str, str]:
             continue
         try:
             told = {param.arg_name: param.description or "" for param in parse_from_object(one).params}
-        except (OSError, TypeError):  # of a class without a file, such as one that was typed at a prompt
+        except (OSError, TypeError):  # a class without a file, for example one typed at a prompt
             continue
         found |= {name: re.sub(r"\s+", " ", text) for name, text in told.items() if text}
     if is_dataclass(source):
@@ -144,7 +145,7 @@ def documentation(source: Callable[..., Any]) -> dict[str, str]:
 
 
 def _told(annotation: Any) -> str:
-    """What an annotation says of a setting; empty for nothing."""
+    """The documentation in an annotation; empty if there is none."""
     for mark in marks(annotation):
         if isinstance(mark, Doc):
             return mark.documentation

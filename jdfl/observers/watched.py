@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from jdfl.algorithms.book import MODEL, Channel, Told
+from jdfl.algorithms.book import MODEL, Channel, Claim
 from jdfl.algorithms.gradients import Gradients, Ready
 from jdfl.algorithms.messages import To
 from jdfl.algorithms.moment import Moment
@@ -160,23 +160,23 @@ class Watched(Recorded):
         x: Array,
         sensitivity: Any,
         stream: Stream,
-        told: Told | Stream,
+        claim: Claim | Stream,
         **counted: Any,
     ) -> Array:
         """The given input in place of x and its noise."""
         event = mechanism.event()
-        if isinstance(told, Stream) or not isinstance(event, GaussianEvent):
+        if isinstance(claim, Stream) or not isinstance(event, GaussianEvent):
             raise NoMapError(f"its noise of the stream {stream.name!r} is not Gaussian, or a part of another release")
         self.log.bare.append(x)
         scale = jnp.broadcast_to(jnp.asarray(sensitivity, x.dtype), (x.shape[0],))
         return scale[:, None] * self._input(x, event.noise_multiplier)
 
     def correlated(
-        self, mechanism: Mechanism, x: Array, sensitivity: Any, stream: Stream, told: Told, row: Array, hidden: Array
+        self, mechanism: Mechanism, x: Array, sensitivity: Any, stream: Stream, claim: Claim, row: Array, hidden: Array
     ) -> tuple[Array, Array]:
         """The given input in place of x and its noise, whose correlation is recorded."""
         self.log.factors.append(row)
-        return self.noisy(mechanism, x, sensitivity, stream, told), hidden
+        return self.noisy(mechanism, x, sensitivity, stream, claim), hidden
 
     def pairwise(self, stream: Stream, x: Array) -> Array:
         """The given input in place of noise that cancels over links."""

@@ -47,10 +47,12 @@ def agrees(algorithm, loop_of, codec):
 
 
 @codecs
-@pytest.mark.parametrize(("order", "local_steps"), [("adapt first", 1), ("mix first", 1), ("adapt first", 3)])
+@pytest.mark.parametrize(
+    ("order", "local_steps"), [("adapt-then-combine", 1), ("combine-then-adapt", 1), ("adapt-then-combine", 3)]
+)
 def test_choco_agrees_with_its_loop(codec, order, local_steps):
     given = {"lr": LR, "gamma": 0.3, "local_steps": local_steps}
-    loop_of = partial(reference.choco, mix_first=order == "mix first", **given)
+    loop_of = partial(reference.choco, mix_first=order == "combine-then-adapt", **given)
     agrees(jdfl.CHOCO(order=order, **given), loop_of, codec)
 
 
@@ -70,17 +72,17 @@ def test_dfedavgm_agrees_with_its_loop(codec, quantised):
 @pytest.mark.parametrize(
     ("algorithm", "same"),
     [
-        (jdfl.CHOCO(lr=LR, gamma=1.0), jdfl.DPSGD(lr=LR, order="adapt first")),
-        (jdfl.CHOCO(lr=LR, gamma=1.0, order="mix first"), jdfl.DPSGD(lr=LR)),
+        (jdfl.CHOCO(lr=LR, gamma=1.0), jdfl.DPSGD(lr=LR, order="adapt-then-combine")),
+        (jdfl.CHOCO(lr=LR, gamma=1.0, order="combine-then-adapt"), jdfl.DPSGD(lr=LR)),
         (jdfl.DCD(lr=LR), jdfl.DPSGD(lr=LR)),
-        (jdfl.DFedAvgM(lr=LR, theta=0.0, local_steps=1), jdfl.DPSGD(lr=LR, order="adapt first")),
+        (jdfl.DFedAvgM(lr=LR, theta=0.0, local_steps=1), jdfl.DPSGD(lr=LR, order="adapt-then-combine")),
         (jdfl.DFedAvgM(lr=0.02, quantised=True), jdfl.DFedAvgM(lr=0.02)),
         (
             jdfl.CHOCO(lr=LR, gamma=1.0, optimizer=optax.adam, gradients=jdfl.Gradients(batch=3)),
-            jdfl.DPSGD(lr=LR, order="adapt first", optimizer=optax.adam, gradients=jdfl.Gradients(batch=3)),
+            jdfl.DPSGD(lr=LR, order="adapt-then-combine", optimizer=optax.adam, gradients=jdfl.Gradients(batch=3)),
         ),
     ],
-    ids=["choco", "choco, mix first", "dcd", "dfedavgm", "dfedavgm, quantised", "choco, adam, batches"],
+    ids=["choco", "choco, combine-then-adapt", "dcd", "dfedavgm", "dfedavgm, quantised", "choco, adam, batches"],
 )
 def test_exact_messages_make_it_the_uncompressed_method(algorithm, same):
     with jax.enable_x64(True):
@@ -98,7 +100,7 @@ def drift(algorithm, params):
     return np.diff(params.mean(axis=1), axis=0) + algorithm.lr * mean
 
 
-@pytest.mark.parametrize("order", ["adapt first", "mix first"])
+@pytest.mark.parametrize("order", ["adapt-then-combine", "combine-then-adapt"])
 def test_choco_moves_the_average_by_the_average_gradient_whatever_is_lost(order):
     with jax.enable_x64(True):
         algorithm = jdfl.CHOCO(lr=LR, codec=jdfl.Sparse(s=2, value="int4"), order=order)
@@ -122,7 +124,7 @@ def test_dcd_moves_the_average_by_the_average_gradient_in_expectation_only():
         assert np.abs(drift(biased, lost)).max() > 0.01
 
 
-@pytest.mark.parametrize("order", ["adapt first", "mix first"])
+@pytest.mark.parametrize("order", ["adapt-then-combine", "combine-then-adapt"])
 def test_choco_with_a_tenth_of_the_entries_ends_where_dpsgd_with_a_lazier_network_does(order):
     """What is lost is made up for: x = (I + gamma (W - I)) (x - lr g(x)) at rest, and copies are what they copy."""
     n, gamma, rounds = 20, 0.15, 1500
@@ -137,7 +139,7 @@ def test_choco_with_a_tenth_of_the_entries_ends_where_dpsgd_with_a_lazier_networ
         np.testing.assert_allclose(here[-1], there[-1], atol=1e-6)
         x = np.asarray(states.x)
         g = np.stack([gradient_of(problem)(i, x[-1, i]) for i in range(M)])
-        published = x[-1] - LR * g if order == "adapt first" else x[-1]
+        published = x[-1] - LR * g if order == "adapt-then-combine" else x[-1]
         np.testing.assert_allclose(states.hat[-1], published, atol=1e-6)
         assert np.abs(np.asarray(states.hat[5]) - x[5]).max() > 0.05
 

@@ -80,7 +80,7 @@ def test_without_momentum_noise_and_sleep_it_is_choco_sgd():
         for wire in (jdfl.Dense("float64"), jdfl.Sparse(s=TOP)):
             same = {"lr": 0.05, "gamma": 0.3, "gradients": plain, "codec": wire}
             ours, *_ = course(jdfl.DOADP(beta=0.0, p=1.0, **same), problem, network())
-            theirs, *_ = course(jdfl.CHOCO(order="mix first", **same), problem, network())
+            theirs, *_ = course(jdfl.CHOCO(order="combine-then-adapt", **same), problem, network())
             np.testing.assert_allclose(ours, theirs, rtol=1e-12, atol=1e-12)
 
 

@@ -24,7 +24,7 @@ EXACT = jdfl.Dense("float64")
 ASSUMED = jdfl.Gradients(mechanism=jdfl.Gaussian(0.5), sensitivity=SENSITIVITY)
 PRIVATE = jdfl.Gradients(clip=2.0, mechanism=jdfl.Gaussian(0.5))
 modes = pytest.mark.parametrize("mu", [None, 0.2], ids=["convex", "strongly convex"])
-orders = pytest.mark.parametrize("order", ["mix first", "adapt first"])
+orders = pytest.mark.parametrize("order", ["combine-then-adapt", "adapt-then-combine"])
 
 
 NODE = jnp.arange(M, dtype=jnp.int32)
@@ -81,7 +81,7 @@ def test_the_rounds_agree_with_the_loop(mu, order):
     with jax.enable_x64(True):
         draws, on = noise(), activity()
     z, x = reference.dp_dda(
-        gradient_of(problem), W, first.x, on, draws, lr=0.05, p=P, mu=mu, adapt_first=order == "adapt first"
+        gradient_of(problem), W, first.x, on, draws, lr=0.05, p=P, mu=mu, adapt_first=order == "adapt-then-combine"
     )
     assert 0 < on.sum() < on.size
     np.testing.assert_allclose(states.z, z, rtol=0, atol=1e-9)
@@ -94,9 +94,9 @@ def test_the_rounds_agree_with_the_loop(mu, order):
 def test_on_a_complete_network_it_is_centralised_dual_averaging(mu):
     with jax.enable_x64(True):
         problem, net = example(), jdfl.network.complete(M)
-        algorithm = DPDDA(lr=0.05, p=1.0, mu=mu, gradients=jdfl.Gradients(), codec=EXACT, order="adapt first")
+        algorithm = DPDDA(lr=0.05, p=1.0, mu=mu, gradients=jdfl.Gradients(), codec=EXACT, order="adapt-then-combine")
         params, _, _, infos = course(algorithm, problem, net, KEY)
-        apart = course(replace(algorithm, order="mix first"), problem, net, KEY)[0]
+        apart = course(replace(algorithm, order="combine-then-adapt"), problem, net, KEY)[0]
     one = gradient_of(problem)
     x = reference.centralised(lambda w: np.mean([one(i, w) for i in range(M)], axis=0), np.zeros(N), ROUNDS, 0.05, mu)
     everywhere = np.broadcast_to(x[:, None], (ROUNDS, M, N))
@@ -113,7 +113,7 @@ def test_the_average_dual_is_what_active_nodes_added_and_inactive_ones_give_them
     np.testing.assert_array_equal(infos.grads, on)
     before = np.concatenate([first.z[None], z[:-1]])
     added = z - W @ before
-    if order == "mix first":
+    if order == "combine-then-adapt":
         assert np.abs(added[~on]).max() < 1e-12
         assert np.abs(added[on]).max(axis=-1).min() > 0.01
     change, idle = z.mean(axis=1) - before.mean(axis=1), ~on.any(axis=1)

@@ -74,7 +74,7 @@ def test_without_noise_and_fading_it_is_d_psgd_at_the_mixed_point():
     with jax.enable_x64(True):
         problem, net = example(), network()
         _, (params, *_) = follow(DPDO(c=0.07, q=1.0, codec=WIRE), problem, net)
-        there, *_ = course(jdfl.DPSGD(lr=0.07, order="adapt first", codec=WIRE), problem, net)
+        there, *_ = course(jdfl.DPSGD(lr=0.07, order="adapt-then-combine", codec=WIRE), problem, net)
         W = matrices(net, jax.random.key(KEY), 1)[0]
         np.testing.assert_allclose(np.einsum("ij,kjn->kin", W, params), there, rtol=0, atol=1e-12)
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import jdfl
-from jdfl.algorithms import step_lengths
+from jdfl.algorithms import step_sizes
 from jdfl.algorithms.moment import Moment
 from jdfl.algorithms.program import Program
 from jdfl.base import streams
@@ -271,7 +271,7 @@ def test_the_bounds_are_true(method):
 
 @pytest.mark.parametrize("m", [8, 1200], ids=str)
 def test_the_lowest_eigenvalue_of_a_ring(m):
-    assert step_lengths.lowest_eigenvalue(ring(m)) == pytest.approx(-1 / 3, abs=1e-3)
+    assert step_sizes.lowest_eigenvalue(ring(m)) == pytest.approx(-1 / 3, abs=1e-3)
 
 
 def uneven() -> jdfl.network.Static:

@@ -29,12 +29,12 @@ def agrees(algorithm, loop_of, net=None, tolerance=1e-9):
         np.testing.assert_allclose(np.asarray(params), expected, rtol=0, atol=tolerance)
 
 
-@pytest.mark.parametrize("order", ["mix first", "adapt first"])
+@pytest.mark.parametrize("order", ["combine-then-adapt", "adapt-then-combine"])
 @pytest.mark.parametrize("period", [1, 4])
 def test_dpsgd_agrees_with_its_loop(order, period):
     agrees(
         jdfl.DPSGD(lr=LR, codec=WIRE, order=order, period=period),
-        lambda g, W: reference.dpsgd(g, W, N, lr=LR, period=period, adapt_first=order == "adapt first"),
+        lambda g, W: reference.dpsgd(g, W, N, lr=LR, period=period, adapt_first=order == "adapt-then-combine"),
     )
 
 
@@ -87,7 +87,7 @@ def test_fedavg_chooses_every_client_equally_often():
 
 
 @pytest.mark.parametrize(
-    "algorithm", [jdfl.DPSGD(lr=LR), jdfl.DPSGD(lr=LR, order="adapt first"), jdfl.MATCHA(lr=LR)], ids=str
+    "algorithm", [jdfl.DPSGD(lr=LR), jdfl.DPSGD(lr=LR, order="adapt-then-combine"), jdfl.MATCHA(lr=LR)], ids=str
 )
 def test_the_average_moves_by_the_average_gradient_and_nothing_else(algorithm):
     with jax.enable_x64(True):
@@ -107,7 +107,7 @@ def test_matcha_with_the_whole_budget_is_dpsgd_with_its_weights():
     np.testing.assert_array_equal(W[0], W[1])
     fixed = jdfl.network.from_scipy(W[0], weights="given")
     here, *_ = course(jdfl.MATCHA(lr=LR), problem, net)
-    there, *_ = course(jdfl.DPSGD(lr=LR, order="adapt first"), problem, fixed)
+    there, *_ = course(jdfl.DPSGD(lr=LR, order="adapt-then-combine"), problem, fixed)
     np.testing.assert_allclose(here, there, rtol=1e-5, atol=1e-6)
 
 
@@ -185,7 +185,7 @@ def test_optimizers_keep_their_state_from_round_to_round():
         (jdfl.DPSGD(optimizer=0.1), ["optimizer", "0.1", "optax.adam"]),
         (jdfl.DPSGD(optimizer=lambda lr: lr), ["optimizer(0.1)", "0.1", "optax.adam"]),
         (jdfl.DPSGD(period=0), ["period", "0"]),
-        (jdfl.DPSGD(order="last"), ["order", "'last'", "adapt first"]),
+        (jdfl.DPSGD(order="last"), ["order", "'last'", "adapt-then-combine"]),
         (jdfl.DPSGD(codec=None), ["codec", "None", "Dense()"]),
         (jdfl.DPSGD(codec=jdfl.OneBit(side=True)), ["D-PSGD", "every receiver", "side=False"]),
         (jdfl.IHT(s=13), ["s", "13", "nonzeros"]),

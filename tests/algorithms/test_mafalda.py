@@ -71,7 +71,7 @@ def test_it_is_the_loop_of_its_paper():
 
 def test_without_noise_it_is_dpsgd_that_adapts_first():
     problem, net = example(np.float32), network()
-    plain = jdfl.run(jdfl.DPSGD(order="adapt first"), problem, net, steps=5).params
+    plain = jdfl.run(jdfl.DPSGD(order="adapt-then-combine"), problem, net, steps=5).params
     np.testing.assert_array_equal(jdfl.run(jdfl.MAFALDA(), problem, net, steps=5).params, plain)
 
 
@@ -204,7 +204,7 @@ def test_everyone_learns_what_is_claimed_and_a_node_no_more(algorithm, records):
 def test_nodes_whose_updates_are_noisy_are_in_every_round_that_is_observed():
     """Whatever the batches of the gradients that make an update."""
     updates, turns = jdfl.Updates(clip=1.0, mechanism=GAUSSIAN), replace(TURNS, mechanism=None, clip=None)
-    algorithm = jdfl.DPSGD(order="adapt first", gradients=turns, updates=updates)
+    algorithm = jdfl.DPSGD(order="adapt-then-combine", gradients=turns, updates=updates)
     run = Observed.of(algorithm, world(0, 1.0), RING(), steps=T, key=0, delta=0.01)
     assert run.report.unit == "node"
     np.testing.assert_allclose(run.by(Everyone()).mu, np.sqrt(T) / 1.5, rtol=1e-5)

@@ -58,7 +58,9 @@ def test_with_everything_shared_over_doubly_stochastic_weights_it_is_d_psgd_that
     with jax.enable_x64(True):
         problem, net = begun(example()), jdfl.network.d_out(M, 2)
         _, (here, *_) = follow(jdfl.PartPSP(lr_shared=0.07), problem, net)
-        _, (there, *_) = follow(jdfl.DPSGD(lr=0.07, order="adapt first", codec=jdfl.Dense("float64")), problem, net)
+        _, (there, *_) = follow(
+            jdfl.DPSGD(lr=0.07, order="adapt-then-combine", codec=jdfl.Dense("float64")), problem, net
+        )
         np.testing.assert_allclose(here, there, rtol=0, atol=1e-12)
 
 

@@ -19,7 +19,7 @@ PROBLEM = Later(example, np.float32)
 UPDATES = jdfl.Updates(clip=CLIP, mechanism=jdfl.Gaussian(NOISE))
 METHODS = {
     "d-psgd": jdfl.DPSGD(lr=0.1),
-    "d-psgd, adam": jdfl.DPSGD(lr=0.1, optimizer=optax.adam, order="adapt first"),
+    "d-psgd, adam": jdfl.DPSGD(lr=0.1, optimizer=optax.adam, order="adapt-then-combine"),
     "dfedavgm": jdfl.DFedAvgM(lr=0.05, local_steps=2),
     "dfedsam": jdfl.DFedSAM(lr=0.05, local_steps=2),
     "fedavg": jdfl.FedAvg(lr=0.05, local_steps=2),

@@ -106,7 +106,7 @@ LEFT = {
         jdfl.FedAvg(updates=jdfl.Updates(clip=1.0, mechanism=Gaussian(Z), trust="central")),
         "share of the noise",
     ),
-    "noise that is mixed": (jdfl.DPSGD(order="adapt first", gradients=PLAIN), "each node's own noise"),
+    "noise that is mixed": (jdfl.DPSGD(order="adapt-then-combine", gradients=PLAIN), "each node's own noise"),
     "many releases": (Counted(gradients=PLAIN), "several releases"),
 }
 

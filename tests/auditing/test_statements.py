@@ -143,7 +143,7 @@ def test_the_command_audits_bits(capsys):
 @pytest.mark.slow
 def test_the_command_says_when_it_cannot_tell(capsys):
     """Noise that shows mixed alone is not measured, and an epsilon so large no 1000 runs refute."""
-    little = [*NOISY[:-1], "0.2", "--algorithm.order", "adapt first"]
+    little = [*NOISY[:-1], "0.2", "--algorithm.order", "adapt-then-combine"]
     assert command.audit(*command.parse([*SMALL, "--algorithm", "d-psgd", *little])) == 4
     assert "INCONCLUSIVE" in capsys.readouterr().out
 

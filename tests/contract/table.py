@@ -429,11 +429,11 @@ TABLE = (
     _compressed("CHOCO-SGD, exact", jdfl.CHOCO(lr=0.01), 32 * 20, swept="gamma"),
     _compressed("CHOCO-SGD, top 3", jdfl.CHOCO(lr=0.01, gamma=0.2, codec=jdfl.Sparse(s=3)), 3 * (32 + 5)),
     _compressed(
-        "DP-CHOCO-SGD, mix first, random 3",
+        "DP-CHOCO-SGD, combine-then-adapt, random 3",
         jdfl.CHOCO(
             lr=0.01,
             codec=jdfl.RandomK(k=3),
-            order="mix first",
+            order="combine-then-adapt",
             local_steps=2,
             optimizer=partial(optax.sgd, momentum=0.5),
             gradients=_PRIVATE,
@@ -460,7 +460,7 @@ TABLE = (
         jdfl.DPSGD(
             lr=0.02,
             period=3,
-            order="adapt first",
+            order="adapt-then-combine",
             optimizer=optax.adam,
             gradients=replace(_PRIVATE, batch=4, noisy="communicating"),
         ),
@@ -530,7 +530,9 @@ TABLE = (
     _pushing("PartPSP, true distances", jdfl.PartPSP(dpps=replace(_NOISY, sensitivity="real")), swept="lr_shared"),
     _pushing("PEDFL", jdfl.PEDFL(lr=0.02, gradients=_CLIPPED, dpps=_NOISY)),
     _dda("DDA"),  # always awake, which can be counted by hand
-    _dda("DP-DDA, strongly convex, two nodes at a time", mu=0.1, block=2, order="adapt first", gradients=_PRIVATE),
+    _dda(
+        "DP-DDA, strongly convex, two nodes at a time", mu=0.1, block=2, order="adapt-then-combine", gradients=_PRIVATE
+    ),
     _dda(
         "DP-DDA, samples, float16",
         320,

@@ -36,7 +36,7 @@ WHOLE = (  # what they define
     "jdfl.algorithms.push_descent",
     "jdfl.algorithms.requests",
     "jdfl.algorithms.round",
-    "jdfl.algorithms.step_lengths",
+    "jdfl.algorithms.step_sizes",
     "jdfl.algorithms.theorem1",
     "jdfl.algorithms.updates",
     "jdfl.algorithms.moment",

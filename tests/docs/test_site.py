@@ -56,7 +56,7 @@ def test_a_docstring_without_a_formula_is_refused():
 def test_fields_are_read_with_their_comments_and_defaults():
     found = {field.name: field for field, _ in pages.options(REGISTRY["dcd-psgd"])}
     assert found["lr"].default == "0.1"
-    assert found["lr"].comment.startswith("Length of the steps")
+    assert found["lr"].comment.startswith("Step size")
     assert found["codec"].annotation == "Codec"
 
 

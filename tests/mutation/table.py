@@ -92,7 +92,7 @@ TABLE: dict[str, tuple[str, ...]] = {
     "jdfl/algorithms/sampling.py": ("tests/algorithms/test_passes.py", *_CLIPPED),
     "jdfl/algorithms/sgp.py": _with_laws("test_push_sum", "SGP"),
     "jdfl/algorithms/statement.py": ("tests/privacy/test_flow.py", "tests/privacy/test_public_and_outputs.py"),
-    "jdfl/algorithms/step_lengths.py": _with_laws("test_exact_methods", "EXTRA"),
+    "jdfl/algorithms/step_sizes.py": _with_laws("test_exact_methods", "EXTRA"),
     "jdfl/algorithms/theorem1.py": ("tests/algorithms/test_doadp.py",),
     "jdfl/algorithms/updates.py": _with_laws("test_updates", "subsets"),
 }

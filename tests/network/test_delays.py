@@ -157,8 +157,8 @@ def test_bad_input_is_refused_in_words(call, message):
     ("algorithm", "message"),
     [
         (jdfl.DSGT(), r"for DSGT whose messages are not late, got delays.*no use for messages of earlier rounds"),
-        (jdfl.DPSGD(period=2), r"for D-PSGD whose messages are not late.*need period = 1, got period = 2"),
-        (jdfl.CEPS(s=2, storage="sparse"), r"for CEPS whose messages are not late.*storage = 'dense'"),
+        (jdfl.DPSGD(period=2), r"D-PSGD, got delays.*need period = 1, got period = 2"),
+        (jdfl.CEPS(s=2, storage="sparse"), r"CEPS, got delays.*storage = 'dense'"),
         (jdfl.EXTRA(), r"for EXTRA whose messages are not late"),
     ],
 )

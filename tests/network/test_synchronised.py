@@ -134,7 +134,7 @@ def test_a_lossy_message_does_not_touch_the_own_row(codec):
 
 def test_all_nodes_of_a_run_agree_after_a_synchronised_round():
     problem = jdfl.problems.example1(m=4, n=6, s=2, rows=(4, 6))
-    algorithm = jdfl.DPSGD(lr=0.1, order="adapt first")
+    algorithm = jdfl.DPSGD(lr=0.1, order="adapt-then-combine")
     result = jdfl.run(algorithm, problem, sync(nw.ring(4)), steps=3, metrics=["consensus_error"])
     spread = result.history["consensus_error"].to_numpy()  # before the first round and after each
     assert spread[1:3].min() > 1e-4

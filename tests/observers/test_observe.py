@@ -17,7 +17,7 @@ from tests.later import Later
 
 M, T = 6, 4
 NOISY = jdfl.Gradients(clip=1.0, mechanism=jdfl.Gaussian(2.0))
-ADAPT = jdfl.DPSGD(lr=0.1, gradients=NOISY, order="adapt first")
+ADAPT = jdfl.DPSGD(lr=0.1, gradients=NOISY, order="adapt-then-combine")
 EXACTLY = jdfl.Dense("float64")
 RING = Later(jdfl.network.ring, M)
 CLIENTS = jdfl.FedAvg(updates=jdfl.Updates(clip=1.0, mechanism=jdfl.Gaussian(2.0)))
@@ -67,7 +67,7 @@ def test_a_ring_of_six(observer, wanted):
 @pytest.mark.parametrize(
     ("algorithm", "observer", "node"),
     [
-        (jdfl.DPSGD(gradients=NOISY, order="adapt first", codec=EXACTLY), Neighbour(0), 1),
+        (jdfl.DPSGD(gradients=NOISY, order="adapt-then-combine", codec=EXACTLY), Neighbour(0), 1),
         (jdfl.DSGT(gradients=NOISY, codec=EXACTLY), Neighbour(0, sums=True), 2),
         (jdfl.DFedAvgM(gradients=NOISY, local_steps=2, codec=EXACTLY), Coalition((2, 4)), 0),
         (jdfl.NIDS(gradients=NOISY, codec=EXACTLY), FinalModels((0, 1)), 2),
@@ -83,7 +83,7 @@ ASSUMED = jdfl.Gradients(mechanism=jdfl.Gaussian(1.0), sensitivity=1.0)
 
 
 def test_planted_mistakes_break_the_agreement(monkeypatch):
-    algorithm = jdfl.DPSGD(lr=0.1, gradients=NOISY, order="adapt first", codec=EXACTLY)
+    algorithm = jdfl.DPSGD(lr=0.1, gradients=NOISY, order="adapt-then-combine", codec=EXACTLY)
     one_way, ring = jdfl.network.from_scipy(AROUND), jdfl.network.ring(4)
     turned = jdfl.network.from_scipy(sp.csr_array(AROUND.T / AROUND.sum(axis=0)[:, None]))
     found = [reached(algorithm, network, Neighbour(0), 2, steps=T)[0] for network in (one_way, ring)]
@@ -200,7 +200,7 @@ def test_epsilon_is_that_of_the_shift_and_pays_for_tables():
     wanted = [gaussian_epsilon(mu, 0.01) if mu == mu else np.nan for mu in found.mu]
     np.testing.assert_array_equal(found.epsilon, wanted)
     exact = jdfl.Gradients(clip=1.0, mechanism=jdfl.ExactGaussian(2.0))
-    other = about(jdfl.DPSGD(lr=0.1, gradients=exact, order="adapt first"), Neighbour(0))
+    other = about(jdfl.DPSGD(lr=0.1, gradients=exact, order="adapt-then-combine"), Neighbour(0))
     np.testing.assert_allclose(other.mu, found.mu, rtol=1e-6)
     assert np.all((other.epsilon > found.epsilon) | np.isnan(found.epsilon))
     np.testing.assert_allclose(other.epsilon, found.epsilon, rtol=1e-6)

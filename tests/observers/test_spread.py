@@ -55,16 +55,16 @@ def agree(rows, wanted):
 
 
 @pytest.mark.parametrize("network", [RING, ASYMMETRIC], ids=["ring", "asymmetric"])
-@pytest.mark.parametrize("order", ["mix first", "adapt first"])
+@pytest.mark.parametrize("order", ["combine-then-adapt", "adapt-then-combine"])
 @pytest.mark.parametrize("period", [1, 2])
 def test_decentralized_sgd(network, order, period):
     W, y, x = mixing(network), inputs(T), np.zeros((M, T * M))
     sent = []
     for k in range(T):
         mix = W if k % period == 0 else np.eye(M)
-        before = x if order == "mix first" else x - LR * y[k]
+        before = x if order == "combine-then-adapt" else x - LR * y[k]
         sent.append(before)
-        x = mix @ x - LR * y[k] if order == "mix first" else mix @ before
+        x = mix @ x - LR * y[k] if order == "combine-then-adapt" else mix @ before
     algorithm = jdfl.DPSGD(lr=LR, gradients=NOISY, order=order, period=period)
     rows, map = found(algorithm, network, [*range(T), -1])
     agree(rows, np.stack([*sent, x]))

@@ -22,7 +22,7 @@ from tests.later import Later
 CLAIMED = {
     "DP-CEPS, clipped",
     "DP-DSGT, float16",
-    "DP-CHOCO-SGD, mix first, random 3",
+    "DP-CHOCO-SGD, combine-then-adapt, random 3",
     "DO-ADP, top 3",
     "DP-IHT-D-PSGD, every second round",
     "D-PSGD, noisy updates of subsets",

@@ -1,4 +1,4 @@
-"""The step lengths of EXTRA, NIDS and exact diffusion, which add up every round's (W - I) x.
+"""Step sizes of EXTRA, NIDS and exact diffusion, which accumulate every round's (W - I) x.
 
 Axes: m nodes, n parameters.
 """
@@ -18,21 +18,21 @@ from jdfl.network.graph import Network
 from jdfl.network.tables import to_scipy
 from jdfl.problems import LinearRegression, Problem
 
-_DENSE_UP_TO = 1000  # nodes: all eigenvalues of a dense matrix
-_FLAT = 1e-200  # stands for a curvature of zero
+_DENSE_UP_TO = 1000  # nodes up to which all eigenvalues of a dense matrix are computed
+_FLAT = 1e-200  # replaces a curvature of zero
 FIXED_SYMMETRIC = {"fixed": True, "undirected": True, "doubly_stochastic": True, "symmetric_weights": True}
-"""What a method needs whose every message builds on all those before it (see `jdfl.network.require`)."""
+"""The requirements of a method whose messages each build on all earlier ones (see `jdfl.network.require`)."""
 
 
 class AddingUp(Algorithm):
-    """What EXTRA, NIDS and exact diffusion have in common: corrections that build on one W, bounds of their steps."""
+    """The common part of EXTRA, NIDS and exact diffusion: corrections for a fixed W, and bounds on the step size."""
 
     needs: ClassVar[dict[str, bool]] = FIXED_SYMMETRIC
     lr: Any
     gradients: Gradients
 
     def check(self, problem: Problem, network: Network) -> None:
-        """Refuse settings out of range, networks that do not fit, and steps that diverge; warn of long steps."""
+        """Raise ValueError for settings and networks that do not fit, and step sizes that diverge; warn otherwise."""
         super().check(problem, network)
         check_step(self.title, self.lr, self.gradients, problem, network)
 
@@ -40,7 +40,7 @@ class AddingUp(Algorithm):
 def lowest_eigenvalue(network: Network) -> float:
     """lambda_min(W) of a fixed network with symmetric doubly stochastic W (on the host)."""
     stored: Any = to_scipy(network)
-    W = stored + sp.diags_array(1 - np.asarray(stored.sum(axis=1)))  # without the float32 rounding of the diagonal
+    W = stored + sp.diags_array(1 - np.asarray(stored.sum(axis=1)))  # removes the float32 rounding of the diagonal
     m = int(W.shape[0])
     if m <= _DENSE_UP_TO:
         return float(np.linalg.eigvalsh(W.toarray())[0])
@@ -53,17 +53,18 @@ def lowest_eigenvalue(network: Network) -> float:
 
 
 def check_step(method: str, lr: Any, gradients: Gradients, problem: Problem, network: Network) -> None:
-    """Warn of steps with which EXTRA, NIDS or exact diffusion may not converge; ValueError for those that diverge.
+    """Warn about step sizes with which EXTRA, NIDS or exact diffusion may not converge; ValueError if they diverge.
 
-    Proven to converge, for convex f_i of curvature L at most: lr < (1 + lambda_min(W)) / L for EXTRA, lr < 2 / L for
-    the others. Longer steps may converge. Proven to diverge, for least squares with gradients of all examples (see the
-    methods' files): lr > (5 + 3 W_ii) / (4 L_i) at some node i for EXTRA, lr > (3 + 2 / (1 + lambda_min(W))) / (2 L)
-    for the others.
+    Proven to converge, for convex f_i with curvature at most L: lr < (1 + lambda_min(W)) / L for EXTRA, lr < 2 / L for
+    the others. Larger step sizes may converge. Proven to diverge, for least squares with gradients of all examples (see
+    the methods' files): lr > (5 + 3 W_ii) / (4 L_i) at some node i for EXTRA, lr > (3 + 2 / (1 + lambda_min(W))) / (2
+    L) for the others.
 
     Args:
-        method: The title of the algorithm; "EXTRA" has bounds of its own.
-        lr: The length of the steps.
-        gradients: How gradients are taken. Clipped ones are those of another function, for which there is no bound.
+        method: The title of the algorithm; "EXTRA" has its own bounds.
+        lr: The step size.
+        gradients: How gradients are computed. Clipped gradients belong to another function, for which there is no
+            bound.
         problem: The nodes' losses, with their curvature.
         network: A fixed network with symmetric doubly stochastic W.
     """
@@ -85,7 +86,7 @@ def check_step(method: str, lr: Any, gradients: Gradients, problem: Problem, net
     if lr >= safe:
         warnings.warn(
             f"{method} is only known to converge for lr < {name} = {safe:.3g}, L being the largest curvature of a "
-            f"node, got lr = {lr!r}. Give a shorter step if it diverges.",
+            f"node, got lr = {lr!r}. Use a smaller step size if it diverges.",
             stacklevel=6,
         )
 
