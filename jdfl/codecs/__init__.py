@@ -1,4 +1,4 @@
-"""Wire formats: dense, sparse, random entries, quantised, signs, low rank, and one-bit with its decoder."""
+"""Codecs: dense, sparse, random entries, quantised, signs, low rank, and one-bit with its decoder."""
 
 from jdfl.codecs.base import Codec, Wire, each_row, receive, round_trip, seal, transmit, unseal
 from jdfl.codecs.dense import Dense

@@ -1,10 +1,10 @@
-"""What travels on a wire, and how many bits it costs.
+"""The base class of codecs: what a message contains, and how many bits it takes.
 
-A codec has settings alone. What both ends of its messages know besides is a `Wire`, which is prepared once for a run:
+A codec holds settings only. What sender and receiver share beyond the settings is a `Wire`, prepared once per run:
 
-    settings --prepare--> wire,   x --encode--> message --decode--> what arrives,   message --pack--> bytes
+    settings --prepare--> wire,   x --encode--> message --decode--> estimate of x,   message --pack--> bytes
 
-Axes: m nodes, b messages that are worked on side by side, n parameters.
+Axes: m nodes, b messages that are processed together, n parameters.
 """
 
 import zlib
@@ -22,25 +22,23 @@ from jdfl.base import checks, struct
 from jdfl.base.struct import each_row as each_row
 from jdfl.codecs import packing
 
-_DIRECT_ROWS = 128  # vectors that are worked on together where no messages are formed
+_DIRECT_ROWS = 128  # vectors that are processed together where no messages are formed
 
 
 class Codec:
-    """What travels on a wire.
+    """Base class of codecs: how b vectors become messages, and how these are decoded.
 
-    The base class of codecs: b vectors at once become messages, and these become what arrives.
+    Your own codec is a `jdfl.base.struct.dataclass` with its settings, `encode`, `decode` and `layout`; the size of a
+    message and its bytes follow from these. Everything else has a default here. A run encodes, decodes and counts
+    `bits`; `pack` and `unpack` produce the bytes that tests compare with this count. Both ends have the same keys:
+    common randomness from a seed costs no bits.
 
-    A codec of one's own is a `jdfl.base.struct.dataclass` with its settings, `encode`, `decode` and `layout`, from
-    which the size of a message and its bytes follow. Everything else has a default here. A run encodes, decodes and
-    counts `bits`; `pack` and `unpack` make the bytes that tests compare with them. Both ends hold the same keys: common
-    randomness from a seed costs no bits.
-
-    Class variables, or properties where settings decide:
-    `pairwise`: whether what arrives depends on who receives it.
-    `unbiased`: whether E C(x) = x for every vector x, C(x) being what arrives, over the keys and up to the rounding of
-    the receiver's arithmetic.
-    `free`: whether coding every row costs less than choosing the rows that are asked for.
-    `direct`: whether there is `arrived`.
+    Class variables, or properties where they depend on settings:
+    `pairwise`: whether the decoded vector depends on the receiver.
+    `unbiased`: whether E C(x) = x for every vector x, C(x) being the decoded vector, over the keys and up to the
+    rounding of the receiver's arithmetic.
+    `free`: whether encoding every row costs less than selecting the requested rows.
+    `direct`: whether `arrived` is implemented.
     """
 
     pairwise = False
@@ -49,7 +47,7 @@ class Codec:
     direct = False
 
     def check(self, n: int, m: int, sparsity: int) -> None:
-        """Raise ValueError if the settings make no sense for the vectors of a run.
+        """Raise ValueError for settings that do not fit the vectors of a run.
 
         Args:
             n: Entries of a vector.
@@ -58,40 +56,40 @@ class Codec:
         """
 
     def contraction(self, n: int, sparsity: int) -> float | None:
-        """The largest known delta in (0, 1] with E ||C(x) - x||^2 <= (1 - delta) ||x||^2 for every x [n].
+        """The contraction factor: the largest known delta in (0, 1] with E ||C(x) - x||^2 <= (1 - delta) ||x||^2.
 
-        None where there is none: a message may be worse than no message. "Every" means vectors whose largest magnitude
-        is a normal number of the wire's float type. Rounding in the arithmetic of float32 (a share of about 1e-7) is
-        left out. (Such compressors are called delta-contractive: A. Koloskova, S. U. Stich, M. Jaggi, "Decentralized
+        It holds for every x [n] whose largest magnitude is a normal number of the wire's float type; rounding in
+        float32 arithmetic (about 1e-7 relative) is neglected. None where no delta is known: a message may be worse than
+        no message. (Such compressors are called delta-contractive: A. Koloskova, S. U. Stich, M. Jaggi, "Decentralized
         stochastic optimization and gossip algorithms with compressed communication", 2019.)
 
         Args:
             n: Entries of a vector.
-            sparsity: What `check` gets; it counts where it decides the size of a message, but x may be dense.
+            sparsity: As for `check`; it matters where it determines the size of a message, but x may be dense.
         """
         return None
 
     def lanes(self, wire: "Wire") -> int:
-        """How many messages are best decoded side by side on this backend."""
+        """How many messages are decoded together for the best speed on this backend."""
         return 16
 
     def draw(self, key: Array, node: Array, n: int, dtype: Any) -> Any:
-        """What both ends draw once, for a whole run: `Wire.drawn`; None where a message's key is enough.
+        """What both ends draw once per run: `Wire.drawn`; None where a message's key suffices.
 
         Args:
-            key ([]): Key of what is drawn, common to both ends.
-            node ([m]): Global ids of the senders. What is drawn for every one of them lies in a struct whose field says
-                `per_node` (see `jdfl.base.struct`).
+            key ([]): Key of the draws, common to both ends.
+            node ([m]): Global ids of the senders. Draws for each of them belong in a struct whose field says `per_node`
+            (see `jdfl.base.struct`).
             n: Entries of a vector.
             dtype: Type of the parameters.
         """
         return None
 
     def prepare(self, key: Array, node: Array, n: int, sparsity: int, dtype: Any) -> "Wire":
-        """The wire of some senders, made once for a run.
+        """The wire of some senders, prepared once per run.
 
         Args:
-            key ([]): Key of what is drawn, common to both ends.
+            key ([]): Key of the draws, common to both ends.
             node ([m]): Global ids of the senders.
             n: Entries of a vector.
             sparsity: How many of them may be nonzero.
@@ -103,32 +101,32 @@ class Codec:
         """The messages for some vectors: a tree of arrays [b, ...].
 
         Args:
-            key ([b]): Key of every message, which receivers have as well.
+            key ([b]): Key of every message, which receivers have too.
             x ([b, n]): The vectors.
             wire: The wire of their b senders, in the order of the vectors.
         """
         raise NotImplementedError
 
     def decode(self, key: Array, payload: Any, wire: "Wire") -> Array:
-        """The receivers' estimates [b, n] of what `encode` was given.
+        """The receivers' estimates [b, n] of the vectors given to `encode`.
 
         Args:
-            key ([b]): Keys of the messages, those that they were encoded with.
-            payload: What `encode` gave, leaves [b, ...].
-            wire: The same wire; where the codec is pairwise, with the receivers' own parameters as `side`.
+            key ([b]): Keys of the messages, the same as for `encode`.
+            payload: The result of `encode`, leaves [b, ...].
+            wire: The same wire; for a pairwise codec, with the receivers' own parameters as `side`.
         """
         raise NotImplementedError
 
     def arrived(self, key: Array, x: Array, wire: "Wire") -> Array:
-        """What `decode` makes [b, n] of `encode` of x [b, n], keys [b]: bit for bit, without messages, and faster."""
+        """`decode` of `encode` of x [b, n] with keys [b], as [b, n]: the same bits without forming messages, faster."""
         raise NotImplementedError
 
     def layout(self, n: int, sparsity: int | None) -> Any:
-        """One message, with a `jdfl.codecs.packing.Part` in the place of every array: how that one is written.
+        """The layout of one message, with a `jdfl.codecs.packing.Part` in place of every array of the payload.
 
         Args:
             n: Entries of a vector.
-            sparsity: How many of them may be nonzero; None: it is not known.
+            sparsity: How many of them may be nonzero; None: unknown.
         """
         raise NotImplementedError
 
@@ -137,16 +135,16 @@ class Codec:
 
         Args:
             n: Entries of the vector.
-            sparsity: The number of its nonzeros, which decides the size where the codec's own settings do not; None
-                where they do.
+            sparsity: The number of its nonzeros, where the codec's own settings do not determine the size; None where
+                they do.
         """
         return sum(part.bits for part in jax.tree.leaves(self.layout(n, sparsity)))
 
     def pack(self, payload: Any, n: int, sparsity: int | None = None) -> bytes:
-        """One message as real bytes, ceil(bits / 8) of them; ValueError if it is none (on the host).
+        """One message as ceil(bits / 8) bytes; ValueError for anything else (on the host).
 
         Args:
-            payload: The message as `encode` gives it, of one vector: without the axis b.
+            payload: The result of `encode` for one vector, without the axis b.
             n: Entries of the vector.
             sparsity: As for `bits`.
         """
@@ -157,7 +155,7 @@ class Codec:
         return packing.join(*fields)
 
     def unpack(self, data: bytes, n: int, sparsity: int | None = None) -> Any:
-        """The message behind `pack`; ValueError where the bytes cannot be one (on the host).
+        """The message that `pack` turned into bytes; ValueError where the bytes cannot be one (on the host).
 
         Args:
             data: The bytes.
@@ -171,7 +169,7 @@ class Codec:
 
 @struct.dataclass
 class Wire:
-    """A codec, and what both ends of its messages know beforehand: of m senders, or of those of b messages."""
+    """A codec with what both ends of its messages know in advance, for m senders or the senders of b messages."""
 
     codec: Codec
     n: int = struct.field(pytree_node=False)
@@ -181,44 +179,45 @@ class Wire:
     dtype: Any = struct.field(pytree_node=False)
     """Type of the parameters."""
     drawn: Any = None
-    """What `Codec.draw` gives."""
+    """The result of `Codec.draw`."""
     side: Array | None = struct.field(per_node=True, default=None)
-    """The receivers' own parameters [b, n], for decoders that are pairwise."""
+    """The receivers' own parameters [b, n], for pairwise decoders."""
 
     def rows(self, i: Array) -> "Wire":
-        """The wire of the senders i [b] alone; ids out of range clip."""
+        """The wire for the senders i [b]; ids out of range are clipped."""
         return each_row(lambda x: jnp.asarray(x)[i], self)
 
 
 def round_trip(wire: Wire, key: Array, x: Array, side: Array | None = None) -> Array:
-    """What receivers make [b, n] of some vectors, each sent in a message.
+    """What receivers decode [b, n] from vectors that are each sent in one message.
 
     Args:
         wire: The wire of the b messages.
         key ([b]): Key of every message.
         x ([b, n]): The vectors.
-        side ([b, n]): The receivers' own parameters, where the codec uses them; None: it has none to start from.
+        side ([b, n]): The receivers' own parameters, where the codec uses them; None: there are none.
     """
-    payload = lax.optimization_barrier(wire.codec.encode(key, x, wire))  # nothing but the message goes across
+    payload = lax.optimization_barrier(wire.codec.encode(key, x, wire))  # only the message is passed on
     return wire.codec.decode(key, payload, replace(wire, side=side)).astype(x.dtype)
 
 
 def transmit(wire: Wire, keys: Array, x: Array | Nonzeros, wanted: Array, lanes: int | None = None) -> Any:
-    """What receivers make [m, n] of the rows that are wanted; each is coded once.
+    """What receivers decode [m, n] from the rows that are wanted; each row is encoded once.
 
-    Of `Nonzeros` come as many again, the largest; a block alone has all n entries of a row.
+    `Nonzeros` are returned as `Nonzeros` of the same size, with the largest entries; a block has all n entries of a
+    row.
 
     Args:
         wire: The wire of the m senders.
         keys ([m]): The senders' keys, one for each message.
         x ([m, n]): The rows that they send, an array or `Nonzeros`.
-        wanted ([m]): Which rows somebody wants, bool; the others are zero in the result, or whatever costs nothing.
-        lanes: Rows that are coded side by side; None: as the codec says. Where x is an array, it counts for no codec
-            that is `free` or `direct`.
+        wanted ([m]): Which rows are requested, bool; the others are zero in the result, or anything that costs nothing.
+        lanes: Rows that are encoded together; None: chosen by the codec. Ignored where x is an array and the codec is
+            `free` or `direct`.
     """
     m, codec, nothing = x.shape[0], wire.codec, jax.tree.map(jnp.zeros_like, x)
     direct = codec.direct and not isinstance(x, Nonzeros)
-    if direct and m <= _DIRECT_ROWS:  # not worth a choice of rows
+    if direct and m <= _DIRECT_ROWS:  # selecting rows would cost more
         return ops.skipped_unless(jnp.any(wanted), _arrived, nothing, wire, keys, x)
     if codec.free and not isinstance(x, Nonzeros):
         return round_trip(wire, keys, x)
@@ -246,19 +245,19 @@ def receive(
     *,
     by_receiver: bool,
 ) -> Array:
-    """Sums [m, n] over what every node makes of the rows that it has chosen, its own row at its side.
+    """Sums [m, n] over the rows that every node has chosen, decoded with its own row as side information.
 
-    Every pair of nodes is coded on its own, with wire and key of the receiver or of the sender.
+    Every pair of nodes is encoded separately, with wire and key of the receiver or of the sender.
 
     Args:
-        wire: The wire of those to whom the keys belong.
+        wire: The wire of the nodes that the keys belong to.
         keys ([m]): Keys of the receivers (`by_receiver`), or keys [g] of the senders.
         x ([m, n]): The receivers' own rows.
-        heard ([g, n]): The rows that can be heard.
+        heard ([g, n]): The rows that can be received.
         senders ([m, d]): Which of them are in the slots of every receiver.
         chosen ([m, d]): Which slots are summed over, bool.
-        lanes: Pairs that are coded side by side; None: as the codec says.
-        by_receiver: Whether wire and keys are those of the receivers.
+        lanes: Pairs that are encoded together; None: chosen by the codec.
+        by_receiver: Whether wire and keys belong to the receivers.
     """
     m, d = chosen.shape
 
@@ -272,24 +271,24 @@ def receive(
 
 
 def seal(codec: Codec, payload: Any, n: int, sparsity: int | None = None) -> bytes:
-    """`codec.pack(payload, n, sparsity)` with a checksum, for bytes that are stored or go over a wire that has none.
+    """`codec.pack(payload, n, sparsity)` with a checksum, for bytes that are stored or sent over an unchecked link.
 
-    `Codec.unpack` refuses what cannot be a message, but most changed bits give another one. These four bytes more, a
-    CRC-32 in which the codec's kind and sizes and n count too, are in no count: links carry a checksum of their own.
-    For the arguments see `Codec.pack`.
+    `Codec.unpack` refuses bytes that cannot be a message, but most changed bits give another valid message. The four
+    additional bytes are a CRC-32 that also covers the codec's kind and sizes and n. They are in no byte count, because
+    links have their own checksums. For the arguments see `Codec.pack`.
     """
     body = codec.pack(payload, n, sparsity)
     return body + _checksum(codec, body, n, sparsity)
 
 
 def unseal(codec: Codec, data: bytes, n: int, sparsity: int | None = None) -> Any:
-    """The message in `data`, which `seal` made; ValueError for changed or missing bytes, and for another codec or n.
+    """The message in `data` from `seal`; ValueError for changed or missing bytes, and for another codec or n.
 
     `sparsity` is as for `Codec.bits`.
     """
     body, tail = data[:-4], data[-4:]
     if tail != _checksum(codec, body, n, sparsity):
-        raise ValueError(f"Expected a message with the checksum that it ends in, got another one. {packing.DAMAGED}")
+        raise ValueError(f"Expected a message that matches its checksum, got a different checksum. {packing.DAMAGED}")
     return codec.unpack(body, n, sparsity)
 
 

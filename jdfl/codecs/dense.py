@@ -14,10 +14,10 @@ from jdfl.codecs.packing import Part, floats
 class Dense(Codec):
     """The whole vector, every entry as one float.
 
-    All n entries in `precision`; exact when the parameters have that type ("Perf" in the CEPS paper).
+    All n entries in `precision`; exact if the parameters have that type ("Perf" in the CEPS paper).
 
-    An entry beyond the range of the wire's type (65,504 in float16) arrives as infinite. Numbers below 6.1e-5 lose
-    digits in float16, and below 3e-8 everything: methods that send smaller and smaller differences stall there.
+    An entry beyond the range of the wire's type (65,504 in float16) is decoded as infinite. Numbers below 6.1e-5 lose
+    digits in float16, and below 3e-8 everything: methods that send ever smaller differences stall there.
     """
 
     kind: ClassVar[str] = "dense"
@@ -27,7 +27,7 @@ class Dense(Codec):
 
     @property
     def unbiased(self) -> bool:
-        """True for float32 and float64, which are taken for exact; shorter floats round to the nearest."""
+        """True for float32 and float64, which are treated as exact; shorter floats round to the nearest."""
         return rounding(self.precision, 1) == 0
 
     def contraction(self, n: int, sparsity: int) -> float:
@@ -38,11 +38,11 @@ class Dense(Codec):
         return 1 - rounding(self.precision, n)
 
     def encode(self, key: Array, x: Array, wire: Wire) -> Array:
-        """The vectors x [b, n] in the wire's precision; a receiver computes in the type it got."""
+        """The vectors x [b, n] in the wire's precision; receivers compute in the parameters' type."""
         return rounded(x, self.precision)
 
     def decode(self, key: Array, payload: Array, wire: Wire) -> Array:
-        """The vectors as they came: `payload` [b, n]."""
+        """The vectors as received: `payload` [b, n]."""
         return payload
 
     def layout(self, n: int, sparsity: int | None) -> Part:
@@ -51,19 +51,19 @@ class Dense(Codec):
 
 
 def rounded(x: Array, precision: str) -> Array:
-    """The values of x in another floating type, in x's own."""
-    # Without the barrier XLA takes the two conversions for none.
+    """The values of x rounded to another floating type, in x's own type."""
+    # Without the barrier XLA removes the two conversions.
     return x if x.dtype == jnp.dtype(precision) else lax.optimization_barrier(x.astype(precision)).astype(x.dtype)
 
 
 def rounding(precision: str, n: int) -> float:
     """A bound of ||round(x) - x||^2 / ||x||^2 over the vectors x [n] whose largest magnitude is a normal number.
 
-    A normal number is off by a share u at most, u = 2^-8 in bfloat16 and 2^-11 in float16, where smaller ones are off
-    by min(|x_j|, 2^-25). The largest is 2^-14 at least; so if A is the sum of the squares of the normal entries and B
-    what the others lose, then A >= 2^-28, B <= (n - 1) 2^-50, B is no more than their squares, and the ratio is at most
-    (u^2 A + B) / (A + B), which falls with A and grows with B. bfloat16 has the range of float32, whose own smallest
-    numbers are left out, and so are the 2^-48 that float64 parameters lose in float32.
+    The relative error of a normal number is at most u, u = 2^-8 in bfloat16 and 2^-11 in float16, where the absolute
+    error of smaller numbers is min(|x_j|, 2^-25). The largest is at least 2^-14. If A is the sum of the squares of the
+    normal entries and B the squared error of the others, then A >= 2^-28, B <= (n - 1) 2^-50, and B is at most their
+    sum of squares. The ratio is at most (u^2 A + B) / (A + B), which falls with A and grows with B. bfloat16 has the
+    range of float32, whose subnormal numbers are neglected, as are the 2^-48 that float64 parameters lose in float32.
     """
     if precision == "bfloat16":
         return 2.0**-16

@@ -4,8 +4,8 @@ Zhou, Luo, Xiu, Li: Computing One-bit Compressive Sensing via Double-Sparsity Co
 
     minimise ||A x + y - e||^2 + eta ||x||^2   with ||x||_0 <= s and at most `flips` positive y,   A = diag(c) Phi
 
-Axes: b messages decoded side by side, n entries, d measurements, t places of the working support. A message that is
-done keeps its result while the others go on; when few are left, they are gathered and go on alone.
+Axes: b messages decoded side by side, n entries, d measurements, t entries of the working support. A message that has
+converged keeps its result while the others continue; when few are left, they are gathered and continue alone.
 """
 
 from typing import Any, NamedTuple
@@ -23,12 +23,13 @@ from jdfl.codecs.sensing import Sensing
 
 STEP = 0.6  # first trial step, in units of 1/d: removes almost all backtracking
 HALVINGS = 10
-TOLERANCE = 0.1  # stop when the support repeats and the objective fell by less than this share
-GATHER = 4  # the last b / GATHER messages go on alone
-START = 2.0  # length of a given start, in units of the margin e: near that of the result
+TOLERANCE = 0.1  # stop when the support repeats and the objective fell by less than this fraction
+GATHER = 4  # the last b / GATHER messages continue alone
+START = 2.0  # norm of a given start, in units of the margin e: close to that of the result
 
-# Share of the support that GPSP recovers with Gaussian Phi, by d / (s ln(n / s)); measured by experiments.gpsp_quality.
-# Where it works with no more entries than s, it needs more signs: 1 / NO_SPARE times as many.
+# Fraction of the support that GPSP recovers with Gaussian Phi, by d / (s ln(n / s)); measured by
+# experiments.gpsp_quality.
+# Where it works with no more than s entries, it needs more signs: 1 / NO_SPARE times as many.
 RECOVERY = ((0.6, 0.11), (1.1, 0.18), (2.2, 0.46), (3.3, 0.69), (4.3, 0.83), (5.4, 0.92), (6.5, 0.955), (8.7, 0.985))
 NO_SPARE = 0.8
 
@@ -57,7 +58,7 @@ class _Search(NamedTuple):
 
 @struct.dataclass
 class _Problem:
-    """What is minimised, and one iteration of it."""
+    """The objective, and one iteration that minimises it."""
 
     sensing: Sensing
     c: Array = struct.field(per_node=True)  # [b, d]
@@ -67,11 +68,11 @@ class _Problem:
     cap: int = struct.field(pytree_node=False)
 
     def active(self, search: _Search) -> Array:
-        """Which messages [b] go on."""
+        """Which messages [b] continue."""
         return ~search.done & (search.iterations < self.cap)
 
     def solved(self, search: _Search, few: int) -> _Search:
-        """The search when no more than `few` messages go on."""
+        """The search once at most `few` messages continue."""
         return lax.while_loop(lambda search: jnp.sum(self.active(search), dtype=jnp.int32) > few, self.iterate, search)
 
     def point(self, T: Array, x: Array, y: Array, Ax: Array) -> _Point:
@@ -87,7 +88,7 @@ class _Problem:
         return negative + ops.top_s(jnp.maximum(y, 0.0), self.flips) if self.flips else negative
 
     def started(self, start: Array, zero: _Point) -> _Point:
-        """The point near `start` [b, n], for the messages where it is not zero."""
+        """The point near `start` [b, n], for messages whose start is not zero."""
         T, x = _largest(start, zero.T.shape[1])
         norm = jnp.linalg.norm(x, axis=1, keepdims=True)
         x = START * self.margin * x / jnp.where(norm > 0, norm, 1.0)
@@ -95,7 +96,7 @@ class _Problem:
         return _where(norm[:, 0] > 0, self.at(T, x, y), zero)
 
     def newton(self, point: _Point) -> _Point:
-        """The minimiser over x on the support of `point`, over the rows with y = 0."""
+        """The minimiser over x on the support of `point`, for the rows with y = 0."""
         free = point.y == 0.0
         columns = self.sensing.columns(point.T)
         A = jnp.where(free, self.c, 0.0)[:, None, :] * columns  # [b, t, d]
@@ -107,7 +108,7 @@ class _Problem:
         return self.point(point.T, z, jnp.where(free, 0.0, self.kept(self.margin - Ax)), Ax)
 
     def iterate(self, search: _Search) -> _Search:
-        """One iteration of every message that is not done."""
+        """One iteration for every message that has not converged."""
         point, active = search.point, self.active(search)
         lane = jnp.arange(len(active))[:, None]
         v = point.Ax + point.y - self.margin
@@ -165,16 +166,16 @@ def gpsp(
     Args:
         sensing: The matrices Phi [d, n] of the messages.
         c ([b, d]): The signs, +1 or -1, of a floating type.
-        s: Most nonzeros of x, from 1 to n.
+        s: Largest number of nonzeros of x, from 1 to n.
         n: Entries of x.
-        flips: Signs of a message that may be wrong, from 0.
+        flips: Number of signs of a message that may be wrong, from 0.
         margin ([b]): The margin e > 0 of every message, or one for all.
         eta ([b]): Weight >= 0 of ||x||^2, the ridge, of every message, or one for all.
-        cap: Most iterations.
-        start ([b, n]): What x may be near to; a zero row is no start. None: there is none for any message.
+        cap: Maximum number of iterations.
+        start ([b, n]): A guess for x; a zero row is no guess. None: there is none for any message.
 
     Returns:
-        Places and values [b, s] of the vectors found, and the iterations [b] that the messages took.
+        Positions and values [b, s] of the vectors found, and the iterations [b] that the messages took.
     """
     b, d = c.shape
     t = working_sparsity(n, d, s)
@@ -199,12 +200,12 @@ def gpsp(
 
 
 def working_sparsity(n: int, d: int, s: int) -> int:
-    """How many entries GPSP works with before it cuts back to s (the authors' rule for few measurements).
+    """How many entries GPSP works with before it reduces them to s (the authors' rule for few measurements).
 
     Args:
         n: Entries of a vector.
-        d: Measurements of it.
-        s: Nonzeros that are looked for.
+        d: Number of measurements.
+        s: Number of nonzeros to find.
     """
     if d < 2.1 * n:
         if 0.005 <= s / n <= 0.01:
@@ -215,11 +216,11 @@ def working_sparsity(n: int, d: int, s: int) -> int:
 
 
 def recovery(n: int, d: int, s: int) -> float:
-    """The share of a support that GPSP is measured to recover from Gaussian signs, within about .06.
+    """The fraction of a support that GPSP recovers from Gaussian signs, as measured, within about 0.06.
 
     Args:
         n: Entries of a vector.
-        d: Measurements of it, one sign each.
+        d: Number of measurements, one sign each.
         s: Its nonzeros.
     """
     ratio, share = zip(*RECOVERY)
@@ -227,13 +228,13 @@ def recovery(n: int, d: int, s: int) -> float:
 
 
 def unit(n: int, d: int, s: int) -> float:
-    """The number of signs that `RECOVERY` counts in."""
+    """The unit of the numbers of signs in `RECOVERY`."""
     spare = working_sparsity(n, d, s) > s
     return s * np.log(max(n / s, np.e)) / (1.0 if spare else NO_SPARE)
 
 
 def _largest(x: Array, t: int) -> tuple[Array, Array]:
-    """Places [b, t], ascending, and values of the t entries of x [b, n] largest in magnitude."""
+    """Positions [b, t], ascending, and values of the t entries of x [b, n] of largest magnitude."""
     T = jnp.sort(largest(x, t).place, axis=1)
     return T, jnp.take_along_axis(x, T, axis=1)
 

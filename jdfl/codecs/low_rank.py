@@ -3,8 +3,8 @@
 T. Vogels, S. P. Karimireddy, M. Jaggi, "PowerSGD: Practical low-rank gradient compression for distributed
 optimization", 2019; N. Halko, P. G. Martinsson, J. A. Tropp, "Finding structure with randomness", 2011.
 
-Axes: x [n] is M [a, b], filled up with zeros; r is the rank. (The messages that are worked on side by side are an
-axis in front of these.)
+Axes: x [n] is M [a, b], padded with zeros; r is the rank. (Messages that are processed together add an axis in front of
+these.)
 """
 
 from math import isqrt
@@ -25,39 +25,40 @@ from jdfl.codecs.packing import Part, floats
 class LowRank(Codec):
     """The vector as a matrix of low rank, as in PowerSGD.
 
-    P = orth(M Q) and W = M^T P with a Gaussian Q [b, r] from the message's key; P W^T arrives, (a + b) r floats.
+    P = orth(M Q) and W = M^T P with a Gaussian Q [b, r] from the message's key; (a + b) r floats are sent, and P W^T is
+    decoded.
 
-    P P^T is a projection: what arrives is never longer than x, and exact where M has rank r or less. orth is by
-    Householder reflections, which give orthonormal columns for every matrix, the zero matrix too (W is zero then).
-    PowerSGD goes on from the last message's W instead of a new Q; here no message depends on another.
+    P P^T is a projection: the norm of the result is at most that of x, and it is exact where M has rank r or less. orth
+    uses Householder reflections, which give orthonormal columns for every matrix, including the zero matrix (W is zero
+    then). PowerSGD continues from the last message's W instead of a new Q; here no message depends on another.
 
-    `height` is a; None: the integer part of sqrt(n). b = ceil(n / a). A message is shorter than the vector as long as
-    r < n / (a + b), about sqrt(n) / 2.
+    `height` is a; None: the integer part of sqrt(n). b = ceil(n / a). A message is shorter than the vector as long as r
+    < n / (a + b), about sqrt(n) / 2.
     """
 
     kind: ClassVar[str] = "low-rank"
     rank: Count = struct.field(pytree_node=False, default=1)
-    """Rank of the matrix that arrives."""
+    """Rank of the decoded matrix."""
     height: Count | None = struct.field(pytree_node=False, default=None)
     """Rows of the matrix; None: about the square root of the number of parameters."""
 
     def contraction(self, n: int, sparsity: int) -> float:
-        """The share r / min(a, b), attained where all singular values of M are equal.
+        """Return r / min(a, b), attained where all singular values of M are equal.
 
-        M = U S V^T with k <= min(a, b) singular values s_j > 0, G = V^T Q Gaussian [k, r], and P P^T projects on U
-        times the range of S G. Of ||M||^2 = sum s_j^2 there arrives sum p_j s_j^2, p_j in [0, 1] the squared length of
-        the projection of the j-th axis on that range, the leverage of row j of S G. Leverages sum to min(r, k), grow
-        with their own s_j and fall with all others, and the rows of G are exchangeable: so E p_i <= E p_j wherever
-        s_i <= s_j, and by Chebyshev's sum inequality sum E p_j s_j^2 >= (min(r, k) / k) sum s_j^2.
+        M = U S V^T with k <= min(a, b) singular values s_j > 0, G = V^T Q is Gaussian [k, r], and P P^T projects on U
+        times the range of S G. Of ||M||^2 = sum s_j^2 the sum p_j s_j^2 is kept, p_j in [0, 1] being the squared norm
+        of the projection of the j-th axis on that range, the leverage of row j of S G. Leverages sum to min(r, k), grow
+        with their own s_j and fall with all others, and the rows of G are exchangeable: so E p_i <= E p_j wherever s_i
+        <= s_j, and by Chebyshev's sum inequality sum E p_j s_j^2 >= (min(r, k) / k) sum s_j^2.
         """
         return self.rank / min(self._shape(n))
 
     def check(self, n: int, m: int, sparsity: int) -> None:
-        """Refuse a height outside [1, n], and a rank outside [1, min(a, b)]."""
+        """Raise ValueError for a height outside [1, n], and a rank outside [1, min(a, b)]."""
         if self.height is not None:
-            checks.whole(1, n, "It is the number of rows that the vector is laid out in.", height=self.height)
+            checks.whole(1, n, "It is the number of rows of the matrix that holds the vector.", height=self.height)
         a, b = self._shape(n)
-        checks.whole(1, min(a, b), f"The {n} entries are laid out as a matrix of {a} by {b}.", rank=self.rank)
+        checks.whole(1, min(a, b), f"The {n} entries form a matrix of {a} by {b}.", rank=self.rank)
 
     def _shape(self, n: int) -> tuple[int, int]:
         a = isqrt(n) if self.height is None else self.height

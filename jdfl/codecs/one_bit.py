@@ -1,7 +1,7 @@
 """One-bit compressed sensing of sparse vectors: d signs and one norm (CEPS paper, Algorithm 2).
 
-Signs of random measurements tell a sparse vector up to its length: P. T. Boufounos, R. G. Baraniuk: 1-Bit Compressive
-Sensing, 2008. Sending the norm, the logarithm before and its inverse after are the CEPS paper's.
+Signs of random measurements determine a sparse vector up to its norm: P. T. Boufounos, R. G. Baraniuk: 1-Bit
+Compressive Sensing, 2008. Sending the norm, the logarithm before it and its inverse after it are from the CEPS paper.
 """
 
 import warnings
@@ -23,52 +23,52 @@ from jdfl.codecs.packing import Part, floats, signs
 
 _MATRIX = Stream("one-bit.sensing matrix", "shared")
 POOR = 0.9  # recovery below which `check` warns
-MOST_COLUMNS = 2**24  # numbers that the columns gathered for messages side by side may take, 64 MB
+MOST_COLUMNS = 2**24  # largest number of entries in the columns gathered for messages side by side, 64 MB
 
 
 @struct.dataclass
 class OneBit(Codec):
     """One sign per measurement and one norm; the receiver decodes by GPSP.
 
-    c = sign(Phi x), x = sign(w) log_gamma(1 + |w|), sent with ||w||; GPSP finds x, then w is rebuilt.
+    c = sign(Phi x), x = sign(w) log_gamma(1 + |w|), sent with ||w||; GPSP finds x, from which w is reconstructed.
 
-    Phi comes from `ensemble` (see `jdfl.codecs.sensing`). "gaussian" is stored, 4 n d bytes a node, or once for all
-    nodes if `shared`; it stays the same for a whole run, so a vector that it fails on is failed on again. "rademacher"
-    (unless shared) and "hadamard" come anew from the key of every message and need no storage; "hadamard" never exists
-    as a matrix. "sparse", which the paper suggests for its cost, has a share `density` of nonzeros and fails: most
-    measurements see none of x. With `side` the decoder starts from the parameters that the receiver has itself, so that
-    d may be much smaller; then every receiver decodes on its own.
+    Phi comes from `ensemble` (see `jdfl.codecs.sensing`). "gaussian" is stored, 4 n d bytes per node, or once for all
+    nodes if `shared`; it stays the same for a whole run, so a vector on which it fails fails repeatedly. "rademacher"
+    (unless shared) and "hadamard" are redrawn from the key of every message and need no storage; "hadamard" is never
+    formed as a matrix. "sparse", which the paper suggests for its cost, has a fraction `density` of nonzeros and fails,
+    because most measurements contain none of x. With `side` the decoder starts from the receiver's own parameters, so d
+    may be much smaller; then every receiver decodes separately.
 
-    `inverse` says how w follows from the unit vector v: "paper" (Step 6-7) exponentiates v as it is and rescales, which
-    errs by a few per cent even when v is perfect, since log_gamma(1 + |w|) was normalised before; "exact" first finds
-    the scale t with ||gamma^(t |v|) - 1|| = ||w||, at no extra bits.
+    `inverse` selects how w follows from the unit vector v. "paper" (Step 6-7) exponentiates v directly and rescales,
+    with an error of a few per cent even for a perfect v, because log_gamma(1 + |w|) was normalised before. "exact"
+    first finds the scale t with ||gamma^(t |v|) - 1|| = ||w||, without additional bits.
     """
 
     kind: ClassVar[str] = "one-bit"
     d: Count | None = struct.field(pytree_node=False, default=None)
     """Number of measurements, one bit each; None: n // 2."""
     s: Count | None = struct.field(pytree_node=False, default=None)
-    """Nonzeros that the decoder looks for; None: those of the algorithm."""
+    """Nonzeros that the decoder recovers; None: the algorithm's sparsity."""
     gamma: Annotated[float | Array, Bound("(1, inf)")] = struct.field(per_node=True, default=5.0)
-    """Base of the logarithm that evens out the magnitudes, > 1."""
+    """Base of the logarithm that compresses the range of magnitudes, > 1."""
     inverse: Literal["exact", "paper"] = struct.field(pytree_node=False, default="exact")
-    """How the logarithm is undone: at the right scale, or as the paper's Algorithm 2 prints it."""
+    """How the logarithm is inverted: at the exact scale, or as in the paper's Algorithm 2."""
     ensemble: sensing.Ensemble = struct.field(pytree_node=False, default="gaussian")
     """How sensing matrices are made: gaussian is stored, rademacher and hadamard come from keys, sparse fails."""
     shared: bool = struct.field(pytree_node=False, default=False)
-    """One sensing matrix for all nodes instead of one for each."""
+    """Use one sensing matrix for all nodes instead of one per node."""
     density: Annotated[float, Bound("(0, 1]")] = struct.field(pytree_node=False, default=0.05)
-    """Share of nonzeros of sparse sensing matrices."""
+    """Fraction of nonzeros of sparse sensing matrices."""
     side: bool = struct.field(pytree_node=False, default=False)
-    """The decoder starts from the receiver's own parameters, so that d may be much smaller."""
+    """Start the decoder from the receiver's own parameters, so that d may be much smaller."""
     flips: Natural = struct.field(pytree_node=False, default=0)
-    """Signs that the decoder may take for wrong."""
+    """Number of signs that the decoder may treat as wrong."""
     margin: Positive = struct.field(per_node=True, default=0.01)
     """The decoder's margin (GPSP's e)."""
     eta: NotNegative = struct.field(per_node=True, default=1e-4)
     """The decoder's ridge."""
     cap: Count = struct.field(pytree_node=False, default=12)
-    """Most iterations of the decoder."""
+    """Maximum number of iterations of the decoder."""
     norm_bits: Literal[32, 64] = struct.field(pytree_node=False, default=64)
     """Bits of the norm."""
     matrix: Array | None = struct.field(per_node=lambda codec: not codec.shared, default=None)
@@ -76,17 +76,17 @@ class OneBit(Codec):
 
     @property
     def pairwise(self) -> bool:
-        """With side information every receiver decodes on its own."""
+        """With side information every receiver decodes separately."""
         return self.side
 
     def lanes(self, wire: Wire) -> int:
-        """Few on CPU, where a matrix of each stays in cache; rows that nobody asked for fill up the last block."""
+        """Few on CPU, where one matrix each stays in cache; rows that nobody requested fill the last block."""
         wide = 256 if jax.default_backend() != "cpu" else 16 if self.shared else 4
         d, s = self._measurements(wire.n), self._nonzeros(wire.sparsity)
         return min(wide, max(1, MOST_COLUMNS // (d * working_sparsity(wire.n, d, s))))
 
     def check(self, n: int, m: int, sparsity: int) -> None:
-        """Refuse settings out of range; warn where the decoder cannot recover what it is asked for."""
+        """Raise ValueError for settings out of range; warn where the decoder cannot recover the support."""
         if self.s is not None:
             checks.whole(1, n, "A vector has no more nonzeros than entries.", s=self.s)
         d = self._measurements(n)
@@ -114,7 +114,7 @@ class OneBit(Codec):
         if self.ensemble == "sparse":
             blind = (1 - self.density) ** s
             warnings.warn(
-                f"A sparse Phi fails: {blind:.0%} of its measurements see none of {s} nonzeros with density = "
+                f"A sparse Phi fails: {blind:.0%} of its measurements contain none of {s} nonzeros with density = "
                 f'{self.density:g}. Use ensemble="hadamard", which needs no storage either.',
                 stacklevel=6,
             )
@@ -129,7 +129,7 @@ class OneBit(Codec):
             )
 
     def draw(self, key: Array, node: Array, n: int, dtype: Any) -> Array | sensing.Sensing | None:
-        """The sensing matrices that are stored, every node's own or one for all, or the rows [d] of the transforms."""
+        """The stored sensing matrices, one per node or one for all, or the rows [d] of the transforms."""
         d = self._measurements(n)
         if self.ensemble == "hadamard":
             return sensing.hadamard_rows(_MATRIX.of(key), n, d)
@@ -173,7 +173,7 @@ class OneBit(Codec):
         return norm, self._sensing(key, wire).measure(self._logarithm(x, gamma)) > 0
 
     def decode(self, key: Array, payload: tuple[Array, Array], wire: Wire) -> Array:
-        """GPSP on the payload ([b] norms, [b, d] signs), the logarithm undone, the norm [b, n]; zero for norm zero."""
+        """GPSP on the payload ([b] norms, [b, d] signs), logarithm inverted, rescaled [b, n]; zero for norm zero."""
         norm, positive = payload
         b, dtype = len(norm), wire.dtype
         gamma, margin, eta = (_each(number, b, dtype) for number in (self.gamma, self.margin, self.eta))
@@ -203,7 +203,7 @@ class OneBit(Codec):
         return sparsity if self.s is None else self.s
 
     def layout(self, n: int, sparsity: int | None) -> tuple[Part, Part]:
-        """The norm and one bit a measurement: d + 64 bits, or d + 32."""
+        """The norm and one bit per measurement: d + 64 bits, or d + 32."""
         return floats(dtype=f"float{self.norm_bits}", size="norm"), signs(self._measurements(n))
 
 
@@ -215,7 +215,7 @@ def _each(number: float | Array, b: int, dtype: Any) -> Array:
 def _exact_scale(v: Array, norm: Array, gamma: Array) -> Array:
     """The t >= 0 [b] with ||gamma^(t v) - 1|| = norm for v [b, s] >= 0, by bisection (the left side grows with t)."""
     largest = jnp.max(v, axis=1)
-    top = jnp.log1p(norm) / (jnp.log(gamma) * jnp.where(largest > 0, largest, 1.0))  # the largest entry alone suffices
+    top = jnp.log1p(norm) / (jnp.log(gamma) * jnp.where(largest > 0, largest, 1.0))  # enough for the largest entry
 
     def halve(_: int, bracket: tuple[Array, Array]) -> tuple[Array, Array]:
         low, high = bracket

@@ -1,7 +1,7 @@
-"""Bits to bytes and back, on the host with numpy; what cannot be a message is refused.
+"""Conversion of messages to bytes and back, on the host with NumPy; bytes that cannot be a message are refused.
 
-The parts of a message are written one after another: floats and single bits are here, levels and subsets in files of
-their own.
+The parts of a message are written one after another: floats and single bits are here, levels and subsets in their own
+files.
 """
 
 from collections.abc import Callable
@@ -21,8 +21,8 @@ class Part:
     Args:
         shape: Shape of the array.
         bits: How many bits it takes.
-        write: The bits [bits], as numbers 0 and 1, of an array of that shape; ValueError if it is none of these.
-        read: The array behind bits [bits]; ValueError if they stand for none.
+        write: The bits [bits], as numbers 0 and 1, of an array of that shape; ValueError for invalid values.
+        read: The array for bits [bits]; ValueError for invalid bits.
     """
 
     shape: tuple[int, ...]
@@ -37,12 +37,12 @@ def signs(n: int) -> Part:
 
 
 def floats(*shape: int, dtype: str = "float32", size: str = "") -> Part:
-    """Finite floats, little-endian, row by row: IEEE's, or bfloat16.
+    """Finite floats, little-endian, row by row: IEEE formats, or bfloat16.
 
     Args:
         shape: Shape of the array.
         dtype: The type of each.
-        size: What they are called where they may not be negative, such as "norm".
+        size: Their name where they may not be negative, such as "norm".
     """
     kind = jnp.dtype(dtype)
     word = f"u{kind.itemsize}"
@@ -68,12 +68,12 @@ def floats(*shape: int, dtype: str = "float32", size: str = "") -> Part:
 
 
 def join(*fields: np.ndarray) -> bytes:
-    """Bit arrays one after another, filled with zeros to whole bytes (most significant bit first)."""
+    """Bit arrays one after another, padded with zeros to whole bytes (most significant bit first)."""
     return np.packbits(np.concatenate(fields)).tobytes()
 
 
 def split(data: bytes, *sizes: int) -> list[np.ndarray]:
-    """The bit arrays behind `join`, given their sizes; ValueError for another length or a filling that is not zero."""
+    """The bit arrays given to `join`, by their sizes; ValueError for another length or nonzero padding."""
     total = sum(sizes)
     if len(data) != -(-total // 8):
         raise ValueError(f"Expected a message of {-(-total // 8)} bytes, got {len(data)}. {DAMAGED}")
@@ -90,7 +90,7 @@ def from_integers(values: np.ndarray, width: int) -> np.ndarray:
 
 
 def to_integers(bits: np.ndarray, width: int) -> np.ndarray:
-    """The integers [k] int64 behind `from_integers`, given bits [k width]."""
+    """The integers [k] int64 given to `from_integers`, from bits [k width]."""
     place = np.arange(width - 1, -1, -1)
     return (bits.reshape(-1, width).astype(np.int64) << place).sum(axis=1)
 
@@ -102,5 +102,5 @@ def from_large(value: int, width: int) -> np.ndarray:
 
 
 def to_large(bits: np.ndarray) -> int:
-    """The integer behind `from_large`, given its bits [width]."""
+    """The integer given to `from_large`, from its bits [width]."""
     return int.from_bytes(np.packbits(bits).tobytes(), "big") >> -len(bits) % 8

@@ -31,22 +31,22 @@ class QSGD(Codec):
 
     All n entries as multiples -levels .. levels of norm / levels, rounded at random so that E C(x) = x.
 
-    `norm` is the length of x, as in the paper, or "max", its largest magnitude, which errs less unless one entry has
-    nearly all of the length. With `scaled` the receiver divides by 1 + `omega(n)`, and the message is never worse than
+    `norm` is the l2 norm of x, as in the paper, or "max", its largest magnitude, which has a smaller error unless one
+    entry dominates the norm. With `scaled` the receiver divides by 1 + `omega(n)`, and a message is never worse than
     none (Koloskova et al. 2019, as for `Codec.contraction`).
 
-    The coin of the rounding is the sender's own: receivers need no key. The paper's code is of variable length; this
-    one gathers the levels, digits of base 2 levels + 1, in words (see `jdfl.codecs.radix`): for levels = 1, 2 or 4 a
-    fifth less than whole bits for each, and hardly more than log2(2 levels + 1) bits.
+    The rounding uses the sender's own random bits: receivers need no key. The paper's code has variable length. This
+    one packs the levels, digits of base 2 levels + 1, into words (see `jdfl.codecs.radix`): for levels = 1, 2 or 4 that
+    is a fifth less than whole bits for each, and hardly more than log2(2 levels + 1) bits.
     """
 
     kind: ClassVar[str] = "qsgd"
     levels: Annotated[int, Bound(f"[1, {MOST_LEVELS}]")] = struct.field(pytree_node=False, default=16)
-    """Levels above zero."""
+    """Number of positive levels."""
     scaled: bool = struct.field(pytree_node=False, default=False)
-    """The receiver divides by 1 + omega, so that no message is worse than none; else it is right on average."""
+    """The receiver divides by 1 + omega, so that no message is worse than none; otherwise the codec is unbiased."""
     norm: Literal["l2", "max"] = struct.field(pytree_node=False, default="l2")
-    """What the levels are fractions of: the length of the vector, or its largest magnitude."""
+    """The unit of the levels: the norm of the vector, or its largest magnitude."""
 
     @property
     def unbiased(self) -> bool:
@@ -54,21 +54,22 @@ class QSGD(Codec):
         return not self.scaled
 
     def omega(self, n: int) -> float:
-        """The variance that `scaled` divides by: min(n / s^2, sqrt(n) / s), Lemma 3.1 of the paper; `variance` for max.
+        """The variance used by `scaled`: min(n / s^2, sqrt(n) / s), Lemma 3.1 of the paper; `variance` for max.
 
-        It is the published constant, not the least one.
+        It is the published constant, which is not the smallest.
         """
         return min(n / self.levels**2, sqrt(n) / self.levels) if self.norm == "l2" else self.variance(n)
 
     def variance(self, n: int) -> float:
-        """An omega with E ||Q(x) - x||^2 <= omega ||x||^2 for all x [n], unscaled: the least, or for l2 close to it.
+        """An omega with E ||Q(x) - x||^2 <= omega ||x||^2 for all x [n], unscaled: the smallest, or for l2 close to it.
 
-        An entry adds f(t_j) = p (1 - p), p = t_j - floor(t_j), in units of (norm / s)^2, and |x_j|^2 is t_j^2.
+        An entry contributes f(t_j) = p (1 - p), p = t_j - floor(t_j), in units of (norm / s)^2, and |x_j|^2 is t_j^2.
         l2: sum t_j^2 = s^2. f(t) <= t - t^2 and f <= 1/4, so f is at most g(t^2) with g(u) = sqrt(u) - u up to u = 1/4
-        and 1/4 from there, which is concave: the mean of f is at most g(s^2 / n), omega = n g(s^2 / n) / s^2, that is
-        sqrt(n) / s - 1 for 4 s^2 <= n (attained by equal entries), else n / (4 s^2).
-        max: one t_j is s and adds nothing. The ratio sum f(t_j) / (s^2 + sum t_j^2) is largest where the other n - 1
-        are equal, and below 1: with a = (n - 1) / s^2 at t = 1 / (1 + sqrt(1 + a)), where it is (sqrt(1 + a) - 1) / 2.
+            and 1/4 beyond, which is concave: the mean of f is at most g(s^2 / n), and omega = n g(s^2 / n) / s^2, that
+            is sqrt(n) / s - 1 for 4 s^2 <= n (attained by equal entries), and n / (4 s^2) otherwise.
+        max: one t_j is s and contributes nothing. The ratio sum f(t_j) / (s^2 + sum t_j^2) is largest where the other n
+            - 1 are equal, and below 1: with a = (n - 1) / s^2 at t = 1 / (1 + sqrt(1 + a)), where it is (sqrt(1 + a) -
+            1) / 2.
         """
         s = self.levels
         if self.norm == "max":
@@ -85,9 +86,9 @@ class QSGD(Codec):
         return delta if delta > 0 else None
 
     def encode(self, key: Array, x: Array, wire: Wire) -> tuple[Array, Array]:
-        """Norms [b] float32 and levels [b, n] int8 or int16; a vector that is not finite has a norm that is not."""
+        """Norms [b] float32 and levels [b, n] int8 or int16; the norm of a vector that is not finite is not finite."""
         size = largest = jnp.max(jnp.abs(x), axis=1)
-        if self.norm == "l2":  # in units of the largest, for squares leave the range of the type
+        if self.norm == "l2":  # in units of the largest entry, because squares may leave the range of the type
             size = largest * ops.length(x / jnp.where(largest > 0, largest, 1.0)[:, None], "l2")
         size = size.astype(jnp.float32)
         usable = (size > 0) & jnp.isfinite(size)

@@ -1,7 +1,8 @@
 """Levels of a scale as digits, and digits of any base as bits. Host only.
 
-One number for n digits needs the fewest bits, ceil(n log2 base), but a time that grows with n^2. Digits are therefore
-gathered in words that fit 63 bits, of the length that wastes least: less than two per cent in every base below 2^16.
+One number for n digits needs the fewest bits, ceil(n log2 base), but time that grows with n^2. Digits are therefore
+grouped into words of at most 63 bits, with the length that wastes least: less than two per cent in every base below
+2^16.
 """
 
 from functools import lru_cache
@@ -15,7 +16,7 @@ WIDEST = 63  # bits of a word: int64 holds it
 
 @lru_cache(maxsize=64)
 def word(base: int) -> tuple[int, int]:
-    """Digits of a word and its bits: of all words that are short enough, the one with the fewest bits per digit."""
+    """The digits of a word and its bits: among all words that fit, the one with the fewest bits per digit."""
     sizes = [(digits, (base**digits - 1).bit_length()) for digits in range(1, WIDEST + 1)]
     return min((size for size in sizes if size[1] <= WIDEST), key=lambda size: size[1] / size[0])
 
@@ -26,7 +27,7 @@ def levels(n: int, most: int, base: int) -> packing.Part:
     Args:
         n: How many levels.
         most: The largest level; they are symmetric about zero.
-        base: Of the digits, 2 most + 1 at least; a power of two gives every level bits of its own.
+        base: Base of the digits, at least 2 most + 1; a power of two gives every level its own bits.
     """
     size, width = word(base)
     whole, rest = n // size * width, (base ** (n % size) - 1).bit_length()

@@ -1,13 +1,13 @@
-"""Sensing matrices Phi [d, n] whose entries have mean 0 and variance 1, as the products that coding needs.
+"""Sensing matrices Phi [d, n] whose entries have mean 0 and variance 1, as the products that codecs need.
 
     gaussian     entries N(0, 1), stored
-    rademacher   entries +-1, drawn again from the seed for every block of messages
+    rademacher   entries +-1, redrawn from the seed for every block of messages
     hadamard     d rows of H D2 H D1 / sqrt(N): H the N x N Hadamard matrix of +-1, N >= n a power of two, D1 and D2
                  random signs; more than N rows come from several such matrices. Nothing is stored, and a product takes
                  N log N operations
-    sparse       Gaussian entries, all but a share of them zero, stored
+    sparse       Gaussian entries, all but a fraction of them zero, stored
 
-Axes: b messages side by side, n entries, d measurements, t places of a support.
+Axes: b messages side by side, n entries, d measurements, t entries of a support.
 """
 
 from typing import Literal
@@ -32,7 +32,7 @@ class Sensing:
         raise NotImplementedError
 
     def columns(self, T: Array) -> Array:
-        """Phi_T^T [b, t, d] for supports T [b, t]; places out of range clip."""
+        """Phi_T^T [b, t, d] for supports T [b, t]; indices out of range are clipped."""
         raise NotImplementedError
 
     def combine(self, T: Array, x: Array) -> Array:
@@ -46,7 +46,7 @@ class Sensing:
 
 @struct.dataclass
 class Stored(Sensing):
-    """Phi^T of every message, so that Phi_T is a gather of rows."""
+    """Phi^T of every message, for which Phi_T is a gather of rows."""
 
     matrix: Array = struct.field(per_node=True)  # [b, n, d]
 
@@ -65,7 +65,7 @@ class Stored(Sensing):
 
 @struct.dataclass
 class Shared(Sensing):
-    """One Phi^T for all messages: products with it are matrix products."""
+    """One Phi^T for all messages, for which products are matrix products."""
 
     matrix: Array  # [n, d]
 
@@ -129,7 +129,7 @@ def transform(x: Array) -> Array:
     factors = max(1, -(-bits // 6))
     sizes = [2 ** ((bits + place) // factors) for place in range(factors)]
     y = x.reshape(-1, *sizes)
-    for _ in sizes:  # every product moves the axis that it used to the end, so that all are used in turn
+    for _ in sizes:  # every product moves the axis it used to the end, so all are used once
         y = jnp.tensordot(y, jnp.asarray(hadamard(y.shape[1]), x.dtype), axes=((1,), (0,)), precision=ops.HIGHEST)
     return y.reshape(x.shape)
 
@@ -143,7 +143,7 @@ def signs(key: Array, shape: tuple[int, ...], dtype: jnp.dtype) -> Array:
 
 
 def hadamard_rows(key: Array, n: int, d: int) -> Array:
-    """Which d rows of the stacked transforms are used [d]; at most N of each, at random."""
+    """Which d rows of the stacked transforms are used [d]; at most N of each, drawn at random."""
     N = hadamard_size(n)
     blocks = -(-d // N)
     keys = jax.random.split(key, blocks)

@@ -14,17 +14,17 @@ from jdfl.codecs.packing import Part, floats, signs
 class Sign(Codec):
     """The signs of all entries and their mean magnitude.
 
-    Scaled signs: every entry arrives as +||x||_1 / n or -||x||_1 / n, for n + 32 bits.
+    Scaled signs: every entry is decoded as +||x||_1 / n or -||x||_1 / n, for n + 32 bits.
 
     (S. P. Karimireddy, Q. Rebjock, S. U. Stich, M. Jaggi, "Error feedback fixes SignSGD and other gradient compression
-    schemes", 2019.) A zero counts as positive; the zero vector arrives as zero.
+    schemes", 2019.) A zero counts as positive; the zero vector is decoded as zero.
     """
 
     kind: ClassVar[str] = "sign"
     free = True
 
     def contraction(self, n: int, sparsity: int) -> float:
-        """1 / n, attained by vectors with one nonzero; of a vector x it is ||x||_1^2 / (n ||x||^2), 2 / pi if Gaussian.
+        """1 / n, attained by vectors with one nonzero; for one x it is ||x||_1^2 / (n ||x||^2), 2 / pi if Gaussian.
 
         With c = ||x||_1 / n the error is ||x||^2 - 2 c ||x||_1 + n c^2 = ||x||^2 - ||x||_1^2 / n, and ||x||_1 >= ||x||.
         """

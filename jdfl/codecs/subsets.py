@@ -1,7 +1,7 @@
-"""Which s of n places: plain indices, or the number of the subset among all of its size. Host only.
+"""Subsets of s of n positions: plain indices, or the number of the subset among all of its size. Host only.
 
 The subsets {i_1 < ... < i_s} of {0, ..., n-1}, ordered by their largest element first, are numbered by
-sum_k C(i_k, k) (the combinatorial number system), so that ceil(log2 C(n, s)) bits name one: the shortest code of equal
+sum_k C(i_k, k) (the combinatorial number system), so ceil(log2 C(n, s)) bits identify one: the shortest code of equal
 length. (T. M. Cover, "Enumerative source encoding", IEEE Trans. Inf. Theory, 1973.)
 """
 
@@ -20,7 +20,7 @@ _subsets = lru_cache(maxsize=256)(comb)
 
 
 def check_size(n: int, share: float | None, **count: int | None) -> None:
-    """ValueError unless the number of places, given as a count or as a share of n, makes sense; either may be None."""
+    """Raise ValueError unless the size, as a count or as a share of n, is valid; either may be None."""
     ((name, size),) = count.items()
     if size is not None and share is not None:
         raise ValueError(f"Expected {name} or share, not both, got {name} = {size!r} and share = {share!r}. Drop one.")
@@ -29,12 +29,12 @@ def check_size(n: int, share: float | None, **count: int | None) -> None:
 
 
 def size(n: int, share: Any) -> int:
-    """ceil(share n), one at least, with 0.07 * 100 = 7 and not 8."""
+    """ceil(share n), at least one, with 0.07 * 100 = 7 and not 8."""
     return max(1, ceil(round(float(share) * n, 6)))
 
 
 def subset(n: int, s: int, index: Index) -> packing.Part:
-    """The s places [s] int32 of a subset of n, ascending: s ceil(log2 n) bits, or the number of the subset."""
+    """The s positions [s] int32 of a subset of n, ascending: s ceil(log2 n) bits, or the number of the subset."""
     width, plain = max(1, (n - 1).bit_length()), index == "plain"
     size = s * width if plain else (_subsets(n, s) - 1).bit_length()
 
@@ -73,7 +73,7 @@ def rank(places: list[int], n: int) -> int:
 
 
 def unrank(number: int, n: int, s: int) -> list[int]:
-    """The subset behind `rank`."""
+    """The subset given to `rank`."""
 
     def chosen(place: int, value: int) -> bool:
         nonlocal number
@@ -85,7 +85,7 @@ def unrank(number: int, n: int, s: int) -> list[int]:
 
 
 def _members(n: int, s: int, chosen: Callable[[int, int], bool]) -> Iterator[tuple[int, int]]:
-    """The places i_k that are `chosen`, the largest first, with C(i_k, k), from s on down; n steps, whatever s.
+    """The positions i_k that are `chosen`, the largest first, with C(i_k, k), from s down; n steps for every s.
 
     C(place, k) is updated by small factors throughout.
     """

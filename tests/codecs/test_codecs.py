@@ -225,7 +225,7 @@ def test_exact_inverse_undoes_the_logarithm_and_the_papers_does_not():
         (jdfl.QSGD(norm="l1"), "norm = 'l1'"),
         (jdfl.QSGD(scaled=2), "scaled = 2"),
         (jdfl.LowRank(rank=0), "rank = 0"),
-        (jdfl.LowRank(rank=8), "rank = 8. The 50 entries are laid out as a matrix of 7 by 8"),
+        (jdfl.LowRank(rank=8), "rank = 8. The 50 entries form a matrix of 7 by 8"),
         (jdfl.LowRank(height=51), "height = 51"),
     ],
 )
