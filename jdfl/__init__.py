@@ -3,7 +3,7 @@
 result = jdfl.run(jdfl.CEPS.paper(s=10), jdfl.problems.example1(m=32), jdfl.network.erdos_renyi(32), steps=200,
 stop=jdfl.consensus_below(5e-3, per=10))
 
-What is public stands in __init__.pyi; a module is imported when something of it is first asked for.
+Public names are listed in __init__.pyi; a module is imported when one of its names is first used.
 """
 
 import sys

@@ -120,10 +120,10 @@ def test_a_damaged_one_is_told_and_the_one_before_taken(writer, kind):
     writer.write(2, ARRAYS, {"number": 2})
     writer.finish()
     damage(writer.folder / "2", change)
-    with pytest.warns(UserWarning, match=r"damaged, and the one before it is taken: .*snapshots/2: "):
+    with pytest.warns(UserWarning, match=r"damaged, and the one before it is used: .*snapshots/2: "):
         assert storage.read(writer.folder).told == {"number": 1}
     damage(writer.folder / "1", change)
-    with pytest.raises(ValueError, match=r"none of which can be read.*snapshots/2.*Begin the run again"):
+    with pytest.raises(ValueError, match=r"none of them readable.*snapshots/2.*Start the run again"):
         storage.read(writer.folder)
 
 

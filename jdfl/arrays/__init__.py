@@ -1,1 +1,1 @@
-"""What is done to the nodes' arrays: sums and norms over nodes, their s largest entries, and how many there are."""
+"""Operations on the nodes' arrays: sums and norms, projection onto the s largest entries, and sparse rows."""

@@ -1,6 +1,6 @@
-"""Rows with few nonzeros as places and values, which take s numbers of either instead of n.
+"""Sparse rows as positions and values, which take s numbers each instead of n.
 
-Axes: m rows, n entries, s nonzeros at most, b rows of a block, d slots of a neighbour table.
+Axes: m rows, n entries, at most s nonzeros, b rows of a block, d slots of a neighbour table.
 """
 
 from typing import Literal
@@ -15,10 +15,10 @@ from jdfl.base import struct
 
 @struct.dataclass
 class Nonzeros:
-    """Rows [m, n] with at most s nonzeros each. A block of them is an array like any other: `x[rows]`."""
+    """Rows [m, n] with at most s nonzeros each. A block of them is a dense array: `x[rows]`."""
 
-    place: Array  # [m, s] int32, different in a row where values are not zero
-    value: Array  # [m, s], zeros among them where a row has fewer nonzeros
+    place: Array  # [m, s] int32, distinct within a row where values are not zero
+    value: Array  # [m, s], including zeros where a row has fewer nonzeros
     n: int = struct.field(pytree_node=False)
 
     @property
@@ -27,18 +27,18 @@ class Nonzeros:
         return self.place.shape[0], self.n
 
     def __getitem__(self, rows: Array) -> Array:
-        """The rows [b, n]; ids out of range clip."""
+        """The rows [b, n]; ids out of range are clipped."""
         return dense(jax.tree.map(lambda x: x[rows], self))
 
 
 def largest(x: Array, s: int) -> Nonzeros:
-    """The s largest entries of every row of x [m, n], those that `ops.top_s` keeps."""
+    """The s largest entries of every row of x [m, n], the same that `ops.top_s` keeps."""
     place, value = jax.vmap(lambda one: ops.support(one, s))(x)
     return Nonzeros(place, value, x.shape[1])
 
 
 def kept(x: Array, s: int, storage: Literal["dense", "sparse"]) -> Array | Nonzeros:
-    """P_s x, the s largest entries of every row of x [m, n], as n numbers a row ("dense") or as s and their places."""
+    """P_s x, the s largest entries of every row of x [m, n], stored as n numbers per row ("dense") or as `Nonzeros`."""
     return largest(x, s) if storage == "sparse" else ops.top_s(x, s)
 
 
@@ -57,6 +57,6 @@ def gathered_sum(senders: Array, weight: Array, x: Nonzeros) -> Array:
 
 
 def _added(place: Array, value: Array, n: int) -> Array:
-    """Rows [b, n] of values [b, k] added up at their places [b, k]."""
+    """Rows [b, n] of values [b, k] added at their positions [b, k]."""
     line = jnp.arange(place.shape[0])[:, None]
     return jnp.zeros((place.shape[0], n), value.dtype).at[line, place].add(value)

@@ -1,4 +1,4 @@
-"""Functions of arrays only: projection (`top_s`, `support`), work on a few rows, keys, exact totals.
+"""Functions of arrays: projection (`top_s`, `support`), work on selected rows, keys, exact totals.
 
 Axes: m nodes, n parameters, d slots of the neighbour table, b rows of a block.
 """
@@ -20,15 +20,15 @@ HIGHEST = lax.Precision.HIGHEST  # TF32 or bf16 products would lose mass in mixi
 
 
 def permuted(key: Array, place: Array, size: Array) -> Array:
-    """Where a random permutation of 0 .. size-1, the key's own, puts some places [b]; others are not computed.
+    """The images of positions [b] under a random permutation of 0 .. size-1; others are not computed.
 
     A Feistel network of eight rounds over the next even number of bits, walked until the result is below `size` (J.
     Black, P. Rogaway: Ciphers with Arbitrary Finite Domains, 2002).
 
     Args:
         key ([]): Key of the permutation.
-        place ([b]): Places from 0 to size - 1, whole numbers.
-        size ([]): How many places there are, a whole number from 1.
+        place ([b]): Positions from 0 to size - 1, whole numbers.
+        size ([]): Number of positions, a whole number from 1.
     """
     size = size.astype(jnp.uint32)
     half = (33 - lax.clz(jnp.maximum(size, 2) - 1)) // 2  # bits of a half
@@ -51,16 +51,16 @@ def permuted(key: Array, place: Array, size: Array) -> Array:
 
 
 def length(x: Array, norm: str, axes: tuple[int, ...] = (-1,)) -> Array:
-    """The length [...] of numbers, right for every size of them: a clip relies on it.
+    """The norm [...] of numbers, accurate for every magnitude: clipping relies on it.
 
-    Plain squares become 0 below 1e-19 in float32, and infinite above 1e19, so that small and large numbers are first
-    multiplied by a power of two. No division by the largest: compiled, it is a product with its reciprocal, which is 0
-    above 8e37. A length that is too large for its type is infinite, and that of a NaN is NaN.
+    Plain squares become 0 below 1e-19 in float32, and infinite above 1e19, so small and large numbers are first
+    multiplied by a power of two. There is no division by the largest entry: compiled, it would be a product with its
+    reciprocal, which is 0 above 8e37. A norm too large for its type is infinite, and the norm of a NaN is NaN.
 
     Args:
         x ([...]): The numbers, of a floating type.
-        norm: The norm in which they are measured: "l1", "l2" or "linf".
-        axes: Axes of x that are summed over, which the result does not have.
+        norm: The norm: "l1", "l2" or "linf".
+        axes: Axes of x to sum over, which the result does not have.
     """
     if norm == "l1":
         return jnp.sum(jnp.abs(x), axis=axes)
@@ -76,19 +76,19 @@ def length(x: Array, norm: str, axes: tuple[int, ...] = (-1,)) -> Array:
 
 
 def for_rows(wanted: Array, block: int, update: Callable[[Array, Any], Any], carry: Any) -> Any:
-    """Do something for the rows that are wanted, a block of them at a time.
+    """Apply a function to the rows that are wanted, one block at a time.
 
-    The number of blocks follows the number of wanted rows, so nothing is spent on the others and no burst is too large.
+    The number of blocks follows from the number of wanted rows, so the others cost nothing and no burst is too large.
 
     Args:
         wanted ([m]): Which rows, bool.
-        block: Rows of a block, from 1.
-        update: `update(rows [block], carry) -> carry`, from the ids of rows. A last block that is not full is filled
-            with the row m, which lies out of range: gathers of it clip, so scatter with `mode="drop"`.
-        carry: What the first block begins with, a tree of arrays.
+        block: Rows per block, from 1.
+        update: `update(rows [block], carry) -> carry`, from the ids of rows. An incomplete last block is filled with
+            the row m, which is out of range: gathers clip it, so scatter with `mode="drop"`.
+        carry: The initial value for the first block, a tree of arrays.
 
     Returns:
-        What the last block makes of it.
+        The value after the last block.
     """
     m = wanted.shape[0]
     order = jnp.nonzero(wanted, size=-(-m // block) * block, fill_value=m)[0]
@@ -101,15 +101,16 @@ def for_rows(wanted: Array, block: int, update: Callable[[Array, Any], Any], car
 
 
 def in_turn(steps: Array, body: Callable[[Array, Any], Any], carry: Any) -> Any:
-    """`lax.fori_loop(0, steps, body, carry)` without the work that nobody needs.
+    """`lax.fori_loop(0, steps, body, carry)` without work that no result needs.
 
-    JAX leaves out of scans and conditions what no result depends on, of the carry also, but nothing of a loop whose
-    number of turns is traced. So these are scans of 32 turns in one another, where parts beyond `steps` are skipped.
+    JAX removes from scans and conditions whatever no result depends on, including parts of the carry, but removes
+    nothing from a loop with a traced number of iterations. Therefore these are nested scans of 32 iterations in which
+    parts beyond `steps` are skipped.
 
     Args:
-        steps ([]): Number of turns, from 0 to 2^30.
-        body: `body(k [], carry) -> carry`, one turn, k counting from 0.
-        carry: What the first turn begins with, a tree of arrays.
+        steps ([]): Number of iterations, from 0 to 2^30.
+        body: `body(k [], carry) -> carry`, one iteration, k counting from 0.
+        carry: The initial value, a tree of arrays.
     """
 
     def part(size: int, begin: Array, carry: Any) -> Any:
@@ -126,16 +127,16 @@ def in_turn(steps: Array, body: Callable[[Array, Any], Any], carry: Any) -> Any:
 
 
 def skipped_unless(predicate: Array, function: Callable[..., Any], otherwise: Any, *operands: Any) -> Any:
-    """The result of a function where a predicate holds, else another value, which costs nothing.
+    """The result of a function where a predicate holds, otherwise another value, at no cost.
 
-    What vmap makes of a plain `lax.cond` with a predicate that differs between lanes gives every lane a copy of all
-    operands, also of those that they share. This computes all lanes instead and picks.
+    vmap turns a plain `lax.cond` whose predicate differs between lanes into one that gives every lane a copy of all
+    operands, including shared ones. This computes all lanes instead and selects.
 
     Args:
         predicate ([]): Whether the function is computed, bool.
         function: A function of the operands, which captures no arrays.
-        otherwise: The other value, a tree of the same shapes and dtypes as the function's result.
-        *operands: What the function takes, with all arrays that it needs.
+        otherwise: The other value, a tree with the shapes and dtypes of the function's result.
+        *operands: The arguments of the function, including all arrays that it needs.
     """
 
     @jax.custom_batching.custom_vmap
@@ -165,7 +166,7 @@ def limbs(count: Array) -> Array:
     def added(place: Array) -> Array:
         return jnp.sum((count >> place) & 15, axis=-1, dtype=jnp.int32)
 
-    return nodes.together(lax.map(added, _places()))  # in turn: eight sums side by side take long to compile
+    return nodes.together(lax.map(added, _places()))  # sequential: eight sums side by side take long to compile
 
 
 def product_limbs(count: Array, size: Array) -> Array:
@@ -184,12 +185,12 @@ def product_limbs(count: Array, size: Array) -> Array:
 
 
 def _places() -> Array:
-    """Where groups of 4 bits of an int32 begin [8]."""
+    """The first bit [8] of each group of 4 bits of an int32."""
     return jnp.arange(0, 32, 4, dtype=jnp.int32)
 
 
 def from_limbs(partial: np.ndarray) -> int:
-    """The Python int behind partial [8] of `limbs`, or [8, 8] of `product_limbs` (on the host; no overflow)."""
+    """The Python int for partial [8] from `limbs`, or [8, 8] from `product_limbs` (on the host; no overflow)."""
     return sum(int(part) << (4 * sum(place)) for place, part in np.ndenumerate(np.asarray(partial)))
 
 
@@ -199,7 +200,7 @@ def largest_eigenvalue(apply: Callable[[Array], Array], start: Array, steps: int
     Args:
         apply: The map, from a vector [n] to a vector [n].
         start ([n]): Any nonzero vector.
-        steps: Size of the Krylov space, from 1 (20-40 give four digits or more); n are always enough.
+        steps: Size of the Krylov space, from 1 (20-40 give four digits or more); n always suffices.
     """
     n = start.shape[0]
     steps = min(steps, n)

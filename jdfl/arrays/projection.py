@@ -1,8 +1,8 @@
 """P_s, the projection onto vectors with at most s nonzeros, exact for every type of number.
 
 Axes: n entries of a row, any leading axes [...]. "Largest" below orders the entries of a row by magnitude, the lower
-index first among equals. A NaN counts as larger than everything, 0.0 and -0.0 are equal, and subnormal numbers count
-as zero, as in the arithmetic of XLA on CPU; those of float16 count as what they are, for XLA computes it in float32.
+index first among equals. A NaN counts as larger than everything, 0.0 and -0.0 are equal, and subnormal numbers count as
+zero, as in XLA's arithmetic on CPU; subnormal numbers of float16 keep their values, because XLA computes it in float32.
 """
 
 from collections.abc import Sequence
@@ -16,16 +16,16 @@ from jax import Array, lax
 
 from jdfl.devices.blocks import in_blocks
 
-# The share s / n up to which `lax.top_k` of float32 is used. On CPU it is a heap whose time grows with s, while the
+# The fraction s / n up to which `lax.top_k` of float32 is used. On CPU it is a heap whose time grows with s, while the
 # search takes about the same time for every s (benchmarks/projection.py measures both). `top_k` of other types sorts
-# whole rows there and always loses. Indices cost more to get out of the search than values.
+# whole rows there and is always slower. Extracting indices from the search costs more than extracting values.
 FEW_VALUES = 1 / 200
 FEW_INDICES = 1 / 30
 SHORT = 128  # rows up to this length: `top_k` of float32 takes a few microseconds, and compiles in a third of the time
 
 
 class _Bracket(NamedTuple):
-    """Two keys of every row [..., 1] and how many entries are not below them: n_low >= wanted > n_high."""
+    """Two keys of every row [..., 1] and how many entries are at least as large: n_low >= wanted > n_high."""
 
     low: Array
     high: Array
@@ -36,7 +36,7 @@ class _Bracket(NamedTuple):
 def top_s(x: Array, s: int) -> Array:
     """P_s: keep the `s` largest entries of each row [..., n], set the rest to zero.
 
-    Exactly `s` entries are kept bit by bit, zeros among them where the row has too few others. Gradients pass through
+    Exactly `s` entries are kept bit for bit, including zeros where the row has too few others. Gradients pass through
     the entries that are kept.
 
     Args:
@@ -53,7 +53,7 @@ def top_s(x: Array, s: int) -> Array:
 def support(x: Array, s: int) -> tuple[Array, Array]:
     """Indices [s] int32 and values [s] of the `s` largest entries of a vector.
 
-    In which order they come depends on the type, on n and on s: sort the indices where it matters.
+    Their order depends on the type, on n and on s: sort the indices where it matters.
 
     Args:
         x ([n]): The vector, of a floating or integer type.
@@ -65,33 +65,33 @@ def support(x: Array, s: int) -> tuple[Array, Array]:
 
 
 def _needs_index(x: Array, s: int) -> bool:
-    """Whether `top_k` is the only way: s out of range, or unsigned keys that cannot grow by one."""
+    """Whether only `top_k` applies: s out of range, or unsigned keys that cannot grow by one."""
     return not 1 <= s <= x.shape[-1] or x.dtype in (jnp.uint32, jnp.uint64)
 
 
 def _few(x: Array, s: int, share: float) -> bool:
-    """Whether `top_k` is the faster way, if it is so up to this share of a row."""
+    """Whether `top_k` is faster, given that it is up to this fraction of a row."""
     n = x.shape[-1]
     return x.dtype == jnp.float32 and (n <= SHORT or s <= share * n)
 
 
 def _on_gpu() -> bool:
-    """Whether `top_k` gives indices fastest, and values slowest.
+    """Whether `top_k` returns indices fastest and values slowest, as on GPUs.
 
-    Putting 10 of 1000 values back in their places takes twice as long as finding them, and a search, which leaves them
-    there, a third of both (benchmarks/results/device.json).
+    Scattering 10 of 1000 values back to their positions takes twice as long as finding them; a search, which leaves
+    them in place, takes a third of both (benchmarks/results/device.json).
     """
     return jax.default_backend() == "gpu"
 
 
 def _key(x: Array) -> Array:
-    """The magnitude of every entry as an integer in the order of the magnitudes; unsigned if x holds integers.
+    """The magnitude of every entry as an integer in the same order; unsigned if x holds integers.
 
-    The bits of a non-negative float, read as an integer, are in the order of the floats. All NaN get one key.
+    The bits of non-negative floats, read as integers, are ordered like the floats. All NaN get one key.
     """
     x = lax.stop_gradient(x)
     if not jnp.issubdtype(x.dtype, jnp.floating):
-        return jnp.abs(x).astype(jnp.uint64 if x.dtype.itemsize == 8 else jnp.uint32)  # of -2^31 too, read so
+        return jnp.abs(x).astype(jnp.uint64 if x.dtype.itemsize == 8 else jnp.uint32)  # including that of -2^31
     kind = jnp.dtype(f"int{8 * x.dtype.itemsize}")
     bits = lax.bitcast_convert_type(x, kind) & jnp.iinfo(kind).max
     infinite = int(np.array(np.inf, x.dtype).view(kind))
@@ -103,7 +103,7 @@ def _indices(x: Array, s: int) -> Array:
     """The indices [..., s] of the largest entries, in order of magnitude."""
     size = _key(x)
     if jnp.issubdtype(x.dtype, jnp.floating):
-        size = lax.bitcast_convert_type(size, x.dtype)  # `top_k` is fast for float32 alone
+        size = lax.bitcast_convert_type(size, x.dtype)  # `top_k` is fast for float32 only
     return lax.top_k(size, s)[1]
 
 
@@ -120,8 +120,7 @@ def _by_index(rows: Array, s: int) -> Array:
 def _largest(x: Array, s: int) -> Array:
     """Which `s` entries of each row are the largest [..., n], by a search for the s-th largest key.
 
-    Entries that tie at the end of the search are told apart by a second one, over their places; it makes no pass
-    where nothing ties.
+    A second search, over positions, resolves ties at the end of the first; it makes no pass where nothing ties.
     """
     n, axis, key = x.shape[-1], x.ndim - 1, _key(x)
     limits = jnp.iinfo(key.dtype)
@@ -154,7 +153,7 @@ def _search(key: Array, wanted: Array, start: _Bracket) -> _Bracket:
 
 
 def _cut(key: Array, wanted: Array, here: _Bracket, cuts: Sequence[Array]) -> _Bracket:
-    """The part of every bracket between two neighbours of the ascending `cuts` [..., 1], all in [low, high)."""
+    """The part of every bracket between two adjacent `cuts` [..., 1], ascending, all in [low, high)."""
     low, high, n_low, n_high = here
     for cut, count in zip(cuts, _counts(key, cuts)):
         enough = count >= wanted
@@ -165,7 +164,7 @@ def _cut(key: Array, wanted: Array, here: _Bracket, cuts: Sequence[Array]) -> _B
 
 
 def _counts(key: Array, cuts: Sequence[Array]) -> Sequence[Array]:
-    """How many entries of each row are not below each of the cuts [..., 1].
+    """How many entries of each row are at least as large as each of the cuts [..., 1].
 
     One reduction with several results: XLA on CPU fuses the comparisons into it, but not into a plain sum.
     """

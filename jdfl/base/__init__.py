@@ -1,4 +1,4 @@
-"""What everything rests on: settings and their checks, structures, keys and streams, and files."""
+"""The foundation of all packages: settings and their checks, structures, keys and streams, and files."""
 
 from typing import TYPE_CHECKING
 

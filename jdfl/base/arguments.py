@@ -1,9 +1,9 @@
-"""Arguments of public functions, held against their annotations: what is of another kind is refused by name.
+"""Checks of arguments against their annotations: an error names an argument of the wrong kind.
 
-`checked` is for functions that run on the host, `settings` for the fields of settings. They look at what an annotation
-says: numbers and the interval that they lie in (`jdfl.base.settings`), truth values, text, the words of a `Literal`,
-objects of jdfl's classes and protocols, lists and tuples of all these. What relates several of them a function or a
-class checks itself (`jdfl.base.checks`).
+`checked` is for functions that run on the host, `settings` for the fields of settings. They check what an annotation
+states: numbers and their interval (`jdfl.base.settings`), truth values, text, the words of a `Literal`, objects of
+jdfl's classes and protocols, and lists and tuples of these. Constraints between several arguments are checked by the
+function or class itself (`jdfl.base.checks`).
 """
 
 import functools
@@ -24,21 +24,20 @@ from jdfl.base.settings import Bound, documentation, marks, options_of
 P = ParamSpec("P")
 R = TypeVar("R")
 _REMEDIES = {
-    "a codec": "For example Dense() or Sparse(). One of your own inherits from jdfl.codecs.Codec: see "
-    "docs/own-codec.md.",
-    "a distribution of times": "For example ExponentialTime(1.0). One of your own inherits from jdfl.network.Times.",
+    "a codec": "For example Dense() or Sparse(). Your own must inherit from jdfl.codecs.Codec: see docs/own-codec.md.",
+    "a distribution of times": "For example ExponentialTime(1.0). Your own must inherit from jdfl.network.Times.",
     "a network": "jdfl.network builds one; jdfl.network.Static(graph) makes one of a Graph.",
-    "an algorithm": "For example jdfl.CEPS(). One of your own inherits from jdfl.Algorithm and has init(round) and "
+    "an algorithm": "For example jdfl.CEPS(). Your own must inherit from jdfl.Algorithm and have init(round) and "
     "step(state, round): see docs/own-algorithm.md.",
 }
 _Known = tuple[inspect.Signature, dict[str, Any]]
 
 
 def checked(function: Callable[P, R]) -> Callable[P, R]:
-    """The function, which refuses arguments that are not of the kind that its annotations say: ValueError.
+    """The function, which raises ValueError for arguments that do not fit their annotations.
 
-    Whole numbers of NumPy become Python's, whose products do not overflow, and arrays of no axes a float. Where an
-    annotation gives an interval, the message ends with the documentation of the argument.
+    NumPy integers become Python integers, whose products do not overflow, and arrays without axes become floats. Where
+    an annotation gives an interval, the message ends with the documentation of the argument.
     """
 
     @functools.cache
@@ -46,7 +45,7 @@ def checked(function: Callable[P, R]) -> Callable[P, R]:
         signature, told = inspect.signature(function), dict[str, Any]()
         for name, one in signature.parameters.items():
             if isinstance(one.annotation, str) or one.kind is one.VAR_KEYWORD:
-                continue  # a name that only a type checker knows
+                continue  # a name that only type checkers resolve
             told[name] = tuple[one.annotation, ...] if one.kind is one.VAR_POSITIONAL else one.annotation
         return signature, told
 
@@ -67,7 +66,7 @@ def checked(function: Callable[P, R]) -> Callable[P, R]:
 
 
 def renamed(former: Mapping[str, str]) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Makes a function refuse arguments under their `former` names, each with what is said now: TypeError."""
+    """Make a function raise TypeError for arguments under `former` names; each maps to its replacement."""
 
     def of(function: Callable[P, R]) -> Callable[P, R]:
         @functools.wraps(function)
@@ -86,13 +85,13 @@ def renamed(former: Mapping[str, str]) -> Callable[[Callable[P, R]], Callable[P,
 
 
 def _documented(error: ValueError, name: str, source: Callable[..., Any] | None) -> ValueError:
-    """The error, whose message goes on with what the source says of a setting, whose name may be a dotted one."""
+    """The error, with the source's documentation of a setting appended; its name may be dotted."""
     about = None if source is None else documentation(source).get(name.rpartition(".")[2])
     return ValueError(f"{error} {name}: {about}" if about else str(error))
 
 
 def argument(name: str, value: Any, annotation: Any) -> Any:
-    """The value, if it is of the kind that the annotation says; ValueError that names it if not."""
+    """The value, if it fits the annotation; otherwise ValueError that names it."""
     if not fits(value, annotation):
         words = " or ".join(dict.fromkeys(words_of(annotation)))
         remedy = next((_REMEDIES[one] for one in words.split(" or ") if one in _REMEDIES), "")
@@ -116,10 +115,10 @@ def argument(name: str, value: Any, annotation: Any) -> Any:
 
 
 def inherits(name: str, value: object, base: type, expected: str, remedy: str) -> None:
-    """Raise ValueError for what is no dataclass of a base class, or has a method of it with other parameters.
+    """Raise ValueError for anything but a dataclass of a base class, or one that overrides methods incompatibly.
 
     Args:
-        name: What the value is called.
+        name: Name of the value in messages.
         value: The value, such as an algorithm.
         base: A base class of jdfl, such as `jdfl.Algorithm`.
         expected: What the value should be, in words.
@@ -143,7 +142,7 @@ def inherits(name: str, value: object, base: type, expected: str, remedy: str) -
 
 
 def _check_bounds(name: str, value: Any, annotation: Any) -> None:
-    """ValueError for a number, or numbers in a list, outside the interval that the annotation gives."""
+    """Raise ValueError for a number, or numbers in a list, outside the interval of the annotation."""
     options = options_of(annotation)
     for option in options:
         if get_origin(option) is tuple and checks.is_a(value, tuple | list):
@@ -155,11 +154,11 @@ def _check_bounds(name: str, value: Any, annotation: Any) -> None:
 
 
 def settings(given: Any, where: str = "") -> None:
-    """Hold the fields of a dataclass against their annotations, and those of dataclasses in them: ValueError.
+    """Raise ValueError for fields of a dataclass, or of dataclasses in it, that do not fit their annotations.
 
-    Fields of these are called by dotted names. A number is one for all nodes, unless its field says `per_node`. The
-    message ends with the documentation of the field. Of a class that is not jdfl's, only fields with a bound and those
-    that are annotated as truth values or as classes and protocols of jdfl are looked at.
+    Nested fields have dotted names. A number holds for all nodes, unless its field says `per_node`. The message ends
+    with the documentation of the field. For classes outside jdfl, only fields with a bound and those annotated as truth
+    values or as classes and protocols of jdfl are checked.
     """
     if checks.is_a(given, tuple | list):
         for i, one in enumerate(given):

@@ -1,4 +1,4 @@
-"""Checks of what a person passes in: each raises `ValueError` naming the argument, the value and the remedy.
+"""Checks of user input: each raises `ValueError` naming the argument, the value and the remedy.
 
 They run on the host, on concrete values, before anything is compiled.
 """
@@ -16,14 +16,14 @@ _SHOWN = 300  # characters of a value in a message
 
 
 def refuse(expected: str, name: str, value: object, remedy: str = "") -> NoReturn:
-    """Raise ValueError that says what was expected and what was given, at most 300 characters of it."""
+    """Raise ValueError with what was expected and what was given, at most 300 characters of it."""
     raise ValueError(f"Expected {expected}, got {name} = {shown(value)}." + (f" {remedy}" if remedy else ""))
 
 
 def shown(value: object) -> str:
-    """A value in a message: as Python writes it, in one line of at most 300 characters; its class if Python cannot.
+    """A value in a message: its repr in one line of at most 300 characters, or its class where repr fails.
 
-    Of large dataclasses, such as networks, the name alone.
+    Large dataclasses, such as networks, are shown by name only.
     """
     try:
         text = " ".join(repr(value).split())
@@ -35,7 +35,7 @@ def shown(value: object) -> str:
 
 
 def _numbers(name: str, value: Any, remedy: str) -> np.ndarray:
-    """The value as an array of floats; text, None and the like are refused in words."""
+    """The value as an array of floats; ValueError for text, None and the like."""
     if value is None or is_a(value, str | bytes | bool | np.ma.MaskedArray):
         refuse(f"{name} to be a number", name, value, remedy)
     try:
@@ -48,7 +48,7 @@ def _numbers(name: str, value: Any, remedy: str) -> np.ndarray:
 
 
 def is_a(value: object, kind: type | UnionType) -> bool:
-    """`isinstance` for what a person passes in, which may be something else than its annotation says."""
+    """`isinstance` for user input, which may contradict its annotation."""
     return isinstance(value, kind)
 
 
@@ -94,7 +94,7 @@ def fraction(remedy: str = "", **named: Any) -> None:
 
 
 def within(bound: Bound, remedy: str = "", /, *, whole: bool = False, **named: Any) -> None:
-    """Every named number (or every entry of a named array) lies in an interval, and is a `whole` one if so wanted."""
+    """Every named number (or every entry of a named array) lies in an interval, and is an integer if `whole`."""
     for name, value in named.items():
         numbers = _numbers(name, value, remedy)
         if not bound.holds(numbers):
@@ -110,7 +110,7 @@ def one_of(choices: Iterable[object], remedy: str = "", **named: object) -> None
 
 
 def _equal(value: object, one: object) -> bool:
-    """Whether a value is this one; arrays and what cannot be compared are not."""
+    """Whether a value equals this one; arrays and incomparable values do not."""
     try:
         return getattr(value, "shape", ()) == () and bool(value == one)
     except Exception:
@@ -118,7 +118,7 @@ def _equal(value: object, one: object) -> bool:
 
 
 def finite(remedy: str = "", **named: Any) -> None:
-    """Every named array holds finite numbers only; the message gives the first bad position."""
+    """Every named array holds finite numbers only; the message gives the first invalid position."""
     for name, value in named.items():
         array = np.asarray(value) if getattr(value, "dtype", None) is not None else _numbers(name, value, remedy)
         array = array if array.dtype.kind in "biufc" else _numbers(name, value, remedy)
@@ -130,7 +130,7 @@ def finite(remedy: str = "", **named: Any) -> None:
 
 
 def plain_array(remedy: str = "", **named: Any) -> None:
-    """Every named value is an array of numbers or words whose entries all count: not masked, not of dates."""
+    """Every named value is an array of numbers or text that is not masked and does not hold dates."""
     for name, value in named.items():
         if isinstance(value, np.ma.MaskedArray):
             raise ValueError(
@@ -163,7 +163,7 @@ def real(remedy: str = "", **named: Any) -> None:
 
 
 def labels(remedy: str = "", **named: Any) -> None:
-    """Every named array of labels is a plain one, complex numbers and NaN not among them."""
+    """Every named array of labels is a plain array without complex numbers and NaN."""
     for name, value in named.items():
         plain_array(remedy, **{name: value})
         array = np.asarray(value)
@@ -186,7 +186,7 @@ def labels(remedy: str = "", **named: Any) -> None:
 
 
 def class_numbers(remedy: str = "", **named: Any) -> None:
-    """Every named array of labels, as `labels`, is one of numbers."""
+    """Every named array of labels passes `labels` and holds numbers."""
     for name, value in named.items():
         labels(remedy, **{name: value})
         if (dtype := np.asarray(value).dtype).kind not in "biuf":
@@ -209,6 +209,6 @@ def shape(expected: tuple[int | None, ...], remedy: str = "", **named: Any) -> N
 
 
 def said(error: Exception) -> str:
-    """What an error says, at most 300 characters of it: those about damaged files may quote them."""
+    """The text of an error, at most 300 characters of it: errors about damaged files may quote their content."""
     text = str(error)
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]} ..."

@@ -1,4 +1,4 @@
-"""Of what kind a value is: whether it fits an annotation, and what such a value is called in messages."""
+"""Whether a value fits an annotation, and how messages name such values."""
 
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -16,7 +16,7 @@ from jdfl.base.settings import options_of
 
 _ARRAY_LIKES = tuple(frozenset(options_of(one)) for one in (ArrayLike, jax.typing.ArrayLike))
 _LISTS = (Sequence, list)
-_LONG = 10_000  # entries of a list that are not looked at one by one: functions make arrays of these
+_LONG = 10_000  # entries beyond which a list is not checked one by one: functions make arrays of these
 _WORDS = {
     "Algorithm": "an algorithm",
     "Any": "anything",
@@ -37,12 +37,12 @@ _WORDS = {
 
 
 def is_whole(value: object) -> bool:
-    """Whether it is a whole number: bools are none, and durations neither."""
+    """Whether it is a whole number; bools and durations are not."""
     return checks.is_a(value, int | np.integer) and not isinstance(value, bool | np.bool_ | np.timedelta64)
 
 
 def is_real(value: Any) -> bool:
-    """Whether it is one real number, an array of no axes included."""
+    """Whether it is one real number, including an array without axes."""
     if checks.is_a(value, np.ndarray | np.generic | jax.Array):
         masked = checks.is_a(value, np.ma.MaskedArray)
         return value.ndim == 0 and np.issubdtype(value.dtype, np.number) and value.dtype.kind not in "cm" and not masked
@@ -50,7 +50,7 @@ def is_real(value: Any) -> bool:
 
 
 def is_class(value: object) -> bool:
-    """Whether a class is given where an object of it may be meant."""
+    """Whether a class is given where an object was probably meant."""
     return checks.is_a(value, type)
 
 
@@ -60,7 +60,7 @@ def is_array_like(options: tuple[Any, ...]) -> bool:
 
 
 def fits(value: Any, annotation: Any) -> bool:
-    """Whether a value is of the kind that an annotation says, whatever bound it has."""
+    """Whether a value fits the types of an annotation, apart from its bound."""
     options = options_of(annotation)
     if is_array_like(options):
         return _is_array(value) or is_real(value) or (value is None and NoneType in options)
@@ -100,8 +100,8 @@ def _fits_items(value: Any, wanted: tuple[Any, ...]) -> bool:
 
 
 def _is_array(value: Any) -> bool:
-    """Whether NumPy makes an array of numbers or words of it, all of whose entries count."""
-    if isinstance(value, type):  # a type of NumPy's, whose `ndim` is a descriptor
+    """Whether NumPy converts it to an unmasked array of numbers or text."""
+    if isinstance(value, type):  # a NumPy type, whose `ndim` is a descriptor
         return False
     try:
         found: Any = value if hasattr(value, "dtype") else np.asarray(value)
@@ -123,7 +123,7 @@ _PLAIN: dict[Any, tuple[str, Callable[[Any], bool]]] = {
 
 
 def words_of(annotation: Any) -> list[str]:
-    """What values of the options of an annotation are called, in its order."""
+    """The names, in messages, of the values that the options of an annotation allow, in its order."""
     options, found = options_of(annotation), list[str]()
     if float in options and jax.Array in options:
         options = tuple(option for option in options if option is not jax.Array)
@@ -146,12 +146,12 @@ def words_of(annotation: Any) -> list[str]:
 
 
 def ours(annotation: object) -> bool:
-    """Whether an annotation is a class of jdfl: a dataclass of settings, or a protocol."""
+    """Whether an annotation is a jdfl class: a dataclass of settings, or a protocol."""
     return isinstance(annotation, type) and annotation.__module__.startswith("jdfl.")
 
 
 def _has(value: object, kind: type) -> bool:
-    """Whether a value is of a class of jdfl, or has all methods and fields of a protocol."""
+    """Whether a value is of a jdfl class, or has all methods and fields of a protocol."""
     if not getattr(kind, "_is_protocol", False):
         return isinstance(value, kind)
     wanted = [name for base in kind.__mro__ if ours(base) for name in vars(base) if not name.startswith("_")]
@@ -161,5 +161,5 @@ def _has(value: object, kind: type) -> bool:
 def _holds(value: object, name: str) -> bool:
     try:
         return hasattr(value, name)
-    except Exception:  # of a property that cannot be computed
+    except Exception:  # a property that cannot be computed
         return False

@@ -1,9 +1,9 @@
 """Keys of runs: the random numbers of `jax.random` with threefry-2x32, in a form that XLA fuses on CPU.
 
 JAX compiles threefry for CPU as a loop, which leaves no fusion and takes 1.6 to 4.4 times as long
-(`benchmarks/noise.py`). Here its twenty rounds are written out. A key and what is drawn from it are bit for bit those
-of `jax.random` with the same seed. Derived keys are kept from fusing with what is drawn from them, which would compile,
-and compute, them again for every number.
+(`benchmarks/noise.py`). Here its twenty rounds are unrolled. A key and what is drawn from it have the same bits as with
+`jax.random` and the same seed. Derived keys are kept from fusing with what is drawn from them, because XLA would
+otherwise compile and compute them again for every number.
 """
 
 import contextlib
@@ -30,15 +30,15 @@ _COUNTERS = 2**32
 
 
 def typed_key(key: int | Array) -> Array:
-    """The key [] of a run: of a seed, or of a typed key, whose numbers remain the same.
+    """The key [] of a run, from a seed or from a typed key, whose numbers stay the same.
 
-    From a key of another kind, such as rbg, comes one whose numbers are this module's: of several keys side by side, as
-    the runs of a sweep have them, JAX draws all numbers of rbg from the first. Raises ValueError for what is neither.
+    A key of another kind, such as rbg, is converted to one with this module's numbers: for several keys in one program,
+    as in a sweep, JAX draws all rbg numbers from the first. Raises ValueError for anything else.
     """
     if isinstance(key, Array) and jnp.issubdtype(key.dtype, jax.dtypes.prng_key):
         checks.shape((), "Give one key for a run.", key=key)
     else:
-        # JAX takes the low 32 bits of a seed, so that larger ones would repeat the runs of smaller ones.
+        # JAX uses the low 32 bits of a seed, so larger seeds would repeat the runs of smaller ones.
         checks.whole(0, 2**32 - 1, key=key, remedy="Give a seed, or a typed key from jax.random.key.")
         key = jax.random.key(int(key), impl=_THREEFRY)  # pyright: ignore[reportArgumentType]
     kind, words = str(jax.random.key_impl(key)), jax.random.key_data(key)
@@ -56,24 +56,24 @@ def key_data(key: Array) -> list[int]:
 
 
 def key_digest(words: Sequence[int]) -> str:
-    """What tells a key's words [2] from those of other keys, and does not give them away: 16 digits of their SHA-256.
+    """An identifier of a key's words [2] that does not reveal them: 16 digits of their SHA-256.
 
-    It stands in results in the key's place. Of a seed it hides nothing, as all of them can be tried.
+    Results store it instead of the key. It does not protect a seed, because all seeds can be tried.
     """
     return hashlib.sha256(f"jdfl key {' '.join(map(str, words))}".encode()).hexdigest()[:16]
 
 
 def key_file(path: str | Path) -> Array:
-    """The key [] in a file, which is made, of 64 bits of the operating system, where it is not there.
+    """The key [] in a file, which is created with 64 bits from the operating system if it does not exist.
 
-    A seed has 32 bits, all of which can be tried: whoever finds it removes the noise. Results do not hold this key, and
-    a run can be resumed with the file alone. Keep it where results are not published.
+    A seed has 32 bits, and all seeds can be tried: anyone who finds it can remove the noise. Results do not hold this
+    key, and a run can be resumed only with the file. Keep it away from published results.
 
     Args:
-        path: Where it is kept, as 16 hexadecimal digits that only the owner may read.
+        path: The file, with 16 hexadecimal digits, readable by its owner only.
 
     Raises:
-        ValueError: For a file that holds something else.
+        ValueError: For a file with other content.
     """
     path = Path(path)
     if not path.exists():
@@ -84,7 +84,7 @@ def key_file(path: str | Path) -> Array:
             file.flush()
             os.fsync(file.fileno())
         try:
-            with contextlib.suppress(FileExistsError):  # another process has made it, whose key it is
+            with contextlib.suppress(FileExistsError):  # another process created it first; its key is used
                 os.link(whole, path)
         finally:
             whole.unlink()
@@ -92,17 +92,17 @@ def key_file(path: str | Path) -> Array:
 
 
 def key_in(path: str | Path) -> Array:
-    """The key [] in a file; FileNotFoundError where there is none, ValueError where it holds something else."""
+    """The key [] in a file; FileNotFoundError where there is none, ValueError for other content."""
     path = Path(path)
     if not path.is_file():
         raise FileNotFoundError(
-            f"Expected the file that the run's key is in, found no {path}. Without it nobody can go on with the run."
+            f"Expected the file with the run's key, found no {path}. Without it the run cannot be continued."
         )
     told = path.read_text(encoding="ascii", errors="replace").strip()
     if not re.fullmatch(r"[0-9a-f]{16}", told):
         raise ValueError(
             f"Expected a key of 16 hexadecimal digits in {path}, got {len(told)} characters. Name another file for a "
-            "new key; this one is left as it is."
+            "new key; this one is left unchanged."
         )
     return typed_key(jax.random.wrap_key_data(jnp.asarray([int(told[:8], 16), int(told[8:], 16)], jnp.uint32)))
 
@@ -120,13 +120,13 @@ def _threefry(key: Array, high: Array, low: Array) -> tuple[Array, Array]:
 
 
 def words(key: Array, shape: Sequence[int]) -> tuple[Array, Array]:
-    """Two random words [...] uint32 for every place of an array, from a typed key [] of any kind.
+    """Two random words [...] uint32 for every position of an array, from a typed key [] of any kind.
 
-    With keys of this module they are one block of threefry, as long as places can be counted with 32 bits.
+    With keys of this module they are one block of threefry, as long as positions can be counted with 32 bits.
 
     Args:
-        key: The key [] that all of them come from.
-        shape: The shape [...] of the places.
+        key: The key [] of all of them.
+        shape: The shape [...] of the array.
     """
     if str(jax.random.key_impl(key)) == str(_UNROLLED) and math.prod(shape) <= _COUNTERS:
         return _counted(jax.random.key_data(key), shape)
@@ -135,12 +135,12 @@ def words(key: Array, shape: Sequence[int]) -> tuple[Array, Array]:
 
 
 def _counted(key: Array, shape: Sequence[int]) -> tuple[Array, Array]:
-    """Two words for every place of an array."""
+    """Two words for every position of an array."""
     return _threefry(key, jnp.uint32(0), lax.iota(jnp.uint32, math.prod(shape)).reshape(shape))
 
 
 def _plain(key: Array) -> Array:
-    """JAX's own key, for arrays of more places than a counter of 32 bits has values."""
+    """JAX's own key, for arrays with more positions than a 32-bit counter has values."""
     return jax.random.wrap_key_data(key, impl=_THREEFRY)
 
 

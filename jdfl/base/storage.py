@@ -1,7 +1,6 @@
-"""Numbered snapshots in a folder, each whole or not there, written while the program goes on (Orbax).
+"""Numbered snapshots in a folder, each complete or absent, written while the program continues (Orbax).
 
-The arrays lie one behind the other. All of it has a SHA-256, so that what was damaged later is told from what was
-written.
+The arrays are stored consecutively, and everything is covered by a SHA-256, so that later damage is detected.
 """
 
 import functools
@@ -22,13 +21,13 @@ import numpy as np
 if TYPE_CHECKING:
     import orbax.checkpoint as ocp
 
-_SMALL, _PART = 2**26, 2**30  # bytes of arrays in storage, together and at most
+_SMALL, _PART = 2**26, 2**30  # bytes of small arrays stored together, and the most per part
 _UNFINISHED = "*orbax-checkpoint-tmp*"
-_KEPT = 2  # the newest, and the one before, should the newest be damaged
+_KEPT = 2  # the newest snapshot, and the one before in case the newest is damaged
 
 
 class Stored(NamedTuple):
-    """What `write` was given."""
+    """What was passed to `write`."""
 
     number: int
     arrays: dict[str, np.ndarray]
@@ -36,22 +35,22 @@ class Stored(NamedTuple):
 
 
 class Writer:
-    """Writes snapshots into a folder, which is made with the first; to be closed."""
+    """Writes snapshots into a folder, which is created with the first; must be closed."""
 
     def __init__(self, folder: str | Path) -> None:
         self.folder = Path(folder).absolute()
         self._manager: ocp.CheckpointManager | None = None
 
     def write(self, number: int, arrays: Mapping[str, np.ndarray], told: Mapping[str, Any]) -> None:
-        """Begin to write a snapshot; those with this and higher numbers, which a past run has left, are removed first.
+        """Start writing a snapshot; existing snapshots with this and higher numbers are removed first.
 
         Args:
-            number: Its number, such as the rounds that are done.
+            number: Its number, such as the number of completed rounds.
             arrays: Its arrays by name, which may change as soon as this returns.
             told: Plain data for JSON.
 
         Raises:
-            OSError: Where this cannot be written, or what was begun before.
+            OSError: Where this snapshot, or the previous one, cannot be written.
         """
         self.finish()
         parts, plain = list(_parts(arrays.values())), dict(told)
@@ -70,13 +69,13 @@ class Writer:
             self._manager.save(number, args=items, force=True)
 
     def finish(self) -> None:
-        """Wait until all is written; OSError where it cannot be."""
+        """Wait until everything is written; OSError where it cannot be."""
         if self._manager is not None:
             with _Writing(self.folder):
                 self._manager.wait_until_finished()
 
     def close(self) -> None:
-        """`finish`, and end the threads."""
+        """`finish`, and stop the threads."""
         try:
             self.finish()
         finally:
@@ -86,7 +85,7 @@ class Writer:
 
 
 class _Writing:
-    """Whatever fails inside is an OSError that names the folder; what was half written is removed."""
+    """Turns any failure inside into an OSError that names the folder, and removes what was half written."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -103,7 +102,7 @@ class _Writing:
 
 
 def tidy(folder: str | Path) -> None:
-    """Remove what a writer leaves where its process is killed: unfinished snapshots, and those that were to go."""
+    """Remove what a killed writer leaves behind: unfinished snapshots, and those due for removal."""
     folder = Path(folder)
     for partial in folder.glob(_UNFINISHED):
         shutil.rmtree(partial, ignore_errors=True)
@@ -118,7 +117,7 @@ def newest(folder: str | Path) -> int | None:
 
 
 def read(folder: str | Path) -> Stored:
-    """The newest snapshot that is whole; those that are damaged are warned of.
+    """The newest complete snapshot; warns of damaged ones.
 
     Raises FileNotFoundError where there is none, ValueError where all are damaged.
     """
@@ -132,20 +131,20 @@ def read(folder: str | Path) -> Stored:
     for number in reversed(numbers):
         try:
             found = _read(folder, number)
-        except Exception as error:  # storage formats, compressed streams and JSON each fail in ways of their own
+        except Exception as error:  # storage formats, compressed streams and JSON each raise their own errors
             damage = damage or f"{folder / str(number)}: {' '.join(str(error).split())[:300] or repr(error)}"
             continue
         if damage:
-            warnings.warn(f"A checkpoint is damaged, and the one before it is taken: {damage}", stacklevel=2)
+            warnings.warn(f"A checkpoint is damaged, and the one before it is used: {damage}", stacklevel=2)
         return found
     raise ValueError(
-        f"Expected a checkpoint at {folder}, got {len(numbers)}, none of which can be read. Of the newest, "
-        f"{damage}. Begin the run again."
+        f"Expected a checkpoint at {folder}, got {len(numbers)}, none of them readable. The newest fails with "
+        f"{damage}. Start the run again."
     )
 
 
 def _numbers(folder: Path) -> list[int]:
-    """Of the snapshots that are there, from the oldest to the newest; what was not finished has another name."""
+    """The numbers of the existing snapshots, ascending; unfinished ones have other names."""
     return sorted(int(one.name) for one in folder.iterdir() if one.name.isdecimal()) if folder.is_dir() else []
 
 
@@ -169,14 +168,14 @@ def _read(folder: Path, number: int) -> Stored:
 
 @functools.cache
 def _orbax() -> Any:
-    """The library, which takes most of a second to import, when it is first needed."""
+    """The library, imported when it is first needed because that takes most of a second."""
     orbax = importlib.import_module("orbax.checkpoint")
-    logging.getLogger("absl").addFilter(lambda record: "orbax" not in record.pathname)  # what fails is raised here
+    logging.getLogger("absl").addFilter(lambda record: "orbax" not in record.pathname)  # failures are raised here
     return orbax
 
 
 def _parts(arrays: Iterable[np.ndarray]) -> Iterator[np.ndarray]:
-    """The arrays' bytes one behind the other, in pieces: small arrays together, large ones where they lie."""
+    """The arrays' bytes in consecutive pieces: small arrays together, large ones without a copy."""
     small: list[np.ndarray] = []
     for array in arrays:
         content = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
@@ -199,7 +198,7 @@ def _checksum(parts: Iterable[np.ndarray], *plain: Any) -> str:
 
 
 def _alone(purpose: str) -> Any:
-    """Of several processes, this one acts alone."""
+    """Options with which this process acts alone among several."""
     here = jax.process_index()
     return _orbax().options.MultiprocessingOptions(here, {here}, f"jdfl-{purpose}")
 

@@ -1,8 +1,8 @@
-"""Frozen dataclasses that JAX sees as pytrees, and tells apart by their class.
+"""Frozen dataclasses that JAX treats as pytrees, and distinguishes by their class.
 
-`jax.tree_util.register_dataclass`, which flax.struct is built on, makes structures that compare equal whenever their
-fields' values do, whatever the classes (jax 0.10.2): a jitted function may then run the program that was compiled for
-another algorithm. Structures registered with flattening functions of their own compare their classes.
+`jax.tree_util.register_dataclass`, which flax.struct uses, makes structures that compare equal whenever their fields'
+values do, whatever the classes (jax 0.10.2): a jitted function may then run the program that was compiled for another
+algorithm. Structures registered with their own flattening functions compare their classes.
 """
 
 import dataclasses
@@ -16,16 +16,16 @@ T = TypeVar("T")
 
 
 def field(*, pytree_node: bool = True, per_node: bool | Callable[[Any], bool] = False, **options: Any) -> Any:
-    """A field of a dataclass; with `pytree_node=False` a static one, part of the structure.
+    """A field of a dataclass; with `pytree_node=False` it is static, part of the structure.
 
-    `per_node` says that its arrays have a row for every node, where they are no single numbers; it may depend on the
-    value that has the field.
+    `per_node` declares that its arrays have a row for every node, unless they are single numbers; it may be a function
+    of the dataclass value.
     """
     return dataclasses.field(metadata={"pytree_node": pytree_node, "per_node": per_node}, **options)
 
 
 def per_node(value: Any) -> Any:
-    """A tree of flags like `value`: which of its arrays have a row for every node, as its fields say."""
+    """A tree of flags like `value`: which of its arrays have a row for every node, according to its fields."""
     if not _is_struct(value):
         inner, structure = jax.tree.flatten(value, is_leaf=_is_struct)
         return structure.unflatten([_is_struct(one) and per_node(one) for one in inner])
@@ -39,7 +39,7 @@ def per_node(value: Any) -> Any:
 
 
 def each_row(function: Callable[[Any], Any], value: T) -> T:
-    """The tree `value` with `function` of arrays that have a row for every node, by `per_node`; others stay."""
+    """The tree `value` with `function` applied to arrays that have a row for every node (`per_node`)."""
     return jax.tree.map(lambda x, row: function(x) if row else x, value, per_node(value))
 
 
@@ -49,7 +49,7 @@ def _is_struct(value: Any) -> bool:
 
 @dataclass_transform(frozen_default=True, field_specifiers=(field, dataclasses.field))
 def dataclass(cls: type[T]) -> type[T]:
-    """A frozen dataclass whose fields are leaves or subtrees, unless they are static, with a method `replace`."""
+    """A frozen dataclass whose fields are leaves or subtrees unless they are static, with a method `replace`."""
     made: Any = dataclasses.dataclass(frozen=True)(cls)
     names: dict[bool, list[str]] = {True: [], False: []}
     for one in dataclasses.fields(made):

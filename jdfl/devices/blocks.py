@@ -1,6 +1,6 @@
-"""Functions of rows, done for a block of rows at a time that stays in a cache.
+"""Functions of rows, applied to blocks of rows that fit in a cache.
 
-What a function makes on its way then takes the memory of a block, and many passes over a row read it from the cache.
+Intermediate results then need memory for one block only, and repeated passes over a row read it from the cache.
 """
 
 from collections.abc import Callable
@@ -10,14 +10,14 @@ import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
-# Numbers of a row-wise function's result in a block: 2 MB of float32 that a cache holds; elsewhere memory is the limit.
+# Size of a block of a row-wise function's result: 2 MB of float32, which a cache holds; elsewhere memory is the limit.
 _NUMBERS, _ELSEWHERE = {"cpu": 2**19}, 2**26
 
 
 def in_blocks(function: Callable[..., Any], *rows: Any) -> Any:
-    """`function` of trees of arrays [m, ...] that makes of every row its own: a tree of arrays [m, ...].
+    """`function`, which maps every row of trees of arrays [m, ...] to a row of its result [m, ...], block by block.
 
-    Two blocks or fewer are done at once.
+    Two blocks or fewer are processed at once.
     """
     m = jax.tree.leaves(rows)[0].shape[0]
     made = jax.eval_shape(function, *rows)
@@ -27,7 +27,7 @@ def in_blocks(function: Callable[..., Any], *rows: Any) -> Any:
         return function(*rows)
 
     def block(b: Array, whole: Any) -> Any:
-        first = jnp.minimum(b * size, m - size)  # the last block does some rows again
+        first = jnp.minimum(b * size, m - size)  # the last block repeats some rows
         part = function(*jax.tree.map(lambda x: lax.dynamic_slice_in_dim(x, first, size), rows))
         return jax.tree.map(lambda x, new: lax.dynamic_update_slice_in_dim(x, new, first, 0), whole, part)
 
@@ -36,5 +36,5 @@ def in_blocks(function: Callable[..., Any], *rows: Any) -> Any:
 
 
 def at_once() -> int:
-    """How many rows are worked on at a time where each takes many passes: one stays in a CPU's cache."""
+    """How many rows to process at a time where each takes many passes: one stays in a CPU's cache."""
     return 1 if jax.default_backend() == "cpu" else 64

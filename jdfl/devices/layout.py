@@ -1,6 +1,6 @@
-"""Where a run's arrays lie on several devices, and functions of one device's rows.
+"""Placement of a run's arrays on several devices, and functions of one device's rows.
 
-Axes: M nodes in all, D devices, m rows on each of them; m D >= M, and the rows beyond M are the last node's again.
+Axes: M nodes in total, D devices, m rows on each of them; m D >= M, and the rows beyond M repeat the last node's.
 """
 
 import contextlib
@@ -29,24 +29,24 @@ class Rows:
 
     @classmethod
     def of(cls, flags: Any) -> "Rows":
-        """From a tree of flags."""
+        """The rows described by a tree of flags."""
         return cls(jax.tree.structure(flags), tuple(jax.tree.leaves(flags)))
 
     def map(self, function: Callable[[Any], Any], tree: Any, otherwise: Callable[[Any], Any] = lambda x: x) -> Any:
-        """The tree with `function` of the leaves that have rows, and `otherwise` of the others."""
+        """The tree with `function` applied to leaves that have rows, and `otherwise` to the others."""
         leaves = self.structure.flatten_up_to(tree)
         return self.structure.unflatten([(function if f else otherwise)(x) for x, f in zip(leaves, self.flags)])
 
 
 @dataclass(frozen=True)
 class Layout:
-    """Where a run's nodes lie, and which arrays of its functions have a row for each."""
+    """Placement of a run's nodes, and which arrays of its functions have a row for each."""
 
     mesh: Mesh
     count: int  # M
-    begin: Rows  # the setting of `loop.start`
-    ready: Rows  # that of `loop.advance`
-    algorithm: Rows  # the prepared one
+    begin: Rows  # of the arguments of `loop.start`
+    ready: Rows  # of the arguments of `loop.advance`
+    algorithm: Rows  # of the prepared algorithm
     carry: Rows
 
     def spread(self, rows: Rows, tree: Any) -> Any:
@@ -62,7 +62,7 @@ class Layout:
         return rows.map(lambda x: x if isinstance(x, processes.Portion) else jnp.asarray(x)[place], tree)
 
     def put(self, rows: Rows, tree: Any) -> Any:
-        """The tree's arrays on the devices, each device with its own of the rows [D m, ...] and with all the rest."""
+        """The tree's arrays on the devices: each device has its own of the rows [D m, ...], and everything else."""
         each, alike = (NamedSharding(self.mesh, spec) for spec in self._specs)
         return rows.map(lambda x: processes.spread(x, each), tree, lambda x: processes.spread(x, alike))
 
@@ -77,7 +77,7 @@ class Layout:
     def each_device(
         self, function: Callable[..., Any], arguments: tuple[Rows | None, ...], results: tuple[Rows | None, ...]
     ) -> Callable[..., Any]:
-        """`function` of every device's rows; what has no `Rows` is the same on every device."""
+        """`function` of every device's rows; arguments without `Rows` are the same on every device."""
         own, alike = self._specs
 
         def specs(parts: tuple[Rows | None, ...]) -> tuple[Any, ...]:
@@ -91,27 +91,27 @@ class Layout:
 
     @property
     def _specs(self) -> tuple[PartitionSpec, PartitionSpec]:
-        """How arrays with rows are divided, and the others, which are not."""
+        """The partition of arrays with rows, and of the others, which are replicated."""
         return PartitionSpec(*self.mesh.axis_names), PartitionSpec()
 
 
 def simulate(devices: int) -> None:
-    """Let the CPU stand for so many devices, if JAX has not begun to use it; raises ValueError for less than one."""
+    """Let the CPU act as several devices, unless JAX is already initialised; ValueError for fewer than one."""
     checks.whole(1, devices=devices)
-    with contextlib.suppress(RuntimeError):  # `mesh_of` says what there is
+    with contextlib.suppress(RuntimeError):  # `mesh_of` reports the devices that exist
         jax.config.update("jax_num_cpu_devices", int(devices))
 
 
 def mesh_of(devices: Devices, count: int) -> Mesh:  # pyright: ignore[reportUnknownParameterType] (jaxlib has no types)
-    """A mesh of one axis over which nodes lie.
+    """A mesh with one axis for the nodes.
 
     Args:
-        devices: How many of the first devices, from 1; or those devices, or a mesh, whose devices are taken in their
-            order.
+        devices: How many of the first devices, from 1; or the devices themselves, or a mesh, whose devices are used in
+            their order.
         count: Number of the nodes.
 
     Raises:
-        ValueError: For more devices than there are, and for none.
+        ValueError: For more devices than exist, and for none.
     """
     if isinstance(devices, Mesh):
         chosen = list(devices.devices.flat)

@@ -1,4 +1,4 @@
-"""How much memory the devices have left, and the refusal of what would not fit."""
+"""Available memory of the devices, and errors for runs that would not fit."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,10 +13,10 @@ _GROUP = Path("/sys/fs/cgroup")
 
 
 def available(devices: int = 1) -> int | None:
-    """Bytes that can still be allocated on so many devices like the default one; None where nothing tells.
+    """Bytes that can still be allocated on `devices` devices like the default one; None where this is unknown.
 
-    For a GPU its limit less what is in use; for a CPU, however many devices it stands for, what Linux calls available,
-    within its control group's limit.
+    For a GPU it is the limit minus the memory in use; for a CPU, however many devices it simulates, what Linux reports
+    as available, within the limit of the control group.
     """
     device = jax.local_devices()[0]
     if device.platform == "cpu":
@@ -28,17 +28,17 @@ def available(devices: int = 1) -> int | None:
 
 
 def require(needed: Mapping[str, int], most: int, m: int, remedy: str, room: int | None) -> None:
-    """Refuse a run that needs more memory than there is.
+    """Raise an error for a run that needs more memory than is available.
 
     Args:
-        needed: Bytes by what they are for, in words.
+        needed: Bytes by purpose, in words.
         most: The largest number of nodes that would fit; below 1: not even one would.
         m: The number of nodes.
         remedy: What to do about it, a sentence.
-        room: Bytes that there are; None: it is not known, and nothing is refused.
+        room: Available bytes; None: unknown, and nothing is refused.
 
     Raises:
-        ValueError: If all that is needed together is more than `room`.
+        ValueError: If everything together needs more than `room`.
     """
     total = sum(needed.values())
     if room is None or total <= room:
@@ -52,7 +52,7 @@ def require(needed: Mapping[str, int], most: int, m: int, remedy: str, room: int
 
 
 def size_of(tree: Any) -> int:
-    """Bytes of a tree of arrays or their shapes; keys count as their words, numbers of Python's as float32."""
+    """Bytes of a tree of arrays or their shapes; keys count as their words, Python numbers as float32."""
     return sum(
         int(np.prod(np.shape(leaf), dtype=np.int64)) * getattr(getattr(leaf, "dtype", np.dtype("f4")), "itemsize", 4)
         for leaf in jax.tree.leaves(tree)
@@ -64,7 +64,7 @@ def _size(count: int) -> str:
 
 
 def _system() -> list[int]:
-    """What Linux can give without swapping; nothing on other systems."""
+    """The memory that Linux can provide without swapping; empty on other systems."""
     try:
         lines = _MEMINFO.read_text().splitlines()
     except OSError:
@@ -73,7 +73,7 @@ def _system() -> list[int]:
 
 
 def _group() -> list[int]:
-    """What is left of the control group's limit, where there is one; files that were read can be dropped."""
+    """What is left of the control group's limit, if there is one; file caches can be dropped."""
     try:
         limit = (_GROUP / "memory.max").read_text().strip()
         used = int((_GROUP / "memory.current").read_text())

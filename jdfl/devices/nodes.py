@@ -1,12 +1,12 @@
-"""The nodes' axis: what all nodes have together, on one device and on many.
+"""The nodes' axis: operations over all nodes, on one device or several.
 
-On several devices every device holds the rows of some nodes, in the order of their ids, and code that runs there sees
-these rows alone (`jax.shard_map`). Whatever looks at more than a node's own row, and at what the network brings it,
-goes through this file: on one device these are plain functions of arrays, on several they communicate. Whole numbers,
-flags and ids are the same on any number of devices; sums of floats change their order and agree within rounding. Rows
-beyond the last node, which fill up the last devices, count in nothing.
+With several devices, each holds the rows of some nodes, in the order of their ids, and code that runs there sees only
+these rows (`jax.shard_map`). Whatever needs more than a node's own row and what the network delivers goes through this
+file: on one device these are plain functions of arrays, on several they communicate. Whole numbers, flags and ids are
+the same on any number of devices; sums of floats change their order and agree within rounding. Padding rows beyond the
+last node never count.
 
-Axes: M nodes in all, m rows that this device holds; M = m where there is one device.
+Axes: M nodes in total, m rows on this device; M = m with one device.
 """
 
 from collections.abc import Callable
@@ -22,23 +22,23 @@ T = TypeVar("T")
 
 
 class Share(NamedTuple):
-    """Says that the code which is being traced runs on one of several devices."""
+    """The context of code that is traced for one of several devices."""
 
-    axis: str  # of the mesh, along which the nodes lie
+    axis: str  # axis of the mesh along which nodes are sharded
     nodes: int  # M
     devices: int
 
 
 def axis_name(count: int) -> str:
-    """The name of the mesh's axis over which `count` nodes lie.
+    """The name of the mesh axis over which `count` nodes are sharded.
 
-    It holds the number, so that JAX, which keeps what it traced by mesh, never takes one run for another.
+    It contains the number, so that JAX, which caches traces by mesh, never confuses two runs.
     """
     return f"{_PREFIX}{count}"
 
 
 def share() -> Share | None:
-    """Where the code runs that JAX is tracing; None on one device."""
+    """The context of the code that JAX is tracing; None on one device."""
     mesh = jax.sharding.get_abstract_mesh()
     for axis, devices in zip(mesh.axis_names, mesh.axis_sizes):
         if axis in mesh.manual_axes and axis.startswith(_PREFIX):
@@ -47,35 +47,35 @@ def share() -> Share | None:
 
 
 def per_device(count: int, devices: int) -> int:
-    """How many rows each of the devices holds of `count` nodes: as many as all need, rounded up."""
+    """How many rows each device holds of `count` nodes, rounded up."""
     return -(-count // devices)
 
 
 def count(m: int) -> int:
-    """The number of all nodes M, where this device holds m rows."""
+    """The total number of nodes M, where this device holds m rows."""
     here = share()
     return m if here is None else here.nodes
 
 
 def ids(m: int) -> Array:
-    """The ids [m] int32 of the nodes whose m rows lie here; ids from M on belong to rows that are no node's."""
+    """The ids [m] int32 of the nodes whose m rows are on this device; ids from M on are padding."""
     here, own = share(), jnp.arange(m, dtype=jnp.int32)
     return own if here is None else own + m * lax.axis_index(here.axis).astype(jnp.int32)
 
 
 def real(m: int) -> Array:
-    """Which of the m rows that lie here are nodes', [m] bool; the others fill up the last devices."""
+    """Which of the m rows on this device belong to nodes, [m] bool; the others are padding."""
     return ids(m) < count(m)
 
 
 def everyone(x: Array) -> Array:
-    """The rows of all nodes [M, ...], brought to every device from own rows x [m, ...]."""
+    """The rows of all nodes [M, ...], gathered on every device from its rows x [m, ...]."""
     here = share()
     return x if here is None else lax.all_gather(x, here.axis, tiled=True)[: here.nodes]
 
 
 def own(x: Array, m: int) -> Array:
-    """The m rows [m, ...] of this device, of all nodes' x [M, ...]; rows that are no node's are the last node's."""
+    """The m rows [m, ...] of this device from all nodes' x [M, ...]; padding rows repeat the last node's."""
     return x if share() is None else x[jnp.minimum(ids(m), x.shape[0] - 1)]
 
 
@@ -86,7 +86,7 @@ def first(x: Array) -> Array:
 
 
 def total(x: Array) -> Array:
-    """The sum [...] of all nodes' rows x [m, ...], of the same type: exact of whole numbers that fit it."""
+    """The sum [...] of all nodes' rows x [m, ...], in the same type: exact for whole numbers that fit it."""
     return together(jnp.sum(counted(x), axis=0, dtype=x.dtype))
 
 
@@ -103,13 +103,13 @@ def largest(x: Array) -> Array:
 
 
 def together(x: Array) -> Array:
-    """The sum over the devices of numbers x [...] that every device has of its own rows."""
+    """The sum over the devices of x [...], which every device has computed from its own rows."""
     here = share()
     return x if here is None else lax.psum(x, here.axis)
 
 
 def counted(x: T) -> T:
-    """A tree x of numbers [m, ...] with zeros in the rows that are no node's."""
+    """A tree x of numbers [m, ...] with zeros in padding rows."""
     return x if share() is None else jax.tree.map(lambda leaf: _real_or(leaf, 0), x)
 
 
@@ -133,17 +133,17 @@ def lowest(x: Array, otherwise: int) -> Array:
 
 
 def with_rows(pick: Callable[..., Any], *operands: Any) -> Any:
-    """A tree of flags: which arrays of what `pick(*operands, ids [b])` gives of some nodes have a row for each of them.
+    """A tree of flags: which arrays of `pick(*operands, ids [b])`, for some nodes, have a row for each of them.
 
-    Nothing is computed: of the operands the shapes are enough.
+    Nothing is computed: the shapes of the operands suffice.
     """
     return rows_in(*(jax.eval_shape(pick, *operands, jax.ShapeDtypeStruct((b,), jnp.int32)) for b in (1, 2)))
 
 
 def rows_in(one: Any, two: Any) -> Any:
-    """A tree of flags: which arrays of a tree have a row for every node, by its shapes for two numbers of nodes.
+    """A tree of flags: which arrays of a tree have a row for every node, from its shapes for two numbers of nodes.
 
-    Raises ValueError for an array of which another axis than the first changes with the number of nodes.
+    Raises ValueError for an array in which an axis other than the first changes with the number of nodes.
     """
 
     def flag(a: Any, b: Any) -> bool:
@@ -158,14 +158,14 @@ def rows_in(one: Any, two: Any) -> Any:
 
 
 def on_every_device(function: F) -> F:
-    """Marks a function of parameters and problem as one that takes a device's rows and uses this file for the others.
+    """Mark a function of parameters and problem as one that takes a device's rows and uses this file for the others.
 
-    Functions without the mark get all nodes' rows on every device: right, but of large runs too much.
+    Unmarked functions receive all nodes' rows on every device, which is correct but too much for large runs.
     """
     function.on_every_device = True  # pyright: ignore[reportFunctionMemberAccess]
     return function
 
 
 def _real_or(x: Array, value: Any) -> Array:
-    """The rows x [m, ...] with `value` in those that are no node's."""
+    """The rows x [m, ...] with `value` in padding rows."""
     return jnp.where(real(x.shape[0]).reshape(-1, *[1] * (x.ndim - 1)), x, jnp.asarray(value, x.dtype))

@@ -1,6 +1,6 @@
-"""A run over several processes, each with devices of its own: joining it, and what one process knows and others do not.
+"""A run over several processes, each with its own devices: joining it, and exchanging what only one process knows.
 
-Every process runs the same program and holds the rows of its own devices' nodes.
+Every process runs the same program and holds the rows of the nodes on its devices.
 """
 
 import contextlib
@@ -19,9 +19,9 @@ from jax.sharding import NamedSharding
 from jdfl.base import checks
 from jdfl.devices import nodes
 
-_OWN_FAULTS = ("RESOURCE_EXHAUSTED", "INVALID_ARGUMENT", "UNIMPLEMENTED")  # what no other process is to blame for
-_OWN_DATA = "Every process has loaded the data of its own nodes alone: use mesh = jax.devices()."
-PATIENCE = 45  # seconds without a sign of life from a process, after which JAX aborts the others
+_OWN_FAULTS = ("RESOURCE_EXHAUSTED", "INVALID_ARGUMENT", "UNIMPLEMENTED")  # faults not caused by other processes
+_OWN_DATA = "Every process has loaded only the data of its own nodes: use mesh = jax.devices()."
+PATIENCE = 45  # seconds without contact to a process after which JAX aborts the others
 LOST = 4  # exit status of a process that lost the others
 
 
@@ -30,18 +30,18 @@ class ProcessLostError(RuntimeError):
 
 
 def join(address: str | None = None, processes: int | None = None, process: int | None = None) -> None:
-    """Make this process one of several, before anything is computed; without arguments as the cluster says.
+    """Make this process one of several, before anything is computed; without arguments as the cluster specifies.
 
     SLURM, Open MPI, Kubernetes and Cloud TPU are recognised. Give all arguments or none.
 
     Args:
-        address: Where process 0 listens, as host:port; None: as the cluster says.
-        processes: Number of the processes, from 1; None: as the cluster says.
-        process: Number of this process, from 0; None: as the cluster says.
+        address: Where process 0 listens, as host:port; None: as the cluster specifies.
+        processes: Number of processes, from 1; None: as the cluster specifies.
+        process: Number of this process, from 0; None: as the cluster specifies.
 
     Raises:
         ValueError: For some of the arguments without the others, arguments out of range, no arguments where no cluster
-            is recognised, and where JAX has begun to compute.
+            is recognised, and where JAX is already initialised.
     """
     given = {"address": address, "processes": processes, "process": process}
     if any(value is not None for value in given.values()):
@@ -60,16 +60,16 @@ def join(address: str | None = None, processes: int | None = None, process: int 
         jax.distributed.initialize(address, processes, process, heartbeat_timeout_seconds=PATIENCE)
     except (ValueError, RuntimeError) as error:
         raise ValueError(
-            f"Expected a run over several processes to begin, got: {error} Start the same command once per process, "
-            "with the address of process 0 (host:port), the number of processes and each one's own number."
+            f"Expected a run over several processes to start, got: {error} Start the same command once per process, "
+            "with the address of process 0 (host:port), the number of processes and the process's own number."
         ) from error
 
 
 def report_aborts() -> None:
-    """Let an abort of this process, by which JAX answers the loss of another, end it in words and with status `LOST`.
+    """Let an abort of this process, with which JAX responds to the loss of another, end with a message and status
+    `LOST`.
 
-    JAX aborts in a thread of its own, at times before the exchange under way has failed, and no handler of Python's is
-    run then.
+    JAX aborts in its own thread, sometimes before the current exchange has failed, and no Python handler runs then.
     """
     ctypes.CDLL(None).signal(int(signal.SIGABRT), _ON_ABORT)
 
@@ -88,21 +88,21 @@ def leads() -> bool:
 
 
 def highest(number: int) -> int:
-    """The highest of the numbers that the processes give; all of them have to ask."""
+    """The largest of the numbers given by the processes; all of them must call it."""
     return int(np.max(multihost_utils.process_allgather(np.array(number))))
 
 
 def summed(number: int) -> int:
-    """The sum, modulo 2^64, of the numbers that the processes give; all of them have to ask."""
+    """The sum, modulo 2^64, of the numbers given by the processes; all of them must call it."""
     halves = np.array([number >> 32, number & 0xFFFFFFFF], np.uint32)
     every = np.asarray(multihost_utils.process_allgather(halves)).reshape(-1, 2)
     return sum((int(high) << 32) + int(low) for high, low in every) % 2**64
 
 
 def portion(m: int) -> np.ndarray:
-    """The nodes of m whose rows lie on this process's devices; all of them where it is the only process.
+    """The nodes of m whose rows are on this process's devices; all of them if it is the only process.
 
-    The last node comes again where there are more rows than nodes.
+    The last node is repeated where there are more rows than nodes.
     """
     if jax.process_count() == 1:
         return np.arange(m)
@@ -112,22 +112,20 @@ def portion(m: int) -> np.ndarray:
 
 
 class Portion(jax.ShapeDtypeStruct):
-    """An array [m, ...] of which this process holds the rows of its `portion` alone, until a run places them."""
+    """An array [m, ...] whose rows in `portion` this process holds, until a run places them."""
 
     def __init__(self, rows: Array | np.ndarray, m: int) -> None:
         super().__init__((m, *rows.shape[1:]), rows.dtype)
         self.rows = rows
 
     def __array__(self, *_: Any) -> np.ndarray:
-        """There is no such array: TypeError."""
-        raise TypeError(
-            "Expected data of all nodes, got those of this process's nodes alone, which only a run can use."
-        )
+        """Raises TypeError: there is no such array."""
+        raise TypeError("Expected data of all nodes, got those of this process's nodes only, which only a run can use.")
 
     def placed(self, where: NamedSharding) -> Array:
-        """The array on the devices of all processes, the last row again and again where they have room for more.
+        """The array on the devices of all processes, with the last row repeated as padding.
 
-        ValueError where the run's devices are not all there are, in their order.
+        ValueError where the run's devices are not all devices in their order.
         """
         if list(np.ravel(np.asarray(where.mesh.devices))) != jax.devices():
             raise ValueError(
@@ -138,34 +136,34 @@ class Portion(jax.ShapeDtypeStruct):
 
 
 def held(tree: Any) -> Any:
-    """The tree with the rows that this process has of arrays which are a `Portion`."""
+    """The tree with the rows that this process has of each `Portion`."""
     return jax.tree.map(lambda x: x.rows if isinstance(x, Portion) else x, tree)
 
 
 def check_whole(tree: Any) -> None:
-    """Refuse arrays which are a `Portion`, for a run without a mesh: ValueError."""
+    """Raise ValueError for arrays that are a `Portion`, in a run without a mesh."""
     if any(isinstance(x, Portion) for x in jax.tree.leaves(tree)):
         raise ValueError(f"Expected a mesh in a run of several processes, got mesh = None. {_OWN_DATA}")
 
 
 def gathered(x: Any, m: int) -> np.ndarray:
-    """The array [m, ...] from every process's rows of its `portion`; all processes have to ask."""
+    """The array [m, ...] from every process's rows of its `portion`; all processes must call it."""
     return np.asarray(multihost_utils.process_allgather(np.asarray(x), tiled=True))[:m]
 
 
 def spread(x: Any, where: NamedSharding) -> Array:
-    """The array x, which all processes have, on the devices of all; each process places what is its own."""
+    """The array x, which all processes have, on all devices; each process places its own part."""
     if isinstance(x, Portion):
         return x.placed(where)
     if jax.process_count() == 1:
         return jax.device_put(x, where)
     if not hasattr(x, "dtype"):
-        return x  # a number of Python's
+        return x  # a Python number
     return jax.make_array_from_callback(x.shape, where, lambda index: x[index])
 
 
 def on_host(x: Array) -> Any:
-    """The whole array, of numpy's, in every process; keys stay with JAX."""
+    """The whole array, as a NumPy array, in every process; keys stay JAX keys."""
     if jax.numpy.issubdtype(x.dtype, jax.dtypes.prng_key):
         data = on_host(jax.random.key_data(x))
         return jax.random.wrap_key_data(jax.numpy.asarray(data), impl=jax.random.key_impl(x))
@@ -176,13 +174,13 @@ def on_host(x: Array) -> Any:
 
 @contextlib.contextmanager
 def watched() -> Generator[None]:
-    """Turns the failure of an exchange between processes into ProcessLostError."""
+    """Turn a failed exchange between processes into ProcessLostError."""
     try:
         yield
     except jax.errors.JaxRuntimeError as error:
         if jax.process_count() == 1 or str(error).startswith(_OWN_FAULTS):
             raise
         raise ProcessLostError(
-            f"process {jax.process_index()} lost the others: {str(error).splitlines()[0]} A process that ended is not "
-            "replaced; start the run again, on any number of devices, from what it last wrote."
+            f"process {jax.process_index()} lost the others: {str(error).splitlines()[0]} A process that has ended is "
+            "not replaced; start the run again, on any number of devices, from its last checkpoint."
         ) from error
