@@ -8,7 +8,7 @@ with full gradients, as "one neighbour": as many gradients as D-PSGD, and fewer 
 Its parts make D-PSGD as well: `AllNeighbours` sends to its neighbours step by step and, when the next round begins,
 gives all that it has heard to the model handler, which takes the mean and trains (`MERGE_UPDATE`). The mean of a node
 and its d neighbours is mixing with 1 / (d + 1), which Metropolis weights are where all have the same degree. Gradients
-are those at the mean: this is adapt-then-combine, `DPSGD(order="adapt-then-combine")`, seen between its two halves, so that
+are those at the mean: this is `DPSGD(order="adapt-then-combine")`, seen between its two halves, so that
 the parameters to compare are the means of what the nodes hold. The simulator and the handler, with float32 tensors of
 PyTorch, are gossipy's own; a message is a deep copy of a handler, and a gradient looks at the examples in a new order,
 which costs a copy of them. PyTorch takes all cores.

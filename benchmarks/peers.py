@@ -72,8 +72,17 @@ class Peer:
 
 
 PEERS = (
-    Peer("decent-bench", "benchmarks.peer_decent_bench", "combine-then-adapt", ">= 6", "numpy", "with Python 3.13 or newer"),
-    Peer("gossipy-dfl", "benchmarks.peer_gossipy", "adapt-then-combine", ">= 10", "torch", "with PyTorch and torchvision"),
+    Peer(
+        "decent-bench",
+        "benchmarks.peer_decent_bench",
+        "combine-then-adapt",
+        ">= 6",
+        "numpy",
+        "with Python 3.13 or newer",
+    ),
+    Peer(
+        "gossipy-dfl", "benchmarks.peer_gossipy", "adapt-then-combine", ">= 10", "torch", "with PyTorch and torchvision"
+    ),
 )
 
 

@@ -1,7 +1,8 @@
 """The words that docs/glossary.md retires occur in no prose of the project.
 
-Prose is Markdown, docstrings, comments and string literals with a space in them, without what stands between
-backticks. `python -m tests.test_words [PATH ...]` counts what is left in every part, or lists it for the paths given.
+Prose is Markdown, docstrings, comments and string literals with a space in them, except for text between backticks
+and names of arguments. `python -m tests.test_words [PATH ...]` counts what is left in every part, or lists it for the
+given paths.
 """
 
 import ast
@@ -16,6 +17,8 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+
+from jdfl.algorithms import REGISTRY
 
 ROOT = Path(__file__).parents[1]
 GLOSSARY = ROOT / "docs/glossary.md"
@@ -99,16 +102,15 @@ def literals(tree: ast.AST) -> Iterator[tuple[int, str]]:
             inside.update(one for one in node.values if isinstance(one, ast.Constant))
             if re.search(r"\s", text := "".join(map(str, parts))):
                 yield node.lineno, text
-        elif isinstance(node, ast.Constant) and node not in inside:
-            if isinstance(node.value, str) and re.search(r"\s", node.value):
-                yield node.lineno, node.value
+        elif isinstance(node, ast.Constant) and isinstance(text := node.value, str) and node not in inside:
+            yield from [(node.lineno, text)] if re.search(r"\s", text) else []
 
 
 def found(path: Path) -> list[tuple[int, str]]:
     """The retired phrases in a file: line and words."""
     hits = list[tuple[int, str]]()
     for line, text in prose(path):
-        plain = re.sub(r"`[^`\n]*`", lambda code: "`" * len(code[0]), text)
+        plain = re.sub(r"`[^`\n]*`|(?m:^ +\w+(?: \(.*?\))?: )", lambda name: " " * len(name[0]), text)
         hits += [(line + text[: hit.start()].count("\n"), " ".join(hit[0].split())) for hit in search().finditer(plain)]
     return sorted(hits)
 
@@ -164,6 +166,15 @@ def test_no_retired_word_is_left(done: str) -> None:
         for line, words in found(path)
     ]
     assert not left, "\n".join(left)
+
+
+def test_methods_have_one_spelling() -> None:
+    spelling = {row[2].strip("`"): row[0] for row in tables() if len(row) == 4 and row[2].strip("`") in REGISTRY}
+    titles = {kind: algorithm().title for kind, algorithm in REGISTRY.items()}
+    assert spelling == titles
+    for kind, title in titles.items():
+        about = inspect.getdoc(REGISTRY[kind]) or ""
+        assert about.lower().startswith(f"{title.lower()}: "), f"{kind}: {about.splitlines()[0]}"
 
 
 def main(paths: list[str]) -> None:
