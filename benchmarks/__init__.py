@@ -1,1 +1,1 @@
-"""Speed: one script per question, every figure a ratio or a median in one run."""
+"""Speed: one script per question; every figure is a ratio or a median within one run."""

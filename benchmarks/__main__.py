@@ -1,11 +1,10 @@
-"""All benchmarks, or those that are named: `python -m benchmarks [NAME ...] [--quick] [--out DIR]`.
+"""All benchmarks, or the named ones: `python -m benchmarks [NAME ...] [--quick] [--out DIR]`.
 
-They run in alphabetical order, each in a process of its own, so that neither peaks of memory nor compiled programs of
-one are another's, and show what they print as it comes. A benchmark whose optional packages are missing is skipped. At
-the end is a table of all goals. The exit code is 1 where a benchmark crashed; a goal that was not met is a finding and
-leaves it 0.
+They run in alphabetical order, each in its own process, so that they share neither memory peaks nor compiled programs,
+and their output is shown as it comes. A benchmark whose optional packages are missing is skipped. A table of all goals
+follows at the end. The exit code is 1 if a benchmark crashed; a missed goal is a finding and leaves it 0.
 
-`--list` says what there is, `--page` makes docs/benchmarks.md of benchmarks/results; neither measures anything.
+`--list` lists the benchmarks, `--page` generates docs/benchmarks.md from benchmarks/results; neither measures anything.
 """
 
 import argparse
@@ -23,7 +22,7 @@ from benchmarks.common import Benchmark, Row, discover, read, show
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of one benchmark; `why` says why there are no rows."""
+    """The result of one benchmark; `why` explains missing rows."""
 
     name: str
     rows: tuple[Row, ...] = ()
@@ -32,7 +31,7 @@ class Outcome:
 
 
 def measure(benchmark: Benchmark, quick: bool, out: Path) -> Outcome:
-    """Run one in a process of its own, and read what it wrote."""
+    """Run one benchmark in its own process, and read what it wrote."""
     missing = [package for package in benchmark.needs if find_spec(package) is None]
     if missing:
         return Outcome(benchmark.name, why=f"skipped: {', '.join(missing)} is not installed")
@@ -48,12 +47,12 @@ def measure(benchmark: Benchmark, quick: bool, out: Path) -> Outcome:
 
 
 def _written(path: Path) -> int | None:
-    """When, in nanoseconds: figures of an earlier time are not this one's."""
+    """The modification time in nanoseconds, which identifies figures of an earlier run."""
     return path.stat().st_mtime_ns if path.exists() else None
 
 
 def conclude(outcomes: Sequence[Outcome]) -> int:
-    """Print all goals and what has no figures; the exit code."""
+    """Print all goals and the benchmarks without figures; returns the exit code."""
     goals = [(done.name, one) for done in outcomes for one in done.rows if one.goal]
     if goals:
         columns = ("case", "measure", "value", "goal", "met")
@@ -67,7 +66,7 @@ def conclude(outcomes: Sequence[Outcome]) -> int:
 
 
 def chosen(names: Sequence[str], known: Collection[str]) -> list[str]:
-    """The known names among which all are chosen if none is; ValueError with the nearest for one that is not."""
+    """The requested names, or all known ones; ValueError with the nearest name for an unknown one."""
     for name in names:
         if name not in known:
             nearest = get_close_matches(name, known, n=1, cutoff=0)
@@ -76,7 +75,7 @@ def chosen(names: Sequence[str], known: Collection[str]) -> list[str]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Do what the command line says; the exit code."""
+    """Execute the command line; returns the exit code."""
     known = discover()
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("names", nargs="*", metavar="NAME", help="a benchmark (default: all of them)")
@@ -95,7 +94,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     if given.page:
         if given.names:
-            parser.error("The page is of all benchmarks: --page takes no names.")
+            parser.error("The page covers all benchmarks: --page takes no names.")
         print("written:", page.write())
         return 0
     outcomes = []

@@ -1,11 +1,11 @@
-"""The privacy accountant beside two that share nothing with it: whether its bounds hold, and how close they come.
+"""The privacy accountant against two independent ones: whether its bounds hold, and how tight they are.
 
 Run `python -m benchmarks.accountants [--quick] [--out DIR]`; ten minutes on two cores. One is `rounded_losses`, with
-bounds from below and from above; the other is prv-accountant (S. Gopi, Y. T. Lee, L. Wutschitz: Numerical Composition
-of Differential Privacy, 2021), with bounds of its own for samples under add-remove, if it is installed: pip install
---no-deps prv-accountant. Every row is jdfl's epsilon over a bound from below, which it must not be under, or over one
-from above, which it should not be 1 % over. Samples under replace-one have a bound from below alone: that of the pair
-of which nobody knows a worse one, and jdfl's has to hold for all pairs.
+lower and upper bounds; the other is prv-accountant (S. Gopi, Y. T. Lee, L. Wutschitz: Numerical Composition of
+Differential Privacy, 2021), with its own bounds for samples under add-remove, if it is installed: pip install --no-deps
+prv-accountant. Every row is jdfl's epsilon divided by a lower bound, which must be at least 1, or by an upper bound,
+which should be at most 1.01. Samples under replace-one have only a lower bound: that of the worst known pair, while
+jdfl's bound must hold for all pairs.
 """
 
 import importlib
@@ -19,9 +19,9 @@ from jdfl.privacy import GaussianEvent, LaplaceEvent, Sampled, epsilon
 
 NAME = "accountants"
 LIMIT = (
-    "Rows of samples under replace-one have no bound from above. For Poisson samples jdfl's is that of a pair which "
+    "Rows of samples under replace-one have no upper bound. For Poisson samples jdfl's is that of a pair which "
     "dominates all others by joint convexity; that the pair of two records on either side of zero is the worst one is "
-    "not proven, and a bound that assumed it would be none."
+    "not proven, and a bound that assumed it would not be valid."
 )
 RECORDS = 1000
 NOISE = (0.1, 0.3, 0.6, 1.0, 2.0, 5.0, 10.0)
@@ -38,20 +38,20 @@ def settings() -> Iterator[tuple[float, float, int, float]]:
 
 
 def sampled_pairs(kind: Any, z: float, rate: float, adjacency: str) -> list[Pair]:
-    """What a record that is there or not, or another one, is told by, in both directions."""
+    """The pairs that distinguish a record that is added or replaced, in both directions."""
     one = ((1 - rate, 0.0), (rate, 1.0)) if rate < 1 else ((1.0, 1.0),)
     other = ((1 - rate, 0.0), (rate, -1.0)) if adjacency == "replace-one" else ((1.0, 0.0),)
     return [Pair(kind, z, one, other), Pair(kind, z, other, one)]
 
 
 def own_bounds(pairs: Sequence[Pair], releases: int, delta: float, about: float) -> tuple[float, float]:
-    """The larger of both directions."""
+    """The larger bounds of both directions."""
     found = [bracket(pair, releases, delta, about) for pair in pairs]
     return max(low for low, _ in found), max(high for _, high in found)
 
 
 def prv_bounds(z: float, rate: float, releases: int, delta: float, about: float) -> tuple[float, float] | None:
-    """Those of prv-accountant; None where it is not installed, or has none."""
+    """The bounds of prv-accountant; None where it is not installed, or has none."""
     try:
         prv: Any = importlib.import_module("prv_accountant")
     except ModuleNotFoundError:
@@ -68,7 +68,7 @@ def prv_bounds(z: float, rate: float, releases: int, delta: float, about: float)
 
 
 def rows_of(case: str, found: float, bounds: dict[str, tuple[float, float] | None]) -> Iterator[Row]:
-    """The epsilon of jdfl over the bounds of others."""
+    """The epsilon of jdfl divided by the bounds of the others."""
     yield Row(case, "epsilon", found, "")
     for name, ends in bounds.items():
         if ends is not None and ends[0] > 0:
@@ -86,7 +86,7 @@ def poisson(z: float, rate: float, releases: int, delta: float) -> Iterator[Row]
 
 
 def whole(kind: Any, z: float, releases: int, delta: float) -> Iterator[Row]:
-    """Releases that look at all records."""
+    """Releases that use all records."""
     event = GaussianEvent(z) if kind == "norm" else LaplaceEvent(z)
     found = epsilon(event, releases, delta)
     own = own_bounds([Pair(kind, z, ((1.0, 1.0),), ((1.0, 0.0),))], releases, delta, found)
@@ -96,7 +96,7 @@ def whole(kind: Any, z: float, releases: int, delta: float) -> Iterator[Row]:
 
 
 def replaced(kind: Any, z: float, rate: float, releases: int, delta: float) -> Iterator[Row]:
-    """Samples under replace-one: records half as far on either side of zero, or, of subsets, all others on one side."""
+    """Samples under replace-one: records half as far on either side of zero or, for subsets, all others on one side."""
     sampled = Sampled(kind, round(rate * RECORDS), RECORDS)
     found = epsilon(GaussianEvent(z), releases, delta, sampled=sampled)
     pairs = sampled_pairs("norm", 2 * z, rate, "replace-one")
@@ -109,7 +109,7 @@ def replaced(kind: Any, z: float, rate: float, releases: int, delta: float) -> I
 
 def main(arguments: Sequence[str] | None = None) -> list[Row]:
     """All figures."""
-    chosen = options("The accountant beside others", arguments)
+    chosen = options("The accountant against others", arguments)
     rows: list[Row] = []
     for setting in [(1.0, 0.01, 10, 1e-5)] if chosen.quick else settings():
         rows += poisson(*setting)
@@ -122,7 +122,7 @@ def main(arguments: Sequence[str] | None = None) -> list[Row]:
         for kind in ("subset", "poisson"):
             for z, rate, releases in [(1.0, 0.01, 100), (2.0, 0.1, 100), (0.6, 0.001, 10)]:
                 rows += replaced(kind, z, rate, releases, 1e-5)
-    report("The accountant beside others", rows, chosen.out, NAME, chosen.quick)
+    report("The accountant against others", rows, chosen.out, NAME, chosen.quick)
     return rows
 
 

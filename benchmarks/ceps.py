@@ -1,4 +1,4 @@
-"""CEPS: against the plain numpy loop, against doing the communication work of all nodes, and what compiling costs.
+"""CEPS: compared with a plain NumPy loop and with communication work for all nodes, and the cost of compilation.
 
 Run `python -m benchmarks.ceps [--quick] [--out DIR]`; about four minutes on two cores.
 """
@@ -36,8 +36,8 @@ from tests.reference.ceps import one_bit
 
 NAME = "ceps"
 LIMIT = (
-    "Of 1.3 s with a warm cache JAX traces for .5 and writes the programs down for .5, both in Python and kept by no "
-    "cache; XLA loads what it had compiled in .4. On a faster machine it was .7 in all."
+    "Of 1.3 s with a warm cache JAX spends 0.5 tracing and 0.5 lowering the programs, both in Python and not cached; "
+    "XLA loads its compiled code in 0.4. On a faster machine the total was 0.7."
 )
 S, RATE, EPSILON = 10, 0.2, 0.5
 
@@ -57,7 +57,7 @@ def setup(m: int, n: int) -> Setup:
 
 
 def whole_run(algorithm: Any, here: Setup, rounds: int, stop: Any = None) -> tuple[Any, Any]:
-    """A function that runs the rounds alone: drawing matrices and compiling are done before."""
+    """A function that runs only the rounds: matrices are drawn and programs compiled beforehand."""
     setting = stepping.setting(Program(algorithm), here.problem, here.network, stop, jax.random.key(0))
     prepared, carry, _ = loop.start(setting, ())
     setting = replace(setting, algorithm=prepared)
@@ -70,7 +70,7 @@ def whole_run(algorithm: Any, here: Setup, rounds: int, stop: Any = None) -> tup
 
 
 class NumpyRun:
-    """The reference loop on the same data, matrices, periods and constants; its draws are numpy's own."""
+    """The reference loop on the same data, matrices, periods and constants; its random choices are NumPy's."""
 
     def __init__(self, here: Setup, setting: Any, dtype: type) -> None:
         A, b = (np.asarray(leaf) for leaf in here.problem.data)
@@ -122,7 +122,7 @@ class NumpyRun:
 
 @struct.dataclass
 class Masked(jdfl.CEPS):
-    """The same rounds with the communication work done by all nodes in every round, and thrown away by most."""
+    """The same rounds with the communication work done by all nodes in every round, and mostly discarded."""
 
     def step(self, state: module.State, round: jdfl.Round) -> module.State:
         """Rounds (3) and (4) for every node, then a choice."""
@@ -147,7 +147,7 @@ class Masked(jdfl.CEPS):
 
 
 def against_numpy(m: int, n: int, repeats: int) -> list[Row]:
-    """A whole run with a Gaussian matrix per sender, one for all, and none at all, against one numpy loop."""
+    """A whole run with a Gaussian matrix per sender, a shared one, and none, compared with one NumPy loop."""
     here, stop = setup(m, n), jdfl.consensus_below(0.0025 / EPSILON, per=S)
     paper = jdfl.CEPS.paper(S, rate=RATE, epsilon=EPSILON)
     kinds = {"Phi per sender": {}, "shared Phi": {"shared": True}, "double Hadamard": {"ensemble": "hadamard"}}
@@ -168,7 +168,7 @@ def against_numpy(m: int, n: int, repeats: int) -> list[Row]:
 
 
 def _stored(setting: Any) -> int:
-    """Bytes of sensing matrices, or of what stands for them."""
+    """Bytes of sensing matrices, or of what replaces them."""
     return sum(leaf.nbytes for leaf in jax.tree.leaves(setting.algorithm.prepared.wire.drawn))
 
 
@@ -193,7 +193,7 @@ def against_masked(m: int, n: int, repeats: int, rounds: int = 60) -> list[Row]:
 
 
 def decoder(n: int, d: int, repeats: int, count: int = 64) -> list[Row]:
-    """Quality and time of decoding, and the bytes of Phi it reads against what a plain sum reads in the same time."""
+    """Quality and time of decoding, and the rate of reading Phi compared with that of a plain sum."""
     rows = sparse_rows(count, n)
     key, node = jax.random.key(0), jnp.arange(count, dtype=jnp.int32)
     wire = jdfl.OneBit(d=d, inverse="paper").prepare(key, node, n, S, jnp.float32)

@@ -1,9 +1,9 @@
-"""What clipping every example's gradient costs: beside plain gradients, and beside forming the gradients one by one.
+"""The cost of clipping every example's gradient: compared with plain gradients, and with forming them one by one.
 
-Run `python -m benchmarks.clipping [--quick] [--out DIR]`. One call is the gradients of all m nodes as a round takes
-them: everything is an argument, and the lengths of the features are there already, since a run computes them once.
-Both read the features twice, for the scores and for the sum; clipping adds work on [m, q] numbers only. The naive way
-writes and reads [m, q, n]. The clip is the median length, so that it shortens half of the examples.
+Run `python -m benchmarks.clipping [--quick] [--out DIR]`. One call computes the gradients of all m nodes as in a round:
+everything is an argument, and the norms of the features are given, since a run computes them once. Both variants read
+the features twice, for the scores and for the sum; clipping adds work on [m, q] numbers only. The naive way writes and
+reads [m, q, n]. The clip is the median norm, so half of the examples are clipped.
 
 Axes: m nodes, q examples per node, n parameters.
 """
@@ -52,7 +52,7 @@ def one_by_one(x: Array, problem: Problem, clip: Array) -> Array:
 
 @jax.jit
 def median_length(x: Array, problem: Problem) -> Array:
-    """The median l2 length [] of node 0's examples' gradients."""
+    """The median l2 norm [] of the gradients of node 0's examples."""
     data, weight = problem.local(0)
     slopes = jnp.asarray(problem.slopes(x[0], data)).reshape(weight.shape[0], -1)
     return jnp.median(problem.feature_lengths(data, "l2") * jnp.linalg.norm(slopes, axis=1))
@@ -73,7 +73,7 @@ def problems(m: int, q: int, n: int, wide: int) -> dict[str, Problem]:
 
 
 def burst(call: Callable[[], Any]) -> Callable[[], None]:
-    """The call several times in turn, each waited for."""
+    """The call several times in sequence, each waited for."""
 
     def work() -> None:
         for _ in range(BURST):
@@ -89,7 +89,7 @@ def parameters(problem: Problem) -> Array:
 
 
 def of_gradients(name: str, problem: Problem, network: Any, repeats: int) -> list[Row]:
-    """Clipped beside plain, and beside one by one, which would leave the caches cold for the others."""
+    """Clipped against plain, and against one by one, which would leave the caches cold for the others."""
     x = parameters(problem)
     moment = Moment(jnp.int32(0), jax.random.key(0), network.graph, jnp.arange(problem.m, dtype=jnp.int32))
     clip = median_length(x, problem)
@@ -102,7 +102,7 @@ def of_gradients(name: str, problem: Problem, network: Any, repeats: int) -> lis
         regulariser = jax.vmap(jax.grad(problem.regulariser))(x)
         np.testing.assert_allclose(private() - regulariser, formed(), rtol=2e-3, atol=1e-4)
         formed_lines = pair(case, {"one by one": formed, "clipped": private}, repeats)
-        lines += [formed_lines[0], formed_lines[2]]  # clipped is there already
+        lines += [formed_lines[0], formed_lines[2]]  # clipped is listed already
     return lines
 
 

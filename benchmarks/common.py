@@ -1,18 +1,18 @@
 """The contract of every benchmark: `python -m benchmarks.NAME [--quick] [--out DIR]`.
 
 It prints a table and writes DIR/NAME.json: the machine, and rows (case, measure, value, unit, goal, met, spread).
-Variants that are compared run interleaved in one process, after compilation; the value is a median and the spread is
-shown beside it.
+Variants that are compared run interleaved in one process, after compilation; the value is a median, followed by the
+range.
 
-A benchmark is a file of this folder with
+A benchmark is a file in this folder with
 
-    a docstring        its first line says what is measured, in lists and on the page
+    a docstring        its first line states what is measured, in lists and on the page
     NAME = "..."       the file's own name
-    NEEDS = ("...",)   packages it imports that jdfl does not need, where there are any; it is skipped without them
-    LIMIT = "..."      what stands in the way of more, and what else was tried, where goals are missed; for the page
-    main(arguments)    which ends with `report` and gives the rows
+    NEEDS = ("...",)   optional packages that it imports, if any; without them it is skipped
+    LIMIT = "..."      why goals are missed, and what else was tried; for the page
+    main(arguments)    ends with `report` and returns the rows
 
-and nothing else has to be told that it is there.
+and is found without being registered anywhere.
 """
 
 import argparse
@@ -41,7 +41,7 @@ FOLDER = Path(__file__).parent
 
 @dataclass(frozen=True)
 class Options:
-    """What the command line said."""
+    """The command-line options."""
 
     quick: bool
     out: Path
@@ -75,7 +75,7 @@ class Record:
 
 @dataclass(frozen=True)
 class Benchmark:
-    """A benchmark as it can be known without running it."""
+    """What is known of a benchmark without running it."""
 
     name: str
     about: str
@@ -99,7 +99,7 @@ def discover(folder: Path = FOLDER) -> dict[str, Benchmark]:
 
 
 def options(description: str, arguments: Sequence[str] | None = None) -> Options:
-    """Read the command line that all benchmarks share."""
+    """Parse the command line that all benchmarks share."""
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.ArgumentDefaultsHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="small sizes: shows that it runs, not how fast")
     parser.add_argument("--out", type=Path, default=Path("out"), help="folder for the JSON")
@@ -109,7 +109,7 @@ def options(description: str, arguments: Sequence[str] | None = None) -> Options
 
 
 def row(case: str, measure: str, values: Sequence[float], unit: str, goal: str = "") -> Row:
-    """The median of some measurements, held against a goal such as ">= 1.5" or "<= 0.35"."""
+    """The median of some measurements, compared with a goal such as ">= 1.5" or "<= 0.35"."""
     median = float(np.median(values))
     met = None
     if goal:
@@ -119,9 +119,9 @@ def row(case: str, measure: str, values: Sequence[float], unit: str, goal: str =
 
 
 def interleaved(variants: Mapping[str, Callable[[], Any]], repeats: int, rest: float = 0.0) -> dict[str, list[float]]:
-    """Seconds of every variant, in turn A B A B ..., after one warm-up each (what they return is waited for).
+    """Seconds of every variant, interleaved A B A B ..., after one warm-up each (results are waited for).
 
-    Before each, `rest` seconds pass.
+    `rest` seconds pass before each.
     """
     for work in variants.values():
         jax.block_until_ready(work())
@@ -136,7 +136,7 @@ def interleaved(variants: Mapping[str, Callable[[], Any]], repeats: int, rest: f
 
 
 def rounds_of(algorithm: Any, problem: Any, network: Any, rounds: int, mesh: Mesh | None = None) -> Callable[[], Any]:
-    """A function that goes `rounds` rounds on, as `jdfl.run` does between two records, and gives the state."""
+    """A function that runs `rounds` rounds, as `jdfl.run` does between two records, and returns the state."""
     program = algorithm if isinstance(algorithm, Program) else Program(algorithm)
     setting = stepping.setting(program, problem, network, None, typed_key(0))
     setting, layout = (setting, None) if mesh is None else placed(setting, mesh)
@@ -153,7 +153,7 @@ def rounds_of(algorithm: Any, problem: Any, network: Any, rounds: int, mesh: Mes
 
 
 def ratios(over: Sequence[float], under: Sequence[float]) -> list[float]:
-    """Pair by pair, so that a drifting machine cancels."""
+    """Ratios pair by pair, so that a drift of the machine cancels."""
     return [a / b for a, b in zip(over, under)]
 
 

@@ -1,4 +1,4 @@
-"""A round with all nodes on one CPU device, beside the nodes spread over a device for every core.
+"""A round with all nodes on one CPU device, compared with the nodes sharded over one device per core.
 
 Run `python -m benchmarks.cores [--quick] [--out DIR]`; three minutes on two cores.
 
@@ -21,14 +21,14 @@ from jdfl.devices import layout
 
 NAME = "cores"
 LIMIT = (
-    "XLA gives products of matrices and large loops over entries to all cores by itself; selections, sorts, small "
-    "loops and the steps of a decoder run on one. What waits for memory, or is done in microseconds, gains nothing "
-    "from a device for every core, and rounds of small networks lose: devices wait for one another in every one."
+    "XLA itself uses all cores for products of matrices and large loops over entries; selections, sorts, small loops "
+    "and the steps of a decoder run on one. Work that is limited by memory, or takes microseconds, gains nothing from "
+    "a device per core, and rounds of small networks become slower: devices wait for one another in every round."
 )
 
 
 def beside(case: str, methods: dict[str, Any], problem: Any, network: Any, rounds: int, repeats: int) -> list[Row]:
-    """Milliseconds of a round in both ways, and how many times as fast it is on all cores."""
+    """Milliseconds of a round in both ways, and the speedup with all cores."""
     rows, mesh = [], layout.mesh_of(jax.device_count(), problem.m)
     for name, method in methods.items():
         ready = planned(method, problem, network, MOST)
@@ -65,7 +65,7 @@ def main(arguments: Sequence[str] | None = None) -> list[Row]:
     partpsp = jdfl.PartPSP(lr_shared=LR, gradients=clipped, dpps=jdfl.DPPS(b=1.0, noise_rate=1e-6))
     directed = jdfl.network.exponential(m)
     rows += beside(f"m={m} n={n} q={q}", {f"PartPSP, {batch}": partpsp}, logistic(m, n, q), directed, 60, repeats)
-    if not chosen.quick:  # the data of `rounds` beside a loop over the nodes
+    if not chosen.quick:  # the data that `rounds` compares with a loop over the nodes
         problem, network = least_squares(256, 1000, 32), jdfl.network.k_regular(256, DEGREE)
         rows += beside("m=256 n=1000 q=32", {"D-PSGD": jdfl.DPSGD(lr=LR)}, problem, network, 20, repeats)
     for nodes, rounds in ((small, 500), (large, 20)):

@@ -1,4 +1,4 @@
-"""One-bit messages: time to code and decode one with every kind of Phi, against a numpy loop on one thread.
+"""One-bit messages: time to encode and decode one with every kind of Phi, compared with a NumPy loop on one thread.
 
 Run `python -m benchmarks.decoding [--quick] [--out DIR]`; two minutes on two cores.
 """
@@ -34,16 +34,16 @@ KINDS: dict[str, dict[str, Any]] = {
     "sparse Phi": {"ensemble": "sparse"},
 }
 LIMIT = (
-    "A message takes 11.7 iterations. On one device an iteration of the shared Phi takes 20 to 23 us, of which the "
-    "product with Phi', at 116 GFLOP/s, takes 8.6; the choice of the support, the matrices of the Newton "
-    "steps and Cholesky run on one core, however many there are. Blocks of 4 to 128 messages, six forms of those "
-    "matrices, three of Phi_T x and two of the choice were tried; all the best together give 1.1 to 1.2 times the "
-    "speed. With a device for every core both cores do all of it."
+    "A message takes 11.7 iterations. On one device an iteration of the shared Phi takes 20 to 23 us, including 8.6 "
+    "for the product with Phi', at 116 GFLOP/s; the choice of the support, the matrices of the Newton steps and "
+    "Cholesky run on one core, however many there are. Blocks of 4 to 128 messages, six forms of those matrices, three "
+    "of Phi_T x and two of the choice were tried; the best of all together gives 1.1 to 1.2 times the speed. With a "
+    "device per core both cores do all of it."
 )
 
 
 def sparse_rows(m: int, n: int) -> np.ndarray:
-    """Rows [m, n] with S nonzeros of .5 to 2, as the truth of Example 1."""
+    """Rows [m, n] with S nonzeros of 0.5 to 2, like the true parameters of Example 1."""
     draw, rows = np.random.default_rng(0), np.zeros((m, n), np.float32)
     for one in rows:
         one[draw.choice(n, S, replace=False)] = draw.uniform(0.5, 2, S) * draw.choice([-1, 1], S)
@@ -51,7 +51,7 @@ def sparse_rows(m: int, n: int) -> np.ndarray:
 
 
 def spread(mesh: Mesh, wire: Wire, *rows: Array) -> Callable[[], Array]:
-    """`transmit` with the nodes spread over the devices of a mesh; `rows` are all but the wire, [m, ...]."""
+    """`transmit` with the nodes sharded over the devices of a mesh; `rows` are all but the wire, [m, ...]."""
     one, each = PartitionSpec(), PartitionSpec(*mesh.axis_names)
     specs = jax.tree.map(lambda own: each if own else one, struct.per_node(wire)), *(each for _ in rows)
     places = jax.tree.map(lambda spec: NamedSharding(mesh, spec), specs)
@@ -60,7 +60,7 @@ def spread(mesh: Mesh, wire: Wire, *rows: Array) -> Callable[[], Array]:
 
 
 def compared(m: int, n: int, d: int, repeats: int, loop: int) -> list[Row]:
-    """Time of a message of m, and the numpy loop's, which does `loop` of them."""
+    """Time per message of m, and of the NumPy loop, which processes `loop` of them."""
     rows, node = sparse_rows(m, n), jnp.arange(m, dtype=jnp.int32)
     x, keys = jnp.asarray(rows), jax.random.split(jax.random.key(0), len(node))
     everyone, send, found = jnp.ones((m,), jnp.bool_), jax.jit(transmit), {}

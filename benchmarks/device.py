@@ -1,11 +1,11 @@
 """A GPU or TPU: its memory, noise and selections, rounds of ten methods up to ten million nodes, and CPU results.
 
 Run `python -m benchmarks.device [--quick] [--out DIR]`; about eight minutes on an H100. Without an accelerator only
-`--quick` does something, which shows on the CPU that it runs.
+`--quick` runs, as a check on the CPU.
 
-Nodes hear eight others, the rows of which no cache holds. A method's share of the memory's bandwidth is that of the
-bytes which its round cannot do without: the state read and written, a row per neighbour, and the data, twice where the
-gradient takes all examples. What is to agree with the CPU are rounds of every row of the contract's table, on a small
+Every node receives from eight others, whose rows no cache can hold. A method's fraction of the memory bandwidth counts
+the bytes that its round must move: the state read and written, one row per neighbour, and the data, twice where the
+gradient uses all examples. Agreement with the CPU is tested on rounds of every row of the contract's table, on a small
 problem and on both backends of one process.
 """
 
@@ -36,16 +36,16 @@ os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")  # several proce
 NAME = "device"
 PARTS = "benchmarks.device_parts"
 LIMIT = (
-    "What differs by more is what a difference in the last bit makes: a sign, a quantised number or a float16 that "
-    "falls on the other side is another message. On the CPU alone, with some features changed in their last bit, the "
-    "row with Hadamard signs differs by 0.24 to 0.37 in seven of eight such runs, and the quantised one by 1.3e-4 in "
-    "one of eight. Methods without figures found no memory beside other processes; since then they are tried once more "
-    "alone."
+    "Larger differences come from a difference in the last bit: a sign, a quantised number or a float16 that is "
+    "rounded to the other side makes a different message. On the CPU alone, with some features changed in their last "
+    "bit, the row with Hadamard signs differs by 0.24 to 0.37 in seven of eight such runs, and the quantised one by "
+    "1.3e-4 in one of eight. Methods without figures found no memory while other processes ran; they are now tried "
+    "once more alone."
 )
-MINUTES = 6  # after which no more methods are begun
-AGREES = 1e-5  # by how much parameters may differ from the CPU's
+MINUTES = 6  # after which no more methods are started
+AGREES = 1e-5  # largest difference of parameters from the CPU's
 SECONDS = 0.4  # of each of a timing's repeats, or a round
-AT_ONCE = max(2, (os.cpu_count() or 2) // 2)  # processes that make methods ready; what they time comes in turn
+AT_ONCE = max(2, (os.cpu_count() or 2) // 2)  # processes that prepare methods; they are timed one at a time
 
 
 class Size(NamedTuple):
@@ -56,12 +56,12 @@ class Size(NamedTuple):
     q: int
 
     def room(self) -> float:
-        """Bytes of a process, roughly: data that are copied once, and some arrays of the state's size."""
+        """Approximate bytes of a process: data that are copied once, and some arrays of the state's size."""
         return 4.0 * self.m * self.n * (2 * self.q + 4)
 
 
 class Method(NamedTuple):
-    """Its settings, and the least that a round moves."""
+    """Its settings, and the least data that a round moves."""
 
     name: str
     settings: Any
@@ -89,8 +89,8 @@ MANY, MOST = Size(2**20, 1000, 2), Size(10_000_000, 100, 1)
 QUICK = Size(64, 40, 2)
 
 
-LR, NEIGHBOURS, KEPT = 1e-4, 8, 10  # KEPT: the largest entries, of those that send some
-_TALK = 0.08  # of CEPS's nodes in a round: a period of 10 to 15 rounds each; others are not worked on
+LR, NEIGHBOURS, KEPT = 1e-4, 8, 10  # KEPT: the number of largest entries that some methods send
+_TALK = 0.08  # fraction of CEPS's nodes that communicate in a round, with periods of 10 to 15; others do no work
 _SOME = jdfl.Gradients(batch=1, clip=1.0, mechanism=jdfl.Gaussian(1.0))
 _CEPS = partial(jdfl.CEPS, s=KEPT, rate=0.5, sigma_rule="safe")
 _TALKING = _TALK * (4 + NEIGHBOURS)
@@ -132,7 +132,7 @@ def regression(size: Size) -> Any:
 
 
 def going(method: Method, size: Size) -> Callable[[int], float]:
-    """A function that goes so many rounds on and gives the seconds; the first round has been done."""
+    """A function that runs a number of rounds and returns the seconds; the first round has been run."""
     problem, graph = regression(size), network(size.m, method is PUSHING)
     program = planned(method.settings, problem, graph, 10**6)
     keys = Keys.of(typed_key(0), (0,))  # a fingerprint would read all data on the host
@@ -153,7 +153,7 @@ def going(method: Method, size: Size) -> Callable[[int], float]:
 
 
 def measured(method: Method, size: Size) -> None:
-    """Make a method ready, say so, wait for a line of input, and print what was measured."""
+    """Prepare a method, report it, wait for a line of input, and print the measurements."""
     began = time.perf_counter()
     work = going(method, size)
     print(json.dumps(time.perf_counter() - began), flush=True)
@@ -166,13 +166,13 @@ def measured(method: Method, size: Size) -> None:
 
 
 def asked(*what: Any, by: str = "benchmarks.device") -> subprocess.Popen[str]:
-    """A process of a file's that is told what to do."""
+    """A process of another file with the given arguments."""
     command = [sys.executable, "-m", by, *map(str, what)]
     return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
 def answers(case: str, process: subprocess.Popen[str], go: str | None = None) -> Any:
-    """What a process says last; None, and its errors shown, where it fails."""
+    """The last output of a process; None, with its errors shown, where it fails."""
     said, errors = process.communicate(go)
     if process.returncode:
         print(f"{case}: exit code {process.returncode}\n{errors[-2000:]}", file=sys.stderr)
@@ -181,7 +181,7 @@ def answers(case: str, process: subprocess.Popen[str], go: str | None = None) ->
 
 
 def groups(cases: Sequence[Case], room: float) -> list[list[Case]]:
-    """Cases that are made ready beside one another: as many as there are bytes for."""
+    """Groups of cases that are prepared simultaneously, as far as memory allows."""
     made: list[list[Case]] = [[]]
     for case in cases:
         if len(made[-1]) == AT_ONCE or sum(other.size.room() for other in made[-1]) + case.size.room() > room:
@@ -191,9 +191,9 @@ def groups(cases: Sequence[Case], room: float) -> list[list[Case]]:
 
 
 def timed(cases: Sequence[Case], copying: float, until: float) -> list[Row]:
-    """Rounds of every case that is begun `until` a time; `copying` is the memory's bandwidth in GB/s.
+    """Rounds of every case that starts before the time `until`; `copying` is the memory bandwidth in GB/s.
 
-    What fails beside others, for want of memory say, is tried once more alone.
+    A case that fails in a group, for example because of memory, is tried once more alone.
     """
     room = (jax.local_devices()[0].memory_stats() or {}).get("bytes_limit", 2**30)
     rows, waiting = [], groups(cases, room)
@@ -214,7 +214,7 @@ def timed(cases: Sequence[Case], copying: float, until: float) -> list[Row]:
 
 
 def told(case: Case, found: Any, first: float, copying: float) -> list[Row]:
-    """The rows of a case; `first` is how many seconds its first round took to come."""
+    """The rows of a case; `first` is the time in seconds until its first round was done."""
     speed = [1 / one for one in found["seconds"]]
     print(f"{case}: {np.median(speed):.4g} rounds/s", flush=True)
     share = [case.method.floor(case.size) * one / 1e9 / copying for one in speed]
@@ -246,7 +246,7 @@ def judged(found: Mapping[str, Sequence[float]]) -> list[Row]:
 
 
 def main(arguments: Sequence[str] | None = None) -> list[Row]:
-    """All figures; none, and words, where there is no accelerator."""
+    """All figures; without an accelerator none, and a message."""
     chosen = options("An accelerator", arguments)
     if jax.default_backend() == "cpu" and not chosen.quick:
         print("There is no GPU or TPU: JAX's backend is 'cpu'. Install jdfl[cuda] or jdfl[tpu]; --quick runs anywhere.")

@@ -1,7 +1,7 @@
-"""What `benchmarks.device` measures in processes of their own: parts of rounds, and small runs beside the CPU's.
+"""What `benchmarks.device` measures in separate processes: parts of rounds, and small runs compared with the CPU's.
 
-`python -m benchmarks.device_parts parts QUICK` and `... compare FIRST STEP` print JSON; memory that they use is another
-process's afterwards.
+`python -m benchmarks.device_parts parts QUICK` and `... compare FIRST STEP` print JSON; the memory that they use is
+free for other processes afterwards.
 """
 
 import json
@@ -26,7 +26,7 @@ from jdfl.base.keys import typed_key
 from jdfl.privacy.exact import discrete_gaussian
 from tests.contract.table import TABLE
 
-ROUNDS = 20  # of what is to agree with the CPU
+ROUNDS = 20  # that are compared
 REPEATS = 5  # of a timing
 
 
@@ -43,9 +43,9 @@ def often(work: Callable[..., Any], *arguments: Any, repeats: int = REPEATS) -> 
 
 
 def parts(quick: bool) -> None:
-    """Print what rounds consist of: rows gathered, kernels started, waits for the host, noise, selections.
+    """Print the parts of a round: rows gathered, kernels started, waits for the host, noise, selections.
 
-    Before that comes the memory's bandwidth in GB/s. Memory that is used here is another process's afterwards.
+    The memory bandwidth in GB/s comes first. The memory used here is free for other processes afterwards.
     """
     copying = bandwidth(quick)[1]
     numbers, turns = (2**16, 50) if quick else (2**29, 5000)
@@ -80,7 +80,7 @@ def parts(quick: bool) -> None:
 
 
 def exact(numbers: int) -> list[Row]:
-    """Exact noise beside normal numbers with the same keys, and whether its bits are those of the CPU."""
+    """Exact noise compared with normal numbers from the same keys, and whether its bits equal the CPU's."""
     n = 1000
     keys = jax.random.split(typed_key(0), numbers // n)
     normal, rows = often(jax.vmap(lambda key: jax.random.normal(key, (n,))), keys), []
@@ -97,7 +97,7 @@ def exact(numbers: int) -> list[Row]:
 
 
 def compared(first: int, step: int) -> None:
-    """Print, for some rows of the contract's table, by how much parameters differ from the CPU's, and if counts do."""
+    """Print, for some rows of the contract's table, the difference of parameters from the CPU's, and of counts."""
     found = {}
     for line in TABLE[first::step]:
         params, counts = [], []

@@ -1,9 +1,9 @@
-"""DO-ADP at d = 2,000: rounds against the same with `lax.top_k`, the paper's 120,000 rounds, and their memory.
+"""DO-ADP at d = 2,000: rounds compared with `lax.top_k`, the paper's 120,000 rounds, and their memory.
 
 Run `python -m benchmarks.doadp [--quick] [--out DIR]`; two minutes on two cores.
 
-20 nodes, messages of 600 entries, single samples of 500 at a node, Gaussian noise. The variants differ in how the 600
-largest entries are found. Memory is the peak of a process of its own, for few rounds and for ten times as many.
+20 nodes, messages of 600 entries, single samples from 500 per node, Gaussian noise. The variants differ in how the 600
+largest entries are found. Memory is the peak of a separate process, for few rounds and for ten times as many.
 """
 
 import resource
@@ -38,12 +38,12 @@ class TopK(jdfl.Sparse):
     """Messages of the largest entries, found by `lax.top_k`."""
 
     def arrived(self, key: Array, x: Array, wire: Wire) -> Array:
-        """What is decoded of the vectors x [b, n]."""
+        """The decoded vectors x [b, n]."""
         return by_top_k(x, self.size(x.shape[1]))
 
 
 def setting(records: int) -> tuple[jdfl.DOADP, Any, Any]:
-    """Algorithm, problem and network of the paper, on random rows of length 1."""
+    """Algorithm, problem and network of the paper, on random rows of norm 1."""
     draw = np.random.default_rng(0)
     features = draw.standard_normal((NODES, records, FEATURES), dtype=np.float32)
     features /= np.linalg.norm(features, axis=2, keepdims=True)
@@ -55,7 +55,7 @@ def setting(records: int) -> tuple[jdfl.DOADP, Any, Any]:
 
 
 def rounds(algorithm: Any, problem: Any, network: Any, count: int) -> Any:
-    """A function that makes `count` rounds and gives the last state."""
+    """A function that runs `count` rounds and returns the last state."""
     begin = stepping.setting(planned(algorithm, problem, network, count), problem, network, None, typed_key(0))
     prepared, carry, _ = loop.start(begin, ())
     ready = replace(begin, algorithm=prepared)
@@ -70,7 +70,7 @@ def rounds(algorithm: Any, problem: Any, network: Any, count: int) -> Any:
 
 
 def compared(records: int, count: int, repeats: int) -> list[Row]:
-    """Time of a round by every way of finding the largest entries."""
+    """Time of a round for every way of finding the largest entries."""
     algorithm, problem, network = setting(records)
     ways = {
         "jdfl": algorithm,
@@ -108,7 +108,7 @@ def long_run(records: int, steps: int, goal: str) -> list[Row]:
 
 
 def peak(records: int, steps: int) -> float:
-    """The peak memory of a process that makes so many rounds, in MB."""
+    """The peak memory of a process that runs `steps` rounds, in MB."""
     command = [sys.executable, "-m", "benchmarks.doadp", "--rounds", str(steps), str(records)]
     return float(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
 

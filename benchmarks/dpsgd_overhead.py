@@ -1,7 +1,7 @@
-"""What a round of D-PSGD costs beside a short script written by hand, and beside reading the data twice.
+"""The cost of a round of D-PSGD compared with a short hand-written script, and with reading the data twice.
 
-Run `python -m benchmarks.dpsgd_overhead [--quick] [--out DIR]`. Least squares with full gradients: each one reads the
-features twice, for A x and for A' r, which is all of the time there is to lose on a machine whose memory is the limit.
+Run `python -m benchmarks.dpsgd_overhead [--quick] [--out DIR]`. Least squares with full gradients: each gradient reads
+the features twice, for A x and for A' r, which takes all of the time on a machine that is limited by memory.
 """
 
 import gc
@@ -26,9 +26,9 @@ from benchmarks.machine import read_max, read_sum
 
 NAME = "dpsgd_overhead"
 LIMIT = (
-    "Of the data for m=32, 64 MB, half lie in a cache of 32 MB and are read faster than memory gives, so that the "
-    "limit is shorter, and mixing and what begins and ends the loop count for more. The script by hand, which has "
-    "nothing to save, takes as long as jdfl."
+    "For m=32 half of the 64 MB of data fit in a cache of 32 MB and are read faster than from memory, so the limit is "
+    "shorter, and mixing and the overhead of the loop matter more. The hand-written script, which does nothing else, "
+    "takes as long as jdfl."
 )
 LR = 1e-2
 
@@ -50,19 +50,19 @@ def by_hand(x: Array, A: Array, b: Array, W: tuple[Array, Array, Array], rounds:
 
 
 def resident() -> int:
-    """Bytes of memory that this process has now."""
+    """Bytes of memory that this process uses now."""
     return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
 
 
 def peak(m: int, n: int, q: int) -> float:
-    """The most memory that a run takes with its data, over the bytes of the data; compiled before, so without XLA's.
+    """The peak memory of a run including its data, divided by the bytes of the data; compiled beforehand.
 
-    Looked at every millisecond.
+    It is sampled every millisecond.
     """
 
     def run() -> int:
         rows = jax.random.split(jax.random.key(0), m)
-        features = lax.map(lambda key: jax.random.normal(key, (q, n)), rows)  # one node at a time, so with no more
+        features = lax.map(lambda key: jax.random.normal(key, (q, n)), rows)  # one node at a time, to save memory
         problem = jdfl.problems.linear_regression(features, features[:, :, 0])
         jdfl.run(jdfl.DPSGD(lr=LR), problem, jdfl.network.k_regular(m, 8), steps=50)
         return features.nbytes
@@ -84,7 +84,7 @@ def peak(m: int, n: int, q: int) -> float:
 
 
 def peak_in_process(m: int, n: int, q: int) -> float:
-    """`peak` in a process of its own."""
+    """`peak` in a separate process."""
     words = [sys.executable, "-m", "benchmarks.dpsgd_overhead", "--peak", *map(str, (m, n, q))]
     return float(subprocess.run(words, check=True, capture_output=True, text=True).stdout.splitlines()[-1])
 

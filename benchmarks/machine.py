@@ -1,7 +1,7 @@
-"""What a benchmark ran on: processor, memory, versions, and the memory bandwidth that its process could get.
+"""The machine of a benchmark: processor, memory, versions, and the memory bandwidth available to its process.
 
-Bandwidth is what most rounds are limited by, so a figure means little without it. It is measured by the process of the
-benchmark, on its default device and with its threads, over an array of several times the size of usual caches.
+Bandwidth limits the majority of rounds, so a figure means little without it. It is measured by the process of the
+benchmark, on its default device and with its threads, over an array several times the size of usual caches.
 """
 
 import os
@@ -28,7 +28,7 @@ CALLS = 4  # that are timed together
 
 @dataclass(frozen=True)
 class Machine:
-    """Everything but the name of the machine; None where it was not recorded or cannot be told."""
+    """Everything but the name of the machine; None where it was not recorded or is unknown."""
 
     cpu: str | None = None
     cores: int | None = None  # that the process may use
@@ -84,7 +84,7 @@ def describe(quick: bool = False) -> Machine:
 
 
 def processor() -> str:
-    """The processor's model, or its architecture where the system does not say more."""
+    """The processor's model, or its architecture where the system gives no more detail."""
     if platform.system() == "Darwin":
         command = ["sysctl", "-n", "machdep.cpu.brand_string"]
         return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
@@ -108,13 +108,13 @@ def read_sum(x: Array) -> Array:
 
 @jax.jit
 def read_max(x: Array) -> Array:
-    """An array, read once in another way: which of the two is faster differs."""
+    """An array, read once in another way: which of the two is faster differs between machines."""
     return jnp.max(x)
 
 
 @partial(jax.jit, donate_argnames="to", keep_unused=True)
 def negative(x: Array, to: Array) -> Array:
-    """-x, written where `to` was, so that no memory is asked for: on a CPU that takes longer than the copy itself."""
+    """-x, written to the memory of `to`: on a CPU allocating memory takes longer than the copy itself."""
     del to
     return -x
 

@@ -2,8 +2,9 @@
 
 Run `python -m benchmarks.million [--quick] [--out DIR]`; six minutes on two cores.
 
-20 parameters, 10 examples a node, every node hears 8 others; CEPS takes two thirds of them and sends whole vectors.
-Every measurement has a process of its own, whose peak of memory holds everything: data, network, compilation, rounds.
+20 parameters, 10 examples per node, every node receives from 8 others; CEPS selects two thirds of them and sends whole
+vectors. Every measurement has its own process, whose memory peak includes everything: data, network, compilation,
+rounds.
 """
 
 import json
@@ -30,7 +31,7 @@ from jdfl.engine.start import check_run
 NAME = "million"
 SIZES, QUICK = (10_000, 100_000, 1_000_000), (100, 200)
 PARAMETERS, EXAMPLES, HOPS = 20, 10, (1, 2, 3, 4)
-REPEATS, NODE_ROUNDS, PERIOD = 5, 1_300_000, 13  # of a measurement; CEPS's periods are 10 to 15
+REPEATS, NODE_ROUNDS, PERIOD = 5, 1_300_000, 13  # per measurement; CEPS's periods are 10 to 15
 ALGORITHMS: dict[str, Any] = {
     "D-PSGD": jdfl.DPSGD(lr=0.01),
     "CEPS-Perf": jdfl.CEPS(s=3, rate=2 / 3, sigma_rule="safe"),
@@ -53,7 +54,7 @@ def setting(name: str, m: int) -> stepping.Setting:
 
 
 def measured(name: str, m: int) -> dict[str, Any]:
-    """Seconds of a round, several times, and this process's peak of memory in GiB."""
+    """Seconds of a round, several times, and this process's peak memory in GiB."""
     began = time.perf_counter()
     ready = setting(name, m)
     algorithm, carry, _ = loop.start(ready, ())
@@ -72,7 +73,7 @@ def measured(name: str, m: int) -> dict[str, Any]:
 
 
 def in_process(name: str, m: int) -> dict[str, Any]:
-    """`measured` in a process of its own."""
+    """`measured` in a separate process."""
     command = [sys.executable, "-m", "benchmarks.million", "--measure", name, str(m)]
     return json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines()[-1])
 

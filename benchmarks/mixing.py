@@ -1,4 +1,4 @@
-"""Mixing: fixed networks against scipy's CSR product and JAX's sparse one, and networks that are drawn in every round.
+"""Mixing: fixed networks compared with SciPy's CSR and JAX's sparse product, and networks redrawn in every round.
 
 Run `python -m benchmarks.mixing [--quick] [--out DIR]`; five minutes on two cores.
 """
@@ -19,14 +19,14 @@ from jdfl import network as nw
 NAME = "mixing"
 LIMIT = (
     "Blocks of four and six neighbours, gathers without bounds and tables by columns were within 10 %. At m=2048 and "
-    "n=100 four recordings gave .53 to .74 of scipy's time, a process that did nothing else .51."
+    "n=100 four recordings gave 0.53 to 0.74 of SciPy's time, a separate idle process 0.51."
 )
-MIXES, ENOUGH = 10, 2e7  # in one timing, one after the other as in a run, and numbers that come out: threads wake first
-MOST_BCOO = 1e8  # floats that the sparse product may make, one row of n per slot
+MIXES, ENOUGH = 10, 2e7  # in one timing, in sequence as in a run, and numbers that result: threads wake up first
+MOST_BCOO = 1e8  # floats that the sparse product may create, one row of n per slot
 
 
 def one_case(network: nw.Static, n: int, repeats: int, hubs: bool) -> list[Row]:
-    """Milliseconds of a mix of rows [m, n] in every format, and what auto picked."""
+    """Milliseconds to mix rows [m, n] in every format, and the format that auto chose."""
     graph = nw.bucketed(network.graph)
     x = jnp.asarray(np.random.default_rng(0).standard_normal((graph.m, n)), jnp.float32)
     mixes = max(MIXES, int(ENOUGH / x.size))
@@ -79,7 +79,7 @@ def rounds_over(network: nw.Network, x: Array) -> Array:
 
 
 def drawn(m: int, n: int, repeats: int) -> list[Row]:
-    """Milliseconds of a round whose network is drawn anew and mixed over, and that over a fixed one of its degree."""
+    """Milliseconds of a round whose network is redrawn, and of one with a fixed network of the same degree."""
     x = jnp.asarray(np.random.default_rng(0).standard_normal((m, n)), jnp.float32)
     ring, regular = nw.ring(m), nw.k_regular(m, 8)
     pairs: dict[str, tuple[nw.Network, nw.Network]] = {

@@ -1,4 +1,4 @@
-"""Noise of every node from a key of its own: the keys of runs against JAX's, which draw the same numbers; exact noise.
+"""Noise of every node from its own key: the keys of runs compared with JAX's, for equal numbers; and exact noise.
 
 Run `python -m benchmarks.noise [--quick] [--out DIR]`; half a minute on two cores.
 """
@@ -39,7 +39,7 @@ def compared(m: int, n: int, kind: str, repeats: int) -> list[Row]:
 
 
 def exact(m: int, n: int, repeats: int) -> list[Row]:
-    """Time of exact noise of two and three levels beside that of normal numbers, with keys of both kinds."""
+    """Time of exact noise of two and three levels relative to normal numbers, with keys of both kinds."""
     keys = jax.random.split(typed_key(0), m)
     ways: dict[str, Callable[[], Array]] = {
         "jdfl": partial(jax.jit(jax.vmap(lambda key: jax.random.normal(key, (n,)))), keys),

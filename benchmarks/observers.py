@@ -19,7 +19,7 @@ NAME = "observers"
 
 
 def measured(m: int, steps: int, repeats: int, goal: str) -> list[Row]:
-    """Seconds of D-PSGD on a network of ten neighbours or so; compilation is a part of deriving."""
+    """Seconds for D-PSGD on a network with about ten neighbours; deriving includes compilation."""
     network = jdfl.network.erdos_renyi(m, min(0.5, 10 / m), seed=1)
     algorithm = jdfl.DPSGD(gradients=jdfl.Gradients(clip=1.0, mechanism=jdfl.Gaussian(10.0)))
     case, derived, learnt, seen = f"m={m}, {steps} rounds", [], [], []

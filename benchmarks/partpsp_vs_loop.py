@@ -1,15 +1,15 @@
-"""What a round of PartPSP costs beside a loop over the nodes in PyTorch, both on one core with one thread.
+"""The cost of a round of PartPSP compared with a loop over the nodes in PyTorch, both on one core with one thread.
 
 Run `python -m benchmarks.partpsp_vs_loop [--quick] [--out DIR]`; PyTorch is the optional dependency "benchmarks". Both
 do the same work: PartPSP-1 on the perceptron 784-10-784-10 with a residual connection at width 784, batches of 100 in
 the order of the data, one gradient for the local part and one for the shared part, Laplace noise scaled by the real
-sensitivity on every message, a 4-Out network, synchronised every 4th round. Without noise they end with the same
+sensitivity on every message, a 4-Out network, synchronised every 4th round. Without noise they reach the same
 parameters, which is checked first.
 
-The loop is a list of modules, one after another, as code with PyTorch usually is; its images are numbers in memory
-already, and it takes the gradients it needs alone. The published code looks for the sensitivity pair by pair; the loop
-is timed with that and with one call of `torch.cdist`, and with both ways to draw the noise. jdfl is held against the
-fastest; what it takes over a round's products, tanh and noise alone is what could be had at most.
+The loop is a list of modules, one after another, as is usual in PyTorch; its images are already in memory as numbers,
+and it computes only the gradients it needs. The published code computes the sensitivity pair by pair; the loop is timed
+with that and with one call of `torch.cdist`, and with both ways to draw the noise. jdfl is compared with the fastest;
+the ratio to a round's products, tanh and noise alone is the largest possible gain.
 
 Axes: N nodes, d shared parameters.
 """
@@ -35,7 +35,7 @@ NEEDS = ("torch",)
 GOALS = {10: ">= 3", 40: ">= 5"}
 DEGREE, SYNCHRONISED = 4, 4
 BATCH, RATE, NOISE_RATE, B = 100, 0.1, 1e-3, 1.0
-TINY = 1e-9  # rate of steps that change nothing
+TINY = 1e-9  # step size that changes nothing
 CHECKED = 10  # rounds without noise after which parameters are compared
 
 
@@ -46,7 +46,7 @@ def problem_of(m: int) -> NeuralProblem:
 
 
 def data() -> str | Dataset:
-    """MNIST, or as many random images where it is not at hand."""
+    """MNIST, or the same number of random images where it is not available."""
     try:
         datasets.locate("mnist")
     except (FileNotFoundError, ValueError):
@@ -63,7 +63,7 @@ def data() -> str | Dataset:
 
 
 def of_jdfl(problem: NeuralProblem, b: float | None, rounds: int) -> Callable[[], Any]:
-    """A function that goes `rounds` rounds on and gives the state."""
+    """A function that runs `rounds` rounds and returns the state."""
     network = jdfl.network.synchronised(jdfl.network.d_out(problem.m, DEGREE), SYNCHRONISED)
     dpps = jdfl.DPPS(b=b, noise_rate=NOISE_RATE, sensitivity="real")
     gradients = jdfl.Gradients(batch=BATCH, sampling="in order")
@@ -72,9 +72,9 @@ def of_jdfl(problem: NeuralProblem, b: float | None, rounds: int) -> Callable[[]
 
 
 def of_parts(problem: NeuralProblem, rounds: int) -> Callable[[], Any]:
-    """The matrix products of such rounds, tanh and noise, and next to nothing between them: no round takes less.
+    """The matrix products of these rounds, tanh and noise, with almost nothing between them: a lower bound of a round.
 
-    Eleven products for a node: a pass for the local part and one for the shared part, which need the first layer once.
+    Eleven products per node: a pass for the local part and one for the shared part, which share the first layer.
     """
     images = problem.data[0].reshape(*problem.weight.shape, -1)
     x = images[:, :BATCH].astype(jnp.float32) / 255
@@ -118,7 +118,7 @@ def of_torch(problem: NeuralProblem, b: float | None, rounds: int, apart: str, d
 
 
 def check(problem: NeuralProblem) -> None:
-    """Without noise both ways end with the same parameters: AssertionError where they differ."""
+    """Check that without noise both ways reach the same parameters: AssertionError where they differ."""
     state = of_jdfl(problem, None, CHECKED)()
     nodes = of_torch(problem, None, CHECKED, "pairs", "laplace")()
     ours = np.concatenate([state.shared.y, state.local], axis=1)
@@ -154,7 +154,7 @@ def main(arguments: Sequence[str] | None = None) -> list[Row]:
         print("PyTorch is not installed, so there is nothing to compare with: pip install 'jdfl[benchmarks]'.")
         return []
     cores = os.sched_getaffinity(0)
-    os.sched_setaffinity(0, {max(cores)})  # of all threads that are started from here on
+    os.sched_setaffinity(0, {max(cores)})  # for all threads that are started from here on
     torch.set_num_threads(1)
     try:
         sizes, repeats = ((4,), 2) if chosen.quick else ((10, 40, 80), 15)

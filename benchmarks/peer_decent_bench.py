@@ -1,12 +1,12 @@
 """D-PSGD in decent-bench (Team Decent, AGPL-3.0), with its public interface and nothing added.
 
-Its `DGD` is D-PSGD as in the paper, mixing first: x_i <- sum_j W_ij x_j - lr grad f_i(x_i), with f_i as jdfl's. What
-differs is how it gets there: nodes are objects and messages are copies, and a gradient is (A'A) x - A'b with an A'A
-[n, n] that is kept, n^2 + n q products in place of 2 n q. A'A is formed in the first round, which is not timed.
+Its `DGD` is D-PSGD as in the paper (combine-then-adapt): x_i <- sum_j W_ij x_j - lr grad f_i(x_i), with jdfl's f_i. The
+implementation differs: nodes are objects and messages are copies, and a gradient is (A'A) x - A'b with a stored A'A [n,
+n], n^2 + n q products in place of 2 n q. A'A is formed in the first round, which is not timed.
 
-It has NumPy below, whose BLAS takes all cores. Its arrays have the type of the data and of the weights; those that it
-makes itself are float64, so that is its default. It is measured in that way, with its own Metropolis weights, and in
-float32 throughout, as jdfl is. Only the last iterate of a call is kept, where it would keep all of them.
+It uses NumPy, whose BLAS uses all cores. Its arrays have the type of the data and of the weights; those that it creates
+itself are float64, which is therefore its default. It is measured in that way, with its own Metropolis weights, and in
+float32 throughout, like jdfl. Only the last iterate of a call is kept, where it would keep all of them.
 
 Axes: m nodes, q examples per node, n parameters.
 """
@@ -47,12 +47,12 @@ class DecentBench:
         return LinearRegressionCost([(iop.from_numpy(a), iop.from_numpy(np.atleast_1d(t))) for a, t in zip(A, b)])
 
     def advance(self, rounds: int) -> None:
-        """Go some rounds on."""
+        """Run a number of rounds."""
         self.algorithm.run(self.network, self.done + rounds, self.done)
         self.done += rounds
 
     def parameters(self) -> np.ndarray:
-        """Those of all agents [m, n]."""
+        """The parameters of all agents [m, n]."""
         return np.stack([iop.to_numpy(agent.x) for agent in self.network.agents()])
 
 

@@ -1,17 +1,17 @@
-"""D-PSGD in gossipy (M. Polato, Apache-2.0), and the gossip learning that it is made for.
+"""D-PSGD in gossipy (M. Polato, Apache-2.0), and the gossip learning that it is designed for.
 
-gossipy simulates events: a round is some time steps, in a step some nodes send their model to one random neighbour, and
-who receives one takes the mean of both models and trains on its own data at once. That is another method than D-PSGD:
-one neighbour is heard in place of all, and models that have and have not been trained in this round meet. It is timed,
-with full gradients, as "one neighbour": as many gradients as D-PSGD, and fewer messages.
+gossipy simulates events: a round consists of time steps; in each, some nodes send their model to one random neighbour,
+and a node that receives one takes the mean of both models and immediately trains on its local data. This is not D-PSGD:
+a node receives from one neighbour instead of all, and models that have and have not been trained in this round are
+mixed. It is timed, with full gradients, as "one neighbour": as many gradients as D-PSGD, and fewer messages.
 
-Its parts make D-PSGD as well: `AllNeighbours` sends to its neighbours step by step and, when the next round begins,
-gives all that it has heard to the model handler, which takes the mean and trains (`MERGE_UPDATE`). The mean of a node
-and its d neighbours is mixing with 1 / (d + 1), which Metropolis weights are where all have the same degree. Gradients
-are those at the mean: this is `DPSGD(order="adapt-then-combine")`, seen between its two halves, so that
-the parameters to compare are the means of what the nodes hold. The simulator and the handler, with float32 tensors of
-PyTorch, are gossipy's own; a message is a deep copy of a handler, and a gradient looks at the examples in a new order,
-which costs a copy of them. PyTorch takes all cores.
+Its parts can also implement D-PSGD: `AllNeighbours` sends to its neighbours step by step and, when the next round
+begins, passes everything it has received to the model handler, which takes the mean and trains (`MERGE_UPDATE`). The
+mean of a node and its d neighbours is mixing with weights 1 / (d + 1), which equal Metropolis weights where all degrees
+are equal. Gradients are evaluated at the mean: this is `DPSGD(order="adapt-then-combine")`, observed between its two
+halves, so the parameters to compare are the means of what the nodes hold. The simulator and the handler, with float32
+tensors of PyTorch, are gossipy's own; a message is a deep copy of a handler, and a gradient uses the examples in a new
+order, which costs a copy of them. PyTorch uses all cores.
 
 Axes: m nodes, q examples per node, n parameters.
 """
@@ -36,7 +36,7 @@ from gossipy.node import GossipNode  # pyright: ignore[reportMissingImports]
 from gossipy.simul import GossipSimulator  # pyright: ignore[reportMissingImports]
 
 STEPS = 100  # in a round of gossip learning, as in gossipy's examples
-logging.getLogger().setLevel(logging.WARNING)  # which gossipy lowers for all packages when it is imported
+logging.getLogger().setLevel(logging.WARNING)  # which gossipy lowers for all packages on import
 
 
 class Regression(TorchModel):
@@ -47,7 +47,7 @@ class Regression(TorchModel):
         self.linear = torch.nn.Linear(n, 1, bias=False)
 
     def init_weights(self) -> None:
-        """Begin at zero."""
+        """Start at zero."""
         torch.nn.init.zeros_(self.linear.weight)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
@@ -61,7 +61,7 @@ def half_square(predicted: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
 
 
 class AllNeighbours(GossipNode):
-    """Sends to its neighbours one after another, and takes up what it has heard when the next round begins."""
+    """Sends to its neighbours one after another, and processes what it has received when the next round begins."""
 
     def __init__(self, *arguments: Any, **named: Any):
         super().__init__(*arguments, **named)
@@ -69,7 +69,7 @@ class AllNeighbours(GossipNode):
         self.step, self.heard = 0, []
 
     def timed_out(self, t: int) -> bool:
-        """Whether there is somebody to send to in this step."""
+        """Whether there is a neighbour to send to in this step."""
         self.step = t % self.round_len
         if self.step == 0 and self.heard:
             self.model_handler(self.heard, self.data[0])
@@ -81,7 +81,7 @@ class AllNeighbours(GossipNode):
         return self.neighbours[self.step]
 
     def receive(self, t: int, msg: Any) -> None:
-        """Keep a model; it arrives in the step in which it was sent."""
+        """Store a model; it arrives in the step in which it was sent."""
         self.heard.append(CACHE.pop(msg.value[0]))
 
 
@@ -109,15 +109,15 @@ class Gossipy:
         nodes = node.generate(data, StaticP2PNetwork(m, links.astype(int)), handler, steps, sync=True)
         self.W = W
         self.simulator = GossipSimulator(nodes, data, steps, AntiEntropyProtocol.PUSH)
-        self.simulator.init_nodes()  # with a first gradient at zero, as adapt-then-combine begins
+        self.simulator.init_nodes()  # with a first gradient at zero, as adapt-then-combine starts
 
     def advance(self, rounds: int) -> None:
-        """Go some rounds on, without showing progress."""
+        """Run a number of rounds, without showing progress."""
         with redirect_stdout(io.StringIO()):
             self.simulator.start(rounds)
 
     def parameters(self) -> np.ndarray:
-        """W x [m, n]: what the nodes' next gradients are taken at."""
+        """W x [m, n]: where the nodes' next gradients are evaluated."""
         nodes = self.simulator.nodes
         x = [nodes[i].model_handler.model.linear.weight.detach().numpy()[0] for i in range(len(nodes))]
         return self.W @ np.stack(x)

@@ -1,15 +1,15 @@
-"""What a round of D-PSGD costs in jdfl and in its peers, decent-bench and gossipy.
+"""The cost of a round of D-PSGD in jdfl and in two other libraries, decent-bench and gossipy.
 
-Run `python -m benchmarks.peers [--quick] [--out DIR]`; the peers are the optional dependency "peers", and one that is
-not installed is skipped. All do the same work: least squares with full gradients, the same data, network, weights,
-length of steps and rounds, from zero. What they arrive at is compared with jdfl's first, and a difference is an error.
+Run `python -m benchmarks.peers [--quick] [--out DIR]`; the other libraries are the optional dependency "peers", and one
+that is not installed is skipped. All do the same work: least squares with full gradients, the same data, network,
+weights, step size and rounds, from zero. Their results are compared with jdfl's first, and a difference is an error.
 
-decent-bench mixes first and gossipy steps first, and each is held against jdfl in its own order. How they come to it,
-and what gossipy does that is another method and is timed only, is in benchmarks/peer_decent_bench.py and
-benchmarks/peer_gossipy.py. Set-up and compilation are not timed. Everybody takes a thread a core by itself; on a busy
-machine the peers are faster with one, so they are timed with one as well, and jdfl, always with all, is held against
-the faster. With `taskset -c 0` before it, all have one. Threads of BLAS go on turning for a while when their work is
-done, which had slowed whoever came next by up to two fifths; so everybody starts on a machine at rest.
+decent-bench uses combine-then-adapt and gossipy adapt-then-combine, and each is compared with jdfl in its own order.
+Their implementations, and gossipy's other method, which is timed only, are described in benchmarks/peer_decent_bench.py
+and benchmarks/peer_gossipy.py. Set-up and compilation are not timed. By default each uses one thread per core; on a
+busy machine the others are faster with one, so they are timed with one as well, and jdfl, always with all, is compared
+with the faster. With `taskset -c 0` in front, all have one. BLAS threads keep spinning for a while after their work,
+which had slowed the next library by up to two fifths; therefore each starts on an idle machine.
 
 Axes: m nodes, q examples per node, n parameters.
 """
@@ -33,41 +33,41 @@ from jdfl.network import as_dense
 
 NAME = "peers"
 LIMIT = (
-    "A round needs the features twice, and jdfl reads them about as fast as memory gives (`dpsgd_overhead`). "
-    "decent-bench reads half as much again in float32 and three times as much in float64, in which it usually "
-    "computes; the rest is its own. For six times its speed the features would have to be read once. XLA on CPU does "
-    "not fuse the two products; by blocks of rows or nodes that a cache holds a round took .7 to 1.0 of the speed, 1.1 "
-    "at most where half of the data lie in the cache anyhow; row by row a tenth."
+    "A round reads the features twice, and jdfl reads them about as fast as memory allows (`dpsgd_overhead`). "
+    "decent-bench reads half as much again in float32 and three times as much in float64, which it normally uses; the "
+    "rest is its overhead. Six times its speed would need the features to be read once. XLA on CPU does not fuse the "
+    "two products; by blocks of rows or nodes that a cache holds a round had 0.7 to 1.0 of the speed, at most 1.1 "
+    "where half of the data are in the cache anyway; row by row a tenth."
 )
 REST = 0.3  # seconds
 LR = 1e-2
 DEGREE = 8
-CHECKED, TOLERANCE = 20, 1e-4  # rounds after which parameters are compared, and how far apart they may be, relatively
+CHECKED, TOLERANCE = 20, 1e-4  # rounds after which parameters are compared, and their largest relative difference
 
 Order = Literal["combine-then-adapt", "adapt-then-combine"]
 
 
 class AtWork(Protocol):
-    """A peer with the data, on its way."""
+    """Another library with the data, during a run."""
 
     def advance(self, rounds: int) -> None:
-        """Go some rounds on."""
+        """Run a number of rounds."""
         ...
 
     def parameters(self) -> np.ndarray:
-        """[m, n], where they are the same as jdfl's."""
+        """[m, n], where they equal jdfl's."""
         ...
 
 
 @dataclass(frozen=True)
 class Peer:
-    """A package; its module here has SAME, the ways in which it does D-PSGD, and OTHER, which are other methods."""
+    """A package; its module here has SAME, its variants of D-PSGD, and OTHER, which are other methods."""
 
     package: str
     module: str
     order: Order  # of its D-PSGD
-    goal: str  # for each of its ways over jdfl, at real sizes
-    below: str  # the package that computes
+    goal: str  # for each of its variants over jdfl, at real sizes
+    below: str  # the package that it computes with
     install: str
 
 
@@ -88,7 +88,7 @@ PEERS = (
 
 @dataclass(frozen=True)
 class Work:
-    """What everybody is given; nodes begin at zero."""
+    """The task given to all libraries; nodes start at zero."""
 
     A: np.ndarray  # [m, q, n] features
     b: np.ndarray  # [m, q] targets
@@ -107,7 +107,7 @@ class Work:
         return f"m={m} n={n} q={q}"
 
     def jdfl(self, order: Order, rounds: int) -> Callable[[], jax.Array]:
-        """A function that goes `rounds` rounds on and gives the parameters [m, n]."""
+        """A function that runs `rounds` rounds and returns the parameters [m, n]."""
         problem = jdfl.problems.linear_regression(self.A, self.b)
         algorithm = jdfl.DPSGD(lr=self.lr, order=order)
         work = rounds_of(algorithm, problem, self.network, rounds)
@@ -123,7 +123,7 @@ def work_of(m: int, q: int, n: int, degree: int = DEGREE) -> Work:
 
 
 def installed(peers: Sequence[Peer] = PEERS) -> dict[Peer, ModuleType]:
-    """The peers' modules; those that are not installed are named and left out."""
+    """The modules of the other libraries; those not installed are reported and left out."""
     found = {}
     for peer in peers:
         try:
@@ -139,7 +139,7 @@ def apart(ours: np.ndarray, theirs: np.ndarray) -> float:
 
 
 def check(name: str, peer: AtWork, work: Work, order: Order) -> Row:
-    """How far apart jdfl and a peer are after some rounds; ValueError where it is too far."""
+    """The difference between jdfl and another library after some rounds; ValueError where it is too large."""
     peer.advance(CHECKED)
     found = apart(np.asarray(work.jdfl(order, CHECKED)()), peer.parameters())
     if not found <= TOLERANCE:
@@ -148,7 +148,7 @@ def check(name: str, peer: AtWork, work: Work, order: Order) -> Row:
 
 
 def figures(work: Work, modules: dict[Peer, ModuleType], rounds: int, repeats: int) -> list[Row]:
-    """Differences, milliseconds of a round in every way, interleaved, and the peers over jdfl."""
+    """Differences, milliseconds of a round in every way, interleaved, and the others' times over jdfl's."""
     rows, ways, held = [], {}, []
     for peer, module in modules.items():
         base = f"jdfl, {peer.order}"
@@ -171,7 +171,7 @@ def figures(work: Work, modules: dict[Peer, ModuleType], rounds: int, repeats: i
 
 
 def one_thread(advance: Callable[[], None]) -> Callable[[], None]:
-    """The same work, for which BLAS and OpenMP have one thread."""
+    """The same work with one thread for BLAS and OpenMP."""
     controller = ThreadpoolController()
 
     def work() -> None:
@@ -182,7 +182,7 @@ def one_thread(advance: Callable[[], None]) -> Callable[[], None]:
 
 
 def main(arguments: Sequence[str] | None = None) -> list[Row]:
-    """All figures; none where no peer is installed."""
+    """All figures; none where no other library is installed."""
     chosen = options("Rounds of D-PSGD in jdfl, decent-bench and gossipy", arguments)
     modules = installed()
     if not modules:

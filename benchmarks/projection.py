@@ -1,4 +1,4 @@
-"""P_s: against numpy's argpartition and `lax.top_k`, over s/n and types: the ground of projection.py's constants.
+"""P_s: compared with NumPy's argpartition and `lax.top_k`, over s/n and types: the basis of projection.py's constants.
 
 Run `python -m benchmarks.projection [--quick] [--out DIR]`; about a minute on two cores.
 """
@@ -18,13 +18,13 @@ from benchmarks.common import Row, interleaved, options, ratios, report, row
 from jdfl.arrays import ops
 
 NAME = "projection"
-CALLS = 5  # of a timing, one after another: the first wakes threads
+CALLS = 5  # per timing, in sequence: the first wakes threads
 SHARES = (0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.3, 0.6, 0.9)
 GOALS = {("numpy", 0.01): ">= 2.5", ("top_k", 0.3): ">= 2"}
 
 
 def by_numpy(x: np.ndarray, s: int) -> np.ndarray:
-    """The s largest of every row [m, n], in no care of ties."""
+    """The s largest entries of every row [m, n], ignoring ties."""
     kept = np.argpartition(np.abs(x), x.shape[1] - s, axis=1)[:, -s:]
     result = np.zeros_like(x)
     np.put_along_axis(result, kept, np.take_along_axis(x, kept, axis=1), axis=1)
@@ -39,17 +39,17 @@ def by_top_k(x: Array, s: int) -> Array:
 
 
 def one_by_one(project: Callable[[Array], Array], x: Array) -> Array:
-    """Row after row in one program, as the nodes that communicate are worked on."""
+    """Row after row in one program, as communicating nodes are processed."""
     return lax.map(lambda one: project(one[None, :])[0], x)
 
 
 def repeated(call: Callable[[], Any]) -> list[Any]:
-    """What several calls give."""
+    """The results of several calls."""
     return [call() for _ in range(CALLS)]
 
 
 def compared(m: int, n: int, share: float, repeats: int, dtype: str = "float32", single: bool = False) -> list[Row]:
-    """Time of a row by every way, and the ratios; `single` works row by row."""
+    """Time per row in every way, and the ratios; `single` processes row by row."""
     s = max(1, round(share * n))
     x = np.random.default_rng(0).standard_normal((m, n)).astype(np.float32)
     rows = jnp.asarray(x).astype(dtype)

@@ -1,10 +1,10 @@
-"""Bounds of epsilon from below and above by rounded privacy losses: nothing but a table of chances and one transform.
+"""Lower and upper bounds of epsilon from rounded privacy losses: a table of probabilities and one transform.
 
-A release is a number with law P, or Q under the neighbouring data, and its loss is log(dP / dQ), which rises or falls
-with it. Its cells on a fine grid have chances under P by distribution functions. Every cell's loss is rounded up to a
-multiple of a step, or down, and T of them are added up by a discrete Fourier transform, without tilting and without
-keeping any mean: the two bounds are about T steps apart. What lies outside of the window of the sum is bounded by
-Chernoff's bound, and added to delta, or taken from it. Nothing of it is shared with `jdfl.privacy.numerical`, or with
+A release is a number with law P, or Q under the neighbouring data, and its loss is log(dP / dQ), which is monotone in
+it. The probabilities of its cells on a fine grid under P come from distribution functions. Every cell's loss is rounded
+up to a multiple of a step, or down, and T of them are added by a discrete Fourier transform, without tilting and
+without preserving any mean: the two bounds are about T steps apart. The mass outside the window of the sum is bounded
+by Chernoff's bound, and added to delta or subtracted from it. It shares nothing with `jdfl.privacy.numerical` or
 dp-accounting.
 
 Axes: k edges of cells.
@@ -19,19 +19,19 @@ import numpy as np
 from scipy import stats
 from scipy.special import logsumexp
 
-_CELLS = 2**20  # of a release
+_CELLS = 2**20  # per release
 _MOST = 2**24  # of the sum
-_ROUNDING = 1e-3  # of delta, to either side, for errors of floating-point numbers
+_ROUNDING = 1e-3  # of delta, to either side, for floating-point errors
 _OUTSIDE = 1e-5  # of delta: tails that are cut off
 _ORDERS = np.geomspace(1e-2, 1e4, 100)  # of Chernoff's bounds
 _BLOCKS = 20_000  # of losses, for these
 
-Mixture = Sequence[tuple[float, float]]  # chances and centres
+Mixture = Sequence[tuple[float, float]]  # probabilities and centres
 
 
 @dataclass(frozen=True)
 class Pair:
-    """A release under two neighbouring data sets: noise of scale z around centres that chance picks."""
+    """A release under two neighbouring datasets: noise of scale z around randomly chosen centres."""
 
     kind: Literal["norm", "laplace"]
     z: float
@@ -39,9 +39,9 @@ class Pair:
     q: Mixture
 
     def losses(self, tail: float) -> tuple[np.ndarray, np.ndarray]:
-        """The losses at the edges of cells [k], and the cells' chances under P [k + 1]; the outer ones have no end.
+        """The losses at the edges of cells [k], and the cells' probabilities under P [k + 1]; the outer are unbounded.
 
-        `tail` is the chance of noise beyond the grid.
+        `tail` is the probability of noise beyond the grid.
         """
         law: Any = getattr(stats, self.kind)
         centres, reach = [centre for _, centre in (*self.p, *self.q)], self.z * float(law.isf(tail))
@@ -57,14 +57,14 @@ class Pair:
 
 
 def bracket(pair: Pair, releases: int, delta: float, about: float, width: float = 5e-3) -> tuple[float, float]:
-    """Bounds from below and from above of the epsilon at `delta` of so many releases, of P against Q.
+    """Lower and upper bounds of the epsilon at `delta` of a number of releases, of P against Q.
 
     Args:
         pair: One release.
-        releases: How many there are.
-        delta: The chance that the epsilon may fail.
-        about: The epsilon, about, which decides on the step alone: bounds hold whatever it is.
-        width: How far apart the bounds may be, in units of `about`, as far as memory allows.
+        releases: The number of releases.
+        delta: The probability that the epsilon may fail.
+        about: An approximate epsilon, which determines only the step: the bounds hold for any value.
+        width: The largest difference between the bounds, in units of `about`, as far as memory allows.
     """
     losses, chances = pair.losses(max(_OUTSIDE * delta / releases, 1e-300))
     step = max(width * about / (2 * releases), float(np.ptp(losses)) / _MOST)
@@ -79,14 +79,14 @@ def _bounds(
     """Both bounds with this step; None where the window of the sum would be too large."""
     found: list[float] = []
     ends = np.sort(np.stack([losses[:-1], losses[1:]]), axis=0) / step
-    outer = np.argsort([losses[0], losses[-1]])  # which of the outer cells has the least losses
+    outer = np.argsort([losses[0], losses[-1]])  # which of the outer cells has the smallest losses
     lost, gained = chances[[0, -1]][outer]
     for upper in (False, True):
         at = (np.ceil(ends[1]) if upper else np.floor(ends[0])).astype(np.int64)
         first = int(at.min())
         mass = np.bincount(at - first, chances[1:-1])
         if upper:
-            mass[0] += lost  # what is lower counts as the lowest of all
+            mass[0] += lost  # lower losses count as the lowest
         infinite = releases * float(gained) if upper else 0.0
         places = first + np.arange(len(mass))
         window = _window(places * step, mass, releases, _OUTSIDE * delta)
@@ -105,7 +105,7 @@ def _bounds(
 
 
 def _window(y: np.ndarray, mass: np.ndarray, releases: int, outside: float) -> tuple[float, float]:
-    """Between what the sum of so many lies, but for a chance of `outside` on either side; of blocks of losses."""
+    """An interval for the sum of losses, except with probability `outside` on either side; from blocks of losses."""
     starts = np.unique(np.linspace(0, len(y), _BLOCKS, endpoint=False).astype(int))
     least, most = y[starts], y[np.append(starts[1:], len(y)) - 1]
     with np.errstate(divide="ignore"):
@@ -118,7 +118,7 @@ def _window(y: np.ndarray, mass: np.ndarray, releases: int, outside: float) -> t
 
 
 def _epsilon(y: np.ndarray, mass: np.ndarray, delta: float) -> float:
-    """The epsilon at which this distribution of the sum has the `delta`."""
+    """The epsilon at which this distribution of the sum has the given `delta`."""
 
     def delta_at(epsilon: float) -> float:
         start = int(np.searchsorted(y, epsilon, side="right"))

@@ -1,4 +1,4 @@
-"""Rounds of CEPS, PartPSP and DO-ADP beside D-PSGD's, and all nodes in one step beside a loop over the nodes.
+"""Rounds of CEPS, PartPSP and DO-ADP compared with D-PSGD's, and all nodes in one step with a loop over the nodes.
 
 Run `python -m benchmarks.rounds [--quick] [--out DIR]`; three minutes on two cores.
 """
@@ -20,17 +20,17 @@ from jdfl.algorithms.program import planned
 
 NAME = "rounds"
 LIMIT = (
-    "With 32 examples of 1000 numbers a node's data are 128 kB, and both wait for memory, 33 MB read twice a round; "
-    "there is nothing for vectorization to save but the calls. A device for every core gives 1.4 times as many rounds "
-    "(`python -m benchmarks.cores`)."
+    "With 32 examples of 1000 numbers a node's data are 128 kB, and both are limited by memory, 33 MB read twice per "
+    "round; vectorization can save only the calls. A device per core gives 1.4 times as many rounds (`python -m "
+    "benchmarks.cores`)."
 )
-PERIOD = 60  # rounds of a timing, some of CEPS's periods of 10 to 15 each
+PERIOD = 60  # rounds per timing, several of CEPS's periods of 10 to 15
 DEGREE, LR = 8, 1e-3
 MOST = 500  # rounds that noise is planned for
 
 
 def least_squares(m: int, n: int, q: int) -> Any:
-    """Features of every node, and targets of a sparse truth."""
+    """Features of every node, and targets from sparse true parameters."""
     truth = jnp.zeros((n,)).at[: n // 100 + 1].set(1.0)
     features = jax.random.normal(jax.random.key(0), (m, q, n))
     return jdfl.problems.linear_regression(features, jnp.dot(features, truth), truth=truth)
@@ -97,7 +97,7 @@ def one_node(x: Array, heard: Array, weight: Array, own: Array, A: Array, b: Arr
 
 
 def beside_a_loop(m: int, n: int, q: int, rounds: int, repeats: int) -> list[Row]:
-    """A round of all nodes at once against a jitted step per node, called in a loop as other simulators do."""
+    """A round of all nodes at once compared with a jitted step per node, called in a loop as in other simulators."""
     problem, network = least_squares(m, n, q), jdfl.network.k_regular(m, DEGREE)
     graph = network.graph
     senders = np.asarray(graph.senders)

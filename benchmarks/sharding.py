@@ -1,9 +1,9 @@
-"""What several devices exchange in a round: rows of mixing, read off the compiled program, against what is needed.
+"""What several devices exchange in a round: rows of mixing, from the compiled program, compared with what is needed.
 
 Run `python -m benchmarks.sharding [--quick] [--out DIR]`; half a minute.
 
-Eight devices share the nodes. "needed" is every row that a device's nodes hear from another device, once. The same
-program without explicit exchanges, partitioned by XLA alone, is counted beside it.
+Eight devices share the nodes. "needed" is every row that a device's nodes receive from another device, once. The same
+program without explicit exchanges, partitioned by XLA alone, is counted for comparison.
 """
 
 import re
@@ -33,7 +33,7 @@ _LINE = re.compile(rf"= (\(?[^=]*?) ({'|'.join(COLLECTIVES)})(?:-start)?\(")
 
 
 def compiled(setting: stepping.Setting, mesh: Mesh) -> Any:
-    """What XLA makes of a chunk of two rounds without metrics."""
+    """The compiled program of two rounds without metrics."""
     spread, layout = placed(setting, mesh)
     algorithm, carry, _ = loop.start(spread, (), layout)
     ready = replace(spread, algorithm=algorithm)
@@ -41,7 +41,7 @@ def compiled(setting: stepping.Setting, mesh: Mesh) -> Any:
 
 
 def received(text: str, devices: int) -> int:
-    """Bytes that all devices together receive where the compiled program exchanges rows of floats [.., n]."""
+    """Total bytes that all devices receive where the compiled program exchanges rows of floats [.., n]."""
     total = 0
     for line in text.splitlines():
         found = _LINE.search(line)
@@ -78,7 +78,7 @@ def exchanged(network: Network, devices: int, features: int = FEATURES) -> tuple
 
 
 def by_xla(network: Network, devices: int, features: int = FEATURES) -> int:
-    """Bytes that devices receive where XLA alone partitions one mixing of rows that lie on them."""
+    """Bytes that devices receive where XLA alone partitions one mixing of rows that are sharded over them."""
     graph, mesh = network.at(jnp.int32(0), jax.random.key(0)), layout.mesh_of(devices, network.m)
     spec = NamedSharding(mesh, PartitionSpec(mesh.axis_names[0]))
     graph = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=spec), graph)

@@ -1,7 +1,7 @@
-"""What 64 runs cost side by side, as one program, and one after another.
+"""The cost of 64 runs side by side, as one program, and in sequence.
 
 Run `python -m benchmarks.sweep [--quick] [--out DIR]`. D-PSGD on Example 1, 8 learning rates times 8 seeds. Side by
-side, a node's data is read once for all trials.
+side, a node's data are read once for all trials.
 """
 
 import itertools

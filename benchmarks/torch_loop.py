@@ -1,4 +1,4 @@
-"""PartPSP in PyTorch as a loop over nodes, one module for each: what `benchmarks.partpsp_vs_loop` is held against.
+"""PartPSP in PyTorch as a loop over nodes, one module for each: what `benchmarks.partpsp_vs_loop` compares with.
 
 Axes: N nodes, q examples per node, d shared parameters.
 """
@@ -31,7 +31,7 @@ class Perceptron(nn.Module):
 
 
 class Loop:
-    """The nodes of a NeuralProblem with equally many examples, and what a round does with them."""
+    """The nodes of a NeuralProblem with equal numbers of examples, and the operations of a round."""
 
     def __init__(self, problem: Any, batch: int, degree: int, every: int, rate: float, noise_rate: float, b: Any):
         images, labels = (np.asarray(leaf) for leaf in problem.data)
@@ -79,7 +79,7 @@ class Loop:
         self.t += 1
 
     def _mixed(self, sent: list[Tensor]) -> tuple[list[Tensor], list[float]]:
-        """What every node has after the exchange: weighted sums of what it received."""
+        """Every node's vector after the exchange: the weighted sums of what it received."""
         N = len(sent)
         if (self.t + 1) % self.every == 0:
             mean, mass = torch.stack(sent).mean(dim=0), sum(self.a) / N

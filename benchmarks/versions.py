@@ -1,8 +1,8 @@
-"""The version here beside another one, such as the commit before a change: `python -m benchmarks.versions CHECKOUT`.
+"""Another version, such as the commit before a change, against this one: `python -m benchmarks.versions CHECKOUT`.
 
-Both are measured in turn, A B A B ..., each time in a process of its own, and every time that both measure under the
-same name is divided pair by pair, so that a machine that drifts slows both. Without names it measures what a user waits
-for: importing the package, first runs of some methods with what of them JAX traces and compiles, and their rounds after
+Both are measured alternately, A B A B ..., each time in a separate process, and every time that both measure under the
+same name is divided pair by pair, so that a drift of the machine affects both. Without names it measures what a user
+waits for: importing the package, first runs of some methods split into tracing and compilation, and their rounds after
 that. With names it runs these benchmarks, which takes minutes each.
 """
 
@@ -21,7 +21,7 @@ import numpy as np
 from benchmarks.common import show
 
 HERE = Path(__file__).parent.parent
-LIMIT = 1.05  # of the time here over the other's
+LIMIT = 1.05  # of the time of this version over the other's
 TIMES = ("s", "ms", "us", "ns")
 WAITED = HERE / "benchmarks" / "waited.py"
 
@@ -31,7 +31,7 @@ def measured(checkout: Path, name: str, quick: bool) -> dict[tuple[str, str], fl
     with tempfile.TemporaryDirectory() as folder:
         file = [str(WAITED)] if name == "waited" else ["-m", f"benchmarks.{name}"]
         command = [sys.executable, *file, "--out", folder, *["--quick"] * quick]
-        # The path comes before what is installed, and a file's own folder is not where this one's modules lie.
+        # The path precedes installed packages, and a file's own folder is not where this one's modules are.
         there = os.environ | {"PYTHONPATH": str(checkout), "PYTHONSAFEPATH": "1"}
         subprocess.run(command, cwd=checkout, env=there, check=True, stdout=subprocess.DEVNULL)
         rows = json.loads((Path(folder) / f"{name}.json").read_text(encoding="utf-8"))["rows"]

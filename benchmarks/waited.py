@@ -1,7 +1,7 @@
-"""What a user waits for: `python benchmarks/waited.py --out DIR [--quick]`, of the version that is on the path.
+"""What a user waits for: `python benchmarks/waited.py --out DIR [--quick]`, for the version that is on the path.
 
-It is run by `benchmarks.versions` with the code of several versions, and so uses what all of them have: the import of
-the package, the first run of some methods with what of it JAX traces, lowers and compiles, and a round after that.
+`benchmarks.versions` runs it with the code of several versions, so it uses only what all of them have: the import of
+the package, the first run of some methods with JAX's tracing, lowering and compilation times, and a round after that.
 """
 
 import argparse
@@ -36,14 +36,14 @@ def _listen(event: str, duration_secs: float, **_: object) -> None:
 def seconds(
     algorithm: jdfl.Algorithm, problem: jdfl.problems.Problem, network: jdfl.network.Static, steps: int
 ) -> float:
-    """What a run of so many rounds with one record takes, from the call to the result."""
+    """The time of a run of `rounds` rounds with one record, from the call to the result."""
     began = time.perf_counter()
     jdfl.run(algorithm, problem, network, key=1, steps=steps, every=steps, metrics=[])
     return time.perf_counter() - began
 
 
 def main() -> None:
-    """Measure and write DIR/waited.json; `quick` makes it small."""
+    """Measure and write DIR/waited.json; `quick` uses small sizes."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--quick", action="store_true")
@@ -64,7 +64,7 @@ def main() -> None:
         ("CEPS, one bit", jdfl.CEPS(s=10, sigma_rule="safe", codec=OneBit()), regression, ring, 100),
         ("DO-ADP", jdfl.DOADP(lr=1e-4), regression, ring, 5000),
         (f"D-PSGD, {many:,} nodes", jdfl.DPSGD(lr=1e-4), small, jdfl.network.ring(many), 200),
-        (f"D-PSGD, {16 * m} nodes that all hear all", jdfl.DPSGD(lr=1e-4), wide, all_hear, 60),
+        (f"D-PSGD, {16 * m} nodes, complete network", jdfl.DPSGD(lr=1e-4), wide, all_hear, 60),
     )
     rows = [("package", "import", IMPORTED)]
     for case, algorithm, problem, network, rounds in cases:

@@ -1,1 +1,1 @@
-"""Tools for those who work on jdfl."""
+"""Tools for the development of jdfl."""

@@ -1,20 +1,20 @@
-"""Golden results: what rows of the contract table, experiments and the command line gave before something moved.
+"""Golden results: output of contract rows, experiments and the command line from before a refactoring.
 
     python -m tools.golden record [WHAT ...]
     python -m tools.golden check [WHAT ...] [--only TEXT]
 
-WHAT is among rows, statements, experiments, commands; without it, all; of these --only takes the
-records with TEXT in their name. `record` writes tools/golden/; `check` makes
-everything again and compares: words and counts are equal, floats the same bits, or within 1e-6 of the largest of their
-array, which is told. It ends with status 1 where anything differs. Bits can be compared on the kind of processor that
-they were recorded on alone, which the record tells.
+WHAT is among rows, statements, experiments, commands; without it, all are used. --only selects records with TEXT in
+their name. `record` writes tools/golden/; `check` recomputes everything and compares: words and counts must be equal,
+floats have equal bits or differ by at most 1e-6 of the largest entry of their array, which is reported. It ends with
+status 1 where anything differs. Bits can be compared only on the kind of processor that they were recorded on, which
+the record names.
 
-Private randomness is drawn without what settings are called and where their classes lie, which enters it otherwise: a
-class that moves would change every noise.
+Private randomness is drawn without the names of settings and the locations of their classes, which normally affect it:
+otherwise moving a class would change all noise.
 
-Rows: parameters after 1, 10 and 33 rounds, the history, totals and counts of every node. Statements: the guarantee,
-the ledger and the report of the same runs, or why there is none. Experiments: the rows of ten, made with --quick, but
-for seconds. Commands: help texts of every kind, and what can be listed.
+Rows: parameters after 1, 10 and 33 rounds, the history, totals and counts of every node. Statements: the guarantee, the
+ledger and the report of the same runs, or why there is none. Experiments: the rows of ten, run with --quick, without
+times. Commands: help texts of every kind, and the lists.
 """
 
 import argparse
@@ -81,7 +81,7 @@ def _run(row: Row) -> tuple[jdfl.Result, np.ndarray]:
 
 
 def rows(only: str) -> Iterator[tuple[str, Any]]:
-    """What every row of the contract table gives."""
+    """The results of every row of the contract table."""
     for row in (row for row in TABLE if only in str(row)):
         result, params = _run(row)
         totals = dataclasses.asdict(result.totals)
@@ -101,7 +101,7 @@ def rows(only: str) -> Iterator[tuple[str, Any]]:
 
 
 def statements(only: str) -> Iterator[tuple[str, Any]]:
-    """What every row of the contract table says of its privacy."""
+    """The privacy statement of every row of the contract table."""
     for row in (row for row in TABLE if only in str(row)):
         problem, network = make_problem(row), make_network()
         result = jdfl.run(row.algorithm, problem, network, key=1, steps=ROUNDS[1], metrics=[])
@@ -117,7 +117,7 @@ def statements(only: str) -> Iterator[tuple[str, Any]]:
 
 
 def experiments(only: str) -> Iterator[tuple[str, Any]]:
-    """What ten experiments give in their quick form."""
+    """The results of ten experiments in their quick form."""
     for name in (name for name in EXPERIMENTS if only in name):
         with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stdout(io.StringIO()):
             import_module(f"experiments.{name}").main(["--quick", "--out", folder])
@@ -134,7 +134,7 @@ def experiments(only: str) -> Iterator[tuple[str, Any]]:
 
 
 def commands(only: str) -> Iterator[tuple[str, Any]]:
-    """What the command line says of its settings, with every kind of every family chosen once."""
+    """The command line's help on its settings, with every kind of every family chosen once."""
     every = [[name, "--help"] for name in COMMANDS]
     hints = {one.name: one.type for one in dataclasses.fields(RunConfig)}
     for family in ("algorithm", "network", "problem", "stop"):
@@ -160,7 +160,7 @@ KINDS: dict[str, Callable[[str], Iterator[tuple[str, Any]]]] = {
 
 
 def _plain(value: Any) -> Any:
-    """Plain data for JSON; arrays are written in full, and floats so that their bits come back."""
+    """Plain data for JSON; arrays are written in full, and floats so that their bits are preserved."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {one.name: _plain(getattr(value, one.name)) for one in dataclasses.fields(value)}
     if isinstance(value, Mapping):
@@ -173,9 +173,9 @@ def _plain(value: Any) -> Any:
 
 
 def differences(old: Any, new: Any, path: str = "") -> Iterator[tuple[str, float]]:
-    """Where two records differ, and by how much: infinitely, unless both are floats; of an array, at its worst entry.
+    """Where two records differ, and by how much: infinitely, unless both are floats; arrays by their worst entry.
 
-    Floats are held against the largest of the list that they are in.
+    Floats are compared with the largest entry of their list.
     """
     if isinstance(old, dict) and isinstance(new, dict):
         for name in {**old, **new}:
@@ -208,7 +208,7 @@ def _numbers(value: list[Any]) -> bool:
 
 
 def record(wanted: list[str]) -> None:
-    """Write what there is now."""
+    """Write the current results."""
     FOLDER.mkdir(exist_ok=True)
     for kind in wanted:
         found = {name: _plain(value) for name, value in KINDS[kind]("")}
@@ -224,7 +224,7 @@ def _cpu() -> str:
 
 
 def check(wanted: list[str], only: str) -> int:
-    """Make everything again and tell what differs; the number of records that do."""
+    """Recompute everything and report differences; returns the number of records that differ."""
     wrong = 0
     was = json.loads((FOLDER / "about.json").read_text())
     print(f"recorded on {was['cpu']}, jax {was['jax']}; here {_cpu()}, jax {jax.__version__}")

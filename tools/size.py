@@ -1,13 +1,13 @@
-"""How large the house is: lines, rooms, floors, names, docstrings, each beside its goal.
+"""The size of the project: lines, units, import depth, names and docstrings, each with its goal.
 
     python -m tools.size
 
-Lines of code are those without blanks, comments and docstrings. A unit is a file or folder of jdfl/ itself; floors are
-the longest way down through imports of units, where `TYPE_CHECKING` does not count, and a circle is a set of units that
-import one another. The names of a step are what a reader has to know: all that `step`, and the functions of its file
-that it calls, read of modules, of settings and of other values, but for their own variables and Python's words. A
-public name is an exported class or function, or a method or property that an exported class has of its own and not from
-a contract: those of `tests/public_names.txt`.
+Lines of code exclude blank lines, comments and docstrings. A unit is a file or folder directly in jdfl/. Depth is the
+longest chain of imports between units, where `TYPE_CHECKING` does not count, and a cycle is a set of units that import
+one another. The names of a step are those a reader has to know: every name of modules, settings and other values that
+`step`, and the functions of its file that it calls, use, except local variables and Python's own. A public name is an
+exported class or function, or a method or property that an exported class defines outside of a contract: those in
+`tests/public_names.txt`.
 """
 
 import ast
@@ -31,7 +31,7 @@ _DOCUMENTED = (ast.Module, ast.ClassDef, *_FUNCTIONS)
 
 
 def docstrings(tree: ast.Module) -> Iterator[ast.Expr]:
-    """The docstrings of a file, and the texts below fields that say what they are."""
+    """The docstrings of a file, and the texts below fields that document them."""
     for node in ast.walk(tree):
         if isinstance(node, _DOCUMENTED):
             yield from (
@@ -59,7 +59,7 @@ def unit_of(path: Path) -> str:
 
 
 def imported(path: Path) -> set[str]:
-    """The units that a file imports when it is loaded or used, but for types."""
+    """The units that a file imports on loading or in use, except for types."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
     hidden = {
         id(inner)
@@ -89,7 +89,7 @@ def graph() -> "networkx.DiGraph[str]":
 
 
 def _read(function: ast.AST) -> tuple[set[str], set[str]]:
-    """Names of modules' and of others' that a function reads, and attributes that it looks at."""
+    """Names of modules and others that a function reads, and attributes that it uses."""
     own = {one.arg for one in ast.walk(function) if isinstance(one, ast.arg)}
     own |= {one.id for one in ast.walk(function) if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store)}
     own |= {one.name for one in ast.walk(function) if isinstance(one, _FUNCTIONS)}
@@ -108,7 +108,7 @@ def _hints(node: ast.AST) -> list[ast.AST]:
 
 
 def step_names(path: Path) -> set[str]:
-    """What has to be known to read the step of an algorithm."""
+    """The names needed to read the step of an algorithm."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
     known = {one.name: one for one in ast.walk(tree) if isinstance(one, _FUNCTIONS)}
     left, seen, found = ["step"], set[str](), set[str]()
@@ -131,7 +131,7 @@ def public_docstrings() -> Iterator[str]:
 
 
 def _is_algorithm(text: str) -> bool:
-    """Whether a file has a step of a kind that is registered."""
+    """Whether a file has the step of a registered kind."""
     return "def step(" in text and "kind: ClassVar" in text
 
 
@@ -160,7 +160,7 @@ def measures() -> Iterator[tuple[str, float, float, bool]]:
 
 
 def main() -> int:
-    """Print all of them; the number of goals that are missed."""
+    """Print all of them; returns the number of missed goals."""
     missed = 0
     for name, value, goal, more in measures():
         met = value >= goal if more else value <= goal
