@@ -105,7 +105,7 @@ def measure(column: Column, method: str, problem: Problem, seed: int) -> dict[st
     mechanism = None if column.epsilon is None else jdfl.classical_gaussian(column.epsilon, 0.5)
     codec = column.one_bit if "1BCS" in method else jdfl.Dense()
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="The paper's sigma_i makes steps")
+        warnings.filterwarnings("ignore", message="The paper's sigma_i gives step sizes")
         result = jdfl.run(
             jdfl.CEPS(s=column.s, rate=RATE, codec=codec, mechanism=mechanism, **column.ceps),
             problem,

@@ -80,7 +80,7 @@ ones = np.ones(M)
         ({"s": 0}, "s = 0"),
         ({"s": 2.0}, "s = 2.0"),
         ({"s": True}, "s = True"),
-        ({"rate": 0.0}, r"rate in \(0, 1\], got rate = 0.0.*Share of its neighbours"),
+        ({"rate": 0.0}, r"rate in \(0, 1\], got rate = 0.0.*Fraction of its in-neighbours"),
         ({"rate": 1.5}, "rate = 1.5"),
         ({"rate": float("nan")}, "rate = nan"),
         ({"mu": 0.0}, "mu > 0 and finite, got mu = 0.0"),
@@ -159,6 +159,14 @@ class Plain(jdfl.Algorithm):
         return round.mix(state)
 
 
+@jdfl.base.struct.dataclass
+class Teller(jdfl.DPSGD):
+    """One that qualifies its guarantee by a method that has another name now."""
+
+    def told(self, guarantee, problem, steps):
+        return guarantee
+
+
 class FormerCodec:
     """A codec of the former protocol, whose `prepare` gives a codec."""
 
@@ -194,13 +202,14 @@ class HeirCodec(jdfl.Sparse):
             Plain(),
             r"Plain to be a jdfl\.base\.struct\.dataclass, got a plain class\..*docs/own-algorithm\.md",
         ),
+        ("algorithm", Teller(), r"no method `told` in Teller: rename it to `annotated`"),
         ("algorithm", jdfl.CEPS, "algorithm to be an algorithm"),
         ("algorithm", "ceps", "algorithm to be an algorithm"),
         ("algorithm", jdfl.CEPS(s=3, codec="one-bit"), "codec to be a codec"),
         (
             "algorithm",
             jdfl.CEPS(s=3, codec=FormerCodec()),  # pyright: ignore[reportArgumentType]
-            r"codec to be a codec.*inherits from jdfl\.codecs\.Codec: see docs/own-codec\.md",
+            r"codec to be a codec.*inherit from jdfl\.codecs\.Codec: see docs/own-codec\.md",
         ),
         (
             "algorithm",
@@ -209,7 +218,7 @@ class HeirCodec(jdfl.Sparse):
         ),
         ("algorithm", jdfl.CEPS(s=3, mechanism=0.5), "mechanism to be a noise mechanism"),
         ("algorithm", jdfl.CEPS(s=3, periods=5), "periods = 5"),
-        ("algorithm", jdfl.CEPS(s=3, own="always", rate=0.1), "only ever listen to itself"),
+        ("algorithm", jdfl.CEPS(s=3, own="always", rate=0.1), "rate = 0.1"),
         ("problem", "qsar", "problem to be a problem"),
         ("network", nx.cycle_graph(6), "network to be a network"),
         ("stop", 5e-3, "stop to be a stop rule"),

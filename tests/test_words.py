@@ -24,7 +24,31 @@ ROOT = Path(__file__).parents[1]
 GLOSSARY = ROOT / "docs/glossary.md"
 CODE = ("jdfl", "experiments", "benchmarks", "tools", "notebooks", "docs")
 WORDS = 45  # most of a sentence in a docstring
-DONE = ("docs/glossary.md",)
+DONE = (
+    "CONTRIBUTING.md",
+    "SECURITY.md",
+    "benchmarks",
+    "docs/algorithms.md",
+    "docs/benchmarks.md",
+    "docs/choose.md",
+    "docs/clusters.md",
+    "docs/concepts.md",
+    "docs/own-algorithm.md",
+    "docs/own-codec.md",
+    "docs/scaling.md",
+    "docs/speed.md",
+    "docs/stability.md",
+    "docs/start.md",
+    "docs/sweeps.md",
+    "jdfl/__init__.py",
+    "jdfl/_moved.py",
+    "jdfl/algorithms",
+    "jdfl/arrays",
+    "jdfl/base",
+    "jdfl/codecs",
+    "jdfl/devices",
+    "tools",
+)
 """Files, and folders with all that is in them, in which no retired word is left."""
 
 

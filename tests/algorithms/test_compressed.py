@@ -191,7 +191,7 @@ def test_safe_gamma_is_the_formula_and_one_for_exact_messages():
     with pytest.raises(ValueError, match=r"delta in \(0, 1\], got delta = 0"):
         choco.safe_gamma(net, 0)
     apart = jdfl.network.from_edges([(0, 1), (2, 3)], 4, connected=False)
-    with pytest.raises(ValueError, match=r"come to agree, got a spectral gap"):
+    with pytest.raises(ValueError, match=r"got a spectral gap of"):
         choco.safe_gamma(apart, 0.1)
 
 
@@ -207,15 +207,15 @@ ONE_BIT = jdfl.OneBit(d=120)
         (jdfl.CHOCO(local_steps=0), r"local_steps >= 1, got local_steps = 0"),
         (jdfl.CHOCO(order="last"), r"got order = 'last'"),
         (jdfl.CHOCO(lr=-1.0), r"lr > 0 and finite, got lr = -1\.0"),
-        (jdfl.CHOCO(codec=ONE_BIT), r"codec of CHOCO-SGD that contracts.*OneBit.*Use Sparse\(share=0\.1\)"),
-        (jdfl.CHOCO(codec=jdfl.RandomK(k=2, scaled=True)), r"codec of CHOCO-SGD that contracts.*RandomK"),
+        (jdfl.CHOCO(codec=ONE_BIT), r"CHOCO-SGD .*got codec = OneBit.*Sparse\(share=0\.1\)"),
+        (jdfl.CHOCO(codec=jdfl.RandomK(k=2, scaled=True)), r"CHOCO-SGD .*got codec = RandomK"),
         (jdfl.DCD(lr=0.0), r"lr > 0 and finite, got lr = 0\.0"),
-        (jdfl.DCD(codec=ONE_BIT), r"codec of DCD-PSGD that is unbiased.*or contracts.*OneBit.*Use Dense\('float16'\)"),
+        (jdfl.DCD(codec=ONE_BIT), r"DCD-PSGD .*got codec = OneBit.*Dense\('float16'\)"),
         (jdfl.DFedAvgM(theta=1.0), r"theta in \[0, 1\), got theta = 1\.0"),
         (jdfl.DFedAvgM(theta=-0.1), r"theta in \[0, 1\), got theta = -0\.1"),
         (jdfl.DFedAvgM(local_steps=0), r"local_steps >= 1, got local_steps = 0"),
         (jdfl.DFedAvgM(quantised="yes"), r"got quantised = 'yes'"),
-        (jdfl.DFedAvgM(codec=ONE_BIT, quantised=True), r"codec of quantised DFedAvgM that is unbiased"),
+        (jdfl.DFedAvgM(codec=ONE_BIT, quantised=True), r"quantised DFedAvgM .*got codec = OneBit"),
     ],
     ids=lambda value: "" if isinstance(value, str) else None,
 )

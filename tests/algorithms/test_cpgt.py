@@ -150,7 +150,7 @@ def test_worlds_that_show_the_same_are_apart_by_the_reported_changes_at_most_and
 def test_nothing_is_claimed_without_noise_clip_or_schedule():
     problem, net = example(np.float32), network()
     assert planned(CPGT(), problem, net, 5).privacy(problem).reason == "no noise is added"
-    assert "no schedule" in NOISY.privacy(problem).reason
+    assert "schedule" in NOISY.privacy(problem).reason
     bare = NOISY.replace(gradients=jdfl.Gradients())
     told = planned(bare, problem, net, 5).privacy(problem)
     assert not told.claimed
@@ -167,11 +167,11 @@ def test_nothing_is_claimed_without_noise_clip_or_schedule():
         ({"lr": -1.0}, r"lr > 0 and finite, got lr = -1\.0"),
         ({"gamma": 0.0}, r"gamma in \(0, 1\], got gamma = 0\.0"),
         ({"decay": 1.1}, r"decay in \(0, 1\], got decay = 1\.1"),
-        ({"noise_x": None}, r"noise on both messages or on none, got noise_x = None and noise_y = 0\.1"),
+        ({"noise_x": None}, r"both messages.*got noise_x = None and noise_y = 0\.1"),
         ({"noise_y": -0.1}, r"noise_y > 0 and finite, got noise_y = -0\.1"),
         ({"noise_x": np.ones(2)}, r"noise_x of shape \(\), got \(2,\)"),
         ({"gradients": CLIPPED.replace(mechanism=jdfl.Laplace(1.0))}, r"without noise for CPGT.*Give noise_x and"),
-        ({"codec": jdfl.OneBit(d=120)}, r"codec of CPGT that contracts.*OneBit.*Use Sparse"),
+        ({"codec": jdfl.OneBit(d=120)}, r"CPGT .*got codec = OneBit.*Use Sparse"),
     ],
     ids=lambda value: "" if isinstance(value, str) else "-".join(value),
 )

@@ -240,10 +240,10 @@ def test_what_could_be_hidden_is_nothing_where_all_nodes_are_active_with_all_exa
     ("options", "words"),
     [
         ({"lr": 0.0}, "lr = 0.0"),
-        ({"p": 0.0}, "p = 0.0.*Chance"),
+        ({"p": 0.0}, "p = 0.0.*Probability"),
         ({"p": 1.5}, "p = 1.5"),
         ({"p": np.full(M, 0.5)}, "Expected p of shape"),
-        ({"mu": 0.0}, "mu = 0.0.*none: those of the convex case"),
+        ({"mu": 0.0}, "mu = 0.0.*None: the convex case"),
         ({"block": 0}, "block = 0"),
         ({"order": "late"}, "order = 'late'"),
         ({"codec": jdfl.OneBit(d=9, side=True)}, "codec"),
@@ -259,6 +259,6 @@ def test_networks_and_probabilities_that_cannot_be_are_refused():
     with pytest.raises(ValueError, match=r"doubly stochastic weights for DP-DDA,.*Use "):
         check_settings(DPDDA(), example(np.float32), jdfl.network.erdos_renyi(M, 0.5, seed=2, weights="uniform"))
     for p in (float("nan"), -0.1, "often"):
-        with pytest.raises(ValueError, match=r"p = .*Chance of a node"):
+        with pytest.raises(ValueError, match=r"p = .*Probability"):
             check_settings(DPDDA(p=p), example(np.float32), network())
     check_settings(DPDDA(p=1.0), example(np.float32), network())

@@ -164,7 +164,7 @@ def test_noise_below_what_numbers_are_rounded_to_is_warned_of():
     problem = example(np.float32)
     told = planned(NOISY.replace(q=0.5, p=0.6), problem, network(), 40).privacy(problem)
     assert len(told.warnings) == 1
-    assert "noise is below what float32 rounds" in told.warnings[0]
+    assert "noise is below the rounding of float32" in told.warnings[0]
     assert planned(NOISY, problem, network(), 20).privacy(problem).warnings == ()
 
 
@@ -173,7 +173,7 @@ def test_nothing_is_claimed_without_noise_or_a_schedule():
     assert planned(DPDO(), problem, network(), 5).privacy(problem).reason == "no noise is added"
     told = NOISY.privacy(problem)
     assert not told.claimed
-    assert "no schedule" in told.reason
+    assert "schedule" in told.reason
     with pytest.raises(ValueError, match=r"clip for noise .*Gradients\(clip"):
         jdfl.account_plan(NOISY.replace(gradients=jdfl.Gradients()), problem, network(), steps=3)
     with pytest.raises(ValueError, match="Expected an algorithm with noise for a privacy report, got none"):
@@ -186,9 +186,9 @@ def test_nothing_is_claimed_without_noise_or_a_schedule():
         ({"c": 0.0}, r"c > 0 and finite, got c = 0\.0"),
         ({"q": 1.5}, r"q in \(0, 1\], got q = 1\.5"),
         ({"p": 0.0}, r"p in \(0, 1\], got p = 0\.0"),
-        ({"p": 1.0}, r"q < p < 1 for noise, got q = 0\.9 and p = 1\.0.*has to fade"),
+        ({"p": 1.0}, r"q < p < 1 for noise, got q = 0\.9 and p = 1\.0.*noise must decay"),
         ({"q": 0.95}, r"q < p < 1 for noise, got q = 0\.95 and p = 0\.95"),
-        ({"radius": -1.0}, r"radius > 0 and finite, got radius = -1\.0.*None: they may be anything"),
+        ({"radius": -1.0}, r"radius > 0 and finite, got radius = -1\.0.*None: no projection"),
         ({"epsilon": 0.0}, r"epsilon > 0 and finite, got epsilon = 0\.0.*None: no noise"),
         ({"epsilon": np.ones(2)}, r"epsilon of shape \(\), got \(2,\)"),
         ({"gradients": jdfl.Gradients()}, r"clip for noise with epsilon = 30\.0, got clip = None.*Gradients\(clip"),

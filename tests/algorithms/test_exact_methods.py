@@ -233,7 +233,7 @@ def test_long_steps_are_warned_of_and_steps_that_diverge_refused(method):
     (text,) = checked(method(lr=1.01 * low), problem, net)
     assert f"{names[method]} is only known to converge for lr <" in text
     assert f"{low:.3g}" in text
-    assert "shorter step" in text
+    assert "smaller step size" in text
     with pytest.raises(ValueError, match=rf"Expected lr <= .* = {high:.3g}.*got lr = .*Give lr < .* = {low:.3g}"):
         check_settings(method(lr=1.01 * high), problem, net)
 

@@ -84,7 +84,7 @@ def test_local_only_may_leave_the_shared_part_as_it_begins():
     for k in range(5):
         x[5:] -= 0.05 * g(0, x)[5:]
         np.testing.assert_allclose(params[k, 0], x, rtol=1e-4, atol=1e-5)
-    with pytest.raises(ValueError, match=r"train = 'local'.*all of whose are shared"):
+    with pytest.raises(ValueError, match=r"train = 'local'.*all of whose parameters are shared"):
         check_settings(jdfl.LocalOnly(train="local"), problem.replace(shared=None), net)
 
 
