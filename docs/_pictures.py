@@ -1,7 +1,7 @@
 """Draws the pictures of docs/concepts.md from the objects that they show.
 
 Run `python docs/_pictures.py [FOLDER]`; without a folder they go to docs/pictures. Colours are Okabe and Ito's, which
-people tell apart however they see; nothing is told by colour alone.
+colour-blind readers can distinguish; no information is in colour alone.
 """
 
 import sys
@@ -73,7 +73,7 @@ def network() -> Figure:
     for (i, j), weight in np.ndenumerate(W):
         if weight:
             right.text(j, i, f"{weight:.2f}".lstrip("0"), ha="center", va="center", fontsize=7)
-    right.set(title="W", xlabel="is heard", ylabel="hears", xticks=range(M), yticks=range(M))
+    right.set(title="W", xlabel="sender j", ylabel="receiver i", xticks=range(M), yticks=range(M))
     return figure
 
 

@@ -1,4 +1,4 @@
-"""Fields of a class as its source has them: name, annotation, default, and what is said of them."""
+"""Fields of a class as in its source: name, annotation, default and documentation."""
 
 import ast
 import inspect

@@ -1,6 +1,6 @@
-"""What the examples cost and may claim, in costs.json: `python docs/_site/costs.py [NAME ...]` makes it anew.
+"""Costs and privacy claims of the examples, in costs.json: `python docs/_site/costs.py [NAME ...]` regenerates it.
 
-Counts are of a node: per round on average, and before the first round.
+Counts are per node: the average per round, and before the first round.
 """
 
 import json
@@ -37,7 +37,7 @@ def measured(name: str) -> dict[str, Any]:
 
 
 def _private(name: str, problem: Any, network: Any, rounds: int) -> str | None:
-    """What may be said of the example with noise; nothing of it is run."""
+    """The privacy statement of the example with noise; nothing is run."""
     if not example(name).private:
         return None
     algorithm = eval(example(name).algorithm(REGISTRY[name].__name__, private=True), {"jdfl": jdfl})

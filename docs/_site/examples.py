@@ -17,7 +17,7 @@ class Example:
     arguments: str = ""
     network: str = "ring(8)"
     flags: str = "--network ring"
-    private: str = _NOISE  # arguments of a run with noise of which something may be claimed; empty: there is none
+    private: str = _NOISE  # arguments of a run with noise and a claim; empty: there is none
 
     def algorithm(self, kind: str, *, private: bool = False) -> str:
         """The Python expression."""

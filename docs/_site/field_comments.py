@@ -1,4 +1,4 @@
-"""The comment beside a field is what the reference says of it: fields of this library have no docstrings."""
+"""Comments next to fields are their documentation in the reference: fields of this library have no docstrings."""
 
 from pathlib import Path
 from typing import Any

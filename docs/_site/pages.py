@@ -103,7 +103,7 @@ def known_costs() -> dict[str, Any]:
 
 
 def options(kind: type) -> list[tuple[algorithm_fields.Field, str]]:
-    """The fields that a person may set, and what is said of them."""
+    """The fields that users may set, with their documentation."""
     return [(field, field.comment) for field in algorithm_fields.fields(kind)]
 
 
@@ -141,13 +141,13 @@ def _cost(costs: dict[str, Any]) -> str:
 
 
 def _privacy(name: str, kind: type, prose: str, costs: dict[str, Any]) -> str:
-    promised = " ".join((inspect.getdoc(kind.privacy) or "").split())
-    parts = [prose, f"Of the example above nothing is claimed: {costs['reason']}. {costs['remedy']}".rstrip()]
+    promised = " ".join((inspect.getdoc(kind.privacy) or "").partition("\n\n")[0].split())
+    parts = [prose, f"Nothing is claimed for the example above: {costs['reason']}. {costs['remedy']}".rstrip()]
     if costs["private"]:
         parts += [
-            f"What is told: {promised[0].lower()}{promised[1:]} With",
+            f"{promised} With",
             f"```python\n{example(name).algorithm(kind.__name__, private=True)}\n```",
-            f"the {costs['rounds']} rounds of the example may be told of as follows (`jdfl.account_plan`).",
+            f"the {costs['rounds']} rounds of the example have this statement (`jdfl.account_plan`):",
             costs["private"],
         ]
     return "\n\n".join(part for part in parts if part)

@@ -177,7 +177,7 @@ class Algorithm:
         return round.graph.mask
 
     def privacy(self, problem: Problem, plan: Any = None, steps: int | None = None) -> Guarantee:
-        """Return the privacy guarantee of the noise that `init` and `step` add, derived from their traced programs.
+        """The privacy guarantee of the noise that `init` and `step` add, derived from their traced programs.
 
         Args:
             problem: The problem to learn.
