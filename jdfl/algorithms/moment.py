@@ -41,7 +41,7 @@ class Moment:
         return stream.of(getattr(self.roots or Keys.of(self.key), stream.root))
 
     def keys(self, stream: Stream, index: Array | int = 0) -> Array:
-        """The key of every node [m] in this round; `index` [] distinguishes several draws of one round."""
+        """A stream's key for every node [m] in this round; `index` [] distinguishes several draws of one round."""
         return each(self.stream(stream), self.node, index)
 
 

@@ -51,7 +51,7 @@ class Asking(Protocol):
 
 
 def sizes(asking: Asking, graph: Graph) -> tuple[Array, Array]:
-    """How many nodes a node may request from, and how many it does, both [m] int32; itself without neighbours."""
+    """How many nodes a node may ask and how many it does, by `asking`, both [m] int32; without neighbours itself."""
     degree = graph.in_degree
     everyone = jnp.maximum(degree, 1) if asking.own == "absent" else degree + 1
     wanted = jnp.asarray(asking.rate, jnp.float32) * everyone.astype(jnp.float32)
@@ -59,7 +59,7 @@ def sizes(asking: Asking, graph: Graph) -> tuple[Array, Array]:
 
 
 def slots(asking: Asking, due: Array, round: Round) -> Array:
-    """The in-neighbours [m, d] bool that the nodes in `due` [m] request from, drawn without replacement."""
+    """The in-neighbours [m, d] bool that the nodes in `due` [m] request from, drawn as `asking` says."""
     return _drawn(asking, due, round)[1]
 
 

@@ -80,7 +80,7 @@ class OneBit(Codec):
         return self.side
 
     def lanes(self, wire: Wire) -> int:
-        """Few on CPU, where one matrix each stays in cache; rows that nobody requested fill the last block."""
+        """Few on CPU, where a matrix of the wire each stays in cache; unrequested rows fill the last block."""
         wide = 256 if jax.default_backend() != "cpu" else 16 if self.shared else 4
         d, s = self._measurements(wire.n), self._nonzeros(wire.sparsity)
         return min(wide, max(1, MOST_COLUMNS // (d * working_sparsity(wire.n, d, s))))

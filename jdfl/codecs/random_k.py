@@ -74,7 +74,7 @@ class RandomK(Codec):
         return jnp.sort(largest(_lots(key, n), self._size(n)).place, axis=1)
 
     def arrived(self, key: Array, x: Array, wire: Wire) -> Array:
-        """The decoded vectors x [b, n], the same bits without messages: positions need not be listed."""
+        """The decoded vectors x [b, n] of a wire, the same bits without messages: positions need not be listed."""
         value = rounded(jnp.where(_sound(x), x, jnp.nan), self.value)
         value = value * (x.shape[1] / self._size(x.shape[1])) if self.scaled else value
         lots = _lots(key, x.shape[1])

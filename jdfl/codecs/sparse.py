@@ -101,7 +101,7 @@ class Sparse(Codec):
         return self.value not in _LEVELS
 
     def arrived(self, key: Array, x: Array, wire: Wire) -> Array:
-        """The decoded vectors x [b, n], the same bits without messages; nothing depends on the keys.
+        """The decoded vectors x [b, n] of a wire, the same bits without messages; nothing depends on the keys.
 
         It need not list positions, which takes ten times as long as finding which entries are sent.
         """
