@@ -133,9 +133,9 @@ def _sent(costs: dict[str, Any]) -> str:
 def _cost(costs: dict[str, Any]) -> str:
     before = f", after {costs['gradients_before']:g} before the first round" if costs["gradients_before"] else ""
     return (
-        f"Of the example, measured over its {costs['rounds']} rounds. "
-        f"A node sends in a round, on average: {_sent(costs)}. "
-        f"It evaluates {costs['gradients']:g} gradients of its loss in a round{before}. "
+        f"Measured over the {costs['rounds']} rounds of the example. "
+        f"Messages of a node per round, on average: {_sent(costs)}. "
+        f"Gradients of its loss per round: {costs['gradients']:g}{before}. "
         f"All nodes together sent {costs['bytes']:,.0f} bytes."
     )
 

@@ -23,6 +23,7 @@ was not compared with the paper's constant.
 
 Missing neighbours: their weight goes where the network says, by default to the node itself, and a node that receives
 nothing takes its step alone. W must stay doubly stochastic, so both directions of a link fail together.
+
 Axes: m nodes, n parameters, T rounds.
 """
 

@@ -26,7 +26,7 @@ _DIRECT_ROWS = 128  # vectors that are processed together where no messages are 
 
 
 class Codec:
-    """Base class of codecs: how b vectors become messages, and how these are decoded.
+    """How vectors are encoded into messages and decoded; the base class of codecs.
 
     Your own codec is a `jdfl.base.struct.dataclass` with its settings, `encode`, `decode` and `layout`; the size of a
     message and its bytes follow from these. Everything else has a default here. A run encodes, decodes and counts
