@@ -220,7 +220,7 @@ def test_exact_inverse_undoes_the_logarithm_and_the_papers_does_not():
         (jdfl.RandomK(share=float("nan")), "share = nan"),
         (jdfl.RandomK(k=3, value="int8"), "value = 'int8'"),
         (jdfl.RandomK(k=3, scaled="yes"), "scaled = 'yes'"),
-        (jdfl.QSGD(levels=0), "levels = 0. levels: Levels above zero"),
+        (jdfl.QSGD(levels=0), "levels = 0. levels: Number of positive levels"),
         (jdfl.QSGD(levels=2**15), "levels = 32768"),
         (jdfl.QSGD(norm="l1"), "norm = 'l1'"),
         (jdfl.QSGD(scaled=2), "scaled = 2"),
