@@ -84,7 +84,9 @@ def run(problem: Problem, s: int, seed: int, steps: int, every: int, **more: Any
     stop = more.pop("stop", None)
     algorithm = jdfl.CEPS(**({"s": s, "rate": RATE, "codec": jdfl.Dense()} | more))
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="The paper's sigma_i makes steps")  # the sweep shows their effect
+        warnings.filterwarnings(
+            "ignore", message="The paper's sigma_i gives step sizes"
+        )  # the sweep shows their effect
         return jdfl.run(
             algorithm,
             problem,

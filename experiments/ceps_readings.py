@@ -63,7 +63,9 @@ def readings(problem: Problem, base: Network, bare: Network, epsilon: float) -> 
         found[method, "all gradients noisy"] = of(method, gradients=gradients(epsilon, "always"))
     for method in ("D-PSGD", "D-PSGD-PC"):
         plain = found[method, "default"]
-        exact = jdfl.DPSGD(lr=plain.algorithm.lr, gradients=gradients(epsilon), period=PERIOD, order="adapt-then-combine")
+        exact = jdfl.DPSGD(
+            lr=plain.algorithm.lr, gradients=gradients(epsilon), period=PERIOD, order="adapt-then-combine"
+        )
         found[method, "noise mixed at once"] = Setting(exact, plain.network, False)
         late = replace(exact, order="combine-then-adapt")
         found[method, "evaluated after the noisy step"] = Setting(late, plain.network, False)

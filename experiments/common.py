@@ -110,7 +110,7 @@ def origin() -> provenance.Provenance:
 
 
 def save_figure(fig: Figure, path: str | Path) -> None:
-    """Save a figure with the hash of `origin` below, at the path and as PDF beside it."""
+    """Save a figure with the hash of `origin` below, at the path and as PDF next to it."""
     drawing.save_figure(fig, path, origin().hash, also=(".pdf",))
 
 

@@ -79,7 +79,7 @@ class Graph:
         return nodes.everyone(x) if self.halo is None or nodes.share() is None else self.halo.received(x)
 
     def taken(self, chosen: Array) -> Array:
-        """The slots [m, d] whose messages are sent if all nodes take the `chosen` ones [m, d].
+        """The slots [m, d] whose messages are sent if all nodes take those in `chosen` [m, d].
 
         A node that takes the first responses has requested all messages, and the other neighbours answer too.
         """
@@ -88,7 +88,7 @@ class Graph:
         return self.mask & jnp.any(chosen, axis=1, keepdims=True)
 
     def asked(self, chosen: Array) -> Array:
-        """How many of the `chosen` slots [m, d], over all nodes, hold each node: [m] int32."""
+        """How many of the slots `chosen` [m, d], over all nodes, hold each node: [m] int32."""
         here = nodes.share()
         if here is None:
             return jnp.zeros((self.m,), jnp.int32).at[self.senders].add(chosen.astype(jnp.int32))

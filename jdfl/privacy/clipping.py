@@ -26,7 +26,7 @@ def factor(lengths: Array, clip: Array | float) -> Array:
     precision are 0, too, since rounded up they would not bound.
 
     Args:
-        lengths: The vectors' norms [...], from 0.
+        lengths: The vectors' norms lengths [...], from 0.
         clip: Their upper bound, clip [], above 0.
     """
     scale = jnp.minimum(1.0, clip / jnp.where(lengths > clip, lengths, clip))
