@@ -41,7 +41,6 @@ def of_result(
     for name in _amounts(x, axes_of(table)):
         frame = pd.DataFrame({"label": "", "x": table[name], "mean": table[y], "low": table[y], "high": table[y]})
         panels[AXES[name]] = frame
-    floor = comparison.floor if floor is None and y == "suboptimality" else floor
     how: Any = {"floor": floor, "ax": ax, "width": width, "height": height, "origin": result.provenance.hash}
     return drawing.lines(panels, {"": ""}, y.replace("_", " "), **how)
 
