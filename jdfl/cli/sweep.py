@@ -25,7 +25,7 @@ from jdfl.lab.space import field_of
 from jdfl.lab.study import Study, best_first, jobs, one_after_another, together
 from jdfl.lab.study_page import write_page
 from jdfl.lab.summary import finite
-from jdfl.lab.table import markdown, spread
+from jdfl.lab.table import markdown, rounded
 
 _ABOUT = """Run over values of any settings: all combinations of them, or points drawn at random.
 
@@ -258,7 +258,7 @@ def _cells(ranked: pd.DataFrame, fields: list[str], measured: list[str]) -> tupl
     for row in ranked.to_dict("records"):
         cells = [_number(row[name]) for name in ("point", *fields)]
         for name in measured:
-            cells.append(spread(row[name], row[f"{name}_sd"]))
+            cells.append(rounded(row[name], row[f"{name}_sd"]))
         rows.append([*cells, str(row["diverged"])])
     last = [name.rpartition(".")[2] for name in fields]
     short = [end if last.count(end) == 1 else name for name, end in zip(fields, last, strict=True)]

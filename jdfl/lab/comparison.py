@@ -47,6 +47,7 @@ class Comparison(Outputs):
     criterion: str  # what tuning went by, in words; empty without tuning
     networks: dict[str, str]  # by label
     title: str  # the problem
+    floor: float | None = None  # accuracy of the reference solutions of `suboptimality`; None: it is not recorded
     redrawn: tuple[str, ...] = ()  # "data", "network": what each trial draws besides the algorithms' randomness
     epsilon: float | None = None  # what the noise was set for; None: noise as given
     privacy: dict[str, PrivacyReport] = field(default_factory=dict[str, PrivacyReport])  # of what claims something

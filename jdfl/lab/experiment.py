@@ -8,6 +8,7 @@ from jdfl.algorithms.algorithm import Algorithm
 from jdfl.base import arguments, checks
 from jdfl.engine.data_ledger import DataLedger
 from jdfl.engine.metrics import Metric, default_metrics, resolve
+from jdfl.engine.progress import Progress, announced
 from jdfl.engine.stopping import StopRule
 from jdfl.engine.trials import Trial
 from jdfl.lab.comparison import Comparison
@@ -82,14 +83,15 @@ class Experiment:
         check_problem(problem)
         return Trial(key, problem, network)
 
-    def run(self, *, progress: Announce | None = None) -> Comparison:
+    def run(self, *, progress: bool | Progress | Announce | None = None) -> Comparison:
         """Tune all methods, run all trials, and compare.
 
         Compiles two programs per method, one for tuning and one for all reported trials, and one per extension of a
         grid.
 
         Args:
-            progress: Is called with a label and what begins for it.
+            progress: None or True: what is under way is shown in terminals and notebooks; False: nothing is shown; a
+                `Progress` with other settings; or a function that is called with a label and what begins for it.
 
         Returns:
             The comparison at the first budget, with those at the other budgets in its `views`.
@@ -100,8 +102,9 @@ class Experiment:
         `epsilon` it also warns of methods without noise, or with scheduled noise, which stay as they are. Raises
         ValueError for settings that make no sense, before anything is run.
         """
-        terms, metrics = self._terms(progress or (lambda label, what: None))
-        return ran(self.methods, terms, metrics)
+        with announced(progress) as announce:
+            terms, metrics = self._terms(announce)
+            return ran(self.methods, terms, metrics)
 
     def _terms(self, announce: Announce) -> tuple[Terms, tuple[Metric, ...]]:
         """What all methods share, and what is recorded; ValueError for settings that make no sense."""
@@ -159,7 +162,7 @@ def compare(
     problem: Problem | Callable[[int], Problem],
     network: Network | Callable[[int], Network],
     *,
-    progress: Announce | None = None,
+    progress: bool | Progress | Announce | None = None,
     **settings: Any,
 ) -> Comparison:
     """Tune methods, run them on the same trials, and compare: `Experiment(...).run()` in one call.
@@ -168,7 +171,7 @@ def compare(
         methods: Algorithms by label, or an `Entry`, as for `Experiment`.
         problem: What the nodes learn: a problem, or a function of a seed that returns one.
         network: The communication network: a network, or a function of a seed that returns one.
-        progress: Is called with a label and what begins for it.
+        progress: As for `Experiment.run`.
         settings: The other settings of `Experiment`, of which `steps` is required.
 
     Raises:

@@ -35,7 +35,8 @@ class Outputs:
             ax: As for `Result.plot`, and so are `width`, `height` and `floor`.
             width: "column", "page" or inches.
             height: Inches, or None.
-            floor: The accuracy of the reference solution, or None.
+            floor: The accuracy of the reference solution, below which nothing is drawn; None: for suboptimality, that
+                of the trusted solver.
 
         Returns:
             The figure and its Axes, an array of Axes for a list of amounts.

@@ -69,6 +69,7 @@ def of_comparison(
     views = {name: comparison.view(name) for name in amounts}
     names = {label: words.legend(label, views) if marks else label for label in comparison.results}
     names = {label: drawing.wrapped(text, width) for label, text in names.items()}
+    floor = comparison.floor if floor is None and y == "suboptimality" else floor
     how: Any = {"floor": floor, "ax": ax, "width": width, "height": height, "origin": comparison.provenance}
     return drawing.lines(panels, names, y.replace("_", " "), band=curves.BAND, **how)
 

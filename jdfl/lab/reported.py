@@ -4,7 +4,7 @@ import dataclasses
 import functools
 import re
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from operator import attrgetter
 from typing import Any, NamedTuple, TypeAlias
 
@@ -26,6 +26,7 @@ from jdfl.lab.table import better, number
 from jdfl.lab.tuning import Choice, Target, Tuned, tune_all
 from jdfl.privacy import PrivacyReport, exposing
 from jdfl.privacy.together import Together
+from jdfl.problems import solved, suboptimality_floor
 
 Point: TypeAlias = tuple[tuple[str, float], ...]  # values by field
 
@@ -100,6 +101,7 @@ def ran(methods: Mapping[str, Any], terms: Terms, metrics: tuple[Metric, ...]) -
             criterion="" if tune is None else _criterion(terms.measure.__name__, tune, target),
             networks={label: _name(plan) for label, plan in planned.items()},
             title=f"{problem.name} (m = {problem.m} nodes, n = {problem.n} parameters)",
+            floor=_floor(names, terms),
             redrawn=_redrawn(planned),
             epsilon=epsilon,
             privacy={label: one.privacy for label, one in runs.items() if one.privacy is not None},
@@ -113,6 +115,14 @@ def ran(methods: Mapping[str, Any], terms: Terms, metrics: tuple[Metric, ...]) -
     first = dataclasses.replace(first, views=tuple(others))
     _warn_short(first)
     return first
+
+
+def _floor(metrics: Sequence[str], terms: Terms) -> float | None:
+    """The level below which `suboptimality` says nothing, of all reported trials."""
+    if "suboptimality" not in metrics:
+        return None
+    problems = {id(trial.problem): solved(trial.problem) for trial in terms.trials}
+    return max(suboptimality_floor(problem) for problem in problems.values())
 
 
 def _redrawn(planned: Mapping[str, Plan]) -> tuple[str, ...]:

@@ -49,17 +49,18 @@ def number(value: float, digits: int = 4) -> str:
     return f"{value:.{digits}g}" if fits else f"{value:.{digits - 1}e}"
 
 
-def rounded(mean: float, sd: float) -> str:
-    """Mean ± standard deviation without digits beyond the uncertainty, which has two.
+def rounded(mean: float, sd: float, same: str = "same in all runs") -> str:
+    """A mean ± its uncertainty, without digits beyond the uncertainty, which has two.
 
     Args:
         mean: The mean over runs.
-        sd: Their standard deviation; NaN: the mean alone is shown.
+        sd: Their standard deviation, or the half-width of an interval; NaN: the mean alone is shown.
+        same: The words that stand in place of an uncertainty of 0.
     """
     if not np.isfinite(sd):
         return number(mean)
     if sd <= 1e-12 * abs(mean):
-        return f"{number(mean)} (same in all runs)"
+        return f"{number(mean)} ({same})"
     place = int(np.floor(np.log10(sd))) - 1  # of the second digit
     largest = int(np.floor(np.log10(max(abs(mean), sd))))
     if -3 <= largest < 9:
@@ -72,38 +73,6 @@ def rounded(mean: float, sd: float) -> str:
 def better(metric: str) -> int:
     """1 where lower values of a `metric` are better, -1 where higher ones are (shares of what is right)."""
     return -1 if metric in HIGHER_IS_BETTER and metric in REGISTRY else 1
-
-
-def spread(mean: float, sd: float) -> str:
-    """Mean ± standard deviation, in words where all values are the same.
-
-    Args:
-        mean: The mean over runs.
-        sd: Their standard deviation, shown with two digits; NaN: the mean alone is shown.
-    """
-    if sd <= 1e-12 * abs(mean):
-        return f"{number(mean)} (same in all runs)"
-    return number(mean) + (f" ± {number(sd, 2)}" if np.isfinite(sd) else "")
-
-
-def estimate(mean: float, half: float) -> str:
-    """A mean with the half-width of its confidence interval, without digits beyond the uncertainty.
-
-    Args:
-        mean: The mean over trials.
-        half: The half-width, shown with two significant digits; 0: all values are the same; NaN: the mean alone.
-    """
-    if half <= 1e-12 * abs(mean):
-        return f"{number(mean)} (deterministic)"
-    if not np.isfinite(half):
-        return number(mean)
-    place = int(np.floor(np.log10(half))) - 1  # of the last digit
-    largest = int(np.floor(np.log10(max(abs(mean), half))))
-    if -3 <= largest < 9:
-        digits = max(0, -place)
-        return f"{round(mean, -place):,.{digits}f} ± {round(half, -place):,.{digits}f}"
-    digits = max(0, largest - place)
-    return f"({mean / 10.0**largest:.{digits}f} ± {half / 10.0**largest:.{digits}f})e{largest:+03d}"
 
 
 def column(
@@ -138,7 +107,7 @@ def column(
             cells.append(Cell((reasons or {}).get(str(label), whole if have == 0 else NONE)))
             continue
         lacking = "" if have == len(values) else f" ({len(values) - have} of {len(values)} {whole})"
-        cells.append(Cell(estimate(mean, half) + lacking, marks.get(str(label), "")))
+        cells.append(Cell(rounded(mean, half, "deterministic") + lacking, marks.get(str(label), "")))
     return cells
 
 

@@ -210,8 +210,8 @@ def tune_all(plans: Mapping[str, Plan], terms: Terms, tune: Tuning) -> list[Choi
         tune: Seeds, budgets, and how often grids may be extended.
     """
     searches = {label: Search(label, plan, terms, tune) for label, plan in plans.items()}
-    for search in searches.values():  # what is not tuned may still limit a common budget
-        search.run(search.plan.taken(), 0, "tuning")
+    for i, search in enumerate(searches.values()):  # what is not tuned may still limit a common budget
+        search.run(search.plan.taken(), 0, f"tuning ({i + 1} of {len(searches)})")
     records = [
         one.records.assign(seed=one.records["label"] + "-" + one.records["seed"].astype(str), label=label)
         for label, one in searches.items()

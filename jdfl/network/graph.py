@@ -79,7 +79,7 @@ class Graph:
         return nodes.everyone(x) if self.halo is None or nodes.share() is None else self.halo.received(x)
 
     def taken(self, chosen: Array) -> Array:
-        """The slots [m, d] whose messages are sent if all nodes take those `chosen` [m, d].
+        """The slots [m, d] whose messages are sent if all nodes take those in `chosen` [m, d].
 
         A node that takes the first responses has requested all messages, and the other neighbours answer too.
         """

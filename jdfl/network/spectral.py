@@ -155,9 +155,9 @@ class Summary:
     nodes: int  # m
     edges: int  # undirected links, or arcs if directed
     directed: bool
-    degree_min: int  # of the in-degree, excluding the node itself
-    degree_mean: float  # of the in-degree
-    degree_max: int  # of the in-degree
+    degree_min: int  # in-degree, excluding the node itself
+    degree_mean: float  # average in-degree
+    degree_max: int  # largest in-degree
     density: float  # arcs / (m (m - 1))
     padding_ratio: float  # share of the table's slots that are padding
     connected: bool  # strongly, if directed

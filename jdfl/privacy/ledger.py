@@ -158,7 +158,7 @@ class Ledger:
 
     @classmethod
     def from_dict(cls, told: Mapping[str, Any]) -> "Ledger":
-        """The ledger of the data `told` by `as_dict`, with releases and records as arrays [m] of int64.
+        """The ledger from the result `told` of `as_dict`, with releases and records as arrays [m] of int64.
 
         Use it to compose or continue runs whose results are files. Data that `as_dict` did not write are not validated
         closely, and may fail with KeyError or TypeError.

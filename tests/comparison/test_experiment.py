@@ -196,7 +196,7 @@ def test_a_method_may_have_a_network_that_is_redrawn():
 @settings(max_examples=200, deadline=None)
 @given(st.floats(-1e12, 1e12).filter(lambda x: abs(x) > 1e-9), st.floats(1e-12, 1e12))
 def test_no_digits_beyond_the_uncertainty(mean, half):
-    text = table.estimate(mean, half)
+    text = table.rounded(mean, half)
     if "deterministic" in text:
         assert half <= 1e-12 * abs(mean)
         return

@@ -282,7 +282,7 @@ class OtherStart(Sound):
         (TwoNoises, "several streams"),
         (PartOfNothing, "several streams"),
         (PartOfLess, "several streams"),
-        (OtherStart, "before the"),
+        (OtherStart, "start"),
     ],
 )
 def test_noise_that_the_guarantee_leaves_out_takes_the_claim_away(kind, why):
