@@ -9,27 +9,23 @@
 #     language: python
 #     name: python3
 # ---
-
 # %% [markdown]
-# # Privacy: plan, run, account
-# Noise is worth something where a clip bounds what it hides.
+# # Private learning and its price
+# Noise protects a record only where a clip bounds what it hides.
 
 # %%
-import matplotlib.pyplot as plt
-
 import jdfl
 
 problem = jdfl.problems.example1(m=8, n=50, s=5, rows=(2000, 2500), seed=4)
 network = jdfl.network.ring(8)
 algorithm = jdfl.DPSGD(lr=0.1, gradients=jdfl.Gradients(clip=2.0, mechanism=jdfl.Gaussian(4.0)))
-print(algorithm.privacy(problem).reason or "claimed")
 
 # %% [markdown]
 # How much noise do twenty rounds need for epsilon = 4 at delta = 1e-5? Nothing is run to find out.
 
 # %%
 fitted = jdfl.calibrate(algorithm, problem, network, steps=20, epsilon=4.0, delta=1e-5)
-print(float(fitted.gradients.mechanism.multiplier), "sensitivities")
+print(f"{float(fitted.gradients.mechanism.multiplier):.3g} sensitivities")
 
 # %%
 result = jdfl.run(fitted, problem, network, steps=20, metrics=["objective"])
@@ -41,18 +37,21 @@ assert report.epsilon <= 4.0
 # The price: the same run without noise, and with a quarter of the budget.
 
 # %%
-free = jdfl.run(jdfl.DPSGD(lr=0.1), problem, network, steps=20, metrics=["objective"])
 less = jdfl.calibrate(algorithm, problem, network, steps=20, epsilon=1.0, delta=1e-5)
-strict = jdfl.run(less, problem, network, steps=20, metrics=["objective"])
-for name, one, style in (("no noise", free, "-"), ("epsilon 4", result, "--"), ("epsilon 1", strict, ":")):
-    plt.plot(one.history["round"], one.history["objective"], style, label=name)
-plt.xlabel("round")
-plt.ylabel("objective")
-plt.legend()
-plt.show()
+runs = {
+    "no noise": jdfl.run(jdfl.DPSGD(lr=0.1), problem, network, steps=20, metrics=["objective"]),
+    "epsilon 4": result,
+    "epsilon 1": jdfl.run(less, problem, network, steps=20, metrics=["objective"]),
+}
+axes = None
+for name, one in runs.items():
+    fig, axes = one.plot(x="round", y="objective", ax=axes)
+    axes.lines[-1].set_label(name)
+axes.legend()
+fig
 
 # %% [markdown]
-# Without the clip there is nothing to say, and no run either.
+# Without the clip there is nothing to state, and no run either.
 
 # %%
 try:
