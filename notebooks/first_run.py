@@ -9,6 +9,7 @@
 #     language: python
 #     name: python3
 # ---
+
 # %% [markdown]
 # # First run
 # Eight nodes on a ring learn the same sparse vector, each from its own data.

@@ -9,6 +9,7 @@
 #     language: python
 #     name: python3
 # ---
+
 # %% [markdown]
 # # Own algorithm
 # One class with settings, `init` and `step`. This one is decentralized SGD with quasi-global momentum (T. Lin et al.,

@@ -9,6 +9,7 @@
 #     language: python
 #     name: python3
 # ---
+
 # %% [markdown]
 # # Own data and model
 # A table with text labels, split over ten nodes so that each has few classes.

@@ -9,6 +9,7 @@
 #     language: python
 #     name: python3
 # ---
+
 # %% [markdown]
 # # Own network and faults
 # A graph from networkx, and a mixing matrix of your own.
@@ -63,6 +64,6 @@ fig
 # With simulated times, the axis may also be seconds: here every gradient takes an exponentially distributed time.
 
 # %%
-timed = jdfl.network.timed(ring, gradient=jdfl.network.ExponentialTime(1.0))
+timed = jdfl.network.timed(ring, compute=jdfl.network.ExponentialTime(1.0))
 slow = jdfl.run(jdfl.DPSGD(lr=0.05), problem, timed, steps=100, metrics=["objective"])
 print(f"{slow.final['network_seconds']:.0f} simulated seconds for 100 rounds")

@@ -9,6 +9,7 @@
 #     language: python
 #     name: python3
 # ---
+
 # %% [markdown]
 # # Private learning and its price
 # Noise protects a record only where a clip bounds what it hides.

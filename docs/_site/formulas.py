@@ -11,8 +11,6 @@ below, and single letters are symbols.
 import html
 import re
 
-from latex2mathml.converter import convert
-
 _GREEK = "alpha beta gamma delta theta kappa mu phi psi rho sigma xi".split()
 _SYMBOLS = {
     "eps": r"\varepsilon",
@@ -130,6 +128,8 @@ def mathml(page: str) -> str:
     Args:
         page: The HTML.
     """
+    from latex2mathml.converter import convert  # of the extra "docs", which only the site needs
+
     page = _INLINE.sub(lambda found: convert(html.unescape(found[1])), page)
     return _BLOCK.sub(
         lambda found: f'<div class="formula">{convert(html.unescape(found[1]), display="block")}</div>', page
