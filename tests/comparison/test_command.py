@@ -114,7 +114,7 @@ def test_every_trial_draws_data_and_network_anew_where_they_have_a_seed():
     assert not np.array_equal(one.data[0], other.data[0])
     np.testing.assert_array_equal(problem(1).data[0], one.data[0])
     random = dataclasses.replace(
-        start, network=config.NETWORKS("link-loss", base=config.NETWORKS("erdos-renyi", p=0.6))
+        start, network=config.NETWORKS("link-loss", p=0.1, base=config.NETWORKS("erdos-renyi", p=0.6))
     )
     *_, network, _ = build(random)
     graphs = [np.asarray(network(seed).base.graph.mask).sum() for seed in range(8)]
