@@ -1,6 +1,6 @@
 """Coverage of the intervals of experiments: `python -m experiments.coverage` runs 200 whose truth is known.
 
-Every trial draws the vectors of the nodes anew, v_i ~ N(0, I), and D-PSGD averages them over a ring. Its iteration is
+Every trial redraws the vectors of the nodes, v_i ~ N(0, I), and D-PSGD averages them over a ring. Its iteration is
 linear, so that expectations have closed forms. With step size a and eigenvalues l of W, after K rounds from zero:
 
     mean over nodes              xbar = (1 - (1 - a)^K) vbar            E suboptimality   = n (1 - a)^(2 K) / (2 m)
@@ -61,7 +61,7 @@ def truth(metric: str, a: float) -> float:
 
 
 def covered(experiments: int) -> dict[str, int]:
-    """How many of so many experiments have intervals that cover the truth, by quantity."""
+    """The number of `experiments` whose intervals cover the truth, by quantity."""
     counts: dict[str, int] = {}
     methods = {label: jdfl.Entry(jdfl.DPSGD(lr=a), tune={}) for label, a in STEP_SIZES.items()}
     for i in range(experiments):

@@ -97,7 +97,7 @@ def compare(config: CompareConfig, options: Options) -> int:
     """Compare, write and show; returns the exit status."""
     use_cache()
     entries, problem, network, arguments = build(config)
-    folder = new_run_folder(options.out, f"compare-{problem.name}")
+    folder = new_run_folder(options.out, f"compare-{config.problem.kind}")
     try:
         with announced(False if options.quiet else None) as progress:
             found = jdfl.compare(entries, problem, network, progress=progress, **arguments)

@@ -11,7 +11,7 @@ from jdfl.base import checks
 from jdfl.engine import provenance
 from jdfl.engine.ledger_file import Standing
 from jdfl.engine.result import Result
-from jdfl.lab import curves, intervals, table, words
+from jdfl.lab import curves, paired, table, words
 from jdfl.lab.curves import axes_of, metrics_of
 from jdfl.lab.outputs import Outputs
 from jdfl.lab.table import Format, Grid
@@ -147,7 +147,7 @@ class Comparison(Outputs):
             checks.one_of(list(self.results), reference=reference)
         name = self.measure if metric is None else metric
         sign = 1 if (x or self.by) == "stop" else table.better(name)
-        return intervals.differences(found, sign, reference)
+        return paired.differences(found, sign, reference)
 
     def view(self, x: str, value: float | None = None) -> "Comparison":
         """The comparison that was tuned at `value` of `x`, or else itself.

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from jdfl.engine.result import Result
-from jdfl.lab.intervals import half_width
+from jdfl.lab.paired import half_width
 from jdfl.lab.table import number
 
 AXES = {

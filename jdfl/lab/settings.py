@@ -8,7 +8,7 @@ import dataclasses
 from collections import Counter
 from dataclasses import dataclass
 from types import SimpleNamespace
-from typing import Annotated, Any, ClassVar, get_args
+from typing import Annotated, Any, ClassVar, Literal, get_args
 
 from jdfl.base import checks
 from jdfl.base.settings import defaults
@@ -18,8 +18,7 @@ from jdfl.engine.stopping import StopRule
 from jdfl.lab.entries import DEFAULT, By, Tuning
 from jdfl.lab.entries import Entry as Compared
 from jdfl.lab.experiment import Experiment
-from jdfl.network import Network
-from jdfl.problems import Problem
+from jdfl.lab.redrawn import drawn, redrawn_by_default
 
 _compare = defaults(Experiment)
 _tuning = Tuning()
@@ -60,6 +59,9 @@ class Settings:
     """Reported runs of every algorithm, with the seeds `seed`, `seed` + 1, ..."""
     seed: int = 0
     """The first of them (problem and network have their own)."""
+    redraw: tuple[Literal["data", "network"], ...] | None = None
+    """What every trial draws anew: data, network or both, where their kinds have a seed; none: both, but nothing with a
+    ledger, and no data of more than 2 GiB in all trials. An empty list: all trials share data and network."""
     measure: str = _compare.measure
     """The metric that tuning judges by and that the table shows first."""
     metrics: tuple[str, ...] = ()
@@ -122,8 +124,10 @@ def named(names: tuple[str, ...]) -> tuple[Any, ...]:
     return tuple(found)
 
 
-def build(config: CompareConfig) -> tuple[dict[str, Compared], Problem, Network, dict[str, Any]]:
-    """The entries, the problem, the network and the options that `jdfl.compare` takes.
+def build(config: CompareConfig) -> tuple[dict[str, Compared], Any, Any, dict[str, Any]]:
+    """The methods, the problem, the network and the options that `jdfl.compare` takes.
+
+    Problem and networks are functions of a trial's seed where every trial draws them anew.
 
     ValueError for values that make no sense, FileNotFoundError for files that are not there.
     """
@@ -136,12 +140,16 @@ def build(config: CompareConfig) -> tuple[dict[str, Compared], Problem, Network,
     checks.whole(0, seed=config.seed)
     _check_untuned(config)
     problem = config.problem.build()
+    trials = config.seeds + config.tuning_seeds
+    redraw = config.redraw
+    if redraw is None:
+        redraw = () if config.ledger is not None else redrawn_by_default(problem, trials)
     members_ = [one if isinstance(one, Entry) else Entry(algorithm=one) for one in config.algorithms]
     entries: dict[str, Compared] = {}
     for label, one in zip(_labels(members_), members_):
         entries[label] = Compared(
             (one.algorithm if config.epsilon is None else noise_for_now(one.algorithm)).build(),
-            None if one.network is None else one.network.build(m=problem.m),
+            None if one.network is None else drawn(one.network, "network" in redraw, m=problem.m),
             None if one.grids is None else _grids(one.grids),
             one.steps,
         )
@@ -165,7 +173,8 @@ def build(config: CompareConfig) -> tuple[dict[str, Compared], Problem, Network,
         "delta": config.delta,
         "ledger": None if config.ledger is None else DataLedger(config.ledger),
     }
-    return entries, problem, config.network.build(m=problem.m), options
+    data = drawn(config.problem, True) if "data" in redraw else problem
+    return entries, data, drawn(config.network, "network" in redraw, m=problem.m), options
 
 
 def _check_untuned(config: CompareConfig) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from jdfl.engine.metrics import REGISTRY
-from jdfl.lab.intervals import leaders
+from jdfl.lab.paired import leaders
 
 HIGHER_IS_BETTER = frozenset(("accuracy", "balanced_accuracy", "support_recovery"))
 NONE = "–"

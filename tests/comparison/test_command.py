@@ -8,11 +8,11 @@ import re
 from itertools import pairwise
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from rich.console import Console
 
 import jdfl
 from jdfl import config
@@ -88,7 +88,8 @@ def test_bad_yaml_names_the_place_and_the_value(text, words):
 
 def test_what_is_built_is_what_was_said():
     start = from_yaml(SMALL)
-    entries, problem, network, options = build(dataclasses.replace(start, grids=("step_scale=1,2.5",), by="bytes"))
+    given = dataclasses.replace(start, grids=("step_scale=1,2.5",), by="bytes", redraw=())
+    entries, problem, network, options = build(given)
     assert list(entries) == ["ceps", "on a ring", "ceps-2"]
     assert (problem.m, network.m) == (4, 4)
     ring = entries["on a ring"]
@@ -101,6 +102,27 @@ def test_what_is_built_is_what_was_said():
     assert build(dataclasses.replace(start, tune=False))[3]["tuning"] is None
     stopped = dataclasses.replace(start, stop=config.STOPS("consensus", tolerance=0.5))
     assert build(stopped)[3]["stop"] == jdfl.consensus_below(0.5, per=2.0)
+
+
+def test_every_trial_draws_data_and_network_anew_where_they_have_a_seed():
+    start = from_yaml(SMALL + "redraw: null\n")
+    _, problem, network, _ = build(start)
+    assert callable(problem)
+    assert network.m == 4  # a complete network has nothing to draw
+    one, other = problem(1), problem(2)
+    assert one.m == other.m == 4
+    assert not np.array_equal(one.data[0], other.data[0])
+    np.testing.assert_array_equal(problem(1).data[0], one.data[0])
+    random = dataclasses.replace(
+        start, network=config.NETWORKS("link-loss", p=0.1, base=config.NETWORKS("erdos-renyi", p=0.6))
+    )
+    *_, network, _ = build(random)
+    graphs = [np.asarray(network(seed).base.graph.mask).sum() for seed in range(8)]
+    assert len(set(graphs)) > 1
+    *_, network, _ = build(dataclasses.replace(random, redraw=("data",)))
+    assert network.m == 4
+    _, problem, _, _ = build(dataclasses.replace(start, redraw=()))
+    assert problem.m == 4
 
 
 @pytest.mark.parametrize(
@@ -282,18 +304,6 @@ def test_divergence_is_status_3(capsys):
     shown = capsys.readouterr()
     assert "has no results" in shown.err
     assert shown.out.startswith("runs/")
-
-
-def test_progress_shows_on_a_terminal_only(monkeypatch, capsys):
-    with command._progress(2, quiet=False) as progress:
-        assert progress is None
-    monkeypatch.setattr(command, "Console", lambda **_: Console(force_terminal=True, stderr=True, width=80))
-    with command._progress(2, quiet=True) as progress:
-        assert progress is None
-    assert capsys.readouterr() == ("", "")
-    with command._progress(2, quiet=False) as progress:
-        progress("d-psgd", "tuning")
-    assert "tuning: d-psgd" in capsys.readouterr().err
 
 
 def test_every_kind_of_algorithm_can_be_named():

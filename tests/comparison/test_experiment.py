@@ -9,7 +9,7 @@ from scipy import stats
 
 import jdfl
 from jdfl.engine import trials as lanes
-from jdfl.lab import intervals, table
+from jdfl.lab import paired, table
 from tests.toy import Gossip
 
 pytestmark = pytest.mark.filterwarnings("ignore:Not tuned", "ignore:The best")
@@ -126,10 +126,10 @@ def test_variation_that_the_trials_share_does_not_hide_a_difference():
     rng = np.random.default_rng(0)
     shared = 100 * rng.normal(size=10)
     values = pd.DataFrame({"a": shared + 1 + 0.1 * rng.normal(size=10), "b": shared + 0.1 * rng.normal(size=10)})
-    assert intervals.leaders(values, 1) == ["b"]
-    assert intervals.leaders(values, -1) == ["a"]
+    assert paired.leaders(values, 1) == ["b"]
+    assert paired.leaders(values, -1) == ["a"]
     apart = values.assign(a=rng.permutation(values["a"]))  # unpaired
-    assert len(intervals.leaders(apart, 1)) == 2
+    assert len(paired.leaders(apart, 1)) == 2
 
 
 @pytest.mark.parametrize("methods", [2, 5])
@@ -140,7 +140,7 @@ def test_a_method_is_rarely_called_best_where_all_are_equal(methods):
     for _ in range(2000):
         draws = rng.normal(size=(10, 1)) + rng.normal(size=(10, methods))
         # The method "0" is truly the best by nothing: whoever else is called the best is called so wrongly.
-        first = intervals.leaders(pd.DataFrame(draws, columns=[str(i) for i in range(methods)]), 1)
+        first = paired.leaders(pd.DataFrame(draws, columns=[str(i) for i in range(methods)]), 1)
         wrong += len(first) == 1 and first != ["0"]
     assert wrong <= 2000 * 0.025 + 3 * np.sqrt(2000 * 0.025)
 
@@ -150,7 +150,7 @@ def covered_together(level):
     rng, truth, covered = np.random.default_rng(2), np.array([0.0, 0.3, -0.2, 1.0, 0.5]), 0
     for _ in range(1000):
         draws = pd.DataFrame(truth + rng.normal(size=(8, 1)) + rng.normal(size=(8, 5)), columns=list("abcde"))
-        found = intervals.differences(draws, 1, "a", level)
+        found = paired.differences(draws, 1, "a", level)
         covered += bool(((found["low"] <= truth[1:]) & (truth[1:] <= found["high"])).all())
     return covered / 1000
 
@@ -162,14 +162,14 @@ def test_all_differences_are_covered_together():
 
 def test_who_lacks_a_trial_is_not_ranked_and_one_trial_ranks_nobody():
     values = pd.DataFrame({"a": [1.0, np.nan, 1.0], "b": [2.0, 2.1, 2.2]})
-    assert intervals.leaders(values, 1) == ["b"]
-    assert intervals.leaders(values.iloc[:1], 1) == []
-    assert intervals.differences(values, 1).loc["a", "trials"] == 2
+    assert paired.leaders(values, 1) == ["b"]
+    assert paired.leaders(values.iloc[:1], 1) == []
+    assert paired.differences(values, 1).loc["a", "trials"] == 2
 
 
 def test_equal_up_to_rounding_is_not_distinguishable():
     values = pd.DataFrame({"a": [1.0, 2.0, 3.0], "b": np.array([1.0, 2.0, 3.0]) * (1 + 1e-8)})
-    assert set(intervals.differences(values, 1)["verdict"]) == {"not distinguishable"}
+    assert set(paired.differences(values, 1)["verdict"]) == {"not distinguishable"}
 
 
 def test_on_one_problem_intervals_cover_the_algorithms_randomness_alone():

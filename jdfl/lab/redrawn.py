@@ -1,0 +1,45 @@
+"""Kinds of problems and networks that every trial of a comparison draws anew, with a seed of its own."""
+
+import dataclasses
+from typing import Any, Literal
+
+import jax
+
+from jdfl.config import Kind
+from jdfl.problems import Problem
+
+_MOST_DATA = 2**31  # bytes of the problems of all trials, up to which data are redrawn by default
+
+
+def redrawn_by_default(problem: Problem, trials: int) -> tuple[Literal["data", "network"], ...]:
+    """What every trial draws anew if nothing is said: data and network, but no data of more than 2 GiB in all trials.
+
+    Args:
+        problem: The problem of one trial.
+        trials: The number of trials, those of tuning included.
+    """
+    size = sum(leaf.nbytes for leaf in jax.tree.leaves(problem)) * trials
+    return ("network",) if size > _MOST_DATA else ("data", "network")
+
+
+def drawn(kind: Kind, redraw: bool, **given: int) -> Any:
+    """What a kind builds, or a function that builds it with a trial's seed.
+
+    Args:
+        kind: The settings of a problem or a network.
+        redraw: Whether every trial draws it anew. A kind without a seed, such as a ring, is built once all the same.
+        **given: What the family says of its kinds: the number of nodes `m` of a network.
+    """
+    return (lambda seed: _with_seed(kind, seed).build(**given)) if redraw and _has_seed(kind) else kind.build(**given)
+
+
+def _has_seed(kind: Kind) -> bool:
+    parts = {field.name: getattr(kind, field.name) for field in dataclasses.fields(kind)}
+    return "seed" in parts or any(isinstance(part, Kind) and _has_seed(part) for part in parts.values())
+
+
+def _with_seed(kind: Kind, seed: int) -> Kind:
+    """The kind with this seed, its own and those of its parts."""
+    parts = {field.name: getattr(kind, field.name) for field in dataclasses.fields(kind)}
+    changed: dict[str, Any] = {name: _with_seed(part, seed) for name, part in parts.items() if isinstance(part, Kind)}
+    return dataclasses.replace(kind, **changed, **({"seed": seed} if "seed" in parts else {}))
