@@ -80,7 +80,7 @@ def same(one: jdfl.Result, many: jdfl.Result) -> None:
 def test_more_than_rounding_is_seen(other):
     table = pd.DataFrame({"round": [0, 1], "objective": [1.0, 0.5], "consensus_error": [0.0, 0.0]})
     params = np.ones((3, 4))  # rows of length 2
-    same_history(table, table.assign(objective=table["objective"] * (1 + 5e-7), consensus=[0.0, 1e-12]), params)
+    same_history(table, table.assign(objective=table["objective"] * (1 + 5e-7), consensus_error=[0.0, 1e-12]), params)
     with pytest.raises(AssertionError):
         same_history(table, table.assign(**other), params)
 
