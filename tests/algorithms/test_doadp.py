@@ -232,7 +232,7 @@ def test_published_noise_and_what_it_claims():
     sound = jdfl.calibrate(algorithm, problem, network(), steps=50, epsilon=0.5, delta=report.delta)
     assert report.sound_multiplier == pytest.approx(sound.gradients.mechanism.multiplier, rel=1e-4)
     text = report.statement()
-    assert "which asks for T = 50 >= q^2 epsilon^2 / (4 p^2)" in text
+    assert "which requires T = 50 >= q^2 epsilon^2 / (4 p^2)" in text
     assert "as published" in text
     assert "sound at delta" in text
     with pytest.raises(ValueError, match=r"epsilon in \(0, 1\], the range of Theorem 1, got epsilon = 2"):
