@@ -10,8 +10,10 @@ from typing import Any, NoReturn, cast
 
 import numpy as np
 
+from jdfl.base import suggest
 from jdfl.base.settings import Bound
 
+_LISTED = 8  # names of a list that is shown beside a suggestion
 _SHOWN = 300  # characters of a value in a message
 
 
@@ -102,11 +104,13 @@ def within(bound: Bound, remedy: str = "", /, *, whole: bool = False, **named: A
 
 
 def one_of(choices: Iterable[object], remedy: str = "", **named: object) -> None:
-    """Every named value is one of `choices`."""
+    """Every named value is one of `choices`; the message suggests the closest name, or else lists all of them."""
     known = list(choices)
     for name, value in named.items():
         if not any(_equal(value, one) for one in known):
-            refuse(f"{name} to be one of {', '.join(map(repr, known))}", name, value, remedy)
+            meant = suggest.hint(value, known, synonyms=False)
+            listed = f"{len(known)} names" if meant and len(known) > _LISTED else ", ".join(map(repr, known))
+            refuse(f"{name} to be one of {listed}", name, value, f"{meant} {remedy}".strip())
 
 
 def _equal(value: object, one: object) -> bool:

@@ -100,7 +100,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         kept = _KEPT.get(command, "nothing is written")
         print(f"jdfl: interrupted; {kept}", file=sys.stderr)
         return 130
-    except SystemExit as stop:  # tyro's, after help or a complaint
+    except SystemExit as stop:  # a command's help, or tyro's, which has described a mistake
+        if (help_text := getattr(stop, "text", None)) is not None:
+            print(help_text(), end="")
         return stop.code if isinstance(stop.code, int) else 2
     return status
 

@@ -86,7 +86,7 @@ def parse(args: list[str]) -> tuple[CompareConfig, Options]:
     """The configuration and options behind the flags of `jdfl compare`."""
     file = flags.given(args, "config")
     start = CompareConfig() if file is None else from_yaml(flags.read(file))
-    what = flags.several("algorithms", ALGORITHMS.sources, "What is compared, with default settings.")
+    what = flags.several("algorithms", ALGORITHMS, "The algorithms to compare, with default settings.")
     parsed = flags.parse(
         args, settings_of(start), Options(), prog="jdfl compare", about=_ABOUT, examples=_EXAMPLES, more=[what]
     )
