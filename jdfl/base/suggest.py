@@ -79,17 +79,26 @@ def closest(name: str, known: Iterable[str], synonyms: bool = True) -> str | Non
     from difflib import SequenceMatcher
 
     def score(one: str) -> float:
+        if _one_slip(wanted, one):
+            return 1.0
         alike = SequenceMatcher(None, wanted, one).ratio()
-        if sorted(one) == sorted(wanted):  # letters that changed places
-            alike = max(alike, 0.9)
         if min(len(one), len(wanted)) >= 3 and (one.startswith(wanted) or wanted.startswith(one)):
             alike = max(alike, _CLOSE + 0.1)
         return alike + 0.02 * (one[0] == wanted[0])
 
     best = max(names, key=score, default=None)
-    if best is None or len(wanted) < 2 or score(best) < _CLOSE:
+    if best is None or len(wanted) < 2 or len(best) < 2 or score(best) < _CLOSE:
         return None
     return names[best]
+
+
+def _one_slip(a: str, b: str) -> bool:
+    """Whether a letter was left out, added or replaced, or two that stand side by side were exchanged."""
+    start = next((i for i, (x, y) in enumerate(zip(a, b)) if x != y), min(len(a), len(b)))
+    a, b = a[start:], b[start:]
+    end = next((i for i, (x, y) in enumerate(zip(a[::-1], b[::-1])) if x != y), min(len(a), len(b)))
+    a, b = a[: len(a) - end], b[: len(b) - end]
+    return max(len(a), len(b)) <= 1 or (len(a) == len(b) == 2 and a == b[::-1])
 
 
 def hint(name: object, known: Iterable[object], synonyms: bool = True) -> str:

@@ -42,7 +42,7 @@ _jdfl_chosen() {{  # the kind on the line, or the default, and its flags
     for (( i = 2; i < ${{#COMP_WORDS[@]}}; i++ )); do
         if (( i == COMP_CWORD )); then continue; fi
         case "${{COMP_WORDS[i]}}" in
-            "--$1") if [[ "${{COMP_WORDS[i+1]}}" == "=" ]]; then kind=${{COMP_WORDS[i+2]}}; else kind=${{COMP_WORDS[i+1]}}; fi ;;
+            "--$1") kind=${{COMP_WORDS[i+1]}}; if [[ $kind == "=" ]]; then kind=${{COMP_WORDS[i+2]}}; fi ;;
             "--$1="*) kind=${{COMP_WORDS[i]#*=}} ;;
         esac
     done
@@ -77,6 +77,7 @@ _jdfl() {{
 complete -o filenames -F _jdfl jdfl
 """
 _ZSH = "autoload -U +X compinit && compinit\nautoload -U +X bashcompinit && bashcompinit\n"
+_METRICS = ("metrics", "measure", "by")  # flags that take names of metrics
 Parsers = Mapping[str, Callable[[list[str]], object]]
 
 
@@ -127,6 +128,8 @@ class _Entries:
 
     def add(self, name: str, flags: Sequence[Any]) -> None:
         """Write the flags of a command or of a kind."""
+        from jdfl.engine.metrics import REGISTRY
+
         choosing = [flag for flag in flags if flag.kinds and not flag.several]
         own: list[str] = []
         inner: list[str] = []
@@ -138,8 +141,9 @@ class _Entries:
                 inner.append(f"{flag.name}:{self.set_of(flag.kinds)}:{flag.default or ''}")
                 continue
             own += [one.removeprefix("--") for one in flag.names]
-            if flag.choices:
-                choices = ",".join(one.replace(" ", "~") for one in flag.choices)
+            known = flag.choices or (tuple(REGISTRY) if flag.name in _METRICS else ())
+            if known:
+                choices = ",".join(one.replace(" ", "~") for one in known)
                 words.append(f"{flag.name}={choices}")
             if flag.several:
                 self.several.add(f"--{flag.name}")

@@ -132,7 +132,7 @@ def given(args: list[str], name: str) -> str | None:
     """The value of the last `--name value` or `--name=value`."""
     found = None
     for i, word in enumerate(args):
-        if word == f"--{name}" and i + 1 < len(args):
+        if word == f"--{name}" and i + 1 < len(args) and not args[i + 1].startswith("--"):
             found = args[i + 1]
         elif word.startswith(f"--{name}="):
             found = word.partition("=")[2]

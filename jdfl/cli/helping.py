@@ -4,14 +4,12 @@ The overview has a line for every general flag and the names of all kinds. A fla
 in full: `--network --help` describes the kinds of networks, `--network ring --help` the flags of one of them.
 """
 
-import inspect
 import shutil
 import textwrap
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
 
 from jdfl.cli.listing import Flag
-from jdfl.config.kinds import Kind, first_line
+from jdfl.config.kinds import Kind, described
 
 _WIDEST = 100  # columns
 _LONGEST_VALUE = 16  # characters of what follows a flag, in the overview
@@ -67,7 +65,8 @@ def _overview(prog: str, about: str, listed: Sequence[Flag], width: int) -> Iter
     yield ""
     yield "kinds, each of which has flags of its own:"
     for flag in main:
-        yield f"  --{flag.name} {flag.value}  {brief(f'{_default(flag)} {flag.about}'.strip(), width - len(flag.name) - 16)}"
+        about = brief(f"{_default(flag)} {flag.about}".strip(), width - len(flag.name) - 16)
+        yield f"  --{flag.name} {flag.value}  {about}"
         yield from _wrapped(", ".join(flag.choices), width, 6)
     yield ""
     yield "A flag before --help is explained in full:"
@@ -102,8 +101,8 @@ def _full(flag: Flag, width: int) -> Iterator[str]:
             yield from (" " * left + line for line in text[1:])
 
 
-def _about_kind(kind: Any) -> str:
-    return "leaves it out" if kind is None else inspect.getdoc(kind) or first_line(kind)
+def _about_kind(kind: type[Kind] | None) -> str:
+    return "leaves it out" if kind is None else described(kind)
 
 
 def _kind(flag: Flag, listed: Sequence[Flag], width: int) -> Iterator[str]:

@@ -34,7 +34,7 @@ class Flag:
     """The words that it takes; empty for numbers and free text."""
     several: bool = False
     """Whether it takes several values."""
-    kinds: Mapping[str, type | None] = field(default_factory=dict)
+    kinds: Mapping[str, type[Any] | None] = field(default_factory=dict)
     """The kinds that it chooses from, by name; empty for other flags."""
     positional: bool = False
     """Whether it is written without a flag."""
@@ -48,9 +48,9 @@ class Flag:
         return (f"--{self.name}", f"--{above}{dot}no-{last}") if not self.value else (f"--{self.name}",)
 
 
-def kinds_of(annotation: Any) -> dict[str, type | None]:
+def kinds_of(annotation: Any) -> dict[str, type[Any] | None]:
     """The kinds that a setting may hold, by name, and "none" if it may be left out; empty for other settings."""
-    found: dict[str, type | None] = dict(members(annotation))
+    found: dict[str, type[Any] | None] = dict(members(annotation))
     return found | {"none": None} if found and NoneType in options_of(annotation) else found
 
 
@@ -69,7 +69,9 @@ def flags_of(config: Any, path: str = "") -> Iterator[Flag]:
         annotation, name = hints[one.name], f"{path}{one.name}".replace("_", "-")
         value = getattr(config, one.name, one.default)
         value = None if value is dataclasses.MISSING or value is tyro.MISSING else value
-        text = next((mark.documentation for mark in marks(annotation) if isinstance(mark, Doc)), about.get(one.name, ""))
+        text = next(
+            (mark.documentation for mark in marks(annotation) if isinstance(mark, Doc)), about.get(one.name, "")
+        )
         kinds = kinds_of(annotation)
         if kinds:
             several = get_origin(options_of(annotation)[0]) is tuple

@@ -7,10 +7,11 @@ with a number for every node, is not among them. `build` makes the library's obj
 
 import dataclasses
 import inspect
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, dataclass
 from functools import cache
-from importlib.metadata import entry_points
+from importlib.metadata import EntryPoint, entry_points
 from types import NoneType
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, get_args, get_origin, get_type_hints
 
@@ -34,6 +35,8 @@ class Kind:
     source: ClassVar[Source]
     parts: ClassVar[Mapping[str, Callable[[Any, dict[str, Any]], Any]]]
     given: ClassVar[tuple[str, ...]]
+    package: ClassVar[str]
+    """The installed package that it comes from; empty for jdfl's own."""
 
     def build(self, **given: Any) -> Any:
         """What the kind stands for, made by the class or function that it was derived from.
@@ -69,47 +72,76 @@ class Family:
     @property
     def sources(self) -> dict[str, Source]:
         """The class or function of every kind, by the kind's name."""
-        return {kind: one for kind, one in _sources(self.name, self.own).items() if self.only is None or self.only(one)}
+        return {kind: source for kind, (source, _) in self._found().items()}
 
     @property
     def kinds(self) -> dict[str, type[Kind]]:
         """All kinds by their names."""
-        return {kind: derive(kind, source, self.given) for kind, source in self.sources.items()}
+        return {kind: derive(kind, source, self.given, by) for kind, (source, by) in self._found().items()}
 
     def __call__(self, kind: str | None = None, /, **settings: Any) -> Any:
-        """A kind, or the default one, with some of its settings; ValueError that lists the kinds for another name."""
+        """A kind, or the default one, with some of its settings; ValueError for an unknown name."""
         kind = str(self.default if kind is None else kind)
-        found = self.own()
-        if kind not in found:  # other packages are imported for their kinds alone
-            found = self.sources
-            checks.one_of(found, kind=kind)
-        return derive(kind, found[kind], self.given)(**settings)
+        own = self.own()
+        if kind in own:
+            return derive(kind, own[kind], self.given)(**settings)
+        found = self._found()  # other packages are imported for their kinds alone
+        checks.one_of(found, kind=kind)
+        source, by = found[kind]
+        return derive(kind, source, self.given, by)(**settings)
+
+    def _found(self) -> dict[str, tuple[Source, str]]:
+        """The class or function of every kind, and the package that it comes from (empty: jdfl)."""
+        found = {kind: (source, "") for kind, source in self.own().items()} | _installed(
+            self.name, self.own, self.given
+        )
+        return {kind: one for kind, one in found.items() if self.only is None or self.only(one[0])}
 
 
 @cache
-def _sources(name: str, own: Callable[[], Mapping[str, Source]]) -> dict[str, Source]:
-    """The library's kinds and those of installed packages; ValueError for a name that comes twice."""
-    found = dict(own())
-    for entry in sorted(entry_points(group=f"jdfl.{name}"), key=lambda entry: entry.name):
-        by = "jdfl" if entry.dist is None else entry.dist.name
-        if entry.name in found:
-            raise ValueError(
-                f"Expected one kind {entry.name!r} in {name}, got another one from {by} ({entry.value}). Rename its "
-                "entry point, or uninstall the package."
-            )
+def _installed(
+    name: str, own: Callable[[], Mapping[str, Source]], given: tuple[str, ...]
+) -> dict[str, tuple[Source, str]]:
+    """The kinds of installed packages, each with its package; one that cannot be used is left out with a warning."""
+    found: dict[str, tuple[Source, str]] = {}
+    entries = [("an unknown package" if one.dist is None else one.dist.name, one) for one in _entry_points(name)]
+    for by, entry in sorted(entries, key=lambda one: (one[0], one[1].name)):
+        what = f"The package {by} adds the kind {entry.name!r} to jdfl.{name} ({entry.value})"
+        other = found[entry.name][1] if entry.name in found else "jdfl" if entry.name in own() else None
+        if other is not None:
+            _warn(f"{what}, but {other} has one of that name, which is used. Rename its entry point.")
+            continue
         try:
-            found[entry.name] = entry.load()
+            source = entry.load()
+            if not callable(source):
+                raise TypeError(f"expected a class or a function, got {checks.shown(source)}")
+            derive(entry.name, source, given, by)
         except Exception as error:
-            raise ValueError(
-                f"Expected {entry.value} of {by}, the kind {entry.name!r} of {name}, to be importable, got "
-                f"{type(error).__name__}: {checks.said(error)}. Mend or uninstall the package."
-            ) from error
+            said = f"{type(error).__name__}: {checks.said(error)}"
+            _warn(f"{what}, which cannot be used and is left out: {said}. Update or uninstall the package.")
+        else:
+            found[entry.name] = source, by
     return found
+
+
+def _entry_points(name: str) -> list[EntryPoint]:
+    """The entry points of a group, each once, although an installed package may be found by two entries of sys.path."""
+    return list(dict.fromkeys(entry_points(group=f"jdfl.{name}")))
+
+
+def _warn(message: str) -> None:
+    warnings.warn(message, RuntimeWarning, stacklevel=2)
 
 
 def first_line(source: Source) -> str:
     """The first line of a docstring: the help of a kind."""
     return (inspect.getdoc(source) or "").partition("\n")[0]
+
+
+def described(kind: type[Kind]) -> str:
+    """A line about a kind, with the package that it comes from if it is not jdfl's own."""
+    line = kind.__doc__ or ""
+    return f"{line} (from {kind.package})".strip() if kind.package else line
 
 
 def members(annotation: Any) -> dict[str, type]:
@@ -131,13 +163,14 @@ def shown(value: Any, family: Family | None = None) -> Any:
 
 
 @cache
-def derive(kind: str, source: Source, given: tuple[str, ...]) -> type[Kind]:
+def derive(kind: str, source: Source, given: tuple[str, ...], package: str = "") -> type[Kind]:
     """The kind of this name, with the settings of a class or the arguments of a function.
 
     Args:
         kind: Its name; empty for settings of which there is one kind only.
         source: A dataclass of settings, or a function whose arguments are annotated.
         given: Names of arguments that are no settings, but given to `build`.
+        package: The installed package that it comes from; empty for jdfl's own.
     """
     fields: list[tuple[str, Any, Any]] = []
     parts: dict[str, Callable[[Kind, dict[str, Any]], Any]] = {}
@@ -155,7 +188,8 @@ def derive(kind: str, source: Source, given: tuple[str, ...]) -> type[Kind]:
             fields.append((name, Annotated[type_, told], dataclasses.field(default=default)))
             parts[name] = _maker(name, how.make)
     space: dict[str, Any] = {"__doc__": first_line(source), "source": staticmethod(source), "parts": parts}
-    space |= {"given": tuple(name for name in given if name in arguments)} | ({"kind": kind} if kind else {})
+    space |= {"given": tuple(name for name in given if name in arguments), "package": package}
+    space |= {"kind": kind} if kind else {}
     name = "".join(word.capitalize() for word in kind.split("-")) or getattr(source, "__name__", "Settings")
     return dataclasses.make_dataclass(name, fields, bases=(Kind,), namespace=space, frozen=True, kw_only=True)
 

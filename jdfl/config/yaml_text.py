@@ -16,7 +16,7 @@ from typing import Any, Literal, TypeVar, cast, get_args, get_origin, get_type_h
 
 import yaml
 
-from jdfl.base import checks
+from jdfl.base import checks, suggest
 from jdfl.base.arguments import options_of
 from jdfl.config.kinds import members
 
@@ -178,7 +178,8 @@ def _dataclass(kind: Any, data: Any, where: str) -> Any:
         if key not in fields:
             name = getattr(kind, "kind", "")
             of = f" of {where} ({name})" if name else ""
-            raise ValueError(f"Unknown key {_join(where, key)} = {_shown(value)}. Known{of}: {', '.join(fields)}.")
+            rest = suggest.hint(key, fields) or f"Known{of}: {', '.join(fields)}."
+            raise ValueError(f"Unknown key {_join(where, key)} = {_shown(value)}. {rest}")
         values[key] = _value(types[key], value, _join(where, key), fields[key].default)
     for name, field in fields.items():
         if name not in values and field.default is field.default_factory is dataclasses.MISSING:
@@ -197,7 +198,8 @@ def _value(annotation: Any, data: Any, where: str, default: Any = None) -> Any:
     origin, options = get_origin(annotation), get_args(annotation)
     if origin is Literal:
         if not any(data == option and type(data) is type(option) for option in options):
-            raise ValueError(_refusal(f"one of {', '.join(map(repr, options))}", where, data))
+            told = _refusal(f"one of {', '.join(map(repr, options))}", where, data)
+            raise ValueError(f"{told} {suggest.hint(data, options, synonyms=False)}".rstrip())
         return data
     if origin is tuple:
         return _items(options, data, where)
@@ -218,7 +220,8 @@ def _member(choices: dict[str, type], data: Any, where: str, default: Any) -> An
         raise ValueError(_refusal(f"a mapping with a kind ({', '.join(choices)})", where, data))
     kind = data.get("kind", getattr(default, "kind", None))
     if not isinstance(kind, str) or kind not in choices:
-        raise ValueError(f"Unknown kind {where}.kind = {_shown(kind)}. Known: {', '.join(choices)}.")
+        rest = suggest.hint(kind, choices, synonyms=False) or f"Known: {', '.join(choices)}."
+        raise ValueError(f"Unknown kind {where}.kind = {_shown(kind)}. {rest}")
     return _dataclass(choices[kind], {key: value for key, value in data.items() if key != "kind"}, where)
 
 
