@@ -126,7 +126,7 @@ def _head(flag: Flag, whole: bool = False) -> str:
     if flag.positional:
         return flag.name.upper()
     if not flag.value:
-        return " ".join(flag.names) if whole else f"--{flag.name}"
+        return " ".join(flag.names) if whole or flag.default is True else f"--{flag.name}"
     value = flag.value
     if not whole and len(value) > _LONGEST_VALUE:
         value = "WORD ..." if flag.several else "WORD"

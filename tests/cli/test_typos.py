@@ -40,7 +40,7 @@ LINES = [  # what is typed, and what the error names
     ("run --algorithm d-psgd --algorithm.step-size 0.1", "--algorithm.lr"),
     ("run --algorithm d-psgd --algorithm.batch-size 3", "--algorithm.batch"),
     (
-        "run --algorithm d-psgd --algorithm.mechanism gaussian --algorithm.mechanism.sigma 3",
+        "run --algorithm d-psgd --algorithm.mechanism laplace --algorithm.mechanism.sigma 3",
         "--algorithm.mechanism.mul",
     ),
     ("run --lr 0.1", "--algorithm.lr"),
