@@ -25,10 +25,11 @@ def refuse(expected: str, name: str, value: object, remedy: str = "") -> NoRetur
 def shown(value: object) -> str:
     """A value in a message: its repr in one line of at most 300 characters, or its class where repr fails.
 
-    Large dataclasses, such as networks, are shown by name only.
+    Dataclasses whose repr has several lines, such as networks, are shown by the first line, other large ones by name.
     """
     try:
-        text = " ".join(repr(value).split())
+        text = repr(value)
+        text = " ".join((text.partition("\n")[0] if is_dataclass(value) else text).split())
     except Exception:
         text = f"an object of {type(value).__name__}"
     if len(text) > _SHOWN and is_dataclass(value):

@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
+import numpy as np
 import scipy.sparse as sp
 
 from jdfl import algorithms, codecs, network, privacy, problems
@@ -39,9 +40,9 @@ def edge_list_file(
 
     Args:
         m: The number of nodes.
-        path: The file. In a matrix a nonzero entry (i, j) means that i hears j; without `weights`, values other than
-            0 and 1 are the mixing matrix itself.
-        directed: Edge list: v hears u, and u does not hear v.
+        path: The file. In a matrix a nonzero entry (i, j) means that i receives from j; without `weights`, values
+            other than 0 and 1 are the mixing matrix itself.
+        directed: Edge list: v receives from u, and u does not receive from v.
         connected: Refuse a network in several parts.
         weights: Rule for the mixing weights; None: metropolis, or uniform if links run one way. out-degree is for
             push-sum.
@@ -63,6 +64,9 @@ def edge_list_file(
             f"Expected a SciPy sparse matrix in {file}: {checks.said(error)}. Save it by scipy.sparse.save_npz."
         ) from error
     checks.shape((m, m), "It must have a row and a column for each of the problem's nodes.", adjacency=adjacency)
+    if weights is None and not np.all(adjacency.data == 1):
+        del options["weights"]
+        return network.from_matrix(adjacency, **options)
     return network.from_scipy(adjacency, **options)
 
 

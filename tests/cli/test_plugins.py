@@ -137,9 +137,9 @@ def test_kinds_of_a_package_are_listed_explained_completed_and_run(site, tmp_pat
     for line in ("Rounds for which a node rests.", "Links across the ring.", "Nonzeros of the true parameters."):
         assert line in text
     (file,) = tmp_path.glob("runs/*/config.yaml")
-    assert {"kind: lazy", "kind: half", "kind: ladder", "kind: tiny", "pause: 3.0", "rungs: 2"} <= set(
+    assert {"kind: lazy", "kind: half", "kind: ladder", "kind: tiny", "pause: 3.0", "rungs: 2"} <= {
         line.strip() for line in file.read_text().splitlines()
-    )
+    }
 
 
 def test_a_package_s_algorithm_is_compared(site, tmp_path):
