@@ -322,7 +322,7 @@ def test_every_law_of_problems_is_seen_to_fail(law):
 
 @pytest.mark.parametrize("law", testing.CODEC_LAWS)
 def test_sound_codecs_keep_every_law(law):
-    for codec in (SoundCodec(), jdfl.Dense("float16"), jdfl.OneBit(d=16, s=3), jdfl.QSGD(levels=3)):
+    for codec in (SoundCodec(), jdfl.Dense("float16"), jdfl.QSGD(levels=3)):
         testing.check_codec(codec, law)
 
 

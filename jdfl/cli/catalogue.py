@@ -1,4 +1,4 @@
-"""What there is to choose from, in words: `jdfl list`."""
+"""`jdfl list`: all kinds, data sets and metrics, with a line for each."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -1,8 +1,8 @@
 """Flags from frozen dataclasses: kinds first, then tyro.
 
-Where a setting is one of several kinds, a flag with its name picks the kind (`--network ring`) and the flags below it
-set the fields of that kind (`--network.weights uniform`), in any order: the kinds are read first, and tyro then parses
-the configuration that has them.
+If a setting has several kinds, a flag with its name chooses one (`--network ring`), and the flags below it set the
+fields of that kind (`--network.weights uniform`), in any order: the kinds are read first, and tyro then parses the
+configuration that has them.
 """
 
 import dataclasses
@@ -96,7 +96,7 @@ def parse_run(
     """The configuration of a run and the options, as the flags set them.
 
     They start from the file at --config, or else from the config.yaml in the folder of a `run`, or else from the
-    defaults. Raises SystemExit as `parse` does, ValueError and FileNotFoundError for such a file.
+    defaults. Raises as `parse` does, and ValueError and FileNotFoundError for a bad or missing file.
     """
     file = given(args, "config")
     if file is None and run is not None:
@@ -109,9 +109,9 @@ def parse_run(
 def parse_of_run(
     args: list[str], options: Options, *, prog: str, about: str, examples: str
 ) -> tuple[Path, RunConfig, Options]:
-    """The folder of a run, which is the first argument, and what `parse_run` gives for it and the flags after it.
+    """The folder of a run, which is the first argument, and the results of `parse_run` for the flags after it.
 
-    Raises ValueError where there is none, and as `parse_run` does.
+    Raises ValueError without a folder, and as `parse_run` does.
     """
     given = bool(args) and not args[0].startswith("-")
     if not given and not {"-h", "--help"} & set(args):
@@ -151,14 +151,14 @@ def read(path: str) -> str:
 
 
 def changed(folder: Path, config: RunConfig, *free: str) -> list[str]:
-    """The settings of a run that its folder has otherwise, but those that may be `free`."""
+    """The names of the settings that differ from those in the run's folder, except for `free` ones."""
     was = from_yaml(read(str(folder / "config.yaml")))
     names = (one.name for one in dataclasses.fields(was) if one.name not in free)
     return [name for name in names if getattr(was, name) != getattr(config, name)]
 
 
 def read_json(file: Path) -> dict[str, Any]:
-    """The mapping in a file of a run's folder; ValueError for a damaged one."""
+    """The mapping in a JSON file of a run's folder; ValueError for a damaged file."""
     try:
         found: Any = json.loads(file.read_text(encoding="utf-8"))
     except (ValueError, RecursionError) as error:
@@ -176,7 +176,7 @@ def _choices(config: Any, path: str) -> Iterator[tuple[str, str, dict[str, type 
 
 
 def _with_kinds(config: Any, args: list[str], path: str) -> Any:
-    """`config` with the kinds that the flags name; what a kind requires is left for tyro to ask for."""
+    """`config` with the kinds that the flags name; settings without a default are left for tyro to ask for."""
     for name, place, classes, value in _choices(config, path):
         kind = given(args, place)
         if kind in classes and (kind or "none") != getattr(value, "kind", "none"):

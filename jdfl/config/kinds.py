@@ -1,8 +1,8 @@
 """Kinds of the command line and of YAML, derived from the library's own classes and functions.
 
 A kind is a frozen dataclass of numbers, truth values, text and other kinds. It has the fields of a class of settings,
-or the arguments of a function, with their documentation and defaults; what can only be said in Python, such as an array
-with a number for every node, is not among them. `build` makes the library's object.
+or the arguments of a function, with their documentation and defaults. Values that only Python can express, such as an
+array with a number for every node, are left out. `build` makes the library's object.
 """
 
 import dataclasses
@@ -39,13 +39,13 @@ class Kind:
     """The installed package that it comes from; empty for jdfl's own."""
 
     def build(self, **given: Any) -> Any:
-        """What the kind stands for, made by the class or function that it was derived from.
+        """The object of the kind, made by the class or function that it was derived from.
 
         Args:
-            **given: What the family says of its kinds from outside: the number of nodes `m` of a network, the
-                `algorithm` of a stop rule.
+            **given: Arguments that are no settings: the number of nodes `m` of a network, the `algorithm` of a stop
+                rule.
 
-        Raises ValueError for values that make no sense.
+        Raises ValueError for invalid values.
         """
         made = {name: make(self, given) for name, make in self.parts.items()}
         return self.source(**{name: given[name] for name in self.given}, **made)
@@ -53,14 +53,14 @@ class Kind:
 
 @dataclass(frozen=True)
 class Family:
-    """The kinds that a setting may hold: the library's, and those of other packages.
+    """The kinds that a setting may hold: those of the library and those of installed packages.
 
     Args:
-        name: Its name; other packages add kinds by the entry points `jdfl.NAME`.
+        name: Its name; packages add kinds by the entry points `jdfl.NAME`.
         own: The library's kinds, in the order in which they are shown.
         default: The kind of a setting for which there is no other default.
-        given: Names of arguments that `build` is given instead of them being settings.
-        only: Which of the kinds may stand here, decided by their class or function.
+        given: Names of arguments that are no settings and that `build` receives.
+        only: Decides by the class or function of a kind whether it may stand here; None: all may.
     """
 
     name: str
@@ -145,7 +145,7 @@ def described(kind: type[Kind]) -> str:
 
 
 def members(annotation: Any) -> dict[str, type]:
-    """The dataclasses that a field may hold, by their `kind`; empty where it holds none or one without a kind."""
+    """The dataclasses that a field may hold, by their `kind`; empty for a field without kinds."""
     found: dict[str, type] = {}
     for mark in marks(annotation):
         found |= mark.kinds if isinstance(mark, Family) else {}
@@ -153,7 +153,7 @@ def members(annotation: Any) -> dict[str, type]:
 
 
 def shown(value: Any, family: Family | None = None) -> Any:
-    """Settings of the library as the kind that stands for them, with all that can be written of them; others as is."""
+    """Settings of the library as the kind that builds them; other values unchanged."""
     if not dataclasses.is_dataclass(value) or isinstance(value, type | Kind):
         return value
     source = type(value)
@@ -167,9 +167,9 @@ def derive(kind: str, source: Source, given: tuple[str, ...], package: str = "")
     """The kind of this name, with the settings of a class or the arguments of a function.
 
     Args:
-        kind: Its name; empty for settings of which there is one kind only.
+        kind: Its name; empty for settings that have one kind only.
         source: A dataclass of settings, or a function whose arguments are annotated.
-        given: Names of arguments that are no settings, but given to `build`.
+        given: Names of arguments that are no settings and that `build` receives.
         package: The installed package that it comes from; empty for jdfl's own.
     """
     fields: list[tuple[str, Any, Any]] = []
@@ -204,7 +204,7 @@ def _arguments(source: Source) -> dict[str, tuple[Any, Any]]:
 
 
 def _flat(inner: type[Kind], annotation: Any, default: Any) -> tuple[list[tuple[str, Any, Any]], Any]:
-    """The fields of settings that stand beside those of their owner, and what makes the settings of them again."""
+    """The fields of settings that are written beside those of their owner, and the function that rebuilds them."""
     only = next((mark.names for mark in marks(annotation) if isinstance(mark, Only)), None)
     fields = [field for field in dataclasses.fields(inner) if only is None or field.name in only]
 
@@ -216,7 +216,7 @@ def _flat(inner: type[Kind], annotation: Any, default: Any) -> tuple[list[tuple[
 
 
 def _written(annotation: Any, default: Any) -> tuple[Any, Any, As] | None:
-    """The type and default of what is written for a setting, and how it is made of it; None if only Python can."""
+    """The type and default of a setting as it is written, and how it is built; None if only Python can express it."""
     told, all_options = marks(annotation), options_of(annotation)
     how = next((mark for mark in told if isinstance(mark, As)), As())
     options, optional = [one for one in all_options if one is not NoneType], NoneType in all_options
@@ -238,7 +238,7 @@ def _written(annotation: Any, default: Any) -> tuple[Any, Any, As] | None:
 
 
 def _plain(option: Any) -> Any:
-    """What is written for one of the types that an annotation allows; None for what only Python can say."""
+    """The written form of one type that an annotation allows; None if only Python can express it."""
     origin, inside = get_origin(option), get_args(option)
     if option in _SCALARS or origin is Literal:
         return option
@@ -250,7 +250,7 @@ def _plain(option: Any) -> Any:
 
 
 def _maker(name: str, make: Callable[[Any], Any] | None) -> Callable[[Kind, dict[str, Any]], Any]:
-    """What makes the argument of this name from a kind."""
+    """The function that makes the argument of this name from a kind."""
 
     def made(owner: Kind, given: dict[str, Any]) -> Any:
         value = getattr(owner, name)
@@ -261,5 +261,5 @@ def _maker(name: str, make: Callable[[Any], Any] | None) -> Callable[[Kind, dict
 
 
 def unbuilt(value: Any) -> Any:
-    """Marks an argument that takes the kind itself, not what it builds: `Annotated[Any, FAMILY, As(make=unbuilt)]`."""
+    """Marks an argument that takes the kind itself and not its object: `Annotated[Any, FAMILY, As(make=unbuilt)]`."""
     return value
