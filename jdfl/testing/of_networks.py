@@ -6,7 +6,7 @@ Axes: m nodes, d slots of the table.
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, cast
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -137,7 +137,7 @@ def nodes_are_connected(case: NetworkCase) -> None:
     if not case.connected:
         return
     m = case.network.m
-    links = np.zeros((m, m), bool)
+    links, label = np.zeros((m, m), bool), np.arange(m)
     for k in range(_MANY):
         graph = _draw(case.network, jnp.int32(k), jax.random.key(k))
         if synchronised_now(graph):
@@ -180,7 +180,7 @@ def check_network(network: Network, law: str | None = None, *, connected: bool =
     checks.able(("m", "at"), "a network", remedy, network=network)
     checks.whole(1, m=network.m)
     leaves = jax.tree.leaves(network)
-    if any(leaf is network for leaf in cast(list[Any], leaves)):
+    if any(leaf is network for leaf in leaves):
         raise ValueError(
             f"Expected {type(network).__name__} to be a jdfl.base.struct.dataclass, got a plain class. JAX has to see "
             "its arrays."

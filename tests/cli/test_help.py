@@ -100,7 +100,7 @@ def of_tyro(command: str, args: Any, capsys: Any, monkeypatch: Any) -> set[str]:
     with pytest.raises(SystemExit):
         tyro.cli(kind, args=["--help"], **how)
     heads = re.findall(r"(?m)^[│| ]*(--[a-z][^ ,]+(?:, --[^ ,]+)*)", capsys.readouterr().out)
-    return {word for head in heads for word in head.split(", ")} - {"--help"}
+    return {word.rstrip(".") for head in heads for word in head.split(", ")} - {"--help"}  # or the end of a sentence
 
 
 @pytest.mark.parametrize("command", _COMMANDS)
