@@ -1,10 +1,10 @@
-"""What there is to choose from, in words: `jdfl list`."""
+"""`jdfl list`: all kinds, data sets and metrics, with a line for each."""
 
 from collections.abc import Mapping
 from typing import Any
 
 from jdfl import config, models
-from jdfl.config.kinds import first_line
+from jdfl.config.kinds import described, first_line
 from jdfl.engine.metrics import REGISTRY as METRICS
 from jdfl.problems import NAMES, datasets
 
@@ -12,14 +12,14 @@ from jdfl.problems import NAMES, datasets
 def catalogue() -> str:
     """All kinds of all settings, all data sets and all metrics, a line for each."""
     parts = {
-        "algorithms (--algorithm)": about(config.ALGORITHMS.sources),
-        "problems (--problem)": about(config.PROBLEMS.sources),
+        "algorithms (--algorithm)": _kinds(config.ALGORITHMS),
+        "problems (--problem)": _kinds(config.PROBLEMS),
         "data sets (--problem classification --problem.data)": {name: data_status(name) for name in NAMES},
         "models (--problem neural --problem.model)": about({name: getattr(models, name) for name in models.NAMES}),
-        "networks (--network)": about(config.NETWORKS.sources),
-        "codecs (--algorithm.codec)": about(config.CODECS.sources),
-        "noise (--algorithm.mechanism)": about(config.MECHANISMS.sources),
-        "stop rules (--stop)": about(config.STOPS.sources),
+        "networks (--network)": _kinds(config.NETWORKS),
+        "codecs (--algorithm.codec)": _kinds(config.CODECS),
+        "noise (--algorithm.mechanism)": _kinds(config.MECHANISMS),
+        "stop rules (--stop)": _kinds(config.STOPS),
         "metrics (--metrics)": about(METRICS),
     }
     width = max(len(name) for lines in parts.values() for name in lines)
@@ -27,6 +27,11 @@ def catalogue() -> str:
         f"{head}\n" + "".join(f"  {name:<{width}}  {line}\n" for name, line in parts[head].items()) for head in parts
     )
     return "\n".join(texts)
+
+
+def _kinds(family: config.Family) -> dict[str, str]:
+    """A line about every kind of a family, with the package that it comes from if it is not jdfl's."""
+    return {kind: described(cls) for kind, cls in family.kinds.items()}
 
 
 def about(named: Mapping[str, Any]) -> dict[str, str]:

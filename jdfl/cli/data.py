@@ -1,4 +1,4 @@
-"""`jdfl data`: which data sets there are, and downloads of those that are published."""
+"""`jdfl data`: the list of data sets, and downloads of the published ones."""
 
 import dataclasses
 import json
@@ -11,9 +11,9 @@ from jdfl.cli.catalogue import data_status
 from jdfl.problems import NAMES
 from jdfl.problems.fetch import SOURCES, fetch
 
-_ABOUT = """Which data sets there are, and where; or download some, with their licences told.
+_ABOUT = """List the data sets and their files, or download some and print their licences.
 
-They go into the folder that JDFL_DATA names, or else into one of your own, where jdfl finds them."""
+Files are saved in the folder that JDFL_DATA names, or else in a folder of your home, where jdfl finds them."""
 
 _EXAMPLES = f"""examples:
   jdfl data list                                       all data sets, found or not
@@ -28,12 +28,12 @@ exit status: 0 done, 2 a mistake, no network, or a file that is not what it shou
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Options:
-    """What is asked for."""
+    """Options of the command."""
 
     words: flags.Words
-    """list: what there is; fetch NAME...: download."""
+    """Either list, for a list of all data sets, or fetch and names, to download them."""
     to: Path | None = None
-    """The folder to download into."""
+    """Folder to download into."""
     json: bool = False
     """Print JSON."""
 

@@ -1,4 +1,4 @@
-"""`jdfl account --observer`: what somebody who sees less than all messages learns in a planned run."""
+"""`jdfl account --observer`: what an observer of some of the messages learns in a planned run."""
 
 from typing import Any
 
@@ -41,7 +41,7 @@ def check(options: Any) -> None:
 
 
 def observed(config: RunConfig, options: Any) -> Exposure | Pairs:
-    """What is learnt in the run; a figure is drawn where one is wanted."""
+    """What is learnt in the run; a figure is drawn if one is wanted."""
     use_cache()
     algorithm, problem, network, stop = build(config)
     how: Any = {"steps": config.steps, "key": key_of(config), "delta": config.privacy.delta}
