@@ -162,7 +162,6 @@ def shown(value: Any, family: Family | None = None) -> Any:
     return written(**{field.name: shown(getattr(value, field.name)) for field in dataclasses.fields(written)})
 
 
-@cache
 def derive(kind: str, source: Source, given: tuple[str, ...], package: str = "") -> type[Kind]:
     """The kind of this name, with the settings of a class or the arguments of a function.
 
@@ -172,6 +171,11 @@ def derive(kind: str, source: Source, given: tuple[str, ...], package: str = "")
         given: Names of arguments that are no settings and that `build` receives.
         package: The installed package that it comes from; empty for jdfl's own.
     """
+    return _derived(kind, source, given, package)
+
+
+@cache  # one class for one kind, whether or not its package is named
+def _derived(kind: str, source: Source, given: tuple[str, ...], package: str) -> type[Kind]:
     fields: list[tuple[str, Any, Any]] = []
     parts: dict[str, Callable[[Kind, dict[str, Any]], Any]] = {}
     arguments, about = _arguments(source), documentation(source)
