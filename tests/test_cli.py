@@ -256,7 +256,7 @@ def test_an_interruption_before_the_first_round_leaves_nothing(capsys, tmp_path,
     monkeypatch.setattr(jdfl, "run", interrupt)
     assert main(["run", *TINY]) == 130
     assert folders(tmp_path) == []
-    assert capsys.readouterr().err == "jdfl: interrupted; only runs that have a checkpoint are kept\n"
+    assert capsys.readouterr().err == "jdfl: interrupted; only runs with a checkpoint are kept\n"
 
 
 @pytest.mark.parametrize(("command", "work"), [("account", "account_plan"), ("audit", "attacked")])

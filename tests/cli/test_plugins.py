@@ -177,4 +177,4 @@ def test_broken_and_clashing_packages_are_named_and_left_out(site, tmp_path, tmp
     }.items():
         assert any(f"kind {kind!r}" in line and said in line for line in warnings), kind
     assert "Nobody hurries. (from lazy-package)" in done.stdout
-    assert "Sparse models" in done.stdout
+    assert "\n  ceps " in done.stdout
