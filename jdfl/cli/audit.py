@@ -13,7 +13,7 @@ from jdfl.cli import flags
 from jdfl.config import RunConfig, build, key_of
 from jdfl.engine.cache import use_cache
 
-_ABOUT = """Attack the privacy that an algorithm reports by distinguishing many runs on two neighbouring data sets.
+_ABOUT = """Attack the privacy that an algorithm reports by distinguishing many runs on two neighbouring datasets.
 
 The flags of `jdfl run` describe the run. Its stop rule, budget, metrics and records are ignored: every run makes all
 rounds, so use few. A lower bound above the accounted epsilon refutes it; a bound below proves nothing. Noise,
@@ -48,7 +48,7 @@ class Options:
     config: Path | None = None
     """File config.yaml of a run to audit; other flags override it."""
     runs: int = _audit.runs
-    """Number of runs on both data sets together. More runs allow larger bounds. With 1, many canaries in one run."""
+    """Number of runs on both datasets together. More runs allow larger bounds. With 1, many canaries in one run."""
     node: int = _audit.node
     """Node whose record is the canary."""
     canary: Literal["aligned", "random"] = _audit.canary

@@ -1,4 +1,4 @@
-"""The ledger of a data set in `jdfl account`: make one, show it, and check a planned run against it."""
+"""The ledger of a dataset in `jdfl account`: make one, show it, and check a planned run against it."""
 
 from typing import Any
 

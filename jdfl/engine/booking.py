@@ -1,4 +1,4 @@
-"""Runs in the ledger of their data set: reserved before they begin, and counted when they have ended.
+"""Runs in the ledger of their dataset: reserved before they begin, and counted when they have ended.
 
 Axes: m nodes.
 """

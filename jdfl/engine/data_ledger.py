@@ -1,4 +1,4 @@
-"""The ledger of a data set: one file for all runs on it, and their joint privacy budget.
+"""The ledger of a dataset: one file for all runs on it, and their joint privacy budget.
 
 The most that a run may release is recorded before its first round, and lowered to its actual releases when it has
 ended. A run that was killed therefore counts as if it had released everything. Runs with the same noise (key, settings,
@@ -41,7 +41,7 @@ class Intent(NamedTuple):
 
 @dataclass(frozen=True)
 class DataLedger:
-    """A file that all runs on one data set share, which refuses runs that could exceed the budget before they begin.
+    """A file that all runs on one dataset share, which refuses runs that could exceed the budget before they begin.
 
     `jdfl.run`, `sweep`, `repeat` and `compare` take it as `ledger`, in any number of processes at once. The first run
     binds it to its nodes' records: another partition of them counts as other data. `create` makes the file.
@@ -136,7 +136,7 @@ class DataLedger:
         if content.data != run.data:
             raise ValueError(
                 f"Expected the data of the ledger {self.path}, got others, or another split of the same records over "
-                "nodes. Every data set has a ledger of its own; a record that is in several of them spends from each."
+                "nodes. Every dataset has a ledger of its own; a record that is in several of them spends from each."
             )
         entry = content.entries.setdefault(run.run, Entry(run.title, run.versions))
         if changed := Provenance(run.versions, {}).differences(Provenance(entry.versions, {}))[0]:

@@ -83,8 +83,8 @@ def neural_classification(
         dtype: Type in which the network computes; its parameters are float32.
         penalty: Weight >= 0 of the squared norm in the objective (halved).
         augment: Data augmentation: images of a batch flipped at random and shifted by up to 4 pixels, or none.
-        standardise: Give every channel of the training images mean 0 and deviation 1; None: as the data set specifies.
-        test_fraction: Share of every class held out for testing, in [0, 1), if the data set has no test set.
+        standardise: Give every channel of the training images mean 0 and deviation 1; None: as the dataset specifies.
+        test_fraction: Share of every class held out for testing, in [0, 1), if the dataset has no test set.
         examples: Training images to use, drawn at random; None: all.
         test_examples: Test images to use, drawn at random; None: all.
         public: Names of values that are public anyway: standardise, holdout, partition, curvature, tuning, stop.
@@ -140,7 +140,7 @@ def neural_classification(
 
 
 def _pictured(dataset: Dataset, model: Any) -> Dataset:
-    """The data set with examples [N, ...] in the shape of the model or of known images, if they fit it."""
+    """The dataset with examples [N, ...] in the shape of the model or of known images, if they fit it."""
     checks.class_numbers(labels=dataset.labels)
     if issparse(dataset.features):
         raise ValueError(f"Expected dense rows for a neural network, got sparse ones in {dataset.name}. Use toarray().")

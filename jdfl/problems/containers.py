@@ -79,7 +79,7 @@ def array_of(name: str, value: Any, remedy: str) -> np.ndarray:
     if checks.is_a(value, Tracer):
         remedy = "Call the function outside of jax.jit, with arrays that have values."
     elif checks.is_a(value, str):
-        remedy = f"{remedy} jdfl.problems.classification takes the name of a data set."
+        remedy = f"{remedy} jdfl.problems.classification takes the name of a dataset."
     elif checks.is_a(value, Mapping):
         remedy = f"{remedy} pandas.DataFrame({name}) makes a table of a dict of columns."
     if wrong:

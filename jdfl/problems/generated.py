@@ -1,4 +1,4 @@
-"""Synthetic data sets that imitate ones which cannot be distributed. Host only; equal seeds give equal data."""
+"""Synthetic datasets that imitate ones which cannot be distributed. Host only; equal seeds give equal data."""
 
 from typing import Any
 
@@ -57,7 +57,7 @@ def realsim_like(
         tilt: Standard deviation of the logarithm of that difference, 0 to 100.
         positive: Share of the labels that are 1, exactly.
         label_noise: Share of the labels that are wrong, half of them in each class.
-        seed: Seed of the data set.
+        seed: Seed of the dataset.
 
     Raises ValueError for arguments out of range.
     """
@@ -146,7 +146,7 @@ def epsilon_like(
         minor: Share of the expected squared length in the minor factors, >= 0 and below 1 - common.
         factors: Number of minor factors, at least 1.
         signal: Strength >= 0 of the dependence of the label on the row.
-        seed: Seed of the data set.
+        seed: Seed of the dataset.
 
     Raises ValueError for arguments out of range.
     """

@@ -77,7 +77,7 @@ def read_mnist(folder: PathLike, *, known: str = "") -> Images:
         if digest != expected:
             raise ValueError(
                 f"Expected {path} to hold the {part} of {known}, SHA-256 {expected} after decompression, got {digest}: "
-                f"it is another data set, another release or damaged. {AGAIN.rstrip('.')}, or pass verify=False."
+                f"it is another dataset, another release or damaged. {AGAIN.rstrip('.')}, or pass verify=False."
             )
         arrays.append(array)
     for k in (0, 2):
