@@ -33,7 +33,7 @@ from jdfl.privacy.slips import room
 
 _ABOUT = """Compute the epsilon of releases, or the noise for a target epsilon, without a run.
 
-With --releases: the epsilon of so many releases of a mechanism with --multiplier, or the multiplier for --epsilon.
+With --releases: the epsilon of that many releases of a mechanism with --multiplier, or the multiplier for --epsilon.
 With --run: a finished run, from the ledger in its folder, at any --privacy.delta. Otherwise: all rounds of the run
 that the flags of `jdfl run` describe; a run that a budget would end early is refused. With --observer: what an
 observer of some messages learns in that run, or every node about every other one. With --ledger or --new-ledger: the
@@ -238,7 +238,7 @@ def _releases(options: Options) -> dict[str, Any]:
             )
     elif options.batch is not None or options.records is not None:
         raise ValueError(
-            f"Expected --sampling beside --batch and --records, got batch = {options.batch!r} and records = "
+            f"Expected --sampling with --batch and --records, got batch = {options.batch!r} and records = "
             f"{options.records!r} without. Releases that look at all records need neither."
         )
     if (options.multiplier is None) == (options.epsilon is None):

@@ -30,7 +30,7 @@ _EXAMPLES = """examples:
   jdfl audit --config runs/NAME/config.yaml --steps 20 --runs 1 --canaries 2000
 
 exit status: 0 not refuted, 2 a mistake in the settings, or nothing to audit, 3 refuted, 4 inconclusive: too few runs or
-canaries to refute what is claimed, and nothing could be measured beside them
+canaries to refute the claim, and no other measurement was possible
 """
 
 _audit = defaults(attacked)

@@ -134,9 +134,7 @@ def work(study: Study, options: Engines) -> int:
             engine(study.folder, todo)
     except KeyboardInterrupt:
         study.end()
-        print(
-            f"jdfl: interrupted; finished groups are kept. To continue: jdfl resume {study.folder}", file=sys.stderr
-        )
+        print(f"jdfl: interrupted; finished groups are kept. To continue: jdfl resume {study.folder}", file=sys.stderr)
         return 130
     table = study.end()
     if len(table):

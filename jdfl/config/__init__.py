@@ -159,8 +159,8 @@ def build(config: RunConfig) -> tuple[Algorithm, Problem, Network, StopRule | No
         )
     elif spend.accounting == "paper" and spend.epsilon is not None and not hasattr(built, "published_multiplier"):
         raise ValueError(
-            f"Expected no privacy.epsilon beside accounting = 'paper' and {type(built).__name__}, whose noise no "
-            f"formula of a paper finds from it, got privacy.epsilon = {spend.epsilon:g}. It would decide nothing: drop "
+            f"Expected no privacy.epsilon with accounting = 'paper' and {type(built).__name__}, whose paper has no "
+            f"formula for its noise, got privacy.epsilon = {spend.epsilon:g}. It would decide nothing: drop "
             "it, or take accounting = 'sound', where it is a budget."
         )
     return built, problem, network, stop

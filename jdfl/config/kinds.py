@@ -204,7 +204,7 @@ def _arguments(source: Source) -> dict[str, tuple[Any, Any]]:
 
 
 def _flat(inner: type[Kind], annotation: Any, default: Any) -> tuple[list[tuple[str, Any, Any]], Any]:
-    """The fields of settings that are written beside those of their owner, and the function that rebuilds them."""
+    """The fields of settings that are written next to those of their owner, and the function that rebuilds them."""
     only = next((mark.names for mark in marks(annotation) if isinstance(mark, Only)), None)
     fields = [field for field in dataclasses.fields(inner) if only is None or field.name in only]
 

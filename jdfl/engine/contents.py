@@ -168,7 +168,7 @@ def _within(read: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
 
 @functools.cache
 def _installed(module: str | None) -> str | None:
-    """The version of the package that a module is from, "" where that is told anyhow; None: it is from no package."""
+    """The version of the package that a module is from, "" where it is recorded anyway; None: it is from no package."""
     root = (module or "").partition(".")[0]
     if root in (_OURS, *LIBRARIES) or root in sys.stdlib_module_names:
         return ""

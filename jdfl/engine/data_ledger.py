@@ -1,8 +1,8 @@
 """The ledger of a dataset: one file for all runs on it, and their joint privacy budget.
 
-The most that a run may release is recorded before its first round, and lowered to its actual releases when it has
-ended. A run that was killed therefore counts as if it had released everything. Runs with the same noise (key, settings,
-data and network) are one entry, with the largest numbers of releases that any of them may have made.
+The maximum of what a run may release is recorded before its first round, and lowered to its actual releases when it
+has ended. A run that was killed therefore counts as if it had released everything. Runs with the same noise (key,
+settings, data and network) are one entry, with the largest numbers of releases that any of them may have made.
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,7 +21,7 @@ from jdfl.privacy.relation import check_claim, check_relation, upper, whom
 
 
 class Intent(NamedTuple):
-    """A planned run, and the most that it may release."""
+    """A planned run, and the maximum of what it may release."""
 
     run: str  # a hash that only runs with the same noise share
     title: str  # algorithm, problem, network and key in words
@@ -104,7 +104,7 @@ class DataLedger:
         return self._within(content, runs)
 
     def reserve(self, runs: Sequence[Intent], *, instead: "Hold | None" = None) -> "Hold":
-        """Record the most that these runs may release, or refuse all of them and leave the file unchanged.
+        """Record the maximum of what these runs may release, or refuse all of them and leave the file unchanged.
 
         Args:
             runs: The runs, which have not begun, or will be resumed.

@@ -64,7 +64,7 @@ class Entry:
     void: str = ""  # why a run that has ended has no epsilon; empty: all have one
 
     def charge(self) -> Ledger:
-        """The most that may have been released."""
+        """The maximum of what may have been released."""
         known = [] if self.released is None else [self.released]
         return joined([*known, *(ledger for ledger, _ in self.held.values())])
 
@@ -117,7 +117,7 @@ def joined(ledgers: Sequence[Ledger]) -> Ledger:
 
 @contextlib.contextmanager
 def alone(path: Path) -> Generator[None]:
-    """A lock against other threads and processes for the same ledger; it is a file beside it, which stays."""
+    """A lock against other threads and processes that use the same ledger: a file next to it, which stays."""
     if not path.parent.is_dir():
         raise FileNotFoundError(f"Expected a ledger in a folder that is there, got {path}. Make its folder first.")
     with path.with_name(f".{path.name}.lock").open("w") as lock:
@@ -153,7 +153,7 @@ def read(path: Path) -> Content:
     """The content of the file; FileNotFoundError where it is missing, ValueError where it is damaged."""
     if not path.is_file():
         raise FileNotFoundError(
-            f"Expected the ledger of a dataset at {path}, found none. Nothing is begun anew: look for the file, or "
+            f"Expected the ledger of a dataset at {path}, found none. No new one is made: look for the file, or "
             "make a first one by jdfl.DataLedger.create or jdfl account --new-ledger."
         )
     remedy = "What runs have released is not known without it: take a copy that is whole."

@@ -59,23 +59,23 @@ class Comparison(Outputs):
     def at(self, x: str, value: float | None = None, *, metrics: Sequence[str] | None = None) -> pd.DataFrame:
         """Every algorithm at equal `x`, a row per label.
 
-        Runs are those whose values were chosen at this budget, where it was tuned at (see `tuned_at`), or else those of
-        the comparison itself. Values are those of the last record at or before the budget; none is where it pays for no
-        record but that of the start. A run that diverged has no value at any budget; one that its stop rule ended keeps
-        its last; an algorithm that spends nothing of `x` shows its last record.
+        The runs are those whose settings were chosen at this budget, if methods were tuned at it (see `tuned_at`), or
+        else those of the comparison itself. Values are those of the last record at or before the budget; there is none
+        if the budget pays only for the initial record. A run that diverged has no value at any budget; a run that its
+        stop rule ended keeps its last one; an algorithm that spends nothing of `x` shows its last record.
 
         Args:
             x: What all get equal amounts of: round, communications, bytes, gradients, examples, seconds or, on networks
                 with times, network_seconds.
-            value: How much of it, from 0; infinite: the last records. None: what it was tuned at, or else what all
-                reach, which is, except of rounds, at least what ten rounds of each cost.
+            value: The budget, from 0; infinite: the last records. None: the budget of tuning, or else the largest that
+                all reach; except of rounds, at least the cost of ten rounds of each.
             metrics: Names of the metrics that are shown; None: all.
 
         Returns:
-            The columns `budget`, `seeds` that have a value, `diverged` and `stopped` seeds, `needs`, which is what the
-                first record costs if the budget does not pay for it, with `after`, its round, the means of all that `x`
-                may be of the records used, and for each metric its mean NAME, sample standard deviation NAME_sd and
-                half-width of the 95 % confidence interval of the mean NAME_ci over these seeds.
+            The columns `budget`; the numbers of `seeds` that have a value, that `diverged` and that `stopped`; `needs`,
+                the cost of the first record if the budget does not pay for it, and `after`, its round. Then come the
+                mean amounts that the records used have spent. For each metric follow, over these seeds, its mean NAME,
+                sample standard deviation NAME_sd and half-width NAME_ci of the 95 % confidence interval of the mean.
 
         Raises:
             ValueError: For an unknown `x` or metric, and for a budget that is not >= 0.
@@ -101,12 +101,15 @@ class Comparison(Outputs):
     def values(self, x: str | None = None, value: float | None = None, metric: str | None = None) -> pd.DataFrame:
         """One metric of every trial at equal `x`: a row per trial's key, a column per label.
 
-        Values are NaN where a run diverged or the budget pays for no record but that of the start.
+        Values are NaN where a run diverged or the budget pays only for the initial record.
 
         Args:
             x: An amount, as for `at`, or "stop" for the rounds until the stop rule fired; None: what tuning went by.
             value: A budget of it, as for `at`.
             metric: The name of the metric; None: the measure.
+
+        Raises:
+            ValueError: For an amount or a metric that the comparison does not have, or a value with "stop".
         """
         x, metric = self.by if x is None else x, self.measure if metric is None else metric
         checks.one_of((*axes_of(self.curves), "stop"), x=x)
@@ -188,8 +191,8 @@ class Comparison(Outputs):
     def to_stop(self) -> pd.DataFrame:
         """Rounds until the stop rule fired, a row per label: `seeds` that stopped, `round` and `round_sd` over them.
 
-        Mean and sample standard deviation are of the runs alone that the rule has ended, so look at `seeds` first:
-        whoever has fewer of them may look faster. NaN where none stopped.
+        Mean and sample standard deviation are over the runs that the rule has ended, so look at `seeds` first: a method
+        with fewer of them may look faster. NaN where none stopped.
         """
         found = curves.to_stop(self.view("stop").curves).reindex(list(self.results))
         return found.fillna({"seeds": 0}).astype({"seeds": int})
@@ -227,7 +230,7 @@ class Comparison(Outputs):
 
         Args:
             by: As for `table`.
-            value: As for `table`; ValueError for one beside "stop".
+            value: As for `table`; ValueError for a value with "stop".
             metrics: Names of the metrics that have a column; None: the measure.
         """
         by = self.by if by is None else by
@@ -237,7 +240,7 @@ class Comparison(Outputs):
         return words.grid(self.view(by, value), by, value, [self.measure] if metrics is None else list(metrics))
 
     def note(self, label: str) -> str:
-        """How an algorithm came by its values, in words.
+        """How the values of an algorithm were chosen, in words.
 
         The chosen values, the grid they are from, the number of tuning runs, ties, and edges of the grid; or that it
         was not tuned, or why it has no results. `label` is that of an entry.

@@ -126,9 +126,9 @@ def _values(how: Tuned) -> str:
 
 
 def _unranked(of: "Comparison", by: str, value: float | None) -> list[str]:
-    """Labels that are never the best: who stands beside, and whose grid chose nothing.
+    """Labels that are never marked as best: methods that exceed the epsilon, and those whose grid chose nothing.
 
-    All where none was tuned, and where an equal epsilon does not promise the same.
+    All labels where none was tuned, and where equal epsilons do not promise the same.
     """
     if not of.tuned_at(by, value) or (of.epsilon is not None and len(_promises(of)) > 1):
         return list(of.results)
@@ -136,7 +136,7 @@ def _unranked(of: "Comparison", by: str, value: float | None) -> list[str]:
 
 
 def _promises(of: "Comparison") -> dict[str, list[str]]:
-    """Labels by who is protected, and against whom."""
+    """Labels by unit of protection and observer."""
     found: dict[str, list[str]] = {}
     for label, told in of.privacy.items():
         found.setdefault(whom(told.unit, told.adjacency, told.observer), []).append(label)
@@ -210,7 +210,7 @@ def _privacy(of: "Comparison") -> Iterator[str]:
         yield f"Epsilons do not promise the same{nobody}. {differ}."
     deltas = ", ".join(f"{delta:g}" for delta in sorted({told.delta for told in of.privacy.values()}))
     target = "" if of.epsilon is None else f"Noise is the least for epsilon ≤ {number(float(upper(of.epsilon)))}"
-    target += f"; beside it: {', '.join(_beside(of))}. " if _beside(of) else ". " if target else ""
+    target += f"; not held to it: {', '.join(_beside(of))}. " if _beside(of) else ". " if target else ""
     tuned = any(of.tuned[label].grid for label in of.privacy)
     public = " Tuning looked at the same data, which is taken as public." if tuned else ""
     yield f"{target}Epsilon is that of a whole run, of the worst seed, at delta = {deltas}.{public}"

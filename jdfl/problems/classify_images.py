@@ -96,7 +96,7 @@ def neural_classification(
     checks.not_negative(penalty=penalty)
     check_share(test_fraction=test_fraction)
     if nodes_at_once is not None:
-        checks.whole(1, remedy="None takes as many as suit the device.", nodes_at_once=nodes_at_once)
+        checks.whole(1, remedy="None: a number that suits the device.", nodes_at_once=nodes_at_once)
     if isinstance(data, str):
         checks.one_of(NAMES, data=data)
     dataset = _pictured(unscaled(data) if isinstance(data, str) else data, model)
@@ -169,7 +169,7 @@ def _model(model: ModelName | Model, shape: tuple[int, ...], classes: int, dtype
             shape = (*shape[:-1], 3)
         return build(model, shape=shape, classes=classes, dtype=dtype)
     if dtype != "float32":
-        raise ValueError(f"Expected dtype = {dtype!r} beside a model's name, got a model. Build the model with it.")
+        raise ValueError(f"Expected dtype = {dtype!r} with a model's name, got a model. Build the model with it.")
     if model.classes < classes:
         raise ValueError(f"Expected a model of at least {classes} classes, got {model.classes}. Build one with these.")
     if shape not in (model.shape, (*model.shape[:-1], 1)):

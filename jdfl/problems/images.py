@@ -148,6 +148,6 @@ def _read_idx(path: Path) -> tuple[np.ndarray, str]:
     digest.update(content)
     try:
         entries = np.frombuffer(content, dtype).reshape(shape)
-    except ValueError as error:  # too many dimensions, or too large ones beside a 0
+    except ValueError as error:  # too many dimensions, or too large ones next to a 0
         raise ValueError(f"Expected the dimensions of an array in {path}, got {shape}. {AGAIN}") from error
     return entries.astype(dtype.newbyteorder("="), copy=False), digest.hexdigest()

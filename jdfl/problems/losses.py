@@ -56,7 +56,7 @@ class LossProblem(Streamed):
 
 @struct.dataclass
 class LossClassification(LossProblem):
-    """A loss of one's own on examples (features, label), with scores, from which accuracies follow."""
+    """The user's loss on examples (features, label), with scores, from which accuracies follow."""
 
     predictor: Callable[[Any, Any], Array] = struct.field(pytree_node=False, default=None)  # pyright: ignore
     classes: int = struct.field(pytree_node=False, default=2)

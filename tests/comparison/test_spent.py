@@ -80,7 +80,7 @@ def test_tables_tell_what_was_spent_and_who_stands_beside(problem, network, tmp_
     above = replace(found, privacy={"D-PSGD": replace(found.privacy["D-PSGD"], epsilon=4.00001)})
     assert above.grid().rows[0][3].text == "4.001"
     said = found.table()
-    assert "least for epsilon ≤ 4; beside it: exact. Epsilon is that of a whole run" in said
+    assert "least for epsilon ≤ 4; not held to it: exact. Epsilon is that of a whole run" in said
     assert "delta = 1e-05" in said
     page = (found.save(tmp_path / "found") / "report.html").read_text()
     assert "least for epsilon ≤ 4" in page
