@@ -79,7 +79,7 @@ class Experiment:
             key: The trial's key, a whole number from 0.
 
         Raises:
-            ValueError: For another key, and where `problem` or `network` returns something else.
+            ValueError: For a key out of range, an invalid problem, and whatever `problem` or `network` refuses itself.
         """
         checks.whole(0, 2**32 - 1, key=key)
         problem, network = drawn(self.problem, key, "problem"), drawn(self.network, key, "network")

@@ -178,7 +178,7 @@ def build(config: CompareConfig) -> tuple[dict[str, Compared], Any, Any, dict[st
 
 
 def _check_untuned(config: CompareConfig) -> None:
-    """Refuse what tuning goes by where there is none: ValueError naming the setting."""
+    """Refuse settings of tuning without tuning: ValueError naming the setting."""
     if config.tune:
         return
     plain = CompareConfig(by="round" if config.stop is None else "stop")  # what a comparison without tuning is at
