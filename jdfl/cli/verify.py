@@ -34,9 +34,9 @@ class Options:
     """What is repeated, and how."""
 
     rounds: int = 50
-    """Number of rounds to repeat; of a shorter run, all."""
+    """Number of rounds to repeat; a shorter run is repeated whole."""
     devices: int | None = None
-    """Number of devices that share the nodes. Use that of the run: others round differently. None: one."""
+    """Number of devices that share the nodes. Use the run's number: others round differently. None: one."""
 
 
 def parse(args: list[str]) -> tuple[Path, RunConfig, Options]:

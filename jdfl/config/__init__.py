@@ -103,7 +103,7 @@ class RunConfig:
     every: int = _run.every
     """Number of rounds between two records of the metrics."""
     seed: int = _run.key
-    """Seed of the algorithm's randomness. Problem and network have seeds of their own."""
+    """Seed of the algorithm's randomness. Problem and network have their own seeds."""
     key_file: str | None = None
     """File with a secret key that is combined with the seed. It is created if it does not exist. A seed alone can be
     found by trying all seeds. Results do not contain the key; resuming needs the file."""

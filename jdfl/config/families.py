@@ -1,4 +1,4 @@
-"""The families of kinds, and the few kinds that have no class or function of their own in the library."""
+"""The families of kinds, and the few kinds without their own class or function in the library."""
 
 import inspect
 from collections.abc import Callable, Iterable
@@ -134,7 +134,7 @@ def consensus(
 
     Args:
         algorithm: The algorithm that is run.
-        tolerance: Tolerance of the consensus error; 5e-3 is that of the CEPS paper.
+        tolerance: Tolerance of the consensus error; the CEPS paper uses 5e-3.
         per: Factor of the tolerance; None: the nonzeros s of the algorithm, as in the CEPS paper, or 1.
         after: Number of rounds before the rule may fire.
     """

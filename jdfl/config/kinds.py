@@ -60,7 +60,7 @@ class Family:
         own: The library's kinds, in the order in which they are shown.
         default: The kind of a setting for which there is no other default.
         given: Names of arguments that are no settings and that `build` receives.
-        only: Decides by the class or function of a kind whether it may stand here; None: all may.
+        only: Decides by the class or function of a kind whether it is allowed here; None: all are.
     """
 
     name: str

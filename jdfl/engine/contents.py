@@ -50,7 +50,7 @@ def held(value: Any) -> tuple[str, dict[str, Any]]:
         return "method", {"function": value.__func__, "self": value.__self__}
     if isinstance(value, functools.partial):
         return "partial", {"function": value.func, "args": value.args, "keywords": value.keywords}
-    if isinstance(value, set | frozenset):  # in an order of its own in every process
+    if isinstance(value, set | frozenset):  # in a different order in every process
         members = sorted(cast(set[Any], value), key=repr)
         return "set", {str(i): one for i, one in enumerate(members)}
     if isinstance(value, property):

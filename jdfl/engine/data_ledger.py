@@ -25,7 +25,7 @@ class Intent(NamedTuple):
 
     run: str  # a hash that only runs with the same noise share
     title: str  # algorithm, problem, network and key in words
-    versions: dict[str, str]  # of the code and of what it stands on
+    versions: dict[str, str]  # of the code and of its libraries
     data: str  # a hash of the nodes' records
     guarantee: Guarantee
     releases: np.ndarray  # [m] in all rounds, those before the first included
@@ -136,7 +136,7 @@ class DataLedger:
         if content.data != run.data:
             raise ValueError(
                 f"Expected the data of the ledger {self.path}, got others, or another split of the same records over "
-                "nodes. Every dataset has a ledger of its own; a record that is in several of them spends from each."
+                "nodes. Every dataset has its own ledger; a record that is in several of them spends from each."
             )
         entry = content.entries.setdefault(run.run, Entry(run.title, run.versions))
         if changed := Provenance(run.versions, {}).differences(Provenance(entry.versions, {}))[0]:
@@ -182,7 +182,7 @@ class Hold:
         """Lower a reservation to the actual releases of the runs.
 
         Args:
-            ended: Their releases, by `Intent.run`. The other runs have not begun, or have entries of their own.
+            ended: Their releases, by `Intent.run`. The other runs have not begun, or have their own entries.
         """
         path = self._book.path
         with alone(path):

@@ -151,7 +151,7 @@ class Result:
 
         Returns:
             The figure and its Axes, an array of Axes for a list of amounts. A notebook shows the figure where it, or
-                this value, stands on the last line of a cell.
+                this value, is on the last line of a cell.
 
         Raises:
             ValueError: For an unknown amount or metric, for a size that is not positive, and for another number of

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 class Comparison(Outputs):
     """What `jdfl.compare` gives back: the comparison at its budget of `by`, and those at other budgets in `views`.
 
-    Each has values and reported runs of its own; `at`, `table` and `plot` take the one that was tuned at what they
+    Each has its own values and reported runs; `at`, `table` and `plot` take the one that was tuned at what they
     show. `tuning` has a row per point, and one for what is not tuned: label, the fields' values, `mean` of the measure
     over the tuning seeds (infinite where a run diverged), `diverged`, `runs`, `extension` (0: of the first grid),
     `chosen`, `edge`. `curves` has a row per record: label, seed, `ending` of the run, round, metrics, and what it has
@@ -44,7 +44,7 @@ class Comparison(Outputs):
     by: str  # what it is at equal amounts of: "stop", or a column of `curves`
     seeds: tuple[int, ...]
     tuning_seeds: tuple[int, ...]  # those that tuning looked at, none of `seeds`
-    criterion: str  # what tuning went by, in words; empty without tuning
+    criterion: str  # the criterion of tuning, in words; empty without tuning
     networks: dict[str, str]  # by label
     title: str  # the problem
     floor: float | None = None  # accuracy of the reference solutions of `suboptimality`; None: it is not recorded
@@ -104,7 +104,8 @@ class Comparison(Outputs):
         Values are NaN where a run diverged or the budget pays only for the initial record.
 
         Args:
-            x: An amount, as for `at`, or "stop" for the rounds until the stop rule fired; None: what tuning went by.
+            x: An amount, as for `at`, or "stop" for the rounds until the stop rule fired; None: the one that tuning
+                compared at.
             value: A budget of it, as for `at`.
             metric: The name of the metric; None: the measure.
 
@@ -133,7 +134,7 @@ class Comparison(Outputs):
         probability 0.95; a method is marked as the best only where all of its intervals exclude zero.
 
         Args:
-            x: An amount, as for `at`, or "stop"; None: what tuning went by.
+            x: An amount, as for `at`, or "stop"; None: the one that tuning compared at.
             value: A budget of it, as for `at`.
             metric: The name of the metric; None: the measure.
             reference: The label that all others are compared with; None: that of the best mean.
@@ -167,8 +168,7 @@ class Comparison(Outputs):
     def tuned_at(self, x: str, value: float | None = None) -> bool:
         """Whether values were chosen at `value` of `x`; True where nothing is tuned.
 
-        Tables rank nobody at a budget where it is False, since the values of all algorithms were chosen for another one
-        there.
+        Tables rank no method at a budget where it is False, since the values were chosen for another budget.
 
         Args:
             x: An amount, as for `at`, or "stop", which has no budgets.
@@ -212,7 +212,8 @@ class Comparison(Outputs):
         Args:
             format: "text", "markdown" or "latex".
             by: What all are given equal amounts of, as for `at`, or "stop" for the rounds until the stop rule fired.
-                None: what tuning went by; where nothing is tuned, "stop" if there is a stop rule and "round" otherwise.
+                None: the one that tuning compared at; where nothing is tuned, "stop" if there is a stop rule and
+                "round" otherwise.
             value: How much of it, as for `at`; none with "stop".
             metrics: Names of the metrics that have a column; None: the measure.
 
@@ -262,7 +263,7 @@ class Comparison(Outputs):
         Networks are not named where algorithms have different ones.
         """
         shared = set(self.networks.values())
-        return f"{self.title} over {shared.pop() if len(shared) == 1 else 'networks of their own'}"
+        return f"{self.title} over {shared.pop() if len(shared) == 1 else 'different networks'}"
 
     @property
     def provenance(self) -> str:

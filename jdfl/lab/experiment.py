@@ -30,8 +30,8 @@ class Experiment:
     trials, and intervals cover the algorithms' randomness alone. Trials of equal shapes are lanes of one compiled
     program.
 
-    Every method is tuned first, as `tuning` says, on trials that are not reported. Every budget has a choice of values
-    and reported runs of its own, the same runs where the choice is the same.
+    Every method is tuned first, as `tuning` says, on trials that are not reported. Every budget has its own choice of
+    values and its own reported runs; equal choices share their runs.
 
     Args:
         problem: What the nodes learn: a problem, or a function of a seed that returns one.

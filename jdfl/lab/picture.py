@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 class Picture(Figure):
     """A figure with an `origin`, the hash of its provenance: PNG, PDF and SVG files carry it; nothing of it is drawn.
 
-    A notebook shows a figure that stands on the last line of a cell.
+    A notebook shows a figure that is on the last line of a cell.
     """
 
     origin: str = ""

@@ -134,7 +134,7 @@ def _redrawn(planned: Mapping[str, Plan]) -> tuple[str, ...]:
 
 
 def _criterion(measure: str, tune: Tuning, target: Target) -> str:
-    """What tuning went by, in words."""
+    """The criterion of tuning, in words."""
     over = f"over {len(tune.keys)} trials that are not reported"
     if target.by == "stop":
         return f"fewest rounds to the stop rule, mean {over}"

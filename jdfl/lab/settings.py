@@ -34,7 +34,7 @@ class Entry:
     label: str = ""
     """Its name in tables and figures; empty: its kind."""
     network: Annotated[Kind | None, NETWORKS] = None
-    """The communication network; none: that of the others."""
+    """The communication network; none: the network of the others."""
     grids: tuple[str, ...] | None = None
     """What tuning tries, field=value,value,...; none: the fields and values of its kind; an empty list: not tuned."""
     steps: int | None = None
@@ -77,7 +77,7 @@ class Settings:
     tuning_seeds: int = len(_tuning.keys)
     """Tuning runs of every point of a grid; their seeds are not those of the reported runs."""
     also: tuple[str, ...] = DEFAULT
-    """Further amounts to compare at, each with a tuning of its own; amount=budget,budget,... says where."""
+    """Further amounts to compare at, each with its own tuning; amount=budget,budget,... says where."""
     extend: int = _tuning.extend
     """How often a grid may go on where its best point lies on its edge."""
     batch: int | None = _compare.batch

@@ -2,7 +2,7 @@
 
 NAME.json holds the structure and NAME.npz the arrays and tables (Parquet). There is no code in either, and reading
 makes values of the classes in `_KINDS` alone. Objects that are code, which are algorithms, their state and what a paper
-computes, are not stored: an `Absent` stands in their place.
+computes, are not stored: an `Absent` takes their place.
 """
 
 import io
@@ -130,7 +130,7 @@ class _Reader:
 
 
 def absent(result: Result) -> dict[str, Absent]:
-    """What stands in a stored result for what is not stored."""
+    """The placeholder in a stored result for a value that is not stored."""
     about = described(result.algorithm)
     state = (
         "Read it with jdfl.read_checkpoint(FOLDER / 'checkpoints', algorithm, problem, network), whose value "

@@ -120,7 +120,7 @@ class Watch(Callback):
         self._before = None if start.before is None else start.before.rounds
 
     def __call__(self, now: Snapshot) -> None:
-        """Append what the nodes have come to; a file that cannot be written is warned of, and the run goes on."""
+        """Append the current values of the nodes; a file that cannot be written gives a warning, not an error."""
         if self._failed:
             return
         if self._graph is None or self._problem.m <= _MANY:

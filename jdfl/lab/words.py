@@ -177,7 +177,7 @@ def _caption(of: "Comparison", by: str, value: float | None, found: pd.DataFrame
     if of.criterion:
         caption.append(f"Tuning: {of.criterion}.")
     if not of.tuned_at(by, value):
-        caption.append("Nothing was tuned at this budget, so nobody is ranked.")
+        caption.append("Nothing was tuned at this budget, so no method is ranked.")
     if by != "stop" and (early := _early(of, by, found)):
         caption.append(f"All rounds done with less than half of the budget: {', '.join(early)}.")
     caption += _privacy(of)
@@ -206,7 +206,7 @@ def _privacy(of: "Comparison") -> Iterator[str]:
         return
     if len(promises := _promises(of)) > 1:
         differ = "; ".join(f"{', '.join(labels)}: {who}" for who, labels in promises.items())
-        nobody = "" if of.epsilon is None else ", so nobody is ranked"
+        nobody = "" if of.epsilon is None else ", so no method is ranked"
         yield f"Epsilons do not promise the same{nobody}. {differ}."
     deltas = ", ".join(f"{delta:g}" for delta in sorted({told.delta for told in of.privacy.values()}))
     target = "" if of.epsilon is None else f"Noise is the least for epsilon ≤ {number(float(upper(of.epsilon)))}"

@@ -136,7 +136,7 @@ def _frame(name: str, frame: Any) -> tuple[np.ndarray, tuple[str, ...]]:
     if odd["complex"]:
         raise ValueError(
             f"Expected columns of real numbers in {name}, got complex ones in {named(tuple(odd['complex']))}. "
-            "Give real and imaginary parts as columns of their own."
+            "Give real and imaginary parts as separate columns."
         )
     return frame.to_numpy(dtype=float, na_value=np.nan), names
 

@@ -35,7 +35,7 @@ class LossProblem(Streamed):
 
     @property
     def n(self) -> int:
-        """The number of parameters, which is that of all entries of all arrays of the tree."""
+        """The number of parameters: all entries of all arrays of the tree."""
         return self.packing.n
 
     def unflatten(self, w: Any) -> Any:

@@ -21,7 +21,7 @@ _DENSE = 2000  # parameters up to which the smallest curvature is computed where
 
 
 class Minimum(NamedTuple):
-    """A minimiser and what is known of it."""
+    """A minimiser and what is known about it."""
 
     w: np.ndarray  # [n]
     value: float

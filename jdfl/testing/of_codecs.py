@@ -131,7 +131,7 @@ def bad_numbers_are_not_hidden(case: CodecCase) -> None:
 
 
 def messages_depend_on_the_key_alone(case: CodecCase) -> None:
-    """The same vectors with the same keys are the same messages: a codec has no state and no randomness of its own."""
+    """The same vectors with the same keys are the same messages: a codec has neither state nor its own randomness."""
     wire, keys, x = case.sent(case.vectors)
     first, second = (jax.tree.leaves(case.codec.encode(keys, x, wire)) for _ in range(2))  # not compiled
     leaves_equal("messages", second, first)

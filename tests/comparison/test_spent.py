@@ -95,7 +95,7 @@ def test_epsilons_of_other_promises_are_not_ranked(problem, network):
     found = jdfl.compare(entries, problem, network, epsilon=4.0, delta=DELTA, **OPTIONS)
     assert not any(cell.mark for row in found.grid().rows for cell in row)
     said = found.table()
-    assert "Epsilons do not promise the same, so nobody is ranked." in said
+    assert "Epsilons do not promise the same, so no method is ranked." in said
     for label, who in {"replaced": "one record (replace-one)", "nodes": "a whole node's data (replace-one)"}.items():
         assert f"{label}: for {who} against an observer of all messages" in said
     given = jdfl.compare(entries, problem, network, **OPTIONS)  # equal rounds, epsilon beside them
