@@ -2,7 +2,7 @@
 
 Run `python -m experiments.interval_coverage [--quick] [--out DIR]`.
 
-Every trial draws the vectors of the nodes anew, v_i ~ N(0, I), and D-PSGD averages them over a ring. Its iteration is
+Every trial redraws the vectors of the nodes, v_i ~ N(0, I), and D-PSGD averages them over a ring. Its iteration is
 linear, so that expectations have closed forms. With step size a and eigenvalues l of W, after K rounds from zero:
 
     mean over nodes              xbar = (1 - (1 - a)^K) vbar            E suboptimality   = n (1 - a)^(2 K) / (2 m)

@@ -13,7 +13,7 @@ import numpy as np
 from jdfl.base import suggest
 from jdfl.base.settings import Bound
 
-_LISTED = 8  # names of a list that is shown beside a suggestion
+_LISTED = 8  # names of a list that is shown in addition to a suggestion
 _SHOWN = 300  # characters of a value in a message
 
 

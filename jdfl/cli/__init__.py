@@ -23,9 +23,9 @@ commands:
   account    compute the epsilon of releases or of a planned run, or the noise for a target
   audit      attack the privacy that an algorithm reports
   report     write one page about one run or several
-  data       show which data sets are available, and download some
+  data       show which datasets are available, and download some
   bench      measure the time of a round on this machine
-  list       list algorithms, problems, data sets, networks, codecs, stop rules and metrics
+  list       list algorithms, problems, datasets, networks, codecs, stop rules and metrics
 
   completion bash|zsh: print a script that lets the shell complete commands and flags
 
@@ -34,7 +34,7 @@ commands:
              `jdfl run --network ring --help` explains those of one kind
 
 environment:
-  JDFL_DATA       the folder of the data sets' files
+  JDFL_DATA       the folder of the datasets' files
   JDFL_CACHE      0 keeps compiled programs out of ~/.cache/jdfl
   JDFL_TRACEBACK  1 shows where an error comes from
 """

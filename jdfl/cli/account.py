@@ -33,11 +33,11 @@ from jdfl.privacy.slips import room
 
 _ABOUT = """Compute the epsilon of releases, or the noise for a target epsilon, without a run.
 
-With --releases: the epsilon of so many releases of a mechanism with --multiplier, or the multiplier for --epsilon.
+With --releases: the epsilon of that many releases of a mechanism with --multiplier, or the multiplier for --epsilon.
 With --run: a finished run, from the ledger in its folder, at any --privacy.delta. Otherwise: all rounds of the run
 that the flags of `jdfl run` describe; a run that a budget would end early is refused. With --observer: what an
 observer of some messages learns in that run, or every node about every other one. With --ledger or --new-ledger: the
-ledger of a data set. A planned run is checked against a ledger with --privacy.ledger."""
+ledger of a dataset. A planned run is checked against a ledger with --privacy.ledger."""
 
 _EXAMPLES = """examples:
   jdfl account --releases 3 --multiplier 6.46 --delta 1e-5              the epsilon of three Gaussian releases
@@ -83,9 +83,9 @@ class Options:
     records: int | None = None
     """Number of records that samples are drawn from, with --sampling."""
     adjacency: Literal["replace-one", "add-remove"] = "replace-one"
-    """Difference between neighbouring data sets, with --releases; the sensitivity refers to it."""
+    """Difference between neighbouring datasets, with --releases; the sensitivity refers to it."""
     ledger: Path | None = None
-    """File of a data set's ledger, which is shown."""
+    """File of a dataset's ledger, which is shown."""
     new_ledger: Path | None = None
     """File of a new ledger, with --epsilon and --delta for all runs on the data together."""
     observer: Literal["everyone", "neighbour", "coalition", "final-models", "server", "pairs"] | None = None
@@ -238,7 +238,7 @@ def _releases(options: Options) -> dict[str, Any]:
             )
     elif options.batch is not None or options.records is not None:
         raise ValueError(
-            f"Expected --sampling beside --batch and --records, got batch = {options.batch!r} and records = "
+            f"Expected --sampling with --batch and --records, got batch = {options.batch!r} and records = "
             f"{options.records!r} without. Releases that look at all records need neither."
         )
     if (options.multiplier is None) == (options.epsilon is None):

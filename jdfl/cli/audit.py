@@ -13,7 +13,7 @@ from jdfl.cli import flags
 from jdfl.config import RunConfig, build, key_of
 from jdfl.engine.cache import use_cache
 
-_ABOUT = """Attack the privacy that an algorithm reports by distinguishing many runs on two neighbouring data sets.
+_ABOUT = """Attack the privacy that an algorithm reports by distinguishing many runs on two neighbouring datasets.
 
 The flags of `jdfl run` describe the run. Its stop rule, budget, metrics and records are ignored: every run makes all
 rounds, so use few. A lower bound above the accounted epsilon refutes it; a bound below proves nothing. Noise,
@@ -30,7 +30,7 @@ _EXAMPLES = """examples:
   jdfl audit --config runs/NAME/config.yaml --steps 20 --runs 1 --canaries 2000
 
 exit status: 0 not refuted, 2 a mistake in the settings, or nothing to audit, 3 refuted, 4 inconclusive: too few runs or
-canaries to refute what is claimed, and nothing could be measured beside them
+canaries to refute the claim, and no other measurement was possible
 """
 
 _audit = defaults(attacked)
@@ -48,7 +48,7 @@ class Options:
     config: Path | None = None
     """File config.yaml of a run to audit; other flags override it."""
     runs: int = _audit.runs
-    """Number of runs on both data sets together. More runs allow larger bounds. With 1, many canaries in one run."""
+    """Number of runs on both datasets together. More runs allow larger bounds. With 1, many canaries in one run."""
     node: int = _audit.node
     """Node whose record is the canary."""
     canary: Literal["aligned", "random"] = _audit.canary

@@ -1,4 +1,4 @@
-"""`jdfl list`: all kinds, data sets and metrics, with a line for each."""
+"""`jdfl list`: all kinds, datasets and metrics, with a line for each."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -10,11 +10,11 @@ from jdfl.problems import NAMES, datasets
 
 
 def catalogue() -> str:
-    """All kinds of all settings, all data sets and all metrics, a line for each."""
+    """All kinds of all settings, all datasets and all metrics, a line for each."""
     parts = {
         "algorithms (--algorithm)": _kinds(config.ALGORITHMS),
         "problems (--problem)": _kinds(config.PROBLEMS),
-        "data sets (--problem classification --problem.data)": {name: data_status(name) for name in NAMES},
+        "datasets (--problem classification --problem.data)": {name: data_status(name) for name in NAMES},
         "models (--problem neural --problem.model)": about({name: getattr(models, name) for name in models.NAMES}),
         "networks (--network)": _kinds(config.NETWORKS),
         "codecs (--algorithm.codec)": _kinds(config.CODECS),
@@ -40,7 +40,7 @@ def about(named: Mapping[str, Any]) -> dict[str, str]:
 
 
 def data_status(name: str) -> str:
-    """Where a data set comes from: its file, a generator, scikit-learn, or what is missing."""
+    """Where a dataset comes from: its file, a generator, scikit-learn, or what is missing."""
     if name in datasets.GENERATED:
         return "generated"
     try:

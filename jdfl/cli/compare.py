@@ -28,11 +28,11 @@ from jdfl.lab.summary import finite
 
 _ABOUT = """Compare algorithms on one problem with the same seeds, and save tables, curves and a figure in a new folder.
 
-Every algorithm is tuned first: a grid of step sizes, on seeds other than the reported ones, judged by --measure at
-equal amounts of --by. The table and the figure say what every result has cost, and what was not tuned. Algorithms named
-here have default settings; a file (--config) gives them others, labels, networks and grids of their own. --epsilon sets
-the noise of every algorithm that has some to what its runs may spend; values that are tuned on the same data have no
-epsilon, unless --problem.public names tuning, and curvature where the grid of lr is the default one."""
+Every algorithm is tuned first: over a grid of step sizes, on seeds other than the reported ones, judged by --measure
+at equal amounts of --by. The table and the figure show what every result has cost, and what was not tuned. Algorithms
+named here have default settings; a file (--config) gives them other settings, labels, networks and grids. --epsilon
+calibrates the noise of every algorithm with a mechanism; values that are tuned on the same data have no epsilon, unless
+--problem.public names tuning, and also curvature where the grid of lr is the default one."""
 
 _EXAMPLES = """examples:
   jdfl compare --algorithms d-psgd choco-sgd ceps --seeds 5 --steps 300
@@ -57,7 +57,7 @@ a file for --config; everything in it has a default, and flags override it:
     network: {kind: erdos-renyi, p: 0.5}
     grids: ["step_scale=0.5,1,2,4"]
 
-a file for --epsilon, where clips bound what noise hides, multipliers are found, and what tuning sees is public:
+a file for --epsilon, with clips; multipliers are calibrated, and what tuning sees is declared public:
   problem: {kind: example1, public: "tuning, curvature"}
   algorithms:
   - {kind: d-psgd, clip: 5.0, mechanism: gaussian}

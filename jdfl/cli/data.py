@@ -1,4 +1,4 @@
-"""`jdfl data`: the list of data sets, and downloads of the published ones."""
+"""`jdfl data`: the list of datasets, and downloads of the published ones."""
 
 import dataclasses
 import json
@@ -11,12 +11,12 @@ from jdfl.cli.catalogue import data_status
 from jdfl.problems import NAMES
 from jdfl.problems.fetch import SOURCES, fetch
 
-_ABOUT = """List the data sets and their files, or download some and print their licences.
+_ABOUT = """List the datasets and their files, or download some and print their licences.
 
 Files are saved in the folder that JDFL_DATA names, or else in a folder of your home, where jdfl finds them."""
 
 _EXAMPLES = f"""examples:
-  jdfl data list                                       all data sets, found or not
+  jdfl data list                                       all datasets, found or not
   jdfl data fetch mnist a9a                            download two
   jdfl data fetch cifar10 --to /scratch/data           and set JDFL_DATA=/scratch/data
 
@@ -31,7 +31,7 @@ class Options:
     """Options of the command."""
 
     words: flags.Words
-    """Either list, for a list of all data sets, or fetch and names, to download them."""
+    """Either list, for a list of all datasets, or fetch and names, to download them."""
     to: Path | None = None
     """Folder to download into."""
     json: bool = False
@@ -56,7 +56,7 @@ def data(options: Options) -> int:
         print(json.dumps(told, indent=2) if options.json else text)
         return 0
     if not names:
-        raise ValueError(f"Expected names of data sets after `jdfl data fetch`, got none. Known: {', '.join(SOURCES)}.")
+        raise ValueError(f"Expected names of datasets after `jdfl data fetch`, got none. Known: {', '.join(SOURCES)}.")
     tell: Callable[[str], None] = (lambda _: None) if options.json else print
     places = {name: str(fetch(name, options.to, tell)) for name in names}
     if options.json:

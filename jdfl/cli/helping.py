@@ -63,7 +63,7 @@ def _overview(prog: str, about: str, listed: Sequence[Flag], width: int) -> Iter
     if not main:
         return
     yield ""
-    yield "kinds, each of which has flags of its own:"
+    yield "kinds, each with its own flags:"
     for flag in main:
         about = brief(f"{_default(flag)} {flag.about}".strip(), width - len(flag.name) - 16)
         yield f"  --{flag.name} {flag.value}  {about}"

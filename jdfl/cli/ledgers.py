@@ -1,4 +1,4 @@
-"""The ledger of a data set in `jdfl account`: make one, show it, and check a planned run against it."""
+"""The ledger of a dataset in `jdfl account`: make one, show it, and check a planned run against it."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ def asked(options: Any) -> bool:
 
 
 def check(config: RunConfig, options: Any) -> None:
-    """Refuse settings of runs and releases beside a ledger, and a new one without a budget: ValueError naming them."""
+    """Refuse settings of runs and releases together with a ledger, and a new ledger without a budget: ValueError."""
     if options.ledger is not None and options.new_ledger is not None:
         raise ValueError(
             f"Expected --ledger or --new-ledger, got {options.ledger} and {options.new_ledger}. Make it first, then "

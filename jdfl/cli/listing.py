@@ -106,7 +106,7 @@ def _flag(name: str, about: str, annotation: Any, default: Any) -> Flag:
 
 
 def _word(option: Any) -> str:
-    """What stands for a value of this type in help."""
+    """The placeholder for a value of this type in help."""
     if get_origin(option) is Literal:
         return "{" + ",".join(map(str, get_args(option))) + "}"
     if get_origin(option) is Annotated:

@@ -25,7 +25,7 @@ def check(options: Any) -> None:
     others = {"releases": options.releases is not None, "run": options.run is not None}
     if observer is not None and (clash := [name for name, given in others.items() if given]):
         raise ValueError(
-            f"Expected --observer for a run that the flags describe, got it beside --{clash[0]}. A finished run's "
+            f"Expected --observer for a run that the flags describe, got it with --{clash[0]}. A finished run's "
             "settings are in its folder: --config FOLDER/config.yaml."
         )
     if options.figure is not None and observer != "pairs":

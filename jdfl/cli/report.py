@@ -15,7 +15,7 @@ _EXAMPLES = """examples:
   jdfl report runs/NAME                                runs/NAME/report.html
   jdfl report runs/*ceps* runs/*d-psgd* --out ceps.html --title "CEPS and D-PSGD"
 
-exit status: 0 done, 2 a folder is not that of a run
+exit status: 0 done, 2 a folder does not contain a run
 """
 
 

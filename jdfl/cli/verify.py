@@ -34,9 +34,9 @@ class Options:
     """What is repeated, and how."""
 
     rounds: int = 50
-    """Number of rounds to repeat; of a shorter run, all."""
+    """Number of rounds to repeat; a shorter run is repeated whole."""
     devices: int | None = None
-    """Number of devices that share the nodes. Use that of the run: others round differently. None: one."""
+    """Number of devices that share the nodes. Use the run's number: others round differently. None: one."""
 
 
 def parse(args: list[str]) -> tuple[Path, RunConfig, Options]:
@@ -81,7 +81,7 @@ def _records(file: Path) -> pd.DataFrame:
 
 
 def _made_again(config: RunConfig, options: Options, rounds: int) -> Result:
-    """The first rounds, as a run that is to have as many as it had."""
+    """The run again, up to the given number of rounds."""
 
     def enough(now: Snapshot) -> str | None:
         return "that is enough to compare" if now.rounds >= rounds else None
@@ -110,9 +110,9 @@ def _texts(part: Any, file: Path) -> dict[str, str]:
 
 
 def _missing(before: pd.DataFrame, again: Result, rounds: int) -> str:
-    """The first record of so many rounds that one has and the other has not, in words; nothing if there is none.
+    """The first record up to `rounds` that only one of the runs has, in words; nothing if there is none.
 
-    A record that was made because a run ended there is none of another that goes on: it may be missing.
+    A run's last record may be missing in the other one, which did not end there.
     """
     if again.rounds < rounds:
         return f"it had {rounds} rounds, now it ends after {again.rounds}: {again.reason}"

@@ -103,7 +103,7 @@ class RunConfig:
     every: int = _run.every
     """Number of rounds between two records of the metrics."""
     seed: int = _run.key
-    """Seed of the algorithm's randomness. Problem and network have seeds of their own."""
+    """Seed of the algorithm's randomness. Problem and network have their own seeds."""
     key_file: str | None = None
     """File with a secret key that is combined with the seed. It is created if it does not exist. A seed alone can be
     found by trying all seeds. Results do not contain the key; resuming needs the file."""
@@ -159,8 +159,8 @@ def build(config: RunConfig) -> tuple[Algorithm, Problem, Network, StopRule | No
         )
     elif spend.accounting == "paper" and spend.epsilon is not None and not hasattr(built, "published_multiplier"):
         raise ValueError(
-            f"Expected no privacy.epsilon beside accounting = 'paper' and {type(built).__name__}, whose noise no "
-            f"formula of a paper finds from it, got privacy.epsilon = {spend.epsilon:g}. It would decide nothing: drop "
+            f"Expected no privacy.epsilon with accounting = 'paper' and {type(built).__name__}, whose paper has no "
+            f"formula for its noise, got privacy.epsilon = {spend.epsilon:g}. It would decide nothing: drop "
             "it, or take accounting = 'sound', where it is a budget."
         )
     return built, problem, network, stop

@@ -1,4 +1,4 @@
-"""The families of kinds, and the few kinds that have no class or function of their own in the library."""
+"""The families of kinds, and the few kinds without their own class or function in the library."""
 
 import inspect
 from collections.abc import Callable, Iterable
@@ -16,7 +16,7 @@ from jdfl.config.kinds import FAMILIES, Family, unbuilt
 from jdfl.engine import stopping
 from jdfl.network import FormatChoice, Static, Weights
 
-_MOST = 10_000  # networks in turn, all of which are drawn and stored beforehand
+_MOST = 10_000  # networks in turn; all are drawn and stored beforehand
 
 
 def _returns_fixed(source: Callable[..., Any]) -> bool:
@@ -114,7 +114,7 @@ def random_choice(m: int, base: Annotated[Any, SEEDED, As(make=unbuilt)], count:
 
 
 def _draws(m: int, base: Any, count: int) -> list[Static]:
-    checks.whole(1, _MOST, "Networks that are drawn anew in every round need no storage: random-links.", count=count)
+    checks.whole(1, _MOST, "Networks that are redrawn in every round need no storage: random-links.", count=count)
     return [replace(base, seed=base.seed + i).build(m=m) for i in range(count)]
 
 
@@ -134,7 +134,7 @@ def consensus(
 
     Args:
         algorithm: The algorithm that is run.
-        tolerance: Tolerance of the consensus error; 5e-3 is that of the CEPS paper.
+        tolerance: Tolerance of the consensus error; the CEPS paper uses 5e-3.
         per: Factor of the tolerance; None: the nonzeros s of the algorithm, as in the CEPS paper, or 1.
         after: Number of rounds before the rule may fire.
     """

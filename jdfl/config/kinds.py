@@ -60,7 +60,7 @@ class Family:
         own: The library's kinds, in the order in which they are shown.
         default: The kind of a setting for which there is no other default.
         given: Names of arguments that are no settings and that `build` receives.
-        only: Decides by the class or function of a kind whether it may stand here; None: all may.
+        only: Decides by the class or function of a kind whether it is allowed here; None: all are.
     """
 
     name: str
@@ -208,7 +208,7 @@ def _arguments(source: Source) -> dict[str, tuple[Any, Any]]:
 
 
 def _flat(inner: type[Kind], annotation: Any, default: Any) -> tuple[list[tuple[str, Any, Any]], Any]:
-    """The fields of settings that are written beside those of their owner, and the function that rebuilds them."""
+    """The fields of settings that are written next to those of their owner, and the function that rebuilds them."""
     only = next((mark.names for mark in marks(annotation) if isinstance(mark, Only)), None)
     fields = [field for field in dataclasses.fields(inner) if only is None or field.name in only]
 

@@ -22,7 +22,7 @@ from jdfl.config.kinds import members
 
 Config = TypeVar("Config")
 
-_LONGEST = 2**18  # characters; a configuration has a few thousand, and PyYAML takes seconds for so many
+_LONGEST = 2**18  # characters; a configuration has a few thousand, and PyYAML takes seconds for this number
 _MESSAGE = 500  # characters of PyYAML's
 _DIGITS = 2**13  # binary ones of a whole number: Python writes no much larger one in decimals
 

@@ -53,7 +53,7 @@ def _rows(network: Any) -> Iterator[tuple[str, str]]:
     if hasattr(network, "graphs"):
         yield "rounds", f"{network.size:,} graphs"
     else:
-        yield "rounds", "drawn anew"
+        yield "rounds", "redrawn"
     for one in fields(network):
         value = getattr(network, one.name)
         if one.name in ("m", "name", "format", "run") or np.ndim(value) > 0 or jax.tree.leaves(value) != [value]:

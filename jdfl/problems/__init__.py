@@ -1,4 +1,4 @@
-"""Learning problems: objectives over stacked data, data partitions, data sets and centralised optima.
+"""Learning problems: objectives over stacked data, data partitions, datasets and centralised optima.
 
 The public names are listed in __init__.pyi; a module is imported when one of its names is first used.
 """

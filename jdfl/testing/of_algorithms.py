@@ -54,7 +54,7 @@ def compilations() -> int:
 def small_problem(
     noise: float = 0.1, padding: int = 0, shared: int | None = None, dtype: Any = np.float32, m: int = NODES
 ) -> problems.LinearRegression:
-    """Sparse linear regression of 6 nodes with 8 examples each and 20 parameters, of which three are not zero.
+    """Sparse linear regression of 6 nodes with 8 examples each and 20 parameters, three of them not zero.
 
     Args:
         noise: standard deviation of the noise on targets; with zero the true parameters solve every node's problem.
@@ -72,7 +72,7 @@ def small_problem(
 
 
 def padded(problem: problems.LinearRegression, padding: int) -> problems.LinearRegression:
-    """The problem with so many more examples of weight zero at every node."""
+    """The problem with `padding` more examples of weight zero at every node."""
 
     def longer(x: Array) -> Array:
         return jnp.pad(x, [(0, 0), (0, padding)] + [(0, 0)] * (x.ndim - 2))
@@ -196,7 +196,7 @@ def runs_side_by_side_equal_single_runs(case: Case) -> None:
 
 
 def one_program_for_all_values(case: Case) -> None:
-    """Another seed, other data and other numbers in the settings compile nothing anew."""
+    """Another seed, other data and other numbers in the settings compile nothing again."""
     case.run()
     other = replace(case.problem, data=jax.tree.map(lambda x: 1.1 * x, case.problem.data))
     changed = case.algorithm

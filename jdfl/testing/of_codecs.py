@@ -17,7 +17,7 @@ from jdfl.codecs import Codec, Wire, round_trip
 from jdfl.testing.law import close, hold, leaves_equal, named, require, same
 
 _SENDERS = 4
-_DRAWS = 1500  # messages of which means are estimated
+_DRAWS = 1500  # messages per estimated mean
 _PACKED = (0, 4, 8, 11)  # vectors whose messages are packed
 _SURE = 6.0  # standard errors
 _FLOAT32 = 1e-5  # rounding, relative to the largest entry
@@ -131,7 +131,7 @@ def bad_numbers_are_not_hidden(case: CodecCase) -> None:
 
 
 def messages_depend_on_the_key_alone(case: CodecCase) -> None:
-    """The same vectors with the same keys are the same messages: a codec has no state and no randomness of its own."""
+    """The same vectors with the same keys are the same messages: a codec has neither state nor its own randomness."""
     wire, keys, x = case.sent(case.vectors)
     first, second = (jax.tree.leaves(case.codec.encode(keys, x, wire)) for _ in range(2))  # not compiled
     leaves_equal("messages", second, first)
@@ -139,11 +139,11 @@ def messages_depend_on_the_key_alone(case: CodecCase) -> None:
 
 
 def messages_do_not_mix(case: CodecCase) -> None:
-    """What arrives of a vector does not change with the vectors that are coded beside it."""
+    """A decoded vector does not depend on the vectors that are coded together with it."""
     whole = case.arrives(case.vectors)
     for i in (0, len(whole) - 1):
         others = 10 - 3 * case.vectors
-        close(f"vector {i} beside others", case.arrives(others.at[i].set(case.vectors[i]))[i], whole[i])
+        close(f"vector {i} among others", case.arrives(others.at[i].set(case.vectors[i]))[i], whole[i])
 
 
 def compiled_messages_are_the_same(case: CodecCase) -> None:

@@ -41,7 +41,7 @@ class NetworkCase:
 
     @cached_property
     def graphs(self) -> list[Graph]:
-        """The graphs of five rounds, each with a key of its own."""
+        """The graphs of five rounds, each with its own key."""
         return [_draw(self.network, jnp.int32(k), jax.random.key(k)) for k in range(_ROUNDS)]
 
     def tables(self) -> Iterator[tuple[int, Graph]]:
@@ -114,7 +114,7 @@ def counts_agree_with_the_table(case: NetworkCase) -> None:
 
 
 def rounds_follow_from_their_key(case: NetworkCase) -> None:
-    """The same round with the same key is the same graph: a network has no state and no randomness of its own."""
+    """The same round with the same key is the same graph: a network has neither state nor its own randomness."""
     for k, graph in enumerate(case.graphs):
         again = _draw(case.network, jnp.int32(k), jax.random.key(k))
         leaves_equal(f"round {k} a second time", jax.tree.leaves(again), jax.tree.leaves(graph))

@@ -129,7 +129,7 @@ def slopes_make_the_example_gradients(case: ProblemCase) -> None:
     close("spread", case.problem.spread(slopes, data), jnp.sum(each, axis=0), rtol=1e-3, atol=1e-3 * scale)
     tall = slopes if slopes.ndim == 2 else slopes[:, None]
     lengths = case.problem.feature_lengths(data, "l2") * jnp.linalg.norm(tall, axis=1)
-    close("l2 lengths", lengths, jnp.linalg.norm(each, axis=1), rtol=1e-3, atol=1e-4 * scale)
+    close("l2 norms", lengths, jnp.linalg.norm(each, axis=1), rtol=1e-3, atol=1e-4 * scale)
 
 
 def relabelled_nodes_do_the_same(case: ProblemCase) -> None:
