@@ -1,12 +1,18 @@
-"""Draws the pictures of docs/concepts.md from the objects that they show.
+"""Draws the pictures of the documentation from the objects that they show.
 
 Run `python docs/_pictures.py [FOLDER]`; without a folder they go to docs/pictures. Colours are Okabe and Ito's, which
 colour-blind readers can distinguish; no information is in colour alone.
 """
 
+import contextlib
+import re
+import runpy
+import shutil
 import sys
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -21,6 +27,7 @@ import jdfl
 from jdfl.arrays import ops
 from jdfl.codecs import Codec, transmit
 
+ROOT = Path(__file__).parents[1]
 BLUE, ORANGE, GREEN, GREY = "#0072B2", "#D55E00", "#009E73", "#777777"
 M, N, S = 8, 40, 5
 LONG, SIGNS = 200, 160  # of the vector that is coded
@@ -172,6 +179,23 @@ def epsilon() -> Figure:
     return figure
 
 
+def comparison() -> Figure:
+    """What the code of README.md draws."""
+    code = re.search(r"```python\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), re.DOTALL)
+    assert code is not None
+    names: dict[str, Any] = {}
+    exec(code[1], names)
+    return names["fig"]
+
+
+def first_figure() -> Figure:
+    """What the script of docs/first-figure.md draws."""
+    with tempfile.TemporaryDirectory() as folder:
+        place = shutil.copytree(ROOT / "docs/first-figure", Path(folder) / "first-figure")
+        with contextlib.chdir(place):
+            return runpy.run_path("first_figure.py")["fig"]
+
+
 PICTURES: dict[str, Callable[[], Figure]] = {
     "rows": rows,
     "network": network,
@@ -179,6 +203,8 @@ PICTURES: dict[str, Callable[[], Figure]] = {
     "coding": coding,
     "bytes": bytes_,
     "epsilon": epsilon,
+    "comparison": comparison,
+    "first-figure": first_figure,
 }
 
 

@@ -4,6 +4,7 @@ Axes: all have m = 8 nodes and n = 20 parameters.
 """
 
 from dataclasses import dataclass
+from textwrap import wrap
 
 ROUNDS = 60
 _NOISE = "gradients=jdfl.Gradients(clip=1.0, mechanism=jdfl.Gaussian(2.0))"
@@ -71,6 +72,6 @@ def command(name: str, rounds: int = ROUNDS) -> list[str]:
     return [
         f"jdfl run --algorithm {name}",
         "--problem.m 8 --problem.n 20 --problem.s 3",
-        example(name).flags,
+        *wrap(example(name).flags, 80, break_on_hyphens=False),
         f"--steps {rounds} --stop none",
     ]

@@ -1,9 +1,11 @@
-"""Hooks of MkDocs: a page for every algorithm, and lists of what is public, made when the site is built."""
+"""Hooks of MkDocs: pages of algorithms and notebooks, lists of public names and formulas, made when the site is built."""
 
 import re
 from importlib import import_module
 from typing import Any
 
+import formulas
+import notebooks
 import pages
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
@@ -23,15 +25,25 @@ def on_config(config: MkDocsConfig) -> None:
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Add the algorithms' pages."""
+    """Add the pages of algorithms, and those of notebooks with their pictures."""
     for name in REGISTRY:
         files.append(File.generated(config, f"algorithms/{name}.md", content=pages.page(name)))
+    for path in sorted(notebooks.FOLDER.glob("*.py")):
+        made = notebooks.executed(path.stem)
+        parts = {f"{made.name}.md": made.markdown, f"{made.name}.ipynb": made.ipynb, **made.pictures}
+        for name, content in parts.items():
+            files.append(File.generated(config, f"notebooks/{name}", content=content))
     return files
 
 
 def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
     """Fill in the table of algorithms, and after `<!-- names: MODULE -->` all that the module says is public."""
     return _levelled(_NAMES.sub(lambda found: _listed(found[1]), markdown)).replace(_TABLE, pages.table())
+
+
+def on_page_content(html: str, **_: Any) -> str:
+    """Show formulas as MathML."""
+    return formulas.mathml(html)
 
 
 def _listed(module: str) -> str:

@@ -9,6 +9,7 @@ from types import ModuleType
 from typing import Any
 
 import algorithm_fields
+import formulas
 from examples import command, example, python
 
 from jdfl.algorithms import REGISTRY
@@ -20,6 +21,7 @@ _LINKS = {  # parts of an annotation -> what the reference has of it
     "Codec": "jdfl.codecs.base.Codec",
     "Mechanism": "jdfl.privacy.mechanisms.Mechanism",
 }
+_COLUMNS = 88  # of shown code
 _SEE_ALSO = (
     "[Choosing a method](../choose.md), [the papers' numbers](../papers/index.md), [errata](../errata.md), "
     "[parts that algorithms share](../reference/parts.md)."
@@ -73,7 +75,7 @@ def page(name: str) -> str:
     parts = told(_module(kind).__doc__ or "")
     head = f"# {parts.title}\n\n`jdfl.{kind.__name__}`, on the command line `--algorithm {name}`.\n\n{parts.paper}"
     sections = {
-        "Update": f"{parts.update}\n\nAxes: {parts.axes[0].lower()}{parts.axes[1:]}",
+        "Update": f"$$\n{formulas.tex(parts.update)}\n$$\n\nAxes: {parts.axes[0].lower()}{parts.axes[1:]}",
         "How it is read here": parts.reading,
         "Missing neighbours": parts.missing,
         "Options": _options(kind),
@@ -121,6 +123,21 @@ def _example(name: str, kind: str) -> str:
     return f"```python\n{python(name, kind)}```\n\nThe same from the command line:\n\n```bash\n{lines}\n```"
 
 
+def _laid(call: str) -> str:
+    """A call, on one line or with a line for every argument."""
+    if len(call) <= _COLUMNS:
+        return call
+    head, _, arguments = call.removesuffix(")").partition("(")
+    lines, depth = [""], 0
+    for letter in arguments:
+        depth += (letter == "(") - (letter == ")")
+        if letter == "," and not depth:
+            lines.append("")
+        else:
+            lines[-1] += letter
+    return f"{head}(\n" + "".join(f"    {line.strip()},\n" for line in lines) + ")"
+
+
 def _sent(costs: dict[str, Any]) -> str:
     return (
         ", ".join(
@@ -146,7 +163,7 @@ def _privacy(name: str, kind: type, prose: str, costs: dict[str, Any]) -> str:
     if costs["private"]:
         parts += [
             f"{promised} With",
-            f"```python\n{example(name).algorithm(kind.__name__, private=True)}\n```",
+            f"```python\n{_laid(example(name).algorithm(kind.__name__, private=True))}\n```",
             f"the {costs['rounds']} rounds of the example have this statement (`jdfl.account_plan`):",
             costs["private"],
         ]

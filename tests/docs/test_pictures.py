@@ -1,4 +1,4 @@
-"""The pictures of docs/concepts.md are there, are told in words, and can be drawn again."""
+"""The pictures of the documentation are there, are described in words, and can be drawn again."""
 
 import re
 import runpy
@@ -11,15 +11,25 @@ import pytest
 from tests.docs.blocks import ROOT
 
 DOCS = ROOT / "docs"
-USED = dict(re.findall(r"!\[(.*?)\]\(pictures/(\w+\.svg)\)", (DOCS / "concepts.md").read_text(encoding="utf-8")))
+PAGES = ("concepts.md", "first-figure.md", "index.md", "../README.md")
+USED = {
+    words: name
+    for page in PAGES
+    for words, name in re.findall(
+        r"!\[(.*?)\]\((?:docs/)?pictures/([\w-]+\.svg)\)", (DOCS / page).read_text(encoding="utf-8"), re.DOTALL
+    )
+}
+SMALL = 200_000  # bytes of a picture
 
 
 def test_every_picture_is_used_and_told_in_words():
     assert sorted(USED.values()) == sorted(path.name for path in (DOCS / "pictures").iterdir())
+    assert all((DOCS / "pictures" / name).stat().st_size <= SMALL for name in USED.values())
     assert all(len(words.split()) > 15 for words in USED)
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1200)
 def test_all_pictures_are_drawn(tmp_path):
     script: dict[str, Any] = runpy.run_path(str(DOCS / "_pictures.py"), run_name="pictures")
     assert sorted(f"{name}.svg" for name in script["PICTURES"]) == sorted(USED.values())

@@ -1,0 +1,91 @@
+# ---
+# jupyter:
+#   jupytext:
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+#   kernelspec:
+#     display_name: Python 3
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# # Own algorithm
+# One class with settings, `init` and `step`. This one is decentralized SGD with quasi-global momentum (T. Lin et al.,
+# 2021), which takes momentum from the change of the mixed parameters:
+#
+# $$
+# x_i^{+} = \sum_j W_{ij} (x_j - \mathrm{lr} (\beta u_j + g_j(x_j))), \qquad
+# u_i^{+} = \beta u_i + (1 - \beta) (x_i - x_i^{+}) / \mathrm{lr}
+# $$
+
+# %%
+from typing import ClassVar
+
+from jax import Array
+
+import jdfl
+from jdfl.algorithms.round import Round
+from jdfl.base import struct
+from jdfl.base.settings import Fraction, Positive
+
+
+@struct.dataclass
+class QGDSGDm(jdfl.Algorithm):
+    """QG-DSGDm: decentralized SGD with momentum of the whole network. The state is x and u, both [m, n]."""
+
+    kind: ClassVar[str] = "qg-dsgdm"
+    tuned = ("lr",)
+    lr: Positive = 0.1
+    """Step size."""
+    beta: Fraction = 0.9
+    """Momentum, in (0, 1]."""
+    gradients: jdfl.Gradients = jdfl.Gradients()
+    """Gradients of the local losses."""
+
+    def init(self, round: Round) -> tuple[Array, Array]:
+        """Start at the problem's start, without momentum."""
+        return round.problem.begin(), 0 * round.problem.begin()
+
+    def step(self, state: tuple[Array, Array], round: Round) -> tuple[Array, Array]:
+        """One round of all nodes: x and u are arrays [m, n], and W x is `round.mix(x)`."""
+        x, u = state
+        new = round.mix(x - self.lr * (self.beta * u + self.gradients(x, round)))
+        return new, self.beta * u + (1 - self.beta) * (x - new) / self.lr
+
+
+# %% [markdown]
+# It runs like the built-in ones. Messages, bytes and gradients are counted from what `step` does.
+
+# %%
+problem = jdfl.problems.example1(m=8, n=40, s=5, rows=(10, 20), seed=2)
+network = jdfl.network.ring(8)
+result = jdfl.run(QGDSGDm(lr=0.02), problem, network, steps=100)
+print(result.totals)
+
+# %% [markdown]
+# Compared with two others, all tuned alike:
+
+# %%
+comparison = jdfl.compare(
+    {"QG-DSGDm": QGDSGDm(), "D-PSGD": jdfl.DPSGD(), "DSGT": jdfl.DSGT()},
+    problem=lambda seed: jdfl.problems.example1(m=8, n=40, s=5, rows=(10, 20), seed=seed),
+    network=network,
+    steps=100,
+    trials=5,
+    budget={"round": None},
+    metrics=["suboptimality"],
+    measure="suboptimality",
+)
+fig, ax = comparison.plot()
+
+# %% [markdown]
+# `jdfl.testing` checks the laws that all algorithms obey. Here it is one of them; without a name it tries all.
+
+# %%
+import jdfl.testing  # noqa: E402
+
+law = next(iter(jdfl.testing.LAWS))
+jdfl.testing.check_algorithm(QGDSGDm(lr=0.02), law)
+print("holds:", law)

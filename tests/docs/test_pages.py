@@ -1,0 +1,90 @@
+"""Readable pages: a short README, code without sideways scrolling, links between pages, formulas as mathematics."""
+
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+from jdfl.algorithms import REGISTRY
+from tests.docs.blocks import ROOT, blocks
+
+sys.path.insert(0, str(ROOT / "docs" / "_site"))  # as mkdocs does for its hooks
+
+import formulas  # noqa: E402
+import pages  # noqa: E402
+
+COLUMNS = 88  # of code that fits beside the navigation at 1,280 pixels
+WORDS = 900  # of README.md
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+TASKS = ("My data", "My model", "My network and its faults", "My algorithm", "Private learning and its price",
+         "A paper's figure", "A cluster")  # fmt: skip
+
+
+def test_the_readme_is_one_screen_and_a_half():
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert len(text.split()) <= WORDS
+    assert text.count("```python") == text.count("](docs/pictures/") == 1
+    assert text.count("|---|") == 1
+    assert text.index("](docs/pictures/") < text.index("```python") < text.index("|---|")
+    assert "make demo" in text
+    assert "make test" in text
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_code_fits_into_its_column(page: Path):
+    long = [
+        f"{block.line + i}: {line}"
+        for block in blocks(page)
+        if block.language not in ("text", "diff")
+        for i, line in enumerate(block.text.splitlines())
+        if len(line) > COLUMNS
+    ]
+    assert long == []
+
+
+@pytest.mark.parametrize("name", REGISTRY)
+def test_generated_code_fits_into_its_column(name):
+    code = re.findall(r"```(?:python|bash)\n(.*?)```", pages.page(name), re.DOTALL)
+    assert [line for block in code for line in block.splitlines() if len(line) > COLUMNS] == []
+
+
+def test_links_of_the_readme_lead_somewhere():
+    for link in re.findall(r"\]\(([\w./-]+)\)", (ROOT / "README.md").read_text(encoding="utf-8")):
+        assert (ROOT / link).exists(), link
+
+
+def test_there_is_one_page_per_task_after_the_first_steps():
+    nav = (ROOT / "mkdocs.yml").read_text(encoding="utf-8").partition("\nnav:\n")[2]
+    places = [nav.index(f"- {title}:") for title in ("Home", "Your first figure", "Notebooks", *TASKS[:4])]
+    places += [nav.rindex(f"- {title}:") for title in TASKS[4:]]  # a notebook has the same name
+    assert places == sorted(places)
+
+
+@pytest.mark.parametrize("name", REGISTRY)
+def test_updates_are_mathematics(name):
+    convert = pytest.importorskip("latex2mathml.converter").convert
+    text = pages.page(name)
+    (formula,) = re.findall(r"\$\$\n(.*?)\n\$\$", text, re.DOTALL)
+    shown = re.sub(r"<[^>]+>", "", convert(formula, display="block"))
+    assert not set(shown) & set("\\_^{}") - set("{}" if "\\{" in formula else "")
+
+
+def test_formulas_of_docstrings_become_tex():
+    tex = formulas.tex("    k = 0, T, ...:  x_i+ <- sum_j W_ij x_j - lr g_i(x_i-)      (sent to all neighbours)\n    y")
+    first, second = tex.splitlines()[1:3]
+    for part in (r"x_{i}^{+} \leftarrow", r"\sum _{j} W_{ij} x_{j}", r"g_{i}(x_{i}^{-})", r"\dots"):
+        assert part in first
+    assert r"(\text{sent to all neighbours}) \\" in first
+    assert second == "y"
+    assert r"\sqrt{t + 1}" in formulas.tex("sqrt(t + 1)")
+    assert r"\langle z_{i}, x\rangle" in formulas.tex("<z_i, x>")
+    assert formulas.tex("S = a random set, a_t").count(r"\text{") == 1
+
+
+def test_formulas_of_pages_become_mathml():
+    pytest.importorskip("latex2mathml")
+    made = formulas.mathml('<p><span class="arithmatex">\\(x_i &lt; 1\\)</span></p><div class="arithmatex">\\[\\frac12\\]</div>')
+    assert made.count("<math") == 2
+    assert "<mfrac>" in made
+    assert "arithmatex" not in made
