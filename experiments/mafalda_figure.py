@@ -65,7 +65,7 @@ class Factored(jdfl.MAFALDA):
 def mean_network(graph: Any) -> Network:
     """Every node takes the mean of its own and its neighbours' parameters."""
     links = nx.to_numpy_array(graph, nodelist=range(len(graph))) + np.eye(len(graph))
-    return jdfl.network.from_scipy(links / links.sum(axis=1, keepdims=True), weights="given")
+    return jdfl.network.from_matrix(links / links.sum(axis=1, keepdims=True))
 
 
 def florentine() -> Any:

@@ -11,9 +11,11 @@ import sys
 import lazy_loader
 
 from jdfl import _moved
+from jdfl.base import suggest
 
 __version__ = "0.1.0"
 
 _public, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
-__getattr__ = _moved.refusing(_public)
+_SPELT = {"dcdpsgd": "DCD", "chocosgd": "CHOCO", "ihtdpsgd": "IHT", "pushsum": "SGP", "gradienttracking": "DSGT"}
+__getattr__ = _moved.refusing(suggest.attributes(__name__, _public, __all__, _SPELT.get))
 sys.meta_path.insert(0, _moved.Finder)

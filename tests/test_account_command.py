@@ -173,7 +173,7 @@ def test_samples_hide(tell, kind):
         ("--sampling=none", "--sampling with --releases only"),
         (
             "--releases 3 --multiplier 1 --batch 9 --records 90",
-            "--sampling beside --batch and --records, got batch = 9",
+            "--sampling with --batch and --records, got batch = 9",
         ),
         ("--releases 3 --multiplier 1 --delta .1 --sampling poisson --batch 2 --records 10", "delta < 1 / records"),
         ("--epsilon 2", "--epsilon with --releases only"),

@@ -21,7 +21,7 @@ from jdfl.base.settings import MOST, Bound, documentation
 from jdfl.cli import main
 from jdfl.cli import run as run_command
 from jdfl.config import RunConfig, from_yaml, to_yaml
-from jdfl.config.kinds import Kind, _sources, derive, shown
+from jdfl.config.kinds import Kind, _installed, derive, shown
 from tests.test_config import instances
 
 FAMILIES = {
@@ -243,12 +243,12 @@ def installed(tmp_path, monkeypatch):
 
     def write(*lines: str) -> None:
         (about / "entry_points.txt").write_text("\n".join(["[jdfl.algorithms]", *lines, ""]))
-        _sources.cache_clear()
+        _installed.cache_clear()
 
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.chdir(tmp_path)
     yield write
-    _sources.cache_clear()
+    _installed.cache_clear()
     sys.modules.pop("lazy_package", None)
 
 
@@ -258,7 +258,7 @@ def test_an_algorithm_of_another_package_joins(installed, capsys):
     assert "Nobody hurries." in capsys.readouterr().out
     assert main(["run", "--algorithm", "lazy", "--help"]) == 0
     told = " ".join(capsys.readouterr().out.replace("│", " ").split())
-    assert "--algorithm.pause FLOAT How long a node rests. (default: 2.0)" in told
+    assert "--algorithm.pause FLOAT [2.0] How long a node rests." in told
     assert main(["completion", "bash"]) == 0
     assert "lazy" in capsys.readouterr().out
     small = ["--problem.m", "4", "--problem.n", "20", "--problem.s", "2", "--problem.rows", "5", "9", "--quiet"]
@@ -271,14 +271,14 @@ def test_an_algorithm_of_another_package_joins(installed, capsys):
     assert "pause > 0 and finite, got pause = -3.0. pause: How long a node rests." in capsys.readouterr().err
 
 
-def test_kinds_that_come_twice_or_cannot_be_imported_are_refused(installed):
+def test_kinds_that_come_twice_or_cannot_be_imported_are_left_out_with_a_warning(installed):
+    own = set(jdfl.algorithms.REGISTRY) | {"ceps-paper"}
     installed("ceps = lazy_package:Lazy")
-    with pytest.raises(
-        ValueError, match=r"one kind 'ceps' in algorithms, got another one from lazy-package \(lazy_pac"
-    ):
-        _ = config.ALGORITHMS.sources
+    with pytest.warns(RuntimeWarning, match=r"lazy-package adds the kind 'ceps'.*, but jdfl has one"):
+        assert set(config.ALGORITHMS.sources) == own
+    assert config.ALGORITHMS.sources["ceps"] is jdfl.CEPS
     installed("lazy = lazy_package:Missing")
-    with pytest.raises(ValueError, match=r"lazy_package:Missing of lazy-package.*Mend or uninstall"):
-        _ = config.ALGORITHMS.sources
+    with pytest.warns(RuntimeWarning, match=r"lazy-package adds .*lazy_package:Missing.*left out: AttributeError"):
+        assert set(config.ALGORITHMS.kinds) == own
     with pytest.raises(ValueError, match=r"kind to be one of 'erdos-renyi'.*, got kind = 'moon'"):
         config.NETWORKS("moon")

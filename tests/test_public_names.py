@@ -1,4 +1,4 @@
-"""What is public, held against `public_names.txt`: a change of it is a decision, which the diff shows.
+"""What is public, compared with `public_names.txt`: a change of it is a decision, which the diff shows.
 
 After a change that is meant: `python -m tests.test_public_names`, and a line in CHANGELOG.md.
 """
@@ -15,12 +15,13 @@ import jdfl
 from jdfl import codecs, models, network, privacy, problems, results
 from jdfl.algorithms.gradient_settings import GradientSettings
 from jdfl.algorithms.messages import Messages
+from jdfl.lab.outputs import Outputs
 from jdfl.problems.rows import Rows
 
 FILE = Path(__file__).with_name("public_names.txt")
-CONTRACTS = (jdfl.Algorithm, codecs.Codec, network.Network, problems.Problem)  # their methods are told once
+CONTRACTS = (jdfl.Algorithm, codecs.Codec, network.Network, problems.Problem)  # their methods are listed once
 MARKS = {Parameter.VAR_POSITIONAL: "*", Parameter.VAR_KEYWORD: "**"}
-PARTS = (Rows, GradientSettings, Messages)  # of public classes, in files of their own
+PARTS = (Rows, GradientSettings, Messages, Outputs)  # of public classes, in files of their own
 
 
 def parameters(function: Any) -> str:
@@ -66,7 +67,7 @@ def lines(path: str, value: Any) -> Iterator[str]:
 
 
 def public() -> list[str]:
-    """All of it, in order; what `jdfl` has itself is told there."""
+    """All of it, in order; what `jdfl` has itself is listed there."""
     found = {line for name in jdfl.__all__ for line in lines(name, getattr(jdfl, name))}
     found |= {*lines("results.Run", results.Run), *lines("results.read_run", results.read_run)}
     own = {id(getattr(jdfl, name)) for name in jdfl.__all__}

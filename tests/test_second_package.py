@@ -48,7 +48,7 @@ import pytest
 
 @pytest.mark.parametrize("law", jdfl.testing.LAWS)
 def test_lazy(law):
-    jdfl.testing.check(lazy_package.Lazy(lr=0.02), law)
+    jdfl.testing.check_algorithm(lazy_package.Lazy(lr=0.02), law)
 """
 SMALL = ["--problem.m", "4", "--problem.n", "20", "--problem.s", "2", "--problem.rows", "5", "9", "--quiet"]
 

@@ -124,33 +124,33 @@ PLANTED = {
 
 
 def test_an_algorithm_of_somebody_else_keeps_all_laws():
-    testing.check(Sound())
+    testing.check_algorithm(Sound())
 
 
 @pytest.mark.parametrize("law", testing.LAWS)
 def test_every_law_is_seen_to_fail(law):
     with pytest.raises((AssertionError, KeyError, ValueError)):  # a run may refuse it before the law can
-        testing.check(PLANTED[law](), law)
+        testing.check_algorithm(PLANTED[law](), law)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("planted", [Deaf, Compiled], ids=["unused", "compiled"])
 def test_values_side_by_side_matter_and_are_one_program(planted):
     with pytest.raises(AssertionError):
-        testing.check(planted(), "runs side by side equal single runs")
+        testing.check_algorithm(planted(), "runs side by side equal single runs")
 
 
 def test_lanes_in_another_order_are_found(monkeypatch):
     """Those that a law of the first and the last lane alone would not see."""
-    sweep = testing.sweep
+    sweep = testing.of_algorithms.sweep
 
     def crossed(*given, **named):
         one, two, three, four = sweep(*given, **named)
         return [one, replace(three, labels=two.labels), replace(two, labels=three.labels), four]
 
-    monkeypatch.setattr(testing, "sweep", crossed)
+    monkeypatch.setattr(testing.of_algorithms, "sweep", crossed)
     with pytest.raises(AssertionError):
-        testing.check(Sound(), "runs side by side equal single runs")
+        testing.check_algorithm(Sound(), "runs side by side equal single runs")
 
 
 @pytest.mark.parametrize(
@@ -162,4 +162,4 @@ def test_lanes_in_another_order_are_found(monkeypatch):
 )
 def test_what_it_cannot_try_is_refused(given, said):
     with pytest.raises(ValueError, match=said):
-        testing.check(Sound(), **given)
+        testing.check_algorithm(Sound(), **given)

@@ -11,13 +11,13 @@ import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass
 from types import NoneType
-from typing import Any, ParamSpec, TypeVar, get_args, get_origin, get_type_hints
+from typing import Any, Literal, ParamSpec, TypeVar, get_args, get_origin, get_type_hints
 
 import jax
 import numpy as np
 from jax.core import Tracer
 
-from jdfl.base import checks
+from jdfl.base import checks, suggest
 from jdfl.base.fitting import fits, is_array_like, is_class, is_real, is_whole, ours, words_of
 from jdfl.base.settings import Bound, documentation, marks, options_of
 
@@ -52,7 +52,12 @@ def checked(function: Callable[P, R]) -> Callable[P, R]:
     @functools.wraps(function)
     def call(*args: P.args, **named: P.kwargs) -> R:
         signature, hints = known()
-        given = signature.bind(*args, **named)
+        try:
+            given = signature.bind(*args, **named)
+        except TypeError:
+            if error := _unknown(function, named, signature):
+                raise error from None
+            raise
         for name, value in given.arguments.items():
             if name in hints:
                 try:
@@ -63,6 +68,12 @@ def checked(function: Callable[P, R]) -> Callable[P, R]:
         return function(*given.args, **given.kwargs)
 
     return call
+
+
+def _unknown(function: Callable[..., Any], named: Mapping[str, Any], signature: inspect.Signature) -> TypeError | None:
+    """The error for an argument whose name the function does not have; None where it has all."""
+    names = [name for name, one in signature.parameters.items() if one.kind is not one.VAR_POSITIONAL]
+    return suggest.arguments(function.__name__, named, names)
 
 
 def renamed(former: Mapping[str, str]) -> Callable[[Callable[P, R]], Callable[P, R]]:
@@ -97,7 +108,8 @@ def argument(name: str, value: Any, annotation: Any) -> Any:
         remedy = next((_REMEDIES[one] for one in words.split(" or ") if one in _REMEDIES), "")
         if is_class(value) and "a network" not in words:
             remedy = "Pass an object, not a class."
-        checks.refuse(f"{name} to be {words}", name, value, remedy)
+        named = [one for option in options_of(annotation) if get_origin(option) is Literal for one in get_args(option)]
+        checks.refuse(f"{name} to be {words}", name, value, remedy or suggest.hint(value, named, synonyms=False))
     options = options_of(annotation)
     if is_array_like(options):
         return value

@@ -10,8 +10,10 @@ from typing import Any, NoReturn, cast
 
 import numpy as np
 
+from jdfl.base import suggest
 from jdfl.base.settings import Bound
 
+_LISTED = 8  # names of a list that is shown in addition to a suggestion
 _SHOWN = 300  # characters of a value in a message
 
 
@@ -23,10 +25,11 @@ def refuse(expected: str, name: str, value: object, remedy: str = "") -> NoRetur
 def shown(value: object) -> str:
     """A value in a message: its repr in one line of at most 300 characters, or its class where repr fails.
 
-    Large dataclasses, such as networks, are shown by name only.
+    Dataclasses whose repr has several lines, such as networks, are shown by the first line, other large ones by name.
     """
     try:
-        text = " ".join(repr(value).split())
+        text = repr(value)
+        text = " ".join((text.partition("\n")[0] if is_dataclass(value) else text).split())
     except Exception:
         text = f"an object of {type(value).__name__}"
     if len(text) > _SHOWN and is_dataclass(value):
@@ -102,11 +105,13 @@ def within(bound: Bound, remedy: str = "", /, *, whole: bool = False, **named: A
 
 
 def one_of(choices: Iterable[object], remedy: str = "", **named: object) -> None:
-    """Every named value is one of `choices`."""
+    """Every named value is one of `choices`; the message suggests the closest name, or else lists all of them."""
     known = list(choices)
     for name, value in named.items():
         if not any(_equal(value, one) for one in known):
-            refuse(f"{name} to be one of {', '.join(map(repr, known))}", name, value, remedy)
+            meant = suggest.hint(value, known, synonyms=False)
+            listed = f"{len(known)} names" if meant and len(known) > _LISTED else ", ".join(map(repr, known))
+            refuse(f"{name} to be one of {listed}", name, value, f"{meant} {remedy}".strip())
 
 
 def _equal(value: object, one: object) -> bool:

@@ -12,6 +12,8 @@ from typing import Any, TypeVar, dataclass_transform
 import jax
 import numpy as np
 
+from jdfl.base import suggest
+
 T = TypeVar("T")
 
 
@@ -49,8 +51,11 @@ def _is_struct(value: Any) -> bool:
 
 @dataclass_transform(frozen_default=True, field_specifiers=(field, dataclasses.field))
 def dataclass(cls: type[T]) -> type[T]:
-    """A frozen dataclass whose fields are leaves or subtrees unless they are static, with a method `replace`."""
-    made: Any = dataclasses.dataclass(frozen=True)(cls)
+    """A frozen dataclass whose fields are leaves or subtrees unless they are static, with a method `replace`.
+
+    A class that has `_repr_html_` keeps its own `__repr__`, too.
+    """
+    made: Any = suggest.init(dataclasses.dataclass(frozen=True, repr=not hasattr(cls, "_repr_html_"))(cls))
     names: dict[bool, list[str]] = {True: [], False: []}
     for one in dataclasses.fields(made):
         names[one.metadata.get("pytree_node", True)].append(one.name)

@@ -1,4 +1,4 @@
-"""The command line: `jdfl COMMAND`, a file of this package each."""
+"""The command line: `jdfl COMMAND`, with a file of this package for every command."""
 
 import os
 import sys
@@ -10,30 +10,31 @@ from typing import Any
 
 import jdfl
 
-_HELP = """usage: jdfl COMMAND [OPTIONS]
+_HELP = """usage: jdfl COMMAND [FLAGS]
 
-Decentralized federated learning, all nodes at once.
+Simulate decentralized federated learning, all nodes at once.
 
 commands:
-  run        run an algorithm on a problem over a network and keep the results
-  resume     go on with a run or a sweep that was cut off, ended early, or has more rounds to go
-  verify     make a run's first rounds again, and compare bit for bit
-  compare    tune several algorithms alike, run them with the same seeds, and keep tables and curves
-  sweep      run over values of any settings, into one table
-  account    what a run's releases add up to, or how much noise a target needs; nothing is run
+  run        run an algorithm on a problem over a network and save the results
+  resume     continue a run or a sweep that was interrupted, ended early, or should have more rounds
+  verify     repeat the first rounds of a run and compare the numbers bit for bit
+  compare    tune several algorithms alike, run them with the same seeds, save tables and curves
+  sweep      run over values of any settings and collect the results in one table
+  account    compute the epsilon of releases or of a planned run, or the noise for a target
   audit      attack the privacy that an algorithm reports
-  report     one page about one run or several
-  data       which data sets there are; downloads
-  bench      how long a round takes on this machine
-  list       what there is: algorithms, problems, data sets, networks, codecs, stop rules, metrics
+  report     write one page about one run or several
+  data       show which datasets are available, and download some
+  bench      measure the time of a round on this machine
+  list       list algorithms, problems, datasets, networks, codecs, stop rules and metrics
 
-  completion bash|zsh: a script by which the shell completes commands and flags
+  completion bash|zsh: print a script that lets the shell complete commands and flags
 
-  --version  the version
-  --help     this text; `jdfl run --help`, and so for the others, explains every setting
+  --version  print the version
+  --help     print this text; `jdfl run --help` gives an overview of a command's flags, and
+             `jdfl run --network ring --help` explains those of one kind
 
 environment:
-  JDFL_DATA       the folder of the data sets' files
+  JDFL_DATA       the folder of the datasets' files
   JDFL_CACHE      0 keeps compiled programs out of ~/.cache/jdfl
   JDFL_TRACEBACK  1 shows where an error comes from
 """
@@ -41,11 +42,11 @@ environment:
 
 _COMMANDS = ("run", "resume", "verify", "compare", "sweep", "account", "audit", "report", "data", "bench")
 _NAMES = (*_COMMANDS, "list", "completion", "--version", "--help")
-_KEPT = {"run": "only runs that have a checkpoint are kept", "resume": "the last checkpoint is kept"}
+_KEPT = {"run": "only runs with a checkpoint are kept", "resume": "the last checkpoint is kept"}
 
 
 def _functions(command: str, args: Sequence[str] = ()) -> tuple[Callable[[list[str]], Any], Callable[..., int]]:
-    """What parses a command's arguments, and what does it, imported when they are asked for."""
+    """The function that parses a command's arguments and the one that executes it, imported on demand."""
     if command == "resume" and args and (Path(args[0]) / "study.yaml").is_file():
         study = import_module("jdfl.cli.sweep")
         return study.parse_again, study.again
@@ -64,22 +65,15 @@ def main(argv: Sequence[str] | None = None) -> int:
         elif command == "--version":
             print(f"jdfl {jdfl.__version__}")
         elif command == "list" and rest in (["--help"], ["-h"]):
-            print("usage: jdfl list\n\nWhat there is to choose from, with a line about each.")
+            print("usage: jdfl list\n\nList all that a flag can choose from, with one line each.")
         elif command == "list" and rest:
             raise ValueError(f"Expected nothing after `jdfl list`, got {rest[0]!r}.")
-        elif command == "list":
-            print(import_module("jdfl.cli.catalogue").catalogue(), end="")
-        elif command == "completion":
-            from jdfl.cli.completion import completion
-
-            completion(rest, _NAMES, {name: _functions(name)[0] for name in _COMMANDS})
-        elif command in _COMMANDS:
-            parse, do = _functions(command, rest)
+        elif command in (*_COMMANDS, "list", "completion"):
             with warnings.catch_warnings():
                 warnings.showwarning = _show_warning
-                status = do(*parse(rest))
+                status = _do(command, rest)
         else:
-            raise ValueError(f"Unknown command {command!r}. Known: {', '.join(_NAMES)}.")
+            raise ValueError(_unknown(command))
         sys.stdout.flush()
     except BrokenPipeError:  # the reader, `head` say, has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -100,9 +94,34 @@ def main(argv: Sequence[str] | None = None) -> int:
         kept = _KEPT.get(command, "nothing is written")
         print(f"jdfl: interrupted; {kept}", file=sys.stderr)
         return 130
-    except SystemExit as stop:  # tyro's, after help or a complaint
+    except SystemExit as stop:  # a command's help, or tyro's, which has described a mistake
+        if (help_text := getattr(stop, "text", None)) is not None:
+            print(help_text(), end="")
         return stop.code if isinstance(stop.code, int) else 2
     return status
+
+
+def _do(command: str, args: list[str]) -> int:
+    """Execute a command; returns the exit status."""
+    if command == "list":
+        print(import_module("jdfl.cli.catalogue").catalogue(), end="")
+        return 0
+    if command == "completion":
+        from jdfl.cli.completion import completion
+
+        completion(args, _NAMES, {name: _functions(name)[0] for name in _COMMANDS})
+        return 0
+    parse, do = _functions(command, args)
+    return do(*parse(args))
+
+
+def _unknown(command: str) -> str:
+    """The message about a command that does not exist."""
+    from jdfl.base import suggest
+
+    names = [name for name in _NAMES if name.startswith("--") == command.startswith("--")]
+    rest = suggest.hint(command, names, synonyms=False) or f"The commands are {', '.join(_NAMES)}."
+    return f"Unknown command {command!r}. {rest}"
 
 
 def _show_warning(message: Warning | str, *_: object) -> None:

@@ -1,4 +1,4 @@
-"""`jdfl account`: privacy without a run, of releases, of a planned run, or of a finished one with another delta."""
+"""`jdfl account`: the privacy of releases, of a planned run, or of a finished run with another delta."""
 
 import dataclasses
 import json
@@ -31,13 +31,13 @@ from jdfl.privacy import (
 from jdfl.privacy.mechanisms import event_of
 from jdfl.privacy.slips import room
 
-_ABOUT = """What releases add up to, and how much noise a target needs; nothing is run.
+_ABOUT = """Compute the epsilon of releases, or the noise for a target epsilon, without a run.
 
-With --releases: so many releases of a mechanism with --multiplier, or the multiplier for --epsilon. With --run: a
-finished run, from the ledger in its folder, at any --privacy.delta. Otherwise: all steps of the run that the flags of
-`jdfl run` describe; one that a budget would end before is refused. With --observer: what somebody who sees less than
-all messages learns in that run, or every node of every other one. With --ledger or --new-ledger: the ledger of a data
-set; a run that is planned is held against one with --privacy.ledger."""
+With --releases: the epsilon of that many releases of a mechanism with --multiplier, or the multiplier for --epsilon.
+With --run: a finished run, from the ledger in its folder, at any --privacy.delta. Otherwise: all rounds of the run
+that the flags of `jdfl run` describe; a run that a budget would end early is refused. With --observer: what an
+observer of some messages learns in that run, or every node about every other one. With --ledger or --new-ledger: the
+ledger of a dataset. A planned run is checked against a ledger with --privacy.ledger."""
 
 _EXAMPLES = """examples:
   jdfl account --releases 3 --multiplier 6.46 --delta 1e-5              the epsilon of three Gaussian releases
@@ -58,44 +58,44 @@ exit status: 0 done, 2 a mistake in the settings, or nothing can be claimed
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Options:
-    """What is said besides a run's configuration."""
+    """Options besides the configuration of a run."""
 
     config: Path | None = None
-    """A config.yaml of a run to account for; other flags override it."""
+    """File config.yaml of a run to account for; other flags override it."""
     run: Path | None = None
-    """The folder of a finished run."""
+    """Folder of a finished run."""
     releases: int | None = None
-    """Number of releases; flags about a run are refused then."""
+    """Number of releases. Flags about a run are refused then."""
     noise: Literal["gaussian", "laplace", "exact-gaussian"] = "gaussian"
-    """With --releases: kind of noise."""
+    """Kind of noise, with --releases."""
     entries: int | None = None
-    """With --noise exact-gaussian: numbers of a vector that is released, whose draws delta pays for."""
+    """Length of a released vector, with --noise exact-gaussian: delta pays for every draw."""
     multiplier: float | None = None
-    """With --releases: noise in units of the sensitivity."""
+    """Standard deviation (or Laplace scale) of the noise divided by the sensitivity, with --releases."""
     epsilon: float | None = None
-    """With --releases: a target, instead of a multiplier. With --new-ledger: what all runs may spend together."""
+    """Target epsilon, with --releases instead of a multiplier; with --new-ledger the budget of all runs together."""
     delta: float = 1e-5
-    """With --releases or --new-ledger: the chance that the guarantee fails."""
+    """Probability with which the guarantee may fail, with --releases or --new-ledger."""
     sampling: Literal["none", "poisson", "subset"] = "none"
-    """With --releases: whether every release looks at a fresh secret sample."""
+    """Sampling of the records that a release uses, afresh and in secret, with --releases."""
     batch: int | None = None
-    """With --sampling: records in a sample, expected or exact."""
+    """Expected or exact number of records in a sample, with --sampling."""
     records: int | None = None
-    """With --sampling: records that samples are drawn from."""
+    """Number of records that samples are drawn from, with --sampling."""
     adjacency: Literal["replace-one", "add-remove"] = "replace-one"
-    """With --releases: what neighbouring data sets differ in; the sensitivity is meant under it."""
+    """Difference between neighbouring datasets, with --releases; the sensitivity refers to it."""
     ledger: Path | None = None
-    """The file of a data set's ledger, which is shown."""
+    """File of a dataset's ledger, which is shown."""
     new_ledger: Path | None = None
-    """A file for a new one, with --epsilon and --delta for all runs on the data together."""
+    """File of a new ledger, with --epsilon and --delta for all runs on the data together."""
     observer: Literal["everyone", "neighbour", "coalition", "final-models", "server", "pairs"] | None = None
-    """Who observes a planned run; pairs: every node every other one."""
+    """Observer of a planned run; pairs: every node observes every other one."""
     nodes: tuple[int, ...] = ()
-    """With --observer: the nodes that observe, or whose final models are published."""
+    """Nodes that observe, or whose final models are published, with --observer."""
     sums: bool = False
-    """With --observer: nodes, or a server, see secure sums of messages alone."""
+    """Observers see only secure sums of messages, with --observer."""
     figure: Path | None = None
-    """With --observer pairs: a file for a heat map of epsilon, and epsilon by distance."""
+    """File of a heat map of epsilon, and of epsilon by distance, with --observer pairs."""
     json: bool = False
     """Print JSON."""
 
@@ -238,7 +238,7 @@ def _releases(options: Options) -> dict[str, Any]:
             )
     elif options.batch is not None or options.records is not None:
         raise ValueError(
-            f"Expected --sampling beside --batch and --records, got batch = {options.batch!r} and records = "
+            f"Expected --sampling with --batch and --records, got batch = {options.batch!r} and records = "
             f"{options.records!r} without. Releases that look at all records need neither."
         )
     if (options.multiplier is None) == (options.epsilon is None):

@@ -13,14 +13,14 @@ from jdfl.cli import flags
 from jdfl.config import RunConfig, build, key_of
 from jdfl.engine.cache import use_cache
 
-_ABOUT = """Attack the privacy that an algorithm reports: many runs on two neighbouring data sets are told apart.
+_ABOUT = """Attack the privacy that an algorithm reports by distinguishing many runs on two neighbouring datasets.
 
-The run is described by the flags of `jdfl run`. Its stop rule, budget, metrics and records play no part: every run
-makes all steps, so keep them few. A lower bound above the accounted epsilon refutes it; one below proves nothing.
-Noise, sensitivity, leaks and sampling are measured beside it where they can be; what does not fit refutes as well.
-With --runs 1 many canaries are guessed in a single run, for models that are too large for thousands of runs: that
-finds what is grossly wrong. With --bits what is attacked is the floating-point bits of one release, which Gaussian
-noise claims nothing of."""
+The flags of `jdfl run` describe the run. Its stop rule, budget, metrics and records are ignored: every run makes all
+rounds, so use few. A lower bound above the accounted epsilon refutes it; a bound below proves nothing. Noise,
+sensitivity, leaks and sampling are measured too where possible, and a mismatch also refutes the claim. With --runs 1
+many canaries are guessed in a single run, for models that are too large for thousands of runs; this finds gross
+errors. With --bits the floating-point bits of single releases are attacked, about which Gaussian noise claims
+nothing."""
 
 _EXAMPLES = """examples:
   jdfl audit --algorithm d-psgd --algorithm.clip 2 --algorithm.mechanism gaussian --algorithm.mechanism.multiplier 4
@@ -30,7 +30,7 @@ _EXAMPLES = """examples:
   jdfl audit --config runs/NAME/config.yaml --steps 20 --runs 1 --canaries 2000
 
 exit status: 0 not refuted, 2 a mistake in the settings, or nothing to audit, 3 refuted, 4 inconclusive: too few runs or
-canaries to refute what is claimed, and nothing could be measured beside them
+canaries to refute the claim, and no other measurement was possible
 """
 
 _audit = defaults(attacked)
@@ -43,26 +43,26 @@ _IDLE = {  # what plays no part in which audit
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Options:
-    """What is said besides a run's configuration."""
+    """Options besides the configuration of a run."""
 
     config: Path | None = None
-    """A config.yaml of a run to audit; other flags override it."""
+    """File config.yaml of a run to audit; other flags override it."""
     runs: int = _audit.runs
-    """Runs of both data sets together; with more of them larger bounds can be shown. 1: many canaries in one run."""
+    """Number of runs on both datasets together. More runs allow larger bounds. With 1, many canaries in one run."""
     node: int = _audit.node
-    """The node whose record is the canary."""
+    """Node whose record is the canary."""
     canary: Literal["aligned", "random"] = _audit.canary
-    """aligned: along what a pilot run shows most of; random: along anything, for comparison."""
+    """Direction of the canary: aligned with what a pilot run reveals most, or random for comparison."""
     canaries: int | None = defaults(attacked_once).canaries
-    """With --runs 1: how many records are canaries; none: 1000, or as many as there is room for."""
+    """Number of records that are canaries, with --runs 1; none: 1000, or fewer if there is no room."""
     delta: float | None = _audit.delta
-    """Of the epsilons that are compared; none: privacy.delta, and with --runs 1 .2 / canaries."""
+    """Delta of the epsilons that are compared; none: privacy.delta, or 0.2 / canaries with --runs 1."""
     looks: int | None = _audit.looks
-    """Moments that are looked at beside the end; none: before every round. Give few for runs of many rounds."""
+    """Number of moments that are attacked besides the end; none: every round. Use few for long runs."""
     confidence: float = _audit.confidence
-    """Of the lower bound, and of the interval of mu."""
+    """Confidence level of the lower bound and of the interval of mu."""
     bits: bool = False
-    """Attack the bits of single releases, --runs of them, instead; what they show of Gaussian is outside its claim."""
+    """Attack the bits of single releases, --runs of them, instead. Gaussian noise claims nothing about them."""
     json: bool = False
     """Print JSON."""
 

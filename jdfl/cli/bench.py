@@ -1,4 +1,4 @@
-"""`jdfl bench`: how long a round of a configuration takes on this machine, beside what its memory allows."""
+"""`jdfl bench`: the time of a round on this machine, and the limit that its memory sets."""
 
 import dataclasses
 import json
@@ -18,10 +18,10 @@ from jdfl.config import RunConfig, build, key_of
 from jdfl.engine.cache import use_cache
 from jdfl.engine.placement import estimate
 
-_ABOUT = """Time rounds of the run that these flags describe, without metrics, stop rule and files.
+_ABOUT = """Measure the time of rounds of the run that these flags describe, without metrics, stop rule and files.
 
-The limit is reading and writing all nodes' parameters once, at the speed at which this machine copies memory: no round
-that changes them all can take less. Compilation is told apart."""
+The limit is the time to read and write the parameters of all nodes once, at the speed at which this machine copies
+memory. No round that changes all of them can take less. Compilation is reported separately."""
 
 _EXAMPLES = """examples:
   jdfl bench                                           CEPS on its Example 1
@@ -35,14 +35,14 @@ _COPIED = 2**26  # bytes of the array that is copied
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Options:
-    """What is timed."""
+    """Options of a measurement."""
 
     config: Path | None = None
-    """A config.yaml of a run; other flags override it."""
+    """File config.yaml of a run; other flags override it."""
     rounds: int = 50
-    """Rounds that are timed together."""
+    """Number of rounds that are timed together."""
     repeats: int = 5
-    """How often."""
+    """Number of measurements."""
     json: bool = False
     """Print JSON."""
 

@@ -1,25 +1,25 @@
-"""What there is to choose from, in words: `jdfl list`."""
+"""`jdfl list`: all kinds, datasets and metrics, with a line for each."""
 
 from collections.abc import Mapping
 from typing import Any
 
 from jdfl import config, models
-from jdfl.config.kinds import first_line
+from jdfl.config.kinds import described, first_line
 from jdfl.engine.metrics import REGISTRY as METRICS
 from jdfl.problems import NAMES, datasets
 
 
 def catalogue() -> str:
-    """All kinds of all settings, all data sets and all metrics, a line for each."""
+    """All kinds of all settings, all datasets and all metrics, a line for each."""
     parts = {
-        "algorithms (--algorithm)": about(config.ALGORITHMS.sources),
-        "problems (--problem)": about(config.PROBLEMS.sources),
-        "data sets (--problem classification --problem.data)": {name: data_status(name) for name in NAMES},
+        "algorithms (--algorithm)": _kinds(config.ALGORITHMS),
+        "problems (--problem)": _kinds(config.PROBLEMS),
+        "datasets (--problem classification --problem.data)": {name: data_status(name) for name in NAMES},
         "models (--problem neural --problem.model)": about({name: getattr(models, name) for name in models.NAMES}),
-        "networks (--network)": about(config.NETWORKS.sources),
-        "codecs (--algorithm.codec)": about(config.CODECS.sources),
-        "noise (--algorithm.mechanism)": about(config.MECHANISMS.sources),
-        "stop rules (--stop)": about(config.STOPS.sources),
+        "networks (--network)": _kinds(config.NETWORKS),
+        "codecs (--algorithm.codec)": _kinds(config.CODECS),
+        "noise (--algorithm.mechanism)": _kinds(config.MECHANISMS),
+        "stop rules (--stop)": _kinds(config.STOPS),
         "metrics (--metrics)": about(METRICS),
     }
     width = max(len(name) for lines in parts.values() for name in lines)
@@ -29,13 +29,18 @@ def catalogue() -> str:
     return "\n".join(texts)
 
 
+def _kinds(family: config.Family) -> dict[str, str]:
+    """A line about every kind of a family, with the package that it comes from if it is not jdfl's."""
+    return {kind: described(cls) for kind, cls in family.kinds.items()}
+
+
 def about(named: Mapping[str, Any]) -> dict[str, str]:
     """The first sentence of every docstring, by name."""
     return {name: first_line(value) for name, value in named.items()}
 
 
 def data_status(name: str) -> str:
-    """Where a data set comes from: its file, a generator, scikit-learn, or what is missing."""
+    """Where a dataset comes from: its file, a generator, scikit-learn, or what is missing."""
     if name in datasets.GENERATED:
         return "generated"
     try:

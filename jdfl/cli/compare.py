@@ -26,13 +26,13 @@ from jdfl.lab.settings import (
 )
 from jdfl.lab.summary import finite
 
-_ABOUT = """Compare algorithms on one problem with the same seeds, and keep tables, curves and a figure in a new folder.
+_ABOUT = """Compare algorithms on one problem with the same seeds, and save tables, curves and a figure in a new folder.
 
-Every algorithm is tuned first: a grid of step lengths, on seeds other than the reported ones, judged by --measure at
-equal amounts of --by. The table and the figure say what every result has cost, and what was not tuned. Algorithms named
-here have default settings; a file (--config) gives them others, labels, networks and grids of their own. --epsilon sets
-the noise of every algorithm that has some to what its runs may spend; values that are tuned on the same data have no
-epsilon, unless --problem.public names tuning, and curvature where the grid of lr is the default one."""
+Every algorithm is tuned first: over a grid of step sizes, on seeds other than the reported ones, judged by --measure
+at equal amounts of --by. The table and the figure show what every result has cost, and what was not tuned. Algorithms
+named here have default settings; a file (--config) gives them other settings, labels, networks and grids. --epsilon
+calibrates the noise of every algorithm with a mechanism; values that are tuned on the same data have no epsilon, unless
+--problem.public names tuning, and also curvature where the grid of lr is the default one."""
 
 _EXAMPLES = """examples:
   jdfl compare --algorithms d-psgd choco-sgd ceps --seeds 5 --steps 300
@@ -57,7 +57,7 @@ a file for --config; everything in it has a default, and flags override it:
     network: {kind: erdos-renyi, p: 0.5}
     grids: ["step_scale=0.5,1,2,4"]
 
-a file for --epsilon, where clips bound what noise hides, multipliers are found, and what tuning sees is public:
+a file for --epsilon, with clips; multipliers are calibrated, and what tuning sees is declared public:
   problem: {kind: example1, public: "tuning, curvature"}
   algorithms:
   - {kind: d-psgd, clip: 5.0, mechanism: gaussian}
@@ -70,12 +70,12 @@ and say where), 130 interrupted (nothing is written)
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Options:
-    """What is said about a comparison besides its configuration."""
+    """Options of a comparison besides its configuration."""
 
     config: Path | None = None
-    """A YAML file to start from, such as the config.yaml of an earlier comparison; other flags override it."""
+    """YAML file to start from, such as the config.yaml of an earlier comparison; other flags override it."""
     out: Path = Path("runs")
-    """Where the comparison's new folder is made."""
+    """Folder in which the comparison's new folder is made."""
     quiet: bool = False
     """No progress and no table; without --json, only the folder's name."""
     json: bool = False
@@ -86,7 +86,7 @@ def parse(args: list[str]) -> tuple[CompareConfig, Options]:
     """The configuration and options behind the flags of `jdfl compare`."""
     file = flags.given(args, "config")
     start = CompareConfig() if file is None else from_yaml(flags.read(file))
-    what = flags.several("algorithms", ALGORITHMS.sources, "What is compared, with default settings.")
+    what = flags.several("algorithms", ALGORITHMS, "The algorithms to compare, with default settings.")
     parsed = flags.parse(
         args, settings_of(start), Options(), prog="jdfl compare", about=_ABOUT, examples=_EXAMPLES, more=[what]
     )

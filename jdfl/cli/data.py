@@ -1,4 +1,4 @@
-"""`jdfl data`: which data sets there are, and downloads of those that are published."""
+"""`jdfl data`: the list of datasets, and downloads of the published ones."""
 
 import dataclasses
 import json
@@ -11,12 +11,12 @@ from jdfl.cli.catalogue import data_status
 from jdfl.problems import NAMES
 from jdfl.problems.fetch import SOURCES, fetch
 
-_ABOUT = """Which data sets there are, and where; or download some, with their licences told.
+_ABOUT = """List the datasets and their files, or download some and print their licences.
 
-They go into the folder that JDFL_DATA names, or else into one of your own, where jdfl finds them."""
+Files are saved in the folder that JDFL_DATA names, or else in a folder of your home, where jdfl finds them."""
 
 _EXAMPLES = f"""examples:
-  jdfl data list                                       all data sets, found or not
+  jdfl data list                                       all datasets, found or not
   jdfl data fetch mnist a9a                            download two
   jdfl data fetch cifar10 --to /scratch/data           and set JDFL_DATA=/scratch/data
 
@@ -28,12 +28,12 @@ exit status: 0 done, 2 a mistake, no network, or a file that is not what it shou
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Options:
-    """What is asked for."""
+    """Options of the command."""
 
     words: flags.Words
-    """list: what there is; fetch NAME...: download."""
+    """Either list, for a list of all datasets, or fetch and names, to download them."""
     to: Path | None = None
-    """The folder to download into."""
+    """Folder to download into."""
     json: bool = False
     """Print JSON."""
 
@@ -56,7 +56,7 @@ def data(options: Options) -> int:
         print(json.dumps(told, indent=2) if options.json else text)
         return 0
     if not names:
-        raise ValueError(f"Expected names of data sets after `jdfl data fetch`, got none. Known: {', '.join(SOURCES)}.")
+        raise ValueError(f"Expected names of datasets after `jdfl data fetch`, got none. Known: {', '.join(SOURCES)}.")
     tell: Callable[[str], None] = (lambda _: None) if options.json else print
     places = {name: str(fetch(name, options.to, tell)) for name in names}
     if options.json:

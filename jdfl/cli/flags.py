@@ -1,23 +1,24 @@
 """Flags from frozen dataclasses: kinds first, then tyro.
 
-Where a setting is one of several kinds, a flag with its name picks the kind (`--network ring`) and the flags below it
-set the fields of that kind (`--network.weights uniform`), in any order: the kinds are read first, and tyro then parses
-the configuration that has them.
+If a setting has several kinds, a flag with its name chooses one (`--network ring`), and the flags below it set the
+fields of that kind (`--network.weights uniform`), in any order: the kinds are read first, and tyro then parses the
+configuration that has them.
 """
 
 import dataclasses
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from types import NoneType
 from typing import Annotated, Any, Literal, TypeVar, cast, get_type_hints
 
 import tyro
+from typing_extensions import Doc
 
 from jdfl.base import checks
-from jdfl.base.arguments import options_of
-from jdfl.config import RunConfig, from_yaml, members
-from jdfl.config.kinds import first_line
+from jdfl.cli.helping import help_text
+from jdfl.cli.listing import Flag, flags_of, kinds_of
+from jdfl.cli.typos import refuse_typos
+from jdfl.config import Family, RunConfig, from_yaml
 
 Field = tuple[str, Any, Any]  # of dataclasses.make_dataclass
 Folders = Annotated[tuple[Path, ...], tyro.conf.Positional]
@@ -28,37 +29,65 @@ _LONGEST = 2**20  # characters of a configuration that are read; the limit for o
 _DAMAGED = "It is damaged; the run can be made again from its config.yaml."
 
 
+class HelpAsked(SystemExit):
+    """Raised where a command is asked for its help; `text` writes it."""
+
+    def __init__(self, text: Callable[[], str], listed: Sequence[Flag]) -> None:
+        super().__init__(0)
+        self.text = text
+        self.listed = listed
+
+
 def parse(
     args: list[str], config: Any, options: Any, *, prog: str, about: str, examples: str, more: Sequence[Field] = ()
 ) -> Any:
     """A value with the attributes `config` and `options` as the flags set them, and those of `more`.
 
-    Raises SystemExit after help (which ends with the examples) or a complaint.
+    Args:
+        args: The arguments after the command.
+        config: The configuration to start from.
+        options: The options to start from.
+        prog: What help calls the command.
+        about: What the command does.
+        examples: What help ends with.
+        more: Further flags, from `several`.
+
+    Raises:
+        HelpAsked: For --help.
+        ValueError: For an unknown flag or an unknown word after one, with a suggestion.
+        SystemExit: For another mistake, which tyro has described on stderr.
     """
     start = _with_kinds(config, args, "")
     kinds = [
-        (f"kind_{i}", Annotated[choices, tyro.conf.arg(name=path, help=text)], dataclasses.field(default=default))
-        for i, (path, choices, text, default) in enumerate(_kinds(start, ""))
+        (f"kind_{i}", Annotated[choices, tyro.conf.arg(name=path)], dataclasses.field(default=default))
+        for i, (path, choices, default) in enumerate(_kinds(start, ""))
     ]
     both = [
         ("options", Annotated[type(options), tyro.conf.arg(name="")], dataclasses.field(default=options)),
         ("config", Annotated[type(start), tyro.conf.arg(name="")], dataclasses.field(default=start)),
     ]
     flags = dataclasses.make_dataclass("Flags", [*more, *kinds, *both], frozen=True)
-    how: Any = {"default": flags(), "config": (tyro.conf.AvoidSubcommands,)}
-    return parse_options(args, flags, prog=prog, about=about, examples=examples, **how)
+    listed = [*flags_of(dataclasses.make_dataclass("More", more)()), *flags_of(start), *flags_of(options)]
+    _look(args, listed, prog, about, examples)
+    return _parsed(args, flags, prog, default=flags(), config=(tyro.conf.AvoidSubcommands,))
 
 
-def parse_options(
-    args: list[str], kind: Callable[..., Parsed], *, prog: str, about: str, examples: str, **how: Any
-) -> Parsed:
-    """A dataclass of this kind as the flags set it; raises SystemExit as `parse` does."""
-    try:
-        return cast(Parsed, tyro.cli(kind, args=args, prog=prog, description=about, **how))
-    except SystemExit as stop:
-        if stop.code == 0:
-            print(examples, end="")
-        raise
+def parse_options(args: list[str], kind: Callable[..., Parsed], *, prog: str, about: str, examples: str) -> Parsed:
+    """A dataclass of this kind as the flags set it; raises as `parse` does."""
+    _look(args, list(flags_of(kind)), prog, about, examples)
+    return _parsed(args, kind, prog)
+
+
+def _look(args: list[str], listed: list[Flag], prog: str, about: str, examples: str) -> None:
+    """Raise HelpAsked where help is asked for, and ValueError for unknown words."""
+    if {"-h", "--help"} & set(args):
+        asked = [word for word in args if word not in ("-h", "--help")]
+        raise HelpAsked(lambda: help_text(prog, about, examples, listed, asked), listed)
+    refuse_typos(args, listed, prog)
+
+
+def _parsed(args: list[str], kind: Callable[..., Parsed], prog: str, **how: Any) -> Parsed:
+    return cast(Parsed, tyro.cli(kind, args=args, prog=prog, add_help=False, **how))
 
 
 def parse_run(
@@ -67,7 +96,7 @@ def parse_run(
     """The configuration of a run and the options, as the flags set them.
 
     They start from the file at --config, or else from the config.yaml in the folder of a `run`, or else from the
-    defaults. Raises SystemExit as `parse` does, ValueError and FileNotFoundError for such a file.
+    defaults. Raises as `parse` does, and ValueError and FileNotFoundError for a bad or missing file.
     """
     file = given(args, "config")
     if file is None and run is not None:
@@ -80,9 +109,9 @@ def parse_run(
 def parse_of_run(
     args: list[str], options: Options, *, prog: str, about: str, examples: str
 ) -> tuple[Path, RunConfig, Options]:
-    """The folder of a run, which is the first argument, and what `parse_run` gives for it and the flags after it.
+    """The folder of a run, which is the first argument, and the results of `parse_run` for the flags after it.
 
-    Raises ValueError where there is none, and as `parse_run` does.
+    Raises ValueError without a folder, and as `parse_run` does.
     """
     given = bool(args) and not args[0].startswith("-")
     if not given and not {"-h", "--help"} & set(args):
@@ -92,18 +121,18 @@ def parse_of_run(
     return Path(folder or ""), config, options
 
 
-def several(name: str, classes: Mapping[str, Callable[..., Any]], text: str) -> Field:
-    """A flag that takes several names of `classes`."""
-    about = "\n".join([text, *(f"{kind}: {first_line(one)}" for kind, one in classes.items())])
-    kinds = Literal[tuple(classes)]  # pyright: ignore[reportInvalidTypeForm]
-    return (name, Annotated[tuple[kinds, ...], tyro.conf.arg(name=name, help=about)], dataclasses.field(default=()))
+def several(name: str, family: Family, text: str) -> Field:
+    """A flag that takes the names of several kinds of a family."""
+    kinds = Literal[tuple(family.sources)]  # pyright: ignore[reportInvalidTypeForm]
+    about = (family, Doc(text), tyro.conf.arg(name=name))
+    return (name, Annotated[(tuple[kinds, ...], *about)], dataclasses.field(default=()))
 
 
 def given(args: list[str], name: str) -> str | None:
     """The value of the last `--name value` or `--name=value`."""
     found = None
     for i, word in enumerate(args):
-        if word == f"--{name}" and i + 1 < len(args):
+        if word == f"--{name}" and i + 1 < len(args) and not args[i + 1].startswith("--"):
             found = args[i + 1]
         elif word.startswith(f"--{name}="):
             found = word.partition("=")[2]
@@ -122,14 +151,14 @@ def read(path: str) -> str:
 
 
 def changed(folder: Path, config: RunConfig, *free: str) -> list[str]:
-    """The settings of a run that its folder has otherwise, but those that may be `free`."""
+    """The names of the settings that differ from those in the run's folder, except for `free` ones."""
     was = from_yaml(read(str(folder / "config.yaml")))
     names = (one.name for one in dataclasses.fields(was) if one.name not in free)
     return [name for name in names if getattr(was, name) != getattr(config, name)]
 
 
 def read_json(file: Path) -> dict[str, Any]:
-    """The mapping in a file of a run's folder; ValueError for a damaged one."""
+    """The mapping in a JSON file of a run's folder; ValueError for a damaged file."""
     try:
         found: Any = json.loads(file.read_text(encoding="utf-8"))
     except (ValueError, RecursionError) as error:
@@ -142,24 +171,21 @@ def read_json(file: Path) -> dict[str, Any]:
 def _choices(config: Any, path: str) -> Iterator[tuple[str, str, dict[str, type | None], Any]]:
     """Fields that may hold several kinds: name, dotted path, the kinds, the value."""
     for name, annotation in get_type_hints(config.__class__, include_extras=True).items():
-        classes: dict[str, type | None] = dict(members(annotation))
-        if classes:
-            if NoneType in options_of(annotation):
-                classes["none"] = None
+        if classes := kinds_of(annotation):
             yield name, f"{path}{name}", classes, getattr(config, name)
 
 
 def _with_kinds(config: Any, args: list[str], path: str) -> Any:
-    """`config` with the kinds that the flags name; what a kind requires is left for tyro to ask for."""
+    """`config` with the kinds that the flags name; settings without a default are left for tyro to ask for."""
     for name, place, classes, value in _choices(config, path):
         kind = given(args, place)
         if kind in classes and (kind or "none") != getattr(value, "kind", "none"):
-            value = _blank(classes[kind])
+            value = blank(classes[kind])
         config = dataclasses.replace(config, **{name: _with_kinds(value, args, f"{place}.") if value else None})
     return config
 
 
-def _blank(kind: type | None) -> Any:
+def blank(kind: type | None) -> Any:
     """A value of this kind with its defaults."""
     if kind is None:
         return None
@@ -168,10 +194,9 @@ def _blank(kind: type | None) -> Any:
     return kind(**dict.fromkeys(needed, tyro.MISSING))
 
 
-def _kinds(config: Any, path: str) -> Iterator[tuple[str, Any, str, str]]:
-    """For every flag that picks a kind: its path, its type, its help, its default."""
+def _kinds(config: Any, path: str) -> Iterator[tuple[str, Any, str]]:
+    """For every flag that chooses a kind: its path, its type, its default."""
     for _, place, classes, value in _choices(config, path):
-        about = (f"{kind}: {first_line(one)}" for kind, one in classes.items() if one is not None)
-        yield place, Literal[tuple(classes)], "\n".join(about), getattr(value, "kind", "none")
+        yield place, Literal[tuple(classes)], getattr(value, "kind", "none")
         if value is not None:
             yield from _kinds(value, f"{place}.")

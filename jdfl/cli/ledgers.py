@@ -1,4 +1,4 @@
-"""What `jdfl account` does with the ledger of a data set: make one, show it, and hold a planned run against it."""
+"""The ledger of a dataset in `jdfl account`: make one, show it, and check a planned run against it."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ def asked(options: Any) -> bool:
 
 
 def check(config: RunConfig, options: Any) -> None:
-    """Refuse settings of runs and releases beside a ledger, and a new one without a budget: ValueError naming them."""
+    """Refuse settings of runs and releases together with a ledger, and a new ledger without a budget: ValueError."""
     if options.ledger is not None and options.new_ledger is not None:
         raise ValueError(
             f"Expected --ledger or --new-ledger, got {options.ledger} and {options.new_ledger}. Make it first, then "
@@ -23,7 +23,7 @@ def check(config: RunConfig, options: Any) -> None:
     others += ["the settings of a run"] * (config != RunConfig())
     if others:
         raise ValueError(
-            f"Expected --ledger or --new-ledger alone, got {', '.join(others)} too. A run that is planned is held "
+            f"Expected --ledger or --new-ledger alone, got {', '.join(others)} too. A planned run is checked "
             "against a ledger with --privacy.ledger."
         )
     if options.new_ledger is not None and options.epsilon is None:
@@ -34,7 +34,7 @@ def check(config: RunConfig, options: Any) -> None:
 
 
 def shown(options: Any) -> tuple[dict[str, Any], str]:
-    """What a ledger says, as plain data and in words; a new one is made first."""
+    """The content of a ledger, as plain data and in words; a new one is made first."""
     if options.new_ledger is not None:
         book = jdfl.DataLedger.create(options.new_ledger, epsilon=options.epsilon, delta=options.delta)
     else:
@@ -45,9 +45,9 @@ def shown(options: Any) -> tuple[dict[str, Any], str]:
 
 
 def with_plan(config: RunConfig) -> tuple[dict[str, Any], str]:
-    """What the ledger of a planned run would say with it, as plain data and in words; nothing without a ledger.
+    """The ledger of a planned run after that run, as plain data and in words; empty without a ledger.
 
-    ValueError for what the ledger would refuse.
+    ValueError for a run that the ledger would refuse.
     """
     if (book := ledger_of(config)) is None:
         return {}, ""

@@ -1,4 +1,4 @@
-"""`jdfl account --observer`: what somebody who sees less than all messages learns in a planned run."""
+"""`jdfl account --observer`: what an observer of some of the messages learns in a planned run."""
 
 from typing import Any
 
@@ -25,7 +25,7 @@ def check(options: Any) -> None:
     others = {"releases": options.releases is not None, "run": options.run is not None}
     if observer is not None and (clash := [name for name, given in others.items() if given]):
         raise ValueError(
-            f"Expected --observer for a run that the flags describe, got it beside --{clash[0]}. A finished run's "
+            f"Expected --observer for a run that the flags describe, got it with --{clash[0]}. A finished run's "
             "settings are in its folder: --config FOLDER/config.yaml."
         )
     if options.figure is not None and observer != "pairs":
@@ -41,7 +41,7 @@ def check(options: Any) -> None:
 
 
 def observed(config: RunConfig, options: Any) -> Exposure | Pairs:
-    """What is learnt in the run; a figure is drawn where one is wanted."""
+    """What is learnt in the run; a figure is drawn if one is wanted."""
     use_cache()
     algorithm, problem, network, stop = build(config)
     how: Any = {"steps": config.steps, "key": key_of(config), "delta": config.privacy.delta}

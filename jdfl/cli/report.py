@@ -9,26 +9,26 @@ from jdfl.lab.overview import write_overview
 
 _ABOUT = """Write one self-contained HTML file about the runs in these folders: curves, network, privacy, data, costs.
 
-Runs that differ in their seeds alone stand together, others are compared."""
+Runs that differ only in their seeds are shown together, others are compared."""
 
 _EXAMPLES = """examples:
   jdfl report runs/NAME                                runs/NAME/report.html
   jdfl report runs/*ceps* runs/*d-psgd* --out ceps.html --title "CEPS and D-PSGD"
 
-exit status: 0 done, 2 a folder is not a run's
+exit status: 0 done, 2 a folder does not contain a run
 """
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Options:
-    """What the page is about, and where it goes."""
+    """The runs of the page, and its file."""
 
     folders: flags.Folders
     """Folders of runs."""
     out: Path | None = None
-    """The file; none: report.html in the folder of a single run, or else in this folder."""
+    """File to write; none: report.html in the folder of a single run, or else in the current folder."""
     title: str = ""
-    """Its heading; empty: the algorithms and the problem."""
+    """Heading; empty: the algorithms and the problem."""
     json: bool = False
     """Print JSON."""
 
@@ -48,7 +48,7 @@ def report(options: Options) -> int:
 
 
 def _page(path: Path) -> Path:
-    """The file at --out; ValueError for one that no page belongs into, such as a table of a run."""
+    """The file at --out; ValueError for a name that does not end in .html, such as a table of a run."""
     if path.suffix not in (".html", ".htm"):
         raise ValueError(
             f"Expected a file whose name ends in .html at --out, got {str(path)!r}. For example page.html."

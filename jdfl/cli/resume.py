@@ -1,4 +1,4 @@
-"""`jdfl resume`: go on with a run from its last checkpoint, in its own folder."""
+"""`jdfl resume`: continue a run from its last checkpoint, in its own folder."""
 
 import dataclasses
 import json
@@ -21,16 +21,16 @@ _OTHER_CODE = (
     "messages of both were seen, nothing hides the difference"
 )
 
-_ABOUT = """Go on with a run that was cut off or ended early, or with more rounds (--steps), from its last checkpoint.
+_ABOUT = """Continue a run that was killed or ended early, or extend it (--steps), from its last checkpoint.
 
-The outcome is that of a run that was never interrupted; with another --steps, the moments in epsilon.csv, nodes.csv
-and links.csv are at other rounds than those of a run that had that number from the start. Everything is written into
-the run's own folder. Other values than the run's are refused where its numbers would become another run's."""
+The result equals that of a run that was never interrupted. With another --steps, the rows of epsilon.csv, nodes.csv
+and links.csv lie at other rounds than in a run that had that number from the start. Everything is written into the
+run's own folder. Settings that would change its numbers are refused."""
 
 _EXAMPLES = f"""examples:
   jdfl resume runs/NAME                                a run that was killed, interrupted or out of time
-  jdfl resume runs/NAME --steps 500                    one that is done, up to 500 rounds in all
-  jdfl resume runs/NAME --devices 8                    on another number of devices, or of processes
+  jdfl resume runs/NAME --steps 500                    extend a finished run to 500 rounds in total
+  jdfl resume runs/NAME --devices 8                    on another number of devices
   jdfl resume runs/NAME --steps 500 --privacy.epsilon 4    with a larger budget; the noise stays
 
 {STATUS}
@@ -39,10 +39,10 @@ _EXAMPLES = f"""examples:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Options(Running):
-    """What is said about how to go on."""
+    """How the run is continued."""
 
     any_version: bool = False
-    """Go on with other code or other libraries than the run's, whose numbers may differ in their last bits."""
+    """Continue with other versions of jdfl or of libraries, whose numbers may differ in the last bits."""
 
 
 def parse(args: list[str]) -> tuple[Path, RunConfig, Options]:
@@ -51,13 +51,13 @@ def parse(args: list[str]) -> tuple[Path, RunConfig, Options]:
 
 
 def resume(folder: Path, config: RunConfig, options: Options) -> int:
-    """Go on, write and show; returns the exit status."""
+    """Continue the run, write and show it; returns the exit status."""
     done = _summary(folder)
     if done.get("ending") == "diverged":
-        raise ValueError(f"Expected a run to go on with, got {folder}, which diverged: {done.get('reason')}.")
+        raise ValueError(f"Expected a run that can be continued, got {folder}, which diverged: {done.get('reason')}.")
     kept = storage.newest(folder / CHECKPOINTS) is not None
     if done and not kept:
-        raise FileNotFoundError(f"Expected checkpoints of the finished run {folder}, found none to go on from.")
+        raise FileNotFoundError(f"Expected checkpoints of the finished run {folder}, found none.")
     recorded = _recorded(folder)
     if not done and config.steps < recorded:
         raise ValueError(
@@ -94,7 +94,7 @@ def resume(folder: Path, config: RunConfig, options: Options) -> int:
 
 
 def _check_same(folder: Path, config: RunConfig) -> None:
-    """Refuse to begin a run without checkpoints again as another one: ValueError naming the settings."""
+    """Refuse other settings for a run without checkpoints, which starts again: ValueError naming them."""
     changed = flags.changed(folder, config, "steps", "chunk", "privacy", "diverged_above")
     if changed:
         raise ValueError(
@@ -104,13 +104,13 @@ def _check_same(folder: Path, config: RunConfig) -> None:
 
 
 def _summary(folder: Path) -> dict[str, Any]:
-    """What a run has come to; nothing of one that was cut off."""
+    """The summary of a run; empty for one that was interrupted."""
     file = folder / "summary.json"
     return flags.read_json(file) if file.is_file() else {}
 
 
 def _check_end(folder: Path, config: RunConfig) -> None:
-    """Refuse what may end a run that was cut off before the rounds that it had: ValueError naming the setting."""
+    """Refuse settings that may end an interrupted run before the rounds that it had reached: ValueError."""
     was = from_yaml(flags.read(str(folder / "config.yaml")))
     budget, before = config.privacy.epsilon, was.privacy.epsilon
     for name, other in (
@@ -127,7 +127,7 @@ def _check_end(folder: Path, config: RunConfig) -> None:
 
 
 def _recorded(folder: Path) -> int:
-    """The last round in the table of a run's records; 0 where there is none, or it is damaged."""
+    """The last recorded round of a run; 0 without a table, or with a damaged one."""
     try:
         return int(pd.read_csv(folder / "metrics.csv", usecols=["round"])["round"].max())
     except (ValueError, OSError):

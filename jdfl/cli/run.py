@@ -16,23 +16,20 @@ from jdfl.engine.booking import Room
 from jdfl.lab.results import new_run_folder
 from jdfl.lab.summary import spread_text
 
-_ABOUT = """Run an algorithm on a problem over a network, and keep everything about it in a new folder.
-
-The flags with a list of kinds choose one; the settings of the chosen kinds are shown below, those of another kind with
-for example: jdfl run --network k-regular --help"""
+_ABOUT = """Run an algorithm on a problem over a network, and save configuration, results and figure in a new folder."""
 
 _EXAMPLES = f"""examples:
-  jdfl run                                             CEPS with one-bit messages on its Example 1
+  jdfl run                                             CEPS with one-bit messages on Example 1 of its paper
   jdfl run --problem.m 64 --network ring --algorithm.sigma-rule safe --steps 300    more nodes, on a ring
   jdfl run --problem classification --problem.data digits --algorithm.s 60 --stop none
-  jdfl run --algorithm.codec dense --repeats 5         whole vectors on the wires, seeds 0 to 4
+  jdfl run --algorithm.codec dense --repeats 5         uncompressed messages, seeds 0 to 4
   jdfl run --algorithm ceps-paper --algorithm.no-one-bit
   jdfl run --algorithm choco-sgd --algorithm.codec sparse --algorithm.codec.share 0.1 --algorithm.gamma 0.1
-  jdfl run --config runs/NAME/config.yaml --steps 500  an earlier run, but longer
-  jdfl run --steps 100000 --max-seconds 3600           which `jdfl resume runs/NAME` goes on with, were it killed too
+  jdfl run --config runs/NAME/config.yaml --steps 500  an earlier run with more rounds
+  jdfl run --steps 100000 --max-seconds 3600           one hour; `jdfl resume runs/NAME` continues it
   jdfl run --algorithm.clip 30 --algorithm.sigma 0.4 --algorithm.mechanism gaussian --privacy.epsilon 16   private CEPS
-  jdfl run --devices 8                                 the nodes spread over eight devices, with the same results
-  jdfl run --coordinator node0:1234 --processes 2 --process 0    the same over two processes; the other is --process 1
+  jdfl run --devices 8                                 distribute the nodes over eight devices
+  jdfl run --coordinator node0:1234 --processes 2 --process 0    two processes; the other has --process 1
   jdfl run --json --quiet | jq .metrics.objective      for scripts
 
 {STATUS}
@@ -41,14 +38,14 @@ _EXAMPLES = f"""examples:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Options(Running):
-    """What is said about a run besides its configuration."""
+    """Options of a run besides its configuration."""
 
     config: Path | None = None
-    """A config.yaml to start from; other flags override it."""
+    """File config.yaml to start from; other flags override it."""
     out: Path = Path("runs")
-    """Where the run's new folder is made."""
+    """Folder in which the run's new folder is made."""
     repeats: int = 1
-    """Runs to make, with the seeds `seed`, `seed` + 1, ...; each gets its own folder."""
+    """Number of runs, with the seeds `seed`, `seed` + 1, ...; each has its own folder."""
 
 
 def parse(args: list[str]) -> tuple[RunConfig, Options]:

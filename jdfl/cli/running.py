@@ -1,4 +1,4 @@
-"""What `jdfl run` and `jdfl resume` share: one run into one folder."""
+"""The common part of `jdfl run` and `jdfl resume`: one run into one folder."""
 
 import contextlib
 import dataclasses
@@ -36,41 +36,42 @@ from jdfl.lab.watch import Watch, returns
 from jdfl.privacy import report
 
 STATUS = """exit status: 0 done, 2 a mistake in the settings, 3 the run diverged, 4 another process of the run was lost,
-124 --max-seconds are over, 130 interrupted, 143 terminated; of runs that diverged or ended early, what there is has
-been written, and `jdfl resume` goes on with those that ended early or were killed"""
+124 the time limit --max-seconds was reached, 130 interrupted, 143 terminated. Results of runs that diverged or ended
+early are written, and `jdfl resume` continues runs that ended early or were killed."""
 _STATUS = {"diverged": 3, "time limit": 124, "interrupted": 130, "terminated": 143}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Running:
-    """How a run is made, which its numbers do not depend on."""
+    """How a run is executed; its numbers do not depend on it."""
 
     checkpoint_every: Count | None = None
-    """Write what is needed to go on into the run's folder about every so many rounds."""
+    """Number of rounds between two checkpoints in the run's folder, from which it can be resumed."""
     checkpoint_minutes: Annotated[float, Bound("(0, inf)")] | None = 10.0
-    """And about every so many minutes."""
+    """Number of minutes between two checkpoints."""
     max_seconds: Annotated[float, Bound("(0, inf)")] | None = None
-    """End a run in time to be done after so many seconds, and keep what there is; no other seed is begun then."""
+    """Time limit in seconds. The run ends before it, its results are kept, and no further seed is started."""
     devices: int | None = None
-    """Devices that share the nodes, with the same results; on a CPU they are simulated. One is used if not given."""
+    """Number of devices that share the nodes, with the same results. On a CPU they are simulated. None: one."""
     distributed: bool = False
-    """Run as one of several processes, started alike on a cluster that JAX recognises (SLURM, Open MPI, Kubernetes)."""
+    """Run as one of several processes on a cluster that JAX recognises (SLURM, Open MPI, Kubernetes)."""
     coordinator: str | None = None
-    """Elsewhere: host:port of process 0, with --processes and --process; --devices are then those of each process."""
+    """Address host:port of process 0 on other clusters, with --processes and --process. Then --devices counts the
+    devices of each process."""
     processes: int | None = None
-    """How many processes there are."""
+    """Number of processes."""
     process: int | None = None
-    """The number of this one, from 0."""
+    """Number of this process, from 0."""
     track: tuple[Literal["tensorboard", "wandb", "mlflow"], ...] = ()
-    """Programs that are told every record while the run goes on, besides the run's folder."""
+    """Trackers that receive every record during the run, besides the run's folder."""
     quiet: bool = False
     """No progress bar and no summary; without --json, only the folder's name."""
     json: bool = False
-    """Print the summary as JSON, a list of them if there are several runs."""
+    """Print the summary as JSON, or a list of summaries if there are several runs."""
 
 
 class Session:
-    """A configuration that was checked and built, to be run with one seed or several."""
+    """A configuration that is checked and built, ready to be run with one or several seeds."""
 
     def __init__(self, config: RunConfig, options: Running) -> None:
         arguments.settings(options)
@@ -96,7 +97,7 @@ class Session:
         chunk: int | None = None,
         resume: Checkpoint | None = None,
     ) -> Result:
-        """The run, with what its configuration says besides: a budget, devices, chunks."""
+        """The result of the run with the budget, devices and chunks of its configuration."""
         config = self.config
         chunk = chunk or returns(config.steps) if config.chunk is None else chunk or config.chunk
         devices = jax.devices() if self.several else self.options.devices
@@ -121,7 +122,7 @@ class Session:
         return intended(self.config, built, seeds, self.config.diverged_above, str(self.options.devices))
 
     def _epsilon(self) -> Callable[[np.ndarray], float] | None:
-        """What releases add up to, where something is claimed and soundly accounted for."""
+        """The epsilon of some releases, if privacy is claimed and soundly accounted for."""
         guarantee, records = guarantee_of(self.planned, self.problem, self.stop), records_of(self.problem)
         if guarantee.event is None or not guarantee.claimed or self.told_how["accounting"] != "sound":
             return None
@@ -137,10 +138,10 @@ class Session:
         resume: Checkpoint | None = None,
         new: bool = False,
     ) -> tuple[Result, dict[str, Any] | None]:
-        """Run, write and show; returns the result and what was told of it.
+        """Run, write and show; returns the result and its summary.
 
-        Without a folder, a folder `around` all runs, in a process that does not write. A folder that is `new`, made for
-        this run, is removed again where the run leaves nothing to go on from.
+        A process that does not write has no folder, but the folder `around` all runs. A `new` folder, made for this
+        run, is removed again if the run leaves nothing to resume from.
         """
         config, options = dataclasses.replace(self.config, seed=seed), self.options
         callbacks: list[Callback] = []
@@ -168,7 +169,7 @@ class Session:
 
 
 def _ended(folder: Path, result: Result, told_how: Any) -> dict[str, Any]:
-    """The summary of a run whose results are written; OSError that says how to write them later."""
+    """The summary of a run whose results are written; OSError explains how to write them later."""
     try:
         return end_run(folder, result, **told_how)
     except OSError as error:
@@ -176,19 +177,19 @@ def _ended(folder: Path, result: Result, told_how: Any) -> dict[str, Any]:
 
 
 def status_of(result: Result) -> int:
-    """The exit status that tells how a run ended."""
+    """The exit status for the way a run ended."""
     return _STATUS.get(result.ending, 0)
 
 
 def _discard(folder: Path) -> None:
-    """Remove the folder of a run that left nothing to go on from."""
+    """Remove the folder of a run that left nothing to resume from."""
     with contextlib.suppress(OSError):
         if storage.newest(folder / CHECKPOINTS) is None:
             shutil.rmtree(folder)
 
 
 def _joined(options: Running) -> bool:
-    """Whether this is one of several processes; then it has joined them."""
+    """Join the other processes, if there are some; returns whether there are."""
     given = (options.coordinator, options.processes, options.process)
     if options.distributed or any(value is not None for value in given):
         processes.join(*given)

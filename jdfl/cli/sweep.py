@@ -27,12 +27,12 @@ from jdfl.lab.study_page import write_page
 from jdfl.lab.summary import finite
 from jdfl.lab.table import markdown, rounded
 
-_ABOUT = """Run over values of any settings: all combinations of them, or points drawn at random.
+_ABOUT = """Run over values of any settings: all combinations, or points drawn at random.
 
-Points whose algorithms differ in floats alone run side by side in one compiled program. Every group of them is kept
-when it is done; `jdfl resume` goes on with a study that was cut off. All runs end up in one table, results.parquet."""
+Points whose algorithms differ only in floats run side by side in one compiled program. Every group is saved when it is
+done, and `jdfl resume` continues an interrupted study. One table, results.parquet, has all runs."""
 
-_AGAIN = """Go on with a study that was cut off: groups that are done stay as they are."""
+_AGAIN = """Continue an interrupted study. Groups that are done stay as they are."""
 
 _EXAMPLES = """examples:
   jdfl sweep --over algorithm.rate=0.1,0.2,0.5 problem.m=32,64 --seeds 3
@@ -40,50 +40,50 @@ _EXAMPLES = """examples:
   jdfl sweep --over algorithm=d-psgd,dsgt,extra network=ring,complete --stop none --steps 100
   jdfl sweep --over algorithm.rate=0.1,0.2 --engine slurm --engine-options slurm_partition=gpu timeout_min=60
   jdfl sweep --config runs/NAME/study.yaml --seeds 5   an earlier study, with more seeds
-  jdfl resume runs/NAME                                the rest of one that was cut off
+  jdfl resume runs/NAME                                the rest of an interrupted study
 
 exit status: 0 done, 2 a mistake in the settings, 3 a run diverged or a point was refused (the table says which), 124
---max-seconds are over, 130 interrupted; what is done is kept
+the time limit --max-seconds was reached, 130 interrupted; finished groups are kept
 """
 _SHOWN = 20  # points
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Engines:
-    """How a study is run, which its numbers do not depend on."""
+    """How a study is executed; its numbers do not depend on it."""
 
     engine: Literal["here", "local", "slurm"] = "here"
-    """here: group after group in this process; local: a process each; slurm: a job each (both by submitit)."""
+    """Where groups of points run: here in this process, local in a process each, slurm in a job each (by submitit)."""
     engine_options: tuple[str, ...] = ()
-    """With slurm: name=value of submitit, such as timeout_min=60, gpus_per_node=1, slurm_partition=gpu."""
+    """Options name=value of submitit for slurm, such as timeout_min=60, gpus_per_node=1, slurm_partition=gpu."""
     max_seconds: float | None = None
-    """With here: begin no group after so many seconds, and keep what there is."""
+    """Time limit in seconds for the engine here, after which no group is started. Finished groups are kept."""
     any_version: bool = False
-    """Go on with other code or other libraries than the study's, in one table with its numbers."""
+    """Continue with other versions of jdfl or of libraries than the study's."""
     by: str = "objective"
-    """The metric by which points are put in order."""
+    """Metric by which points are ranked."""
     quiet: bool = False
     """No progress and no table; without --json, only the folder's name."""
     json: bool = False
-    """Print the points, the best first, as JSON."""
+    """Print the points as JSON, the best first."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Options(Engines):
-    """What is said about a study besides a run's configuration."""
+    """Options of a study besides the configuration of a run."""
 
     over: tuple[str, ...] = ()
-    """What is tried: setting=value,value,... or, with --random, setting=uniform:LOW:HIGH, or log, or int."""
+    """Values to try: setting=value,value,... or, with --random, setting=uniform:LOW:HIGH, or log, or int."""
     random: int | None = None
-    """Points to draw at random; none: all combinations of the values."""
+    """Number of points to draw at random; none: all combinations of the values."""
     draw: int = 0
     """Seed of these points."""
     seeds: int = 1
-    """Runs of every point, with the seeds `seed`, `seed` + 1, ..."""
+    """Number of runs of every point, with the seeds `seed`, `seed` + 1, ..."""
     config: Path | None = None
-    """A study.yaml of a study to start from; other flags override it."""
+    """File study.yaml to start from; other flags override it."""
     out: Path = Path("runs")
-    """Where the study's new folder is made."""
+    """Folder in which the study's new folder is made."""
 
 
 def parse(args: list[str]) -> tuple[StudyConfig, Options]:
@@ -103,7 +103,7 @@ def parse_again(args: list[str]) -> tuple[Path, Engines]:
 
 
 def again(folder: Path, options: Engines) -> int:
-    """Go on with a study; returns the exit status."""
+    """Continue a study; returns the exit status."""
     return work(Study.of(from_yaml(flags.read(str(folder / "study.yaml"))), folder), options)
 
 
@@ -121,7 +121,7 @@ def sweep(config: StudyConfig, options: Options) -> int:
 
 
 def work(study: Study, options: Engines) -> int:
-    """Do what is left of a study, write and show it; returns the exit status."""
+    """Run the remaining groups of a study, write and show it; returns the exit status."""
     _check(options)
     checks.one_of(study.config.base.metrics or tuple(REGISTRY), by=options.by)
     use_cache()
@@ -134,19 +134,19 @@ def work(study: Study, options: Engines) -> int:
             engine(study.folder, todo)
     except KeyboardInterrupt:
         study.end()
-        print(f"jdfl: interrupted; what is done is kept. Go on with it: jdfl resume {study.folder}", file=sys.stderr)
+        print(f"jdfl: interrupted; finished groups are kept. To continue: jdfl resume {study.folder}", file=sys.stderr)
         return 130
     table = study.end()
     if len(table):
         _show(study, table, options)
     if study.left:
-        print(f"jdfl: out of time; go on with it: jdfl resume {study.folder}", file=sys.stderr)
+        print(f"jdfl: time limit reached. To continue: jdfl resume {study.folder}", file=sys.stderr)
         return 124
     return 3 if {REFUSED, "diverged"} & set(table["ending"].tolist()) else 0
 
 
 def _keep(room: Room, study: Study) -> None:
-    """Keep room for what is left of a study; where there is none, an empty folder goes, and ValueError comes."""
+    """Reserve budget for the remaining runs of a study; ValueError without enough, and its empty folder is removed."""
     try:
         room.keep(study.intents)
     except ValueError:
@@ -156,7 +156,7 @@ def _keep(room: Room, study: Study) -> None:
 
 
 def _check(options: Engines) -> None:
-    """Refuse settings of another engine than the one that works: ValueError naming them."""
+    """Refuse settings of another engine: ValueError naming them."""
     if options.max_seconds is not None:
         checks.positive("None means without.", max_seconds=options.max_seconds)
     if options.engine == "here" and options.engine_options:
@@ -173,7 +173,7 @@ def _check(options: Engines) -> None:
 
 @contextlib.contextmanager
 def _engine(options: Engines) -> Generator[Any]:
-    """The engine that the options ask for; groups are told on stderr, where that is a terminal."""
+    """The engine of the options; groups are shown on stderr if it is a terminal."""
     if options.engine != "here":
         yield jobs(options.engine, dict(_option(line) for line in options.engine_options))
         return
@@ -198,7 +198,7 @@ def _option(line: str) -> tuple[str, Any]:
 
 
 def _show(study: Study, table: pd.DataFrame, options: Engines) -> None:
-    """The points, the best first, and what was refused or diverged."""
+    """Show the points, the best first, and those that were refused or diverged."""
     fields = list(study.groups[0].points[0].values)
     refused = [row for row in table.to_dict("records") if row["ending"] == REFUSED]
     for reason in dict.fromkeys(str(row["reason"]) for row in refused):
@@ -242,10 +242,10 @@ def _show(study: Study, table: pd.DataFrame, options: Engines) -> None:
 
 
 def _left(study: Study) -> str:
-    """What a study that was cut off does not have, in words; nothing of a whole one."""
+    """The points that an interrupted study lacks, in words; empty for a complete one."""
     points = sum(len(group.points) for group in study.left)
     whole = sum(len(group.points) for group in study.groups)
-    return f"{points} of {whole} points are not done and not told of here." if points else ""
+    return f"{points} of {whole} points are not done and not shown here." if points else ""
 
 
 def _points(numbers: list[str]) -> str:
@@ -253,7 +253,7 @@ def _points(numbers: list[str]) -> str:
 
 
 def _cells(ranked: pd.DataFrame, fields: list[str], measured: list[str]) -> tuple[list[str], list[list[str]]]:
-    """Heads and rows: the fields, and mean ± standard deviation of all that was measured."""
+    """Headings and rows: the fields, and mean ± standard deviation of every metric."""
     rows: list[list[str]] = []
     for row in ranked.to_dict("records"):
         cells = [_number(row[name]) for name in ("point", *fields)]

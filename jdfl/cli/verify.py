@@ -1,4 +1,4 @@
-"""`jdfl verify`: make a run's first rounds again, and compare."""
+"""`jdfl verify`: repeat the first rounds of a run and compare the numbers."""
 
 import dataclasses
 import warnings
@@ -17,13 +17,13 @@ from jdfl.engine.provenance import recorded
 from jdfl.engine.result import Result, Snapshot
 from jdfl.lab.watch import returns
 
-_ABOUT = """Make the first rounds of a run again from its configuration, and compare every recorded number, bit for bit.
+_ABOUT = """Repeat the first rounds of a run from its configuration, and compare every recorded number bit for bit.
 
-What has changed since in code, libraries, settings and data is told as well."""
+Changes of code, libraries, settings and data since then are reported."""
 
 _EXAMPLES = """examples:
   jdfl verify runs/NAME                                the first 50 rounds
-  jdfl verify runs/NAME --rounds 1000 --devices 8      more of them, of a run that had eight devices
+  jdfl verify runs/NAME --rounds 1000 --devices 8      1000 rounds of a run on eight devices
 
 exit status: 0 the same, 1 not the same, 2 a mistake in the settings
 """
@@ -31,12 +31,12 @@ exit status: 0 the same, 1 not the same, 2 a mistake in the settings
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Options:
-    """What is made again, and how."""
+    """What is repeated, and how."""
 
     rounds: int = 50
-    """How many rounds; of a shorter run, all."""
+    """Number of rounds to repeat; a shorter run is repeated whole."""
     devices: int | None = None
-    """Devices that share the nodes: as many as the run had, for others round otherwise. One is used if not given."""
+    """Number of devices that share the nodes. Use the run's number: others round differently. None: one."""
 
 
 def parse(args: list[str]) -> tuple[Path, RunConfig, Options]:
@@ -45,7 +45,7 @@ def parse(args: list[str]) -> tuple[Path, RunConfig, Options]:
 
 
 def verify(folder: Path, config: RunConfig, options: Options) -> int:
-    """Compare and tell; returns the exit status."""
+    """Compare and report; returns the exit status."""
     checks.whole(1, rounds=options.rounds)
     if not (folder / "metrics.csv").is_file():
         raise FileNotFoundError(f"Expected a run's folder with metrics.csv, got {str(folder)!r}: it has no record yet.")
@@ -81,7 +81,7 @@ def _records(file: Path) -> pd.DataFrame:
 
 
 def _made_again(config: RunConfig, options: Options, rounds: int) -> Result:
-    """The first rounds, as a run that is to have as many as it had."""
+    """The run again, up to the given number of rounds."""
 
     def enough(now: Snapshot) -> str | None:
         return "that is enough to compare" if now.rounds >= rounds else None
@@ -92,7 +92,7 @@ def _made_again(config: RunConfig, options: Options, rounds: int) -> Result:
 
 
 def _changed(folder: Path, again: Result) -> list[str]:
-    """What is not as it was when the run was made, in words; of a run that was cut off, nothing is known."""
+    """Changes since the run was made, in words; none are known for a run that was interrupted."""
     file = folder / "provenance.json"
     if not file.is_file():
         return []
@@ -110,9 +110,9 @@ def _texts(part: Any, file: Path) -> dict[str, str]:
 
 
 def _missing(before: pd.DataFrame, again: Result, rounds: int) -> str:
-    """The first record of so many rounds that one has and the other has not, in words; nothing if there is none.
+    """The first record up to `rounds` that only one of the runs has, in words; nothing if there is none.
 
-    A record that was made because a run ended there is none of another that goes on: it may be missing.
+    A run's last record may be missing in the other one, which did not end there.
     """
     if again.rounds < rounds:
         return f"it had {rounds} rounds, now it ends after {again.rounds}: {again.reason}"

@@ -1,6 +1,6 @@
-"""A whole run as one frozen value: what the command line sets, what YAML stores, and what `build` turns into objects.
+"""A whole run as one frozen value, which the command line sets, YAML stores, and `build` turns into objects.
 
-What a setting may hold, its default and its documentation are those of the library's class or function, from which
+The range of a setting, its default and its documentation come from the library's class or function, from which
 `jdfl.config.kinds` derives the kinds; `jdfl.config.families` lists them.
 """
 
@@ -70,16 +70,18 @@ class Privacy:
     """Budget and accounting."""
 
     epsilon: float | None = None
-    """What all rounds together may spend: noise without a multiplier gets the least that does, and a run with a given
-    multiplier ends before it would spend more. None: no budget. With accounting paper it decides the noise alone, by
-    the paper's formula, and ends no run."""
+    """Epsilon that all rounds together may spend. Noise without a multiplier gets the smallest one that suffices, and a
+    run with a given multiplier ends before it would spend more. None: no budget. With accounting paper, epsilon only
+    decides the noise, by the paper's formula, and ends no run."""
     delta: float | None = None
-    """The chance that the guarantee fails; none: the largest power of ten up to 1e-5 below a tenth of 1 / records."""
+    """Probability with which the guarantee may fail; none: the largest power of ten up to 1e-5 below 0.1 divided by the
+    number of records."""
     accounting: Literal["sound", "paper"] = "sound"
-    """sound: only what is enforced; paper: also what is merely assumed, labelled as no guarantee."""
+    """How privacy is accounted: sound relies only on what is enforced, paper also on assumptions, and is labelled as no
+    guarantee."""
     ledger: str | None = None
-    """The file of the data's ledger, which all runs on the data join: it refuses what could exceed its budget. Made by
-    jdfl account --new-ledger; none: there is none."""
+    """File of the data's ledger. All runs on the data join it, and it refuses a run that could exceed its budget. It is
+    made by jdfl account --new-ledger; none: no ledger."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,31 +89,31 @@ class RunConfig:
     """Everything that decides a run."""
 
     problem: Annotated[Kind, PROBLEMS] = PROBLEMS()  # noqa: RUF009 (frozen)
-    """What the nodes learn."""
+    """Problem that the nodes learn."""
     network: Annotated[Kind, NETWORKS] = NETWORKS()  # noqa: RUF009 (frozen)
-    """Who hears whom."""
+    """Communication network."""
     algorithm: Annotated[Kind, ALGORITHMS] = ALGORITHMS()  # noqa: RUF009 (frozen)
-    """What the nodes do in a round."""
+    """Algorithm that the nodes run."""
     stop: Annotated[Kind | None, STOPS] = STOPS()  # noqa: RUF009 (frozen)
-    """When the run ends before its last round."""
+    """Rule that ends the run early."""
     privacy: Privacy = Privacy()
-    """What may be spent, and how it is reported."""
+    """Privacy budget and how it is reported."""
     steps: int = 200
-    """Most rounds."""
+    """Maximum number of rounds."""
     every: int = _run.every
-    """Rounds between two records of the metrics."""
+    """Number of rounds between two records of the metrics."""
     seed: int = _run.key
-    """Seed of the algorithm's randomness (problem and network have their own)."""
+    """Seed of the algorithm's randomness. Problem and network have their own seeds."""
     key_file: str | None = None
-    """File of a secret key that the seed is taken together with, made where it is not there: a seed alone can be found
-    by trying all. Results do not hold the key; resuming needs the file."""
+    """File with a secret key that is combined with the seed. It is created if it does not exist. A seed alone can be
+    found by trying all seeds. Results do not contain the key; resuming needs the file."""
     metrics: tuple[str, ...] = ()
-    """Names of the metrics to record; empty: all that the problem can give."""
+    """Metrics to record; empty: all that the problem defines."""
     chunk: int | None = None
-    """Rounds between two returns from the device, which decide how often progress is shown and nodes are looked at,
-    never the results; none: about a sixtieth of all, 50 at most."""
+    """Number of rounds between two returns from the device. It decides how often progress is shown and nodes are
+    watched, and never changes the results. None: about a sixtieth of all rounds, and at most 50."""
     diverged_above: float | None = None
-    """End the run when a parameter is larger than this; numbers that are not finite always end it."""
+    """End the run when a parameter exceeds this. Numbers that are not finite always end it."""
 
 
 def to_yaml(config: RunConfig) -> str:
@@ -120,7 +122,7 @@ def to_yaml(config: RunConfig) -> str:
 
 
 def from_yaml(text: str) -> RunConfig:
-    """The configuration behind YAML; keys that are not there take their defaults.
+    """The configuration in a YAML text; missing keys take their defaults.
 
     ValueError for an unknown key, an unknown kind, a value of the wrong type or a key given twice, naming it.
     """
@@ -128,7 +130,7 @@ def from_yaml(text: str) -> RunConfig:
 
 
 def key_of(config: RunConfig, seed: int | None = None) -> int | Array:
-    """The key of a run, of the configuration's seed or another one, and of its key file, which has to be there."""
+    """The key of a run, from the configuration's seed or another one and from its key file, which has to exist."""
     seed = config.seed if seed is None else seed
     return seed if config.key_file is None else jax.random.fold_in(key_in(config.key_file), seed)
 
@@ -136,7 +138,7 @@ def key_of(config: RunConfig, seed: int | None = None) -> int | Array:
 def build(config: RunConfig) -> tuple[Algorithm, Problem, Network, StopRule | None]:
     """The objects that `jdfl.run` takes; the network has as many nodes as the problem.
 
-    ValueError for values that make no sense, FileNotFoundError for files that are not there.
+    ValueError for invalid values, FileNotFoundError for missing files.
     """
     problem = config.problem.build()
     network, algorithm, spend = config.network.build(m=problem.m), config.algorithm, config.privacy
@@ -157,19 +159,19 @@ def build(config: RunConfig) -> tuple[Algorithm, Problem, Network, StopRule | No
         )
     elif spend.accounting == "paper" and spend.epsilon is not None and not hasattr(built, "published_multiplier"):
         raise ValueError(
-            f"Expected no privacy.epsilon beside accounting = 'paper' and {type(built).__name__}, whose noise no "
-            f"formula of a paper finds from it, got privacy.epsilon = {spend.epsilon:g}. It would decide nothing: drop "
+            f"Expected no privacy.epsilon with accounting = 'paper' and {type(built).__name__}, whose paper has no "
+            f"formula for its noise, got privacy.epsilon = {spend.epsilon:g}. It would decide nothing: drop "
             "it, or take accounting = 'sound', where it is a budget."
         )
     return built, problem, network, stop
 
 
 def settled(config: RunConfig, algorithm: Algorithm) -> RunConfig:
-    """The configuration with the multiplier of the noise that `build` found where it has none.
+    """The configuration with the noise multiplier that `build` found, if it has none.
 
     Args:
-        config: The configuration; one whose noise has a multiplier, or that has no noise, stays as it is.
-        algorithm: The algorithm that `build` has made of it.
+        config: The configuration. One with a multiplier or without noise is returned unchanged.
+        algorithm: The algorithm that `build` made from it.
     """
     unknown = _unknown_noise(config.algorithm)
     if not unknown:
@@ -179,13 +181,13 @@ def settled(config: RunConfig, algorithm: Algorithm) -> RunConfig:
 
 
 def budget_of(config: RunConfig) -> list[Budget]:
-    """What may end a run of the configuration because of its privacy; an epsilon of a paper's accounting is none."""
+    """The budget that may end a run of the configuration; with the accounting of a paper there is none."""
     spend = config.privacy
     return [] if spend.accounting == "paper" or spend.epsilon is None else [Budget(spend.epsilon, spend.delta)]
 
 
 def ledger_of(config: RunConfig) -> DataLedger | None:
-    """The ledger that runs of the configuration join; None where they join none."""
+    """The ledger that runs of the configuration join; None without a ledger."""
     return None if config.privacy.ledger is None else DataLedger(config.privacy.ledger)
 
 
@@ -196,9 +198,10 @@ def intended(
 
     Args:
         config: The configuration.
-        built: What `build` has made of it.
-        seeds: Those of the runs, taken together with the configuration's key file.
-        others: What else may end them, or change their floats, as `execution` of `jdfl.engine.booking.intents`.
+        built: The objects that `build` made from it.
+        seeds: The seeds of the runs, which are combined with the configuration's key file.
+        *others: Further settings that may end them or change their floats, as `execution` of
+            `jdfl.engine.booking.intents`.
     """
     algorithm, problem, network, stop = built
     program = planned(algorithm, problem, network, config.steps)
@@ -210,14 +213,14 @@ def intended(
 
 
 def noise_for_now(algorithm: Any) -> Any:
-    """An algorithm's settings with some multiplier where there is none; it is to be replaced by calibration."""
+    """An algorithm's settings with a placeholder for every missing multiplier, which calibration replaces."""
     for path in _unknown_noise(algorithm):
         algorithm = _with_noise(algorithm, path, 1.0)
     return algorithm
 
 
 def _unknown_noise(config: Any) -> list[str]:
-    """The dotted paths of an algorithm's mechanisms that are without their multiplier."""
+    """The dotted paths of an algorithm's mechanisms that have no multiplier."""
     places = {"mechanism": config, "updates.mechanism": getattr(config, "updates", None)}
     mechanisms = {path: getattr(place, "mechanism", None) for path, place in places.items()}
     return [path for path, one in mechanisms.items() if one is not None and one.multiplier is None]

@@ -1,4 +1,4 @@
-"""The families of kinds, and those few kinds that no single class or function of the library stands for."""
+"""The families of kinds, and the few kinds without their own class or function in the library."""
 
 import inspect
 from collections.abc import Callable, Iterable
@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
+import numpy as np
 import scipy.sparse as sp
 
 from jdfl import algorithms, codecs, network, privacy, problems
@@ -15,7 +16,7 @@ from jdfl.config.kinds import FAMILIES, Family, unbuilt
 from jdfl.engine import stopping
 from jdfl.network import FormatChoice, Static, Weights
 
-_MOST = 10_000  # networks in turn, which are all drawn and stored beforehand
+_MOST = 10_000  # networks in turn; all are drawn and stored beforehand
 
 
 def _returns_fixed(source: Callable[..., Any]) -> bool:
@@ -39,9 +40,9 @@ def edge_list_file(
 
     Args:
         m: The number of nodes.
-        path: The file. In a matrix a nonzero entry (i, j) means that i hears j; without `weights`, values other than
-            0 and 1 are the mixing matrix itself.
-        directed: Edge list: v hears u, and u does not hear v.
+        path: The file. In a matrix a nonzero entry (i, j) means that i receives from j; without `weights`, values
+            other than 0 and 1 are the mixing matrix itself.
+        directed: Edge list: v receives from u, and u does not receive from v.
         connected: Refuse a network in several parts.
         weights: Rule for the mixing weights; None: metropolis, or uniform if links run one way. out-degree is for
             push-sum.
@@ -63,6 +64,9 @@ def edge_list_file(
             f"Expected a SciPy sparse matrix in {file}: {checks.said(error)}. Save it by scipy.sparse.save_npz."
         ) from error
     checks.shape((m, m), "It must have a row and a column for each of the problem's nodes.", adjacency=adjacency)
+    if weights is None and not np.all(adjacency.data == 1):
+        del options["weights"]
+        return network.from_matrix(adjacency, **options)
     return network.from_scipy(adjacency, **options)
 
 
@@ -88,12 +92,12 @@ SEEDED = replace(NETWORKS, only=_has_seed)
 
 
 def periodic(m: int, base: Annotated[Any, SEEDED, As(make=unbuilt)], count: Count = 10) -> network.Periodic:
-    """Several draws of a random network in turn, one in every round.
+    """Several draws of a random network that take turns, one in every round.
 
     Args:
         m: The number of nodes.
-        base: The first of them; the others have the seeds that follow.
-        count: How many there are.
+        base: The first draw; the others have the seeds that follow.
+        count: Number of draws.
     """
     return network.periodic(_draws(m, base, count))
 
@@ -103,22 +107,22 @@ def random_choice(m: int, base: Annotated[Any, SEEDED, As(make=unbuilt)], count:
 
     Args:
         m: The number of nodes.
-        base: The first of them; the others have the seeds that follow.
-        count: How many there are.
+        base: The first draw; the others have the seeds that follow.
+        count: Number of draws.
     """
     return network.random_choice(_draws(m, base, count))
 
 
 def _draws(m: int, base: Any, count: int) -> list[Static]:
-    checks.whole(1, _MOST, "Networks that are drawn anew in every round need no storage: random-links.", count=count)
+    checks.whole(1, _MOST, "Networks that are redrawn in every round need no storage: random-links.", count=count)
     return [replace(base, seed=base.seed + i).build(m=m) for i in range(count)]
 
 
 def auto(algorithm: Any) -> stopping.StopRule | None:
-    """What the algorithm's paper does: CEPS stops when the nodes agree, the others do all their rounds.
+    """The stop rule of the algorithm's paper: CEPS stops when the nodes agree, the others run all rounds.
 
     Args:
-        algorithm: What is run.
+        algorithm: The algorithm that is run.
     """
     return consensus(algorithm) if isinstance(algorithm, algorithms.CEPS) else None
 
@@ -126,13 +130,13 @@ def auto(algorithm: Any) -> stopping.StopRule | None:
 def consensus(
     algorithm: Any, tolerance: Positive = 5e-3, per: Positive | None = None, after: Natural = 0
 ) -> stopping.StopRule:
-    """Stop when the nodes agree: (1/m) sum_i ||w_i - average||^2 <= tolerance * per. Agreement is not progress.
+    """Stop when the nodes agree: (1/m) sum_i ||w_i - average||^2 <= tolerance * per. Nodes can agree without progress.
 
     Args:
-        algorithm: What is run.
-        tolerance: The tolerance; 5e-3 is the CEPS paper's.
-        per: Its factor; None: the nonzeros s of the algorithm (1 where it has none), as in the CEPS paper.
-        after: Rounds before the rule may fire.
+        algorithm: The algorithm that is run.
+        tolerance: Tolerance of the consensus error; the CEPS paper uses 5e-3.
+        per: Factor of the tolerance; None: the nonzeros s of the algorithm, as in the CEPS paper, or 1.
+        after: Number of rounds before the rule may fire.
     """
     per = float(getattr(algorithm, "s", 1)) if per is None else per
     return stopping.ConsensusBelow(tolerance, per, after)

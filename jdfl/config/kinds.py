@@ -1,16 +1,17 @@
 """Kinds of the command line and of YAML, derived from the library's own classes and functions.
 
 A kind is a frozen dataclass of numbers, truth values, text and other kinds. It has the fields of a class of settings,
-or the arguments of a function, with their documentation and defaults; what can only be said in Python, such as an array
-with a number for every node, is not among them. `build` makes the library's object.
+or the arguments of a function, with their documentation and defaults. Values that only Python can express, such as an
+array with a number for every node, are left out. `build` makes the library's object.
 """
 
 import dataclasses
 import inspect
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, dataclass
 from functools import cache
-from importlib.metadata import entry_points
+from importlib.metadata import EntryPoint, entry_points
 from types import NoneType
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, get_args, get_origin, get_type_hints
 
@@ -34,15 +35,17 @@ class Kind:
     source: ClassVar[Source]
     parts: ClassVar[Mapping[str, Callable[[Any, dict[str, Any]], Any]]]
     given: ClassVar[tuple[str, ...]]
+    package: ClassVar[str]
+    """The installed package that it comes from; empty for jdfl's own."""
 
     def build(self, **given: Any) -> Any:
-        """What the kind stands for, made by the class or function that it was derived from.
+        """The object of the kind, made by the class or function that it was derived from.
 
         Args:
-            **given: What the family says of its kinds from outside: the number of nodes `m` of a network, the
-                `algorithm` of a stop rule.
+            **given: Arguments that are no settings: the number of nodes `m` of a network, the `algorithm` of a stop
+                rule.
 
-        Raises ValueError for values that make no sense.
+        Raises ValueError for invalid values.
         """
         made = {name: make(self, given) for name, make in self.parts.items()}
         return self.source(**{name: given[name] for name in self.given}, **made)
@@ -50,14 +53,14 @@ class Kind:
 
 @dataclass(frozen=True)
 class Family:
-    """The kinds that a setting may hold: the library's, and those of other packages.
+    """The kinds that a setting may hold: those of the library and those of installed packages.
 
     Args:
-        name: Its name; other packages add kinds by the entry points `jdfl.NAME`.
+        name: Its name; packages add kinds by the entry points `jdfl.NAME`.
         own: The library's kinds, in the order in which they are shown.
         default: The kind of a setting for which there is no other default.
-        given: Names of arguments that `build` is given instead of them being settings.
-        only: Which of the kinds may stand here, decided by their class or function.
+        given: Names of arguments that are no settings and that `build` receives.
+        only: Decides by the class or function of a kind whether it is allowed here; None: all are.
     """
 
     name: str
@@ -69,42 +72,65 @@ class Family:
     @property
     def sources(self) -> dict[str, Source]:
         """The class or function of every kind, by the kind's name."""
-        return {kind: one for kind, one in _sources(self.name, self.own).items() if self.only is None or self.only(one)}
+        return {kind: source for kind, (source, _) in self._found().items()}
 
     @property
     def kinds(self) -> dict[str, type[Kind]]:
         """All kinds by their names."""
-        return {kind: derive(kind, source, self.given) for kind, source in self.sources.items()}
+        return {kind: derive(kind, source, self.given, by) for kind, (source, by) in self._found().items()}
 
     def __call__(self, kind: str | None = None, /, **settings: Any) -> Any:
-        """A kind, or the default one, with some of its settings; ValueError that lists the kinds for another name."""
+        """A kind, or the default one, with some of its settings; ValueError for an unknown name."""
         kind = str(self.default if kind is None else kind)
-        found = self.own()
-        if kind not in found:  # other packages are imported for their kinds alone
-            found = self.sources
-            checks.one_of(found, kind=kind)
-        return derive(kind, found[kind], self.given)(**settings)
+        own = self.own()
+        if kind in own:
+            return derive(kind, own[kind], self.given)(**settings)
+        found = self._found()  # other packages are imported for their kinds alone
+        checks.one_of(found, kind=kind)
+        source, by = found[kind]
+        return derive(kind, source, self.given, by)(**settings)
+
+    def _found(self) -> dict[str, tuple[Source, str]]:
+        """The class or function of every kind, and the package that it comes from (empty: jdfl)."""
+        found = {kind: (source, "") for kind, source in self.own().items()} | _installed(
+            self.name, self.own, self.given
+        )
+        return {kind: one for kind, one in found.items() if self.only is None or self.only(one[0])}
 
 
 @cache
-def _sources(name: str, own: Callable[[], Mapping[str, Source]]) -> dict[str, Source]:
-    """The library's kinds and those of installed packages; ValueError for a name that comes twice."""
-    found = dict(own())
-    for entry in sorted(entry_points(group=f"jdfl.{name}"), key=lambda entry: entry.name):
-        by = "jdfl" if entry.dist is None else entry.dist.name
-        if entry.name in found:
-            raise ValueError(
-                f"Expected one kind {entry.name!r} in {name}, got another one from {by} ({entry.value}). Rename its "
-                "entry point, or uninstall the package."
-            )
+def _installed(
+    name: str, own: Callable[[], Mapping[str, Source]], given: tuple[str, ...]
+) -> dict[str, tuple[Source, str]]:
+    """The kinds of installed packages, each with its package; one that cannot be used is left out with a warning."""
+    found: dict[str, tuple[Source, str]] = {}
+    entries = [("an unknown package" if one.dist is None else one.dist.name, one) for one in _entry_points(name)]
+    for by, entry in sorted(entries, key=lambda one: (one[0], one[1].name)):
+        what = f"The package {by} adds the kind {entry.name!r} to jdfl.{name} ({entry.value})"
+        other = found[entry.name][1] if entry.name in found else "jdfl" if entry.name in own() else None
+        if other is not None:
+            _warn(f"{what}, but {other} has one of that name, which is used. Rename its entry point.")
+            continue
         try:
-            found[entry.name] = entry.load()
+            source = entry.load()
+            if not callable(source):
+                raise TypeError(f"expected a class or a function, got {checks.shown(source)}")
+            derive(entry.name, source, given, by)
         except Exception as error:
-            raise ValueError(
-                f"Expected {entry.value} of {by}, the kind {entry.name!r} of {name}, to be importable, got "
-                f"{type(error).__name__}: {checks.said(error)}. Mend or uninstall the package."
-            ) from error
+            said = f"{type(error).__name__}: {checks.said(error)}"
+            _warn(f"{what}, which cannot be used and is left out: {said}. Update or uninstall the package.")
+        else:
+            found[entry.name] = source, by
     return found
+
+
+def _entry_points(name: str) -> list[EntryPoint]:
+    """The entry points of a group, each once, although an installed package may be found by two entries of sys.path."""
+    return list(dict.fromkeys(entry_points(group=f"jdfl.{name}")))
+
+
+def _warn(message: str) -> None:
+    warnings.warn(message, RuntimeWarning, stacklevel=2)
 
 
 def first_line(source: Source) -> str:
@@ -112,8 +138,14 @@ def first_line(source: Source) -> str:
     return (inspect.getdoc(source) or "").partition("\n")[0]
 
 
+def described(kind: type[Kind]) -> str:
+    """A line about a kind, with the package that it comes from if it is not jdfl's own."""
+    line = kind.__doc__ or ""
+    return f"{line} (from {kind.package})".strip() if kind.package else line
+
+
 def members(annotation: Any) -> dict[str, type]:
-    """The dataclasses that a field may hold, by their `kind`; empty where it holds none or one without a kind."""
+    """The dataclasses that a field may hold, by their `kind`; empty for a field without kinds."""
     found: dict[str, type] = {}
     for mark in marks(annotation):
         found |= mark.kinds if isinstance(mark, Family) else {}
@@ -121,7 +153,7 @@ def members(annotation: Any) -> dict[str, type]:
 
 
 def shown(value: Any, family: Family | None = None) -> Any:
-    """Settings of the library as the kind that stands for them, with all that can be written of them; others as is."""
+    """Settings of the library as the kind that builds them; other values unchanged."""
     if not dataclasses.is_dataclass(value) or isinstance(value, type | Kind):
         return value
     source = type(value)
@@ -130,15 +162,20 @@ def shown(value: Any, family: Family | None = None) -> Any:
     return written(**{field.name: shown(getattr(value, field.name)) for field in dataclasses.fields(written)})
 
 
-@cache
-def derive(kind: str, source: Source, given: tuple[str, ...]) -> type[Kind]:
+def derive(kind: str, source: Source, given: tuple[str, ...], package: str = "") -> type[Kind]:
     """The kind of this name, with the settings of a class or the arguments of a function.
 
     Args:
-        kind: Its name; empty for settings of which there is one kind only.
+        kind: Its name; empty for settings that have one kind only.
         source: A dataclass of settings, or a function whose arguments are annotated.
-        given: Names of arguments that are no settings, but given to `build`.
+        given: Names of arguments that are no settings and that `build` receives.
+        package: The installed package that it comes from; empty for jdfl's own.
     """
+    return _derived(kind, source, given, package)
+
+
+@cache  # one class for one kind, whether or not its package is named
+def _derived(kind: str, source: Source, given: tuple[str, ...], package: str) -> type[Kind]:
     fields: list[tuple[str, Any, Any]] = []
     parts: dict[str, Callable[[Kind, dict[str, Any]], Any]] = {}
     arguments, about = _arguments(source), documentation(source)
@@ -155,7 +192,8 @@ def derive(kind: str, source: Source, given: tuple[str, ...]) -> type[Kind]:
             fields.append((name, Annotated[type_, told], dataclasses.field(default=default)))
             parts[name] = _maker(name, how.make)
     space: dict[str, Any] = {"__doc__": first_line(source), "source": staticmethod(source), "parts": parts}
-    space |= {"given": tuple(name for name in given if name in arguments)} | ({"kind": kind} if kind else {})
+    space |= {"given": tuple(name for name in given if name in arguments), "package": package}
+    space |= {"kind": kind} if kind else {}
     name = "".join(word.capitalize() for word in kind.split("-")) or getattr(source, "__name__", "Settings")
     return dataclasses.make_dataclass(name, fields, bases=(Kind,), namespace=space, frozen=True, kw_only=True)
 
@@ -170,7 +208,7 @@ def _arguments(source: Source) -> dict[str, tuple[Any, Any]]:
 
 
 def _flat(inner: type[Kind], annotation: Any, default: Any) -> tuple[list[tuple[str, Any, Any]], Any]:
-    """The fields of settings that stand beside those of their owner, and what makes the settings of them again."""
+    """The fields of settings that are written next to those of their owner, and the function that rebuilds them."""
     only = next((mark.names for mark in marks(annotation) if isinstance(mark, Only)), None)
     fields = [field for field in dataclasses.fields(inner) if only is None or field.name in only]
 
@@ -182,7 +220,7 @@ def _flat(inner: type[Kind], annotation: Any, default: Any) -> tuple[list[tuple[
 
 
 def _written(annotation: Any, default: Any) -> tuple[Any, Any, As] | None:
-    """The type and default of what is written for a setting, and how it is made of it; None if only Python can."""
+    """The type and default of a setting as it is written, and how it is built; None if only Python can express it."""
     told, all_options = marks(annotation), options_of(annotation)
     how = next((mark for mark in told if isinstance(mark, As)), As())
     options, optional = [one for one in all_options if one is not NoneType], NoneType in all_options
@@ -204,7 +242,7 @@ def _written(annotation: Any, default: Any) -> tuple[Any, Any, As] | None:
 
 
 def _plain(option: Any) -> Any:
-    """What is written for one of the types that an annotation allows; None for what only Python can say."""
+    """The written form of one type that an annotation allows; None if only Python can express it."""
     origin, inside = get_origin(option), get_args(option)
     if option in _SCALARS or origin is Literal:
         return option
@@ -216,7 +254,7 @@ def _plain(option: Any) -> Any:
 
 
 def _maker(name: str, make: Callable[[Any], Any] | None) -> Callable[[Kind, dict[str, Any]], Any]:
-    """What makes the argument of this name from a kind."""
+    """The function that makes the argument of this name from a kind."""
 
     def made(owner: Kind, given: dict[str, Any]) -> Any:
         value = getattr(owner, name)
@@ -227,5 +265,5 @@ def _maker(name: str, make: Callable[[Any], Any] | None) -> Callable[[Kind, dict
 
 
 def unbuilt(value: Any) -> Any:
-    """Marks an argument that takes the kind itself, not what it builds: `Annotated[Any, FAMILY, As(make=unbuilt)]`."""
+    """Marks an argument that takes the kind itself and not its object: `Annotated[Any, FAMILY, As(make=unbuilt)]`."""
     return value

@@ -1,4 +1,4 @@
-"""A whole study as one frozen value: a run's configuration, and what is tried in its place."""
+"""A whole study as one frozen value: the configuration of a run, and the values to try in it."""
 
 from dataclasses import dataclass
 
@@ -7,16 +7,16 @@ from jdfl.config import RunConfig, yaml_text
 
 @dataclass(frozen=True, kw_only=True)
 class StudyConfig:
-    """Everything that decides a study."""
+    """All settings of a study."""
 
     over: tuple[str, ...] = ()
-    """What is tried: setting=value,value,... or, with `random`, setting=uniform:LOW:HIGH, or log, or int."""
+    """Values to try: setting=value,value,... or, with `random`, setting=uniform:LOW:HIGH, or log, or int."""
     random: int | None = None
-    """Points to draw at random; none: all combinations of the values."""
+    """Number of points to draw at random; none: all combinations of the values."""
     draw: int = 0
     """Seed of these points."""
     seeds: int = 1
-    """Runs of every point, with the seeds `base.seed`, `base.seed` + 1, ..."""
+    """Number of runs of every point, with the seeds `base.seed`, `base.seed` + 1, ..."""
     base: RunConfig = RunConfig()  # noqa: RUF009 (frozen)
     """All other settings."""
 
@@ -27,5 +27,5 @@ def to_yaml(config: StudyConfig) -> str:
 
 
 def from_yaml(text: str) -> StudyConfig:
-    """The configuration behind YAML; ValueError names what does not fit."""
+    """The configuration in a YAML text; ValueError names what does not fit."""
     return yaml_text.load(StudyConfig, text)

@@ -2,7 +2,7 @@
 
 A dataclass is a mapping of its fields; where a field may hold one of several dataclasses, the mapping begins with the
 `kind` of the one it holds. Reading is strict: an unknown key or kind or a value of another type is a ValueError that
-names the key, the value and what would have been right. A key that is not there takes its default.
+names the key, the value and what was expected. A missing key takes its default.
 """
 
 import dataclasses
@@ -16,13 +16,13 @@ from typing import Any, Literal, TypeVar, cast, get_args, get_origin, get_type_h
 
 import yaml
 
-from jdfl.base import checks
+from jdfl.base import checks, suggest
 from jdfl.base.arguments import options_of
 from jdfl.config.kinds import members
 
 Config = TypeVar("Config")
 
-_LONGEST = 2**18  # characters; a configuration has a few thousand, and PyYAML takes seconds for so many
+_LONGEST = 2**18  # characters; a configuration has a few thousand, and PyYAML takes seconds for this number
 _MESSAGE = 500  # characters of PyYAML's
 _DIGITS = 2**13  # binary ones of a whole number: Python writes no much larger one in decimals
 
@@ -62,7 +62,7 @@ class _Loader(yaml.SafeLoader):
 
 
 def _no_value(node: yaml.Node, why: str = "") -> yaml.YAMLError:
-    """That a scalar is not what it is written as: a date of month 13, say."""
+    """The error for a scalar that its notation does not allow, such as a date of month 13."""
     what = f"{_shown(node.value)} is no {node.tag.rpartition(':')[2]}{why}"
     return yaml.constructor.ConstructorError(None, None, what, node.start_mark)
 
@@ -87,11 +87,11 @@ for _class in (_Dumper, _Loader):
         cast(Any, _class).add_implicit_resolver(f"tag:yaml.org,2002:{_kind}", re.compile(_pattern), _letters)
 
 
-_OTHERS = yaml.resolver.Resolver()  # of YAML 1.1: what many other programs make of a text without quotes
+_OTHERS = yaml.resolver.Resolver()  # of YAML 1.1, by which many other programs read a text without quotes
 
 
 def _quoted(dumper: _Dumper, text: str) -> yaml.ScalarNode:
-    """A text, in quotes where YAML 1.1 reads something else in it (`=`, `yes`, 1:30), so that any loader reads it."""
+    """A text, in quotes where YAML 1.1 would read another type (`=`, `yes`, 1:30), so that any loader reads it."""
     tag = "tag:yaml.org,2002:str"
     safe = cast(Any, _OTHERS).resolve(yaml.ScalarNode, text, (True, False)) == tag
     return cast(Any, dumper).represent_scalar(tag, text, style=None if safe else "'")
@@ -115,14 +115,14 @@ def dump(config: Any) -> str:
 
 
 def load(kind: type[Config], text: str) -> Config:
-    """The dataclass behind YAML; keys that are not there take their defaults.
+    """The dataclass in a YAML text; missing keys take their defaults.
 
     Args:
         kind: Its class, such as `RunConfig`.
         text: A mapping of settings; empty: all defaults.
 
     Raises:
-        ValueError: For anything that does not fit the class, and for what is no YAML or too long.
+        ValueError: For anything that does not fit the class, and for text that is not YAML or too long.
     """
     if len(text) > _LONGEST:
         raise ValueError(f"Expected YAML of at most {_LONGEST} characters, got {len(text)}. It is no configuration.")
@@ -136,7 +136,7 @@ def load(kind: type[Config], text: str) -> Config:
 
 
 def from_plain(kind: type[Config], data: Any) -> Config:
-    """The dataclass of type `kind` behind what `plain` gives; ValueError for anything that does not fit it."""
+    """The dataclass of type `kind` from the result of `plain`; ValueError for anything that does not fit it."""
     return _dataclass(kind, data, "")
 
 
@@ -178,7 +178,8 @@ def _dataclass(kind: Any, data: Any, where: str) -> Any:
         if key not in fields:
             name = getattr(kind, "kind", "")
             of = f" of {where} ({name})" if name else ""
-            raise ValueError(f"Unknown key {_join(where, key)} = {_shown(value)}. Known{of}: {', '.join(fields)}.")
+            rest = suggest.hint(key, fields) or f"Known{of}: {', '.join(fields)}."
+            raise ValueError(f"Unknown key {_join(where, key)} = {_shown(value)}. {rest}")
         values[key] = _value(types[key], value, _join(where, key), fields[key].default)
     for name, field in fields.items():
         if name not in values and field.default is field.default_factory is dataclasses.MISSING:
@@ -197,7 +198,8 @@ def _value(annotation: Any, data: Any, where: str, default: Any = None) -> Any:
     origin, options = get_origin(annotation), get_args(annotation)
     if origin is Literal:
         if not any(data == option and type(data) is type(option) for option in options):
-            raise ValueError(_refusal(f"one of {', '.join(map(repr, options))}", where, data))
+            told = _refusal(f"one of {', '.join(map(repr, options))}", where, data)
+            raise ValueError(f"{told} {suggest.hint(data, options, synonyms=False)}".rstrip())
         return data
     if origin is tuple:
         return _items(options, data, where)
@@ -211,14 +213,15 @@ def _value(annotation: Any, data: Any, where: str, default: Any = None) -> Any:
 
 
 def _member(choices: dict[str, type], data: Any, where: str, default: Any) -> Any:
-    """One of several dataclasses: a mapping with its kind, or without one if the default's is meant, or a bare kind."""
+    """One of several dataclasses: a mapping with its kind, one without for the kind of the default, or a bare kind."""
     if isinstance(data, str):
         data = {"kind": data}
     if not checks.is_a(data, dict):
         raise ValueError(_refusal(f"a mapping with a kind ({', '.join(choices)})", where, data))
     kind = data.get("kind", getattr(default, "kind", None))
     if not isinstance(kind, str) or kind not in choices:
-        raise ValueError(f"Unknown kind {where}.kind = {_shown(kind)}. Known: {', '.join(choices)}.")
+        rest = suggest.hint(kind, choices, synonyms=False) or f"Known: {', '.join(choices)}."
+        raise ValueError(f"Unknown kind {where}.kind = {_shown(kind)}. {rest}")
     return _dataclass(choices[kind], {key: value for key, value in data.items() if key != "kind"}, where)
 
 

@@ -85,19 +85,19 @@ def account(
 def spent_together(results: Sequence[Result], *, delta: float | None = None) -> tuple[float, float]:
     """The (epsilon, delta) of publishing all of these `results` of runs on the same data.
 
-    Runs on data that are not the same, such as another split of the same records, count as if every record were at the
-    most exposed node. `jdfl.privacy.together` describes how runs add up: their noise has to be independent, as it is
-    in runs that differ in anything, and their settings fixed beforehand. A run that is there several times (the same
-    settings, data and key, and as many rounds) releases nothing new and counts once.
+    Runs on different data, such as another split of the same records, count as if every record were at the most
+    exposed node. `jdfl.privacy.together` describes how runs compose: their noise has to be independent, as it is in
+    runs that differ in anything, and their settings fixed beforehand. A run that is given several times (the same
+    settings, data, key and number of rounds) releases nothing new and counts once.
 
     Args:
-        results: The finished runs, at least one, each of which claims something.
-        delta: That of all runs together, in (0, 1); None: the least that `account` takes for one of them.
+        results: The finished runs, at least one, each with a guarantee.
+        delta: The delta of all runs together, in (0, 1); None: the smallest that `account` uses for one of them.
 
     Raises:
-        ValueError: Where a run claims nothing, where runs protect different units or neighbours, for whole nodes of
-            which the data are not the same in all runs, and for runs of the same settings, data and key under other
-            versions, however many rounds they have: they have the same noise, and may not do the same with it.
+        ValueError: If a run has no guarantee, if runs have different units or neighbouring datasets, if they protect
+            whole nodes whose data differ between runs, and for runs of the same settings, data and key under different
+            versions, which share their noise but may use it differently.
     """
     deltas = [account(run, delta=delta).delta for run in results]
     if not deltas:

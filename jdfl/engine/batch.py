@@ -30,7 +30,7 @@ from jdfl.engine.trials import Trial, executed
 from jdfl.network.graph import Network
 from jdfl.problems import Problem
 
-MOST_NUMBERS = 2**26  # in the parameters of runs that go side by side: 256 MB in float32
+MOST_NUMBERS = 2**26  # in the parameters of runs that are computed side by side: 256 MB in float32
 
 
 @arguments.checked
@@ -39,13 +39,13 @@ def repeat(
 ) -> list[Result]:
     """The same run with every seed of `keys` [k], compiled once.
 
-    The results come in the order of the seeds, each with its own in `labels` and without a `state`. It is for means and
-    deviations over seeds. For callbacks, checkpoints or a budget use `run`.
+    The results are in the order of the seeds, each with its seed in `labels` and without a `state`. Use it for means
+    and deviations over seeds, and `run` for callbacks, checkpoints or a budget.
 
     Args:
         algorithm: The settings of the method.
         problem: The nodes' data and losses, of m nodes.
-        network: Who hears whom, of as many nodes.
+        network: The communication network, with the same number of nodes.
         keys: Seeds or typed keys, at least one.
         steps: Rounds of every run, at least 1.
         options: As for `sweep`: `every`, `stop`, `metrics`, `batch` and `ledger`.
@@ -73,14 +73,15 @@ def sweep(
 ) -> list[Result]:
     """One run per value and seed, compiled once: floats of an algorithm are leaves, so new values compile nothing.
 
-    Runs come out point by point, seed by seed, with their `labels`; their `state` is None and their `algorithm` is the
-    given one with the point's values. `seconds` is the whole program's time divided by its runs, `compile_seconds` the
-    whole program's. The number of records is part of the compiled program: other `steps` compile again.
+    The results are ordered by point, then by seed, and have `labels`; their `state` is None and their `algorithm` is
+    the given one with the point's values. `seconds` is the time of the whole program divided by the number of runs,
+    `compile_seconds` that of the whole program. The number of records is part of the compiled program: other `steps`
+    compile again.
 
     Args:
-        algorithm: The settings of the method, of which `over` replaces some.
+        algorithm: The settings of the method; `over` replaces some of them.
         problem: The nodes' data and losses, of m nodes.
-        network: Who hears whom, of as many nodes.
+        network: The communication network, with the same number of nodes.
         over: Dotted fields of the algorithm ("mu", "codec.gamma") with their values: the runs are all combinations, the
             last field changing fastest. A list of mappings from fields to single values gives exactly these points
             instead, each with the same fields. An empty mapping: the algorithm as it is.
@@ -89,9 +90,9 @@ def sweep(
         every: Rounds between two records, at least 1.
         stop: A rule that may end a run, evaluated after every round; None: all rounds are done.
         metrics: What is recorded, as for `run`; None: all that the problem can give.
-        batch: How many runs go side by side by vmap, the batches in turn. None: all at once, as far as memory allows,
-            but one at a time on CPU where loops of different lengths would wait for one another, in CEPS and in codecs
-            that code some rows only. Results depend on it by their rounding alone.
+        batch: The number of runs that are computed side by side by vmap, one batch after the other. None: all at once,
+            as far as memory allows, but one at a time on CPU where loops of different lengths would wait for one
+            another, in CEPS and in codecs that code some rows only. It changes results by rounding only.
         ledger: The ledger of the data, as for `run`: it takes all runs before the first one begins, or none.
 
     Raises:
@@ -133,7 +134,7 @@ def across(
     One program is compiled for all trials whose problems and networks have the same shapes after padding.
 
     Args:
-        algorithm: The settings of the method, of which `over` replaces some.
+        algorithm: The settings of the method; `over` replaces some of them.
         trials: Key, problem and network of every trial, at least one, each trial with its own key.
         over: Points, as for `sweep`.
         steps: Maximum number of rounds, at least 1.

@@ -1,4 +1,4 @@
-"""Runs in the ledger of their data set: reserved before they begin, and counted when they have ended.
+"""Runs in the ledger of their dataset: reserved before they begin, and counted when they have ended.
 
 Axes: m nodes.
 """
@@ -43,17 +43,17 @@ def intents(
     derived: Sequence[str] = (),
     execution: tuple[Any, ...] = (),
 ) -> list[Intent]:
-    """The planned runs of an algorithm, one per key, with the most that each may release.
+    """The planned runs of an algorithm, one per key, with the maximum number of releases of each.
 
     Args:
-        algorithm: The settings of the method, or these with what is planned for so many rounds.
+        algorithm: The settings of the method, or its program as planned for `steps` rounds.
         problem: The nodes' data and losses, of m nodes, all on this process.
         network: The communication network, with the same number of nodes.
         stop: The rule that may end a run; None: there is none.
         keys: Seeds or typed keys.
         steps: Rounds of every run.
         most: Maximum number of releases of every node by the run's own budget, most [m]; None: all that are planned.
-        derived: Names of `jdfl.privacy.DERIVED` that settings were computed from, beside the problem's own.
+        derived: Names of `jdfl.privacy.DERIVED` that settings were computed from, in addition to the problem's.
         execution: Anything else that may end a run, or change its floats by rounding.
     """
     processes.check_whole(problem)

@@ -33,7 +33,7 @@ class Callback:
     ending: ClassVar[Cut] = "interrupted"
     """The `ending` of a run that this callback ends."""
     reads_data: ClassVar[bool] = True
-    """Whether its reason to end a run depends on more than releases: everybody sees the end, so nothing is claimed."""
+    """Whether its reason to end a run depends on more than releases: all see the end, so nothing is claimed."""
 
     def begin(self, start: Start) -> np.ndarray | None:
         """Receive the `start` of the run before anything is compiled; may refuse the run by raising ValueError.

@@ -28,7 +28,7 @@ from jdfl.network.graph import Network
 from jdfl.privacy import Ledger
 from jdfl.problems import Problem
 
-_FORMAT, _FORMER = 5, 4  # of which the latter has the key's words
+_FORMAT, _FORMER = 5, 4  # the former one has the key's words
 _TOLD = 5  # differences
 _REMEDY = "Resume with the algorithm, problem and network of that run."
 
@@ -186,7 +186,7 @@ class Checkpoint:
     def write(self, folder: str | Path) -> Path:
         """Write it into a folder of checkpoints, whole or not at all; returns the folder. OSError where it cannot.
 
-        Checkpoints there of as many or more rounds are removed first, and of the others the newest is kept beside it.
+        Checkpoints of the same or a later round are removed first; of the others only the newest is kept.
         `read_checkpoint` reads it back.
         """
         writer = storage.Writer(folder)

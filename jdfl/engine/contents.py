@@ -50,7 +50,7 @@ def held(value: Any) -> tuple[str, dict[str, Any]]:
         return "method", {"function": value.__func__, "self": value.__self__}
     if isinstance(value, functools.partial):
         return "partial", {"function": value.func, "args": value.args, "keywords": value.keywords}
-    if isinstance(value, set | frozenset):  # in an order of its own in every process
+    if isinstance(value, set | frozenset):  # in a different order in every process
         members = sorted(cast(set[Any], value), key=repr)
         return "set", {str(i): one for i, one in enumerate(members)}
     if isinstance(value, property):
@@ -168,7 +168,7 @@ def _within(read: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
 
 @functools.cache
 def _installed(module: str | None) -> str | None:
-    """The version of the package that a module is from, "" where that is told anyhow; None: it is from no package."""
+    """The version of the package that a module is from, "" where it is recorded anyway; None: it is from no package."""
     root = (module or "").partition(".")[0]
     if root in (_OURS, *LIBRARIES) or root in sys.stdlib_module_names:
         return ""

@@ -1,8 +1,8 @@
-"""The ledger of a data set: one file for all runs on it, and their joint privacy budget.
+"""The ledger of a dataset: one file for all runs on it, and their joint privacy budget.
 
-The most that a run may release is recorded before its first round, and lowered to its actual releases when it has
-ended. A run that was killed therefore counts as if it had released everything. Runs with the same noise (key, settings,
-data and network) are one entry, with the largest numbers of releases that any of them may have made.
+The maximum of what a run may release is recorded before its first round, and lowered to its actual releases when it
+has ended. A run that was killed therefore counts as if it had released everything. Runs with the same noise (key,
+settings, data and network) are one entry, with the largest numbers of releases that any of them may have made.
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,11 +21,11 @@ from jdfl.privacy.relation import check_claim, check_relation, upper, whom
 
 
 class Intent(NamedTuple):
-    """A planned run, and the most that it may release."""
+    """A planned run, and the maximum of what it may release."""
 
     run: str  # a hash that only runs with the same noise share
     title: str  # algorithm, problem, network and key in words
-    versions: dict[str, str]  # of the code and of what it stands on
+    versions: dict[str, str]  # of the code and of its libraries
     data: str  # a hash of the nodes' records
     guarantee: Guarantee
     releases: np.ndarray  # [m] in all rounds, those before the first included
@@ -41,7 +41,7 @@ class Intent(NamedTuple):
 
 @dataclass(frozen=True)
 class DataLedger:
-    """A file that all runs on one data set share, which refuses runs that could exceed the budget before they begin.
+    """A file that all runs on one dataset share, which refuses runs that could exceed the budget before they begin.
 
     `jdfl.run`, `sweep`, `repeat` and `compare` take it as `ledger`, in any number of processes at once. The first run
     binds it to its nodes' records: another partition of them counts as other data. `create` makes the file.
@@ -104,7 +104,7 @@ class DataLedger:
         return self._within(content, runs)
 
     def reserve(self, runs: Sequence[Intent], *, instead: "Hold | None" = None) -> "Hold":
-        """Record the most that these runs may release, or refuse all of them and leave the file unchanged.
+        """Record the maximum of what these runs may release, or refuse all of them and leave the file unchanged.
 
         Args:
             runs: The runs, which have not begun, or will be resumed.
@@ -136,7 +136,7 @@ class DataLedger:
         if content.data != run.data:
             raise ValueError(
                 f"Expected the data of the ledger {self.path}, got others, or another split of the same records over "
-                "nodes. Every data set has a ledger of its own; a record that is in several of them spends from each."
+                "nodes. Every dataset has its own ledger; a record that is in several of them spends from each."
             )
         entry = content.entries.setdefault(run.run, Entry(run.title, run.versions))
         if changed := Provenance(run.versions, {}).differences(Provenance(entry.versions, {}))[0]:
@@ -182,7 +182,7 @@ class Hold:
         """Lower a reservation to the actual releases of the runs.
 
         Args:
-            ended: Their releases, by `Intent.run`. The other runs have not begun, or have entries of their own.
+            ended: Their releases, by `Intent.run`. The other runs have not begun, or have their own entries.
         """
         path = self._book.path
         with alone(path):

@@ -38,7 +38,7 @@ def wilson(share: float, examples: int, *, confidence: float = 0.95) -> tuple[fl
 def examples_of_accuracy(problem: Problem) -> int | None:
     """How many examples the accuracy of a run is a share of; None where it is no such share.
 
-    That is so without a labelled test set, and where nodes predict with parameters of their own, so that the accuracy
+    That is so without a labelled test set, and where nodes predict with their own parameters, so that the accuracy
     is a mean over nodes.
     """
     if problem.test is None or problem.personal or type(problem).scores is Problem.scores:

@@ -1,4 +1,4 @@
-"""The file of a data set's ledger: its contents, its total, and how it is read and written.
+"""The file of a dataset's ledger: its contents, its total, and how it is read and written.
 
 It is JSON: version, budget, hash of the records, and for every run, by its hash, its releases, or the reservation if it
 has not ended.
@@ -28,7 +28,7 @@ _VERSION = 1
 
 @dataclass(frozen=True)
 class Standing:
-    """The standing of all runs in a data set's ledger."""
+    """The standing of all runs in a dataset's ledger."""
 
     path: str  # the file
     runs: int  # those whose noise differs
@@ -64,7 +64,7 @@ class Entry:
     void: str = ""  # why a run that has ended has no epsilon; empty: all have one
 
     def charge(self) -> Ledger:
-        """The most that may have been released."""
+        """The maximum of what may have been released."""
         known = [] if self.released is None else [self.released]
         return joined([*known, *(ledger for ledger, _ in self.held.values())])
 
@@ -117,7 +117,7 @@ def joined(ledgers: Sequence[Ledger]) -> Ledger:
 
 @contextlib.contextmanager
 def alone(path: Path) -> Generator[None]:
-    """A lock against other threads and processes for the same ledger; it is a file beside it, which stays."""
+    """A lock against other threads and processes that use the same ledger: a file next to it, which stays."""
     if not path.parent.is_dir():
         raise FileNotFoundError(f"Expected a ledger in a folder that is there, got {path}. Make its folder first.")
     with path.with_name(f".{path.name}.lock").open("w") as lock:
@@ -153,14 +153,14 @@ def read(path: Path) -> Content:
     """The content of the file; FileNotFoundError where it is missing, ValueError where it is damaged."""
     if not path.is_file():
         raise FileNotFoundError(
-            f"Expected the ledger of a data set at {path}, found none. Nothing is begun anew: look for the file, or "
+            f"Expected the ledger of a dataset at {path}, found none. No new one is made: look for the file, or "
             "make a first one by jdfl.DataLedger.create or jdfl account --new-ledger."
         )
     remedy = "What runs have released is not known without it: take a copy that is whole."
     try:
         told: dict[str, Any] = dict(json.loads(path.read_text(encoding="utf-8")))
     except (ValueError, TypeError, RecursionError) as error:
-        raise ValueError(f"Expected the ledger of a data set at {path}, got a damaged file. {remedy}") from error
+        raise ValueError(f"Expected the ledger of a dataset at {path}, got a damaged file. {remedy}") from error
     if told.get("version") != _VERSION:
         raise ValueError(
             f"Expected a ledger of version {_VERSION} at {path}, got version {told.get('version')!r}. Use the jdfl "

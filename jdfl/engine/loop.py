@@ -196,7 +196,7 @@ def advance(
     Args:
         carry: Where the run is; its arrays are given up, and must not be used again.
         setting: What the run is about, with the prepared algorithm.
-        end: The most rounds, end [] int32, that are done then.
+        end: Number of rounds, end [] int32, at which the chunk ends.
         every: Rounds between two records, which fall on multiples of it.
         records: How many records are made at most; part of the compiled program, as `every` is.
         metrics: Functions that are evaluated for every record.

@@ -118,7 +118,7 @@ def accuracy_own(w: Array, problem: Problem) -> Array:
 
 
 def test_loss(w: Array, problem: Problem) -> Array:
-    """The mean loss [] of the test examples, at the average parameters or in the mean over the nodes, no penalty."""
+    """The mean loss [] of the test examples without penalty, at the average parameters or on average over the nodes."""
     if problem.personal:
         return nodes.mean(problem.each(problem.test_loss, personal(w, problem), problem.data))
     return problem.test_loss(average(w), jax.tree.map(nodes.first, problem.data))

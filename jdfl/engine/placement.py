@@ -125,7 +125,7 @@ def require_memory(algorithm: Algorithm, problem: Problem, network: Network, dev
     if room is None:
         return
     batch = getattr(getattr(algorithm, "gradients", None), "batch", None)
-    if isinstance(batch, int) and batch > problem.weight.shape[1]:  # copies of so many examples of every node
+    if isinstance(batch, int) and batch > problem.weight.shape[1]:  # copies of `batch` examples of every node
         each = batch * max(1, memory.size_of(problem.data) // problem.weight.size)
         what = {f"batches of {batch} examples": m * each}
         memory.require(what, room // each, m, "Use a smaller batch, or fewer nodes.", room)

@@ -37,7 +37,7 @@ class Progress(Callback):
     one writes.
 
     Args:
-        label: The name that stands in front, such as that of a method; empty: none.
+        label: The name shown in front, such as a method's; empty: none.
         lines: Seconds between two lines of plain text where there is neither a terminal nor a notebook; None: nothing
             is written there.
         stream: Where it is written; None: stderr, or the output of a notebook's cell.

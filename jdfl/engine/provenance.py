@@ -156,8 +156,9 @@ def _lines(
 ) -> Iterator[tuple[str, str]]:
     """A value's parts by dotted path; arrays by type, shape and checksum.
 
-    Data of which every process has its own nodes' part alone are left out, or with `digest` told by `_digest`, as are
-    then all arrays with more than a few numbers. What is `known`, by identity, under another path is told by that.
+    Data that every process has for its own nodes only are left out or, with `digest`, replaced by their `_digest`, as
+    all arrays with more than a few numbers are then. A value that is `known`, by identity, under another path is given
+    by that path.
     """
     if isinstance(value, Portion) and not digest:
         return
@@ -165,7 +166,7 @@ def _lines(
     within = functools.partial(_lines, digest=digest, known=known)
 
     def within_own() -> Iterator[tuple[str, str]]:
-        """What a class of one's own adds to a kind of Python's."""
+        """What a user's class adds to a built-in type."""
         if (own := contents.own_class(value)) is not None:
             yield from within(f"{path}.class", own)
             yield from within(f"{path}.attributes", dict(getattr(value, "__dict__", {})))

@@ -101,7 +101,7 @@ class Result:
     clock_rest: np.ndarray | None = None  # [m] seconds that rounding has left out of `clock`
     moments: dict[int, np.ndarray] = field(default_factory=dict)  # `releases` after some rounds, of noise
     standing: Standing | None = None  # the ledger of the data when this run had ended; None: there is none
-    test_examples: int | None = None  # of which the metric `accuracy` is a share; None: it is none
+    test_examples: int | None = None  # the metric `accuracy` is a share of them; None: it is not a share
 
     @property
     def final(self) -> dict[str, float]:
@@ -151,7 +151,7 @@ class Result:
 
         Returns:
             The figure and its Axes, an array of Axes for a list of amounts. A notebook shows the figure where it, or
-                this value, stands on the last line of a cell.
+                this value, is on the last line of a cell.
 
         Raises:
             ValueError: For an unknown amount or metric, for a size that is not positive, and for another number of

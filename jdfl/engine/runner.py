@@ -80,17 +80,17 @@ def run(
             do not depend on how often they are called.
         resume: A finished run to continue, or a checkpoint of `read_checkpoint`, with the same key: the result is that
             of a run that was never interrupted. If `steps` rounds are done already, it is that run's result.
-        ledger: The ledger of the data, which records the most that the run may release before its first round, and
+        ledger: The ledger of the data, which records before the first round how much the run may release, and
             refuses a run that could exceed its budget. A resumed run continues its own entry.
         options: Chunks, devices, and the size of a parameter that ends the run.
 
     Ctrl-C or SIGTERM ends the run after the current chunk and keeps its results (a second one ends it at once, without
     any). A number in a node's state that is not finite ends it in that round.
 
-    Raises ValueError for settings that make no sense, before anything is compiled (all graphs of a periodic network or
-    of a random choice are checked, of other changing networks that of round 0), for a budget where nothing can be
-    claimed or that the first release would exceed, for a run that its ledger refuses, and for a resumed run with other
-    noise or records of other rounds. Exceptions of callbacks are passed on.
+    Raises ValueError, before anything is compiled, for invalid settings, for a budget without a guarantee or that the
+    first release would exceed, for a run that its ledger refuses, and for a resumed run with other noise or records of
+    other rounds. All graphs of a periodic network or of a random choice are checked, and the graph of round 0 of other
+    changing networks. Exceptions of callbacks are passed on.
     """
     start = started(
         algorithm,

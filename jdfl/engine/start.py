@@ -108,7 +108,7 @@ def check_run(
     checks.whole(1, MOST_ROUNDS, steps=steps, every=every)
     check_protocol(algorithm)
     checks.able(("data", "weight", "value"), "a problem", "jdfl.problems builds one.", problem=problem)
-    remedy = "jdfl.network builds one, also from_networkx, from_scipy and from_edges."
+    remedy = "jdfl.network builds one, also from_matrix, from_networkx and from_edges."
     checks.able(("at", "m"), "a network", remedy, network=network)
     if stop is not None:
         checks.able(("check", "reason"), "a stop rule", "For example jdfl.consensus_below(5e-3).", stop=stop)

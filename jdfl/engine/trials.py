@@ -117,7 +117,7 @@ def _stacks(trials: Sequence[Trial]) -> list[tuple[list[int], dict[str, Any]]]:
 
 
 def _size(drawn: Any, trials: int) -> int:
-    """The largest divisor of the number of trials of which the arrays stay below `MOST_DATA`; at least 1."""
+    """The largest divisor of the number of trials whose arrays stay below `MOST_DATA`; at least 1."""
     one = sum(jnp.asarray(leaf).nbytes for leaf in jax.tree.leaves(drawn))
     return max(size for size in range(1, trials + 1) if trials % size == 0 and (size == 1 or size * one <= MOST_DATA))
 

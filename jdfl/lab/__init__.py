@@ -1,7 +1,7 @@
-"""The lab: comparisons, studies, folders of runs, tables, figures and pages, and what is told while a run goes on.
+"""The lab: comparisons, studies, folders of runs, tables, figures and pages, and progress during a run.
 
-It uses the library, which knows nothing of it: of jdfl, the command line alone imports it. A module is imported when it
-is first asked for.
+It uses the library, which does not depend on it: within jdfl only the command line imports it. A module is imported
+when it is first used.
 """
 
 import lazy_loader

@@ -75,10 +75,10 @@ def network(nodes: pd.DataFrame, links: pd.DataFrame, alt: str) -> Chart:
     """A network whose nodes are coloured by their values, with a slider over the moments of a run.
 
     Args:
-        nodes: A row per node and moment, with columns round, node and any numbers, each of which can be chosen as
+        nodes: A row per node and moment, with columns round, node and any numbers, each of them a choice for the
             colour.
-        links: Columns round, node and hears: from that round on, the node receives from the node in `hears`; node -1
-            where no node receives anything. Of very many links an even selection is drawn.
+        links: Columns `round`, `node` and `hears`: from that round on, the node receives from the node in `hears`;
+            node -1 where no node receives anything. Of very many links an even selection is drawn.
         alt: The chart in words, for readers who cannot see it.
     """
     rounds, ids = np.unique(nodes["round"]), np.unique(nodes["node"])

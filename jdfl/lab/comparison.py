@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 class Comparison(Outputs):
     """What `jdfl.compare` gives back: the comparison at its budget of `by`, and those at other budgets in `views`.
 
-    Each has values and reported runs of its own; `at`, `table` and `plot` take the one that was tuned at what they
+    Each has its own values and reported runs; `at`, `table` and `plot` take the one that was tuned at what they
     show. `tuning` has a row per point, and one for what is not tuned: label, the fields' values, `mean` of the measure
     over the tuning seeds (infinite where a run diverged), `diverged`, `runs`, `extension` (0: of the first grid),
     `chosen`, `edge`. `curves` has a row per record: label, seed, `ending` of the run, round, metrics, and what it has
@@ -44,7 +44,7 @@ class Comparison(Outputs):
     by: str  # what it is at equal amounts of: "stop", or a column of `curves`
     seeds: tuple[int, ...]
     tuning_seeds: tuple[int, ...]  # those that tuning looked at, none of `seeds`
-    criterion: str  # what tuning went by, in words; empty without tuning
+    criterion: str  # the criterion of tuning, in words; empty without tuning
     networks: dict[str, str]  # by label
     title: str  # the problem
     floor: float | None = None  # accuracy of the reference solutions of `suboptimality`; None: it is not recorded
@@ -59,23 +59,23 @@ class Comparison(Outputs):
     def at(self, x: str, value: float | None = None, *, metrics: Sequence[str] | None = None) -> pd.DataFrame:
         """Every algorithm at equal `x`, a row per label.
 
-        Runs are those whose values were chosen at this budget, where it was tuned at (see `tuned_at`), or else those of
-        the comparison itself. Values are those of the last record at or before the budget; none is where it pays for no
-        record but that of the start. A run that diverged has no value at any budget; one that its stop rule ended keeps
-        its last; an algorithm that spends nothing of `x` shows its last record.
+        The runs are those whose settings were chosen at this budget, if methods were tuned at it (see `tuned_at`), or
+        else those of the comparison itself. Values are those of the last record at or before the budget; there is none
+        if the budget pays only for the initial record. A run that diverged has no value at any budget; a run that its
+        stop rule ended keeps its last one; an algorithm that spends nothing of `x` shows its last record.
 
         Args:
             x: What all get equal amounts of: round, communications, bytes, gradients, examples, seconds or, on networks
                 with times, network_seconds.
-            value: How much of it, from 0; infinite: the last records. None: what it was tuned at, or else what all
-                reach, which is, except of rounds, at least what ten rounds of each cost.
+            value: The budget, from 0; infinite: the last records. None: the budget of tuning, or else the largest that
+                all reach; except of rounds, at least the cost of ten rounds of each.
             metrics: Names of the metrics that are shown; None: all.
 
         Returns:
-            The columns `budget`, `seeds` that have a value, `diverged` and `stopped` seeds, `needs`, which is what the
-                first record costs if the budget does not pay for it, with `after`, its round, the means of all that `x`
-                may be of the records used, and for each metric its mean NAME, sample standard deviation NAME_sd and
-                half-width of the 95 % confidence interval of the mean NAME_ci over these seeds.
+            The columns `budget`; the numbers of `seeds` that have a value, that `diverged` and that `stopped`; `needs`,
+                the cost of the first record if the budget does not pay for it, and `after`, its round. Then come the
+                mean amounts that the records used have spent. For each metric follow, over these seeds, its mean NAME,
+                sample standard deviation NAME_sd and half-width NAME_ci of the 95 % confidence interval of the mean.
 
         Raises:
             ValueError: For an unknown `x` or metric, and for a budget that is not >= 0.
@@ -101,12 +101,16 @@ class Comparison(Outputs):
     def values(self, x: str | None = None, value: float | None = None, metric: str | None = None) -> pd.DataFrame:
         """One metric of every trial at equal `x`: a row per trial's key, a column per label.
 
-        Values are NaN where a run diverged or the budget pays for no record but that of the start.
+        Values are NaN where a run diverged or the budget pays only for the initial record.
 
         Args:
-            x: An amount, as for `at`, or "stop" for the rounds until the stop rule fired; None: what tuning went by.
+            x: An amount, as for `at`, or "stop" for the rounds until the stop rule fired; None: the one that tuning
+                compared at.
             value: A budget of it, as for `at`.
             metric: The name of the metric; None: the measure.
+
+        Raises:
+            ValueError: For an amount or a metric that the comparison does not have, or a value with "stop".
         """
         x, metric = self.by if x is None else x, self.measure if metric is None else metric
         checks.one_of((*axes_of(self.curves), "stop"), x=x)
@@ -130,7 +134,7 @@ class Comparison(Outputs):
         probability 0.95; a method is marked as the best only where all of its intervals exclude zero.
 
         Args:
-            x: An amount, as for `at`, or "stop"; None: what tuning went by.
+            x: An amount, as for `at`, or "stop"; None: the one that tuning compared at.
             value: A budget of it, as for `at`.
             metric: The name of the metric; None: the measure.
             reference: The label that all others are compared with; None: that of the best mean.
@@ -164,8 +168,7 @@ class Comparison(Outputs):
     def tuned_at(self, x: str, value: float | None = None) -> bool:
         """Whether values were chosen at `value` of `x`; True where nothing is tuned.
 
-        Tables rank nobody at a budget where it is False, since the values of all algorithms were chosen for another one
-        there.
+        Tables rank no method at a budget where it is False, since the values were chosen for another budget.
 
         Args:
             x: An amount, as for `at`, or "stop", which has no budgets.
@@ -188,8 +191,8 @@ class Comparison(Outputs):
     def to_stop(self) -> pd.DataFrame:
         """Rounds until the stop rule fired, a row per label: `seeds` that stopped, `round` and `round_sd` over them.
 
-        Mean and sample standard deviation are of the runs alone that the rule has ended, so look at `seeds` first:
-        whoever has fewer of them may look faster. NaN where none stopped.
+        Mean and sample standard deviation are over the runs that the rule has ended, so look at `seeds` first: a method
+        with fewer of them may look faster. NaN where none stopped.
         """
         found = curves.to_stop(self.view("stop").curves).reindex(list(self.results))
         return found.fillna({"seeds": 0}).astype({"seeds": int})
@@ -209,7 +212,8 @@ class Comparison(Outputs):
         Args:
             format: "text", "markdown" or "latex".
             by: What all are given equal amounts of, as for `at`, or "stop" for the rounds until the stop rule fired.
-                None: what tuning went by; where nothing is tuned, "stop" if there is a stop rule and "round" otherwise.
+                None: the one that tuning compared at; where nothing is tuned, "stop" if there is a stop rule and
+                "round" otherwise.
             value: How much of it, as for `at`; none with "stop".
             metrics: Names of the metrics that have a column; None: the measure.
 
@@ -227,7 +231,7 @@ class Comparison(Outputs):
 
         Args:
             by: As for `table`.
-            value: As for `table`; ValueError for one beside "stop".
+            value: As for `table`; ValueError for a value with "stop".
             metrics: Names of the metrics that have a column; None: the measure.
         """
         by = self.by if by is None else by
@@ -237,7 +241,7 @@ class Comparison(Outputs):
         return words.grid(self.view(by, value), by, value, [self.measure] if metrics is None else list(metrics))
 
     def note(self, label: str) -> str:
-        """How an algorithm came by its values, in words.
+        """How the values of an algorithm were chosen, in words.
 
         The chosen values, the grid they are from, the number of tuning runs, ties, and edges of the grid; or that it
         was not tuned, or why it has no results. `label` is that of an entry.
@@ -259,7 +263,7 @@ class Comparison(Outputs):
         Networks are not named where algorithms have different ones.
         """
         shared = set(self.networks.values())
-        return f"{self.title} over {shared.pop() if len(shared) == 1 else 'networks of their own'}"
+        return f"{self.title} over {shared.pop() if len(shared) == 1 else 'different networks'}"
 
     @property
     def provenance(self) -> str:

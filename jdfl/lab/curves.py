@@ -26,7 +26,7 @@ AXES = {
 }
 BAND = "95 % confidence interval of the mean"  # what low and high of `bands` are, for legends
 LABELS = ("label", "seed", "ending")  # the columns that say whose record it is
-LEAST = 10  # rounds that a budget which nobody gave pays for, with every algorithm
+LEAST = 10  # rounds of every algorithm that a default budget pays for
 _COUNTS = {*LABELS, *AXES, "messages", "releases", "network_seconds_last"}
 
 
@@ -116,7 +116,7 @@ def common(curves: pd.DataFrame, x: str) -> float:
 def last_within(run: pd.DataFrame, x: str, budget: float) -> pd.Series | None:
     """The last record of one run at or before a budget; None where there is none that counts.
 
-    That is so where the run diverged, and where the budget pays for no record but that of the start.
+    That is so where the run diverged, and where the budget pays only for the initial record.
 
     Args:
         run: The records of the run in the order of rounds.

@@ -31,7 +31,7 @@ def look(i: int) -> dict[str, Any]:
     """Colour, line style and marker of line `i`, from 0.
 
     Of any 12 lines in a row, no two have the same line style and marker, and neighbours differ in lightness, so that
-    they can be told apart in grey. Every other marker is hollow.
+    they are distinguishable in grey. Every other marker is hollow.
     """
     colour = COLOURS[i % len(COLOURS)]
     face = "white" if i % 2 else colour
@@ -71,7 +71,7 @@ def lines(
         band: What the bands are, for the legend; empty: it does not say.
         floor: The accuracy of the reference that values are measured from: smaller values are drawn at it, and a
             logarithmic axis ends there. None: there is none.
-        ax: Axes to draw into, one, or as many as there are panels; None: a new figure.
+        ax: Axes to draw into, one per panel; None: a new figure.
         width: "column" (3.3 inches), "page" (7 inches), or inches; of no use with `ax`.
         height: Inches; None: as the panels and the legend need it.
         origin: The hash of the provenance, for the metadata of files.
@@ -114,7 +114,7 @@ def lines(
 
 
 def _sheet(panels: int, names: Mapping[str, str], width: Width, height: float | None) -> tuple[Picture, list[Axes]]:
-    """A new figure, with as many panels beside each other as fit."""
+    """A new figure, with panels next to each other as far as they fit."""
     if isinstance(width, str):
         checks.one_of(tuple(WIDTHS), "Or give inches.", width=width)
         inches = WIDTHS[width]

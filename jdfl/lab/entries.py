@@ -54,11 +54,16 @@ class Tuning:
     at the budget that is compared. Tuning trials are never reported ones. A point with a run that diverged is not
     chosen. Among equally good points the middle one is chosen; a method all of whose working points are equally good is
     marked and not ranked. A best point on the edge of its grid extends the grid there, by three more values in the same
-    ratio, or by one value close to the limit of what the algorithm accepts, up to `extend` times.
+    ratio, or by one value close to the limit of what the algorithm accepts.
 
-    `grids` maps fields to values, for all methods that tune the field. Default grids: lr is 1/64 to 2 times 1 / L in
-    powers of 2, where L is the largest curvature of the nodes' losses in the tuning trials and a bound on it is known;
-    gamma is 0.05 to 1; step_scale is 1/4 to 8; other fields are 1/8 to 8 times their present value.
+    Default grids: lr is 1/64 to 2 times 1 / L in powers of 2, where L is the largest curvature of the nodes' losses in
+    the tuning trials and a bound on it is known; gamma is 0.05 to 1; step_scale is 1/4 to 8; other fields are 1/8 to 8
+    times their present value.
+
+    Args:
+        keys: The keys of the tuning trials, at least one, none of them the key of a reported trial.
+        grids: Values by field, for all methods that tune the field; other fields have their default grids.
+        extend: The number of times, at least 0, that a grid may be extended.
     """
 
     keys: Sequence[int] = (1_000_001, 1_000_002)

@@ -1,4 +1,4 @@
-"""An experiment: methods that are tuned alike and run on the same trials, with values beside what they cost."""
+"""An experiment: methods that are tuned alike and run on the same trials, with their results and costs."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -30,8 +30,8 @@ class Experiment:
     trials, and intervals cover the algorithms' randomness alone. Trials of equal shapes are lanes of one compiled
     program.
 
-    Every method is tuned first, as `tuning` says, on trials that are not reported. Every budget has a choice of values
-    and reported runs of its own, the same runs where the choice is the same.
+    Every method is tuned first, as `tuning` says, on trials that are not reported. Every budget has its own choice of
+    values and its own reported runs; equal choices share their runs.
 
     Args:
         problem: What the nodes learn: a problem, or a function of a seed that returns one.
@@ -44,11 +44,11 @@ class Experiment:
             reach, but, of all amounts except rounds, at least what ten rounds of each cost. The first one is shown
             first. "stop" compares the rounds until the stop rule fires. None: rounds, bytes and gradients.
         tuning: How all methods are tuned; None: values as given.
-        measure: The metric that tuning judges by: a name, or a function of which less is better.
+        measure: The metric that tuning judges by: a name, or a function whose smaller values are better.
         metrics: What is recorded, by name or as functions; None: all that the problem can give.
         every: Rounds between two records, at least 1.
         stop: The rule that may end a run early, also in tuning runs.
-        batch: How many runs go side by side, as for `sweep`.
+        batch: Number of runs that are computed side by side, as for `sweep`.
         epsilon: Privacy budget of every reported run: each method that adds noise by a mechanism gets the least noise
             that makes its reported runs (epsilon, `delta`)-differentially private; None: noise as given.
         delta: As for `account`.
@@ -77,6 +77,9 @@ class Experiment:
 
         Args:
             key: The trial's key, a whole number from 0.
+
+        Raises:
+            ValueError: For a key out of range, an invalid problem, and whatever `problem` or `network` refuses itself.
         """
         checks.whole(0, 2**32 - 1, key=key)
         problem, network = drawn(self.problem, key, "problem"), drawn(self.network, key, "network")
@@ -97,8 +100,8 @@ class Experiment:
             The comparison at the first budget, with those at the other budgets in its `views`.
 
         Warns of methods that are not tuned or have one point only, whose best value lies on the edge of its grid, whose
-        points are all alike, whose rounds the first budget does not pay for, or of whose grid no point works: the last
-        two have no results. Tables, figures and pages mark all of these, and do not rank the last three. With an
+        points are all alike, whose rounds the first budget does not pay for, or whose grid has no point that works: the
+        last two have no results. Tables, figures and pages mark all of these, and do not rank the last three. With an
         `epsilon` it also warns of methods without noise, or with scheduled noise, which stay as they are. Raises
         ValueError for settings that make no sense, before anything is run.
         """
@@ -172,7 +175,7 @@ def compare(
         problem: What the nodes learn: a problem, or a function of a seed that returns one.
         network: The communication network: a network, or a function of a seed that returns one.
         progress: As for `Experiment.run`.
-        settings: The other settings of `Experiment`, of which `steps` is required.
+        settings: The other settings of `Experiment`; `steps` is required.
 
     Raises:
         ValueError: As `Experiment.run` does.

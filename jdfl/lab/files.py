@@ -44,7 +44,7 @@ def read(file: Path) -> Any:
                 return _current(file, found.astype(float))
             case _:
                 return file.read_text(encoding="utf-8")
-    except Exception as error:  # every format has errors of its own
+    except Exception as error:  # every format has its own errors
         words = " ".join(str(error).split())[:200] or repr(error)
         raise ValueError(f"Expected a whole file at {file}, got a damaged one: {words}. Make the run again.") from error
 

@@ -122,7 +122,7 @@ def laid(
     fields: Iterable[str] = getattr(algorithm.__class__, "tuned", ()) if own is None else own
     for path in fields:
         if path == "lr" and hasattr(optimizer, "update"):
-            continue  # a transformation with a rate of its own
+            continue  # a transformation with its own rate
         present = _present(label, algorithm, path)
         given = (grids if own is None else own).get(path)
         in_curvature = given is None and path == "lr" and optimizer is None
@@ -159,7 +159,7 @@ def _present(label: str, algorithm: Any, path: str) -> Any:
     if static or not number:
         raise ValueError(
             f"Expected a field with a number to tune for {label!r}, got {path!r} = {target!r}. Sizes and flags change "
-            "the compiled program: compare them as entries of their own."
+            "the compiled program: compare them as separate entries."
         )
     return target
 

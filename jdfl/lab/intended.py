@@ -61,7 +61,7 @@ def _reported(plan: Plan, terms: Terms, points: Sequence[Point]) -> list[Intent]
 
 
 def _runs(plan: Plan, terms: Terms, made: Sequence[tuple[Any, Sequence[Trial]]]) -> list[Intent]:
-    """The runs of these algorithms, each in the trials beside it."""
+    """The runs of these algorithms, each in the trials given with it."""
     found: list[Intent] = []
     for algorithm, trials in made:
         for trial in trials:

@@ -71,7 +71,7 @@ def metric_names(columns: Sequence[str]) -> list[str]:
 
 
 def promises(entries: Sequence[Entry]) -> list[str]:
-    """What the epsilons of these settings promise, each kind once: to whom, against whom, at which delta."""
+    """What the epsilons of these settings promise, each kind once: unit of protection, observer and delta."""
     reports = [one for entry in entries for one in _reports(entry) if one is not None]
     return list(dict.fromkeys(map(worth, reports)))
 

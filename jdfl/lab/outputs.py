@@ -28,7 +28,7 @@ class Outputs:
         at the largest budget of that amount. Runs that diverged are left out. Nothing is written: `fig.savefig` does.
 
         Args:
-            x: An amount, as for `at`, or a list of them; None: what tuning went by.
+            x: An amount, as for `at`, or a list of them; None: the one that tuning compared at.
             y: The metric; None: the measure.
             marks: Whether the legend shows every `mark` and counts runs that diverged, and the axis names the budget
                 of tuning. Without them, say so in the caption.

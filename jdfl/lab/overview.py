@@ -24,7 +24,7 @@ _SAME_NOISE = (
 )
 _NODES = (
     "Nodes are coloured by the chosen value; a small node has combined no messages since the previous moment. Lines "
-    "join nodes of which one receives from the other."
+    "join nodes if one receives from the other."
 )
 _ORIGIN = ["folder", "seed", "begun (UTC)", "provenance", "jdfl", "code", "jax", "device"]
 

@@ -41,7 +41,7 @@ class Image:
 
 @dataclass(frozen=True)
 class Chart:
-    """A chart with controls of its own, made by `jdfl.lab.charts`."""
+    """A chart with its own controls, made by `jdfl.lab.charts`."""
 
     kind: str  # the function of script.js that draws it
     data: dict[str, Any]  # plain data

@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 class Picture(Figure):
     """A figure with an `origin`, the hash of its provenance: PNG, PDF and SVG files carry it; nothing of it is drawn.
 
-    A notebook shows a figure that stands on the last line of a cell.
+    A notebook shows a figure that is on the last line of a cell.
     """
 
     origin: str = ""
@@ -62,7 +62,7 @@ def save_figure(drawing: Figure, path: str | Path, origin: str = "", also: Seque
         drawing: A figure of matplotlib.
         path: The file, whose suffix decides on its format.
         origin: The hash; empty: that of a `Picture`, or none.
-        also: Further suffixes, such as ".pdf", with which the figure is saved beside `path`.
+        also: Further suffixes, such as ".pdf", with which the figure is saved in addition to `path`.
 
     Returns:
         The path.

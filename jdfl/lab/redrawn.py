@@ -1,4 +1,4 @@
-"""Kinds of problems and networks that every trial of a comparison draws anew, with a seed of its own."""
+"""Kinds of problems and networks that every trial of a comparison redraws with its own seed."""
 
 import dataclasses
 from typing import Any, Literal
@@ -12,7 +12,7 @@ _MOST_DATA = 2**31  # bytes of the problems of all trials, up to which data are 
 
 
 def redrawn_by_default(problem: Problem, trials: int) -> tuple[Literal["data", "network"], ...]:
-    """What every trial draws anew if nothing is said: data and network, but no data of more than 2 GiB in all trials.
+    """What every trial redraws by default: data and network, but no data of more than 2 GiB in all trials.
 
     Args:
         problem: The problem of one trial.
@@ -27,8 +27,8 @@ def drawn(kind: Kind, redraw: bool, **given: int) -> Any:
 
     Args:
         kind: The settings of a problem or a network.
-        redraw: Whether every trial draws it anew. A kind without a seed, such as a ring, is built once all the same.
-        **given: What the family says of its kinds: the number of nodes `m` of a network.
+        redraw: Whether every trial redraws it. A kind without a seed, such as a ring, is built once in any case.
+        **given: What the family passes to its kinds: the number of nodes `m` of a network.
     """
     return (lambda seed: _with_seed(kind, seed).build(**given)) if redraw and _has_seed(kind) else kind.build(**given)
 

@@ -54,13 +54,13 @@ def ran(methods: Mapping[str, Any], terms: Terms, metrics: tuple[Metric, ...]) -
     choices = [Choice(untuned, dict.fromkeys(planned, Tuned({}, {}, 0, {})), pd.DataFrame({"label": list(planned)}))]
     how: Any = {"every": terms.every, "stop": terms.stop, "metrics": metrics, "batch": terms.batch, "ledger": ledger}
 
-    @functools.cache  # what was run already, at whatever budget its values were chosen
+    @functools.cache  # runs are shared by all budgets that choose the same values
     def reported(label: str, point: Point) -> Reported:
         plan = dataclasses.replace(planned[label], algorithm=planned[label].at(dict(point)))
         algorithm = calibrated(plan, terms)
         terms.announce(label, "running")
         runs = across(algorithm, plan.trials, over={}, steps=plan.steps, **how)
-        if plan.grid:  # of which values were chosen by looking at other runs on the same data
+        if plan.grid:  # whose values were chosen by looking at other runs on the same data
             shown = [
                 exposing(run.guarantee, plan.derived, trial.problem.public) for run, trial in zip(runs, plan.trials)
             ]
@@ -134,7 +134,7 @@ def _redrawn(planned: Mapping[str, Plan]) -> tuple[str, ...]:
 
 
 def _criterion(measure: str, tune: Tuning, target: Target) -> str:
-    """What tuning went by, in words."""
+    """The criterion of tuning, in words."""
     over = f"over {len(tune.keys)} trials that are not reported"
     if target.by == "stop":
         return f"fewest rounds to the stop rule, mean {over}"
@@ -177,7 +177,7 @@ def _warn_noiseless(planned: Mapping[str, Plan]) -> None:
     as_given = [label for label, plan in planned.items() if not adjustable(plan.algorithm)]
     if as_given:
         warnings.warn(
-            f"Noise not set for epsilon: {', '.join(as_given)}. The table tells what each of them spends, or that it "
+            f"Noise not set for epsilon: {', '.join(as_given)}. The table shows what each of them spends, or that it "
             "promises nothing; give those without noise a mechanism and a clip to compare them at equal epsilon.",
             stacklevel=3,
         )

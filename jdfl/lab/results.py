@@ -13,8 +13,8 @@
     summary.md         totals, final metrics and times in words
     summary.json       the same as data; it comes last, so that a folder that has it is complete
 
-and, for runs of the command line, the tables of `jdfl.lab.watch`. The key of the run is not among them, since whoever
-has it can remove the noise. Every file is written under another name and then renamed, so that no file is ever partial.
+and, for runs of the command line, the tables of `jdfl.lab.watch`. The key of the run is not among them, since the
+noise can be removed with it. Every file is written under another name and then renamed, so that none is ever partial.
 """
 
 import platform

@@ -125,13 +125,13 @@ function network(figure, data, alt) {
     data.links.forEach((one, i) => { if (one.moment <= moment) last = i; });
     const joined = data.links.length ? data.links[last].pairs : [];
     draw(svg, "path", { class: "links", d: joined.map(([a, b]) => `M${x[a].toFixed(1)} ${y[a].toFixed(1)}L${x[b].toFixed(1)} ${y[b].toFixed(1)}`).join("") || "M0 0" });
-    const sent = data.fields.communications, told = (i) => ["node " + data.nodes[i], ...Object.entries(data.fields).map(
+    const sent = data.fields.communications, caption = (i) => ["node " + data.nodes[i], ...Object.entries(data.fields).map(
       ([name, all]) => words(name) + " " + (all[moment][i] === null ? "not finite" : number(all[moment][i])))].join(", ");
-    const show = cursor(svg, output, data.nodes.length, told);
+    const show = cursor(svg, output, data.nodes.length, caption);
     data.nodes.forEach((_, i) => {
       const busy = !sent || sent[moment][i] > (moment ? sent[moment - 1][i] : 0), v = values[moment][i];
       const node = draw(svg, "circle", { class: "node", cx: x[i], cy: y[i], r: size * (busy ? 1 : 0.55), fill: v === null ? "none" : tint(v) });
-      draw(node, "title", {}, told(i));
+      draw(node, "title", {}, caption(i));
       node.addEventListener("pointerenter", () => show(i));
     });
   }

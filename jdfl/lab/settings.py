@@ -34,7 +34,7 @@ class Entry:
     label: str = ""
     """Its name in tables and figures; empty: its kind."""
     network: Annotated[Kind | None, NETWORKS] = None
-    """The communication network; none: that of the others."""
+    """The communication network; none: the network of the others."""
     grids: tuple[str, ...] | None = None
     """What tuning tries, field=value,value,...; none: the fields and values of its kind; an empty list: not tuned."""
     steps: int | None = None
@@ -60,7 +60,7 @@ class Settings:
     seed: int = 0
     """The first of them (problem and network have their own)."""
     redraw: tuple[Literal["data", "network"], ...] | None = None
-    """What every trial draws anew: data, network or both, where their kinds have a seed; none: both, but nothing with a
+    """What every trial redraws: data, network or both, where their kinds have a seed; none: both, but nothing with a
     ledger, and no data of more than 2 GiB in all trials. An empty list: all trials share data and network."""
     measure: str = _compare.measure
     """The metric that tuning judges by and that the table shows first."""
@@ -71,13 +71,13 @@ class Settings:
     by: By = "round"
     """What all are given equal amounts of, in tuning and in the table; stop: rounds until the stop rule fires."""
     budget: float | None = None
-    """How much of it; none: the most that all reach; except of rounds, at least what ten rounds of each cost."""
+    """How much of it; none: the largest that all reach; except of rounds, at least the cost of ten rounds of each."""
     grids: tuple[str, ...] = ()
     """What tuning tries, field=value,value,... for every algorithm that tunes the field; others have default grids."""
     tuning_seeds: int = len(_tuning.keys)
     """Tuning runs of every point of a grid; their seeds are not those of the reported runs."""
     also: tuple[str, ...] = DEFAULT
-    """Further amounts to compare at, each with a tuning of its own; amount=budget,budget,... says where."""
+    """Further amounts to compare at, each with its own tuning; amount=budget,budget,... says where."""
     extend: int = _tuning.extend
     """How often a grid may go on where its best point lies on its edge."""
     batch: int | None = _compare.batch
@@ -127,7 +127,7 @@ def named(names: tuple[str, ...]) -> tuple[Any, ...]:
 def build(config: CompareConfig) -> tuple[dict[str, Compared], Any, Any, dict[str, Any]]:
     """The methods, the problem, the network and the options that `jdfl.compare` takes.
 
-    Problem and networks are functions of a trial's seed where every trial draws them anew.
+    Problem and networks are functions of a trial's seed where every trial redraws them.
 
     ValueError for values that make no sense, FileNotFoundError for files that are not there.
     """
@@ -178,7 +178,7 @@ def build(config: CompareConfig) -> tuple[dict[str, Compared], Any, Any, dict[st
 
 
 def _check_untuned(config: CompareConfig) -> None:
-    """Refuse what tuning goes by where there is none: ValueError naming the setting."""
+    """Refuse settings of tuning without tuning: ValueError naming the setting."""
     if config.tune:
         return
     plain = CompareConfig(by="round" if config.stop is None else "stop")  # what a comparison without tuning is at
@@ -252,7 +252,7 @@ def _also(lines: tuple[str, ...]) -> dict[str, list[float]]:
 
 
 def _check_once(lines: tuple[str, ...], where: str) -> None:
-    """Refuse a name that is given twice, of which one would be lost: ValueError naming it."""
+    """Refuse a name that is given twice, since one value would be lost: ValueError naming it."""
     names = Counter(line.partition("=")[0].strip() for line in lines)
     for name, count in names.items():
         if count > 1:

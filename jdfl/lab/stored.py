@@ -2,7 +2,7 @@
 
 NAME.json holds the structure and NAME.npz the arrays and tables (Parquet). There is no code in either, and reading
 makes values of the classes in `_KINDS` alone. Objects that are code, which are algorithms, their state and what a paper
-computes, are not stored: an `Absent` stands in their place.
+computes, are not stored: an `Absent` takes their place.
 """
 
 import io
@@ -130,7 +130,7 @@ class _Reader:
 
 
 def absent(result: Result) -> dict[str, Absent]:
-    """What stands in a stored result for what is not stored."""
+    """The placeholder in a stored result for a value that is not stored."""
     about = described(result.algorithm)
     state = (
         "Read it with jdfl.read_checkpoint(FOLDER / 'checkpoints', algorithm, problem, network), whose value "
@@ -141,7 +141,7 @@ def absent(result: Result) -> dict[str, Absent]:
     found = {
         "algorithm": Absent("the algorithm", about, _AGAIN),
         "state": Absent("the state of the nodes", about, f"{state}."),
-        "key": Absent("the key", about, "Whoever has it can remove the noise: keep it apart, and give it to jdfl.run."),
+        "key": Absent("the key", about, "With it the noise can be removed: keep it apart, and give it to jdfl.run."),
         "ready": Absent("what the algorithm computed before the first round", about, _AGAIN),
     }
     return {name: one for name, one in found.items() if not isinstance(getattr(result, name), Absent)}
@@ -175,7 +175,7 @@ def read_value(folder: Path, name: str) -> Any:
         with np.load(folder / f"{name}.npz", allow_pickle=False) as arrays:
             return _Reader(arrays, told["results"]).value(told["value"])
     except FileNotFoundError:
-        raise FileNotFoundError(f"Expected {name}.npz beside {name}.json in {folder}, found none.") from None
+        raise FileNotFoundError(f"Expected {name}.npz next to {name}.json in {folder}, found none.") from None
     except (KeyError, TypeError, ValueError, OSError, zipfile.BadZipFile) as error:
         raise ValueError(
             f"Expected what jdfl has saved in {folder}, got damaged files {name}.json and {name}.npz: "

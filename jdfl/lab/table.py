@@ -18,7 +18,7 @@ Format = Literal["text", "markdown", "latex"]
 
 @dataclass(frozen=True)
 class Cell:
-    """What stands in one place, and whether it is the best of its column, or not distinguishable from it."""
+    """The text of a cell, and whether it is the best of its column, or not distinguishable from it."""
 
     text: str
     mark: Literal["", "best", "tie"] = ""
@@ -34,7 +34,7 @@ class Grid:
 
 
 def number(value: float, digits: int = 4) -> str:
-    """A value as it stands in tables.
+    """A value as tables show it.
 
     Args:
         value: Any number; one that is not finite becomes NONE.
@@ -55,7 +55,7 @@ def rounded(mean: float, sd: float, same: str = "same in all runs") -> str:
     Args:
         mean: The mean over runs.
         sd: Their standard deviation, or the half-width of an interval; NaN: the mean alone is shown.
-        same: The words that stand in place of an uncertainty of 0.
+        same: The words that replace an uncertainty of 0.
     """
     if not np.isfinite(sd):
         return number(mean)
@@ -95,7 +95,7 @@ def column(
         sign: 1 where low values are good, -1 where high ones are; None: as it is for the metric of this name.
         whole: Why values of trials are lacking, in a word.
         beside: Labels that are not ranked.
-        reasons: By label, why it has no value at all; for others `whole` or NONE stands there.
+        reasons: By label, why it has no value at all; for others `whole` or NONE is shown.
     """
     sign = better(name) if sign is None else sign
     first = leaders(values[[label for label in values.columns if label not in beside]], sign)

@@ -1,4 +1,4 @@
-"""A sweep per algorithm over its grid, the best point at every budget, and grids that go on beyond their edge."""
+"""A sweep per algorithm over its grid, the best point at every budget, and grids that are extended at their edge."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -29,7 +29,7 @@ class Target(NamedTuple):
 
 @dataclass(frozen=True)
 class Tuned:
-    """How an algorithm came by its values."""
+    """How the values of an algorithm were chosen."""
 
     values: Point  # the chosen point
     grid: Grid  # with what extensions added; empty: not tuned
@@ -95,9 +95,9 @@ class Search:
         return self.extensions.count(0) if problem.weight.size * problem.n <= _SMALL else points
 
     def at(self, target: Target) -> pd.DataFrame:
-        """What `curves.at` tells, a row per point, and its `score`: the mean over seeds, of which lower is better.
+        """The rows of `curves.at`, one per point, and a `score`: the mean over seeds, where lower is better.
 
-        It is infinite where a run diverged, and at the stop rule where one did not stop.
+        The score is infinite where a run diverged, and at the stop rule where one did not stop.
         """
         known = target, len(self.points)
         if known not in self._known:

@@ -2,8 +2,8 @@
 
     nodes.csv    round, node, distance (to the mean of the shared parameters), value (f_i at the node's parameters),
                  communications and releases so far; a row per node and moment, which is a return from the device
-    links.csv    round, node, hears: the node received from the node in `hears` in the round of the moment; only if the
-                 links differ from the previous moment; one row with node -1 if no node received anything
+    links.csv    round, node, `hears`: the node received from the node in `hears` in the round of the moment; only if
+                 the links differ from the previous moment; one row with node -1 if no node received anything
     split.csv    the data partition: node, examples, and, if these have classes, class_0, class_1, ...
     epsilon.csv  round, most_releases (of a node), epsilon (of the worst node) at a few moments; written at the end of a
                  run with a guarantee, for sound accounting
@@ -120,7 +120,7 @@ class Watch(Callback):
         self._before = None if start.before is None else start.before.rounds
 
     def __call__(self, now: Snapshot) -> None:
-        """Append what the nodes have come to; a file that cannot be written is warned of, and the run goes on."""
+        """Append the current values of the nodes; a file that cannot be written gives a warning, not an error."""
         if self._failed:
             return
         if self._graph is None or self._problem.m <= _MANY:

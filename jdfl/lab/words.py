@@ -126,9 +126,9 @@ def _values(how: Tuned) -> str:
 
 
 def _unranked(of: "Comparison", by: str, value: float | None) -> list[str]:
-    """Labels that are never the best: who stands beside, and whose grid chose nothing.
+    """Labels that are never marked as best: methods that exceed the epsilon, and those whose grid chose nothing.
 
-    All where none was tuned, and where an equal epsilon does not promise the same.
+    All labels where none was tuned, and where equal epsilons do not promise the same.
     """
     if not of.tuned_at(by, value) or (of.epsilon is not None and len(_promises(of)) > 1):
         return list(of.results)
@@ -136,7 +136,7 @@ def _unranked(of: "Comparison", by: str, value: float | None) -> list[str]:
 
 
 def _promises(of: "Comparison") -> dict[str, list[str]]:
-    """Labels by who is protected, and against whom."""
+    """Labels by unit of protection and observer."""
     found: dict[str, list[str]] = {}
     for label, told in of.privacy.items():
         found.setdefault(whom(told.unit, told.adjacency, told.observer), []).append(label)
@@ -177,7 +177,7 @@ def _caption(of: "Comparison", by: str, value: float | None, found: pd.DataFrame
     if of.criterion:
         caption.append(f"Tuning: {of.criterion}.")
     if not of.tuned_at(by, value):
-        caption.append("Nothing was tuned at this budget, so nobody is ranked.")
+        caption.append("Nothing was tuned at this budget, so no method is ranked.")
     if by != "stop" and (early := _early(of, by, found)):
         caption.append(f"All rounds done with less than half of the budget: {', '.join(early)}.")
     caption += _privacy(of)
@@ -206,11 +206,11 @@ def _privacy(of: "Comparison") -> Iterator[str]:
         return
     if len(promises := _promises(of)) > 1:
         differ = "; ".join(f"{', '.join(labels)}: {who}" for who, labels in promises.items())
-        nobody = "" if of.epsilon is None else ", so nobody is ranked"
+        nobody = "" if of.epsilon is None else ", so no method is ranked"
         yield f"Epsilons do not promise the same{nobody}. {differ}."
     deltas = ", ".join(f"{delta:g}" for delta in sorted({told.delta for told in of.privacy.values()}))
     target = "" if of.epsilon is None else f"Noise is the least for epsilon ≤ {number(float(upper(of.epsilon)))}"
-    target += f"; beside it: {', '.join(_beside(of))}. " if _beside(of) else ". " if target else ""
+    target += f"; not held to it: {', '.join(_beside(of))}. " if _beside(of) else ". " if target else ""
     tuned = any(of.tuned[label].grid for label in of.privacy)
     public = " Tuning looked at the same data, which is taken as public." if tuned else ""
     yield f"{target}Epsilon is that of a whole run, of the worst seed, at delta = {deltas}.{public}"

@@ -5,4 +5,7 @@ A new architecture costs one file, a line in __init__.pyi, where what is public 
 
 import lazy_loader
 
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+from jdfl.base import suggest
+
+_public, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+__getattr__ = suggest.attributes(__name__, _public, __all__)

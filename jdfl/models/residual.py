@@ -44,7 +44,7 @@ class Layers:
         )  # fmt: skip
 
     def norm(self, channels: int) -> nnx.Module:
-        """The norm of some channels, in 32 groups or, in a narrow network, in so many that the first layer has pairs.
+        """A group norm of the channels: 32 groups or, in a narrow network, half the channels of the first layer.
 
         The groups of a layer then have the same number of channels as in a network of full width. For an image of one
         pixel a group has no other numbers: two numbers would be normalised to their signs, through which no gradient

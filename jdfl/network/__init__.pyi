@@ -1,5 +1,5 @@
 from .combining import PartialCommunication, Synchronised, partial_communication, synchronised
-from .conversions import from_edges, from_networkx, from_scipy, to_networkx
+from .conversions import from_edges, from_matrix, from_networkx, from_scipy, to_networkx
 from .drawn import (
     NeighbourWeights,
     RandomLinks,
@@ -89,6 +89,7 @@ __all__ = [
     "erdos_renyi_rounds",
     "exponential",
     "from_edges",
+    "from_matrix",
     "from_networkx",
     "from_scipy",
     "gather_sum",

@@ -1,19 +1,22 @@
-"""Networks of edge lists, networkx graphs and matrices, and back to networkx. NumPy on the host."""
+"""Networks from edge lists, networkx graphs and matrices, and back to networkx. NumPy on the host."""
 
 from typing import Any, Literal, cast
 
 import networkx as nx
 import numpy as np
 import scipy.sparse as sp
+from scipy.sparse import csgraph
 
 from jdfl.base import checks
 from jdfl.base.arguments import checked
 from jdfl.base.settings import Count
 from jdfl.network.graph import Graph, Network, Static
-from jdfl.network.tables import arcs, arcs_of, graph_of, linked, stochastic, sum_to_one
-from jdfl.network.weights import FormatChoice, Weights, build, refuse_parts, table
+from jdfl.network.spectral import centred, largest_modulus
+from jdfl.network.tables import TOLERANCE, Arcs, arcs, arcs_of, graph_of, linked, stochastic, sum_to_one
+from jdfl.network.weights import FormatChoice, Weights, build, table
 
-_OTHER_WEIGHTS = "Or choose weights='metropolis', which takes the links alone."
+_OTHER_WEIGHTS = "Or choose weights='metropolis', which ignores these values."
+_SHOWN = 5  # nodes in a message
 
 
 @checked
@@ -33,9 +36,9 @@ def from_edges(
         edges: Whole numbers [e, 2], ids of nodes from 0 to m - 1; a row (u, v) joins u and v.
         m: The number of nodes; None: one more than the largest id.
         weights: Rule for the mixing weights; None: metropolis, or uniform if directed. out-degree is for push-sum.
-        directed: v hears u, and u does not hear v.
+        directed: Node v receives from u, and u does not receive from v.
         format: How sums over neighbours are computed; auto looks at density, degrees and backend.
-        name: What messages and reports call the network.
+        name: The network's name in messages and reports.
         connected: Refuse a network in several parts.
 
     Raises:
@@ -74,28 +77,28 @@ def from_networkx(
 ) -> Static:
     """The network of a networkx graph; node i is the i-th of `graph.nodes`, whatever its label.
 
-    An edge u -> v of a DiGraph means that v hears u. Where the edges carry the attribute `weight`, that of u -> v is
-    W_vu, kept as by `from_scipy`; a node's loop is its own weight, and without any loop every node keeps what its row
-    leaves to one. All `weight` = 1 and none at all mean a plain graph, whose loops are ignored and whose parallel edges
-    count once. `summary` says which weights are used.
+    An edge u -> v of a DiGraph means that v receives from u. If the edges carry the attribute `weight`, that of u -> v
+    is W_vu, kept as by `from_matrix`; a loop is a node's own weight, and without any loop every node keeps the rest of
+    its row. If all `weight` are 1, or no edge has one, the graph is a plain one, whose loops are ignored and whose
+    parallel edges count once. `summary` says which weights are used.
 
     Args:
         graph: A Graph, DiGraph, MultiGraph or MultiDiGraph of networkx.
-        weights: "given" keeps the edges' own, a rule takes the links alone; None: the edges' own, if they carry some.
+        weights: "given" keeps the weights of the edges, a rule ignores them; None: keep them if there are some.
         format: How sums over neighbours are computed; auto looks at density, degrees and backend.
-        name: What messages and reports call the network; None: the graph's own name.
-        connected: Refuse a network in several parts.
+        name: The network's name in messages and reports; None: the graph's own name.
+        connected: As for `from_edges` and `from_matrix`.
 
     Raises:
-        ValueError: For what is no networkx graph, a `weight` that is no number, weights of some edges only or of
-            parallel edges, and as `from_edges` and `from_scipy`.
+        ValueError: For an object that is not a networkx graph, a `weight` that is not a number, weights on some edges
+            only or on parallel edges, and as `from_edges` and `from_matrix`.
     """
     checks.able(("nodes", "edges", "is_directed"), "a networkx graph", "networkx.Graph(edges) makes one.", graph=graph)
     options: Any = {"format": format, "name": name or graph.name or "network", "connected": connected}
     values = [value for *_, value in cast(Any, graph).edges(data="weight")]
     plain = all(value is None for value in values) or all(_is_number(value) and value == 1 for value in values)
     if weights == "given" or (weights is None and not plain):
-        return from_scipy(_weighted(graph), weights="given", **options)
+        return from_matrix(_weighted(graph), **options)
     place = {node: i for i, node in enumerate(graph)}
     edges = [(place[u], place[v]) for u, v in graph.edges()]
     return from_edges(edges, len(graph), weights=weights, directed=graph.is_directed(), **options)
@@ -106,7 +109,7 @@ def _is_number(value: Any) -> bool:
 
 
 def _weighted(graph: "nx.Graph[Any]") -> Any:
-    """W [m, m] of a graph whose edges u -> v weigh W_vu; without loops the diagonal is what the rows leave to one."""
+    """W [m, m] of a graph whose edges u -> v weigh W_vu; without loops the diagonal completes the rows to one."""
     for u, v, value in cast(Any, graph).edges(data="weight"):
         if not _is_number(value):
             found = "none" if value is None else repr(value)
@@ -126,49 +129,140 @@ def _weighted(graph: "nx.Graph[Any]") -> Any:
 def from_scipy(
     adjacency: Any,
     *,
-    weights: Weights | Literal["given"] | None = None,
+    weights: Weights | None = None,
     format: FormatChoice = "auto",
     name: str = "network",
     connected: bool = True,
 ) -> Static:
-    """The network of a square matrix A [m, m]: A[i, j] != 0 means that i hears j.
+    """The network of an adjacency matrix A [m, m]: A[i, j] != 0 means that node i receives from node j.
 
-    Without a choice of weights a matrix with other entries than 0 and 1 is the mixing matrix itself, diagonal included,
-    and is kept; its rows or columns sum to one (within 1e-5). One of zeros and ones, diagonal included, is an adjacency
-    matrix, weighed as for `from_edges`; who hears itself does not count. `summary` says which weights are used.
+    The diagonal is ignored. A matrix of mixing weights belongs to `from_matrix`, which keeps them.
 
     Args:
         adjacency: The matrix [m, m] of real numbers, SciPy sparse or dense.
-        weights: "given" keeps any matrix, a rule takes the links alone, whatever the values; None: see above.
+        weights: Rule for the mixing weights; None: metropolis, or uniform if links run one way, and the matrix has to
+            consist of zeros and ones.
         format: How sums over neighbours are computed; auto looks at density, degrees and backend.
-        name: What messages and reports call the network.
+        name: The network's name in messages and reports.
         connected: Refuse a network in several parts.
 
     Raises:
-        ValueError: For a matrix that is not square, not real or not finite or that is masked, for given values whose
-            rows and columns do not sum to one, and as `from_edges`.
+        ValueError: For a matrix that is not square, real and finite or that is masked, for other values than 0 and 1
+            without a rule for the weights, and as `from_edges`.
     """
-    if not sp.issparse(adjacency):
-        checks.plain_array("Pass a matrix of numbers.", adjacency=adjacency)
-    sparse = adjacency if sp.issparse(adjacency) else np.asarray(adjacency)
-    checks.real("Pass a matrix of real numbers.", adjacency=sparse)
-    m = sparse.shape[0] if sparse.ndim else 0
-    checks.shape((m, m), "Pass a square matrix with one row per node.", adjacency=sparse)
+    matrix, links = _entries("adjacency", adjacency)
+    other = np.flatnonzero(matrix.data != 1)
+    if weights is None and other.size:
+        raise ValueError(
+            f"Expected an adjacency matrix of zeros and ones, got {matrix.data[other[0]]:.6g} among its entries "
+            f"({other.size} such entries). To keep them as mixing weights, use jdfl.network.from_matrix(W). "
+            f"{_OTHER_WEIGHTS}"
+        )
+    return build(links, weights, format, name, connected=connected)
+
+
+@checked
+def from_matrix(W: Any, *, format: FormatChoice = "auto", name: str = "network", connected: bool = True) -> Static:
+    """The network with the mixing matrix W [m, m], which is kept: node i weighs what it receives from j by W[i, j].
+
+    Rows sum to one (row-stochastic), or columns (column-stochastic, for push-sum), or both (doubly stochastic), within
+    1e-5; `summary` says which, and whether W is symmetric. Negative weights are accepted where repeated mixing still
+    brings all nodes to agreement. W is stored as float32.
+
+    Args:
+        W: The matrix [m, m] of real numbers, SciPy sparse or dense, its diagonal included.
+        format: How sums over neighbours are computed; auto looks at density, degrees and backend.
+        name: The network's name in messages and reports.
+        connected: Refuse a matrix by which the nodes do not come to agreement: one with nodes that nothing arrives at,
+            or with a second eigenvalue of modulus one or more. False keeps it, for one round among others.
+
+    Raises:
+        ValueError: For a matrix that is not square, real and finite or that is masked, whose rows and columns do not
+            sum to one, or that is refused by `connected`.
+    """
+    matrix, links = _entries("W", W)
+    if not stochastic(matrix, 0):
+        sum_to_one(np.asarray(matrix.sum(axis=1)), _sums_remedy(matrix))
+    entries = matrix.tocoo()
+    weight = entries.data[entries.coords[0] != entries.coords[1]]
+    if connected:
+        _refuse_unreachable(links)
+        _refuse_disagreement(matrix)
+    return Static(table(links, weight, matrix.diagonal(), format), name, "given")
+
+
+def _sums_remedy(matrix: Any) -> str:
+    """What to do about a matrix whose rows and columns do not sum to one."""
+    if np.all(matrix.data == 1):
+        return "For an adjacency matrix use jdfl.network.from_scipy(A), which chooses weights."
+    own = np.asarray(matrix.sum(axis=1)) - matrix.diagonal()
+    if not matrix.diagonal().any() and np.all((own > 0) & (own < 1)):
+        return "The diagonal is zero: set W[i, i] to 1 minus the sum of row i."
+    return "Divide every row (or every column) by its sum, or choose a rule: jdfl.network.from_scipy(W != 0)."
+
+
+def _refuse_unreachable(links: Arcs) -> None:
+    """Refuse a network in which a node never receives anything of another one, however indirectly: ValueError."""
+    sent = sp.csr_array((np.ones(links.sender.size, np.int8), (links.sender, links.receiver)), shape=(links.m,) * 2)
+    for flow, words in ((sent, "nothing from node 0 ever reaches"), (sent.T.tocsr(), "node 0 never receives from")):
+        reached = csgraph.breadth_first_order(flow, 0, return_predecessors=False)
+        missing = np.setdiff1d(np.arange(links.m), reached)
+        if missing.size:
+            nodes = ", ".join(map(str, missing[:_SHOWN])) + (", ..." if missing.size > _SHOWN else "")
+            kind = "a connected network" if links.symmetric else "a strongly connected network"
+            raise ValueError(
+                f"Expected {kind}, got W in which {words} node{'s' * (missing.size > 1)} {nodes} ({missing.size} of "
+                f"{links.m} nodes). Add links to W, or pass connected=False to keep it as it is."
+            )
+
+
+def _refuse_disagreement(matrix: Any) -> None:
+    """Refuse connected weights by which differences between nodes do not vanish: ValueError naming the eigenvalue.
+
+    Weights of zero and more with one positive entry on the diagonal need no look: they are primitive.
+    """
+    if matrix.shape[0] == 1 or (np.all(matrix.data >= 0) and np.any(matrix.diagonal() > 0)):
+        return
+    rows = matrix if stochastic(matrix, 1) else matrix.T.tocsr()
+    second = largest_modulus(lambda x: centred(rows @ x), matrix.shape[0])
+    if second < 1 - TOLERANCE:
+        return
+    what = "grow by that factor in every round" if second > 1 + TOLERANCE else "never vanish"
+    lowest = float(matrix.data.min())
+    remedy = (
+        f"The lowest weight is {lowest:.6g}: use weights >= 0." if lowest < 0 else "Mix lazily: (W + identity) / 2."
+    )
+    raise ValueError(
+        f"Expected W whose second eigenvalue is below 1 in modulus, got |lambda_2| = {second:.6g}: differences between "
+        f"nodes would {what}. {remedy} Or pass connected=False to keep it as it is."
+    )
+
+
+def _entries(name: str, given: Any) -> tuple[sp.csr_array, Arcs]:
+    """A square matrix of finite numbers [m, m] without stored zeros, and its links; ValueError for anything else."""
+    if isinstance(given, Graph | Static) or hasattr(given, "edges"):
+        remedy = "jdfl.network.to_scipy gives the matrix of a network, jdfl.network.from_networkx takes its graphs."
+        checks.refuse(f"{name} to be a matrix of numbers", name, given, remedy)
+    if not sp.issparse(given):
+        checks.plain_array("Pass a matrix of numbers.", **{name: given})
+    found = given if sp.issparse(given) else np.asarray(given)
+    checks.real("Pass a matrix of real numbers.", **{name: found})
+    m = found.shape[0] if found.ndim else 0
+    checks.shape((m, m), "Pass a square matrix with one row per node.", **{name: found})
     checks.whole(remedy="Pass at least one node.", m=m)
-    matrix = sp.csr_array(sparse, dtype=np.float64)
+    matrix = sp.csr_array(found, dtype=np.float64)
     matrix.sum_duplicates()
     matrix.eliminate_zeros()
-    checks.finite(adjacency_values=matrix.data)
     entries = matrix.tocoo()
     receiver, sender = (np.asarray(axis, np.int64) for axis in entries.coords)
-    links = arcs(receiver, sender, m)
-    if weights != "given" and (weights is not None or bool(np.all(matrix.data == 1))):
-        return build(links, weights, format, name, connected=connected)
-    if not stochastic(matrix, 0):
-        sum_to_one(np.asarray(matrix.sum(axis=1)), f"Divide each row or column by its sum. {_OTHER_WEIGHTS}")
-    if connected:
-        refuse_parts(links)
-    return Static(table(links, entries.data[receiver != sender], matrix.diagonal(), format), name, "given")
+    bad = np.flatnonzero(~np.isfinite(entries.data))
+    if bad.size:
+        i = bad[0]
+        raise ValueError(
+            f"Expected finite numbers in {name}, got {name}[{receiver[i]}, {sender[i]}] = {entries.data[i]} "
+            f"({bad.size} such entries). Replace them by weights, or by 0 for no link."
+        )
+    return matrix, arcs(receiver, sender, m)
 
 
 @checked
@@ -179,7 +273,7 @@ def to_networkx(network: Graph | Network) -> "nx.Graph[int]":
         network: A fixed network, or the graph of one round.
 
     Returns:
-        A Graph, or a DiGraph with an edge u -> v where v hears u, if a link runs one way only.
+        A Graph, or a DiGraph with an edge u -> v where v receives from u, if a link runs one way only.
     """
     links = arcs_of(graph_of(network))
     result: nx.Graph[int] = nx.Graph() if links.symmetric else nx.DiGraph()

@@ -20,6 +20,7 @@ from jdfl.network.graph import Graph, Network, Share, Static
 from jdfl.network.links import equal_shares, ids, link_keys, shuffled, uniform
 from jdfl.network.random_families import others
 from jdfl.network.sequences import table_of
+from jdfl.network.shown import Shown
 from jdfl.network.tables import arcs_of, called
 from jdfl.network.weights import Weights
 
@@ -31,7 +32,7 @@ _MATCHING = Stream("network.random matching", "network")
 
 
 @struct.dataclass
-class RandomLinks:
+class RandomLinks(Shown):
     """A fixed network with each link up with probability p in each round; weights follow the links that are up."""
 
     graph: Graph
@@ -73,7 +74,7 @@ class RandomLinks:
 
 
 @struct.dataclass
-class RandomNeighbours:
+class RandomNeighbours(Shown):
     """Each node receives from `degree` random others, redrawn in each round."""
 
     m: int = struct.field(pytree_node=False)
@@ -116,7 +117,7 @@ class RandomNeighbours:
 
 
 @struct.dataclass
-class RandomMatching:
+class RandomMatching(Shown):
     """Random pairs of nodes, redrawn in each round; with an odd number of nodes, one is unmatched."""
 
     m: int = struct.field(pytree_node=False)

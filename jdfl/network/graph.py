@@ -21,6 +21,7 @@ from jdfl.base.settings import Bound
 from jdfl.base.streams import each
 from jdfl.devices import nodes
 from jdfl.network.halo import Halo
+from jdfl.network.shown import Shown
 from jdfl.network.sums import Buckets, bucket_sum, gather_sum
 
 Format = Literal["padded", "dense", "bcoo", "buckets"]
@@ -131,7 +132,7 @@ class Network(Protocol):
 
 
 @struct.dataclass
-class Static:
+class Static(Shown):
     """The same graph in every round."""
 
     graph: Graph

@@ -16,6 +16,7 @@ from jax import Array, lax
 from jdfl.base import struct
 from jdfl.base.streams import Stream
 from jdfl.network.graph import Graph, Network
+from jdfl.network.shown import Shown
 from jdfl.network.tables import called, kind_of, refuse_synchronised
 
 Missing = Literal["own", "rescale", "sender"]
@@ -25,7 +26,7 @@ _UNBOUND = 0  # seed for what lasts for many rounds, outside a run
 
 
 @struct.dataclass
-class Around:
+class Around(Shown):
     """A network that wraps another."""
 
     base: Network  # the wrapped network

@@ -27,6 +27,7 @@ from jdfl.base.streams import Stream
 from jdfl.network.activation import activation, mixing_step
 from jdfl.network.graph import Format, Graph, Network, Static
 from jdfl.network.links import ids
+from jdfl.network.shown import Shown
 from jdfl.network.tables import arcs_of, called, components, graph_of
 
 _ACTIVE = Stream("network.active matchings", "network")
@@ -34,7 +35,7 @@ Schedule = Literal["random", "periodic"]
 
 
 @struct.dataclass
-class Matchings:
+class Matchings(Shown):
     """A network decomposed into matchings, some of them active in a round. W is always symmetric, doubly stochastic."""
 
     partner: Array  # [m, M] int32 partner of node i in matching j; itself if unmatched

@@ -19,6 +19,7 @@ from jdfl.base.settings import Count
 from jdfl.network.combining import Synchronised
 from jdfl.network.families import circulant, exponential_offsets
 from jdfl.network.graph import Graph, Network, Static, as_dense, round_of
+from jdfl.network.shown import Shown
 from jdfl.network.tables import called, graph_of, pad, refuse_synchronised, synchronised_now
 
 Hops = Literal["minimal", "paper", "code"]
@@ -26,7 +27,7 @@ Hops = Literal["minimal", "paper", "code"]
 _MOST_ENTRIES = 2**28  # of all mixing matrices of a period
 
 
-class _Choosing:
+class _Choosing(Shown):
     """One of p graphs in each round."""
 
     graphs: Any

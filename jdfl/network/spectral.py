@@ -11,7 +11,17 @@ import scipy.sparse.linalg as spla
 
 from jdfl.base.arguments import checked
 from jdfl.network.graph import Format, Graph, Network, Static
-from jdfl.network.tables import Arcs, arcs_of, called, components, graph_of, stochastic, synchronised_now, to_scipy
+from jdfl.network.tables import (
+    TOLERANCE,
+    Arcs,
+    arcs_of,
+    called,
+    components,
+    graph_of,
+    stochastic,
+    synchronised_now,
+    to_scipy,
+)
 from jdfl.network.weights import table
 
 Stochastic = Literal["doubly", "row", "column", "neither"]
@@ -118,7 +128,8 @@ def _second(W: Any) -> float:
     return float(np.abs(values).min())
 
 
-def _stochastic(W: Any) -> Stochastic:
+def sums_of(W: Any) -> Stochastic:
+    """Which sums of a sparse matrix [m, m] are one: of rows and columns (doubly), of one of them, or of neither."""
     row, column = stochastic(W, 1), stochastic(W, 0)
     return "doubly" if row and column else "row" if row else "column" if column else "neither"
 
@@ -163,6 +174,7 @@ class Summary:
     connected: bool  # strongly, if directed
     diameter: int | None  # None: not connected, or too large to compute
     stochastic: Stochastic  # whether rows, columns, both or neither of W sum to one
+    symmetric: bool  # whether W = W^T
     spectral_gap: float | None  # None: did not converge
     rule: str | None  # name of the weights, or "given" for those of a given matrix or edge list; None: unknown
     format: Format
@@ -176,6 +188,7 @@ class Summary:
         stochastic = "not stochastic" if self.stochastic == "neither" else f"{self.stochastic}-stochastic"
         stochastic = stochastic.replace("doubly-", "doubly ")
         gap = "not computed (no convergence)" if self.spectral_gap is None else f"{self.spectral_gap:.4g}"
+        stochastic = stochastic if self.symmetric else f"{stochastic}, not symmetric"
         rule = "" if self.rule is None else f"{self.rule}, "
         links = "directed arcs" if self.directed else "links"
         slots = f"\n{'':13}mixing reads {self.mix_slots:,} slots" if self.format == "buckets" else ""
@@ -213,6 +226,7 @@ def summary(network: Graph | Network) -> Summary:
     except ArithmeticError:
         gap = None
     arcs = links.sender.size
+    W: Any = to_scipy(graph)
     slots = graph.m**2 if graph.format == "dense" else graph.senders.size
     if graph.format == "buckets" and graph.buckets is not None:
         slots = graph.buckets.slots
@@ -228,7 +242,8 @@ def summary(network: Graph | Network) -> Summary:
         padding_ratio=1 - arcs / graph.senders.size,
         connected=connected,
         diameter=_diameter(links) if connected and graph.m <= DIAMETER_UP_TO else None,
-        stochastic=_stochastic(to_scipy(graph)),
+        stochastic=sums_of(W),
+        symmetric=bool(abs(W - W.T).max() <= TOLERANCE),
         spectral_gap=gap,
         rule=network.rule if isinstance(network, Static) else None,
         format=graph.format,

@@ -145,7 +145,7 @@ def sum_to_one(total: np.ndarray, remedy: str, line: str = "row") -> None:
 def to_scipy(network: Graph | Network) -> sp.csr_array:
     """The mixing matrix W [m, m] of a fixed network, sparse float64, with its diagonal and without padded slots.
 
-    `from_scipy(to_scipy(graph), weights="given")` restores the graph, with its slots sorted by sender.
+    `from_matrix(to_scipy(graph), connected=False)` restores the graph, with its slots sorted by sender.
 
     Args:
         network: A fixed network, or the graph of one round.

@@ -184,7 +184,7 @@ class _Numbers(pickle.Unpickler):
 
 def _read_jpeg(path: Path, verify: bool) -> Batch:
     if not path.is_file():
-        raise FileNotFoundError(f"Expected {path}, found none. Put it beside {_JPEG[-1]}, or read the original.")
+        raise FileNotFoundError(f"Expected {path}, found none. Put it next to {_JPEG[-1]}, or read the original.")
     if verify:
         verify_checksum(path)
     try:

@@ -1,4 +1,4 @@
-"""From a data set to a classification problem: hold out a test set, split the examples over the nodes, build.
+"""From a dataset to a classification problem: hold out a test set, split the examples over the nodes, build.
 
 Axes: N examples, m nodes, p features.
 """
@@ -47,10 +47,10 @@ def classification(
     dtype: Precision = jnp.float32,
     public: Public = (),
 ) -> LogisticRegression | SoftmaxRegression:
-    """Logistic or softmax regression on a real data set, its examples split over the nodes.
+    """Logistic or softmax regression on a real dataset, its examples split over the nodes.
 
     Args:
-        data: The data set, or the name of one (see `load`). breast_cancer, digits, realsim_like and epsilon_like are
+        data: The dataset, or the name of one (see `load`). breast_cancer, digits, realsim_like and epsilon_like are
             always available; JDFL_DATA names the folder with the files of the others.
         m: Number of nodes, at least 1.
         partition: The data partition: evenly at random, by Dirichlet(alpha) shares of every class, in shards sorted by
@@ -59,12 +59,12 @@ def classification(
         alpha: Concentration > 0 of the Dirichlet partition: small values give nodes with few classes.
         shards_per_node: Number of shards of a node, at least 1; most shards contain a single class.
         clients: The client of every training example [N], for the partition by clients.
-        test_fraction: Share of every class held out for testing, in [0, 1), if the data set has no test set (see
+        test_fraction: Share of every class held out for testing, in [0, 1), if the dataset has no test set (see
             `holdout`).
         seed: Seed of the split.
         intercept: Add a constant feature.
         binary: For digits, odd against even instead of ten classes.
-        sparse: Keep rows sparse (`SparseLogisticRegression`); None: as in the data set, where text is sparse.
+        sparse: Keep rows sparse (`SparseLogisticRegression`); None: as in the dataset, where text is sparse.
         dtype: Type of all numbers, float32 or float64; the latter needs JAX_ENABLE_X64=1.
         public: Names of values that are public anyway: standardise, holdout, partition, curvature, tuning, stop.
             Privacy reports list them; other values that enter without noise leave no epsilon (see `Problem.declared`).
@@ -132,8 +132,8 @@ def computed(partition: Partition, dataset: Dataset, test_fraction: float, stand
 
     Args:
         partition: How the nodes share the examples; "dirichlet" and "shards" look at all labels.
-        dataset: The data set as it is loaded, before a test set is held out.
-        test_fraction: Share of every class that is held out if the data set has no test set, in [0, 1).
+        dataset: The dataset as it is loaded, before a test set is held out.
+        test_fraction: Share of every class that is held out if the dataset has no test set, in [0, 1).
         standardise: Whether features are standardised by mean and deviation of the training examples.
 
     Returns:
@@ -147,16 +147,16 @@ def computed(partition: Partition, dataset: Dataset, test_fraction: float, stand
 def with_test(
     dataset: Dataset, fraction: float, clients: ArrayLike | None, seed: int
 ) -> tuple[Dataset, ArrayLike | None]:
-    """The data set with a test set, held out if it has none, and the clients of the training examples.
+    """The dataset with a test set, held out if it has none, and the clients of the training examples.
 
     Args:
-        dataset: The data set; one that has a test set stays as it is.
+        dataset: The dataset; one that has a test set stays as it is.
         fraction: Share of every class to hold out, in [0, 1) (see `holdout`); 0: no test set is made.
         clients ([N]): The client of every training example; None: there are no clients.
         seed: Seed of the split.
 
     Returns:
-        The data set, and the clients of its remaining training examples, or None.
+        The dataset, and the clients of its remaining training examples, or None.
 
     Raises:
         ValueError: For clients of another shape than the labels, and for everything that `holdout` refuses.
@@ -240,7 +240,7 @@ def _keys(features: Features) -> Iterator[bytes]:
 
 
 def _stored(dataset: Dataset, sparse: bool | None) -> Dataset:
-    """The data set with rows as CSR, as dense arrays, or (None) as they are; ValueError if CSR is impossible."""
+    """The dataset with rows as CSR, as dense arrays, or (None) as they are; ValueError if CSR is impossible."""
     sparse = issparse(dataset.features) if sparse is None else sparse
     if sparse and dataset.standardise:
         raise ValueError(

@@ -83,8 +83,8 @@ def neural_classification(
         dtype: Type in which the network computes; its parameters are float32.
         penalty: Weight >= 0 of the squared norm in the objective (halved).
         augment: Data augmentation: images of a batch flipped at random and shifted by up to 4 pixels, or none.
-        standardise: Give every channel of the training images mean 0 and deviation 1; None: as the data set specifies.
-        test_fraction: Share of every class held out for testing, in [0, 1), if the data set has no test set.
+        standardise: Give every channel of the training images mean 0 and deviation 1; None: as the dataset specifies.
+        test_fraction: Share of every class held out for testing, in [0, 1), if the dataset has no test set.
         examples: Training images to use, drawn at random; None: all.
         test_examples: Test images to use, drawn at random; None: all.
         public: Names of values that are public anyway: standardise, holdout, partition, curvature, tuning, stop.
@@ -96,7 +96,7 @@ def neural_classification(
     checks.not_negative(penalty=penalty)
     check_share(test_fraction=test_fraction)
     if nodes_at_once is not None:
-        checks.whole(1, remedy="None takes as many as suit the device.", nodes_at_once=nodes_at_once)
+        checks.whole(1, remedy="None: a number that suits the device.", nodes_at_once=nodes_at_once)
     if isinstance(data, str):
         checks.one_of(NAMES, data=data)
     dataset = _pictured(unscaled(data) if isinstance(data, str) else data, model)
@@ -140,7 +140,7 @@ def neural_classification(
 
 
 def _pictured(dataset: Dataset, model: Any) -> Dataset:
-    """The data set with examples [N, ...] in the shape of the model or of known images, if they fit it."""
+    """The dataset with examples [N, ...] in the shape of the model or of known images, if they fit it."""
     checks.class_numbers(labels=dataset.labels)
     if issparse(dataset.features):
         raise ValueError(f"Expected dense rows for a neural network, got sparse ones in {dataset.name}. Use toarray().")
@@ -169,7 +169,7 @@ def _model(model: ModelName | Model, shape: tuple[int, ...], classes: int, dtype
             shape = (*shape[:-1], 3)
         return build(model, shape=shape, classes=classes, dtype=dtype)
     if dtype != "float32":
-        raise ValueError(f"Expected dtype = {dtype!r} beside a model's name, got a model. Build the model with it.")
+        raise ValueError(f"Expected dtype = {dtype!r} with a model's name, got a model. Build the model with it.")
     if model.classes < classes:
         raise ValueError(f"Expected a model of at least {classes} classes, got {model.classes}. Build one with these.")
     if shape not in (model.shape, (*model.shape[:-1], 1)):

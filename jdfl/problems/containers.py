@@ -79,7 +79,7 @@ def array_of(name: str, value: Any, remedy: str) -> np.ndarray:
     if checks.is_a(value, Tracer):
         remedy = "Call the function outside of jax.jit, with arrays that have values."
     elif checks.is_a(value, str):
-        remedy = f"{remedy} jdfl.problems.classification takes the name of a data set."
+        remedy = f"{remedy} jdfl.problems.classification takes the name of a dataset."
     elif checks.is_a(value, Mapping):
         remedy = f"{remedy} pandas.DataFrame({name}) makes a table of a dict of columns."
     if wrong:
@@ -136,7 +136,7 @@ def _frame(name: str, frame: Any) -> tuple[np.ndarray, tuple[str, ...]]:
     if odd["complex"]:
         raise ValueError(
             f"Expected columns of real numbers in {name}, got complex ones in {named(tuple(odd['complex']))}. "
-            "Give real and imaginary parts as columns of their own."
+            "Give real and imaginary parts as separate columns."
         )
     return frame.to_numpy(dtype=float, na_value=np.nan), names
 

@@ -1,4 +1,4 @@
-"""Data sets by name: the places of their files, their contents and their sources. Host only, NumPy arrays and CSR.
+"""Datasets by name: the places of their files, their contents and their sources. Host only, NumPy arrays and CSR.
 
 Files are read from the folder that the environment variable JDFL_DATA names, or else from where `jdfl data fetch` puts
 them. Two sets come with scikit-learn, and two are generated.
@@ -67,7 +67,7 @@ class _Libsvm:
         return stem, path, _find("libsvm", (f"{stem}.t",), _LIBSVM) if self.tested else None
 
     def read(self, verify: bool) -> Dataset:
-        """The data set, dense except for text."""
+        """The dataset, dense except for text."""
         stem, *files = self.find()
         read = [read_libsvm(file, n_features=self.width, verify=verify) for file in files if file is not None]
         parts = [(features if self.sparse else features.toarray(), labels) for features, labels in read]
@@ -95,13 +95,13 @@ _TEXTS = {
 
 
 def download_folder() -> Path:
-    """The folder that data sets are downloaded to: the one that JDFL_DATA names, or one in the user's home."""
+    """The folder that datasets are downloaded to: the one that JDFL_DATA names, or one in the user's home."""
     own = f"{os.environ.get('XDG_DATA_HOME') or '~/.local/share'}/jdfl"
     return Path(os.path.expanduser(os.environ.get("JDFL_DATA") or own))
 
 
 def data_folder() -> Path:
-    """The folder with the data sets: the one that JDFL_DATA names, or else one in the user's home.
+    """The folder with the datasets: the one that JDFL_DATA names, or else one in the user's home.
 
     Without that environment variable it is the folder jdfl in XDG_DATA_HOME, or ~/.local/share/jdfl, where `jdfl data
     fetch` puts its files. Raises FileNotFoundError, with the remedy, if the folder is missing.
@@ -118,7 +118,7 @@ def data_folder() -> Path:
 
 @contextmanager
 def looked_for_in(folder: Path) -> Generator[None]:
-    """A context in which data sets are read from this folder."""
+    """A context in which datasets are read from this folder."""
     token = _HERE.set(folder)
     try:
         yield
@@ -127,12 +127,12 @@ def looked_for_in(folder: Path) -> Generator[None]:
 
 
 def bundled(name: str) -> bool:
-    """Whether a data set comes with scikit-learn."""
+    """Whether a dataset comes with scikit-learn."""
     return name in _BUNDLED
 
 
 def locate(name: str) -> Path | None:
-    """The file of a data set of `NAMES`, or None if it has none; FileNotFoundError if it is missing."""
+    """The file of a dataset of `NAMES`, or None if it has none; FileNotFoundError if it is missing."""
     checks.one_of(NAMES, name=name)
     if name in _IMAGES:
         return _find_images(name)
@@ -143,7 +143,7 @@ def locate(name: str) -> Path | None:
 
 @checked
 def load(name: str, *, binary: bool = False, verify: bool = True) -> Dataset:
-    """The data set of that name. Text is CSR, the others are dense.
+    """The dataset of that name. Text is CSR, the others are dense.
 
     qsar, a9a, w8a, mushrooms, phishing and real-sim are read from `data_folder()` as distributed, news20 (20 newsgroups
     in two classes, as wide as real-sim and a stand-in for it) as it comes with the studies of this package.

@@ -97,7 +97,7 @@ class DrawnRegression(LinearRegression):
         """The same problem with its examples in memory, at least 4 m q n bytes; padding is zero.
 
         Each of several processes stores the examples of its own nodes. Use it for data that fit into memory and for
-        gradients of all examples, for each of which a drawn problem draws all examples again.
+        gradients of all examples: for each such gradient a drawn problem draws all examples again.
         """
         here = self.nodes(portion(self.m))
         A, b = _every_example(here)

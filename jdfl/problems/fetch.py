@@ -1,4 +1,4 @@
-"""Downloads of published data sets into the data folder, by pooch. Host only."""
+"""Downloads of published datasets into the data folder, by pooch. Host only."""
 
 import hashlib
 from collections.abc import Callable
@@ -22,7 +22,7 @@ _NOTE = "SOURCES.txt"
 
 @dataclass(frozen=True)
 class Source:
-    """The place and the terms of publication of a data set."""
+    """The place and the terms of publication of a dataset."""
 
     folder: str  # in the data folder
     base: str  # address
@@ -55,7 +55,7 @@ SOURCES = {
 
 
 def fetch(name: str, to: Path | None = None, tell: Callable[[str], object] = print) -> Path:
-    """Download a data set into a data folder, check it, and return its folder.
+    """Download a dataset into a data folder, check it, and return its folder.
 
     Existing files are kept. Downloaded files are read once to compare the numbers of examples and features, and their
     checksums if these are known; files that do not match are removed. SOURCES.txt in the folder records the address of
@@ -70,7 +70,7 @@ def fetch(name: str, to: Path | None = None, tell: Callable[[str], object] = pri
     cannot be reached or a file cannot be written.
     """
     if name in datasets.NAMES and name not in SOURCES:
-        raise ValueError(f"Expected a data set to download, got {name!r}, which {_why_not(name)}.")
+        raise ValueError(f"Expected a dataset to download, got {name!r}, which {_why_not(name)}.")
     checks.one_of(tuple(SOURCES), name=name)
     source = SOURCES[name]
     root = datasets.download_folder() if to is None else Path(to)
@@ -118,7 +118,7 @@ def _download(address: str, known: str | None, place: Path, file: str) -> Path:
 
 
 def _check(name: str, source: Source, root: Path) -> None:
-    """ValueError if the downloaded files are not the data set."""
+    """ValueError if the downloaded files are not the dataset."""
     if source.size is None:
         return
     with datasets.looked_for_in(root):

@@ -71,7 +71,7 @@ def check_pair(example: Any) -> None:
 
 
 def check_arguments(name: str, function: Callable[..., Any], wanted: tuple[str, ...]) -> None:
-    """Refuse a function that cannot be called with so many positional arguments: ValueError."""
+    """Refuse a function that cannot be called with the `wanted` positional arguments: ValueError."""
     try:
         signature = inspect.signature(function)
     except (TypeError, ValueError):

@@ -1,4 +1,4 @@
-"""Synthetic data sets that imitate ones which cannot be distributed. Host only; equal seeds give equal data."""
+"""Synthetic datasets that imitate ones which cannot be distributed. Host only; equal seeds give equal data."""
 
 from typing import Any
 
@@ -57,7 +57,7 @@ def realsim_like(
         tilt: Standard deviation of the logarithm of that difference, 0 to 100.
         positive: Share of the labels that are 1, exactly.
         label_noise: Share of the labels that are wrong, half of them in each class.
-        seed: Seed of the data set.
+        seed: Seed of the dataset.
 
     Raises ValueError for arguments out of range.
     """
@@ -126,8 +126,8 @@ def epsilon_like(
     size, the first one more if n_examples is odd. a is a unit normal direction among the minor factors,
     the same share of each, and b the unit normal coordinate of e along one more direction. So the labels hardly depend
     on the directions in which rows are similar. With the defaults a linear classifier that knows these directions
-    reaches 90 %, a linear SVM with 32,000 rows 88 %, and logistic regression with 100 rows 61 to 69 % by its penalty,
-    where the original's 100 give 58 to 64 % (with a standard error of 0.05).
+    reaches 90 %, and a linear SVM with 32,000 rows 88 %. Logistic regression with 100 rows reaches 61 to 69 %,
+    depending on its penalty; with 100 rows of the original it reaches 58 to 64 % (with a standard error of 0.05).
 
     The defaults follow the first 100 training and 100 test rows of the original. There the leading six of 200 squared
     singular values have 0.384, 0.015, 0.014, 0.011, 0.010 and 0.009 of their sum, here 0.39, 0.015, 0.013, 0.012, 0.010
@@ -146,7 +146,7 @@ def epsilon_like(
         minor: Share of the expected squared length in the minor factors, >= 0 and below 1 - common.
         factors: Number of minor factors, at least 1.
         signal: Strength >= 0 of the dependence of the label on the row.
-        seed: Seed of the data set.
+        seed: Seed of the dataset.
 
     Raises ValueError for arguments out of range.
     """

@@ -77,7 +77,7 @@ def read_mnist(folder: PathLike, *, known: str = "") -> Images:
         if digest != expected:
             raise ValueError(
                 f"Expected {path} to hold the {part} of {known}, SHA-256 {expected} after decompression, got {digest}: "
-                f"it is another data set, another release or damaged. {AGAIN.rstrip('.')}, or pass verify=False."
+                f"it is another dataset, another release or damaged. {AGAIN.rstrip('.')}, or pass verify=False."
             )
         arrays.append(array)
     for k in (0, 2):
@@ -148,6 +148,6 @@ def _read_idx(path: Path) -> tuple[np.ndarray, str]:
     digest.update(content)
     try:
         entries = np.frombuffer(content, dtype).reshape(shape)
-    except ValueError as error:  # too many dimensions, or too large ones beside a 0
+    except ValueError as error:  # too many dimensions, or too large ones next to a 0
         raise ValueError(f"Expected the dimensions of an array in {path}, got {shape}. {AGAIN}") from error
     return entries.astype(dtype.newbyteorder("="), copy=False), digest.hexdigest()

@@ -60,7 +60,7 @@ def taken_in(
     Args:
         X: Features, as for `from_arrays`.
         y: Labels or targets.
-        nodes: Number of nodes; None: that of the clients or of the given parts, or 20.
+        nodes: Number of nodes; None: the number of clients or of given parts, or 20.
         rank: Axes that X has to have; None: at least two.
         task: The task; None: inferred from y.
         partition: How the nodes share the examples.
@@ -107,7 +107,7 @@ def taken_in(
 
 
 def _number(**named: Any) -> None:
-    """Refuse what is no share in [0, 1)."""
+    """Refuse a value that is not a share in [0, 1)."""
     for name, value in named.items():
         if not checks.is_a(value, int | float | np.number) or checks.is_a(value, bool) or not 0 <= value < 1:
             checks.refuse(
@@ -146,7 +146,7 @@ def _given(
         twice = [name for name in names if names.count(name) > 1]
         if twice:
             raise ValueError(
-                f"Expected a name of its own for every node in clients, got {twice[0]!r} {names.count(twice[0])} "
+                f"Expected a different name for every node in clients, got {twice[0]!r} {names.count(twice[0])} "
                 "times. Rename one, or join the examples of both."
             )
     sparse = [issparse(one) for one, _ in parts]

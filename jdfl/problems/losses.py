@@ -35,7 +35,7 @@ class LossProblem(Streamed):
 
     @property
     def n(self) -> int:
-        """The number of parameters, which is that of all entries of all arrays of the tree."""
+        """The number of parameters: all entries of all arrays of the tree."""
         return self.packing.n
 
     def unflatten(self, w: Any) -> Any:
@@ -56,7 +56,7 @@ class LossProblem(Streamed):
 
 @struct.dataclass
 class LossClassification(LossProblem):
-    """A loss of one's own on examples (features, label), with scores, from which accuracies follow."""
+    """The user's loss on examples (features, label), with scores, from which accuracies follow."""
 
     predictor: Callable[[Any, Any], Array] = struct.field(pytree_node=False, default=None)  # pyright: ignore
     classes: int = struct.field(pytree_node=False, default=2)

@@ -21,7 +21,7 @@ _DENSE = 2000  # parameters up to which the smallest curvature is computed where
 
 
 class Minimum(NamedTuple):
-    """A minimiser and what is known of it."""
+    """A minimiser and what is known about it."""
 
     w: np.ndarray  # [n]
     value: float
@@ -192,7 +192,7 @@ def shaped(problem: LinearModel, w: np.ndarray) -> np.ndarray:
 
 
 def _left(gradient: np.ndarray, size: float, convexity: float) -> float:
-    """||gradient||^2 / (2 mu), the most that f exceeds its minimum by, with the gradient's rounding added to it."""
+    """||gradient||^2 / (2 mu), a bound on f minus its minimum, with the gradient's rounding added to the gradient."""
     return float((np.linalg.norm(gradient) + _ROUNDING * size) ** 2 / (2 * convexity))
 
 

@@ -95,7 +95,7 @@ def from_model(
         0, 2**32 - 1, "The seed decides on the initial parameters, for example init_seed=0.", init_seed=init_seed
     )
     if nodes_at_once is not None:
-        checks.whole(1, remedy="None takes as many as suit the device.", nodes_at_once=nodes_at_once)
+        checks.whole(1, remedy="None: a number that suits the device.", nodes_at_once=nodes_at_once)
     if name is not None and not checks.is_a(name, str):
         checks.refuse("name to be text", "name", name, "It is what reports call the problem.")
     if loss is not None:

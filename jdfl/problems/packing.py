@@ -117,7 +117,7 @@ def _parameter(where: str, leaf: Any, kind: np.dtype) -> Any:
     if jnp.issubdtype(array.dtype, jnp.complexfloating):
         raise ValueError(
             f"Expected real parameters in params, got {array.dtype} at {where}. Give real and imaginary parts as "
-            "arrays of their own."
+            "separate arrays."
         )
     if not jnp.issubdtype(array.dtype, jnp.floating):
         raise ValueError(

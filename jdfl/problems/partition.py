@@ -151,7 +151,7 @@ def drawn(
         clients: The client of every example [N], for the partition by clients.
         seed: Seed of the partition.
 
-    Raises ValueError for clients beside another partition or none for "clients", and for another number of clients
+    Raises ValueError for clients with another partition, for "clients" without any, and for a number of clients other
     than m.
     """
     if (partition == "clients") != (clients is not None):

@@ -42,7 +42,7 @@ class Rows(Described):
 
     @property
     def dtype(self) -> Any:
-        """The floating-point type of the parameters, which is that of `weight`.
+        """The floating-point type of the parameters and of `weight`.
 
         States of algorithms, gradients and values have it as well. Data may have another type, such as images in bytes.
         Float64 needs JAX_ENABLE_X64=1.

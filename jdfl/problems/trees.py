@@ -97,7 +97,7 @@ def check_classes(stacked: Any, test: Any, classes: int) -> None:
         labels = tree[1]
         if labels.dtype.kind not in "iub" or labels.ndim != (2 if name == "data" else 1):
             raise ValueError(
-                f"Expected whole numbers of classes in {name}[1] beside predict, got {labels.dtype} of shape "
+                f"Expected whole numbers of classes in {name}[1] with predict, got {labels.dtype} of shape "
                 f"{labels.shape}. Give one label for every example, or leave predict out."
             )
         if labels.min() < 0 or labels.max() >= classes:
@@ -207,7 +207,7 @@ def _check_total(weights: list[np.ndarray]) -> None:
 def _padded(trees: list[Any], weights: list[np.ndarray], kind: np.dtype) -> tuple[Any, np.ndarray, int]:
     """Trees of nodes with leaves [q_i, ...] as one with leaves [m, q, ...]: padding repeats a node's first example.
 
-    The loss of that is finite wherever those of examples are, which is not said of zeros.
+    The loss of such padding is finite wherever the losses of the examples are; that of zeros need not be.
     """
     _check_total(weights)
     m, q = len(trees), max(map(len, weights))

@@ -18,7 +18,7 @@ def _clients(file: str | None) -> list[str] | None:
     path = Path(os.path.expanduser(file))
     if not path.is_file():
         raise FileNotFoundError(f"Expected a file at problem.clients, got {file!r}. Check the path.")
-    return path.read_text(encoding="utf-8", errors="surrogateescape").split()  # other bytes are told apart, too
+    return path.read_text(encoding="utf-8", errors="surrogateescape").split()  # other bytes stay distinguishable
 
 
 def _names(public: str | None) -> tuple[str, ...]:

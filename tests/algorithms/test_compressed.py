@@ -131,7 +131,7 @@ def test_choco_with_a_tenth_of_the_entries_ends_where_dpsgd_with_a_lazier_networ
     with jax.enable_x64(True):
         problem, net = example(n=n, rows=(40, 60)), jdfl.network.ring(M)
         W = matrices(net, jax.random.key(0), 1)[0]
-        lazy = jdfl.network.from_scipy((1 - gamma) * np.eye(M) + gamma * W, weights="given")
+        lazy = jdfl.network.from_matrix((1 - gamma) * np.eye(M) + gamma * W)
         algorithm = jdfl.CHOCO(lr=LR, gamma=gamma, codec=jdfl.Sparse(share=0.1), order=order)
         check_settings(algorithm, problem, net)
         here, _, states, _ = course(algorithm, problem, net, rounds=rounds)

@@ -184,7 +184,7 @@ def test_networks_without_public_copies_are_refused():
     uneven = jdfl.network.from_edges([(i, 0) for i in range(1, M)], M, weights="uniform")
     turned = 0.5 * np.eye(M) + 0.3 * np.roll(np.eye(M), 1, axis=1) + 0.2 * np.roll(np.eye(M), -1, axis=1)
     for net, why in (
-        (jdfl.network.from_scipy(turned, weights="given"), "symmetric weights"),
+        (jdfl.network.from_matrix(turned), "symmetric weights"),
         (jdfl.network.link_loss(network(), 0.1), "a fixed"),
         (jdfl.network.k_in(M, 2, seed=1), "an undirected"),
         (uneven, "doubly stochastic"),

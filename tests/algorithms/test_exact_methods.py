@@ -16,7 +16,7 @@ from jdfl.algorithms.program import Program
 from jdfl.base import streams
 from jdfl.engine import loop, stepping
 from jdfl.engine.start import check_settings
-from jdfl.network import as_dense, from_edges, from_scipy, random_links, ring
+from jdfl.network import as_dense, from_edges, from_matrix, random_links, ring
 from tests.algorithms.play import direct
 from tests.reference import exact as reference
 
@@ -281,7 +281,7 @@ def uneven() -> jdfl.network.Static:
 def rotated() -> jdfl.network.Static:
     """Doubly stochastic, symmetric in its links, but not in its weights."""
     W = 0.4 * np.eye(M) + 0.4 * np.roll(np.eye(M), 1, axis=1) + 0.2 * np.roll(np.eye(M), -1, axis=1)
-    return from_scipy(W, weights="given", name="rotated")
+    return from_matrix(W, name="rotated")
 
 
 @corrected

@@ -105,7 +105,7 @@ def test_matcha_with_the_whole_budget_is_dpsgd_with_its_weights():
     problem, net = example(np.float32), jdfl.network.matcha(network(), 1.0)
     W = matrices(net, jax.random.key(11), 2)
     np.testing.assert_array_equal(W[0], W[1])
-    fixed = jdfl.network.from_scipy(W[0], weights="given")
+    fixed = jdfl.network.from_matrix(W[0])
     here, *_ = course(jdfl.MATCHA(lr=LR), problem, net)
     there, *_ = course(jdfl.DPSGD(lr=LR, order="adapt-then-combine"), problem, fixed)
     np.testing.assert_allclose(here, there, rtol=1e-5, atol=1e-6)
@@ -128,7 +128,7 @@ def test_sparse_messages_lose_nothing_of_sparse_models():
 def test_many_gossip_steps_are_the_power_of_the_matrix():
     problem, net = example(np.float32), network()
     W = np.linalg.matrix_power(matrices(net, jax.random.key(11), 1)[0], 3)
-    power = jdfl.network.from_scipy(W, weights="given")
+    power = jdfl.network.from_matrix(W)
     here, *_ = course(jdfl.DFedSAM(lr=LR, gossip_steps=3), problem, net)
     there, *_ = course(jdfl.DFedSAM(lr=LR), problem, power)
     np.testing.assert_allclose(here, there, rtol=1e-4, atol=1e-5)

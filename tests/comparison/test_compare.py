@@ -536,7 +536,7 @@ def test_equally_good_points_give_the_middle_one():
         ({"methods": {"a": 3}}, ["algorithm", "methods['a'] = 3"]),
         ({"methods": {"a": Entry(Gossip)}}, ["algorithm", "methods['a']"]),
         ({"methods": {"a": Entry(Gossip(), tune={"speed": [1.0]})}}, ["Gossip", "'speed'", "rate"]),
-        ({"methods": {"a": Entry(Gossip(), tune={"messages": [1.0]})}}, ["'messages' = 1", "entries of their own"]),
+        ({"methods": {"a": Entry(Gossip(), tune={"messages": [1.0]})}}, ["'messages' = 1", "separate entries"]),
         ({"methods": {"a": Entry(Gossip(), tune={"mechanism.sigma": [1.0]})}}, ["'mechanism.sigma'"]),
         ({"methods": {"a": Entry(Gossip(), tune={"rate": []})}}, ["list of numbers", "'rate'", "[]"]),
         ({"methods": {"a": Entry(Gossip(), tune={"rate": [np.nan]})}}, ["finite", "rate", "nan"]),

@@ -80,7 +80,7 @@ def test_tables_tell_what_was_spent_and_who_stands_beside(problem, network, tmp_
     above = replace(found, privacy={"D-PSGD": replace(found.privacy["D-PSGD"], epsilon=4.00001)})
     assert above.grid().rows[0][3].text == "4.001"
     said = found.table()
-    assert "least for epsilon ≤ 4; beside it: exact. Epsilon is that of a whole run" in said
+    assert "least for epsilon ≤ 4; not held to it: exact. Epsilon is that of a whole run" in said
     assert "delta = 1e-05" in said
     page = (found.save(tmp_path / "found") / "report.html").read_text()
     assert "least for epsilon ≤ 4" in page
@@ -95,7 +95,7 @@ def test_epsilons_of_other_promises_are_not_ranked(problem, network):
     found = jdfl.compare(entries, problem, network, epsilon=4.0, delta=DELTA, **OPTIONS)
     assert not any(cell.mark for row in found.grid().rows for cell in row)
     said = found.table()
-    assert "Epsilons do not promise the same, so nobody is ranked." in said
+    assert "Epsilons do not promise the same, so no method is ranked." in said
     for label, who in {"replaced": "one record (replace-one)", "nodes": "a whole node's data (replace-one)"}.items():
         assert f"{label}: for {who} against an observer of all messages" in said
     given = jdfl.compare(entries, problem, network, **OPTIONS)  # equal rounds, epsilon beside them

@@ -293,7 +293,8 @@ def test_arrays_that_are_no_plain_numbers_are_refused_at_every_door(door, bad):
 def test_vectors_and_clients_too(bad):
     for call_it in (
         lambda: problems.averaging(BAD_ARRAYS[bad](X)),
-        lambda: network.from_scipy(BAD_ARRAYS[bad](np.full((4, 4), 0.25))),
+        lambda: network.from_matrix(BAD_ARRAYS[bad](np.full((4, 4), 0.25))),
+        lambda: network.from_scipy(BAD_ARRAYS[bad](np.ones((4, 4)))),
         lambda: network.from_edges(BAD_ARRAYS[bad](np.array([[0, 1], [1, 2], [2, 3]]))),
     ):
         with pytest.raises(ValueError, match="Expected"):

@@ -88,10 +88,10 @@ def test_wrappers_are_looked_into(kind):
 
 def test_a_wrapped_matrix_that_expands_is_refused():
     W = np.array([[2.0, -0.5, -0.5], [-0.5, 2.0, -0.5], [-0.5, -0.5, 2.0]])
-    refused(nw.link_loss(nw.from_scipy(W), 0.2))
+    refused(nw.link_loss(nw.from_matrix(W, connected=False), 0.2))
     swinging = np.full((3, 3), 0.6) - 0.8 * np.eye(3)
-    nw.check_weights(nw.link_loss(nw.from_scipy(swinging), 0.2), "M-1")
-    nw.check_weights(nw.partial_communication(nw.from_scipy(swinging), 0.5), "M-1")
+    nw.check_weights(nw.link_loss(nw.from_matrix(swinging), 0.2), "M-1")
+    nw.check_weights(nw.partial_communication(nw.from_matrix(swinging), 0.5), "M-1")
 
 
 @struct.dataclass
@@ -137,7 +137,7 @@ def test_the_estimate_is_that_of_the_drawn_matrices():
 
 U, V = np.array([1, -1, 0, 0]) / 2**0.5, np.array([0, 0, 1, -1]) / 2**0.5
 # Either alone brings all nodes together in two rounds; in turn they multiply differences by nine.
-THERE, BACK = (nw.from_scipy(np.full((4, 4), 0.25) + 3 * np.outer(*pair)) for pair in ((U, V), (V, U)))
+THERE, BACK = (nw.from_matrix(np.full((4, 4), 0.25) + 3 * np.outer(*pair)) for pair in ((U, V), (V, U)))
 
 
 def test_a_period_is_judged_by_its_product():
@@ -149,7 +149,7 @@ def test_a_period_is_judged_by_its_product():
     assert turns.name in str(error.value)
     nw.check_weights(nw.periodic([THERE, BACK, THERE, THERE]), "M-1")
     assert "got 81" in refused(nw.link_loss(turns, 1e-9))  # of squares
-    half = [nw.from_scipy(np.full((4, 4), 0.25) + 0.9 * np.outer(*pair)) for pair in ((U, V), (V, U))]
+    half = [nw.from_matrix(np.full((4, 4), 0.25) + 0.9 * np.outer(*pair)) for pair in ((U, V), (V, U))]
     nw.check_weights(nw.periodic(half), "M-1")
     nw.check_weights(nw.link_loss(nw.periodic(half), 1e-9), "M-1")
 

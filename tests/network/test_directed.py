@@ -134,11 +134,11 @@ def test_columns_and_rows_are_told_apart():
 def test_a_given_matrix_may_have_columns_that_sum_to_one():
     W = np.array([[0.5, 0, 0.25], [0.5, 0.75, 0], [0, 0.25, 0.75]])
     for given_matrix in (W, W.T):
-        net = nw.from_scipy(given_matrix, weights="given")
+        net = nw.from_matrix(given_matrix)
         np.testing.assert_array_equal(nw.to_scipy(net).toarray(), given_matrix)
-    nw.check_graph(nw.from_scipy(W, weights="given").graph, columns=True)
-    with pytest.raises(ValueError, match=r"sum to 1, got 0\.875 in row 0 .*Divide each row or column by its sum"):
-        nw.from_scipy(W - np.eye(3) / 8 + np.diag([0.25, 0, 0]), weights="given")
+    nw.check_graph(nw.from_matrix(W).graph, columns=True)
+    with pytest.raises(ValueError, match=r"sum to 1, got 0\.875 in row 0 .*Divide every row"):
+        nw.from_matrix(W - np.eye(3) / 8 + np.diag([0.25, 0, 0]))
 
 
 @given(m=st.integers(1, 12), data=st.data())

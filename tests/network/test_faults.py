@@ -134,7 +134,7 @@ def test_what_is_left_is_scaled_up_on_request():
     stacked = rounds(net, KEYS())
     kept = matrices(inside(net, KEYS())) * (heard(stacked) | np.eye(6, dtype=bool))
     np.testing.assert_allclose(matrices(stacked), kept / kept.sum(axis=2, keepdims=True), rtol=0, atol=1e-6)
-    swap = nw.from_scipy([[0, 1], [1, 0]], weights="given")
+    swap = nw.from_matrix([[0, 1], [1, 0]], connected=False)
     W = matrices(rounds(nw.link_loss(swap, 0.5, weights="rescale"), KEYS()))
     assert {round(float(own), 6) for own in W[:, 0, 0]} == {0.0, 1.0}
 

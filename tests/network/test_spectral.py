@@ -29,7 +29,7 @@ def test_gap_of_a_complete_network_and_of_one_node():
 
 def test_gap_counts_the_negative_end():
     W = np.array([[0.05, 0.95], [0.95, 0.05]])
-    assert nw.spectral_gap(nw.from_scipy(W, weights="given")) == pytest.approx(0.1, abs=1e-6)
+    assert nw.spectral_gap(nw.from_matrix(W)) == pytest.approx(0.1, abs=1e-6)
 
 
 def test_a_network_in_parts_has_no_gap():
@@ -120,7 +120,7 @@ def test_summary_of_a_large_and_of_a_broken_network():
 
 
 def test_summary_tells_which_sums_are_one():
-    graph = nw.from_scipy([[0.5, 0.5], [1, 0]], weights="given").graph
+    graph = nw.from_matrix([[0.5, 0.5], [1, 0]]).graph
     transposed = replace(graph, weight=graph.weight[::-1])
     half = replace(graph, weight=graph.weight / 2)
     found = [nw.summary(g).stochastic for g in (nw.ring(5).graph, graph, transposed, half)]

@@ -73,7 +73,7 @@ def test_round_trip_through_networkx(directed, data):
 
 @given(graph=graphs())
 def test_round_trip_through_scipy(graph):
-    back = nw.from_scipy(nw.to_scipy(graph), weights="given", format="padded").graph
+    back = nw.from_matrix(nw.to_scipy(graph), format="padded").graph
     assert same(nw.pad(back, graph.senders.shape[1]), graph)
 
 
@@ -123,7 +123,7 @@ def test_networkx_arrow_points_to_the_hearer():
 
 def test_given_weights_are_taken_as_they_are():
     W = np.array([[0.5, 0.75, -0.25], [0.25, 0.75, 0], [1, 0, 0]])
-    graph = nw.from_scipy(W, weights="given").graph
+    graph = nw.from_matrix(W).graph
     np.testing.assert_array_equal(nw.to_scipy(graph).toarray(), W)
     np.testing.assert_array_equal(graph.self_weight, [0.5, 0.75, 0])
     nw.check_graph(graph)
@@ -170,7 +170,10 @@ two_parts = [(0, 1), (1, 2), (3, 4)]
         (lambda: nw.from_edges([(0, -1)]), r"got edges\[0\] = \(0, -1\)"),
         (lambda: nw.from_edges(two_parts), r"a connected network, got 2 components.*3 of 5 nodes.*connected=False"),
         (lambda: nw.from_scipy(np.eye(3)), r"a connected network, got 3 components, the largest with 1 of 3"),
-        (lambda: nw.from_scipy(np.eye(3), weights="given"), r"a connected network, got 3 components"),
+        (
+            lambda: nw.from_matrix(np.eye(3)),
+            r"nothing from node 0 ever reaches nodes 1, 2 \(2 of 3",
+        ),
         (
             lambda: nw.from_edges([(0, 1), (1, 2)], directed=True, weights="uniform"),
             r"a strongly connected network, got 3 components, the largest with 1 of 3 nodes",
@@ -183,12 +186,12 @@ two_parts = [(0, 1), (1, 2), (3, 4)]
         (lambda: nw.from_scipy([[0, 1], [0, 0]], weights="laplacian", connected=False), r"directed.*'laplacian'"),
         (lambda: nw.from_edges([(0, 1)], weights="max"), r"weights to be one of 'metropolis'.*weights = 'max'"),
         (lambda: nw.from_edges([(0, 1)], weights="given"), r"weights to be one of"),
-        (lambda: nw.from_scipy([[1.0]], weights="given", format="csr"), r"format to be one of 'auto'.*'csr'"),
+        (lambda: nw.from_matrix([[1.0]], format="csr"), r"format to be one of 'auto'.*'csr'"),
         (lambda: nw.from_scipy([[1, 1]]), r"adjacency of shape \(1, 1\), got \(1, 2\)"),
         (lambda: nw.from_scipy(3.0), r"adjacency of shape \(0, 0\), got \(\)"),
         (lambda: nw.from_scipy(np.zeros((0, 0))), r"m >= 1.*at least one node"),
-        (lambda: nw.from_scipy([[0, np.nan], [1, 0]]), r"finite numbers in adjacency_values, got nan"),
-        (lambda: nw.from_scipy([[0.5, 0.5], [1, 1]], weights="given"), r"sum to 1, got 2 in row 1 \(1 such"),
+        (lambda: nw.from_scipy([[0, np.nan], [1, 0]]), r"finite numbers in adjacency, got adjacency\[0, 1\] = nan"),
+        (lambda: nw.from_matrix([[0.5, 0.5], [1, 1]]), r"sum to 1, got 2 in row 1 \(1 such"),
     ],
 )
 def test_bad_input_is_refused_in_words(call, message):

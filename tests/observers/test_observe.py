@@ -84,8 +84,8 @@ ASSUMED = jdfl.Gradients(mechanism=jdfl.Gaussian(1.0), sensitivity=1.0)
 
 def test_planted_mistakes_break_the_agreement(monkeypatch):
     algorithm = jdfl.DPSGD(lr=0.1, gradients=NOISY, order="adapt-then-combine", codec=EXACTLY)
-    one_way, ring = jdfl.network.from_scipy(AROUND), jdfl.network.ring(4)
-    turned = jdfl.network.from_scipy(sp.csr_array(AROUND.T / AROUND.sum(axis=0)[:, None]))
+    one_way, ring = jdfl.network.from_matrix(AROUND), jdfl.network.ring(4)
+    turned = jdfl.network.from_matrix(sp.csr_array(AROUND.T / AROUND.sum(axis=0)[:, None]))
     found = [reached(algorithm, network, Neighbour(0), 2, steps=T)[0] for network in (one_way, ring)]
     assert [derived(of(ADAPT, one), Neighbour(0), 2) for one in (one_way, ring)] == pytest.approx(found, rel=0.05)
     assert derived(of(ADAPT, turned), Neighbour(0), 2) != pytest.approx(found[0], rel=0.05)  # W transposed

@@ -17,7 +17,7 @@ from tests.later import Later
 M, T = 5, 4
 NOISY = jdfl.Gradients(clip=1.0, mechanism=jdfl.Gaussian(2.0))
 LR = 0.3
-ASYMMETRIC = Later(lambda: jdfl.network.from_scipy(sp.csr_array(np.random.default_rng(0).dirichlet(np.ones(M), M))))
+ASYMMETRIC = Later(lambda: jdfl.network.from_matrix(sp.csr_array(np.random.default_rng(0).dirichlet(np.ones(M), M))))
 RING = Later(jdfl.network.ring, M)
 
 

@@ -222,7 +222,7 @@ def test_comparisons_keep_room_for_tuning_and_reported_runs(book):
 def test_files_that_are_no_whole_ledger_are_refused(tmp_path, book):
     with pytest.raises(FileExistsError, match="stays released"):
         jdfl.DataLedger.create(book.path, epsilon=5.0, delta=DELTA)
-    with pytest.raises(FileNotFoundError, match="Nothing is begun anew"):
+    with pytest.raises(FileNotFoundError, match="No new one is made"):
         jdfl.DataLedger(tmp_path / "none.json")
     with pytest.raises(FileNotFoundError, match="folder"):
         jdfl.DataLedger.create(tmp_path / "none" / "a.json", epsilon=5.0, delta=DELTA)

@@ -198,6 +198,6 @@ def test_all_names_may_be_declared_and_are_told_by_the_help(capsys):
     assert DRAWN().declared(*DERIVED).public == tuple(DERIVED)
     with pytest.raises(ValueError, match="'tuning', 'stop', got public = 'rate'"):
         DRAWN().declared("rate")
-    assert main(["run", "--help"]) == 0
+    assert main(["run", "--problem.public", "--help"]) == 0
     told = " ".join(capsys.readouterr().out.split())
-    assert all(name in told.partition("--problem.public")[2][:600] for name in DERIVED)
+    assert all(name in told for name in DERIVED)

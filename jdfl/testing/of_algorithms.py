@@ -1,13 +1,4 @@
-"""The laws that every algorithm keeps, for the classes of this package and for one's own.
-
-    import jdfl.testing, pytest
-
-    @pytest.mark.parametrize("law", jdfl.testing.LAWS)
-    def test_my_algorithm(law):
-        jdfl.testing.check(MyAlgorithm(lr=0.1), law)
-
-Each law is a function of a `Case`. Nothing here needs pytest. What no law can know is whether the update is the
-paper's: compare it with a loop of your own.
+"""The laws that every algorithm keeps.
 
 Axes: m nodes, n parameters.
 """
@@ -29,6 +20,7 @@ from jdfl import problems
 from jdfl.algorithms import Algorithm
 from jdfl.algorithms.moment import Info, Moment
 from jdfl.algorithms.program import Program, planned
+from jdfl.base import arguments, checks
 from jdfl.engine import stepping
 from jdfl.engine.batch import sweep
 from jdfl.engine.paths import paths
@@ -36,6 +28,7 @@ from jdfl.engine.result import Result
 from jdfl.engine.runner import run
 from jdfl.engine.start import Options
 from jdfl.privacy import flow
+from jdfl.testing.law import close, hold, leaves_equal, named, require, same
 
 NODES, PARAMETERS, EXAMPLES = 6, 20, 8  # of the problem that laws are tried on
 ROUNDS = 11
@@ -61,7 +54,7 @@ def compilations() -> int:
 def small_problem(
     noise: float = 0.1, padding: int = 0, shared: int | None = None, dtype: Any = np.float32, m: int = NODES
 ) -> problems.LinearRegression:
-    """Sparse linear regression of 6 nodes with 8 examples each and 20 parameters, of which three are not zero.
+    """Sparse linear regression of 6 nodes with 8 examples each and 20 parameters, three of them not zero.
 
     Args:
         noise: standard deviation of the noise on targets; with zero the true parameters solve every node's problem.
@@ -79,7 +72,7 @@ def small_problem(
 
 
 def padded(problem: problems.LinearRegression, padding: int) -> problems.LinearRegression:
-    """The problem with so many more examples of weight zero at every node."""
+    """The problem with `padding` more examples of weight zero at every node."""
 
     def longer(x: Array) -> Array:
         return jnp.pad(x, [(0, 0), (0, padding)] + [(0, 0)] * (x.ndim - 2))
@@ -110,11 +103,11 @@ class Case:
     def play(
         self, problem: Any = None, network: Any = None, node: Sequence[int] | None = None, start: Start | None = None
     ) -> tuple[Program, Array, Info]:
-        """The prepared program, parameters [13, m, n] after each of 13 rounds, and the summed counts, in float64.
+        """The prepared program, the parameters [13, m, n] after each of 13 rounds, and the summed counts, in float64.
 
         Args:
             problem: what to learn instead of the case's.
-            network: who hears whom instead of the case's.
+            network: the network instead of the case's.
             node: ids [m] of the nodes; None: 0, 1, ...
             start: the state of program and problem from which it begins; None: that of `init`.
         """
@@ -150,38 +143,37 @@ def _played(
 
 
 def _same_counts(here: Info, there: Info, order: Any = slice(None)) -> None:
-    for one, other in zip(jax.tree.leaves(here), jax.tree.leaves(there), strict=True):
-        np.testing.assert_array_equal(other, one[order])
+    leaves_equal("counts", jax.tree.leaves(there), [one[order] for one in jax.tree.leaves(here)])
 
 
 def chunks_change_nothing(case: Case) -> None:
     """A run that returns to Python every three rounds equals the unbroken one, bit for bit."""
     whole, parts = case.run(), case.run(options=Options(chunk=3))
-    np.testing.assert_array_equal(whole.params, parts.params)
-    assert whole.history.equals(parts.history)
-    assert whole.totals == parts.totals
-    assert whole.history["round"].tolist() == [0, 2, 4, 6, 8, 10, 11]
+    close("parameters", parts.params, whole.params)
+    require(whole.history.equals(parts.history), "the recorded metrics differ")
+    same("totals", parts.totals, whole.totals)
+    same("recorded rounds", whole.history["round"].tolist(), [0, 2, 4, 6, 8, 10, 11])
 
 
 def resumed_runs_are_the_same(case: Case) -> None:
-    """A run that is interrupted after round 6 and goes on equals the unbroken one, bit for bit."""
+    """A run that is interrupted after round 6 and resumed equals the unbroken one, bit for bit."""
     cut = case.run(options=Options(chunk=3), callbacks=[lambda now: "enough" if now.rounds >= 6 else None])
-    assert cut.rounds == 6
+    same("rounds before the interruption", cut.rounds, 6)
     whole, resumed = case.run(), case.run(resume=cut)
-    np.testing.assert_array_equal(whole.params, resumed.params)
-    assert whole.totals == resumed.totals
+    close("parameters", resumed.params, whole.params)
+    same("totals", resumed.totals, whole.totals)
 
 
 def plans_begin_alike(case: Case) -> None:
-    """What is planned for few rounds is the beginning of what is planned for more: runs of all lengths share it."""
+    """The plan of a short run is the beginning of the plan of a longer one, so that runs of all lengths share it."""
     few, many = (jax.tree.leaves(planned(case.algorithm, case.problem, case.network, k).plan) for k in (4, 9))
     for short, long in zip(few, many, strict=True):
         (axis,) = np.flatnonzero(np.array(short.shape) != long.shape)
-        np.testing.assert_array_equal(short, np.take(long, range(short.shape[axis]), axis))
+        close("plan of 4 and of 9 rounds", np.take(long, range(short.shape[axis]), axis), short)
 
 
 def runs_side_by_side_equal_single_runs(case: Case) -> None:
-    """Two values of a setting, which matter, with two seeds in one program, that of all values, equal single runs."""
+    """Two values of a setting with two seeds in one program equal four single runs, and the setting matters."""
     name = case.swept or next(iter(case.algorithm.tuned), "")
 
     def runs(*factors: float) -> list[Result]:
@@ -192,18 +184,19 @@ def runs_side_by_side_equal_single_runs(case: Case) -> None:
     for found in runs(1.0, 0.5):
         varied = stepping.with_field(case.algorithm, name, found.labels[name]) if name else case.algorithm
         alone = replace(case, algorithm=varied).run(key=found.labels["seed"])
-        np.testing.assert_allclose(found.params, alone.params, rtol=1e-5, atol=1e-6)
-        assert found.totals == alone.totals
+        close(f"parameters of {found.labels}", found.params, alone.params, rtol=1e-5, atol=1e-6)
+        same(f"totals of {found.labels}", found.totals, alone.totals)
     before = compilations()
     runs(0.8, 0.7)
-    assert compilations() == before
+    same(f"programs compiled for other values of {name}", compilations() - before, 0)
     if name:  # what is played draws the same noise whatever the settings are
         other = stepping.with_field(case.algorithm, name, 0.5 * attrgetter(name)(case.algorithm))
-        assert not np.array_equal(case.play()[1], replace(case, algorithm=other).play()[1])
+        changed = not np.array_equal(case.play()[1], replace(case, algorithm=other).play()[1])
+        require(changed, f"half of {name} gives the same parameters")
 
 
 def one_program_for_all_values(case: Case) -> None:
-    """Another seed, other data and other numbers in the settings compile nothing anew."""
+    """Another seed, other data and other numbers in the settings compile nothing again."""
     case.run()
     other = replace(case.problem, data=jax.tree.map(lambda x: 1.1 * x, case.problem.data))
     changed = case.algorithm
@@ -211,7 +204,7 @@ def one_program_for_all_values(case: Case) -> None:
         changed = stepping.with_field(changed, name, 1.1 * attrgetter(name)(changed))
     before = compilations()
     Case(changed, other, case.network).run(key=9)
-    assert compilations() == before
+    same("programs compiled for another seed, data and settings", compilations() - before, 0)
 
 
 def relabelled_nodes_do_the_same(case: Case) -> None:
@@ -222,78 +215,81 @@ def relabelled_nodes_do_the_same(case: Case) -> None:
     relabelled = replace(case.network, graph=networks.relabel(case.network.graph, order))
     _, here, counts = case.play()
     _, there, moved_counts = case.play(moved, relabelled, order.tolist())
-    np.testing.assert_allclose(there, here[:, order], rtol=1e-9, atol=1e-12)
+    close("parameters by round", there, here[:, order], rtol=1e-9, atol=1e-12)
     _same_counts(counts, moved_counts, order)
 
 
 def padding_changes_nothing(case: Case) -> None:
-    """Examples of weight zero and empty places for neighbours change nothing."""
+    """Examples of weight zero and empty slots for neighbours change nothing."""
     wide = replace(case.network, graph=networks.pad(case.network.graph, case.network.graph.mask.shape[1] + 5))
     _, here, counts = case.play()
     _, there, wide_counts = case.play(padded(case.problem, 5), wide)
-    np.testing.assert_allclose(there, here, rtol=1e-9, atol=1e-12)
+    close("parameters by round", there, here, rtol=1e-9, atol=1e-12)
     _same_counts(counts, wide_counts)
 
 
 def runs_stay_finite(case: Case) -> None:
-    """Forty rounds end as they should, with finite parameters and metrics."""
+    """Forty rounds are completed with finite parameters and metrics."""
     result = case.run(steps=40, key=2)
-    assert result.ending == "steps"
-    assert all(np.isfinite(found).all() for found in (result.history.to_numpy(dtype=float), result.params))
+    same("ending", result.ending, "steps")
+    for name, found in (("metrics", result.history.to_numpy(dtype=float)), ("parameters", result.params)):
+        require(np.isfinite(found).all(), f"{int((~np.isfinite(found)).sum())} {name} are not finite")
 
 
 def bits_are_those_of_the_messages(case: Case) -> None:
     """Every channel is counted, and the bits of a run are its messages times their size."""
     totals = case.run().totals
-    assert set(totals.messages) == set(totals.message_bits) == {channel.name for channel in case.algorithm.channels}
-    assert totals.bits == sum(totals.message_bits[name] * sent for name, sent in totals.messages.items())
+    channels = {channel.name for channel in case.algorithm.channels}
+    same("channels whose messages are counted", set(totals.messages), channels)
+    same("channels whose bits are counted", set(totals.message_bits), channels)
+    same("bits", totals.bits, sum(totals.message_bits[name] * sent for name, sent in totals.messages.items()))
 
 
 def claims_rest_on_noise(case: Case) -> None:
-    """What is claimed about privacy has releases, of what it covers, and is claimed no more where no noise hides it."""
+    """A claim of privacy counts releases, covers what they reveal, and disappears where no noise protects it."""
     given = case.algorithm, case.problem, case.network
     program = planned(*given, ROUNDS)
     if (told := program.privacy(case.problem)).claimed:
-        assert case.run().totals.releases > 0
-        assert bool(paths(*given, steps=ROUNDS)["parameters"]) == bool(told.local)
+        require(case.run().totals.releases > 0, "privacy is claimed, but no release is counted")
+        exposed = paths(*given, steps=ROUNDS)["parameters"]
+        same("whether parameters are exposed, and local privacy is claimed", bool(exposed), bool(told.local))
         with mock.patch.object(flow.Flow, "noise_counts", False):
-            assert not program.privacy(case.problem).claimed
-            assert paths(*given, steps=ROUNDS)["parameters"]
+            require(not program.privacy(case.problem).claimed, "privacy is claimed without noise")
+            require(paths(*given, steps=ROUNDS)["parameters"], "parameters are not exposed without noise")
 
 
-LAWS: dict[str, Callable[[Case], None]] = {
-    law.__name__.replace("_", " "): law
-    for law in (
-        chunks_change_nothing,
-        resumed_runs_are_the_same,
-        plans_begin_alike,
-        runs_side_by_side_equal_single_runs,
-        one_program_for_all_values,
-        relabelled_nodes_do_the_same,
-        padding_changes_nothing,
-        runs_stay_finite,
-        bits_are_those_of_the_messages,
-        claims_rest_on_noise,
-    )
-}
+LAWS = named(
+    chunks_change_nothing,
+    resumed_runs_are_the_same,
+    plans_begin_alike,
+    runs_side_by_side_equal_single_runs,
+    one_program_for_all_values,
+    relabelled_nodes_do_the_same,
+    padding_changes_nothing,
+    runs_stay_finite,
+    bits_are_those_of_the_messages,
+    claims_rest_on_noise,
+)
 """The laws by their names."""
 
 
-def check(algorithm: Algorithm, law: str | None = None, problem: Any = None, network: Any = None) -> None:
-    """Try one law, or all of them, on an algorithm; raises AssertionError where one does not hold.
+def check_algorithm(algorithm: Algorithm, law: str | None = None, problem: Any = None, network: Any = None) -> None:
+    """Try one law, or all of them, on an algorithm.
 
     Args:
-        algorithm: the settings of a class that inherits from `jdfl.Algorithm`.
-        law: a name in `LAWS`; None: all, one after another.
-        problem: what nodes learn, with stacked data; None: `small_problem()`.
-        network: a fixed network for as many nodes; None: `small_network()`.
+        algorithm: The settings of a class that inherits from `jdfl.Algorithm`.
+        law: A name in `LAWS`; None: all, one after another.
+        problem: The problem that nodes learn, with stacked data; None: `small_problem()`.
+        network: A fixed network of as many nodes; None: `small_network()`.
 
-    Raises ValueError for a law that there is not, and for a network that changes over rounds.
+    Raises:
+        LawBrokenError: For the first law that does not hold.
+        ValueError: For an unknown law, an object that is no algorithm, and a network that changes over rounds.
     """
-    if law is not None and law not in LAWS:
-        raise ValueError(f"Expected law in {list(LAWS)}, got law = {law!r}.")
+    arguments.argument("algorithm", algorithm, Algorithm)
     if network is not None and not isinstance(network, networks.Static):
-        raise ValueError(f"Expected a fixed network, got network = {network!r}. For example jdfl.network.ring(6).")
+        raise ValueError(
+            f"Expected a fixed network, got network = {checks.shown(network)}. For example jdfl.network.ring(6)."
+        )
     case = Case(algorithm, problem or small_problem(), network or small_network())
-    for name in LAWS if law is None else (law,):
-        LAWS[name](case)
+    hold(LAWS, case, algorithm, law)

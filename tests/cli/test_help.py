@@ -1,0 +1,139 @@
+"""Help has at most 120 lines on a terminal of 80 columns, and no flag is missing from it."""
+
+import contextlib
+import re
+from typing import Any
+
+import pytest
+import tyro
+
+from jdfl.cli import _COMMANDS, _functions, flags, main
+from jdfl.cli.helping import brief
+from jdfl.cli.listing import flags_of
+from jdfl.config import ALGORITHMS, CODECS, MECHANISMS, NETWORKS, PROBLEMS, STOPS, TIMES, UPDATES
+
+LIMIT = 120
+FAMILIES = {"problem": PROBLEMS, "network": NETWORKS, "algorithm": ALGORITHMS, "stop": STOPS}
+INNER = {  # families whose kinds are chosen inside another kind
+    "algorithm.codec": (CODECS, ["--algorithm", "choco-sgd"]),
+    "algorithm.mechanism": (MECHANISMS, ["--algorithm", "d-psgd"]),
+    "algorithm.updates": (UPDATES, ["--algorithm", "d-psgd"]),
+    "network.compute": (TIMES, ["--network", "timed"]),
+    "network.base": (NETWORKS, ["--network", "link-loss"]),
+}
+KINDS = [(place, kind, []) for place, family in FAMILIES.items() for kind in family.sources]
+KINDS += [(place, kind, before) for place, (family, before) in INNER.items() for kind in family.sources]
+CONFIGURED = [command for command in _COMMANDS if command not in ("report", "data")]
+
+
+@pytest.fixture(autouse=True)
+def narrow(monkeypatch):
+    """A terminal of 80 columns."""
+    monkeypatch.setenv("COLUMNS", "80")
+
+
+def shown(capsys: Any, *args: str) -> str:
+    assert main([*args, "--help"]) == 0
+    out, err = capsys.readouterr()
+    assert err == ""
+    assert len(out.splitlines()) <= LIMIT, f"{len(out.splitlines())} lines"
+    return out
+
+
+@pytest.mark.parametrize("command", [*_COMMANDS, "list", "completion"])
+def test_every_command_has_short_help_with_a_line_for_every_general_flag(command, capsys):
+    out = shown(capsys, command)
+    if command not in _COMMANDS:
+        return
+    listed = asked(command)
+    places = [flag.name for flag in listed if flag.kinds]
+    for flag in listed:
+        if not flag.positional and not any(flag.name.startswith(f"{place}.") for place in places):
+            assert re.search(rf"^  --{re.escape(flag.name)}( |$)", out, re.MULTILINE), flag.name
+
+
+@pytest.mark.parametrize("command", CONFIGURED)
+@pytest.mark.parametrize("place", FAMILIES)
+def test_every_command_names_and_describes_all_kinds(command, place, capsys):
+    if command == "compare" and place == "algorithm":
+        place = "algorithms"
+    family = FAMILIES[place.removesuffix("s") if place == "algorithms" else place]
+    overview, out = " ".join(shown(capsys, command).split()), shown(capsys, command, f"--{place}")
+    for kind in family.sources:
+        assert kind in overview
+        assert re.search(rf"^        {re.escape(kind)}( |$)", out, re.MULTILINE), kind
+
+
+@pytest.mark.parametrize(("place", "kind", "before"), KINDS, ids=lambda one: one if isinstance(one, str) else "")
+def test_every_kind_explains_all_its_flags(place, kind, before, capsys):
+    chosen = [*before, f"--{place}", kind]
+    out = shown(capsys, "run", *before, f"--{place}={kind}")
+    flat = " ".join(out.split())
+    for flag in asked("run", chosen):
+        if flag.name.startswith(f"{place}."):
+            assert f"--{flag.name}" in flat
+            assert " ".join(flag.about.split()) in flat
+
+
+@pytest.mark.parametrize("command", ["run", "audit", "account", "sweep"])
+def test_a_general_flag_is_explained_in_full(command, capsys):
+    for flag in asked(command):
+        if "." not in flag.name or flag.name.startswith("privacy."):
+            assert " ".join(flag.about.split()) in " ".join(shown(capsys, command, f"--{flag.name}").split())
+
+
+def asked(command: str, args: Any = ()) -> Any:
+    with pytest.raises(flags.HelpAsked) as found:
+        _functions(command)[0]([*args, "--help"])
+    return found.value.listed
+
+
+def of_tyro(command: str, args: Any, capsys: Any, monkeypatch: Any) -> set[str]:
+    """The flags that tyro itself knows, which parses them."""
+    seen: list[Any] = []
+    monkeypatch.setattr(flags, "_parsed", lambda args, kind, prog, **how: seen.append((kind, how)))
+    monkeypatch.setattr(flags, "refuse_typos", lambda *_: None)
+    with contextlib.suppress(AttributeError):  # of what was not parsed
+        _functions(command)[0](list(args))
+    (kind, how) = seen[-1]
+    capsys.readouterr()
+    with pytest.raises(SystemExit):
+        tyro.cli(kind, args=["--help"], **how)
+    heads = re.findall(r"(?m)^[│| ]*(--[a-z][^ ,]+(?:, --[^ ,]+)*)", capsys.readouterr().out)
+    return {word.rstrip(".") for head in heads for word in head.split(", ")} - {"--help"}  # or the end of a sentence
+
+
+@pytest.mark.parametrize("command", _COMMANDS)
+def test_the_list_of_flags_is_what_tyro_parses(command, capsys, monkeypatch):
+    listed = {name for flag in asked(command) for name in flag.names}
+    args = ["somewhere"] if command in ("resume", "verify") else []
+    if args:
+        monkeypatch.setattr(flags, "read", lambda _: "steps: 3")
+    assert of_tyro(command, args, capsys, monkeypatch) == listed
+
+
+@pytest.mark.parametrize(("place", "kind", "before"), KINDS, ids=lambda one: one if isinstance(one, str) else "")
+def test_the_flags_of_every_kind_are_what_tyro_parses(place, kind, before, capsys, monkeypatch):
+    args = [*before, f"--{place}", kind]
+    listed = {name for flag in asked("run", args) for name in flag.names}
+    assert of_tyro("run", args, capsys, monkeypatch) == listed
+
+
+def test_a_missing_flag_would_be_noticed(capsys, monkeypatch):
+    monkeypatch.setattr(flags, "flags_of", lambda config: list(flags_of(config))[1:])
+    with pytest.raises(AssertionError):
+        test_the_list_of_flags_is_what_tyro_parses("run", capsys, monkeypatch)
+
+
+@pytest.mark.parametrize(
+    ("text", "room", "short"),
+    [
+        ("Maximum number of rounds.", 40, "Maximum number of rounds"),
+        ("The first sentence. The second.", 40, "The first sentence"),
+        ("A file; none: there is none.", 40, "A file"),
+        ("Some words, and then many more of them.", 20, "Some words"),
+        ("Nothing here can be cut at a comma", 20, "Nothing here can ..."),
+    ],
+)
+def test_a_line_of_the_overview_is_a_clause(text, room, short):
+    assert brief(text, room) == short
