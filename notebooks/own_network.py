@@ -20,8 +20,7 @@ import numpy as np
 
 import jdfl
 
-graph = nx.les_miserables_graph().subgraph(["Valjean", "Javert", "Fantine", "Marius", "Cosette", "Thenardier"])
-jdfl.network.summary(jdfl.network.from_networkx(graph))
+jdfl.network.summary(jdfl.network.from_networkx(nx.krackhardt_kite_graph()))
 
 # %%
 W = np.full((6, 6), 0.0)

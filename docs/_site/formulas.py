@@ -4,7 +4,7 @@ A formula of a docstring is plain text, a line per equation, as in
 
     x_i <- sum_j W_ij x_j - lr g_i(x_i)      (sent to all neighbours)
 
-Two spaces or more separate what stands next to each other. Words of several letters are words unless they are listed
+Two spaces or more separate parts of a line. Words of several letters are words unless they are listed
 below, and single letters are symbols.
 """
 

@@ -9,7 +9,7 @@ X, y = table.drop(columns="activity"), table["activity"]
 network = jdfl.network.from_networkx(nx.read_edgelist("links.csv", nodetype=int))
 
 
-def problem(seed):  # every trial splits the rows over the nodes again
+def problem(seed):  # every trial has its own data partition
     rngs = nnx.Rngs(0)
     layers = nnx.Linear(4, 8, rngs=rngs), nnx.tanh, nnx.Linear(8, 3, rngs=rngs)
     model = nnx.Sequential(*layers)

@@ -30,7 +30,9 @@ from jdfl.engine.start import Options
 from jdfl.privacy import flow
 from jdfl.testing.law import close, hold, leaves_equal, named, require, same
 
-NODES, PARAMETERS, EXAMPLES = 6, 20, 8  # of the problem that laws are tried on
+NODES = 6  # of the problem that laws are tried on
+PARAMETERS = 20
+EXAMPLES = 8
 ROUNDS = 11
 _PLAYED = 13
 _SAME: dict[str, Any] = {"every": 2, "metrics": ["objective", "consensus_error"]}  # one program for all laws that run
