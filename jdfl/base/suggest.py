@@ -69,7 +69,7 @@ for _line in _WORDS.strip().splitlines():
 
 
 def meanings(name: str) -> tuple[str, ...]:
-    """The names that a word of another library may stand for, the likeliest first; a num_ or n_ before it is ignored."""
+    """The names that a word of another library may stand for, the likeliest first; num_ or n_ before it is ignored."""
     word = plain(name)
     counted = next((word.removeprefix(one) for one in ("numberof", "num", "n") if word.startswith(one)), word)
     return SYNONYMS.get(word) or SYNONYMS.get(counted, ())
