@@ -1,16 +1,16 @@
-"""Hooks of MkDocs: pages of algorithms and notebooks, lists of public names and formulas, made when the site is built."""
+"""Hooks of MkDocs: pages of algorithms and notebooks, lists of public names, and formulas."""
 
 import re
 from importlib import import_module
 from typing import Any
 
 import formulas
-import notebooks
 import pages
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
+import notebooks
 from jdfl.algorithms import REGISTRY
 
 _NAMES = re.compile(r"^<!-- names: ([\w.]+) -->$", re.MULTILINE)

@@ -11,8 +11,8 @@ from tests.docs.blocks import ROOT, blocks
 
 sys.path.insert(0, str(ROOT / "docs" / "_site"))  # as mkdocs does for its hooks
 
-import formulas  # noqa: E402
-import pages  # noqa: E402
+import formulas
+import pages
 
 COLUMNS = 88  # of code that fits beside the navigation at 1,280 pixels
 WORDS = 900  # of README.md
