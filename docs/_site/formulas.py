@@ -11,7 +11,7 @@ below, and single letters are symbols.
 import html
 import re
 
-_GREEK = "alpha beta gamma delta theta kappa mu phi psi rho sigma xi".split()
+_GREEK = ["alpha", "beta", "gamma", "delta", "theta", "kappa", "mu", "phi", "psi", "rho", "sigma", "xi"]
 _SYMBOLS = {
     "eps": r"\varepsilon",
     "grad": r"\nabla",

@@ -1,11 +1,11 @@
-"""Hooks of MkDocs: pages of algorithms and notebooks, lists of public names and formulas, made when the site is built."""
+"""Hooks of MkDocs: pages of algorithms and notebooks, lists of public names, and formulas."""
 
 import re
 from importlib import import_module
 from typing import Any
 
 import formulas
-import notebooks
+import notebook_pages
 import pages
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
@@ -28,8 +28,8 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Add the pages of algorithms, and those of notebooks with their pictures."""
     for name in REGISTRY:
         files.append(File.generated(config, f"algorithms/{name}.md", content=pages.page(name)))
-    for path in sorted(notebooks.FOLDER.glob("*.py")):
-        made = notebooks.executed(path.stem)
+    for path in sorted(notebook_pages.FOLDER.glob("*.py")):
+        made = notebook_pages.executed(path.stem)
         parts = {f"{made.name}.md": made.markdown, f"{made.name}.ipynb": made.ipynb, **made.pictures}
         for name, content in parts.items():
             files.append(File.generated(config, f"notebooks/{name}", content=content))
