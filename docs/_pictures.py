@@ -35,9 +35,7 @@ LONG, SIGNS = 200, 160  # of the vector that is coded
 STEPS = 30
 
 
-def sheet(
-    columns: int, width: float, height: float, **options: object
-) -> tuple[Figure, list[Axes]]:
+def sheet(columns: int, width: float, height: float, **options: object) -> tuple[Figure, list[Axes]]:
     """A figure and its axes from left to right."""
     figure = Figure(figsize=(width, height), layout="constrained")
     axes = figure.subplots(1, columns, squeeze=False, **options)  # pyright: ignore[reportArgumentType]
@@ -47,9 +45,7 @@ def sheet(
 def played() -> jdfl.Result:
     """CEPS on a small problem, whose nodes each have a period of their own."""
     problem = jdfl.problems.example1(m=M, n=N, s=S, rows=(30, 60), seed=1)
-    algorithm = jdfl.CEPS(
-        s=S, rate=0.5, codec=jdfl.Sparse(), periods=(2, 6), sigma_rule="safe"
-    )
+    algorithm = jdfl.CEPS(s=S, rate=0.5, codec=jdfl.Sparse(), periods=(2, 6), sigma_rule="safe")
     return jdfl.run(algorithm, problem, graph(), steps=STEPS, metrics=["objective"])
 
 
@@ -63,9 +59,7 @@ def rows() -> Figure:
     end = np.asarray(played().params)
     figure, axes = sheet(2, 8, 2.4, sharey=True)
     limit = float(np.abs(end).max())
-    for axis, (title, values) in zip(
-        axes, {"before": 0 * end, f"after {STEPS} rounds": end}.items()
-    ):
+    for axis, (title, values) in zip(axes, {"before": 0 * end, f"after {STEPS} rounds": end}.items()):
         image = axis.imshow(
             values,
             cmap="PuOr",
@@ -100,9 +94,7 @@ def network() -> Figure:
     right.imshow(W, cmap="Blues", vmin=0, vmax=1)
     for (i, j), weight in np.ndenumerate(W):
         if weight:
-            right.text(
-                j, i, f"{weight:.2f}".lstrip("0"), ha="center", va="center", fontsize=7
-            )
+            right.text(j, i, f"{weight:.2f}".lstrip("0"), ha="center", va="center", fontsize=7)
     right.set(
         title="W",
         xlabel="sender j",
@@ -127,17 +119,11 @@ def round_() -> Figure:
     top.set(xlim=(0, len(parts)), ylim=(0, 1))
     top.set_axis_off()
     for i, part in enumerate(parts):
-        box = FancyBboxPatch(
-            (i + 0.08, 0.15), 0.76, 0.7, boxstyle="round,pad=0.02", fc="white", ec=BLUE
-        )
+        box = FancyBboxPatch((i + 0.08, 0.15), 0.76, 0.7, boxstyle="round,pad=0.02", fc="white", ec=BLUE)
         top.add_patch(box)
         top.text(i + 0.46, 0.5, part, ha="center", va="center", fontsize=9)
         if i:
-            top.add_patch(
-                FancyArrowPatch(
-                    (i - 0.13, 0.5), (i + 0.06, 0.5), arrowstyle="->", mutation_scale=12
-                )
-            )
+            top.add_patch(FancyArrowPatch((i - 0.13, 0.5), (i + 0.06, 0.5), arrowstyle="->", mutation_scale=12))
     period = np.asarray(played().ready.period)
     for i, every in enumerate(period):
         talks = np.arange(every, STEPS, every)
@@ -159,18 +145,14 @@ def arrived(codec: Codec, x: np.ndarray) -> np.ndarray:
     key, node = jax.random.key(3), jnp.zeros((1,), jnp.int32)
     wire = codec.prepare(key, node, len(x), S, jnp.float32)
     keys = jax.random.split(key, 1)
-    return np.asarray(
-        transmit(wire, keys, jnp.asarray(x[None]), jnp.ones((1,), jnp.bool_))
-    )[0]
+    return np.asarray(transmit(wire, keys, jnp.asarray(x[None]), jnp.ones((1,), jnp.bool_)))[0]
 
 
 def coding() -> Figure:
     """A vector, its largest entries, signs of measurements, decoded, and the error."""
     draw = np.random.default_rng(4)
     x = np.zeros(LONG, np.float32)
-    x[draw.choice(LONG, S, replace=False)] = draw.uniform(0.5, 2, S) * draw.choice(
-        [-1, 1], S
-    )
+    x[draw.choice(LONG, S, replace=False)] = draw.uniform(0.5, 2, S) * draw.choice([-1, 1], S)
     full = (x + 0.05 * draw.standard_normal(LONG)).astype(np.float32)
     codec, key, node = (
         jdfl.OneBit(d=SIGNS, s=S),
@@ -178,9 +160,7 @@ def coding() -> Figure:
         jnp.zeros((1,), jnp.int32),
     )
     wire = codec.prepare(key, node, LONG, S, jnp.float32)
-    signs = np.asarray(
-        codec.encode(jax.random.split(key, 1), jnp.asarray(x[None]), wire)[1]
-    )[0]
+    signs = np.asarray(codec.encode(jax.random.split(key, 1), jnp.asarray(x[None]), wire)[1])[0]
     decoded = arrived(codec, x)
     panels = {
         "parameters": full,
@@ -236,10 +216,7 @@ def epsilon() -> Figure:
         (8, BLUE, "--"),
         (16, GREEN, ":"),
     ):
-        told = [
-            jdfl.privacy.gaussian_epsilon(np.sqrt(count) / multiplier, 1e-5)
-            for count in rounds
-        ]
+        told = [jdfl.privacy.gaussian_epsilon(np.sqrt(count) / multiplier, 1e-5) for count in rounds]
         axis.plot(
             rounds,
             told,
@@ -274,9 +251,7 @@ def comparison() -> Figure:
 def first_figure() -> Figure:
     """What the script of docs/first-figure.md draws."""
     with tempfile.TemporaryDirectory() as folder:
-        place = shutil.copytree(
-            ROOT / "docs/first-figure", Path(folder) / "first-figure"
-        )
+        place = shutil.copytree(ROOT / "docs/first-figure", Path(folder) / "first-figure")
         with contextlib.chdir(place):
             return runpy.run_path("first_figure.py")["fig"]
 
@@ -296,13 +271,9 @@ PICTURES: dict[str, Callable[[], Figure]] = {
 def main(folder: Path) -> None:
     """Draw all of them; the same objects give the same files."""
     folder.mkdir(parents=True, exist_ok=True)
-    mpl.rcParams.update(
-        {"svg.hashsalt": "jdfl", "svg.fonttype": "path", "font.size": 9}
-    )
+    mpl.rcParams.update({"svg.hashsalt": "jdfl", "svg.fonttype": "path", "font.size": 9})
     for name, draw in PICTURES.items():
-        draw().savefig(
-            folder / f"{name}.svg", metadata={"Date": None}, facecolor="white"
-        )
+        draw().savefig(folder / f"{name}.svg", metadata={"Date": None}, facecolor="white")
 
 
 if __name__ == "__main__":

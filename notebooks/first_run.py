@@ -26,7 +26,12 @@ network
 
 # %%
 result = jdfl.run(
-    jdfl.DPSGD(lr=0.1), problem, network, key=0, steps=60, metrics=["objective", "suboptimality", "consensus_error"]
+    jdfl.DPSGD(lr=0.1),
+    problem,
+    network,
+    key=0,
+    steps=60,
+    metrics=["objective", "suboptimality", "consensus_error"],
 )
 result
 
@@ -34,10 +39,13 @@ result
 # The history is a pandas table with a row per round.
 
 # %%
-result.history[["round", "objective", "suboptimality", "consensus_error", "bytes"]].tail(3)
+result.history[
+    ["round", "objective", "suboptimality", "consensus_error", "bytes"]
+].tail(3)
 
 # %%
 fig, ax = result.plot(x="round", y="suboptimality")
+fig
 
 # %% [markdown]
 # Another algorithm is another value. IHT-D-PSGD keeps the five largest entries, so its messages are short.
@@ -45,7 +53,9 @@ fig, ax = result.plot(x="round", y="suboptimality")
 # %%
 sparse = jdfl.run(jdfl.IHT(s=5, lr=0.1), problem, network, key=0, steps=60)
 for name, one in {"D-PSGD": result, "IHT-D-PSGD": sparse}.items():
-    print(f"{name:10} objective {one.final['objective']:.3f}, {one.totals.bytes:,.0f} bytes")
+    print(
+        f"{name:10} objective {one.final['objective']:.3f}, {one.totals.bytes:,.0f} bytes"
+    )
 
 # %% [markdown]
 # A comparison tunes every method at the compared budget, on trials that are not reported, and shows means with 95 %
@@ -53,8 +63,14 @@ for name, one in {"D-PSGD": result, "IHT-D-PSGD": sparse}.items():
 
 # %%
 comparison = jdfl.compare(
-    {"D-PSGD": jdfl.DPSGD(), "IHT-D-PSGD": jdfl.IHT(s=5), "LocalOnly": jdfl.LocalOnly()},
-    problem=lambda seed: jdfl.problems.example1(m=8, n=100, s=5, rows=(40, 80), seed=seed),
+    {
+        "D-PSGD": jdfl.DPSGD(),
+        "IHT-D-PSGD": jdfl.IHT(s=5),
+        "LocalOnly": jdfl.LocalOnly(),
+    },
+    problem=lambda seed: jdfl.problems.example1(
+        m=8, n=100, s=5, rows=(40, 80), seed=seed
+    ),
     network=network,
     steps=60,
     trials=5,
@@ -65,6 +81,7 @@ comparison
 
 # %%
 fig, ax = comparison.plot()
+fig
 
 # %% [markdown]
 # `comparison.differences()` has the differences between methods, paired by trial.

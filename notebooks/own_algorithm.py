@@ -70,7 +70,9 @@ print(result.totals)
 # %%
 comparison = jdfl.compare(
     {"QG-DSGDm": QGDSGDm(), "D-PSGD": jdfl.DPSGD(), "DSGT": jdfl.DSGT()},
-    problem=lambda seed: jdfl.problems.example1(m=8, n=40, s=5, rows=(10, 20), seed=seed),
+    problem=lambda seed: jdfl.problems.example1(
+        m=8, n=40, s=5, rows=(10, 20), seed=seed
+    ),
     network=network,
     steps=100,
     trials=5,
@@ -79,6 +81,7 @@ comparison = jdfl.compare(
     measure="suboptimality",
 )
 fig, ax = comparison.plot()
+fig
 
 # %% [markdown]
 # `jdfl.testing` checks the laws that all algorithms obey. Here it is one of them; without a name it tries all.

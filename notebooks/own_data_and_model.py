@@ -25,7 +25,10 @@ import jdfl
 rng = np.random.default_rng(0)
 labels = np.array(["sitting", "walking", "stairs"])[rng.integers(3, size=400)]
 center = {"sitting": (0.0, 0.9), "walking": (1.0, 0.2), "stairs": (0.8, -0.6)}
-X = pd.DataFrame([center[label] for label in labels] + 0.4 * rng.normal(size=(400, 2)), columns=["x", "y"])
+X = pd.DataFrame(
+    [center[label] for label in labels] + 0.4 * rng.normal(size=(400, 2)),
+    columns=["x", "y"],
+)
 
 problem = jdfl.from_arrays(X, labels, nodes=10, partition="dirichlet", alpha=0.3)
 problem
@@ -35,7 +38,9 @@ problem
 
 # %%
 network = jdfl.network.ring(10)
-result = jdfl.run(jdfl.DPSGD(lr=0.5), problem, network, steps=100, metrics=["objective", "accuracy"])
+result = jdfl.run(
+    jdfl.DPSGD(lr=0.5), problem, network, steps=100, metrics=["objective", "accuracy"]
+)
 low, high = result.intervals["accuracy"]
 print(f"accuracy {result.final['accuracy']:.2f}, 95 % interval {low:.2f} to {high:.2f}")
 
@@ -54,7 +59,11 @@ def loss(params, example):
     return -jax.nn.log_softmax(scores(params, x))[label]
 
 
-start = {"in": 0.5 * rng.normal(size=(2, 8)), "out": 0.5 * rng.normal(size=(8, 3)), "bias": np.zeros(3)}
+start = {
+    "in": 0.5 * rng.normal(size=(2, 8)),
+    "out": 0.5 * rng.normal(size=(8, 3)),
+    "bias": np.zeros(3),
+}
 numbers = pd.Categorical(labels).codes.astype(np.int32)
 own = jdfl.from_loss(
     loss,
@@ -67,8 +76,11 @@ own = jdfl.from_loss(
 own
 
 # %%
-trained = jdfl.run(jdfl.DPSGD(lr=0.5), own, network, steps=100, metrics=["objective", "accuracy"])
+trained = jdfl.run(
+    jdfl.DPSGD(lr=0.5), own, network, steps=100, metrics=["objective", "accuracy"]
+)
 fig, ax = trained.plot(x="round", y="accuracy")
+fig
 
 # %% [markdown]
 # The parameters of all nodes are the rows of an array; `unflatten` gives back the tree.

@@ -15,19 +15,21 @@
 # A graph from networkx, and a mixing matrix of your own.
 
 # %%
+import matplotlib.pyplot as plt
 import networkx as nx
 import numpy as np
 
 import jdfl
 
-jdfl.network.summary(jdfl.network.from_networkx(nx.krackhardt_kite_graph()))
+kite = jdfl.network.from_networkx(nx.krackhardt_kite_graph())
+print(jdfl.network.summary(kite))
 
 # %%
 W = np.full((6, 6), 0.0)
 for i in range(6):
     W[i, [i - 1, i, (i + 1) % 6]] = 0.3, 0.4, 0.3
 network = jdfl.network.from_matrix(W)
-jdfl.network.summary(network)
+print(jdfl.network.summary(network))
 
 # %% [markdown]
 # W is kept as it is. A matrix with which the nodes cannot agree is refused.
@@ -40,8 +42,8 @@ except ValueError as error:
 
 # %% [markdown]
 # ## Faults
-# Fault models wrap any network. Gradient tracking (DSGT) and D-PSGD on a ring of eight nodes, without faults, with lost
-# messages, and with nodes that participate in half of the rounds:
+# Fault models wrap any network. D-PSGD on a ring of eight nodes, without faults, with lost messages, and with
+# nodes that participate in half of the rounds:
 
 # %%
 problem = jdfl.problems.example1(m=8, n=40, s=5, rows=(10, 20), seed=2)
@@ -51,13 +53,17 @@ networks = {
     "30 % of messages lost": jdfl.network.link_loss(ring, 0.3),
     "half of the nodes participate": jdfl.network.node_participation(ring, 0.5),
 }
-axes = None
-for name, one in networks.items():
-    result = jdfl.run(jdfl.DPSGD(lr=0.05), problem, one, steps=200, metrics=["suboptimality"])
-    fig, axes = result.plot(x="round", y="suboptimality", ax=axes)
-    axes.lines[-1].set_label(name)
-axes.legend()
-fig
+runs = {
+    name: jdfl.run(
+        jdfl.DPSGD(lr=0.05), problem, one, steps=200, metrics=["suboptimality"]
+    )
+    for name, one in networks.items()
+}
+fig, ax = plt.subplots(figsize=(4, 3))
+for (name, one), style in zip(runs.items(), ("-", "--", ":")):
+    ax.semilogy(one.history["round"], one.history["suboptimality"], style, label=name)
+ax.set(xlabel="round", ylabel="suboptimality")
+_ = ax.legend()
 
 # %% [markdown]
 # With simulated times, the axis may also be seconds: here every gradient takes an exponentially distributed time.

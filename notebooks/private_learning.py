@@ -15,11 +15,15 @@
 # Noise protects a record only where a clip bounds what it hides.
 
 # %%
+import matplotlib.pyplot as plt
+
 import jdfl
 
 problem = jdfl.problems.example1(m=8, n=50, s=5, rows=(2000, 2500), seed=4)
 network = jdfl.network.ring(8)
-algorithm = jdfl.DPSGD(lr=0.2, gradients=jdfl.Gradients(clip=5.0, mechanism=jdfl.Gaussian(4.0)))
+algorithm = jdfl.DPSGD(
+    lr=0.2, gradients=jdfl.Gradients(clip=5.0, mechanism=jdfl.Gaussian(4.0))
+)
 
 # %% [markdown]
 # How much noise do forty rounds need for epsilon = 4 at delta = 1e-5? Nothing is run to find out.
@@ -40,16 +44,17 @@ assert report.epsilon <= 4.0
 # %%
 less = jdfl.calibrate(algorithm, problem, network, steps=40, epsilon=0.25, delta=1e-5)
 runs = {
-    "no noise": jdfl.run(jdfl.DPSGD(lr=0.2), problem, network, steps=40, metrics=["objective"]),
+    "no noise": jdfl.run(
+        jdfl.DPSGD(lr=0.2), problem, network, steps=40, metrics=["objective"]
+    ),
     "epsilon 4": result,
     "epsilon 0.25": jdfl.run(less, problem, network, steps=40, metrics=["objective"]),
 }
-axes = None
-for name, one in runs.items():
-    fig, axes = one.plot(x="round", y="objective", ax=axes)
-    axes.lines[-1].set_label(name)
-axes.legend()
-fig
+fig, ax = plt.subplots(figsize=(4, 3))
+for (name, one), style in zip(runs.items(), ("-", "--", ":")):
+    ax.semilogy(one.history["round"], one.history["objective"], style, label=name)
+ax.set(xlabel="round", ylabel="objective")
+_ = ax.legend()
 
 # %% [markdown]
 # Without the clip there is nothing to state, and no run either.

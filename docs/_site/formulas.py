@@ -76,7 +76,7 @@ def _row(line: str) -> str:
 def _expression(text: str) -> str:
     """Symbols and words, one after another."""
     out: list[tuple[str, bool]] = []  # TeX, and whether it is a word
-    tokens = list(_TOKEN.finditer(text))
+    tokens, inside = list(_TOKEN.finditer(text)), False
     for i, token in enumerate(tokens):
         kind, value = token.lastgroup, token[0]
         following = tokens[i + 1].lastgroup if i + 1 < len(tokens) else ""
@@ -93,6 +93,9 @@ def _expression(text: str) -> str:
             out.append((f"^{{{value}}}", False))
         elif kind in ("left", "right"):
             out.append((r"\langle " if kind == "left" else r"\rangle ", False))
+        elif value == "|":
+            inside = not inside
+            out.append((r"\left|" if inside else r"\right|", False))
         else:
             out.append((_SIGNS.get(value, value), False))
     return _joined(out)

@@ -5,12 +5,12 @@ from importlib import import_module
 from typing import Any
 
 import formulas
+import notebook_pages
 import pages
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
-import notebooks
 from jdfl.algorithms import REGISTRY
 
 _NAMES = re.compile(r"^<!-- names: ([\w.]+) -->$", re.MULTILINE)
@@ -28,8 +28,8 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Add the pages of algorithms, and those of notebooks with their pictures."""
     for name in REGISTRY:
         files.append(File.generated(config, f"algorithms/{name}.md", content=pages.page(name)))
-    for path in sorted(notebooks.FOLDER.glob("*.py")):
-        made = notebooks.executed(path.stem)
+    for path in sorted(notebook_pages.FOLDER.glob("*.py")):
+        made = notebook_pages.executed(path.stem)
         parts = {f"{made.name}.md": made.markdown, f"{made.name}.ipynb": made.ipynb, **made.pictures}
         for name, content in parts.items():
             files.append(File.generated(config, f"notebooks/{name}", content=content))

@@ -39,7 +39,7 @@ def shown() -> list[tuple[Path, int, str]]:
         ]  # fmt: skip
         body = [one for text in texts for one in ast.parse(text).body]
         for i, one in enumerate(body):
-            if "jdfl.compare(" in ast.unparse(one):
+            if any(call in ast.unparse(one) for call in ("jdfl.compare(", "experiment.run()")):
                 found.append((page, i, needed(body[:i], one)))
     return found
 
@@ -67,16 +67,14 @@ def holds(found: jdfl.Comparison) -> None:
 def small(monkeypatch) -> list[jdfl.Comparison]:
     """Comparisons that are made, with one seed and few rounds."""
     made: list[jdfl.Comparison] = []
-    whole = jdfl.compare
+    whole = jdfl.Experiment.run
 
-    def fewer(*args, **given):
-        tune = given.get("tuning", jdfl.Tuning())
-        if tune is not None:
-            given["tuning"] = dataclasses.replace(tune, keys=tune.keys[:1], extend=0)
-        made.append(whole(*args, **{**given, "trials": 1}))
+    def fewer(self, **given):
+        tuning = self.tuning and dataclasses.replace(self.tuning, keys=self.tuning.keys[:1], extend=0)
+        made.append(whole(dataclasses.replace(self, tuning=tuning, trials=1), **given))
         return made[-1]
 
-    monkeypatch.setattr(jdfl, "compare", fewer)
+    monkeypatch.setattr(jdfl.Experiment, "run", fewer)
     return made
 
 
@@ -92,9 +90,9 @@ def play(line: str) -> jdfl.Comparison:
 
 def test_the_commands_are_found():
     assert len(said()) >= 5
-    assert {page.name for page, _, _ in shown()} >= {"README.md", "sweeps.md", "compare.py"}
+    assert {page.name for page, _, _ in shown()} >= {"README.md", "experiments.md", "first_run.py"}
     calls = {one.stem for one in (ROOT / "experiments").glob("*.py") if "jdfl.compare(" in one.read_text()}
-    assert calls == PROGRAMS | {"attack_beside"}  # which shows nothing of it
+    assert calls == PROGRAMS | {"attack_beside", "interval_coverage"}  # which show nothing of it
 
 
 @pytest.mark.slow

@@ -84,9 +84,8 @@ def test_formulas_of_docstrings_become_tex():
 
 def test_formulas_of_pages_become_mathml():
     pytest.importorskip("latex2mathml")
-    made = formulas.mathml(
-        '<p><span class="arithmatex">\\(x_i &lt; 1\\)</span></p><div class="arithmatex">\\[\\frac12\\]</div>'
-    )
+    inline = r'<span class="arithmatex">\(x_i &lt; 1\)</span>'
+    made = formulas.mathml(rf'<p>{inline}</p><div class="arithmatex">\[\frac12\]</div>')
     assert made.count("<math") == 2
     assert "<mfrac>" in made
     assert "arithmatex" not in made

@@ -1,6 +1,7 @@
 """The notebooks as pages: executed when the site is built, with their outputs, and to be downloaded as .ipynb."""
 
 import base64
+import re
 import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -36,7 +37,7 @@ def executed(name: str) -> Executed:
     made = Executed(name, ipynb=nbformat.writes(notebook))
     parts = [_cell(cell, made) for cell in notebook.cells]
     title, _, rest = "\n\n".join(parts).partition("\n")
-    made.markdown = f"{title}\n\n[Download this notebook, with its outputs]({name}.ipynb){{ download }}\n{rest}\n"
+    made.markdown = f"{title}\n\n[Download this notebook, with its outputs]({name}.ipynb){{ download }}\n\n{rest}\n"
     return made
 
 
@@ -57,8 +58,11 @@ def _output(output: NotebookNode, made: Executed) -> str:
         place = f"{made.name}-{len(made.pictures) + 1}.png"
         made.pictures[place] = base64.b64decode(data["image/png"])
         return f"![Figure of the cell above]({place})"
-    if "text/html" in data and "<table" in data["text/html"]:
-        return f'<div class="output" markdown="0">\n{data["text/html"]}\n</div>'
+    if output.output_type == "display_data":  # the progress of a run
+        return ""
+    if "<table" in data.get("text/html", ""):
+        table = re.sub(r'<table[^>]*class="dataframe"[^>]*>', "<table>", data["text/html"])
+        return f'<div class="output" markdown="0">\n{table}\n</div>'
     return _text(data.get("text/plain", ""))
 
 
