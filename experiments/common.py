@@ -114,20 +114,27 @@ def save_figure(fig: Figure, path: str | Path) -> None:
     picture.save_figure(fig, path, origin().hash, also=(".pdf",))
 
 
+_STUDY = ", study"
+
+
 def grid(rows: Sequence[Row]) -> Grid:
-    """A line per case, with a column for the paper's number, where there is one, and a column for ours."""
+    """A line per case, with a column for the paper's number, where there is one, and a column for ours.
+
+    A column "X, study" has the number of the independent study of X alone, since ours is in the column "X".
+    """
     columns = {one.column: False for one in rows}
-    columns |= {one.column: True for one in rows if one.paper is not None}
+    columns |= {one.column: True for one in rows if one.paper is not None or one.column.endswith(_STUDY)}
     cells = {(one.case, one.column): one for one in rows}
     heads = ["case"]
     for column, published in columns.items():
-        heads += [f"{column}, paper", f"{column}, ours"] if published else [column]
+        study = column.endswith(_STUDY)
+        heads += [column] if study or not published else [f"{column}, paper", f"{column}, ours"]
     lines: list[list[Cell]] = []
     for case in dict.fromkeys(one.case for one in rows):
         line = [Cell(case)]
         for column, published in columns.items():
             one = cells.get((case, column))
-            line += [Cell(_paper(one))] * published + [Cell(_ours(one))]
+            line += [Cell(_paper(one))] * published + [Cell(_ours(one))] * (not column.endswith(_STUDY))
         lines.append(line)
     return Grid(heads, lines, ["Ours: mean ± standard deviation over seeds."])
 
