@@ -1,7 +1,8 @@
 """Draws the pictures of the documentation from the objects that they show.
 
-Run `python docs/_pictures.py [FOLDER]`; without a folder they go to docs/pictures. Colours are Okabe and Ito's, which
-colour-blind readers can distinguish; no information is in colour alone.
+Run `python docs/_pictures.py [FOLDER]`; without a folder they go to docs/pictures.
+Colours are Okabe and Ito's, which colour-blind readers can distinguish; no information
+is in colour alone.
 """
 
 import contextlib
@@ -59,7 +60,14 @@ def rows() -> Figure:
     figure, axes = sheet(2, 8, 2.4, sharey=True)
     limit = float(np.abs(end).max())
     for axis, (title, values) in zip(axes, {"before": 0 * end, f"after {STEPS} rounds": end}.items()):
-        image = axis.imshow(values, cmap="PuOr", vmin=-limit, vmax=limit, aspect="auto", interpolation="nearest")
+        image = axis.imshow(
+            values,
+            cmap="PuOr",
+            vmin=-limit,
+            vmax=limit,
+            aspect="auto",
+            interpolation="nearest",
+        )
         axis.set(title=title, xlabel="parameter", xticks=[0, N // 2, N - 1])
         axis.set_yticks(np.arange(M) - 0.5, minor=True)
         axis.grid(which="minor", axis="y", color=GREY, lw=0.5)
@@ -74,13 +82,26 @@ def network() -> Figure:
     W = jdfl.network.to_scipy(graph()).toarray()
     figure, (left, right) = sheet(2, 7, 3.2)
     drawn = nx.from_numpy_array(W - np.diag(np.diag(W)))
-    nx.draw_networkx(drawn, nx.circular_layout(drawn), ax=left, node_color="white", edgecolors=BLUE, edge_color=GREY)
+    nx.draw_networkx(
+        drawn,
+        nx.circular_layout(drawn),
+        ax=left,
+        node_color="white",
+        edgecolors=BLUE,
+        edge_color=GREY,
+    )
     left.set_axis_off()
     right.imshow(W, cmap="Blues", vmin=0, vmax=1)
     for (i, j), weight in np.ndenumerate(W):
         if weight:
             right.text(j, i, f"{weight:.2f}".lstrip("0"), ha="center", va="center", fontsize=7)
-    right.set(title="W", xlabel="sender j", ylabel="receiver i", xticks=range(M), yticks=range(M))
+    right.set(
+        title="W",
+        xlabel="sender j",
+        ylabel="receiver i",
+        xticks=range(M),
+        yticks=range(M),
+    )
     return figure
 
 
@@ -108,7 +129,13 @@ def round_() -> Figure:
         talks = np.arange(every, STEPS, every)
         bottom.plot(talks, np.full(len(talks), i), "s", color=ORANGE, ms=6)
         bottom.axhline(i, color=GREY, lw=0.5, zorder=0)
-    bottom.set(xlabel="round", ylabel="node", yticks=range(M), xlim=(-0.5, STEPS - 0.5), title="■ communicates")
+    bottom.set(
+        xlabel="round",
+        ylabel="node",
+        yticks=range(M),
+        xlim=(-0.5, STEPS - 0.5),
+        title="■ communicates",
+    )
     bottom.invert_yaxis()
     return figure
 
@@ -122,12 +149,16 @@ def arrived(codec: Codec, x: np.ndarray) -> np.ndarray:
 
 
 def coding() -> Figure:
-    """A vector, its largest entries, the signs of measurements, what is decoded, and the error."""
+    """A vector, its largest entries, signs of measurements, decoded, and the error."""
     draw = np.random.default_rng(4)
     x = np.zeros(LONG, np.float32)
     x[draw.choice(LONG, S, replace=False)] = draw.uniform(0.5, 2, S) * draw.choice([-1, 1], S)
     full = (x + 0.05 * draw.standard_normal(LONG)).astype(np.float32)
-    codec, key, node = jdfl.OneBit(d=SIGNS, s=S), jax.random.key(3), jnp.zeros((1,), jnp.int32)
+    codec, key, node = (
+        jdfl.OneBit(d=SIGNS, s=S),
+        jax.random.key(3),
+        jnp.zeros((1,), jnp.int32),
+    )
     wire = codec.prepare(key, node, LONG, S, jnp.float32)
     signs = np.asarray(codec.encode(jax.random.split(key, 1), jnp.asarray(x[None]), wire)[1])[0]
     decoded = arrived(codec, x)
@@ -140,7 +171,13 @@ def coding() -> Figure:
     }
     figure, axes = sheet(len(panels), 10, 2.2)
     for axis, (title, values) in zip(axes, panels.items()):
-        axis.vlines(np.arange(len(values)), 0, values, color=ORANGE if "sign" in title else BLUE, lw=1.5)
+        axis.vlines(
+            np.arange(len(values)),
+            0,
+            values,
+            color=ORANGE if "sign" in title else BLUE,
+            lw=1.5,
+        )
         axis.axhline(0, color=GREY, lw=0.5)
         axis.set(title=title, ylim=(-2.3, 2.3), xticks=[0, len(values) - 1])
         axis.title.set_fontsize(9)
@@ -161,7 +198,11 @@ def bytes_() -> Figure:
     figure, (axis,) = sheet(1, 7, 2.6)
     bars = axis.barh(list(sizes), list(sizes.values()), color=BLUE)
     axis.bar_label(bars, [f"{size:,g}" for size in sizes.values()], padding=3)
-    axis.set(xscale="log", xlim=(10, 12_000), xlabel="bytes of a message, n = 1000, 10 nonzeros")
+    axis.set(
+        xscale="log",
+        xlim=(10, 12_000),
+        xlabel="bytes of a message, n = 1000, 10 nonzeros",
+    )
     axis.invert_yaxis()
     return figure
 
@@ -170,10 +211,25 @@ def epsilon() -> Figure:
     """Epsilon by rounds, for D-PSGD with a noisy gradient in each."""
     rounds = np.unique(np.geomspace(1, 1000, 40).astype(int))
     figure, (axis,) = sheet(1, 6, 3)
-    for multiplier, colour, style in ((4, ORANGE, "-"), (8, BLUE, "--"), (16, GREEN, ":")):
+    for multiplier, colour, style in (
+        (4, ORANGE, "-"),
+        (8, BLUE, "--"),
+        (16, GREEN, ":"),
+    ):
         told = [jdfl.privacy.gaussian_epsilon(np.sqrt(count) / multiplier, 1e-5) for count in rounds]
-        axis.plot(rounds, told, style, color=colour, label=f"noise of {multiplier} sensitivities")
-    axis.set(xscale="log", yscale="log", xlabel="rounds, a release in each", ylabel="epsilon at delta = 1e-5")
+        axis.plot(
+            rounds,
+            told,
+            style,
+            color=colour,
+            label=f"noise of {multiplier} sensitivities",
+        )
+    axis.set(
+        xscale="log",
+        yscale="log",
+        xlabel="rounds, a release in each",
+        ylabel="epsilon at delta = 1e-5",
+    )
     axis.grid(alpha=0.25)
     axis.legend(frameon=False)
     return figure
@@ -181,7 +237,11 @@ def epsilon() -> Figure:
 
 def comparison() -> Figure:
     """What the code of README.md draws."""
-    code = re.search(r"```python\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), re.DOTALL)
+    code = re.search(
+        r"```python\n(.*?)```",
+        (ROOT / "README.md").read_text(encoding="utf-8"),
+        re.DOTALL,
+    )
     assert code is not None
     names: dict[str, Any] = {}
     exec(code[1], names)

@@ -15,10 +15,20 @@ import pandas as pd
 
 import jdfl
 from experiments.ceps_table3 import CASES, VARIANTS, collect, run_variant, verdict
-from experiments.common import Options, Row, compile_sooner, html_table, options, origin, row, save, show
-from jdfl.lab import charts
+from experiments.common import (
+    Options,
+    Row,
+    compile_sooner,
+    html_table,
+    options,
+    origin,
+    row,
+    save,
+    save_figure,
+    show,
+)
+from jdfl.lab import charts, drawing
 from jdfl.lab.curves import AXES, views
-from jdfl.lab.drawing import figure
 from jdfl.lab.page import Chart, Section, page
 from jdfl.lab.watch import Watch
 from jdfl.problems import base_rate, sparse_optimum
@@ -146,6 +156,20 @@ def write_page(
     )  # fmt: skip
 
 
+def draw(histories: Mapping[str, pd.DataFrame], path: Path) -> None:
+    """The objective of all runs against rounds and against bytes."""
+    panels: dict[str, pd.DataFrame] = {}
+    for x in ("round", "bytes"):
+        frames: list[pd.DataFrame] = []
+        for label, history in histories.items():
+            value = history["objective"]
+            frame = {"label": label, "x": history[x], "mean": value, "low": value, "high": value}
+            frames.append(pd.DataFrame(frame))
+        panels[AXES[x]] = pd.concat(frames, ignore_index=True)
+    fig, _ = drawing.lines(panels, {label: label for label in histories}, "objective", width="page")
+    save_figure(fig, path)
+
+
 def nodes_of(chosen: Options) -> Path:
     """The folder with the node tables."""
     folder = chosen.out / f"{NAME}_nodes"
@@ -165,8 +189,8 @@ def main(arguments: Sequence[str] | None = None) -> list[Row]:
     show("Real data, 300 rounds", real)
     one_seed = example1_histories(chosen.quick, nodes_of(chosen))
     save([*example, *real], chosen.out, NAME)
-    figure(one_seed, chosen.out / f"{NAME}.png", origin().hash)
-    figure(histories, chosen.out / f"{NAME}_real.png", origin().hash)
+    draw(one_seed, chosen.out / f"{NAME}.png")
+    draw(histories, chosen.out / f"{NAME}_real.png")
     print(f"figure:  {(chosen.out / NAME).resolve()}.png")
     print(f"report:  {write_page(chosen, example, one_seed, real, histories).resolve()}")
     return [*example, *real]

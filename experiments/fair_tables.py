@@ -119,6 +119,7 @@ def lines(setting: Setting, seeds: int) -> list[Row]:
         note("objective, sparse minimiser", sparse.value)
         note("objective, truth", value_at_truth(problem))
         for column, w in (("distance, dense minimiser", best.w), ("distance, sparse minimiser", sparse.w)):
+            assert w is not None  # of what was solved here
             note(column, float(np.linalg.norm(w - truth) / np.linalg.norm(truth)))
     rows = [row(f"{setting.problem}, all data in one place", column, None, values) for column, values in found.items()]
     for one in rows:

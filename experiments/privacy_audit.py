@@ -63,9 +63,9 @@ class Pretender:
 class Quiet(jdfl.DPPS):
     """Push-sum whose messages have a tenth of the noise that it reports."""
 
-    def step(self, state: Any, eps: Any, round: jdfl.Round, told: Any) -> Any:
+    def step(self, state: Any, eps: Any, round: jdfl.Round, claim: Any) -> Any:
         """One round."""
-        return jdfl.DPPS.step(replace(self, noise_rate=self.noise_rate / 10), state, eps, round, told)
+        return jdfl.DPPS.step(replace(self, noise_rate=self.noise_rate / 10), state, eps, round, claim)
 
 
 @struct.dataclass

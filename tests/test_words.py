@@ -25,11 +25,41 @@ GLOSSARY = ROOT / "docs/glossary.md"
 CODE = ("jdfl", "experiments", "benchmarks", "tools", "notebooks", "docs")
 WORDS = 45  # most of a sentence in a docstring
 DONE = (
+    "CHANGELOG.md",
     "CONTRIBUTING.md",
     "README.md",
     "SECURITY.md",
     "benchmarks",
-    "docs",
+    "docs/_pictures.py",
+    "docs/_site",
+    "docs/algorithms.md",
+    "docs/benchmarks.md",
+    "docs/changelog.md",
+    "docs/choose.md",
+    "docs/clusters.md",
+    "docs/command-line.md",
+    "docs/concepts.md",
+    "docs/contributing.md",
+    "docs/errata.md",
+    "docs/experiments.md",
+    "docs/first-figure",
+    "docs/first-figure.md",
+    "docs/my-data.md",
+    "docs/my-model.md",
+    "docs/my-network.md",
+    "docs/own-algorithm.md",
+    "docs/own-codec.md",
+    "docs/papers",
+    "docs/papers-figure.md",
+    "docs/privacy.md",
+    "docs/private-learning.md",
+    "docs/reference",
+    "docs/reliability.md",
+    "docs/scaling.md",
+    "docs/speed.md",
+    "docs/stability.md",
+    "docs/sweeps.md",
+    "docs/what-there-is.md",
     "experiments",
     "jdfl",
     "notebooks",
@@ -168,6 +198,7 @@ def test_no_sentence_of_a_docstring_is_long() -> None:
 
 @pytest.mark.parametrize("done", DONE)
 def test_no_retired_word_is_left(done: str) -> None:
+    assert (ROOT / done).exists(), "nothing there to search"
     left = [
         f"{path.relative_to(ROOT)}:{line}: {words!r}"
         for path in files()

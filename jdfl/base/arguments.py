@@ -109,7 +109,7 @@ def argument(name: str, value: Any, annotation: Any) -> Any:
         if is_class(value) and "a network" not in words:
             remedy = "Pass an object, not a class."
         named = [one for option in options_of(annotation) if get_origin(option) is Literal for one in get_args(option)]
-        checks.refuse(f"{name} to be {words}", name, value, remedy or suggest.hint(value, named, synonyms=False))
+        checks.refuse(f"{name} to be {words}", name, value, remedy or suggest.hint(value, named))
     options = options_of(annotation)
     if is_array_like(options):
         return value

@@ -109,7 +109,7 @@ def one_of(choices: Iterable[object], remedy: str = "", **named: object) -> None
     known = list(choices)
     for name, value in named.items():
         if not any(_equal(value, one) for one in known):
-            meant = suggest.hint(value, known, synonyms=False)
+            meant = suggest.hint(value, known)
             listed = f"{len(known)} names" if meant and len(known) > _LISTED else ", ".join(map(repr, known))
             refuse(f"{name} to be one of {listed}", name, value, f"{meant} {remedy}".strip())
 

@@ -43,6 +43,15 @@ stop: stopping early_stopping until
 period: local_steps
 metrics: metric
 delays: latency
+sgp: push_sum
+dsgt: gradient_tracking
+sparse: topk top_k
+watts-strogatz: small_world
+barabasi-albert: scale_free
+random-matching: gossip
+torus: grid
+complete: fully_connected full clique
+edge-list-file: file
 """
 SYNONYMS: dict[str, tuple[str, ...]] = {}  # by the normalised word: the names that it may stand for
 """What other libraries call a setting, by that name: the names of it here, the likeliest first."""
@@ -55,27 +64,32 @@ def plain(name: str) -> str:
 
 for _line in _WORDS.strip().splitlines():
     _name, _, _others = _line.partition(": ")
-    for _word in _others.split():
-        SYNONYMS[plain(_word)] = (*SYNONYMS.get(plain(_word), ()), _name)
+    for _word in map(plain, _others.split()):
+        SYNONYMS[_word] = (*SYNONYMS.get(_word, ()), _name)
 
 
-def closest(name: str, known: Iterable[str], synonyms: bool = True) -> str | None:
+def meanings(name: str) -> tuple[str, ...]:
+    """The names that a word of another library may stand for, the likeliest first; num_ or n_ before it is ignored."""
+    word = plain(name)
+    counted = next((word.removeprefix(one) for one in ("numberof", "num", "n") if word.startswith(one)), word)
+    return SYNONYMS.get(word) or SYNONYMS.get(counted, ())
+
+
+def closest(name: str, known: Iterable[str]) -> str | None:
     """The known name that was probably meant; None where no name is close.
 
     Args:
         name: What was given.
         known: The names that exist.
-        synonyms: Also look for the words that other libraries use for a setting.
     """
     names, wanted = {plain(one): one for one in reversed(list(known))}, plain(name)
     if not wanted:
         return None
     if wanted in names:
         return names[wanted]
-    if synonyms:
-        for other in SYNONYMS.get(wanted, ()):
-            if other in names:
-                return names[other]
+    for other in map(plain, meanings(name)):
+        if other in names:
+            return names[other]
     from difflib import SequenceMatcher
 
     def score(one: str) -> float:
@@ -101,11 +115,11 @@ def _one_slip(a: str, b: str) -> bool:
     return max(len(a), len(b)) <= 1 or (len(a) == len(b) == 2 and a == b[::-1])
 
 
-def hint(name: object, known: Iterable[object], synonyms: bool = True) -> str:
+def hint(name: object, known: Iterable[object]) -> str:
     """A sentence that asks whether the closest known name was meant; empty where no name is close."""
     if not isinstance(name, str):
         return ""
-    found = closest(name, [one for one in known if isinstance(one, str)], synonyms)
+    found = closest(name, [one for one in known if isinstance(one, str)])
     return f"Did you mean {found!r}?" if found is not None and found != name else ""
 
 
@@ -128,19 +142,19 @@ def attributes(
         except AttributeError:
             if name.startswith("_"):
                 raise
-            meant = others(plain(name)) or closest(name, names, synonyms=False)
+            meant = others(plain(name)) or closest(name, names)
             text = "" if meant is None else f" Did you mean {package}.{meant}?"
             raise AttributeError(f"module {package!r} has no attribute {name!r}.{text}", name=name) from None
 
     return found
 
 
-def arguments(call: str, given: Iterable[str], known: Iterable[str], synonyms: bool = True) -> TypeError | None:
+def arguments(call: str, given: Iterable[str], known: Iterable[str]) -> TypeError | None:
     """The error for the first argument whose name a function does not have; None where all names are known."""
     names = list(known)
     for name in given:
         if name not in names:
-            meant = closest(name, names, synonyms)
+            meant = closest(name, names)
             rest = f"Did you mean {meant!r}?" if meant else f"It takes {', '.join(names) or 'none'}."
             return TypeError(f"{call}() has no argument {name!r}. {rest}")
     return None

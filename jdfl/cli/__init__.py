@@ -67,7 +67,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         elif command == "list" and rest in (["--help"], ["-h"]):
             print("usage: jdfl list\n\nList all that a flag can choose from, with one line each.")
         elif command == "list" and rest:
-            raise ValueError(f"Expected nothing after `jdfl list`, got {rest[0]!r}.")
+            raise ValueError(f"Expected nothing but --help after `jdfl list`, got {rest[0]!r}.")
         elif command in (*_COMMANDS, "list", "completion"):
             with warnings.catch_warnings():
                 warnings.showwarning = _show_warning
@@ -120,7 +120,7 @@ def _unknown(command: str) -> str:
     from jdfl.base import suggest
 
     names = [name for name in _NAMES if name.startswith("--") == command.startswith("--")]
-    rest = suggest.hint(command, names, synonyms=False) or f"The commands are {', '.join(_NAMES)}."
+    rest = suggest.hint(command, names) or f"The commands are {', '.join(_NAMES)}."
     return f"Unknown command {command!r}. {rest}"
 
 

@@ -84,7 +84,7 @@ def closest_flag(name: str, here: Sequence[str], there: Sequence[str]) -> str | 
     above, _, last = name.rpartition(".")
     for flags in (here, there):
         exact = [flag for flag in flags if suggest.plain(flag) == suggest.plain(name)]
-        words = [suggest.plain(last), *suggest.SYNONYMS.get(suggest.plain(last), ())]
+        words = [suggest.plain(one) for one in (last, *suggest.meanings(last))]
         same = [flag for flag in flags if flag.rpartition(".")[0] == above]
         for place in (same, flags):
             for word in words:

@@ -227,7 +227,7 @@ def _written(annotation: Any, default: Any) -> tuple[Any, Any, As] | None:
     family = next((mark for mark in told if isinstance(mark, Family)), None)
     narrowed = [mark for mark in told if isinstance(mark, type)]  # Annotated[Network, Static]
     family = family or next((FAMILIES[option] for option in (*narrowed, *options) if option in FAMILIES), None)
-    nested = next((option for option in options if dataclasses.is_dataclass(option)), None)
+    nested: Any = next((option for option in options if dataclasses.is_dataclass(option)), None)
     if default is MISSING and family is not None and family.default is not None:
         default = family()
     default = shown(default if how.default is ... else how.default, family)

@@ -199,7 +199,7 @@ def _value(annotation: Any, data: Any, where: str, default: Any = None) -> Any:
     if origin is Literal:
         if not any(data == option and type(data) is type(option) for option in options):
             told = _refusal(f"one of {', '.join(map(repr, options))}", where, data)
-            raise ValueError(f"{told} {suggest.hint(data, options, synonyms=False)}".rstrip())
+            raise ValueError(f"{told} {suggest.hint(data, options)}".rstrip())
         return data
     if origin is tuple:
         return _items(options, data, where)
@@ -220,7 +220,7 @@ def _member(choices: dict[str, type], data: Any, where: str, default: Any) -> An
         raise ValueError(_refusal(f"a mapping with a kind ({', '.join(choices)})", where, data))
     kind = data.get("kind", getattr(default, "kind", None))
     if not isinstance(kind, str) or kind not in choices:
-        rest = suggest.hint(kind, choices, synonyms=False) or f"Known: {', '.join(choices)}."
+        rest = suggest.hint(kind, choices) or f"Known: {', '.join(choices)}."
         raise ValueError(f"Unknown kind {where}.kind = {_shown(kind)}. {rest}")
     return _dataclass(choices[kind], {key: value for key, value in data.items() if key != "kind"}, where)
 

@@ -297,7 +297,4 @@ def _check_leaves(leaves: list[Any], wanted: list[Any], place: str) -> None:
                 f"from {place}. {_REMEDY}"
             )
     if len(leaves) != len(wanted):
-        raise ValueError(
-            f"Expected a state of {len(wanted)} arrays, got {len(leaves)} from {place}: it is another algorithm's. "
-            f"{_REMEDY}"
-        )
+        raise ValueError(f"Expected a state of {len(wanted)} arrays, got {len(leaves)} from {place}. {_REMEDY}")

@@ -68,6 +68,8 @@ def linear_rate(
     checks.fraction(confidence=confidence)
     if confidence == 1:
         checks.refuse("confidence in (0, 1)", "confidence", confidence)
+    if not isinstance(run, Result | pd.DataFrame):
+        checks.refuse("a result, or a table with the columns `round` and `metric`", "run", run)
     history = run.history if isinstance(run, Result) else run
     for name in ("round", metric):
         checks.one_of([str(column) for column in history.columns], column=name)

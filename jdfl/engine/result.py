@@ -7,6 +7,7 @@ import functools
 import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -23,7 +24,8 @@ from jdfl.network import Graph
 from jdfl.privacy import Guarantee
 
 if TYPE_CHECKING:
-    from jdfl.lab.picture import Drawn
+    from matplotlib.figure import Figure
+
 
 Cut = Literal["time limit", "interrupted", "terminated"]  # endings after which a run can be continued
 Ending = Literal["steps", "stop rule", "diverged", "budget"] | Cut
@@ -133,7 +135,7 @@ class Result:
         width: Literal["column", "page"] | float = "column",
         height: float | None = None,
         floor: float | None = None,
-    ) -> "Drawn":
+    ) -> "tuple[Figure, Any]":
         """Draw a metric against what it cost: `fig, ax = result.plot(y="objective")`.
 
         Nothing is written: save the figure with `fig.savefig("name.pdf")`, which puts the provenance into the metadata
@@ -157,7 +159,7 @@ class Result:
             ValueError: For an unknown amount or metric, for a size that is not positive, and for another number of
                 Axes than amounts.
         """
-        from jdfl.lab import plots  # what people see of results is in the lab, which uses the engine
+        plots = import_module("jdfl.lab.plots")  # which uses the engine
 
         return plots.of_result(self, x, y, ax=ax, width=width, height=height, floor=floor)
 
@@ -175,7 +177,7 @@ class Result:
         Returns:
             The path of the folder.
         """
-        from jdfl.lab import results
+        results = import_module("jdfl.lab.results")
 
         return results.write_run(folder, self, overwrite=overwrite)
 
@@ -190,13 +192,13 @@ class Result:
         Returns:
             The path.
         """
-        from jdfl.lab import overview
+        overview = import_module("jdfl.lab.overview")
 
         return overview.write_report(self, path)
 
     @functools.cached_property
     def _shown(self) -> list[tuple[str, str]]:
-        from jdfl.lab import shown
+        shown = import_module("jdfl.lab.shown")
 
         return shown.of_result(self)
 
@@ -205,7 +207,7 @@ class Result:
         return "\n".join(f"{name:<{width}}  {text}" for name, text in self._shown)
 
     def _repr_html_(self) -> str:
-        from jdfl.lab import shown
+        shown = import_module("jdfl.lab.shown")
 
         return shown.html(self._shown)
 

@@ -153,14 +153,23 @@ def drawn(given: Any, key: Any, name: str) -> Any:
         key: The key of the trial, a whole number. Problem and network get different seeds made of it.
         name: "problem" or "network".
     """
-    if hasattr(given, "m") or not callable(given):
+    what = f"a {name}, or a function of a seed that returns one,"
+    if hasattr(given, "m") and not isinstance(given, type):
         return given
+    if isinstance(given, type) or not callable(given):
+        checks.refuse(what, name, given)
     place = ("problem", "network").index(name)
     seed = int(np.random.SeedSequence([int(key), place]).generate_state(1)[0])
     try:
-        return given(seed)
-    except (ValueError, OSError) as error:
-        raise ValueError(f"In {name} with key = {seed} (trial {key}): {error}") from error
+        found = given(seed)
+    except Exception as error:  # a person's own function fails in its own ways
+        raise ValueError(
+            f"Expected {name}({seed}) of trial {key} to return a {name}, got {type(error).__name__}: "
+            f"{checks.said(error)}"
+        ) from error
+    if not hasattr(found, "m"):
+        checks.refuse(f"{name}({seed}) to return a {name}", name, found)
+    return found
 
 
 def calibrated(plan: Plan, terms: Terms) -> Algorithm:

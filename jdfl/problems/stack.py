@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
+from jax.core import Tracer
 from jax.typing import DTypeLike
 from scipy.sparse import issparse
 
@@ -158,7 +159,7 @@ def gram_eigenvalues(features: Array, weight: Array) -> Array:
         weight ([m, q]): Their weights, 0 for padding.
     """
     q = features.shape[1]
-    if features.size <= _SMALL:
+    if features.size <= _SMALL and not isinstance(features, Tracer):
         longer = (1 << (q - 1).bit_length()) - q  # to a power of two
         padded = np.pad(np.asarray(features), [(0, 0), (0, longer), (0, 0)])
         features, weight = jnp.asarray(padded), jnp.asarray(np.pad(np.asarray(weight), [(0, 0), (0, longer)]))

@@ -301,7 +301,7 @@ def test_int4_is_refused_for_more_entries_than_a_scale_can_serve():
 def test_too_few_signs_and_sparse_matrices_are_warned_of():
     with pytest.warns(UserWarning, match=r"d = 200 signs GPSP recovers about 8\d% .* Use d >= 300"):
         jdfl.OneBit(d=200).check(1000, M, 10)
-    with pytest.warns(UserWarning, match="60% of its measurements see none"):
+    with pytest.warns(UserWarning, match="60% of its measurements contain none"):
         jdfl.OneBit(ensemble="sparse").check(1000, M, 10)
     jdfl.OneBit(d=200, side=True).check(1000, M, 10)
     jdfl.OneBit(d=300).check(1000, M, 10)

@@ -117,7 +117,7 @@ def test_every_odd_argument_of_a_run_is_refused_before_it_begins(name):
 
 
 @pytest.mark.thinned(2)
-@pytest.mark.parametrize("kind", [jdfl.Entry, jdfl.Tuning])
+@pytest.mark.parametrize("kind", [jdfl.Entry, jdfl.Tuning, jdfl.Experiment])
 @pytest.mark.usefixtures("begun")
 def test_every_odd_field_of_a_comparison_is_refused_before_it_begins(kind):
     given = GOOD["compare"]
@@ -125,22 +125,31 @@ def test_every_odd_field_of_a_comparison_is_refused_before_it_begins(kind):
         for value in odds():
             if kind is jdfl.Entry:
                 odd = {"methods": {"a": kind(**{"algorithm": jdfl.DPSGD(), field.name: value})}}
+            elif kind is jdfl.Experiment:
+                odd = {field.name: value}
             else:
-                odd = {"tune": dataclasses.replace(given["tune"], **{field.name: value})}
+                odd = {"tuning": dataclasses.replace(given["tuning"], **{field.name: value})}
             try:
                 jdfl.compare(**{**given, **odd})
             except BegunError:
                 continue
             except Exception as error:
-                refused(error, {field.name, "methods", "grid"}, (kind, field.name, value))
+                refused(error, {field.name, "methods", "grid", "seed", "trials"}, (kind, field.name, value))
 
 
 def test_what_is_no_run_is_refused_by_name():
     """What was taken, or failed inside, before arguments of runs were held against their annotations."""
     wrong = {
         "run": {"callbacks": [1], "resume": "x", "options": {"chunk": 3}, "metrics": [lambda: 0]},
-        "compare": {"problem": None, "keys": np.array(3.5), "metrics": {}, "measure": lambda: 0, "batch": True}
-        | {"delta": -1, "epsilon": [], "progress": "x"},
+        "compare": {
+            "problem": None,
+            "network": 3,
+            "trials": np.array(3.5),
+            "metrics": {},
+            "measure": lambda: 0,
+            "batch": True,
+        }
+        | {"batch": True, "delta": -1, "epsilon": [], "progress": "x"},
         "repeat": {"keys": np.array(3.5), "problem": "x", "steps": 2.5},
         "sweep": {"batch": "x", "metrics": -1, "stop": 3},
     }
@@ -148,7 +157,7 @@ def test_what_is_no_run_is_refused_by_name():
         for argument, value in arguments.items():
             with pytest.raises(ValueError, match=rf"Expected .*\b{argument}\b"):
                 FUNCTIONS()[name](**{**GOOD[name], argument: value})
-    for field, value in {"budget": [], "grids": None, "extend": 10**30, "also": 3}.items():
+    for field, value in {"grids": None, "extend": 10**30, "keys": 3}.items():
         with pytest.raises(ValueError, match=rf"Expected .*\b{field}\b"):
             jdfl.compare(**{**GOOD["compare"], "tuning": jdfl.Tuning(**{field: value})})
 
