@@ -29,7 +29,7 @@ METHODS: dict[str, Any] = {
 
 
 def data(seed: int) -> Problem:
-    """breast_cancer, partitioned anew over 16 nodes."""
+    """breast_cancer, partitioned again over 16 nodes."""
     return jdfl.problems.classification("breast_cancer", 16, partition="dirichlet", alpha=0.5, seed=seed)
 
 

@@ -42,8 +42,8 @@ except ValueError as error:
 
 # %% [markdown]
 # ## Faults
-# Fault models wrap any network. D-PSGD on a ring of eight nodes, without faults, with lost messages, and with
-# nodes that participate in half of the rounds:
+# Fault models wrap any network. D-PSGD on a ring of eight nodes, without faults, with lost messages, and with nodes
+# that participate in half of the rounds:
 
 # %%
 problem = jdfl.problems.example1(m=8, n=40, s=5, rows=(10, 20), seed=2)
