@@ -61,6 +61,7 @@ def solved(problem: P) -> P:
 
     Raises ValueError for problems whose minimum is not known to be one, and for an optimum of other data.
     """
+    checks.able(("data", "weight", "value"), "a problem", "jdfl.problems builds one.", problem=problem)
     known = _known_optima.get(id(problem))
     if known is None or known[0]() is not problem:
         place = id(problem)
