@@ -33,7 +33,12 @@ def executed(name: str) -> Executed:
     """
     notebook = jupytext.read(FOLDER / f"{name}.py")
     with tempfile.TemporaryDirectory() as folder:
-        NotebookClient(notebook, timeout=_SECONDS, resources={"metadata": {"path": folder}}).execute()
+        NotebookClient(
+            notebook,
+            timeout=_SECONDS,
+            resources={"metadata": {"path": folder}},
+            extra_arguments=["--log-level=ERROR"],  # the kernel warns of its sockets, which are local
+        ).execute()
     made = Executed(name, ipynb=nbformat.writes(notebook))
     parts = [_cell(cell, made) for cell in notebook.cells]
     title, _, rest = "\n\n".join(parts).partition("\n")
