@@ -214,3 +214,12 @@ def test_a_notebook_shows_what_is_returned(result):
     assert drawn._repr_png_().startswith(b"\x89PNG")
     assert drawn.fig._repr_png_().startswith(b"\x89PNG")
     assert isinstance(drawn.fig, Picture)
+
+
+def test_runs_drawn_into_the_same_axes_can_be_told_apart():
+    runs = [jdfl.run(Gossip(rate=rate), problem, network, steps=4, metrics=["objective"]) for rate in (0.01, 0.05)]
+    _, ax = runs[0].plot()
+    runs[1].plot(ax=ax)
+    one, other = ax.lines
+    assert one.get_color() != other.get_color()
+    assert one.get_linestyle() != other.get_linestyle()

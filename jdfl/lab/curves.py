@@ -193,7 +193,8 @@ def at(curves: pd.DataFrame, x: str, metrics: Sequence[str], budget: float) -> p
             values = np.array([one[name] for one in records], float)
             row[name] = float(values.mean()) if records else np.nan
             if name in metrics:
-                row[f"{name}_sd"] = float(values.std(ddof=1)) if len(records) > 1 else np.nan
+                fine = len(records) > 1 and bool(np.isfinite(values).all())
+                row[f"{name}_sd"] = float(values.std(ddof=1)) if fine else np.nan
                 row[f"{name}_ci"] = half_width(values)
         rows[str(label)] = row
     columns = ["seeds", "diverged", "stopped", "needs", "after", *axes]

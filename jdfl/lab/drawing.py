@@ -180,10 +180,10 @@ def _panel(axis: Axes, frame: pd.DataFrame, names: Mapping[str, str], floor: flo
             for label, one in found.items()
         }
     ends: list[float] = []
-    banded = False
+    banded, before = False, len(axis.lines)  # what is drawn into the same Axes later has a look of its own
     for i, (label, one) in enumerate(found.items()):
         x, mean, low, high = (np.asarray(one[column], float) for column in ("x", "mean", "low", "high"))
-        style = look(i)
+        style = look(before + i)
         if len(x) and not np.any(x > 0):  # it spends nothing: where it ends, whatever the others spend
             axis.axhline(mean[-1], color=style["color"], linewidth=0.8, linestyle=(0, (1, 3)))
         good = np.isfinite(x) & np.isfinite(mean)

@@ -21,14 +21,14 @@ ALIKE = 1e-6  # relative difference up to which two values are the same: roundin
 
 
 def half_width(values: np.ndarray, level: float = LEVEL) -> float:
-    """Half of the length of the confidence interval of a mean; NaN for fewer than two values.
+    """Half of the length of the confidence interval of a mean; NaN for fewer than two values, or where one is not finite.
 
     Args:
         values: Independent values, one per trial [T].
         level: The probability with which the interval covers the expectation.
     """
     size = len(values)
-    if size < 2:
+    if size < 2 or not np.isfinite(values).all():
         return float("nan")
     return float(stats.t.ppf((1 + level) / 2, size - 1) * np.std(values, ddof=1) / np.sqrt(size))
 
