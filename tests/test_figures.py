@@ -17,6 +17,7 @@ import jdfl
 from jdfl.lab.drawing import COLOURS, WIDTHS, lines, look
 from jdfl.lab.picture import Picture
 from tests.report.test_page import luminance
+from tests.toy import Gossip, network, problem
 
 NAMES = ["D-PSGD", "CHOCO-SGD, top 5 %", "EXTRA", "NIDS", "exact diffusion", "DSGT\n(not tuned)", "CEPS", "FedAvg"]
 

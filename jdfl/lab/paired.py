@@ -21,7 +21,7 @@ ALIKE = 1e-6  # relative difference up to which two values are the same: roundin
 
 
 def half_width(values: np.ndarray, level: float = LEVEL) -> float:
-    """Half of the length of the confidence interval of a mean; NaN for fewer than two values, or where one is not finite.
+    """Half of the length of the confidence interval of a mean; NaN for fewer than two values, or with one not finite.
 
     Args:
         values: Independent values, one per trial [T].

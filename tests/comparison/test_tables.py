@@ -135,8 +135,8 @@ def test_powers_of_ten_and_plain_numbers():
     grid = Grid(["a"], [[Cell(table.number(1.5e-7))]], [])
     assert r"1.500$\cdot10^{-7}$" in table.write(grid, "latex")
     assert [table.number(x) for x in (0.0, 0.0123456, 12345.6, np.nan)] == ["0", "0.01235", "12,346", "–"]
-    assert [table.spread(11233.3, x) for x in (400.88, 99.6, 9.96, 0.0)] == [
-        "11,233 ± 401", "11,233 ± 100", "11,233 ± 10", "11,233 (same in all runs)"
+    assert [table.rounded(11233.3, x) for x in (400.88, 99.6, 9.96, 0.0)] == [
+        "11,230 ± 400", "11,233 ± 100", "11,233.3 ± 10.0", "11,233 (same in all runs)"
     ]  # fmt: skip
 
 
@@ -187,7 +187,7 @@ def test_what_python_and_notebooks_show_is_short(three):
     assert "and 22 more methods" in shown
     assert "a|b &lt;i&gt;" in three._repr_html_()
     assert "color" not in three._repr_html_()  # the page around it decides, light or dark
-    (run, _) = three.results[LABELS[0]]
+    (run, *_) = three.results[LABELS[0]]
     assert len(repr(run).splitlines()) <= 12
     assert run._repr_html_().count("<tr") <= 12
 
