@@ -139,7 +139,7 @@ def renamed(name):
 @pytest.mark.parametrize(
     ("asked", "words"),
     [
-        (["consensuss"], r"metrics to be one of 'objective', .*got metrics = 'consensuss'"),
+        (["consensuss"], r"metrics = 'consensuss'.*'consensus_error'"),
         (["consensus_error", metrics.consensus_error], "'consensus_error' twice"),
         ([own, renamed("own")], "'own' twice"),
         (["consensus"], "It is now called 'consensus_error'"),

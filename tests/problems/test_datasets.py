@@ -36,7 +36,7 @@ def test_data_folder(tmp_path, monkeypatch):
 
 
 def test_unknown_and_missing(tmp_path, monkeypatch):
-    with pytest.raises(ValueError, match=r"'qsar', 'a9a'.*got name = 'a9b'"):
+    with pytest.raises(ValueError, match=r"name = 'a9b'.*'a9a'"):
         load("a9b")
     monkeypatch.setenv("JDFL_DATA", str(tmp_path))
     with pytest.raises(FileNotFoundError, match=r"w8a, w8a\.bz2.*https://www\.csie"):
