@@ -101,14 +101,16 @@ def test_a_page_of_one_run_has_its_numbers(runs, tmp_path, capsys):
         assert told in text
 
 
-def test_bands_hold_all_seeds(runs, tmp_path):
+def test_bands_are_the_intervals_of_the_means(runs, tmp_path):
     path = overview.write_overview([*runs["two"], *runs["other"]], tmp_path / "page.html", "Steps")
     (_, curves) = charts_of(path)[0]
     both, other = curves["views"]["round|objective"]
     found = [run.history["objective"].to_numpy() for run in read(runs["two"])[0].runs]
-    assert both["low"] == pytest.approx([min(pair) for pair in zip(*found)], rel=1e-4)
-    assert both["high"] == pytest.approx([max(pair) for pair in zip(*found)], rel=1e-4)
-    assert both["mean"] == pytest.approx([sum(pair) / 2 for pair in zip(*found)], rel=1e-4)
+    means = [sum(pair) / 2 for pair in zip(*found)]
+    halves = [12.7062 * abs(one - other) / 2 for one, other in zip(*found)]  # t of one degree of freedom
+    assert both["mean"] == pytest.approx(means, rel=1e-4)
+    assert both["low"] == pytest.approx([mean - half for mean, half in zip(means, halves)], rel=1e-3, abs=1e-3)
+    assert both["high"] == pytest.approx([mean + half for mean, half in zip(means, halves)], rel=1e-3, abs=1e-3)
     assert "low" not in other
     assert "<h1>Steps</h1>" in path.read_text(encoding="utf-8")
 

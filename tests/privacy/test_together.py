@@ -127,7 +127,7 @@ def test_what_is_tuned_has_no_epsilon_unless_tuning_is_public():
     assert (hidden.together.runs, hidden.together.silent) == (2, 2)
     assert hidden.together.statement() in hidden.table()
     assert hidden.together.epsilon == pytest.approx(spent_together(hidden.results["given"])[0])
-    with pytest.raises(ValueError, match=r"entries\['tuned'\].*grid of lr.*--problem.public tuning"):
+    with pytest.raises(ValueError, match=r"methods\['tuned'\].*grid of lr.*--problem.public tuning"):
         jdfl.compare(entries, DRAWN(), NETWORK(), epsilon=1.0, **how)
     with pytest.warns(UserWarning, match="lies|edge|tuned|grid"):
         public = jdfl.compare(entries, DRAWN().declared("tuning"), NETWORK(), epsilon=1.0, **how)
