@@ -85,7 +85,7 @@ def one_origin(folder: Path) -> None:
     (made,) = [json.loads(path.read_text())["hash"] for path in folder.glob("*.provenance.json")]
     for path in folder.glob("*.png"):
         with Image.open(path) as drawn:
-            assert drawn.info.get("Title") == f"provenance {made}", path.name
+            assert drawn.info.get("Description") == f"Made by jdfl; provenance {made}", path.name
 
 
 def table1(cells: Cells, _: Path) -> None:

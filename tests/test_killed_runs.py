@@ -113,7 +113,6 @@ def here(monkeypatch, tmp_path):
     """In an empty folder, without the cache."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("JDFL_CACHE", "0")
-    monkeypatch.setattr(running, "figure", None)
 
 
 def command(name: str, out: str, *more: str) -> list[str]:

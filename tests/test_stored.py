@@ -70,9 +70,9 @@ def compared() -> jdfl.Comparison:
             {"D-PSGD": jdfl.DPSGD(), "given": jdfl.Entry(jdfl.EXTRA(), tune={})},
             PROBLEM,
             RING,
-            keys=range(2),
+            trials=2,
             steps=8,
-            tune=jdfl.Tuning(grids={"lr": [0.01, 0.05]}, extend=0),
+            tuning=jdfl.Tuning(grids={"lr": [0.01, 0.05]}, extend=0),
         )
 
 
