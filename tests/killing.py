@@ -130,9 +130,13 @@ def _content(path: Path) -> Any:
     return path.read_bytes()
 
 
-def _plain(told: dict[str, Any]) -> dict[str, Any]:
-    """Plain data without times."""
-    return {name: value for name, value in told.items() if name not in ("seconds", "compile_seconds", "date")}
+def _plain(told: Any) -> Any:
+    """Plain data without times, at any depth."""
+    if isinstance(told, list):
+        return [_plain(one) for one in told]
+    if not isinstance(told, dict):
+        return told
+    return {name: _plain(value) for name, value in told.items() if name not in ("seconds", "compile_seconds", "date")}
 
 
 def _first(mine: Any, theirs: Any) -> str:
