@@ -184,9 +184,7 @@ def across(
             runs += booking.intents(one, *given, keys=[root], steps=steps, execution=(batch,))
     hold = None if ledger is None else ledger.reserve(runs)
     clock = Clock()
-    outcomes = executed(
-        settings, trials, points, steps=steps, every=every, metrics=chosen, batch=batch, width=max(width, len(points))
-    )
+    outcomes = executed(settings, trials, points, steps=steps, every=every, metrics=chosen, batch=batch, width=width)
     spent = clock.read()
     spent = spent._replace(seconds=spent.seconds / len(settings))
     results: list[Result] = []

@@ -109,7 +109,8 @@ def ran(methods: Mapping[str, Any], terms: Terms, metrics: tuple[Metric, ...]) -
         )
         found.append(one)
     ledgers = [ledger_of_run(run) if run.guarantee.claimed else None for one in done for run in one.results]
-    together = Together.of(ledgers, min((one.privacy.delta for one in done if one.privacy is not None), default=0.0))
+    smallest = min((one.privacy.delta for one in done if one.privacy is not None), default=0.0)
+    together = Together.of(ledgers, smallest, same_data="data" not in _redrawn(planned))
     standing = room.standing()
     first, *others = (dataclasses.replace(one, together=together, standing=standing) for one in found)
     first = dataclasses.replace(first, views=tuple(others))

@@ -15,7 +15,7 @@ import json
 import time
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from statistics import fmean, stdev
@@ -248,10 +248,8 @@ def together(table: pd.DataFrame) -> Together | None:
         return None
     done = table[table["ending"] != REFUSED]
     ledgers = [Ledger.from_dict(json.loads(one)) if isinstance(one, str) else None for one in done["ledger"]]
-    found = Together.of(ledgers, float(done["delta"].min()))
     several = any(name.partition(".")[0] == "problem" and done[name].nunique() > 1 for name in done.columns)
-    nodes = any(ledger is not None and ledger.claimed and ledger.unit != "record" for ledger in ledgers)
-    return replace(found, epsilon=None) if found is not None and several and nodes else found
+    return Together.of(ledgers, float(done["delta"].min()), same_data=not several)
 
 
 def _part(folder: Path, group: Group, what: str) -> Path:

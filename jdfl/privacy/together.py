@@ -29,23 +29,28 @@ class Together:
 
     runs: int  # with a guarantee
     silent: int  # without one
-    epsilon: float | None  # of the former; None where they protect different things, so that nothing adds up
+    epsilon: float | None  # of the former; None where nothing adds up
     delta: float
 
     @classmethod
-    def of(cls, ledgers: Sequence[Ledger | None], delta: float) -> "Together | None":
+    def of(cls, ledgers: Sequence[Ledger | None], delta: float, same_data: bool = True) -> "Together | None":
         """The joint cost of all runs; None if no run has a guarantee.
 
         Args:
-            ledgers: The ledgers of all runs on the same data, None for a run without one. Runs that claim nothing are
-                counted, and left out of the sum.
+            ledgers: The ledgers of all runs, None for a run without one. Runs that claim nothing are counted, and left
+                out of the sum.
             delta: The delta of all runs together, in (0, 1). There is no epsilon where runs protect different units or
                 use different neighbouring relations.
+            same_data: Whether every node has the same records in all runs. Where it has not, as in data partitions that
+                are redrawn, a record may be at the most exposed node of every run, which is what counts then, and
+                nothing adds up for whole nodes.
         """
         known = [ledger for ledger in ledgers if ledger is not None and ledger.claimed]
         if not known:
             return None
-        epsilon = total_epsilon(known, delta) if len(_protected(known)) == 1 else None
+        adds_up = len(_protected(known)) == 1 and (same_data or known[0].unit == "record")
+        parts = known if same_data else [compact(ledger) for ledger in known]
+        epsilon = total_epsilon(parts, delta) if adds_up else None
         return cls(len(known), len(ledgers) - len(known), epsilon, delta)
 
     def as_dict(self) -> dict[str, Any]:
@@ -55,7 +60,7 @@ class Together:
     def statement(self) -> str:
         """The same in a sentence or two."""
         if self.epsilon is None:
-            spent = "have no epsilon together: they do not protect the same unit under the same relation"
+            spent = "have no epsilon together: they do not protect the same unit, or whole nodes with other records"
         elif math.isinf(self.epsilon):
             spent = f"have no epsilon together at delta = {self.delta:g}"
         else:

@@ -136,6 +136,27 @@ def test_what_is_tuned_has_no_epsilon_unless_tuning_is_public():
     assert public.together.epsilon > max(told.epsilon for told in public.privacy.values())
 
 
+def test_a_record_may_be_at_the_most_exposed_node_of_every_trial():
+    """In data that every trial redraws a node's releases in one trial say nothing of its records in the others."""
+    uneven = [ledger(2.0, [3, 0]), ledger(2.0, [0, 3])]
+    assert Together.of(uneven, DELTA).epsilon == gaussian_epsilon(np.sqrt(3 / 4), DELTA)
+    assert Together.of(uneven, DELTA, same_data=False).epsilon == gaussian_epsilon(np.sqrt(6 / 4), DELTA)
+    nodes = [ledger(1.0, [1, 3], unit="node"), ledger(1.0, [3, 1], unit="node")]
+    assert Together.of(nodes, DELTA).epsilon > 0
+    assert Together.of(nodes, DELTA, same_data=False).epsilon is None
+
+    def drawn(seed):
+        return jdfl.problems.example1(m=6, n=12, s=2, rows=(20, 30), seed=seed)
+
+    wakes_at_random = jdfl.DOADP(gradients=jdfl.Gradients(clip=1.0, mechanism=jdfl.Gaussian(5.0)))
+    how = {"trials": 6, "steps": 12, "tuning": None, "metrics": ["objective"]}
+    with pytest.warns(UserWarning, match="Not tuned"):
+        found = jdfl.compare({"a": wakes_at_random}, drawn, jdfl.network.complete(6), **how)
+    ledgers = [ledger_of_run(run) for run in found.results["a"]]
+    assert found.together.epsilon == pytest.approx(spent_together(found.results["a"])[0])
+    assert Together.of(ledgers, found.together.delta).epsilon < found.together.epsilon
+
+
 @pytest.mark.parametrize("budget", [False, True], ids=["side by side", "alone"])
 def test_a_study_and_repeats_tell_their_sum(budget, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
