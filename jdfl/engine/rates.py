@@ -71,8 +71,10 @@ def linear_rate(
     if not isinstance(run, Result | pd.DataFrame):
         checks.refuse("a result, or a table with the columns `round` and `metric`", "run", run)
     history = run.history if isinstance(run, Result) else run
-    for name in ("round", metric):
-        checks.one_of([str(column) for column in history.columns], column=name)
+    columns = [str(column) for column in history.columns]
+    if "round" not in columns:
+        raise ValueError(f"Expected run to have a column `round`, got {', '.join(columns)}. Give a result's history.")
+    checks.one_of(columns, metric=metric)
     rounds, values = (history[name].to_numpy(float) for name in ("round", metric))
     if not (np.isfinite(values).all() and (np.diff(rounds) > 0).all()):
         raise ValueError(f"Expected finite values of {metric!r} in rounds that grow, got others. Did the run diverge?")
