@@ -129,15 +129,16 @@ class Comparison(Outputs):
     ) -> pd.DataFrame:
         """Differences between methods, paired by trial, with simultaneous 95 % confidence intervals.
 
-        All methods of a trial share data, network and key, so that what the trials differ in cancels. With k methods
-        each of the k - 1 intervals has confidence 1 - 0.05 / (k - 1) (Bonferroni), so that all hold together with
-        probability 0.95; a method is marked as the best only where all of its intervals exclude zero.
+        All methods of a trial share data, network and key, so that what the trials differ in cancels. All
+        intervals hold together with probability 0.95: with k methods each has confidence 1 - 0.05 / (k - 1) if the
+        reference is named, and 1 - 0.05 / (k (k - 1) / 2) if it is the best mean of the same trials (Bonferroni). A
+        method is marked as the best only where all of its intervals exclude zero.
 
         Args:
             x: An amount, as for `at`, or "stop"; None: the one that tuning compared at.
             value: A budget of it, as for `at`.
             metric: The name of the metric; None: the measure.
-            reference: The label that all others are compared with; None: that of the best mean.
+            reference: The label that all others are compared with, chosen before looking; None: that of the best mean.
 
         Returns:
             A row per other label: `reference`, `difference` (mean over trials of its value less that of the reference),

@@ -1,11 +1,14 @@
 """Means over trials with confidence intervals, and differences between methods that are paired by trial.
 
 All intervals are Student's, for independent trials whose values are about normal: mean +- t sd / sqrt(T), with T - 1
-degrees of freedom. Where k methods are compared, the best mean is compared with every other method, and each of these
-k - 1 paired differences has an interval of confidence 1 - (1 - level) / (k - 1) (Bonferroni), so that all of them hold
-together with probability `level`. A method is the best only where all of its intervals exclude zero. The probability
-that a method is called the best while another one is at least as good is then at most (1 - level) / 2: for that, the
-interval of one of the k - 1 differences from the truly best method would have to miss zero on one side.
+degrees of freedom. Where k methods are compared, each paired difference has an interval of confidence
+1 - (1 - level) / c (Bonferroni), so that all intervals that are shown hold together with probability `level`. With a
+reference that was named beforehand c is k - 1, the number of differences from it. The method with the best mean is
+chosen by looking at the same trials, which makes it look better than it is; c is then k (k - 1) / 2, the number of all
+pairs, among which these differences are whatever is chosen. A method is the best only where all of its intervals
+exclude zero. The probability that one is called the best while another one is at least as good is then at most
+(1 - level) / 2: for that, an interval of the differences from the truly best method would have to miss zero on one
+side.
 
 Axes: T trials, k methods.
 """
@@ -39,8 +42,8 @@ def differences(values: pd.DataFrame, sign: int, reference: str | None = None, l
     Args:
         values: A column per method and a row per trial [T, k]; NaN where a method has no value in a trial.
         sign: 1 where low values are good, -1 where high ones are.
-        reference: The method that the others are compared with; None: the one with the best mean of those that have a
-            value in every trial.
+        reference: The method that the others are compared with, chosen beforehand; None: the one with the best mean of
+            those that have a value in every trial.
         level: The probability with which all intervals hold together.
 
     Returns:
@@ -50,12 +53,14 @@ def differences(values: pd.DataFrame, sign: int, reference: str | None = None, l
     """
     columns = ["reference", "difference", "low", "high", "trials", "verdict"]
     whole = [str(name) for name in values.columns if len(values) and np.isfinite(values[name]).all()]
+    named = reference is not None
     if reference is None:
         reference = min(whole, key=lambda name: sign * float(values[name].mean()), default=None)
     if reference is None:
         return pd.DataFrame(columns=columns).rename_axis("label")
     others = [str(name) for name in values.columns if name != reference]
-    each = 1 - (1 - level) / max(1, len(others))
+    comparisons = max(1, len(others)) * (1 if named else (len(others) + 1) / 2)
+    each = 1 - (1 - level) / comparisons
     rows: dict[str, list[object]] = {}
     for label in others:
         pairs = values[[label, reference]].to_numpy(float)
@@ -82,6 +87,6 @@ def leaders(values: pd.DataFrame, sign: int) -> list[str]:
     whole: Sequence[str] = [str(name) for name in values.columns if len(values) and np.isfinite(values[name]).all()]
     if len(values) < 2 or not whole:
         return []
-    best = min(whole, key=lambda name: sign * float(values[name].mean()))
-    found = differences(values[list(whole)], sign, best)
+    found = differences(values[list(whole)], sign)
+    (best,) = set(whole) - set(found.index)
     return [best, *(str(label) for label in found.index[found["verdict"] == "not distinguishable"])]

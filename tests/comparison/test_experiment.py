@@ -160,6 +160,19 @@ def test_all_differences_are_covered_together():
     assert covered_together(1 - 0.05 * 4) < 0.9  # with 95 % each, as without the rule for multiple comparisons
 
 
+@pytest.mark.parametrize("methods", [2, 5, 10])
+def test_differences_from_the_best_mean_are_covered_together_though_it_is_chosen(methods):
+    rng, covered, named = np.random.default_rng(5), 0, 0
+    for _ in range(600):
+        draws = pd.DataFrame(rng.normal(size=(10, methods)), columns=[str(i) for i in range(methods)])
+        found = paired.differences(draws, 1)
+        covered += bool(((found["low"] <= 0) & (found["high"] >= 0)).all())
+        found = paired.differences(draws, 1, found["reference"].iloc[0])  # as if it had been named beforehand
+        named += bool(((found["low"] <= 0) & (found["high"] >= 0)).all())
+    assert covered / 600 >= 0.94
+    assert methods == 2 or named / 600 < 0.92  # without counting all pairs
+
+
 def test_who_lacks_a_trial_is_not_ranked_and_one_trial_ranks_nobody():
     values = pd.DataFrame({"a": [1.0, np.nan, 1.0], "b": [2.0, 2.1, 2.2]})
     assert paired.leaders(values, 1) == ["b"]
