@@ -93,3 +93,10 @@ def test_problems_of_another_structure_are_run_too():
     found = across(Gossip(), mixed, over={}, **OPTIONS)
     for one, other in zip(found, across(Gossip(), regression, over={}, **OPTIONS)):
         np.testing.assert_allclose(one.params, other.params, rtol=1e-4, atol=1e-5)
+
+
+def test_a_metric_that_one_of_the_problems_cannot_give_is_refused():
+    given = drawn(NETWORKS["erdos-renyi"], [1, 2], uneven=False)
+    known = given[0]._replace(problem=replace(given[0].problem, truth=jnp.ones(4)))
+    with pytest.raises(ValueError, match="distance_to_truth"):
+        across(Gossip(), [known, given[1]], over={}, steps=2, metrics=["distance_to_truth"])
