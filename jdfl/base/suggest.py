@@ -93,8 +93,8 @@ def closest(name: str, known: Iterable[str]) -> str | None:
     from difflib import SequenceMatcher
 
     def score(one: str) -> float:
-        if _one_slip(wanted, one):
-            return 1.0
+        if _one_slip(wanted, one):  # a plural, such as steps for step, before another letter, such as stop
+            return 1.0 + (one in (f"{wanted}s", wanted.removesuffix("s")))
         alike = SequenceMatcher(None, wanted, one).ratio()
         if min(len(one), len(wanted)) >= 3 and (one.startswith(wanted) or wanted.startswith(one)):
             alike = max(alike, _CLOSE + 0.1)

@@ -10,7 +10,7 @@ import numpy as np
 
 from jdfl.algorithms.algorithm import Algorithm
 from jdfl.algorithms.program import planned
-from jdfl.base import checks
+from jdfl.base import checks, suggest
 from jdfl.engine.accountant import adjustable, calibrate, check_account, noise_place, planned_releases
 from jdfl.engine.data_ledger import DataLedger
 from jdfl.engine.metrics import REGISTRY, Metric
@@ -32,6 +32,7 @@ class Budget(NamedTuple):
     amount: float | None  # in the unit of `by`; None: found from the tuning runs, and none with "stop"
 
 
+@suggest.init
 @dataclass(frozen=True)
 class Entry:
     """A method of an experiment that does not share everything with the others.
@@ -46,6 +47,7 @@ class Entry:
     steps: int | None = None  # maximum number of rounds; None: that of the experiment
 
 
+@suggest.init
 @dataclass(frozen=True)
 class Tuning:
     """How the values of every method are chosen: all points of a grid in every tuning trial, in one compiled program.

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from jdfl.algorithms.algorithm import Algorithm
-from jdfl.base import arguments, checks
+from jdfl.base import arguments, checks, suggest
 from jdfl.engine.data_ledger import DataLedger
 from jdfl.engine.metrics import Metric, default_metrics, resolve
 from jdfl.engine.progress import Progress, announced
@@ -19,7 +19,8 @@ from jdfl.network.graph import Network
 from jdfl.problems import Problem, check_problem
 
 
-@dataclass(frozen=True, kw_only=True)
+@suggest.init
+@dataclass(frozen=True, kw_only=True, repr=False)
 class Experiment:
     """Methods that are tuned alike and compared on the same trials.
 
@@ -71,6 +72,13 @@ class Experiment:
     epsilon: float | None = None
     delta: float | None = None
     ledger: DataLedger | None = None
+
+    def __repr__(self) -> str:
+        drawn = [name for name in ("problem", "network") if not hasattr(getattr(self, name), "m")]
+        trials = self.trials if isinstance(self.trials, int) else len(self.trials)
+        redrawn = f", each with a {' and a '.join(drawn)} of its own" if drawn else ""
+        methods = ", ".join(self.methods)
+        return f"Experiment: {methods}\n{trials} trials of {self.steps} rounds{redrawn}; .run() compares"
 
     def trial(self, key: int) -> Trial:
         """The data and the network of one trial, as its runs use them.

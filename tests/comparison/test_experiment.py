@@ -245,3 +245,22 @@ def test_mistakes_are_refused_before_anything_runs(changes, words):
         jdfl.Experiment(**settings).run()
     for word in words:
         assert word in str(error.value), str(error.value)
+
+
+def test_a_mistyped_setting_is_answered_with_the_right_one():
+    for call, meant in (
+        (lambda: jdfl.Experiment(problem=data, network=graph, methods={}, steps=3, trails=4), "trials"),
+        (lambda: jdfl.compare({"a": Gossip()}, data, graph, step=3), "steps"),
+        (lambda: jdfl.Tuning(key=[1]), "keys"),
+        (lambda: jdfl.Entry(Gossip(), tuned={}), "tune"),
+    ):
+        with pytest.raises(TypeError, match=f"Did you mean '{meant}'"):
+            call()
+
+
+def test_an_experiment_is_shown_in_two_lines():
+    experiment = jdfl.Experiment(problem=data, network=NETWORK, methods={"a": Gossip(), "b": Gossip()}, steps=3)
+    assert repr(experiment).splitlines() == [
+        "Experiment: a, b",
+        "10 trials of 3 rounds, each with a problem of its own; .run() compares",
+    ]
