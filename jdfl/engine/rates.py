@@ -84,7 +84,9 @@ def linear_rate(
     reached = kept < len(values)
     x, y = rounds[:kept], np.log(values[:kept])
     if len(x) < _RECORDS:
-        raise ValueError(_refused(metric, f"has {len(x)} records above {floor:g}, fewer than {_RECORDS}. Record more"))
+        raise ValueError(
+            _refused(metric, f"has {len(x)} records above floor = {floor:g}, fewer than {_RECORDS}. Record more")
+        )
     level = _level(x, y)
     end = _end(y, level)
     if end < 2 or y[0] - y[:end].min() < _DECADE:
@@ -160,4 +162,4 @@ def _fitted(x: np.ndarray, y: np.ndarray, confidence: float) -> tuple[float, flo
 
 
 def _refused(metric: str, why: str) -> str:
-    return f"Expected a curve that falls geometrically, got {metric!r}, which {why}."
+    return f"Expected a curve that falls geometrically, got metric = {metric!r}, which {why}."

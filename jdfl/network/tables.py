@@ -136,7 +136,7 @@ def sum_to_one(total: np.ndarray, remedy: str, line: str = "row") -> None:
     bad = np.flatnonzero(~(np.abs(total - 1) <= TOLERANCE))
     if bad.size:
         raise ValueError(
-            f"Expected {line}s of the mixing matrix that sum to 1, got {float(total[bad[0]]):.6g} in {line} {bad[0]} "
+            f"Expected {line}s of the mixing matrix W that sum to 1, got {float(total[bad[0]]):.6g} in {line} {bad[0]} "
             f"({bad.size} such {line}s). {remedy}"
         )
 

@@ -37,7 +37,7 @@ class GaussianEvent:
 
         The pair of all of them is N(0, 1) and N(mu, 1), the best that an attack on Gaussian noise can achieve.
         """
-        return np.sqrt(releases) / self.noise_multiplier
+        return np.sqrt(np.asarray(releases, float)) / self.noise_multiplier
 
 
 @dataclass(frozen=True)

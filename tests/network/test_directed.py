@@ -86,7 +86,7 @@ def test_columns_sum_to_one_mass_is_kept_and_the_ratio_comes_to_the_mean(name):
     for k in range(3):
         graph = graph_of_round(stacked, k)
         nw.check_graph(graph, columns=True)
-        with pytest.raises(ValueError, match=r"rows of the mixing matrix that sum to 1"):
+        with pytest.raises(ValueError, match=r"rows of the mixing matrix W that sum to 1"):
             nw.check_graph(graph)
         W = nw.to_scipy(graph).toarray()
         hears = W > 0

@@ -80,7 +80,7 @@ WRONG = {  # the matrix, and the words of the error: argument, value, remedy
     "infinite": (bad(1, 2, np.inf), r"finite numbers in W, got W\[1, 2\] = inf"),
     "a graph": (nx.cycle_graph(4), r"W to be a matrix of numbers.*from_networkx"),
     "a network": (nw.ring(4), r"W to be a matrix of numbers.*to_scipy"),
-    "rows of two": (2 * LAZY_RING, r"rows of the mixing matrix that sum to 1, got 2 in row 0 \(5 such.*Divide every"),
+    "rows of two": (2 * LAZY_RING, r"rows of the mixing matrix W that sum to 1, got 2 in row 0 \(5 such.*Divide every"),
     "one row": (bad(2, 2, 0.4), r"sum to 1, got 0\.9 in row 2 \(1 such rows\)\. Divide every row"),
     "an adjacency matrix": (LAZY_RING > 0, r"got 3 in row 0.*adjacency matrix use jdfl\.network\.from_scipy"),
     "a zero diagonal": (LAZY_RING - 0.5 * np.eye(5), r"got 0\.5 in row 0.*diagonal is zero: set W\[i, i\] to 1 minus"),
