@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from jdfl.base import storage
-from jdfl.lab.results import CHECKPOINTS
+from jdfl.engine.checkpoint import SNAPSHOTS
+from jdfl.store import lease, manifest, snapshots
 
 _SERVER = """
 import os, sys
@@ -74,7 +74,7 @@ def until_whole(server: Server, run: list[str], resume: list[str], out: Path, do
         else:
             assert status == 0, (status, args)
         for folder in out.glob("*"):
-            if (folder / "summary.json").exists():
+            if (folder / manifest.NAME).exists():
                 return folder, struck
             if (folder / "config.yaml").exists():
                 args = ["resume", str(folder), *resume]
@@ -98,7 +98,7 @@ def differences(one: Path, other: Path) -> list[str]:
         mine, theirs = (_content(folder / name) for folder in (one, other))
         if mine != theirs:
             found.append(f"{name}: {_first(mine, theirs)}")
-    mine, theirs = (storage.read(folder / CHECKPOINTS) for folder in (one, other))
+    mine, theirs = (snapshots.read(folder / SNAPSHOTS) for folder in (one, other))
     if _plain(mine.told) != _plain(theirs.told):
         found.append(f"checkpoint: {_first(_plain(mine.told), _plain(theirs.told))}")
     if mine.number != theirs.number or list(mine.arrays) != list(theirs.arrays):
@@ -114,8 +114,9 @@ def differences(one: Path, other: Path) -> list[str]:
 
 def _names(folder: Path) -> set[str]:
     """Of all files, and of the folders of checkpoints."""
-    kept = folder / CHECKPOINTS
+    kept = folder / SNAPSHOTS
     files = (path for path in folder.rglob("*") if path.is_file() and not path.is_relative_to(kept))
+    assert not (folder / lease.NAME).exists()
     return {str(path.relative_to(folder)) for path in (*files, *kept.glob("*"))}
 
 
@@ -123,6 +124,8 @@ def _content(path: Path) -> Any:
     """What is compared of a file."""
     if path.is_dir():
         return None
+    if path.name == manifest.NAME:
+        return sorted(name for name in json.loads(path.read_text())["files"] if not name.startswith(SNAPSHOTS))
     if path.suffix == ".json":
         return _plain(json.loads(path.read_text()))
     if path.name == "summary.md":

@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from jdfl.base import storage
+from jdfl.store import snapshots as storage
 from jdfl.cli import main
 from jdfl.devices import processes
 from tests.test_sharding import near, same_history

@@ -9,10 +9,12 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from jdfl.cli import main, running
+from jdfl.cli import main
 from jdfl.engine.progress import Progress
 from jdfl.engine.result import Snapshot
-from jdfl.lab.results import CHECKPOINTS, read_run
+from jdfl.engine.checkpoint import JOURNAL, RECORDS, SNAPSHOTS
+from jdfl.lab.results import Views, read_run
+from jdfl.store import journal
 from tests.killing import Doomed, Server, differences, until_whole
 
 TINY = ["--problem.m", "6", "--problem.n", "20", "--problem.s", "2", "--problem.rows", "5", "9"]
@@ -57,7 +59,7 @@ def test_killed_runs_leave_the_folder_of_a_run_that_was_not(tmp_path, name):
     try:
         assert server.run([*args, "--out", str(tmp_path / "whole")]) == 0
         whole = only(tmp_path / "whole")
-        records = len(pd.read_csv(whole / "metrics.csv"))
+        records = _records(tmp_path / "whole")
         for number in range(20):
             out = tmp_path / f"out{number}"
             folder, more = until_whole(server, args, HOW, out, dooms(draw, records, out)[: KILLS - struck])
@@ -101,7 +103,7 @@ def dooms(draw: random.Random, records: int, out: Path) -> list[Doomed]:
 def _records(out: Path) -> int:
     """How many the only run there has written."""
     with contextlib.suppress(OSError, ValueError):
-        return len((only(out) / "metrics.csv").read_bytes().splitlines()) - 1
+        return len(journal.read(only(out) / JOURNAL).rows(RECORDS))
     return 0
 
 
@@ -148,10 +150,10 @@ def test_a_run_that_is_cut_off_on_its_way_and_while_its_end_is_written(here, mon
             main(command(name, "killed", *more))
     folder, resume = only("killed"), ["--quiet", "--checkpoint-every", "3"]
     (folder / ".0123456789ab.partial.params.npz").touch()
-    (folder / CHECKPOINTS / "9.orbax-checkpoint-tmp-1").mkdir()
+    (folder / SNAPSHOTS / "9.orbax-checkpoint-tmp-1").mkdir()
     for _ in range(2):
         with monkeypatch.context() as patch:
-            patch.setattr(running, "end_run", dies)
+            patch.setattr(Views, "end", dies)
             with pytest.raises(MemoryError):
                 main(["resume", str(folder), *resume])
     assert main(["resume", str(folder), *resume]) == 0

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -14,11 +15,13 @@ import pandas as pd
 import pytest
 
 import jdfl
-from jdfl.base import storage
-from jdfl.cli import main, running
+from jdfl.cli import main
 from jdfl.engine.progress import Progress
 from jdfl.engine.result import Snapshot
-from jdfl.lab.results import CHECKPOINTS, read_run
+from jdfl.engine.checkpoint import JOURNAL, RECORDS, SNAPSHOTS
+from jdfl.lab.results import Views, read_run
+from jdfl.store import journal, manifest, snapshots
+from jdfl.store.journal import Journal
 from tests.killing import Server
 
 TINY = ["--problem.m", "4", "--problem.n", "20", "--problem.s", "2", "--problem.rows", "5", "9"]
@@ -47,7 +50,7 @@ def check_same(one: Path, other: Path) -> None:
     np.testing.assert_array_equal(read_run(one).params, read_run(other).params)
     for name in ("metrics.csv", "config.yaml", "provenance.json", "nodes.csv", "links.csv", "split.csv"):
         assert (one / name).read_bytes() == (other / name).read_bytes(), name
-    mine, others = (storage.read(folder / CHECKPOINTS) for folder in (one, other))
+    mine, others = (snapshots.read(folder / SNAPSHOTS) for folder in (one, other))
     assert (mine.number, list(mine.arrays)) == (others.number, list(others.arrays))
     for name, array in mine.arrays.items():
         np.testing.assert_array_equal(array, others.arrays[name])
@@ -60,6 +63,17 @@ def check_same(one: Path, other: Path) -> None:
 def killed(*_: object, **__: object) -> None:
     """Ends a run with nothing to say."""
     raise MemoryError
+
+
+def rewrite(folder: Path, change: Callable[[np.ndarray], np.ndarray]) -> None:
+    """Write the journal of a run again, with other records [k]."""
+    content = journal.read(folder / JOURNAL)
+    (folder / JOURNAL).unlink()
+    again = Journal.create(folder / JOURNAL, content.origin)
+    for name, rows in content.tables.items():
+        again.append(name, change(rows) if name == RECORDS else rows)
+    again.sync()
+    again.close()
 
 
 def test_a_run_that_is_done_goes_on_in_its_folder():
@@ -84,9 +98,8 @@ def test_a_run_that_is_cut_off_leaves_what_it_needs_to_go_on(monkeypatch, at):
         assert not list(Path("runs").iterdir())
         return
     (folder,) = Path("runs").iterdir()
-    files = {"config.yaml", "environment.json", "metrics.csv", "nodes.csv", "links.csv", "split.csv", CHECKPOINTS}
-    assert {one.name for one in folder.iterdir()} == files
-    assert pd.read_csv(folder / "metrics.csv")["round"].tolist() == list(range(7))
+    assert {one.name for one in folder.iterdir()} == {"config.yaml", "environment.json", JOURNAL, SNAPSHOTS}
+    assert journal.read(folder / JOURNAL).rows(RECORDS)["round"].tolist() == list(range(7))
     with pytest.raises(FileNotFoundError, match=rf"cut off\. Resume it: jdfl resume {folder}"):
         read_run(folder)
     assert main(["resume", str(folder), "--quiet"]) == 0
@@ -98,7 +111,7 @@ def test_a_run_that_is_cut_off_leaves_what_it_needs_to_go_on(monkeypatch, at):
 def test_a_run_that_is_killed_when_it_is_done_is_written(monkeypatch, rule):
     steps = ["--steps", "9", *rule]
     with monkeypatch.context() as patch:
-        patch.setattr(running, "end_run", killed)
+        patch.setattr(Views, "end", killed)
         with pytest.raises(MemoryError):
             main([*RUN, *steps])
     (folder,) = Path("runs").iterdir()
@@ -113,7 +126,7 @@ def test_a_resumed_folder_is_never_removed(flags, capsys):
     whole = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
     assert main(["resume", str(folder), "--steps", "9", *flags]) == 2
     assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == whole
-    shutil.rmtree(folder / CHECKPOINTS)
+    shutil.rmtree(folder / SNAPSHOTS)
     assert main(["resume", str(folder), "--steps", "9"]) == 2
     assert "checkpoints of the finished run" in capsys.readouterr().err
     assert read_run(folder).summary["rounds"] == 5
@@ -127,7 +140,7 @@ def test_a_resumed_folder_is_never_removed(flags, capsys):
 @pytest.mark.slow
 def test_a_run_that_is_killed_when_it_is_done_goes_on_as_far_as_asked(monkeypatch):
     with monkeypatch.context() as patch:
-        patch.setattr(running, "end_run", killed)
+        patch.setattr(Views, "end", killed)
         with pytest.raises(MemoryError):
             main([*RUN, "--steps", "5"])
     (folder,) = Path("runs").iterdir()
@@ -174,7 +187,7 @@ def test_other_versions_are_refused_or_accepted(capsys, monkeypatch):
         assert main(["resume", str(folder), "--steps", "9", "--any-version", "--algorithm.lr", "0.3"]) == 2
         assert "the settings of the run that is resumed. algorithm.lr: was" in capsys.readouterr().err
         assert main(["resume", str(folder), "--steps", "9", "--any-version", "--quiet"]) == 0
-    kept = storage.read(folder / CHECKPOINTS).told["warnings"]
+    kept = snapshots.read(folder / SNAPSHOTS).told["warnings"]
     assert any("made before by other code, with the same noise" in warning for warning in kept)
     pd.testing.assert_frame_equal(read_run(folder).history, read_run(whole).history, check_exact=True)
 
@@ -201,7 +214,7 @@ def test_signals_end_a_run_and_keep_it(monkeypatch, number, status):
 
 @pytest.mark.filterwarnings("default")
 def test_a_checkpoint_that_cannot_be_written_does_not_end_a_run(monkeypatch, capsys):
-    write, calls = storage.Writer.write, []
+    write, calls = snapshots.Writer.write, []
 
     def full(self, number, arrays, told):
         calls.append(number)
@@ -209,31 +222,36 @@ def test_a_checkpoint_that_cannot_be_written_does_not_end_a_run(monkeypatch, cap
             raise OSError("Could not write a checkpoint: no space left")
         write(self, number, arrays, told)
 
-    monkeypatch.setattr(storage.Writer, "write", full)
+    monkeypatch.setattr(snapshots.Writer, "write", full)
     folder = run("--steps", "9", *OFTEN)
     assert "no space left; the run goes on, and tries again" in capsys.readouterr().err
     assert calls == [2, 4, 6, 8, 9]
-    assert storage.newest(folder / CHECKPOINTS) == 9
+    assert snapshots.newest(folder / SNAPSHOTS) == 9
 
 
 FULL = """
 import resource, signal, sys
 from jdfl.cli import main
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-resource.setrlimit(resource.RLIMIT_FSIZE, (1_500, resource.RLIM_INFINITY))  # a disk with so much room in every file
-sys.exit(main(sys.argv[1:]))
+resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[1]), resource.RLIM_INFINITY))  # a disk with so much room in every file
+sys.exit(main(sys.argv[2:]))
 """
 
 
 def test_a_run_that_was_cut_off_is_not_said_to_have_released_less(capsys):
     noise = ["--algorithm.clip", "1", "--algorithm.mechanism", "gaussian", "--algorithm.mechanism.multiplier", "3"]
     folder = run("--steps", "4", *noise)
-    history = (folder / "metrics.csv").read_text()
-    (folder / "summary.json").unlink()  # as of a run to 9 rounds that was killed after 6
+    (folder / manifest.NAME).unlink()  # as of a run to 9 rounds that was killed after 6
+    (folder / "summary.json").unlink()
     file = folder / "config.yaml"
     file.write_text(file.read_text().replace("steps: 4", "steps: 9"))
-    later = [f"{done}{history.splitlines()[-1][1:]}" for done in (5, 6)]
-    (folder / "metrics.csv").write_text(history + "\n".join(later) + "\n")
+    content = journal.read(folder / JOURNAL)
+    later = content.rows(RECORDS)[[-1, -1]]
+    later["round"] = 5, 6
+    more = Journal.resume(folder / JOURNAL, content.end)
+    more.append(RECORDS, later)
+    more.sync()
+    more.close()
     capsys.readouterr()
     assert main(["account", "--run", str(folder)]) == 2
     assert f"was cut off: what it released after its last checkpoint is not counted. First: jdfl resume {folder}" in (
@@ -253,26 +271,35 @@ def test_a_run_that_was_cut_off_is_not_said_to_have_released_less(capsys):
     assert main(["account", "--run", str(folder)]) == 0
 
 
-def test_a_full_disk_ends_in_words_and_the_run_goes_on_later():
+def with_room(room: int, args: list[str]) -> subprocess.CompletedProcess[str]:
+    """A command where no file can have more bytes than `room`."""
+    command = [sys.executable, "-c", FULL, str(room), *args]
+    return subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
+
+
+@pytest.mark.parametrize(("room", "what"), [(1_000, "the journal"), (3_000, "a checkpoint into"), (20_000, "")])
+def test_a_full_disk_ends_in_words_and_the_run_goes_on_later(room, what):
     args = [*RUN, "--steps", "30", "--checkpoint-every", "5", "--chunk", "5"]
-    done = subprocess.run([sys.executable, "-c", FULL, *args], capture_output=True, text=True, timeout=240, check=False)
+    done = with_room(room, args)
     assert done.returncode == 2, done.stderr
     lines = done.stderr.splitlines()
-    assert any("Could not write a checkpoint into" in line and "the run goes on" in line for line in lines), lines
+    if what:
+        assert any(f"Could not write {what}" in line and "the run goes on" in line for line in lines), lines
     assert "jdfl: error: Could not write the results" in lines[-1]
     assert "Traceback" not in done.stderr
     (folder,) = Path("runs").iterdir()
-    assert not (folder / "summary.json").exists()
+    assert not (folder / manifest.NAME).exists()
     assert f"jdfl resume {folder}" in lines[-1]
-    assert main(["resume", str(folder), "--quiet"]) == 0
-    check_same(folder, run("--steps", "30", "--chunk", "5"))
+    assert with_room(10**9, ["resume", str(folder), "--quiet"]).returncode == 0
+    assert with_room(10**9, args).returncode == 0
+    check_same(folder, next(one for one in Path("runs").iterdir() if one != folder))
 
 
 @pytest.mark.slow
 def test_a_run_without_a_checkpoint_goes_on_as_itself_alone(capsys):
     folder = run("--steps", "6")
-    shutil.rmtree(folder / CHECKPOINTS)
-    (folder / "summary.json").unlink()
+    shutil.rmtree(folder / SNAPSHOTS)
+    (folder / manifest.NAME).unlink()
     before = (folder / "config.yaml").read_bytes()
     for flags, name in (
         (["--seed", "5"], "seed"),
@@ -303,13 +330,16 @@ def test_a_run_is_made_again_and_compared(capsys):
     folder = run("--steps", "9", "--every", "2")
     capsys.readouterr()
     assert main(["verify", str(folder), "--rounds", "5"]) == 0
-    assert capsys.readouterr().out.startswith("the same: 5 rounds, ")
+    assert "\nthe same: 5 rounds, " in capsys.readouterr().out
     assert main(["verify", str(folder)]) == 0
-    assert capsys.readouterr().out.startswith("the same: 9 rounds, ")
+    assert "\nthe same: 9 rounds, " in capsys.readouterr().out
 
-    history = pd.read_csv(folder / "metrics.csv")
-    history.loc[history["round"] == 4, "objective"] *= 1 + 1e-15
-    history.to_csv(folder / "metrics.csv", index=False)
+    def nudge(rows: np.ndarray) -> np.ndarray:
+        rows = rows.copy()
+        rows["objective"][rows["round"] == 4] *= 1 + 1e-15
+        return rows
+
+    rewrite(folder, nudge)
     assert main(["verify", str(folder)]) == 1
     assert "NOT the same: objective after round 4 was" in capsys.readouterr().out
 
@@ -318,9 +348,9 @@ def test_a_run_is_made_again_and_compared(capsys):
     assert "changed: algorithm.lr: was 0.01, is 0.02" in shown
     assert main(["verify", str(folder), "--rounds", "0"]) == 2
     assert main(["verify", "--rounds", "1"]) == 2
-    assert main(["verify", str(folder / CHECKPOINTS)]) == 2
-    for content in ("", "round,objective\n", "a,b\n1,2\n", "round,objective\n1,many\n"):
-        (folder / "metrics.csv").write_text(content)
+    assert main(["verify", str(folder / SNAPSHOTS)]) == 2
+    for content in (b"", b"{}\n", b"what"):
+        (folder / JOURNAL).write_bytes(content)
         assert main(["verify", str(folder)]) == 2
 
 
@@ -335,53 +365,6 @@ def test_what_is_not_made_again_is_not_called_the_same(capsys):
         assert main(["verify", str(folder), *flags]) == 1
         assert f"NOT the same: {words}" in capsys.readouterr().out
 
-    history = pd.read_csv(folder / "metrics.csv")
-    history[history["round"] != 4].to_csv(folder / "metrics.csv", index=False)
+    rewrite(folder, lambda rows: rows[rows["round"] != 4])
     assert main(["verify", str(folder)]) == 1
     assert "NOT the same: of round 4 there was no record, now there is one" in capsys.readouterr().out
-    history.assign(round=history["round"] + 0.5).to_csv(folder / "metrics.csv", index=False)
-    assert main(["verify", str(folder)]) == 2
-
-
-# ---------------------------------------------------------------- killed
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(3600)
-@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="looks at processes as Linux shows them")
-@pytest.mark.parametrize(("kills", "writing"), [(100, False), (20, True)], ids=["any moment", "a checkpoint"])
-def test_killed_runs_come_to_what_they_would_have(tmp_path, kills, writing):
-    """A run is killed at a random moment, or while a checkpoint is written, and resumed, time and again."""
-    steps = ["--quiet", "--steps", "200", "--chunk", "10", "--checkpoint-every", "10"]
-    draw, server = random.Random(0), Server(tmp_path / "cache")
-    try:
-        assert server.run([*RUN, *steps, "--out", "first"]) == 0
-        began = time.monotonic()
-        assert server.run([*RUN, *steps, "--out", "second"]) == 0
-        usual, killed, runs = time.monotonic() - began, 0, 0
-        (whole,) = Path("second").iterdir()
-        while killed < kills:
-            out = Path(f"out{runs}")
-            args, status = [*RUN, *steps, "--out", str(out)], -signal.SIGKILL
-            while status != 0:
-                moment = draw.uniform(0, usual)
-
-                def doomed(seconds: float, out: Path = out, moment: float = moment) -> bool:
-                    return seconds > moment and (not writing or any(out.glob("*/checkpoints/*tmp*")))
-
-                status = server.run(args, doomed)
-                if status == 0:
-                    break
-                assert status == -signal.SIGKILL
-                killed += 1
-                for folder in out.glob("*"):
-                    if (folder / "config.yaml").exists():
-                        args = ["resume", str(folder), "--quiet", *steps[3:]]
-                    else:
-                        folder.rmdir()
-            (folder,) = out.iterdir()
-            check_same(folder, whole)
-            runs += 1
-        assert runs > 0
-    finally:
-        server.close()

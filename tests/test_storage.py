@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import jdfl
-from jdfl.base import storage
+from jdfl.store import snapshots as storage
 from jdfl.engine.checkpoint import Checkpoint, read_checkpoint
 from tests.toy import FEW, network, problem
 
@@ -166,7 +166,7 @@ def test_a_folder_that_cannot_be_written_is_told(tmp_path):
 
 FULL = """
 import resource, signal, sys, warnings
-from jdfl.base import storage
+from jdfl.store import snapshots as storage
 import numpy as np
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 writer = storage.Writer(sys.argv[1])

@@ -10,11 +10,10 @@ from jdfl.algorithms.program import planned
 from jdfl.base import checks
 from jdfl.cli import flags, ledgers, observing
 from jdfl.config import RunConfig, build, from_yaml, key_of
-from jdfl.engine.checkpoint import read_checkpoint
+from jdfl.engine.checkpoint import SNAPSHOTS, read_checkpoint
 from jdfl.engine.outcome import READS_DATA
 from jdfl.engine.provenance import provenance
 from jdfl.engine.spending import guarantee_of, unspent
-from jdfl.lab.results import CHECKPOINTS
 from jdfl.privacy import (
     Event,
     ExactGaussian,
@@ -170,12 +169,12 @@ def _of_a_run(config: RunConfig, options: Options) -> jdfl.PrivacyReport:
             )
         return found
     program = planned(algorithm, problem, network, config.steps)
-    if (options.run / CHECKPOINTS).is_dir() and not (options.run / "summary.json").is_file():
+    if (options.run / SNAPSHOTS).is_dir() and not (options.run / "summary.json").is_file():
         raise ValueError(
             f"Expected a run that is done, got {options.run}, which was cut off: what it released after its last "
             f"checkpoint is not counted. First: jdfl resume {options.run}"
         )
-    found = read_checkpoint(options.run / CHECKPOINTS, algorithm, problem, network)
+    found = read_checkpoint(options.run, algorithm, problem, network)
     guarantee, ledger = guarantee_of(program, problem), found.ledger
     ledger.check_same(unspent(guarantee, problem))
     _check_same(config, options.run)

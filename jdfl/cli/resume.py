@@ -5,16 +5,13 @@ import json
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
-
-from jdfl.base import storage
 from jdfl.cli import flags
 from jdfl.cli.running import STATUS, Running, Session, status_of
 from jdfl.config import RunConfig, from_yaml
 from jdfl.devices import processes
-from jdfl.engine.checkpoint import read_checkpoint
+from jdfl.engine.checkpoint import JOURNAL, RECORDS, SNAPSHOTS, read_checkpoint
 from jdfl.engine.provenance import Provenance
-from jdfl.lab.results import CHECKPOINTS
+from jdfl.store import journal, manifest, snapshots
 
 _OTHER_CODE = (
     "rounds after the checkpoint may have been made before by other code, with the same noise on other numbers; where "
@@ -25,7 +22,8 @@ _ABOUT = """Continue a run that was killed or ended early, or extend it (--steps
 
 The result equals that of a run that was never interrupted. With another --steps, the rows of epsilon.csv, nodes.csv
 and links.csv lie at other rounds than in a run that had that number from the start. Everything is written into the
-run's own folder. Settings that would change its numbers are refused."""
+run's own folder, which is refused while another process writes into it. Settings that would change its numbers are
+refused."""
 
 _EXAMPLES = f"""examples:
   jdfl resume runs/NAME                                a run that was killed, interrupted or out of time
@@ -55,7 +53,7 @@ def resume(folder: Path, config: RunConfig, options: Options) -> int:
     done = _summary(folder)
     if done.get("ending") == "diverged":
         raise ValueError(f"Expected a run that can be continued, got {folder}, which diverged: {done.get('reason')}.")
-    kept = storage.newest(folder / CHECKPOINTS) is not None
+    kept = snapshots.newest(folder / SNAPSHOTS) is not None
     if done and not kept:
         raise FileNotFoundError(f"Expected checkpoints of the finished run {folder}, found none.")
     recorded = _recorded(folder)
@@ -76,7 +74,7 @@ def resume(folder: Path, config: RunConfig, options: Options) -> int:
     if not kept:  # it was killed before there was one
         _check_same(folder, config)
     else:
-        before = read_checkpoint(folder / CHECKPOINTS, session.algorithm, session.problem, session.network)
+        before = read_checkpoint(folder, session.algorithm, session.problem, session.network)
         if not done and before.ending == "stop rule":  # it was killed while its end was written
             before = dataclasses.replace(before, over=True)
         if done and config.steps == before.rounds:
@@ -106,7 +104,8 @@ def _check_same(folder: Path, config: RunConfig) -> None:
 def _summary(folder: Path) -> dict[str, Any]:
     """The summary of a run; empty for one that was interrupted."""
     file = folder / "summary.json"
-    return flags.read_json(file) if file.is_file() else {}
+    ended = (folder / manifest.NAME).is_file() or not (folder / JOURNAL).is_file()  # earlier versions have neither
+    return flags.read_json(file) if file.is_file() and ended else {}
 
 
 def _check_end(folder: Path, config: RunConfig) -> None:
@@ -127,8 +126,8 @@ def _check_end(folder: Path, config: RunConfig) -> None:
 
 
 def _recorded(folder: Path) -> int:
-    """The last recorded round of a run; 0 without a table, or with a damaged one."""
+    """The last recorded round of a run; 0 without a journal, or with none that can be read."""
     try:
-        return int(pd.read_csv(folder / "metrics.csv", usecols=["round"])["round"].max())
+        return max(map(int, journal.read(folder / JOURNAL).rows(RECORDS)["round"]), default=0)
     except (ValueError, OSError):
         return 0

@@ -13,7 +13,7 @@ import numpy as np
 
 import jdfl
 from jdfl.algorithms.program import planned
-from jdfl.base import arguments, storage
+from jdfl.base import arguments
 from jdfl.base.settings import Bound, Count
 from jdfl.config import RunConfig, budget_of, build, intended, key_of, ledger_of, settled, to_yaml
 from jdfl.config.yaml_text import flat, plain
@@ -22,18 +22,19 @@ from jdfl.devices.layout import simulate
 from jdfl.engine.accountant import check_account
 from jdfl.engine.cache import use_cache
 from jdfl.engine.callbacks import Callback, Deadline
-from jdfl.engine.checkpoint import Checkpoint
+from jdfl.engine.checkpoint import SNAPSHOTS, Checkpoint
 from jdfl.engine.checkpoints import Checkpoints
 from jdfl.engine.data_ledger import Intent
 from jdfl.engine.progress import Progress
 from jdfl.engine.result import Result, Snapshot
 from jdfl.engine.spending import guarantee_of, records_of
 from jdfl.engine.start import check_settings
-from jdfl.lab.results import CHECKPOINTS, Onward, end_run
+from jdfl.lab.results import UnwrittenError, Views
 from jdfl.lab.summary import summary_text
 from jdfl.lab.trackers import Trackers
 from jdfl.lab.watch import Watch, returns
 from jdfl.privacy import report
+from jdfl.store import snapshots
 
 STATUS = """exit status: 0 done, 2 a mistake in the settings, 3 the run diverged, 4 another process of the run was lost,
 124 the time limit --max-seconds was reached, 130 interrupted, 143 terminated. Results of runs that diverged or ended
@@ -144,36 +145,31 @@ class Session:
         run, is removed again if the run leaves nothing to resume from.
         """
         config, options = dataclasses.replace(self.config, seed=seed), self.options
+        store = Checkpoints(folder or around, options.checkpoint_every, options.checkpoint_minutes)
         callbacks: list[Callback] = []
-        if folder is not None:
-            callbacks += [Trackers(options.track, folder, flat(plain(config))), Onward(folder, to_yaml(config))]
+        views = None if folder is None else Views(folder, to_yaml(config), **self.told_how)
+        if folder is not None and views is not None:
+            callbacks += [Trackers(options.track, folder, flat(plain(config)))]
+            callbacks += [] if self.several else [Watch(store, self.problem)]
+        callbacks.append(store)
+        if views is not None:
             callbacks += [] if options.quiet else [Progress(label, epsilon=self._epsilon())]
-            callbacks += [] if self.several else [Watch(folder, self.problem, **self.told_how)]
-        kept = (folder or around) / CHECKPOINTS
-        callbacks.append(Checkpoints(kept, options.checkpoint_every, options.checkpoint_minutes))
+            callbacks += [views]
         callbacks += [] if options.max_seconds is None else [Deadline(options.max_seconds)]
         try:
             result = self.made(seed=seed, callbacks=callbacks, resume=resume)
-        except BaseException:
-            if folder is not None and new:
+        except BaseException as error:
+            if folder is not None and new and not isinstance(error, UnwrittenError):
                 _discard(folder)
             raise
-        if folder is None:
+        if folder is None or views is None:
             return result, None
-        told = {"folder": str(folder), **_ended(folder, result, self.told_how)}
+        told = {"folder": str(folder), **views.told}
         if not options.json:
             print(folder if options.quiet else f"{summary_text(told)}- folder: {folder}\n")
         if result.ending in (*_STATUS, "budget"):
             print(f"jdfl: {result.reason}", file=sys.stderr)
         return result, told
-
-
-def _ended(folder: Path, result: Result, told_how: Any) -> dict[str, Any]:
-    """The summary of a run whose results are written; OSError explains how to write them later."""
-    try:
-        return end_run(folder, result, **told_how)
-    except OSError as error:
-        raise OSError(f"Could not write the results: {error}. Once it can be done: jdfl resume {folder}") from error
 
 
 def status_of(result: Result) -> int:
@@ -184,7 +180,7 @@ def status_of(result: Result) -> int:
 def _discard(folder: Path) -> None:
     """Remove the folder of a run that left nothing to resume from."""
     with contextlib.suppress(OSError):
-        if storage.newest(folder / CHECKPOINTS) is None:
+        if snapshots.newest(folder / SNAPSHOTS) is None:
             shutil.rmtree(folder)
 
 

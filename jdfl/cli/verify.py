@@ -1,4 +1,4 @@
-"""`jdfl verify`: repeat the first rounds of a run and compare the numbers."""
+"""`jdfl verify`: check every file of a run, repeat its first rounds and compare the numbers."""
 
 import dataclasses
 import warnings
@@ -12,14 +12,18 @@ from jdfl.base import checks
 from jdfl.cli import flags
 from jdfl.cli.running import Running, Session
 from jdfl.config import RunConfig
+from jdfl.engine.checkpoint import JOURNAL, RECORDS, history_of
 from jdfl.engine.metrics import FORMER
 from jdfl.engine.provenance import recorded
 from jdfl.engine.result import Result, Snapshot
 from jdfl.lab.watch import returns
+from jdfl.store import journal, manifest
 
-_ABOUT = """Repeat the first rounds of a run from its configuration, and compare every recorded number bit for bit.
+_ABOUT = """Check every file of a run, repeat its first rounds from its configuration, and compare every recorded number bit
+for bit.
 
-Changes of code, libraries, settings and data since then are reported."""
+The manifest of a finished run has the SHA-256 of all its files, and every entry of its journal has a checksum. Changes
+of code, libraries, settings and data since then are reported."""
 
 _EXAMPLES = """examples:
   jdfl verify runs/NAME                                the first 50 rounds
@@ -47,9 +51,10 @@ def parse(args: list[str]) -> tuple[Path, RunConfig, Options]:
 def verify(folder: Path, config: RunConfig, options: Options) -> int:
     """Compare and report; returns the exit status."""
     checks.whole(1, rounds=options.rounds)
-    if not (folder / "metrics.csv").is_file():
-        raise FileNotFoundError(f"Expected a run's folder with metrics.csv, got {str(folder)!r}: it has no record yet.")
-    before = _records(folder / "metrics.csv")
+    damaged = _damaged(folder)
+    for line in damaged:
+        print(f"NOT the same: {line}")
+    before = _records(folder)
     rounds = max(1, min(options.rounds, int(max(before["round"]))))
     again = _made_again(config, options, rounds)
     for line in _changed(folder, again):
@@ -57,13 +62,41 @@ def verify(folder: Path, config: RunConfig, options: Options) -> int:
     different = _missing(before, again, rounds) or _different(before, again.history)
     if different:
         print(f"NOT the same: {different}")
+    if different or damaged:
         return 1
     print(f"the same: {rounds} rounds, {len(again.history.columns)} numbers in each of their records, bit for bit")
     return 0
 
 
-def _records(file: Path) -> pd.DataFrame:
-    """The table of a run's records; ValueError for a damaged one."""
+def _damaged(folder: Path) -> list[str]:
+    """What is not as the manifest of a finished run and the journal say, in words; tells what was checked."""
+    found = list[str]()
+    if (folder / JOURNAL).is_file():
+        found = [f"of the journal, {damage}" for damage in [journal.read(folder / JOURNAL).damage] if damage]
+    try:
+        found += manifest.differences(folder)
+    except FileNotFoundError:
+        print("not checked: files, of which there is no manifest: the run has not ended, or an earlier jdfl wrote them")
+        return found
+    if not found:
+        print("the same: every file, as the manifest says")
+    return found
+
+
+def _records(folder: Path) -> pd.DataFrame:
+    """The records of a run; ValueError where there are none."""
+    if (folder / JOURNAL).is_file():
+        found = history_of(journal.read(folder / JOURNAL).rows(RECORDS)).astype(float)
+        if found.empty:
+            raise ValueError(f"Expected a run with records, got {str(folder)!r}, whose journal has none yet.")
+        return found.rename(columns=FORMER)
+    if (folder / "metrics.csv").is_file():
+        return _of_csv(folder / "metrics.csv")
+    raise FileNotFoundError(f"Expected a run's folder with a journal, got {str(folder)!r}: it has no record yet.")
+
+
+def _of_csv(file: Path) -> pd.DataFrame:
+    """The records of a run of an earlier version; ValueError for a damaged table."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error", pd.errors.ParserWarning)  # rows longer than the head, which would be cut

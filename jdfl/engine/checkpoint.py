@@ -16,7 +16,6 @@ import pandas as pd
 
 from jdfl.algorithms.algorithm import Algorithm
 from jdfl.algorithms.program import planned
-from jdfl.base import storage
 from jdfl.base.absent import Absent
 from jdfl.base.arguments import checked
 from jdfl.base.keys import key_digest, typed_key
@@ -27,8 +26,13 @@ from jdfl.engine.result import Ending, Result, Tally
 from jdfl.network.graph import Network
 from jdfl.privacy import Ledger
 from jdfl.problems import Problem
+from jdfl.store import journal, snapshots
+from jdfl.store.journal import Journal, Position
 
-_FORMAT, _FORMER = 5, 4  # the former one has the key's words
+_FORMAT = 6
+_FORMER = (4, 5)  # they have the history in them; format 4 has the key's words
+JOURNAL, SNAPSHOTS = "journal", "checkpoints"  # in the folder of a run
+RECORDS = "records"  # the table of the journal with the history
 _TOLD = 5  # differences
 _REMEDY = "Resume with the algorithm, problem and network of that run."
 
@@ -59,6 +63,7 @@ class Checkpoint:
     compile_seconds: float  # of tracing and compiling
     provenance: Provenance | None  # None: of whatever code, libraries and settings
     moments: dict[int, np.ndarray]  # [m] releases after some rounds
+    place: Position | None = None  # in the journal of its folder, behind what belongs to it; None: it is in no folder
     over: bool = False  # the run is over, whatever its ending and `steps`; only its result is assembled
 
     @classmethod
@@ -184,27 +189,35 @@ class Checkpoint:
         return tally
 
     def write(self, folder: str | Path) -> Path:
-        """Write it into a folder of checkpoints, whole or not at all; returns the folder. OSError where it cannot.
+        """Write it into a folder, with a journal of the records so far; returns the folder. `read_checkpoint` reads it.
 
-        Checkpoints of the same or a later round are removed first; of the others only the newest is kept.
-        `read_checkpoint` reads it back.
+        Raises FileExistsError for a folder that has the journal of a run, and OSError where it cannot be written.
         """
-        writer = storage.Writer(folder)
+        folder = Path(folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        records = Journal.create(folder / JOURNAL, self.origin)
+        writer = snapshots.Writer(folder / SNAPSHOTS)
         try:
-            writer.write(self.rounds, *self.stored())
+            place = append(records, rows_of(self.history))
+            records.sync()
+            writer.write(self.rounds, *self.stored(place))
         finally:
+            records.close()
             writer.close()
-        return Path(folder)
+        return folder
 
-    def stored(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-        """All of it as arrays, leaves of the state [...] among them, and plain data.
+    @property
+    def origin(self) -> dict[str, str]:
+        """What tells the journal of this run from those of others: its key, and its settings."""
+        return origin_of(self.key, self.provenance)
 
-        Leaves are named leaf0, leaf1, ... in the order of the state's tree, and the history is the bytes of a Parquet
-        file. The plain data are for JSON. There is no code in either.
+    def stored(self, place: Position) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+        """All of it but for what the journal has, as arrays, leaves of the state [...] among them, and plain data.
+
+        Leaves are named leaf0, leaf1, ... in the order of the state's tree. The plain data are for JSON. There is no
+        code in either. `place` is where the journal has the records before the last.
         """
         arrays = {f"leaf{i}": np.asarray(leaf) for i, leaf in enumerate(jax.tree.leaves(self.state))}
-        table = io.BytesIO()
-        self.history.to_parquet(table, index=False)
         told = {
             "format": _FORMAT,
             "rounds": self.rounds,
@@ -219,6 +232,7 @@ class Checkpoint:
             "seconds": self.seconds,
             "compile_seconds": self.compile_seconds,
             "provenance": None if self.provenance is None else asdict(self.provenance),
+            "journal": list(place),
         }
         arrays["communications"], arrays["releases"] = self.communications, self.releases
         if self.clock is not None:
@@ -226,7 +240,8 @@ class Checkpoint:
         if self.moments:
             arrays["moments"] = np.fromiter(self.moments, np.int64)
             arrays["moments_releases"] = np.stack(list(self.moments.values()))
-        arrays["history"] = np.frombuffer(table.getvalue(), np.uint8)
+        last = rows_of(self.history[-1:])
+        arrays |= {f"last {name}": last[name] for name in last.dtype.names or ()}
         return arrays, told
 
 
@@ -245,16 +260,62 @@ class _Onward(Tally):
         self.rows = [row for row in self.rows[:-1] if row["round"] % self.every == 0] + self.rows[-1:]
 
 
+def origin_of(key: str, provenance: Provenance | None) -> dict[str, str]:
+    """What tells the journal of a run from those of others: the digest of its key, and the hash of its settings."""
+    return {"key": key, "settings": Provenance({}, provenance.settings if provenance else {}).hash}
+
+
+def rows_of(history: pd.DataFrame) -> np.ndarray:
+    """A table of whole numbers and floats as rows [k] of a journal."""
+    columns = [(str(name), np.dtype(kind if kind.kind == "f" else "i8")) for name, kind in history.dtypes.items()]
+    rows = np.empty(len(history), columns)
+    for name, _ in columns:
+        rows[name] = history[name].to_numpy()
+    return rows
+
+
+def history_of(rows: np.ndarray) -> pd.DataFrame:
+    """The inverse of `rows_of`."""
+    return pd.DataFrame({name: rows[name] for name in rows.dtype.names or ()})
+
+
+def append(records: Journal, rows: np.ndarray) -> Position:
+    """Append records [k] to a journal; returns the position before the last one.
+
+    A checkpoint has that one itself: if the run goes on, it is dropped where it was only recorded because the run ended.
+    """
+    records.append(RECORDS, rows[:-1])
+    place = records.position
+    records.append(RECORDS, rows[-1:])
+    return place
+
+
+def root_of(folder: str | Path) -> Path:
+    """The folder with the journal, of this folder or of that of the snapshots in it."""
+    folder = Path(folder)
+    return folder.parent if folder.name == SNAPSHOTS and (folder.parent / JOURNAL).is_file() else folder
+
+
 @checked
 def read_checkpoint(folder: str | Path, algorithm: Algorithm, problem: Problem, network: Network) -> Checkpoint:
     """The newest checkpoint in a folder, for a run of these; a damaged one causes a warning, and an older one is taken.
 
+    Args:
+        folder: The folder of a run, or that of `Checkpoints`.
+        algorithm: That of the run, as are the problem and the network.
+        problem: The problem.
+        network: The network.
+
     Raises FileNotFoundError where there is none, ValueError for those of another run, and where all are damaged.
     """
-    found = storage.read(folder)
+    root, records = root_of(folder), list[pd.DataFrame]()
+
+    def complete(found: snapshots.Stored) -> None:
+        records[:] = [_history(root, found)]
+
+    kept = root / SNAPSHOTS if (root / SNAPSHOTS).is_dir() else root
+    found = snapshots.read(kept, complete)
     held, told = found.arrays, found.told
-    if told.get("format") not in (_FORMAT, _FORMER):
-        raise ValueError(f"Expected a checkpoint of format {_FORMAT}, got {told.get('format')!r}. Use the same jdfl.")
     program = planned(algorithm, problem, network, max(1, int(told["rounds"])))
     setting = stepping.setting(program, problem, network, None, typed_key(0))
     state = jax.eval_shape(lambda setting: loop.start(setting, ()), setting)[1].state
@@ -268,18 +329,31 @@ def read_checkpoint(folder: str | Path, algorithm: Algorithm, problem: Problem, 
         held["releases"],
         held.get("clock"),
         Ledger.from_dict(told["ledger"]),
-        told["key"] if told["format"] == _FORMAT else key_digest(told["key"]),
+        key_digest(told["key"]) if told["format"] == 4 else told["key"],
         {name: int(value) for name, value in told["sums"].items()},
         {name: int(value) for name, value in told["message_bits"].items()},
         tuple(str(warning) for warning in told["warnings"]),
-        pd.read_parquet(io.BytesIO(held["history"].tobytes())).rename(columns=FORMER),
+        records[0],
         told["ending"],
         str(told["reason"]),
         float(told["seconds"]),
         float(told["compile_seconds"]),
         None if told["provenance"] is None else recorded(**told["provenance"]),
         dict(zip(map(int, held.get("moments", ())), held.get("moments_releases", ()))),
+        Position(*told["journal"]) if "journal" in told else None,
     )
+
+
+def _history(root: Path, found: snapshots.Stored) -> pd.DataFrame:
+    """The records that belong to a snapshot; ValueError where the journal does not have them as they were written."""
+    if (format := found.told.get("format")) not in (_FORMAT, *_FORMER):
+        raise ValueError(f"Expected a checkpoint of format {_FORMAT}, got {format!r}. Use the same jdfl.")
+    if format in _FORMER:
+        return pd.read_parquet(io.BytesIO(found.arrays["history"].tobytes())).rename(columns=FORMER)
+    before = history_of(journal.read(root / JOURNAL, Position(*found.told["journal"])).rows(RECORDS))
+    names = [name.removeprefix("last ") for name in found.arrays if name.startswith("last ")]
+    last = pd.DataFrame({name: found.arrays[f"last {name}"] for name in names})
+    return pd.concat([before, last], ignore_index=True) if len(before) else last
 
 
 def _listed(differences: list[str]) -> str:

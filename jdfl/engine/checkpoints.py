@@ -1,45 +1,59 @@
-"""Checkpoints while a run goes on."""
+"""The store of a run: its journal, and checkpoints from which it goes on."""
 
 import contextlib
 import time
 import warnings
 from collections.abc import Generator
 from pathlib import Path
+from typing import Any
 
-from jdfl.base import arguments, storage
+import numpy as np
+import pandas as pd
+
+from jdfl.base import arguments
+from jdfl.base.keys import key_data, key_digest
 from jdfl.base.settings import Count, Positive
 from jdfl.devices import processes
 from jdfl.engine.callbacks import NEVER, Callback
-from jdfl.engine.checkpoint import Checkpoint
+from jdfl.engine.checkpoint import JOURNAL, RECORDS, SNAPSHOTS, Checkpoint, append, origin_of, rows_of
 from jdfl.engine.result import Result, Snapshot
 from jdfl.engine.start import Start
+from jdfl.store import journal, snapshots
+from jdfl.store.journal import Journal
+from jdfl.store.lease import Lease, LostError
 
 
 class Checkpoints(Callback):
-    """Writes checkpoints into a folder while a run is under way and when it ends, unless it diverged.
+    """Keeps a run in a folder while it is under way and when it ends: its records, and checkpoints to go on from.
 
-    The two newest are kept, each complete; if one cannot be written, a warning is given and the run continues. Read by
-    `jdfl.read_checkpoint`, for another number of devices or processes also. Of several processes the first writes.
+    The folder has a `journal`, to which the records are appended chunk by chunk, and the two newest checkpoints, each
+    complete, of a run that did not diverge. A checkpoint counts together with what the journal had when it was made. If
+    something cannot be written, a warning is given, the run continues, and it is tried again. The folder is this run's
+    alone: while it goes on, other processes are refused. Read by `jdfl.read_checkpoint`, for another number of devices
+    or processes also. Of several processes the first writes.
 
     Args:
-        folder: The folder of the checkpoints.
-        every: Approximate number of rounds between two; None: the minutes decide.
-        minutes: Approximate number of minutes between two; None: `every` decides.
+        folder: The folder, which is made if its parent folder exists.
+        every: Approximate number of rounds between two checkpoints; None: the minutes decide.
+        minutes: Approximate number of minutes between two checkpoints; None: `every` decides.
     """
 
     def __init__(self, folder: str | Path, every: Count | None = None, minutes: Positive | None = None) -> None:
         self.folder = Path(arguments.argument("folder", folder, str | Path))
         self.every = NEVER if every is None else int(arguments.argument("every", every, Count))
         self.minutes = None if minutes is None else float(arguments.argument("minutes", minutes, Positive))
-        self._rounds, self._written, self._writer = 0, -1, None
+        self._lease: Lease | None = None
 
     def begin(self, start: Start) -> None:
-        """Look at the folder.
+        """Take the folder.
 
-        Raises FileNotFoundError where its parent folder is missing, and FileExistsError where a run from the `start`
-        would overwrite the checkpoints of another. A run that resumes may go on in a folder that has checkpoints.
+        Raises FileNotFoundError where its parent folder is missing, HeldError, which names the other process, where one
+        writes into it, and FileExistsError where it has another run, or a run that got further than the `start`.
         """
+        before = start.before
         self._rounds, self._written, self._since = -1, -1, time.monotonic()
+        self._late: list[tuple[str, np.ndarray]] = []
+        self._failed = ""
         if not processes.leads():
             return
         if not self.folder.parent.is_dir():
@@ -48,12 +62,42 @@ class Checkpoints(Callback):
             )
         if self.folder.is_file():
             raise FileExistsError(f"Expected a folder, got folder = {str(self.folder)!r}, a file. Name another.")
-        if storage.newest(self.folder) is not None and start.before is None:
-            raise FileExistsError(
-                f"Expected no checkpoints in folder = {str(self.folder)!r}, found some. Go on from them with "
-                "resume = jdfl.read_checkpoint(...), or name another folder."
-            )
-        self._writer = storage.Writer(self.folder)
+        self.folder.mkdir(exist_ok=True)
+        self._lease = Lease.take(self.folder)
+        if self._lease.before:
+            told = f"The run in {self.folder} was not ended by {self._lease.before}; it goes on from what that has left"
+            warnings.warn(f"{told}.", stacklevel=2)
+        try:
+            self._journal = self._opened(start)
+        except BaseException:
+            self._lease.release()
+            self._lease = None
+            raise
+        self._writer = snapshots.Writer(self.folder / SNAPSHOTS)
+        self._last, self._place = -1, self._journal.position  # of the records, and the place of the next checkpoint
+        self._first: np.ndarray | None = None  # the last record of the run that is resumed, unless it was its end alone
+        if before is not None:
+            self._last = before.rounds
+            self._first = rows_of(before.history[-1:]) if before.rounds % start.every == 0 else None
+
+    def __call__(self, now: Snapshot) -> None:
+        """Append the records of a chunk, and write what was appended."""
+        if self._lease is not None:
+            self._append(pd.DataFrame(now.rows))
+            with self._warned("the run goes on, and tries again at the next"):
+                self._lease.check()
+                self._journal.flush()
+
+    def record(self, table: str, rows: np.ndarray, now: Snapshot) -> None:
+        """Append rows [k] of a structured type, which belong to `now`, to another table of the journal.
+
+        What is recorded within a chunk, because the run ends there, is dropped if the run goes on later.
+        """
+        if now.rounds % now.chunk:
+            self._late.append((table, rows))
+        else:
+            self._again()
+            self._journal.append(table, rows)
 
     def between(self, now: Snapshot) -> None:
         """Write a checkpoint of the run as it is `now`, if one is due.
@@ -63,8 +107,9 @@ class Checkpoints(Callback):
         """
         if self._rounds < 0:
             self._rounds = now.rounds
-            if self._writer is not None and storage.newest(self.folder) == now.rounds:
+            if self._lease is not None and snapshots.newest(self.folder / SNAPSHOTS) == now.rounds:
                 self._written = now.rounds
+            return
         due = now.rounds // self.every > self._rounds // self.every
         if self.minutes is not None:
             late = time.monotonic() - self._since >= 60 * self.minutes
@@ -74,40 +119,105 @@ class Checkpoints(Callback):
             self._keep(now.result())
 
     def end(self, result: Result) -> None:
-        """Write a checkpoint of the run as it ended.
+        """Write a checkpoint of the run as it ended, and the rest of the records.
 
-        Nothing is written for a run that diverged, whose last checkpoint stays, nor if these rounds are written
+        No checkpoint is written for a run that diverged, whose last one stays, nor if these rounds are written
         already. The `result` must have a state.
         """
+        if self._lease is None:
+            return
+        self._append(result.history)
+        for table, rows in self._late:
+            self._journal.append(table, rows)
+        with self._warned("the last records are not kept"):
+            self._lease.check()
+            self._journal.sync()
         if result.diverged is None:
             self._keep(result)
+        with self._warned("it is not kept"):
+            self._writer.finish()
 
     def close(self) -> None:
-        """Wait for checkpoints that are being written, and end the threads.
+        """Wait for checkpoints that are being written, end the threads, and give the folder back.
 
         It is called after a run that failed, too, so that a checkpoint that was begun is complete. Failed writes cause
         a warning and raise nothing.
         """
-        if self._writer is not None:
-            with self._warned("what is not yet written is not kept"):
-                self._writer.close()
-            self._writer = None
+        if self._lease is None:
+            return
+        with self._warned("what is not yet written is not kept"):
+            self._writer.close()
+        self._journal.close()
+        self._lease.release()
+        self._lease = None
+
+    def _opened(self, start: Start) -> Journal:
+        """The journal of the run, with what was recorded before the `start`."""
+        path, before = self.folder / JOURNAL, start.before
+        origin = before.origin if before else origin_of(key_digest(key_data(start.key)), start.provenance)
+        if before is not None and before.place is not None and path.is_file():
+            return Journal.resume(path, before.place)
+        if before is None and snapshots.newest(self.folder / SNAPSHOTS) is None and _may_be_replaced(path, origin):
+            path.unlink(missing_ok=True)
+        elif before is None or path.is_file():
+            raise FileExistsError(
+                f"Expected no run in folder = {str(self.folder)!r}, or the one that is resumed, found another. Go on "
+                "from its checkpoint with resume = jdfl.read_checkpoint(...), or name another folder."
+            )
+        made = Journal.create(path, origin)
+        if before is not None:
+            made.append(RECORDS, rows_of(before.history)[:-1])
+        return made
+
+    def _append(self, history: pd.DataFrame) -> None:
+        """Append the records after those that were."""
+        if not len(history):
+            return
+        rows = rows_of(history[history["round"] > self._last])
+        if rows.size:
+            self._again()
+            self._place = append(self._journal, rows)
+            self._last = int(rows["round"][-1])
+
+    def _again(self) -> None:
+        """Append the last record of the run that is resumed, before anything else."""
+        if self._first is not None:
+            self._journal.append(RECORDS, self._first)
+            self._first = None
 
     def _keep(self, result: Result) -> None:
         """Begin to write a checkpoint."""
         self._rounds = result.rounds
-        if self._writer is None or self._written == result.rounds:
+        if self._lease is None or self._written == result.rounds:
             return
+        self._append(result.history)
         then = "the run goes on, and tries again at the next"
         with self._warned(then):
             self._writer.finish()  # the one before
         with self._warned(then):
-            self._writer.write(result.rounds, *Checkpoint.of(result).stored())
+            self._lease.check()
+            self._journal.sync()
+            self._writer.write(result.rounds, *Checkpoint.of(result).stored(self._place))
             self._written = result.rounds
 
     @contextlib.contextmanager
     def _warned(self, then: str) -> Generator[None]:
+        """Warn of what cannot be written, once as long as it is the same; LostError is passed on."""
         try:
             yield
+        except LostError:
+            raise
         except OSError as error:
-            warnings.warn(f"{error}; {then}.", stacklevel=4)
+            if str(error) != self._failed:
+                warnings.warn(f"{error}; {then}.", stacklevel=4)
+            self._failed = str(error)
+
+
+def _may_be_replaced(path: Path, origin: dict[str, Any]) -> bool:
+    """Whether a journal without a checkpoint is this run's, or has nothing in it yet."""
+    try:
+        return journal.read(path).origin == origin
+    except FileNotFoundError:
+        return True
+    except ValueError:
+        return b"\n" not in path.read_bytes()

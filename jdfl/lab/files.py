@@ -77,16 +77,6 @@ def write(path: Path, content: Any) -> None:
             place.write_text(text, encoding="utf-8")
 
 
-def append(path: Path, table: pd.DataFrame) -> None:
-    """Append rows to a CSV table, with a header if the file is new.
-
-    Args:
-        path: The file. It is not replaced, so that a reader may find an incomplete last row.
-        table: The rows. Their columns must be those of the file, which is not checked.
-    """
-    table.to_csv(path, mode="a", index=False, header=not path.exists())
-
-
 def tidy(folder: Path) -> None:
     """Remove the files that `placed` leaves behind when its process is killed."""
     for partial in folder.glob(_PARTIAL):

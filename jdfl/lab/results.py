@@ -2,23 +2,28 @@
 
     config.yaml        the settings, of a run of the command line
     environment.json   versions, platform, device
+    journal            everything that was recorded while the run went on; the tables below are made of it
     checkpoints/       what is needed to resume the run; missing if it diverged before the first checkpoint. It has the
                        exact state of the nodes, which no guarantee covers
-    metrics.csv        a row per record: round, metrics, totals so far; it grows while the run goes on
-    metrics.parquet    the same, when the run has ended
+    metrics.csv        a row per record: round, metrics, totals so far
+    metrics.parquet    the same
+    nodes.csv, links.csv, split.csv, epsilon.csv   of runs of the command line: see `jdfl.lab.watch`
     params.npz         the final parameters, `params` [m, n]
     provenance.json    code, libraries, settings and data, and the hash of all of these
     figure.png         metrics against rounds and bytes, if there are metrics
     result.json, .npz  everything else that `jdfl.load` needs
     summary.md         totals, final metrics and times in words
-    summary.json       the same as data; it comes last, so that a folder that has it is complete
+    summary.json       the same as data
+    manifest.json      size and SHA-256 of every file; it comes last, so that a folder that has it is complete
 
-and, for runs of the command line, the tables of `jdfl.lab.watch`. The key of the run is not among them, since the
-noise can be removed with it. Every file is written under another name and then renamed, so that none is ever partial.
+While a run goes on, the folder has the first four, and a lease that says which process writes into it; `jdfl export`
+writes the tables of such a folder. The key of the run is not in it, since the noise can be removed with it. Every file
+is written under another name and then renamed, so that none is ever partial.
 """
 
 import platform
 import warnings
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from importlib.metadata import version
@@ -30,19 +35,19 @@ import numpy as np
 import pandas as pd
 
 import jdfl
-from jdfl.base import storage
 from jdfl.base.absent import Absent
 from jdfl.engine.callbacks import Callback
-from jdfl.engine.checkpoint import Checkpoint
+from jdfl.engine.checkpoint import JOURNAL, RECORDS, SNAPSHOTS, Checkpoint, history_of
 from jdfl.engine.metrics import COUNTS
 from jdfl.engine.result import Result, Snapshot
 from jdfl.engine.start import Start
-from jdfl.lab.files import append, placed, read, tidy, whole, write
+from jdfl.lab.files import placed, read, tidy, whole, write
 from jdfl.lab.summary import summary, summary_text
+from jdfl.lab.watch import TABLES, epsilons
 from jdfl.privacy import Accounting
 from jdfl.privacy.relation import uncovered
+from jdfl.store import journal, manifest, snapshots
 
-CHECKPOINTS = "checkpoints"
 _ALWAYS = "environment.json metrics.csv metrics.parquet params.npz provenance.json result.json result.npz summary.md"
 FILES = (*_ALWAYS.split(), "summary.json")
 
@@ -114,19 +119,19 @@ def write_run(
     with whole(folder, overwrite=overwrite) as partial:
         begin_run(partial, config_yaml)
         if result.state is not None and not isinstance(result.state, Absent) and result.diverged is None:
-            Checkpoint.of(result).write(partial / CHECKPOINTS)
+            Checkpoint.of(result).write(partial)
         end_run(partial, result, delta=delta, accounting=accounting)
     return Path(folder)
 
 
 def begin_run(folder: Path, config_yaml: str) -> None:
-    """Write what is known of a run before its first round; results of an earlier run are removed.
+    """Write what is known of a run before its first round; it is not complete any more, if it was.
 
     Args:
         folder: The folder of the run, which has to exist.
         config_yaml: The settings of the run, for config.yaml; empty: there is none.
     """
-    for name in ("summary.json", "metrics.csv"):
+    for name in (manifest.NAME, "summary.json"):
         (folder / name).unlink(missing_ok=True)
     tidy(folder)
     if config_yaml:
@@ -135,9 +140,7 @@ def begin_run(folder: Path, config_yaml: str) -> None:
 
 
 def end_run(folder: Path, result: Result, *, delta: float | None, accounting: Accounting) -> dict[str, Any]:
-    """Write the result of a run, except for its checkpoint; returns its summary.
-
-    The summary is written last, so that a folder that has one is complete.
+    """Write the result of a run, except for its journal and checkpoints; returns its summary.
 
     Args:
         folder: The folder of the run, which has to exist.
@@ -149,6 +152,7 @@ def end_run(folder: Path, result: Result, *, delta: float | None, accounting: Ac
 
     write(folder / "metrics.csv", result.history)
     write(folder / "metrics.parquet", result.history)
+    _write_tables(folder, {"epsilon": epsilons(result, delta=delta, accounting=accounting)})
     local = result.guarantee.local if result.guarantee.event is not None else ""
     words: Any = {"coverage": np.asarray(uncovered(local))} if local else {}  # for readers of the parameters alone
     with placed(folder / "params.npz") as path:
@@ -162,51 +166,84 @@ def end_run(folder: Path, result: Result, *, delta: float | None, accounting: Ac
     if metrics:
         with placed(folder / "figure.png") as path:
             drawing.figure_of_run(result.history, metrics, result.provenance.hash).savefig(path)
-    tidy(folder)
-    storage.tidy(folder / CHECKPOINTS)
     write(folder / "summary.json", told)
+    tidy(folder)
+    snapshots.tidy(folder / SNAPSHOTS)
+    write(folder / manifest.NAME, manifest.of(folder))
     return told
 
 
-class Onward(Callback):
-    """Writes the settings of a run, and appends its records to metrics.csv while it goes on.
+def _write_tables(folder: Path, more: Mapping[str, pd.DataFrame]) -> None:
+    """Write the tables of the journal, but for the records, and `more`, as CSV; those that are empty go."""
+    content = journal.read(folder / JOURNAL) if (folder / JOURNAL).is_file() else None
+    of_nodes = {name: history_of(content.rows(name)) for name in TABLES} if content else {}
+    for name, table in (of_nodes | dict(more)).items():
+        if len(table):
+            write(folder / f"{name}.csv", table)
+        else:
+            (folder / f"{name}.csv").unlink(missing_ok=True)
+
+
+def export(folder: str | Path) -> list[str]:
+    """Write the tables of a run that goes on or was cut off, as far as they are recorded; returns the files' names.
+
+    Raises FileNotFoundError where there is no journal, and ValueError for a damaged one.
+    """
+    folder = Path(folder)
+    content = journal.read(folder / JOURNAL)
+    tables = {"metrics": history_of(content.rows(RECORDS))} | {name: history_of(content.rows(name)) for name in TABLES}
+    if content.damage:
+        warnings.warn(f"Of the journal in {folder}, {content.damage}: what comes before is written.", stacklevel=2)
+    for name, table in tables.items():
+        if len(table):
+            write(folder / f"{name}.csv", table)
+    return [f"{name}.csv" for name, table in tables.items() if len(table)]
+
+
+class UnwrittenError(OSError):
+    """A run is done, but its results could not be written."""
+
+
+class Views(Callback):
+    """Writes the settings of a run before it begins, and everything that is made of its result when it has ended.
 
     The folder of a run that is resumed stays unchanged until the run has advanced, since it may be refused.
 
     Args:
         folder: The folder of the run.
         config_yaml: The settings as YAML.
+        delta: As for `jdfl.account`.
+        accounting: As for `jdfl.account`.
     """
 
-    def __init__(self, folder: Path, config_yaml: str) -> None:
-        self._folder, self._config = folder, config_yaml
-        self._before: pd.DataFrame | None = None
+    def __init__(self, folder: Path, config_yaml: str, **told_how: Any) -> None:
+        self._folder, self._config, self._told_how = folder, config_yaml, told_how
+        self._begun = False
+        self.told: dict[str, Any] = {}
 
     def begin(self, start: Start) -> None:
         """Write the settings of the run, unless it is resumed."""
-        self._before = None if start.before is None else start.before.history
-        if self._before is None:
-            begin_run(self._folder, self._config)
+        self._begun = False
+        if start.before is None:
+            self._begin()
 
     def __call__(self, now: Snapshot) -> None:
-        """Append the records of a chunk of rounds."""
-        self._advanced()
-        metrics = self._folder / "metrics.csv"
-        try:
-            if now.rows:
-                append(metrics, pd.DataFrame(now.rows))
-        except OSError as error:  # all of them are written again when the run has ended
-            warnings.warn(f"Could not write to {metrics}: {error}. The run goes on.", stacklevel=2)
+        """Write the settings of a run that is resumed and has advanced."""
+        self._begin()
 
     def end(self, result: Result) -> None:
-        """Write the settings of a run that is resumed although nothing was left to do."""
-        self._advanced()
+        """Write everything; UnwrittenError, which says how to write it later, where it cannot be written."""
+        try:
+            self._begin()
+            self.told = end_run(self._folder, result, **self._told_how)
+        except OSError as error:
+            remedy = f"Once it can be done: jdfl resume {self._folder}"
+            raise UnwrittenError(f"Could not write the results: {error}. {remedy}") from error
 
-    def _advanced(self) -> None:
-        if self._before is not None:
+    def _begin(self) -> None:
+        if not self._begun:
             begin_run(self._folder, self._config)
-            write(self._folder / "metrics.csv", self._before)
-            self._before = None
+            self._begun = True
 
 
 def read_run(folder: str | Path) -> Run:

@@ -9,12 +9,14 @@ from typing import Any
 import pandas as pd
 
 from jdfl.config import from_yaml, yaml_text
+from jdfl.engine.checkpoint import JOURNAL, RECORDS, history_of
 from jdfl.engine.result import Result
 from jdfl.lab.files import read
 from jdfl.lab.results import environment, read_run
 from jdfl.lab.stored import load
 from jdfl.lab.summary import summary
-from jdfl.lab.watch import FILES as TABLES
+from jdfl.lab.watch import TABLES
+from jdfl.store import journal
 
 _UNLIKE = ("seed", "chunk", "key")  # settings in which runs of one entry may differ
 _FIRST = ("algorithm", "problem", "network")  # settings whose kinds are named without the setting
@@ -133,15 +135,16 @@ def _run(folder: Path) -> OneRun:
         result = load(folder)
         assert isinstance(result, Result)  # a comparison has curves.csv
         return OneRun.of(result, str(folder), read(folder / "environment.json"))
-    tables = {Path(name).stem: read(folder / name) for name in TABLES if (folder / name).is_file()}
+    tables = {name: read(folder / f"{name}.csv") for name in (*TABLES, "epsilon") if (folder / f"{name}.csv").is_file()}
     told: tuple[dict[str, Any], dict[str, Any], dict[str, Any]]  # summary, environment, provenance
     if (folder / "summary.json").is_file():
         run = read_run(folder)
         text, history = run.config_yaml, run.history
         told = run.summary, run.environment, read(folder / "provenance.json")
     else:
-        metrics = folder / "metrics.csv"
-        history = read(metrics) if metrics.is_file() else pd.DataFrame()
+        content = journal.read(folder / JOURNAL) if (folder / JOURNAL).is_file() else None
+        tables = {} if content is None else {name: history_of(content.rows(name)) for name in (RECORDS, *TABLES)}
+        history = tables.pop(RECORDS, pd.DataFrame())
         if history.empty:
             raise FileNotFoundError(
                 f"Expected records in {str(folder)!r}, found none yet. If the run was cut off: jdfl resume {folder}"

@@ -11,7 +11,7 @@ import logging
 import math
 import shutil
 import warnings
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -116,8 +116,12 @@ def newest(folder: str | Path) -> int | None:
     return numbers[-1] if numbers else None
 
 
-def read(folder: str | Path) -> Stored:
+def read(folder: str | Path, check: Callable[[Stored], object] = lambda found: None) -> Stored:
     """The newest complete snapshot; warns of damaged ones.
+
+    Args:
+        folder: The folder of the snapshots.
+        check: Raises ValueError for a snapshot that is of no use, so that the one before is taken.
 
     Raises FileNotFoundError where there is none, ValueError where all are damaged.
     """
@@ -131,6 +135,7 @@ def read(folder: str | Path) -> Stored:
     for number in reversed(numbers):
         try:
             found = _read(folder, number)
+            check(found)
         except Exception as error:  # storage formats, compressed streams and JSON each raise their own errors
             damage = damage or f"{folder / str(number)}: {' '.join(str(error).split())[:300] or repr(error)}"
             continue
