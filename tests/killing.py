@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from jdfl.engine.checkpoint import SNAPSHOTS
+from jdfl.engine.records import JOURNAL, SNAPSHOTS
 from jdfl.store import lease, manifest, snapshots
 
 _SERVER = """
@@ -79,7 +79,7 @@ def until_whole(server: Server, run: list[str], resume: list[str], out: Path, do
             if (folder / "config.yaml").exists():
                 args = ["resume", str(folder), *resume]
             else:  # it was killed before there was anything to go on from
-                assert not any(not one.name.startswith(".") for one in folder.iterdir())
+                assert {one.name for one in folder.iterdir() if not one.name.startswith(".")} <= {JOURNAL, lease.NAME}
                 for one in folder.iterdir():
                     one.unlink()
                 folder.rmdir()

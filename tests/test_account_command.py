@@ -14,6 +14,7 @@ from jdfl.cli import main
 from jdfl.config import from_yaml
 from jdfl.lab.results import read_run
 from jdfl.privacy import GaussianEvent, most_releases
+from jdfl.store import manifest
 
 SMALL = "--problem.m 4 --problem.n 20 --problem.s 2 --problem.rows 5 9 --network complete --stop none --steps 6"
 CEPS = f"{SMALL} --algorithm.s 2 --algorithm.periods 2 3 --algorithm.codec dense --algorithm.clip 5 --algorithm.sigma 1"
@@ -212,7 +213,7 @@ def test_a_plan_is_what_the_run_says_afterwards(tell, capsys, tmp_path, flags):
     assert main(["account", "--run", str(folder), "--epsilon", "1"]) == 2
     shutil.rmtree(folder / "checkpoints")
     assert main(["account", "--run", str(folder)]) == 2
-    assert "checkpoints, found none" in capsys.readouterr().err
+    assert "found none. Give the folder" in capsys.readouterr().err
 
 
 def test_a_finished_run_is_accounted_for_as_it_was_made(tell, refuse):
@@ -225,7 +226,8 @@ def test_a_finished_run_is_accounted_for_as_it_was_made(tell, refuse):
     ):
         assert f"got other ones of {name}." in refuse(f"account --run {folder} {flags}")
     file = folder / "config.yaml"
-    file.write_text(file.read_text().replace("clip: 1.0", "clip: 2.0"))
+    settings = file.read_text().partition("#")[0]
+    file.write_text(manifest.signed(settings.replace("clip: 1.0", "clip: 2.0")))
     assert "clip: was 1.0, is 2.0" in refuse(f"account --run {folder}")
 
 

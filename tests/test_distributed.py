@@ -14,9 +14,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from jdfl.store import snapshots as storage
 from jdfl.cli import main
 from jdfl.devices import processes
+from jdfl.store import snapshots as storage
 from tests.test_sharding import near, same_history
 
 pytestmark = pytest.mark.optimized

@@ -1,5 +1,6 @@
 """Keys that the operating system draws: nothing that a run writes has them, and nobody resumes without their file."""
 
+import io
 import itertools
 import stat
 from pathlib import Path
@@ -11,8 +12,10 @@ import pytest
 import jdfl
 from jdfl.base.keys import key_data, key_digest, key_in
 from jdfl.cli import main
-from jdfl.engine.checkpoint import Checkpoint, read_checkpoint
+from jdfl.engine.checkpoint import Checkpoint
 from jdfl.engine.provenance import Provenance, recorded
+from jdfl.engine.reading import read_checkpoint
+from jdfl.store.journal import Position
 
 FLAGS = ["--problem.m", "4", "--problem.n", "8", "--problem.s", "2", "--network", "ring", "--algorithm", "d-psgd"]
 
@@ -119,11 +122,19 @@ def test_former_checkpoints_go_on(tmp_path, monkeypatch):
     problem, network = jdfl.problems.example1(m=4, n=8, s=2, rows=(5, 8)), jdfl.network.ring(4)
     algorithm = jdfl.DPSGD()
     half = jdfl.run(algorithm, problem, network, steps=2, key=7)
-    arrays, told = Checkpoint.of(half).stored()
+    arrays, told = Checkpoint.of(half).stored(Position(0, 0, ""))
+    table = io.BytesIO()
+    half.history.to_parquet(table)
+    arrays |= {"history": np.frombuffer(table.getvalue(), np.uint8)}
     settings = told["provenance"]["settings"] | {"key": "0 7"}
     told |= {"format": 4, "key": [0, 7], "provenance": told["provenance"] | {"settings": settings}}
     found = type("Found", (), {"arrays": arrays, "told": told})
-    monkeypatch.setattr("jdfl.engine.checkpoint.storage.read", lambda _: found)
+
+    def read(folder, check):
+        check(found)
+        return found
+
+    monkeypatch.setattr("jdfl.engine.reading.snapshots.read", read)
     before = read_checkpoint(tmp_path, algorithm, problem, network)
     whole = jdfl.run(algorithm, problem, network, steps=4, key=7)
     np.testing.assert_array_equal(

@@ -11,8 +11,8 @@ import pytest
 
 from jdfl.cli import main
 from jdfl.engine.progress import Progress
+from jdfl.engine.records import JOURNAL, RECORDS, SNAPSHOTS
 from jdfl.engine.result import Snapshot
-from jdfl.engine.checkpoint import JOURNAL, RECORDS, SNAPSHOTS
 from jdfl.lab.results import Views, read_run
 from jdfl.store import journal
 from tests.killing import Doomed, Server, differences, until_whole

@@ -1,12 +1,10 @@
 """`jdfl resume`: a run that was killed, interrupted or out of time comes to what it would have come to."""
 
 import os
-import random
 import shutil
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -17,12 +15,11 @@ import pytest
 import jdfl
 from jdfl.cli import main
 from jdfl.engine.progress import Progress
+from jdfl.engine.records import JOURNAL, RECORDS, SNAPSHOTS
 from jdfl.engine.result import Snapshot
-from jdfl.engine.checkpoint import JOURNAL, RECORDS, SNAPSHOTS
 from jdfl.lab.results import Views, read_run
 from jdfl.store import journal, manifest, snapshots
 from jdfl.store.journal import Journal
-from tests.killing import Server
 
 TINY = ["--problem.m", "4", "--problem.n", "20", "--problem.s", "2", "--problem.rows", "5", "9"]
 RUN = ["run", *TINY, "--stop", "none", "--algorithm", "d-psgd", "--algorithm.lr", "0.01"]
@@ -74,6 +71,23 @@ def rewrite(folder: Path, change: Callable[[np.ndarray], np.ndarray]) -> None:
         again.append(name, change(rows) if name == RECORDS else rows)
     again.sync()
     again.close()
+
+
+def test_settings_that_somebody_has_changed_are_refused(capsys):
+    folder = run("--steps", "3")
+    file = folder / "config.yaml"
+    text = file.read_text()
+    for other in ("", text.replace("0.01", "0.02"), text.partition("#")[0], text + "steps: 5\n"):
+        file.write_text(other)
+        for command in (
+            ["resume", str(folder), "--steps", "5"],
+            ["verify", str(folder)],
+            ["account", "--run", str(folder)],
+        ):
+            assert main(command) == 2, (command, other)
+            assert "config.yaml as it was written, got another content" in capsys.readouterr().err
+    file.write_text(text)
+    assert main(["resume", str(folder), "--steps", "5", "--quiet"]) == 0
 
 
 def test_a_run_that_is_done_goes_on_in_its_folder():
@@ -193,7 +207,7 @@ def test_other_versions_are_refused_or_accepted(capsys, monkeypatch):
 
 
 @pytest.mark.thinned(2)
-@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 143)])
 def test_signals_end_a_run_and_keep_it(monkeypatch, number, status):
     def told(_: Progress, snapshot: Snapshot) -> None:
         if snapshot.rounds == 4:
@@ -210,6 +224,43 @@ def test_signals_end_a_run_and_keep_it(monkeypatch, number, status):
     assert read_run(folder).summary["rounds"] == 4
     assert main(["resume", str(folder), "--quiet"]) == 0
     check_same(folder, run("--steps", "9", "--chunk", "2"))
+
+
+@pytest.mark.parametrize("ending", ["terminated", "killed", "at once"])
+def test_the_same_command_given_again_goes_on_and_then_does_nothing(monkeypatch, capsys, ending):
+    """As a queue does that starts a job again."""
+    noise = ["--algorithm.clip", "1", "--algorithm.mechanism", "gaussian", "--privacy.epsilon", "8"]
+    args = [*RUN, *noise, "--steps", "9", *OFTEN, "--quiet", "--folder", "queue/mine"]
+
+    def told(_: Views, snapshot: Snapshot) -> None:
+        if snapshot.rounds == 4 and ending == "terminated":
+            os.kill(os.getpid(), signal.SIGTERM)
+        elif snapshot.rounds == 4:
+            raise MemoryError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Views, "begin" if ending == "at once" else "__call__", killed if ending == "at once" else told)
+        if ending == "terminated":
+            assert main(args) == 143
+        else:
+            with pytest.raises(MemoryError):
+                main(args)
+    assert main(args) == 0
+    (before,) = Path("queue").iterdir()
+    check_same(before, run(*noise, "--steps", "9", "--chunk", "2"))
+    kept = (before / manifest.NAME).read_bytes()
+    capsys.readouterr()
+    assert main(args) == 0
+    assert "mine has ended: all 9 rounds are done" in capsys.readouterr().out
+    assert (before / manifest.NAME).read_bytes() == kept
+    for other, name in (("--seed", "seed"), ("--steps", "steps")):
+        assert main([*args, other, "3"]) == 2
+        assert re.search(rf"got other ones of [a-z, ]*{name}\.", capsys.readouterr().err)
+    assert main([*args, "--repeats", "2"]) == 2
+    Path("other").mkdir()
+    Path("other/letter.txt").touch()
+    assert main([*args[:-1], "other"]) == 2
+    assert "letter.txt" in capsys.readouterr().err
 
 
 @pytest.mark.filterwarnings("default")
@@ -233,7 +284,7 @@ FULL = """
 import resource, signal, sys
 from jdfl.cli import main
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[1]), resource.RLIM_INFINITY))  # a disk with so much room in every file
+resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[1]), resource.RLIM_INFINITY))  # the room of a file
 sys.exit(main(sys.argv[2:]))
 """
 
@@ -244,7 +295,8 @@ def test_a_run_that_was_cut_off_is_not_said_to_have_released_less(capsys):
     (folder / manifest.NAME).unlink()  # as of a run to 9 rounds that was killed after 6
     (folder / "summary.json").unlink()
     file = folder / "config.yaml"
-    file.write_text(file.read_text().replace("steps: 4", "steps: 9"))
+    settings = file.read_text().partition("#")[0]
+    file.write_text(manifest.signed(settings.replace("steps: 4", "steps: 9")))
     content = journal.read(folder / JOURNAL)
     later = content.rows(RECORDS)[[-1, -1]]
     later["round"] = 5, 6
@@ -281,7 +333,7 @@ def with_room(room: int, args: list[str]) -> subprocess.CompletedProcess[str]:
 def test_a_full_disk_ends_in_words_and_the_run_goes_on_later(room, what):
     args = [*RUN, "--steps", "30", "--checkpoint-every", "5", "--chunk", "5"]
     done = with_room(room, args)
-    assert done.returncode == 2, done.stderr
+    assert done.returncode == 5, done.stderr
     lines = done.stderr.splitlines()
     if what:
         assert any(f"Could not write {what}" in line and "the run goes on" in line for line in lines), lines

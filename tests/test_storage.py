@@ -10,8 +10,10 @@ import numpy as np
 import pytest
 
 import jdfl
+from jdfl.engine.checkpoint import Checkpoint
+from jdfl.engine.reading import read_checkpoint
 from jdfl.store import snapshots as storage
-from jdfl.engine.checkpoint import Checkpoint, read_checkpoint
+from jdfl.store.journal import Position
 from tests.toy import FEW, network, problem
 
 NOISY = jdfl.Gradients(clip=1.0, mechanism=jdfl.Gaussian(0.5), batch=3, sampling="poisson")
@@ -149,11 +151,11 @@ def test_whatever_byte_is_damaged_it_is_told_or_the_same(part, tmp_path):
 
 
 def test_another_format_is_told(part, tmp_path):
-    arrays, told = Checkpoint.of(part).stored()
+    arrays, told = Checkpoint.of(part).stored(Position(0, 0, ""))
     writer = storage.Writer(tmp_path)
     writer.write(5, arrays, told | {"format": 1})
     writer.close()
-    with pytest.raises(ValueError, match=r"format 5, got 1\. Use the same jdfl"):
+    with pytest.raises(ValueError, match=r"format 6, got 1\. Use the same jdfl"):
         read(tmp_path)
 
 

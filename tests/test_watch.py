@@ -5,31 +5,29 @@ import pandas as pd
 import pytest
 
 import jdfl
+from jdfl.engine.records import JOURNAL, history_of
 from jdfl.lab import watch
-from jdfl.lab.watch import Watch, links_of, nearby, returns, split_of
+from jdfl.lab.watch import Watch, epsilons, links_of, nearby, returns, split_of
+from jdfl.store import journal
 from tests.toy import regression
 
 
-def play(folder, algorithm, problem, network, steps, **how):
+def play(folder, algorithm, problem, network, steps, chunk=1, more=(), resume=None):
     """A run that is watched."""
-    options = jdfl.Options(chunk=1)
-    return jdfl.run(
-        algorithm, problem, network, steps=steps, callbacks=[Watch(folder, problem, **how)], options=options
-    )
+    store = jdfl.Checkpoints(folder)
+    callbacks, options = [Watch(store, problem), store, *more], jdfl.Options(chunk=chunk)
+    return jdfl.run(algorithm, problem, network, steps=steps, callbacks=callbacks, options=options, resume=resume)
 
 
 def table(folder, name):
-    return pd.read_csv(folder / f"{name}.csv")
+    return history_of(journal.read(folder / JOURNAL).rows(name))
 
 
 def test_nodes_are_told_as_the_run_has_them(tmp_path):
     problem, network = regression(5, 8), jdfl.network.ring(5)
     params = {}
-    seen = Watch(tmp_path, problem)
     keep = lambda snapshot: params.__setitem__(snapshot.rounds, np.asarray(snapshot.params()))  # noqa: E731
-    result = jdfl.run(
-        jdfl.DPSGD(lr=0.05), problem, network, steps=6, callbacks=[seen, keep], options=jdfl.Options(chunk=2)
-    )
+    result = play(tmp_path, jdfl.DPSGD(lr=0.05), problem, network, 6, chunk=2, more=[keep])
     nodes = table(tmp_path, "nodes")
     assert nodes["round"].tolist() == [k for k in (2, 4, 6) for _ in range(5)]
     for k, w in params.items():
@@ -98,8 +96,8 @@ def test_the_split_counts_every_example_once():
 def test_epsilon_by_round_is_that_of_the_releases_so_far(tmp_path):
     problem, network = regression(4, 6), jdfl.network.ring(4)
     algorithm = jdfl.DPSGD(lr=0.05, gradients=jdfl.Gradients(clip=1.0, mechanism=jdfl.Gaussian(multiplier=5.0)))
-    result = play(tmp_path, algorithm, problem, network, 30, delta=1e-3)
-    told = table(tmp_path, "epsilon")
+    result = play(tmp_path, algorithm, problem, network, 30)
+    told = epsilons(result, delta=1e-3)
     assert 10 <= len(told) <= 20
     assert told["round"].iloc[-1] == 30
     assert told["epsilon"].is_monotonic_increasing
@@ -109,44 +107,31 @@ def test_epsilon_by_round_is_that_of_the_releases_so_far(tmp_path):
     assert told["most_releases"].iloc[3] == part.releases.max()
 
 
-def test_no_epsilon_is_told_where_none_is_claimed(tmp_path):
-    play(tmp_path, jdfl.DPSGD(lr=0.05), regression(4, 6), jdfl.network.ring(4), 3)
-    assert not (tmp_path / "epsilon.csv").exists()
+def test_no_epsilon_is_told_where_none_is_claimed():
+    assert epsilons(jdfl.run(jdfl.DPSGD(lr=0.05), regression(4, 6), jdfl.network.ring(4), steps=3)).empty
 
 
-def test_a_papers_accounting_gives_no_epsilon_by_round(tmp_path):
+def test_a_papers_accounting_gives_no_epsilon_by_round():
     gradients = jdfl.Gradients(clip=1.0, batch=1, mechanism=jdfl.Gaussian(multiplier=5.0))
-    algorithm = jdfl.DOADP(lr=0.05, gradients=gradients)
-    play(tmp_path, algorithm, regression(4, 6), jdfl.network.ring(4), 3, delta=1e-3, accounting="paper")
-    assert not (tmp_path / "epsilon.csv").exists()
+    result = jdfl.run(jdfl.DOADP(lr=0.05, gradients=gradients), regression(4, 6), jdfl.network.ring(4), steps=3)
+    assert epsilons(result, delta=1e-3, accounting="paper").empty
+    assert not epsilons(result, delta=1e-3).empty
 
 
-def test_a_resumed_run_drops_what_it_makes_again_and_half_a_row(tmp_path):
-    problem, network = regression(4, 6), jdfl.network.ring(4)
-    play(tmp_path, jdfl.DPSGD(lr=0.05), problem, network, 6)
-    whole = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
-    with (tmp_path / "nodes.csv").open("a") as file:
-        file.write("3,1")
-    half = jdfl.run(jdfl.DPSGD(lr=0.05), problem, network, steps=4)
-    again = Watch(tmp_path, problem)
-    jdfl.run(
-        jdfl.DPSGD(lr=0.05), problem, network, steps=6, resume=half, callbacks=[again], options=jdfl.Options(chunk=1)
-    )
-    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == whole
-
-
-def test_what_cannot_be_written_is_warned_of_once(tmp_path):
-    seen = Watch(tmp_path / "nowhere", regression(4, 6))
-    with pytest.warns(UserWarning, match="Could not write what nodes do") as told:
-        jdfl.run(
-            jdfl.DPSGD(lr=0.05),
-            regression(4, 6),
-            jdfl.network.ring(4),
-            steps=4,
-            callbacks=[seen],
-            options=jdfl.Options(chunk=1),
-        )
-    assert len(told) == 1
+@pytest.mark.parametrize("cut", [4, 5])
+def test_a_resumed_run_has_the_journal_of_an_unbroken_one(tmp_path, cut):
+    """Also where it ended within a chunk, with a moment and a record that the unbroken one does not have there."""
+    algorithm, problem, network = jdfl.DPSGD(lr=0.05), regression(4, 6), jdfl.network.ring(4)
+    play(tmp_path / "whole", algorithm, problem, network, 8, chunk=2)
+    play(tmp_path / "cut", algorithm, problem, network, cut, chunk=2)
+    assert table(tmp_path / "cut", "nodes")["round"].iloc[-1] == cut
+    before = jdfl.read_checkpoint(tmp_path / "cut", algorithm, problem, network)
+    play(tmp_path / "cut", algorithm, problem, network, 8, chunk=2, resume=before)
+    whole, again = ((tmp_path / name / JOURNAL).read_bytes() for name in ("whole", "cut"))
+    if cut == 4:
+        assert whole == again
+    for name in ("records", "nodes", "links", "split"):
+        pd.testing.assert_frame_equal(table(tmp_path / "cut", name), table(tmp_path / "whole", name))
 
 
 def test_large_models_are_told_without_their_parameters(tmp_path, monkeypatch):

@@ -17,7 +17,8 @@ Simulate decentralized federated learning, all nodes at once.
 commands:
   run        run an algorithm on a problem over a network and save the results
   resume     continue a run or a sweep that was interrupted, ended early, or should have more rounds
-  verify     repeat the first rounds of a run and compare the numbers bit for bit
+  verify     check the files of a run, repeat its first rounds and compare the numbers bit for bit
+  export     write the tables of a run that goes on or was cut off
   compare    tune several algorithms alike, run them with the same seeds, save tables and curves
   sweep      run over values of any settings and collect the results in one table
   account    compute the epsilon of releases or of a planned run, or the noise for a target
@@ -40,7 +41,7 @@ environment:
 """
 
 
-_COMMANDS = ("run", "resume", "verify", "compare", "sweep", "account", "audit", "report", "data", "bench")
+_COMMANDS = ("run", "resume", "verify", "export", "compare", "sweep", "account", "audit", "report", "data", "bench")
 _NAMES = (*_COMMANDS, "list", "completion", "--version", "--help")
 _KEPT = {"run": "only runs with a checkpoint are kept", "resume": "the last checkpoint is kept"}
 
@@ -79,10 +80,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
     except (ValueError, OSError) as error:
+        from jdfl.store.lease import LostError, UnwrittenError
+
         if os.environ.get("JDFL_TRACEBACK", "") not in ("", "0"):
             raise
         print(f"jdfl: error: {' '.join(str(error).split())}", file=sys.stderr)
-        return 2
+        return 5 if isinstance(error, LostError | UnwrittenError) else 2
     except RuntimeError as error:
         from jdfl.devices.processes import LOST, ProcessLostError
 

@@ -9,10 +9,11 @@ import jdfl
 from jdfl.algorithms.program import planned
 from jdfl.base import checks
 from jdfl.cli import flags, ledgers, observing
-from jdfl.config import RunConfig, build, from_yaml, key_of
-from jdfl.engine.checkpoint import SNAPSHOTS, read_checkpoint
+from jdfl.config import RunConfig, build, key_of
 from jdfl.engine.outcome import READS_DATA
 from jdfl.engine.provenance import provenance
+from jdfl.engine.reading import read_checkpoint
+from jdfl.engine.records import SNAPSHOTS
 from jdfl.engine.spending import guarantee_of, unspent
 from jdfl.privacy import (
     Event,
@@ -194,7 +195,7 @@ def _of_a_run(config: RunConfig, options: Options) -> jdfl.PrivacyReport:
 
 def _check_same(config: RunConfig, folder: Path) -> None:
     """Refuse other settings than those of a finished run, but of its delta and accounting: ValueError naming them."""
-    was = from_yaml(flags.read(str(folder / "config.yaml"))).privacy
+    was = flags.config_of(folder).privacy
     changed = flags.changed(folder, config, "privacy")
     changed += ["privacy.epsilon"] if was.epsilon != config.privacy.epsilon else []
     if changed:

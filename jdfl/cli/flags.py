@@ -19,6 +19,8 @@ from jdfl.cli.helping import help_text
 from jdfl.cli.listing import Flag, flags_of, kinds_of
 from jdfl.cli.typos import refuse_typos
 from jdfl.config import Family, RunConfig, from_yaml
+from jdfl.engine.records import JOURNAL
+from jdfl.store.manifest import check_signed
 
 Field = tuple[str, Any, Any]  # of dataclasses.make_dataclass
 Folders = Annotated[tuple[Path, ...], tyro.conf.Positional]
@@ -100,8 +102,9 @@ def parse_run(
     """
     file = given(args, "config")
     if file is None and run is not None:
-        file = str(Path(run) / "config.yaml")
-    start = RunConfig() if file is None else from_yaml(read(file))
+        start = config_of(Path(run))
+    else:
+        start = RunConfig() if file is None else from_yaml(read(file))
     parsed = parse(args, start, options, prog=prog, about=about, examples=examples)
     return parsed.config, parsed.options
 
@@ -150,9 +153,18 @@ def read(path: str) -> str:
         raise ValueError(f"Expected text in UTF-8 at {path}, got other bytes: {error}. Save it as UTF-8.") from error
 
 
+def config_of(folder: Path) -> RunConfig:
+    """The settings of a run in its folder; ValueError where somebody has changed the file."""
+    file = folder / "config.yaml"
+    text = read(str(file))
+    if (folder / JOURNAL).is_file():  # earlier versions did not sign it
+        check_signed(text, file)
+    return from_yaml(text)
+
+
 def changed(folder: Path, config: RunConfig, *free: str) -> list[str]:
     """The names of the settings that differ from those in the run's folder, except for `free` ones."""
-    was = from_yaml(read(str(folder / "config.yaml")))
+    was = config_of(folder)
     names = (one.name for one in dataclasses.fields(was) if one.name not in free)
     return [name for name in names if getattr(was, name) != getattr(config, name)]
 

@@ -7,10 +7,11 @@ from typing import Any
 
 from jdfl.cli import flags
 from jdfl.cli.running import STATUS, Running, Session, status_of
-from jdfl.config import RunConfig, from_yaml
+from jdfl.config import RunConfig
 from jdfl.devices import processes
-from jdfl.engine.checkpoint import JOURNAL, RECORDS, SNAPSHOTS, read_checkpoint
 from jdfl.engine.provenance import Provenance
+from jdfl.engine.reading import read_checkpoint
+from jdfl.engine.records import JOURNAL, RECORDS, SNAPSHOTS
 from jdfl.store import journal, manifest, snapshots
 
 _OTHER_CODE = (
@@ -64,7 +65,7 @@ def resume(folder: Path, config: RunConfig, options: Options) -> int:
         )
     if not done:
         _check_end(folder, config)
-    if (was := from_yaml(flags.read(str(folder / "config.yaml"))).privacy.ledger) != config.privacy.ledger and was:
+    if (was := flags.config_of(folder).privacy.ledger) != config.privacy.ledger and was:
         raise ValueError(
             f"Expected the ledger that the run has joined, {was}, got privacy.ledger = {config.privacy.ledger!r}. It "
             "counts there what has been released; leave it as it was."
@@ -110,7 +111,7 @@ def _summary(folder: Path) -> dict[str, Any]:
 
 def _check_end(folder: Path, config: RunConfig) -> None:
     """Refuse settings that may end an interrupted run before the rounds that it had reached: ValueError."""
-    was = from_yaml(flags.read(str(folder / "config.yaml")))
+    was = flags.config_of(folder)
     budget, before = config.privacy.epsilon, was.privacy.epsilon
     for name, other in (
         ("stop", config.stop != was.stop),

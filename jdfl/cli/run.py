@@ -8,13 +8,16 @@ from typing import Any
 
 from jdfl.base import checks
 from jdfl.base.keys import key_file
-from jdfl.cli import flags
-from jdfl.cli.running import STATUS, Running, Session, status_of
-from jdfl.config import RunConfig
+from jdfl.cli import flags, resume
+from jdfl.cli.running import STATUS, STATUSES, Running, Session, status_of
+from jdfl.config import RunConfig, build, settled
 from jdfl.devices import processes
 from jdfl.engine.booking import Room
-from jdfl.lab.results import new_run_folder
+from jdfl.engine.records import JOURNAL
+from jdfl.engine.result import CUTS
+from jdfl.lab.results import new_run_folder, read_run
 from jdfl.lab.summary import spread_text
+from jdfl.store import lease, manifest
 
 _ABOUT = """Run an algorithm on a problem over a network, and save configuration, results and figure in a new folder."""
 
@@ -27,6 +30,7 @@ _EXAMPLES = f"""examples:
   jdfl run --algorithm choco-sgd --algorithm.codec sparse --algorithm.codec.share 0.1 --algorithm.gamma 0.1
   jdfl run --config runs/NAME/config.yaml --steps 500  an earlier run with more rounds
   jdfl run --steps 100000 --max-seconds 3600           one hour; `jdfl resume runs/NAME` continues it
+  jdfl run --steps 100000 --folder runs/mine           the same command, given again, goes on
   jdfl run --algorithm.clip 30 --algorithm.sigma 0.4 --algorithm.mechanism gaussian --privacy.epsilon 16   private CEPS
   jdfl run --devices 8                                 distribute the nodes over eight devices
   jdfl run --coordinator node0:1234 --processes 2 --process 0    two processes; the other has --process 1
@@ -44,6 +48,9 @@ class Options(Running):
     """File config.yaml to start from; other flags override it."""
     out: Path = Path("runs")
     """Folder in which the run's new folder is made."""
+    folder: Path | None = None
+    """The run's own folder, instead of a new one in --out: the run begins there, or goes on if it has begun. The same
+    command can be given again until it has ended, as by a queue that starts jobs again."""
     repeats: int = 1
     """Number of runs, with the seeds `seed`, `seed` + 1, ...; each has its own folder."""
 
@@ -56,6 +63,10 @@ def parse(args: list[str]) -> tuple[RunConfig, Options]:
 def run(config: RunConfig, options: Options) -> int:
     """Run once per seed, write and show every result; returns the exit status."""
     checks.whole(1, repeats=options.repeats)
+    if options.folder is not None and options.repeats > 1:
+        raise ValueError(f"Expected one run for --folder {options.folder}, got repeats = {options.repeats}. Use --out.")
+    if options.folder is not None and (options.folder / "config.yaml").is_file():
+        return _again(options.folder, config, options)
     checks.whole(0, 2**32 - options.repeats, "The seeds are `seed` to `seed` + repeats - 1.", seed=config.seed)
     if config.key_file is not None and not Path(config.key_file).exists():
         key_file(config.key_file)
@@ -71,15 +82,46 @@ def run(config: RunConfig, options: Options) -> int:
         room.keep(lambda: session.intents(seeds))  # refused whole, before there is a folder
         for seed in seeds:
             name = f"{config.algorithm.kind}-{session.problem.name}-seed{seed}"
-            folder = new_run_folder(options.out, name) if processes.leads() else None
+            folder = _folder(options, name) if processes.leads() else None
             label = f"seed {seed}" if options.repeats > 1 else ""
-            result, one = session.run(folder, options.out, seed=seed, label=label, new=True)
+            result, one = session.run(folder, options.folder or options.out, seed=seed, label=label, new=True)
             told += [] if one is None else [one]
             status = max(status, status_of(result))
-            if result.ending in ("interrupted", "terminated", "time limit"):
+            if result.ending in CUTS:
                 break
     if len(told) > 1 and not (options.json or options.quiet):
         print(spread_text(told), end="")
     if options.json and told:
         print(json.dumps(told[0] if options.repeats == 1 else told, indent=2, allow_nan=False, default=str))
     return status
+
+
+def _folder(options: Options, name: str) -> Path:
+    """The folder of a new run, which is made."""
+    if options.folder is None:
+        return new_run_folder(options.out, name)
+    options.folder.mkdir(parents=True, exist_ok=True)
+    others = {path.name for path in options.folder.iterdir()} - {JOURNAL, lease.NAME}  # of a run that was soon killed
+    if others:
+        raise FileExistsError(
+            f"Expected --folder with a run in it, empty, or not there, got {options.folder}, which has "
+            f"{sorted(others)[0]}. Name another."
+        )
+    return options.folder
+
+
+def _again(folder: Path, config: RunConfig, options: Options) -> int:
+    """Go on with the run in a folder, if it has these settings and did not end; returns the exit status."""
+    if flags.changed(folder, config):  # in its folder, the noise that was found for its budget is among the settings
+        config = settled(config, build(config)[0])
+    if changed := flags.changed(folder, config):
+        raise ValueError(
+            f"Expected the settings of the run in --folder {folder}, got other ones of {', '.join(changed)}. Leave "
+            f"them as they were, name another folder, or change the run: jdfl resume {folder}."
+        )
+    told = read_run(folder).summary if (folder / manifest.NAME).is_file() else {}
+    if told and told["ending"] not in CUTS:
+        print(json.dumps(told, indent=2, allow_nan=False) if options.json else f"{folder} has ended: {told['reason']}")
+        return STATUSES.get(told["ending"], 0)
+    running = {one.name: getattr(options, one.name) for one in dataclasses.fields(Running)}
+    return resume.resume(folder, config, resume.Options(**running))

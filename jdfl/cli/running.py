@@ -22,24 +22,27 @@ from jdfl.devices.layout import simulate
 from jdfl.engine.accountant import check_account
 from jdfl.engine.cache import use_cache
 from jdfl.engine.callbacks import Callback, Deadline
-from jdfl.engine.checkpoint import SNAPSHOTS, Checkpoint
+from jdfl.engine.checkpoint import Checkpoint
 from jdfl.engine.checkpoints import Checkpoints
 from jdfl.engine.data_ledger import Intent
 from jdfl.engine.progress import Progress
+from jdfl.engine.records import SNAPSHOTS
 from jdfl.engine.result import Result, Snapshot
 from jdfl.engine.spending import guarantee_of, records_of
 from jdfl.engine.start import check_settings
-from jdfl.lab.results import UnwrittenError, Views
+from jdfl.lab.results import Views
 from jdfl.lab.summary import summary_text
 from jdfl.lab.trackers import Trackers
 from jdfl.lab.watch import Watch, returns
 from jdfl.privacy import report
 from jdfl.store import snapshots
+from jdfl.store.lease import UnwrittenError
 
 STATUS = """exit status: 0 done, 2 a mistake in the settings, 3 the run diverged, 4 another process of the run was lost,
-124 the time limit --max-seconds was reached, 130 interrupted, 143 terminated. Results of runs that diverged or ended
+5 the results could not be written, or somebody has removed or changed the run's folder, 124 the time limit
+--max-seconds was reached, 130 interrupted, 143 terminated (SIGTERM, SIGHUP). Results of runs that diverged or ended
 early are written, and `jdfl resume` continues runs that ended early or were killed."""
-_STATUS = {"diverged": 3, "time limit": 124, "interrupted": 130, "terminated": 143}
+STATUSES = {"diverged": 3, "time limit": 124, "interrupted": 130, "terminated": 143}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -167,14 +170,14 @@ class Session:
         told = {"folder": str(folder), **views.told}
         if not options.json:
             print(folder if options.quiet else f"{summary_text(told)}- folder: {folder}\n")
-        if result.ending in (*_STATUS, "budget"):
+        if result.ending in (*STATUSES, "budget"):
             print(f"jdfl: {result.reason}", file=sys.stderr)
         return result, told
 
 
 def status_of(result: Result) -> int:
     """The exit status for the way a run ended."""
-    return _STATUS.get(result.ending, 0)
+    return STATUSES.get(result.ending, 0)
 
 
 def _discard(folder: Path) -> None:

@@ -12,15 +12,14 @@ from jdfl.base import checks
 from jdfl.cli import flags
 from jdfl.cli.running import Running, Session
 from jdfl.config import RunConfig
-from jdfl.engine.checkpoint import JOURNAL, RECORDS, history_of
 from jdfl.engine.metrics import FORMER
 from jdfl.engine.provenance import recorded
+from jdfl.engine.records import JOURNAL, RECORDS, history_of
 from jdfl.engine.result import Result, Snapshot
 from jdfl.lab.watch import returns
 from jdfl.store import journal, manifest
 
-_ABOUT = """Check every file of a run, repeat its first rounds from its configuration, and compare every recorded number bit
-for bit.
+_ABOUT = """Check every file of a run, repeat its first rounds, and compare every recorded number bit for bit.
 
 The manifest of a finished run has the SHA-256 of all its files, and every entry of its journal has a checksum. Changes
 of code, libraries, settings and data since then are reported."""

@@ -4,7 +4,6 @@ On disk the state's arrays have positions instead of names, so that reading them
 network, from which the shapes follow; the file contains no code. The ledger of releases is part of it.
 """
 
-import io
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -14,25 +13,18 @@ import jax
 import numpy as np
 import pandas as pd
 
-from jdfl.algorithms.algorithm import Algorithm
-from jdfl.algorithms.program import planned
 from jdfl.base.absent import Absent
-from jdfl.base.arguments import checked
-from jdfl.base.keys import key_digest, typed_key
-from jdfl.engine import loop, stepping
-from jdfl.engine.metrics import COUNTS, FORMER
-from jdfl.engine.provenance import Provenance, recorded
+from jdfl.base.keys import key_digest
+from jdfl.engine import loop
+from jdfl.engine.metrics import COUNTS
+from jdfl.engine.provenance import Provenance
+from jdfl.engine.records import JOURNAL, SNAPSHOTS, append, origin_of, rows_of
 from jdfl.engine.result import Ending, Result, Tally
-from jdfl.network.graph import Network
 from jdfl.privacy import Ledger
-from jdfl.problems import Problem
-from jdfl.store import journal, snapshots
+from jdfl.store import snapshots
 from jdfl.store.journal import Journal, Position
 
-_FORMAT = 6
-_FORMER = (4, 5)  # they have the history in them; format 4 has the key's words
-JOURNAL, SNAPSHOTS = "journal", "checkpoints"  # in the folder of a run
-RECORDS = "records"  # the table of the journal with the history
+FORMAT = 6
 _TOLD = 5  # differences
 _REMEDY = "Resume with the algorithm, problem and network of that run."
 
@@ -152,7 +144,7 @@ class Checkpoint:
                 f"Expected a state of {type(fresh.state).__name__} with {len(wanted)} arrays, got one of "
                 f"{type(self.state).__name__}: it is another algorithm's. {_REMEDY}"
             )
-        _check_leaves(jax.tree.leaves(self.state), wanted, "the run that is resumed")
+        check_leaves(jax.tree.leaves(self.state), wanted, "the run that is resumed")
         copied = jax.tree.map(lambda leaf: jnp.array(leaf, copy=True), self.state)
         clock = None if self.clock is None or fresh.clock is None else jnp.array(self.clock, fresh.clock[0].dtype)
         return replace(
@@ -219,7 +211,7 @@ class Checkpoint:
         """
         arrays = {f"leaf{i}": np.asarray(leaf) for i, leaf in enumerate(jax.tree.leaves(self.state))}
         told = {
-            "format": _FORMAT,
+            "format": FORMAT,
             "rounds": self.rounds,
             "leaves": len(arrays),
             "ledger": self.ledger.as_dict(),
@@ -260,109 +252,13 @@ class _Onward(Tally):
         self.rows = [row for row in self.rows[:-1] if row["round"] % self.every == 0] + self.rows[-1:]
 
 
-def origin_of(key: str, provenance: Provenance | None) -> dict[str, str]:
-    """What tells the journal of a run from those of others: the digest of its key, and the hash of its settings."""
-    return {"key": key, "settings": Provenance({}, provenance.settings if provenance else {}).hash}
-
-
-def rows_of(history: pd.DataFrame) -> np.ndarray:
-    """A table of whole numbers and floats as rows [k] of a journal."""
-    columns = [(str(name), np.dtype(kind if kind.kind == "f" else "i8")) for name, kind in history.dtypes.items()]
-    rows = np.empty(len(history), columns)
-    for name, _ in columns:
-        rows[name] = history[name].to_numpy()
-    return rows
-
-
-def history_of(rows: np.ndarray) -> pd.DataFrame:
-    """The inverse of `rows_of`."""
-    return pd.DataFrame({name: rows[name] for name in rows.dtype.names or ()})
-
-
-def append(records: Journal, rows: np.ndarray) -> Position:
-    """Append records [k] to a journal; returns the position before the last one.
-
-    A checkpoint has that one itself: if the run goes on, it is dropped where it was only recorded because the run ended.
-    """
-    records.append(RECORDS, rows[:-1])
-    place = records.position
-    records.append(RECORDS, rows[-1:])
-    return place
-
-
-def root_of(folder: str | Path) -> Path:
-    """The folder with the journal, of this folder or of that of the snapshots in it."""
-    folder = Path(folder)
-    return folder.parent if folder.name == SNAPSHOTS and (folder.parent / JOURNAL).is_file() else folder
-
-
-@checked
-def read_checkpoint(folder: str | Path, algorithm: Algorithm, problem: Problem, network: Network) -> Checkpoint:
-    """The newest checkpoint in a folder, for a run of these; a damaged one causes a warning, and an older one is taken.
-
-    Args:
-        folder: The folder of a run, or that of `Checkpoints`.
-        algorithm: That of the run, as are the problem and the network.
-        problem: The problem.
-        network: The network.
-
-    Raises FileNotFoundError where there is none, ValueError for those of another run, and where all are damaged.
-    """
-    root, records = root_of(folder), list[pd.DataFrame]()
-
-    def complete(found: snapshots.Stored) -> None:
-        records[:] = [_history(root, found)]
-
-    kept = root / SNAPSHOTS if (root / SNAPSHOTS).is_dir() else root
-    found = snapshots.read(kept, complete)
-    held, told = found.arrays, found.told
-    program = planned(algorithm, problem, network, max(1, int(told["rounds"])))
-    setting = stepping.setting(program, problem, network, None, typed_key(0))
-    state = jax.eval_shape(lambda setting: loop.start(setting, ()), setting)[1].state
-    leaves = [held[f"leaf{i}"] for i in range(int(told["leaves"]))]
-    wanted, structure = jax.tree.flatten(state)
-    _check_leaves(leaves, wanted, str(folder))
-    return Checkpoint(
-        int(told["rounds"]),
-        jax.tree.unflatten(structure, leaves),
-        held["communications"],
-        held["releases"],
-        held.get("clock"),
-        Ledger.from_dict(told["ledger"]),
-        key_digest(told["key"]) if told["format"] == 4 else told["key"],
-        {name: int(value) for name, value in told["sums"].items()},
-        {name: int(value) for name, value in told["message_bits"].items()},
-        tuple(str(warning) for warning in told["warnings"]),
-        records[0],
-        told["ending"],
-        str(told["reason"]),
-        float(told["seconds"]),
-        float(told["compile_seconds"]),
-        None if told["provenance"] is None else recorded(**told["provenance"]),
-        dict(zip(map(int, held.get("moments", ())), held.get("moments_releases", ()))),
-        Position(*told["journal"]) if "journal" in told else None,
-    )
-
-
-def _history(root: Path, found: snapshots.Stored) -> pd.DataFrame:
-    """The records that belong to a snapshot; ValueError where the journal does not have them as they were written."""
-    if (format := found.told.get("format")) not in (_FORMAT, *_FORMER):
-        raise ValueError(f"Expected a checkpoint of format {_FORMAT}, got {format!r}. Use the same jdfl.")
-    if format in _FORMER:
-        return pd.read_parquet(io.BytesIO(found.arrays["history"].tobytes())).rename(columns=FORMER)
-    before = history_of(journal.read(root / JOURNAL, Position(*found.told["journal"])).rows(RECORDS))
-    names = [name.removeprefix("last ") for name in found.arrays if name.startswith("last ")]
-    last = pd.DataFrame({name: found.arrays[f"last {name}"] for name in names})
-    return pd.concat([before, last], ignore_index=True) if len(before) else last
-
-
 def _listed(differences: list[str]) -> str:
     """The first few."""
     more = len(differences) - _TOLD
     return "; ".join(differences[:_TOLD]) + (f"; and {more} more" if more > 0 else "")
 
 
-def _check_leaves(leaves: list[Any], wanted: list[Any], place: str) -> None:
+def check_leaves(leaves: list[Any], wanted: list[Any], place: str) -> None:
     """Refuse a state of other arrays: ValueError naming the first that differs."""
     for leaf, like in zip(leaves, wanted):
         if leaf.shape != like.shape or leaf.dtype != like.dtype:

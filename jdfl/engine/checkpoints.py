@@ -15,7 +15,8 @@ from jdfl.base.keys import key_data, key_digest
 from jdfl.base.settings import Count, Positive
 from jdfl.devices import processes
 from jdfl.engine.callbacks import NEVER, Callback
-from jdfl.engine.checkpoint import JOURNAL, RECORDS, SNAPSHOTS, Checkpoint, append, origin_of, rows_of
+from jdfl.engine.checkpoint import Checkpoint
+from jdfl.engine.records import JOURNAL, RECORDS, SNAPSHOTS, append, origin_of, rows_of
 from jdfl.engine.result import Result, Snapshot
 from jdfl.engine.start import Start
 from jdfl.store import journal, snapshots

@@ -1,10 +1,14 @@
-"""Ctrl-C and SIGTERM that wait for the end of the current chunk."""
+"""Ctrl-C, SIGTERM and SIGHUP that wait for the end of the current chunk."""
 
 import signal
 import threading
 from typing import Any, Literal
 
-_SIGNALS = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: signal.SIG_DFL}  # and who handles them usually
+_SIGNALS = {  # and who handles them usually
+    signal.SIGINT: signal.default_int_handler,
+    signal.SIGTERM: signal.SIG_DFL,
+    signal.SIGHUP: signal.SIG_DFL,  # the terminal was closed
+}
 
 
 class Interruption:
@@ -28,7 +32,7 @@ class Interruption:
     def _note(self, number: int, frame: Any) -> None:
         if self.asked:
             signal.default_int_handler(number, frame)
-        self.asked = "terminated" if number == signal.SIGTERM else "interrupted"
+        self.asked = "interrupted" if number == signal.SIGINT else "terminated"
 
     def __exit__(self, *_: object) -> None:
         for number in self._replaced:

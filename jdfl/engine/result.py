@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import jax
 import numpy as np
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 
 Cut = Literal["time limit", "interrupted", "terminated"]  # endings after which a run can be continued
+CUTS: tuple[Cut, ...] = get_args(Cut)
 Ending = Literal["steps", "stop rule", "diverged", "budget"] | Cut
 
 

@@ -24,14 +24,13 @@ from jdfl.engine.metrics import Metric
 from jdfl.engine.moments import Moments, Returns
 from jdfl.engine.outcome import READS_DATA, as_chunk, assemble
 from jdfl.engine.placement import placed
-from jdfl.engine.result import Cut, Result, Snapshot, Tally
+from jdfl.engine.result import CUTS, Cut, Result, Snapshot, Tally
 from jdfl.engine.spending import check_unspent, watched
 from jdfl.engine.start import Options, Start, check_counters, started
 from jdfl.engine.stopping import StopRule
 from jdfl.network.graph import Network
 from jdfl.problems import Problem
 
-_CUTS: tuple[Cut, ...] = ("time limit", "interrupted", "terminated")
 _FORMER = {
     "progress": "callbacks=[jdfl.Progress()]",
     "chunk": "options=jdfl.Options(chunk=...)",
@@ -84,8 +83,8 @@ def run(
             refuses a run that could exceed its budget. A resumed run continues its own entry.
         options: Chunks, devices, and the size of a parameter that ends the run.
 
-    Ctrl-C or SIGTERM ends the run after the current chunk and keeps its results (a second one ends it at once, without
-    any). A number in a node's state that is not finite ends it in that round.
+    Ctrl-C, SIGTERM or SIGHUP ends the run after the current chunk and keeps its results (a second one ends it at once,
+    without any). A number in a node's state that is not finite ends it in that round.
 
     Raises ValueError, before anything is compiled, for invalid settings, for a budget without a guarantee or that the
     first release would exceed, for a run that its ledger refuses, and for a resumed run with other noise or records of
@@ -245,11 +244,11 @@ class _Run:
 
     def _end_for(self, wishes: Sequence[tuple[Callback, str]]) -> None:
         """End the run if a callback of any process asks for it."""
-        own = {(_CUTS.index(one.ending), one.reads_data): words for one, words in wishes}
+        own = {(CUTS.index(one.ending), one.reads_data): words for one, words in wishes}
         highest = processes.highest(max((1 + 2 * place + reads for place, reads in own), default=0))
         if highest:
             place, reads = divmod(highest - 1, 2)
-            self._cut = _CUTS[place], own.get((place, bool(reads)), "another process has ended it")
+            self._cut = CUTS[place], own.get((place, bool(reads)), "another process has ended it")
             self._warned = (*self._warned, *((READS_DATA,) if reads else ()))
 
     def _heed(self) -> None:

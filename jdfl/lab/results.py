@@ -37,8 +37,9 @@ import pandas as pd
 import jdfl
 from jdfl.base.absent import Absent
 from jdfl.engine.callbacks import Callback
-from jdfl.engine.checkpoint import JOURNAL, RECORDS, SNAPSHOTS, Checkpoint, history_of
+from jdfl.engine.checkpoint import Checkpoint
 from jdfl.engine.metrics import COUNTS
+from jdfl.engine.records import JOURNAL, RECORDS, SNAPSHOTS, history_of
 from jdfl.engine.result import Result, Snapshot
 from jdfl.engine.start import Start
 from jdfl.lab.files import placed, read, tidy, whole, write
@@ -47,6 +48,7 @@ from jdfl.lab.watch import TABLES, epsilons
 from jdfl.privacy import Accounting
 from jdfl.privacy.relation import uncovered
 from jdfl.store import journal, manifest, snapshots
+from jdfl.store.lease import LostError, UnwrittenError
 
 _ALWAYS = "environment.json metrics.csv metrics.parquet params.npz provenance.json result.json result.npz summary.md"
 FILES = (*_ALWAYS.split(), "summary.json")
@@ -184,24 +186,27 @@ def _write_tables(folder: Path, more: Mapping[str, pd.DataFrame]) -> None:
             (folder / f"{name}.csv").unlink(missing_ok=True)
 
 
-def export(folder: str | Path) -> list[str]:
-    """Write the tables of a run that goes on or was cut off, as far as they are recorded; returns the files' names.
+def export(folder: str | Path, to: str | Path | None = None) -> list[Path]:
+    """Write the tables of a run that goes on or was cut off, as far as they are recorded; returns the files.
 
-    Raises FileNotFoundError where there is no journal, and ValueError for a damaged one.
+    Args:
+        folder: The folder of the run.
+        to: The folder for the tables, which is made; None: that of the run.
+
+    Raises FileNotFoundError where there is no journal, and ValueError where nothing is recorded in it.
     """
-    folder = Path(folder)
+    folder, place = Path(folder), Path(folder if to is None else to)
     content = journal.read(folder / JOURNAL)
     tables = {"metrics": history_of(content.rows(RECORDS))} | {name: history_of(content.rows(name)) for name in TABLES}
     if content.damage:
         warnings.warn(f"Of the journal in {folder}, {content.damage}: what comes before is written.", stacklevel=2)
-    for name, table in tables.items():
-        if len(table):
-            write(folder / f"{name}.csv", table)
-    return [f"{name}.csv" for name, table in tables.items() if len(table)]
-
-
-class UnwrittenError(OSError):
-    """A run is done, but its results could not be written."""
+    found = {place / f"{name}.csv": table for name, table in tables.items() if len(table)}
+    if not found:
+        raise ValueError(f"Expected a journal with records in {folder}, got one without any.")
+    place.mkdir(parents=True, exist_ok=True)
+    for path, table in found.items():
+        write(path, table)
+    return list(found)
 
 
 class Views(Callback):
@@ -217,7 +222,7 @@ class Views(Callback):
     """
 
     def __init__(self, folder: Path, config_yaml: str, **told_how: Any) -> None:
-        self._folder, self._config, self._told_how = folder, config_yaml, told_how
+        self._folder, self._config, self._told_how = folder, manifest.signed(config_yaml), told_how
         self._begun = False
         self.told: dict[str, Any] = {}
 
@@ -236,6 +241,8 @@ class Views(Callback):
         try:
             self._begin()
             self.told = end_run(self._folder, result, **self._told_how)
+        except LostError:
+            raise
         except OSError as error:
             remedy = f"Once it can be done: jdfl resume {self._folder}"
             raise UnwrittenError(f"Could not write the results: {error}. {remedy}") from error

@@ -9,7 +9,7 @@ from typing import Any
 import pandas as pd
 
 from jdfl.config import from_yaml, yaml_text
-from jdfl.engine.checkpoint import JOURNAL, RECORDS, history_of
+from jdfl.engine.records import JOURNAL, RECORDS, history_of
 from jdfl.engine.result import Result
 from jdfl.lab.files import read
 from jdfl.lab.results import environment, read_run

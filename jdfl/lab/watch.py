@@ -27,9 +27,9 @@ from jax import Array
 
 from jdfl.engine.accountant import account
 from jdfl.engine.callbacks import Callback
-from jdfl.engine.checkpoint import JOURNAL, rows_of
 from jdfl.engine.checkpoints import Checkpoints
 from jdfl.engine.metrics import average, classifies, label_shares
+from jdfl.engine.records import JOURNAL, rows_of
 from jdfl.engine.result import Result, Snapshot
 from jdfl.engine.spending import records_of
 from jdfl.engine.start import Start

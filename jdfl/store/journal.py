@@ -61,7 +61,8 @@ class Journal:
             name: (number, kind) for number, (name, kind) in enumerate(tables.items())
         }
         self._pending, self._written, self._file = bytearray(), at.offset, -1
-        self._inode: tuple[int, int] | None = None
+        there = path.stat()
+        self._inode = there.st_dev, there.st_ino
 
     @classmethod
     def create(cls, path: Path, origin: Mapping[str, Any]) -> Self:
@@ -69,9 +70,14 @@ class Journal:
         first = _first(origin)
         file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
         made = cls(path, _start(first), {})
-        made._file, made._written, made._pending = file, 0, bytearray(first)  # noqa: SLF001 (its own)
-        made.sync()
-        _sync_folder(path.parent)
+        made._file, made._written, made._pending = file, 0, bytearray(first)
+        try:
+            made.sync()
+            _sync_folder(path.parent)
+        except OSError:
+            made.close()
+            path.unlink(missing_ok=True)  # so that it can be created later
+            raise
         return made
 
     @classmethod
@@ -86,16 +92,25 @@ class Journal:
         return self._at
 
     def append(self, table: str, rows: np.ndarray) -> None:
-        """Append rows [k] of a structured type, which all rows of a table share; ValueError for others."""
+        """Append rows [k] of a structured type, which all rows of a table share; ValueError for others.
+
+        Columns are whole numbers of 64 bits, and floats of 64 or 32.
+        """
         if table not in self._tables:
-            columns = json.dumps([table, rows.dtype.descr]).encode()
+            columns = [(name, rows.dtype[name].str) for name in rows.dtype.names or ()]
+            if not {kind for _, kind in columns} <= set(_TYPES) or not columns or rows.dtype != np.dtype(columns):
+                raise ValueError(
+                    f"Expected rows of columns of the types {', '.join(_TYPES)}, without gaps, in the table {table} of "
+                    f"{self._path}, got {rows.dtype}."
+                )
             self._tables[table] = len(self._tables), rows.dtype
-            self._enter(_SHAPE + self._tables[table][0], columns)
+            self._enter(_SHAPE + self._tables[table][0], json.dumps([table, columns]).encode())
         number, kind = self._tables[table]
         if kind != rows.dtype:
             raise ValueError(f"Expected rows of {kind} in the table {table} of {self._path}, got {rows.dtype}.")
-        if rows.size:
-            self._enter(number, rows.tobytes())
+        most = max(1, _MOST // kind.itemsize)
+        for start in range(0, len(rows), most):
+            self._enter(number, rows[start : start + most].tobytes())
 
     def flush(self) -> None:
         """Hand everything to the operating system.
@@ -104,22 +119,19 @@ class Journal:
         """
         if self._file < 0 and not self._pending:
             return
+        self._check()
         if self._file < 0:
             self._file = os.open(self._path, os.O_WRONLY | os.O_CLOEXEC)
             os.ftruncate(self._file, self._written)
-        self._check()
         if not self._pending:
             return
+        done = 0
         try:
-            view = memoryview(self._pending)
-            done = 0
-            while done < len(view):
-                done += os.pwrite(self._file, view[done:], self._written + done)
+            while done < len(self._pending):
+                done += os.pwrite(self._file, bytes(self._pending[done:]), self._written + done)
         except OSError as error:
             os.ftruncate(self._file, self._written)  # no part of an entry stays
             raise OSError(f"Could not write the journal {self._path}: {error.strerror}") from error
-        finally:
-            view.release()
         self._written += len(self._pending)
         self._pending.clear()
 
@@ -141,17 +153,16 @@ class Journal:
         self._at = Position(self._at.number + 1, self._at.offset + _HEAD.size + len(content), digest.hex())
 
     def _check(self) -> None:
-        """LostError unless the path leads to the open file, and that is as long as what was written."""
-        own = os.fstat(self._file)
+        """LostError unless the path leads to the file, and that is as long as what was written, or longer at first."""
         try:
             there = self._path.stat()
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             raise LostError(f"Expected the journal of this run at {self._path}, found it removed.") from None
-        if (own.st_dev, own.st_ino) != (there.st_dev, there.st_ino):
+        if (there.st_dev, there.st_ino) != self._inode:
             raise LostError(f"Expected the journal of this run at {self._path}, found another file in its place.")
-        if own.st_size != self._written:
+        if there.st_size < self._written or (self._file >= 0 and there.st_size > self._written):
             raise LostError(
-                f"Expected {self._written} bytes in {self._path}, which this run has written, found {own.st_size}: "
+                f"Expected {self._written} bytes in {self._path}, which this run has written, found {there.st_size}: "
                 "somebody else has changed it, or the folder was put back to an earlier state."
             )
 
@@ -184,12 +195,16 @@ def read(path: Path, until: Position | None = None) -> Content:
         for after, table, content in _entries(memoryview(file), end, until):
             if table >= _SHAPE:
                 name, columns = json.loads(bytes(content))
-                names[table - _SHAPE] = name, np.dtype([_column(one) for one in columns])
+                if not columns:
+                    raise ValueError(f"at byte {end.offset} there is a table without columns")
+                names[table - _SHAPE] = str(name), np.dtype([_column(one) for one in columns])
                 parts[table - _SHAPE] = []
             else:
+                if table not in names or len(content) % names[table][1].itemsize:
+                    raise ValueError(f"at byte {end.offset} there are no rows of a table")
                 parts[table].append(content)
             end = after
-    except (ValueError, TypeError, KeyError) as error:
+    except (ValueError, TypeError, RecursionError) as error:
         damage = str(error)
     if until is not None and end != until:
         raise ValueError(

@@ -1,7 +1,8 @@
 """The lease on a folder: one process at a time writes into it, and others are told who does.
 
 The file `lease` in the folder says who holds it. Its holder has it locked, which ends with the process, however that
-ends, and touches it now and then, which is what other machines can see. A lease whose holder is gone is taken over.
+ends, and touches it now and then, which is what other machines can see, and all can where the file system has no locks.
+A lease whose holder is gone is taken over.
 """
 
 import contextlib
@@ -32,15 +33,19 @@ class LostError(OSError):
     """What this process wrote was removed, replaced or changed by somebody else."""
 
 
+class UnwrittenError(OSError):
+    """A run is done, but its results could not be written."""
+
+
 class Lease:
     """The lease on a folder, from when it was taken until `release`.
 
     `before` says in words who held it and is gone; it is empty where nobody did.
     """
 
-    def __init__(self, folder: Path, file: int, before: str) -> None:
+    def __init__(self, folder: Path, file: int, told: bytes, before: str) -> None:
         self.before = before
-        self._path, self._file, self._told = folder / NAME, file, _told()
+        self._path, self._file, self._told = folder / NAME, file, told
         os.ftruncate(file, 0)
         os.pwrite(file, self._told, 0)
         self._over = threading.Event()
@@ -53,28 +58,30 @@ class Lease:
 
         Args:
             folder: The folder.
-            patience: Seconds for which a holder on another machine is watched for a sign of life.
+            patience: Seconds for which a holder is watched for a sign of life, if it is on another machine, or the file
+                system has no locks.
 
         Raises:
             HeldError: Where another process has it; the error names it.
             OSError: Where nothing can be written.
         """
-        path = folder / NAME
+        path, told = folder / NAME, _told()
         while True:
             file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
             try:
-                alone = _lock(file)
-                if alone and not _same(file, path):  # its holder has just given it back
-                    os.close(file)
-                    continue
+                locked = _lock(file)
+                if locked is False:
+                    raise HeldError(_refusal(folder, _begun(file)))
                 holder = _holder(file)
-                if not alone or (holder and holder.get("host") != platform.node() and _lives(path, patience)):
+                watched = bool(holder) and (locked is None or holder.get("host") != platform.node())
+                if watched and _same(file, path) and _lives(path, patience):
                     raise HeldError(_refusal(folder, holder))
-                return cls(folder, file, _words(holder) if holder else "")
+                if _same(file, path):
+                    return cls(folder, file, told, _words(holder) if holder else "")
             except BaseException:
-                with contextlib.suppress(OSError):
-                    os.close(file)
+                os.close(file)
                 raise
+            os.close(file)  # its holder has just given it back
 
     def check(self) -> None:
         """LostError unless the lease is still this one."""
@@ -100,6 +107,7 @@ class Lease:
     def _beat(self) -> None:
         while not self._over.wait(BEAT):
             with contextlib.suppress(OSError):
+                self.check()  # another one is not kept alive
                 os.utime(self._file)
 
 
@@ -113,8 +121,8 @@ def _told() -> bytes:
     return json.dumps(told).encode() + b"\n"
 
 
-def _lock(file: int) -> bool:
-    """Whether the lock could be had. It can where the file system has none: then signs of life alone count."""
+def _lock(file: int) -> bool | None:
+    """Whether the lock could be had; None where the file system has none: then signs of life alone count."""
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -122,6 +130,7 @@ def _lock(file: int) -> bool:
     except OSError as error:
         if error.errno not in _NO_LOCKS:
             raise
+        return None
     return True
 
 
@@ -137,17 +146,29 @@ def _holder(file: int) -> dict[str, Any]:
     """Who holds it as the file says; empty where it says nothing, as of a lease that is just being taken."""
     try:
         return dict(json.loads(os.pread(file, 4096, 0)))
-    except (ValueError, TypeError):
+    except (ValueError, TypeError, RecursionError):
         return {}
 
 
+def _begun(file: int) -> dict[str, Any]:
+    """Who holds it, with a second for one that is just taking it to say so."""
+    until = time.monotonic() + 1
+    while not (holder := _holder(file)) and time.monotonic() < until:
+        time.sleep(0.01)
+    return holder
+
+
 def _lives(path: Path, patience: float) -> bool:
-    """Whether a holder on another machine gives a sign of life. No clocks are compared, which may differ."""
-    seen, until = _touched(path), time.monotonic() + patience
-    while time.monotonic() < until:
-        time.sleep(min(0.5, patience))
-        if _touched(path) != seen:
-            return True
+    """Whether a holder gives a sign of life, and has not given the lease back. No clocks are compared, which differ."""
+    until = time.monotonic() + patience
+    try:
+        seen = _touched(path)
+        while time.monotonic() < until:
+            time.sleep(min(0.5, patience))
+            if _touched(path) != seen:
+                return True
+    except FileNotFoundError:
+        return False
     return False
 
 

@@ -1,4 +1,4 @@
-"""The manifest of a folder: the size and SHA-256 of every file in it, written when everything else is."""
+"""The manifest of a folder: the size and SHA-256 of every file in it, written last. A text that has its own SHA-256."""
 
 import hashlib
 import json
@@ -9,6 +9,7 @@ from jdfl.store import lease
 
 NAME = "manifest.json"
 _FORMAT = 1
+_SIGN = "# sha256 of the lines above: "
 
 
 def of(folder: Path) -> dict[str, Any]:
@@ -30,7 +31,7 @@ def differences(folder: Path) -> list[str]:
         told = json.loads(path.read_text(encoding="utf-8"))
         format, files = told["format"], dict(told["files"])
         listed = {str(name): (int(one["bytes"]), str(one["sha256"])) for name, one in files.items()}
-    except (ValueError, TypeError, KeyError, RecursionError) as error:
+    except (ValueError, TypeError, KeyError, OverflowError, RecursionError) as error:
         raise ValueError(f"Expected the manifest of a folder at {path}, got a damaged file: {error!r:.200}.") from error
     if format != _FORMAT:
         raise ValueError(
@@ -45,6 +46,21 @@ def differences(folder: Path) -> list[str]:
         elif name in here and here[name]["sha256"] != digest:
             found.append(f"{name} was changed")
     return found
+
+
+def signed(text: str) -> str:
+    """A text with its SHA-256 in a last line, which is a comment in YAML."""
+    return f"{text}{_SIGN}{hashlib.sha256(text.encode()).hexdigest()}\n"
+
+
+def check_signed(text: str, place: Path) -> None:
+    """Raise ValueError unless a text is as `signed` has returned it; `place` is where it was read."""
+    content, sign, digest = text.rpartition(_SIGN)
+    if not sign or digest.strip() != hashlib.sha256(content.encode()).hexdigest():
+        raise ValueError(
+            f"Expected {place} as it was written, got another content. Put it back; to go on with other settings, give "
+            "them as flags, and to begin another run: jdfl run --config FILE."
+        )
 
 
 def _told(path: Path) -> dict[str, Any]:

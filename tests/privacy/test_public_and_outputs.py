@@ -188,7 +188,7 @@ def test_a_checkpoint_holds_what_no_noise_covers(tmp_path):
     found = jdfl.run(algorithm, DRAWN(), NETWORK(), steps=1)
     assert account(found).local == ""
     folder = results.write_run(tmp_path / "run", found)
-    state = jdfl.read_checkpoint(folder / results.CHECKPOINTS, algorithm, DRAWN(), NETWORK()).state
+    state = jdfl.read_checkpoint(folder, algorithm, DRAWN(), NETWORK()).state
     (momentum,) = jax.tree.leaves(state.optimizer)
     np.testing.assert_allclose(momentum, DRAWN().gradients(DRAWN().begin()), rtol=1e-5)
     assert json.loads((folder / "summary.json").read_text())["privacy"]["outputs"]["checkpoints"] == "not covered"

@@ -1,0 +1,40 @@
+"""The folder of a run, and its history as a table of the journal in it."""
+
+import numpy as np
+import pandas as pd
+
+from jdfl.engine.provenance import Provenance
+from jdfl.store.journal import Journal, Position
+
+JOURNAL, SNAPSHOTS = "journal", "checkpoints"  # in the folder of a run
+RECORDS = "records"  # the table of the journal with the history
+
+
+def origin_of(key: str, provenance: Provenance | None) -> dict[str, str]:
+    """What tells the journal of a run from those of others: the digest of its key, and the hash of its settings."""
+    return {"key": key, "settings": Provenance({}, provenance.settings if provenance else {}).hash}
+
+
+def rows_of(history: pd.DataFrame) -> np.ndarray:
+    """A table of whole numbers and floats as rows [k] of a journal."""
+    columns = [(str(name), np.dtype(kind if kind.kind == "f" else "i8")) for name, kind in history.dtypes.items()]
+    rows = np.empty(len(history), columns)
+    for name, _ in columns:
+        rows[name] = history[name].to_numpy()
+    return rows
+
+
+def history_of(rows: np.ndarray) -> pd.DataFrame:
+    """The inverse of `rows_of`."""
+    return pd.DataFrame({name: rows[name] for name in rows.dtype.names or ()})
+
+
+def append(records: Journal, rows: np.ndarray) -> Position:
+    """Append records [k] to a journal; returns the position before the last one.
+
+    A checkpoint has that one itself: if the run goes on, a record is dropped that was only made because the run ended.
+    """
+    records.append(RECORDS, rows[:-1])
+    place = records.position
+    records.append(RECORDS, rows[-1:])
+    return place

@@ -1,0 +1,168 @@
+"""The manifest of a folder tells every file that is not as it was, and is itself whole or refused."""
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from jdfl.store import lease, manifest
+from tests.fuzz.strategies import damaged
+
+FILES = {
+    "a": b"some bytes",
+    "empty": b"",
+    "deep/er/b": bytes(range(16)),
+    "deep/lease": b"another",
+    "deep/manifest.json": b"{}",
+    "é ü\n'": b"odd",
+    ".hidden": b"1",
+}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder with files and their manifest."""
+    for name, content in FILES.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_bytes(content)
+    (tmp_path / "no files").mkdir()
+    sign(tmp_path)
+    return tmp_path
+
+
+def sign(folder: Path) -> None:
+    (folder / manifest.NAME).write_text(json.dumps(manifest.of(folder)))
+
+
+def test_a_whole_folder_has_no_differences_and_the_lease_and_the_manifest_do_not_count(folder: Path) -> None:
+    assert set(manifest.of(folder)["files"]) == set(FILES)
+    assert manifest.differences(folder) == []
+    held = lease.Lease.take(folder)
+    assert manifest.differences(folder) == []
+    before = manifest.of(folder)
+    held.release()
+    sign(folder)
+    assert manifest.of(folder) == before
+
+
+def tells(folder: Path, name: str) -> bool:
+    """Whether one file, and no other, is told."""
+    found = manifest.differences(folder)
+    return len(found) == 1 and found[0].startswith(name)
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_every_change_of_a_file_is_told_by_its_name(folder: Path, name: str) -> None:
+    path, content = folder / name, FILES[name]
+    for at in range(len(content)):
+        path.write_bytes(content[:at] + bytes([content[at] ^ 1]) + content[at + 1 :])
+        assert tells(folder, name)
+    for other in (content + b"\0", content[:-1], content[1:], b""):
+        path.write_bytes(other)
+        assert tells(folder, name) or other == content
+    path.unlink()
+    assert tells(folder, name)
+    path.mkdir()
+    assert tells(folder, name)
+    path.rmdir()
+    path.write_bytes(content)
+    assert manifest.differences(folder) == []
+
+
+@pytest.mark.parametrize("name", ["c", "deep/c", "no files/lease", "no files/manifest.json", "manifest.json.tmp"])
+def test_every_added_file_is_told_by_its_name(folder: Path, name: str) -> None:
+    (folder / name).write_bytes(b"")
+    assert tells(folder, name)
+
+
+def test_all_differences_are_told(folder: Path) -> None:
+    (folder / "a").rename(folder / "c")
+    (folder / "empty").write_bytes(b"1")
+    (folder / ".hidden").write_bytes(b"2")
+    assert sorted(one.split()[0] for one in manifest.differences(folder)) == [".hidden", "a", "c", "empty"]
+
+
+def test_a_manifest_of_sizes_alone_would_not_tell_a_change(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(manifest, "_told", lambda path: {"bytes": path.stat().st_size, "sha256": ""})
+    sign(folder)
+    (folder / "a").write_bytes(b"same bytes")
+    assert manifest.differences(folder) == []
+
+
+def test_a_folder_without_one_was_not_finished(tmp_path: Path) -> None:
+    for missing in (tmp_path, tmp_path / "none"):
+        with pytest.raises(FileNotFoundError, match=str(missing)):
+            manifest.differences(missing)
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with two files and their manifest."""
+    folder = tmp_path_factory.mktemp("small")
+    (folder / "a").write_bytes(b"some")
+    (folder / "b").write_bytes(b"")
+    sign(folder)
+    return folder
+
+
+WHOLE = json.dumps({"format": 1, "files": {"a": {"bytes": 4, "sha256": "12"}, "b": {"bytes": 0, "sha256": "3"}}})
+
+
+def refused_or_told(folder: Path, content: bytes) -> None:
+    """Another manifest is refused as damaged, or differences are told."""
+    (folder / manifest.NAME).write_bytes(content)
+    try:
+        found: list[object] = list(manifest.differences(folder))
+    except ValueError as error:
+        found = [] if manifest.NAME in str(error) else [error]
+    assert all(isinstance(one, str) for one in found)
+
+
+@given(content=damaged(WHOLE.encode()))
+def test_damaged_manifests_are_refused_or_tell_differences(small: Path, content: bytes) -> None:
+    refused_or_told(small, content)
+
+
+NUMBERS = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=3)
+PLAIN = st.recursive(
+    NUMBERS, lambda one: st.lists(one, max_size=3) | st.dictionaries(st.text(max_size=3), one, max_size=3)
+)
+LISTED = st.dictionaries(st.sampled_from(["bytes", "sha256", "c"]), PLAIN)
+MANIFESTS = st.fixed_dictionaries(
+    {"format": st.just(1) | PLAIN, "files": PLAIN | st.dictionaries(st.text(), LISTED | PLAIN)}
+)
+
+
+@given(told=PLAIN | MANIFESTS)
+@example(told={"format": 1, "files": {"a": {"bytes": math.inf, "sha256": ""}}})
+@example(told={"format": 1, "files": {"a": {"bytes": 10**400, "sha256": ""}}})
+@example(told={"format": 1, "files": [["a", {"bytes": "4", "sha256": None}]]})
+@example(told={"format": math.nan, "files": {}})
+def test_other_plain_data_is_refused_or_tells_differences(small: Path, told: Any) -> None:
+    refused_or_told(small, json.dumps(told).encode())
+
+
+def test_data_of_any_depth_is_refused(small: Path) -> None:
+    for depth in (*range(900, 1000, 7), 50_000):
+        deep = b"[" * depth + b"]" * depth
+        for content in (deep, b'{"format": %b, "files": {}}' % deep, b'{"format": 1, "files": {"a": %b}}' % deep):
+            (small / manifest.NAME).write_bytes(content)
+            with pytest.raises(ValueError):
+                manifest.differences(small)
+
+
+def test_every_flipped_byte_of_a_manifest_is_refused_or_told(small: Path) -> None:
+    sign(small)
+    whole = (small / manifest.NAME).read_bytes()
+    for at in range(len(whole)):
+        changed = whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :]
+        (small / manifest.NAME).write_bytes(changed)
+        try:
+            found = manifest.differences(small)
+        except ValueError:
+            continue
+        assert found
