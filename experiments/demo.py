@@ -10,6 +10,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pandas as pd
 
@@ -30,6 +31,7 @@ from experiments.common import (
 from jdfl.lab import charts, drawing
 from jdfl.lab.curves import AXES, views
 from jdfl.lab.page import Chart, Section, page
+from jdfl.lab.results import tables
 from jdfl.lab.watch import Watch
 from jdfl.problems import base_rate, sparse_optimum
 
@@ -82,14 +84,17 @@ def real_data(seeds: int, quick: bool) -> tuple[list[Row], dict[str, pd.DataFram
     return rows, histories
 
 
-def example1_histories(quick: bool, folder: Path) -> dict[str, pd.DataFrame]:
-    """One seed of every variant, recorded in every round; the node tables of one are written to the folder."""
+def example1_histories(quick: bool) -> tuple[dict[str, pd.DataFrame], dict[str, pd.DataFrame]]:
+    """One seed of every variant, recorded in every round, and the tables of the nodes of one."""
     problem = jdfl.problems.example1(m=CASES[0].m, seed=0)
-    found = {}
+    found, of_nodes = {}, {}
     for variant in VARIANTS[:2] if quick else VARIANTS:
-        watching = [Watch(folder, problem)] if variant == WATCHED else []
-        found[variant] = run_variant(CASES[0], variant, 0, problem, every=1, callbacks=watching).history
-    return found
+        with TemporaryDirectory() as folder:
+            store = jdfl.Checkpoints(folder)
+            watching = [Watch(store, problem), store] if variant == WATCHED else []
+            found[variant] = run_variant(CASES[0], variant, 0, problem, every=1, callbacks=watching).history
+            of_nodes |= tables(folder) if watching else {}
+    return found, of_nodes
 
 
 def lines(histories: Mapping[str, pd.DataFrame], metrics: Sequence[str], m: int) -> Chart:
@@ -107,9 +112,10 @@ def write_page(
     example_runs: Mapping[str, pd.DataFrame],
     real: Sequence[Row],
     real_runs: Mapping[str, pd.DataFrame],
+    of_nodes: Mapping[str, pd.DataFrame],
 ) -> Path:
     """DIR/demo.html: tables, curves and the network in one file."""
-    nodes, links, split = (pd.read_csv(nodes_of(chosen) / f"{name}.csv") for name in ("nodes", "links", "split"))
+    nodes, links, split = (of_nodes[name] for name in ("nodes", "links", "split"))
     real_m = real_problem(0, chosen.quick)[0].m
     return page(
         chosen.out / f"{NAME}.html",
@@ -170,13 +176,6 @@ def draw(histories: Mapping[str, pd.DataFrame], path: Path) -> None:
     save_figure(fig, path)
 
 
-def nodes_of(chosen: Options) -> Path:
-    """The folder with the node tables."""
-    folder = chosen.out / f"{NAME}_nodes"
-    folder.mkdir(parents=True, exist_ok=True)
-    return folder
-
-
 def main(arguments: Sequence[str] | None = None) -> list[Row]:
     """Both parts, the figures and the page."""
     chosen = options("CEPS in a minute", seeds=3, arguments=arguments)
@@ -187,12 +186,12 @@ def main(arguments: Sequence[str] | None = None) -> list[Row]:
     print("Real data ...", flush=True)
     real, histories = real_data(1 if chosen.quick else chosen.seeds, chosen.quick)
     show("Real data, 300 rounds", real)
-    one_seed = example1_histories(chosen.quick, nodes_of(chosen))
+    one_seed, of_nodes = example1_histories(chosen.quick)
     save([*example, *real], chosen.out, NAME)
     draw(one_seed, chosen.out / f"{NAME}.png")
     draw(histories, chosen.out / f"{NAME}_real.png")
     print(f"figure:  {(chosen.out / NAME).resolve()}.png")
-    print(f"report:  {write_page(chosen, example, one_seed, real, histories).resolve()}")
+    print(f"report:  {write_page(chosen, example, one_seed, real, histories, of_nodes).resolve()}")
     return [*example, *real]
 
 

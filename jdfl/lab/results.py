@@ -186,23 +186,38 @@ def _write_tables(folder: Path, more: Mapping[str, pd.DataFrame]) -> None:
             (folder / f"{name}.csv").unlink(missing_ok=True)
 
 
+def tables(folder: str | Path) -> dict[str, pd.DataFrame]:
+    """What is recorded of a run, whether it goes on, was cut off or has ended: metrics, nodes, links, split.
+
+    Args:
+        folder: The folder of the run, or of `jdfl.Checkpoints`.
+
+    Returns:
+        The tables that have rows, by these names.
+
+    Raises FileNotFoundError where there is no journal, and ValueError where nothing is recorded in it. Warns of a
+    journal that is damaged, of which the part before the damage is returned.
+    """
+    folder = Path(folder)
+    content = journal.read(folder / JOURNAL)
+    if content.damage:
+        warnings.warn(f"Of the journal in {folder}, {content.damage}: what comes before is read.", stacklevel=2)
+    found = {"metrics": history_of(content.rows(RECORDS))} | {name: history_of(content.rows(name)) for name in TABLES}
+    found = {name: table for name, table in found.items() if len(table)}
+    if not found:
+        raise ValueError(f"Expected a journal with records in {folder}, got one without any.")
+    return found
+
+
 def export(folder: str | Path, to: str | Path | None = None) -> list[Path]:
-    """Write the tables of a run that goes on or was cut off, as far as they are recorded; returns the files.
+    """Write the `tables` of a run as CSV; returns the files.
 
     Args:
         folder: The folder of the run.
         to: The folder for the tables, which is made; None: that of the run.
-
-    Raises FileNotFoundError where there is no journal, and ValueError where nothing is recorded in it.
     """
-    folder, place = Path(folder), Path(folder if to is None else to)
-    content = journal.read(folder / JOURNAL)
-    tables = {"metrics": history_of(content.rows(RECORDS))} | {name: history_of(content.rows(name)) for name in TABLES}
-    if content.damage:
-        warnings.warn(f"Of the journal in {folder}, {content.damage}: what comes before is written.", stacklevel=2)
-    found = {place / f"{name}.csv": table for name, table in tables.items() if len(table)}
-    if not found:
-        raise ValueError(f"Expected a journal with records in {folder}, got one without any.")
+    place = Path(folder if to is None else to)
+    found = {place / f"{name}.csv": table for name, table in tables(folder).items()}
     place.mkdir(parents=True, exist_ok=True)
     for path, table in found.items():
         write(path, table)

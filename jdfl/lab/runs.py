@@ -9,14 +9,13 @@ from typing import Any
 import pandas as pd
 
 from jdfl.config import from_yaml, yaml_text
-from jdfl.engine.records import JOURNAL, RECORDS, history_of
 from jdfl.engine.result import Result
 from jdfl.lab.files import read
 from jdfl.lab.results import environment, read_run
+from jdfl.lab.results import tables as tables_of
 from jdfl.lab.stored import load
 from jdfl.lab.summary import summary
 from jdfl.lab.watch import TABLES
-from jdfl.store import journal
 
 _UNLIKE = ("seed", "chunk", "key")  # settings in which runs of one entry may differ
 _FIRST = ("algorithm", "problem", "network")  # settings whose kinds are named without the setting
@@ -142,13 +141,13 @@ def _run(folder: Path) -> OneRun:
         text, history = run.config_yaml, run.history
         told = run.summary, run.environment, read(folder / "provenance.json")
     else:
-        content = journal.read(folder / JOURNAL) if (folder / JOURNAL).is_file() else None
-        tables = {} if content is None else {name: history_of(content.rows(name)) for name in (RECORDS, *TABLES)}
-        history = tables.pop(RECORDS, pd.DataFrame())
-        if history.empty:
+        try:
+            found = tables_of(folder)
+        except (FileNotFoundError, ValueError) as error:
             raise FileNotFoundError(
                 f"Expected records in {str(folder)!r}, found none yet. If the run was cut off: jdfl resume {folder}"
-            )
+            ) from error
+        history, tables = found.pop("metrics", pd.DataFrame()), found
         none = dict[str, Any]()
         text, told = read(folder / "config.yaml"), (none, read(folder / "environment.json"), none)
     kept = {name: table for name, table in tables.items() if len(table)}
