@@ -17,7 +17,8 @@ from jdfl.cli import main
 from jdfl.engine.progress import Progress
 from jdfl.engine.records import JOURNAL, RECORDS, SNAPSHOTS
 from jdfl.engine.result import Snapshot
-from jdfl.lab.results import Views, read_run
+from jdfl.lab.results import read_run
+from jdfl.lab.views import Views
 from jdfl.store import journal, manifest, snapshots
 from jdfl.store.journal import Journal
 

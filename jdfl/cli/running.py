@@ -30,9 +30,9 @@ from jdfl.engine.records import SNAPSHOTS
 from jdfl.engine.result import Result, Snapshot
 from jdfl.engine.spending import guarantee_of, records_of
 from jdfl.engine.start import check_settings
-from jdfl.lab.results import Views
 from jdfl.lab.summary import summary_text
 from jdfl.lab.trackers import Trackers
+from jdfl.lab.views import Views
 from jdfl.lab.watch import Watch, returns
 from jdfl.privacy import report
 from jdfl.store import snapshots

@@ -36,19 +36,16 @@ import pandas as pd
 
 import jdfl
 from jdfl.base.absent import Absent
-from jdfl.engine.callbacks import Callback
 from jdfl.engine.checkpoint import Checkpoint
 from jdfl.engine.metrics import COUNTS
 from jdfl.engine.records import JOURNAL, RECORDS, SNAPSHOTS, history_of
-from jdfl.engine.result import Result, Snapshot
-from jdfl.engine.start import Start
+from jdfl.engine.result import Result
 from jdfl.lab.files import placed, read, tidy, whole, write
 from jdfl.lab.summary import summary, summary_text
 from jdfl.lab.watch import TABLES, epsilons
 from jdfl.privacy import Accounting
 from jdfl.privacy.relation import uncovered
 from jdfl.store import journal, manifest, snapshots
-from jdfl.store.lease import LostError, UnwrittenError
 
 _ALWAYS = "environment.json metrics.csv metrics.parquet params.npz provenance.json result.json result.npz summary.md"
 FILES = (*_ALWAYS.split(), "summary.json")
@@ -222,50 +219,6 @@ def export(folder: str | Path, to: str | Path | None = None) -> list[Path]:
     for path, table in found.items():
         write(path, table)
     return list(found)
-
-
-class Views(Callback):
-    """Writes the settings of a run before it begins, and everything that is made of its result when it has ended.
-
-    The folder of a run that is resumed stays unchanged until the run has advanced, since it may be refused.
-
-    Args:
-        folder: The folder of the run.
-        config_yaml: The settings as YAML.
-        delta: As for `jdfl.account`.
-        accounting: As for `jdfl.account`.
-    """
-
-    def __init__(self, folder: Path, config_yaml: str, **told_how: Any) -> None:
-        self._folder, self._config, self._told_how = folder, manifest.signed(config_yaml), told_how
-        self._begun = False
-        self.told: dict[str, Any] = {}
-
-    def begin(self, start: Start) -> None:
-        """Write the settings of the run, unless it is resumed."""
-        self._begun = False
-        if start.before is None:
-            self._begin()
-
-    def __call__(self, now: Snapshot) -> None:
-        """Write the settings of a run that is resumed and has advanced."""
-        self._begin()
-
-    def end(self, result: Result) -> None:
-        """Write everything; UnwrittenError, which says how to write it later, where it cannot be written."""
-        try:
-            self._begin()
-            self.told = end_run(self._folder, result, **self._told_how)
-        except LostError:
-            raise
-        except OSError as error:
-            remedy = f"Once it can be done: jdfl resume {self._folder}"
-            raise UnwrittenError(f"Could not write the results: {error}. {remedy}") from error
-
-    def _begin(self) -> None:
-        if not self._begun:
-            begin_run(self._folder, self._config)
-            self._begun = True
 
 
 def read_run(folder: str | Path) -> Run:
