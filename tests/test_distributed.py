@@ -119,6 +119,37 @@ def test_two_processes_find_what_one_finds(tmp_path, data, slurm):
     same_folder(one, two)
 
 
+LISTEN = """
+import sys
+from jdfl.devices import processes
+import jax
+processes.join(sys.argv[1], 1, 0)
+print(open("/proc/net/tcp").read(), open("/proc/net/tcp6").read())
+jax.distributed.shutdown()
+"""
+
+
+def listening(address: str) -> set[str]:
+    """The addresses, as the kernel writes them, at which a run with one process listens at the port of `address`."""
+    command = [sys.executable, "-c", LISTEN, address]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
+    port, found = f"{int(address.rpartition(':')[2]):04X}", set()
+    for line in done.stdout.splitlines():
+        parts = line.split()
+        if len(parts) > 3 and parts[3] == "0A" and parts[1].endswith(f":{port}"):
+            found.add(parts[1].partition(":")[0])
+    return found
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="looks at sockets as Linux shows them")
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
+def test_process_0_listens_at_the_given_address_alone(host):
+    found = listening(f"{host}:{free_port()}")
+    loopback = {"0100007F", "0000000000000000FFFF00000100007F", "00000000000000000000000001000000"}
+    assert found
+    assert found <= loopback
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("killed", [0, 1])
 def test_if_one_dies_the_other_ends_and_the_last_checkpoint_goes_on_elsewhere(tmp_path, killed):

@@ -1,6 +1,7 @@
 """`jdfl resume`: a run that was killed, interrupted or out of time comes to what it would have come to."""
 
 import os
+import re
 import shutil
 import signal
 import subprocess

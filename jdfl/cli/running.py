@@ -60,8 +60,8 @@ class Running:
     distributed: bool = False
     """Run as one of several processes on a cluster that JAX recognises (SLURM, Open MPI, Kubernetes)."""
     coordinator: str | None = None
-    """Address host:port of process 0 on other clusters, with --processes and --process. Then --devices counts the
-    devices of each process."""
+    """Address host:port of process 0 on other clusters, with --processes and --process. It listens there alone, and
+    without authentication: use a network that nobody else reaches. --devices counts the devices of each process."""
     processes: int | None = None
     """Number of processes."""
     process: int | None = None

@@ -35,7 +35,8 @@ def join(address: str | None = None, processes: int | None = None, process: int 
     SLURM, Open MPI, Kubernetes and Cloud TPU are recognised. Give all arguments or none.
 
     Args:
-        address: Where process 0 listens, as host:port; None: as the cluster specifies.
+        address: Where process 0 listens, as host:port, and on no other interface; None: as the cluster specifies, on all
+            interfaces. Whoever reaches it can take part: nothing is authenticated or encrypted.
         processes: Number of processes, from 1; None: as the cluster specifies.
         process: Number of this process, from 0; None: as the cluster specifies.
 
@@ -57,7 +58,13 @@ def join(address: str | None = None, processes: int | None = None, process: int 
             raise ValueError(f"Expected address as host:port of process 0, got address = {address!r}.")
     report_aborts()
     try:
-        jax.distributed.initialize(address, processes, process, heartbeat_timeout_seconds=PATIENCE)
+        jax.distributed.initialize(
+            address,
+            processes,
+            process,
+            heartbeat_timeout_seconds=PATIENCE,
+            coordinator_bind_address=address if process == 0 else None,  # without it: all interfaces
+        )
     except (ValueError, RuntimeError) as error:
         raise ValueError(
             f"Expected a run over several processes to start, got: {error} Start the same command once per process, "
