@@ -153,8 +153,8 @@ def show(title: str, rows: Sequence[Row]) -> None:
         table.add_column(column, justify="right" if table.columns else "left", no_wrap=True)
     for line in shown.rows:
         table.add_row(*(cell.text for cell in line))
-    console = Console()
-    console.width = max(console.width, Console(width=1000).measure(table).maximum)
+    console = Console(markup=False)
+    console.width = max(console.width, Console(width=1000, markup=False).measure(table).maximum)
     console.print(table)
 
 

@@ -95,8 +95,8 @@ def show_table(setting: Setting, cells: Cells, metric: str) -> list[Row]:
                 rows.append(one)
                 line[place] = number(one.mean) + (f" ± {number(one.sd)}" if one.sd else "")
         table.add_row(label, *line)
-    console = Console()
-    console.width = max(console.width, Console(width=1000).measure(table).maximum)
+    console = Console(markup=False)
+    console.width = max(console.width, Console(width=1000, markup=False).measure(table).maximum)
     console.print(table)
     return rows
 

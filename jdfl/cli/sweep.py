@@ -177,7 +177,7 @@ def _engine(options: Engines) -> Generator[Any]:
     if options.engine != "here":
         yield jobs(options.engine, dict(_option(line) for line in options.engine_options))
         return
-    console = Console(stderr=True)
+    console = Console(stderr=True, markup=False)
     if options.quiet or not console.is_terminal:
         yield one_after_another(options.max_seconds)
         return
@@ -236,7 +236,7 @@ def _show(study: Study, table: pd.DataFrame, options: Engines) -> None:
             shown.add_column(head, overflow="fold")
         for row in best:
             shown.add_row(*row)
-        Console().print(shown)
+        Console(markup=False).print(shown)  # names are text
         print(f"{spent}\n" * bool(spent), end="")
         print(f"table:  {study.folder / 'results.parquet'}\npage:   {study.folder / 'report.html'}")
 

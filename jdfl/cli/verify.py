@@ -68,18 +68,20 @@ def verify(folder: Path, config: RunConfig, options: Options) -> int:
 
 
 def _damaged(folder: Path) -> list[str]:
-    """What is not as the manifest of a finished run and the journal say, in words; tells what was checked."""
+    """What is not as the manifest of a finished run and the journal say, in words; prints what was checked."""
     found = list[str]()
     if (folder / JOURNAL).is_file():
         found = [f"of the journal, {damage}" for damage in [journal.read(folder / JOURNAL).damage] if damage]
     try:
-        found += manifest.differences(folder)
+        changed, added = manifest.differences(folder)
     except FileNotFoundError:
-        print("not checked: files, of which there is no manifest: the run has not ended, or an earlier jdfl wrote them")
+        print("not checked: the files, without a manifest: the run has not ended, or an earlier jdfl wrote them")
         return found
-    if not found:
+    for name in added:
+        print(f"not in the manifest: {name}")
+    if not changed:
         print("the same: every file, as the manifest says")
-    return found
+    return found + changed
 
 
 def _records(folder: Path) -> pd.DataFrame:

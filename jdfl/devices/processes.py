@@ -35,8 +35,8 @@ def join(address: str | None = None, processes: int | None = None, process: int 
     SLURM, Open MPI, Kubernetes and Cloud TPU are recognised. Give all arguments or none.
 
     Args:
-        address: Where process 0 listens, as host:port, and on no other interface; None: as the cluster specifies, on all
-            interfaces. Whoever reaches it can take part: nothing is authenticated or encrypted.
+        address: Where process 0 listens, as host:port, and on no other interface; None: as the cluster specifies, on
+            all interfaces. Anyone who reaches it can take part: nothing is authenticated or encrypted.
         processes: Number of processes, from 1; None: as the cluster specifies.
         process: Number of this process, from 0; None: as the cluster specifies.
 

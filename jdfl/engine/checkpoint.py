@@ -200,7 +200,7 @@ class Checkpoint:
 
     @property
     def origin(self) -> dict[str, str]:
-        """What tells the journal of this run from those of others: its key, and its settings."""
+        """What distinguishes the journal of this run from those of others: its key, and its settings."""
         return origin_of(self.key, self.provenance)
 
     def stored(self, place: Position) -> tuple[dict[str, np.ndarray], dict[str, Any]]:

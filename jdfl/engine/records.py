@@ -11,13 +11,16 @@ RECORDS = "records"  # the table of the journal with the history
 
 
 def origin_of(key: str, provenance: Provenance | None) -> dict[str, str]:
-    """What tells the journal of a run from those of others: the digest of its key, and the hash of its settings."""
+    """What distinguishes the journal of a run from others: the digest of its key, and the hash of its settings."""
     return {"key": key, "settings": Provenance({}, provenance.settings if provenance else {}).hash}
 
 
 def rows_of(history: pd.DataFrame) -> np.ndarray:
     """A table of whole numbers and floats as rows [k] of a journal."""
-    columns = [(str(name), np.dtype(kind if kind.kind == "f" else "i8")) for name, kind in history.dtypes.items()]
+    columns = [
+        (str(name), np.dtype("f4" if kind == np.float32 else "f8" if kind.kind == "f" else "i8"))
+        for name, kind in history.dtypes.items()
+    ]
     rows = np.empty(len(history), columns)
     for name, _ in columns:
         rows[name] = history[name].to_numpy()

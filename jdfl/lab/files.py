@@ -16,6 +16,7 @@ import pandas as pd
 from jdfl.engine.metrics import FORMER
 
 _JSON: Any = {"indent": 2, "allow_nan": False, "default": str}
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")  # what formulas begin with
 _RECORDS = ("metrics", "curves")  # files whose columns are metrics
 _PARTIAL = f".{'[0-9a-f]' * 12}.partial.*"  # names of files that are not complete
 
@@ -63,7 +64,7 @@ def write(path: Path, content: Any) -> None:
 
     Args:
         path: The file, which is replaced if it is there. A table is written as Parquet for the suffix .parquet, and as
-            CSV for all others.
+            CSV for all others, where a text that a spreadsheet would take for a formula gets a quote before it.
         content: A text, a table, or plain data, which are written as JSON; ValueError if they contain numbers that are
             not finite.
     """
@@ -71,10 +72,15 @@ def write(path: Path, content: Any) -> None:
         if isinstance(content, pd.DataFrame) and path.suffix == ".parquet":
             content.to_parquet(place, index=False)
         elif isinstance(content, pd.DataFrame):
-            content.to_csv(place, index=False)
+            content.map(_no_formula).rename(columns=_no_formula).to_csv(place, index=False)
         else:
             text = content if isinstance(content, str) else f"{json.dumps(content, **_JSON)}\n"
             place.write_text(text, encoding="utf-8")
+
+
+def _no_formula(value: Any) -> Any:
+    """A cell of a CSV table, which is a text and nothing else in a spreadsheet."""
+    return f"'{value}" if isinstance(value, str) and value[:1] in _FORMULA else value
 
 
 def tidy(folder: Path) -> None:

@@ -192,8 +192,8 @@ def tables(folder: str | Path) -> dict[str, pd.DataFrame]:
     Returns:
         The tables that have rows, by these names.
 
-    Raises FileNotFoundError where there is no journal, and ValueError where nothing is recorded in it. Warns of a
-    journal that is damaged, of which the part before the damage is returned.
+    Raises FileNotFoundError where there is no journal, and ValueError where nothing is recorded in it. Warns if the
+    journal is damaged, and returns what comes before the damage.
     """
     folder = Path(folder)
     content = journal.read(folder / JOURNAL)

@@ -1,4 +1,4 @@
-"""The lease on a folder: one process at a time writes into it, and others are told who does.
+"""The lease on a folder: one process at a time writes into it, and others get its name.
 
 The file `lease` in the folder says who holds it. Its holder has it locked, which ends with the process, however that
 ends, and touches it now and then, which is what other machines can see, and all can where the file system has no locks.

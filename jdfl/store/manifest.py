@@ -16,36 +16,26 @@ def of(folder: Path) -> dict[str, Any]:
     """The manifest of a folder as plain data, of all files but the manifest and the lease."""
     apart = {folder / NAME, folder / lease.NAME}
     files = sorted(path for path in folder.rglob("*") if path.is_file() and path not in apart)
-    return {"format": _FORMAT, "files": {path.relative_to(folder).as_posix(): _told(path) for path in files}}
+    return {"format": _FORMAT, "files": {path.relative_to(folder).as_posix(): _about(path) for path in files}}
 
 
-def differences(folder: Path) -> list[str]:
-    """What is not as the manifest of a folder says, a sentence each: damaged, missing and other files.
+def differences(folder: Path) -> tuple[list[str], list[str]]:
+    """What is not as the manifest of a folder says.
+
+    Returns:
+        What was changed or is missing, a sentence per file; and the names of files that were added since, such as a
+            report.
 
     Raises FileNotFoundError where there is no manifest, and ValueError where it is damaged.
     """
-    path = folder / NAME
-    if not path.is_file():
-        raise FileNotFoundError(f"Expected {NAME} in {folder}, found none: what is there was not finished.")
-    try:
-        told = json.loads(path.read_text(encoding="utf-8"))
-        format, files = told["format"], dict(told["files"])
-        listed = {str(name): (int(one["bytes"]), str(one["sha256"])) for name, one in files.items()}
-    except (ValueError, TypeError, KeyError, OverflowError, RecursionError) as error:
-        raise ValueError(f"Expected the manifest of a folder at {path}, got a damaged file: {error!r:.200}.") from error
-    if format != _FORMAT:
-        raise ValueError(
-            f"Expected a manifest of format {_FORMAT} at {path}, got {format!r}. Use the jdfl that wrote it."
-        )
-    here = of(folder)["files"]
+    listed, here = _listed(folder), of(folder)["files"]
     found = [f"{name} is missing" for name in listed if name not in here]
-    found += [f"{name} was added" for name in here if name not in listed]
     for name, (size, digest) in listed.items():
         if name in here and here[name]["bytes"] != size:
             found.append(f"{name} has {here[name]['bytes']} bytes, had {size}")
         elif name in here and here[name]["sha256"] != digest:
             found.append(f"{name} was changed")
-    return found
+    return found, [name for name in here if name not in listed]
 
 
 def signed(text: str) -> str:
@@ -63,6 +53,24 @@ def check_signed(text: str, place: Path) -> None:
         )
 
 
-def _told(path: Path) -> dict[str, Any]:
+def _listed(folder: Path) -> dict[str, tuple[int, str]]:
+    """Size and SHA-256 by name, as the manifest has them."""
+    path = folder / NAME
+    if not path.is_file():
+        raise FileNotFoundError(f"Expected {NAME} in {folder}, found none: what is there was not finished.")
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        format, files = content["format"], dict(content["files"])
+        listed = {str(name): (int(one["bytes"]), str(one["sha256"])) for name, one in files.items()}
+    except (ValueError, TypeError, KeyError, OverflowError, RecursionError) as error:
+        raise ValueError(f"Expected the manifest of a folder at {path}, got a damaged file: {error!r:.200}.") from error
+    if format != _FORMAT:
+        raise ValueError(
+            f"Expected a manifest of format {_FORMAT} at {path}, got {format!r}. Use the jdfl that wrote it."
+        )
+    return listed
+
+
+def _about(path: Path) -> dict[str, Any]:
     with path.open("rb") as file:
         return {"bytes": path.stat().st_size, "sha256": hashlib.file_digest(file, "sha256").hexdigest()}

@@ -40,9 +40,9 @@ def sign(folder: Path) -> None:
 
 def test_a_whole_folder_has_no_differences_and_the_lease_and_the_manifest_do_not_count(folder: Path) -> None:
     assert set(manifest.of(folder)["files"]) == set(FILES)
-    assert manifest.differences(folder) == []
+    assert manifest.differences(folder) == ([], [])
     held = lease.Lease.take(folder)
-    assert manifest.differences(folder) == []
+    assert manifest.differences(folder) == ([], [])
     before = manifest.of(folder)
     held.release()
     sign(folder)
@@ -51,7 +51,7 @@ def test_a_whole_folder_has_no_differences_and_the_lease_and_the_manifest_do_not
 
 def tells(folder: Path, name: str) -> bool:
     """Whether one file, and no other, is told."""
-    found = manifest.differences(folder)
+    found, _ = manifest.differences(folder)
     return len(found) == 1 and found[0].startswith(name)
 
 
@@ -70,27 +70,29 @@ def test_every_change_of_a_file_is_told_by_its_name(folder: Path, name: str) -> 
     assert tells(folder, name)
     path.rmdir()
     path.write_bytes(content)
-    assert manifest.differences(folder) == []
+    assert manifest.differences(folder) == ([], [])
 
 
 @pytest.mark.parametrize("name", ["c", "deep/c", "no files/lease", "no files/manifest.json", "manifest.json.tmp"])
 def test_every_added_file_is_told_by_its_name(folder: Path, name: str) -> None:
     (folder / name).write_bytes(b"")
-    assert tells(folder, name)
+    assert manifest.differences(folder) == ([], [name])
 
 
 def test_all_differences_are_told(folder: Path) -> None:
     (folder / "a").rename(folder / "c")
     (folder / "empty").write_bytes(b"1")
     (folder / ".hidden").write_bytes(b"2")
-    assert sorted(one.split()[0] for one in manifest.differences(folder)) == [".hidden", "a", "c", "empty"]
+    changed, added = manifest.differences(folder)
+    assert sorted(one.split()[0] for one in changed) == ["a", "empty"]
+    assert added == [".hidden", "c"]
 
 
 def test_a_manifest_of_sizes_alone_would_not_tell_a_change(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(manifest, "_told", lambda path: {"bytes": path.stat().st_size, "sha256": ""})
+    monkeypatch.setattr(manifest, "_about", lambda path: {"bytes": path.stat().st_size, "sha256": ""})
     sign(folder)
     (folder / "a").write_bytes(b"same bytes")
-    assert manifest.differences(folder) == []
+    assert manifest.differences(folder) == ([], [])
 
 
 def test_a_folder_without_one_was_not_finished(tmp_path: Path) -> None:
@@ -116,7 +118,8 @@ def refused_or_told(folder: Path, content: bytes) -> None:
     """Another manifest is refused as damaged, or differences are told."""
     (folder / manifest.NAME).write_bytes(content)
     try:
-        found: list[object] = list(manifest.differences(folder))
+        changed, added = manifest.differences(folder)
+        found: list[object] = [*changed, *added]
     except ValueError as error:
         found = [] if manifest.NAME in str(error) else [error]
     assert all(isinstance(one, str) for one in found)
@@ -162,7 +165,7 @@ def test_every_flipped_byte_of_a_manifest_is_refused_or_told(small: Path) -> Non
         changed = whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :]
         (small / manifest.NAME).write_bytes(changed)
         try:
-            found = manifest.differences(small)
+            found, added = manifest.differences(small)
         except ValueError:
             continue
-        assert found
+        assert found or added

@@ -1,0 +1,106 @@
+"""Every statement of SECURITY.md has its test, and those without another place have theirs here."""
+
+import ast
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import jdfl
+from jdfl.cli import main
+from jdfl.engine.records import JOURNAL, RECORDS
+from jdfl.lab.files import write
+from jdfl.store import journal, manifest
+from jdfl.store.journal import Journal
+
+ROOT = Path(__file__).parent.parent
+PICKLES = {"problems/cifar.py", "engine/contents.py"}  # takes numbers alone; writes, for a hash
+FORBIDDEN = ("eval", "exec", "compile", "__import__")
+ODD = "[/red]<a href=x>[bold]=1+1"
+
+
+def statements() -> list[tuple[str, str]]:
+    """(statement, test) of every row of the table."""
+    rows = [line.strip("|").split("|") for line in (ROOT / "SECURITY.md").read_text().splitlines() if line[:1] == "|"]
+    return [(row[1].strip(), row[2].strip(" `")) for row in rows[2:]]
+
+
+def test_every_statement_has_its_test() -> None:
+    assert len(statements()) > 15
+    for statement, test in statements():
+        file, _, name = test.partition("::")
+        tree = ast.parse((ROOT / file).read_text(encoding="utf-8"))
+        assert name in {one.name for one in tree.body if isinstance(one, ast.FunctionDef)}, statement
+
+
+def risks(text: str) -> set[str]:
+    """What a module could run that comes from outside: pickles, evaluated text, YAML of any kind, arrays of objects."""
+    found = set[str]()
+    for one in ast.walk(ast.parse(text)):
+        if isinstance(one, ast.Import | ast.ImportFrom):
+            names = {alias.name for alias in one.names} | {getattr(one, "module", None)}
+            found |= names & {"pickle", "marshal", "shelve", "dill", "cloudpickle"}
+        if isinstance(one, ast.Call):
+            called = ast.unparse(one.func)
+            found |= {called} & {*FORBIDDEN, "os.system", "yaml.unsafe_load", "yaml.full_load"}
+            given = {word.arg: ast.unparse(word.value) for word in one.keywords}
+            if called == "yaml.load" and given.get("Loader") != "_Loader":  # a safe one, with a limit of its own
+                found.add(called)
+            if called in ("np.load", "numpy.load") and given.get("allow_pickle", "False") != "False":
+                found.add("allow_pickle")
+            if given.get("shell") == "True":
+                found.add("shell")
+    return found
+
+
+def test_no_code_comes_out_of_a_file() -> None:
+    for path in sorted((ROOT / "jdfl").rglob("*.py")):
+        name = path.relative_to(ROOT / "jdfl").as_posix()
+        assert risks(path.read_text(encoding="utf-8")) <= ({"pickle"} if name in PICKLES else set()), name
+
+
+@pytest.mark.parametrize(
+    "text", ["import pickle", "eval(x)", "yaml.load(x)", "np.load(x, allow_pickle=True)", "run(x, shell=True)"]
+)
+def test_code_out_of_a_file_would_be_seen(text: str) -> None:
+    assert risks(text)
+
+
+def test_a_forged_folder_passes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A checksum has no secret: who writes other records with it is believed, until the run is repeated."""
+    monkeypatch.chdir(tmp_path)
+    problem = jdfl.problems.example1(m=4, n=8, s=2, rows=(5, 8))
+    folder = jdfl.run(jdfl.DPSGD(), problem, jdfl.network.ring(4), steps=3).save("run")
+    content = journal.read(folder / JOURNAL)
+    rows = content.rows(RECORDS).copy()
+    rows["objective"] = 0
+    (folder / JOURNAL).unlink()
+    forged = Journal.create(folder / JOURNAL, content.origin)
+    forged.append(RECORDS, rows)
+    forged.sync()
+    forged.close()
+    write(folder / manifest.NAME, manifest.of(folder))
+    assert manifest.differences(folder) == ([], [])
+    assert not journal.read(folder / JOURNAL).damage
+    assert not np.any(journal.read(folder / JOURNAL).rows(RECORDS)["objective"])
+
+
+def test_names_are_text_in_a_terminal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "300")
+    tiny = ["--problem.m", "4", "--problem.n", "8", "--problem.s", "2", "--problem.rows", "5", "8"]
+    monkeypatch.setattr("jdfl.cli.sweep._number", lambda value: ODD if isinstance(value, float) else str(value))
+    args = ["sweep", *tiny, "--algorithm", "d-psgd", "--stop", "none", "--steps", "2", "--over", "algorithm.lr=.1,.2"]
+    assert main(args) == 0
+    assert capsys.readouterr().out.count(ODD) == 2
+
+
+def test_a_name_is_no_formula_of_a_spreadsheet(tmp_path: Path) -> None:
+    texts = ["=1+1", "+1", "-1", "@SUM(A1)", "\t=1", "plain", "a=b", ""]
+    write(tmp_path / "table.csv", pd.DataFrame({"=name": texts, "number": np.linspace(-1, 1, len(texts))}))
+    found = pd.read_csv(tmp_path / "table.csv", keep_default_na=False)
+    assert found["'=name"].tolist() == ["'=1+1", "'+1", "'-1", "'@SUM(A1)", "'\t=1", "plain", "a=b", ""]
+    assert found["number"].min() == -1
