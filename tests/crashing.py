@@ -5,6 +5,7 @@ import contextlib
 import io
 import os
 import shutil
+import threading
 from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import Any
@@ -15,28 +16,27 @@ _BEFORE = ("fsync", "replace", "rename", "unlink", "remove", "ftruncate", "mkdir
 class Points:
     """Copies of the folders in `watched`, in `kept`/0, 1, ...: one before every operation on files, and torn writes.
 
-    What the operating system has is what a process leaves that is killed. After a power cut a file that was not synced
-    may have any part of what was written since; of these, copies have the journal cut to what was synced last.
+    What the operating system has is what a process leaves that is killed.
     """
 
     def __init__(self, watched: Path, kept: Path) -> None:
-        self._watched, self._kept, self._busy = watched, kept, False
+        self._watched, self._kept = watched, kept
+        self._copying, self._one = threading.local(), threading.Lock()  # checkpoints are renamed by another thread
         self.names: list[str] = []  # of the operation before which each copy was made
-        self._synced: dict[tuple[int, int], int] = {}  # bytes by inode
 
-    def point(self, name: str, path: Path | None = None, size: int | None = None) -> None:
-        """Copy everything, unless it is as it was; of the file at `path` only `size` bytes."""
-        if self._busy or not self._watched.exists():
+    def point(self, name: str) -> None:
+        """Copy everything."""
+        if getattr(self._copying, "now", False) or not self._watched.exists():
             return
-        self._busy = True
-        try:
+        self._copying.now = True
+        with self._one:
             copy = self._kept / str(len(self.names))
-            shutil.copytree(self._watched, copy, symlinks=True)
-            if path is not None and size is not None:
-                os.truncate(copy / path.relative_to(self._watched), size)
-            self.names.append(name)
-        finally:
-            self._busy = False
+            try:
+                shutil.copytree(self._watched, copy)
+                self.names.append(name)
+            except shutil.Error:  # a file that another thread has just removed
+                shutil.rmtree(copy, ignore_errors=True)
+        self._copying.now = False
 
 
 @contextlib.contextmanager

@@ -84,7 +84,8 @@ class Checkpoints(Callback):
     def __call__(self, now: Snapshot) -> None:
         """Append the records of a chunk, and write what was appended."""
         if self._lease is not None:
-            self._append(pd.DataFrame(now.rows))
+            new = [row for row in now.rows if row["round"] > self._last]
+            self._append(rows_of({name: [row[name] for row in new] for name in now.row}))
             with self._warned("the run goes on, and tries again at the next"):
                 self._lease.check()
                 self._journal.flush()
@@ -127,7 +128,7 @@ class Checkpoints(Callback):
         """
         if self._lease is None:
             return
-        self._append(result.history)
+        self._append(self._after(result.history))
         for table, rows in self._late:
             self._journal.append(table, rows)
         with self._warned("the last records are not kept"):
@@ -170,15 +171,16 @@ class Checkpoints(Callback):
             made.append(RECORDS, rows_of(before.history)[:-1])
         return made
 
-    def _append(self, history: pd.DataFrame) -> None:
-        """Append the records after those that were."""
-        if not len(history):
-            return
-        rows = rows_of(history[history["round"] > self._last])
+    def _append(self, rows: np.ndarray) -> None:
+        """Append records [k] that come after those that were appended."""
         if rows.size:
             self._again()
             self._place = append(self._journal, rows)
             self._last = int(rows["round"][-1])
+
+    def _after(self, history: pd.DataFrame) -> np.ndarray:
+        """The records of a history that are not yet appended."""
+        return rows_of(history[history["round"] > self._last])
 
     def _again(self) -> None:
         """Append the last record of the run that is resumed, before anything else."""
@@ -191,7 +193,7 @@ class Checkpoints(Callback):
         self._rounds = result.rounds
         if self._lease is None or self._written == result.rounds:
             return
-        self._append(result.history)
+        self._append(self._after(result.history))
         then = "the run goes on, and tries again at the next"
         with self._warned(then):
             self._writer.finish()  # the one before

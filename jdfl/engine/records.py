@@ -1,5 +1,7 @@
 """The folder of a run, and its history as a table of the journal in it."""
 
+from collections.abc import Mapping, Sequence
+
 import numpy as np
 import pandas as pd
 
@@ -15,16 +17,18 @@ def origin_of(key: str, provenance: Provenance | None) -> dict[str, str]:
     return {"key": key, "settings": Provenance({}, provenance.settings if provenance else {}).hash}
 
 
-def rows_of(history: pd.DataFrame) -> np.ndarray:
-    """A table of whole numbers and floats as rows [k] of a journal."""
-    columns = [
-        (str(name), np.dtype("f4" if kind == np.float32 else "f8" if kind.kind == "f" else "i8"))
-        for name, kind in history.dtypes.items()
-    ]
-    rows = np.empty(len(history), columns)
-    for name, _ in columns:
-        rows[name] = history[name].to_numpy()
+def rows_of(table: pd.DataFrame | Mapping[str, Sequence[float]]) -> np.ndarray:
+    """Columns of whole numbers and floats, all [k], as rows [k] of a journal."""
+    columns = {str(name): np.asarray(values) for name, values in table.items()}
+    kinds = [(name, _kind(values.dtype)) for name, values in columns.items()]
+    rows = np.empty(len(next(iter(columns.values()), ())), kinds)
+    for name, values in columns.items():
+        rows[name] = values
     return rows
+
+
+def _kind(dtype: np.dtype) -> str:
+    return "<f4" if dtype == np.float32 else "<f8" if dtype.kind == "f" else "<i8"
 
 
 def history_of(rows: np.ndarray) -> pd.DataFrame:

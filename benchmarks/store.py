@@ -1,0 +1,113 @@
+"""The cost of keeping a run on the disk: its journal beside SQLite, a whole run with and without a store.
+
+Run `python -m benchmarks.store [--quick] [--out DIR]`, a minute. Records have 12 numbers and come in chunks of 50, as
+those of a run do. SQLite has one table in WAL mode, with a commit per chunk and `synchronous=NORMAL`; both are synced
+once per 1,000 chunks, as by a checkpoint. The run has little to compute, about a thousand records per second.
+"""
+
+import sqlite3
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+
+import jdfl
+from benchmarks.common import Row, options, report, row
+from jdfl.lab.results import tables
+from jdfl.store import journal
+from jdfl.store.journal import Journal
+
+NAME = "store"
+COLUMNS, CHUNK, SYNC = 12, 50, 1_000
+
+
+def chunk(first: int) -> np.ndarray:
+    """CHUNK records."""
+    names = ["round", *(f"metric{i}" for i in range(COLUMNS - 1))]
+    rows = np.zeros(CHUNK, [(name, "i8" if name == "round" else "f8") for name in names])
+    rows["round"] = np.arange(first, first + CHUNK)
+    for name in names[1:]:
+        rows[name] = np.sin(rows["round"])
+    return rows
+
+
+def of_journal(folder: Path, records: int) -> tuple[float, float]:
+    """Seconds of appending and of reading all."""
+    made, path = [chunk(first) for first in range(0, records, CHUNK)], folder / "journal"
+    start = time.perf_counter()
+    book = Journal.create(path, {})
+    for i, rows in enumerate(made):
+        book.append("records", rows)
+        book.flush() if (i + 1) % SYNC else book.sync()
+    book.sync()
+    book.close()
+    middle = time.perf_counter()
+    assert len(journal.read(path).rows("records")) == records
+    return middle - start, time.perf_counter() - middle
+
+
+def of_sqlite(folder: Path, records: int) -> tuple[float, float]:
+    """The same of a table of SQLite."""
+    made = [chunk(first).tolist() for first in range(0, records, CHUNK)]
+    start = time.perf_counter()
+    base = sqlite3.connect(folder / "sqlite")
+    base.execute("PRAGMA journal_mode=WAL")
+    base.execute("PRAGMA synchronous=NORMAL")
+    base.execute(
+        f"CREATE TABLE records (round INTEGER PRIMARY KEY, {', '.join(f'm{i} REAL' for i in range(COLUMNS - 1))})"
+    )
+    for i, rows in enumerate(made):
+        with base:
+            base.executemany(f"INSERT INTO records VALUES ({', '.join('?' * COLUMNS)})", rows)
+        if (i + 1) % SYNC == 0:
+            base.execute("PRAGMA wal_checkpoint(FULL)")
+    middle = time.perf_counter()
+    assert len(np.array(base.execute("SELECT * FROM records").fetchall())) == records
+    base.close()
+    return middle - start, time.perf_counter() - middle
+
+
+def of_run(steps: int, folder: Path | None) -> float:
+    """Seconds of a run, after a first one that compiles."""
+    problem, network = jdfl.problems.example1(m=64, n=100, s=5, rows=(10, 20)), jdfl.network.ring(64)
+    callbacks = [] if folder is None else [jdfl.Checkpoints(folder, minutes=10.0)]
+    how = {"metrics": ["objective", "consensus_error"], "options": jdfl.Options(chunk=CHUNK)}
+    start = time.perf_counter()
+    jdfl.run(jdfl.DPSGD(lr=0.01), problem, network, steps=steps, callbacks=callbacks, **how)
+    return time.perf_counter() - start
+
+
+def main(arguments: Sequence[str] | None = None) -> list[Row]:
+    """Seconds and ratios."""
+    chosen = options("The cost of keeping a run on the disk", arguments)
+    records, steps, repeats = (10_000, 1_000, 1) if chosen.quick else (1_000_000, 20_000, 5)
+    rows: list[Row] = []
+    with TemporaryDirectory() as place:
+        for name, measured in (("journal", of_journal), ("SQLite, WAL", of_sqlite)):
+            folder = Path(place, name)
+            folder.mkdir()
+            written, read = measured(folder, records)
+            case = f"{name}, {records:,} records"
+            rows.append(row(case, "append", [written / records * 1e6], "us per record"))
+            rows.append(row(case, "read all", [read], "s"))
+        of_run(CHUNK, Path(place, "first"))  # which imports and compiles
+        without, kept = [], []
+        for i in range(repeats):
+            without.append(of_run(steps, None))
+            kept.append(of_run(steps, Path(place, f"run{i}")))
+        ratios = [100 * (b / a - 1) for a, b in zip(without, kept)]
+        case = f"D-PSGD, 64 nodes, {steps:,} rounds and records"
+        rows.append(row(case, "records per second without a store", [steps / one for one in without], ""))
+        rows.append(row(case, "time of the store", ratios, "%", "" if chosen.quick else "<= 1"))
+        start = time.perf_counter()
+        tables(Path(place, "run0"))
+        rows.append(row(case, "read the tables", [time.perf_counter() - start], "s"))
+    report("The cost of keeping a run on the disk", rows, chosen.out, NAME, chosen.quick)
+    return rows
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
