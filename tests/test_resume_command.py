@@ -1,5 +1,6 @@
 """`jdfl resume`: a run that was killed, interrupted or out of time comes to what it would have come to."""
 
+import io
 import os
 import re
 import shutil
@@ -73,6 +74,38 @@ def rewrite(folder: Path, change: Callable[[np.ndarray], np.ndarray]) -> None:
         again.append(name, change(rows) if name == RECORDS else rows)
     again.sync()
     again.close()
+
+
+def make_former(folder: Path) -> None:
+    """The folder of a run as earlier versions wrote it."""
+    found, table = snapshots.read(folder / SNAPSHOTS), io.BytesIO()
+    read_run(folder).history.to_parquet(table)
+    arrays = {name: array for name, array in found.arrays.items() if not name.startswith("last ")}
+    told = {name: value for name, value in found.told.items() if name != "journal"}
+    shutil.rmtree(folder / SNAPSHOTS)
+    writer = snapshots.Writer(folder / SNAPSHOTS)
+    history = np.frombuffer(table.getvalue(), np.uint8)
+    writer.write(found.number, arrays | {"history": history}, told | {"format": 5})
+    writer.close()
+    for name in (JOURNAL, manifest.NAME):
+        (folder / name).unlink()
+    config = folder / "config.yaml"
+    config.write_text(config.read_text().partition("#")[0])
+
+
+@pytest.mark.parametrize("dies", [False, True])
+def test_the_folder_of_an_earlier_version_goes_on(monkeypatch, dies):
+    folder = run("--steps", "4", "--chunk", "2")
+    make_former(folder)
+    if dies:  # after the journal was made, before there is a checkpoint
+        with monkeypatch.context() as patch:
+            patch.setattr(snapshots.Writer, "write", killed)
+            with pytest.raises(MemoryError):
+                main(["resume", str(folder), "--steps", "8", "--quiet"])
+        assert (folder / JOURNAL).exists()
+    assert main(["resume", str(folder), "--steps", "8", "--quiet"]) == 0
+    check_same(folder, run("--steps", "8", "--chunk", "2"))
+    assert main(["verify", str(folder)]) == 0
 
 
 def test_settings_that_somebody_has_changed_are_refused(capsys):

@@ -20,6 +20,7 @@ from jdfl.cli.listing import Flag, flags_of, kinds_of
 from jdfl.cli.typos import refuse_typos
 from jdfl.config import Family, RunConfig, from_yaml
 from jdfl.engine.records import JOURNAL
+from jdfl.store import journal
 from jdfl.store.manifest import check_signed
 
 Field = tuple[str, Any, Any]  # of dataclasses.make_dataclass
@@ -157,8 +158,8 @@ def config_of(folder: Path) -> RunConfig:
     """The settings of a run in its folder; ValueError where somebody has changed the file."""
     file = folder / "config.yaml"
     text = read(str(file))
-    if (folder / JOURNAL).is_file():  # earlier versions did not sign it
-        check_signed(text, file)
+    book = folder / JOURNAL
+    check_signed(text, file, required=book.is_file() and "former" not in journal.read(book).origin)
     return from_yaml(text)
 
 

@@ -16,7 +16,7 @@ from jdfl.base.settings import Count, Positive
 from jdfl.devices import processes
 from jdfl.engine.callbacks import NEVER, Callback
 from jdfl.engine.checkpoint import Checkpoint
-from jdfl.engine.records import JOURNAL, RECORDS, SNAPSHOTS, append, origin_of, rows_of
+from jdfl.engine.records import FORMER_PLACE, JOURNAL, RECORDS, SNAPSHOTS, append, origin_of, rows_of
 from jdfl.engine.result import Result, Snapshot
 from jdfl.engine.start import Start
 from jdfl.store import journal, snapshots
@@ -157,9 +157,12 @@ class Checkpoints(Callback):
         """The journal of the run, with what was recorded before the `start`."""
         path, before = self.folder / JOURNAL, start.before
         origin = before.origin if before else origin_of(key_digest(key_data(start.key)), start.provenance)
-        if before is not None and before.place is not None and path.is_file():
+        if before is not None and before.place not in (None, FORMER_PLACE) and path.is_file():
             return Journal.resume(path, before.place)
-        if before is None and snapshots.newest(self.folder / SNAPSHOTS) is None and _may_be_replaced(path, origin):
+        former = before is not None and before.place == FORMER_PLACE
+        origin |= {"former": "its first records come from a checkpoint"} if former else {}
+        fresh = before is None and snapshots.newest(self.folder / SNAPSHOTS) is None
+        if (fresh or former) and _may_be_replaced(path, origin):
             path.unlink(missing_ok=True)
         elif before is None or path.is_file():
             raise FileExistsError(

@@ -14,7 +14,7 @@ from jdfl.engine import loop, stepping
 from jdfl.engine.checkpoint import FORMAT, Checkpoint, check_leaves
 from jdfl.engine.metrics import FORMER
 from jdfl.engine.provenance import recorded
-from jdfl.engine.records import JOURNAL, RECORDS, SNAPSHOTS, history_of
+from jdfl.engine.records import FORMER_PLACE, JOURNAL, RECORDS, SNAPSHOTS, history_of
 from jdfl.network.graph import Network
 from jdfl.privacy import Ledger
 from jdfl.problems import Problem
@@ -74,7 +74,7 @@ def read_checkpoint(folder: str | Path, algorithm: Algorithm, problem: Problem, 
         float(told["compile_seconds"]),
         None if told["provenance"] is None else recorded(**told["provenance"]),
         dict(zip(map(int, held.get("moments", ())), held.get("moments_releases", ()))),
-        Position(*told["journal"]) if "journal" in told else None,
+        Position(*told["journal"]) if "journal" in told else FORMER_PLACE,
     )
 
 

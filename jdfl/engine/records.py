@@ -10,6 +10,7 @@ from jdfl.store.journal import Journal, Position
 
 JOURNAL, SNAPSHOTS = "journal", "checkpoints"  # in the folder of a run
 RECORDS = "records"  # the table of the journal with the history
+FORMER_PLACE = Position(0, 0, "")  # of a checkpoint whose folder has no journal, but the history in the checkpoint
 
 
 def origin_of(key: str, provenance: Provenance | None) -> dict[str, str]:

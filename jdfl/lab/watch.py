@@ -17,6 +17,7 @@ Axes: m nodes, n parameters.
 
 import itertools
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -29,16 +30,19 @@ from jdfl.engine.accountant import account
 from jdfl.engine.callbacks import Callback
 from jdfl.engine.checkpoints import Checkpoints
 from jdfl.engine.metrics import average, classifies, label_shares
-from jdfl.engine.records import JOURNAL, rows_of
+from jdfl.engine.records import FORMER_PLACE, JOURNAL, rows_of
 from jdfl.engine.result import Result, Snapshot
 from jdfl.engine.spending import records_of
 from jdfl.engine.start import Start
+from jdfl.lab import files
 from jdfl.network import Graph
 from jdfl.privacy import Accounting
 from jdfl.problems import Problem
 from jdfl.store import journal
 
 TABLES = ("nodes", "links", "split")  # of the journal
+_NO_ROWS = np.zeros(0, [])
+_FLOATS = ("distance", "value")  # columns
 MOST = 256  # nodes
 MOMENTS = 60  # at least, in a run with enough rounds
 _CHUNK = 50  # maximum number of rounds between two returns
@@ -109,14 +113,22 @@ class Watch(Callback):
         self._shown: np.ndarray | None = None
         self._links: np.ndarray | None = None
         self._graph: Graph | None = None
+        self._former: dict[str, np.ndarray] = {}
 
     def begin(self, start: Start) -> None:
         """Look at what was recorded before the round where the run resumes."""
         place = None if start.before is None else start.before.place
-        if place is None:
+        if place is None or start.before is None:
+            return
+        if place == FORMER_PLACE:
+            self._former = _former(self._store.folder, start.before.rounds)
+            self._go_on(self._former.get("split", _NO_ROWS), self._former.get("links", _NO_ROWS))
             return
         before = journal.read(self._store.folder / JOURNAL, place)
-        split, links = before.rows("split"), before.rows("links")
+        self._go_on(before.rows("split"), before.rows("links"))
+
+    def _go_on(self, split: np.ndarray, links: np.ndarray) -> None:
+        """Take the nodes and the last links of what was recorded before."""
         if split.size:  # a network that changes has others near node 0 by now
             self._shown = split["node"]
         if links.size:
@@ -130,7 +142,11 @@ class Watch(Callback):
         if self._shown is None:
             self._shown = nearby(self._graph)
             self._store.record("split", rows_of(split_of(self._problem, self._shown)), now)
-        self._store.record("nodes", rows_of(self._nodes(now, self._shown)), now)
+        nodes = rows_of(self._nodes(now, self._shown))
+        for name, rows in self._former.items():
+            self._store.record(name, rows.astype(nodes.dtype) if name == "nodes" else rows, now)
+        self._former = {}
+        self._store.record("nodes", nodes, now)
         self._follow(now, self._graph, self._shown)
 
     def _nodes(self, now: Snapshot, shown: np.ndarray) -> pd.DataFrame:
@@ -150,6 +166,17 @@ class Watch(Callback):
         rows = links if len(links) else np.array([[-1, -1]])
         table = pd.DataFrame({"round": now.rounds, "node": rows[:, 0], "hears": rows[:, 1]})
         self._store.record("links", rows_of(table), now)
+
+
+def _former(folder: Path, rounds: int) -> dict[str, np.ndarray]:
+    """The tables of a run of an earlier version, which has them as CSV, up to a number of rounds."""
+    found: dict[str, np.ndarray] = {}
+    for name in TABLES:
+        if (folder / f"{name}.csv").is_file():
+            table = files.read(folder / f"{name}.csv")
+            table = table[table["round"] <= rounds] if "round" in table else table
+            found[name] = rows_of({one: table[one].to_numpy(float if one in _FLOATS else int) for one in table})
+    return found
 
 
 def epsilons(result: Result, *, delta: float | None = None, accounting: Accounting = "sound") -> pd.DataFrame:

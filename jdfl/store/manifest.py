@@ -43,9 +43,17 @@ def signed(text: str) -> str:
     return f"{text}{_SIGN}{hashlib.sha256(text.encode()).hexdigest()}\n"
 
 
-def check_signed(text: str, place: Path) -> None:
-    """Raise ValueError unless a text is as `signed` has returned it; `place` is where it was read."""
+def check_signed(text: str, place: Path, *, required: bool) -> None:
+    """Raise ValueError unless a text is as `signed` has returned it.
+
+    Args:
+        text: The text.
+        place: Where it was read.
+        required: Whether a text without a digest is refused, too.
+    """
     content, sign, digest = text.rpartition(_SIGN)
+    if not sign and not required:
+        return
     if not sign or digest.strip() != hashlib.sha256(content.encode()).hexdigest():
         raise ValueError(
             f"Expected {place} as it was written, got another content. Put it back; to go on with other settings, give "
