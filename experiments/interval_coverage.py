@@ -55,7 +55,7 @@ def gap(w: jax.Array, problem: Problem) -> jax.Array:
 
 def disagreement(w: jax.Array, problem: Problem) -> jax.Array:
     """The consensus error (1/m) sum_i ||w_i - xbar||^2 []."""
-    return jnp.mean(jnp.sum((w - w.mean(axis=0)) ** 2, axis=1))
+    return jnp.mean(jnp.sum((w - w.mean(axis=0, keepdims=True)) ** 2, axis=1))
 
 
 METRICS: tuple[Callable[..., jax.Array], ...] = (gap, disagreement)

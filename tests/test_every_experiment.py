@@ -25,6 +25,7 @@ from tests.toy import regression
 SCRIPTS = [one.name for one in gallery.experiments()]
 # They compute or attack, and have no results.
 WITHOUT_RUNS = (
+    "attack_bits",
     "gpsp_quality",
     "leakage",
     "lemma2_counterexample",
@@ -231,7 +232,15 @@ def most_intervals_cover(cells: Cells, folder: Path) -> None:
     assert 0.8 <= np.mean(shares) <= 1
 
 
+def bits_of_floats_tell(cells, out):
+    """Half of the guesses at exact noise are wrong, and hardly any at floating-point noise."""
+    wrong = {case.partition(",")[0]: one.mean for (case, _), one in cells.items()}
+    assert wrong["Gaussian"] < 0.05
+    assert abs(wrong["ExactGaussian"] - 0.5) < 5 * 0.5 / (2 * 2_000) ** 0.5
+
+
 SAID: dict[str, Callable[[Cells, Path], None]] = {
+    "attack_bits": bits_of_floats_tell,
     "attacks": no_attack_exceeds,
     "ceps_privacy": private_ceps,
     "ceps_stragglers": runs_are_told,

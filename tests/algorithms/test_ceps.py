@@ -348,7 +348,7 @@ def test_the_papers_formula_is_the_same_for_runs_side_by_side():
 def test_long_steps_are_announced_and_the_safe_rule_makes_short_ones():
     problem, ring = jdfl.problems.example1(m=24, n=N, s=S, rows=(12, 20), seed=3), jdfl.network.ring(24)
     paper = jdfl.CEPS(s=S, periods=(3, 5))
-    with pytest.warns(UserWarning, match="steps of about 12 / L_i"):
+    with pytest.warns(UserWarning, match="step sizes of about 12 / L_i"):
         long = jdfl.run(paper, problem, ring, steps=80, every=80, metrics=["objective"])
     safe = jdfl.run(paper.replace(sigma_rule="safe"), problem, ring, steps=80, every=80, metrics=["objective"])
     np.testing.assert_allclose(safe.ready.sigma, problem.curvature, rtol=1e-6)  # |N_i^k| = 1

@@ -6,6 +6,7 @@ import re
 import shlex
 from pathlib import Path
 
+import jax
 import pytest
 
 import jdfl
@@ -49,7 +50,8 @@ def needed(before: list[ast.stmt], last: ast.stmt) -> str:
     kept, names = [last], {node.id for node in ast.walk(last) if isinstance(node, ast.Name)}
     for one in reversed(before):
         made = {node.id for node in ast.walk(one) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
-        if isinstance(one, ast.Import | ast.ImportFrom) or (isinstance(one, ast.Assign) and made & names):
+        defined = isinstance(one, ast.ClassDef | ast.FunctionDef) and one.name in names
+        if isinstance(one, ast.Import | ast.ImportFrom) or defined or (isinstance(one, ast.Assign) and made & names):
             kept.insert(0, one)
             names |= {node.id for node in ast.walk(one) if isinstance(node, ast.Name)}
     return "\n".join(map(ast.unparse, kept))
@@ -111,8 +113,11 @@ def test_what_a_command_compares(line):
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize(("page", "place", "code"), shown(), ids=lambda one: one.name if isinstance(one, Path) else "")
-def test_what_a_block_compares(page, place, code, small):
-    exec(compile(code, str(page), "exec"), {"__name__": "__main__"})
+def test_what_a_block_compares(page, place, code, small, monkeypatch, tmp_path):
+    files = page.with_suffix("")  # what a page has beside it
+    monkeypatch.chdir(files if files.is_dir() else tmp_path)
+    with jax.numpy_rank_promotion("allow"):  # as everywhere outside of these tests
+        exec(compile(code, str(page), "exec"), {"__name__": "__main__"})
     assert small, f"{page}, statement {place}"
     for found in small:
         holds(found)
