@@ -203,7 +203,8 @@ def _complete(address: str, partial: _Partial, tell: Tell) -> None:
                 f"Could not download {address}: {checks.said(error)}. {kept}Without a network, download it on another "
                 f"machine and put it at {partial.target}."
             ) from error
-        tell(f"interrupted after {partial.size:,} bytes, {checks.said(error)}; trying again in {_WAITS[tried]:g} s")
+        reason = str(error) if len(str(error)) < 80 else type(error).__name__
+        tell(f"interrupted after {partial.size:,} bytes, {reason}: trying again in {_WAITS[tried]:g} s")
         time.sleep(_WAITS[tried])
         tried += 1
 
