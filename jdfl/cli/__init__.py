@@ -43,7 +43,11 @@ environment:
 
 _COMMANDS = ("run", "resume", "verify", "export", "compare", "sweep", "account", "audit", "report", "data", "bench")
 _NAMES = (*_COMMANDS, "list", "completion", "--version", "--help")
-_KEPT = {"run": "only runs with a checkpoint are kept", "resume": "the last checkpoint is kept"}
+_KEPT = {
+    "run": "only runs with a checkpoint are kept",
+    "resume": "the last checkpoint is kept",
+    "data": "what was downloaded is kept, and the same command continues",
+}
 
 
 def _functions(command: str, args: Sequence[str] = ()) -> tuple[Callable[[list[str]], Any], Callable[..., int]]:

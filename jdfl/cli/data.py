@@ -13,7 +13,8 @@ from jdfl.problems.fetch import SOURCES, fetch
 
 _ABOUT = """List the datasets and their files, or download some and print their licences.
 
-Files are saved in the folder that JDFL_DATA names, or else in a folder of your home, where jdfl finds them."""
+Files are saved in the folder that JDFL_DATA names, or else in a folder of your home, where jdfl finds them. After an
+interruption the same command continues, and every file is compared with its pinned checksum."""
 
 _EXAMPLES = f"""examples:
   jdfl data list                                       all datasets, found or not

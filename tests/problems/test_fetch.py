@@ -1,41 +1,40 @@
-"""Downloads are what they should be, or leave nothing."""
+"""Downloads are what they should be, or are kept aside."""
 
-import functools
-import http.server
-import threading
+import bz2
+import hashlib
+import re
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from jdfl.cli import main
-from jdfl.problems import datasets, fetch, load
+from jdfl.problems import data_folder, datasets, download, fetch, load
+from tests.problems.serving import Published, serving
 
 WORDS = b"+1 3:1 11:1\n-1 5:1\n"
-
-
-class Quiet(http.server.SimpleHTTPRequestHandler):
-    def log_message(self, format: str, *args: object) -> None:
-        pass
+OTHER = b"+1 3:1 11:1\n-1 6:1\n"  # of the same shape
+HASH = re.compile(r"[0-9a-f]{64}")
 
 
 @pytest.fixture
 def published(tmp_path, monkeypatch):
-    """A server that publishes a small phishing, and the folder it is served from."""
-    folder = tmp_path / "server"
-    folder.mkdir()
-    (folder / "phishing").write_bytes(WORDS)
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Quiet, directory=str(folder)))
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    source = replace(fetch.SOURCES["phishing"], base=f"http://127.0.0.1:{server.server_port}", size=(2, 68))
-    monkeypatch.setitem(fetch.SOURCES, "phishing", source)
+    """A server that publishes a small phishing."""
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "home"))
     monkeypatch.delenv("JDFL_DATA", raising=False)
-    yield folder
-    server.shutdown()
-    server.server_close()
-    thread.join()
+    monkeypatch.setattr(download, "_WAITS", ())
+    with serving(Published(WORDS)) as file:
+        publish(monkeypatch, "phishing", base=file.address, size=(2, 68), numbers="")
+        yield file
+
+
+def publish(monkeypatch, name: str, **changes: object) -> None:
+    """Change what is known of a dataset."""
+    monkeypatch.setitem(fetch.SOURCES, name, replace(fetch.SOURCES[name], **changes))
+
+
+def digest(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
 
 
 def test_what_is_downloaded_is_found_without_more(published, tmp_path, capsys):
@@ -46,10 +45,10 @@ def test_what_is_downloaded_is_found_without_more(published, tmp_path, capsys):
     np.testing.assert_array_equal(load("phishing").labels, [1, 0])
     note = (place / "SOURCES.txt").read_text()
     assert "libsvm/phishing" in note
-    assert len(note.split("  ")[1]) == 64
-    (published / "phishing").unlink()
-    assert main(["data", "fetch", "phishing"]) == 0  # there already
+    assert note.split("  ")[1] == digest(WORDS)
+    assert main(["data", "fetch", "phishing"]) == 0
     assert "there already" in capsys.readouterr().out
+    assert len(published.asked) == 1
 
 
 def test_it_goes_where_it_is_told_to(published, tmp_path, capsys, monkeypatch):
@@ -61,17 +60,102 @@ def test_it_goes_where_it_is_told_to(published, tmp_path, capsys, monkeypatch):
 
 
 @pytest.mark.parametrize("content", [b"+1 3:1\n", b"what is this\n", b""])
-def test_what_is_not_the_data_set_is_not_kept(published, tmp_path, capsys, content):
-    (published / "phishing").write_bytes(content)
+def test_what_is_not_the_data_set_is_kept_aside(published, tmp_path, capsys, content):
+    published.content = content
     assert main(["data", "fetch", "phishing"]) == 2
-    assert "Expected" in capsys.readouterr().err
-    assert not list((tmp_path / "home").rglob("phishing"))
+    err = capsys.readouterr().err
+    assert "Expected" in err
+    folder = tmp_path / "home" / "jdfl" / "libsvm"
+    assert [one.name for one in folder.iterdir()] == ["phishing.refused"]
+    assert str(folder / "phishing.refused") in err
+    assert (folder / "phishing.refused").read_bytes() == content
+    published.content = WORDS
+    assert main(["data", "fetch", "phishing"]) == 0
 
 
-def test_another_checksum_is_refused(published, tmp_path, capsys, monkeypatch):
-    monkeypatch.setitem(fetch.SOURCES, "phishing", replace(fetch.SOURCES["phishing"], hashes=("md5:" + "0" * 32,)))
+def test_a_file_of_the_same_shape_is_refused_with_both_digests(published, tmp_path, capsys, monkeypatch):
+    content = b"".join(b"%d %d:1 112:1\n" % (1 + k % 2, 1 + k % 111) for k in range(8_124))
+    published.content = content
+    publish(monkeypatch, "mushrooms", base=published.address)
+    assert main(["data", "fetch", "mushrooms"]) == 2
+    err = capsys.readouterr().err
+    assert digest(content) in err
+    assert fetch.SOURCES["mushrooms"].files["mushrooms"] in err
+    folder = tmp_path / "home" / "jdfl" / "libsvm"
+    assert [one.name for one in folder.iterdir()] == ["mushrooms.refused"]
+    publish(monkeypatch, "mushrooms", files={"mushrooms": ""})
+    assert main(["data", "fetch", "mushrooms"]) == 0  # its shape would be right
+
+
+def test_numbers_are_compared_where_no_file_is_known(published, tmp_path, capsys, monkeypatch):
+    publish(monkeypatch, "phishing", numbers=numbers(WORDS, tmp_path))
+    assert main(["data", "fetch", "phishing", "--to", str(tmp_path / "one")]) == 0
+    published.content = WORDS.replace(b"\n", b"\r\n")  # the same numbers
+    assert main(["data", "fetch", "phishing", "--to", str(tmp_path / "two")]) == 0
+    published.content = OTHER
+    assert main(["data", "fetch", "phishing", "--to", str(tmp_path / "three")]) == 2
+    assert len(HASH.findall(capsys.readouterr().err)) == 2
+
+
+def numbers(content: bytes, folder) -> str:
+    """The digest of what is read from a phishing of this content."""
+    (folder / "phishing").write_bytes(content)
+    with datasets.looked_for_in(folder):
+        found = load("phishing")
+    (folder / "phishing").unlink()
+    return fetch._digest(found.features, found.labels)
+
+
+def test_without_a_known_hash_the_first_download_decides(published, tmp_path, capsys):
+    assert main(["data", "fetch", "phishing"]) == 0
+    place = tmp_path / "home" / "jdfl" / "libsvm" / "phishing"
+    place.unlink()
+    published.content = OTHER
     assert main(["data", "fetch", "phishing"]) == 2
-    assert not list((tmp_path / "home").rglob("phishing"))
+    err = capsys.readouterr().err
+    assert {digest(WORDS), digest(OTHER)} == set(HASH.findall(err))
+    assert "SOURCES.txt" in err
+    assert not place.exists()
+    note = tmp_path / "home" / "jdfl" / "SOURCES.txt"
+    note.write_text(f"{note.read_text()}2020-01-01  {digest(OTHER)}  libsvm/phishing  later\nsome other line\n")
+    assert main(["data", "fetch", "phishing"]) == 2
+    published.content = WORDS
+    assert main(["data", "fetch", "phishing"]) == 0
+    assert place.read_bytes() == WORDS
+
+
+@pytest.mark.parametrize("pinned", [True, False])
+def test_what_is_there_and_another_file_is_kept_with_a_warning(published, tmp_path, monkeypatch, pinned):
+    if pinned:
+        publish(monkeypatch, "phishing", files={"phishing": digest(WORDS)})
+    assert main(["data", "fetch", "phishing"]) == 0
+    place = tmp_path / "home" / "jdfl" / "libsvm" / "phishing"
+    place.write_bytes(OTHER)
+    with pytest.warns(UserWarning, match=f"{place}.*{digest(OTHER)}.*{digest(WORDS)}"):
+        fetch.fetch("phishing")
+    assert place.read_bytes() == OTHER
+    assert len(published.asked) == 1
+
+
+def test_a_kill_before_the_check_does_not_spare_it(published, tmp_path, capsys):
+    place = tmp_path / "home" / "jdfl" / "libsvm" / "phishing"
+    place.parent.mkdir(parents=True)
+    place.write_bytes(b"+1 3:1\n")  # as it came, and nothing in SOURCES.txt
+    place.with_name("phishing.partial.json").write_text("{}")
+    assert main(["data", "fetch", "phishing"]) == 2
+    assert str(place) in capsys.readouterr().err
+    assert [one.name for one in place.parent.iterdir()] == ["phishing"]
+
+
+def test_an_interruption_continues_and_says_where(published, tmp_path, capsys):
+    published.content = b"".join(b"%+d %d:1\n" % (1 - 2 * (k % 2), 1 + k % 68) for k in range(20_000))
+    published.cuts = [70_000]
+    fetch.SOURCES["phishing"] = replace(fetch.SOURCES["phishing"], size=(20_000, 68))  # undone with the fixture's
+    assert main(["data", "fetch", "phishing"]) == 2
+    assert "continues" in capsys.readouterr().err
+    assert main(["data", "fetch", "phishing"]) == 0
+    assert "70,000" in capsys.readouterr().out
+    assert sum(published.sent) == len(published.content)
 
 
 def test_without_a_network_the_way_round_is_told(published, capsys, monkeypatch):
@@ -107,8 +191,33 @@ def test_all_data_sets_are_listed(capsys):
     assert "generated" in out
 
 
-def test_sources_are_data_sets_with_a_licence_each():
+def test_sources_are_data_sets_with_a_licence_and_something_pinned_each():
     assert set(fetch.SOURCES) <= set(datasets.NAMES)
     for source in fetch.SOURCES.values():
         assert source.licence
-        assert len(source.hashes) in (0, len(source.files))
+        pins = [*filter(None, source.files.values()), *filter(None, [source.numbers])]
+        assert all(map(HASH.fullmatch, pins))
+        assert source.numbers or len(pins) == len(source.files)
+
+
+@pytest.mark.parametrize(
+    ("file", "labels", "end"),
+    [
+        ("a9a", {b"-1": b"-1", b"+1": b"+1"}, b" \n"),
+        ("a9a.t", {b"-1": b"-1", b"+1": b"+1"}, b" \n"),
+        ("w8a", {b"-1": b"-1", b"+1": b"+1"}, b" \n"),
+        ("mushrooms", {b"-1": b"2", b"+1": b"1"}, b" \n"),
+    ],
+)
+def test_pinned_files_hold_what_the_studies_read(file, labels, end):
+    """The files that come with the studies have other labels and no spaces at the ends of lines."""
+    with bz2.open(data_folder() / "libsvm" / f"{file}.bz2") as lines:
+        rows = [line.split() for line in lines]
+    content = b"".join(b" ".join([labels[label], *numbers]) + end for label, *numbers in rows)
+    assert digest(content) == fetch.SOURCES[file.removesuffix(".t")].files[file]
+
+
+@pytest.mark.parametrize("name", ["phishing", "qsar"])
+def test_pinned_numbers_are_those_that_the_studies_read(name):
+    found = load(name)
+    assert fetch._digest(found.features, found.labels) == fetch.SOURCES[name].numbers
