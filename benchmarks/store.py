@@ -1,4 +1,4 @@
-"""The cost of keeping a run on the disk: its journal beside SQLite, a whole run with and without a store.
+"""The cost of keeping a run on the disk: its journal compared with SQLite, a whole run with and without it.
 
 Run `python -m benchmarks.store [--quick] [--out DIR]`, a minute. Records have 12 numbers and come in chunks of 50, as
 those of a run do. SQLite has one table in WAL mode, with a commit per chunk and `synchronous=NORMAL`; both are synced

@@ -72,7 +72,7 @@ def rows(runs: dict[Any, int]) -> list[Row]:
 
 
 def draw(made: Sequence[Row], path: str) -> None:
-    """A bar per kind of noise, beside the half that guessing gets wrong."""
+    """A bar per kind of noise, and a line at the half that guessing gets wrong."""
     fig = Figure(figsize=(5.0, 2.6), layout="constrained")
     axis = fig.subplots()
     axis.barh([one.case for one in made], [one.mean for one in made], color="0.6")

@@ -60,7 +60,7 @@ MOVED = {
     "jdfl.spending": "jdfl.engine.spending",
     "jdfl.stepping": "jdfl.engine.stepping",
     "jdfl.stopping": "jdfl.engine.stopping",
-    "jdfl.storage": "jdfl.base.storage",
+    "jdfl.storage": "jdfl.store.snapshots",
     "jdfl.streams": "jdfl.base.streams",
     "jdfl.struct": "jdfl.base.struct",
     "jdfl.study": "jdfl.lab.study",

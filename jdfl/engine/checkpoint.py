@@ -259,7 +259,13 @@ def _listed(differences: list[str]) -> str:
 
 
 def check_leaves(leaves: list[Any], wanted: list[Any], place: str) -> None:
-    """Refuse a state of other arrays: ValueError naming the first that differs."""
+    """Refuse a state of other arrays: ValueError naming the first that differs.
+
+    Args:
+        leaves: The arrays of the state.
+        wanted: Arrays, or their shapes and types, of a state of this run.
+        place: Where the state comes from, in words.
+    """
     for leaf, like in zip(leaves, wanted):
         if leaf.shape != like.shape or leaf.dtype != like.dtype:
             raise ValueError(
