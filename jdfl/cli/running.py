@@ -36,7 +36,7 @@ from jdfl.lab.views import Views
 from jdfl.lab.watch import Watch, returns
 from jdfl.privacy import report
 from jdfl.store import snapshots
-from jdfl.store.lease import UnwrittenError
+from jdfl.store.lease import LostError, UnwrittenError
 
 STATUS = """exit status: 0 done, 2 a mistake in the settings, 3 the run diverged, 4 another process of the run was lost,
 5 the results could not be written, or somebody has removed or changed the run's folder, 124 the time limit
@@ -150,7 +150,7 @@ class Session:
         config, options = dataclasses.replace(self.config, seed=seed), self.options
         store = Checkpoints(folder or around, options.checkpoint_every, options.checkpoint_minutes)
         callbacks: list[Callback] = []
-        views = None if folder is None else Views(folder, to_yaml(config), **self.told_how)
+        views = None if folder is None else Views(store, to_yaml(config), **self.told_how)
         if folder is not None and views is not None:
             callbacks += [Trackers(options.track, folder, flat(plain(config)))]
             callbacks += [] if self.several else [Watch(store, self.problem)]
@@ -162,7 +162,7 @@ class Session:
         try:
             result = self.made(seed=seed, callbacks=callbacks, resume=resume)
         except BaseException as error:
-            if folder is not None and new and not isinstance(error, UnwrittenError):
+            if folder is not None and new and not isinstance(error, UnwrittenError | LostError):
                 _discard(folder)
             raise
         if folder is None or views is None:

@@ -5,7 +5,7 @@ import time
 import warnings
 from collections.abc import Generator
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
@@ -30,8 +30,9 @@ class Checkpoints(Callback):
     The folder has a `journal`, to which the records are appended chunk by chunk, and the two newest checkpoints, each
     complete, of a run that did not diverge. A checkpoint counts together with what the journal had when it was made. If
     something cannot be written, a warning is given, the run continues, and it is tried again. The folder is this run's
-    alone: while it goes on, other processes are refused. Read by `jdfl.read_checkpoint`, for another number of devices
-    or processes also. Of several processes the first writes.
+    alone: while it goes on, other processes are refused. If somebody removes or changes it all the same, the run ends
+    as if it were interrupted, and `lost` says why. Read by `jdfl.read_checkpoint`, for another number of devices or
+    processes also. Of several processes the first writes.
 
     Args:
         folder: The folder, which is made if its parent folder exists.
@@ -39,10 +40,13 @@ class Checkpoints(Callback):
         minutes: Approximate number of minutes between two checkpoints; None: `every` decides.
     """
 
+    reads_data: ClassVar[bool] = False
+
     def __init__(self, folder: str | Path, every: Count | None = None, minutes: Positive | None = None) -> None:
         self.folder = Path(arguments.argument("folder", folder, str | Path))
         self.every = NEVER if every is None else int(arguments.argument("every", every, Count))
         self.minutes = None if minutes is None else float(arguments.argument("minutes", minutes, Positive))
+        self.lost = ""
         self._lease: Lease | None = None
 
     def begin(self, start: Start) -> None:
@@ -54,7 +58,7 @@ class Checkpoints(Callback):
         before = start.before
         self._rounds, self._written, self._since = -1, -1, time.monotonic()
         self._late: list[tuple[str, np.ndarray]] = []
-        self._failed = ""
+        self._failed = self.lost = ""
         if not processes.leads():
             return
         if not self.folder.parent.is_dir():
@@ -81,20 +85,23 @@ class Checkpoints(Callback):
             self._last = before.rounds
             self._first = rows_of(before.history[-1:]) if before.rounds % start.every == 0 else None
 
-    def __call__(self, now: Snapshot) -> None:
-        """Append the records of a chunk, and write what was appended."""
-        if self._lease is not None:
+    def __call__(self, now: Snapshot) -> str | None:
+        """Append the records of a chunk, and write what was appended; returns `lost`, which ends the run."""
+        if self._lease is not None and not self.lost:
             new = [row for row in now.rows if row["round"] > self._last]
             self._append(rows_of({name: [row[name] for row in new] for name in now.row}))
             with self._warned("the run goes on, and tries again at the next"):
                 self._lease.check()
                 self._journal.flush()
+        return self.lost or None
 
     def record(self, table: str, rows: np.ndarray, now: Snapshot) -> None:
         """Append rows [k] of a structured type, which belong to `now`, to another table of the journal.
 
         What is recorded within a chunk, because the run ends there, is dropped if the run goes on later.
         """
+        if self.lost:
+            return
         if now.rounds % now.chunk:
             self._late.append((table, rows))
         else:
@@ -126,7 +133,7 @@ class Checkpoints(Callback):
         No checkpoint is written for a run that diverged, whose last one stays, nor if these rounds are written
         already. The `result` must have a state.
         """
-        if self._lease is None:
+        if self._lease is None or self.lost:
             return
         self._append(self._after(result.history))
         for table, rows in self._late:
@@ -194,11 +201,12 @@ class Checkpoints(Callback):
     def _keep(self, result: Result) -> None:
         """Begin to write a checkpoint."""
         self._rounds = result.rounds
-        if self._lease is None or self._written == result.rounds:
+        if self._lease is None or self.lost or self._written == result.rounds:
             return
         self._append(self._after(result.history))
         then = "the run goes on, and tries again at the next"
         with self._warned(then):
+            self._lease.check()
             self._writer.finish()  # the one before
         with self._warned(then):
             self._lease.check()
@@ -208,13 +216,14 @@ class Checkpoints(Callback):
 
     @contextlib.contextmanager
     def _warned(self, then: str) -> Generator[None]:
-        """Warn of what cannot be written, once as long as it is the same; LostError is passed on."""
+        """Warn of what cannot be written, once as long as it is the same, and note that the folder is lost."""
         try:
             yield
-        except LostError:
-            raise
+        except LostError as error:
+            self.lost = str(error)
+            warnings.warn(self.lost, stacklevel=4)
         except OSError as error:
-            if str(error) != self._failed:
+            if str(error) != self._failed and not self.lost:
                 warnings.warn(f"{error}; {then}.", stacklevel=4)
             self._failed = str(error)
 
