@@ -117,7 +117,7 @@ def test_the_result_of_a_lost_folder_is_returned(tmp_path: Path) -> None:
     assert (found.ending, found.rounds) == ("interrupted", 4)
     assert "removed" in found.reason
     assert store.lost
-    assert not (tmp_path / "kept").exists()
+    assert not (tmp_path / "kept" / JOURNAL).exists()
     whole = jdfl.run(jdfl.DPSGD(), problem, network, steps=4)
     assert found.history.equals(whole.history)
 
