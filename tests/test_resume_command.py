@@ -248,13 +248,14 @@ def test_signals_end_a_run_and_keep_it(monkeypatch, number, status):
         if snapshot.rounds == 4:
             os.kill(os.getpid(), number)
 
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # which a shell may have taken from its jobs
+    usual = signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL
+    before = signal.signal(number, usual)  # which a shell, or nohup, may have taken from its jobs
     try:
         with monkeypatch.context() as patch:
             patch.setattr(Progress, "__call__", told)
             assert main([*RUN, "--steps", "9", "--chunk", "2"]) == status
     finally:
-        signal.signal(signal.SIGINT, before)
+        signal.signal(number, before)
     (folder,) = Path("runs").iterdir()
     assert read_run(folder).summary["rounds"] == 4
     assert main(["resume", str(folder), "--quiet"]) == 0
