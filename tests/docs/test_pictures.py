@@ -30,6 +30,7 @@ def test_every_picture_is_used_and_told_in_words():
 
 @pytest.mark.slow
 @pytest.mark.timeout(1200)
+@pytest.mark.filterwarnings("ignore:gamma = ")  # of CHOCO-SGD, as tuned in README
 def test_all_pictures_are_drawn(tmp_path):
     script: dict[str, Any] = runpy.run_path(str(DOCS / "_pictures.py"), run_name="pictures")
     assert sorted(f"{name}.svg" for name in script["PICTURES"]) == sorted(USED.values())
