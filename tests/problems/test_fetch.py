@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from jdfl.cli import main
-from jdfl.problems import data_folder, datasets, download, fetch, load
+from jdfl.problems import datasets, download, fetch, load
 from tests.problems.serving import Published, serving
 
 WORDS = b"+1 3:1 11:1\n-1 5:1\n"
@@ -209,14 +209,15 @@ def test_sources_are_data_sets_with_a_licence_and_something_pinned_each():
         ("mushrooms", {b"-1": b"2", b"+1": b"1"}, b" \n"),
     ],
 )
-def test_pinned_files_hold_what_the_studies_read(file, labels, end):
+def test_pinned_files_hold_what_the_studies_read(data_dir, file, labels, end):
     """The files that come with the studies have other labels and no spaces at the ends of lines."""
-    with bz2.open(data_folder() / "libsvm" / f"{file}.bz2") as lines:
+    with bz2.open(data_dir / "libsvm" / f"{file}.bz2") as lines:
         rows = [line.split() for line in lines]
     content = b"".join(b" ".join([labels[label], *numbers]) + end for label, *numbers in rows)
     assert digest(content) == fetch.SOURCES[file.removesuffix(".t")].files[file]
 
 
+@pytest.mark.usefixtures("data_dir")
 @pytest.mark.parametrize("name", ["phishing", "qsar"])
 def test_pinned_numbers_are_those_that_the_studies_read(name):
     found = load(name)
