@@ -53,7 +53,8 @@ class Algorithm:
     comparison tunes, `channels` the kinds of messages it sends, `needs` its requirements on the network (see
     `jdfl.network.require`) and `codes` what passes through the codec (see `jdfl.algorithms.codes`).
     `uneven` marks methods whose rounds differ in their amount of computation, `columns` those that need
-    column-stochastic mixing matrices, and `late` those that accept delayed messages. `noise_by` explains how to set the
+    column-stochastic mixing matrices, `late` those that accept delayed messages, and `mixes` those that multiply by W,
+    which must not expand then. `noise_by` explains how to set the
     noise where it is not a mechanism's multiplier. `unsent` describes what the final parameters contain without noise,
     if anything.
     """
@@ -66,6 +67,7 @@ class Algorithm:
     tuned: ClassVar[tuple[str, ...]] = ("lr",)
     columns: ClassVar[bool] = False
     late: ClassVar[bool] = False
+    mixes: ClassVar[bool] = True
     noise_by: ClassVar[str] = ""
     unsent: ClassVar[str] = ""
 

@@ -126,6 +126,7 @@ class CEPS(Algorithm):
     tuned: ClassVar[tuple[str, ...]] = ("step_scale",)
     uneven: ClassVar[bool] = True
     late: ClassVar[bool] = True
+    mixes: ClassVar[bool] = False  # its means do not depend on weights
 
     @classmethod
     def paper(cls, s: int = 10, *, rate: float = 0.2, epsilon: float | None = None, one_bit: bool = True) -> "CEPS":

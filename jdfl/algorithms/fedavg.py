@@ -66,6 +66,7 @@ class FedAvg(Algorithm):
     codec: Codec = Dense()
     title: ClassVar[str] = "FedAvg"
     channels: ClassVar[tuple[Channel, ...]] = (_DOWN, _UP)
+    mixes: ClassVar[bool] = False
 
     def check(self, problem: Problem, network: Network) -> None:
         """Raise ValueError for settings out of range."""

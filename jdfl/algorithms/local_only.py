@@ -48,6 +48,7 @@ class LocalOnly(Algorithm):
     """Which parameters are trained: all, or those outside the problem's shared part."""
     title: ClassVar[str] = "LocalOnly"
     channels: ClassVar[tuple[Channel, ...]] = ()
+    mixes: ClassVar[bool] = False
 
     def check(self, problem: Problem, network: Network) -> None:
         """Raise ValueError for settings out of range."""

@@ -118,12 +118,7 @@ def check_run(
             f"Expected a network and a problem of the same size, got network.m = {network.m} and "
             f"problem.m = {problem.m}. Build both for the same number of nodes m."
         )
-    check_weights(
-        network,
-        type(algorithm).__name__,
-        columns=algorithm.columns,
-        mixes=getattr(algorithm, "mixes", True),
-    )
+    check_weights(network, type(algorithm).__name__, columns=algorithm.columns, mixes=algorithm.mixes)
     graph = round_of(network, 0)
     if graph.late is not None and not algorithm.late:
         raise ValueError(

@@ -11,12 +11,13 @@ from jdfl.base import checks
 from jdfl.base.arguments import checked
 from jdfl.base.settings import Count
 from jdfl.network.graph import Graph, Network, Static
-from jdfl.network.spectral import centred, largest_modulus
-from jdfl.network.tables import TOLERANCE, Arcs, arcs, arcs_of, graph_of, linked, stochastic, sum_to_one
+from jdfl.network.growth import centred, largest_modulus
+from jdfl.network.tables import TOLERANCE, Arcs, arcs, arcs_of, graph_of, is_symmetric, linked, stochastic, sum_to_one
 from jdfl.network.weights import FormatChoice, Weights, build, table
 
 _OTHER_WEIGHTS = "Or choose weights='metropolis', which ignores these values."
 _SHOWN = 5  # nodes in a message
+_SURELY = 1e-7  # below one; weights are stored as float32
 
 
 @checked
@@ -187,7 +188,7 @@ def from_matrix(W: Any, *, format: FormatChoice = "auto", name: str = "network",
     weight = entries.data[entries.coords[0] != entries.coords[1]]
     if connected:
         _refuse_unreachable(links)
-        _refuse_disagreement(matrix)
+        _refuse_disagreement(matrix, links)
     return Static(table(links, weight, matrix.diagonal(), format), name, "given")
 
 
@@ -216,19 +217,25 @@ def _refuse_unreachable(links: Arcs) -> None:
             )
 
 
-def _refuse_disagreement(matrix: Any) -> None:
+def _refuse_disagreement(matrix: Any, links: Arcs) -> None:
     """Refuse connected weights by which differences between nodes do not vanish: ValueError naming the eigenvalue.
 
-    Weights of zero and more with one positive entry on the diagonal need no look: they are primitive.
+    Weights of zero and more need no eigenvalues: by Perron and Frobenius, as many have modulus one as the lengths of
+    all cycles have for their greatest common divisor.
     """
-    if matrix.shape[0] == 1 or (np.all(matrix.data >= 0) and np.any(matrix.diagonal() > 0)):
+    if matrix.shape[0] == 1:
         return
-    rows = matrix if stochastic(matrix, 1) else matrix.T.tocsr()
-    second = largest_modulus(lambda x: centred(rows @ x), matrix.shape[0])
-    if second < 1 - TOLERANCE:
+    lowest = float(matrix.data.min())
+    if lowest >= 0:
+        if np.any(matrix.diagonal() > 0) or _cycles(links) == 1:
+            return
+        second = 1.0
+    else:
+        rows = matrix if stochastic(matrix, 1) else matrix.T.tocsr()
+        second = largest_modulus(lambda x: centred(rows @ x), matrix.shape[0], symmetric=is_symmetric(rows))
+    if second < 1 - _SURELY:
         return
     what = "grow by that factor in every round" if second > 1 + TOLERANCE else "never vanish"
-    lowest = float(matrix.data.min())
     remedy = (
         f"The lowest weight is {lowest:.6g}: use weights >= 0." if lowest < 0 else "Mix lazily: (W + identity) / 2."
     )
@@ -236,6 +243,13 @@ def _refuse_disagreement(matrix: Any) -> None:
         f"Expected W whose second eigenvalue is below 1 in modulus, got |lambda_2| = {second:.6g}: differences between "
         f"nodes would {what}. {remedy} Or pass connected=False to keep it as it is."
     )
+
+
+def _cycles(links: Arcs) -> int:
+    """The greatest common divisor of the lengths of all cycles of a strongly connected network."""
+    sent = sp.csr_array((np.ones(links.sender.size, np.int8), (links.sender, links.receiver)), shape=(links.m,) * 2)
+    far = np.asarray(csgraph.dijkstra(sent, unweighted=True, indices=0)).astype(np.int64)
+    return int(np.gcd.reduce(far[links.sender] + 1 - far[links.receiver]))
 
 
 def _entries(name: str, given: Any) -> tuple[sp.csr_array, Arcs]:

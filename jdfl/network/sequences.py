@@ -4,7 +4,7 @@ Axes: m nodes, d slots of the table, p graphs.
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -182,6 +182,49 @@ def period_of(network: Graph | Network) -> int | None:
     if isinstance(network, Periodic):
         return network.size
     return 1 if isinstance(network, Graph | Static) else None
+
+
+def inmost(network: Any, *last: type) -> Any:
+    """The innermost network of nested wrappers.
+
+    Args:
+        network: The network, wrapped or not.
+        *last: Wrapper classes at which to stop: the outermost instance of one of them is the result.
+    """
+    while hasattr(network, "base") and not isinstance(network, last):
+        network = network.base
+    return network
+
+
+def graphs_of(network: Network, rounds: int) -> Iterator[tuple[str, Graph]]:
+    """The graphs of a network, each with a label.
+
+    All graphs of a fixed or periodic network, wrapped or not, and of a random choice (except those of probability
+    zero). Of a synchronised network, those of the network inside and of one synchronised round.
+
+    Args:
+        network: Any network.
+        rounds: For other networks, and wrappers around a random choice, the number of initial rounds to draw.
+    """
+    inner: Any = inmost(network)
+    if isinstance(network, Static):
+        yield "", network.graph
+        return
+    if isinstance(network, Synchronised):  # whose period, with that of the base, may be long
+        last = int(network.every) - 1
+        for which, graph in graphs_of(network.base, rounds):
+            yield f"{which} of its base" if which else "its base", graph
+        yield f"round {last}", round_of(network, last)
+        return
+    if isinstance(inner, RandomChoice):
+        for j in np.flatnonzero(np.asarray(inner.probability) > 0).tolist():
+            yield f"its choice {j}", inner.turn(j)
+        if network is inner:
+            return
+    if isinstance(inner, Periodic):
+        rounds = max(rounds if network is not inner else 1, inner.size)
+    for k in range(rounds):
+        yield f"round {k}", round_of(network, k)
 
 
 @checked

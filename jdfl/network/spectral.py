@@ -1,9 +1,8 @@
 """Properties of a network, computed on the host: its spectral gap, and a summary for display."""
 
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial, reduce
-from typing import Any, Literal, cast
+from functools import partial
+from typing import Any, Literal
 
 import numpy as np
 import scipy.sparse as sp
@@ -18,6 +17,7 @@ from jdfl.network.tables import (
     called,
     components,
     graph_of,
+    is_symmetric,
     stochastic,
     synchronised_now,
     to_scipy,
@@ -55,7 +55,7 @@ def spectral_gap(network: Graph | Network) -> float:
     rows_sum = stochastic(stored, 1)
     # The float32 rounding of the diagonal would hide small gaps.
     W = stored + sp.diags_array(1 - np.asarray(stored.sum(axis=1))) if rows_sum else stored
-    symmetric = abs(W - W.T).max() < 1e-9
+    symmetric = is_symmetric(W)
     if m <= DENSE_UP_TO:
         dense: np.ndarray = W.toarray()
         values = np.linalg.eigvalsh(dense) if symmetric else np.linalg.eigvals(dense)
@@ -63,39 +63,6 @@ def spectral_gap(network: Graph | Network) -> float:
     else:
         second = _second_symmetric(W) if symmetric and rows_sum else _second(W)
     return float(1 - second)
-
-
-def centred(x: Any) -> np.ndarray:
-    """Rows [m] or [m, n] minus their mean."""
-    rows: np.ndarray = np.asarray(x)
-    return rows - rows.mean(axis=0)
-
-
-def spectral_radius(graphs: Sequence[Graph]) -> float:
-    """The spectral radius of the product of (I - J) W over the graphs in turn; all entries of J are 1 / m.
-
-    Infinite where the iteration for a large product does not converge.
-    """
-    matrices: list[Any] = [to_scipy(graph) for graph in graphs]
-    return largest_modulus(lambda x: reduce(lambda y, W: centred(W @ y), matrices, x), graphs[0].m)
-
-
-def largest_modulus(product: Callable[[np.ndarray], np.ndarray], m: int) -> float:
-    """The spectral radius of a matrix [m, m] given as a function that multiplies by it.
-
-    Infinite where the iteration for a large matrix does not converge.
-
-    Args:
-        product: The product of the matrix and columns x [m] or [m, k], as a function of x.
-        m: Size of the matrix; up to `DENSE_UP_TO` all eigenvalues are computed.
-    """
-    if m <= DENSE_UP_TO:
-        return float(np.max(np.abs(np.linalg.eigvals(product(np.eye(m))))))
-    linear: Any = cast(Any, spla).LinearOperator((m, m), matvec=product, matmat=product, dtype=np.float64)
-    try:
-        return float(np.abs(spla.eigs(linear, k=1, v0=_start(m), return_eigenvectors=False)).max())
-    except spla.ArpackNoConvergence as error:
-        return float(np.max(np.abs(getattr(error, "eigenvalues", ())), initial=0.0)) or float("inf")
 
 
 def _start(m: int) -> np.ndarray:

@@ -131,6 +131,11 @@ def stochastic(W: Any, axis: int) -> bool:
     return bool(np.all(np.abs(np.asarray(W.sum(axis=axis)) - 1) <= TOLERANCE))
 
 
+def is_symmetric(W: Any) -> bool:
+    """Whether a sparse matrix [m, m] is symmetric up to rounding in float64."""
+    return bool(abs(W - W.T).max() < 1e-9)
+
+
 def sum_to_one(total: np.ndarray, remedy: str, line: str = "row") -> None:
     """Raise `ValueError` unless the sums [m] of all rows (or what `line` says) are one, within 1e-5."""
     bad = np.flatnonzero(~(np.abs(total - 1) <= TOLERANCE))

@@ -10,8 +10,8 @@ import pytest
 import jdfl
 from jdfl import network as nw
 from jdfl.base import struct
-from jdfl.network import spectral
-from jdfl.network.requirements import mean_growth
+from jdfl.network import growth
+from jdfl.network.growth import mean_growth
 from tests.later import Later
 from tests.network.examples import matrices, rounds
 from tests.network.test_matcha import expected_norm
@@ -168,7 +168,7 @@ def test_a_random_choice_is_judged_by_its_exact_mean():
 def test_large_networks_are_judged_alike(monkeypatch):
     alone = nw.random_choice([EXPANDING().at(k, jax.random.key(k)) for k in range(5)])
     turns = nw.periodic([EXPANDING().at(k, jax.random.key(k)) for k in range(5)])
-    found = mean_growth(alone).most, spectral.spectral_radius([turns.at(k, None) for k in range(5)])
-    monkeypatch.setattr(spectral, "DENSE_UP_TO", 0)
-    large = mean_growth(alone).most, spectral.spectral_radius([turns.at(k, None) for k in range(5)])
+    found = mean_growth(alone).most, growth.spectral_radius([turns.at(k, None) for k in range(5)])
+    monkeypatch.setattr(growth, "EXACT_UP_TO", 0)
+    large = mean_growth(alone).most, growth.spectral_radius([turns.at(k, None) for k in range(5)])
     np.testing.assert_allclose(large, found, rtol=1e-6)
