@@ -197,7 +197,6 @@ def test_features_that_are_no_plain_numbers_are_refused(features, words):
 
 def test_yaml_scalars_are_those_of_its_version_1_2():
     read = {
-        "0100": 100,
         "0o100": 64,
         "0x40": 64,
         "1:30": "1:30",
@@ -212,7 +211,6 @@ def test_yaml_scalars_are_those_of_its_version_1_2():
         assert yaml_text.yaml.load(yaml_text.dump({"a": value}), Loader=yaml_text._Loader) == {"a": value}
     from jdfl.config import RunConfig
 
-    assert yaml_text.load(RunConfig, "steps: 0100").steps == 100
     with pytest.raises(ValueError, match=r"seed, got '1:30'"):
         yaml_text.load(RunConfig, "seed: 1:30")
     with pytest.raises(ValueError, match="got 'yes'"):

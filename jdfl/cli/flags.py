@@ -8,17 +8,19 @@ configuration that has them.
 import dataclasses
 import json
 from collections.abc import Callable, Iterator, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar, cast, get_type_hints
 
 import tyro
 from typing_extensions import Doc
+from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, PrimitiveTypeInfo
 
 from jdfl.base import checks
 from jdfl.cli.helping import help_text
 from jdfl.cli.listing import Flag, flags_of, kinds_of
 from jdfl.cli.typos import refuse_typos
-from jdfl.config import Family, RunConfig, from_yaml
+from jdfl.config import Family, RunConfig, from_yaml, yaml_text
 from jdfl.engine.records import JOURNAL
 from jdfl.store import journal
 from jdfl.store.manifest import check_signed
@@ -90,7 +92,28 @@ def _look(args: list[str], listed: list[Flag], prog: str, about: str, examples: 
 
 
 def _parsed(args: list[str], kind: Callable[..., Parsed], prog: str, **how: Any) -> Parsed:
-    return cast(Parsed, tyro.cli(kind, args=args, prog=prog, add_help=False, **how))
+    return cast(Parsed, tyro.cli(kind, args=args, prog=prog, add_help=False, registry=_numbers(), **how))
+
+
+@cache
+def _numbers() -> ConstructorRegistry:
+    """The rule by which flags take whole numbers and floats that are written as in YAML: no 1_000, and no inf."""
+    registry = ConstructorRegistry()
+
+    @registry.primitive_rule
+    def rule(asked: PrimitiveTypeInfo) -> PrimitiveConstructorSpec[Any] | None:
+        if asked.type not in (int, float):
+            return None
+        kinds = int if asked.type is int else int | float
+        return PrimitiveConstructorSpec(
+            nargs=1,
+            metavar=asked.type.__name__.upper(),
+            instance_from_str=lambda words: yaml_text.number(asked.type, words[0]),
+            is_instance=lambda value: isinstance(value, kinds) and not isinstance(value, bool),
+            str_from_instance=lambda value: [str(value)],
+        )
+
+    return registry
 
 
 def parse_run(

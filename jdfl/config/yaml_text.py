@@ -21,6 +21,7 @@ from jdfl.base.arguments import options_of
 from jdfl.config.kinds import members
 
 Config = TypeVar("Config")
+Number = TypeVar("Number", int, float)
 
 _LONGEST = 2**18  # characters; a configuration has a few thousand, and PyYAML takes seconds for this number
 _MESSAGE = 500  # characters of PyYAML's
@@ -87,6 +88,7 @@ for _class in (_Dumper, _Loader):
         cast(Any, _class).add_implicit_resolver(f"tag:yaml.org,2002:{_kind}", re.compile(_pattern), _letters)
 
 
+_OCTAL = re.compile("[-+]?0[0-7]+$")  # of YAML 1.1
 _OTHERS = yaml.resolver.Resolver()  # of YAML 1.1, by which many other programs read a text without quotes
 
 
@@ -101,9 +103,15 @@ _Dumper.add_representer(str, _quoted)
 
 
 def _whole(loader: _Loader, node: yaml.ScalarNode) -> int:
-    """A whole number of the core schema: 0100 is a hundred, 0o100 and 0x40 are sixty-four."""
+    """A whole number of the core schema: 0o100 and 0x40 are sixty-four.
+
+    0100 is a hundred there, and sixty-four in YAML 1.1: it is refused, since nobody knows which one was meant.
+    """
     text = str(loader.construct_scalar(node))
-    return int(text, 0 if text[:2] in ("0o", "0x") else 10)
+    found = int(text, 0 if text[:2] in ("0o", "0x") else 10)
+    if _OCTAL.match(text) and (other := int(text, 8)) != found:
+        raise _no_value(node, f", since it is {found} in YAML 1.2, and {other} in YAML 1.1. Write {found} or {other}")
+    return found
 
 
 _Loader.add_constructor("tag:yaml.org,2002:int", _whole)
@@ -142,13 +150,25 @@ def from_plain(kind: type[Config], data: Any) -> Config:
 
 def scalar(text: str) -> Any:
     """A number, a truth value, a text or none, as YAML reads it; ValueError for anything else."""
+    why = ""
     try:
         found = None if text.lower() == "none" else yaml.load(text, Loader=_Loader)
     except (yaml.YAMLError, RecursionError) as error:
-        raise ValueError(f"Expected a single value, got {_shown(text)}.") from error
+        found, why = [], str(getattr(error, "problem", ""))[:_MESSAGE]
     if not isinstance(found, str | int | float | bool | None):
-        raise ValueError(f"Expected a single value, got {_shown(text)}.")
+        raise ValueError(f"Expected a single value, got {_shown(text)}." + (f" YAML says: {why}." if why else ""))
     return found
+
+
+def number(kind: type[Number], text: str, where: str = "a value") -> Number:
+    """A whole number or a float, as YAML reads it; ValueError for anything else.
+
+    Args:
+        kind: Which of them, int or float; a float may be written as a whole number.
+        text: What is written.
+        where: What it is for, as named in the message.
+    """
+    return _value(kind, scalar(text), where)
 
 
 def plain(value: Any) -> Any:

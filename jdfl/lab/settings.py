@@ -213,7 +213,7 @@ def _grids(lines: tuple[str, ...]) -> dict[str, list[float]]:
     for line in lines:
         name, sign, values = line.partition("=")
         try:
-            grids[name.strip()] = [float(value) for value in values.split(",")]
+            grids[name.strip()] = [yaml_text.number(float, value) for value in values.split(",")]
         except ValueError:
             sign = ""
         if not sign or not name.strip():
@@ -242,7 +242,7 @@ def _also(lines: tuple[str, ...]) -> dict[str, list[float]]:
     for line in lines:
         name, sign, values = line.partition("=")
         try:
-            found[name.strip()] = [float(value) for value in values.split(",")] if sign else []
+            found[name.strip()] = [yaml_text.number(float, value) for value in values.split(",")] if sign else []
         except ValueError:
             raise ValueError(
                 f"Expected amount=budget,budget,... in also, got {line!r}. For example bytes=1e6."

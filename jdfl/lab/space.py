@@ -57,7 +57,7 @@ def field_of(line: str) -> tuple[str, Field]:
 
 def _range(path: str, kind: str, ends: Sequence[str]) -> Range:
     try:
-        low, high = (float(end) for end in ends)
+        low, high = (yaml_text.number(float, end) for end in ends)
     except ValueError:
         raise ValueError(f"Expected {kind}:LOW:HIGH for {path}, got {':'.join([kind, *ends])!r}.") from None
     if not (math.isfinite(low) and math.isfinite(high) and low < high):

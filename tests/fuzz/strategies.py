@@ -16,7 +16,9 @@ LIMITED: dict[str, Any] = dict.fromkeys(
     ("tries", "local_steps", "gossip_steps"), (-1, 0, 1, 3)
 )  # take as long as asked
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
-WORDS = st.sampled_from(["", "0", "1", "nan", "ring", "ceps", "none", "all", "x.*", "*", "a,b", "lr=1", "=", "\0", "é"])
+WORDS = st.sampled_from(
+    ["", "0", "1", ".nan", "ring", "ceps", "none", "all", "x.*", "*", "a,b", "lr=1", "=", "\0", "é"]
+)
 
 
 @st.composite

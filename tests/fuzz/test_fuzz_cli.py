@@ -22,7 +22,23 @@ from tests.fuzz.strategies import damaged
 pytestmark = [pytest.mark.filterwarnings("default"), pytest.mark.filterwarnings("ignore::RuntimeWarning")]
 TINY = ["--problem.m", "4", "--problem.n", "6", "--problem.s", "2", "--problem.rows", "5", "9", "--steps", "2"]
 TINY += ["--network", "complete", "--algorithm", "d-psgd"]
-VALUES = ["nan", "inf", "-inf", "-1", "0", "1", "2", "3", "0.5", "1e-320", "1e300", "4294967296", "1" * 30, "9" * 5000]
+VALUES = [
+    ".nan",
+    ".inf",
+    "-.inf",
+    "inf",
+    "-1",
+    "0",
+    "1",
+    "2",
+    "3",
+    "0.5",
+    "1e-320",
+    "1e300",
+    "4294967296",
+    "1" * 30,
+    "9" * 5000,
+]
 VALUES += [
     "",
     " ",
@@ -148,7 +164,7 @@ ODD_RUNS = st.lists(
     max_size=2,
     unique=True,
 ).flatmap(lambda names: st.tuples(*(st.tuples(st.just(name), st.sampled_from(SHORT)) for (name,) in names)))
-SHORT = ["nan", "inf", "-1", "0", "1", "2", "0.5", "1e300", "x", "", "none", "file", "1" * 30]
+SHORT = [".nan", ".inf", "-1", "0", "1", "2", "0.5", "1e300", "x", "", "none", "file", "1" * 30]
 
 
 @sizes(4, 60)

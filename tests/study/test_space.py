@@ -41,7 +41,7 @@ def test_fewer_random_points_are_the_first_of_more():
         (["lr=log:0:1"], 3, "LOW > 0"),
         (["lr=uniform:1"], 3, "uniform:LOW:HIGH"),
         (["lr=uniform:2:1"], 3, "LOW < HIGH"),
-        (["lr=uniform:0:nan"], 3, "finite ends"),
+        (["lr=uniform:0:.nan"], 3, "finite ends"),
         (["d=int:1.5:3"], 3, "whole numbers"),
         (["lr=1"], 0, "random = 0"),
         (["lr=[1"], None, "single value"),

@@ -218,7 +218,7 @@ def test_a_study_that_was_cut_off_says_what_is_missing():
         (["--engine-options", "timeout_min=5"], "engine_options = ('timeout_min=5',) with --engine here"),
         (["--engine", "local", "--max-seconds", "9"], "max_seconds = 9.0 with --engine local"),
         (["--max-seconds", "-4"], "max_seconds = -4.0"),
-        (["--max-seconds", "nan"], "max_seconds = nan"),
+        (["--max-seconds", ".nan"], "max_seconds = nan"),
         (["--seed", "4294967295"], "seed = 4294967295"),
     ],
     ids=str,

@@ -1,0 +1,154 @@
+"""Scalars are those of YAML 1.2's core schema, in files, on the command line and in --over, and none is taken that
+YAML 1.1 reads as another number."""
+
+import contextlib
+import dataclasses
+import io
+import math
+import re
+
+import pytest
+import yaml
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from jdfl.cli import flags
+from jdfl.config import RunConfig, from_yaml, yaml_text
+from jdfl.config.study import StudyConfig
+from jdfl.config.study import from_yaml as study_of
+from jdfl.config.study import to_yaml as text_of
+from jdfl.lab.space import field_of
+from tests.test_config import values
+
+WRITTEN = [
+    *("0100", "-0100", "+010", "007", "0o17", "0x1F", "+0x1F", "0b11", "08", "1:30", "190:20:30", "1_000", "1__0"),
+    *("yes", "no", "on", "off", "y", "N", "Yes", "OFF", "true", "True", "TRUE", "false", "~", "null", "None", "none"),
+    *("1e3", "1E3", "-2E+05", "12e03", ".5", "5.", "+1", "-0", "+.5e1", ".inf", "-.INF", ".nan", "inf", "nan", "1."),
+    *("Infinity", "2024-01-01", "2001-12-14t21:59:43.1-05:00", "=", "<<", "1,000", "0x1_F", "0o8", "0O17", "0X1F"),
+    *("1.5_0", "0100.", "0100e0", "00", "-00", "1e400", "9" * 400, "'7'", "!!int 7", "!!int 0100", "!!float 0100"),
+]
+CHARACTERS = st.sampled_from("0123456789+-._eExXoObB:~truefalsnyYNO")
+TEXTS = st.text(CHARACTERS, min_size=1, max_size=6) | st.sampled_from(WRITTEN)
+NAN = "nan"
+
+
+def outcome(read):
+    """What is read, a NaN as one value; `ValueError` where it is refused."""
+    try:
+        found = read()
+    except ValueError:
+        return ValueError
+    return NAN if isinstance(found, float) and math.isnan(found) else found
+
+
+def same(one, other) -> bool:
+    """Whether two outcomes are equal and of one type."""
+    return one == other and type(one) is type(other)
+
+
+def file_of(text: str, field: str):
+    """What a configuration's file makes of a value of `steps` or of `privacy.epsilon`."""
+    if field == "steps":
+        return outcome(lambda: from_yaml(f"steps: {text}").steps)
+    return outcome(lambda: from_yaml(f"privacy:\n  epsilon: {text}").privacy.epsilon)
+
+
+def flag_of(text: str, field: str):
+    """The same of the flag."""
+
+    def read():
+        try:
+            with contextlib.redirect_stderr(io.StringIO()), contextlib.redirect_stdout(io.StringIO()):
+                made = flags.parse([f"--{field}={text}"], RunConfig(), Options(), prog="jdfl", about="", examples="")
+        except SystemExit:
+            raise ValueError(text) from None
+        return made.config.steps if field == "steps" else made.config.privacy.epsilon
+
+    return outcome(read)
+
+
+@dataclasses.dataclass(frozen=True)
+class Options:
+    """No further flags."""
+
+
+@given(TEXTS)
+@example("0100")
+@example("!!int 0100")
+def test_nothing_is_read_as_another_number_than_by_yaml_1_1(text):
+    """What both read as numbers or truth values is the same; the rest is refused where a number is expected."""
+    now = outcome(lambda: yaml_text.scalar(text))
+    try:
+        before = yaml.safe_load(text)
+    except (yaml.YAMLError, ValueError, LookupError, AttributeError, TypeError):
+        return
+    before = NAN if isinstance(before, float) and math.isnan(before) else before
+    if isinstance(now, int | float) and isinstance(before, int | float):
+        assert same(now, before)
+
+
+CORE = {  # YAML 1.2.2, section 10.3.2, in its order
+    "null": "null|Null|NULL|~|",
+    "bool": "true|True|TRUE|false|False|FALSE",
+    "int": "[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+",
+    "float": r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?|[-+]?(\.inf|\.Inf|\.INF)|\.nan|\.NaN|\.NAN",
+    "str": ".*",
+}
+
+
+@given(TEXTS | st.just(""))
+def test_the_types_are_those_of_the_core_schema(text):
+    kind = next(kind for kind, pattern in CORE.items() if re.fullmatch(pattern, text))
+    for loader in (yaml_text._Loader(""), yaml_text._Dumper(io.StringIO())):
+        assert loader.resolve(yaml.ScalarNode, text, (True, False)) == f"tag:yaml.org,2002:{kind}"
+
+
+@pytest.mark.parametrize("text", ["0100", "-0100", "+010", "!!int 0100"])
+def test_a_number_that_versions_of_yaml_read_differently_is_refused_with_both(text):
+    both = str(int(text.split()[-1])), str(int(text.split()[-1], 8))
+    for read in (
+        lambda: from_yaml(f"steps: {text}"),
+        lambda: yaml_text.scalar(text),
+        lambda: field_of(f"steps={text},7"),
+        lambda: from_yaml(f"problem: {{noise: {text}}}"),
+    ):
+        with pytest.raises(ValueError, match=re.escape(text.split()[-1])) as error:
+            read()
+        assert all(number in str(error.value) for number in both)
+    assert flag_of(text, "steps") is flag_of(text, "privacy.epsilon") is ValueError
+
+
+FREE = {"None", "none"}  # words for nothing on the command line, which a file writes as null or ~
+NULLS = {"~", "null"}  # which the command line takes as texts
+
+
+@given(st.sampled_from(["steps", "privacy.epsilon"]), TEXTS)
+@example("steps", "1_000")
+@example("privacy.epsilon", "inf")
+@example("privacy.epsilon", "0x1F")
+def test_flags_and_over_read_numbers_as_files_do(field, text):
+    in_file = file_of(text, field)
+    if text in FREE | NULLS or " #" in text:
+        return
+    assert same(flag_of(text, field), in_file)
+    values = outcome(lambda: field_of(f"{field}={text}")[1])
+    if in_file is not ValueError and isinstance(values, list):
+        assert values == [in_file] or in_file == NAN
+
+
+def test_ranges_and_grids_read_numbers_as_files_do():
+    assert field_of("lr=log:1e-3:0x10")[1].high == 16
+    for bad in ("lr=log:1_0:20", "lr=int:0100:0200", "lr=uniform:0:infinity", "lr=uniform:yes:2"):
+        with pytest.raises(ValueError, match="lr"):
+            field_of(bad)
+
+
+@given(st.deferred(lambda: values(StudyConfig)))
+def test_studies_come_back_as_they_were_written(study):
+    assert study_of(text_of(study)) == study
+
+
+@given(st.sampled_from(WRITTEN))
+def test_texts_that_look_like_numbers_stay_texts(text):
+    config = dataclasses.replace(RunConfig(), metrics=(text,))
+    assert yaml_text.load(RunConfig, yaml_text.dump(config)).metrics == (text,)
