@@ -135,14 +135,9 @@ def finite(remedy: str = "", **named: Any) -> None:
 
 
 def plain_array(remedy: str = "", **named: Any) -> None:
-    """Every named value is an array of numbers or text that is not masked and does not hold dates."""
+    """Every named value is an array of numbers or text without dates, in which nothing is masked."""
+    unmasked(remedy, **named)
     for name, value in named.items():
-        if isinstance(value, np.ma.MaskedArray):
-            raise ValueError(
-                f"Expected an array without a mask for {name}, got a masked array with "
-                f"{int(np.sum(np.ma.getmaskarray(cast(Any, value))))} masked entries. "
-                f"Drop those, or fill them in. {remedy}".rstrip()
-            )
         try:
             dtype = getattr(value, "dtype", None) or np.asarray(value).dtype
         except (TypeError, ValueError):
@@ -151,6 +146,28 @@ def plain_array(remedy: str = "", **named: Any) -> None:
             raise ValueError(
                 f"Expected numbers in {name}, got dtype {dtype}. Turn dates and times into numbers. {remedy}".rstrip()
             )
+
+
+def unmasked(remedy: str = "", **named: Any) -> None:
+    """No named value is a masked array, or has one in it, whose mask NumPy would drop."""
+    for name, value in named.items():
+        if (count := _masked(value)) is not None:
+            raise ValueError(
+                f"Expected an array without a mask for {name}, got a masked array with {count} masked entries. "
+                f"Drop those, or fill them in. {remedy}".rstrip()
+            )
+
+
+def _masked(value: Any) -> int | None:
+    """The number of masked entries of an array, or of those in a list or an array of objects; None without a mask."""
+    if isinstance(value, np.ma.MaskedArray):
+        return int(np.sum(np.ma.getmaskarray(cast(Any, value))))
+    rows: Any = value.ravel() if is_a(value, np.ndarray) and value.dtype == object else value
+    nested = is_a(rows, list | tuple) or (is_a(rows, np.ndarray) and rows.dtype == object)
+    if not nested or not any(issubclass(kind, np.ma.MaskedArray | list | tuple) for kind in set(map(type, rows))):
+        return None
+    counts = [count for count in map(_masked, rows) if count is not None]
+    return sum(counts) if counts else None
 
 
 def real(remedy: str = "", **named: Any) -> None:
@@ -168,18 +185,18 @@ def real(remedy: str = "", **named: Any) -> None:
 
 
 def labels(remedy: str = "", **named: Any) -> None:
-    """Every named array of labels is a plain array without complex numbers and NaN."""
+    """Every named array of labels is a plain array of numbers or text, without complex numbers and missing ones."""
     for name, value in named.items():
         plain_array(remedy, **{name: value})
         array = np.asarray(value)
-        if array.dtype.kind == "c":
+        if array.dtype.kind in "cV" and not _short(array):
             raise ValueError(
                 f"Expected labels in {name} that have an order, got dtype {array.dtype}. {remedy}".rstrip()
             )
-        if array.dtype.kind == "f":
-            bad = np.isnan(array)
+        if array.dtype.kind in "fV":
+            bad = np.isnan(array.astype(np.float64))
         elif array.dtype.kind == "O":
-            bad = np.array([one is None or one != one for one in array.ravel()], bool).reshape(array.shape)
+            bad = np.array([_missing(one) for one in array.ravel()], bool).reshape(array.shape)
         else:
             continue
         if bad.any():
@@ -188,6 +205,19 @@ def labels(remedy: str = "", **named: Any) -> None:
                 f"Expected a label for every example, got {name}{list(where)} = {array[where]!r} "
                 f"({int(bad.sum())} such entries). Drop these examples. {remedy}".rstrip()
             )
+
+
+def _short(array: np.ndarray) -> bool:
+    """Whether an array has floats of few bits, such as bfloat16, which NumPy knows as records without fields."""
+    return array.dtype.kind == "V" and array.dtype.names is None and np.can_cast(array.dtype, np.float64)
+
+
+def _missing(one: Any) -> bool:
+    """Whether a label is none: None, NaN, or pandas' NA, which is not even different from itself."""
+    try:
+        return one is None or bool(one != one)
+    except Exception:  # the truth value of NA, and comparisons of any object
+        return True
 
 
 def class_numbers(remedy: str = "", **named: Any) -> None:

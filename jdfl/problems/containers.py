@@ -57,6 +57,9 @@ def column(name: str, value: Any, remedy: str = "Give one label or number for ev
     if issparse(value):
         checks.refuse(f"{name} to be a dense array", name, value, f"Use {name}.toarray().ravel().")
     array = _series(name, value) if is_pandas(value) else array_of(name, value, remedy)
+    listed = value if checks.is_a(value, list | tuple) and array.dtype.kind in "SU" else ()
+    if not all(issubclass(kind, str | bytes) for kind in set(map(type, listed))):
+        array = np.array(value, object)  # NumPy writes numbers and NaN beside text as text
     checks.labels(remedy, **{name: array})
     if array.ndim == 2 and array.shape[1] == 1:
         array = array[:, 0]
@@ -84,8 +87,7 @@ def array_of(name: str, value: Any, remedy: str) -> np.ndarray:
         remedy = f"{remedy} pandas.DataFrame({name}) makes a table of a dict of columns."
     if wrong:
         checks.refuse(f"{name} to be an array", name, value, remedy)
-    if checks.is_a(value, np.ma.MaskedArray):
-        checks.plain_array(remedy, **{name: value})
+    checks.unmasked(remedy, **{name: value})
     try:
         if all(hasattr(value, method) for method in _TORCH):
             value = value.detach().cpu()

@@ -4,7 +4,7 @@ Axes: N examples, m nodes. Every function returns m sorted arrays of int64 indic
 """
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike
 from jdfl.base import checks
 from jdfl.base.arguments import checked
 from jdfl.base.settings import MOST
+from jdfl.problems.containers import column
 
 Partition = Literal["iid", "dirichlet", "shards", "clients"]
 
@@ -64,7 +65,7 @@ def shards(labels: ArrayLike, m: int, *, shards_per_node: int = 2, seed: int = 0
         shards_per_node: Number of shards of a node, at least 1.
         seed: Seed of the partition.
 
-    Raises ValueError for more shards than examples.
+    Raises ValueError for more shards than examples, and for missing labels or labels of several kinds.
     """
     classes = _labels(labels)
     checks.whole(1, max(1, len(classes)), "A shard holds an example at least.", shards_per_node=shards_per_node)
@@ -92,7 +93,7 @@ def dirichlet(labels: ArrayLike, m: int, *, alpha: float, seed: int = 0, least: 
         seed: Seed of the partition.
         least: Minimum number of examples of a node, 0 to N / m.
 
-    Raises ValueError for values out of range.
+    Raises ValueError for values out of range, and for missing labels or labels of several kinds.
     """
     classes = _labels(labels)
     checks.positive(alpha=alpha)
@@ -100,7 +101,7 @@ def dirichlet(labels: ArrayLike, m: int, *, alpha: float, seed: int = 0, least: 
     _enough(len(classes), m, least)
     rng = generator(seed)
     held: list[list[int]] = [[] for _ in range(m)]
-    for label in np.unique(classes):
+    for label in range(classes.max(initial=-1) + 1):
         members = rng.permutation(np.flatnonzero(classes == label))
         share = rng.dirichlet(np.full(m, float(alpha)))
         cuts = np.rint(np.cumsum(share)[:-1] * len(members)).astype(np.int64)
@@ -120,12 +121,11 @@ def by_client(clients: ArrayLike) -> list[np.ndarray]:
     Args:
         clients: Client of every example [N], numbers or text.
 
-    Raises ValueError for another shape.
+    Raises ValueError for another shape, and for missing clients.
     """
-    ids = _labels(clients, "clients", "One client id for every example.")
-    _, place = np.unique(ids, return_inverse=True)
+    place = _labels(clients, "clients", "Give one client id for every example.")
     order = np.argsort(place, kind="stable")
-    return _sorted(np.split(order, np.cumsum(np.bincount(place))[:-1])) if len(ids) else []
+    return _sorted(np.split(order, np.cumsum(np.bincount(place))[:-1])) if len(place) else []
 
 
 @checked
@@ -179,11 +179,11 @@ def generator(seed: int) -> np.random.Generator:
     return np.random.default_rng(seed)
 
 
-def _labels(labels: ArrayLike, name: str = "labels", remedy: str = "") -> np.ndarray:
-    named: dict[str, Any] = {name: labels}
-    checks.labels(**named)
-    checks.shape((None,), remedy, **named)
-    return np.asarray(labels)
+def _labels(labels: ArrayLike, name: str = "labels", remedy: str = "Give the label of every example.") -> np.ndarray:
+    """The number of every example's label [N] in sorted order, so that no label is in no class, or in several."""
+    found = column(name, labels, remedy)
+    checks.shape((None,), remedy, **{name: labels})
+    return np.unique(found, return_inverse=True)[1]
 
 
 def _enough(n_examples: int, m: int, each: int) -> None:

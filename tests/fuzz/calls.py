@@ -38,7 +38,7 @@ PLAN = Later(lambda: {"algorithm": NOISY, "problem": PROBLEM(), "network": RING(
 EVENT = {"event": privacy.GaussianEvent(1.0), "releases": 3, "delta": 1e-5}
 
 
-def _squared(params: Any, example: Any) -> Any:
+def squared(params: Any, example: Any) -> Any:
     """A loss of a person's own."""
     return jnp.square(example[0] @ params - example[1])
 
@@ -61,7 +61,7 @@ GOOD = Named(
         "classical_gaussian": {"epsilon": 0.5, "delta": 1e-5},
         "consensus_below": {"tolerance": 0.1},
         "from_arrays": {"X": X, "y": Y, "nodes": 2},
-        "from_loss": lambda: {"loss": _squared, "params": np.zeros(3), "data": (X, X[:, 0]), "nodes": 2, "test": None},
+        "from_loss": lambda: {"loss": squared, "params": np.zeros(3), "data": (X, X[:, 0]), "nodes": 2, "test": None},
         "from_model": lambda: {"model": models.mlp(shape=(3,), classes=2, hidden=4), "X": X, "y": Y, "nodes": 2},
         "gradient_below": {"tolerance": 0.1},
         "objective_below": {"value": 0.1},

@@ -15,7 +15,7 @@ import jdfl
 from jdfl import codecs, network, problems
 from jdfl.algorithms import REGISTRY
 from jdfl.engine import loop, start
-from tests.fuzz.calls import ELSEWHERE, GOOD, PARTS, PROBLEM, RING, X, Y, functions, odds
+from tests.fuzz.calls import ELSEWHERE, GOOD, PROBLEM, RING, X, Y, functions, odds
 from tests.fuzz.judge import fuzz, sizes, unclean
 from tests.later import Later
 
@@ -253,61 +253,6 @@ def test_times(kind):
                 network.timed(RING(), kind(**{field.name: value}))
             except Exception as error:
                 refused(error, {field.name}, (kind, field.name, value))
-
-
-BAD_ARRAYS = {
-    "mask": lambda array: np.ma.masked_array(array, np.arange(array.size).reshape(array.shape) == 1),
-    "dates": lambda array: np.full(array.shape, "2020-01-01", "datetime64[D]"),
-    "durations": lambda array: np.full(array.shape, 1, "timedelta64[s]"),
-    "complex": lambda array: array.astype(complex) + 1j,
-    "objects": lambda array: np.array([None] * array.size, object).reshape(array.shape),
-    "nan": lambda array: np.where(np.arange(array.size).reshape(array.shape) == 1, np.nan, array),
-    "words": lambda array: array.astype(str),
-}
-DOORS: dict[str, Callable[[Any, Any], Any]] = {
-    "classification": lambda x, y: problems.classification(own(x, y), 2),
-    "classification, by shards": lambda x, y: problems.classification(own(x, y), 2, partition="shards"),
-    "neural classification": lambda x, y: problems.neural_classification(own(x, y), 2, model=NETWORK()),
-    "logistic regression": lambda x, y: problems.logistic_regression([(x, y), (X, Y)]),
-    "softmax regression": lambda x, y: problems.softmax_regression([(x, y), (X, Y)]),
-    "linear regression": lambda x, y: problems.linear_regression([x, X], [y, Y]),
-    "its test set": lambda x, y: problems.linear_regression([X, X], [Y, Y], test=(x, y)),
-    "test set": lambda x, y: problems.logistic_regression(PARTS, test=(x, y)),
-    "holdout": lambda x, y: problems.holdout(x, y, 0.2),
-}
-TAKEN = {("holdout", "nan")}  # of features: it only makes two parts
-NETWORK = Later(jdfl.models.mlp, shape=(3, 1, 1), classes=2, hidden=2)
-
-
-def own(x: Any, y: Any) -> problems.Dataset:
-    return problems.Dataset("own", x, y, None, None, "made here", False)
-
-
-@pytest.mark.parametrize("bad", BAD_ARRAYS)
-@pytest.mark.parametrize("door", DOORS)
-def test_arrays_that_are_no_plain_numbers_are_refused_at_every_door(door, bad):
-    DOORS[door](X, Y)
-    for made in ((BAD_ARRAYS[bad](X), Y), (X, BAD_ARRAYS[bad](Y))):
-        try:
-            made_of = DOORS[door](*made)
-            if isinstance(made_of, problems.Problem):
-                problems.check_problem(made_of)
-        except Exception as error:
-            refused(error, {"features", "labels", "targets", "test", "data"}, (door, bad))
-        else:
-            assert (door, bad) in TAKEN, (door, bad)
-
-
-@pytest.mark.parametrize("bad", [kind for kind in BAD_ARRAYS if kind not in ("words", "nan")])
-def test_vectors_and_clients_too(bad):
-    for call_it in (
-        lambda: problems.averaging(BAD_ARRAYS[bad](X)),
-        lambda: network.from_matrix(BAD_ARRAYS[bad](np.full((4, 4), 0.25))),
-        lambda: network.from_scipy(BAD_ARRAYS[bad](np.ones((4, 4)))),
-        lambda: network.from_edges(BAD_ARRAYS[bad](np.array([[0, 1], [1, 2], [2, 3]]))),
-    ):
-        with pytest.raises(ValueError, match="Expected"):
-            call_it()
 
 
 READERS = ("read_cifar10", "read_idx", "read_libsvm", "read_mnist", "read_qsar")

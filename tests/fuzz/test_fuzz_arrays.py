@@ -1,0 +1,88 @@
+"""Arrays with masks, dates and the like are refused at every door, however they are packed."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import jdfl
+from jdfl import network, problems
+from tests.fuzz.calls import PARTS, X, Y, squared
+from tests.fuzz.test_fuzz_arguments import refused
+from tests.later import Later
+
+pytestmark = pytest.mark.filterwarnings("ignore")  # of odd settings, at length
+BAD_ARRAYS = {
+    "mask": lambda array: np.ma.masked_array(array, np.arange(array.size).reshape(array.shape) == 1),
+    "mask without an entry": np.ma.masked_array,
+    "masks in a list": lambda array: [BAD_ARRAYS["mask"](row) for row in array] if array.ndim > 1 else masks(array),
+    "masks in objects": lambda array: np.array(masks(array.ravel()), object).reshape(array.shape),
+    "dates": lambda array: np.full(array.shape, "2020-01-01", "datetime64[D]"),
+    "durations": lambda array: np.full(array.shape, 1, "timedelta64[s]"),
+    "dates as objects": lambda array: np.full(array.shape, np.datetime64("2020-01-01"), object),
+    "dates in a list": lambda array: np.full(array.shape, "2020-01-01", "datetime64[D]").tolist(),
+    "durations as objects": lambda array: np.full(array.shape, np.timedelta64(3, "s"), object),
+    "complex": lambda array: array.astype(complex) + 1j,
+    "objects": lambda array: np.array([None] * array.size, object).reshape(array.shape),
+    "nan": lambda array: np.where(np.arange(array.size).reshape(array.shape) == 1, np.nan, array),
+    "words": lambda array: array.astype(str),
+}
+
+
+def masks(array: Any) -> list[Any]:
+    """The entries of an array [N] in a list, in which one is masked."""
+    return [np.ma.masked if i == 1 else one for i, one in enumerate(array.tolist())]
+
+
+DOORS: dict[str, Callable[[Any, Any], Any]] = {
+    "arrays": lambda x, y: jdfl.from_arrays(x, y, nodes=2),
+    "arrays, their test set": lambda x, y: jdfl.from_arrays(X, Y, nodes=2, test=(x, y)),
+    "arrays by node": lambda x, y: jdfl.from_arrays([X, x], [Y, y], partition="given"),
+    "a loss": lambda x, y: jdfl.from_loss(squared, np.zeros(3), (x, y), nodes=2, test=None),
+    "a model": lambda x, y: jdfl.from_model(MODEL(), x, y, nodes=2),
+    "classification": lambda x, y: problems.classification(own(x, y), 2),
+    "classification, by shards": lambda x, y: problems.classification(own(x, y), 2, partition="shards"),
+    "neural classification": lambda x, y: problems.neural_classification(own(x, y), 2, model=NETWORK()),
+    "logistic regression": lambda x, y: problems.logistic_regression([(x, y), (X, Y)]),
+    "softmax regression": lambda x, y: problems.softmax_regression([(x, y), (X, Y)]),
+    "linear regression": lambda x, y: problems.linear_regression([x, X], [y, Y]),
+    "its test set": lambda x, y: problems.linear_regression([X, X], [Y, Y], test=(x, y)),
+    "test set": lambda x, y: problems.logistic_regression(PARTS, test=(x, y)),
+    "holdout": lambda x, y: problems.holdout(x, y, 0.2),
+}
+TAKEN = {("holdout", "nan")}  # of features: it only makes two parts
+TAKEN |= {("arrays", "words"), ("a model", "words")}  # labels may be text
+NETWORK = Later(jdfl.models.mlp, shape=(3, 1, 1), classes=2, hidden=2)
+MODEL = Later(jdfl.models.mlp, shape=(3,), classes=2, hidden=2)
+
+
+def own(x: Any, y: Any) -> problems.Dataset:
+    return problems.Dataset("own", x, y, None, None, "made here", False)
+
+
+@pytest.mark.parametrize("bad", BAD_ARRAYS)
+@pytest.mark.parametrize("door", DOORS)
+def test_arrays_that_are_no_plain_numbers_are_refused_at_every_door(door, bad):
+    DOORS[door](X, Y)
+    for made in ((BAD_ARRAYS[bad](X), Y), (X, BAD_ARRAYS[bad](Y))):
+        try:
+            made_of = DOORS[door](*made)
+            if isinstance(made_of, problems.Problem):
+                problems.check_problem(made_of)
+        except Exception as error:
+            refused(error, {"features", "labels", "targets", "test", "data", "X", "y"}, (door, bad))
+        else:
+            assert (door, bad) in TAKEN, (door, bad)
+
+
+@pytest.mark.parametrize("bad", [kind for kind in BAD_ARRAYS if kind not in ("words", "nan")])
+def test_vectors_and_clients_too(bad):
+    for call_it in (
+        lambda: problems.averaging(BAD_ARRAYS[bad](X)),
+        lambda: network.from_matrix(BAD_ARRAYS[bad](np.full((4, 4), 0.25))),
+        lambda: network.from_scipy(BAD_ARRAYS[bad](np.ones((4, 4)))),
+        lambda: network.from_edges(BAD_ARRAYS[bad](np.array([[0, 1], [1, 2], [2, 3]]))),
+    ):
+        with pytest.raises(ValueError, match="Expected"):
+            call_it()
