@@ -118,15 +118,7 @@ class Algorithm:
 
         A method with constraints between its own settings extends this and calls it first.
         """
-        parts: Any = self
-        if hasattr(self, "optimizer"):
-            check_optimizer(parts.optimizer)
-        if hasattr(self, "gradients"):
-            parts.gradients.check(problem)
-        if hasattr(self, "updates"):
-            check_updates(parts.updates, parts.gradients)
-        if hasattr(self, "codec"):
-            check_codec(self.title, parts.codec, parts.codes, problem.n, problem.m, self.sparsity(problem))
+        check_parts(self, problem)
         if self.needs:
             require(network, self.title, **self.needs)
 
@@ -186,6 +178,7 @@ class Algorithm:
             plan: The result of `plan` for a run; without it nothing is claimed for planned noise.
             steps: The number of rounds that was planned for.
         """
+        check_kinds(self)
         if plan is None and type(self).plan is not Algorithm.plan:
             return UNPLANNED
         return stated(self, problem, plan, steps)
@@ -219,6 +212,25 @@ def _first(state: Any) -> Any:
 def codec_of(algorithm: Algorithm, problem: Problem) -> Codec:
     """The algorithm's codec, or a lossless one for an algorithm without that field."""
     return getattr(algorithm, "codec", Dense(problem.dtype.name))
+
+
+def check_kinds(algorithm: Any) -> None:
+    """Raise ValueError for settings that do not fit their annotations, whatever the problem and the network are."""
+    arguments.settings(algorithm)
+    if hasattr(algorithm, "optimizer"):
+        check_optimizer(algorithm.optimizer)
+
+
+def check_parts(algorithm: Any, problem: Problem) -> None:
+    """Raise ValueError for settings and parts that do not fit their annotations, one another or the problem."""
+    check_kinds(algorithm)
+    if hasattr(algorithm, "gradients"):
+        algorithm.gradients.check(problem)
+    if hasattr(algorithm, "updates"):
+        check_updates(algorithm.updates, algorithm.gradients)
+    if hasattr(algorithm, "codec"):
+        sparsity = algorithm.sparsity(problem)
+        check_codec(algorithm.title, algorithm.codec, algorithm.codes, problem.n, problem.m, sparsity)
 
 
 def check_protocol(algorithm: Algorithm) -> None:

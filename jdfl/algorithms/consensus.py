@@ -63,6 +63,7 @@ class AverageConsensus(Algorithm):
 
     def check(self, problem: Problem, network: Network) -> None:
         """Raise ValueError for settings out of range."""
+        super().check(problem, network)
         self.dpps.check("AverageConsensus", network)
 
     def plan(self, problem: Problem, network: Network, steps: int) -> Schedule:

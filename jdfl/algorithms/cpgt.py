@@ -112,6 +112,7 @@ class CPGT(Algorithm):
 
     def check(self, problem: Problem, network: Network) -> None:
         """Raise ValueError for settings, codecs and networks that the method cannot use."""
+        super().check(problem, network)
         if (self.noise_x is None) != (self.noise_y is None):
             raise ValueError(
                 f"Expected noise on both messages or on neither, got noise_x = {checks.shown(self.noise_x)} and "
@@ -119,7 +120,6 @@ class CPGT(Algorithm):
                 "jdfl.algorithms.cpgt.calibrated."
             )
         check_gradients("CPGT", self.gradients, "noise_x and noise_y")
-        super().check(problem, network)
 
     def plan(self, problem: Problem, network: Network, steps: int) -> Plan:
         """The noise scales of all rounds, on the host before a run."""

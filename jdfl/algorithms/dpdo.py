@@ -101,8 +101,8 @@ class DPDO(Algorithm):
 
     def check(self, problem: Problem, network: Network) -> None:
         """Raise ValueError for settings out of range."""
-        check_gradients("DPDO", self.gradients, "epsilon")
         super().check(problem, network)
+        check_gradients("DPDO", self.gradients, "epsilon")
         if self.epsilon is not None:
             self._check_noise()
 

@@ -72,12 +72,12 @@ class OverPushSum(Algorithm):
 
     def check(self, problem: Problem, network: Network) -> None:
         """Raise ValueError for settings of the steps and the protocol out of range."""
+        super().check(problem, network)
         if self.gradients.mechanism is not None:
             raise ValueError(
                 f"Expected gradients without noise for {self.title}, whose protocol adds it to messages, got mechanism "
                 f"= {self.gradients.mechanism!r}. Give dpps=DPPS(b=...) instead."
             )
-        super().check(problem, network)
         self.dpps.check(self.title, network)
 
     def plan(self, problem: Problem, network: Network, steps: int) -> Schedule:

@@ -21,7 +21,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from jdfl.algorithms.algorithm import Algorithm
+from jdfl.algorithms.algorithm import Algorithm, check_parts
 from jdfl.algorithms.program import Program
 from jdfl.auditing.attack import attack
 from jdfl.auditing.claim import check_level, noisy_guarantee
@@ -72,6 +72,7 @@ def audit_bits(
     checks.whole(0, problem.m - 1, "It is one of the problem's nodes.", node=node)
     check_level(confidence)
     checks.fraction("It is the delta of both epsilons.", delta=delta)
+    check_parts(algorithm, problem)
     noisy_guarantee(Program(algorithm), problem)
     part: Any = getattr(algorithm, owner(algorithm) or "", None)
     mechanism: Any = getattr(part, "mechanism", None)

@@ -89,8 +89,8 @@ def audit_one_run(
     and for runs that do not stay finite.
     """
     began = time.perf_counter()
-    seed, clip = typed_key(key), Limit.of(algorithm).clip
     program = check_run(algorithm, problem, network, steps, 1, None)
+    seed, clip = typed_key(key), Limit.of(algorithm).clip
     check_level(confidence)
     check_dense(problem)
     guarantee = noisy_guarantee(program, problem)

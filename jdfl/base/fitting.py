@@ -7,6 +7,7 @@ from types import NoneType
 from typing import Any, Literal, get_args, get_origin
 
 import jax
+import jax.numpy as jnp
 import jax.typing
 import numpy as np
 from numpy.typing import ArrayLike
@@ -45,7 +46,8 @@ def is_real(value: Any) -> bool:
     """Whether it is one real number, including an array without axes."""
     if checks.is_a(value, np.ndarray | np.generic | jax.Array):
         masked = checks.is_a(value, np.ma.MaskedArray)
-        return value.ndim == 0 and np.issubdtype(value.dtype, np.number) and value.dtype.kind not in "cm" and not masked
+        number = jnp.issubdtype(value.dtype, np.number)  # also of JAX's own types, such as keys
+        return value.ndim == 0 and number and value.dtype.kind not in "cm" and not masked
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
@@ -101,13 +103,14 @@ def _fits_items(value: Any, wanted: tuple[Any, ...]) -> bool:
 
 def _is_array(value: Any) -> bool:
     """Whether NumPy converts it to an unmasked array of numbers or text."""
-    if isinstance(value, type):  # a NumPy type, whose `ndim` is a descriptor
+    if checks.is_a(value, np.ndarray | jax.Array):
+        return True
+    if isinstance(value, str | bytes | type):  # the `ndim` of a NumPy type is a descriptor
         return False
     try:
-        found: Any = value if hasattr(value, "dtype") else np.asarray(value)
-    except (TypeError, ValueError):
+        return bool(np.ndim(value) > 0)
+    except Exception:  # attributes of any object may raise any error
         return False
-    return checks.is_a(value, np.ndarray | jax.Array) or (np.ndim(found) > 0 and not isinstance(value, str | bytes))
 
 
 _PLAIN: dict[Any, tuple[str, Callable[[Any], bool]]] = {

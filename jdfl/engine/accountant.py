@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from jdfl.algorithms.algorithm import Algorithm
+from jdfl.algorithms.algorithm import Algorithm, check_kinds
 from jdfl.algorithms.program import Program, planned
 from jdfl.base import checks
 from jdfl.base.arguments import checked
@@ -216,14 +216,15 @@ def calibrate(
     checks.positive("It is what all rounds together may spend.", epsilon=epsilon)
     checks.one_of(("sound", "paper"), accounting=accounting)
     if accounting == "paper":
-        settings: Any = check_run(algorithm, problem, network, steps, 1, None).algorithm
-        if (published := getattr(settings, "published_multiplier", None)) is None:
+        method: Any = check_run(algorithm, problem, network, steps, 1, None).algorithm
+        if (published := getattr(method, "published_multiplier", None)) is None:
             raise ValueError(
                 f"Expected an algorithm whose paper says how much noise an epsilon needs, got "
                 f"{type(algorithm).__name__}. Use accounting='sound'."
             )
         found = published(problem, epsilon, steps)
-        return stepping.with_field(settings, f"{noise_place(algorithm)}.multiplier", found)
+        return stepping.with_field(method, f"{noise_place(algorithm)}.multiplier", found)
+    check_kinds(algorithm)
     if remedy := _scheduled(algorithm):
         raise ValueError(
             f"Expected an algorithm with one multiplier of its noise, got {type(algorithm).__name__}, whose noise "

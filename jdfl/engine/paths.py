@@ -10,6 +10,7 @@ from jdfl.algorithms.statement import labels, outputs, traced
 from jdfl.base.arguments import checked
 from jdfl.engine import metrics as metrics_module
 from jdfl.engine.metrics import Metric
+from jdfl.engine.start import check_settings
 from jdfl.network.graph import Network
 from jdfl.privacy.flow import WHY, Flow, Label
 from jdfl.problems import Problem
@@ -41,6 +42,7 @@ def paths(
     Raises:
         ValueError: For settings that do not go together, and for metrics that the problem cannot give.
     """
+    check_settings(algorithm, problem, network)
     program = planned(algorithm, problem, network, steps)
     chosen = metrics_module.default_metrics(problem) if metrics is None else metrics_module.resolve(metrics, problem)
     programs = traced(algorithm, problem, program.plan)

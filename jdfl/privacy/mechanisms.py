@@ -7,7 +7,7 @@ neighbouring datasets. Which datasets are neighbouring is defined where the chan
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Annotated, Any, ClassVar, Literal, Protocol
+from typing import Annotated, Any, ClassVar, Literal, Protocol, get_args
 
 import jax
 import numpy as np
@@ -270,4 +270,5 @@ def check_mechanism(mechanism: Any) -> None:
     """
     remedy = "Use Gaussian(multiplier) or Laplace(multiplier), or None for no noise."
     checks.able(("add", "event", "norm"), "a noise mechanism", remedy, mechanism=mechanism)
+    checks.one_of(get_args(Norm), remedy, **{"mechanism.norm": mechanism.norm})
     mechanism.check()

@@ -59,7 +59,7 @@ def column(name: str, value: Any, remedy: str = "Give one label or number for ev
     array = _series(name, value) if is_pandas(value) else array_of(name, value, remedy)
     listed = value if checks.is_a(value, list | tuple) and array.dtype.kind in "SU" else ()
     if not all(issubclass(kind, str | bytes) for kind in set(map(type, listed))):
-        array = np.array(value, object)  # NumPy writes numbers and NaN beside text as text
+        array = np.array(value, object)  # NumPy writes numbers and NaN among text as text
     checks.labels(remedy, **{name: array})
     if array.ndim == 2 and array.shape[1] == 1:
         array = array[:, 0]

@@ -26,7 +26,7 @@ from jdfl.engine.batch import sweep
 from jdfl.engine.paths import paths
 from jdfl.engine.result import Result
 from jdfl.engine.runner import run
-from jdfl.engine.start import Options
+from jdfl.engine.start import Options, check_run
 from jdfl.privacy import flow
 from jdfl.testing.law import close, hold, leaves_equal, named, require, same
 
@@ -286,7 +286,8 @@ def check_algorithm(algorithm: Algorithm, law: str | None = None, problem: Any =
 
     Raises:
         LawBrokenError: For the first law that does not hold.
-        ValueError: For an unknown law, an object that is no algorithm, and a network that changes over rounds.
+        ValueError: For an unknown law, an object that is no algorithm, settings out of range, and a network that
+            changes over rounds.
     """
     arguments.argument("algorithm", algorithm, Algorithm)
     if network is not None and not isinstance(network, networks.Static):
@@ -294,4 +295,5 @@ def check_algorithm(algorithm: Algorithm, law: str | None = None, problem: Any =
             f"Expected a fixed network, got network = {checks.shown(network)}. For example jdfl.network.ring(6)."
         )
     case = Case(algorithm, problem or small_problem(), network or small_network())
+    check_run(case.algorithm, case.problem, case.network, ROUNDS, 1, None)
     hold(LAWS, case, algorithm, law)

@@ -3,7 +3,14 @@
 import math
 from types import ModuleType
 
-from tests.fuzz import test_fuzz_arguments, test_fuzz_cli, test_fuzz_config, test_fuzz_files, test_fuzz_runs
+from tests.fuzz import (
+    test_fuzz_arguments,
+    test_fuzz_cli,
+    test_fuzz_config,
+    test_fuzz_files,
+    test_fuzz_runs,
+    test_wrong_objects,
+)
 
 
 def planned(module: ModuleType, slow: bool) -> int:
@@ -17,7 +24,14 @@ def planned(module: ModuleType, slow: bool) -> int:
 
 
 def test_thousands_of_inputs_are_tried():
-    modules = (test_fuzz_arguments, test_fuzz_cli, test_fuzz_config, test_fuzz_files, test_fuzz_runs)
+    modules = (
+        test_fuzz_arguments,
+        test_fuzz_cli,
+        test_fuzz_config,
+        test_fuzz_files,
+        test_fuzz_runs,
+        test_wrong_objects,
+    )
     quick, slow = (sum(planned(module, slow) for module in modules) for slow in (False, True))
     assert quick > 2_000
     assert slow > 15_000
