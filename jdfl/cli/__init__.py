@@ -16,7 +16,7 @@ Simulate decentralized federated learning, all nodes at once.
 
 commands:
   run        run an algorithm on a problem over a network and save the results
-  resume     continue a run or a sweep that was interrupted, ended early, or should have more rounds
+  resume     continue a run, a sweep or a comparison that was interrupted or ended early, or a run to more rounds
   verify     check the files of a run, repeat its first rounds and compare the numbers bit for bit
   export     write the tables of a run that goes on or was cut off
   compare    tune several algorithms alike, run them with the same seeds, save tables and curves
@@ -52,11 +52,19 @@ _KEPT = {
 
 def _functions(command: str, args: Sequence[str] = ()) -> tuple[Callable[[list[str]], Any], Callable[..., int]]:
     """The function that parses a command's arguments and the one that executes it, imported on demand."""
-    if command == "resume" and args and (Path(args[0]) / "study.yaml").is_file():
-        study = import_module("jdfl.cli.sweep")
-        return study.parse_again, study.again
+    if command == "resume" and args and (work := _work(Path(args[0]))):
+        module = import_module(f"jdfl.cli.{work}")
+        return module.parse_again, module.again
     module = import_module(f"jdfl.cli.{command}")
     return module.parse, getattr(module, command)
+
+
+def _work(folder: Path) -> str:
+    """The command whose work is in a folder, if it is made of jobs; empty otherwise."""
+    if (folder / "study.yaml").is_file():
+        return "sweep"
+    made_of_jobs = (folder / "jobs.json").is_file() or (folder / "comparison.json").is_file()
+    return "compare" if made_of_jobs and (folder / "config.yaml").is_file() else ""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -92,20 +100,32 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 5 if isinstance(error, LostError | UnwrittenError) else 2
     except RuntimeError as error:
         from jdfl.devices.processes import LOST, ProcessLostError
+        from jdfl.store.jobs import FailedJobsError
 
+        if isinstance(error, FailedJobsError):
+            print(f"jdfl: {_in_words(error)}", file=sys.stderr)
+            return 1
         if not isinstance(error, ProcessLostError):
             raise
         print(f"jdfl: {' '.join(str(error).split())}", file=sys.stderr, flush=True)
         os._exit(LOST)  # the usual way out would wait for the process that is gone
-    except KeyboardInterrupt:
-        kept = _KEPT.get(command, "nothing is written")
-        print(f"jdfl: interrupted; {kept}", file=sys.stderr)
-        return 130
+    except KeyboardInterrupt as error:
+        from jdfl.store.jobs import TerminatedError
+
+        word, status = ("terminated", 143) if isinstance(error, TerminatedError) else ("interrupted", 130)
+        kept = " ".join(getattr(error, "__notes__", [])) or _KEPT.get(command, "nothing is written")
+        print(f"jdfl: {word}; {kept}", file=sys.stderr)
+        return status
     except SystemExit as stop:  # a command's help, or tyro's, which has described a mistake
         if (help_text := getattr(stop, "text", None)) is not None:
             print(help_text(), end="")
         return stop.code if isinstance(stop.code, int) else 2
     return status
+
+
+def _in_words(error: BaseException) -> str:
+    """An error and its notes in one line."""
+    return " ".join([*str(error).split(), *getattr(error, "__notes__", [])])
 
 
 def _do(command: str, args: list[str]) -> int:

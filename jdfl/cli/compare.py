@@ -1,20 +1,22 @@
 """`jdfl compare`: tune several algorithms alike, run them with the same seeds, and keep tables and curves."""
 
-import contextlib
 import dataclasses
 import json
 import math
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import jdfl
-from jdfl.cli import flags
-from jdfl.config import ALGORITHMS
+from jdfl.base import checks
+from jdfl.cli import flags, folders
+from jdfl.config import ALGORITHMS, yaml_text
 from jdfl.engine.cache import use_cache
 from jdfl.engine.progress import announced
+from jdfl.engine.provenance import versions
 from jdfl.lab.comparison import Comparison
-from jdfl.lab.results import new_run_folder
+from jdfl.lab.files import write
+from jdfl.lab.folder import fill
 from jdfl.lab.settings import (
     CompareConfig,
     build,
@@ -25,6 +27,7 @@ from jdfl.lab.settings import (
     with_algorithms,
 )
 from jdfl.lab.summary import finite
+from jdfl.store import jobs, manifest
 
 _ABOUT = """Compare algorithms on one problem with the same seeds, and save tables, curves and a figure in a new folder.
 
@@ -63,23 +66,39 @@ a file for --epsilon, with clips; multipliers are calibrated, and what tuning se
   - {kind: d-psgd, clip: 5.0, mechanism: gaussian}
   - {kind: ceps, s: 10, sigma: 4.0, clip: 5.0, mechanism: gaussian}
 
-exit status: 0 done, 2 a mistake in the settings, 3 a run diverged or no point of a grid works (the results are written
-and say where), 130 interrupted (nothing is written)
+exit status: 0 done, 1 a part failed, 2 a mistake in the settings, 3 a run diverged or no point of a grid works (the
+results are written and say where), 5 the results could not be written, or somebody has removed or changed the folder,
+130 interrupted, 143 terminated (SIGTERM, SIGHUP). What is done is kept, and `jdfl resume` goes on.
 """
+
+_CONFIG = "config.yaml"
+_AGAIN = """Continue a comparison. Programs whose runs are done stay as they are."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Options:
+class Working:
+    """How a comparison is made; its numbers do not depend on it."""
+
+    retry: int = 0
+    """How often a program that fails is tried again."""
+    any_version: bool = False
+    """Continue with other versions of jdfl or of libraries than it was begun with."""
+    quiet: bool = False
+    """No progress and no table; without --json, only the folder's name."""
+    json: bool = False
+    """Print the results as JSON."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Options(Working):
     """Options of a comparison besides its configuration."""
 
     config: Path | None = None
     """YAML file to start from, such as the config.yaml of an earlier comparison; other flags override it."""
     out: Path = Path("runs")
     """Folder in which the comparison's new folder is made."""
-    quiet: bool = False
-    """No progress and no table; without --json, only the folder's name."""
-    json: bool = False
-    """Print the results as JSON."""
+    folder: Path | None = None
+    """The comparison's own folder, instead of a new one in --out: it begins there, or goes on if it has begun."""
 
 
 def parse(args: list[str]) -> tuple[CompareConfig, Options]:
@@ -93,19 +112,72 @@ def parse(args: list[str]) -> tuple[CompareConfig, Options]:
     return with_algorithms(parsed.config, named(parsed.algorithms) or start.algorithms), parsed.options
 
 
+def parse_again(args: list[str]) -> tuple[Path, Working]:
+    """The folder of a comparison and the options behind the arguments of `jdfl resume`."""
+    how: dict[str, Any] = {"prog": "jdfl resume COMPARE_DIR", "about": _AGAIN, "examples": _EXAMPLES}
+    return Path(args[0]), flags.parse_options(args[1:], Working, **how)
+
+
+def again(folder: Path, options: Working) -> int:
+    """Continue a comparison; returns the exit status."""
+    return _work(folder, from_yaml(_settings(folder)), options)
+
+
 def compare(config: CompareConfig, options: Options) -> int:
     """Compare, write and show; returns the exit status."""
+    if options.folder is None or not (options.folder / _CONFIG).is_file():
+        made = _experiment(config)  # refused before there is a folder
+        return _work(
+            folders.begun(options.out, options.folder, f"compare-{config.problem.kind}"), config, options, made
+        )
+    if yaml_text.plain(from_yaml(_settings(options.folder))) != yaml_text.plain(config):
+        raise ValueError(
+            f"Expected the settings of the comparison in --folder {options.folder}, got others. Leave them as they "
+            f"were, or name another folder."
+        )
+    return _work(options.folder, config, options)
+
+
+def _work(folder: Path, config: CompareConfig, options: Working, experiment: jdfl.Experiment | None = None) -> int:
+    """Make what is left of a comparison, write and show it; returns the exit status."""
+    checks.whole(0, retry=options.retry)
     use_cache()
-    entries, problem, network, arguments = build(config)
-    folder = new_run_folder(options.out, f"compare-{config.problem.kind}")
+    if (folder / manifest.NAME).is_file():
+        found = cast(Comparison, jdfl.load(folder))
+        jobs.Jobs(folder).clear()  # if it was killed before it could do that
+        return _shown(found, folder, options)
+    made, text = experiment or _experiment(config), manifest.signed(to_yaml(config))
+    origin = {"work": "comparison", "versions": versions()}
     try:
-        with announced(False if options.quiet else None) as progress:
-            found = jdfl.compare(entries, problem, network, progress=progress, **arguments)
-        found.save(folder, config_yaml=to_yaml(config))
-    except BaseException:
-        with contextlib.suppress(OSError):
-            folder.rmdir()  # save leaves all or nothing
+        with jobs.opened(folder, origin, any_version=options.any_version, retry=options.retry) as kept:
+            write(folder / _CONFIG, text)
+            with announced(False if options.quiet else None) as progress:
+                found = made.made(kept, progress)
+            folders.written(folder, lambda: fill(found, folder, text, apart=(jobs.PLACE, jobs.ORIGIN)))
+            kept.clear()
+    except BaseException as error:
+        if experiment is not None and not any((folder / jobs.PLACE).glob("*")):
+            folders.discard(folder)
+        elif isinstance(error, KeyboardInterrupt | jobs.FailedJobsError):
+            error.add_note(f"what is done is kept. To continue: jdfl resume {folder}")
         raise
+    return _shown(found, folder, options)
+
+
+def _experiment(config: CompareConfig) -> jdfl.Experiment:
+    methods, problem, network, settings = build(config)
+    return jdfl.Experiment(problem=problem, network=network, methods=methods, **settings)
+
+
+def _settings(folder: Path) -> str:
+    """The settings in the folder of a comparison; ValueError where somebody has changed them."""
+    text = flags.read(str(folder / _CONFIG))
+    manifest.check_signed(text, folder / _CONFIG, required=False)
+    return text
+
+
+def _shown(found: Comparison, folder: Path, options: Working) -> int:
+    """Show a comparison; returns the exit status."""
     if options.json:
         print(json.dumps({"folder": str(folder), **told(found)}, indent=2, allow_nan=False))
     else:

@@ -8,16 +8,15 @@ from typing import Any
 
 from jdfl.base import checks
 from jdfl.base.keys import key_file
-from jdfl.cli import flags, resume
+from jdfl.cli import flags, folders, resume
 from jdfl.cli.running import STATUS, STATUSES, Running, Session, status_of
 from jdfl.config import RunConfig, build, settled
 from jdfl.devices import processes
 from jdfl.engine.booking import Room
-from jdfl.engine.records import JOURNAL
 from jdfl.engine.result import CUTS
-from jdfl.lab.results import new_run_folder, read_run
+from jdfl.lab.results import read_run
 from jdfl.lab.summary import spread_text
-from jdfl.store import lease, manifest
+from jdfl.store import manifest
 
 _ABOUT = """Run an algorithm on a problem over a network, and save configuration, results and figure in a new folder."""
 
@@ -82,7 +81,7 @@ def run(config: RunConfig, options: Options) -> int:
         room.keep(lambda: session.intents(seeds))  # refused whole, before there is a folder
         for seed in seeds:
             name = f"{config.algorithm.kind}-{session.problem.name}-seed{seed}"
-            folder = _folder(options, name) if processes.leads() else None
+            folder = folders.begun(options.out, options.folder, name) if processes.leads() else None
             label = f"seed {seed}" if options.repeats > 1 else ""
             result, one = session.run(folder, options.folder or options.out, seed=seed, label=label, new=True)
             told += [] if one is None else [one]
@@ -94,20 +93,6 @@ def run(config: RunConfig, options: Options) -> int:
     if options.json and told:
         print(json.dumps(told[0] if options.repeats == 1 else told, indent=2, allow_nan=False, default=str))
     return status
-
-
-def _folder(options: Options, name: str) -> Path:
-    """The folder of a new run, which is made."""
-    if options.folder is None:
-        return new_run_folder(options.out, name)
-    options.folder.mkdir(parents=True, exist_ok=True)
-    others = {path.name for path in options.folder.iterdir()} - {JOURNAL, lease.NAME}  # of a run that was soon killed
-    if others:
-        raise FileExistsError(
-            f"Expected --folder with a run in it, empty, or not there, got {options.folder}, which has "
-            f"{sorted(others)[0]}. Name another."
-        )
-    return options.folder
 
 
 def _again(folder: Path, config: RunConfig, options: Options) -> int:

@@ -14,14 +14,14 @@ from jdfl.algorithms.algorithm import Algorithm
 from jdfl.algorithms.program import Program, planned
 from jdfl.base import arguments, checks
 from jdfl.base.keys import key_data, key_digest, typed_key
-from jdfl.engine import booking, programs, stepping
-from jdfl.engine.clock import Clock
+from jdfl.engine import booking, kept, programs, stepping
+from jdfl.engine.clock import Clock, Spent
 from jdfl.engine.data_ledger import DataLedger, Intent
 from jdfl.engine.guard import least
 from jdfl.engine.metrics import Metric, default_metrics, resolve
 from jdfl.engine.optimality import referenced
 from jdfl.engine.outcome import as_chunk, assemble
-from jdfl.engine.provenance import provenance
+from jdfl.engine.provenance import Provenance, fingerprint, provenance
 from jdfl.engine.result import Result, Tally
 from jdfl.engine.spending import guarantee_of, watched
 from jdfl.engine.start import Options, Start, check_counters, check_run, check_settings
@@ -29,6 +29,7 @@ from jdfl.engine.stopping import StopRule
 from jdfl.engine.trials import Trial, executed
 from jdfl.network.graph import Network
 from jdfl.problems import Problem
+from jdfl.store.jobs import Jobs, name_of
 
 MOST_NUMBERS = 2**26  # in the parameters of runs that are computed side by side: 256 MB in float32
 
@@ -130,6 +131,7 @@ def across(
     batch: int | None = None,
     ledger: DataLedger | None = None,
     width: int = 1,
+    jobs: Jobs | None = None,
 ) -> list[Result]:
     """One run per point and trial, as `sweep`, with data, network and key of each trial.
 
@@ -146,6 +148,8 @@ def across(
         batch: Runs side by side, as for `sweep`.
         ledger: The ledger of the data, as for `run`.
         width: The number of points that the program is compiled for, if that is more than there are.
+        jobs: Where the runs are kept, so that they are not made again by the same call in another process; None:
+            nowhere.
 
     Raises:
         ValueError: As `sweep` does.
@@ -186,9 +190,26 @@ def across(
             given = trial.problem, trial.network, stop
             runs += booking.intents(one, *given, keys=[root], steps=steps, execution=(batch,))
     hold = None if ledger is None else ledger.reserve(runs)
-    clock = Clock()
-    outcomes = executed(settings, trials, points, steps=steps, every=every, metrics=chosen, batch=batch, width=width)
-    spent = clock.read()
+    origins = [
+        provenance(
+            key_digest(key_data(setting.keys.run)),
+            algorithm=setting.algorithm.algorithm,
+            problem=trial.problem,
+            network=trial.network,
+        )
+        for setting, (_, trial) in zip(settings, product(points, trials))
+    ]
+
+    def make() -> tuple[list[Any], Spent]:
+        clock, given = Clock(), (settings, trials, points)
+        made = executed(*given, steps=steps, every=every, metrics=chosen, batch=batch, width=width)
+        return made, clock.read()
+
+    name = ""
+    if jobs is not None:
+        words = fingerprint(first.dtype, stop=stop, metrics=chosen, how=(steps, every, batch, width, watch))
+        name = name_of(words, [Provenance({}, one.settings).hash for one in origins])
+    outcomes, spent = kept.outcomes(jobs, name, make)
     spent = spent._replace(seconds=spent.seconds / len(settings))
     results: list[Result] = []
     for place, (setting, label, (params, carry, first_record, later)) in enumerate(zip(settings, labels, outcomes)):
@@ -197,13 +218,7 @@ def across(
         tally.add(*as_chunk(first_record))
         tally.base = {}  # a lane's counters run on from the start
         tally.add(later.rounds, later.metrics, later.counts)
-        origin = provenance(
-            key_digest(key_data(setting.keys.run)),
-            algorithm=setting.algorithm.algorithm,
-            problem=trial.problem,
-            network=trial.network,
-        )
-        given = trial.problem, trial.network, stop, setting.keys.run, steps, every, chosen, told[place], origin
+        given = trial.problem, trial.network, stop, setting.keys.run, steps, every, chosen, told[place], origins[place]
         start = Start(made[place], *given, Options(), None)
         results.append(replace(assemble(start, setting, params, carry, tally, spent), labels=label))
     return results if hold is None else booking.booked(hold, list(zip(runs, results)))

@@ -7,6 +7,7 @@ import hashlib
 import warnings
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, Self
 
 import jax.numpy as jnp
@@ -28,6 +29,7 @@ from jdfl.network.graph import Network
 from jdfl.privacy import Ledger, exposing
 from jdfl.problems import Problem
 
+_RESERVED = "reserved.json"
 _THEMSELVES = ("steps", "stop rule", "diverged", "budget")  # endings of runs that were not interrupted
 
 
@@ -77,19 +79,28 @@ class Room:
     """A context manager that reserves budget in a ledger for runs that are made one after another.
 
     Every run takes its own part. The rest is returned when the block ends, also if it fails: runs that have not begun
-    have released nothing.
+    have released nothing. That of a process that was killed is returned by the next one that has its folder.
 
     Args:
         ledger: The ledger of the data; None: there is none, and nothing is reserved.
+        folder: The folder of the work, which says in `reserved.json` what is reserved; None: nothing does.
     """
 
-    def __init__(self, ledger: DataLedger | None) -> None:
-        self._ledger, self._hold = ledger, None
+    def __init__(self, ledger: DataLedger | None, folder: Path | None = None) -> None:
+        self._ledger, self._file = ledger, None if folder is None else folder / _RESERVED
+        self._hold: Hold | None = None
 
     def keep(self, find: Callable[[], Sequence[Intent]]) -> None:
         """Reserve budget for the runs that `find` gives, instead of the former ones; ValueError where it is spent."""
-        if self._ledger is not None:
-            self._hold = self._ledger.reserve(find(), instead=self._hold)
+        if self._ledger is None:
+            return
+        file = self._file
+        if self._hold is None and file is not None and file.is_file():
+            self._hold = Hold.of(self._ledger, file)
+        runs = find()
+        self._hold = self._ledger.reserve(runs, instead=self._hold)
+        if file is not None:  # a process that is killed just before leaves more reserved than there is to do
+            self._hold.write(file)
 
     def standing(self) -> Standing | None:
         """The current standing of the ledger; None without one."""
@@ -101,6 +112,8 @@ class Room:
     def __exit__(self, *_: object) -> None:
         if self._hold is not None:
             self._hold.end({})
+            if self._file is not None:
+                self._file.unlink(missing_ok=True)
 
 
 def booked(hold: Hold, runs: Sequence[tuple[Intent, Result]]) -> list[Result]:

@@ -5,10 +5,12 @@ has ended. A run that was killed therefore counts as if it had released everythi
 settings, data and network) are one entry, with the largest numbers of releases that any of them may have made.
 """
 
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple, Self
+from uuid import uuid4
 
 import numpy as np
 
@@ -114,7 +116,7 @@ class DataLedger:
             ValueError: For runs that claim nothing, on other data, with another relation of neighbours than the
                 entries', with the noise of an entry under other versions, or beyond the budget.
         """
-        hold = Hold(self, runs)
+        hold = Hold(self, [(run.run, run.terms) for run in runs])
         with alone(self.path):
             content = read(self.path)
             if instead is not None:
@@ -175,8 +177,25 @@ class DataLedger:
 class Hold:
     """The reservation of a ledger for runs that have not ended."""
 
-    def __init__(self, book: DataLedger, runs: Sequence[Intent]) -> None:
-        self._book, self._runs = book, [(run.run, run.terms) for run in runs]
+    def __init__(self, book: DataLedger, runs: Iterable[tuple[str, str]]) -> None:
+        self._book, self._runs = book, list(runs)
+
+    @classmethod
+    def of(cls, book: DataLedger, file: Path) -> Self:
+        """The reservation that a process which was killed has written; ValueError for a damaged file."""
+        try:
+            return cls(book, [(str(run), str(terms)) for run, terms in json.loads(file.read_text(encoding="utf-8"))])
+        except (ValueError, TypeError, RecursionError) as error:
+            raise ValueError(
+                f"Expected the reservations of this work in {file}, got a damaged file. Remove it: what was reserved "
+                f"then stays so in the ledger {book.path}."
+            ) from error
+
+    def write(self, file: Path) -> None:
+        """Write it for `of`, whole or not at all."""
+        partial = file.with_name(f".{uuid4().hex[:12]}.partial.{file.name}")
+        partial.write_text(json.dumps(self._runs), encoding="utf-8")
+        partial.replace(file)
 
     def end(self, ended: "Mapping[str, Ended]") -> Standing:
         """Lower a reservation to the actual releases of the runs.

@@ -18,6 +18,7 @@ from jdfl.engine.start import check_counters, check_run, check_settings
 from jdfl.engine.stopping import StopRule
 from jdfl.engine.trials import Trial
 from jdfl.lab.grids import Plan, Values, laid, quiet
+from jdfl.store.jobs import Jobs
 
 Announce = Callable[[str, str], object]  # (label, what is done with it)
 MOST_EXTENSIONS = 100  # of a grid, by three values each
@@ -90,6 +91,7 @@ class Terms:
     delta: float | None = None
     announce: Announce = lambda label, what: None
     ledger: DataLedger | None = None  # which all runs join, those of tuning included
+    jobs: Jobs | None = None  # where runs are kept as soon as they are done
 
 
 def plans(methods: Mapping[str, Any], terms: Terms) -> dict[str, Plan]:

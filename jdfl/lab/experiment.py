@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from jdfl.algorithms.algorithm import Algorithm
@@ -9,6 +10,7 @@ from jdfl.base import arguments, checks, suggest
 from jdfl.engine.data_ledger import DataLedger
 from jdfl.engine.metrics import Metric, default_metrics, resolve
 from jdfl.engine.progress import Progress, announced
+from jdfl.engine.provenance import versions
 from jdfl.engine.stopping import StopRule
 from jdfl.engine.trials import Trial
 from jdfl.lab.comparison import Comparison
@@ -17,6 +19,7 @@ from jdfl.lab.entries import Announce, Entry, Terms, Tuning, budgets_of, check_s
 from jdfl.lab.reported import ran
 from jdfl.network.graph import Network
 from jdfl.problems import Problem, check_problem
+from jdfl.store.jobs import Jobs, opened
 
 
 @suggest.init
@@ -94,7 +97,13 @@ class Experiment:
         check_problem(problem)
         return Trial(key, problem, network)
 
-    def run(self, *, progress: bool | Progress | Announce | None = None) -> Comparison:
+    def run(
+        self,
+        *,
+        progress: bool | Progress | Announce | None = None,
+        folder: str | Path | None = None,
+        retry: int = 0,
+    ) -> Comparison:
         """Tune all methods, run all trials, and compare.
 
         Compiles two programs per method, one for tuning and one for all reported trials, and one per extension of a
@@ -103,6 +112,10 @@ class Experiment:
         Args:
             progress: None or True: what is under way is shown in terminals and notebooks; False: nothing is shown; a
                 `Progress` with other settings; or a function that is called with a label and what begins for it.
+            folder: A folder in which the runs of every program are kept as soon as they are done, so that the same call
+                goes on with the others after it was cut off. It is made if its parent folder exists, refused while
+                another process works in it, and can be removed when the comparison is there. None: nothing is kept.
+            retry: How often a program that fails is tried again, with a `folder`.
 
         Returns:
             The comparison at the first budget, with those at the other budgets in its `views`.
@@ -111,13 +124,27 @@ class Experiment:
         points are all alike, whose rounds the first budget does not pay for, or whose grid has no point that works: the
         last two have no results. Tables, figures and pages mark all of these, and do not rank the last three. With an
         `epsilon` it also warns of methods without noise, or with scheduled noise, which stay as they are. Raises
-        ValueError for settings that make no sense, before anything is run.
+        ValueError for settings that make no sense, before anything is run. With a `folder` it raises HeldError where
+        another process works in it, ValueError for one that was begun with other code or libraries, and
+        FailedJobsError for a program that fails.
         """
+        if folder is None:
+            if retry:
+                raise ValueError(f"Expected a folder for what is tried again, got retry = {retry!r} without one.")
+            return self.made(None, progress)
+        checks.whole(0, retry=retry)
+        place = Path(arguments.argument("folder", folder, str | Path))
+        place.mkdir(exist_ok=True)
+        with opened(place, {"work": "experiment", "versions": versions()}, retry=int(retry)) as jobs:
+            return self.made(jobs, progress)
+
+    def made(self, jobs: Jobs | None, progress: bool | Progress | Announce | None = None) -> Comparison:
+        """As `run`, with jobs in a folder that is opened; None: nothing is kept."""
         with announced(progress) as announce:
-            terms, metrics = self._terms(announce)
+            terms, metrics = self._terms(announce, jobs)
             return ran(self.methods, terms, metrics)
 
-    def _terms(self, announce: Announce) -> tuple[Terms, tuple[Metric, ...]]:
+    def _terms(self, announce: Announce, jobs: Jobs | None) -> tuple[Terms, tuple[Metric, ...]]:
         """What all methods share, and what is recorded; ValueError for settings that make no sense."""
         arguments.settings(self)
         if not self.methods:
@@ -163,6 +190,7 @@ class Experiment:
             delta=self.delta,
             announce=announce,
             ledger=self.ledger,
+            jobs=jobs,
         )
         return terms, chosen
 
@@ -174,6 +202,8 @@ def compare(
     network: Network | Callable[[int], Network],
     *,
     progress: bool | Progress | Announce | None = None,
+    folder: str | Path | None = None,
+    retry: int = 0,
     **settings: Any,
 ) -> Comparison:
     """Tune methods, run them on the same trials, and compare: `Experiment(...).run()` in one call.
@@ -182,10 +212,13 @@ def compare(
         methods: Algorithms by label, or an `Entry`, as for `Experiment`.
         problem: What the nodes learn: a problem, or a function of a seed that returns one.
         network: The communication network: a network, or a function of a seed that returns one.
-        progress: As for `Experiment.run`.
+        progress: As for `Experiment.run`, and so are `folder` and `retry`.
+        folder: Where runs are kept as soon as they are done.
+        retry: How often a program that fails is tried again.
         settings: The other settings of `Experiment`; `steps` is required.
 
     Raises:
         ValueError: As `Experiment.run` does.
     """
-    return Experiment(problem=problem, network=network, methods=methods, **settings).run(progress=progress)
+    experiment = Experiment(problem=problem, network=network, methods=methods, **settings)
+    return experiment.run(progress=progress, folder=folder, retry=retry)

@@ -1,6 +1,6 @@
 """The folder of a comparison: what `jdfl.load` needs, tables, curves, a figure and a page."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pandas as pd
@@ -9,19 +9,21 @@ from jdfl.lab import charts, curves, stored, words
 from jdfl.lab.comparison import Comparison
 from jdfl.lab.curves import AXES, axes_of, metrics_of
 from jdfl.lab.entries import DEFAULT
-from jdfl.lab.files import whole, write
+from jdfl.lab.files import placed, tidy, whole, write
 from jdfl.lab.page import Code, Fold, Part, Section, Table, page
 from jdfl.lab.results import environment
 from jdfl.lab.summary import as_paragraphs, privacy_of
 from jdfl.lab.table import Format, Grid
+from jdfl.store import manifest
 
 _TABLES: dict[str, Format] = {"table.txt": "text", "table.md": "markdown", "table.tex": "latex"}
 _DATA = "comparison.json comparison.npz curves.csv curves.parquet tuning.csv equal_costs.csv environment.json"
-FILES = (*_TABLES, *_DATA.split(), "provenance.json", "figure.png", "figure.pdf", "report.html")
+_PAGES = "provenance.json figure.png figure.pdf report.html manifest.json"
+FILES = (*_TABLES, *_DATA.split(), *_PAGES.split())
 
 
 def write_comparison(comparison: Comparison, folder: str | Path, config_yaml: str, *, overwrite: bool) -> Path:
-    """Write FILES, and config.yaml where there are settings, into a folder that is renamed when it is complete.
+    """`fill` a folder that is renamed when it is complete.
 
     Args:
         comparison: The comparison, with its views at other budgets.
@@ -32,32 +34,47 @@ def write_comparison(comparison: Comparison, folder: str | Path, config_yaml: st
     Returns:
         The folder's path.
     """
-    views = (comparison, *comparison.views)
     with whole(folder, overwrite=overwrite) as partial:
-        tuned = [one for one in views if one.budget is not None]
-        parts = [_marked(one, one.curves).assign(tuned_by=one.by, tuned_at=one.budget) for one in tuned]
-        records = pd.concat(parts, ignore_index=True) if parts else _marked(comparison, comparison.curves)
-        points = [_marked(one, one.tuning).assign(by=one.by, budget=one.budget) for one in views]
-        runs = {label: [run.provenance.as_dict() for run in comparison.runs(label)] for label in comparison.results}
-        contents = {
-            "curves.csv": records,
-            "curves.parquet": records,
-            "tuning.csv": pd.concat(points, ignore_index=True),
-            "equal_costs.csv": comparison.equal_costs().reset_index(),
-            **{name: comparison.table(format) for name, format in _TABLES.items()},
-            "environment.json": environment(),
-            "provenance.json": {"hash": comparison.provenance, "runs": runs},
-        }
-        for name, content in (contents | ({"config.yaml": config_yaml} if config_yaml else {})).items():
-            write(partial / name, content)
-        stored.write_value(partial, "comparison", comparison)
-        axes = axes_of(comparison.curves)
-        amounts = [name for name in axes if comparison.tuned_at(name)] or axes
-        fig, _ = comparison.plot(amounts, width="page")
-        for suffix in ("png", "pdf"):
-            fig.savefig(partial / f"figure.{suffix}")
-        write_page(comparison, partial / "report.html", config_yaml)
+        fill(comparison, partial, config_yaml)
     return Path(folder)
+
+
+def fill(comparison: Comparison, folder: Path, config_yaml: str, *, apart: Sequence[str] = ()) -> None:
+    """Write FILES, config.yaml where there are settings, and at last the manifest into a folder that is there.
+
+    Args:
+        comparison: The comparison, with its views at other budgets.
+        folder: The folder; each file in it is replaced at once.
+        config_yaml: The settings as YAML; empty: there is no config.yaml, and the page has no settings.
+        apart: Names in the folder that the manifest leaves out.
+    """
+    views = (comparison, *comparison.views)
+    tuned = [one for one in views if one.budget is not None]
+    parts = [_marked(one, one.curves).assign(tuned_by=one.by, tuned_at=one.budget) for one in tuned]
+    records = pd.concat(parts, ignore_index=True) if parts else _marked(comparison, comparison.curves)
+    points = [_marked(one, one.tuning).assign(by=one.by, budget=one.budget) for one in views]
+    runs = {label: [run.provenance.as_dict() for run in comparison.runs(label)] for label in comparison.results}
+    contents = {
+        "curves.csv": records,
+        "curves.parquet": records,
+        "tuning.csv": pd.concat(points, ignore_index=True),
+        "equal_costs.csv": comparison.equal_costs().reset_index(),
+        **{name: comparison.table(format) for name, format in _TABLES.items()},
+        "environment.json": environment(),
+        "provenance.json": {"hash": comparison.provenance, "runs": runs},
+    }
+    for name, content in (contents | ({"config.yaml": config_yaml} if config_yaml else {})).items():
+        write(folder / name, content)
+    stored.write_value(folder, "comparison", comparison)
+    axes = axes_of(comparison.curves)
+    amounts = [name for name in axes if comparison.tuned_at(name)] or axes
+    fig, _ = comparison.plot(amounts, width="page")
+    for suffix in ("png", "pdf"):
+        with placed(folder / f"figure.{suffix}") as path:
+            fig.savefig(path)
+    write_page(comparison, folder / "report.html", config_yaml)
+    tidy(folder)
+    write(folder / manifest.NAME, manifest.of(folder, apart=apart))
 
 
 def write_page(comparison: Comparison, path: str | Path, config_yaml: str = "") -> Path:

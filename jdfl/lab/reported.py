@@ -52,7 +52,8 @@ def ran(methods: Mapping[str, Any], terms: Terms, metrics: tuple[Metric, ...]) -
     planned = plans(methods, terms)
     untuned = Target("round" if terms.stop is None else "stop", np.inf)
     choices = [Choice(untuned, dict.fromkeys(planned, Tuned({}, {}, 0, {})), pd.DataFrame({"label": list(planned)}))]
-    how: Any = {"every": terms.every, "stop": terms.stop, "metrics": metrics, "batch": terms.batch, "ledger": ledger}
+    how: Any = {"every": terms.every, "stop": terms.stop, "metrics": metrics, "batch": terms.batch}
+    how |= {"ledger": ledger, "jobs": terms.jobs}
 
     @functools.cache  # runs are shared by all budgets that choose the same values
     def reported(label: str, point: Point) -> Reported:
@@ -72,7 +73,7 @@ def ran(methods: Mapping[str, Any], terms: Terms, metrics: tuple[Metric, ...]) -
         return one
 
     done: list[Reported] = []
-    with Room(ledger) as room:
+    with Room(ledger, terms.jobs and terms.jobs.folder) as room:
         room.keep(lambda: intended.of_all(planned, terms))
         if tune is not None:
             choices = tune_all(planned, terms, tune)

@@ -82,6 +82,7 @@ class Search:
                 batch=terms.batch,
                 ledger=terms.ledger,
                 width=self._width(len(points)),
+                jobs=terms.jobs,
             )
         places = [len(self.points) + i // trials for i in range(len(results))]
         frames = [long_form(str(place), [run]) for place, run in zip(places, results)]

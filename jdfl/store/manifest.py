@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +13,12 @@ _FORMAT = 1
 _SIGN = "# sha256 of the lines above: "
 
 
-def of(folder: Path) -> dict[str, Any]:
-    """The manifest of a folder as plain data, of all files but the manifest and the lease."""
-    apart = {folder / NAME, folder / lease.NAME}
-    files = sorted(path for path in folder.rglob("*") if path.is_file() and path not in apart)
+def of(folder: Path, apart: Sequence[str] = ()) -> dict[str, Any]:
+    """The manifest of a folder as plain data, of all files but the manifest, the lease, and names that are `apart`."""
+    others = {NAME, lease.NAME, *apart}
+    files = sorted(
+        path for path in folder.rglob("*") if path.is_file() and path.relative_to(folder).parts[0] not in others
+    )
     return {"format": _FORMAT, "files": {path.relative_to(folder).as_posix(): _about(path) for path in files}}
 
 

@@ -1,0 +1,222 @@
+"""Jobs in a folder: parts of a longer piece of work, each of which is kept when it is done, whole or not at all.
+
+jobs.json   what the work is, and the versions that it was begun with
+jobs/NAME/  what a job has made, and its manifest; the name identifies the work of the job
+
+A job that is kept is not done again. One that was cut off leaves nothing, and is done from its beginning.
+"""
+
+import errno
+import hashlib
+import json
+import os
+import shutil
+import signal
+import threading
+import warnings
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import Any
+from uuid import uuid4
+
+from jdfl.store import manifest
+from jdfl.store.lease import Lease, LostError, UnwrittenError
+
+ORIGIN, PLACE = "jobs.json", "jobs"
+_FORMAT = 1
+_SIGNALS = (signal.SIGTERM, signal.SIGHUP)
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.EACCES)
+
+
+class FailedJobsError(RuntimeError):
+    """Some jobs failed. All others are done and kept."""
+
+
+class TerminatedError(KeyboardInterrupt):
+    """SIGTERM or SIGHUP, which end work in jobs as Ctrl-C does."""
+
+
+class Jobs:
+    """The jobs of a folder. Several processes may do different jobs of one folder at the same time.
+
+    Args:
+        folder: The folder, which must exist.
+        retry: How often a job that fails is tried again, from 0.
+        lease: The lease on the folder, which is looked at before and after every job; None: another process has it.
+    """
+
+    def __init__(self, folder: Path, retry: int = 0, lease: Lease | None = None) -> None:
+        self.folder, self.retry, self._lease = folder, retry, lease
+
+    def find(self, name: str) -> Path | None:
+        """The folder of a finished job; None for one that is not done, or whose files are damaged, with a warning."""
+        place = self.folder / PLACE / name
+        if not place.is_dir():
+            return None
+        try:
+            changed = manifest.differences(place)[0]
+        except (FileNotFoundError, ValueError) as error:
+            changed = [str(error)]
+        if changed:
+            warnings.warn(f"{place} is damaged ({changed[0]}): this job is done again.", stacklevel=3)
+            return None
+        return place
+
+    def done(self, name: str, make: Callable[[Path], None]) -> Path:
+        """The folder of a job, which is done now unless it was done before.
+
+        Args:
+            name: What identifies the work of the job, from `name_of`.
+            make: Does the job, and writes what it has made into the folder that it is given. OSError, RuntimeError and
+                MemoryError count as failures, and it is called again if it may be.
+
+        Raises:
+            FailedJobsError: When it has failed for the last time.
+            LostError: Where somebody has removed the folder, or taken it over.
+            UnwrittenError: Where nothing can be written.
+        """
+        if (found := self.find(name)) is not None:
+            return found
+        for attempt in range(self.retry + 1):
+            try:
+                return self._made(name, make)
+            except LostError:
+                raise
+            except (OSError, RuntimeError, MemoryError) as error:
+                said = f"{type(error).__name__}: {' '.join(str(error).split())}"
+                if getattr(error, "errno", None) in _FULL:
+                    raise UnwrittenError(f"Could not keep a job in {self.folder}: {error}.") from error
+                if attempt == self.retry:
+                    raise FailedJobsError(f"A job failed, {said}") from error
+                warnings.warn(f"A job failed, {said}; it is tried again, {attempt + 1} of {self.retry}.", stacklevel=2)
+        raise AssertionError
+
+    def _made(self, name: str, make: Callable[[Path], None]) -> Path:
+        place = self.folder / PLACE / name
+        partial = place.with_name(f".{name}.{uuid4().hex[:12]}")
+        self._check()
+        place.parent.mkdir(exist_ok=True)
+        partial.mkdir()
+        try:
+            make(partial)
+            self._check()
+            (partial / manifest.NAME).write_text(json.dumps(manifest.of(partial)), encoding="utf-8")
+            _sync(partial)
+            if place.exists() and self.find(name) is None:
+                shutil.rmtree(place)
+            if not place.exists():  # or another process has done it at the same time
+                partial.rename(place)
+                _sync_one(place.parent)
+        finally:
+            shutil.rmtree(partial, ignore_errors=True)
+        return place
+
+    def _check(self) -> None:
+        if self._lease is not None:
+            self._lease.check()
+
+    def clear(self) -> None:
+        """Remove all jobs and what belongs to them: everything that was made of them is written elsewhere."""
+        shutil.rmtree(self.folder / PLACE, ignore_errors=True)
+        (self.folder / ORIGIN).unlink(missing_ok=True)
+
+
+@contextmanager
+def opened(folder: Path, origin: Mapping[str, Any], *, any_version: bool = False, retry: int = 0) -> Generator[Jobs]:
+    """The jobs of a folder that no other process works in; SIGTERM and SIGHUP end the work as Ctrl-C does.
+
+    Args:
+        folder: The folder, which must exist.
+        origin: What the work is, as plain data, with the `versions` of code and libraries by name.
+        any_version: Whether other versions than the work was begun with are accepted; results of both are then mixed.
+        retry: As for `Jobs`.
+
+    Raises:
+        HeldError: Where another process works there; it names it.
+        ValueError: For a folder with other work, or, unless `any_version`, of other versions.
+    """
+    lease = Lease.take(folder)
+    try:
+        if lease.before:
+            told = f"The work in {folder} was not ended by {lease.before}; it goes on with what is not done"
+            warnings.warn(f"{told}.", stacklevel=3)
+        _begin(folder, {"format": _FORMAT, **origin}, any_version)
+        with _ended_by_signals():
+            yield Jobs(folder, retry, lease)
+    finally:
+        lease.release()
+
+
+def _begin(folder: Path, origin: dict[str, Any], any_version: bool) -> None:
+    """Write the origin of the work, or compare it with that of work that goes on."""
+    for partial in (folder / PLACE).glob(".*"):  # of jobs that were cut off
+        shutil.rmtree(partial, ignore_errors=True)
+    path = folder / ORIGIN
+    if path.is_file():
+        before = _read(path)
+        if {**before, "versions": {}} != {**origin, "versions": {}}:
+            raise ValueError(f"Expected the work that was begun in {folder}, got other work. Name another folder.")
+        changed = _changed(before["versions"], origin["versions"])
+        if changed and not any_version:
+            raise ValueError(
+                f"Expected the code and libraries that the work in {folder} was begun with, got others: "
+                f"{'; '.join(changed)}. Begin again in another folder, or mix both with --any-version."
+            )
+        return
+    partial = path.with_name(f".{uuid4().hex[:12]}.partial.{path.name}")
+    partial.write_text(json.dumps(origin, indent=2) + "\n", encoding="utf-8")
+    _sync_one(partial)
+    partial.replace(path)
+
+
+@contextmanager
+def _ended_by_signals() -> Generator[None]:
+    """SIGTERM and SIGHUP raise TerminatedError in the main thread, where nothing else is done at them."""
+    replaced: dict[int, Any] = {}
+    if threading.current_thread() is threading.main_thread():
+        for number in (one for one in _SIGNALS if signal.getsignal(one) is signal.SIG_DFL):
+            replaced[number] = signal.signal(number, _end)
+    try:
+        yield
+    finally:
+        for number, usual in replaced.items():
+            signal.signal(number, usual)
+
+
+def name_of(*told: Any) -> str:
+    """A name that identifies work, made of everything that its result depends on, as plain data."""
+    return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:24]
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        found = dict(json.loads(path.read_text(encoding="utf-8")))
+        if found["format"] != _FORMAT:
+            raise ValueError(f"format {found['format']!r}")
+        return {**found, "versions": {str(name): str(one) for name, one in dict(found["versions"]).items()}}
+    except (ValueError, TypeError, KeyError, RecursionError) as error:
+        raise ValueError(f"Expected the origin of the work at {path}, got a damaged file: {error!r:.200}.") from error
+
+
+def _changed(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
+    return [f"{name}: was {one}, is {now[name]}" for name, one in before.items() if now.get(name, one) != one]
+
+
+def _end(number: int, _: FrameType | None) -> None:
+    raise TerminatedError(signal.Signals(number).name)
+
+
+def _sync(folder: Path) -> None:
+    """Make a folder and everything in it durable."""
+    for path in [*folder.rglob("*"), folder]:
+        _sync_one(path)
+
+
+def _sync_one(path: Path) -> None:
+    file = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(file)
+    finally:
+        os.close(file)
