@@ -3,12 +3,14 @@
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
 
 from jdfl.engine.records import JOURNAL
 from jdfl.lab.results import new_run_folder
 from jdfl.store import jobs, lease
 from jdfl.store.lease import LostError, UnwrittenError
 
+Written = TypeVar("Written")
 _SOON = {JOURNAL, lease.NAME, jobs.ORIGIN}  # in the folder of work that was soon killed
 
 
@@ -40,10 +42,13 @@ def discard(folder: Path) -> None:
     shutil.rmtree(folder, ignore_errors=True)
 
 
-def written(folder: Path, write: Callable[[], object]) -> None:
-    """Write results into a folder; UnwrittenError, which says how to write them later, where that is not possible."""
+def written(folder: Path, write: Callable[[], Written]) -> Written:
+    """What `write` returns, which writes results into a folder.
+
+    UnwrittenError, which says how to write them later, where that is not possible.
+    """
     try:
-        write()
+        return write()
     except LostError:
         raise
     except OSError as error:

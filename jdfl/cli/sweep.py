@@ -13,19 +13,21 @@ from rich.console import Console
 from rich.table import Table
 
 from jdfl.base import checks
-from jdfl.cli import flags
-from jdfl.config import RunConfig, ledger_of
+from jdfl.cli import flags, folders
+from jdfl.config import RunConfig, ledger_of, yaml_text
 from jdfl.config.study import StudyConfig, from_yaml
 from jdfl.engine.booking import Room
 from jdfl.engine.cache import use_cache
 from jdfl.engine.metrics import REGISTRY
+from jdfl.engine.provenance import versions
+from jdfl.lab.files import write
 from jdfl.lab.groups import REFUSED
-from jdfl.lab.results import new_run_folder
 from jdfl.lab.space import field_of
-from jdfl.lab.study import Study, best_first, jobs, one_after_another, together
+from jdfl.lab.study import Study, best_first, one_after_another, submitted, together
 from jdfl.lab.study_page import write_page
 from jdfl.lab.summary import finite
 from jdfl.lab.table import markdown, rounded
+from jdfl.store import jobs
 
 _ABOUT = """Run over values of any settings: all combinations, or points drawn at random.
 
@@ -42,9 +44,11 @@ _EXAMPLES = """examples:
   jdfl sweep --config runs/NAME/study.yaml --seeds 5   an earlier study, with more seeds
   jdfl resume runs/NAME                                the rest of an interrupted study
 
-exit status: 0 done, 2 a mistake in the settings, 3 a run diverged or a point was refused (the table says which), 124
-the time limit --max-seconds was reached, 130 interrupted; finished groups are kept
+exit status: 0 done, 1 a group failed, 2 a mistake in the settings, 3 a run diverged or a point was refused (the table
+says which), 5 the results could not be written, or somebody has removed or changed the folder, 124 the time limit
+--max-seconds was reached, 130 interrupted, 143 terminated (SIGTERM, SIGHUP); finished groups are kept
 """
+_CONFIG = "study.yaml"
 _SHOWN = 20  # points
 
 
@@ -58,6 +62,8 @@ class Engines:
     """Options name=value of submitit for slurm, such as timeout_min=60, gpus_per_node=1, slurm_partition=gpu."""
     max_seconds: float | None = None
     """Time limit in seconds for the engine here, after which no group is started. Finished groups are kept."""
+    retry: int = 0
+    """How often a group that fails is tried again."""
     any_version: bool = False
     """Continue with other versions of jdfl or of libraries than the study's."""
     by: str = "objective"
@@ -84,6 +90,8 @@ class Options(Engines):
     """File study.yaml to start from; other flags override it."""
     out: Path = Path("runs")
     """Folder in which the study's new folder is made."""
+    folder: Path | None = None
+    """The study's own folder, instead of a new one in --out: it begins there, or goes on if it has begun."""
 
 
 def parse(args: list[str]) -> tuple[StudyConfig, Options]:
@@ -104,7 +112,12 @@ def parse_again(args: list[str]) -> tuple[Path, Engines]:
 
 def again(folder: Path, options: Engines) -> int:
     """Continue a study; returns the exit status."""
-    return work(Study.of(from_yaml(flags.read(str(folder / "study.yaml"))), folder), options)
+    if not (folder / jobs.ORIGIN).is_file():
+        raise ValueError(
+            f"Expected a study of this version of jdfl, got {folder}, which an earlier one has begun. Make it again: "
+            f"jdfl sweep --config {folder / _CONFIG}"
+        )
+    return work(Study.of(from_yaml(flags.read(str(folder / _CONFIG))), folder), options)
 
 
 def sweep(config: StudyConfig, options: Options) -> int:
@@ -116,7 +129,14 @@ def sweep(config: StudyConfig, options: Options) -> int:
     _check(options)
     checks.one_of(config.base.metrics or tuple(REGISTRY), by=options.by)
     study = Study.of(config, Path())  # refused before there is a folder
-    folder = new_run_folder(options.out, f"sweep-{config.base.algorithm.kind}")
+    if options.folder is not None and (options.folder / _CONFIG).is_file():
+        if yaml_text.plain(from_yaml(flags.read(str(options.folder / _CONFIG)))) != yaml_text.plain(config):
+            raise ValueError(
+                f"Expected the settings of the study in --folder {options.folder}, got others. Leave them as they "
+                "were, or name another folder."
+            )
+        return again(options.folder, options)
+    folder = folders.begun(options.out, options.folder, f"sweep-{config.base.algorithm.kind}")
     return work(dataclasses.replace(study, folder=folder), options)
 
 
@@ -125,23 +145,25 @@ def work(study: Study, options: Engines) -> int:
     _check(options)
     checks.one_of(study.config.base.metrics or tuple(REGISTRY), by=options.by)
     use_cache()
-    todo = study.left
-    ledger = ledger_of(study.config.base)
-    try:
-        with Room(ledger) as room, _engine(options) as engine:
-            _keep(room, study)
-            study.begin(any_version=options.any_version)
-            engine(study.folder, todo)
-    except KeyboardInterrupt:
-        study.end()
-        print(f"jdfl: interrupted; finished groups are kept. To continue: jdfl resume {study.folder}", file=sys.stderr)
-        return 130
-    table = study.end()
-    if len(table):
-        _show(study, table, options)
-    if study.left:
-        print(f"jdfl: time limit reached. To continue: jdfl resume {study.folder}", file=sys.stderr)
-        return 124
+    ledger, origin = ledger_of(study.config.base), {"work": "study", "versions": versions()}
+    how = {"any_version": options.any_version, "retry": options.retry}
+    with jobs.opened(study.folder, origin, **how) as kept:
+        try:
+            with Room(ledger, study.folder) as room, _engine(options) as engine:
+                _keep(room, study)
+                study.begin()
+                engine(kept, study.left)
+        except (KeyboardInterrupt, jobs.FailedJobsError) as error:
+            study.end()
+            error.add_note(f"finished groups are kept. To continue: jdfl resume {study.folder}")
+            raise
+        table = folders.written(study.folder, study.end)
+        if len(table):
+            folders.written(study.folder, lambda: _show(study, table, options))
+        if study.left:
+            print(f"jdfl: time limit reached. To continue: jdfl resume {study.folder}", file=sys.stderr)
+            return 124
+        folders.written(study.folder, study.complete)
     return 3 if {REFUSED, "diverged"} & set(table["ending"].tolist()) else 0
 
 
@@ -150,8 +172,8 @@ def _keep(room: Room, study: Study) -> None:
     try:
         room.keep(study.intents)
     except ValueError:
-        with contextlib.suppress(OSError):
-            study.folder.rmdir()
+        if not any((study.folder / jobs.PLACE).glob("*")):
+            folders.discard(study.folder)
         raise
 
 
@@ -175,7 +197,7 @@ def _check(options: Engines) -> None:
 def _engine(options: Engines) -> Generator[Any]:
     """The engine of the options; groups are shown on stderr if it is a terminal."""
     if options.engine != "here":
-        yield jobs(options.engine, dict(_option(line) for line in options.engine_options))
+        yield submitted(options.engine, dict(_option(line) for line in options.engine_options))
         return
     console = Console(stderr=True, markup=False)
     if options.quiet or not console.is_terminal:
@@ -218,7 +240,7 @@ def _show(study: Study, table: pd.DataFrame, options: Engines) -> None:
     left = _left(study)
     below = "".join(f"\n{line}\n" for line in (left, spent) if line)
     lines = "".join(f"{line}\n" for line in markdown(heads, rows))
-    (study.folder / "table.md").write_text(lines + below, encoding="utf-8")
+    write(study.folder / "table.md", lines + below)
     write_page(study.folder / "report.html", study.config, table, measured, heads, rows, spent, left)
     if options.json:
         found = [{str(name): _plain(value) for name, value in row.items()} for row in ranked.to_dict("records")]

@@ -19,7 +19,7 @@ from jdfl.config import RunConfig, budget_of, build, intended, ledger_of, yaml_t
 from jdfl.engine.accountant import check_account
 from jdfl.engine.data_ledger import Intent
 from jdfl.engine.metrics import COUNTS
-from jdfl.engine.result import Result
+from jdfl.engine.result import CUTS, Result
 from jdfl.engine.start import check_run
 from jdfl.lab.summary import privacy_of
 from jdfl.privacy.relation import worth
@@ -160,7 +160,10 @@ def _alone(group: Group) -> Iterator[tuple[Point, Result | str]]:
             how: dict[str, Any] = _options(config) | {"stop": stop, "callbacks": budget_of(config)}
             how["options"] = jdfl.Options(diverged_above=config.diverged_above)
             for seed in group.seeds:
-                yield point, replace(jdfl.run(algorithm, problem, network, key=seed, **how), labels={"seed": seed})
+                result = jdfl.run(algorithm, problem, network, key=seed, **how)
+                if result.ending in CUTS:  # a part of a run is none of its points
+                    raise KeyboardInterrupt
+                yield point, replace(result, labels={"seed": seed})
         except (ValueError, OSError) as error:
             yield point, str(error)
 

@@ -2,12 +2,15 @@
 
 study.yaml         the configuration
 environment.json   platform, device, date of the last start
-versions.json      versions of code and libraries, which may not change while a study goes on
-parts/             two tables per finished group, named after its work
+jobs.json          versions of code and libraries, which may not change while a study goes on
+jobs/              two tables per finished group, named after its work
 results.parquet    a row per run: point, its values, seed, ending, metrics, totals, epsilon, ledger, times, provenance
 results.csv        the same
 curves.parquet     a row per record: point, seed, round, metrics, totals so far
 table.md           mean and standard deviation over the seeds, a row per point, the best first
+report.html        the same as a page
+manifest.json      size and SHA-256 of every file of a study that is complete
+logs/              those of jobs in other processes
 """
 
 import contextlib
@@ -28,17 +31,18 @@ from jdfl.base import checks
 from jdfl.config.study import StudyConfig, to_yaml
 from jdfl.engine.data_ledger import Intent
 from jdfl.engine.metrics import COUNTS, REGISTRY
-from jdfl.engine.provenance import Provenance, provenance
-from jdfl.lab.files import read, write
+from jdfl.lab.files import tidy, write
 from jdfl.lab.groups import REFUSED, Group, Point, groups, intents, run_group
 from jdfl.lab.results import environment
 from jdfl.lab.space import config_at, points
 from jdfl.lab.table import better
 from jdfl.privacy import Ledger
 from jdfl.privacy.together import Together
+from jdfl.store import manifest
+from jdfl.store.jobs import FailedJobsError, Jobs
 
-Engine = Callable[[Path, Sequence[Group]], None]  # runs groups and stores their results
-_VERSIONS = "versions.json"
+Engine = Callable[[Jobs, Sequence[Group]], None]  # runs groups and stores their results
+_RUNS, _CURVES = "runs.parquet", "curves.parquet"  # of a group
 _OTHERS = "point seed rounds delta epsilon promise ledger seconds compile_seconds"  # columns that are no metrics
 
 
@@ -79,26 +83,15 @@ class Study:
     @property
     def left(self) -> list[Group]:
         """The groups that are not done yet."""
-        return [group for group in self.groups if not _part(self.folder, group, "curves").is_file()]
+        jobs = Jobs(self.folder)
+        return [group for group in self.groups if jobs.find(group.name) is None]
 
-    def begin(self, *, any_version: bool = False) -> None:
-        """Write the configuration of the study.
-
-        ValueError for a study that was begun with other code or libraries, unless `any_version`: its table would mix
-        numbers of both.
-        """
-        versions, begun = provenance().versions, self.folder / _VERSIONS
-        if begun.is_file() and not any_version:
-            changed, _ = Provenance(versions, {}).differences(Provenance(read(begun), {}))
-            if changed:
-                raise ValueError(
-                    f"Expected the code and libraries that the study {self.folder} was begun with, got others: "
-                    f"{'; '.join(changed)}. Begin a new one, or mix both with --any-version."
-                )
-        (self.folder / "parts").mkdir(parents=True, exist_ok=True)
+    def begin(self) -> None:
+        """Write the configuration of the study; what was complete is not so any more."""
+        (self.folder / manifest.NAME).unlink(missing_ok=True)
+        tidy(self.folder)
         write(self.folder / "study.yaml", to_yaml(self.config))
         write(self.folder / "environment.json", environment())
-        write(begun, versions)
 
     def intents(self) -> list[Intent]:
         """The planned runs of the groups that are left, for the ledger of the data."""
@@ -106,32 +99,34 @@ class Study:
 
     def end(self) -> pd.DataFrame:
         """Join the parts that are done; returns the table of all runs, which is empty if there are none."""
-        left = {group.name for group in self.left}
-        done = [group for group in self.groups if group.name not in left]
+        jobs = Jobs(self.folder)
+        done = [place for group in self.groups if (place := jobs.find(group.name)) is not None]
         if not done:
             return pd.DataFrame({"point": [], "ending": []})
-        table, curves = (
-            _joined([pd.read_parquet(_part(self.folder, group, what)) for group in done]) for what in ("runs", "curves")
-        )
+        table, curves = (_joined([pd.read_parquet(place / name) for place in done]) for name in (_RUNS, _CURVES))
         table = table.sort_values([name for name in ("point", "seed") if name in table], ignore_index=True)
         write(self.folder / "results.parquet", table)
         write(self.folder / "results.csv", table)
         write(self.folder / "curves.parquet", curves)
         return table
 
+    def complete(self) -> None:
+        """Write the manifest, when everything else is written."""
+        tidy(self.folder)
+        write(self.folder / manifest.NAME, manifest.of(self.folder))
 
-def keep(folder: Path, group: Group) -> None:
-    """Run a `group` and store its results in a `folder`, curves last, so that a group with curves is complete.
 
-    Args:
-        folder: The folder of the study.
-        group: Points and seeds; files of an earlier attempt are replaced.
-    """
-    with warnings.catch_warnings():
-        warnings.simplefilter("once")
-        runs, curves = run_group(group)
-    for name, table in (("runs", runs), ("curves", curves)):
-        write(_part(folder, group, name), _writable(table))
+def keep(jobs: Jobs, group: Group) -> None:
+    """Run a `group` and store its results among the `jobs`; raises FailedJobsError."""
+
+    def make(folder: Path) -> None:
+        with warnings.catch_warnings():
+            warnings.simplefilter("once")
+            runs, curves = run_group(group)
+        for name, table in ((_RUNS, runs), (_CURVES, curves)):
+            write(folder / name, _writable(table))
+
+    jobs.done(group.name, make)
 
 
 def one_after_another(
@@ -139,27 +134,34 @@ def one_after_another(
 ) -> Engine:
     """An engine that runs groups in this process, one after another, and starts none after `max_seconds`.
 
+    It raises FailedJobsError when all others are done.
+
     Args:
         max_seconds: Seconds since the engine was called; a group that has started is finished. None: no limit.
         tell: Called with every group when it starts, its index among the groups that are left, from 0, and their
             number.
     """
 
-    def work(folder: Path, todo: Sequence[Group]) -> None:
-        begun = time.monotonic()
+    def work(jobs: Jobs, todo: Sequence[Group]) -> None:
+        begun, failed = time.monotonic(), list[str]()
         for i, group in enumerate(todo):
             if max_seconds is not None and time.monotonic() - begun >= max_seconds:
-                return
+                break
             tell(group, i, len(todo))
-            keep(folder, group)
+            try:
+                keep(jobs, group)
+            except FailedJobsError as error:
+                failed.append(str(error))
+        if failed:
+            raise FailedJobsError(f"{len(failed)} of {len(todo)} groups failed; the first one: {failed[0]}")
 
     return work
 
 
-def jobs(cluster: str, options: dict[str, Any]) -> Engine:
+def submitted(cluster: str, options: dict[str, Any]) -> Engine:
     """An engine that submits every group as a job by submitit, and waits for all.
 
-    The logs of the jobs are in jobs/ of the folder.
+    The logs of the jobs are in logs/ of the folder.
 
     Args:
         cluster: "slurm", or "local" for processes on this machine.
@@ -175,16 +177,17 @@ def jobs(cluster: str, options: dict[str, Any]) -> Engine:
     except ModuleNotFoundError as error:
         raise OSError(_MISSING) from error
 
-    def work(folder: Path, todo: Sequence[Group]) -> None:
+    def work(jobs: Jobs, todo: Sequence[Group]) -> None:
         try:
-            executor = submitit.AutoExecutor(folder=folder / "jobs", cluster=cluster)
+            executor = submitit.AutoExecutor(folder=jobs.folder / "logs", cluster=cluster)
         except RuntimeError as error:
             raise OSError(f"Expected the cluster {cluster!r} here, got: {error}.") from error
         try:
             executor.update_parameters(name="jdfl", **options)
         except (NameError, TypeError) as error:
             raise ValueError(f"Expected options of submitit, got {options}: {error}.") from error
-        started = executor.map_array(keep, [folder.resolve()] * len(todo), todo)
+        elsewhere = Jobs(jobs.folder.resolve(), jobs.retry)  # the lease is this process's
+        started = executor.map_array(keep, [elsewhere] * len(todo), todo)
         failed: list[str] = []
         for job in started:
             with contextlib.suppress(Exception):  # reported below, with the others
@@ -195,10 +198,6 @@ def jobs(cluster: str, options: dict[str, Any]) -> Engine:
             raise FailedJobsError(f"{len(failed)} of {len(started)} jobs failed; the first one's log: {failed[0]}")
 
     return work
-
-
-class FailedJobsError(OSError):
-    """Some jobs failed; the results of the others are stored."""
 
 
 _MISSING = "Expected the package submitit for jobs of a cluster, found none. Install it: pip install 'jdfl[slurm]'"
@@ -250,10 +249,6 @@ def together(table: pd.DataFrame) -> Together | None:
     ledgers = [Ledger.from_dict(json.loads(one)) if isinstance(one, str) else None for one in done["ledger"]]
     several = any(name.partition(".")[0] == "problem" and done[name].nunique() > 1 for name in done.columns)
     return Together.of(ledgers, float(done["delta"].min()), same_data=not several)
-
-
-def _part(folder: Path, group: Group, what: str) -> Path:
-    return folder / "parts" / f"{group.name}.{what}.parquet"
 
 
 def _joined(tables: Sequence[pd.DataFrame]) -> pd.DataFrame:

@@ -87,7 +87,10 @@ class Jobs:
             except (OSError, RuntimeError, MemoryError) as error:
                 said = f"{type(error).__name__}: {' '.join(str(error).split())}"
                 if getattr(error, "errno", None) in _FULL:
-                    raise UnwrittenError(f"Could not keep a job in {self.folder}: {error}.") from error
+                    raise UnwrittenError(
+                        f"Could not keep a job in {self.folder}: {error}. What was done before is kept; once it can be "
+                        "written, the same command goes on."
+                    ) from error
                 if attempt == self.retry:
                     raise FailedJobsError(f"A job failed, {said}") from error
                 warnings.warn(f"A job failed, {said}; it is tried again, {attempt + 1} of {self.retry}.", stacklevel=2)

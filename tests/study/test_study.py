@@ -1,6 +1,7 @@
 """A study's table holds what the runs alone would give, and what is cut off goes on."""
 
 import json
+import shutil
 import sys
 from pathlib import Path
 
@@ -59,7 +60,7 @@ def test_the_table_has_what_the_runs_alone_would_give(capsys):
     assert best["objective_sd"] == pytest.approx(table[table["point"] == best["point"]]["objective"].std())
     files = {path.name for path in folder().iterdir()}
     tables = {"results.parquet", "results.csv", "curves.parquet", "table.md", "report.html"}
-    assert files == {"study.yaml", "environment.json", "versions.json", "parts"} | tables
+    assert files == {"study.yaml", "environment.json", "jobs.json", "jobs", "manifest.json"} | tables
 
 
 def test_a_study_that_is_cut_off_goes_on_with_what_is_left(monkeypatch, capsys):
@@ -80,9 +81,9 @@ def test_a_study_that_is_cut_off_goes_on_with_what_is_left(monkeypatch, capsys):
         assert main([*SWEEP, *OVER]) == 130
     assert f"jdfl resume {folder()}" in capsys.readouterr().err
     assert len(pd.read_parquet(folder() / "results.parquet")) == 4
-    before = {path.name: path.stat().st_mtime_ns for path in (folder() / "parts").iterdir()}
+    before = {path.name: path.stat().st_mtime_ns for path in (folder() / "jobs").iterdir()}
     assert main(["resume", str(folder()), "--quiet"]) == 0
-    after = {path.name: path.stat().st_mtime_ns for path in (folder() / "parts").iterdir()}
+    after = {path.name: path.stat().st_mtime_ns for path in (folder() / "jobs").iterdir()}
     assert before.items() <= after.items()  # what was done is not done again
     measured = [name for name in whole if "seconds" not in name]
     pd.testing.assert_frame_equal(pd.read_parquet(folder() / "results.parquet")[measured], whole[measured])
@@ -96,7 +97,7 @@ def test_out_of_time_is_told_and_resumed(capsys):
 
 def test_a_study_of_other_code_is_refused_unless_it_is_asked_for(capsys):
     assert main([*SWEEP, *OVER, "--max-seconds", "1e-9"]) == 124
-    versions = folder() / "versions.json"
+    versions = folder() / "jobs.json"
     versions.write_text(versions.read_text().replace('"code": "', '"code": "other'))
     assert main(["resume", str(folder())]) == 2
     assert "code: was other" in capsys.readouterr().err
@@ -187,7 +188,7 @@ def test_groups_go_to_processes_of_their_own():
     pytest.importorskip("submitit")
     assert main([*SWEEP, *OVER, "--quiet", "--engine", "local", "--engine-options", "timeout_min=5"]) == 0
     assert len(pd.read_parquet(folder() / "results.parquet")) == 8
-    assert any((folder() / "jobs").iterdir())
+    assert any((folder() / "logs").iterdir())
 
 
 @pytest.mark.slow
@@ -202,7 +203,7 @@ def test_values_of_none_are_called_that(capsys):
 
 def test_a_study_that_was_cut_off_says_what_is_missing():
     assert main([*SWEEP, *OVER, "--quiet"]) == 0
-    next((folder() / "parts").glob("*.curves.parquet")).unlink()  # as of one of its two groups that was cut off
+    shutil.rmtree(next((folder() / "jobs").iterdir()))  # as of one of its two groups that was cut off
     again = ["resume", str(folder()), "--quiet", "--max-seconds"]
     assert main([*again, "1e-9"]) == 124
     for name in ("table.md", "report.html"):
