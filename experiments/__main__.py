@@ -8,11 +8,15 @@
 Each runs in its own process, `--processes` at a time, and writes its output to DIR/NAME.log. A failure does not stop
 the others; the exit status is then 1. Small versions are compiled faster (`experiments.common.compile_sooner`).
 DIR/index.html shows everything in DIR.
+
+What is done is kept in DIR/jobs: the same command goes on with the rest after it was interrupted or killed, and does
+not repeat what is done with the same settings, code and libraries, unless it is asked to with `--again`.
 """
 
 import argparse
 import json
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -25,6 +29,17 @@ from rich.console import Console
 
 from experiments.common import compile_sooner
 from experiments.gallery import Experiment, experiments, write_index
+from jdfl.engine.provenance import total, versions
+from jdfl.lab.files import placed
+from jdfl.store import jobs, manifest
+from jdfl.store.jobs import FailedJobsError, Jobs
+from jdfl.store.lease import LostError, UnwrittenError
+
+_MORTAL = """import ctypes, os, sys
+if sys.platform == "linux":
+    ctypes.CDLL(None).prctl(1, 9)  # SIGKILL at the death of the parent
+os.execv(sys.executable, [sys.executable, *sys.argv[1:]])
+"""
 
 
 @dataclass(frozen=True)
@@ -34,21 +49,87 @@ class Outcome:
     name: str
     status: int
     seconds: float
+    before: bool  # it was done before
 
 
-def run(one: Experiment, flags: Sequence[str], out: Path) -> Outcome:
-    """Run a script and record its output, its command line and its run time."""
-    command = [sys.executable, "-m", f"experiments.{one.name}", *flags, "--out", str(out)]
-    environment = {**os.environ, "COLUMNS": "160", "PYTHONUNBUFFERED": "1"}
-    if "--quick" in flags:
-        compile_sooner(environment)
-    started = time.monotonic()
-    with (out / f"{one.name}.log").open("w", encoding="utf-8") as log:
-        status = subprocess.run(command, stdout=log, stderr=subprocess.STDOUT, env=environment, check=False).returncode
-    done = Outcome(one.name, status, time.monotonic() - started)
-    said = {"command": " ".join(["python", *command[1:-2]]), "status": status, "seconds": round(done.seconds, 1)}
-    (out / f"{one.name}.run.json").write_text(json.dumps(said) + "\n", encoding="utf-8")
-    return done
+class FailedError(RuntimeError):
+    """A script ended with another status than 0."""
+
+
+class Scripts:
+    """Scripts in processes of their own, which do not outlive this one.
+
+    Args:
+        flags: The flags of all scripts.
+        kept: What is done.
+        again: Whether what is done is done again.
+    """
+
+    def __init__(self, flags: Sequence[str], kept: Jobs, again: bool) -> None:
+        self._flags, self._kept, self._again = list(flags), kept, again
+        self._running, self._over = set[subprocess.Popen[bytes]](), False
+        self._code = total(path.read_text(encoding="utf-8") for path in sorted(Path(__file__).parent.glob("*.py")))
+
+    def run(self, one: Experiment) -> Outcome:
+        """Run a script, unless it is done, and bring its files, with output, command and run time, to their places."""
+        out, before = self._kept.folder, True
+        name = jobs.name_of(one.name, self._flags, self._code, versions())
+        if self._again:
+            shutil.rmtree(out / jobs.PLACE / name, ignore_errors=True)
+
+        def make(folder: Path) -> None:
+            nonlocal before
+            before = False
+            if status := self._execute(one, folder):
+                if not self._over:
+                    _copy(folder, out)  # what there is, the log above all
+                raise FailedError(f"{one.name} ended with status {status}")
+
+        try:
+            _copy(self._kept.done(name, make), out)
+        except FailedJobsError:
+            if self._over:
+                raise
+        said = json.loads((out / f"{one.name}.run.json").read_text(encoding="utf-8"))
+        return Outcome(one.name, said["status"], said["seconds"], before)
+
+    def end(self) -> None:
+        """End all scripts; none begins any more."""
+        self._over = True
+        for process in list(self._running):
+            process.kill()
+
+    def _execute(self, one: Experiment, folder: Path) -> int:
+        """Run a script; returns its status."""
+        command = ["-m", f"experiments.{one.name}", *self._flags]
+        environment = {**os.environ, "COLUMNS": "160", "PYTHONUNBUFFERED": "1"}
+        if "--quick" in self._flags:
+            compile_sooner(environment)
+        started, log = time.monotonic(), folder / f"{one.name}.log"
+        with log.open("w", encoding="utf-8") as output:
+            mortal = [sys.executable, "-c", _MORTAL, *command, "--out", str(folder)]
+            process = subprocess.Popen(mortal, stdout=output, stderr=subprocess.STDOUT, env=environment)
+            self._running.add(process)
+            if self._over:
+                process.kill()
+            status = process.wait()
+            self._running.remove(process)
+        seconds = round(time.monotonic() - started, 1)
+        text = log.read_text(encoding="utf-8", errors="replace")
+        log.write_text(text.replace(str(folder), str(self._kept.folder)), encoding="utf-8")
+        said = {"command": " ".join(["python", *command]), "status": status, "seconds": seconds}
+        (folder / f"{one.name}.run.json").write_text(json.dumps(said) + "\n", encoding="utf-8")
+        return status
+
+
+def _copy(here: Path, there: Path) -> None:
+    """Bring the files of a job to the folder of all, each whole."""
+    for path in sorted(here.rglob("*")):
+        name = path.relative_to(here)
+        if path.is_file() and name.name != manifest.NAME:
+            (there / name).parent.mkdir(parents=True, exist_ok=True)
+            with placed(there / name) as partial:
+                shutil.copyfile(path, partial)
 
 
 def took(one: Experiment, out: Path) -> float:
@@ -68,9 +149,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seeds", type=int, help="number of seeds of each")
     parser.add_argument("--out", type=Path, default=Path("out"), help="folder for all results")
     parser.add_argument("--processes", type=int, default=2, help="number of processes at a time")
+    parser.add_argument("--retry", type=int, default=0, help="how often one that fails is tried again")
+    parser.add_argument("--again", action="store_true", help="do again what is done")
     given = parser.parse_args(arguments)
     if given.processes < 1:
         parser.error(f"Expected --processes >= 1, got {given.processes}.")
+    if given.retry < 0:
+        parser.error(f"Expected --retry >= 0, got {given.retry}.")
     if given.names == ["list"]:
         print("\n".join(f"{one.name:<24}{one.title}" for one in known.values()))
         return 0
@@ -79,19 +164,41 @@ def main(arguments: Sequence[str] | None = None) -> int:
     unknown = sorted(set(wanted) - set(known))
     if unknown:
         parser.error(f"Expected names from `python -m experiments list`, got {', '.join(unknown)}.")
+    if given.names == ["index"]:
+        print(f"index:  {write_index(given.out).resolve()}")
+        return 0
     flags = ["--quick"] * given.quick + (["--seeds", str(given.seeds)] if given.seeds is not None else [])
-    console = Console(highlight=False)
     order = sorted((known[name] for name in dict.fromkeys(wanted)), key=lambda one: -took(one, given.out))
-    failed: list[str] = []
+    try:
+        with jobs.opened(given.out, {"work": "experiments", "versions": {}}, retry=given.retry) as kept:
+            failed = _all(order, Scripts(flags, kept, given.again), given)
+    except OSError as error:
+        print(f"experiments: {error}", file=sys.stderr)
+        return 5 if isinstance(error, UnwrittenError | LostError) else 2
+    except KeyboardInterrupt as error:
+        print("interrupted: what is done is kept, and the same command goes on", file=sys.stderr)
+        return 143 if isinstance(error, jobs.TerminatedError) else 130
+    return 1 if failed else 0
+
+
+def _all(order: Sequence[Experiment], scripts: Scripts, given: argparse.Namespace) -> list[str]:
+    """Run experiments and write the index; returns the names of those that failed."""
+    console, failed = Console(highlight=False), list[str]()
     with ThreadPoolExecutor(given.processes) as pool:
-        for done in (one.result() for one in as_completed([pool.submit(run, one, flags, given.out) for one in order])):
-            ending = "" if done.status == 0 else f", status {done.status}: {given.out / done.name}.log"
-            console.print(f"{done.name:<24}{done.seconds:6.0f} s{ending}")
-            failed += [done.name] * (done.status != 0)
+        begun = [pool.submit(scripts.run, one) for one in order]
+        try:
+            for done in (one.result() for one in as_completed(begun)):
+                ending = "" if done.status == 0 else f", status {done.status}: {given.out / done.name}.log"
+                console.print(f"{done.name:<24}{done.seconds:6.0f} s{', before' * done.before}{ending}")
+                failed += [done.name] * (done.status != 0)
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            scripts.end()
+            raise
     console.print(f"index:  {write_index(given.out).resolve()}", soft_wrap=True)
     if failed:
         console.print(f"failed: {', '.join(failed)}")
-    return 1 if failed else 0
+    return failed
 
 
 if __name__ == "__main__":

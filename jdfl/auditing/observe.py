@@ -13,6 +13,7 @@ Axes: N runs, m nodes, n parameters, c = k / n blocks, p directions, R = looks +
 
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -27,6 +28,9 @@ from jdfl.base.streams import Keys
 from jdfl.engine import stepping
 from jdfl.engine.stepping import Setting
 from jdfl.network.graph import Graph
+from jdfl.store.jobs import Jobs, name_of
+
+_PARTS, _FILE = 10, "features.npz"  # of the runs of a world, and what a part is kept in
 
 
 def visible(algorithm: Any, state: Any) -> Array:
@@ -119,6 +123,47 @@ def observe(
 
     features, releases = lax.map(jax.vmap(one) if size > 1 else lone, some(keys, rows))
     return features.reshape(-1, *features.shape[2:])[:count], releases.reshape(-1)[:count]
+
+
+def observed(
+    setting: Setting, directions: Array, node: int, keys: Keys, jobs: Jobs | None, name: str, **how: Any
+) -> tuple[np.ndarray, np.ndarray]:
+    """As `observe`, on the host; with `jobs` the runs are made in parts, each of which is kept when it is done.
+
+    Args:
+        setting: As for `observe`, and so are the directions, the node and `how`.
+        directions: Orthonormal directions [p, n].
+        node: The canary's node.
+        keys: The keys of the runs, leaves [N].
+        jobs: Where the parts are kept; None: nowhere, and there is one part.
+        name: What identifies the runs.
+        how: steps, batch and looks.
+    """
+    count, batch = keys.run.shape[0], how.pop("batch")
+    batches = -(-count // batch)
+    size = -(-count // batches)
+    rows = count if jobs is None else -(-batches // _PARTS) * size  # in whole batches of the same size: the same bits
+    parts: list[tuple[np.ndarray, np.ndarray]] = []
+    for first in range(0, count, rows):
+        some_keys = some(keys, np.arange(first, first + rows) % count)
+        made: list[tuple[np.ndarray, np.ndarray]] = []
+
+        def make(folder: Path | None) -> None:
+            features, releases = observe(setting, directions, jnp.int32(node), some_keys, batch=size, **how)  # noqa: B023
+            made.append((np.asarray(features), np.asarray(releases)))  # noqa: B023
+            if folder is not None:
+                np.savez(folder / _FILE, features=made[0][0], releases=made[0][1])  # noqa: B023
+
+        if jobs is None:
+            make(None)
+        else:
+            place = jobs.done(name_of(name, first, rows), make)
+            if not made:
+                with np.load(place / _FILE, allow_pickle=False) as file:
+                    made.append((file["features"], file["releases"]))
+        parts += made
+    features, releases = (np.concatenate([part[i] for part in parts])[:count] for i in (0, 1))
+    return features, releases
 
 
 def some(tree: Any, rows: Any) -> Any:

@@ -15,6 +15,7 @@ import math
 import time
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -26,18 +27,20 @@ from jdfl.algorithms.algorithm import Algorithm
 from jdfl.auditing.attack import attack
 from jdfl.auditing.canary import Canary, Limit, designed, given, planted
 from jdfl.auditing.claim import accounted, check, check_features
-from jdfl.auditing.observe import check_visible, observe, pilot, some, watched
+from jdfl.auditing.observe import check_visible, observed, pilot, some, watched
 from jdfl.auditing.probe import most_runs, probe
 from jdfl.auditing.result import Audit
-from jdfl.base import checks
-from jdfl.base.keys import typed_key
+from jdfl.base import arguments, checks
+from jdfl.base.keys import key_data, key_digest, typed_key
 from jdfl.base.streams import Keys, Stream
 from jdfl.engine import stepping
+from jdfl.engine.provenance import versions
 from jdfl.engine.start import check_run
 from jdfl.engine.stepping import Setting
 from jdfl.network.graph import Network
 from jdfl.privacy import GaussianEvent, Guarantee
 from jdfl.problems import Problem
+from jdfl.store.jobs import Jobs, name_of, opened
 
 _ZERO, _ONE = Stream("audit.world without", "private"), Stream("audit.world with", "private")
 _PILOT, _DIRECTION = Stream("audit.pilot", "private"), Stream("audit.direction", "private")
@@ -61,6 +64,8 @@ def audit(
     looks: int | None = None,
     fitted: float = 0.5,
     confidence: float = 0.95,
+    folder: str | Path | None = None,
+    retry: int = 0,
 ) -> Audit:
     """Attack the privacy of a node in many runs of `steps` rounds, half of them in each of two worlds.
 
@@ -92,10 +97,41 @@ def audit(
             round. Use few for long runs, or the score has too many weights.
         fitted: The share of the runs that the score is fitted on, in (0, 1).
         confidence: Confidence level of every bound, in (0, 1).
+        folder: A folder in which runs are kept, in ten parts of each world, so that the same call goes on with the
+            others after it was cut off; with the same bits. It is made if its parent folder exists. None: nowhere.
+        retry: How often a part that fails is tried again, with a `folder`.
 
     Raises ValueError for an algorithm without noise, for invalid settings, for a problem that needs a pair of examples,
     and for runs that do not stay finite.
     """
+    given = algorithm, problem, network, steps, runs, node, canary, delta, key, batch, looks, fitted, confidence
+    if folder is None:
+        if retry:
+            raise ValueError(f"Expected a folder for what is tried again, got retry = {retry!r} without one.")
+        return _audited(*given, None)
+    checks.whole(0, retry=retry)
+    place = Path(arguments.argument("folder", folder, str | Path))
+    place.mkdir(exist_ok=True)
+    with opened(place, {"work": "audit", "versions": versions()}, retry=int(retry)) as jobs:
+        return _audited(*given, jobs)
+
+
+def _audited(
+    algorithm: Algorithm,
+    problem: Problem,
+    network: Network,
+    steps: int,
+    runs: int,
+    node: int,
+    canary: Any,
+    delta: float | None,
+    key: int | Array,
+    batch: int | None,
+    looks: int | None,
+    fitted: float,
+    confidence: float,
+    jobs: Jobs | None,
+) -> Audit:
     began = time.perf_counter()
     program = check_run(algorithm, problem, network, steps, 1, None)
     guarantee = check(program, problem, runs, node, canary, delta, batch, confidence, fitted)
@@ -109,14 +145,15 @@ def audit(
     check_visible(setting)
     found, pairs = _canary(setting, steps, node, canary, guarantee, pilots, direction)
     batch = _lanes(algorithm, problem) if batch is None else int(batch)
-    looked = {"steps": steps, "batch": min(batch, half), "looks": int(looks)}
-    shown = [
-        observe(replace(setting, problem=world), found.directions, jnp.int32(node), keys, **looked)
-        for world, keys in zip((found.zero, found.one), worlds)
-    ]
-    seen = [np.asarray(features, np.float64).reshape(half, -1) for features, _ in shown]
+    looked: dict[str, Any] = {"steps": steps, "batch": min(batch, half), "looks": int(looks)}
+    shown: list[tuple[np.ndarray, np.ndarray]] = []
+    for world, keys in zip((found.zero, found.one), worlds):
+        about = stepping.run_words(setting.algorithm, world, network), key_digest(key_data(seed)), node, half, looked
+        here = replace(setting, problem=world)
+        shown.append(observed(here, found.directions, node, keys, jobs, name_of(*about), **looked))
+    seen = [features.astype(np.float64).reshape(half, -1) for features, _ in shown]
     check_features(seen)
-    releases = max(int(np.max(np.asarray(counts))) for _, counts in shown)
+    releases = max(int(np.max(counts)) for _, counts in shown)
     delta, epsilon = accounted(guarantee, problem, releases, node, delta)
     event, paper = guarantee.event, guarantee.published
     mu = None
