@@ -67,7 +67,8 @@ class Scripts:
 
     def __init__(self, flags: Sequence[str], kept: Jobs, again: bool) -> None:
         self._flags, self._kept, self._again = list(flags), kept, again
-        self._running, self._over = set[subprocess.Popen[bytes]](), False
+        self._running: set[subprocess.Popen[bytes]] = set()
+        self._over = False
         self._code = total(path.read_text(encoding="utf-8") for path in sorted(Path(__file__).parent.glob("*.py")))
 
     def run(self, one: Experiment) -> Outcome:

@@ -1,9 +1,13 @@
 """All experiments by one command, and the page that shows them."""
 
 import json
+import os
+import random
 import re
+import signal
+import subprocess
+import sys
 from pathlib import Path
-from subprocess import CompletedProcess
 
 import pytest
 from matplotlib.figure import Figure
@@ -27,16 +31,20 @@ def scripts(monkeypatch):
     called: list[list[str]] = []
     failing: set[str] = set()
 
-    def run(words, stdout, **_):
-        name, out = words[2].removeprefix("experiments."), Path(words[words.index("--out") + 1])
-        called.append(words)
-        stdout.write(f"{name} says <so>\n")
-        if name in failing:
-            return CompletedProcess(words, 1)
-        made(out, name)
-        return CompletedProcess(words, 0)
+    class Process:
+        def __init__(self, command, stdout, **_):
+            words = command[2:]  # after what makes it mortal
+            name, out = words[2].removeprefix("experiments."), Path(words[words.index("--out") + 1])
+            called.append(words)
+            stdout.write(f"{name} says <so> of {out}\n")
+            self.status = 1 if name in failing else 0
+            if not self.status:
+                made(out, name)
 
-    monkeypatch.setattr(command.subprocess, "run", run)
+        def wait(self):
+            return self.status
+
+    monkeypatch.setattr(command.subprocess, "Popen", Process)
     return called, failing
 
 
@@ -70,7 +78,7 @@ def test_named_ones_run_and_the_page_shows_them_beside_the_paper(scripts, tmp_pa
     section = re.search(r'<section id="codecs">.*?</section>', text, re.DOTALL)
     assert section
     assert "python -m experiments.codecs --quick --seeds 1" in section[0]
-    for part in ("28.0 ± 1.4", "rounds, paper", "codecs says &lt;so&gt;", "<img "):
+    for part in ("28.0 ± 1.4", "rounds, paper", f"codecs says &lt;so&gt; of {tmp_path}\n", "<img "):
         assert part in section[0]
     assert "Not here yet: python -m experiments.demo" in text
 
@@ -94,7 +102,71 @@ def test_the_longest_of_the_last_time_goes_first(scripts, tmp_path):
     assert [words[2].removeprefix("experiments.") for words in called] == ["unreliable", "demo", "codecs"]
 
 
-@pytest.mark.parametrize("arguments", [["nonsense"], ["codecs", "--processes", "0"], []])
+def test_what_is_done_is_not_done_again_unless_it_is_asked_for(scripts, tmp_path, capsys):
+    called, failing = scripts
+    failing.add("demo")
+    two = ["codecs", "demo", "--out", str(tmp_path)]
+    assert command.main(two) == 1
+    (tmp_path / "codecs.json").unlink()
+    failing.clear()
+    called.clear()
+    assert command.main(two) == 0
+    assert [words[2] for words in called] == ["experiments.demo"]
+    assert (tmp_path / "codecs.json").is_file()
+    assert "codecs                       0 s, before" in capsys.readouterr().out
+    for more, count in ((["--quick"], 2), (["--again"], 2), ([], 0)):
+        called.clear()
+        assert command.main([*two, *more]) == 0
+        assert len(called) == count
+
+
+def test_one_that_fails_is_tried_again(scripts, tmp_path):
+    called, failing = scripts
+    failing.add("codecs")
+    with pytest.warns(UserWarning, match="tried again, 2 of 2"), pytest.warns(UserWarning, match="1 of 2"):
+        assert command.main(["codecs", "--retry", "2", "--out", str(tmp_path)]) == 1
+    assert len(called) == 3
+    assert not list(tmp_path.glob("jobs/*"))
+
+
+PAIR = ["lemma2_counterexample", "gpsp_quality"]
+
+
+def _begun(out: Path, *flags: str) -> subprocess.Popen[bytes]:
+    words = [sys.executable, "-W", "ignore", "-m", "experiments", *PAIR, "--quick", "--out", str(out), *flags]
+    return subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+
+def _index(out: Path) -> str:
+    """The page without run times."""
+    return re.sub(r", \d+ s, provenance", "", (out / "index.html").read_text(encoding="utf-8")).replace(str(out), "OUT")
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+def test_all_of_them_killed_at_random_give_the_same_page(tmp_path):
+    assert _begun(tmp_path / "whole").wait() == 0
+    draw, out, kills = random.Random(int(os.environ.get("JDFL_KILLS_SEED", "0"))), tmp_path / "killed", 0
+    for number in (signal.SIGKILL, signal.SIGTERM, signal.SIGKILL, signal.SIGHUP, signal.SIGINT, signal.SIGKILL):
+        process = _begun(out)
+        try:
+            status = process.wait(timeout=draw.uniform(2, 25))
+        except subprocess.TimeoutExpired:
+            process.send_signal(number)
+            status, kills = process.wait(), kills + 1
+            assert status in (-signal.SIGKILL, 130, 143)
+        else:
+            assert status == 0
+    assert _begun(out).wait() == 0
+    assert kills >= 2
+    assert _index(out) == _index(tmp_path / "whole")
+    assert {path.name for path in out.iterdir()} == {path.name for path in (tmp_path / "whole").iterdir()}
+    assert not list(out.glob("jobs/.*"))
+    running = subprocess.run(["pgrep", "-f", str(out)], capture_output=True, check=False).stdout
+    assert not running
+
+
+@pytest.mark.parametrize("arguments", [["nonsense"], ["codecs", "--processes", "0"], ["codecs", "--retry", "-1"], []])
 def test_mistakes_are_told_before_anything_runs(arguments, scripts, tmp_path, capsys):
     with pytest.raises(SystemExit) as ended:
         command.main([*arguments, "--out", str(tmp_path)])
