@@ -46,7 +46,6 @@ _NAMES = (*_COMMANDS, "list", "completion", "--version", "--help")
 _KEPT = {
     "run": "only runs with a checkpoint are kept",
     "resume": "the last checkpoint is kept",
-    "audit": "with --folder, the parts that are done are kept, and the same command goes on",
     "data": "what was downloaded is kept, and the same command continues",
 }
 

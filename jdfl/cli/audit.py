@@ -100,7 +100,12 @@ def audit(config: RunConfig, options: Options) -> int:
     else:
         common |= {name: getattr(options, name) for name in ("runs", "node", "canary", "looks")}
         common |= {"steps": config.steps, "delta": delta, "retry": options.retry}
-        found = attacked(algorithm, problem, network, **common, folder=options.folder)
+        try:
+            found = attacked(algorithm, problem, network, **common, folder=options.folder)
+        except KeyboardInterrupt as error:
+            if options.folder is not None:
+                error.add_note("the parts that are done are kept, and the same command goes on")
+            raise
         if options.folder is not None:
             folders.written(options.folder, lambda: write(cast(Path, options.folder) / "audit.json", found.as_dict()))
     print(json.dumps(found.as_dict(), indent=2, allow_nan=False) if options.json else found.statement().rstrip("\n"))

@@ -15,6 +15,7 @@ from jdfl.base import checks
 from jdfl.engine.start import check_settings
 from jdfl.engine.stepping import with_field
 from jdfl.engine.trials import Trial
+from jdfl.store.jobs import JobsWarning
 
 Values = Mapping[str, Sequence[float]]
 Grid = dict[str, tuple[float, ...]]
@@ -33,9 +34,10 @@ _LEAST = 0.01  # relative difference from which a shortened step is one
 
 @contextmanager
 def quiet() -> Generator[None]:
-    """Nothing inside warns: a grid has points that make no sense."""
+    """Nothing inside warns, but of jobs: a grid has points that make no sense."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
+        warnings.simplefilter("always", JobsWarning)
         yield
 
 

@@ -34,6 +34,10 @@ class FailedJobsError(RuntimeError):
     """Some jobs failed. All others are done and kept."""
 
 
+class JobsWarning(UserWarning):
+    """A job is done again, since it failed or its files are damaged."""
+
+
 class TerminatedError(KeyboardInterrupt):
     """SIGTERM or SIGHUP, which end work in jobs as Ctrl-C does."""
 
@@ -60,7 +64,7 @@ class Jobs:
         except (FileNotFoundError, ValueError) as error:
             changed = [str(error)]
         if changed:
-            warnings.warn(f"{place} is damaged ({changed[0]}): this job is done again.", stacklevel=3)
+            warnings.warn(f"{place} is damaged ({changed[0]}): this job is done again.", JobsWarning, stacklevel=3)
             return None
         return place
 
@@ -93,7 +97,8 @@ class Jobs:
                     ) from error
                 if attempt == self.retry:
                     raise FailedJobsError(f"A job failed, {said}") from error
-                warnings.warn(f"A job failed, {said}; it is tried again, {attempt + 1} of {self.retry}.", stacklevel=2)
+                again = f"it is tried again, {attempt + 1} of {self.retry}"
+                warnings.warn(f"A job failed, {said}; {again}.", JobsWarning, stacklevel=2)
         raise AssertionError
 
     def _made(self, name: str, make: Callable[[Path], None]) -> Path:

@@ -290,7 +290,7 @@ def test_an_interruption_leaves_nothing_and_is_status_130(monkeypatch, tmp_path,
     def interrupt(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(jdfl, "compare", interrupt)
+    monkeypatch.setattr(jdfl.Experiment, "made", interrupt)
     assert main(["compare", "--config", "small.yaml"]) == 130
     assert list((tmp_path / "runs").iterdir()) == []
     assert "interrupted; nothing is written" in capsys.readouterr().err
