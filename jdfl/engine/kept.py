@@ -8,7 +8,7 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import fields
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import jax
 import jax.numpy as jnp
@@ -49,7 +49,8 @@ def _write(folder: Path, made: Sequence[Outcome], spent: Spent) -> None:
     arrays = {f"{i}.{name}": array for i, one in enumerate(made) for name, array in _taken_apart(*one).items()}
     types = {name: array.dtype.name for name, array in arrays.items()}
     with (folder / f"{_NAME}.npz").open("wb") as file:
-        np.savez(file, **{name: np.frombuffer(array.tobytes(), np.uint8) for name, array in arrays.items()})
+        flat: Any = {name: np.frombuffer(array.tobytes(), np.uint8) for name, array in arrays.items()}
+        np.savez(file, **flat)
     shapes = {name: list(array.shape) for name, array in arrays.items()}
     told = {"runs": len(made), "types": types, "shapes": shapes, "spent": spent._asdict()}
     (folder / f"{_NAME}.json").write_text(json.dumps(told), encoding="utf-8")
@@ -79,16 +80,16 @@ def _taken_apart(params: Any, carry: loop.Carry, first: loop.Record, rest: loop.
     return {name: np.asarray(one) for name, one in jax.device_get(found).items()}
 
 
-def _put_together(arrays: dict[str, np.ndarray]) -> Outcome:
+def _put_together(arrays: dict[str, Any]) -> Outcome:
     """The inverse of `_taken_apart`."""
 
-    def within(prefix: str) -> dict[str, np.ndarray]:
+    def within(prefix: str) -> dict[str, Any]:
         return {name.removeprefix(prefix): one for name, one in arrays.items() if name.startswith(prefix)}
 
     first, rest = (
         loop.Record(arrays[f"{when}.rounds"], within(f"{when}.metrics."), within(f"{when}.counts."))
         for when in ("first", "rest")
     )
-    parts: dict[str, Any] = within("carry.") | {"state": None, "counts": None}
-    carry = loop.Carry(**parts, clock=tuple(within("clock.").values()) or None)  # pyright: ignore[reportArgumentType]
+    clock: Any = tuple(within("clock.").values()) or None
+    carry = loop.Carry(**within("carry."), state=None, counts=cast(Any, None), clock=clock)
     return jnp.asarray(arrays["params"]), carry, first, rest
