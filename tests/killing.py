@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from jdfl.engine.records import JOURNAL, SNAPSHOTS
-from jdfl.store import lease, manifest, snapshots
+from jdfl.store import events, lease, manifest, snapshots
 
 _SERVER = """
 import os, sys
@@ -79,7 +79,11 @@ def until_whole(server: Server, run: list[str], resume: list[str], out: Path, do
             if (folder / "config.yaml").exists():
                 args = ["resume", str(folder), *resume]
             else:  # it was killed before there was anything to go on from
-                assert {one.name for one in folder.iterdir() if not one.name.startswith(".")} <= {JOURNAL, lease.NAME}
+                assert {one.name for one in folder.iterdir() if not one.name.startswith(".")} <= {
+                    JOURNAL,
+                    events.NAME,
+                    lease.NAME,
+                }
                 for one in folder.iterdir():
                     one.unlink()
                 folder.rmdir()
@@ -122,7 +126,7 @@ def _names(folder: Path) -> set[str]:
 
 def _content(path: Path) -> Any:
     """What is compared of a file."""
-    if path.is_dir():
+    if path.is_dir() or path.name == events.NAME:  # of which two runs have others
         return None
     if path.name == manifest.NAME:
         return sorted(name for name in json.loads(path.read_text())["files"] if not name.startswith(SNAPSHOTS))

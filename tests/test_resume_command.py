@@ -147,7 +147,7 @@ def test_a_run_that_is_cut_off_leaves_what_it_needs_to_go_on(monkeypatch, at):
         assert not list(Path("runs").iterdir())
         return
     (folder,) = Path("runs").iterdir()
-    assert {one.name for one in folder.iterdir()} == {"config.yaml", "environment.json", JOURNAL, SNAPSHOTS}
+    assert {one.name for one in folder.iterdir()} == {"config.yaml", "environment.json", "events", JOURNAL, SNAPSHOTS}
     assert journal.read(folder / JOURNAL).rows(RECORDS)["round"].tolist() == list(range(7))
     with pytest.raises(FileNotFoundError, match=rf"cut off\. Resume it: jdfl resume {folder}"):
         read_run(folder)

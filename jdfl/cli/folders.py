@@ -7,11 +7,11 @@ from typing import TypeVar
 
 from jdfl.engine.records import JOURNAL
 from jdfl.lab.results import new_run_folder
-from jdfl.store import jobs, lease
+from jdfl.store import events, jobs, lease
 from jdfl.store.lease import LostError, UnwrittenError
 
 Written = TypeVar("Written")
-_SOON = {JOURNAL, lease.NAME, jobs.ORIGIN}  # in the folder of work that was soon killed
+_SOON = {JOURNAL, events.NAME, lease.NAME, jobs.ORIGIN}  # in the folder of work that was soon killed
 
 
 def begun(out: Path, folder: Path | None, label: str) -> Path:

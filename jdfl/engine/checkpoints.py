@@ -19,9 +19,11 @@ from jdfl.engine.checkpoint import Checkpoint
 from jdfl.engine.records import FORMER_PLACE, JOURNAL, RECORDS, SNAPSHOTS, append, origin_of, rows_of
 from jdfl.engine.result import Result, Snapshot
 from jdfl.engine.start import Start
-from jdfl.store import journal, snapshots
+from jdfl.store import events, journal, snapshots
 from jdfl.store.journal import Journal
 from jdfl.store.lease import Lease, LostError
+
+_STARTS = ("begun", "resumed")
 
 
 class Checkpoints(Callback):
@@ -74,6 +76,7 @@ class Checkpoints(Callback):
             warnings.warn(f"{told}.", stacklevel=2)
         try:
             self._journal = self._opened(start)
+            self._note("begun" if before is None else "resumed", 0 if before is None else before.rounds)
         except BaseException:
             self._lease.release()
             self._lease = None
@@ -145,6 +148,7 @@ class Checkpoints(Callback):
             self._keep(result)
         with self._warned("it is not kept"):
             self._writer.finish()
+            self._note(result.ending, result.rounds, said=result.reason)
 
     def close(self) -> None:
         """Wait for checkpoints that are being written, end the threads, and give the folder back.
@@ -180,6 +184,11 @@ class Checkpoints(Callback):
         if before is not None:
             made.append(RECORDS, rows_of(before.history)[:-1])
         return made
+
+    def _note(self, event: str, rounds: int, **about: str) -> None:
+        """Log an event of the run, and who held its folder before and is gone."""
+        before = {"before": self._lease.before} if self._lease and self._lease.before and event in _STARTS else {}
+        events.note(self.folder, event, rounds=rounds, **before, **about)
 
     def _append(self, rows: np.ndarray) -> None:
         """Append records [k] that come after those that were appended."""

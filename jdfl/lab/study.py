@@ -38,7 +38,7 @@ from jdfl.lab.space import config_at, points
 from jdfl.lab.table import better
 from jdfl.privacy import Ledger
 from jdfl.privacy.together import Together
-from jdfl.store import manifest
+from jdfl.store import events, manifest
 from jdfl.store.jobs import FailedJobsError, Jobs
 
 Engine = Callable[[Jobs, Sequence[Group]], None]  # runs groups and stores their results
@@ -113,6 +113,7 @@ class Study:
     def complete(self) -> None:
         """Write the manifest, when everything else is written."""
         tidy(self.folder)
+        events.note(self.folder, "ended")
         write(self.folder / manifest.NAME, manifest.of(self.folder))
 
 

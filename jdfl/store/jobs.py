@@ -2,6 +2,7 @@
 
 jobs.json   what the work is, and the versions that it was begun with
 jobs/NAME/  what a job has made, and its manifest; the name identifies the work of the job
+events      when the work was begun, resumed, cut off and ended
 
 A job that is kept is not done again. One that was cut off leaves nothing, and is done from its beginning.
 """
@@ -15,13 +16,13 @@ import signal
 import threading
 import warnings
 from collections.abc import Callable, Generator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
 from typing import Any
 from uuid import uuid4
 
-from jdfl.store import manifest
+from jdfl.store import events, manifest
 from jdfl.store.lease import Lease, LostError, UnwrittenError
 
 ORIGIN, PLACE = "jobs.json", "jobs"
@@ -147,18 +148,20 @@ def opened(folder: Path, origin: Mapping[str, Any], *, any_version: bool = False
     """
     lease = Lease.take(folder)
     try:
+        before = {"before": lease.before} if lease.before else {}
         if lease.before:
             told = f"The work in {folder} was not ended by {lease.before}; it goes on with what is not done"
             warnings.warn(f"{told}.", stacklevel=3)
-        _begin(folder, {"format": _FORMAT, **origin}, any_version)
-        with _ended_by_signals():
+        new = _begin(folder, {"format": _FORMAT, **origin}, any_version)
+        events.note(folder, "begun" if new else "resumed", **before)
+        with _ended_by_signals(), _noted(folder):
             yield Jobs(folder, retry, lease)
     finally:
         lease.release()
 
 
-def _begin(folder: Path, origin: dict[str, Any], any_version: bool) -> None:
-    """Write the origin of the work, or compare it with that of work that goes on."""
+def _begin(folder: Path, origin: dict[str, Any], any_version: bool) -> bool:
+    """Write the origin of the work, or compare it with that of work that goes on; returns whether it is new."""
     for partial in (folder / PLACE).glob(".*"):  # of jobs that were cut off
         shutil.rmtree(partial, ignore_errors=True)
     path = folder / ORIGIN
@@ -172,11 +175,23 @@ def _begin(folder: Path, origin: dict[str, Any], any_version: bool) -> None:
                 f"Expected the code and libraries that the work in {folder} was begun with, got others: "
                 f"{'; '.join(changed)}. Begin again in another folder, or mix both with --any-version."
             )
-        return
+        return False
     partial = path.with_name(f".{uuid4().hex[:12]}.partial.{path.name}")
     partial.write_text(json.dumps(origin, indent=2) + "\n", encoding="utf-8")
     _sync_one(partial)
     partial.replace(path)
+    return True
+
+
+@contextmanager
+def _noted(folder: Path) -> Generator[None]:
+    """An event where the work is cut off by an error or a signal."""
+    try:
+        yield
+    except BaseException as error:
+        with suppress(OSError):
+            events.note(folder, "cut off", by=type(error).__name__, said=str(error)[:500])
+        raise
 
 
 @contextmanager

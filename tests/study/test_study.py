@@ -60,7 +60,7 @@ def test_the_table_has_what_the_runs_alone_would_give(capsys):
     assert best["objective_sd"] == pytest.approx(table[table["point"] == best["point"]]["objective"].std())
     files = {path.name for path in folder().iterdir()}
     tables = {"results.parquet", "results.csv", "curves.parquet", "table.md", "report.html"}
-    assert files == {"study.yaml", "environment.json", "jobs.json", "jobs", "manifest.json"} | tables
+    assert files == {"study.yaml", "environment.json", "events", "jobs.json", "jobs", "manifest.json"} | tables
 
 
 def test_a_study_that_is_cut_off_goes_on_with_what_is_left(monkeypatch, capsys):

@@ -1,0 +1,101 @@
+"""The log of a folder: lines are only appended, and one that was cut off spoils no other."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import jdfl
+from jdfl.store import events, manifest
+from jdfl.store.jobs import opened
+
+PROBLEM = {"m": 4, "n": 20, "s": 2, "rows": (5, 9)}
+
+
+def named(folder: Path) -> list[str]:
+    return [one["event"] for one in events.read(folder)]
+
+
+def test_events_come_one_after_another(tmp_path):
+    assert events.read(tmp_path) == []
+    events.note(tmp_path, "begun")
+    events.note(tmp_path, "ended", rounds=3)
+    begun, ended = events.read(tmp_path)
+    assert (begun["event"], ended["event"], ended["rounds"]) == ("begun", "ended", 3)
+    assert begun["process"] == os.getpid()
+    assert begun["time"] <= ended["time"]
+    with pytest.raises(FileNotFoundError):
+        events.note(tmp_path / "gone", "begun")
+
+
+@pytest.mark.parametrize("cut", [1, 20, 5000])
+def test_a_line_that_was_cut_off_spoils_no_other(tmp_path, cut):
+    events.note(tmp_path, "one")
+    events.note(tmp_path, "two", said="x" * 6000)
+    file = tmp_path / events.NAME
+    file.write_bytes(file.read_bytes()[:-cut])
+    events.note(tmp_path, "three")
+    assert named(tmp_path) == ["one", *(["two"] if cut == 1 else []), "three"]
+    file.write_bytes(b"\xff\0[3]\n" + b"[" * 10**5 + b"\n" + file.read_bytes())
+    assert named(tmp_path)[-1] == "three"
+
+
+def test_a_run_logs_its_beginnings_and_ends(tmp_path):
+    problem, network = jdfl.problems.example1(**PROBLEM), jdfl.network.ring(4)
+    algorithm, folder = jdfl.DPSGD(lr=0.01), tmp_path / "run"
+
+    def enough(now: jdfl.Snapshot) -> str | None:
+        return "enough" if now.rounds >= 4 else None
+
+    how = {"steps": 8, "options": jdfl.Options(chunk=2)}
+    jdfl.run(algorithm, problem, network, callbacks=[jdfl.Checkpoints(folder), enough], **how)
+    before = jdfl.read_checkpoint(folder, algorithm, problem, network)
+    jdfl.run(algorithm, problem, network, callbacks=[jdfl.Checkpoints(folder)], resume=before, **how)
+    told = [(one["event"], one["rounds"]) for one in events.read(folder)]
+    assert [rounds for _, rounds in told] == [0, 4, 4, 8]
+    assert [event for event, _ in told][::2] == ["begun", "resumed"]
+    assert told[-1][0] == "steps"
+
+
+def test_work_in_jobs_logs_what_cut_it_off(tmp_path):
+    origin = {"work": "test", "versions": {}}
+    with pytest.raises(KeyboardInterrupt), opened(tmp_path, origin):
+        raise KeyboardInterrupt
+    with opened(tmp_path, origin):
+        pass
+    assert named(tmp_path) == ["begun", "cut off", "resumed"]
+    assert events.read(tmp_path)[1]["by"] == "KeyboardInterrupt"
+
+
+_DIES = """
+import os, signal, sys
+from pathlib import Path
+from jdfl.store.jobs import opened
+with opened(Path(sys.argv[1]), {"work": "test", "versions": {}}):
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@pytest.mark.filterwarnings("ignore:The work in")
+def test_the_next_one_names_who_was_killed(tmp_path):
+    died = subprocess.run([sys.executable, "-c", _DIES, str(tmp_path)], check=False).returncode
+    assert died == -signal.SIGKILL
+    with opened(tmp_path, {"work": "test", "versions": {}}):
+        pass
+    begun, resumed = events.read(tmp_path)
+    assert f"process {begun['process']} " in resumed["before"]
+
+
+def test_the_manifest_has_it(tmp_path):
+    events.note(tmp_path, "ended")
+    (tmp_path / manifest.NAME).write_text(json.dumps(manifest.of(tmp_path)))
+    assert manifest.differences(tmp_path) == ([], [])
+    shutil.copy(tmp_path / events.NAME, tmp_path / "other")
+    events.note(tmp_path, "later")
+    assert manifest.differences(tmp_path)[1] == ["other"]
+    assert manifest.differences(tmp_path)[0]
