@@ -1,19 +1,66 @@
-"""Whatever the moment at which a run dies, its folder is that of an unbroken one once it is resumed, or is refused."""
+"""Whenever work dies, or its disk fails, its folder is that of unbroken work once it goes on.
 
+Or it is refused. Where the disk fails, the status says so, or a warning does and nothing is missing.
+"""
+
+import contextlib
+import errno
+import io
 import shutil
 import warnings
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
 from jdfl.cli import main
-from jdfl.store import lease
-from tests.crashing import every_point
+from jdfl.store import lease, manifest
+from tests import comparing
+from tests.crashing import every_point, failing
 from tests.killing import differences
 from tests.test_killed_runs import RUNS, TINY
 
-OFTEN = ["--chunk", "4", "--checkpoint-every", "8", "--quiet"]
-QUICK = 7  # points of a run
+QUICK = 7  # points of a piece of work
+_QUIET = ["--quiet"]
+_OFTEN = ["--chunk", "4", "--checkpoint-every", "8", "--quiet"]
+_SMALL = """
+steps: 4
+seeds: 1
+tuning_seeds: 1
+problem: {m: 4, n: 20, s: 2, rows: [5, 9]}
+network: ring
+extend: 0
+grids: ["lr=0.01,0.02"]
+metrics: [objective]
+algorithms: [d-psgd, dsgt]
+"""
+_POINTS = ["--algorithm", "d-psgd", "--stop", "none", "--steps", "4", "--metrics", "objective"]
+_OVER = ["--over", "algorithm.lr=0.01,0.02", "network=ring,complete"]
+
+
+class Work(NamedTuple):
+    """A command that begins work in a folder, and what differs between two such folders."""
+
+    begin: list[str]  # without the folder
+    resume: list[str]  # flags
+    settings: str  # the file without which there is nothing to go on from
+    different: Callable[[Path, Path], list[str]]
+
+
+def a_run(name: str, steps: int) -> Work:
+    return Work(["run", *TINY, *RUNS[name], "--steps", str(steps), *_OFTEN], _OFTEN[2:], "config.yaml", differences)
+
+
+WORK = {
+    **{name: a_run(name, 40) for name in ("gradients", "ceps", "budget", "partpsp stop rule", "delays")},
+    "short": a_run("gradients", 16),
+    "compare": Work(
+        ["compare", "--config", "small.yaml", "--quiet"], ["--quiet"], "config.yaml", comparing.comparisons
+    ),
+    "sweep": Work(["sweep", *TINY, *_POINTS, *_OVER, "--quiet"], ["--quiet"], "study.yaml", comparing.studies),
+}
+WHOLE = [name for name in WORK if name != "short"]
 
 
 @pytest.fixture(autouse=True)
@@ -21,52 +68,100 @@ def here(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """In an empty folder, with a cache of its own."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("JDFL_CACHE", "0")
+    Path("small.yaml").write_text(_SMALL)
 
 
-def died(name: str, steps: int) -> tuple[Path, list[Path], list[str]]:
-    """The folder of an unbroken run, what it was like at every point, and the operations there."""
-    args = ["run", *TINY, *RUNS[name], "--steps", str(steps), *OFTEN, "--folder", "out/run"]
-    with every_point(Path("out"), Path("points")) as points:
-        assert main(args) == 0
-    return Path("out/run"), [Path("points", str(i), "run") for i in range(len(points.names))], points.names
+def quietly(args: list[str]) -> tuple[int, str]:
+    """The status of a command, and what it says."""
+    said = io.StringIO()
+    with warnings.catch_warnings(), contextlib.redirect_stderr(said), contextlib.redirect_stdout(said):
+        warnings.simplefilter("ignore")
+        status = main(args)
+    return status, said.getvalue()
 
 
-def goes_on(folder: Path, whole: Path) -> list[str]:
+def goes_on(folder: Path, whole: Path, work: Work) -> list[str]:
     """What differs after a resume; nothing where it is refused since there was nothing yet."""
     (folder / lease.NAME).unlink(missing_ok=True)  # its holder, this process, lives
-    begun = (folder / "config.yaml").is_file()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        status = main(["resume", str(folder), *OFTEN[2:]])
-    if not begun:
-        return [] if status == 2 else [f"status {status} of a folder without settings"]
-    if status == 2 and (folder / "manifest.json").is_file():
-        return differences(whole, folder)  # it was done
-    return differences(whole, folder) if status == 0 else [f"status {status}"]
+    begun, done = (folder / work.settings).is_file(), (folder / manifest.NAME).is_file()
+    status, said = quietly(["resume", str(folder), *work.resume])
+    if status and not begun:  # it begins when the same command is given again
+        status, said = quietly([*work.begin, "--folder", str(folder)])
+    return work.different(whole, folder) if status == 0 or (done and status == 2) else [f"status {status}: {said}"]
 
 
-def check(name: str, steps: int, most: int | None) -> int:
+def some(count: int, most: int | None) -> Sequence[int]:
+    return range(count) if most is None else sorted({k * (count - 1) // (most - 1) for k in range(most)})
+
+
+def dies(name: str, most: int | None) -> int:
     """The number of points that were tried."""
-    whole, points, names = died(name, steps)
-    some = range(len(points)) if most is None else sorted({k * (len(points) - 1) // (most - 1) for k in range(most)})
-    found = {}
-    for i in some:
-        if points[i].is_dir() and (wrong := goes_on(points[i], whole)):
-            found[f"{i}: {names[i]}"] = wrong
-        shutil.rmtree(points[i], ignore_errors=True)
-    print(f"{name}: {len(some)} of {len(points)} points, wrong: {found}", flush=True)
+    work, whole = WORK[name], Path("out/work")
+    with every_point(Path("out"), Path("points")) as points:
+        assert main([*work.begin, "--folder", str(whole)]) == 0
+    found, tried = dict[str, list[str]](), some(len(points.names), most)
+    for i in tried:
+        folder = Path("points", str(i), "work")
+        if folder.is_dir() and (wrong := goes_on(folder, whole, work)):
+            found[f"{i}: {points.names[i]}"] = wrong
+        shutil.rmtree(folder.parent, ignore_errors=True)
+    print(f"{name}: {len(tried)} of {len(points.names)} points, wrong: {found}", flush=True)
     assert not found
-    return len(some)
+    return len(tried)
+
+
+def fails(name: str, code: int, lasting: bool, most: int | None) -> int:
+    """The number of operations that failed, each in work of its own."""
+    work, whole, found = WORK[name], Path("out/whole"), dict[str, list[str]]()
+    with failing(Path("out"), 10**9, code, lasting=lasting) as counted:
+        assert main([*work.begin, "--folder", str(whole)]) == 0
+    tried = some(counted.count, most)
+    for i in tried:
+        folder = Path("out/work")
+        with failing(folder, i, code, lasting=lasting) as disk:
+            status, said = quietly([*work.begin, "--folder", str(folder)])
+        wrong: list[str] = []
+        if status not in (0, 2, 5):
+            wrong = [f"status {status}: {said}"]
+        elif status == 0 and lasting and disk.failed:
+            wrong = ["status 0, though nothing could be written any more"]
+        elif disk.failed and not said.strip():
+            wrong = [f"status {status}, without a word"]
+        else:
+            wrong = goes_on(folder, whole, work) if folder.is_dir() else []
+        if wrong:
+            found[f"{i}: {disk.failed}"] = wrong
+        shutil.rmtree(folder, ignore_errors=True)
+    print(f"{name}: {len(tried)} of {counted.count} failures, wrong: {found}", flush=True)
+    assert not found
+    return len(tried)
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_a_run_that_dies_at_some_points_goes_on() -> None:
-    assert check("gradients", 16, QUICK) == QUICK
+@pytest.mark.parametrize("name", ["short", "compare", "sweep"])
+def test_work_that_dies_at_some_points_goes_on(name: str) -> None:
+    assert dies(name, QUICK) == QUICK
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("name", ["gradients", "ceps", "budget", "partpsp stop rule", "delays"])
-def test_a_run_that_dies_at_any_point_goes_on(name: str) -> None:
-    assert check(name, 40, None) > 150
+@pytest.mark.parametrize("name", WHOLE)
+def test_work_that_dies_at_any_point_goes_on(name: str) -> None:
+    assert dies(name, None) > 30
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(("name", "code"), [("short", errno.ENOSPC), ("sweep", errno.EIO)])
+def test_a_disk_that_fails_at_some_operations_is_said(name: str, code: int) -> None:
+    assert fails(name, code, True, QUICK) == QUICK
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(7200)
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("lasting", [False, True], ids=["once", "from then on"])
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EIO], ids=["full", "broken"])
+@pytest.mark.parametrize("name", WHOLE)
+def test_a_disk_that_fails_at_any_operation_is_said(name: str, code: int, lasting: bool) -> None:
+    assert fails(name, code, lasting, None) > 20

@@ -17,7 +17,7 @@ Simulate decentralized federated learning, all nodes at once.
 commands:
   run        run an algorithm on a problem over a network and save the results
   resume     continue a run, a sweep or a comparison that was interrupted or ended early, or a run to more rounds
-  verify     check the files of a run, repeat its first rounds and compare the numbers bit for bit
+  verify     check all files of a run, sweep or comparison, repeat a part of it and compare the numbers bit for bit
   export     write the tables of a run that goes on or was cut off
   compare    tune several algorithms alike, run them with the same seeds, save tables and curves
   sweep      run over values of any settings and collect the results in one table
@@ -52,8 +52,8 @@ _KEPT = {
 
 def _functions(command: str, args: Sequence[str] = ()) -> tuple[Callable[[list[str]], Any], Callable[..., int]]:
     """The function that parses a command's arguments and the one that executes it, imported on demand."""
-    if command == "resume" and args and (work := _work(Path(args[0]))):
-        module = import_module(f"jdfl.cli.{work}")
+    if command in ("resume", "verify") and args and (work := _work(Path(args[0]))):
+        module = import_module(f"jdfl.cli.{work}" if command == "resume" else "jdfl.cli.verify_jobs")
         return module.parse_again, module.again
     module = import_module(f"jdfl.cli.{command}")
     return module.parse, getattr(module, command)

@@ -170,6 +170,11 @@ def _experiment(config: CompareConfig) -> jdfl.Experiment:
     return jdfl.Experiment(problem=problem, network=network, methods=methods, **settings)
 
 
+def experiment_of(folder: Path) -> jdfl.Experiment:
+    """The experiment in the folder of a comparison."""
+    return _experiment(from_yaml(_settings(folder)))
+
+
 def _settings(folder: Path) -> str:
     """The settings in the folder of a comparison; ValueError where somebody has changed them."""
     text = flags.read(str(folder / _CONFIG))

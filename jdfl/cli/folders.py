@@ -5,13 +5,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
+from jdfl.engine.booking import RESERVED
 from jdfl.engine.records import JOURNAL
+from jdfl.lab.files import tidy
 from jdfl.lab.results import new_run_folder
 from jdfl.store import events, jobs, lease
 from jdfl.store.lease import LostError, UnwrittenError
 
 Written = TypeVar("Written")
-_SOON = {JOURNAL, events.NAME, lease.NAME, jobs.ORIGIN}  # in the folder of work that was soon killed
+_SOON = {JOURNAL, events.NAME, lease.NAME, jobs.ORIGIN, RESERVED}  # in the folder of work that was soon killed
 
 
 def begun(out: Path, folder: Path | None, label: str) -> Path:
@@ -28,6 +30,7 @@ def begun(out: Path, folder: Path | None, label: str) -> Path:
     if folder is None:
         return new_run_folder(out, label)
     folder.mkdir(parents=True, exist_ok=True)
+    tidy(folder)
     others = {path.name for path in folder.iterdir()} - _SOON
     if others:
         raise FileExistsError(

@@ -50,7 +50,7 @@ def parse(args: list[str]) -> tuple[Path, RunConfig, Options]:
 def verify(folder: Path, config: RunConfig, options: Options) -> int:
     """Compare and report; returns the exit status."""
     checks.whole(1, rounds=options.rounds)
-    damaged = _damaged(folder)
+    damaged = damaged_files(folder)
     for line in damaged:
         print(f"NOT the same: {line}")
     before = _records(folder)
@@ -67,7 +67,7 @@ def verify(folder: Path, config: RunConfig, options: Options) -> int:
     return 0
 
 
-def _damaged(folder: Path) -> list[str]:
+def damaged_files(folder: Path) -> list[str]:
     """What is not as the manifest of a finished run and the journal say, in words; prints what was checked."""
     found = list[str]()
     if (folder / JOURNAL).is_file():
@@ -75,7 +75,7 @@ def _damaged(folder: Path) -> list[str]:
     try:
         changed, added = manifest.differences(folder)
     except FileNotFoundError:
-        print("not checked: the files, without a manifest: the run has not ended, or an earlier jdfl wrote them")
+        print("not checked: the files, without a manifest: it has not ended, or an earlier jdfl wrote them")
         return found
     for name in added:
         print(f"not in the manifest: {name}")

@@ -29,7 +29,7 @@ from jdfl.network.graph import Network
 from jdfl.privacy import Ledger, exposing
 from jdfl.problems import Problem
 
-_RESERVED = "reserved.json"
+RESERVED = "reserved.json"  # in the folder of work
 _THEMSELVES = ("steps", "stop rule", "diverged", "budget")  # endings of runs that were not interrupted
 
 
@@ -87,7 +87,7 @@ class Room:
     """
 
     def __init__(self, ledger: DataLedger | None, folder: Path | None = None) -> None:
-        self._ledger, self._file = ledger, None if folder is None else folder / _RESERVED
+        self._ledger, self._file = ledger, None if folder is None else folder / RESERVED
         self._hold: Hold | None = None
 
     def keep(self, find: Callable[[], Sequence[Intent]]) -> None:

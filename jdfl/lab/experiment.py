@@ -1,7 +1,7 @@
 """An experiment: methods that are tuned alike and run on the same trials, with their results and costs."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +11,13 @@ from jdfl.engine.data_ledger import DataLedger
 from jdfl.engine.metrics import Metric, default_metrics, resolve
 from jdfl.engine.progress import Progress, announced
 from jdfl.engine.provenance import versions
+from jdfl.engine.result import Result
 from jdfl.engine.stopping import StopRule
 from jdfl.engine.trials import Trial
 from jdfl.lab.comparison import Comparison
 from jdfl.lab.curves import AXES, LABELS
-from jdfl.lab.entries import Announce, Entry, Terms, Tuning, budgets_of, check_seeds, check_tuning, drawn
-from jdfl.lab.reported import ran
+from jdfl.lab.entries import Announce, Entry, Terms, Tuning, budgets_of, check_seeds, check_tuning, drawn, plans
+from jdfl.lab.reported import ran, reported_runs
 from jdfl.network.graph import Network
 from jdfl.problems import Problem, check_problem
 from jdfl.store.jobs import Jobs, opened
@@ -143,6 +144,13 @@ class Experiment:
         with announced(progress) as announce:
             terms, metrics = self._terms(announce, jobs)
             return ran(self.methods, terms, metrics)
+
+    def remade(self, comparison: Comparison, label: str) -> list[Result]:
+        """The reported runs of a method made again, with the values that tuning chose, and without the ledger."""
+        terms, metrics = self._terms(lambda label, what: None, None)
+        terms = replace(terms, ledger=None)
+        plan = plans({label: self.methods[label]}, terms)[label]
+        return reported_runs(plan, terms, metrics, comparison.tuned[label].values)[1]
 
     def _terms(self, announce: Announce, jobs: Jobs | None) -> tuple[Terms, tuple[Metric, ...]]:
         """What all methods share, and what is recorded; ValueError for settings that make no sense."""

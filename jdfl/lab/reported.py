@@ -52,15 +52,12 @@ def ran(methods: Mapping[str, Any], terms: Terms, metrics: tuple[Metric, ...]) -
     planned = plans(methods, terms)
     untuned = Target("round" if terms.stop is None else "stop", np.inf)
     choices = [Choice(untuned, dict.fromkeys(planned, Tuned({}, {}, 0, {})), pd.DataFrame({"label": list(planned)}))]
-    how: Any = {"every": terms.every, "stop": terms.stop, "metrics": metrics, "batch": terms.batch}
-    how |= {"ledger": ledger, "jobs": terms.jobs}
 
     @functools.cache  # runs are shared by all budgets that choose the same values
     def reported(label: str, point: Point) -> Reported:
-        plan = dataclasses.replace(planned[label], algorithm=planned[label].at(dict(point)))
-        algorithm = calibrated(plan, terms)
         terms.announce(label, "running")
-        runs = across(algorithm, plan.trials, over={}, steps=plan.steps, **how)
+        algorithm, runs = reported_runs(planned[label], terms, metrics, dict(point))
+        plan = planned[label]
         if plan.grid:  # whose values were chosen by looking at other runs on the same data
             shown = [
                 exposing(run.guarantee, plan.derived, trial.problem.public) for run, trial in zip(runs, plan.trials)
@@ -117,6 +114,23 @@ def ran(methods: Mapping[str, Any], terms: Terms, metrics: tuple[Metric, ...]) -
     first = dataclasses.replace(first, views=tuple(others))
     _warn_short(first)
     return first
+
+
+def reported_runs(
+    plan: Plan, terms: Terms, metrics: tuple[Metric, ...], values: Mapping[str, float]
+) -> tuple[Algorithm, list[Result]]:
+    """The algorithm of a method with these values, and with the noise that the terms ask for, and its reported runs.
+
+    Args:
+        plan: The method.
+        terms: What all methods share.
+        metrics: What is recorded.
+        values: By field.
+    """
+    algorithm = calibrated(dataclasses.replace(plan, algorithm=plan.at(dict(values))), terms)
+    how: Any = {"every": terms.every, "stop": terms.stop, "metrics": metrics, "batch": terms.batch}
+    how |= {"ledger": terms.ledger, "jobs": terms.jobs}
+    return algorithm, across(algorithm, plan.trials, over={}, steps=plan.steps, **how)
 
 
 def _floor(metrics: Sequence[str], terms: Terms) -> float | None:

@@ -42,7 +42,7 @@ from jdfl.store import events, manifest
 from jdfl.store.jobs import FailedJobsError, Jobs
 
 Engine = Callable[[Jobs, Sequence[Group]], None]  # runs groups and stores their results
-_RUNS, _CURVES = "runs.parquet", "curves.parquet"  # of a group
+RUNS, CURVES = "runs.parquet", "curves.parquet"  # of a group
 _OTHERS = "point seed rounds delta epsilon promise ledger seconds compile_seconds"  # columns that are no metrics
 
 
@@ -103,7 +103,7 @@ class Study:
         done = [place for group in self.groups if (place := jobs.find(group.name)) is not None]
         if not done:
             return pd.DataFrame({"point": [], "ending": []})
-        table, curves = (_joined([pd.read_parquet(place / name) for place in done]) for name in (_RUNS, _CURVES))
+        table, curves = (_joined([pd.read_parquet(place / name) for place in done]) for name in (RUNS, CURVES))
         table = table.sort_values([name for name in ("point", "seed") if name in table], ignore_index=True)
         write(self.folder / "results.parquet", table)
         write(self.folder / "results.csv", table)
@@ -124,8 +124,8 @@ def keep(jobs: Jobs, group: Group) -> None:
         with warnings.catch_warnings():
             warnings.simplefilter("once")
             runs, curves = run_group(group)
-        for name, table in ((_RUNS, runs), (_CURVES, curves)):
-            write(folder / name, _writable(table))
+        for name, table in ((RUNS, runs), (CURVES, curves)):
+            write(folder / name, writable(table))
 
     jobs.done(group.name, make)
 
@@ -254,10 +254,10 @@ def together(table: pd.DataFrame) -> Together | None:
 
 def _joined(tables: Sequence[pd.DataFrame]) -> pd.DataFrame:
     filled = [table for table in tables if len(table)]
-    return _writable(pd.concat(filled, ignore_index=True)) if filled else pd.DataFrame()
+    return writable(pd.concat(filled, ignore_index=True)) if filled else pd.DataFrame()
 
 
-def _writable(table: pd.DataFrame) -> pd.DataFrame:
+def writable(table: pd.DataFrame) -> pd.DataFrame:
     """The table with one type per column: values of several types become text."""
     table, numbers = table.copy(), {int, float, np.int64, np.float64}
     for name in table.columns:

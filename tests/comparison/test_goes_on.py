@@ -7,7 +7,7 @@ import shutil
 import signal
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -16,10 +16,10 @@ import pytest
 import jdfl
 from jdfl.cli import main
 from jdfl.engine import kept
-from jdfl.lab.comparison import Comparison
 from jdfl.problems import Problem
-from jdfl.store import jobs, manifest
+from jdfl.store import jobs
 from jdfl.store.jobs import FailedJobsError, Jobs
+from tests.comparing import comparisons
 
 SMALL = """
 steps: 6
@@ -72,25 +72,6 @@ def dies_at(monkeypatch: pytest.MonkeyPatch, place: int, what: Callable[[], Any]
     return made
 
 
-_SAME = ("table.txt", "table.md", "table.tex", "tuning.csv", "provenance.json", "config.yaml")
-
-
-def different(one: Path, other: Path) -> list[str]:
-    """What differs between two folders of comparisons, but for times; nothing where they are equal."""
-    names = [{str(path.relative_to(folder)) for path in folder.rglob("*")} for folder in (one, other)]
-    found = [f"only in one of them: {name}" for name in sorted(names[0] ^ names[1])]
-    found += [name for name in _SAME if (one / name).read_bytes() != (other / name).read_bytes()]
-    found += [line for folder in (one, other) for line in manifest.differences(folder)[0]]
-    tables = [pd.read_parquet(folder / "curves.parquet").drop(columns="seconds") for folder in (one, other)]
-    found += [] if tables[0].equals(tables[1]) else ["curves.parquet"]
-    mine, theirs = (cast(Comparison, jdfl.load(folder)) for folder in (one, other))
-    for label, runs in mine.results.items():
-        for a, b in zip(runs, theirs.results[label], strict=True):
-            same = np.array_equal(a.params, b.params) and a.history.equals(b.history) and a.totals == b.totals
-            found += [] if same else [f"a run of {label}"]
-    return found
-
-
 def ctrl_c() -> None:
     raise KeyboardInterrupt
 
@@ -112,7 +93,7 @@ def test_the_folder_is_that_of_an_unbroken_one(monkeypatch, capsys, whole, place
         made = dies_at(patch, -1, ctrl_c)
         assert main(["resume", "cut", "--quiet"]) == 0
         assert len(made) == PROGRAMS - place
-    assert different(whole, Path("cut")) == []
+    assert comparisons(whole, Path("cut")) == []
     assert not (Path("cut") / jobs.PLACE).exists()
 
 
@@ -123,7 +104,7 @@ def test_signals_and_the_same_command_again(monkeypatch, capsys, whole):
         assert main([*COMPARE, "--folder", "cut"]) == 143
         signal.signal(signal.SIGTERM, usual)
     assert main([*COMPARE, "--folder", "cut"]) == 0
-    assert different(whole, Path("cut")) == []
+    assert comparisons(whole, Path("cut")) == []
     capsys.readouterr()
     before = {path: path.stat().st_mtime_ns for path in Path("cut").iterdir()}
     for again in ([*COMPARE, "--folder", "cut", "--json"], ["resume", "cut", "--json"]):  # it is done: it is shown
@@ -160,7 +141,7 @@ def test_what_fails_is_tried_again_and_keeps_the_rest(monkeypatch, capsys, whole
         assert "out of memory" in said
         assert "jdfl resume cut" in said
         assert main(["resume", "cut", "--quiet", "--retry", "1"]) == 0
-    assert different(whole, Path("cut")) == []
+    assert comparisons(whole, Path("cut")) == []
 
 
 @pytest.mark.filterwarnings("always:.*done again")
@@ -175,7 +156,7 @@ def test_a_damaged_job_is_made_again(monkeypatch, whole, capsys):
     capsys.readouterr()
     assert main(["resume", "cut", "--quiet"]) == 0
     assert "is done again" in capsys.readouterr().err
-    assert different(whole, Path("cut")) == []
+    assert comparisons(whole, Path("cut")) == []
 
 
 def test_another_version_is_refused_unless_it_is_asked_for(monkeypatch, capsys):
@@ -313,7 +294,7 @@ def test_a_full_disk_is_said_and_the_same_command_goes_on(monkeypatch, whole, ca
     assert "No space left" in capsys.readouterr().err
     assert np.savez is usual
     assert main([*COMPARE, "--folder", "cut"]) == 0
-    assert different(whole, Path("cut")) == []
+    assert comparisons(whole, Path("cut")) == []
 
 
 def test_a_folder_that_is_removed_meanwhile_ends_it(monkeypatch, capsys):
