@@ -27,7 +27,7 @@ A part is a group of points of a sweep, or a method of a comparison with the val
 
 _EXAMPLES = """examples:
   jdfl verify runs/NAME                                all files, and the first part
-  jdfl verify runs/NAME --parts 100                    all files, and 100 parts, or as many as there are
+  jdfl verify runs/NAME --parts 100                    all files, and 100 parts, or all if there are fewer
 
 exit status: 0 the same, 1 not the same, 2 a mistake in the settings, or nothing is finished yet
 """
@@ -68,7 +68,7 @@ def again(folder: Path, options: Options) -> int:
     if different or damaged:
         return 1
     if not made:
-        raise ValueError(f"Expected a sweep or a comparison of which a part is finished, got {folder}, without one.")
+        raise ValueError(f"Expected a sweep or a comparison with a finished part, got {folder}, without one.")
     print(f"the same: {made} part{'s' * (made > 1)}, made again, bit for bit")
     return 0
 

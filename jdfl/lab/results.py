@@ -3,6 +3,7 @@
     config.yaml        the settings, of a run of the command line
     environment.json   versions, platform, device
     journal            everything that was recorded while the run went on; the tables below are made of it
+    events             a log: when the run was begun and resumed, and how it ended
     checkpoints/       what is needed to resume the run; missing if it diverged before the first checkpoint. It has the
                        exact state of the nodes, which no guarantee covers
     metrics.csv        a row per record: round, metrics, totals so far
@@ -16,7 +17,7 @@
     summary.json       the same as data
     manifest.json      size and SHA-256 of every file; it comes last, so that a folder that has it is complete
 
-While a run goes on, the folder has the first four, and a lease that says which process writes into it; `jdfl export`
+While a run goes on, the folder has the first five, and a lease that says which process writes into it; `jdfl export`
 writes the tables of such a folder. The key of the run is not in it, since the noise can be removed with it. Every file
 is written under another name and then renamed, so that none is ever partial.
 """

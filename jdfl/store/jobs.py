@@ -1,4 +1,4 @@
-"""Jobs in a folder: parts of a longer piece of work, each of which is kept when it is done, whole or not at all.
+"""Jobs in a folder: parts of a longer piece of work, which are kept one by one when they are done, each whole.
 
 jobs.json   what the work is, and the versions that it was begun with
 jobs/NAME/  what a job has made, and its manifest; the name identifies the work of the job
