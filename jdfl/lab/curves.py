@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from jdfl.engine.result import Result
-from jdfl.lab.paired import half_width
+from jdfl.lab.paired import half_width, half_widths
 from jdfl.lab.table import number
 
 AXES = {
@@ -255,14 +255,18 @@ def bands(curves: pd.DataFrame, x: str, y: str) -> pd.DataFrame:
     """
     frames: list[pd.DataFrame] = []
     for label, runs in curves[curves["ending"] != "diverged"].groupby("label", sort=False):
+        if runs["seed"].nunique() == 1:  # which may have a million records
+            one = runs[list(dict.fromkeys(("round", x, y)))].sort_values("round", kind="stable").ffill()
+            mean = one[y].to_numpy(float)
+            band = {"label": label, "round": one["round"].to_numpy(), x: one[x].to_numpy(float)}
+            frames.append(pd.DataFrame(band | {"mean": mean, "low": mean, "high": mean}))
+            continue
         records = runs.set_index(["round", "seed"])
         spent = records.index.to_frame()["round"] if x == "round" else records[x]
         amounts, values = (one.unstack("seed").ffill() for one in (spent, records[y]))
-        mean = values.mean(axis=1)
-        half = values.apply(lambda row: half_width(row.dropna().to_numpy(float)), axis=1).fillna(0.0)
-        found = {"mean": mean, "low": mean - half, "high": mean + half}
+        mean, half = values.mean(axis=1).to_numpy(), np.nan_to_num(half_widths(values.to_numpy(float)))
         band = {"label": label, "round": values.index, x: amounts.mean(axis=1).to_numpy()}
-        frames.append(pd.DataFrame(band | {name: np.asarray(one) for name, one in found.items()}))
+        frames.append(pd.DataFrame(band | {"mean": mean, "low": mean - half, "high": mean + half}))
     if not frames:
         return pd.DataFrame(columns=list(dict.fromkeys(("label", "round", x, "mean", "low", "high"))))
     return pd.concat(frames, ignore_index=True)

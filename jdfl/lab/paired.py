@@ -36,6 +36,22 @@ def half_width(values: np.ndarray, level: float = LEVEL) -> float:
     return float(stats.t.ppf((1 + level) / 2, size - 1) * np.std(values, ddof=1) / np.sqrt(size))
 
 
+def half_widths(values: np.ndarray, level: float = LEVEL) -> np.ndarray:
+    """`half_width` of the values [k, T] of every row, without those that are NaN; returns [k].
+
+    Args:
+        values: Independent values, one per trial, in every row.
+        level: The probability with which an interval covers the expectation.
+    """
+    missing = np.isnan(values)
+    size = values.shape[1] - missing.sum(axis=1)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        mean = np.where(missing, 0.0, values).sum(axis=1) / size
+        spread = np.sqrt((np.where(missing, 0.0, values - mean[:, None]) ** 2).sum(axis=1) / (size - 1))
+        half = stats.t.ppf((1 + level) / 2, size - 1) * spread / np.sqrt(size)
+    return np.where((size > 1) & np.isfinite(half), half, np.nan)
+
+
 def differences(values: pd.DataFrame, sign: int, reference: str | None = None, level: float = LEVEL) -> pd.DataFrame:
     """Paired differences of all methods from one of them, with simultaneous confidence intervals.
 
