@@ -5,7 +5,7 @@ its stop rule ended keeps its last record at larger budgets: it has stopped spen
 nor has one whose budget does not pay for its first record after the start: the value of the start compares nothing.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -272,16 +272,27 @@ def bands(curves: pd.DataFrame, x: str, y: str) -> pd.DataFrame:
     return pd.concat(frames, ignore_index=True)
 
 
-def views(curves: pd.DataFrame, axes: Sequence[str], metrics: Sequence[str]) -> dict[tuple[str, str], pd.DataFrame]:
-    """`bands` of every metric against every amount, which is called x in them.
+class Views(Mapping[tuple[str, str], pd.DataFrame]):
+    """`bands` of every metric against every amount, by (amount, metric), where the amount is called x.
+
+    Each is made when it is asked for, since those of a million records do not fit into memory together.
 
     Args:
         curves: The records of runs, as `long_form` gives them.
         axes: The columns of amounts.
         metrics: The columns of metrics.
-
-    Returns:
-        The frames by (amount, metric), as `jdfl.lab.charts.curves` takes them.
     """
-    found = {(x, y): bands(curves, x, y) for y in metrics for x in axes}
-    return {(x, y): band.assign(x=band[x]) for (x, y), band in found.items()}
+
+    def __init__(self, curves: pd.DataFrame, axes: Sequence[str], metrics: Sequence[str]) -> None:
+        self._curves, self._pairs = curves, [(x, y) for y in metrics for x in axes]
+
+    def __getitem__(self, pair: tuple[str, str]) -> pd.DataFrame:
+        x, y = pair
+        band = bands(self._curves, x, y)
+        return band.assign(x=band[x])
+
+    def __iter__(self) -> Iterator[tuple[str, str]]:
+        return iter(self._pairs)
+
+    def __len__(self) -> int:
+        return len(self._pairs)

@@ -131,7 +131,7 @@ def _curves(comparison: Comparison) -> list[Part]:
         "the simulation without compilation, spread evenly over the rounds."
     )
     alt = f"{', '.join(metrics)} of every algorithm against {', '.join(axes)}"
-    lines = [curves.views(comparison.view(x).curves, [x], metrics) for x in axes]
+    lines = [curves.Views(comparison.view(x).curves, [x], metrics) for x in axes]
     drawn = {(x, y): frames[x, y] for y in metrics for x, frames in zip(axes, lines)}
     marks = [f"{AXES[x]}: {label}, {mark}" for x in axes for label, mark in _marks(comparison.view(x)).items() if mark]
     names = {x: words.axis(comparison, x).replace("\n", " ") for x in axes}
