@@ -22,9 +22,9 @@ from jdfl.base import struct
 from jdfl.base.streams import Keys
 from jdfl.devices import nodes
 from jdfl.devices.layout import Layout
-from jdfl.engine import guard
+from jdfl.engine import guard, invariants
 from jdfl.engine import metrics as metrics_module
-from jdfl.engine.stepping import Setting, begun, done_at, drawn, step, with_field
+from jdfl.engine.stepping import Setting, begun, checked, done_at, drawn, known, step, with_field
 from jdfl.engine.stopping import StopRule, View
 from jdfl.network.timing import Seconds
 from jdfl.problems import Problem
@@ -40,6 +40,7 @@ class Carry:
     rounds: Array  # int32 [] rounds done
     stopped: Array  # bool [] the stop rule fired
     bad_node: Array  # int32 [] the first node with a number that is not finite, or too large, or NOWHERE
+    broken: invariants.Broken  # the first violation of what holds in every round
     spent: Array  # bool [] the next round would release more than is allowed
     counts: Info  # sums since the start, or since this chunk began
     communications: Array  # [m] int32 since the start
@@ -112,7 +113,9 @@ def _start(setting: Setting, metrics: tuple[metrics_module.Metric, ...]) -> tupl
     dtype = setting.problem.dtype
     computed = None if timing is None else timing.compute.astype(dtype) * info.grads.astype(dtype)
     clock = None if computed is None else (computed, jnp.zeros_like(computed))
-    carry = Carry(state, k, no, bad, no, info, info.communications, info.releases, clock)
+    first = known(setting, state, clock)
+    broken = checked(setting, None, info, info, (invariants.unit(first), first))
+    carry = Carry(state, k, no, bad, broken, no, info, info.communications, info.releases, clock)
     return setting, carry, _record(carry, setting, _evaluate(carry, setting, metrics))
 
 
@@ -123,7 +126,8 @@ def _advance(
     algorithm, problem, stop = setting.algorithm, setting.problem, setting.stop
 
     def goes_on(carry: Carry, until: Array) -> Array:
-        return (carry.rounds < until) & ~carry.stopped & ~carry.spent & (carry.bad_node == guard.NOWHERE)
+        sound = (carry.bad_node == guard.NOWHERE) & (carry.broken.rule == invariants.Rule.NONE)
+        return (carry.rounds < until) & ~carry.stopped & ~carry.spent & sound
 
     def one_round(carry: Carry) -> Carry:
         round = drawn(setting, carry.rounds)
@@ -136,7 +140,10 @@ def _advance(
         releases = carry.releases + info.releases
         bad = guard.first_bad(algorithm, state, setting.largest, setting.watched)
         clock = done_at(setting, carry.clock, round, info)
-        new = Carry(state, rounds, stopped, bad, carry.spent, counts, communications, releases, clock)
+        compared = known(setting, carry.state, carry.clock), known(setting, state, clock)
+        totals = info.replace(releases=releases, communications=communications)
+        broken = checked(setting, round.graph, info, totals, compared)
+        new = Carry(state, rounds, stopped, bad, broken, carry.spent, counts, communications, releases, clock)
         if setting.limit is None:
             return new
         # What the round would release has not been sent yet: nothing of it is kept where it is too much.
@@ -161,6 +168,15 @@ def _advance(
         return carry, _record(carry, setting, values)
 
     return lax.scan(stretch, carry, length=records)
+
+
+def standing(carry: Carry) -> tuple[int, bool, bool]:
+    """The rounds that are done, whether the run is over, and whether it diverged or violated an invariant."""
+    rounds, stopped, spent, node, rule = map(
+        int, jax.device_get((carry.rounds, carry.stopped, carry.spent, carry.bad_node, carry.broken.rule))
+    )
+    bad = node != guard.NOWHERE or rule != invariants.Rule.NONE
+    return rounds, bool(stopped or spent) or bad, bad
 
 
 @partial(jax.jit, static_argnames=("metrics", "layout"))

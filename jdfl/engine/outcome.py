@@ -7,7 +7,7 @@ import numpy as np
 from jax import Array
 
 from jdfl.base.keys import key_data
-from jdfl.engine import guard, loop, stepping
+from jdfl.engine import guard, invariants, loop, stepping
 from jdfl.engine.clock import Spent
 from jdfl.engine.intervals import examples_of_accuracy
 from jdfl.engine.result import Cut, Ending, Result, Tally
@@ -63,7 +63,8 @@ def assemble(
         rounds=rounds,
         ending=ending,
         reason=reason,
-        diverged=None if bad_node == guard.NOWHERE else (rounds, bad_node),
+        diverged=(rounds, bad_node) if ending == "diverged" else None,
+        violated=(rounds, int(carry.broken.node)) if ending == "invariant" else None,
         totals=tally.totals(),
         communication_rounds=np.asarray(carry.communications),
         releases=np.asarray(carry.releases),
@@ -99,6 +100,9 @@ def _ending(
     rounds: int, steps: int, carry: loop.Carry, setting: stepping.Setting, cut: tuple[Cut, str] | None
 ) -> tuple[Ending, str]:
     bad_node, stopped, stop = int(carry.bad_node), bool(carry.stopped), setting.stop
+    if rule := int(carry.broken.rule):  # which is why a number may not be finite either
+        broken = rule, int(carry.broken.node), float(carry.broken.value)
+        return "invariant", invariants.what_is_broken(*broken, rounds, len(setting.node), setting.planned)
     if bad_node != guard.NOWHERE:
         bad = guard.what_is_bad(carry.state, bad_node, len(setting.node), setting.largest, setting.watched)
         return "diverged", (

@@ -11,6 +11,7 @@ from jdfl.algorithms.program import Program
 from jdfl.engine.guard import Watched
 from jdfl.engine.stopping import StopRule, reads_data
 from jdfl.privacy import Guarantee, Ledger, exposing, report
+from jdfl.privacy.accounting import scheduled
 from jdfl.problems import Problem
 
 
@@ -49,6 +50,20 @@ def watched(told: Guarantee, problem: Problem) -> Watched:
 def unspent(told: Guarantee, problem: Problem) -> Ledger:
     """The ledger of a run that has not begun."""
     return Ledger.of(told, np.zeros(problem.m, np.int64), records_of(problem))
+
+
+def planned_at_most(told: Guarantee, m: int, reserved: np.ndarray | None = None) -> np.ndarray | None:
+    """How many releases every node [m] makes at most by the plan of its run; None where nothing is planned.
+
+    Args:
+        told: The guarantee of the run, with noise for a number of releases where it is scheduled.
+        m: The number of nodes.
+        reserved: What its ledger has reserved, reserved [m]; None: there is no ledger.
+    """
+    most = scheduled(told.event)
+    if most is None:
+        return reserved
+    return np.full(m, most) if reserved is None else np.minimum(reserved, most)
 
 
 def release_limits(
