@@ -13,6 +13,7 @@ from jdfl.cli import flags
 from jdfl.config import ALGORITHMS
 from jdfl.engine.cache import use_cache
 from jdfl.engine.progress import announced
+from jdfl.engine.result import BAD
 from jdfl.lab.comparison import Comparison
 from jdfl.lab.results import new_run_folder
 from jdfl.lab.settings import (
@@ -110,10 +111,12 @@ def compare(config: CompareConfig, options: Options) -> int:
         print(json.dumps({"folder": str(folder), **told(found)}, indent=2, allow_nan=False))
     else:
         print(folder if options.quiet else f"{found.table()}\nfolder: {folder}")
-    bad = {label: sum(run.ending == "diverged" for run in runs) for label, runs in found.results.items()}
+    bad = {label: sum(run.ending in BAD for run in runs) for label, runs in found.results.items()}
     for label, count in bad.items():
         if count:
-            print(f"jdfl: {label}: {count} of {len(found.seeds)} runs diverged", file=sys.stderr)
+            print(
+                f"jdfl: {label}: {count} of {len(found.seeds)} runs diverged or violated an invariant", file=sys.stderr
+            )
     failed = any(how.failure and how.short is None for how in found.tuned.values())
     return 3 if any(bad.values()) or failed else 0
 

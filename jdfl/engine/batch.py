@@ -18,12 +18,13 @@ from jdfl.engine import booking, programs, stepping
 from jdfl.engine.clock import Clock
 from jdfl.engine.data_ledger import DataLedger, Intent
 from jdfl.engine.guard import least
+from jdfl.engine.invariants import shared_by
 from jdfl.engine.metrics import Metric, default_metrics, resolve
 from jdfl.engine.optimality import referenced
 from jdfl.engine.outcome import as_chunk, assemble
 from jdfl.engine.provenance import provenance
 from jdfl.engine.result import Result, Tally
-from jdfl.engine.spending import guarantee_of, watched
+from jdfl.engine.spending import guarantee_of, planned_by_all, watched
 from jdfl.engine.start import Options, Start, check_counters, check_run, check_settings
 from jdfl.engine.stopping import StopRule
 from jdfl.engine.trials import Trial, executed
@@ -169,9 +170,10 @@ def across(
     made = _checked(algorithm, points, trials, steps, every, stop)
     told = [guarantee_of(one, trial.problem) for one, (_, trial) in zip(made, product(points, trials))]
     watch = least([watched(one, trial.problem) for one, (_, trial) in zip(told, product(points, trials))])
+    rules = shared_by([trial.network for trial in trials], algorithm)
     settings = [
-        stepping.setting(one, trial.problem, trial.network, stop, root, watched=watch)
-        for one, (_, (trial, root)) in zip(made, product(points, list(zip(trials, roots))))
+        stepping.setting(one, trial.problem, trial.network, stop, root, watched=watch, weights=weights)
+        for one, (_, (trial, root, weights)) in zip(made, product(points, list(zip(trials, roots, rules))))
     ]
     steps, every, width = int(steps), int(every), max(width, len(points))
     if batch is None:
@@ -185,6 +187,8 @@ def across(
         for one, (_, (trial, root)) in zip(made, product(points, list(zip(trials, roots)))):
             given = trial.problem, trial.network, stop
             runs += booking.intents(one, *given, keys=[root], steps=steps, execution=(batch,))
+    most = planned_by_all(told, [run.releases for run in runs], first.m)
+    settings = [replace(one, planned=most) for one in settings]
     hold = None if ledger is None else ledger.reserve(runs)
     clock = Clock()
     outcomes = executed(settings, trials, points, steps=steps, every=every, metrics=chosen, batch=batch, width=width)
@@ -197,12 +201,8 @@ def across(
         tally.add(*as_chunk(first_record))
         tally.base = {}  # a lane's counters run on from the start
         tally.add(later.rounds, later.metrics, later.counts)
-        origin = provenance(
-            key_digest(key_data(setting.keys.run)),
-            algorithm=setting.algorithm.algorithm,
-            problem=trial.problem,
-            network=trial.network,
-        )
+        named = {"algorithm": setting.algorithm.algorithm, "problem": trial.problem, "network": trial.network}
+        origin = provenance(key_digest(key_data(setting.keys.run)), **named)
         given = trial.problem, trial.network, stop, setting.keys.run, steps, every, chosen, told[place], origin
         start = Start(made[place], *given, Options(), None)
         results.append(replace(assemble(start, setting, params, carry, tally, spent), labels=label))

@@ -8,17 +8,17 @@ Graphs of fixed networks are checked before a run and not again. In other networ
 the run need not be all of them. Tolerances are worst cases of floating-point sums, with eps the distance from 1 to the
 next number of a type:
 
-    |sum of a line of W - 1|   <= 1e-5 + t eps sum |w|, for t terms: `check_graph` accepts 1e-5. Rounding each weight adds
-                                  eps / 2, the sum that made the diagonal (t - 1) eps / 2, and that made here as much
-    |change of the sum of a|   <= m (1e-5 + t eps + (m + t) eps'), eps' of the type of a: m nodes of mean weight 1 add up
-                                  t products each, and then the m differences, whose sizes sum to 2 m at most
+    |sum of a line of W - 1|   <= 1e-5 + t eps sum |w|, for t terms: `check_graph` accepts 1e-5. Rounding each weight
+                                  adds eps / 2, the sum that made the diagonal (t - 1) eps / 2, that made here as much
+    |change of the sum of a|   <= m (1e-5 + t eps + (m + t) eps'), eps' of the type of a: m nodes of mean weight 1 add
+                                  up t products each, and then the m differences, whose sizes sum to 2 m at most
 
 All else is exact: counters are whole numbers, and a clock adds up without ever rounding below what it was.
 
 Axes: m nodes, d slots of the table.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from enum import IntEnum
 from functools import reduce
 from typing import Any, NamedTuple
@@ -113,6 +113,13 @@ def weights_of(algorithm: Algorithm, network: Network) -> Weights:
     columns = algorithm.columns or columns or both
     rows = both or (algorithm.mixes and not algorithm.columns)
     return Weights(rows, columns, algorithm.columns or (algorithm.mixes and nonnegative(network)))
+
+
+def shared_by(networks: Sequence[Network], algorithm: Algorithm) -> list[Weights]:
+    """`weights_of` several networks, with the same rule for negative weights: their runs may share a program."""
+    found = {place: weights_of(algorithm, network) for place, network in {id(one): one for one in networks}.items()}
+    positive = all(one.positive for one in found.values())
+    return [found[id(network)]._replace(positive=positive) for network in networks]
 
 
 def first_broken(

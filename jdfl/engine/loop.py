@@ -141,7 +141,7 @@ def _advance(
         bad = guard.first_bad(algorithm, state, setting.largest, setting.watched)
         clock = done_at(setting, carry.clock, round, info)
         compared = known(setting, carry.state, carry.clock), known(setting, state, clock)
-        totals = info.replace(releases=releases, communications=communications)
+        totals = replace(info, releases=releases, communications=communications)
         broken = checked(setting, round.graph, info, totals, compared)
         new = Carry(state, rounds, stopped, bad, broken, carry.spent, counts, communications, releases, clock)
         if setting.limit is None:

@@ -73,9 +73,8 @@ class Result:
     """A finished run.
 
     `jdfl.run` returns one; `sweep` and `repeat` return a list. `ending` says whether all rounds were done, a stop rule
-    fired, a budget was spent, or the run diverged, violated an invariant or was interrupted. `plot` draws it, `save` and
-    `jdfl.load` keep it, `report` makes a page, `jdfl.account` gives its epsilon, and `jdfl.run(..., resume=...)`
-    continues it.
+    fired, a budget was spent, or the run diverged, violated an invariant or was interrupted. `plot` draws it, `save`
+    and `jdfl.load` keep it, `report` makes a page, `jdfl.account` gives its epsilon, `jdfl.run(resume=...)` continues.
     """
 
     algorithm: Any  # with its settings

@@ -136,10 +136,6 @@ def _most(limits: Sequence[tuple[Callback, np.ndarray]]) -> np.ndarray | None:
     return np.min([limit for _, limit in limits], axis=0) if limits else None
 
 
-def _in_int32(counts: np.ndarray | None) -> Array | None:
-    return None if counts is None else jnp.asarray(np.minimum(counts, 2**31 - 1), jnp.int32)
-
-
 def _callback(given: Any) -> Callback:
     if isinstance(given, Callback):
         return given
@@ -170,6 +166,7 @@ class _Run:
         self._warned = () if before is None else before.warnings
         self._cut: tuple[Cut, str] | None = None
 
+        most = _most(limits)
         largest = options.diverged_above
         self._all = stepping.setting(  # with the rows of all nodes
             start.program,
@@ -177,10 +174,10 @@ class _Run:
             start.network,
             start.stop,
             start.key,
-            _in_int32(_most(limits)),
+            None if most is None else jnp.asarray(np.minimum(most, 2**31 - 1), jnp.int32),
             None if largest is None else jnp.asarray(largest, problem.dtype),
             watched(start.guarantee, problem),
-            _in_int32(planned_at_most(start.guarantee, problem.m, reserved)),
+            planned_at_most(start.guarantee, problem.m, reserved),
         )
         setting, self._layout = self._all, None
         if options.devices is not None:

@@ -59,7 +59,7 @@ def setting(
     limit: Array | None = None,
     largest: Array | None = None,
     watched: guard.Watched = "state",
-    planned: Array | None = None,
+    planned: Any = None,
     weights: invariants.Weights | None = None,
 ) -> Setting:
     """A setting without the names of problem and network: they are static, and a name must not recompile.
