@@ -41,7 +41,7 @@ from jdfl.network.timing import Seconds
 class Rule(IntEnum):
     """The rules in the order in which they are reported where a node violates several."""
 
-    NONE = 0  # no violation
+    MASS = 0  # of all nodes together, so that there is no node to name
     COUNTER = 1
     ROW = 2
     COLUMN = 3
@@ -49,10 +49,14 @@ class Rule(IntEnum):
     SHARE = 5
     RELEASES = 6
     CLOCK = 7
-    MASS = 8  # of all nodes together, so that there is no node to name
 
 
-_PER_NODE = 8  # rules that name a node, and NONE
+# What ends a run is one whole number, so that one minimum over all nodes finds it, with the divergence check: first
+# come nodes with their rules, then all nodes together, then nodes that diverged, then none.
+_RULES = len(Rule)
+_DIVERGED = 2**30
+_ALL = _DIVERGED - 1
+NOTHING = int(jnp.iinfo(jnp.int32).max)
 
 
 class Weights(NamedTuple):
@@ -63,13 +67,11 @@ class Weights(NamedTuple):
     positive: bool = False  # whether no weight is negative
 
 
-@struct.dataclass
-class Broken:
-    """The first violation."""
+class Found(NamedTuple):
+    """What ended a run."""
 
-    rule: Array  # int32 [] a `Rule`
-    node: Array  # int32 [] the lowest id of a node that violates it, or NOWHERE
-    value: Array  # float32 [] what was measured there
+    rule: Rule | None  # None: it diverged
+    node: int  # the lowest id, or NOWHERE
 
 
 class Mass(NamedTuple):
@@ -83,20 +85,17 @@ class Mass(NamedTuple):
 class Known:
     """What the rules compare from round to round."""
 
+    counts: Info  # sums that begin anywhere
     mass: Mass | None  # None: no push-sum
     clock: Seconds | None  # None: time is not simulated
-
-
-def nothing() -> Broken:
-    """No violation."""
-    return Broken(jnp.int32(Rule.NONE), jnp.int32(NOWHERE), jnp.float32(0))
 
 
 def unit(known: Known) -> Known:
     """What is so before anything is computed: push-sum weights of one, no messages, and clocks at zero."""
     mass = known.mass
     mass = None if mass is None else Mass(jnp.ones_like(mass.own), jnp.zeros_like(mass.coming))
-    return Known(mass, jax.tree.map(jnp.zeros_like, known.clock))
+    none = jax.tree.map(jnp.zeros_like, (known.counts, known.clock))
+    return Known(none[0], mass, none[1])
 
 
 def weights_of(algorithm: Algorithm, network: Network) -> Weights:
@@ -122,45 +121,74 @@ def shared_by(networks: Sequence[Network], algorithm: Algorithm) -> list[Weights
     return [found[id(network)]._replace(positive=positive) for network in networks]
 
 
-def first_broken(
+def broken(
     weights: Weights,
     graph: Graph | None,
-    info: Info,
-    totals: Info,
+    releases: Array,
     before: Known,
     after: Known,
     planned: Array | None,
-) -> Broken:
-    """The first rule that a round violates, with the lowest node.
+) -> tuple[Array, Array, Array]:
+    """The rules that a round violates.
 
     Args:
         weights: What W must be.
         graph: The graph of the round; None before the first one.
-        info: The counts of the round.
-        totals: The counts of the run, as far as they are known, which releases are.
-        before: Push-sum weights and clocks before the round.
+        releases: The releases of the run, releases [m] int32.
+        before: Counts, push-sum weights and clocks before the round.
         after: The same after it.
         planned: How many releases every node makes at most, planned [m] int32; None: that is not known.
+
+    Returns:
+        The rule of every node [m] int32, or 0; what was measured there [m] float32, which is the push-sum weight where
+            it is 0; and whether all nodes together violate one [].
     """
-    m = info.grads.shape[0]
-    lowest = reduce(jnp.minimum, [*jax.tree.leaves(info), totals.releases, totals.communications])
+    # Sums are compared: where a round's own counts are used, too, XLA scatters messages to their senders twice.
+    counted = jax.tree.leaves(jax.tree.map(jnp.subtract, after.counts, before.counts))
+    lowest = reduce(jnp.minimum, [*counted, releases])
     found = [(Rule.COUNTER, lowest < 0, lowest)]
     found += [] if graph is None else _of_weights(weights, graph)
-    if after.mass is not None:
-        found.append((Rule.SHARE, ~(after.mass.own > 0), after.mass.own))
+    lost, value = jnp.bool_(False), jnp.zeros(releases.shape, jnp.float32)
+    if before.mass is not None and after.mass is not None:
+        own = after.mass.own
+        found.append((Rule.SHARE, ~(own > 0), own))
+        change = nodes.total((own - before.mass.own) + (after.mass.coming - before.mass.coming))
+        lost, value = ~(jnp.abs(change) <= _slack(own, graph)), (own + after.mass.coming).astype(jnp.float32)
     if planned is not None:
-        found.append((Rule.RELEASES, totals.releases > planned, totals.releases))
+        found.append((Rule.RELEASES, releases > planned, releases))
     if before.clock is not None and after.clock is not None:
         (old, rest), (new, left) = before.clock, after.clock
         back = ~(new >= old) | ((new == old) & (left < rest))
         found.append((Rule.CLOCK, back, (new - old) + (left - rest)))
-    broken = _lowest(found, m)
-    if before.mass is None or after.mass is None:
-        return broken
-    change = nodes.total((after.mass.own - before.mass.own) + (after.mass.coming - before.mass.coming))
-    lost = (broken.rule == Rule.NONE) & ~(jnp.abs(change) <= _slack(after.mass.own, graph))
-    rule = jnp.where(lost, jnp.int32(Rule.MASS), broken.rule)
-    return Broken(rule, broken.node, jnp.where(lost, change.astype(jnp.float32), broken.value))
+    code = jnp.zeros_like(releases)
+    for rule, bad, measured in reversed(found):
+        code = jnp.where(bad, jnp.int32(rule), code)
+        value = jnp.where(bad, measured.astype(jnp.float32), value)
+    return code, value, lost
+
+
+def first(code: Array, lost: Array, diverged: Array | None) -> Array:
+    """What ends a run, as one whole number [] int32 for `found`, or NOTHING.
+
+    Args:
+        code: The rules that nodes violate, as `broken` gives them.
+        lost: Whether all nodes together violate one.
+        diverged: The nodes that diverged, diverged [m]; None: that is not looked at.
+    """
+    ids = nodes.ids(code.shape[0])
+    each = jnp.int32(NOTHING) if diverged is None else jnp.where(diverged, _DIVERGED + ids, NOTHING)
+    each = jnp.where(code > 0, ids * _RULES + code, each)
+    return jnp.minimum(nodes.least(each, NOTHING), jnp.where(lost, _ALL, NOTHING))
+
+
+def found(first: Any) -> Found | None:
+    """What `first` says, on the host; None for NOTHING."""
+    number = int(first)
+    if number >= _DIVERGED:
+        return None if number == NOTHING else Found(None, number - _DIVERGED)
+    if number == _ALL:
+        return Found(Rule.MASS, NOWHERE)
+    return Found(Rule(number % _RULES), number // _RULES)
 
 
 def _of_weights(weights: Weights, graph: Graph) -> list[tuple[Rule, Array, Array]]:
@@ -192,28 +220,13 @@ def _slack(a: Array, graph: Graph | None) -> float:
     return m * (TOLERANCE + terms * eps + (m + terms) * float(jnp.finfo(a.dtype).eps))
 
 
-def _lowest(found: list[tuple[Rule, Array, Array]], m: int) -> Broken:
-    """The first rule that the lowest node violates; node and rule are one number, so that one minimum finds both."""
-    code, value = jnp.zeros((m,), jnp.int32), jnp.zeros((m,), jnp.float32)
-    for rule, bad, measured in reversed(found):
-        code = jnp.where(bad, jnp.int32(rule), code)
-        value = jnp.where(bad, measured.astype(jnp.float32), value)
-    first = nodes.least(jnp.where(code > 0, nodes.ids(m) * _PER_NODE + code, _NOBODY), _NOBODY)
-    node = jnp.where(first == _NOBODY, jnp.int32(NOWHERE), first // _PER_NODE)
-    rule = jnp.where(first == _NOBODY, jnp.int32(Rule.NONE), first % _PER_NODE)
-    return Broken(rule, node, nodes.total(jnp.where(nodes.ids(m) == node, value, 0)))
-
-
-_NOBODY = int(jnp.iinfo(jnp.int32).max)
-
-
-def what_is_broken(rule: int, node: int, value: float, rounds: int, m: int, planned: Any) -> str:
+def what_is_broken(rule: Rule, node: int, value: float, rounds: int, m: int, planned: Any) -> str:
     """The violation of a rule in words (on the host).
 
     Args:
-        rule: A `Rule`.
+        rule: The rule.
         node: The node that violates it, or NOWHERE.
-        value: What was measured.
+        value: What was measured there, or over all nodes.
         rounds: The rounds that are done, the last of them with the violation.
         m: Number of the nodes.
         planned: As for `first_broken`, of all nodes.
@@ -234,8 +247,8 @@ def what_is_broken(rule: int, node: int, value: float, rounds: int, m: int, plan
         )
     if rule == Rule.MASS:
         return (
-            f"expected push-sum weights whose sum over all nodes stays {m}, got a change by {value:.6g} {when}, of no "
-            "single node; all weight that leaves a node must arrive somewhere"
+            f"expected push-sum weights whose sum over all nodes stays {m}, got {value:.6g} {when}, of no single node; "
+            "all weight that leaves a node must arrive somewhere"
         )
     if rule == Rule.RELEASES:
         return (

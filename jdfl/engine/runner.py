@@ -281,7 +281,7 @@ class _Run:
         here, carry, layout = self._setting, self._carry, self._layout
         if layout is not None:
             carry = layout.whole(layout.carry, carry)
-            here = replace(here, algorithm=layout.whole(layout.algorithm, here.algorithm))
+            here = replace(here, algorithm=layout.whole(layout.algorithm, here.algorithm), planned=self._all.planned)
         params, spent = here.algorithm.params(carry.state), self._clock.read()
         told = cut, self._warned, self._moments.until(int(carry.rounds))
         return assemble(self._start, here, params, carry, self._tally, spent, *told)

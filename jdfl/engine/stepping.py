@@ -135,27 +135,36 @@ def step(setting: Setting, state: Any, round: Moment) -> tuple[Any, Info]:
     return kept(state, new, round), info
 
 
-def known(setting: Setting, state: Any, clock: Seconds | None) -> invariants.Known:
+def known(setting: Setting, state: Any, counts: Info, clock: Seconds | None) -> invariants.Known:
     """What the rules of all runs compare from round to round."""
     mass = setting.algorithm.mass(state)
-    return invariants.Known(None if mass is None else invariants.Mass(*mass), clock)
+    return invariants.Known(counts, None if mass is None else invariants.Mass(*mass), clock)
 
 
 def checked(
-    setting: Setting, graph: Graph | None, info: Info, totals: Info, compared: tuple[invariants.Known, invariants.Known]
-) -> invariants.Broken:
-    """The first violation of what holds in every round.
+    setting: Setting,
+    state: Any,
+    graph: Graph | None,
+    releases: Array,
+    compared: tuple[invariants.Known, invariants.Known],
+) -> tuple[Array, Array]:
+    """What ends a run that diverged or violated what holds in every round.
 
     Args:
         setting: What the run is about.
+        state: The state after the round.
         graph: The graph of the round; None before the first one.
-        info: The counts of the round.
-        totals: The counts of the run, as far as they are known.
+        releases: The releases of the run, releases [m] int32.
         compared: What is known before the round and after it.
+
+    Returns:
+        Its number [] for `invariants.found`, and what was measured at the nodes [m].
     """
-    if setting.weights is None:
-        return invariants.nothing()
-    return invariants.first_broken(setting.weights, graph, info, totals, *compared, setting.planned)
+    diverged = guard.bad_nodes(setting.algorithm, state, setting.largest, setting.watched)
+    code, value, lost = jnp.zeros_like(releases), jnp.zeros(releases.shape, jnp.float32), jnp.bool_(False)
+    if setting.weights is not None:
+        code, value, lost = invariants.broken(setting.weights, graph, releases, *compared, setting.planned)
+    return invariants.first(code, lost, diverged), value
 
 
 def kept(state: Any, new: Any, round: Moment) -> Any:
