@@ -1,4 +1,4 @@
-"""What holds in every round whatever is learned: planted violations end a run in their round, by name, and nothing else."""
+"""What holds in every round: planted violations end a run by name, in their round; everything else goes on."""
 
 from dataclasses import replace
 from typing import Any
