@@ -105,8 +105,8 @@ class Result:
     clock_rest: np.ndarray | None = None  # [m] seconds that rounding has left out of `clock`
     moments: dict[int, np.ndarray] = field(default_factory=dict)  # `releases` after some rounds, of noise
     standing: Standing | None = None  # the ledger of the data when this run had ended; None: there is none
-    violated: tuple[int, int] | None = None  # (round, node) of the first violated invariant; -1: all nodes together
     test_examples: int | None = None  # the metric `accuracy` is a share of them; None: it is not a share
+    violated: tuple[int, int] | None = None  # (round, node) of the first violated invariant; -1: all nodes together
 
     @property
     def final(self) -> dict[str, float]:
