@@ -183,7 +183,7 @@ def check_weights(network: Network, method: str, *, columns: bool = False, mixes
 def nonnegative(network: Network) -> bool:
     """Whether a network defined outside jdfl had no negative weight in the rounds that `check_weights` looked at.
 
-    False for networks of jdfl, of which it has looked at all graphs or at those that they are made of.
+    False for networks of jdfl: it has looked at all their graphs, or at those that they are made from.
     """
     return _foreign(network) and bool(np.min(_looked_at(network, False)[1]) >= -TOLERANCE)
 
