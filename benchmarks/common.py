@@ -135,10 +135,16 @@ def interleaved(variants: Mapping[str, Callable[[], Any]], repeats: int, rest: f
     return seconds
 
 
-def rounds_of(algorithm: Any, problem: Any, network: Any, rounds: int, mesh: Mesh | None = None) -> Callable[[], Any]:
-    """A function that runs `rounds` rounds, as `jdfl.run` does between two records, and returns the state."""
+def rounds_of(
+    algorithm: Any, problem: Any, network: Any, rounds: int, mesh: Mesh | None = None, checked: bool = True
+) -> Callable[[], Any]:
+    """A function that runs `rounds` rounds, as `jdfl.run` does between two records, and returns the state.
+
+    `checked=False` leaves out the rules of `jdfl.engine.invariants`, which no run can.
+    """
     program = algorithm if isinstance(algorithm, Program) else Program(algorithm)
     setting = stepping.setting(program, problem, network, None, typed_key(0))
+    setting = setting if checked else replace(setting, weights=None)
     setting, layout = (setting, None) if mesh is None else placed(setting, mesh)
     program, carry, _ = loop.start(setting, (), layout)
     ready, carries = replace(setting, algorithm=program), [carry]

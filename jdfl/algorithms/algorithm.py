@@ -113,6 +113,14 @@ class Algorithm:
         first = _first(state)
         return first.value if isinstance(first, Nonzeros) else self.params(state)
 
+    def mass(self, state: Any) -> Array | None:
+        """Return the push-sum weights of all nodes [m], or None for a method without them.
+
+        In every round the runner checks that each is above zero, and that all of them, with those in messages that have
+        not arrived yet, keep their sum m. A method that sends with `round.push` returns the weights of its `state`.
+        """
+        return None
+
     def check(self, problem: Problem, network: Network) -> None:
         """Raise ValueError for settings, of the algorithm or its parts, that do not fit the problem or the network.
 

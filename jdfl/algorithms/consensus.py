@@ -85,6 +85,10 @@ class AverageConsensus(Algorithm):
         sums = self.dpps.step(state.sums, state.step, round, partial(self._guarantee, round.ready))
         return State(sums, jnp.zeros_like(state.step))
 
+    def mass(self, state: State) -> Array:
+        """The push-sum weights a [m]."""
+        return state.sums.a
+
     def params(self, state: State) -> Array:
         """The nodes' estimates of the mean [m, n], including what they have not sent yet."""
         return (state.sums.s + state.step) * (1 / state.sums.a)[:, None]

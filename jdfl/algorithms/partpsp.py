@@ -117,6 +117,10 @@ class PartPSP(OverPushSum):
             local, g = parts(Gradients.exact, *rows)
         return local, shortened(gradients, g)
 
+    def mass(self, state: State) -> Array:
+        """The push-sum weights a [m]."""
+        return state.shared.a
+
     def params(self, state: State) -> Array:
         """The corrected shared parameters and the local ones [m, n]."""
         return _whole(state.shared.y, state.local)

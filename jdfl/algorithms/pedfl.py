@@ -68,6 +68,10 @@ class PEDFL(OverPushSum):
         mixed = self.pushed(state.mixed, state.step, round)
         return State(mixed, -self.lr * round.ready.scale(round.k).astype(g.dtype) * g)
 
+    def mass(self, state: State) -> Array:
+        """The push-sum weights a [m]."""
+        return state.mixed.a
+
     def params(self, state: State) -> Array:
         """The parameters x [m, n]."""
         return state.mixed.s + state.step

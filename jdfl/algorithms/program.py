@@ -17,7 +17,7 @@ from jdfl.algorithms.algorithm import Algorithm, codec_of
 from jdfl.algorithms.moment import Info, Moment
 from jdfl.algorithms.round import Round
 from jdfl.base import checks, struct
-from jdfl.network import Network
+from jdfl.network import Mail, Network
 from jdfl.privacy import Guarantee
 from jdfl.problems import Problem
 
@@ -91,6 +91,17 @@ class Program:
     def held(self, state: Any) -> Array:
         """Numbers [m, k] that are all finite exactly if the parameters are."""
         return self.algorithm.held(state.state if isinstance(state, Waiting) else state)
+
+    def mass(self, state: Any) -> tuple[Array, Array] | None:
+        """The push-sum weights of all nodes [m], and those on their way to them [m]; None for methods without them."""
+        inner, mail = (state.state, state.mail) if isinstance(state, Waiting) else (state, {})
+        own = self.algorithm.mass(inner)
+        if own is None:
+            return None
+        late = [
+            jnp.sum(one.rows[..., -1], axis=1) for one in mail.values() if isinstance(one, Mail)
+        ]  # see `Round.push`
+        return own, sum(late, jnp.zeros_like(own))
 
     def waits(self, moment: Moment, problem: Problem) -> Array:
         """The slots [m, d] that nodes wait for."""

@@ -52,6 +52,10 @@ class SGP(OverPushSum):
         g = shared_gradient(self.gradients, state.y, round)
         return self.pushed(state, -self.lr * round.ready.scale(round.k).astype(g.dtype) * g, round)
 
+    def mass(self, state: PushSum) -> Array:
+        """The push-sum weights a [m]."""
+        return state.a
+
     def params(self, state: PushSum) -> Array:
         """The corrected parameters x / a [m, n]."""
         return state.y

@@ -14,6 +14,7 @@ from jdfl.config import ALGORITHMS, yaml_text
 from jdfl.engine.cache import use_cache
 from jdfl.engine.progress import announced
 from jdfl.engine.provenance import versions
+from jdfl.engine.result import BAD
 from jdfl.lab.comparison import Comparison
 from jdfl.lab.files import write
 from jdfl.lab.folder import fill
@@ -188,10 +189,12 @@ def _shown(found: Comparison, folder: Path, options: Working) -> int:
         print(json.dumps({"folder": str(folder), **told(found)}, indent=2, allow_nan=False))
     else:
         print(folder if options.quiet else f"{found.table()}\nfolder: {folder}")
-    bad = {label: sum(run.ending == "diverged" for run in runs) for label, runs in found.results.items()}
+    bad = {label: sum(run.ending in BAD for run in runs) for label, runs in found.results.items()}
     for label, count in bad.items():
         if count:
-            print(f"jdfl: {label}: {count} of {len(found.seeds)} runs diverged", file=sys.stderr)
+            print(
+                f"jdfl: {label}: {count} of {len(found.seeds)} runs diverged or violated an invariant", file=sys.stderr
+            )
     failed = any(how.failure and how.short is None for how in found.tuned.values())
     return 3 if any(bad.values()) or failed else 0
 

@@ -12,6 +12,7 @@ from jdfl.devices import processes
 from jdfl.engine.provenance import Provenance
 from jdfl.engine.reading import read_checkpoint
 from jdfl.engine.records import JOURNAL, RECORDS, SNAPSHOTS
+from jdfl.engine.result import BAD
 from jdfl.store import journal, manifest, snapshots
 
 _OTHER_CODE = (
@@ -52,8 +53,9 @@ def parse(args: list[str]) -> tuple[Path, RunConfig, Options]:
 def resume(folder: Path, config: RunConfig, options: Options) -> int:
     """Continue the run, write and show it; returns the exit status."""
     done = _summary(folder)
-    if done.get("ending") == "diverged":
-        raise ValueError(f"Expected a run that can be continued, got {folder}, which diverged: {done.get('reason')}.")
+    if done.get("ending") in BAD:
+        how = "diverged" if done["ending"] == "diverged" else "violated an invariant"
+        raise ValueError(f"Expected a run that can be continued, got {folder}, which {how}: {done.get('reason')}.")
     kept = snapshots.newest(folder / SNAPSHOTS) is not None
     if done and not kept:
         raise FileNotFoundError(f"Expected checkpoints of the finished run {folder}, found none.")

@@ -39,10 +39,11 @@ from jdfl.store import snapshots
 from jdfl.store.lease import LostError, UnwrittenError
 
 STATUS = """exit status: 0 done, 2 a mistake in the settings, 3 the run diverged, 4 another process of the run was lost,
-5 the results could not be written, or somebody has removed or changed the run's folder, 124 the time limit
---max-seconds was reached, 130 interrupted, 143 terminated (SIGTERM, SIGHUP). Results of runs that diverged or ended
-early are written, and `jdfl resume` continues runs that ended early or were killed."""
-STATUSES = {"diverged": 3, "time limit": 124, "interrupted": 130, "terminated": 143}
+5 the results could not be written, or somebody has removed or changed the run's folder, 6 the run violated an
+invariant, 124 the time limit --max-seconds was reached, 130 interrupted, 143 terminated (SIGTERM, SIGHUP). Results of
+runs that diverged, violated an invariant or ended early are written, and `jdfl resume` continues runs that ended early
+or were killed."""
+STATUSES = {"diverged": 3, "invariant": 6, "time limit": 124, "interrupted": 130, "terminated": 143}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

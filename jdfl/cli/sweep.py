@@ -20,6 +20,7 @@ from jdfl.engine.booking import Room
 from jdfl.engine.cache import use_cache
 from jdfl.engine.metrics import REGISTRY
 from jdfl.engine.provenance import versions
+from jdfl.engine.result import BAD
 from jdfl.lab.files import write
 from jdfl.lab.groups import REFUSED
 from jdfl.lab.space import field_of
@@ -164,7 +165,7 @@ def work(study: Study, options: Engines) -> int:
             print(f"jdfl: time limit reached. To continue: jdfl resume {study.folder}", file=sys.stderr)
             return 124
         folders.written(study.folder, study.complete)
-    return 3 if {REFUSED, "diverged"} & set(table["ending"].tolist()) else 0
+    return 3 if {REFUSED, *BAD} & set(table["ending"].tolist()) else 0
 
 
 def _keep(room: Room, study: Study) -> None:
@@ -226,10 +227,10 @@ def _show(study: Study, table: pd.DataFrame, options: Engines) -> None:
     for reason in dict.fromkeys(str(row["reason"]) for row in refused):
         where = [str(row["point"]) for row in refused if str(row["reason"]) == reason]
         print(f"jdfl: refused, {_points(where)}: {reason}", file=sys.stderr)
-    diverged = table.loc[table["ending"] == "diverged", "point"].astype(str)
+    diverged = table.loc[table["ending"].isin(BAD), "point"].astype(str)
     if len(diverged):
         where = _points(list(diverged.unique()))
-        print(f"jdfl: {len(diverged)} of {len(table)} runs diverged: {where}", file=sys.stderr)
+        print(f"jdfl: {len(diverged)} of {len(table)} runs diverged or violated an invariant: {where}", file=sys.stderr)
     ranked = best_first(table, fields, options.by) if len(refused) < len(table) else pd.DataFrame()
     measured = [str(name) for name in ranked if f"{name}_sd" in ranked]
     heads, rows = _cells(ranked, fields, measured)

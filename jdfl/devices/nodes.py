@@ -125,11 +125,17 @@ def every(x: Array) -> Array:
 
 def lowest(x: Array, otherwise: int) -> Array:
     """The lowest id [] int32 of the nodes for which x [m] bool holds, or `otherwise` where it holds for none."""
-    here, m = share(), x.shape[0]
-    nobody = jnp.iinfo(jnp.int32).max
-    found = jnp.min(jnp.where(x & real(m), ids(m), nobody))
-    found = found if here is None else lax.pmin(found, here.axis)
+    nobody = int(jnp.iinfo(jnp.int32).max)
+    found = least(jnp.where(x, ids(x.shape[0]), nobody), nobody)
     return jnp.where(found == nobody, jnp.int32(otherwise), found)
+
+
+def least(x: Array, otherwise: int) -> Array:
+    """The smallest [] of all nodes' whole numbers x [m]; those of padding rows count as `otherwise`."""
+    here = share()
+    if here is None:
+        return jnp.min(x)
+    return lax.pmin(jnp.min(_real_or(x, otherwise)), here.axis)
 
 
 def with_rows(pick: Callable[..., Any], *operands: Any) -> Any:

@@ -1,13 +1,11 @@
 """Many runs of one setting: seeds and values of float hyper-parameters as lanes of one compiled program."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import fields as fields_of
-from dataclasses import is_dataclass, replace
+from dataclasses import replace
 from itertools import product
 from typing import Any
 
 import jax
-import numpy as np
 from jax import Array
 
 from jdfl.algorithms.algorithm import Algorithm
@@ -18,18 +16,20 @@ from jdfl.engine import booking, kept, programs, stepping
 from jdfl.engine.clock import Clock, Spent
 from jdfl.engine.data_ledger import DataLedger, Intent
 from jdfl.engine.guard import least
+from jdfl.engine.invariants import shared_by
 from jdfl.engine.metrics import Metric, default_metrics, resolve
 from jdfl.engine.optimality import referenced
 from jdfl.engine.outcome import as_chunk, assemble
-from jdfl.engine.provenance import Provenance, fingerprint, provenance
+from jdfl.engine.points import at, points_of
+from jdfl.engine.provenance import fingerprint, provenance
 from jdfl.engine.result import Result, Tally
-from jdfl.engine.spending import guarantee_of, watched
+from jdfl.engine.spending import guarantee_of, planned_by_all, watched
 from jdfl.engine.start import Options, Start, check_counters, check_run, check_settings
 from jdfl.engine.stopping import StopRule
 from jdfl.engine.trials import Trial, executed
 from jdfl.network.graph import Network
 from jdfl.problems import Problem
-from jdfl.store.jobs import Jobs, name_of
+from jdfl.store.jobs import Jobs
 
 MOST_NUMBERS = 2**26  # in the parameters of runs that are computed side by side: 256 MB in float32
 
@@ -154,7 +154,7 @@ def across(
     Raises:
         ValueError: As `sweep` does.
     """
-    points = _points(algorithm, over)
+    points = points_of(algorithm, over)
     try:
         roots = [typed_key(trial.key) for trial in trials]
     except ValueError as error:
@@ -173,9 +173,10 @@ def across(
     made = _checked(algorithm, points, trials, steps, every, stop)
     told = [guarantee_of(one, trial.problem) for one, (_, trial) in zip(made, product(points, trials))]
     watch = least([watched(one, trial.problem) for one, (_, trial) in zip(told, product(points, trials))])
+    rules = shared_by([trial.network for trial in trials], algorithm)
     settings = [
-        stepping.setting(one, trial.problem, trial.network, stop, root, watched=watch)
-        for one, (_, (trial, root)) in zip(made, product(points, list(zip(trials, roots))))
+        stepping.setting(one, trial.problem, trial.network, stop, root, watched=watch, weights=weights)
+        for one, (_, (trial, root, weights)) in zip(made, product(points, list(zip(trials, roots, rules))))
     ]
     steps, every, width = int(steps), int(every), max(width, len(points))
     if batch is None:
@@ -189,27 +190,22 @@ def across(
         for one, (_, (trial, root)) in zip(made, product(points, list(zip(trials, roots)))):
             given = trial.problem, trial.network, stop
             runs += booking.intents(one, *given, keys=[root], steps=steps, execution=(batch,))
+    most = planned_by_all(told, [run.releases for run in runs], first.m)
+    settings = [replace(one, planned=most) for one in settings]
     hold = None if ledger is None else ledger.reserve(runs)
-    origins = [
-        provenance(
-            key_digest(key_data(setting.keys.run)),
-            algorithm=setting.algorithm.algorithm,
-            problem=trial.problem,
-            network=trial.network,
-        )
-        for setting, (_, trial) in zip(settings, product(points, trials))
+    named = [
+        {"algorithm": one.algorithm.algorithm, "problem": trial.problem, "network": trial.network}
+        for one, (_, trial) in zip(settings, product(points, trials))
     ]
+    origins = [provenance(key_digest(key_data(one.keys.run)), **given) for one, given in zip(settings, named)]
 
     def make() -> tuple[list[Any], Spent]:
         clock, given = Clock(), (settings, trials, points)
         made = executed(*given, steps=steps, every=every, metrics=chosen, batch=batch, width=width)
         return made, clock.read()
 
-    name = ""
-    if jobs is not None:
-        words = fingerprint(first.dtype, stop=stop, metrics=chosen, how=(steps, every, batch, width, watch))
-        name = name_of(words, [Provenance({}, one.settings).hash for one in origins])
-    outcomes, spent = kept.outcomes(jobs, name, make)
+    about = {"stop": stop, "metrics": chosen, "how": (steps, every, batch, width, watch)}
+    outcomes, spent = kept.outcomes(jobs, [fingerprint(first.dtype, **about), *origins], make)
     spent = spent._replace(seconds=spent.seconds / len(settings))
     results: list[Result] = []
     for place, (setting, label, (params, carry, first_record, later)) in enumerate(zip(settings, labels, outcomes)):
@@ -236,7 +232,7 @@ def _checked(
     made: list[Program] = []
     planned_already: dict[tuple[int, int, int], Program] = {}  # by point, problem and network
     for place, point in enumerate(points):
-        one = _at(algorithm, point)
+        one = at(algorithm, point)
         for _, problem, network in trials:
             known = place, id(problem), id(network)
             if known not in planned_already:
@@ -253,63 +249,3 @@ def _checked(
 def _alike(algorithm: Algorithm) -> bool:
     """Whether all runs do the same work in a round, so that vmap makes few large products of many small ones."""
     return not getattr(algorithm, "uneven", False) and getattr(getattr(algorithm, "codec", None), "free", True)
-
-
-def _points(
-    algorithm: Algorithm, over: Mapping[str, Sequence[float]] | Sequence[Mapping[str, float]]
-) -> list[dict[str, float]]:
-    """The values of every run; one point without fields when nothing is swept."""
-    points: list[dict[str, Any]]
-    given: Any = over
-    if checks.is_a(over, Mapping):
-        lists: dict[str, Any] = dict(given)
-        for path, values in lists.items():
-            if not checks.is_a(values, Sequence | np.ndarray | jax.Array) or isinstance(values, str | bytes):
-                raise ValueError(f"Expected a list of values for {path!r} in over, got {checks.shown(values)}.")
-        points = [dict(zip(lists, row)) for row in product(*lists.values())]
-        fields = list(lists)
-    else:
-        if not checks.is_a(over, Sequence) or not all(checks.is_a(point, Mapping) for point in over):
-            raise ValueError(
-                f"Expected fields with their lists of values, or a list of points, got over = {checks.shown(over)}. "
-                "For example over={'lr': [0.1, 0.2]} or over=[{'lr': 0.1}, {'lr': 0.2}]."
-            )
-        points = [dict(point) for point in given]
-        fields = list(points[0]) if points else []
-        for place, point in enumerate(points):
-            if point.keys() != set(fields):
-                raise ValueError(
-                    f"Expected the fields {fields} in every point of over, got {list(point)} in over[{place}]."
-                )
-    for path in fields:
-        _check_field(algorithm, path)
-    for point in points:
-        for path, value in point.items():
-            if np.ndim(value) or isinstance(value, bool) or not checks.is_a(value, _NUMBER):
-                raise ValueError(f"Expected numbers for {path!r} in over, got {checks.shown(value)}.")
-    return [{path: float(point[path]) for path in fields} for point in points]
-
-
-_NUMBER = int | float | np.integer | np.floating | np.ndarray | jax.Array
-
-
-def _check_field(algorithm: Algorithm, path: object) -> None:
-    """Raise ValueError for a path that is no float field of the algorithm."""
-    target, static = algorithm, False
-    for name in str(path).split("."):
-        if not isinstance(path, str) or not hasattr(target, name):
-            raise ValueError(f"Expected a field of {type(algorithm).__name__} in over, got {path!r}.")
-        known = {one.name: one for one in fields_of(target)} if is_dataclass(target) else {}
-        static = name in known and not known[name].metadata.get("pytree_node", True)
-        target = getattr(target, name)
-    if static or isinstance(target, bool) or not isinstance(target, (float, np.floating)):
-        raise ValueError(
-            f"Expected a float field in over, got {path!r} = {checks.shown(target)}. Write a number as a float (1.0, "
-            "not 1); sizes, flags and exact noise change the compiled program, so run them one by one."
-        )
-
-
-def _at(algorithm: Algorithm, point: Mapping[str, float]) -> Algorithm:
-    for path, value in point.items():
-        algorithm = stepping.with_field(algorithm, path, value)
-    return algorithm

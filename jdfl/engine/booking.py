@@ -22,7 +22,7 @@ from jdfl.engine import loop, stepping
 from jdfl.engine.data_ledger import DataLedger, Ended, Hold, Intent
 from jdfl.engine.ledger_file import Standing
 from jdfl.engine.provenance import fingerprint, versions
-from jdfl.engine.result import Result
+from jdfl.engine.result import BAD, Result
 from jdfl.engine.spending import guarantee_of, records_of
 from jdfl.engine.stopping import StopRule
 from jdfl.network.graph import Network
@@ -30,7 +30,7 @@ from jdfl.privacy import Ledger, exposing
 from jdfl.problems import Problem
 
 RESERVED = "reserved.json"  # in the folder of work
-_THEMSELVES = ("steps", "stop rule", "diverged", "budget")  # endings of runs that were not interrupted
+_THEMSELVES = ("steps", "stop rule", *BAD, "budget")  # endings of runs that were not interrupted
 
 
 def intents(

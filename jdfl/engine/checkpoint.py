@@ -19,7 +19,7 @@ from jdfl.engine import loop
 from jdfl.engine.metrics import COUNTS
 from jdfl.engine.provenance import Provenance
 from jdfl.engine.records import JOURNAL, SNAPSHOTS, append, origin_of, rows_of
-from jdfl.engine.result import Ending, Result, Tally
+from jdfl.engine.result import BAD, Ending, Result, Tally
 from jdfl.privacy import Ledger
 from jdfl.store import snapshots
 from jdfl.store.journal import Journal, Position
@@ -60,7 +60,9 @@ class Checkpoint:
 
     @classmethod
     def of(cls, result: Result) -> "Checkpoint":
-        """The checkpoint of a finished run. Raises ValueError for one without a state, or one that diverged.
+        """The checkpoint of a finished run.
+
+        Raises ValueError for one without a state, and for one that diverged or violated an invariant.
 
         Results of `sweep` and `repeat` have no state. Use it to write a result into a folder; `jdfl.run` takes a result
         to resume as it is.
@@ -69,8 +71,9 @@ class Checkpoint:
             raise ValueError(str(result.state))
         if result.state is None:
             raise ValueError("Expected a result of jdfl.run, got one of runs side by side, whose states are not kept.")
-        if result.diverged is not None:
-            raise ValueError(f"Expected a run to go on with, got one that diverged: {result.reason}.")
+        if result.ending in BAD:
+            how = "diverged" if result.ending == "diverged" else "violated an invariant"
+            raise ValueError(f"Expected a run to go on with, got one that {how}: {result.reason}.")
         return cls(
             result.rounds,
             result.state,

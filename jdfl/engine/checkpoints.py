@@ -17,7 +17,7 @@ from jdfl.devices import processes
 from jdfl.engine.callbacks import NEVER, Callback
 from jdfl.engine.checkpoint import Checkpoint
 from jdfl.engine.records import FORMER_PLACE, JOURNAL, RECORDS, SNAPSHOTS, append, origin_of, rows_of
-from jdfl.engine.result import Result, Snapshot
+from jdfl.engine.result import BAD, Result, Snapshot
 from jdfl.engine.start import Start
 from jdfl.store import events, journal, snapshots
 from jdfl.store.journal import Journal
@@ -133,8 +133,8 @@ class Checkpoints(Callback):
     def end(self, result: Result) -> None:
         """Write a checkpoint of the run as it ended, and the rest of the records.
 
-        No checkpoint is written for a run that diverged, whose last one stays, nor if these rounds are written
-        already. The `result` must have a state.
+        No checkpoint is written for a run that diverged or violated an invariant, whose last one stays, nor if these
+        rounds are written already. The `result` must have a state.
         """
         if self._lease is None or self.lost:
             return
@@ -144,7 +144,7 @@ class Checkpoints(Callback):
         with self._warned("the last records are not kept"):
             self._lease.check()
             self._journal.sync()
-        if result.diverged is None:
+        if result.ending not in BAD:
             self._keep(result)
         with self._warned("it is not kept"):
             self._writer.finish()

@@ -26,9 +26,15 @@ def least(watched: Sequence[Watched]) -> Watched:
 
 
 def first_bad(program: Program, state: Any, largest: Array | None, watched: Watched) -> Array:
-    """The first node [] with a number not finite, or a too large parameter, in what is `watched`, or NOWHERE."""
+    """The first node [] that `bad_nodes` finds, or NOWHERE."""
+    bad = bad_nodes(program, state, largest, watched)
+    return jnp.int32(NOWHERE) if bad is None else nodes.lowest(bad, NOWHERE)
+
+
+def bad_nodes(program: Program, state: Any, largest: Array | None, watched: Watched) -> Array | None:
+    """The nodes [m] with a number not finite, or a too large parameter, in what is `watched`; None: that is nothing."""
     if watched == "nothing":
-        return jnp.int32(NOWHERE)
+        return None
     if watched == "state":
         w = program.held(state)  # [m, k], with all that is large in the parameters
         rows = [w, *(leaf for leaf in jax.tree.leaves(state) if leaf is not w and _floats(leaf, w.shape[0]))]
@@ -37,7 +43,7 @@ def first_bad(program: Program, state: Any, largest: Array | None, watched: Watc
     bad = ~jnp.isfinite(reduce(jnp.add, (_finite(leaf, w.dtype) for leaf in rows)))
     if largest is not None:
         bad = bad | (jnp.max(jnp.abs(w), axis=1) > largest)
-    return nodes.lowest(bad, NOWHERE)
+    return bad
 
 
 def what_is_bad(state: Any, node: int, m: int, largest: Any, watched: Watched) -> str:

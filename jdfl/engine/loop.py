@@ -22,9 +22,9 @@ from jdfl.base import struct
 from jdfl.base.streams import Keys
 from jdfl.devices import nodes
 from jdfl.devices.layout import Layout
-from jdfl.engine import guard
+from jdfl.engine import invariants
 from jdfl.engine import metrics as metrics_module
-from jdfl.engine.stepping import Setting, begun, done_at, drawn, step, with_field
+from jdfl.engine.stepping import Setting, begun, checked, done_at, drawn, known, step, with_field
 from jdfl.engine.stopping import StopRule, View
 from jdfl.network.timing import Seconds
 from jdfl.problems import Problem
@@ -39,7 +39,8 @@ class Carry:
     state: Any
     rounds: Array  # int32 [] rounds done
     stopped: Array  # bool [] the stop rule fired
-    bad_node: Array  # int32 [] the first node with a number that is not finite, or too large, or NOWHERE
+    bad: Array  # int32 [] what diverged or violated an invariant, as `invariants.found` reads it, or NOTHING
+    measured: Array  # [m] float32 what was measured there
     spent: Array  # bool [] the next round would release more than is allowed
     counts: Info  # sums since the start, or since this chunk began
     communications: Array  # [m] int32 since the start
@@ -107,12 +108,13 @@ def _start(setting: Setting, metrics: tuple[metrics_module.Metric, ...]) -> tupl
     info = nodes.counted(info)
     state = lax.optimization_barrier(state)  # or XLA computes with its constant zeros at compile time
     setting = replace(setting, algorithm=algorithm)
-    bad = guard.first_bad(algorithm, state, setting.largest, setting.watched)
     no, timing = jnp.bool_(False), begin.graph.timing
     dtype = setting.problem.dtype
     computed = None if timing is None else timing.compute.astype(dtype) * info.grads.astype(dtype)
     clock = None if computed is None else (computed, jnp.zeros_like(computed))
-    carry = Carry(state, k, no, bad, no, info, info.communications, info.releases, clock)
+    first = known(setting, state, info, clock)
+    bad = checked(setting, state, None, info.releases, (invariants.unit(first), first))
+    carry = Carry(state, k, no, *bad, no, info, info.communications, info.releases, clock)
     return setting, carry, _record(carry, setting, _evaluate(carry, setting, metrics))
 
 
@@ -123,7 +125,7 @@ def _advance(
     algorithm, problem, stop = setting.algorithm, setting.problem, setting.stop
 
     def goes_on(carry: Carry, until: Array) -> Array:
-        return (carry.rounds < until) & ~carry.stopped & ~carry.spent & (carry.bad_node == guard.NOWHERE)
+        return (carry.rounds < until) & ~carry.stopped & ~carry.spent & (carry.bad == invariants.NOTHING)
 
     def one_round(carry: Carry) -> Carry:
         round = drawn(setting, carry.rounds)
@@ -134,9 +136,11 @@ def _advance(
         stopped = _stops(stop, View(rounds, w, communications, problem))
         counts = jax.tree.map(jnp.add, carry.counts, info)
         releases = carry.releases + info.releases
-        bad = guard.first_bad(algorithm, state, setting.largest, setting.watched)
         clock = done_at(setting, carry.clock, round, info)
-        new = Carry(state, rounds, stopped, bad, carry.spent, counts, communications, releases, clock)
+        before = known(setting, carry.state, carry.counts, carry.clock)
+        compared = before, known(setting, state, counts, clock)
+        bad = checked(setting, state, round.graph, releases, compared)
+        new = Carry(state, rounds, stopped, *bad, carry.spent, counts, communications, releases, clock)
         if setting.limit is None:
             return new
         # What the round would release has not been sent yet: nothing of it is kept where it is too much.
@@ -161,6 +165,13 @@ def _advance(
         return carry, _record(carry, setting, values)
 
     return lax.scan(stretch, carry, length=records)
+
+
+def standing(carry: Carry) -> tuple[int, bool, bool]:
+    """The rounds that are done, whether the run is over, and whether it diverged or violated an invariant."""
+    rounds, stopped, spent, first = jax.device_get((carry.rounds, carry.stopped, carry.spent, carry.bad))
+    bad = int(first) != invariants.NOTHING
+    return int(rounds), bool(stopped or spent) or bad, bad
 
 
 @partial(jax.jit, static_argnames=("metrics", "layout"))

@@ -7,7 +7,7 @@ import numpy as np
 from jax import Array
 
 from jdfl.base.keys import key_data
-from jdfl.engine import guard, loop, stepping
+from jdfl.engine import guard, invariants, loop, stepping
 from jdfl.engine.clock import Spent
 from jdfl.engine.intervals import examples_of_accuracy
 from jdfl.engine.result import Cut, Ending, Result, Tally
@@ -49,7 +49,7 @@ def assemble(
         moments: Releases [m] by the number of rounds after which they were recorded; None: there are none.
     """
     problem, network, guarantee = start.problem, start.network, start.guarantee
-    rounds, bad_node = int(carry.rounds), int(carry.bad_node)
+    rounds, found = int(carry.rounds), invariants.found(carry.bad)
     ending, reason = _ending(rounds, start.steps, carry, setting, cut)
     warns = dict.fromkeys((*warned, *_privacy_warnings(setting.stop, ending, guarantee)))
     return Result(
@@ -63,7 +63,8 @@ def assemble(
         rounds=rounds,
         ending=ending,
         reason=reason,
-        diverged=None if bad_node == guard.NOWHERE else (rounds, bad_node),
+        diverged=(rounds, found.node) if found is not None and found.rule is None else None,
+        violated=(rounds, found.node) if found is not None and found.rule is not None else None,
         totals=tally.totals(),
         communication_rounds=np.asarray(carry.communications),
         releases=np.asarray(carry.releases),
@@ -98,11 +99,16 @@ def _privacy_warnings(stop: StopRule | None, ending: Ending, guarantee: Guarante
 def _ending(
     rounds: int, steps: int, carry: loop.Carry, setting: stepping.Setting, cut: tuple[Cut, str] | None
 ) -> tuple[Ending, str]:
-    bad_node, stopped, stop = int(carry.bad_node), bool(carry.stopped), setting.stop
-    if bad_node != guard.NOWHERE:
-        bad = guard.what_is_bad(carry.state, bad_node, len(setting.node), setting.largest, setting.watched)
+    found, stopped, stop = invariants.found(carry.bad), bool(carry.stopped), setting.stop
+    m = len(carry.communications)
+    if found is not None and found.rule is not None:  # which is why a number may not be finite either
+        measured = np.asarray(carry.measured, np.float64)
+        value = float(measured.sum() if found.node == guard.NOWHERE else measured[found.node])
+        return "invariant", invariants.what_is_broken(found.rule, found.node, value, rounds, m, setting.planned)
+    if found is not None:
+        bad = guard.what_is_bad(carry.state, found.node, len(setting.node), setting.largest, setting.watched)
         return "diverged", (
-            f"node {bad_node} has {bad} after round {rounds}; "
+            f"node {found.node} has {bad} after round {rounds}; "
             "lower the learning rate or the noise, or look at that node's data"
         )
     if stopped and stop is not None:

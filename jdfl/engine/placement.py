@@ -69,6 +69,7 @@ def placed(setting: stepping.Setting, mesh: Mesh) -> tuple[stepping.Setting, Lay
         network=jax.tree.map(lambda x: fixed and np.ndim(x) > 0, network),
         node=True,
         limit=None if setting.limit is None else True,
+        planned=None if setting.planned is None else True,
     )
     begin = Rows.of(flags)
     some, more = (_started(setting, begin, size) for size in (count, count + 1))

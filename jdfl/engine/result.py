@@ -29,7 +29,8 @@ if TYPE_CHECKING:
 
 Cut = Literal["time limit", "interrupted", "terminated"]  # endings after which a run can be continued
 CUTS: tuple[Cut, ...] = get_args(Cut)
-Ending = Literal["steps", "stop rule", "diverged", "budget"] | Cut
+Ending = Literal["steps", "stop rule", "diverged", "invariant", "budget"] | Cut
+BAD: tuple[Ending, ...] = ("diverged", "invariant")  # endings of runs whose numbers count for nothing
 
 
 @dataclass(frozen=True)
@@ -72,8 +73,8 @@ class Result:
     """A finished run.
 
     `jdfl.run` returns one; `sweep` and `repeat` return a list. `ending` says whether all rounds were done, a stop rule
-    fired, a budget was spent, or the run diverged or was interrupted. `plot` draws it, `save` and `jdfl.load` keep it,
-    `report` makes a page, `jdfl.account` gives its epsilon, and `jdfl.run(..., resume=...)` continues it.
+    fired, a budget was spent, or the run diverged, violated an invariant or was interrupted. `plot` draws it, `save`
+    and `jdfl.load` keep it, `report` makes a page, `jdfl.account` gives its epsilon, `jdfl.run(resume=...)` continues.
     """
 
     algorithm: Any  # with its settings
@@ -105,16 +106,17 @@ class Result:
     moments: dict[int, np.ndarray] = field(default_factory=dict)  # `releases` after some rounds, of noise
     standing: Standing | None = None  # the ledger of the data when this run had ended; None: there is none
     test_examples: int | None = None  # the metric `accuracy` is a share of them; None: it is not a share
+    violated: tuple[int, int] | None = None  # (round, node) of the first violated invariant; -1: all nodes together
 
     @property
     def final(self) -> dict[str, float]:
-        """The last record; of a run that diverged, the last finite value of every column (NaN where there is none).
+        """The last record; of a bad run, the last finite value of every column (NaN where there is none).
 
         By the names of the columns of `history`: the round, the metrics, and the totals so far over all nodes, such as
         bytes.
         """
         rows = self.history.astype(float)
-        if self.diverged is not None:
+        if self.ending in BAD:
             rows = rows.where(np.isfinite(rows)).ffill()
         return {str(name): float(value) for name, value in rows.iloc[-1].items()}
 

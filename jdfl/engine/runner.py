@@ -14,18 +14,18 @@ from jdfl.algorithms.algorithm import Algorithm
 from jdfl.base import arguments, checks
 from jdfl.devices import processes
 from jdfl.devices.layout import Layout, mesh_of
-from jdfl.engine import booking, guard, loop, programs, stepping
+from jdfl.engine import booking, loop, programs, stepping
 from jdfl.engine.callbacks import NEVER, Callback, Told
 from jdfl.engine.checkpoint import Checkpoint
 from jdfl.engine.clock import Clock, Spent
-from jdfl.engine.data_ledger import DataLedger, Hold, Intent
+from jdfl.engine.data_ledger import DataLedger, Intent
 from jdfl.engine.interruption import Interruption
 from jdfl.engine.metrics import Metric
 from jdfl.engine.moments import Moments, Returns
 from jdfl.engine.outcome import READS_DATA, as_chunk, assemble
 from jdfl.engine.placement import placed
 from jdfl.engine.result import CUTS, Cut, Result, Snapshot, Tally
-from jdfl.engine.spending import check_unspent, watched
+from jdfl.engine.spending import check_unspent, planned_at_most, watched
 from jdfl.engine.start import Options, Start, check_counters, started
 from jdfl.engine.stopping import StopRule
 from jdfl.network.graph import Network
@@ -112,8 +112,9 @@ def run(
             limit = callback.begin(start)
             limits += [] if limit is None else [(callback, limit)]
         with Interruption() as interruption:
-            under_way = _Run(start, told, limits, interruption)
-            held = None if ledger is None else _held(ledger, start, limits)
+            intent = None if ledger is None else _intent(start, limits)
+            under_way = _Run(start, told, limits, interruption, None if intent is None else intent.releases)
+            held = None if ledger is None or intent is None else (ledger.reserve([intent]), intent)
             result = under_way.to_the_end()
         if held is not None:
             (result,) = booking.booked(held[0], [(held[1], result)])
@@ -122,12 +123,12 @@ def run(
     return result
 
 
-def _held(ledger: DataLedger, start: Start, limits: Sequence[tuple[Callback, np.ndarray]]) -> tuple[Hold, Intent]:
-    """The reservation of the ledger for a run; ValueError where the run does not fit."""
+def _intent(start: Start, limits: Sequence[tuple[Callback, np.ndarray]]) -> Intent:
+    """The run as its ledger reserves it."""
     most, given = _most(limits), (start.program, start.problem, start.network, start.stop)
     execution = start.options.diverged_above, str(start.options.devices)
     (run,) = booking.intents(*given, keys=[start.key], steps=start.steps, most=most, execution=execution)
-    return ledger.reserve([run]), run
+    return run
 
 
 def _most(limits: Sequence[tuple[Callback, np.ndarray]]) -> np.ndarray | None:
@@ -154,6 +155,7 @@ class _Run:
         told: Sequence[Callback],
         limits: Sequence[tuple[Callback, np.ndarray]],
         interruption: Interruption,
+        reserved: np.ndarray | None,
     ) -> None:
         problem, before, options = start.problem, start.before, start.options
         self._start, self._told, self._interruption = start, told, interruption
@@ -175,6 +177,7 @@ class _Run:
             None if most is None else jnp.asarray(np.minimum(most, 2**31 - 1), jnp.int32),
             None if largest is None else jnp.asarray(largest, problem.dtype),
             watched(start.guarantee, problem),
+            planned_at_most(start.guarantee, problem.m, reserved),
         )
         setting, self._layout = self._all, None
         if options.devices is not None:
@@ -189,7 +192,7 @@ class _Run:
             self._tally = before.tally(program.message_bits(problem), start.every)
         for callback, limit in limits:
             check_unspent(np.asarray(self._rows(self._carry.releases)), limit, callback)
-        self._done, self._over = int(self._carry.rounds), int(self._carry.bad_node) != guard.NOWHERE
+        self._done, self._over, _ = loop.standing(self._carry)
         self._seen = -1 if before is None else self._done
 
     def to_the_end(self) -> Result:
@@ -205,13 +208,11 @@ class _Run:
                 self._carry, self._setting, end, start.every, returns.records, start.metrics, layout
             )
             self._tally.add(rows.rounds, rows.metrics, rows.counts)
-            flags = (self._carry.rounds, self._carry.stopped, self._carry.spent, self._carry.bad_node)
-            self._done, stopped, spent, bad = map(int, jax.device_get(flags))
-            self._over = bool(stopped or spent) or bad != guard.NOWHERE
+            self._done, self._over, bad = loop.standing(self._carry)
             if self._over or self._done == last or self._done % returns.chunk == 0:
                 self._tell()
             self._heed()
-            if self._cut is None and bad == guard.NOWHERE and self._done < start.steps:
+            if self._cut is None and not bad and self._done < start.steps:
                 self._between()
         self._carry = jax.block_until_ready(self._carry)
         result = self._result(self._cut)
@@ -280,7 +281,7 @@ class _Run:
         here, carry, layout = self._setting, self._carry, self._layout
         if layout is not None:
             carry = layout.whole(layout.carry, carry)
-            here = replace(here, algorithm=layout.whole(layout.algorithm, here.algorithm))
+            here = replace(here, algorithm=layout.whole(layout.algorithm, here.algorithm), planned=self._all.planned)
         params, spent = here.algorithm.params(carry.state), self._clock.read()
         told = cut, self._warned, self._moments.until(int(carry.rounds))
         return assemble(self._start, here, params, carry, self._tally, spent, *told)

@@ -3,6 +3,8 @@
 Axes: m nodes.
 """
 
+from collections.abc import Sequence
+
 import jax
 import numpy as np
 
@@ -11,6 +13,7 @@ from jdfl.algorithms.program import Program
 from jdfl.engine.guard import Watched
 from jdfl.engine.stopping import StopRule, reads_data
 from jdfl.privacy import Guarantee, Ledger, exposing, report
+from jdfl.privacy.accounting import scheduled
 from jdfl.problems import Problem
 
 
@@ -49,6 +52,34 @@ def watched(told: Guarantee, problem: Problem) -> Watched:
 def unspent(told: Guarantee, problem: Problem) -> Ledger:
     """The ledger of a run that has not begun."""
     return Ledger.of(told, np.zeros(problem.m, np.int64), records_of(problem))
+
+
+def planned_at_most(told: Guarantee, m: int, reserved: np.ndarray | None = None) -> np.ndarray | None:
+    """How many releases every node [m] int32 makes at most by the plan of its run; None where nothing is planned.
+
+    Args:
+        told: The guarantee of the run, with noise for a number of releases where it is scheduled.
+        m: The number of nodes.
+        reserved: What its ledger has reserved, reserved [m]; None: there is no ledger.
+    """
+    most = scheduled(told.event)
+    if most is None and reserved is None:
+        return None
+    known = np.full(m, 2**31 - 1 if most is None else most)
+    return np.minimum(known, 2**31 - 1 if reserved is None else reserved).astype(np.int32)
+
+
+def planned_by_all(told: Sequence[Guarantee], reserved: Sequence[np.ndarray], m: int) -> np.ndarray | None:
+    """The most releases of every node [m] that `planned_at_most` gives for any of several runs; None: any number.
+
+    Args:
+        told: The guarantee of every run.
+        reserved: What a ledger has reserved for every run; empty: there is no ledger.
+        m: The number of nodes.
+    """
+    found = [planned_at_most(one, m, kept) for one, kept in zip(told, reserved or [None] * len(told))]
+    known = [most for most in found if most is not None]
+    return np.max(known, axis=0) if len(known) == len(told) else None
 
 
 def release_limits(

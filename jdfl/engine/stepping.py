@@ -15,7 +15,7 @@ from jdfl.algorithms.program import Program
 from jdfl.base import struct
 from jdfl.base.streams import Keys
 from jdfl.devices import nodes
-from jdfl.engine import guard
+from jdfl.engine import guard, invariants
 from jdfl.engine.provenance import fingerprint
 from jdfl.engine.stopping import StopRule
 from jdfl.network import Graph, Network, advanced, in_run
@@ -45,7 +45,9 @@ class Setting:
     node: Array  # [m] int32 global ids
     limit: Array | None = None  # [m] int32 maximum number of releases of every node
     largest: Array | None = None  # [] largest magnitude of a parameter
+    planned: Array | None = None  # [m] int32 releases that every node makes at most; None: that is not known
     watched: guard.Watched = struct.field(pytree_node=False, default="state")  # the values that may end it
+    weights: invariants.Weights | None = struct.field(pytree_node=False, default=None)  # of W; None: nothing is checked
 
 
 def setting(
@@ -57,6 +59,8 @@ def setting(
     limit: Array | None = None,
     largest: Array | None = None,
     watched: guard.Watched = "state",
+    planned: Any = None,
+    weights: invariants.Weights | None = None,
 ) -> Setting:
     """A setting without the names of problem and network: they are static, and a name must not recompile.
 
@@ -69,10 +73,14 @@ def setting(
         limit: Maximum number of releases of every node, limit [m] int32; None: any number.
         largest: Largest magnitude of a parameter, largest [], beyond which the run ends; None: any finite one.
         watched: The values that end the run when they are no longer finite: "state", "parameters" or "nothing".
+        planned: How many releases every node makes at most, planned [m] int32; None: that is not known.
+        weights: What every round's W must be; None: what the algorithm needs of this network.
     """
     node = jnp.arange(problem.m, dtype=jnp.int32)
     keys = key if isinstance(key, Keys) else run_keys(key, program, problem, network)
-    return Setting(program, nameless(problem), nameless(network), stop, keys, node, limit, largest, watched)
+    weights = invariants.weights_of(program.algorithm, network) if weights is None else weights
+    given = program, nameless(problem), nameless(network), stop, keys, node
+    return Setting(*given, limit, largest, planned, watched, weights)
 
 
 def nameless(named: Any) -> Any:
@@ -125,6 +133,38 @@ def step(setting: Setting, state: Any, round: Moment) -> tuple[Any, Info]:
     if away is not None:
         info = jax.tree.map(lambda count: jnp.where(away, 0, count), info)
     return kept(state, new, round), info
+
+
+def known(setting: Setting, state: Any, counts: Info, clock: Seconds | None) -> invariants.Known:
+    """What the rules of all runs compare from round to round."""
+    mass = setting.algorithm.mass(state)
+    return invariants.Known(counts, None if mass is None else invariants.Mass(*mass), clock)
+
+
+def checked(
+    setting: Setting,
+    state: Any,
+    graph: Graph | None,
+    releases: Array,
+    compared: tuple[invariants.Known, invariants.Known],
+) -> tuple[Array, Array]:
+    """What ends a run that diverged or violated what holds in every round.
+
+    Args:
+        setting: What the run is about.
+        state: The state after the round.
+        graph: The graph of the round; None before the first one.
+        releases: The releases of the run, releases [m] int32.
+        compared: What is known before the round and after it.
+
+    Returns:
+        Its number [] for `invariants.found`, and what was measured at the nodes [m].
+    """
+    diverged = guard.bad_nodes(setting.algorithm, state, setting.largest, setting.watched)
+    code, value, lost = jnp.zeros_like(releases), jnp.zeros(releases.shape, jnp.float32), jnp.bool_(False)
+    if setting.weights is not None:
+        code, value, lost = invariants.broken(setting.weights, graph, releases, *compared, setting.planned)
+    return invariants.first(code, lost, diverged), value
 
 
 def kept(state: Any, new: Any, round: Moment) -> Any:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from jdfl.engine.result import Result
+from jdfl.engine.result import BAD, Result
 from jdfl.lab.paired import half_width, half_widths
 from jdfl.lab.table import number
 
@@ -88,10 +88,10 @@ def reach(curves: pd.DataFrame, x: str) -> float:
     ends = curves.groupby(["label", "seed"], sort=False).tail(1)
     spent, ending = ends[x].to_numpy(float), ends["ending"].to_numpy(str)
     spends = np.isin(ends["label"].to_numpy(), ends["label"].to_numpy()[spent > 0])
-    limiting = spent[spends & ~np.isin(ending, ("stop rule", "diverged"))]
+    limiting = spent[spends & ~np.isin(ending, ("stop rule", *BAD))]
     if len(limiting):
         return float(limiting.min())
-    healthy = spent[ending != "diverged"]
+    healthy = spent[~np.isin(ending, BAD)]
     return float(np.max(healthy if len(healthy) else spent, initial=0.0))
 
 
@@ -107,7 +107,7 @@ def common(curves: pd.DataFrame, x: str) -> float:
     most = reach(curves, x)
     if x == "round":
         return most
-    for _, run in curves[curves["ending"] != "diverged"].groupby(["label", "seed"], sort=False):
+    for _, run in curves[~curves["ending"].isin(BAD)].groupby(["label", "seed"], sort=False):
         cost, rounds = run[x].to_numpy(float), run["round"].to_numpy()
         most = max(most, float(cost[min(len(cost) - 1, int(np.searchsorted(rounds, LEAST)))]))
     return most
@@ -123,7 +123,7 @@ def last_within(run: pd.DataFrame, x: str, budget: float) -> pd.Series | None:
         x: The column that the budget is an amount of.
         budget: How much of it may be spent, from 0, and possibly infinite.
     """
-    if run["ending"].iloc[0] == "diverged":
+    if run["ending"].iloc[0] in BAD:
         return None
     within = run.loc[run[x] <= budget]
     return within.iloc[-1] if len(within) > (len(run) > 1 and run["round"].iloc[0] == 0) else None
@@ -154,7 +154,7 @@ def short(runs: Iterable[pd.DataFrame], x: str, budget: float) -> Short | None:
         The round and the cost of the cheapest first record after the start; None where some run has a value, or all
             diverged.
     """
-    healthy = [run for run in runs if run["ending"].iloc[0] != "diverged"]
+    healthy = [run for run in runs if run["ending"].iloc[0] not in BAD]
     if not healthy or any(last_within(run, x, budget) is not None for run in healthy):
         return None
     first = [run.iloc[min(1, len(run) - 1)] for run in healthy]
@@ -184,7 +184,7 @@ def at(curves: pd.DataFrame, x: str, metrics: Sequence[str], budget: float) -> p
         lacking = short(by_seed, x, budget) or Short(np.nan, np.nan)
         row = {
             "seeds": len(records),
-            "diverged": sum(run["ending"].iloc[0] == "diverged" for run in by_seed),
+            "diverged": sum(run["ending"].iloc[0] in BAD for run in by_seed),
             "stopped": sum(one["ending"] == "stop rule" and one["round"] == ends[one["seed"]] for one in records),
             "needs": lacking.amount,
             "after": lacking.rounds,
@@ -254,7 +254,7 @@ def bands(curves: pd.DataFrame, x: str, y: str) -> pd.DataFrame:
         y: The column of the metric.
     """
     frames: list[pd.DataFrame] = []
-    for label, runs in curves[curves["ending"] != "diverged"].groupby("label", sort=False):
+    for label, runs in curves[~curves["ending"].isin(BAD)].groupby("label", sort=False):
         if runs["seed"].nunique() == 1:  # which may have a million records
             one = runs[list(dict.fromkeys(("round", x, y)))].sort_values("round", kind="stable").ffill()
             mean = one[y].to_numpy(float)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from jdfl.engine.result import Result
+from jdfl.engine.result import BAD, Result
 from jdfl.lab import charts
 from jdfl.lab.curves import AXES, LABELS, Views, labelled
 from jdfl.lab.numbers import compared, costs, metric_names, promises, tiles
@@ -124,10 +124,8 @@ def _curves(entries: Sequence[Entry]) -> list[Part]:
     differ = len(promises(entries)) > 1
     for entry in entries:
         for place, run in enumerate(entry.runs):  # several may have the same seed
-            told, ending = (
-                run.summary,
-                run.ending.replace("diverged", "diverged, shown"),
-            )  # a page shows its records, too
+            told = run.summary
+            ending = f"{run.ending}, shown" if run.ending in BAD else run.ending  # a page shows its records, too
             per_round = told["seconds"] / max(1, told["rounds"]) if told else None
             frame = labelled(run.history, (entry.label, place, ending), run.nodes, per_round)
             frames.append(frame.assign(epsilon=np.nan if differ else _epsilon_by_round(run)))

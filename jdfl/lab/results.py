@@ -40,7 +40,7 @@ from jdfl.base.absent import Absent
 from jdfl.engine.checkpoint import Checkpoint
 from jdfl.engine.metrics import COUNTS
 from jdfl.engine.records import JOURNAL, RECORDS, SNAPSHOTS, history_of
-from jdfl.engine.result import Result
+from jdfl.engine.result import BAD, Result
 from jdfl.lab.files import placed, read, tidy, whole, write
 from jdfl.lab.summary import summary, summary_text
 from jdfl.lab.watch import TABLES, epsilons
@@ -118,7 +118,7 @@ def write_run(
     """
     with whole(folder, overwrite=overwrite) as partial:
         begin_run(partial, config_yaml)
-        if result.state is not None and not isinstance(result.state, Absent) and result.diverged is None:
+        if result.state is not None and not isinstance(result.state, Absent) and result.ending not in BAD:
             Checkpoint.of(result).write(partial)
         end_run(partial, result, delta=delta, accounting=accounting)
     return Path(folder)

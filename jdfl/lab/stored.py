@@ -22,7 +22,7 @@ from jdfl.base import arguments, checks
 from jdfl.base.absent import Absent
 from jdfl.engine.ledger_file import Standing
 from jdfl.engine.provenance import Provenance
-from jdfl.engine.result import Result, Totals
+from jdfl.engine.result import BAD, Result, Totals
 from jdfl.lab.comparison import Comparison
 from jdfl.lab.curves import Short
 from jdfl.lab.files import placed, read, write
@@ -135,7 +135,7 @@ def absent(result: Result) -> dict[str, Absent]:
     state = (
         "Read it with jdfl.read_checkpoint(FOLDER / 'checkpoints', algorithm, problem, network), whose value "
         "jdfl.run(..., resume=...) takes"
-        if result.state is not None and result.diverged is None
+        if result.state is not None and result.ending not in BAD
         else "The run kept none, so that it cannot be resumed. Make it again with jdfl.run"
     )
     found = {

@@ -31,6 +31,7 @@ from jdfl.base import checks
 from jdfl.config.study import StudyConfig, to_yaml
 from jdfl.engine.data_ledger import Intent
 from jdfl.engine.metrics import COUNTS, REGISTRY
+from jdfl.engine.result import BAD
 from jdfl.lab.files import tidy, write
 from jdfl.lab.groups import REFUSED, Group, Point, groups, intents, run_group
 from jdfl.lab.results import environment
@@ -213,8 +214,8 @@ def best_first(table: pd.DataFrame, fields: Sequence[str], by: str) -> pd.DataFr
         by: The metric by which points are sorted; accuracies are best when high, all others when low.
 
     Returns:
-        The columns point, the `fields`, `seeds` that have a result, `diverged`, and NAME and NAME_sd of every metric,
-            of rounds and bytes.
+        The columns point, the `fields`, `seeds` that have a result, `diverged` (runs that violated an invariant
+            included), and NAME and NAME_sd of every metric, of rounds and bytes.
 
     Raises:
         ValueError: For a metric that no run has.
@@ -226,7 +227,7 @@ def best_first(table: pd.DataFrame, fields: Sequence[str], by: str) -> pd.DataFr
     checks.one_of(tuple(dict.fromkeys(metrics)), by=by)
     rows: list[dict[str, Any]] = []
     for point, runs in done.groupby("point", sort=False):
-        diverged = int((runs["ending"] == "diverged").sum())
+        diverged = int(runs["ending"].isin(BAD).sum())
         row = {"point": point, **{field: runs[field].tolist()[0] for field in fields}}
         row |= {"seeds": len(runs), "diverged": diverged}
         for name in dict.fromkeys((by, *metrics, "rounds", "bytes")):

@@ -8,6 +8,7 @@ import pandas as pd
 
 from jdfl.config.study import StudyConfig, to_yaml
 from jdfl.engine import provenance
+from jdfl.engine.result import BAD
 from jdfl.lab import charts
 from jdfl.lab.groups import REFUSED
 from jdfl.lab.page import Chart, Code, Fold, Part, Section, Table, page
@@ -30,7 +31,7 @@ def write_page(
     Args:
         path: The HTML file, which is replaced if it is there.
         config: The configuration of the study.
-        table: A row per run, refused points and runs that diverged included.
+        table: A row per run, refused points and runs that diverged or violated an invariant included.
         metrics: Columns of `table` that are drawn against the values that were tried.
         heads: The headers of the table of points.
         rows: The rows of that table, the best point first; at most the first 500 are shown.
@@ -47,7 +48,7 @@ def write_page(
         why = Table(["point", "reason"], refused[["point", "reason"]].astype(object).to_numpy().tolist())
         parts += [f"{len(refused)} points were refused.", Fold("Which ones, and why", [why])]
     sections = [Section("Points that were tried", parts)]
-    done = table[~table["ending"].isin([REFUSED, "diverged"])]
+    done = table[~table["ending"].isin([REFUSED, *BAD])]
     if numeric and metrics and len(done):
         words = "Mean over runs, with a band from the smallest to the largest value; runs that diverged are left out."
         words += " So are values of none." * bool(table[numeric].isna().any(axis=None))

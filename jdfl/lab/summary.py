@@ -8,7 +8,7 @@ from typing import Any
 from jdfl.base.absent import Absent
 from jdfl.engine.accountant import account, ledger_of_run
 from jdfl.engine.metrics import COUNTS
-from jdfl.engine.result import Result
+from jdfl.engine.result import BAD, Result
 from jdfl.privacy import Accounting, Ledger
 from jdfl.privacy.relation import uncovered
 from jdfl.privacy.together import Together, compact
@@ -44,6 +44,7 @@ def summary(result: Result, *, delta: float | None = None, accounting: Accountin
         "ending": result.ending,
         "reason": result.reason,
         "diverged": None if result.diverged is None else dict(zip(("round", "node"), result.diverged)),
+        "violated": None if result.violated is None else dict(zip(("round", "node"), result.violated)),
         "metrics": {name: finite(value) for name, value in sorted(result.final.items()) if name not in COUNTS},
         "intervals": {name: list(ends) for name, ends in result.intervals.items()},
         "test_examples": result.test_examples,
@@ -78,8 +79,8 @@ def summary(result: Result, *, delta: float | None = None, accounting: Accountin
 def summary_text(data: Mapping[str, Any]) -> str:
     """The `data` of a summary in words, as Markdown."""
     ended = f"Ended after {data['rounds']} rounds ({data['ending']}): {data['reason']}."
-    if data["ending"] == "diverged":
-        ended = f"Diverged: {data['reason']}."
+    if data["ending"] in BAD:
+        ended = f"{'Diverged' if data['ending'] == 'diverged' else 'Invalid'}: {data['reason']}."
     talk, clock, published = (data[name] for name in ("communication_rounds", "network_seconds", _PUBLISHED))
     lines = [data["run"], "", ended]
     for warning in data["warnings"]:

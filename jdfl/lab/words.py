@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
+from jdfl.engine.result import BAD
 from jdfl.lab.curves import AXES, Short
 from jdfl.lab.grids import grid_text
 from jdfl.lab.table import Cell, Grid, column, number
@@ -90,7 +91,7 @@ def legend(label: str, views: "Mapping[str, Comparison]") -> str:
     """
     marks: dict[str, list[str]] = {}
     for x, view in views.items():
-        bad = sum(result.ending == "diverged" for result in view.results[label])
+        bad = sum(result.ending in BAD for result in view.results[label])
         diverged = f"{bad} of {len(view.seeds)} diverged" if bad else ""
         marks.setdefault("; ".join(filter(None, (diverged, mark(view, label)))), []).append(x)
     told = [one if len(marks) == 1 else f"{', '.join(at)}: {one}" for one, at in marks.items() if one]

@@ -90,15 +90,20 @@ class Graph:
 
     def asked(self, chosen: Array) -> Array:
         """How many of the slots `chosen` [m, d], over all nodes, hold each node: [m] int32."""
-        here = nodes.share()
+        return self.returned(chosen.astype(jnp.int32))
+
+    def returned(self, x: Array) -> Array:
+        """The sums [m, ...] of the numbers x [m, d, ...] in all slots that hold a node, over all nodes."""
+        here, x = nodes.share(), nodes.counted(x)
+
+        def sums(size: int) -> Array:
+            return jnp.zeros((size, *x.shape[2:]), x.dtype).at[self.senders].add(x)
+
         if here is None:
-            return jnp.zeros((self.m,), jnp.int32).at[self.senders].add(chosen.astype(jnp.int32))
-        count = (chosen & nodes.real(self.m)[:, None]).astype(jnp.int32)
+            return sums(self.m)
         if self.halo is None:
-            named = jnp.zeros((here.devices * self.m,), jnp.int32).at[self.senders].add(count)
-            return lax.psum_scatter(named, here.axis, tiled=True)
-        size = self.m + sum(rows.shape[0] for rows in self.halo.rows)
-        return self.halo.returned(jnp.zeros((size,), jnp.int32).at[self.senders].add(count), self.m)
+            return lax.psum_scatter(sums(here.devices * self.m), here.axis, tiled=True)
+        return self.halo.returned(sums(self.m + sum(rows.shape[0] for rows in self.halo.rows)), self.m)
 
     @property
     def in_degree(self) -> Array:

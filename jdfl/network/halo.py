@@ -30,7 +30,7 @@ class Halo:
         return jnp.concatenate([x, *parts])
 
     def returned(self, y: Array, m: int) -> Array:
-        """Integers [m] for the local rows: the sums over all devices of y, which is in the order of `received`."""
+        """Numbers [m, ...] for the local rows: the sums over all devices of y, in the order of `received`."""
         axis, own, begin = _axis(), y[:m], m
         for rows, pairs in zip(self.rows, self.pairs):
             part = y[begin : begin + rows.shape[0]]

@@ -155,7 +155,7 @@ def check_weights(network: Network, method: str, *, columns: bool = False, mixes
     elif isinstance(inner, Static | Periodic | RandomChoice) and inner is not network:
         lowest = min(_lowest(graph) for _, graph in graphs_of(inner, 1))
     graphs = graphs_of(network, 1)
-    if not type(inner).__module__.startswith("jdfl."):
+    if _foreign(network):
         graphs = itertools.chain(graphs_of(network, _ROUNDS), _suspected(network, columns))
     for which, graph in graphs:
         here = f"{called(network)}, {which}" if which else called(network)
@@ -180,16 +180,35 @@ def check_weights(network: Network, method: str, *, columns: bool = False, mixes
         refuse(network, method, lowest)
 
 
+def nonnegative(network: Network) -> bool:
+    """Whether a network defined outside jdfl had no negative weight in the rounds that `check_weights` looked at.
+
+    False for networks of jdfl: it has looked at all their graphs, or at those that they are made from.
+    """
+    return _foreign(network) and bool(np.min(_looked_at(network, False)[1]) >= -TOLERANCE)
+
+
+def _foreign(network: Network) -> bool:
+    """Whether a network, or the one inside its wrappers, is defined outside jdfl."""
+    return not type(inmost(network, PartialCommunication)).__module__.startswith("jdfl.")
+
+
 def _lowest(graph: Graph) -> float:
     return min(float(np.min(np.asarray(weight))) for weight in (graph.weight, graph.self_weight))
 
 
 def _suspected(network: Network, columns: bool) -> Iterator[tuple[str, Graph]]:
     """The rounds of a network defined outside jdfl whose weights do not sum to one, and that with the lowest weight."""
-    slots = kind_of(network).senders.size
-    off, least = map(np.asarray, _sums(network, int(np.clip(_OWN_SLOTS // slots, _ROUNDS, _OWN_ROUNDS)), columns))
+    off, least = _looked_at(network, columns)
     for k in [*np.flatnonzero(~(off <= TOLERANCE)).tolist(), int(np.argmin(least))]:
         yield f"round {k}", round_of(network, k)
+
+
+def _looked_at(network: Network, columns: bool) -> tuple[np.ndarray, np.ndarray]:
+    """`_sums` of the rounds of a network defined outside jdfl that are looked at before a run."""
+    slots = kind_of(network).senders.size
+    off, least = _sums(network, int(np.clip(_OWN_SLOTS // slots, _ROUNDS, _OWN_ROUNDS)), columns)
+    return np.asarray(off), np.asarray(least)
 
 
 @partial(jax.jit, static_argnames=("rounds", "columns"))

@@ -253,9 +253,9 @@ def test_other_work_has_other_names(monkeypatch, tmp_path, changed):
     names: list[list[str]] = []
     usual = kept.outcomes
 
-    def noted(jobs: Jobs | None, name: str, make: Any) -> Any:
-        names[-1].append(name)
-        return usual(None, name, make)
+    def noted(jobs: Jobs | None, about: Any, make: Any) -> Any:
+        names[-1].append(kept.name_of_runs(about))
+        return usual(None, about, make)
 
     monkeypatch.setattr("jdfl.engine.batch.kept.outcomes", noted)
     for more in ({}, {}, changed):

@@ -1,0 +1,266 @@
+"""What holds in every round whatever is learned: sums of W, push-sum weights, counters, planned releases, clocks.
+
+A run that violates a rule ends in that round, as one that diverges. The rules read the network, counts and times, never
+parameters or gradients. Ledgers and budgets count these as public, so the end of a private run reveals nothing more,
+and the rules hold in all runs, also where divergence is not looked at.
+
+Graphs of fixed networks are checked before a run and not again. In other networks the rounds that were looked at before
+the run need not be all of them. Tolerances are worst cases of floating-point sums, with eps the distance from 1 to the
+next number of a type:
+
+    |sum of a line of W - 1|   <= 1e-5 + t eps sum |w|, for t terms: `check_graph` accepts 1e-5. Rounding each weight
+                                  adds eps / 2, the sum that made the diagonal (t - 1) eps / 2, that made here as much
+    |change of the sum of a|   <= m (1e-5 + t eps + (m + t) eps'), eps' of the type of a: m nodes of mean weight 1 add
+                                  up t products each, and then the m differences, whose sizes sum to 2 m at most
+
+All else is exact: counters are whole numbers, and a clock adds up without ever rounding below what it was.
+
+Axes: m nodes, d slots of the table.
+"""
+
+from collections.abc import Mapping, Sequence
+from enum import IntEnum
+from functools import reduce
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from jdfl.algorithms.algorithm import Algorithm
+from jdfl.algorithms.moment import Info
+from jdfl.base import struct
+from jdfl.devices import nodes
+from jdfl.engine.guard import NOWHERE
+from jdfl.network.graph import Graph, Network, Static
+from jdfl.network.requirements import nonnegative
+from jdfl.network.tables import TOLERANCE
+from jdfl.network.timing import Seconds
+
+
+class Rule(IntEnum):
+    """The rules in the order in which they are reported where a node violates several."""
+
+    MASS = 0  # of all nodes together, so that there is no node to name
+    COUNTER = 1
+    ROW = 2
+    COLUMN = 3
+    NEGATIVE = 4
+    SHARE = 5
+    RELEASES = 6
+    CLOCK = 7
+
+
+# What ends a run is one whole number, so that one minimum over all nodes finds it, with the divergence check: first
+# come nodes with their rules, then all nodes together, then nodes that diverged, then none.
+_RULES = len(Rule)
+_DIVERGED = 2**30
+_ALL = _DIVERGED - 1
+NOTHING = int(jnp.iinfo(jnp.int32).max)
+
+
+class Weights(NamedTuple):
+    """What W must be in the rounds of a network that changes; static, so that nothing else is computed."""
+
+    rows: bool = False  # whether rows sum to one
+    columns: bool = False  # whether columns sum to one
+    positive: bool = False  # whether no weight is negative
+
+
+class Found(NamedTuple):
+    """What ended a run."""
+
+    rule: Rule | None  # None: it diverged
+    node: int  # the lowest id, or NOWHERE
+
+
+class Mass(NamedTuple):
+    """Push-sum weights after a round."""
+
+    own: Array  # [m] at the nodes
+    coming: Array  # [m] in messages that have not arrived yet
+
+
+@struct.dataclass
+class Known:
+    """What the rules compare from round to round."""
+
+    counts: Info  # sums that begin anywhere
+    mass: Mass | None  # None: no push-sum
+    clock: Seconds | None  # None: time is not simulated
+
+
+def unit(known: Known) -> Known:
+    """What is so before anything is computed: push-sum weights of one, no messages, and clocks at zero."""
+    mass = known.mass
+    mass = None if mass is None else Mass(jnp.ones_like(mass.own), jnp.zeros_like(mass.coming))
+    none = jax.tree.map(jnp.zeros_like, (known.counts, known.clock))
+    return Known(none[0], mass, none[1])
+
+
+def weights_of(algorithm: Algorithm, network: Network) -> Weights:
+    """What a method needs of W in every round, apart from what is settled before a run.
+
+    W of a fixed network is checked then. With weights >= 0 and rows that sum to one no round makes differences between
+    nodes grow. Where weights below zero were accepted, because rounds contract on average, one round says nothing: only
+    networks defined outside jdfl, whose rounds seen before the run had none, are held to it.
+    """
+    if isinstance(network, Static):
+        return Weights()
+    needs: Mapping[str, bool] = algorithm.needs
+    both, columns = needs.get("doubly_stochastic", False), needs.get("column_stochastic", False)
+    columns = algorithm.columns or columns or both
+    rows = both or (algorithm.mixes and not algorithm.columns)
+    return Weights(rows, columns, algorithm.columns or (algorithm.mixes and nonnegative(network)))
+
+
+def shared_by(networks: Sequence[Network], algorithm: Algorithm) -> list[Weights]:
+    """`weights_of` several networks, with the same rule for negative weights: their runs may share a program."""
+    found = {place: weights_of(algorithm, network) for place, network in {id(one): one for one in networks}.items()}
+    positive = all(one.positive for one in found.values())
+    return [found[id(network)]._replace(positive=positive) for network in networks]
+
+
+def broken(
+    weights: Weights,
+    graph: Graph | None,
+    releases: Array,
+    before: Known,
+    after: Known,
+    planned: Array | None,
+) -> tuple[Array, Array, Array]:
+    """The rules that a round violates.
+
+    Args:
+        weights: What W must be.
+        graph: The graph of the round; None before the first one.
+        releases: The releases of the run, releases [m] int32.
+        before: Counts, push-sum weights and clocks before the round.
+        after: The same after it.
+        planned: How many releases every node makes at most, planned [m] int32; None: that is not known.
+
+    Returns:
+        The rule of every node [m] int32, or 0; what was measured there [m] float32, which is the push-sum weight where
+            it is 0; and whether all nodes together violate one [].
+    """
+    # Sums are compared: where a round's own counts are used, too, XLA scatters messages to their senders twice.
+    counted = jax.tree.leaves(jax.tree.map(jnp.subtract, after.counts, before.counts))
+    lowest = reduce(jnp.minimum, [*counted, releases])
+    found = [(Rule.COUNTER, lowest < 0, lowest)]
+    found += [] if graph is None else _of_weights(weights, graph)
+    lost, value = jnp.bool_(False), jnp.zeros(releases.shape, jnp.float32)
+    if before.mass is not None and after.mass is not None:
+        own = after.mass.own
+        found.append((Rule.SHARE, ~(own > 0), own))
+        change = nodes.total((own - before.mass.own) + (after.mass.coming - before.mass.coming))
+        lost, value = ~(jnp.abs(change) <= _slack(own, graph)), (own + after.mass.coming).astype(jnp.float32)
+    if planned is not None:
+        found.append((Rule.RELEASES, releases > planned, releases))
+    if before.clock is not None and after.clock is not None:
+        (old, rest), (new, left) = before.clock, after.clock
+        back = ~(new >= old) | ((new == old) & (left < rest))
+        found.append((Rule.CLOCK, back, (new - old) + (left - rest)))
+    code = jnp.zeros_like(releases)
+    for rule, bad, measured in reversed(found):
+        code = jnp.where(bad, jnp.int32(rule), code)
+        value = jnp.where(bad, measured.astype(jnp.float32), value)
+    return code, value, lost
+
+
+def first(code: Array, lost: Array, diverged: Array | None) -> Array:
+    """What ends a run, as one whole number [] int32 for `found`, or NOTHING.
+
+    Args:
+        code: The rules that nodes violate, as `broken` gives them.
+        lost: Whether all nodes together violate one.
+        diverged: The nodes that diverged, diverged [m]; None: that is not looked at.
+    """
+    ids = nodes.ids(code.shape[0])
+    each = jnp.int32(NOTHING) if diverged is None else jnp.where(diverged, _DIVERGED + ids, NOTHING)
+    each = jnp.where(code > 0, ids * _RULES + code, each)
+    return jnp.minimum(nodes.least(each, NOTHING), jnp.where(lost, _ALL, NOTHING))
+
+
+def found(first: Any) -> Found | None:
+    """What `first` says, on the host; None for NOTHING."""
+    number = int(first)
+    if number >= _DIVERGED:
+        return None if number == NOTHING else Found(None, number - _DIVERGED)
+    if number == _ALL:
+        return Found(Rule.MASS, NOWHERE)
+    return Found(Rule(number % _RULES), number // _RULES)
+
+
+def _of_weights(weights: Weights, graph: Graph) -> list[tuple[Rule, Array, Array]]:
+    """The rules of W with the rows that violate them [m], and what was measured."""
+    weight, own, eps = graph.weight, graph.self_weight, float(jnp.finfo(graph.weight.dtype).eps)
+    found: list[tuple[Rule, Array, Array]] = []
+    if weights.rows:
+        total, size = own + jnp.sum(weight, axis=1), jnp.abs(own) + jnp.sum(jnp.abs(weight), axis=1)
+        slack = TOLERANCE + (weight.shape[1] + 1) * eps * size
+        found.append((Rule.ROW, ~(jnp.abs(total - 1) <= slack), total))
+    if weights.columns:
+        sums = graph.returned(jnp.stack([weight, jnp.abs(weight)], axis=2))  # in one pass over the table
+        total, size = own + sums[:, 0], jnp.abs(own) + sums[:, 1]
+        slack = TOLERANCE + (graph.out_degree + 1).astype(own.dtype) * eps * size
+        found.append((Rule.COLUMN, ~(jnp.abs(total - 1) <= slack), total))
+    if weights.positive:
+        least = jnp.minimum(own, jnp.min(weight, axis=1))
+        found.append((Rule.NEGATIVE, ~(least >= -TOLERANCE), least))
+    if graph.synchronised is not None:  # a mean over all nodes, whatever the table says
+        found = [(rule, bad & ~graph.synchronised, value) for rule, bad, value in found]
+    return found
+
+
+def _slack(a: Array, graph: Graph | None) -> float:
+    """How far the sum of the push-sum weights a [m] may move in a round by rounding."""
+    m = nodes.count(a.shape[0])
+    terms = 1 if graph is None else graph.weight.shape[1] + 1
+    eps = float(jnp.finfo(jnp.float32 if graph is None else graph.weight.dtype).eps)
+    return m * (TOLERANCE + terms * eps + (m + terms) * float(jnp.finfo(a.dtype).eps))
+
+
+def what_is_broken(rule: Rule, node: int, value: float, rounds: int, m: int, planned: Any) -> str:
+    """The violation of a rule in words (on the host).
+
+    Args:
+        rule: The rule.
+        node: The node that violates it, or NOWHERE.
+        value: What was measured there, or over all nodes.
+        rounds: The rounds that are done, the last of them with the violation.
+        m: Number of the nodes.
+        planned: As for `first_broken`, of all nodes.
+    """
+    when = f"in round {rounds}" if rounds else "before the first round"
+    look = f"look at network.at({rounds - 1}, key), the graph of that round"
+    if rule in (Rule.ROW, Rule.COLUMN):
+        line = "row" if rule == Rule.ROW else "column"
+        return f"expected {line}s of the mixing matrix that sum to 1, got {value:.6g} in {line} {node} {when}; {look}"
+    if rule == Rule.NEGATIVE:
+        return (
+            f"expected weights >= 0, as in all rounds that were checked before the run, got {value:.6g} in row {node} "
+            f"of the mixing matrix {when}, with which differences between nodes may grow; {look}"
+        )
+    if rule == Rule.SHARE:
+        return (
+            f"expected push-sum weights > 0, got {value:.6g} at node {node} {when}; give every node a self_weight > 0"
+        )
+    if rule == Rule.MASS:
+        return (
+            f"expected push-sum weights whose sum over all nodes stays {m}, got {value:.6g} {when}, of no single node; "
+            "all weight that leaves a node must arrive somewhere"
+        )
+    if rule == Rule.RELEASES:
+        return (
+            f"expected at most the {int(planned[node])} planned releases of node {node}, got {int(value)} {when}; what "
+            "a step releases must not depend on anything that the plan does not know"
+        )
+    if rule == Rule.CLOCK:
+        return (
+            f"expected a simulated clock that never goes back, got one of node {node} that moved by {value:.6g} s "
+            f"{when}; times of computing and travelling must be finite and >= 0"
+        )
+    return (
+        f"expected counts of messages, gradients, communications and releases >= 0, got {int(value)} at node {node} "
+        f"{when}; look at what the step counts"
+    )
