@@ -15,8 +15,8 @@ from jdfl.algorithms.program import planned
 
 NAME = "invariants"
 LIMIT = (
-    "A round of CEPS takes 0.23 ms, and over lossy links its counts differ in every round: comparing them takes two more "
-    "small loops and two copies, some 15 us. A machine that others use varies by more than that."
+    "A round of CEPS takes 0.23 ms, and over lossy links its counts differ in every round: comparing them takes two "
+    "more small loops and two copies, some 15 us. A machine that others use varies by more than that."
 )
 DEGREE, LR = 8, 1e-3
 MOST = 500  # rounds that noise is planned for; later ones have the last one's
