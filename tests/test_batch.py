@@ -4,7 +4,8 @@ import pytest
 
 import jdfl
 from jdfl import network as nw
-from jdfl.engine import batch, trials
+from jdfl.engine import trials
+from jdfl.engine.points import at, points_of
 from tests.toy import Gossip, M, network, problem
 
 pytestmark = pytest.mark.optimized
@@ -39,7 +40,7 @@ def test_lists_of_two_fields_give_all_their_combinations():
 def test_a_lane_is_the_run_of_its_values(grid):
     for result in grid:
         point = {path: value for path, value in result.labels.items() if path != "seed"}
-        algorithm = batch._at(NOISY, point)
+        algorithm = at(NOISY, point)
         alone = jdfl.run(algorithm, problem, network, key=result.labels["seed"], **OPTIONS)
         assert (result.rounds, result.ending, result.totals) == (alone.rounds, alone.ending, alone.totals)
         assert result.history.columns.tolist() == alone.history.columns.tolist()
@@ -111,9 +112,9 @@ def test_repeated_runs_are_those_of_run_bit_for_bit_or_up_to_rounding(algorithm,
 
 
 def test_dotted_paths_reach_the_codec():
-    points = batch._points(jdfl.CEPS(s=3, codec=jdfl.OneBit(d=8)), {"codec.gamma": [3.0, 4.0]})
+    points = points_of(jdfl.CEPS(s=3, codec=jdfl.OneBit(d=8)), {"codec.gamma": [3.0, 4.0]})
     assert points == [{"codec.gamma": 3.0}, {"codec.gamma": 4.0}]
-    changed = batch._at(jdfl.CEPS(s=3, codec=jdfl.OneBit(d=8)), points[0])
+    changed = at(jdfl.CEPS(s=3, codec=jdfl.OneBit(d=8)), points[0])
     assert changed == jdfl.CEPS(s=3, codec=jdfl.OneBit(d=8, gamma=3.0))
 
 

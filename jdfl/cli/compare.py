@@ -189,14 +189,13 @@ def _shown(found: Comparison, folder: Path, options: Working) -> int:
         print(json.dumps({"folder": str(folder), **told(found)}, indent=2, allow_nan=False))
     else:
         print(folder if options.quiet else f"{found.table()}\nfolder: {folder}")
-    bad = {label: sum(run.ending in BAD for run in runs) for label, runs in found.results.items()}
-    for label, count in bad.items():
-        if count:
-            print(
-                f"jdfl: {label}: {count} of {len(found.seeds)} runs diverged or violated an invariant", file=sys.stderr
-            )
-    failed = any(how.failure and how.short is None for how in found.tuned.values())
-    return 3 if any(bad.values()) or failed else 0
+    status = 3 if any(how.failure and how.short is None for how in found.tuned.values()) else 0
+    for label, runs in found.results.items():
+        for ending, words in BAD.items():
+            if count := sum(run.ending == ending for run in runs):
+                print(f"jdfl: {label}: {count} of {len(found.seeds)} runs {words}", file=sys.stderr)
+                status = 3
+    return status
 
 
 def told(found: Comparison) -> dict[str, Any]:

@@ -54,8 +54,9 @@ def resume(folder: Path, config: RunConfig, options: Options) -> int:
     """Continue the run, write and show it; returns the exit status."""
     done = _summary(folder)
     if done.get("ending") in BAD:
-        how = "diverged" if done["ending"] == "diverged" else "violated an invariant"
-        raise ValueError(f"Expected a run that can be continued, got {folder}, which {how}: {done.get('reason')}.")
+        raise ValueError(
+            f"Expected a run that can be continued, got {folder}, which {BAD[done['ending']]}: {done.get('reason')}."
+        )
     kept = snapshots.newest(folder / SNAPSHOTS) is not None
     if done and not kept:
         raise FileNotFoundError(f"Expected checkpoints of the finished run {folder}, found none.")

@@ -227,10 +227,11 @@ def _show(study: Study, table: pd.DataFrame, options: Engines) -> None:
     for reason in dict.fromkeys(str(row["reason"]) for row in refused):
         where = [str(row["point"]) for row in refused if str(row["reason"]) == reason]
         print(f"jdfl: refused, {_points(where)}: {reason}", file=sys.stderr)
-    diverged = table.loc[table["ending"].isin(BAD), "point"].astype(str)
-    if len(diverged):
-        where = _points(list(diverged.unique()))
-        print(f"jdfl: {len(diverged)} of {len(table)} runs diverged or violated an invariant: {where}", file=sys.stderr)
+    for ending, words in BAD.items():
+        bad = table.loc[table["ending"] == ending, "point"].astype(str)
+        if len(bad):
+            where = _points(list(bad.unique()))
+            print(f"jdfl: {len(bad)} of {len(table)} runs {words}: {where}", file=sys.stderr)
     ranked = best_first(table, fields, options.by) if len(refused) < len(table) else pd.DataFrame()
     measured = [str(name) for name in ranked if f"{name}_sd" in ranked]
     heads, rows = _cells(ranked, fields, measured)

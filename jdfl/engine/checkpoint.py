@@ -72,8 +72,7 @@ class Checkpoint:
         if result.state is None:
             raise ValueError("Expected a result of jdfl.run, got one of runs side by side, whose states are not kept.")
         if result.ending in BAD:
-            how = "diverged" if result.ending == "diverged" else "violated an invariant"
-            raise ValueError(f"Expected a run to go on with, got one that {how}: {result.reason}.")
+            raise ValueError(f"Expected a run to go on with, got one that {BAD[result.ending]}: {result.reason}.")
         return cls(
             result.rounds,
             result.state,

@@ -30,7 +30,8 @@ if TYPE_CHECKING:
 Cut = Literal["time limit", "interrupted", "terminated"]  # endings after which a run can be continued
 CUTS: tuple[Cut, ...] = get_args(Cut)
 Ending = Literal["steps", "stop rule", "diverged", "invariant", "budget"] | Cut
-BAD: tuple[Ending, ...] = ("diverged", "invariant")  # endings of runs whose numbers count for nothing
+# Endings of runs whose numbers count for nothing, and what such runs did.
+BAD: dict[str, str] = {"diverged": "diverged", "invariant": "violated an invariant"}
 
 
 @dataclass(frozen=True)

@@ -91,7 +91,7 @@ def reach(curves: pd.DataFrame, x: str) -> float:
     limiting = spent[spends & ~np.isin(ending, ("stop rule", *BAD))]
     if len(limiting):
         return float(limiting.min())
-    healthy = spent[~np.isin(ending, BAD)]
+    healthy = spent[~np.isin(ending, [*BAD])]
     return float(np.max(healthy if len(healthy) else spent, initial=0.0))
 
 
@@ -107,7 +107,7 @@ def common(curves: pd.DataFrame, x: str) -> float:
     most = reach(curves, x)
     if x == "round":
         return most
-    for _, run in curves[~curves["ending"].isin(BAD)].groupby(["label", "seed"], sort=False):
+    for _, run in curves[~curves["ending"].isin([*BAD])].groupby(["label", "seed"], sort=False):
         cost, rounds = run[x].to_numpy(float), run["round"].to_numpy()
         most = max(most, float(cost[min(len(cost) - 1, int(np.searchsorted(rounds, LEAST)))]))
     return most
@@ -254,7 +254,7 @@ def bands(curves: pd.DataFrame, x: str, y: str) -> pd.DataFrame:
         y: The column of the metric.
     """
     frames: list[pd.DataFrame] = []
-    for label, runs in curves[~curves["ending"].isin(BAD)].groupby("label", sort=False):
+    for label, runs in curves[~curves["ending"].isin([*BAD])].groupby("label", sort=False):
         if runs["seed"].nunique() == 1:  # which may have a million records
             one = runs[list(dict.fromkeys(("round", x, y)))].sort_values("round", kind="stable").ffill()
             mean = one[y].to_numpy(float)

@@ -227,7 +227,7 @@ def best_first(table: pd.DataFrame, fields: Sequence[str], by: str) -> pd.DataFr
     checks.one_of(tuple(dict.fromkeys(metrics)), by=by)
     rows: list[dict[str, Any]] = []
     for point, runs in done.groupby("point", sort=False):
-        diverged = int(runs["ending"].isin(BAD).sum())
+        diverged = int(runs["ending"].isin([*BAD]).sum())
         row = {"point": point, **{field: runs[field].tolist()[0] for field in fields}}
         row |= {"seeds": len(runs), "diverged": diverged}
         for name in dict.fromkeys((by, *metrics, "rounds", "bytes")):
