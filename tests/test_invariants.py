@@ -416,3 +416,13 @@ def test_numbers_that_end_a_run():
     assert found(none, ~lost, diverged) == (None, 1)
     assert found(none, ~lost, None) is None
     assert int(invariants.first(none, ~lost, ~diverged & diverged)) == NOTHING
+
+
+def test_nodes_that_are_away_take_part_in_synchronised_rounds():
+    """As the wrapper says; before, they kept their rows while the others took the mean of all, and mass was lost."""
+    base = nw.outages(nw.exponential(M), 0.3, 0.5, weights="sender")
+    problem = jdfl.problems.example1(m=M, n=12, s=2, rows=(5, 9))
+    result = jdfl.run(jdfl.SGP(lr=0.01), problem, nw.synchronised(base, 3), steps=24)
+    assert result.ending == "steps"
+    assert (result.history["consensus_error"].iloc[3::3] < 1e-10).all()
+    assert (result.communication_rounds[:, None] >= 8).all()

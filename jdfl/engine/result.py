@@ -26,7 +26,6 @@ from jdfl.privacy import Guarantee
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-
 Cut = Literal["time limit", "interrupted", "terminated"]  # endings after which a run can be continued
 CUTS: tuple[Cut, ...] = get_args(Cut)
 Ending = Literal["steps", "stop rule", "diverged", "invariant", "budget"] | Cut
@@ -52,10 +51,9 @@ class Totals:
 
     @property
     def bits(self) -> int:
-        """Bits sent over the network, an exact integer.
+        """Bits sent by all nodes in all rounds, an exact integer: over channels, messages times the size of one.
 
-        For every channel it is the number of messages times the size of one, over all nodes and rounds. Headers of a
-        transport are not included.
+        Headers of a transport are not included.
         """
         return sum(count * self.message_bits[channel] for channel, count in self.messages.items())
 

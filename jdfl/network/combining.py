@@ -87,6 +87,7 @@ class Synchronised(Around):
             self_weight=jnp.where(now, jnp.full_like(graph.self_weight, 1 / self.m), graph.self_weight),
             out_degree=jnp.where(now, jnp.full_like(graph.out_degree, self.m - 1), graph.out_degree),
             synchronised=now,
+            away=None if graph.away is None else graph.away & ~now,  # all nodes take part
         )
 
     @property
