@@ -29,8 +29,7 @@ if TYPE_CHECKING:
 Cut = Literal["time limit", "interrupted", "terminated"]  # endings after which a run can be continued
 CUTS: tuple[Cut, ...] = get_args(Cut)
 Ending = Literal["steps", "stop rule", "diverged", "invariant", "budget"] | Cut
-# Endings of runs whose numbers count for nothing, and what such runs did.
-BAD: dict[str, str] = {"diverged": "diverged", "invariant": "violated an invariant"}
+BAD = {"diverged": "diverged", "invariant": "violated an invariant"}  # whose numbers count for nothing
 
 
 @dataclass(frozen=True)
