@@ -39,15 +39,17 @@ class Server:
         command, pipe = [sys.executable, "-c", _SERVER], subprocess.PIPE
         self._process = subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, env=environment)
 
-    def run(self, args: list[str], doomed: Doomed = lambda seconds: False) -> int:
-        """The exit status, minus the signal where the child was killed, which it is as soon as it is `doomed`."""
+    def run(
+        self, args: list[str], doomed: Doomed = lambda seconds: False, number: signal.Signals = signal.SIGKILL
+    ) -> int:
+        """The exit status, minus the signal where it killed the child, which gets it as soon as it is `doomed`."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         print(*args, file=self._process.stdin, flush=True)
         child, began = int(self._process.stdout.readline()), time.monotonic()
         while _runs(child):
             if doomed(time.monotonic() - began):
-                os.kill(child, signal.SIGKILL)
+                os.kill(child, number)
                 break
             time.sleep(0.0005)
         return int(self._process.stdout.readline())

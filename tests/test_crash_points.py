@@ -24,7 +24,7 @@ from tests.test_killed_runs import RUNS, TINY
 QUICK = 7  # points of a piece of work
 _QUIET = ["--quiet"]
 _OFTEN = ["--chunk", "4", "--checkpoint-every", "8", "--quiet"]
-_SMALL = """
+SMALL = """
 steps: 4
 seeds: 1
 tuning_seeds: 1
@@ -68,7 +68,7 @@ def here(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """In an empty folder, with a cache of its own."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("JDFL_CACHE", "0")
-    Path("small.yaml").write_text(_SMALL)
+    Path("small.yaml").write_text(SMALL)
 
 
 def quietly(args: list[str]) -> tuple[int, str]:
