@@ -128,11 +128,11 @@ class Experiment:
         another process works in it, ValueError for one that was begun with other code or libraries, and
         FailedJobsError for a program that fails.
         """
+        checks.whole(0, retry=retry)
         if folder is None:
             if retry:
                 raise ValueError(f"Expected a folder for what is tried again, got retry = {retry!r} without one.")
             return self.made(None, progress)
-        checks.whole(0, retry=retry)
         place = Path(arguments.argument("folder", folder, str | Path))
         place.mkdir(exist_ok=True)
         with opened(place, {"work": "experiment", "versions": versions()}, retry=int(retry)) as jobs:
