@@ -156,7 +156,7 @@ def test_numbers_that_are_not_finite_are_no_json(result):
 
 def test_runs_of_earlier_versions_are_read_with_the_names_of_now(result, tmp_path):
     folder = write_run(tmp_path / "run", result, config_yaml="steps: 12\n")
-    for name in ("result.json", "result.npz"):  # which earlier versions did not write
+    for name in ("result.json", "result.npz", "manifest.json"):  # which earlier versions did not write
         (folder / name).unlink()
     former = {new: old for old, new in FORMER.items()}
     result.history.rename(columns=former).to_parquet(folder / "metrics.parquet", index=False)

@@ -128,7 +128,7 @@ def observe(
 def observed(
     setting: Setting, directions: Array, node: int, keys: Keys, jobs: Jobs | None, name: str, **how: Any
 ) -> tuple[np.ndarray, np.ndarray]:
-    """As `observe`, on the host; with `jobs` the runs are made in parts, each of which is kept when it is done.
+    """As `observe`, on the host; with `jobs` the runs are made in parts, which are kept one by one.
 
     Args:
         setting: As for `observe`, and so are the directions, the node and `how`.

@@ -10,6 +10,7 @@ import functools
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass
+from pathlib import Path
 from types import NoneType
 from typing import Any, Literal, ParamSpec, TypeVar, get_args, get_origin, get_type_hints
 
@@ -111,6 +112,8 @@ def argument(name: str, value: Any, annotation: Any) -> Any:
         named = [one for option in options_of(annotation) if get_origin(option) is Literal for one in get_args(option)]
         checks.refuse(f"{name} to be {words}", name, value, remedy or suggest.hint(value, named))
     options = options_of(annotation)
+    if Path in options and "\0" in str(value):
+        checks.refuse(f"{name} to be a path, which has no NUL", name, value)
     if is_array_like(options):
         return value
     _check_bounds(name, value, annotation)
@@ -119,7 +122,7 @@ def argument(name: str, value: Any, annotation: Any) -> Any:
     if (
         float in options
         and is_real(value)
-        and checks.is_a(value, np.ndarray | jax.Array)
+        and checks.is_a(value, np.ndarray | jax.Array | np.longdouble)
         and not checks.is_a(value, Tracer)
     ):
         return float(value)

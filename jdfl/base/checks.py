@@ -59,8 +59,21 @@ def able(methods: Iterable[str], expected: str, remedy: str = "", **named: objec
     """Every named value is an object (not a class) with all of `methods`; `expected` says what it should be."""
     wanted = list(methods)
     for name, value in named.items():
-        if isinstance(value, type) or not all(hasattr(value, method) for method in wanted):
+        if isinstance(value, type) or has_all(value) or not all(holds(value, method) for method in wanted):
             refuse(f"{name} to be {expected}", name, value, remedy)
+
+
+def holds(value: object, name: str) -> bool:
+    """Whether an object has an attribute; not so where looking it up fails."""
+    try:
+        return hasattr(value, name)
+    except Exception:  # a property that cannot be computed
+        return False
+
+
+def has_all(value: object) -> bool:
+    """Whether an object has an attribute of any name, as mocks have, so that its attributes say nothing about it."""
+    return holds(value, "an_attribute_that_no_class_has")
 
 
 def positive(remedy: str = "", **named: Any) -> None:
@@ -142,7 +155,7 @@ def plain_array(remedy: str = "", **named: Any) -> None:
             dtype = getattr(value, "dtype", None) or np.asarray(value).dtype
         except (TypeError, ValueError):
             refuse(f"{name} to be an array", name, value, remedy)
-        if getattr(dtype, "kind", "") in "mM":
+        if getattr(dtype, "kind", "") in ("m", "M"):
             raise ValueError(
                 f"Expected numbers in {name}, got dtype {dtype}. Turn dates and times into numbers. {remedy}".rstrip()
             )
@@ -235,8 +248,8 @@ def shape(expected: tuple[int | None, ...], remedy: str = "", **named: Any) -> N
     """Every named array has the given shape; None matches any length."""
     for name, value in named.items():
         try:
-            found = np.shape(value)
-        except ValueError:
+            found = tuple(np.shape(value))
+        except (TypeError, ValueError):
             refuse(f"{name} to be an array", name, value, remedy)
         if len(found) != len(expected) or any(e is not None and e != f for e, f in zip(expected, found)):
             wanted = "(" + ", ".join("any" if e is None else str(e) for e in expected) + ")"

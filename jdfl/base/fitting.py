@@ -91,7 +91,11 @@ def _fits_one(value: Any, annotation: Any) -> bool:
 
 
 def _is_list(value: Any) -> bool:
-    sized = hasattr(value, "__len__") and hasattr(value, "__getitem__") and getattr(value, "shape", None) != ()
+    try:
+        len(value)
+    except Exception:  # it has none, or one that is ambiguous, as of sparse arrays
+        return False
+    sized = hasattr(type(value), "__getitem__") and getattr(value, "shape", None) != ()
     return sized and not isinstance(value, str | bytes | Mapping)
 
 
@@ -157,12 +161,7 @@ def _has(value: object, kind: type) -> bool:
     """Whether a value is of a jdfl class, or has all methods and fields of a protocol."""
     if not getattr(kind, "_is_protocol", False):
         return isinstance(value, kind)
-    wanted = [name for base in kind.__mro__ if ours(base) for name in vars(base) if not name.startswith("_")]
-    return all(hasattr(type(value), name) or _holds(value, name) for name in wanted)
-
-
-def _holds(value: object, name: str) -> bool:
-    try:
-        return hasattr(value, name)
-    except Exception:  # a property that cannot be computed
+    if checks.has_all(value):
         return False
+    wanted = [name for base in kind.__mro__ if ours(base) for name in vars(base) if not name.startswith("_")]
+    return all(hasattr(type(value), name) or checks.holds(value, name) for name in wanted)

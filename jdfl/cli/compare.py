@@ -144,11 +144,12 @@ def _work(folder: Path, config: CompareConfig, options: Working, experiment: jdf
     checks.whole(0, retry=options.retry)
     use_cache()
     if (folder / manifest.NAME).is_file():
+        manifest.check(folder)
         found = cast(Comparison, jdfl.load(folder))
         jobs.Jobs(folder).clear()  # if it was killed before it could do that
         return _shown(found, folder, options)
     made, text = experiment or _experiment(config), manifest.signed(to_yaml(config))
-    origin = {"work": "comparison", "versions": versions()}
+    origin = {"work": "comparison", "settings": jobs.name_of(to_yaml(config)), "versions": versions()}
     try:
         with jobs.opened(folder, origin, any_version=options.any_version, retry=options.retry) as kept:
             write(folder / _CONFIG, text)

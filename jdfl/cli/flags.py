@@ -21,9 +21,7 @@ from jdfl.cli.helping import help_text
 from jdfl.cli.listing import Flag, flags_of, kinds_of
 from jdfl.cli.typos import refuse_typos
 from jdfl.config import Family, RunConfig, from_yaml, yaml_text
-from jdfl.engine.records import JOURNAL
-from jdfl.store import journal
-from jdfl.store.manifest import check_signed
+from jdfl.engine.records import check_settings
 
 Field = tuple[str, Any, Any]  # of dataclasses.make_dataclass
 Folders = Annotated[tuple[Path, ...], tyro.conf.Positional]
@@ -181,8 +179,7 @@ def config_of(folder: Path) -> RunConfig:
     """The settings of a run in its folder; ValueError where somebody has changed the file."""
     file = folder / "config.yaml"
     text = read(str(file))
-    book = folder / JOURNAL
-    check_signed(text, file, required=book.is_file() and "former" not in journal.read(book).origin)
+    check_settings(text, file)
     return from_yaml(text)
 
 

@@ -15,7 +15,7 @@ from rich.table import Table
 from jdfl.base import checks
 from jdfl.cli import flags, folders
 from jdfl.config import RunConfig, ledger_of, yaml_text
-from jdfl.config.study import StudyConfig, from_yaml
+from jdfl.config.study import StudyConfig, from_yaml, to_yaml
 from jdfl.engine.booking import Room
 from jdfl.engine.cache import use_cache
 from jdfl.engine.metrics import REGISTRY
@@ -146,9 +146,9 @@ def work(study: Study, options: Engines) -> int:
     _check(options)
     checks.one_of(study.config.base.metrics or tuple(REGISTRY), by=options.by)
     use_cache()
-    ledger, origin = ledger_of(study.config.base), {"work": "study", "versions": versions()}
-    how = {"any_version": options.any_version, "retry": options.retry}
-    with jobs.opened(study.folder, origin, **how) as kept:
+    ledger = ledger_of(study.config.base)
+    origin = {"work": "study", "settings": jobs.name_of(to_yaml(study.config)), "versions": versions()}
+    with jobs.opened(study.folder, origin, any_version=options.any_version, retry=options.retry) as kept:
         try:
             with Room(ledger, study.folder) as room, _engine(options) as engine:
                 _keep(room, study)

@@ -5,14 +5,14 @@ import time
 import warnings
 from collections.abc import Generator
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 import pandas as pd
 
 from jdfl.base import arguments
 from jdfl.base.keys import key_data, key_digest
-from jdfl.base.settings import Count, Positive
+from jdfl.base.settings import Bound, Count
 from jdfl.devices import processes
 from jdfl.engine.callbacks import NEVER, Callback
 from jdfl.engine.checkpoint import Checkpoint
@@ -24,6 +24,7 @@ from jdfl.store.journal import Journal
 from jdfl.store.lease import Lease, LostError
 
 _STARTS = ("begun", "resumed")
+_Minutes = Annotated[float, Bound("(0, inf)")]
 
 
 class Checkpoints(Callback):
@@ -44,10 +45,10 @@ class Checkpoints(Callback):
 
     reads_data: ClassVar[bool] = False
 
-    def __init__(self, folder: str | Path, every: Count | None = None, minutes: Positive | None = None) -> None:
+    def __init__(self, folder: str | Path, every: Count | None = None, minutes: float | None = None) -> None:
         self.folder = Path(arguments.argument("folder", folder, str | Path))
         self.every = NEVER if every is None else int(arguments.argument("every", every, Count))
-        self.minutes = None if minutes is None else float(arguments.argument("minutes", minutes, Positive))
+        self.minutes = None if minutes is None else float(arguments.argument("minutes", minutes, _Minutes))
         self.lost = ""
         self._lease: Lease | None = None
 
@@ -135,6 +136,7 @@ class Checkpoints(Callback):
 
         No checkpoint is written for a run that diverged or violated an invariant, whose last one stays, nor if these
         rounds are written already. The `result` must have a state.
+        Raises ValueError where the journal is damaged, and nothing was done that has replaced the damage.
         """
         if self._lease is None or self.lost:
             return
@@ -144,6 +146,8 @@ class Checkpoints(Callback):
         with self._warned("the last records are not kept"):
             self._lease.check()
             self._journal.sync()
+        if self._journal.untouched:
+            _check_tail(self.folder, result.rounds)
         if result.ending not in BAD:
             self._keep(result)
         with self._warned("it is not kept"):
@@ -235,6 +239,15 @@ class Checkpoints(Callback):
             if str(error) != self._failed and not self.lost:
                 warnings.warn(f"{error}; {then}.", stacklevel=4)
             self._failed = str(error)
+
+
+def _check_tail(folder: Path, rounds: int) -> None:
+    """Refuse a damaged journal whose last records a run that had nothing left to do did not make again: ValueError."""
+    if damage := journal.read(folder / JOURNAL).damage:
+        raise ValueError(
+            f"Expected the journal in {folder} whole, since all rounds were done, got one in which {damage}. Remove "
+            f"{folder / SNAPSHOTS / str(rounds)}, and resume: the last rounds are then made again."
+        )
 
 
 def _may_be_replaced(path: Path, origin: dict[str, Any]) -> bool:

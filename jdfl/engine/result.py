@@ -17,6 +17,7 @@ import pandas as pd
 from jax import Array
 
 from jdfl.arrays.ops import from_limbs
+from jdfl.base.arguments import checked
 from jdfl.engine.intervals import wilson
 from jdfl.engine.ledger_file import Standing
 from jdfl.engine.provenance import Provenance
@@ -127,6 +128,7 @@ class Result:
         share = self.final.get("accuracy", float("nan"))
         return {} if self.test_examples is None or np.isnan(share) else {"accuracy": wilson(share, self.test_examples)}
 
+    @checked
     def plot(
         self,
         x: str | Sequence[str] = "round",
@@ -164,6 +166,7 @@ class Result:
 
         return plots.of_result(self, x, y, ax=ax, width=width, height=height, floor=floor)
 
+    @checked
     def save(self, folder: str | Path, *, overwrite: bool = False) -> Path:
         """Write the result into a folder, whole or not at all; `jdfl.load` reads it back.
 
@@ -182,6 +185,7 @@ class Result:
 
         return results.write_run(folder, self, overwrite=overwrite)
 
+    @checked
     def report(self, path: str | Path) -> Path:
         """Write one HTML page about the run: curves, privacy, costs, provenance.
 

@@ -8,11 +8,12 @@ import numpy as np
 import pandas as pd
 
 from jdfl.base import checks
+from jdfl.base.arguments import checked
 from jdfl.engine import provenance
 from jdfl.engine.ledger_file import Standing
 from jdfl.engine.result import Result
 from jdfl.lab import curves, paired, table, words
-from jdfl.lab.curves import axes_of, metrics_of
+from jdfl.lab.curves import AXES, axes_of, metrics_of
 from jdfl.lab.outputs import Outputs
 from jdfl.lab.table import Format, Grid
 from jdfl.lab.tuning import Tuned
@@ -56,6 +57,7 @@ class Comparison(Outputs):
     views: "tuple[Comparison, ...]" = ()  # at other budgets
     standing: Standing | None = None  # of the data's ledger when all had ended, tuning included; None: they are in none
 
+    @checked
     def at(self, x: str, value: float | None = None, *, metrics: Sequence[str] | None = None) -> pd.DataFrame:
         """Every algorithm at equal `x`, a row per label.
 
@@ -83,7 +85,7 @@ class Comparison(Outputs):
         checks.one_of(axes_of(self.curves), x=x)
         names = metrics_of(self.curves) if metrics is None else list(metrics)
         for name in names:
-            checks.one_of(metrics_of(self.curves), metric=name)
+            checks.one_of(metrics_of(self.curves), metrics=name)
         if value is not None and value != np.inf:
             checks.not_negative(f"It is an amount of {x}.", value=value)
         view = self.view(x, value)
@@ -98,6 +100,7 @@ class Comparison(Outputs):
         found.insert(0, "budget", budget)
         return found.rename_axis("label")
 
+    @checked
     def values(self, x: str | None = None, value: float | None = None, metric: str | None = None) -> pd.DataFrame:
         """One metric of every trial at equal `x`: a row per trial's key, a column per label.
 
@@ -119,6 +122,7 @@ class Comparison(Outputs):
         found = curves.values_at(self.view(x, value).curves, x, metric, budget)
         return found.reindex(index=list(self.seeds), columns=list(self.results))
 
+    @checked
     def differences(
         self,
         x: str | None = None,
@@ -154,6 +158,7 @@ class Comparison(Outputs):
         sign = 1 if (x or self.by) == "stop" else table.better(name)
         return paired.differences(found, sign, reference)
 
+    @checked
     def view(self, x: str, value: float | None = None) -> "Comparison":
         """The comparison that was tuned at `value` of `x`, or else itself.
 
@@ -163,9 +168,11 @@ class Comparison(Outputs):
             x: An amount, as for `at`, or "stop".
             value: A budget of it; None: the comparison's own if it was tuned by `x`, or else the largest budget of `x`.
         """
+        checks.one_of((*AXES, "stop"), x=x)
         known = [one for one in (self, *self.views) if one.by == x and value in (None, one.budget)]
         return self if not known or known[0] is self else max(known, key=lambda one: one.budget or 0.0)
 
+    @checked
     def tuned_at(self, x: str, value: float | None = None) -> bool:
         """Whether values were chosen at `value` of `x`; True where nothing is tuned.
 
@@ -198,6 +205,7 @@ class Comparison(Outputs):
         found = curves.to_stop(self.view("stop").curves).reindex(list(self.results))
         return found.fillna({"seeds": 0}).astype({"seeds": int})
 
+    @checked
     def table(
         self,
         format: Format = "text",
@@ -224,6 +232,7 @@ class Comparison(Outputs):
         checks.one_of(("text", "markdown", "latex"), format=format)
         return table.write(self.grid(by=by, value=value, metrics=metrics), format)
 
+    @checked
     def grid(self, *, by: str | None = None, value: float | None = None, metrics: Sequence[str] | None = None) -> Grid:
         """The table before it is written in some format.
 
@@ -239,6 +248,8 @@ class Comparison(Outputs):
         checks.one_of((*axes_of(self.curves), "stop"), by=by)
         if by == "stop" and value is not None:
             raise ValueError(f"Expected no budget with by = 'stop', got value = {value!r}. Leave one of them out.")
+        for name in () if metrics is None else metrics:
+            checks.one_of(metrics_of(self.curves), metrics=name)
         return words.grid(self.view(by, value), by, value, [self.measure] if metrics is None else list(metrics))
 
     def note(self, label: str) -> str:
@@ -247,6 +258,7 @@ class Comparison(Outputs):
         The chosen values, the grid they are from, the number of tuning runs, ties, and edges of the grid; or that it
         was not tuned, or why it has no results. `label` is that of an entry.
         """
+        checks.one_of(list(self.tuned), label=label)
         return words.note(self, label)
 
     def mark(self, label: str) -> str:
@@ -255,6 +267,7 @@ class Comparison(Outputs):
         Tables, figures and pages show it: its first round costs more than the budget, it has no results, all points of
         its grid are alike, its best value lies on the edge of its grid, or it was not tuned (one point at most).
         """
+        checks.one_of(list(self.tuned), label=label)
         return words.mark(self, label)
 
     @property
@@ -280,5 +293,6 @@ class Comparison(Outputs):
         Empty where tuning failed at every budget. Those of this comparison's own budget come first, by seed; they have
         no `state`, and cannot be resumed. `label` is that of an entry.
         """
+        checks.one_of(list(self.results), label=label)
         found = {id(run): run for one in (self, *self.views) for run in one.results[label]}
         return list(found.values())

@@ -85,7 +85,7 @@ def lines(
         figure, axes = _sheet(len(panels), names, width, height)
         figure.origin = origin
     else:
-        axes = list(np.atleast_1d(np.asarray(ax, object)).flat)
+        axes = list(np.asarray(ax, object).flat) if checks.is_a(ax, list | tuple | np.ndarray) else [ax]
         if len(axes) != len(panels) or not all(isinstance(one, Axes) for one in axes):
             raise ValueError(
                 f"Expected {len(panels)} matplotlib Axes, one per amount, got ax = {checks.shown(ax)}. For example "

@@ -113,7 +113,7 @@ def plans(methods: Mapping[str, Any], terms: Terms) -> dict[str, Plan]:
     for label, given in methods.items():
         entry = given if isinstance(given, Entry) else Entry(given)
         if not checks.is_a(label, str) or not label:
-            raise ValueError(f"Expected text as the label of a method, got {label!r}. Give every method a name.")
+            raise ValueError(f"Expected text as the labels of methods, got {label!r}. Give every method a name.")
         if isinstance(entry.algorithm, type) or not all(hasattr(entry.algorithm, n) for n in ("step", "init", "check")):
             checks.refuse("an algorithm or an Entry", f"methods[{label!r}]", given, "For example jdfl.CEPS().")
         with _named(label):

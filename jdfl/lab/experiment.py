@@ -129,24 +129,34 @@ class Experiment:
         another process works in it, ValueError for one that was begun with other code or libraries, and
         FailedJobsError for a program that fails.
         """
+        checks.whole(0, retry=retry)
         if folder is None:
             if retry:
                 raise ValueError(f"Expected a folder for what is tried again, got retry = {retry!r} without one.")
             return self.made(None, progress)
-        checks.whole(0, retry=retry)
         place = Path(arguments.argument("folder", folder, str | Path))
         place.mkdir(exist_ok=True)
         with opened(place, {"work": "experiment", "versions": versions()}, retry=int(retry)) as jobs:
             return self.made(jobs, progress)
 
     def made(self, jobs: Jobs | None, progress: bool | Progress | Announce | None = None) -> Comparison:
-        """As `run`, with jobs in a folder that is opened; None: nothing is kept."""
+        """As `run`, with jobs in a folder that is opened.
+
+        Args:
+            jobs: Where runs are kept; None: nowhere.
+            progress: As for `run`.
+        """
         with announced(progress) as announce:
             terms, metrics = self._terms(announce, jobs)
             return ran(self.methods, terms, metrics)
 
     def remade(self, comparison: Comparison, label: str) -> list[Result]:
-        """The reported runs of a method made again, with the values that tuning chose, and without the ledger."""
+        """The reported runs of a method made again, with the values that tuning chose, and without the ledger.
+
+        Args:
+            comparison: The outcome of this experiment.
+            label: The method.
+        """
         terms, metrics = self._terms(lambda label, what: None, None)
         terms = replace(terms, ledger=None)
         plan = plans({label: self.methods[label]}, terms)[label]

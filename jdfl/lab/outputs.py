@@ -4,6 +4,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, cast
 
+from jdfl.base.arguments import checked
+
 if TYPE_CHECKING:
     from jdfl.lab.drawing import Drawn
 
@@ -11,6 +13,7 @@ if TYPE_CHECKING:
 class Outputs:
     """Figures, files and short texts of a comparison."""
 
+    @checked
     def plot(
         self,
         x: str | Sequence[str] | None = None,
@@ -18,7 +21,7 @@ class Outputs:
         *,
         marks: bool = True,
         ax: Any = None,
-        width: "Literal['column', 'page'] | float" = "column",
+        width: Literal["column", "page"] | float = "column",
         height: float | None = None,
         floor: float | None = None,
     ) -> "Drawn":
@@ -48,6 +51,7 @@ class Outputs:
 
         return plots.of_comparison(cast(Any, self), x, y, marks=marks, ax=ax, width=width, height=height, floor=floor)
 
+    @checked
     def save(self, folder: str | Path, *, config_yaml: str = "", overwrite: bool = False) -> Path:
         """Write the comparison into a folder, whole or not at all; `jdfl.load` reads it back.
 
@@ -67,6 +71,7 @@ class Outputs:
 
         return write_comparison(cast(Any, self), folder, config_yaml, overwrite=overwrite)
 
+    @checked
     def report(self, path: str | Path) -> Path:
         """Write one HTML page about the comparison, a single file that loads nothing from elsewhere; returns the path.
 

@@ -37,6 +37,8 @@ import pandas as pd
 
 import jdfl
 from jdfl.base.absent import Absent
+from jdfl.base.keys import key_data, key_digest, typed_key
+from jdfl.config import from_yaml
 from jdfl.engine.checkpoint import Checkpoint
 from jdfl.engine.metrics import COUNTS
 from jdfl.engine.records import JOURNAL, RECORDS, SNAPSHOTS, history_of
@@ -193,18 +195,31 @@ def tables(folder: str | Path) -> dict[str, pd.DataFrame]:
     Returns:
         The tables that have rows, by these names.
 
-    Raises FileNotFoundError where there is no journal, and ValueError where nothing is recorded in it. Warns if the
-    journal is damaged, and returns what comes before the damage.
+    Raises FileNotFoundError where there is no journal, and ValueError where nothing is recorded in it, or it is not
+    that of this run as it ended. Warns if the journal is damaged, and returns what comes before the damage.
     """
     folder = Path(folder)
     content = journal.read(folder / JOURNAL)
     if content.damage:
         warnings.warn(f"Of the journal in {folder}, {content.damage}: what comes before is read.", stacklevel=2)
+    else:
+        manifest.check(folder, [JOURNAL])
+    _check_key(folder, content.origin)
     found = {"metrics": history_of(content.rows(RECORDS))} | {name: history_of(content.rows(name)) for name in TABLES}
     found = {name: table for name, table in found.items() if len(table)}
     if not found:
         raise ValueError(f"Expected a journal with records in {folder}, got one without any.")
     return found
+
+
+def _check_key(folder: Path, origin: Mapping[str, Any]) -> None:
+    """Raise ValueError where a journal has another key than the settings next to it, if those can be read."""
+    try:
+        config = from_yaml(read(folder / "config.yaml"))
+    except (ValueError, FileNotFoundError):
+        return
+    if config.key_file is None and origin.get("key") != key_digest(key_data(typed_key(config.seed))):
+        raise ValueError(f"Expected the {JOURNAL} of the run in {folder}, got that of another run. Put it back.")
 
 
 def export(folder: str | Path, to: str | Path | None = None) -> list[Path]:
@@ -226,7 +241,7 @@ def read_run(folder: str | Path) -> Run:
     """Read the folder of a run, as `Result.save` and the command line write it.
 
     Raises FileNotFoundError that names what is missing, and how to resume a run that was cut off, and ValueError that
-    names a damaged file.
+    names a damaged file, or one that was changed since it was written.
     """
     folder = Path(folder)
     needed = [name for name in FILES if not name.startswith("result.")]  # earlier versions have no such files
@@ -239,7 +254,9 @@ def read_run(folder: str | Path) -> Run:
         raise FileNotFoundError(f"Expected the folder of a run at {folder}, found no {', '.join(missing)} in it.")
     config = read(folder / "config.yaml") if (folder / "config.yaml").is_file() else ""
     names = ("environment.json", "metrics.parquet", "params.npz", "summary.json")
-    return Run(config, *(read(folder / name) for name in names))
+    found = Run(config, *(read(folder / name) for name in names))
+    manifest.check(folder, (*FILES, "config.yaml"))
+    return found
 
 
 def environment() -> dict[str, Any]:

@@ -9,6 +9,7 @@ from typing import Any
 import pandas as pd
 
 from jdfl.config import from_yaml, yaml_text
+from jdfl.engine.records import JOURNAL, check_settings
 from jdfl.engine.result import Result
 from jdfl.lab.files import read
 from jdfl.lab.results import environment, read_run
@@ -16,10 +17,20 @@ from jdfl.lab.results import tables as tables_of
 from jdfl.lab.stored import load
 from jdfl.lab.summary import summary
 from jdfl.lab.watch import TABLES
+from jdfl.store import manifest
 
 _UNLIKE = ("seed", "chunk", "key")  # settings in which runs of one entry may differ
 _FIRST = ("algorithm", "problem", "network")  # settings whose kinds are named without the setting
 _NO_RUNS = {"curves.csv": ("comparison", ""), "study.yaml": ("sweep", "; if there is none yet: jdfl resume {}")}
+
+_READ = [
+    "config.yaml",
+    "environment.json",
+    "metrics.parquet",
+    "params.npz",
+    "provenance.json",
+    "summary.json",
+]  # of a run
 
 
 @dataclass(frozen=True)
@@ -34,7 +45,7 @@ class OneRun:
     settings: dict[str, Any]  # by dotted path
     history: pd.DataFrame
     summary: dict[str, Any]  # empty where the run was cut off
-    environment: dict[str, Any]
+    environment: dict[str, Any]  # empty where the run was cut off
     provenance: dict[str, Any]  # empty where the run was cut off
     config_yaml: str = ""  # the settings as a file; empty: the run has none
     folder: str = ""  # where it was read from; empty: nowhere
@@ -130,26 +141,29 @@ def _run(folder: Path) -> OneRun:
         if (folder / name).is_file():
             page = f"Its page is report.html in it{remedy.format(folder) or '.'}"
             raise ValueError(f"Expected runs, got the {what} {str(folder)!r}. {page}")
+    manifest.check(folder, [*_READ, *(f"{name}.csv" for name in (*TABLES, "epsilon"))])
     if not (folder / "config.yaml").is_file():
         result = load(folder)
         assert isinstance(result, Result)  # a comparison has curves.csv
         return OneRun.of(result, str(folder), read(folder / "environment.json"))
     tables = {name: read(folder / f"{name}.csv") for name in (*TABLES, "epsilon") if (folder / f"{name}.csv").is_file()}
     told: tuple[dict[str, Any], dict[str, Any], dict[str, Any]]  # summary, environment, provenance
-    if (folder / "summary.json").is_file():
+    ended = (folder / manifest.NAME).is_file() or not (folder / JOURNAL).is_file()  # earlier versions have neither
+    if ended and (folder / "summary.json").is_file():
         run = read_run(folder)
         text, history = run.config_yaml, run.history
         told = run.summary, run.environment, read(folder / "provenance.json")
     else:
         try:
             found = tables_of(folder)
-        except (FileNotFoundError, ValueError) as error:
+            history = found.pop("metrics")
+        except (FileNotFoundError, ValueError, KeyError) as error:
             raise FileNotFoundError(
                 f"Expected records in {str(folder)!r}, found none yet. If the run was cut off: jdfl resume {folder}"
             ) from error
-        history, tables = found.pop("metrics", pd.DataFrame()), found
-        none = dict[str, Any]()
-        text, told = read(folder / "config.yaml"), (none, read(folder / "environment.json"), none)
+        tables, none = found, dict[str, Any]()
+        text, told = read(folder / "config.yaml"), (none, none, none)
+        check_settings(text, folder / "config.yaml")
     kept = {name: table for name, table in tables.items() if len(table)}
     config = from_yaml(text)
     nodes = told[0].get("nodes") or getattr(config.problem, "m", 0)

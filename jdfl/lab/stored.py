@@ -7,7 +7,6 @@ computes, are not stored: an `Absent` takes their place.
 
 import io
 import math
-import zipfile
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
@@ -32,6 +31,7 @@ from jdfl.privacy import Guarantee, PrivacyReport
 from jdfl.privacy.guarantee import Published, Sampling
 from jdfl.privacy.mechanisms import GaussianEvent, GaussianSchedule, LaplaceEvent, LaplaceSchedule
 from jdfl.privacy.together import Together
+from jdfl.store import manifest
 
 FORMAT = 1
 _EVENTS = (GaussianEvent, GaussianSchedule, LaplaceEvent, LaplaceSchedule)
@@ -176,7 +176,7 @@ def read_value(folder: Path, name: str) -> Any:
             return _Reader(arrays, told["results"]).value(told["value"])
     except FileNotFoundError:
         raise FileNotFoundError(f"Expected {name}.npz next to {name}.json in {folder}, found none.") from None
-    except (KeyError, TypeError, ValueError, OSError, zipfile.BadZipFile) as error:
+    except Exception as error:  # of zip, of what is compressed in it, of NumPy, of Parquet
         raise ValueError(
             f"Expected what jdfl has saved in {folder}, got damaged files {name}.json and {name}.npz: "
             f"{' '.join(str(error).split())[:200]}. Save it again."
@@ -199,7 +199,7 @@ def load(folder: str | Path) -> Result | Comparison:
 
     Raises:
         FileNotFoundError: Where there is no such folder, nothing of jdfl in it, or a run that was cut off.
-        ValueError: For a folder of another format or with damaged files.
+        ValueError: For a folder of another format, or with files that are damaged or not as they were written.
     """
     folder = Path(folder)
     given = f"got {str(folder)!r}"
@@ -207,10 +207,14 @@ def load(folder: str | Path) -> Result | Comparison:
         raise FileNotFoundError(f"Expected a folder that jdfl has written, {given}, which is not there.")
     here = {path.name for path in folder.iterdir()}
     if "comparison.json" in here:
-        return read_value(folder, "comparison")
+        found = read_value(folder, "comparison")
+        manifest.check(folder, ("comparison.json", "comparison.npz"))
+        return found
     if "result.json" in here and "summary.json" in here:
         result = read_value(folder, "result")
-        return replace(result, params=read(folder / "params.npz"), history=read(folder / "metrics.parquet"))
+        found = replace(result, params=read(folder / "params.npz"), history=read(folder / "metrics.parquet"))
+        manifest.check(folder, ("result.json", "result.npz", "summary.json", "params.npz", "metrics.parquet"))
+        return found
     if "study.yaml" in here:
         raise ValueError(f"Expected a run or a comparison, {given}, a study. Read its table: results.parquet.")
     if "summary.json" in here or "curves.parquet" in here:

@@ -8,9 +8,7 @@ results.parquet    a row per run: point, its values, seed, ending, metrics, tota
 results.csv        the same
 curves.parquet     a row per record: point, seed, round, metrics, totals so far
 table.md           mean and standard deviation over the seeds, a row per point, the best first
-report.html        the same as a page
 manifest.json      size and SHA-256 of every file of a study that is complete
-logs/              those of jobs in other processes
 """
 
 import contextlib

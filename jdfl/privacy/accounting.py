@@ -13,9 +13,8 @@ With sampling the relation matters:
 - Under add-remove and Poisson sampling with rate r the pair is N(0) and (1 - r) N(0) + r N(1): dp-accounting has it,
   and for Gaussian noise `jdfl.privacy.numerical` integrates it as well.
 - Under replace-one, `jdfl.privacy.replaced` bounds the privacy profile of one sample, with a proof, and states how
-loose
-  the bound is. Poisson sampling requires that omitting a record changes half as much as replacing it, as in sums of
-  clipped gradients.
+  loose the bound is. Poisson sampling requires that omitting a record changes half as much as replacing it, as in sums
+  of clipped gradients.
 - Under both, an adversary who is also given the samples that contain the record sees a binomial number of Gaussian
   releases.
 
@@ -35,7 +34,7 @@ from jdfl.base.arguments import checked
 from jdfl.privacy import laplace, numerical, replaced
 from jdfl.privacy.analytic import check_delta, gaussian_epsilon, participating_epsilon
 from jdfl.privacy.laplace import resolved
-from jdfl.privacy.mechanisms import Event, GaussianEvent, GaussianSchedule, LaplaceSchedule
+from jdfl.privacy.mechanisms import Event, GaussianEvent, GaussianSchedule, LaplaceSchedule, check_event
 from jdfl.privacy.slips import paid
 
 Adjacency = Literal["replace-one", "add-remove"]
@@ -187,7 +186,7 @@ def epsilon_pure(event: Event, releases: int, *, sampled: Sampled | None = None)
 
 def check_releases(event: Event, releases: int, sampled: Sampled | None, adjacency: Adjacency) -> None:
     """Refuse releases that cannot be accounted for: ValueError naming the reason."""
-    checks.positive(noise_multiplier=event.noise_multiplier)
+    check_event(event)
     checks.whole(0, releases=releases)
     checks.one_of(("replace-one", "add-remove"), adjacency=adjacency)
     if (planned := scheduled(event)) is not None and releases > planned:

@@ -17,6 +17,7 @@ from jdfl.base import checks, struct
 from jdfl.base.arguments import checked, settings
 from jdfl.base.settings import As, Positive
 
+_MOST_NOISE = 1e100  # its square is a number, too
 Norm = Literal["l1", "l2", "linf"]
 
 
@@ -259,6 +260,17 @@ class Laplace:
         delta = 0. It is not available while JAX traces the multiplier, as in a sweep.
         """
         return LaplaceEvent(float(self.multiplier))
+
+
+def check_event(event: Event) -> None:
+    """Refuse an event whose noise is no number that can be computed with: ValueError naming it."""
+    for name in ("noise_multiplier", "slip"):
+        if not checks.is_a(value := getattr(event, name, 0.0), int | float | np.number) or isinstance(value, bool):
+            checks.refuse("a number", name, value, f"Make it one: float({name}).")
+    checks.positive(noise_multiplier=event.noise_multiplier)
+    if event.noise_multiplier > _MOST_NOISE:
+        checks.refuse(f"noise_multiplier <= {_MOST_NOISE:g}", "noise_multiplier", event.noise_multiplier)
+    checks.not_negative("It is a distance of distributions.", slip=getattr(event, "slip", 0.0))
 
 
 @checked

@@ -8,6 +8,7 @@ import numpy as np
 
 from jdfl.base import checks
 from jdfl.privacy.accounting import epsilon, epsilon_rdp, epsilons
+from jdfl.privacy.analytic import check_delta
 from jdfl.privacy.calibration import noise_multiplier
 from jdfl.privacy.guarantee import DERIVED, Guarantee
 from jdfl.privacy.ledger import Ledger
@@ -180,6 +181,8 @@ def report(
     checks.one_of(("sound", "paper"), accounting=accounting)
     ledger, event = Ledger.of(guarantee, releases, records), guarantee.event
     every = [counted(one, ledger.records) for one in (guarantee, *guarantee.beside)]
+    if delta is not None:
+        check_delta(delta)
     delta = default_delta(max(total for _, total in every)) if delta is None else float(delta)
     check_relation(guarantee, ledger.records, delta)
     check_claim(guarantee, anyway=accounting == "paper")

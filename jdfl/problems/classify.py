@@ -191,7 +191,8 @@ def holdout(features: Features, labels: np.ndarray, fraction: float, *, seed: in
     check_share(fraction=fraction)
     checks.class_numbers(labels=labels)
     checks.shape((None,), "One label for every example.", labels=labels)
-    numbers = np.asarray(labels, float)
+    labels = np.asarray(labels)
+    numbers = labels.astype(float)
     wrong = np.flatnonzero((numbers < 0) | (numbers >= MOST_CLASSES) | (numbers % 1 != 0))
     if wrong.size:
         raise ValueError(

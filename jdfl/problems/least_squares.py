@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 from jax.typing import ArrayLike, DTypeLike
+from scipy.sparse import issparse
 
 from jdfl.arrays import ops
 from jdfl.base import checks, struct
@@ -70,7 +71,7 @@ def linear_regression(
             "draw(key) -> (features [n], target []), and every node's number of examples as targets."
         )
     for given, words in ((features, "features"), (targets, "targets")):
-        if getattr(given, "shape", None) == ():
+        if getattr(given, "shape", None) == () or issparse(given):
             checks.refuse(f"{words} to be a list of arrays, one for every node", words, given)
     if len(features) != len(targets):
         raise ValueError(f"Expected targets of {len(features)} nodes, got {len(targets)}.")

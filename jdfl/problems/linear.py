@@ -200,7 +200,7 @@ def averaging(vectors: ArrayLike, *, name: str = "averaging", dtype: DTypeLike =
     """
     kind = floating(dtype)
     checks.real(vectors=vectors)
-    checks.shape((None, None), "Give one row per node.", vectors=vectors)
     values = np.asarray(vectors)
+    checks.shape((None, None), "Give one row per node.", vectors=values)
     m, mean = len(values), jnp.asarray(values.mean(axis=0), kind)
     return Averaging(jnp.asarray(values[:, None], kind), jnp.ones((m, 1), kind), jnp.ones((m,), kind), mean, name=name)

@@ -199,8 +199,8 @@ def value_at(problem: Problem, w: ArrayLike) -> float:
     """
     model = _known(problem)
     checks.real(w=w)
+    checks.shape((model.n,), w=np.asarray(w))
     point = np.asarray(w, dtype=np.float64)
-    checks.shape((model.n,), w=point)
     own = shaped(model, point)
     mean = sum(float(c @ model.exact(X @ own, y)[0]) for X, y, c in model.host_examples())
     return mean + 0.5 * penalty_of(model) * float(point @ point)

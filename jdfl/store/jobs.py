@@ -138,13 +138,13 @@ def opened(folder: Path, origin: Mapping[str, Any], *, any_version: bool = False
 
     Args:
         folder: The folder, which must exist.
-        origin: What the work is, as plain data, with the `versions` of code and libraries by name.
+        origin: What the work is, as plain data: its `settings`, and the `versions` of code and libraries by name.
         any_version: Whether other versions than the work was begun with are accepted; results of both are then mixed.
         retry: As for `Jobs`.
 
     Raises:
         HeldError: Where another process works there; it names it.
-        ValueError: For a folder with other work, or, unless `any_version`, of other versions.
+        ValueError: For a folder with other work, or, unless `any_version`, of other versions or settings.
     """
     lease = Lease.take(folder)
     try:
@@ -167,8 +167,12 @@ def _begin(folder: Path, origin: dict[str, Any], any_version: bool) -> bool:
     path = folder / ORIGIN
     if path.is_file():
         before = _read(path)
-        if {**before, "versions": {}} != {**origin, "versions": {}}:
-            raise ValueError(f"Expected the work that was begun in {folder}, got other work. Name another folder.")
+        free = {"versions": {}} | ({"settings": ""} if any_version else {})  # which another version writes otherwise
+        if {**before, **free} != {**origin, **free}:
+            raise ValueError(
+                f"Expected the work that was begun in {folder}, got other work, or other settings. Put the file of its "
+                "settings back, or name another folder."
+            )
         changed = _changed(before["versions"], origin["versions"])
         if changed and not any_version:
             raise ValueError(

@@ -91,6 +91,11 @@ class Journal:
         """After everything that was appended."""
         return self._at
 
+    @property
+    def untouched(self) -> bool:
+        """Whether nothing has been written, so that everything stands there that stood after the position."""
+        return self._file < 0
+
     def append(self, table: str, rows: np.ndarray) -> None:
         """Append rows [k] of a structured type, which all rows of a table share; ValueError for others.
 

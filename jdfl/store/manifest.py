@@ -41,6 +41,30 @@ def differences(folder: Path) -> tuple[list[str], list[str]]:
     return found, [name for name in here if name not in listed]
 
 
+def check(folder: Path, names: Sequence[str] | None = None) -> None:
+    """Raise ValueError where files are not as the manifest of a folder says; one without a manifest is not checked.
+
+    Args:
+        folder: The folder.
+        names: The files that are looked at; None: all.
+    """
+    if not (folder / NAME).is_file():
+        return
+    for name, (size, digest) in _listed(folder).items():
+        if names is None or name in names:
+            path = folder / name
+            if not path.is_file():
+                wrong = "is missing"
+            elif _about(path) != {"bytes": size, "sha256": digest}:
+                wrong = "was changed"
+            else:
+                continue
+            raise ValueError(
+                f"Expected the files in {folder} as they were written, got others: {name} {wrong}. Put it back, or do "
+                "the work again."
+            )
+
+
 def signed(text: str) -> str:
     """A text with its SHA-256 in a last line, which is a comment in YAML."""
     return f"{text}{_SIGN}{hashlib.sha256(text.encode()).hexdigest()}\n"
@@ -57,7 +81,7 @@ def check_signed(text: str, place: Path, *, required: bool) -> None:
     content, sign, digest = text.rpartition(_SIGN)
     if not sign and not required:
         return
-    if not sign or digest.strip() != hashlib.sha256(content.encode()).hexdigest():
+    if not sign or digest != f"{hashlib.sha256(content.encode()).hexdigest()}\n":
         raise ValueError(
             f"Expected {place} as it was written, got another content. Put it back; to go on with other settings, give "
             "them as flags, and to begin another run: jdfl run --config FILE."

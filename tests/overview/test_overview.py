@@ -12,6 +12,7 @@ from jdfl.cli import main
 from jdfl.lab import overview
 from jdfl.lab.numbers import compared, tiles
 from jdfl.lab.runs import read_all as read
+from jdfl.store import manifest
 
 TINY = ["--problem.m", "4", "--problem.n", "20", "--problem.s", "2", "--problem.rows", "5", "9", "--network", "ring"]
 BATCH = ["--algorithm.batch", "2"]
@@ -67,6 +68,7 @@ def test_one_run_under_two_versions_has_no_sum(runs, tmp_path):
     pages = []
     for versions in (told["versions"], told["versions"] | {"jdfl": "0.0.1"}):
         (other / "provenance.json").write_text(json.dumps(told | {"versions": versions}))
+        (other / "manifest.json").write_text(json.dumps(manifest.of(other)))
         overview.write_overview([folder, other], tmp_path / "page.html")
         pages.append((tmp_path / "page.html").read_text(encoding="utf-8"))
     assert ["runs, if they are published" in page for page in pages] == [True, False]
@@ -143,7 +145,7 @@ def test_epsilons_of_other_promises_are_told_apart(runs, tmp_path):
 def test_a_run_that_was_cut_off_is_shown_as_that(runs, tmp_path):
     folder = tmp_path / "run"
     shutil.copytree(runs["other"][0], folder)
-    for name in ("summary.json", "provenance.json", "metrics.parquet", "params.npz"):
+    for name in ("manifest.json", "summary.json", "provenance.json", "metrics.parquet", "params.npz"):
         (folder / name).unlink()
     with (folder / "metrics.csv").open("a") as file:
         file.write("13,0.5")  # under way

@@ -316,7 +316,7 @@ def dying(now):
 def test_a_ledger_that_counts_afterwards_is_found_out(book, monkeypatch):
     assert killed_run_counts(book)
     late = jdfl.DataLedger.create(book.path.with_name("late.json"), epsilon=3.0, delta=DELTA)
-    monkeypatch.setattr(runner, "_held", lambda *_: None)
+    monkeypatch.setattr(runner, "_intent", lambda *_: None)
     assert not killed_run_counts(late)
 
 

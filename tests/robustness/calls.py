@@ -1,0 +1,290 @@
+"""Wrong arguments: every public function and class refuses them by name, or takes them."""
+
+import contextlib
+import dataclasses
+import inspect
+import itertools
+import re
+import shutil
+import traceback
+from collections.abc import Callable, Iterable
+from fractions import Fraction
+from pathlib import Path
+from random import Random
+from typing import Any
+from unittest import mock
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pandas as pd
+import scipy.sparse as sp
+
+import jdfl
+from jdfl import network, observers, privacy
+from jdfl.engine import loop, start
+from tests.fuzz import test_wrong_objects
+from tests.fuzz.calls import GOOD, PROBLEM, RING, Odd, functions, odds
+from tests.fuzz.judge import unclean
+from tests.fuzz.test_fuzz_arguments import MINIMA, OWN, RELATIONS, SETTINGS, STOPS
+from tests.fuzz.test_wrong_objects import OBJECTS, PLACES
+from tests.robustness.outcomes import SILENT, TRACEBACK, BegunError, WrongError, shown
+
+REFUSED, TAKEN, BEGINS = "refused by name", "taken", "taken, and a run would begin"
+THEIRS = "an error that the argument itself raises"
+OBJECT = object()
+NOTHING: list[Any] = [Odd, Odd(), OBJECT]  # which nothing takes, but what takes anything
+MORE: list[Any] = [
+    *(10**400, -(10**30), 2**31, 2**32, 1e-300, Fraction(1, 3), complex(np.nan), bytearray(b"x"), memoryview(b"x")),
+    *(jax.random.key(0), jax.random.PRNGKey(0), jnp.zeros((2, 0)), jnp.array(True), np.zeros((1, 1, 1, 1))),
+    *(
+        np.array([np.inf]),
+        np.arange(4),
+        np.array([2**62]),
+        np.array([True, False]),
+        np.float16([1.0]),
+        np.full(3, np.nan),
+    ),
+    *(np.array(["2020-01-01"], "datetime64[D]"), np.array([3], "timedelta64[s]"), np.zeros(2, [("a", "<f8")])),
+    *(np.ma.masked_all((2, 2)), np.ma.masked_array(np.arange(4.0), [0, 1, 0, 0]), np.array([[1], [2, 3]], object)),
+    *(
+        pd.Series([1.0, None]),
+        pd.DataFrame({"a": [1, "x"]}),
+        pd.Index([3]),
+        pd.NA,
+        pd.NaT,
+        pd.Timestamp(0),
+        pd.Timedelta(3),
+    ),
+    *(pd.Categorical(["a", "b"]), pd.Series([1, 2], dtype="Int64"), sp.eye_array(3), sp.csr_matrix((2, 2))),
+    *(
+        [[[]]],
+        [[], []],
+        [[1.0], "x"],
+        [float("nan")],
+        {"": None},
+        {1: {2: 3}},
+        {"a": np.zeros(2)},
+        {3},
+        frozenset("ab"),
+    ),
+    *(
+        Path("x"),
+        Path(),
+        "\0",
+        "é" * 2000,
+        "nan",
+        "1e3",
+        "inf",
+        " ",
+        "../x",
+        b"\xff",
+        Ellipsis,
+        NotImplemented,
+        type,
+        iter([1]),
+    ),
+    *(
+        mock.MagicMock(),
+        mock.Mock(),
+        (x for x in ()),
+        itertools.count(),
+        np,
+        jnp.sin,
+        Exception("x"),
+        slice(3),
+        lambda *_, **__: None,
+    ),
+    *(
+        1.0 + 1e-12,
+        np.nextafter(1, 2),
+        np.float64(np.inf),
+        np.int8(-1),
+        np.uint64(2**64 - 1),
+        np.longdouble(1),
+        np.void(b"x"),
+    ),
+]
+OF_COMPARISONS: dict[str, dict[str, Any]] = {
+    **{name: {"x": "round"} for name in ("at", "view", "tuned_at")},
+    **{name: {} for name in ("values", "differences", "table", "grid", "plot")},
+    **{name: {"label": "a"} for name in ("mark", "note", "runs")},
+    "report": {"path": "page.html"},
+}
+Call = tuple[Callable[..., Any], dict[str, Any], set[str]]  # a function, its good arguments, names that count as named
+
+
+def pool() -> list[Any]:
+    """All wrong values; many are right somewhere."""
+    return [*odds(), *OBJECTS, *MORE, *NOTHING]
+
+
+def calls(folder: Path) -> dict[str, Callable[[], Call]]:
+    """Good calls of public functions, settings and methods by their names; `folder` is that of a run."""
+    result, compared = jdfl.load(folder), jdfl.compare(**GOOD["compare"])
+    plan = {"algorithm": jdfl.DPSGD(), "problem": PROBLEM(), "network": RING(), "steps": 2}
+    known: dict[str, Callable[..., Call]] = {
+        name: lambda name=name, one=one: (one, GOOD[name], set()) for name, one in functions().items() if name in GOOD
+    }
+    for name, (kind, given, into) in SETTINGS.items():
+        known[f"setting {name}"] = lambda kind=kind, given=given, into=into: (
+            _checked(kind, into),
+            _fields(kind, given),
+            set(),
+        )
+    more: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
+        "load": (jdfl.load, {"folder": folder}),
+        "read_checkpoint": (jdfl.read_checkpoint, {"folder": folder} | {name: plan[name] for name in list(plan)[:3]}),
+        "account": (jdfl.account, {"result": result, "delta": 1e-5}),
+        "spent_together": (jdfl.spent_together, {"results": [result]}),
+        "observe": (jdfl.observe, plan | {"observer": observers.Everyone(), "steps": 1}),
+        "Deadline": (jdfl.Deadline, {"seconds": 1.0}),
+        "Checkpoints": (jdfl.Checkpoints, {"folder": "x", "every": None, "minutes": None}),
+        "Result.save": (_saved(result), {"folder": "saved"}),
+        "Result.report": (result.report, {"path": "page.html"}),
+        "Options": (lambda **given: jdfl.run(**plan, options=jdfl.Options(**given)), _fields(jdfl.Options, {})),
+        "Tuning": (
+            lambda **given: jdfl.compare(**GOOD["compare"] | {"tuning": jdfl.Tuning(**given)}),
+            _fields(jdfl.Tuning, {"keys": (7,), "extend": 0}),
+        ),
+        "Entry": (
+            lambda **given: jdfl.compare(**GOOD["compare"] | {"methods": {"a": jdfl.Entry(**given)}}),
+            _fields(jdfl.Entry, {"algorithm": jdfl.DPSGD()}),
+        ),
+        "Experiment": (lambda **given: jdfl.Experiment(**given).run(), GOOD["compare"]),
+        **{
+            f"stop {type(rule).__name__}": (
+                _stop(rule),
+                {one.name: getattr(rule, one.name) for one in dataclasses.fields(rule)},
+            )
+            for rule in STOPS
+        },
+        **{
+            f"time {kind.__name__}": (_timed(kind), _fields(kind, {}))
+            for kind in (network.ExponentialTime, network.FixedTime, network.LogNormalTime, network.ParetoTime)
+        },
+        **{
+            f"event {kind.__name__}": (_event(kind), _fields(kind, {"noise_multiplier": 1.0}))
+            for kind in (privacy.GaussianEvent, privacy.LaplaceEvent)
+        },
+        "Result.plot": (result.plot, {}),
+        **{f"Comparison.{name}": (getattr(compared, name), given) for name, given in OF_COMPARISONS.items()},
+        "Comparison.save": (_saved(compared), {"folder": "saved"}),
+    }
+    return known | {name: lambda one=one: (*one, set(one[1])) for name, one in more.items()}
+
+
+def _fields(kind: Any, given: dict[str, Any]) -> dict[str, Any]:
+    """The good fields of a class: those given, and defaults."""
+    defaults = {
+        one.name: one.default for one in dataclasses.fields(kind) if one.init and one.default is not dataclasses.MISSING
+    }
+    return defaults | given
+
+
+def _checked(kind: Any, into: Callable[[Any], Any]) -> Callable[..., Any]:
+    return lambda **given: start.check_run(into(kind(**given)), PROBLEM(), RING(), 2, 1, None)
+
+
+def _stop(rule: Any) -> Callable[..., Any]:
+    return lambda **given: start.check_run(jdfl.DPSGD(), PROBLEM(), RING(), 2, 1, dataclasses.replace(rule, **given))
+
+
+def _timed(kind: Any) -> Callable[..., Any]:
+    return lambda **given: network.timed(RING(), kind(**given))
+
+
+def _event(kind: Any) -> Callable[..., Any]:
+    return lambda **given: privacy.epsilon(kind(**given), 3, 1e-5)
+
+
+def _saved(result: Any) -> Callable[..., Any]:
+    """`Result.save` into a folder that is not there yet."""
+
+    def save(**given: Any) -> Any:
+        shutil.rmtree("saved", ignore_errors=True)
+        return result.save(**given)
+
+    return save
+
+
+def changed(known: dict[str, Callable[[], Call]], values: list[Any], draw: Random) -> str:
+    """One call with one or two wrong arguments."""
+    if draw.random() < 0.15:
+        place, value = draw.choice(sorted(PLACES())), draw.choice(values)
+        return outcome(str(place), _placed(place), {place[1].rpartition(".")[2]: value}, APART)
+    name = draw.choice(list(known))
+    function, good, names = known[name]()
+    try:
+        parameters = list(inspect.signature(function).parameters.values())
+    except (TypeError, ValueError):
+        parameters = []
+    free = [one.name for one in parameters if one.kind not in (one.VAR_KEYWORD, one.VAR_POSITIONAL)] or sorted(good)
+    chosen = draw.sample(free, min(len(free), 1 if draw.random() < 0.7 else 2))
+    wrong = {argument: draw.choice(values) for argument in chosen}
+    if any((name, argument) in OWN and callable(value) for argument, value in wrong.items()):
+        return TAKEN
+    real = draw.random() < 0.1 and not set(wrong) & LONG
+    with contextlib.ExitStack() as stack:
+        if not real:
+            stack.enter_context(mock.patch.object(start, "require_memory"))  # which takes long
+            for begins in ("start", "lanes"):
+                stack.enter_context(mock.patch.object(loop, begins, _begin))
+        return outcome(name, lambda **given: function(**good | given), wrong, {*free, *names, *good, *APART})
+
+
+LONG = {"steps", "keys", "trials", "tuning", "budget", "over", "chunk", "every", "problem", "methods", "batch"}
+
+
+APART = {"clip", "size for Sparse", "grid", "grids", "seed", "label"}  # named where they are what is wrong
+LATER = {"all_of", "consensus_below", "gradient_below", "objective_below"}  # refused when a run begins
+
+
+def _begin(*_: Any) -> None:
+    raise BegunError
+
+
+def _placed(place: tuple[str, str]) -> Callable[..., Any]:
+    return lambda **given: start.check_run(PLACES()[place](*given.values()), PROBLEM(), RING(), 2, 1, None)
+
+
+def outcome(name: str, call: Callable[..., Any], wrong: dict[str, Any], names: Iterable[str]) -> str:
+    """What comes of a call with these arguments in exchange; WrongError for what must not."""
+    what = f"{name}({', '.join(f'{argument}={_shown(value)}' for argument, value in wrong.items())})"
+    try:
+        call(**wrong)
+    except BegunError:
+        return BEGINS
+    except Exception as error:
+        if (name in MINIMA and isinstance(error, RuntimeError)) or (isinstance(error, OSError) and error.filename):
+            return REFUSED
+        if traceback.extract_tb(error.__traceback__)[-1].filename == test_wrong_objects.__file__:
+            return THEIRS  # of the object that was given
+        found = unclean(
+            ValueError(*error.args).with_traceback(error.__traceback__) if isinstance(error, TypeError) else error
+        )
+        if not found and not any(
+            re.search(rf"\b{re.escape(one)}\b", str(error)) for one in {*wrong, *names, *RELATIONS}
+        ):
+            found = "it names no argument"
+        if found:
+            raise WrongError(TRACEBACK, f"{found}: {shown(error)} of {what}") from error
+        return REFUSED
+    if name not in LATER and any(value is one for value in wrong.values() for one in NOTHING):
+        raise WrongError(SILENT, f"it was taken: {what}")
+    return TAKEN
+
+
+def _shown(value: Any) -> str:
+    try:
+        return f"{type(value).__name__} {value!r:.80}"
+    except Exception:
+        return type(value).__name__
+
+
+def attacks(few: bool = False) -> Callable[[Random], str]:
+    """An attack by a call; the run whose folder is read is made in the current folder."""
+    jdfl.run(jdfl.DPSGD(), PROBLEM(), RING(), key=0, steps=2).save("whole")
+    jdfl.run(jdfl.DPSGD(), PROBLEM(), RING(), key=0, steps=2, callbacks=[jdfl.Checkpoints("kept")])
+    known, values = calls(Path("whole")), pool()
+    return lambda draw: changed(known, values, draw)
