@@ -167,6 +167,9 @@ class Comparison(Outputs):
         Args:
             x: An amount, as for `at`, or "stop".
             value: A budget of it; None: the comparison's own if it was tuned by `x`, or else the largest budget of `x`.
+
+        Raises:
+            ValueError: For an unknown amount.
         """
         checks.one_of((*AXES, "stop"), x=x)
         known = [one for one in (self, *self.views) if one.by == x and value in (None, one.budget)]
@@ -256,7 +259,7 @@ class Comparison(Outputs):
         """How the values of an algorithm were chosen, in words.
 
         The chosen values, the grid they are from, the number of tuning runs, ties, and edges of the grid; or that it
-        was not tuned, or why it has no results. `label` is that of an entry.
+        was not tuned, or why it has no results. `label` is that of an entry; ValueError for another.
         """
         checks.one_of(list(self.tuned), label=label)
         return words.note(self, label)
@@ -266,6 +269,7 @@ class Comparison(Outputs):
 
         Tables, figures and pages show it: its first round costs more than the budget, it has no results, all points of
         its grid are alike, its best value lies on the edge of its grid, or it was not tuned (one point at most).
+        Raises ValueError for a label that no entry has.
         """
         checks.one_of(list(self.tuned), label=label)
         return words.mark(self, label)
@@ -291,7 +295,7 @@ class Comparison(Outputs):
         """All reported runs of an algorithm, whatever budget its values were chosen at, each once.
 
         Empty where tuning failed at every budget. Those of this comparison's own budget come first, by seed; they have
-        no `state`, and cannot be resumed. `label` is that of an entry.
+        no `state`, and cannot be resumed. `label` is that of an entry; ValueError for another.
         """
         checks.one_of(list(self.results), label=label)
         found = {id(run): run for one in (self, *self.views) for run in one.results[label]}

@@ -22,7 +22,8 @@ from jdfl.engine.checkpoint import Checkpoint
 from jdfl.lab import stored
 from jdfl.lab.comparison import Comparison
 from jdfl.store import lease, manifest
-from tests.comparison.test_goes_on import SMALL, different
+from tests.comparing import comparisons as different
+from tests.comparison.test_goes_on import SMALL
 from tests.crashing import every_point
 from tests.killing import differences
 from tests.robustness.outcomes import Said, said
