@@ -7,6 +7,7 @@ from typing import Any
 import formulas
 import notebook_pages
 import pages
+import robustness
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
@@ -14,7 +15,7 @@ from mkdocs.structure.pages import Page
 from jdfl.algorithms import REGISTRY
 
 _NAMES = re.compile(r"^<!-- names: ([\w.]+) -->$", re.MULTILINE)
-_TABLE = "<!-- table of algorithms -->"
+_TABLES = {"<!-- table of algorithms -->": pages.table, "<!-- table of attacks -->": robustness.table}
 
 
 def on_config(config: MkDocsConfig) -> None:
@@ -37,8 +38,11 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
-    """Fill in the table of algorithms, and after `<!-- names: MODULE -->` all that the module says is public."""
-    return _levelled(_NAMES.sub(lambda found: _listed(found[1]), markdown)).replace(_TABLE, pages.table())
+    """Fill in tables, and after `<!-- names: MODULE -->` all that the module says is public."""
+    filled = _levelled(_NAMES.sub(lambda found: _listed(found[1]), markdown))
+    for place, table in _TABLES.items():
+        filled = filled.replace(place, table()) if place in filled else filled
+    return filled
 
 
 def on_page_content(html: str, **_: Any) -> str:

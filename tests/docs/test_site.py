@@ -25,6 +25,7 @@ sys.path.insert(0, str(ROOT / "docs" / "_site"))  # as mkdocs does for its hooks
 import costs  # noqa: E402
 import examples  # noqa: E402
 import pages  # noqa: E402
+import robustness  # noqa: E402
 
 pytestmark = pytest.mark.optimized
 
@@ -46,6 +47,16 @@ def test_pages_have_what_every_page_has():
         assert f"::: jdfl.algorithms.{kind.__module__.rpartition('.')[2]}.{kind.__name__}\n" in text
         assert f"jdfl run --algorithm {name}" in text
         assert f"](algorithms/{name}.md) | `{kind.__name__}` |" in pages.table()
+
+
+def test_thousands_of_attacks_are_counted_and_nothing_bad_came_of_them():
+    known = robustness.known()
+    assert {part: told["attacks"] for part, told in known.items()}.keys() == {"folders", "calls", "inputs"}
+    for part, least in {"folders": 2000, "calls": 8000, "inputs": 2000}.items():
+        told = known[part]
+        assert told["attacks"] == sum(told["outcomes"].values()) >= least
+        assert [told[name] for name in ("traceback from inside", "hang", "silent wrong result")] == [0, 0, 0]
+        assert f"{told['attacks']:,} | " in robustness.table()
 
 
 def test_a_docstring_without_a_formula_is_refused():
