@@ -1,8 +1,8 @@
 """The cost of keeping a run on the disk: its journal compared with SQLite, a whole run with and without it.
 
 Run `python -m benchmarks.store [--quick] [--out DIR]`, two minutes. Records have 12 numbers and come in chunks of 50,
-as those of a run do. SQLite has one table in WAL mode, with a commit per chunk and `synchronous=NORMAL`; both are synced
-once per 1,000 chunks, as by a checkpoint. The run makes one to two thousand records per second, each of a round.
+as those of a run do. SQLite has one table in WAL mode, with a commit per chunk and `synchronous=NORMAL`; both are
+synced once per 1,000 chunks, as by a checkpoint. The run makes one to two thousand records per second, each of a round.
 """
 
 import sqlite3
