@@ -22,6 +22,11 @@ from jdfl.store import journal
 from jdfl.store.journal import Journal
 
 NAME = "store"
+LIMIT = (
+    "A chunk of 50 records costs half a millisecond: the records as rows, a look at the lease and at the file, one write. "
+    "That is 1.0 % of a run of 1,000 records per second; this one made twice as many. Fewer, larger writes would cost "
+    "less, and lose more records when a process is killed."
+)
 COLUMNS, CHUNK, SYNC = 12, 50, 1_000
 
 

@@ -194,9 +194,9 @@ def test_a_result_is_drawn_as_it_is(result):
     [
         ({"x": "moons"}, ["x", "'moons'", "bytes"]),
         ({"x": []}, ["an amount or a list", "x = []"]),
-        ({"x": 3}, ["an amount or a list", "x = 3"]),
+        ({"x": 3}, ["text or a list of text", "x = 3"]),
         ({"y": "beauty"}, ["y", "'beauty'", "objective"]),
-        ({"width": "wall"}, ["width", "'wall'", "'column'", "inches"]),
+        ({"width": "wall"}, ["width", "'wall'", "'column'", "a number"]),
         ({"width": -1.0}, ["width > 0", "-1.0"]),
         ({"height": 0.0}, ["height > 0", "0.0"]),
         ({"floor": -1.0}, ["floor >= 0", "-1.0"]),
