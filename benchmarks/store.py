@@ -23,7 +23,7 @@ from jdfl.store.journal import Journal
 
 NAME = "store"
 LIMIT = (
-    "A chunk of 50 records costs half a millisecond: the records as rows, a look at the lease and at the file, one write. "
+    "A chunk of 50 records costs half a millisecond: records as rows, a look at the lease and at the file, one write. "
     "That is 1.0 % of a run of 1,000 records per second; this one made twice as many. Fewer, larger writes would cost "
     "less, and lose more records when a process is killed."
 )
