@@ -80,6 +80,26 @@ def test_a_queue_that_starts_it_again(
     assert not [path for path in folder.rglob("*") if "partial" in path.name or "tmp" in path.name]
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_one_that_begins_in_a_folder_that_is_held_leaves_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    """Before, it removed the folder of the other process, which had kept nothing yet."""
+    from tests.test_crash_points import SMALL
+
+    monkeypatch.chdir(tmp_path)
+    Path("small.yaml").write_text(SMALL)
+    Path("mine").mkdir()
+    held = lease.Lease.take(Path("mine"))
+    try:
+        status, said = quietly([*KINDS[kind].begin, "--folder", "mine"])
+        assert status == 2
+        assert "is writing into" in said
+        held.check()  # it is still there
+    finally:
+        held.release()
+
+
 def _long(folder: Path) -> list[str]:
     steps = ["--steps", "100000000", "--chunk", "50", "--checkpoint-every", "1000", "--quiet"]
     return ["run", *TINY, *RUNS["gradients"], *steps, "--folder", str(folder)]

@@ -11,20 +11,9 @@ import pytest
 from jdfl.cli import main
 from jdfl.lab.files import write
 from jdfl.store import manifest
-from tests.test_crash_points import WORK
+from tests.test_crash_points import SMALL, WORK
 
 pytestmark = pytest.mark.filterwarnings("ignore")
-SMALL = """
-steps: 4
-seeds: 2
-tuning_seeds: 1
-problem: {m: 4, n: 20, s: 2, rows: [5, 9]}
-network: ring
-extend: 0
-grids: ["lr=0.01,0.02"]
-metrics: [objective]
-algorithms: [d-psgd, dsgt]
-"""
 
 
 @pytest.fixture(scope="module")

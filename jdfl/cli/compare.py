@@ -29,6 +29,7 @@ from jdfl.lab.settings import (
 )
 from jdfl.lab.summary import finite
 from jdfl.store import events, jobs, manifest
+from jdfl.store.lease import HeldError, LostError
 
 _ABOUT = """Compare algorithms on one problem with the same seeds, and save tables, curves and a figure in a new folder.
 
@@ -73,6 +74,7 @@ results are written and say where), 5 the results could not be written, or someb
 """
 
 _CONFIG = "config.yaml"
+_OTHERS = (HeldError, LostError)  # where the folder is somebody else's
 _AGAIN = """Continue a comparison. Programs whose runs are done stay as they are."""
 
 
@@ -159,7 +161,7 @@ def _work(folder: Path, config: CompareConfig, options: Working, experiment: jdf
             folders.written(folder, lambda: fill(found, folder, text, apart=(jobs.PLACE, jobs.ORIGIN)))
             kept.clear()
     except BaseException as error:
-        if experiment is not None and not any((folder / jobs.PLACE).glob("*")):
+        if experiment is not None and not (isinstance(error, _OTHERS) or any((folder / jobs.PLACE).glob("*"))):
             folders.discard(folder)
         elif isinstance(error, KeyboardInterrupt | jobs.FailedJobsError):
             error.add_note(f"what is done is kept. To continue: jdfl resume {folder}")

@@ -36,7 +36,7 @@ from jdfl.lab.views import Views
 from jdfl.lab.watch import Watch, returns
 from jdfl.privacy import report
 from jdfl.store import snapshots
-from jdfl.store.lease import LostError, UnwrittenError
+from jdfl.store.lease import HeldError, LostError, UnwrittenError
 
 STATUS = """exit status: 0 done, 2 a mistake in the settings, 3 the run diverged, 4 another process of the run was lost,
 5 the results could not be written, or somebody has removed or changed the run's folder, 6 the run violated an
@@ -163,7 +163,7 @@ class Session:
         try:
             result = self.made(seed=seed, callbacks=callbacks, resume=resume)
         except BaseException as error:
-            if folder is not None and new and not isinstance(error, UnwrittenError | LostError):
+            if folder is not None and new and not isinstance(error, UnwrittenError | LostError | HeldError):
                 _discard(folder)
             raise
         if folder is None or views is None:

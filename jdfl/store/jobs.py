@@ -10,7 +10,6 @@ A job that is kept is not done again. One that was cut off leaves nothing, and i
 import errno
 import hashlib
 import json
-import os
 import shutil
 import signal
 import threading
@@ -23,6 +22,7 @@ from typing import Any
 from uuid import uuid4
 
 from jdfl.store import events, manifest
+from jdfl.store.journal import sync_path
 from jdfl.store.lease import Lease, LostError, UnwrittenError
 
 ORIGIN, PLACE = "jobs.json", "jobs"
@@ -117,7 +117,7 @@ class Jobs:
                 shutil.rmtree(place)
             if not place.exists():  # or another process has done it at the same time
                 partial.rename(place)
-                _sync_one(place.parent)
+                sync_path(place.parent)
         finally:
             shutil.rmtree(partial, ignore_errors=True)
         return place
@@ -182,7 +182,7 @@ def _begin(folder: Path, origin: dict[str, Any], any_version: bool) -> bool:
         return False
     partial = path.with_name(f".{uuid4().hex[:12]}.partial.{path.name}")
     partial.write_text(json.dumps(origin, indent=2) + "\n", encoding="utf-8")
-    _sync_one(partial)
+    sync_path(partial)
     partial.replace(path)
     return True
 
@@ -238,12 +238,4 @@ def _end(number: int, _: FrameType | None) -> None:
 def _sync(folder: Path) -> None:
     """Make a folder and everything in it durable."""
     for path in [*folder.rglob("*"), folder]:
-        _sync_one(path)
-
-
-def _sync_one(path: Path) -> None:
-    file = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(file)
-    finally:
-        os.close(file)
+        sync_path(path)

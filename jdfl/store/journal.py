@@ -73,7 +73,7 @@ class Journal:
         made._file, made._written, made._pending = file, 0, bytearray(first)
         try:
             made.sync()
-            _sync_folder(path.parent)
+            sync_path(path.parent)
         except OSError:
             made.close()
             path.unlink(missing_ok=True)  # so that it can be created later
@@ -261,9 +261,9 @@ def _column(told: Any) -> tuple[str, str]:
     return name, kind
 
 
-def _sync_folder(folder: Path) -> None:
-    """Make the names in a folder durable."""
-    file = os.open(folder, os.O_RDONLY)
+def sync_path(path: Path) -> None:
+    """Make a file durable, or the names in a folder."""
+    file = os.open(path, os.O_RDONLY)
     try:
         os.fsync(file)
     finally:
