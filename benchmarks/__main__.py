@@ -4,10 +4,14 @@ They run in alphabetical order, each in its own process, so that they share neit
 and their output is shown as it comes. A benchmark whose optional packages are missing is skipped. A table of all goals
 follows at the end. The exit code is 1 if a benchmark crashed; a missed goal is a finding and leaves it 0.
 
+Until all are measured, what is measured is kept in DIR/unfinished: after an interruption, a kill or a crash the same
+command goes on with the rest, as long as code and libraries are the same. Later commands measure all of it again.
+
 `--list` lists the benchmarks, `--page` generates docs/benchmarks.md from benchmarks/results; neither measures anything.
 """
 
 import argparse
+import shutil
 import subprocess
 import sys
 from collections.abc import Collection, Sequence
@@ -17,7 +21,15 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from benchmarks import page
-from benchmarks.common import Benchmark, Row, discover, read, show
+from benchmarks.common import FOLDER, Benchmark, Row, discover, read, show
+from experiments.common import mortal
+from jdfl.engine.provenance import total, versions
+from jdfl.lab.files import placed
+from jdfl.store import jobs
+from jdfl.store.jobs import FailedJobsError, Jobs
+from jdfl.store.lease import LostError, UnwrittenError
+
+UNFINISHED = "unfinished"  # the folder of a suite until it is measured
 
 
 @dataclass(frozen=True)
@@ -28,27 +40,35 @@ class Outcome:
     rows: tuple[Row, ...] = ()
     why: str = ""
     crashed: bool = False
+    kept: Path | None = None  # where its figures are until all are measured
 
 
-def measure(benchmark: Benchmark, quick: bool, out: Path) -> Outcome:
-    """Run one benchmark in its own process, and read what it wrote."""
+class CrashedError(RuntimeError):
+    """A benchmark ended with another status than 0."""
+
+
+def measure(benchmark: Benchmark, quick: bool, out: Path, kept: Jobs) -> Outcome:
+    """Run one benchmark in its own process, unless it is measured, and bring its figures to `out`."""
     missing = [package for package in benchmark.needs if find_spec(package) is None]
     if missing:
         return Outcome(benchmark.name, why=f"skipped: {', '.join(missing)} is not installed")
-    path = out / f"{benchmark.name}.json"
-    before = _written(path)
-    command = [sys.executable, "-u", "-m", f"benchmarks.{benchmark.name}", "--out", str(out)]
-    code = subprocess.run([*command, *(["--quick"] if quick else [])]).returncode
-    if code:
-        return Outcome(benchmark.name, why=f"crashed with exit code {code}", crashed=True)
-    if _written(path) == before:
-        return Outcome(benchmark.name, why="skipped: it wrote no figures")
-    return Outcome(benchmark.name, read(path).rows)
 
+    def make(folder: Path) -> None:
+        command = mortal("-u", "-m", f"benchmarks.{benchmark.name}", "--out", str(folder), *["--quick"] * quick)
+        if code := subprocess.run(command).returncode:
+            raise CrashedError(f"exit code {code}")
 
-def _written(path: Path) -> int | None:
-    """The modification time in nanoseconds, which identifies figures of an earlier run."""
-    return path.stat().st_mtime_ns if path.exists() else None
+    code = total(path.read_text(encoding="utf-8") for path in sorted(FOLDER.glob("*.py")))
+    try:
+        place = kept.done(jobs.name_of(benchmark.name, quick, code, versions()), make)
+    except FailedJobsError as error:
+        return Outcome(benchmark.name, why=f"crashed with {error.__cause__!s}", crashed=True)
+    name = f"{benchmark.name}.json"
+    if not (place / name).is_file():
+        return Outcome(benchmark.name, why="skipped: it wrote no figures", kept=place)
+    with placed(out / name) as partial:
+        shutil.copyfile(place / name, partial)
+    return Outcome(benchmark.name, read(out / name).rows, kept=place)
 
 
 def conclude(outcomes: Sequence[Outcome]) -> int:
@@ -81,6 +101,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("names", nargs="*", metavar="NAME", help="a benchmark (default: all of them)")
     parser.add_argument("--quick", action="store_true", help="small sizes: shows that it runs, not how fast")
     parser.add_argument("--out", type=Path, default=Path("out"), help="folder for the JSON (default: out)")
+    parser.add_argument("--retry", type=int, default=0, help="how often one that crashes is tried again")
     instead = parser.add_mutually_exclusive_group()
     instead.add_argument("--list", action="store_true", help="list the benchmarks and measure nothing")
     instead.add_argument("--page", action="store_true", help="write docs/benchmarks.md and measure nothing")
@@ -97,11 +118,29 @@ def main(arguments: Sequence[str] | None = None) -> int:
             parser.error("The page covers all benchmarks: --page takes no names.")
         print("written:", page.write())
         return 0
-    outcomes = []
-    for number, name in enumerate(names, 1):
-        print(f"\n{name} ({number} of {len(names)})", flush=True)
-        outcomes.append(measure(known[name], given.quick, given.out))
-    return conclude(outcomes)
+    if given.retry < 0:
+        parser.error(f"Expected --retry >= 0, got {given.retry}.")
+    folder = given.out / UNFINISHED
+    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        with jobs.opened(folder, {"work": "benchmarks", "versions": {}}, retry=given.retry) as kept:
+            outcomes = list[Outcome]()
+            for number, name in enumerate(names, 1):
+                print(f"\n{name} ({number} of {len(names)})", flush=True)
+                outcomes.append(measure(known[name], given.quick, given.out, kept))
+    except OSError as error:
+        print(f"benchmarks: {error}", file=sys.stderr)
+        return 5 if isinstance(error, UnwrittenError | LostError) else 2
+    except KeyboardInterrupt as error:
+        print("interrupted: what is measured is kept, and the same command goes on", file=sys.stderr)
+        return 143 if isinstance(error, jobs.TerminatedError) else 130
+    if status := conclude(outcomes):
+        return status
+    for place in (done.kept for done in outcomes if done.kept):
+        shutil.rmtree(place)
+    if not any(folder.glob(f"{jobs.PLACE}/*")):  # nothing of a longer suite that was interrupted
+        shutil.rmtree(folder)
+    return 0
 
 
 if __name__ == "__main__":

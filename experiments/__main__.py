@@ -27,19 +27,13 @@ from pathlib import Path
 
 from rich.console import Console
 
-from experiments.common import compile_sooner
+from experiments.common import compile_sooner, mortal
 from experiments.gallery import Experiment, experiments, write_index
 from jdfl.engine.provenance import total, versions
 from jdfl.lab.files import placed
 from jdfl.store import jobs, manifest
 from jdfl.store.jobs import FailedJobsError, Jobs
 from jdfl.store.lease import LostError, UnwrittenError
-
-_MORTAL = """import ctypes, os, sys
-if sys.platform == "linux":
-    ctypes.CDLL(None).prctl(1, 9)  # SIGKILL at the death of the parent
-os.execv(sys.executable, [sys.executable, *sys.argv[1:]])
-"""
 
 
 @dataclass(frozen=True)
@@ -108,8 +102,8 @@ class Scripts:
             compile_sooner(environment)
         started, log = time.monotonic(), folder / f"{one.name}.log"
         with log.open("w", encoding="utf-8") as output:
-            mortal = [sys.executable, "-c", _MORTAL, *command, "--out", str(folder)]
-            process = subprocess.Popen(mortal, stdout=output, stderr=subprocess.STDOUT, env=environment)
+            words = mortal(*command, "--out", str(folder))
+            process = subprocess.Popen(words, stdout=output, stderr=subprocess.STDOUT, env=environment)
             self._running.add(process)
             if self._over:
                 process.kill()

@@ -10,6 +10,7 @@ import argparse
 import json
 import math
 import os
+import sys
 from collections.abc import MutableMapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -67,6 +68,21 @@ def options(description: str, *, seeds: int = 5, arguments: Sequence[str] | None
     use_cache()
     _runs.clear()
     return Options(given.quick, number, given.out)
+
+
+_MORTAL = """import ctypes, os, sys
+if sys.platform == "linux":
+    ctypes.CDLL(None).prctl(1, 9)  # SIGKILL at the death of the parent
+os.execv(sys.executable, [sys.executable, *sys.argv[1:]])
+"""
+
+
+def mortal(*words: str) -> list[str]:
+    """The command of Python with these arguments, in a process that on Linux does not outlive the one that starts it.
+
+    The start of such a process must not be left to a thread that ends before it.
+    """
+    return [sys.executable, "-c", _MORTAL, *words]
 
 
 def compile_sooner(environment: MutableMapping[str, str]) -> None:

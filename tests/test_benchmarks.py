@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 from dataclasses import asdict
+from pathlib import Path
 from types import SimpleNamespace
 
 import jax.numpy as jnp
@@ -16,6 +17,7 @@ from benchmarks import __main__ as suite
 from benchmarks import common, device, machine, page, versions
 from benchmarks.common import Benchmark, Record, Row
 from benchmarks.machine import Machine
+from jdfl.store.jobs import Jobs
 
 KNOWN = common.discover()
 GOOD = Row("a", "top_k / jdfl", 2.5, "x", ">= 2", True, "2–3 (of 3)")
@@ -34,8 +36,9 @@ def processes(monkeypatch):
     doings, commands = {}, []
 
     def run(command):
-        commands.append(command)
-        return SimpleNamespace(returncode=doings[command[3].removeprefix("benchmarks.")](command[5]))
+        words = command[3:]  # after what makes it mortal
+        commands.append(words)
+        return SimpleNamespace(returncode=doings[words[2].removeprefix("benchmarks.")](Path(words[4])))
 
     monkeypatch.setattr(suite.subprocess, "run", run)
     monkeypatch.setattr(suite, "discover", lambda: {name: Benchmark(name, "About.") for name in sorted(doings)})
@@ -72,7 +75,9 @@ def test_names_are_run_once_in_the_documented_order():
     assert suite.chosen(["c", "a", "c"], "abc") == ["a", "c"]
 
 
-@pytest.mark.parametrize("arguments", [["noize"], ["--list", "noize"], ["--page", "noise"], ["--page", "--list"]])
+@pytest.mark.parametrize(
+    "arguments", [["noize"], ["--list", "noize"], ["--retry", "-1"], ["--page", "noise"], ["--page", "--list"]]
+)
 def test_wrong_arguments_end_with_usage(arguments, capsys):
     with pytest.raises(SystemExit) as ended:
         suite.main(arguments)
@@ -89,22 +94,55 @@ def test_the_list_says_what_every_benchmark_measures(capsys):
 
 
 def test_a_goal_that_is_not_met_is_shown_and_no_crash(processes, tmp_path, capsys):
-    processes.doings["one"] = lambda _: written(tmp_path, "one", GOOD, MISSED, Row("c", "free", 1.0, "s")) or 0
+    processes.doings["one"] = lambda out: written(out, "one", GOOD, MISSED, Row("c", "free", 1.0, "s")) or 0
     assert suite.main(["--out", str(tmp_path)]) == 0
-    assert processes.commands == [[sys.executable, "-u", "-m", "benchmarks.one", "--out", str(tmp_path)]]
+    assert [words[:4] for words in processes.commands] == [["-u", "-m", "benchmarks.one", "--out"]]
     said = capsys.readouterr().out
     assert ["NO" in line for line in said.splitlines() if line.startswith("│ one")] == [False, True]
     assert "1 of 1 benchmarks measured, 1 of 2 goals met" in said
     assert "free" not in said
+    assert [path.name for path in tmp_path.iterdir()] == ["one.json"]
 
 
-def test_a_crash_is_told_and_the_others_still_run(processes, tmp_path, capsys):
-    processes.doings |= {"a": lambda _: 3, "b": lambda _: written(tmp_path, "b", GOOD) or 0}
+def test_a_crash_is_told_and_the_same_command_goes_on_with_it(processes, tmp_path, capsys):
+    measured = {"a": 3, "b": 0, "c": 0}
+    for name in measured:
+        processes.doings[name] = lambda out, name=name: written(out, name, GOOD) or measured[name]
     assert suite.main(["--quick", "--out", str(tmp_path)]) == 1
-    assert [command[-1] for command in processes.commands] == ["--quick", "--quick"]
+    assert [words[-1] for words in processes.commands] == ["--quick"] * 3
     said = capsys.readouterr().out
     assert "a crashed with exit code 3" in said
-    assert "1 of 2 benchmarks measured" in said
+    assert "2 of 3 benchmarks measured" in said
+    measured["a"] = 0
+    assert suite.main(["--quick", "--out", str(tmp_path)]) == 0
+    assert [words[2] for words in processes.commands[3:]] == ["benchmarks.a"]
+    assert "3 of 3 benchmarks measured" in capsys.readouterr().out
+    processes.commands.clear()
+    assert suite.main(["--quick", "--out", str(tmp_path)]) == 0
+    assert len(processes.commands) == 3, "what ended is measured anew"
+
+
+def test_an_interrupted_suite_goes_on(processes, tmp_path, capsys):
+    def interrupted(_):
+        raise KeyboardInterrupt
+
+    processes.doings |= {"a": lambda out: written(out, "a", GOOD) or 0, "b": interrupted}
+    assert suite.main(["--out", str(tmp_path)]) == 130
+    assert "the same command goes on" in capsys.readouterr().err
+    assert not list(tmp_path.glob("unfinished/jobs/.*"))
+    processes.doings["b"] = lambda out: written(out, "b", GOOD) or 0
+    assert suite.main(["b", "--out", str(tmp_path)]) == 0
+    assert suite.main(["--out", str(tmp_path)]) == 0
+    assert [words[2][-1] for words in processes.commands] == ["a", "b", "b", "b"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.json", "b.json"]
+
+
+def test_one_that_crashes_is_tried_again(processes, tmp_path):
+    left = iter([3, 0])
+    processes.doings["a"] = lambda out: written(out, "a", GOOD) or next(left)
+    with pytest.warns(UserWarning, match="exit code 3; it is tried again, 1 of 1"):
+        assert suite.main(["--retry", "1", "--out", str(tmp_path)]) == 0
+    assert len(processes.commands) == 2
 
 
 def test_figures_of_an_earlier_time_are_not_taken_for_new_ones(processes, tmp_path, capsys):
@@ -115,7 +153,8 @@ def test_figures_of_an_earlier_time_are_not_taken_for_new_ones(processes, tmp_pa
 
 
 def test_a_benchmark_without_its_packages_is_skipped_by_name(processes, tmp_path):
-    done = suite.measure(Benchmark("a", "About.", ("jax", "nothing_of_this_name")), False, tmp_path)
+    needy = Benchmark("a", "About.", ("jax", "nothing_of_this_name"))
+    done = suite.measure(needy, False, tmp_path, Jobs(tmp_path))
     assert done.why == "skipped: nothing_of_this_name is not installed"
     assert (done.crashed, processes.commands) == (False, [])
 
