@@ -8,9 +8,9 @@ array with a number for every node, are left out. `build` makes the library's ob
 import dataclasses
 import inspect
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, dataclass
-from functools import cache
+from functools import cache, partial
 from importlib.metadata import EntryPoint, entry_points
 from types import NoneType
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, get_args, get_origin, get_type_hints
@@ -51,6 +51,26 @@ class Kind:
         return self.source(**{name: given[name] for name in self.given}, **made)
 
 
+class Kinds(Mapping[str, type]):
+    """Kinds by their names; each is derived when it is asked for, since their documentation takes long to read.
+
+    Args:
+        makers: Gives the kind of a name.
+    """
+
+    def __init__(self, makers: Mapping[str, Callable[[], type]]) -> None:
+        self.makers = makers
+
+    def __getitem__(self, name: str) -> type:
+        return self.makers[name]()
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.makers)
+
+    def __len__(self) -> int:
+        return len(self.makers)
+
+
 @dataclass(frozen=True)
 class Family:
     """The kinds that a setting may hold: those of the library and those of installed packages.
@@ -75,9 +95,11 @@ class Family:
         return {kind: source for kind, (source, _) in self._found().items()}
 
     @property
-    def kinds(self) -> dict[str, type[Kind]]:
+    def kinds(self) -> Kinds:
         """All kinds by their names."""
-        return {kind: derive(kind, source, self.given, by) for kind, (source, by) in self._found().items()}
+        return Kinds(
+            {kind: partial(derive, kind, source, self.given, by) for kind, (source, by) in self._found().items()}
+        )
 
     def __call__(self, kind: str | None = None, /, **settings: Any) -> Any:
         """A kind, or the default one, with some of its settings; ValueError for an unknown name."""
@@ -144,12 +166,12 @@ def described(kind: type[Kind]) -> str:
     return f"{line} (from {kind.package})".strip() if kind.package else line
 
 
-def members(annotation: Any) -> dict[str, type]:
+def members(annotation: Any) -> Kinds:
     """The dataclasses that a field may hold, by their `kind`; empty for a field without kinds."""
-    found: dict[str, type] = {}
+    found: dict[str, Callable[[], type]] = {}
     for mark in marks(annotation):
-        found |= mark.kinds if isinstance(mark, Family) else {}
-    return found | {option.kind: option for option in options_of(annotation) if hasattr(option, "kind")}
+        found |= mark.kinds.makers if isinstance(mark, Family) else {}
+    return Kinds(found | {one.kind: lambda one=one: one for one in options_of(annotation) if hasattr(one, "kind")})
 
 
 def shown(value: Any, family: Family | None = None) -> Any:

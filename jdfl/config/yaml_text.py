@@ -232,7 +232,7 @@ def _value(annotation: Any, data: Any, where: str, default: Any = None) -> Any:
     return data
 
 
-def _member(choices: dict[str, type], data: Any, where: str, default: Any) -> Any:
+def _member(choices: Mapping[str, type], data: Any, where: str, default: Any) -> Any:
     """One of several dataclasses: a mapping with its kind, one without for the kind of the default, or a bare kind."""
     if isinstance(data, str):
         data = {"kind": data}

@@ -1,7 +1,7 @@
 """The interval of a share that is measured on a test set."""
 
 import numpy as np
-from scipy import stats
+from scipy.special import ndtri
 
 from jdfl.base import checks
 from jdfl.base.arguments import checked
@@ -28,7 +28,7 @@ def wilson(share: float, examples: int, *, confidence: float = 0.95) -> tuple[fl
     if not 0 <= share <= 1 or confidence == 1:
         name, value = ("confidence", confidence) if confidence == 1 else ("share", share)
         checks.refuse("0 <= share <= 1 and confidence < 1", name, value)
-    z = float(stats.norm.ppf(0.5 + confidence / 2))
+    z = float(ndtri(0.5 + confidence / 2))
     middle = share + z * z / (2 * examples)
     width = z * np.sqrt(share * (1 - share) / examples + (z / (2 * examples)) ** 2)
     low, high = ((middle + side * width) / (1 + z * z / examples) for side in (-1, 1))

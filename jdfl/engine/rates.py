@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
-from scipy import stats
+from scipy.special import stdtrit
 
 from jdfl.base import checks
 from jdfl.base.arguments import checked
@@ -158,7 +158,7 @@ def _fitted(x: np.ndarray, y: np.ndarray, confidence: float) -> tuple[float, flo
     for lag in range(1, min(lags, n - 1) + 1):
         variance += 2 * (1 - lag / (lags + 1)) * float(terms[lag:] @ terms[:-lag])
     error = np.sqrt(max(variance, 0.0) * n / (n - 2)) / float(centred @ centred)
-    return slope, float(stats.t.ppf(0.5 + confidence / 2, n - 2) * error)
+    return slope, float(stdtrit(n - 2, 0.5 + confidence / 2) * error)
 
 
 def _refused(metric: str, why: str) -> str:

@@ -29,7 +29,7 @@ def curves(views: Mapping[tuple[str, str], pd.DataFrame], axes: Mapping[str, str
     """
     pool: dict[tuple[float | int | None, ...], int] = {}  # lists of numbers that several lines share, and their places
     data = {
-        f"{x}|{y}": [_line(str(label), one, pool) for label, one in frame.groupby("label", sort=False)]
+        f"{x}|{y}": [_line(str(label), one, pool) for label, one in frame.groupby("label", sort=False, observed=True)]
         for (x, y), frame in views.items()
     }
     chosen = {
@@ -62,7 +62,8 @@ def _thinned(one: pd.DataFrame) -> np.ndarray:
         return np.arange(size)
     steps = (np.linspace(0, size, _BUCKETS), np.geomspace(1, size, _BUCKETS))
     edges = np.unique(np.concatenate([[0], *steps]).round().astype(int))
-    mean, low, high = (np.nan_to_num(one[name].to_numpy(float)) for name in ("mean", "low", "high"))
+    mean, low, high = (one[name].to_numpy(float) for name in ("mean", "low", "high"))
+    low, high = np.where(np.isfinite(low), low, mean), np.where(np.isfinite(high), high, mean)
     kept: set[int] = set()
     for begin, end in zip(edges[:-1].tolist(), edges[1:].tolist()):
         inside = slice(begin, end)

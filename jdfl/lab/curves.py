@@ -253,20 +253,38 @@ def bands(curves: pd.DataFrame, x: str, y: str) -> pd.DataFrame:
         x: The column of the amount that is spent.
         y: The column of the metric.
     """
-    frames: list[pd.DataFrame] = []
-    for label, runs in curves[~curves["ending"].isin([*BAD])].groupby("label", sort=False):
+    return _bands(_good(curves), x, y)
+
+
+def _good(curves: pd.DataFrame) -> pd.DataFrame:
+    """The trials of `bands`, whose labels are numbered, since text is slow to group by."""
+    return curves[~curves["ending"].isin([*BAD])].astype({"label": "category"})
+
+
+def _bands(good: pd.DataFrame, x: str, y: str) -> pd.DataFrame:
+    """`bands` of what `_good` gives."""
+    frames, labels = list[pd.DataFrame](), good["label"].cat.categories
+    for label, runs in good.groupby("label", sort=False, observed=True):
         if runs["seed"].nunique() == 1:  # which may have a million records
-            one = runs[list(dict.fromkeys(("round", x, y)))].sort_values("round", kind="stable").ffill()
+            one = runs[list(dict.fromkeys(("round", x, y)))]
+            one = (one if one["round"].is_monotonic_increasing else one.sort_values("round", kind="stable")).ffill()
             mean = one[y].to_numpy(float)
-            band = {"label": label, "round": one["round"].to_numpy(), x: one[x].to_numpy(float)}
-            frames.append(pd.DataFrame(band | {"mean": mean, "low": mean, "high": mean}))
-            continue
-        records = runs.set_index(["round", "seed"])
-        spent = records.index.to_frame()["round"] if x == "round" else records[x]
-        amounts, values = (one.unstack("seed").ffill() for one in (spent, records[y]))
-        mean, half = values.mean(axis=1).to_numpy(), np.nan_to_num(half_widths(values.to_numpy(float)))
-        band = {"label": label, "round": values.index, x: amounts.mean(axis=1).to_numpy()}
-        frames.append(pd.DataFrame(band | {"mean": mean, "low": mean - half, "high": mean + half}))
+            band = {
+                "round": one["round"].to_numpy(),
+                x: one[x].to_numpy(float),
+                "mean": mean,
+                "low": mean,
+                "high": mean,
+            }
+        else:
+            records = runs.set_index(["round", "seed"])
+            spent = records.index.to_frame()["round"] if x == "round" else records[x]
+            amounts, values = (one.unstack("seed").ffill() for one in (spent, records[y]))
+            mean, half = values.mean(axis=1).to_numpy(), np.nan_to_num(half_widths(values.to_numpy(float)))
+            band = {"round": values.index, x: amounts.mean(axis=1).to_numpy()}
+            band |= {"mean": mean, "low": mean - half, "high": mean + half}
+        name = pd.Categorical.from_codes(np.full(len(mean), labels.get_loc(label)), labels)
+        frames.append(pd.DataFrame({"label": name} | band))
     if not frames:
         return pd.DataFrame(columns=list(dict.fromkeys(("label", "round", x, "mean", "low", "high"))))
     return pd.concat(frames, ignore_index=True)
@@ -284,11 +302,11 @@ class Views(Mapping[tuple[str, str], pd.DataFrame]):
     """
 
     def __init__(self, curves: pd.DataFrame, axes: Sequence[str], metrics: Sequence[str]) -> None:
-        self._curves, self._pairs = curves, [(x, y) for y in metrics for x in axes]
+        self._good, self._pairs = _good(curves), [(x, y) for y in metrics for x in axes]
 
     def __getitem__(self, pair: tuple[str, str]) -> pd.DataFrame:
         x, y = pair
-        band = bands(self._curves, x, y)
+        band = _bands(self._good, x, y)
         return band.assign(x=band[x])
 
     def __iter__(self) -> Iterator[tuple[str, str]]:

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import pandas as pd
-from scipy import stats
+from scipy.special import stdtrit
 
 LEVEL = 0.95
 ALIKE = 1e-6  # relative difference up to which two values are the same: rounding in float32
@@ -33,7 +33,7 @@ def half_width(values: np.ndarray, level: float = LEVEL) -> float:
     size = len(values)
     if size < 2 or not np.isfinite(values).all():
         return float("nan")
-    return float(stats.t.ppf((1 + level) / 2, size - 1) * np.std(values, ddof=1) / np.sqrt(size))
+    return float(stdtrit(size - 1, (1 + level) / 2) * np.std(values, ddof=1) / np.sqrt(size))
 
 
 def half_widths(values: np.ndarray, level: float = LEVEL) -> np.ndarray:
@@ -48,7 +48,7 @@ def half_widths(values: np.ndarray, level: float = LEVEL) -> np.ndarray:
     with np.errstate(divide="ignore", invalid="ignore"):
         mean = np.where(missing, 0.0, values).sum(axis=1) / size
         spread = np.sqrt((np.where(missing, 0.0, values - mean[:, None]) ** 2).sum(axis=1) / (size - 1))
-        half = stats.t.ppf((1 + level) / 2, size - 1) * spread / np.sqrt(size)
+        half = stdtrit(size - 1, (1 + level) / 2) * spread / np.sqrt(size)
     return np.where((size > 1) & np.isfinite(half), half, np.nan)
 
 
