@@ -2,7 +2,7 @@
 
 Run `python -m benchmarks.store [--quick] [--out DIR]`, two minutes. Records have 12 numbers and come in chunks of 50,
 as those of a run do. SQLite has one table in WAL mode, with a commit per chunk and `synchronous=NORMAL`; both are
-synced once per 1,000 chunks, as by a checkpoint. The run makes one to two thousand records per second, each of a round.
+synced once per 1,000 chunks, as by a checkpoint. The run makes a thousand records per second, each of a round.
 """
 
 import sqlite3
@@ -22,12 +22,7 @@ from jdfl.store import journal
 from jdfl.store.journal import Journal
 
 NAME = "store"
-LIMIT = (
-    "A chunk of 50 records costs half a millisecond: records as rows, a look at the lease and at the file, one write. "
-    "That is 1.0 % of a run of 1,000 records per second; this one made twice as many. Fewer, larger writes would cost "
-    "less, and lose more records when a process is killed."
-)
-COLUMNS, CHUNK, SYNC = 12, 50, 1_000
+COLUMNS, CHUNK, SYNC, NODES = 12, 50, 1_000, 128
 
 
 def chunk(first: int) -> np.ndarray:
@@ -105,7 +100,7 @@ class Timed(jdfl.Checkpoints):
 
 def of_run(steps: int, store: Timed | None) -> float:
     """Seconds of a run, after a first one that compiles."""
-    problem, network = jdfl.problems.example1(m=64, n=1000, s=5, rows=(20, 40)), jdfl.network.ring(64)
+    problem, network = jdfl.problems.example1(m=NODES, n=1000, s=5, rows=(20, 40)), jdfl.network.ring(NODES)
     callbacks = [] if store is None else [store]
     how = {"metrics": ["objective", "consensus_error"], "options": jdfl.Options(chunk=CHUNK)}
     start = time.perf_counter()
@@ -134,7 +129,7 @@ def main(arguments: Sequence[str] | None = None) -> list[Row]:
             kept.append(of_run(steps, store))
             waited.append(100 * store.seconds / (kept[-1] - store.seconds))
         ratios = [100 * (b / a - 1) for a, b in zip(without, kept)]
-        case = f"D-PSGD, 64 nodes, {steps:,} rounds and records"
+        case = f"D-PSGD, {NODES} nodes, {steps:,} rounds and records"
         rows.append(row(case, "records per second without a store", [steps / one for one in without], ""))
         rows.append(
             row(case, "time for which the run waits for the store", waited, "%", "" if chosen.quick else "<= 1")

@@ -127,12 +127,12 @@ def test_the_tolerance_is_that_of_the_checks_before_a_run():
 def judged(network: Any, weights: Weights, rounds: int) -> np.ndarray:
     """The rules of W that rounds violate, by node [rounds, m]."""
     nobody = jnp.zeros((network.m,), jnp.int32)
-    known = Known({}, None, None)
+    known = Known(None, None)
 
     def one(k):
         key = jax.random.fold_in(jax.random.key(7), k)
         graph = nw.in_run(network, jax.random.key(3), 32).at(k, key)
-        return invariants.broken(weights, graph, nobody, known, known, None)[0]
+        return invariants.broken(weights, graph, {}, nobody, known, known, None)[0]
 
     return np.asarray(jax.jit(lambda: jax.lax.map(one, jnp.arange(rounds, dtype=jnp.int32)))())
 

@@ -85,7 +85,6 @@ class Mass(NamedTuple):
 class Known:
     """What the rules compare from round to round."""
 
-    counts: Info  # sums that begin anywhere
     mass: Mass | None  # None: no push-sum
     clock: Seconds | None  # None: time is not simulated
 
@@ -94,8 +93,7 @@ def unit(known: Known) -> Known:
     """What is so before anything is computed: push-sum weights of one, no messages, and clocks at zero."""
     mass = known.mass
     mass = None if mass is None else Mass(jnp.ones_like(mass.own), jnp.zeros_like(mass.coming))
-    none = jax.tree.map(jnp.zeros_like, (known.counts, known.clock))
-    return Known(none[0], mass, none[1])
+    return Known(mass, jax.tree.map(jnp.zeros_like, known.clock))
 
 
 def weights_of(algorithm: Algorithm, network: Network) -> Weights:
@@ -124,6 +122,7 @@ def shared_by(networks: Sequence[Network], algorithm: Algorithm) -> list[Weights
 def broken(
     weights: Weights,
     graph: Graph | None,
+    info: Info,
     releases: Array,
     before: Known,
     after: Known,
@@ -134,8 +133,9 @@ def broken(
     Args:
         weights: What W must be.
         graph: The graph of the round; None before the first one.
+        info: What the round counted.
         releases: The releases of the run, releases [m] int32.
-        before: Counts, push-sum weights and clocks before the round.
+        before: Push-sum weights and clocks before the round.
         after: The same after it.
         planned: How many releases every node makes at most, planned [m] int32; None: that is not known.
 
@@ -143,9 +143,7 @@ def broken(
         The rule of every node [m] int32, or 0; what was measured there [m] float32, which is the push-sum weight where
             it is 0; and whether all nodes together violate one [].
     """
-    # Sums are compared: where a round's own counts are used, too, XLA scatters messages to their senders twice.
-    counted = jax.tree.leaves(jax.tree.map(jnp.subtract, after.counts, before.counts))
-    lowest = reduce(jnp.minimum, [*counted, releases])
+    lowest = reduce(jnp.minimum, [*jax.tree.leaves(info), releases])
     found = [(Rule.COUNTER, lowest < 0, lowest)]
     found += [] if graph is None else _of_weights(weights, graph)
     lost, value = jnp.bool_(False), jnp.zeros(releases.shape, jnp.float32)

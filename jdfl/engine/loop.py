@@ -112,8 +112,8 @@ def _start(setting: Setting, metrics: tuple[metrics_module.Metric, ...]) -> tupl
     dtype = setting.problem.dtype
     computed = None if timing is None else timing.compute.astype(dtype) * info.grads.astype(dtype)
     clock = None if computed is None else (computed, jnp.zeros_like(computed))
-    first = known(setting, state, info, clock)
-    bad = checked(setting, state, None, info.releases, (invariants.unit(first), first))
+    first = known(setting, state, clock)
+    bad = checked(setting, state, None, info, info.releases, (invariants.unit(first), first))
     carry = Carry(state, k, no, *bad, no, info, info.communications, info.releases, clock)
     return setting, carry, _record(carry, setting, _evaluate(carry, setting, metrics))
 
@@ -130,6 +130,7 @@ def _advance(
     def one_round(carry: Carry) -> Carry:
         round = drawn(setting, carry.rounds)
         state, info = step(setting, carry.state, round)
+        info = lax.optimization_barrier(info)  # or XLA counts twice, for the sums and for the rules
         w = algorithm.params(state)
         communications = carry.communications + info.communications
         rounds = carry.rounds + 1
@@ -137,9 +138,8 @@ def _advance(
         counts = jax.tree.map(jnp.add, carry.counts, info)
         releases = carry.releases + info.releases
         clock = done_at(setting, carry.clock, round, info)
-        before = known(setting, carry.state, carry.counts, carry.clock)
-        compared = before, known(setting, state, counts, clock)
-        bad = checked(setting, state, round.graph, releases, compared)
+        compared = known(setting, carry.state, carry.clock), known(setting, state, clock)
+        bad = checked(setting, state, round.graph, info, releases, compared)
         new = Carry(state, rounds, stopped, *bad, carry.spent, counts, communications, releases, clock)
         if setting.limit is None:
             return new

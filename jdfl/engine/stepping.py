@@ -135,16 +135,17 @@ def step(setting: Setting, state: Any, round: Moment) -> tuple[Any, Info]:
     return kept(state, new, round), info
 
 
-def known(setting: Setting, state: Any, counts: Info, clock: Seconds | None) -> invariants.Known:
+def known(setting: Setting, state: Any, clock: Seconds | None) -> invariants.Known:
     """What the rules of all runs compare from round to round."""
     mass = setting.algorithm.mass(state)
-    return invariants.Known(counts, None if mass is None else invariants.Mass(*mass), clock)
+    return invariants.Known(None if mass is None else invariants.Mass(*mass), clock)
 
 
 def checked(
     setting: Setting,
     state: Any,
     graph: Graph | None,
+    info: Info,
     releases: Array,
     compared: tuple[invariants.Known, invariants.Known],
 ) -> tuple[Array, Array]:
@@ -154,6 +155,7 @@ def checked(
         setting: What the run is about.
         state: The state after the round.
         graph: The graph of the round; None before the first one.
+        info: What the round counted.
         releases: The releases of the run, releases [m] int32.
         compared: What is known before the round and after it.
 
@@ -163,7 +165,7 @@ def checked(
     diverged = guard.bad_nodes(setting.algorithm, state, setting.largest, setting.watched)
     code, value, lost = jnp.zeros_like(releases), jnp.zeros(releases.shape, jnp.float32), jnp.bool_(False)
     if setting.weights is not None:
-        code, value, lost = invariants.broken(setting.weights, graph, releases, *compared, setting.planned)
+        code, value, lost = invariants.broken(setting.weights, graph, info, releases, *compared, setting.planned)
     return invariants.first(code, lost, diverged), value
 
 
