@@ -29,7 +29,8 @@ from experiments.common import (
     show,
 )
 from jdfl.lab import charts, drawing
-from jdfl.lab.curves import AXES, Views
+from jdfl.lab.bands import Bands
+from jdfl.lab.curves import AXES
 from jdfl.lab.page import Chart, Section, page
 from jdfl.lab.results import tables
 from jdfl.lab.watch import Watch
@@ -103,7 +104,7 @@ def lines(histories: Mapping[str, pd.DataFrame], metrics: Sequence[str], m: int)
     table = pd.concat(runs, ignore_index=True)
     table["communications"] /= m
     axes = [name for name in ("round", "communications", "bytes", "gradients") if name in table]
-    return charts.curves(Views(table, axes, metrics), AXES, f"{', '.join(metrics)} against {', '.join(axes)}")
+    return charts.curves(Bands(table, axes, metrics), AXES, f"{', '.join(metrics)} against {', '.join(axes)}")
 
 
 def write_page(

@@ -17,6 +17,7 @@ import pytest
 from jdfl.cli import main
 from jdfl.store import lease, manifest
 from tests import comparing
+from tests.counting import note
 from tests.crashing import every_point, failing
 from tests.killing import differences
 from tests.test_killed_runs import RUNS, TINY
@@ -105,7 +106,8 @@ def dies(name: str, most: int | None) -> int:
         if folder.is_dir() and (wrong := goes_on(folder, whole, work)):
             found[f"{i}: {points.names[i]}"] = wrong
         shutil.rmtree(folder.parent, ignore_errors=True)
-    print(f"{name}: {len(tried)} of {len(points.names)} points, wrong: {found}", flush=True)
+    if most is None:
+        note("crash points", name, len(tried), found)
     assert not found
     return len(tried)
 
@@ -132,7 +134,9 @@ def fails(name: str, code: int, lasting: bool, most: int | None) -> int:
         if wrong:
             found[f"{i}: {disk.failed}"] = wrong
         shutil.rmtree(folder, ignore_errors=True)
-    print(f"{name}: {len(tried)} of {counted.count} failures, wrong: {found}", flush=True)
+    if most is None:
+        kind = f"{errno.errorcode[code]} {'from then on' if lasting else 'once'}"
+        note(f"operations that fail, {kind}", name, len(tried), found)
     assert not found
     return len(tried)
 

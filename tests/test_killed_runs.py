@@ -1,6 +1,7 @@
 """Private, faulty and late runs that are killed and resumed leave the folder of a run that nobody disturbed."""
 
 import contextlib
+import os
 import random
 import shutil
 import sys
@@ -16,6 +17,7 @@ from jdfl.engine.result import Snapshot
 from jdfl.lab.results import read_run
 from jdfl.lab.views import Views
 from jdfl.store import journal
+from tests.counting import note
 from tests.killing import Doomed, Server, differences, until_whole
 
 TINY = ["--problem.m", "6", "--problem.n", "20", "--problem.s", "2", "--problem.rows", "5", "9"]
@@ -46,7 +48,7 @@ RUNS = {
 }
 STEPS = ["--steps", "120", "--chunk", "4"]
 HOW = ["--quiet", "--checkpoint-every", "12"]
-KILLS = 4  # of every one
+KILLS = int(os.environ.get("JDFL_KILLS", "4"))  # of every one
 
 
 @pytest.mark.slow
@@ -61,14 +63,14 @@ def test_killed_runs_leave_the_folder_of_a_run_that_was_not(tmp_path, name):
         assert server.run([*args, "--out", str(tmp_path / "whole")]) == 0
         whole = only(tmp_path / "whole")
         records = _records(tmp_path / "whole")
-        for number in range(20):
+        for number in range(5 * KILLS):
             out = tmp_path / f"out{number}"
             folder, more = until_whole(server, args, HOW, out, dooms(draw, records, out)[: KILLS - struck])
             struck += more
             found += differences(whole, folder)
             if struck == KILLS:
                 break
-        print(f"{name}: {struck} kills of {number + 1} runs, differences: {found}", flush=True)
+        note("SIGKILL", name, struck, found)
         assert not found
         assert struck == KILLS
     finally:

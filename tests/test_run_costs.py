@@ -9,7 +9,7 @@ import numpy as np
 import jdfl
 from jdfl.algorithms.program import Program
 from jdfl.engine import loop, stepping
-from jdfl.engine.result import Tally
+from jdfl.engine.tally import Tally
 from tests.toy import FEW, SLOW, Gossip, M, network, problem, regression, ring, run
 
 

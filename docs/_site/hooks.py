@@ -15,7 +15,11 @@ from mkdocs.structure.pages import Page
 from jdfl.algorithms import REGISTRY
 
 _NAMES = re.compile(r"^<!-- names: ([\w.]+) -->$", re.MULTILINE)
-_TABLES = {"<!-- table of algorithms -->": pages.table, "<!-- table of attacks -->": robustness.table}
+_TABLES = {
+    "<!-- table of algorithms -->": pages.table,
+    "<!-- table of attacks -->": robustness.table,
+    "<!-- table of crashes -->": robustness.crashes,
+}
 
 
 def on_config(config: MkDocsConfig) -> None:

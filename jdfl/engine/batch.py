@@ -22,10 +22,11 @@ from jdfl.engine.optimality import referenced
 from jdfl.engine.outcome import as_chunk, assemble
 from jdfl.engine.points import at, points_of
 from jdfl.engine.provenance import fingerprint, provenance
-from jdfl.engine.result import Result, Tally
+from jdfl.engine.result import Result
 from jdfl.engine.spending import guarantee_of, planned_by_all, watched
 from jdfl.engine.start import Options, Start, check_counters, check_run, check_settings
 from jdfl.engine.stopping import StopRule
+from jdfl.engine.tally import Tally
 from jdfl.engine.trials import Trial, executed
 from jdfl.network.graph import Network
 from jdfl.problems import Problem

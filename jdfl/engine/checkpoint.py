@@ -19,7 +19,8 @@ from jdfl.engine import loop
 from jdfl.engine.metrics import COUNTS
 from jdfl.engine.provenance import Provenance
 from jdfl.engine.records import JOURNAL, SNAPSHOTS, append, origin_of, rows_of
-from jdfl.engine.result import BAD, Ending, Result, Tally
+from jdfl.engine.result import BAD, Ending, Result
+from jdfl.engine.tally import Tally
 from jdfl.privacy import Ledger
 from jdfl.store import snapshots
 from jdfl.store.journal import Journal, Position

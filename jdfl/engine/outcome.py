@@ -10,10 +10,11 @@ from jdfl.base.keys import key_data
 from jdfl.engine import guard, invariants, loop, stepping
 from jdfl.engine.clock import Spent
 from jdfl.engine.intervals import examples_of_accuracy
-from jdfl.engine.result import Cut, Ending, Result, Tally
+from jdfl.engine.result import Cut, Ending, Result
 from jdfl.engine.spending import records_of, stop_tells
 from jdfl.engine.start import Start
 from jdfl.engine.stopping import StopRule
+from jdfl.engine.tally import Tally
 from jdfl.privacy import Guarantee, exposing
 
 

@@ -24,10 +24,11 @@ from jdfl.engine.metrics import Metric
 from jdfl.engine.moments import Moments, Returns
 from jdfl.engine.outcome import READS_DATA, as_chunk, assemble
 from jdfl.engine.placement import placed
-from jdfl.engine.result import CUTS, Cut, Result, Snapshot, Tally
+from jdfl.engine.result import CUTS, Cut, Result, Snapshot
 from jdfl.engine.spending import check_unspent, planned_at_most, watched
 from jdfl.engine.start import Options, Start, check_counters, started
 from jdfl.engine.stopping import StopRule
+from jdfl.engine.tally import Tally
 from jdfl.network.graph import Network
 from jdfl.problems import Problem
 

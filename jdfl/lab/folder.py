@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pandas as pd
 
-from jdfl.lab import charts, curves, stored, words
+from jdfl.lab import charts, stored, words
+from jdfl.lab.bands import BAND, Bands
 from jdfl.lab.comparison import Comparison
 from jdfl.lab.curves import AXES, axes_of, metrics_of
 from jdfl.lab.entries import DEFAULT
@@ -127,11 +128,11 @@ def _curves(comparison: Comparison) -> list[Part]:
     axes = [x for x in axes if comparison.tuned_at(x)] or axes
     metrics.sort(key=lambda name: name != comparison.measure)
     about = (
-        f"Mean over trials, and a band: {curves.BAND}. Runs that diverged are left out. Seconds are the wall time of "
+        f"Mean over trials, and a band: {BAND}. Runs that diverged are left out. Seconds are the wall time of "
         "the simulation without compilation, spread evenly over the rounds."
     )
     alt = f"{', '.join(metrics)} of every algorithm against {', '.join(axes)}"
-    lines = [curves.Views(comparison.view(x).curves, [x], metrics) for x in axes]
+    lines = [Bands(comparison.view(x).curves, [x], metrics) for x in axes]
     drawn = {(x, y): frames[x, y] for y in metrics for x, frames in zip(axes, lines)}
     marks = [f"{AXES[x]}: {label}, {mark}" for x in axes for label, mark in _marks(comparison.view(x)).items() if mark]
     names = {x: words.axis(comparison, x).replace("\n", " ") for x in axes}

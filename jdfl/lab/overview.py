@@ -9,7 +9,8 @@ import pandas as pd
 
 from jdfl.engine.result import BAD, Result
 from jdfl.lab import charts
-from jdfl.lab.curves import AXES, LABELS, Views, labelled
+from jdfl.lab.bands import Bands
+from jdfl.lab.curves import AXES, LABELS, labelled
 from jdfl.lab.numbers import compared, costs, metric_names, promises, tiles
 from jdfl.lab.page import Code, Fold, Part, Section, Table, page
 from jdfl.lab.runs import Entry, OneRun, differing, read_all
@@ -137,7 +138,7 @@ def _curves(entries: Sequence[Entry]) -> list[Part]:
     words = "Mean over the seeds, with a band from the smallest to the largest value. " if many else ""
     words += "Epsilons do not promise the same: there are no curves against them. " if differ else ""
     alt = f"{', '.join(metrics)} of {', '.join(entry.label for entry in entries)}, against {', '.join(axes)}."
-    chart = charts.curves(Views(table, axes, metrics), _AXES, alt)
+    chart = charts.curves(Bands(table, axes, metrics), _AXES, alt)
     return [f"{words}Choose a metric, and the cost that it is shown against.", chart]
 
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from jdfl.lab import curves
+from jdfl.lab import bands, curves
 
 ENDINGS = ("steps", "stop rule", "diverged")
 
@@ -136,7 +136,7 @@ def test_bands_are_numpys(x):
         + [run("a", 9, [0, 1], [1e9, np.inf], "diverged"), run("b", 0, [0, 1], [2, 1])],
         ignore_index=True,
     )
-    band = curves.bands(table, x, "objective")
+    band = bands.bands(table, x, "objective")
     mine = band[band["label"] == "a"]
     values[2, 3], cost[2, 3] = 5.0, 6.0  # what stopped stays where it is
     spent = cost if x == "bytes" else np.array([[0, 1, 2, 3], [0, 1, 2, 3], [0, 1, 2, 2]])

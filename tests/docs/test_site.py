@@ -59,6 +59,14 @@ def test_thousands_of_attacks_are_counted_and_nothing_bad_came_of_them():
         assert f"{told['attacks']:,} | " in robustness.table()
 
 
+def test_thousands_of_crashes_are_counted_and_nothing_wrong_came_of_them():
+    known = json.loads(robustness.CRASHES.read_text(encoding="utf-8"))
+    for harness, least in {"crash points": 1000, "SIGKILL": 100}.items():
+        assert sum(told["tried"] for told in known[harness].values()) >= least
+    assert all(told["wrong"] == 0 for works in known.values() for told in works.values())
+    assert "| SIGKILL | all | " in robustness.crashes()
+
+
 def test_a_docstring_without_a_formula_is_refused():
     with pytest.raises(ValueError, match="Expected an indented block in the docstring"):
         pages.told("Title.\n\nMissing neighbours: none.\n\nAxes: m nodes.")
