@@ -73,7 +73,7 @@ class Lease:
                 if locked is False:
                     raise HeldError(_refusal(folder, _begun(file)))
                 holder = _holder(file)
-                watched = bool(holder) and (locked is None or holder.get("host") != platform.node())
+                watched = bool(holder) and (locked is None or holder.get("machine") != _machine())
                 if watched and _same(file, path) and _lives(path, patience):
                     raise HeldError(_refusal(folder, holder))
                 if _same(file, path):
@@ -118,7 +118,17 @@ def _told() -> bytes:
         user = str(os.getuid())
     since = datetime.now(UTC).isoformat(timespec="seconds")
     told = {"host": platform.node(), "process": os.getpid(), "user": user, "since": since, "id": uuid4().hex}
-    return json.dumps(told).encode() + b"\n"
+    return json.dumps(told | {"machine": _machine()}).encode() + b"\n"
+
+
+def _machine() -> str:
+    """What is the same for all processes that see one another's locks, although other machines may have this name."""
+    try:
+        return (
+            Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        )  # the same in containers, another after a boot
+    except OSError:
+        return platform.node()  # systems other than Linux
 
 
 def _lock(file: int) -> bool | None:

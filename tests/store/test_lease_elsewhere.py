@@ -20,9 +20,9 @@ QUIET = 0.1  # seconds of patience with a holder that gives no sign of life
 LONG = 20.0  # seconds, which a test ends before
 
 
-def leave(folder: Path, host: str = "elsewhere", process: int = 7) -> Path:
+def leave(folder: Path, host: str = "elsewhere", process: int = 7, machine: str = "1") -> Path:
     """The lease of a holder that has no lock."""
-    told = {"host": host, "process": process, "user": "somebody", "since": "2020-01-01", "id": "1"}
+    told = {"host": host, "process": process, "user": "somebody", "since": "2020-01-01", "id": "1", "machine": machine}
     (folder / lease.NAME).write_text(json.dumps(told))
     return folder / lease.NAME
 
@@ -80,6 +80,23 @@ def test_one_that_gives_a_sign_of_life_is_not(tmp_path: Path) -> None:
     path = leave(tmp_path)
     with touched(path):
         assert refused(tmp_path)
+
+
+def test_one_on_another_machine_of_this_name_is_not(tmp_path: Path) -> None:
+    """Whose locks are its own, as on some network file systems."""
+    path = leave(tmp_path, platform.node())
+    with touched(path):
+        assert refused(tmp_path)
+
+
+def test_one_that_died_on_this_machine_is_taken_over_at_once(tmp_path: Path) -> None:
+    Lease.take(tmp_path).release()
+    told, began = json.loads(lease._told()), time.monotonic()
+    (tmp_path / lease.NAME).write_text(json.dumps(told | {"process": 7}))
+    held = Lease.take(tmp_path, LONG)
+    assert time.monotonic() - began < LONG / 2
+    assert "process 7 " in held.before
+    held.release()
 
 
 def test_without_looking_for_signs_it_would_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
