@@ -1,28 +1,35 @@
-"""The cost of keeping a run on the disk: its journal compared with SQLite, a whole run with and without it.
+"""The cost of keeping a run on the disk: its journal compared with SQLite, a run with and without it, the page of one.
 
-Run `python -m benchmarks.store [--quick] [--out DIR]`, two minutes. Records have 12 numbers and come in chunks of 50,
+Run `python -m benchmarks.store [--quick] [--out DIR]`, three minutes. Records have 12 numbers and come in chunks of 50,
 as those of a run do. SQLite has one table in WAL mode, with a commit per chunk and `synchronous=NORMAL`; both are
-synced once per 1,000 chunks, as by a checkpoint. The run makes a thousand records per second, each of a round.
+synced once per 1,000 chunks, as by a checkpoint. The run makes a thousand records per second, each of a round. The page
+is that of `jdfl report`, in a process of its own, with an objective whose largest value is one record.
 """
 
+import os
 import sqlite3
+import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 import jdfl
 from benchmarks.common import Row, options, report, row
-from jdfl.lab.results import tables
+from jdfl.config import RunConfig, to_yaml
+from jdfl.lab.results import tables, write_run
 from jdfl.store import journal
 from jdfl.store.journal import Journal
 
 NAME = "store"
 COLUMNS, CHUNK, SYNC, NODES = 12, 50, 1_000, 128
+LARGEST = 98765  # an objective that no thinning of the page's lines may lose
 
 
 def chunk(first: int) -> np.ndarray:
@@ -108,6 +115,23 @@ def of_run(steps: int, store: Timed | None) -> float:
     return time.perf_counter() - start
 
 
+def of_report(folder: Path, records: int) -> tuple[float, float]:
+    """Seconds until the page of a run of so many records is there, and its size in MB."""
+    problem, network = jdfl.problems.example1(m=4, n=20, s=2, rows=(5, 9)), jdfl.network.ring(4)
+    run = jdfl.run(jdfl.DPSGD(lr=0.01), problem, network, steps=10)
+    rounds, noise = np.arange(records), np.random.default_rng(0).standard_normal(records)
+    history = pd.DataFrame(dict.fromkeys(run.history, rounds.astype(float)))
+    history["round"], history["objective"] = rounds, np.exp(-rounds / records) + 0.01 * noise
+    history.loc[records // 8, "objective"] = LARGEST
+    write_run(folder, replace(run, history=history, rounds=records - 1), config_yaml=to_yaml(RunConfig()))
+    os.sync()  # what is still being written slows the page down
+    start = time.perf_counter()
+    subprocess.run([sys.executable, "-m", "jdfl", "report", folder], check=True, stdout=subprocess.DEVNULL)
+    page = folder / "report.html"
+    assert str(LARGEST) in page.read_text(encoding="utf-8")
+    return time.perf_counter() - start, page.stat().st_size / 1e6
+
+
 def main(arguments: Sequence[str] | None = None) -> list[Row]:
     """Seconds and ratios."""
     chosen = options("The cost of keeping a run on the disk", arguments)
@@ -138,6 +162,10 @@ def main(arguments: Sequence[str] | None = None) -> list[Row]:
         start = time.perf_counter()
         tables(Path(place, "run0"))
         rows.append(row(case, "read the tables", [time.perf_counter() - start], "s"))
+        seconds, sizes = zip(*(of_report(Path(place, f"long{i}"), records) for i in range(repeats)))
+        goals = ("", "") if chosen.quick else ("<= 5", "<= 3")
+        rows.append(row(f"jdfl report, {records:,} records", "until the page is there", seconds, "s", goals[0]))
+        rows.append(row(f"jdfl report, {records:,} records", "size of the page", sizes, "MB", goals[1]))
     report("The cost of keeping a run on the disk", rows, chosen.out, NAME, chosen.quick)
     return rows
 

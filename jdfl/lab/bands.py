@@ -25,17 +25,18 @@ def bands(curves: pd.DataFrame, x: str, y: str) -> pd.DataFrame:
     return _bands(_good(curves), x, y)
 
 
-def _good(curves: pd.DataFrame) -> pd.DataFrame:
-    """The trials of `bands`, whose labels are numbered, since text is slow to group by."""
-    return curves[~curves["ending"].isin([*BAD])].astype({"label": "category"})
+def _good(curves: pd.DataFrame) -> dict[str, pd.DataFrame]:
+    """The records of the trials of `bands`, by label."""
+    good = curves[~curves["ending"].isin([*BAD])]
+    return {str(label): runs for label, runs in good.groupby("label", sort=False)}
 
 
-def _bands(good: pd.DataFrame, x: str, y: str) -> pd.DataFrame:
+def _bands(good: Mapping[str, pd.DataFrame], x: str, y: str) -> pd.DataFrame:
     """`bands` of what `_good` gives."""
-    frames, labels = list[pd.DataFrame](), good["label"].cat.categories
-    for label, runs in good.groupby("label", sort=False, observed=True):
-        if runs["seed"].nunique() == 1:  # which may have a million records
-            one = runs[list(dict.fromkeys(("round", x, y)))]
+    frames, columns = list[pd.DataFrame](), [*dict.fromkeys(("round", x, y))]
+    for k, runs in enumerate(good.values()):
+        if (runs["seed"] == runs["seed"].iloc[0]).all():  # one trial, which may have a million records
+            one = runs[columns]
             one = (one if one["round"].is_monotonic_increasing else one.sort_values("round", kind="stable")).ffill()
             mean = one[y].to_numpy(float)
             band = {
@@ -52,8 +53,8 @@ def _bands(good: pd.DataFrame, x: str, y: str) -> pd.DataFrame:
             mean, half = values.mean(axis=1).to_numpy(), np.nan_to_num(half_widths(values.to_numpy(float)))
             band = {"round": values.index, x: amounts.mean(axis=1).to_numpy()}
             band |= {"mean": mean, "low": mean - half, "high": mean + half}
-        name = pd.Categorical.from_codes(np.full(len(mean), labels.get_loc(label)), labels)
-        frames.append(pd.DataFrame({"label": name} | band))
+        label = pd.Categorical.from_codes(np.full(len(mean), k), [*good])  # numbers: text is slow to group by
+        frames.append(pd.DataFrame({"label": label} | band))
     if not frames:
         return pd.DataFrame(columns=list(dict.fromkeys(("label", "round", x, "mean", "low", "high"))))
     return pd.concat(frames, ignore_index=True)
