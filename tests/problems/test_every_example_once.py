@@ -99,3 +99,9 @@ def test_missing_labels_are_refused(way, kind):
     with pytest.raises(ValueError, match=r"labels|clients") as error:
         WAYS[way](y, 2, 0)
     assert not unclean(error.value)
+
+
+@pytest.mark.parametrize("wrong", [[0, 0, 1], [0, 2, 3], [0, 1]])
+def test_a_partition_that_loses_an_example_or_uses_one_twice_is_not_given_out(wrong):
+    with pytest.raises(RuntimeError, match=r"of 3 examples that uses each once, got example \d \d times"):
+        partition._each_once([wrong[:1], wrong[1:]], 3)
