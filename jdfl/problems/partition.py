@@ -201,7 +201,7 @@ def _each_once(parts: Sequence[ArrayLike], n_examples: int) -> list[np.ndarray]:
     if len(uses) > n_examples or (uses != 1).any():
         place = int(np.flatnonzero(uses != 1)[0])
         raise RuntimeError(
-            f"Expected a partition of {n_examples} examples that uses each once, got example {place} {uses[place]} times; "
-            "this is a mistake in jdfl, please report it."
+            f"Expected a partition of {n_examples} examples that uses each once, got example {place} "
+            f"{uses[place]} times; this is a mistake in jdfl, please report it."
         )
     return found
