@@ -172,7 +172,8 @@ def read_value(folder: Path, name: str) -> Any:
             f"jdfl {told.get('jdfl', 'of another version')}, which wrote it."
         )
     try:
-        with np.load(folder / f"{name}.npz", allow_pickle=False) as arrays:
+        # NumPy leaves a damaged file open that it has opened itself.
+        with (folder / f"{name}.npz").open("rb") as stream, np.load(stream, allow_pickle=False) as arrays:
             return _Reader(arrays, told["results"]).value(told["value"])
     except FileNotFoundError:
         raise FileNotFoundError(f"Expected {name}.npz next to {name}.json in {folder}, found none.") from None
