@@ -130,6 +130,7 @@ def _advance(
     def one_round(carry: Carry) -> Carry:
         round = drawn(setting, carry.rounds)
         state, info = step(setting, carry.state, round)
+        clock = done_at(setting, carry.clock, round, info)
         info = lax.optimization_barrier(info)  # or XLA counts twice, for the sums and for the rules
         w = algorithm.params(state)
         communications = carry.communications + info.communications
@@ -137,7 +138,6 @@ def _advance(
         stopped = _stops(stop, View(rounds, w, communications, problem))
         counts = jax.tree.map(jnp.add, carry.counts, info)
         releases = carry.releases + info.releases
-        clock = done_at(setting, carry.clock, round, info)
         compared = known(setting, carry.state, carry.clock), known(setting, state, clock)
         bad = checked(setting, state, round.graph, info, releases, compared)
         new = Carry(state, rounds, stopped, *bad, carry.spent, counts, communications, releases, clock)
