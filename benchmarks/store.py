@@ -79,9 +79,9 @@ def of_sqlite(folder: Path, records: int) -> tuple[float, float]:
 
 
 class Timed(jdfl.Checkpoints):
-    """A store that measures the seconds for which the run waits for it."""
+    """A store that measures the seconds for which the run waits for it, in all and `around` its rounds."""
 
-    seconds = 0.0
+    seconds = around = 0.0
 
     def __getattribute__(self, name: str) -> Any:
         found = super().__getattribute__(name)
@@ -94,6 +94,7 @@ class Timed(jdfl.Checkpoints):
                 return found(*given)
             finally:
                 self.seconds += time.perf_counter() - start
+                self.around += (name != "between") * (time.perf_counter() - start)
 
         return timed
 
@@ -146,18 +147,20 @@ def main(arguments: Sequence[str] | None = None) -> list[Row]:
             rows.append(row(case, "append", [written / records * 1e6], "us per record"))
             rows.append(row(case, "read all", [read], "s"))
         of_run(CHUNK, Timed(Path(place, "first"), minutes=10.0))  # which imports and compiles
-        without, kept, waited = [], [], []
+        without, kept, waited, around = [], [], [], []
         for i in range(repeats):
             store = Timed(Path(place, f"run{i}"), minutes=10.0)
             without.append(of_run(steps, None))
             kept.append(of_run(steps, store))
             waited.append(100 * store.seconds / (kept[-1] - store.seconds))
+            around.append(store.around)
         ratios = [100 * (b / a - 1) for a, b in zip(without, kept)]
         case = f"D-PSGD, {NODES} nodes, {steps:,} rounds and records"
         rows.append(row(case, "records per second without a store", [steps / one for one in without], ""))
         rows.append(
             row(case, "time for which the run waits for the store", waited, "%", "" if chosen.quick else "<= 1")
         )
+        rows.append(row(case, "of that, before the first round and after the last", around, "s"))
         rows.append(row(case, "a run with the store, compared with the run before it without", ratios, "%"))
         start = time.perf_counter()
         tables(Path(place, "run0"))
