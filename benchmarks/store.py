@@ -117,7 +117,7 @@ def of_run(steps: int, store: Timed | None) -> float:
 
 
 def of_report(folder: Path, records: int) -> tuple[float, float]:
-    """Seconds until the page of a run of so many records is there, and its size in MB."""
+    """Seconds until the page of a run with many records is there, and its size in MB."""
     problem, network = jdfl.problems.example1(m=4, n=20, s=2, rows=(5, 9)), jdfl.network.ring(4)
     run = jdfl.run(jdfl.DPSGD(lr=0.01), problem, network, steps=10)
     rounds, noise = np.arange(records), np.random.default_rng(0).standard_normal(records)
