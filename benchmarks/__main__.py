@@ -22,12 +22,11 @@ from pathlib import Path
 
 from benchmarks import page
 from benchmarks.common import FOLDER, Benchmark, Row, discover, read, show
-from experiments.common import mortal
+from experiments.common import cut_off, mortal
 from jdfl.engine.provenance import total, versions
 from jdfl.lab.files import placed
 from jdfl.store import jobs
 from jdfl.store.jobs import FailedJobsError, Jobs
-from jdfl.store.lease import LostError, UnwrittenError
 
 UNFINISHED = "unfinished"  # the folder of a suite until it is measured
 
@@ -68,6 +67,7 @@ def measure(benchmark: Benchmark, quick: bool, out: Path, kept: Jobs) -> Outcome
         return Outcome(benchmark.name, why="skipped: it wrote no figures", kept=place)
     with placed(out / name) as partial:
         shutil.copyfile(place / name, partial)
+    print("moved to:", out / name, flush=True)
     return Outcome(benchmark.name, read(out / name).rows, kept=place)
 
 
@@ -128,12 +128,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             for number, name in enumerate(names, 1):
                 print(f"\n{name} ({number} of {len(names)})", flush=True)
                 outcomes.append(measure(known[name], given.quick, given.out, kept))
-    except OSError as error:
-        print(f"benchmarks: {error}", file=sys.stderr)
-        return 5 if isinstance(error, UnwrittenError | LostError) else 2
-    except KeyboardInterrupt as error:
-        print("interrupted: what is measured is kept, and the same command goes on", file=sys.stderr)
-        return 143 if isinstance(error, jobs.TerminatedError) else 130
+    except (OSError, KeyboardInterrupt) as error:
+        return cut_off(error, "benchmarks")
     if status := conclude(outcomes):
         return status
     for place in (done.kept for done in outcomes if done.kept):

@@ -27,13 +27,12 @@ from pathlib import Path
 
 from rich.console import Console
 
-from experiments.common import compile_sooner, mortal
+from experiments.common import compile_sooner, cut_off, mortal
 from experiments.gallery import Experiment, experiments, write_index
 from jdfl.engine.provenance import total, versions
 from jdfl.lab.files import placed
 from jdfl.store import jobs, manifest
 from jdfl.store.jobs import FailedJobsError, Jobs
-from jdfl.store.lease import LostError, UnwrittenError
 
 
 @dataclass(frozen=True)
@@ -167,12 +166,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         with jobs.opened(given.out, {"work": "experiments", "versions": {}}, retry=given.retry) as kept:
             failed = _all(order, Scripts(flags, kept, given.again), given)
-    except OSError as error:
-        print(f"experiments: {error}", file=sys.stderr)
-        return 5 if isinstance(error, UnwrittenError | LostError) else 2
-    except KeyboardInterrupt as error:
-        print("interrupted: what is done is kept, and the same command goes on", file=sys.stderr)
-        return 143 if isinstance(error, jobs.TerminatedError) else 130
+    except (OSError, KeyboardInterrupt) as error:
+        return cut_off(error, "experiments")
     return 1 if failed else 0
 
 

@@ -25,6 +25,8 @@ from jdfl.engine import provenance
 from jdfl.engine.cache import use_cache
 from jdfl.lab import page, picture
 from jdfl.lab.table import Cell, Grid, rounded, write
+from jdfl.store.jobs import TerminatedError
+from jdfl.store.lease import LostError, UnwrittenError
 
 QUICK_SEEDS = 2
 
@@ -83,6 +85,20 @@ def mortal(*words: str) -> list[str]:
     The start of such a process must not be left to a thread that ends before it.
     """
     return [sys.executable, "-c", _MORTAL, *words]
+
+
+def cut_off(error: OSError | KeyboardInterrupt, what: str) -> int:
+    """Say on stderr what ended work in jobs; returns the exit status.
+
+    Args:
+        error: What ended it.
+        what: The work, as its command is called.
+    """
+    if isinstance(error, KeyboardInterrupt):
+        print(f"{what}: interrupted. What is done is kept, and the same command goes on", file=sys.stderr)
+        return 143 if isinstance(error, TerminatedError) else 130
+    print(f"{what}: {error}", file=sys.stderr)
+    return 5 if isinstance(error, UnwrittenError | LostError) else 2
 
 
 def compile_sooner(environment: MutableMapping[str, str]) -> None:

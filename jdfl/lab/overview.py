@@ -9,7 +9,7 @@ import pandas as pd
 
 from jdfl.engine.result import BAD, Result
 from jdfl.lab import charts
-from jdfl.lab.bands import Bands
+from jdfl.lab.bands import BAND, Bands
 from jdfl.lab.curves import AXES, LABELS, labelled
 from jdfl.lab.numbers import compared, costs, metric_names, promises, tiles
 from jdfl.lab.page import Code, Fold, Part, Section, Table, page
@@ -135,7 +135,7 @@ def _curves(entries: Sequence[Entry]) -> list[Part]:
     known = {x: table[x].to_numpy(float) for x in _AXES if x in table}
     axes = [x for x, amounts in known.items() if np.all(amounts >= 0) and np.any(amounts > 0)]
     many = any(len(entry.runs) > 1 for entry in entries)
-    words = "Mean over the seeds, with a band from the smallest to the largest value. " if many else ""
+    words = f"Mean over the seeds, with a band: {BAND}. " if many else ""
     words += "Epsilons do not promise the same: there are no curves against them. " if differ else ""
     alt = f"{', '.join(metrics)} of {', '.join(entry.label for entry in entries)}, against {', '.join(axes)}."
     chart = charts.curves(Bands(table, axes, metrics), _AXES, alt)

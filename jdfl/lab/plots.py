@@ -8,7 +8,8 @@ import pandas as pd
 from jdfl.base import checks
 from jdfl.engine.metrics import COUNTS
 from jdfl.engine.result import Result
-from jdfl.lab import bands, drawing, words
+from jdfl.lab import drawing, words
+from jdfl.lab.bands import BAND, bands
 from jdfl.lab.curves import AXES, axes_of, labelled, metrics_of
 from jdfl.lab.drawing import Width
 from jdfl.lab.picture import Drawn
@@ -64,14 +65,14 @@ def of_comparison(
     amounts = _amounts(own if x is None else x, axes)
     panels: dict[str, pd.DataFrame] = {}
     for name in amounts:
-        band = bands.bands(comparison.view(name).curves, name, y)
+        band = bands(comparison.view(name).curves, name, y)
         panels[words.axis(comparison, name) if marks else AXES[name]] = band.assign(x=band[name])
     views = {name: comparison.view(name) for name in amounts}
     names = {label: words.legend(label, views) if marks else label for label in comparison.results}
     names = {label: drawing.wrapped(text, width) for label, text in names.items()}
     floor = comparison.floor if floor is None and y == "suboptimality" else floor
     how: Any = {"floor": floor, "ax": ax, "width": width, "height": height, "origin": comparison.provenance}
-    return drawing.lines(panels, names, y.replace("_", " "), band=bands.BAND, **how)
+    return drawing.lines(panels, names, y.replace("_", " "), band=BAND, **how)
 
 
 def _amounts(x: str | Sequence[str], known: Sequence[str]) -> list[str] | tuple[str]:
