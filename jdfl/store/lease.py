@@ -86,9 +86,13 @@ class Lease:
     def check(self) -> None:
         """LostError unless the lease is still this one."""
         try:
-            told = self._path.read_bytes()
+            file = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)  # in a run after every chunk
         except (FileNotFoundError, NotADirectoryError):
             raise LostError(f"Expected the folder {self._path.parent} of this run, found its lease removed.") from None
+        try:
+            told = os.read(file, len(self._told) + 1)
+        finally:
+            os.close(file)
         if told != self._told:
             raise LostError(
                 f"Expected the lease {self._path} of this run, found that of another process. It took this one for "
