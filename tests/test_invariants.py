@@ -308,7 +308,7 @@ def test_plans_are_those_of_the_ledger_and_of_scheduled_noise(tmp_path, monkeypa
 
 
 FIRST = {row.name: row for row in reversed(TABLE)}
-SOON = ("sgp",)  # the others, with these rules, are compared with independent loops in the quick tests
+SOON = ("d-psgd", "dsgt", "sgp")
 
 
 @pytest.mark.parametrize("kind", ["loss", "loss, kept by senders", "delays", "outages", "times", "synchronised"])
