@@ -5,7 +5,7 @@ re-implementation's rounds for the same readings of the paper; the paper's own c
 """
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -66,6 +66,14 @@ AGAIN = {
     "column eps=0.5": ((32, 29, 30, 27), (0.126, 0.126, 0.126, 0.125), (1.322, 1.171, 0.287, 0.294)),
     "column r=0.2": ((32, 29, 28, 27), (0.127, 0.126, 0.126, 0.126), (1.224, 1.086, 0.282, 0.295)),
 }
+
+
+PAIRS = (  # variants whose runs of one seed share data, network and draws
+    ("DP-1BCS", "DP-Perf"),
+    ("NoDP-1BCS", "NoDP-Perf"),
+    ("DP-1BCS", "NoDP-1BCS"),
+    ("DP-Perf", "NoDP-Perf"),
+)
 
 
 def algorithm_of(case: Case, variant: str) -> jdfl.CEPS:
@@ -139,7 +147,22 @@ def collect(cases: Sequence[Case], seeds: int) -> list[Row]:
                 row(name, "true kB", None, [result.totals.bytes / 1e3 for result in results]),
                 row(name, "DTV formula, kB", None, [(result.published_bytes or 0) / 1e3 for result in results]),
             ]
+        rows += paired(case, found)
     return [*rows, *again(rows)]
+
+
+def paired(case: Case, found: Mapping[str, Sequence[jdfl.Result]]) -> list[Row]:
+    """The differences between variants, seed by seed, in rounds and objective, and the paper's."""
+    rows = []
+    for one, other in PAIRS:
+        first, second = VARIANTS.index(one), VARIANTS.index(other)
+        pairs = list(zip(found[one], found[other], strict=True))
+        name, published = f"{case} {one} - {other}", case.rounds[first] - case.rounds[second]
+        rows.append(row(name, "rounds, paired", published, [a.rounds - b.rounds for a, b in pairs]))
+        published = round(case.objective[first] - case.objective[second], 3)
+        values = [a.final["objective"] - b.final["objective"] for a, b in pairs]
+        rows.append(row(name, "objective, paired", published, values))
+    return rows
 
 
 def again(rows: Sequence[Row]) -> list[Row]:

@@ -15,7 +15,7 @@ not a goal.
 
 import sys
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -53,6 +53,7 @@ STUDY = {2.0: 32.0}  # rounds of both, from Table V
 FACTORS = (0.5, 1.0, 2.0, 4.0, 8.0)  # of the given step sizes: the grid of the tuned table
 EXCHANGES = 12  # at most, of a tuned run
 ROUNDS = 60  # at most, of a tuned run of CEPS
+End = tuple[float, float]  # rounds and objective of a run that its rule ended
 EQUAL = (  # budgets of the tuned table, each with step sizes tuned for it
     ("communications", 3.0, "3 exchanges"),
     ("communications", 8.0, "8 exchanges"),
@@ -105,10 +106,14 @@ def collect(seeds: int, epsilons: Sequence[float], m: int = 64) -> tuple[list[Ro
     rows: list[Row] = []
     for epsilon in epsilons:
         case = case_of(m, epsilon)
+        ends: dict[str, list[End | None]] = {}
         for method, variant in CEPS.items():
             results = [run_variant(case, variant, seed, problem, every=1) for seed, problem in enumerate(problems)]
             name = f"eps={epsilon:g} {method}"
             rows += ceps_cells(name, results, targets, PAPER[method, epsilon], STUDY.get(epsilon))
+            ends[method] = [
+                (float(one.rounds), one.final["objective"]) if one.ending == "stop rule" else None for one in results
+            ]
         for method in METHODS:
             paths: list[Path] = []
             for seed, problem in enumerate(problems):
@@ -123,7 +128,28 @@ def collect(seeds: int, epsilons: Sequence[float], m: int = 64) -> tuple[list[Ro
                 study=BASELINES_STUDY.get((method, epsilon)),
                 formula=None if method == "IHT-D-PSGD" else (m, 1.0 if method in EVERYONE else 0.2, None),
             )
+            places = [path.agreed(0.0025 / epsilon) for path in paths]
+            ends[method] = [
+                None if place is None else (float(path.iteration[place]), float(path.objective[place]))
+                for path, place in zip(paths, places)
+            ]
+        rows += paired(epsilon, ends)
     return rows, sum(targets) / len(targets)
+
+
+def paired(epsilon: float, ends: Mapping[str, Sequence[End | None]]) -> list[Row]:
+    """The differences of all methods from CEPS-1BCS at their ends, over the seeds in which both agree."""
+    rows, reference = [], "CEPS-1BCS"
+    published = {method: told[:2] for (method, at), told in PAPER.items() if at == epsilon}
+    published |= {method: told[:2] for (method, at), told in TABLE4.items() if at == epsilon and told is not None}
+    for method in (one for one in ends if one != reference):
+        pairs = [(a, b) for a, b in zip(ends[method], ends[reference], strict=True) if a and b]
+        for place, column in enumerate(("objective, paired", "rounds, paired")) if pairs else ():
+            known = published.get(method)
+            apart = None if known is None else round(known[place] - published[reference][place], 3)
+            values = [a[1 - place] - b[1 - place] for a, b in pairs]
+            rows.append(row(f"eps={epsilon:g} {method} - {reference}", column, apart, values))
+    return rows
 
 
 def order(rows: Sequence[Row], settings: Sequence[str]) -> list[str]:
@@ -227,7 +253,7 @@ def tuned(seeds: int, epsilon: float = 2.0, m: int = 64, methods: Sequence[str] 
 
 def main(arguments: Sequence[str] | None = None) -> list[Row]:
     """Both parts, or with `--quick` the first at one epsilon."""
-    chosen = options("CEPS paper, Table IV, and ours", seeds=3, arguments=arguments)
+    chosen = options("CEPS paper, Table IV, and ours", arguments=arguments)
     quick = chosen.quick
     epsilons = (2.0,) if quick else EPSILONS
     rows, target = collect(chosen.seeds, epsilons)

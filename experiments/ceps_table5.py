@@ -12,7 +12,7 @@ from math import nan
 
 import jdfl
 from experiments.ceps_baselines import MARGIN, STUDY, TABLE4, cells, disagreements, follow, setting
-from experiments.ceps_table3 import VARIANTS, Case, network_of, run_variant
+from experiments.ceps_table3 import VARIANTS, Case, network_of, paired, run_variant
 from experiments.ceps_table4 import PAPER as TABLE4_CEPS
 from experiments.ceps_table4 import learnt_in, order
 from experiments.common import Row, beside, options, row, save, show
@@ -47,8 +47,10 @@ def collect(cases: Sequence[Case], seeds: int) -> tuple[list[Row], float]:
     problems = [jdfl.problems.example1(m=64, seed=seed) for seed in range(seeds)]
     targets = [jdfl.problems.value_at_truth(problem) + MARGIN for problem in problems]
     for case, volumes in zip(cases, VOLUMES):
+        runs: dict[str, list[jdfl.Result]] = {}
         for v, variant in enumerate(VARIANTS):
             results = [run_variant(case, variant, seed, problem, every=1) for seed, problem in enumerate(problems)]
+            runs[variant] = results
             name, rounds = f"{case} {variant}", [result.rounds for result in results]
             learnt = [learnt_in(result, target) for result, target in zip(results, targets)]
             rows += [
@@ -61,6 +63,7 @@ def collect(cases: Sequence[Case], seeds: int) -> tuple[list[Row], float]:
             ]
             found = [rounds for rounds in learnt if rounds is not None]
             rows += [row(name, "rounds to learn", None, found)] if found else []
+        rows += paired(case, runs)
         for method in METHODS:
             paths = []
             for seed, problem in enumerate(problems):
