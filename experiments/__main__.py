@@ -4,6 +4,8 @@
     python -m experiments ceps_table3 codecs       two of them, in full
     python -m experiments list                     their names
     python -m experiments index                    only the page, from what is in the folder
+    python -m experiments ceps_table3 --record     also keep its numbers, which the documentation is made from
+    python -m experiments pages                    fill in the documentation from the numbers that are kept
 
 Each runs in its own process, `--processes` at a time, and writes its output to DIR/NAME.log. A failure does not stop
 the others; the exit status is then 1. Small versions are compiled faster (`experiments.common.compile_sooner`).
@@ -15,6 +17,7 @@ not repeat what is done with the same settings, code and libraries, unless it is
 
 import argparse
 import json
+import math
 import os
 import shutil
 import subprocess
@@ -27,6 +30,7 @@ from pathlib import Path
 
 from rich.console import Console
 
+from experiments import ledger, pages
 from experiments.common import compile_sooner, cut_off, mortal
 from experiments.gallery import Experiment, experiments, write_index
 from jdfl.engine.provenance import total, versions
@@ -127,9 +131,23 @@ def _copy(here: Path, there: Path) -> None:
 
 
 def took(one: Experiment, out: Path) -> float:
-    """Seconds of the last run, or infinity: long scripts start first, so that all end together."""
-    path = out / f"{one.name}.run.json"
-    return json.loads(path.read_text(encoding="utf-8"))["seconds"] if path.is_file() else float("inf")
+    """Seconds of the last or the recorded run, or infinity: long scripts start first, so that all end together."""
+    for path in (out / f"{one.name}.run.json", ledger.RESULTS / f"{one.name}.json"):
+        if path.is_file():
+            return json.loads(path.read_text(encoding="utf-8"))["seconds"]
+    return float("inf")
+
+
+def expected(seconds: Sequence[float], processes: int) -> str:
+    """How long experiments will take that took so many seconds each, in words.
+
+    They start in this order as processes become free; what has not run before (infinity) is left out of the sum.
+    """
+    ends = [0.0] * processes
+    for one in seconds:
+        ends[ends.index(min(ends))] += one if math.isfinite(one) else 0.0
+    unknown = sum(not math.isfinite(one) for one in seconds)
+    return f"expected: {max(ends) / 60:.0f} min{f', and {unknown} of unknown length' * bool(unknown)}"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -138,12 +156,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="python -m experiments", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("names", nargs="+", help="all, list, index, or names of experiments")
+    parser.add_argument("names", nargs="+", help="all, list, index, pages, or names of experiments")
     parser.add_argument("--quick", action="store_true", help="small versions, 20 to 30 minutes for all on two cores")
     parser.add_argument("--seeds", type=int, help="number of seeds of each")
     parser.add_argument("--out", type=Path, default=Path("out"), help="folder for all results")
     parser.add_argument("--processes", type=int, default=2, help="number of processes at a time")
     parser.add_argument("--retry", type=int, default=0, help="how often one that fails is tried again")
+    parser.add_argument("--record", action="store_true", help="keep the numbers in experiments/results")
     parser.add_argument("--again", action="store_true", help="do again what is done")
     given = parser.parse_args(arguments)
     if given.processes < 1:
@@ -153,6 +172,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if given.names == ["list"]:
         print("\n".join(f"{one.name:<24}{one.title}" for one in known.values()))
         return 0
+    if given.names == ["pages"]:
+        print("filled in:", *(path.name for path in pages.write()))
+        return 0
+    if given.record and given.quick:
+        parser.error("Expected --record without --quick: sentences about papers have the numbers of full runs.")
     given.out.mkdir(parents=True, exist_ok=True)
     wanted = {"all": list(known), "index": []}.get(given.names[0] if len(given.names) == 1 else "", given.names)
     unknown = sorted(set(wanted) - set(known))
@@ -168,12 +192,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
             failed = _all(order, Scripts(flags, kept, given.again), given)
     except (OSError, KeyboardInterrupt) as error:
         return cut_off(error, "experiments")
-    return 1 if failed else 0
+    faults = _recorded([one.name for one in order if one.name not in failed], given.out) if given.record else []
+    return 1 if failed or faults else 0
+
+
+def _recorded(names: Sequence[str], out: Path) -> list[str]:
+    """Keep the output of experiments, fill in the pages, and say which claims are not true; returns these."""
+    ledger.record(names, out)
+    faults = [fault for one in ledger.claims() if one.run in names for fault in one.faults(ledger.rows_of(one.run))]
+    print("filled in:", *(path.name for path in pages.write()))
+    print(*(f"not true: {fault}" for fault in faults), sep="\n", end="\n" if faults else "")
+    return faults
 
 
 def _all(order: Sequence[Experiment], scripts: Scripts, given: argparse.Namespace) -> list[str]:
     """Run experiments and write the index; returns the names of those that failed."""
     console, failed = Console(highlight=False), list[str]()
+    if not given.quick:
+        console.print(expected([took(one, given.out) for one in order], given.processes))
     with ThreadPoolExecutor(given.processes) as pool:
         begun = [pool.submit(scripts.run, one) for one in order]
         try:

@@ -1,0 +1,158 @@
+"""The ledger of claims: `papers/*.yaml`, one file per paper, and `results/`, the output of full runs.
+
+`python -m experiments NAMES --record` keeps the output of experiments in `results/`; the numbers of all sentences and
+tables about the papers are filled in from there (`experiments.pages`). A claim without a command cannot be written.
+"""
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from experiments.claim import FINDINGS, PLACE, READING, VERDICTS, Cell, Claim
+from experiments.common import Row
+
+FOLDER = Path(__file__).parent
+PAPERS, RESULTS = FOLDER / "papers", FOLDER / "results"
+_NEEDED = ("id", "place", "quotation", "kind", "found", "run")
+_MORE: dict[str, Any] = {"numbers": {}, "holds": (), "quick": 0.1, "jdfl": "", "test": ""}
+_CELL = re.compile(
+    r"(?:(?P<take>min|max|mean|median|count) of )?(?P<case>.*) -> (?P<column>.*?)"
+    r"(?: : (?P<field>mean|sd|paper|seeds|off))?"
+)
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of a table of a page."""
+
+    head: str
+    case: str
+    """The case, with `{row}` where the row's head stands."""
+    column: str
+    show: str
+    """A format of `Value`: `paper`, `pm`, `ci` or one of Python's."""
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table of a page, from the output of one experiment."""
+
+    id: str
+    run: str
+    head: str
+    rows: tuple[str, ...]
+    columns: tuple[Column, ...]
+
+
+@dataclass(frozen=True)
+class Paper:
+    """A paper and all that is claimed about it."""
+
+    name: str
+    cite: str
+    title: str
+    claims: tuple[Claim, ...]
+    tables: tuple[Table, ...]
+
+
+def papers(folder: Path = PAPERS) -> dict[str, Paper]:
+    """All papers of the ledger, by the names of their files.
+
+    Raises:
+        ValueError: For a claim that lacks a part, first of all its command, or has one that is unknown.
+    """
+    return {path.stem: _paper(path) for path in sorted(folder.glob("*.yaml"))}
+
+
+def claims(folder: Path = PAPERS) -> list[Claim]:
+    """All claims of all papers."""
+    return [claim for paper in papers(folder).values() for claim in paper.claims]
+
+
+def rows_of(run: str, results: Path = RESULTS) -> list[Row]:
+    """The recorded rows of an experiment. FileNotFoundError where it was not recorded."""
+    return [Row(*one) for one in record_of(run, results)["rows"]]
+
+
+def record_of(run: str, results: Path = RESULTS) -> dict[str, Any]:
+    """What is recorded of an experiment: command, seconds, provenance and rows.
+
+    Raises:
+        FileNotFoundError: Where it was not recorded.
+    """
+    path = results / f"{run}.json"
+    if not path.is_file():
+        raise FileNotFoundError(f"Expected {path}, got no such file. Make it: python -m experiments {run} --record")
+    return json.loads(path.read_text(encoding="utf-8"))
+
+
+def record(names: Iterable[str], out: Path, results: Path = RESULTS) -> None:
+    """Keep the output of experiments, as it lies in the folder `out`.
+
+    Raises:
+        ValueError: For an experiment that did not end well.
+    """
+    results.mkdir(exist_ok=True)
+    for name in names:
+        ran, made, rows = (
+            json.loads((out / f"{name}{end}").read_text(encoding="utf-8"))
+            for end in (".run.json", ".provenance.json", ".json")
+        )
+        if ran["status"]:
+            raise ValueError(f"Expected an experiment that ended with status 0, got {ran['status']} of {name}.")
+        head = {"command": ran["command"], "seconds": ran["seconds"], "provenance": made["hash"]}
+        lines = ",\n".join(json.dumps(list(one.values()), ensure_ascii=False) for one in rows)
+        text = json.dumps(head, indent=1)[:-2] + f',\n "rows": [\n{lines}\n]\n}}\n'
+        (results / f"{name}.json").write_text(text, encoding="utf-8")
+
+
+def script_of(run: str) -> str:
+    """The text of an experiment's script."""
+    return (FOLDER / f"{run}.py").read_text(encoding="utf-8")
+
+
+def _paper(path: Path) -> Paper:
+    given = yaml.safe_load(path.read_text(encoding="utf-8"))
+    made = tuple(_claim(path.stem, one) for one in given.get("claims", ()))
+    if len(names := [one.id for one in made]) != len(set(names)):
+        raise ValueError(f"Expected every id once in {path.name}, got {sorted(names)}.")
+    tables = tuple(
+        Table(one["id"], one["run"], one["head"], tuple(one["rows"]), tuple(Column(*each) for each in one["columns"]))
+        for one in given.get("tables", ())
+    )
+    return Paper(path.stem, given["cite"], given["title"], made, tables)
+
+
+def _claim(paper: str, given: Mapping[str, Any]) -> Claim:
+    name = f"{paper}.{given.get('id', '?')}"
+    if lacking := [key for key in (*_NEEDED, "numbers") if not given.get(key)]:
+        raise ValueError(f"Expected `{lacking[0]}` in claim {name}, got none.")
+    if strange := sorted(set(given) - {*_NEEDED, *_MORE}):
+        raise ValueError(f"Expected the keys of a claim in {name}, got {', '.join(strange)}.")
+    kinds = (*FINDINGS, *VERDICTS, READING)
+    if given["kind"] not in kinds:
+        raise ValueError(f"Expected a kind from {list(kinds)} in claim {name}, got {given['kind']!r}.")
+    if not (FOLDER / f"{given['run']}.py").is_file():
+        raise ValueError(f"Expected the name of an experiment as `run` of claim {name}, got {given['run']!r}.")
+    if given["kind"] in (1, 2) and not given.get("test"):
+        raise ValueError(f"Expected a `test` in claim {name}, whose kind is {given['kind']}, got none.")
+    whole = {**_MORE, **given}
+    whole |= {key: " ".join(str(whole[key]).split()) for key in ("found", "quotation", "jdfl")}
+    whole |= {"numbers": {key: _cell(name, value) for key, value in given["numbers"].items()}}
+    if unknown := sorted(set(PLACE.findall(whole["found"])) - set(whole["numbers"])):
+        raise ValueError(f"Expected a number for every name in `found` of claim {name}, got none for {unknown}.")
+    return Claim(paper, **{**whole, "holds": tuple(whole["holds"])})
+
+
+def _cell(name: str, given: str) -> Cell:
+    """A cell from "CASE -> COLUMN", or "max of PATTERN -> COLUMN : off"."""
+    found = _CELL.fullmatch(given)
+    if not found:
+        raise ValueError(f'Expected "CASE -> COLUMN" as a number of claim {name}, got {given!r}.')
+    case = found["case"] if found["take"] else re.escape(found["case"])
+    return Cell(re.compile(case), found["column"], found["take"] or "one", found["field"] or "mean")

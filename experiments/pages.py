@@ -1,0 +1,143 @@
+"""What the documentation says about the papers, filled in from the ledger by `python -m experiments pages`.
+
+A page has places of the form
+
+    <!-- errata: ceps -->
+    <!-- end -->
+
+and what stands between the two lines is made from `papers/*.yaml` and `results/`: change those. There are `errata`, a
+table of a paper's findings; `readings`, what else a reader should know; `reproduction`, the verdict on every table and
+figure; `claims`, a list of some claims by their names; `table`, one of a paper's tables.
+"""
+
+import re
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from experiments.claim import FINDINGS, READING, VERDICTS, Claim, Value
+from experiments.common import Row
+from experiments.ledger import FOLDER, RESULTS, Paper, papers, record_of, rows_of
+
+ROOT = FOLDER.parent
+PAGES = ("README.md", "docs/errata.md", "docs/privacy.md", "docs/papers/*.md")
+PLACE = re.compile(r"<!-- (\w+): ([^>]*?) -->\n(.*?)<!-- end -->", re.DOTALL)
+_ARTEFACT = re.compile(r"(?:Tables?|Figures?|Example) ")
+
+
+class Pages:
+    """What fills the places of pages.
+
+    Args:
+        known: The papers of the ledger.
+        results: The folder of recorded output.
+    """
+
+    def __init__(self, known: dict[str, Paper] | None = None, results: Path = RESULTS) -> None:
+        self._papers = papers() if known is None else known
+        self._results = results
+        self._parts: dict[str, Callable[..., str]] = {
+            "errata": self.errata,
+            "readings": self.readings,
+            "reproduction": self.reproduction,
+            "claims": self.claims,
+            "table": self.table,
+        }
+
+    def filled(self, text: str) -> str:
+        """A page with all its places filled in. KeyError for a place, paper, claim or table that does not exist."""
+
+        def fill(found: re.Match[str]) -> str:
+            part, words = found[1], found[2].split()
+            return f"<!-- {part}: {found[2]} -->\n{self._parts[part](*words)}\n<!-- end -->"
+
+        return PLACE.sub(fill, text)
+
+    def errata(self, paper: str) -> str:
+        """The findings of kinds 1 to 4 in a paper, and where it contradicts itself."""
+        rows = [["Where and what the paper has", "Kind", "What was found", "Shown by", "In jdfl"]]
+        for one in self._papers[paper].claims:
+            if one.kind in FINDINGS or one.kind == "Contradicts itself":
+                rows.append([_quoted(one), one.verdict, self._found(one), f"`{one.command}`", one.jdfl])
+        return _table(rows)
+
+    def readings(self, paper: str) -> str:
+        """What a reader of a paper should know, without saying that it is wrong."""
+        rows = [["Where and what the paper has", "What to know", "Shown by", "In jdfl"]]
+        for one in self._papers[paper].claims:
+            if one.kind == READING:
+                rows.append([_quoted(one), self._found(one), f"`{one.command}`", one.jdfl])
+        return _table(rows)
+
+    def reproduction(self, paper: str) -> str:
+        """The verdict on every table, figure and stated number of a paper, with seeds, command and time."""
+        rows = [["Place", "Verdict", "What was found", "Seeds", "Command", "Time"]]
+        for one in self._papers[paper].claims:
+            if one.kind in VERDICTS or (one.kind == 4 and _ARTEFACT.match(one.place)):
+                said = record_of(one.run, self._results)
+                seeds = max(row.seeds for row in rows_of(one.run, self._results))
+                rows.append(
+                    [
+                        one.place,
+                        one.verdict,
+                        self._found(one),
+                        str(seeds),
+                        f"`{said['command']}`",
+                        _duration(said["seconds"]),
+                    ]
+                )
+        return _table(rows)
+
+    def claims(self, paper: str, *names: str) -> str:
+        """A list of claims, each with its verdict, quotation and command."""
+        known = {one.id: one for one in self._papers[paper].claims}
+        return "\n".join(
+            f"- **{_quoted(known[name])}** {known[name].verdict}. {self._found(known[name])} (`{known[name].command}`)"
+            for name in names
+        )
+
+    def table(self, paper: str, name: str) -> str:
+        """One of a paper's tables."""
+        (made,) = [one for one in self._papers[paper].tables if one.id == name]
+        rows, found = [[made.head, *(one.head for one in made.columns)]], rows_of(made.run, self._results)
+        cells = {(one.case, one.column): one for one in found}
+        for head in made.rows:
+            line = [head]
+            for column in made.columns:
+                place = cells.get((column.case.format(row=head), column.column))
+                line.append("" if place is None else format(_value(place), column.show))
+            rows.append(line)
+        return _table(rows)
+
+    def _found(self, claim: Claim) -> str:
+        return claim.sentence(rows_of(claim.run, self._results))
+
+
+def pages(root: Path = ROOT) -> list[Path]:
+    """All pages that have places."""
+    found: Iterable[Path] = (path for pattern in PAGES for path in sorted(root.glob(pattern)))
+    return [path for path in found if PLACE.search(path.read_text(encoding="utf-8"))]
+
+
+def write(root: Path = ROOT) -> list[Path]:
+    """Fill in all pages; returns them."""
+    made, found = Pages(), pages(root)
+    for path in found:
+        path.write_text(made.filled(path.read_text(encoding="utf-8")), encoding="utf-8")
+    return found
+
+
+def _value(row: Row) -> Value:
+    return Value(row.mean, row.sd, row.seeds, row.paper)
+
+
+def _quoted(claim: Claim) -> str:
+    return f"{claim.place}: “{claim.quotation}”"
+
+
+def _table(rows: list[list[str]]) -> str:
+    lines = [f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in row)} |" for row in rows]
+    return "\n".join([lines[0], "|" + "---|" * len(rows[0]), *lines[1:]])
+
+
+def _duration(seconds: float) -> str:
+    return f"{seconds:.0f} s" if seconds < 100 else f"{seconds / 60:.0f} min"
