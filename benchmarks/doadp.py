@@ -1,4 +1,4 @@
-"""DO-ADP at d = 2,000: rounds compared with `lax.top_k`, the paper's 120,000 rounds, and their memory.
+"""DO-ADP at d = 2,000: rounds compared with `lax.top_k`, the rounds of its experiments, and their memory.
 
 Run `python -m benchmarks.doadp [--quick] [--out DIR]`; two minutes on two cores.
 

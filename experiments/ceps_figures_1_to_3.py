@@ -81,6 +81,24 @@ def falls(pairs: Sequence[tuple[Row, Row]]) -> bool | None:
     return False if any(gap < -2 * error for gap, error in zip(gaps, errors)) else None
 
 
+def apart_by(rows: Sequence[Row], cases: Sequence[Case], column: str) -> float:
+    """The largest over the smallest objective of all variants in some cases, less one."""
+    wanted = {f"{case} {variant}" for case in cases for variant in VARIANTS}
+    values = [one.mean for one in rows if one.case in wanted and one.column == column]
+    return max(values) / min(values) - 1
+
+
+def spreads(rows: Sequence[Row], figures: dict[str, tuple[Case, ...]]) -> list[Row]:
+    """How far the variants are apart, per cent, in panels and whole figures, at the stop and at the last round."""
+    made = []
+    for title, cases in figures.items():
+        for name, some in [*((f"{title}, {case}", [case]) for case in cases), (f"{title}, all", cases)]:
+            made += [
+                row(name, f"spread, %, {column}", None, [100 * apart_by(rows, some, column)]) for column in COMPARED
+            ]
+    return made
+
+
 def verdicts(rows: Sequence[Row], figures: dict[str, tuple[Case, ...]]) -> list[str]:
     """The claims of the paper's text about Figures 1 to 3, and whether they hold here."""
     found = {(one.case, one.column): one for one in rows}
@@ -91,10 +109,8 @@ def verdicts(rows: Sequence[Row], figures: dict[str, tuple[Case, ...]]) -> list[
     def listed(line: Sequence[Row]) -> str:
         return ", ".join(f"{one.mean:.1f}" for one in line)
 
-    def spread(cases: Sequence[Case], column: str = "objective at the stop") -> float:
-        """Largest over smallest objective, less one."""
-        values = [found[f"{case} {variant}", column].mean for case in cases for variant in VARIANTS]
-        return max(values) / min(values) - 1
+    def spread(cases: Sequence[Case], column: str = COMPARED[0]) -> float:
+        return apart_by(rows, cases, column)
 
     def said(holds: bool | None, claim: str, numbers: str) -> str:
         return f"{'level' if holds is None else 'true ' if holds else 'FALSE'} {claim}: {numbers}"
@@ -161,11 +177,12 @@ def draw(figures: dict[str, tuple[Case, ...]], found: dict[tuple[str, str], np.n
 
 def main(arguments: Sequence[str] | None = None) -> list[Row]:
     """All three figures, or the second with `--quick`."""
-    chosen = options("CEPS paper, Figures 1 to 3", seeds=3, arguments=arguments)
+    chosen = options("CEPS paper, Figures 1 to 3", arguments=arguments)
     figures = {"Fig. 2: epsilon": FIGURES["Fig. 2: epsilon"]} if chosen.quick else FIGURES
     rows, found = collect(figures, chosen.seeds)
     show("CEPS, Figures 1 to 3 (Example 1)", rows)
     print("\n".join(verdicts(rows, figures)))
+    rows += spreads(rows, figures)
     draw(figures, found, chosen)
     print("written:", save(rows, chosen.out, NAME), chosen.out / f"{NAME}.png")
     return rows

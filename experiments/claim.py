@@ -37,6 +37,9 @@ _SUMS: dict[type, Callable[[float, float], float]] = {
     ast.Div: operator.truediv,
 }
 _TAKE: dict[str, Callable[[Any], Any]] = {"min": np.min, "max": np.max, "mean": np.mean, "median": np.median}
+_REFERENCE = re.compile(
+    r"\b(?:Eqs?\.|Theorem|Lemma|Corollary|Figures?|Assumption|Remark|Algorithm|Definition) \d+|[A-Za-z]-\d+"
+)
 _NUMBER = re.compile(r"(?<![\w.])(?:\d[\d,]*\d|\d)?(?:\.\d+)?(?:e[-+]?\d+)?(?![\w])")
 _WORDS = {"two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "seven": 7, "eight": 8, "nine": 9, "ten": 10}
 
@@ -80,7 +83,8 @@ class Cell:
     take: str
     """`one`, of a single case; or `min`, `max`, `mean`, `median` or `count` of all cases that match."""
     field: str
-    """`mean` is our value, `paper` the paper's, `sd` and `seeds` are those of ours, and `off` is |ours - paper|."""
+    """`mean` is our value and `paper` the paper's, `sd` and `seeds` are those of ours, `off` is |ours - paper|, `ratio`
+    ours / paper, and `apart` |ratio - 1|."""
 
     def value(self, rows: Sequence[Row]) -> Value:
         """The number in the rows of a run. KeyError where there is none, or where several are and one is wanted."""
@@ -95,9 +99,14 @@ class Cell:
         return Value(float(_TAKE[self.take](numbers)))
 
     def _of(self, row: Row) -> float | None:
+        if self.field not in ("off", "ratio", "apart"):
+            return getattr(row, self.field)
+        if row.paper is None:
+            return None
         if self.field == "off":
-            return None if row.paper is None else abs(row.mean - row.paper)
-        return getattr(row, self.field)
+            return abs(row.mean - row.paper)
+        ratio = row.mean / row.paper
+        return ratio if self.field == "ratio" else abs(ratio - 1)
 
 
 @dataclass(frozen=True)
@@ -109,7 +118,7 @@ class Claim:
     id: str
     place: str
     quotation: str
-    """Words of the paper as they stand in its text."""
+    """Words of the paper as they stand in its text; "" where the text is not available."""
     kind: int | str
     found: str
     """What was found, with `{name}` where a number is."""
@@ -119,7 +128,7 @@ class Claim:
     holds: tuple[str, ...]
     """Comparisons of numbers that the claim consists of."""
     quick: float | None
-    """The largest relative difference of numbers in a quick run; None: another size, of which `holds` alone is asked."""
+    """The largest relative difference of numbers in a quick run; None: its size differs, and `holds` alone is asked."""
     jdfl: str
     """What jdfl does about it."""
     test: str
@@ -149,11 +158,17 @@ class Claim:
         return self.found.format(**self.values(rows)).strip()
 
     def faults(self, rows: Sequence[Row], recorded: Sequence[Row] | None = None) -> list[str]:
-        """What of the claim is not true of the rows of a run, and which numbers are not those that are recorded."""
+        """What of the claim is not true of the rows of a run.
+
+        Args:
+            rows: The rows of a full run, or of a quick one.
+            recorded: Given with a quick run: the rows of the full one, with the same numbers up to `quick`. A claim
+                without `quick` may have numbers that only a full run has.
+        """
         try:
             values = self.values(rows)
         except KeyError as error:
-            return [f"{self.name}: {error.args[0]}"]
+            return [] if recorded is not None and self.quick is None else [f"{self.name}: {error.args[0]}"]
         shown = {name: one.value for name, one in values.items()}
         found = [f"{self.name}: not {one}: {shown}" for one in self.holds if not true(one, values)]
         if recorded is not None and self.quick is not None:
@@ -166,6 +181,7 @@ class Claim:
         """Numbers of its sentence that are written by hand and stand neither in the script nor in the quotation."""
         cases = [f"{cell.cases.pattern} {cell.column}".replace("\\", "") for cell in self.numbers.values()]
         known = set(_numbers(" ".join([script, self.quotation, self.place, *cases])))
+        known |= {"95"}  # the confidence of all intervals, in per cent
         known |= {f"{value:g}" for word, value in _WORDS.items() if word in script}
         return [one for one in _numbers(PLACE.sub("", self.found)) if one not in known]
 
@@ -204,4 +220,5 @@ def _value(node: ast.expr, values: Mapping[str, Value]) -> float:
 
 def _numbers(text: str) -> list[str]:
     """All numbers of a text, each written in one way."""
-    return [f"{float(one.replace(',', '')):g}" for one in _NUMBER.findall(text) if one]
+    found = _NUMBER.findall(_REFERENCE.sub("", text))
+    return [f"{float(one.replace(',', '')):g}" for one in found if one]

@@ -26,10 +26,12 @@ def levels(here: common.Task, seeds: int) -> list[Row]:
     """Both noise levels for all columns."""
     rows = []
     for epsilon in EPSILONS:
+        always = common.calibrated(here, 1.0, 1.0, epsilon, "sound", seeds)[0]
         for column in COLUMNS:
             paper, sound = (common.calibrated(here, *column, epsilon, how, seeds)[0] for how in ("paper", "sound"))
             case = f"epsilon = {epsilon:g}, {common.name(*column)}"
             told = {"Theorem 1, noise / 2 G": paper, "sound, noise / 2 G": sound, "Theorem 1 / sound": paper / sound}
+            told["sound, noise saved"] = 1 - sound / always
             rows += [row(case, name, None, [value]) for name, value in told.items()]
     return rows
 

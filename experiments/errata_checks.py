@@ -5,6 +5,7 @@ Run `python -m experiments.errata_checks [--quick] [--seeds N] [--out DIR]`. Sma
 - CEPS, Theorem 2: in step k = 0 of Algorithm 1 nothing is noisy, so two datasets that differ in one record give
   different w with certainty. Its proof, and Theorem 3's, have noise at k = 0.
 - CEPS, Assumption 5 with the experiments' u_i = .1: norms of gradients of Example 1 at w = 0.
+- CEPS, V-B: sigma_i of the nodes, which is computed from their data.
 - CEPS, III-E: the old z_j of a neighbour that was not selected is used. In Eq. 3 it is not.
 - CEPS, Lemma 4: E<grad f(nu), W Delta A 1 / m>, which the proof takes to be 0, on three nodes with quadratic f_i,
   summed over all choices of one of the three by each. nu contains Psi, which depends on A.
@@ -69,6 +70,12 @@ def lengths(seed: int) -> np.ndarray:
     """||grad f_i(0)|| [32] of Example 1, which Assumption 5 requires to be below u_i / 2 = .05."""
     problem = jdfl.problems.example1(m=32, seed=seed)
     return np.linalg.norm(np.asarray(problem.gradients(problem.begin()), float), axis=1)
+
+
+def step_sizes(seed: int, rate: float = 0.2) -> np.ndarray:
+    """sigma_i [32] of Example 1 by the rule of section V-B, from the largest eigenvalue of every node's data."""
+    problem = jdfl.problems.example1(m=32, seed=seed)
+    return np.asarray(problem.curvature, float) / (32 * (2 * rate + 0.1))
 
 
 def old_messages(rounds: int, seed: int) -> np.ndarray:
@@ -191,6 +198,9 @@ def rows_of(seeds: int, count: int) -> list[Row]:
     found = [lengths(seed) for seed in range(seeds)]
     add("CEPS Assumption 5: least ||grad f_i(0)|| (u_i / 2)", 0.05, *(float(one.min()) for one in found))
     add("CEPS Assumption 5: largest ||grad f_i(0)|| (u_i / 2)", 0.05, *(float(one.max()) for one in found))
+    sigma = [step_sizes(seed) for seed in range(seeds)]
+    add("CEPS V-B: smallest sigma_i of Example 1", None, *(float(one.min()) for one in sigma))
+    add("CEPS V-B: largest sigma_i of Example 1", None, *(float(one.max()) for one in sigma))
     add("CEPS III-E: |Eq. 3 - old z_j kept|, 2 of 5 selected", None, float(old_messages(200, 0)[20:].mean()))
     for name, c, scale in (("2 l", 2 * max(CURVATURE), 1.0), ("c_0, w times 10^4", least_c(), 1e4)):
         at_nu, at_mean = cross_term(CURVATURE, scale * np.array([-1.0, 0.0, 2.0]), c)

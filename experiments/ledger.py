@@ -18,11 +18,11 @@ from experiments.common import Row
 
 FOLDER = Path(__file__).parent
 PAPERS, RESULTS = FOLDER / "papers", FOLDER / "results"
-_NEEDED = ("id", "place", "quotation", "kind", "found", "run")
-_MORE: dict[str, Any] = {"numbers": {}, "holds": (), "quick": 0.1, "jdfl": "", "test": ""}
+_NEEDED = ("id", "place", "kind", "found", "run", "numbers")
+_MORE: dict[str, Any] = {"quotation": "", "holds": (), "quick": 0.1, "jdfl": "", "test": ""}
 _CELL = re.compile(
     r"(?:(?P<take>min|max|mean|median|count) of )?(?P<case>.*) -> (?P<column>.*?)"
-    r"(?: : (?P<field>mean|sd|paper|seeds|off))?"
+    r"(?: : (?P<field>mean|sd|paper|seeds|off|ratio|apart))?"
 )
 
 
@@ -119,6 +119,8 @@ def script_of(run: str) -> str:
 def _paper(path: Path) -> Paper:
     given = yaml.safe_load(path.read_text(encoding="utf-8"))
     made = tuple(_claim(path.stem, one) for one in given.get("claims", ()))
+    if given.get("available", True) and (silent := [one.name for one in made if not one.quotation]):
+        raise ValueError(f"Expected a `quotation` in claim {silent[0]}, got none.")
     if len(names := [one.id for one in made]) != len(set(names)):
         raise ValueError(f"Expected every id once in {path.name}, got {sorted(names)}.")
     tables = tuple(
@@ -130,7 +132,7 @@ def _paper(path: Path) -> Paper:
 
 def _claim(paper: str, given: Mapping[str, Any]) -> Claim:
     name = f"{paper}.{given.get('id', '?')}"
-    if lacking := [key for key in (*_NEEDED, "numbers") if not given.get(key)]:
+    if lacking := [key for key in _NEEDED if not given.get(key)]:
         raise ValueError(f"Expected `{lacking[0]}` in claim {name}, got none.")
     if strange := sorted(set(given) - {*_NEEDED, *_MORE}):
         raise ValueError(f"Expected the keys of a claim in {name}, got {', '.join(strange)}.")

@@ -18,6 +18,9 @@ released value itself. It is the squared size of a Gaussian shift, and 1 is the 
   the geometric one with the same mean number of neighbours. "Rounded" adds noise of 2^-24 to every message, like
   float32 rounding.
 
+- One gossip: mu^2 in units of what a node releases, by the formula and derived, for the pair of nodes where they differ
+  most; and by a later version of the formula.
+
 The span of the observer's messages does not depend on acceleration (they are polynomials in W of every degree), and the
 sum of all losses is the dimension of that span: distant nodes can be known entirely.
 The paper's graphs of Facebook users are not included.
@@ -42,7 +45,7 @@ from experiments.observer_attack import world
 from jdfl.lab.drawing import COLOURS, plain
 from jdfl.network import Static, as_dense, from_edges
 from jdfl.observers import Neighbour
-from jdfl.observers.observe import Observed
+from jdfl.observers.observe import Observed, observe
 
 NAME = "muffliato_figure"
 ROUNDING = 2.0**-24  # of a message of size one in float32
@@ -206,6 +209,45 @@ def draw(published: Mapping[str, np.ndarray], found: Mapping[str, tuple[int, Cur
     return drawing
 
 
+def formula(W: np.ndarray, links: np.ndarray, observer: int, rounds: int, square: int = 2) -> np.ndarray:
+    """The paper's mu^2 [m] of what an observer learns in a gossip, in units of one release: the sum over messages.
+
+    A later version has no square in the numerator (as in the code of A. Bellet et al., 2025): 1 in place of it.
+    """
+    power, total = np.eye(len(W)), np.zeros(len(W))
+    for _ in range(rounds):
+        for node in np.flatnonzero(links[observer]):
+            total += power[node] ** square / np.sum(power[node] ** 2)
+        power = W @ power
+    return np.minimum(total, 1.0)
+
+
+def single_messages(quick: bool) -> list[Row]:
+    """The formula and the exact value of one gossip, for the pairs where they differ most."""
+    line_of_three = jdfl.network.from_edges([(0, 1), (1, 2)], 3)
+    cases = {"line of three": (line_of_three, 2), "ring of 12": (jdfl.network.ring(12), 3)}
+    if not quick:
+        grid, random = jdfl.network.torus(16), jdfl.network.erdos_renyi(24, 0.3, seed=1)
+        cases |= {"torus of 16": (grid, 3), "Erdos-Renyi of 24": (random, 3)}
+    made = []
+    for name, (network, rounds) in cases.items():
+        W = np.asarray(as_dense(network.graph), float)
+        links = W != 0
+        np.fill_diagonal(links, False)
+        noise = jdfl.Gradients(clip=1.0, mechanism=jdfl.Gaussian(1.0))
+        algorithm = jdfl.Muffliato(lr=1.0, gradients=noise, gossips=rounds)
+        found = observe(algorithm, world(network.m, 0, 1.0), network, Neighbour(0), steps=rounds, delta=1e-3)
+        added = formula(W, links, 0, rounds)
+        node = max(range(1, network.m), key=lambda one: found.mu[one] ** 2 - added[one])
+        case = f"Muffliato: {name}, {rounds} rounds, node 0 about node {node}"
+        made.append(row(case, "mu^2 by formula", None, [added[node]]))
+        later = formula(W, links, 0, rounds, square=1)
+        made.append(row(case, "mu^2 by the later formula", None, [later[node]]))
+        made.append(row(case, "nodes above the later formula", None, [float(np.sum(found.mu**2 > later + 1e-9))]))
+        made.append(row(case, "mu^2", None, [float(found.mu[node] ** 2)]))
+    return made
+
+
 def main(arguments: Sequence[str] | None = None) -> list[Row]:
     """All graphs; with `--quick` small ones, in addition to the published hypercube."""
     given = options("Muffliato paper, first figure", seeds=1, arguments=arguments)
@@ -226,6 +268,7 @@ def main(arguments: Sequence[str] | None = None) -> list[Row]:
         for k in range(1, len(found[name][1]["exact"])):
             case = f"{name}, {network.m} nodes, distance {k}"
             rows += [row(case, column, None, [values[k]]) for column, values in found[name][1].items()]
+    rows += single_messages(given.quick)
     show("Muffliato: the privacy loss of nodes, by their distance", rows)
     for name in published:
         gaps = [published[name][k] / paper for k, paper in PAPER[name].items()]

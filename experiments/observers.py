@@ -5,15 +5,12 @@ Run `python -m experiments.observers [--quick] [--seeds N] [--out DIR]`.
 - Attack: mu derived from a method's step for a node whose gradient changes by the largest amount, always in one
   direction, and the mu that the best linear score reaches on what the observer sees of real runs (20,000 of them, see
   `experiments.observer_attack`). Data are fixed, so both are equal up to sampling error.
-- Hidden slopes: four nodes in a line, whose last node observes the first. Gradients that depend on parameters move
-the
+- Hidden slopes: four nodes in a line, whose last node observes the first. Gradients that depend on parameters move the
   messages of others. Given are the mu of fixed gradients, and the largest mu for slopes (the step size times a second
   derivative, per node and round) of limited size, found by changing one slope at a time. So mu of fixed gradients is no
   bound for observers who do not see where gradients are taken.
 - Networks: epsilon of pairs of nodes of D-PSGD with noise of 10 sensitivities, for fixed gradients, together with that
   of everyone, which is a guarantee.
-- Muffliato: mu^2 of one gossip in units of what a node releases, by the paper's formula, which adds up single messages,
-  and exactly. The formula is a bound only where it is no smaller.
 """
 
 import sys
@@ -33,7 +30,7 @@ from jdfl.algorithms.book import Channel
 from jdfl.base import struct
 from jdfl.lab.drawing import COLOURS, plain
 from jdfl.network import as_dense
-from jdfl.observers import Coalition, Everyone, FinalModels, Neighbour, exposure, observe, observe_pairs
+from jdfl.observers import Coalition, Everyone, FinalModels, Neighbour, exposure, observe_pairs
 
 NAME = "observers"
 NOISY = jdfl.Gradients(clip=1.0, mechanism=jdfl.Gaussian(2.0))
@@ -176,45 +173,6 @@ def networks(quick: bool) -> tuple[list[Row], dict[str, jdfl.Pairs]]:
     return made, pairs
 
 
-def formula(W: np.ndarray, links: np.ndarray, observer: int, rounds: int, square: int = 2) -> np.ndarray:
-    """The paper's mu^2 [m] of what an observer learns in a gossip, in units of one release: the sum over messages.
-
-    A later version has no square in the numerator (as in the code of A. Bellet et al., 2025): 1 in place of it.
-    """
-    power, total = np.eye(len(W)), np.zeros(len(W))
-    for _ in range(rounds):
-        for node in np.flatnonzero(links[observer]):
-            total += power[node] ** square / np.sum(power[node] ** 2)
-        power = W @ power
-    return np.minimum(total, 1.0)
-
-
-def muffliato(quick: bool) -> list[Row]:
-    """The formula and the exact value of one gossip, for the pairs where they differ most."""
-    line_of_three = jdfl.network.from_edges([(0, 1), (1, 2)], 3)
-    cases = {"line of three": (line_of_three, 2), "ring of 12": (jdfl.network.ring(12), 3)}
-    if not quick:
-        grid, random = jdfl.network.torus(16), jdfl.network.erdos_renyi(24, 0.3, seed=1)
-        cases |= {"torus of 16": (grid, 3), "Erdos-Renyi of 24": (random, 3)}
-    made = []
-    for name, (network, rounds) in cases.items():
-        W = np.asarray(as_dense(network.graph), float)
-        links = W != 0
-        np.fill_diagonal(links, False)
-        noise = jdfl.Gradients(clip=1.0, mechanism=jdfl.Gaussian(1.0))
-        algorithm = jdfl.Muffliato(lr=1.0, gradients=noise, gossips=rounds)
-        found = observe(algorithm, world(network.m, 0, 1.0), network, Neighbour(0), steps=rounds, delta=1e-3)
-        added = formula(W, links, 0, rounds)
-        node = max(range(1, network.m), key=lambda one: found.mu[one] ** 2 - added[one])
-        case = f"Muffliato: {name}, {rounds} rounds, node 0 about node {node}"
-        made.append(row(case, "mu^2 by formula", None, [added[node]]))
-        later = formula(W, links, 0, rounds, square=1)
-        made.append(row(case, "mu^2 by the later formula", None, [later[node]]))
-        made.append(row(case, "nodes above the later formula", None, [float(np.sum(found.mu**2 > later + 1e-9))]))
-        made.append(row(case, "mu^2", None, [float(found.mu[node] ** 2)]))
-    return made
-
-
 def figure(pairs: dict[str, jdfl.Pairs]) -> Figure:
     """Epsilon by the distance between nodes, a panel per network."""
     drawing = Figure(figsize=(9.0, 3.2), layout="constrained")
@@ -238,7 +196,7 @@ def main(arguments: Sequence[str] | None = None) -> list[Row]:
     """Run and print."""
     given = options("What observers with a limited view learn", seeds=3, arguments=arguments)
     made, pairs = networks(given.quick)
-    rows = [*attacked(given.seeds, given.quick), *hidden(given.seeds, given.quick), *made, *muffliato(given.quick)]
+    rows = [*attacked(given.seeds, given.quick), *hidden(given.seeds, given.quick), *made]
     show("What observers learn", rows)
     save_figure(figure(pairs), given.out / f"{NAME}.png")
     print("written:", save(rows, given.out, NAME), given.out / f"{NAME}.png")

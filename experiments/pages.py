@@ -131,7 +131,7 @@ def _value(row: Row) -> Value:
 
 
 def _quoted(claim: Claim) -> str:
-    return f"{claim.place}: “{claim.quotation}”"
+    return f"{claim.place}: “{claim.quotation}”" if claim.quotation else claim.place
 
 
 def _table(rows: list[list[str]]) -> str:

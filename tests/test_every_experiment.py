@@ -15,7 +15,7 @@ import pytest
 from PIL import Image
 
 import jdfl
-from experiments import ceps_table3, gallery, leakage, privacy_audit
+from experiments import ceps_table3, gallery, leakage, ledger, privacy_audit
 from experiments.common import Row
 from jdfl.arrays import ops
 from jdfl.engine import batch, outcome, runner, stepping
@@ -33,6 +33,7 @@ WITHOUT_RUNS = (
     "observers",
     "one_run_audit",
     "privacy_audit",
+    "published_sums",
     "theorem1_counterexample",
 )
 WITH_OWN_FIGURES = ("fair_comparison",)  # of comparisons, which tell their own runs
@@ -308,4 +309,6 @@ def test_its_small_version_is_what_it_says(name, checked, monkeypatch, tmp_path)
     if name not in WITH_OWN_FIGURES:
         one_origin(tmp_path)
     assert (checked[0] > 0) == (name not in WITHOUT_RUNS)
+    said = [one for one in ledger.claims() if one.run == name]
+    assert [fault for one in said for fault in one.faults(rows, ledger.rows_of(name))] == []
     SAID.get(name, lambda *_: None)({(one.case, one.column): one for one in rows}, tmp_path)

@@ -170,3 +170,11 @@ def test_every_algorithm_that_sends_something_is_attacked():
         check_settings(one.algorithm, problem, one.network)
         if one.claims:
             assert planned(one.algorithm, problem, one.network, privacy_audit.STEPS).privacy(problem).claimed
+
+
+def test_noise_that_is_not_stored_in_u_does_not_hide_a_record():
+    rows = privacy_audit.collect(1, 2000, ["ceps, literal", "ceps"])
+    found = {(one.case, one.column): one.mean for one in rows}
+    assert found["ceps, literal", "AUC"] > 0.95 > found["ceps", "AUC"]
+    assert found["ceps, literal", "shown epsilon"] > found["ceps, literal", "accounted epsilon"]
+    assert found["ceps", "shown epsilon"] <= found["ceps", "accounted epsilon"]
