@@ -51,6 +51,7 @@ from .engine.result import Result, Snapshot, Totals
 from .engine.runner import run
 from .engine.start import Options
 from .engine.stopping import all_of, consensus_below, gradient_below, objective_below
+from .engine.theories import Theory, theory
 from .lab import results
 from .lab.comparison import Comparison
 from .lab.entries import Entry, Tuning
@@ -125,6 +126,7 @@ __all__ = [
     "Snapshot",
     "Sparse",
     "Stream",
+    "Theory",
     "Totals",
     "Tuning",
     "Updates",
@@ -163,4 +165,5 @@ __all__ = [
     "run",
     "spent_together",
     "sweep",
+    "theory",
 ]

@@ -14,6 +14,7 @@ from jdfl.algorithms.decor import DECOR
 from jdfl.algorithms.dfedavgm import DFedAvgM
 from jdfl.algorithms.dfedsam import DFedSAM
 from jdfl.algorithms.doadp import DOADP
+from jdfl.algorithms.doadp_theorems import Theorem1
 from jdfl.algorithms.dp_dda import DPDDA
 from jdfl.algorithms.dpdo import DPDO
 from jdfl.algorithms.dpps import DPPS
@@ -33,7 +34,6 @@ from jdfl.algorithms.partpsp import PartPSP
 from jdfl.algorithms.pedfl import PEDFL
 from jdfl.algorithms.round import Round
 from jdfl.algorithms.sgp import SGP
-from jdfl.algorithms.theorem1 import Theorem1
 from jdfl.algorithms.updates import Updates
 
 

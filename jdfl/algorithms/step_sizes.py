@@ -71,7 +71,7 @@ def check_step(method: str, lr: Any, gradients: Gradients, problem: Problem, net
     if gradients.clip is not None:
         return
     lr, local = float(lr), np.maximum(np.asarray(problem.curvature, float), _FLAT)  # L_i without the regulariser
-    largest, lowest = local.max() + _regulariser_curvature(problem), 1 + lowest_eigenvalue(network)
+    largest, lowest = local.max() + regulariser_curvature(problem), 1 + lowest_eigenvalue(network)
     if method == "EXTRA":
         name, safe = "(1 + lambda_min(W)) / L", lowest / largest
         limit, fatal = "min_i (5 + 3 W_ii) / (4 L_i)", np.min((5 + 3 * to_scipy(network).diagonal()) / (4 * local))
@@ -91,7 +91,7 @@ def check_step(method: str, lr: Any, gradients: Gradients, problem: Problem, net
         )
 
 
-def _regulariser_curvature(problem: Problem) -> float:
+def regulariser_curvature(problem: Problem) -> float:
     """The factor c of a regulariser c ||w||^2 / 2."""
     ones = jnp.ones((problem.n,), problem.dtype)
     slope = jax.grad(problem.regulariser)

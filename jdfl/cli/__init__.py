@@ -22,6 +22,7 @@ commands:
   compare    tune several algorithms alike, run them with the same seeds, save tables and curves
   sweep      run over values of any settings and collect the results in one table
   account    compute the epsilon of releases or of a planned run, or the noise for a target
+  theory     say which theorems of the papers speak of a run, and what they say of it
   audit      attack the privacy that an algorithm reports
   report     write one page about one run or several
   data       show which datasets are available, and download some
@@ -41,7 +42,10 @@ environment:
 """
 
 
-_COMMANDS = ("run", "resume", "verify", "export", "compare", "sweep", "account", "audit", "report", "data", "bench")
+_COMMANDS = (
+    *("run", "resume", "verify", "export", "compare", "sweep"),
+    *("account", "theory", "audit", "report", "data", "bench"),
+)
 _NAMES = (*_COMMANDS, "list", "completion", "--version", "--help")
 _KEPT = {
     "run": "only runs with a checkpoint are kept",

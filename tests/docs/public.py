@@ -37,7 +37,7 @@ WHOLE = (  # what they define
     "jdfl.algorithms.requests",
     "jdfl.algorithms.round",
     "jdfl.algorithms.step_sizes",
-    "jdfl.algorithms.theorem1",
+    "jdfl.algorithms.doadp_theorems",
     "jdfl.algorithms.updates",
     "jdfl.algorithms.moment",
     "jdfl.engine.batch",

@@ -93,6 +93,6 @@ TABLE: dict[str, tuple[str, ...]] = {
     "jdfl/algorithms/sgp.py": _with_laws("test_push_sum", "SGP"),
     "jdfl/algorithms/statement.py": ("tests/privacy/test_flow.py", "tests/privacy/test_public_and_outputs.py"),
     "jdfl/algorithms/step_sizes.py": _with_laws("test_exact_methods", "EXTRA"),
-    "jdfl/algorithms/theorem1.py": ("tests/algorithms/test_doadp.py",),
+    "jdfl/algorithms/doadp_theorems.py": ("tests/algorithms/test_doadp.py",),
     "jdfl/algorithms/updates.py": _with_laws("test_updates", "subsets"),
 }

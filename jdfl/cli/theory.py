@@ -1,0 +1,74 @@
+"""`jdfl theory`: which theorems of the papers speak of a run, and what they then say of it."""
+
+import dataclasses
+import json
+from pathlib import Path
+
+import jdfl
+from jdfl.cli import flags
+from jdfl.config import RunConfig, build, key_of
+from jdfl.engine.result import Result
+from jdfl.engine.theories import Name
+from jdfl.problems.yardsticks import solvable, solved
+
+_ABOUT = """Compare a run with the theorems of the CEPS, DPPS and DO-ADP papers: which conditions it satisfies.
+
+The flags of `jdfl run` describe the run; or give the folder of a finished one first, whose recorded gradients are then
+set against the bounds. Every condition is printed with its numbers, those that are missing by name, and what the
+theorem then says. Constants that cannot be known, such as the Lipschitz constant of a neural network, are unknown."""
+
+_EXAMPLES = """examples:
+  jdfl theory runs/NAME                                              a finished run
+  jdfl theory --algorithm do-adp --network laplacian --steps 1000 --theorem do-adp-2
+  jdfl theory --algorithm sgp --algorithm.dpps.b 3 --algorithm.dpps.sensitivity eq22 --network d-out
+  jdfl theory --config runs/NAME/config.yaml --json
+
+exit status: 0 printed, 2 a mistake in the settings, or a theorem that does not speak of the algorithm
+"""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Options:
+    """Options besides the configuration of a run."""
+
+    config: Path | None = None
+    """File config.yaml of a run; other flags override it."""
+    theorem: Name | None = None
+    """Name of one theorem; none: all that speak of the algorithm."""
+    json: bool = False
+    """Print JSON."""
+
+
+def parse(args: list[str]) -> tuple[Path | None, RunConfig, Options]:
+    """The folder of a finished run, if there is one, the configuration and the options of `jdfl theory`."""
+    how = {"prog": "jdfl theory", "about": _ABOUT, "examples": _EXAMPLES}
+    if args and not args[0].startswith("-"):
+        return flags.parse_of_run(args, Options(), **how)
+    return (None, *flags.parse_run(args, Options(), **how))
+
+
+def theory(folder: Path | None, config: RunConfig, options: Options) -> int:
+    """State the theorems and print; returns the exit status."""
+    result = None
+    if folder is not None:
+        if changed := flags.changed(folder, config):
+            raise ValueError(
+                f"Expected the settings of the run in {folder}, got other ones of {', '.join(changed)}. For others: "
+                f"jdfl theory --config {folder / 'config.yaml'}, with the flags."
+            )
+        result = jdfl.load(folder)
+        if not isinstance(result, Result):
+            raise ValueError(f"Expected the folder of one run, got {folder}, a comparison. Name one of its runs.")
+    algorithm, problem, network, _ = build(config)
+    problem = solved(problem) if problem.optimum is None and solvable(problem) else problem
+    found = jdfl.theory(
+        algorithm,
+        problem,
+        network,
+        steps=None if result is not None else config.steps,
+        key=key_of(config),
+        result=result,
+        theorem=options.theorem,
+    )
+    print(json.dumps(found.as_dict(), indent=2, allow_nan=False) if options.json else found.statement(), end="")
+    return 0
