@@ -1,6 +1,8 @@
-"""Theorems 2 and 3 of the CEPS paper, and where a report tells them apart."""
+"""Theorems 1 to 3 of the CEPS paper, every step of their proofs that has numbers, and how a report states them."""
 
+import itertools
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -48,3 +50,211 @@ def test_a_report_tells_one_step_from_the_run():
     said = report(told, np.full(4, 3), np.full(4, 10)).statement()
     assert "as published for 3 releases: epsilon = " in said
     assert "at delta = 2 (CEPS, Theorem 3)" in said
+
+
+def least_c(m: int, ell: float, B: int) -> tuple[float, float]:
+    """c_0 and tau of (12), by the printed formulas."""
+    tau = (1 - m ** (-m * B)) ** (1 / B)
+    return (80 * m * math.sqrt(ell) / (1 - tau)) ** 2, tau
+
+
+@pytest.mark.parametrize(("m", "ell", "B"), [(2, 1.0, 1), (3, 2.5, 1), (2, 1.0, 3), (3, 0.5, 2), (4, 7.0, 1)])
+def test_c0_is_the_printed_formula(m, ell, B):
+    exact, tau = least_c(m, ell, B)
+    assert theorems.log10_c0(m, ell, B) == pytest.approx(math.log10(exact), abs=1e-4)
+    assert 10 ** theorems.log10_gap(m, B) == pytest.approx(1 - tau, rel=1e-4)
+
+
+def test_c0_is_finite_where_floats_are_not():
+    assert theorems.log10_c0(128, 1.0, 1) == pytest.approx(2 * (math.log10(80 * 128) + 128 * math.log10(128)))
+    assert 540 < theorems.log10_c0(128, 1.0, 1) < theorems.log10_c0(128, 1.0, 2)
+
+
+def test_theorem_1_is_its_formula_and_its_condition():
+    given: dict[str, Any] = {"m": 3, "smoothness": 2.0, "B": 1, "k0": 4, "communications": 7}
+    c0 = least_c(3, 2.0, 1)[0]
+    c, gap, zeta, e = 3 * c0, 5.0, 0.3, 0.01
+    found = theorems.theorem_1(**given, c=c, gap=gap, zeta=zeta, e_inf=e)
+    by_hand = 8 * 3 * c * gap / 7 + (9 * c0 * zeta**2 + 16 * 3 * c * 4 * e) / c
+    assert found.says["log10 of the bound"] == pytest.approx(math.log10(by_hand), abs=1e-9)
+    assert found.holds
+    less = theorems.theorem_1(**given, c=0.99 * c0, gap=gap, zeta=None, e_inf=e)
+    assert less.missing == ("c >= c_0",)
+    assert less.says["log10 of the bound"] is None
+    assert "does not speak of this run: missing c >= c_0" in less.statement()
+    unknown = theorems.theorem_1(**(given | {"smoothness": None}), c=c, gap=gap, zeta=zeta, e_inf=e)
+    assert unknown.holds is None
+
+
+def inequalities(m: int, ell: float, B: int, c: float) -> list[bool]:
+    """The four of (22), the two of (42), and the factors with which (37) and the proof of Theorem 1 continue."""
+    tau = least_c(m, ell, B)[1]
+    gap = (1 - tau) ** 2
+    return [
+        c**2 * gap - 384 * m**2 * ell**2 >= c**2 * gap / 2,
+        c >= 2 * ell,
+        1 / (8 * c * m) >= 800 * m * ell / (c**2 * gap) * (1 - 1e-12),
+        c / 2 >= 800 * m**2 * ell / (3 * gap),
+        ell**2 / (c**3 * m) + (ell - c) / (2 * c**2 * m) <= 0,
+        (5 * m * c + 2 * m * ell) / 4 <= 3 * m * c / 2,
+        2 * 128 * m**2 * c**2 <= 800 * m * m * c**2 / 3,
+        ell**2 / (2 * c) + ell / 2 <= ell,
+    ]
+
+
+@pytest.mark.parametrize(("m", "ell", "B"), [*itertools.product((2, 3, 5), (0.01, 1.0, 40.0), (1, 2))])
+def test_c0_is_just_enough_for_22(m, ell, B):
+    c0 = least_c(m, ell, B)[0]
+    assert all(inequalities(m, ell, B, c0))
+    assert not all(inequalities(m, ell, B, 0.999 * c0))  # the third is an equality at c_0
+
+
+def selected(choice: Any) -> np.ndarray:
+    """A^k (16): column i has 1 / t_i at the nodes that i selects."""
+    A = np.zeros((len(choice), len(choice)))
+    for i, nodes in enumerate(choice):
+        A[list(nodes), i] = 1 / len(nodes)
+    return A
+
+
+def worst_ratio(matrices: list[np.ndarray], tau: float, factor: float) -> float:
+    """The largest ||A^(i -> a) d_j||^2 / (factor m tau^(2 (a - i - 1))) over i and j, for a = len(matrices) + 1."""
+    m = len(matrices[0])
+    product, found, d = np.eye(m), 0.0, np.full((m, m), 1 / m) - np.eye(m)
+    for r, A in enumerate([np.eye(m), *reversed(matrices)]):
+        product = A @ product
+        found = max(found, float(np.sum((product @ d) ** 2, axis=0).max()) / (factor * m * tau ** (2 * r)))
+    return found
+
+
+def test_lemma_1_bounds_products_where_links_connect_all_in_both_directions():
+    draw, m, B = np.random.default_rng(0), 5, 2
+    tau = least_c(m, 1.0, B)[1]
+    ring = [[(i, (i + 1) % m), (i, (i - 1) % m)] for i in range(m)]
+    for _ in range(20):
+        matrices: list[np.ndarray] = []
+        while len(matrices) < 60:  # every node selects one neighbour, then the other one: B = 2 rounds have all links
+            turn = draw.integers(0, 2, m)
+            matrices += [
+                selected([ring[i][turn[i]] for i in range(m)]),
+                selected([ring[i][1 - turn[i]] for i in range(m)]),
+            ]
+        assert worst_ratio(matrices, tau, 64) <= 1
+        assert worst_ratio(matrices, tau, 0.1) > 1  # a planted constant, at A^(a-1 -> a) = I
+
+
+def test_lemma_1_is_false_where_some_nodes_are_never_selected():
+    """Five nodes that select two each: the links of any two rounds connect all, but two closed pairs never agree."""
+    first, second = [(0, 1), (0, 1), (2, 3), (2, 3), (4, 0)], [(0, 1), (0, 1), (2, 3), (2, 3), (4, 2)]
+    parent = list(range(5))
+    for i, (a, b) in enumerate([*first, *second]):
+        for j in (a, b):
+            old, new = parent[j], parent[i % 5]
+            parent = [new if one == old else one for one in parent]
+    assert len(set(parent)) == 1  # G_t^B is connected for B = 1
+    pair = selected(first) @ selected(second)
+    tau, d = least_c(5, 1.0, 1)[1], np.full(5, 0.2) - np.eye(5)[0]
+    left = [float(np.sum((np.linalg.matrix_power(pair, k) @ d) ** 2)) for k in (100, 6000)]
+    assert left == pytest.approx([0.28444, 0.28444], abs=1e-4)  # nothing is lost any more
+    assert left[1] > 64 * 5 * tau ** (2 * 2 * 6000)  # 0.148
+    assert left[0] < 64 * 5 * tau ** (2 * 2 * 100)  # only after many rounds
+
+
+def largest(x: np.ndarray, s: int) -> np.ndarray:
+    """P_Omega of the columns of x [n, m]."""
+    kept = np.argsort(-np.abs(x), axis=0)[:s]
+    out = np.zeros_like(x)
+    np.put_along_axis(out, kept, np.take_along_axis(x, kept, 0), 0)
+    return out
+
+
+def test_lemma_2_bounds_what_projections_and_noise_add():
+    draw, most = np.random.default_rng(1), 0.0
+    for _ in range(200):
+        n, m, s, k0 = 12, 3, int(draw.integers(1, 5)), int(draw.integers(2, 9))
+        c, mu = draw.uniform(0.5, 5), draw.uniform(0.05, 5)
+        U, xi, rho = draw.normal(size=(n, m)), draw.uniform(0, 1) * draw.normal(size=(n, m)), mu / (c + mu)
+        W = largest((U + xi) / c, s)
+        Q, e = [W - U / c], float(np.sum((c * W - U) ** 2))
+        for _ in range(k0 - 1):
+            inside = (U + mu * W) / (c + mu)
+            W = largest(inside, s)
+            Q.append(W - inside)
+            e = max(e, float(np.sum(((c + mu) * Q[-1]) ** 2)))
+        P = sum(rho**i * one for i, one in enumerate(reversed(Q)))
+        np.testing.assert_allclose(W, U / c + P, atol=1e-12)  # (31), first line
+        ratio = float(np.sum(P**2)) / (k0 * e / c**2)  # (28)
+        assert ratio <= 1 + 1e-12
+        most = max(most, ratio)
+    assert most > 0.25  # a bound with k_0 / 4 is caught
+
+
+def test_e_inf_is_a_supremum_without_a_finite_value_where_there_is_noise():
+    draw, U = np.random.default_rng(2), np.ones((6, 2))
+    found = [float(np.sum((largest(U + draw.normal(size=U.shape), 3) - U) ** 2)) for _ in range(20_000)]
+    assert max(found[:20]) < max(found[:2000]) < max(found)
+
+
+def cross_term(curvature: Any, points: Any, choices: Any, c: float) -> tuple[float, float]:
+    """Lemma 4's E<grad f(nu), W Delta A 1 / m>, and E<grad f(varpi), the same>, over all choices, with P = 0.
+
+    f_i(w) = w^T H_i w / 2, with H_i a number or a matrix.
+    """
+    H = [np.atleast_2d(one) for one in curvature]
+    w = np.reshape(np.asarray(points, float), (len(H), -1))
+    mean, whole, found = w.mean(axis=0), sum(H), []
+    for chosen in itertools.product(*choices):
+        averages = np.stack([w[list(one)].mean(axis=0) for one in chosen])
+        moved = averages.mean(axis=0) - mean
+        nu = mean - sum(one @ x for one, x in zip(H, averages)) / (c * len(H))
+        found.append(((whole @ nu) @ moved, (whole @ mean) @ moved))
+    return tuple(float(one) for one in np.mean(found, axis=0))  # pyright: ignore[reportReturnType]
+
+
+PAIRS = [[(i, j) for j in range(3) if j != i] for i in range(3)]  # a node selects itself and another: E A is symmetric
+FLAT = [
+    np.array([[0.08, -0.07], [-0.07, 0.07]]),
+    np.array([[1.9, 0.8], [0.8, 0.35]]),
+    np.array([[0.74, 1.42], [1.42, 2.73]]),
+]
+FAR = [[-1.6, 2.1], [1.15, -0.18], [0.06, -0.78]]
+
+
+@pytest.mark.parametrize(
+    ("curvature", "points", "sign"),
+    [((1, 2, 3), (-1, 0, 2), -1), ((-1, 1, 1), (0, 5, -5), 1), (FLAT, FAR, 1)],
+    ids=["convex, one dimension", "not convex", "convex, two dimensions"],
+)
+def test_lemma_4_drops_a_term_of_either_sign(curvature, points, sign):
+    c = 2 * max(float(np.linalg.eigvalsh(np.atleast_2d(one))[-1]) for one in curvature)
+    assert sign < 0 or curvature is not FLAT or all(np.linalg.eigvalsh(one)[0] > 0 for one in FLAT)
+    at_nu, at_mean = cross_term(curvature, points, PAIRS, c)
+    assert at_mean == pytest.approx(0, abs=1e-12)  # E Delta A = 0
+    assert sign * at_nu > 1e-3  # but nu depends on A
+
+
+def test_the_step_of_41_is_an_identity_and_its_bound_is_tight():
+    draw = np.random.default_rng(3)
+    for _ in range(50):
+        m, c, ell = 4, draw.uniform(2, 9), 1.0
+        g, psi = draw.normal(size=6), draw.normal(size=6)
+        left = -g @ psi / (c * m) + m * ell / 2 * np.sum((psi / (c * m)) ** 2)
+        right = (ell - c) / (2 * c**2 * m) * psi @ psi - g @ g / (2 * c * m) + np.sum((g - psi) ** 2) / (2 * c * m)
+        assert left == pytest.approx(right, rel=1e-10)
+
+
+def test_theorems_2_and_3_state_one_step_and_the_run():
+    multiplier = float(jdfl.classical_gaussian(0.5, 0.5).multiplier)
+    step, run = theorems.theorem_2(multiplier, 0.5), theorems.theorem_3(multiplier, 0.5, 3)
+    assert step.says == pytest.approx({"epsilon": 0.5, "delta": 0.5})
+    assert step.holds
+    assert (run.says["epsilon"], run.says["delta"]) == pytest.approx(theorems.composed(0.5, 0.5, 3))
+    assert "no claim" in run.statement()
+    assert theorems.theorem_2(multiplier / 3, 0.5).missing == ("Gaussian mechanism",)  # epsilon = 1.5
+
+
+def test_assumption_5_is_refuted_by_one_gradient():
+    found = theorems.assumption_5(np.array([0.04, 7.0]), np.array([0.1, 0.1]))
+    assert found.holds is False
+    assert (found.value, found.limit) == (7.0, 0.05)
+    assert theorems.assumption_5(np.array([0.04]), np.array([0.1])).holds is None

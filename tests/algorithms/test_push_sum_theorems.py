@@ -1,0 +1,267 @@
+"""Lemma 2 and Theorems 1 and 2 of the DPPS paper, and every step of their proofs that has numbers."""
+
+import itertools
+import math
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.optimize import brentq
+
+import jdfl
+from jdfl.algorithms import push_sum_theorems as theorems
+from jdfl.privacy.sensitivity import lemma2_constants
+
+AT = theorems.Convergence(
+    rounds=500,
+    d_s=10,
+    gamma_s=1e-5,
+    gamma_l=0.1,
+    gamma_n=1e-6,
+    b=2.0,
+    C=2.0,
+    q=0.5,
+    L_s=1.5,
+    L_sc=2.0,
+    L_l=0.7,
+    L_ls=0.3,
+    sigma_s=0.4,
+    sigma_l=0.2,
+    sigma_g=0.6,
+    S=3.0,
+    gap=1.2,
+    start=0.9,
+)
+
+
+def dense(network: Any) -> np.ndarray:
+    return np.asarray(jdfl.network.as_dense(network.graph), float)
+
+
+def several() -> dict[str, list[np.ndarray]]:
+    """Doubly stochastic matrices of 24 rounds."""
+    draw, rounds = np.random.default_rng(0), 24
+    peers = [np.eye(8) / 2 + np.roll(np.eye(8), 2**k, axis=0) / 2 for k in range(3)]
+    return {
+        "2-Out": [dense(jdfl.network.d_out(10, 2))] * rounds,
+        "one peer": [peers[t % 3] for t in range(rounds)],
+        "permutations": [0.6 * np.eye(6) + 0.4 * np.eye(6)[draw.permutation(6)] for _ in range(rounds)],
+        "synchronised": [
+            np.full((10, 10), 0.1) if t % 4 == 3 else dense(jdfl.network.d_out(10, 2)) for t in range(rounds)
+        ],
+    }
+
+
+def test_A_is_the_one_after_eq_55():
+    assert theorems.bound_A(0, 0, 2.0, 0.1, 1.0, 0.0) == pytest.approx(60)  # L_ls^2 / 2 * 30
+    assert theorems.bound_A(1.0, 2.0, 0, 0.1, 1.0, 0.5) == pytest.approx((0.2 + 0.16) * 120)
+    assert theorems.bound_A(1.0, 2.0, 1.0, 0.1, 0.5, 0.5) == pytest.approx((0.5 + 0.2 + 0.16) * 30)
+
+
+def test_theorem_2_is_56_by_hand():
+    L_s, L_sc, L_l, L_ls, C, q, g_s, g_l, g_n = 1.5, 2.0, 0.7, 0.3, 2.0, 0.5, 1e-5, 0.1, 1e-6
+    A = (L_ls**2 / 2 + g_s * L_sc**2 / 2 + 4 * L_s * L_sc**2 * g_s**2) * 30 * C**2 / (1 - q) ** 2
+    right = (
+        1.2 / 500
+        + A * 0.9 / (3 * 500)
+        + (1 + L_l) * g_l**2 * 0.2**2
+        + (4 * L_s + A) * g_s**2 * (0.4**2 + 0.6**2)
+        + (g_n + 2 * L_s * g_s**2 + 2 * A * g_n**2) * 10 * 3.0**2 / 2.0**2
+    )
+    weight = g_s / 2 - g_n / 2 - 4 * L_s * g_s**2 - 2 * A * g_s**2
+    found = theorems.theorem_2(AT)
+    assert found.holds
+    assert found.says["A"] == pytest.approx(A)
+    assert found.says["bound on mean_t Delta_s"] == pytest.approx(right / weight)
+
+
+@pytest.mark.parametrize(
+    ("changed", "missing"),
+    [({"gamma_s": 0.1}, "gamma_s"), ({"gamma_l": 1 / 1.7}, "gamma_l"), ({"gamma_n": 5e-6}, "gamma_n")],
+    ids=str,
+)
+def test_a_step_size_that_is_too_large_is_named(changed, missing):
+    assert missing in theorems.theorem_2(replace(AT, **changed)).missing
+
+
+@pytest.mark.parametrize("unknown", ["L_s", "L_sc", "L_ls", "sigma_g", "S", "gap"])
+def test_an_unknown_constant_leaves_the_bound_unknown(unknown):
+    found = theorems.theorem_2(replace(AT, **{unknown: None}))
+    assert found.says["bound on mean_t Delta_s"] is None
+    assert found.holds is (None if unknown.startswith("L") else True)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_limits_of_the_step_sizes_are_what_the_proof_needs(seed):
+    """Q >= 1/2 before (51), and both weights on the left of (56) are positive; a larger gamma_s breaks one of them."""
+    draw = np.random.default_rng(seed)
+    L_s, L_sc, L_ls, C = 10 ** draw.uniform(-2, 2, 4)
+    q = draw.uniform(0.05, 0.95)
+
+    def most(gamma: float) -> float:
+        return theorems.most_gamma_s(L_s, L_sc, theorems.bound_A(L_s, L_sc, L_ls, gamma, C, q), C, q)
+
+    gamma_s = float(brentq(lambda gamma: gamma - most(gamma), 0.0, 1e6, xtol=1e-300, rtol=1e-14))  # A depends on it
+
+    def needed(gamma: float) -> bool:
+        A = theorems.bound_A(L_s, L_sc, L_ls, gamma, C, q)
+        Q = 1 - 30 * gamma**2 * C**2 * L_sc**2 / (1 - q) ** 2
+        return Q >= 0.5 and (4 * L_s + 2 * A) * gamma <= 0.25
+
+    assert needed(0.999 * gamma_s)
+    assert not needed(1.001 * gamma_s)
+    gamma_l, L_l = 0.99 / (1 + L_s), L_s
+    assert gamma_l - (1 + L_l) * gamma_l**2 > 0 > 1.02 * gamma_l - (1 + L_l) * (1.02 * gamma_l) ** 2
+
+
+# Lemma 2
+
+
+@pytest.mark.parametrize("name", list(several()))
+def test_the_constants_bound_every_product_and_hardly_more(name):
+    many = several()[name]
+    C, contraction = lemma2_constants(many)
+    N, most = len(many[0]), 0.0
+    for k in range(len(many)):
+        product = np.eye(N)
+        for t in range(k, len(many) + 1):
+            most = max(most, float(np.abs(product - 1 / N).max()) / (C * contraction ** (t - k)))
+            product = many[t] @ product if t < len(many) else product
+    assert most == pytest.approx(1)  # a smaller C is no bound
+    assert lemma2_constants(many, 0.9)[1] == 0.9
+
+
+def distances(many: list[np.ndarray], eps: np.ndarray) -> np.ndarray:
+    """The largest l1 distance between two nodes' vectors after their perturbations eps [T, N, d], in every round."""
+    s, found = np.zeros(eps.shape[1:]), []
+    for W, one in zip(many, eps):
+        half = s + one
+        found.append(np.abs(half[:, None] - half[None]).sum(axis=2).max())
+        s = W @ half
+    return np.array(found)
+
+
+def estimate(eps: np.ndarray, constant: float, contraction: float) -> np.ndarray:
+    """max_i S_i of Eq. 22 in every round, without noise and from zero."""
+    S, found = np.zeros(eps.shape[1]), []
+    for one in np.abs(eps).sum(axis=2):
+        S = contraction * S + 2 * constant * one
+        found.append(S.max())
+    return np.array(found)
+
+
+@pytest.mark.parametrize("name", list(several()))
+def test_lemma_2_holds_with_N_C(name):
+    many, draw = several()[name], np.random.default_rng(1)
+    C, contraction = lemma2_constants(many)
+    N = len(many[0])
+    for kind in ("random", "halves", "one node"):
+        eps = draw.normal(size=(len(many), N, 3))
+        if kind == "halves":
+            eps = np.where(np.arange(N) < N // 2, 1.0, -1.0)[None, :, None] * np.ones((len(many), 1, 1))
+        if kind == "one node":
+            eps[:, 1:] = 0
+        assert np.all(distances(many, eps) <= estimate(eps, N * C, contraction) * (1 + 1e-9))
+    assert theorems.lemma_2(many, N * C * (1 + 1e-9), contraction).holds
+
+
+def test_lemma_2_fails_with_the_constants_of_the_experiments():
+    many = several()["2-Out"]
+    found = theorems.lemma_2(many, 0.78, 0.55)
+    assert found.holds is False
+    eps = np.where(np.arange(10) < 5, 1.0, -1.0)[None, :, None] * np.ones((5, 1, 1))
+    assert distances(many[:5], eps) == pytest.approx([2, 4, 6, 8, 10])
+    ratio = distances(many[:5], eps) / estimate(eps, 0.78, 0.55)
+    assert ratio.max() <= theorems.lemma_2(many[:5], 0.78, 0.55).value + 1e-9  # that of the worst perturbations
+    assert ratio.max() > 1
+    assert theorems.lemma_2(many, 5.0, 0.92).holds is None  # between what suffices and what is refuted
+
+
+# Theorem 1
+
+
+def test_theorem_1_is_the_ratio_of_laplace_densities():
+    b, gamma_n, S, draw = 2.0, 0.01, 3.0, np.random.default_rng(0)
+    epsilon = theorems.theorem_1(b, gamma_n, 7).says
+    assert epsilon == {"epsilon of a round": pytest.approx(200), "T b / gamma_n": pytest.approx(1400)}
+    scale, most = gamma_n * S / b, 0.0
+    for _ in range(300):
+        apart, x = draw.laplace(size=4), draw.laplace(size=4)
+        apart *= S / np.abs(apart).sum()
+        most = max(most, float((np.abs(x - apart) - np.abs(x)).sum() / scale))
+    assert most <= 200 * (1 + 1e-12)
+    assert most > 0.9 * 200
+
+
+# Theorem 2: Lemmas 3 to 6
+
+
+def test_lemma_3_is_the_mean_of_a_round_and_36_is_not():
+    draw, W = np.random.default_rng(0), dense(jdfl.network.d_out(10, 4))
+    s, g, n = draw.normal(size=(3, 10, 5))
+    after = (W @ (s - 0.1 * g + 0.001 * n)).mean(axis=0)
+    np.testing.assert_allclose(after, (s + 0.001 * n - 0.1 * g).mean(axis=0), atol=1e-7)
+    assert np.abs(after - (s + 0.1 * n - 0.1 * g).mean(axis=0)).max() > 0.01  # gamma_s in place of gamma_n
+
+
+def test_36_claims_less_than_it_could_where_gamma_n_is_below_gamma_s():
+    """With gamma_n in place of gamma_s its noise term is smaller, so that (53) holds nevertheless."""
+    at = replace(AT, gamma_s=0.1, gamma_n=0.04)
+    assert at.L_s is not None
+    assert at.gamma_n + 2 * at.L_s * at.gamma_n**2 < at.gamma_n + 2 * at.L_s * at.gamma_s**2
+
+
+@pytest.mark.parametrize(("d", "S", "b"), [(3, 2.0, 0.5), (40, 1.0, 3.0)])
+def test_lemma_5_is_the_norm_of_laplace_noise(d, S, b):
+    noise = np.random.default_rng(0).laplace(scale=S / b, size=(200_000, d))
+    assert float(np.mean(np.sum(noise**2, axis=1))) == pytest.approx(2 * d * S**2 / b**2, rel=0.02)
+
+
+def test_39_is_false_of_a_node_that_adds_nothing():
+    """The mean moves by what others add: node i's own start and perturbations, which are zero, bound no distance."""
+    many = several()["2-Out"]
+    s = np.zeros((10, 1))
+    for W in many[:6]:
+        s[0] += 1.0
+        s = W @ s
+    assert s[9] == 0  # nothing has reached it yet
+    assert abs(s[9] - s.mean()) == pytest.approx(0.6)
+
+
+@pytest.mark.parametrize("name", list(several()))
+def test_39_holds_with_the_terms_of_all_nodes_and_lemma_6_with_N_C(name):
+    many, draw = several()[name], np.random.default_rng(2)
+    N, (C, q) = len(many[0]), lemma2_constants(several()[name])
+    s = draw.normal(size=(N, 4))
+    length, mean_own, left = np.linalg.norm(s, axis=1), 0.0, 0.0
+    for W in many:
+        eps = draw.laplace(size=s.shape) * (draw.random((N, 1)) < 0.5)
+        s = W @ (s + eps)
+        length = q * (length + np.linalg.norm(eps, axis=1))  # q^t ||s_l(0)|| + sum_k q^(t-k) ||eps_l^k||
+        apart = np.linalg.norm(s - s.mean(axis=0), axis=1)
+        assert np.all(apart <= C * length.sum() * (1 + 1e-9))
+        left += float(np.mean(apart**2))
+        mean_own += float(np.mean((N * C * length) ** 2))
+    assert left <= mean_own
+
+
+@pytest.mark.parametrize(("q", "t"), [*itertools.product((0.1, 0.6, 0.95), (0, 3, 80))])
+def test_41_bounds_a_discounted_sum_of_norms(q, t):
+    """E(sum_k q^(t-k) ||n_k||)^2 <= 6 d S^2 / (b^2 (1 - q)^2), three times what Cauchy-Schwarz gives."""
+    weights = q ** np.arange(t + 1)
+    square, mean = 2.0, math.sqrt(2.0)  # E||n||^2 of one unit, and the most that E||n|| can be
+    exact = square * np.sum(weights**2) + mean**2 * (weights.sum() ** 2 - np.sum(weights**2))
+    assert exact <= 2 / (1 - q) ** 2 * (1 + 1e-12)
+    assert 2 / (1 - q) ** 2 < 6 / (1 - q) ** 2
+
+
+def test_39_to_45_add_up():
+    """Five squares of Cauchy-Schwarz: 5, 5 * 6, 5 * 3, 5 * 3, and 5 * 6 / (1 - q), which sum to those of (49)."""
+    draw, q, T = np.random.default_rng(0), 0.7, 40
+    values = draw.random(T)
+    twice = sum(q ** (t - k) * values[k] for t in range(T) for k in range(t + 1))
+    assert twice <= values.sum() / (1 - q)  # (47)
+    assert sum(q ** (2 * t) for t in range(T)) <= 1 / (1 - q**2)  # the first term of (49)
+    five = draw.normal(size=(5, 1000))
+    assert np.all(five.sum(axis=0) ** 2 <= 5 * np.sum(five**2, axis=0) + 1e-9)
