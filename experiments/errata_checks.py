@@ -32,7 +32,7 @@ from matplotlib.figure import Figure
 import jdfl
 from experiments.common import Row, options, row, save, save_figure, show
 from jdfl.algorithms.ceps_paper import paper_volume
-from jdfl.algorithms.ceps_theorems import PAPER_DELTA, composed
+from jdfl.algorithms.ceps_theorems import PAPER_DELTA, composed, log10_c0
 
 NAME = "errata_checks"
 VOLUMES = {  # Table V of the CEPS paper: variant, r: iterations, volume in millions
@@ -88,12 +88,6 @@ def old_messages(rounds: int, seed: int) -> np.ndarray:
         known[chosen] = z[chosen]
         apart.append(abs(z[chosen].mean() - known.mean()))
     return np.array(apart)
-
-
-def least_c() -> float:
-    """c_0 of Eq. 12 for the three f_i and B = 1."""
-    m = len(CURVATURE)
-    return (80 * m * math.sqrt(max(CURVATURE)) * m**m) ** 2  # 1 - tau = m^(-m)
 
 
 def cross_term(curvature: Sequence[float], w: Sequence[float] | np.ndarray, c: float) -> tuple[float, float]:
@@ -202,7 +196,8 @@ def rows_of(seeds: int, count: int) -> list[Row]:
     add("CEPS V-B: smallest sigma_i of Example 1", None, *(float(one.min()) for one in sigma))
     add("CEPS V-B: largest sigma_i of Example 1", None, *(float(one.max()) for one in sigma))
     add("CEPS III-E: |Eq. 3 - old z_j kept|, 2 of 5 selected", None, float(old_messages(200, 0)[20:].mean()))
-    for name, c, scale in (("2 l", 2 * max(CURVATURE), 1.0), ("c_0, w times 10^4", least_c(), 1e4)):
+    least = 10 ** log10_c0(len(CURVATURE), max(CURVATURE), 1)
+    for name, c, scale in (("2 l", 2 * max(CURVATURE), 1.0), ("c_0, w times 10^4", least, 1e4)):
         at_nu, at_mean = cross_term(CURVATURE, scale * np.array([-1.0, 0.0, 2.0]), c)
         add(f"CEPS Lemma 4: E<grad f(nu), W DA 1 / m>, c = {name}", 0.0, at_nu)
         add(f"CEPS Lemma 4: E<grad f(varpi), W DA 1 / m>, c = {name}", 0.0, at_mean)

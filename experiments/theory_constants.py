@@ -33,22 +33,16 @@ import jdfl
 from experiments.ceps_table3 import CASES, network_of
 from experiments.common import Row, options, row, save, save_figure, show
 from experiments.partpsp_common import images
+from jdfl.algorithms import Theorem1
+from jdfl.algorithms.ceps_theorems import log10_c0, pairs_bound
+from jdfl.algorithms.doadp_theorems import Convergence, gamma_of, spectrum
+from jdfl.algorithms.push_sum_theorems import bound_A
+from jdfl.algorithms.theorem import total
 
 NAME = "theory_constants"
 PAIRS = ((1.0, 1.0), (0.8, 1.0), (1.0, 0.3), (0.8, 0.3))  # p, k / d of the DO-ADP paper
 _DOADP = {"n": 20, "d": 2000, "q": 20_000, "epochs": 6, "alpha": 1e-3, "gamma": 0.05, "beta": 0.15, "epsilon": 0.01}
 _PARTPSP = {"gamma": 0.1, "gamma_n": 1e-3, "C": 0.95, "q": 0.55, "clip": 100.0}
-
-
-def log10_c0(m: int, smoothness: float, B: int) -> float:
-    """log10 of CEPS's c_0; 1 - tau is m^(-m B) / B to the last digit of a float, wherever that is small."""
-    log_gap = -m * B * math.log10(m) - math.log10(B)
-    return 2 * (math.log10(80 * m * math.sqrt(smoothness)) - log_gap)
-
-
-def pairs_bound(m: int, t: float, B: int) -> float:
-    """The paper's lower bound on the probability that every pair of a complete network communicates in B rounds."""
-    return float((1 - (1 - (t - 1) / (m - 1)) ** B) ** ((m - 1) * m))
 
 
 def rounds_for_pairs(m: int, t: float, chance: float = 0.99) -> int:
@@ -139,11 +133,6 @@ def largest_mixed(value: Callable[[jax.Array], jax.Array], w: jax.Array, d: int,
     return size
 
 
-def bound_A(L_s: float, L_sc: float, L_ls: float, gamma_s: float, C: float, q: float) -> float:
-    """A of PartPSP's Theorem 2, as it is defined after Eq. 55 of the paper."""
-    return (L_ls**2 / 2 + gamma_s * L_sc**2 / 2 + 4 * L_s * L_sc**2 * gamma_s**2) * 30 * C**2 / (1 - q) ** 2
-
-
 def curvatures(problem: jdfl.problems.Problem, w: jax.Array, seed: int, steps: int) -> tuple[float, ...]:
     """L_s, L_l and L_ls of node 0 at w [n], and the l1 norm of its shared gradient."""
     first, d = problem.nodes(jnp.arange(1)), problem.n_shared
@@ -199,28 +188,41 @@ def doadp() -> list[Row]:
     told = _DOADP
     n, q, alpha, beta = int(told["n"]), told["q"], told["alpha"], told["beta"]
     network = jdfl.network.circulant(n, [1, 2, 3], weights="uniform")
-    W = np.asarray(jdfl.network.as_dense(network.graph), float)
-    eigenvalues = np.sort(np.abs(np.linalg.eigvalsh(W)))
-    rho, phi = 1 - float(eigenvalues[-2]), float(np.linalg.norm(np.eye(n) - W, 2))
+    rho, phi = spectrum(np.asarray(jdfl.network.as_dense(network.graph), float))
     L, G, T = 0.25 + 1 / q, 1.0, told["epochs"] * q  # rows of norm 1
     rows = []
     for p, share in PAIRS:
-        below = 16 * rho + rho**2 + 4 * phi**2 + 2 * rho * phi**2 - 8 * rho * p * share
-        gamma, c = rho * p * share / below, rho**2 * p * share / 82
+        at = Convergence(
+            n=n,
+            d=int(told["d"]),
+            steps=int(T),
+            p=p,
+            share=share,
+            rho=rho,
+            phi=phi,
+            alpha=alpha,
+            gamma=told["gamma"],
+            beta=beta,
+            smoothness=L,
+            longest=G,
+            variance=G**2,
+            sigma=0.0,
+            gap=math.log(2),
+        )
         step = math.sqrt(n / T)
-        third = 8 * n * p * G**2 * L**2 / ((1 - beta) ** 2 * c**2 * T)
-        second = L * (beta + 2 + 4 * beta**2 * p) * 2 * G**2 / ((1 - beta) ** 3 * math.sqrt(n * T))
-        first = 2 * math.log(2) * (1 - beta) / (p * math.sqrt(n * T))
+        theorem = Theorem1(p=p, share=share, steps=int(T), records=int(q), clip=G)
+        terms = at.terms(step)
         case = f"DO-ADP p={p:g} k/d={share:g}"
         for name, paper, value in (
-            ("gamma", told["gamma"], gamma),
-            ("alpha below", alpha, (1 - beta) ** 2 / (2 * L)),
+            ("gamma", told["gamma"], gamma_of(rho, phi, p * share)),
+            ("alpha below", alpha, at.most),
             ("alpha of Corollary 1", alpha, step),
-            ("T of Corollary 1", T, 4 * n * L**2 / (1 - beta) ** 4),
-            ("T of Theorem 1", T, (q * told["epsilon"] / (2 * p)) ** 2),
-            ("bound (10), no noise", None, first + second + third),
-            ("its third term", None, third),
+            ("T of Corollary 1", T, at.least),
+            ("T of Theorem 1", T, theorem.least(told["epsilon"])),
+            ("bound (10), no noise", None, total(terms)),
+            ("its third term", None, terms[2]),
         ):
+            assert value is not None
             rows.append(row(case, name, paper, [value]))
     return rows
 

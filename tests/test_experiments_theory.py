@@ -9,13 +9,6 @@ import pytest
 from experiments import theory_constants as theory
 
 
-@pytest.mark.parametrize(("m", "smoothness", "B"), [(2, 1.0, 1), (3, 2.5, 1), (2, 1.0, 3), (3, 0.5, 2)])
-def test_c0_is_the_papers_formula_where_that_fits_a_float(m, smoothness, B):
-    tau = (1 - m ** (-m * B)) ** (1 / B)
-    exact = (80 * m * math.sqrt(smoothness) / (1 - tau)) ** 2
-    assert theory.log10_c0(m, smoothness, B) == pytest.approx(math.log10(exact), abs=0.2 if m**m < 10 else 0.02)
-
-
 def test_the_chance_that_all_pairs_talk():
     assert theory.pairs_bound(2, 2, 1) == 1.0  # both take their only neighbour
     assert theory.pairs_bound(3, 2, 1) == pytest.approx(0.5**6)
@@ -53,9 +46,3 @@ def test_the_largest_mixed_curvature_is_the_largest_singular_value():
     w = jnp.arange(1.0, 6.0)  # s has 3 entries, l 2
     found = theory.largest_mixed(lambda x: x[:3] @ B @ x[3:] + jnp.sum(x[:3] ** 4), w, 3, 0, 60)
     assert found == pytest.approx(np.linalg.svd(np.asarray(B))[1][0], rel=1e-4)
-
-
-def test_A_of_partpsps_theorem_is_the_one_after_its_eq_55():
-    assert theory.bound_A(0, 0, 2.0, 0.1, 1.0, 0.0) == pytest.approx(60)  # L_ls^2 / 2 * 30
-    assert theory.bound_A(1.0, 2.0, 0, 0.1, 1.0, 0.5) == pytest.approx((0.2 + 0.16) * 120)
-    assert theory.bound_A(1.0, 2.0, 1.0, 0.1, 0.5, 0.5) == pytest.approx((0.5 + 0.2 + 0.16) * 30)

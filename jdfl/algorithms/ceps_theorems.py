@@ -165,7 +165,10 @@ def assumption_5(lengths: np.ndarray, bounds: np.ndarray) -> Condition:
 
 
 def step_epsilon(multiplier: float, delta: float = PAPER_DELTA) -> float:
-    """The epsilon of Theorem 2 at `delta` for a noise multiplier (standard deviation over sensitivity)."""
+    """The epsilon of Theorem 2 at `delta` for a noise `multiplier`, its standard deviation over the sensitivity.
+
+    Raises ValueError for a multiplier that is not positive.
+    """
     checks.positive(multiplier=multiplier)
     return math.sqrt(2 * math.log(1.25 / delta)) / multiplier
 

@@ -101,6 +101,10 @@ class Theorem1:
         """`sigma(epsilon)` in units of 2 G, the effect of replacing a record: the multiplier of jdfl's mechanisms."""
         return self.sigma(epsilon) / (2 * self.clip)
 
+    def least(self, epsilon: float) -> float:
+        """The least number of rounds for `epsilon`, q^2 epsilon^2 / (4 p^2)."""
+        return (self.records * epsilon / (2 * self.p)) ** 2
+
     def conditions(self, epsilon: float) -> tuple[str, ...]:
         """The conditions of the theorem for `epsilon`, with numbers, and whether they hold."""
         return tuple(f"{one.text}: {'holds' if one.holds else 'DOES NOT HOLD'}" for one in self._conditions(epsilon))
@@ -116,7 +120,7 @@ class Theorem1:
         return Theorem("do-adp-1", f"DO-ADP, Theorem 1 ({SOURCE})", claim, self._conditions(epsilon), says, UNSOUND)
 
     def _conditions(self, epsilon: float) -> tuple[Condition, ...]:
-        least = (self.records * epsilon / (2 * self.p)) ** 2
+        least = self.least(epsilon)
         return (
             Condition("epsilon", f"epsilon = {epsilon:.4g} in (0, 1]", 0 < epsilon <= 1, "more noise"),
             Condition(
@@ -234,15 +238,16 @@ class Convergence:
         alpha = min(math.sqrt(r0 / (b * T)), math.cbrt(r0 / (h * T)), most)
         return alpha, 2 * math.sqrt(b * r0 / T) + 2 * math.cbrt(h) * (r0 / T) ** (2 / 3) + r0 / (most * T)
 
-    def _common(self) -> tuple[Condition, ...]:
-        required = gamma_of(self.rho, self.phi, self.p * self.share)
-        same = math.isclose(self.gamma, required, rel_tol=1e-5)
-        text = "gamma = rho p k / (d (16 rho + rho^2 + 4 phi^2 + 2 rho phi^2) - 8 rho p k)"
-        return (
-            Condition("gamma", text, same, f"gamma = {required:.6g}", self.gamma, required),
-            Condition("beta", "0 < beta < 1", 0 < self.beta < 1, "momentum", self.beta),
-            Condition("p", "1/2 <= p <= 1 (Lemma 9)", 0.5 <= self.p <= 1, "nodes that are active more often", self.p),
-        )
+
+def _common(at: Convergence) -> tuple[Condition, ...]:
+    required = gamma_of(at.rho, at.phi, at.p * at.share)
+    same = math.isclose(at.gamma, required, rel_tol=1e-5)
+    text = "gamma = rho p k / (d (16 rho + rho^2 + 4 phi^2 + 2 rho phi^2) - 8 rho p k)"
+    return (
+        Condition("gamma", text, same, f"gamma = {required:.6g}", at.gamma, required),
+        Condition("beta", "0 < beta < 1", 0 < at.beta < 1, "momentum", at.beta),
+        Condition("p", "1/2 <= p <= 1 (Lemma 9)", 0.5 <= at.p <= 1, "nodes that are active more often", at.p),
+    )
 
 
 _CLAIM = "(1 / T) sum_t E||grad f(xbar_t)||^2 is at most the bound"
@@ -257,7 +262,7 @@ def theorem_2(at: Convergence) -> Theorem:
     step = below("alpha", "alpha < (1 - beta)^2 / (2 L)", at.alpha, at.most, "L, or a smaller step size")
     terms = at.terms(at.alpha)
     says = {**dict(zip(TERMS, terms, strict=True)), "bound": total(terms)}
-    return Theorem("do-adp-2", "DO-ADP, Theorem 2", _CLAIM, (*at._common(), step), says, GAPS)
+    return Theorem("do-adp-2", "DO-ADP, Theorem 2", _CLAIM, (*_common(at), step), says, GAPS)
 
 
 def corollary_1(at: Convergence) -> Theorem:
@@ -269,7 +274,7 @@ def corollary_1(at: Convergence) -> Theorem:
     alpha = math.sqrt(at.n / at.steps)
     same = math.isclose(at.alpha, alpha, rel_tol=1e-5)
     conditions = (
-        *at._common(),
+        *_common(at),
         below("T of (10)", "4 n L^2 / (1 - beta)^4 <= T", at.least, at.steps, "L, or more rounds", equal=True),
         Condition("alpha of (10)", "alpha = sqrt(n / T)", same, f"alpha = {alpha:.6g}", at.alpha, alpha),
     )

@@ -16,13 +16,14 @@ from jdfl.algorithms import ceps_theorems, doadp_theorems, push_sum_theorems
 from jdfl.algorithms.requests import sizes
 from jdfl.algorithms.step_sizes import regulariser_curvature
 from jdfl.algorithms.theorem import Condition, Theorem
+from jdfl.codecs import Dense, Sparse
 from jdfl.network import Network, Static, as_dense, matrices, require
 from jdfl.network.graph import round_of
 from jdfl.privacy import Gaussian, stretch
 from jdfl.privacy.sensitivity import lemma2_constants
 from jdfl.problems import Problem
 
-_FOLLOWED = 60  # rounds of which all products of mixing matrices are formed
+_FOLLOWED = 60  # rounds whose mixing matrices are multiplied in all ways
 _PROBLEM = "a problem with a bound on its curvature, such as a linear model"
 
 
@@ -179,10 +180,9 @@ def doadp(run: Run) -> tuple[Theorem, ...]:
     W, n = np.asarray(as_dense(round_of(run.network, 0)), float), problem.n
     rho, phi = doadp_theorems.spectrum(W)
     codec, g = a.codec, a.gradients
-    top = hasattr(codec, "size") or codec.contraction(n, n) == 1
-    share = codec.size(n, n) / n if hasattr(codec, "size") else 1.0
+    top, share = isinstance(codec, Dense | Sparse), codec.size(n, n) / n if isinstance(codec, Sparse) else 1.0
     single = g.clip is not None and g.per == "example"
-    longest = float(g.clip) * stretch(g.norm, "l2", n) if single else None
+    longest = float(g.clip) * stretch(g.norm, "l2", n) if g.clip is not None and single else None
     sigma = 0.0 if g.mechanism is None else None
     if isinstance(g.mechanism, Gaussian):
         sigma = float(g.mechanism.multiplier) * float(np.max(np.asarray(g.sensitivities(problem))))
@@ -223,14 +223,14 @@ def doadp(run: Run) -> tuple[Theorem, ...]:
         _smooth("Assumption 1", smooth),
         lengths,
         Condition("Assumption 3", "W is symmetric and doubly stochastic, with rho > 0", rho > 0, "links", rho),
-        Condition("Top_k", "messages have the k largest of d entries", bool(top), "codec sparse or dense", share),
+        Condition("Top_k", "messages have the k largest of d entries", top, "codec sparse or dense", share),
         Condition("xhat_0 = x_0", "as the proof of Lemma 3 needs", a.start == "x" or zero, 'start = "x"'),
     )
     one = a.theorem(problem, steps)
     if one is None or sigma is None or sigma == 0:
         needs = "Gaussian noise, one example per gradient, replaced records, and messages of k entries"
         none = Condition("Algorithm 1", "noisy gradients of one example, and Top_k", False, needs)
-        says = {"epsilon": None, "delta at the end of its proof": None}
+        says: dict[str, float | None] = {"epsilon": None, "delta at the end of its proof": None}
         first = Theorem("do-adp-1", "DO-ADP, Theorem 1", "epsilon and delta", (none,), says, doadp_theorems.UNSOUND)
     else:
         first = one.stated(sigma)

@@ -63,7 +63,7 @@ def lemma_2(matrices: Sequence[np.ndarray], constant: float, contraction: float)
     zero and without noise. Between the two nothing is known.
 
     Args:
-        matrices: The doubly stochastic W_k [N, N] of all rounds, at least one.
+        matrices: The doubly stochastic matrices [T, N, N] of all rounds, at least one.
         constant: C' of Eq. 22, above 0.
         contraction: Lambda of Eq. 22, in (0, 1].
     """

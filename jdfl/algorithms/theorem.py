@@ -7,7 +7,6 @@ not hold, such as the c_0 of CEPS, are given by their decimal logarithm and name
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 _ANSWERS = {True: "yes", False: "NO", None: "unknown"}
 
@@ -76,8 +75,19 @@ class Theorem:
         return "\n".join([*lines, *([f"  note: {self.note}"] if self.note else [])]) + "\n"
 
 
-def below(name: str, text: str, value: float | None, limit: float | None, needs: str, *, equal: bool = False) -> Any:
-    """The condition value < limit, or value <= limit with `equal`; unknown where one of the two is."""
+def below(
+    name: str, text: str, value: float | None, limit: float | None, needs: str, *, equal: bool = False
+) -> Condition:
+    """The condition that a number is below a limit; unknown where one of the two is.
+
+    Args:
+        name: The name of the condition in the paper.
+        text: What it requires, in words or as a formula.
+        value: The number; None: unknown.
+        limit: What it has to be below; None: unknown.
+        needs: What is missing where it is not, or where it is unknown.
+        equal: Whether the limit itself is allowed.
+    """
     if value is None or limit is None:
         return Condition(name, text, None, needs, value, limit)
     return Condition(name, text, value <= limit if equal else value < limit, needs, value, limit)
@@ -90,7 +100,7 @@ def total(terms: Iterable[float | None]) -> float | None:
 
 
 def log10(value: float | None) -> float | None:
-    """The decimal logarithm; minus infinity for zero, None for None."""
+    """The decimal logarithm of a `value` >= 0: minus infinity for zero, and None for None."""
     return None if value is None else math.log10(value) if value > 0 else -math.inf
 
 

@@ -89,7 +89,7 @@ def theory(
         is printed.
 
     Raises:
-        ValueError: For an algorithm of which no theorem speaks, or not the one that is asked for, without `steps` and
+        ValueError: For an algorithm about which there is no theorem, or not the one asked for, without `steps` and
             `result`, and for what `jdfl.run` refuses.
     """
     if steps is None and result is None:
@@ -97,7 +97,7 @@ def theory(
     rounds = result.rounds if steps is None and result is not None else steps
     checks.whole(1, steps=rounds)
     assert rounds is not None
-    kind = type(algorithm).kind
+    kind = str(getattr(algorithm, "kind", type(algorithm).__name__))
     if kind not in _PAPERS:
         raise ValueError(
             f"Expected an algorithm of the CEPS, DPPS or DO-ADP paper, got {kind}: the first hypothesis of every "

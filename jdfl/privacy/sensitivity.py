@@ -91,7 +91,7 @@ def lemma2_constants(matrices: Sequence[np.ndarray], contraction: float | None =
     """C and lambda with abs(W_(t-1) ... W_k - 1/N) <= C lambda^(t-k) in all entries; with C' = N C Lemma 2 holds.
 
     Args:
-        matrices: The doubly stochastic W_k [N, N] of all rounds, at least one.
+        matrices: The doubly stochastic matrices [T, N, N] of all rounds, at least one.
         contraction: Lambda, in (0, 1]; None: of 0.01, 0.02, ..., 0.99 that with the smallest C / (1 - lambda), to which
             the estimate of Eq. 22 tends.
     """

@@ -86,6 +86,7 @@ TABLE: dict[str, tuple[str, ...]] = {
     "jdfl/algorithms/pedfl.py": _with_laws("test_family", "PEDFL"),
     "jdfl/algorithms/program.py": _with_laws("test_family", "D-PSGD"),
     "jdfl/algorithms/push_descent.py": _with_laws("test_push_sum", "SGP"),
+    "jdfl/algorithms/push_sum_theorems.py": ("tests/algorithms/test_push_sum_theorems.py",),
     "jdfl/algorithms/requests.py": _with_laws("test_ceps", "CEPS"),
     "jdfl/algorithms/messages.py": _with_laws("test_family", "D-PSGD or CHOCO or EXTRA"),
     "jdfl/algorithms/round.py": _with_laws("test_family", "D-PSGD or CHOCO or EXTRA"),
@@ -93,6 +94,8 @@ TABLE: dict[str, tuple[str, ...]] = {
     "jdfl/algorithms/sgp.py": _with_laws("test_push_sum", "SGP"),
     "jdfl/algorithms/statement.py": ("tests/privacy/test_flow.py", "tests/privacy/test_public_and_outputs.py"),
     "jdfl/algorithms/step_sizes.py": _with_laws("test_exact_methods", "EXTRA"),
-    "jdfl/algorithms/doadp_theorems.py": ("tests/algorithms/test_doadp.py",),
+    "jdfl/algorithms/doadp_theorems.py": ("tests/algorithms/test_doadp_theorems.py", "tests/algorithms/test_doadp.py"),
+    "jdfl/algorithms/hypotheses.py": ("tests/test_theory.py",),
+    "jdfl/algorithms/theorem.py": ("tests/test_theory.py",),
     "jdfl/algorithms/updates.py": _with_laws("test_updates", "subsets"),
 }
