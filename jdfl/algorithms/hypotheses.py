@@ -17,13 +17,23 @@ from jdfl.algorithms.requests import sizes
 from jdfl.algorithms.step_sizes import regulariser_curvature
 from jdfl.algorithms.theorem import Condition, Theorem
 from jdfl.codecs import Dense, Sparse
-from jdfl.network import Network, Static, as_dense, matrices, require
+from jdfl.network import Network, Static, as_dense, matrices
 from jdfl.network.graph import round_of
+from jdfl.network.tables import arcs_of, components
 from jdfl.privacy import Gaussian, stretch
-from jdfl.privacy.sensitivity import lemma2_constants
 from jdfl.problems import Problem
 
 _FOLLOWED = 60  # rounds whose mixing matrices are multiplied in all ways
+_SOURCES = {  # whether S is a bound by Eq. 22, what it is, and what it needs
+    "eq22": (None, "that of Eq. 22", "a network known beforehand"),
+    "lemma2": (True, "a public bound by Eq. 22", ""),
+    "certified": (
+        False,
+        "another bound, whose guarantee jdfl.account states",
+        'sensitivity = "eq22", which is no safer',
+    ),
+    "real": (False, "the true one, which no node knows", 'sensitivity = "eq22", with constants that fit the network'),
+}
 _PROBLEM = "a problem with a bound on its curvature, such as a linear model"
 
 
@@ -44,10 +54,8 @@ def ceps(run: Run) -> tuple[Theorem, ...]:
     period, c = np.asarray(run.ready.period), np.asarray(run.ready.sigma, float) * asked
     k0 = int(period[0]) if np.ptp(period) == 0 else None
     smooth, gap = _smoothness(problem), _gap(problem)
-    length = _linked(run.network)
-    everywhere = bool(np.all(asked == everyone))
+    linked, everywhere = _linked(run.network), bool(np.all(asked == everyone))
     exact = a.codec.contraction(a.s, a.s)
-    zero = problem.start is None or not np.any(np.asarray(problem.start))
     g = np.asarray(problem.gradients(problem.begin()), float)
     zeta = math.sqrt(float(np.mean(np.sum(np.square(g - g.mean(axis=0)), axis=1))))
     same = bool(np.allclose(c, c[0], rtol=1e-5))
@@ -63,11 +71,11 @@ def ceps(run: Run) -> tuple[Theorem, ...]:
         Condition(
             "Assumption 4",
             "the links selected in B + 1 communications connect all nodes",
-            None if length is None else False if not length else True if everywhere else None,
+            None if linked is None else False if not linked else True if everywhere else None,
             "rate = 1 on a fixed connected network, or the selections of the run",
         ),
         Condition("kappa_i = k_0", "all nodes communicate in the same steps", k0 is not None, "equal periods"),
-        Condition("W^0 = 0", "all nodes start from zero", zero, "a problem without a start"),
+        Condition("W^0 = 0", "all nodes start from zero", _from_zero(problem), "a problem without a start"),
         Condition("step 0", "nodes communicate in step 0", a.first == "zero", 'first = "zero"'),
         Condition("m_i = m_j", "all nodes have the same degree", bool(np.ptp(everyone) == 0), "a regular network"),
         Condition("i in N_i^k", "a node always selects itself", a.own == "always", 'own = "always"'),
@@ -109,15 +117,9 @@ def dpps(run: Run) -> tuple[Theorem, ...]:
     protocol, many = run.algorithm.dpps, _matrices(run)
     scale = float(np.min(np.asarray(run.ready.scales)))
     b = math.nan if protocol.b is None else float(protocol.b)
-    kept = Condition(
-        "Lemma 2",
-        f"S of Eq. 22 is at least the largest distance; S is {protocol.sensitivity!r}, not Eq. 22's",
-        False,
-        'sensitivity = "eq22" with constants that fit the network',
-    )
-    if protocol.sensitivity == "eq22" and many is None:
-        kept = Condition("Lemma 2", "S of Eq. 22 is at least the largest distance", None, "a network known beforehand")
-    elif protocol.sensitivity == "eq22" and many is not None:
+    holds, text, needs = _SOURCES.get(protocol.sensitivity, (None, "unknown", "a known source"))
+    kept = Condition("Lemma 2", f"S is at least the largest distance, by Eq. 22; it is {text}", holds, needs)
+    if protocol.sensitivity == "eq22" and many is not None:
         kept = push_sum_theorems.lemma_2(many, float(protocol.constant), float(protocol.contraction))
     noise = Condition("noise", "Laplace noise of scale gamma_n S / b", protocol.b is not None, "b")
     theorem = push_sum_theorems.theorem_1(b, float(protocol.noise_rate) * scale, run.steps).given(
@@ -131,8 +133,7 @@ def partpsp(run: Run) -> tuple[Theorem, ...]:
     a, problem, many = run.algorithm, run.problem, _matrices(run)
     whole, clipped = not problem.personal, a.gradients.clip is not None
     smooth = _smoothness(problem) if whole else None
-    C, q = (math.nan, math.nan) if many is None else lemma2_constants(many)
-    certified = run.ready.certified
+    C, q = (math.nan, math.nan) if many is None else push_sum_theorems.constants(many)
     at = push_sum_theorems.Convergence(
         rounds=run.steps,
         d_s=a.carried(problem),
@@ -140,16 +141,16 @@ def partpsp(run: Run) -> tuple[Theorem, ...]:
         gamma_l=float(getattr(a, "lr_local", 0.0)) if not whole else 0.0,
         gamma_n=float(a.dpps.noise_rate),
         b=None if a.dpps.b is None else float(a.dpps.b),
-        C=problem.m * C,
+        C=C,
         q=q,
-        L_s=None if many is None else smooth,
+        L_s=None if math.isnan(C) else smooth,
         L_sc=None if clipped else smooth,
         L_l=0.0 if whole else None,
         L_ls=0.0 if whole else None,
         sigma_s=0.0 if a.gradients.batch is None else None,
         sigma_l=0.0 if whole or a.gradients.batch is None else None,
         sigma_g=None,
-        S=None if certified is None else float(np.max(np.asarray(certified))),
+        S=None if run.ready.certified is None else float(np.max(np.asarray(run.ready.certified))),
         gap=_gap(problem),
         start=float(np.sum(np.square(problem.begin()[0, : problem.n_shared]))),
     )
@@ -186,8 +187,7 @@ def doadp(run: Run) -> tuple[Theorem, ...]:
     sigma = 0.0 if g.mechanism is None else None
     if isinstance(g.mechanism, Gaussian):
         sigma = float(g.mechanism.multiplier) * float(np.max(np.asarray(g.sensitivities(problem))))
-    penalty = regulariser_curvature(problem)
-    smooth = _smoothness(problem)
+    penalty, smooth = regulariser_curvature(problem), _smoothness(problem)
     at = doadp_theorems.Convergence(
         n=problem.m,
         d=n,
@@ -218,13 +218,17 @@ def doadp(run: Run) -> tuple[Theorem, ...]:
         "a clip of every example, and no regulariser",
         longest,
     )
-    zero = problem.start is None or not np.any(np.asarray(problem.start))
     setting = (
         _smooth("Assumption 1", smooth),
+        Condition(
+            "Assumption 1 (ii)", "E g is the gradient: clipping changes none", None, "a clip that is never reached"
+        ),
         lengths,
         Condition("Assumption 3", "W is symmetric and doubly stochastic, with rho > 0", rho > 0, "links", rho),
         Condition("Top_k", "messages have the k largest of d entries", top, "codec sparse or dense", share),
-        Condition("xhat_0 = x_0", "as the proof of Lemma 3 needs", a.start == "x" or zero, 'start = "x"'),
+        Condition(
+            "xhat_0 = x_0", "as the proof of Lemma 3 needs", a.start == "x" or _from_zero(problem), 'start = "x"'
+        ),
     )
     one = a.theorem(problem, steps)
     if one is None or sigma is None or sigma == 0:
@@ -252,6 +256,11 @@ def _smooth(name: str, value: float | None) -> Condition:
     return Condition(name, "gradients are Lipschitz continuous", True if value else None, _PROBLEM, value)
 
 
+def _from_zero(problem: Problem) -> bool:
+    """Whether all nodes start from zero."""
+    return problem.start is None or not np.any(np.asarray(problem.start))
+
+
 def _gap(problem: Problem) -> float | None:
     """mean_i f_i at the start, less its minimum; None where that is not known."""
     if problem.optimum is None:
@@ -271,13 +280,7 @@ def _matrices(run: Run) -> list[np.ndarray] | None:
 
 def _linked(network: Network) -> bool | None:
     """Whether a fixed network is connected; None for one that changes."""
-    if not isinstance(network, Static):
-        return None
-    try:
-        require(network, "theorems", connected=True)
-    except ValueError:
-        return False
-    return True
+    return components(arcs_of(network.graph))[0] == 1 if isinstance(network, Static) else None
 
 
 def _graphs(run: Run, many: list[np.ndarray] | None) -> tuple[Condition, ...]:

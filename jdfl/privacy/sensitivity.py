@@ -87,13 +87,13 @@ def published(
     return jnp.where(first, begun, contraction * before + 2 * constant * (step + contraction * noise))
 
 
-def lemma2_constants(matrices: Sequence[np.ndarray], contraction: float | None = None) -> tuple[float, float]:
-    """C and lambda with abs(W_(t-1) ... W_k - 1/N) <= C lambda^(t-k) in all entries; with C' = N C Lemma 2 holds.
+def lemma2_constants(matrices: Sequence[np.ndarray]) -> tuple[float, float]:
+    """C' = N C and lambda with which Lemma 2 holds: abs(W_(t-1) ... W_k - 1/N) <= C lambda^(t-k) in all entries.
+
+    Of lambda = 0.01, 0.02, ..., 0.99 it is the one with the smallest C / (1 - lambda), to which Eq. 22 tends.
 
     Args:
         matrices: The doubly stochastic matrices [T, N, N] of all rounds, at least one.
-        contraction: Lambda, in (0, 1]; None: of 0.01, 0.02, ..., 0.99 that with the smallest C / (1 - lambda), to which
-            the estimate of Eq. 22 tends.
     """
     N, products = len(matrices[0]), [np.eye(len(matrices[0]))]
     apart = np.zeros(len(matrices) + 1)  # the largest entry of the products of r matrices, less 1 / N
@@ -101,10 +101,10 @@ def lemma2_constants(matrices: Sequence[np.ndarray], contraction: float | None =
         for r, product in enumerate(reversed(products)):
             apart[r] = max(apart[r], float(np.abs(product - 1 / N).max()))
         products = [*(W @ product for product in products), np.eye(N)]
-    grid = np.arange(1, 100) / 100 if contraction is None else np.array([contraction])
+    grid = np.arange(1, 100) / 100
     C = np.max(apart[:, None] / grid ** np.arange(len(apart))[:, None], axis=0)
-    best = int(np.argmin(C / (1 - grid))) if contraction is None else 0
-    return float(C[best]), float(grid[best])
+    best = int(np.argmin(C / (1 - grid)))
+    return N * float(C[best]), float(grid[best])
 
 
 def certified(

@@ -119,17 +119,16 @@ def test_the_limits_of_the_step_sizes_are_what_the_proof_needs(seed):
 
 
 @pytest.mark.parametrize("name", list(several()))
-def test_the_constants_bound_every_product_and_hardly_more(name):
+def test_the_constants_bound_every_product_and_not_much_more(name):
     many = several()[name]
     C, contraction = lemma2_constants(many)
     N, most = len(many[0]), 0.0
     for k in range(len(many)):
         product = np.eye(N)
         for t in range(k, len(many) + 1):
-            most = max(most, float(np.abs(product - 1 / N).max()) / (C * contraction ** (t - k)))
+            most = max(most, N * float(np.abs(product - 1 / N).max()) / (C * contraction ** (t - k)))
             product = many[t] @ product if t < len(many) else product
-    assert most == pytest.approx(1)  # a smaller C is no bound
-    assert lemma2_constants(many, 0.9)[1] == 0.9
+    assert 0.5 < most <= 1 + 1e-9
 
 
 def distances(many: list[np.ndarray], eps: np.ndarray) -> np.ndarray:
@@ -162,8 +161,8 @@ def test_lemma_2_holds_with_N_C(name):
             eps = np.where(np.arange(N) < N // 2, 1.0, -1.0)[None, :, None] * np.ones((len(many), 1, 1))
         if kind == "one node":
             eps[:, 1:] = 0
-        assert np.all(distances(many, eps) <= estimate(eps, N * C, contraction) * (1 + 1e-9))
-    assert theorems.lemma_2(many, N * C * (1 + 1e-9), contraction).holds
+        assert np.all(distances(many, eps) <= estimate(eps, C, contraction) * (1 + 1e-9))
+    assert theorems.lemma_2(many, C * (1 + 1e-9), contraction).holds
 
 
 def test_lemma_2_fails_with_the_constants_of_the_experiments():
@@ -240,9 +239,9 @@ def test_39_holds_with_the_terms_of_all_nodes_and_lemma_6_with_N_C(name):
         s = W @ (s + eps)
         length = q * (length + np.linalg.norm(eps, axis=1))  # q^t ||s_l(0)|| + sum_k q^(t-k) ||eps_l^k||
         apart = np.linalg.norm(s - s.mean(axis=0), axis=1)
-        assert np.all(apart <= C * length.sum() * (1 + 1e-9))
+        assert np.all(apart <= C / N * length.sum() * (1 + 1e-9))
         left += float(np.mean(apart**2))
-        mean_own += float(np.mean((N * C * length) ** 2))
+        mean_own += float(np.mean((C * length) ** 2))
     assert left <= mean_own
 
 
