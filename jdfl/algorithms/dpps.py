@@ -96,6 +96,9 @@ class DPPS:
     """C' of Eq. 22."""
     contraction: Fraction = 0.55
     """Lambda of Eq. 22, in (0, 1]."""
+    reading: Literal["text", "no start", "code"] = struct.field(pytree_node=False, default="text")
+    """Reading of Eq. 22: as in the text; without the norm of the start, which all nodes share; or as in the published
+    code, where in addition the next round continues with the network's largest S_i."""
     failure: Annotated[float, Bound("(0, 1]")] = struct.field(pytree_node=False, default=1e-6)
     """Probability that the certified bound fails in some round."""
     watch: bool = struct.field(pytree_node=False, default=False)
@@ -183,10 +186,13 @@ class DPPS:
             return _apart(h), state.estimate
         if self.sensitivity == "certified":
             return at(round.ready.certified, round.k).astype(h.dtype), state.estimate
-        start, step = ops.length(state.s, "l1"), ops.length(eps, "l1")
+        step, start = ops.length(eps, "l1"), jnp.zeros_like(state.estimate)
+        if self.reading == "text":
+            start = ops.length(state.s, "l1")
         claim = {"constant": self.constant, "contraction": self.contraction}
         estimate = published(state.estimate, state.noise, step, start, round.k == 0, **claim)
-        return nodes.largest(estimate), estimate
+        largest = nodes.largest(estimate)
+        return largest, jnp.broadcast_to(largest, estimate.shape) if self.reading == "code" else estimate
 
     @property
     def channels(self) -> tuple[Channel, ...]:

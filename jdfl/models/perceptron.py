@@ -5,9 +5,9 @@
     "residual-10":  scores = L3 b + a           (at the width of the hidden layer, which needs h = c)
     "plain":        neither
 
-They are the networks of the published code of PartPSP without its tanh after the last layer (the paper has tanh between
-layers). That code uses the second for one shared layer ("partpsp-1") and the first for two ("partpsp-2"); to compare
-the splits, use the same wiring for both. With 784 inputs and h = c = 10 the layers have 7,850, 8,624 and 7,850
+They are the networks of the published code of PartPSP, which has a tanh after the last layer as well: with `output` =
+"tanh" L3 b is replaced by tanh(L3 b) (the paper has tanh between layers). That code uses the second for one shared
+layer ("partpsp-1") and the first for two ("partpsp-2"); to compare the splits, use the same wiring for both. With 784 inputs and h = c = 10 the layers have 7,850, 8,624 and 7,850
 parameters. Initial values are uniform on +-1/sqrt(inputs), PyTorch's default for the weights and biases of a layer.
 """
 
@@ -24,18 +24,29 @@ from jdfl.base.arguments import checked
 from jdfl.models.base import Compute, Maker, Model, check_sizes, computed_in
 
 Wiring = Literal["residual-784", "residual-10", "plain"]
+Output = Literal["linear", "tanh"]
 _PRESETS = (("partpsp-1", ("layer1.*",)), ("partpsp-2", ("layer1.*", "layer2.*")))
 
 
 class MLP(nnx.Module):
     """The network on examples of any shape, flattened."""
 
-    def __init__(self, *, inputs: int, hidden: int, classes: int, wiring: Wiring, dtype: Compute, rngs: nnx.Rngs):
+    def __init__(
+        self,
+        *,
+        inputs: int,
+        hidden: int,
+        classes: int,
+        wiring: Wiring,
+        output: Output,
+        dtype: Compute,
+        rngs: nnx.Rngs,
+    ):
         compute = computed_in(dtype)
         self.layer1 = _linear(inputs, hidden, compute, rngs, _narrow)
         self.layer2 = _linear(hidden, inputs, compute, rngs)
         self.layer3 = _linear(inputs, classes, None, rngs, _narrow)
-        self.wiring = wiring
+        self.wiring, self.output = wiring, output
 
     def __call__(self, x: Array) -> Array:
         """Scores [B, classes] of x [B, ...]."""
@@ -45,6 +56,7 @@ class MLP(nnx.Module):
         if self.wiring == "residual-784":
             b = b + x
         scores = self.layer3(b)
+        scores = nnx.tanh(scores) if self.output == "tanh" else scores
         return scores + a if self.wiring == "residual-10" else scores
 
 
@@ -55,6 +67,7 @@ def mlp(
     classes: int = 10,
     hidden: int = 10,
     dtype: Compute = "float32",
+    output: Output = "linear",
 ) -> Model:
     """The perceptron of PartPSP for examples of any shape; "784" and "10" in the name of a wiring stand for p and h.
 
@@ -66,6 +79,8 @@ def mlp(
         classes: Number of classes c, at least 2.
         hidden: Units h of the hidden layer, at least 1; "residual-10" needs h = c.
         dtype: Type in which the network computes; its parameters are float32.
+        output: Whether the last layer's output is used as it is or passes through a tanh, as in the published code,
+            before the residual connection of "residual-10".
 
     Raises ValueError for settings out of range and a residual connection between unequal widths.
     """
@@ -73,7 +88,8 @@ def mlp(
     checks.whole(1, hidden=hidden)
     if wiring == "residual-10":
         checks.one_of((classes,), "The wiring 'residual-10' adds the hidden layer to the scores.", hidden=hidden)
-    options = {"inputs": math.prod(sizes), "hidden": hidden, "classes": classes, "wiring": wiring, "dtype": dtype}
+    options: dict[str, Any] = {"inputs": math.prod(sizes), "hidden": hidden, "classes": classes, "wiring": wiring}
+    options |= {"output": output, "dtype": dtype}
     return Model("mlp", Maker(MLP, tuple(options.items())), sizes, classes, _PRESETS)
 
 
