@@ -8,9 +8,9 @@ over Time-Varying Directed Graphs, 2015.
     y_i = s_i / a_i
 
 The columns of W sum to one, and a node's message to itself is noisy too. `sensitivity` selects the source of S;
-`jdfl.privacy.sensitivity` describes the three sources. Only "certified" yields a guarantee. The S of "real" is an
-oracle's. Eq. 22 ("eq22") bounds the distances for some constants, but not for those of the paper's experiments, which
-are the defaults here, and broadcasting the S_i reveals the norm of the noise.
+`jdfl.privacy.sensitivity` describes the four sources. Only "certified" and the looser "lemma2" yield a guarantee. The S
+of "real" is an oracle's. Eq. 22 ("eq22") bounds the distances for some constants, but not for those of the paper's
+experiments, which are the defaults here, and broadcasting the S_i reveals the norm of the noise.
 
 Axes: m nodes, d shared parameters, T rounds.
 """
@@ -34,13 +34,14 @@ from jdfl.devices import nodes
 from jdfl.network import Network, matrices, require
 from jdfl.privacy import NO_NOISE, Guarantee, LaplaceSchedule
 from jdfl.privacy.flow import released
-from jdfl.privacy.sensitivity import certified, published, real
+from jdfl.privacy.sensitivity import certified, lemma2, published, real
 
 _NOISE = Stream("dpps.noise", "private")
 SHARED, SENSITIVITY = Channel("shared"), Channel("sensitivity")
 _ROUNDING = 2.0**-21  # of vectors in float32, four units in the last place
 _LONG = 2**12  # numbers in a row from which a loop over rows is faster
 _NOTHING = 1e12  # multiplier of a round in which the data change nothing
+_BOUNDS = {"certified": certified, "lemma2": lemma2}
 _REMEDY = 'Use sensitivity="certified" and a clip.'
 
 
@@ -81,17 +82,17 @@ class DPPS:
     """Settings of DPPS. Raises ValueError (from `check` and `plan`) for settings out of range.
 
     Algorithms use it as a part and supply a perturbation in every round: `PartPSP`, `SGP`, `PEDFL`, `AverageConsensus`.
-    Without `b` it is plain push-sum. With noise only sensitivity = "certified" gives a guarantee. It protects a node's
-    whole data and needs a clip that bounds the perturbations.
+    Without `b` it is plain push-sum. With noise only sensitivity = "certified" or "lemma2" gives a guarantee. It
+    protects a node's whole data and needs a clip that bounds the perturbations.
     """
 
     b: Positive | None = None
     """Privacy parameter: larger values mean less noise; None: no noise."""
     noise_rate: Positive = 1e-3
     """Factor on the noise, besides the decay at milestones (gamma_n of the paper)."""
-    sensitivity: Literal["certified", "eq22", "real"] = struct.field(pytree_node=False, default="certified")
-    """Source of the noise scale: a public bound, the paper's Eq. 22, or the true distances; only the first gives a
-    guarantee."""
+    sensitivity: Literal["certified", "lemma2", "eq22", "real"] = struct.field(pytree_node=False, default="certified")
+    """Source of the noise scale: a public bound, the looser one of Lemma 2 with constants computed from the network,
+    the paper's Eq. 22, or the true distances; only the first two give a guarantee."""
     constant: Positive = 0.78
     """C' of Eq. 22."""
     contraction: Fraction = 0.55
@@ -100,7 +101,7 @@ class DPPS:
     """Reading of Eq. 22: as in the text; without the norm of the start, which all nodes share; or as in the published
     code, where in addition the next round continues with the network's largest S_i."""
     failure: Annotated[float, Bound("(0, 1]")] = struct.field(pytree_node=False, default=1e-6)
-    """Probability that the certified bound fails in some round."""
+    """Probability that the bound of "certified" or "lemma2" fails in some round."""
     watch: bool = struct.field(pytree_node=False, default=False)
     """Keep the true distances and noise scales of all rounds in the state."""
 
@@ -118,23 +119,23 @@ class DPPS:
         """The schedule of all rounds, on the host before a run; perturbations have l1 norm at most `bounds` [T].
 
         `scales` [T] multiply the noise rate; all nodes start from the same vector `start` [d] (None: zeros). Raises
-        ValueError where nothing bounds the perturbations although S is to be certified, and for networks drawn at
-        random.
+        ValueError where nothing bounds the perturbations although S is to be certified, for networks drawn at random,
+        and for "lemma2" where rows of W do not sum to one.
         """
         rates = jnp.asarray(scales, jnp.float32)
-        if self.b is None or self.sensitivity != "certified":
+        if self.b is None or self.sensitivity not in _BOUNDS:
             return Schedule(rates, None)
         if bounds is None:
             raise ValueError(
-                "Expected a clip for noise with sensitivity = 'certified', got clip = None: nothing bounds what a node "
-                "adds in a round. Give gradients a clip, or b=None for a run without noise; 'real' and 'eq22' need "
-                "none, but guarantee nothing."
+                f"Expected a clip for noise with sensitivity = {self.sensitivity!r}, got clip = None: nothing bounds "
+                "what a node adds in a round. Give gradients a clip, or b=None for a run without noise; 'real' and "
+                "'eq22' need none, but guarantee nothing."
             )
         noise = float(self.noise_rate) / float(self.b) * np.asarray(scales, float)
         length = 0.0 if start is None else float(np.abs(np.asarray(start, np.float64)).sum())
         known = {"failure": self.failure, "start": length, "rounding": _ROUNDING}
-        mixing = matrices(network, len(bounds), 'sensitivity = "certified"')
-        found = certified(mixing, bounds, noise, d, **known)
+        mixing = matrices(network, len(bounds), f'sensitivity = "{self.sensitivity}"')
+        found = _BOUNDS[self.sensitivity](mixing, bounds, noise, d, **known)
         return Schedule(rates, jnp.asarray(np.nextafter(found.astype(np.float32), np.float32(np.inf))))
 
     def init(self, s: Array, round: Round) -> PushSum:
@@ -184,7 +185,7 @@ class DPPS:
         """S [] and the nodes' S_i [m]."""
         if self.sensitivity == "real":
             return _apart(h), state.estimate
-        if self.sensitivity == "certified":
+        if self.sensitivity in _BOUNDS:
             return at(round.ready.certified, round.k).astype(h.dtype), state.estimate
         step, start = ops.length(eps, "l1"), jnp.zeros_like(state.estimate)
         if self.reading == "text":

@@ -5,10 +5,11 @@
     "residual-10":  scores = L3 b + a           (at the width of the hidden layer, which needs h = c)
     "plain":        neither
 
-They are the networks of the published code of PartPSP, which has a tanh after the last layer as well: with `output` =
-"tanh" L3 b is replaced by tanh(L3 b) (the paper has tanh between layers). That code uses the second for one shared
-layer ("partpsp-1") and the first for two ("partpsp-2"); to compare the splits, use the same wiring for both. With 784 inputs and h = c = 10 the layers have 7,850, 8,624 and 7,850
-parameters. Initial values are uniform on +-1/sqrt(inputs), PyTorch's default for the weights and biases of a layer.
+They are the networks of the published code of PartPSP, which also has a tanh after the last layer: with `output` =
+"tanh" it is tanh(L3 b) instead of L3 b (the paper has tanh between layers). That code uses the second for one shared
+layer ("partpsp-1") and the first for two ("partpsp-2"); to compare the splits, use the same wiring for both. With 784
+inputs and h = c = 10 the layers have 7,850, 8,624 and 7,850 parameters. Initial values are uniform on +-1/sqrt(inputs),
+PyTorch's default for the weights and biases of a layer.
 """
 
 import math

@@ -70,6 +70,7 @@ def protocol(program: Any, net: Any, d: int) -> Protocol:
         schedule=None if certified is None else np.asarray(certified, float),
         constant=dpps.constant,
         contraction=dpps.contraction,
+        reading=dpps.reading,
         synchronised=meets(net),
     )
 

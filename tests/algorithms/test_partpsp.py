@@ -25,6 +25,7 @@ RATES = {"lr_shared": 0.07, "lr_local": 0.03}
 @pytest.mark.parametrize(
     ("name", "sensitivity", "shared"),
     [
+        ("3-out, synchronised", "lemma2", 5),
         ("uneven", "certified", 5),
         ("uneven, synchronised", "certified", 1),
         ("one peer", "real", 5),

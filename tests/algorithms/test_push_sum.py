@@ -50,6 +50,23 @@ def test_sgp_agrees_with_its_loop(name, sensitivity):
         )
 
 
+@pytest.mark.parametrize("reading", ["text", "no start", "code"])
+def test_every_reading_of_the_estimate_agrees_with_its_loop(reading):
+    """Nodes differ in their steps and noise, and start away from zero, so that no two readings are equal."""
+    with jax.enable_x64(True):
+        problem, dpps = begun(example()), jdfl.DPPS(sensitivity="eq22", reading=reading, **NOISY)
+        algorithm = jdfl.SGP(lr=0.07, gradients=CLIPPED, dpps=dpps, **FALLS)
+
+        def loop(x, W, told):
+            return reference.sgp(gradient_of(problem), W, x, told, falling(), lr=0.07, clip=1.0)
+
+        found = agrees(algorithm, loop, problem, NETWORKS["uneven, synchronised"])
+        other = {"text": "no start", "no start": "code", "code": "text"}[reading]
+        changed = algorithm.replace(dpps=dpps.replace(reading=other))
+        _, (params, *_) = follow(changed, problem, NETWORKS["uneven, synchronised"])
+    assert np.abs(np.asarray(params) - found).max() > 1e-6
+
+
 @pytest.mark.parametrize(
     ("name", "sensitivity"), [("one peer", "real"), ("3-out, synchronised", "certified"), ("one peer", "eq22")]
 )

@@ -515,6 +515,7 @@ TABLE = (
         jdfl.SGP(lr=0.02, gradients=_CLIPPED, dpps=replace(_NOISY, sensitivity="eq22")),
         bits={"sensitivity": 32},
     ),
+    _pushing("SGPDP, Lemma 2", jdfl.SGP(lr=0.02, gradients=_CLIPPED, dpps=replace(_NOISY, sensitivity="lemma2"))),
     _pushing(
         "PartPSP, minibatches in turn",
         jdfl.PartPSP(

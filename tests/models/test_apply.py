@@ -57,21 +57,23 @@ def test_a_slice_of_the_gradient_costs_what_the_gradient_by_that_part_costs(name
     assert local < 0.75 * flops(gradient)
 
 
-def wiring_by_hand(wiring, leaves, x):
+def wiring_by_hand(wiring, leaves, x, output):
     """The formulas of the two published perceptrons."""
     first, second, third = ((leaves[f"layer{k}.kernel"], leaves[f"layer{k}.bias"]) for k in (1, 2, 3))
     x = np.asarray(x).reshape(len(x), -1)
     a = np.tanh(x @ first[0] + first[1])
     b = np.tanh(a @ second[0] + second[1]) + (x if wiring == "residual-784" else 0)
-    return b @ third[0] + third[1] + (a if wiring == "residual-10" else 0)
+    scores = b @ third[0] + third[1]
+    return (np.tanh(scores) if output == "tanh" else scores) + (a if wiring == "residual-10" else 0)
 
 
+@pytest.mark.parametrize("output", ["linear", "tanh"])
 @pytest.mark.parametrize("wiring", ["residual-784", "residual-10", "plain"])
-def test_the_wirings_are_the_published_formulas(wiring):
-    model = models.mlp(wiring, shape=(3, 3), classes=4, hidden=4)
+def test_the_wirings_are_the_published_formulas(wiring, output):
+    model = models.mlp(wiring, shape=(3, 3), classes=4, hidden=4, output=output)
     w, x = parameters(model, 1)[0], examples(model, B)
     leaves = {path: np.asarray(leaf) for path, leaf in model.unravel(w).items()}
-    np.testing.assert_allclose(model.apply(w, x), wiring_by_hand(wiring, leaves, x), rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(model.apply(w, x), wiring_by_hand(wiring, leaves, x, output), rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("activation", ["tanh", "relu"])

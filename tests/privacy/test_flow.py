@@ -28,6 +28,7 @@ CLAIMED = {
     "D-PSGD, noisy updates of subsets",
     "DP-DFedSAM, Poisson samples",
     "SGPDP",
+    "SGPDP, Lemma 2",
     "PartPSP, minibatches in turn",
     "PEDFL",
     "DP-DDA, strongly convex, two nodes at a time",

@@ -17,7 +17,7 @@ from jdfl.algorithms.moment import Moment
 from jdfl.algorithms.program import planned
 from jdfl.lab.summary import summary, summary_text
 from jdfl.network import matrices
-from jdfl.privacy import NO_NOISE
+from jdfl.privacy import NO_NOISE, products
 from jdfl.privacy import sensitivity as module
 from jdfl.privacy.sensitivity import certified
 from tests.algorithms.play import direct
@@ -147,7 +147,7 @@ def test_the_certified_schedule_is_never_below_the_true_distance(name, kind, noi
 @pytest.mark.parametrize("start", [0.0, 3.0])
 def test_the_schedule_is_its_formula(monkeypatch, name, start):
     """Whatever is known of circulant products, and of rounds that hardly tell nodes apart any more."""
-    monkeypatch.setattr(module, "_SAME", 1e-7)
+    monkeypatch.setattr(products, "SAME", 1e-7)
     net, rounds = NETWORKS[name], 30
     bounds = np.random.default_rng(0).uniform(0, 1, rounds)
     noise = np.where(np.arange(rounds) < 20, 0.02, 0.002)
@@ -228,7 +228,7 @@ def test_what_cannot_be_planned_is_refused_in_words(algorithm, net, words):
 
 def test_networks_too_large_to_follow_are_refused(monkeypatch):
     algorithm = jdfl.SGP(gradients=CLIPPED, dpps=jdfl.DPPS(b=1.0, noise_rate=1e-3))
-    monkeypatch.setattr(module, "MOST_WORK", 300.0)
+    monkeypatch.setattr(products, "MOST_WORK", 300.0)
     with pytest.raises(ValueError, match=r"fewer nodes.*m = 6.*circulant"):
         algorithm.plan(PROBLEM(), uneven(6), 30)
     algorithm.plan(PROBLEM(), nw.d_out(6, 2), 3)

@@ -26,6 +26,7 @@ class Protocol:
     schedule: np.ndarray | None = None  # [rounds], where it is certified
     constant: float = 0.78
     contraction: float = 0.55
+    reading: str = "text"
     synchronised: Callable[[int], bool] = lambda t: False
 
 
@@ -51,10 +52,14 @@ class DPPS:
         for i in range(len(eps)):
             step = np.abs(eps[i]).sum()
             if self.t == 0:
-                self.estimate[i] = 2 * c * self.first[i] + 2 * c * step
+                begun = self.first[i] if self.settings.reading == "text" else 0
+                self.estimate[i] = 2 * c * begun + 2 * c * step
             else:
                 self.estimate[i] = shrink * self.estimate[i] + 2 * c * (step + shrink * self.length[i])
-        return self.estimate.max()
+        largest = self.estimate.max()
+        if self.settings.reading == "code":
+            self.estimate[:] = largest
+        return largest
 
     def round(self, W: np.ndarray, eps: np.ndarray, eta: float) -> None:
         told, h = self.settings, self.s + eps

@@ -1,0 +1,193 @@
+"""Lemma 2 of the DPPS paper with constants that hold: the constants, the schedule made of them, and planted bugs."""
+
+import itertools
+
+import hypothesis
+import hypothesis.strategies as st
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given
+
+import jdfl
+from jdfl import network as nw
+from jdfl.algorithms.program import planned
+from jdfl.network import matrices
+from jdfl.privacy import sensitivity as module
+from jdfl.privacy.sensitivity import certified, lemma2, lemma2_constants
+from tests.later import Later, Named
+from tests.privacy.test_sensitivity import CLIPPED, FAILURE, PROBLEM, T, attack, distances, uneven
+
+NETWORKS = Named(
+    {
+        "2-out": lambda: nw.d_out(10, 2),
+        "3-out, N = 16": lambda: nw.d_out(16, 3),
+        "one peer": lambda: nw.one_peer_exponential(10, hops="code"),
+        "2-out, synchronised": lambda: nw.synchronised(nw.d_out(8, 2), 4),
+        "one peer, synchronised": lambda: nw.synchronised(nw.one_peer_exponential(10, hops="code"), 5),
+        "ring": lambda: nw.ring(5),
+        "everybody": lambda: nw.complete(4),
+        "always": lambda: nw.synchronised(nw.d_out(4, 2), 1),
+        "two nodes": lambda: nw.d_out(2, 2),
+    }
+)
+
+
+def of(net, rounds):
+    """The matrices of the first rounds."""
+    W = matrices(net, rounds, "the law")
+    return [W(t) for t in range(rounds)]
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_no_product_differs_by_more_than_the_constants_say(name):
+    """From every first round, over 40 rounds; the smallest C is attained."""
+    W = of(NETWORKS[name], 60)
+    N = len(W[0])
+    constant, contraction = lemma2_constants(W)
+    assert 0 < contraction < 1
+    shares = []
+    for k in range(20):
+        product = np.eye(N)
+        for r in range(40):
+            shares.append(np.abs(product - 1 / N).max() / (constant / N * contraction**r + 1e-15))
+            product = W[k + r] @ product
+    assert 0.999 < max(shares) <= 1
+
+
+def test_the_constants_by_hand():
+    """One mean of all: 1 - 1/N at r = 0, and nothing later. A network that halves differences: lambda = 1/2."""
+    assert lemma2_constants([np.full((4, 4), 0.25)])[0] == pytest.approx(4 * 0.75)
+    half = 0.5 * np.eye(2) + 0.25
+    constant, contraction = lemma2_constants([half])
+    assert constant == pytest.approx(2 * 0.5, rel=1e-6)
+    assert contraction == pytest.approx(0.5, abs=2e-3)
+    assert lemma2_constants([np.eye(1)])[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("W", "words"),
+    [
+        (nw.as_dense(uneven(6).graph), ["rows and columns sum to one", "certified"]),
+        (np.array([[1.5, -0.5], [-0.5, 1.5]]), ["sum to one"]),
+        (np.eye(3), ["connected network", "N = 3", "synchronise"]),
+    ],
+    ids=["uneven", "negative", "apart"],
+)
+def test_networks_for_which_there_are_none_are_refused(W, words, monkeypatch):
+    monkeypatch.setattr(module, "MOST_WORK", 1e5)
+    with pytest.raises(ValueError) as error:
+        lemma2_constants([np.asarray(W, float)])
+    assert all(word in str(error.value) for word in words), error.value
+
+
+def course(name, kind, noise, start, falls, seed):
+    """True distances and S [T, 2] of a run with the schedule."""
+    net, draw, d = NETWORKS[name], np.random.default_rng(seed), 4
+    scales = np.where(np.arange(T) >= T // 2, 0.1, 1.0) if falls else np.ones(T)
+    bounds = 0.5 * scales
+    dpps = jdfl.DPPS(b=1.0, noise_rate=noise or 1e-30, watch=True, failure=FAILURE, sensitivity="lemma2")
+    common = jnp.asarray(start * draw.dirichlet(np.ones(d)), jnp.float32)
+    schedule = dpps.plan(net, bounds, scales, d, common)
+    s = jnp.broadcast_to(common[None], (net.m, d))
+    given = (s, jnp.asarray(attack(kind, net.m, d, bounds, draw), jnp.float32), jax.random.key(seed))
+    seen = np.asarray(distances(dpps, schedule, net, *given, jnp.bool_(kind == "chasing")), float)
+    np.testing.assert_array_equal(seen[:, 1], schedule.certified)
+    return seen
+
+
+@hypothesis.settings(max_examples=30)
+@given(
+    name=st.sampled_from(sorted(NETWORKS)),
+    kind=st.sampled_from(["halves", "signs", "skewed", "one node", "chasing"]),
+    noise=st.sampled_from([0.0, 1e-4, 2e-3]),
+    start=st.sampled_from([0.0, 5.0]),
+    falls=st.booleans(),
+    seed=st.integers(0, 2**20),
+)
+@hypothesis.example(name="2-out", kind="halves", noise=0.0, start=5.0, falls=False, seed=0)
+@hypothesis.example(name="2-out, synchronised", kind="halves", noise=0.03, start=0.0, falls=True, seed=0)  # a cycle
+def test_the_schedule_is_never_below_the_true_distance(name, kind, noise, start, falls, seed):
+    seen = course(name, kind, noise, start, falls, seed)
+    assert np.isfinite(seen).all()
+    assert (seen[:, 0] <= seen[:, 1]).all()
+
+
+def test_a_constant_that_forgets_the_number_of_nodes_is_caught(monkeypatch):
+    """C' = C in the place of N C."""
+    right = lemma2_constants
+    monkeypatch.setattr(module, "lemma2_constants", lambda W: (right(W)[0] / len(W[0]), right(W)[1]))
+    seen = course("2-out", "halves", 0.0, 0.0, False, 0)
+    assert (seen[:, 0] > seen[:, 1]).any()
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_the_schedule_is_its_formula(name):
+    """Sums over all rounds since the last mean, in the place of the recursion."""
+    rounds, d, known = 17, 3, {"failure": FAILURE, "start": 3.0, "rounding": 1e-4}
+    W = of(NETWORKS[name], rounds)
+    N, (constant, contraction) = len(W[0]), lemma2_constants(W)
+    bounds, noise = np.random.default_rng(0).uniform(0, 1, rounds), np.where(np.arange(rounds) < 9, 0.02, 0.002)
+    found = lemma2(lambda t: W[t], bounds, noise, d, **known)
+    means = [t for t in range(rounds) if np.allclose(W[t], 1 / N, rtol=0, atol=1e-12)]
+    lengths, steps = [], []
+    for t in range(rounds):
+        reached = 3.0 + bounds[: t + 1].sum() + sum(lengths)
+        first = max((k + 1 for k in means if k < t), default=0)
+        past = sum(contraction ** (t - k) * (steps[k] + lengths[k]) for k in range(first, t))
+        S = 2 * constant * (past + bounds[t] + 1e-4 * reached)
+        assert found[t] == pytest.approx(S, rel=1e-9)
+        eta = module._excess(np.log(N * (np.pi * (t + 1)) ** 2 / (6 * FAILURE)) / d)
+        lengths.append((1 + eta) * d * noise[t] * S)
+        steps.append(bounds[t] + 1e-4 * (reached + lengths[-1]))
+
+
+def test_the_length_of_the_noise_is_exceeded_as_rarely_as_promised():
+    """By Chernoff: at a failure of 1 % per vector fewer than 1 % of 20,000."""
+    for d in (1, 5, 60):
+        eta = module._excess(np.log(100) / d)
+        lengths = np.abs(np.random.default_rng(d).laplace(size=(20_000, d))).sum(axis=1)
+        assert 0 < np.mean(lengths > (1 + eta) * d) < 0.01
+
+
+def test_it_is_looser_than_certified_and_never_tighter():
+    for name, noise in itertools.product(NETWORKS, (0.0, 0.01)):
+        W = of(NETWORKS[name], 12)
+        known = (lambda t, W=W: W[t], np.ones(12), np.full(12, noise), 5)
+        assert (lemma2(*known, failure=FAILURE) >= certified(*known, failure=FAILURE)).all()
+
+
+def test_it_claims_what_certified_claims_with_its_own_schedule():
+    net, steps = nw.d_out(6, 2), 5
+    kinds = [jdfl.SGP(gradients=CLIPPED, dpps=jdfl.DPPS(b=40.0, sensitivity=one)) for one in ("certified", "lemma2")]
+    programs = [planned(one, PROBLEM(), net, steps) for one in kinds]
+    first, second = (program.privacy(PROBLEM()) for program in programs)
+    assert second.claimed
+    assert second.sensitivity == first.sensitivity
+    ratio = np.asarray(programs[1].plan.certified, float) / np.asarray(programs[0].plan.certified, float)
+    np.testing.assert_allclose(np.divide(second.event.multipliers, first.event.multipliers), ratio, rtol=1e-5)
+    assert second.beside[0].event == first.beside[0].event  # b / gamma_n of a round
+    assert second.beside[0].failure == 1e-6
+
+
+@pytest.mark.parametrize(
+    ("clip", "net", "words"),
+    [
+        (None, Later(nw.d_out, 6, 2), ["clip", "None", "'lemma2'"]),
+        (CLIPPED.clip, Later(uneven, 6), ["rows and columns", "certified"]),
+        (CLIPPED.clip, Later(lambda: nw.random_links(nw.d_out(6, 2), 0.5, weights="out-degree")), ["random links", "lemma2"]),
+    ],
+    ids=["clip", "uneven", "random"],
+)
+def test_what_it_does_not_cover_is_refused(clip, net, words):
+    algorithm = jdfl.SGP(gradients=CLIPPED.replace(clip=clip), dpps=jdfl.DPPS(b=1.0, sensitivity="lemma2"))
+    with pytest.raises(ValueError) as error:
+        jdfl.run(algorithm, PROBLEM(), net() if callable(net) else net, steps=8)
+    assert all(word in str(error.value) for word in words), error.value
+
+
+def test_noise_without_end_is_refused():
+    algorithm = jdfl.SGP(gradients=CLIPPED, dpps=jdfl.DPPS(b=1e-6, noise_rate=1.0, sensitivity="lemma2"))
+    with pytest.raises(ValueError, match=r"below 1e\+18.*Synchronise"):
+        jdfl.run(algorithm, PROBLEM(), nw.d_out(6, 2), steps=30)
