@@ -83,3 +83,38 @@ STUDY |= {
     for method, value in _STUDY_WITHOUT_NOISE.items()
 }
 STUDY_ALONE = 90.9  # LocalOnly
+
+
+class Distances(NamedTuple):
+    """Real distances in a file that was published with the code."""
+
+    first: float  # round 0
+    peak: float
+    mean: float
+    later: float  # mean without the first four rounds
+
+
+FIGURE2 = {  # shared, network: 120 rounds, Eq. 22 never too small
+    ("1 layer", "2-Out"): Distances(5.81, 263.1, 64.40, 64.84),
+    ("1 layer", "EXP"): Distances(5.81, 252.4, 63.06, 63.51),
+    ("2 layers", "2-Out"): Distances(1.69, 899.0, 163.7, 166.7),
+    ("2 layers", "EXP"): Distances(1.69, 894.6, 150.0, 152.6),
+}
+FIGURE3 = {  # shared: RAS, without the first four rounds, by degree; 120 rounds, clip 200
+    "1 layer": {2: (50.18, 49.45), 4: (35.13, 34.57), 6: (24.38, 24.02), 8: (14.50, 14.32), 10: (5.72, 5.70)},
+    "2 layers": {2: (91.47, 91.24), 4: (61.53, 61.21), 6: (42.05, 41.89), 8: (21.88, 21.78), 10: (2.37, 2.39)},
+    "all layers": {2: (1470, 1470), 4: (1006, 1005), 6: (634.3, 632.6), 8: (321.7, 320.5), 10: (16.40, 16.48)},
+}
+FIGURE4 = {  # network: RAS of the first 20 rounds, one layer, N = 10 to 50
+    "EXP": (61.86, 61.47, 63.01, 63.08, 62.58),
+    "2-Out": (63.18, 62.78, 64.30, 64.77, 64.62),
+    "4-Out": (44.00, 45.16, 47.12, 46.61, 46.80),
+    "6-Out": (29.72, 37.89, 38.89, 38.03, 38.52),
+    "8-Out": (17.50, 32.66, 34.07, 33.80, 33.83),
+}
+TABLE3 = {  # network, shared: mean real distances of 720 rounds with the real sensitivity and with Eq. 22
+    ("2-Out", 1): (11.16, 18.36),
+    ("2-Out", 2): (64.03, 95.83),
+    ("EXP", 1): (10.34, 18.07),
+    ("EXP", 2): (63.19, 93.74),
+}

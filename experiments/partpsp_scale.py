@@ -1,0 +1,222 @@
+"""DPPS paper, Figure 2: which readings of the paper make its scale, and what every one of them changes.
+
+Run `python -m experiments.partpsp_scale [--quick] [--seeds N] [--out DIR] [--weights DIR]`. PartPSP on 2-Out with one
+and two shared layers, b = 5, C' = .78, lambda = .55 and .62, 120 rounds as in the files published with the code. The
+paper's numbers are those of these files. A case is one reading:
+
+- `ours`, which follows the text, and then one change after the other until it is the published code's;
+- the published code's with one change: its own value of each explanation is put back, or another is tried.
+
+Columns: the largest l1 distance between two nodes' messages in round 0, its peak, its mean with and without the first
+four rounds, the peak over the published one, and the share of rounds with S below it.
+
+The code's authors have published the initial values of their network with two shared layers, Com2FrontBottFFN.pth and
+Com2BackBottFFN.pth. With `--weights DIR`, a folder with these two files, the case `authors' start` begins there. Before
+there is noise, which they leave without a seed, nothing is random then: round 0 is theirs.
+
+All of it takes about 15 minutes of processor time.
+"""
+
+import argparse
+import sys
+import zipfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+from matplotlib.figure import Figure
+
+import jdfl
+from experiments.common import Options, Row, options, row, save, save_figure, show
+from experiments.partpsp_common import (
+    NOISE_RATE,
+    PARTS,
+    SHORT,
+    WIRINGS,
+    Task,
+    mlp_task,
+    networks,
+    problem_of,
+    published_task,
+    rounds_of,
+    watched,
+)
+from experiments.partpsp_paper import FIGURE2
+from jdfl.problems import NeuralProblem
+
+NAME = "partpsp_scale"
+B, CONSTANT, CONTRACTION = 5.0, 0.78, {"1 layer": 0.55, "2 layers": 0.62}
+FIRST, WITHIN = 4, 2.0  # rounds that are left out, and the factor that is required
+OURS, CODE, START = "ours", "code", "authors' start"
+
+
+@dataclass(frozen=True)
+class Reading:
+    """Everything that is tried."""
+
+    task: Task
+    net: str = "2-Out"
+    every: int = 5
+    m: int = 10
+    sensitivity: str = "eq22"
+    noise_rate: float = NOISE_RATE
+
+
+def readings(part: str, *, quick: bool) -> dict[str, Reading]:
+    """All readings by name, for one or two shared layers."""
+    code = published_task(WIRINGS[part], short=True, quick=quick)
+    ours = replace(mlp_task(quick=quick), epochs=SHORT, milestones=())
+    wired = published_task("residual-784", short=True, quick=quick)
+    path = [
+        (OURS, ours),
+        ("+ the start dropped", replace(ours, reading="no start")),
+        ("+ pixels in [0, 1]", replace(ours, reading="no start", pixels="0..1")),
+        ("+ tanh of the scores", replace(wired, reading="no start", order="drawn")),
+        ("+ the code's wiring", replace(code, reading="no start", order="drawn")),
+        ("+ the network's largest S", replace(code, order="drawn")),
+        (CODE, code),
+    ]
+    found = {name: Reading(task) for name, task in path}
+    linear = jdfl.models.mlp(WIRINGS[part], shape=code.model.shape)
+    changed: dict[str, dict[str, Any]] = {
+        "start kept (Eq. 22 as in the text)": {"reading": "text"},
+        "every node's own S": {"reading": "no start"},
+        "pixels in [-1, 1]": {"pixels": "-1..1"},
+        "linear scores": {"model": linear},
+        "images drawn, not dealt": {"order": "drawn"},
+        "clip 10": {"clip": 10.0},
+        "batches of 50": {"batch": 50, "epochs": 1},
+        "rates .01": {"lr_shared": 0.01},
+        "720 rounds, rates fall": {"epochs": 12, "milestones": (4, 9)},
+    }
+    found |= {f"code, {name}": Reading(replace(code, **change)) for name, change in changed.items()}
+    for wiring in ("residual-10", "residual-784", "plain"):
+        if wiring != WIRINGS[part]:
+            found[f"code, {wiring}"] = Reading(published_task(wiring, short=True, quick=quick))
+    return found | {
+        "code, EXP": Reading(code, net="EXP"),
+        "code, averaging every 4 rounds": Reading(code, every=4),
+        "code, 20 nodes": Reading(code, m=20),
+        "code, noise by the real distances": Reading(code, sensitivity="real"),
+        "code, twice the noise": Reading(code, noise_rate=2 * NOISE_RATE),
+    }
+
+
+QUICK = (OURS, CODE, "code, start kept (Eq. 22 as in the text)", "code, pixels in [-1, 1]")
+
+
+def seen(part: str, reading: Reading, seed: int, problem: NeuralProblem | None = None) -> np.ndarray:
+    """Real distances and S of all rounds [rounds, 2]."""
+    task = reading.task
+    if problem is None:
+        problem = problem_of(task, PARTS[part], m=reading.m, seed=seed)
+    dpps = jdfl.DPPS(
+        b=B,
+        noise_rate=reading.noise_rate,
+        sensitivity=reading.sensitivity,  # pyright: ignore[reportArgumentType]
+        constant=CONSTANT,
+        contraction=CONTRACTION[part],
+        reading=task.reading,
+    )
+    net = networks(reading.m, every=reading.every)[reading.net]
+    return watched(task, problem, net, dpps, steps=rounds_of(task, problem)[0], key=seed)[0]
+
+
+def authors_start(folder: Path, problem: NeuralProblem) -> NeuralProblem:
+    """The problem from the authors' initial values with two shared layers; KeyError for other files."""
+    values = []
+    for file, count in (("Com2FrontBottFFN.pth", 4), ("Com2BackBottFFN.pth", 2)):
+        with zipfile.ZipFile(folder / file) as inside:
+            (top,) = {name.partition("/")[0] for name in inside.namelist()}
+            values += [np.frombuffer(inside.read(f"{top}/data/{k}"), "<f4") for k in range(count)]
+    h, p = 10, problem.model.shape[0] * problem.model.shape[1]
+    kernels = [values[0].reshape(h, p).T, values[2].reshape(p, h).T, values[4].reshape(h, p).T]
+    leaves = [leaf.ravel() for kernel, bias in zip(kernels, values[1::2]) for leaf in (kernel, bias)]
+    return replace(problem, start=jnp.asarray(np.concatenate(leaves)))
+
+
+def rows_of(cells: Mapping[tuple[str, str], list[np.ndarray]]) -> list[Row]:
+    """The columns of every case; the paper's numbers are those of 2-Out."""
+    made = []
+    for (part, name), runs in cells.items():
+        case, paper = f"{part}, {name}", FIGURE2[part, "2-Out"]
+        real = [one[:, 0] for one in runs]
+        made += [
+            row(case, "round 0", paper.first, [one[0] for one in real]),
+            row(case, "peak", paper.peak, [one.max() for one in real]),
+            row(case, "mean", paper.mean, [one.mean() for one in real]),
+            row(case, "mean without the first four", paper.later, [one[FIRST:].mean() for one in real]),
+            row(case, "peak / published", 1, [one.max() / paper.peak for one in real]),
+            row(case, "mean / published", 1, [one.mean() / paper.mean for one in real]),
+            row(case, "rounds with S too small, %", 0, [100 * np.mean(one[:, 1] < one[:, 0]) for one in runs]),
+        ]
+    return made
+
+
+def claims(made: Sequence[Row]) -> list[str]:
+    """Whether ours and the code's reading have the published scale, and which changes leave it."""
+    said, value = [], {(one.case, one.column): one.mean for one in made}
+    for part in FIGURE2_PARTS:
+        for name in (OURS, CODE):
+            ratio = value[f"{part}, {name}", "peak / published"], value[f"{part}, {name}", "mean / published"]
+            near = all(1 / WITHIN <= x <= WITHIN for x in ratio)
+            word = "true " if near else "FALSE"
+            said.append(f"{word} {part}, {name}: peak and mean are {ratio[0]:.2f} and {ratio[1]:.2f} of the published")
+        off = [
+            f"{case.removeprefix(f'{part}, code, ')} ({x:.2f})"
+            for (case, column), x in value.items()
+            if column == "peak / published" and case.startswith(f"{part}, code, ") and not 1 / 1.25 <= x <= 1.25
+        ]
+        said.append(f"      {part}, one change puts the peak off by more than a quarter: {', '.join(off)}")
+    return said
+
+
+FIGURE2_PARTS = tuple(CONTRACTION)
+
+
+def draw(cells: Mapping[tuple[str, str], list[np.ndarray]], chosen: Options, title: str) -> None:
+    """DIR/NAME.png: peaks of all readings over the published ones, a panel per number of layers."""
+    fig = Figure(figsize=(10, 0.28 * len(cells) / 2 + 1.5), layout="constrained")
+    for axis, part in zip(fig.subplots(1, 2), FIGURE2_PARTS):
+        mine = {name: runs for (one, name), runs in cells.items() if one == part}
+        ratio = [np.mean([run[:, 0].max() for run in runs]) / FIGURE2[part, "2-Out"].peak for runs in mine.values()]
+        axis.axvspan(1 / WITHIN, WITHIN, color="#009E73", alpha=0.2)
+        axis.plot(ratio, range(len(mine)), "o", color="#0072B2")
+        axis.set_yticks(range(len(mine)), list(mine), fontsize=7)
+        axis.invert_yaxis()
+        axis.set(xscale="log", xlabel="peak / published (shaded: a factor of 2)", title=f"{part}, 2-Out")
+        axis.grid(alpha=0.3)
+    fig.suptitle(title)
+    save_figure(fig, chosen.out / f"{NAME}.png")
+
+
+def main(arguments: Sequence[str] | None = None) -> list[Row]:
+    """All readings; with `--quick` four of them, on 20,000 images."""
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    parser.add_argument("--weights", type=Path)
+    known, rest = parser.parse_known_args(sys.argv[1:] if arguments is None else list(arguments))
+    chosen = options(__doc__ or "", seeds=3, arguments=rest)
+    cells = {
+        (part, name): [seen(part, reading, seed) for seed in range(chosen.seeds)]
+        for part in FIGURE2_PARTS
+        for name, reading in readings(part, quick=chosen.quick).items()
+        if not chosen.quick or name in QUICK
+    }
+    if known.weights is not None:
+        reading = readings("2 layers", quick=chosen.quick)[CODE]
+        problem = authors_start(known.weights, problem_of(reading.task, PARTS["2 layers"]))
+        cells["2 layers", START] = [seen("2 layers", reading, seed, problem) for seed in range(chosen.seeds)]
+    rows = rows_of(cells)
+    title = f"Real distances, {mlp_task(quick=chosen.quick).title}, 2-Out, b = 5"
+    show(f"{title} (the files published with the code, and ours)", rows)
+    print("\n".join(claims(rows)))
+    draw(cells, chosen, title)
+    print("written:", save(rows, chosen.out, NAME), chosen.out / f"{NAME}.png")
+    return rows
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
