@@ -1,6 +1,7 @@
 """The models and data of the DPPS paper's tables, in full or in a smaller form that is marked in its name.
 
-The perceptron fits any machine. ResNet-18 (Fashion-MNIST, l1 clip 100) and the vision transformer (CIFAR-10) run in
+The perceptron fits any machine, and there are two readings of its settings, ours and that of the published code
+(`experiments.partpsp_common`). ResNet-18 (Fashion-MNIST, l1 clip 100) and the vision transformer (CIFAR-10) run in
 full where there is an accelerator. Elsewhere, or in small versions, they are "reduced": a narrow network, few images,
 small batches, the same ten nodes.
 
@@ -16,7 +17,7 @@ from typing import Any
 
 import jdfl
 from experiments.common import Options, options
-from experiments.partpsp_common import Task, images, mlp_task, on_accelerator
+from experiments.partpsp_common import Task, images, mlp_task, on_accelerator, published_task
 from jdfl.problems.datasets import locate
 
 ROWS = ("mlp", "resnet", "vit")
@@ -46,7 +47,7 @@ def chosen_rows(
 def tasks(row: str, *, quick: bool = False) -> list[Task]:
     """The cases of a row of the paper's tables."""
     if row == "mlp":
-        return [mlp_task(quick=quick)]
+        return [mlp_task(quick=quick), published_task(quick=quick)]
     small = quick or not on_accelerator()
     if row == "resnet":
         return [resnet_task(rate, small=small) for rate in RESNET_RATES]

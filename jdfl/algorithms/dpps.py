@@ -142,12 +142,14 @@ class DPPS:
         """Start from s [m, d], the same for all nodes; the algorithm's plan is a `Schedule`.
 
         Every push-sum weight is 1, so the corrected parameters y equal s. With `watch` the state has room for the true
-        distances and noise scales of all rounds, [T, 2]. Nothing is sent.
+        distances and noise scales of all rounds, [T, 2]; for T = m one row more, or they would be taken for rows of
+        nodes. Nothing is sent.
         """
         none = jnp.zeros((s.shape[0],), s.dtype)
         if not self.watch:
             return PushSum(s, none + 1, none, none)
-        seen = jnp.full((round.ready.scales.shape[0], 2), jnp.nan, s.dtype)
+        rounds = round.ready.scales.shape[0]
+        seen = jnp.full((rounds + (rounds == round.m), 2), jnp.nan, s.dtype)
         return PushSum(s, none + 1, none, none, seen, jnp.zeros_like(s))
 
     def step(self, state: PushSum, eps: Array, round: Round, claim: Claim) -> PushSum:

@@ -50,6 +50,17 @@ def test_sgp_agrees_with_its_loop(name, sensitivity):
         )
 
 
+def test_what_is_watched_is_not_taken_for_rows_of_nodes():
+    """As many rounds as nodes, and a record in the middle, when later rounds have not been seen yet."""
+    with jax.enable_x64(True):
+        algorithm, problem = jdfl.SGP(lr=0.07, dpps=jdfl.DPPS(watch=True)), begun(example())
+        result = jdfl.run(algorithm, problem, NETWORKS["uneven"], steps=M, every=1, metrics=[])
+    assert result.ending == "steps"
+    seen = np.asarray(result.state.seen)
+    assert np.isfinite(seen[:M]).all()
+    assert len(seen) == M + 1
+
+
 @pytest.mark.parametrize("reading", ["text", "no start", "code"])
 def test_every_reading_of_the_estimate_agrees_with_its_loop(reading):
     """Nodes differ in their steps and noise, and start away from zero, so that no two readings are equal."""

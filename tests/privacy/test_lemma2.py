@@ -176,7 +176,11 @@ def test_it_claims_what_certified_claims_with_its_own_schedule():
     [
         (None, Later(nw.d_out, 6, 2), ["clip", "None", "'lemma2'"]),
         (CLIPPED.clip, Later(uneven, 6), ["rows and columns", "certified"]),
-        (CLIPPED.clip, Later(lambda: nw.random_links(nw.d_out(6, 2), 0.5, weights="out-degree")), ["random links", "lemma2"]),
+        (
+            CLIPPED.clip,
+            Later(lambda: nw.random_links(nw.d_out(6, 2), 0.5, weights="out-degree")),
+            ["random links", "lemma2"],
+        ),
     ],
     ids=["clip", "uneven", "random"],
 )
