@@ -6,6 +6,7 @@ import pytest
 import jdfl
 from experiments import errata_checks as errata
 from experiments import lemma2_counterexample as lemma2
+from jdfl.privacy.sensitivity import lemma2_constants
 
 
 def test_the_first_step_of_ceps_is_eq_4_and_equals_jdfls_literal_one():
@@ -69,7 +70,7 @@ def test_dsgt_starts_as_the_authors_code_a_round_later(monkeypatch):
 @pytest.mark.parametrize("name", list(lemma2.NETWORKS))
 def test_constants_of_lemma_2_bound_every_power_of_w(name):
     W = np.asarray(jdfl.network.as_dense(jdfl.network.d_out(*lemma2.NETWORKS[name]).graph), float)
-    told = constant, contraction = lemma2.constants(W, 30)
+    told = constant, contraction = lemma2_constants([W])
     for r in (0, 1, 7, 30):
         apart = np.abs(np.linalg.matrix_power(W, r) - 1 / len(W)).max()
         assert apart <= constant / len(W) * contraction**r * (1 + 1e-9)
@@ -77,6 +78,18 @@ def test_constants_of_lemma_2_bound_every_power_of_w(name):
         assert lemma2.ratios(kind, W, told, 12, 0).max() <= 1
     few = (lemma2.CONSTANT, lemma2.CONTRACTION)
     assert lemma2.ratios("worst of two nodes", W, few, 12, 0).max() > 1.5  # constants fail
+
+
+def test_public_schedules_hold_in_the_runs_that_they_drive():
+    found = {(one.case, one.column): one.mean for one in lemma2.rows_of_schedules(12, 1)}
+    for (case, column), value in found.items():
+        if column.endswith("too small"):
+            assert value == 0
+        elif column.startswith("lemma2"):
+            assert value > 5, (case, column)  # N times, at least, what it could be
+        elif case != "2-Out, no noise":
+            assert 1 < value < 2.5
+    assert found["2-Out, no noise", "certified / real, median"] == pytest.approx(1, rel=1e-6)
 
 
 def test_the_verdict_depends_on_the_numbers():

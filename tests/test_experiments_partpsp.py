@@ -138,7 +138,8 @@ def test_table3_counts_rounds_with_too_little_noise(monkeypatch):
     monkeypatch.setattr(partpsp_table3, "LAYERS", (1,))
     for constants, expected in (((1e-6, 1e-6), 100), ((1e6, 0.9), 0)):  # nothing added, and far too much
         monkeypatch.setattr(partpsp_table3, "CONSTANTS", {("mlp", 1): constants})
-        accuracy, counted = partpsp_table3.collect("mlp", common.mlp_task(), ("2-Out",), 1)
+        accuracy, distance, counted = partpsp_table3.collect("mlp", common.mlp_task(), ("2-Out",), 1)
+        assert (distance.column, distance.paper) == ("Eq. 22: mean distance", None)
         assert (accuracy.case, accuracy.paper) == ("MLP/digits, 2-Out, 1 shared", 85.42)
         assert counted.column == "Eq. 22: S too small, % of rounds"
         assert counted.mean == expected
