@@ -89,26 +89,6 @@ def published(
     return jnp.where(first, begun, contraction * before + 2 * constant * (step + contraction * noise))
 
 
-def lemma2_constants(matrices: Sequence[np.ndarray]) -> tuple[float, float]:
-    """C' = N C and lambda with which Lemma 2 holds: abs(W_(t-1) ... W_k - 1/N) <= C lambda^(t-k) in all entries.
-
-    Of lambda = 0.01, 0.02, ..., 0.99 it is the one with the smallest C / (1 - lambda), to which Eq. 22 tends.
-
-    Args:
-        matrices: The doubly stochastic matrices [T, N, N] of all rounds, at least one.
-    """
-    N, products = len(matrices[0]), [np.eye(len(matrices[0]))]
-    apart = np.zeros(len(matrices) + 1)  # the largest entry of the products of r matrices, less 1 / N
-    for W in (*matrices, np.eye(N)):
-        for r, product in enumerate(reversed(products)):
-            apart[r] = max(apart[r], float(np.abs(product - 1 / N).max()))
-        products = [*(W @ product for product in products), np.eye(N)]
-    grid = np.arange(1, 100) / 100
-    C = np.max(apart[:, None] / grid ** np.arange(len(apart))[:, None], axis=0)
-    best = int(np.argmin(C / (1 - grid)))
-    return N * float(C[best]), float(grid[best])
-
-
 def certified(
     mixing: Callable[[int], np.ndarray],
     bounds: np.ndarray,
