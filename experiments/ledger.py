@@ -99,16 +99,19 @@ def record(names: Iterable[str], out: Path, results: Path = RESULTS) -> None:
     """
     results.mkdir(exist_ok=True)
     for name in names:
-        ran, made, rows = (
-            json.loads((out / f"{name}{end}").read_text(encoding="utf-8"))
-            for end in (".run.json", ".provenance.json", ".json")
-        )
+        ran, made, rows = (_read(out / f"{name}{end}") for end in (".run.json", ".provenance.json", ".json"))
+        ran = {"command": f"python -m experiments.{name}", "seconds": None, "status": 0} | (ran or {})
         if ran["status"]:
             raise ValueError(f"Expected an experiment that ended with status 0, got {ran['status']} of {name}.")
         head = {"command": ran["command"], "seconds": ran["seconds"], "provenance": made["hash"]}
         lines = ",\n".join(json.dumps(list(one.values()), ensure_ascii=False) for one in rows)
         text = json.dumps(head, indent=1)[:-2] + f',\n "rows": [\n{lines}\n]\n}}\n'
         (results / f"{name}.json").write_text(text, encoding="utf-8")
+
+
+def _read(path: Path) -> Any:
+    """A JSON file; None where a script that was run by itself has not written it, which is its time."""
+    return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None
 
 
 def script_of(run: str) -> str:

@@ -139,5 +139,7 @@ def _table(rows: list[list[str]]) -> str:
     return "\n".join([lines[0], "|" + "---|" * len(rows[0]), *lines[1:]])
 
 
-def _duration(seconds: float) -> str:
+def _duration(seconds: float | None) -> str:
+    if seconds is None:
+        return "not timed"
     return f"{seconds:.0f} s" if seconds < 100 else f"{seconds / 60:.0f} min"
