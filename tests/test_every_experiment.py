@@ -33,6 +33,7 @@ WITHOUT_RUNS = (
     "observers",
     "one_run_audit",
     "privacy_audit",
+    "proof_steps",
     "published_sums",
     "theorem1_counterexample",
 )

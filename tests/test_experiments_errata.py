@@ -28,10 +28,10 @@ def test_the_first_step_of_ceps_is_eq_4_and_equals_jdfls_literal_one():
 
 def test_lemma_4s_cross_term_is_minus_the_variances_of_what_arrives():
     w, c = np.array([-1.0, 0.0, 2.0]), 6.0
-    at_nu, at_mean = errata.cross_term((1.0, 2.0, 3.0), w, c)
+    at_nu, at_mean = errata.cross_term((1.0, 2.0, 3.0), w, errata.ANY_ONE, c)
     assert at_nu == pytest.approx(-6 / (9 * c) * 6 * w.var())
     assert at_mean == pytest.approx(0, abs=1e-12)
-    alike = errata.cross_term((1.0, 2.0, 3.0), np.ones(3), c)  # nothing is drawn apart
+    alike = errata.cross_term((1.0, 2.0, 3.0), np.ones(3), errata.ANY_ONE, c)  # nothing is drawn apart
     assert alike == pytest.approx((0, 0), abs=1e-12)
 
 

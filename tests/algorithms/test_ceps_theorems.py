@@ -8,6 +8,17 @@ import numpy as np
 import pytest
 
 import jdfl
+from experiments.proof_steps import (
+    FIRST,
+    PAIRS,
+    QUADRATICS,
+    SECOND,
+    closed_pairs,
+    cross_term,
+    noisy_projections,
+    selected,
+    twice_largest,
+)
 from jdfl.algorithms import ceps_theorems as theorems
 from jdfl.privacy.report import report
 
@@ -109,14 +120,6 @@ def test_c0_is_just_enough_for_22(m, ell, B):
     assert not all(inequalities(m, ell, B, 0.999 * c0))  # the third is an equality at c_0
 
 
-def selected(choice: Any) -> np.ndarray:
-    """A^k (16): column i has 1 / t_i at the nodes that i selects."""
-    A = np.zeros((len(choice), len(choice)))
-    for i, nodes in enumerate(choice):
-        A[list(nodes), i] = 1 / len(nodes)
-    return A
-
-
 def worst_ratio(matrices: list[np.ndarray], tau: float, factor: float) -> float:
     """The largest ||A^(i -> a) d_j||^2 / (factor m tau^(2 (a - i - 1))) over i and j, for a = len(matrices) + 1."""
     m = len(matrices[0])
@@ -145,19 +148,16 @@ def test_lemma_1_bounds_products_where_links_connect_all_in_both_directions():
 
 def test_lemma_1_is_false_where_some_nodes_are_never_selected():
     """Five nodes that select two each: the links of any two rounds connect all, but two closed pairs never agree."""
-    first, second = [(0, 1), (0, 1), (2, 3), (2, 3), (4, 0)], [(0, 1), (0, 1), (2, 3), (2, 3), (4, 2)]
     parent = list(range(5))
-    for i, (a, b) in enumerate([*first, *second]):
+    for i, (a, b) in enumerate([*FIRST, *SECOND]):
         for j in (a, b):
             old, new = parent[j], parent[i % 5]
             parent = [new if one == old else one for one in parent]
     assert len(set(parent)) == 1  # G_t^B is connected for B = 1
-    pair = selected(first) @ selected(second)
-    tau, d = least_c(5, 1.0, 1)[1], np.full(5, 0.2) - np.eye(5)[0]
-    left = [float(np.sum((np.linalg.matrix_power(pair, k) @ d) ** 2)) for k in (100, 6000)]
-    assert left == pytest.approx([0.28444, 0.28444], abs=1e-4)  # nothing is lost any more
-    assert left[1] > 64 * 5 * tau ** (2 * 2 * 6000)  # 0.148
-    assert left[0] < 64 * 5 * tau ** (2 * 2 * 100)  # only after many rounds
+    few, many = closed_pairs(100), closed_pairs(6000)
+    assert few[0] == pytest.approx(many[0], abs=1e-9)  # nothing is lost any more
+    assert many[0] > 1.9 * many[1]
+    assert few[0] < few[1]  # only after many rounds
 
 
 def largest(x: np.ndarray, s: int) -> np.ndarray:
@@ -190,45 +190,18 @@ def test_lemma_2_bounds_what_projections_and_noise_add():
 
 
 def test_e_inf_is_a_supremum_without_a_finite_value_where_there_is_noise():
-    draw, U = np.random.default_rng(2), np.ones((6, 2))
-    found = [float(np.sum((largest(U + draw.normal(size=U.shape), 3) - U) ** 2)) for _ in range(20_000)]
+    found = noisy_projections(20_000, 2)
     assert max(found[:20]) < max(found[:2000]) < max(found)
 
 
-def cross_term(curvature: Any, points: Any, choices: Any, c: float) -> tuple[float, float]:
-    """Lemma 4's E<grad f(nu), W Delta A 1 / m>, and E<grad f(varpi), the same>, over all choices, with P = 0.
-
-    f_i(w) = w^T H_i w / 2, with H_i a number or a matrix.
-    """
-    H = [np.atleast_2d(one) for one in curvature]
-    w = np.reshape(np.asarray(points, float), (len(H), -1))
-    mean, whole, found = w.mean(axis=0), sum(H), []
-    for chosen in itertools.product(*choices):
-        averages = np.stack([w[list(one)].mean(axis=0) for one in chosen])
-        moved = averages.mean(axis=0) - mean
-        nu = mean - sum(one @ x for one, x in zip(H, averages)) / (c * len(H))
-        found.append(((whole @ nu) @ moved, (whole @ mean) @ moved))
-    return tuple(float(one) for one in np.mean(found, axis=0))  # pyright: ignore[reportReturnType]
-
-
-PAIRS = [[(i, j) for j in range(3) if j != i] for i in range(3)]  # a node selects itself and another: E A is symmetric
-FLAT = [
-    np.array([[0.08, -0.07], [-0.07, 0.07]]),
-    np.array([[1.9, 0.8], [0.8, 0.35]]),
-    np.array([[0.74, 1.42], [1.42, 2.73]]),
-]
-FAR = [[-1.6, 2.1], [1.15, -0.18], [0.06, -0.78]]
-
-
 @pytest.mark.parametrize(
-    ("curvature", "points", "sign"),
-    [((1, 2, 3), (-1, 0, 2), -1), ((-1, 1, 1), (0, 5, -5), 1), (FLAT, FAR, 1)],
-    ids=["convex, one dimension", "not convex", "convex, two dimensions"],
+    ("name", "sign"), [("convex, one dimension", -1), ("not convex", 1), ("convex, two dimensions", 1)]
 )
-def test_lemma_4_drops_a_term_of_either_sign(curvature, points, sign):
-    c = 2 * max(float(np.linalg.eigvalsh(np.atleast_2d(one))[-1]) for one in curvature)
-    assert sign < 0 or curvature is not FLAT or all(np.linalg.eigvalsh(one)[0] > 0 for one in FLAT)
-    at_nu, at_mean = cross_term(curvature, points, PAIRS, c)
+def test_lemma_4_drops_a_term_of_either_sign(name, sign):
+    hessians, points = QUADRATICS[name]
+    convex = all(np.linalg.eigvalsh(np.atleast_2d(one))[0] > 0 for one in hessians)
+    assert convex == name.startswith("convex")
+    at_nu, at_mean = cross_term(hessians, points, PAIRS, twice_largest(hessians))
     assert at_mean == pytest.approx(0, abs=1e-12)  # E Delta A = 0
     assert sign * at_nu > 1e-3  # but nu depends on A
 

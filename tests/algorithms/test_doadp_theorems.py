@@ -2,13 +2,13 @@
 
 import itertools
 import math
-from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
 import jdfl
+from experiments.proof_steps import before_15, laws, lemma_8, lemma_9, moments
 from jdfl.algorithms import doadp_theorems as theorems
 
 AT = theorems.Convergence(
@@ -162,22 +162,6 @@ def test_lemma_7_bounds_what_top_k_loses():
     assert most == pytest.approx(1)  # of equal entries
 
 
-Law = list[tuple[float, tuple[float, ...]]]
-
-
-def laws(p: float, beta: float, rounds: int, gradient: Callable[[float], float], alpha: float, x0: float) -> Law:
-    """All (probability, (x_t, xhat_t-1, xhat_t, m_t)) after some rounds of a node with one parameter, xhat_0 = 0."""
-    found: Law = [(1.0, (x0, 0.0, 0.0, 0.0))]
-    for _ in range(rounds):
-        new: Law = []
-        for (chance, (x, _, hat, m)), on in itertools.product(found, (1, 0)):
-            momentum = on * gradient(x) + beta * m
-            moved = x - on * alpha * momentum
-            new.append((chance * (p if on else 1 - p), (moved, hat, moved if on else hat, momentum)))
-        found = new
-    return found
-
-
 def test_the_step_before_15_needs_independence_that_is_not_there():
     """E||x_1 - xhat_1||^2 <= (1 - p k / d) E||x_1 - xhat_0||^2 fails: x_1 depends on whether the node was active."""
     p, beta, alpha = 0.8, 0.05, 0.4
@@ -186,21 +170,13 @@ def test_the_step_before_15_needs_independence_that_is_not_there():
     left = sum(chance * (x - hat) ** 2 for chance, (x, _, hat, _) in law)
     right = (1 - p) * sum(chance * (x - before) ** 2 for chance, (x, before, _, _) in law)
     assert left == pytest.approx(0.2)
-    assert left / right == pytest.approx(2.049, abs=1e-3)
+    assert left / right == pytest.approx(before_15()) == pytest.approx(2.049, abs=1e-3)
     apart = [(x - before) ** 2 for _, (x, before, _, _) in law]
     drawn_apart = sum(chance * one for (chance, _), one in zip(law, apart)) * (1 - p)
     assert drawn_apart == pytest.approx(right)  # what an eta that is drawn independently would give
 
 
 # Appendices B, D, E and F: moments of the momentum of a node with gradients g = 1, exactly
-
-
-def moments(p: float, beta: float, rounds: int) -> tuple[float, float]:
-    """E m_t and E m_t^2 for m_t = eta_(t-1) + beta m_(t-1), m_0 = 0, t = `rounds`."""
-    first = second = 0.0
-    for _ in range(rounds):
-        first, second = p + beta * first, p + 2 * p * beta * first + beta**2 * second
-    return first, second
 
 
 @pytest.mark.parametrize(("p", "beta"), [*itertools.product((0.5, 0.8, 1.0), (0.0, 0.15, 0.9))])
@@ -219,25 +195,16 @@ def test_the_term_that_appendix_d_drops_is_not_zero(p, beta):
     assert p * now - p * (1 + beta * before) == pytest.approx(-p * (1 - p))
 
 
-def of_two(p: float, beta: float, t: int) -> tuple[float, float, float]:
-    """Two nodes with gradients 1 and -1: E||mean of eta_(t-1) m_t||^2; the same without eta; Lemma 8's sum."""
-    first, second = moments(p, beta, t - 1)
-    active = p * (1 + 2 * beta * first + beta**2 * second) - (p * (1 + beta * first)) ** 2
-    plain = p * (1 - p) * sum(beta ** (2 * one) for one in range(t))
-    bound = p * (1 - p) * sum(beta**one for one in range(t + 1)) / (1 - beta)
-    return active / 2, plain / 2, bound / 2
-
-
 @pytest.mark.parametrize(
     ("p", "beta", "ratio", "whole"),
     [(0.8, 0.15, 1.291, 0.9542), (0.95, 0.5, 3.089, 1.0298), (0.99, 0.6, 4.309, 1.0771)],
 )
 def test_lemma_8_drops_eta_inside_a_norm_and_is_false(p, beta, ratio, whole):
     """f_i(x) = x and -x: E||z_t - xbar_t||^2 exceeds the bound where p is near 1, with all hypotheses satisfied."""
-    active, plain, bound = of_two(p, beta, 60)
+    active, plain, bound = lemma_8(p, beta, 60)
     assert active / plain == pytest.approx(ratio, abs=2e-3)  # the first inequality of its proof says <= 1
     assert active / bound == pytest.approx(whole, abs=2e-4)  # its conclusion, times (1 - beta)^2 / (alpha beta)^2
-    assert of_two(p, beta, 1)[0] == pytest.approx(of_two(p, beta, 1)[1])
+    assert lemma_8(p, beta, 1)[0] == pytest.approx(lemma_8(p, beta, 1)[1])
 
 
 def test_lemma_8_by_simulation():
@@ -248,19 +215,13 @@ def test_lemma_8_by_simulation():
         eta = (draw.random(m.shape) < p).astype(float)
         m = eta + beta * m
     found = float(np.mean(((eta * m) @ np.array([0.5, -0.5])) ** 2))
-    assert found == pytest.approx(of_two(p, beta, t)[0], rel=0.02)
+    assert found == pytest.approx(lemma_8(p, beta, t)[0], rel=0.02)
 
 
 @pytest.mark.parametrize(("n", "p", "beta", "exceeds"), [(100, 0.5, 0.1, True), (20, 0.8, 0.15, False)])
 def test_lemma_9_leaves_out_the_mean_of_a_sum(n, p, beta, exceeds):
     """E||(1/n) sum_i (eta_t - eta_(t-1)) m_t||^2 <= 2 p^2 G^2 / (n (1 - beta)^2) fails for many nodes with equal g."""
-    before, square = moments(p, beta, 60)
-    on = p * (1 + 2 * beta * before + beta**2 * square)  # E[eta_(t-1) m_t^2]
-    off = (1 - p) * beta**2 * square
-    second = p * off + (1 - p) * on
-    mean = -p * (1 - p)
-    found = mean**2 + (second - mean**2) / n
-    assert (found > 2 * p**2 / (n * (1 - beta) ** 2)) == exceeds
+    assert (lemma_9(n, p, beta) > 1) == exceeds
 
 
 def test_the_norm_of_a_mean_is_replaced_in_the_wrong_direction():

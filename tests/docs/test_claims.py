@@ -24,9 +24,7 @@ PART = re.compile(
 ABOUT = re.compile(
     r"(?i)\bpapers?\b|\bauthors'|\bTheorem \d|\bLemma \d|\bCorollary \d|\bTable [IVX]+\b|\bAppendix [A-Z]\b"
 )
-NAMES = re.compile(
-    r"\b(?:\w*1BCS|int\d+|\w*float\d+|(?:19|20)\d\d|[a-zA-Z]+_\w+|l[12]|\d+-Out|[A-Za-z]+-\d+|\dx\d)\b"
-)
+NAMES = re.compile(r"\b(?:\w*1BCS|int\d+|\w*float\d+|(?:19|20)\d\d|[a-zA-Z]+_\w+|l[12]|\d+-Out|[A-Za-z]+-\d+|\dx\d)\b")
 WRITTEN = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 
@@ -100,9 +98,7 @@ def test_a_page_is_what_the_ledger_makes_of_it(path):
     assert made.filled(by_hand) == text
 
 
-@pytest.mark.parametrize(
-    "path", WRITTEN, ids=lambda path: path.name
-)
+@pytest.mark.parametrize("path", WRITTEN, ids=lambda path: path.name)
 def test_nothing_is_said_about_a_paper_outside_the_ledger(path):
     assert outside(path.read_text(encoding="utf-8")) == []
 
