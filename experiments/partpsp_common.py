@@ -82,7 +82,7 @@ def mlp_task(*, quick: bool = False, **options: Any) -> Task:
     """The paper's perceptron on MNIST (or on digits); `quick` uses 20,000 images and 4 epochs."""
     data = images("mnist")
     model = jdfl.models.mlp(shape=(8, 8, 1) if data == "digits" else (28, 28, 1))
-    few = {"epochs": 4, "examples": 20_000} if quick and data != "digits" else {}
+    few: dict[str, Any] = {"epochs": 4, "examples": 20_000} if quick and data != "digits" else {}
     size = "" if not few else ", 20,000 images, 4 epochs"
     return Task(f"MLP/{data}{size}", data, model, **few, options=tuple(options.items()))
 
@@ -126,7 +126,8 @@ def problem_of(task: Task, shared: str, m: int = NODES, seed: int = 0) -> Neural
 
     The choice of test images is declared public, where the dataset has no test images of its own.
     """
-    given = {"data": task.data, "examples": task.examples} if task.order == "drawn" else _dealt(task, m)
+    drawn: dict[str, Any] = {"data": task.data, "examples": task.examples}
+    given = drawn if task.order == "drawn" else _dealt(task, m)
     made = neural_classification(
         m=m,
         model=task.model,

@@ -113,7 +113,7 @@ def seen(task: Task, part: str, net: Any, source: str, seed: int) -> Seen:
         raise ValueError(f"Expected a run without overflow, got one of {source}, {part}, seed = {seed}.")
     looser = None
     if kind == "certified":
-        other = algorithm.replace(dpps=dpps.replace(sensitivity="lemma2"))
+        other = algorithm.replace(dpps=replace(dpps, sensitivity="lemma2"))
         S = np.asarray(other.plan(problem, net, min(SHOWN, steps)).certified, np.float64)
         looser = float(np.median(S / distances[: len(S), 1]))
     return Seen(distances, float(result.history["share"].to_numpy(float).mean()), looser)

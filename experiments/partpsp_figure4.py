@@ -14,6 +14,7 @@ grow with N, since the largest of more differences is larger. 3 minutes of proce
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -48,7 +49,7 @@ def mean_distances(m: int, net: str, seed: int) -> dict[str, float]:
     """RAS of one run, over all its rounds and over some; ValueError where it overflows."""
     task = task_of()
     problem = problem_of(task, "partpsp-1", m=m, seed=seed)
-    constants = {"constant": CONSTANT, "contraction": CONTRACTION}
+    constants: dict[str, Any] = {"constant": CONSTANT, "contraction": CONTRACTION}
     dpps = jdfl.DPPS(b=B, noise_rate=NOISE_RATE, sensitivity="eq22", reading=task.reading, **constants)
     seen, _ = watched(task, problem, networks(m)[net], dpps, steps=ROUNDS, key=seed)
     if not np.isfinite(seen).all():

@@ -151,7 +151,7 @@ def rows_of(cells: Mapping[tuple[str, str], list[np.ndarray]]) -> list[Row]:
             row(case, "mean without the first four", paper.later, [one[FIRST:].mean() for one in real]),
             row(case, "peak / published", 1, [one.max() / paper.peak for one in real]),
             row(case, "mean / published", 1, [one.mean() / paper.mean for one in real]),
-            row(case, "rounds with S too small, %", 0, [100 * np.mean(one[:, 1] < one[:, 0]) for one in runs]),
+            row(case, "rounds with S too small, %", 0, [100 * float(np.mean(one[:, 1] < one[:, 0])) for one in runs]),
         ]
     return made
 

@@ -74,7 +74,9 @@ def collect(model: str, task: Task, nets: Sequence[str], seeds: int) -> list[Row
         for layers in LAYERS:
             case = f"{task.title}, {net}, {layers} shared"
             published: dict[str, float] = dict(zip((REAL, ESTIMATE), ESTIMATED[model, net, layers]))
-            distances = dict(zip((REAL, ESTIMATE), TABLE3[net, layers])) if task.order != "drawn" else {}
+            distances: dict[str, float] = {}
+            if task.order != "drawn":
+                distances |= zip((REAL, ESTIMATE), TABLE3[net, layers])
             below: list[Row] = []
             for column, source, one in columns(task):
                 results = [run(one, net, layers, source, CONSTANTS[model, layers], seed) for seed in range(seeds)]
