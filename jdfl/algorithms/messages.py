@@ -161,18 +161,28 @@ class Messages:
             total = jnp.where(graph.synchronised, 1, total)
         return mix_rows(graph, z) - total[:, None] * z
 
-    def publish(self, x: Array, copy: Array, channel: Channel = MODEL, by: Array | None = None) -> Array:
+    def publish(
+        self, x: Array, copy: Array, channel: Channel = MODEL, by: Array | None = None, over: Any = None
+    ) -> Array:
         """The public copies copy + C(x - copy) of x [m, n], after the nodes have sent C(x - copy) to all neighbours.
 
         Args:
             x: The rows x [m, n] that the copies follow.
             copy: The copies so far, copy [m, n], the same at a node and at all its neighbours.
             channel: The channel on which messages are counted; C is the algorithm's codec.
-            by: The nodes that send, by [m] bool, while other copies stay; None: all.
+            by: The nodes that may send, by [m] bool, while other copies stay; None: all.
+            over: Of these only the nodes send whose C(x - copy) has an l2 norm above it, over [] or [m]; None: all.
         """
+        wanted, arrived = jnp.ones((self.m,), jnp.bool_) if by is None else by, None
+        if over is not None:
+            arrived = self._received(x - copy, wanted, channel, self.book.uses.get(channel.name, 0))
+            by = wanted & (ops.length(arrived, "l2") > over)
+        if by is not None:
+            by = sent(by, channel.name)  # observers see which nodes send
         index, x = self._sent(channel, x, by)
-        new = copy + self._received(x - copy, jnp.ones((self.m,), jnp.bool_) if by is None else by, channel, index)
-        return new if by is None else jnp.where(by[:, None], new, copy)
+        if arrived is None:
+            arrived = self._received(x - copy, wanted, channel, index)
+        return copy + arrived if by is None else jnp.where(by[:, None], copy + arrived, copy)
 
     def push(self, x: Array, weight: Array, channel: Channel) -> tuple[Array, Array]:
         """Sums [m, n] and [m] of what arrives when nodes distribute their values with the columns of W.

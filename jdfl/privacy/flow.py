@@ -7,7 +7,8 @@ selecting rows, keep a label. Everything else done to a value that is not CLEAN 
 not known here, or a choice by a RAW condition. A claim holds if every message is CLEAN.
 
 The marks are trusted: that a clip bounds, and that a mechanism's noise has the stated scale. A scaled value is RAW
-again, so bounds are marked after the last scaling. Not covered: when messages are sent, and how long they are.
+again, so bounds are marked after the last scaling. Which nodes send in a round (`Round.publish`) is checked
+like a message. Not covered: how long messages are.
 """
 
 from collections.abc import Callable, Sequence

@@ -22,8 +22,12 @@ def doadp(
     gamma: float,
     beta: float,
     zero: bool,
+    trigger: float | None = None,
 ) -> np.ndarray:
-    """Huo, Liu, Ding, Johansson, Shi, Algorithm 1, from x0 [n]; `zero`: public copies start at zero, not at x0."""
+    """Huo, Liu, Ding, Johansson, Shi, Algorithm 1, from x0 [n]; `zero`: public copies start at zero, not at x0.
+
+    With a `trigger` only messages whose norm exceeds it are sent.
+    """
     m, n = len(W), len(x0)
     x, momentum, copies, course = np.tile(x0, (m, 1)), np.zeros((m, n)), Copies(W, n), []
     if not zero:
@@ -39,6 +43,7 @@ def doadp(
             new[i] = new[i] + gamma * copies.pull(i)
         x = new
         for i, s in [(i, compress(x[i] - copies.own(i))) for i in np.flatnonzero(awake).tolist()]:
-            copies.receive(i, s)
+            if trigger is None or np.linalg.norm(s) > trigger:
+                copies.receive(i, s)
         course.append(x)
     return np.stack(course)
