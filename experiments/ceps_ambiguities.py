@@ -76,6 +76,7 @@ READINGS = (
     Reading("Phi", "the receiver's (Alg. 2)", lambda v: {"phi": "receiver"}, ("DP-1BCS",)),
     Reading("d_i in sigma_i", "n/2", lambda v: {"sigma_rule": "half_n"}),
     Reading("first communication", "k = 0", lambda v: {"first": "zero"}),
+    Reading("unselected", "their old z_j stay", lambda v: {"unselected": "stored", "storage": "sparse"}),
     Reading("stop", "from round 30 on", stop=_paper_stop(ConsensusBelow, after=30)),
     Reading("stop", "also before any communication", stop=_paper_stop(AgreeAtOnce)),
     Reading("GPSP's k", "ceil(.01 d) flips", _codec(flips=5), ("DP-1BCS",)),

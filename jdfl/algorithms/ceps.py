@@ -26,22 +26,29 @@ Missing neighbours: N_i^k is drawn from the in-neighbours that can be reached in
 node that receives nothing combines only its own vector. With delayed messages (`network.delays`) a node uses the newest
 z_j that has arrived.
 
+By (3) the neighbours outside of N_i^k leave the average; section III-E says that node i keeps using the z_j that it has
+stored. `unselected="stored"` is that reading: wbar_i is the mean over all of N_i, of new and old z_j (at first the
+common initial parameters), and m_i = |N_i|. It stores s values and positions per link, and needs `storage="sparse"` and
+a fixed network.
+
 Axes: m nodes, n parameters, d slots of the neighbour table, b rows of a block.
 """
 
+from dataclasses import replace
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array, lax
 
 from jdfl.algorithms.algorithm import Algorithm
 from jdfl.algorithms.ceps_paper import check_ceps, constants, preset, published_bytes
 from jdfl.algorithms.ceps_theorems import guarantee
 from jdfl.algorithms.codes import Codes
-from jdfl.algorithms.gradients import gradients_of
+from jdfl.algorithms.gradients import Gradients, gradients_of
 from jdfl.algorithms.moment import Moment
-from jdfl.algorithms.requests import ask, sizes, slots
+from jdfl.algorithms.requests import ask, ask_and_store, none_yet, sizes, slots
 from jdfl.algorithms.round import Round
 from jdfl.arrays.nonzeros import Nonzeros, dense, kept
 from jdfl.base import checks, struct
@@ -49,12 +56,13 @@ from jdfl.base.settings import As, Count, Fraction, Positive
 from jdfl.base.streams import Stream
 from jdfl.codecs import Codec, Dense, OneBit
 from jdfl.devices.blocks import at_once, in_blocks
-from jdfl.network import Network
+from jdfl.network import Network, known
 from jdfl.privacy import Mechanism
 from jdfl.problems import Problem
 
 _NOISE = Stream("ceps.noise", "private")
 _PERIOD = Stream("ceps.period", "choice")
+_U = As(about="Sensitivity u_i assumed instead of enforced by a clip, as in the paper.")
 _SIGMA = As(about="A public constant instead of a sigma_i computed from each node's local data.")
 
 
@@ -64,6 +72,7 @@ class State(NamedTuple):
     w: Array | Nonzeros  # [m, n] s-sparse parameters
     u: Array  # [m, n] last combination of neighbours and gradient
     count: Array  # [m] m_i, the number of nodes in it, as a float  # pyright: ignore[reportIncompatibleMethodOverride]
+    stored: Nonzeros | None = None  # [m, d s] the last z_j of every neighbour, side by side; None: they are not used
 
 
 class Ready(NamedTuple):
@@ -95,8 +104,8 @@ class CEPS(Algorithm):
     """Largest l2 norm of one example's gradient, which bounds the sensitivity; None: no clipping."""
     adjacency: Literal["replace-one", "add-remove"] = struct.field(pytree_node=False, default="replace-one")
     """Neighbouring datasets differ in a record that is replaced, or one that is added or removed."""
-    sensitivity: Positive | None = None
-    """Sensitivity assumed instead of enforced by a clip, as in the paper."""
+    sensitivity: Annotated[Positive | None, _U] = struct.field(per_node=True, default=None)
+    """Sensitivity u_i assumed instead of enforced by a clip, as in the paper: one number, or one per node [m]."""
     noise: Literal["kept", "literal"] = struct.field(pytree_node=False, default="kept")
     """kept: the noise stays in all later iterates; literal: as in the paper, where later rounds remove it."""
     periods: tuple[Count, Count] = struct.field(pytree_node=False, default=(10, 15))
@@ -110,7 +119,7 @@ class CEPS(Algorithm):
     step_scale: Positive = 1.0
     """Factor on the step size of the rule (sigma_i is divided by it)."""
     first: Literal["period", "zero"] = struct.field(pytree_node=False, default="period")
-    """First round that communicates: the node's period, or round 0."""
+    """First round that communicates: the node's period, or round 0, as in the proof of Theorem 3 (Appendix E)."""
     own: Literal["absent", "sampled", "always"] = struct.field(pytree_node=False, default="absent")
     """Whether a node's own vector enters its average: never, only when drawn like a neighbour, or always."""
     own_coded: bool = struct.field(pytree_node=False, default=False)
@@ -121,6 +130,8 @@ class CEPS(Algorithm):
     """Number of nodes processed at a time; None: chosen by backend."""
     storage: Literal["dense", "sparse"] = struct.field(pytree_node=False, default="dense")
     """Whether parameters and messages are stored as n numbers or as s values with their positions."""
+    unselected: Literal["absent", "stored"] = struct.field(pytree_node=False, default="absent")
+    """Whether neighbours outside of N_i^k leave the average (3), or stay in it with their last z_j (section III-E)."""
     title: ClassVar[str] = "CEPS"
     codes: ClassVar[Codes] = "requests"
     tuned: ClassVar[tuple[str, ...]] = ("step_scale",)
@@ -166,29 +177,41 @@ class CEPS(Algorithm):
         w = kept(start, self.s, self.storage)
         g, x = self.gradients, dense(w)
         u = g.descent(x, round, _NOISE, guarantee(self))[1] if self.noise == "kept" else -g.without_noise(x, round)
-        return State(w, u, sizes(self, round.graph)[0].astype(u.dtype))
+        stored = none_yet(w, known(round.graph)) if self.unselected == "stored" and isinstance(w, Nonzeros) else None
+        return State(w, u, sizes(self, round.graph)[0].astype(u.dtype), stored)
 
     def step(self, state: State, round: Round) -> State:
         """One round: (4) for all nodes, then (3) for the nodes that communicate, one block at a time."""
-        w, u, count = state
+        w, u, count, stored = state
         sigma, mu = round.ready.sigma[:, None], self.mu
         due = self._due(round)
-        heard, size = ask(self, w, due, round)  # sums of z_j over N_i^k, |N_i^k|
+        if stored is None:
+            heard, size = ask(self, w, due, round)  # sums of z_j over N_i^k, |N_i^k|
+        else:
+            heard, size = ask_and_store(self, w, stored, due, round)  # pyright: ignore[reportArgumentType]
 
         def communicate(here: Round) -> State:
-            m_i = here.of(size)[:, None]
-            wbar = heard(here) / m_i
-            bare, noisy = self.gradients.descent(wbar, here, _NOISE, guarantee(self))
+            m_i, given = here.of(size)[:, None], heard(here)
+            total, last = given if isinstance(given, tuple) else (given, None)
+            wbar = total / m_i
+            bare, noisy = self._gradients_of(here).descent(wbar, here, _NOISE, guarantee(self))
             shared = here.of(sigma) * m_i * wbar
             u_i = shared + noisy
             w_i = kept(u_i / (here.of(sigma) * m_i), self.s, self.storage)  # (3)
-            return State(w_i, u_i if self.noise == "kept" else shared + bare, m_i[:, 0])
+            return State(w_i, u_i if self.noise == "kept" else shared + bare, m_i[:, 0], last)
 
         def alone(w: Array | Nonzeros, u: Array, sigma: Array, count: Array) -> Array | Nonzeros:
             return kept((u + mu * dense(w)) / (sigma * count + mu), self.s, self.storage)  # (4)
 
-        silent = State(in_blocks(alone, w, u, sigma, count[:, None]), u, count)
+        silent = State(in_blocks(alone, w, u, sigma, count[:, None]), u, count, stored)
         return round.each_of(due, self.block or at_once(), communicate, silent)
+
+    def _gradients_of(self, here: Round) -> Gradients:
+        """The gradients of a block's nodes, which have their own sensitivity."""
+        u = self.sensitivity
+        if u is None or np.ndim(u) == 0:
+            return self.gradients
+        return replace(self.gradients, sensitivity=here.of(jnp.asarray(u)))
 
     def _due(self, round: Round) -> Array:
         """Whether k is in K_i [m] bool."""

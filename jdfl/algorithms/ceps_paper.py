@@ -12,15 +12,17 @@ from jax import Array
 
 from jdfl.algorithms.ceps_theorems import PAPER_DELTA
 from jdfl.algorithms.codes import refuse_late
-from jdfl.algorithms.requests import sizes
+from jdfl.algorithms.requests import combined
 from jdfl.base import checks
 from jdfl.codecs import Codec, Dense, OneBit, RandomK, Sparse
 from jdfl.devices import nodes
 from jdfl.network import Graph, Network, refuse_synchronised
 from jdfl.network.graph import round_of
+from jdfl.network.requirements import require
 from jdfl.privacy import classical_gaussian
 from jdfl.problems import Problem
 
+MOST_STORED = 2**29  # values and positions: 4 GiB in float32
 LONG_STEP = 10.0  # step size, in units of 1 / L_i, from which a warning is given; those of Table III are about 5 here
 
 
@@ -48,7 +50,7 @@ def constants(algorithm: Any, problem: Problem, graph: Graph) -> Array:
         if algorithm.sigma_rule == "half_n":
             sigma = sigma * jnp.sum(problem.weight, axis=1) / (problem.n / 2)
         if algorithm.sigma_rule == "safe":
-            sigma = problem.curvature / sizes(algorithm, graph)[1].astype(problem.dtype)
+            sigma = problem.curvature / combined(algorithm, graph).astype(problem.dtype)
     return jnp.broadcast_to(jnp.asarray(sigma, problem.dtype) / algorithm.step_scale, (problem.m,))
 
 
@@ -59,6 +61,9 @@ def check_ceps(algorithm: Any, problem: Problem, network: Network) -> None:
     """
     m = problem.m
     refuse_synchronised(network, "CEPS")
+    if algorithm.sensitivity is not None:
+        shape = (m,) if np.ndim(algorithm.sensitivity) else ()
+        checks.shape(shape, "Give one u_i per node, or one for all.", sensitivity=algorithm.sensitivity)
     degrees = np.asarray(round_of(network, 0).mask).sum(axis=1)
     if algorithm.own == "always" and degrees.max() and algorithm.rate * (degrees.max() + 1) <= 1:
         raise ValueError(
@@ -84,6 +89,8 @@ def check_ceps(algorithm: Any, problem: Problem, network: Network) -> None:
             "zero, or, as for a neural network, no bound is known. Leave that node out, or give sigma."
         )
     sparse = algorithm.storage == "sparse"
+    if algorithm.unselected == "stored":
+        check_stored(algorithm, problem, network)
     if sparse and (algorithm.phi == "receiver" or not _few(algorithm.codec, algorithm.s)):
         raise ValueError(
             "Expected messages with at most s nonzeros that all receivers decode alike, with storage = 'sparse', got "
@@ -94,13 +101,32 @@ def check_ceps(algorithm: Any, problem: Problem, network: Network) -> None:
         refuse_late("CEPS", network, "messages that all receivers decode alike, and storage = 'dense'")
     if algorithm.sigma is None and algorithm.sigma_rule != "safe":
         rate, scale = float(algorithm.rate), float(algorithm.step_scale)
-        step = scale * m * (2 * rate + 0.1) / max(1.0, np.ceil(rate * np.median(degrees)))
+        share = 1.0 if algorithm.unselected == "stored" else rate
+        step = scale * m * (2 * rate + 0.1) / max(1.0, np.ceil(share * np.median(degrees)))
         if step > LONG_STEP:
             warnings.warn(
                 f"The paper's sigma_i gives step sizes of about {step:.0f} / L_i here, because nodes combine few of "
                 f'the m = {m} nodes; CEPS often diverges then. Use sigma_rule="safe", or a denser network.',
                 stacklevel=5,
             )
+
+
+def check_stored(algorithm: Any, problem: Problem, network: Network) -> None:
+    """Raise ValueError where the last z_j of every neighbour cannot be stored (section III-E)."""
+    if algorithm.storage != "sparse" or algorithm.own == "sampled":
+        raise ValueError(
+            "Expected storage = 'sparse' and own = 'absent' or 'always' with unselected = 'stored', got storage = "
+            f"{algorithm.storage!r} and own = {algorithm.own!r}. Stored messages are kept as s values and positions "
+            "per link, and a node always knows its own vector."
+        )
+    require(network, "CEPS with unselected = 'stored'", fixed=True)
+    slots = int(np.prod(round_of(network, 0).mask.shape))
+    if slots * algorithm.s > MOST_STORED:
+        raise ValueError(
+            f"Expected at most {MOST_STORED:,} stored numbers with unselected = 'stored', got {slots * algorithm.s:,}: "
+            f"s = {algorithm.s} for {slots:,} places in the neighbour table of {problem.m:,} nodes, which has as many "
+            "for every node as the largest in-degree. Use a network with lower degrees, or unselected = 'absent'."
+        )
 
 
 def _few(codec: Codec, s: int) -> bool:

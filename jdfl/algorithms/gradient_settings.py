@@ -198,7 +198,7 @@ class GradientSettings:
             unit=unit,
             adjacency=self.adjacency,
             observer="all messages",
-            sensitivity=float(np.max(self.sensitivities(problem)) if self.sensitivity is None else self.sensitivity),
+            sensitivity=float(np.max(self.sensitivities(problem) if self.sensitivity is None else self.sensitivity)),
             enforced_by=None,
             claimed=False,
             reason="",

@@ -13,7 +13,7 @@ from jax import Array
 
 from jdfl.algorithms.book import MODEL
 from jdfl.algorithms.round import Round
-from jdfl.arrays.nonzeros import Nonzeros, gathered_sum
+from jdfl.arrays.nonzeros import Nonzeros, dense, gathered_sum
 from jdfl.base.streams import Stream
 from jdfl.codecs import each_row, receive, transmit
 from jdfl.network import Graph, Past, gather_sum, known, sample_neighbours
@@ -32,6 +32,11 @@ class Asking(Protocol):
     @property
     def own(self) -> Literal["absent", "sampled", "always"]:
         """Whether a node's own vector is used: never, only when drawn like a neighbour, or always."""
+        ...
+
+    @property
+    def unselected(self) -> Literal["absent", "stored"]:
+        """Whether in-neighbours that are not asked leave the average, or stay in it with their last message."""
         ...
 
     @property
@@ -56,6 +61,15 @@ def sizes(asking: Asking, graph: Graph) -> tuple[Array, Array]:
     everyone = jnp.maximum(degree, 1) if asking.own == "absent" else degree + 1
     wanted = jnp.asarray(asking.rate, jnp.float32) * everyone.astype(jnp.float32)
     return everyone, jnp.clip(jnp.ceil(wanted - 1e-4).astype(jnp.int32), 1, everyone)  # 0.2 * 15 is 3, not 4
+
+
+def combined(asking: Asking, graph: Graph) -> Array:
+    """How many nodes enter each average on the `graph` [m] int32: all that a node may ask, or those that it asks.
+
+    It is the first if `asking` stores the messages of in-neighbours that are not asked.
+    """
+    everyone, asked = sizes(asking, graph)
+    return everyone if asking.unselected == "stored" else asked
 
 
 def slots(asking: Asking, due: Array, round: Round) -> Array:
@@ -94,6 +108,50 @@ def ask(asking: Asking, w: Array | Nonzeros, due: Array, round: Round) -> tuple[
     mine, slots = _drawn(asking, due, round)
     size = sizes(asking, known(round.graph))[1]
     return _requested(asking, w, mine, slots, round), size.astype(round.problem.dtype)
+
+
+def none_yet(w: Nonzeros, graph: Graph) -> Nonzeros:
+    """What nodes have of their in-neighbours before the first message: their initial w, side by side [m, d s]."""
+    place, value = graph.gathered(w.place)[graph.senders], graph.gathered(w.value)[graph.senders]
+    value = jnp.where(graph.mask[:, :, None], value, 0.0)
+    return Nonzeros(place.reshape(len(place), -1), value.reshape(len(value), -1), w.n)
+
+
+def ask_and_store(
+    asking: Asking, w: Nonzeros, stored: Nonzeros, due: Array, round: Round
+) -> tuple[Callable[[Round], tuple[Array, Nonzeros]], Array]:
+    """As `ask`, with the last messages of the in-neighbours that are not asked (CEPS, section III-E).
+
+    Args:
+        asking: The settings: which in-neighbours are drawn, and how messages are encoded.
+        w: The parameters w [m, n] that nodes send, as their nonzeros.
+        stored: The last message of every in-neighbour, side by side [m, d s], as `none_yet` begins them.
+        due: The nodes that make requests, due [m] bool.
+        round: The round, with its network, which is fixed.
+
+    Returns a function that gives, for the nodes of a block, the sums [b, n] and the new rows of `stored`, and the
+    number of nodes in each sum, [m] in the type of w. All receivers decode a message alike.
+    """
+    mine, slots = _drawn(asking, due, round)
+    graph, wire = known(round.graph), round.prepared.wire
+    w = jax.tree.map(lambda x: round.leaving(MODEL, x, to="asked"), w)
+    round.book.send(MODEL, graph.asked(graph.taken(slots)), jnp.any(slots, axis=1).astype(jnp.int32))
+    wanted = (graph.asked(slots) > 0) | (mine & asking.own_coded)
+    z = transmit(wire, round.shared_keys(MODEL), w, wanted, asking.block)
+    heard = jax.tree.map(graph.gathered, z)
+    own: Any = z if asking.own_coded else w
+
+    def received(here: Round) -> tuple[Array, Nonzeros]:
+        senders, new = here.of(graph.senders), here.of(slots)[:, :, None]
+
+        def replaced(heard: Array, stored: Array) -> Array:
+            before = here.of(stored).reshape(*senders.shape, heard.shape[-1])
+            return jnp.where(new, heard[senders], before).reshape(len(senders), -1)
+
+        last = jax.tree.map(replaced, heard, stored)
+        return jnp.where(here.of(mine)[:, None], own[here.rows], 0.0) + dense(last), last
+
+    return received, combined(asking, graph).astype(round.problem.dtype)
 
 
 def _requested(
