@@ -241,10 +241,39 @@ def bits_of_floats_tell(cells, out):
     assert abs(wrong["ExactGaussian"] - 0.5) < 5 * 0.5 / (2 * 2_000) ** 0.5
 
 
+def messages_give_gradients_away(cells: Cells, _: Path) -> None:
+    """Exactly without noise, in sums where messages are sparse, and not at all with the noise of epsilon = 8."""
+    value = {place: one.mean for place, one in cells.items()}
+    case = "(p, k/d) = (1, {:g}), {}".format
+    for exact in (doadp_leakage.PUBLISHED, doadp_leakage.LINEAR, case(1, "no noise")):
+        assert value[exact, "largest relative error of g"] < 1e-9
+        assert value[exact, "entries of g recovered"] == 1
+        assert value[exact, "relative error of the record"] < 1e-8
+    assert value[doadp_leakage.MINUS, "relative error of g"] > 0.1
+    sparse = case(0.3, "no noise")
+    assert value[sparse, "relative error of g"] > 0.5 > 0.1 > value[sparse, "relative error of the sum"]
+    assert value[sparse, "records identified"] == 1
+    assert value[case(1, "epsilon = 8"), "relative error of g"] > 50
+    assert value[case(1, "epsilon = 8"), "records identified"] < 0.1
+
+
+def certificates_are_exact(cells: Cells, _: Path) -> None:
+    """No attack inside of a radius, all outside; sparse models are more robust in linf; noise certifies nothing."""
+    value = {place: one.mean for place, one in cells.items()}
+    for (_, column), one in value.items():
+        assert "just inside" not in column or one == 0
+        assert "just outside" not in column or one == 1
+        assert column != "wrongly certified" or one == 1
+    names = ["CEPS, s = 10", "CEPS, s = 50", "dense"]
+    radii = [value[f"digits_odd: {name}", "median linf radius"] for name in names]
+    assert radii == sorted(radii, reverse=True)
+
+
 SAID: dict[str, Callable[[Cells, Path], None]] = {
     "attack_bits": bits_of_floats_tell,
     "attacks": no_attack_exceeds,
     "ceps_privacy": private_ceps,
+    "ceps_robustness": certificates_are_exact,
     "ceps_stragglers": runs_are_told,
     "ceps_table1": table1,
     "ceps_table3": table3,

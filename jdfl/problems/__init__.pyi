@@ -1,6 +1,7 @@
 from . import partition as partition
 from .base import Problem as Problem
 from .base import check_problem as check_problem
+from .certificates import certified_radius as certified_radius
 from .cifar import read_cifar10 as read_cifar10
 from .classify import classification as classification
 from .classify import holdout as holdout

@@ -147,6 +147,7 @@ GOOD = Named(
         "privacy.stretch": {"clipped_in": "l2", "measured_in": "l1", "n": 5},
         "problems.averaging": {"vectors": X},
         "problems.base_rate": lambda: {"problem": problems.logistic_regression(PARTS)},
+        "problems.certified_radius": {"w": X[0], "features": X, "labels": np.arange(len(X)) % 2},
         "problems.check_problem": lambda: {"problem": PROBLEM()},
         "problems.classification": {"data": DATA, "m": 2},
         "problems.epsilon_like": {"n_examples": 20, "n_features": 9},

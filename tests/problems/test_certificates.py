@@ -1,0 +1,76 @@
+"""Certified radii of linear classifiers are exact: nothing inside changes a prediction, something outside does."""
+
+from itertools import product
+
+import numpy as np
+import pytest
+from scipy.sparse import csr_matrix
+
+from jdfl.problems import certified_radius
+
+N, COUNT = 6, 40
+
+
+def drawn(seed=0, zeros=3):
+    """Parameters with some zeros, features and labels."""
+    draw = np.random.default_rng(seed)
+    w = draw.normal(size=N) * (np.arange(N) >= zeros)
+    return w, draw.normal(size=(COUNT, N)), draw.integers(0, 2, COUNT)
+
+
+def ball(norm, seed=1):
+    """Perturbations [K, N] of norm 1: all corners, or many directions with the axes among them."""
+    if norm == "linf":
+        return np.array(list(product((-1.0, 1.0), repeat=N)))
+    some = np.random.default_rng(seed).normal(size=(20_000, N))
+    return np.concatenate([some / np.linalg.norm(some, axis=1, keepdims=True), np.eye(N), -np.eye(N)])
+
+
+@pytest.mark.parametrize("norm", ["linf", "l2"])
+def test_nothing_inside_changes_a_prediction_and_something_outside_does(norm):
+    w, rows, labels = drawn()
+    radius = np.abs(certified_radius(w, rows, labels, norm=norm))
+    tried = ball(norm)
+    worst = np.sign(w) if norm == "linf" else w / np.linalg.norm(w)
+    tried = np.concatenate([tried, worst[None], -worst[None]])
+    for a, r in zip(rows, radius):
+        before = a @ w > 0
+        assert (((a + 0.9999 * r * tried) @ w > 0) == before).all()
+        assert (((a + 1.0001 * r * tried) @ w > 0) != before).any()
+
+
+def test_wrong_predictions_have_negative_radii_and_the_share_is_the_accuracy():
+    w, rows, labels = drawn()
+    right = (rows @ w > 0) == labels
+    for norm in ("linf", "l2"):
+        np.testing.assert_array_equal(certified_radius(w, rows, labels, norm=norm) > 0, right)
+    assert 0 < right.mean() < 1
+
+
+def test_an_intercept_is_not_perturbed_and_sparse_rows_are_taken():
+    w, rows, labels = drawn()
+    rows[:, -1] = 1
+    found = certified_radius(w, rows, labels, intercept=True)
+    np.testing.assert_allclose(np.abs(found), np.abs(rows @ w) / np.abs(w[:-1]).sum(), rtol=1e-12)
+    np.testing.assert_allclose(certified_radius(w, csr_matrix(rows), labels, intercept=True), found, rtol=1e-12)
+
+
+def test_nothing_changes_a_constant_prediction():
+    _, rows, labels = drawn()
+    np.testing.assert_array_equal(certified_radius(np.zeros(N), rows, labels), np.where(labels == 0, np.inf, -np.inf))
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"w": np.ones(N + 1)}, "one parameter per feature"),
+        ({"labels": np.ones(COUNT - 1)}, "one label per example"),
+        ({"labels": np.full(COUNT, 2)}, r"labels 0 and 1, got \[2\]"),
+        ({"w": np.full(N, np.nan)}, "finite parameters"),
+        ({"norm": "l1"}, "norm"),
+    ],
+)
+def test_what_does_not_belong_together_is_refused(changes, words):
+    w, rows, labels = drawn()
+    with pytest.raises(ValueError, match=words):
+        certified_radius(**({"w": w, "features": rows, "labels": labels} | changes))
