@@ -15,7 +15,7 @@ import pytest
 from PIL import Image
 
 import jdfl
-from experiments import ceps_table3, gallery, leakage, ledger, privacy_audit
+from experiments import ceps_table3, doadp_leakage, gallery, leakage, ledger, privacy_audit
 from experiments.common import Row
 from jdfl.arrays import ops
 from jdfl.engine import batch, outcome, runner, stepping
@@ -26,6 +26,7 @@ SCRIPTS = [one.name for one in gallery.experiments()]
 # They compute or attack, and have no results.
 WITHOUT_RUNS = (
     "attack_bits",
+    "doadp_leakage",
     "gpsp_quality",
     "leakage",
     "lemma2_counterexample",
@@ -280,6 +281,7 @@ SAID: dict[str, Callable[[Cells, Path], None]] = {
     "codecs": what_codecs_reach,
     "decor_figure": between_central_and_local,
     "demo": small_demo,
+    "doadp_leakage": messages_give_gradients_away,
     "doadp_figure4_table2": less_noise_for_few_releases,
     "gpsp_quality": what_the_decoder_reaches,
     "interval_coverage": most_intervals_cover,
