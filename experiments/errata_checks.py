@@ -15,6 +15,7 @@ Run `python -m experiments.errata_checks [--quick] [--seeds N] [--out DIR]`. Sma
   left of the message without the node's vector, and without another's: an observer who knows the vectors can identify
   the sender.
 - DPPS, Eq. 36: the mean after a round, by Lemma 3 (noise times gamma_n) and by Eq. 36 (noise times gamma_s).
+- DPPS, Remark 2: the period of EXP in the text and in the published code, N = 10.
 - DO-ADP, Appendices D and F: E[(eta_t - eta_(t-1)) m_t] for a constant gradient g = 1.
 - DP-DSGT: the start at y = g = 0 of its authors' code, compared with `jdfl.DSGT` one round later.
 """
@@ -198,6 +199,9 @@ def rows_of(seeds: int, count: int) -> list[Row]:
     add("DPPS Eq. 36: |mean - Lemma 3's|", 0.0, *(one for one, _ in means))
     add("DPPS Eq. 36: |mean - Eq. 36's|", 0.0, *(one for _, one in means))
     add("DPPS Eq. 36: noise term, as printed / with gamma_n", 1.0, (GAMMA_S / GAMMA_N) ** 2)
+    for hops in ("paper", "code"):
+        period = jdfl.network.period_of(jdfl.network.one_peer_exponential(10, hops=hops))
+        add(f"DPPS Remark 2: period of EXP, N = 10, {hops}", None, float(period or 0))
     for p in (0.5, 0.8):
         found = [momentum(p, seed, count) for seed in range(seeds)]
         add(f"DO-ADP App. F: E[(eta_t - eta_(t-1)) m_t], p = {p:g}", 0.0, *found)

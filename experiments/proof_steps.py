@@ -48,7 +48,7 @@ QUADRATICS = {  # Hessians of three f_i in Lemma 4, and where the nodes are
 }
 EIGHT = ((0.8, 0.15), (0.95, 0.5), (0.99, 0.6))  # p and beta in Lemma 8, the first as in the paper's experiments
 NINE = ((100, 0.5, 0.1), (20, 0.8, 0.15))  # n, p and beta in Lemma 9, the second as in its experiments
-FIRST, SECOND = (  # whom the five nodes of Lemma 1 select in even and in odd communications
+FIRST, SECOND = (  # the selections of the five nodes of Lemma 1 in even and in odd communications
     [(0, 1), (0, 1), (2, 3), (2, 3), (4, 0)],
     [(0, 1), (0, 1), (2, 3), (2, 3), (4, 2)],
 )
