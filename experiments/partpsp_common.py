@@ -90,13 +90,18 @@ def mlp_task(*, quick: bool = False, **options: Any) -> Task:
 def published_task(wiring: Wiring = "plain", *, short: bool = False, quick: bool = False) -> Task:
     """The perceptron with the published code's settings; `quick` uses 20,000 images and 4 epochs.
 
-    `short`: the two epochs of the files of Figures 2 to 4, in which rates do not fall (all epochs of the few digits).
+    `short`: as `shortened`.
     """
     ours = mlp_task(quick=quick)
     model = jdfl.models.mlp(wiring, shape=ours.model.shape, output="tanh")
     code: dict[str, Any] = {"pixels": "0..1", "order": "dealt", "reading": "code", "milestones": EARLIER}
-    code |= {"epochs": ours.epochs if ours.data == "digits" else SHORT, "milestones": ()} if short else {}
-    return replace(ours, title=ours.title.replace("MLP", f"MLP as published, {wiring}"), model=model, **code)
+    task = replace(ours, title=ours.title.replace("MLP", f"MLP as published, {wiring}"), model=model, **code)
+    return shortened(task) if short else task
+
+
+def shortened(task: Task) -> Task:
+    """The two epochs of the files of Figures 2 to 4, in which rates do not fall; all epochs of the few digits."""
+    return replace(task, epochs=task.epochs if task.data == "digits" else SHORT, milestones=())
 
 
 def dealt(n: int, seed: int = 0) -> np.ndarray:

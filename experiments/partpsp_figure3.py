@@ -27,7 +27,6 @@ from experiments.common import Options, Row, options, row, save, save_figure, sh
 from experiments.partpsp_common import (
     NOISE_RATE,
     PARTS,
-    SHORT,
     WIRINGS,
     Task,
     mlp_task,
@@ -35,6 +34,7 @@ from experiments.partpsp_common import (
     problem_of,
     published_task,
     rounds_of,
+    shortened,
     watched,
 )
 from experiments.partpsp_paper import FIGURE3
@@ -149,7 +149,7 @@ def draw(cells: Mapping[tuple[str, str], Found], chosen: Options, title: str) ->
 def main(arguments: Sequence[str] | None = None) -> list[Row]:
     """All degrees and parts; with `--quick` three degrees and 20,000 images."""
     chosen = options("DPPS paper, Figure 3", seeds=3, arguments=arguments)
-    ours, nets = replace(mlp_task(quick=chosen.quick), epochs=SHORT, milestones=()), networks()
+    ours, nets = shortened(mlp_task(quick=chosen.quick)), networks()
     names = list(QUICK) if chosen.quick else sorted(nets, key=lambda name: name == "EXP")
     tasks = {part: published_task(WIRINGS[part], short=True, quick=chosen.quick) for part in PARTS}
     cells = {

@@ -34,7 +34,6 @@ from experiments.common import Options, Row, options, row, save, save_figure, sh
 from experiments.partpsp_common import (
     NOISE_RATE,
     PARTS,
-    SHORT,
     WIRINGS,
     Task,
     mlp_task,
@@ -42,6 +41,7 @@ from experiments.partpsp_common import (
     problem_of,
     published_task,
     rounds_of,
+    shortened,
     watched,
 )
 from experiments.partpsp_paper import FIGURE2
@@ -68,7 +68,7 @@ class Reading:
 def readings(part: str, *, quick: bool) -> dict[str, Reading]:
     """All readings by name, for one or two shared layers."""
     code = published_task(WIRINGS[part], short=True, quick=quick)
-    ours = replace(mlp_task(quick=quick), epochs=SHORT, milestones=())
+    ours = shortened(mlp_task(quick=quick))
     wired = published_task("residual-784", short=True, quick=quick)
     path = [
         (OURS, ours),
@@ -88,7 +88,7 @@ def readings(part: str, *, quick: bool) -> dict[str, Reading]:
         "linear scores": {"model": linear},
         "images drawn, not dealt": {"order": "drawn"},
         "clip 10": {"clip": 10.0},
-        "batches of 50": {"batch": 50, "epochs": 1},
+        "batches of 50": {"batch": 50, "epochs": code.epochs // 2},
         "rates .01": {"lr_shared": 0.01},
         "720 rounds, rates fall": {"epochs": 12, "milestones": (4, 9)},
     }

@@ -169,7 +169,7 @@ def test_the_published_task_deals_its_images_and_leaves_pixels_as_they_are(digit
     assert np.asarray(found.sizes).sum() == 20
 
 
-def test_every_reading_differs_from_the_codes():
+def test_every_reading_differs_from_the_codes(digits):
     for part in partpsp_scale.FIGURE2_PARTS:
         readings = partpsp_scale.readings(part, quick=False)
         assert len(readings) >= 20
@@ -177,6 +177,9 @@ def test_every_reading_differs_from_the_codes():
         code = readings.pop(partpsp_scale.CODE)
         assert [name for name, one in readings.items() if one == code] == []
         assert readings[partpsp_scale.OURS].task.reading == "text"
+        for one in readings.values():  # on digits too more rounds than one of the means leaves out
+            problem = partpsp_common.problem_of(one.task, partpsp_common.PARTS[part], m=one.m)
+            assert partpsp_common.rounds_of(one.task, problem)[0] > 2 * partpsp_scale.FIRST
 
 
 def test_the_authors_start_is_read_in_the_order_of_the_parameters(digits, tmp_path):
