@@ -58,6 +58,16 @@ class Paper:
     title: str
     claims: tuple[Claim, ...]
     tables: tuple[Table, ...]
+    artefacts: Mapping[str, str]
+    """Its tables and figures with results, and the experiment of each."""
+
+    @property
+    def missing(self) -> dict[str, str]:
+        """The tables and figures of which no claim speaks, and the experiment of each."""
+        said = [one.place for one in self.claims if one.kind in VERDICTS or one.kind in FINDINGS]
+        return {
+            name: run for name, run in self.artefacts.items() if not any(re.match(rf"{name}\b", one) for one in said)
+        }
 
 
 def papers(folder: Path = PAPERS) -> dict[str, Paper]:
@@ -130,7 +140,7 @@ def _paper(path: Path) -> Paper:
         Table(one["id"], one["run"], one["head"], tuple(one["rows"]), tuple(Column(*each) for each in one["columns"]))
         for one in given.get("tables", ())
     )
-    return Paper(path.stem, given["cite"], given["title"], made, tables)
+    return Paper(path.stem, given["cite"], given["title"], made, tables, given.get("artefacts", {}))
 
 
 def _claim(paper: str, given: Mapping[str, Any]) -> Claim:

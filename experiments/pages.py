@@ -85,7 +85,8 @@ class Pages:
                         _duration(said["seconds"]),
                     ]
                 )
-        return _table(rows)
+        missing = [f"{name} (`python -m experiments.{run}`)" for name, run in self._papers[paper].missing.items()]
+        return _table(rows) + (f"\n\nWithout a recorded run: {', '.join(missing)}." if missing else "")
 
     def claims(self, paper: str, *names: str) -> str:
         """A list of claims, each with its verdict, quotation and command."""

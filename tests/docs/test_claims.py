@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from experiments import claim, ledger, pages
+from experiments import claim, gallery, ledger, pages
 from experiments.common import Row
 
 ROOT = Path(__file__).parents[2]
@@ -67,6 +67,15 @@ def unquoted(known: dict[str, ledger.Paper], texts: list[str]) -> list[str]:
 def test_a_claim_is_true_of_what_is_recorded_and_has_no_number_by_hand(one):
     assert one.faults(ledger.rows_of(one.run)) == []
     assert one.strangers(ledger.script_of(one.run)) == []
+
+
+def test_a_table_or_figure_without_a_claim_is_named():
+    paper = ledger.papers()["ceps"]
+    named = replace(paper, claims=tuple(one for one in paper.claims if not one.place.startswith("Table IV")))
+    assert named.missing == {"Table IV": "ceps_table4"} | paper.missing
+    assert "Table IV (`python -m experiments.ceps_table4`)" in pages.Pages({"ceps": named}).reproduction("ceps")
+    known = {one.name for one in gallery.experiments()}
+    assert all(run in known for one in ledger.papers().values() for run in one.artefacts.values())
 
 
 def test_there_are_many_of_all_kinds_and_their_tests_exist():
