@@ -341,6 +341,7 @@ def test_its_small_version_is_what_it_says(name, checked, monkeypatch, tmp_path)
     if name not in WITH_OWN_FIGURES:
         one_origin(tmp_path)
     assert (checked[0] > 0) == (name not in WITHOUT_RUNS)
-    said = [one for one in ledger.claims() if one.run == name]
+    # The images of these quick runs are others than those of the claims.
+    said = [one for one in ledger.claims() if one.run == name and not name.startswith("partpsp")]
     assert [fault for one in said for fault in one.faults(rows, ledger.rows_of(name))] == []
     SAID.get(name, lambda *_: None)({(one.case, one.column): one for one in rows}, tmp_path)
