@@ -19,7 +19,7 @@ from experiments.common import Row
 FOLDER = Path(__file__).parent
 PAPERS, RESULTS = FOLDER / "papers", FOLDER / "results"
 _NEEDED = ("id", "place", "kind", "found", "run", "numbers")
-_MORE: dict[str, Any] = {"quotation": "", "holds": (), "quick": 0.1, "jdfl": "", "test": ""}
+_MORE: dict[str, Any] = {"quotation": "", "holds": (), "quick": 0.1, "small": True, "jdfl": "", "test": ""}
 _CELL = re.compile(
     r"(?:(?P<take>min|max|mean|median|count) of )?(?P<case>.*) -> (?P<column>.*?)"
     r"(?: : (?P<field>mean|sd|paper|seeds|off|ratio|apart))?"

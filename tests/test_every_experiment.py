@@ -214,7 +214,8 @@ def the_formula_is_theirs_and_no_bound(cells: Cells, _: Path) -> None:
     assert all(abs(one.mean / one.paper - 1) < 0.05 for one in published)
     far = "exponential, 64 nodes, distance 6"
     assert cells[far, "exact"].mean > 0.999 > 0.2 > cells[far, "formula"].mean
-    assert all(one.mean <= 1 + 1e-6 for one in cells.values())  # what is guaranteed
+    counts = "nodes above the later formula"
+    assert all(one.mean <= 1 + 1e-6 for (_, column), one in cells.items() if column != counts)  # what is guaranteed
 
 
 def between_central_and_local(cells: Cells, _: Path) -> None:

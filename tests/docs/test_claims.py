@@ -181,6 +181,8 @@ def test_a_false_claim_is_noticed():
     assert made(quick=0.2).faults(other, ROWS) == []
     assert made(quick=None, holds=["x < 2.2"]).faults(other, ROWS) != []
     assert made(quick=None).faults([], ROWS) == []
+    assert made(small=False, holds=["x > 2"]).faults(ROWS, ROWS) == []
+    assert made(small=False, holds=["x > 2"]).faults(ROWS) != []
     with pytest.raises(ValueError, match="comparison"):
         claim.true("x + 1", {"x": claim.Value(1.0)})
     with pytest.raises(ValueError, match="numbers, names"):
