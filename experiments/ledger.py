@@ -63,7 +63,7 @@ class Paper:
 
     @property
     def missing(self) -> dict[str, str]:
-        """The tables and figures of which no claim speaks, and the experiment of each."""
+        """The tables and figures that no claim speaks about, and the experiment of each."""
         said = [one.place for one in self.claims if one.kind in VERDICTS or one.kind in FINDINGS]
         return {
             name: run for name, run in self.artefacts.items() if not any(re.match(rf"{name}\b", one) for one in said)
