@@ -48,6 +48,8 @@ def certified_radius(
         ValueError: For shapes that do not belong together, labels other than 0 and 1, and parameters that are not
             finite.
     """
+    if len(getattr(features, "shape", ())) != 2:
+        raise ValueError(f"Expected features [N, n], an array or a sparse matrix, got {features!r}.")
     weights = np.asarray(w, float)
     checks.shape((features.shape[-1],), "Give one parameter per feature, and features [N, n].", w=weights)
     target = np.asarray(labels)

@@ -184,7 +184,10 @@ def _alike(name: str, array: np.ndarray) -> np.ndarray:
     if all(text):
         return array.astype(str)
     if not any(text):
-        found = np.asarray(array.tolist())
+        try:
+            found = np.asarray(array.tolist())
+        except ValueError:  # lists of several lengths
+            return _numbers(name, array)
         return found if found.dtype.kind in "biuf" else _numbers(name, array)
     i, j = text.index(True), text.index(False)
     raise ValueError(

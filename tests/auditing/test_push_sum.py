@@ -53,7 +53,7 @@ def test_steps_over_noisy_messages_pass(kind):
 
 
 def test_average_consensus_tells_of_a_vector_once():
-    told = attacked(jdfl.AverageConsensus(clip=5.0, dpps=NOISY))
+    told = attacked(jdfl.AverageConsensus(clip=5.0, dpps=NOISY), runs=4 * RUNS)  # of one message alone
     passes(told, 1)
     assert told.epsilon_accounted == pytest.approx(SHARE, rel=1e-3)
 

@@ -32,6 +32,7 @@ TABLE: dict[str, tuple[str, ...]] = {
     "jdfl/privacy/relation.py": _REPORTS,
     "jdfl/privacy/replaced.py": ("tests/privacy/test_bounds.py", *_ACCOUNTING),
     "jdfl/privacy/report.py": _REPORTS,
+    "jdfl/privacy/products.py": ("tests/privacy/test_sensitivity.py", "tests/privacy/test_lemma2.py"),
     "jdfl/privacy/sensitivity.py": ("tests/privacy/test_sensitivity.py",),
     "jdfl/codecs/base.py": _CODECS,
     "jdfl/codecs/dense.py": _CODECS,
