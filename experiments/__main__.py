@@ -133,8 +133,9 @@ def _copy(here: Path, there: Path) -> None:
 def took(one: Experiment, out: Path) -> float:
     """Seconds of the last or the recorded run, or infinity: long scripts start first, so that all end together."""
     for path in (out / f"{one.name}.run.json", ledger.RESULTS / f"{one.name}.json"):
-        if path.is_file():
-            return json.loads(path.read_text(encoding="utf-8"))["seconds"]
+        seconds = json.loads(path.read_text(encoding="utf-8"))["seconds"] if path.is_file() else None
+        if seconds is not None:  # a script that was run by itself is not timed
+            return seconds
     return float("inf")
 
 

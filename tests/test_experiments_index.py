@@ -193,3 +193,10 @@ def test_mistakes_are_told_before_anything_runs(arguments, scripts, tmp_path, ca
     assert ended.value.code == 2
     assert "error" in capsys.readouterr().err
     assert scripts[0] == []
+
+
+def test_how_long_all_will_take_is_known_but_for_what_was_not_timed(tmp_path):
+    known = {one.name: command.took(one, tmp_path) for one in gallery.experiments()}
+    assert all(isinstance(seconds, float | int) for seconds in known.values())  # they are sorted by it
+    assert command.expected([600, 300, 240, 60], 2) == "expected: 10 min"
+    assert command.expected([float("inf"), 120, 60], 1) == "expected: 3 min, and 1 of unknown length"
