@@ -263,3 +263,15 @@ def test_the_command_states_a_finished_run_and_a_planned_one(tmp_path, capsys, m
     assert main(["theory", str(tmp_path / "one"), "--steps", "9"]) == 2
     assert "got other ones of steps" in capsys.readouterr().err
     assert main(["theory", str(tmp_path / "none")]) == 2
+
+
+def test_rules_that_are_ours_are_no_hypotheses_of_the_papers():
+    ring = jdfl.network.ring(6)
+    problem = jdfl.problems.example1(m=6, n=20, s=3, rows=(20, 30), seed=0)
+    ceps = jdfl.CEPS(s=3, storage="sparse", unselected="stored", codec=jdfl.Sparse())
+    assert "(3)" in jdfl.theory(ceps, problem, ring, steps=5, theorem="ceps-1").theorems[0].missing
+    assert "(3)" not in jdfl.theory(jdfl.CEPS(s=3), problem, ring, steps=5, theorem="ceps-1").theorems[0].missing
+    held = jdfl.DOADP(trigger=0.1)
+    for name in ("do-adp-2", "do-adp-corollary-1"):
+        assert "(5d)" in jdfl.theory(held, problem, ring, steps=5, theorem=name).theorems[0].missing
+        assert "(5d)" not in jdfl.theory(jdfl.DOADP(), problem, ring, steps=5, theorem=name).theorems[0].missing

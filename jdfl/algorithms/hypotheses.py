@@ -79,6 +79,7 @@ def ceps(run: Run) -> tuple[Theorem, ...]:
         Condition("step 0", "nodes communicate in step 0", a.first == "zero", 'first = "zero"'),
         Condition("m_i = m_j", "all nodes have the same degree", bool(np.ptp(everyone) == 0), "a regular network"),
         Condition("i in N_i^k", "a node always selects itself", a.own == "always", 'own = "always"'),
+        Condition("(3)", "selected nodes alone are averaged", a.unselected == "absent", 'unselected = "absent"'),
         Condition("sigma_i = c / t_i", "one c for all nodes", same, "sigma, one constant on a regular network"),
     )
     constants: dict[str, Any] = {
@@ -226,9 +227,8 @@ def doadp(run: Run) -> tuple[Theorem, ...]:
         lengths,
         Condition("Assumption 3", "W is symmetric and doubly stochastic, with rho > 0", rho > 0, "links", rho),
         Condition("Top_k", "messages have the k largest of d entries", top, "codec sparse or dense", share),
-        Condition(
-            "xhat_0 = x_0", "as the proof of Lemma 3 needs", a.start == "x" or _from_zero(problem), 'start = "x"'
-        ),
+        Condition("(5d)", "every active node sends", a.trigger is None, "trigger = None"),
+        Condition("xhat_0 = x_0", "as Lemma 3's proof needs", a.start == "x" or _from_zero(problem), 'start = "x"'),
     )
     one = a.theorem(problem, steps)
     if one is None or sigma is None or sigma == 0:

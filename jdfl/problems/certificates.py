@@ -45,11 +45,12 @@ def certified_radius(
     has an effect, because all parameters but the intercept are zero.
 
     Raises:
-        ValueError: For shapes that do not belong together, labels other than 0 and 1, and parameters that are not
-            finite.
+        ValueError: For shapes that do not belong together, labels other than 0 and 1, and parameters or features
+            that are not finite.
     """
     if len(getattr(features, "shape", ())) != 2:
-        raise ValueError(f"Expected features [N, n], an array or a sparse matrix, got {features!r}.")
+        shape = getattr(features, "shape", None)
+        raise ValueError(f"Expected features [N, n], an array or a sparse matrix, got {type(features)}, shape {shape}.")
     weights = np.asarray(w, float)
     checks.shape((features.shape[-1],), "Give one parameter per feature, and features [N, n].", w=weights)
     target = np.asarray(labels)
@@ -59,6 +60,9 @@ def certified_radius(
     if not np.isfinite(weights).all():
         raise ValueError("Expected finite parameters w, got infinite ones or NaN.")
     margin = np.asarray(features @ weights, float)
+    if not np.isfinite(margin).all():
+        place = int(np.argmin(np.isfinite(margin)))
+        raise ValueError(f"Expected finite features, got an infinite one or NaN in example {place}.")
     reach = float(np.linalg.norm(weights[:-1] if intercept else weights, _DUAL[norm]))
     radius = np.abs(margin) / reach if reach > 0 else np.full(margin.shape, np.inf)
     return np.where((margin > 0) == (target == 1), radius, -radius)

@@ -74,3 +74,17 @@ def test_what_does_not_belong_together_is_refused(changes, words):
     w, rows, labels = drawn()
     with pytest.raises(ValueError, match=words):
         certified_radius(**({"w": w, "features": rows, "labels": labels} | changes))
+
+
+@pytest.mark.parametrize(
+    ("features", "said"),
+    [
+        (np.array([[1.0, np.nan]]), "example 0"),
+        (np.ones(2), "features \\[N, n\\]"),
+        (float("nan"), "features \\[N, n\\]"),
+    ],
+    ids=["not finite", "one axis", "a number"],
+)
+def test_wrong_features_are_refused(features, said):
+    with pytest.raises(ValueError, match=said):
+        certified_radius(np.ones(2), features, np.ones(1))
