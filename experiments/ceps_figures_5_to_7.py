@@ -56,16 +56,16 @@ class Column:
         return 0.005 if self.epsilon is None else 0.0025 / self.epsilon
 
 
-def example1() -> Column:
-    """The left column."""
+def example1(name: str = "Example 1", **sizes: int) -> Column:
+    """The left column, of the paper's sizes or of others."""
     return Column(
-        "Example 1",
-        lambda m, seed: jdfl.problems.example1(m=m, seed=seed),
+        name,
+        lambda m, seed: jdfl.problems.example1(m=m, seed=seed, **sizes),
         jdfl.problems.value_at_truth,
         10,
         2.0,
         jdfl.OneBit(inverse="paper"),
-        {"noise": "literal"},
+        {"noise": "literal", "sensitivity": 0.1},
     )
 
 
@@ -267,11 +267,12 @@ def draw(rows: Sequence[Row], columns: Sequence[str], sizes: Sequence[int], chos
 
 
 def main(arguments: Sequence[str] | None = None) -> list[Row]:
-    """All columns, or with `--quick` a small generated problem on 16 nodes."""
+    """All columns, or with `--quick` two small generated problems on 16 nodes."""
     chosen = options("CEPS paper, Figures 5 to 7", seeds=1, arguments=arguments)
     columns, sizes = [example1()], (16,) if chosen.quick else (32, 64, 128)
     if chosen.quick:
-        columns = [real("realsim_like, small", jdfl.problems.realsim_like(2000, 1500), 1024, sigma_rule="safe")]
+        columns = [example1("Example 1, small", n=400)]
+        columns += [real("realsim_like, small", jdfl.problems.realsim_like(2000, 1500), 1024, sigma_rule="safe")]
     else:
         if has("qsar"):
             columns.append(real("QSAR", "qsar", 1024, step_scale=2.0))
