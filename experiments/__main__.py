@@ -27,6 +27,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 
@@ -110,12 +111,13 @@ class Scripts:
             self._running.add(process)
             if self._over:
                 process.kill()
-            status = process.wait()
+            status, processor = ended(process)
             self._running.remove(process)
         seconds = round(time.monotonic() - started, 1)
         text = log.read_text(encoding="utf-8", errors="replace")
         log.write_text(text.replace(str(folder), str(self._kept.folder)), encoding="utf-8")
-        said = {"command": " ".join(["python", *command]), "status": status, "seconds": seconds}
+        said: dict[str, Any] = {"command": " ".join(["python", *command]), "status": status, "seconds": seconds}
+        said["processor"] = processor
         (folder / f"{one.name}.run.json").write_text(json.dumps(said) + "\n", encoding="utf-8")
         return status
 
@@ -130,25 +132,44 @@ def _copy(here: Path, there: Path) -> None:
                 shutil.copyfile(path, partial)
 
 
-def took(one: Experiment, out: Path) -> float:
-    """Seconds of the last or the recorded run, or infinity: long scripts start first, so that all end together."""
+def ended(process: subprocess.Popen[bytes]) -> tuple[int, float | None]:
+    """The status of a process that is waited for, and its processor seconds, which other work hardly changes.
+
+    They are None where the system does not tell them.
+    """
+    if not hasattr(os, "wait4"):
+        return process.wait(), None
+    _, how, usage = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(how)
+    return process.returncode, round(usage.ru_utime + usage.ru_stime, 1)
+
+
+def took(one: Experiment, flags: Sequence[str], out: Path) -> float:
+    """Processor seconds of the last or the recorded run with these flags, or infinity for none.
+
+    Long scripts start first, so that all end together.
+    """
+    command = " ".join(["python", "-m", f"experiments.{one.name}", *flags])
     for path in (out / f"{one.name}.run.json", ledger.RESULTS / f"{one.name}.json"):
-        seconds = json.loads(path.read_text(encoding="utf-8"))["seconds"] if path.is_file() else None
-        if seconds is not None:  # a script that was run by itself is not timed
+        said = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+        seconds = ledger.time_of(said)
+        if seconds is not None and said["command"] == command:  # a script that was run by itself is not timed
             return seconds
     return float("inf")
 
 
-def expected(seconds: Sequence[float], processes: int) -> str:
-    """How long experiments will take that took so many seconds each, in words.
+def expected(seconds: Sequence[float], processes: int, cores: int) -> str:
+    """How long experiments will take that need so many processor seconds each, in words.
 
-    They start in this order as processes become free; what has not run before (infinity) is left out of the sum.
+    They start in this order as processes become free, and all cores together give no more than their number of seconds
+    a second. What has not run before (infinity) is left out of the sum.
     """
+    known = [one for one in seconds if math.isfinite(one)]
     ends = [0.0] * processes
-    for one in seconds:
-        ends[ends.index(min(ends))] += one if math.isfinite(one) else 0.0
-    unknown = sum(not math.isfinite(one) for one in seconds)
-    return f"expected: {max(ends) / 60:.0f} min{f', and {unknown} of unknown length' * bool(unknown)}"
+    for one in known:
+        ends[ends.index(min(ends))] += one
+    unknown, whole = len(seconds) - len(known), max(*ends, sum(known) / cores)
+    return f"expected: {whole / 60:.0f} min{f', and {unknown} of unknown length' * bool(unknown)}"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -187,9 +208,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"index:  {write_index(given.out).resolve()}")
         return 0
     flags = ["--quick"] * given.quick + (["--seeds", str(given.seeds)] if given.seeds is not None else [])
-    order = sorted((known[name] for name in dict.fromkeys(wanted)), key=lambda one: -took(one, given.out))
+    order = sorted((known[name] for name in dict.fromkeys(wanted)), key=lambda one: -took(one, flags, given.out))
     try:
         with jobs.opened(given.out, {"work": "experiments", "versions": {}}, retry=given.retry) as kept:
+            if not given.quick:
+                times = [took(one, flags, given.out) for one in order]
+                print(expected(times, given.processes, os.cpu_count() or given.processes), flush=True)
             failed = _all(order, Scripts(flags, kept, given.again), given)
     except (OSError, KeyboardInterrupt) as error:
         return cut_off(error, "experiments")
@@ -209,8 +233,6 @@ def _recorded(names: Sequence[str], out: Path) -> list[str]:
 def _all(order: Sequence[Experiment], scripts: Scripts, given: argparse.Namespace) -> list[str]:
     """Run experiments and write the index; returns the names of those that failed."""
     console, failed = Console(highlight=False), list[str]()
-    if not given.quick:
-        console.print(expected([took(one, given.out) for one in order], given.processes))
     with ThreadPoolExecutor(given.processes) as pool:
         begun = [pool.submit(scripts.run, one) for one in order]
         try:

@@ -90,7 +90,7 @@ def rows_of(run: str, results: Path = RESULTS) -> list[Row]:
 
 
 def record_of(run: str, results: Path = RESULTS) -> dict[str, Any]:
-    """What is recorded of an experiment: command, seconds, provenance and rows.
+    """What is recorded of an experiment: command, seconds, processor seconds, provenance and rows.
 
     Raises:
         FileNotFoundError: Where it was not recorded.
@@ -99,6 +99,12 @@ def record_of(run: str, results: Path = RESULTS) -> dict[str, Any]:
     if not path.is_file():
         raise FileNotFoundError(f"Expected {path}, got no such file. Make it: python -m experiments {run} --record")
     return json.loads(path.read_text(encoding="utf-8"))
+
+
+def time_of(said: Mapping[str, Any]) -> float | None:
+    """The processor seconds of a run, or else the seconds on the clock; None where it was not timed."""
+    processor, seconds = said.get("processor"), said.get("seconds")
+    return seconds if processor is None else processor
 
 
 def record(names: Iterable[str], out: Path, results: Path = RESULTS) -> None:
@@ -113,7 +119,8 @@ def record(names: Iterable[str], out: Path, results: Path = RESULTS) -> None:
         ran = {"command": f"python -m experiments.{name}", "seconds": None, "status": 0} | (ran or {})
         if ran["status"]:
             raise ValueError(f"Expected an experiment that ended with status 0, got {ran['status']} of {name}.")
-        head = {"command": ran["command"], "seconds": ran["seconds"], "provenance": made["hash"]}
+        times = {name: ran.get(name) for name in ("seconds", "processor")}
+        head = {"command": ran["command"], **times, "provenance": made["hash"]}
         lines = ",\n".join(json.dumps(list(one.values()), ensure_ascii=False) for one in rows)
         text = json.dumps(head, indent=1)[:-2] + f',\n "rows": [\n{lines}\n]\n}}\n'
         (results / f"{name}.json").write_text(text, encoding="utf-8")

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from experiments.claim import FINDINGS, READING, VERDICTS, Claim, Value
 from experiments.common import Row
-from experiments.ledger import FOLDER, RESULTS, Paper, papers, record_of, rows_of
+from experiments.ledger import FOLDER, RESULTS, Paper, papers, record_of, rows_of, time_of
 
 ROOT = FOLDER.parent
 PAGES = ("README.md", "docs/errata.md", "docs/privacy.md", "docs/papers/*.md")
@@ -70,7 +70,7 @@ class Pages:
 
     def reproduction(self, paper: str) -> str:
         """The verdict on every table, figure and stated number of a paper, with seeds, command and time."""
-        rows = [["Place", "Verdict", "What was found", "Seeds", "Command", "Time"]]
+        rows = [["Place", "Verdict", "What was found", "Seeds", "Command", "Processor time"]]
         for one in self._papers[paper].claims:
             if one.kind in VERDICTS or (one.kind == 4 and _ARTEFACT.match(one.place)):
                 said = record_of(one.run, self._results)
@@ -82,7 +82,7 @@ class Pages:
                         self._found(one),
                         str(seeds),
                         f"`{said['command']}`",
-                        _duration(said["seconds"]),
+                        _duration(time_of(said)),
                     ]
                 )
         missing = [f"{name} (`python -m experiments.{run}`)" for name, run in self._papers[paper].missing.items()]

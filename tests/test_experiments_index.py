@@ -46,6 +46,7 @@ def scripts(monkeypatch):
             return self.status
 
     monkeypatch.setattr(command.subprocess, "Popen", Process)
+    monkeypatch.setattr(command, "ended", lambda process: (process.wait(), 1.5))
     return called, failing
 
 
@@ -97,8 +98,9 @@ def test_one_that_fails_is_told_and_does_not_stop_the_others(scripts, tmp_path, 
 
 def test_the_longest_of_the_last_time_goes_first(scripts, tmp_path):
     called, _ = scripts
-    for name, seconds in (("codecs", 5.0), ("demo", 9.0)):
-        (tmp_path / f"{name}.run.json").write_text(json.dumps({"seconds": seconds}))
+    for name, seconds, processor in (("codecs", 9.0, 5.0), ("demo", 7.0, 9.0)):
+        said = {"command": f"python -m experiments.{name}", "seconds": seconds, "processor": processor}
+        (tmp_path / f"{name}.run.json").write_text(json.dumps(said))
     command.main(["codecs", "demo", "unreliable", "--processes", "1", "--out", str(tmp_path)])
     assert [words[2].removeprefix("experiments.") for words in called] == ["unreliable", "demo", "codecs"]
 
@@ -196,7 +198,28 @@ def test_mistakes_are_told_before_anything_runs(arguments, scripts, tmp_path, ca
 
 
 def test_how_long_all_will_take_is_known_but_for_what_was_not_timed(tmp_path):
-    known = {one.name: command.took(one, tmp_path) for one in gallery.experiments()}
+    every = gallery.experiments()
+    known = {one.name: command.took(one, [], tmp_path) for one in every}
     assert all(isinstance(seconds, float | int) for seconds in known.values())  # they are sorted by it
-    assert command.expected([600, 300, 240, 60], 2) == "expected: 10 min"
-    assert command.expected([float("inf"), 120, 60], 1) == "expected: 3 min, and 1 of unknown length"
+    assert command.expected([600, 300, 240, 60], 2, 2) == "expected: 10 min"
+    assert command.expected([600, 600, 600, 600], 4, 2) == "expected: 20 min"  # as two cores take it
+    assert command.expected([float("inf"), 120, 60], 1, 2) == "expected: 3 min, and 1 of unknown length"
+    assert command.expected([float("inf")], 1, 2) == "expected: 0 min, and 1 of unknown length"
+
+
+def test_a_run_with_other_flags_does_not_tell_how_long_one_takes(tmp_path):
+    (codecs,) = [one for one in gallery.experiments() if one.name == "codecs"]
+    said = {"command": "python -m experiments.codecs --seeds 1", "status": 0, "seconds": 9.0, "processor": 4.0}
+    (tmp_path / "codecs.run.json").write_text(json.dumps(said))
+    assert command.took(codecs, ["--seeds", "1"], tmp_path) == 4
+    assert command.took(codecs, ["--seeds", "7"], tmp_path) == float("inf")
+
+
+def test_processor_seconds_are_those_of_the_process():
+    spin = "import sys, time\nwhile time.process_time() < 0.4: pass\nsys.exit(3)"
+    status, seconds = command.ended(subprocess.Popen([sys.executable, "-c", spin]))
+    assert status == 3
+    assert seconds is None or 0.4 <= seconds < 20
+    idle = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+    idle.kill()
+    assert command.ended(idle)[0] == -signal.SIGKILL
