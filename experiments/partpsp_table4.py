@@ -85,21 +85,21 @@ def over(values: Sequence[float], others: Sequence[float]) -> list[float]:
     return [value / other for value, other in zip(values, others)]
 
 
-def verdict(model: str, title: str, rows: Sequence[Row]) -> str:
-    """The increase of the paper's seconds with the degree, and that of the bytes."""
+def growth(model: str, title: str, rows: Sequence[Row]) -> list[Row]:
+    """The increase of the paper's seconds with the degree, and that of the bytes at 1 Gbps."""
     talk = {one.case.removeprefix(f"{title}, "): one.mean for one in rows if one.column == "communication, s"}
-    said = []
+    found = []
     for name, b in METHODS.items():
         if all(f"{net}: {name}" in talk for net in ("4-Out", "8-Out")):
             paper = SECONDS[Cell(model, "8-Out", name, b)] - SECONDS[Cell(model, "4-Out", name, b)]
             ours = talk[f"8-Out: {name}"] - talk[f"4-Out: {name}"]
-            said.append(f"{name} {paper:.4g} and {ours:.4g} s")
-    return f"{title}: from 4-Out to 8-Out the paper's times, and the bytes at 1 Gbps, grow by: {', '.join(said)}."
+            found.append(row(f"{title}: {name}", "from 4-Out to 8-Out, s", paper, [ours]))
+    return found
 
 
 def draw(rows: Sequence[Row], path: str) -> None:
     """A panel per model: computation and communication stacked, the paper's total as crosses."""
-    titles = list(dict.fromkeys(one.case.rpartition(", ")[0] for one in rows))
+    titles = list(dict.fromkeys(one.case.rpartition(", ")[0] for one in rows if one.column == "compute, s"))
     fig = Figure(figsize=(4.6 * len(titles), 4.6), layout="constrained")
     axes = fig.subplots(1, len(titles), squeeze=False)[0]
     for axis, title in zip(axes, titles):
@@ -121,19 +121,19 @@ def draw(rows: Sequence[Row], path: str) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> list[Row]:
-    """Print the table and the verdicts, write the JSON and the figure."""
+    """Print the table and what grows with the degree, write the JSON and the figure."""
     given, models = chosen_rows(__doc__ or "", arguments)
-    made, verdicts = [], []
+    made: list[Row] = []
     for model in models:
         task = tasks(model, quick=given.quick)[0]
         rounds = QUICK if given.quick else ROUNDS[model] if not reduced(task) and model != "mlp" else MEASURED[model]
         rows = collect(model, task, NETWORKS, rounds, given.seeds)
-        made += rows
-        verdicts.append(verdict(model, task.title, rows))
+        made += [*rows, *growth(model, task.title, rows)]
         save(made, given.out, NAME)
     show("Table IV: seconds of a run", made)
-    for said in verdicts:
-        say(said)
+    for one in made:
+        if one.column.startswith("from"):
+            say(f"{one.case}, {one.column}: {one.paper:.4g} in the paper, {one.mean:.4g} for the bytes at 1 Gbps")
     draw(made, str(given.out / f"{NAME}.png"))
     return made
 
