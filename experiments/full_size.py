@@ -1,0 +1,206 @@
+"""DPPS paper, Table II at full size: ResNet-18 on Fashion-MNIST and a vision transformer on CIFAR-10, run by run.
+
+Run `python -m experiments.full_size [--cells night|all] [--minutes M] [--quick] [--out DIR]`. Before anything else it
+measures a round of every model on this device and says how long the rest will take. Checkpoints are written to
+DIR/full_size/RUN every M minutes: the same command goes on after it was interrupted or killed, and does not repeat what
+is done. A run's newest two checkpoints need 1 GB for the ResNet.
+
+`all` is the table: two learning rates of the ResNet and the transformer, four networks, four methods and four levels of
+noise, one seed, 192 runs for an accelerator, where it is the default. `night` is the default elsewhere: four of these
+runs in full, on 4-Out at b = 3, which two cores finish in a night: PartPSP-1 with GroupNorm, with BatchNorm, as
+published, and with the transformer, where SGPDP is the fourth.
+
+Noise is scaled by the real sensitivity, as in the paper: an oracle, so no privacy is claimed. All models start at
+random, where the paper's ResNet starts from ImageNet and its transformer from CIFAR-10 itself; `partpsp_start` has what
+that changes. BatchNorm has local statistics: means and variances of a node's own batch, which are never sent. `--quick`
+has one run of a small transformer.
+"""
+
+import argparse
+import re
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import jax
+from matplotlib.figure import Figure
+from rich import print as say
+
+import jdfl
+from experiments.common import Row, options, row, save, save_figure, show
+from experiments.partpsp_common import SHARED, Task, method, networks, on_accelerator, problem_of, rounds_of
+from experiments.partpsp_paper import ACCURACY, NETWORKS, Cell
+from experiments.partpsp_table2 import LEVELS, level
+from experiments.partpsp_tasks import RESNET_RATES, resnet_task, vit_task
+from jdfl.engine.metrics import accuracy
+
+NAME = "full_size"
+MINUTES = 10.0
+CHUNK = 5  # rounds between two records, when a checkpoint may be due; one takes seconds on two cores
+PASS = 3  # a forward and a backward pass take as long as so many forward passes
+BATCHES = 100  # of a test on 10,000 images
+
+
+@dataclass(frozen=True)
+class Run:
+    """One cell of the table."""
+
+    model: str
+    task: Task
+    method: str
+    network: str = "4-Out"
+    b: float | None = 3.0
+
+    @property
+    def case(self) -> str:
+        """The name of its row."""
+        return f"{self.task.title}, {self.network}: {self.method}"
+
+    @property
+    def folder(self) -> str:
+        """The name of its folder."""
+        return re.sub(r"[^A-Za-z0-9.-]+", "-", f"{self.case} {level(self.b)}").strip("-")
+
+    def parts(self) -> tuple[Any, Any, Any]:
+        """Algorithm, problem and network."""
+        problem = problem_of(self.task, SHARED[self.method])
+        dpps = jdfl.DPPS(b=self.b, sensitivity="real")
+        return method(self.method, self.task, problem, dpps), problem, networks()[self.network]
+
+    def rounds(self, problem: Any) -> int:
+        """All rounds of the run."""
+        return rounds_of(self.task, problem)[0]
+
+
+def night() -> list[Run]:
+    """Runs that two cores finish in a night, models in turn."""
+    vit = vit_task(small=False)
+    return [
+        Run("resnet", resnet_task(0.1, small=False), "PartPSP-1"),
+        Run("vit", vit, "PartPSP-1"),
+        Run("vit", vit, "SGPDP"),
+        Run("resnet", resnet_task(0.1, small=False, norm="batch"), "PartPSP-1"),
+    ]
+
+
+def everything() -> list[Run]:
+    """The whole table."""
+    tasks = [("resnet", resnet_task(rate, small=False)) for rate in RESNET_RATES] + [("vit", vit_task(small=False))]
+    return [
+        Run(model, task, name, net, b) for model, task in tasks for net in NETWORKS for name in SHARED for b in LEVELS
+    ]
+
+
+def done(run: Run, out: Path) -> int:
+    """Rounds of a run that are done."""
+    try:
+        return jdfl.read_checkpoint(out / run.folder, *run.parts()).rounds
+    except FileNotFoundError:
+        return 0
+
+
+def seconds_of_a_round(run: Run) -> float:
+    """Seconds of a round on this device, without compilation: those of the second chunk of rounds of a short run."""
+    times: list[float] = []
+
+    def note(_: jdfl.Snapshot) -> None:
+        times.append(time.monotonic())
+
+    algorithm, problem, network = run.parts()
+    given: dict[str, Any] = {"steps": 2, "every": 1, "metrics": ["consensus_error"]}
+    jdfl.run(algorithm, problem, network, callbacks=[note], options=jdfl.Options(chunk=1), **given)
+    return times[1] - times[0]
+
+
+def expected(runs: Sequence[Run], out: Path) -> str:
+    """How long what is left will take here, in words, from a measured round of each model."""
+    times: dict[str, float] = {}
+    total, left = 0.0, 0
+    for run in runs:
+        _, problem, _ = run.parts()
+        rest = run.rounds(problem) - done(run, out)
+        if rest:
+            times[run.task.title] = times.get(run.task.title) or seconds_of_a_round(run)
+            total += (rest + BATCHES / PASS) * times[run.task.title]
+            left += 1
+    each = ", ".join(f"{seconds:.2g} s a round of {title}" for title, seconds in times.items())
+    return f"expected: {total / 3600:.1f} h for {left} of {len(runs)} runs{f' ({each})' * bool(each)}"
+
+
+def trained(run: Run, out: Path, minutes: float) -> jdfl.Result:
+    """The run, from its newest checkpoint on; its accuracy, which takes as long as many rounds, is not recorded."""
+    algorithm, problem, network = run.parts()
+    folder, steps = out / run.folder, run.rounds(problem)
+    before = jdfl.read_checkpoint(folder, algorithm, problem, network) if done(run, out) else None
+    return jdfl.run(
+        algorithm,
+        problem,
+        network,
+        steps=steps,
+        every=CHUNK,
+        metrics=["consensus_error"],
+        callbacks=[jdfl.Progress(run.case, lines=60.0), jdfl.Checkpoints(folder, minutes=minutes)],
+        resume=before,
+        options=jdfl.Options(chunk=CHUNK),
+    )
+
+
+def lines(run: Run, result: jdfl.Result) -> list[Row]:
+    """The rows of a finished run."""
+    _, problem, _ = run.parts()
+    paper = ACCURACY[Cell(run.model, run.network, run.method, run.b)]
+    return [
+        row(run.case, level(run.b), paper, [100 * float(jax.jit(accuracy)(result.params, problem))]),
+        row(run.case, f"{level(run.b)}: rounds", None, [result.rounds]),
+        row(run.case, f"{level(run.b)}: seconds", None, [result.seconds]),
+    ]
+
+
+def draw(rows: Sequence[Row], path: str) -> None:
+    """Accuracies, the paper's as crosses."""
+    shown = [one for one in rows if ":" not in one.column]
+    fig = Figure(figsize=(8, 1.5 + 0.3 * len(shown)), layout="constrained")
+    axis = fig.subplots()
+    places = range(len(shown))
+    axis.barh(places, [one.mean for one in shown], label="ours")
+    axis.plot([one.paper or 0.0 for one in shown], places, "kx", label="paper")
+    axis.set_yticks(places, [f"{one.case}, {one.column}" for one in shown], fontsize=7)
+    axis.set_xlabel("accuracy, %")
+    axis.legend(frameon=False)
+    save_figure(fig, path)
+
+
+def main(arguments: Sequence[str] | None = None) -> list[Row]:
+    """Say how long it takes, run what is left, print the table, write the JSON and the figure."""
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    parser.add_argument("--cells", choices=("night", "all"), default="all" if on_accelerator() else "night")
+    parser.add_argument("--minutes", type=float, default=MINUTES)
+    more, rest = parser.parse_known_args(sys.argv[1:] if arguments is None else list(arguments))
+    given = options(__doc__ or "", seeds=1, arguments=rest)
+    if given.seeds != 1:
+        parser.error(f"Expected --seeds 1, as the table has, got {given.seeds}.")
+    runs = (
+        [Run("vit", vit_task(small=True), "PartPSP-1")]
+        if given.quick
+        else {"night": night, "all": everything}[more.cells]()
+    )
+    out = given.out / NAME
+    out.mkdir(exist_ok=True)
+    say(expected(runs, out))
+    rows: list[Row] = []
+    for run in runs:
+        result = trained(run, out, more.minutes)
+        if result.ending in ("interrupted", "terminated"):
+            sys.exit(f"{run.case}: {result.reason}. {result.rounds} rounds are kept, and the same command goes on.")
+        rows += lines(run, result)
+        save(rows, given.out, NAME)
+    show("Table II at full size", rows)
+    draw(rows, str(given.out / f"{NAME}.png"))
+    return rows
+
+
+if __name__ == "__main__":
+    main()
