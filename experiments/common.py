@@ -10,6 +10,7 @@ import argparse
 import json
 import math
 import os
+import signal
 import sys
 from collections.abc import MutableMapping, Sequence
 from dataclasses import asdict, dataclass
@@ -55,8 +56,13 @@ class Row:
     seeds: int
 
 
-def options(description: str, *, seeds: int = 5, arguments: Sequence[str] | None = None) -> Options:
-    """Read the command line that all experiments share, and cache compiled programs for the next one."""
+def options(
+    description: str, *, seeds: int = 5, arguments: Sequence[str] | None = None, at_once: bool = True
+) -> Options:
+    """Read the command line that all experiments share, and cache compiled programs for the next one.
+
+    `at_once`: signals end the script, and not only the run under way, which would be kept as if it were whole.
+    """
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.ArgumentDefaultsHelpFormatter)
     fewer = min(QUICK_SEEDS, seeds)
     parser.add_argument("--quick", action="store_true", help="a small version that ends in a few minutes")
@@ -66,10 +72,28 @@ def options(description: str, *, seeds: int = 5, arguments: Sequence[str] | None
     number = given.seeds if given.seeds is not None else fewer if given.quick else seeds
     if number < 1:
         parser.error(f"Expected --seeds >= 1, got {number}.")
+    if at_once:
+        _end_at_once()
     given.out.mkdir(parents=True, exist_ok=True)
     use_cache()
     _runs.clear()
     return Options(given.quick, number, given.out)
+
+
+def _end_at_once() -> None:
+    """Let signals end a script of this folder, whose rows must not be those of runs that were cut off.
+
+    Without a handler of its own a script would go on with the next run, since each keeps the rounds that it has.
+    """
+    spec = getattr(sys.modules["__main__"], "__spec__", None)
+    if spec is not None and spec.name.startswith("experiments."):
+        for name in ("SIGINT", "SIGTERM", "SIGHUP"):
+            if hasattr(signal, name):
+                signal.signal(getattr(signal, name), _end)
+
+
+def _end(number: int, _: object) -> None:
+    raise SystemExit(128 + number)
 
 
 _MORTAL = """import ctypes, os, sys

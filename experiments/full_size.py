@@ -179,7 +179,7 @@ def main(arguments: Sequence[str] | None = None) -> list[Row]:
     parser.add_argument("--cells", choices=("night", "all"), default="all" if on_accelerator() else "night")
     parser.add_argument("--minutes", type=float, default=MINUTES)
     more, rest = parser.parse_known_args(sys.argv[1:] if arguments is None else list(arguments))
-    given = options(__doc__ or "", seeds=1, arguments=rest)
+    given = options(__doc__ or "", seeds=1, arguments=rest, at_once=False)
     if given.seeds != 1:
         parser.error(f"Expected --seeds 1, as the table has, got {given.seeds}.")
     runs = (

@@ -1,5 +1,10 @@
 """Table II at full size: runs that go on after an interruption, and how long they will take."""
 
+import signal
+import subprocess
+import sys
+import time
+
 import numpy as np
 import pytest
 
@@ -49,6 +54,28 @@ def test_all_cells_of_the_table_are_there_once_at_full_size():
         assert one.task.model.shape[0] in (8, 28, 32)
     assert {one.task.model.n for one in every} <= {one.task.model.n for one in full_size.night()}
     assert len({one.folder for one in full_size.night()}) == 4
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_script_that_is_cut_off_has_no_table(number, tmp_path):
+    words = [
+        sys.executable,
+        "-m",
+        "experiments.partpsp_start",
+        "--quick",
+        "--seeds",
+        "1",
+        "--out",
+        str(tmp_path / "here"),
+    ]
+    script = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    while script.poll() is None and not (tmp_path / "here").is_dir():
+        time.sleep(0.1)
+    time.sleep(8)  # compiling the first of three runs
+    script.send_signal(number)
+    assert script.wait(120) == 128 + number
+    assert not list((tmp_path / "here").iterdir())
 
 
 def test_several_seeds_are_refused(tmp_path, capsys):

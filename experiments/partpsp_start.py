@@ -1,0 +1,121 @@
+"""DPPS paper, Table II: what the start changes, since its large models do not start at random.
+
+Run `python -m experiments.partpsp_start [--quick] [--seeds N] [--out DIR]`. The paper's ResNet-18 starts from weights
+trained on ImageNet, which are not available here, and the published code's transformer from weights trained on CIFAR-10
+itself. Two starts of each model are compared: at random, and after a training without noise over 12 epochs, on images
+of CIFAR-10 for the ResNet, which then learns Fashion-MNIST, and on the same images for the transformer. A start that
+has seen the data is a release of them that no epsilon of the run covers.
+
+All is on 4-Out, with noise scaled by the real sensitivity, as in Table II. "start" is the accuracy before the first
+round. The models are "reduced" where there is no accelerator (`experiments.partpsp_tasks`): the paper's numbers are
+given, but only the differences between the starts are comparable. `--quick`: PartPSP-1 with the transformer at b = 3.
+"""
+
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+
+import jax.numpy as jnp
+from jax import Array
+from matplotlib.figure import Figure
+from rich import print as say
+
+import jdfl
+from experiments.common import Row, options, row, save, save_figure, show
+from experiments.partpsp_common import SHARED, Task, images, method, networks, on_accelerator, problem_of, trained
+from experiments.partpsp_paper import ACCURACY, Cell
+from experiments.partpsp_table2 import level
+from experiments.partpsp_tasks import resnet_task, vit_task
+from jdfl.engine.metrics import accuracy
+
+NAME = "partpsp_start"
+NETWORK = "4-Out"
+METHODS = ("PartPSP-1", "SGPDP")
+LEVELS: tuple[float | None, ...] = (1.0, 3.0, None)
+
+
+def learned(task: Task, shared: str, seed: int) -> Array:
+    """The mean parameters [n] of the nodes, in the order of the preset `shared`, after training without noise."""
+    problem = replace(problem_of(task, shared, seed=seed), shared=0)  # nodes agree on all of them
+    result = trained(method("SGPDP", task, problem, jdfl.DPPS()), task, problem, networks()[NETWORK], key=seed)
+    return jnp.mean(result.params, axis=0)
+
+
+def elsewhere(task: Task, *, small: bool) -> Task:
+    """The task on CIFAR-10, with the same parameters; the task itself where there is no such data."""
+    data = images("cifar10")
+    if data == "digits":
+        return task
+    model = jdfl.models.resnet18(shape=(32, 32, 3), width=8 if small else 64)
+    return replace(task, title=f"{task.title}, of CIFAR-10", data=data, model=model)
+
+
+def compare(
+    model: str, task: Task, source: Task, methods: Sequence[str], levels: Sequence[float | None], seeds: int
+) -> list[Row]:
+    """Final accuracies in per cent from both starts, and those of the starts."""
+    rows: list[Row] = []
+    for name in methods:
+        found: dict[tuple[str, str], list[float]] = {}
+        for seed in range(seeds):
+            at_random = problem_of(task, SHARED[name], seed=seed)
+            start = learned(source, SHARED[name], seed)
+            for case, problem in (("random", at_random), ("trained", replace(at_random, start=start))):
+                begin = jnp.broadcast_to(problem.begin()[0], problem.begin().shape)
+                found.setdefault((case, "start"), []).append(100 * float(accuracy(begin, problem)))
+                for b in levels:
+                    algorithm = method(name, task, problem, jdfl.DPPS(b=b, sensitivity="real"))
+                    result = trained(algorithm, task, problem, networks()[NETWORK], key=seed)
+                    found.setdefault((case, level(b)), []).append(100 * result.final["accuracy"])
+        papers = {level(b): ACCURACY[Cell(model, NETWORK, name, b)] for b in levels}
+        rows += [
+            row(f"{task.title}, {name}: {case}", column, papers.get(column), values)
+            for (case, column), values in found.items()
+        ]
+        rows += [
+            row(f"{task.title}, {name}: trained - random", level(b), None, paired(found, level(b))) for b in levels
+        ]
+        say(*(f"{one.case}, {one.column}: {one.mean:.1f}\n" for one in rows if f", {name}: " in one.case))
+    return rows
+
+
+def paired(found: dict[tuple[str, str], list[float]], column: str) -> list[float]:
+    """What the trained start gains, seed by seed."""
+    return [a - b for a, b in zip(found["trained", column], found["random", column], strict=True)]
+
+
+def draw(rows: Sequence[Row], path: str) -> None:
+    """Accuracies from both starts, a panel per model and method."""
+    names = list(dict.fromkeys(one.case.rpartition(": ")[0] for one in rows))
+    fig = Figure(figsize=(3.4 * len(names), 3.6), layout="constrained")
+    for name, axis in zip(names, fig.subplots(1, len(names), squeeze=False, sharey=True)[0], strict=True):
+        for case, marker in (("random", "o"), ("trained", "s")):
+            mine = [one for one in rows if one.case == f"{name}: {case}"]
+            axis.plot([one.column for one in mine], [one.mean for one in mine], marker, label=f"start: {case}")
+        axis.set_title(name, fontsize=6)
+    fig.axes[0].set_ylabel("accuracy, %")
+    fig.axes[0].legend(frameon=False)
+    save_figure(fig, path)
+
+
+def main(arguments: Sequence[str] | None = None) -> list[Row]:
+    """Print the table, write the JSON and the figure."""
+    given = options("DPPS paper, Table II: the start", seeds=3, arguments=arguments)
+    small = given.quick or not on_accelerator()
+    vit = vit_task(small=small)
+    cases = [("vit", vit, vit)]
+    if not given.quick:
+        resnet = resnet_task(0.1, small=small)
+        cases = [("resnet", resnet, elsewhere(resnet, small=small)), *cases]
+    methods, levels = (METHODS[:1], (3.0,)) if given.quick else (METHODS, LEVELS)
+    rows: list[Row] = []
+    for model, task, source in cases:
+        rows += compare(model, task, source, methods, levels, given.seeds)
+        save(rows, given.out, NAME)
+    show("Table II: starts", rows)
+    draw(rows, str(given.out / f"{NAME}.png"))
+    return rows
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
