@@ -209,6 +209,7 @@ def _shrinks(spied: Any, problem: Problem, where: Any) -> bool:
 def _privacy(algorithm: Any, problem: Problem, where: Any) -> Cell:
     noise = jdfl.Gaussian(0.5)
     forms = [algorithm, _with(algorithm, gradients=jdfl.Gradients(clip=1.0, mechanism=noise))]
+    forms.append(_with(algorithm, mechanism=noise, clip=1.0, sigma=1.0))  # a public constant, where nodes have one
     forms.append(_with(algorithm, mechanism=noise))
     said = [form.privacy(problem) for form in forms if form is not None and _takes(form, problem, where)]
     claimed = [one for one in said if one.claimed]

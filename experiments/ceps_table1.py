@@ -48,19 +48,28 @@ def agrees(column: str, paper: str, cell: Cell) -> bool:
     return wanted in cell.text if wanted else not cell.has
 
 
+Differing = tuple[str, str, str, Cell, str]  # algorithm, column, the paper's cell, ours, and the reason for it
+
+
+def differing(found: dict[str, Found]) -> list[Differing]:
+    """The paper's cells that differ from ours; without a reason where ours has only an option more."""
+    return [
+        (name, column, paper, cell, REASONS.get((name, column)) or cell.reason)
+        for name, cells in PAPER.items()
+        for column, paper in zip(COLUMNS, cells)
+        if not agrees(column, paper, cell := found[name].cells[column])
+    ]
+
+
 def differences(found: dict[str, Found]) -> list[str]:
     """The paper's cells that differ from ours, with the reason; those that are only options here share one line."""
-    lines, more = [], []
-    for name, cells in PAPER.items():
-        for column, paper in zip(COLUMNS, cells):
-            cell = found[name].cells[column]
-            if agrees(column, paper, cell):
-                continue
-            reason = REASONS.get((name, column)) or cell.reason
-            if reason:
-                lines.append(f"{name}, {column}: paper {paper}, here {cell.text}: {reason}.")
-            else:
-                more.append(f"{name} ({column})")
+    cells = differing(found)
+    lines = [
+        f"{name}, {column}: paper {paper}, here {cell.text}: {reason}."
+        for name, column, paper, cell, reason in cells
+        if reason
+    ]
+    more = [f"{name} ({column})" for name, column, _, _, reason in cells if not reason]
     return [*lines, f"Options here that the paper's cell does not have: {', '.join(more)}."]
 
 
@@ -116,6 +125,11 @@ def main(arguments: Sequence[str] | None = None) -> list[Row]:
     show(trials[0])
     print("The paper's cells that differ from ours:", *differences(trials[0]), sep="\n  ")
     draw(rows, str(chosen.out / f"{NAME}.png"))
+    others, cells = differing(trials[0]), len(PAPER) * len(COLUMNS)
+    more = sum(not reason for *_, reason in others)
+    numbers = {"cells": cells, "the same": cells - len(others)}
+    numbers |= {"only options here": more, "with a reason": len(others) - more}
+    rows += [row("the paper's cells", column, None, [number]) for column, number in numbers.items()]
     print("written:", save(rows, chosen.out, NAME), chosen.out / f"{NAME}.png")
     return rows
 

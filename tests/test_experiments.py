@@ -231,6 +231,7 @@ def test_qsar_follows_the_studys_trajectory(tmp_path, data_dir):
 @pytest.mark.slow
 def test_a_method_is_looked_at_though_it_is_not_registered():
     assert capabilities.look(jdfl.DCD).cells["information compression"].text.startswith("differences")
+    assert capabilities.look(jdfl.CEPS).cells["privacy protection"].has  # with a clip and a public step size
     alone = capabilities.look(Gossip)  # with nothing to boast of
     assert [cell.has for cell in alone.cells.values()] == [False, True, True, False, False]
 

@@ -119,6 +119,18 @@ def test_a_hypothesis_of_dpps_theorem_1_that_is_missing_is_named(dpps, network, 
     assert found.says["epsilon of a round"] == (None if dpps.b is None else pytest.approx(2000))
 
 
+def test_dpps_theorem_1_with_a_public_bound_says_how_likely_it_fails_and_nothing_of_broadcasts():
+    clipped = SGP.replace(gradients=jdfl.Gradients(per="batch", norm="l1", clip=1.0))
+    public = clipped.replace(dpps=SGP.dpps.replace(sensitivity="lemma2", failure=1e-3))
+    found = of("dpps-1", public, logistic(), jdfl.network.d_out(M, 2))
+    assert found.holds
+    assert found.says["probability that S is too small in some round"] == pytest.approx(1e-3)
+    assert "broadcast" not in found.note
+    other = of("dpps-1", clipped, logistic(), jdfl.network.d_out(M, 2))
+    assert "broadcast" in other.note
+    assert len(other.says) == 2
+
+
 def test_dpps_theorem_1_speaks_of_the_smallest_rate():
     late = SGP.replace(milestones=(10,), decay=0.1)
     assert of("dpps-1", late, logistic(), jdfl.network.d_out(M, 2)).says["epsilon of a round"] == pytest.approx(20_000)

@@ -123,9 +123,9 @@ def dpps(run: Run) -> tuple[Theorem, ...]:
     if protocol.sensitivity == "eq22" and many is not None:
         kept = push_sum_theorems.lemma_2(many, float(protocol.constant), float(protocol.contraction))
     noise = Condition("noise", "Laplace noise of scale gamma_n S / b", protocol.b is not None, "b")
-    theorem = push_sum_theorems.theorem_1(b, float(protocol.noise_rate) * scale, run.steps).given(
-        *_graphs(run, many), kept, noise
-    )
+    failure = float(protocol.failure) if protocol.sensitivity == "lemma2" else None
+    theorem = push_sum_theorems.theorem_1(b, float(protocol.noise_rate) * scale, run.steps, failure)
+    theorem = theorem.given(*_graphs(run, many), kept, noise)
     return (theorem if protocol.b is not None else replace(theorem, says=dict.fromkeys(theorem.says)),)
 
 

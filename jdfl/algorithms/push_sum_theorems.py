@@ -29,10 +29,8 @@ GAPS = (
     "its (39) bounds y_i by the start and the perturbations of node i alone, which is false for all C and q: those of "
     "other nodes move y_i too; with all nodes' terms it holds, so that Lemma 6 needs N C where it has C"
 )
-LEAKS = (
-    "the S_i that are broadcast reveal the norm of the noise, and nothing is said about several rounds together: "
-    "T rounds add up to T b / gamma_n"
-)
+LEAKS = "the S_i that are broadcast reveal the norm of the noise"
+ALONE = "nothing is said about several rounds together: T rounds add up to T b / gamma_n"
 
 
 def bound_A(L_s: float, L_sc: float, L_ls: float, gamma_s: float, C: float, q: float) -> float:
@@ -97,17 +95,20 @@ def constants(matrices: Sequence[np.ndarray]) -> tuple[float, float]:
         return math.nan, math.nan
 
 
-def theorem_1(b: float, gamma_n: float, rounds: int) -> Theorem:
+def theorem_1(b: float, gamma_n: float, rounds: int, failure: float | None = None) -> Theorem:
     """Theorem 1 without the conditions of a run: its epsilon of a round, and of all rounds by adding up.
 
     Args:
         b: The paper's privacy parameter, above 0.
         gamma_n: The smallest noise rate of a round, above 0.
         rounds: T, the number of rounds.
+        failure: The probability that a public S is too small in some round; None: S is not public, but broadcast.
     """
     says: dict[str, float | None] = {"epsilon of a round": b / gamma_n, "T b / gamma_n": rounds * b / gamma_n}
+    if failure is not None:
+        says["probability that S is too small in some round"] = failure
     claim = "every round t > 0 is (b / gamma_n)-differentially private for queries that differ in one node"
-    return Theorem("dpps-1", "DPPS, Theorem 1", claim, (), says, LEAKS)
+    return Theorem("dpps-1", "DPPS, Theorem 1", claim, (), says, ALONE if failure is not None else f"{LEAKS}; {ALONE}")
 
 
 @dataclass(frozen=True)
