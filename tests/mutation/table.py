@@ -88,7 +88,7 @@ TABLE: dict[str, tuple[str, ...]] = {
     "jdfl/algorithms/program.py": _with_laws("test_family", "D-PSGD"),
     "jdfl/algorithms/push_descent.py": _with_laws("test_push_sum", "SGP"),
     "jdfl/algorithms/push_sum_theorems.py": ("tests/algorithms/test_push_sum_theorems.py",),
-    "jdfl/algorithms/requests.py": _with_laws("test_ceps", "CEPS"),
+    "jdfl/algorithms/requests.py": ("tests/algorithms/test_ceps_stored.py", *_with_laws("test_ceps", "CEPS")),
     "jdfl/algorithms/messages.py": _with_laws("test_family", "D-PSGD or CHOCO or EXTRA"),
     "jdfl/algorithms/round.py": _with_laws("test_family", "D-PSGD or CHOCO or EXTRA"),
     "jdfl/algorithms/sampling.py": ("tests/algorithms/test_passes.py", *_CLIPPED),
