@@ -1,7 +1,7 @@
-"""DPPS paper, Table II: what the start changes, since its large models do not start at random.
+"""DPPS paper, Table II: what a trained start of the large models changes.
 
-Run `python -m experiments.partpsp_start [--quick] [--seeds N] [--out DIR]`. The paper's ResNet-18 starts from weights
-trained on ImageNet, which are not available here, and the published code's transformer from weights trained on CIFAR-10
+Run `python -m experiments.partpsp_start [--quick] [--seeds N] [--out DIR]`. Weights trained on ImageNet, from which a
+ResNet-18 can start, are not available here; the published code's transformers start from weights trained on CIFAR-10
 itself. Two starts of each model are compared: at random, and after a training without noise over 12 epochs, on images
 of CIFAR-10 for the ResNet, which then learns Fashion-MNIST, and on the same images for the transformer. A start that
 has seen the data is a release of them that no epsilon of the run covers.
