@@ -12,8 +12,8 @@ published, and with the transformer, where SGPDP is the fourth.
 
 Noise is scaled by the real sensitivity, as in the paper: an oracle, so no privacy is claimed. All models start at
 random: weights trained on ImageNet are not available here, and the published code's transformers start from weights
-trained on CIFAR-10 itself; `partpsp_start` has what that changes. BatchNorm has local statistics: means and variances of a node's own batch, which are never sent. `--quick`
-has one run of a small transformer.
+trained on CIFAR-10 itself; `partpsp_start` has what that changes. BatchNorm has local statistics: means and variances
+of a node's own batch, which are never sent. `--quick` has one run of a small transformer.
 """
 
 import argparse
