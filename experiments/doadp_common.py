@@ -62,8 +62,10 @@ class Task:
         return max(1, self.steps // POINTS)
 
 
-def given(description: str, *, seeds: int = 5, arguments: Sequence[str] | None = None) -> tuple[Options, Task]:
-    """The command line's options, and the task; with --quick 40 examples per node unless specified otherwise."""
+def given(
+    description: str, *, seeds: int = 5, most: int = RECORDS, arguments: Sequence[str] | None = None
+) -> tuple[Options, Task]:
+    """The command line's options, and the task; `most` records per node, or 40 with --quick, if not given."""
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.ArgumentDefaultsHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="a small version that ends in about a minute")
     parser.add_argument("--seeds", type=int, default=seeds, help="number of seeds")
@@ -71,7 +73,7 @@ def given(description: str, *, seeds: int = 5, arguments: Sequence[str] | None =
     parser.add_argument("--records", type=int, help=f"rows of epsilon_like per node; the paper has {PAPER_RECORDS:,}")
     parser.add_argument("--data", default="epsilon_like", choices=("epsilon_like", *REAL), help="the rows")
     found = parser.parse_args(arguments)
-    records = (40 if found.quick else RECORDS) if found.records is None else found.records
+    records = (40 if found.quick else most) if found.records is None else found.records
     for name, value in (("--seeds", found.seeds), ("--records", records)):
         if value < 1:
             parser.error(f"Expected {name} >= 1, got {value}.")
