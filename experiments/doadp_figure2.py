@@ -1,8 +1,8 @@
 """Figure 2 of the DO-ADP paper: the effect on the objective of the noise that its theorem requires.
 
-Run `python -m experiments.doadp_figure2 [--quick] [--seeds N] [--records Q | --data NAME] [--out DIR]`. By default it is
-the paper's size in full, 20,000 records of 2,000 features at each of 20 nodes, with one seed: half an hour on two cores
-and 10 GB of memory. With --records 2000 a seed takes three minutes.
+Run `python -m experiments.doadp_figure2 [--quick] [--seeds N] [--records Q | --data NAME] [--out DIR]`. By default it
+is the paper's size in full, 20,000 records of 2,000 features at each of 20 nodes, with one seed: half an hour on two
+cores and 10 GB of memory. With --records 2000 a seed takes three minutes.
 
 Under the paper's calibration, which gives columns with sparser messages and less activity less noise, suboptimality
 decreases from column to column at small epsilon, but not at epsilon = 1. At epsilon = .01 every column is worse than
