@@ -3,7 +3,7 @@
 Run `python -m experiments.full_size [--cells night|all] [--minutes M] [--quick] [--out DIR]`. Before anything else it
 measures a round of every model on this device and says how long the rest will take. Checkpoints are written to
 DIR/full_size/RUN every M minutes: the same command goes on after it was interrupted or killed, and does not repeat what
-is done. A run's newest two checkpoints need 1 GB for the ResNet.
+is done. The two newest checkpoints of a ResNet take 1 GB, until its run ends and only RUN.json is kept.
 
 `all` is the table: two learning rates of the ResNet and the transformer, four networks, four methods and four levels of
 noise, one seed, 192 runs for an accelerator, where it is the default. `night` is the default elsewhere: four of these
@@ -17,11 +17,13 @@ of a node's own batch, which are never sent. `--quick` has one run of a small tr
 """
 
 import argparse
+import json
 import re
+import shutil
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +38,7 @@ from experiments.partpsp_paper import ACCURACY, NETWORKS, Cell
 from experiments.partpsp_table2 import LEVELS, level
 from experiments.partpsp_tasks import RESNET_RATES, resnet_task, vit_task
 from jdfl.engine.metrics import accuracy
+from jdfl.lab.files import placed
 
 NAME = "full_size"
 MINUTES = 10.0
@@ -94,8 +97,21 @@ def everything() -> list[Run]:
     ]
 
 
+def kept(run: Run, out: Path) -> list[Row]:
+    """The rows of a run that is over; none of others."""
+    path = out / f"{run.folder}.json"
+    return [Row(**one) for one in json.loads(path.read_text(encoding="utf-8"))] if path.is_file() else []
+
+
+def keep(run: Run, rows: Sequence[Row], out: Path) -> None:
+    """Keep the rows of a run that is over instead of its checkpoints."""
+    with placed(out / f"{run.folder}.json") as partial:
+        partial.write_text(json.dumps([asdict(one) for one in rows]) + "\n", encoding="utf-8")
+    shutil.rmtree(out / run.folder)
+
+
 def done(run: Run, out: Path) -> int:
-    """Rounds of a run that are done."""
+    """Rounds of a run that is not over which are done."""
     try:
         return jdfl.read_checkpoint(out / run.folder, *run.parts()).rounds
     except FileNotFoundError:
@@ -120,10 +136,9 @@ def expected(runs: Sequence[Run], out: Path) -> str:
     times: dict[str, float] = {}
     total, left = 0.0, 0
     for run in runs:
-        _, problem, _ = run.parts()
-        rest = run.rounds(problem) - done(run, out)
-        if rest:
+        if not kept(run, out):
             times[run.task.title] = times.get(run.task.title) or seconds_of_a_round(run)
+            rest = run.rounds(run.parts()[1]) - done(run, out)
             total += (rest + BATCHES / PASS) * times[run.task.title]
             left += 1
     each = ", ".join(f"{seconds:.2g} s a round of {title}" for title, seconds in times.items())
@@ -192,10 +207,14 @@ def main(arguments: Sequence[str] | None = None) -> list[Row]:
     say(expected(runs, out))
     rows: list[Row] = []
     for run in runs:
-        result = trained(run, out, more.minutes)
-        if result.ending in ("interrupted", "terminated"):
-            sys.exit(f"{run.case}: {result.reason}. {result.rounds} rounds are kept, and the same command goes on.")
-        rows += lines(run, result)
+        mine = kept(run, out)
+        if not mine:
+            result = trained(run, out, more.minutes)
+            if result.ending in ("interrupted", "terminated"):
+                sys.exit(f"{run.case}: {result.reason}. {result.rounds} rounds are kept, and the same command goes on.")
+            mine = lines(run, result)
+            keep(run, mine, out)
+        rows += mine
         save(rows, given.out, NAME)
     show("Table II at full size", rows)
     draw(rows, str(given.out / f"{NAME}.png"))

@@ -39,6 +39,10 @@ def test_a_run_that_was_cut_off_goes_on_to_the_same_parameters(small, tmp_path):
     later = full_size.trained(small, tmp_path, minutes=10)
     np.testing.assert_array_equal(later.params, whole.params)
     assert later.final == whole.final
+    rows = full_size.lines(small, later)
+    full_size.keep(small, rows, tmp_path)
+    assert full_size.kept(small, tmp_path) == rows
+    assert not (tmp_path / small.folder).exists()
     assert full_size.expected([small], tmp_path) == "expected: 0.0 h for 0 of 1 runs"
 
 
