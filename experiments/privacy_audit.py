@@ -134,6 +134,7 @@ def attacked() -> dict[str, Attacked]:
         ),
         "muffliato": Attacked(jdfl.Muffliato(lr=0.1, gossips=2, gradients=noisy), linked),
         "dcd-psgd": Attacked(jdfl.DCD(lr=0.1, gradients=noisy), linked),
+        "directed-ceps": Attacked(jdfl.DirectedCEPS(s=LARGE, lr=0.1, codec=jdfl.Sparse(), gradients=noisy), linked),
         "dfedavgm": Attacked(jdfl.DFedAvgM(lr=0.1, local_steps=1, gradients=noisy), alone),
         "dfedsam": Attacked(jdfl.DFedSAM(lr=0.1, local_steps=1, gradients=noisy), alone),
         "dsgt": Attacked(jdfl.DSGT(lr=0.05, gradients=noisy), linked),

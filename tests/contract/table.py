@@ -17,6 +17,7 @@ from jdfl.algorithms import (
     cpgt,
     descent,
     dfedavgm,
+    directed_ceps,
     doadp,
     dp_dda,
     dpdo,
@@ -165,6 +166,11 @@ def _doadp_consensus(algorithm: Any, problem: Any, w: Any) -> doadp.State:
     return doadp.State(x, x + 0, jnp.zeros_like(x))
 
 
+def _directed_ceps_consensus(program: Any, problem: Any, w: Any) -> directed_ceps.State:
+    x = _everywhere(program, problem, w)
+    return directed_ceps.State(x, jnp.ones((problem.m,), problem.dtype), x + 0)
+
+
 def _dfedavgm_consensus(program: Any, problem: Any, w: Any) -> dfedavgm.State:
     x = _everywhere(program, problem, w)
     return dfedavgm.State(x, x + 0 if program.algorithm.quantised else None)
@@ -191,6 +197,13 @@ def _compressed(label: str, algorithm: Any, bits: int, swept: str = "lr") -> Row
     exact = replace(algorithm, gradients=jdfl.Gradients(), codec=jdfl.Dense())
     count = _compressed_count(getattr(algorithm, "local_steps", 1))
     return Row(name, algorithm, exact, {"model": bits}, 20, consensus, count, swept, label)
+
+
+def _directed_ceps(label: str, bits: int, **fields: Any) -> Row:
+    algorithm = jdfl.DirectedCEPS(s=3, lr=0.02, **fields)
+    exact = replace(algorithm, gradients=jdfl.Gradients(), codec=jdfl.Dense())
+    count = _compressed_count(algorithm.local_steps)
+    return Row("directed-ceps", algorithm, exact, {"model": bits}, 3, _directed_ceps_consensus, count, "lr", label)
 
 
 def _plain_count(program: Any, adjacency: np.ndarray, rounds: int) -> dict[str, Any]:
@@ -446,6 +459,15 @@ TABLE = (
         "DO-ADP, top 3",  # always awake, which can be counted by hand
         jdfl.DOADP(lr=0.01, gamma=0.1, p=1.0, codec=jdfl.Sparse(s=3), gradients=replace(_PRIVATE, batch=1)),
         3 * (32 + 5),
+    ),
+    _directed_ceps("directed CEPS", 40 + 64 + 32, codec=jdfl.OneBit(d=40), gamma=0.5),
+    _directed_ceps(
+        "DP-directed CEPS, top 3",
+        3 * (32 + 5) + 32,
+        codec=jdfl.Sparse(),
+        gamma=0.5,
+        local_steps=2,
+        gradients=_PRIVATE,
     ),
     _compressed("DFedAvgM", jdfl.DFedAvgM(lr=0.002), 32 * 20),
     _compressed(

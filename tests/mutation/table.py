@@ -65,6 +65,7 @@ TABLE: dict[str, tuple[str, ...]] = {
     "jdfl/algorithms/descent.py": _with_laws("test_family", "D-PSGD"),
     "jdfl/algorithms/dfedavgm.py": _with_laws("test_family", "DFedAvgM"),
     "jdfl/algorithms/dfedsam.py": _with_laws("test_family", "DFedSAM"),
+    "jdfl/algorithms/directed_ceps.py": _with_laws("test_directed_ceps", "directed"),
     "jdfl/algorithms/doadp.py": _with_laws("test_doadp", "DO-ADP"),
     "jdfl/algorithms/dp_dda.py": _with_laws("test_dp_dda", "DDA"),
     "jdfl/algorithms/dpdo.py": _with_laws("test_dpdo", "DPDO"),

@@ -24,6 +24,7 @@ CLAIMED = {
     "DP-DSGT, float16",
     "DP-CHOCO-SGD, combine-then-adapt, random 3",
     "DO-ADP, top 3",
+    "DP-directed CEPS, top 3",
     "DP-IHT-D-PSGD, every second round",
     "D-PSGD, noisy updates of subsets",
     "DP-DFedSAM, Poisson samples",

@@ -80,6 +80,40 @@ def choco(
     return np.stack(course)
 
 
+def directed_ceps(
+    gradient: Gradient,
+    P: np.ndarray,
+    n: int,
+    rounds: int,
+    compress: Compress,
+    *,
+    s: int,
+    lr: float,
+    gamma: float,
+    local_steps: int = 1,
+) -> np.ndarray:
+    """The formulas of `jdfl.algorithms.directed_ceps`, which are in no paper: the models w [rounds, m, n].
+
+    P has columns that sum to one. A message has the compressed difference and the sender's push-sum weight, which its
+    receivers multiply by P_ij.
+    """
+    m = len(P)
+    x, a, copies, course = np.zeros((m, n)), np.ones(m), Copies(P, n), []
+    for _ in range(rounds):
+        for i in range(m):
+            for _ in range(local_steps):
+                x[i] = keep_largest(x[i] - lr * gradient(i, keep_largest(x[i] / a[i], s)), s)
+        messages = [(compress(keep_largest(x[i] - copies.own(i), s)), float(a[i])) for i in range(m)]
+        for i, (q, _) in enumerate(messages):
+            copies.receive(i, q)
+        for i in range(m):
+            heard = sum(P[i, j] * messages[j][1] for j in range(m) if j != i)
+            x[i] = x[i] + gamma * (copies.mean(i) - copies.own(i))
+            a[i] = a[i] + gamma * (heard + P[i, i] * a[i] - a[i])
+        course.append(np.stack([keep_largest(x[i] / a[i], s) for i in range(m)]))
+    return np.stack(course)
+
+
 def dcd(gradient: Gradient, W: np.ndarray, n: int, rounds: int, compress: Compress, *, lr: float) -> np.ndarray:
     """Tang, Gan, Zhang, Zhang, Liu (2018), Algorithm 1."""
     m = len(W)
