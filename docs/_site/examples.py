@@ -38,6 +38,11 @@ EXAMPLES = {
     "dpdo": Example(private='gradients=jdfl.Gradients(clip=1.0, per="batch"), epsilon=1.0'),
     "do-adp": Example(private="gradients=jdfl.Gradients(batch=1, clip=1.0, mechanism=jdfl.Gaussian(2.0))"),
     "dp-dda": Example(private="gradients=jdfl.Gradients(batch=1, clip=1.0, mechanism=jdfl.Gaussian(2.0))"),
+    "directed-ceps": Example(
+        "s=3, codec=jdfl.OneBit(d=40)",
+        network="d_out(8, 3)",
+        flags="--network d-out --network.d 3 --algorithm.s 3 --algorithm.codec one-bit --algorithm.codec.d 40",
+    ),
     "iht-d-psgd": Example("s=3", flags="--network ring --algorithm.s 3"),
     "local-only": Example(private=""),
     "matcha": Example(

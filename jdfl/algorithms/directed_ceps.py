@@ -17,7 +17,7 @@ H_s keeps the s entries of largest magnitude, C is `codec`, the columns of P sum
 Whatever the codec loses, mixing keeps the sums of x and a (the latter is m), and with s = n the sum of x moves by -lr
 times the sum of the gradients. Both x and a are mixed by (1 - gamma) I + gamma P once the copies follow, so their
 ratios agree between nodes. The step size of w_i is lr / a_i: where links are unevenly distributed, a falls below 1 at
-nodes that hear little, and lr must be smaller.
+nodes that receive little, and lr must be smaller.
 
 Every gradient step ends with H_s. Without it, as in CHOCO-SGD, x_i collects the gradients of all n entries, which
 messages of s entries cannot follow, and the run diverges (`python -m experiments.directed_ceps`). With it one message
@@ -55,7 +55,7 @@ class State(NamedTuple):
 
 @struct.dataclass
 class DirectedCEPS(Algorithm):
-    """Directed CEPS (our own): sparse models and one-bit messages over directed networks.
+    """Directed CEPS: our own method, with sparse models and one-bit messages over directed networks.
 
     It takes any gradients and any codec. With noisy clipped gradients it is private.
 

@@ -8,6 +8,7 @@ import pytest
 
 import jdfl
 from jdfl.engine.start import check_settings
+from jdfl.network import from_edges
 from tests.algorithms.play import M, N, course, example, gradient_of, matrices
 from tests.algorithms.pushing import uneven
 from tests.reference import compressed as reference
@@ -20,7 +21,7 @@ METHOD = jdfl.DirectedCEPS(s=S, lr=LR, codec=WIRE)
 def binary():
     """A directed network with 1 or 3 receivers of a node: columns of P sum to one exactly, in float32 too."""
     edges = [(i, (i + 1) % M) for i in range(M)] + [(0, 3), (0, 5), (4, 1), (4, 2)]
-    return jdfl.network.from_edges(edges, M, directed=True, weights="out-degree")
+    return from_edges(edges, M, directed=True, weights="out-degree")
 
 
 def float32(z):
@@ -135,7 +136,7 @@ REFUSED = {
         lambda net: jdfl.network.from_edges(_ROWS, M, directed=True, weights="uniform"),
         "column-stochastic",
     ),
-    "disconnected": (lambda net: jdfl.network.from_edges([(0, 1)], M, connected=False), "a strongly connected"),
+    "disconnected": (lambda net: from_edges([(0, 1)], M, connected=False), "a strongly connected"),
 }
 
 

@@ -1,0 +1,173 @@
+"""Directed CEPS, our own method, against SGP: bytes on directed networks.
+
+Run `python -m experiments.directed_ceps [--quick] [--seeds N] [--out DIR]`. Example 1 of the CEPS paper on 32 nodes,
+without noise, on two directed networks: 4-out, whose nodes have four receivers each, themselves included, and a random
+one, whose nodes differ in their numbers of receivers and therefore in their push-sum weights.
+
+A run ends when the objective at the mean of the models is at most f(w*) + 0.01. The table has the rounds, gradients and
+bytes of all nodes until then, with the best of the step sizes for each method (fewest rounds, on average over seeds).
+Then it has the objective of SGP when it has sent as many bytes, and as many rounds, as directed CEPS with one-bit
+messages needs. "no projection" is directed CEPS without H_s after a gradient step, in 100 rounds and with a smaller
+gamma.
+"""
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from jax import Array
+from matplotlib.figure import Figure
+
+import jdfl
+from experiments.common import Options, Row, options, row, save, save_figure, show
+from jdfl import network as nw
+from jdfl.base import struct
+from jdfl.lab.drawing import COLOURS
+
+NAME = "directed_ceps"
+MARGIN, ROUNDS, FEW = 0.01, 400, 100  # the last without projection
+SPARSE, DENSE = (0.1, 0.2, 0.4), (0.02, 0.04, 0.06, 0.08)  # step sizes of models with s nonzeros and with n
+MOST = float(np.finfo(np.float32).max)  # stands for runs that diverged
+ONE_BIT, SGP = "directed CEPS, one-bit", "SGP"
+
+
+@dataclass(frozen=True)
+class Size:
+    """The size of the problem."""
+
+    m: int
+    n: int
+    s: int
+    rows: tuple[int, int]
+
+
+FULL, SMALL = Size(32, 1000, 10, (250, 750)), Size(8, 60, 4, (80, 120))
+
+
+@struct.dataclass
+class Unprojected(jdfl.DirectedCEPS):
+    """Directed CEPS without the projection after gradient steps."""
+
+    def _descended(self, x: Array, a: Array, here: jdfl.Round) -> Array:
+        return x - self.lr * self.gradients(self._model(x, a), here)
+
+
+def methods(size: Size) -> dict[str, tuple[Any, tuple[float, ...]]]:
+    """What is compared, with its step sizes."""
+    d = None if size is FULL else 3 * size.n
+    sparse = jdfl.Sparse(value="int8", index="enumerative")
+    ours = jdfl.DirectedCEPS(s=size.s, codec=jdfl.OneBit(d=d))
+    return {
+        ONE_BIT: (ours, SPARSE),
+        f"{ONE_BIT}, 5 local steps": (replace(ours, local_steps=5), SPARSE),
+        "directed CEPS, sparse float32": (replace(ours, codec=jdfl.Sparse()), SPARSE),
+        "directed CEPS, sparse int8": (replace(ours, codec=sparse), SPARSE),
+        "directed CEPS, dense": (replace(ours, codec=jdfl.Dense()), SPARSE),
+        SGP: (jdfl.SGP(), DENSE),
+    }
+
+
+def networks(size: Size) -> dict[str, nw.Static]:
+    """The directed networks."""
+    drawn = nw.erdos_renyi(size.m, 6 / size.m, directed=True, weights="out-degree", seed=1)
+    return {"4-out": nw.d_out(size.m, 4), "random": drawn}
+
+
+def problem(size: Size, seed: int) -> jdfl.problems.LinearRegression:
+    """Example 1."""
+    return jdfl.problems.example1(size.m, size.n, size.s, size.rows, seed=seed)
+
+
+def run(algorithm: Any, size: Size, net: Any, seed: int) -> jdfl.Result:
+    """One run, until the objective is reached."""
+    data = problem(size, seed)
+    stop = jdfl.objective_below(jdfl.problems.value_at_truth(data) + MARGIN)
+    return jdfl.run(algorithm, data, net, key=seed, steps=ROUNDS, stop=stop, metrics=["objective"])
+
+
+def best(algorithm: Any, rates: Sequence[float], size: Size, net: Any, seeds: int) -> tuple[float, list[jdfl.Result]]:
+    """The step size that takes the fewest rounds on average, and its runs; runs that do not reach it count twice."""
+    found = {lr: [run(replace(algorithm, lr=lr), size, net, seed) for seed in range(seeds)] for lr in rates}
+
+    def cost(lr: float) -> float:
+        return float(np.mean([one.rounds if one.ending == "stop rule" else 2 * ROUNDS for one in found[lr]]))
+
+    lr = min(rates, key=cost)
+    return lr, found[lr]
+
+
+def at(history: pd.DataFrame, column: str, value: float) -> float:
+    """The last objective recorded when a cost column is at most `value`."""
+    return float(history["objective"][history[column] <= value].iloc[-1])
+
+
+def told(case: str, lr: float, results: Sequence[jdfl.Result]) -> list[Row]:
+    """The rows of a method; costs of runs that do not reach the objective are those of all their rounds."""
+    found = {
+        "reached": [float(one.ending == "stop rule") for one in results],
+        "lr": [lr] * len(results),
+        "rounds": [float(one.rounds) for one in results],
+        "gradients per node": [one.totals.gradients / len(one.params) for one in results],
+        "bytes per message": [sum(one.totals.message_bits.values()) / 8 for one in results],
+        "MB": [one.totals.bytes / 1e6 for one in results],
+    }
+    return [row(case, name, None, values) for name, values in found.items()]
+
+
+def without_projection(size: Size, net: Any, seeds: int) -> list[float]:
+    """The objectives of `Unprojected` after 100 rounds [seeds]."""
+    codec = jdfl.OneBit(d=None if size is FULL else 3 * size.n)
+    algorithm = Unprojected(s=size.s, codec=codec, lr=SPARSE[0], gamma=0.2)
+    given: Any = {"steps": FEW, "every": FEW, "metrics": ["objective"]}
+    ended = [jdfl.run(algorithm, problem(size, seed), net, key=seed, **given) for seed in range(seeds)]
+    return [float(np.nan_to_num(one.final["objective"], nan=MOST, posinf=MOST)) for one in ended]
+
+
+def collect(size: Size, seeds: int) -> tuple[list[Row], dict[tuple[str, str], list[pd.DataFrame]]]:
+    """All rows, and the histories by network and method."""
+    rows: list[Row] = []
+    histories: dict[tuple[str, str], list[pd.DataFrame]] = {}
+    for place, net in networks(size).items():
+        for name, (algorithm, rates) in methods(size).items():
+            lr, results = best(algorithm, rates, size, net, seeds)
+            histories[place, name] = [one.history for one in results]
+            rows += told(f"{place}, {name}", lr, results)
+        for column in ("bytes", "round"):
+            pairs = zip(histories[place, SGP], histories[place, ONE_BIT])
+            values = [at(one, column, float(other[column].iloc[-1])) for one, other in pairs]
+            rows.append(row(f"{place}, {SGP}", f"objective at equal {column.rstrip('s')}s", None, values))
+        rows.append(row(f"{place}, no projection", "objective", None, without_projection(size, net, seeds)))
+    return rows, histories
+
+
+def draw(histories: dict[tuple[str, str], list[pd.DataFrame]], chosen: Options) -> None:
+    """DIR/NAME.png: the objective against the bytes of all nodes, a panel per network."""
+    places, names = (list(dict.fromkeys(key[i] for key in histories)) for i in (0, 1))
+    fig = Figure(figsize=(1 + 4.2 * len(places), 4.2), layout="constrained")
+    for axis, place in zip(fig.subplots(1, len(places), sharey=True, squeeze=False)[0], places):
+        for name, colour in zip(names, COLOURS):
+            for i, one in enumerate(histories[place, name]):
+                label = name if i == 0 else None
+                axis.plot(one["bytes"][1:], one["objective"][1:], color=colour, alpha=0.8, label=label)
+        axis.set(xscale="log", yscale="log", xlabel="bytes of all nodes", title=place)
+        axis.grid(alpha=0.3)
+    fig.axes[0].set_ylabel("objective")
+    fig.legend(*fig.axes[0].get_legend_handles_labels(), loc="outside upper center", ncols=2, frameon=False)
+    save_figure(fig, chosen.out / f"{NAME}.png")
+
+
+def main(arguments: Sequence[str] | None = None) -> list[Row]:
+    """All of it, or a small problem with `--quick`."""
+    chosen = options("Directed CEPS on directed networks", seeds=3, arguments=arguments)
+    rows, histories = collect(SMALL if chosen.quick else FULL, chosen.seeds)
+    show(f"Until the objective is f(w*) + {MARGIN} (Example 1)", rows)
+    draw(histories, chosen)
+    print("written:", save(rows, chosen.out, NAME), chosen.out / f"{NAME}.png")
+    return rows
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
