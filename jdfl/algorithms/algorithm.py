@@ -15,7 +15,7 @@ Axes: m nodes, n parameters.
 
 from dataclasses import replace
 from types import MappingProxyType
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import jax
 from jax import Array
@@ -51,7 +51,8 @@ class Algorithm:
 
     Class variables describe a method: `title` is its name in messages, `tuned` lists the float settings that a
     comparison tunes, `channels` the kinds of messages it sends, `needs` its requirements on the network (see
-    `jdfl.network.require`) and `codes` what passes through the codec (see `jdfl.algorithms.codes`).
+    `jdfl.network.require`), `codes` what passes through the codec (see `jdfl.algorithms.codes`), and `phi` by whose
+    codec a message is encoded, and which therefore has the size, where a codec distinguishes nodes.
     `uneven` marks methods whose rounds differ in their amount of computation, `columns` those that need
     column-stochastic mixing matrices, `late` those that accept delayed messages, and `mixes` those that multiply by W,
     which must not expand then. `noise_by` explains how to set the
@@ -59,9 +60,10 @@ class Algorithm:
     if anything.
     """
 
-    title = ""  # this and the next four may be properties where they depend on settings
+    title = ""  # this and the next five may be properties where they depend on settings
     needs = MappingProxyType[str, bool]({})
     codes = "models"
+    phi: Literal["sender", "receiver"] = "sender"
     channels = (MODEL,)
     uneven = False
     tuned: ClassVar[tuple[str, ...]] = ("lr",)
@@ -166,7 +168,8 @@ class Algorithm:
         """Return the bits of one message on every channel: by default the size of the codec's message.
 
         The result maps channel names to whole numbers, by which the counted messages are multiplied. A method overrides
-        it if its messages are more than one vector [n] sent through `codec`, as with push-sum.
+        it if its messages are more than one vector [n] sent through `codec`, as with push-sum. Where messages of
+        different nodes differ in size, it is called for every group of nodes, `codec` being that of the group.
         """
         return {channel.name: codec.bits(problem.n, self.sparsity(problem)) for channel in self.channels}
 

@@ -11,6 +11,7 @@ from functools import reduce
 from typing import Any
 
 import jax.numpy as jnp
+from jax import Array
 
 from jdfl.algorithms.moment import Info, counts
 from jdfl.base.streams import Stream
@@ -39,7 +40,7 @@ class Book:
     grads: Any = 0  # gradients that a node evaluates
     releases: Any = 0  # noisy functions of its data that others may see
     once: int = 0  # releases made only by the first of several local steps
-    sent: dict[str, Any] = field(default_factory=dict)  # messages that leave a node, by channel
+    sent: dict[str, Any] = field(default_factory=dict)  # messages that leave a node, by channel; [m, g]: also by size
     combined: dict[str, Any] = field(default_factory=dict)  # how often a node combines what it received, by channel
     uses: dict[str, int] = field(default_factory=dict)  # how often the step sends, by channel
     noises: dict[Stream, tuple[Claim, frozenset[int]]] = field(default_factory=dict)  # guarantee and looks of noise
@@ -117,8 +118,16 @@ class Book:
             if whole not in self.noises or (whole in self.inside) != (part in self.inside)
         }
 
-    def info(self, m: int, channels: tuple[Channel, ...]) -> Info:
+    def info(
+        self, m: int, channels: tuple[Channel, ...], sizes: dict[str, tuple[int, ...]], group: Array | None = None
+    ) -> Info:
         """The counts; messages of one round on different channels are combined once.
+
+        Args:
+            m: The number of nodes.
+            channels: The channels of the algorithm.
+            sizes: The bits of one message by channel, of every group of nodes; one number without groups.
+            group: The groups [m] of the nodes, by which messages are counted; None: all messages have one size.
 
         Raises ValueError for messages on a channel that is not among the algorithm's `channels`: their bytes would be
         missing from all counts.
@@ -130,8 +139,23 @@ class Book:
                 "step uses in the `channels` of the algorithm."
             )
         combined = reduce(jnp.maximum, self.combined.values()) if self.combined else 0
-        sent = {one.name: self.sent.get(one.name, 0) for one in channels}
+        sent: dict[str, Any] = {}
+        for name in names:
+            number = self.sent.get(name, 0)
+            for g, part in enumerate(parts(name, sizes[name])):
+                own = number if group is None else _of_group(number, group, g)
+                sent[part] = sent.get(part, 0) + own
         return counts(m, sent, grads=self.grads, releases=self.releases, communications=combined)
+
+
+def parts(channel: str, sizes: tuple[int, ...]) -> list[str]:
+    """The names under which the messages of every group are counted: by size, where the `sizes` in bits differ."""
+    return [channel if len(set(sizes)) == 1 else f"{channel} of {bits} bits" for bits in sizes]
+
+
+def _of_group(sent: Any, group: Array, g: int) -> Any:
+    """The messages of one group: a column, or those of the nodes that belong to it."""
+    return sent[:, g] if jnp.ndim(sent) == 2 else jnp.where(group == g, sent, 0)
 
 
 def _twice(stream: Stream) -> str:

@@ -141,13 +141,16 @@ def published_bytes(algorithm: Any, problem: Problem, rounds: int, ready: Any) -
     codec = algorithm.codec
     if not isinstance(codec, Dense | OneBit):
         return None
-    d = codec.bits(problem.n) - codec.norm_bits if isinstance(codec, OneBit) else None
+    d = None
+    if isinstance(codec, OneBit):
+        groups = codec.groups or (0,)
+        d = float(np.mean([codec.of(group).bits(problem.n) - codec.norm_bits for group in groups]))
     drawn = algorithm.period if ready is None else ready.period
     period = sum(algorithm.periods) / 2 if drawn is None else float(np.mean(np.asarray(drawn)))
     return paper_volume(rounds, m=problem.m, n=problem.n, rate=float(algorithm.rate), period=period, d=d)
 
 
-def paper_volume(rounds: float, *, m: int, n: int, rate: float, period: float = 12.5, d: int | None = None) -> float:
+def paper_volume(rounds: float, *, m: int, n: int, rate: float, period: float = 12.5, d: float | None = None) -> float:
     """A formula that reproduces the "data transmission volume" of the CEPS paper (Table V), which gives none itself.
 
     rounds / period * r * m * (m / 2) messages of 4 n bytes each, or of d + 64 units for one-bit messages. It fits the
@@ -160,6 +163,6 @@ def paper_volume(rounds: float, *, m: int, n: int, rate: float, period: float = 
         n: The number of parameters of a node.
         rate: The fraction r of nodes that are combined, in (0, 1].
         period: The average number of rounds between two communications of a node.
-        d: The bits of a one-bit message without its norm; None: dense messages.
+        d: The bits of a one-bit message without its norm, their mean where nodes have their own; None: dense messages.
     """
     return rounds / period * rate * m * (m / 2) * (4 * n if d is None else d + 64)

@@ -14,10 +14,12 @@ import jax.numpy as jnp
 from jax import Array
 
 from jdfl.algorithms.algorithm import Algorithm, codec_of
+from jdfl.algorithms.book import parts
 from jdfl.algorithms.moment import Info, Moment
 from jdfl.algorithms.round import Round
 from jdfl.base import checks, struct
 from jdfl.network import Mail, Network
+from jdfl.network.links import Sizes
 from jdfl.privacy import Guarantee
 from jdfl.problems import Problem
 
@@ -70,11 +72,30 @@ class Program:
         return Round(moment=moment, problem=problem, prepared=self.prepared, mail=mail)
 
     def _info(self, round: Round) -> Info:
-        return round.book.info(round.m, self.algorithm.channels)
+        groups = round.codec.groups
+        group = None if groups is None else jnp.asarray(groups, jnp.int32)[round.node]
+        return round.book.info(round.m, self.algorithm.channels, self._sizes(round.problem), group)
 
     def message_bits(self, problem: Problem) -> dict[str, int]:
-        """The bits of one message on every channel."""
-        return self.algorithm.message_bits(problem, codec_of(self.algorithm, problem))
+        """The bits of one message on every channel, which has several names where messages differ in size."""
+        return {
+            part: size for name, sizes in self._sizes(problem).items() for part, size in zip(parts(name, sizes), sizes)
+        }
+
+    def round_bits(self, problem: Problem) -> int | Sizes:
+        """The bits of one message on every channel together, as networks with simulated times take them."""
+        totals = [sum(one) for one in zip(*self._sizes(problem).values())]
+        groups = codec_of(self.algorithm, problem).groups
+        if groups is None:
+            return sum(totals)
+        return Sizes(tuple(totals[group] for group in groups), self.algorithm.phi)
+
+    def _sizes(self, problem: Problem) -> dict[str, tuple[int, ...]]:
+        """The bits of one message by channel, of every group of nodes."""
+        codec = codec_of(self.algorithm, problem)
+        number = 1 if codec.groups is None else max(codec.groups) + 1
+        each = [self.algorithm.message_bits(problem, codec.of(group)) for group in range(number)]
+        return {name: tuple(one[name] for one in each) for name in each[0]}
 
     def examples(self, problem: Problem) -> Array:
         """The number of examples that one gradient of every node uses [m] int32."""

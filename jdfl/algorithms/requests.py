@@ -135,7 +135,7 @@ def ask_and_store(
     mine, slots = _drawn(asking, due, round)
     graph, wire = known(round.graph), round.prepared.wire
     w = jax.tree.map(lambda x: round.leaving(MODEL, x, to="asked"), w)
-    round.book.send(MODEL, graph.asked(graph.taken(slots)), jnp.any(slots, axis=1).astype(jnp.int32))
+    _count(asking, slots, graph, round)
     wanted = (graph.asked(slots) > 0) | (mine & asking.own_coded)
     z = transmit(wire, round.shared_keys(MODEL), w, wanted, asking.block)
     heard = jax.tree.map(graph.gathered, z)
@@ -154,6 +154,16 @@ def ask_and_store(
     return received, combined(asking, graph).astype(round.problem.dtype)
 
 
+def _count(asking: Asking, slots: Array, graph: Graph, round: Round) -> None:
+    """Count the messages in the slots [m, d] that nodes request from; by size, where that of the receiver counts."""
+    taken, groups = graph.taken(slots), round.codec.groups
+    sent = graph.asked(taken)
+    if asking.phi == "receiver" and groups is not None:
+        own = jnp.asarray(groups, jnp.int32)[round.node][:, None]
+        sent = jnp.stack([graph.asked(taken & (own == group)) for group in range(max(groups) + 1)], axis=1)
+    round.book.send(MODEL, sent, jnp.any(slots, axis=1).astype(jnp.int32))
+
+
 def _requested(
     asking: Asking, w: Array | Nonzeros, mine: Array, slots: Array, round: Round
 ) -> Callable[[Round], Array]:
@@ -161,7 +171,7 @@ def _requested(
     own_coded, phi, lanes = asking.own_coded, asking.phi, asking.block
     graph, wire = known(round.graph), round.prepared.wire
     w = jax.tree.map(lambda x: round.leaving(MODEL, x, to="asked"), w)
-    round.book.send(MODEL, graph.asked(graph.taken(slots)), jnp.any(slots, axis=1).astype(jnp.int32))
+    _count(asking, slots, graph, round)
     keys, coded_self = round.shared_keys(MODEL), mine & own_coded
 
     def sums(own: Any, senders: Array, messages: Any, added: Any) -> Callable[[Round], Array]:

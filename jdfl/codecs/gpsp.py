@@ -66,6 +66,9 @@ class _Problem:
     eta: Array = struct.field(per_node=True)  # [b, 1]
     flips: int = struct.field(pytree_node=False)
     cap: int = struct.field(pytree_node=False)
+    n: int = struct.field(pytree_node=False)
+    step: Array | None = struct.field(per_node=True, default=None)  # [b, 1] first trial step; None: from d
+    most: Array | None = struct.field(per_node=True, default=None)  # [b, 1] size of the working support; None: t
 
     def active(self, search: _Search) -> Array:
         """Which messages [b] continue."""
@@ -75,8 +78,12 @@ class _Problem:
         """The search once at most `few` messages continue."""
         return lax.while_loop(lambda search: jnp.sum(self.active(search), dtype=jnp.int32) > few, self.iterate, search)
 
+    def there(self, v: Array) -> Array:
+        """The entries of v [b, d], zero for measurements that do not exist, whose sign is zero."""
+        return v if self.step is None else jnp.where(self.c == 0, 0.0, v)
+
     def point(self, T: Array, x: Array, y: Array, Ax: Array) -> _Point:
-        v = Ax + y - self.margin
+        v = self.there(Ax + y - self.margin)
         return _Point(T, x, y, Ax, jnp.sum(v * v, axis=1) + self.eta[:, 0] * jnp.sum(x * x, axis=1))
 
     def at(self, T: Array, x: Array, y: Array) -> _Point:
@@ -89,33 +96,39 @@ class _Problem:
 
     def started(self, start: Array, zero: _Point) -> _Point:
         """The point near `start` [b, n], for messages whose start is not zero."""
-        T, x = _largest(start, zero.T.shape[1])
+        T, x = _largest(start, zero.T.shape[1], self.most)
         norm = jnp.linalg.norm(x, axis=1, keepdims=True)
         x = START * self.margin * x / jnp.where(norm > 0, norm, 1.0)
-        y = self.kept(self.margin - self.c * self.sensing.combine(T, x))
+        y = self.kept(self.there(self.margin - self.c * self.sensing.combine(T, x)))
         return _where(norm[:, 0] > 0, self.at(T, x, y), zero)
 
     def newton(self, point: _Point) -> _Point:
         """The minimiser over x on the support of `point`, for the rows with y = 0."""
         free = point.y == 0.0
-        columns = self.sensing.columns(point.T)
+        columns, empty = self.sensing.columns(point.T), None
+        if self.most is not None:
+            empty = point.T >= self.n
+            columns = jnp.where(empty[:, :, None], 0.0, columns)
         A = jnp.where(free, self.c, 0.0)[:, None, :] * columns  # [b, t, d]
         gram = jnp.einsum("btd,bud->btu", A, A, precision=ops.HIGHEST)
         gram = gram + self.eta[:, :, None] * jnp.eye(gram.shape[1], dtype=A.dtype)[None]
+        if empty is not None:  # whatever is on their diagonal, their values are zero
+            gram = jnp.where(empty[:, :, None] & jnp.eye(gram.shape[1], dtype=bool)[None], 1.0, gram)
         right = self.margin * jnp.sum(A, axis=2)
         z = jax.vmap(lambda G, r: cho_solve(cho_factor(G, lower=True), r))(gram, right)
         Ax = self.c * jnp.einsum("bt,btd->bd", z, columns, precision=ops.HIGHEST)
-        return self.point(point.T, z, jnp.where(free, 0.0, self.kept(self.margin - Ax)), Ax)
+        return self.point(point.T, z, jnp.where(free, 0.0, self.kept(self.there(self.margin - Ax))), Ax)
 
     def iterate(self, search: _Search) -> _Search:
         """One iteration for every message that has not converged."""
         point, active = search.point, self.active(search)
         lane = jnp.arange(len(active))[:, None]
-        v = point.Ax + point.y - self.margin
+        v = self.there(point.Ax + point.y - self.margin)
         g = self.sensing.adjoint(self.c * v).at[lane, point.T].add(self.eta * point.x, mode="drop")
 
         def projected(a: Array) -> _Point:
-            T, x = _largest((-a * g).at[lane, point.T].add(point.x, mode="drop"), point.T.shape[1])
+            moved = (-a * g).at[lane, point.T].add(point.x, mode="drop")
+            T, x = _largest(moved, point.T.shape[1], self.most)
             return self.at(T, x, self.kept(point.y - a * v))
 
         def rises(trial: _Point) -> Array:
@@ -129,8 +142,8 @@ class _Problem:
             a = jnp.where(rises(trial)[:, None], a / 2, a)
             return _where(rises(trial), projected(a), trial), a, halvings + 1
 
-        first = point, jnp.full_like(self.margin, 2 * STEP / v.shape[1]), jnp.int32(0)
-        trial = lax.while_loop(again, halve, first)[0]
+        step = jnp.full_like(self.margin, 2 * STEP / v.shape[1]) if self.step is None else self.step
+        trial = lax.while_loop(again, halve, (point, step, jnp.int32(0)))[0]
 
         falls = trial.objective < point.objective
         moved = _where(falls, trial, point)
@@ -160,6 +173,8 @@ def gpsp(
     eta: Array | float = 1e-4,
     cap: int = 12,
     start: Array | None = None,
+    sizes: tuple[int, ...] = (),
+    group: Array | None = None,
 ) -> Decoding:
     """Find x with ||x|| = 1, ||x||_0 <= s and sign(Phi x) ~ c from the signs c, for b messages side by side.
 
@@ -173,15 +188,25 @@ def gpsp(
         eta ([b]): Weight >= 0 of ||x||^2, the ridge, of every message, or one for all.
         cap: Maximum number of iterations.
         start ([b, n]): A guess for x; a zero row is no guess. None: there is none for any message.
+        sizes: The different numbers of measurements of the messages, each from 1 to d; (): all have d.
+        group ([b]): Which of `sizes` a message has. Only its first sizes[group] measurements exist, and the result is
+            that of Phi and c without the others.
 
     Returns:
         Positions and values [b, s] of the vectors found, and the iterations [b] that the messages took.
     """
     b, d = c.shape
-    t = working_sparsity(n, d, s)
+    spare = [working_sparsity(n, size, s) for size in sizes or (d,)]
+    t = max(spare)
     margin, eta = (jnp.broadcast_to(jnp.asarray(one, c.dtype).reshape(-1, 1), (b, 1)) for one in (margin, eta))
-    problem, zero = _Problem(sensing, c, margin, eta, flips, cap), jnp.zeros_like(c)
-    point = _Point(jnp.full((b, t), n, jnp.int32), jnp.zeros((b, t), c.dtype), zero, zero, d * margin[:, 0] ** 2)
+    count, step, most = d, None, None
+    if sizes:
+        count = jnp.asarray(sizes, c.dtype)[group]
+        c = jnp.where(jnp.arange(d)[None, :] < count[:, None], c, 0.0)
+        step = jnp.asarray([2 * STEP / size for size in sizes], c.dtype)[group][:, None]
+        most = jnp.asarray(spare, jnp.int32)[group][:, None] if min(spare) < t else None
+    problem, zero = _Problem(sensing, c, margin, eta, flips, cap, n, step, most), jnp.zeros_like(c)
+    point = _Point(jnp.full((b, t), n, jnp.int32), jnp.zeros((b, t), c.dtype), zero, zero, count * margin[:, 0] ** 2)
     point = point if start is None else problem.started(start, point)
     few = b // GATHER if b >= 2 * GATHER else 0
     search = problem.solved(_Search(point, jnp.zeros((b,), jnp.int32), jnp.zeros((b,), jnp.bool_)), few)
@@ -233,10 +258,19 @@ def unit(n: int, d: int, s: int) -> float:
     return s * np.log(max(n / s, np.e)) / (1.0 if spare else NO_SPARE)
 
 
-def _largest(x: Array, t: int) -> tuple[Array, Array]:
-    """Positions [b, t], ascending, and values of the t entries of x [b, n] of largest magnitude."""
+def _largest(x: Array, t: int, most: Array | None = None) -> tuple[Array, Array]:
+    """Positions [b, t], ascending, and values of the t entries of x [b, n] of largest magnitude.
+
+    With `most` [b, 1] they are only so many; the other positions are n, out of range, and their values are zero.
+    """
     T = jnp.sort(largest(x, t).place, axis=1)
-    return T, jnp.take_along_axis(x, T, axis=1)
+    value = jnp.take_along_axis(x, T, axis=1)
+    if most is None:
+        return T, value
+    rank = jnp.argsort(jnp.argsort(-jnp.abs(value), axis=1), axis=1)
+    n = x.shape[1]
+    T = jnp.sort(jnp.where(rank < most, T, n), axis=1)
+    return T, jnp.where(T >= n, 0.0, jnp.take_along_axis(x, jnp.minimum(T, n - 1), axis=1))
 
 
 def _where(choice: Array, one: Any, other: Any) -> Any:

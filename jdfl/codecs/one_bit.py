@@ -10,18 +10,21 @@ from typing import Annotated, Any, ClassVar, Literal
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import Array, lax
+from jax import Array
 
 from jdfl.base import checks, struct
-from jdfl.base.settings import Bound, Count, Natural, NotNegative, Positive
+from jdfl.base.fitting import is_whole
+from jdfl.base.settings import As, Bound, Count, Natural, NotNegative, Positive
 from jdfl.base.streams import Stream
 from jdfl.codecs import sensing
 from jdfl.codecs.base import Codec, Wire
 from jdfl.codecs.dense import rounded
 from jdfl.codecs.gpsp import gpsp, recovery, unit, working_sparsity
+from jdfl.codecs.logarithm import exact_scale, logarithm
 from jdfl.codecs.packing import Part, floats, signs
 
 _MATRIX = Stream("one-bit.sensing matrix", "shared")
+_D = As(int | tuple[int, ...] | None)
 POOR = 0.9  # recovery below which `check` warns
 MOST_COLUMNS = 2**24  # largest number of entries in the columns gathered for messages side by side, 64 MB
 
@@ -39,14 +42,17 @@ class OneBit(Codec):
     because most measurements contain none of x. With `side` the decoder starts from the receiver's own parameters, so d
     may be much smaller; then every receiver decodes separately.
 
+    With one d per node, as in the paper, the message of node i has its own d_i signs: of matrices for the largest d,
+    only the first d_i rows exist for it. With `phi="receiver"` of CEPS the d_i of the receiver counts.
+
     `inverse` selects how w follows from the unit vector v. "paper" (Step 6-7) exponentiates v directly and rescales,
     with an error of a few per cent even for a perfect v, because log_gamma(1 + |w|) was normalised before. "exact"
     first finds the scale t with ||gamma^(t |v|) - 1|| = ||w||, without additional bits.
     """
 
     kind: ClassVar[str] = "one-bit"
-    d: Count | None = struct.field(pytree_node=False, default=None)
-    """Number of measurements, one bit each; None: n // 2."""
+    d: Annotated[Count | tuple[Count, ...] | None, _D] = struct.field(pytree_node=False, per_node=True, default=None)
+    """Number of measurements, one bit each, or one number per node [m]; None: n // 2."""
     s: Count | None = struct.field(pytree_node=False, default=None)
     """Nonzeros that the decoder recovers; None: the algorithm's sparsity."""
     gamma: Annotated[float | Array, Bound("(1, inf)")] = struct.field(per_node=True, default=5.0)
@@ -72,24 +78,49 @@ class OneBit(Codec):
     norm_bits: Literal[32, 64] = struct.field(pytree_node=False, default=64)
     """Bits of the norm."""
     matrix: Array | None = struct.field(per_node=lambda codec: not codec.shared, default=None)
-    """Phi^T, [m, n, d], or [n, d] if shared, instead of drawing it."""
+    """Phi^T, [m, n, d], or [n, d] if shared, instead of drawing it; d is the largest of all nodes."""
+
+    def __post_init__(self) -> None:
+        """Store lists and arrays of numbers of measurements as tuples, which are compared by value."""
+        d: Any = self.d.tolist() if checks.is_a(self.d, np.ndarray) else self.d
+        if checks.is_a(d, list | tuple):
+            d = tuple(int(one) if is_whole(one) else one for one in d)
+        object.__setattr__(self, "d", d)
 
     @property
     def pairwise(self) -> bool:
         """With side information every receiver decodes separately."""
         return self.side
 
+    @property
+    def groups(self) -> tuple[int, ...] | None:
+        """Nodes with equal d form a group; the groups are in the order of their d."""
+        if not isinstance(self.d, tuple) or len(set(self.d)) < 2:
+            return None
+        place = {size: i for i, size in enumerate(sorted(set(self.d)))}
+        return tuple(place[size] for size in self.d)
+
+    def of(self, group: int) -> Codec:
+        """The codec for the bytes of messages with the d of a group: d + 64 bits, or d + 32."""
+        if self.groups is None:
+            return self
+        sizes = self._sizes(0)
+        return _Message(sizes[group], sizes[-1], self.norm_bits)
+
     def lanes(self, wire: Wire) -> int:
         """Few on CPU, where a matrix of the wire each stays in cache; unrequested rows fill the last block."""
         wide = 256 if jax.default_backend() != "cpu" else 16 if self.shared else 4
-        d, s = self._measurements(wire.n), self._nonzeros(wire.sparsity)
-        return min(wide, max(1, MOST_COLUMNS // (d * working_sparsity(wire.n, d, s))))
+        sizes, s = self._sizes(wire.n), self._nonzeros(wire.sparsity)
+        columns = sizes[-1] * max(working_sparsity(wire.n, d, s) for d in sizes)
+        return min(wide, max(1, MOST_COLUMNS // columns))
 
     def check(self, n: int, m: int, sparsity: int) -> None:
         """Raise ValueError for settings out of range; warn where the decoder cannot recover the support."""
         if self.s is not None:
             checks.whole(1, n, "A vector has no more nonzeros than entries.", s=self.s)
-        d = self._measurements(n)
+        if isinstance(self.d, tuple):
+            self._check_each(self.d, m)
+        d = self._sizes(n)[-1]
         if self.shared and self.ensemble == "hadamard":
             raise ValueError(
                 "Expected shared = False with ensemble = 'hadamard', got shared = True. Nothing is stored, so "
@@ -102,13 +133,25 @@ class OneBit(Codec):
                     "entries should have mean 0 and variance 1."
                 )
             wanted = (n, d) if self.shared else (m, n, d)
-            checks.shape(wanted, "It is Phi^T, [n, d] if shared, else [m, n, d].", matrix=self.matrix)
+            remedy = "It is Phi^T, [n, d] if shared, else [m, n, d], with the largest d of all nodes."
+            checks.shape(wanted, remedy, matrix=self.matrix)
             checks.finite(matrix=self.matrix)
         for name, number in {"gamma": self.gamma, "margin": self.margin, "eta": self.eta}.items():
             if np.ndim(number):
                 checks.shape((m,), "Give one number, or one for every node.", **{name: number})
-        checks.whole(0, d, flips=self.flips)
-        self._warn(n, d, self._nonzeros(sparsity))
+        checks.whole(0, self._sizes(n)[0], flips=self.flips)
+        s = self._nonzeros(sparsity)
+        self._warn(n, min(self._sizes(n), key=lambda one: recovery(n, one, s)), s)
+
+    def _check_each(self, d: tuple[int, ...], m: int) -> None:
+        checks.shape((m,), "Give one number of measurements, or one for every node.", d=d)
+        for i, one in enumerate(d):
+            checks.whole(1, **{f"d[{i}]": one})
+        if self.shared:
+            raise ValueError(
+                "Expected shared = False with one d for every node, got shared = True. Give one d for all nodes, or "
+                "leave shared out: then every node has its own matrix."
+            )
 
     def _warn(self, n: int, d: int, s: int) -> None:
         if self.ensemble == "sparse":
@@ -128,9 +171,16 @@ class OneBit(Codec):
                 stacklevel=6,
             )
 
-    def draw(self, key: Array, node: Array, n: int, dtype: Any) -> Array | sensing.Sensing | None:
-        """The stored sensing matrices, one per node or one for all, or the rows [d] of the transforms."""
-        d = self._measurements(n)
+    def draw(self, key: Array, node: Array, n: int, dtype: Any) -> Any:
+        """The stored sensing matrices, one per node or one for all, or the rows [d] of the transforms.
+
+        Where the nodes' d differ they are stored for the largest d, next to the groups [m] of the nodes.
+        """
+        phi, groups = self._phi(key, node, n, dtype), self.groups
+        return phi if groups is None else _Several(phi, jnp.asarray(groups, jnp.int32)[node])
+
+    def _phi(self, key: Array, node: Array, n: int, dtype: Any) -> Array | sensing.Sensing | None:
+        d = self._sizes(n)[-1]
         if self.ensemble == "hadamard":
             return sensing.hadamard_rows(_MATRIX.of(key), n, d)
         if self.matrix is not None or (self.ensemble == "rademacher" and not self.shared):
@@ -151,26 +201,28 @@ class OneBit(Codec):
 
     def _sensing(self, key: Array, wire: Wire) -> sensing.Sensing:
         """The matrices of the messages with keys [b]."""
-        n, d = wire.n, self._measurements(wire.n)
+        n, d = wire.n, self._sizes(wire.n)[-1]
+        drawn = wire.drawn.phi if isinstance(wire.drawn, _Several) else wire.drawn
         if self.ensemble == "hadamard":
             N = sensing.hadamard_size(n)
-            drawn = jax.vmap(lambda one: sensing.signs(one, (2, -(-d // N), N), wire.dtype))(key)
-            return sensing.double_hadamard(drawn, wire.drawn, n)
+            flipped = jax.vmap(lambda one: sensing.signs(one, (2, -(-d // N), N), wire.dtype))(key)
+            return sensing.double_hadamard(flipped, drawn, n)
         if self.ensemble == "rademacher" and not self.shared:
             return sensing.Stored(jax.vmap(lambda one: self._matrix(one, n, d, wire.dtype))(key))
         if self.matrix is not None:
             return sensing.Shared(self.matrix) if self.shared else sensing.Stored(self.matrix)
-        return wire.drawn
-
-    def _logarithm(self, x: Array, gamma: Array) -> Array:
-        return jnp.sign(x) * jnp.log1p(jnp.abs(x)) / jnp.log(gamma)[:, None]
+        return drawn
 
     def encode(self, key: Array, x: Array, wire: Wire) -> tuple[Array, Array]:
-        """The norms ||x|| [b] and signs [b, d] bool (True is +1)."""
+        """The norms ||x|| [b] and signs [b, d] bool: True is +1, False is -1 or, beyond a node's own d, no sign."""
         norm, gamma = jnp.linalg.norm(x, axis=1), _each(self.gamma, len(x), x.dtype)
         if self.norm_bits == 32:
             norm = rounded(norm, "float32")
-        return norm, self._sensing(key, wire).measure(self._logarithm(x, gamma)) > 0
+        positive = self._sensing(key, wire).measure(logarithm(x, gamma)) > 0
+        if isinstance(wire.drawn, _Several):
+            d = jnp.asarray(self._sizes(wire.n), jnp.int32)[wire.drawn.group]
+            positive = positive & (jnp.arange(positive.shape[1])[None, :] < d[:, None])
+        return norm, positive
 
     def decode(self, key: Array, payload: tuple[Array, Array], wire: Wire) -> Array:
         """GPSP on the payload ([b] norms, [b, d] signs), logarithm inverted, rescaled [b, n]; zero for norm zero."""
@@ -186,42 +238,62 @@ class OneBit(Codec):
             margin=margin,
             eta=eta,
             cap=self.cap,
-            start=self._logarithm(wire.side, gamma) if self.side and wire.side is not None else None,
+            start=logarithm(wire.side, gamma) if self.side and wire.side is not None else None,
+            sizes=self._sizes(wire.n) if isinstance(wire.drawn, _Several) else (),
+            group=wire.drawn.group if isinstance(wire.drawn, _Several) else None,
         )
         v = jnp.abs(found.value)
-        scale = _exact_scale(v, norm, gamma) if self.inverse == "exact" else jnp.ones_like(norm)
+        scale = exact_scale(v, norm, gamma) if self.inverse == "exact" else jnp.ones_like(norm)
         size = jnp.expm1(v * (scale * jnp.log(gamma))[:, None])
         length = jnp.linalg.norm(size, axis=1)
         size = size * jnp.where(length > 0, norm / jnp.where(length > 0, length, 1.0), 0.0)[:, None]
         lane = jnp.arange(b)[:, None]
         return jnp.zeros((b, wire.n), dtype).at[lane, found.support].set(jnp.sign(found.value) * size, mode="drop")
 
-    def _measurements(self, n: int) -> int:
-        return max(1, n // 2) if self.d is None else self.d
+    def _sizes(self, n: int) -> tuple[int, ...]:
+        """The different numbers of measurements, ascending."""
+        if isinstance(self.d, tuple):
+            return tuple(sorted(set(self.d)))
+        return (max(1, n // 2) if self.d is None else self.d,)
 
     def _nonzeros(self, sparsity: int) -> int:
         return sparsity if self.s is None else self.s
 
     def layout(self, n: int, sparsity: int | None) -> tuple[Part, Part]:
-        """The norm and one bit per measurement: d + 64 bits, or d + 32."""
-        return floats(dtype=f"float{self.norm_bits}", size="norm"), signs(self._measurements(n))
+        """The norm and one bit per measurement: d + 64 bits, or d + 32; ValueError where it depends on the node."""
+        if self.groups is not None:
+            raise ValueError(
+                f"Expected one d for messages of one size, got d = {checks.shown(self.d)}. Use codec.of(group) with "
+                "the sender's number in codec.groups; where receivers own the matrices, with the receiver's."
+            )
+        return _layout(self.norm_bits, self._sizes(n)[0])
+
+
+@struct.dataclass
+class _Several:
+    """What is drawn where the nodes have different numbers of measurements."""
+
+    phi: Any  # for the largest d
+    group: Array = struct.field(per_node=True)  # [m] int32, which of the numbers a node has
+
+
+@struct.dataclass
+class _Message(Codec):
+    """The bytes of a message with fewer signs than its arrays have room for."""
+
+    d: int = struct.field(pytree_node=False)
+    room: int = struct.field(pytree_node=False)
+    norm_bits: int = struct.field(pytree_node=False)
+
+    def layout(self, n: int, sparsity: int | None) -> tuple[Part, Part]:
+        """The norm and the first d of `room` signs."""
+        return _layout(self.norm_bits, self.d, self.room)
+
+
+def _layout(norm_bits: int, d: int, room: int | None = None) -> tuple[Part, Part]:
+    return floats(dtype=f"float{norm_bits}", size="norm"), signs(d, room)
 
 
 def _each(number: float | Array, b: int, dtype: Any) -> Array:
     """A number of every message [b]."""
     return jnp.broadcast_to(jnp.asarray(number, dtype), (b,))
-
-
-def _exact_scale(v: Array, norm: Array, gamma: Array) -> Array:
-    """The t >= 0 [b] with ||gamma^(t v) - 1|| = norm for v [b, s] >= 0, by bisection (the left side grows with t)."""
-    largest = jnp.max(v, axis=1)
-    top = jnp.log1p(norm) / (jnp.log(gamma) * jnp.where(largest > 0, largest, 1.0))  # enough for the largest entry
-
-    def halve(_: int, bracket: tuple[Array, Array]) -> tuple[Array, Array]:
-        low, high = bracket
-        middle = (low + high) / 2
-        short = jnp.linalg.norm(jnp.expm1(v * (middle * jnp.log(gamma))[:, None]), axis=1) < norm
-        return jnp.where(short, middle, low), jnp.where(short, high, middle)
-
-    low, high = lax.fori_loop(0, 60 if v.dtype == jnp.float64 else 30, halve, (jnp.zeros_like(top), top))
-    return (low + high) / 2

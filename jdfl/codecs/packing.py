@@ -31,9 +31,21 @@ class Part:
     read: Callable[[np.ndarray], np.ndarray]
 
 
-def signs(n: int) -> Part:
-    """One bit each of n truth values, such as whether an entry is positive."""
-    return Part((n,), n, lambda value: value.astype(np.uint8), lambda bits: bits.astype(bool))
+def signs(n: int, room: int | None = None) -> Part:
+    """One bit each of n truth values, such as whether an entry is positive.
+
+    Args:
+        n: How many are written.
+        room: The size of the array, whose entries after the first n are False; None: n.
+    """
+    room = n if room is None else room
+
+    def write(value: np.ndarray) -> np.ndarray:
+        if value[n:].any():
+            raise ValueError(f"Expected {n} signs in a message, got more. It is the message of another node.")
+        return value[:n].astype(np.uint8)
+
+    return Part((room,), n, write, lambda bits: np.pad(bits.astype(bool), (0, room - n)))
 
 
 def floats(*shape: int, dtype: str = "float32", size: str = "") -> Part:

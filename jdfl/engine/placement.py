@@ -27,7 +27,7 @@ from jdfl.devices.layout import Layout, Rows
 from jdfl.engine import loop, stepping
 from jdfl.network.graph import Graph, Network, Static
 from jdfl.network.halo import halo
-from jdfl.network.links import in_run
+from jdfl.network.links import Sizes, in_run
 from jdfl.problems import Problem
 
 _COPIES = 1000  # of [M, n], in addition to one per node, that no state is expected to exceed
@@ -45,7 +45,7 @@ class Sliced:
         """The number of nodes."""
         return self.base.m
 
-    def in_run(self, key: Array, bits: int) -> "Sliced":
+    def in_run(self, key: Array, bits: int | Sizes) -> "Sliced":
         """With the network as the run has it."""
         return Sliced(in_run(self.base, key, bits))
 

@@ -19,6 +19,7 @@ from jdfl.engine import guard, invariants
 from jdfl.engine.provenance import fingerprint
 from jdfl.engine.stopping import StopRule
 from jdfl.network import Graph, Network, advanced, in_run
+from jdfl.network.links import Sizes
 from jdfl.network.timing import Seconds
 from jdfl.problems import Problem
 
@@ -112,11 +113,11 @@ def begun(setting: Setting) -> Moment:
 
 def drawn(setting: Setting, k: Array) -> Moment:
     """Round k []: its network is drawn from the round's keys, and states that last many rounds from the run's."""
-    bits = sum(setting.algorithm.message_bits(setting.problem).values())
+    bits = setting.algorithm.round_bits(setting.problem)
     return _drawn(setting, k, setting.keys.at_round(k), bits)
 
 
-def _drawn(setting: Setting, k: Array, now: Keys, bits: int) -> Moment:
+def _drawn(setting: Setting, k: Array, now: Keys, bits: int | Sizes) -> Moment:
     graph = in_run(setting.network, setting.keys.network, bits).at(k, now.network)
     return Moment(k, now.run, graph, setting.node, now)
 

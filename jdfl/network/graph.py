@@ -116,7 +116,8 @@ class Network(Protocol):
     """Supplies the graph of each round: fixed, periodic, or random.
 
     A network with state that lasts for many rounds, such as links that stay bad for a while, also has a method
-    `in_run(key, bits)`: the same network with the run's key, from which it draws that state, and the message size.
+    `in_run(key, bits)`: the same network with the run's key, from which it draws that state, and the message size
+    in bits: a number or, where it depends on the node, the `jdfl.network.links.Sizes`.
     """
 
     @property

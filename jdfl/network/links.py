@@ -7,7 +7,7 @@ Axes: m nodes, d slots of the table.
 """
 
 from dataclasses import is_dataclass, replace
-from typing import Any, Literal, Self
+from typing import Any, Literal, NamedTuple, Self
 
 import jax
 import jax.numpy as jnp
@@ -23,6 +23,18 @@ Missing = Literal["own", "rescale", "sender"]
 
 INNER = Stream("network.inside", "network")  # everything that the wrapped network draws
 _UNBOUND = 0  # seed for what lasts for many rounds, outside a run
+
+
+class Sizes(NamedTuple):
+    """The size of one message in bits, where it is not the same for all nodes."""
+
+    bits: tuple[int, ...]  # [m]
+    of: Literal["sender", "receiver"]  # the end of a link whose number counts
+
+    def table(self, senders: Array) -> Array:
+        """The sizes of the messages in the slots of a neighbour table senders [m, d], as floats."""
+        bits = jnp.asarray(self.bits, jnp.float32)
+        return bits[senders] if self.of == "sender" else bits[:, None]
 
 
 @struct.dataclass
@@ -49,12 +61,12 @@ class Lasting(Around):
 
     run: Array | None = struct.field(default=None, kw_only=True)  # key [] of the run; None: outside a run
 
-    def in_run(self, key: Array, bits: int) -> Self:
+    def in_run(self, key: Array, bits: int | Sizes) -> Self:
         """The network in a run, whose key determines all its rounds; the base gets a key of its own.
 
         Args:
             key ([]): Key of the run.
-            bits: Size of one message of the run, in bits, from 0.
+            bits: Size of one message of the run, in bits, from 0, or the `Sizes` of the nodes.
         """
         return replace(self, base=in_run(self.base, INNER.of(key), bits), run=key)
 
@@ -64,7 +76,7 @@ class Lasting(Around):
         return jax.random.key(_UNBOUND) if self.run is None else self.run
 
 
-def in_run(network: Any, key: Array, bits: int) -> Any:
+def in_run(network: Any, key: Array, bits: int | Sizes) -> Any:
     """The network as used in a run: what lasts for many rounds is drawn from the run's key.
 
     A network implements this in a method of the same name; wrappers pass it on to their base.
@@ -72,7 +84,8 @@ def in_run(network: Any, key: Array, bits: int) -> Any:
     Args:
         network: The network.
         key: Key [] of the run.
-        bits: Size of one message of the run, in bits, from 0; needed by networks whose messages take time.
+        bits: Size of one message of the run, in bits, from 0, or the `Sizes` of the nodes; needed by networks whose
+            messages take time.
 
     Returns:
         The network of the same class with that key and size; unchanged if nothing in it lasts.

@@ -27,7 +27,7 @@ from jdfl.base.settings import Bound, NotNegative, Positive
 from jdfl.base.streams import Stream
 from jdfl.devices import nodes
 from jdfl.network.graph import Graph, Network, Timing
-from jdfl.network.links import INNER, Lasting, around, ids, link_keys
+from jdfl.network.links import INNER, Lasting, Sizes, around, ids, link_keys
 
 _COMPUTE = Stream("network.compute time", "network")
 _LATENCY = Stream("network.latency", "network")
@@ -107,14 +107,15 @@ class Timed(Lasting):
     bandwidth: Array  # float32 [] bits per second per message
     slowness: Times | None  # factor on a node's compute times, constant within a run
     first: bool = struct.field(pytree_node=False)
-    bits: int = struct.field(pytree_node=False, default=0)  # size of a message
+    bits: int | Sizes = struct.field(pytree_node=False, default=0)  # size of a message
 
-    def in_run(self, key: Array, bits: int) -> Self:
+    def in_run(self, key: Array, bits: int | Sizes) -> Self:
         """The network in a run, whose key determines which nodes are slow.
 
         Args:
             key ([]): Key of the run.
-            bits: Size of one message of the run, in bits; divided by the bandwidth it gives a transmission time.
+            bits: Size of one message of the run, in bits, or the `Sizes` of the nodes; divided by the bandwidth it
+                gives a transmission time.
         """
         return replace(super().in_run(key, bits), bits=bits)
 
@@ -123,7 +124,8 @@ class Timed(Lasting):
         graph = self.base.at(k, INNER.of(key))
         compute = jax.vmap(self.compute.draw)(_COMPUTE.keys(key, ids(self.m))) * self.slow()
         keys = link_keys(key, _LATENCY, graph, directed=True)
-        travel = jax.vmap(jax.vmap(self.latency.draw))(keys) + jnp.float32(self.bits) / self.bandwidth
+        bits = self.bits.table(graph.senders) if isinstance(self.bits, Sizes) else jnp.float32(self.bits)
+        travel = jax.vmap(jax.vmap(self.latency.draw))(keys) + bits / self.bandwidth
         return replace(graph, timing=Timing(compute, travel, compute[graph.senders] + travel, self.first))
 
     def slow(self) -> Array:
