@@ -92,6 +92,8 @@ def test_eight_devices_give_the_same(row: Row):
     problem, algorithm = contract.make_problem(row, m=M), row.algorithm
     if np.ndim(getattr(algorithm, "period", None)):
         algorithm = replace(algorithm, period=jnp.resize(algorithm.period, (M,)))
+    if isinstance(d := getattr(getattr(algorithm, "codec", None), "d", None), tuple):
+        algorithm = replace(algorithm, codec=replace(algorithm.codec, d=np.resize(d, M)))
     one, many = (
         jdfl.run(algorithm, problem, network(), key=1, steps=7, every=3, options=jdfl.Options(devices=mesh))
         for mesh in (None, 8)

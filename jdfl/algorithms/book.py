@@ -142,9 +142,11 @@ class Book:
         sent: dict[str, Any] = {}
         for name in names:
             number = self.sent.get(name, 0)
+            if group is None:
+                sent[name] = number
+                continue
             for g, part in enumerate(parts(name, sizes[name])):
-                own = number if group is None else _of_group(number, group, g)
-                sent[part] = sent.get(part, 0) + own
+                sent[part] = sent.get(part, 0) + _of_group(number, group, g)
         return counts(m, sent, grads=self.grads, releases=self.releases, communications=combined)
 
 

@@ -90,9 +90,10 @@ def flags_of(config: Any, path: str = "") -> Iterator[Flag]:
 def _flag(name: str, about: str, annotation: Any, default: Any) -> Flag:
     """The flag of a setting that holds numbers, truth values, words or paths."""
     options = [one for one in options_of(annotation) if one is not NoneType]
-    optional, several = NoneType in options_of(annotation), get_origin(options[0]) is tuple
-    items = [one for one in get_args(options[0]) if one is not Ellipsis] if several else options[:1]
-    words = " ".join(map(_word, items)) + (" ..." if several and Ellipsis in get_args(options[0]) else "")
+    option = next((one for one in options if get_origin(one) is tuple), options[0])  # a number, or one for every node
+    optional, several = NoneType in options_of(annotation), get_origin(option) is tuple
+    items = [one for one in get_args(option) if one is not Ellipsis] if several else options[:1]
+    words = " ".join(map(_word, items)) + (" ..." if several and Ellipsis in get_args(option) else "")
     choices = tuple(str(one) for item in items if get_origin(item) is Literal for one in get_args(item))
     return Flag(
         name=name,

@@ -38,15 +38,17 @@ class Codec:
     rounding of the receiver's arithmetic.
     `free`: whether encoding every row costs less than selecting the requested rows.
     `direct`: whether `arrived` is implemented.
-    `groups`: where messages of different nodes differ in size, the group of every node [m], from 0; `of` gives the
-    size. None: they do not.
     """
 
     pairwise = False
     unbiased = False
     free = False
     direct = False
-    groups: tuple[int, ...] | None = None
+
+    @property
+    def groups(self) -> tuple[int, ...] | None:
+        """Where messages of different nodes differ in size, the group of every node [m], from 0; None: they do not."""
+        return None
 
     def of(self, group: int) -> "Codec":
         """The codec for the bytes of the messages of one group: with its `layout`, `bits`, `pack` and `unpack`.

@@ -107,7 +107,7 @@ class _Problem:
         free = point.y == 0.0
         columns, empty = self.sensing.columns(point.T), None
         if self.most is not None:
-            empty = point.T >= self.n
+            empty = self.n <= point.T  # places in T that are not used
             columns = jnp.where(empty[:, :, None], 0.0, columns)
         A = jnp.where(free, self.c, 0.0)[:, None, :] * columns  # [b, t, d]
         gram = jnp.einsum("btd,bud->btu", A, A, precision=ops.HIGHEST)
@@ -270,7 +270,7 @@ def _largest(x: Array, t: int, most: Array | None = None) -> tuple[Array, Array]
     rank = jnp.argsort(jnp.argsort(-jnp.abs(value), axis=1), axis=1)
     n = x.shape[1]
     T = jnp.sort(jnp.where(rank < most, T, n), axis=1)
-    return T, jnp.where(T >= n, 0.0, jnp.take_along_axis(x, jnp.minimum(T, n - 1), axis=1))
+    return T, jnp.where(n > T, jnp.take_along_axis(x, jnp.minimum(T, n - 1), axis=1), 0.0)
 
 
 def _where(choice: Array, one: Any, other: Any) -> Any:

@@ -82,7 +82,8 @@ class OneBit(Codec):
 
     def __post_init__(self) -> None:
         """Store lists and arrays of numbers of measurements as tuples, which are compared by value."""
-        d: Any = self.d.tolist() if checks.is_a(self.d, np.ndarray) else self.d
+        d: Any = self.d
+        d = d.tolist() if checks.is_a(d, np.ndarray) else d
         if checks.is_a(d, list | tuple):
             d = tuple(int(one) if is_whole(one) else one for one in d)
         object.__setattr__(self, "d", d)
@@ -146,7 +147,7 @@ class OneBit(Codec):
     def _check_each(self, d: tuple[int, ...], m: int) -> None:
         checks.shape((m,), "Give one number of measurements, or one for every node.", d=d)
         for i, one in enumerate(d):
-            checks.whole(1, **{f"d[{i}]": one})
+            checks.whole(1, None, "", **{f"d[{i}]": one})
         if self.shared:
             raise ValueError(
                 "Expected shared = False with one d for every node, got shared = True. Give one d for all nodes, or "

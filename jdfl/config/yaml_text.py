@@ -214,7 +214,9 @@ def _value(annotation: Any, data: Any, where: str, default: Any = None) -> Any:
         return None
     if choices:
         return _member(choices, data, where, default)
-    (annotation,) = (option for option in options if option is not NoneType)
+    several = [option for option in options if get_origin(option) is tuple]  # a number, or one for every node
+    written = several if checks.is_a(data, list) and several else [one for one in options if one is not NoneType]
+    annotation = written[0]
     origin, options = get_origin(annotation), get_args(annotation)
     if origin is Literal:
         if not any(data == option and type(data) is type(option) for option in options):

@@ -69,10 +69,11 @@ class CodecCase:
         x = jnp.repeat(self.vectors, _DRAWS, axis=0)
         return self.arrives(x).astype(np.float64).reshape(len(self.vectors), _DRAWS, self.n)
 
-    def messages(self) -> list[Any]:
-        """The messages for some of the vectors, on the host."""
+    def messages(self) -> list[tuple[Codec, Any]]:
+        """The messages for some of the vectors, on the host, each with the codec for its bytes."""
         found = jax.device_get(_encode(*self.sent(self.vectors)))
-        return [jax.tree.map(lambda leaf, i=i: leaf[i], found) for i in _PACKED]
+        groups = self.codec.groups or (0,) * _SENDERS
+        return [(self.codec.of(groups[i % _SENDERS]), jax.tree.map(lambda leaf, i=i: leaf[i], found)) for i in _PACKED]
 
 
 def what_arrives_is_like_what_was_sent(case: CodecCase) -> None:
@@ -86,12 +87,14 @@ def what_arrives_is_like_what_was_sent(case: CodecCase) -> None:
 
 def bits_are_the_packed_length(case: CodecCase) -> None:
     """A message takes as many bytes as its bits say, its arrays are those of the layout, and unpacking restores it."""
-    codec, n, s = case.codec, case.n, case.sparsity
-    bits: Any = codec.bits(n, s)
-    require(isinstance(bits, int) and bits >= 0, f"bits: expected a Python int from 0, got {bits!r}")
+    n, s = case.n, case.sparsity
+    for group in sorted(set(case.codec.groups or (0,))):
+        bits: Any = case.codec.of(group).bits(n, s)
+        require(isinstance(bits, int) and bits >= 0, f"bits: expected a Python int from 0, got {bits!r}")
     if not case.written:
         return
-    for message in case.messages():
+    for codec, message in case.messages():
+        bits = codec.bits(n, s)
         same("arrays of a message", len(jax.tree.leaves(message)), len(jax.tree.leaves(codec.layout(n, s))))
         data = codec.pack(message, n, s)
         same(f"bytes of a message of {bits} bits", len(data), -(-bits // 8))
@@ -102,12 +105,13 @@ def unpacked_messages_arrive_alike(case: CodecCase) -> None:
     """What arrives follows from the bytes of the message and from common randomness, and from nothing else."""
     if not case.written:
         return
-    codec, n, s = case.codec, case.n, case.sparsity
+    n, s = case.n, case.sparsity
     wire, keys, _ = case.sent(case.vectors)
     messages, rows = case.messages(), jnp.asarray(_PACKED)
-    packed = [codec.unpack(codec.pack(one, n, s), n, s) for one in messages]
+    packed = [codec.unpack(codec.pack(one, n, s), n, s) for codec, one in messages]
     wire, keys = wire.rows(rows), keys[rows]
-    here, there = (jax.tree.map(lambda *leaves: jnp.stack(leaves), *parts) for parts in (messages, packed))
+    sent = [one for _, one in messages]
+    here, there = (jax.tree.map(lambda *leaves: jnp.stack(leaves), *parts) for parts in (sent, packed))
     close("what arrives of the bytes", _decode(wire, keys, there), _decode(wire, keys, here))
 
 

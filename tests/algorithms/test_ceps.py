@@ -55,7 +55,7 @@ def course(algorithm, problem, network, key, rounds: int):
         round = program._round(problem, moment, {})
         mine, others = requests._drawn(algorithm, algorithm._due(round), round)
         state, info = program.step(state, problem, moment)
-        return state, (program.params(state), mine, others, noise(moment), info.sent["model"])
+        return state, (program.params(state), mine, others, noise(moment), sum(info.sent.values()))
 
     _, drawn = jax.lax.scan(one, carry.state, jnp.arange(rounds, dtype=jnp.int32))
     return program, drawn, noise(stepping.begun(setting))

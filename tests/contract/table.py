@@ -84,6 +84,16 @@ def _ceps_count(program: Any, adjacency: np.ndarray, rounds: int) -> dict[str, n
     }
 
 
+_SIGNS = (40, 36, 44, 40, 36, 30)  # of every node
+
+
+def _ceps_sizes_count(program: Any, adjacency: np.ndarray, rounds: int) -> dict[str, Any]:
+    """The same, by the sizes of the senders' messages."""
+    found = _ceps_count(program, adjacency, rounds)
+    sent, signs = found["sent"]["model"], np.array(_SIGNS)
+    return found | {"sent": {f"model of {d + 64} bits": np.where(signs == d, sent, 0) for d in sorted(set(_SIGNS))}}
+
+
 def _ceps(label: str, bits: int, **fields: Any) -> Row:
     algorithm = jdfl.CEPS(**({"s": 3, "rate": 1.0, "periods": (2, 4)} | fields))
     exact = replace(algorithm, mechanism=None, sensitivity=None, clip=None, codec=jdfl.Dense())
@@ -406,6 +416,11 @@ TABLE = (
     _ceps("CEPS-1BCS, Hadamard", 40 + 64, codec=jdfl.OneBit(d=40, ensemble="hadamard")),
     _ceps("CEPS-1BCS, side information", 40 + 64, codec=jdfl.OneBit(d=40, side=True)),
     _ceps("CEPS-1BCS, receiver's Phi", 40 + 64, codec=jdfl.OneBit(d=40), phi="receiver"),
+    replace(
+        _ceps("CEPS-1BCS, d per node", 0, codec=jdfl.OneBit(d=_SIGNS)),
+        message_bits={f"model of {d + 64} bits": d + 64 for d in sorted(set(_SIGNS))},
+        count=_ceps_sizes_count,
+    ),
     _ceps("DP-CEPS, kept", 32 * 20, mechanism=jdfl.Gaussian(0.5), sensitivity=0.1),
     _ceps("DP-CEPS, clipped", 32 * 20, mechanism=jdfl.Laplace(0.01), clip=5.0, sigma=1.0, adjacency="add-remove"),
     _ceps(

@@ -1,0 +1,174 @@
+"""One-bit messages whose number of signs is the sender's own, against messages of that many signs."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import jdfl
+from jdfl import testing
+from jdfl.base.arguments import settings
+from jdfl.codecs import round_trip, seal, unseal
+from jdfl.codecs.gpsp import working_sparsity
+
+M, N, S = 6, 200, 6
+SIGNS = (90, 160, 30, 160, 450, 121)  # for which GPSP works with different numbers of entries
+KINDS = {
+    "gaussian": {},
+    "hadamard": {"ensemble": "hadamard"},
+    "paper's inverse": {"inverse": "paper"},
+    "flips": {"flips": 5},
+    "no ridge": {"eta": 0.0},
+    "margins": {"margin": np.linspace(0.01, 0.3, M)},
+    "side": {"side": True, "flips": 3},
+}
+kinds = pytest.mark.parametrize("kind", KINDS)
+trip = jax.jit(round_trip)
+
+
+def vectors(seed: int = 0) -> jax.Array:
+    draw = np.random.default_rng(seed)
+    x = np.zeros((M, N))
+    for row in x:
+        row[draw.choice(N, S, replace=False)] = 3 * draw.standard_normal(S)
+    return jnp.asarray(x)
+
+
+def prepared(codec, m=M):
+    codec.check(N, m, S)
+    return codec.prepare(jax.random.key(1), jnp.arange(m, dtype=jnp.int32), N, S, jnp.float64)
+
+
+def rows_of(codec, keys, wire):
+    """Phi^T [m, n, d] of the messages, as the codec multiplies by it."""
+    phi = codec._sensing(keys, wire)
+    return jnp.stack([phi.measure(jnp.broadcast_to(row, (M, N))) for row in jnp.eye(N)], axis=1)
+
+
+def test_the_decoder_works_with_different_numbers_of_entries():
+    assert len({working_sparsity(N, d, S) for d in SIGNS}) > 2
+
+
+@pytest.mark.filterwarnings("ignore")
+@kinds
+def test_a_node_sends_and_decodes_as_with_its_rows_alone(kind):
+    with jax.enable_x64(True):
+        given = KINDS[kind]
+        codec, x = jdfl.OneBit(d=SIGNS, **given), vectors()
+        wire, keys = prepared(codec), jax.random.split(jax.random.key(2), M)
+        side = x + 0.1 if codec.side else None
+        norm, signs = codec.encode(keys, x, wire)
+        found, phi = trip(wire, keys, x, side), rows_of(codec, keys, wire)
+        for i, d in enumerate(SIGNS):
+            one = slice(i, i + 1)
+            settled = {name: np.asarray(value)[i] if np.ndim(value) else value for name, value in given.items()}
+            own = jdfl.OneBit(d=d, matrix=phi[one, :, :d], **settled | {"ensemble": "gaussian"})
+            alone = prepared(own, 1)
+            own_norm, own_signs = own.encode(keys[one], x[one], alone)
+            np.testing.assert_array_equal(norm[one], own_norm)
+            np.testing.assert_array_equal(signs[one, :d], own_signs)
+            assert not signs[i, d:].any()
+            expected = trip(alone, keys[one], x[one], None if side is None else side[one])[0]
+            np.testing.assert_allclose(found[i], expected, rtol=0, atol=1e-9 * np.abs(expected).max())
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_rows_beyond_its_own_have_no_influence():
+    with jax.enable_x64(True):
+        x, keys = vectors(), jax.random.split(jax.random.key(2), M)
+        phi = jax.random.normal(jax.random.key(5), (M, N, max(SIGNS)), jnp.float64)
+        beyond = np.arange(max(SIGNS)) >= np.array(SIGNS)[:, None, None]
+        others = jnp.where(beyond, 7 - phi, phi)
+        one, two = (trip(prepared(jdfl.OneBit(d=SIGNS, flips=5, matrix=one)), keys, x) for one in (phi, others))
+        np.testing.assert_array_equal(one, two)
+        assert not np.array_equal(one, trip(prepared(jdfl.OneBit(d=SIGNS, flips=5, matrix=7 - phi)), keys, x))
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_many_messages_side_by_side_are_those_of_each():
+    """Those that take long are gathered and continue alone, with their own number of measurements."""
+    with jax.enable_x64(True):
+        wire, x = prepared(jdfl.OneBit(d=SIGNS)), jnp.concatenate([vectors(seed) for seed in range(8)])
+        rows, keys = jnp.arange(len(x)) % M, jax.random.split(jax.random.key(3), len(x))
+        together = trip(wire.rows(rows), keys, x)
+        alone = [trip(wire.rows(rows[i : i + 1]), keys[i : i + 1], x[i : i + 1])[0] for i in range(0, len(x), 5)]
+        np.testing.assert_allclose(together[::5], np.stack(alone), rtol=0, atol=1e-9)
+
+
+@pytest.mark.parametrize(("norm_bits", "ensemble"), [(64, "gaussian"), (32, "hadamard")])
+@pytest.mark.filterwarnings("ignore")
+def test_packed_messages_have_the_signs_of_the_sender(norm_bits, ensemble):
+    codec = jdfl.OneBit(d=SIGNS, norm_bits=norm_bits, ensemble=ensemble)
+    wire, keys, x = prepared(codec), jax.random.split(jax.random.key(2), M), vectors()
+    messages = jax.device_get(codec.encode(keys, x, wire))
+    back = []
+    for i, d in enumerate(SIGNS):
+        own, message = codec.of(codec.groups[i]), jax.tree.map(lambda leaf, i=i: leaf[i], messages)
+        assert own.bits(N) == d + norm_bits == jdfl.OneBit(d=d, norm_bits=norm_bits).bits(N)
+        data = own.pack(message, N)
+        assert len(data) == -(-(d + norm_bits) // 8)
+        back.append(own.unpack(data, N))
+        assert back[-1][1].shape == (max(SIGNS),)
+        np.testing.assert_array_equal(unseal(own, seal(own, message, N), N)[1], message[1])
+        if d < max(SIGNS):
+            full = message[0], np.ones(max(SIGNS), bool)
+            with pytest.raises(ValueError, match=f"Expected {d} signs"):
+                own.pack(full, N)
+    for one, other in zip(messages, jax.tree.map(lambda *leaves: np.stack(leaves), *back)):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_messages_of_several_sizes_have_no_single_one():
+    codec = jdfl.OneBit(d=SIGNS)
+    for ask in (codec.bits, lambda n: codec.layout(n, S), lambda n: codec.pack((np.ones(()), np.ones(450, bool)), n)):
+        with pytest.raises(ValueError, match=r"Expected one d .*\(90, 160, 30, 160, 450, 121\).*codec\.of\(group\)"):
+            ask(N)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("law", testing.CODEC_LAWS)
+def test_laws(law):
+    testing.check_codec(jdfl.OneBit(d=(80, 60, 91, 60)), law)
+
+
+def test_lists_and_arrays_are_tuples_of_whole_numbers():
+    given = [list(SIGNS), np.array(SIGNS), np.array(SIGNS, np.uint16), [np.int64(d) for d in SIGNS]]
+    for codec in map(jdfl.OneBit, given):
+        settings(codec)
+        assert codec == jdfl.OneBit(d=SIGNS)
+        assert all(type(d) is int for d in codec.d)
+        assert len({hash(jax.tree.structure(codec)), hash(jax.tree.structure(jdfl.OneBit(d=SIGNS)))}) == 1
+    assert jdfl.OneBit(d=SIGNS).groups == (1, 3, 0, 3, 4, 2)
+    assert jdfl.OneBit(d=(7, 7)).groups is jdfl.OneBit(d=7).groups is jdfl.OneBit().groups is None
+    assert jdfl.OneBit(d=(7, 7)).bits(N) == 71
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"d": SIGNS[:-1]}, r"d of shape \(6\), got \(5,\).*one number of measurements, or one for every node"),
+        ({"d": ()}, r"d of shape \(6\), got \(0,\)"),
+        ({"d": [1, 2, 0, 4, 5, 6]}, r"d\[2\] >= 1, got d\[2\] = 0.*Number of measurements"),
+        ({"d": [1, 2, 2.5, 4, 5, 6]}, r"a whole number .*got d = \(1, 2, 2\.5"),
+        ({"d": [1, 2, True, 4, 5, 6]}, "a whole number"),
+        ({"d": np.full((2, 3), 80)}, "a whole number"),
+        ({"d": np.full(6, 80.5)}, "a whole number"),
+        ({"d": "80"}, "d = '80'"),
+        ({"d": SIGNS, "shared": True}, "shared = False with one d for every node, got shared = True"),
+        ({"d": SIGNS, "matrix": np.zeros((6, N, 160))}, r"matrix of shape \(6, 200, 450\), got .*the largest d"),
+        ({"d": SIGNS, "flips": 31}, "flips >= 0 and <= 30, got flips = 31"),
+    ],
+    ids=str,
+)
+def test_wrong_numbers_are_refused_by_name(given, words):
+    def check(codec):
+        settings(codec)
+        codec.check(N, M, S)
+
+    with pytest.raises(ValueError, match=words):
+        check(jdfl.OneBit(**given))
+
+
+def test_the_warning_names_the_node_that_recovers_least():
+    with pytest.warns(UserWarning, match="With d = 30 signs GPSP recovers"):
+        jdfl.OneBit(d=SIGNS).check(N, M, S)
