@@ -202,7 +202,7 @@ def gpsp(
     count, step, most = d, None, None
     if sizes:
         count = jnp.asarray(sizes, c.dtype)[group]
-        c = jnp.where(jnp.arange(d)[None, :] < count[:, None], c, 0.0)
+        c = jnp.where(jnp.arange(d, dtype=c.dtype)[None, :] < count[:, None], c, 0.0)
         step = jnp.asarray([2 * STEP / size for size in sizes], c.dtype)[group][:, None]
         most = jnp.asarray(spare, jnp.int32)[group][:, None] if min(spare) < t else None
     problem, zero = _Problem(sensing, c, margin, eta, flips, cap, n, step, most), jnp.zeros_like(c)
@@ -267,7 +267,7 @@ def _largest(x: Array, t: int, most: Array | None = None) -> tuple[Array, Array]
     value = jnp.take_along_axis(x, T, axis=1)
     if most is None:
         return T, value
-    rank = jnp.argsort(jnp.argsort(-jnp.abs(value), axis=1), axis=1)
+    rank = jnp.argsort(jnp.argsort(-jnp.abs(value), axis=1), axis=1).astype(jnp.int32)
     n = x.shape[1]
     T = jnp.sort(jnp.where(rank < most, T, n), axis=1)
     return T, jnp.where(n > T, jnp.take_along_axis(x, jnp.minimum(T, n - 1), axis=1), 0.0)

@@ -222,7 +222,7 @@ class OneBit(Codec):
         positive = self._sensing(key, wire).measure(logarithm(x, gamma)) > 0
         if isinstance(wire.drawn, _Several):
             d = jnp.asarray(self._sizes(wire.n), jnp.int32)[wire.drawn.group]
-            positive = positive & (jnp.arange(positive.shape[1])[None, :] < d[:, None])
+            positive = positive & (jnp.arange(positive.shape[1], dtype=jnp.int32)[None, :] < d[:, None])
         return norm, positive
 
     def decode(self, key: Array, payload: tuple[Array, Array], wire: Wire) -> Array:
