@@ -84,7 +84,7 @@ def _ceps_count(program: Any, adjacency: np.ndarray, rounds: int) -> dict[str, n
     }
 
 
-_SIGNS = (40, 36, 44, 40, 36, 30)  # of every node
+_SIGNS = (40, 44, 48, 40, 44, 41)  # of every node
 
 
 def _ceps_sizes_count(program: Any, adjacency: np.ndarray, rounds: int) -> dict[str, Any]:
