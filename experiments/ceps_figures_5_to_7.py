@@ -56,7 +56,7 @@ class Column:
         return 0.005 if self.epsilon is None else 0.0025 / self.epsilon
 
 
-def example1(name: str = "Example 1", **sizes: int) -> Column:
+def example1(name: str = "Example 1", **sizes: Any) -> Column:
     """The left column, of the paper's sizes or of others."""
     return Column(
         name,

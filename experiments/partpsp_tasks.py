@@ -57,7 +57,7 @@ def tasks(row: str, *, quick: bool = False) -> list[Task]:
 def resnet_task(rate: float, *, small: bool, norm: Literal["group", "batch"] = "group") -> Task:
     """ResNet-18 on Fashion-MNIST with a shared rate; `small`: width 8 and 2,000 images.
 
-    `norm`: "batch" is BatchNorm, of which every node has the means and variances of its own batches.
+    `norm`: "batch" is BatchNorm with the means and variances of a node's own batches.
     """
     data = images("fashion_mnist")
     shape = (8, 8, 3) if data == "digits" else (28, 28, 3)
