@@ -51,12 +51,12 @@ class Algorithm:
 
     Class variables describe a method: `title` is its name in messages, `tuned` lists the float settings that a
     comparison tunes, `channels` the kinds of messages it sends, `needs` its requirements on the network (see
-    `jdfl.network.require`) and `codes` what passes through the codec (see `jdfl.algorithms.codes`). `phi` says which end
-    of a message decides its size, where a codec distinguishes nodes. `uneven` marks methods whose rounds differ in their amount of computation, `columns` those that need
-    column-stochastic mixing matrices, `late` those that accept delayed messages, and `mixes` those that multiply by W,
-    which must not expand then. `noise_by` explains how to set the
-    noise where it is not a mechanism's multiplier. `unsent` describes what the final parameters contain without noise,
-    if anything.
+    `jdfl.network.require`) and `codes` what passes through the codec (see `jdfl.algorithms.codes`). `phi` says which
+    end of a message decides its size, where a codec distinguishes nodes. `uneven` marks methods whose rounds differ in
+    their amount of computation, `columns` those that need column-stochastic mixing matrices, `late` those that accept
+    delayed messages, and `mixes` those that multiply by W, which must not expand then. `noise_by` explains how to set
+    the noise where it is not a mechanism's multiplier. `unsent` describes what the final parameters contain without
+    noise, if anything.
     """
 
     title = ""  # this and the next five may be properties where they depend on settings
