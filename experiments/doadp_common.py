@@ -3,9 +3,9 @@
 W. Huo, C. Liu, K. Ding, K. H. Johansson, L. Shi, section VI.A: 20 nodes on the circulant network of offsets 1, 2, 3
 with W = I - L / 7, logistic regression with the regulariser ||x||^2 / (2 q), alpha = .001, gamma = .05, beta = .15,
 single samples, six epochs of q rounds each. The paper has epsilon's 400,000 rows, q = 20,000 per node and 120,000
-rounds; `--records` sets q, by default 2,000 but in Figure 2: Theorem 1's variance times the number of rounds is the same for
-every q, so the total noise is the same. `--data` uses real rows instead. Rows are `epsilon_like`, of norm 1, so that no
-gradient has a norm above G = 1.
+rounds; `--records` sets q, by default 2,000 but in Figure 2: Theorem 1's variance times the number of rounds is the
+same for every q, so the total noise is the same. `--data` uses real rows instead. Rows are `epsilon_like`, of norm 1,
+so that no gradient has a norm above G = 1.
 
 The paper does not give delta_0; here it is 1e-6, as is the delta of sound guarantees. Both protect a replaced record
 against an observer of all messages; the paper's claim has the delta of its proof, at least epsilon / sqrt(5). f* is
