@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 import jdfl
-from jdfl import testing
+from jdfl import config, testing
 from jdfl.base.arguments import settings
+from jdfl.cli import run
 from jdfl.codecs import round_trip, seal, unseal
 from jdfl.codecs.gpsp import working_sparsity
 
@@ -168,6 +169,21 @@ def test_wrong_numbers_are_refused_by_name(given, words):
 
     with pytest.raises(ValueError, match=words):
         check(jdfl.OneBit(**given))
+
+
+@pytest.mark.parametrize(("written", "d"), [("[80, 60]", (80, 60)), ("80", 80), ("null", None)])
+def test_yaml_and_flags_take_a_number_or_a_list(written, d):
+    read = config.from_yaml(f"algorithm: {{kind: ceps, codec: {{kind: one-bit, d: {written}}}}}")
+    assert config.from_yaml(config.to_yaml(read)) == read
+    words = ["None"] if d is None else [str(one) for one in (d if isinstance(d, tuple) else (d,))]
+    given, _ = run.parse(["--algorithm.codec", "one-bit", "--algorithm.codec.d", *words])
+    for codec in (read.algorithm.codec, given.algorithm.codec):
+        assert codec.build() == jdfl.OneBit(d=d)
+
+
+def test_a_wrong_entry_in_yaml_is_named():
+    with pytest.raises(ValueError, match=r"a whole number for algorithm\.codec\.d\[1\], got 2\.5"):
+        config.from_yaml("algorithm: {kind: ceps, codec: {kind: one-bit, d: [80, 2.5]}}")
 
 
 def test_the_warning_names_the_node_that_recovers_least():
