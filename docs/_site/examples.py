@@ -39,9 +39,9 @@ EXAMPLES = {
     "do-adp": Example(private="gradients=jdfl.Gradients(batch=1, clip=1.0, mechanism=jdfl.Gaussian(2.0))"),
     "dp-dda": Example(private="gradients=jdfl.Gradients(batch=1, clip=1.0, mechanism=jdfl.Gaussian(2.0))"),
     "directed-ceps": Example(
-        "s=3, codec=jdfl.OneBit(d=40)",
+        "s=3, codec=jdfl.Sparse()",
         network="d_out(8, 3)",
-        flags="--network d-out --network.d 3 --algorithm.s 3 --algorithm.codec one-bit --algorithm.codec.d 40",
+        flags="--network d-out --network.d 3 --algorithm.s 3 --algorithm.codec sparse",
     ),
     "iht-d-psgd": Example("s=3", flags="--network ring --algorithm.s 3"),
     "local-only": Example(private=""),
@@ -67,7 +67,8 @@ def python(name: str, kind: str, rounds: int = ROUNDS) -> str:
 
 problem = jdfl.problems.example1(m=8, n=20, s=3)
 network = jdfl.network.{one.network}
-result = jdfl.run({one.algorithm(kind)}, problem, network, key=0, steps={rounds})
+algorithm = {one.algorithm(kind)}
+result = jdfl.run(algorithm, problem, network, key=0, steps={rounds})
 print(result.final["objective"], result.totals.bytes, "bytes")
 """
 

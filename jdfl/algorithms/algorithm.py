@@ -15,7 +15,7 @@ Axes: m nodes, n parameters.
 
 from dataclasses import replace
 from types import MappingProxyType
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 import jax
 from jax import Array
@@ -62,7 +62,7 @@ class Algorithm:
     title = ""  # this and the next five may be properties where they depend on settings
     needs = MappingProxyType[str, bool]({})
     codes = "models"
-    phi: Literal["sender", "receiver"] = "sender"
+    phi = "sender"
     channels = (MODEL,)
     uneven = False
     tuned: ClassVar[tuple[str, ...]] = ("lr",)

@@ -127,7 +127,7 @@ class Book:
             m: The number of nodes.
             channels: The channels of the algorithm.
             sizes: The bits of one message by channel, of every group of nodes; one number without groups.
-            group: The groups [m] of the nodes, by which messages are counted; None: all messages have one size.
+            group ([m]): The group of every node, by which messages are counted; None: all messages have one size.
 
         Raises ValueError for messages on a channel that is not among the algorithm's `channels`: their bytes would be
         missing from all counts.
@@ -151,7 +151,7 @@ class Book:
 
 
 def parts(channel: str, sizes: tuple[int, ...]) -> list[str]:
-    """The names under which the messages of every group are counted: by size, where the `sizes` in bits differ."""
+    """The names under which the messages of groups are counted: the `channel`, with their `sizes` if these differ."""
     return [channel if len(set(sizes)) == 1 else f"{channel} of {bits} bits" for bits in sizes]
 
 

@@ -88,7 +88,8 @@ class Program:
         groups = codec_of(self.algorithm, problem).groups
         if groups is None:
             return sum(totals)
-        return Sizes(tuple(totals[group] for group in groups), self.algorithm.phi)
+        end: Any = self.algorithm.phi
+        return Sizes(tuple(totals[group] for group in groups), end)
 
     def _sizes(self, problem: Problem) -> dict[str, tuple[int, ...]]:
         """The bits of one message by channel, of every group of nodes."""

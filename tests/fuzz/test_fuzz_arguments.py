@@ -172,7 +172,7 @@ def test_every_odd_value_in_every_argument(name):
 
 
 CLIPPED = {"clip": 1.0, "batch": 2}
-NEEDED = {jdfl.IHT: {"s": 2}, jdfl.CEPS: {"s": 2}, jdfl.RandomK: {"share": 0.5}}
+NEEDED = {jdfl.IHT: {"s": 2}, jdfl.CEPS: {"s": 2}, jdfl.DirectedCEPS: {"s": 2}, jdfl.RandomK: {"share": 0.5}}
 SETTINGS: dict[str, tuple[Any, dict[str, Any], Callable[[Any], Any]]] = {
     **{name: (kind, NEEDED.get(kind, {}), lambda made: made) for name, kind in REGISTRY.items()},
     **{
