@@ -13,7 +13,7 @@ the smallest step size, the largest float32 where the run diverged.
 
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
@@ -23,29 +23,20 @@ from jax import Array
 from matplotlib.figure import Figure
 
 import jdfl
+from experiments.ceps_stragglers import Size
 from experiments.common import Options, Row, options, row, save, save_figure, show
 from jdfl import network as nw
 from jdfl.base import struct
 from jdfl.lab.drawing import COLOURS
 
 NAME = "directed_ceps"
-MARGIN, ROUNDS, FEW = 0.01, 300, 100  # the last without projection
+MARGIN, FEW = 0.01, 100  # the second is the number of rounds without projection
 SPARSE, DENSE = (0.2, 0.4, 0.8), (0.04, 0.08, 0.16)  # step sizes of models with s nonzeros and with n
 MOST = float(np.finfo(np.float32).max)  # stands for runs that diverged
 ONE_BIT, SGP = "directed CEPS, one-bit", "SGP"
 
 
-@dataclass(frozen=True)
-class Size:
-    """The size of the problem."""
-
-    m: int
-    n: int
-    s: int
-    rows: tuple[int, int]
-
-
-FULL, SMALL = Size(32, 1000, 10, (250, 750)), Size(8, 60, 4, (80, 120))
+FULL, SMALL = Size(32, 1000, 10, (250, 750), 300), Size(8, 60, 4, (80, 120), 300)
 
 
 @struct.dataclass
@@ -87,7 +78,7 @@ def run(algorithm: Any, size: Size, net: Any, seed: int) -> jdfl.Result:
     """One run, until the objective is reached."""
     data = problem(size, seed)
     stop = jdfl.objective_below(jdfl.problems.value_at_truth(data) + MARGIN)
-    return jdfl.run(algorithm, data, net, key=seed, steps=ROUNDS, stop=stop, metrics=["objective"])
+    return jdfl.run(algorithm, data, net, key=seed, steps=size.steps, stop=stop, metrics=["objective"])
 
 
 def best(algorithm: Any, rates: Sequence[float], size: Size, net: Any, seeds: int) -> tuple[float, list[jdfl.Result]]:
@@ -95,7 +86,7 @@ def best(algorithm: Any, rates: Sequence[float], size: Size, net: Any, seeds: in
     found = {lr: [run(replace(algorithm, lr=lr), size, net, seed) for seed in range(seeds)] for lr in rates}
 
     def cost(lr: float) -> float:
-        return float(np.mean([one.rounds if one.ending == "stop rule" else 2 * ROUNDS for one in found[lr]]))
+        return float(np.mean([one.rounds if one.ending == "stop rule" else 2 * size.steps for one in found[lr]]))
 
     lr = min(rates, key=cost)
     return lr, found[lr]

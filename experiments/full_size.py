@@ -44,6 +44,7 @@ NAME = "full_size"
 MINUTES = 10.0
 CHUNK = 5  # rounds between two records, when a checkpoint may be due; one takes seconds on two cores
 PASS = 3  # a forward and a backward pass take as long as so many forward passes
+STATUSES = {"interrupted": 130, "terminated": 143}
 BATCHES = 100  # of a test on 10,000 images
 
 
@@ -127,8 +128,16 @@ def seconds_of_a_round(run: Run) -> float:
 
     algorithm, problem, network = run.parts()
     given: dict[str, Any] = {"steps": 2, "every": 1, "metrics": ["consensus_error"]}
-    jdfl.run(algorithm, problem, network, callbacks=[note], options=jdfl.Options(chunk=1), **given)
+    whole(run, jdfl.run(algorithm, problem, network, callbacks=[note], options=jdfl.Options(chunk=1), **given))
     return times[1] - times[0]
+
+
+def whole(run: Run, result: jdfl.Result) -> jdfl.Result:
+    """The result, unless a signal has cut it off, which ends the script with the status of other commands."""
+    if result.ending in STATUSES:
+        print(f"{run.case}: {result.reason}. What is kept stays, and the same command goes on.", file=sys.stderr)
+        sys.exit(STATUSES[result.ending])
+    return result
 
 
 def expected(runs: Sequence[Run], out: Path) -> str:
@@ -209,10 +218,7 @@ def main(arguments: Sequence[str] | None = None) -> list[Row]:
     for run in runs:
         mine = kept(run, out)
         if not mine:
-            result = trained(run, out, more.minutes)
-            if result.ending in ("interrupted", "terminated"):
-                sys.exit(f"{run.case}: {result.reason}. {result.rounds} rounds are kept, and the same command goes on.")
-            mine = lines(run, result)
+            mine = lines(run, whole(run, trained(run, out, more.minutes)))
             keep(run, mine, out)
         rows += mine
         save(rows, given.out, NAME)

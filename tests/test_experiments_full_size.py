@@ -4,6 +4,7 @@ import signal
 import subprocess
 import sys
 import time
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -80,6 +81,16 @@ def test_a_script_that_is_cut_off_has_no_table(number, tmp_path):
     script.send_signal(number)
     assert script.wait(120) == 128 + number
     assert not list((tmp_path / "here").iterdir())
+
+
+@pytest.mark.parametrize(("ending", "status"), [("interrupted", 130), ("terminated", 143)])
+def test_a_signal_while_a_round_is_measured_ends_the_script_in_words(ending, status, small, monkeypatch, capsys):
+    cut = SimpleNamespace(ending=ending, reason=ending)
+    monkeypatch.setattr(full_size.jdfl, "run", lambda *_, **__: cut)
+    with pytest.raises(SystemExit) as ended:
+        full_size.seconds_of_a_round(small)
+    assert ended.value.code == status
+    assert "the same command goes on" in capsys.readouterr().err
 
 
 def test_several_seeds_are_refused(tmp_path, capsys):
