@@ -7,8 +7,9 @@ one, whose nodes differ in their numbers of receivers and therefore in their pus
 A run ends when the objective at the mean of the models is at most f(w*) + 0.01. The table has the rounds, gradients and
 bytes of all nodes until then, with the best of the step sizes for each method (fewest rounds, on average over seeds).
 Then it has the objective of SGP when it has sent as many bytes, and as many rounds, as directed CEPS with one-bit
-messages needs. "no projection" is directed CEPS without H_s after a gradient step: its objective after 100 rounds with
-the smallest step size, the largest float32 where the run diverged.
+messages needs. SGP is not given s, as all the others are: the bytes of a message are what the codec saves, the rounds
+what sparsity does. "no projection" is directed CEPS without H_s after a gradient step: its objective after 100 rounds
+with the smallest step size, the largest float32 where the run diverged.
 """
 
 import sys
