@@ -47,6 +47,8 @@ class Table:
     head: str
     rows: tuple[str, ...]
     columns: tuple[Column, ...]
+    lowest: bool = False
+    """Whether the lowest number of every column is bold."""
 
 
 @dataclass(frozen=True)
@@ -144,7 +146,7 @@ def _paper(path: Path) -> Paper:
     if len(names := [one.id for one in made]) != len(set(names)):
         raise ValueError(f"Expected every id once in {path.name}, got {sorted(names)}.")
     tables = tuple(
-        Table(one["id"], one["run"], one["head"], tuple(one["rows"]), tuple(Column(*each) for each in one["columns"]))
+        Table(**{**one, "rows": tuple(one["rows"]), "columns": tuple(Column(*each) for each in one["columns"])})
         for one in given.get("tables", ())
     )
     return Paper(path.stem, given["cite"], given["title"], made, tables, given.get("artefacts", {}))

@@ -99,15 +99,17 @@ class Pages:
     def table(self, paper: str, name: str) -> str:
         """One of a paper's tables."""
         (made,) = [one for one in self._papers[paper].tables if one.id == name]
-        rows, found = [[made.head, *(one.head for one in made.columns)]], rows_of(made.run, self._results)
-        cells = {(one.case, one.column): one for one in found}
-        for head in made.rows:
-            line = [head]
-            for column in made.columns:
-                place = cells.get((column.case.format(row=head), column.column))
-                line.append("" if place is None else format(_value(place), column.show))
-            rows.append(line)
-        return _table(rows)
+        cells = {(one.case, one.column): one for one in rows_of(made.run, self._results)}
+        columns = [list(made.rows)]
+        for column in made.columns:
+            found = [cells.get((column.case.format(row=head), column.column)) for head in made.rows]
+            shown = ["" if one is None else format(_value(one), column.show) for one in found]
+            if made.lowest:
+                best = format(_value(min((one for one in found if one), key=lambda one: one.mean)), column.show)
+                shown = [f"**{one}**" if one == best else one or "–" for one in shown]
+            columns.append(shown)
+        heads = [made.head, *(one.head for one in made.columns)]
+        return _table([heads, *map(list, zip(*columns, strict=True))])
 
     def _found(self, claim: Claim) -> str:
         return claim.sentence(rows_of(claim.run, self._results))
