@@ -4,9 +4,9 @@ Run `python -m benchmarks.device [--quick] [--out DIR]`; about eight minutes on 
 `--quick` runs, as a check on the CPU.
 
 Every node receives from eight others, whose rows no cache can hold. A method's fraction of the memory bandwidth counts
-the bytes that its round must move: the state read and written, one row per neighbour, and the data, twice where the
-gradient uses all examples. Agreement with the CPU is tested on rounds of every row of the contract's table, on a small
-problem and on both backends of one process.
+the bytes that its round must move (`jdfl.floor`). The compiled program is counted, too, so that the time that a model
+gives it (`benchmarks.roofline`) stands next to the measured one. Agreement with the CPU is tested on rounds of every
+row of the contract's table, on a small problem and on both backends of one process.
 """
 
 import json
@@ -14,7 +14,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
@@ -24,8 +24,28 @@ import jax.numpy as jnp
 import numpy as np
 
 import jdfl
+from benchmarks import aot, hlo, roofline
+from benchmarks.aot import Size
 from benchmarks.common import Row, options, report, row
 from benchmarks.device_parts import REPEATS, ROUNDS
+from benchmarks.methods import (
+    CHOCO,
+    FEW,
+    FULL,
+    GAUSSIAN,
+    HADAMARD,
+    MANY,
+    METHODS,
+    MOST,
+    NOISY,
+    PLAIN,
+    PUSHING,
+    SPARSE,
+    TRACKING,
+    WHOLE,
+    WIDE,
+    Method,
+)
 from jdfl import problems
 from jdfl.algorithms.program import planned
 from jdfl.base.keys import typed_key
@@ -48,31 +68,6 @@ SECONDS = 0.4  # of each of a timing's repeats, or a round
 AT_ONCE = max(2, (os.cpu_count() or 2) // 2)  # processes that prepare methods; they are timed one at a time
 
 
-class Size(NamedTuple):
-    """Nodes m, parameters n, examples q of a node."""
-
-    m: int
-    n: int
-    q: int
-
-    def room(self) -> float:
-        """Approximate bytes of a process: data that are copied once, and some arrays of the state's size."""
-        return 4.0 * self.m * self.n * (2 * self.q + 4)
-
-
-class Method(NamedTuple):
-    """Its settings, and the least data that a round moves."""
-
-    name: str
-    settings: Any
-    arrays: float  # rows of n numbers read or written per node, those of neighbours included
-    passes: int = 2  # over all examples; 0: some examples, which count as rows
-
-    def floor(self, size: Size) -> float:
-        """The least bytes of a round."""
-        return 4.0 * size.m * size.n * (self.arrays + self.passes * size.q)
-
-
 class Case(NamedTuple):
     """A method at a size."""
 
@@ -84,35 +79,19 @@ class Case(NamedTuple):
         return f"{self.method.name}, m={self.size.m:,} n={self.size.n} q={self.size.q}"
 
 
-FULL, FEW, WIDE = Size(4096, 1000, 500), Size(4096, 1000, 8), Size(65_536, 1000, 8)
-MANY, MOST = Size(2**20, 1000, 2), Size(10_000_000, 100, 1)
-QUICK = Size(64, 40, 2)
-
-
-LR, NEIGHBOURS, KEPT = 1e-4, 8, 10  # KEPT: the number of largest entries that some methods send
-_TALK = 0.08  # fraction of CEPS's nodes that communicate in a round, with periods of 10 to 15; others do no work
-_SOME = jdfl.Gradients(batch=1, clip=1.0, mechanism=jdfl.Gaussian(1.0))
-_CEPS = partial(jdfl.CEPS, s=KEPT, rate=0.5, sigma_rule="safe")
-_TALKING = _TALK * (4 + NEIGHBOURS)
-METHODS = (
-    PLAIN := Method("D-PSGD", jdfl.DPSGD(lr=LR), 2 + NEIGHBOURS),
-    NOISY := Method("D-PSGD, noise, batches of 1", jdfl.DPSGD(lr=LR, gradients=_SOME), 3 + NEIGHBOURS, 0),
-    TRACKING := Method("DSGT", jdfl.DSGT(lr=LR), 6 + 2 * NEIGHBOURS),
-    PUSHING := Method("push-sum", jdfl.SGP(lr=LR), 2 + NEIGHBOURS),
-    Method("CHOCO-SGD, top 10", jdfl.CHOCO(lr=LR, gamma=0.1, codec=jdfl.Sparse(s=KEPT)), 4 + NEIGHBOURS),
-    Method("DO-ADP, top 10", jdfl.DOADP(lr=LR, gamma=0.1, codec=jdfl.Sparse(s=KEPT)), 6 + NEIGHBOURS, 0),
-    Method("CEPS, whole vectors", _CEPS(), _TALKING),
-    SPARSE := Method("CEPS, sparse", _CEPS(codec=jdfl.Sparse()), _TALKING),
-    HADAMARD := Method("CEPS, one-bit, Hadamard", _CEPS(codec=jdfl.OneBit(ensemble="hadamard")), _TALKING),
-    GAUSSIAN := Method("CEPS, one-bit", _CEPS(codec=jdfl.OneBit()), _TALKING),
-)
 CASES = (
     *(Case(method, WIDE) for method in METHODS[:-2]),
     *(Case(method, FEW) for method in (HADAMARD, GAUSSIAN)),  # a round of many nodes takes seconds
-    *(Case(method, MOST) for method in (PLAIN, NOISY, PUSHING)),
-    *(Case(method, MANY) for method in (PLAIN, NOISY, PUSHING, SPARSE)),
+    *(Case(method, MOST) for method in (PLAIN, NOISY, PUSHING, CHOCO)),
+    *(Case(method, MANY) for method in (PLAIN, NOISY, PUSHING, WHOLE, SPARSE, HADAMARD)),
     *(Case(method, FULL) for method in (PLAIN, TRACKING)),
 )
+SMALLEST = Size(64, 40, 2)
+
+
+def space(size: Size) -> float:
+    """Approximate bytes of a process: data that are copied once, and some arrays of the state's size."""
+    return 4.0 * size.m * size.n * (2 * size.q + 4)
 
 
 def network(m: int, directed: bool) -> Any:
@@ -131,38 +110,50 @@ def regression(size: Size) -> Any:
     return problems.LinearRegression((features, targets), jnp.ones(shape[:2]), curvature, truth)
 
 
-def going(method: Method, size: Size) -> Callable[[int], float]:
-    """A function that runs a number of rounds and returns the seconds; the first round has been run."""
-    problem, graph = regression(size), network(size.m, method is PUSHING)
-    program = planned(method.settings, problem, graph, 10**6)
+def measured(method: Method, size: Size) -> None:
+    """Prepare a method, report it, wait for a line of input, and print the measurements with what was compiled."""
+    began = time.perf_counter()
+    problem, graph = regression(size), network(size.m, method.settings.columns)
+    program = planned(method.settings, problem, graph, aot.ROUNDS)
     keys = Keys.of(typed_key(0), (0,))  # a fingerprint would read all data on the host
     ready = stepping.setting(program, problem, graph, None, keys)
     algorithm, carry, _ = loop.start(ready, ())
     ready, held, done = replace(ready, algorithm=algorithm), [carry], [0]
+    turn = loop.rounds_per_turn(carry.state)
+    made = loop.advance.lower(carry, ready, jnp.int32(0), aot.ROUNDS, 1, ()).compile()
+    given = aot.described(made, carry.state, problem, method.settings, aot.per_node(method.settings, size.q), turn)
 
     def work(rounds: int) -> float:
         done[0] += rounds
         began = time.perf_counter()
-        carry, _ = loop.advance(held.pop(), ready, jnp.int32(done[0]), 10**6, 1, ())
+        carry, _ = made(held.pop(), ready, jnp.int32(done[0]))
         jax.block_until_ready(carry)
         held.append(carry)
         return time.perf_counter() - began
 
     work(1)
-    return work
-
-
-def measured(method: Method, size: Size) -> None:
-    """Prepare a method, report it, wait for a line of input, and print the measurements."""
-    began = time.perf_counter()
-    work = going(method, size)
     print(json.dumps(time.perf_counter() - began), flush=True)
     sys.stdin.readline()
     once = work(1)
     rounds = max(1, min(2000, int(SECONDS / once)))
     seconds = [work(rounds) / rounds for _ in range(REPEATS if once < 2 else 1)]
-    stats = jax.local_devices()[0].memory_stats() or {}
-    print(json.dumps({"seconds": seconds, "peak": stats.get("peak_bytes_in_use", 0) / 2**30}), flush=True)
+    peak = (jax.local_devices()[0].memory_stats() or {}).get("peak_bytes_in_use", 0)
+    found = {"seconds": seconds, "peak": peak / 2**30, "least": given.needed.total, "expected": given.peak / 2**30}
+    print(json.dumps(found | {"cost": _cost(given)}), flush=True)
+
+
+def _cost(program: aot.Program) -> Any:
+    """The kernels of a round and its waits for the host, as JSON; None for a CPU, whose programs are not counted."""
+    if jax.default_backend() == "cpu":
+        return None
+    cost = roofline.counted(program, aot.H100).cost
+    return [[[one.times, one.bytes, one.ints, one.floats] for one in cost.kernels], cost.syncs]
+
+
+def predicted(cost: Any, copying: float) -> float:
+    """The model's time of a round, with the bandwidth in GB/s that was measured here."""
+    kernels = tuple(hlo.Kernel("", "", *numbers) for numbers in cost[0])
+    return roofline.seconds(hlo.Cost(kernels, cost[1]), replace(aot.H100, bandwidth=copying * 1e9 / roofline.REACHED))
 
 
 def asked(*what: Any, by: str = "benchmarks.device") -> subprocess.Popen[str]:
@@ -184,7 +175,7 @@ def groups(cases: Sequence[Case], room: float) -> list[list[Case]]:
     """Groups of cases that are prepared simultaneously, as far as memory allows."""
     made: list[list[Case]] = [[]]
     for case in cases:
-        if len(made[-1]) == AT_ONCE or sum(other.size.room() for other in made[-1]) + case.size.room() > room:
+        if len(made[-1]) == AT_ONCE or sum(space(one.size) for one in made[-1]) + space(case.size) > room:
             made.append([])
         made[-1].append(case)
     return [group for group in made if group]
@@ -217,13 +208,19 @@ def told(case: Case, found: Any, first: float, copying: float) -> list[Row]:
     """The rows of a case; `first` is the time in seconds until its first round was done."""
     speed = [1 / one for one in found["seconds"]]
     print(f"{case}: {np.median(speed):.4g} rounds/s", flush=True)
-    share = [case.method.floor(case.size) * one / 1e9 / copying for one in speed]
-    return [
+    share = [found["least"] * one / 1e9 / copying for one in speed]
+    rows = [
         row(str(case), "rounds a second", speed, "1/s"),
         row(str(case), "least traffic / bandwidth", share, "x"),
         row(str(case), "memory at its peak", [found["peak"]], "GiB"),
+        row(str(case), "memory at its peak, as compiled", [found["expected"]], "GiB"),
         row(str(case), "until the first round is done", [first], "s"),
     ]
+    if found["cost"] is None:
+        return rows
+    off = [predicted(found["cost"], copying) * one for one in speed]
+    model = row(str(case), "time of the model / measured", off, "x")
+    return [*rows, replace(model, goal="1.5 either way", met=1 / 1.5 <= model.value <= 1.5)]
 
 
 def agreement() -> list[Row]:
@@ -257,7 +254,7 @@ def main(arguments: Sequence[str] | None = None) -> list[Row]:
         raise SystemExit(1)
     copying, more = found
     rows += [Row(**one) for one in more]
-    rows += timed([Case(method, QUICK) for method in METHODS] if chosen.quick else CASES, copying, until)
+    rows += timed([Case(method, SMALLEST) for method in METHODS] if chosen.quick else CASES, copying, until)
     report(f"{jax.devices()[0].device_kind}", rows, chosen.out, NAME, chosen.quick)
     return rows
 

@@ -44,6 +44,7 @@ from .engine.callbacks import Budget, Callback, Deadline
 from .engine.checkpoint import Checkpoint
 from .engine.checkpoints import Checkpoints
 from .engine.data_ledger import DataLedger
+from .engine.floors import Floor, floor
 from .engine.paths import paths
 from .engine.progress import Progress
 from .engine.rates import Rate, linear_rate
@@ -105,6 +106,7 @@ __all__ = [
     "Experiment",
     "Exposure",
     "FedAvg",
+    "Floor",
     "Gaussian",
     "Gradients",
     "Guarantee",
@@ -143,6 +145,7 @@ __all__ = [
     "classical_gaussian",
     "compare",
     "consensus_below",
+    "floor",
     "from_arrays",
     "from_loss",
     "from_model",

@@ -55,9 +55,8 @@ def test_every_benchmark_keeps_the_contract(name):
 
 
 def test_files_beside_the_benchmarks_are_none():
-    assert not {"common", "device_parts", "machine", "page", "torch_loop", "versions", "waited", "__main__"} & set(
-        KNOWN
-    )
+    helpers = {"common", "device_parts", "machine", "page", "torch_loop", "versions", "waited", "aot", "hlo", "methods"}
+    assert not {*helpers, "__main__"} & set(KNOWN)
     assert list(KNOWN) == sorted(KNOWN)
     assert KNOWN["partpsp_vs_loop"].needs == ("torch",)
 
@@ -239,16 +238,16 @@ def test_the_page_in_the_repository_is_what_the_figures_give():
 
 def test_methods_share_a_device_as_far_as_its_memory_goes(monkeypatch):
     monkeypatch.setattr(device, "AT_ONCE", 3)
-    small, large = (device.Case(device.PLAIN, size) for size in (device.QUICK, device.MOST))
-    most = device.MOST.room()
+    small, large = (device.Case(device.PLAIN, size) for size in (device.SMALLEST, device.MOST))
+    most = device.space(device.MOST)
     assert device.groups([small] * 4 + [large] * 2, 1.5 * most) == [[small] * 3, [small, large], [large]]
     assert device.groups([large], most / 2) == [[large]]
 
 
 @pytest.mark.parametrize("room", [1.0, 1e9])
 def test_methods_that_fail_beside_others_are_tried_alone(monkeypatch, room, capsys):
-    asked, cases = [], [device.Case(method, device.QUICK) for method in device.METHODS[:2]]
-    good = '{"seconds": [0.5], "peak": 1.0}'
+    asked, cases = [], [device.Case(method, device.SMALLEST) for method in device.METHODS[:2]]
+    good = '{"seconds": [0.5], "peak": 1.0, "least": 1e9, "expected": 1.0, "cost": [[[2.0, 1e6, 0.0, 0.0]], 1.0]}'
 
     def process(flag, method, *size):
         """The second method has memory for itself alone."""

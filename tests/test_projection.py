@@ -179,12 +179,21 @@ def test_gradients_pass_through_what_is_kept():
     np.testing.assert_array_equal(slope, [6.0, 0.0, 4.0, 0.0, -8.0])
 
 
-@given(rows_of("float32"), st.sampled_from([1, 3]))
-def test_ways_of_gpus_give_the_same(x, s):
+@given(rows_of("float32"), st.sampled_from([1, 3]), st.sampled_from(["rank", "threshold", "padded", "search"]))
+def test_ways_of_gpus_give_the_same(x, s, way):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(jax, "default_backend", lambda: "gpu")
+        patch.setattr(projection, "RANKED", N if way == "rank" else 1)
+        patch.setattr(projection, "SORTED", 1 if way == "search" else N)
+        patch.setattr(projection, "LONG", 2 * N if way == "padded" else 1)
         rows = jnp.asarray(x)
-        assert "top_k" not in str(jax.make_jaxpr(partial(ops.top_s, s=s))(rows))
+        assert ("top_k" in str(jax.make_jaxpr(partial(ops.top_s, s=s))(rows))) == (way in ("threshold", "padded"))
         assert_same_bits(ops.top_s(rows, s), oracle(x, s))
         index, value = jax.vmap(lambda row: ops.support(row, s))(rows)
         assert_same_bits(jax.vmap(lambda i, v: jnp.zeros(x.shape[1:]).at[i].set(v))(index, value), oracle(x, s))
+
+
+def test_ranks_of_the_longest_row_are_counted():
+    x = np.arange(projection.RANKED, dtype=np.float32)[None]
+    for s in (1, 17, projection.RANKED - 1):
+        assert_same_bits(projection._by_rank(jnp.asarray(x), s), oracle(x, s))

@@ -204,7 +204,7 @@ class CEPS(Algorithm):
             return kept((u + mu * dense(w)) / (sigma * count + mu), self.s, self.storage)  # (4)
 
         silent = State(in_blocks(alone, w, u, sigma, count[:, None]), u, count, stored)
-        return round.each_of(due, self.block or at_once(), communicate, silent)
+        return round.each_of(due, self.block or at_once(round.m, round.problem.n, parts=32), communicate, silent)
 
     def _gradients_of(self, here: Round) -> Gradients:
         """The gradients of a block's nodes, which have their own sensitivity."""

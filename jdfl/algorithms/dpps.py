@@ -28,6 +28,7 @@ from jdfl.algorithms.noisy_messages import at
 from jdfl.algorithms.round import Round
 from jdfl.arrays import ops
 from jdfl.base import struct
+from jdfl.base.backend import backend
 from jdfl.base.settings import Bound, Fraction, Positive
 from jdfl.base.streams import Stream
 from jdfl.devices import nodes
@@ -284,5 +285,5 @@ def _laplace(keys: Array, d: int, dtype: Any) -> Array:
     def row(key: Array) -> Array:
         return jax.random.laplace(key, (d,), dtype)
 
-    in_turn = jax.default_backend() == "cpu" and d >= _LONG  # one row stays in the cache, all rows would not
+    in_turn = backend() == "cpu" and d >= _LONG  # one row stays in the cache, all rows would not
     return lax.map(row, keys) if in_turn else jax.vmap(row)(keys)

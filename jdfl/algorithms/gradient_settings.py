@@ -6,7 +6,6 @@ Axes: m nodes, q examples per node, n parameters.
 from dataclasses import replace
 from typing import ClassVar, Literal
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
@@ -14,6 +13,7 @@ from jax import Array
 from jdfl.algorithms.clipping import additions, check_slopes, formed, sloped
 from jdfl.algorithms.sampling import Sampler
 from jdfl.base import struct
+from jdfl.base.backend import backend
 from jdfl.base.settings import Count, Positive
 from jdfl.privacy import (
     NO_NOISE,
@@ -151,7 +151,7 @@ class GradientSettings:
         Higham, "Accuracy and Stability of Numerical Algorithms", 2002, section 4.2), and noise rounds its argument
         twice more. TPUs multiply with fewer digits than they store.
         """
-        unit = float(jnp.finfo(problem.dtype).eps) / 2 * (8 if jax.default_backend() == "tpu" else 1)
+        unit = float(jnp.finfo(problem.dtype).eps) / 2 * (8 if backend() == "tpu" else 1)
         looked = problem.weight.shape[1] if self.batch is None or self.sampling == "poisson" else self.batch
         at_once = looked if self.norm != "entries" and sloped(problem) else formed(problem.m, problem.n, looked)
         passed = 0 if self.per == "batch" else additions(looked, at_once)

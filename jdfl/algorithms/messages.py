@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Self
 
 import jax.numpy as jnp
-from jax import Array
+from jax import Array, lax
 
 from jdfl.algorithms.book import MODEL, Book, Channel
 from jdfl.algorithms.moment import Moment
@@ -154,12 +154,13 @@ class Messages:
             index, z = self._sent(channel, x)
             if not exact(self.codec, x):
                 z = self._received(x, (graph.out_degree > 0) | (graph.in_degree > 0), channel, index)
+        z = lax.optimization_barrier(z)
         z = z - nodes.first(z)[None]  # a common shift changes no difference, and makes it exact near consensus
         weight, own = graph.weight.astype(x.dtype), graph.self_weight.astype(x.dtype)
         total = own + jnp.sum(weight, axis=1)  # 1, up to rounding
         if graph.synchronised is not None:
             total = jnp.where(graph.synchronised, 1, total)
-        return mix_rows(graph, z) - total[:, None] * z
+        return mix_rows(graph, z, cheap=True) - total[:, None] * z
 
     def publish(
         self, x: Array, copy: Array, channel: Channel = MODEL, by: Array | None = None, over: Any = None
@@ -173,16 +174,16 @@ class Messages:
             by: The nodes that may send, by [m] bool, while other copies stay; None: all.
             over: Of these only the nodes send whose C(x - copy) has an l2 norm above it, over [] or [m]; None: all.
         """
-        wanted, arrived = jnp.ones((self.m,), jnp.bool_) if by is None else by, None
+        wanted, at = jnp.ones((self.m,), jnp.bool_) if by is None else by, self.book.uses.get(channel.name, 0)
         if over is not None:
-            arrived = self._received(x - copy, wanted, channel, self.book.uses.get(channel.name, 0))
-            by = wanted & (ops.length(arrived, "l2") > over)
+            arrived = self._received(x - copy, wanted, channel, at)
+            by = sent(wanted & (ops.length(arrived, "l2") > over), channel.name)  # observers see which nodes send
+            self._sent(channel, x, by)
+            return jnp.where(by[:, None], copy + arrived, copy)
         if by is not None:
-            by = sent(by, channel.name)  # observers see which nodes send
-        index, x = self._sent(channel, x, by)
-        if arrived is None:
-            arrived = self._received(x - copy, wanted, channel, index)
-        return copy + arrived if by is None else jnp.where(by[:, None], copy + arrived, copy)
+            by = wanted = sent(by, channel.name)
+        _, x = self._sent(channel, x, by)
+        return transmit(self.prepared.wire, self.shared_keys(channel, at), x, wanted, onto=copy)
 
     def push(self, x: Array, weight: Array, channel: Channel) -> tuple[Array, Array]:
         """Sums [m, n] and [m] of what arrives when nodes distribute their values with the columns of W.

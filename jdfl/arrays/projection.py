@@ -9,11 +9,11 @@ from collections.abc import Sequence
 from functools import partial
 from typing import NamedTuple
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
+from jdfl.base.backend import backend
 from jdfl.devices.blocks import in_blocks
 
 # The fraction s / n up to which `lax.top_k` of float32 is used. On CPU it is a heap whose time grows with s, while the
@@ -22,6 +22,10 @@ from jdfl.devices.blocks import in_blocks
 FEW_VALUES = 1 / 200
 FEW_INDICES = 1 / 30
 SHORT = 128  # rows up to this length: `top_k` of float32 takes a few microseconds, and compiles in a third of the time
+
+
+RANKED, SORTED, FIRST = 256, 4096, 16  # on GPUs: row lengths up to which ranks or a sort win, and s of the fast `top_k`
+LONG = 1024  # the shortest row of that
 
 
 class _Bracket(NamedTuple):
@@ -46,8 +50,10 @@ def top_s(x: Array, s: int) -> Array:
     n = x.shape[-1]
     if s >= n:
         return x
-    by_index = _needs_index(x, s) or (not _on_gpu() and _few(x, s, FEW_VALUES))
-    return in_blocks(partial(_by_index if by_index else _by_search, s=s), x.reshape(-1, n)).reshape(x.shape)
+    way = _by_index if _needs_index(x, s) or (not _on_gpu() and _few(x, s, FEW_VALUES)) else _by_search
+    if way is _by_search and _on_gpu() and x.dtype == jnp.float32 and n <= SORTED:
+        way = _by_rank if n <= RANKED else _by_threshold
+    return in_blocks(partial(way, s=s), x.reshape(-1, n)).reshape(x.shape)
 
 
 def support(x: Array, s: int) -> tuple[Array, Array]:
@@ -81,7 +87,7 @@ def _on_gpu() -> bool:
     Scattering 10 of 1000 values back to their positions takes twice as long as finding them; a search, which leaves
     them in place, takes a third of both (benchmarks/results/device.json).
     """
-    return jax.default_backend() == "gpu"
+    return backend() == "gpu"
 
 
 def _key(x: Array) -> Array:
@@ -104,7 +110,7 @@ def _indices(x: Array, s: int) -> Array:
     size = _key(x)
     if jnp.issubdtype(x.dtype, jnp.floating):
         size = lax.bitcast_convert_type(size, x.dtype)  # `top_k` is fast for float32 only
-    return lax.top_k(size, s)[1]
+    return lax.top_k(_padded(size, s), s)[1]
 
 
 def _by_search(x: Array, s: int) -> Array:
@@ -115,6 +121,33 @@ def _by_index(rows: Array, s: int) -> Array:
     kept = _indices(rows, s)
     line = jnp.arange(rows.shape[0])[:, None]
     return jnp.zeros_like(rows).at[line, kept].set(jnp.take_along_axis(rows, kept, axis=1))
+
+
+def _by_rank(x: Array, s: int) -> Array:
+    """By the number of larger entries: n comparisons for every entry, but a single pass over memory."""
+    x, key = lax.optimization_barrier((x, _key(x)))  # both are formed in one pass
+    place = jnp.arange(x.shape[1], dtype=jnp.int32)
+    mine, others = key[:, :, None], key[:, None, :]
+    ahead = (others > mine) | ((others == mine) & (place[None, :] < place[:, None])[None])
+    # Fewer than 256 entries are ahead of any other.
+    return jnp.where(jnp.sum(ahead, axis=2, dtype=jnp.uint8) < s, x, jnp.zeros_like(x))
+
+
+def _by_threshold(x: Array, s: int) -> Array:
+    """By the last entry that `top_k` keeps: of equal entries it keeps those with lower indices."""
+    key = _key(x)
+    value, index = lax.top_k(_padded(lax.bitcast_convert_type(key, x.dtype), s), s)
+    last, end = lax.bitcast_convert_type(value[:, -1:], key.dtype), index[:, -1:]
+    place = lax.broadcasted_iota(jnp.int32, x.shape, 1)
+    return jnp.where((key > last) | ((key == last) & (place <= end)), x, jnp.zeros_like(x))
+
+
+def _padded(size: Array, s: int) -> Array:
+    """Magnitudes in rows that are long enough for the fast `top_k` of GPUs, where s is small enough for it."""
+    n = size.shape[-1]
+    if not (_on_gpu() and s <= FIRST and RANKED < n < LONG and size.dtype == jnp.float32):
+        return size
+    return jnp.pad(size, [(0, 0)] * (size.ndim - 1) + [(0, LONG - n)], constant_values=-1.0)
 
 
 def _largest(x: Array, s: int) -> Array:

@@ -31,6 +31,7 @@ from jdfl.auditing.observe import check_visible, observed, pilot, some, watched
 from jdfl.auditing.probe import most_runs, probe
 from jdfl.auditing.result import Audit
 from jdfl.base import arguments, checks
+from jdfl.base.backend import backend
 from jdfl.base.keys import key_data, key_digest, typed_key
 from jdfl.base.streams import Keys, Stream
 from jdfl.engine import stepping
@@ -212,6 +213,6 @@ def _canary(
 
 def _lanes(algorithm: Algorithm, problem: Problem) -> int:
     """Runs side by side; one on CPU where decoders of different lengths would wait for one another."""
-    if jax.default_backend() == "cpu" and not getattr(getattr(algorithm, "codec", None), "free", True):
+    if backend() == "cpu" and not getattr(getattr(algorithm, "codec", None), "free", True):
         return 1
     return max(1, min(_MOST_LANES, _MOST_NUMBERS // (problem.m * problem.n)))

@@ -16,12 +16,14 @@ from jdfl.base import checks
 from jdfl.cli import flags
 from jdfl.config import RunConfig, build, key_of
 from jdfl.engine.cache import use_cache
+from jdfl.engine.floors import floor
 from jdfl.engine.placement import estimate
 
 _ABOUT = """Measure the time of rounds of the run that these flags describe, without metrics, stop rule and files.
 
-The limit is the time to read and write the parameters of all nodes once, at the speed at which this machine copies
-memory. No round that changes all of them can take less. Compilation is reported separately."""
+The limit is the time to move what a round has to move, at the speed at which this machine copies memory: the state, a
+row for every message, and the examples of its gradients. A round takes less only where the processor's cache holds some
+of it. Compilation is reported separately."""
 
 _EXAMPLES = """examples:
   jdfl bench                                           CEPS on its Example 1
@@ -65,7 +67,7 @@ def bench(config: RunConfig, options: Options) -> int:
     runs = [jdfl.run(algorithm, problem, network, key=key_of(config), **how) for _ in range(options.repeats)]
     seconds = [run.seconds / rounds for run in runs]
     speed = copy_speed()
-    size = 2 * problem.m * problem.n * jnp.dtype(problem.dtype).itemsize
+    least = floor(algorithm, problem, network)
     middle = median(seconds)
     told: dict[str, Any] = {
         "nodes": problem.m,
@@ -77,7 +79,8 @@ def bench(config: RunConfig, options: Options) -> int:
         "nodes_per_second": problem.m / middle,
         "compile_seconds": first.compile_seconds,
         "copy_bytes_per_second": speed,
-        "times_the_limit": middle / (size / speed),
+        "least_bytes_per_round": dataclasses.asdict(least),
+        "times_the_limit": middle / (least.total / speed),
         "memory_bytes": estimate(algorithm, problem, network),
         "device": jax.devices()[0].device_kind,
     }
@@ -109,8 +112,9 @@ def _text(told: dict[str, Any]) -> str:
         f"a round: {each['median'] * 1e3:.4g} ms (least {each['least'] * 1e3:.4g}, most {each['most'] * 1e3:.4g}; "
         f"{told['repeats']} times {told['rounds']} rounds)",
         f"{told['rounds_per_second']:,.4g} rounds/s, {told['nodes_per_second']:,.4g} nodes/s",
-        f"{told['times_the_limit']:.3g} times what reading and writing all parameters once takes, at "
-        f"{told['copy_bytes_per_second'] / 1e9:.3g} GB/s",
+        f"{told['times_the_limit']:.3g} times what moving the least takes, at "
+        f"{told['copy_bytes_per_second'] / 1e9:.3g} GB/s: "
+        + ", ".join(f"{what} {size / 1e6:,.4g} MB" for what, size in told["least_bytes_per_round"].items()),
         f"compilation: {told['compile_seconds']:.3g} s",
         f"memory, estimated: {sum(memory.values()) / 1e6:,.4g} MB ("
         + ", ".join(f"{what} {size / 1e6:,.4g}" for what, size in memory.items())

@@ -18,8 +18,10 @@ from jax import Array, lax
 from jdfl.arrays import ops
 from jdfl.arrays.nonzeros import Nonzeros, largest
 from jdfl.base import checks, struct
+from jdfl.base.backend import backend
 from jdfl.base.struct import each_row as each_row
 from jdfl.codecs import packing
+from jdfl.devices.blocks import at_once
 
 _DIRECT_ROWS = 128  # vectors that are processed together where no messages are formed
 
@@ -83,7 +85,7 @@ class Codec:
 
     def lanes(self, wire: "Wire") -> int:
         """How many messages are decoded together for the best speed on this backend."""
-        return 16
+        return 16 if backend() == "cpu" else 2**26 // wire.n
 
     def draw(self, key: Array, node: Array, n: int, dtype: Any) -> Any:
         """What both ends draw once per run: `Wire.drawn`; None where a message's key suffices.
@@ -213,7 +215,9 @@ def round_trip(wire: Wire, key: Array, x: Array, side: Array | None = None) -> A
     return wire.codec.decode(key, payload, replace(wire, side=side)).astype(x.dtype)
 
 
-def transmit(wire: Wire, keys: Array, x: Array | Nonzeros, wanted: Array, lanes: int | None = None) -> Any:
+def transmit(
+    wire: Wire, keys: Array, x: Array | Nonzeros, wanted: Array, lanes: int | None = None, onto: Array | None = None
+) -> Any:
     """What receivers decode [m, n] from the rows that are wanted; each row is encoded once.
 
     `Nonzeros` are returned as `Nonzeros` of the same size, with the largest entries; a block has all n entries of a
@@ -226,20 +230,35 @@ def transmit(wire: Wire, keys: Array, x: Array | Nonzeros, wanted: Array, lanes:
         wanted ([m]): Which rows are requested, bool; the others are zero in the result, or anything that costs nothing.
         lanes: Rows that are encoded together; None: chosen by the codec. Ignored where x is an array and the codec is
             `free` or `direct`.
+        onto ([m, n]): Rows that both ends know: the differences of x from them are sent, and the result is what they
+            are with the decoded differences added; rows that are not wanted stay as they are. None: x itself is sent.
     """
-    m, codec, nothing = x.shape[0], wire.codec, jax.tree.map(jnp.zeros_like, x)
+    m, codec = x.shape[0], wire.codec
     direct = codec.direct and not isinstance(x, Nonzeros)
-    if direct and m <= _DIRECT_ROWS:  # selecting rows would cost more
-        return ops.skipped_unless(jnp.any(wanted), _arrived, nothing, wire, keys, x)
-    if codec.free and not isinstance(x, Nonzeros):
-        return round_trip(wire, keys, x)
+    some = at_once(m, wire.n, _DIRECT_ROWS) if direct else lanes or min(codec.lanes(wire), at_once(m, wire.n, m))
+    code = _arrived if direct else round_trip
+    if not isinstance(x, Nonzeros) and ((direct and m <= some) or (codec.free and not direct)):
+        # Selecting rows would cost more.
+        sent = x if onto is None else x - onto
+        if direct:
+            coded = ops.skipped_unless(jnp.any(wanted), code, jnp.zeros_like(sent), wire, keys, sent)
+        else:
+            coded = code(wire, keys, sent)
+        return coded if onto is None else jnp.where(wanted[:, None], onto + coded, onto)
 
     def block(rows: Array, received: Any) -> Any:
-        coded: Any = (_arrived if direct else round_trip)(wire.rows(rows), keys[rows], x[rows])
+        here = x[rows] if onto is None else x[rows] - received[rows]
+        coded: Any = code(wire.rows(rows), keys[rows], here)
         coded = largest(coded, x.place.shape[1]) if isinstance(x, Nonzeros) else coded
+        coded = coded if onto is None else received[rows] + coded
         return jax.tree.map(lambda all, some: all.at[rows].set(some, mode="drop"), received, coded)
 
-    return ops.for_rows(wanted, _DIRECT_ROWS if direct else min(m, lanes or codec.lanes(wire)), block, nothing)
+    return ops.for_rows(wanted, some, block, jax.tree.map(_zeros, x) if onto is None else onto)
+
+
+def _zeros(x: Array) -> Array:
+    """Zeros like x that are written where they are needed; of a constant the compiler keeps a copy, and copies that."""
+    return jnp.broadcast_to(lax.optimization_barrier(jnp.zeros((), x.dtype)), x.shape)
 
 
 def _arrived(wire: Wire, key: Array, x: Array) -> Array:

@@ -19,6 +19,7 @@ from jax.scipy.linalg import cho_factor, cho_solve
 from jdfl.arrays import ops
 from jdfl.arrays.nonzeros import largest
 from jdfl.base import struct
+from jdfl.base.backend import backend
 from jdfl.codecs.sensing import Sensing
 
 STEP = 0.6  # first trial step, in units of 1/d: removes almost all backtracking
@@ -109,12 +110,12 @@ class _Problem:
         if self.most is not None:
             empty = self.n <= point.T  # places in T that are not used
             columns = jnp.where(empty[:, :, None], 0.0, columns)
-        A = jnp.where(free, self.c, 0.0)[:, None, :] * columns  # [b, t, d]
-        gram = jnp.einsum("btd,bud->btu", A, A, precision=ops.HIGHEST)
-        gram = gram + self.eta[:, :, None] * jnp.eye(gram.shape[1], dtype=A.dtype)[None]
+        signs = jnp.where(free, self.c, 0.0)[:, None, :]  # A = signs * columns, and a square of signs is 0 or 1
+        gram, right = _products(jnp.where(signs == 0, 0.0, columns), signs, columns)
+        gram = gram + self.eta[:, :, None] * jnp.eye(gram.shape[1], dtype=gram.dtype)[None]
         if empty is not None:  # whatever is on their diagonal, their values are zero
             gram = jnp.where(empty[:, :, None] & jnp.eye(gram.shape[1], dtype=bool)[None], 1.0, gram)
-        right = self.margin * jnp.sum(A, axis=2)
+        right = self.margin * right
         z = jax.vmap(lambda G, r: cho_solve(cho_factor(G, lower=True), r))(gram, right)
         Ax = self.c * jnp.einsum("bt,btd->bd", z, columns, precision=ops.HIGHEST)
         return self.point(point.T, z, jnp.where(free, 0.0, self.kept(self.there(self.margin - Ax))), Ax)
@@ -153,7 +154,10 @@ class _Problem:
             polished = self.newton(moved)
             return _where(repeats & (polished.objective < moved.objective), polished, moved)
 
-        moved = lax.cond(jnp.any(repeats & active), polish, lambda moved: moved, moved)
+        if backend() == "cpu":
+            moved = lax.cond(jnp.any(repeats & active), polish, lambda moved: moved, moved)
+        else:  # of many messages some repeat
+            moved = polish(moved)
         settled = repeats & (moved.objective > (1 - TOLERANCE) * point.objective)
         return _Search(
             _where(active, moved, point),
@@ -208,7 +212,7 @@ def gpsp(
     problem, zero = _Problem(sensing, c, margin, eta, flips, cap, n, step, most), jnp.zeros_like(c)
     point = _Point(jnp.full((b, t), n, jnp.int32), jnp.zeros((b, t), c.dtype), zero, zero, count * margin[:, 0] ** 2)
     point = point if start is None else problem.started(start, point)
-    few = b // GATHER if b >= 2 * GATHER else 0
+    few = b // GATHER if b >= 2 * GATHER and backend() == "cpu" else 0  # elsewhere few messages take as long as many
     search = problem.solved(_Search(point, jnp.zeros((b,), jnp.int32), jnp.zeros((b,), jnp.bool_)), few)
     if few:
         left = jnp.nonzero(problem.active(search), size=few, fill_value=b)[0]
@@ -271,6 +275,14 @@ def _largest(x: Array, t: int, most: Array | None = None) -> tuple[Array, Array]
     n = x.shape[1]
     T = jnp.sort(jnp.where(rank < most, T, n), axis=1)
     return T, jnp.where(n > T, jnp.take_along_axis(x, jnp.minimum(T, n - 1), axis=1), 0.0)
+
+
+def _products(A: Array, signs: Array, columns: Array) -> tuple[Array, Array]:
+    """A columns^T [b, t, t] and columns signs [b, t], for A and columns [b, t, d] and signs [b, 1, d]."""
+    right = jnp.sum(signs * columns, axis=2)
+    if backend() == "gpu":  # A is formed nowhere
+        return jnp.sum(A[:, :, None, :] * columns[:, None, :, :], axis=3), right
+    return jnp.einsum("btd,bud->btu", A, columns, precision=ops.HIGHEST), right
 
 
 def _where(choice: Array, one: Any, other: Any) -> Any:

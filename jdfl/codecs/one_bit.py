@@ -13,6 +13,7 @@ import numpy as np
 from jax import Array
 
 from jdfl.base import checks, struct
+from jdfl.base.backend import backend
 from jdfl.base.fitting import is_whole
 from jdfl.base.settings import As, Bound, Count, Natural, NotNegative, Positive
 from jdfl.base.streams import Stream
@@ -26,6 +27,7 @@ from jdfl.codecs.packing import Part, floats, signs
 _MATRIX = Stream("one-bit.sensing matrix", "shared")
 _D = As(int | tuple[int, ...] | None)
 POOR = 0.9  # recovery below which `check` warns
+MOST_ELSEWHERE = 2**29  # the same on other backends than CPUs, 2 GB
 MOST_COLUMNS = 2**24  # largest number of entries in the columns gathered for messages side by side, 64 MB
 
 
@@ -109,11 +111,12 @@ class OneBit(Codec):
         return _Message(sizes[group], sizes[-1], self.norm_bits)
 
     def lanes(self, wire: Wire) -> int:
-        """Few on CPU, where a matrix of the wire each stays in cache; unrequested rows fill the last block."""
-        wide = 256 if jax.default_backend() != "cpu" else 16 if self.shared else 4
+        """Few on CPU, where a matrix of the wire each stays in cache; elsewhere what memory has room for."""
         sizes, s = self._sizes(wire.n), self._nonzeros(wire.sparsity)
         columns = sizes[-1] * max(working_sparsity(wire.n, d, s) for d in sizes)
-        return min(wide, max(1, MOST_COLUMNS // columns))
+        if backend() != "cpu":
+            return max(1, MOST_ELSEWHERE // columns)
+        return min(16 if self.shared else 4, max(1, MOST_COLUMNS // columns))
 
     def check(self, n: int, m: int, sparsity: int) -> None:
         """Raise ValueError for settings out of range; warn where the decoder cannot recover the support."""

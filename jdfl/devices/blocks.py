@@ -10,8 +10,10 @@ import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
+from jdfl.base.backend import backend
+
 # Size of a block of a row-wise function's result: 2 MB of float32, which a cache holds; elsewhere memory is the limit.
-_NUMBERS, _ELSEWHERE = {"cpu": 2**19}, 2**26
+_NUMBERS, _ELSEWHERE = {"cpu": 2**19}, 2**28
 
 
 def in_blocks(function: Callable[..., Any], *rows: Any) -> Any:
@@ -22,7 +24,7 @@ def in_blocks(function: Callable[..., Any], *rows: Any) -> Any:
     m = jax.tree.leaves(rows)[0].shape[0]
     made = jax.eval_shape(function, *rows)
     widest = max(x.size for x in jax.tree.leaves((rows, made))) // max(m, 1)
-    size = max(1, _NUMBERS.get(jax.default_backend(), _ELSEWHERE) // max(widest, 1))
+    size = max(1, _NUMBERS.get(backend(), _ELSEWHERE) // max(widest, 1))
     if m <= 2 * size:
         return function(*rows)
 
@@ -31,10 +33,21 @@ def in_blocks(function: Callable[..., Any], *rows: Any) -> Any:
         part = function(*jax.tree.map(lambda x: lax.dynamic_slice_in_dim(x, first, size), rows))
         return jax.tree.map(lambda x, new: lax.dynamic_update_slice_in_dim(x, new, first, 0), whole, part)
 
-    nothing = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), made)
+    nothing = jax.tree.map(lambda x: lax.empty(x.shape, x.dtype), made)  # every row is written
     return lax.fori_loop(0, -(-m // size), block, nothing)
 
 
-def at_once() -> int:
-    """How many rows to process at a time where each takes many passes: one stays in a CPU's cache."""
-    return 1 if jax.default_backend() == "cpu" else 64
+def at_once(rows: int, numbers: int, few: int = 1, parts: int = 18) -> int:
+    """How many of some rows to process at a time, where each takes many passes.
+
+    On a CPU a few, which stay in its cache; elsewhere a part of all, at least 256, as far as memory allows.
+
+    Args:
+        rows: How many there are.
+        numbers: Numbers that are formed for one of them.
+        few: How many a CPU processes at a time.
+        parts: Into how many parts other backends divide all of them.
+    """
+    if backend() == "cpu":
+        return min(rows, few)
+    return max(1, min(rows, max(256, -(-rows // parts)), _ELSEWHERE // 4 // max(numbers, 1)))

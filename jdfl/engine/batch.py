@@ -5,12 +5,12 @@ from dataclasses import replace
 from itertools import product
 from typing import Any
 
-import jax
 from jax import Array
 
 from jdfl.algorithms.algorithm import Algorithm
 from jdfl.algorithms.program import Program, planned
 from jdfl.base import arguments, checks
+from jdfl.base.backend import backend
 from jdfl.base.keys import key_data, key_digest, typed_key
 from jdfl.engine import booking, kept, programs, stepping
 from jdfl.engine.clock import Clock, Spent
@@ -181,7 +181,7 @@ def across(
     ]
     steps, every, width = int(steps), int(every), max(width, len(points))
     if batch is None:
-        batch = width * len(trials) if _alike(algorithm) or jax.default_backend() != "cpu" else 1
+        batch = width * len(trials) if _alike(algorithm) or backend() != "cpu" else 1
         batch = max(1, min(batch, MOST_NUMBERS // (first.m * first.n)))
     checks.whole(1, batch=batch)
     programs.make_room()

@@ -14,11 +14,14 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 from jax import Array, lax
+from jax.experimental.layout import Layout as Order
+from jax.experimental.layout import with_layout_constraint
 
 from jdfl.algorithms.moment import Info
 from jdfl.algorithms.program import Program
 from jdfl.arrays import ops
 from jdfl.base import struct
+from jdfl.base.backend import backend
 from jdfl.base.streams import Keys
 from jdfl.devices import nodes
 from jdfl.devices.layout import Layout
@@ -118,6 +121,27 @@ def _start(setting: Setting, metrics: tuple[metrics_module.Metric, ...]) -> tupl
     return setting, carry, _record(carry, setting, _evaluate(carry, setting, metrics))
 
 
+def _in_rows(problem: Problem) -> Problem:
+    """The problem with its arrays as they lie in memory: for a GPU the compiler would make a transposed copy of all."""
+    if backend() != "gpu":
+        return problem
+
+    def constrained(x: Array) -> Array:
+        return with_layout_constraint(x, Order(tuple(range(x.ndim)))) if x.ndim > 2 else x
+
+    return jax.tree.map(constrained, problem)
+
+
+def rounds_per_turn(state: Any) -> int:
+    """How many rounds one turn of the compiled loop over rounds has at most.
+
+    A round reads the rows of neighbours while it writes new ones, so the compiler copies the state in every turn. The
+    second of two rounds writes where the first one read: on a GPU, whose memory is the limit, and for a state of one
+    array, which needs no more memory for it.
+    """
+    return 2 if backend() == "gpu" and len(jax.tree.leaves(state)) == 1 else 1
+
+
 def _advance(
     carry: Carry, setting: Setting, end: Array, every: int, records: int, metrics: tuple[metrics_module.Metric, ...]
 ) -> tuple[Carry, Record]:
@@ -128,8 +152,9 @@ def _advance(
         return (carry.rounds < until) & ~carry.stopped & ~carry.spent & (carry.bad == invariants.NOTHING)
 
     def one_round(carry: Carry) -> Carry:
-        round = drawn(setting, carry.rounds)
-        state, info = step(setting, carry.state, round)
+        here = replace(setting, problem=_in_rows(problem))
+        round = drawn(here, carry.rounds)
+        state, info = step(here, carry.state, round)
         clock = done_at(setting, carry.clock, round, info)
         info = lax.optimization_barrier(info)  # or XLA counts twice, for the sums and for the rules
         w = algorithm.params(state)
@@ -148,11 +173,17 @@ def _advance(
         kept = jax.tree.map(lambda one, other: jnp.where(spent, one, other), carry, new)
         return kept.replace(spent=spent)
 
+    def turn(carry: Carry, until: Array) -> Carry:
+        carry = one_round(carry)
+        if rounds_per_turn(carry.state) == 1:
+            return carry
+        return lax.cond(goes_on(carry, until), one_round, lambda carry: carry, carry)
+
     def stretch(carry: Carry, _: None) -> tuple[Carry, Record]:
         # Records fall on multiples of `every`, wherever a chunk begins.
         until = jnp.minimum((carry.rounds // every + 1) * every, end)
         before = carry.rounds
-        carry = lax.while_loop(lambda c: goes_on(c, until), one_round, carry)
+        carry = lax.while_loop(lambda c: goes_on(c, until), lambda c: turn(c, until), carry)
         names = [*(metric.__name__ for metric in metrics), *(() if carry.clock is None else _SECONDS)]
         nothing = {name: jnp.zeros((), algorithm.params(carry.state).dtype) for name in names}
         values = ops.skipped_unless(

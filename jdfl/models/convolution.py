@@ -28,13 +28,15 @@ import jax
 from flax import nnx
 from jax import Array, lax
 
+from jdfl.base.backend import backend
+
 _IMAGES = ("NHWC", "HWIO", "NHWC")
 Pads = tuple[tuple[int, int], tuple[int, int]]
 
 
 def in_loops() -> bool:
     """Whether convolutions and pooling use the gradients that are fast in loops, as on a CPU."""
-    return jax.default_backend() == "cpu"
+    return backend() == "cpu"
 
 
 def convolution(x: Array, kernel: Array, strides: Sequence[int], padding: Any, **_: Any) -> Array:

@@ -20,6 +20,7 @@ from jdfl.base import struct
 from jdfl.base.settings import Bound
 from jdfl.base.streams import each
 from jdfl.devices import nodes
+from jdfl.devices.blocks import at_once
 from jdfl.network.halo import Halo
 from jdfl.network.shown import Shown
 from jdfl.network.sums import Buckets, bucket_sum, gather_sum
@@ -197,12 +198,13 @@ def as_bcoo(graph: Graph) -> sparse.BCOO:
     return sparse.BCOO((value.reshape(-1), places), shape=(m, nodes.count(m)))
 
 
-def mix(graph: Graph, x: Array) -> Array:
+def mix(graph: Graph, x: Array, *, cheap: bool = False) -> Array:
     """W x: each node's weighted sum of its own row and its in-neighbours' rows; in a synchronised round, the mean.
 
     Args:
         graph: The network of the round, whose format selects how the product is computed.
         x: Rows x [m, n] of floating-point numbers, one for every node.
+        cheap: Whether computing a number of x again costs less than reading it: a GPU then forms x nowhere.
 
     Returns:
         Rows [m, n] of the dtype of `x`.
@@ -217,7 +219,7 @@ def mix(graph: Graph, x: Array) -> Array:
             f"Expected floating-point rows x, got dtype {x.dtype}. Convert them with x.astype(jnp.float32)."
         )
     if graph.synchronised is None:
-        return _mix(graph, x)
+        return _mix(graph, x, cheap)
     return lax.cond(graph.synchronised, lambda _, x: _mean(x), _mix, replace(graph, synchronised=None), x)
 
 
@@ -226,7 +228,7 @@ def _mean(x: Array) -> Array:
     return jnp.broadcast_to(nodes.mean(x), x.shape)
 
 
-def _mix(graph: Graph, x: Array) -> Array:
+def _mix(graph: Graph, x: Array, cheap: bool = False) -> Array:
     """`mix` by the table of neighbours."""
     if graph.format == "dense":
         return jnp.dot(as_dense(graph).astype(x.dtype), nodes.everyone(x), precision=ops.HIGHEST)
@@ -237,7 +239,7 @@ def _mix(graph: Graph, x: Array) -> Array:
         return product(matrix, nodes.everyone(x), dimension_numbers=(((1,), (0,)), ((), ())), precision=ops.HIGHEST)
     own = graph.self_weight.astype(x.dtype)[:, None] * x
     if graph.format == "padded":
-        return own + gather_sum(graph.senders, graph.weight, graph.gathered(x))
+        return own + gather_sum(graph.senders, graph.weight, graph.gathered(x), cheap=cheap)
     if graph.buckets is None:
         raise ValueError(
             "Expected buckets in a graph with format = 'buckets', got buckets = None. Pass the graph through "
@@ -279,4 +281,4 @@ def sample_neighbours(key: Array, graph: Graph, node: Array, count: Array, wante
     nobody = jnp.zeros((m, d), jnp.bool_)
     if wanted is None:
         return draw(jnp.arange(m), nobody)
-    return ops.for_rows(wanted, min(m, _SAMPLE_BLOCK), draw, nobody)
+    return ops.for_rows(wanted, at_once(m, 8 * d, _SAMPLE_BLOCK), draw, nobody)

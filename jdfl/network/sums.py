@@ -9,12 +9,12 @@ Axes: m nodes, d slots, n parameters, b rows of a block.
 
 from functools import partial
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
 from jdfl.base import struct
+from jdfl.base.backend import backend
 
 _UNROLL = 16  # slots summed in one pass over the rows
 
@@ -66,7 +66,7 @@ def _slots_sum(senders: Array, weight: Array, x: Array, unroll: int) -> Array:
     return lax.fori_loop(0, senders.shape[1], slot, start, unroll=max(1, unroll))
 
 
-def gather_sum(senders: Array, weight: Array, x: Array) -> Array:
+def gather_sum(senders: Array, weight: Array, x: Array, *, cheap: bool = False) -> Array:
     """The weighted sums of rows over a table of neighbours, sum_j weight[:, j] x[senders[:, j]].
 
     No array [b, d, n] is ever formed.
@@ -75,6 +75,7 @@ def gather_sum(senders: Array, weight: Array, x: Array) -> Array:
         senders: senders [b, d] int32, row indices of x.
         weight: weight [b, d], the weights.
         x: Rows x [m, n].
+        cheap: Whether computing a number of x again costs less than reading it.
 
     Returns:
         The sums [b, n].
@@ -86,7 +87,10 @@ def gather_sum(senders: Array, weight: Array, x: Array) -> Array:
     one_pass = partial(_slots_sum, unroll=d)
     # In a single pass XLA would recompute the producer of x (say, noise) for every slot, and the sum for every
     # consumer. On a CPU only a conditional prevents this; the one here is always true, which XLA cannot see.
-    if jax.default_backend() != "cpu":
+    if backend() == "gpu":
+        x = x if cheap else lax.optimization_barrier(x)
+        return jnp.sum(weight.astype(x.dtype)[:, :, None] * x.at[senders].get(mode="promise_in_bounds"), axis=1)
+    if backend() != "cpu":
         return lax.optimization_barrier(one_pass(*lax.optimization_barrier((senders, weight, x))))
     always = lax.optimization_barrier(jnp.bool_(True))
     otherwise = partial(jnp.zeros, (senders.shape[0], x.shape[1]), x.dtype)

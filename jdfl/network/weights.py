@@ -18,12 +18,12 @@ A. Dobra, J. Gehrke, "Gossip-based computation of aggregate information", 2003 (
 
 from typing import Annotated, Literal
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 
 from jdfl.base import checks
 from jdfl.base.arguments import checked
+from jdfl.base.backend import backend
 from jdfl.base.settings import Bound
 from jdfl.network.graph import Format, Graph, Static
 from jdfl.network.sums import bucket_widths, group
@@ -69,7 +69,7 @@ def _mixing(links: Arcs, weights: Weights) -> np.ndarray:
 def _format(links: Arcs, degree: np.ndarray, d: int) -> Format:
     """Choose how `mix` multiplies: by density, size, backend and how much of a table with `d` slots is padding."""
     density = (links.sender.size + links.m) / links.m**2
-    enough = DENSE_FROM.get(jax.default_backend(), DENSE_FROM_ACCELERATOR)
+    enough = DENSE_FROM.get(backend(), DENSE_FROM_ACCELERATOR)
     if links.m <= DENSE_UP_TO and density > enough:
         return "dense"
     slots = int(bucket_widths(degree, d).sum())

@@ -35,6 +35,7 @@ from jax import Array, lax
 
 from jdfl.base import struct
 from jdfl.base.arguments import settings
+from jdfl.base.backend import backend
 from jdfl.base.keys import words
 from jdfl.base.settings import As, Positive
 from jdfl.privacy.flow import near, released
@@ -107,7 +108,7 @@ def level(key: Array, n: int, sd: int) -> Array:
     found = tuple(jnp.asarray(part).at[cell].get(mode="promise_in_bounds") for part in cells)
     # On a GPU the lookup is better fused: three levels take 2.4 times as long as normal numbers instead of 4.3 (on an
     # H200), and the bits are the same.
-    first, second = lax.optimization_barrier(found) if jax.default_backend() == "cpu" else found
+    first, second = lax.optimization_barrier(found) if backend() == "cpu" else found
     here, limit = high & rest, first & rest
     own = (here < limit) | ((here == limit) & (low < second))
     return jnp.where(own, cell, first >> 21).astype(jnp.int32) - _CELLS // 2

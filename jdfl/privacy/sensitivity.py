@@ -30,7 +30,6 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
@@ -38,6 +37,7 @@ from scipy.optimize import brentq
 
 from jdfl.arrays import ops
 from jdfl.base import checks
+from jdfl.base.backend import backend
 from jdfl.privacy.products import MOST_WORK, SAME, Follower
 
 MOST = 1e18  # of a schedule, in float32
@@ -52,7 +52,7 @@ def real(x: Array) -> Array:
     that fit a CPU's cache, and summed by a product with ones, which is faster there than a sum.
     """
     m, d = x.shape
-    most = _NUMBERS if jax.default_backend() == "cpu" else _NUMBERS_ELSEWHERE
+    most = _NUMBERS if backend() == "cpu" else _NUMBERS_ELSEWHERE
     pieces = -(-m * d // most)
     size = -(-d // pieces)
     cut = jnp.pad(x, ((0, 0), (0, pieces * size - d))).reshape(m, pieces, size)

@@ -12,8 +12,11 @@ import numpy as np
 from jax import Array, lax
 
 from jdfl.base import checks
+from jdfl.base.backend import backend
 from jdfl.devices.processes import held, portion
 from jdfl.problems.about import Described
+
+_COMPARED = 1024  # examples that all draws are compared with, rather than searched
 
 
 class Rows(Described):
@@ -103,9 +106,12 @@ class Rows(Described):
         Returns:
             The examples, leaves [size, ...], and their weights [size].
         """
-        real = jnp.cumsum(weight > 0, dtype=jnp.int32)  # [q], rises by one at every example that counts
-        nth = jax.random.randint(key, (size,), 0, real[-1], jnp.int32)
-        chosen = jnp.searchsorted(real, nth, side="right")
+        if weight.shape[0] == 1:
+            chosen = jnp.zeros((size,), jnp.int32)
+        else:
+            real = jnp.cumsum(weight > 0, dtype=jnp.int32)  # [q], rises by one at every example that counts
+            nth = jax.random.randint(key, (size,), 0, real[-1], jnp.int32)
+            chosen = jnp.searchsorted(real, nth, side="right", method=_search(weight.shape[0]))
         return self.take(data, chosen), weight[chosen]
 
     def subset(self, key: Array, data: Any, weight: Array, size: int) -> tuple[Any, Array]:
@@ -184,6 +190,11 @@ class Rows(Described):
                 raise ValueError(f"Expected {name} of shape {(*rows, *shape)}, got {np.shape(leaf)}.")
             if not bool(_all_finite(leaf)):
                 checks.finite(f"See {name}.", test=leaf)
+
+
+def _search(q: int) -> str:
+    """How to find a number among q: one kernel instead of many on an accelerator."""
+    return "scan" if backend() == "cpu" else "compare_all" if q <= _COMPARED else "scan_unrolled"
 
 
 @jax.jit

@@ -12,6 +12,7 @@ from jax import Array, lax
 
 from jdfl.arrays import ops
 from jdfl.base import checks, struct
+from jdfl.base.backend import backend
 from jdfl.problems.base import Problem
 
 _CACHED = 2**15  # numbers of a node that a CPU keeps at hand while it computes with them
@@ -40,7 +41,7 @@ class Streamed(Problem):
             return jax.tree.map(lambda leaf: leaf[None], found)
         if at_once is None:
             many = sum(leaf.size for leaf in leaves) > m * _CACHED
-            at_once = 1 if many and jax.default_backend() == "cpu" else m
+            at_once = 1 if many and backend() == "cpu" else m
         if at_once >= m:
             return jax.vmap(function)(*stacked)
         return lax.map(lambda rows: function(*rows), stacked, batch_size=None if at_once == 1 else at_once)

@@ -65,6 +65,7 @@ GOOD = Named(
         "from_model": lambda: {"model": models.mlp(shape=(3,), classes=2, hidden=4), "X": X, "y": Y, "nodes": 2},
         "gradient_below": {"tolerance": 0.1},
         "objective_below": {"value": 0.1},
+        "floor": lambda: {"algorithm": NOISY, "problem": PROBLEM(), "network": RING(), "rounds": 2},
         "linear_rate": lambda: {
             "run": pd.DataFrame({"round": range(60), "suboptimality": [0.9**k for k in range(60)]})
         },

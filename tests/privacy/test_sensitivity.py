@@ -186,7 +186,7 @@ def test_distances_and_the_estimate_by_hand():
 
 def test_other_devices_look_at_more_numbers_together(monkeypatch):
     x = np.random.default_rng(2).standard_normal((9, 40)).astype(np.float32)
-    monkeypatch.setattr(module.jax, "default_backend", lambda: "gpu")
+    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
     for together in (module._NUMBERS_ELSEWHERE, 100):  # in one piece, and in pieces
         monkeypatch.setattr(module, "_NUMBERS_ELSEWHERE", together)
         assert float(module.real(jnp.asarray(x))) == pytest.approx(farthest(x), rel=1e-6)

@@ -1,0 +1,173 @@
+"""Compiled programs for an H100 or a TPU v5e, without one: kernels, traffic, memory, and the time of a model.
+
+Run `python -m benchmarks.roofline [--quick] [--out DIR]`, or with more arguments:
+
+    python -m benchmarks.roofline                                  the table of methods and sizes, for an H100
+    python -m benchmarks.roofline "D-PSGD" --size 10000000 100 1   one method, with its dearest kernels
+    python -m benchmarks.roofline --target v5e
+
+Rounds are compiled (`benchmarks.aot`) and their kernels counted (`benchmarks.hlo`): how many start in a round, the
+bytes that they move, over the least that a round has to move (`jdfl.floor`), and the memory at its peak, over state,
+data and network. The time is a model's: a kernel takes as long as its bytes or its operations,
+and a few microseconds at least; a loop or branch that depends on data makes the host wait.
+
+A loop over nodes that work turns as often as these fill its blocks; how often other loops turn that depend on data is
+in `TURNS`, measured on a CPU, and a loop that is not there is an error.
+"""
+
+import argparse
+import math
+import re
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks import aot, hlo, methods
+from benchmarks.common import Row, report, row
+from benchmarks.methods import Method
+
+NAME = "roofline"
+NEEDS = ("jax_cuda13_plugin",)
+REACHED = 0.9  # of the bandwidth
+TURNS = {  # of loops that depend on data, by the function that has them
+    "_search": 12.0,
+    "permuted": 2.0,
+    "_Problem.solved": 12.0,
+    "_Problem.iterate": 1.0,
+}
+
+
+@dataclass(frozen=True)
+class Round:
+    """One round of a program on a target."""
+
+    cost: hlo.Cost
+    seconds: float
+    program: aot.Program
+
+    @property
+    def traffic(self) -> float:
+        """The bytes that it moves over the least."""
+        return self.cost.bytes / self.program.needed.total
+
+    @property
+    def peak(self) -> float:
+        """The memory at its peak over what is given: state, data and network."""
+        return self.program.peak / self.program.arguments
+
+
+def seconds(cost: hlo.Cost, target: aot.Target) -> float:
+    """The model's time of a cost."""
+    return sum(one.times * _of(one, target) for one in cost.kernels) + target.sync * cost.syncs
+
+
+def _of(kernel: hlo.Kernel, target: aot.Target) -> float:
+    work = kernel.ints / target.ints + kernel.floats / target.floats
+    return max(target.launch, kernel.bytes / (REACHED * target.bandwidth), work)
+
+
+def counted(program: aot.Program, target: aot.Target) -> Round:
+    """One round of a compiled program.
+
+    Raises:
+        UnknownError: For a program without a loop over rounds, or with one whose number of turns is not known.
+    """
+    text = hlo.Text(program.text, target.cache)
+
+    def weigh(cost: hlo.Cost) -> float:
+        return seconds(cost, target)
+
+    def turns(loop: hlo.Operation) -> float:
+        return _turns(text, loop, program)
+
+    rounds = [one for _, one in text.loops() if one.trips is None and _function(text.place(one)) == "_advance.stretch"]
+    if len(rounds) != 1:
+        raise hlo.UnknownError(f"Expected one loop over rounds, got {len(rounds)}.")
+    parts = [text.cost(hlo.part(rounds[0], name), turns, weigh) for name in ("body", "condition")]
+    cost = (parts[0] + parts[1] + hlo.Cost((), 1.0)) * (1 / program.rounds)
+    return Round(cost, weigh(cost), program)
+
+
+def _function(place: str) -> str:
+    return place.rpartition(" in ")[2].replace(".<locals>", "")
+
+
+def _turns(text: hlo.Text, loop: hlo.Operation, program: aot.Program) -> float:
+    """How often a loop turns in a round."""
+    chain = [_function(place) for place in text.chain(loop)]
+    for place, name in enumerate(chain):
+        if name == "for_rows":
+            talking = program.per_node.senders if "transmit" in chain[place:] else program.per_node.combining
+            block = int(re.findall(r"blocks_of_(\d+)", loop.label)[-1])
+            return math.ceil(talking * program.m / block)
+        if name in TURNS:
+            return TURNS[name]
+        if name == "_advance.stretch":
+            break
+    raise hlo.UnknownError(f"Expected a number of turns in TURNS for the loop in {' < '.join(chain[:4])}, got none.")
+
+
+def show(method: Method, size: aot.Size, target: aot.Target) -> list[Row]:
+    """Compile and count the rounds of a method; print a line and the dearest kernels."""
+    found = counted(aot.compiled(target, method.settings, size), target)
+    case = f"{method.name}, m={size.m:,} n={size.n} q={size.q}"
+    cost = found.cost
+    print(
+        f"{case}: {cost.launches:,.0f} launches, {cost.syncs:,.0f} waits, {cost.bytes / 1e9:.3g} GB, "
+        f"{found.traffic:.2f} of the floor, peak {found.peak:.2f}, {1 / found.seconds:.3g} rounds/s"
+    )
+    for one in sorted(cost.kernels, key=lambda one: -one.times * _of(one, target))[:5]:
+        spent = 1e3 * one.times * _of(one, target)
+        print(f"  {spent:8.3f} ms  {one.times:g} x {one.bytes / 1e9:.3g} GB  {one.name}  {one.place}")
+    goals = _goals(method, size, found) if target is aot.H100 else {}
+    measured = {
+        "kernels a round": (cost.launches, ""),
+        "waits for the host a round": (cost.syncs, ""),
+        "traffic / least": (found.traffic, "x"),
+        "memory at its peak / given": (found.peak, "x"),
+        "rounds a second, by the model": (1 / found.seconds, "1/s"),
+    }
+    return [row(case, name, [value], unit, goals.get(name, "")) for name, (value, unit) in measured.items()]
+
+
+def _goals(method: Method, size: aot.Size, found: Round) -> dict[str, str]:
+    """What is to be reached on an H100: the peak is what is given, the state once more, and a tenth."""
+    most = 1.05 if size == methods.FULL else 1.1 * (1 + found.program.state / found.program.arguments)
+    goals = {"kernels a round": f"<= {method.kernels}", "memory at its peak / given": f"<= {most:.3g}"}
+    if method.traffic is not None:
+        goals["waits for the host a round"] = "<= 20"
+    if method.traffic is not None and size in (methods.MANY, methods.MOST):
+        goals["traffic / least"] = f"<= {method.traffic}"
+    if (method.name, size) in methods.SPEED:
+        goals["rounds a second, by the model"] = f">= {methods.SPEED[method.name, size]}"
+    return goals
+
+
+def main(arguments: Sequence[str] | None = None) -> list[Row]:
+    """What the command line asks for."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("methods", nargs="*", help="names of methods; all, if none")
+    parser.add_argument(
+        "--size", nargs=3, type=int, action="append", metavar=("M", "N", "Q"), help="several are allowed"
+    )
+    parser.add_argument("--target", choices=sorted(aot.TARGETS), default="h100")
+    parser.add_argument("--quick", action="store_true", help="one method, few nodes")
+    parser.add_argument("--out", type=Path, default=Path("out"), help="folder for the JSON")
+    given = parser.parse_args(arguments)
+    aot.environment()
+    known = {method.name: method for method in methods.METHODS}
+    if strange := sorted(set(given.methods) - set(known)):
+        parser.error(f"Expected methods from {', '.join(known)}, got {', '.join(strange)}.")
+    target = aot.TARGETS[given.target]
+    target.topology()
+    sizes = [aot.Size(*one) for one in given.size or ([methods.QUICK] if given.quick else methods.SIZES)]
+    chosen = [known[name] for name in given.methods] or ([methods.PLAIN] if given.quick else methods.METHODS)
+    rows = [one for method in chosen for size in sizes if size.q >= method.fewest for one in show(method, size, target)]
+    given.out.mkdir(parents=True, exist_ok=True)
+    report(target.name, rows, given.out, NAME, given.quick)
+    return rows
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,58 @@
+"""The forms of computations for other backends: every method gives the same with them, on a CPU, up to rounding."""
+
+import jax
+import numpy as np
+import pytest
+
+import jdfl
+from jdfl import testing
+from jdfl.base.backend import backend, target
+from tests.contract.table import TABLE
+
+STEPS = 4
+QUICK = ("DSGT", "CHOCO-SGD, top 3")
+
+
+def run(line, **how):
+    problem, graph = testing.small_problem(shared=line.shared, dtype=np.float64), testing.small_network()
+    return jdfl.run(line.algorithm, problem, graph, steps=STEPS, key=3, metrics=(), **how)
+
+
+def compared(name, lines):
+    with jax.enable_x64(True):  # messages of few bits remain the same where additions have another order
+        expected = [run(line) for line in lines]
+        with target(name):
+            found = [run(line) for line in lines]
+    for line, here, there in zip(lines, expected, found, strict=True):
+        np.testing.assert_allclose(there.params, here.params, rtol=1e-9, atol=1e-12, err_msg=str(line))
+        assert there.sums == here.sums, line
+
+
+def test_methods_give_the_same():
+    compared("gpu", [line for line in TABLE if str(line) in QUICK])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["gpu", "tpu"])
+@pytest.mark.parametrize("part", range(4))
+def test_every_method_gives_the_same(name, part):
+    compared(name, TABLE[part::4])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("line", [one for one in TABLE if str(one) == "D-PSGD"], ids=str)
+def test_a_resumed_run_is_the_whole_run(line):
+    with target("gpu"):  # with odd numbers of rounds, of which a turn of the loop has two
+        problem, graph = testing.small_problem(shared=line.shared), testing.small_network()
+        whole = jdfl.run(line.algorithm, problem, graph, steps=5, key=3, metrics=())
+        part = jdfl.run(line.algorithm, problem, graph, steps=3, key=3, metrics=())
+        rest = jdfl.run(line.algorithm, problem, graph, steps=5, key=3, metrics=(), resume=part)
+    np.testing.assert_array_equal(rest.params, whole.params)
+    assert rest.sums == whole.sums
+
+
+def test_a_target_ends_with_its_context():
+    here = backend()
+    with target("gpu"):
+        assert backend() == "gpu"
+    assert backend() == here == jax.default_backend()

@@ -1,0 +1,74 @@
+"""The least bytes that a round moves: derived from shapes and counts, against counts by hand."""
+
+import numpy as np
+import pytest
+
+import jdfl
+from benchmarks import aot, methods
+from jdfl import testing
+from jdfl.engine import floors
+from tests.contract.table import TABLE
+
+SIZE = aot.Size(48, 30, 6)
+ROW = 4 * SIZE.n
+EXAMPLE = 4 * (SIZE.n + 2)  # features, target and weight
+ALL = 2 * SIZE.q * EXAMPLE
+BY_HAND = {  # arrays of the state, rows that arrive, bytes of examples
+    methods.PLAIN: (1, 8, ALL),
+    methods.NOISY: (1, 8, EXAMPLE),
+    methods.TRACKING: (3, 16, ALL),
+    methods.CHOCO: (2, 8, ALL),
+}
+
+
+@pytest.mark.parametrize("method", BY_HAND, ids=lambda method: method.name)
+def test_floors_by_hand(method):
+    arrays, rows, data = BY_HAND[method]
+    found = jdfl.floor(method.settings, aot.regression(SIZE), aot.network(SIZE.m), rounds=3)
+    assert found.state == 2 * arrays * SIZE.m * ROW
+    assert found.messages == rows * SIZE.m * ROW
+    assert found.data == SIZE.m * data
+    assert found.total == found.state + found.messages + found.data
+
+
+def test_nodes_at_rest_need_no_data():
+    settings = jdfl.CEPS(s=3, rate=0.5, periods=(4, 4), sigma_rule="safe")
+    found = jdfl.floor(settings, aot.regression(SIZE), aot.network(SIZE.m), rounds=16)
+    assert found.messages == pytest.approx(SIZE.m * ROW * 4 * 3 / 16)  # 4 of 8, in 3 of 16 rounds: not in the first
+    assert found.data == pytest.approx(SIZE.m * ALL * 3 / 16)
+
+
+def test_a_matrix_of_its_own_is_read_with_every_message():
+    plain = jdfl.CEPS(s=3, rate=0.5, periods=(4, 4), sigma_rule="safe")
+    given = aot.regression(SIZE), aot.network(SIZE.m)
+    own = jdfl.CEPS(**{**vars(plain), "codec": jdfl.OneBit(d=20)})
+    more = jdfl.floor(own, *given, rounds=16).messages - jdfl.floor(plain, *given, rounds=16).messages
+    counts = floors.counts(own, *given, 16)
+    assert more == pytest.approx(SIZE.m * counts.senders * 4 * SIZE.n * 20)
+
+
+def test_batches_read_no_example_twice():
+    gradients = jdfl.Gradients(batch=4 * SIZE.q)
+    found = jdfl.floor(jdfl.DPSGD(gradients=gradients), aot.regression(SIZE), aot.network(SIZE.m), rounds=2)
+    assert found.data == SIZE.m * SIZE.q * EXAMPLE
+
+
+def test_counts_of_few_nodes_serve_for_many():
+    few, many = (
+        floors.counts(methods.WHOLE.settings, aot.regression(aot.Size(m, 11, 7)), aot.network(m)) for m in (67, 600)
+    )
+    np.testing.assert_allclose(few.messages, many.messages, rtol=0.1)
+    np.testing.assert_allclose(few.examples, many.examples, rtol=0.1)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("line", TABLE, ids=str)
+def test_every_method_has_a_floor(line):
+    found = jdfl.floor(line.algorithm, testing.small_problem(shared=line.shared), testing.small_network(), rounds=12)
+    assert found.state > 0
+    assert (found.messages > 0) == (line.name != "local-only")
+
+
+def test_rounds_below_one_are_refused():
+    with pytest.raises(ValueError, match="rounds"):
+        jdfl.floor(jdfl.DPSGD(), aot.regression(SIZE), aot.network(SIZE.m), rounds=0)

@@ -1,0 +1,186 @@
+"""Counting kernels and bytes in compiled programs: on texts whose costs are known by hand, and on planted mistakes."""
+
+import re
+
+import pytest
+
+from benchmarks import hlo
+
+HEAD = """HloModule jit_f, is_scheduled=true
+
+FileNames
+1 "/somewhere/jdfl/engine/loop.py"
+
+FunctionNames
+1 "_advance.<locals>.stretch"
+2 "for_rows"
+
+FileLocations
+1 {file_name_id=1 function_name_id=1 line=7 end_line=7 column=1 end_column=9}
+2 {file_name_id=1 function_name_id=2 line=9 end_line=9 column=1 end_column=9}
+
+StackFrames
+1 {file_location_id=1 parent_frame_id=1}
+2 {file_location_id=2 parent_frame_id=2}
+
+"""
+CACHE = 40e6
+N = 4_000_000
+
+
+def cost(text, turns=lambda loop: 1.0):
+    found = hlo.Text(HEAD + text, CACHE)
+    return found.cost(found.entry, turns, lambda one: one.bytes)
+
+
+def fusion(body, parameters, result, kind="kLoop"):
+    """A program of one fusion of parameters with these shapes."""
+    lines = "\n".join(f"  %p{i} = {shape} parameter({i})" for i, shape in enumerate(parameters))
+    heads = ", ".join(f"p{i}: {shape}" for i, shape in enumerate(parameters))
+    names = ", ".join(f"%p{i}" for i in range(len(parameters)))
+    entry = f"  ROOT %f = {result} fusion({names}), kind={kind}, calls=%fused"
+    return (
+        f"%fused ({heads}) -> {result} {{\n{lines}\n{body}\n}}\n\n"
+        f"ENTRY %main ({heads}) -> {result} {{\n{lines}\n{entry}\n}}\n"
+    )
+
+
+SAXPY = fusion(
+    "  %a = f32[] constant(2)\n"
+    f"  %b = f32[{N}]{{0}} broadcast(%a), dimensions={{}}\n"
+    f"  %m = f32[{N}]{{0}} multiply(%p0, %b)\n"
+    f"  ROOT %s = f32[{N}]{{0}} add(%m, %p1)",
+    [f"f32[{N}]{{0}}", f"f32[{N}]{{0}}"],
+    f"f32[{N}]{{0}}",
+)
+M, D = 100_000, 8
+GATHER = fusion(
+    f"  %g = f32[{M},{D},1000]{{2,1,0}} gather(%p0, %p1), offset_dims={{2}}, collapsed_slice_dims={{0}}, "
+    "start_index_map={0}, index_vector_dim=2, slice_sizes={1,1000}\n"
+    "  %zero = f32[] constant(0)\n"
+    f"  ROOT %r = f32[{M},1000]{{1,0}} reduce(%g, %zero), dimensions={{1}}, to_apply=%add",
+    [f"f32[{M},1000]{{1,0}}", f"s32[{M},{D},1]{{2,1,0}}"],
+    f"f32[{M},1000]{{1,0}}",
+    "kInput",
+)
+UPDATE = fusion(
+    f"  ROOT %u = f32[{N},100]{{1,0}} dynamic-update-slice(%p0, %p1, %p2, %p2)",
+    [f"f32[{N},100]{{1,0}}", "f32[64,100]{1,0}", "s32[]"],
+    f"f32[{N},100]{{1,0}}",
+)
+SCATTER = fusion(
+    f"  ROOT %u = f32[{N},100]{{1,0}} scatter(%p0, %p1, %p2), to_apply=%add",
+    [f"f32[{N},100]{{1,0}}", "s32[64,1]{1,0}", "f32[64,100]{1,0}"],
+    f"f32[{N},100]{{1,0}}",
+)
+COLUMN = fusion(
+    f"  ROOT %c = f32[{M},1]{{1,0}} slice(%p0), slice={{[0:{M}], [3:4]}}", [f"f32[{M},8]{{1,0}}"], f"f32[{M},1]{{1,0}}"
+)
+WIDE = fusion(
+    f"  ROOT %c = f32[{M},1]{{1,0}} slice(%p0), slice={{[0:{M}], [3:4]}}",
+    [f"f32[{M},800]{{1,0}}"],
+    f"f32[{M},1]{{1,0}}",
+)
+DIFFERENCE = fusion(  # subtracted where it is gathered: nothing but the gathered rows is read
+    f"  %b = f32[{M},1000]{{1,0}} broadcast(%p2), dimensions={{1}}\n"
+    f"  %d = f32[{M},1000]{{1,0}} subtract(%p0, %b)\n"
+    f"  %g = f32[{M},{D},1000]{{2,1,0}} gather(%d, %p1), offset_dims={{2}}, collapsed_slice_dims={{0}}, "
+    "start_index_map={0}, index_vector_dim=2, slice_sizes={1,1000}\n"
+    "  %zero = f32[] constant(0)\n"
+    f"  ROOT %r = f32[{M},1000]{{1,0}} reduce(%g, %zero), dimensions={{1}}, to_apply=%add",
+    [f"f32[{M},1000]{{1,0}}", f"s32[{M},{D},1]{{2,1,0}}", "f32[1000]{0}"],
+    f"f32[{M},1000]{{1,0}}",
+    "kInput",
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (SAXPY, 3 * 4 * N),
+        (GATHER, 4 * M * 1000 * (D + 1) + 4 * M * D),
+        (DIFFERENCE, 4 * M * 1000 * (D + 1) + 4 * M * D + 4000),
+        (UPDATE, 2 * 4 * 64 * 100 + 8),  # both starts are one number
+        (SCATTER, 3 * 4 * 64 * 100 + 4 * 64),
+        (COLUMN, 4 * M * 8 + 4 * M),  # rows of one sector
+        (WIDE, hlo.SECTOR * M + 4 * M),
+    ],
+)
+def test_bytes_of_a_kernel(text, expected):
+    found = cost(text)
+    assert found.launches == 1
+    assert found.bytes == pytest.approx(expected, rel=1e-3)
+
+
+def test_rows_in_the_cache_are_read_once():
+    few = re.sub(rf"\b{M}\b", "1000", GATHER)
+    assert cost(few).bytes == pytest.approx(4 * 1000 * 1000 * 2 + 4 * 1000 * D, rel=1e-3)
+
+
+LOOP = """%body (t: (s32[], f32[1000])) -> (s32[], f32[1000]) {
+  %t = (s32[], f32[1000]{0}) parameter(0)
+  %i = s32[] get-tuple-element(%t), index=0
+  %x = f32[1000]{0} get-tuple-element(%t), index=1
+  %j = s32[] add(%i, %i)
+  %y = f32[1000]{0} add(%x, %x)
+  ROOT %r = (s32[], f32[1000]{0}) tuple(%j, %y)
+}
+
+%condition (t.1: (s32[], f32[1000])) -> pred[] {
+  %t.1 = (s32[], f32[1000]{0}) parameter(0)
+  %i.1 = s32[] get-tuple-element(%t.1), index=0
+  %most = s32[] constant(100)
+  ROOT %less = pred[] compare(%i.1, %most), direction=LT
+}
+
+ENTRY %main (s: (s32[], f32[1000])) -> (s32[], f32[1000]) {
+  %s = (s32[], f32[1000]{0}) parameter(0)
+  ROOT %w = (s32[], f32[1000]{0}) while(%s), condition=%condition, body=%body, metadata={stack_frame_id=2}KNOWN
+}
+"""
+
+
+def test_loops_count_as_often_as_they_turn():
+    known = cost(LOOP.replace("KNOWN", ', backend_config={"known_trip_count":{"n":"100"}}'))
+    assert (known.launches, known.syncs) == (200, 0)
+    assert known.bytes == pytest.approx(100 * (8000 + 8))
+    given = cost(LOOP.replace("KNOWN", ""), lambda loop: 7.0)
+    assert (given.launches, given.syncs) == (2 * 7 + 8, 8)
+
+
+def test_the_place_of_a_loop_is_the_innermost_line():
+    text = hlo.Text(HEAD + LOOP.replace("KNOWN", ""), CACHE)
+    ((_, loop),) = text.loops()
+    assert text.chain(loop) == ["engine/loop.py:9 in for_rows", "engine/loop.py:7 in _advance.<locals>.stretch"]
+
+
+def test_a_rotation_is_one_operation_of_three():
+    rotated = fusion(
+        f"  %c = u32[{N}]{{0}} broadcast(%p1), dimensions={{}}\n"
+        f"  %l = u32[{N}]{{0}} shift-left(%p0, %c)\n"
+        f"  %r = u32[{N}]{{0}} shift-right-logical(%p0, %c)\n"
+        f"  ROOT %o = u32[{N}]{{0}} or(%l, %r)",
+        [f"u32[{N}]{{0}}", "u32[]"],
+        f"u32[{N}]{{0}}",
+    )
+    assert cost(rotated).kernels[0].ints == N
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (SAXPY.replace("multiply(", "frobnicate("), "frobnicate"),
+        (SAXPY.replace("f32[", "f19["), "f19"),
+    ],
+)
+def test_what_is_unknown_is_an_error(text, said):
+    with pytest.raises(hlo.UnknownError, match=said):
+        cost(text)
+
+
+def test_mistakes_in_counting_are_seen(monkeypatch):
+    """Planted: an update in place that counts whole, and loops that count once."""
+    monkeypatch.setattr(hlo, "_in_place", lambda *_: False)
+    assert cost(UPDATE).bytes > 1000 * 2 * 4 * 64 * 100
+    monkeypatch.setattr(hlo.Operation, "trips", property(lambda self: 1))
+    assert cost(LOOP.replace("KNOWN", "")).launches == 2
