@@ -29,6 +29,14 @@ from benchmarks.methods import Method
 
 NAME = "roofline"
 NEEDS = ("jax_cuda13_plugin",)
+LIMIT = (
+    "DO-ADP: its momentum is written before the step that reads it, and the finished copies are read once more for the "
+    "check that they are finite; an optimization barrier before the selection costs as much as it saves. CEPS with "
+    "sparse messages, ten million nodes: arrays of one number per node are a tenth of its traffic, and decoded rows "
+    "have a place of their own. One-bit messages: the number of iterations is the largest that is allowed, 12, as some "
+    "of 55,000 messages that are decoded together need it; products with the columns of the support take a third of "
+    "the time, whether they are formed once or three times, or with the signs as one more row."
+)
 REACHED = 0.9  # of the bandwidth
 TURNS = {  # of loops that depend on data, by the function that has them
     "_search": 12.0,

@@ -7,6 +7,7 @@ import shlex
 from pathlib import Path
 
 import jax
+import numpy as np
 import pytest
 
 import jdfl
@@ -125,6 +126,19 @@ def test_what_a_block_compares(page, place, code, small, monkeypatch, tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
+def test_a_step_size_that_a_seed_refuses_is_made_smaller():
+    setting = fair_comparison.SMALL[0]
+    given = setting.draw(0), setting.network(0)
+    steepest = float(np.max(np.asarray(given[0].curvature)))
+    found = fair_comparison.accepted(jdfl.NIDS(lr=50 / steepest), *given)
+    found.check(*given)
+    with pytest.raises(ValueError, match="Expected lr <= "):
+        dataclasses.replace(found, lr=found.lr / 0.95).check(*given)
+    assert fair_comparison.accepted(found, *given) == found
+    with pytest.raises(ValueError, match="doubly stochastic"):
+        fair_comparison.accepted(found, given[0], jdfl.network.circulant(8, [1], weights="out-degree"))
+
+
 def test_what_the_fair_comparison_compares():
     """At its smallest budgets some methods cannot pay for a round: its tables leave them out there."""
     for setting in fair_comparison.SMALL:
