@@ -34,3 +34,11 @@ def mutation(session: nox.Session) -> None:
     """A random sample of mutants, and which of them the tests do not see; `--help` says what may be chosen."""
     session.install("-e", ".[test,quality]")
     session.run("python", "-m", "tests.mutation", *session.posargs)
+
+
+@nox.session(python="3.11")
+@nox.parametrize("target", ["cuda", "tpu"])
+def aot(session: nox.Session, target: str) -> None:
+    """Every method compiled for an H100 or a TPU v5e that is not there, and its kernels counted."""
+    session.install("-e", f".[test,{target}]", JAX["3.11"])  # of the recorded counts
+    session.run("pytest", "-m", "slow", "tests/test_roofline.py", *session.posargs)

@@ -161,6 +161,7 @@ def scaled(
     graph: jdfl.network.Network,
     each: floors.Counts,
     numbers: dict[int, int],
+    rounds: int = ROUNDS,
 ) -> Program:
     """The program of a method's rounds on a problem of another size.
 
@@ -171,20 +172,39 @@ def scaled(
         graph: A network of its nodes.
         each: What a node does in a round.
         numbers: Sizes of axes, by those of the small problem and its network, which no other axis has.
+        rounds: How many rounds the run is planned for.
+
+    Raises:
+        TooLargeError: For what does not fit into the target's memory, before it is compiled.
     """
     with compiling_for(target.backend):
-        program = planned(algorithm, problem, graph, ROUNDS)
+        program = planned(algorithm, problem, graph, rounds)
         setting = stepping.setting(program, problem, graph, None, Keys.of(typed_key(0), (0,)))
         place = SingleDeviceSharding(target.topology().devices[0])
         whole = _shapes(numbers, place)(setting)
         prepared, carry, _ = jax.eval_shape(loop.start, whole, ())
         same = _shapes({}, place)
         ready, carry = replace(whole, algorithm=same(prepared)), same(carry)
+        _check_room(target, ready.problem.m, _bytes((ready, carry)) + _bytes(carry.state))
         end = jax.ShapeDtypeStruct((), jnp.int32, sharding=place)
-        traced = loop.advance.trace(carry, ready, end, ROUNDS, 1, ())
+        traced = loop.advance.trace(carry, ready, end, rounds, 1, ())
         turn = loop.rounds_per_turn(carry.state)
         made = traced.lower(lowering_platforms=(target.platform,)).compile()
     return described(made, carry.state, ready.problem, algorithm, each, turn)
+
+
+class TooLargeError(ValueError):
+    """A size for which a target has no memory."""
+
+
+def _check_room(target: Target, m: int, needed: float) -> None:
+    """Refuse what does not fit: what is given, and the state once more."""
+    if needed > target.memory:
+        raise TooLargeError(
+            f"Expected m <= {int(m * target.memory / needed):,} nodes, for which {target.name} has memory, got m = "
+            f"{m:,}: data, network and state, and the state once more, take {needed / 1e9:.3g} of "
+            f"{target.memory / 1e9:.3g} GB."
+        )
 
 
 def described(

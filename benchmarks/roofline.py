@@ -5,27 +5,37 @@ Run `python -m benchmarks.roofline [--quick] [--out DIR]`, or with more argument
     python -m benchmarks.roofline                                  the table of methods and sizes, for an H100
     python -m benchmarks.roofline "D-PSGD" --size 10000000 100 1   one method, with its dearest kernels
     python -m benchmarks.roofline --target v5e
+    python -m benchmarks.roofline --registered [--record]          every row of the contract's table
 
 Rounds are compiled (`benchmarks.aot`) and their kernels counted (`benchmarks.hlo`): how many start in a round, the
 bytes that they move, over the least that a round has to move (`jdfl.floor`), and the memory at its peak, over state,
 data and network. The time is a model's: a kernel takes as long as its bytes or its operations,
 and a few microseconds at least; a loop or branch that depends on data makes the host wait.
 
+Every registered method is held to the counts in benchmarks/results/aot.json, which --record writes for a target; more
+than 5 % above them is an error, unless JAX has another version.
+
 A loop over nodes that work turns as often as these fill its blocks; how often other loops turn that depend on data is
 in `TURNS`, measured on a CPU, and a loop that is not there is an error.
 """
 
 import argparse
+import json
 import math
 import re
 import sys
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Any
+
+import jax
 
 from benchmarks import aot, hlo, methods
-from benchmarks.common import Row, report, row
+from benchmarks.common import FOLDER, Row, report, row
 from benchmarks.methods import Method
+from jdfl import testing
+from jdfl.engine import floors
 
 NAME = "roofline"
 NEEDS = ("jax_cuda13_plugin",)
@@ -37,6 +47,8 @@ LIMIT = (
     "of 55,000 messages that are decoded together need it; products with the columns of the support take a third of "
     "the time, whether they are formed once or three times, or with the signs as one more row."
 )
+RECORD, SLACK = FOLDER / "results" / "aot.json", 1.05
+NODES, FEW = 60_000, ("CEPS-1BCS, d per node",)
 REACHED = 0.9  # of the bandwidth
 TURNS = {  # of loops that depend on data, by the function that has them
     "_search": 12.0,
@@ -118,7 +130,12 @@ def _turns(text: hlo.Text, loop: hlo.Operation, program: aot.Program) -> float:
 
 def show(method: Method, size: aot.Size, target: aot.Target) -> list[Row]:
     """Compile and count the rounds of a method; print a line and the dearest kernels."""
-    found = counted(aot.compiled(target, method.settings, size), target)
+    try:
+        program = aot.compiled(target, method.settings, size)
+    except aot.TooLargeError as error:
+        print(f"{method.name}: {error}")
+        return []
+    found = counted(program, target)
     case = f"{method.name}, m={size.m:,} n={size.n} q={size.q}"
     cost = found.cost
     print(
@@ -152,6 +169,61 @@ def _goals(method: Method, size: aot.Size, found: Round) -> dict[str, str]:
     return goals
 
 
+@dataclass(frozen=True)
+class Counts:
+    """What is recorded of a registered method's round."""
+
+    kernels: float
+    waits: float
+    bytes: float
+    peak: float  # over what is given
+
+    def worse(self, before: "Counts") -> list[str]:
+        """What has grown by more than 5 %, in words."""
+        found = ((name, getattr(self, name), getattr(before, name)) for name in ("kernels", "waits", "bytes", "peak"))
+        return [f"{name} {old:.4g} -> {new:.4g}" for name, new, old in found if new > SLACK * old]
+
+
+def registered(target: aot.Target) -> Iterator[tuple[str, Round]]:
+    """A round of every row of the contract's table, with many nodes, on a target.
+
+    Rows with settings for each of the few nodes are compiled for these.
+    """
+    from tests.contract.table import TABLE
+
+    graph = testing.small_network()
+    graph = replace(graph, graph=replace(graph.graph, format="padded"))  # many nodes have no dense matrix
+    for line in TABLE:
+        problem = testing.small_problem(shared=line.shared)
+        each = floors.counts(line.algorithm, problem, graph, 24)
+        many = {} if str(line) in FEW else {problem.m: NODES}
+        yield str(line), counted(aot.scaled(target, line.algorithm, problem, graph, each, many, 24), target)
+
+
+def held(target: aot.Target, record: bool) -> list[str]:
+    """What has become worse in rounds of registered methods, or nothing and a new record."""
+    known = json.loads(RECORD.read_text(encoding="utf-8")) if RECORD.is_file() else {}
+    before = known.get(target.name, {"jax": jax.__version__, "methods": {}})
+    made, faults = dict[str, Any](), list[str]()
+    for name, found in registered(target):
+        cost = found.cost
+        now = Counts(cost.launches, cost.syncs, cost.bytes, found.peak)
+        made[name] = {key: float(f"{value:.4g}") for key, value in asdict(now).items()}
+        old = before["methods"].get(name)
+        worse = now.worse(Counts(**old)) if old else [] if record else ["no record"]
+        dearest = sorted(cost.kernels, key=lambda one: -one.times * _of(one, target))[:3]
+        places = ", ".join(f"{one.name} ({one.place})" for one in dearest)
+        print(
+            f"{name}: {cost.launches:.4g} kernels, {cost.syncs:.4g} waits, {cost.bytes / 1e9:.4g} GB", *worse, sep="; "
+        )
+        faults += [f"{name}: {', '.join(worse)}; dearest: {places}"] if worse else []
+    if record:
+        known[target.name] = {"jax": jax.__version__, "nodes": NODES, "methods": made}
+        RECORD.write_text(json.dumps(known, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+        return []
+    return faults if before["jax"] == jax.__version__ else []
+
+
 def main(arguments: Sequence[str] | None = None) -> list[Row]:
     """What the command line asks for."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -162,16 +234,27 @@ def main(arguments: Sequence[str] | None = None) -> list[Row]:
     parser.add_argument("--target", choices=sorted(aot.TARGETS), default="h100")
     parser.add_argument("--quick", action="store_true", help="one method, few nodes")
     parser.add_argument("--out", type=Path, default=Path("out"), help="folder for the JSON")
+    parser.add_argument("--registered", action="store_true", help="all registered methods, against their record")
+    parser.add_argument("--record", action="store_true", help="with --registered: record what is counted")
     given = parser.parse_args(arguments)
     aot.environment()
     known = {method.name: method for method in methods.METHODS}
     if strange := sorted(set(given.methods) - set(known)):
         parser.error(f"Expected methods from {', '.join(known)}, got {', '.join(strange)}.")
     target = aot.TARGETS[given.target]
-    target.topology()
+    try:
+        target.topology()
+    except RuntimeError as error:
+        parser.error(str(error))
+    if given.registered:
+        if faults := held(target, given.record):
+            raise SystemExit("\n".join(faults))
+        return []
     sizes = [aot.Size(*one) for one in given.size or ([methods.QUICK] if given.quick else methods.SIZES)]
     chosen = [known[name] for name in given.methods] or ([methods.PLAIN] if given.quick else methods.METHODS)
     rows = [one for method in chosen for size in sizes if size.q >= method.fewest for one in show(method, size, target)]
+    if not rows:
+        raise SystemExit(2)
     given.out.mkdir(parents=True, exist_ok=True)
     report(target.name, rows, given.out, NAME, given.quick)
     return rows

@@ -70,10 +70,10 @@ def floor(algorithm: Algorithm, problem: Problem, network: Network, *, rounds: i
         rounds: How many rounds are averaged, from 1 to 2^20.
 
     Raises:
-        ValueError: For other numbers of rounds.
+        ValueError: For other numbers of rounds, and for more than a noise schedule is for.
     """
     checks.whole(1, _MOST, rounds=rounds)
-    setting = _setting(algorithm, problem, network)
+    setting = _setting(algorithm, problem, network, rounds)
     state = jax.eval_shape(loop.start, setting, ())[1].state
     return of(counts(algorithm, problem, network, rounds), algorithm, problem, _bytes(state))
 
@@ -101,7 +101,7 @@ def whole(algorithm: Algorithm) -> bool:
 
 def counts(algorithm: Algorithm, problem: Problem, network: Network, rounds: int = _ROUNDS) -> Counts:
     """What a round does on average, per node, over the first rounds."""
-    setting = _setting(algorithm, problem, network)
+    setting = _setting(algorithm, problem, network, rounds)
     info, used = jax.tree.map(np.asarray, _counted(setting, jnp.int32(rounds)))
     sent = sum(float(np.sum(x)) for x in info.sent.values())
     senders = sum(float(np.sum(x)) for x in used.values())
@@ -127,8 +127,8 @@ def _counted(setting: stepping.Setting, steps: Any) -> Any:
     return ops.in_turn(steps, one, (carry.state, zero, dict(zero.sent)))[1:]
 
 
-def _setting(algorithm: Algorithm, problem: Problem, network: Network) -> stepping.Setting:
-    program = planned(algorithm, problem, network, 10**6)
+def _setting(algorithm: Algorithm, problem: Problem, network: Network, rounds: int) -> stepping.Setting:
+    program = planned(algorithm, problem, network, rounds)
     return stepping.setting(program, problem, network, None, Keys.of(typed_key(0), (0,)))
 
 

@@ -1,0 +1,111 @@
+"""Programs compiled for devices that are not there: registered methods keep their counts, and planted faults are seen.
+
+They need the compilers, `pip install 'jdfl[cuda]'` or `'jdfl[tpu]'`, each in an environment of its own.
+"""
+
+import subprocess
+import sys
+from importlib.util import find_spec
+
+import pytest
+
+from benchmarks import aot, hlo, roofline
+
+PACKAGES = {"h100": "jax_cuda13_plugin", "v5e": "libtpu"}
+PLANTED = {  # what is replaced before rounds are compiled, the method, its size, and what grows by how much at least
+    "data as the compiler likes it": (
+        "from jdfl.engine import loop; loop._in_rows = lambda problem: problem",
+        "TRACKING",
+        "FULL",
+        ("peak", 1.9),
+    ),
+    "blocks for a cache": (
+        "from jdfl.codecs import base; base.at_once = lambda rows, numbers, few=1, parts=1: min(rows, few)",
+        "CHOCO",
+        "MOST",
+        ("launches", 100),
+    ),
+    "mixing formed before it is used": (
+        "from jax import lax; from jdfl.network import graph as g; one = g.gather_sum; "
+        "g.gather_sum = lambda *a, **k: lax.optimization_barrier(one(*a, **k))",
+        "PLAIN",
+        "MOST",
+        ("bytes", 1.1),
+    ),
+    "one round a turn": (
+        "from jdfl.engine import loop; loop.rounds_per_turn = lambda state: 1",
+        "PLAIN",
+        "MOST",
+        ("bytes", 1.1),
+    ),
+}
+COMPARED = """
+from benchmarks import aot, methods, roofline
+aot.environment()
+method, size = methods.{method}, methods.{size}
+def measured():
+    found = roofline.counted(aot.compiled(aot.H100, method.settings, size), aot.H100)
+    return dict(launches=found.cost.launches, bytes=found.cost.bytes, peak=found.peak)
+before = measured()
+{planted}
+print(measured()["{what}"] / before["{what}"])
+"""
+
+
+def needs(target):
+    return pytest.mark.skipif(find_spec(PACKAGES[target]) is None, reason=f"{PACKAGES[target]} is not installed")
+
+
+def python(*words):
+    """The output of a process of its own: the target is settled before JAX is used."""
+    done = subprocess.run([sys.executable, *words], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
+    return done.stdout
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3000)
+@pytest.mark.parametrize("target", [pytest.param(name, marks=needs(name)) for name in PACKAGES])
+def test_registered_methods_keep_their_counts(target):
+    python("-m", "benchmarks.roofline", "--registered", "--target", target)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+@needs("h100")
+@pytest.mark.parametrize("name", PLANTED)
+def test_planted_faults_are_seen(name):
+    planted, method, size, (what, least) = PLANTED[name]
+    out = python("-c", COMPARED.format(planted=planted, method=method, size=size, what=what))
+    assert float(out.splitlines()[-1]) > least
+
+
+@pytest.mark.skipif(find_spec(PACKAGES["h100"]) is not None, reason="the compiler is installed")
+def test_a_missing_compiler_is_named():
+    done = subprocess.run(
+        [sys.executable, "-m", "benchmarks.roofline", "--quick"], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 2
+    assert "pip install 'jdfl[cuda]'" in done.stderr
+
+
+def test_a_size_without_room_is_refused_with_one_that_fits():
+    with pytest.raises(aot.TooLargeError, match="m <= 500 nodes, for which H100 has memory, got m = 1,000"):
+        aot._check_room(aot.H100, 1000, 160e9)
+    aot._check_room(aot.H100, 1000, 80e9)
+
+
+def test_counts_that_grow_are_named():
+    before = roofline.Counts(100, 2, 1e9, 1.2)
+    assert not roofline.Counts(104, 2, 1.04e9, 1.2).worse(before)
+    assert roofline.Counts(106, 2, 2e9, 1.2).worse(before) == ["kernels 100 -> 106", "bytes 1e+09 -> 2e+09"]
+
+
+def test_time_is_that_of_bytes_operations_or_a_start():
+    target = aot.Target("", "", "", "", 1e12, 0, 0, 1e12, 2e12, launch=1e-6, sync=1e-5)
+    by_bytes, by_work, by_start = (
+        hlo.Kernel("", "", 1, roofline.REACHED * 1e12),
+        hlo.Kernel("", "", 2, 0, ints=1e12, floats=2e12),
+        hlo.Kernel("", "", 3, 8),
+    )
+    assert roofline.seconds(hlo.Cost((by_bytes, by_work, by_start), 1), target) == pytest.approx(1 + 4 + 3e-6 + 1e-5)
