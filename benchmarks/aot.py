@@ -252,4 +252,4 @@ def _shapes(numbers: dict[int, int], place: Any) -> Callable[[Any], Any]:
 
 
 def _bytes(tree: Any) -> float:
-    return float(sum(x.size * jnp.dtype(x.dtype).itemsize for x in jax.tree.leaves(tree)))
+    return float(sum(x.size * x.dtype.itemsize for x in jax.tree.leaves(tree)))

@@ -145,4 +145,4 @@ def _besides(algorithm: Algorithm, problem: Problem) -> float:
 
 
 def _bytes(tree: Any) -> float:
-    return float(sum(np.prod(x.shape) * jnp.dtype(x.dtype).itemsize for x in jax.tree.leaves(tree)))
+    return float(sum(np.prod(x.shape) * x.dtype.itemsize for x in jax.tree.leaves(tree)))
