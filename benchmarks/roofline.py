@@ -12,7 +12,7 @@ bytes that they move, over the least that a round has to move (`jdfl.floor`), an
 data and network. The time is a model's: a kernel takes as long as its bytes or its operations,
 and a few microseconds at least; a loop or branch that depends on data makes the host wait.
 
-Every registered method is held to the counts in benchmarks/results/aot.json, which --record writes for a target; more
+Every registered method is held to the counts in benchmarks/aot.json, which --record writes for a target; more
 than 5 % above them is an error, unless JAX has another version.
 
 A loop over nodes that work turns as often as these fill its blocks; how often other loops turn that depend on data is
@@ -47,7 +47,7 @@ LIMIT = (
     "of 55,000 messages that are decoded together need it; products with the columns of the support take a third of "
     "the time, whether they are formed once or three times, or with the signs as one more row."
 )
-RECORD, SLACK = FOLDER / "results" / "aot.json", 1.05
+RECORD, SLACK = FOLDER / "aot.json", 1.05
 NODES, FEW = 60_000, ("CEPS-1BCS, d per node",)
 REACHED = 0.9  # of the bandwidth
 TURNS = {  # of loops that depend on data, by the function that has them
