@@ -185,7 +185,7 @@ def scaled(
         prepared, carry, _ = jax.eval_shape(loop.start, whole, ())
         same = _shapes({}, place)
         ready, carry = replace(whole, algorithm=same(prepared)), same(carry)
-        _check_room(target, ready.problem.m, _bytes((ready, carry)) + _bytes(carry.state))
+        _check_room(target, ready.problem.m, floors.bytes_of((ready, carry)) + floors.bytes_of(carry.state))
         end = jax.ShapeDtypeStruct((), jnp.int32, sharding=place)
         traced = loop.advance.trace(carry, ready, end, rounds, 1, ())
         turn = loop.rounds_per_turn(carry.state)
@@ -220,7 +220,7 @@ def described(
         each: What a node does in a round.
         turn: Rounds of one turn of the loop over rounds.
     """
-    memory, size = made.memory_analysis(), _bytes(state)
+    memory, size = made.memory_analysis(), floors.bytes_of(state)
     needed = floors.of(each, algorithm, problem, size)
     return Program(
         text=made.as_text(),
@@ -249,7 +249,3 @@ def _shapes(numbers: dict[int, int], place: Any) -> Callable[[Any], Any]:
         return jax.ShapeDtypeStruct(dims, jnp.asarray(x).dtype if not hasattr(x, "dtype") else x.dtype, sharding=place)
 
     return lambda tree: jax.tree.map(shape, tree)
-
-
-def _bytes(tree: Any) -> float:
-    return float(sum(x.size * x.dtype.itemsize for x in jax.tree.leaves(tree)))

@@ -143,10 +143,14 @@ def measured(method: Method, size: Size) -> None:
 
 
 def _cost(program: aot.Program) -> Any:
-    """The kernels of a round and its waits for the host, as JSON; None for a CPU, whose programs are not counted."""
-    if jax.default_backend() == "cpu":
+    """The kernels of a round and its waits for the host, as JSON; None where they cannot be counted, as on a CPU."""
+    if jax.default_backend() != "gpu":
         return None
-    cost = roofline.counted(program, aot.H100).cost
+    try:
+        cost = roofline.counted(program, aot.H100).cost
+    except hlo.UnknownError as error:  # what was measured counts all the same
+        print(error, file=sys.stderr)
+        return None
     return [[[one.times, one.bytes, one.ints, one.floats] for one in cost.kernels], cost.syncs]
 
 

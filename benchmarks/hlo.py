@@ -22,7 +22,7 @@ _MOVES = {"broadcast", "reshape", "transpose", "copy", "concatenate", "pad", "sl
 _MOVES |= {"dynamic-slice", "dynamic-update-slice", "copy-start", "bitcast-convert", "slice-start", "dynamic-reshape"}
 _ALU = {"add", "subtract", "multiply", "divide", "remainder", "maximum", "minimum", "and", "or", "xor", "not", "negate"}
 _ALU |= {"abs", "sign", "compare", "select", "clamp", "convert", "floor", "ceil", "round-nearest-even", "is-finite"}
-_ALU |= {"shift-left", "shift-right-logical", "shift-right-arithmetic", "count-leading-zeros", "popcnt", "stochastic"}
+_ALU |= {"shift-left", "shift-right-logical", "shift-right-arithmetic", "count-leading-zeros", "popcnt"}
 _ALU |= {"exponential", "exponential-minus-one", "log", "log-plus-one", "sqrt", "rsqrt", "cbrt", "power", "tanh", "erf"}
 _ALU |= {"sine", "cosine", "tan", "atan2", "logistic", "round-nearest-afz", "reduce-precision", "real", "imag"}
 _SUMS = {"reduce", "reduce-window", "dot", "convolution", "scatter", "select-and-scatter", "sort", "map", "topk"}
@@ -206,9 +206,9 @@ class Text:
             elif line.startswith("}"):
                 here = None
 
-    def place(self, one: Operation, depth: int = 1) -> str:
-        """The innermost lines of source that an instruction comes from, FILE:LINE in FUNCTION."""
-        return " < ".join(self.chain(one)[:depth]) or "unknown"
+    def place(self, one: Operation) -> str:
+        """The innermost line of source that an instruction comes from, FILE:LINE in FUNCTION."""
+        return next(iter(self.chain(one)), "unknown")
 
     def chain(self, one: Operation) -> list[str]:
         """All lines of source that an instruction comes from, the innermost first."""

@@ -1,5 +1,7 @@
 """The forms of computations for other backends: every method gives the same with them, on a CPU, up to rounding."""
 
+from dataclasses import replace
+
 import jax
 import numpy as np
 import pytest
@@ -7,14 +9,22 @@ import pytest
 import jdfl
 from jdfl import testing
 from jdfl.base.backend import backend, target
+from jdfl.network import graph as graphs
+from jdfl.network import sums
 from tests.contract.table import TABLE
 
 STEPS = 4
 QUICK = ("DSGT", "CHOCO-SGD, top 3")
 
 
+def network():
+    """The small network with its table of neighbours: with a matrix instead, all backends mix alike."""
+    graph = testing.small_network()
+    return replace(graph, graph=replace(graph.graph, format="padded"))
+
+
 def run(line, **how):
-    problem, graph = testing.small_problem(shared=line.shared, dtype=np.float64), testing.small_network()
+    problem, graph = testing.small_problem(shared=line.shared, dtype=np.float64), network()
     return jdfl.run(line.algorithm, problem, graph, steps=STEPS, key=3, metrics=(), **how)
 
 
@@ -32,6 +42,14 @@ def test_methods_give_the_same():
     compared("gpu", [line for line in TABLE if str(line) in QUICK])
 
 
+def test_other_weights_on_a_gpu_are_seen(monkeypatch):
+    """Planted: what a GPU sums has other weights."""
+    whole = sums.gather_sum
+    monkeypatch.setattr(graphs, "gather_sum", lambda *a, **k: whole(*a, **k) * (1.0001 if backend() == "gpu" else 1))
+    with pytest.raises(AssertionError, match="DSGT"):
+        compared("gpu", [line for line in TABLE if str(line) == "DSGT"])
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["gpu", "tpu"])
 @pytest.mark.parametrize("part", range(4))
@@ -43,7 +61,7 @@ def test_every_method_gives_the_same(name, part):
 @pytest.mark.parametrize("line", [one for one in TABLE if str(one) == "D-PSGD"], ids=str)
 def test_a_resumed_run_is_the_whole_run(line):
     with target("gpu"):  # with odd numbers of rounds, of which a turn of the loop has two
-        problem, graph = testing.small_problem(shared=line.shared), testing.small_network()
+        problem, graph = testing.small_problem(shared=line.shared), network()
         whole = jdfl.run(line.algorithm, problem, graph, steps=5, key=3, metrics=())
         part = jdfl.run(line.algorithm, problem, graph, steps=3, key=3, metrics=())
         rest = jdfl.run(line.algorithm, problem, graph, steps=5, key=3, metrics=(), resume=part)

@@ -41,10 +41,10 @@ def test_nodes_at_rest_need_no_data():
 def test_a_matrix_of_its_own_is_read_with_every_message():
     plain = jdfl.CEPS(s=3, rate=0.5, periods=(4, 4), sigma_rule="safe")
     given = aot.regression(SIZE), aot.network(SIZE.m)
-    own = jdfl.CEPS(**{**vars(plain), "codec": jdfl.OneBit(d=20)})
+    own = jdfl.CEPS(**{**vars(plain), "codec": jdfl.OneBit(d=60)})
     more = jdfl.floor(own, *given, rounds=16).messages - jdfl.floor(plain, *given, rounds=16).messages
     counts = floors.counts(own, *given, 16)
-    assert more == pytest.approx(SIZE.m * counts.senders * 4 * SIZE.n * 20)
+    assert more == pytest.approx(SIZE.m * counts.senders * 4 * SIZE.n * 60)
 
 
 def test_batches_read_no_example_twice():
@@ -72,3 +72,8 @@ def test_every_method_has_a_floor(line):
 def test_rounds_below_one_are_refused():
     with pytest.raises(ValueError, match="rounds"):
         jdfl.floor(jdfl.DPSGD(), aot.regression(SIZE), aot.network(SIZE.m), rounds=0)
+
+
+def test_settings_that_do_not_fit_are_refused():
+    with pytest.raises(ValueError, match="s is the number of nonzeros"):
+        jdfl.floor(jdfl.CEPS(s=SIZE.n + 1), aot.regression(SIZE), aot.network(SIZE.m))

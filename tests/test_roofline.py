@@ -14,7 +14,7 @@ from benchmarks import aot, hlo, roofline
 PACKAGES = {"h100": "jax_cuda13_plugin", "v5e": "libtpu"}
 PLANTED = {  # what is replaced before rounds are compiled, the method, its size, and what grows by how much at least
     "data as the compiler likes it": (
-        "from jdfl.engine import loop; loop._in_rows = lambda problem: problem",
+        "from jdfl.engine import loop; loop.in_rows = lambda problem: problem",
         "TRACKING",
         "FULL",
         ("peak", 1.9),

@@ -70,12 +70,14 @@ def floor(algorithm: Algorithm, problem: Problem, network: Network, *, rounds: i
         rounds: How many rounds are averaged, from 1 to 2^20.
 
     Raises:
-        ValueError: For other numbers of rounds, and for more than a noise schedule is for.
+        ValueError: For other numbers of rounds, for more than a noise schedule is for, and for settings that do not fit
+            the problem or the network.
     """
     checks.whole(1, _MOST, rounds=rounds)
+    algorithm.check(problem, network)
     setting = _setting(algorithm, problem, network, rounds)
     state = jax.eval_shape(loop.start, setting, ())[1].state
-    return of(counts(algorithm, problem, network, rounds), algorithm, problem, _bytes(state))
+    return of(counts(algorithm, problem, network, rounds), algorithm, problem, bytes_of(state))
 
 
 def of(per_node: Counts, algorithm: Algorithm, problem: Problem, state: float) -> Floor:
@@ -88,7 +90,7 @@ def of(per_node: Counts, algorithm: Algorithm, problem: Problem, state: float) -
         state: The bytes of the state of all nodes.
     """
     m, row = problem.m, problem.n * jnp.dtype(problem.dtype).itemsize
-    example = _bytes((problem.data, problem.weight)) / (m * problem.weight.shape[1])
+    example = bytes_of((problem.data, problem.weight)) / (m * problem.weight.shape[1])
     read = per_node.examples * 2 if whole(algorithm) else min(per_node.examples, problem.weight.shape[1])
     messages = m * (per_node.messages * row + per_node.senders * _besides(algorithm, problem))
     return Floor(2 * state, messages, m * read * example)
@@ -140,9 +142,10 @@ def _besides(algorithm: Algorithm, problem: Problem) -> float:
     def drawn(node: Any) -> Any:
         return codec.prepare(typed_key(0), node, *given)
 
-    one, two = (_bytes(jax.eval_shape(drawn, jax.ShapeDtypeStruct((b,), jnp.int32))) for b in (1, 2))
+    one, two = (bytes_of(jax.eval_shape(drawn, jax.ShapeDtypeStruct((b,), jnp.int32))) for b in (1, 2))
     return two - one
 
 
-def _bytes(tree: Any) -> float:
+def bytes_of(tree: Any) -> float:
+    """The bytes of a tree of arrays, or of their shapes."""
     return float(sum(np.prod(x.shape) * x.dtype.itemsize for x in jax.tree.leaves(tree)))

@@ -14,14 +14,11 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 from jax import Array, lax
-from jax.experimental.layout import Layout as Order
-from jax.experimental.layout import with_layout_constraint
 
 from jdfl.algorithms.moment import Info
 from jdfl.algorithms.program import Program
 from jdfl.arrays import ops
 from jdfl.base import struct
-from jdfl.base.backend import backend
 from jdfl.base.streams import Keys
 from jdfl.devices import nodes
 from jdfl.devices.layout import Layout
@@ -29,6 +26,7 @@ from jdfl.engine import invariants
 from jdfl.engine import metrics as metrics_module
 from jdfl.engine.stepping import Setting, begun, checked, done_at, drawn, known, step, with_field
 from jdfl.engine.stopping import StopRule, View
+from jdfl.engine.turns import in_rows, rounds_per_turn
 from jdfl.network.timing import Seconds
 from jdfl.problems import Problem
 
@@ -121,27 +119,6 @@ def _start(setting: Setting, metrics: tuple[metrics_module.Metric, ...]) -> tupl
     return setting, carry, _record(carry, setting, _evaluate(carry, setting, metrics))
 
 
-def _in_rows(problem: Problem) -> Problem:
-    """The problem with its arrays as they lie in memory: for a GPU the compiler would make a transposed copy of all."""
-    if backend() != "gpu":
-        return problem
-
-    def constrained(x: Array) -> Array:
-        return with_layout_constraint(x, Order(tuple(range(x.ndim)))) if x.ndim > 2 else x
-
-    return jax.tree.map(constrained, problem)
-
-
-def rounds_per_turn(state: Any) -> int:
-    """How many rounds one turn of the compiled loop over rounds has at most.
-
-    A round reads the rows of neighbours while it writes new ones, so the compiler copies the state in every turn. The
-    second of two rounds writes where the first one read: on a GPU, whose memory is the limit, and for a state of one
-    array, which needs no more memory for it.
-    """
-    return 2 if backend() == "gpu" and len(jax.tree.leaves(state)) == 1 else 1
-
-
 def _advance(
     carry: Carry, setting: Setting, end: Array, every: int, records: int, metrics: tuple[metrics_module.Metric, ...]
 ) -> tuple[Carry, Record]:
@@ -152,7 +129,7 @@ def _advance(
         return (carry.rounds < until) & ~carry.stopped & ~carry.spent & (carry.bad == invariants.NOTHING)
 
     def one_round(carry: Carry) -> Carry:
-        here = replace(setting, problem=_in_rows(problem))
+        here = replace(setting, problem=in_rows(problem))
         round = drawn(here, carry.rounds)
         state, info = step(here, carry.state, round)
         clock = done_at(setting, carry.clock, round, info)
