@@ -9,14 +9,15 @@ Run `python -m benchmarks.roofline [--quick] [--out DIR]`, or with more argument
 
 Rounds are compiled (`benchmarks.aot`) and their kernels counted (`benchmarks.hlo`): how many start in a round, the
 bytes that they move, over the least that a round has to move (`jdfl.floor`), and the memory at its peak, over state,
-data and network. The time is a model's: a kernel takes as long as its bytes or its operations,
-and a few microseconds at least; a loop or branch that depends on data makes the host wait.
+data and network. The time is a model's: a kernel takes as long as its bytes or its operations, and a few microseconds
+at least; a loop or branch that depends on data makes the host wait.
 
 Every registered method is held to the counts in benchmarks/aot.json, which --record writes for a target; more
 than 5 % above them is an error, unless JAX has another version.
 
 A loop over nodes that work turns as often as these fill its blocks; how often other loops turn that depend on data is
-in `TURNS`, measured on a CPU, and a loop that is not there is an error.
+in `TURNS`, of the decoder as it was seen on a CPU, of searches and permutations as an estimate. A loop that is not
+there is an error.
 """
 
 import argparse
