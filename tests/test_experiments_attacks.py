@@ -14,7 +14,7 @@ from jdfl.engine import accountant, contents, outcome, spending, start, stepping
 from jdfl.privacy.flow import Label
 
 ATTACKS = listed()
-SLOW = ("FedAvg, Laplace, central", "FedAvg, Gaussian, central", "noise after messages only", "tuned rate", "last bits")
+SLOW = ("FedAvg, Gaussian, central", "noise after messages only", "tuned rate", "last bits")
 
 
 def one_number_for_all_streams(patch):

@@ -13,7 +13,7 @@ Axes: m nodes, n parameters.
 
 import math
 from dataclasses import replace
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, cast
 
 import jax.numpy as jnp
 from jax import Array
@@ -106,8 +106,7 @@ class Updates:
         scale, mechanism = jnp.asarray(self.sensitivity(update.shape[1]), update.dtype), self.mechanism
         if self.trust == "central":
             part = math.sqrt(clients or nodes.count(update.shape[0]))
-            assert isinstance(mechanism, Gaussian)  # check
-            mechanism = replace(mechanism, multiplier=mechanism.multiplier / part)
+            mechanism = replace(cast(Gaussian, mechanism), multiplier=mechanism.multiplier / part)
         return round.noisy(mechanism, short, scale, _NOISE, lambda problem, _: self.guarantee(problem, clients))
 
     def sensitivity(self, n: int) -> Any:
