@@ -20,10 +20,11 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import lax
+from jax import Array, lax
 
 import jdfl
-from benchmarks.common import Row, options, report, row
+from benchmarks.common import Row, interleaved, options, report, row
+from benchmarks.machine import read_max, read_sum
 from jdfl.base.keys import typed_key
 from jdfl.engine import loop, stepping
 from jdfl.engine.start import check_run
@@ -47,10 +48,14 @@ def setting(name: str, m: int) -> stepping.Setting:
     draw = partial(jax.random.normal, shape=(EXAMPLES, PARAMETERS))
     features = lax.map(draw, keys, batch_size=1000)  # all at once would take four times their memory
     problem = jdfl.problems.linear_regression(features, jnp.dot(features, truth), truth=truth)
-    weights = "out-degree" if name == "push-sum" else None
-    network = jdfl.network.circulant(m, HOPS, weights=weights)
-    program = check_run(ALGORITHMS[name], problem, network, 10**6, 1, None)
-    return stepping.setting(program, problem, network, None, typed_key(0))
+    given = problem, network(name, m)
+    program = check_run(ALGORITHMS[name], *given, 10**6, 1, None)
+    return stepping.setting(program, *given, None, typed_key(0))
+
+
+def network(name: str, m: int) -> jdfl.network.Static:
+    """Eight neighbours, with the weights that the algorithm needs."""
+    return jdfl.network.circulant(m, HOPS, weights="out-degree" if name == "push-sum" else None)
 
 
 def measured(name: str, m: int) -> dict[str, Any]:
@@ -69,7 +74,14 @@ def measured(name: str, m: int) -> dict[str, Any]:
         jax.block_until_ready(carry)
         seconds.append((time.perf_counter() - start) / rounds)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
-    return {"seconds": seconds[1:], "peak": peak, "set up": set_up}
+    least = jdfl.floor(ALGORITHMS[name], ready.problem, network(name, m)).total / read_bandwidth(ready.problem.data[0])
+    return {"seconds": seconds[1:], "peak": peak, "set up": set_up, "least": least}
+
+
+def read_bandwidth(x: Array) -> float:
+    """Bytes per second at which an array is read."""
+    works = {"sum": lambda: read_sum(x), "max": lambda: read_max(x)}
+    return x.nbytes / min(min(seconds) for seconds in interleaved(works, REPEATS).values())
 
 
 def in_process(name: str, m: int) -> dict[str, Any]:
@@ -91,6 +103,9 @@ def main(arguments: Sequence[str] | None = None) -> list[Row]:
                 row(case, "a node's round", [1e9 * s / m for s in one["seconds"]], "ns"),
                 row(case, "peak memory", [one["peak"]], "GiB", goals[1]),
                 row(case, "until the first rounds are done", [one["set up"]], "s"),
+                row(
+                    case, "the least bytes as fast as memory / a round", [one["least"] / s for s in one["seconds"]], "x"
+                ),
             ]
         cost = {m: float(np.median(one["seconds"])) / m for m, one in found.items()}
         case = f"{name}, from {sizes[0]:,} to {sizes[-1]:,} nodes"
