@@ -95,15 +95,18 @@ def compilations():
 
 
 _MOST_PROGRAMS, _MOST_MAPS = 600, 15_000  # Linux gives a process 65,530 maps of memory
-_kept_since = 0
+_LOOK_AFTER = 20  # programs: to count maps takes 20 ms where there are many
+_kept_since = _looked_at = 0
 
 
 @pytest.fixture(autouse=True)
 def _forget_compiled_programs():
     """Compiled programs are mapped memory, of which a process may have so much only; modules share few of them."""
     yield
-    global _kept_since
-    new = testing.compilations() - _kept_since
-    if new > _MOST_PROGRAMS or (new and programs.pieces() > _MOST_MAPS):
+    global _kept_since, _looked_at
+    now = testing.compilations()
+    look = now - _looked_at > _LOOK_AFTER
+    _looked_at = now if look else _looked_at
+    if now - _kept_since > _MOST_PROGRAMS or (look and programs.pieces() > _MOST_MAPS):
         jax.clear_caches()
         _kept_since = testing.compilations()
