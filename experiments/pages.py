@@ -7,7 +7,8 @@ A page has places of the form
 
 and what stands between the two lines is made from `papers/*.yaml` and `results/`: change those. There are `errata`, a
 table of a paper's findings; `readings`, what else a reader should know; `reproduction`, the verdict on every table and
-figure; `claims`, a list of some claims by their names; `table`, one of a paper's tables.
+figure; `claims`, a list of some claims by their names; `table`, one of a paper's tables; `advice`, what to use by what one has;
+`told`, sentences of some claims.
 """
 
 import re
@@ -19,7 +20,7 @@ from experiments.common import Row
 from experiments.ledger import FOLDER, RESULTS, Paper, papers, record_of, rows_of, time_of
 
 ROOT = FOLDER.parent
-PAGES = ("README.md", "docs/errata.md", "docs/privacy.md", "docs/papers/*.md")
+PAGES = ("README.md", "docs/choose.md", "docs/errata.md", "docs/privacy.md", "docs/papers/*.md")
 PLACE = re.compile(r"<!-- (\w+): ([^>]*?) -->\n(.*?)<!-- end -->", re.DOTALL)
 _ARTEFACT = re.compile(r"(?:Tables?|Figures?|Example) ")
 
@@ -41,6 +42,8 @@ class Pages:
             "reproduction": self.reproduction,
             "claims": self.claims,
             "table": self.table,
+            "advice": self.advice,
+            "told": self.told,
         }
 
     def filled(self, text: str) -> str:
@@ -95,6 +98,18 @@ class Pages:
             f"- **{_quoted(known[name])}** {known[name].verdict}. {self._found(known[name])} (`{known[name].command}`)"
             for name in names
         )
+
+    def advice(self, paper: str, *names: str) -> str:
+        """A table of some claims: what one has, what to use, and what was measured."""
+        rows = [["you have", "use", "what was measured", "reproduce it"]]
+        known = {one.id: one for one in self._papers[paper].claims}
+        rows += [[one.place, one.jdfl, self._found(one), f"`{one.command}`"] for one in map(known.__getitem__, names)]
+        return _table(rows)
+
+    def told(self, paper: str, *names: str) -> str:
+        """The sentences of some claims, each with its command."""
+        known = {one.id: one for one in self._papers[paper].claims}
+        return "\n".join(f"{self._found(one)} (`{one.command}`)." for one in map(known.__getitem__, names))
 
     def table(self, paper: str, name: str) -> str:
         """One of a paper's tables."""
