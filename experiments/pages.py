@@ -20,7 +20,7 @@ from experiments.common import Row
 from experiments.ledger import FOLDER, RESULTS, Paper, papers, record_of, rows_of, time_of
 
 ROOT = FOLDER.parent
-PAGES = ("README.md", "docs/choose.md", "docs/errata.md", "docs/privacy.md", "docs/papers/*.md")
+PAGES = ("README.md", "docs/choose.md", "docs/errata.md", "docs/privacy.md", "docs/reliability.md", "docs/papers/*.md")
 PLACE = re.compile(r"<!-- (\w+): ([^>]*?) -->\n(.*?)<!-- end -->", re.DOTALL)
 _ARTEFACT = re.compile(r"(?:Tables?|Figures?|Example) ")
 
