@@ -7,8 +7,8 @@ A page has places of the form
 
 and what stands between the two lines is made from `papers/*.yaml` and `results/`: change those. There are `errata`, a
 table of a paper's findings; `readings`, what else a reader should know; `reproduction`, the verdict on every table and
-figure; `claims`, a list of some claims by their names; `table`, one of a paper's tables; `advice`, what to use by what one has;
-`told`, sentences of some claims.
+figure; `claims`, a list of some claims by their names; `sentences`, those of some claims; `advice`, what to use by what
+one has; `table`, one of a paper's tables.
 """
 
 import re
@@ -43,7 +43,7 @@ class Pages:
             "claims": self.claims,
             "table": self.table,
             "advice": self.advice,
-            "told": self.told,
+            "sentences": self.sentences,
         }
 
     def filled(self, text: str) -> str:
@@ -106,7 +106,7 @@ class Pages:
         rows += [[one.place, one.jdfl, self._found(one), f"`{one.command}`"] for one in map(known.__getitem__, names)]
         return _table(rows)
 
-    def told(self, paper: str, *names: str) -> str:
+    def sentences(self, paper: str, *names: str) -> str:
         """The sentences of some claims, each with its command."""
         known = {one.id: one for one in self._papers[paper].claims}
         return "\n".join(f"{self._found(one)} (`{one.command}`)." for one in map(known.__getitem__, names))
