@@ -123,7 +123,7 @@ class Claim:
     found: str
     """What was found, with `{name}` where a number is."""
     run: str
-    """The name of the experiment."""
+    """The name of the experiment, or `benchmarks.NAME`."""
     numbers: Mapping[str, Cell]
     holds: tuple[str, ...]
     """Comparisons of numbers that the claim consists of."""
@@ -144,7 +144,7 @@ class Claim:
     @property
     def command(self) -> str:
         """The command whose output has its numbers."""
-        return f"python -m experiments.{self.run}"
+        return f"python -m {self.run}" if "." in self.run else f"python -m experiments.{self.run}"
 
     @property
     def verdict(self) -> str:

@@ -2,6 +2,7 @@
 
 `python -m experiments NAMES --record` keeps the output of experiments in `results/`; the numbers of all sentences and
 tables about the papers are filled in from there (`experiments.pages`). A claim without a command cannot be written.
+Claims about the library itself stand next to these, also from the figures of benchmarks (`run: benchmarks.NAME`).
 """
 
 import json
@@ -18,6 +19,7 @@ from experiments.common import Row
 
 FOLDER = Path(__file__).parent
 PAPERS, RESULTS = FOLDER / "papers", FOLDER / "results"
+MEASURED, BENCHMARKS = "benchmarks.", FOLDER.parent / "benchmarks"
 _NEEDED = ("id", "place", "kind", "found", "run", "numbers")
 _MORE: dict[str, Any] = {"quotation": "", "holds": (), "quick": 0.1, "small": True, "jdfl": "", "test": ""}
 _CELL = re.compile(
@@ -87,7 +89,10 @@ def claims(folder: Path = PAPERS) -> list[Claim]:
 
 
 def rows_of(run: str, results: Path = RESULTS) -> list[Row]:
-    """The recorded rows of an experiment. FileNotFoundError where it was not recorded."""
+    """The recorded rows of an experiment, or the figures of a benchmark. FileNotFoundError where it was not recorded."""
+    if run.startswith(MEASURED):
+        text = (BENCHMARKS / "results" / f"{run.removeprefix(MEASURED)}.json").read_text(encoding="utf-8")
+        return [Row(one["case"], one["measure"], None, one["value"], 0.0, 1) for one in json.loads(text)["rows"]]
     return [Row(*one) for one in record_of(run, results)["rows"]]
 
 
@@ -134,8 +139,14 @@ def _read(path: Path) -> Any:
 
 
 def script_of(run: str) -> str:
-    """The text of an experiment's script."""
-    return (FOLDER / f"{run}.py").read_text(encoding="utf-8")
+    """The text of an experiment's or a benchmark's script."""
+    return _script(run).read_text(encoding="utf-8")
+
+
+def _script(run: str) -> Path:
+    if run.startswith(MEASURED):
+        return BENCHMARKS / f"{run.removeprefix(MEASURED)}.py"
+    return FOLDER / f"{run}.py"
 
 
 def _paper(path: Path) -> Paper:
@@ -161,7 +172,7 @@ def _claim(paper: str, given: Mapping[str, Any]) -> Claim:
     kinds = (*FINDINGS, *VERDICTS, READING)
     if given["kind"] not in kinds:
         raise ValueError(f"Expected a kind from {list(kinds)} in claim {name}, got {given['kind']!r}.")
-    if not (FOLDER / f"{given['run']}.py").is_file():
+    if not _script(given["run"]).is_file():
         raise ValueError(f"Expected the name of an experiment as `run` of claim {name}, got {given['run']!r}.")
     if given["kind"] in (1, 2) and not given.get("test"):
         raise ValueError(f"Expected a `test` in claim {name}, whose kind is {given['kind']}, got none.")

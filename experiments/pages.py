@@ -8,7 +8,7 @@ A page has places of the form
 and what stands between the two lines is made from `papers/*.yaml` and `results/`: change those. There are `errata`, a
 table of a paper's findings; `readings`, what else a reader should know; `reproduction`, the verdict on every table and
 figure; `claims`, a list of some claims by their names; `sentences`, those of some claims; `advice`, what to use by what
-one has; `table`, one of a paper's tables.
+one has; `figures`, what was measured; `table`, one of a paper's tables.
 """
 
 import re
@@ -20,7 +20,16 @@ from experiments.common import Row
 from experiments.ledger import FOLDER, RESULTS, Paper, papers, record_of, rows_of, time_of
 
 ROOT = FOLDER.parent
-PAGES = ("README.md", "docs/choose.md", "docs/errata.md", "docs/privacy.md", "docs/reliability.md", "docs/papers/*.md")
+PAGES = (
+    "README.md",
+    "docs/choose.md",
+    "docs/errata.md",
+    "docs/privacy.md",
+    "docs/reliability.md",
+    "docs/scaling.md",
+    "docs/speed.md",
+)
+PAGES += ("docs/papers/*.md",)
 PLACE = re.compile(r"<!-- (\w+): ([^>]*?) -->\n(.*?)<!-- end -->", re.DOTALL)
 _ARTEFACT = re.compile(r"(?:Tables?|Figures?|Example) ")
 
@@ -43,6 +52,7 @@ class Pages:
             "claims": self.claims,
             "table": self.table,
             "advice": self.advice,
+            "figures": self.figures,
             "sentences": self.sentences,
         }
 
@@ -105,6 +115,12 @@ class Pages:
         known = {one.id: one for one in self._papers[paper].claims}
         rows += [[one.place, one.jdfl, self._found(one), f"`{one.command}`"] for one in map(known.__getitem__, names)]
         return _table(rows)
+
+    def figures(self, paper: str, *names: str) -> str:
+        """A table of some claims: what was measured, what came out, and how."""
+        known = {one.id: one for one in self._papers[paper].claims}
+        rows = [[one.place, self._found(one), f"`{one.command}`"] for one in map(known.__getitem__, names)]
+        return _table([["what", "measured", "reproduce it"], *rows])
 
     def sentences(self, paper: str, *names: str) -> str:
         """The sentences of some claims, each with its command."""
