@@ -89,7 +89,7 @@ def claims(folder: Path = PAPERS) -> list[Claim]:
 
 
 def rows_of(run: str, results: Path = RESULTS) -> list[Row]:
-    """The recorded rows of an experiment, or the figures of a benchmark. FileNotFoundError where it was not recorded."""
+    """The recorded rows of an experiment, or a benchmark's figures. FileNotFoundError where it was not recorded."""
     if run.startswith(MEASURED):
         text = (BENCHMARKS / "results" / f"{run.removeprefix(MEASURED)}.json").read_text(encoding="utf-8")
         return [Row(one["case"], one["measure"], None, one["value"], 0.0, 1) for one in json.loads(text)["rows"]]

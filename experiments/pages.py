@@ -20,16 +20,8 @@ from experiments.common import Row
 from experiments.ledger import FOLDER, RESULTS, Paper, papers, record_of, rows_of, time_of
 
 ROOT = FOLDER.parent
-PAGES = (
-    "README.md",
-    "docs/choose.md",
-    "docs/errata.md",
-    "docs/privacy.md",
-    "docs/reliability.md",
-    "docs/scaling.md",
-    "docs/speed.md",
-)
-PAGES += ("docs/papers/*.md",)
+_NAMED = ("choose", "errata", "privacy", "reliability", "scaling", "speed", "papers/*")
+PAGES = ("README.md", *(f"docs/{name}.md" for name in _NAMED))
 PLACE = re.compile(r"<!-- (\w+): ([^>]*?) -->\n(.*?)<!-- end -->", re.DOTALL)
 _ARTEFACT = re.compile(r"(?:Tables?|Figures?|Example) ")
 
