@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from benchmarks import common as benchmark
+from benchmarks.page import RESULTS
 from experiments import claim, gallery, ledger, pages
 from experiments.common import Row
 
@@ -149,6 +151,7 @@ def test_a_claim_needs_a_command_and_all_its_parts(tmp_path):
     for old, new, said in (
         ("    run: errata_checks\n", "", "`run` in claim one.one"),
         ("errata_checks", "no_such_script", "name of an experiment"),
+        ("errata_checks", "benchmarks.no_such_script", "name of an experiment"),
         ('    numbers: {x: "case -> value"}\n', "", "`numbers`"),
         ("holds", "''", "`quotation`"),
         ("kind: 3", "kind: 5", "a kind from"),
@@ -161,6 +164,14 @@ def test_a_claim_needs_a_command_and_all_its_parts(tmp_path):
         path.write_text(GOOD.replace(old, new))
         with pytest.raises(ValueError, match=re.escape(said)):
             ledger.claims(tmp_path)
+
+
+def test_a_claim_may_be_about_the_figures_of_a_benchmark():
+    one = made(run="benchmarks.sweep", found="it is {x:.2f}", numbers={"x": "max of .* -> side by side"})
+    assert one.command == "python -m benchmarks.sweep"
+    (said,) = [row.value for row in benchmark.read(RESULTS / "sweep.json").rows if row.measure == "side by side"]
+    assert one.sentence(ledger.rows_of(one.run)) == f"it is {said:.2f}"
+    assert replace(one, found="it is 7.25").strangers(ledger.script_of(one.run)) == ["7.25"]
 
 
 ROWS = [Row("case", "value", 4.0, 2.0, 0.5, 5), Row("case b", "value", None, 3.0, 0.0, 1)]
