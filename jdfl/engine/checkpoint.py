@@ -124,6 +124,12 @@ class Checkpoint:
             )
         if self.provenance is None or origin is None:
             return
+        was, now = (one.settings.get("kernels", "not asked for") for one in (self.provenance, origin))
+        if was != now:
+            raise ValueError(
+                f"Expected options.kernels as in the run that is resumed, whose kernels were {was}, got {now}. Leave "
+                "kernels as it was; rounding depends on it."
+            )
         versions, settings = origin.differences(self.provenance)
         if settings:
             raise ValueError(f"Expected the settings of the run that is resumed. {_listed(settings)}. {_REMEDY}")
