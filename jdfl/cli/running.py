@@ -59,8 +59,8 @@ class Running:
     devices: int | None = None
     """Number of devices that share the nodes, with the same results. On a CPU they are simulated. None: one."""
     kernels: bool = False
-    """Use jdfl's own kernels for GPUs where they fit. Numbers then differ by rounding, and provenance.json names them;
-    resume such a run with it, too."""
+    """Use jdfl's own kernels for GPUs where they fit. Numbers then differ by rounding, and provenance.json names them.
+    Give it again to resume or verify such a run."""
     distributed: bool = False
     """Run as one of several processes on a cluster that JAX recognises (SLURM, Open MPI, Kubernetes)."""
     coordinator: str | None = None

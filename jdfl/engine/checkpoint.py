@@ -27,7 +27,7 @@ from jdfl.store.journal import Journal, Position
 
 FORMAT = 6
 _TOLD = 5  # differences
-_REMEDY = "Resume with the algorithm, problem and network of that run."
+_REMEDY = "Resume with the algorithm, problem, network and kernels of that run."
 
 
 @dataclass(frozen=True)
@@ -124,12 +124,6 @@ class Checkpoint:
             )
         if self.provenance is None or origin is None:
             return
-        was, now = (one.settings.get("kernels", "not asked for") for one in (self.provenance, origin))
-        if was != now:
-            raise ValueError(
-                f"Expected options.kernels as in the run that is resumed, whose kernels were {was}, got {now}. Leave "
-                "kernels as it was; rounding depends on it."
-            )
         versions, settings = origin.differences(self.provenance)
         if settings:
             raise ValueError(f"Expected the settings of the run that is resumed. {_listed(settings)}. {_REMEDY}")

@@ -68,9 +68,9 @@ def test_a_saved_run_has_the_names(tmp_path):
 def test_a_run_goes_on_with_the_same_choice_alone():
     part, whole = with_kernels_of(steps=2), with_kernels_of(steps=4)
     np.testing.assert_array_equal(with_kernels_of(steps=4, resume=part).params, whole.params)
-    with pytest.raises(ValueError, match=r"whose kernels were .*top_s.*, got not asked for. Leave kernels as it was"):
+    with pytest.raises(ValueError, match=r"kernels: was .*top_s, is not asked for. Resume with .* kernels of that run"):
         run(steps=4, resume=part)
-    with pytest.raises(ValueError, match=r"whose kernels were not asked for, got .*top_s"):
+    with pytest.raises(ValueError, match=r"kernels: was not asked for, is .*top_s"):
         with_kernels_of(steps=4, resume=run(steps=2))
 
 
@@ -111,5 +111,12 @@ def test_the_command_line_has_the_choice(tmp_path, monkeypatch, capsys):
     assert not Path("runs").exists() or not list(Path("runs").iterdir())
     with interpreted():
         assert main(["run", *tiny.split(), "--kernels"]) == 0
-    (file,) = Path("runs").glob("*/provenance.json")
+        (file,) = Path("runs").glob("*/provenance.json")
+        assert main(["verify", str(file.parent), "--kernels"]) == 0
+        capsys.readouterr()
+        main(["verify", str(file.parent)])
+        assert "changed: kernels: was least_squares, top_s, is not asked for" in capsys.readouterr().out
+        assert main(["resume", str(file.parent), "--steps", "3"]) == 2
+        assert "kernels: was least_squares, top_s, is not asked for" in capsys.readouterr().err
+        assert main(["resume", str(file.parent), "--steps", "3", "--kernels", "--quiet"]) == 0
     assert json.loads(file.read_text(encoding="utf-8"))["settings"]["kernels"].endswith("top_s")
