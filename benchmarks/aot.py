@@ -22,6 +22,7 @@ from jdfl.base.backend import target as compiling_for
 from jdfl.base.keys import typed_key
 from jdfl.base.streams import Keys
 from jdfl.engine import floors, loop, stepping
+from jdfl.engine.own_kernels import form_of
 
 NEIGHBOURS = 8
 
@@ -142,16 +143,17 @@ def regression(size: Size) -> Any:
     return problems.LinearRegression((features, features @ truth), jnp.ones(shape[:2]), curvature, truth)
 
 
-def compiled(target: Target, algorithm: jdfl.Algorithm, size: Size) -> Program:
+def compiled(target: Target, algorithm: jdfl.Algorithm, size: Size, kernels: bool = False) -> Program:
     """The program of a method's rounds on least squares and a network in which every node has eight neighbours.
 
     Args:
         target: The device.
         algorithm: The settings of the method.
         size: Nodes, parameters and examples.
+        kernels: Whether the run asks for kernels of jdfl's own.
     """
     given = regression(SMALL), network(SMALL.m, algorithm.columns), per_node(algorithm, size.q)
-    return scaled(target, algorithm, *given, dict(zip(SMALL, size, strict=True)))
+    return scaled(target, algorithm, *given, dict(zip(SMALL, size, strict=True)), kernels=kernels)
 
 
 def scaled(
@@ -162,6 +164,7 @@ def scaled(
     each: floors.Counts,
     numbers: dict[int, int],
     rounds: int = ROUNDS,
+    kernels: bool = False,
 ) -> Program:
     """The program of a method's rounds on a problem of another size.
 
@@ -173,13 +176,15 @@ def scaled(
         each: What a node does in a round.
         numbers: Sizes of axes, by those of the small problem and its network, which no other axis has.
         rounds: How many rounds the run is planned for.
+        kernels: Whether the run asks for kernels of jdfl's own.
 
     Raises:
         TooLargeError: For what does not fit into the target's memory, before it is compiled.
     """
     with compiling_for(target.backend):
         program = planned(algorithm, problem, graph, rounds)
-        setting = stepping.setting(program, problem, graph, None, Keys.of(typed_key(0), (0,)))
+        form = form_of(kernels)
+        setting = stepping.setting(program, problem, graph, None, Keys.of(typed_key(0), (0,)), kernels=form)
         place = SingleDeviceSharding(target.topology().devices[0])
         whole = _shapes(numbers, place)(setting)
         prepared, carry, _ = jax.eval_shape(loop.start, whole, ())

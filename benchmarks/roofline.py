@@ -5,6 +5,7 @@ Run `python -m benchmarks.roofline [--quick] [--out DIR]`, or with more argument
     python -m benchmarks.roofline                                  the table of methods and sizes, for an H100
     python -m benchmarks.roofline "D-PSGD" --size 10000000 100 1   one method, with its dearest kernels
     python -m benchmarks.roofline --target v5e
+    python -m benchmarks.roofline "D-PSGD" --size 4096 1000 500 --kernels   with kernels of jdfl's own
     python -m benchmarks.roofline --registered [--record]          every row of the contract's table
 
 Rounds are compiled (`benchmarks.aot`) and their kernels counted (`benchmarks.hlo`): how many start in a round, the
@@ -46,7 +47,8 @@ LIMIT = (
     "sparse messages, ten million nodes: arrays of one number per node are a tenth of its traffic, and decoded rows "
     "have a place of their own. One-bit messages: the number of iterations is the largest that is allowed, 12, as some "
     "of 55,000 messages that are decoded together need it; products with the columns of the support take a third of "
-    "the time, whether they are formed once or three times, or with the signs as one more row."
+    "the time, whether they are formed once or three times, or with the signs as one more row. Kernels of jdfl's own "
+    "count as the bytes that they move: their operations are not in the text of a program."
 )
 RECORD, SLACK = FOLDER / "aot.json", 1.05
 NODES, FEW = 60_000, ("CEPS-1BCS, d per node",)
@@ -129,15 +131,15 @@ def _turns(text: hlo.Text, loop: hlo.Operation, program: aot.Program) -> float:
     raise hlo.UnknownError(f"Expected a number of turns in TURNS for the loop in {' < '.join(chain[:4])}, got none.")
 
 
-def show(method: Method, size: aot.Size, target: aot.Target) -> list[Row]:
+def show(method: Method, size: aot.Size, target: aot.Target, kernels: bool = False) -> list[Row]:
     """Compile and count the rounds of a method; print a line and the dearest kernels."""
     try:
-        program = aot.compiled(target, method.settings, size)
+        program = aot.compiled(target, method.settings, size, kernels)
     except aot.TooLargeError as error:
         print(f"{method.name}: {error}")
         return []
     found = counted(program, target)
-    case = f"{method.name}, m={size.m:,} n={size.n} q={size.q}"
+    case = f"{method.name}, m={size.m:,} n={size.n} q={size.q}{', own kernels' if kernels else ''}"
     cost = found.cost
     print(
         f"{case}: {cost.launches:,.0f} launches, {cost.syncs:,.0f} waits, {cost.bytes / 1e9:.3g} GB, "
@@ -147,6 +149,8 @@ def show(method: Method, size: aot.Size, target: aot.Target) -> list[Row]:
         spent = 1e3 * one.times * _of(one, target)
         print(f"  {spent:8.3f} ms  {one.times:g} x {one.bytes / 1e9:.3g} GB  {one.name}  {one.place}")
     goals = _goals(method, size, found) if target is aot.H100 else {}
+    if kernels and (method.name, size) in methods.KERNELS:
+        goals["traffic / least"] = f"<= {methods.KERNELS[method.name, size]}"
     measured = {
         "kernels a round": (cost.launches, ""),
         "waits for the host a round": (cost.syncs, ""),
@@ -233,6 +237,7 @@ def main(arguments: Sequence[str] | None = None) -> list[Row]:
         "--size", nargs=3, type=int, action="append", metavar=("M", "N", "Q"), help="several are allowed"
     )
     parser.add_argument("--target", choices=sorted(aot.TARGETS), default="h100")
+    parser.add_argument("--kernels", action="store_true", help="with kernels of jdfl's own (jdfl.Options)")
     parser.add_argument("--quick", action="store_true", help="one method, few nodes")
     parser.add_argument("--out", type=Path, default=Path("out"), help="folder for the JSON")
     parser.add_argument("--registered", action="store_true", help="all registered methods, against their record")
@@ -253,7 +258,10 @@ def main(arguments: Sequence[str] | None = None) -> list[Row]:
         return []
     sizes = [aot.Size(*one) for one in given.size or ([methods.QUICK] if given.quick else methods.SIZES)]
     chosen = [known[name] for name in given.methods] or ([methods.PLAIN] if given.quick else methods.METHODS)
-    rows = [one for method in chosen for size in sizes if size.q >= method.fewest for one in show(method, size, target)]
+    pairs = [(method, size, given.kernels) for method in chosen for size in sizes if size.q >= method.fewest]
+    if not (given.methods or given.size or given.quick or given.kernels) and target is aot.H100:
+        pairs += [(known[name], size, True) for name, size in methods.KERNELS]
+    rows = [one for method, size, kernels in pairs for one in show(method, size, target, kernels)]
     if not rows:
         raise SystemExit(2)
     given.out.mkdir(parents=True, exist_ok=True)

@@ -94,9 +94,19 @@ DIFFERENCE = fusion(  # subtracted where it is gathered: nothing but the gathere
 )
 
 
+OWN = f"""ENTRY %main (w: f32[{M},100], A: f32[{M},5,100], b: f32[{M},5]) -> f32[{M},100] {{
+  %w = f32[{M},100]{{1,0}} parameter(0)
+  %A = f32[{M},5,100]{{2,1,0}} parameter(1)
+  %b = f32[{M},5]{{1,0}} parameter(2)
+  ROOT %pallas_call.1 = f32[{M},100]{{1,0}} custom-call(%w, %A, %b), custom_call_target="__gpu$xla.gpu.triton"
+}}
+"""
+
+
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
+        (OWN, 4 * M * (2 * 100 + 5 * 100 + 5)),
         (SAXPY, 3 * 4 * N),
         (GATHER, 4 * M * 1000 * (D + 1) + 4 * M * D),
         (DIFFERENCE, 4 * M * 1000 * (D + 1) + 4 * M * D + 4000),

@@ -41,6 +41,8 @@ broken = Later(lambda: problem.data[0].at[4, 2, 7].set(jnp.nan))
         ({"options": jdfl.Options(chunk=0)}, "chunk = 0"),
         ({"options": jdfl.Options(chunk=True)}, "chunk = True"),
         ({"options": jdfl.Options(devices="x")}, "devices = 'x'"),
+        ({"options": jdfl.Options(kernels=1)}, "kernels = 1"),
+        ({"options": jdfl.Options(kernels=True)}, "Expected a GPU with options.kernels = True"),
         ({"options": jdfl.Options(diverged_above=np.array([1.0, 2.0]))}, "diverged_above"),
         (Later(lambda: {"network": ring(5)}), "network.m = 5 and problem.m = 6"),
         (

@@ -20,6 +20,7 @@ from jdfl.algorithms.sampling import sample
 from jdfl.base import struct
 from jdfl.base.settings import Only
 from jdfl.base.streams import Stream
+from jdfl.kernels import one_pass
 from jdfl.privacy import clipped
 from jdfl.privacy.flow import bounded
 from jdfl.privacy.mechanisms import is_exact
@@ -138,7 +139,8 @@ class Gradients(GradientSettings):
         """Clipped gradients of the current examples, and the gradient of the regulariser, which contains no data."""
         round.book.grads = round.book.grads + 1
         lengths = round.prepared.gradients.lengths
-        clipped, rest = self.parted(round.problem, w, *self.sample(round), part, lengths=lengths)
+        with one_pass.stored(self.batch is None and round.rows is None):
+            clipped, rest = self.parted(round.problem, w, *self.sample(round), part, lengths=lengths)
         return (clipped, rest) if self.clip is None else (bounded(clipped), rest)
 
     def sample(self, round: Round) -> tuple[Any, Array, Array]:

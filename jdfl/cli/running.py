@@ -29,7 +29,7 @@ from jdfl.engine.progress import Progress
 from jdfl.engine.records import SNAPSHOTS
 from jdfl.engine.result import Result, Snapshot
 from jdfl.engine.spending import guarantee_of, records_of
-from jdfl.engine.start import check_settings
+from jdfl.engine.start import check_settings, execution
 from jdfl.lab.summary import summary_text
 from jdfl.lab.trackers import Trackers
 from jdfl.lab.views import Views
@@ -48,7 +48,7 @@ STATUSES = {"diverged": 3, "invariant": 6, "time limit": 124, "interrupted": 130
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Running:
-    """How a run is executed; its numbers do not depend on it."""
+    """How a run is executed; its numbers do not depend on it, but for the rounding of --kernels."""
 
     checkpoint_every: Count | None = None
     """Number of rounds between two checkpoints in the run's folder, from which it can be resumed."""
@@ -58,6 +58,9 @@ class Running:
     """Time limit in seconds. The run ends before it, its results are kept, and no further seed is started."""
     devices: int | None = None
     """Number of devices that share the nodes, with the same results. On a CPU they are simulated. None: one."""
+    kernels: bool = False
+    """Use jdfl's own kernels for GPUs where they fit. Numbers then differ by rounding, and provenance.json names them.
+    Give it again to resume or verify such a run."""
     distributed: bool = False
     """Run as one of several processes on a cluster that JAX recognises (SLURM, Open MPI, Kubernetes)."""
     coordinator: str | None = None
@@ -105,7 +108,8 @@ class Session:
         """The result of the run with the budget, devices and chunks of its configuration."""
         config = self.config
         chunk = chunk or returns(config.steps) if config.chunk is None else chunk or config.chunk
-        devices = jax.devices() if self.several else self.options.devices
+        how: dict[str, Any] = {"diverged_above": config.diverged_above, "kernels": self.options.kernels}
+        how["devices"] = jax.devices() if self.several else self.options.devices
         return jdfl.run(
             self.algorithm,
             self.problem,
@@ -118,13 +122,16 @@ class Session:
             callbacks=[*callbacks, *budget_of(config)],
             resume=resume,
             ledger=self.ledger,
-            options=jdfl.Options(chunk=chunk, devices=devices, diverged_above=config.diverged_above),
+            options=jdfl.Options(chunk=chunk, **how),
         )
 
     def intents(self, seeds: Sequence[int]) -> list[Intent]:
         """The runs with these seeds, for a ledger to keep room for."""
         built = self.algorithm, self.problem, self.network, self.stop
-        return intended(self.config, built, seeds, self.config.diverged_above, str(self.options.devices))
+        how = jdfl.Options(
+            devices=self.options.devices, diverged_above=self.config.diverged_above, kernels=self.options.kernels
+        )
+        return intended(self.config, built, seeds, *execution(how))
 
     def _epsilon(self) -> Callable[[np.ndarray], float] | None:
         """The epsilon of some releases, if privacy is claimed and soundly accounted for."""

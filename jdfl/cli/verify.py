@@ -40,6 +40,8 @@ class Options:
     """Number of rounds to repeat; a shorter run is repeated whole."""
     devices: int | None = None
     """Number of devices that share the nodes. Use the run's number: others round differently. None: one."""
+    kernels: bool = False
+    """Use jdfl's own kernels for GPUs, if the run did: they round differently."""
 
 
 def parse(args: list[str]) -> tuple[Path, RunConfig, Options]:
@@ -120,7 +122,7 @@ def _made_again(config: RunConfig, options: Options, rounds: int) -> Result:
     def enough(now: Snapshot) -> str | None:
         return "that is enough to compare" if now.rounds >= rounds else None
 
-    session = Session(config, Running(devices=options.devices))
+    session = Session(config, Running(devices=options.devices, kernels=options.kernels))
     chunk = returns(rounds) if config.chunk is None else min(config.chunk, rounds)
     return session.made(chunk=chunk, callbacks=[enough])
 

@@ -27,7 +27,7 @@ from jdfl.store.journal import Journal, Position
 
 FORMAT = 6
 _TOLD = 5  # differences
-_REMEDY = "Resume with the algorithm, problem and network of that run."
+_REMEDY = "Resume with the algorithm, problem, network and kernels of that run."
 
 
 @dataclass(frozen=True)

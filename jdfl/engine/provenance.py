@@ -30,6 +30,8 @@ _FEW = 4  # numbers that are recorded one by one
 _WHOLE = 2**24  # whole numbers up to here are exact in float32
 _WORDS = 2**22  # of 32 bits that are looked at together, 32 MB when multiplied
 
+_UNASKED = {"kernels": "not asked for"}  # which is recorded of runs that ask for them alone
+
 _listeners: list[Callable[[str], object]] = []
 _sums: dict[tuple[str, int], tuple[weakref.ref[Any], str]] = {}  # of arrays that are still there, by id
 
@@ -51,8 +53,9 @@ class Provenance:
         return {"hash": self.hash, "versions": self.versions, "settings": self.settings}
 
     def differences(self, before: "Provenance") -> tuple[list[str], list[str]]:
-        """The differences between versions and between settings that both record, in words."""
-        return _differences(before.versions, self.versions), _differences(before.settings, self.settings)
+        """The differences between versions and between settings that both record, in words; kernels always count."""
+        was, now = (_UNASKED | one.settings for one in (before, self))
+        return _differences(before.versions, self.versions), _differences(was, now)
 
 
 def recorded(versions: dict[str, str], settings: dict[str, str]) -> Provenance:

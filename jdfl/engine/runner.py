@@ -23,10 +23,11 @@ from jdfl.engine.interruption import Interruption
 from jdfl.engine.metrics import Metric
 from jdfl.engine.moments import Moments, Returns
 from jdfl.engine.outcome import READS_DATA, as_chunk, assemble
+from jdfl.engine.own_kernels import form_of
 from jdfl.engine.placement import placed
 from jdfl.engine.result import CUTS, Cut, Result, Snapshot
 from jdfl.engine.spending import check_unspent, planned_at_most, watched
-from jdfl.engine.start import Options, Start, check_counters, started
+from jdfl.engine.start import Options, Start, check_counters, execution, started
 from jdfl.engine.stopping import StopRule
 from jdfl.engine.tally import Tally
 from jdfl.network.graph import Network
@@ -82,7 +83,7 @@ def run(
             of a run that was never interrupted. If `steps` rounds are done already, it is that run's result.
         ledger: The ledger of the data, which records before the first round how much the run may release, and
             refuses a run that could exceed its budget. A resumed run continues its own entry.
-        options: Chunks, devices, and the size of a parameter that ends the run.
+        options: Chunks, devices, kernels, and the size of a parameter that ends the run.
 
     Ctrl-C, SIGTERM or SIGHUP ends the run after the current chunk and keeps its results (a second one ends it at once,
     without any). A number in a node's state that is not finite ends it in that round.
@@ -127,9 +128,8 @@ def run(
 def _intent(start: Start, limits: Sequence[tuple[Callback, np.ndarray]]) -> Intent:
     """The run as its ledger reserves it."""
     most, given = _most(limits), (start.program, start.problem, start.network, start.stop)
-    execution = start.options.diverged_above, str(start.options.devices)
-    (run,) = booking.intents(*given, keys=[start.key], steps=start.steps, most=most, execution=execution)
-    return run
+    how: Any = {"keys": [start.key], "steps": start.steps, "execution": execution(start.options)}
+    return booking.intents(*given, most=most, **how)[0]
 
 
 def _most(limits: Sequence[tuple[Callback, np.ndarray]]) -> np.ndarray | None:
@@ -179,6 +179,7 @@ class _Run:
             None if largest is None else jnp.asarray(largest, problem.dtype),
             watched(start.guarantee, problem),
             planned_at_most(start.guarantee, problem.m, reserved),
+            kernels=form_of(options.kernels),
         )
         setting, self._layout = self._all, None
         if options.devices is not None:

@@ -5,7 +5,7 @@ Axes: m nodes.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 from jax import Array
@@ -13,10 +13,13 @@ from jax import Array
 from jdfl.algorithms.algorithm import Algorithm, check_protocol
 from jdfl.algorithms.program import Program, planned
 from jdfl.base import arguments, checks
+from jdfl.base.backend import Form
 from jdfl.base.keys import key_data, key_digest, typed_key
 from jdfl.base.settings import Bound, Positive
+from jdfl.base.streams import Keys
 from jdfl.devices import processes
 from jdfl.devices.layout import Devices, mesh_of
+from jdfl.engine import own_kernels, stepping
 from jdfl.engine.checkpoint import Checkpoint
 from jdfl.engine.metrics import Metric, default_metrics, resolve
 from jdfl.engine.optimality import referenced
@@ -36,7 +39,8 @@ MOST_ROUNDS = 2**30  # rounds are counted in int32, and the next record is compu
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """How a run is executed. The results do not depend on it, except for `diverged_above`, which may end the run.
+    """How a run is executed. The results do not depend on it, except for `diverged_above`, which may end the run, and
+    `kernels`, which round otherwise.
 
     `devices` spreads the nodes over several devices. Draws, choices, counts and ledgers are the same on any number of
     devices, floats agree within rounding, and to the bit on the same number. Devices exchange only what the network,
@@ -50,6 +54,13 @@ class Options:
     """Devices that share the nodes: a number, a list, or a JAX mesh; None: the default device, without a mesh."""
     diverged_above: Positive | None = None
     """Size of a parameter beyond which the run ends, as it does for one that is not finite; None: no such size."""
+    kernels: bool = False
+    """Use jdfl's own kernels for GPUs where they fit; `provenance` of the result has their names, or "none"."""
+
+
+def execution(options: Options) -> tuple[Any, ...]:
+    """What may end a run, or change its floats by rounding, as its ledger reserves it."""
+    return (options.diverged_above, str(options.devices), *(("kernels",) if options.kernels else ()))
 
 
 @dataclass(frozen=True)
@@ -162,10 +173,11 @@ def started(
     if options.devices is None:
         processes.check_whole(problem)
     devices = 1 if options.devices is None else mesh_of(options.devices, problem.m).size
-    root = typed_key(key)
+    root, form = typed_key(key), own_kernels.form_of(options.kernels)
     digest = key_digest(key_data(root))
-    origin = provenance(digest, algorithm=algorithm, problem=problem, network=network)
     program = check_run(algorithm, problem, network, steps, every, stop, devices)
+    more = {} if form is None else {"kernels": _used(program, problem, network, root, form, options)}
+    origin = provenance(digest, algorithm=algorithm, problem=problem, network=network, **more)
     chosen = default_metrics(problem) if metrics is None else resolve(metrics, problem)
     problem = referenced(chosen, problem)
     guarantee = guarantee_of(program, problem)
@@ -181,6 +193,14 @@ def started(
         before.check(unspent(guarantee, problem), digest, int(steps), names, origin)
     given = root, int(steps), int(every), chosen
     return Start(program, problem, network, stop, *given, guarantee, origin, options, before)
+
+
+def _used(program: Program, problem: Problem, network: Network, root: Array, form: Form, options: Options) -> str:
+    """The names of the kernels that rounds have; on several devices they have none."""
+    if options.devices is not None:
+        return "none"
+    setting = stepping.setting(program, problem, network, None, Keys.of(root, (0,)), kernels=form)
+    return ", ".join(own_kernels.used(setting)) or "none"
 
 
 def check_counters(network: Network, rounds: int) -> None:

@@ -13,6 +13,7 @@ from jax import Array
 from jdfl.algorithms.moment import Info, Moment
 from jdfl.algorithms.program import Program
 from jdfl.base import struct
+from jdfl.base.backend import Form, with_kernels
 from jdfl.base.streams import Keys
 from jdfl.devices import nodes
 from jdfl.engine import guard, invariants
@@ -49,6 +50,7 @@ class Setting:
     planned: Array | None = None  # [m] int32 releases that every node makes at most; None: that is not known
     watched: guard.Watched = struct.field(pytree_node=False, default="state")  # the values that may end it
     weights: invariants.Weights | None = struct.field(pytree_node=False, default=None)  # of W; None: nothing is checked
+    kernels: Form | None = struct.field(pytree_node=False, default=None)  # of our own; None: none
 
 
 def setting(
@@ -62,6 +64,7 @@ def setting(
     watched: guard.Watched = "state",
     planned: Any = None,
     weights: invariants.Weights | None = None,
+    kernels: Form | None = None,
 ) -> Setting:
     """A setting without the names of problem and network: they are static, and a name must not recompile.
 
@@ -76,12 +79,13 @@ def setting(
         watched: The values that end the run when they are no longer finite: "state", "parameters" or "nothing".
         planned: How many releases every node makes at most, planned [m] int32; None: that is not known.
         weights: What every round's W must be; None: what the algorithm needs of this network.
+        kernels: How kernels of our own are executed; None: there are none.
     """
     node = jnp.arange(problem.m, dtype=jnp.int32)
     keys = key if isinstance(key, Keys) else run_keys(key, program, problem, network)
     weights = invariants.weights_of(program.algorithm, network) if weights is None else weights
     given = program, nameless(problem), nameless(network), stop, keys, node
-    return Setting(*given, limit, largest, planned, watched, weights)
+    return Setting(*given, limit, largest, planned, watched, weights, kernels)
 
 
 def nameless(named: Any) -> Any:
@@ -129,7 +133,8 @@ def graph_of(setting: Setting, k: int) -> Graph:
 
 def step(setting: Setting, state: Any, round: Moment) -> tuple[Any, Info]:
     """One round; absent nodes do nothing and keep their state."""
-    new, info = setting.algorithm.step(state, setting.problem, round)
+    with with_kernels(setting.kernels):
+        new, info = setting.algorithm.step(state, setting.problem, round)
     info, away = nodes.counted(info), round.graph.away
     if away is not None:
         info = jax.tree.map(lambda count: jnp.where(away, 0, count), info)

@@ -20,7 +20,7 @@ from jdfl.engine.accountant import check_account
 from jdfl.engine.data_ledger import Intent
 from jdfl.engine.metrics import COUNTS
 from jdfl.engine.result import CUTS, Result
-from jdfl.engine.start import check_run
+from jdfl.engine.start import check_run, execution
 from jdfl.lab.summary import privacy_of
 from jdfl.privacy.relation import worth
 
@@ -95,7 +95,7 @@ def intents(group: Group) -> Iterator[Intent]:
             _check(config, *given)
         except (ValueError, OSError):  # it is reported when its turn comes
             continue
-        others = () if group.side_by_side else (config.diverged_above, "None")
+        others = () if group.side_by_side else execution(jdfl.Options(diverged_above=config.diverged_above))
         yield from intended(config, given, group.seeds, *others)
 
 

@@ -16,6 +16,7 @@ from scipy.sparse import issparse
 from jdfl.arrays import ops
 from jdfl.base import checks, struct
 from jdfl.base.arguments import checked
+from jdfl.kernels import one_pass
 from jdfl.problems.base import Problem
 from jdfl.problems.stack import floating, gram_eigenvalues
 
@@ -128,6 +129,17 @@ class LinearRegression(LinearModel):
         """The residuals <a_t, w> - b_t [q] of one node's data at the parameters w [n]."""
         A, b = self.made(data)
         return self.products(w, A) - b
+
+    def gradient(self, w: Array, data: Any, weight: Array) -> Array:
+        """The gradient [n] of f_i of one node, as for every `Problem`.
+
+        A run with kernels (`jdfl.Options`) reads stored examples once for it; a subclass has a loss of its own.
+        """
+        if type(self) is LinearRegression:
+            A, b = data
+            if one_pass.fits(w, A, b, weight):
+                return one_pass.least_squares(w, A, b, weight / jnp.sum(weight))
+        return super().gradient(w, data, weight)
 
     def divergences(self, w: Array, step: Array, data: Any) -> Array:
         """<a_t, step>^2 / 2 [q] of one node's data, whatever w is."""

@@ -1,0 +1,128 @@
+"""P_s in registers, in JAX's interpreter of kernels: bit by bit what XLA's form selects, and that form elsewhere."""
+
+from functools import cache, partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as arrays
+
+from jdfl.arrays import ops
+from jdfl.base.backend import with_kernels
+from jdfl.kernels import selection
+from tests.kernels.faults import planted, primitives
+
+SIZES = [(2, 1), (7, 3), (8, 7), (33, 10)]  # n and s
+plain = jax.jit(ops.top_s, static_argnames="s")
+
+
+@cache
+def kernel(s, module=selection):
+    def top_s(x):
+        with with_kernels("interpreted"):
+            return module.top_s(x, s, partial(ops.top_s, s=s))
+
+    return jax.jit(top_s)
+
+
+def rows(n):
+    """Rows [3, n] of few values with many ties, or of any bits: NaN, infinities, subnormal numbers, both zeros."""
+    few = arrays.arrays(np.float32, (3, n), elements=st.sampled_from([np.float32(x) for x in (0, -0.0, 1, -1, 2)]))
+    return st.one_of(few, arrays.arrays(np.uint32, (3, n)).map(lambda x: x.view(np.float32)))
+
+
+def same(x, s, module=selection):
+    ways = kernel(s, module), partial(plain, s=s)
+    found, expected = (np.asarray(way(jnp.asarray(x))).view(np.uint32) for way in ways)
+    np.testing.assert_array_equal(found, expected)
+
+
+@pytest.mark.parametrize(("n", "s"), SIZES)
+def test_the_same_bits(n, s):
+    @given(rows(n))
+    def compared(x):
+        same(x, s)
+
+    compared()
+
+
+SPECIAL = np.array(
+    [
+        [0.0, -0.0, 1e-40, -2e-40, 0.0, 0.0, 0.0],
+        [1.0, -1.0, 1.0, 1.0, 0.5, -1.0, 1.0],
+        [np.inf, 3.0, np.nan, -np.inf, 0.0, 1.0, np.inf],
+        np.array([0x7FC00000, 0xFF800001, 0x7FFFFFFF, 0x7F800000, 0, 1, 2], np.uint32).view(np.float32),
+        [3e38, -3e38, 1.2e-38, -1.1e-38, 1.0, 2.0, 3.0],
+        [-1.0] * 7,
+    ],
+    np.float32,
+)
+FAULTS = {
+    "of equal entries the last": ("_count(equal & (place <= cut))", "_count(equal & (place > cut))"),
+    "all equal entries": ("(equal & (place <= last))", "equal"),
+    "a NaN by its bits": ("jnp.minimum(bits, _INFINITE + 1)", "bits"),
+    "subnormal numbers as they are": ("bits < _NORMAL", "bits < 1"),
+    "what is beyond the row": ("triton.load(x_ref, mask=real, other=0.0)", "triton.load(x_ref)"),
+    "one entry more": ("(at[2] != s)", "(at[2] != s + 1)"),
+}
+
+
+def special_numbers(module=selection):
+    for s in (1, 3, 6):
+        same(SPECIAL, s, module)
+
+
+def test_special_numbers():
+    special_numbers()
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_planted_faults_are_seen(name):
+    wrong = planted(selection, *FAULTS[name])
+    with pytest.raises(AssertionError):
+        special_numbers(wrong)
+
+
+@given(st.integers(0, 2**31), st.sampled_from([1, 3, 20, 10**6]))
+def test_long_rows_with_any_number_of_ties(seed, levels):
+    rng = np.random.default_rng(seed)
+    same((rng.integers(-levels, levels + 1, (3, 300)) * 10.0 ** rng.integers(-30, 30, (3, 1))).astype(np.float32), 30)
+
+
+def traced(x, s=3):
+    with with_kernels("interpreted"):
+        return primitives(jax.make_jaxpr(lambda x: ops.top_s(x, s))(x).jaxpr)
+
+
+def test_other_types_sizes_and_numbers_have_the_other_form():
+    assert "pallas_call" in traced(jnp.ones((2, selection.WIDEST), jnp.float32))
+    assert "pallas_call" not in primitives(jax.make_jaxpr(lambda x: ops.top_s(x, 3))(jnp.ones((2, 9))).jaxpr)
+    for x, s in (
+        (jnp.ones((2, selection.WIDEST + 1), jnp.float32), 3),
+        (jnp.ones((2, 9), jnp.bfloat16), 3),
+        (jnp.ones((2, 9), jnp.int32), 3),
+        (jnp.ones((0, 9), jnp.float32), 3),
+        (jnp.ones((2, 9), jnp.float32), 0),
+        (jnp.ones((2, 9), jnp.float32), 9),
+    ):
+        assert "pallas_call" not in traced(x, s)
+
+
+def test_derivatives_are_those_of_the_other_form():
+    def squared(x):
+        return jnp.sum(jnp.square(ops.top_s(x, 3)))
+
+    x = jnp.asarray(SPECIAL[4:])
+    with with_kernels("interpreted"):
+        found = jax.grad(squared)(x)
+    np.testing.assert_array_equal(found, jax.grad(squared)(x))
+
+
+def test_lanes_have_rows_of_their_own():
+    x = np.random.default_rng(0).standard_normal((2, 3, 9)).astype(np.float32)
+    with with_kernels("interpreted"):
+        found = jax.jit(jax.vmap(jax.vmap(lambda row: ops.top_s(row, 4))))(x)
+    np.testing.assert_array_equal(found, plain(jnp.asarray(x), s=4))
