@@ -106,7 +106,8 @@ class Updates:
         scale, mechanism = jnp.asarray(self.sensitivity(update.shape[1]), update.dtype), self.mechanism
         if self.trust == "central":
             part = math.sqrt(clients or nodes.count(update.shape[0]))
-            mechanism = replace(cast(Gaussian, mechanism), multiplier=mechanism.multiplier / part)
+            gaussian = cast(Gaussian, mechanism)  # check refuses others
+            mechanism = replace(gaussian, multiplier=gaussian.multiplier / part)
         return round.noisy(mechanism, short, scale, _NOISE, lambda problem, _: self.guarantee(problem, clients))
 
     def sensitivity(self, n: int) -> Any:
