@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from math import prod
 
+from benchmarks.collectives import NAMES, exchange
 from benchmarks.hlo_text import Array, Computation, Operation, Source, UnknownError, branches, part
 
 SECTOR = 32  # bytes that a memory access moves at least
@@ -26,11 +27,8 @@ _ALU |= {"exponential", "exponential-minus-one", "log", "log-plus-one", "sqrt", 
 _ALU |= {"sine", "cosine", "tan", "atan2", "logistic", "round-nearest-afz", "reduce-precision", "real", "imag"}
 _SUMS = {"reduce", "reduce-window", "dot", "convolution", "scatter", "select-and-scatter", "sort", "map", "topk"}
 _SUMS |= {"rng-bit-generator", "rng-get-and-update-state", "cholesky", "triangular-solve", "fft"}
-_SUMS |= {"all-reduce", "all-gather", "all-to-all", "collective-permute", "reduce-scatter", "all-gather-start"}
-_SUMS |= {"all-gather-done", "all-reduce-start", "all-reduce-done", "collective-permute-start"}
-_SUMS |= {"collective-permute-done"}
 _CALLS = {"fusion", "call", "async-start", "custom-call"}
-_KNOWN = _FREE | _MOVES | _ALU | _SUMS | _CALLS | {"while", "conditional"}
+_KNOWN = _FREE | _MOVES | _ALU | _SUMS | _CALLS | NAMES | {"while", "conditional"}
 _STAGE = 12  # operations on an entry in one stage of a sorting network; an H200 took 44 ps for rows of 1,000
 _DONE = re.compile(r".*-done$")
 
@@ -45,6 +43,8 @@ class Kernel:
     bytes: float  # that one start moves
     ints: float = 0.0  # operations of one start
     floats: float = 0.0
+    collective: str = ""  # the kind of exchange, if it is one
+    received: float = 0.0  # bytes that one start receives from other devices
 
 
 @dataclass(frozen=True)
@@ -63,6 +63,12 @@ class Cost:
     def bytes(self) -> float:
         """How many bytes they move."""
         return sum(one.times * one.bytes for one in self.kernels)
+
+    @property
+    def received(self) -> dict[str, float]:
+        """How many bytes come from other devices, by the kind of exchange."""
+        kinds = sorted({one.collective for one in self.kernels} - {""})
+        return {kind: sum(one.times * one.received for one in self.kernels if one.collective == kind) for kind in kinds}
 
     def __add__(self, other: "Cost") -> "Cost":
         """Both costs."""
@@ -122,6 +128,9 @@ class Text(Source):
 
     def _kernel(self, computation: Computation, one: Operation) -> Kernel:
         operands = [computation.operations[name] for name in dict.fromkeys(one.operands)]
+        does = self.computations[one.called].root if one.opcode == "async-start" and one.called else one
+        if (found := exchange(does, operands)) is not None:
+            return Kernel(one.name, self.place(one), 1.0, found.moved, collective=found.name, received=found.received)
         if one.opcode in ("fusion", "async-start") and one.called is not None:
             inner = self.computations[one.called]
             read = sum(self._read(inner, place.name) for place in inner.parameters)
@@ -155,7 +164,8 @@ class Text(Source):
     def _part(self, computation: Computation, value: Operation, user: Operation, place: int) -> tuple[float, float]:
         if user.opcode in ("bitcast", "reshape", "tuple", "get-tuple-element", "opt-barrier") and not user.root:
             return self._parts(computation, user.name)
-        if user.opcode in _ALU and user.size == value.size and not user.root:  # computed where it is read
+        alike = user.opcode in _ALU and user.size == value.size
+        if (alike or user.opcode == "concatenate") and not user.root:  # computed where it is read
             scale = value.bytes / max(user.bytes, 1.0)
             once, again = self._parts(computation, user.name)
             return scale * once, scale * again

@@ -193,7 +193,7 @@ def part(one: Operation, name: str) -> str:
 
 
 def branches(one: Operation) -> list[str]:
-    """The computations of which a branch runs one."""
+    """The computations of a branch, one of them is run."""
     found = re.search(r"branch_computations=\{([^}]*)\}", one.more)
     if found:
         return re.findall(r"%([\w.\-]+)", found[1])
