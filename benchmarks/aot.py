@@ -5,6 +5,7 @@ in which the wanted numbers take the places of the small ones. Nothing of the wa
 compiler of the target: `pip install 'jdfl[cuda]'` for an H100, `'jdfl[tpu]'` for a TPU v5e.
 """
 
+import math
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -57,10 +58,14 @@ class Target:
     ints: float  # operations per second
     floats: float
     launch: float = 3e-6  # seconds that a kernel takes at least
+    link: float = math.inf  # bytes per second that come from other devices
     sync: float = 10e-6  # seconds until the host has read a number
 
-    def topology(self) -> Any:
+    def topology(self, devices: int = 1) -> Any:
         """Its description for the compiler.
+
+        Args:
+            devices: How many GPUs one machine has; a TPU has four.
 
         Raises:
             RuntimeError: Where the compiler is not installed.
@@ -68,7 +73,7 @@ class Target:
         try:
             if self.platform == "cuda":
                 described = topologies.get_topology_desc(
-                    platform="cuda", target_config=_H100, topology="1x1x1", num_devices=1
+                    platform="cuda", target_config=_H100, topology=f"1x1x{devices}", num_devices=devices
                 )
             else:
                 described = topologies.get_topology_desc(platform="tpu", topology_name="v5e:2x2")
@@ -92,7 +97,7 @@ platform_name: "CUDA"
 dnn_version_info { major: 9 minor: 8 }
 device_description_str: "NVIDIA H100 80GB HBM3"
 """
-H100 = Target("H100", "cuda", "gpu", "cuda", 3.35e12, 80e9, 40e6, 14.8e12, 29.6e12)
+H100 = Target("H100", "cuda", "gpu", "cuda", 3.35e12, 80e9, 40e6, 14.8e12, 29.6e12, link=450e9)
 V5E = Target("TPU v5e", "tpu", "tpu", "tpu", 819e9, 16e9, 100e6, 2e12, 4e12, launch=1e-6, sync=0.0)
 TARGETS = {"h100": H100, "v5e": V5E}
 

@@ -2,20 +2,20 @@
 
 Only what is in the text is counted: an operand of a kernel is read once, of a slice the sectors of memory that it
 touches, of a gather the rows that it takes; a result is written once, of an update in place only the update. Loops
-count as often as they turn. An unknown operation or type is an error: what is not understood would be counted as
+count as often as they turn. An unknown operation is an error: what is not understood would be counted as
 nothing.
 """
 
 import math
 import re
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
-from functools import cached_property
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from math import prod
 
+from benchmarks.collectives import NAMES, exchange
+from benchmarks.hlo_text import Array, Computation, Operation, Source, UnknownError, branches, part
+
 SECTOR = 32  # bytes that a memory access moves at least
-_BITS = {"pred": 8, "s4": 4, "u4": 4, "s8": 8, "u8": 8, "s16": 16, "u16": 16, "f16": 16, "bf16": 16, "s32": 32}
-_BITS |= {"u32": 32, "f32": 32, "s64": 64, "u64": 64, "f64": 64, "c64": 64, "c128": 128, "token": 0}
 _FREE = {"parameter", "constant", "tuple", "get-tuple-element", "bitcast", "after-all", "opt-barrier", "partition-id"}
 _FREE |= {"replica-id", "copy-done", "slice-done", "async-done", "async-update", "get-dimension-size", "add-dependency"}
 _MOVES = {"broadcast", "reshape", "transpose", "copy", "concatenate", "pad", "slice", "reverse", "iota", "gather"}
@@ -27,118 +27,10 @@ _ALU |= {"exponential", "exponential-minus-one", "log", "log-plus-one", "sqrt", 
 _ALU |= {"sine", "cosine", "tan", "atan2", "logistic", "round-nearest-afz", "reduce-precision", "real", "imag"}
 _SUMS = {"reduce", "reduce-window", "dot", "convolution", "scatter", "select-and-scatter", "sort", "map", "topk"}
 _SUMS |= {"rng-bit-generator", "rng-get-and-update-state", "cholesky", "triangular-solve", "fft"}
-_SUMS |= {"all-reduce", "all-gather", "all-to-all", "collective-permute", "reduce-scatter", "all-gather-start"}
-_SUMS |= {"all-gather-done", "all-reduce-start", "all-reduce-done", "collective-permute-start"}
-_SUMS |= {"collective-permute-done"}
 _CALLS = {"fusion", "call", "async-start", "custom-call"}
-_KNOWN = _FREE | _MOVES | _ALU | _SUMS | _CALLS | {"while", "conditional"}
+_KNOWN = _FREE | _MOVES | _ALU | _SUMS | _CALLS | NAMES | {"while", "conditional"}
 _STAGE = 12  # operations on an entry in one stage of a sorting network; an H200 took 44 ps for rows of 1,000
 _DONE = re.compile(r".*-done$")
-_LINE = re.compile(r"^\s+(ROOT )?%(\S+) = ")
-_SHAPE = re.compile(r"(\w+)\[([^\]]*)\]")
-_CALLED = re.compile(r"(?:calls|to_apply|called_computations)=\{?%([\w.\-]+)")
-
-
-class UnknownError(ValueError):
-    """Something in a program that is not understood, and would not be counted."""
-
-
-@dataclass(frozen=True)
-class Array:
-    """The type and shape of an array."""
-
-    dtype: str
-    dims: tuple[int, ...]
-
-    @property
-    def size(self) -> int:
-        """Its number of entries."""
-        return prod(self.dims)
-
-    @property
-    def bytes(self) -> float:
-        """Its size in memory."""
-        return self.size * _BITS[self.dtype] / 8
-
-    @property
-    def floating(self) -> bool:
-        """Whether its entries are floats."""
-        return self.dtype[0] in "fbc"
-
-
-@dataclass(frozen=True)
-class Operation:
-    """One instruction."""
-
-    name: str
-    root: bool
-    opcode: str
-    result: tuple[Array, ...]
-    operands: tuple[str, ...]
-    inside: str  # what is between the parentheses
-    more: str  # what follows them
-
-    @property
-    def bytes(self) -> float:
-        """The bytes of its result."""
-        return sum(array.bytes for array in self.result)
-
-    @property
-    def size(self) -> int:
-        """The number of entries of its result."""
-        return sum(array.size for array in self.result)
-
-    @property
-    def called(self) -> str | None:
-        """The computation that it applies."""
-        found = _CALLED.search(self.more)
-        return found and found[1]
-
-    @property
-    def frame(self) -> int:
-        """The number of its stack frame; 0 if it has none."""
-        found = re.search(r"stack_frame_id=(\d+)", self.more)
-        return int(found[1]) if found else 0
-
-    @property
-    def label(self) -> str:
-        """The scopes of the function that it comes from, as JAX names them."""
-        found = re.search(r'op_name="([^"]*)"', self.more)
-        return found[1] if found else ""
-
-    @property
-    def trips(self) -> int | None:
-        """How often a loop turns, where that is known while compiling."""
-        found = re.search(r'"known_trip_count":\{"n":"(\d+)"', self.more)
-        return int(found[1]) if found else None
-
-
-@dataclass(frozen=True)
-class Computation:
-    """Instructions in order."""
-
-    name: str
-    operations: dict[str, Operation] = field(default_factory=dict)
-
-    @cached_property
-    def root(self) -> Operation:
-        """The instruction with the result."""
-        return next(one for one in self.operations.values() if one.root)
-
-    @cached_property
-    def users(self) -> dict[str, list[Operation]]:
-        """Who reads the result of each instruction."""
-        found: dict[str, list[Operation]] = {name: [] for name in self.operations}
-        for one in self.operations.values():
-            for name in dict.fromkeys(one.operands):
-                found[name].append(one)
-        return found
-
-    @cached_property
-    def parameters(self) -> list[Operation]:
-        """Its parameters in order."""
-        found = [one for one in self.operations.values() if one.opcode == "parameter"]
-        return sorted(found, key=lambda one: int(one.inside))
 
 
 @dataclass(frozen=True)
@@ -151,6 +43,8 @@ class Kernel:
     bytes: float  # that one start moves
     ints: float = 0.0  # operations of one start
     floats: float = 0.0
+    collective: str = ""  # the kind of exchange, if it is one
+    received: float = 0.0  # bytes that one start receives from other devices
 
 
 @dataclass(frozen=True)
@@ -170,6 +64,12 @@ class Cost:
         """How many bytes they move."""
         return sum(one.times * one.bytes for one in self.kernels)
 
+    @property
+    def received(self) -> dict[str, float]:
+        """How many bytes come from other devices, by the kind of exchange."""
+        kinds = sorted({one.collective for one in self.kernels} - {""})
+        return {kind: sum(one.times * one.received for one in self.kernels if one.collective == kind) for kind in kinds}
+
     def __add__(self, other: "Cost") -> "Cost":
         """Both costs."""
         return Cost(self.kernels + other.kernels, self.syncs + other.syncs)
@@ -182,8 +82,8 @@ class Cost:
 NOTHING = Cost((), 0.0)
 
 
-class Text:
-    """A compiled program.
+class Text(Source):
+    """A compiled program whose costs are counted.
 
     Args:
         text: What `compiled.as_text()` returned.
@@ -191,39 +91,9 @@ class Text:
     """
 
     def __init__(self, text: str, cache: float) -> None:
+        super().__init__(text)
         self._cache = cache
         self._known: dict[tuple[str, str], tuple[float, float]] = {}  # what `_parts` has found
-        self._frames = _tables(text)
-        self.computations: dict[str, Computation] = {}
-        self.entry = ""
-        here: Computation | None = None
-        for line in text.splitlines():
-            if (found := re.match(r"(ENTRY )?%([\w.\-]+) \(.*\{$", line)) is not None:
-                here = self.computations[found[2]] = Computation(found[2])
-                self.entry = found[2] if found[1] else self.entry
-            elif here is not None and (found := _LINE.match(line)) is not None:
-                here.operations[found[2]] = _operation(bool(found[1]), found[2], line[found.end() :])
-            elif line.startswith("}"):
-                here = None
-
-    def place(self, one: Operation) -> str:
-        """The innermost line of source that an instruction comes from, FILE:LINE in FUNCTION."""
-        return next(iter(self.chain(one)), "unknown")
-
-    def chain(self, one: Operation) -> list[str]:
-        """All lines of source that an instruction comes from, the innermost first."""
-        found, frame = [], one.frame
-        while frame in self._frames:
-            words, frame = self._frames[frame]
-            found.append(words)
-        return found
-
-    def loops(self) -> Iterator[tuple[Computation, Operation]]:
-        """All loops."""
-        for computation in self.computations.values():
-            for one in computation.operations.values():
-                if one.opcode == "while":
-                    yield computation, one
 
     def cost(self, name: str, turns: Callable[[Operation], float], weigh: Callable[[Cost], float]) -> Cost:
         """What one pass through a computation costs.
@@ -240,8 +110,8 @@ class Text:
             if one.opcode == "while":
                 total += self._loop(one, turns, weigh)
             elif one.opcode == "conditional":
-                branches = [self.cost(branch, turns, weigh) for branch in _branches(one)]
-                total += max(branches, key=weigh) + Cost((), 1.0)
+                costs = [self.cost(branch, turns, weigh) for branch in branches(one)]
+                total += max(costs, key=weigh) + Cost((), 1.0)
             elif one.opcode == "call" and one.called is not None:
                 total += self.cost(one.called, turns, weigh)
             elif one.opcode not in _FREE and not _DONE.match(one.opcode) and "AllocateBuffer" not in one.more:
@@ -258,6 +128,9 @@ class Text:
 
     def _kernel(self, computation: Computation, one: Operation) -> Kernel:
         operands = [computation.operations[name] for name in dict.fromkeys(one.operands)]
+        does = self.computations[one.called].root if one.opcode == "async-start" and one.called else one
+        if (found := exchange(does, operands)) is not None:
+            return Kernel(one.name, self.place(one), 1.0, found.moved, collective=found.name, received=found.received)
         if one.opcode in ("fusion", "async-start") and one.called is not None:
             inner = self.computations[one.called]
             read = sum(self._read(inner, place.name) for place in inner.parameters)
@@ -291,7 +164,8 @@ class Text:
     def _part(self, computation: Computation, value: Operation, user: Operation, place: int) -> tuple[float, float]:
         if user.opcode in ("bitcast", "reshape", "tuple", "get-tuple-element", "opt-barrier") and not user.root:
             return self._parts(computation, user.name)
-        if user.opcode in _ALU and user.size == value.size and not user.root:  # computed where it is read
+        alike = user.opcode in _ALU and user.size == value.size
+        if (alike or user.opcode == "concatenate") and not user.root:  # computed where it is read
             scale = value.bytes / max(user.bytes, 1.0)
             once, again = self._parts(computation, user.name)
             return scale * once, scale * again
@@ -391,11 +265,11 @@ def _touched(whole: Array, user: Operation) -> float:
     found = re.search(r"slice=\{([^}]*)\}", user.more)
     if not found or not whole.dims:
         return user.bytes
-    parts = [tuple(map(int, part.split(":"))) for part in re.findall(r"\[([\d:]+)\]", found[1])]
+    parts = [tuple(map(int, taken.split(":"))) for taken in re.findall(r"\[([\d:]+)\]", found[1])]
     item, run, rows = whole.bytes / max(whole.size, 1), 1.0, 1.0
     whole_so_far = True
-    for part, size in zip(reversed(parts), reversed(whole.dims)):
-        taken, stride = part[1] - part[0], part[2] if len(part) > 2 else 1
+    for bounds, size in zip(reversed(parts), reversed(whole.dims)):
+        taken, stride = bounds[1] - bounds[0], bounds[2] if len(bounds) > 2 else 1
         if whole_so_far:  # strided parts of a row touch all of it
             run *= taken
             whole_so_far = taken == size
@@ -415,62 +289,3 @@ def _gathered(whole: Array, user: Operation) -> float:
     item = whole.bytes / max(whole.size, 1)
     taken = user.size / max(row, 1) * max(row * item, min(SECTOR, whole.bytes))
     return min(taken, whole.bytes) if row * item < SECTOR else taken
-
-
-def _operation(root: bool, name: str, rest: str) -> Operation:
-    end = _balanced(rest, 0) if rest.startswith("(") else rest.index(" ")
-    shape, rest = rest[:end], rest[end:].lstrip()
-    opcode, _, after = rest.partition("(")
-    close = _balanced("(" + after, 0)
-    inside, more = ("(" + after)[1 : close - 1], ("(" + after)[close:]
-    arrays = []
-    for dtype, dims in _SHAPE.findall(re.sub(r"/\*.*?\*/", "", shape)):
-        if dtype not in _BITS:
-            raise UnknownError(f"Expected a type that is known, got {dtype!r} in {name} = {shape}")
-        arrays.append(Array(dtype, tuple(int(size.lstrip("<=")) for size in dims.split(",") if size)))
-    operands = tuple(re.findall(r"%([\w.\-]+)", inside)) if opcode not in ("parameter", "constant") else ()
-    return Operation(name, root, opcode, tuple(arrays), operands, inside, more)
-
-
-def _balanced(text: str, start: int) -> int:
-    """The end of the parenthesis that opens at `start`."""
-    depth = 0
-    for place in range(start, len(text)):
-        depth += {"(": 1, ")": -1}.get(text[place], 0)
-        if not depth:
-            return place + 1
-    raise UnknownError(f"Expected a closed parenthesis, got {text[:200]!r}.")
-
-
-def part(one: Operation, name: str) -> str:
-    """The computation that is a part of a loop or branch."""
-    found = re.search(rf"{name}=%([\w.\-]+)", one.more)
-    if not found:
-        raise UnknownError(f"Expected the {name} of {one.name}, got {one.more[:200]}")
-    return found[1]
-
-
-def _branches(one: Operation) -> list[str]:
-    found = re.search(r"branch_computations=\{([^}]*)\}", one.more)
-    if found:
-        return re.findall(r"%([\w.\-]+)", found[1])
-    return [part(one, "true_computation"), part(one, "false_computation")]
-
-
-def _tables(text: str) -> dict[int, tuple[str, int]]:
-    """By number of a stack frame its line, FILE:LINE in FUNCTION, and the number of its caller's frame; 0: none."""
-
-    def table(title: str, line: str) -> dict[int, tuple[str, ...]]:
-        found = re.search(rf"^{title}\n(.*?)\n\n", text, re.MULTILINE | re.DOTALL)
-        rows = re.findall(line, found[1], re.MULTILINE) if found else []
-        return {int(row[0]): tuple(row[1:]) for row in rows}
-
-    files, functions = table("FileNames", r'^(\d+) "(.*)"$'), table("FunctionNames", r'^(\d+) "(.*)"$')
-    places = table("FileLocations", r"^(\d+) \{file_name_id=(\d+) function_name_id=(\d+) line=(\d+)")
-    frames = table("StackFrames", r"^(\d+) \{file_location_id=(\d+) parent_frame_id=(\d+)")
-    found = {}
-    for frame, (place, parent) in frames.items():
-        file, function, line = places[int(place)]
-        name = "/".join(files[int(file)][0].split("/")[-2:])
-        found[frame] = f"{name}:{line} in {functions[int(function)][0]}", int(parent) - 1
-    return found

@@ -85,9 +85,15 @@ def seconds(cost: hlo.Cost, target: aot.Target) -> float:
     return sum(one.times * _of(one, target) for one in cost.kernels) + target.sync * cost.syncs
 
 
+def dearest(cost: hlo.Cost, target: aot.Target) -> list[tuple[float, hlo.Kernel]]:
+    """The kernels with their time in a round, the dearest first."""
+    return sorted(((one.times * _of(one, target), one) for one in cost.kernels), key=lambda found: -found[0])
+
+
 def _of(kernel: hlo.Kernel, target: aot.Target) -> float:
     work = kernel.ints / target.ints + kernel.floats / target.floats
-    return max(target.launch, kernel.bytes / (REACHED * target.bandwidth), work)
+    link = kernel.received / (REACHED * target.link)
+    return max(target.launch, kernel.bytes / (REACHED * target.bandwidth), work, link)
 
 
 def counted(program: aot.Program, target: aot.Target) -> Round:
@@ -145,9 +151,8 @@ def show(method: Method, size: aot.Size, target: aot.Target, kernels: bool = Fal
         f"{case}: {cost.launches:,.0f} launches, {cost.syncs:,.0f} waits, {cost.bytes / 1e9:.3g} GB, "
         f"{found.traffic:.2f} of the floor, peak {found.peak:.2f}, {1 / found.seconds:.3g} rounds/s"
     )
-    for one in sorted(cost.kernels, key=lambda one: -one.times * _of(one, target))[:5]:
-        spent = 1e3 * one.times * _of(one, target)
-        print(f"  {spent:8.3f} ms  {one.times:g} x {one.bytes / 1e9:.3g} GB  {one.name}  {one.place}")
+    for spent, one in dearest(cost, target)[:5]:
+        print(f"  {1e3 * spent:8.3f} ms  {one.times:g} x {one.bytes / 1e9:.3g} GB  {one.name}  {one.place}")
     goals = _goals(method, size, found) if target is aot.H100 else {}
     if kernels and (method.name, size) in methods.KERNELS:
         goals["traffic / least"] = f"<= {methods.KERNELS[method.name, size]}"
@@ -216,8 +221,7 @@ def held(target: aot.Target, record: bool) -> list[str]:
         made[name] = {key: float(f"{value:.4g}") for key, value in asdict(now).items()}
         old = before["methods"].get(name)
         worse = now.worse(Counts(**old)) if old else [] if record else ["no record"]
-        dearest = sorted(cost.kernels, key=lambda one: -one.times * _of(one, target))[:3]
-        places = ", ".join(f"{one.name} ({one.place})" for one in dearest)
+        places = ", ".join(f"{one.name} ({one.place})" for _, one in dearest(cost, target)[:3])
         print(
             f"{name}: {cost.launches:.4g} kernels, {cost.syncs:.4g} waits, {cost.bytes / 1e9:.4g} GB", *worse, sep="; "
         )

@@ -18,9 +18,10 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 import jdfl
 from benchmarks.common import Row, options, report, row
+from benchmarks.shared import remote
 from jdfl.algorithms.program import Program
 from jdfl.base.keys import typed_key
-from jdfl.devices import layout, nodes
+from jdfl.devices import layout
 from jdfl.engine import loop, stepping
 from jdfl.engine.placement import placed
 from jdfl.network.graph import Network, mix
@@ -68,13 +69,8 @@ def exchanged(network: Network, devices: int, features: int = FEATURES) -> tuple
     setting = stepping.setting(Program(jdfl.DPSGD()), problem, network, None, typed_key(0))
     text = compiled(setting, layout.mesh_of(devices, m))
     graph = network.at(jnp.int32(0), jax.random.key(0))
-    senders, mask = np.asarray(graph.senders), np.asarray(graph.mask)
-    held, needed = nodes.per_device(m, devices), 0
-    for device in range(devices):
-        here = slice(device * held, (device + 1) * held)
-        heard: Any = np.unique(senders[here][mask[here]])
-        needed += int(np.sum(heard // held != device))
-    return received(text, devices), 4 * features * needed
+    needed = remote(np.asarray(graph.senders), np.asarray(graph.mask), devices)
+    return received(text, devices), 4 * features * sum(needed)
 
 
 def by_xla(network: Network, devices: int, features: int = FEATURES) -> int:

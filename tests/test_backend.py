@@ -15,6 +15,7 @@ from tests.contract.table import TABLE
 
 STEPS = 4
 QUICK = ("DSGT", "CHOCO-SGD, top 3")
+SHARED = (*QUICK, "D-PSGD", "SGP")
 
 
 def network():
@@ -55,6 +56,26 @@ def test_other_weights_on_a_gpu_are_seen(monkeypatch):
 @pytest.mark.parametrize("part", range(4))
 def test_every_method_gives_the_same(name, part):
     compared(name, TABLE[part::4])
+
+
+@pytest.mark.parametrize(
+    "line",
+    [pytest.param(one, marks=() if str(one) == "DSGT" else pytest.mark.slow) for one in TABLE if str(one) in SHARED],
+    ids=str,
+)
+def test_rows_of_several_devices_give_the_same(line):
+    """On a GPU the rows of other devices are summed where they lie."""
+    graph = jdfl.network.circulant(
+        16, (1, 2), weights="out-degree" if line.algorithm.columns else None, format="padded"
+    )
+    with jax.enable_x64(True):
+        problem = testing.small_problem(dtype=np.float64, m=16)
+        one = jdfl.run(line.algorithm, problem, graph, steps=STEPS, key=3, metrics=())
+        with target("gpu"):
+            options = jdfl.Options(devices=4)
+            many = jdfl.run(line.algorithm, problem, graph, steps=STEPS, key=3, metrics=(), options=options)
+    np.testing.assert_allclose(many.params, one.params, rtol=1e-9, atol=1e-12)
+    assert many.sums == one.sums
 
 
 @pytest.mark.slow

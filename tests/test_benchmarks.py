@@ -55,7 +55,8 @@ def test_every_benchmark_keeps_the_contract(name):
 
 
 def test_files_beside_the_benchmarks_are_none():
-    helpers = {"common", "device_parts", "machine", "page", "torch_loop", "versions", "waited", "aot", "hlo", "methods"}
+    helpers = {"common", "device_parts", "machine", "page", "torch_loop", "versions", "waited"}
+    helpers |= {"aot", "collectives", "hlo", "hlo_text", "methods", "shared"}
     assert not {*helpers, "__main__"} & set(KNOWN)
     assert list(KNOWN) == sorted(KNOWN)
     assert KNOWN["partpsp_vs_loop"].needs == ("torch",)

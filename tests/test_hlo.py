@@ -188,6 +188,54 @@ def test_what_is_unknown_is_an_error(text, said):
         cost(text)
 
 
+ROWS = f"f32[{M},100]{{1,0}}"
+GROUP = "replica_groups={{0,1,2,3},{4,5,6,7}}"
+PAIRS = "source_target_pairs={{0,1},{1,2},{2,3},{3,0}}"
+
+
+@pytest.mark.parametrize(
+    ("result", "does", "received", "moved"),  # both over the bytes that a device gives
+    [
+        (ROWS, f"collective-permute(%p0), {PAIRS}", 1, 2),
+        (f"({ROWS}, {ROWS})", f"collective-permute-start(%p0), {PAIRS}", 1, 2),
+        (f"f32[{4 * M},100]{{1,0}}", f"all-gather(%p0), {GROUP}, dimensions={{0}}", 3, 5),
+        (f"({ROWS}, f32[{4 * M},100]{{1,0}})", f"all-gather-start(%p0), {GROUP}, dimensions={{0}}", 3, 5),
+        (ROWS, f"all-reduce(%p0), {GROUP}, to_apply=%add", 1.5, 2),
+        (ROWS, "all-reduce-start(%p0), replica_groups=[2,4]<=[8], to_apply=%add", 1.5, 2),
+        (f"f32[{M // 4},100]{{1,0}}", f"reduce-scatter(%p0), {GROUP}, dimensions={{0}}, to_apply=%add", 0.75, 1.25),
+        (ROWS, f"all-to-all(%p0), {GROUP}, dimensions={{0}}", 0.75, 2),
+    ],
+)
+def test_bytes_of_an_exchange(result, does, received, moved):
+    text = f"ENTRY %main (p0: {ROWS}) -> {result} {{\n  %p0 = {ROWS} parameter(0)\n  ROOT %r = {result} {does}\n}}\n"
+    found, given = cost(text), 4 * M * 100
+    assert found.received == {does.partition("(")[0].removesuffix("-start"): received * given}
+    assert found.bytes == moved * given
+    assert found.launches == 1
+
+
+def test_an_exchange_of_unknown_devices_is_an_error():
+    text = (
+        f"ENTRY %main (p0: {ROWS}) -> {ROWS} {{\n  %p0 = {ROWS} parameter(0)\n  ROOT %r = {ROWS} all-reduce(%p0)\n}}\n"
+    )
+    with pytest.raises(hlo.UnknownError, match="devices of r"):
+        cost(text)
+
+
+def test_rows_of_a_concatenation_are_read_where_they_lie():
+    joined = fusion(
+        f"  %c = f32[{2 * M},1000]{{1,0}} concatenate(%p0, %p1), dimensions={{0}}\n"
+        f"  %g = f32[{M},{D},1000]{{2,1,0}} gather(%c, %p2), offset_dims={{2}}, collapsed_slice_dims={{0}}, "
+        "start_index_map={0}, index_vector_dim=2, slice_sizes={1,1000}\n"
+        "  %zero = f32[] constant(0)\n"
+        f"  ROOT %r = f32[{M},1000]{{1,0}} reduce(%g, %zero), dimensions={{1}}, to_apply=%add",
+        [f"f32[{M},1000]{{1,0}}", f"f32[{M},1000]{{1,0}}", f"s32[{M},{D},1]{{2,1,0}}"],
+        f"f32[{M},1000]{{1,0}}",
+        "kInput",
+    )
+    assert cost(joined).bytes == pytest.approx(cost(GATHER).bytes)
+
+
 def test_mistakes_in_counting_are_seen(monkeypatch):
     """Planted: an update in place that counts whole, and loops that count once."""
     monkeypatch.setattr(hlo, "_in_place", lambda *_: False)

@@ -58,25 +58,33 @@ class Sliced:
 
 def placed(setting: stepping.Setting, mesh: Mesh) -> tuple[stepping.Setting, Layout]:
     """The setting with its arrays on a mesh of `mesh_of`, and the layout for the loop's functions."""
-    count, network = setting.problem.m, setting.network
-    fixed = isinstance(network, Static)
-    network = _spread(network, mesh.size) if isinstance(network, Static) else Sliced(network)
-    setting = replace(setting, network=network)
+    setting = replace(setting, network=shared(setting.network, mesh.size))
+    layout = laid_out(setting, mesh)
+    return layout.put(layout.begin, replace(layout.widened(layout.begin, setting), network=setting.network)), layout
+
+
+def shared(network: Network, devices: int) -> Network:
+    """The network as devices that share its nodes need it."""
+    return _spread(network, devices) if isinstance(network, Static) else Sliced(network)
+
+
+def laid_out(setting: stepping.Setting, mesh: Mesh) -> Layout:
+    """The layout for the loop's functions, of a setting with a `shared` network; shapes serve as arrays."""
+    network = setting.network
     flags: Any = replace(
         jax.tree.map(lambda _: False, setting),
         algorithm=struct.per_node(setting.algorithm),
         problem=nodes.with_rows(type(setting.problem).nodes, setting.problem),
-        network=jax.tree.map(lambda x: fixed and np.ndim(x) > 0, network),
+        network=jax.tree.map(lambda x: isinstance(network, Static) and np.ndim(x) > 0, network),
         node=True,
         limit=None if setting.limit is None else True,
         planned=None if setting.planned is None else True,
     )
-    begin = Rows.of(flags)
+    count, begin = setting.problem.m, Rows.of(flags)
     some, more = (_started(setting, begin, size) for size in (count, count + 1))
     algorithm, carry = nodes.rows_in(some, more)
     ready = Rows.of(replace(flags, algorithm=algorithm))
-    layout = Layout(mesh, count, begin, ready, Rows.of(algorithm), Rows.of(carry))
-    return layout.put(begin, replace(layout.widened(begin, setting), network=network)), layout
+    return Layout(mesh, count, begin, ready, Rows.of(algorithm), Rows.of(carry))
 
 
 def _started(setting: stepping.Setting, rows: Rows, size: int) -> tuple[Any, Any]:

@@ -239,13 +239,22 @@ def _mix(graph: Graph, x: Array, cheap: bool = False) -> Array:
         return product(matrix, nodes.everyone(x), dimension_numbers=(((1,), (0,)), ((), ())), precision=ops.HIGHEST)
     own = graph.self_weight.astype(x.dtype)[:, None] * x
     if graph.format == "padded":
-        return own + gather_sum(graph.senders, graph.weight, graph.gathered(x), cheap=cheap)
+        return own + _sum_of_neighbours(graph, x, cheap)
     if graph.buckets is None:
         raise ValueError(
             "Expected buckets in a graph with format = 'buckets', got buckets = None. Pass the graph through "
             "jdfl.network.bucketed."
         )
     return own + bucket_sum(graph.buckets, graph.senders, graph.weight, x)
+
+
+def _sum_of_neighbours(graph: Graph, x: Array, cheap: bool) -> Array:
+    """The weighted sums [m, n] over the table, of rows x [m, n] of this device and those of others."""
+    if graph.halo is None:
+        return gather_sum(graph.senders, graph.weight, graph.gathered(x), cheap=cheap)
+    # The rows of every device lie in an array of their own. A GPU reads them there: their concatenation is not formed.
+    x = x if cheap else lax.optimization_barrier(x)
+    return gather_sum(graph.senders, graph.weight, graph.gathered(x), cheap=True)
 
 
 def sample_neighbours(key: Array, graph: Graph, node: Array, count: Array, wanted: Array | None = None) -> Array:
