@@ -7,9 +7,12 @@ import subprocess
 import sys
 from importlib.util import find_spec
 
+import jax
+import jax.numpy as jnp
 import pytest
 
 from benchmarks import aot, hlo, roofline
+from jdfl.arrays import ops, projection
 
 PACKAGES = {"h100": "jax_cuda13_plugin", "v5e": "libtpu"}
 PLANTED = {  # what is replaced before rounds are compiled, the method, its size, and what grows by how much at least
@@ -50,6 +53,35 @@ before = measured()
 {planted}
 print(measured()["{what}"] / before["{what}"])
 """
+
+
+def turns(module, function, *rows) -> list[int]:
+    """The most turns that a function of one of the rows takes of every loop that depends on data, in their order."""
+    counts, loop = [], module.lax.while_loop
+
+    def counted(goes_on, body, start):
+        end, count = loop(lambda c: goes_on(c[0]), lambda c: (body(c[0]), c[1] + 1), (start, jnp.int32(0)))
+        counts.append(count)
+        return end
+
+    def both(*row):
+        counts.clear()
+        return function(*row), list(counts)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module.lax, "while_loop", counted)
+        return [int(jnp.max(one)) for one in jax.jit(jax.vmap(both))(*rows)[1]]
+
+
+def test_loops_turn_as_often_as_they_are_counted():
+    """A search for ties makes no turn on normal numbers, and is counted like that for the threshold."""
+    rows, wanted = jax.random.normal(jax.random.key(0), (20_000, 100)), roofline.TURNS["_search"]
+    search, ties = turns(projection, lambda x: projection._largest(x, 10), rows)
+    assert 0.7 * wanted <= search <= wanted  # 12 of 4,096 rows with s = 100 of 1000
+    assert ties == 0
+    keys, places = jax.random.split(jax.random.key(1), 20_000), jnp.broadcast_to(jnp.arange(3), (20_000, 3))
+    (walked,) = turns(ops, lambda key, place: ops.permuted(key, place, jnp.int32(7)), keys, places)
+    assert walked == roofline.TURNS["permuted"]
 
 
 OWN = """
