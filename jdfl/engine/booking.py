@@ -56,14 +56,15 @@ def intents(
         steps: Rounds of every run.
         most: Maximum number of releases of every node by the run's own budget, most [m]; None: all that are planned.
         derived: Names of `jdfl.privacy.DERIVED` that settings were computed from, in addition to the problem's.
-        execution: Anything else that may end a run, or change its floats by rounding.
+        execution: Anything else that may end a run, or change its floats by rounding. "kernels" are code: a ledger
+            refuses runs with and without them that have the same noise.
     """
     processes.check_whole(problem)
     program = algorithm if isinstance(algorithm, Program) else planned(algorithm, problem, network, steps)
     words, name = stepping.run_words(program, problem, network), type(program.algorithm).__name__
     title = f"{name} on {problem.name} over {getattr(network, 'name', 'a network')} with key"
     guarantee = exposing(guarantee_of(program, problem, stop), derived, problem.public)
-    records, known = records_of(problem), versions()
+    records, known = records_of(problem), versions() | ({"kernels": "jdfl's own"} if "kernels" in execution else {})
     data = _hash(fingerprint(problem.dtype, data=problem.data, weight=problem.weight))
     terms = _hash(fingerprint(problem.dtype, terms=(int(steps), stop, most, execution)))
     found: list[Intent] = []

@@ -54,8 +54,10 @@ class Provenance:
 
     def differences(self, before: "Provenance") -> tuple[list[str], list[str]]:
         """The differences between versions and between settings that both record, in words; kernels always count."""
-        was, now = (_UNASKED | one.settings for one in (before, self))
-        return _differences(before.versions, self.versions), _differences(was, now)
+        versions, settings = (
+            [_UNASKED | getattr(one, name) for one in (before, self)] for name in ("versions", "settings")
+        )
+        return _differences(*versions), _differences(*settings)
 
 
 def recorded(versions: dict[str, str], settings: dict[str, str]) -> Provenance:

@@ -80,6 +80,20 @@ def test_a_ledger_reserves_another_run():
     assert len({execution(one) for one in (plain, spread, WITH)}) == 3
 
 
+@pytest.mark.parametrize("first", [True, False])
+def test_the_same_noise_with_another_rounding_is_refused(tmp_path, first):
+    """What both release differs by rounding alone, which no noise hides."""
+    private = jdfl.DPSGD(lr=0.1, gradients=jdfl.Gradients(clip=1.0, mechanism=jdfl.Gaussian(5.0)))
+    ledger = jdfl.DataLedger.create(tmp_path / "ledger", epsilon=100.0, delta=1e-5)
+    given = {"algorithm": private, "ledger": ledger}
+    with_kernels_of(**given) if first else run(**given)
+    with pytest.raises(ValueError, match=r"kernels: was .*, is .*they have the same noise.*Give another key"):
+        run(**given) if first else with_kernels_of(**given)
+    before = ledger.standing().epsilon
+    run(**given, key=4) if first else with_kernels_of(**given, key=4)
+    assert ledger.standing().epsilon > before
+
+
 def test_code_outside_of_rounds_has_none():
     seen = []
 
