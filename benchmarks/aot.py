@@ -24,6 +24,7 @@ from jdfl.base.keys import typed_key
 from jdfl.base.streams import Keys
 from jdfl.engine import floors, loop, stepping
 from jdfl.engine.own_kernels import form_of
+from jdfl.engine.turns import put_in_rows
 
 NEIGHBOURS = 8
 
@@ -192,6 +193,7 @@ def scaled(
         setting = stepping.setting(program, problem, graph, None, Keys.of(typed_key(0), (0,)), kernels=form)
         place = SingleDeviceSharding(target.topology().devices[0])
         whole = _shapes(numbers, place)(setting)
+        whole = replace(whole, problem=put_in_rows(whole.problem))
         prepared, carry, _ = jax.eval_shape(loop.start, whole, ())
         same = _shapes({}, place)
         ready, carry = replace(whole, algorithm=same(prepared)), same(carry)

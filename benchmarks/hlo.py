@@ -108,7 +108,7 @@ class Text(Source):
             if one.opcode not in _KNOWN and not _DONE.match(one.opcode):
                 raise UnknownError(f"Expected an operation that is known, got {one.opcode!r} in {name}: {one.more}")
             if one.opcode == "while":
-                total += self._loop(one, turns, weigh)
+                total += self._loop(computation, one, turns, weigh)
             elif one.opcode == "conditional":
                 costs = [self.cost(branch, turns, weigh) for branch in branches(one)]
                 total += max(costs, key=weigh) + Cost((), 1.0)
@@ -118,11 +118,14 @@ class Text(Source):
                 total += Cost((self._kernel(computation, one),), 0.0)
         return total
 
-    def _loop(self, one: Operation, turns: Callable[[Operation], float], weigh: Callable[[Cost], float]) -> Cost:
+    def _loop(
+        self, here: Computation, one: Operation, turns: Callable[[Operation], float], weigh: Callable[[Cost], float]
+    ) -> Cost:
         body, condition = (part(one, name) for name in ("body", "condition"))
-        count = one.trips if one.trips is not None else turns(one)
+        known = self.turns(here, one)
+        count = turns(one) if known is None else known
         turn = self.cost(body, turns, weigh) * count
-        if one.trips is not None:
+        if known is not None:
             return turn
         return turn + self.cost(condition, turns, weigh) * (count + 1) + Cost((), count + 1.0)
 

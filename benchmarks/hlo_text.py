@@ -83,12 +83,6 @@ class Operation:
         found = re.search(r'op_name="([^"]*)"', self.more)
         return found[1] if found else ""
 
-    @property
-    def trips(self) -> int | None:
-        """How often a loop turns, where that is known while compiling."""
-        found = re.search(r'"known_trip_count":\{"n":"(\d+)"', self.more)
-        return int(found[1]) if found else None
-
 
 @dataclass(frozen=True)
 class Computation:
@@ -110,6 +104,21 @@ class Computation:
             for name in dict.fromkeys(one.operands):
                 found[name].append(one)
         return found
+
+    def number(self, name: str) -> int | None:
+        """The whole number that an instruction is, if it is a constant or a copy of one."""
+        one = self.operations[name]
+        if one.opcode in ("copy", "bitcast"):
+            return self.number(one.operands[0])
+        return int(one.inside) if one.opcode == "constant" and re.fullmatch(r"-?\d+", one.inside) else None
+
+    def place(self, name: str) -> int | None:
+        """Which part of the computation's parameter an instruction is, if it is one."""
+        one = self.operations[name]
+        if one.opcode != "get-tuple-element" or self.operations[one.operands[0]].opcode != "parameter":
+            return None
+        found = re.search(r"index=(\d+)", one.more)
+        return int(found[1]) if found else None
 
     @cached_property
     def parameters(self) -> list[Operation]:
@@ -150,6 +159,31 @@ class Source:
             words, frame = self._frames[frame]
             found.append(words)
         return found
+
+    def turns(self, here: Computation, loop: Operation) -> int | None:
+        """How often a loop turns, where that does not depend on data.
+
+        Compilers for GPUs write the number down. Elsewhere it follows from a loop as JAX makes it: a whole number is
+        counted up from one constant, while it is less than another.
+
+        Args:
+            here: The computation with the loop.
+            loop: The loop.
+        """
+        if (found := re.search(r'"known_trip_count":\{"n":"(\d+)"', loop.more)) is not None:
+            return int(found[1])
+        condition, body = (self.computations[part(loop, name)] for name in ("condition", "body"))
+        test, given, made = condition.root, here.operations[loop.operands[0]], body.root
+        if test.opcode != "compare" or "direction=LT" not in test.more or {given.opcode, made.opcode} != {"tuple"}:
+            return None
+        place, last = condition.place(test.operands[0]), condition.number(test.operands[1])
+        if place is None or last is None:
+            return None
+        first, more = here.number(given.operands[place]), body.operations[made.operands[place]]
+        if first is None or more.opcode != "add" or body.place(more.operands[0]) != place:
+            return None
+        step = body.number(more.operands[1])
+        return max(0, -((first - last) // step)) if step and step > 0 else None
 
     def loops(self) -> Iterator[tuple[Computation, Operation]]:
         """All loops."""

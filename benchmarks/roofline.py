@@ -110,7 +110,11 @@ def counted(program: aot.Program, target: aot.Target) -> Round:
     def turns(loop: hlo.Operation) -> float:
         return _turns(text, loop, program)
 
-    rounds = [one for _, one in text.loops() if one.trips is None and _function(text.place(one)) == "_advance.stretch"]
+    rounds = [
+        one
+        for here, one in text.loops()
+        if text.turns(here, one) is None and _function(text.place(one)) == "_advance.stretch"
+    ]
     if len(rounds) != 1:
         raise hlo.UnknownError(f"Expected one loop over rounds, got {len(rounds)}.")
     parts = [text.cost(hlo.part(rounds[0], name), turns, weigh) for name in ("body", "condition")]

@@ -5,10 +5,13 @@ from dataclasses import replace
 import jax
 import numpy as np
 import pytest
+from jax.experimental.layout import Format, Layout
 
 import jdfl
+from benchmarks import aot
 from jdfl import testing
 from jdfl.base.backend import backend, target
+from jdfl.engine.turns import put_in_rows
 from jdfl.network import graph as graphs
 from jdfl.network import sums
 from tests.contract.table import TABLE
@@ -88,6 +91,30 @@ def test_a_resumed_run_is_the_whole_run(line):
         rest = jdfl.run(line.algorithm, problem, graph, steps=5, key=3, metrics=(), resume=part)
     np.testing.assert_array_equal(rest.params, whole.params)
     assert rest.sums == whole.sums
+
+
+def test_data_lies_in_rows_where_a_device_has_another_order():
+    """But for narrow rows, which a TPU fills up to 128 numbers."""
+
+    def problem(n):
+        whole = aot.regression(aot.Size(testing.small_network().m, n, 7))
+        columns = Format(Layout((0, 2, 1)), whole.weight.sharding)
+        return replace(whole, data=(jax.device_put(whole.data[0], columns), *whole.data[1:]))
+
+    def order(whole):
+        return put_in_rows(whole).data[0].format.layout.major_to_minor
+
+    wide, narrow = problem(100), problem(11)
+    assert order(wide) == (0, 2, 1)
+    with target("tpu"):
+        assert order(wide) == (0, 1, 2)
+        assert order(narrow) == (0, 2, 1)
+        shapes = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=x.sharding), wide)
+        assert put_in_rows(shapes).data[0].format.layout.major_to_minor == (0, 1, 2)
+        found = jdfl.run(jdfl.DSGT(lr=0.1), wide, network(), steps=STEPS, key=3, metrics=())
+    expected = jdfl.run(jdfl.DSGT(lr=0.1), wide, network(), steps=STEPS, key=3, metrics=())
+    np.testing.assert_allclose(found.params, expected.params, rtol=1e-5, atol=1e-6)
+    assert wide.data[0].format.layout.major_to_minor == (0, 2, 1)
 
 
 def test_a_target_ends_with_its_context():

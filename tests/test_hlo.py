@@ -158,6 +158,47 @@ def test_loops_count_as_often_as_they_turn():
     assert (given.launches, given.syncs) == (2 * 7 + 8, 8)
 
 
+COUNTED = (
+    LOOP.replace("add(%i, %i)", "add(%i, %step)")
+    .replace("KNOWN", "")
+    .replace("  %j = ", "  %step = s32[] constant(3)\n  %j = ")
+)
+COUNTED = COUNTED.replace(
+    "parameter(0)\n  ROOT %w",
+    "parameter(0)\n  FIRST\n  %x0 = f32[1000]{0} parameter(1)\n  "
+    "%given = (s32[], f32[1000]{0}) tuple(%zero, %x0)\n  ROOT %w",
+).replace("while(%s)", "while(%given)")
+FIRST = "%constant.1 = s32[] constant(0)\n  %zero = s32[] copy(%constant.1)"
+
+
+@pytest.mark.parametrize(
+    ("text", "turns"),
+    [
+        (COUNTED.replace("FIRST", FIRST), 34),  # 0, 3, ..., 99
+        (COUNTED.replace("FIRST", FIRST.replace("constant(0)", "constant(98)")), 1),
+        (COUNTED.replace("FIRST", FIRST.replace("constant(0)", "constant(100)")), 0),
+        (COUNTED.replace("FIRST", "%zero = s32[] get-tuple-element(%s), index=0"), None),  # from a number of the data
+        (
+            COUNTED.replace("FIRST", FIRST).replace(
+                "%less = pred[] compare(%i.1, %most), direction=LT", "%less = pred[] compare(%i.1, %most), direction=NE"
+            ),
+            None,
+        ),
+        (COUNTED.replace("FIRST", FIRST).replace("add(%i, %step)", "multiply(%i, %step)"), None),
+        (
+            COUNTED.replace("FIRST", FIRST)
+            .replace("add(%i, %step)", "add(%other, %step)")
+            .replace("  %j = ", "  %other = s32[] constant(2)\n  %j = "),
+            None,
+        ),
+    ],
+)
+def test_turns_of_a_counting_loop_are_known(text, turns):
+    source = hlo.Text(HEAD + text, CACHE)
+    ((here, loop),) = source.loops()
+    assert source.turns(here, loop) == turns
+
+
 def test_the_place_of_a_loop_is_the_innermost_line():
     text = hlo.Text(HEAD + LOOP.replace("KNOWN", ""), CACHE)
     ((_, loop),) = text.loops()
@@ -240,5 +281,5 @@ def test_mistakes_in_counting_are_seen(monkeypatch):
     """Planted: an update in place that counts whole, and loops that count once."""
     monkeypatch.setattr(hlo, "_in_place", lambda *_: False)
     assert cost(UPDATE).bytes > 1000 * 2 * 4 * 64 * 100
-    monkeypatch.setattr(hlo.Operation, "trips", property(lambda self: 1))
+    monkeypatch.setattr(hlo.Text, "turns", lambda *_: 1)
     assert cost(LOOP.replace("KNOWN", "")).launches == 2

@@ -30,6 +30,7 @@ from jdfl.engine.spending import check_unspent, planned_at_most, watched
 from jdfl.engine.start import Options, Start, check_counters, execution, started
 from jdfl.engine.stopping import StopRule
 from jdfl.engine.tally import Tally
+from jdfl.engine.turns import put_in_rows
 from jdfl.network.graph import Network
 from jdfl.problems import Problem
 
@@ -184,6 +185,7 @@ class _Run:
         setting, self._layout = self._all, None
         if options.devices is not None:
             setting, self._layout = placed(setting, mesh_of(options.devices, problem.m))
+        setting = replace(setting, problem=put_in_rows(setting.problem))
         program, self._carry, first = loop.start(setting, start.metrics, self._layout)
         self._setting = replace(setting, algorithm=program)
         self._tally = Tally(program.message_bits(problem))

@@ -17,6 +17,7 @@ from jdfl.base import struct
 from jdfl.base.backend import backend
 
 _UNROLL = 16  # slots summed in one pass over the rows
+_HELD = 4  # slots of which a TPU, where every gathered row is written first, holds the rows at a time
 
 
 @struct.dataclass
@@ -82,6 +83,9 @@ def gather_sum(senders: Array, weight: Array, x: Array, *, cheap: bool = False) 
     """
     senders, weight, x = jnp.asarray(senders), jnp.asarray(weight), jnp.asarray(x)
     d = senders.shape[1]
+    if backend() == "tpu":
+        given = lax.optimization_barrier((senders, weight, x))
+        return lax.optimization_barrier(_slots_sum(*given, min(_HELD, d)))
     if d > _UNROLL:
         return _slots_sum(senders, weight, x, _UNROLL)
     one_pass = partial(_slots_sum, unroll=d)
@@ -90,8 +94,6 @@ def gather_sum(senders: Array, weight: Array, x: Array, *, cheap: bool = False) 
     if backend() == "gpu":
         x = x if cheap else lax.optimization_barrier(x)
         return jnp.sum(weight.astype(x.dtype)[:, :, None] * x.at[senders].get(mode="promise_in_bounds"), axis=1)
-    if backend() != "cpu":
-        return lax.optimization_barrier(one_pass(*lax.optimization_barrier((senders, weight, x))))
     always = lax.optimization_barrier(jnp.bool_(True))
     otherwise = partial(jnp.zeros, (senders.shape[0], x.shape[1]), x.dtype)
     return lax.cond(always, one_pass, lambda *_: otherwise(), senders, weight, x)
