@@ -1,4 +1,4 @@
-"""What the loop over rounds does otherwise on accelerators, whose memory is the limit: rounds of a turn, rows of data."""
+"""What the loop over rounds does otherwise on accelerators, whose memory is little: rounds of a turn, data in rows."""
 
 from typing import Any
 
