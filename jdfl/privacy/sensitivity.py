@@ -28,8 +28,10 @@ Axes: m nodes, d entries of a vector, T rounds.
 
 import math
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
@@ -42,6 +44,7 @@ from jdfl.privacy.products import MOST_WORK, SAME, Follower
 
 MOST = 1e18  # of a schedule, in float32
 _NUMBERS, _NUMBERS_ELSEWHERE = 2**16, 2**26  # that `real` processes at a time, on a CPU and on other devices
+_HOPS = 64  # that other devices compare at a time
 _STOCHASTIC, _CONTRACTED = 1e-6, 1e-6  # deviations of sums from 1, and of a product of matrices from 1/N
 
 
@@ -58,14 +61,21 @@ def real(x: Array) -> Array:
     cut = jnp.pad(x, ((0, 0), (0, pieces * size - d))).reshape(m, pieces, size)
     ones = jnp.ones((size,), x.dtype)
 
+    def lengths(piece: Array, hop: Array) -> Array:
+        apart = jnp.abs(piece - lax.dynamic_slice_in_dim(jnp.concatenate([piece, piece]), hop, m))
+        return jnp.dot(apart, ones, precision=ops.HIGHEST)
+
+    if pieces == 1:  # no sums over pieces, so no array of all pairs
+        together = 1 if backend() == "cpu" else _HOPS
+
+        def longest(turn: Array, found: Array) -> Array:
+            hops = turn * together + jnp.arange(1, together + 1, dtype=jnp.int32)  # beyond m // 2 are pairs again
+            return jnp.maximum(found, jnp.max(jax.vmap(partial(lengths, cut[:, 0]))(hops % m), axis=0))
+
+        return jnp.max(lax.fori_loop(0, -(-(m // 2) // together), longest, jnp.zeros((m,), x.dtype)))
+
     def add(total: Array, piece: Array) -> tuple[Array, None]:
-        twice = jnp.concatenate([piece, piece])
-
-        def lengths(hop: Array) -> Array:
-            apart = jnp.abs(piece - lax.dynamic_slice_in_dim(twice, hop, m))
-            return jnp.dot(apart, ones, precision=ops.HIGHEST)
-
-        return total + lax.map(lengths, jnp.arange(1, m // 2 + 1, dtype=jnp.int32)), None
+        return total + lax.map(partial(lengths, piece), jnp.arange(1, m // 2 + 1, dtype=jnp.int32)), None
 
     start = jnp.zeros((m // 2, m), x.dtype)
     return jnp.max(lax.scan(add, start, jnp.swapaxes(cut, 0, 1))[0], initial=0.0)
