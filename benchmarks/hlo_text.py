@@ -107,18 +107,21 @@ class Computation:
 
     def number(self, name: str) -> int | None:
         """The whole number that an instruction is, if it is a constant or a copy of one."""
-        one = self.operations[name]
-        if one.opcode in ("copy", "bitcast"):
-            return self.number(one.operands[0])
+        one = self._copied(name)
         return int(one.inside) if one.opcode == "constant" and re.fullmatch(r"-?\d+", one.inside) else None
 
     def place(self, name: str) -> int | None:
-        """Which part of the computation's parameter an instruction is, if it is one."""
-        one = self.operations[name]
+        """Which part of the computation's parameter an instruction is, if it is one or a copy of one."""
+        one = self._copied(name)
         if one.opcode != "get-tuple-element" or self.operations[one.operands[0]].opcode != "parameter":
             return None
         found = re.search(r"index=(\d+)", one.more)
         return int(found[1]) if found else None
+
+    def _copied(self, name: str) -> Operation:
+        """The instruction of which an instruction is a copy, itself if it is none."""
+        one = self.operations[name]
+        return self._copied(one.operands[0]) if one.opcode in ("copy", "bitcast") else one
 
     @cached_property
     def parameters(self) -> list[Operation]:

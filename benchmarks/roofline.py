@@ -6,7 +6,7 @@ Run `python -m benchmarks.roofline [--quick] [--out DIR]`, or with more argument
     python -m benchmarks.roofline "D-PSGD" --size 10000000 100 1   one method, with its dearest kernels
     python -m benchmarks.roofline --target v5e
     python -m benchmarks.roofline "D-PSGD" --size 4096 1000 500 --kernels   with kernels of jdfl's own
-    python -m benchmarks.roofline --registered [--record]          every row of the contract's table
+    python -m benchmarks.roofline --registered [--record]          every row of the contract's table, or named ones
 
 Rounds are compiled (`benchmarks.aot`) and their kernels counted (`benchmarks.hlo`): how many start in a round, the
 bytes that they move, over the least that a round has to move (`jdfl.floor`), and the memory at its peak, over state,
@@ -201,28 +201,33 @@ class Counts:
         return [f"{name} {old:.4g} -> {new:.4g}" for name, new, old in found if new > SLACK * old]
 
 
-def registered(target: aot.Target) -> Iterator[tuple[str, Round]]:
-    """A round of every row of the contract's table, with many nodes, on a target.
+def registered(target: aot.Target, names: Sequence[str] = ()) -> Iterator[tuple[str, Round]]:
+    """A round of every row of the contract's table, or of the named ones, with many nodes, on a target.
 
     Rows with settings for each of the few nodes are compiled for these.
     """
     from tests.contract.table import TABLE
 
+    if strange := sorted(set(names) - {str(line) for line in TABLE}):
+        raise SystemExit(f"Expected rows from {', '.join(map(str, TABLE))}, got {', '.join(strange)}.")
+
     graph = testing.small_network()
     graph = replace(graph, graph=replace(graph.graph, format="padded"))  # many nodes have no dense matrix
     for line in TABLE:
+        if names and str(line) not in names:
+            continue
         problem = testing.small_problem(shared=line.shared)
         each = floors.counts(line.algorithm, problem, graph, 24)
         many = {} if str(line) in FEW else {problem.m: NODES}
         yield str(line), counted(aot.scaled(target, line.algorithm, problem, graph, each, many, 24), target)
 
 
-def held(target: aot.Target, record: bool) -> list[str]:
-    """What has become worse in rounds of registered methods, or nothing and a new record."""
+def held(target: aot.Target, names: Sequence[str], record: bool) -> list[str]:
+    """What has become worse in rounds of registered methods, or nothing and a new record of them."""
     known = json.loads(RECORD.read_text(encoding="utf-8")) if RECORD.is_file() else {}
     before = known.get(target.name, {"jax": jax.__version__, "methods": {}})
-    made, faults = dict[str, Any](), list[str]()
-    for name, found in registered(target):
+    made, faults = dict[str, Any](before["methods"] if names else {}), list[str]()
+    for name, found in registered(target, names):
         cost = found.cost
         now = Counts(cost.launches, cost.syncs, cost.bytes, found.peak)
         made[name] = {key: float(f"{value:.4g}") for key, value in asdict(now).items()}
@@ -255,18 +260,18 @@ def main(arguments: Sequence[str] | None = None) -> list[Row]:
     parser.add_argument("--record", action="store_true", help="with --registered: record what is counted")
     given = parser.parse_args(arguments)
     aot.environment()
-    known = {method.name: method for method in methods.METHODS}
-    if strange := sorted(set(given.methods) - set(known)):
-        parser.error(f"Expected methods from {', '.join(known)}, got {', '.join(strange)}.")
     target = aot.TARGETS[given.target]
     try:
         target.topology()
     except RuntimeError as error:
         parser.error(str(error))
     if given.registered:
-        if faults := held(target, given.record):
+        if faults := held(target, given.methods, given.record):
             raise SystemExit("\n".join(faults))
         return []
+    known = {method.name: method for method in methods.METHODS}
+    if strange := sorted(set(given.methods) - set(known)):
+        parser.error(f"Expected methods from {', '.join(known)}, got {', '.join(strange)}.")
     sizes = [aot.Size(*one) for one in given.size or ([methods.QUICK] if given.quick else methods.SIZES)]
     chosen = [known[name] for name in given.methods] or ([methods.PLAIN] if given.quick else methods.METHODS)
     pairs = [(method, size, given.kernels) for method in chosen for size in sizes if size.q >= method.fewest]
