@@ -48,6 +48,18 @@ PLANTED = {  # what is replaced before rounds are compiled, the method, its size
         ("bytes", 1.1),
     ),
     "noise from both words of a block": (BOTH, "NOISY", "MOST", ("bytes", 1.2)),
+    "data as a TPU likes it": (
+        "aot.put_in_rows = lambda problem: problem",
+        "PLAIN",
+        "Size(1024, 1000, 500)",
+        ("bytes", 1.9),
+    ),
+    "rows of all neighbours on a TPU": (
+        "from jdfl.network import sums; sums._HELD = 8",
+        "PLAIN",
+        "Size(250_000, 1000, 2)",
+        ("peak", 1.1),
+    ),
     "one round a turn": (
         "from jdfl.engine import loop; loop.rounds_per_turn = lambda state: 1",
         "PLAIN",
@@ -60,7 +72,7 @@ from benchmarks import aot, methods, roofline
 aot.environment()
 method, size = methods.{method}, methods.{size}
 def measured():
-    found = roofline.counted(aot.compiled(aot.H100, method.settings, size), aot.H100)
+    found = roofline.counted(aot.compiled(aot.{target}, method.settings, size), aot.{target})
     return dict(launches=found.cost.launches, bytes=found.cost.bytes, peak=found.peak)
 before = measured()
 {planted}
@@ -129,13 +141,18 @@ def test_registered_methods_keep_their_counts(target):
     python("-m", "benchmarks.roofline", "--registered", "--target", target)
 
 
+def on(name):
+    """The target of a planted fault."""
+    return "v5e" if "TPU" in name else "h100"
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-@needs("h100")
-@pytest.mark.parametrize("name", PLANTED)
+@pytest.mark.parametrize("name", [pytest.param(name, marks=needs(on(name))) for name in PLANTED])
 def test_planted_faults_are_seen(name):
     planted, method, size, (what, least) = PLANTED[name]
-    out = python("-c", COMPARED.format(planted=planted, method=method, size=size, what=what))
+    target = on(name).upper()
+    out = python("-c", COMPARED.format(planted=planted, method=method, size=size, what=what, target=target))
     assert float(out.splitlines()[-1]) > least
 
 
