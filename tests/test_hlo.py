@@ -102,10 +102,22 @@ OWN = f"""ENTRY %main (w: f32[{M},100], A: f32[{M},5,100], b: f32[{M},5]) -> f32
 }}
 """
 
+ROUND = f"""ENTRY %main (w: f32[{M},1000]) -> f32[{M},1000] {{
+  %w = f32[{M},1000]{{1,0}} parameter(0)
+  %s = s32[{M},{D}]{{1,0}} parameter(1)
+  %h = f32[{M},{D}]{{1,0}} parameter(2)
+  %o = f32[{M}]{{0}} parameter(3)
+  %A = f32[{M},4,1000]{{2,1,0}} parameter(4)
+  %t = s32[{M}]{{0}} parameter(5)
+  ROOT %call = f32[{M},1000]{{1,0}} custom-call(%w, %w, %s, %h, %o, %A, %t), custom_call_target="__gpu$xla.gpu.triton", metadata={{op_name="jit(f)/jdfl_one_round/pallas_call"}}
+}}
+"""  # noqa: E501
+
 
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
+        (ROUND, 4 * M * 1000 * (D + 3) + 4 * M * (2 * D + 2)),  # neighbours, its own row, one example, the new row
         (OWN, 4 * M * (2 * 100 + 5 * 100 + 5)),
         (SAXPY, 3 * 4 * N),
         (GATHER, 4 * M * 1000 * (D + 1) + 4 * M * D),

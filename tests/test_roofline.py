@@ -161,10 +161,15 @@ def test_planted_faults_are_seen(name):
 @needs("h100")
 @pytest.mark.parametrize(
     ("method", "size", "traffic", "launches"),
-    [("PLAIN", "FULL", 0.51, 0.8), ("TRACKING", "FULL", 0.51, 0.9), ("CHOCO", "MANY", 0.95, 0.7)],
+    [
+        ("PLAIN", "FULL", 0.51, 0.8),
+        ("TRACKING", "FULL", 0.51, 0.9),
+        ("CHOCO", "MANY", 0.95, 0.7),
+        ("NOISY", "MOST", 0.93, 0.95),
+    ],
 )
 def test_own_kernels_are_compiled_and_move_less(method, size, traffic, launches):
-    """Measured by these counts: 0.503, 0.507 and 0.938 of the bytes, 0.77, 0.86 and 0.65 of the kernels."""
+    """Measured: 0.503, 0.507, 0.938 and 0.919 of the bytes, and 0.77, 0.86, 0.65 and 0.90 of the kernels."""
     out = python("-c", OWN.format(method=method, size=size)).splitlines()[-1]
     found = [float(word) for word in out.split()]
     assert found[0] <= traffic

@@ -21,7 +21,7 @@ from typing import Any, ClassVar, Literal, NamedTuple
 
 from jax import Array
 
-from jdfl.algorithms import descent
+from jdfl.algorithms import descent, one_kernel
 from jdfl.algorithms.algorithm import Algorithm
 from jdfl.algorithms.codes import refuse_late
 from jdfl.algorithms.gradients import Gradients
@@ -81,4 +81,11 @@ class DPSGD(Algorithm):
         move, optimizer = descent.update(self.optimizer, self.lr, self.gradients(x, round), optimizer, x)
         move = move if self.updates is None else self.updates(move, round)
         combined = round.mix(x) + move if self.order == "combine-then-adapt" else round.mix(x + move)
+        if self._plain and one_kernel.fits(self.gradients, x, round):
+            combined = one_kernel.mixed_and_descended(self.gradients, x, self.lr, round)
         return State(combined, optimizer)
+
+    @property
+    def _plain(self) -> bool:
+        """Whether a step is W x minus lr times the gradient."""
+        return self.optimizer is None and self.updates is None and self.order == "combine-then-adapt"

@@ -26,10 +26,10 @@ from jdfl.privacy.flow import bounded
 from jdfl.privacy.mechanisms import is_exact
 from jdfl.problems import Problem
 
-_NOISE = Stream("gradients.noise", "private")
+NOISE = Stream("gradients.noise", "private")
 _VARIED = Stream("gradients.augmentation", "private")
 _ORDER = Stream("gradients.order of passes", "private")
-_LOOKS = 4  # largest number of gradients per step
+LOOKS = 4  # largest number of gradients per step
 
 
 @struct.dataclass
@@ -87,9 +87,9 @@ class Gradients(GradientSettings):
         if self.mechanism is None:
             return clipped + rest
         following = self.noisy == "communicating"
-        counted: Any = {"index": round.local_step * _LOOKS + look, "look": look, "following": following}
+        counted: Any = {"index": round.local_step * LOOKS + look, "look": look, "following": following}
         scale = self.sensitivities(round.problem)
-        noisy = round.noisy(self.mechanism, clipped, scale, _NOISE, self.guarantee, **counted)
+        noisy = round.noisy(self.mechanism, clipped, scale, NOISE, self.guarantee, **counted)
         return (jnp.where(round.follows_exchange, noisy, clipped) if following else noisy) + rest
 
     def without_noise(self, w: Array, round: Round, part: slice | None = None) -> Array:
@@ -131,7 +131,7 @@ class Gradients(GradientSettings):
             hidden: The state of the noise, hidden [m, p - 1, n], as for `Round.correlated`.
         """
         clipped, rest = self._taken(w, round, None)
-        scale: Any = self.sensitivities(round.problem), _NOISE, self.guarantee
+        scale: Any = self.sensitivities(round.problem), NOISE, self.guarantee
         noisy, hidden = round.correlated(self.mechanism, clipped, *scale, row, hidden)  # pyright: ignore
         return noisy + rest, hidden
 

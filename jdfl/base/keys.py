@@ -134,6 +134,21 @@ def words(key: Array, shape: Sequence[int]) -> tuple[Array, Array]:
     return both[0], both[1]
 
 
+def normal(words: Sequence[Array], n: int) -> Array:
+    """What `jax.random.normal` draws for a shape [n] in float32 from a key of this module, up to rounding.
+
+    It consists of operations that kernels have; elsewhere `jax.random.normal` gives the same.
+
+    Args:
+        words: The two words [] of the key.
+        n: How many numbers.
+    """
+    high, low = _threefry(words, jnp.uint32(0), lax.iota(jnp.uint32, n))  # pyright: ignore[reportArgumentType]
+    unit = lax.bitcast_convert_type((high ^ low) >> 9 | jnp.uint32(0x3F800000), jnp.float32) - 1  # in [0, 1)
+    least = np.nextafter(np.float32(-1), np.float32(0))
+    return np.float32(2**0.5) * lax.erf_inv(jnp.maximum(least, unit * (1 - least) + least))
+
+
 def _counted(key: Array, shape: Sequence[int]) -> tuple[Array, Array]:
     """Two words for every position of an array."""
     return _threefry(key, jnp.uint32(0), lax.iota(jnp.uint32, math.prod(shape)).reshape(shape))

@@ -84,8 +84,8 @@ def gather_sum(senders: Array, weight: Array, x: Array, *, cheap: bool = False) 
     senders, weight, x = jnp.asarray(senders), jnp.asarray(weight), jnp.asarray(x)
     d = senders.shape[1]
     if backend() == "tpu":
-        given = lax.optimization_barrier((senders, weight, x))
-        return lax.optimization_barrier(_slots_sum(*given, min(_HELD, d)))
+        senders, weight, x = lax.optimization_barrier((senders, weight, x))
+        return lax.optimization_barrier(_slots_sum(senders, weight, x, min(_HELD, d)))
     if d > _UNROLL:
         return _slots_sum(senders, weight, x, _UNROLL)
     one_pass = partial(_slots_sum, unroll=d)

@@ -1,0 +1,177 @@
+"""A private round of D-PSGD in one kernel, in JAX's interpreter of kernels: XLA's form up to rounding, or that form."""
+
+from dataclasses import replace
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+import jdfl
+from benchmarks import aot
+from jdfl import network as nw
+from jdfl import problems
+from jdfl.algorithms import dpsgd, one_kernel
+from jdfl.algorithms.program import planned
+from jdfl.base import keys, struct
+from jdfl.base.backend import interpreted
+from jdfl.base.streams import Keys
+from jdfl.engine import loop, stepping
+from jdfl.kernels import one_round
+from tests.kernels.faults import planted
+
+NOISY = jdfl.Gradients(batch=1, clip=1.0, mechanism=jdfl.Gaussian(0.5))
+ALGORITHM = jdfl.DPSGD(lr=0.05, gradients=NOISY)
+SHAPES = [(13, 11, 7), (5, 64, 1), (9, 100, 3), (3, 1, 2)]  # m, n, q
+
+
+def problem_of(m, n, q, seed=0):
+    """Examples of very different sizes, of which some are clipped, and nodes with fewer of them."""
+    rng = np.random.default_rng(seed)
+    features = (rng.standard_normal((m, q, n)) * 10.0 ** rng.integers(-3, 4, (m, q, 1))).astype(np.float32)
+    features[:3] = np.sign(features[:3]) * np.float32([1e-30, 1e30, 3e38])[:, None, None]  # the last overflows: it is 0
+    weight = np.where(np.arange(q) < rng.integers(1, q + 1, (m, 1)), rng.choice([0.5, 1, 2], (m, q)), 0).astype(
+        np.float32
+    )
+    targets = rng.standard_normal((m, q)).astype(np.float32)
+    one = jnp.ones((m,), jnp.float32)
+    return problems.LinearRegression(
+        (jnp.asarray(features), jnp.asarray(targets)), jnp.asarray(weight), one, jnp.zeros((n,), jnp.float32)
+    )
+
+
+def after_a_round(form, algorithm, problem, network, x, k=2):
+    """The parameters after one round, traced anew, with kernels in this form."""
+    program = planned(algorithm, problem, network, 5)
+    setting = stepping.setting(program, problem, network, None, Keys.of(keys.typed_key(3), (0,)), kernels=form)
+    program, carry, _ = loop.start(setting, ())
+    setting = replace(setting, algorithm=program)
+
+    def step(state):
+        return stepping.step(setting, state, stepping.drawn(setting, jnp.int32(k)))[0]
+
+    state = jax.tree.map(lambda old: x if old.shape == x.shape else old, carry.state)
+    assert ("pallas_call" in str(jax.make_jaxpr(step)(state))) == (form is not None)
+    return np.asarray(program.params(jax.jit(step)(state)))
+
+
+def compared(shape, seed=0, algorithm=ALGORITHM, network=None):
+    m, n, _ = shape
+    problem, network = problem_of(*shape, seed), network or nw.ring(m, format="padded")
+    x = jnp.asarray(np.random.default_rng(seed + 1).standard_normal((m, n)), jnp.float32)
+    found, expected = (after_a_round(form, algorithm, problem, network, x) for form in ("interpreted", None))
+    np.testing.assert_allclose(found, expected, rtol=2e-6, atol=2e-6)
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+@pytest.mark.parametrize("shape", SHAPES)
+def test_the_round_up_to_rounding(shape, seed):
+    compared(shape, seed)
+
+
+@pytest.mark.parametrize("sampling", ["subset", "epochs", "in order"])
+def test_other_samples_and_networks(sampling):
+    algorithm = replace(ALGORITHM, lr=0.1, gradients=replace(NOISY, sampling=sampling, adjacency="add-remove"))
+    compared((9, 20, 4), 1, algorithm, nw.erdos_renyi(9, 0.5, seed=1, format="padded"))
+
+
+FAULTS = {
+    "weights of neighbours left out": ("weight_ref[k] * of_row", "of_row"),
+    "a neighbour too few": ("fori_loop(0, senders_ref.shape[0]", "fori_loop(1, senders_ref.shape[0]"),
+    "the node's own row twice": ("own_ref[0] * row + heard", "own_ref[0] * row + row + heard"),
+    "another example": ("A_ref.at[place, :]", "A_ref.at[place * 0, :]"),
+    "no move": ("+ heard + moved", "+ heard"),
+}
+FAULTS_OF_THE_MOVE = {
+    "no clip": ('weight[0] * factor(ops.length(a, "l2") * jnp.abs(slope), clip[0])', "weight[0]"),
+    "a clip of the slope alone": ('ops.length(a, "l2") * jnp.abs(slope)', "jnp.abs(slope)"),
+    "no noise": ("+ scale[0] * keys.normal((key[0], key[1]), a.shape[0])", ""),
+    "noise of another key": ("(key[0], key[1])", "(key[1], key[0])"),
+    "noise of another look": ("round.local_step * LOOKS", "round.local_step * LOOKS + 1"),
+    "another target": ("- b[place]", "- b[0]"),
+    "uphill": ("return -lr[0]", "return lr[0]"),
+    "weights left out": ("share = weight[0] *", "share ="),
+}
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_planted_faults_are_seen(name, monkeypatch):
+    monkeypatch.setattr(one_kernel, "one_round", planted(one_round, *FAULTS[name]))
+    with pytest.raises(AssertionError):
+        compared(SHAPES[0])
+
+
+@pytest.mark.parametrize("name", FAULTS_OF_THE_MOVE)
+def test_planted_faults_of_the_move_are_seen(name, monkeypatch):
+    monkeypatch.setattr(dpsgd, "one_kernel", planted(one_kernel, *FAULTS_OF_THE_MOVE[name]))
+    with pytest.raises(AssertionError):
+        compared(SHAPES[0])
+
+
+@pytest.mark.parametrize("n", [1, 100, 1000])
+def test_noise_in_kernels_is_that_of_jax(n):
+    key = keys.typed_key(7)
+    expected = np.asarray(jax.random.normal(key, (n,), jnp.float32))
+    found = np.asarray(jax.jit(lambda words: keys.normal(words, n))(tuple(jax.random.key_data(key))))
+    np.testing.assert_allclose(found, expected, rtol=0, atol=2.4e-7)
+    assert np.mean(found == expected) > 0.9
+
+
+OTHERS = {
+    "an optimizer": replace(ALGORITHM, optimizer=partial(optax.sgd, momentum=0.9)),
+    "another order": replace(ALGORITHM, order="adapt-then-combine"),
+    "rounds without exchange": replace(ALGORITHM, period=2),
+    "another mechanism": replace(ALGORITHM, gradients=replace(NOISY, norm="l1", mechanism=jdfl.Laplace(0.5))),
+    "no noise": replace(ALGORITHM, gradients=replace(NOISY, mechanism=None)),
+    "batches": replace(ALGORITHM, gradients=replace(NOISY, batch=2)),
+    "clipped batches": replace(ALGORITHM, gradients=replace(NOISY, per="batch")),
+    "poisson": replace(ALGORITHM, gradients=replace(NOISY, sampling="poisson")),
+    "a codec": replace(ALGORITHM, codec=jdfl.codecs.Dense("bfloat16")),
+}
+
+
+def kernels_of(algorithm=ALGORITHM, network=None, problem=None):
+    problem = problem or aot.regression(aot.Size(13, 11, 7))
+    given = algorithm, problem, network or nw.ring(13, format="padded")
+    with interpreted():
+        result = jdfl.run(*given, steps=1, metrics=(), options=jdfl.Options(kernels=True))
+    return result.provenance.settings["kernels"].split(", ")
+
+
+def test_a_run_has_the_guarantee_and_the_counts_of_the_other_form():
+    given = ALGORITHM, aot.regression(aot.Size(13, 11, 7)), nw.ring(13, format="padded")
+    plain = jdfl.run(*given, steps=4, key=3, metrics=())
+    with interpreted():
+        result = jdfl.run(*given, steps=4, key=3, metrics=(), options=jdfl.Options(kernels=True))
+    assert result.provenance.settings["kernels"] == "one_round"
+    assert result.sums == plain.sums
+    assert result.guarantee == plain.guarantee
+    np.testing.assert_allclose(result.params, plain.params, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_what_does_not_fit_has_the_other_form(name):
+    assert "one_round" not in kernels_of(OTHERS[name])
+
+
+def test_other_networks_and_losses_have_the_other_form():
+    assert "one_round" not in kernels_of(network=nw.ring(13, format="dense"))
+    assert "one_round" not in kernels_of(network=nw.synchronised(nw.ring(13, format="padded"), 2))
+    assert "one_round" not in kernels_of(network=nw.delays(nw.ring(13, format="padded"), 2))
+
+    @struct.dataclass
+    class Halved(problems.LinearRegression):
+        """With a loss of its own."""
+
+        def slopes(self, w, data):
+            return 0.5 * super().slopes(w, data)
+
+        def losses(self, w, data):
+            return 0.5 * super().losses(w, data)
+
+    plain = aot.regression(aot.Size(13, 11, 7))
+    assert "one_round" not in kernels_of(
+        problem=Halved(*(getattr(plain, f) for f in ("data", "weight", "curvature", "truth")))
+    )
