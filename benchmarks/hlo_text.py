@@ -119,7 +119,7 @@ class Computation:
         return int(found[1]) if found else None
 
     def _copied(self, name: str) -> Operation:
-        """The instruction of which an instruction is a copy, itself if it is none."""
+        """The instruction that an instruction copies, possibly through other copies; itself if it copies none."""
         one = self.operations[name]
         return self._copied(one.operands[0]) if one.opcode in ("copy", "bitcast") else one
 

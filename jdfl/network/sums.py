@@ -17,7 +17,7 @@ from jdfl.base import struct
 from jdfl.base.backend import backend
 
 _UNROLL = 16  # slots summed in one pass over the rows
-_HELD = 4  # slots of which a TPU, where every gathered row is written first, holds the rows at a time
+_HELD = 4  # slots whose rows a TPU, which writes every gathered row first, holds at a time
 
 
 @struct.dataclass
