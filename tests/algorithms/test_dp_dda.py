@@ -50,7 +50,7 @@ def noise() -> np.ndarray:
     """What every gradient would be given [rounds, m, n]."""
 
     def one(now):
-        return jax.vmap(ASSUMED.mechanism.add, (0, None, None))(now.keys(oracle._NOISE), jnp.zeros((N,)), SENSITIVITY)
+        return jax.vmap(ASSUMED.mechanism.add, (0, None, None))(now.keys(oracle.NOISE), jnp.zeros((N,)), SENSITIVITY)
 
     return in_every_round(one)
 

@@ -81,7 +81,7 @@ def _bare(gradients, w, round, **options):
 
 def _added(gradients, g, round, keys):
     """Noise of these keys [m] on g [m, n], counted as a release."""
-    round.release(gradients_file._NOISE, gradients.guarantee)
+    round.release(gradients_file.NOISE, gradients.guarantee)
     return jax.vmap(gradients.mechanism.add)(keys, g, gradients.sensitivities(round.problem))
 
 
@@ -113,7 +113,7 @@ def _other_keys(change):
 
     def call(self, w, round, **options):
         g = _bare(self, w, round, **options)
-        return _added(self, g, round, change(round.keys(gradients_file._NOISE), round))
+        return _added(self, g, round, change(round.keys(gradients_file.NOISE), round))
 
     return {"__call__": call}
 
@@ -183,7 +183,7 @@ def _clipped_to(clip):
 def _before_clipping(self, w, round, **options):
     """Noise on what is not clipped, and a clip of the noisy gradient."""
     g = _bare(replace(self, clip=None), w, round, **options)
-    noisy = _added(self, g, round, round.keys(gradients_file._NOISE))
+    noisy = _added(self, g, round, round.keys(gradients_file.NOISE))
     return noisy * jnp.minimum(1.0, self.clip / jnp.linalg.norm(noisy, axis=1, keepdims=True))
 
 
@@ -222,7 +222,7 @@ def _unclipped_update(self, update, round, clients=None):
     def told(problem, looks):
         return self.guarantee(problem, clients)
 
-    return round.noisy(self.mechanism, update, scale, gradients_file._NOISE, told)
+    return round.noisy(self.mechanism, update, scale, gradients_file.NOISE, told)
 
 
 def _same_update_noise(self, update, round, clients=None):
@@ -283,8 +283,8 @@ class Messages(Shows):
         if self.fresh:
             return new, self.gradients(x, round, look=1)
         g, private = self.gradients.without_noise(x, round), self.gradients
-        keys = round.keys(gradients_file._NOISE)
-        round.release(gradients_file._NOISE, private.guarantee, look=1)  # it says that it is fresh
+        keys = round.keys(gradients_file.NOISE)
+        round.release(gradients_file.NOISE, private.guarantee, look=1)  # it says that it is fresh
         return new, released(jax.vmap(private.mechanism.add)(keys, g, private.sensitivities(round.problem)))
 
 

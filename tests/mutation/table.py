@@ -89,6 +89,7 @@ TABLE: dict[str, tuple[str, ...]] = {
     "jdfl/algorithms/partpsp.py": _with_laws("test_partpsp", "PartPSP"),
     "jdfl/algorithms/pedfl.py": _with_laws("test_family", "PEDFL"),
     "jdfl/algorithms/program.py": _with_laws("test_family", "D-PSGD"),
+    "jdfl/algorithms/one_kernel.py": ("tests/kernels/test_one_round_kernel.py",),
     "jdfl/algorithms/push_descent.py": _with_laws("test_push_sum", "SGP"),
     "jdfl/algorithms/push_sum_theorems.py": ("tests/algorithms/test_push_sum_theorems.py",),
     "jdfl/algorithms/requests.py": ("tests/algorithms/test_ceps_stored.py", *_with_laws("test_ceps", "CEPS")),
