@@ -1,7 +1,7 @@
 """A private round of D-PSGD in one kernel, in JAX's interpreter of kernels: XLA's form up to rounding, or that form."""
 
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 
 import jax
 import jax.numpy as jnp
@@ -57,11 +57,21 @@ def after_a_round(form, algorithm, problem, network, x, k=2):
     return np.asarray(program.params(jax.jit(step)(state)))
 
 
-def compared(shape, seed=0, algorithm=ALGORITHM, network=None):
+def given_to_a_round(shape, seed, network):
     m, n, _ = shape
-    problem, network = problem_of(*shape, seed), network or nw.ring(m, format="padded")
     x = jnp.asarray(np.random.default_rng(seed + 1).standard_normal((m, n)), jnp.float32)
-    found, expected = (after_a_round(form, algorithm, problem, network, x) for form in ("interpreted", None))
+    return problem_of(*shape, seed), network or nw.ring(m, format="padded"), x
+
+
+@cache
+def usual(shape, seed):
+    return after_a_round(None, ALGORITHM, *given_to_a_round(shape, seed, None))
+
+
+def compared(shape, seed=0, algorithm=ALGORITHM, network=None):
+    given = given_to_a_round(shape, seed, network)
+    expected = usual(shape, seed) if algorithm is ALGORITHM else after_a_round(None, algorithm, *given)
+    found = after_a_round("interpreted", algorithm, *given)
     np.testing.assert_allclose(found, expected, rtol=2e-6, atol=2e-6)
 
 
