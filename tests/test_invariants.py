@@ -311,7 +311,6 @@ FIRST = {row.name: row for row in reversed(TABLE)}
 SOON = ("d-psgd", "dsgt", "sgp")
 
 
-@pytest.mark.thinned(2)
 @pytest.mark.parametrize("kind", ["loss", "loss, kept by senders", "delays", "outages", "times", "synchronised"])
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=() if name in SOON else pytest.mark.slow) for name in sorted(REGISTRY)]

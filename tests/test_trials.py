@@ -43,7 +43,6 @@ def drawn(network, keys, uneven=True):
     return found
 
 
-@pytest.mark.thinned(2)
 @pytest.mark.parametrize("batch", [1, 3, 6])
 @pytest.mark.parametrize("network", NETWORKS.values(), ids=NETWORKS)
 def test_every_lane_is_the_run_of_its_trial(network, batch):
