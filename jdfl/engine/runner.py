@@ -185,9 +185,8 @@ class _Run:
         setting, self._layout = self._all, None
         if options.devices is not None:
             setting, self._layout = placed(setting, mesh_of(options.devices, problem.m))
-        setting = replace(setting, problem=put_in_rows(setting.problem))
         program, self._carry, first = loop.start(setting, start.metrics, self._layout)
-        self._setting = replace(setting, algorithm=program)
+        self._setting = replace(setting, algorithm=program, problem=put_in_rows(setting.problem))
         self._tally = Tally(program.message_bits(problem))
         if before is None:
             self._tally.add(*as_chunk(first))

@@ -1,4 +1,4 @@
-"""What the loop over rounds does otherwise on accelerators, whose memory is little: rounds of a turn, data in rows."""
+"""What the loop over rounds does otherwise on accelerators, where memory limits it: rounds of a turn, data in rows."""
 
 from typing import Any
 

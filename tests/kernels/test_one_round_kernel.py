@@ -19,6 +19,7 @@ from jdfl.base import keys, struct
 from jdfl.base.backend import interpreted
 from jdfl.base.streams import Keys
 from jdfl.engine import loop, stepping
+from jdfl.engine.start import started
 from jdfl.kernels import one_round
 from tests.kernels.faults import planted
 
@@ -87,6 +88,13 @@ def test_other_samples_and_networks(sampling):
     compared((9, 20, 4), 1, algorithm, nw.erdos_renyi(9, 0.5, seed=1, format="padded"))
 
 
+@pytest.mark.parametrize("name", ["loss", "outages"])
+def test_links_and_nodes_that_are_missing_in_a_round(name):
+    ring = nw.ring(9, format="padded")
+    network = {"loss": nw.link_loss(ring, 0.4), "outages": nw.outages(ring, 0.4, 0.5)}[name]
+    compared((9, 20, 4), 2, replace(ALGORITHM, lr=0.1), network)
+
+
 FAULTS = {
     "weights of neighbours left out": ("weight_ref[k] * of_row", "of_row"),
     "a neighbour too few": ("fori_loop(0, senders_ref.shape[0]", "fori_loop(1, senders_ref.shape[0]"),
@@ -145,9 +153,10 @@ OTHERS = {
 def kernels_of(algorithm=ALGORITHM, network=None, problem=None):
     problem = problem or aot.regression(aot.Size(13, 11, 7))
     given = algorithm, problem, network or nw.ring(13, format="padded")
+    how = dict.fromkeys(("stop", "metrics", "resume"))
     with interpreted():
-        result = jdfl.run(*given, steps=1, metrics=(), options=jdfl.Options(kernels=True))
-    return result.provenance.settings["kernels"].split(", ")
+        start = started(*given, key=0, steps=1, every=1, options=jdfl.Options(kernels=True), **how)
+    return start.provenance.settings["kernels"].split(", ")
 
 
 def test_a_run_has_the_guarantee_and_the_counts_of_the_other_form():
@@ -163,6 +172,7 @@ def test_a_run_has_the_guarantee_and_the_counts_of_the_other_form():
 
 @pytest.mark.parametrize("name", OTHERS)
 def test_what_does_not_fit_has_the_other_form(name):
+    assert "one_round" in kernels_of()
     assert "one_round" not in kernels_of(OTHERS[name])
 
 
