@@ -28,6 +28,8 @@ from matplotlib.figure import Figure
 
 import jdfl
 from experiments.common import Row, options, row, save, save_figure, show
+from jdfl.algorithms import REGISTRY
+from jdfl.algorithms.gradients import takes_noise
 from jdfl.algorithms.push_descent import shared_gradient
 from jdfl.base import struct
 from jdfl.network import Network
@@ -109,6 +111,11 @@ def problem(seed: int) -> jdfl.problems.LinearRegression:
     return jdfl.problems.linear_regression(A, A @ truth + 0.1 * draw.standard_normal((M, RECORDS)))
 
 
+def noisy_kinds() -> dict[str, type]:
+    """The registered algorithms that send something and whose gradients may be noisy, by name."""
+    return {name: kind for name, kind in REGISTRY.items() if takes_noise(kind) and name != "local-only"}
+
+
 def attacked() -> dict[str, Attacked]:
     """By name; all registered algorithms except LocalOnly, which sends nothing."""
     linked, alone = jdfl.network.complete(M), jdfl.network.from_edges([], M, connected=False)
@@ -153,6 +160,8 @@ def attacked() -> dict[str, Attacked]:
         "dpdo": Attacked(jdfl.DPDO(c=0.5, q=0.5, p=0.8, epsilon=3.0, gradients=steps), linked),
         "sgp": Attacked(jdfl.SGP(gradients=steps, dpps=messages), linked),
     }
+    own = {name.split(",")[0] for name in sound}
+    sound |= {name: Attacked(kind(gradients=noisy), linked) for name, kind in noisy_kinds().items() if name not in own}
     assumed = replace(ceps, clip=None, sensitivity=ASSUMED)
     short = replace(noisy, noisy="communicating")
     return sound | {

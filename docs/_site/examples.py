@@ -6,6 +6,9 @@ Axes: all have m = 8 nodes and n = 20 parameters.
 from dataclasses import dataclass
 from textwrap import wrap
 
+from jdfl.algorithms import REGISTRY
+from jdfl.algorithms.gradients import takes_noise
+
 ROUNDS = 60
 _NOISE = "gradients=jdfl.Gradients(clip=1.0, mechanism=jdfl.Gaussian(2.0))"
 _PUSHED = 'gradients=jdfl.Gradients(clip=1.0, per="batch", norm="l1"), dpps=jdfl.DPPS(b=1.0, noise_rate=0.01)'
@@ -57,7 +60,7 @@ EXAMPLES = {
 
 def example(name: str) -> Example:
     """That of the algorithm with this name in the registry."""
-    return EXAMPLES.get(name, Example())
+    return EXAMPLES.get(name) or Example(private=_NOISE if takes_noise(REGISTRY[name]) else "")
 
 
 def python(name: str, kind: str, rounds: int = ROUNDS) -> str:

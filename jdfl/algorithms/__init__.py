@@ -13,6 +13,7 @@ from jdfl.algorithms.dcd import DCD
 from jdfl.algorithms.decor import DECOR
 from jdfl.algorithms.dfedavgm import DFedAvgM
 from jdfl.algorithms.dfedsam import DFedSAM
+from jdfl.algorithms.diging import DIGing
 from jdfl.algorithms.directed_ceps import DirectedCEPS
 from jdfl.algorithms.doadp import DOADP
 from jdfl.algorithms.doadp_theorems import Theorem1
@@ -81,6 +82,7 @@ __all__ = [
     "Channel",
     "DFedAvgM",
     "DFedSAM",
+    "DIGing",
     "DirectedCEPS",
     "ExactDiffusion",
     "FedAvg",

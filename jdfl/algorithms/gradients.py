@@ -5,7 +5,7 @@ Axes: m nodes, q examples per node, b examples of one gradient, n parameters.
 
 from dataclasses import replace
 from functools import partial
-from typing import Annotated, Any
+from typing import Annotated, Any, get_type_hints
 
 import jax
 import jax.numpy as jnp
@@ -18,7 +18,7 @@ from jdfl.algorithms.moment import Moment
 from jdfl.algorithms.round import Round
 from jdfl.algorithms.sampling import sample
 from jdfl.base import struct
-from jdfl.base.settings import Only
+from jdfl.base.settings import Only, marks
 from jdfl.base.streams import Stream
 from jdfl.kernels import one_pass
 from jdfl.privacy import clipped
@@ -234,3 +234,9 @@ def gradients_of(settings: Any) -> Gradients:
 Exact = Annotated[
     Gradients, Only(("batch", "sampling", "clip", "per", "norm"))
 ]  # of algorithms that add noise elsewhere
+
+
+def takes_noise(kind: type) -> bool:
+    """Whether the gradients of a class of algorithms may be noisy: it has some, and all of their settings."""
+    annotation = get_type_hints(kind, include_extras=True).get("gradients")
+    return annotation is not None and not any(isinstance(mark, Only) for mark in marks(annotation))

@@ -106,6 +106,13 @@ class Messages:
         """
         return self if period == 1 else replace(self, exchanging=self.k % period == 0)
 
+    def on(self, graph: Graph) -> Self:
+        """The round with other weights on the links of its graph, such as `jdfl.network.averaging(round.graph)`.
+
+        What is sent through it counts as sent in this round. The links and everything else must stay the same.
+        """
+        return replace(self, moment=replace(self.moment, graph=graph))
+
     def mix(self, x: Array, channel: Channel | None = MODEL) -> Array:
         """W x [m, n] for rows x [m, n] that all nodes send: a node's own row unencoded, the others' as decoded.
 

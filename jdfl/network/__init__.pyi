@@ -29,6 +29,7 @@ from .links import Missing, in_run
 from .matching import Matchings, Schedule, matcha, matchings
 from .random_families import barabasi_albert, erdos_renyi, k_in, k_regular, random_geometric, watts_strogatz
 from .requirements import check_weights, require
+from .reweighted import adding, averaging
 from .sequences import Hops, Periodic, RandomChoice, matrices, one_peer_exponential, period_of, periodic, random_choice
 from .spectral import Summary, spectral_gap, summary
 from .sums import Buckets, gather_sum
@@ -73,9 +74,11 @@ __all__ = [
     "Times",
     "Timing",
     "Weights",
+    "adding",
     "advanced",
     "as_bcoo",
     "as_dense",
+    "averaging",
     "barabasi_albert",
     "bucketed",
     "bursty_loss",

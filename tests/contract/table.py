@@ -1,7 +1,7 @@
 """One row per registered algorithm: how to build it small, its state at a consensus, and its message counts by hand."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -34,29 +34,9 @@ from jdfl.algorithms import (
     pedfl,
 )
 from jdfl.algorithms.dpps import PushSum
+from tests.contract.row import Row
+from tests.field import ROWS
 from tests.toy import Gossip
-
-
-@dataclass(frozen=True)
-class Row:
-    """What the laws need to know of an algorithm."""
-
-    name: str  # its key in REGISTRY
-    algorithm: Any
-    exact: Any  # the algorithm without noise and with messages that arrive as they are
-    message_bits: dict[str, int]  # by hand, for n = 20
-    nonzeros: int  # most nonzeros of a node's parameters
-    consensus_state: Callable[[Any, Any, Any], Any]  # (prepared algorithm, problem, w [n]) -> state with all nodes at w
-    count: Callable[
-        [Any, np.ndarray, int], dict[str, Any]
-    ]  # (prepared, adjacency, rounds) -> sent by channel, counts [m]
-    swept: str  # a float field that changes the result
-    label: str = ""
-    shared: int | None = None  # leading parameters that the problem has in common; None: all
-
-    def __str__(self) -> str:
-        """Its test id."""
-        return self.label or self.name
 
 
 def _ceps_consensus(program: Any, problem: Any, w: Any) -> ceps.State:
@@ -591,6 +571,7 @@ TABLE = (
         gradients=_WHOLE,
     ),
     _pushing("average consensus", jdfl.AverageConsensus(clip=1.0, dpps=_NOISY), swept="dpps.b"),
+    *ROWS,
 )
 
 # Not registered: an algorithm as a newcomer writes it, dense and without a codec, keeps the same laws.

@@ -120,7 +120,10 @@ def test_consensus_at_the_solution_is_a_fixed_point(row: Row):
     def start(program, problem):
         return row.consensus_state(program, problem, problem.truth)
 
-    _, params, _ = testing.Case(row.exact, problem).play(start=start)
+    if row.consensus_state is None:
+        _, params, _ = testing.Case(row.exact, problem.replace(start=problem.truth)).play()
+    else:
+        _, params, _ = testing.Case(row.exact, problem).play(start=start)
     np.testing.assert_allclose(params, np.broadcast_to(problem.truth, (13, M, N)), atol=2e-6)
 
 
@@ -149,4 +152,6 @@ def test_counts_are_those_made_by_hand(row: Row):
 
 
 def test_everything_is_as_sparse_as_it_must_be(row: Row):
+    if row.nonzeros == N:
+        pytest.skip("nothing is sparse")
     assert (np.count_nonzero(case_of(row).run(steps=40, key=2).params, axis=1) <= row.nonzeros).all()

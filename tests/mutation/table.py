@@ -4,6 +4,10 @@ A row is what pytest is told. Tests that are not in a row do not judge, so that 
 without a row is judged by all tests of its package.
 """
 
+import re
+
+from tests.field import ROWS
+
 _REPORTS = ("tests/privacy/test_ledger_report.py", "tests/privacy/test_schedule_report.py")
 _ACCOUNTING = tuple(f"tests/privacy/test_{name}.py" for name in ("accounting", "sampled", "calibration"))
 _CODECS = tuple(f"tests/codecs/test_{name}.py" for name in ("messages", "codecs", "laws"))
@@ -13,6 +17,12 @@ _CLIPPED = ("tests/algorithms/test_clipped_gradients.py", "tests/algorithms/test
 def _with_laws(file: str, rows: str) -> tuple[str, ...]:
     """The tests of a file in tests/algorithms, then the laws of the contract for the rows so named."""
     return f"tests/algorithms/{file}.py", "tests/contract/test_contract.py", "-k", f"{file} or {rows}"
+
+
+def _of_the_field(module: str) -> tuple[str, ...]:
+    """The loops and laws of the methods of a file in jdfl/algorithms that has its rows in tests/field."""
+    names = {re.split(r"[ ,]", str(row))[0] for row in ROWS if row.module == module}
+    return "tests/field/test_field.py", "tests/contract/test_contract.py", "-k", " or ".join(sorted(names))
 
 
 TABLE: dict[str, tuple[str, ...]] = {
@@ -103,4 +113,5 @@ TABLE: dict[str, tuple[str, ...]] = {
     "jdfl/algorithms/hypotheses.py": ("tests/test_theory.py",),
     "jdfl/algorithms/theorem.py": ("tests/test_theory.py",),
     "jdfl/algorithms/updates.py": _with_laws("test_updates", "subsets"),
+    **{f"jdfl/algorithms/{row.module}.py": _of_the_field(row.module) for row in ROWS},
 }

@@ -1,0 +1,157 @@
+"""A row of the contract that has the loop of its paper, and what else is known of where the method ends."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+import jdfl
+from jdfl import testing
+from jdfl.algorithms import REGISTRY
+from jdfl.algorithms.moment import Moment
+from tests.contract.row import Row
+
+M, N, ROUNDS = testing.NODES, testing.PARAMETERS, 13  # as `testing.Case.play` has them
+EDGES = [(0, 1), (1, 2), (2, 3), (3, 4), (4, 5), (5, 0), (0, 2), (0, 3)]  # those of `testing.small_network`
+
+
+def weighted() -> np.ndarray:
+    """A symmetric doubly stochastic W [m, m] on these links; multiples of 1/8, which float32 holds as they are."""
+    W = np.zeros((M, M))
+    for i, j in EDGES:
+        W[i, j] = W[j, i] = 1 / 8
+    return W + np.diag(1 - W.sum(axis=1))
+
+
+def network() -> jdfl.network.Static:
+    """The network with these weights, in the form that `testing.small_network` has."""
+    return jdfl.network.from_matrix(weighted(), name="eighths")
+
+
+@dataclass(frozen=True)
+class Loop:
+    """What the loop of a paper has: the settings, the losses, W and what is drawn, all in float64."""
+
+    algorithm: Any
+    problem: Any
+
+    @cached_property
+    def W(self) -> np.ndarray:
+        """The mixing matrix [m, m]."""
+        return weighted()
+
+    @cached_property
+    def links(self) -> np.ndarray:
+        """Which nodes are linked [m, m], 0 or 1 and 0 on the diagonal."""
+        return (self.W != 0) * (1.0 - np.eye(M))
+
+    @cached_property
+    def start(self) -> np.ndarray:
+        """The initial parameters [m, n]."""
+        return np.zeros((M, N))
+
+    def examples(self, i: int) -> tuple[np.ndarray, np.ndarray]:
+        """The features [q, n] and targets [q] of node i, whose loss is the mean of (a_q x - b_q)^2 / 2."""
+        A, b = (np.asarray(leaf[i], np.float64) for leaf in self.problem.data)
+        return A, b
+
+    def gradient(self, i: int, x: np.ndarray) -> np.ndarray:
+        """The gradient [n] of f_i at x [n]."""
+        A, b = self.examples(i)
+        return A.T @ (A @ x - b) / len(b)
+
+    def gradients(self, x: np.ndarray) -> np.ndarray:
+        """Every node's at its own row [m, n]."""
+        return np.stack([self.gradient(i, row) for i, row in enumerate(x)])
+
+    def moment(self, k: int) -> Moment:
+        """Round k as `testing.Case.play` has it, for the keys of what is drawn in it."""
+        key = jax.random.fold_in(jax.random.split(jax.random.key(3), 3)[2], k)
+        return Moment(jnp.int32(k), key, network().graph, jnp.arange(M, dtype=jnp.int32))
+
+
+@dataclass(frozen=True)
+class Field(Row):
+    """A row whose method is compared with a loop over nodes that is written from its paper."""
+
+    loop: Callable[[Loop], Any] | None = None  # -> x [13, m, n] after every round
+    reaches: Any = (
+        None  # the method with settings that reach the optimum of a strongly convex problem; None: it needn't
+    )
+    rounds: int = 2000  # in which it reaches it
+    tracks: tuple[str, str] | None = None  # two fields of the state with equal averages over the nodes
+    same: tuple[tuple[Any, Any], ...] = ()  # pairs of methods that compute the same parameters
+    module: str = ""  # the file of jdfl.algorithms
+
+
+def field(
+    algorithm: Any,
+    loop: Callable[[Loop], Any],
+    *,
+    label: str = "",
+    channels: Iterable[str] = ("model",),
+    bits: int | dict[str, int] = 32 * N,
+    grads: int = 1,
+    first: int = 0,
+    times: int = 1,
+    swept: str = "lr",
+    exact: dict[str, Any] | None = None,
+    nonzeros: int = N,
+    count: Any = None,
+    **more: Any,
+) -> Field:
+    """The row of a method.
+
+    Args:
+        algorithm: Its settings, on which all laws are tried.
+        loop: The loop of its paper, which reads the settings of `Loop.algorithm` and gives x [13, m, n].
+        label: The id of the row; empty: the title of the method.
+        channels: The channels on which a message goes to every neighbour in every round.
+        bits: The size of a message, of all channels or by channel.
+        grads: The gradients of a node in a round.
+        first: The gradients of a node before the first round.
+        times: How often a node sends on every channel in a round.
+        swept: A float setting that changes the result.
+        exact: The settings in which the exact method differs, besides gradients and codec.
+        nonzeros: The most nonzeros of a node's parameters.
+        count: Counts by hand where they are others, as in `Row`.
+        more: Fields of `Field`.
+    """
+    plain: dict[str, Any] = {"gradients": jdfl.Gradients(), "codec": jdfl.Dense()}
+    fields = {name: value for name, value in plain.items() if hasattr(algorithm, name)} | (exact or {})
+    sizes = bits if isinstance(bits, dict) else dict.fromkeys(channels, bits)
+
+    def counted(program: Any, adjacency: np.ndarray, rounds: int) -> dict[str, Any]:
+        every = np.full(len(adjacency), rounds)
+        noisy = getattr(getattr(program.algorithm, "gradients", None), "mechanism", None) is not None
+        return {
+            "sent": dict.fromkeys(channels, times * rounds * (adjacency != 0).sum(axis=0)),
+            "communications": times * every,
+            "grads": grads * every + first,
+            "releases": noisy * (grads * every + first),
+        }
+
+    return Field(
+        name=next(name for name, kind in REGISTRY.items() if type(algorithm) is kind),
+        algorithm=algorithm,
+        exact=replace(algorithm, **fields),
+        message_bits=sizes,
+        nonzeros=nonzeros,
+        consensus_state=None,
+        count=count or counted,
+        swept=swept,
+        label=label or algorithm.title,
+        loop=loop,
+        module=type(algorithm).__module__.rpartition(".")[2],
+        **more,
+    )
+
+
+def exactly(algorithm: Any) -> Any:
+    """The method with messages that lose nothing of float64."""
+    dense = type(getattr(algorithm, "codec", None)) is jdfl.Dense
+    return replace(algorithm, codec=jdfl.Dense("float64")) if dense else algorithm

@@ -1,0 +1,118 @@
+"""The methods of the field: the loops of their papers, where they end, what they track, and which others they equal."""
+
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import jdfl
+from jdfl import testing
+from jdfl.algorithms import REGISTRY
+from jdfl.algorithms.moment import Moment
+from jdfl.algorithms.program import Program, planned
+from jdfl.engine import stepping
+from tests.field import ROWS
+from tests.field.row import Field, Loop, M, N, exactly, network
+from tests.later import Later
+
+PROBLEM = Later(testing.small_problem)
+
+
+def strong() -> jdfl.problems.LinearRegression:
+    """Least squares with more examples than parameters at every node, and a solution of its own at every node."""
+    draw = np.random.default_rng(11)
+    A = draw.standard_normal((M, 40, 10))
+    return jdfl.problems.linear_regression(A, A @ np.ones(10) + draw.standard_normal((M, 40)))
+
+
+STRONG = Later(strong)
+
+
+def named(rows):
+    return pytest.mark.parametrize("row", rows, ids=str)
+
+
+def played(algorithm: Any) -> np.ndarray:
+    """Parameters [13, m, n] after every round, with messages that are exact in float64."""
+    return np.asarray(testing.Case(exactly(algorithm), PROBLEM()).play(network=network())[1])
+
+
+@named(ROWS)
+def test_a_method_is_the_loop_of_its_paper(row: Field):
+    found = played(row.algorithm)
+    assert np.abs(found).max() > 1e-3  # or the nodes never moved
+    np.testing.assert_allclose(found, row.loop(Loop(exactly(row.algorithm), PROBLEM())), rtol=1e-9, atol=1e-9)
+
+
+@partial(jax.jit, static_argnames=("rounds",))
+def course(program: Program, problem: Any, net: Any, rounds: int) -> Any:
+    """Parameters [rounds, m, n] and the last state."""
+
+    def at(k: jax.Array) -> Moment:
+        key = jax.random.fold_in(jax.random.key(5), k)
+        return Moment(k, key, net.at(k, key), jnp.arange(M, dtype=jnp.int32))
+
+    program = program.prepare(problem, at(jnp.int32(0)))
+    state, _ = program.init(problem, at(jnp.int32(0)))
+
+    def one(state: Any, k: jax.Array) -> Any:
+        state = program.step(state, problem, at(k))[0]
+        return state, program.params(state)
+
+    state, params = jax.lax.scan(one, state, jnp.arange(rounds, dtype=jnp.int32))
+    return params, state
+
+
+def long(algorithm: Any, rounds: int) -> Any:
+    with jax.enable_x64(True):
+        wide = jax.tree.map(lambda x: x.astype(float) if jnp.issubdtype(x.dtype, jnp.floating) else x, STRONG())
+        program = planned(exactly(algorithm), wide, network(), rounds)
+        return jax.device_get(course(program, stepping.nameless(wide), stepping.nameless(network()), rounds))
+
+
+def best() -> np.ndarray:
+    """Where the average of the gradients is zero [n]."""
+    A, b = (np.asarray(leaf, np.float64) for leaf in STRONG().data)
+    return np.linalg.solve(np.einsum("iqn,iqp->np", A, A), np.einsum("iqn,iq->n", A, b))
+
+
+@named([row for row in ROWS if row.reaches is not None])
+def test_an_exact_method_reaches_the_optimum_at_a_linear_rate(row: Field):
+    params, _ = long(row.reaches, row.rounds)
+    away = np.abs(params - best()).max(axis=(1, 2))
+    assert away[-1] < 1e-8
+    while_far = away > 1e-9  # above its floor, every tenth of the rounds is a step of the same ratio
+    steps = away[while_far][:: max(1, while_far.sum() // 10)]
+    assert (steps[1:] < steps[:-1]).all()
+
+
+@named([row for row in ROWS if row.tracks])
+def test_trackers_have_the_average_of_what_they_track(row: Field):
+    _, state = long(row.algorithm, 40)
+    y, g = (np.asarray(getattr(state, name)) for name in row.tracks)
+    assert np.abs(y - g).max() > 1e-3
+    np.testing.assert_allclose(y.mean(axis=0), g.mean(axis=0), atol=1e-12 * max(1, np.abs(g).max()))
+
+
+PAIRS = [pytest.param(one, other, id=f"{row}: {other.title}") for row in ROWS for one, other in row.same]
+
+
+@pytest.mark.parametrize(("one", "other"), PAIRS)
+def test_a_method_without_its_idea_is_another_one(one: Any, other: Any):
+    np.testing.assert_allclose(played(one), played(other), rtol=1e-9, atol=1e-10)
+
+
+def test_every_file_of_a_method_is_one_of_a_registered_class():
+    modules = {kind.__module__.rpartition(".")[2] for kind in REGISTRY.values()}
+    assert {row.module for row in ROWS} <= modules
+
+
+def test_a_planted_step_size_is_not_the_loop():
+    row = ROWS[0]
+    algorithm = exactly(row.algorithm)
+    wrong = row.loop(Loop(stepping.with_field(algorithm, row.swept, 1.01 * getattr(algorithm, row.swept)), PROBLEM()))
+    assert np.abs(played(row.algorithm) - wrong).max() > 1e-6
+    assert wrong.shape == (13, M, N)
