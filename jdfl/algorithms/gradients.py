@@ -237,6 +237,6 @@ Exact = Annotated[
 
 
 def takes_noise(kind: type) -> bool:
-    """Whether the gradients of a class of algorithms may be noisy: it has some, and all of their settings."""
+    """Whether the gradients of a class of algorithms, the `kind`, may be noisy: it has them with all their settings."""
     annotation = get_type_hints(kind, include_extras=True).get("gradients")
     return annotation is not None and not any(isinstance(mark, Only) for mark in marks(annotation))
