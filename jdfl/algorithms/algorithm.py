@@ -54,9 +54,10 @@ class Algorithm:
     `jdfl.network.require`) and `codes` what passes through the codec (see `jdfl.algorithms.codes`). `phi` says which
     end of a message decides its size, where a codec distinguishes nodes. `uneven` marks methods whose rounds differ in
     their amount of computation, `columns` those that need column-stochastic mixing matrices, `late` those that accept
-    delayed messages, and `mixes` those that multiply by W, which must not expand then. `noise_by` explains how to set
-    the noise where it is not a mechanism's multiplier. `unsent` describes what the final parameters contain without
-    noise, if anything.
+    delayed messages, and `mixes` those that multiply by W, which must not expand then. `exact` marks methods that
+    converge to the optimum with a constant step size and full gradients, `personal` those that learn a model per node.
+    `noise_by` explains how to set the noise where it is not a mechanism's multiplier. `unsent` describes what the final
+    parameters contain without noise, if anything.
     """
 
     title = ""  # this and the next five may be properties where they depend on settings
@@ -69,6 +70,8 @@ class Algorithm:
     columns: ClassVar[bool] = False
     late: ClassVar[bool] = False
     mixes: ClassVar[bool] = True
+    exact: ClassVar[bool] = False
+    personal: ClassVar[bool] = False
     noise_by: ClassVar[str] = ""
     unsent: ClassVar[str] = ""
 

@@ -105,6 +105,7 @@ class CPGT(Algorithm):
     noise_by: ClassVar[str] = "Use jdfl.algorithms.cpgt.calibrated."
     unsent: ClassVar[str] = "they hold a last step and a tracked gradient that have not been sent and have no noise"
     title: ClassVar[str] = "CPGT"
+    exact: ClassVar[bool] = True
     tuned: ClassVar[tuple[str, ...]] = ("lr", "gamma")
     needs: ClassVar[dict[str, bool]] = FIXED_SYMMETRIC
     codes: ClassVar[Codes] = "contracting"

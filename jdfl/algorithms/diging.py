@@ -43,6 +43,7 @@ class DIGing(Algorithm):
     )
     """DIGing, or Aug-DGM."""
     title: ClassVar[str] = "DIGing"
+    exact: ClassVar[bool] = True
     needs: ClassVar[dict[str, bool]] = {"doubly_stochastic": True}
     channels: ClassVar[tuple[Channel, ...]] = (MODEL, TRACKER)
 

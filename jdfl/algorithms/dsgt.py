@@ -56,6 +56,7 @@ class DSGT(Algorithm):
     gradients: Gradients = Gradients()
     codec: Codec = Dense()
     title: ClassVar[str] = "DSGT"
+    exact: ClassVar[bool] = True
     needs: ClassVar[dict[str, bool]] = {"doubly_stochastic": True}
     channels: ClassVar[tuple[Channel, ...]] = (MODEL, TRACKER)
 

@@ -69,6 +69,7 @@ class PartPSP(OverPushSum):
     decay: Positive = 0.1
     """Factor on all rates at every milestone."""
     title: ClassVar[str] = "PartPSP"
+    personal: ClassVar[bool] = True
     tuned: ClassVar[tuple[str, ...]] = ("lr_shared", "lr_local")
     rate: ClassVar[str] = "lr_shared"
 

@@ -28,6 +28,7 @@ class AddingUp(Algorithm):
     """The common part of EXTRA, NIDS and exact diffusion: corrections for a fixed W, and bounds on the step size."""
 
     needs: ClassVar[dict[str, bool]] = FIXED_SYMMETRIC
+    exact: ClassVar[bool] = True
     lr: Any
     gradients: Gradients
 

@@ -22,6 +22,7 @@ commands:
   compare    tune several algorithms alike, run them with the same seeds, save tables and curves
   sweep      run over values of any settings and collect the results in one table
   account    compute the epsilon of releases or of a planned run, or the noise for a target
+  choose     list the algorithms that fit what you have, and why others do not
   theory     say which theorems of the papers speak of a run, and what they say of it
   audit      attack the privacy that an algorithm reports
   report     write one page about one run or several
@@ -44,7 +45,7 @@ environment:
 
 _COMMANDS = (
     *("run", "resume", "verify", "export", "compare", "sweep"),
-    *("account", "theory", "audit", "report", "data", "bench"),
+    *("account", "choose", "theory", "audit", "report", "data", "bench"),
 )
 _NAMES = (*_COMMANDS, "list", "completion", "--version", "--help")
 _KEPT = {

@@ -79,9 +79,27 @@ def best() -> np.ndarray:
     return np.linalg.solve(np.einsum("iqn,iqp->np", A, A), np.einsum("iqn,iq->n", A, b))
 
 
-@named([row for row in ROWS if row.reaches is not None])
-def test_an_exact_method_reaches_the_optimum_at_a_linear_rate(row: Field):
-    params, _ = long(row.reaches, row.rounds)
+FORMER = (  # exact methods that have no row here
+    jdfl.DSGT(lr=0.05),
+    jdfl.EXTRA(lr=0.05),
+    jdfl.NIDS(lr=0.05),
+    jdfl.ExactDiffusion(lr=0.05),
+    jdfl.CPGT(lr=0.04, gamma=0.5),
+)
+REACHING = [
+    *(pytest.param(one, 1000, id=one.title) for one in FORMER),
+    *(pytest.param(row.reaches, row.rounds, id=str(row)) for row in ROWS if row.reaches is not None),
+]
+
+
+def test_the_exact_methods_are_those_that_reach_the_optimum():
+    shown = {type(one.values[0]) for one in REACHING}
+    assert {kind for kind in REGISTRY.values() if kind.exact} == shown
+
+
+@pytest.mark.parametrize(("algorithm", "rounds"), REACHING)
+def test_an_exact_method_reaches_the_optimum_at_a_linear_rate(algorithm: Any, rounds: int):
+    params, _ = long(algorithm, rounds)
     away = np.abs(params - best()).max(axis=(1, 2))
     assert away[-1] < 1e-8
     while_far = away > 1e-9  # above its floor, every tenth of the rounds is a step of the same ratio

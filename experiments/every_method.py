@@ -1,0 +1,150 @@
+"""Every registered method on one problem: how far it gets in equal rounds, how fast, and at what cost.
+
+Run `python -m experiments.every_method [--quick] [--seeds N] [--out DIR]`. Least squares whose nodes have solutions of
+their own, strongly convex at every node, over one Erdos-Renyi graph with Metropolis weights. Messages are exact,
+gradients use all examples, nothing is private. Every method is tuned in the same way: seven step sizes, powers of two
+around 1 / L, L being the largest curvature of a node's loss; its other settings are its defaults. Tuning trials are not
+reported. A method that refuses this network has another one of the same size, which its row names.
+
+The suboptimality is that of the average of the nodes' parameters, in units of what doing nothing has; the rate is the
+factor per round of its linear decrease, where it has one. Personal methods learn a model per node, and are not after
+this average. The page DIR/every_method.html has all curves, DIR/every_method.png those of the best methods.
+"""
+
+import sys
+import warnings
+from collections.abc import Sequence
+from dataclasses import fields, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+import jdfl
+from experiments.common import Row, options, row, save, show
+from jdfl.algorithms import REGISTRY
+from jdfl.engine.start import check_run, check_settings
+
+NAME = "every_method"
+NO_LEARNERS = ("average-consensus",)  # which averages one gradient of every node
+TUNING = 1_000_001
+POWERS = range(-4, 3)  # of two, times 1 / L
+
+
+class Size(NamedTuple):
+    """How large the problem is, and how long runs are."""
+
+    m: int
+    n: int
+    q: int
+    steps: int
+
+
+FULL, SMALL = Size(32, 50, 200, 500), Size(8, 10, 40, 150)
+
+
+def problem_of(size: Size, seed: int) -> jdfl.problems.LinearRegression:
+    """Least squares of nodes that have solutions of their own."""
+    draw = np.random.default_rng(seed)
+    A = draw.standard_normal((size.m, size.q, size.n))
+    w = 1 + draw.standard_normal((size.m, size.n))
+    return jdfl.problems.linear_regression(A, np.einsum("iqn,in->iq", A, w) + draw.standard_normal((size.m, size.q)))
+
+
+def networks_of(m: int) -> list[Any]:
+    """The network of all, and others for methods that refuse it."""
+    usual = jdfl.network.erdos_renyi(m, 0.4, seed=0)
+    tree = jdfl.network.from_edges([(i, (i - 1) // 2) for i in range(1, m)], m, name=f"binary tree(m={m})")
+    return [usual, tree, jdfl.network.matcha(usual, 0.5), jdfl.network.d_out(m, 3)]
+
+
+def accepted(kind: type, problem: jdfl.problems.LinearRegression, steps: int) -> tuple[Any, Any]:
+    """The method with its defaults, all parameters where it asks for a number of nonzeros, and the first network."""
+    has = {one.name for one in fields(kind)}
+    sparse = {"s": problem.n, "codec": jdfl.Dense()} if "s" in has else {}
+    algorithm = kind(**sparse, **({"horizon": steps} if "horizon" in has else {}))
+    for network in networks_of(problem.m):
+        try:
+            check_run(algorithm, problem, network, steps, 1, None)
+        except ValueError as error:
+            refused = error
+        else:
+            return algorithm, network
+    raise refused
+
+
+def fits(algorithm: Any, lr: float, problem: jdfl.problems.LinearRegression, network: Any) -> bool:
+    """Whether the method accepts a step size; some refuse those with which they diverge."""
+    try:
+        check_settings(replace(algorithm, lr=lr), problem, network)
+    except ValueError:
+        return False
+    return True
+
+
+def compare(size: Size, seeds: int, names: Sequence[str] = ()) -> jdfl.Comparison:
+    """All methods, or those named, tuned and run on the same trials."""
+    start = problem_of(size, TUNING)
+    steepest = float(np.max(np.asarray(start.curvature)))
+    rates = tuple(2.0**power / steepest for power in POWERS)
+    methods: dict[str, jdfl.Entry] = {}
+    for name in names or [one for one in REGISTRY if one not in NO_LEARNERS]:
+        algorithm, network = accepted(REGISTRY[name], start, size.steps)
+        tried = [rate for rate in rates if fits(algorithm, rate, start, network)] if "lr" in algorithm.tuned else []
+        methods[name] = jdfl.Entry(algorithm, network, tune={"lr": tried} if tried else {})
+    return jdfl.compare(
+        methods,
+        lambda seed: problem_of(size, seed),
+        networks_of(size.m)[0],
+        steps=size.steps,
+        trials=seeds,
+        budget={"round": size.steps},
+        tuning=jdfl.Tuning(keys=(TUNING,), extend=0),
+        measure="suboptimality",
+        metrics=["objective", "suboptimality", "distance_to_optimum", "consensus_error"],
+        batch=8,
+    )
+
+
+def rows_of(found: jdfl.Comparison, m: int) -> list[Row]:
+    """The numbers of every method: where it ends, how fast it goes, and what a round costs a node."""
+    rows: list[Row] = []
+    for name in found.results:
+        runs = found.runs(name)
+        if not runs:
+            continue
+        first = [float(one.history["suboptimality"].iloc[0]) for one in runs]
+        last = [float(one.final["suboptimality"]) for one in runs]
+        each = [m * one.rounds for one in runs]
+        rows += [
+            row(name, "suboptimality", None, [max(0.0, b) / a for a, b in zip(first, last)]),
+            row(name, "consensus error", None, [float(one.final["consensus_error"]) for one in runs]),
+            row(name, "bytes a round", None, [one.totals.bytes / k for one, k in zip(runs, each)]),
+            row(name, "gradients a round", None, [one.totals.gradients / k for one, k in zip(runs, each)]),
+        ]
+        try:
+            rows.append(row(name, "rate", None, [jdfl.linear_rate(one.history).factor for one in runs]))
+        except ValueError:
+            pass  # it has no linear part
+    return rows
+
+
+def main(arguments: Sequence[str] | None = None) -> list[Row]:
+    """Compare all methods; a smaller problem with `--quick`."""
+    chosen = options("All methods on one problem", seeds=3, arguments=arguments)
+    size = SMALL if chosen.quick else FULL
+    with warnings.catch_warnings():  # of step sizes that are tried
+        warnings.simplefilter("ignore")
+        found = compare(size, chosen.seeds)
+    rows = rows_of(found, size.m)
+    show("All methods on one problem", rows)
+    for name in found.algorithms:
+        print(f"{name}: {found.note(name)}")
+    print("written:", found.report(chosen.out / f"{NAME}.html"))
+    figure, _ = found.plot("round", "suboptimality", width="page")
+    figure.savefig(chosen.out / f"{NAME}.png")
+    print("written:", save(rows, chosen.out, NAME))
+    return rows
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

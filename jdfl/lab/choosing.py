@@ -1,0 +1,180 @@
+"""Which registered algorithms have all of some properties, found by trying them, and why the others do not.
+
+Nothing is run: an algorithm fits if it accepts the network and the settings that the properties ask for, and is refused
+with its own message otherwise.
+
+Axes: m nodes.
+"""
+
+import dataclasses
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import Any
+
+from jdfl import network as networks
+from jdfl.algorithms import REGISTRY, Gradients
+from jdfl.algorithms.dpps import DPPS
+from jdfl.algorithms.gradients import takes_noise
+from jdfl.base import checks
+from jdfl.codecs import Sparse
+from jdfl.engine.start import check_run
+from jdfl.privacy import Gaussian
+from jdfl.problems import Problem, example1
+
+PROPERTIES = {
+    "directed": "links run one way, and every node knows only its own out-degree",
+    "changing": "the links are others in every round",
+    "lossy": "messages are lost",
+    "late": "messages arrive in later rounds",
+    "compressed": "messages lose part of what they carry",
+    "exact": "the optimum is reached with a constant step size, whatever the nodes' data are",
+    "local_steps": "several gradient steps, or rounds, lie between two exchanges",
+    "private": "noise gives a guarantee that the library derives",
+    "robust": "some nodes send what they like",
+    "personal": "every node learns a model of its own",
+}
+"""What a network or a method may have to cope with, in words; the names are those of `jdfl choose`."""
+_M, _ROUNDS = 8, 5
+_STEPS = {"local_steps": 3, "periods": (2, 4), "period": 3}  # settings for more than one step between two exchanges
+_CODEC = "sends its models"  # how warnings of codecs begin
+
+
+@dataclass(frozen=True)
+class Choice:
+    """An algorithm, and whether it fits."""
+
+    name: str
+    """Its name in the registry and on the command line."""
+    title: str
+    """Its title in messages and papers."""
+    tuned: tuple[str, ...]
+    """The settings that a comparison tunes."""
+    channels: tuple[str, ...]
+    """The kinds of messages that it sends."""
+    lacks: str
+    """The first property that is missing, and why; empty where it fits."""
+
+    @property
+    def fits(self) -> bool:
+        """Whether it has all properties."""
+        return not self.lacks
+
+
+class _LacksError(ValueError):
+    pass
+
+
+def choose(*properties: str) -> list[Choice]:
+    """Every registered algorithm, those that have all of the properties first.
+
+    Args:
+        properties: Names of properties: "directed", "changing", "lossy", "late", "compressed", "exact", "local_steps",
+            "private", "robust" or "personal".
+
+    Raises:
+        ValueError: For another name.
+    """
+    for name in properties:
+        checks.one_of(PROPERTIES, properties=name)
+    found = [_tried(name, frozenset(properties)) for name in REGISTRY]
+    return sorted(found, key=lambda one: not one.fits)
+
+
+def _tried(name: str, asked: frozenset[str]) -> Choice:
+    made, reason = _smallest(name), ""
+    try:
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            _check(made, asked)
+        if "compressed" in asked and (lossy := next((one for one in said if _CODEC in str(one.message)), None)):
+            reason = f"compressed: {lossy.message}"
+    except ValueError as error:
+        reason = str(error)
+    channels = tuple(channel.name for channel in made.channels)
+    return Choice(name, made.title, tuple(made.tuned), channels, reason)
+
+
+def _smallest(name: str) -> Any:
+    """The algorithm with its defaults, and sparse models of two entries where it keeps them sparse."""
+    kind = REGISTRY[name]
+    return kind(**({"s": 2} if "s" in {one.name for one in dataclasses.fields(kind)} else {}))
+
+
+@cache
+def _problem() -> Problem:
+    return example1(m=_M, n=12, s=2, rows=(12, 16))
+
+
+def _check(algorithm: Any, asked: frozenset[str]) -> None:
+    """Raise ValueError for the first property that the algorithm lacks, with the property's name."""
+    fields = {one.name for one in dataclasses.fields(algorithm)}
+    for one in ("exact", "personal"):
+        if one in asked and not getattr(algorithm, one):
+            raise _LacksError(f"{one}: {algorithm.title} is not a method with which {PROPERTIES[one]}.")
+    if "robust" in asked and "rule" not in fields:
+        raise _LacksError(f"robust: {algorithm.title} averages what it receives, so one node can move it anywhere.")
+    if "local_steps" in asked:
+        steps = next((name for name in _STEPS if name in fields), None)
+        if steps is None:
+            raise _LacksError(f"local_steps: {algorithm.title} exchanges messages after every gradient.")
+        algorithm = replace(algorithm, **{steps: _STEPS[steps]})
+    if "compressed" in asked:
+        if "codec" not in fields:
+            raise _LacksError(f"compressed: {algorithm.title} has no codec.")
+        algorithm = replace(algorithm, codec=Sparse(share=0.25))
+    if "private" in asked:
+        algorithm = _private(algorithm, fields)
+    refusals: dict[str, str] = {}
+    for name, network in _networks(asked):
+        try:
+            program = check_run(algorithm, _problem(), network, _ROUNDS, 1, None)
+        except ValueError as error:
+            refusals.setdefault(name, str(error))
+            continue
+        told = program.privacy(_problem())
+        if "private" in asked and not told.claimed:
+            raise _LacksError(f"private: no guarantee is derived, because {told.reason}.")
+        return
+    name, reason = next(iter(refusals.items()))
+    raise _LacksError(f"{name}: {reason}")
+
+
+def _private(algorithm: Any, fields: set[str]) -> Any:
+    """The algorithm with noise and what bounds its effect."""
+    if takes_noise(type(algorithm)):
+        return replace(algorithm, gradients=Gradients(clip=1.0, mechanism=Gaussian(2.0)))
+    whole = Gradients(clip=1.0, per="batch", norm="l1")
+    if "dpps" in fields:
+        bound = {"gradients": whole} if "gradients" in fields else {"clip": 1.0}
+        return replace(algorithm, dpps=DPPS(b=1.0, noise_rate=0.01), **bound)
+    if {"mechanism", "clip", "sigma"} <= fields:
+        return replace(algorithm, mechanism=Gaussian(2.0), clip=1.0, sigma=1.0)
+    for noise in ({"noise_x": 20.0, "noise_y": 20.0}, {"epsilon": 1.0}):
+        if set(noise) <= fields:
+            return replace(algorithm, gradients=replace(whole, norm="l2"), **noise)
+    raise _LacksError(f"private: {algorithm.title} has no noise.")
+
+
+def _networks(asked: frozenset[str]) -> Iterator[tuple[str, Any]]:
+    """Networks with what is asked for, any of which will do, each with the property that it is refused for."""
+    about = next((one for one in ("late", "lossy", "changing", "directed") if one in asked), "network")
+    if "directed" in asked:
+        some, other = (
+            networks.erdos_renyi(_M, 0.4, directed=True, weights="out-degree", seed=seed) for seed in (0, 1)
+        )
+        base, ways = (networks.periodic([some, other]) if "changing" in asked else some), ("sender",)
+    else:
+        base = networks.erdos_renyi_rounds(_M, 0.6) if "changing" in asked else networks.ring(_M)
+        ways = ("own", "sender")
+    if "late" in asked and "changing" not in asked:
+        yield about, networks.delays(base, 2)
+        return
+    if "late" in asked:
+        raise _LacksError("late: delayed messages are simulated on fixed networks only.")
+    if "lossy" in asked:
+        for way in ways:
+            yield about, networks.link_loss(base, 0.1, weights=way)
+        return
+    yield about, base
