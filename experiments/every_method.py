@@ -6,7 +6,7 @@ gradients use all examples, nothing is private. Every method is tuned in the sam
 around 1 / L, L being the largest curvature of a node's loss; its other settings are its defaults. Tuning trials are not
 reported. A method that refuses this network has another one of the same size, which its row names.
 
-The suboptimality is that of the average of the nodes' parameters, in units of what doing nothing has; the rate is the
+Every row also has what `jdfl choose` finds of the method, 1 where it has a property. The suboptimality is that of the average of the nodes' parameters, in units of what doing nothing has; the rate is the
 factor per round of its linear decrease, where it has one. Personal methods learn a model per node, and are not after
 this average. The page DIR/every_method.html has all curves, DIR/every_method.png those of the best methods.
 """
@@ -23,6 +23,8 @@ import jdfl
 from experiments.common import Row, options, row, save, show
 from jdfl.algorithms import REGISTRY
 from jdfl.engine.start import check_run, check_settings
+from jdfl.lab import choosing
+from jdfl.lab.choosing import PROPERTIES
 
 NAME = "every_method"
 NO_LEARNERS = ("average-consensus",)  # which averages one gradient of every node
@@ -128,6 +130,13 @@ def rows_of(found: jdfl.Comparison, m: int) -> list[Row]:
     return rows
 
 
+def properties() -> list[Row]:
+    """What `jdfl choose` finds of every method: 1 where it has a property."""
+    return [
+        row(one.name, f"has {name}", None, [float(one.fits)]) for name in PROPERTIES for one in choosing.choose(name)
+    ]
+
+
 def main(arguments: Sequence[str] | None = None) -> list[Row]:
     """Compare all methods; a smaller problem with `--quick`."""
     chosen = options("All methods on one problem", seeds=3, arguments=arguments)
@@ -135,7 +144,7 @@ def main(arguments: Sequence[str] | None = None) -> list[Row]:
     with warnings.catch_warnings():  # of step sizes that are tried
         warnings.simplefilter("ignore")
         found = compare(size, chosen.seeds)
-    rows = rows_of(found, size.m)
+    rows = rows_of(found, size.m) + properties()
     show("All methods on one problem", rows)
     for name in found.algorithms:
         print(f"{name}: {found.note(name)}")

@@ -8,7 +8,8 @@ A page has places of the form
 and what stands between the two lines is made from `papers/*.yaml` and `results/`: change those. There are `errata`, a
 table of a paper's findings; `readings`, what else a reader should know; `reproduction`, the verdict on every table and
 figure; `claims`, a list of some claims by their names; `sentences`, those of some claims; `advice`, what to use by what
-one has; `figures`, what was measured; `table`, one of a paper's tables.
+one has; `figures`, what was measured; `table`, one of a paper's tables;
+`methods`, every registered method with its properties and what it reached.
 """
 
 import re
@@ -18,6 +19,7 @@ from pathlib import Path
 from experiments.claim import FINDINGS, READING, VERDICTS, Claim, Value
 from experiments.common import Row
 from experiments.ledger import FOLDER, RESULTS, Paper, papers, record_of, rows_of, time_of
+from jdfl.algorithms import REGISTRY
 
 ROOT = FOLDER.parent
 PAGES = ("README.md", "docs/*.md", "docs/papers/*.md")
@@ -45,6 +47,7 @@ class Pages:
             "advice": self.advice,
             "figures": self.figures,
             "sentences": self.sentences,
+            "methods": self.methods,
         }
 
     def filled(self, text: str) -> str:
@@ -132,6 +135,19 @@ class Pages:
             columns.append(shown)
         heads = [made.head, *(one.head for one in made.columns)]
         return _table([heads, *map(list, zip(*columns, strict=True))])
+
+    def methods(self, run: str) -> str:
+        """Every registered method: what it accepts, what is tuned, and what it reached on one problem."""
+        cells = {(one.case, one.column): one.mean for one in rows_of(run, self._results)}
+        has = list(dict.fromkeys(column for _, column in cells if column.startswith("has ")))
+        measured = {"suboptimality": ".1e", "rate": ".3f", "bytes a round": ",.0f", "gradients a round": ".3g"}
+        rows = [["method", *(one.removeprefix("has ").replace("_", " ") for one in has), "tuned", *measured]]
+        for name, kind in REGISTRY.items():
+            marks = ["yes" if cells.get((name, one)) else "" for one in has]
+            found = [cells.get((name, column)) for column in measured]
+            shown = ["" if one is None else format(one, show) for one, show in zip(found, measured.values())]
+            rows.append([f"[{kind().title}](algorithms/{name}.md)", *marks, ", ".join(kind.tuned), *shown])
+        return _table(rows)
 
     def _found(self, claim: Claim) -> str:
         return claim.sentence(rows_of(claim.run, self._results))
