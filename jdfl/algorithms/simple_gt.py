@@ -1,6 +1,8 @@
 """SimpleGT: EXTRA with the identity as its second matrix, a gradient-tracking method with one message per round.
 
-The package decent-bench has it under this name, without a paper.
+The package decent-bench has it under this name, without a paper. It is a variation of W. Shi, Q. Ling, G. Wu, W. Yin:
+EXTRA: An Exact First-Order Algorithm for Decentralized Consensus Optimization, 2015. That paper assumes Wt <= (I + W) /
+2 (from memory), which excludes it.
 
     v_i <- x_i - lr g_i(x_i)
     x_i <- v_i - v_i- + sum_j W_ij x_j
