@@ -26,17 +26,22 @@ from jdfl.algorithms.exact_diffusion import ExactDiffusion
 from jdfl.algorithms.extra import EXTRA
 from jdfl.algorithms.fedavg import FedAvg
 from jdfl.algorithms.gradients import Gradients
+from jdfl.algorithms.gut import GUT
 from jdfl.algorithms.iht import IHT
+from jdfl.algorithms.kgt import KGT
 from jdfl.algorithms.local_only import LocalOnly
 from jdfl.algorithms.mafalda import MAFALDA
 from jdfl.algorithms.matcha import MATCHA
+from jdfl.algorithms.momentum_tracking import DSGTHB, MomentumTracking
 from jdfl.algorithms.muffliato import Muffliato
 from jdfl.algorithms.nids import NIDS
 from jdfl.algorithms.partpsp import PartPSP
 from jdfl.algorithms.pedfl import PEDFL
 from jdfl.algorithms.round import Round
 from jdfl.algorithms.sgp import SGP
+from jdfl.algorithms.simple_gt import SimpleGT
 from jdfl.algorithms.updates import Updates
+from jdfl.algorithms.wang_elia import WangElia
 
 
 def _registry() -> dict[str, type]:
@@ -67,8 +72,11 @@ __all__ = [
     "DPPS",
     "DPSGD",
     "DSGT",
+    "DSGTHB",
     "EXTRA",
+    "GUT",
     "IHT",
+    "KGT",
     "MAFALDA",
     "MATCHA",
     "MODEL",
@@ -88,9 +96,12 @@ __all__ = [
     "FedAvg",
     "Gradients",
     "LocalOnly",
+    "MomentumTracking",
     "Muffliato",
     "PartPSP",
     "Round",
+    "SimpleGT",
     "Theorem1",
     "Updates",
+    "WangElia",
 ]

@@ -1,0 +1,121 @@
+"""Momentum tracking: gradient tracking with momentum, tracked (MT) or applied to the tracker (DSGT-HB).
+
+Y. Takezawa, H. Bao, K. Niwa, R. Sato, M. Yamada: Momentum Tracking: Momentum Acceleration for Decentralized Deep
+Learning on Heterogeneous Data, 2022; J. Gao, X.-W. Liu, Y.-H. Dai, Y. Huang, J. Gu: Distributed Stochastic Gradient
+Tracking Methods with Momentum Acceleration for Non-Convex Optimization, 2023 (DSGT-HB).
+
+    u_i <- beta u_i + g_i(x_i)
+    x_i <- sum_j W_ij x_j - lr (u_i - c_i),     c_i <- u_i - sum_j W_ij (u_j - c_j)                    (MT)
+    x_i <- sum_j W_ij (x_j - lr u_j),           y_i <- sum_j W_ij (y_j + g_j(x_j) - g_j)
+    u_i <- beta u_i + (1 - beta) y_i                                                             (DSGT-HB)
+
+MT starts from u_i = c_i = 0; the paper also starts from a mean over all nodes. The implementation keeps y_i = u_i -
+c_i, which tracks the average of the u_i, beginning with the first gradients: y_i <- sum_j W_ij y_j + u_i - u_i-. With
+beta = 0 it is `jdfl.DIGing`.
+MT's steps sum up to lr / (1 - beta) times a gradient, those of DSGT-HB to lr times a gradient.
+
+DSGT-HB starts from u_i = y_i = g_i = g_i(x_i), with g_i <- g_i(x_i) afterwards. With beta = 0 it is Aug-DGM. MT is
+taken from its authors' code. DSGT-HB is taken from the code of K. Huang, S. Pu and A. Nedic (An Accelerated
+Distributed Stochastic Gradient Method with Momentum, 2024), which uses (I + W) / 2 as W; the paper that introduces it
+was not at hand.
+
+Missing neighbours: their weight goes where the network says. W must stay doubly stochastic, so both directions of a
+link fail together.
+
+Axes: m nodes, n parameters.
+"""
+
+from typing import ClassVar, NamedTuple
+
+from jax import Array
+
+from jdfl.algorithms.algorithm import Algorithm
+from jdfl.algorithms.book import MODEL, TRACKER, Channel
+from jdfl.algorithms.gradients import Gradients
+from jdfl.algorithms.round import Round
+from jdfl.base import struct
+from jdfl.base.settings import Momentum, StepSize
+
+
+class Tracked(NamedTuple):
+    """What a round of momentum tracking passes to the next."""
+
+    x: Array  # [m, n] parameters
+    y: Array  # [m, n] trackers of the average momentum
+    u: Array  # [m, n] momenta
+
+
+class State(NamedTuple):
+    """What a round of DSGT-HB passes to the next."""
+
+    x: Array  # [m, n] parameters
+    y: Array  # [m, n] trackers of the average gradient
+    g: Array  # [m, n] last gradients
+    u: Array  # [m, n] momenta
+
+
+class _WithMomentum(Algorithm):
+    """What both methods need."""
+
+    needs: ClassVar[dict[str, bool]] = {"doubly_stochastic": True}
+    channels: ClassVar[tuple[Channel, ...]] = (MODEL, TRACKER)
+
+
+@struct.dataclass
+class MomentumTracking(_WithMomentum):
+    """Momentum tracking: nodes track the average of their momenta; exact with a constant step size.
+
+    It takes any gradients. Raises ValueError (from `check`) for settings out of range and for networks whose W is
+    not doubly stochastic.
+    """
+
+    kind: ClassVar[str] = "momentum-tracking"
+    lr: StepSize = 0.01
+    beta: Momentum = 0.9
+    """Factor of the last momentum."""
+    gradients: Gradients = Gradients()
+    title: ClassVar[str] = "Momentum tracking"
+
+    def init(self, round: Round) -> Tracked:
+        """Start from the initial parameters x and y = u = g(x)."""
+        x = round.problem.begin()
+        g = self.gradients(x, round)
+        return Tracked(x, g, g)
+
+    def step(self, state: Tracked, round: Round) -> Tracked:
+        """One round."""
+        x = state.x + round.pull(state.x) - self.lr * state.y
+        u = self.beta * state.u + self.gradients(x, round)
+        return Tracked(x, state.y + round.pull(state.y, TRACKER) + u - state.u, u)
+
+
+@struct.dataclass
+class DSGTHB(_WithMomentum):
+    """DSGT-HB: gradient tracking with heavy-ball momentum at every node; exact with a constant step size.
+
+    It takes any gradients. Raises ValueError (from `check`) for settings out of range and for networks whose W is
+    not doubly stochastic.
+    """
+
+    kind: ClassVar[str] = "dsgt-hb"
+    lr: StepSize = 0.05
+    beta: Momentum = 0.5
+    """Factor of the last momentum."""
+    gradients: Gradients = Gradients()
+    title: ClassVar[str] = "DSGT-HB"
+
+    def init(self, round: Round) -> State:
+        """Start from the initial parameters x and u = y = g(x)."""
+        x = round.problem.begin()
+        g = self.gradients(x, round)
+        return State(x, g, g, g)
+
+    def step(self, state: State, round: Round) -> State:
+        """One round."""
+        x, y, last, u = state
+        x = x - self.lr * u
+        x = x + round.pull(x)
+        g = self.gradients(x, round)
+        y = y + g - last
+        y = y + round.pull(y, TRACKER)
+        return State(x, y, g, self.beta * u + (1 - self.beta) * y)

@@ -1,0 +1,38 @@
+"""K-GT."""
+
+import numpy as np
+
+import jdfl
+from tests.field.row import ROUNDS, Loop, M, field
+
+
+def loop(the: Loop) -> np.ndarray:
+    """Algorithm 1, node by node."""
+    W, of, K = the.W, the.algorithm, the.algorithm.local_steps
+    x, c = the.start, np.zeros_like(the.start)
+    xs = []
+    for _ in range(ROUNDS):
+        z = np.zeros_like(x)
+        for i in range(M):
+            y = x[i]
+            for _ in range(K):
+                g = the.gradient(i, y)
+                y = y - of.lr * (g + c[i])
+                z[i] += (g + c[i]) / K
+        x = W @ (x - K * of.outer * of.lr * z)
+        c = c - z + W @ z
+        xs.append(x)
+    return np.stack(xs)
+
+
+ROWS = (
+    field(
+        jdfl.KGT(lr=0.02, outer=0.8, local_steps=3),
+        loop,
+        channels=("model", "tracker"),
+        grads=3,
+        reaches=jdfl.KGT(lr=0.05, outer=0.5),
+        rounds=450,
+        same=((jdfl.KGT(lr=0.1, outer=0.5, local_steps=1), jdfl.DSGT(lr=0.05)),),
+    ),
+)
