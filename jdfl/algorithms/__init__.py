@@ -27,6 +27,7 @@ from jdfl.algorithms.extra import EXTRA
 from jdfl.algorithms.fedavg import FedAvg
 from jdfl.algorithms.gradients import Gradients
 from jdfl.algorithms.iht import IHT
+from jdfl.algorithms.led import LED
 from jdfl.algorithms.local_only import LocalOnly
 from jdfl.algorithms.mafalda import MAFALDA
 from jdfl.algorithms.matcha import MATCHA
@@ -34,6 +35,7 @@ from jdfl.algorithms.muffliato import Muffliato
 from jdfl.algorithms.nids import NIDS
 from jdfl.algorithms.partpsp import PartPSP
 from jdfl.algorithms.pedfl import PEDFL
+from jdfl.algorithms.proxskip import ProxSkip
 from jdfl.algorithms.round import Round
 from jdfl.algorithms.sgp import SGP
 from jdfl.algorithms.updates import Updates
@@ -69,6 +71,7 @@ __all__ = [
     "DSGT",
     "EXTRA",
     "IHT",
+    "LED",
     "MAFALDA",
     "MATCHA",
     "MODEL",
@@ -90,6 +93,7 @@ __all__ = [
     "LocalOnly",
     "Muffliato",
     "PartPSP",
+    "ProxSkip",
     "Round",
     "Theorem1",
     "Updates",
