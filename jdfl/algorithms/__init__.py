@@ -9,6 +9,7 @@ from jdfl.algorithms.ceps import CEPS
 from jdfl.algorithms.choco import CHOCO
 from jdfl.algorithms.consensus import AverageConsensus
 from jdfl.algorithms.cpgt import CPGT
+from jdfl.algorithms.dadam import DADAM, DAMSGrad
 from jdfl.algorithms.dcd import DCD
 from jdfl.algorithms.decor import DECOR
 from jdfl.algorithms.dfedavgm import DFedAvgM
@@ -32,10 +33,13 @@ from jdfl.algorithms.local_only import LocalOnly
 from jdfl.algorithms.mafalda import MAFALDA
 from jdfl.algorithms.matcha import MATCHA
 from jdfl.algorithms.muffliato import Muffliato
+from jdfl.algorithms.ngc import NGC
 from jdfl.algorithms.nids import NIDS
 from jdfl.algorithms.partpsp import PartPSP
 from jdfl.algorithms.pedfl import PEDFL
 from jdfl.algorithms.proxskip import ProxSkip
+from jdfl.algorithms.quasi_global import QGAdam, QGDSGDm
+from jdfl.algorithms.relaysgd import RelaySGD
 from jdfl.algorithms.round import Round
 from jdfl.algorithms.sgp import SGP
 from jdfl.algorithms.updates import Updates
@@ -61,6 +65,7 @@ __all__ = [
     "CEPS",
     "CHOCO",
     "CPGT",
+    "DADAM",
     "DCD",
     "DECOR",
     "DOADP",
@@ -75,6 +80,7 @@ __all__ = [
     "MAFALDA",
     "MATCHA",
     "MODEL",
+    "NGC",
     "NIDS",
     "PEDFL",
     "REGISTRY",
@@ -83,6 +89,7 @@ __all__ = [
     "Algorithm",
     "AverageConsensus",
     "Channel",
+    "DAMSGrad",
     "DFedAvgM",
     "DFedSAM",
     "DIGing",
@@ -94,6 +101,9 @@ __all__ = [
     "Muffliato",
     "PartPSP",
     "ProxSkip",
+    "QGAdam",
+    "QGDSGDm",
+    "RelaySGD",
     "Round",
     "Theorem1",
     "Updates",
