@@ -6,12 +6,11 @@ S. A. Alghunaim: Local Exact-Diffusion for Decentralized Optimization and Learni
     x_i <- sum_j Wb_ij phi_j,     y_i <- y_i + phi_i - x_i,     Wb = I - gamma (I - W)
 
 from y_i = 0; tau is `local_steps`. The y_i sum to zero, so nodes stay in consensus at an x with lr g_i(x) = -beta y_i,
-where the average gradient is zero: the method is exact for every tau. With tau = 1, beta = 1 and gamma = 1/2 it is
-exact diffusion, whose Wb is (I + W) / 2.
+where the average gradient is zero: the method is exact. With tau = beta = 1 and gamma = 1/2 it is exact diffusion.
 
-The update is from memory of the paper, and as in the package decent-bench. Both mix with W itself, which is gamma = 1.
-The gamma is ours, so that networks whose W has negative eigenvalues need no other weights. Where all gradients are
-zero, a mode of Wb with eigenvalue l decays if 0 < tau beta (1 - l) < 2 (1 + l): for gamma = 1/2, if tau beta < 2.
+The update is from memory of the paper, and as in the package decent-bench; both have gamma = 1. The gamma is ours, for
+W with negative eigenvalues: without gradients, a mode of Wb with eigenvalue l decays if 0 < tau beta (1 - l) < 2 (1 +
+l), hence for gamma = 1/2 if tau beta < 2.
 
 Missing neighbours: refused, because corrections add up only if W stays the same.
 

@@ -7,13 +7,11 @@ Data Distributions, 2022.
     s_i  = sum_j W_ij ((1 - alpha) c_ij + alpha c_ji)
     v_i <- momentum v_i + s_i,   x_i <- x_i + gamma sum_j W_ij (x_j - x_i) - lr v_i
 
-from v_i = 0. The c_ij, of neighbours' models on the node's own data, follow from the models that it receives. The c_ji,
-of its model on its neighbours' data, need a second message on every link, on the channel "cross gradient", which is
-counted even for alpha = 0. A node evaluates a gradient for itself and one for every neighbour, on the same examples.
+from v_i = 0. The c_ji, of a node's model on its neighbours' data, need a second message on every link, on the channel
+"cross gradient", which is counted even for alpha = 0. All gradients of a node in a round use the same examples.
 
-On a complete network with equal weights and alpha = 1, s_i is the average gradient at x_i. The update is from memory of
-the paper, and s_i and its alpha are as in the authors' code. The order of mixing and descent could not be checked:
-here the models that are mixed are those at which gradients are evaluated, so that one message carries both.
+The s_i are as in the authors' code. The last line is from memory of the paper, and its order could not be checked: here
+nodes mix the models at which they evaluate gradients, so that one message serves for both.
 
 Missing neighbours: their weight goes where the network says, by default to the node itself, also in s_i. W must stay
 doubly stochastic and symmetric, so both directions of a link fail together.
@@ -48,7 +46,7 @@ class State(NamedTuple):
 
 @struct.dataclass
 class NGC(Algorithm):
-    """NGC: D-PSGD whose gradients are averages over the neighbourhood, of models and of data.
+    """NGC: D-PSGD with gradients that are averaged over the neighbours' models and data.
 
     Raises ValueError (from `check`) for settings out of range, and for networks that are not undirected with symmetric
     doubly stochastic weights or have synchronised rounds.
@@ -81,9 +79,8 @@ class NGC(Algorithm):
         """One round."""
         x, v = state
         graph, others = round.graph, round.graph.gathered(x)
-        heard = graph.in_degree
-        round.book.grads = round.book.grads + heard
-        round.book.send(CROSS, heard, jnp.minimum(heard, 1))
+        round.book.grads = graph.in_degree
+        round.book.send(CROSS, graph.in_degree, jnp.minimum(graph.in_degree, 1))
 
         def crossed(total: Array, slot: tuple[Array, Array]) -> tuple[Array, None]:
             senders, weight = slot

@@ -7,13 +7,10 @@ Acceleration! Finally!, 2022 (decentralized Scaffnew).
     with probability p, for all nodes:   x_i <- sum_j Wb_ij z_j,   y_i <- y_i + beta (z_i - x_i)
     otherwise:                           x_i <- z_i
 
-with Wb = I - gamma (I - W), from y_i = 0. The paper has the control variates h_i = -y_i / lr, beta = p, and lr tau / p
-in place of gamma. All nodes draw the coin from one stream. The y_i sum to zero, so nodes in consensus at a point with
-zero average gradient stay there: the method is exact for every p. With p = 1 and gamma = 1/2 it is exact diffusion.
-
-The update is from memory of the paper. It is also that of L. Guo, S. A. Alghunaim, K. Yuan, L. Condat, J. Cao:
-Achieving Linear Speedup with ProxSkip in Distributed Stochastic Optimization, 2023, with gamma = 1 / (2 chi), as the
-package decent-bench has it. That package has a beta of its own: give `beta`.
+with Wb = I - gamma (I - W), from y_i = 0, and one coin for all nodes. The paper, from memory, has the control variates
+h_i = -y_i / lr, beta = p, and lr tau / p for gamma. The y_i sum to zero, so nodes stay in consensus at a point with
+zero average gradient: the method is exact for every p. With p = 1 and gamma = 1/2 it is exact diffusion. The package
+decent-bench has the same update, with gamma = 1 / (2 chi) and a beta of its own.
 
 Missing neighbours: refused, because corrections add up only if W stays the same.
 

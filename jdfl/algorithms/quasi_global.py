@@ -89,7 +89,7 @@ class QGAdam(Algorithm):
     """
 
     kind: ClassVar[str] = "qg-adam"
-    lr: StepSize = 0.003
+    lr: StepSize = 0.01
     beta1: Momentum = 0.9
     """Memory of the first moments."""
     beta2: Momentum = 0.99
