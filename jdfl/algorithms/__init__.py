@@ -9,6 +9,7 @@ from jdfl.algorithms.ceps import CEPS
 from jdfl.algorithms.choco import CHOCO
 from jdfl.algorithms.consensus import AverageConsensus
 from jdfl.algorithms.cpgt import CPGT
+from jdfl.algorithms.dadam import DADAM, DAMSGrad
 from jdfl.algorithms.dcd import DCD
 from jdfl.algorithms.decor import DECOR
 from jdfl.algorithms.dfedavgm import DFedAvgM
@@ -29,14 +30,19 @@ from jdfl.algorithms.gradients import Gradients
 from jdfl.algorithms.gut import GUT
 from jdfl.algorithms.iht import IHT
 from jdfl.algorithms.kgt import KGT
+from jdfl.algorithms.led import LED
 from jdfl.algorithms.local_only import LocalOnly
 from jdfl.algorithms.mafalda import MAFALDA
 from jdfl.algorithms.matcha import MATCHA
 from jdfl.algorithms.momentum_tracking import DSGTHB, MomentumTracking
 from jdfl.algorithms.muffliato import Muffliato
+from jdfl.algorithms.ngc import NGC
 from jdfl.algorithms.nids import NIDS
 from jdfl.algorithms.partpsp import PartPSP
 from jdfl.algorithms.pedfl import PEDFL
+from jdfl.algorithms.proxskip import ProxSkip
+from jdfl.algorithms.quasi_global import QGAdam, QGDSGDm
+from jdfl.algorithms.relaysgd import RelaySGD
 from jdfl.algorithms.round import Round
 from jdfl.algorithms.sgp import SGP
 from jdfl.algorithms.simple_gt import SimpleGT
@@ -64,6 +70,7 @@ __all__ = [
     "CEPS",
     "CHOCO",
     "CPGT",
+    "DADAM",
     "DCD",
     "DECOR",
     "DOADP",
@@ -77,9 +84,11 @@ __all__ = [
     "GUT",
     "IHT",
     "KGT",
+    "LED",
     "MAFALDA",
     "MATCHA",
     "MODEL",
+    "NGC",
     "NIDS",
     "PEDFL",
     "REGISTRY",
@@ -88,6 +97,7 @@ __all__ = [
     "Algorithm",
     "AverageConsensus",
     "Channel",
+    "DAMSGrad",
     "DFedAvgM",
     "DFedSAM",
     "DIGing",
@@ -99,6 +109,10 @@ __all__ = [
     "MomentumTracking",
     "Muffliato",
     "PartPSP",
+    "ProxSkip",
+    "QGAdam",
+    "QGDSGDm",
+    "RelaySGD",
     "Round",
     "SimpleGT",
     "Theorem1",

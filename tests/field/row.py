@@ -85,6 +85,7 @@ class Field(Row):
     rounds: int = 2000  # in which it reaches it
     tracks: tuple[str, str] | None = None  # two fields of the state with equal averages over the nodes
     same: tuple[tuple[Any, Any], ...] = ()  # pairs of methods that compute the same parameters
+    more: tuple[Any, ...] = ()  # the method with settings that are compared with the loop and need no row
     module: str = ""  # the file of jdfl.algorithms
 
 
@@ -102,7 +103,7 @@ def field(
     exact: dict[str, Any] | None = None,
     nonzeros: int = N,
     count: Any = None,
-    **more: Any,
+    **given: Any,
 ) -> Field:
     """The row of a method.
 
@@ -119,7 +120,7 @@ def field(
         exact: The settings in which the exact method differs, besides gradients and codec.
         nonzeros: The most nonzeros of a node's parameters.
         count: Counts by hand where they are others, as in `Row`.
-        more: Fields of `Field`.
+        given: Fields of `Field`.
     """
     plain: dict[str, Any] = {"gradients": jdfl.Gradients(), "codec": jdfl.Dense()}
     fields = {name: value for name, value in plain.items() if hasattr(algorithm, name)} | (exact or {})
@@ -147,7 +148,7 @@ def field(
         label=label or algorithm.title,
         loop=loop,
         module=type(algorithm).__module__.rpartition(".")[2],
-        **more,
+        **given,
     )
 
 

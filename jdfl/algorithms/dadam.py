@@ -1,0 +1,123 @@
+"""Decentralized Adam: DADAM, whose nodes scale steps by their own second moments, and AMSGrad with agreed ones.
+
+P. Nazari, D. A. Tarzanagh, G. Michailidis: DADAM: A Consensus-based Distributed Adaptive Gradient Method for Online
+Optimization, 2019, without its projection; X. Chen, B. Karimi, W. Zhao, P. Li: On the Convergence of Decentralized
+Adaptive Gradient Methods, 2021 (decentralized AMSGrad).
+
+    m_i <- beta1 m_i + (1 - beta1) g_i(x_i),         v_i <- beta2 v_i + (1 - beta2) g_i(x_i)^2
+    t_i <- beta3 t_i + (1 - beta3) max(t_i, v_i),    x_i <- sum_j W_ij x_j - lr m_i / (sqrt(t_i) + eps)     (DADAM)
+    t_i+ = max(t_i, v_i),   w_i = sum_j W_ij u_j,    x_i <- sum_j W_ij x_j - lr m_i / sqrt(max(w_i, eps))   (AMSGrad)
+    u_i <- w_i + t_i+ - t_i,                         t_i <- t_i+
+
+entry by entry, from m_i = v_i = 0. DADAM starts from t_i = 0, AMSGrad from t_i = u_i = eps. Nodes with different t_i
+weigh their gradients differently: DADAM may converge to a point where the average gradient is not zero, as the second
+paper shows. Its u_i track the average of the t_i, so that all nodes use nearly the same scale.
+
+Both are from memory of the papers. DADAM's eps, which the paper does not have, is that of the authors' code. The code
+also corrects the bias of m and v, and divides by the root of the corrected v in place of t.
+
+Missing neighbours: their weight goes where the network says, by default to the node itself, and a node that receives
+nothing takes its step alone. W must stay doubly stochastic, so both directions of a link fail together.
+
+Axes: m nodes, n parameters.
+"""
+
+from typing import Any, ClassVar, NamedTuple
+
+import jax.numpy as jnp
+from jax import Array
+
+from jdfl.algorithms.algorithm import Algorithm
+from jdfl.algorithms.book import MODEL, TRACKER, Channel
+from jdfl.algorithms.gradients import Gradients
+from jdfl.algorithms.quasi_global import averaged
+from jdfl.algorithms.round import Round
+from jdfl.base import struct
+from jdfl.base.settings import Momentum, Positive, StepSize
+
+
+class State(NamedTuple):
+    """What a round passes to the next."""
+
+    x: Array  # [m, n] parameters
+    first: Array  # [m, n] first moments
+    v: Array  # [m, n] second moments
+    t: Array  # [m, n] largest second moments
+    u: Array | None = None  # [m, n] trackers of the average of t, of AMSGrad
+
+
+@struct.dataclass
+class DADAM(Algorithm):
+    """DADAM: decentralized Adam with second moments of every node's own.
+
+    It takes any gradients. Raises ValueError (from `check`) for settings out of range and for networks whose W is not
+    doubly stochastic.
+    """
+
+    kind: ClassVar[str] = "dadam"
+    lr: StepSize = 0.01
+    beta1: Momentum = 0.9
+    """Memory of the first moments."""
+    beta2: Momentum = 0.99
+    """Memory of the second moments."""
+    beta3: Momentum = 0.9
+    """Memory of the largest second moments; 0: those of AMSGrad."""
+    eps: Positive = 1e-8
+    """Added to roots of second moments."""
+    gradients: Gradients = Gradients()
+    title: ClassVar[str] = "DADAM"
+    needs: ClassVar[dict[str, bool]] = {"doubly_stochastic": True}
+
+    def init(self, round: Round) -> State:
+        """Start from the problem's initial parameters, with moments of zero."""
+        x = round.problem.begin()
+        return State(x, *(jnp.zeros_like(x),) * 3)
+
+    def step(self, state: State, round: Round) -> State:
+        """One round."""
+        x, t = state.x, state.t
+        first, v = _moments(self, state, round)
+        t = averaged(self.beta3, t, jnp.maximum(t, v))
+        return State(round.mix(x) - self.lr * first / (jnp.sqrt(t) + self.eps), first, v, t)
+
+
+@struct.dataclass
+class DAMSGrad(Algorithm):
+    """decentralized AMSGrad: adaptive steps whose second moments the nodes agree on.
+
+    It takes any gradients. Raises ValueError (from `check`) for settings out of range and for networks whose W is not
+    doubly stochastic.
+    """
+
+    kind: ClassVar[str] = "d-amsgrad"
+    lr: StepSize = 0.01
+    beta1: Momentum = 0.9
+    """Memory of the first moments."""
+    beta2: Momentum = 0.99
+    """Memory of the second moments."""
+    eps: Positive = 1e-3
+    """Initial second moments, and the smallest that scale a step."""
+    gradients: Gradients = Gradients()
+    title: ClassVar[str] = "decentralized AMSGrad"
+    needs: ClassVar[dict[str, bool]] = {"doubly_stochastic": True}
+    channels: ClassVar[tuple[Channel, ...]] = (MODEL, TRACKER)
+
+    def init(self, round: Round) -> State:
+        """Start from the problem's initial parameters, with second moments of eps."""
+        x = round.problem.begin()
+        zero, eps = jnp.zeros_like(x), jnp.full_like(x, self.eps)
+        return State(x, zero, zero, eps, eps)
+
+    def step(self, state: State, round: Round) -> State:
+        """One round."""
+        assert state.u is not None
+        first, v = _moments(self, state, round)
+        t, w = jnp.maximum(state.t, v), state.u + round.pull(state.u, TRACKER)
+        x = round.mix(state.x) - self.lr * first / jnp.sqrt(jnp.maximum(w, self.eps))
+        return State(x, first, v, t, w + t - state.t)
+
+
+def _moments(of: Any, state: State, round: Round) -> tuple[Array, Array]:
+    """The next first and second moments [m, n]."""
+    g = of.gradients(state.x, round)
+    return averaged(of.beta1, state.first, g), averaged(of.beta2, state.v, g * g)

@@ -1,0 +1,95 @@
+"""NGC: neighbourhood gradient clustering, which averages gradients of neighbours' models and on neighbours' data.
+
+S. A. Aketi, S. Kodge, K. Roy: Neighborhood Gradient Clustering: An Efficient Decentralized Learning Method for Non-IID
+Data Distributions, 2022.
+
+    c_ij = g_i(x_j),   for all j in N_i and i itself                          (c_ij is sent to j)
+    s_i  = sum_j W_ij ((1 - alpha) c_ij + alpha c_ji)
+    v_i <- momentum v_i + s_i,   x_i <- x_i + gamma sum_j W_ij (x_j - x_i) - lr v_i
+
+from v_i = 0. The c_ji, of a node's model on its neighbours' data, need a second message on every link, on the channel
+"cross gradient", which is counted even for alpha = 0. All gradients of a node in a round use the same examples.
+
+The s_i are as in the authors' code. The last line is from memory of the paper, and its order could not be checked: here
+nodes mix the models at which they evaluate gradients, so that one message serves for both.
+
+Missing neighbours: their weight goes where the network says, by default to the node itself, also in s_i. W must stay
+doubly stochastic and symmetric, so both directions of a link fail together.
+
+Axes: m nodes, d slots, n parameters.
+"""
+
+from dataclasses import replace
+from typing import Annotated, ClassVar, NamedTuple
+
+import jax.numpy as jnp
+from jax import Array, lax
+
+from jdfl.algorithms.algorithm import Algorithm
+from jdfl.algorithms.book import MODEL, Book, Channel
+from jdfl.algorithms.gradients import Exact, Gradients
+from jdfl.algorithms.round import Round
+from jdfl.base import struct
+from jdfl.base.settings import Bound, Fraction, Momentum, StepSize
+from jdfl.network import Network, refuse_synchronised
+from jdfl.problems import Problem
+
+CROSS = Channel("cross gradient")
+
+
+class State(NamedTuple):
+    """What a round passes to the next."""
+
+    x: Array  # [m, n] parameters
+    v: Array  # [m, n] momentum
+
+
+@struct.dataclass
+class NGC(Algorithm):
+    """NGC: D-PSGD with gradients that are averaged over the neighbours' models and data.
+
+    Raises ValueError (from `check`) for settings out of range, and for networks that are not undirected with symmetric
+    doubly stochastic weights or have synchronised rounds.
+    """
+
+    kind: ClassVar[str] = "ngc"
+    lr: StepSize = 0.05
+    alpha: Annotated[float | Array, Bound("[0, 1]")] = 1.0
+    """Weight of gradients on the neighbours' data; the rest is that of gradients of the neighbours' models."""
+    momentum: Momentum = 0.0
+    """Momentum of the averaged gradients."""
+    gamma: Fraction = 1.0
+    """Part of the mixing step that is taken."""
+    gradients: Exact = Gradients()
+    title: ClassVar[str] = "NGC"
+    needs: ClassVar[dict[str, bool]] = {"undirected": True, "doubly_stochastic": True, "symmetric_weights": True}
+    channels: ClassVar[tuple[Channel, ...]] = (MODEL, CROSS)
+
+    def check(self, problem: Problem, network: Network) -> None:
+        """Raise ValueError for settings out of range and networks that do not fit."""
+        super().check(problem, network)
+        refuse_synchronised(network, self.title)
+
+    def init(self, round: Round) -> State:
+        """Start from the problem's initial parameters."""
+        x = round.problem.begin()
+        return State(x, jnp.zeros_like(x))
+
+    def step(self, state: State, round: Round) -> State:
+        """One round."""
+        x, v = state
+        graph, others = round.graph, round.graph.gathered(x)
+        round.book.grads = graph.in_degree
+        round.book.send(CROSS, graph.in_degree, jnp.minimum(graph.in_degree, 1))
+
+        def crossed(total: Array, slot: tuple[Array, Array]) -> tuple[Array, None]:
+            senders, weight = slot
+            c = self.gradients(others[senders], replace(round, book=Book()))  # counted above
+            c = weight.astype(x.dtype)[:, None] * round.leaving(CROSS, c)
+            back = replace(graph, senders=senders[:, None]).returned(c[:, None])
+            return total + (1 - self.alpha) * c + self.alpha * back, None
+
+        own = graph.self_weight.astype(x.dtype)[:, None] * self.gradients(x, round)
+        s, _ = lax.scan(crossed, own, (graph.senders.T, graph.weight.T))
+        v = self.momentum * v + s
+        return State(x + self.gamma * round.pull(x) - self.lr * v, v)
