@@ -50,7 +50,7 @@ class ATG(OverLinks):
     kind: ClassVar[str] = "atg"
     delta: Positive = 0.5
     """Step size along the tracked gradient."""
-    gamma: Fraction = 0.2
+    gamma: Fraction = 0.5
     """Weight of the new x."""
     penalty: Positive = 0.5
     """Weight rho of the constraint of a link."""

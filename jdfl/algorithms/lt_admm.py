@@ -1,7 +1,7 @@
 """LT-ADMM: relaxed ADMM whose nodes take several gradient steps between two exchanges.
 
 X. Ren, N. Bastianello, K. H. Johansson, T. Parisini: Communication-Efficient Stochastic Distributed Learning, 2026.
-With d_i neighbours of node i, penalty rho and relaxation alpha (1/2 in the paper):
+With d_i neighbours of node i, penalty rho and relaxation alpha:
 
     tau times:  y_i <- y_i - lr g_i(y_i) - beta (rho d_i x_i - sum_j z_ij),     from y_i = x_i
     x_i  <- y_i
@@ -10,8 +10,8 @@ With d_i neighbours of node i, penalty rho and relaxation alpha (1/2 in the pape
 The second term stays the same in all steps of a round. `jdfl.DiNNO` computes it at y_i instead; with one local step, lr
 = beta and alpha = 1/2 both are the same, for half the penalty. The z_ij are kept as two sums per node (see
 `augmented`), and only x is sent. The run starts from z_ij = rho x_i; decent-bench starts from z_ij = x_i. The paper was
-not at hand: formulas and alpha are those of decent-bench, by one of its authors. Clipped gradients with noise make it
-LT-ADMM-DP of the same group, as far as its summaries say.
+not at hand: the formulas are those of the package decent-bench, by one of its authors. With gradients that are clipped
+and noisy it is LT-ADMM-DP of the same group, as far as summaries of that paper say.
 
 Missing neighbours: refused, because both nodes of a link must know what the other one has received.
 
