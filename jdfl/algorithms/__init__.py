@@ -3,18 +3,22 @@
 from importlib import import_module
 from pkgutil import iter_modules
 
+from jdfl.algorithms.admm import ADMM
 from jdfl.algorithms.algorithm import Algorithm
+from jdfl.algorithms.atg import ATG
 from jdfl.algorithms.book import MODEL, TRACKER, Channel
 from jdfl.algorithms.ceps import CEPS
 from jdfl.algorithms.choco import CHOCO
 from jdfl.algorithms.consensus import AverageConsensus
 from jdfl.algorithms.cpgt import CPGT
 from jdfl.algorithms.dadam import DADAM, DAMSGrad
+from jdfl.algorithms.dadmm import DADMM, DLM
 from jdfl.algorithms.dcd import DCD
 from jdfl.algorithms.decor import DECOR
 from jdfl.algorithms.dfedavgm import DFedAvgM
 from jdfl.algorithms.dfedsam import DFedSAM
 from jdfl.algorithms.diging import DIGing
+from jdfl.algorithms.dinno import DiNNO
 from jdfl.algorithms.directed_ceps import DirectedCEPS
 from jdfl.algorithms.doadp import DOADP
 from jdfl.algorithms.doadp_theorems import Theorem1
@@ -32,6 +36,8 @@ from jdfl.algorithms.iht import IHT
 from jdfl.algorithms.kgt import KGT
 from jdfl.algorithms.led import LED
 from jdfl.algorithms.local_only import LocalOnly
+from jdfl.algorithms.lt_admm import LTADMM
+from jdfl.algorithms.lt_admm_vr import LTADMMVR
 from jdfl.algorithms.mafalda import MAFALDA
 from jdfl.algorithms.matcha import MATCHA
 from jdfl.algorithms.momentum_tracking import DSGTHB, MomentumTracking
@@ -67,12 +73,16 @@ def _registry() -> dict[str, type]:
 REGISTRY = _registry()
 
 __all__ = [
+    "ADMM",
+    "ATG",
     "CEPS",
     "CHOCO",
     "CPGT",
     "DADAM",
+    "DADMM",
     "DCD",
     "DECOR",
+    "DLM",
     "DOADP",
     "DPDDA",
     "DPDO",
@@ -85,6 +95,8 @@ __all__ = [
     "IHT",
     "KGT",
     "LED",
+    "LTADMM",
+    "LTADMMVR",
     "MAFALDA",
     "MATCHA",
     "MODEL",
@@ -101,6 +113,7 @@ __all__ = [
     "DFedAvgM",
     "DFedSAM",
     "DIGing",
+    "DiNNO",
     "DirectedCEPS",
     "ExactDiffusion",
     "FedAvg",
