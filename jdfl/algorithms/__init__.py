@@ -4,13 +4,16 @@ from importlib import import_module
 from pkgutil import iter_modules
 
 from jdfl.algorithms.algorithm import Algorithm
+from jdfl.algorithms.beer import BEER
 from jdfl.algorithms.book import MODEL, TRACKER, Channel
+from jdfl.algorithms.cedas import CEDAS
 from jdfl.algorithms.ceps import CEPS
 from jdfl.algorithms.choco import CHOCO
 from jdfl.algorithms.consensus import AverageConsensus
 from jdfl.algorithms.cpgt import CPGT
 from jdfl.algorithms.dcd import DCD
 from jdfl.algorithms.decor import DECOR
+from jdfl.algorithms.deepsqueeze import DeepSqueeze
 from jdfl.algorithms.dfedavgm import DFedAvgM
 from jdfl.algorithms.dfedsam import DFedSAM
 from jdfl.algorithms.diging import DIGing
@@ -22,20 +25,26 @@ from jdfl.algorithms.dpdo import DPDO
 from jdfl.algorithms.dpps import DPPS
 from jdfl.algorithms.dpsgd import DPSGD
 from jdfl.algorithms.dsgt import DSGT
+from jdfl.algorithms.ecd import ECD
 from jdfl.algorithms.exact_diffusion import ExactDiffusion
 from jdfl.algorithms.extra import EXTRA
 from jdfl.algorithms.fedavg import FedAvg
+from jdfl.algorithms.gossipfl import GossipFL
 from jdfl.algorithms.gradients import Gradients
 from jdfl.algorithms.iht import IHT
+from jdfl.algorithms.lead import LEAD
 from jdfl.algorithms.local_only import LocalOnly
 from jdfl.algorithms.mafalda import MAFALDA
 from jdfl.algorithms.matcha import MATCHA
+from jdfl.algorithms.motef import MoTEF
 from jdfl.algorithms.muffliato import Muffliato
 from jdfl.algorithms.nids import NIDS
 from jdfl.algorithms.partpsp import PartPSP
 from jdfl.algorithms.pedfl import PEDFL
+from jdfl.algorithms.porter import PORTER
 from jdfl.algorithms.round import Round
 from jdfl.algorithms.sgp import SGP
+from jdfl.algorithms.soft_dsgd import SoftDSGD
 from jdfl.algorithms.updates import Updates
 
 
@@ -56,6 +65,8 @@ def _registry() -> dict[str, type]:
 REGISTRY = _registry()
 
 __all__ = [
+    "BEER",
+    "CEDAS",
     "CEPS",
     "CHOCO",
     "CPGT",
@@ -67,13 +78,16 @@ __all__ = [
     "DPPS",
     "DPSGD",
     "DSGT",
+    "ECD",
     "EXTRA",
     "IHT",
+    "LEAD",
     "MAFALDA",
     "MATCHA",
     "MODEL",
     "NIDS",
     "PEDFL",
+    "PORTER",
     "REGISTRY",
     "SGP",
     "TRACKER",
@@ -83,14 +97,18 @@ __all__ = [
     "DFedAvgM",
     "DFedSAM",
     "DIGing",
+    "DeepSqueeze",
     "DirectedCEPS",
     "ExactDiffusion",
     "FedAvg",
+    "GossipFL",
     "Gradients",
     "LocalOnly",
+    "MoTEF",
     "Muffliato",
     "PartPSP",
     "Round",
+    "SoftDSGD",
     "Theorem1",
     "Updates",
 ]
