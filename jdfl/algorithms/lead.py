@@ -1,7 +1,6 @@
 """LEAD: NIDS that sends compressed differences to slowly moving public copies.
 
-X. Liu, Y. Li, R. Wang, J. Tang, M. Yan: Linear Convergent Decentralized Optimization with Compression, 2021
-(Algorithm 1).
+X. Liu, Y. Li, R. Wang, J. Tang, M. Yan: Linear Convergent Decentralized Optimization with Compression, 2021.
 
     y_i  = x_i - lr g_i(x_i) - lr d_i
     z_i  = h_i + C(y_i - h_i)                              (C(...) is sent to all neighbours)
@@ -12,8 +11,11 @@ X. Liu, Y. Li, R. Wang, J. Tang, M. Yan: Linear Convergent Decentralized Optimiz
 from x_i = x_i^0 - lr g_i(x_i^0), h_i = x_i^0 and d_i = 0, so round k computes x^{k+2}. The d_i sum to zero and become
 the negative gradients at the solution. The differences vanish there, and with gradients of all examples the method is
 exact for every unbiased C, if alpha and gamma are small enough for its variance: alpha <= 1 / (1 + omega) for E ||C(z)
-- z||^2 <= omega ||z||^2. The paper assumes an unbiased C; with codecs that contract it converged in our tests, too.
-With exact messages and gamma = 1 it is `jdfl.NIDS`, whatever alpha is. The implementation keeps c = -lr d.
+- z||^2 <= omega ||z||^2. With exact messages and gamma = 1 it is `jdfl.NIDS`, whatever alpha is.
+
+The paper assumes an unbiased C. Biased codecs that contract need small steps: least squares at 6 nodes that sent the
+largest 30 % converged with gamma = 0.5 and alpha = 0.4. The largest 10 % diverged with them, and converged with 0.2 for
+both. Random 30 %, without the factor that makes them unbiased, converged with neither.
 
 Missing neighbours: refused, because every message builds on all earlier ones.
 
@@ -80,7 +82,7 @@ class LEAD(Algorithm):
 
 
 def corrected(algorithm: LEAD, state: State, lr: Array | float, round: Round) -> State:
-    """One round of LEAD or CEDAS with a step size lr []."""
+    """One round of LEAD (Algorithm 1) or CEDAS with a step size lr []."""
     x, c, h = state
     moved = x - lr * algorithm.gradients(x, round)
     z = round.publish(moved + c, h)

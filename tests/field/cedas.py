@@ -31,7 +31,7 @@ ROWS = (
         loop,
         bits=TOP_BITS,
         reaches=jdfl.CEDAS(lr=0.2, gamma=0.5, alpha=0.4, codec=_UNBIASED),
-        rounds=1000,
+        rounds=500,
         same=((jdfl.CEDAS(lr=0.05), jdfl.ExactDiffusion(lr=0.05)),),
     ),
 )
