@@ -46,6 +46,7 @@ EXAMPLES = {
         network="d_out(8, 3)",
         flags="--network d-out --network.d 3 --algorithm.s 3 --algorithm.codec sparse",
     ),
+    "gossipfl": Example(network="random_matching(8)", flags="--network random-matching"),
     "iht-d-psgd": Example("s=3", flags="--network ring --algorithm.s 3"),
     "local-only": Example(private=""),
     "matcha": Example(
@@ -54,6 +55,7 @@ EXAMPLES = {
     ),
     "partpsp": Example(**_DIRECTED, private=_PUSHED),
     "pedfl": Example(private=_PUSHED),
+    "porter": Example(private=f"tau=None, {_NOISE}"),
     "sgp": Example(**_DIRECTED, private=_PUSHED),
 }
 

@@ -6,7 +6,9 @@ from pkgutil import iter_modules
 from jdfl.algorithms.admm import ADMM
 from jdfl.algorithms.algorithm import Algorithm
 from jdfl.algorithms.atg import ATG
+from jdfl.algorithms.beer import BEER
 from jdfl.algorithms.book import MODEL, TRACKER, Channel
+from jdfl.algorithms.cedas import CEDAS
 from jdfl.algorithms.ceps import CEPS
 from jdfl.algorithms.choco import CHOCO
 from jdfl.algorithms.consensus import AverageConsensus
@@ -15,6 +17,7 @@ from jdfl.algorithms.dadam import DADAM, DAMSGrad
 from jdfl.algorithms.dadmm import DADMM, DLM
 from jdfl.algorithms.dcd import DCD
 from jdfl.algorithms.decor import DECOR
+from jdfl.algorithms.deepsqueeze import DeepSqueeze
 from jdfl.algorithms.dfedavgm import DFedAvgM
 from jdfl.algorithms.dfedsam import DFedSAM
 from jdfl.algorithms.diging import DIGing
@@ -27,13 +30,16 @@ from jdfl.algorithms.dpdo import DPDO
 from jdfl.algorithms.dpps import DPPS
 from jdfl.algorithms.dpsgd import DPSGD
 from jdfl.algorithms.dsgt import DSGT
+from jdfl.algorithms.ecd import ECD
 from jdfl.algorithms.exact_diffusion import ExactDiffusion
 from jdfl.algorithms.extra import EXTRA
 from jdfl.algorithms.fedavg import FedAvg
+from jdfl.algorithms.gossipfl import GossipFL
 from jdfl.algorithms.gradients import Gradients
 from jdfl.algorithms.gut import GUT
 from jdfl.algorithms.iht import IHT
 from jdfl.algorithms.kgt import KGT
+from jdfl.algorithms.lead import LEAD
 from jdfl.algorithms.led import LED
 from jdfl.algorithms.local_only import LocalOnly
 from jdfl.algorithms.lt_admm import LTADMM
@@ -41,17 +47,20 @@ from jdfl.algorithms.lt_admm_vr import LTADMMVR
 from jdfl.algorithms.mafalda import MAFALDA
 from jdfl.algorithms.matcha import MATCHA
 from jdfl.algorithms.momentum_tracking import DSGTHB, MomentumTracking
+from jdfl.algorithms.motef import MoTEF
 from jdfl.algorithms.muffliato import Muffliato
 from jdfl.algorithms.ngc import NGC
 from jdfl.algorithms.nids import NIDS
 from jdfl.algorithms.partpsp import PartPSP
 from jdfl.algorithms.pedfl import PEDFL
+from jdfl.algorithms.porter import PORTER
 from jdfl.algorithms.proxskip import ProxSkip
 from jdfl.algorithms.quasi_global import QGAdam, QGDSGDm
 from jdfl.algorithms.relaysgd import RelaySGD
 from jdfl.algorithms.round import Round
 from jdfl.algorithms.sgp import SGP
 from jdfl.algorithms.simple_gt import SimpleGT
+from jdfl.algorithms.soft_dsgd import SoftDSGD
 from jdfl.algorithms.updates import Updates
 from jdfl.algorithms.wang_elia import WangElia
 
@@ -75,6 +84,8 @@ REGISTRY = _registry()
 __all__ = [
     "ADMM",
     "ATG",
+    "BEER",
+    "CEDAS",
     "CEPS",
     "CHOCO",
     "CPGT",
@@ -90,10 +101,12 @@ __all__ = [
     "DPSGD",
     "DSGT",
     "DSGTHB",
+    "ECD",
     "EXTRA",
     "GUT",
     "IHT",
     "KGT",
+    "LEAD",
     "LED",
     "LTADMM",
     "LTADMMVR",
@@ -103,6 +116,7 @@ __all__ = [
     "NGC",
     "NIDS",
     "PEDFL",
+    "PORTER",
     "REGISTRY",
     "SGP",
     "TRACKER",
@@ -113,12 +127,15 @@ __all__ = [
     "DFedAvgM",
     "DFedSAM",
     "DIGing",
+    "DeepSqueeze",
     "DiNNO",
     "DirectedCEPS",
     "ExactDiffusion",
     "FedAvg",
+    "GossipFL",
     "Gradients",
     "LocalOnly",
+    "MoTEF",
     "MomentumTracking",
     "Muffliato",
     "PartPSP",
@@ -128,6 +145,7 @@ __all__ = [
     "RelaySGD",
     "Round",
     "SimpleGT",
+    "SoftDSGD",
     "Theorem1",
     "Updates",
     "WangElia",

@@ -13,10 +13,11 @@ from jdfl.codecs import Codec, Sparse
 from jdfl.network.graph import Network
 from jdfl.network.tables import called
 
-Codes = Literal["models", "requests", "differences", "replicas", "contracting"]
+Codes = Literal["models", "requests", "differences", "replicas", "contracting", "slow copies", "unbiased"]
 """What goes through a codec: models themselves; models that receivers request, with any codec; differences with error
-feedback; differences that replicas follow, whose loss is never made up for; differences that need a codec with a
-contraction factor."""
+feedback; differences that replicas follow, whose loss is never made up for; vectors that need a codec with a
+contraction factor; differences from copies that move by a fraction of them, which need a codec that is unbiased or
+contracts; vectors whose errors average out, which need an unbiased codec."""
 _NEARLY_ALL = 0.99  # of the squared norm of a model: what short floats keep
 
 
@@ -48,16 +49,23 @@ def check_codec(method: str, codec: Codec, codes: Codes, n: int, m: int, sparsit
             f"Expected a codec for {method} that contracts, E ||C(x) - x||^2 <= (1 - delta) ||x||^2 for every x and a "
             f"delta > 0, got codec = {codec!r}, for which no delta is known. Use Sparse(share=0.1), or Dense()."
         )
-    if codes == "replicas" and not contracts:
-        _check_unbiased(method, codec)
+    if codes == "unbiased" and not codec.unbiased and _kept(codec, n, sparsity) < _NEARLY_ALL:
+        raise ValueError(
+            f"Expected a codec for {method} that is unbiased, E C(z) = z for every z, got codec = {codec!r}, whose "
+            "errors do not average out. Use RandomK(share=0.5, scaled=True), QSGD(), or Dense('float16')."
+        )
+    if codes in ("replicas", "slow copies") and not contracts:
+        _check_unbiased(method, codec, codes)
 
 
-def _check_unbiased(method: str, codec: Codec) -> None:
+def _check_unbiased(method: str, codec: Codec, codes: Codes) -> None:
     if not codec.unbiased:
         raise ValueError(
             f"Expected a codec for {method} that is unbiased, E C(z) = z, or contracts, E ||C(z) - z||^2 < ||z||^2, "
             f"for every z, got codec = {codec!r}, for which neither is known. Use Dense('float16'), Sparse(share=0.1)."
         )
+    if codes == "slow copies":  # a small fraction makes up for the variance
+        return
     warnings.warn(
         f"The variance of {codec!r} may exceed the vector it sends, and what {method} loses is never made up for: it "
         f"may diverge.{consequence(method, codec)} Use a codec that contracts, e.g. Sparse(share=0.1), or CHOCO-SGD.",

@@ -211,6 +211,9 @@ ONE_BIT = jdfl.OneBit(d=120)
         (jdfl.CHOCO(codec=jdfl.RandomK(k=2, scaled=True)), r"CHOCO-SGD .*got codec = RandomK"),
         (jdfl.DCD(lr=0.0), r"lr > 0 and finite, got lr = 0\.0"),
         (jdfl.DCD(codec=ONE_BIT), r"DCD-PSGD .*got codec = OneBit.*Dense\('float16'\)"),
+        (jdfl.BEER(codec=jdfl.QSGD(levels=1)), r"BEER that contracts.*got codec = QSGD"),
+        (jdfl.LEAD(codec=ONE_BIT), r"LEAD that is unbiased.*or contracts.*got codec = OneBit"),
+        (jdfl.ECD(codec=jdfl.Sparse(s=K)), r"ECD-PSGD that is unbiased.*got codec = Sparse"),
         (jdfl.DFedAvgM(theta=1.0), r"theta in \[0, 1\), got theta = 1\.0"),
         (jdfl.DFedAvgM(theta=-0.1), r"theta in \[0, 1\), got theta = -0\.1"),
         (jdfl.DFedAvgM(local_steps=0), r"local_steps >= 1, got local_steps = 0"),
@@ -222,6 +225,13 @@ ONE_BIT = jdfl.OneBit(d=120)
 def test_settings_out_of_range_are_refused_in_words(algorithm, words):
     with pytest.raises(ValueError, match=words):
         check_settings(algorithm, example(np.float32), network())
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("kind", [jdfl.LEAD, jdfl.CEDAS, jdfl.ECD])
+@pytest.mark.parametrize("codec", [jdfl.RandomK(k=2, scaled=True), jdfl.QSGD(levels=1), jdfl.Dense("float16")])
+def test_methods_whose_copies_move_slowly_take_unbiased_codecs_without_a_warning(kind, codec):
+    check_settings(kind(codec=codec), example(np.float32), network())
 
 
 def test_a_codec_that_may_do_worse_than_nothing_is_warned_of():

@@ -1,0 +1,48 @@
+"""PORTER: BEER with clipped gradients, optionally private.
+
+B. Li, Y. Chi: Convergence and Privacy of Decentralized Nonconvex Optimization with Gradient Clipping and Communication
+Compression, 2023 (PORTER-GC and PORTER-DP).
+
+    g_i  = tau / (tau + ||g_i(x_i)||) g_i(x_i)
+    v_i <- v_i + gamma sum_j W_ij (vhat_j - vhat_i) + g_i - (g_i before),   vhat_i <- vhat_i + C(v_i - vhat_i)
+    x_i <- x_i + gamma sum_j W_ij (xhat_j - xhat_i) - lr v_i,               xhat_i <- xhat_i + C(x_i - xhat_i)
+
+This is PORTER-GC, which clips the gradient of a node's batch. Its clipping is smooth: it shortens every gradient, to
+less than tau. With tau = None it is BEER. PORTER-DP clips the gradient of every example and adds Gaussian noise to
+their mean: `PORTER(tau=None, gradients=Gradients(clip=..., mechanism=Gaussian(...)))`. This clips to min(1, clip /
+norm), whereas the paper's is smooth there, too; the sensitivity is the same. With both, noisy gradients are clipped
+again, which reveals nothing more. Clipped gradients of different nodes need not cancel at the solution, so the method
+is not exact. The update is from memory of the paper.
+
+Missing neighbours: refused, because every message builds on all earlier ones.
+
+Axes: m nodes, n parameters.
+"""
+
+from typing import ClassVar
+
+from jdfl.algorithms.beer import BEER, State, tracked
+from jdfl.algorithms.round import Round
+from jdfl.arrays import ops
+from jdfl.base import struct
+from jdfl.base.settings import Positive
+
+
+@struct.dataclass
+class PORTER(BEER):
+    """PORTER: compressed gradient tracking of clipped gradients, optionally private.
+
+    It takes any gradients, and any codec with a contraction factor. Raises ValueError (from `check`) as `BEER` does.
+    """
+
+    kind: ClassVar[str] = "porter"
+    tau: Positive | None = 1.0
+    """Threshold of the smooth clipping of every node's gradient; None: no smooth clipping."""
+    title: ClassVar[str] = "PORTER"
+
+    def step(self, state: State, round: Round) -> State:
+        """One round."""
+        g = self.gradients(state.x, round)
+        if self.tau is not None:
+            g = self.tau / (self.tau + ops.length(g, "l2")[:, None]) * g
+        return tracked(self, state, g, round)

@@ -1,0 +1,58 @@
+"""BEER, in the order in which its paper prints it."""
+
+from collections.abc import Callable
+
+import numpy as np
+
+import jdfl
+from tests.field.row import ROUNDS, Loop, field
+
+TOP = jdfl.Sparse(s=3)
+TOP_BITS = 3 * (32 + 5)
+
+
+def top(z: np.ndarray) -> np.ndarray:
+    """The three largest entries of every row, which travel as float32."""
+    sent = np.zeros_like(z)
+    for i, row in enumerate(z):
+        places = np.argsort(-np.abs(row), kind="stable")[:3]
+        sent[i, places] = row[places].astype(np.float32)
+    return sent
+
+
+def recursion(the: Loop, estimate: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
+    """X, H, V and G of the paper, with the first V sent as well; `estimate` stands for the gradients."""
+    lr, gamma, mix = the.algorithm.lr, the.algorithm.gamma, the.W - np.eye(len(the.W))
+    X = H = the.start
+    V = E = estimate(X)
+    G = top(V)
+    xs = []
+    for _ in range(ROUNDS):
+        X = X + gamma * mix @ H - lr * V
+        H = H + top(X - H)
+        new = estimate(X)
+        V = V + gamma * mix @ G + new - E
+        E = new
+        G = G + top(V - G)
+        xs.append(X)
+    return np.stack(xs)
+
+
+def loop(the: Loop) -> np.ndarray:
+    """The gradients themselves."""
+    return recursion(the, the.gradients)
+
+
+GIVEN = {"channels": ("model", "tracker"), "bits": TOP_BITS, "tracks": ("v", "g")}
+_TOP = jdfl.BEER(lr=0.02, gamma=0.3, codec=TOP)
+_CPGT = jdfl.CPGT(lr=0.02, gamma=0.3, codec=TOP)
+ROWS = (
+    field(
+        _TOP,
+        loop,
+        reaches=jdfl.BEER(lr=0.1, gamma=0.5, codec=TOP),
+        rounds=1000,
+        same=((jdfl.BEER(lr=0.02, gamma=1.0), jdfl.DIGing(lr=0.02)), (_TOP, _CPGT)),
+        **GIVEN,
+    ),
+)

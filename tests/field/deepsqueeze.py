@@ -1,0 +1,31 @@
+"""DeepSqueeze."""
+
+import numpy as np
+
+import jdfl
+from tests.field.beer import TOP, TOP_BITS, top
+from tests.field.row import ROUNDS, Loop, field
+
+
+def loop(the: Loop) -> np.ndarray:
+    """One node after the other; what was owed and was not sent is owed still."""
+    lr, gamma, W, x = the.algorithm.lr, the.algorithm.gamma, the.W, the.start
+    error, xs = np.zeros_like(x), []
+    for _ in range(ROUNDS):
+        half = x - lr * the.gradients(x)
+        sent = top(half + error)
+        error = half + error - sent
+        x = np.stack([half[i] + gamma * (W[i] @ sent - sent[i]) for i in range(len(x))])
+        xs.append(x)
+    return np.stack(xs)
+
+
+_PARENT = jdfl.DPSGD(lr=0.05, order="adapt-then-combine")
+ROWS = (
+    field(
+        jdfl.DeepSqueeze(lr=0.05, gamma=0.2, codec=TOP),
+        loop,
+        bits=TOP_BITS,
+        same=((jdfl.DeepSqueeze(lr=0.05, gamma=1.0), _PARENT),),
+    ),
+)

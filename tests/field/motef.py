@@ -1,0 +1,30 @@
+"""MoTEF."""
+
+import numpy as np
+
+import jdfl
+from tests.field.beer import GIVEN, TOP, recursion
+from tests.field.row import Loop, field
+
+
+def loop(the: Loop) -> np.ndarray:
+    """The momentum as a weighted sum over all gradients so far."""
+    weight, seen = the.algorithm.momentum, []
+
+    def momentum(x: np.ndarray) -> np.ndarray:
+        seen.append(the.gradients(x))
+        return sum(weight * (1 - weight) ** age * g for age, g in enumerate(reversed(seen)))
+
+    return recursion(the, momentum)
+
+
+ROWS = (
+    field(
+        jdfl.MoTEF(lr=0.02, gamma=0.3, codec=TOP),
+        loop,
+        reaches=jdfl.MoTEF(lr=0.1, gamma=0.5, codec=TOP),
+        rounds=1000,
+        same=((jdfl.MoTEF(momentum=1.0, gamma=0.3, codec=TOP), jdfl.BEER(gamma=0.3, codec=TOP)),),
+        **GIVEN,
+    ),
+)
