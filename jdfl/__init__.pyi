@@ -1,5 +1,6 @@
 from . import models, network, observers, privacy, problems
 from .algorithms import (
+    ADDOPT,
     CEPS,
     CHOCO,
     CPGT,
@@ -18,6 +19,7 @@ from .algorithms import (
     NIDS,
     PEDFL,
     SGP,
+    ABm,
     Algorithm,
     AverageConsensus,
     DFedAvgM,
@@ -30,6 +32,8 @@ from .algorithms import (
     LocalOnly,
     Muffliato,
     PartPSP,
+    PushDIGing,
+    PushPull,
     Round,
     Updates,
 )
@@ -67,6 +71,7 @@ from .problems import from_arrays, from_loss, from_model
 __version__: str
 
 __all__ = [
+    "ADDOPT",
     "CEPS",
     "CHOCO",
     "CPGT",
@@ -86,6 +91,7 @@ __all__ = [
     "PEDFL",
     "QSGD",
     "SGP",
+    "ABm",
     "Algorithm",
     "Audit",
     "AverageConsensus",
@@ -124,6 +130,8 @@ __all__ = [
     "PartPSP",
     "PrivacyReport",
     "Progress",
+    "PushDIGing",
+    "PushPull",
     "RandomK",
     "Rate",
     "Result",

@@ -34,6 +34,8 @@ from jdfl.algorithms.muffliato import Muffliato
 from jdfl.algorithms.nids import NIDS
 from jdfl.algorithms.partpsp import PartPSP
 from jdfl.algorithms.pedfl import PEDFL
+from jdfl.algorithms.push_diging import ADDOPT, PushDIGing
+from jdfl.algorithms.push_pull import ABm, PushPull
 from jdfl.algorithms.round import Round
 from jdfl.algorithms.sgp import SGP
 from jdfl.algorithms.updates import Updates
@@ -56,6 +58,7 @@ def _registry() -> dict[str, type]:
 REGISTRY = _registry()
 
 __all__ = [
+    "ADDOPT",
     "CEPS",
     "CHOCO",
     "CPGT",
@@ -77,6 +80,7 @@ __all__ = [
     "REGISTRY",
     "SGP",
     "TRACKER",
+    "ABm",
     "Algorithm",
     "AverageConsensus",
     "Channel",
@@ -90,6 +94,8 @@ __all__ = [
     "LocalOnly",
     "Muffliato",
     "PartPSP",
+    "PushDIGing",
+    "PushPull",
     "Round",
     "Theorem1",
     "Updates",
