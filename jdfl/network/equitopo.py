@@ -87,7 +87,9 @@ def equi_static(
     drawn = _drawn(m, offsets, seed)
     name = f"{'D' if directed else 'U'}-EquiStatic(m={m}, offsets={offsets})"
     if m > 1 and np.gcd.reduce([m, *drawn]) > 1:
-        raise ValueError(f"Expected a connected network, got {name} with seed = {seed}. Use another seed, or more.")
+        raise ValueError(
+            f"Expected a connected network, got {name} with seed = {seed}. Use another seed, or more offsets."
+        )
     node = np.arange(m)
     W = sp.diags_array(np.full(m, 1 / m)).tocsr()
     for u in drawn if m > 1 else ():
@@ -113,6 +115,9 @@ def equi_rounds(
         directed: Receive from the node u places before, instead of exchanging in pairs.
         eta: Weight of A(u), in (0, 1]; with 1, a directed round hardly averages.
         seed: Seed of the offsets.
+
+    Raises:
+        ValueError: For arguments out of range.
     """
     if offsets is None:
         drawn = np.arange(1, max(2, m))

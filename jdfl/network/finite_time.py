@@ -176,6 +176,9 @@ def de_bruijn(m: Count, degree: Count = 2, *, format: FormatChoice = "auto") -> 
         m: The number of nodes.
         degree: Receivers of a node, itself included where it is among them, from 1 to m; from 2 if m > 1.
         format: How sums over neighbours are computed; auto looks at density, degrees and backend.
+
+    Raises:
+        ValueError: For arguments out of range.
     """
     checks.whole(min(2, m), m, "A node has at most m receivers, and one does not connect them.", degree=degree)
     sender = np.repeat(np.arange(m), degree)
