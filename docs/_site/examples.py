@@ -31,6 +31,7 @@ class Example:
 
 _DIRECTED = {"network": "d_out(8, 3)", "flags": "--network d-out --network.d 3"}
 EXAMPLES = {
+    **dict.fromkeys(("abm", "add-opt", "push-diging", "push-pull"), Example(**_DIRECTED)),
     "average-consensus": Example(**_DIRECTED, private="clip=1.0, dpps=jdfl.DPPS(b=1.0, noise_rate=0.01)"),
     "ceps": Example(
         's=3, sigma_rule="safe"',

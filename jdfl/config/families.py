@@ -152,9 +152,18 @@ def _networks() -> dict[str, Callable[..., Any]]:
         network.random_geometric,
     )
     plain = (network.ring, network.circulant, network.exponential, network.d_out, network.torus, network.star)
-    fixed = (*seeded, *plain, network.complete, edge_list_file)
+    fixed = (*seeded, *plain, network.complete, network.de_bruijn, network.equi_static, edge_list_file)
     drawn = (network.random_links, network.erdos_renyi_rounds, network.random_neighbours, network.random_matching)
-    changing = (*drawn, network.one_peer_exponential, network.matcha, periodic, random_choice)
+    exact = (network.base_graph, network.hyper_hypercube)
+    changing = (
+        *drawn,
+        *exact,
+        network.one_peer_exponential,
+        network.equi_rounds,
+        network.matcha,
+        periodic,
+        random_choice,
+    )
     missing = (network.partial_communication, network.link_loss, network.bursty_loss, network.node_participation)
     around = (*missing, network.outages, network.membership, network.delays, network.timed, network.synchronised)
     return {one.__name__.replace("_", "-"): one for one in (*fixed, *changing, *around, network.laplacian)}

@@ -10,6 +10,7 @@ from .drawn import (
     random_matching,
     random_neighbours,
 )
+from .equitopo import EquiRounds, equi_rounds, equi_static
 from .families import circulant, complete, d_out, exponential, ring, star, torus
 from .faults import (
     BurstyLoss,
@@ -23,10 +24,13 @@ from .faults import (
     node_participation,
     outages,
 )
+from .finite_time import base_graph, de_bruijn, hyper_hypercube
 from .graph import Format, Graph, Late, Network, Static, Timing, as_bcoo, as_dense, mix, sample_neighbours
+from .labels import Between, d_cliques, stl_fw
 from .late import Delays, Mail, Past, delays, known
 from .links import Missing, in_run
 from .matching import Matchings, Schedule, matcha, matchings
+from .ordering import narrow_order
 from .random_families import barabasi_albert, erdos_renyi, k_in, k_regular, random_geometric, watts_strogatz
 from .requirements import check_weights, require
 from .reweighted import adding, averaging
@@ -38,9 +42,11 @@ from .timing import ExponentialTime, FixedTime, LogNormalTime, ParetoTime, Timed
 from .weights import FormatChoice, Weights, laplacian
 
 __all__ = [
+    "Between",
     "Buckets",
     "BurstyLoss",
     "Delays",
+    "EquiRounds",
     "ExponentialTime",
     "FixedTime",
     "Format",
@@ -80,14 +86,19 @@ __all__ = [
     "as_dense",
     "averaging",
     "barabasi_albert",
+    "base_graph",
     "bucketed",
     "bursty_loss",
     "check_graph",
     "check_weights",
     "circulant",
     "complete",
+    "d_cliques",
     "d_out",
+    "de_bruijn",
     "delays",
+    "equi_rounds",
+    "equi_static",
     "erdos_renyi",
     "erdos_renyi_rounds",
     "exponential",
@@ -96,6 +107,7 @@ __all__ = [
     "from_networkx",
     "from_scipy",
     "gather_sum",
+    "hyper_hypercube",
     "in_run",
     "k_in",
     "k_regular",
@@ -107,6 +119,7 @@ __all__ = [
     "matrices",
     "membership",
     "mix",
+    "narrow_order",
     "node_participation",
     "one_peer_exponential",
     "outages",
@@ -126,6 +139,7 @@ __all__ = [
     "sample_neighbours",
     "spectral_gap",
     "star",
+    "stl_fw",
     "summary",
     "synchronised",
     "timed",

@@ -24,16 +24,23 @@ _OF_PAPERS = {  # whose docstrings, or modules, name a source
 _NOT_OF_PAPERS = {codecs.Codec, codecs.Wire, codecs.Dense, REGISTRY["local-only"]}  # nobody's
 _FAMILIES = (  # of networks; the others are nobody's, such as rings, or this library's, such as wrappers
     "barabasi_albert",
+    "base_graph",
     "bursty_loss",
+    "d_cliques",
     "d_out",
+    "de_bruijn",
+    "equi_rounds",
+    "equi_static",
     "erdos_renyi",
     "erdos_renyi_rounds",
     "exponential",
+    "hyper_hypercube",
     "k_regular",
     "matcha",
     "one_peer_exponential",
     "random_geometric",
     "random_matching",
+    "stl_fw",
     "watts_strogatz",
 )
 

@@ -35,17 +35,18 @@ def named(rows):
     return pytest.mark.parametrize("row", rows, ids=str)
 
 
-def played(algorithm: Any) -> np.ndarray:
+def played(algorithm: Any, on: Any = network) -> np.ndarray:
     """Parameters [13, m, n] after every round, with messages that are exact in float64."""
-    return np.asarray(testing.Case(exactly(algorithm), PROBLEM()).play(network=network())[1])
+    return np.asarray(testing.Case(exactly(algorithm), PROBLEM()).play(network=on())[1])
 
 
 @named(ROWS)
 def test_a_method_is_the_loop_of_its_paper(row: Field):
     for algorithm in (row.algorithm, *row.more):
-        found = played(algorithm)
+        found = played(algorithm, row.on)
         assert np.abs(found).max() > 1e-3  # or the nodes never moved
-        np.testing.assert_allclose(found, row.loop(Loop(exactly(algorithm), PROBLEM())), rtol=1e-9, atol=1e-9)
+        loop = Loop(exactly(algorithm), PROBLEM(), row.on)
+        np.testing.assert_allclose(found, row.loop(loop), rtol=1e-9, atol=1e-9)
 
 
 @partial(jax.jit, static_argnames=("rounds",))
@@ -67,11 +68,11 @@ def course(program: Program, problem: Any, net: Any, rounds: int) -> Any:
     return params, state
 
 
-def long(algorithm: Any, rounds: int) -> Any:
+def long(algorithm: Any, rounds: int, on: Any = network) -> Any:
     with jax.enable_x64(True):
         wide = jax.tree.map(lambda x: x.astype(float) if jnp.issubdtype(x.dtype, jnp.floating) else x, STRONG())
-        program = planned(exactly(algorithm), wide, network(), rounds)
-        return jax.device_get(course(program, stepping.nameless(wide), stepping.nameless(network()), rounds))
+        program = planned(exactly(algorithm), wide, on(), rounds)
+        return jax.device_get(course(program, stepping.nameless(wide), stepping.nameless(on()), rounds))
 
 
 def best() -> np.ndarray:
@@ -88,8 +89,8 @@ FORMER = (  # exact methods that have no row here
     jdfl.CPGT(lr=0.04, gamma=0.5),
 )
 REACHING = [
-    *(pytest.param(one, 1000, id=one.title) for one in FORMER),
-    *(pytest.param(row.reaches, row.rounds, id=str(row)) for row in ROWS if row.reaches is not None),
+    *(pytest.param(one, 1000, network, id=one.title) for one in FORMER),
+    *(pytest.param(row.reaches, row.rounds, row.on, id=str(row)) for row in ROWS if row.reaches is not None),
 ]
 
 
@@ -98,9 +99,9 @@ def test_the_exact_methods_are_those_that_reach_the_optimum():
     assert {kind for kind in REGISTRY.values() if kind.exact} == shown
 
 
-@pytest.mark.parametrize(("algorithm", "rounds"), REACHING)
-def test_an_exact_method_reaches_the_optimum_at_a_linear_rate(algorithm: Any, rounds: int):
-    params, _ = long(algorithm, rounds)
+@pytest.mark.parametrize(("algorithm", "rounds", "on"), REACHING)
+def test_an_exact_method_reaches_the_optimum_at_a_linear_rate(algorithm: Any, rounds: int, on: Any):
+    params, _ = long(algorithm, rounds, on)
     away = np.abs(params - best()).max(axis=(1, 2))
     assert away[-1] < 1e-8
     while_far = away > 1e-9  # above its floor, every tenth of the rounds is a step of the same ratio
@@ -110,7 +111,7 @@ def test_an_exact_method_reaches_the_optimum_at_a_linear_rate(algorithm: Any, ro
 
 @named([row for row in ROWS if row.tracks])
 def test_trackers_have_the_average_of_what_they_track(row: Field):
-    _, state = long(row.algorithm, 40)
+    _, state = long(row.algorithm, 40, row.on)
     y, g = (np.asarray(getattr(state, name)) for name in row.tracks)
     assert np.abs(y - g).max() > 1e-3
     np.testing.assert_allclose(y.mean(axis=0), g.mean(axis=0), atol=1e-12 * max(1, np.abs(g).max()))

@@ -28,6 +28,8 @@ SEQUENCES = Named(
         "rounds": lambda: nw.erdos_renyi_rounds(6, 0.5),
         "one peer": lambda: nw.one_peer_exponential(6),
         "one peer alone": lambda: nw.one_peer_exponential(1),
+        "one offset": lambda: nw.equi_rounds(6),
+        "one offset, one way": lambda: nw.equi_rounds(7, 3, directed=True),
         "matchings": lambda: nw.matcha(nw.torus(6), 0.5),
         "periodic matchings": lambda: nw.matcha(nw.star(6, format="buckets"), 0.5, schedule="periodic"),
     }
