@@ -31,12 +31,15 @@ from jdfl.algorithms.local_only import LocalOnly
 from jdfl.algorithms.mafalda import MAFALDA
 from jdfl.algorithms.matcha import MATCHA
 from jdfl.algorithms.muffliato import Muffliato
+from jdfl.algorithms.network_giant import NetworkDANE, NetworkGIANT
+from jdfl.algorithms.network_newton import NetworkNewton
 from jdfl.algorithms.nids import NIDS
 from jdfl.algorithms.partpsp import PartPSP
 from jdfl.algorithms.pedfl import PEDFL
 from jdfl.algorithms.round import Round
 from jdfl.algorithms.sgp import SGP
 from jdfl.algorithms.updates import Updates
+from jdfl.algorithms.variance_reduced import GTSAGA, GTSARAH, GTSVRG
 
 
 def _registry() -> dict[str, type]:
@@ -68,6 +71,9 @@ __all__ = [
     "DPSGD",
     "DSGT",
     "EXTRA",
+    "GTSAGA",
+    "GTSARAH",
+    "GTSVRG",
     "IHT",
     "MAFALDA",
     "MATCHA",
@@ -89,6 +95,9 @@ __all__ = [
     "Gradients",
     "LocalOnly",
     "Muffliato",
+    "NetworkDANE",
+    "NetworkGIANT",
+    "NetworkNewton",
     "PartPSP",
     "Round",
     "Theorem1",
