@@ -6,14 +6,16 @@ gradients use all examples, nothing is private. Every method is tuned in the sam
 around 1 / L, L being the largest curvature of a node's loss; its other settings are its defaults. Tuning trials are not
 reported. A method that refuses this network has another one of the same size, which its row names.
 
-Every row also has what `jdfl choose` finds of the method, 1 where it has a property. The suboptimality is that of the average of the nodes' parameters, in units of what doing nothing has; the rate is the
-factor per round of its linear decrease, where it has one. Personal methods learn a model per node, and are not after
-this average. The page DIR/every_method.html has all curves, DIR/every_method.png those of the best methods.
+Every method also has a row for each property that `jdfl choose` knows, 1 where it has it. The suboptimality is that of
+the average of the nodes' parameters, in units of what doing nothing has; the rate is the factor per round of its linear
+decrease, where it has one. Personal methods learn a model per node, and are not after this average. The page
+DIR/every_method.html has all curves, DIR/every_method.png those of the best methods.
 """
 
 import sys
 import warnings
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import fields, replace
 from typing import Any, NamedTuple
 
@@ -123,10 +125,8 @@ def rows_of(found: jdfl.Comparison, m: int) -> list[Row]:
             row(name, "bytes a round", None, [one.totals.bytes / k for one, k in zip(runs, each)]),
             row(name, "gradients a round", None, [one.totals.gradients / k for one, k in zip(runs, each)]),
         ]
-        try:
+        with suppress(ValueError):  # without a linear part there is no rate
             rows.append(row(name, "rate", None, [jdfl.linear_rate(one.history).factor for one in runs]))
-        except ValueError:
-            pass  # it has no linear part
     return rows
 
 

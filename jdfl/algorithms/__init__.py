@@ -49,12 +49,16 @@ from jdfl.algorithms.matcha import MATCHA
 from jdfl.algorithms.momentum_tracking import DSGTHB, MomentumTracking
 from jdfl.algorithms.motef import MoTEF
 from jdfl.algorithms.muffliato import Muffliato
+from jdfl.algorithms.network_giant import NetworkDANE, NetworkGIANT
+from jdfl.algorithms.network_newton import NetworkNewton
 from jdfl.algorithms.ngc import NGC
 from jdfl.algorithms.nids import NIDS
 from jdfl.algorithms.partpsp import PartPSP
 from jdfl.algorithms.pedfl import PEDFL
 from jdfl.algorithms.porter import PORTER
 from jdfl.algorithms.proxskip import ProxSkip
+from jdfl.algorithms.push_diging import ADDOPT, PushDIGing
+from jdfl.algorithms.push_pull import ABm, PushPull
 from jdfl.algorithms.quasi_global import QGAdam, QGDSGDm
 from jdfl.algorithms.relaysgd import RelaySGD
 from jdfl.algorithms.round import Round
@@ -62,6 +66,7 @@ from jdfl.algorithms.sgp import SGP
 from jdfl.algorithms.simple_gt import SimpleGT
 from jdfl.algorithms.soft_dsgd import SoftDSGD
 from jdfl.algorithms.updates import Updates
+from jdfl.algorithms.variance_reduced import GTSAGA, GTSARAH, GTSVRG
 from jdfl.algorithms.wang_elia import WangElia
 
 
@@ -82,6 +87,7 @@ def _registry() -> dict[str, type]:
 REGISTRY = _registry()
 
 __all__ = [
+    "ADDOPT",
     "ADMM",
     "ATG",
     "BEER",
@@ -103,6 +109,9 @@ __all__ = [
     "DSGTHB",
     "ECD",
     "EXTRA",
+    "GTSAGA",
+    "GTSARAH",
+    "GTSVRG",
     "GUT",
     "IHT",
     "KGT",
@@ -120,6 +129,7 @@ __all__ = [
     "REGISTRY",
     "SGP",
     "TRACKER",
+    "ABm",
     "Algorithm",
     "AverageConsensus",
     "Channel",
@@ -138,8 +148,13 @@ __all__ = [
     "MoTEF",
     "MomentumTracking",
     "Muffliato",
+    "NetworkDANE",
+    "NetworkGIANT",
+    "NetworkNewton",
     "PartPSP",
     "ProxSkip",
+    "PushDIGing",
+    "PushPull",
     "QGAdam",
     "QGDSGDm",
     "RelaySGD",

@@ -4,7 +4,8 @@ import dataclasses
 import json
 
 from jdfl.cli import flags
-from jdfl.lab.choosing import PROPERTIES, choose as choices
+from jdfl.lab.choosing import PROPERTIES
+from jdfl.lab.choosing import choose as choices
 
 _ABOUT = """List the algorithms that have all of the properties that you ask for, and for every other one what it lacks.
 

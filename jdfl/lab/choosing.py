@@ -161,9 +161,7 @@ def _networks(asked: frozenset[str]) -> Iterator[tuple[str, Any]]:
     """Networks with what is asked for, any of which will do, each with the property that it is refused for."""
     about = next((one for one in ("late", "lossy", "changing", "directed") if one in asked), "network")
     if "directed" in asked:
-        some, other = (
-            networks.erdos_renyi(_M, 0.4, directed=True, weights="out-degree", seed=seed) for seed in (0, 1)
-        )
+        some, other = (networks.erdos_renyi(_M, 0.4, directed=True, weights="out-degree", seed=seed) for seed in (0, 1))
         base, ways = (networks.periodic([some, other]) if "changing" in asked else some), ("sender",)
     else:
         base = networks.erdos_renyi_rounds(_M, 0.6) if "changing" in asked else networks.ring(_M)
