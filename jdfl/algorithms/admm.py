@@ -56,6 +56,7 @@ class ADMM(OverLinks):
     """Gradient steps with which a node approximates its proximal operator in a round."""
     gradients: Exact = Gradients()
     title: ClassVar[str] = "ADMM"
+    exact: ClassVar[bool] = True
     tuned: ClassVar[tuple[str, ...]] = ("lr", "penalty")
 
     def init(self, round: Round) -> State:

@@ -58,6 +58,7 @@ class ATG(OverLinks):
     """Weight alpha of the new values of the links' variables."""
     gradients: Gradients = Gradients()
     title: ClassVar[str] = "ATG"
+    exact: ClassVar[bool] = True
     tuned: ClassVar[tuple[str, ...]] = ("delta", "gamma")
     channels: ClassVar[tuple[Channel, ...]] = (MODEL, TRACKER)
 

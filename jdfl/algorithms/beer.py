@@ -61,6 +61,7 @@ class BEER(Algorithm):
     gradients: Gradients = Gradients()
     codec: Codec = Dense()
     title: ClassVar[str] = "BEER"
+    exact: ClassVar[bool] = True
     tuned: ClassVar[tuple[str, ...]] = ("lr", "gamma")
     needs: ClassVar[dict[str, bool]] = FIXED_SYMMETRIC
     codes: ClassVar[Codes] = "contracting"

@@ -42,6 +42,7 @@ class CEDAS(LEAD):
     decay: NotNegative = 0.0
     """Rate of the falling step sizes lr / (1 + decay k); 0: constant."""
     title: ClassVar[str] = "CEDAS"
+    exact: ClassVar[bool] = True
 
     def init(self, round: Round) -> State:
         """Start from x = h = the initial parameters, which all neighbours know."""

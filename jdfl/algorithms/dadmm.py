@@ -57,6 +57,7 @@ class DADMM(OverLinks):
     """Gradient steps with which a node approximates its minimiser in a round."""
     gradients: Exact = Gradients()
     title: ClassVar[str] = "DADMM"
+    exact: ClassVar[bool] = True
     tuned: ClassVar[tuple[str, ...]] = ("lr", "penalty")
 
     def init(self, round: Round) -> State:
@@ -88,6 +89,7 @@ class DLM(OverLinks):
     """Weight of the distance from the last x; it must exceed half the largest curvature of an f_i."""
     gradients: Gradients = Gradients()
     title: ClassVar[str] = "DLM"
+    exact: ClassVar[bool] = True
     tuned: ClassVar[tuple[str, ...]] = ("rho", "penalty")
 
     def init(self, round: Round) -> State:

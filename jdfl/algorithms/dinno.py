@@ -48,6 +48,7 @@ class DiNNO(OverLinks):
     gradients: Gradients = Gradients()
     optimizer: descent.Optimizer = struct.field(pytree_node=False, default=None)
     title: ClassVar[str] = "DiNNO"
+    exact: ClassVar[bool] = True
     tuned: ClassVar[tuple[str, ...]] = ("lr", "penalty")
 
     def init(self, round: Round) -> State:

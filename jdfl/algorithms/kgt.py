@@ -56,6 +56,7 @@ class KGT(Algorithm):
     """Gradient steps before each exchange of messages."""
     gradients: Gradients = Gradients()
     title: ClassVar[str] = "K-GT"
+    exact: ClassVar[bool] = True
     needs: ClassVar[dict[str, bool]] = {"doubly_stochastic": True}
     channels: ClassVar[tuple[Channel, ...]] = (MODEL, TRACKER)
 

@@ -63,6 +63,7 @@ class LEAD(Algorithm):
     gradients: Gradients = Gradients()
     codec: Codec = Dense()
     title: ClassVar[str] = "LEAD"
+    exact: ClassVar[bool] = True
     tuned: ClassVar[tuple[str, ...]] = ("lr", "gamma", "alpha")
     needs: ClassVar[dict[str, bool]] = FIXED_SYMMETRIC
     codes: ClassVar[Codes] = "slow copies"

@@ -55,6 +55,7 @@ class LED(Algorithm):
     """Gradient steps before each exchange of messages."""
     gradients: Gradients = Gradients()
     title: ClassVar[str] = "LED"
+    exact: ClassVar[bool] = True
     tuned: ClassVar[tuple[str, ...]] = ("lr", "beta")
     needs: ClassVar[dict[str, bool]] = FIXED_SYMMETRIC
 

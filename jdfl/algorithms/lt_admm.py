@@ -62,6 +62,7 @@ class LTADMM(LocalTraining):
     kind: ClassVar[str] = "lt-admm"
     gradients: Gradients = Gradients()
     title: ClassVar[str] = "LT-ADMM"
+    exact: ClassVar[bool] = True
 
     def init(self, round: Round) -> State:
         """Start from the initial parameters x and links that agree with them."""

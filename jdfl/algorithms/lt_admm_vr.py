@@ -62,6 +62,7 @@ class LTADMMVR(LocalTraining):
     kept: bool = struct.field(pytree_node=False, default=False)
     """Keep the table from round to round."""
     title: ClassVar[str] = "LT-ADMM-VR"
+    exact: ClassVar[bool] = True
 
     def check(self, problem: Problem, network: Network) -> None:
         """Raise ValueError for settings and networks that do not fit."""

@@ -75,6 +75,7 @@ class MomentumTracking(_WithMomentum):
     """Factor of the last momentum."""
     gradients: Gradients = Gradients()
     title: ClassVar[str] = "Momentum tracking"
+    exact: ClassVar[bool] = True
 
     def init(self, round: Round) -> Tracked:
         """Start from the initial parameters x and y = u = g(x)."""
@@ -103,6 +104,7 @@ class DSGTHB(_WithMomentum):
     """Factor of the last momentum."""
     gradients: Gradients = Gradients()
     title: ClassVar[str] = "DSGT-HB"
+    exact: ClassVar[bool] = True
 
     def init(self, round: Round) -> State:
         """Start from the initial parameters x and u = y = g(x)."""

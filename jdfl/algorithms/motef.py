@@ -36,6 +36,7 @@ class MoTEF(BEER):
     momentum: Fraction = 0.2
     """Weight of the new gradient in the momentum, in (0, 1]; 1: no momentum."""
     title: ClassVar[str] = "MoTEF"
+    exact: ClassVar[bool] = True
 
     def step(self, state: State, round: Round) -> State:
         """One round; `state.g` is the momentum m."""

@@ -65,6 +65,7 @@ class NetworkGIANT(Algorithm):
     """Products with a Hessian for every linear system, at most n of use."""
     gradients: Smooth = Gradients()
     title: ClassVar[str] = "Network-GIANT"
+    exact: ClassVar[bool] = True
     needs: ClassVar[dict[str, bool]] = {"doubly_stochastic": True}
     channels: ClassVar[tuple[Channel, ...]] = (MODEL, TRACKER)
 
@@ -111,6 +112,7 @@ class NetworkDANE(NetworkGIANT):
     newton_steps: Count = struct.field(pytree_node=False, default=2)
     """Newton steps for a minimum."""
     title: ClassVar[str] = "Network-DANE"
+    exact: ClassVar[bool] = True
 
     def direction(self, x: Array, y: Array, g: Array, times: Product, round: Round) -> Array:
         """The difference d [m, n] of x and the minimum."""

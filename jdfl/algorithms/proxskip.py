@@ -60,6 +60,7 @@ class ProxSkip(Algorithm):
     """Step size of the control variates; None: p."""
     gradients: Gradients = Gradients()
     title: ClassVar[str] = "ProxSkip"
+    exact: ClassVar[bool] = True
     needs: ClassVar[dict[str, bool]] = FIXED_SYMMETRIC
 
     def init(self, round: Round) -> State:

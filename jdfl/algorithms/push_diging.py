@@ -58,6 +58,7 @@ class PushDIGing(Algorithm):
     lr: StepSize = 0.05
     gradients: Gradients = Gradients()
     title: ClassVar[str] = "Push-DIGing"
+    exact: ClassVar[bool] = True
     needs: ClassVar[dict[str, bool]] = {"column_stochastic": True, "connected": True}
     channels: ClassVar[tuple[Channel, ...]] = (MODEL, TRACKER)
     columns: ClassVar[bool] = True
@@ -105,6 +106,7 @@ class ADDOPT(PushDIGing):
 
     kind: ClassVar[str] = "add-opt"
     title: ClassVar[str] = "ADD-OPT"
+    exact: ClassVar[bool] = True
 
     def moved(self, state: State, round: Round) -> tuple[Array, Array]:
         """The sums u [m, n] and the weights a [m] after the exchange and the step."""

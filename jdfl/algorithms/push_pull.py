@@ -73,6 +73,7 @@ class PushPull(_Pushing):
     )
     """Push-Pull, or AB."""
     title: ClassVar[str] = "Push-Pull"
+    exact: ClassVar[bool] = True
 
     def init(self, round: Round) -> State:
         """Start from the initial parameters x and y = g(x)."""
@@ -102,6 +103,7 @@ class ABm(_Pushing):
     """Factor on the last change of the parameters, in [0, 1); 0 is AB."""
     gradients: Gradients = Gradients()
     title: ClassVar[str] = "ABm"
+    exact: ClassVar[bool] = True
     tuned: ClassVar[tuple[str, ...]] = ("lr", "momentum")
 
     def init(self, round: Round) -> Moving:

@@ -57,6 +57,7 @@ class RelaySGD(Algorithm):
     lr: StepSize = 0.05
     gradients: Gradients = Gradients()
     title: ClassVar[str] = "RelaySGD"
+    exact: ClassVar[bool] = True
     needs: ClassVar[dict[str, bool]] = {"fixed": True, "undirected": True, "connected": True}
     mixes: ClassVar[bool] = False
 

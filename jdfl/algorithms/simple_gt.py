@@ -51,6 +51,7 @@ class SimpleGT(Algorithm):
     lr: StepSize = 0.1
     gradients: Gradients = Gradients()
     title: ClassVar[str] = "SimpleGT"
+    exact: ClassVar[bool] = True
     needs: ClassVar[dict[str, bool]] = FIXED_SYMMETRIC
 
     def init(self, round: Round) -> State:

@@ -113,6 +113,7 @@ class GTSAGA(Reduced):
     batch: Count = struct.field(pytree_node=False, default=1)
     """Examples of a round."""
     title: ClassVar[str] = "GT-SAGA"
+    exact: ClassVar[bool] = True
 
     def check(self, problem: Problem, network: Network) -> None:
         """Raise ValueError for settings, data and networks that do not fit."""
@@ -193,6 +194,7 @@ class GTSVRG(OfBatches):
     probability: Fraction | None = None
     """Probability with which a node computes a gradient of all examples in a round; None: all do in the same rounds."""
     title: ClassVar[str] = "GT-SVRG"
+    exact: ClassVar[bool] = True
 
     def prepare(self, problem: Problem, moment: Moment, plan: Any) -> Array:
         """The key [] from which it is drawn which nodes compute gradients of all examples."""
@@ -227,6 +229,7 @@ class GTSARAH(OfBatches):
     period: Count = struct.field(pytree_node=False, default=50)
     """Rounds between gradients of all examples."""
     title: ClassVar[str] = "GT-SARAH"
+    exact: ClassVar[bool] = True
 
     def begin(self, x: Array, round: Round) -> tuple[Array, Any]:
         """There is no memory besides the state."""

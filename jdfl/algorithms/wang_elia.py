@@ -57,6 +57,7 @@ class WangElia(Algorithm):
     """Factor of I - W in K."""
     gradients: Gradients = Gradients()
     title: ClassVar[str] = "Wang-Elia"
+    exact: ClassVar[bool] = True
     needs: ClassVar[dict[str, bool]] = FIXED_SYMMETRIC
     channels: ClassVar[tuple[Channel, ...]] = (MODEL, INTEGRAL)
 
