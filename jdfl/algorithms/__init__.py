@@ -3,17 +3,21 @@
 from importlib import import_module
 from pkgutil import iter_modules
 
+from jdfl.algorithms.admm import ADMM
 from jdfl.algorithms.algorithm import Algorithm
+from jdfl.algorithms.atg import ATG
 from jdfl.algorithms.book import MODEL, TRACKER, Channel
 from jdfl.algorithms.ceps import CEPS
 from jdfl.algorithms.choco import CHOCO
 from jdfl.algorithms.consensus import AverageConsensus
 from jdfl.algorithms.cpgt import CPGT
+from jdfl.algorithms.dadmm import DADMM, DLM
 from jdfl.algorithms.dcd import DCD
 from jdfl.algorithms.decor import DECOR
 from jdfl.algorithms.dfedavgm import DFedAvgM
 from jdfl.algorithms.dfedsam import DFedSAM
 from jdfl.algorithms.diging import DIGing
+from jdfl.algorithms.dinno import DiNNO
 from jdfl.algorithms.directed_ceps import DirectedCEPS
 from jdfl.algorithms.doadp import DOADP
 from jdfl.algorithms.doadp_theorems import Theorem1
@@ -28,6 +32,8 @@ from jdfl.algorithms.fedavg import FedAvg
 from jdfl.algorithms.gradients import Gradients
 from jdfl.algorithms.iht import IHT
 from jdfl.algorithms.local_only import LocalOnly
+from jdfl.algorithms.lt_admm import LTADMM
+from jdfl.algorithms.lt_admm_vr import LTADMMVR
 from jdfl.algorithms.mafalda import MAFALDA
 from jdfl.algorithms.matcha import MATCHA
 from jdfl.algorithms.muffliato import Muffliato
@@ -56,11 +62,15 @@ def _registry() -> dict[str, type]:
 REGISTRY = _registry()
 
 __all__ = [
+    "ADMM",
+    "ATG",
     "CEPS",
     "CHOCO",
     "CPGT",
+    "DADMM",
     "DCD",
     "DECOR",
+    "DLM",
     "DOADP",
     "DPDDA",
     "DPDO",
@@ -69,6 +79,8 @@ __all__ = [
     "DSGT",
     "EXTRA",
     "IHT",
+    "LTADMM",
+    "LTADMMVR",
     "MAFALDA",
     "MATCHA",
     "MODEL",
@@ -83,6 +95,7 @@ __all__ = [
     "DFedAvgM",
     "DFedSAM",
     "DIGing",
+    "DiNNO",
     "DirectedCEPS",
     "ExactDiffusion",
     "FedAvg",

@@ -1,0 +1,103 @@
+"""DADMM and DLM: decentralized ADMM with one dual variable per node, which minimises f_i or its linearisation.
+
+W. Shi, Q. Ling, K. Yuan, G. Wu, W. Yin: On the Linear Convergence of the ADMM in Decentralized Consensus Optimization,
+2014 (DADMM); Q. Ling, W. Shi, G. Wu, A. Ribeiro: DLM: Decentralized Linearized Alternating Direction Method of
+Multipliers, 2015. With d_i neighbours of node i, penalty c, and all sums over neighbours:
+
+    a_i <- a_i + c sum_j (x_i - x_j)
+    x_i <- argmin_w f_i(w) + <a_i, w> + c sum_j ||w - (x_i + x_j) / 2||^2                         (DADMM)
+    x_i <- x_i - (g_i(x_i) + a_i + c sum_j (x_i - x_j)) / (2 c d_i + rho)                         (DLM)
+
+from a_i = 0. DADMM computes the minimiser by `inner` proximal gradient steps from x_i (see `augmented.minimised`); with
+few of them it is inexact in every round, but its limit stays the optimum. DLM is DADMM with one such step of size
+1 / rho. With one step size for all nodes instead of 1 / (2 c d_i + rho), as in the package decent-bench, DLM is
+`jdfl.DiNNO(local_steps=1)`. DADMM is `jdfl.ADMM` with penalty 2 c and relaxation 1/2.
+
+The papers update a_i after x_i; here it is done when the next round has sent x, which gives the same x. The formulas
+were written from memory.
+
+Missing neighbours: refused, because corrections add up only over the same links.
+
+Axes: m nodes, n parameters.
+"""
+
+from typing import ClassVar, NamedTuple
+
+import jax.numpy as jnp
+from jax import Array
+
+from jdfl.algorithms import augmented
+from jdfl.algorithms.augmented import OverLinks
+from jdfl.algorithms.gradients import Exact, Gradients
+from jdfl.algorithms.round import Round
+from jdfl.base import struct
+from jdfl.base.settings import Count, Positive
+
+
+class State(NamedTuple):
+    """What a round passes to the next."""
+
+    x: Array  # [m, n] parameters
+    a: Array  # [m, n] dual variables, whose sum over the nodes is 0
+
+
+@struct.dataclass
+class DADMM(OverLinks):
+    """DADMM: decentralized ADMM with one dual variable per node; exact with a constant penalty.
+
+    Raises ValueError (from `check`) for settings out of range and for networks that change or have one-way links.
+    """
+
+    kind: ClassVar[str] = "dadmm"
+    penalty: Positive = 0.25
+    """Weight c of the constraint of a link."""
+    lr: Positive = 0.2
+    """Step size of the inner steps."""
+    inner: Count = struct.field(pytree_node=False, default=10)
+    """Gradient steps with which a node approximates its minimiser in a round."""
+    gradients: Exact = Gradients()
+    title: ClassVar[str] = "DADMM"
+    tuned: ClassVar[tuple[str, ...]] = ("lr", "penalty")
+
+    def init(self, round: Round) -> State:
+        """Start from the initial parameters x and dual variables 0."""
+        x = round.problem.begin()
+        return State(x, jnp.zeros_like(x))
+
+    def step(self, state: State, round: Round) -> State:
+        """One round."""
+        x, a = state
+        apart, d = augmented.differences(x, round), augmented.degree(x, round)
+        a = a - self.penalty * apart
+        slope = self.penalty * (2 * d * x + apart) - a
+        return State(augmented.minimised(self, x, 2 * self.penalty * d, slope, round), a)
+
+
+@struct.dataclass
+class DLM(OverLinks):
+    """DLM: decentralized ADMM that takes one gradient step in place of a minimisation.
+
+    It takes any gradients. Raises ValueError (from `check`) for settings out of range and for networks that change or
+    have one-way links.
+    """
+
+    kind: ClassVar[str] = "dlm"
+    penalty: Positive = 0.25
+    """Weight c of the constraint of a link."""
+    rho: Positive = 5.0
+    """Weight of the distance from the last x; it must exceed half the largest curvature of an f_i."""
+    gradients: Gradients = Gradients()
+    title: ClassVar[str] = "DLM"
+    tuned: ClassVar[tuple[str, ...]] = ("rho", "penalty")
+
+    def init(self, round: Round) -> State:
+        """Start from the initial parameters x and dual variables 0."""
+        x = round.problem.begin()
+        return State(x, jnp.zeros_like(x))
+
+    def step(self, state: State, round: Round) -> State:
+        """One round."""
+        x, a = state
+        apart, d = augmented.differences(x, round), augmented.degree(x, round)
+        a = a - self.penalty * apart
+        return State(x - (self.gradients(x, round) + a - self.penalty * apart) / (2 * self.penalty * d + self.rho), a)

@@ -1,0 +1,27 @@
+"""DiNNO."""
+
+import numpy as np
+
+import jdfl
+from tests.field.row import ROUNDS, Loop, field
+
+
+def loop(the: Loop) -> np.ndarray:
+    """Every node by itself, with the gradient of its augmented Lagrangian as a sum over its neighbours."""
+    lr, rho, x, p = the.algorithm.lr, the.algorithm.penalty, the.start, the.start.copy()
+    xs = []
+    for _ in range(ROUNDS):
+        new = []
+        for i, x_i in enumerate(x):
+            neighbours = np.flatnonzero(the.links[i])
+            p[i] = p[i] + rho * sum(x_i - x[j] for j in neighbours)
+            y = x_i
+            for _ in range(the.algorithm.local_steps):
+                y = y - lr * (the.gradient(i, y) + p[i] + sum(2 * rho * (y - (x_i + x[j]) / 2) for j in neighbours))
+            new.append(y)
+        x = np.stack(new)
+        xs.append(x)
+    return np.stack(xs)
+
+
+ROWS = (field(jdfl.DiNNO(local_steps=3), loop, grads=3, reaches=jdfl.DiNNO(), rounds=600),)
