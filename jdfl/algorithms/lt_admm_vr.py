@@ -8,8 +8,8 @@ The local steps of `jdfl.LTADMM` with a batch B_i drawn for every step, and a ta
     c_ih <- g_ih(y_i)  for h in B_i
 
 The table begins with the gradients at x_i, in every round or (`kept`) in the first one only, which saves a pass over
-the data per round. A batch has distinct examples, all sets being equally likely, and their weights in f_i count in both
-means. The regulariser contains no data and is not sampled.
+the data per round but needs a smaller lr: gradients in it may be many rounds old. A batch has distinct examples, all
+sets being equally likely, and their weights in f_i count in both means. The regulariser is not sampled.
 
 Memory: the table holds q numbers for each of m n parameters, q being the most examples of a node. Gradients are counted
 by examples: two per member of a batch, and every example of a node where the table begins. The paper was not at hand:
