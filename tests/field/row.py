@@ -32,17 +32,25 @@ def network() -> jdfl.network.Static:
     return jdfl.network.from_matrix(weighted(), name="eighths")
 
 
+def directed() -> jdfl.network.Static:
+    """One-way links; nodes have 1 or 3 in- and out-neighbours, so that float32 holds equal shares as they are."""
+    ring = [(i, (i + 1) % M) for i in range(M)]
+    edges = [*ring, (0, 4), (0, 5), (2, 4), (2, 5)]
+    return jdfl.network.from_edges(edges, M, directed=True, weights="out-degree")
+
+
 @dataclass(frozen=True)
 class Loop:
     """What the loop of a paper has: the settings, the losses, W and what is drawn, all in float64."""
 
     algorithm: Any
     problem: Any
+    on: Callable[[], jdfl.network.Static] = network
 
     @cached_property
     def W(self) -> np.ndarray:
         """The mixing matrix [m, m]."""
-        return weighted()
+        return jdfl.network.to_scipy(self.on()).toarray()
 
     @cached_property
     def links(self) -> np.ndarray:
@@ -68,10 +76,10 @@ class Loop:
         """Every node's at its own row [m, n]."""
         return np.stack([self.gradient(i, row) for i, row in enumerate(x)])
 
-    def moment(self, k: int) -> Moment:
-        """Round k as `testing.Case.play` has it, for the keys of what is drawn in it."""
-        key = jax.random.fold_in(jax.random.split(jax.random.key(3), 3)[2], k)
-        return Moment(jnp.int32(k), key, network().graph, jnp.arange(M, dtype=jnp.int32))
+    def moment(self, k: int, part: int = 2) -> Moment:
+        """Round k as `testing.Case.play` has it, for the keys of what is drawn in it; part 1 is before round 0."""
+        key = jax.random.fold_in(jax.random.split(jax.random.key(3), 3)[part], k)
+        return Moment(jnp.int32(k), key, self.on().graph, jnp.arange(M, dtype=jnp.int32))
 
 
 @dataclass(frozen=True)
@@ -85,6 +93,7 @@ class Field(Row):
     rounds: int = 2000  # in which it reaches it
     tracks: tuple[str, str] | None = None  # two fields of the state with equal averages over the nodes
     same: tuple[tuple[Any, Any], ...] = ()  # pairs of methods that compute the same parameters
+    on: Callable[[], jdfl.network.Static] = network  # where the loop is tried, and where it reaches the optimum
     module: str = ""  # the file of jdfl.algorithms
 
 

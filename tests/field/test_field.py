@@ -1,5 +1,6 @@
 """The methods of the field: the loops of their papers, where they end, what they track, and which others they equal."""
 
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -35,16 +36,22 @@ def named(rows):
     return pytest.mark.parametrize("row", rows, ids=str)
 
 
-def played(algorithm: Any) -> np.ndarray:
+def partly(shared: int | None) -> jdfl.problems.LinearRegression:
+    """The problem of the loops, with its first parameters in common; None: all."""
+    return replace(PROBLEM(), shared=shared)
+
+
+def played(algorithm: Any, on: Any = network, shared: int | None = None) -> np.ndarray:
     """Parameters [13, m, n] after every round, with messages that are exact in float64."""
-    return np.asarray(testing.Case(exactly(algorithm), PROBLEM()).play(network=network())[1])
+    return np.asarray(testing.Case(exactly(algorithm), partly(shared)).play(network=on())[1])
 
 
 @named(ROWS)
 def test_a_method_is_the_loop_of_its_paper(row: Field):
-    found = played(row.algorithm)
+    found = played(row.algorithm, row.on, row.shared)
     assert np.abs(found).max() > 1e-3  # or the nodes never moved
-    np.testing.assert_allclose(found, row.loop(Loop(exactly(row.algorithm), PROBLEM())), rtol=1e-9, atol=1e-9)
+    expected = row.loop(Loop(exactly(row.algorithm), partly(row.shared), row.on))
+    np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-9)
 
 
 @partial(jax.jit, static_argnames=("rounds",))
@@ -66,11 +73,11 @@ def course(program: Program, problem: Any, net: Any, rounds: int) -> Any:
     return params, state
 
 
-def long(algorithm: Any, rounds: int) -> Any:
+def long(algorithm: Any, rounds: int, on: Any = network) -> Any:
     with jax.enable_x64(True):
         wide = jax.tree.map(lambda x: x.astype(float) if jnp.issubdtype(x.dtype, jnp.floating) else x, STRONG())
-        program = planned(exactly(algorithm), wide, network(), rounds)
-        return jax.device_get(course(program, stepping.nameless(wide), stepping.nameless(network()), rounds))
+        program = planned(exactly(algorithm), wide, on(), rounds)
+        return jax.device_get(course(program, stepping.nameless(wide), stepping.nameless(on()), rounds))
 
 
 def best() -> np.ndarray:
@@ -81,7 +88,7 @@ def best() -> np.ndarray:
 
 @named([row for row in ROWS if row.reaches is not None])
 def test_an_exact_method_reaches_the_optimum_at_a_linear_rate(row: Field):
-    params, _ = long(row.reaches, row.rounds)
+    params, _ = long(row.reaches, row.rounds, row.on)
     away = np.abs(params - best()).max(axis=(1, 2))
     assert away[-1] < 1e-8
     while_far = away > 1e-9  # above its floor, every tenth of the rounds is a step of the same ratio
@@ -91,7 +98,7 @@ def test_an_exact_method_reaches_the_optimum_at_a_linear_rate(row: Field):
 
 @named([row for row in ROWS if row.tracks])
 def test_trackers_have_the_average_of_what_they_track(row: Field):
-    _, state = long(row.algorithm, 40)
+    _, state = long(row.algorithm, 40, row.on)
     y, g = (np.asarray(getattr(state, name)) for name in row.tracks)
     assert np.abs(y - g).max() > 1e-3
     np.testing.assert_allclose(y.mean(axis=0), g.mean(axis=0), atol=1e-12 * max(1, np.abs(g).max()))
