@@ -12,9 +12,11 @@ from jdfl.algorithms.cpgt import CPGT
 from jdfl.algorithms.dcd import DCD
 from jdfl.algorithms.decor import DECOR
 from jdfl.algorithms.dfedavgm import DFedAvgM
+from jdfl.algorithms.dfedpgp import DFedPGP
 from jdfl.algorithms.dfedsam import DFedSAM
 from jdfl.algorithms.diging import DIGing
 from jdfl.algorithms.directed_ceps import DirectedCEPS
+from jdfl.algorithms.dispfl import DisPFL
 from jdfl.algorithms.doadp import DOADP
 from jdfl.algorithms.doadp_theorems import Theorem1
 from jdfl.algorithms.dp_dda import DPDDA
@@ -25,8 +27,10 @@ from jdfl.algorithms.dsgt import DSGT
 from jdfl.algorithms.exact_diffusion import ExactDiffusion
 from jdfl.algorithms.extra import EXTRA
 from jdfl.algorithms.fedavg import FedAvg
+from jdfl.algorithms.fedfomo import FedFomo
 from jdfl.algorithms.gradients import Gradients
 from jdfl.algorithms.iht import IHT
+from jdfl.algorithms.l2c import L2C
 from jdfl.algorithms.local_only import LocalOnly
 from jdfl.algorithms.mafalda import MAFALDA
 from jdfl.algorithms.matcha import MATCHA
@@ -34,9 +38,12 @@ from jdfl.algorithms.muffliato import Muffliato
 from jdfl.algorithms.nids import NIDS
 from jdfl.algorithms.partpsp import PartPSP
 from jdfl.algorithms.pedfl import PEDFL
+from jdfl.algorithms.pens import PENS
+from jdfl.algorithms.privsgp_vr import PrivSGPVR
 from jdfl.algorithms.round import Round
 from jdfl.algorithms.sgp import SGP
 from jdfl.algorithms.updates import Updates
+from jdfl.algorithms.zip_dl import ZipDL
 
 
 def _registry() -> dict[str, type]:
@@ -69,11 +76,13 @@ __all__ = [
     "DSGT",
     "EXTRA",
     "IHT",
+    "L2C",
     "MAFALDA",
     "MATCHA",
     "MODEL",
     "NIDS",
     "PEDFL",
+    "PENS",
     "REGISTRY",
     "SGP",
     "TRACKER",
@@ -81,16 +90,21 @@ __all__ = [
     "AverageConsensus",
     "Channel",
     "DFedAvgM",
+    "DFedPGP",
     "DFedSAM",
     "DIGing",
     "DirectedCEPS",
+    "DisPFL",
     "ExactDiffusion",
     "FedAvg",
+    "FedFomo",
     "Gradients",
     "LocalOnly",
     "Muffliato",
     "PartPSP",
+    "PrivSGPVR",
     "Round",
     "Theorem1",
     "Updates",
+    "ZipDL",
 ]
