@@ -54,6 +54,11 @@ EXAMPLES = {
         network="matcha(jdfl.network.k_regular(8, 4), budget=0.5)",
         flags="--network matcha --network.base k-regular --network.base.degree 4 --network.budget 0.5",
     ),
+    "dfedpgp": Example(**_DIRECTED, private=""),
+    "privsgp-vr": Example(
+        **_DIRECTED,
+        private='gradients=jdfl.Gradients(batch=1, clip=1, per="batch", mechanism=jdfl.Gaussian(2))',
+    ),
     "partpsp": Example(**_DIRECTED, private=_PUSHED),
     "pedfl": Example(private=_PUSHED),
     "porter": Example(private=f"tau=None, {_NOISE}"),

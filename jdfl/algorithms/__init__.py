@@ -19,10 +19,12 @@ from jdfl.algorithms.dcd import DCD
 from jdfl.algorithms.decor import DECOR
 from jdfl.algorithms.deepsqueeze import DeepSqueeze
 from jdfl.algorithms.dfedavgm import DFedAvgM
+from jdfl.algorithms.dfedpgp import DFedPGP
 from jdfl.algorithms.dfedsam import DFedSAM
 from jdfl.algorithms.diging import DIGing
 from jdfl.algorithms.dinno import DiNNO
 from jdfl.algorithms.directed_ceps import DirectedCEPS
+from jdfl.algorithms.dispfl import DisPFL
 from jdfl.algorithms.doadp import DOADP
 from jdfl.algorithms.doadp_theorems import Theorem1
 from jdfl.algorithms.dp_dda import DPDDA
@@ -34,11 +36,13 @@ from jdfl.algorithms.ecd import ECD
 from jdfl.algorithms.exact_diffusion import ExactDiffusion
 from jdfl.algorithms.extra import EXTRA
 from jdfl.algorithms.fedavg import FedAvg
+from jdfl.algorithms.fedfomo import FedFomo
 from jdfl.algorithms.gossipfl import GossipFL
 from jdfl.algorithms.gradients import Gradients
 from jdfl.algorithms.gut import GUT
 from jdfl.algorithms.iht import IHT
 from jdfl.algorithms.kgt import KGT
+from jdfl.algorithms.l2c import L2C
 from jdfl.algorithms.lead import LEAD
 from jdfl.algorithms.led import LED
 from jdfl.algorithms.local_only import LocalOnly
@@ -55,7 +59,9 @@ from jdfl.algorithms.ngc import NGC
 from jdfl.algorithms.nids import NIDS
 from jdfl.algorithms.partpsp import PartPSP
 from jdfl.algorithms.pedfl import PEDFL
+from jdfl.algorithms.pens import PENS
 from jdfl.algorithms.porter import PORTER
+from jdfl.algorithms.privsgp_vr import PrivSGPVR
 from jdfl.algorithms.proxskip import ProxSkip
 from jdfl.algorithms.push_diging import ADDOPT, PushDIGing
 from jdfl.algorithms.push_pull import ABm, PushPull
@@ -68,6 +74,7 @@ from jdfl.algorithms.soft_dsgd import SoftDSGD
 from jdfl.algorithms.updates import Updates
 from jdfl.algorithms.variance_reduced import GTSAGA, GTSARAH, GTSVRG
 from jdfl.algorithms.wang_elia import WangElia
+from jdfl.algorithms.zip_dl import ZipDL
 
 
 def _registry() -> dict[str, type]:
@@ -115,6 +122,7 @@ __all__ = [
     "GUT",
     "IHT",
     "KGT",
+    "L2C",
     "LEAD",
     "LED",
     "LTADMM",
@@ -125,6 +133,7 @@ __all__ = [
     "NGC",
     "NIDS",
     "PEDFL",
+    "PENS",
     "PORTER",
     "REGISTRY",
     "SGP",
@@ -135,13 +144,16 @@ __all__ = [
     "Channel",
     "DAMSGrad",
     "DFedAvgM",
+    "DFedPGP",
     "DFedSAM",
     "DIGing",
     "DeepSqueeze",
     "DiNNO",
     "DirectedCEPS",
+    "DisPFL",
     "ExactDiffusion",
     "FedAvg",
+    "FedFomo",
     "GossipFL",
     "Gradients",
     "LocalOnly",
@@ -152,6 +164,7 @@ __all__ = [
     "NetworkGIANT",
     "NetworkNewton",
     "PartPSP",
+    "PrivSGPVR",
     "ProxSkip",
     "PushDIGing",
     "PushPull",
@@ -164,4 +177,5 @@ __all__ = [
     "Theorem1",
     "Updates",
     "WangElia",
+    "ZipDL",
 ]

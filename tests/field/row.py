@@ -76,9 +76,9 @@ class Loop:
         """Every node's at its own row [m, n]."""
         return np.stack([self.gradient(i, row) for i, row in enumerate(x)])
 
-    def moment(self, k: int) -> Moment:
-        """Round k as `testing.Case.play` has it, for the keys of what is drawn in it."""
-        key = jax.random.fold_in(jax.random.split(jax.random.key(3), 3)[2], k)
+    def moment(self, k: int, part: int = 2) -> Moment:
+        """Round k as `testing.Case.play` has it, for the keys of what is drawn in it; part 1 is before round 0."""
+        key = jax.random.fold_in(jax.random.split(jax.random.key(3), 3)[part], k)
         return Moment(jnp.int32(k), key, self.on().graph, jnp.arange(M, dtype=jnp.int32))
 
 

@@ -1,5 +1,6 @@
 """The methods of the field: the loops of their papers, where they end, what they track, and which others they equal."""
 
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -35,17 +36,22 @@ def named(rows):
     return pytest.mark.parametrize("row", rows, ids=str)
 
 
-def played(algorithm: Any, on: Any = network) -> np.ndarray:
+def partly(shared: int | None) -> jdfl.problems.LinearRegression:
+    """The problem of the loops, with its first parameters in common; None: all."""
+    return replace(PROBLEM(), shared=shared)
+
+
+def played(algorithm: Any, on: Any = network, shared: int | None = None) -> np.ndarray:
     """Parameters [13, m, n] after every round, with messages that are exact in float64."""
-    return np.asarray(testing.Case(exactly(algorithm), PROBLEM()).play(network=on())[1])
+    return np.asarray(testing.Case(exactly(algorithm), partly(shared)).play(network=on())[1])
 
 
 @named(ROWS)
 def test_a_method_is_the_loop_of_its_paper(row: Field):
     for algorithm in (row.algorithm, *row.more):
-        found = played(algorithm, row.on)
+        found = played(algorithm, row.on, row.shared)
         assert np.abs(found).max() > 1e-3  # or the nodes never moved
-        loop = Loop(exactly(algorithm), PROBLEM(), row.on)
+        loop = Loop(exactly(algorithm), partly(row.shared), row.on)
         np.testing.assert_allclose(found, row.loop(loop), rtol=1e-9, atol=1e-9)
 
 

@@ -19,10 +19,13 @@ def _with_laws(file: str, rows: str) -> tuple[str, ...]:
     return f"tests/algorithms/{file}.py", "tests/contract/test_contract.py", "-k", f"{file} or {rows}"
 
 
+_FIELD = "tests/field/test_field.py", "tests/contract/test_contract.py", "-k"
+
+
 def _of_the_field(module: str) -> tuple[str, ...]:
     """The loops and laws of the methods of a file in jdfl/algorithms that has its rows in tests/field."""
     names = {re.split(r"[ ,]", str(row))[0] for row in ROWS if row.module == module}
-    return "tests/field/test_field.py", "tests/contract/test_contract.py", "-k", " or ".join(sorted(names))
+    return *_FIELD, " or ".join(sorted(names))
 
 
 TABLE: dict[str, tuple[str, ...]] = {
@@ -68,6 +71,7 @@ TABLE: dict[str, tuple[str, ...]] = {
     "jdfl/algorithms/ceps_paper.py": ("tests/algorithms/test_ceps.py",),
     "jdfl/algorithms/ceps_theorems.py": ("tests/algorithms/test_ceps_theorems.py",),
     "jdfl/algorithms/consequences.py": ("tests/algorithms/test_codec_warnings.py",),
+    "jdfl/algorithms/choosing.py": (*_FIELD, "PENS or FedFomo or L2C or DisPFL"),
     "jdfl/algorithms/choco.py": _with_laws("test_compressed", "CHOCO"),
     "jdfl/algorithms/clipping.py": _CLIPPED,
     "jdfl/algorithms/codes.py": ("tests/algorithms/test_codec_warnings.py", "tests/algorithms/test_compressed.py"),
@@ -101,6 +105,7 @@ TABLE: dict[str, tuple[str, ...]] = {
     "jdfl/algorithms/pedfl.py": _with_laws("test_family", "PEDFL"),
     "jdfl/algorithms/program.py": _with_laws("test_family", "D-PSGD"),
     "jdfl/algorithms/one_kernel.py": ("tests/kernels/test_one_round_kernel.py",),
+    "jdfl/algorithms/push_sums.py": (*_FIELD, "DFedPGP or PrivSGP"),
     "jdfl/algorithms/push_descent.py": _with_laws("test_push_sum", "SGP"),
     "jdfl/algorithms/push_sum_theorems.py": ("tests/algorithms/test_push_sum_theorems.py",),
     "jdfl/algorithms/requests.py": ("tests/algorithms/test_ceps_stored.py", *_with_laws("test_ceps", "CEPS")),

@@ -1,0 +1,48 @@
+"""Neighbours that a node weights or selects by its own data: the common part of PENS, FedFomo, L2C and DisPFL.
+
+Axes: m nodes, n parameters, d slots of the neighbour table.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import jax.numpy as jnp
+from jax import Array, lax
+
+from jdfl.algorithms.book import MODEL
+from jdfl.algorithms.round import Round
+from jdfl.network import mix
+
+
+def by_neighbour(function: Callable[[Array], Array], x: Array, round: Round) -> Array:
+    """`function` of what each in-neighbour sends, [m, d]; padding has the value of the node's own row.
+
+    One slot of all nodes is processed at a time, so no array [m, d, n] is formed.
+
+    Args:
+        function: Maps the rows [m, n] of one in-neighbour of every node to a number for every node [m].
+        x: The rows x [m, n] that the nodes send.
+        round: The round, with its network.
+    """
+    rows = round.graph.gathered(x)
+    return lax.map(lambda senders: function(rows[senders]), round.graph.senders.T).T
+
+
+def largest(score: Array, among: Array, count: Any) -> Array:
+    """The `count` entries of every row with the largest score [m, d] `among` some [m, d]; the first among equals."""
+    order = jnp.argsort(jnp.where(among, -score, jnp.inf), axis=1)
+    return among & (jnp.argsort(order, axis=1).astype(jnp.int32) < count)
+
+
+def sent_to(takers: Array, x: Array, round: Round) -> Array:
+    """X [m, n], marked and counted as sent to the nodes that take it: the slots `takers` [m, d]."""
+    takers = round.leaving(MODEL, takers)  # observers see which nodes are asked
+    taken = jnp.any(takers, axis=1).astype(jnp.int32)
+    round.book.send(MODEL, round.graph.asked(takers), taken)
+    return round.leaving(MODEL, x, to="asked")
+
+
+def combined(weight: Array, own: Array, x: Array, round: Round) -> Array:
+    """own_i x_i + sum_j weight_ij x_j [m, n] for x [m, n] that has been sent, with weights [m, d] and own [m]."""
+    return mix(replace(round.graph, weight=weight, self_weight=own), x)
