@@ -11,6 +11,7 @@ from jdfl.algorithms.consensus import AverageConsensus
 from jdfl.algorithms.cpgt import CPGT
 from jdfl.algorithms.dcd import DCD
 from jdfl.algorithms.decor import DECOR
+from jdfl.algorithms.destress import DESTRESS
 from jdfl.algorithms.dfedavgm import DFedAvgM
 from jdfl.algorithms.dfedsam import DFedSAM
 from jdfl.algorithms.diging import DIGing
@@ -64,6 +65,7 @@ __all__ = [
     "CPGT",
     "DCD",
     "DECOR",
+    "DESTRESS",
     "DOADP",
     "DPDDA",
     "DPDO",
