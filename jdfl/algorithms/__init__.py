@@ -18,6 +18,7 @@ from jdfl.algorithms.dadmm import DADMM, DLM
 from jdfl.algorithms.dcd import DCD
 from jdfl.algorithms.decor import DECOR
 from jdfl.algorithms.deepsqueeze import DeepSqueeze
+from jdfl.algorithms.destress import DESTRESS
 from jdfl.algorithms.dfedavgm import DFedAvgM
 from jdfl.algorithms.dfedpgp import DFedPGP
 from jdfl.algorithms.dfedsam import DFedSAM
@@ -106,6 +107,7 @@ __all__ = [
     "DADMM",
     "DCD",
     "DECOR",
+    "DESTRESS",
     "DLM",
     "DOADP",
     "DPDDA",

@@ -156,7 +156,7 @@ class GTSAGA(Reduced):
         return v, (table.at[here, chosen].set(new), mean + change)
 
 
-class OfBatches(Reduced):
+class OfBatches(Algorithm):
     """The common part of methods whose estimates are differences of gradients of the same examples."""
 
     gradients: Gradients
@@ -170,6 +170,10 @@ class OfBatches(Reduced):
                 f"got mechanism = {self.gradients.mechanism!r}. Leave it out, or use DSGT."
             )
 
+    def change(self, x: Array, before: Array, round: Round) -> Array:
+        """The gradients [m, n] at x [m, n] minus those at other parameters, of the same examples."""
+        return self.gradients(x, round) - self.gradients(before, round, look=1)
+
     def whole(self, x: Array, due: Array, otherwise: Array, round: Round) -> Array:
         """The gradients of all examples [m, n] at x [m, n] of the nodes due [m]; the rows of `otherwise` elsewhere."""
         plain = replace(self.gradients, batch=None, sampling="replacement")
@@ -180,7 +184,7 @@ class OfBatches(Reduced):
 
 
 @struct.dataclass
-class GTSVRG(OfBatches):
+class GTSVRG(OfBatches, Reduced):
     """GT-SVRG: the estimates need the gradient of all examples at a point that is replaced now and then.
 
     It takes any gradients without noise. With a `probability` it is GT-VR. Raises ValueError (from `check`) for
@@ -213,11 +217,11 @@ class GTSVRG(OfBatches):
         else:
             due = active(self.probability, round.ready, round)
         u, whole = jnp.where(due[:, None], x, u), self.whole(x, due, whole, round)
-        return self.gradients(x, round) - self.gradients(u, round, look=1) + whole, (u, whole)
+        return self.change(x, u, round) + whole, (u, whole)
 
 
 @struct.dataclass
-class GTSARAH(OfBatches):
+class GTSARAH(OfBatches, Reduced):
     """GT-SARAH: the estimates add up differences, from the gradient of all examples that begins every period.
 
     It takes any gradients without noise. Raises ValueError (from `check`) for settings out of range, noisy gradients,
@@ -239,10 +243,8 @@ class GTSARAH(OfBatches):
         """The last estimate and a difference, or the gradient of all examples."""
         due = jnp.broadcast_to((round.k + 1) % self.period == 0, (round.m,))
 
-        def change(here: Round) -> Array:
-            return self.gradients(x, here) - self.gradients(state.x, here, look=1)
-
-        return self.whole(x, due, state.v + round.each_of(~due, None, change), round), None
+        change = round.each_of(~due, None, lambda here: self.change(x, state.x, here))
+        return self.whole(x, due, state.v + change, round), None
 
 
 def _whole(sizes: Array, batch: int) -> Array:

@@ -21,9 +21,9 @@ def uniform(keys: Any, shape: tuple[int, ...]) -> np.ndarray:
     return np.stack([np.asarray(jax.random.uniform(key, shape, jnp.float32)) for key in keys])
 
 
-def drawn(the: Loop, k: int) -> list[np.ndarray]:
-    """The examples of every node in round k, with repetitions."""
-    keys, b = the.moment(k).keys(sampling._BATCH, 0), the.algorithm.gradients.batch
+def drawn(the: Loop, k: int, t: int = 0) -> list[np.ndarray]:
+    """The examples of every node in step t of round k, with repetitions."""
+    keys, b = the.moment(k).keys(sampling._BATCH, t), the.algorithm.gradients.batch
     return [np.asarray(the.problem.minibatch(key, jnp.arange(Q), jnp.ones(Q), b)[0]) for key in keys]
 
 
@@ -69,15 +69,18 @@ def saga(the: Loop) -> np.ndarray:
     return tracked(the, estimate)
 
 
+def prepared() -> Any:
+    """The key of activations where `testing.Case.play` prepares."""
+    at = jax.random.fold_in(jax.random.split(jax.random.key(3), 3)[0], 0)
+    return activation.ACTIVE.of(Keys.of(at).choice)
+
+
 def due(algorithm: Any, k: int, key: Any = None) -> np.ndarray:
     """Which nodes compute gradients of all examples in round k, [m], with the key of the run."""
     p = getattr(algorithm, "probability", None)
     if p is None:
         return np.full(M, (k + 1) % algorithm.period == 0)
-    if key is None:
-        at = jax.random.fold_in(jax.random.split(jax.random.key(3), 3)[0], 0)  # where `testing.Case.play` prepares
-        key = activation.ACTIVE.of(Keys.of(at).choice)
-    return uniform(each(key, jnp.arange(M), k), ()) < np.float32(p)
+    return uniform(each(prepared() if key is None else key, jnp.arange(M), k), ()) < np.float32(p)
 
 
 def svrg(the: Loop) -> np.ndarray:
