@@ -74,6 +74,7 @@ class DESTRESS(OfBatches):
     accelerated: bool = struct.field(pytree_node=False, default=False)
     """Mix with Chebyshev polynomials of W instead of its powers."""
     title: ClassVar[str] = "DESTRESS"
+    exact: ClassVar[bool] = True
     channels: ClassVar[tuple[Channel, ...]] = (MODEL, TRACKER)
 
     @property

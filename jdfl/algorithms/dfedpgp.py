@@ -68,6 +68,7 @@ class DFedPGP(PushSums):
     """Gradient steps on the personal parameters before these."""
     gradients: Exact = Gradients()
     title: ClassVar[str] = "DFedPGP"
+    personal: ClassVar[bool] = True
     tuned: ClassVar[tuple[str, ...]] = ("lr", "lr_local")
 
     def init(self, round: Round) -> State:

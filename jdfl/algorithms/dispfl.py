@@ -69,6 +69,7 @@ class DisPFL(Algorithm):
     """Gradient steps after each exchange of messages."""
     gradients: Gradients = Gradients()
     title: ClassVar[str] = "DisPFL"
+    personal: ClassVar[bool] = True
 
     def sparsity(self, problem: Problem) -> int:
         """The number of active entries."""

@@ -49,6 +49,7 @@ class FedFomo(Algorithm):
     """Gradient steps before each exchange of messages."""
     gradients: Exact = Gradients()
     title: ClassVar[str] = "FedFomo"
+    personal: ClassVar[bool] = True
 
     def init(self, round: Round) -> Array:
         """Start from the problem's initial parameters x [m, n]."""

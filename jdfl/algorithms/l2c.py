@@ -63,6 +63,7 @@ class L2C(Algorithm):
     """Neighbours of a node that still send then."""
     gradients: Gradients = Gradients()
     title: ClassVar[str] = "L2C"
+    personal: ClassVar[bool] = True
     tuned: ClassVar[tuple[str, ...]] = ("lr", "lr_weights")
     needs: ClassVar[dict[str, bool]] = {"fixed": True}
 

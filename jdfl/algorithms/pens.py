@@ -62,6 +62,7 @@ class PENS(Algorithm):
     """Rounds of the selection; later only selected neighbours send."""
     gradients: Exact = Gradients()
     title: ClassVar[str] = "PENS"
+    personal: ClassVar[bool] = True
     needs: ClassVar[dict[str, bool]] = {"fixed": True}
 
     def init(self, round: Round) -> State:

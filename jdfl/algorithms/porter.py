@@ -39,6 +39,7 @@ class PORTER(BEER):
     tau: Positive | None = 1.0
     """Threshold of the smooth clipping of every node's gradient; None: no smooth clipping."""
     title: ClassVar[str] = "PORTER"
+    exact: ClassVar[bool] = False  # clipped gradients need not vanish together
 
     def step(self, state: State, round: Round) -> State:
         """One round."""

@@ -162,17 +162,17 @@ def _networks(asked: frozenset[str]) -> Iterator[tuple[str, Any]]:
     about = next((one for one in ("late", "lossy", "changing", "directed") if one in asked), "network")
     if "directed" in asked:
         some, other = (networks.erdos_renyi(_M, 0.4, directed=True, weights="out-degree", seed=seed) for seed in (0, 1))
-        base, ways = (networks.periodic([some, other]) if "changing" in asked else some), ("sender",)
+        base = networks.periodic([some, other]) if "changing" in asked else some
     else:
         base = networks.erdos_renyi_rounds(_M, 0.6) if "changing" in asked else networks.ring(_M)
-        ways = ("own", "sender")
     if "late" in asked and "changing" not in asked:
         yield about, networks.delays(base, 2)
         return
     if "late" in asked:
         raise _LacksError("late: delayed messages are simulated on fixed networks only.")
     if "lossy" in asked:
-        for way in ways:
-            yield about, networks.link_loss(base, 0.1, weights=way)
+        if "directed" not in asked:
+            yield about, networks.link_loss(base, 0.1, weights="own")
+        yield about, networks.link_loss(base, 0.1, weights="sender")
         return
     yield about, base
