@@ -11,7 +11,7 @@ Optimization Based on Gradient Tracking Revisited: Enhancing Convergence Rate vi
 
 from y_i = g_i = g_i(x_i). H_i is the Hessian of f_i. In consensus, d is y times the harmonic mean of the Hessians.
 Network-DANE has lr = 1; with another it is SONATA with the loss itself in its surrogate. Its minimum is computed by
-`newton_steps` Newton steps from x_i, the first of which is the d_i of Network-GIANT: for quadratic losses the two are
+`newton_steps` Newton steps from x_i, the first being the d_i of Network-GIANT: for quadratic losses the two are
 the same. All are exact: where they stay, y is 0.
 
 Linear systems are solved by `products` steps of conjugate gradients, without a matrix. A product with a Hessian counts

@@ -11,8 +11,8 @@ Algorithm With Variance Reduction for Non-Convex Optimization, 2022 (GT-VR).
     GT-SARAH:    v_i(x) = g_ib(x) - g_ib(x_i-) + v_i,       but g_i(x) every `period` rounds
 
 b are the examples of a round, the same on both sides of a difference, t all examples of a node, and x_i- the parameters
-before x_i. All start from y_i = v_i = g_i(x_i). With all examples in b each is `jdfl.DIGing`, of which they also take
-the other order. All converge linearly to the exact solution of strongly convex problems. GT-VR is GT-SVRG whose nodes
+before x_i. All start from y_i = v_i = g_i(x_i). With all examples in b each is `jdfl.DIGing`, and they also take
+its other order. All converge linearly to the exact solution of strongly convex problems. GT-VR is GT-SVRG whose nodes
 each replace u_i with a `probability`, in the order adapt-then-combine. The outer loop of GT-SARAH is `period` rounds
 here, one more than its number of inner iterations.
 

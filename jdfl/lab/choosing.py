@@ -158,7 +158,7 @@ def _private(algorithm: Any, fields: set[str]) -> Any:
 
 
 def _networks(asked: frozenset[str]) -> Iterator[tuple[str, Any]]:
-    """Networks with what is asked for, any of which will do, each with the property that it is refused for."""
+    """Networks with what is asked for: one that is accepted is enough. Each has the property that it is refused for."""
     about = next((one for one in ("late", "lossy", "changing", "directed") if one in asked), "network")
     if "directed" in asked:
         some, other = (networks.erdos_renyi(_M, 0.4, directed=True, weights="out-degree", seed=seed) for seed in (0, 1))
