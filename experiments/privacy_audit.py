@@ -158,6 +158,7 @@ def attacked() -> dict[str, Attacked]:
         "do-adp": Attacked(jdfl.DOADP(lr=0.1, p=0.7, codec=jdfl.Sparse(share=0.3), gradients=noisy), linked),
         "dp-dda": Attacked(jdfl.DPDDA(lr=0.1, p=1.0, gradients=noisy), linked),
         "dpdo": Attacked(jdfl.DPDO(c=0.5, q=0.5, p=0.8, epsilon=3.0, gradients=steps), linked),
+        "privsgp-vr": Attacked(jdfl.PrivSGPVR(lr=0.1, gradients=replace(noisy, batch=1, per="batch")), linked),
         "sgp": Attacked(jdfl.SGP(gradients=steps, dpps=messages), linked),
     }
     own = {name.split(",")[0] for name in sound}

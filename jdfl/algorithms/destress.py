@@ -109,7 +109,7 @@ class DESTRESS(OfBatches):
         return State(u, self.mixed(state.s + g - state.g, self.outer_mixes, round, TRACKER), g)
 
     def mixed(self, z: Array, times: int, round: Round, channel: Channel) -> Array:
-        """Rows z [m, n] after some exchanges."""
+        """Rows z [m, n] after some exchanges on a channel, `times` of them."""
         before, z, w = z, z + round.pull(z, channel), jnp.asarray(2, z.dtype)
         for _ in range(1, times):
             w = 1 / (1 - round.ready[1][round.k] ** 2 * w / 4)

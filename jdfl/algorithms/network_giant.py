@@ -89,7 +89,7 @@ class NetworkGIANT(Algorithm):
         return State(x, y, g, self.direction(x, y, g, times, round))
 
     def direction(self, x: Array, y: Array, g: Array, times: Product, round: Round) -> Array:
-        """The directions d [m, n] at x, from trackers y, gradients g and products with the Hessians there."""
+        """The directions d [m, n] at x [m, n], from y [m, n], g [m, n] and `times`, which multiplies by the Hessians."""
         return self.inverse(times, y, round)
 
     def inverse(self, times: Product, b: Array, round: Round) -> Array:
@@ -115,7 +115,7 @@ class NetworkDANE(NetworkGIANT):
     exact: ClassVar[bool] = True
 
     def direction(self, x: Array, y: Array, g: Array, times: Product, round: Round) -> Array:
-        """The difference d [m, n] of x and the minimum."""
+        """The differences d [m, n] of x [m, n] and minima that depend on y [m, n] and g [m, n]."""
         d = self.inverse(times, y, round)
         for _ in range(1, self.newton_steps):
             there, times = derivatives(self.gradients, x - d, round)

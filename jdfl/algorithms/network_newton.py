@@ -74,7 +74,7 @@ class NetworkNewton(Algorithm):
         return round.problem.begin()
 
     def step(self, state: Array, round: Round) -> Array:
-        """One round."""
+        """The parameters [m, n] after a round, from their state [m, n]."""
         x, own = state, 1 - round.graph.self_weight.astype(state.dtype)[:, None]
         g, times = derivatives(self.gradients, x, round)
         u = self.alpha * g - round.pull(x)

@@ -71,6 +71,7 @@ TABLE: dict[str, tuple[str, ...]] = {
     "jdfl/algorithms/ceps_paper.py": ("tests/algorithms/test_ceps.py",),
     "jdfl/algorithms/ceps_theorems.py": ("tests/algorithms/test_ceps_theorems.py",),
     "jdfl/algorithms/consequences.py": ("tests/algorithms/test_codec_warnings.py",),
+    "jdfl/algorithms/hessians.py": _of_the_field("network_giant"),
     "jdfl/algorithms/choosing.py": (*_FIELD, "PENS or FedFomo or L2C or DisPFL"),
     "jdfl/algorithms/choco.py": _with_laws("test_compressed", "CHOCO"),
     "jdfl/algorithms/clipping.py": _CLIPPED,
