@@ -93,7 +93,7 @@ class DESTRESS(OfBatches):
     def init(self, round: Round) -> State:
         """Start from the initial parameters x and s = g(x)."""
         x = round.problem.begin()
-        g = self.whole(x, jnp.ones((round.m,), jnp.bool_), x, round)
+        g = self._whole(x, jnp.ones((round.m,), jnp.bool_), x, round)
         return State(x, g, g)
 
     def step(self, state: State, round: Round) -> State:
@@ -101,15 +101,15 @@ class DESTRESS(OfBatches):
         u, v = state.x, state.s
         for t in range(self.local_steps):
             here = replace(round, local_step=t, local_steps=self.local_steps)
-            before, u = u, self.mixed(u - self.lr * v, self.inner_mixes, here, MODEL)
+            before, u = u, self._mixed(u - self.lr * v, self.inner_mixes, here, MODEL)
             on = active(self.activation, jax.random.fold_in(round.ready[0], t), here)
-            change = here.each_of(on, None, lambda here, w=(u, before): self.change(*w, here))
-            v = self.mixed(v + jnp.where(on[:, None], change / self.activation, 0), self.inner_mixes, here, TRACKER)
-        g = self.whole(u, jnp.ones((round.m,), jnp.bool_), u, round)
-        return State(u, self.mixed(state.s + g - state.g, self.outer_mixes, round, TRACKER), g)
+            change = here.each_of(on, None, lambda here, w=(u, before): self._change(*w, here))
+            v = self._mixed(v + jnp.where(on[:, None], change / self.activation, 0), self.inner_mixes, here, TRACKER)
+        g = self._whole(u, jnp.ones((round.m,), jnp.bool_), u, round)
+        return State(u, self._mixed(state.s + g - state.g, self.outer_mixes, round, TRACKER), g)
 
-    def mixed(self, z: Array, times: int, round: Round, channel: Channel) -> Array:
-        """Rows z [m, n] after some exchanges on a channel, `times` of them."""
+    def _mixed(self, z: Array, times: int, round: Round, channel: Channel) -> Array:
+        """Rows z [m, n] after some exchanges."""
         before, z, w = z, z + round.pull(z, channel), jnp.asarray(2, z.dtype)
         for _ in range(1, times):
             w = 1 / (1 - round.ready[1][round.k] ** 2 * w / 4)

@@ -11,8 +11,8 @@ Optimization Based on Gradient Tracking Revisited: Enhancing Convergence Rate vi
 
 from y_i = g_i = g_i(x_i). H_i is the Hessian of f_i. In consensus, d is y times the harmonic mean of the Hessians.
 Network-DANE has lr = 1; with another it is SONATA with the loss itself in its surrogate. Its minimum is computed by
-`newton_steps` Newton steps from x_i, the first being the d_i of Network-GIANT: for quadratic losses the two are
-the same. All are exact: where they stay, y is 0.
+`newton_steps` Newton steps from x_i. The first gives the d_i of Network-GIANT, and for quadratic losses it is the last
+that changes anything. All are exact: where they stay, y is 0.
 
 Linear systems are solved by `products` steps of conjugate gradients, without a matrix. A product with a Hessian counts
 as a gradient, so a round counts 1 + products, times `newton_steps` for Network-DANE. The paper on Network-GIANT has mu
@@ -78,7 +78,7 @@ class NetworkGIANT(Algorithm):
         """Start from the initial parameters x and y = g(x)."""
         x = round.problem.begin()
         g, times = derivatives(self.gradients, x, round)
-        return State(x, g, g, self.direction(x, g, g, times, round))
+        return State(x, g, g, self._direction(x, g, g, times, round))
 
     def step(self, state: State, round: Round) -> State:
         """One round."""
@@ -86,13 +86,13 @@ class NetworkGIANT(Algorithm):
         x = moved + round.pull(moved)
         g, times = derivatives(self.gradients, x, round)
         y = state.y + round.pull(state.y, TRACKER) + g - state.g
-        return State(x, y, g, self.direction(x, y, g, times, round))
+        return State(x, y, g, self._direction(x, y, g, times, round))
 
-    def direction(self, x: Array, y: Array, g: Array, times: Product, round: Round) -> Array:
-        """The directions d [m, n] at x [m, n], from y [m, n], g [m, n] and `times`, which multiplies by the Hessians."""
-        return self.inverse(times, y, round)
+    def _direction(self, x: Array, y: Array, g: Array, times: Product, round: Round) -> Array:
+        """The directions d [m, n] at x, from trackers y, gradients g and products with the Hessians there."""
+        return self._inverse(times, y, round)
 
-    def inverse(self, times: Product, b: Array, round: Round) -> Array:
+    def _inverse(self, times: Product, b: Array, round: Round) -> Array:
         """(H + mu I)^-1 b [m, n] for b [m, n]."""
         return solve(lambda v: times(v) + self.mu * v, b, self.products, round)
 
@@ -114,10 +114,10 @@ class NetworkDANE(NetworkGIANT):
     title: ClassVar[str] = "Network-DANE"
     exact: ClassVar[bool] = True
 
-    def direction(self, x: Array, y: Array, g: Array, times: Product, round: Round) -> Array:
-        """The differences d [m, n] of x [m, n] and minima that depend on y [m, n] and g [m, n]."""
-        d = self.inverse(times, y, round)
+    def _direction(self, x: Array, y: Array, g: Array, times: Product, round: Round) -> Array:
+        """The difference d [m, n] of x and the minimum."""
+        d = self._inverse(times, y, round)
         for _ in range(1, self.newton_steps):
             there, times = derivatives(self.gradients, x - d, round)
-            d = d + self.inverse(times, there - g + y - self.mu * d, round)
+            d = d + self._inverse(times, there - g + y - self.mu * d, round)
         return d

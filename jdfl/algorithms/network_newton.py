@@ -73,9 +73,9 @@ class NetworkNewton(Algorithm):
         """Start from the problem's initial parameters."""
         return round.problem.begin()
 
-    def step(self, state: Array, round: Round) -> Array:
-        """The parameters [m, n] after a round, from their state [m, n]."""
-        x, own = state, 1 - round.graph.self_weight.astype(state.dtype)[:, None]
+    def step(self, x: Array, round: Round) -> Array:
+        """One round from x [m, n] to the next."""
+        own = 1 - round.graph.self_weight.astype(x.dtype)[:, None]
         g, times = derivatives(self.gradients, x, round)
         u = self.alpha * g - round.pull(x)
 

@@ -11,10 +11,10 @@ Algorithm With Variance Reduction for Non-Convex Optimization, 2022 (GT-VR).
     GT-SARAH:    v_i(x) = g_ib(x) - g_ib(x_i-) + v_i,       but g_i(x) every `period` rounds
 
 b are the examples of a round, the same on both sides of a difference, t all examples of a node, and x_i- the parameters
-before x_i. All start from y_i = v_i = g_i(x_i). With all examples in b each is `jdfl.DIGing`, and they also take
-its other order. All converge linearly to the exact solution of strongly convex problems. GT-VR is GT-SVRG whose nodes
-each replace u_i with a `probability`, in the order adapt-then-combine. The outer loop of GT-SARAH is `period` rounds
-here, one more than its number of inner iterations.
+before x_i. All start from y_i = v_i = g_i(x_i). With all examples in b each is `jdfl.DIGing`, and like it they also
+have the order adapt-then-combine. All converge linearly to the exact solution of strongly convex problems. GT-VR is
+GT-SVRG whose nodes each replace u_i with a `probability`, in the order adapt-then-combine. The outer loop of GT-SARAH
+is `period` rounds here, one more than its number of inner iterations.
 
 The formulas are from memory and from two public implementations; the order of GT-SAGA differs between papers. That of
 2022 (A Fast Randomized Incremental Gradient Method for Decentralized Non-Convex Optimization), which decent-bench
@@ -73,24 +73,24 @@ class Reduced(Algorithm):
     needs: ClassVar[dict[str, bool]] = {"doubly_stochastic": True}
     channels: ClassVar[tuple[Channel, ...]] = (MODEL, TRACKER)
 
-    def begin(self, x: Array, round: Round) -> tuple[Array, Any]:
+    def _begin(self, x: Array, round: Round) -> tuple[Array, Any]:
         """The gradients of all examples [m, n] at x [m, n], and the memory."""
         raise NotImplementedError
 
-    def estimate(self, x: Array, state: State, round: Round) -> tuple[Array, Any]:
+    def _estimate(self, x: Array, state: State, round: Round) -> tuple[Array, Any]:
         """The next v [m, n], at x [m, n], and the memory."""
         raise NotImplementedError
 
     def init(self, round: Round) -> State:
         """Start from the initial parameters x and y = v = g(x)."""
         x = round.problem.begin()
-        v, memory = self.begin(x, round)
+        v, memory = self._begin(x, round)
         return State(x, v, v, memory)
 
     def step(self, state: State, round: Round) -> State:
         """One round."""
         x = self._mixed(state.x, -self.lr * state.y, round, MODEL)
-        v, memory = self.estimate(x, state, round)
+        v, memory = self._estimate(x, state, round)
         return State(x, self._mixed(state.y, v - state.v, round, TRACKER), v, memory)
 
     def _mixed(self, z: Array, step: Array, round: Round, channel: Channel) -> Array:
@@ -128,15 +128,15 @@ class GTSAGA(Reduced):
         """The batch, for every node [m] int32."""
         return jnp.full((problem.m,), self.batch, jnp.int32)
 
-    def begin(self, x: Array, round: Round) -> tuple[Array, Any]:
+    def _begin(self, x: Array, round: Round) -> tuple[Array, Any]:
         """The gradients of all examples, one by one."""
         problem = round.problem
-        round.book.grads = round.book.grads + _whole(problem.sizes, self.batch)
+        round.book.grads = round.book.grads + _cost(problem.sizes, self.batch)
         table = problem.each(problem.example_gradients, x, problem.data)
         mean = jnp.einsum("mq,mqn->mn", _shares(problem), table, precision=lax.Precision.HIGHEST)
         return mean + _regulariser(problem, x), (table, mean)
 
-    def estimate(self, x: Array, state: State, round: Round) -> tuple[Array, Any]:
+    def _estimate(self, x: Array, state: State, round: Round) -> tuple[Array, Any]:
         """New gradients of some examples replace those in the table."""
         problem, (table, mean) = round.problem, state.memory
         round.book.grads = round.book.grads + 1
@@ -170,15 +170,15 @@ class OfBatches(Algorithm):
                 f"got mechanism = {self.gradients.mechanism!r}. Leave it out, or use DSGT."
             )
 
-    def change(self, x: Array, before: Array, round: Round) -> Array:
+    def _change(self, x: Array, before: Array, round: Round) -> Array:
         """The gradients [m, n] at x [m, n] minus those at other parameters, of the same examples."""
         return self.gradients(x, round) - self.gradients(before, round, look=1)
 
-    def whole(self, x: Array, due: Array, otherwise: Array, round: Round) -> Array:
+    def _whole(self, x: Array, due: Array, otherwise: Array, round: Round) -> Array:
         """The gradients of all examples [m, n] at x [m, n] of the nodes due [m]; the rows of `otherwise` elsewhere."""
         plain = replace(self.gradients, batch=None, sampling="replacement")
         if self.gradients.batch is not None:  # beyond the one that is counted by itself
-            more = _whole(round.problem.sizes, self.gradients.batch) - 1
+            more = _cost(round.problem.sizes, self.gradients.batch) - 1
             round.book.grads = round.book.grads + more * due.astype(jnp.int32)
         return round.each_of(due, round.m, lambda here: plain(here.of(x), here), otherwise)
 
@@ -204,20 +204,20 @@ class GTSVRG(OfBatches, Reduced):
         """The key [] from which it is drawn which nodes compute gradients of all examples."""
         return moment.stream(ACTIVE)
 
-    def begin(self, x: Array, round: Round) -> tuple[Array, Any]:
+    def _begin(self, x: Array, round: Round) -> tuple[Array, Any]:
         """The first point is x."""
-        g = self.whole(x, jnp.ones((round.m,), jnp.bool_), x, round)
+        g = self._whole(x, jnp.ones((round.m,), jnp.bool_), x, round)
         return g, (x, g)
 
-    def estimate(self, x: Array, state: State, round: Round) -> tuple[Array, Any]:
+    def _estimate(self, x: Array, state: State, round: Round) -> tuple[Array, Any]:
         """A difference of two gradients of the same examples, added to that of all examples."""
         u, whole = state.memory
         if self.probability is None:
             due = jnp.broadcast_to((round.k + 1) % self.period == 0, (round.m,))
         else:
             due = active(self.probability, round.ready, round)
-        u, whole = jnp.where(due[:, None], x, u), self.whole(x, due, whole, round)
-        return self.change(x, u, round) + whole, (u, whole)
+        u, whole = jnp.where(due[:, None], x, u), self._whole(x, due, whole, round)
+        return self._change(x, u, round) + whole, (u, whole)
 
 
 @struct.dataclass
@@ -235,19 +235,19 @@ class GTSARAH(OfBatches, Reduced):
     title: ClassVar[str] = "GT-SARAH"
     exact: ClassVar[bool] = True
 
-    def begin(self, x: Array, round: Round) -> tuple[Array, Any]:
+    def _begin(self, x: Array, round: Round) -> tuple[Array, Any]:
         """There is no memory besides the state."""
-        return self.whole(x, jnp.ones((round.m,), jnp.bool_), x, round), None
+        return self._whole(x, jnp.ones((round.m,), jnp.bool_), x, round), None
 
-    def estimate(self, x: Array, state: State, round: Round) -> tuple[Array, Any]:
+    def _estimate(self, x: Array, state: State, round: Round) -> tuple[Array, Any]:
         """The last estimate and a difference, or the gradient of all examples."""
         due = jnp.broadcast_to((round.k + 1) % self.period == 0, (round.m,))
 
-        change = round.each_of(~due, None, lambda here: self.change(x, state.x, here))
-        return self.whole(x, due, state.v + change, round), None
+        change = round.each_of(~due, None, lambda here: self._change(x, state.x, here))
+        return self._whole(x, due, state.v + change, round), None
 
 
-def _whole(sizes: Array, batch: int) -> Array:
+def _cost(sizes: Array, batch: int) -> Array:
     """The cost of a gradient of all examples [m], in gradients of a batch."""
     return -(-sizes // batch)
 
