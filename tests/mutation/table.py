@@ -95,7 +95,6 @@ TABLE: dict[str, tuple[str, ...]] = {
     "jdfl/algorithms/fedavg.py": _with_laws("test_family", "FedAvg"),
     "jdfl/algorithms/gradient_settings.py": _CLIPPED,
     "jdfl/algorithms/gradients.py": _CLIPPED,
-    "jdfl/algorithms/hessians.py": ("tests/field/test_field.py", "-k", "Network"),
     "jdfl/algorithms/iht.py": _with_laws("test_family", "IHT"),
     "jdfl/algorithms/local_only.py": _with_laws("test_family", "LocalOnly"),
     "jdfl/algorithms/mafalda.py": _with_laws("test_mafalda", "MAFALDA"),
