@@ -8,7 +8,7 @@ from tests.field.test_field import STRONG, long
 
 
 def test_the_limit_is_that_of_dpsgd_whose_step_size_is_the_penalty():
-    params, _ = long(jdfl.NetworkNewton(alpha=0.05, K=2), 100)
+    params, _ = long(jdfl.NetworkNewton(alpha=0.05, K=2), 200)
     A, b = (np.asarray(leaf, np.float64) for leaf in STRONG().data)
     q, n = A.shape[1:]
     H = np.einsum("iqn,iqp->inp", A, A) / q
