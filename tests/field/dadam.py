@@ -44,12 +44,14 @@ ROWS = (
     field(
         jdfl.DADAM(),
         dadam,
+        more=(jdfl.DADAM(lr=0.05, beta2=0.5),),  # whose second moments also decrease
         exact={"eps": 1.0},
         same=((jdfl.DADAM(lr=0.05e13, beta1=0.0, eps=1e13), _PLAIN),),  # second moments that do not count
     ),
     field(
         jdfl.DAMSGrad(),
         amsgrad,
+        more=(jdfl.DAMSGrad(lr=0.05, beta2=0.5),),
         channels=("model", "tracker"),
         exact={"eps": 1.0},
         tracks=("u", "t"),
