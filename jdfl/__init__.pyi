@@ -1,4 +1,4 @@
-from . import models, network, observers, privacy, problems
+from . import models, network, observers, privacy, problems, robust
 from .algorithms import (
     CEPS,
     CHOCO,
@@ -30,9 +30,11 @@ from .algorithms import (
     LocalOnly,
     Muffliato,
     PartPSP,
+    RobustDSGD,
     Round,
     Updates,
 )
+from .algorithms.around import attacked, combined_by
 from .algorithms.moment import Info
 from .auditing import Audit, BitAudit, OneRun, audit, audit_bits, audit_one_run
 from .base.keys import key_file
@@ -127,6 +129,7 @@ __all__ = [
     "RandomK",
     "Rate",
     "Result",
+    "RobustDSGD",
     "Round",
     "Sign",
     "Snapshot",
@@ -140,11 +143,13 @@ __all__ = [
     "account_plan",
     "all_of",
     "analytic_gaussian",
+    "attacked",
     "audit",
     "audit_bits",
     "audit_one_run",
     "calibrate",
     "classical_gaussian",
+    "combined_by",
     "compare",
     "consensus_below",
     "floor",
@@ -169,6 +174,7 @@ __all__ = [
     "read_checkpoint",
     "repeat",
     "results",
+    "robust",
     "run",
     "spent_together",
     "sweep",

@@ -34,6 +34,7 @@ from jdfl.algorithms.muffliato import Muffliato
 from jdfl.algorithms.nids import NIDS
 from jdfl.algorithms.partpsp import PartPSP
 from jdfl.algorithms.pedfl import PEDFL
+from jdfl.algorithms.robust import RobustDSGD
 from jdfl.algorithms.round import Round
 from jdfl.algorithms.sgp import SGP
 from jdfl.algorithms.updates import Updates
@@ -90,6 +91,7 @@ __all__ = [
     "LocalOnly",
     "Muffliato",
     "PartPSP",
+    "RobustDSGD",
     "Round",
     "Theorem1",
     "Updates",

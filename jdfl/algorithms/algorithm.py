@@ -56,7 +56,8 @@ class Algorithm:
     their amount of computation, `columns` those that need column-stochastic mixing matrices, `late` those that accept
     delayed messages, and `mixes` those that multiply by W, which must not expand then. `noise_by` explains how to set
     the noise where it is not a mechanism's multiplier. `unsent` describes what the final parameters contain without
-    noise, if anything.
+    noise, if anything. `attackers` lists the nodes that metrics, stop rules and
+    divergence checks leave out.
     """
 
     title = ""  # this and the next five may be properties where they depend on settings
@@ -71,6 +72,7 @@ class Algorithm:
     mixes: ClassVar[bool] = True
     noise_by: ClassVar[str] = ""
     unsent: ClassVar[str] = ""
+    attackers: ClassVar[tuple[int, ...]] = ()  # as the first seven, it may be a property
 
     def init(self, round: Round) -> Any:
         """Return the state before the first round: a tree of arrays, most of them with one row per node.
