@@ -272,7 +272,7 @@ class Messages:
         return index, self.leaving(channel, x, by)
 
     def _arriving(self, channel: Channel, x: Array, index: int) -> tuple[Array, Aimed | None]:
-        """What receivers decode from the rows x [m, n] of all nodes, of which attackers send others.
+        """What receivers decode from the rows x [m, n] of all nodes, and from those that attackers send instead.
 
         Rows that attackers send to single nodes are not encoded.
         """
@@ -297,8 +297,8 @@ class Messages:
             return x
         raise ValueError(
             f"Expected a method that mixes for the attack {self.lies.attack.title}, which sends every neighbour "
-            f"another row, got one whose rows on the channel {channel.name!r} are the same for all receivers. Use another "
-            "attack, such as jdfl.robust.ALIE()."
+            f"another row, got one whose rows on the channel {channel.name!r} are the same for all receivers. Use "
+            "another attack, such as jdfl.robust.ALIE()."
         )
 
     def _refuse_late(self) -> None:

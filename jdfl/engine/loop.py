@@ -137,8 +137,8 @@ def _advance(
         w = algorithm.params(state)
         communications = carry.communications + info.communications
         rounds = carry.rounds + 1
-        known_of, *judged = algorithm.judged(problem, w, communications)
-        stopped = _stops(stop, View(rounds, *judged, known_of))
+        judged, *seen = algorithm.judged(problem, w, communications)
+        stopped = _stops(stop, View(rounds, seen[0], seen[1], judged))
         counts = jax.tree.map(jnp.add, carry.counts, info)
         releases = carry.releases + info.releases
         compared = known(setting, carry.state, carry.clock), known(setting, state, clock)

@@ -1,4 +1,4 @@
-"""Nodes that lie: rules that combine rows of which some may be arbitrary, and what attackers send.
+"""Nodes that lie: rules that combine rows although some are arbitrary, and what attackers send.
 
 A rule takes the place of W x: `rule(graph, x)` gives every node a row computed from its own row and those of its
 in-neighbours. An attack replaces the rows that some nodes send. `jdfl.RobustDSGD` uses a rule, `jdfl.combined_by` puts

@@ -65,7 +65,7 @@ class SpectralAttack(Attack):
     def rows(self, scene: Scene) -> Array:
         """The rows [m, n], in the places of the receivers."""
         v = scene.ready.astype(scene.x.dtype)
-        return scene.x + self.scale * v[:, None] * jnp.dot(v, scene.x, precision=ops.HIGHEST)
+        return scene.x + self.scale * jnp.outer(v, jnp.dot(v, scene.x, precision=ops.HIGHEST))
 
 
 def fiedler(graph: Graph, liars: Array) -> Array:

@@ -101,7 +101,7 @@ class ALIE(Attack):
 
 @struct.dataclass
 class FOE(Attack):
-    """Inner-product manipulation (Fall of Empires): attackers send minus `epsilon` times the mean of the honest rows."""
+    """Inner-product manipulation (Fall of Empires): attackers send -`epsilon` times the mean of honest rows."""
 
     kind: ClassVar[str] = "foe"
     title: ClassVar[str] = "FOE"

@@ -1,9 +1,10 @@
-"""Rules: how a node combines its own row with those of its in-neighbours, some of which may be arbitrary.
+"""Rules: how a node combines its own row with those of its in-neighbours, which need not be honest.
 
 Axes: m nodes, n parameters.
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import jax.numpy as jnp
@@ -89,7 +90,7 @@ class Weighted(Rule):
             mixed = mix(graph, x if sent is None else sent)
         else:
             liar = graph.mask & graph.gathered(aimed.liars)[graph.senders]
-            honest = graph.replace(weight=jnp.where(liar, 0, graph.weight))
+            honest = replace(graph, weight=jnp.where(liar, 0, graph.weight))
             thrown = jnp.sum(jnp.where(liar, graph.weight, 0), axis=1).astype(x.dtype)
             mixed = mix(honest, x if sent is None else sent) + thrown[:, None] * aimed.rows
         return mixed if sent is None else mixed + graph.self_weight.astype(x.dtype)[:, None] * (x - sent)

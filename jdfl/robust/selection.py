@@ -23,8 +23,8 @@ from jdfl.robust.rule import Losses, Rule
 class Krum(Rule):
     """Krum: of the node's row and its in-neighbours' the one that is nearest to its p - b - 2 nearest others.
 
-    The score of a row is the sum of its squared distances to them, at least to one. Of rows with equal scores, such as the
-    two of the closest pair where only one distance counts, the one nearest to the node's own comes first.
+    The score of a row is the sum of its squared distances to them, at least to one. Of rows with equal scores, such as
+    the closest two where one distance counts, the one nearest to the node's own comes first.
     """
 
     kind: ClassVar[str] = "krum"
