@@ -36,7 +36,7 @@ class CoordinateMedian(Rule):
 
     def combined(self, received: Received, losses: Losses | None) -> Array:
         """The medians [m, n]."""
-        return received.each(lambda own, others, here: median(jnp.concatenate([own[None], others]), _with_own(here)))
+        return received.each(median)
 
     def most(self, degree: int) -> int:
         """Return the largest minority of the node and its `degree` in-neighbours."""
@@ -59,26 +59,36 @@ class TrimmedMean(Rule):
         def one(own: Array, others: Array, here: Array) -> Array:
             place, count = jnp.arange(len(here)), jnp.sum(here)
             kept = (place >= self.b) & (place < count - self.b)
-            values = in_order(jnp.where(here[:, None], others, jnp.inf))
-            total = own + sum((jnp.where(kept[i], one, 0) for i, one in enumerate(values)), jnp.zeros_like(own))
-            return total / (1 + jnp.sum(kept)).astype(own.dtype)
+            share = kept.astype(own.dtype) / (1 + jnp.sum(kept)).astype(own.dtype)
+            return (1 - jnp.sum(share)) * own + _weighted(in_order(_filled(others, here)), share)
 
         return received.each(one)
 
 
-def median(rows: Array, here: Array) -> Array:
-    """The medians [n] of the coordinates of those rows [d, n] that are `here` [d], at least one."""
-    values, count = in_order(jnp.where(here[:, None], rows, jnp.inf)), jnp.sum(here)
-    low, high = (count - 1) // 2, count // 2
-    middle = (jnp.where(i == low, one, 0) + jnp.where(i == high, one, 0) for i, one in enumerate(values))
-    return sum((0.5 * one for one in middle), jnp.zeros_like(rows[0]))
+def median(own: Array, others: Array, here: Array) -> Array:
+    """The medians [n] of the coordinates of a row [n] and of those others [d, n] that are `here` [d]."""
+    place = jnp.arange(len(here) + 1)
+    low, high = jnp.sum(here) // 2, (jnp.sum(here) + 1) // 2
+    share = ((place == low).astype(own.dtype) + (place == high).astype(own.dtype)) / 2
+    return _weighted(in_order([own, *_filled(others, here)]), share)
 
 
-def in_order(rows: Array) -> list[Array]:
-    """The values of every coordinate of rows [d, n] from the smallest on, as d vectors [n]."""
-    if len(rows) > _MOST:
-        return list(jnp.sort(rows, axis=0))
-    values = list(rows)
+def _filled(others: Array, here: Array) -> list[Array]:
+    """The rows [n] of others [d, n], with the largest number in place of rows that are not `here` [d]."""
+    most = jnp.finfo(others.dtype).max
+    return [jnp.where(here[i], one, most) for i, one in enumerate(others)]
+
+
+def _weighted(values: list[Array], share: Array) -> Array:
+    """The sum [n] of d vectors [n] with shares [d]."""
+    return sum((share[i] * one for i, one in enumerate(values)), jnp.zeros_like(values[0]))
+
+
+def in_order(values: list[Array]) -> list[Array]:
+    """The values of every coordinate of some vectors [n] from the smallest on, as as many vectors."""
+    if len(values) > _MOST:
+        return list(jnp.sort(jnp.stack(values), axis=0))
+    values = list(values)
     for i, j in exchanges(len(values)):
         values[i], values[j] = jnp.minimum(values[i], values[j]), jnp.maximum(values[i], values[j])
     return values
@@ -99,7 +109,3 @@ def exchanges(size: int) -> tuple[tuple[int, int], ...]:
             step, q, r = q - p, q // 2, p
         p //= 2
     return tuple(found)
-
-
-def _with_own(here: Array) -> Array:
-    return jnp.concatenate([jnp.ones((1,), jnp.bool_), here])

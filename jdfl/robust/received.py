@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
+from jdfl.arrays import ops
 from jdfl.base import struct
 from jdfl.devices.blocks import in_blocks
 from jdfl.network import Graph, gather_sum
@@ -37,7 +38,8 @@ class Received:
 
     graph: Graph
     own: Array  # [m, n] the nodes' own rows
-    rows: Array  # [M, n] the rows that `graph.senders` indexes, zero where they are not finite
+    senders: Array  # [m, d] int32 the places of the rows; slots without a finite row have a place that is one
+    rows: Array  # [M, n] the rows that `senders` indexes
     here: Array  # [m, d] bool the slots with a finite row
     k: Array | int = 0  # [] the round, from 0
     aim: Array | None = None  # [m, d] bool the slots whose row is that of `aimed`; None: no slot
@@ -61,13 +63,16 @@ class Received:
                 "Expected a network without synchronised rounds for robust rules, which read the table of neighbours. "
                 "Use the network inside it."
             )
-        rows, fine = _finite(graph.gathered(own if sent is None else sent))
-        here = graph.mask & fine[graph.senders]
+        rows = graph.gathered(own if sent is None else sent)
+        fine = _finite(rows)
+        senders, here = graph.senders, graph.mask & fine[graph.senders]
+        senders = jnp.where(here, senders, jnp.argmax(fine).astype(senders.dtype))
         if aimed is None:
-            return Received(graph, own, rows, here, k)
+            return Received(graph, own, senders, rows, here, k)
         aim = graph.mask & graph.gathered(aimed.liars)[graph.senders]
-        thrown, sound = _finite(aimed.rows)
-        return Received(graph, own, rows, jnp.where(aim, sound[:, None], here), k, aim, thrown)
+        sound = _finite(aimed.rows)
+        thrown = jnp.where(sound[:, None], aimed.rows, 0)
+        return Received(graph, own, senders, rows, jnp.where(aim, sound[:, None], here), k, aim, thrown)
 
     @property
     def count(self) -> Array:
@@ -81,8 +86,7 @@ class Received:
 
     def heaviest(self, b: Array | int) -> Array:
         """The sum [m] of the b largest weights in every row: the most weight that b attackers may have."""
-        high = -jnp.sort(-self.weight, axis=1)
-        return jnp.sum(jnp.where(jnp.arange(high.shape[1])[None] < b, high, 0), axis=1)
+        return jnp.sum(jnp.where(rank(-self.weight, self.here) < b, self.weight, 0), axis=1)
 
     def slots(self, function: Callable[[Array], Array]) -> Array:
         """The numbers [m, d] that `function` gives [m] for the rows [m, n] of one slot after another."""
@@ -92,11 +96,17 @@ class Received:
             z = self.rows.at[slot[0]].get(mode="promise_in_bounds")
             return function(z if self.aimed is None else jnp.where(slot[1][:, None], self.aimed, z))
 
-        return lax.map(one, (self.graph.senders.T, aim.T)).T
+        return lax.map(one, (self.senders.T, aim.T)).T
 
     def distances(self) -> Array:
         """The distances ||x_j - x_i|| [m, d] of the rows from the node's own; infinite in slots without a row."""
-        far = self.slots(lambda z: jnp.sqrt(jnp.sum((z - self.own) ** 2, axis=1)))
+
+        def some(own: Array, senders: Array, aim: Array, thrown: Array) -> Array:
+            z = self._gathered(senders, aim, thrown)
+            return jnp.sqrt(squares(z - own[:, None]))
+
+        d, n = self.here.shape[1], self.own.shape[1]
+        far = in_blocks(some, self.own, self.senders, *self._thrown(), numbers=(d + 1) * n)
         return jnp.where(self.here, far, jnp.inf)
 
     def moved(self, share: Array) -> Array:
@@ -104,23 +114,35 @@ class Received:
         share = jnp.where(self.here, share, 0).astype(self.own.dtype)
         own = (1 - jnp.sum(share, axis=1))[:, None] * self.own
         if self.aim is None or self.aimed is None:
-            return own + gather_sum(self.graph.senders, share, self.rows)
+            return own + gather_sum(self.senders, share, self.rows)
         thrown = jnp.sum(jnp.where(self.aim, share, 0), axis=1)[:, None] * self.aimed
-        return own + thrown + gather_sum(self.graph.senders, jnp.where(self.aim, 0, share), self.rows)
+        return own + thrown + gather_sum(self.senders, jnp.where(self.aim, 0, share), self.rows)
 
     def each(self, function: Callable[[Array, Array, Array], Array]) -> Array:
         """The rows [m, n] of `function(own [n], others [d, n], here [d]) -> [n]`, of a few nodes at a time."""
         d, n = self.here.shape[1], self.own.shape[1]
-        aim = jnp.zeros_like(self.here) if self.aim is None else self.aim
-        thrown = self.own if self.aimed is None else self.aimed
 
         def some(own: Array, senders: Array, here: Array, aim: Array, thrown: Array) -> Array:
-            others = lax.optimization_barrier(self.rows.at[senders].get(mode="promise_in_bounds"))
-            if self.aimed is not None:
-                others = jnp.where(aim[:, :, None], thrown[:, None], others)
+            others = lax.optimization_barrier(self._gathered(senders, aim, thrown))
             return jax.vmap(function)(own, others, here)
 
-        return in_blocks(some, self.own, self.graph.senders, self.here, aim, thrown, numbers=4 * (d + 1) * n)
+        given = self.own, self.senders, self.here, *self._thrown()
+        return in_blocks(some, *given, numbers=(d + 1) * n)
+
+    def _thrown(self) -> tuple[Array, Array]:
+        """Rows to be sliced with those of the nodes: the slots of attackers [m, d], and what they send [m, n]."""
+        aim = jnp.zeros_like(self.here) if self.aim is None else self.aim
+        return aim, self.own if self.aimed is None else self.aimed
+
+    def _gathered(self, senders: Array, aim: Array, thrown: Array) -> Array:
+        """The rows [b, d, n] that b nodes receive, of `senders` [b, d]; those in `aim` [b, d] are `thrown` [b, n]."""
+        others = self.rows.at[senders].get(mode="promise_in_bounds")
+        return others if self.aimed is None else jnp.where(aim[:, :, None], thrown[:, None], others)
+
+
+def squares(x: Array) -> Array:
+    """The sums of squares [...] of rows x [..., n], as a product: a CPU adds up rows one number after another."""
+    return jnp.dot(x * x, jnp.ones((x.shape[-1],), x.dtype), precision=ops.HIGHEST)
 
 
 def nearer(far: Array, value: Array) -> Array:
@@ -149,7 +171,6 @@ def rank(far: Array, here: Array) -> Array:
     return jnp.where(here, found, far.shape[1])
 
 
-def _finite(x: Array) -> tuple[Array, Array]:
-    """The rows of x [m, n] with zeros in those that are not finite, and which are finite [m]."""
-    fine = jnp.isfinite(jnp.sum(x * 0, axis=1))
-    return jnp.where(fine[:, None], x, 0), fine
+def _finite(x: Array) -> Array:
+    """Which rows of x [m, n] are finite [m]."""
+    return jnp.isfinite(jnp.dot(x * 0, jnp.ones((x.shape[1],), x.dtype)))

@@ -9,13 +9,15 @@ Axes: d slots, p = d + 1 rows with the node's own first, n parameters.
 
 from typing import ClassVar
 
+import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
+from jdfl.arrays import ops
 from jdfl.base import struct
 from jdfl.base.settings import Count, Positive
-from jdfl.robust.order import median
-from jdfl.robust.received import Received
+from jdfl.robust.order import in_order, median
+from jdfl.robust.received import Received, squares
 from jdfl.robust.rule import Losses, Rule
 
 
@@ -33,12 +35,19 @@ class Krum(Rule):
     def combined(self, received: Received, losses: Losses | None) -> Array:
         """The chosen rows [m, n]."""
 
+        def share(apart: Array, here: Array) -> Array:
+            chosen = _ranks(_scores(apart, here, self.b), apart[0], here) < self.kept(jnp.sum(here))
+            return chosen.astype(apart.dtype) / jnp.sum(chosen).astype(apart.dtype)
+
+        (every, n), p = received.rows.shape, received.here.shape[1] + 1
+        if every <= min(n, p * p):  # the squared distances of all pairs are few, and most are needed several times
+            here = jnp.concatenate([jnp.ones_like(received.here[:, :1]), received.here], axis=1)
+            return received.moved(jax.vmap(share)(_of_all(received), here)[:, 1:])
+
         def one(own: Array, others: Array, here: Array) -> Array:
             rows, here = _all(own, others, here)
-            far = jnp.sum((rows - own[None]) ** 2, axis=1)
-            chosen = _ranks(_scores(rows, here, self.b), far, here) < self.kept(jnp.sum(here))
-            total = jnp.sum(jnp.where(chosen[:, None], rows, 0), axis=0)
-            return total / jnp.sum(chosen).astype(rows.dtype)
+            apart = lax.map(lambda row: squares(rows - row[None]), rows)
+            return jnp.dot(share(apart, here), jnp.where(here[:, None], rows, 0), precision=ops.HIGHEST)
 
         return received.each(one)
 
@@ -84,15 +93,15 @@ class GeometricMedian(Rule):
         """The medians [m, n]."""
 
         def one(own: Array, others: Array, here: Array) -> Array:
+            start = median(own, others, here)
             rows, here = _all(own, others, here)
 
             def closer(_: Array, v: Array) -> Array:
-                far = jnp.sqrt(jnp.sum((rows - v[None]) ** 2, axis=1))
+                far = jnp.sqrt(squares(rows - v[None]))
                 share = jnp.where(here, 1 / jnp.maximum(far, self.smoothing), 0)
-                share = share / jnp.sum(share)
-                return jnp.sum(share[:, None] * rows, axis=0)
+                return jnp.dot(share / jnp.sum(share), rows, precision=ops.HIGHEST)
 
-            return lax.fori_loop(0, self.iterations, closer, median(rows, here))
+            return lax.fori_loop(0, self.iterations, closer, start)
 
         return received.each(one)
 
@@ -103,20 +112,43 @@ class GeometricMedian(Rule):
 
 def _all(own: Array, others: Array, here: Array) -> tuple[Array, Array]:
     """The node's own row and the others [p, n], and which of them are there [p]."""
-    return jnp.concatenate([own[None], others]), jnp.concatenate([jnp.ones((1,), jnp.bool_), here])
+    rows = lax.optimization_barrier(jnp.concatenate([own[None], others]))
+    return rows, jnp.concatenate([jnp.ones((1,), jnp.bool_), here])
 
 
-def _scores(rows: Array, here: Array, b: Array | int) -> Array:
-    """Krum's scores [p], infinite for rows that are not there."""
-    apart = lax.map(lambda row: jnp.sum((rows - row[None]) ** 2, axis=1), rows)
+def _of_all(received: Received) -> Array:
+    """The squared distances [m, p, p] between the rows of every node, from those between all rows."""
+    rows, senders = received.rows, received.senders
+    table = lax.map(lambda row: squares(rows - row[None]), rows)
+    others = table[senders[:, :, None], senders[:, None, :]]
+    if received.aim is not None and received.aimed is not None:
+        aim, aimed = received.aim, received.aimed
+        cross = received.slots(lambda z: squares(z - aimed))
+        one, other = aim[:, :, None], aim[:, None, :]
+        others = jnp.where(one, cross[:, None, :], jnp.where(other, cross[:, :, None], others))
+        others = jnp.where(one & other, 0, others)
+    own = (received.distances() ** 2)[:, None, :]
+    corner = jnp.zeros_like(own[:, :, :1])
+    below = jnp.concatenate([own.swapaxes(1, 2), others], axis=2)
+    return jnp.concatenate([jnp.concatenate([corner, own], axis=2), below], axis=1)
+
+
+def _scores(apart: Array, here: Array, b: Array | int) -> Array:
+    """Krum's scores [p] by squared distances [p, p], infinite for rows that are not there."""
     p = len(here)
     apart = jnp.where(here[None] & here[:, None] & ~jnp.eye(p, dtype=jnp.bool_), apart, jnp.inf)
     near = jnp.maximum(1, jnp.sum(here) - b - 2)
-    summed = jnp.where(jnp.arange(p)[None] < near, jnp.sort(apart, axis=1), 0)
-    return jnp.where(here, jnp.sum(summed, axis=1), jnp.inf)
+    summed = (jnp.where(i < near, one, 0) for i, one in enumerate(in_order(list(apart))))
+    return jnp.where(here, sum(summed, jnp.zeros_like(apart[0])), jnp.inf)
 
 
 def _ranks(score: Array, far: Array, here: Array) -> Array:
     """The ranks [p] by scores [p], then by far [p], then by place; rows that are not there come last."""
-    order = jnp.lexsort((far, score, ~here))
-    return jnp.where(here, jnp.argsort(order), len(score))
+    place = jnp.arange(len(score))
+
+    def first(one: Array, other: Array) -> tuple[Array, Array]:
+        return one[:, None] < other[None], one[:, None] == other[None]
+
+    (less, same), (nearer, equal), (earlier, _) = first(score, score), first(far, far), first(place, place)
+    before = (less | (same & (nearer | (equal & earlier)))) & here[:, None]
+    return jnp.where(here, jnp.sum(before, axis=0), len(score))
