@@ -189,6 +189,7 @@ GOOD = Named(
 ELSEWHERE = {  # functions whose arguments are arrays of a run, made by it alone, or that other tests feed
     **dict.fromkeys(("codecs.each_row", "codecs.gpsp", "codecs.receive", "codecs.round_trip"), "inside a run"),
     **dict.fromkeys(("codecs.seal", "codecs.transmit", "codecs.unseal"), "inside a run"),
+    **dict.fromkeys(("network.adding", "network.averaging"), "inside a run"),
     **dict.fromkeys(("network.advanced", "network.gather_sum", "network.in_run", "network.known"), "inside a run"),
     **dict.fromkeys(
         ("network.as_bcoo", "network.as_dense", "network.mix", "network.sample_neighbours"), "inside a run"
