@@ -219,6 +219,9 @@ class Messages:
             x: The rows x [m, n], which do not go through the codec.
             weight: The push-sum weights weight [m], distributed in the same way.
             channel: The channel on which messages, each with both, are counted.
+
+        Raises:
+            ValueError: In a round with a `rule`, whose result has no push-sum weights.
         """
         graph = self.graph
         index, x = self._sent(channel, x)

@@ -143,7 +143,7 @@ class Received:
 def once(function: Callable[..., Array], *operands: Any) -> Array:
     """`function(*operands)`, computed once and not again for every use of it.
 
-    On a CPU, XLA computes what many results need anew for each of them. A conditional that is always true, which XLA
+    On a CPU, XLA computes what many results need again for each of them. A conditional that is always true, which XLA
     cannot see, prevents it there.
     """
     made = jax.eval_shape(function, *operands)
