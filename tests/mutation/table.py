@@ -26,6 +26,7 @@ def _of_the_field(module: str) -> tuple[str, ...]:
 
 
 TABLE: dict[str, tuple[str, ...]] = {
+    "jdfl/algorithms/around.py": ("tests/robust/test_attacks.py",),
     "jdfl/privacy/accounting.py": _ACCOUNTING,
     "jdfl/privacy/analytic.py": ("tests/privacy/test_analytic.py", *_ACCOUNTING),
     "jdfl/privacy/calibration.py": ("tests/privacy/test_calibration.py", *_REPORTS),
