@@ -106,12 +106,12 @@ class Received:
             return jnp.sqrt(squares(z - own[:, None]))
 
         d, n = self.here.shape[1], self.own.shape[1]
-        far = in_blocks(some, self.own, self.senders, *self._thrown(), numbers=(d + 1) * n)
+        far = in_blocks(some, self.own, self.senders, *self._thrown(), numbers=(d + 1) * n // 2)
         return jnp.where(self.here, far, jnp.inf)
 
     def moved(self, share: Array) -> Array:
         """x_i + sum_j share_ij (x_j - x_i) [m, n] for shares [m, d]; those of slots without a row do not count."""
-        share = jnp.where(self.here, share, 0).astype(self.own.dtype)
+        share = lax.optimization_barrier(jnp.where(self.here, share, 0).astype(self.own.dtype))
         own = (1 - jnp.sum(share, axis=1))[:, None] * self.own
         if self.aim is None or self.aimed is None:
             return own + gather_sum(self.senders, share, self.rows)
@@ -127,7 +127,7 @@ class Received:
             return jax.vmap(function)(own, others, here)
 
         given = self.own, self.senders, self.here, *self._thrown()
-        return in_blocks(some, *given, numbers=(d + 1) * n)
+        return in_blocks(some, *given, numbers=(d + 1) * n // 2)
 
     def _thrown(self) -> tuple[Array, Array]:
         """Rows to be sliced with those of the nodes: the slots of attackers [m, d], and what they send [m, n]."""
@@ -138,6 +138,17 @@ class Received:
         """The rows [b, d, n] that b nodes receive, of `senders` [b, d]; those in `aim` [b, d] are `thrown` [b, n]."""
         others = self.rows.at[senders].get(mode="promise_in_bounds")
         return others if self.aimed is None else jnp.where(aim[:, :, None], thrown[:, None], others)
+
+
+def once(function: Callable[..., Array], *operands: Any) -> Array:
+    """`function(*operands)`, computed once and not again for every use of it.
+
+    On a CPU, XLA computes what many results need again for each of them. A conditional that is always true, which XLA
+    cannot see, prevents it there.
+    """
+    made = jax.eval_shape(function, *operands)
+    always = lax.optimization_barrier(jnp.bool_(True))
+    return lax.cond(always, function, lambda *_: jnp.zeros(made.shape, made.dtype), *operands)
 
 
 def squares(x: Array) -> Array:

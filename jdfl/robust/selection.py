@@ -17,7 +17,7 @@ from jdfl.arrays import ops
 from jdfl.base import struct
 from jdfl.base.settings import Count, Positive
 from jdfl.robust.order import in_order, median
-from jdfl.robust.received import Received, squares
+from jdfl.robust.received import Received, once, squares
 from jdfl.robust.rule import Losses, Rule
 
 
@@ -36,13 +36,15 @@ class Krum(Rule):
         """The chosen rows [m, n]."""
 
         def share(apart: Array, here: Array) -> Array:
-            chosen = _ranks(_scores(apart, here, self.b), apart[0], here) < self.kept(jnp.sum(here))
+            score = once(lambda apart, here: _scores(apart, here, self.b), apart, here)
+            chosen = _ranks(score, apart[0], here) < self.kept(jnp.sum(here))
             return chosen.astype(apart.dtype) / jnp.sum(chosen).astype(apart.dtype)
 
         (every, n), p = received.rows.shape, received.here.shape[1] + 1
         if every <= min(n, p * p):  # the squared distances of all pairs are few, and most are needed several times
             here = jnp.concatenate([jnp.ones_like(received.here[:, :1]), received.here], axis=1)
-            return received.moved(jax.vmap(share)(_of_all(received), here)[:, 1:])
+            apart = once(_of_all, received)
+            return received.moved(jax.vmap(share)(apart, here)[:, 1:])
 
         def one(own: Array, others: Array, here: Array) -> Array:
             rows, here = _all(own, others, here)
@@ -120,7 +122,8 @@ def _of_all(received: Received) -> Array:
     """The squared distances [m, p, p] between the rows of every node, from those between all rows."""
     rows, senders = received.rows, received.senders
     table = lax.map(lambda row: squares(rows - row[None]), rows)
-    others = table[senders[:, :, None], senders[:, None, :]]
+    pairs = senders[:, :, None] * len(rows) + senders[:, None, :]
+    others = table.reshape(-1).at[pairs].get(mode="promise_in_bounds")
     if received.aim is not None and received.aimed is not None:
         aim, aimed = received.aim, received.aimed
         cross = received.slots(lambda z: squares(z - aimed))

@@ -29,6 +29,7 @@ def _of_the_field(module: str) -> tuple[str, ...]:
 
 
 TABLE: dict[str, tuple[str, ...]] = {
+    "jdfl/algorithms/around.py": ("tests/robust/test_attacks.py",),
     "jdfl/privacy/accounting.py": _ACCOUNTING,
     "jdfl/privacy/analytic.py": ("tests/privacy/test_analytic.py", *_ACCOUNTING),
     "jdfl/privacy/calibration.py": ("tests/privacy/test_calibration.py", *_REPORTS),
@@ -62,7 +63,6 @@ TABLE: dict[str, tuple[str, ...]] = {
     "jdfl/codecs/sign.py": ("tests/codecs/test_compressors.py", *_CODECS),
     "jdfl/codecs/sparse.py": _CODECS,
     "jdfl/codecs/subsets.py": ("tests/codecs/test_compressors.py", *_CODECS),
-    "jdfl/algorithms/around.py": ("tests/robust/test_attacks.py",),
     "jdfl/algorithms/augmented.py": _of_the_field("admm"),
     "jdfl/algorithms/activation.py": _with_laws("test_doadp", "DO-ADP"),
     "jdfl/algorithms/algorithm.py": _with_laws("test_updates", "D-PSGD"),
