@@ -1,4 +1,4 @@
-from . import models, network, observers, privacy, problems
+from . import models, network, observers, privacy, problems, robust
 from .algorithms import (
     ADDOPT,
     ADMM,
@@ -74,6 +74,7 @@ from .algorithms import (
     QGAdam,
     QGDSGDm,
     RelaySGD,
+    RobustDSGD,
     Round,
     SimpleGT,
     SoftDSGD,
@@ -81,6 +82,7 @@ from .algorithms import (
     WangElia,
     ZipDL,
 )
+from .algorithms.around import attacked, combined_by
 from .algorithms.moment import Info
 from .auditing import Audit, BitAudit, OneRun, audit, audit_bits, audit_one_run
 from .base.keys import key_file
@@ -219,6 +221,7 @@ __all__ = [
     "Rate",
     "RelaySGD",
     "Result",
+    "RobustDSGD",
     "Round",
     "Sign",
     "SimpleGT",
@@ -236,11 +239,13 @@ __all__ = [
     "account_plan",
     "all_of",
     "analytic_gaussian",
+    "attacked",
     "audit",
     "audit_bits",
     "audit_one_run",
     "calibrate",
     "classical_gaussian",
+    "combined_by",
     "compare",
     "consensus_below",
     "floor",
@@ -265,6 +270,7 @@ __all__ = [
     "read_checkpoint",
     "repeat",
     "results",
+    "robust",
     "run",
     "spent_together",
     "sweep",

@@ -36,6 +36,7 @@ WITHOUT_RUNS = (
     "privacy_audit",
     "proof_steps",
     "published_sums",
+    "robustness_atlas",
     "theorem1_counterexample",
 )
 WITH_OWN_FIGURES = ("fair_comparison",)  # of comparisons, which tell their own runs

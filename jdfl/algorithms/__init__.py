@@ -68,6 +68,7 @@ from jdfl.algorithms.push_diging import ADDOPT, PushDIGing
 from jdfl.algorithms.push_pull import ABm, PushPull
 from jdfl.algorithms.quasi_global import QGAdam, QGDSGDm
 from jdfl.algorithms.relaysgd import RelaySGD
+from jdfl.algorithms.robust import RobustDSGD
 from jdfl.algorithms.round import Round
 from jdfl.algorithms.sgp import SGP
 from jdfl.algorithms.simple_gt import SimpleGT
@@ -173,6 +174,7 @@ __all__ = [
     "QGAdam",
     "QGDSGDm",
     "RelaySGD",
+    "RobustDSGD",
     "Round",
     "SimpleGT",
     "SoftDSGD",

@@ -57,7 +57,8 @@ class Algorithm:
     delayed messages, and `mixes` those that multiply by W, which must not expand then. `exact` marks methods that
     converge to the optimum with a constant step size and full gradients, `personal` those that learn a model per node.
     `noise_by` explains how to set the noise where it is not a mechanism's multiplier. `unsent` describes what the final
-    parameters contain without noise, if anything.
+    parameters contain without noise, if anything. `attackers` lists the nodes that metrics, stop rules and divergence
+    checks leave out.
     """
 
     title = ""  # this and the next five may be properties where they depend on settings
@@ -74,6 +75,7 @@ class Algorithm:
     personal: ClassVar[bool] = False
     noise_by: ClassVar[str] = ""
     unsent: ClassVar[str] = ""
+    attackers: ClassVar[tuple[int, ...]] = ()  # as the first seven, it may be a property
 
     def init(self, round: Round) -> Any:
         """Return the state before the first round: a tree of arrays, most of them with one row per node.

@@ -22,6 +22,8 @@ from jdfl.devices import nodes
 from jdfl.network import Graph, Mail, Past
 from jdfl.network import mix as mix_rows
 from jdfl.privacy.flow import sent
+from jdfl.robust import Aimed, Rule, Weighted
+from jdfl.robust.attack import Lies
 
 To = Literal["neighbours", "one", "asked"]
 
@@ -44,6 +46,8 @@ class Messages:
     book: Book = field(default_factory=Book)
     mail: dict[str, Any] = field(default_factory=dict)  # delayed messages, by channel
     exchanging: Array | None = None  # [] whether this round exchanges messages; None: all rounds do
+    rule: Rule | None = None  # how rows are combined; None: by W
+    lies: Lies | None = None  # what attackers send; None: all nodes are honest
 
     @property
     def k(self) -> Array:
@@ -113,10 +117,15 @@ class Messages:
         """
         return replace(self, moment=replace(self.moment, graph=graph))
 
+    def by(self, rule: Rule) -> Self:
+        """The round whose `mix` and `pull` combine rows by a robust rule instead of W; see `jdfl.robust`."""
+        return replace(self, rule=rule)
+
     def mix(self, x: Array, channel: Channel | None = MODEL) -> Array:
         """W x [m, n] for rows x [m, n] that all nodes send: a node's own row unencoded, the others' as decoded.
 
-        In rounds without exchange it is x itself. Of delayed messages the newest that has arrived is used.
+        In rounds without exchange it is x itself. Of delayed messages the newest that has arrived is used. In a round
+        with a `rule` it is the rule's result.
 
         Args:
             x: The rows x [m, n] that are sent through the algorithm's codec.
@@ -125,8 +134,10 @@ class Messages:
         """
         graph = self.graph
         if channel is None:
-            return mix_rows(graph, x)
+            return mix_rows(graph, x) if self.rule is None else self._combined(x, x)
         index, x = self._sent(channel, x)
+        if self.rule is not None or self.lies is not None:
+            return self._combined(x, *self._arriving(channel, x, index))
         if graph.late is not None:
             z = x if exact(self.codec, x) else self._received(x, jnp.ones((self.m,), jnp.bool_), channel, index)
             past = self.waiting(channel, Past, x).after(z, self.k)
@@ -157,8 +168,13 @@ class Messages:
                 x.
         """
         graph, z = self.graph, x
+        if channel is None and self.rule is not None:
+            return self._combined(x, x) - x
         if channel is not None:
             index, z = self._sent(channel, x)
+            if self.rule is not None or self.lies is not None:
+                own = z if exact(self.codec, x) else self._received(z, graph.out_degree > 0, channel, index)
+                return self._combined(own, *self._arriving(channel, z, index)) - own
             if not exact(self.codec, x):
                 z = self._received(x, (graph.out_degree > 0) | (graph.in_degree > 0), channel, index)
         z = lax.optimization_barrier(z)
@@ -181,6 +197,7 @@ class Messages:
             by: The nodes that may send, by [m] bool, while other copies stay; None: all.
             over: Of these only the nodes send whose C(x - copy) has an l2 norm above it, over [] or [m]; None: all.
         """
+        x = self._altered(channel, x)
         wanted, at = jnp.ones((self.m,), jnp.bool_) if by is None else by, self.book.uses.get(channel.name, 0)
         if over is not None:
             arrived = self._received(x - copy, wanted, channel, at)
@@ -202,9 +219,21 @@ class Messages:
             x: The rows x [m, n], which do not go through the codec.
             weight: The push-sum weights weight [m], distributed in the same way.
             channel: The channel on which messages, each with both, are counted.
+
+        Raises:
+            ValueError: In a round with a `rule`, whose result has no push-sum weights.
         """
         graph = self.graph
-        _, x = self._sent(channel, x)
+        index, x = self._sent(channel, x)
+        if self.rule is not None:
+            raise ValueError(
+                f"Expected a method without push-sum for the rule {self.rule.title}, whose result has no push-sum "
+                "weights. Use a method that mixes, such as jdfl.RobustDSGD."
+            )
+        if self.lies is not None:
+            self._refuse_late()
+            z, aimed = self.lies.of(graph, x, channel.name, index)
+            return Weighted()(graph, x, z, aimed=aimed), mix_rows(graph, weight[:, None])[:, 0]
         if graph.late is None:
             return mix_rows(graph, x), mix_rows(graph, weight[:, None])[:, 0]
         both = jnp.concatenate([x, weight[:, None]], axis=1)
@@ -217,6 +246,7 @@ class Messages:
         Row i [n] is what its receiver decodes with the algorithm's codec. The network plays no part: nothing is
         weighted, delayed or lost. For messages to neighbours use `mix` and `publish`.
         """
+        x = self._altered(channel, x)
         self.book.send(channel, 1, 1)
         return round_trip(self.prepared.wire, self.shared_keys(channel), self.leaving(channel, x, to="one"))
 
@@ -243,6 +273,42 @@ class Messages:
         heard = (self.graph.in_degree > 0).astype(jnp.int32)
         index = self.book.send(channel, sender * self.graph.out_degree, times * heard)
         return index, self.leaving(channel, x, by)
+
+    def _arriving(self, channel: Channel, x: Array, index: int) -> tuple[Array, Aimed | None]:
+        """What receivers decode from the rows x [m, n] of all nodes, and from those that attackers send instead.
+
+        Rows that attackers send to single nodes are not encoded.
+        """
+        x, aimed = (x, None) if self.lies is None else self.lies.of(self.graph, x, channel.name, index)
+        z = x if exact(self.codec, x) else self._received(x, self.graph.out_degree > 0, channel, index)
+        return z, aimed
+
+    def _combined(self, own: Array, z: Array, aimed: Aimed | None = None) -> Array:
+        """The rows [m, n] by the rule, or by W, of the nodes' own rows [m, n] and those that arrive, z [m, n]."""
+        self._refuse_late()
+        rule, problem = self.rule or Weighted(), getattr(self, "problem", None)
+        losses = None if problem is None else problem.values
+        result = rule(self.graph, own, z, aimed=aimed, k=self.k, losses=losses)
+        return result if self.exchanging is None else jnp.where(self.exchanging, result, own)
+
+    def _altered(self, channel: Channel, x: Array) -> Array:
+        """The rows x [m, n] with those that attackers send instead, the same to all receivers."""
+        if self.lies is None:
+            return x
+        x, aimed = self.lies.of(self.graph, x, channel.name, self.book.uses.get(channel.name, 0))
+        if aimed is None:
+            return x
+        raise ValueError(
+            f"Expected a method that mixes for the attack {self.lies.attack.title}, which sends every neighbour "
+            f"another row, got one whose rows on the channel {channel.name!r} are the same for all receivers. Use "
+            "another attack, such as jdfl.robust.ALIE()."
+        )
+
+    def _refuse_late(self) -> None:
+        if self.graph.late is not None:
+            raise ValueError(
+                "Expected a network without delayed messages for robust rules and attacks. Leave out network.delays."
+            )
 
     def _received(self, x: Array, wanted: Array, channel: Channel, index: int) -> Array:
         """What receivers decode from the rows of x [m, n] that are `wanted` [m]."""

@@ -45,6 +45,13 @@ class Program:
         """The result of the algorithm's `prepare`; None before."""
         return None if self.prepared is None else self.prepared.own
 
+    def judged(self, problem: Problem, *rows: Array) -> tuple[Problem, *tuple[Array, ...]]:
+        """The problem and rows [m, ...] of the nodes that metrics and stop rules are about."""
+        if not self.algorithm.attackers:
+            return problem, *rows
+        ids = jnp.asarray([i for i in range(problem.m) if i not in set(self.algorithm.attackers)], jnp.int32)
+        return problem.nodes(ids), *(x[ids] for x in rows)
+
     def prepare(self, problem: Problem, moment: Moment) -> "Program":
         """The program with what all rounds need (pure, runs once under jit)."""
         return replace(self, prepared=self.algorithm.prepared(problem, moment, self.plan))

@@ -12,6 +12,7 @@ from jdfl.cli.listing import Flag
 from jdfl.config.kinds import Kind, described
 
 _WIDEST = 100  # columns
+_MANY = 40  # kinds from which each has one line
 _LONGEST_VALUE = 16  # characters of what follows a flag, in the overview
 
 
@@ -96,7 +97,10 @@ def _full(flag: Flag, width: int) -> Iterator[str]:
     if flag.kinds:
         left = max(map(len, flag.kinds)) + 10
         for name, kind in flag.kinds.items():
-            text = textwrap.wrap(_about_kind(kind), width - left) or [""]
+            about = _about_kind(kind)
+            text = textwrap.wrap(about if len(flag.kinds) <= _MANY else brief(about, width - left), width - left) or [
+                ""
+            ]
             yield f"        {name}".ljust(left) + text[0]
             yield from (" " * left + line for line in text[1:])
 

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import numpy as np
 import scipy.sparse as sp
 
-from jdfl import algorithms, codecs, network, privacy, problems
+from jdfl import algorithms, codecs, network, privacy, problems, robust
 from jdfl.base import checks
 from jdfl.base.settings import As, Count, Natural, Positive
 from jdfl.config.kinds import FAMILIES, Family, unbuilt
@@ -203,6 +203,7 @@ ALGORITHMS = Family("algorithms", lambda: algorithms.REGISTRY | {"ceps-paper": a
 CODECS = Family("codecs", lambda: _named(_CODECS), "dense")
 MECHANISMS = Family("mechanisms", lambda: _named((privacy.Gaussian, privacy.Laplace, privacy.ExactGaussian)))
 UPDATES = Family("updates", lambda: _named((algorithms.Updates,)))
+RULES = Family("rules", lambda: robust.RULES, "clipped-gossip")
 PROBLEMS = Family("problems", lambda: _PROBLEMS, "example1")
 TIMES = Family("times", lambda: _TIMES)
 STOPS = Family("stop rules", lambda: _STOPS, "auto", given=("algorithm",))
@@ -211,6 +212,7 @@ FAMILIES.update(
         codecs.Codec: CODECS,
         privacy.Mechanism: MECHANISMS,
         algorithms.Updates: UPDATES,
+        robust.Rule: RULES,
         network.Times: TIMES,
         network.Network: NETWORKS,
         Static: FIXED,

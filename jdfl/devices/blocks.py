@@ -16,14 +16,20 @@ from jdfl.base.backend import backend
 _NUMBERS, _ELSEWHERE = {"cpu": 2**19}, 2**28
 
 
-def in_blocks(function: Callable[..., Any], *rows: Any) -> Any:
+def in_blocks(function: Callable[..., Any], *rows: Any, numbers: int = 0) -> Any:
     """`function`, which maps every row of trees of arrays [m, ...] to a row of its result [m, ...], block by block.
 
     Two blocks or fewer are processed at once.
+
+    Args:
+        function: The function.
+        rows: Trees of arrays [m, ...].
+        numbers: Numbers that it forms for one row in between; 0: no more than it takes or returns.
     """
     m = jax.tree.leaves(rows)[0].shape[0]
     made = jax.eval_shape(function, *rows)
     widest = max(x.size for x in jax.tree.leaves((rows, made))) // max(m, 1)
+    widest = max(widest, numbers)
     size = max(1, _NUMBERS.get(backend(), _ELSEWHERE) // max(widest, 1))
     if m <= 2 * size:
         return function(*rows)

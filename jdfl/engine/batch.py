@@ -169,7 +169,9 @@ def across(
     first = trials[0].problem
     chosen = default_metrics(first) if metrics is None else resolve(metrics, first)
     problems = {id(trial.problem): trial.problem for trial in trials}
-    solved = {place: referenced(resolve(chosen, problem), problem) for place, problem in problems.items()}
+    solved = {
+        place: referenced(resolve(chosen, problem), problem, algorithm.attackers) for place, problem in problems.items()
+    }
     trials = [trial._replace(problem=solved[id(trial.problem)]) for trial in trials]
     made = _checked(algorithm, points, trials, steps, every, stop)
     told = [guarantee_of(one, trial.problem) for one, (_, trial) in zip(made, product(points, trials))]

@@ -32,7 +32,10 @@ def first_bad(program: Program, state: Any, largest: Array | None, watched: Watc
 
 
 def bad_nodes(program: Program, state: Any, largest: Array | None, watched: Watched) -> Array | None:
-    """The nodes [m] with a number not finite, or a too large parameter, in what is `watched`; None: that is nothing."""
+    """The nodes [m] with a number not finite, or a too large parameter, in what is `watched`; None: that is nothing.
+
+    Only honest nodes are checked.
+    """
     if watched == "nothing":
         return None
     if watched == "state":
@@ -43,7 +46,8 @@ def bad_nodes(program: Program, state: Any, largest: Array | None, watched: Watc
     bad = ~jnp.isfinite(reduce(jnp.add, (_finite(leaf, w.dtype) for leaf in rows)))
     if largest is not None:
         bad = bad | (jnp.max(jnp.abs(w), axis=1) > largest)
-    return bad
+    attackers = program.algorithm.attackers
+    return bad.at[jnp.asarray(attackers, jnp.int32)].set(False) if attackers else bad
 
 
 def what_is_bad(state: Any, node: int, m: int, largest: Any, watched: Watched) -> str:

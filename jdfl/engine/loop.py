@@ -59,10 +59,10 @@ class Record:
 
 
 def _evaluate(carry: Carry, setting: Setting, metrics: tuple[metrics_module.Metric, ...]) -> dict[str, Array]:
-    w = setting.algorithm.params(carry.state)
+    problem, w = setting.algorithm.judged(setting.problem, setting.algorithm.params(carry.state))
     values: dict[str, Array] = {}
     for metric in metrics:
-        known = (w, setting.problem) if _enough(metric) else (nodes.everyone(w), _whole(setting.problem))
+        known = (w, problem) if _enough(metric) else (nodes.everyone(w), _whole(problem))
         values[metric.__name__] = jnp.asarray(metric(*known), w.dtype)
     if carry.clock is not None:
         values |= dict(zip(_SECONDS, (nodes.mean(carry.clock[0]), nodes.largest(carry.clock[0]))))
@@ -137,7 +137,8 @@ def _advance(
         w = algorithm.params(state)
         communications = carry.communications + info.communications
         rounds = carry.rounds + 1
-        stopped = _stops(stop, View(rounds, w, communications, problem))
+        judged, *seen = algorithm.judged(problem, w, communications)
+        stopped = _stops(stop, View(rounds, seen[0], seen[1], judged))
         counts = jax.tree.map(jnp.add, carry.counts, info)
         releases = carry.releases + info.releases
         compared = known(setting, carry.state, carry.clock), known(setting, state, clock)

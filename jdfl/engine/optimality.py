@@ -4,10 +4,12 @@ Axes: m nodes, n parameters, q examples of a node.
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar, cast
 
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 
 from jdfl.arrays.ops import HIGHEST
@@ -95,16 +97,22 @@ def distance_to_optimum(w: Array, problem: Problem) -> Array:
 NEED_OPTIMUM = (suboptimality, distance_to_optimum)
 
 
-def referenced(metrics: Sequence[Metric], problem: P) -> P:
+def referenced(metrics: Sequence[Metric], problem: P, without: Sequence[int] = ()) -> P:
     """The problem with its optimum, computed on the host, where one of the metrics needs it.
 
     Args:
         metrics: Functions that `resolve` has checked.
         problem: The problem; the optimum is kept with it (see `jdfl.problems.solved`).
+        without: The nodes whose losses do not count.
 
     Raises ValueError where the problem has no unique minimum, or an optimum of other data.
     """
-    return solved(problem) if any(metric in NEED_OPTIMUM for metric in metrics) else problem
+    if not any(metric in NEED_OPTIMUM for metric in metrics):
+        return problem
+    if not without:
+        return solved(problem)
+    some = problem.nodes(np.delete(np.arange(problem.m), list(without)))
+    return replace(problem, optimum=solved(replace(some, optimum=None)).optimum)
 
 
 def check_optimum(name: str, problem: Problem) -> None:

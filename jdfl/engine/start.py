@@ -179,7 +179,7 @@ def started(
     more = {} if form is None else {"kernels": _used(program, problem, network, root, form, options)}
     origin = provenance(digest, algorithm=algorithm, problem=problem, network=network, **more)
     chosen = default_metrics(problem) if metrics is None else resolve(metrics, problem)
-    problem = referenced(chosen, problem)
+    problem = referenced(chosen, problem, algorithm.attackers)
     guarantee = guarantee_of(program, problem)
     if options.diverged_above is not None and watched(guarantee, problem) == "nothing":
         raise ValueError(

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from statistics import fmean, stdev
 from typing import Any
 
+from jdfl.algorithms.around import Around
 from jdfl.base.absent import Absent
 from jdfl.engine.accountant import account, ledger_of_run
 from jdfl.engine.metrics import COUNTS
@@ -183,10 +184,11 @@ def bytes_text(value: float) -> str:
 
 
 def described(algorithm: Any) -> str:
-    """An algorithm in words: its class, its messages and its noise; that of a loaded result as it was saved."""
+    """An algorithm in words: its class, messages, noise and attackers; that of a loaded result as it was saved."""
     if isinstance(algorithm, Absent):
         return algorithm.described
-    parts = [type(algorithm).__name__]
+    inside = isinstance(algorithm, Around)  # whose title says what goes on
+    parts = [algorithm.title if inside else type(algorithm).__name__]
     if hasattr(algorithm, "codec"):
         parts.append(f"with {type(algorithm.codec).__name__} messages")
     if hasattr(algorithm, "mechanism"):

@@ -7,6 +7,8 @@ places on; all weights are doubly stochastic.
 Axes: m nodes, r offsets.
 """
 
+from typing import Annotated, TypeAlias
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -15,7 +17,7 @@ from jax import Array
 
 from jdfl.base import checks, struct
 from jdfl.base.arguments import checked
-from jdfl.base.settings import Count, Fraction, Seed
+from jdfl.base.settings import Bound, Count, Fraction, Seed
 from jdfl.base.streams import Stream
 from jdfl.network.conversions import from_matrix
 from jdfl.network.graph import Graph, Static
@@ -23,6 +25,8 @@ from jdfl.network.links import ids
 from jdfl.network.shown import Shown
 from jdfl.network.weights import FormatChoice
 
+_MOST = 2**20
+Offsets: TypeAlias = Annotated[int, Bound(f"[1, {_MOST}]")]
 _OFFSET, _START = Stream("network.offset", "network"), Stream("network.offset.start", "network")
 
 
@@ -65,7 +69,7 @@ def _drawn(m: int, count: int, seed: int) -> np.ndarray:
 
 @checked
 def equi_static(
-    m: Count, offsets: Count = 8, *, directed: bool = False, seed: Seed = 0, format: FormatChoice = "auto"
+    m: Count, offsets: Offsets = 8, *, directed: bool = False, seed: Seed = 0, format: FormatChoice = "auto"
 ) -> Static:
     """EquiStatic: the mean of A(u) over random offsets u; U-EquiStatic, or D-EquiStatic if directed.
 
@@ -86,14 +90,14 @@ def equi_static(
     """
     drawn = _drawn(m, offsets, seed)
     name = f"{'D' if directed else 'U'}-EquiStatic(m={m}, offsets={offsets})"
-    if m > 1 and np.gcd.reduce([m, *drawn]) > 1:
+    if m > 1 and np.gcd.reduce([m, *np.unique(drawn)]) > 1:
         raise ValueError(
             f"Expected a connected network, got {name} with seed = {seed}. Use another seed, or more offsets."
         )
     node = np.arange(m)
     W = sp.diags_array(np.full(m, 1 / m)).tocsr()
-    for u in drawn if m > 1 else ():
-        A = sp.coo_array((np.full(m, (m - 1) / m / offsets), (node, (node - u) % m)), shape=(m, m)).tocsr()
+    for u, times in zip(*np.unique(drawn, return_counts=True)) if m > 1 else ():
+        A = sp.coo_array((np.full(m, times * (m - 1) / m / offsets), (node, (node - u) % m)), shape=(m, m)).tocsr()
         W = W + (A if directed else (A + A.T) / 2)
     return from_matrix(W, format=format, name=name)
 
@@ -122,7 +126,7 @@ def equi_rounds(
     if offsets is None:
         drawn = np.arange(1, max(2, m))
     else:
-        checks.whole(1, 2**31 - 1, "They are drawn with repetition.", offsets=offsets)
+        checks.whole(1, _MOST, "They are drawn with repetition.", offsets=offsets)
         drawn = _drawn(m, offsets, seed)
     name = f"O{'D' if directed else 'U'}-EquiDyn(m={m}{'' if offsets is None else f', offsets={offsets}'})"
     return EquiRounds(jnp.asarray(drawn, jnp.int32), jnp.float32(eta), m, directed, name)

@@ -23,7 +23,7 @@ INNER = {  # families whose kinds are chosen inside another kind
 }
 KINDS = [(place, kind, []) for place, family in FAMILIES.items() for kind in family.sources]
 KINDS += [(place, kind, before) for place, (family, before) in INNER.items() for kind in family.sources]
-CONFIGURED = [command for command in _COMMANDS if command not in ("report", "data", "export")]
+CONFIGURED = [command for command in _COMMANDS if command not in ("report", "data", "export", "choose")]
 
 
 @pytest.fixture(autouse=True)

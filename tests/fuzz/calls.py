@@ -11,7 +11,7 @@ import pandas as pd
 from scipy.sparse import csr_array
 
 import jdfl
-from jdfl import codecs, models, network, privacy, problems
+from jdfl import codecs, models, network, privacy, problems, robust
 from jdfl.problems import partition
 from tests.later import Later, Named
 
@@ -24,6 +24,7 @@ MODULES = {
     "partition.": partition,
     "privacy.": privacy,
     "problems.": problems,
+    "robust.": robust,
 }
 RING = Later(network.ring, M)
 PROBLEM = Later(problems.example1, m=M, n=6, s=2, rows=(5, 9))
@@ -48,6 +49,8 @@ GOOD = Named(
         "all_of": {},
         "account_plan": PLAN,
         "paths": PLAN,
+        "attacked": {"algorithm": jdfl.DPSGD(), "attack": robust.SignFlip(), "nodes": [1]},
+        "combined_by": {"algorithm": jdfl.DPSGD(), "rule": robust.NNA()},
         "analytic_gaussian": {"epsilon": 1.0, "delta": 1e-5, "releases": 2},
         "calibrate": lambda: PLAN() | {"epsilon": 5.0},
         "compare": lambda: {
@@ -154,6 +157,8 @@ GOOD = Named(
         "privacy.most_releases": {"event": privacy.GaussianEvent(1.0), "epsilon": 5.0, "delta": 1e-5},
         "privacy.noise_multiplier": {"kind": "gaussian", "epsilon": 5.0, "delta": 1e-5, "releases": 3},
         "privacy.stretch": {"clipped_in": "l2", "measured_in": "l1", "n": 5},
+        "robust.check_honest": lambda: {"network": RING(), "nodes": [1]},
+        "robust.weak_nodes": lambda: {"graph": RING().graph, "nodes": [1], "rule": robust.NNA()},
         "problems.averaging": {"vectors": X},
         "problems.base_rate": lambda: {"problem": problems.logistic_regression(PARTS)},
         "problems.certified_radius": {"w": X[0], "features": X, "labels": np.arange(len(X)) % 2},
@@ -184,6 +189,7 @@ GOOD = Named(
 ELSEWHERE = {  # functions whose arguments are arrays of a run, made by it alone, or that other tests feed
     **dict.fromkeys(("codecs.each_row", "codecs.gpsp", "codecs.receive", "codecs.round_trip"), "inside a run"),
     **dict.fromkeys(("codecs.seal", "codecs.transmit", "codecs.unseal"), "inside a run"),
+    **dict.fromkeys(("network.adding", "network.averaging"), "inside a run"),
     **dict.fromkeys(("network.advanced", "network.gather_sum", "network.in_run", "network.known"), "inside a run"),
     **dict.fromkeys(
         ("network.as_bcoo", "network.as_dense", "network.mix", "network.sample_neighbours"), "inside a run"

@@ -62,6 +62,7 @@ TABLE: dict[str, tuple[str, ...]] = {
     "jdfl/codecs/sign.py": ("tests/codecs/test_compressors.py", *_CODECS),
     "jdfl/codecs/sparse.py": _CODECS,
     "jdfl/codecs/subsets.py": ("tests/codecs/test_compressors.py", *_CODECS),
+    "jdfl/algorithms/around.py": ("tests/robust/test_attacks.py",),
     "jdfl/algorithms/augmented.py": _of_the_field("admm"),
     "jdfl/algorithms/activation.py": _with_laws("test_doadp", "DO-ADP"),
     "jdfl/algorithms/algorithm.py": _with_laws("test_updates", "D-PSGD"),

@@ -1,0 +1,70 @@
+"""RobustDSGD: decentralized SGD whose nodes combine what they receive by a robust rule instead of W.
+
+C. Fang, Z. Yang, W. U. Bajwa: BRIDGE: Byzantine-Resilient Decentralized Gradient Descent, 2022; L. He, S. P.
+Karimireddy, M. Jaggi: Byzantine-Robust Decentralized Learning via ClippedGossip, 2022 (with momentum).
+
+    u_i <- beta u_i + g_i(x_i),         y_i <- x_i - lr u_i,         x_i <- rule(y_i, y_j of the in-neighbours j)
+
+from u_i = 0. The rules are those of `jdfl.robust`, and without momentum u_i is the gradient. He et al. weigh the
+gradient with 1 - beta. In BRIDGE nodes combine x and then add the gradient step; here the step is part of what they
+combine, as in the later papers. With `jdfl.robust.Weighted()` it is D-PSGD in its order adapt-then-combine.
+
+Missing neighbours: a rule reads what has arrived, as if the others were no neighbours in this round, and the weights of
+rules that have some go where the network says.
+
+Axes: m nodes, n parameters.
+"""
+
+from typing import ClassVar, NamedTuple
+
+from jax import Array
+
+from jdfl.algorithms.algorithm import Algorithm
+from jdfl.algorithms.gradients import Gradients
+from jdfl.algorithms.round import Round
+from jdfl.base import struct
+from jdfl.base.settings import Momentum, StepSize
+from jdfl.network import Network, refuse_synchronised
+from jdfl.problems import Problem
+from jdfl.robust import ClippedGossip, Rule
+
+
+class State(NamedTuple):
+    """What a round passes to the next."""
+
+    x: Array  # [m, n] parameters
+    u: Array  # [m, n] momentum
+
+
+@struct.dataclass
+class RobustDSGD(Algorithm):
+    """Robust D-SGD: a local gradient step with momentum, then a robust rule over the in-neighbours' models.
+
+    It is inexact: a rule that bounds the influence of attackers also moves the average of honest nodes. Raises
+    ValueError (from `check`) for settings out of range and for synchronised rounds.
+    """
+
+    kind: ClassVar[str] = "robust-d-psgd"
+    lr: StepSize = 0.1
+    rule: Rule = ClippedGossip()
+    """How a node combines its model with those that it receives."""
+    beta: Momentum = 0.0
+    """Momentum of the gradients."""
+    gradients: Gradients = Gradients()
+    title: ClassVar[str] = "Robust D-SGD"
+
+    def check(self, problem: Problem, network: Network) -> None:
+        """Raise ValueError for settings out of range, and for synchronised rounds."""
+        super().check(problem, network)
+        refuse_synchronised(network, self.title)
+
+    def init(self, round: Round) -> State:
+        """Start from the problem's initial parameters, without momentum."""
+        x = round.problem.begin()
+        return State(x, 0 * x)
+
+    def step(self, state: State, round: Round) -> State:
+        """One round."""
+        x, u = state
+        u = self.beta * u + self.gradients(x, round)
+        return State(round.by(self.rule).mix(x - self.lr * u), u)

@@ -1,0 +1,94 @@
+"""Rules about distances from the node's own row: self-centred clipping, CS+ and nearest-neighbour averaging.
+
+L. He, S. P. Karimireddy, M. Jaggi: Byzantine-Robust Decentralized Learning via ClippedGossip, 2022; R. Gaucher,
+A. Dieuleveut, H. Hendrikx: Unified Breakdown Analysis for Byzantine Robust Gossip, 2025 (CS+-RG); S. Farhadkhani,
+R. Guerraoui, N. Gupta, L. N. Hoang, R. Pinot, J. Stephan: Robust Collaborative Learning with Linear Gradient Overhead,
+2023 (NNA).
+
+    x_i <- x_i + sum_j W_ij (x_j - x_i) min(1, tau_i / ||x_j - x_i||)                   (clipping)
+    x_i <- mean of x_i and of the rows nearest to it, all but b                         (NNA)
+
+The weight of b attackers is at most that of the b heaviest neighbours, delta_i. With weights that are all equal the
+rules count neighbours, as their papers do for graphs without weights.
+
+Axes: m nodes, d slots, n parameters.
+"""
+
+from typing import ClassVar
+
+import jax.numpy as jnp
+from jax import Array
+
+from jdfl.base import struct
+from jdfl.base.settings import Positive
+from jdfl.robust.received import Received, nearer, rank
+from jdfl.robust.rule import Losses, Rule
+
+_ROUNDING = 1e-5  # of sums of weights
+
+
+@struct.dataclass
+class ClippedGossip(Rule):
+    """ClippedGossip: what a neighbour differs by is clipped to a length tau_i.
+
+    Without a given length it is the adaptive one of the paper: tau_i^2 = sum_{j in S} W_ij ||x_j - x_i||^2 / delta_i,
+    where S are the nearest nodes, itself included, whose weights together are at most 1 - delta_i.
+    """
+
+    kind: ClassVar[str] = "clipped-gossip"
+    title: ClassVar[str] = "ClippedGossip"
+    tau: Positive | None = None
+    """Largest length of a difference; None: adaptive."""
+
+    def combined(self, received: Received, losses: Losses | None) -> Array:
+        """The combined rows [m, n]."""
+        far = received.distances()
+        if self.tau is not None:
+            return _clipped(received, far, jnp.full(far.shape[:1], self.tau, far.dtype))
+        weight, delta = received.weight, received.heaviest(self.b)
+        light = nearer(far, weight) <= jnp.sum(weight, axis=1, keepdims=True) - delta[:, None] + _ROUNDING
+        squares = jnp.sum(jnp.where(light & received.here, weight * far**2, 0), axis=1)
+        tau = jnp.sqrt(squares / jnp.where(delta > 0, delta, 1))
+        return _clipped(received, far, jnp.where(delta > 0, tau, jnp.inf))
+
+
+@struct.dataclass
+class CSPlus(Rule):
+    """CS+-RG: differences are clipped to the largest that is left when those with weight 2 delta_i are set aside.
+
+    tau_i is the largest distance up to which the weights add up to at most those of all neighbours less 2 delta_i, and
+    0 where there is none.
+    """
+
+    kind: ClassVar[str] = "cs-plus"
+    title: ClassVar[str] = "CS+-RG"
+
+    def combined(self, received: Received, losses: Losses | None) -> Array:
+        """The combined rows [m, n]."""
+        far, weight = received.distances(), received.weight
+        most = jnp.sum(weight, axis=1) - 2 * received.heaviest(self.b)
+        light = received.here & (nearer(far, weight) <= most[:, None] + _ROUNDING)
+        return _clipped(received, far, jnp.max(jnp.where(light, far, 0), axis=1, initial=0))
+
+
+@struct.dataclass
+class NNA(Rule):
+    """NNA: the mean of the node's row and of the in-neighbours' nearest to it, all but b.
+
+    A node with at most b in-neighbours keeps its row.
+    """
+
+    kind: ClassVar[str] = "nna"
+    title: ClassVar[str] = "NNA"
+
+    def combined(self, received: Received, losses: Losses | None) -> Array:
+        """The combined rows [m, n]."""
+        kept = jnp.maximum(0, received.count - self.b)
+        near = rank(received.distances(), received.here) < kept[:, None]
+        return received.moved(jnp.where(near, 1 / (1 + kept)[:, None].astype(received.own.dtype), 0))
+
+
+def _clipped(received: Received, far: Array, tau: Array) -> Array:
+    """x_i + sum_j W_ij clip(x_j - x_i, tau_i) [m, n] for distances far [m, d] and lengths tau [m]."""
+    factor = jnp.where(far > tau[:, None], tau[:, None] / jnp.where(far > 0, far, 1), 1)
+    return received.moved(received.weight * factor)

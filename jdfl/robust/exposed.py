@@ -1,0 +1,78 @@
+"""Which honest nodes have more attackers around them than a rule is made for. On the host."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from jdfl.base import checks
+from jdfl.base.arguments import checked
+from jdfl.network import Graph, Network, Static
+from jdfl.network.graph import round_of
+from jdfl.network.tables import Arcs, arcs_of, called, components
+from jdfl.robust.rule import Rule
+
+
+class Weak(NamedTuple):
+    """An honest node with more attackers among its in-neighbours than a rule is made for."""
+
+    node: int
+    attackers: int  # among its in-neighbours
+    most: int  # that the rule, with its settings and the node's degree, is made for
+
+
+@checked
+def weak_nodes(graph: Graph, nodes: Sequence[int], rule: Rule) -> list[Weak]:
+    """The honest nodes around which there are more attackers than the rule assumes, or than its paper's bound.
+
+    Args:
+        graph: The network of a round.
+        nodes: The attackers.
+        rule: The rule.
+    """
+    liar = _liars(graph.m, nodes)
+    mask, senders = np.asarray(graph.mask), np.asarray(graph.senders)
+    around, degree = (mask & liar[senders]).sum(axis=1), mask.sum(axis=1)
+    found: list[Weak] = []
+    for i in np.flatnonzero(~liar & (around > 0)):
+        most = rule.most(int(degree[i]))
+        most = min(most, rule.b) if rule.assumes else most
+        if around[i] > most:
+            found.append(Weak(int(i), int(around[i]), most))
+    return found
+
+
+@checked
+def check_honest(network: Network, nodes: Sequence[int]) -> None:
+    """Refuse attackers that are no nodes of the network, or whose absence leaves the honest nodes in several parts.
+
+    Args:
+        network: The network; one that changes from round to round may fall apart.
+        nodes: The attackers.
+
+    Raises:
+        ValueError: It names the network and the attackers.
+    """
+    m = network.m
+    if len(set(nodes)) != len(nodes) or any(not 0 <= one < m for one in nodes):
+        checks.refuse(f"different node ids from 0 to {m - 1}", "nodes", tuple(nodes), "They are the attackers.")
+    if len(nodes) >= m:
+        checks.refuse(f"fewer than {m} attackers", "nodes", tuple(nodes), "Some nodes must be honest.")
+    if not isinstance(network, Static):
+        return
+    links, good = arcs_of(round_of(network, 0)), ~_liars(m, nodes)
+    place = np.cumsum(good) - 1
+    keep = good[links.receiver] & good[links.sender]
+    parts, _ = components(Arcs(int(good.sum()), place[links.receiver[keep]], place[links.sender[keep]]))
+    if parts > 1:
+        named = ", ".join(map(str, sorted(nodes)))
+        raise ValueError(
+            f"Expected attackers without which the honest nodes of {called(network)} are connected, got the nodes "
+            f"{named}, which leave {parts} parts: nothing keeps these together. Choose others, or a denser network."
+        )
+
+
+def _liars(m: int, nodes: Sequence[int]) -> np.ndarray:
+    found = np.zeros(m, np.bool_)
+    found[list(nodes)] = True
+    return found

@@ -1,0 +1,154 @@
+"""Rules that compare the received rows with one another: Krum, multi-Krum and the geometric median.
+
+P. Blanchard, E. M. El Mhamdi, R. Guerraoui, J. Stainer: Machine Learning with Adversaries: Byzantine Tolerant Gradient
+Descent, 2017; K. Pillutla, S. M. Kakade, Z. Harchaoui: Robust Aggregation for Federated Learning, 2022 (the smoothed
+Weiszfeld iteration). In a network a node applies them to its own row and those of its in-neighbours.
+
+Axes: d slots, p = d + 1 rows with the node's own first, n parameters.
+"""
+
+from typing import ClassVar
+
+import jax
+import jax.numpy as jnp
+from jax import Array, lax
+
+from jdfl.arrays import ops
+from jdfl.base import struct
+from jdfl.base.settings import Count, Positive
+from jdfl.robust.order import in_order, median
+from jdfl.robust.received import Received, squares
+from jdfl.robust.rule import Losses, Rule
+
+
+@struct.dataclass
+class Krum(Rule):
+    """Krum: of the node's row and its in-neighbours' the one that is nearest to its p - b - 2 nearest others.
+
+    The score of a row is the sum of its squared distances to them, at least to one. Of rows with equal scores, such as
+    the closest two where one distance counts, the one nearest to the node's own comes first.
+    """
+
+    kind: ClassVar[str] = "krum"
+    title: ClassVar[str] = "Krum"
+
+    def combined(self, received: Received, losses: Losses | None) -> Array:
+        """The chosen rows [m, n]."""
+
+        def share(apart: Array, here: Array) -> Array:
+            chosen = _ranks(_scores(apart, here, self.b), apart[0], here) < self.kept(jnp.sum(here))
+            return chosen.astype(apart.dtype) / jnp.sum(chosen).astype(apart.dtype)
+
+        (every, n), p = received.rows.shape, received.here.shape[1] + 1
+        if every <= min(n, p * p):  # the squared distances of all pairs are few, and most are needed several times
+            here = jnp.concatenate([jnp.ones_like(received.here[:, :1]), received.here], axis=1)
+            return received.moved(jax.vmap(share)(_of_all(received), here)[:, 1:])
+
+        def one(own: Array, others: Array, here: Array) -> Array:
+            rows, here = _all(own, others, here)
+            apart = lax.map(lambda row: squares(rows - row[None]), rows)
+            return jnp.dot(share(apart, here), jnp.where(here[:, None], rows, 0), precision=ops.HIGHEST)
+
+        return received.each(one)
+
+    def kept(self, p: Array) -> Array | int:
+        """Return how many of p rows are averaged."""
+        return 1
+
+    def most(self, degree: int) -> int:
+        """Return the most with 2 b + 2 below the number of rows, the node's own included."""
+        return max(0, (degree - 2) // 2)
+
+
+@struct.dataclass
+class MultiKrum(Krum):
+    """Multi-Krum: the mean of the rows with the p - b smallest scores of Krum, or of a given number."""
+
+    kind: ClassVar[str] = "multi-krum"
+    title: ClassVar[str] = "multi-Krum"
+    average: Count | None = struct.field(pytree_node=False, default=None)
+    """Rows that are averaged; None: all but b."""
+
+    def kept(self, p: Array) -> Array | int:
+        """Return how many of p rows are averaged, at least one."""
+        return jnp.maximum(1, p - self.b if self.average is None else jnp.minimum(p, self.average))
+
+
+@struct.dataclass
+class GeometricMedian(Rule):
+    """Geometric median: the point with the smallest sum of distances, by Weiszfeld's iteration.
+
+    It begins at the coordinate median, which arbitrary rows do not move far. `b` has no effect.
+    """
+
+    kind: ClassVar[str] = "geometric-median"
+    title: ClassVar[str] = "geometric median"
+    assumes: ClassVar[bool] = False
+    iterations: Count = struct.field(pytree_node=False, default=8)
+    """Iterations of Weiszfeld."""
+    smoothing: Positive = 1e-6
+    """Distances count as at least this."""
+
+    def combined(self, received: Received, losses: Losses | None) -> Array:
+        """The medians [m, n]."""
+
+        def one(own: Array, others: Array, here: Array) -> Array:
+            start = median(own, others, here)
+            rows, here = _all(own, others, here)
+
+            def closer(_: Array, v: Array) -> Array:
+                far = jnp.sqrt(squares(rows - v[None]))
+                share = jnp.where(here, 1 / jnp.maximum(far, self.smoothing), 0)
+                return jnp.dot(share / jnp.sum(share), rows, precision=ops.HIGHEST)
+
+            return lax.fori_loop(0, self.iterations, closer, start)
+
+        return received.each(one)
+
+    def most(self, degree: int) -> int:
+        """Return the largest minority of the node and its `degree` in-neighbours."""
+        return degree // 2
+
+
+def _all(own: Array, others: Array, here: Array) -> tuple[Array, Array]:
+    """The node's own row and the others [p, n], and which of them are there [p]."""
+    rows = lax.optimization_barrier(jnp.concatenate([own[None], others]))
+    return rows, jnp.concatenate([jnp.ones((1,), jnp.bool_), here])
+
+
+def _of_all(received: Received) -> Array:
+    """The squared distances [m, p, p] between the rows of every node, from those between all rows."""
+    rows, senders = received.rows, received.senders
+    table = lax.map(lambda row: squares(rows - row[None]), rows)
+    others = table[senders[:, :, None], senders[:, None, :]]
+    if received.aim is not None and received.aimed is not None:
+        aim, aimed = received.aim, received.aimed
+        cross = received.slots(lambda z: squares(z - aimed))
+        one, other = aim[:, :, None], aim[:, None, :]
+        others = jnp.where(one, cross[:, None, :], jnp.where(other, cross[:, :, None], others))
+        others = jnp.where(one & other, 0, others)
+    own = (received.distances() ** 2)[:, None, :]
+    corner = jnp.zeros_like(own[:, :, :1])
+    below = jnp.concatenate([own.swapaxes(1, 2), others], axis=2)
+    return jnp.concatenate([jnp.concatenate([corner, own], axis=2), below], axis=1)
+
+
+def _scores(apart: Array, here: Array, b: Array | int) -> Array:
+    """Krum's scores [p] by squared distances [p, p], infinite for rows that are not there."""
+    p = len(here)
+    apart = jnp.where(here[None] & here[:, None] & ~jnp.eye(p, dtype=jnp.bool_), apart, jnp.inf)
+    near = jnp.maximum(1, jnp.sum(here) - b - 2)
+    summed = (jnp.where(i < near, one, 0) for i, one in enumerate(in_order(list(apart))))
+    return jnp.where(here, sum(summed, jnp.zeros_like(apart[0])), jnp.inf)
+
+
+def _ranks(score: Array, far: Array, here: Array) -> Array:
+    """The ranks [p] by scores [p], then by far [p], then by place; rows that are not there come last."""
+    place = jnp.arange(len(score))
+
+    def first(one: Array, other: Array) -> tuple[Array, Array]:
+        return one[:, None] < other[None], one[:, None] == other[None]
+
+    (less, same), (nearer, equal), (earlier, _) = first(score, score), first(far, far), first(place, place)
+    before = (less | (same & (nearer | (equal & earlier)))) & here[:, None]
+    return jnp.where(here, jnp.sum(before, axis=0), len(score))

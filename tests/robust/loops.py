@@ -1,0 +1,153 @@
+"""Every rule of `jdfl.robust` as a loop over nodes in NumPy, written from its paper, on lists of received rows."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+Rows = Sequence[np.ndarray]
+
+
+def length(x: np.ndarray) -> float:
+    return float(np.sqrt((x**2).sum()))
+
+
+def coordinate_median(rule: Any, own: np.ndarray, rows: Rows, **_: Any) -> np.ndarray:
+    return np.median([own, *rows], axis=0)
+
+
+def trimmed_mean(rule: Any, own: np.ndarray, rows: Rows, **_: Any) -> np.ndarray:
+    found = []
+    for t, mine in enumerate(own):
+        values = sorted(row[t] for row in rows)
+        kept = values[rule.b : len(values) - rule.b] if len(values) > 2 * rule.b else []
+        found.append(np.mean([mine, *kept]))
+    return np.array(found)
+
+
+def _scores(rule: Any, every: Rows) -> list[float]:
+    near = max(1, len(every) - rule.b - 2)
+    return [
+        sum(sorted(length(one - other) ** 2 for j, other in enumerate(every) if j != i)[:near])
+        for i, one in enumerate(every)
+    ]
+
+
+def _best(rule: Any, every: Rows) -> list[int]:
+    """By score, then by distance to the first."""
+    score = _scores(rule, every)
+    return sorted(range(len(every)), key=lambda i: (round(score[i], 12), length(every[i] - every[0])))
+
+
+def krum(rule: Any, own: np.ndarray, rows: Rows, **_: Any) -> np.ndarray:
+    every = [own, *rows]
+    return every[_best(rule, every)[0]]
+
+
+def multi_krum(rule: Any, own: np.ndarray, rows: Rows, **_: Any) -> np.ndarray:
+    every = [own, *rows]
+    count = max(1, len(every) - rule.b if rule.average is None else min(rule.average, len(every)))
+    return np.mean([every[i] for i in _best(rule, every)[:count]], axis=0)
+
+
+def geometric_median(rule: Any, own: np.ndarray, rows: Rows, **_: Any) -> np.ndarray:
+    every = [own, *rows]
+    v = np.median(every, axis=0)
+    for _ in range(rule.iterations):
+        share = [1 / max(rule.smoothing, length(row - v)) for row in every]
+        v = sum(a * row for a, row in zip(share, every)) / sum(share)
+    return v
+
+
+def _clip(z: np.ndarray, tau: float) -> np.ndarray:
+    return z if length(z) <= tau else z * tau / length(z)
+
+
+def _moved(own: np.ndarray, rows: Rows, weights: Sequence[float], tau: float) -> np.ndarray:
+    return own + sum((w * _clip(row - own, tau) for w, row in zip(weights, rows)), np.zeros_like(own))
+
+
+def clipped_gossip(rule: Any, own: np.ndarray, rows: Rows, weights: Sequence[float], **_: Any) -> np.ndarray:
+    if rule.tau is not None:
+        return _moved(own, rows, weights, rule.tau)
+    delta = sum(sorted(weights, reverse=True)[: rule.b])
+    if delta == 0:
+        return _moved(own, rows, weights, np.inf)
+    held, squares = 1 - sum(weights), 0.0  # of the node itself, the nearest
+    for j in np.argsort([length(row - own) for row in rows], kind="stable"):
+        held += weights[j]
+        if held > 1 - delta + 1e-9:
+            break
+        squares += weights[j] * length(rows[j] - own) ** 2
+    return _moved(own, rows, weights, np.sqrt(squares / delta))
+
+
+def cs_plus(rule: Any, own: np.ndarray, rows: Rows, weights: Sequence[float], **_: Any) -> np.ndarray:
+    most = sum(weights) - 2 * sum(sorted(weights, reverse=True)[: rule.b])
+    held, tau = 0.0, 0.0
+    for j in np.argsort([length(row - own) for row in rows], kind="stable"):
+        held += weights[j]
+        if held > most + 1e-9:
+            break
+        tau = length(rows[j] - own)
+    return _moved(own, rows, weights, tau)
+
+
+def nna(rule: Any, own: np.ndarray, rows: Rows, **_: Any) -> np.ndarray:
+    near = sorted([own, *rows], key=lambda row: length(row - own))
+    return np.mean(near[: max(1, len(near) - rule.b)], axis=0)
+
+
+def ubar(rule: Any, own: np.ndarray, rows: Rows, loss: Callable[[np.ndarray], float], **_: Any) -> np.ndarray:
+    near = sorted(rows, key=lambda row: length(row - own))[: max(1, int(rule.rho * len(rows) + 1e-9))]
+    good = [row for row in near if loss(row) <= loss(own)] or sorted(near, key=loss)[:1]
+    return rule.alpha * own + (1 - rule.alpha) * np.mean(good, axis=0) if good else own
+
+
+def balance(rule: Any, own: np.ndarray, rows: Rows, k: int, **_: Any) -> np.ndarray:
+    most = rule.gamma * np.exp(-rule.kappa * k / rule.horizon) * length(own)
+    good = [row for row in rows if length(row - own) <= most]
+    return rule.alpha * own + (1 - rule.alpha) * np.mean(good, axis=0) if good else own
+
+
+def weighted(rule: Any, own: np.ndarray, rows: Rows, weights: Sequence[float], **_: Any) -> np.ndarray:
+    return (1 - sum(weights)) * own + sum((w * row for w, row in zip(weights, rows)), np.zeros_like(own))
+
+
+LOOPS: dict[str, Callable[..., np.ndarray]] = {
+    "balance": balance,
+    "clipped-gossip": clipped_gossip,
+    "coordinate-median": coordinate_median,
+    "cs-plus": cs_plus,
+    "geometric-median": geometric_median,
+    "krum": krum,
+    "multi-krum": multi_krum,
+    "nna": nna,
+    "trimmed-mean": trimmed_mean,
+    "ubar": ubar,
+    "weighted": weighted,
+}
+
+
+def combined(
+    rule: Any, W: np.ndarray, x: np.ndarray, *, sent: Any = None, k: int = 0, loss: Any = None, received: Any = None
+) -> np.ndarray:
+    """The rows [m, n] of a rule on a network with mixing matrix W [m, m], whose other nonzeros are its links.
+
+    Args:
+        rule: The rule.
+        W: The weights.
+        x: The nodes' own rows, x [m, n].
+        sent: The rows that arrive; None: their own.
+        k: The round.
+        loss: loss(i, row) of node i.
+        received: received(i, j) is the row [n] that node i receives from j; None: row j of `sent`.
+    """
+    rows = x if sent is None else sent
+    received = received or (lambda i, j: rows[j])
+    found = []
+    for i, own in enumerate(x):
+        links = [j for j in np.flatnonzero(W[i]) if j != i and np.isfinite(received(i, j)).all()]
+        given = {"weights": [float(W[i, j]) for j in links], "k": k, "loss": lambda row: loss(i, row)}  # noqa: B023
+        found.append(LOOPS[rule.kind](rule, own, [received(i, j) for j in links], **given))
+    return np.stack(found)

@@ -1,0 +1,214 @@
+"""The laws of robust rules: loops in NumPy, order, bounded influence, rows that are not finite, memory."""
+
+from dataclasses import replace
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import jdfl
+from jdfl import robust
+from jdfl.network import relabel
+from jdfl.robust.order import exchanges
+from tests.field.row import weighted
+from tests.robust.loops import combined
+
+RULES = [
+    robust.CoordinateMedian(),
+    robust.TrimmedMean(b=1),
+    robust.TrimmedMean(b=2),
+    robust.Krum(b=1),
+    robust.MultiKrum(b=1),
+    robust.MultiKrum(b=1, average=2),
+    robust.GeometricMedian(),
+    robust.ClippedGossip(b=1),
+    robust.ClippedGossip(tau=1.5),
+    robust.NNA(b=1),
+    robust.CSPlus(b=1),
+    robust.UBAR(),
+    robust.BALANCE(gamma=1.2, horizon=10),
+    robust.Weighted(),
+]
+ROBUST = RULES[:-1]
+named = partial(pytest.mark.parametrize, "rule", ids=lambda rule: f"{rule.kind}-{rule.b}-{getattr(rule, 'tau', None)}")
+W = weighted()  # six nodes with two to four in-neighbours
+TARGET = np.random.default_rng(4).standard_normal((6, 5))
+
+
+def losses(rows):
+    return jnp.sum((rows - jnp.asarray(TARGET)) ** 2, axis=1)
+
+
+def loss(i, row):
+    return float(((row - TARGET[i]) ** 2).sum())
+
+
+def drawn(seed=0, n=5):
+    return np.random.default_rng(seed).standard_normal((6, n))
+
+
+def graph(W=W):
+    return jdfl.network.from_matrix(W).graph
+
+
+@partial(jax.jit, static_argnames=("rule",))
+def _ruled(rule, graph, x, sent, aimed, k):
+    return rule(graph, x, sent, aimed=aimed, k=k, losses=losses if x.shape == TARGET.shape else None)
+
+
+def ruled(rule, x, sent=None, *, aimed=None, k=0, W=W):
+    with jax.enable_x64(True):
+        sent = None if sent is None else jnp.asarray(sent)
+        if aimed is not None:
+            aimed = robust.Aimed(jnp.asarray(aimed[0]), jnp.asarray(aimed[1]))
+        return np.asarray(_ruled(rule, graph(W), jnp.asarray(x), sent, aimed, k))
+
+
+@named(RULES)
+def test_a_rule_is_the_loop_of_its_paper(rule):
+    for seed in range(5):
+        x, sent = drawn(seed), drawn(seed + 10)
+        np.testing.assert_allclose(ruled(rule, x, k=seed), combined(rule, W, x, k=seed, loss=loss), atol=1e-9)
+        theirs = combined(rule, W, x, sent=sent, k=seed, loss=loss)
+        np.testing.assert_allclose(ruled(rule, x, sent, k=seed), theirs, atol=1e-9)
+
+
+@named(RULES)
+def test_rows_for_single_nodes_are_received_from_every_attacker(rule):
+    x, thrown, liars = drawn(1), drawn(2), np.arange(6) % 3 == 0
+    theirs = combined(rule, W, x, loss=loss, received=lambda i, j: thrown[i] if liars[j] else x[j])
+    np.testing.assert_allclose(ruled(rule, x, aimed=(liars, thrown)), theirs, atol=1e-9)
+
+
+@named(ROBUST)
+def test_rows_that_are_not_finite_are_left_out(rule):
+    for bad in (np.nan, np.inf, -np.inf):
+        x = drawn(3)
+        sent = x.copy()
+        sent[2, 1] = bad
+        found = ruled(rule, x, sent)
+        assert np.isfinite(found).all()
+        np.testing.assert_allclose(found, combined(rule, W, x, sent=sent, loss=loss), atol=1e-9)
+
+
+@named(ROBUST)
+@pytest.mark.parametrize("size", [1e3, 1e10, 1e30])
+def test_one_arbitrary_row_moves_nobody_far(rule, size):
+    """Complete network of six: at most one attacker at every node, for which all rules here are made."""
+    W = np.full((6, 6), 1 / 6)
+    x = drawn(5)
+    sent = x.copy()
+    sent[4] = size * np.random.default_rng(1).standard_normal(5)
+    found = np.delete(ruled(rule, x, sent, W=W), 4, axis=0)
+    assert np.abs(found - x[:4].mean()).max() < 10
+    honest = np.abs(np.delete(x, 4, axis=0)).max()
+    assert np.abs(found).max() < 6 * honest
+
+
+@named(ROBUST)
+def test_without_attackers_agreeing_nodes_stay_and_others_are_near_the_mean(rule):
+    """The published bias is of the order of how far the nodes are apart, and zero where they agree."""
+    same = np.broadcast_to(drawn(0)[0], (6, 5))
+    np.testing.assert_allclose(ruled(rule, same), same, atol=1e-9)
+    for seed in range(10):
+        x = drawn(seed)
+        found = ruled(rule, x, W=np.full((6, 6), 1 / 6))
+        spread = np.sqrt(((x - x.mean(axis=0)) ** 2).sum(axis=1).mean())
+        own = np.sqrt(((x - x.mean(axis=0)) ** 2).sum(axis=1)).max()
+        far = np.sqrt(((found - x.mean(axis=0)) ** 2).sum(axis=1))
+        assert far.max() <= max(own, 2 * spread) + 1e-9
+
+
+@pytest.mark.parametrize("kind", ["nna", "clipped-gossip", "cs-plus"])
+def test_with_no_attacker_assumed_it_is_the_mean(kind):
+    x = drawn(2)
+    full = np.full((6, 6), 1 / 6)
+    for one in (robust.RULES[kind](b=0), robust.MultiKrum(b=0), robust.TrimmedMean(b=0)):
+        np.testing.assert_allclose(ruled(one, x, W=full), np.broadcast_to(x.mean(axis=0), x.shape), atol=1e-6)
+
+
+@settings(max_examples=10, deadline=None)
+@given(seed=st.integers(0, 1000), order=st.permutations(range(6)))
+def test_the_order_of_neighbours_has_no_effect(seed, order):
+    """Slots in another order, and nodes with other ids."""
+    x, one = drawn(seed), graph()
+    order = np.array(order)
+    again = relabel(one, order)
+    slots = np.random.default_rng(seed).permutation(one.senders.shape[1])
+    turned = replace(one, senders=one.senders[:, slots], mask=one.mask[:, slots], weight=one.weight[:, slots])
+    for rule in RULES:
+        if rule.kind == "ubar":
+            continue  # its losses belong to nodes
+        with jax.enable_x64(True):
+            rows = np.asarray(_ruled(rule, one, jnp.asarray(x), None, None, 0))
+            moved = np.asarray(_ruled(rule, again, jnp.asarray(x[order]), None, None, 0))
+            np.testing.assert_allclose(moved, rows[order], atol=1e-9, err_msg=rule.kind)
+            other = np.asarray(_ruled(rule, turned, jnp.asarray(x), None, None, 0))
+            np.testing.assert_allclose(other, rows, atol=1e-9, err_msg=rule.kind)
+
+
+@pytest.mark.parametrize("size", [*range(1, 20), 25, 33])
+def test_exchanges_sort(size):
+    """By the 0-1 principle for small sizes, and random numbers for the others."""
+    draw = np.random.default_rng(size)
+    rows = np.array([[(i >> j) & 1 for j in range(size)] for i in range(2**size)]) if size < 11 else None
+    rows = draw.standard_normal((200, size)) if rows is None else rows
+    sorted_rows = rows.copy()
+    for i, j in exchanges(size):
+        low, high = np.minimum(sorted_rows[:, i], sorted_rows[:, j]), np.maximum(sorted_rows[:, i], sorted_rows[:, j])
+        sorted_rows[:, i], sorted_rows[:, j] = low, high
+    np.testing.assert_array_equal(sorted_rows, np.sort(rows, axis=1))
+
+
+def test_many_neighbours_are_sorted_otherwise():
+    x = np.random.default_rng(0).standard_normal((80, 3))
+    full = np.full((80, 80), 1 / 80)
+    for rule in (robust.CoordinateMedian(), robust.TrimmedMean(b=5), robust.CSPlus(b=5), robust.NNA(b=5)):
+        np.testing.assert_allclose(ruled(rule, x, W=full), combined(rule, full, x), atol=1e-6)
+
+
+@named([one for one in RULES if one.kind in ("trimmed-mean", "krum", "geometric-median", "cs-plus")])
+def test_no_rule_forms_all_received_rows_at_once(rule):
+    """By the compiler's count: state in, state out, and at most three states in between."""
+    m, n = 2048, 2000
+    network = jdfl.network.k_regular(m, 16)
+    x = jax.ShapeDtypeStruct((m, n), jnp.float32)
+    made = jax.jit(lambda graph, x: rule(graph, x)).lower(network.graph, x).compile().memory_analysis()
+    assert made.temp_size_in_bytes <= 3 * 4 * m * n
+
+
+PLANTED = {
+    "too few trimmed": (robust.TrimmedMean(b=1), robust.TrimmedMean(b=2)),
+    "an attacker too many in Krum": (robust.Krum(b=1), robust.Krum(b=2)),
+    "one iteration less": (robust.GeometricMedian(), robust.GeometricMedian(iterations=7)),
+    "another length": (robust.ClippedGossip(tau=1.5), robust.ClippedGossip(tau=1.4)),
+    "clipped once": (robust.CSPlus(b=1), robust.CSPlus(b=0)),
+}
+
+
+@pytest.mark.parametrize("bug", PLANTED)
+def test_a_planted_bug_is_not_the_loop(bug):
+    rule, wrong = PLANTED[bug]
+    apart = [np.abs(ruled(wrong, drawn(s)) - combined(rule, W, drawn(s), loss=loss)).max() for s in range(5)]
+    assert max(apart) > 1e-6
+
+
+def test_what_a_rule_lacks_is_refused():
+    network = jdfl.network.synchronised(jdfl.network.ring(6), every=2)
+    with pytest.raises(ValueError, match="synchronised"):
+        robust.CSPlus()(network.at(jnp.int32(0), jax.random.key(0)), jnp.zeros((6, 2)))
+    with pytest.raises(ValueError, match="losses"):
+        robust.UBAR()(graph(), jnp.zeros((6, 2)))
+    problem = jdfl.problems.example1(m=6, n=6, s=2, rows=(5, 9))
+    with pytest.raises(ValueError, match="synchronised"):
+        jdfl.run(jdfl.RobustDSGD(), problem, network, steps=1)
+    with pytest.raises(ValueError, match="b >= 0"):
+        jdfl.run(jdfl.RobustDSGD(rule=robust.CSPlus(b=-1)), problem, jdfl.network.ring(6), steps=1)
+    with pytest.raises(ValueError, match="push-sum"):
+        jdfl.run(jdfl.combined_by(jdfl.SGP(), robust.CSPlus()), problem, jdfl.network.ring(6), steps=1)
+    with pytest.raises(ValueError, match="late"):
+        jdfl.run(jdfl.RobustDSGD(), problem, jdfl.network.delays(jdfl.network.ring(6), 2), steps=1)
