@@ -17,10 +17,10 @@ from jax import Array
 
 from jdfl.base import checks, struct
 from jdfl.base.arguments import checked
-from jdfl.base.settings import Bound, Count, Fraction, Seed
+from jdfl.base.settings import Bound, Count, Seed
 from jdfl.base.streams import Stream
 from jdfl.network.conversions import from_matrix
-from jdfl.network.graph import Graph, Static
+from jdfl.network.graph import Graph, Share, Static
 from jdfl.network.links import ids
 from jdfl.network.shown import Shown
 from jdfl.network.weights import FormatChoice
@@ -104,7 +104,7 @@ def equi_static(
 
 @checked
 def equi_rounds(
-    m: Count, offsets: int | None = None, *, directed: bool = False, eta: Fraction = 0.5, seed: Seed = 0
+    m: Count, offsets: int | None = None, *, directed: bool = False, eta: Share = 0.5, seed: Seed = 0
 ) -> EquiRounds:
     """EquiDyn: one peer per node and round, by an offset u that is drawn in each round for all nodes.
 

@@ -99,7 +99,7 @@ def _together(parts: list[list[Links]]) -> list[Links]:
 def _base(m: int, k: int) -> list[Links]:
     """The rounds of the Base-(k + 1) graph (Algorithm 3): the shorter one of two ways."""
     smooth = m
-    for factor in range(2, k + 2):
+    for factor in range(2, min(k + 1, m) + 1):
         while math.gcd(smooth, factor) > 1:
             smooth //= math.gcd(smooth, factor)
     rest, count, nodes = smooth, m // smooth, list(range(m))

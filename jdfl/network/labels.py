@@ -4,7 +4,7 @@ NumPy and SciPy on the host. Axes: m nodes, c classes.
 """
 
 import itertools
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import scipy.sparse as sp
@@ -12,7 +12,7 @@ from scipy.optimize import linear_sum_assignment
 
 from jdfl.base import checks
 from jdfl.base.arguments import checked
-from jdfl.base.settings import Count, Natural, Positive, Seed
+from jdfl.base.settings import Bound, Count, Natural, Seed
 from jdfl.network.conversions import from_matrix
 from jdfl.network.graph import Static
 from jdfl.network.tables import linked
@@ -103,7 +103,7 @@ def _swap(one: list[int], other: list[int], shares: np.ndarray, everyone: np.nda
 
 @checked
 def stl_fw(
-    counts: Any, budget: Count | None = None, *, variance: Positive = 0.1, format: FormatChoice = "auto"
+    counts: Any, budget: Count | None = None, *, variance: Annotated[float, Bound("(0, inf)")] = 0.1, format: FormatChoice = "auto"
 ) -> Static:
     """STL-FW: a sparse doubly stochastic W learned from the classes at the nodes, by Frank and Wolfe's algorithm.
 
@@ -130,7 +130,7 @@ def stl_fw(
     P = _shares(counts)
     m, c = P.shape
     centred, W = P - P.mean(axis=0), np.eye(m)
-    K = centred @ centred.T + float(variance) * np.eye(m)  # W P - J P = (W - J) centred, so the gradient is (W - J) K
+    K = centred @ centred.T + variance * np.eye(m)  # W P - J P = (W - J) centred, so the gradient is (W - J) K
     for _ in range(c if budget is None else budget):
         gradient = (W - 1 / m) @ K
         rows, columns = linear_sum_assignment(gradient)

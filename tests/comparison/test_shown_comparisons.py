@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import jdfl
-from experiments import ceps_table4, fair_comparison
+from experiments import ceps_table4, every_method, fair_comparison
 from jdfl.cli import compare as command
 from jdfl.lab.settings import build
 from tests.docs.blocks import ROOT, blocks
@@ -19,7 +19,7 @@ from tests.docs.blocks import ROOT, blocks
 pytestmark = pytest.mark.filterwarnings("ignore")
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 HELP = [line.split("     ")[0].strip() for line in command._EXAMPLES.splitlines() if line.startswith("  jdfl compare")]
-PROGRAMS = {"fair_comparison", "ceps_table4"}  # experiments that compare; each has a small form below
+PROGRAMS = {"fair_comparison", "ceps_table4", "every_method"}  # experiments that compare; each has a small form below
 
 
 def said() -> list[str]:
@@ -145,6 +145,12 @@ def test_what_the_fair_comparison_compares():
         found = fair_comparison.compare(setting, 1, quick=True)
         for view in (found, *found.views):
             assert not any(how.alike for how in view.tuned.values())
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+def test_what_the_comparison_of_all_methods_compares():
+    holds(every_method.compare(every_method.SMALL, 1, ["d-psgd", "extra", "nids"]))
 
 
 @pytest.mark.slow

@@ -19,6 +19,7 @@ KINDS = Named(
         "links": lambda: nw.random_links(BASE(), 0.5),
         "neighbours": lambda: nw.random_neighbours(M, 2),
         "pairs": lambda: nw.random_matching(M),
+        "offsets": lambda: nw.equi_rounds(M),
         "matchings": lambda: nw.matcha(BASE(), 0.5),
         "partial": lambda: nw.partial_communication(BASE(), 0.5),
         "synchronised": lambda: nw.synchronised(nw.random_links(BASE(), 0.5), 3),
