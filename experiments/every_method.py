@@ -12,6 +12,7 @@ decrease, where it has one. Personal methods learn a model per node, and are not
 DIR/every_method.html has all curves, DIR/every_method.png those of the best methods.
 """
 
+import os
 import sys
 import warnings
 from collections.abc import Sequence
@@ -22,7 +23,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import jdfl
-from experiments.common import Row, options, row, save, show
+from experiments.common import Row, compile_sooner, options, row, save, show
 from jdfl.algorithms import REGISTRY
 from jdfl.engine.start import check_run, check_settings
 from jdfl.lab import choosing
@@ -104,7 +105,7 @@ def compare(size: Size, seeds: int, names: Sequence[str] = ()) -> jdfl.Compariso
         tuning=jdfl.Tuning(keys=(TUNING,), extend=0),
         measure="suboptimality",
         metrics=["objective", "suboptimality", "distance_to_optimum", "consensus_error"],
-        batch=8,
+        batch=1,
     )
 
 
@@ -155,4 +156,5 @@ def main(arguments: Sequence[str] | None = None) -> list[Row]:
 
 
 if __name__ == "__main__":
+    compile_sooner(os.environ)
     main(sys.argv[1:])

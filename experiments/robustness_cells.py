@@ -101,7 +101,7 @@ def place(graph: str, fraction: float, seed: int) -> tuple[nw.Static, tuple[int,
     Attackers are drawn until the honest nodes are connected.
     """
     network = GRAPHS[graph](seed)
-    draw, count = np.random.default_rng([seed, round(1000 * fraction)]), max(1, round(fraction * NODES))
+    draw, count = np.random.default_rng([seed, round(1000 * fraction)]), round(fraction * NODES)
     while True:
         nodes = tuple(sorted(int(i) for i in draw.choice(NODES, count, replace=False)))
         try:

@@ -36,6 +36,7 @@ WITHOUT_RUNS = (
     "privacy_audit",
     "proof_steps",
     "published_sums",
+    "robust_breakdown",
     "robustness_atlas",
     "theorem1_counterexample",
 )

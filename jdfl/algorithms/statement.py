@@ -1,12 +1,13 @@
 """A method's privacy guarantee, derived from the traced programs of its `init` and `step`: see `Algorithm.privacy`."""
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.core import Tracer
 from jax.extend.core import ClosedJaxpr
 
 from jdfl.algorithms.book import Book
@@ -20,6 +21,8 @@ from jdfl.problems import Problem
 
 _LOCAL = "they contain values without noise"
 CORRELATED = "noise is correlated over rounds, and its joint guarantee is not accounted for"
+_LARGEST, _MOST = 2**16, 1024  # bytes of settings that are compared, and methods that are remembered
+_noiseless: dict[Hashable, Guarantee] = {}  # only these: where code is exchanged, this may claim too little, never more
 _TOGETHER = "Add all noise with one mechanism, or pass `round.noisy` the stream whose guarantee covers both as `claim`."
 
 
@@ -32,10 +35,18 @@ def stated(algorithm: Any, problem: Problem, plan: Any, steps: int | None) -> Gu
         plan: The result of its `plan` for a run.
         steps: The planned number of rounds; None: unknown.
     """
+    key = _key(algorithm, problem, plan)
+    if key in _noiseless:
+        return algorithm.annotated(_noiseless[key], problem, steps)
     books, programs = _traced(algorithm, problem, plan)
     releases = {stream: _released(stream, books, problem) for book in books for stream in book.noises}
     if not releases:
-        return algorithm.annotated(NO_NOISE if any(book.uses for book in books) else NOTHING_SENT, problem, steps)
+        found = NO_NOISE if any(book.uses for book in books) else NOTHING_SENT
+        if key is not None:
+            if len(_noiseless) >= _MOST:
+                _noiseless.clear()
+            _noiseless[key] = found
+        return algorithm.annotated(found, problem, steps)
     claim = algorithm.annotated(next(iter(releases.values())), problem, steps)
     if claim.claimed and (len(releases) > 1 or any(book.uncovered() for book in books)):
         names = ", ".join(repr(one.name) for one in dict.fromkeys([*releases, *books[0].parts, *books[1].parts]))
@@ -78,6 +89,26 @@ def outputs(programs: Traced, problem: Problem) -> tuple[dict[str, str], Label, 
     leaves, structure = jax.tree.flatten(programs.state)
     leaks, found = leaking(programs.started, programs.going, labels(problem), len(leaves))
     return leaks, max(found[len(leaves) :]), jax.tree.unflatten(structure, found[: len(leaves)])
+
+
+def _key(algorithm: Any, problem: Problem, plan: Any) -> Hashable | None:
+    """What the traced programs follow from: code, settings, plan and the shapes of the problem; None: not comparable."""
+    leaves, structure = jax.tree.flatten((algorithm, plan))
+    shapes, about = jax.tree.flatten(problem)
+    if any(isinstance(one, Tracer) for one in (*leaves, *shapes)):
+        return None
+    kind = type(algorithm)
+    try:
+        values = [np.asarray(one) for one in leaves]
+        if sum(one.nbytes for one in values) > _LARGEST:
+            return None
+        settings = tuple((type(one), x.dtype.str, x.shape, x.tobytes()) for one, x in zip(leaves, values))
+        given = tuple((jnp.shape(one), jnp.result_type(one)) for one in shapes)
+        key = kind.init, kind.step, kind.prepare, structure, settings, about, given, bool(jax.config.jax_enable_x64)
+        hash(key)
+    except TypeError:  # keys of random numbers, and static settings that have no hash
+        return None
+    return key
 
 
 def _traced(algorithm: Any, problem: Problem, plan: Any) -> tuple[tuple[Book, Book], Traced]:

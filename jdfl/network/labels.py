@@ -103,7 +103,11 @@ def _swap(one: list[int], other: list[int], shares: np.ndarray, everyone: np.nda
 
 @checked
 def stl_fw(
-    counts: Any, budget: Count | None = None, *, variance: Annotated[float, Bound("(0, inf)")] = 0.1, format: FormatChoice = "auto"
+    counts: Any,
+    budget: Count | None = None,
+    *,
+    variance: Annotated[float, Bound("(0, inf)")] = 0.1,
+    format: FormatChoice = "auto",
 ) -> Static:
     """STL-FW: a sparse doubly stochastic W learned from the classes at the nodes, by Frank and Wolfe's algorithm.
 

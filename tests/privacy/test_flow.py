@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import jdfl
+from jdfl.algorithms import statement
 from jdfl.algorithms.book import MODEL, Channel
 from jdfl.algorithms.program import planned
 from jdfl.base import struct
@@ -417,3 +418,34 @@ def test_what_a_round_keeps_is_followed_into_the_next():
     told = Late().privacy(PROBLEM())
     assert not told.claimed
     assert "nothing bounds" in told.reason
+
+
+def test_a_method_without_noise_is_traced_once(monkeypatch):
+    """What is remembered follows all settings, the code of the class and the problem; noise is always traced."""
+    traces: list[object] = []
+    traced = statement._traced
+
+    def counted(*given):
+        traces.append(given[0])
+        return traced(*given)
+
+    monkeypatch.setattr(statement, "_traced", counted)
+    monkeypatch.setattr(statement, "_noiseless", {})
+    plain, problem = jdfl.DPSGD(lr=0.1), make_problem(TABLE[0])
+    noisy = replace(plain, gradients=jdfl.Gradients(clip=1.0, mechanism=jdfl.Gaussian(1.0)))
+
+    def new(algorithm, problem=problem):
+        before = len(traces)
+        said = planned(algorithm, problem, make_network(), 7).privacy(problem)
+        assert said.claimed == (algorithm is noisy)
+        return len(traces) - before
+
+    assert new(plain)
+    assert not new(replace(plain, lr=0.1))
+    assert new(replace(plain, lr=0.2))
+    assert new(noisy)
+    assert new(noisy)
+    assert new(replace(plain, codec=jdfl.Dense("float16")))
+    assert new(plain, make_problem(TABLE[0], m=4))
+    monkeypatch.setattr(jdfl.DPSGD, "step", lambda self, state, round: state)
+    assert new(plain)
