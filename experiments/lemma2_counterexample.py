@@ -33,8 +33,8 @@ from matplotlib.figure import Figure
 import jdfl
 from experiments.common import Row, options, row, save, save_figure, show
 from jdfl.algorithms.dpps import Schedule
-from jdfl.algorithms.messages import Prepared
 from jdfl.algorithms.moment import Moment
+from jdfl.algorithms.sending import Prepared
 from jdfl.network import matrices
 from jdfl.privacy import NO_NOISE
 from jdfl.privacy.sensitivity import certified, lemma2, lemma2_constants, published, real

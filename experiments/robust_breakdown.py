@@ -59,7 +59,7 @@ def drawn(rows: list[Row]) -> Figure:
     axis.plot(rules, [r.mean for r in rows if r.column == "bound of its paper"], "k_", markersize=18, label="bound")
     axis.set_ylabel("share of attackers that is borne")
     axis.tick_params(axis="x", rotation=40)
-    drawing.legend(loc="outside right", fontsize=7)
+    axis.legend(loc="upper left", bbox_to_anchor=(1, 1), fontsize=7)
     return drawing
 
 

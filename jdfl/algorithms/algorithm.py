@@ -23,9 +23,9 @@ from jax import Array
 from jdfl.algorithms.book import MODEL
 from jdfl.algorithms.codes import check_codec
 from jdfl.algorithms.descent import check_optimizer
-from jdfl.algorithms.messages import Prepared
 from jdfl.algorithms.moment import Moment
 from jdfl.algorithms.round import Round
+from jdfl.algorithms.sending import Prepared
 from jdfl.algorithms.statement import stated
 from jdfl.algorithms.updates import check_updates
 from jdfl.arrays.nonzeros import Nonzeros, dense

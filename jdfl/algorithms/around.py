@@ -12,9 +12,9 @@ import jax.numpy as jnp
 from jax import Array
 
 from jdfl.algorithms.algorithm import UNPLANNED, Algorithm, check_protocol
-from jdfl.algorithms.messages import Prepared
 from jdfl.algorithms.moment import Moment
 from jdfl.algorithms.round import Round
+from jdfl.algorithms.sending import Prepared
 from jdfl.algorithms.statement import stated
 from jdfl.base import checks, struct
 from jdfl.base.arguments import checked

@@ -15,8 +15,8 @@ import jax.numpy as jnp
 from jax import Array
 
 from jdfl.algorithms.gradients import LOOKS, NOISE, Gradients
-from jdfl.algorithms.messages import exact
 from jdfl.algorithms.round import Round
+from jdfl.algorithms.sending import exact
 from jdfl.arrays import ops
 from jdfl.base import keys
 from jdfl.kernels import one_round

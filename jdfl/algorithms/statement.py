@@ -92,7 +92,7 @@ def outputs(programs: Traced, problem: Problem) -> tuple[dict[str, str], Label, 
 
 
 def _key(algorithm: Any, problem: Problem, plan: Any) -> Hashable | None:
-    """What the traced programs follow from: code, settings, plan and the shapes of the problem; None: not comparable."""
+    """What the traced programs follow from: code, settings, plan and the shapes of the problem; None: no comparison."""
     leaves, structure = jax.tree.flatten((algorithm, plan))
     shapes, about = jax.tree.flatten(problem)
     if any(isinstance(one, Tracer) for one in (*leaves, *shapes)):
@@ -104,7 +104,7 @@ def _key(algorithm: Any, problem: Problem, plan: Any) -> Hashable | None:
             return None
         settings = tuple((type(one), x.dtype.str, x.shape, x.tobytes()) for one, x in zip(leaves, values))
         given = tuple((jnp.shape(one), jnp.result_type(one)) for one in shapes)
-        key = kind.init, kind.step, kind.prepare, structure, settings, about, given, bool(jax.config.jax_enable_x64)
+        key = kind.init, kind.step, kind.prepare, structure, settings, about, given, jnp.result_type(float)
         hash(key)
     except TypeError:  # keys of random numbers, and static settings that have no hash
         return None

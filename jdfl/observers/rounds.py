@@ -19,9 +19,9 @@ from jax import Array, lax
 from jdfl.algorithms.algorithm import codec_of
 from jdfl.algorithms.gradient_settings import GradientSettings
 from jdfl.algorithms.gradients import Gradients
-from jdfl.algorithms.messages import exact
 from jdfl.algorithms.moment import Moment
 from jdfl.algorithms.program import Program
+from jdfl.algorithms.sending import exact
 from jdfl.base.keys import typed_key
 from jdfl.codecs import Dense
 from jdfl.engine import stepping

@@ -16,8 +16,8 @@ from scipy.sparse import random_array
 import jdfl
 from jdfl.algorithms import clipping
 from jdfl.algorithms import gradients as module
-from jdfl.algorithms.messages import Prepared
 from jdfl.algorithms.moment import Moment
+from jdfl.algorithms.sending import Prepared
 from tests.algorithms.play import M, N, direct, example, network
 from tests.later import Named
 

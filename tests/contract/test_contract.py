@@ -10,8 +10,8 @@ import pytest
 import jdfl
 from jdfl import testing
 from jdfl.algorithms import REGISTRY
-from jdfl.algorithms.messages import Prepared
 from jdfl.algorithms.program import Program
+from jdfl.algorithms.sending import Prepared
 from jdfl.base import struct
 from jdfl.engine import start
 from jdfl.network.links import between

@@ -39,6 +39,7 @@ WHOLE = (  # what they define
     "jdfl.algorithms.push_sum_theorems",
     "jdfl.algorithms.requests",
     "jdfl.algorithms.round",
+    "jdfl.algorithms.sending",
     "jdfl.algorithms.step_sizes",
     "jdfl.algorithms.theorem",
     "jdfl.algorithms.updates",

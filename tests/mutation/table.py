@@ -112,6 +112,7 @@ TABLE: dict[str, tuple[str, ...]] = {
     "jdfl/algorithms/push_sum_theorems.py": ("tests/algorithms/test_push_sum_theorems.py",),
     "jdfl/algorithms/requests.py": ("tests/algorithms/test_ceps_stored.py", *_with_laws("test_ceps", "CEPS")),
     "jdfl/algorithms/messages.py": _with_laws("test_family", "D-PSGD or CHOCO or EXTRA"),
+    "jdfl/algorithms/sending.py": _with_laws("test_family", "D-PSGD or CHOCO or EXTRA"),
     "jdfl/algorithms/round.py": _with_laws("test_family", "D-PSGD or CHOCO or EXTRA"),
     "jdfl/algorithms/sampling.py": ("tests/algorithms/test_passes.py", *_CLIPPED),
     "jdfl/algorithms/sgp.py": _with_laws("test_push_sum", "SGP"),
