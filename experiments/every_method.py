@@ -3,8 +3,10 @@
 Run `python -m experiments.every_method [--quick] [--seeds N] [--out DIR]`. Least squares whose nodes have solutions of
 their own, strongly convex at every node, over one Erdos-Renyi graph with Metropolis weights. Messages are exact,
 gradients use all examples, nothing is private. Every method is tuned in the same way: seven step sizes, powers of two
-around 1 / L, L being the largest curvature of a node's loss; its other settings are its defaults. Tuning trials are not
-reported. A method that refuses this network has another one of the same size, which its row names.
+around 1 / L, L being the largest curvature of a node's loss, and two more where the best is at an end; its other
+settings are its defaults. Where there is no step size, its first setting that is tuned has powers of two around its
+default. Tuning trials are not reported. A method that refuses this network has another one of the same size, which its
+note names.
 
 Every method also has a row for each property that `jdfl choose` knows, 1 where it has it. The suboptimality is that of
 the average of the nodes' parameters, in units of what doing nothing has; the rate is the factor per round of its linear
@@ -76,25 +78,27 @@ def accepted(kind: type, problem: jdfl.problems.LinearRegression, steps: int) ->
     return algorithm, last
 
 
-def fits(algorithm: Any, lr: float, problem: jdfl.problems.LinearRegression, network: Any) -> bool:
-    """Whether the method accepts a step size; some refuse those with which they diverge."""
-    try:
-        check_settings(replace(algorithm, lr=lr), problem, network)
-    except ValueError:
-        return False
-    return True
+def grid(algorithm: Any, problem: jdfl.problems.LinearRegression, network: Any) -> dict[str, list[float]]:
+    """What is tried of the method's first tuned setting, without values that it refuses; empty for those without."""
+    if not algorithm.tuned:
+        return {}
+    name = "lr" if "lr" in algorithm.tuned else algorithm.tuned[0]
+    middle = 1 / float(np.max(np.asarray(problem.curvature))) if name.startswith("lr") else getattr(algorithm, name)
+    found: list[float] = []
+    for power in POWERS:
+        with suppress(ValueError):  # of methods that refuse values with which they diverge
+            check_settings(replace(algorithm, **{name: middle * 2.0**power}), problem, network)
+            found.append(middle * 2.0**power)
+    return {name: found}
 
 
 def compare(size: Size, seeds: int, names: Sequence[str] = ()) -> jdfl.Comparison:
     """All methods, or those named, tuned and run on the same trials."""
     start = problem_of(size, TUNING)
-    steepest = float(np.max(np.asarray(start.curvature)))
-    rates = tuple(2.0**power / steepest for power in POWERS)
     methods: dict[str, jdfl.Entry] = {}
     for name in names or [one for one in REGISTRY if one not in NO_LEARNERS]:
         algorithm, network = accepted(REGISTRY[name], start, size.steps)
-        tried = [rate for rate in rates if fits(algorithm, rate, start, network)] if "lr" in algorithm.tuned else []
-        methods[name] = jdfl.Entry(algorithm, network, tune={"lr": tried} if tried else {})
+        methods[name] = jdfl.Entry(algorithm, network, tune=grid(algorithm, start, network))
     return jdfl.compare(
         methods,
         lambda seed: problem_of(size, seed),
@@ -102,7 +106,7 @@ def compare(size: Size, seeds: int, names: Sequence[str] = ()) -> jdfl.Compariso
         steps=size.steps,
         trials=seeds,
         budget={"round": size.steps},
-        tuning=jdfl.Tuning(keys=(TUNING,), extend=0),
+        tuning=jdfl.Tuning(keys=(TUNING,), extend=2),
         measure="suboptimality",
         metrics=["objective", "suboptimality", "distance_to_optimum", "consensus_error"],
         batch=1,
