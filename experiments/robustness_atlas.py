@@ -17,10 +17,12 @@ import json
 import sys
 import time
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
 from itertools import product
+from multiprocessing import get_context
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -28,14 +30,15 @@ from matplotlib.figure import Figure
 from experiments import robustness_cells as cells
 from experiments.common import Row, options, origin, row, save, save_figure, show
 from experiments.robustness_cells import ATTACKS, FRACTIONS, GRAPHS, RULES, Cell
+from jdfl.engine.cache import use_cache
 from jdfl.lab.page import Image, Section, Table, page
 from jdfl.store.jobs import Jobs
 
 NAME = "robustness_atlas"
-THREADS = 2  # rules that are compiled or computed at the same time
+PROCESSES = 2  # in one, two programs that run at the same time may wait for each other for ever
 QUICK = (0.16,)
 Places = tuple[tuple[str, float, int], ...]
-Found = dict[Cell, dict[str, float]]
+Found: TypeAlias = dict[Cell, dict[str, float]]
 
 
 def places(quick: bool, seeds: int) -> Places:
@@ -46,26 +49,27 @@ def places(quick: bool, seeds: int) -> Places:
 def computed(folder: Path, where: Places) -> Found:
     """All cells; those that are kept in the folder are not computed again."""
     folder.mkdir(parents=True, exist_ok=True)
-    jobs = Jobs(folder)
+    with ProcessPoolExecutor(PROCESSES, get_context("spawn")) as pool:
+        parts = list(pool.map(partial(of_rule, folder, where), RULES))
+    return {cell: values for part in parts for cell, values in part.items()}
+
+
+def of_rule(folder: Path, where: Places, rule: str) -> Found:
+    """The cells of a rule, in a process of their own."""
+    use_cache()
     code = hashlib.sha256(b"".join(Path(str(one.__file__)).read_bytes() for one in (cells, sys.modules[__name__])))
     same = f"{code.hexdigest()[:12]}-{hashlib.sha256(repr(where).encode()).hexdigest()[:12]}"
+    jobs, found = Jobs(folder), Found()
+    for attack in ATTACKS:
 
-    def of_rule(rule: str) -> Found:
-        found: Found = {}
-        for attack in ATTACKS:
+        def make(place: Path, attack: str = attack) -> None:
+            numbers = cells.group(rule, attack, where)
+            (place / "cells.json").write_text(json.dumps(numbers), encoding="utf-8")
 
-            def make(partial: Path, attack: str = attack) -> None:
-                numbers = cells.group(rule, attack, where)
-                (partial / "cells.json").write_text(json.dumps(numbers), encoding="utf-8")
-
-            kept = jobs.done(f"{rule}-{attack}-{same}", make)
-            numbers = json.loads((kept / "cells.json").read_text(encoding="utf-8"))
-            found |= {Cell(rule, attack, *one): values for one, values in zip(where, numbers)}
-        return found
-
-    with ThreadPoolExecutor(THREADS) as pool:
-        parts = list(pool.map(of_rule, RULES))
-    return {cell: values for part in parts for cell, values in part.items()}
+        kept = jobs.done(f"{rule}-{attack}-{same}", make)
+        numbers = json.loads((kept / "cells.json").read_text(encoding="utf-8"))
+        found |= {Cell(rule, attack, *one): values for one, values in zip(where, numbers)}
+    return found
 
 
 def table(found: Found, measure: str, **chosen: Any) -> np.ndarray:
