@@ -3,15 +3,15 @@
 Run `python -m experiments.every_method [--quick] [--seeds N] [--out DIR]`. Least squares whose nodes have solutions of
 their own, strongly convex at every node, over one Erdos-Renyi graph with Metropolis weights. Messages are exact,
 gradients use all examples, nothing is private. Every method is tuned in the same way: seven step sizes, powers of two
-around 1 / L, L being the largest curvature of a node's loss, and two more where the best is at an end; its other
-settings are its defaults. Where there is no step size, its first setting that is tuned has powers of two around its
-default. Tuning trials are not reported. A method that refuses this network has another one of the same size, which its
-note names.
+around 1 / L, L being the largest curvature of a node's loss, and two more where the best is at an end. Where there is
+no step size, its first setting that is tuned has powers of two around its default. The next one has its default and an
+eighth of it, all others their defaults. Tuning trials are not reported. A method that refuses this network has another
+one of the same size, which its note names.
 
 Every method also has a row for each property that `jdfl choose` knows, 1 where it has it. The suboptimality is that of
-the average of the nodes' parameters, in units of what doing nothing has; the rate is the factor per round of its linear
-decrease, where it has one. Personal methods learn a model per node, and are not after this average. The page
-DIR/every_method.html has all curves, DIR/every_method.png those of the best methods.
+the average of the nodes' parameters, in units of what doing nothing has; the rate is its factor per round, on average
+until it is less than twice what it ends at, or 1e-10. Personal methods learn a model per node, and are not after this
+average. The page DIR/every_method.html has all curves, DIR/every_method.png those of the best methods.
 """
 
 import os
@@ -23,6 +23,7 @@ from dataclasses import fields, replace
 from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 
 import jdfl
 from experiments.common import Row, compile_sooner, options, row, save, show
@@ -79,17 +80,23 @@ def accepted(kind: type, problem: jdfl.problems.LinearRegression, steps: int) ->
 
 
 def grid(algorithm: Any, problem: jdfl.problems.LinearRegression, network: Any) -> dict[str, list[float]]:
-    """What is tried of the method's first tuned setting, without values that it refuses; empty for those without."""
+    """What is tried of the method's first two tuned settings, without values that it refuses; empty without any."""
     if not algorithm.tuned:
         return {}
     name = "lr" if "lr" in algorithm.tuned else algorithm.tuned[0]
     middle = 1 / float(np.max(np.asarray(problem.curvature))) if name.startswith("lr") else getattr(algorithm, name)
-    found: list[float] = []
-    for power in POWERS:
-        with suppress(ValueError):  # of methods that refuse values with which they diverge
-            check_settings(replace(algorithm, **{name: middle * 2.0**power}), problem, network)
-            found.append(middle * 2.0**power)
-    return {name: found}
+    around = {name: [middle * 2.0**power for power in POWERS]}
+    for other in [one for one in algorithm.tuned if one != name][:1]:
+        around[other] = [getattr(algorithm, other) / 8, getattr(algorithm, other)]
+
+    def accepts(name: str, value: float) -> bool:
+        try:  # some methods refuse values with which they diverge
+            check_settings(replace(algorithm, **{name: value}), problem, network)
+        except ValueError:
+            return False
+        return True
+
+    return {name: [one for one in values if accepts(name, one)] for name, values in around.items()}
 
 
 def compare(size: Size, seeds: int, names: Sequence[str] = ()) -> jdfl.Comparison:
@@ -129,9 +136,15 @@ def rows_of(found: jdfl.Comparison, m: int) -> list[Row]:
             row(name, "bytes a round", None, [one.totals.bytes / k for one, k in zip(runs, each)]),
             row(name, "gradients a round", None, [one.totals.gradients / k for one, k in zip(runs, each)]),
         ]
-        with suppress(ValueError):  # without a linear part there is no rate
-            rows.append(row(name, "rate", None, [jdfl.linear_rate(one.history).factor for one in runs]))
+        rows.append(row(name, "rate", None, [rate(one.history) for one in runs]))
     return rows
+
+
+def rate(history: pd.DataFrame) -> float:
+    """The factor per round of the suboptimality, until it is less than twice its last value or 1e-10 of its first."""
+    values, rounds = np.maximum(history["suboptimality"].to_numpy(), 1e-300), history["round"].to_numpy()
+    near = int(np.argmax(values <= max(2 * values[-1], 1e-10 * values[0])))
+    return float((values[near] / values[0]) ** (1 / rounds[near])) if near else 1.0
 
 
 def properties() -> list[Row]:
