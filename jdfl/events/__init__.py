@@ -1,0 +1,1 @@
+"""No common clock: asynchronous methods, whose events are executed in waves as if one after another."""

@@ -1,0 +1,191 @@
+"""When events may run: levels, waves of events of one level, and the pieces of equal width that are executed.
+
+An event declares the rows that it reads and writes. Its level is one more than the largest level of the earlier events
+with which it conflicts: one of both writes a row that the other touches. Events of one level touch different rows, or
+only read the same, so that executing a level at once gives what one after another gives.
+
+Axes: E events, C columns of rows, P pieces.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Literal, NamedTuple
+
+import numpy as np
+
+from jdfl.events.timeline import Events
+
+WIDTHS = (8, 64, 512, 4096, 16384)  # of pieces; narrower ones are slower than 8: XLA copies whole tables for one row
+_BLOCK = 10**6  # events that are lists of Python numbers at a time
+
+
+class Touch(NamedTuple):
+    """A row of a table that an event reads, writes, or both."""
+
+    table: str
+    mode: Literal["r", "w", "rw"]
+    own: bool = False
+    """Whether the row belongs to the actor's row in another table, which every event that touches this one writes: it
+    orders nothing."""
+
+
+class Kind(NamedTuple):
+    """A kind of event: its name, and what it touches, column by column of the rows."""
+
+    name: str
+    touches: tuple[Touch, ...]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Events in the order of their execution, and the pieces that execute them."""
+
+    order: np.ndarray  # int64 [E] places among the events
+    level: np.ndarray  # int32 [E] level of every event, in the order of time, from 1
+    start: np.ndarray  # int32 [P] the first event of a piece, in the order of execution
+    size: np.ndarray  # int32 [P] its events
+    kind: np.ndarray  # int32 [P] their kind
+    width: np.ndarray  # int32 [P] at least as many
+
+    @property
+    def waves(self) -> int:
+        """The number of levels."""
+        return int(self.level.max(initial=0))
+
+    def runs(self) -> list[tuple[int, int, int, int]]:
+        """Pieces of one kind and width that follow one another: (kind, width, first piece, after the last)."""
+        new = np.flatnonzero((np.diff(self.kind) != 0) | (np.diff(self.width) != 0)) + 1
+        ends = [0, *new.tolist(), len(self.start)] if len(self.start) else [0]
+        return [(int(self.kind[a]), int(self.width[a]), a, b) for a, b in pairwise(ends)]
+
+
+def planned(events: Events, kinds: Sequence[Kind], widths: Sequence[int] = WIDTHS) -> Plan:
+    """The plan of events with these kinds, executed in pieces of these widths."""
+    level = levels(events, kinds)
+    return arranged(events, level, len(kinds), widths)
+
+
+def arranged(events: Events, level: np.ndarray, kinds: int, widths: Sequence[int] = WIDTHS) -> Plan:
+    """The plan of events whose levels [E] are known."""
+    group = level.astype(np.int64) * kinds + events.kind
+    order = np.argsort(group, kind="stable")
+    first = np.flatnonzero(np.diff(group[order], prepend=-1))
+    left = np.diff(first, append=len(order))
+    place, parts = first.copy(), list[tuple[np.ndarray, ...]]()
+    for width in sorted(widths, reverse=True):
+        whole = left // width
+        rest = left - whole * width
+        last = (2 * rest >= width) | ((width == min(widths)) & (rest > 0))
+        count = whole + last
+        of = np.repeat(np.arange(len(first)), count)
+        turn = np.arange(len(of)) - np.repeat(np.cumsum(count) - count, count)
+        size = np.minimum(width, left[of] - turn * width)
+        parts.append((of, place[of] + turn * width, size, np.full(len(of), width)))
+        taken = np.where(last, left, whole * width)
+        place, left = place + taken, left - taken
+    of, start, size, width = (np.concatenate(columns) for columns in zip(*parts))
+    by_group = np.argsort(of, kind="stable")
+    of, start, size, width = (column[by_group] for column in (of, start, size, width))
+    kind = (group[order[start]] % kinds).astype(np.int32) if len(start) else np.zeros(0, np.int32)
+    return Plan(order, level, start.astype(np.int32), size.astype(np.int32), kind, width.astype(np.int32))
+
+
+def levels(events: Events, kinds: Sequence[Kind]) -> np.ndarray:
+    """The level of every event [E] int32, from 1."""
+    reads, writes = resources(events, kinds)
+    rows = 1 + max(int(reads.max(initial=-1)), int(writes.max(initial=-1)))
+    found = np.empty(len(events), np.int32)
+    written, read = [0] * (rows + 1), [0] * (rows + 1)  # the last place is that of rows that are not there
+    for start in range(0, len(events), _BLOCK):
+        block = slice(start, start + _BLOCK)
+        if reads.shape[1] == 0 and writes.shape[1] == 2:
+            one, other = writes[block].T.tolist()
+            found[block] = _of_pairs(one, other, written)
+        else:
+            found[block] = _of_any(reads[block].tolist(), writes[block].tolist(), written, read)
+    return found
+
+
+def _of_pairs(one: list[int], other: list[int], written: list[int]) -> list[int]:
+    """Levels where every event writes two rows."""
+    found = list[int]()
+    add = found.append
+    for i, j in zip(one, other):
+        level = written[i] if written[i] > written[j] else written[j]
+        level += 1
+        written[i] = written[j] = level
+        written[-1] = 0
+        add(level)
+    return found
+
+
+def _of_any(reads: list[list[int]], writes: list[list[int]], written: list[int], read: list[int]) -> list[int]:
+    found = list[int]()
+    for some_read, some_written in zip(reads, writes):
+        level = 0
+        for row in some_read:
+            if written[row] > level:
+                level = written[row]
+        for row in some_written:
+            if written[row] > level:
+                level = written[row]
+            if read[row] > level:
+                level = read[row]
+        level += 1
+        for row in some_read:
+            if read[row] < level:
+                read[row] = level
+        for row in some_written:
+            written[row] = level
+        written[-1] = read[-1] = 0
+        found.append(level)
+    return found
+
+
+def resources(events: Events, kinds: Sequence[Kind], every: bool = False) -> tuple[np.ndarray, np.ndarray]:
+    """The rows that events read only [E, R] and write [E, W], numbered over all tables; -1: none.
+
+    With `every` those of `own` touches as well.
+    """
+    tables = dict.fromkeys(touch.table for kind in kinds for touch in kind.touches)
+    size = 1 + int(events.rows.max(initial=0))
+    offset = {table: place * size for place, table in enumerate(tables)}
+    found = list[np.ndarray]()
+    for writing in (False, True):
+        columns = [
+            [c for c, one in enumerate(kind.touches) if ("w" in one.mode) == writing and (every or not one.own)]
+            for kind in kinds
+        ]
+        table = np.full((len(events), max(map(len, columns), default=0)), -1, np.int64)
+        for number, chosen in enumerate(columns):
+            here = events.kind == number
+            for place, c in enumerate(chosen):
+                row = events.rows[here, c]
+                table[here, place] = np.where(row < 0, -1, row + offset[kinds[number].touches[c].table])
+        found.append(table)
+    return found[0], found[1]
+
+
+def check(plan: Plan, events: Events, kinds: Sequence[Kind]) -> None:
+    """Raise ValueError unless levels rise strictly along every row wherever either of two touches writes.
+
+    Rows of `own` touches are checked as well.
+    """
+    reads, writes = resources(events, kinds, every=True)
+    rows = np.concatenate([reads, writes], axis=1)
+    writing = np.broadcast_to(np.arange(rows.shape[1]) >= reads.shape[1], rows.shape)
+    place = np.broadcast_to(np.arange(len(events))[:, None], rows.shape)
+    there = rows >= 0
+    row, wrote, when = rows[there], writing[there], place[there]
+    order = np.lexsort((when, row))
+    row, wrote, level = row[order], wrote[order], plan.level[when[order]].astype(np.int64)
+    far = np.int64(1 + plan.level.max(initial=0))
+    most = {  # the largest level of earlier touches of the same row, and of those that write
+        True: np.maximum.accumulate(np.concatenate([[-1], level + row * far])[:-1]) - row * far,
+        False: np.maximum.accumulate(np.concatenate([[-1], np.where(wrote, level, 0) + row * far])[:-1]) - row * far,
+    }
+    wrong = np.where(wrote, most[True], most[False]) >= level
+    if wrong.any():
+        at = int(np.flatnonzero(wrong)[0])
+        raise ValueError(f"Expected levels that rise along every row, got level {level[at]} of an event too early.")

@@ -1,0 +1,54 @@
+"""SwarmSGD: pairs of nodes take local steps and average when they meet.
+
+G. Nadiradze, A. Sabour, P. Davies, S. Li, D. Alistarh: Asynchronous Decentralized SGD with Quantized and Local Updates,
+2021 (Algorithm 1, with blocking exchanges and a fixed number of local steps). When the clock of node i ticks and it
+meets a random neighbour j,
+
+    H times:  x_i <- x_i - lr g_i(x_i),    x_j <- x_j - lr g_j(x_j)
+    x_i, x_j <- (x_i + x_j) / 2
+
+Axes: b events, n parameters.
+"""
+
+from typing import Any, ClassVar
+
+import jax.numpy as jnp
+from jax import Array
+
+from jdfl.base import struct
+from jdfl.base.settings import Count, StepSize
+from jdfl.events.ad_psgd import meetings
+from jdfl.events.method import AsyncMethod, Happening, Tables, start
+from jdfl.events.plan import Kind, Touch
+from jdfl.events.timeline import Events
+from jdfl.network import Graph, Timed
+from jdfl.problems import Problem
+
+
+@struct.dataclass
+class SwarmSGD(AsyncMethod):
+    """SwarmSGD: local steps at both nodes of a meeting, then their average."""
+
+    kind: ClassVar[str] = "swarm-sgd"
+    title: ClassVar[str] = "SwarmSGD"
+    kinds: ClassVar[tuple[Kind, ...]] = (Kind("meet", (Touch("node", "rw"), Touch("node", "rw"))),)
+    lr: StepSize = 0.1
+    local_steps: Count = struct.field(pytree_node=False, default=2)
+    """Gradient steps H of both nodes before they average."""
+
+    def tables(self, problem: Problem) -> Tables:
+        """The nodes' models."""
+        return {"node": start(problem)}
+
+    def events(self, graph: Graph, clock: Timed, key: Array, seconds: float) -> Events:
+        """Every node wakes with its clock, and meets a random neighbour."""
+        return meetings(graph, clock, key, seconds, columns=2)
+
+    def handle(self, kind: str, rows: tuple[Any, ...], now: Happening) -> tuple[Any, ...]:
+        """Take the steps of both, and average."""
+        x, other = rows
+        for t in range(self.local_steps):
+            x = x - self.lr * self.gradients(x, now.at(now.instant.node, 2 * t))
+            other = other - self.lr * self.gradients(other, now.at(now.row[:, 1], 2 * t + 1))
+        mean = jnp.where(now.present[:, 1:], (x + other) / 2, x)
+        return mean, mean

@@ -1,0 +1,109 @@
+"""Plans of events: levels are what their definition says, pieces hold every event once, and a bad plan is caught."""
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jdfl.events import plan as plans
+from jdfl.events.plan import Kind, Touch
+from jdfl.events.timeline import Events
+
+ROWS = 5
+KINDS = (
+    Kind("meet", (Touch("node", "rw"), Touch("node", "rw"))),
+    Kind("send", (Touch("node", "r"), Touch("slot", "w"))),
+    Kind("arrive", (Touch("slot", "r"), Touch("slot", "r"), Touch("node", "rw"))),
+)
+
+
+def events_of(chosen: list[tuple[int, list[int]]], kinds=KINDS) -> Events:
+    """Events of these kinds and rows, one a second."""
+    columns = max(len(kind.touches) for kind in kinds)
+    rows = np.full((len(chosen), columns), -1, np.int32)
+    for i, (kind, some) in enumerate(chosen):
+        rows[i, : len(kinds[kind].touches)] = some[: len(kinds[kind].touches)]
+    number = np.array([kind for kind, _ in chosen], np.int32)
+    place = np.arange(len(chosen), dtype=np.int32)
+    return Events(place.astype(float), number, place, place, rows)
+
+
+def some_events(kinds=KINDS):
+    """Random events: three different rows, or none."""
+    rows = st.lists(st.integers(-1, ROWS - 1), min_size=3, max_size=3)
+    fine = rows.filter(lambda some: all(a != b or a < 0 for a, b in [*pairwise(some), (some[0], some[2])]))
+    return st.lists(st.tuples(st.integers(0, len(kinds) - 1), fine), max_size=40).map(lambda c: events_of(c, kinds))
+
+
+def touched(events: Events, e: int, kinds=KINDS) -> tuple[set, set]:
+    """The rows that an event touches, and those that it writes."""
+    named = [
+        (touch, (touch.table, int(row)))
+        for touch, row in zip(kinds[events.kind[e]].touches, events.rows[e])
+        if row >= 0 and not touch.own
+    ]
+    return {row for _, row in named}, {row for touch, row in named if "w" in touch.mode}
+
+
+@given(some_events())
+def test_levels_are_one_more_than_those_of_all_earlier_conflicts(events):
+    found, expected = plans.levels(events, KINDS), list[int]()
+    for e in range(len(events)):
+        touches, writes = touched(events, e)
+        before = [expected[f] for f in range(e) if touched(events, f)[1] & touches or touched(events, f)[0] & writes]
+        expected.append(1 + max(before, default=0))
+    assert found.tolist() == expected
+    plans.check(plans.arranged(events, found, len(KINDS)), events, KINDS)
+
+
+@given(some_events(KINDS[:1]))
+def test_the_short_way_for_pairs_is_the_long_one(events):
+    reads, writes = plans.resources(events, KINDS[:1])
+    assert reads.shape[1] == 0
+    size = 1 + int(writes.max(initial=0)) + 1
+    long = plans._of_any(reads.tolist(), writes.tolist(), [0] * size, [0] * size)
+    assert plans.levels(events, KINDS[:1]).tolist() == long
+
+
+@given(some_events(), st.integers(0, 39))
+def test_an_event_a_wave_early_is_caught(events, at):
+    level = plans.levels(events, KINDS)
+    late = np.flatnonzero(level > 1)
+    if len(late):
+        level[late[at % len(late)]] -= 1
+        with pytest.raises(ValueError, match="rise along every row"):
+            plans.check(plans.arranged(events, level, len(KINDS)), events, KINDS)
+
+
+def test_a_row_that_is_not_the_actors_own_is_caught():
+    """What `own` promises is not so for the second event, which touches another node's snapshot."""
+    kinds = (Kind("finish", (Touch("node", "rw"), Touch("snapshot", "rw", own=True))),)
+    events = events_of([(0, [0, 0]), (0, [1, 0])], kinds)
+    with pytest.raises(ValueError, match="rise along every row"):
+        plans.check(plans.planned(events, kinds), events, kinds)
+
+
+@given(st.lists(st.integers(1, 6), max_size=200), st.sampled_from([(8,), (2, 8), (8, 64), (1, 2, 4, 16)]))
+def test_pieces_hold_every_event_once_in_the_order_of_levels(levels, widths):
+    level = np.array(levels, np.int32)
+    draw = np.random.default_rng(len(levels))
+    events = events_of([(int(kind), [-1, -1, -1]) for kind in draw.integers(0, 3, len(levels))])
+    plan = plans.arranged(events, level, len(KINDS), widths)
+    held = [plan.order[a : a + b] for a, b in zip(plan.start, plan.size)]
+    assert sorted(np.concatenate([np.zeros(0, int), *held]).tolist()) == list(range(len(levels)))
+    for some, kind, width in zip(held, plan.kind, plan.width):
+        assert width in widths
+        assert 0 < len(some) <= width
+        assert 2 * len(some) >= width or width == min(widths)
+        assert set(events.kind[some]) == {kind}
+        assert len(set(level[some])) == 1
+        assert (np.diff(some) > 0).all()
+    assert (np.diff([level[some[0]] for some in held]) >= 0).all()
+    runs = plan.runs()
+    assert [piece for *_, a, b in runs for piece in range(a, b)] == list(range(len(held)))
+    assert all(one[:2] != other[:2] for one, other in pairwise(runs))
+    for kind, width, a, b in runs:
+        assert set(plan.kind[a:b]) == {kind}
+        assert set(plan.width[a:b]) == {width}
