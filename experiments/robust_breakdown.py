@@ -1,4 +1,4 @@
-"""How many attackers every rule bears under every attack, beside the number for which its paper bounds the error.
+"""How many attackers every rule bears under every attack, next to the number for which its paper bounds the error.
 
 Run `python -m experiments.robust_breakdown [--quick] [--seeds N] [--out DIR]`. The problem of the robustness atlas on
 25 nodes that are all linked: 0 to 12 of them attack, and every rule is given their number. A rule has broken down where

@@ -166,10 +166,14 @@ class Messages(Sending):
         return sums[:, :-1], sums[:, -1]
 
     def deliver(self, x: Array, channel: Channel) -> Array:
-        """What arrives when every row of x [m, n] goes to one receiver, such as a server, in one message per node.
+        """What arrives [m, n] when every row goes to one receiver, such as a server, in one message per node.
 
         Row i [n] is what its receiver decodes with the algorithm's codec. The network plays no part: nothing is
         weighted, delayed or lost. For messages to neighbours use `mix` and `publish`.
+
+        Args:
+            x: The rows x [m, n].
+            channel: The channel on which they are counted.
         """
         x = self._altered(channel, x)
         self.book.send(channel, 1, 1)
