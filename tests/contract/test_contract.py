@@ -2,7 +2,10 @@
 
 import re
 import sys
+from functools import cache
+from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -55,7 +58,13 @@ def row(request) -> Row:
 
 def make_problem(row: Row, noise: float = 0.1, dtype=np.float32, m: int = M) -> jdfl.problems.LinearRegression:
     """A small sparse regression with the row's shared part."""
-    return testing.small_problem(noise, shared=row.shared, dtype=dtype, m=m)
+    return _problem(noise, row.shared, dtype, m)
+
+
+@cache
+def _problem(noise: float, shared: int | None, dtype: Any, m: int) -> jdfl.problems.LinearRegression:
+    with jax.ensure_compile_time_eval():
+        return testing.small_problem(noise, shared=shared, dtype=dtype, m=m)
 
 
 make_network = testing.small_network
