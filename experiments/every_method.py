@@ -47,7 +47,7 @@ class Size(NamedTuple):
     steps: int
 
 
-FULL, SMALL = Size(32, 50, 200, 500), Size(8, 10, 40, 150)
+FULL, SMALL = Size(32, 50, 200, 500), Size(8, 10, 40, 100)
 
 
 def problem_of(size: Size, seed: int) -> jdfl.problems.LinearRegression:
@@ -115,7 +115,7 @@ def compare(size: Size, seeds: int, names: Sequence[str] = ()) -> jdfl.Compariso
         budget={"round": size.steps},
         tuning=jdfl.Tuning(keys=(TUNING,), extend=2),
         measure="suboptimality",
-        metrics=["objective", "suboptimality", "distance_to_optimum", "consensus_error"],
+        metrics=["suboptimality", "consensus_error"],
         batch=1,
     )
 
