@@ -1,4 +1,4 @@
-"""What happens when, and to which nodes: the events of a run in the order of their times, decided before anything is computed.
+"""What happens when, and to which nodes: the events of a run by their times, decided before anything is computed.
 
 Clocks and partners never depend on parameters, so that they are drawn on the host first. A time or a partner follows
 from the key, the node and the number of its events so far: a longer run begins like a shorter one.
