@@ -181,13 +181,13 @@ def held(W):
     return [nw.Static(graph), nw.periodic([graph]), Own(jax.tree.map(lambda leaf: leaf[None], graph), 1)]
 
 
-EXPANDING = Later(lambda: held(lattice(M, 0.8)[0]))
+HELD = Later(lambda: held(lattice(M, 0.8)[0]))
 
 
 @pytest.mark.parametrize("kind", REGISTRY)
 def test_no_method_that_mixes_takes_weights_that_expand(kind):
     algorithm = REGISTRY[kind](**{name: 2 for name in ("s",) if name in REGISTRY[kind].__dataclass_fields__})
-    for network in EXPANDING():
+    for network in HELD():
         if not algorithm.mixes:
             if algorithm.needs.get("fixed") and not isinstance(network, nw.Static):
                 continue  # refused for another reason
