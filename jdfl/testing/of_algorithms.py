@@ -180,7 +180,7 @@ def runs_side_by_side_equal_single_runs(case: Case) -> None:
 
     def runs(*factors: float) -> list[Result]:
         over = {name: [factor * attrgetter(name)(case.algorithm) for factor in factors]} if name else {}
-        given: dict[str, Any] = {"keys": [4, 5], "over": over, "steps": ROUNDS, "batch": 2, "every": 2, "metrics": []}
+        given: dict[str, Any] = {"keys": [4, 5], "over": over, "steps": ROUNDS, "batch": 2} | _SAME
         return sweep(case.algorithm, case.problem, case.network, **given)
 
     for found in runs(1.0, 0.5):

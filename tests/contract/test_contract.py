@@ -44,7 +44,6 @@ SLOW |= {
     "SGP",
 }
 SLOW |= {"DP-IHT-D-PSGD, every second round", "D-PSGD, noisy updates of subsets"}
-SLOW |= {"D-PSGD", "CHOCO-SGD, top 3", "Muffliato", "SGPDP, Lemma 2"}
 SLOW |= {"CEPS-Perf", "DP-DFedSAM-MGS", "DFedAvgM, quantised", "CEPS-1BCS, d per node", "directed CEPS"}
 _FIRST = {row.name: row for row in reversed(FIELD)}
 SLOW |= {str(row) for row in FIELD if _FIRST[row.name] is not row}

@@ -60,7 +60,7 @@ def counted(program: Any, adjacency: np.ndarray, rounds: int) -> dict[str, Any]:
 
 _GIVEN: dict[str, Any] = {"channels": ("model", "tracker"), "count": counted, "tracks": ("s", "g"), "rounds": 200}
 _POWERS = jdfl.DESTRESS(
-    lr=0.02, gradients=jdfl.Gradients(batch=3), local_steps=2, inner_mixes=1, outer_mixes=2, activation=0.7
+    lr=0.02, gradients=jdfl.Gradients(batch=3), local_steps=3, inner_mixes=1, outer_mixes=2, activation=0.7
 )
 _FAST = replace(_POWERS, inner_mixes=3, outer_mixes=4, accelerated=True)
 _ONE = jdfl.DESTRESS(lr=0.02, gradients=jdfl.Gradients(), local_steps=1, inner_mixes=1, outer_mixes=1)
