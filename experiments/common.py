@@ -7,6 +7,7 @@ of XLA_FLAGS; it is in the metadata of the figure.
 """
 
 import argparse
+import ctypes
 import json
 import math
 import os
@@ -101,6 +102,12 @@ if sys.platform == "linux":
     ctypes.CDLL(None).prctl(1, 9)  # SIGKILL at the death of the parent
 os.execv(sys.executable, [sys.executable, *sys.argv[1:]])
 """
+
+
+def end_with_parent() -> None:
+    """On Linux, let this process end together with the one that has started it."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(1, signal.SIGKILL)
 
 
 def mortal(*words: str) -> list[str]:

@@ -20,7 +20,7 @@ from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from itertools import product
-from multiprocessing import get_context
+from multiprocessing import active_children, get_context
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -28,7 +28,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from experiments import robustness_cells as cells
-from experiments.common import Row, options, origin, row, save, save_figure, show
+from experiments.common import Row, end_with_parent, options, origin, row, save, save_figure, show
 from experiments.robustness_cells import ATTACKS, FRACTIONS, GRAPHS, RULES, Cell
 from jdfl.engine.cache import use_cache
 from jdfl.lab.page import Image, Section, Table, page
@@ -49,8 +49,13 @@ def places(quick: bool, seeds: int) -> Places:
 def computed(folder: Path, where: Places) -> Found:
     """All cells; those that are kept in the folder are not computed again."""
     folder.mkdir(parents=True, exist_ok=True)
-    with ProcessPoolExecutor(PROCESSES, get_context("spawn")) as pool:
-        parts = list(pool.map(partial(of_rule, folder, where), RULES))
+    with ProcessPoolExecutor(PROCESSES, get_context("spawn"), end_with_parent) as pool:
+        try:
+            parts = list(pool.map(partial(of_rule, folder, where), RULES))
+        except BaseException:  # or the rules that wait would be computed before a signal ends the script
+            for worker in active_children():
+                worker.kill()
+            raise
     return {cell: values for part in parts for cell, values in part.items()}
 
 
