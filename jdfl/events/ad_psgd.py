@@ -14,14 +14,13 @@ Axes: m nodes, b events, n parameters.
 from typing import Any, ClassVar
 
 import jax.numpy as jnp
-import numpy as np
 from jax import Array
 
 from jdfl.base import struct
 from jdfl.base.settings import StepSize
 from jdfl.events.method import AsyncMethod, Happening, Tables, start
 from jdfl.events.plan import Kind, Touch
-from jdfl.events.timeline import Events, partners, wakes
+from jdfl.events.timeline import Events, meetings
 from jdfl.network import Graph, Timed
 from jdfl.problems import Problem
 
@@ -51,11 +50,3 @@ class ADPSGD(AsyncMethod):
         mean = jnp.where(now.present[:, 2:], (x + other) / 2, x)
         new = mean - self.lr * self.gradients(snapshot, now.at(now.instant.node))
         return new, new, mean
-
-
-def meetings(graph: Graph, clock: Timed, key: Array, seconds: float, columns: int) -> Events:
-    """Events of nodes that wake with their clocks and meet a random in-neighbour, whose row is in the last column."""
-    found = wakes(clock.compute, np.asarray(clock.slow()), key, seconds)
-    rows = np.repeat(found.actor[:, None], columns, axis=1)
-    rows[:, -1] = partners(graph, found, key)
-    return Events(found.time, found.kind, found.actor, found.count, rows)

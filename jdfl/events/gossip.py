@@ -14,10 +14,9 @@ import jax.numpy as jnp
 from jax import Array
 
 from jdfl.base import struct
-from jdfl.events.ad_psgd import meetings
 from jdfl.events.method import AsyncMethod, Happening, Tables
 from jdfl.events.plan import Kind, Touch
-from jdfl.events.timeline import Events
+from jdfl.events.timeline import Events, meetings
 from jdfl.network import Graph, Timed
 from jdfl.problems import Problem
 

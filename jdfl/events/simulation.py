@@ -50,12 +50,17 @@ def simulate(
         ordered: Execute one event after another, which gives the same and is slow.
 
     Raises:
-        ValueError: For a network that changes.
+        ValueError: For a network that changes, and gradients of examples that are chosen by the number of the round.
     """
     base = network.base
     if not isinstance(base, Static):
         raise ValueError(
             f"Expected a fixed network with times, got {network!r}. For example timed(ring(8), FixedTime(1))."
+        )
+    if method.gradients.sampling in ("epochs", "in order"):
+        raise ValueError(
+            f"Expected examples that do not depend on the number of a round, got sampling = "
+            f"{method.gradients.sampling!r}. Events have no rounds; use 'replacement', 'subset' or 'poisson'."
         )
     keys = Keys.of(key)
     clock = network.in_run(keys.network, 0)

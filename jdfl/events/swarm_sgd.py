@@ -17,10 +17,9 @@ from jax import Array
 
 from jdfl.base import struct
 from jdfl.base.settings import Count, StepSize
-from jdfl.events.ad_psgd import meetings
 from jdfl.events.method import AsyncMethod, Happening, Tables, start
 from jdfl.events.plan import Kind, Touch
-from jdfl.events.timeline import Events
+from jdfl.events.timeline import Events, meetings
 from jdfl.network import Graph, Timed
 from jdfl.problems import Problem
 

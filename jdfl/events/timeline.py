@@ -16,7 +16,7 @@ import numpy as np
 from jax import Array
 
 from jdfl.base.streams import Stream
-from jdfl.network import Graph, Times
+from jdfl.network import Graph, Timed, Times
 
 _WAIT, _PARTNER = Stream("events.time between events", "network"), Stream("events.partner", "network")
 _MOST = 2**31 - 1  # events that int32 counts
@@ -91,6 +91,14 @@ def partners(graph: Graph, events: Events, key: Array) -> np.ndarray:
     share = np.concatenate([np.zeros(0, np.float32), *_shares(_PARTNER.of(key), events.actor, events.count)])
     slot = np.minimum((share * degree[events.actor]).astype(np.int32), np.maximum(degree[events.actor] - 1, 0))
     return np.where(degree[events.actor] > 0, neighbour[events.actor, slot], -1).astype(np.int32)
+
+
+def meetings(graph: Graph, clock: Timed, key: Array, seconds: float, columns: int) -> Events:
+    """Events of nodes that wake with their clocks and meet a random in-neighbour, whose row is in the last column."""
+    found = wakes(clock.compute, np.asarray(clock.slow()), key, seconds)
+    rows = np.repeat(found.actor[:, None], columns, axis=1)
+    rows[:, -1] = partners(graph, found, key)
+    return Events(found.time, found.kind, found.actor, found.count, rows)
 
 
 def _padded(nodes: np.ndarray) -> np.ndarray:

@@ -197,6 +197,25 @@ def test_draws_follow_the_node_and_its_count():
     assert len({tuple(one) for one in drawn([3, 3, 1, 2], [0, 1, 0, 0])}) == 4
 
 
+def test_every_event_has_noise_of_its_own():
+    """With huge noise and a clip that leaves nothing else, steps of a node are its noise: no two are the same."""
+    method = ADPSGD(lr=1.0, gradients=jdfl.Gradients(clip=1e-6, mechanism=jdfl.Gaussian(1e6)))
+    seconds = [float(t) for t in np.arange(1, 8)]
+    alone = nw.timed(nw.from_edges([], M, connected=False), nw.FixedTime(1.0))
+    found = simulate(method, testing.small_problem(), alone, key=jax.random.key(2), seconds=8.5, records=seconds)
+    steps = np.diff(np.concatenate([np.zeros((1, M, testing.PARAMETERS)), found.params[:-1]]), axis=0).reshape(-1, 20)
+    size = np.linalg.norm(steps, axis=1)
+    assert size.min() > 0.1
+    alike = np.abs(steps @ steps.T / np.outer(size, size) - np.eye(len(steps)))
+    assert alike.max() < 0.9
+
+
+@pytest.mark.parametrize("sampling", ["epochs", "in order"])
+def test_examples_by_the_number_of_a_round_are_refused(sampling):
+    with pytest.raises(ValueError, match=r"sampling = '.*Events have no rounds"):
+        ran(ADPSGD(gradients=jdfl.Gradients(batch=2, sampling=sampling)))
+
+
 def test_a_network_that_changes_is_refused():
     with pytest.raises(ValueError, match="Expected a fixed network with times"):
         simulate(
