@@ -24,7 +24,7 @@ from jdfl.robust.received import squares
 
 NAME = "robust"
 LIMIT = (
-    "Medians and trimmed means sort the values of every coordinate by a network of exchanges, and every exchange passes "
+    "Medians and trimmed means sort the values of every coordinate by a network of exchanges, and every one passes "
     "over two rows in the cache. Clipping reads every received row twice, for its distance and for the sum, and a "
     "distance costs two passes over a block in the cache: XLA adds up rows only as a product, whose factors it forms. "
     "The rows about distances have other ways, all slower: one slot after another, sums of eight lanes, and products "
