@@ -141,6 +141,7 @@ def fails(name: str, code: int, lasting: bool, most: int | None) -> int:
     return len(tried)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("name", ["short", "compare", "sweep"])
 def test_work_that_dies_at_some_points_goes_on(name: str) -> None:
@@ -155,6 +156,7 @@ def test_work_that_dies_at_any_point_goes_on(name: str) -> None:
     assert dies(name, None) > 30
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize(("name", "code"), [("short", errno.ENOSPC), ("sweep", errno.EIO)])
 def test_a_disk_that_fails_at_some_operations_is_said(name: str, code: int) -> None:

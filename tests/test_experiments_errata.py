@@ -80,6 +80,7 @@ def test_constants_of_lemma_2_bound_every_power_of_w(name):
     assert lemma2.ratios("worst of two nodes", W, few, 12, 0).max() > 1.5  # constants fail
 
 
+@pytest.mark.slow
 def test_public_schedules_hold_in_the_runs_that_they_drive():
     found = {(one.case, one.column): one.mean for one in lemma2.rows_of_schedules(12, 1)}
     for (case, column), value in found.items():

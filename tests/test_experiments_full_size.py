@@ -83,6 +83,7 @@ def test_a_script_that_is_cut_off_has_no_table(number, tmp_path):
     assert not list((tmp_path / "here").iterdir())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("ending", "status"), [("interrupted", 130), ("terminated", 143)])
 def test_a_signal_while_a_round_is_measured_ends_the_script_in_words(ending, status, small, monkeypatch, capsys):
     cut = SimpleNamespace(ending=ending, reason=ending)

@@ -49,6 +49,7 @@ def attacked(program, watched, noise, *, known):
     return {name: shown(by_ratio(told, *view(watched, observer))) for name, observer in OBSERVERS.items()}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("observer", ["a neighbour", "everyone"])
 def test_without_noise_a_record_is_found_by_descent_and_by_the_closed_form(inversion, observer):
     place = inversion.observers.index(observer)

@@ -164,6 +164,7 @@ def test_kept_noise_comes_out_near_the_studys():
     assert mean[0.5] > mean[1.0] > mean[2.0]
 
 
+@pytest.mark.slow
 def test_every_algorithm_that_sends_something_is_attacked():
     names = {name.split(",")[0] for name in privacy_audit.attacked()}
     exact = {row.name for row in ROWS if not takes_noise(type(row.algorithm)) and not row.claimed}
@@ -175,6 +176,7 @@ def test_every_algorithm_that_sends_something_is_attacked():
             assert planned(one.algorithm, problem, one.network, privacy_audit.STEPS).privacy(problem).claimed
 
 
+@pytest.mark.slow
 def test_noise_that_is_not_stored_in_u_does_not_hide_a_record():
     rows = privacy_audit.collect(1, 2000, ["ceps, literal", "ceps"])
     found = {(one.case, one.column): one.mean for one in rows}

@@ -367,6 +367,7 @@ def with_room(room: int, args: list[str]) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("room", "what"), [(1_000, "the journal"), (3_000, "a checkpoint into"), (20_000, "")])
 def test_a_full_disk_ends_in_words_and_the_run_goes_on_later(room, what):
     args = [*RUN, "--steps", "30", "--checkpoint-every", "5", "--chunk", "5"]

@@ -36,6 +36,7 @@ def here(made: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(shutil.copytree(made, tmp_path / "copy"))
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("here")
 @pytest.mark.parametrize("name", ["sweep", "compare"])
 def test_what_is_as_it_was_is_the_same(name: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -149,9 +149,12 @@ def normal(words: Sequence[Array], n: int) -> Array:
     return np.float32(2**0.5) * lax.erf_inv(jnp.maximum(least, unit * (1 - least) + least))
 
 
+_once = jax.jit(_threefry)  # traced once for all keys and shapes alike: programs have many of its 100 operations
+
+
 def _counted(key: Array, shape: Sequence[int]) -> tuple[Array, Array]:
     """Two words for every position of an array."""
-    return _threefry(key, jnp.uint32(0), lax.iota(jnp.uint32, math.prod(shape)).reshape(shape))
+    return _once(key, jnp.uint32(0), lax.iota(jnp.uint32, math.prod(shape)).reshape(shape))
 
 
 def _plain(key: Array) -> Array:
@@ -170,7 +173,7 @@ def _split(key: Array, shape: Sequence[int]) -> Array:
 
 
 def _fold_in(key: Array, data: int | Array) -> Array:
-    return lax.optimization_barrier(jnp.stack(_threefry(key, jnp.uint32(0), jnp.asarray(data, jnp.uint32))))
+    return lax.optimization_barrier(jnp.stack(_once(key, jnp.uint32(0), jnp.asarray(data, jnp.uint32))))
 
 
 def _bits(key: Array, width: int, shape: Sequence[int]) -> Array:

@@ -139,7 +139,7 @@ def _stacked(networks: Sequence[Graph | Network]) -> tuple[Graph, str]:
     alike = [replace(pad(graph, d), format=form, buckets=None) for graph in graphs]
     names = [network.name if isinstance(network, Static) else "graph" for network in networks]
     shown = ", ".join(names) if len(names) <= 2 else f"{len(names)} networks, {names[0]}, ..., {names[-1]}"
-    return jax.tree.map(lambda *leaves: jnp.stack(leaves), *alike), shown
+    return jax.tree.map(lambda *leaves: jax.device_put(np.stack(leaves)), *alike), shown
 
 
 @checked

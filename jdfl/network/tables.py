@@ -176,9 +176,12 @@ def pad(graph: Graph, d: int) -> Graph:
     m, width = graph.senders.shape
     most = max(width, (2**31 - 1) // max(1, m))
     checks.whole(width, most, f"The table already has {width} slots, and all nodes may have 2^31 in total.", d=d)
-    own = jnp.repeat(jnp.arange(m, dtype=graph.senders.dtype)[:, None], d - width, axis=1)
-    mask, weight = (jnp.pad(part, ((0, 0), (0, d - width))) for part in (graph.mask, graph.weight))
-    return replace(graph, senders=jnp.concatenate([graph.senders, own], axis=1), mask=mask, weight=weight)
+    if d == width:
+        return graph
+    own = np.repeat(np.arange(m, dtype=graph.senders.dtype)[:, None], d - width, axis=1)
+    mask, weight = (np.pad(np.asarray(part), ((0, 0), (0, d - width))) for part in (graph.mask, graph.weight))
+    senders = np.concatenate([np.asarray(graph.senders), own], axis=1)
+    return replace(graph, **jax.device_put({"senders": senders, "mask": mask, "weight": weight}))
 
 
 @checked

@@ -18,7 +18,7 @@ A. Dobra, J. Gehrke, "Gossip-based computation of aggregate information", 2003 (
 
 from typing import Annotated, Literal
 
-import jax.numpy as jnp
+import jax
 import numpy as np
 
 from jdfl.base import checks
@@ -110,11 +110,11 @@ def table(
     weights = np.zeros((m, d), np.float32)
     weights[receiver, slot] = weight
     return Graph(
-        senders=jnp.asarray(senders),
-        mask=jnp.asarray(np.arange(d) < degree[:, None]),
-        weight=jnp.asarray(weights),
-        self_weight=jnp.asarray(own, jnp.float32),
-        out_degree=jnp.asarray(np.bincount(sender, minlength=m), jnp.int32),
+        senders=jax.device_put(senders),  # asarray would compile a program for every shape
+        mask=jax.device_put(np.arange(d) < degree[:, None]),
+        weight=jax.device_put(weights),
+        self_weight=jax.device_put(np.array(own, np.float32)),
+        out_degree=jax.device_put(np.bincount(sender, minlength=m).astype(np.int32)),
         format=form,
         buckets=group(degree, d) if form == "buckets" else None,
     )

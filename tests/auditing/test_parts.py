@@ -55,6 +55,7 @@ def made(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return found
 
 
+@pytest.mark.slow
 def test_the_numbers_are_those_of_one_piece(tmp_path: Path, made: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     whole = numbers(audited())
     folder = tmp_path / "audit"
@@ -78,6 +79,7 @@ def test_the_numbers_are_those_of_one_piece(tmp_path: Path, made: list[str], mon
     assert len(made) == parts  # all were there
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("changed", [{"steps": 4}, {"runs": 600}, {"node": 1}, {"key": 1}, {"looks": 1}], ids=str)
 def test_another_audit_takes_none_of_them(tmp_path: Path, made: list[str], changed: dict[str, int]) -> None:
     """Planted: were it left out of the names, the features of other runs would be taken."""

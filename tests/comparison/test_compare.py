@@ -174,6 +174,7 @@ def test_without_tuning_a_budget_below_one_round_is_marked_too():
     assert (row[-1].text, row[-1].mark) == ("not comparable: one round needs 48,000 bytes, budget 47,999", "")
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:The best")
 def test_every_budget_has_its_own_tuning_and_its_own_runs():
     rates = [0.1, 0.14, 0.18, 0.25]  # the longest is best after one round and diverges later

@@ -132,6 +132,7 @@ def test_variation_that_the_trials_share_does_not_hide_a_difference():
     assert len(paired.leaders(apart, 1)) == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("methods", [2, 5])
 def test_a_method_is_rarely_called_best_where_all_are_equal(methods):
     """At most 2.5 % of experiments, whatever the number of methods: the rule for multiple comparisons."""
@@ -155,11 +156,13 @@ def covered_together(level):
     return covered / 1000
 
 
+@pytest.mark.slow
 def test_all_differences_are_covered_together():
     assert covered_together(0.95) >= 0.94
     assert covered_together(1 - 0.05 * 4) < 0.9  # with 95 % each, as without the rule for multiple comparisons
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("methods", [2, 5, 10])
 def test_differences_from_the_best_mean_are_covered_together_though_it_is_chosen(methods):
     rng, covered, named = np.random.default_rng(5), 0, 0

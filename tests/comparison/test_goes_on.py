@@ -144,6 +144,7 @@ def test_what_fails_is_tried_again_and_keeps_the_rest(monkeypatch, capsys, whole
     assert comparisons(whole, Path("cut")) == []
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("always:.*done again")
 def test_a_damaged_job_is_made_again(monkeypatch, whole, capsys):
     with monkeypatch.context() as patch:
@@ -170,6 +171,7 @@ def test_another_version_is_refused_unless_it_is_asked_for(monkeypatch, capsys):
     assert main(["resume", "cut", "--quiet", "--any-version"]) == 0
 
 
+@pytest.mark.slow
 def test_what_a_killed_one_had_reserved_is_given_back(monkeypatch):
     """One that is killed gives nothing back itself; the next one does, and the ledger is as after an unbroken one."""
     private = """

@@ -32,6 +32,7 @@ from tests.test_killed_runs import DPSGD, GAUSSIAN, NONE, TINY
 pytestmark = pytest.mark.filterwarnings("ignore")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("part", "count"), [("folders", 25), ("calls", 150), ("inputs", 60)])
 def test_nothing_bad_comes_of_some_attacks(part, count):
     tally, _ = attacked(part, 0, range(count), few=True)
@@ -108,6 +109,7 @@ READERS: dict[str, tuple[Callable[[Path], Any], list[str]]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", READERS)
 def test_files_of_another_run_are_not_read_as_those_of_this_one(name, made, copied):
     read, files = READERS[name]

@@ -17,9 +17,12 @@ DRAW = np.random.default_rng(2)
 COUNTS = np.eye(5, dtype=int)[DRAW.permutation(np.repeat(np.arange(5), 6))] * 7  # 30 nodes with one class each
 
 
+_dense = jax.jit(jax.vmap(nw.as_dense))
+
+
 def of_period(net):
     """The mixing matrices [p, m, m] of a period."""
-    return np.asarray(jax.vmap(nw.as_dense)(net.graphs), np.float64)
+    return np.asarray(_dense(net.graphs), np.float64)
 
 
 def product(Ws):

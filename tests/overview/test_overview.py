@@ -60,6 +60,7 @@ def test_runs_that_differ_in_seeds_stand_together(runs):
     assert read(runs["two"])[0].label == "d-psgd"
 
 
+@pytest.mark.slow
 def test_one_run_under_two_versions_has_no_sum(runs, tmp_path):
     """Both have the same noise: 2 first - second may be the exact run."""
     (folder,) = runs["private"]
