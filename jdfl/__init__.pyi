@@ -1,4 +1,4 @@
-from . import models, network, observers, privacy, problems, robust
+from . import events, models, network, observers, privacy, problems, robust
 from .algorithms import (
     ADDOPT,
     ADMM,
@@ -248,6 +248,7 @@ __all__ = [
     "combined_by",
     "compare",
     "consensus_below",
+    "events",
     "floor",
     "from_arrays",
     "from_loss",

@@ -272,7 +272,7 @@ def test_an_algorithm_of_another_package_joins(installed, capsys):
 
 
 def test_kinds_that_come_twice_or_cannot_be_imported_are_left_out_with_a_warning(installed):
-    own = set(jdfl.algorithms.REGISTRY) | {"ceps-paper"}
+    own = {*jdfl.algorithms.REGISTRY, *jdfl.events.REGISTRY, "ceps-paper"}
     installed("ceps = lazy_package:Lazy")
     with pytest.warns(RuntimeWarning, match=r"lazy-package adds the kind 'ceps'.*, but jdfl has one"):
         assert set(config.ALGORITHMS.sources) == own

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import jdfl
-from jdfl import codecs, models, network, privacy, problems, results, robust
+from jdfl import codecs, events, models, network, privacy, problems, results, robust
 from jdfl.algorithms.gradient_settings import GradientSettings
 from jdfl.algorithms.messages import Messages
 from jdfl.algorithms.sending import Sending
@@ -72,7 +72,7 @@ def public() -> list[str]:
     found = {line for name in jdfl.__all__ for line in lines(name, getattr(jdfl, name))}
     found |= {*lines("results.Run", results.Run), *lines("results.read_run", results.read_run)}
     own = {id(getattr(jdfl, name)) for name in jdfl.__all__}
-    for module in (codecs, models, network, privacy, problems, robust):
+    for module in (codecs, events, models, network, privacy, problems, robust):
         for name in module.__all__:
             value, path = getattr(module, name), f"{module.__name__.removeprefix('jdfl.')}.{name}"
             found |= {path} if id(value) in own else set(lines(path, value))

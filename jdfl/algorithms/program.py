@@ -58,7 +58,7 @@ class Program:
 
     def init(self, problem: Problem, moment: Moment) -> tuple[Any, Info]:
         """The state before round 0, and its counts."""
-        round = self._round(problem, moment, {})
+        round = self.round(problem, moment, {})
         state = self.algorithm.init(round)
         if moment.graph.late is not None:
             mail = jax.eval_shape(lambda: self._stepped(state, {}, problem, moment)[0].mail)
@@ -72,11 +72,12 @@ class Program:
         return (Waiting(new, round.mail) if isinstance(state, Waiting) else new), self._info(round)
 
     def _stepped(self, state: Any, mail: dict[str, Any], problem: Problem, moment: Moment) -> tuple[Round, Any]:
-        round = self._round(problem, moment, mail)
+        round = self.round(problem, moment, mail)
         return round, self.algorithm.step(state, round)
 
-    def _round(self, problem: Problem, moment: Moment, mail: dict[str, Any]) -> Round:
-        return Round(moment=moment, problem=problem, prepared=self.prepared, mail=mail)
+    def round(self, problem: Problem, moment: Moment, mail: dict[str, Any] | None = None) -> Round:
+        """The round of a moment; `mail` has the delayed messages by channel, none by default."""
+        return Round(moment=moment, problem=problem, prepared=self.prepared, mail=mail or {})
 
     def _info(self, round: Round) -> Info:
         groups = round.codec.groups
@@ -134,7 +135,7 @@ class Program:
 
     def waits(self, moment: Moment, problem: Problem) -> Array:
         """The slots [m, d] that nodes wait for."""
-        return self.algorithm.waits(self._round(problem, moment, {}))
+        return self.algorithm.waits(self.round(problem, moment, {}))
 
     def published_bytes(self, problem: Problem, rounds: int) -> float | None:
         """The bytes of a number of rounds by a formula of the method's paper; None where there is none."""

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import numpy as np
 import scipy.sparse as sp
 
-from jdfl import algorithms, codecs, network, privacy, problems, robust
+from jdfl import algorithms, codecs, events, network, privacy, problems, robust
 from jdfl.base import checks
 from jdfl.base.settings import As, Count, Natural, Positive
 from jdfl.config.kinds import FAMILIES, Family, unbuilt
@@ -142,6 +142,10 @@ def consensus(
     return stopping.ConsensusBelow(tolerance, per, after)
 
 
+def _algorithms() -> dict[str, Callable[..., Any]]:
+    return algorithms.REGISTRY | {"ceps-paper": algorithms.CEPS.paper} | events.REGISTRY
+
+
 def _networks() -> dict[str, Callable[..., Any]]:
     seeded = (
         network.erdos_renyi,
@@ -199,7 +203,7 @@ _STOPS = {
     "objective": stopping.ObjectiveBelow,
     "gradient": stopping.GradientBelow,
 }
-ALGORITHMS = Family("algorithms", lambda: algorithms.REGISTRY | {"ceps-paper": algorithms.CEPS.paper}, "ceps")
+ALGORITHMS = Family("algorithms", lambda: _algorithms(), "ceps")
 CODECS = Family("codecs", lambda: _named(_CODECS), "dense")
 MECHANISMS = Family("mechanisms", lambda: _named((privacy.Gaussian, privacy.Laplace, privacy.ExactGaussian)))
 UPDATES = Family("updates", lambda: _named((algorithms.Updates,)))

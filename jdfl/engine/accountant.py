@@ -7,7 +7,6 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
@@ -16,7 +15,7 @@ from jdfl.algorithms.program import Program, planned
 from jdfl.base import checks
 from jdfl.base.arguments import checked
 from jdfl.base.keys import typed_key
-from jdfl.engine import loop, stepping
+from jdfl.engine import stepping, waves
 from jdfl.engine.result import Result
 from jdfl.engine.spending import guarantee_of, records_of, unspent
 from jdfl.engine.start import check_run
@@ -51,7 +50,7 @@ def planned_releases(
     """
     program = check_run(algorithm, problem, network, steps, 1, None)
     setting = stepping.setting(program, problem, network, None, typed_key(key))
-    return np.asarray(loop.releases(setting, jnp.int32(steps)), np.int64)
+    return np.asarray(waves.releases(setting, steps), np.int64)
 
 
 @checked

@@ -10,7 +10,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
-import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
@@ -18,7 +17,7 @@ from jdfl.algorithms.algorithm import Algorithm
 from jdfl.algorithms.program import Program, planned
 from jdfl.base.keys import key_data, key_digest, typed_key
 from jdfl.devices import processes
-from jdfl.engine import loop, stepping
+from jdfl.engine import stepping, waves
 from jdfl.engine.data_ledger import DataLedger, Ended, Hold, Intent
 from jdfl.engine.ledger_file import Standing
 from jdfl.engine.provenance import fingerprint, versions
@@ -69,7 +68,7 @@ def intents(
     terms = _hash(fingerprint(problem.dtype, terms=(int(steps), stop, most, execution)))
     found: list[Intent] = []
     for key in map(typed_key, keys):
-        counts = np.asarray(loop.releases(stepping.setting(program, problem, network, None, key), jnp.int32(steps)))
+        counts = np.asarray(waves.releases(stepping.setting(program, problem, network, None, key), int(steps)))
         counts, own = counts if most is None else np.minimum(counts, most), key_data(key)
         run = f"{title} {key_digest(own)}", known, data, guarantee, counts, records, int(steps)
         found.append(Intent(_hash([*words, *own]), *run, terms))

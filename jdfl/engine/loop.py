@@ -30,7 +30,7 @@ from jdfl.engine.turns import in_rows, rounds_per_turn
 from jdfl.network.timing import Seconds
 from jdfl.problems import Problem
 
-_SECONDS = ("network_seconds", "network_seconds_last")
+SECONDS = ("network_seconds", "network_seconds_last")
 
 
 @struct.dataclass
@@ -58,14 +58,15 @@ class Record:
     counts: dict[str, Array]
 
 
-def _evaluate(carry: Carry, setting: Setting, metrics: tuple[metrics_module.Metric, ...]) -> dict[str, Array]:
+def evaluate(carry: Carry, setting: Setting, metrics: tuple[metrics_module.Metric, ...]) -> dict[str, Array]:
+    """The metrics [] of a record by their names, and the simulated seconds."""
     problem, w = setting.algorithm.judged(setting.problem, setting.algorithm.params(carry.state))
     values: dict[str, Array] = {}
     for metric in metrics:
         known = (w, problem) if _enough(metric) else (nodes.everyone(w), _whole(problem))
         values[metric.__name__] = jnp.asarray(metric(*known), w.dtype)
     if carry.clock is not None:
-        values |= dict(zip(_SECONDS, (nodes.mean(carry.clock[0]), nodes.largest(carry.clock[0]))))
+        values |= dict(zip(SECONDS, (nodes.mean(carry.clock[0]), nodes.largest(carry.clock[0]))))
     for name, value in values.items():  # shapes are known while tracing, before anything is compiled
         if value.shape:
             raise ValueError(f"Expected one number from the metric {name!r}, got an array of shape {value.shape}.")
@@ -92,7 +93,8 @@ def _whole(problem: Problem) -> Problem:
     return jax.tree.map(lambda x, row: nodes.everyone(x) if row else x, problem, nodes.with_rows(problem.nodes))
 
 
-def _stops(stop: StopRule | None, view: View) -> Array:
+def stops(stop: StopRule | None, view: View) -> Array:
+    """Whether a stop rule fires []."""
     if stop is None:
         return jnp.bool_(False)
     if not _enough(stop):
@@ -116,7 +118,7 @@ def _start(setting: Setting, metrics: tuple[metrics_module.Metric, ...]) -> tupl
     first = known(setting, state, clock)
     bad = checked(setting, state, None, info, info.releases, (invariants.unit(first), first))
     carry = Carry(state, k, no, *bad, no, info, info.communications, info.releases, clock)
-    return setting, carry, _record(carry, setting, _evaluate(carry, setting, metrics))
+    return setting, carry, _record(carry, setting, evaluate(carry, setting, metrics))
 
 
 def _advance(
@@ -138,7 +140,7 @@ def _advance(
         communications = carry.communications + info.communications
         rounds = carry.rounds + 1
         judged, *seen = algorithm.judged(problem, w, communications)
-        stopped = _stops(stop, View(rounds, seen[0], seen[1], judged))
+        stopped = stops(stop, View(rounds, seen[0], seen[1], judged))
         counts = jax.tree.map(jnp.add, carry.counts, info)
         releases = carry.releases + info.releases
         compared = known(setting, carry.state, carry.clock), known(setting, state, clock)
@@ -162,11 +164,11 @@ def _advance(
         until = jnp.minimum((carry.rounds // every + 1) * every, end)
         before = carry.rounds
         carry = lax.while_loop(lambda c: goes_on(c, until), lambda c: turn(c, until), carry)
-        names = [*(metric.__name__ for metric in metrics), *(() if carry.clock is None else _SECONDS)]
+        names = [*(metric.__name__ for metric in metrics), *(() if carry.clock is None else SECONDS)]
         nothing = {name: jnp.zeros((), algorithm.params(carry.state).dtype) for name in names}
         values = ops.skipped_unless(
             carry.rounds > before,
-            partial(_evaluate, metrics=metrics),
+            partial(evaluate, metrics=metrics),
             nothing,
             carry,
             setting,

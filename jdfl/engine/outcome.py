@@ -15,6 +15,7 @@ from jdfl.engine.spending import records_of, stop_tells
 from jdfl.engine.start import Start
 from jdfl.engine.stopping import StopRule
 from jdfl.engine.tally import Tally
+from jdfl.events.method import AsyncMethod
 from jdfl.privacy import Guarantee, exposing
 
 
@@ -114,6 +115,9 @@ def _ending(
         )
     if stopped and stop is not None:
         return "stop rule", stop.reason
+    if bool(carry.spent) and isinstance(setting.algorithm.algorithm, AsyncMethod) and carry.clock is not None:
+        when = f"at {float(carry.clock[0][0]):.6g} s"
+        return "budget", f"an event {when} would release more than the privacy budget allows; nothing of it is sent"
     if bool(carry.spent):
         return "budget", f"round {rounds + 1} would release more than the privacy budget allows; nothing of it is sent"
     if cut is not None and rounds < steps:

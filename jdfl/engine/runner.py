@@ -14,7 +14,7 @@ from jdfl.algorithms.algorithm import Algorithm
 from jdfl.base import arguments, checks
 from jdfl.devices import processes
 from jdfl.devices.layout import Layout, mesh_of
-from jdfl.engine import booking, loop, programs, stepping
+from jdfl.engine import booking, loop, programs, stepping, waves
 from jdfl.engine.callbacks import NEVER, Callback, Told
 from jdfl.engine.checkpoint import Checkpoint
 from jdfl.engine.clock import Clock, Spent
@@ -148,7 +148,7 @@ def _callback(given: Any) -> Callback:
 class _Run:
     """A run in progress, as seen from the host between two chunks of rounds on the device.
 
-    Of the scheduler it uses `loop.start`, `loop.advance` and the counters in their carry.
+    Of the scheduler it uses `start`, `advance` and the counters in their carry.
     """
 
     def __init__(
@@ -185,7 +185,8 @@ class _Run:
         setting, self._layout = self._all, None
         if options.devices is not None:
             setting, self._layout = placed(setting, mesh_of(options.devices, problem.m))
-        program, self._carry, first = loop.start(setting, start.metrics, self._layout)
+        self._scheduler = waves.scheduler(start.program, start.steps)
+        program, self._carry, first = self._scheduler.start(setting, start.metrics, self._layout)
         self._setting = replace(setting, algorithm=program, problem=put_in_rows(setting.problem))
         self._tally = Tally(program.message_bits(problem))
         if before is None:
@@ -207,7 +208,7 @@ class _Run:
         while self._done < last and not self._over and self._cut is None:
             until = returns.after(self._done, last)
             end = np.int32(until) if layout else jnp.int32(until)
-            self._carry, rows = loop.advance(
+            self._carry, rows = self._scheduler.advance(
                 self._carry, self._setting, end, start.every, returns.records, start.metrics, layout
             )
             self._tally.add(rows.rounds, rows.metrics, rows.counts)
@@ -297,5 +298,5 @@ class _Run:
         """The carry of a checkpoint, in the layout of the run's own carry."""
         layout: Layout | None = self._layout
         if layout is None:
-            return before.carry(self._carry)
+            return waves.fitted(before, self._carry).carry(self._carry)
         return layout.spread(layout.carry, before.carry(layout.whole(layout.carry, self._carry)))

@@ -12,9 +12,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from jdfl.engine import loop
+from jdfl.engine import loop, waves
 from jdfl.engine.metrics import Metric
 from jdfl.engine.stepping import Setting, nameless
+from jdfl.events.method import AsyncMethod
 from jdfl.network import Graph, Network, pad
 from jdfl.problems import Problem
 
@@ -57,6 +58,8 @@ def executed(
         width: The number of points that the program is compiled for, at least that of `points`: further lanes do no
             rounds. Calls with the same width share a program.
     """
+    if isinstance(settings[0].algorithm.algorithm, AsyncMethod):
+        return [waves.whole(setting, steps, every, metrics) for setting in settings]
     found: list[Any] = [None] * len(settings)
     for places, fields in _stacks(trials):
         some = [min(i, len(points) - 1) for i in range(width)]  # points beyond the last one are idle

@@ -11,18 +11,20 @@ and it begins the next one at its new model. j's computation goes on meanwhile, 
 Axes: m nodes, b events, n parameters.
 """
 
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import jax.numpy as jnp
 from jax import Array
 
+from jdfl.algorithms.round import Round
 from jdfl.base import struct
 from jdfl.base.settings import StepSize
-from jdfl.events.method import AsyncMethod, Happening, Tables, start
+from jdfl.events.event import Event
+from jdfl.events.method import AsyncMethod, Tables, start
 from jdfl.events.plan import Kind, Touch
 from jdfl.events.timeline import Events, meetings
-from jdfl.network import Graph, Timed
-from jdfl.problems import Problem
+from jdfl.network import Timed
 
 
 @struct.dataclass
@@ -36,17 +38,18 @@ class ADPSGD(AsyncMethod):
     )
     lr: StepSize = 0.1
 
-    def tables(self, problem: Problem) -> Tables:
+    def tables(self, round: Round, sizes: Mapping[str, int]) -> Tables:
         """The nodes' models, and the snapshots at which they compute."""
-        return {"node": start(problem), "snapshot": start(problem)}
+        return {"node": start(round), "snapshot": start(round)}
 
-    def events(self, graph: Graph, clock: Timed, key: Array, seconds: float) -> Events:
+    def events(self, network: Timed, key: Array, seconds: float) -> Events:
         """Every node finishes one gradient after another."""
-        return meetings(graph, clock, key, seconds, columns=3)
+        return meetings(network, key, seconds, columns=3)
 
-    def handle(self, kind: str, rows: tuple[Any, ...], now: Happening) -> tuple[Any, ...]:
+    def handle(self, kind: str, rows: tuple[Any, ...], event: Event) -> tuple[Any, ...]:
         """Average with the neighbour, if there is one, and take the step."""
         x, snapshot, other = rows
-        mean = jnp.where(now.present[:, 2:], (x + other) / 2, x)
-        new = mean - self.lr * self.gradients(snapshot, now.at(now.instant.node))
+        g = self.gradients(snapshot, event.at())
+        mean = (event.send(x, 2) + event.send(other, 0, by=2)) / 2
+        new = jnp.where(event.there(2), mean, x) - self.lr * g
         return new, new, mean

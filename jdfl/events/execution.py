@@ -1,38 +1,51 @@
 """Pieces of events on the device: rows are gathered, computed together, and written back into donated tables.
 
-Axes: E events, P pieces, b events of a piece, C columns of rows.
+Axes: m nodes, E events, P pieces, b events of a piece, C columns of rows, d slots of the table of in-neighbours.
 """
 
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
+from jdfl.algorithms.round import Round
 from jdfl.algorithms.sending import Prepared
+from jdfl.base import struct
 from jdfl.base.streams import Keys
-from jdfl.events.method import AsyncMethod, Happening, Instant, Tables
-from jdfl.events.plan import WIDTHS, Plan, arranged
+from jdfl.events.event import Event, Instant, Neighbours, Notes
+from jdfl.events.plan import NOTHING, WIDTHS, Plan, arranged
 from jdfl.events.timeline import Events
 from jdfl.problems import Problem
 
+if TYPE_CHECKING:
+    from jdfl.events.method import AsyncMethod, Tables
 
-def execute(
-    method: AsyncMethod, tables: Tables, given: tuple[Problem, Prepared, Keys], plan: Plan, events: Events
-) -> Tables:
+
+@struct.dataclass
+class Given:
+    """What all events of a run are computed with."""
+
+    problem: Problem
+    prepared: Prepared
+    keys: Keys
+    weight: Array  # [m, d] weights of the links
+
+
+def execute(method: "AsyncMethod", tables: "Tables", given: Given, plan: Plan, events: Events) -> "Tables":
     """The tables after the events of a plan; those before are given up.
 
     Args:
         method: The method.
         tables: Its tables.
-        given: The problem, what the method has prepared, and the keys of the run.
+        given: The problem, what the method has prepared, and the keys and weights of the run.
         plan: The plan of the events.
         events: The events, in the order of time.
     """
     ordered = events[plan.order]
-    columns = tuple(_steady(one) for one in (ordered.actor, ordered.count, ordered.rows))
+    columns = tuple(_steady(one) for one in (ordered.actor, ordered.count, ordered.rows, ordered.data))
     pieces = _steady(plan.start), _steady(plan.size)
     for kind, width, first, last in plan.runs():
         tables = _run(method, dict(tables), given, pieces, columns, first, last, kind=kind, width=width)
@@ -47,16 +60,18 @@ def one_by_one(events: Events, kinds: int) -> Plan:
 def _steady(column: np.ndarray) -> Array:
     """The rows of a column, filled up to a power of two, so that few programs serve all numbers."""
     size = 1 << max(10, (len(column) - 1).bit_length())
-    return jnp.asarray(np.concatenate([column, np.zeros((size - len(column), *column.shape[1:]), column.dtype)]))
+    filled = np.zeros((size, *column.shape[1:]), column.dtype)
+    filled[: len(column)] = column
+    return jax.device_put(filled)  # asarray would compile a program for every shape
 
 
 @partial(jax.jit, static_argnames=("kind", "width"), donate_argnums=(1,))
 def _run(
-    method: AsyncMethod,
+    method: "AsyncMethod",
     tables: dict[str, Any],
-    given: tuple[Problem, Prepared, Keys],
+    given: Given,
     pieces: tuple[Array, Array],
-    columns: tuple[Array, Array, Array],
+    columns: tuple[Array, Array, Array, Array],
     first: int,
     last: int,
     *,
@@ -64,28 +79,62 @@ def _run(
     width: int,
 ) -> dict[str, Any]:
     """The tables after the pieces from `first` to before `last`, all of one kind and width."""
-    problem, prepared, keys = given
-    actor, count, rows = columns
-    touches = method.kinds[kind].touches
+    actor, count, rows, data = columns
 
     def piece(p: Array, tables: dict[str, Any]) -> dict[str, Any]:
         place = pieces[0][p] + jnp.arange(width, dtype=jnp.int32)
         there = place < pieces[0][p] + pieces[1][p]
-        row = rows.at[place].get(mode="clip")[:, : len(touches)]
+        row = rows.at[place].get(mode="clip")
         present = there[:, None] & (row >= 0)
-        row = jnp.where(present, row, 0)
         node = actor.at[place].get(mode="clip")
-        instant = Instant.of(keys, node, count.at[place].get(mode="clip"))
-        taken = tuple(
-            jax.tree.map(lambda leaf, c=c: leaf[row[:, c]], tables[touch.table]) for c, touch in enumerate(touches)
-        )
-        made = method.handle(method.kinds[kind].name, taken, Happening(problem, prepared, instant, row, present))
-        for c, (touch, new) in enumerate(zip(touches, made, strict=True)):
-            if touch.mode != "r":
-                tables = tables | {touch.table: _written(tables[touch.table], new, present[:, c], row[:, c])}
-        return tables
+        instant = Instant.of(given.keys, node, count.at[place].get(mode="clip"))
+        known = jnp.where(present, row, 0), present, data.at[place].get(mode="clip")
+        return happen(method, tables, kind, Event(given.problem, given.prepared, instant, *known), given.weight[node])
 
     return lax.fori_loop(first, last, piece, tables)
+
+
+def happen(method: "AsyncMethod", tables: dict[str, Any], kind: int, event: Event, weight: Array) -> dict[str, Any]:
+    """The tables after events of one kind that touch different rows, or only read the same.
+
+    Args:
+        method: The method.
+        tables: Its tables.
+        kind: The place of the kind among its kinds.
+        event: The events.
+        weight: The weights of the links to the actors' in-neighbours, weight [b, d].
+    """
+    what, (row, present) = method.kinds[kind], (event.row, event.present)
+
+    def taken(c: int) -> Any:
+        touch = what.touches[c]
+        if touch.table == NOTHING:
+            return None
+        if touch.many:
+            return Neighbours(tables[touch.table], row[:, c:], present[:, c:], weight)
+        return jax.tree.map(lambda leaf: leaf[row[:, c]], tables[touch.table])
+
+    made = method.handle(what.name, tuple(taken(c) for c in range(len(what.touches))), event)
+    for c, (touch, new) in enumerate(zip(what.touches, made, strict=True)):
+        if touch.mode != "r":
+            tables = tables | {touch.table: _written(tables[touch.table], new, present[:, c], row[:, c])}
+    return tables
+
+
+def of_every_node(method: "AsyncMethod", tables: dict[str, Any], kind: int, round: Round, notes: Notes) -> Event:
+    """One event of a kind at every node at once, whose other rows are those of the next nodes; for statements."""
+    touches, graph, columns = method.kinds[kind].touches, round.graph, list[Array]()
+    for c, touch in enumerate(touches):
+        if touch.many:
+            columns += list(graph.senders.T)
+        else:
+            turn = sum(touch.table == other.table for other in touches[:c])
+            rows = round.m if touch.table == NOTHING else jax.tree.leaves(tables[touch.table])[0].shape[0]
+            columns.append((round.node + turn) % rows)
+    row = jnp.stack(columns, axis=1).astype(jnp.int32)
+    keys = Keys.of(round.moment.key) if round.moment.roots is None else round.moment.roots
+    instant = Instant.of(keys, round.node, jnp.zeros_like(round.node))
+    return Event(round.problem, round.prepared, instant, row, row >= 0, row[:, 0] * 0, notes)
 
 
 def _written(table: Any, new: Any, present: Array, row: Array) -> Any:

@@ -8,17 +8,19 @@ asynchronous model.
 Axes: b events, n parameters.
 """
 
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import jax.numpy as jnp
 from jax import Array
 
+from jdfl.algorithms.round import Round
 from jdfl.base import struct
-from jdfl.events.method import AsyncMethod, Happening, Tables
+from jdfl.events.event import Event
+from jdfl.events.method import AsyncMethod, Tables
 from jdfl.events.plan import Kind, Touch
 from jdfl.events.timeline import Events, meetings
-from jdfl.network import Graph, Timed
-from jdfl.problems import Problem
+from jdfl.network import Timed
 
 
 @struct.dataclass
@@ -29,17 +31,16 @@ class RandomizedGossip(AsyncMethod):
     title: ClassVar[str] = "randomized gossip"
     kinds: ClassVar[tuple[Kind, ...]] = (Kind("meet", (Touch("node", "rw"), Touch("node", "rw"))),)
 
-    def tables(self, problem: Problem) -> Tables:
+    def tables(self, round: Round, sizes: Mapping[str, int]) -> Tables:
         """The values that are averaged: the gradients at the start."""
-        x = problem.begin()
-        return {"node": problem.each(problem.gradient, x, problem.data, problem.weight)}
+        return {"node": self.gradients(round.problem.begin(), round)}
 
-    def events(self, graph: Graph, clock: Timed, key: Array, seconds: float) -> Events:
+    def events(self, network: Timed, key: Array, seconds: float) -> Events:
         """Every node wakes with its clock, and meets a random neighbour."""
-        return meetings(graph, clock, key, seconds, columns=2)
+        return meetings(network, key, seconds, columns=2)
 
-    def handle(self, kind: str, rows: tuple[Any, ...], now: Happening) -> tuple[Any, ...]:
+    def handle(self, kind: str, rows: tuple[Any, ...], event: Event) -> tuple[Any, ...]:
         """Average with the neighbour, if there is one."""
         x, other = rows
-        mean = jnp.where(now.present[:, 1:], (x + other) / 2, x)
-        return mean, mean
+        mean = (event.send(x, 1) + event.send(other, 0, by=1)) / 2
+        return jnp.where(event.there(1), mean, x), mean

@@ -1,103 +1,160 @@
 """Asynchronous methods: what their events touch, and what one event computes.
 
-Axes: m nodes, b events that are computed together, n parameters.
+Axes: m nodes, b events that are computed together, d slots of the table of in-neighbours, n parameters.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 
-from jdfl.algorithms.book import Book
+from jdfl.algorithms.algorithm import Algorithm, check_parts
 from jdfl.algorithms.gradients import Gradients
-from jdfl.algorithms.moment import Moment
 from jdfl.algorithms.round import Round
-from jdfl.algorithms.sending import Prepared
 from jdfl.base import struct
-from jdfl.base.streams import Keys, Stream, each
+from jdfl.base.settings import Positive
+from jdfl.events.event import Event, Note, Notes
+from jdfl.events.execution import happen, of_every_node
 from jdfl.events.plan import Kind
 from jdfl.events.timeline import Events
-from jdfl.network import Graph, Timed
+from jdfl.network import Network, Static, Timed, require
 from jdfl.problems import Problem
 
-Tables = Mapping[str, Any]  # trees with leaves [rows, ...]
+Tables = Mapping[str, Any]  # trees with leaves [rows, ...], and under HAPPENED how many events have happened, []
+HAPPENED = "happened"
 
 
 @struct.dataclass
-class Instant(Moment):
-    """Events of several nodes: `node` [b] are their actors, and keys follow from how many each has had."""
+class AsyncMethod(Algorithm):
+    """Base class of asynchronous methods: settings, `kinds` of events, `tables`, `events` and `handle`.
 
-    count: Array | None = None  # int32 [b] the number of the event among those of its actor
-
-    @classmethod
-    def of(cls, keys: Keys, node: Array, count: Array) -> "Instant":
-        """Events of nodes [b] and counts [b] in a run with these keys; its graph has no links."""
-        nobody, nothing = jnp.zeros((len(node), 1), jnp.int32), jnp.zeros((len(node), 1), jnp.float32)
-        graph = Graph(nobody, nobody > 0, nothing, nothing[:, 0] + 1, nobody[:, 0])
-        return cls(jnp.int32(0), keys.run, graph, node, keys, count)
-
-    def keys(self, stream: Stream, index: Array | int = 0) -> Array:
-        """A stream's key for every event [b]; `index` [] distinguishes several draws of one event."""
-        assert self.count is not None
-        return jax.vmap(jax.random.fold_in)(each(self.stream(stream), self.node, index), self.count)
-
-
-@dataclass(frozen=True)
-class Happening:
-    """What an event knows besides the rows that it touches; of b events at once."""
-
-    problem: Problem
-    prepared: Prepared
-    instant: Instant
-    row: Array  # int32 [b, C] the rows of its touches; 0 where there is none
-    present: Array  # [b, C] bool whether there is one
-
-    def at(self, node: Array, part: int = 0) -> Round:
-        """The round in which nodes [b] evaluate gradients; `part` distinguishes several nodes of one event.
-
-        Their keys are those of the event's actor, so that nobody's draws depend on the order of execution.
-        """
-        ready = replace(self.prepared, gradients=self.prepared.gradients.rows(node))
-        given = {"moment": self.instant, "problem": self.problem.nodes(node), "prepared": ready}
-        return Round(**given, book=Book(), rows=node, local_step=part)
-
-
-@struct.dataclass
-class AsyncMethod:
-    """An asynchronous method. A subclass has its settings, `kinds`, `tables`, `events` and `handle`.
-
-    Times, partners and paths must not depend on parameters; what an event computes may.
+    Times, partners and paths must not depend on parameters; what an event computes may. `jdfl.run` executes events as
+    if one after another in the order of time, and counts a `period` of simulated seconds as a round: records, stop
+    rules and checkpoints are at the end of periods.
     """
 
     kind: ClassVar[str] = ""
-    title: ClassVar[str] = ""
     kinds: ClassVar[tuple[Kind, ...]] = ()
+    mixes: ClassVar[bool] = False
+    directed: ClassVar[bool] = False  # whether links may run one way
     gradients: Gradients = Gradients()
+    period: Positive = 1.0
+    """Simulated seconds that count as one round."""
 
-    def tables(self, problem: Problem) -> Tables:
-        """Return the tables at the start, by name."""
+    def tables(self, round: Round, sizes: Mapping[str, int]) -> Tables:
+        """Return the tables at the start by name, the nodes' parameters under "node" unless `params` is overridden.
+
+        Args:
+            round: The round at the start, with `problem`, gradients and keys; its graph is the network's.
+            sizes: The number of rows of tables that belong to no nodes, as `events` has found them.
+        """
         raise NotImplementedError
 
-    def events(self, graph: Graph, clock: Timed, key: Array, seconds: float) -> Events:
-        """Return the events until a time, sorted, with the rows of their touches."""
+    def events(self, network: Timed, key: Array, seconds: float) -> Events:
+        """Return the events until a time, sorted, with the rows of their touches.
+
+        Args:
+            network: The network in this run: a fixed graph as `network.base.graph`, and times.
+            key: The key [] from which times and paths are drawn.
+            seconds: The last time, included.
+        """
         raise NotImplementedError
 
-    def handle(self, kind: str, rows: tuple[Any, ...], now: Happening) -> tuple[Any, ...]:
+    def handle(self, kind: str, rows: tuple[Any, ...], event: Event) -> tuple[Any, ...]:
         """Return the new rows [b, ...] of every touch of events of a kind; None for those that are read only."""
         raise NotImplementedError
 
-    def params(self, tables: Tables) -> Array:
-        """Return the nodes' parameters [m, n]."""
-        return tables["node"]
+    def init(self, round: Round) -> Tables:
+        """The tables at the start."""
+        sizes = {} if round.ready is None else {name: len(rows) for name, rows in round.ready.items()}
+        return {**self.tables(round, sizes), HAPPENED: jnp.int32(0)}
 
-    def prepared(self, problem: Problem, moment: Moment) -> Prepared:
-        """Return what gradients need besides settings and data."""
-        return Prepared(self.gradients.prepare(problem, moment))
+    def step(self, state: Any, round: Round, /) -> Any:
+        """The tables after one event of every kind at every node: privacy statements are derived from it.
+
+        Runs execute events instead.
+        """
+        tables = dict(state)
+        for kind in range(len(self.kinds)):
+            notes = Notes()
+            tables = _one_each(self, tables, kind, round, notes)
+            notes.into(round.book)
+        return tables
+
+    def params(self, state: Any) -> Array:
+        """The nodes' parameters [m, n]: the table "node"."""
+        return state["node"]
+
+    def check(self, problem: Problem, network: Network) -> None:
+        """Refuse networks without times, or that change, and gradients that need the number of a round.
+
+        Raises ValueError.
+        """
+        check_parts(self, problem)
+        title, name = self.title, getattr(network, "name", type(network).__name__)
+        if not isinstance(network, Timed):
+            raise ValueError(
+                f"Expected a network whose nodes take time for {title}, got {name}. For example "
+                "jdfl.network.timed(ring, jdfl.network.ExponentialTime(1.0))."
+            )
+        if not isinstance(network.base, Static):
+            raise ValueError(
+                f"Expected a fixed network with times for {title}, got {name}: there are no common rounds "
+                "without a common clock. Use timed(...) around a fixed network, or a synchronous method."
+            )
+        require(network.base, title, **self.needs)
+        if network.first:
+            raise ValueError(f"Expected first = False for {title}, got {name}: nobody waits for the first response.")
+        if not self.directed and not _undirected(network.base):
+            raise ValueError(
+                f"Expected a network whose links run both ways for {title}, got {name}: both ends of a link exchange "
+                "their models. Use an undirected network, or jdfl.AGP."
+            )
+        if self.gradients.sampling in ("epochs", "in order"):
+            raise ValueError(
+                f"Expected examples that do not depend on the number of a round, got sampling = "
+                f"{self.gradients.sampling!r}. Events have no rounds; use 'replacement', 'subset' or 'poisson'."
+            )
+        if self.gradients.noisy == "communicating":
+            raise ValueError(
+                "Expected noise in every gradient, got noisy = 'communicating': an event does not know whether its "
+                "gradient is sent. Use noisy = 'always'."
+            )
 
 
-def start(problem: Problem) -> Array:
+def start(round: Round) -> Array:
     """The initial parameters of all nodes [m, n], in an array of their own."""
-    return jnp.array(problem.begin())
+    return jnp.array(round.problem.begin())
+
+
+def _undirected(network: Static) -> bool:
+    graph = network.graph
+    mask, senders = np.asarray(graph.mask), np.asarray(graph.senders, np.int64)
+    links = (np.arange(graph.m)[:, None] * graph.m + senders)[mask]
+    return np.array_equal(np.sort(links), np.sort(links % graph.m * graph.m + links // graph.m))
+
+
+def noted(method: AsyncMethod, state: Any, round: Round) -> list[list[Note]]:
+    """What events of every kind do, found by tracing them.
+
+    Args:
+        method: The method.
+        state: Its tables, or their shapes.
+        round: A round of the run.
+    """
+    found = list[list[Note]]()
+    for kind in range(len(method.kinds)):
+        notes = Notes()
+        jax.eval_shape(partial(_one_each, method, kind=kind, round=round, notes=notes), dict(state))
+        found.append(notes.all())
+    return found
+
+
+def _one_each(method: AsyncMethod, tables: dict[str, Any], kind: int, round: Round, notes: Notes) -> dict[str, Any]:
+    """The tables after one event of a kind at every node."""
+    event = of_every_node(method, tables, kind, round, notes)
+    return happen(method, tables, kind, event, round.graph.weight)

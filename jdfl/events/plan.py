@@ -16,6 +16,7 @@ import numpy as np
 
 from jdfl.events.timeline import Events
 
+NOTHING = ""  # the table of a column whose rows are nodes that take part without a row of theirs
 WIDTHS = (8, 64, 512, 4096, 16384)  # of pieces; narrower ones are slower than 8: XLA copies whole tables for one row
 _BLOCK = 10**6  # events that are lists of Python numbers at a time
 
@@ -28,6 +29,9 @@ class Touch(NamedTuple):
     own: bool = False
     """Whether the row belongs to the actor's row in another table, which every event that touches this one writes: it
     orders nothing."""
+    many: bool = False
+    """Whether it is one row for every in-neighbour of the actor, in the order of the table of in-neighbours; such a
+    touch is the last of its kind, and read only."""
 
 
 class Kind(NamedTuple):
@@ -35,6 +39,14 @@ class Kind(NamedTuple):
 
     name: str
     touches: tuple[Touch, ...]
+    costly: bool = True
+    """Whether it takes long, as gradients do. Where kinds differ in this, as many costly events as can be run at once,
+    and the others between them."""
+
+    @property
+    def single(self) -> int:
+        """The number of columns before those of the in-neighbours."""
+        return sum(not touch.many for touch in self.touches)
 
 
 @dataclass(frozen=True)
@@ -63,6 +75,8 @@ class Plan:
 def planned(events: Events, kinds: Sequence[Kind], widths: Sequence[int] = WIDTHS) -> Plan:
     """The plan of events with these kinds, executed in pieces of these widths."""
     level = levels(events, kinds)
+    if len({kind.costly for kind in kinds}) > 1:
+        level = _gathered(events, kinds, level)
     return arranged(events, level, len(kinds), widths)
 
 
@@ -91,19 +105,39 @@ def arranged(events: Events, level: np.ndarray, kinds: int, widths: Sequence[int
     return Plan(order, level, start.astype(np.int32), size.astype(np.int32), kind, width.astype(np.int32))
 
 
-def levels(events: Events, kinds: Sequence[Kind]) -> np.ndarray:
-    """The level of every event [E] int32, from 1."""
+def _gathered(events: Events, kinds: Sequence[Kind], level: np.ndarray) -> np.ndarray:
+    """Levels [E] in an order that has many costly events at once.
+
+    The depth of an event is the largest number of costly events in a chain of conflicts that ends with it. Costly
+    events of one depth do not conflict, and the others of that depth come after them, level by level.
+    """
+    costly = np.array([kind.costly for kind in kinds])[events.kind]
+    depth = levels(events, kinds, costly.astype(np.int32))
+    deepest = np.int64(1 + level.max(initial=0))
+    place = depth.astype(np.int64) * deepest + np.where(costly, 0, level)
+    return (1 + np.unique(place, return_inverse=True)[1]).astype(np.int32)
+
+
+def levels(events: Events, kinds: Sequence[Kind], steps: np.ndarray | None = None) -> np.ndarray:
+    """The level of every event [E] int32, from 1.
+
+    Args:
+        events: The events, in the order of time.
+        kinds: Their kinds.
+        steps: By how much the level of an event exceeds the largest before it, steps [E] int32; None: by 1.
+    """
     reads, writes = resources(events, kinds)
+    steps = np.ones(len(events), np.int32) if steps is None else steps
     rows = 1 + max(int(reads.max(initial=-1)), int(writes.max(initial=-1)))
     found = np.empty(len(events), np.int32)
     written, read = [0] * (rows + 1), [0] * (rows + 1)  # the last place is that of rows that are not there
     for start in range(0, len(events), _BLOCK):
         block = slice(start, start + _BLOCK)
-        if reads.shape[1] == 0 and writes.shape[1] == 2:
+        if reads.shape[1] == 0 and writes.shape[1] == 2 and steps.all():
             one, other = writes[block].T.tolist()
             found[block] = _of_pairs(one, other, written)
         else:
-            found[block] = _of_any(reads[block].tolist(), writes[block].tolist(), written, read)
+            found[block] = _of_any(reads[block].tolist(), writes[block].tolist(), steps[block].tolist(), written, read)
     return found
 
 
@@ -120,9 +154,11 @@ def _of_pairs(one: list[int], other: list[int], written: list[int]) -> list[int]
     return found
 
 
-def _of_any(reads: list[list[int]], writes: list[list[int]], written: list[int], read: list[int]) -> list[int]:
+def _of_any(
+    reads: list[list[int]], writes: list[list[int]], steps: list[int], written: list[int], read: list[int]
+) -> list[int]:
     found = list[int]()
-    for some_read, some_written in zip(reads, writes):
+    for some_read, some_written, step in zip(reads, writes, steps):
         level = 0
         for row in some_read:
             if written[row] > level:
@@ -132,7 +168,7 @@ def _of_any(reads: list[list[int]], writes: list[list[int]], written: list[int],
                 level = written[row]
             if read[row] > level:
                 level = read[row]
-        level += 1
+        level += step
         for row in some_read:
             if read[row] < level:
                 read[row] = level
@@ -151,20 +187,31 @@ def resources(events: Events, kinds: Sequence[Kind], every: bool = False) -> tup
     tables = dict.fromkeys(touch.table for kind in kinds for touch in kind.touches)
     size = 1 + int(events.rows.max(initial=0))
     offset = {table: place * size for place, table in enumerate(tables)}
+    touches = [_by_column(kind, events.rows.shape[1]) for kind in kinds]
     found = list[np.ndarray]()
     for writing in (False, True):
         columns = [
-            [c for c, one in enumerate(kind.touches) if ("w" in one.mode) == writing and (every or not one.own)]
-            for kind in kinds
+            [
+                c
+                for c, one in enumerate(some)
+                if ("w" in one.mode) == writing and (every or not one.own) and one.table != NOTHING
+            ]
+            for some in touches
         ]
         table = np.full((len(events), max(map(len, columns), default=0)), -1, np.int64)
         for number, chosen in enumerate(columns):
             here = events.kind == number
             for place, c in enumerate(chosen):
                 row = events.rows[here, c]
-                table[here, place] = np.where(row < 0, -1, row + offset[kinds[number].touches[c].table])
+                table[here, place] = np.where(row < 0, -1, row + offset[touches[number][c].table])
         found.append(table)
     return found[0], found[1]
+
+
+def _by_column(kind: Kind, columns: int) -> list[Touch]:
+    """The touch of every column of a kind; one of in-neighbours has all columns from its own on."""
+    last = kind.touches[-1]
+    return [*kind.touches, *[last] * (columns - len(kind.touches) if last.many else 0)]
 
 
 def check(plan: Plan, events: Events, kinds: Sequence[Kind]) -> None:

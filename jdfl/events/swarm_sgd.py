@@ -10,18 +10,20 @@ meets a random neighbour j,
 Axes: b events, n parameters.
 """
 
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import jax.numpy as jnp
 from jax import Array
 
+from jdfl.algorithms.round import Round
 from jdfl.base import struct
 from jdfl.base.settings import Count, StepSize
-from jdfl.events.method import AsyncMethod, Happening, Tables, start
+from jdfl.events.event import Event
+from jdfl.events.method import AsyncMethod, Tables, start
 from jdfl.events.plan import Kind, Touch
 from jdfl.events.timeline import Events, meetings
-from jdfl.network import Graph, Timed
-from jdfl.problems import Problem
+from jdfl.network import Timed
 
 
 @struct.dataclass
@@ -35,19 +37,19 @@ class SwarmSGD(AsyncMethod):
     local_steps: Count = struct.field(pytree_node=False, default=2)
     """Gradient steps H of both nodes before they average."""
 
-    def tables(self, problem: Problem) -> Tables:
+    def tables(self, round: Round, sizes: Mapping[str, int]) -> Tables:
         """The nodes' models."""
-        return {"node": start(problem)}
+        return {"node": start(round)}
 
-    def events(self, graph: Graph, clock: Timed, key: Array, seconds: float) -> Events:
+    def events(self, network: Timed, key: Array, seconds: float) -> Events:
         """Every node wakes with its clock, and meets a random neighbour."""
-        return meetings(graph, clock, key, seconds, columns=2)
+        return meetings(network, key, seconds, columns=2, gradients=self.local_steps)
 
-    def handle(self, kind: str, rows: tuple[Any, ...], now: Happening) -> tuple[Any, ...]:
+    def handle(self, kind: str, rows: tuple[Any, ...], event: Event) -> tuple[Any, ...]:
         """Take the steps of both, and average."""
         x, other = rows
         for t in range(self.local_steps):
-            x = x - self.lr * self.gradients(x, now.at(now.instant.node, 2 * t))
-            other = other - self.lr * self.gradients(other, now.at(now.row[:, 1], 2 * t + 1))
-        mean = jnp.where(now.present[:, 1:], (x + other) / 2, x)
-        return mean, mean
+            x = x - self.lr * self.gradients(x, event.at(0, t))
+            other = other - self.lr * self.gradients(other, event.at(1, t))
+        mean = (event.send(x, 1) + event.send(other, 0, by=1)) / 2
+        return jnp.where(event.there(1), mean, x), mean

@@ -1,13 +1,14 @@
 """What happens when, and to which nodes: the events of a run by their times, decided before anything is computed.
 
-Clocks and partners never depend on parameters, so that they are drawn on the host first. A time or a partner follows
-from the key, the node and the number of its events so far: a longer run begins like a shorter one.
+Clocks, partners and paths never depend on parameters, so that they are drawn on the host first. A time or a partner
+follows from the key, the node and the number of its events so far: a longer run begins like a shorter one.
 
 Axes: E events, C columns of rows, m nodes, d slots of the table of in-neighbours.
 """
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import jax
@@ -19,8 +20,10 @@ from jdfl.base.streams import Stream
 from jdfl.network import Graph, Timed, Times
 
 _WAIT, _PARTNER = Stream("events.time between events", "network"), Stream("events.partner", "network")
-_MOST = 2**31 - 1  # events that int32 counts
+_TRAVEL = Stream("events.time of a message", "network")
+MOST = 2**31 - 1  # events that int32 counts
 _AT_ONCE = 16  # times that are drawn for a node at a time
+_COLUMNS = ("time", "kind", "actor", "count", "rows", "data")
 
 
 @dataclass(frozen=True)
@@ -32,6 +35,8 @@ class Events:
     actor: np.ndarray  # int32 [E] the node whose event it is
     count: np.ndarray  # int32 [E] how many events of this kind the actor has had before
     rows: np.ndarray  # int32 [E, C] the row of every touch of the kind; -1: there is none
+    data: np.ndarray  # int32 [E] a number for the handler, such as the age of what it applies
+    sizes: Mapping[str, int] = field(default_factory=dict)  # the number of rows of tables that belong to no nodes
 
     def __len__(self) -> int:
         """The number of events."""
@@ -39,95 +44,216 @@ class Events:
 
     def __getitem__(self, some: Any) -> "Events":
         """The events of a slice, or of places [k]."""
-        return Events(self.time[some], self.kind[some], self.actor[some], self.count[some], self.rows[some])
-
-    def sorted(self) -> "Events":
-        """The events in the order in which they happen."""
-        return self[np.lexsort((self.count, self.actor, self.kind, self.time))]
+        return replace(self, **{name: getattr(self, name)[some] for name in _COLUMNS})
 
     def until(self, second: float) -> int:
-        """How many of them happen until a time, that time included."""
+        """How many of them happen until a time in seconds, `second` included."""
         return int(np.searchsorted(self.time, second, side="right"))
 
 
-def wakes(times: Times, slow: np.ndarray, key: Array, seconds: float) -> Events:
-    """The times at which nodes finish one thing after another, until a time; without rows.
+def in_order(
+    time: np.ndarray,
+    actor: np.ndarray,
+    count: np.ndarray,
+    *,
+    kind: np.ndarray | int = 0,
+    rows: np.ndarray | None = None,
+    data: np.ndarray | int = 0,
+    sizes: Mapping[str, int] | None = None,
+) -> Events:
+    """Events in the order in which they happen.
 
     Args:
-        times: How long one thing takes.
-        slow: The factor of every node, slow [m].
+        time: When they happen, in seconds, time [E].
+        actor: The nodes whose events they are, actor [E].
+        count: How many events of its kind the actor has had before, count [E].
+        kind: The place of their kinds among the method's, kind [E] or [].
+        rows: The rows that they touch, rows [E, C], -1 where there is none; None: they touch none.
+        data: Numbers for the handler, data [E] or [].
+        sizes: The number of rows of tables that belong to no nodes.
+    """
+    size, whole = len(time), np.int32
+    rows = np.zeros((size, 0), whole) if rows is None else rows
+    given = Events(
+        time,
+        np.broadcast_to(np.asarray(kind, whole), (size,)),
+        actor.astype(whole),
+        count.astype(whole),
+        rows.astype(whole),
+        np.broadcast_to(np.asarray(data, whole), (size,)),
+        sizes or {},
+    )
+    return given[order_of(given.time, given.kind, given.actor, given.count)]
+
+
+def order_of(time: np.ndarray, kind: np.ndarray, actor: np.ndarray, count: np.ndarray) -> np.ndarray:
+    """The places [E] of events in the order in which they happen."""
+    return np.lexsort((count, actor, kind, time))
+
+
+def sent_in(network: Timed) -> np.ndarray:
+    """The seconds [m] that a message of every node takes for its bits."""
+    bits = network.bits
+    sizes = np.full(network.m, bits) if isinstance(bits, int) else np.asarray(bits.bits)
+    return sizes / float(network.bandwidth)
+
+
+def wakes(network: Timed, key: Array, seconds: float, *, gradients: int = 1, messages: bool = True) -> Events:
+    """The times at which nodes finish one thing after another, until a time; the events touch nothing yet.
+
+    Args:
+        network: The network in a run, with the times of a gradient and of a message.
         key: The key [] of the run's network.
         seconds: The last time, included.
+        gradients: How many gradients a node computes each time, one after another.
+        messages: Whether it also waits for a message each time.
 
     Raises:
         ValueError: For times that are not positive and finite, and for more events than int32 counts.
     """
-    stream, m = _WAIT.of(key), len(slow)
-    parts, last, going, count = list[tuple[np.ndarray, ...]](), np.zeros(m), np.arange(m, dtype=np.int32), 0
+    m, slow = network.m, gradients * np.asarray(network.slow(), np.float64)
+    fixed = sent_in(network) if messages else np.zeros(m)
+    parts, last, going, first = list[tuple[np.ndarray, ...]](), np.zeros(m), np.arange(m, dtype=np.int32), 0
     while len(going):
-        waits = np.asarray(_waits(times, stream, _padded(going), count), np.float64)[: len(going)] * slow[going, None]
-        if not (np.isfinite(waits).all() and (waits > 0).all()):
-            bad = waits[~(np.isfinite(waits) & (waits > 0))][0]
-            raise ValueError(
-                f"Expected times above 0 and finite, got {bad:g} from {times!r}. Use another distribution."
-            )
+        counts = np.full(len(going), first, np.int32)
+        waits = drawn(network.compute, _WAIT.of(key), going, counts, _AT_ONCE) * slow[going, None]
+        if messages:
+            waits = waits + drawn(network.latency, _TRAVEL.of(key), going, counts, _AT_ONCE) + fixed[going, None]
+        check_times(waits, network.compute)
         ends = last[going, None] + np.cumsum(waits, axis=1)
         node, turn = np.nonzero(ends <= seconds)
-        parts.append((ends[node, turn], going[node], (count + turn).astype(np.int32)))
-        if sum(len(one[0]) for one in parts) > _MOST:
-            raise ValueError(f"Expected at most {_MOST:,} events, got more until {seconds:g} s. Use fewer seconds.")
+        parts.append((ends[node, turn], going[node], first + turn))
+        check_number(sum(len(one[0]) for one in parts), seconds)
         last[going] = ends[:, -1]
-        going, count = going[ends[:, -1] <= seconds], count + _AT_ONCE
-    time, actor, turn = (np.concatenate(columns) for columns in zip(*parts))
-    nothing = np.zeros((len(time), 0), np.int32)
-    return Events(time, np.zeros(len(time), np.int32), actor.astype(np.int32), turn, nothing).sorted()
+        going, first = going[ends[:, -1] <= seconds], first + _AT_ONCE
+    return in_order(*(np.concatenate(columns) for columns in zip(*parts)))
 
 
-def partners(graph: Graph, events: Events, key: Array) -> np.ndarray:
-    """One in-neighbour of every event's actor [E] int32, uniformly at random; -1 for actors without any."""
-    senders, mask = np.asarray(graph.senders), np.asarray(graph.mask)
+def check_times(waits: np.ndarray, times: Times) -> None:
+    """Raise ValueError for waits [...] that are not above zero and finite."""
+    good = np.isfinite(waits) & (waits > 0)
+    if not good.all():
+        raise ValueError(
+            f"Expected times above 0 and finite, got {waits[~good][0]:g} from {times!r}. Use another distribution."
+        )
+
+
+def check_number(events: int, seconds: float) -> None:
+    """Raise ValueError for more events than int32 counts."""
+    if events > MOST:
+        raise ValueError(f"Expected at most {MOST:,} events, got more until {seconds:g} s. Use fewer seconds.")
+
+
+def travels(network: Timed, key: Array, sender: np.ndarray, count: np.ndarray) -> np.ndarray:
+    """The seconds [E] that messages take that nodes send in their events.
+
+    Args:
+        network: The network in a run.
+        key: The key [] of the run's network.
+        sender: The nodes, sender [E].
+        count: The numbers of their events, count [E].
+
+    Raises:
+        ValueError: For times below zero or not finite.
+    """
+    taken = drawn(network.latency, _TRAVEL.of(key), sender, count)[:, 0] + sent_in(network)[sender]
+    if not (np.isfinite(taken).all() and (taken >= 0).all()):
+        raise ValueError(f"Expected times from 0 and finite, got {network.latency!r}. Use another distribution.")
+    return taken
+
+
+def partners(neighbours: tuple[np.ndarray, np.ndarray], events: Events, key: Array) -> np.ndarray:
+    """One of the neighbours of every event's actor [E] int32, uniformly at random; -1 for actors without any.
+
+    Args:
+        neighbours: Their table [m, d] and its mask [m, d], as of `hears` or `heard_by`.
+        events: The events.
+        key: The key [] of the run's network.
+    """
+    table, mask = neighbours
     order = np.argsort(~mask, axis=1, kind="stable")  # slots with a neighbour first
-    neighbour, degree = np.take_along_axis(senders, order, axis=1), mask.sum(axis=1)
-    share = np.concatenate([np.zeros(0, np.float32), *_shares(_PARTNER.of(key), events.actor, events.count)])
+    neighbour, degree = np.take_along_axis(table, order, axis=1), mask.sum(axis=1)
+    share = shares(_PARTNER.of(key), events.actor, events.count)
     slot = np.minimum((share * degree[events.actor]).astype(np.int32), np.maximum(degree[events.actor] - 1, 0))
     return np.where(degree[events.actor] > 0, neighbour[events.actor, slot], -1).astype(np.int32)
 
 
-def meetings(graph: Graph, clock: Timed, key: Array, seconds: float, columns: int) -> Events:
-    """Events of nodes that wake with their clocks and meet a random in-neighbour, whose row is in the last column."""
-    found = wakes(clock.compute, np.asarray(clock.slow()), key, seconds)
+def links(network: Timed) -> Graph:
+    """The graph of a fixed network with times."""
+    base: Any = network.base
+    return base.graph
+
+
+def hears(graph: Graph) -> tuple[np.ndarray, np.ndarray]:
+    """The table of in-neighbours [m, d] int32 on the host, and its mask [m, d]."""
+    return np.asarray(graph.senders), np.asarray(graph.mask)
+
+
+def heard_by(graph: Graph) -> tuple[np.ndarray, np.ndarray]:
+    """The table of out-neighbours [m, d'] int32 on the host, and its mask [m, d']."""
+    senders, mask = hears(graph)
+    receiver, slot = np.nonzero(mask)
+    sender = senders[receiver, slot]
+    order = np.argsort(sender, kind="stable")
+    sender, receiver = sender[order], receiver[order]
+    number = np.bincount(sender, minlength=graph.m)
+    place = np.arange(len(sender)) - np.repeat(np.cumsum(number) - number, number)
+    table = np.zeros((graph.m, max(1, int(number.max(initial=0)))), np.int32)
+    table[sender, place] = receiver
+    return table, np.arange(table.shape[1]) < number[:, None]
+
+
+def meetings(network: Timed, key: Array, seconds: float, *, columns: int, gradients: int = 1) -> Events:
+    """Events of nodes that wake with their clocks and meet a random in-neighbour.
+
+    The last column has the row of the neighbour, or -1, and the others that of the node.
+
+    Args:
+        network: The network in a run.
+        key: The key [] of the run's network.
+        seconds: The last time, included.
+        columns: The number of columns, at least 2.
+        gradients: How many gradients a node computes before each meeting.
+    """
+    found = wakes(network, key, seconds, gradients=gradients)
     rows = np.repeat(found.actor[:, None], columns, axis=1)
-    rows[:, -1] = partners(graph, found, key)
-    return Events(found.time, found.kind, found.actor, found.count, rows)
+    rows[:, -1] = partners(hears(links(network)), found, key)
+    return in_order(found.time, found.actor, found.count, rows=rows)
 
 
-def _padded(nodes: np.ndarray) -> np.ndarray:
-    """The nodes, repeated up to a power of two, so that few programs serve all numbers."""
-    return np.resize(nodes, 1 << max(6, (len(nodes) - 1).bit_length()))
+def drawn(times: Times, key: Array, node: np.ndarray, count: np.ndarray, size: int = 1) -> np.ndarray:
+    """Times [k, size] float64 of nodes [k]: those with the numbers count [k], count + 1, ..."""
+    parts = _in_blocks(partial(_drawn, times, key, size=size), node, count)
+    return np.concatenate([np.zeros((0, size)), *parts]).astype(np.float64)
 
 
-@jax.jit
-def _waits(times: Times, key: Array, node: Array, first: Array) -> Array:
-    """Times [k, `_AT_ONCE`] of nodes [k], from the one with the number `first` [] on."""
+def shares(key: Array, node: np.ndarray, count: np.ndarray) -> np.ndarray:
+    """Numbers [k] in [0, 1), one for every node [k] and count [k]."""
+    return np.concatenate([np.zeros(0, np.float32), *_in_blocks(partial(_share, key), node, count)])
 
+
+def _in_blocks(
+    draw: Callable[[Array, Array], Array], node: np.ndarray, count: np.ndarray, block: int = 2**16
+) -> Iterator[np.ndarray]:
+    """Draws for nodes [k] and counts [k] in blocks whose sizes are powers of two, so that few programs serve all."""
+    for start in range(0, len(node), block):
+        some = node[start : start + block], count[start : start + block]
+        size = 1 << max(6, (len(some[0]) - 1).bit_length())
+        yield np.asarray(draw(*(jax.device_put(np.resize(one, size).astype(np.int32)) for one in some)))[: len(some[0])]
+
+
+@partial(jax.jit, static_argnames=("size",))
+def _drawn(times: Times, key: Array, node: Array, count: Array, *, size: int) -> Array:
     def of(node: Array, count: Array) -> Array:
         return times.draw(jax.random.fold_in(jax.random.fold_in(key, node), count))
 
-    counts = first + jnp.arange(_AT_ONCE, dtype=jnp.int32)
-    return jax.vmap(jax.vmap(of, (None, 0)), (0, None))(node, counts)
-
-
-def _shares(key: Array, actor: np.ndarray, count: np.ndarray, block: int = 2**16) -> Iterator[np.ndarray]:
-    for start in range(0, len(actor), block):
-        some = slice(start, start + block)
-        yield np.asarray(_share(key, _padded(actor[some]), _padded(count[some])))[: len(actor[some])]
+    counts = count[:, None] + jnp.arange(size, dtype=jnp.int32)[None]
+    return jax.vmap(jax.vmap(of, (None, 0)))(node, counts)
 
 
 @jax.jit
-def _share(key: Array, actor: Array, count: Array) -> Array:
-    """Numbers [k] in [0, 1), one for every actor [k] and count [k]."""
+def _share(key: Array, node: Array, count: Array) -> Array:
+    def of(node: Array, count: Array) -> Array:
+        return jax.random.uniform(jax.random.fold_in(jax.random.fold_in(key, node), count), (), jnp.float32)
 
-    def of(actor: Array, count: Array) -> Array:
-        return jax.random.uniform(jax.random.fold_in(jax.random.fold_in(key, actor), count))
-
-    return jax.vmap(of)(actor, count)
+    return jax.vmap(of)(node, count)

@@ -15,6 +15,7 @@ LISTED = (  # what their `__all__` has
     "jdfl.algorithms",
     "jdfl.auditing",
     "jdfl.codecs",
+    "jdfl.events",
     "jdfl.models",
     "jdfl.network",
     "jdfl.privacy",

@@ -1,7 +1,6 @@
 """Asynchronous methods: waves give what one event after another gives, and that is the loop of the paper."""
 
-from collections.abc import Callable
-from typing import Any
+from dataclasses import replace
 
 import jax
 import jax.numpy as jnp
@@ -12,178 +11,168 @@ import jdfl
 from jdfl import network as nw
 from jdfl import testing
 from jdfl.base.streams import Keys, Stream
+from jdfl.engine import waves
+from jdfl.events import ADPSGD, AGP, REGISTRY, SWIFT, AsyncCHOCO, AsyncDOADP, RandomizedGossip
 from jdfl.events import plan as plans
-from jdfl.events.ad_psgd import ADPSGD
-from jdfl.events.execution import execute
-from jdfl.events.gossip import RandomizedGossip
-from jdfl.events.method import AsyncMethod, Instant
-from jdfl.events.simulation import Simulated, simulate
-from jdfl.events.swarm_sgd import SwarmSGD
-from tests.later import Named
-
-M, SECONDS = testing.NODES, 14.0  # about 84 events, so that all runs share their programs
-NOISY = jdfl.Gradients(clip=1.0, mechanism=jdfl.Gaussian(0.1))
-Loop = Callable[[Any, np.ndarray, list[tuple[int, int]], Any], None]
+from jdfl.events.event import Instant
+from jdfl.events.execution import execute, one_by_one
+from tests.events.scenes import CLOCKS, GRAPHS, NOISY, PERIODS, ROWS, VARIANTS, M, by_loop, network, simulated, wide
 
 
-def of_gossip(how: Any, x: np.ndarray, meetings: list[tuple[int, int]], gradient: Any) -> None:
-    for i, j in meetings:
-        x[i] = x[j] = (x[i] + x[j]) / 2
+def ordered(monkeypatch) -> None:
+    """From here on events are executed one after another."""
+    monkeypatch.setattr(waves, "planned", lambda events, kinds: one_by_one(events, len(kinds)))
 
 
-def of_ad_psgd(how: Any, x: np.ndarray, meetings: list[tuple[int, int]], gradient: Any) -> None:
-    snapshot = x.copy()
-    for i, j in meetings:
-        g = gradient(i, snapshot[i])
-        x[i] = x[j] = (x[i] + x[j]) / 2
-        x[i] = x[i] - how.lr * g
-        snapshot[i] = x[i]
+def equal(one, other) -> None:
+    for mine, others in zip(jax.tree.leaves(one), jax.tree.leaves(other), strict=True):
+        np.testing.assert_array_equal(mine, others)
 
 
-def of_swarm(how: Any, x: np.ndarray, meetings: list[tuple[int, int]], gradient: Any) -> None:
-    for i, j in meetings:
-        for node in (i, j):
-            for _ in range(how.local_steps):
-                x[node] = x[node] - how.lr * gradient(node, x[node])
-        x[i] = x[j] = (x[i] + x[j]) / 2
-
-
-METHODS: dict[str, tuple[AsyncMethod, Loop]] = {
-    "gossip": (RandomizedGossip(), of_gossip),
-    "AD-PSGD": (ADPSGD(lr=0.05), of_ad_psgd),
-    "SwarmSGD": (SwarmSGD(lr=0.05, local_steps=2), of_swarm),
-}
-VARIANTS: dict[str, AsyncMethod] = {
-    **{name: method for name, (method, _) in METHODS.items()},
-    "AD-PSGD, batches": ADPSGD(lr=0.05, gradients=jdfl.Gradients(batch=3)),
-    "AD-PSGD, noise": ADPSGD(lr=0.05, gradients=NOISY),
-    "SwarmSGD, noise": SwarmSGD(lr=0.05, gradients=NOISY),
-}
-CLOCKS = Named(
-    {
-        "exponential": nw.ExponentialTime(1.0),
-        "equal": nw.FixedTime(1.0),
-        "pareto": nw.ParetoTime(0.5, 1.5),
-        "slow nodes": nw.ExponentialTime(1.0),
-    }
-)
-GRAPHS: dict[str, Callable[[], nw.Static]] = {
-    "small": testing.small_network,
-    "star": lambda: nw.star(M),
-    "complete": lambda: nw.complete(M),
-}
-
-
-def network(clock: str = "exponential", graph: str = "small") -> nw.Timed:
-    slowness = nw.LogNormalTime(1.0, 1.0) if clock == "slow nodes" else None
-    return nw.timed(GRAPHS[graph](), CLOCKS[clock], slowness=slowness)
-
-
-def ran(method: AsyncMethod, problem: Any = None, clock: str = "exponential", graph: str = "small", **given: Any):
-    given = {"key": jax.random.key(2), "seconds": SECONDS} | given
-    return simulate(method, problem or testing.small_problem(), network(clock, graph), **given)
+def test_every_method_has_a_row():
+    assert {type(row.method) for row in ROWS.values()} == set(REGISTRY.values())
 
 
 @pytest.mark.parametrize("graph", GRAPHS)
 @pytest.mark.parametrize("clock", CLOCKS)
 @pytest.mark.parametrize("name", VARIANTS)
-def test_waves_give_what_one_event_after_another_gives(name, clock, graph):
-    method = VARIANTS[name]
-    waves, ordered = (ran(method, clock=clock, graph=graph, ordered=one) for one in (False, True))
-    plans.check(waves.plans[0], waves.events, method.kinds)
-    assert len(waves.events) > 20
-    for one, other in zip(jax.tree.leaves(waves.tables), jax.tree.leaves(ordered.tables), strict=True):
-        np.testing.assert_array_equal(one, other)
+def test_waves_give_what_one_event_after_another_gives(name, clock, graph, monkeypatch):
+    method, problem, timed = VARIANTS[name], testing.small_problem(), network(clock, graph)
+    found = simulated(method, problem, timed)
+    events = found.scheduler.events
+    assert len(events) > 5
+    plans.check(plans.planned(events, method.kinds), events, method.kinds)
+    ordered(monkeypatch)
+    equal(found.state, simulated(method, problem, timed).state)
 
 
 @pytest.mark.parametrize("clock", CLOCKS)
-@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize("name", ROWS)
 def test_a_method_is_the_loop_of_its_paper(name, clock):
-    method, loop = METHODS[name]
-    with jax.enable_x64(True):
-        wide = jax.tree.map(
-            lambda x: x.astype(float) if jnp.issubdtype(x.dtype, jnp.floating) else x, testing.small_problem()
-        )
-        found = ran(method, wide, clock)
-        x = np.array(method.tables(wide)["node"])
-    features, targets = (np.asarray(leaf, np.float64) for leaf in wide.data)
-
-    def gradient(i: int, w: np.ndarray) -> np.ndarray:
-        return features[i].T @ (features[i] @ w - targets[i]) / len(targets[i])
-
-    loop(method, x, found.events.rows[:, [0, -1]].tolist(), gradient)
-    np.testing.assert_allclose(found.params[-1], x, rtol=1e-12, atol=1e-12)
-    assert np.abs(x).max() > 1e-2
+    for graph in ("small", "cut off"):
+        with jax.enable_x64(True):
+            problem, timed = wide(testing.small_problem()), network(clock, graph)
+            found = simulated(ROWS[name].method, problem, timed).params
+            expected = by_loop(ROWS[name], problem, timed)
+        np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-12)
+        assert np.abs(expected).max() > 1e-2
 
 
-def parts_equal(whole: Simulated, other: Simulated) -> None:
-    np.testing.assert_array_equal(whole.params[-1], other.params[-1])
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("name", VARIANTS)
+def test_waves_are_events_one_by_one_in_many_random_cases(name, monkeypatch):
+    """Over 2,000 cases of methods, graphs, clocks and records."""
+    method, problem, draw = VARIANTS[name], testing.small_problem(), np.random.default_rng(5)
+    planned = waves.planned
+    for case in range(120):
+        links = [(i, j) for i in range(M) for j in range(i) if draw.random() < draw.uniform(0.2, 0.9)]
+        base = nw.from_edges(links, M, connected=False)
+        clock = CLOCKS[draw.choice(list(CLOCKS))]
+        timed = nw.timed(replace(base, graph=nw.pad(base.graph, M - 1)), **clock)
+        given = {"seed": case, "steps": int(draw.integers(1, PERIODS)), "every": int(draw.integers(1, PERIODS))}
+        monkeypatch.setattr(waves, "planned", planned)
+        found = simulated(method, problem, timed, **given)
+        ordered(monkeypatch)
+        equal(found.state, simulated(method, problem, timed, **given).state)
 
 
 @pytest.mark.parametrize("name", VARIANTS)
 def test_records_change_nothing(name):
-    """Windows end at records; what happens in them is the same, and a shorter run is a record of a longer one."""
-    method = VARIANTS[name]
-    whole, parts, short = ran(method), ran(method, records=[3.0, 3.0, 9.5]), ran(method, seconds=9.5)
-    parts_equal(whole, parts)
-    np.testing.assert_array_equal(parts.params[2], short.params[-1])
-    np.testing.assert_array_equal(parts.params[0], parts.params[1])
+    """Windows end at records; what happens in them is the same, and a shorter run begins a longer one."""
+    method, problem, timed = VARIANTS[name], testing.small_problem(), network("slow nodes")
+    whole = simulated(method, problem, timed)
+    equal(whole.state, simulated(method, problem, timed, every=3).state)
+    params = list[np.ndarray]()
+    given = {"key": 2, "steps": PERIODS, "metrics": [], "options": jdfl.Options(chunk=5)}
+    result = jdfl.run(method, problem, timed, callbacks=[lambda now: params.append(np.asarray(now.params()))], **given)
+    equal(result.state, whole.state)
+    short = jdfl.run(method, problem, timed, **given | {"steps": 5})
+    np.testing.assert_array_equal(params[0], short.params)
+    longer = jdfl.run(method, problem, timed, **given, resume=short)
+    np.testing.assert_array_equal(longer.params, result.params)
+    assert longer.history.equals(result.history)
 
 
 @pytest.mark.parametrize("widths", [(8,), (8, 16, 32)])
 def test_widths_of_pieces_change_nothing(widths, monkeypatch):
-    method = ADPSGD(lr=0.05, gradients=NOISY)
-    whole = ran(method, graph="complete")
-    planned = plans.planned
-    monkeypatch.setattr("jdfl.events.simulation.planned", lambda events, kinds: planned(events, kinds, widths))
-    parts_equal(whole, ran(method, graph="complete"))
+    method, problem, timed = ADPSGD(lr=0.05, gradients=NOISY), testing.small_problem(), network(graph="complete")
+    whole, planned = simulated(method, problem, timed), plans.planned
+    monkeypatch.setattr(waves, "planned", lambda events, kinds: planned(events, kinds, widths))
+    equal(whole.state, simulated(method, problem, timed).state)
 
 
 def test_gossip_keeps_the_mean():
     with jax.enable_x64(True):
-        wide = jax.tree.map(
-            lambda x: x.astype(float) if jnp.issubdtype(x.dtype, jnp.floating) else x, testing.small_problem()
-        )
-        start = np.asarray(RandomizedGossip().tables(wide)["node"])
-        found = ran(RandomizedGossip(), wide, records=[5.0])
-    for params in found.params:
-        np.testing.assert_allclose(
-            params.mean(axis=0), start.mean(axis=0), rtol=0, atol=1e-15 * np.abs(start).max() * M
-        )
-    spread = [np.ptp(x, axis=0).max() for x in (start, *found.params)]
+        problem = wide(testing.small_problem())
+        start = np.stack(list(problem.each(problem.gradient, problem.begin(), problem.data, problem.weight)))
+        found = [simulated(RandomizedGossip(), problem, network(), steps=steps).params for steps in (5, PERIODS)]
+    for params in found:
+        np.testing.assert_allclose(params.mean(axis=0), start.mean(axis=0), rtol=0, atol=1e-14 * np.abs(start).max())
+    spread = [np.ptp(x, axis=0).max() for x in (start, *found)]
     assert spread[2] < 0.2 * spread[1] < 0.2 * spread[0]
+
+
+@pytest.mark.parametrize("clock", CLOCKS)
+def test_push_sum_keeps_its_mass(clock):
+    """Nothing is lost on the way: the weights of nodes, mailboxes and messages are m together, and so are the sums."""
+    with jax.enable_x64(True):
+        problem = wide(testing.small_problem()).replace(start=jnp.arange(20.0))
+        found = simulated(AGP(lr=1e-30), problem, network(clock))
+    events, way = found.scheduler.events, np.ones(len(found.state["slot"][1]), bool)
+    for kind, slot, other in zip(events.kind, events.rows[:, 2], events.rows[:, 1]):
+        way[slot if kind == 0 else other] = kind == 0
+    sent = set(events.rows[events.kind == 0, 2].tolist()) - {-1}
+    held = way & np.isin(np.arange(len(way)), list(sent))
+    for place, total in ((1, float(M)), (0, M * np.arange(20.0))):
+        parts = [found.state[name][place] for name in ("node", "mailbox")] + [found.state["slot"][place][held]]
+        np.testing.assert_allclose(sum(part.sum(axis=0) for part in parts), total, rtol=1e-14, atol=1e-20)
+
+
+def test_equal_clocks_make_swift_the_synchronous_method():
+    """All nodes wake together and see what was sent before: W x - lr g(x) of D-PSGD."""
+    W = 0.5 * np.eye(M) + 0.25 * (np.roll(np.eye(M), 1, axis=1) + np.roll(np.eye(M), -1, axis=1))  # exact in float32
+    base, how = nw.from_matrix(W), {"key": 1, "steps": 9, "metrics": []}
+    with jax.enable_x64(True):
+        problem = wide(testing.small_problem())
+        found = jdfl.run(SWIFT(lr=0.05), problem, nw.timed(base, nw.FixedTime(1.0)), **how)
+        expected = jdfl.run(jdfl.DPSGD(lr=0.05, codec=jdfl.Dense("float64")), problem, base, **how)
+    np.testing.assert_allclose(found.params, expected.params, rtol=1e-12, atol=1e-14)
 
 
 def test_rows_that_are_not_declared_are_not_read(monkeypatch):
     """Snapshots are poisoned while their nodes finish nothing: the others do not read them."""
-    method, given = ADPSGD(lr=0.05), {"clock": "slow nodes", "records": [13.0]}
-    whole = ran(method, **given)
+    method, problem, timed = ADPSGD(lr=0.05), testing.small_problem(), network("slow nodes")
+    whole, apart = simulated(method, problem, timed, every=PERIODS - 1), list[int]()
 
-    def poisoned(method, tables, *others):
-        apart = np.setdiff1d(np.arange(M), others[-1].actor)
-        assert len(apart)
-        return execute(method, dict(tables) | {"snapshot": tables["snapshot"].at[apart].set(np.nan)}, *others)
+    def poisoned(method, tables, given, plan, events):
+        if len(apart) or events.time[-1] < PERIODS - 1:
+            return execute(method, tables, given, plan, events)
+        apart.extend(np.setdiff1d(np.arange(M), events.actor).tolist())
+        return execute(
+            method,
+            dict(tables) | {"snapshot": tables["snapshot"].at[jnp.array(apart)].set(np.nan)},
+            *(given, plan, events),
+        )
 
-    assert len(set(whole.events[: whole.events.until(13.0)].actor)) == M
-    calls = iter([execute, poisoned])
-    monkeypatch.setattr("jdfl.events.simulation.execute", lambda *given: next(calls)(*given))
-    found = ran(method, **given)
+    monkeypatch.setattr(waves, "execute", poisoned)
+    found = simulated(method, problem, timed, every=PERIODS - 1)
+    assert apart
     np.testing.assert_array_equal(found.params, whole.params)
-    assert np.isnan(np.asarray(found.tables["snapshot"])).any()
+    assert np.isnan(found.state["snapshot"]).any()
 
 
-def test_a_planted_wave_too_early_changes_the_result(monkeypatch):
-    method = ADPSGD(lr=0.05)
-    whole = ran(method)
-    levels = plans.levels
+@pytest.mark.parametrize("name", [name for name in ROWS if name not in ("one walk",)])
+def test_a_planted_wave_too_early_changes_the_result(name, monkeypatch):
+    method, problem, timed = ROWS[name].method, testing.small_problem(), network("slow nodes")
+    whole, planned = simulated(method, problem, timed), plans.planned
 
-    def early(events, kinds):
-        found = levels(events, kinds)
-        found[found > 20] -= 1  # at first all models are the same
-        return found
+    def reversed_order(events, kinds):
+        late = planned(events, kinds)
+        return plans.arranged(events, late.level.max() + 1 - late.level, len(kinds))
 
-    monkeypatch.setattr(plans, "levels", early)
-    assert not np.array_equal(whole.params, ran(method).params)
+    monkeypatch.setattr(waves, "planned", reversed_order)
+    assert not np.array_equal(whole.params, simulated(method, problem, timed).params)
 
 
 def test_draws_follow_the_node_and_its_count():
@@ -197,31 +186,40 @@ def test_draws_follow_the_node_and_its_count():
     assert len({tuple(one) for one in drawn([3, 3, 1, 2], [0, 1, 0, 0])}) == 4
 
 
-def test_every_event_has_noise_of_its_own():
+def test_every_gradient_has_noise_of_its_own():
     """With huge noise and a clip that leaves nothing else, steps of a node are its noise: no two are the same."""
-    method = ADPSGD(lr=1.0, gradients=jdfl.Gradients(clip=1e-6, mechanism=jdfl.Gaussian(1e6)))
-    seconds = [float(t) for t in np.arange(1, 8)]
+    gradients = jdfl.Gradients(clip=1e-6, mechanism=jdfl.Gaussian(1e6))
     alone = nw.timed(nw.from_edges([], M, connected=False), nw.FixedTime(1.0))
-    found = simulate(method, testing.small_problem(), alone, key=jax.random.key(2), seconds=8.5, records=seconds)
-    steps = np.diff(np.concatenate([np.zeros((1, M, testing.PARAMETERS)), found.params[:-1]]), axis=0).reshape(-1, 20)
+    params: list[np.ndarray] = [np.zeros((M, testing.PARAMETERS))]
+    given = {"key": 2, "steps": 8, "metrics": [], "options": jdfl.Options(chunk=1)}
+    method = ADPSGD(lr=1.0, gradients=gradients)
+    jdfl.run(
+        method, testing.small_problem(), alone, callbacks=[lambda now: params.append(np.asarray(now.params()))], **given
+    )
+    steps = np.diff(np.stack(params), axis=0).reshape(-1, testing.PARAMETERS)
     size = np.linalg.norm(steps, axis=1)
     assert size.min() > 0.1
-    alike = np.abs(steps @ steps.T / np.outer(size, size) - np.eye(len(steps)))
-    assert alike.max() < 0.9
+    assert np.abs(steps @ steps.T / np.outer(size, size) - np.eye(len(steps))).max() < 0.9
 
 
-@pytest.mark.parametrize("sampling", ["epochs", "in order"])
-def test_examples_by_the_number_of_a_round_are_refused(sampling):
-    with pytest.raises(ValueError, match=r"sampling = '.*Events have no rounds"):
-        ran(ADPSGD(gradients=jdfl.Gradients(batch=2, sampling=sampling)))
-
-
-def test_a_network_that_changes_is_refused():
-    with pytest.raises(ValueError, match="Expected a fixed network with times"):
-        simulate(
-            ADPSGD(),
-            testing.small_problem(),
-            nw.timed(nw.random_matching(M), nw.FixedTime(1.0)),
-            key=jax.random.key(0),
-            seconds=1.0,
-        )
+@pytest.mark.parametrize("method", [AsyncCHOCO(), AsyncDOADP(codec=jdfl.Dense()), ADPSGD(), AGP(), SWIFT()])
+def test_refusals(method):
+    problem, ring = testing.small_problem(), nw.ring(M)
+    clock = nw.FixedTime(1.0)
+    cases = [
+        (method, ring, "whose nodes take time"),
+        (method, nw.timed(nw.random_matching(M), clock), "fixed network with times"),
+        (method, nw.timed(ring, clock, first=True), "first = False"),
+        (
+            replace(method, gradients=jdfl.Gradients(batch=2, sampling="epochs")),
+            nw.timed(ring, clock),
+            "have no rounds",
+        ),
+        (replace(method, gradients=jdfl.Gradients(noisy="communicating")), nw.timed(ring, clock), "noise in every"),
+        (replace(method, period=0.0), nw.timed(ring, clock), "period > 0"),
+    ]
+    if not isinstance(method, AGP):
+        cases.append((method, nw.timed(nw.exponential(M), clock), "both ways|undirected"))
+    for one, net, words in cases:
+        with pytest.raises(ValueError, match=words):
+            jdfl.run(one, problem, net, steps=2)

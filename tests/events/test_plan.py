@@ -27,7 +27,7 @@ def events_of(chosen: list[tuple[int, list[int]]], kinds=KINDS) -> Events:
         rows[i, : len(kinds[kind].touches)] = some[: len(kinds[kind].touches)]
     number = np.array([kind for kind, _ in chosen], np.int32)
     place = np.arange(len(chosen), dtype=np.int32)
-    return Events(place.astype(float), number, place, place, rows)
+    return Events(place.astype(float), number, place, place, rows, 0 * place)
 
 
 def some_events(kinds=KINDS):
@@ -58,12 +58,33 @@ def test_levels_are_one_more_than_those_of_all_earlier_conflicts(events):
     plans.check(plans.arranged(events, found, len(KINDS)), events, KINDS)
 
 
+CHEAP = tuple(kind._replace(costly=kind.name == "send") for kind in KINDS)
+
+
+@given(some_events(CHEAP))
+def test_many_costly_events_are_run_at_once_and_none_too_early(events):
+    found = plans.planned(events, CHEAP)
+    plans.check(found, events, CHEAP)
+    assert np.unique(found.level).tolist() == list(range(1, found.waves + 1))
+    depth = list[int]()  # costly events in the longest chain of conflicts up to this one
+    for e in range(len(events)):
+        touches, writes = touched(events, e, CHEAP)
+        before = [
+            depth[f]
+            for f in range(e)
+            if touched(events, f, CHEAP)[1] & touches or touched(events, f, CHEAP)[0] & writes
+        ]
+        depth.append(max(before, default=0) + CHEAP[events.kind[e]].costly)
+    costly = np.array([CHEAP[kind].costly for kind in events.kind], bool)
+    assert len(set(found.level[costly])) == len({depth[e] for e in np.flatnonzero(costly)})
+
+
 @given(some_events(KINDS[:1]))
 def test_the_short_way_for_pairs_is_the_long_one(events):
     reads, writes = plans.resources(events, KINDS[:1])
     assert reads.shape[1] == 0
     size = 1 + int(writes.max(initial=0)) + 1
-    long = plans._of_any(reads.tolist(), writes.tolist(), [0] * size, [0] * size)
+    long = plans._of_any(reads.tolist(), writes.tolist(), [1] * len(events), [0] * size, [0] * size)
     assert plans.levels(events, KINDS[:1]).tolist() == long
 
 

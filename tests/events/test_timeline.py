@@ -3,10 +3,13 @@
 import jax
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from scipy import stats
 
 from jdfl import network as nw
-from jdfl.events.timeline import partners, wakes
+from jdfl.events.slots import slots
+from jdfl.events.timeline import heard_by, hears, partners, travels, wakes
 
 KEY = jax.random.key(4)
 CLOCKS = {
@@ -17,20 +20,25 @@ CLOCKS = {
 }
 
 
+def network(clock, m, **how):
+    """A ring in a run, whose nodes take these times."""
+    return nw.timed(nw.ring(m) if m > 1 else nw.from_edges([], 1), clock, **how).in_run(KEY, 0)
+
+
 @pytest.mark.parametrize("kind", CLOCKS)
 def test_a_longer_run_begins_like_a_shorter_one(kind):
-    slow = np.array([1.0, 2.0, 0.3, 1.0])
-    short, long = (wakes(CLOCKS[kind], slow, KEY, seconds) for seconds in (9.5, 60.0))
+    net = network(CLOCKS[kind], 4, slowness=nw.LogNormalTime(1.0, 0.5), latency=nw.ExponentialTime(0.2))
+    short, long = (wakes(net, KEY, seconds) for seconds in (9.5, 60.0))
     count = long.until(9.5)
     assert len(short) == count < len(long)
     for name in ("time", "actor", "count", "kind"):
         np.testing.assert_array_equal(getattr(short, name), getattr(long, name)[:count])
     graph = nw.star(4, weights="uniform").graph
-    np.testing.assert_array_equal(partners(graph, short, KEY), partners(graph, long, KEY)[:count])
+    np.testing.assert_array_equal(partners(hears(graph), short, KEY), partners(hears(graph), long, KEY)[:count])
 
 
 def test_events_are_in_a_total_order():
-    events = wakes(nw.FixedTime(1.0), np.ones(3), KEY, 5.0)
+    events = wakes(network(nw.FixedTime(1.0), 3), KEY, 5.0)
     assert events.time.tolist() == [float(t) for t in range(1, 6) for _ in range(3)]
     assert events.actor.tolist() == [0, 1, 2] * 5
     assert events.count.tolist() == [t for t in range(5) for _ in range(3)]
@@ -39,7 +47,7 @@ def test_events_are_in_a_total_order():
 
 
 def test_waits_are_independent_and_of_the_distribution():
-    events = wakes(nw.ExponentialTime(2.0), np.ones(200), KEY, 400.0)
+    events = wakes(network(nw.ExponentialTime(2.0), 200), KEY, 400.0)
     waits = np.concatenate([np.diff(events.time[events.actor == i], prepend=0.0) for i in range(200)])
     assert stats.kstest(waits, "expon", args=(0, 2.0)).pvalue > 1e-3
     assert stats.kstest(waits[1::2] + waits[:-1:2][: len(waits[1::2])], "gamma", args=(2, 0, 2.0)).pvalue > 1e-3
@@ -47,8 +55,8 @@ def test_waits_are_independent_and_of_the_distribution():
 
 def test_partners_are_in_neighbours_and_equally_likely():
     graph = nw.from_edges([(0, 1), (0, 2), (0, 3), (2, 3)], 5, connected=False).graph
-    events = wakes(nw.FixedTime(1.0), np.ones(5), KEY, 3000.0)
-    found = partners(graph, events, KEY)
+    events = wakes(network(nw.FixedTime(1.0), 5), KEY, 3000.0)
+    found = partners(hears(graph), events, KEY)
     assert set(found[events.actor == 4]) == {-1}
     assert set(found[events.actor == 1]) == {0}
     _, counts = np.unique(found[events.actor == 0], return_counts=True)
@@ -56,7 +64,44 @@ def test_partners_are_in_neighbours_and_equally_likely():
     assert stats.chisquare(counts).pvalue > 1e-3
 
 
-@pytest.mark.parametrize("bad", [nw.FixedTime(0.0), nw.ExponentialTime(np.inf)])
+@pytest.mark.parametrize("bad", [nw.FixedTime(0.0), nw.LogNormalTime(1e38, 100.0)])
 def test_times_that_are_not_above_zero_and_finite_are_refused(bad):
-    with pytest.raises(ValueError, match=r"times above 0 and finite.*FixedTime|ExponentialTime"):
-        wakes(bad, np.ones(2), KEY, 5.0)
+    with pytest.raises(ValueError, match=r"times above 0 and finite.*FixedTime|LogNormalTime"):
+        wakes(network(bad, 2), KEY, 5.0)
+
+
+def test_what_nodes_wait_for_is_added():
+    """A node computes several gradients one after another, and waits for one message each time."""
+    slow = {"latency": nw.FixedTime(0.25), "bandwidth": 64.0}
+    net = nw.timed(nw.ring(4), nw.FixedTime(1.0), **slow).in_run(KEY, 32)
+    assert wakes(net, KEY, 8.0, gradients=3).time.tolist() == [3.75] * 4 + [7.5] * 4
+    assert wakes(net, KEY, 2.5, messages=False).time.tolist() == [1.0] * 4 + [2.0] * 4
+    assert travels(net, KEY, np.arange(4), np.arange(4)).tolist() == [0.75] * 4
+
+
+def test_out_neighbours_are_those_who_hear_a_node():
+    graph = nw.from_edges([(0, 1), (0, 2), (2, 1)], 4, directed=True, connected=False, weights="uniform").graph
+    table, mask = heard_by(graph)
+    assert [sorted(row[there].tolist()) for row, there in zip(table, mask)] == [[1, 2], [], [1], []]
+
+
+@given(st.lists(st.integers(0, 12), max_size=30), st.integers(0, 8))
+def test_slots_are_never_shared_and_begin_alike(lasts, rest):
+    taken = np.arange(len(lasts))
+    freed = np.where(np.array(lasts) == 12, np.inf, taken + lasts + 0.5)
+    row, size = slots(taken, freed, rest)
+    assert sorted(set(row.tolist())) == list(range(size))
+    for k in range(len(lasts)):
+        for other in range(k):
+            assert row[k] != row[other] or taken[k] > freed[other]
+            used_again = row[k] == row[other] and row[other] not in row[other + 1 : k]
+            assert not used_again or (taken[k] > freed[other] + 0).all()
+    half = len(lasts) // 2
+    early = np.where(freed[:half] < half, freed[:half], np.inf)
+    np.testing.assert_array_equal(slots(taken[:half], early, rest)[0], row[:half])
+
+
+def test_a_slot_rests_before_it_is_used_again():
+    taken = np.arange(10)
+    assert slots(taken, taken + 0.5, 0)[0].tolist() == [0] * 10
+    assert slots(taken, taken + 0.5, 3)[1] == 4

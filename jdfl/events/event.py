@@ -1,0 +1,205 @@
+"""What one event computes with, and what it does: gradients of nodes, messages, noise.
+
+Everything but arithmetic goes through an `Event`, as it goes through a `Round` in a step. What is done is noted while
+JAX traces a handler; counts, ledgers and privacy statements are derived from these notes.
+
+Axes: m nodes, b events that are computed together, C columns of rows, d slots of the table of in-neighbours, n
+parameters.
+"""
+
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import Array, lax
+
+from jdfl.algorithms.book import MODEL, Book, Channel
+from jdfl.algorithms.moment import Moment
+from jdfl.algorithms.round import Round
+from jdfl.algorithms.sending import Prepared, exact
+from jdfl.base import struct
+from jdfl.base.streams import Keys, Stream, each
+from jdfl.codecs import transmit
+from jdfl.network import Graph
+from jdfl.privacy.flow import sent
+from jdfl.problems import Problem
+
+
+@struct.dataclass
+class Instant(Moment):
+    """Events of several nodes: `node` [b] are their actors, and keys follow from how many each has had."""
+
+    count: Array | None = None  # int32 [b] the number of the event among those of its actor
+
+    @classmethod
+    def of(cls, keys: Keys, node: Array, count: Array) -> "Instant":
+        """Events of nodes [b] and counts [b] in a run with these keys; its graph has no links."""
+        nobody, nothing = jnp.zeros((len(node), 1), jnp.int32), jnp.zeros((len(node), 1), jnp.float32)
+        graph = Graph(nobody, nobody > 0, nothing, nothing[:, 0] + 1, nobody[:, 0])
+        return cls(jnp.int32(0), keys.run, graph, node, keys, count)
+
+    def keys(self, stream: Stream, index: Array | int = 0) -> Array:
+        """A stream's key for every event [b]; `index` [] distinguishes several draws of one event."""
+        assert self.count is not None
+        return jax.vmap(jax.random.fold_in)(each(self.stream(stream), self.node, index), self.count)
+
+
+class Note(NamedTuple):
+    """Something that a node does in an event of a kind."""
+
+    what: str  # "grads", "releases", "communications", or "sent_" and a channel
+    by: int | None  # the column with the node's row, without which it does not happen; None: the actor
+    where: int | None  # the column of another row without which it does not happen; None: there is none
+    times: int = 1
+    links: bool = False  # whether it happens once per out-neighbour
+
+
+@dataclass
+class Notes:
+    """What events of a kind do, noted while a handler is traced."""
+
+    found: list[Note] = field(default_factory=list)
+    books: dict[tuple[int | None, int], tuple[int | None, Book]] = field(default_factory=dict)
+    uses: dict[str, int] = field(default_factory=dict)  # how often a channel was used
+
+    def all(self) -> list[Note]:
+        """All that was noted; of gradients, what was recorded in the rounds of `Event.at`."""
+        numbers = ("grads", "releases")
+        made = [
+            Note(what, by, where, getattr(book, what))
+            for (by, _), (where, book) in self.books.items()
+            for what in numbers
+        ]
+        return [*self.found, *(note for note in made if note.times)]
+
+    def into(self, book: Book) -> None:
+        """Add noises and uses of channels to the record of a step."""
+        for _, own in self.books.values():
+            for stream, (claim, looks) in own.noises.items():
+                before = book.noises.get(stream, (claim, looks))
+                if before[0] != claim:
+                    raise ValueError(
+                        f"Expected all noise of the stream {stream.name!r} to give the same guarantee, got two "
+                        "mechanisms or clips. Draw the second noise from another jdfl.Stream."
+                    )
+                book.noises[stream] = claim, before[1] | looks
+            book.parts |= own.parts
+            book.loose |= own.uncovered()
+        for name, times in self.uses.items():
+            book.uses[name] = book.uses.get(name, 0) + times
+
+
+@dataclass(frozen=True)
+class Neighbours:
+    """The rows of a table that belong to the in-neighbours of the actors, with the weights of their links."""
+
+    table: Any  # a tree with leaves [rows, ...]
+    row: Array  # int32 [b, d]; 0 where there is none
+    present: Array  # [b, d] bool
+    weight: Array  # [b, d] of the actors' links, 0 where there is no link
+
+    def mixed(self, own: Array) -> Array:
+        """x_i + sum_j w_ij (x_j - x_i) [b, n] over the links whose row is there, x_i being the `own` [b, n]."""
+        return own + self.pulled(own)
+
+    def pulled(self, own: Array) -> Array:
+        """sum_j w_ij (x_j - x_i) [b, n] over the links whose row is there, x_i being the `own` [b, n]."""
+        weight = jnp.where(self.present, self.weight, 0).astype(own.dtype)
+
+        def one(k: Array, total: Array) -> Array:
+            return total + weight[:, k, None] * (self.table[self.row[:, k]] - own)
+
+        return lax.fori_loop(0, self.row.shape[1], one, jnp.zeros_like(own))
+
+
+@dataclass(frozen=True)
+class Event:
+    """Events of one kind that are computed together, as a handler sees them.
+
+    `data` [b] are whole numbers that the timeline has given each of them.
+    """
+
+    problem: Problem
+    prepared: Prepared
+    instant: Instant
+    row: Array  # int32 [b, C] the rows of its touches; 0 where there is none
+    present: Array  # [b, C] bool whether there is one
+    data: Array  # int32 [b]
+    notes: Notes = field(default_factory=Notes)
+
+    def there(self, column: int) -> Array:
+        """Whether events have a row in a column [b, 1], such as that of a partner."""
+        return self.present[:, column, None]
+
+    def at(self, column: int | None = None, turn: int = 0) -> Round:
+        """The round in which nodes evaluate gradients, with draws of its own.
+
+        Args:
+            column: The column with the rows of the nodes; None: the actors.
+            turn: Distinguishes several evaluations of one node, such as local steps.
+
+        Raises:
+            ValueError: For a column and turn that the handler has used before: their noise would be the same.
+        """
+        if (column, turn) in self.notes.books:
+            raise ValueError(
+                f"Expected a turn of its own for every round of an event, got turn = {turn} twice for column {column}:"
+                " both would have the same noise. Count the local steps."
+            )
+        book = Book()
+        self.notes.books[column, turn] = column, book
+        node = self.instant.node if column is None else self.row[:, column]
+        ready = replace(self.prepared, gradients=self.prepared.gradients.rows(node))
+        place = turn * (self.row.shape[1] + 1) + (0 if column is None else column + 1)
+        given: Any = {"moment": self.instant, "problem": self.problem.nodes(node), "prepared": ready}
+        return Round(**given, book=book, rows=node, local_step=place)
+
+    def send(self, x: Array, to: int, channel: Channel = MODEL, *, by: int | None = None) -> Array:
+        """What the node of a column receives of the rows x [b, n], and combines with its own at once.
+
+        Args:
+            x: The rows before encoding.
+            to: The column of the receivers; where its row is missing nothing is sent.
+            channel: The channel on which messages are counted.
+            by: The column of the senders; None: the actors.
+        """
+        self.notes.found.append(Note("communications", to, to))
+        return self.post(x, to, channel, by=by)
+
+    def post(self, x: Array, where: int, channel: Channel = MODEL, *, by: int | None = None) -> Array:
+        """What arrives later of the rows x [b, n] that are sent now; the receiver calls `combine` then.
+
+        Args:
+            x: The rows before encoding.
+            where: The column without whose row nothing is sent, such as that of a slot.
+            channel: The channel on which messages are counted.
+            by: The column of the senders; None: the actors.
+        """
+        self.notes.found.append(Note(f"sent_{channel.name}", by, where))
+        return self._coded(x, channel, by, self.present[:, where])
+
+    def publish(self, x: Array, channel: Channel = MODEL, *, onto: Array | None = None) -> Array:
+        """What all out-neighbours of the actors receive of the rows x [b, n]: one message each.
+
+        Args:
+            x: The rows before encoding.
+            channel: The channel on which messages are counted.
+            onto: Rows onto [b, n] that both ends know: x - onto is sent, and what is decoded added; None: x is sent.
+        """
+        self.notes.found.append(Note(f"sent_{channel.name}", None, None, links=True))
+        return self._coded(x, channel, None, self.present[:, 0], onto)
+
+    def combine(self, column: int | None = None) -> None:
+        """Count that nodes combine what they have received: those of a column, or the actors."""
+        self.notes.found.append(Note("communications", column, column))
+
+    def _coded(self, x: Array, channel: Channel, by: int | None, wanted: Array, onto: Array | None = None) -> Array:
+        use = self.notes.uses.get(channel.name, 0)
+        self.notes.uses[channel.name] = use + 1
+        x, wire = sent(x, channel.name), self.prepared.wire
+        if exact(wire.codec, x):
+            return x
+        assert channel.stream is not None
+        node = self.instant.node if by is None else self.row[:, by]
+        return transmit(wire.rows(node), self.instant.keys(channel.stream, use), x, wanted, onto=onto)

@@ -1,0 +1,216 @@
+"""Asynchronous methods written from their papers: a queue of what happens, and plain loops over it in float64.
+
+Times, partners and travel times are drawn by the library (`tests/events/test_timeline.py` is about them); who meets
+whom, what has arrived and which version is read is found here by a queue, one thing after another.
+
+Axes: m nodes, n parameters.
+"""
+
+import heapq
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import numpy as np
+
+from jdfl.events import random_walk, timeline
+from jdfl.network import Timed
+
+Gradient = Callable[[int, np.ndarray], np.ndarray]
+
+
+@dataclass
+class Scene:
+    """What a loop is given."""
+
+    network: Timed  # in the run
+    key: jax.Array  # of the run's network
+    seconds: float
+    x: np.ndarray  # [m, n] the initial models
+    gradient: Gradient
+
+    @property
+    def neighbours(self) -> list[list[int]]:
+        senders, mask = timeline.hears(self.network.base.graph)
+        return [senders[i][mask[i]].tolist() for i in range(len(senders))]
+
+    @property
+    def weights(self) -> np.ndarray:
+        graph, m = self.network.base.graph, len(self.x)
+        W = np.zeros((m, m))
+        senders, mask = timeline.hears(graph)
+        for i in range(m):
+            for j, weight in zip(senders[i][mask[i]], np.asarray(graph.weight)[i][mask[i]]):
+                W[i, j] += weight
+        return W
+
+    def wakes(self, **how: Any) -> list[tuple[float, int, int]]:
+        found = timeline.wakes(self.network, self.key, self.seconds, **how)
+        return list(zip(found.time.tolist(), found.actor.tolist(), found.count.tolist()))
+
+    def partners(self, out: bool = False, **how: Any) -> dict[tuple[int, int], int]:
+        found = timeline.wakes(self.network, self.key, self.seconds, **how)
+        table = (timeline.heard_by if out else timeline.hears)(self.network.base.graph)
+        who = timeline.partners(table, found, self.key)
+        return {(i, c): j for i, c, j in zip(found.actor.tolist(), found.count.tolist(), who.tolist())}
+
+    def travel(self, node: int, count: int) -> float:
+        return float(timeline.travels(self.network, self.key, np.array([node]), np.array([count]))[0])
+
+
+def ad_psgd(how: Any, scene: Scene) -> np.ndarray:
+    x, snapshot, partner = scene.x, scene.x.copy(), scene.partners()
+    for _, i, count in scene.wakes():
+        g, j = scene.gradient(i, snapshot[i]), partner[i, count]
+        if j >= 0:
+            x[i] = x[j] = (x[i] + x[j]) / 2
+        x[i] = x[i] - how.lr * g
+        snapshot[i] = x[i]
+    return x
+
+
+def gossip(how: Any, scene: Scene) -> np.ndarray:
+    x = np.stack([scene.gradient(i, x) for i, x in enumerate(scene.x)])
+    partner = scene.partners()
+    for _, i, count in scene.wakes():
+        if (j := partner[i, count]) >= 0:
+            x[i] = x[j] = (x[i] + x[j]) / 2
+    return x
+
+
+def swarm(how: Any, scene: Scene) -> np.ndarray:
+    x, partner = scene.x, scene.partners(gradients=how.local_steps)
+    for _, i, count in scene.wakes(gradients=how.local_steps):
+        j = partner[i, count]
+        for node in (i, j) if j >= 0 else (i,):
+            for _ in range(how.local_steps):
+                x[node] = x[node] - how.lr * scene.gradient(node, x[node])
+        if j >= 0:
+            x[i] = x[j] = (x[i] + x[j]) / 2
+    return x
+
+
+def agp(how: Any, scene: Scene) -> np.ndarray:
+    m = len(scene.x)
+    x, w, partner = scene.x, np.ones(m), scene.partners(out=True, messages=False)
+    box, boxed = np.zeros_like(x), np.zeros(m)
+    queue: list[Any] = [(time, 0, i, count, None) for time, i, count in scene.wakes(messages=False)]
+    heapq.heapify(queue)
+    while queue and queue[0][0] <= scene.seconds:
+        time, what, i, count, message = heapq.heappop(queue)
+        if what == 1:
+            to, dx, dw = message
+            box[to] += dx
+            boxed[to] += dw
+            continue
+        x[i] = x[i] - how.lr * scene.gradient(i, x[i] / w[i])
+        j = partner[i, count]
+        if j >= 0:
+            x[i], w[i] = x[i] / 2, w[i] / 2
+            heapq.heappush(queue, (time + scene.travel(i, count), 1, i, count, (j, x[i].copy(), w[i])))
+        x[i], w[i] = x[i] + box[i], w[i] + boxed[i]
+        box[i], boxed[i] = 0, 0
+    return x / w[:, None]
+
+
+def swift(how: Any, scene: Scene) -> np.ndarray:
+    x, W = scene.x, scene.weights
+    known = [{j: (-1, x[j].copy()) for j in near} for near in scene.neighbours]
+    queue: list[Any] = [(time, 0, i, count, None) for time, i, count in scene.wakes(messages=False)]
+    heapq.heapify(queue)
+    while queue and queue[0][0] <= scene.seconds:
+        time, what, i, count, message = heapq.heappop(queue)
+        if what == 1:  # of messages that overtake one another the newest counts
+            for to, near in enumerate(known):
+                if i in near and count > near[i][0]:
+                    known[to][i] = (count, message)
+            continue
+        g = scene.gradient(i, x[i])
+        x[i] = x[i] + sum(W[i, j] * (near - x[i]) for j, (_, near) in known[i].items()) - how.lr * g
+        heapq.heappush(queue, (time + scene.travel(i, count), 1, i, count, x[i].copy()))
+    return x
+
+
+def choco(how: Any, scene: Scene) -> np.ndarray:
+    return _copies(how, scene, 0.0)
+
+
+def do_adp(how: Any, scene: Scene) -> np.ndarray:
+    return _copies(how, scene, how.beta)
+
+
+def _copies(how: Any, scene: Scene, beta: float) -> np.ndarray:
+    x, W, near = scene.x, scene.weights, scene.neighbours
+    hat, momentum = x.copy(), np.zeros_like(x)
+    for _, i, _ in scene.wakes():
+        momentum[i] = scene.gradient(i, x[i]) + beta * momentum[i]
+        h = x[i] - how.lr * momentum[i]
+        x[i] = h + how.gamma * sum(W[i, j] * (hat[j] - hat[i]) for j in near[i])
+        q = x[i] - hat[i]
+        kept = np.argsort(-np.abs(q), kind="stable")[: round(how.codec.share * len(q))]
+        hat[i, kept] += q[kept].astype(np.float32)  # a message has 32 bits for each
+    return x
+
+
+def random_walk_sgd(how: Any, scene: Scene) -> np.ndarray:
+    m, slow = len(scene.x), np.asarray(scene.network.slow(), float)
+    token = scene.x[np.arange(how.tokens) % m].copy()
+    visits: list[tuple[float, int, int]] = []
+    for k in range(how.tokens):
+        at, time, step = k % m, 0.0, 0
+        while True:
+            here, to, compute, travel = _step(scene, k, at, step)
+            assert here == at
+            time += compute * slow[at]
+            if time > scene.seconds:
+                break
+            visits.append((time, k, at))
+            time, at, step = time + (travel if to != at else 0.0), to, step + 1
+    for _, k, at in sorted(visits):
+        token[k] = token[k] - how.lr * scene.gradient(at, token[k])
+    return token[np.arange(m) % how.tokens]
+
+
+_walks: dict[Any, tuple[np.ndarray, ...]] = {}
+
+
+def _step(scene: Scene, token: int, at: int, step: int) -> tuple[int, int, float, float]:
+    """One step of a walk; walks are drawn at once, and followed here alone."""
+    net, block = scene.network, random_walk._AT_ONCE
+    name = (id(scene), token, at, step // block) if step % block == 0 else (id(scene), token, None, step // block)
+    if step % block == 0:
+        nodes = np.full(token + 1, at, np.int32)
+        drawn = random_walk._walk(net.compute, net.latency, net.base.graph, scene.key, nodes, step)
+        _walks[id(scene), token, None, step // block] = _walks[name] = tuple(np.asarray(one)[:, token] for one in drawn)
+    here, to, compute, travel = (one[step % block] for one in _walks[id(scene), token, None, step // block])
+    return int(here), int(to), float(compute), float(travel)
+
+
+def fed_async(how: Any, scene: Scene) -> np.ndarray:
+    server, received = scene.x[0].copy(), {i: (0, x.copy()) for i, x in enumerate(scene.x)}
+    for version, (_, i, _) in enumerate(scene.wakes(gradients=how.local_steps)):
+        then, start = received[i]
+        y = start.copy()
+        for _ in range(how.local_steps):
+            y = y - how.lr * (scene.gradient(i, y) + how.rho * (y - start))
+        a = how.mixing * (1 + version - then) ** -how.power
+        server = (1 - a) * server + a * y
+        received[i] = version + 1, server.copy()
+    return np.broadcast_to(server, scene.x.shape)
+
+
+def fed_buff(how: Any, scene: Scene) -> np.ndarray:
+    server, received, version = scene.x[0].copy(), {i: (0, x.copy()) for i, x in enumerate(scene.x)}, 0
+    buffer, held = np.zeros_like(server), 0
+    for _, i, _ in scene.wakes(gradients=how.local_steps):
+        then, start = received[i]
+        y = start.copy()
+        for _ in range(how.local_steps):
+            y = y - how.lr * scene.gradient(i, y)
+        buffer, held = buffer + (1 + version - then) ** -how.power * (y - start), held + 1
+        if held == how.size:
+            server, version = server + how.server_lr / how.size * buffer, version + 1
+            buffer, held = np.zeros_like(server), 0
+        received[i] = version, server.copy()
+    return np.broadcast_to(server, scene.x.shape)
