@@ -229,6 +229,8 @@ def test_every_kind_builds(field, kind, tmp_path, monkeypatch):
     method = (
         {"algorithm": config.ALGORITHMS("d-psgd")} if kind in ("synchronised", "neural") else {}
     )  # what CEPS cannot do
+    if kind in jdfl.events.REGISTRY:
+        method = {"network": config.NETWORKS("timed")}
     given = {field: value} | method
     algorithm, problem, network, stop = build(dataclasses.replace(RunConfig(problem=TINY), **given))
     assert problem.m == network.m == 4

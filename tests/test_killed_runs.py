@@ -29,6 +29,7 @@ CEPS = ["--algorithm", "ceps", "--algorithm.clip", "5", "--algorithm.sigma", "0.
 CEPS += ["--algorithm.mechanism", "gaussian", "--algorithm.mechanism.multiplier", "3"]
 PARTPSP = ["--algorithm", "partpsp", "--algorithm.clip", "1", "--algorithm.dpps.b", "100", "--network", "exponential"]
 NONE = ["--stop", "none"]
+AGP = ["--algorithm", "agp", "--algorithm.lr", "0.001", "--network", "timed", "--network.latency", "exponential-time"]
 BURSTS = ["--network.to-bad", "0.2", "--network.to-good", "0.5"]
 OUTAGES = ["--network.down", "0.1", "--network.up", "0.5"]
 LEAVES = ["--network.leaves", "200", "200", "31", "200", "57", "60"]
@@ -45,6 +46,8 @@ RUNS = {
     "outages": [*DPSGD, *GAUSSIAN, *NONE, "--network", "outages", *OUTAGES],
     "membership": [*DPSGD, *GAUSSIAN, *NONE, "--network", "membership", *LEAVES],
     "timed": [*DPSGD, *GAUSSIAN, *NONE, "--network", "timed"],
+    "events": [*AGP, *GAUSSIAN, *NONE],
+    "events budget": [*AGP, *GAUSSIAN, *NONE, "--privacy.epsilon", "3"],
 }
 STEPS = ["--steps", "120", "--chunk", "4"]
 HOW = ["--quiet", "--checkpoint-every", "12"]

@@ -10,7 +10,7 @@ from jdfl.algorithms.algorithm import Algorithm
 from jdfl.algorithms.program import planned
 from jdfl.base.arguments import checked
 from jdfl.base.keys import key_digest, typed_key
-from jdfl.engine import loop, stepping
+from jdfl.engine import loop, stepping, waves
 from jdfl.engine.checkpoint import FORMAT, Checkpoint, check_leaves
 from jdfl.engine.metrics import FORMER
 from jdfl.engine.provenance import recorded
@@ -55,6 +55,9 @@ def read_checkpoint(folder: str | Path, algorithm: Algorithm, problem: Problem, 
     state = jax.eval_shape(lambda setting: loop.start(setting, ()), setting)[1].state
     leaves = [held[f"leaf{i}"] for i in range(int(told["leaves"]))]
     wanted, structure = jax.tree.flatten(state)
+    if len(leaves) == len(wanted):
+        stored = structure.unflatten(leaves)
+        wanted = jax.tree.leaves(jax.eval_shape(lambda state: waves.fitted(program, state, stored), state))
     check_leaves(leaves, wanted, str(folder))
     return Checkpoint(
         int(told["rounds"]),

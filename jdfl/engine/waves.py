@@ -19,7 +19,6 @@ from jax import Array
 from jdfl.algorithms.program import Program
 from jdfl.arrays.ops import from_limbs
 from jdfl.engine import guard, invariants, loop
-from jdfl.engine.checkpoint import Checkpoint
 from jdfl.engine.loop import Carry, Record
 from jdfl.engine.metrics import Metric
 from jdfl.engine.stepping import Setting, begun
@@ -33,7 +32,7 @@ from jdfl.events.timeline import Events
 from jdfl.network import in_run
 from jdfl.network.timing import Seconds
 
-_FEWEST = 16  # rows of a table that belongs to no nodes
+_FEWEST = 16  # rows of a table of messages
 _MOST = 256  # settings that are remembered
 _known: dict[Any, list[list[Note]]] = {}
 
@@ -65,7 +64,7 @@ def scheduler(program: Program, steps: int) -> Scheduler:
 
 
 def releases(setting: Setting, steps: int) -> Array:
-    """How many releases every node [m] makes at the start and in this number of rounds, whatever a stop rule would say."""
+    """How many releases every node [m] makes at the start and in all rounds, whatever a stop rule would say."""
     if isinstance(setting.algorithm.algorithm, AsyncMethod):
         return Waves(steps).releases(setting)
     return loop.releases(setting, jnp.int32(steps))
@@ -173,23 +172,28 @@ def _clock(carry: Carry, second: float) -> Seconds:
     return jnp.full_like(carry.clock[0], whole), jnp.full_like(carry.clock[0], second - float(whole))
 
 
-def fitted(before: Checkpoint, fresh: Carry) -> Checkpoint:
-    """The checkpoint with tables of messages as long as those of a run of more or fewer periods.
+def fitted(program: Program, state: Any, like: Any) -> Any:
+    """The state of an asynchronous method with tables of messages as long as those of another; others as they are.
 
     Messages keep their rows in runs of any length, so that only free rows are added or left out.
+
+    Args:
+        program: The method's program.
+        state: Its state, of a run with more or fewer periods.
+        like: A state of the other run, or its shapes.
     """
-    if not isinstance(before.state, dict) or HAPPENED not in before.state:
-        return before
+    method = program.algorithm
+    if not isinstance(method, AsyncMethod) or jax.tree.structure(state) != jax.tree.structure(like):
+        return state
 
-    def rows(mine: Any, theirs: Any) -> Any:
-        if np.ndim(mine) == 0 or np.shape(mine)[1:] != np.shape(theirs)[1:]:
-            return mine
-        kept = np.asarray(mine)[: len(theirs)]
-        return np.concatenate([kept, np.zeros((len(theirs) - len(kept), *kept.shape[1:]), kept.dtype)])
+    def resized(table: Any, other: Any) -> Any:
+        kept = jnp.asarray(table)[: other.shape[0]]
+        return jnp.concatenate([kept, jnp.zeros((other.shape[0] - len(kept), *kept.shape[1:]), kept.dtype)])
 
-    if jax.tree.structure(before.state) != jax.tree.structure(fresh.state):
-        return before  # which is refused with its reason
-    return replace(before, state=jax.tree.map(rows, before.state, fresh.state))
+    return {
+        name: jax.tree.map(resized, table, like[name]) if name in method.passing else table
+        for name, table in state.items()
+    }
 
 
 def whole(setting: Setting, steps: int, every: int, metrics: tuple[Metric, ...]) -> tuple[Array, Carry, Record, Record]:

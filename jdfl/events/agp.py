@@ -47,6 +47,7 @@ class AGP(AsyncMethod):
         Kind("step", (Touch("node", "rw"), Touch("mailbox", "rw"), Touch("slot", "w"))),
         Kind("arrive", (Touch("mailbox", "rw"), Touch("slot", "r")), costly=False),
     )
+    passing: ClassVar[tuple[str, ...]] = ("slot",)
     lr: StepSize = 0.1
 
     def tables(self, round: Round, sizes: Mapping[str, int]) -> Tables:

@@ -164,7 +164,7 @@ class Event:
             channel: The channel on which messages are counted.
             by: The column of the senders; None: the actors.
         """
-        self.notes.found.append(Note("communications", to, to))
+        self.notes.found.append(Note("communications", to, by))
         return self.post(x, to, channel, by=by)
 
     def post(self, x: Array, where: int, channel: Channel = MODEL, *, by: int | None = None) -> Array:

@@ -41,6 +41,7 @@ class AsyncMethod(Algorithm):
     kinds: ClassVar[tuple[Kind, ...]] = ()
     mixes: ClassVar[bool] = False
     directed: ClassVar[bool] = False  # whether links may run one way
+    passing: ClassVar[tuple[str, ...]] = ()  # tables of messages, whose numbers of rows follow from the events
     gradients: Gradients = Gradients()
     period: Positive = 1.0
     """Simulated seconds that count as one round."""
@@ -50,7 +51,7 @@ class AsyncMethod(Algorithm):
 
         Args:
             round: The round at the start, with `problem`, gradients and keys; its graph is the network's.
-            sizes: The number of rows of tables that belong to no nodes, as `events` has found them.
+            sizes: The number of rows of the tables of messages, as `events` has found them.
         """
         raise NotImplementedError
 

@@ -36,7 +36,7 @@ class Events:
     count: np.ndarray  # int32 [E] how many events of this kind the actor has had before
     rows: np.ndarray  # int32 [E, C] the row of every touch of the kind; -1: there is none
     data: np.ndarray  # int32 [E] a number for the handler, such as the age of what it applies
-    sizes: Mapping[str, int] = field(default_factory=dict)  # the number of rows of tables that belong to no nodes
+    sizes: Mapping[str, int] = field(default_factory=dict)  # the number of rows of tables of messages
 
     def __len__(self) -> int:
         """The number of events."""
@@ -70,7 +70,7 @@ def in_order(
         kind: The place of their kinds among the method's, kind [E] or [].
         rows: The rows that they touch, rows [E, C], -1 where there is none; None: they touch none.
         data: Numbers for the handler, data [E] or [].
-        sizes: The number of rows of tables that belong to no nodes.
+        sizes: The number of rows of tables of messages.
     """
     size, whole = len(time), np.int32
     rows = np.zeros((size, 0), whole) if rows is None else rows
