@@ -32,6 +32,7 @@ from jdfl.events.timeline import Events
 from jdfl.network import in_run
 from jdfl.network.timing import Seconds
 
+_BLOCK = 2**17  # events that are planned at a time
 _FEWEST = 16  # rows of a table of messages
 _MOST = 256  # settings that are remembered
 _known: dict[Any, list[list[Note]]] = {}
@@ -155,7 +156,10 @@ class Waves:
                 round = min(round, math.ceil(second / float(method.period)))
         counts = counted(window, self._notes, names, np.asarray(graph.out_degree))
         given = Given(setting.problem, setting.algorithm.prepared, setting.keys, graph.weight)
-        tables = execute(method, carry.state, given, planned(window, method.kinds), window)
+        tables = carry.state
+        for start in range(0, len(window), _BLOCK):  # while the device works on one the next is planned
+            some = window[start : start + _BLOCK]
+            tables = execute(method, tables, given, planned(some, method.kinds), some)
         state = {**tables, HAPPENED: jnp.int32(first + len(window))}
         more = {name: np.asarray(getattr(carry, name)) + counts[name] for name in ("communications", "releases")}
         known = {name: jnp.asarray(value, jnp.int32) for name, value in more.items()}

@@ -45,7 +45,7 @@ class AGP(AsyncMethod):
     directed: ClassVar[bool] = True
     kinds: ClassVar[tuple[Kind, ...]] = (
         Kind("step", (Touch("node", "rw"), Touch("mailbox", "rw"), Touch("slot", "w"))),
-        Kind("arrive", (Touch("mailbox", "rw"), Touch("slot", "r")), costly=False),
+        Kind("arrive", (Touch("mailbox", "rw"), Touch("slot", "r"))),
     )
     passing: ClassVar[tuple[str, ...]] = ("slot",)
     lr: StepSize = 0.1

@@ -19,6 +19,7 @@ Axes: m nodes, b events, n parameters.
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import jax.numpy as jnp
@@ -72,7 +73,7 @@ class _Copies(AsyncMethod):
         senders, mask = timeline.hears(timeline.links(network))
         own = np.repeat(found.actor[:, None], self.kinds[0].single, axis=1)
         read = np.where(mask, senders, -1)[found.actor]
-        return timeline.in_order(found.time, found.actor, found.count, rows=np.concatenate([own, read], axis=1))
+        return replace(found, rows=np.concatenate([own, read], axis=1).astype(np.int32))
 
     def moved(self, h: Array, hat: Array, others: Neighbours, event: Event) -> tuple[Array, Array]:
         """The new models and public copies [b, n] after the steps to h [b, n]."""

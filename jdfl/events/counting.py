@@ -23,9 +23,9 @@ def counted(
         out_degree: The number of out-neighbours of every node, out_degree [m].
     """
     found = {name: np.zeros(len(out_degree), np.int64) for name in names}
-    for what, _, node, times in _doings(events, notes, out_degree):
+    for what, _, node, times, links in _doings(events, notes):
         if what in found:
-            found[what] += np.bincount(node, times, len(out_degree)).astype(np.int64)
+            found[what] += np.bincount(node, minlength=len(out_degree)) * (times * out_degree if links else times)
     return found
 
 
@@ -37,12 +37,14 @@ def within(events: Events, notes: Sequence[Sequence[Note]], left: np.ndarray) ->
         notes: What events of every kind do.
         left: How many releases every node has left, left [m].
     """
-    doings = [one[1:] for one in _doings(events, notes, np.ones_like(left)) if one[0] == "releases"]
+    doings = [one for one in _doings(events, notes) if one[0] == "releases"]
     if not doings:
         return len(events)
-    place, node, times = (np.concatenate(columns) for columns in zip(*doings))
+    place, node, times = (
+        np.concatenate(columns) for columns in zip(*((p, n, np.full(len(n), t)) for _, p, n, t, _ in doings))
+    )
     order = np.lexsort((place, node))
-    place, node, times = place[order], node[order], times[order].astype(np.int64)
+    place, node, times = place[order], node[order], times[order]
     total = np.cumsum(times)
     first = np.flatnonzero(np.diff(node, prepend=-1))
     before = np.repeat(total[first] - times[first], np.diff(first, append=len(node)))
@@ -50,14 +52,12 @@ def within(events: Events, notes: Sequence[Sequence[Note]], left: np.ndarray) ->
     return int(place[over].min(initial=len(events)))
 
 
-def _doings(
-    events: Events, notes: Sequence[Sequence[Note]], out_degree: np.ndarray
-) -> Iterator[tuple[str, np.ndarray, np.ndarray, np.ndarray]]:
-    """Everything that is done: its name, and places of events [k], nodes [k] and numbers [k]."""
+def _doings(events: Events, notes: Sequence[Sequence[Note]]) -> Iterator[tuple[str, np.ndarray, np.ndarray, int, bool]]:
+    """Everything that is done: its name, places of events [k], nodes [k], how often, and whether per out-neighbour."""
     for kind, some in enumerate(notes):
         here = np.flatnonzero(events.kind == kind)
         for what, by, where, times, links in some:
-            needed = [column for column in (by, where) if column is not None]
-            place = here[(events.rows[here][:, needed] >= 0).all(axis=1)]
-            node = events.actor[place] if by is None else events.rows[place, by]
-            yield what, place, node, times * (out_degree[node] if links else np.ones_like(node))
+            place = here
+            for column in (by, where):
+                place = place if column is None else place[events.rows[place, column] >= 0]
+            yield what, place, events.actor[place] if by is None else events.rows[place, by], times, links

@@ -61,7 +61,7 @@ class RandomWalkSGD(AsyncMethod):
             given = network.compute, network.latency, timeline.links(network), key, node, first
             here, to, computing, travelling = map(np.asarray, _walk(*given))  # [L, K]
             moved, computing = here != to, computing * slow[here]
-            timeline.check_times(computing, network.compute)
+            timeline.check_times(computing.T, network.compute)
             travelling = np.where(moved, travelling + fixed[here], 0.0)
             left = time + np.cumsum(computing + travelling, axis=0)  # when the token is at the next node
             done = left - travelling

@@ -13,6 +13,7 @@ Axes: m nodes, b events, d slots of the table of in-neighbours, n parameters.
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import jax.numpy as jnp
@@ -58,7 +59,7 @@ class SWIFT(AsyncMethod):
         found = timeline.wakes(network, key, seconds, messages=False)
         own, read, size = newest(network, key, found)
         rows = np.concatenate([found.actor[:, None], own[:, None], read], axis=1)
-        return timeline.in_order(found.time, found.actor, found.count, rows=rows, sizes={"slot": size})
+        return replace(found, rows=rows.astype(np.int32), sizes={"slot": size})
 
     def handle(self, kind: str, rows: tuple[Any, ...], event: Event) -> tuple[Any, ...]:
         """Average, take the step, and send the new model."""

@@ -105,3 +105,10 @@ def test_a_slot_rests_before_it_is_used_again():
     taken = np.arange(10)
     assert slots(taken, taken + 0.5, 0)[0].tolist() == [0] * 10
     assert slots(taken, taken + 0.5, 3)[1] == 4
+
+
+def test_a_wait_may_be_zero_by_rounding():
+    """Of ten million exponential draws in float32 one or two are exactly zero."""
+    events = wakes(nw.timed(nw.ring(2**20), nw.ExponentialTime(1.0)).in_run(KEY, 0), KEY, 0.05)
+    assert len(events) == pytest.approx(2**20 * 0.05, rel=0.02)
+    assert (events.time >= 0).all()
