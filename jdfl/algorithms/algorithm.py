@@ -94,6 +94,13 @@ class Algorithm:
         """
         raise NotImplementedError
 
+    def once(self, state: Any, round: Round, /) -> Any:
+        """Return the state after all that a run does again and again: a `step`. Privacy statements are derived from it.
+
+        Only methods whose runs do not consist of steps override it.
+        """
+        return self.step(state, round)
+
     def params(self, state: Any) -> Array:
         """Return the nodes' parameters [m, n]: the state itself, or its first field.
 

@@ -75,10 +75,14 @@ class AsyncMethod(Algorithm):
         return {**self.tables(round, sizes), HAPPENED: jnp.int32(0)}
 
     def step(self, state: Any, round: Round, /) -> Any:
-        """The tables after one event of every kind at every node: privacy statements are derived from it.
+        """There are no rounds: ValueError, for everything that would play them."""
+        raise ValueError(
+            f"Expected a method with rounds, got {self.title}, whose nodes act at times of their own. jdfl.run, "
+            "repeat, sweep and comparisons take it; audits, observers, attacks, floors and kernels do not."
+        )
 
-        Runs execute events instead.
-        """
+    def once(self, state: Any, round: Round, /) -> Any:
+        """The tables after one event of every kind at every node."""
         tables = dict(state)
         for kind in range(len(self.kinds)):
             notes = Notes()

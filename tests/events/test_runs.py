@@ -222,3 +222,16 @@ def test_a_network_that_is_drawn_again_in_every_round_is_refused():
     for net in (nw.random_matching(M), nw.link_loss(nw.ring(M), 0.1)):
         with pytest.raises(ValueError, match="fixed network with times"):
             ran(ADPSGD(), nw.timed(net, nw.FixedTime(1.0)))
+
+
+def test_what_would_play_rounds_refuses_methods_without_any():
+    """A wrapped method, an audit or a floor would compute other things than the run."""
+    problem, timed, method = testing.small_problem(), network(), VARIANTS["AD-PSGD, noise"]
+    plays = [
+        lambda: ran(jdfl.attacked(method, jdfl.robust.SignFlip(), nodes=[1])),
+        lambda: jdfl.audit(method, problem, timed, steps=2, runs=128),
+        lambda: jdfl.floor(method, problem, timed),
+    ]
+    for play in plays:
+        with pytest.raises(ValueError, match="a method with rounds, got AD-PSGD"):
+            play()
