@@ -11,9 +11,9 @@ Messages arrive after their travel time, in whatever order. The sums of x and of
 their way are kept. The paper sends to all out-neighbours at once; with one at a time it is the push-sum of D. Kempe,
 A. Dobra, J. Gehrke: Gossip-Based Computation of Aggregate Information, 2003.
 
-A node that acts many times before it receives anything has a small w_i, and moves z_i by lr / w_i times a gradient: runs
-may diverge with any lr where times between two events have no positive lower bound, as exponential ones. The authors'
-code bounds them from below for that reason; ParetoTime and FixedTime do, too.
+A node that acts many times before it receives anything has a small w_i, and moves z_i by lr / w_i times a gradient:
+runs may diverge with any lr where times between two events have no positive lower bound, as exponential ones. The
+authors' code bounds them from below for that reason; ParetoTime and FixedTime do, too.
 
 Axes: m nodes, b events, n parameters.
 """

@@ -13,15 +13,16 @@ Axes: m nodes, d slots of the table.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Annotated, Self
+from typing import Annotated, Any, Self
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 
-from jdfl.base import struct
+from jdfl.base import checks, struct
 from jdfl.base.arguments import checked, settings
 from jdfl.base.settings import Bound, NotNegative, Positive
 from jdfl.base.streams import Stream
@@ -105,7 +106,7 @@ class Timed(Lasting):
     compute: Times  # of one gradient
     latency: Times  # of one message, whatever its size
     bandwidth: Array  # float32 [] bits per second per message
-    slowness: Times | None  # factor on a node's compute times, constant within a run
+    slowness: Times | Array | None  # factor on a node's compute times, constant within a run; or all of them [m]
     first: bool = struct.field(pytree_node=False)
     bits: int | Sizes = struct.field(pytree_node=False, default=0)  # size of a message
 
@@ -132,6 +133,8 @@ class Timed(Lasting):
         """The slowness factor of each node, the same in all rounds: [m]."""
         if self.slowness is None:
             return jnp.ones((self.m,), jnp.float32)
+        if not isinstance(self.slowness, Times):
+            return self.slowness[ids(self.m)]
         return jax.vmap(self.slowness.draw)(_SLOW.keys(self.lasting, ids(self.m)))
 
 
@@ -142,7 +145,7 @@ def timed(
     *,
     latency: Times = FixedTime(0.0),  # noqa: B008 (frozen)
     bandwidth: Annotated[float, Bound("(0, inf)")] | None = None,
-    slowness: Times | None = None,
+    slowness: Times | Array | np.ndarray | Sequence[float] | None = None,
     first: bool = False,
 ) -> Timed:
     """Nodes and messages take simulated time, which the run adds up and records as `network_seconds`.
@@ -154,7 +157,8 @@ def timed(
         compute: Seconds per gradient, redrawn in each round.
         latency: Seconds per message on top of its transmission time, redrawn in each round.
         bandwidth: Bits per second per message, above 0; None: transmission takes no time.
-        slowness: Factor on each node's compute times, drawn once for all rounds; None: all nodes are equal.
+        slowness ([m]): Factor on each node's compute times, drawn once for all rounds from a distribution, or all
+            factors themselves, above 0; None: all nodes are equal.
         first: A node that combines only some of its neighbours, as in CEPS and in `partial_communication` around this
             network, takes the first to respond instead of a random subset. It then requests all messages, and all
             responses count as sent.
@@ -162,13 +166,20 @@ def timed(
     Raises:
         ValueError: For settings of the distributions and a bandwidth out of range; for a base that is synchronised.
     """
+    slow = ""
+    factors: Any = slowness
+    if isinstance(slowness, Times):
+        slow = f", slowness={type(slowness).__name__}"
+    elif slowness is not None:
+        checks.shape((base.m,), "Give one factor for every node.", slowness=slowness)
+        checks.positive(slowness=slowness)
+        slow, factors = ", slowness=own", jax.device_put(np.array(slowness, np.float32))
     for what, times in (("compute", compute), ("latency", latency), ("slowness", slowness)):
-        if times is not None:
+        if isinstance(times, Times):
             times.check(what)
-    slow = "" if slowness is None else f", slowness={type(slowness).__name__}"
     inside, name = around(base, f"timed({type(compute).__name__}{slow}{', first' if first else ''})")
     speed = jnp.float32(jnp.inf if bandwidth is None else bandwidth)
-    return Timed(inside, compute, latency, speed, slowness, first, name=name)
+    return Timed(inside, compute, latency, speed, factors, first, name=name)
 
 
 Seconds = tuple[Array, Array]  # floats, and the rounding error of each

@@ -253,3 +253,14 @@ def test_what_has_the_methods_of_a_distribution_is_none():
     for name in ("compute", "latency", "slowness"):
         with pytest.raises(ValueError, match=rf"Expected {name} to be a distribution of times.*ExponentialTime"):
             nw.timed(RING(), **{name: jdfl.codecs.Dense()})
+
+
+def test_factors_of_nodes_may_be_given():
+    """One slow node among equal ones: it alone takes longer, in rounds and in what `slow` says."""
+    net = nw.timed(RING(), nw.FixedTime(1.0), slowness=[1.0, 1.0, 4.0, *[1.0] * (RING().m - 3)])
+    assert net.slow().tolist()[:4] == [1.0, 1.0, 4.0, 1.0]
+    compute = net.at(jnp.int32(0), jax.random.key(0)).timing.compute
+    assert compute.tolist()[:4] == [1.0, 1.0, 4.0, 1.0]
+    for bad, words in (([1.0, 2.0], "one factor for every node"), ([0.0] * RING().m, "slowness > 0")):
+        with pytest.raises(ValueError, match=words):
+            nw.timed(RING(), slowness=bad)
