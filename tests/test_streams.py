@@ -17,7 +17,7 @@ from jdfl.algorithms.moment import Moment
 from jdfl.algorithms.program import Program
 from jdfl.base import streams, struct
 from jdfl.base.streams import Stream
-from jdfl.engine import stepping
+from jdfl.engine import provenance, stepping
 from tests.algorithms.play import direct
 from tests.later import Later
 
@@ -200,3 +200,14 @@ def test_the_fingerprint_adds_up_over_processes_that_have_some_nodes_each(monkey
     assert found == whole
     for i, j in itertools.combinations(range(5), 2):
         assert provenance._digest(jnp.asarray(x)[np.r_[:i, j, i + 1 : j, i, j + 1 : 5]]) != whole
+
+
+def test_digests_that_look_like_huge_numbers_stay_as_they_are():
+    """One digest in a thousand is digits around an e: as float32 two of them would both be infinite, with a warning."""
+    words = [
+        provenance._rounded(word, np.float32) for word in ("5091021061391e33", "5091021061391e34", "1e300", "-1e39")
+    ]
+    assert words == ["5091021061391e33", "5091021061391e34", "1e300", "-1e39"]
+    assert provenance._rounded("inf", np.float32) == "inf"
+    assert provenance._rounded("nan", np.float32) == "nan"
+    assert provenance._rounded("0.1", np.float32) == repr(float(np.float32(0.1)))

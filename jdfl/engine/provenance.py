@@ -106,13 +106,17 @@ def fingerprint(dtype: Any, **settings: Any) -> tuple[int, ...]:
 
 
 def _rounded(word: str, dtype: Any) -> str:
-    """A word, or where it is a number that number in `dtype`; whole numbers that `dtype` may not hold stay."""
+    """A word, or where it is a number that number in `dtype`; numbers that `dtype` may not hold stay.
+
+    A digest that looks like a number beyond all of them stays, too: as infinity it would be that of others.
+    """
     if word.lstrip("-").isdigit() and abs(int(word)) >= _WHOLE:
         return word
     try:
-        return repr(float(np.asarray(float(word), dtype)))
+        value = float(word)
     except ValueError:
         return word
+    return repr(float(np.asarray(value, dtype))) if abs(value) <= float(np.finfo(dtype).max) else word
 
 
 def listen(function: Callable[[str], object]) -> None:
