@@ -22,12 +22,6 @@ from jdfl.events.execution import one_by_one
 from jdfl.events.method import HAPPENED
 
 NAME = "events"
-LIMIT = (
-    "Of an event of AD-PSGD with 20 parameters, drawing its time and its partner takes a third, and planning, a loop "
-    "over Python lists, as much; the device executes the events before meanwhile. At a million nodes tables and lists "
-    "no longer fit into the caches. Other ways to find levels are slower: NumPy peeling of the events that are ready, "
-    "and a scan on the device, which copies the levels of all nodes with every event."
-)
 METHODS: dict[str, events.AsyncMethod] = {
     "SwarmSGD": events.SwarmSGD(lr=0.01),
     "AGP": events.AGP(lr=0.001),
