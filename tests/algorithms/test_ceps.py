@@ -52,7 +52,7 @@ def course(algorithm, problem, network, key, rounds: int):
 
     def one(state, k):
         moment = stepping.drawn(setting, k)
-        round = program._round(problem, moment, {})
+        round = program.round(problem, moment, {})
         mine, others = requests._drawn(algorithm, algorithm._due(round), round)
         state, info = program.step(state, problem, moment)
         return state, (program.params(state), mine, others, noise(moment), sum(info.sent.values()))
