@@ -116,7 +116,7 @@ def test_what_is_done_is_not_done_again_unless_it_is_asked_for(scripts, tmp_path
     assert command.main(two) == 0
     assert [words[2] for words in called] == ["experiments.demo"]
     assert (tmp_path / "codecs.json").is_file()
-    assert "codecs                       0 s, before" in capsys.readouterr().out
+    assert re.search(r"codecs +\d s, before", capsys.readouterr().out)  # a second, on a busy machine
     for more, count in ((["--quick"], 2), (["--again"], 2), ([], 0)):
         called.clear()
         assert command.main([*two, *more]) == 0
