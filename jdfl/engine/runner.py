@@ -298,6 +298,6 @@ class _Run:
         """The carry of a checkpoint, in the layout of the run's own carry."""
         layout: Layout | None = self._layout
         if layout is None:
-            state = waves.fitted(self._start.program, before.state, self._carry.state)
-            return replace(before, state=state).carry(self._carry)
+            fitted = waves.fitted(self._start.program, before.state, self._carry.state)
+            return replace(before, state=fitted).carry(self._carry)
         return layout.spread(layout.carry, before.carry(layout.whole(layout.carry, self._carry)))

@@ -9,7 +9,7 @@ Axes: m nodes.
 import math
 from dataclasses import replace
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -29,6 +29,7 @@ from jdfl.events.execution import Given, execute
 from jdfl.events.method import HAPPENED, AsyncMethod, noted
 from jdfl.events.plan import planned
 from jdfl.events.timeline import Events
+from jdfl.events.touches import refuse_wrong
 from jdfl.network import in_run
 from jdfl.network.timing import Seconds
 
@@ -38,30 +39,9 @@ _MOST = 256  # settings that are remembered
 _known: dict[Any, list[list[Note]]] = {}
 
 
-class Scheduler(Protocol):
-    """How rounds are executed; `jdfl.engine.loop` is one."""
-
-    def start(self, setting: Setting, metrics: tuple[Metric, ...], layout: Any = None) -> tuple[Program, Carry, Record]:
-        """As `loop.start`."""
-        ...
-
-    def advance(
-        self,
-        carry: Carry,
-        setting: Setting,
-        end: Any,
-        every: int,
-        records: int,
-        metrics: tuple[Metric, ...],
-        layout: Any = None,
-    ) -> tuple[Carry, Record]:
-        """As `loop.advance`."""
-        ...
-
-
-def scheduler(program: Program, steps: int) -> Scheduler:
-    """The scheduler of a program for a number of rounds."""
-    return Waves(steps) if isinstance(program.algorithm, AsyncMethod) else loop  # pyright: ignore[reportReturnType]
+def scheduler(program: Program, steps: int) -> Any:
+    """What executes a number of rounds of a program: `jdfl.engine.loop`, or `Waves`, with `start` and `advance`."""
+    return Waves(steps) if isinstance(program.algorithm, AsyncMethod) else loop
 
 
 def releases(setting: Setting, steps: int) -> Array:
@@ -89,6 +69,7 @@ class Waves:
         method: Any = setting.algorithm.algorithm
         network = in_run(setting.network, setting.keys.network, setting.algorithm.round_bits(setting.problem))
         self.events: Events = method.events(network, setting.keys.network, self._steps * float(method.period))
+        refuse_wrong(self.events, method.kinds)
         step = max(_FEWEST, len(setting.node) // 4)  # few sizes, so that runs alike share their programs
         sizes = {name: np.zeros(-(-size // step) * step, bool) for name, size in self.events.sizes.items()}
         setting = replace(setting, algorithm=replace(setting.algorithm, plan=sizes))
@@ -155,7 +136,7 @@ class Waves:
                 second = self.events.time[first + len(window)]
                 round = min(round, math.ceil(second / float(method.period)))
         counts = counted(window, self._notes, names, np.asarray(graph.out_degree))
-        given = Given(setting.problem, setting.algorithm.prepared, setting.keys, graph.weight)
+        given = Given(setting.problem, setting.algorithm.prepared, setting.keys.at_round(0), graph.weight)
         tables = carry.state
         for start in range(0, len(window), _BLOCK):  # while the device works on one the next is planned
             some = window[start : start + _BLOCK]

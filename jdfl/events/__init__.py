@@ -11,11 +11,12 @@ from jdfl.events.event import Event, Neighbours
 from jdfl.events.fed_async import FedAsync, FedBuff
 from jdfl.events.gossip import RandomizedGossip
 from jdfl.events.method import AsyncMethod, Tables
-from jdfl.events.plan import Kind, Touch
+from jdfl.events.partners import meetings
 from jdfl.events.random_walk import RandomWalkSGD
 from jdfl.events.swarm_sgd import SwarmSGD
 from jdfl.events.swift import SWIFT
-from jdfl.events.timeline import Events, in_order, meetings, wakes
+from jdfl.events.timeline import Events, in_order, wakes
+from jdfl.events.touches import Kind, Touch
 
 _METHODS = (ADPSGD, SwarmSGD, RandomizedGossip, AGP, SWIFT, AsyncCHOCO, AsyncDOADP, RandomWalkSGD, FedAsync, FedBuff)
 REGISTRY: dict[str, type[AsyncMethod]] = {method.kind: method for method in _METHODS}

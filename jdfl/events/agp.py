@@ -30,12 +30,12 @@ from jdfl.algorithms.book import MODEL
 from jdfl.algorithms.round import Round
 from jdfl.base import struct
 from jdfl.base.settings import StepSize
-from jdfl.events import timeline
+from jdfl.events import partners, timeline
 from jdfl.events.event import Event
 from jdfl.events.method import AsyncMethod, Tables, start
-from jdfl.events.plan import Kind, Touch
 from jdfl.events.slots import slots
 from jdfl.events.timeline import Events
+from jdfl.events.touches import Kind, Touch
 from jdfl.network import Timed
 from jdfl.problems import Problem
 
@@ -67,7 +67,7 @@ class AGP(AsyncMethod):
     def events(self, network: Timed, key: Array, seconds: float) -> Events:
         """Every node finishes one gradient after another; messages arrive later."""
         steps = timeline.wakes(network, key, seconds, messages=False)
-        to = timeline.partners(timeline.heard_by(timeline.links(network)), steps, key)
+        to = partners.partners(partners.heard_by(partners.links(network)), steps, key)
         arrival = steps.time + timeline.travels(network, key, steps.actor, steps.count)
         sent = np.flatnonzero(to >= 0)
         come = sent[arrival[sent] <= seconds]

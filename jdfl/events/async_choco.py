@@ -34,11 +34,11 @@ from jdfl.algorithms.step_sizes import FIXED_SYMMETRIC
 from jdfl.base import struct
 from jdfl.base.settings import Fraction, Momentum, StepSize
 from jdfl.codecs import Codec, Dense, Sparse
-from jdfl.events import timeline
+from jdfl.events import partners, timeline
 from jdfl.events.event import Event, Neighbours
 from jdfl.events.method import AsyncMethod, Tables, start
-from jdfl.events.plan import Kind, Touch
 from jdfl.events.timeline import Events
+from jdfl.events.touches import Kind, Touch
 from jdfl.network import Network, Timed
 from jdfl.problems import Problem
 
@@ -70,7 +70,7 @@ class _Copies(AsyncMethod):
     def events(self, network: Timed, key: Array, seconds: float) -> Events:
         """Every node finishes one gradient after another."""
         found = timeline.wakes(network, key, seconds)
-        senders, mask = timeline.hears(timeline.links(network))
+        senders, mask = partners.hears(partners.links(network))
         own = np.repeat(found.actor[:, None], self.kinds[0].single, axis=1)
         read = np.where(mask, senders, -1)[found.actor]
         return replace(found, rows=np.concatenate([own, read], axis=1).astype(np.int32))

@@ -28,21 +28,23 @@ from jdfl.problems import Problem
 
 @struct.dataclass
 class Instant(Moment):
-    """Events of several nodes: `node` [b] are their actors, and keys follow from how many each has had."""
+    """Events of several nodes: `node` [b] are their actors, and keys follow from how many of a kind each has had."""
 
-    count: Array | None = None  # int32 [b] the number of the event among those of its actor
+    count: Array | None = None  # int32 [b] the number of the event among those of its actor and kind
+    kind: int = 0  # the place of the kind among the method's
 
     @classmethod
-    def of(cls, keys: Keys, node: Array, count: Array) -> "Instant":
-        """Events of nodes [b] and counts [b] in a run with these keys; its graph has no links."""
+    def of(cls, keys: Keys, node: Array, count: Array, kind: int = 0) -> "Instant":
+        """Events of nodes [b], with counts [b] among those of a kind, in a run with these keys; they have no links."""
         nobody, nothing = jnp.zeros((len(node), 1), jnp.int32), jnp.zeros((len(node), 1), jnp.float32)
         graph = Graph(nobody, nobody > 0, nothing, nothing[:, 0] + 1, nobody[:, 0])
-        return cls(jnp.int32(0), keys.run, graph, node, keys, count)
+        return cls(jnp.int32(0), keys.run, graph, node, keys, count, kind)
 
     def keys(self, stream: Stream, index: Array | int = 0) -> Array:
         """A stream's key for every event [b]; `index` [] distinguishes several draws of one event."""
         assert self.count is not None
-        return jax.vmap(jax.random.fold_in)(each(self.stream(stream), self.node, index), self.count)
+        own = jax.random.fold_in(self.stream(stream), self.kind)  # counts of two kinds are the same numbers
+        return jax.vmap(jax.random.fold_in)(each(own, self.node, index), self.count)
 
 
 class Note(NamedTuple):

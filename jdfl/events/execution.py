@@ -16,8 +16,10 @@ from jdfl.algorithms.sending import Prepared
 from jdfl.base import struct
 from jdfl.base.streams import Keys
 from jdfl.events.event import Event, Instant, Neighbours, Notes
-from jdfl.events.plan import NOTHING, WIDTHS, Plan, arranged
+from jdfl.events.plan import WIDTHS, Plan, arranged
 from jdfl.events.timeline import Events
+from jdfl.events.touches import NOTHING, Touch
+from jdfl.privacy.flow import sent
 from jdfl.problems import Problem
 
 if TYPE_CHECKING:
@@ -87,7 +89,7 @@ def _run(
         row = rows.at[place].get(mode="clip")
         present = there[:, None] & (row >= 0)
         node = actor.at[place].get(mode="clip")
-        instant = Instant.of(given.keys, node, count.at[place].get(mode="clip"))
+        instant = Instant.of(given.keys, node, count.at[place].get(mode="clip"), kind)
         known = jnp.where(present, row, 0), present, data.at[place].get(mode="clip")
         return happen(method, tables, kind, Event(given.problem, given.prepared, instant, *known), given.weight[node])
 
@@ -111,14 +113,22 @@ def happen(method: "AsyncMethod", tables: dict[str, Any], kind: int, event: Even
         if touch.table == NOTHING:
             return None
         if touch.many:
-            return Neighbours(tables[touch.table], row[:, c:], present[:, c:], weight)
-        return jax.tree.map(lambda leaf: leaf[row[:, c]], tables[touch.table])
+            return Neighbours(_seen(touch, tables[touch.table]), row[:, c:], present[:, c:], weight)
+        return _seen(touch, jax.tree.map(lambda leaf: leaf[row[:, c]], tables[touch.table]))
 
     made = method.handle(what.name, tuple(taken(c) for c in range(len(what.touches))), event)
     for c, (touch, new) in enumerate(zip(what.touches, made, strict=True)):
         if touch.mode != "r":
-            tables = tables | {touch.table: _written(tables[touch.table], new, present[:, c], row[:, c])}
+            table = _written(tables[touch.table], _seen(touch, new), present[:, c], row[:, c])
+            tables = tables | {touch.table: table}
     return tables
+
+
+def _seen(touch: Touch, rows: Any) -> Any:
+    """The rows, marked as sent where they may be another node's: a guarantee must not rest on what a handler marks."""
+    if touch.own:
+        return rows
+    return jax.tree.map(lambda leaf: sent(leaf, f"table {touch.table}"), rows)
 
 
 def of_every_node(method: "AsyncMethod", tables: dict[str, Any], kind: int, round: Round, notes: Notes) -> Event:
@@ -133,7 +143,7 @@ def of_every_node(method: "AsyncMethod", tables: dict[str, Any], kind: int, roun
             columns.append((round.node + turn) % rows)
     row = jnp.stack(columns, axis=1).astype(jnp.int32)
     keys = Keys.of(round.moment.key) if round.moment.roots is None else round.moment.roots
-    instant = Instant.of(keys, round.node, jnp.zeros_like(round.node))
+    instant = Instant.of(keys, round.node, jnp.zeros_like(round.node), kind)
     return Event(round.problem, round.prepared, instant, row, row >= 0, row[:, 0] * 0, notes)
 
 

@@ -19,8 +19,8 @@ from jdfl.base import struct
 from jdfl.base.settings import Positive
 from jdfl.events.event import Event, Note, Notes
 from jdfl.events.execution import happen, of_every_node
-from jdfl.events.plan import Kind
 from jdfl.events.timeline import Events
+from jdfl.events.touches import Kind
 from jdfl.network import Network, Static, Timed, require
 from jdfl.problems import Problem
 

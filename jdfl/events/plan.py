@@ -10,43 +10,14 @@ Axes: E events, C columns of rows, P pieces.
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise, repeat
-from typing import Literal, NamedTuple
 
 import numpy as np
 
 from jdfl.events.timeline import Events
+from jdfl.events.touches import NOTHING, Kind, by_column
 
-NOTHING = ""  # the table of a column whose rows are nodes that take part without a row of theirs
 WIDTHS = (8, 64, 512, 4096, 16384)  # of pieces; narrower ones are slower than 8: XLA copies whole tables for one row
 _BLOCK = 10**6  # events that are lists of Python numbers at a time
-
-
-class Touch(NamedTuple):
-    """A row of a table that an event reads, writes, or both."""
-
-    table: str
-    mode: Literal["r", "w", "rw"]
-    own: bool = False
-    """Whether the row belongs to the actor's row in another table, which every event that touches this one writes: it
-    orders nothing."""
-    many: bool = False
-    """Whether it is one row for every in-neighbour of the actor, in the order of the table of in-neighbours; such a
-    touch is the last of its kind, and read only."""
-
-
-class Kind(NamedTuple):
-    """A kind of event: its name, and what it touches, column by column of the rows."""
-
-    name: str
-    touches: tuple[Touch, ...]
-    costly: bool = True
-    """Whether it takes long, as gradients do. Where kinds differ in this, as many costly events as can be run at once,
-    and the others between them."""
-
-    @property
-    def single(self) -> int:
-        """The number of columns before those of the in-neighbours."""
-        return sum(not touch.many for touch in self.touches)
 
 
 @dataclass(frozen=True)
@@ -198,7 +169,7 @@ def resources(events: Events, kinds: Sequence[Kind], every: bool = False) -> tup
     tables = dict.fromkeys(touch.table for kind in kinds for touch in kind.touches)
     size = 1 + int(events.rows.max(initial=0))
     offset = {table: place * size for place, table in enumerate(tables)}
-    touches = [_by_column(kind, events.rows.shape[1]) for kind in kinds]
+    touches = [by_column(kind, events.rows.shape[1]) for kind in kinds]
     found = list[np.ndarray]()
     for writing in (False, True):
         columns = [
@@ -217,12 +188,6 @@ def resources(events: Events, kinds: Sequence[Kind], every: bool = False) -> tup
                 table[here, place] = np.where(row < 0, -1, row + offset[touches[number][c].table])
         found.append(table)
     return found[0], found[1]
-
-
-def _by_column(kind: Kind, columns: int) -> list[Touch]:
-    """The touch of every column of a kind; one of in-neighbours has all columns from its own on."""
-    last = kind.touches[-1]
-    return [*kind.touches, *[last] * (columns - len(kind.touches) if last.many else 0)]
 
 
 def check(plan: Plan, events: Events, kinds: Sequence[Kind]) -> None:

@@ -24,11 +24,11 @@ from jdfl.algorithms.round import Round
 from jdfl.base import struct
 from jdfl.base.settings import Count, StepSize
 from jdfl.base.streams import Stream
-from jdfl.events import timeline
+from jdfl.events import partners, timeline
 from jdfl.events.event import Event
 from jdfl.events.method import AsyncMethod, Tables
-from jdfl.events.plan import NOTHING, Kind, Touch
 from jdfl.events.timeline import Events
+from jdfl.events.touches import NOTHING, Kind, Touch
 from jdfl.network import Graph, Timed
 
 _WALK, _VISIT = Stream("random walk.path", "network"), Stream("random walk.time of a visit", "network")
@@ -58,7 +58,7 @@ class RandomWalkSGD(AsyncMethod):
         node, time, first = jnp.asarray(token % network.m, jnp.int32), np.zeros(self.tokens), 0
         parts = list[tuple[np.ndarray, ...]]()
         while (time <= seconds).any():
-            given = network.compute, network.latency, timeline.links(network), key, node, first
+            given = network.compute, network.latency, partners.links(network), key, node, first
             here, to, computing, travelling = map(np.asarray, _walk(*given))  # [L, K]
             moved, computing = here != to, computing * slow[here]
             timeline.check_times(computing.T, network.compute)

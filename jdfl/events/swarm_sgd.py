@@ -21,8 +21,9 @@ from jdfl.base import struct
 from jdfl.base.settings import Count, StepSize
 from jdfl.events.event import Event
 from jdfl.events.method import AsyncMethod, Tables, start
-from jdfl.events.plan import Kind, Touch
-from jdfl.events.timeline import Events, meetings
+from jdfl.events.partners import meetings
+from jdfl.events.timeline import Events
+from jdfl.events.touches import Kind, Touch
 from jdfl.network import Timed
 
 

@@ -27,8 +27,8 @@ from jdfl.base.settings import StepSize
 from jdfl.events import timeline
 from jdfl.events.event import Event
 from jdfl.events.method import AsyncMethod, Tables, start
-from jdfl.events.plan import Kind, Touch
 from jdfl.events.timeline import Events
+from jdfl.events.touches import Kind, Touch
 from jdfl.events.versions import newest
 from jdfl.network import Timed
 

@@ -17,9 +17,9 @@ import numpy as np
 from jax import Array
 
 from jdfl.base.streams import Stream
-from jdfl.network import FixedTime, Graph, Timed, Times
+from jdfl.network import FixedTime, Timed, Times
 
-_WAIT, _PARTNER = Stream("events.time between events", "network"), Stream("events.partner", "network")
+_WAIT = Stream("events.time between events", "network")
 _TRAVEL = Stream("events.time of a message", "network")
 MOST = 2**31 - 1  # events that int32 counts
 _AT_ONCE = 16  # times that are drawn for a node at a time
@@ -167,65 +167,6 @@ def travels(network: Timed, key: Array, sender: np.ndarray, count: np.ndarray) -
     if not (np.isfinite(taken).all() and (taken >= 0).all()):
         raise ValueError(f"Expected times from 0 and finite, got {network.latency!r}. Use another distribution.")
     return taken
-
-
-def partners(neighbours: tuple[np.ndarray, np.ndarray], events: Events, key: Array) -> np.ndarray:
-    """One of the neighbours of every event's actor [E] int32, uniformly at random; -1 for actors without any.
-
-    Args:
-        neighbours: Their table [m, d] and its mask [m, d], as of `hears` or `heard_by`.
-        events: The events.
-        key: The key [] of the run's network.
-    """
-    table, mask = neighbours
-    order = np.argsort(~mask, axis=1, kind="stable")  # slots with a neighbour first
-    neighbour, degree = np.take_along_axis(table, order, axis=1), mask.sum(axis=1)
-    share = shares(_PARTNER.of(key), events.actor, events.count)
-    slot = np.minimum((share * degree[events.actor]).astype(np.int32), np.maximum(degree[events.actor] - 1, 0))
-    return np.where(degree[events.actor] > 0, neighbour[events.actor, slot], -1).astype(np.int32)
-
-
-def links(network: Timed) -> Graph:
-    """The graph of a fixed network with times."""
-    base: Any = network.base
-    return base.graph
-
-
-def hears(graph: Graph) -> tuple[np.ndarray, np.ndarray]:
-    """The table of in-neighbours [m, d] int32 on the host, and its mask [m, d]."""
-    return np.asarray(graph.senders), np.asarray(graph.mask)
-
-
-def heard_by(graph: Graph) -> tuple[np.ndarray, np.ndarray]:
-    """The table of out-neighbours [m, d'] int32 on the host, and its mask [m, d']."""
-    senders, mask = hears(graph)
-    receiver, slot = np.nonzero(mask)
-    sender = senders[receiver, slot]
-    order = np.argsort(sender, kind="stable")
-    sender, receiver = sender[order], receiver[order]
-    number = np.bincount(sender, minlength=graph.m)
-    place = np.arange(len(sender)) - np.repeat(np.cumsum(number) - number, number)
-    table = np.zeros((graph.m, max(1, int(number.max(initial=0)))), np.int32)
-    table[sender, place] = receiver
-    return table, np.arange(table.shape[1]) < number[:, None]
-
-
-def meetings(network: Timed, key: Array, seconds: float, *, columns: int, gradients: int = 1) -> Events:
-    """Events of nodes that wake with their clocks and meet a random in-neighbour.
-
-    The last column has the row of the neighbour, or -1, and the others that of the node.
-
-    Args:
-        network: The network in a run.
-        key: The key [] of the run's network.
-        seconds: The last time, included.
-        columns: The number of columns, at least 2.
-        gradients: How many gradients a node computes before each meeting.
-    """
-    found = wakes(network, key, seconds, gradients=gradients)
-    rows = np.repeat(found.actor[:, None], columns, axis=1)
-    rows[:, -1] = partners(hears(links(network)), found, key)
-    return replace(found, rows=rows)
 
 
 def drawn(times: Times, key: Array, node: np.ndarray, count: np.ndarray, size: int = 1) -> np.ndarray:

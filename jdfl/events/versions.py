@@ -6,7 +6,7 @@ Axes: E events, m nodes, d slots of the table of in-neighbours.
 import numpy as np
 from jax import Array
 
-from jdfl.events import timeline
+from jdfl.events import partners, timeline
 from jdfl.events.slots import slots
 from jdfl.events.timeline import Events
 from jdfl.network import Timed
@@ -32,7 +32,7 @@ def newest(network: Timed, key: Array, events: Events) -> tuple[np.ndarray, np.n
 
     order = np.argsort(came, kind="stable")
     last = np.maximum.accumulate(events.actor[order] * np.int64(size + 1) + order)  # the newest of a node so far
-    senders, mask = timeline.hears(timeline.links(network))
+    senders, mask = partners.hears(partners.links(network))
     sender = senders[events.actor]
     place = np.searchsorted(came[order], sender * far + now[:, None], side="left") - 1
     found = np.maximum(place, 0)

@@ -14,7 +14,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from jdfl.events import random_walk, timeline
+from jdfl.events import partners, random_walk, timeline
 from jdfl.network import Timed
 
 Gradient = Callable[[int, np.ndarray], np.ndarray]
@@ -32,14 +32,14 @@ class Scene:
 
     @property
     def neighbours(self) -> list[list[int]]:
-        senders, mask = timeline.hears(self.network.base.graph)
+        senders, mask = partners.hears(self.network.base.graph)
         return [senders[i][mask[i]].tolist() for i in range(len(senders))]
 
     @property
     def weights(self) -> np.ndarray:
         graph, m = self.network.base.graph, len(self.x)
         W = np.zeros((m, m))
-        senders, mask = timeline.hears(graph)
+        senders, mask = partners.hears(graph)
         for i in range(m):
             for j, weight in zip(senders[i][mask[i]], np.asarray(graph.weight)[i][mask[i]]):
                 W[i, j] += weight
@@ -51,8 +51,8 @@ class Scene:
 
     def partners(self, out: bool = False, **how: Any) -> dict[tuple[int, int], int]:
         found = timeline.wakes(self.network, self.key, self.seconds, **how)
-        table = (timeline.heard_by if out else timeline.hears)(self.network.base.graph)
-        who = timeline.partners(table, found, self.key)
+        table = (partners.heard_by if out else partners.hears)(self.network.base.graph)
+        who = partners.partners(table, found, self.key)
         return {(i, c): j for i, c, j in zip(found.actor.tolist(), found.count.tolist(), who.tolist())}
 
     def travel(self, node: int, count: int) -> float:

@@ -178,12 +178,12 @@ def test_a_planted_wave_too_early_changes_the_result(name, monkeypatch):
 def test_draws_follow_the_node_and_its_count():
     keys, stream = Keys.of(jax.random.key(5)), Stream.again("tests.events", "private")
 
-    def drawn(node: list[int], count: list[int]) -> list[list[int]]:
-        instant = Instant.of(keys, jnp.array(node, jnp.int32), jnp.array(count, jnp.int32))
+    def drawn(node: list[int], count: list[int], kind: int = 0) -> list[list[int]]:
+        instant = Instant.of(keys, jnp.array(node, jnp.int32), jnp.array(count, jnp.int32), kind)
         return jax.random.key_data(instant.keys(stream)).tolist()
 
     assert drawn([3, 1], [0, 2]) == drawn([1, 3], [2, 0])[::-1]
-    assert len({tuple(one) for one in drawn([3, 3, 1, 2], [0, 1, 0, 0])}) == 4
+    assert len({tuple(one) for kind in (0, 1) for one in drawn([3, 3, 1, 2], [0, 1, 0, 0], kind)}) == 8
 
 
 def test_every_gradient_has_noise_of_its_own():

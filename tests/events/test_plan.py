@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jdfl.events import plan as plans
-from jdfl.events.plan import Kind, Touch
 from jdfl.events.timeline import Events
+from jdfl.events.touches import Kind, Touch
 
 ROWS = 5
 KINDS = (

@@ -163,6 +163,55 @@ def test_what_is_sent_without_noise_has_no_guarantee():
         jdfl.account(ran(bare))
 
 
+@struct.dataclass
+class Silent(Bare):
+    """A planted mistake: gradients without noise reach another node's row, and nothing marks them as sent."""
+
+    kinds: ClassVar[tuple[Kind, ...]] = (
+        Kind("meet", (Touch("node", "rw"), Touch("raw", "rw", own=True), Touch("node", "rw"))),
+    )
+    by: str = struct.field(pytree_node=False, default="writing")
+
+    def tables(self, round, sizes):
+        x = jnp.array(round.problem.begin())
+        return {"node": x, "raw": jnp.zeros_like(x)}
+
+    def events(self, network, key, seconds):
+        return meetings(network, key, seconds, columns=3)
+
+    def handle(self, kind: str, rows: tuple[Any, ...], event: Event) -> tuple[Any, ...]:
+        x, raw, other = rows
+        noisy = x - 0.1 * self.gradients(x, event.at())
+        bare = self.gradients.without_noise(x, event.at(turn=1))
+        if self.by == "keeping":  # it stays in a row that nobody else sees
+            return noisy, bare, other
+        return (noisy, raw, other - bare) if self.by == "writing" else (noisy - bare, raw, other)
+
+
+def test_what_another_node_may_see_counts_as_sent_whatever_is_marked():
+    assert jdfl.account(ran(Silent(gradients=NOISY, by="keeping"))).sound
+    for by in ("writing", "reading"):  # by the partner now, or by whoever meets the node later
+        with pytest.raises(ValueError, match=r"what is sent on the channel 'table node' has no noise"):
+            jdfl.account(ran(Silent(gradients=NOISY, by=by)))
+
+
+def test_rows_that_are_not_what_a_method_says_are_refused():
+    @struct.dataclass
+    class Others(Silent):
+        """It says that rows of others are its own, or meets itself."""
+
+        def events(self, network, key, seconds):
+            found = meetings(network, key, seconds, columns=3)
+            rows = found.rows.copy()
+            rows[:, 1 if self.by == "writing" else 2] = (rows[:, 0] + (self.by == "writing")) % M
+            return replace(found, rows=rows)
+
+    with pytest.raises(ValueError, match="the actor's own row of the table 'raw' in every event 'meet'"):
+        ran(Others(gradients=NOISY))
+    with pytest.raises(ValueError, match="different rows of the table 'node' in an event 'meet', got one twice"):
+        ran(Others(gradients=NOISY, by="keeping"))
+
+
 def test_one_round_of_an_event_has_noise_once():
     @struct.dataclass
     class Twice(Bare):

@@ -8,8 +8,9 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from jdfl import network as nw
+from jdfl.events.partners import heard_by, hears, partners
 from jdfl.events.slots import slots
-from jdfl.events.timeline import heard_by, hears, partners, travels, wakes
+from jdfl.events.timeline import travels, wakes
 
 KEY = jax.random.key(4)
 CLOCKS = {
