@@ -94,7 +94,7 @@ class Algorithm:
         """
         raise NotImplementedError
 
-    def once(self, state: Any, round: Round, /) -> Any:
+    def traced_step(self, state: Any, round: Round, /) -> Any:
         """Return the state after all that a run does again and again: a `step`. Privacy statements are derived from it.
 
         Only methods whose runs do not consist of steps override it.

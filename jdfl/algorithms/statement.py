@@ -125,7 +125,7 @@ def _traced(algorithm: Any, problem: Problem, plan: Any) -> tuple[tuple[Book, Bo
         return state, algorithm.params(state)
 
     def advance(state: Any, problem: Problem) -> Any:
-        new = algorithm.once(state, round(problem, books[1]))
+        new = algorithm.traced_step(state, round(problem, books[1]))
         return new, algorithm.params(new)
 
     started, (state, _) = jax.make_jaxpr(begin, return_shape=True)(problem)

@@ -29,7 +29,7 @@ from jdfl.events.execution import Given, execute
 from jdfl.events.method import HAPPENED, AsyncMethod, noted
 from jdfl.events.plan import planned
 from jdfl.events.timeline import Events
-from jdfl.events.touches import refuse_wrong
+from jdfl.events.touches import check_rows
 from jdfl.network import in_run
 from jdfl.network.timing import Seconds
 
@@ -69,7 +69,7 @@ class Waves:
         method: Any = setting.algorithm.algorithm
         network = in_run(setting.network, setting.keys.network, setting.algorithm.round_bits(setting.problem))
         self.events: Events = method.events(network, setting.keys.network, self._steps * float(method.period))
-        refuse_wrong(self.events, method.kinds)
+        check_rows(self.events, method.kinds)
         step = max(_FEWEST, len(setting.node) // 4)  # few sizes, so that runs alike share their programs
         sizes = {name: np.zeros(-(-size // step) * step, bool) for name, size in self.events.sizes.items()}
         setting = replace(setting, algorithm=replace(setting.algorithm, plan=sizes))
@@ -176,7 +176,7 @@ def fitted(program: Program, state: Any, like: Any) -> Any:
         return jnp.concatenate([kept, jnp.zeros((other.shape[0] - len(kept), *kept.shape[1:]), kept.dtype)])
 
     return {
-        name: jax.tree.map(resized, table, like[name]) if name in method.passing else table
+        name: jax.tree.map(resized, table, like[name]) if name in method.message_tables else table
         for name, table in state.items()
     }
 

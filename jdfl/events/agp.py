@@ -51,7 +51,7 @@ class AGP(AsyncMethod):
         Kind("step", (Touch("node", "rw"), Touch("mailbox", "rw"), Touch("slot", "w"))),
         Kind("arrive", (Touch("mailbox", "rw"), Touch("slot", "r"))),
     )
-    passing: ClassVar[tuple[str, ...]] = ("slot",)
+    message_tables: ClassVar[tuple[str, ...]] = ("slot",)
     lr: StepSize = 0.1
 
     def tables(self, round: Round, sizes: Mapping[str, int]) -> Tables:

@@ -88,6 +88,12 @@ class Notes:
                 book.noises[stream] = claim, before[1] | looks
             book.parts |= own.parts
             book.loose |= own.uncovered()
+            book.correlated |= own.correlated
+            if own.sent:
+                raise ValueError(
+                    "Expected messages of an event through its send, post or publish, got one on "
+                    f"{', '.join(own.sent)} through the round of event.at, which has no links."
+                )
         for name, times in self.uses.items():
             book.uses[name] = book.uses.get(name, 0) + times
 

@@ -41,7 +41,7 @@ class AsyncMethod(Algorithm):
     kinds: ClassVar[tuple[Kind, ...]] = ()
     mixes: ClassVar[bool] = False
     directed: ClassVar[bool] = False  # whether links may run one way
-    passing: ClassVar[tuple[str, ...]] = ()  # tables of messages, whose numbers of rows follow from the events
+    message_tables: ClassVar[tuple[str, ...]] = ()  # tables of messages, whose numbers of rows follow from the events
     gradients: Gradients = Gradients()
     period: Positive = 1.0
     """Simulated seconds that count as one round."""
@@ -81,7 +81,7 @@ class AsyncMethod(Algorithm):
             "repeat, sweep and comparisons take it; audits, observers, attacks, floors and kernels do not."
         )
 
-    def once(self, state: Any, round: Round, /) -> Any:
+    def traced_step(self, state: Any, round: Round, /) -> Any:
         """The tables after one event of every kind at every node."""
         tables = dict(state)
         for kind in range(len(self.kinds)):
@@ -117,7 +117,7 @@ class AsyncMethod(Algorithm):
         if not self.directed and not _undirected(network.base):
             raise ValueError(
                 f"Expected a network whose links run both ways for {title}, got {name}: both ends of a link exchange "
-                "their models. Use an undirected network, or jdfl.AGP."
+                "their models. Use an undirected network, or jdfl.events.AGP."
             )
         if self.gradients.sampling in ("epochs", "in order"):
             raise ValueError(

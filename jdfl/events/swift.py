@@ -43,7 +43,7 @@ class SWIFT(AsyncMethod):
     kinds: ClassVar[tuple[Kind, ...]] = (
         Kind("wake", (Touch("node", "rw"), Touch("slot", "w"), Touch("slot", "r", many=True))),
     )
-    passing: ClassVar[tuple[str, ...]] = ("slot",)
+    message_tables: ClassVar[tuple[str, ...]] = ("slot",)
     lr: StepSize = 0.1
 
     def tables(self, round: Round, sizes: Mapping[str, int]) -> Tables:

@@ -45,7 +45,7 @@ def by_column(kind: Kind, columns: int) -> list[Touch]:
     return [*kind.touches, *[last] * (columns - len(kind.touches) if last.many else 0)]
 
 
-def refuse_wrong(events: Events, kinds: Sequence[Kind]) -> None:
+def check_rows(events: Events, kinds: Sequence[Kind]) -> None:
     """Raise ValueError for `own` rows that are not the actor's, and for a row that an event writes and touches twice.
 
     Args:

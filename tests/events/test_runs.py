@@ -212,6 +212,25 @@ def test_rows_that_are_not_what_a_method_says_are_refused():
         ran(Others(gradients=NOISY, by="keeping"))
 
 
+def test_correlated_noise_is_not_claimed_and_rounds_of_events_send_nothing():
+    @struct.dataclass
+    class Correlated(Bare):
+        """Its noise depends on that of earlier events; or it sends through a round."""
+
+        def handle(self, kind: str, rows: tuple[Any, ...], event: Event) -> tuple[Any, ...]:
+            x, other = rows
+            round = event.at()
+            if not self.honest:
+                return x - round.mix(x), other
+            row, hidden = jnp.array([1.0, 0.5]), jnp.zeros((len(x), 1, x.shape[1]))
+            return x - self.gradients.correlated(x, round, row, hidden)[0], other
+
+    with pytest.raises(ValueError, match="noise is correlated over rounds"):
+        jdfl.account(ran(Correlated(gradients=NOISY, honest=True)))
+    with pytest.raises(ValueError, match=r"messages of an event through its send.* got one on model"):
+        ran(Correlated(gradients=NOISY, honest=False))
+
+
 def test_one_round_of_an_event_has_noise_once():
     @struct.dataclass
     class Twice(Bare):
