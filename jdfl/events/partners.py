@@ -1,4 +1,4 @@
-"""Whom nodes meet: random neighbours, of those that they hear or of those that hear them.
+"""The partners of nodes: random in-neighbours, or out-neighbours.
 
 Axes: E events, C columns of rows, m nodes, d slots of a table of neighbours.
 """
