@@ -164,7 +164,6 @@ def test_kept_noise_comes_out_near_the_studys():
     assert mean[0.5] > mean[1.0] > mean[2.0]
 
 
-@pytest.mark.slow
 def test_every_algorithm_that_sends_something_is_attacked():
     names = {name.split(",")[0] for name in privacy_audit.attacked()}
     exact = {row.name for row in ROWS if not takes_noise(type(row.algorithm)) and not row.claimed}

@@ -26,7 +26,6 @@ def ledger(event: Any, releases: Any = (2, 3), **fields: Any) -> Ledger:
     return Ledger(event=event, releases=counts[0], records=counts[1], claimed=True, **terms, **fields)
 
 
-@pytest.mark.slow
 @settings(max_examples=20)
 @given(_rising)
 def test_its_beginnings_are_as_one_release(mu):
