@@ -63,9 +63,8 @@ class _Copies(AsyncMethod):
         warn_of_gamma(self.title, self.codec, float(self.gamma), delta)
 
     def tables(self, round: Round, sizes: Mapping[str, int]) -> Tables:
-        """Models, public copies of them, and momenta."""
-        x = start(round)
-        return {"node": x, "hat": start(round), "momentum": jnp.zeros_like(x)}
+        """Models, and public copies of them."""
+        return {"node": start(round), "hat": start(round)}
 
     def events(self, network: Timed, key: Array, seconds: float) -> Events:
         """Every node finishes one gradient after another."""
@@ -117,6 +116,11 @@ class AsyncDOADP(_Copies):
     """Momentum, in [0, 1)."""
     gradients: Gradients = Gradients(batch=1)
     codec: Codec = Sparse(share=0.3)
+
+    def tables(self, round: Round, sizes: Mapping[str, int]) -> Tables:
+        """Models, public copies of them, and momenta."""
+        found = super().tables(round, sizes)
+        return {**found, "momentum": jnp.zeros_like(found["node"])}
 
     def handle(self, kind: str, rows: tuple[Any, ...], event: Event) -> tuple[Any, ...]:
         """Take a step with momentum, move towards the copies, and send."""
