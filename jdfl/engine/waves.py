@@ -26,7 +26,9 @@ from jdfl.engine.stopping import View
 from jdfl.events.counting import counted, within
 from jdfl.events.event import Note
 from jdfl.events.execution import Given, execute
+from jdfl.events.faults import with_times
 from jdfl.events.method import HAPPENED, AsyncMethod, noted
+from jdfl.events.partners import links
 from jdfl.events.plan import planned
 from jdfl.events.timeline import Events
 from jdfl.events.touches import check_rows
@@ -68,6 +70,7 @@ class Waves:
             raise ValueError("Expected devices = None for an asynchronous method, whose events run on one device.")
         method: Any = setting.algorithm.algorithm
         network = in_run(setting.network, setting.keys.network, setting.algorithm.round_bits(setting.problem))
+        network = with_times(network, method.title)
         self.events: Events = method.events(network, setting.keys.network, self._steps * float(method.period))
         check_rows(self.events, method.kinds)
         step = max(_FEWEST, len(setting.node) // 4)  # few sizes, so that runs alike share their programs
@@ -124,8 +127,8 @@ class Waves:
         Divergence is looked at where there is a record, whatever the chunks are.
         """
         method: Any = setting.algorithm.algorithm
-        network: Any = setting.network
-        graph, first, second = network.base.graph, int(carry.state[HAPPENED]), round * float(method.period)
+        graph = links(with_times(setting.network, method.title))
+        first, second = int(carry.state[HAPPENED]), round * float(method.period)
         window = self.events[first : self.events.until(second)]
         spent = False
         if setting.limit is not None:

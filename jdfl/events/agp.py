@@ -30,13 +30,14 @@ from jdfl.algorithms.book import MODEL
 from jdfl.algorithms.round import Round
 from jdfl.base import struct
 from jdfl.base.settings import StepSize
-from jdfl.events import partners, timeline
+from jdfl.events import faults, partners, timeline
 from jdfl.events.event import Event
 from jdfl.events.method import AsyncMethod, Tables, start
 from jdfl.events.slots import slots
 from jdfl.events.timeline import Events
 from jdfl.events.touches import Kind, Touch
-from jdfl.network import Timed
+from jdfl.network import Network, Timed
+from jdfl.network.faults import LinkLoss
 from jdfl.problems import Problem
 
 
@@ -47,12 +48,23 @@ class AGP(AsyncMethod):
     kind: ClassVar[str] = "agp"
     title: ClassVar[str] = "AGP"
     directed: ClassVar[bool] = True
+    bears: ClassVar[tuple[str, ...]] = ("lost messages", "absent nodes")
     kinds: ClassVar[tuple[Kind, ...]] = (
         Kind("step", (Touch("node", "rw"), Touch("mailbox", "rw"), Touch("slot", "w"))),
         Kind("arrive", (Touch("mailbox", "rw"), Touch("slot", "r"))),
     )
     message_tables: ClassVar[tuple[str, ...]] = ("slot",)
     lr: StepSize = 0.1
+
+    def check(self, problem: Problem, network: Network) -> None:
+        """Refuse what no asynchronous method takes, and lost messages that lose their share of the sum."""
+        super().check(problem, network)
+        for fault in faults.faults(faults.with_times(network, self.title)):
+            if isinstance(fault, LinkLoss) and fault.weights != "sender":
+                raise ValueError(
+                    f"Expected weights = 'sender' in link_loss for {self.title}, got {fault.weights!r}: what is lost "
+                    "would be missing in the sum of all nodes. The sender keeps it then, as if it had a receipt."
+                )
 
     def tables(self, round: Round, sizes: Mapping[str, int]) -> Tables:
         """Models and push-sum weights, of nodes, in their mailboxes, and on their way."""
@@ -67,7 +79,8 @@ class AGP(AsyncMethod):
     def events(self, network: Timed, key: Array, seconds: float) -> Events:
         """Every node finishes one gradient after another; messages arrive later."""
         steps = timeline.wakes(network, key, seconds, messages=False)
-        to = partners.partners(partners.heard_by(partners.links(network)), steps, key)
+        away = faults.absences(network, seconds)
+        to = partners.partners(network, partners.heard_by(partners.links(network)), steps, key, away)
         arrival = steps.time + timeline.travels(network, key, steps.actor, steps.count)
         sent = np.flatnonzero(to >= 0)
         come = sent[arrival[sent] <= seconds]
@@ -79,6 +92,7 @@ class AGP(AsyncMethod):
         freed[come] = place[len(steps) :]
         slot = np.full(len(steps), -1, np.int32)
         slot[sent], size = slots(place[sent], freed[sent], network.m)
+        slot[to < -1] = -2  # is sent, and lost
         stepping = np.stack([steps.actor, steps.actor, slot], axis=1)
         arriving = np.stack([to, slot, np.full(len(steps), -1)], axis=1)[come]
         rows = np.concatenate([stepping, arriving])

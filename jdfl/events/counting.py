@@ -59,5 +59,8 @@ def _doings(events: Events, notes: Sequence[Sequence[Note]]) -> Iterator[tuple[s
         for what, by, where, times, links in some:
             place = here
             for column in (by, where):
-                place = place if column is None else place[events.rows[place, column] >= 0]
-            yield what, place, events.actor[place] if by is None else events.rows[place, by], times, links
+                if column is not None:
+                    row = events.rows[place, column]
+                    place = place[row != -1 if what.startswith("sent_") else row >= 0]  # what is lost is sent
+            node = events.actor[place] if by is None else events.rows[place, by]
+            yield what, place, np.where(node < 0, -2 - node, node), times, links

@@ -12,7 +12,8 @@ J. Nguyen et al.: Federated Learning with Buffered Asynchronous Aggregation, 202
 y_i - (x as received), weighted by (1 + tau)^-power with power = 1/2, and adds server_lr / size times the sum to x once
 it has `size` of them.
 
-The network's links play no part, only its times: a client waits for one message each time.
+The network's links play no part, only its times: a client waits for one message each time. A message that is lost is
+one to the server.
 
 Axes: m nodes (clients), b events, n parameters.
 """
@@ -29,7 +30,7 @@ from jdfl.algorithms.round import Round
 from jdfl.base import struct
 from jdfl.base.settings import Count, Fraction, NotNegative, Positive, StepSize
 from jdfl.base.streams import Stream
-from jdfl.events import timeline
+from jdfl.events import faults, timeline
 from jdfl.events.event import Event
 from jdfl.events.method import AsyncMethod, Tables, start
 from jdfl.events.timeline import Events
@@ -45,6 +46,7 @@ class _Server(AsyncMethod):
 
     channels = (_UP, _DOWN)
     directed: ClassVar[bool] = True
+    bears: ClassVar[tuple[str, ...]] = ("lost messages", "absent nodes")
     lr: Any
     local_steps: int
 
@@ -70,25 +72,32 @@ class _Server(AsyncMethod):
         return event.post(x, 0, _DOWN)
 
     def exchanges(self, network: Timed, key: Array, seconds: float, every: int, columns: int) -> Events:
-        """Every client trains again and again, and each time the server applies what it sends at once.
+        """Every client trains again and again, and each time the server applies what it sends, if it arrives, at once.
 
         `data` is the number of versions that the server has made since the client received its own, times 2; and 1 more
-        with the last model of `every` that arrive, which make a version.
+        with the last model of `every` that arrive, which make a version. A client that has no answer trains again from
+        what it has.
         """
         found = timeline.wakes(network, key, seconds, gradients=self.local_steps)
-        place, by_client = np.arange(len(found)), np.lexsort((found.count, found.actor))
-        received = np.zeros(len(found), np.int64)  # how many models the server had applied by then
-        received[by_client[1:]] = np.where(found.count[by_client[1:]] > 0, by_client[:-1] + 1, 0)
+        come, far = ~faults.lost(network, key, found.actor, found.count), len(found) + 1
+        place = np.cumsum(come) - 1  # how many models the server had applied by then
+        by_client = np.lexsort((found.count, found.actor))
+        client = found.actor[by_client].astype(np.int64) * far
+        newest = np.maximum.accumulate(client + np.where(come, place + 1, 0)[by_client]) - client
+        received = np.zeros(len(found), np.int64)  # the same, when the client had its last answer
+        received[by_client[1:]] = np.where(np.diff(client) == 0, newest[:-1], 0)
         stale = place // every - received // every
         rows = np.zeros((len(found), columns), np.int32)
         rows[:, 0] = found.actor
         training = np.full_like(rows, -1)
         training[:, :2] = found.actor[:, None]
-        applying = np.where(np.arange(columns) == columns - 1, found.actor[:, None], rows)
-        twice = [np.tile(one, 2) for one in (found.time, found.actor, found.count)]
-        given: Any = {"kind": np.repeat([0, 1], len(found)), "rows": np.concatenate([training, applying])}
+        applying = np.where(np.arange(columns) == columns - 1, found.actor[:, None], rows)[come]
+        both = np.concatenate([np.arange(len(found)), np.flatnonzero(come)])
         last = place % every == every - 1
-        return timeline.in_order(*twice, **given, data=np.concatenate([0 * stale, 2 * stale + last]))
+        kind = np.arange(len(both)) >= len(found)
+        given: Any = {"kind": kind, "rows": np.concatenate([training, applying])}
+        data = np.where(kind, (2 * stale + last)[both], 0)
+        return timeline.in_order(found.time[both], found.actor[both], found.count[both], **given, data=data)
 
 
 @struct.dataclass

@@ -30,6 +30,7 @@ class RandomizedGossip(AsyncMethod):
 
     kind: ClassVar[str] = "randomized-gossip"
     title: ClassVar[str] = "randomized gossip"
+    bears: ClassVar[tuple[str, ...]] = ("lost messages", "absent nodes")
     kinds: ClassVar[tuple[Kind, ...]] = (Kind("meet", (Touch("node", "rw"), Touch("node", "rw"))),)
 
     def tables(self, round: Round, sizes: Mapping[str, int]) -> Tables:

@@ -17,11 +17,14 @@ from jdfl.algorithms.gradients import Gradients
 from jdfl.algorithms.round import Round
 from jdfl.base import struct
 from jdfl.base.settings import Positive
+from jdfl.events import faults
 from jdfl.events.event import Event, Note, Notes
 from jdfl.events.execution import happen, of_every_node
+from jdfl.events.partners import links
 from jdfl.events.timeline import Events
 from jdfl.events.touches import Kind
 from jdfl.network import Network, Static, Timed, require
+from jdfl.network.tables import called
 from jdfl.problems import Problem
 
 Tables = Mapping[str, Any]  # trees with leaves [rows, ...], and under HAPPENED how many events have happened, []
@@ -41,6 +44,7 @@ class AsyncMethod(Algorithm):
     kinds: ClassVar[tuple[Kind, ...]] = ()
     mixes: ClassVar[bool] = False
     directed: ClassVar[bool] = False  # whether links may run one way
+    bears: ClassVar[tuple[str, ...]] = ()  # of "lost messages" and "absent nodes"
     message_tables: ClassVar[tuple[str, ...]] = ()  # tables of messages, whose numbers of rows follow from the events
     gradients: Gradients = Gradients()
     period: Positive = 1.0
@@ -59,7 +63,7 @@ class AsyncMethod(Algorithm):
         """Return the events until a time, sorted, with the rows of their touches.
 
         Args:
-            network: The network in this run: a fixed graph as `network.base.graph`, and times.
+            network: The network in this run: times around a fixed graph, with its faults between them.
             key: The key [] from which times and paths are drawn.
             seconds: The last time, included.
         """
@@ -95,26 +99,19 @@ class AsyncMethod(Algorithm):
         return state["node"]
 
     def check(self, problem: Problem, network: Network) -> None:
-        """Refuse networks without times, or that change, and gradients that need the number of a round.
+        """Refuse networks without times, that change or have faults, and gradients that need the number of a round.
 
         Raises ValueError.
         """
         check_parts(self, problem)
-        title, name = self.title, getattr(network, "name", type(network).__name__)
-        if not isinstance(network, Timed):
-            raise ValueError(
-                f"Expected a network whose nodes take time for {title}, got {name}. For example "
-                "jdfl.network.timed(ring, jdfl.network.ExponentialTime(1.0))."
-            )
-        if not isinstance(network.base, Static):
-            raise ValueError(
-                f"Expected a fixed network with times for {title}, got {name}: there are no common rounds "
-                "without a common clock. Use timed(...) around a fixed network, or a synchronous method."
-            )
-        require(network.base, title, **self.needs)
-        if network.first:
+        title, name = self.title, called(network)
+        times = faults.with_times(network, title)
+        faults.check(network, title, self.bears, exchanges=not self.directed)
+        base = Static(links(times), name=called(network))
+        require(base, title, **self.needs)
+        if times.first:
             raise ValueError(f"Expected first = False for {title}, got {name}: nobody waits for the first response.")
-        if not self.directed and not _undirected(network.base):
+        if not self.directed and not _undirected(base):
             raise ValueError(
                 f"Expected a network whose links run both ways for {title}, got {name}: both ends of a link exchange "
                 "their models. Use an undirected network, or jdfl.events.AGP."

@@ -10,32 +10,48 @@ import numpy as np
 from jax import Array
 
 from jdfl.base.streams import Stream
-from jdfl.events.timeline import Events, shares, wakes
-from jdfl.network import Graph, Timed
+from jdfl.events.draws import shares
+from jdfl.events.faults import Absences, absences, lost
+from jdfl.events.timeline import Events, wakes
+from jdfl.network import Graph, Static, Timed
 
 _PARTNER = Stream("events.partner", "network")
 
 
-def partners(neighbours: tuple[np.ndarray, np.ndarray], events: Events, key: Array) -> np.ndarray:
-    """One of the neighbours of every event's actor [E] int32, uniformly at random; -1 for actors without any.
+def partners(
+    network: Timed, neighbours: tuple[np.ndarray, np.ndarray], events: Events, key: Array, away: Absences | None
+) -> np.ndarray:
+    """One of the neighbours of every event's actor [E] int32, uniformly at random.
+
+    It is -1 for actors without any and where the neighbour is away, and -2 - j where neighbour j is there but the
+    messages between both are lost.
 
     Args:
+        network: The network in a run.
         neighbours: Their table [m, d] and its mask [m, d], as of `hears` or `heard_by`.
         events: The events.
         key: The key [] of the run's network.
+        away: When nodes are away.
     """
     table, mask = neighbours
     order = np.argsort(~mask, axis=1, kind="stable")  # slots with a neighbour first
     neighbour, degree = np.take_along_axis(table, order, axis=1), mask.sum(axis=1)
     share = shares(_PARTNER.of(key), events.actor, events.count)
     slot = np.minimum((share * degree[events.actor]).astype(np.int32), np.maximum(degree[events.actor] - 1, 0))
-    return np.where(degree[events.actor] > 0, neighbour[events.actor, slot], -1).astype(np.int32)
+    found = neighbour[events.actor, slot]
+    there = degree[events.actor] > 0
+    if away is not None:
+        there &= ~away.at(found, events.time)
+    found = np.where(lost(network, key, events.actor, events.count), -2 - found, found)
+    return np.where(there, found, -1).astype(np.int32)
 
 
 def links(network: Timed) -> Graph:
-    """The graph of a fixed network with times."""
-    base: Any = network.base
-    return base.graph
+    """The graph of a fixed network with times, and perhaps faults."""
+    inner: Any = network.base
+    while not isinstance(inner, Static):
+        inner = inner.base
+    return inner.graph
 
 
 def hears(graph: Graph) -> tuple[np.ndarray, np.ndarray]:
@@ -60,7 +76,7 @@ def heard_by(graph: Graph) -> tuple[np.ndarray, np.ndarray]:
 def meetings(network: Timed, key: Array, seconds: float, *, columns: int, gradients: int = 1) -> Events:
     """Events of nodes that wake with their clocks and meet a random in-neighbour.
 
-    The last column has the row of the neighbour, or -1, and the others that of the node.
+    The last column has the row of the neighbour, as `partners` has it, and the others that of the node.
 
     Args:
         network: The network in a run.
@@ -71,5 +87,5 @@ def meetings(network: Timed, key: Array, seconds: float, *, columns: int, gradie
     """
     found = wakes(network, key, seconds, gradients=gradients)
     rows = np.repeat(found.actor[:, None], columns, axis=1)
-    rows[:, -1] = partners(hears(links(network)), found, key)
+    rows[:, -1] = partners(network, hears(links(network)), found, key, absences(network, seconds))
     return replace(found, rows=rows)

@@ -33,6 +33,7 @@ class SwarmSGD(AsyncMethod):
 
     kind: ClassVar[str] = "swarm-sgd"
     title: ClassVar[str] = "SwarmSGD"
+    bears: ClassVar[tuple[str, ...]] = ("lost messages", "absent nodes")
     kinds: ClassVar[tuple[Kind, ...]] = (Kind("meet", (Touch("node", "rw"), Touch("node", "rw"))),)
     lr: StepSize = 0.1
     local_steps: Count = struct.field(pytree_node=False, default=2)

@@ -40,6 +40,7 @@ class SWIFT(AsyncMethod):
     kind: ClassVar[str] = "swift"
     title: ClassVar[str] = "SWIFT"
     needs: ClassVar[dict[str, bool]] = FIXED_SYMMETRIC
+    bears: ClassVar[tuple[str, ...]] = ("absent nodes",)
     kinds: ClassVar[tuple[Kind, ...]] = (
         Kind("wake", (Touch("node", "rw"), Touch("slot", "w"), Touch("slot", "r", many=True))),
     )

@@ -6,18 +6,17 @@ follows from the key, the node and the number of its events so far: a longer run
 Axes: E events, C columns of rows, m nodes, d slots of the table of in-neighbours.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
 from jdfl.base.streams import Stream
-from jdfl.network import FixedTime, Timed, Times
+from jdfl.events.draws import drawn
+from jdfl.events.faults import Absences, absences
+from jdfl.network import Timed, Times
 
 _WAIT = Stream("events.time between events", "network")
 _TRAVEL = Stream("events.time of a message", "network")
@@ -34,7 +33,9 @@ class Events:
     kind: np.ndarray  # int32 [E] place in the kinds of the method
     actor: np.ndarray  # int32 [E] the node whose event it is
     count: np.ndarray  # int32 [E] how many events of this kind the actor has had before
-    rows: np.ndarray  # int32 [E, C] the row of every touch of the kind; -1: there is none
+    rows: (
+        np.ndarray
+    )  # int32 [E, C] the row of every touch of the kind; -1: there is none; -2 - r: row r, but it is lost
     data: np.ndarray  # int32 [E] a number for the handler, such as the age of what it applies
     sizes: Mapping[str, int] = field(default_factory=dict)  # the number of rows of tables of messages
 
@@ -96,6 +97,27 @@ def order_of(time: np.ndarray, kind: np.ndarray, actor: np.ndarray, count: np.nd
     return order
 
 
+def with_returns(events: Events, away: Absences, seconds: float, *, kind: int) -> Events:
+    """The events, with one of a kind for every node that was away and returns, whose touches are all of its own row.
+
+    Args:
+        events: Events of other kinds.
+        away: When nodes are away.
+        seconds: The last time, included.
+        kind: The place of the kind among the method's.
+    """
+    time, node = away.returns
+    time, node = time[time <= seconds], node[time <= seconds]
+    by_node = np.argsort(node, kind="stable")
+    count = np.empty(len(node), np.int64)
+    first = np.searchsorted(node[by_node], node[by_node], side="left")
+    count[by_node] = np.arange(len(node)) - first
+    both: Any = (np.concatenate(one) for one in ((events.time, time), (events.actor, node), (events.count, count)))
+    rows = np.concatenate([events.rows, np.repeat(node[:, None], events.rows.shape[1], axis=1)])
+    kinds = np.concatenate([events.kind, np.full(len(node), kind)])
+    return in_order(*both, kind=kinds, rows=rows, data=np.concatenate([events.data, 0 * node]), sizes=events.sizes)
+
+
 def sent_in(network: Timed) -> np.ndarray:
     """The seconds [m] that a message of every node takes for its bits."""
     bits = network.bits
@@ -118,19 +140,27 @@ def wakes(network: Timed, key: Array, seconds: float, *, gradients: int = 1, mes
     """
     m, slow = network.m, gradients * np.asarray(network.slow(), np.float64)
     fixed = sent_in(network) if messages else np.zeros(m)
-    parts, last, going, first = list[tuple[np.ndarray, ...]](), np.zeros(m), np.arange(m, dtype=np.int32), 0
+    away = absences(network, seconds)
+    last = np.zeros(m) if away is None else away.first
+    going, had, drawn_before = np.flatnonzero(last <= seconds).astype(np.int32), np.zeros(m, np.int32), 0
+    parts = [tuple(np.zeros(0, kind) for kind in (np.float64, np.int32, np.int32))]
     while len(going):
-        counts = np.full(len(going), first, np.int32)
+        counts = np.full(len(going), drawn_before, np.int32)
         waits = drawn(network.compute, _WAIT.of(key), going, counts, _AT_ONCE) * slow[going, None]
         if messages:
             waits = waits + drawn(network.latency, _TRAVEL.of(key), going, counts, _AT_ONCE) + fixed[going, None]
         check_times(waits, network.compute)
-        ends = last[going, None] + np.cumsum(waits, axis=1)
-        node, turn = np.nonzero(ends <= seconds)
-        parts.append((ends[node, turn], going[node], first + turn))
+        if away is None:
+            ends = last[going, None] + np.cumsum(waits, axis=1)
+            last[going] = ends[:, -1]
+        else:
+            ends, last[going] = away.ends(going, last[going], waits)
+        done = ends <= seconds
+        node, turn = np.nonzero(done)
+        parts.append((ends[node, turn], going[node], (had[going, None] + np.cumsum(done, axis=1) - 1)[node, turn]))
         check_number(sum(len(one[0]) for one in parts), seconds)
-        last[going] = ends[:, -1]
-        going, first = going[ends[:, -1] <= seconds], first + _AT_ONCE
+        had[going] += done.sum(axis=1, dtype=np.int32)
+        going, drawn_before = going[last[going] <= seconds], drawn_before + _AT_ONCE
     return in_order(*(np.concatenate(columns) for columns in zip(*parts)))
 
 
@@ -167,43 +197,3 @@ def travels(network: Timed, key: Array, sender: np.ndarray, count: np.ndarray) -
     if not (np.isfinite(taken).all() and (taken >= 0).all()):
         raise ValueError(f"Expected times from 0 and finite, got {network.latency!r}. Use another distribution.")
     return taken
-
-
-def drawn(times: Times, key: Array, node: np.ndarray, count: np.ndarray, size: int = 1) -> np.ndarray:
-    """Times [k, size] float64 of nodes [k]: those with the numbers count [k], count + 1, ..."""
-    if isinstance(times, FixedTime):
-        return np.full((len(node), size), np.float32(times.seconds), np.float64)
-    parts = _in_blocks(partial(_drawn, times, key, size=size), node, count)
-    return np.concatenate([np.zeros((0, size)), *parts]).astype(np.float64)
-
-
-def shares(key: Array, node: np.ndarray, count: np.ndarray) -> np.ndarray:
-    """Numbers [k] in [0, 1), one for every node [k] and count [k]."""
-    return np.concatenate([np.zeros(0, np.float32), *_in_blocks(partial(_share, key), node, count)])
-
-
-def _in_blocks(
-    draw: Callable[[Array, Array], Array], node: np.ndarray, count: np.ndarray, block: int = 2**16
-) -> Iterator[np.ndarray]:
-    """Draws for nodes [k] and counts [k] in blocks whose sizes are powers of two, so that few programs serve all."""
-    for start in range(0, len(node), block):
-        some = node[start : start + block], count[start : start + block]
-        size = 1 << max(6, (len(some[0]) - 1).bit_length())
-        yield np.asarray(draw(*(jax.device_put(np.resize(one, size).astype(np.int32)) for one in some)))[: len(some[0])]
-
-
-@partial(jax.jit, static_argnames=("size",))
-def _drawn(times: Times, key: Array, node: Array, count: Array, *, size: int) -> Array:
-    def of(node: Array, count: Array) -> Array:
-        return times.draw(jax.random.fold_in(jax.random.fold_in(key, node), count))
-
-    counts = count[:, None] + jnp.arange(size, dtype=jnp.int32)[None]
-    return jax.vmap(jax.vmap(of, (None, 0)))(node, counts)
-
-
-@jax.jit
-def _share(key: Array, node: Array, count: Array) -> Array:
-    def of(node: Array, count: Array) -> Array:
-        return jax.random.uniform(jax.random.fold_in(jax.random.fold_in(key, node), count), (), jnp.float32)
-
-    return jax.vmap(of)(node, count)

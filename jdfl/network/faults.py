@@ -131,8 +131,11 @@ class Membership(Around):
 
     def at(self, k: Array, key: Array) -> Graph:
         """The links between nodes that are present in round k []; the others are `away`."""
-        away = (k < self.joins) | (k >= self.leaves)
-        return _absent(self.base.at(k, INNER.of(key)), away, self.weights)
+        return _absent(self.base.at(k, INNER.of(key)), self.away(k), self.weights)
+
+    def away(self, k: Array) -> Array:
+        """The nodes that are absent in round k []: bool [m]."""
+        return (k < self.joins) | (k >= self.leaves)
 
 
 def _absent(graph: Graph, away: Array, weights: Missing) -> Graph:

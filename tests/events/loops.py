@@ -12,10 +12,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
-from jdfl.events import partners, random_walk, timeline
+from jdfl.events import faults, partners, random_walk, timeline
 from jdfl.network import Timed
+from jdfl.network.faults import Membership, Outages
 
 Gradient = Callable[[int, np.ndarray], np.ndarray]
 
@@ -32,12 +34,12 @@ class Scene:
 
     @property
     def neighbours(self) -> list[list[int]]:
-        senders, mask = partners.hears(self.network.base.graph)
+        senders, mask = partners.hears(partners.links(self.network))
         return [senders[i][mask[i]].tolist() for i in range(len(senders))]
 
     @property
     def weights(self) -> np.ndarray:
-        graph, m = self.network.base.graph, len(self.x)
+        graph, m = partners.links(self.network), len(self.x)
         W = np.zeros((m, m))
         senders, mask = partners.hears(graph)
         for i in range(m):
@@ -51,17 +53,47 @@ class Scene:
 
     def partners(self, out: bool = False, **how: Any) -> dict[tuple[int, int], int]:
         found = timeline.wakes(self.network, self.key, self.seconds, **how)
-        table = (partners.heard_by if out else partners.hears)(self.network.base.graph)
-        who = partners.partners(table, found, self.key)
+        table = (partners.heard_by if out else partners.hears)(partners.links(self.network))
+        who = partners.partners(self.network, table, found, self.key, faults.absences(self.network, self.seconds))
         return {(i, c): j for i, c, j in zip(found.actor.tolist(), found.count.tolist(), who.tolist())}
+
+    def returns(self) -> list[tuple[float, int]]:
+        """When nodes return, and which."""
+        found, away = list[tuple[float, int]](), self.away()
+        for second in range(1, int(self.seconds) + 1):
+            for i in range(len(self.x)):
+                if away[second - 1][i] and not away[second][i] and not all(away[k][i] for k in range(second)):
+                    found.append((float(second), i))
+        return found
+
+    def away(self) -> list[list[bool]]:
+        """Which nodes are away after every second."""
+        found = np.zeros((int(self.seconds) + 2, len(self.x)), bool)
+        for fault in faults.faults(self.network):
+            if isinstance(fault, Outages | Membership):
+                found |= np.stack([_away(fault, k) for k in range(len(found))])
+        return found.tolist()
+
+    def lost(self, node: int, count: int) -> bool:
+        return bool(faults.lost(self.network, self.key, np.array([node]), np.array([count]))[0])
 
     def travel(self, node: int, count: int) -> float:
         return float(timeline.travels(self.network, self.key, np.array([node]), np.array([count]))[0])
 
 
+@jax.jit
+def _away(fault: Outages | Membership, k: int) -> jax.Array:
+    return fault.away(jnp.asarray(k, jnp.int32))
+
+
 def ad_psgd(how: Any, scene: Scene) -> np.ndarray:
     x, snapshot, partner = scene.x, scene.x.copy(), scene.partners()
-    for _, i, count in scene.wakes():
+    queue: list[Any] = [(time, 0, i, count) for time, i, count in scene.wakes()]
+    queue += [(time, 1, i, None) for time, i in scene.returns()]
+    for _, what, i, count in sorted(queue):
+        if what == 1:
+            snapshot[i] = x[i]
+            continue
         g, j = scene.gradient(i, snapshot[i]), partner[i, count]
         if j >= 0:
             x[i] = x[j] = (x[i] + x[j]) / 2
@@ -181,7 +213,7 @@ def _step(scene: Scene, token: int, at: int, step: int) -> tuple[int, int, float
     name = (id(scene), token, at, step // block) if step % block == 0 else (id(scene), token, None, step // block)
     if step % block == 0:
         nodes = np.full(token + 1, at, np.int32)
-        drawn = random_walk._walk(net.compute, net.latency, net.base.graph, scene.key, nodes, step)
+        drawn = random_walk._walk(net.compute, net.latency, partners.links(net), scene.key, nodes, step)
         _walks[id(scene), token, None, step // block] = _walks[name] = tuple(np.asarray(one)[:, token] for one in drawn)
     here, to, compute, travel = (one[step % block] for one in _walks[id(scene), token, None, step // block])
     return int(here), int(to), float(compute), float(travel)
@@ -189,21 +221,26 @@ def _step(scene: Scene, token: int, at: int, step: int) -> tuple[int, int, float
 
 def fed_async(how: Any, scene: Scene) -> np.ndarray:
     server, received = scene.x[0].copy(), {i: (0, x.copy()) for i, x in enumerate(scene.x)}
-    for version, (_, i, _) in enumerate(scene.wakes(gradients=how.local_steps)):
+    version = 0
+    for _, i, count in scene.wakes(gradients=how.local_steps):
+        if scene.lost(i, count):
+            continue
         then, start = received[i]
         y = start.copy()
         for _ in range(how.local_steps):
             y = y - how.lr * (scene.gradient(i, y) + how.rho * (y - start))
         a = how.mixing * (1 + version - then) ** -how.power
-        server = (1 - a) * server + a * y
-        received[i] = version + 1, server.copy()
+        server, version = (1 - a) * server + a * y, version + 1
+        received[i] = version, server.copy()
     return np.broadcast_to(server, scene.x.shape)
 
 
 def fed_buff(how: Any, scene: Scene) -> np.ndarray:
     server, received, version = scene.x[0].copy(), {i: (0, x.copy()) for i, x in enumerate(scene.x)}, 0
     buffer, held = np.zeros_like(server), 0
-    for _, i, _ in scene.wakes(gradients=how.local_steps):
+    for _, i, count in scene.wakes(gradients=how.local_steps):
+        if scene.lost(i, count):
+            continue
         then, start = received[i]
         y = start.copy()
         for _ in range(how.local_steps):

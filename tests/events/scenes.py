@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
 import jax
@@ -28,6 +27,7 @@ from jdfl.events import (
     RandomWalkSGD,
     SwarmSGD,
 )
+from jdfl.events.faults import with_times
 from jdfl.network import in_run
 from tests.events import loops
 from tests.later import Named
@@ -86,10 +86,26 @@ GRAPHS: dict[str, Callable[[], nw.Static]] = {
 }
 
 
-def network(clock: str = "exponential", graph: str = "small") -> nw.Timed:
+FAULTS: dict[str, Callable[[Any], Any]] = {
+    "lost messages": lambda net: nw.link_loss(net, 0.3, weights="sender"),
+    "absent nodes": lambda net: nw.outages(net, 0.3, 0.4),
+    "members": lambda net: nw.membership(net, joins=[0, 3, 0, 0, 14, 1], leaves=[9, 14, 14, 5, 14, 14]),
+    "both": lambda net: nw.link_loss(nw.outages(net, 0.2, 0.5), 0.2, weights="sender"),
+}
+
+
+def network(clock: str = "exponential", graph: str = "small", fault: str | None = None) -> Any:
     """A network with times, whose table is as wide as any."""
     base = GRAPHS[graph]()
-    return nw.timed(replace(base, graph=nw.pad(base.graph, M - 1)), **CLOCKS[clock])
+    timed = nw.timed(replace(base, graph=nw.pad(base.graph, M - 1)), **CLOCKS[clock])
+    return timed if fault is None else FAULTS[fault](timed)
+
+
+def borne(name: str) -> list[str]:
+    """The faults that a method bears."""
+    bears = VARIANTS[name].bears
+    whole = {"lost messages": ["lost messages"], "absent nodes": ["absent nodes", "members"]}
+    return [fault for what in bears for fault in whole[what]] + ["both"] * (len(bears) == 2)
 
 
 def wide(problem: Any) -> Any:
@@ -122,7 +138,7 @@ def simulated(
     return Simulated(program, jax.device_get(carry.state), scheduler, carry)
 
 
-def by_loop(row: Row, problem: Any, timed: nw.Timed, *, seed: int = 2, steps: int = PERIODS) -> np.ndarray:
+def by_loop(row: Row, problem: Any, timed: Any, *, seed: int = 2, steps: int = PERIODS) -> np.ndarray:
     """The parameters [m, n] of the loop of a method's paper, for a problem of least squares in float64."""
     keys = Keys.of(jax.random.key(seed))
     features, targets = (np.asarray(leaf, np.float64) for leaf in problem.data)
@@ -130,8 +146,11 @@ def by_loop(row: Row, problem: Any, timed: nw.Timed, *, seed: int = 2, steps: in
     def gradient(i: int, w: np.ndarray) -> np.ndarray:
         return features[i].T @ (features[i] @ w - targets[i]) / len(targets[i])
 
-    scene = loops.Scene(in_run(timed, keys.network, 0), keys.network, float(steps), np.array(problem.begin()), gradient)
-    return row.loop(row.method, scene)
+    here = with_times(in_run(timed, keys.network, 0), row.method.title)
+    return row.loop(row.method, loops.Scene(here, keys.network, float(steps), np.array(problem.begin()), gradient))
 
 
-same = partial(np.testing.assert_array_equal)
+def equal(one: Any, other: Any) -> None:
+    """Two trees are equal, bit for bit."""
+    for mine, others in zip(jax.tree.leaves(one), jax.tree.leaves(other), strict=True):
+        np.testing.assert_array_equal(mine, others)

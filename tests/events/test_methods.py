@@ -1,6 +1,8 @@
 """Asynchronous methods: waves give what one event after another gives, and that is the loop of the paper."""
 
+from collections.abc import Iterable
 from dataclasses import replace
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -16,17 +18,27 @@ from jdfl.events import ADPSGD, AGP, REGISTRY, SWIFT, AsyncCHOCO, AsyncDOADP, Ra
 from jdfl.events import plan as plans
 from jdfl.events.event import Instant
 from jdfl.events.execution import execute, one_by_one
-from tests.events.scenes import CLOCKS, GRAPHS, NOISY, PERIODS, ROWS, VARIANTS, M, by_loop, network, simulated, wide
+from tests.events.scenes import (
+    CLOCKS,
+    FAULTS,
+    GRAPHS,
+    NOISY,
+    PERIODS,
+    ROWS,
+    VARIANTS,
+    M,
+    borne,
+    by_loop,
+    equal,
+    network,
+    simulated,
+    wide,
+)
 
 
 def ordered(monkeypatch) -> None:
     """From here on events are executed one after another."""
     monkeypatch.setattr(waves, "planned", lambda events, kinds: one_by_one(events, len(kinds)))
-
-
-def equal(one, other) -> None:
-    for mine, others in zip(jax.tree.leaves(one), jax.tree.leaves(other), strict=True):
-        np.testing.assert_array_equal(mine, others)
 
 
 def test_every_method_has_a_row():
@@ -46,6 +58,41 @@ def test_waves_give_what_one_event_after_another_gives(name, clock, graph, monke
     equal(found.state, simulated(method, problem, timed).state)
 
 
+def faulty(names: Iterable[str]) -> list[tuple[str, str]]:
+    return [(name, fault) for name in names for fault in borne(name)]
+
+
+@pytest.mark.parametrize(("name", "fault"), faulty(VARIANTS))
+def test_waves_with_faults_give_what_one_event_after_another_gives(name, fault, monkeypatch):
+    method, problem, timed = VARIANTS[name], testing.small_problem(), network("pareto", fault=fault)
+    found = simulated(method, problem, timed)
+    events = found.scheduler.events
+    plans.check(plans.planned(events, method.kinds), events, method.kinds)
+    ordered(monkeypatch)
+    equal(found.state, simulated(method, problem, timed).state)
+    assert (
+        len(events) != len(simulated(method, problem, network("pareto")).scheduler.events) or (events.rows < -1).any()
+    )
+
+
+@pytest.mark.parametrize(("name", "fault"), faulty(ROWS))
+def test_a_method_with_faults_is_the_loop_of_its_paper(name, fault):
+    with jax.enable_x64(True):
+        for clock in CLOCKS:
+            problem, timed = wide(testing.small_problem()), network(clock, fault=fault)
+            expected = by_loop(ROWS[name], problem, timed)
+            found = simulated(ROWS[name].method, problem, timed).params
+            np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-12)
+        assert np.abs(found - simulated(ROWS[name].method, problem, network(clock)).params).max() > 1e-4
+
+
+@pytest.mark.parametrize("name", [name for name in ROWS if len(borne(name)) < 4])
+def test_faults_that_a_method_does_not_bear_are_refused(name):
+    for fault in set(FAULTS) - set(borne(name)):
+        with pytest.raises(ValueError, match=f"without (lost messages|absent nodes) for {ROWS[name].method.title}"):
+            jdfl.run(ROWS[name].method, testing.small_problem(), network(fault=fault), steps=2)
+
+
 @pytest.mark.parametrize("clock", CLOCKS)
 @pytest.mark.parametrize("name", ROWS)
 def test_a_method_is_the_loop_of_its_paper(name, clock):
@@ -62,14 +109,16 @@ def test_a_method_is_the_loop_of_its_paper(name, clock):
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("name", VARIANTS)
 def test_waves_are_events_one_by_one_in_many_random_cases(name, monkeypatch):
-    """Over 2,000 cases of methods, graphs, clocks and records."""
+    """Over 2,000 cases of methods, graphs, clocks, faults and records."""
     method, problem, draw = VARIANTS[name], testing.small_problem(), np.random.default_rng(5)
     planned = waves.planned
     for case in range(120):
         links = [(i, j) for i in range(M) for j in range(i) if draw.random() < draw.uniform(0.2, 0.9)]
         base = nw.from_edges(links, M, connected=False)
         clock = CLOCKS[draw.choice(list(CLOCKS))]
-        timed = nw.timed(replace(base, graph=nw.pad(base.graph, M - 1)), **clock)
+        timed: Any = nw.timed(replace(base, graph=nw.pad(base.graph, M - 1)), **clock)
+        if (kinds := borne(name)) and case % 2:
+            timed = FAULTS[draw.choice(kinds)](timed)
         given = {"seed": case, "steps": int(draw.integers(1, PERIODS)), "every": int(draw.integers(1, PERIODS))}
         monkeypatch.setattr(waves, "planned", planned)
         found = simulated(method, problem, timed, **given)
@@ -113,16 +162,18 @@ def test_gossip_keeps_the_mean():
     assert spread[2] < 0.2 * spread[1] < 0.2 * spread[0]
 
 
+@pytest.mark.parametrize("fault", [None, *FAULTS])
 @pytest.mark.parametrize("clock", CLOCKS)
-def test_push_sum_keeps_its_mass(clock):
+def test_push_sum_keeps_its_mass(clock, fault):
     """Nothing is lost on the way: the weights of nodes, mailboxes and messages are m together, and so are the sums."""
     with jax.enable_x64(True):
         problem = wide(testing.small_problem()).replace(start=jnp.arange(20.0))
-        found = simulated(AGP(lr=1e-30), problem, network(clock))
+        found = simulated(AGP(lr=1e-30), problem, network(clock, fault=fault))
     events, way = found.scheduler.events, np.ones(len(found.state["slot"][1]), bool)
     for kind, slot, other in zip(events.kind, events.rows[:, 2], events.rows[:, 1]):
-        way[slot if kind == 0 else other] = kind == 0
-    sent = set(events.rows[events.kind == 0, 2].tolist()) - {-1}
+        if max(slot if kind == 0 else other, -1) >= 0:
+            way[slot if kind == 0 else other] = kind == 0
+    sent = {slot for slot in events.rows[events.kind == 0, 2].tolist() if slot >= 0}
     held = way & np.isin(np.arange(len(way)), list(sent))
     for place, total in ((1, float(M)), (0, M * np.arange(20.0))):
         parts = [found.state[name][place] for name in ("node", "mailbox")] + [found.state["slot"][place][held]]
@@ -209,6 +260,7 @@ def test_refusals(method):
     cases = [
         (method, ring, "whose nodes take time"),
         (method, nw.timed(nw.random_matching(M), clock), "fixed network with times"),
+        (method, nw.node_participation(nw.timed(ring, clock), 0.5), "fixed network with times"),
         (method, nw.timed(ring, clock, first=True), "first = False"),
         (
             replace(method, gradients=jdfl.Gradients(batch=2, sampling="epochs")),

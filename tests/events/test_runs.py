@@ -14,8 +14,10 @@ from jdfl import testing
 from jdfl.base import struct
 from jdfl.engine.spending import release_limits
 from jdfl.events import ADPSGD, AGP, AsyncMethod, Event, FedAsync, Kind, RandomWalkSGD, SwarmSGD, Touch, meetings
+from jdfl.events.faults import with_times
+from jdfl.events.partners import links
 from jdfl.events.timeline import Events
-from tests.events.scenes import NOISY, PERIODS, ROWS, VARIANTS, M, Simulated, network, simulated
+from tests.events.scenes import NOISY, PERIODS, ROWS, VARIANTS, M, Simulated, borne, network, simulated
 
 FEW: dict[str, Any] = {"key": 2, "steps": PERIODS, "metrics": []}
 NOISES = [name for name in VARIANTS if name.endswith("noise")]
@@ -36,8 +38,10 @@ def by_hand(name: str, events: Events, degree: np.ndarray) -> dict[str, np.ndarr
     method: Any = ROWS[name].method
     for kind, i, rows in zip(events.kind, events.actor, events.rows):
         if name in ("AD-PSGD", "SwarmSGD", "randomized gossip"):
-            j, steps = rows[2 if name == "AD-PSGD" else 1], getattr(method, "local_steps", 1)
-            grads[i] += 0 if name == "randomized gossip" else steps
+            j, steps = rows[2 if name == "AD-PSGD" else 1] if kind == 0 else -1, getattr(method, "local_steps", 1)
+            grads[i] += 0 if name == "randomized gossip" or kind == 1 else steps
+            if j < -1:
+                sent[[i, -2 - j]] += 1
             if j >= 0:
                 sent[[i, j]] += 1
                 combined[[i, j]] += 1
@@ -45,7 +49,7 @@ def by_hand(name: str, events: Events, degree: np.ndarray) -> dict[str, np.ndarr
         elif name == "AGP" and kind == 0:
             grads[i] += 1
             combined[i] += 1
-            sent[i] += rows[2] >= 0
+            sent[i] += rows[2] != -1
         elif name in ("SWIFT", "CHOCO", "DO-ADP"):
             grads[i] += 1
             combined[i] += 1
@@ -62,13 +66,16 @@ def by_hand(name: str, events: Events, degree: np.ndarray) -> dict[str, np.ndarr
     return {"sent": sent, "grads": grads, "communications": combined}
 
 
-@pytest.mark.parametrize("graph", ["small", "cut off"])
-@pytest.mark.parametrize("name", ROWS)
-def test_counts_are_those_made_by_hand(name, graph):
-    method, timed = ROWS[name].method, network("slow nodes", graph)
+@pytest.mark.parametrize(
+    ("name", "graph", "fault"),
+    [(name, graph, None) for name in ROWS for graph in ("small", "cut off")]
+    + [(name, "small", fault) for name in ROWS for fault in borne(name)],
+)
+def test_counts_are_those_made_by_hand(name, graph, fault):
+    method, timed = ROWS[name].method, network("slow nodes", graph, fault)
     _, events = drawn(method, timed)
     result = ran(method, timed)
-    degree = np.asarray(timed.base.graph.out_degree)  # pyright: ignore[reportAttributeAccessIssue]
+    degree = np.asarray(links(with_times(timed, "")).out_degree)
     expected = by_hand(name, events, degree)
     assert sum(result.totals.messages.values()) == expected["sent"].sum()
     assert result.totals.gradients == expected["grads"].sum() + (M if name == "randomized gossip" else 0)
@@ -287,7 +294,7 @@ def test_a_checkpoint_goes_on_to_the_same_folder(tmp_path):
 
 
 def test_a_network_that_is_drawn_again_in_every_round_is_refused():
-    for net in (nw.random_matching(M), nw.link_loss(nw.ring(M), 0.1)):
+    for net in (nw.random_matching(M), nw.bursty_loss(nw.ring(M), 0.1, 0.5)):
         with pytest.raises(ValueError, match="fixed network with times"):
             ran(ADPSGD(), nw.timed(net, nw.FixedTime(1.0)))
 
