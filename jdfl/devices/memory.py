@@ -20,11 +20,16 @@ def available(devices: int = 1) -> int | None:
     """
     device = jax.local_devices()[0]
     if device.platform == "cpu":
-        return min([*_system(), *_group()], default=None)
+        return host()
     stats = device.memory_stats() or {}
     if "bytes_limit" not in stats:
         return None
     return devices * (int(stats["bytes_limit"]) - int(stats.get("bytes_in_use", 0)))
+
+
+def host() -> int | None:
+    """Bytes that the host can still allocate, as Linux reports them; None on other systems."""
+    return min([*_system(), *_group()], default=None)
 
 
 def require(needed: Mapping[str, int], most: int, m: int, remedy: str, room: int | None) -> None:

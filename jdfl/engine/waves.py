@@ -18,6 +18,7 @@ from jax import Array
 
 from jdfl.algorithms.program import Program
 from jdfl.arrays.ops import from_limbs
+from jdfl.devices import memory
 from jdfl.engine import guard, invariants, loop
 from jdfl.engine.loop import Carry, Record
 from jdfl.engine.metrics import Metric
@@ -74,6 +75,10 @@ class Waves:
         self.events: Events = method.events(network, setting.keys.network, self._steps * float(method.period))
         check_rows(self.events, method.kinds)
         step = max(_FEWEST, len(setting.node) // 4)  # few sizes, so that runs alike share their programs
+        for name, size in self.events.sizes.items():
+            need, room, m = size * setting.problem.n * setting.problem.dtype.itemsize, memory.available(), network.m
+            what = {f"{size:,} messages in the table {name!r}": need}
+            memory.require(what, m * (room or 0) // max(need, 1), m, "Use fewer nodes, or shorter latencies.", room)
         sizes = {name: np.zeros(-(-size // step) * step, bool) for name, size in self.events.sizes.items()}
         setting = replace(setting, algorithm=replace(setting.algorithm, plan=sizes))
         program, carry, record = loop.start(setting, metrics)

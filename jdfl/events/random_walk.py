@@ -67,8 +67,9 @@ class RandomWalkSGD(AsyncMethod):
             done = left - travelling
             step, k = np.nonzero(done <= seconds)
             parts.append((done[step, k], here[step, k], k, np.where(moved, to, -1)[step, k]))
-            timeline.check_number(sum(len(one[0]) for one in parts), seconds)
             time, node, first = left[-1], jnp.asarray(to[-1]), first + _AT_ONCE
+            had = sum(len(one[0]) for one in parts)
+            timeline.check_number(had + timeline.still_to_come(first, time[time <= seconds], seconds), seconds)
         done, here, k, to = (np.concatenate(columns) for columns in zip(*parts))
         order = np.lexsort((k, done))
         done, here, k, to = done[order], here[order], k[order], to[order]

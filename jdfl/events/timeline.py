@@ -14,6 +14,7 @@ import numpy as np
 from jax import Array
 
 from jdfl.base.streams import Stream
+from jdfl.devices import memory
 from jdfl.events.draws import drawn
 from jdfl.events.faults import Absences, absences
 from jdfl.network import Timed, Times
@@ -21,6 +22,7 @@ from jdfl.network import Timed, Times
 _WAIT = Stream("events.time between events", "network")
 _TRAVEL = Stream("events.time of a message", "network")
 MOST = 2**31 - 1  # events that int32 counts
+_BYTES = 82  # of an event while events are drawn, at least
 _AT_ONCE = 16  # times that are drawn for a node at a time
 _COLUMNS = ("time", "kind", "actor", "count", "rows", "data")
 
@@ -136,7 +138,8 @@ def wakes(network: Timed, key: Array, seconds: float, *, gradients: int = 1, mes
         messages: Whether it also waits for a message each time.
 
     Raises:
-        ValueError: For times that are not positive and finite, and for more events than int32 counts.
+        ValueError: For times that are not positive and finite, and for more events than int32 counts or memory holds;
+            it is raised as soon as the first ones say how many there will be.
     """
     m, slow = network.m, gradients * np.asarray(network.slow(), np.float64)
     fixed = sent_in(network) if messages else np.zeros(m)
@@ -158,9 +161,9 @@ def wakes(network: Timed, key: Array, seconds: float, *, gradients: int = 1, mes
         done = ends <= seconds
         node, turn = np.nonzero(done)
         parts.append((ends[node, turn], going[node], (had[going, None] + np.cumsum(done, axis=1) - 1)[node, turn]))
-        check_number(sum(len(one[0]) for one in parts), seconds)
         had[going] += done.sum(axis=1, dtype=np.int32)
         going, drawn_before = going[last[going] <= seconds], drawn_before + _AT_ONCE
+        check_number(had.sum() + still_to_come(drawn_before, last[going], seconds), seconds)
     return in_order(*(np.concatenate(columns) for columns in zip(*parts)))
 
 
@@ -175,10 +178,32 @@ def check_times(waits: np.ndarray, times: Times) -> None:
         raise ValueError(f"Expected times above 0 and finite, got {found:g} from {times!r}. Use another distribution.")
 
 
-def check_number(events: int, seconds: float) -> None:
-    """Raise ValueError for more events than int32 counts."""
+def check_number(events: float, seconds: float) -> None:
+    """Raise ValueError for more events than int32 counts, or than the memory of the host has room for.
+
+    Args:
+        events: Their number, or what it will be about.
+        seconds: The time until which they are drawn.
+    """
     if events > MOST:
-        raise ValueError(f"Expected at most {MOST:,} events, got more until {seconds:g} s. Use fewer seconds.")
+        raise ValueError(f"Expected at most {MOST:,} events, got {events:.3g} until {seconds:g} s. Use fewer seconds.")
+    room = memory.host()
+    if room is not None and events * _BYTES > room:
+        raise ValueError(
+            f"Expected at most {room // _BYTES:,} events, for which the host has memory ({_BYTES} bytes for each while "
+            f"they are drawn), got {events:.3g} until {seconds:g} s. Use fewer seconds, and go on from there."
+        )
+
+
+def still_to_come(drawn_before: int, last: np.ndarray, seconds: float) -> float:
+    """About how many events are still to come of nodes that go on at the same rate.
+
+    Args:
+        drawn_before: How many events every node has had.
+        last: The times of their last ones, last [k].
+        seconds: The last time, included.
+    """
+    return float(np.sum(drawn_before * (seconds / np.maximum(last, 1e-30) - 1)))
 
 
 def travels(network: Timed, key: Array, sender: np.ndarray, count: np.ndarray) -> np.ndarray:

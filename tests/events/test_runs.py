@@ -12,6 +12,7 @@ import jdfl
 from jdfl import network as nw
 from jdfl import testing
 from jdfl.base import struct
+from jdfl.devices import memory
 from jdfl.engine.spending import release_limits
 from jdfl.events import ADPSGD, AGP, AsyncMethod, Event, FedAsync, Kind, RandomWalkSGD, SwarmSGD, Touch, meetings
 from jdfl.events.faults import with_times
@@ -310,3 +311,9 @@ def test_what_would_play_rounds_refuses_methods_without_any():
     for play in plays:
         with pytest.raises(ValueError, match="a method with rounds, got AD-PSGD"):
             play()
+
+
+def test_messages_that_do_not_fit_are_refused(monkeypatch):
+    monkeypatch.setattr(memory, "available", lambda devices=1: 800)
+    with pytest.raises(ValueError, match=r"at most .* of memory.*messages in the table 'slot'.*shorter latencies"):
+        simulated(AGP(), testing.small_problem(), network("slow nodes"))

@@ -1,5 +1,7 @@
 """Times and partners: longer runs begin alike, distributions are those that are asked for, and bad ones are refused."""
 
+from functools import partial
+
 import jax
 import numpy as np
 import pytest
@@ -8,6 +10,8 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from jdfl import network as nw
+from jdfl.devices import memory
+from jdfl.events import RandomWalkSGD, timeline
 from jdfl.events.partners import heard_by, hears, partners
 from jdfl.events.slots import slots
 from jdfl.events.timeline import travels, wakes
@@ -118,3 +122,24 @@ def test_a_wait_may_be_zero_by_rounding():
     events = wakes(nw.timed(nw.ring(2**20), nw.ExponentialTime(1.0)).in_run(KEY, 0), KEY, 0.05)
     assert len(events) == pytest.approx(2**20 * 0.05, rel=0.02)
     assert (events.time >= 0).all()
+
+
+@pytest.mark.parametrize("drawing", [partial(wakes, messages=False), RandomWalkSGD(tokens=3).events])
+def test_too_many_events_are_refused_before_they_are_drawn(drawing, monkeypatch):
+    net = network(nw.ExponentialTime(1.0), 6)
+    with pytest.raises(ValueError, match=r"at most 2,147,483,647 events, got [\d.]+e\+12 until 1e\+12 s"):
+        drawing(net, KEY, 1e12)
+    monkeypatch.setattr(memory, "host", lambda: 82 * 2000)
+    assert len(drawing(net, KEY, 200.0)) < 2000
+    with pytest.raises(ValueError, match="at most 2,000 events, for which the host has memory"):
+        drawing(net, KEY, 2000.0)
+
+
+def test_the_number_of_events_is_foretold(monkeypatch):
+    """After the first ones of every node their number is known within a fifth, whatever the times."""
+    for clock in CLOCKS.values():
+        foretold = list[float]()
+        monkeypatch.setattr(timeline, "check_number", lambda events, seconds: foretold.append(float(events)))  # noqa: B023
+        net = network(clock, 200, slowness=nw.LogNormalTime(1.0, 0.3))
+        found = wakes(net, KEY, 200.0)
+        assert foretold[0] == pytest.approx(len(found), rel=0.2)
