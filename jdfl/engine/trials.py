@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from jdfl.engine import loop, waves
+from jdfl.engine import loop, side_by_side
 from jdfl.engine.metrics import Metric
 from jdfl.engine.stepping import Setting, nameless
 from jdfl.events.method import AsyncMethod
@@ -59,7 +59,7 @@ def executed(
             rounds. Calls with the same width share a program.
     """
     if isinstance(settings[0].algorithm.algorithm, AsyncMethod):
-        return [waves.whole(setting, steps, every, metrics) for setting in settings]
+        return side_by_side.whole(settings, steps, every, metrics, batch)
     found: list[Any] = [None] * len(settings)
     for places, fields in _stacks(trials):
         some = [min(i, len(points) - 1) for i in range(width)]  # points beyond the last one are idle

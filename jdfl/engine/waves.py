@@ -7,7 +7,7 @@ Axes: m nodes.
 """
 
 import math
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -17,13 +17,13 @@ import numpy as np
 from jax import Array
 
 from jdfl.algorithms.program import Program
-from jdfl.arrays.ops import from_limbs
 from jdfl.devices import memory
 from jdfl.engine import guard, invariants, loop
 from jdfl.engine.loop import Carry, Record
 from jdfl.engine.metrics import Metric
 from jdfl.engine.stepping import Setting, begun
 from jdfl.engine.stopping import View
+from jdfl.events import lanes
 from jdfl.events.counting import counted, within
 from jdfl.events.event import Note
 from jdfl.events.execution import Given, execute
@@ -62,8 +62,8 @@ class Waves:
     """
 
     def __init__(self, steps: int) -> None:
-        self._steps = steps
-        self._notes: list[list[Note]] = []
+        self.steps = steps
+        self.notes: list[list[Note]] = []
 
     def start(self, setting: Setting, metrics: tuple[Metric, ...], layout: Any = None) -> tuple[Program, Carry, Record]:
         """As `loop.start`, with all events of the run drawn; ValueError for several devices."""
@@ -72,7 +72,7 @@ class Waves:
         method: Any = setting.algorithm.algorithm
         network = in_run(setting.network, setting.keys.network, setting.algorithm.round_bits(setting.problem))
         network = with_times(network, method.title)
-        self.events: Events = method.events(network, setting.keys.network, self._steps * float(method.period))
+        self.events: Events = method.events(network, setting.keys.network, self.steps * float(method.period))
         check_rows(self.events, method.kinds)
         step = max(_FEWEST, len(setting.node) // 4)  # few sizes, so that runs alike share their programs
         for name, size in self.events.sizes.items():
@@ -82,7 +82,7 @@ class Waves:
         sizes = {name: np.zeros(-(-size // step) * step, bool) for name, size in self.events.sizes.items()}
         setting = replace(setting, algorithm=replace(setting.algorithm, plan=sizes))
         program, carry, record = loop.start(setting, metrics)
-        self._notes = _noted(replace(setting, algorithm=program), carry.state)
+        self.notes = _noted(replace(setting, algorithm=program), carry.state)
         zero = {name: jnp.zeros_like(value) for name, value in record.metrics.items() if name in loop.SECONDS}
         carry = replace(carry, clock=jax.tree.map(jnp.zeros_like, carry.clock))
         return program, carry, replace(record, metrics=record.metrics | zero)
@@ -90,7 +90,7 @@ class Waves:
     def releases(self, setting: Setting) -> Array:
         """How many releases every node [m] makes at the start and in all periods."""
         _, carry, _ = self.start(setting, ())
-        counts = counted(self.events, self._notes, ["releases"], np.zeros(len(setting.node), np.int64))
+        counts = counted(self.events, self.notes, ["releases"], np.zeros(len(setting.node), np.int64))
         return jnp.asarray(np.asarray(carry.releases) + counts["releases"], jnp.int32)
 
     def advance(
@@ -104,58 +104,117 @@ class Waves:
         layout: Any = None,
     ) -> tuple[Carry, Record]:
         """As `loop.advance`: the events of all periods up to number `end`, and a record after every `every`."""
-        names = [f"sent_{name}" for name in carry.counts.sent] + ["grads", "releases", "communications"]
-        sums, found = dict.fromkeys([*names, "examples"], 0), list[Record]()
-        examples = np.asarray(setting.algorithm.examples(setting.problem), np.int64)
-        rounds, last, over = int(carry.rounds), int(end), False
-        while rounds < last and not over:
-            # Without a stop rule nothing is looked at between two records, so that more events run together.
-            until = rounds + 1 if setting.stop is not None else min(last, (rounds // every + 1) * every)
-            carry, counts = self._periods(carry, setting, until, names, until % every == 0 or until == self._steps)
-            rounds = int(carry.rounds)
-            for name in names:
-                sums[name] += int(counts[name].sum())
-            sums["examples"] += int(counts["grads"] @ examples)
-            over = loop.standing(carry)[1]
-            if over or rounds == last or rounds % every == 0:
-                values = _measured(carry, setting, metrics=metrics)
-                totals: Any = {name: np.array([sum]) for name, sum in sums.items()}
-                found.append(Record(carry.rounds, values, totals))
-        stacked: Any = jax.tree.map(lambda *leaves: np.stack(leaves), *jax.device_get(found))
-        return carry, stacked
+        return advance([Run(self, carry, setting)], int(end), every, metrics)[0]
 
-    def _periods(
-        self, carry: Carry, setting: Setting, round: int, names: list[str], recorded: bool
-    ) -> tuple[Carry, dict[str, np.ndarray]]:
-        """The carry after more periods, whose number is then `round`, and what every node [m] did in them.
+    def window(self, carry: Carry, setting: Setting, round: int) -> tuple[Events, float, int, bool]:
+        """The events until the end of a period, or until the budget is spent.
+
+        Also when that is, in seconds, the number of the period then, and whether the budget is spent.
+        """
+        method: Any = setting.algorithm.algorithm
+        period = float(method.period)
+        first, second = int(carry.state[HAPPENED]), round * period
+        found = self.events[first : self.events.until(second)]
+        if setting.limit is None:
+            return found, second, round, False
+        left = np.asarray(setting.limit) - np.asarray(carry.releases)
+        some = found[: within(found, self.notes, left)]
+        if len(some) == len(found):
+            return found, second, round, False
+        second = float(self.events.time[first + len(some)])
+        return some, second, min(round, math.ceil(second / period)), True
+
+
+@dataclass
+class Run:
+    """A run on its way, which several may be side by side."""
+
+    waves: Waves
+    carry: Carry
+    setting: Setting
+    over: bool = False
+    sums: dict[str, int] = field(default_factory=dict)
+    found: list[Record] = field(default_factory=list)
+
+    @property
+    def names(self) -> list[str]:
+        """The names of what is counted."""
+        return [f"sent_{name}" for name in self.carry.counts.sent] + ["grads", "releases", "communications"]
+
+    def after(self, state: Any, until: float, round: int, spent: bool, window: Events, recorded: bool) -> None:
+        """Go on to the end of a window, whose events have been executed.
 
         Divergence is looked at where there is a record, whatever the chunks are.
         """
-        method: Any = setting.algorithm.algorithm
-        graph = links(with_times(setting.network, method.title))
-        first, second = int(carry.state[HAPPENED]), round * float(method.period)
-        window = self.events[first : self.events.until(second)]
-        spent = False
-        if setting.limit is not None:
-            whole = len(window)
-            window = window[: within(window, self._notes, np.asarray(setting.limit) - np.asarray(carry.releases))]
-            spent = len(window) < whole
-            if spent:
-                second = self.events.time[first + len(window)]
-                round = min(round, math.ceil(second / float(method.period)))
-        counts = counted(window, self._notes, names, np.asarray(graph.out_degree))
-        given = Given(setting.problem, setting.algorithm.prepared, setting.keys.at_round(0), graph.weight)
-        tables = carry.state
-        for start in range(0, len(window), _BLOCK):  # while the device works on one the next is planned
-            some = window[start : start + _BLOCK]
-            tables = execute(method, tables, given, planned(some, method.kinds), some)
-        state = {**tables, HAPPENED: jnp.int32(first + len(window))}
+        carry, setting, method = self.carry, self.setting, self.setting.algorithm.algorithm
+        degree = np.asarray(links(with_times(setting.network, method.title)).out_degree)
+        counts = counted(window, self.waves.notes, self.names, degree)
+        for name in self.names:
+            self.sums[name] = self.sums.get(name, 0) + int(counts[name].sum())
+        examples = np.asarray(setting.algorithm.examples(setting.problem), np.int64)
+        self.sums["examples"] = self.sums.get("examples", 0) + int(counts["grads"] @ examples)
         more = {name: np.asarray(getattr(carry, name)) + counts[name] for name in ("communications", "releases")}
         known = {name: jnp.asarray(value, jnp.int32) for name, value in more.items()}
         stopped, bad = _ended(setting, state, jnp.int32(round), known["communications"])
         bad = bad if recorded or setting.stop is not None else carry.bad
         ended = {"rounds": jnp.int32(round), "stopped": stopped, "bad": bad, "spent": np.bool_(spent)}
-        return replace(carry, state=state, clock=_clock(carry, second), **ended, **known), counts
+        self.carry = replace(carry, state=state, clock=_clock(carry, until), **ended, **known)
+        self.over = loop.standing(self.carry)[1]
+
+    def record(self, metrics: tuple[Metric, ...]) -> None:
+        """Add a record of this moment."""
+        values = _measured(self.carry, self.setting, metrics=metrics)
+        totals: Any = {name: np.array([sum]) for name, sum in self.sums.items()}
+        self.found.append(Record(self.carry.rounds, values, totals))
+
+
+def advance(runs: list[Run], last: int, every: int, metrics: tuple[Metric, ...]) -> list[tuple[Carry, Record]]:
+    """The carries and records of runs up to a number of rounds, side by side.
+
+    Args:
+        runs: The runs; what all their events are computed with is the same, but for the keys.
+        last: The number of rounds at the end.
+        every: Rounds between two records.
+        metrics: What is recorded.
+    """
+    stop = runs[0].setting.stop is not None
+    while going := [run for run in runs if not run.over and int(run.carry.rounds) < last]:
+        now = int(going[0].carry.rounds)
+        # Without a stop rule nothing is looked at between two records, so that more events run together.
+        until = now + 1 if stop else min(last, (now // every + 1) * every)
+        windows = [run.waves.window(run.carry, run.setting, until) for run in going]
+        states = _executed(going, [window[0] for window in windows])
+        for run, state, (window, second, round, spent) in zip(going, states, windows):
+            recorded = until % every == 0 or until == run.waves.steps
+            run.after(state, second, round, spent, window, recorded)
+            rounds = int(run.carry.rounds)
+            if run.over or rounds == last or rounds % every == 0:
+                run.record(metrics)
+    stacked: Any = [jax.tree.map(lambda *leaves: np.stack(leaves), *jax.device_get(run.found)) for run in runs]
+    return [(run.carry, found) for run, found in zip(runs, stacked)]
+
+
+def _executed(runs: list[Run], windows: list[Events]) -> list[Any]:
+    """The states of runs after the events of their windows; those before are given up."""
+    setting = runs[0].setting
+    method: Any = setting.algorithm.algorithm
+    tables: Any = [dict(run.carry.state) for run in runs]
+    happened = [int(state.pop(HAPPENED)) + len(window) for state, window in zip(tables, windows)]
+    weight = links(with_times(setting.network, method.title)).weight
+    keys: Any = [run.setting.keys.at_round(0) for run in runs]
+    events, lane = windows[0], None
+    if len(runs) > 1:
+        keys = [jax.tree.map(lambda *roots: jnp.stack(roots), *keys)]
+        table, heights = lanes.stacked(tables, setting.problem.m)
+        events, lane = lanes.merged(windows, method.kinds, heights)
+        tables = [table]
+    given, table = Given(setting.problem, setting.algorithm.prepared, keys[0], weight), tables[0]
+    for start in range(0, len(events), _BLOCK):  # while the device works on one the next is planned
+        some = events[start : start + _BLOCK]
+        own = None if lane is None else lane[start : start + _BLOCK]
+        table = execute(method, table, given, planned(some, method.kinds), some, own)
+    parts = [table] if lane is None else lanes.apart(table, len(runs))
+    return [{**part, HAPPENED: jnp.int32(count)} for part, count in zip(parts, happened)]
 
 
 def _clock(carry: Carry, second: float) -> Seconds:
@@ -187,21 +246,6 @@ def fitted(program: Program, state: Any, like: Any) -> Any:
         name: jax.tree.map(resized, table, like[name]) if name in method.message_tables else table
         for name, table in state.items()
     }
-
-
-def whole(setting: Setting, steps: int, every: int, metrics: tuple[Metric, ...]) -> tuple[Array, Carry, Record, Record]:
-    """A run from its start to its end: parameters [m, n], counters, the record of the start, and the other records.
-
-    The counts of the records run on from the start.
-    """
-    waves = Waves(steps)
-    program, carry, first = waves.start(setting, metrics)
-    first = jax.device_get(first)
-    here = replace(setting, algorithm=program)
-    carry, later = waves.advance(carry, here, steps, every, -(-steps // every), metrics)
-    begun = {name: from_limbs(part) for name, part in first.counts.items()}
-    later = replace(later, counts={name: part + begun[name] for name, part in later.counts.items()})
-    return program.params(carry.state), jax.device_get(replace(carry, state=None)), first, later
 
 
 def _noted(setting: Setting, state: Any) -> list[list[Note]]:

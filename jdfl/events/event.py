@@ -32,19 +32,38 @@ class Instant(Moment):
 
     count: Array | None = None  # int32 [b] the number of the event among those of its actor and kind
     kind: int = 0  # the place of the kind among the method's
+    lane: Array | None = None  # int32 [b] the run of several, whose keys are `roots` [L]; None: there is one run
 
     @classmethod
-    def of(cls, keys: Keys, node: Array, count: Array, kind: int = 0) -> "Instant":
-        """Events of nodes [b], with counts [b] among those of a kind, in a run with these keys; they have no links."""
+    def of(cls, keys: Keys, node: Array, count: Array, kind: int = 0, lane: Array | None = None) -> "Instant":
+        """Events of nodes [b], with counts [b] among those of a kind, in a run with these keys; they have no links.
+
+        With `lane` [b] the runs to which they belong, whose keys have a leading axis.
+        """
         nobody, nothing = jnp.zeros((len(node), 1), jnp.int32), jnp.zeros((len(node), 1), jnp.float32)
         graph = Graph(nobody, nobody > 0, nothing, nothing[:, 0] + 1, nobody[:, 0])
-        return cls(jnp.int32(0), keys.run, graph, node, keys, count, kind)
+        return cls(jnp.int32(0), keys.run, graph, node, keys, count, kind, lane)
+
+    def stream(self, stream: Stream) -> Array:
+        """The key [] of a stream; ValueError for several runs at once, which have one each."""
+        if self.lane is not None:
+            raise ValueError(
+                f"Expected a key for every node of the stream {stream.name!r} in runs side by side, got one for all. "
+                "Use batch = 1."
+            )
+        return super().stream(stream)
 
     def keys(self, stream: Stream, index: Array | int = 0) -> Array:
         """A stream's key for every event [b]; `index` [] distinguishes several draws of one event."""
         assert self.count is not None
-        own = jax.random.fold_in(self.stream(stream), self.kind)  # counts of two kinds are the same numbers
-        return jax.vmap(jax.random.fold_in)(each(own, self.node, index), self.count)
+        fold = jax.random.fold_in
+        if self.lane is None:
+            own = each(fold(self.stream(stream), self.kind), self.node, index)  # counts of two kinds are the same
+        else:
+            roots = getattr(self.roots, stream.root)
+            first = jax.vmap(lambda root: fold(fold(stream.of(root), self.kind), index))(roots)
+            own = jax.vmap(fold)(first[self.lane], self.node)
+        return jax.vmap(fold)(own, self.count)
 
 
 class Note(NamedTuple):
@@ -136,6 +155,13 @@ class Event:
     data: Array  # int32 [b]
     notes: Notes = field(default_factory=Notes)
 
+    def node(self, column: int | None) -> Array:
+        """The nodes [b] of a column with rows of nodes, or the actors."""
+        if column is None:
+            return self.instant.node
+        lane = self.instant.lane
+        return self.row[:, column] if lane is None else self.row[:, column] - lane * self.problem.m
+
     def there(self, column: int) -> Array:
         """Whether events have a row in a column [b, 1], such as that of a partner."""
         return self.present[:, column, None]
@@ -157,7 +183,7 @@ class Event:
             )
         book = Book()
         self.notes.books[column, turn] = column, book
-        node = self.instant.node if column is None else self.row[:, column]
+        node = self.node(column)
         ready = replace(self.prepared, gradients=self.prepared.gradients.rows(node))
         place = turn * (self.row.shape[1] + 1) + (0 if column is None else column + 1)
         given: Any = {"moment": self.instant, "problem": self.problem.nodes(node), "prepared": ready}
@@ -209,5 +235,4 @@ class Event:
         if exact(wire.codec, x):
             return x
         assert channel.stream is not None
-        node = self.instant.node if by is None else self.row[:, by]
-        return transmit(wire.rows(node), self.instant.keys(channel.stream, use), x, wanted, onto=onto)
+        return transmit(wire.rows(self.node(by)), self.instant.keys(channel.stream, use), x, wanted, onto=onto)

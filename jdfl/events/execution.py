@@ -32,11 +32,13 @@ class Given:
 
     problem: Problem
     prepared: Prepared
-    keys: Keys
+    keys: Keys  # of the run, or with a leading axis of several
     weight: Array  # [m, d] weights of the links
 
 
-def execute(method: "AsyncMethod", tables: "Tables", given: Given, plan: Plan, events: Events) -> "Tables":
+def execute(
+    method: "AsyncMethod", tables: "Tables", given: Given, plan: Plan, events: Events, lane: np.ndarray | None = None
+) -> "Tables":
     """The tables after the events of a plan; those before are given up.
 
     Args:
@@ -45,9 +47,11 @@ def execute(method: "AsyncMethod", tables: "Tables", given: Given, plan: Plan, e
         given: The problem, what the method has prepared, and the keys and weights of the run.
         plan: The plan of the events.
         events: The events, in the order of time.
+        lane: The run of every event, of several whose tables are stacked, lane [E]; None: there is one run.
     """
     ordered = events[plan.order]
-    columns = tuple(_steady(one) for one in (ordered.actor, ordered.count, ordered.rows, ordered.data))
+    own = None if lane is None else _steady(lane[plan.order])
+    columns = (*(_steady(one) for one in (ordered.actor, ordered.count, ordered.rows, ordered.data)), own)
     pieces = _steady(plan.start), _steady(plan.size)
     for kind, width, first, last in plan.runs():
         tables = _run(method, dict(tables), given, pieces, columns, first, last, kind=kind, width=width)
@@ -73,7 +77,7 @@ def _run(
     tables: dict[str, Any],
     given: Given,
     pieces: tuple[Array, Array],
-    columns: tuple[Array, Array, Array, Array],
+    columns: tuple[Array, Array, Array, Array, Array | None],
     first: int,
     last: int,
     *,
@@ -81,7 +85,7 @@ def _run(
     width: int,
 ) -> dict[str, Any]:
     """The tables after the pieces from `first` to before `last`, all of one kind and width."""
-    actor, count, rows, data = columns
+    actor, count, rows, data, lane = columns
 
     def piece(p: Array, tables: dict[str, Any]) -> dict[str, Any]:
         place = pieces[0][p] + jnp.arange(width, dtype=jnp.int32)
@@ -89,7 +93,8 @@ def _run(
         row = rows.at[place].get(mode="clip")
         present = there[:, None] & (row >= 0)
         node = actor.at[place].get(mode="clip")
-        instant = Instant.of(given.keys, node, count.at[place].get(mode="clip"), kind)
+        run = None if lane is None else lane.at[place].get(mode="clip")
+        instant = Instant.of(given.keys, node, count.at[place].get(mode="clip"), kind, run)
         known = jnp.where(present, row, 0), present, data.at[place].get(mode="clip")
         return happen(method, tables, kind, Event(given.problem, given.prepared, instant, *known), given.weight[node])
 
