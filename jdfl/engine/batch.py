@@ -28,11 +28,13 @@ from jdfl.engine.start import Options, Start, check_counters, check_run, check_s
 from jdfl.engine.stopping import StopRule
 from jdfl.engine.tally import Tally
 from jdfl.engine.trials import Trial, executed
+from jdfl.events.method import AsyncMethod
 from jdfl.network.graph import Network
 from jdfl.problems import Problem
 from jdfl.store.jobs import Jobs
 
 MOST_NUMBERS = 2**26  # in the parameters of runs that are computed side by side: 256 MB in float32
+_IN_CACHES = 2**18  # the same for asynchronous methods on CPU, whose events touch few rows at a time
 
 
 @arguments.checked
@@ -96,7 +98,8 @@ def sweep(
         metrics: What is recorded, as for `run`; None: all that the problem can give.
         batch: The number of runs that are computed side by side by vmap, one batch after the other. None: all at once,
             as far as memory allows, but one at a time on CPU where loops of different lengths would wait for one
-            another, in CEPS and in codecs that code some rows only. It changes results by rounding only.
+            another, in CEPS and in codecs that code some rows only, and of asynchronous methods what its caches hold.
+            It changes results by rounding only.
         ledger: The ledger of the data, as for `run`: it takes all runs before the first one begins, or none.
 
     Raises:
@@ -184,7 +187,8 @@ def across(
     steps, every, width = int(steps), int(every), max(width, len(points))
     if batch is None:
         batch = width * len(trials) if _alike(algorithm) or backend() != "cpu" else 1
-        batch = max(1, min(batch, MOST_NUMBERS // (first.m * first.n)))
+        waves = isinstance(algorithm, AsyncMethod) and backend() == "cpu"
+        batch = max(1, min(batch, (_IN_CACHES if waves else MOST_NUMBERS) // (first.m * first.n)))
     checks.whole(1, batch=batch)
     programs.make_room()
 
