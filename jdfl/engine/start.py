@@ -28,8 +28,10 @@ from jdfl.engine.provenance import Provenance, provenance
 from jdfl.engine.result import Result
 from jdfl.engine.spending import guarantee_of, unspent, watched
 from jdfl.engine.stopping import StopRule
+from jdfl.events.method import AsyncMethod
 from jdfl.network import check_weights
 from jdfl.network.graph import Network, round_of
+from jdfl.network.timing import check_traces
 from jdfl.privacy import Guarantee
 from jdfl.privacy.accounting import scheduled
 from jdfl.problems import Problem, check_problem
@@ -144,6 +146,8 @@ def check_run(
         arguments.settings(stop)
         stop.check()
     require_memory(algorithm, problem, network, devices)
+    if not isinstance(algorithm, AsyncMethod):
+        check_traces(network, steps)
     program = planned(algorithm, problem, network, steps)
     if graph.away is not None and scheduled(guarantee_of(program, problem).event) is not None:
         raise ValueError(

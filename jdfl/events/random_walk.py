@@ -26,10 +26,12 @@ from jdfl.base.settings import Count, StepSize
 from jdfl.base.streams import Stream
 from jdfl.events import partners, timeline
 from jdfl.events.event import Event
+from jdfl.events.faults import with_times
 from jdfl.events.method import AsyncMethod, Tables
 from jdfl.events.timeline import Events
 from jdfl.events.touches import NOTHING, Kind, Touch
-from jdfl.network import Graph, Timed
+from jdfl.network import Graph, Network, Timed, TimeTrace
+from jdfl.problems import Problem
 
 _WALK, _VISIT = Stream("random walk.path", "network"), Stream("random walk.time of a visit", "network")
 _AT_ONCE = 256  # steps that are drawn for a token at a time
@@ -45,6 +47,15 @@ class RandomWalkSGD(AsyncMethod):
     lr: StepSize = 0.1
     tokens: Count = struct.field(pytree_node=False, default=1)
     """Number of walks."""
+
+    def check(self, problem: Problem, network: Network) -> None:
+        """Refuse what no asynchronous method takes, and traces, whose times are those of nodes, not of tokens."""
+        super().check(problem, network)
+        times = with_times(network, self.title).compute
+        if isinstance(times, TimeTrace):
+            raise ValueError(
+                f"Expected a distribution of compute times for {self.title}, got a TimeTrace. Use another."
+            )
 
     def tables(self, round: Round, sizes: Mapping[str, int]) -> Tables:
         """The tokens' models, and the tokens [m] whose models the nodes show."""

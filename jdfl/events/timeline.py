@@ -17,7 +17,7 @@ from jdfl.base.streams import Stream
 from jdfl.devices import memory
 from jdfl.events.draws import drawn
 from jdfl.events.faults import Absences, absences
-from jdfl.network import Timed, Times
+from jdfl.network import Timed, Times, TimeTrace
 
 _WAIT = Stream("events.time between events", "network")
 _TRAVEL = Stream("events.time of a message", "network")
@@ -138,12 +138,14 @@ def wakes(network: Timed, key: Array, seconds: float, *, gradients: int = 1, mes
         messages: Whether it also waits for a message each time.
 
     Raises:
-        ValueError: For times that are not positive and finite, and for more events than int32 counts or memory holds;
-            it is raised as soon as the first ones say how many there will be.
+        ValueError: For times that are not positive and finite, for a trace that is too short, and for more events than
+            int32 counts or memory holds; the last as soon as the first events say how many there will be.
     """
     m, slow = network.m, gradients * np.asarray(network.slow(), np.float64)
     fixed = sent_in(network) if messages else np.zeros(m)
     away = absences(network, seconds)
+    if isinstance(network.compute, TimeTrace) and not network.compute.cycle:
+        _check_trace(network.compute, slow, seconds, away)
     last = np.zeros(m) if away is None else away.first
     going, had, drawn_before = np.flatnonzero(last <= seconds).astype(np.int32), np.zeros(m, np.int32), 0
     parts = [tuple(np.zeros(0, kind) for kind in (np.float64, np.int32, np.int32))]
@@ -165,6 +167,17 @@ def wakes(network: Timed, key: Array, seconds: float, *, gradients: int = 1, mes
         going, drawn_before = going[last[going] <= seconds], drawn_before + _AT_ONCE
         check_number(had.sum() + still_to_come(drawn_before, last[going], seconds), seconds)
     return in_order(*(np.concatenate(columns) for columns in zip(*parts)))
+
+
+def _check_trace(trace: TimeTrace, slow: np.ndarray, seconds: float, away: Absences | None) -> None:
+    """Refuse a trace [m, K] that ends before the last second, with factors slow [m], or whose nodes lose gradients."""
+    whole = np.asarray(trace.seconds, np.float64).sum(axis=1) * slow
+    if away is not None or whole.min() <= seconds:
+        least = f"node {int(whole.argmin())} has {whole.min():g} s" if away is None else "nodes that are away"
+        raise ValueError(
+            f"Expected a trace of more than {seconds:g} s of every node, got {least}. Give more times, or "
+            "cycle = True, which begins again."
+        )
 
 
 def check_times(waits: np.ndarray, times: Times) -> None:

@@ -38,7 +38,8 @@ from .sequences import Hops, Periodic, RandomChoice, matrices, one_peer_exponent
 from .spectral import Summary, spectral_gap, summary
 from .sums import Buckets, gather_sum
 from .tables import bucketed, check_graph, pad, refuse_synchronised, relabel, to_scipy
-from .timing import ExponentialTime, FixedTime, LogNormalTime, ParetoTime, Timed, Times, advanced, timed
+from .times import ExponentialTime, FixedTime, LogNormalTime, ParetoTime, Times, TimeTrace, time_trace
+from .timing import Timed, advanced, timed
 from .weights import FormatChoice, Weights, laplacian
 
 __all__ = [
@@ -76,6 +77,7 @@ __all__ = [
     "Static",
     "Summary",
     "Synchronised",
+    "TimeTrace",
     "Timed",
     "Times",
     "Timing",
@@ -142,6 +144,7 @@ __all__ = [
     "stl_fw",
     "summary",
     "synchronised",
+    "time_trace",
     "timed",
     "to_networkx",
     "to_scipy",

@@ -12,7 +12,6 @@ together.
 Axes: m nodes, d slots of the table.
 """
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Annotated, Any, Self
@@ -23,80 +22,17 @@ import numpy as np
 from jax import Array
 
 from jdfl.base import checks, struct
-from jdfl.base.arguments import checked, settings
-from jdfl.base.settings import Bound, NotNegative, Positive
+from jdfl.base.arguments import checked
+from jdfl.base.settings import Bound
 from jdfl.base.streams import Stream
 from jdfl.devices import nodes
 from jdfl.network.graph import Graph, Network, Timing
 from jdfl.network.links import INNER, Lasting, Sizes, around, ids, link_keys
+from jdfl.network.times import ExponentialTime, FixedTime, Times, TimeTrace
 
 _COMPUTE = Stream("network.compute time", "network")
 _LATENCY = Stream("network.latency", "network")
 _SLOW = Stream("network.slowness", "network")
-
-
-class Times(ABC):
-    """A distribution of times, or of factors of times: a dataclass of settings that can be sampled."""
-
-    @abstractmethod
-    def draw(self, key: Array) -> Array:
-        """One positive float32 number [] drawn with a key []."""
-
-    def check(self, name: str) -> None:
-        """Check the settings; `name` says what the times are. Raises ValueError for settings out of range."""
-        settings(self, f"{name}.")
-
-
-@struct.dataclass
-class FixedTime(Times):
-    """A constant time, in seconds."""
-
-    seconds: NotNegative = 1.0
-    """The time, from 0, in seconds."""
-
-    def draw(self, key: Array) -> Array:
-        """The constant time [], whatever the key []."""
-        return jnp.float32(self.seconds)
-
-
-@struct.dataclass
-class ExponentialTime(Times):
-    """Exponentially distributed times: mean and standard deviation are equal."""
-
-    mean: Positive = 1.0
-    """Mean, above 0, in seconds."""
-
-    def draw(self, key: Array) -> Array:
-        """One time [] drawn with a key []."""
-        return self.mean * jax.random.exponential(key, (), jnp.float32)
-
-
-@struct.dataclass
-class LogNormalTime(Times):
-    """Log-normal times: the median times exp(N(0, sigma^2))."""
-
-    median: Positive = 1.0
-    """Median, above 0, in seconds."""
-    sigma: Positive = 1.0
-    """Standard deviation of the logarithm, above 0."""
-
-    def draw(self, key: Array) -> Array:
-        """One time [] drawn with a key []."""
-        return self.median * jnp.exp(self.sigma * jax.random.normal(key, (), jnp.float32))
-
-
-@struct.dataclass
-class ParetoTime(Times):
-    """Pareto (heavy-tailed) times: P(T > t) = (least / t)^shape for t >= least; the mean is infinite for shape <= 1."""
-
-    least: Positive = 1.0
-    """Shortest time, above 0, in seconds."""
-    shape: Positive = 2.0
-    """Tail exponent, above 0; smaller means heavier."""
-
-    def draw(self, key: Array) -> Array:
-        """One time [] drawn with a key []."""
-        return self.least * jnp.exp(jax.random.exponential(key, (), jnp.float32) / self.shape)
 
 
 @struct.dataclass
@@ -123,7 +59,8 @@ class Timed(Lasting):
     def at(self, k: Array, key: Array) -> Graph:
         """The base's graph with the times of round k []."""
         graph = self.base.at(k, INNER.of(key))
-        compute = jax.vmap(self.compute.draw)(_COMPUTE.keys(key, ids(self.m))) * self.slow()
+        node = ids(self.m)
+        compute = jax.vmap(self.compute.at, (0, 0, None))(_COMPUTE.keys(key, node), node, k) * self.slow()
         keys = link_keys(key, _LATENCY, graph, directed=True)
         bits = self.bits.table(graph.senders) if isinstance(self.bits, Sizes) else jnp.float32(self.bits)
         travel = jax.vmap(jax.vmap(self.latency.draw))(keys) + bits / self.bandwidth
@@ -150,7 +87,8 @@ def timed(
 ) -> Timed:
     """Nodes and messages take simulated time, which the run adds up and records as `network_seconds`.
 
-    The distributions are `FixedTime`, `ExponentialTime`, `LogNormalTime` and `ParetoTime`.
+    The distributions are `FixedTime`, `ExponentialTime`, `LogNormalTime` and `ParetoTime`; `time_trace` has measured
+    times.
 
     Args:
         base: The network whose nodes and messages take time.
@@ -164,7 +102,8 @@ def timed(
             responses count as sent.
 
     Raises:
-        ValueError: For settings of the distributions and a bandwidth out of range; for a base that is synchronised.
+        ValueError: For settings of the distributions and a bandwidth out of range; for a trace of other nodes or that
+            is not for `compute`; for a base that is synchronised.
     """
     slow = ""
     factors: Any = slowness
@@ -177,9 +116,21 @@ def timed(
     for what, times in (("compute", compute), ("latency", latency), ("slowness", slowness)):
         if isinstance(times, Times):
             times.check(what)
+    if isinstance(compute, TimeTrace) and len(compute.seconds) != base.m:
+        raise ValueError(
+            f"Expected a trace of m = {base.m} nodes, got {len(compute.seconds)}. Give one row for every node."
+        )
     inside, name = around(base, f"timed({type(compute).__name__}{slow}{', first' if first else ''})")
     speed = jnp.float32(jnp.inf if bandwidth is None else bandwidth)
     return Timed(inside, compute, latency, speed, factors, first, name=name)
+
+
+def check_traces(network: Any, rounds: int) -> None:
+    """Refuse a network whose traces have times for fewer rounds than a run has; ValueError."""
+    while network is not None:
+        if isinstance(network, Timed) and isinstance(network.compute, TimeTrace):
+            network.compute.check_length(rounds, f"{rounds} rounds")
+        network = getattr(network, "base", None)
 
 
 Seconds = tuple[Array, Array]  # floats, and the rounding error of each

@@ -9,9 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
+import jdfl
 from jdfl import network as nw
+from jdfl import testing
 from jdfl.devices import memory
 from jdfl.events import RandomWalkSGD, timeline
+from jdfl.events.faults import with_times
 from jdfl.events.partners import heard_by, hears, partners
 from jdfl.events.slots import slots
 from jdfl.events.timeline import travels, wakes
@@ -45,6 +48,26 @@ def test_a_longer_run_begins_like_a_shorter_one(kind):
         np.testing.assert_array_equal(getattr(short, name), getattr(long, name)[:count])
     graph = nw.star(4, weights="uniform").graph
     np.testing.assert_array_equal(chosen(graph, short), chosen(graph, long)[:count])
+
+
+def test_gradients_take_the_times_of_a_trace():
+    measured = np.random.default_rng(3).uniform(0.5, 2.0, (4, 5)).astype(np.float32).astype(float)
+    net = network(nw.time_trace(measured, cycle=True), 4)
+    events = wakes(net, KEY, 30.0)
+    for i in range(4):
+        expected = np.cumsum(np.tile(measured[i], 20))
+        np.testing.assert_allclose(events.time[events.actor == i], expected[expected <= 30.0], rtol=1e-12)
+    once = network(nw.time_trace(measured), 4)
+    enough = float(measured.sum(axis=1).min()) - 1e-6
+    np.testing.assert_array_equal(wakes(once, KEY, enough).time, events.time[: events.until(enough)])
+    with pytest.raises(ValueError, match=r"a trace of more than 30 s of every node, got node \d has"):
+        wakes(once, KEY, 30.0)
+    with pytest.raises(ValueError, match="got nodes that are away"):
+        wakes(with_times(nw.outages(once, 0.1, 0.5), ""), KEY, 2.0)
+    with pytest.raises(ValueError, match="a distribution of compute times for random-walk SGD"):
+        jdfl.run(
+            RandomWalkSGD(), testing.small_problem(), nw.timed(nw.ring(6), nw.time_trace(np.ones((6, 9)))), steps=2
+        )
 
 
 def test_events_are_in_a_total_order():

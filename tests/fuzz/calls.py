@@ -135,6 +135,7 @@ GOOD = Named(
         "network.stl_fw": {"counts": np.eye(4, dtype=int), "budget": 4},
         "network.summary": lambda: {"network": RING()},
         "network.synchronised": lambda: BASE() | {"every": 2},
+        "network.time_trace": lambda: {"seconds": np.ones((M, 3))},
         "network.timed": lambda: BASE() | {"compute": network.FixedTime(1.0)},
         "network.to_networkx": lambda: {"network": RING()},
         "network.to_scipy": lambda: {"network": RING()},

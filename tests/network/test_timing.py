@@ -19,6 +19,8 @@ M = 6
 KEY = jax.random.key(5)
 COMPLETE = Later(nw.complete, M)
 RING = Later(nw.ring, M)
+MEASURED = np.random.default_rng(3).uniform(0.5, 2.0, (M, 5))
+TRACE = Later(nw.time_trace, MEASURED)
 TIMES = Named(
     {
         "exponential": lambda: (nw.ExponentialTime(2.0), scipy.stats.expon(scale=2.0)),
@@ -37,6 +39,25 @@ def test_times_are_distributed_as_they_say(name):
 
 def test_a_fixed_time_is_always_the_same():
     assert float(nw.FixedTime(3.0).draw(KEY)) == 3.0
+
+
+def test_a_node_takes_the_times_of_its_trace_one_after_another():
+    slow = [1.0, 2.0, 1.0, 1.0, 0.5, 1.0]
+    for cycle, rounds in ((False, range(5)), (True, range(12))):
+        net = nw.in_run(nw.timed(RING(), nw.time_trace(MEASURED, cycle=cycle), slowness=slow), KEY, 0)
+        for k in rounds:
+            compute = net.at(jnp.int32(k), jax.random.key(k)).timing.compute
+            np.testing.assert_array_equal(compute, np.float32(MEASURED[:, k % 5]) * np.float32(slow))
+
+
+def test_a_run_that_needs_more_times_than_a_trace_has_is_refused():
+    method, problem, edges = jdfl.DPSGD(lr=0.01), regression(M), nw.from_edges([], M, connected=False)
+    alone = nw.outages(nw.timed(edges, TRACE()), 0.1, 0.5)
+    jdfl.run(method, problem, alone, steps=5)
+    with pytest.raises(ValueError, match=r"a trace with at least 6 times of every node for 6 rounds, got 5.*cycle"):
+        jdfl.run(method, problem, alone, steps=6)
+    found = jdfl.run(method, problem, nw.timed(edges, nw.time_trace(MEASURED, cycle=True)), steps=10)
+    np.testing.assert_allclose(found.clock, 2 * MEASURED.sum(axis=1), rtol=1e-6)
 
 
 def test_a_response_is_computing_latency_and_the_bits():
@@ -176,6 +197,12 @@ def test_a_resumed_run_has_the_same_clocks(tmp_path):
         (lambda: nw.timed(RING(), bandwidth=0), r"bandwidth > 0 and finite, got bandwidth = 0"),
         (lambda: nw.timed(RING(), first=2), r"first to be one of False, True"),
         (lambda: nw.timed(RING().graph), r"base to be a network"),
+        (lambda: nw.timed(nw.ring(5), TRACE()), r"a trace of m = 5 nodes, got 6"),
+        (lambda: nw.timed(RING(), latency=TRACE()), r"a distribution for latency, got a TimeTrace"),
+        (lambda: nw.timed(RING(), slowness=TRACE()), r"a distribution for slowness, got a TimeTrace"),
+        (lambda: nw.time_trace([1.0, 2.0]), r"seconds of the shape \(m, K\), got \(2,\)"),
+        (lambda: nw.time_trace([[1.0, 0.0]]), r"seconds > 0 and finite"),
+        (lambda: nw.time_trace([[]]), r"seconds of the shape \(m, K\)"),
     ],
 )
 def test_bad_input_is_refused_in_words(call, message):
