@@ -92,10 +92,7 @@ def observe(
         begun, state, info = started(setting, own)
 
         def look(state: Any, graph: Graph) -> Array:
-            shown = visible(begun.algorithm, state)
-            blocks = shown.reshape(shown.shape[0], -1, directions.shape[1])
-            rows = jnp.einsum("mcn,pn->mcp", blocks, directions, precision=ops.HIGHEST).reshape(shown.shape[0], -1)
-            return _three(rows, graph, node)
+            return features_of(begun.algorithm, state, graph=graph, directions=directions, node=node)
 
         def step(k: Array, carry: tuple[Any, Array]) -> tuple[Any, Array]:
             state, info = stepping.step(begun, carry[0], stepping.drawn(begun, k))
@@ -125,8 +122,31 @@ def observe(
     return features.reshape(-1, *features.shape[2:])[:count], releases.reshape(-1)[:count]
 
 
+def features_of(program: Program, state: Any, *, graph: Graph, directions: Array, node: Array) -> Array:
+    """What is recorded of one moment [3 c p]: projections of the rows that a node's neighbours see.
+
+    Args:
+        program: The program.
+        state: Its state.
+        graph: The links of the moment.
+        directions: Orthonormal directions [p, n].
+        node: The canary's node [] int32.
+    """
+    shown = visible(program, state)
+    blocks = shown.reshape(shown.shape[0], -1, directions.shape[1])
+    rows = jnp.einsum("mcn,pn->mcp", blocks, directions, precision=ops.HIGHEST).reshape(shown.shape[0], -1)
+    return _three(rows, graph, node)
+
+
 def observed(
-    setting: Setting, directions: Array, node: int, keys: Keys, jobs: Jobs | None, name: str, **how: Any
+    setting: Setting,
+    directions: Array,
+    node: int,
+    keys: Keys,
+    jobs: Jobs | None,
+    name: str,
+    observe: Any = observe,
+    **how: Any,
 ) -> tuple[np.ndarray, np.ndarray]:
     """As `observe`, on the host; with `jobs` the runs are made in parts, which are kept one by one.
 
@@ -137,6 +157,7 @@ def observed(
         keys: The keys of the runs, leaves [N].
         jobs: Where the parts are kept; None: nowhere, and there is one part.
         name: What identifies the runs.
+        observe: `observe`, or what does the same for methods without rounds.
         how: steps, batch and looks.
     """
     count, batch = keys.run.shape[0], how.pop("batch")

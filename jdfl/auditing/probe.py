@@ -30,6 +30,7 @@ from jdfl.base import struct
 from jdfl.base.streams import Keys
 from jdfl.engine import stepping
 from jdfl.engine.stepping import Setting
+from jdfl.events.method import AsyncMethod
 from jdfl.privacy import ExactGaussian, Gaussian, Guarantee, Laplace
 from jdfl.privacy.accounting import scheduled
 from jdfl.privacy.mechanisms import is_exact
@@ -83,6 +84,8 @@ def owner(algorithm: Any) -> str | None:
 
 def refusal(program: Program) -> str:
     """Why the algorithm's noise cannot be replaced; empty if it can."""
+    if isinstance(program.algorithm, AsyncMethod):
+        return "it has no rounds that could be repeated"
     if (name := owner(program.algorithm)) is None:
         return "its noise is not added by a mechanism of gradients or updates"
     part = getattr(program.algorithm, name)

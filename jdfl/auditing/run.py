@@ -24,10 +24,11 @@ import numpy as np
 from jax import Array
 
 from jdfl.algorithms.algorithm import Algorithm
+from jdfl.auditing import observe, observe_events
 from jdfl.auditing.attack import attack
 from jdfl.auditing.canary import Canary, Limit, designed, given, planted
 from jdfl.auditing.claim import accounted, check, check_features
-from jdfl.auditing.observe import check_visible, observed, pilot, some, watched
+from jdfl.auditing.observe import check_visible, observed, some, watched
 from jdfl.auditing.probe import most_runs, probe
 from jdfl.auditing.result import Audit
 from jdfl.base import arguments, checks
@@ -38,6 +39,7 @@ from jdfl.engine import stepping
 from jdfl.engine.provenance import versions
 from jdfl.engine.start import check_run
 from jdfl.engine.stepping import Setting
+from jdfl.events.method import AsyncMethod
 from jdfl.network.graph import Network
 from jdfl.privacy import GaussianEvent, Guarantee
 from jdfl.problems import Problem
@@ -75,6 +77,10 @@ def audit(
     attack's bound is above the accounted epsilon or a test fails: `families` names which, `findings` are the tests that
     failed, and `not_probed` says why there were none. Where a paper claims something else for the same settings, the
     attack is compared with that claim too.
+
+    Asynchronous methods are observed at the ends of periods; what happens when is the same in all runs, and the
+    attacker knows it. Choose a `period` in which a node acts about once. Their events are not repeated, so nothing is
+    probed.
 
     Algorithms whose state does not keep their messages (DFedAvgM, DFedSAM, MATCHA, adapt-then-combine D-PSGD) are
     observed through averages only; over a network without links a node shows what it would have sent.
@@ -138,7 +144,7 @@ def _audited(
     guarantee = check(program, problem, runs, node, canary, delta, batch, confidence, fitted)
     steps, looks, half = int(steps), int(steps) if looks is None else looks, int(runs) // 2
     checks.whole(1, steps, "It is the number of intervals of rounds.", looks=looks)
-    seed = typed_key(key)
+    seed, asynchronous = typed_key(key), isinstance(algorithm, AsyncMethod)
 
     words = jnp.asarray(stepping.run_words(program, problem, network), jnp.uint32)
     public, direction, pilots, worlds, probes = _drawn(seed, words, half=half, probes=most_runs(problem, steps))
@@ -151,7 +157,8 @@ def _audited(
     for world, keys in zip((found.zero, found.one), worlds):
         about = stepping.run_words(setting.algorithm, world, network), key_digest(key_data(seed)), node, half, looked
         here = replace(setting, problem=world)
-        shown.append(observed(here, found.directions, node, keys, jobs, name_of(*about), **looked))
+        how = {**looked, "observe": observe_events.observe if asynchronous else observe.observe}
+        shown.append(observed(here, found.directions, node, keys, jobs, name_of(*about), **how))
     seen = [features.astype(np.float64).reshape(half, -1) for features, _ in shown]
     check_features(seen)
     releases = max(int(np.max(counts)) for _, counts in shown)
@@ -198,6 +205,7 @@ def _canary(
 ) -> tuple[Canary, list[Any]]:
     """The two worlds, from a few runs without a canary, and pairs of examples for repeated rounds."""
     problem, algorithm = setting.problem, setting.algorithm.algorithm
+    pilot = observe_events.pilot if isinstance(algorithm, AsyncMethod) else observe.pilot
     mean, paths = pilot(setting, jnp.int32(node), keys, steps=steps, points=_POINTS)
     points, limit = paths.reshape(-1, problem.n), Limit.of(algorithm)
     if not bool(jnp.all(jnp.isfinite(points))):

@@ -74,6 +74,10 @@ class _Copies(AsyncMethod):
         read = np.where(mask, senders, -1)[found.actor]
         return replace(found, rows=np.concatenate([own, read], axis=1).astype(np.int32))
 
+    def visible(self, state: Any) -> Array:
+        """The public copies [m, n]: the sum of all messages."""
+        return state["hat"]
+
     def moved(self, h: Array, hat: Array, others: Neighbours, event: Event) -> tuple[Array, Array]:
         """The new models and public copies [b, n] after the steps to h [b, n]."""
         x = h + self.gamma * others.pulled(hat)

@@ -59,6 +59,10 @@ class _Server(AsyncMethod):
         """The server's model, for all clients [m, n]."""
         return jnp.broadcast_to(state["server"], state["download"].shape)
 
+    def visible(self, state: Any) -> Array:
+        """What every client has sent and received last [m, 2 n]."""
+        return jnp.concatenate([state["upload"], state["download"]], axis=1)
+
     def trained(self, x: Array, event: Event, rho: Any = 0.0) -> Array:
         """The clients' models [b, n] after their local steps from x [b, n], as the server receives them."""
         y = x

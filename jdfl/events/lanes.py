@@ -64,6 +64,11 @@ def stacked(parts: Sequence[Tables], m: int) -> tuple[dict[str, Any], dict[str, 
     return found, heights
 
 
+def heights_of(tables: Tables, m: int) -> dict[str, int]:
+    """The number of rows of every table of runs with m nodes, from tables with a leading axis of runs."""
+    return {NOTHING: m} | {name: jax.tree.leaves(table)[0].shape[1] for name, table in tables.items()}
+
+
 def apart(tables: Tables, lanes: int) -> list[dict[str, Any]]:
     """The tables of every run, from those of several runs one below the other."""
 

@@ -1,0 +1,82 @@
+"""Audits of asynchronous methods: they observe the runs that the engine makes, and see noise that is too small."""
+
+from dataclasses import replace
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+import jdfl
+from jdfl import network as nw
+from jdfl.algorithms.program import planned
+from jdfl.auditing import observe_events
+from jdfl.base.streams import Keys
+from jdfl.engine import stepping
+from jdfl.engine.waves import Waves
+from jdfl.events import ADPSGD, AGP, SWIFT, AsyncMethod, FedAsync, SwarmSGD
+from tests.auditing.planted import NETWORK, PROBLEM
+
+NOISY = jdfl.Gradients(clip=1.0, mechanism=jdfl.Gaussian(2.0))
+METHODS: dict[str, AsyncMethod] = {
+    "AD-PSGD": ADPSGD(lr=0.1, gradients=NOISY),
+    "SwarmSGD": SwarmSGD(lr=0.1, gradients=NOISY, local_steps=1),
+    "AGP": AGP(lr=0.1, gradients=NOISY),
+    "SWIFT": SWIFT(lr=0.1, gradients=NOISY),
+    "FedAsync": FedAsync(lr=0.1, gradients=NOISY, local_steps=1),
+}
+
+
+def network() -> nw.Timed:
+    return nw.timed(NETWORK(), nw.ParetoTime(0.7, 3.0))
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_what_is_observed_is_what_runs_show(name):
+    """With the same private keys and the same events the engine has the same models, period by period."""
+    method, problem = METHODS[name], PROBLEM()
+    program = planned(method, problem, network(), 4)
+    keys: Any = jax.vmap(Keys.of)(jax.random.split(jax.random.key(3), 3))
+    public = Keys.of(jax.random.key(9))
+    setting = stepping.setting(program, problem, network(), None, public)
+    seen, releases = observe_events._played(
+        setting, keys, 1, range(5), lambda here, tables: observe_events._params(here, tables)
+    )
+    for lane in range(3):
+        own = replace(jax.tree.map(lambda leaf: leaf[lane], keys), network=public.network)  # noqa: B023
+        alone = replace(setting, keys=own)
+        for end in range(1, 5):
+            waves = Waves(4)
+            here, carry, _ = waves.start(alone, ())
+            carry, _ = waves.advance(carry, replace(alone, algorithm=here), end, end, 1, ())
+            np.testing.assert_array_equal(seen[end][lane], here.params(carry.state))
+        assert releases[lane] == carry.releases[1] > 0
+
+
+@pytest.mark.parametrize("name", ["SWIFT", pytest.param("AD-PSGD", marks=pytest.mark.slow)])
+def test_noise_that_is_too_small_is_seen(name, monkeypatch):
+    how: dict[str, Any] = {"steps": 3, "runs": 1000, "key": 1, "node": 1}
+    method = replace(METHODS[name], gradients=replace(NOISY, mechanism=jdfl.Gaussian(6.0)))
+    found = jdfl.audit(method, PROBLEM(), network(), **how)
+    assert not found.violated
+    assert found.not_probed == "it has no rounds that could be repeated"
+    assert found.releases >= 2
+
+    def add(self, key, x, sensitivity):
+        return x + 0.05 * self.multiplier * sensitivity * jax.random.normal(key, x.shape, x.dtype)
+
+    monkeypatch.setattr(jdfl.Gaussian, "add", add)
+    jax.clear_caches()  # programs of patched code are neither taken from others nor left to them
+    wrong = jdfl.audit(method, PROBLEM(), network(), **how)
+    jax.clear_caches()
+    assert wrong.violated
+    assert wrong.epsilon_lower > wrong.epsilon_accounted == found.epsilon_accounted
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize("name", METHODS)
+def test_attacks_do_not_refute_what_is_claimed(name):
+    found = jdfl.audit(METHODS[name], PROBLEM(), network(), steps=3, runs=4000, key=2)
+    assert not found.violated
+    assert found.epsilon_lower > 0.3
