@@ -105,9 +105,10 @@ def levels(events: Events, kinds: Sequence[Kind], steps: np.ndarray | None = Non
     written, read = [0] * (rows + 1), [0] * (rows + 1)  # the last place is that of rows that are not there
     for start in range(0, len(events), _BLOCK):
         block = slice(start, start + _BLOCK)
-        if reads.shape[1] == 0 and writes.shape[1] == 2 and steps.all():
-            one, other = writes[block].T.tolist()
-            found[block] = _of_pairs(one, other, written)
+        pairs = reads.shape[1] == 0 and writes.shape[1] == 2 and steps.all()
+        if pairs and (writes[block, 0] >= 0).all():
+            one, other = writes[block].T
+            found[block] = _of_pairs(one.tolist(), np.where(other < 0, one, other).tolist(), written)
         else:
             touched = _tuples(reads[block]), _tuples(writes[block])
             found[block] = _of_any(*touched, steps[block].tolist(), written, read)
@@ -115,14 +116,15 @@ def levels(events: Events, kinds: Sequence[Kind], steps: np.ndarray | None = Non
 
 
 def _of_pairs(one: list[int], other: list[int], written: list[int]) -> list[int]:
-    """Levels where every event writes two rows."""
+    """Levels where every event writes two rows, or one twice."""
     found = list[int]()
     add = found.append
     for i, j in zip(one, other):
-        level = written[i] if written[i] > written[j] else written[j]
+        level, second = written[i], written[j]
+        if second > level:
+            level = second
         level += 1
         written[i] = written[j] = level
-        written[-1] = 0
         add(level)
     return found
 
