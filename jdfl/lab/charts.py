@@ -7,6 +7,7 @@ import networkx as nx
 import numpy as np
 import pandas as pd
 
+from jdfl.lab.lanes import Lanes
 from jdfl.lab.page import Chart
 
 _BUCKETS = 150  # of a line, evenly spaced, and as many that are close together at its beginning
@@ -106,6 +107,23 @@ def bars(x: Sequence[Any], series: Mapping[str, Sequence[float]], x_title: str, 
     """
     lines = [{"label": label, "y": numbers(y)} for label, y in series.items()]
     return Chart("bars", {"x": list(x), "series": lines, "x_title": x_title, "y_title": y_title}, alt)
+
+
+def timeline(lanes: Lanes) -> Chart:
+    """A lane for every node over simulated seconds, a mark for every event, and a line for everything that is sent.
+
+    Args:
+        lanes: The events and messages that are shown.
+    """
+    nodes, events, messages = lanes.nodes, lanes.events, lanes.messages
+    place = {node: lane for lane, node in enumerate(nodes)}
+    times = [numbers(one, 7) for one in (events["time"], messages["sent"], messages["arrives"])]
+    own, giver, taker = ([place[node] for node in one] for one in (events["node"], messages["node"], messages["to"]))
+    marks = [list(one) for one in zip(times[0], own, events["kind"].tolist())]
+    chosen = {"nodes": nodes, "kinds": list(lanes.kinds), "events": marks}
+    return Chart(
+        "timeline", chosen | {"messages": [list(one) for one in zip(times[1], giver, times[2], taker)]}, lanes.caption
+    )
 
 
 def numbers(values: Any, digits: int = 5) -> list[float | int | None]:

@@ -111,6 +111,9 @@ def _sections(comparison: Comparison, config_yaml: str) -> Iterator[Section]:
         yield Section(title, ["\n\n".join(other.caption[1:]), _table(other)])
     if comparison.criterion:
         yield Section("Tuning", [part for one in (comparison, *views) for part in _tuning(one)])
+    if comparison.timelines:
+        shown = [Fold(label, [charts.timeline(lanes)]) for label, lanes in comparison.timelines.items()]
+        yield Section("Timeline", ["The first events of some nodes, in the first trial.", *shown])
     told = {
         label: comparison.privacy[label].statement()
         if label in comparison.privacy

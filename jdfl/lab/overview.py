@@ -8,9 +8,11 @@ import numpy as np
 import pandas as pd
 
 from jdfl.engine.result import BAD, Result
+from jdfl.events import REGISTRY
 from jdfl.lab import charts
 from jdfl.lab.bands import BAND, Bands
 from jdfl.lab.curves import AXES, LABELS, labelled
+from jdfl.lab.lanes import Lanes
 from jdfl.lab.numbers import compared, costs, metric_names, promises, tiles
 from jdfl.lab.page import Code, Fold, Part, Section, Table, page
 from jdfl.lab.runs import Entry, OneRun, differing, read_all
@@ -18,7 +20,7 @@ from jdfl.lab.summary import as_paragraphs, together
 
 _AXES = {**AXES, "epsilon": "epsilon of the worst node"}
 _BARS = 128  # nodes
-_NETWORKS = 6  # settings whose networks are drawn
+_NETWORKS = 6  # settings whose networks and timelines are drawn
 _SAME_NOISE = (
     "No total is given: the same run is there under several versions of the code. They have the same noise, and may "
     "use it differently."
@@ -77,6 +79,9 @@ def _sections(entries: Sequence[Entry]) -> Iterator[Section]:
     networks = [(entry, chart) for entry in entries[:_NETWORKS] if (chart := _network(entry.runs[0])) is not None]
     if networks:
         yield Section("Network", [_NODES, *_apart(entries, networks)])
+    timelines = [(entry, lanes) for entry in entries[:_NETWORKS] if (lanes := _lanes(entry.runs[0])) is not None]
+    if timelines:
+        yield Section("Timeline", _apart(entries, [(one, charts.timeline(lanes)) for one, lanes in timelines]))
     yield Section("Privacy", [*_together(entries), *_apart(entries, [(one, _privacy(one)) for one in entries])])
     splits: list[tuple[Entry, pd.DataFrame]] = []
     for entry in entries:
@@ -165,6 +170,19 @@ def _network(run: OneRun) -> Part | None:
     some = f"{shown} of {m} nodes" if shown < m else f"{m} nodes"
     first = int(np.sum((links["node"] >= 0) & (links["round"] == links["round"].min())))
     return charts.network(nodes, links, f"A network of {some} with {first} links in the first recorded round.")
+
+
+def _lanes(run: OneRun) -> Lanes | None:
+    """The first events of some nodes, until the end of the run; None for a run that did not keep any."""
+    events, messages, method = run.tables.get("timeline"), run.tables.get("messages"), REGISTRY.get(run.algorithm)
+    if events is None or method is None:
+        return None
+    messages = pd.DataFrame(columns=["sent", "node", "arrives", "to"]) if messages is None else messages
+    end = float(run.history["round"].max()) * float(run.settings["algorithm.period"])
+    if run.ending == "budget":  # the run has ended before the event at this time, which is a float32
+        end = min(end, float(run.history["network_seconds"].iloc[-1]) * (1 - 1e-6))
+    kinds = tuple(kind.name for kind in method.kinds)
+    return Lanes(method.title, kinds, run.nodes, events, messages).until(end)
 
 
 def _split(table: pd.DataFrame) -> Part:

@@ -140,7 +140,7 @@ def _part(part: Part) -> str:
         case Image():
             return f'<img src="{_image(Path(part.path))}" alt="{_safe(part.alt)}">'
         case Chart():
-            checks.one_of(("curves", "network", "bars"), kind=part.kind)
+            checks.one_of(("curves", "network", "bars", "timeline"), kind=part.kind)
             data = json.dumps(part.data, allow_nan=False, separators=(",", ":")).replace("<", "\\u003c")
             alt = _safe(part.alt)
             return (

@@ -17,13 +17,16 @@ from jdfl.engine.batch import across
 from jdfl.engine.booking import Room
 from jdfl.engine.metrics import Metric
 from jdfl.engine.result import Result
+from jdfl.events import AsyncMethod
 from jdfl.lab import intended
 from jdfl.lab.comparison import Comparison
 from jdfl.lab.curves import AXES, LABELS, long_form
 from jdfl.lab.entries import Terms, Tuning, calibrated, plans
 from jdfl.lab.grids import Plan
+from jdfl.lab.lanes import Lanes, of_run
 from jdfl.lab.table import better, number
 from jdfl.lab.tuning import Choice, Target, Tuned, tune_all
+from jdfl.network import Timed
 from jdfl.privacy import PrivacyReport, exposing
 from jdfl.privacy.together import Together
 from jdfl.problems import solved, suboptimality_floor
@@ -111,7 +114,7 @@ def ran(methods: Mapping[str, Any], terms: Terms, metrics: tuple[Metric, ...]) -
     together = Together.of(ledgers, smallest, same_data="data" not in _redrawn(planned))
     standing = room.standing()
     first, *others = (dataclasses.replace(one, together=together, standing=standing) for one in found)
-    first = dataclasses.replace(first, views=tuple(others))
+    first = dataclasses.replace(first, views=tuple(others), timelines=_timelines(first, planned))
     _warn_short(first)
     return first
 
@@ -131,6 +134,17 @@ def reported_runs(
     how: Any = {"every": terms.every, "stop": terms.stop, "metrics": metrics, "batch": terms.batch}
     how |= {"ledger": terms.ledger, "jobs": terms.jobs}
     return algorithm, across(algorithm, plan.trials, over={}, steps=plan.steps, **how)
+
+
+def _timelines(comparison: Comparison, planned: Mapping[str, Plan]) -> dict[str, Lanes]:
+    """The first events of the asynchronous methods, in their first trials, by label."""
+    found: dict[str, Lanes] = {}
+    for label, runs in comparison.results.items():
+        method, trial = comparison.algorithms[label], planned[label].trials[0]
+        if runs and isinstance(method, AsyncMethod) and isinstance(trial.network, Timed):
+            lanes = of_run(method, trial.problem, trial.network, trial.key)
+            found[label] = lanes.until(runs[0].rounds * float(method.period))
+    return found
 
 
 def _floor(metrics: Sequence[str], terms: Terms) -> float | None:

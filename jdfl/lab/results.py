@@ -8,7 +8,8 @@
                        exact state of the nodes, which no guarantee covers
     metrics.csv        a row per record: round, metrics, totals so far
     metrics.parquet    the same
-    nodes.csv, links.csv, split.csv, epsilon.csv   of runs of the command line: see `jdfl.lab.watch`
+    nodes.csv, links.csv, split.csv, timeline.csv, messages.csv, epsilon.csv   of runs of the command line: see
+                       `jdfl.lab.watch`
     params.npz         the final parameters, `params` [m, n]
     provenance.json    code, libraries, settings and data, and the hash of all of these
     figure.png         metrics against rounds and bytes, if there are metrics
@@ -187,13 +188,13 @@ def _write_tables(folder: Path, more: Mapping[str, pd.DataFrame]) -> None:
 
 
 def tables(folder: str | Path) -> dict[str, pd.DataFrame]:
-    """What is recorded of a run, whether it goes on, was cut off or has ended: metrics, nodes, links, split.
+    """What is recorded of a run, whether it goes on, was cut off or has ended: metrics, and those of nodes.
 
     Args:
         folder: The folder of the run, or of `jdfl.Checkpoints`.
 
     Returns:
-        The tables that have rows, by these names.
+        The tables that have rows, by the names of `jdfl.lab.watch.TABLES`, and metrics.
 
     Raises FileNotFoundError where there is no journal, and ValueError where nothing is recorded in it, or it is not
     that of this run as it ended. Warns if the journal is damaged, and returns what comes before the damage.

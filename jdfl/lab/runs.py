@@ -49,7 +49,7 @@ class OneRun:
     provenance: dict[str, Any]  # empty where the run was cut off
     config_yaml: str = ""  # the settings as a file; empty: the run has none
     folder: str = ""  # where it was read from; empty: nowhere
-    tables: dict[str, pd.DataFrame] = field(default_factory=dict[str, pd.DataFrame])  # nodes, links, split, epsilon
+    tables: dict[str, pd.DataFrame] = field(default_factory=dict[str, pd.DataFrame])  # of TABLES, and epsilon
 
     @classmethod
     def of(cls, result: Result, folder: str = "", where: dict[str, Any] | None = None) -> "OneRun":

@@ -164,13 +164,53 @@ function bars(figure, data, alt) {
   const again = sized(place, redraw);
 }
 
+function timeline(figure, data, alt) {
+  element(figure, "figcaption", {}, alt);
+  const key = element(figure, "ul", { className: "legend still" }), place = element(figure, "div", { className: "plot" }), output = element(figure, "output");
+  const glyph = (parent, kind, x, y) => draw(parent, "path", {
+    class: "event s" + (kind % COLOURS) + (kind % 2 ? " ring" : ""), d: markers[kind % markers.length], transform: `translate(${x.toFixed(1)} ${y.toFixed(1)}) scale(${kind % 2 ? 1.7 : 1})`,
+  });
+  const entry = (text, drawn) => {
+    const one = element(key, "li");
+    drawn(draw(one, "svg", { width: 26, height: 16, "aria-hidden": true }));
+    element(one, "span", {}, text);
+  };
+  data.kinds.forEach((kind, i) => entry(kind, (svg) => glyph(svg, i, 13, 8)));
+  const joint = (one) => one[0] === one[2], join = (svg, x0, y0, x1, y1) => draw(svg, "path", { class: "sent", d: `M${x0.toFixed(1)} ${y0.toFixed(1)}L${x1.toFixed(1)} ${y1.toFixed(1)}` });
+  const partner = (svg, x, y) => draw(svg, "circle", { class: "partner", cx: x.toFixed(1), cy: y.toFixed(1), r: 2.4 });
+  if (data.messages.some(joint)) entry("exchange with a partner", (svg) => { join(svg, 13, 1, 13, 13); partner(svg, 13, 13); });
+  if (!data.messages.every(joint)) entry("sent, and used", (svg) => join(svg, 2, 14, 24, 2));
+  const end = Math.max(...data.events.map(([time]) => time), 0), n = data.nodes.length;
+  const caption = (k) => {
+    const [time, lane, kind] = data.events[k], own = data.messages.filter(([start, giver]) => start === time && giver === lane);
+    const others = own.map((one) => (joint(one) ? ", with node " + data.nodes[one[3]] : `, used by node ${data.nodes[one[3]]} at ${number(one[2])} s`));
+    return `${number(time)} s: node ${data.nodes[lane]}, ${data.kinds[kind]}${others.join("")}`;
+  };
+  function redraw() {
+    const lanes = (from, to) => ({ at: (k) => from + (to - from) * (k + 0.5) / n, lines: [], marks: data.nodes.map((v, k) => [k, String(v)]) });
+    const ticks = Math.max(2, Math.floor(place.clientWidth / 95));
+    const { svg, across, up } = frame(place, alt, 62 + 34 * n, (from, to) => axis([0, end * 1.01], false, from, to, ticks, true), lanes, ["simulated seconds", "node"]);
+    for (const [start, giver, last, taker] of data.messages) {
+      join(svg, across.at(start), up.at(giver), across.at(last), up.at(taker));
+      if (start === last) partner(svg, across.at(last), up.at(taker));
+    }
+    const show = cursor(svg, output, data.events.length, caption);
+    data.events.forEach(([time, lane, kind], k) => {
+      const mark = glyph(svg, kind, across.at(time), up.at(lane));
+      draw(mark, "title", {}, caption(k));
+      mark.addEventListener("pointerenter", () => show(k));
+    });
+  }
+  sized(place, redraw);
+}
+
 const hatches = draw(draw(document.body, "svg", { width: 0, height: 0, "aria-hidden": true, class: "hatches" }), "defs");
 for (let i = COLOURS; i < 4 * COLOURS; i++) {
   const pattern = draw(hatches, "pattern", { id: "hatch" + i, width: 6, height: 6, patternUnits: "userSpaceOnUse", patternTransform: `rotate(${45 * Math.floor(i / COLOURS)})` });
   draw(pattern, "rect", { width: 6, height: 6, fill: `var(--c${i % COLOURS})` });
   draw(pattern, "path", { d: "M0 3H6", class: "stripe" });
 }
-const kinds = { curves, network, bars };
+const kinds = { curves, network, bars, timeline };
 for (const figure of document.querySelectorAll("figure.chart"))
   kinds[figure.dataset.kind](figure, JSON.parse(figure.querySelector("script").textContent), figure.getAttribute("aria-label"));
 const opened = [];

@@ -7,6 +7,9 @@ Tables of the journal, and of CSV files in the folder of a finished run:
     links    round, node, `hears`: the node received from the node in `hears` in the round of the moment; only if the
              links differ from the previous moment; one row with node -1 if no node received anything
     split    the data partition: node, examples, and, if these have classes, class_0, class_1, ...
+    timeline the first events of some nodes, of an asynchronous method: time (simulated seconds), node, kind (its place
+             among the method's) and `every`, the events of all nodes until this time; see `jdfl.lab.lanes`
+    messages sent and arrives (simulated seconds), node, to: what these nodes send each other
     epsilon  round, most_releases (of a node), epsilon (of the worst node) at a few moments; made of the releases at the
              end of a run with a guarantee, for sound accounting
 
@@ -34,15 +37,16 @@ from jdfl.engine.records import FORMER_PLACE, JOURNAL, rows_of
 from jdfl.engine.result import Result, Snapshot
 from jdfl.engine.spending import records_of
 from jdfl.engine.start import Start
-from jdfl.lab import files
-from jdfl.network import Graph
+from jdfl.events import AsyncMethod
+from jdfl.lab import files, lanes
+from jdfl.network import Graph, Timed
 from jdfl.privacy import Accounting
 from jdfl.problems import Problem
 from jdfl.store import journal
 
-TABLES = ("nodes", "links", "split")  # of the journal
+TABLES = ("nodes", "links", "split", "timeline", "messages")  # of the journal
 _NO_ROWS = np.zeros(0, [])
-_FLOATS = ("distance", "value")  # columns
+_FLOATS = ("distance", "value", "time", "sent", "arrives")  # columns
 MOST = 256  # nodes
 MOMENTS = 60  # at least, in a run with enough rounds
 _CHUNK = 50  # maximum number of rounds between two returns
@@ -99,7 +103,7 @@ def split_of(problem: Problem, shown: np.ndarray) -> pd.DataFrame:
 
 
 class Watch(Callback):
-    """Records what nodes do in the journal of a run: the tables nodes, links and split.
+    """Records what nodes do in the journal of a run: the tables above, except for epsilon.
 
     If a run is resumed, the nodes stay the same.
 
@@ -114,17 +118,21 @@ class Watch(Callback):
         self._links: np.ndarray | None = None
         self._graph: Graph | None = None
         self._former: dict[str, np.ndarray] = {}
+        self._lanes: lanes.Lanes | None = None
 
     def begin(self, start: Start) -> None:
-        """Look at what was recorded before the round where the run resumes."""
+        """Look at what was recorded before the round where the run resumes, or at the first events of some nodes."""
         place = None if start.before is None else start.before.place
         if place is None or start.before is None:
+            self._lanes = _first_events(start)
             return
         if place == FORMER_PLACE:
             self._former = _former(self._store.folder, start.before.rounds)
             self._go_on(self._former.get("split", _NO_ROWS), self._former.get("links", _NO_ROWS))
             return
         before = journal.read(self._store.folder / JOURNAL, place)
+        if not before.rows("timeline").size:
+            self._lanes = _first_events(start)
         self._go_on(before.rows("split"), before.rows("links"))
 
     def _go_on(self, split: np.ndarray, links: np.ndarray) -> None:
@@ -146,6 +154,10 @@ class Watch(Callback):
         for name, rows in self._former.items():
             self._store.record(name, rows.astype(nodes.dtype) if name == "nodes" else rows, now)
         self._former = {}
+        if self._lanes is not None:
+            self._store.record("timeline", rows_of(self._lanes.events), now)
+            self._store.record("messages", rows_of(self._lanes.messages), now)
+            self._lanes = None
         self._store.record("nodes", nodes, now)
         self._follow(now, self._graph, self._shown)
 
@@ -166,6 +178,14 @@ class Watch(Callback):
         rows = links if len(links) else np.array([[-1, -1]])
         table = pd.DataFrame({"round": now.rounds, "node": rows[:, 0], "hears": rows[:, 1]})
         self._store.record("links", rows_of(table), now)
+
+
+def _first_events(start: Start) -> lanes.Lanes | None:
+    """The first events of some nodes; None for a method with rounds."""
+    method, network = start.program.algorithm, start.network
+    if isinstance(method, AsyncMethod) and isinstance(network, Timed):
+        return lanes.of_run(method, start.problem, network, start.key)
+    return None
 
 
 def _former(folder: Path, rounds: int) -> dict[str, np.ndarray]:

@@ -1,0 +1,147 @@
+"""A timeline of an asynchronous run: the first events of some nodes, and what these nodes send each other.
+
+Times and partners are drawn before a run computes anything, and a longer run begins like a shorter one. So a timeline
+is drawn for the seconds that it shows, whatever the length of the run.
+
+Axes: E events, m nodes, k shown nodes.
+"""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pandas as pd
+from jax import Array
+
+from jdfl.algorithms.program import Program
+from jdfl.base.keys import typed_key
+from jdfl.base.streams import Keys, Stream
+from jdfl.events import AsyncMethod, timeline
+from jdfl.events.partners import hears, links
+from jdfl.lab.exchanges import exchanges, places_of
+from jdfl.network import Timed, in_run
+from jdfl.problems import Problem
+
+NODES = 10  # that are shown, at most
+PER_NODE = 10  # events, on average
+_NEAR = 2  # neighbours of a node that are shown with it
+_LENGTH = Stream("timeline.length", "network")
+_SAMPLE = 64  # times that the length is guessed from
+_MOST = 2**19  # events of all nodes that are drawn, approximately
+_DOUBLINGS = 8  # of the seconds, where nodes act less often than guessed
+
+
+@dataclass(frozen=True)
+class Lanes:
+    """Some nodes of an asynchronous run, with their first events."""
+
+    title: str  # of the method
+    kinds: tuple[str, ...]  # names of the kinds of events
+    m: int  # nodes of the network
+    events: pd.DataFrame  # by time: time in seconds, node, kind, and `every`, the events of all nodes until this time
+    messages: pd.DataFrame  # sent and arrives in seconds, node, to; equal times: the two nodes of one event
+
+    @property
+    def nodes(self) -> list[int]:
+        """The nodes that take part in what is shown, the one with the fewest events first."""
+        ids = [self.events["node"], self.messages["node"], self.messages["to"]]
+        found = np.unique(np.concatenate([one.to_numpy(int) for one in ids]))
+        own = self.events["node"].value_counts().reindex(found, fill_value=0).to_numpy()
+        return found[np.argsort(own, kind="stable")].tolist()
+
+    @property
+    def caption(self) -> str:
+        """What is shown, in words."""
+        nodes, shown = len(self.nodes), len(self.events)
+        if not shown:
+            return f"{self.title}: none of the chosen nodes acts before the end of the run."
+        every, end = int(self.events["every"].iloc[-1]), float(self.events["time"].iloc[-1])
+        told = [
+            f"{self.title}, the first {end:.4g} simulated seconds: {shown:,} events of {nodes:,} of the {self.m:,} "
+            f"nodes; all nodes together have {every:,}. A lane is a node, and those with more events are above."
+        ]
+        at_once = self.messages["sent"] == self.messages["arrives"]
+        if at_once.any():
+            told.append("A vertical line joins the two nodes of one event, with a dot at the partner.")
+        if not at_once.all():
+            told.append("A slanted line leads from the event that sends something to the first that uses it.")
+        if len(at_once) and nodes < self.m:
+            told.append("Lines to other nodes are left out.")
+        return " ".join(told)
+
+    def until(self, seconds: float) -> "Lanes":
+        """What happens until a time in seconds, `seconds` included."""
+        events, messages = self.events, self.messages
+        return replace(
+            self, events=events[events["time"] <= seconds], messages=messages[messages["arrives"] <= seconds]
+        )
+
+
+def of_run(method: AsyncMethod, problem: Problem, network: Timed, key: int | Array) -> Lanes:
+    """The first events of some nodes in a run of any length.
+
+    At most NODES nodes are shown: of those that act, the slowest, the fastest and two between, and neighbours of
+    theirs. The timeline ends at the time of event number PER_NODE times the number of
+    these nodes.
+
+    Args:
+        method: The method.
+        problem: The problem, which decides on the size of messages.
+        network: The network, with times.
+        key: The seed or the typed key [] of the run.
+
+    Raises:
+        ValueError: For times below zero, not finite or all zero, as a run does.
+    """
+    keys = Keys.of(typed_key(key))
+    network = in_run(network, keys.network, Program(method).round_bits(problem))
+    seconds = _guessed(network, keys.network) * min(PER_NODE, max(1.0, _MOST / network.m))
+    longest = seconds * 2**_DOUBLINGS
+    while True:
+        events = method.events(network, keys.network, seconds)
+        node = places_of(method, events)
+        shown = _chosen(network, node)
+        own = np.flatnonzero(np.isin(node, shown))
+        if len(own) >= PER_NODE * len(shown) or len(events) > _MOST // 2 or seconds >= longest:
+            break
+        seconds *= 2
+    last = own[: PER_NODE * len(shown)][-1:]
+    events = events[: events.until(events.time[last[0]]) if len(last) else 0]
+    own = own[own < len(events)]
+    every = np.searchsorted(events.time, events.time[own], side="right")
+    told = {"time": events.time[own], "node": node[own], "kind": events.kind[own], "every": every}
+    found = exchanges(method, events, node, own)
+    good = np.flatnonzero(np.isin(found.giver, shown) & np.isin(found.taker, shown))
+    start, giver, end, taker = (one[good] for one in found)
+    sent = {"sent": events.time[start], "node": giver, "arrives": events.time[end], "to": taker}
+    messages = pd.DataFrame(sent).sort_values(["arrives", "sent", "node", "to"], ignore_index=True)
+    return Lanes(method.title, tuple(kind.name for kind in method.kinds), network.m, pd.DataFrame(told), messages)
+
+
+def _guessed(network: Timed, key: Array) -> float:
+    """About the seconds between two events of a node in the middle."""
+    numbers = np.arange(_SAMPLE, dtype=np.int32)
+    own = _LENGTH.of(key)
+    computing, travelling = (
+        float(np.median(timeline.drawn(times, own, numbers, numbers))) for times in (network.compute, network.latency)
+    )
+    slow, fixed = (float(np.median(np.asarray(one))) for one in (network.slow(), timeline.sent_in(network)))
+    return computing * slow + travelling + fixed
+
+
+def _chosen(network: Timed, node: np.ndarray) -> np.ndarray:
+    """The nodes that are shown, where events are at nodes [E]: some that act often and seldom, and their neighbours."""
+    count = np.bincount(node, minlength=network.m)
+    acting = np.flatnonzero(count)
+    ranked = acting[np.argsort(count[acting], kind="stable")]
+    found = dict.fromkeys(ranked[[0, -1, len(ranked) // 3, 2 * len(ranked) // 3]].tolist() if len(ranked) else [0])
+    senders, mask = hears(links(network))
+    queue = list(found)
+    for one in queue:
+        near = [int(other) for other in senders[one][mask[one]] if int(other) not in found]
+        new = near[: min(_NEAR, NODES - len(found))]
+        found.update(dict.fromkeys(new))
+        queue += new
+    for one in range(min(network.m, NODES)):  # few nodes are all shown, whatever their links
+        if len(found) < min(network.m, NODES):
+            found[one] = None
+    return np.array(list(found))
