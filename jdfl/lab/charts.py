@@ -119,7 +119,7 @@ def timeline(lanes: Lanes) -> Chart:
     place = {node: lane for lane, node in enumerate(nodes)}
     times = [numbers(one, 7) for one in (events["time"], messages["sent"], messages["arrives"])]
     own, giver, taker = ([place[node] for node in one] for one in (events["node"], messages["node"], messages["to"]))
-    marks = [list(one) for one in zip(times[0], own, events["kind"].tolist())]
+    marks = [list(one) for one in zip(times[0], own, events["kind"].astype(int))]
     chosen = {"nodes": nodes, "kinds": list(lanes.kinds), "events": marks}
     return Chart(
         "timeline", chosen | {"messages": [list(one) for one in zip(times[1], giver, times[2], taker)]}, lanes.caption

@@ -1,0 +1,214 @@
+"""A timeline shows the events of some nodes as the run has them, and what these nodes send each other."""
+
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import jdfl
+from jdfl import network as nw
+from jdfl import testing
+from jdfl.base.streams import Keys
+from jdfl.cli import main
+from jdfl.events import ADPSGD, REGISTRY
+from jdfl.events.timeline import Events
+from jdfl.lab import charts, lanes, overview
+from jdfl.lab.folder import write_page
+from jdfl.lab.lanes import Lanes, of_run
+from jdfl.network import in_run
+from tests.events.scenes import CLOCKS, ROWS, simulated
+
+MANY = 40
+
+
+def ring(clock: str, m: int = MANY) -> nw.Timed:
+    """A ring with a few links across."""
+    links = [(i, (i + 1) % m) for i in range(m)] + [(i, (i + m // 2) % m) for i in range(0, m // 2, 3)]
+    return nw.timed(nw.from_edges(links, m), **CLOCKS[clock])
+
+
+def events_of(name: str, timed: nw.Timed, seconds: float, key: int = 2) -> Events:
+    """All events of a run until a time, by the method itself; the size of messages plays no part in these networks."""
+    keys = Keys.of(jdfl.base.keys.typed_key(key))
+    return ROWS[name].method.events(in_run(timed, keys.network, 0), keys.network, seconds)
+
+
+def by_hand(name: str, events: Events, timed: nw.Timed) -> tuple[list[int], list[tuple[Any, ...]]]:
+    """The node of every event, and who sends what to whom, from the papers: (sent, node, arrives, to)."""
+    graph: Any = timed.base.graph  # pyright: ignore[reportAttributeAccessIssue]
+    senders, mask = np.asarray(graph.senders), np.asarray(graph.mask)
+    nodes, sent, last, used = list[int](), list[tuple[Any, ...]](), dict[Any, Any](), set[Any]()
+    for t, kind, actor, rows in zip(*(one.tolist() for one in (events.time, events.kind, events.actor, events.rows))):
+        node = rows[0] if (name, kind) == ("AGP", 1) else actor
+        nodes.append(node)
+        if name in ("AD-PSGD", "SwarmSGD", "randomized gossip") and rows[-1] >= 0:
+            sent.append((t, actor, t, rows[-1]))
+        reads = []
+        if name == "AGP" and kind == 1:
+            reads = [rows[1]]
+        elif name == "SWIFT":
+            reads = [row for row in rows[2:] if row >= 0]
+        elif name in ("CHOCO", "DO-ADP"):
+            reads = senders[actor][mask[actor]].tolist()
+        elif "walk" in name:
+            reads = [rows[0]]
+        for row in reads:
+            place, *before = last.get(row, (0, 0, node))
+            if before[1] != node and (place, node) not in used:
+                used.add((place, node))
+                sent.append((*before, t, node))
+        written = {"AGP": rows[-1] if kind == 0 else -1, "SWIFT": rows[1], "CHOCO": actor, "DO-ADP": actor}
+        row = rows[0] if "walk" in name else written.get(name, -1)
+        if row >= 0:
+            last[row] = len(nodes), t, node
+    return nodes, sent
+
+
+def told(table: pd.DataFrame, *names: str) -> list[tuple[Any, ...]]:
+    return sorted(zip(*(table[name].tolist() for name in names)))
+
+
+@pytest.mark.parametrize("clock", CLOCKS)
+@pytest.mark.parametrize("name", ROWS)
+def test_what_is_shown_are_the_events_of_these_nodes_until_the_last_and_their_messages(name, clock):
+    timed = ring(clock)
+    shown = of_run(ROWS[name].method, testing.small_problem(m=MANY), timed, 2)
+    end = shown.events["time"].iloc[-1]
+    events = events_of(name, timed, end)
+    nodes, sent = by_hand(name, events, timed)
+    assert len(shown.nodes) <= lanes.NODES
+    expected = [one for one in zip(events.time.tolist(), nodes, events.kind.tolist()) if one[1] in shown.nodes]
+    assert told(shown.events, "time", "node", "kind") == sorted(expected)
+    assert len(expected) >= lanes.PER_NODE * len(shown.nodes)
+    assert shown.events["every"].tolist() == [events.until(t) for t in shown.events["time"]]
+    among = [one for one in sent if {one[1], one[3]} <= set(shown.nodes)]
+    assert told(shown.messages, "sent", "node", "arrives", "to") == sorted(among)
+    assert among or name.startswith("Fed")
+
+
+@pytest.mark.parametrize("name", ["AD-PSGD", "AGP", "FedAsync"])
+def test_they_are_the_events_that_the_run_has(name):
+    """Also where the size of messages decides on times."""
+    method, problem = ROWS[name].method, testing.small_problem()
+    slow = nw.timed(testing.small_network(), bandwidth=2e3, **CLOCKS["slow nodes"])
+    run = simulated(method, problem, slow)
+    shown = of_run(method, problem, slow, 2).until(run.scheduler.events.time[-1])
+    events = run.scheduler.events[: run.scheduler.events.until(shown.events["time"].iloc[-1])]
+    assert shown.events["time"].tolist() == events.time.tolist()  # of all nodes, as they are few
+    assert shown.events["kind"].tolist() == events.kind.tolist()
+
+
+def test_slow_and_fast_nodes_are_shown_with_neighbours():
+    timed = ring("slow nodes", 200)
+    shown = of_run(ADPSGD(), testing.small_problem(m=200), timed, 2)
+    count = np.bincount(events_of("AD-PSGD", timed, 1e3).actor)
+    assert int(count.argmax()) == shown.nodes[-1]
+    assert (count[shown.nodes] < np.median(count)).any()
+    assert not shown.messages.empty
+
+
+@pytest.mark.parametrize("scale", [1e-6, 1.0, 1e6])
+def test_the_length_follows_the_clocks(scale):
+    """Whatever a period is: a run of long periods costs no more to draw."""
+    clocks = {"compute": nw.ExponentialTime(scale), "latency": nw.FixedTime(scale / 5)}
+    shown = of_run(ADPSGD(), testing.small_problem(m=MANY), nw.timed(nw.ring(MANY), **clocks), 2)
+    assert 100 <= shown.events["every"].iloc[-1] < 1000
+    assert scale < shown.events["time"].iloc[-1] < 40 * scale
+
+
+def test_a_chart_has_every_event_and_message_on_the_lanes_of_their_nodes():
+    shown = of_run(ROWS["AGP"].method, testing.small_problem(m=MANY), ring("slow nodes"), 2)
+    chart = charts.timeline(shown)
+    at = chart.data["nodes"]
+    assert [at[lane] for _, lane, _ in chart.data["events"]] == shown.events["node"].tolist()
+    assert [t for t, _, _ in chart.data["events"]] == pytest.approx(shown.events["time"].tolist(), rel=1e-6)
+    assert [kind for *_, kind in chart.data["events"]] == shown.events["kind"].tolist()
+    assert chart.data["kinds"] == ["step", "arrive"]
+    sent = [(start, at[giver], end, at[taker]) for start, giver, end, taker in chart.data["messages"]]
+    for one, other in zip(sent, shown.messages[["sent", "node", "arrives", "to"]].itertuples(index=False), strict=True):
+        assert one == pytest.approx(other, rel=1e-6)
+    for number in (len(shown.events), shown.m, shown.events["every"].iloc[-1]):
+        assert f" {number} " in chart.alt.replace(".", " ")
+
+
+def test_nothing_before_the_end_is_said_in_words():
+    none = of_run(ADPSGD(), testing.small_problem(m=MANY), ring("equal"), 2).until(0.5)
+    assert none.nodes == []
+    assert "none" in charts.timeline(none).alt
+
+
+TINY = ["--problem.m", "4", "--problem.n", "20", "--problem.s", "2", "--problem.rows", "5", "9", "--stop", "none"]
+ASYNC = ["--algorithm", "ad-psgd", "--algorithm.lr", "0.01", "--network", "timed"]
+
+
+def made(base: Path, *flags: str) -> Path:
+    """The folder of a run of the command line."""
+    assert main(["run", *TINY, *flags, "--quiet", "--out", str(base)]) == 0
+    (folder,) = base.iterdir()
+    return folder
+
+
+def timelines(page: Path) -> list[dict[str, Any]]:
+    """The data of the timelines of a page."""
+    text = page.read_text(encoding="utf-8")
+    found = re.findall(r'data-kind="timeline".*?<script type="application/json">(.*?)</script>', text, re.DOTALL)
+    return [json.loads(data) for data in found]
+
+
+def test_a_resumed_run_has_the_timeline_of_one_that_was_never_cut_off(tmp_path):
+    whole = made(tmp_path / "whole", *ASYNC, "--steps", "8")
+    cut = made(tmp_path / "cut", *ASYNC, "--steps", "3")
+    (short,) = timelines(overview.write_overview([cut], tmp_path / "page.html"))
+    assert main(["resume", str(cut), "--steps", "8", "--quiet"]) == 0
+    long, again = (timelines(overview.write_overview([one], tmp_path / "page.html")) for one in (whole, cut))
+    assert long == again
+    first = [[(t, one["nodes"][lane]) for t, lane, _ in one["events"]] for one in (short, long[0])]
+    assert first[1][: len(first[0])] == first[0]
+    assert 0 < max(t for t, *_ in short["events"]) <= 3 < max(t for t, *_ in long[0]["events"]) <= 8
+    for name in ("timeline.csv", "messages.csv"):
+        assert (whole / name).read_bytes() == (cut / name).read_bytes()
+
+
+def test_a_run_with_rounds_has_no_timeline(tmp_path):
+    folder = made(tmp_path / "runs", "--algorithm", "d-psgd", "--network", "timed", "--steps", "3")
+    page = overview.write_overview([folder], tmp_path / "page.html")
+    assert timelines(page) == []
+    assert "Timeline" not in page.read_text(encoding="utf-8")
+    assert not (folder / "timeline.csv").exists()
+
+
+def test_after_a_budget_no_event_is_shown(tmp_path):
+    private = ["--algorithm.clip", "1", "--algorithm.mechanism", "gaussian", "--algorithm.mechanism.multiplier", "2"]
+    limit = ["--privacy.epsilon", "4", "--privacy.delta", "1e-3"]
+    folder = made(tmp_path / "runs", *ASYNC, *private, *limit, "--steps", "20")
+    result = jdfl.load(folder)
+    assert isinstance(result, jdfl.Result)
+    assert result.ending == "budget"
+    (shown,) = timelines(overview.write_overview([folder], tmp_path / "page.html"))
+    assert len(shown["events"]) == result.totals.gradients
+    assert max(t for t, *_ in shown["events"]) < result.clock[0]  # pyright: ignore[reportOptionalSubscript]
+
+
+@pytest.mark.filterwarnings("ignore:Not tuned")
+def test_a_comparison_has_the_timelines_of_its_asynchronous_methods(tmp_path):
+    problem, timed = testing.small_problem(), nw.timed(testing.small_network(), **CLOCKS["slow nodes"])
+    methods = {"pairs": ADPSGD(lr=0.02), "rounds": jdfl.DPSGD(lr=0.02)}
+    found = jdfl.compare(methods, problem, timed, steps=6, trials=[5, 7], tuning=None, metrics=["objective"])
+    assert list(found.timelines) == ["pairs"]
+    own = of_run(methods["pairs"], problem, timed, 5).until(6.0)
+    pd.testing.assert_frame_equal(found.timelines["pairs"].events, own.events)
+    again = jdfl.load(found.save(tmp_path / "saved"))
+    assert isinstance(again, jdfl.Comparison)
+    pd.testing.assert_frame_equal(again.timelines["pairs"].messages, own.messages)
+    assert replace(again.timelines["pairs"], events=None, messages=None) == replace(own, events=None, messages=None)
+    assert timelines(write_page(found, tmp_path / "page.html")) == [charts.timeline(own).data]
+
+
+def test_every_registered_method_is_drawn_by_hand_above():
+    assert {type(row.method) for row in ROWS.values()} == set(REGISTRY.values())
+    assert isinstance(of_run(ADPSGD(), testing.small_problem(), ring("equal", 6), 0), Lanes)
