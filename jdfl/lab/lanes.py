@@ -61,9 +61,9 @@ class Lanes:
         ]
         at_once = self.messages["sent"] == self.messages["arrives"]
         if at_once.any():
-            told.append("A vertical line joins the two nodes of one event, with a dot at the partner.")
+            told.append("A bow joins the two nodes of one event, with a dot at the partner.")
         if not at_once.all():
-            told.append("A slanted line leads from the event that sends something to the first that uses it.")
+            told.append("A straight line leads from the event that sends something to the first that uses it.")
         if len(at_once) and nodes < self.m:
             told.append("Lines to other nodes are left out.")
         return " ".join(told)

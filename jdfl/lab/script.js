@@ -176,9 +176,12 @@ function timeline(figure, data, alt) {
     element(one, "span", {}, text);
   };
   data.kinds.forEach((kind, i) => entry(kind, (svg) => glyph(svg, i, 13, 8)));
-  const joint = (one) => one[0] === one[2], join = (svg, x0, y0, x1, y1) => draw(svg, "path", { class: "sent", d: `M${x0.toFixed(1)} ${y0.toFixed(1)}L${x1.toFixed(1)} ${y1.toFixed(1)}` });
+  const joint = (one) => one[0] === one[2], join = (svg, x0, y0, x1, y1) => {  // those of one event are bowed, since others may be at its time
+    const middle = (x0 + x1) / 2 + (x0 === x1 ? 5 + 0.07 * Math.abs(y1 - y0) : 0);
+    draw(svg, "path", { class: "sent", d: `M${x0.toFixed(1)} ${y0.toFixed(1)}Q${middle.toFixed(1)} ${((y0 + y1) / 2).toFixed(1)} ${x1.toFixed(1)} ${y1.toFixed(1)}` });
+  };
   const partner = (svg, x, y) => draw(svg, "circle", { class: "partner", cx: x.toFixed(1), cy: y.toFixed(1), r: 2.4 });
-  if (data.messages.some(joint)) entry("exchange with a partner", (svg) => { join(svg, 13, 1, 13, 13); partner(svg, 13, 13); });
+  if (data.messages.some(joint)) entry("exchange with a partner", (svg) => { join(svg, 11, 1, 11, 13); partner(svg, 11, 13); });
   if (!data.messages.every(joint)) entry("sent, and used", (svg) => join(svg, 2, 14, 24, 2));
   const end = Math.max(...data.events.map(([time]) => time), 0), n = data.nodes.length;
   const caption = (k) => {
@@ -189,7 +192,7 @@ function timeline(figure, data, alt) {
   function redraw() {
     const lanes = (from, to) => ({ at: (k) => from + (to - from) * (k + 0.5) / n, lines: [], marks: data.nodes.map((v, k) => [k, String(v)]) });
     const ticks = Math.max(2, Math.floor(place.clientWidth / 95));
-    const { svg, across, up } = frame(place, alt, 62 + 34 * n, (from, to) => axis([0, end * 1.01], false, from, to, ticks, true), lanes, ["simulated seconds", "node"]);
+    const { svg, across, up } = frame(place, alt, 62 + 34 * n, (from, to) => axis([0, end * 1.02], false, from, to, ticks, true), lanes, ["simulated seconds", "node"]);
     for (const [start, giver, last, taker] of data.messages) {
       join(svg, across.at(start), up.at(giver), across.at(last), up.at(taker));
       if (start === last) partner(svg, across.at(last), up.at(taker));

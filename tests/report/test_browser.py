@@ -11,6 +11,7 @@ import pandas as pd
 import pytest
 
 from jdfl.lab import charts
+from jdfl.lab.lanes import Lanes
 from jdfl.lab.page import Code, Fold, Section, Table, Tiles, page
 from tests.report.test_page import contrast
 
@@ -34,12 +35,17 @@ def example(path: Path) -> Path:
         columns=["round", "node", "distance", "communications"],
     )
     ring = pd.DataFrame([(k, i, (i + k) % m) for k in (2, 6) for i in range(m)], columns=["round", "node", "hears"])
+    events = pd.DataFrame(
+        {"time": [1.0, 2.0, 2.0, 3.5], "node": [7, 3, 3, 7], "kind": [0, 0, 1, 0], "every": [2, 4, 4, 9]}
+    )
+    messages = pd.DataFrame({"sent": [1.0, 2.0], "node": [7, 3], "arrives": [2.0, 2.0], "to": [3, 7]})
     axes = {"round": "rounds", "bytes": "bytes sent by all nodes, the start and all that was lost on the way included"}
     parts = [
         Tiles([("rounds", "40", "stop rule"), ("objective", "0.025", "")]),
         charts.curves(views, axes, "objective against rounds"),
         charts.network(nodes, ring, "a ring of 12 nodes"),
         charts.bars(list(range(m)), {f"class {i}": [i] * m for i in range(9)}, "node", "examples", "examples by node"),
+        charts.timeline(Lanes("Pairs", ("step", "arrive"), m, events, messages)),
         Table([f"column {i}" for i in range(20)], [list(range(20))]),
         Fold("settings", [Code("kind: ceps\n" * 30), charts.bars([0], {"a": [1]}, "x", "y", "one bar")]),
     ]
@@ -90,11 +96,30 @@ def lines(page: Any) -> int:
 
 def test_every_chart_is_drawn(shown):
     page = shown()
-    assert page.locator("figure.chart .plot svg").count() == 4  # one of them folded
+    assert page.locator("figure.chart .plot svg").count() == 5  # one of them folded
     assert lines(page) == 2
     assert page.locator("figure[data-kind=curves] path.band").count() == 2  # of both lines
     assert page.locator("figure[data-kind=network] circle.node").count() == 12
     assert page.locator("figure[data-kind=bars] >> nth=0").locator("g.series").count() == 9
+    lanes = page.locator("figure[data-kind=timeline] .plot")
+    assert [lanes.locator(f".{name}").count() for name in ("event", "sent", "partner")] == [4, 2, 1]
+
+
+def test_events_stand_at_their_times_on_the_lanes_of_their_nodes(shown):
+    page = shown()
+    figure = page.locator("figure[data-kind=timeline]")
+    places = "all => all.map(e => e.getAttribute('transform').match(/[\\d.]+/g).slice(0, 2).map(Number))"
+    (a, b, both, c) = figure.locator(".plot .event").evaluate_all(places)
+    assert b == both
+    assert a[1] == c[1] != b[1]
+    assert (c[0] - a[0]) / (b[0] - a[0]) == pytest.approx(2.5, rel=0.01)
+    shapes = "all => all.map(e => e.getAttribute('d'))"
+    assert len(set(figure.locator(".plot .event").evaluate_all(shapes))) == 2  # kinds differ without their colours
+    figure.locator(".plot svg").focus()
+    page.keyboard.press("Home")
+    assert figure.locator("> output").text_content() == "1 s: node 7, step, used by node 3 at 2 s"
+    page.keyboard.press("ArrowRight")
+    assert figure.locator("> output").text_content() == "2 s: node 3, step, with node 7"
 
 
 def test_coincident_lines_have_markers_at_different_places(shown):

@@ -13,6 +13,7 @@ import pytest
 import jdfl
 from jdfl import network as nw
 from jdfl import testing
+from jdfl.base.keys import typed_key
 from jdfl.base.streams import Keys
 from jdfl.cli import main
 from jdfl.events import ADPSGD, REGISTRY
@@ -34,7 +35,7 @@ def ring(clock: str, m: int = MANY) -> nw.Timed:
 
 def events_of(name: str, timed: nw.Timed, seconds: float, key: int = 2) -> Events:
     """All events of a run until a time, by the method itself; the size of messages plays no part in these networks."""
-    keys = Keys.of(jdfl.base.keys.typed_key(key))
+    keys = Keys.of(typed_key(key))
     return ROWS[name].method.events(in_run(timed, keys.network, 0), keys.network, seconds)
 
 
