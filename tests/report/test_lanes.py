@@ -131,8 +131,8 @@ def test_a_chart_has_every_event_and_message_on_the_lanes_of_their_nodes():
     assert [kind for *_, kind in chart.data["events"]] == shown.events["kind"].tolist()
     assert chart.data["kinds"] == ["step", "arrive"]
     sent = [(start, at[giver], end, at[taker]) for start, giver, end, taker in chart.data["messages"]]
-    for one, other in zip(sent, shown.messages[["sent", "node", "arrives", "to"]].itertuples(index=False), strict=True):
-        assert one == pytest.approx(other, rel=1e-6)
+    for one, other in zip(sent, shown.messages[["sent", "node", "arrives", "to"]].to_numpy().tolist(), strict=True):
+        assert one == pytest.approx(tuple(other), rel=1e-6)
     for number in (len(shown.events), shown.m, shown.events["every"].iloc[-1]):
         assert f" {number} " in chart.alt.replace(".", " ")
 
