@@ -105,7 +105,7 @@ def of_run(method: AsyncMethod, problem: Problem, network: Timed, key: int | Arr
             break
         seconds *= 2
     last = own[: PER_NODE * len(shown)][-1:]
-    events = events[: events.until(events.time[last[0]]) if len(last) else 0]
+    events = events[: events.until(float(events.time[last].sum()))]
     own = own[own < len(events)]
     every = np.searchsorted(events.time, events.time[own], side="right")
     told = {"time": events.time[own], "node": node[own], "kind": events.kind[own], "every": every}
