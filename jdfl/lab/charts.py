@@ -7,7 +7,7 @@ import networkx as nx
 import numpy as np
 import pandas as pd
 
-from jdfl.lab.lanes import Lanes
+from jdfl.lab.first_events import Lanes
 from jdfl.lab.page import Chart
 
 _BUCKETS = 150  # of a line, evenly spaced, and as many that are close together at its beginning

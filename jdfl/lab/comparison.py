@@ -12,7 +12,7 @@ from jdfl.base.arguments import checked
 from jdfl.engine import provenance
 from jdfl.engine.ledger_file import Standing
 from jdfl.engine.result import Result
-from jdfl.lab import curves, lanes, paired, table, words
+from jdfl.lab import curves, first_events, paired, table, words
 from jdfl.lab.curves import AXES, axes_of, metrics_of
 from jdfl.lab.outputs import Outputs
 from jdfl.lab.table import Format, Grid
@@ -53,7 +53,7 @@ class Comparison(Outputs):
     budget: float | None = None  # of `by`, which tuning judged at; None: not tuned
     views: "tuple[Comparison, ...]" = ()  # at other budgets
     standing: Standing | None = None  # of the data's ledger when all had ended, tuning included; None: they are in none
-    timelines: dict[str, lanes.Lanes] = field(default_factory=dict[str, lanes.Lanes])  # of asynchronous methods
+    timelines: dict[str, first_events.Lanes] = field(default_factory=dict[str, Any])  # of asynchronous methods
 
     @checked
     def at(self, x: str, value: float | None = None, *, metrics: Sequence[str] | None = None) -> pd.DataFrame:

@@ -12,7 +12,7 @@ from jdfl.events import REGISTRY
 from jdfl.lab import charts
 from jdfl.lab.bands import BAND, Bands
 from jdfl.lab.curves import AXES, LABELS, labelled
-from jdfl.lab.lanes import Lanes
+from jdfl.lab.first_events import Lanes
 from jdfl.lab.numbers import compared, costs, metric_names, promises, tiles
 from jdfl.lab.page import Code, Fold, Part, Section, Table, page
 from jdfl.lab.runs import Entry, OneRun, differing, read_all

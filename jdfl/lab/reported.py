@@ -22,11 +22,10 @@ from jdfl.lab import intended
 from jdfl.lab.comparison import Comparison
 from jdfl.lab.curves import AXES, LABELS, long_form
 from jdfl.lab.entries import Terms, Tuning, calibrated, plans
+from jdfl.lab.first_events import Lanes, of_run
 from jdfl.lab.grids import Plan
-from jdfl.lab.lanes import Lanes, of_run
 from jdfl.lab.table import better, number
 from jdfl.lab.tuning import Choice, Target, Tuned, tune_all
-from jdfl.network import Timed
 from jdfl.privacy import PrivacyReport, exposing
 from jdfl.privacy.together import Together
 from jdfl.problems import solved, suboptimality_floor
@@ -141,7 +140,7 @@ def _timelines(comparison: Comparison, planned: Mapping[str, Plan]) -> dict[str,
     found: dict[str, Lanes] = {}
     for label, runs in comparison.results.items():
         method, trial = comparison.algorithms[label], planned[label].trials[0]
-        if runs and isinstance(method, AsyncMethod) and isinstance(trial.network, Timed):
+        if runs and isinstance(method, AsyncMethod):
             lanes = of_run(method, trial.problem, trial.network, trial.key)
             found[label] = lanes.until(runs[0].rounds * float(method.period))
     return found

@@ -175,7 +175,9 @@ function timeline(figure, data, alt) {
     drawn(draw(one, "svg", { width: 26, height: 16, "aria-hidden": true }));
     element(one, "span", {}, text);
   };
-  data.kinds.forEach((kind, i) => entry(kind, (svg) => glyph(svg, i, 13, 8)));
+  data.kinds.forEach((kind, i) => {
+    if (data.events.some((one) => one[2] === i)) entry(kind, (svg) => glyph(svg, i, 13, 8));
+  });
   const joint = (one) => one[0] === one[2], join = (svg, x0, y0, x1, y1) => {  // those of one event are bowed, since others may be at its time
     const middle = (x0 + x1) / 2 + (x0 === x1 ? 5 + 0.07 * Math.abs(y1 - y0) : 0);
     draw(svg, "path", { class: "sent", d: `M${x0.toFixed(1)} ${y0.toFixed(1)}Q${middle.toFixed(1)} ${((y0 + y1) / 2).toFixed(1)} ${x1.toFixed(1)} ${y1.toFixed(1)}` });

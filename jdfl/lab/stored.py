@@ -25,7 +25,7 @@ from jdfl.engine.result import BAD, Result, Totals
 from jdfl.lab.comparison import Comparison
 from jdfl.lab.curves import Short
 from jdfl.lab.files import placed, read, write
-from jdfl.lab.lanes import Lanes
+from jdfl.lab.first_events import Lanes
 from jdfl.lab.summary import described
 from jdfl.lab.tuning import Tuned
 from jdfl.privacy import Guarantee, PrivacyReport

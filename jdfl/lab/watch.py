@@ -8,7 +8,7 @@ Tables of the journal, and of CSV files in the folder of a finished run:
              links differ from the previous moment; one row with node -1 if no node received anything
     split    the data partition: node, examples, and, if these have classes, class_0, class_1, ...
     timeline the first events of some nodes, of an asynchronous method: time (simulated seconds), node, kind (its place
-             among the method's) and `every`, the events of all nodes until this time; see `jdfl.lab.lanes`
+             among the method's) and `every`, the events of all nodes until this time; see `jdfl.lab.first_events`
     messages sent and arrives (simulated seconds), node, to: what these nodes send each other
     epsilon  round, most_releases (of a node), epsilon (of the worst node) at a few moments; made of the releases at the
              end of a run with a guarantee, for sound accounting
@@ -38,8 +38,8 @@ from jdfl.engine.result import Result, Snapshot
 from jdfl.engine.spending import records_of
 from jdfl.engine.start import Start
 from jdfl.events import AsyncMethod
-from jdfl.lab import files, lanes
-from jdfl.network import Graph, Timed
+from jdfl.lab import files, first_events
+from jdfl.network import Graph
 from jdfl.privacy import Accounting
 from jdfl.problems import Problem
 from jdfl.store import journal
@@ -118,7 +118,7 @@ class Watch(Callback):
         self._links: np.ndarray | None = None
         self._graph: Graph | None = None
         self._former: dict[str, np.ndarray] = {}
-        self._lanes: lanes.Lanes | None = None
+        self._lanes: first_events.Lanes | None = None
 
     def begin(self, start: Start) -> None:
         """Look at what was recorded before the round where the run resumes, or at the first events of some nodes."""
@@ -180,11 +180,11 @@ class Watch(Callback):
         self._store.record("links", rows_of(table), now)
 
 
-def _first_events(start: Start) -> lanes.Lanes | None:
+def _first_events(start: Start) -> first_events.Lanes | None:
     """The first events of some nodes; None for a method with rounds."""
-    method, network = start.program.algorithm, start.network
-    if isinstance(method, AsyncMethod) and isinstance(network, Timed):
-        return lanes.of_run(method, start.problem, network, start.key)
+    method = start.program.algorithm
+    if isinstance(method, AsyncMethod):
+        return first_events.of_run(method, start.problem, start.network, start.key)
     return None
 
 

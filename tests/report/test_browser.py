@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 from jdfl.lab import charts
-from jdfl.lab.lanes import Lanes
+from jdfl.lab.first_events import Lanes
 from jdfl.lab.page import Code, Fold, Section, Table, Tiles, page
 from tests.report.test_page import contrast
 

@@ -15,10 +15,13 @@ from jax import Array
 from jdfl.algorithms.program import Program
 from jdfl.base.keys import typed_key
 from jdfl.base.streams import Keys, Stream
-from jdfl.events import AsyncMethod, timeline
+from jdfl.events import AsyncMethod
+from jdfl.events.draws import drawn
+from jdfl.events.faults import with_times
 from jdfl.events.partners import hears, links
+from jdfl.events.timeline import sent_in
 from jdfl.lab.exchanges import exchanges, places_of
-from jdfl.network import Timed, in_run
+from jdfl.network import Network, Timed, TimeTrace, in_run
 from jdfl.problems import Problem
 
 NODES = 10  # that are shown, at most
@@ -76,7 +79,7 @@ class Lanes:
         )
 
 
-def of_run(method: AsyncMethod, problem: Problem, network: Timed, key: int | Array) -> Lanes:
+def of_run(method: AsyncMethod, problem: Problem, network: Network, key: int | Array) -> Lanes:
     """The first events of some nodes in a run of any length.
 
     At most NODES nodes are shown: of those that act, the slowest, the fastest and two between, and neighbours of
@@ -93,13 +96,14 @@ def of_run(method: AsyncMethod, problem: Problem, network: Timed, key: int | Arr
         ValueError: For times below zero, not finite or all zero, as a run does.
     """
     keys = Keys.of(typed_key(key))
-    network = in_run(network, keys.network, Program(method).round_bits(problem))
-    seconds = _guessed(network, keys.network) * min(PER_NODE, max(1.0, _MOST / network.m))
-    longest = seconds * 2**_DOUBLINGS
+    timed = in_run(with_times(network, method.title), keys.network, Program(method).round_bits(problem))
+    seconds = _guessed(timed, keys.network) * min(PER_NODE, max(1.0, _MOST / timed.m))
+    longest = min(seconds * 2**_DOUBLINGS, _measured(timed))
     while True:
-        events = method.events(network, keys.network, seconds)
+        seconds = min(seconds, longest)
+        events = method.events(timed, keys.network, seconds)
         node = places_of(method, events)
-        shown = _chosen(network, node)
+        shown = _chosen(timed, node)
         own = np.flatnonzero(np.isin(node, shown))
         if len(own) >= PER_NODE * len(shown) or len(events) > _MOST // 2 or seconds >= longest:
             break
@@ -114,7 +118,7 @@ def of_run(method: AsyncMethod, problem: Problem, network: Timed, key: int | Arr
     start, giver, end, taker = (one[good] for one in found)
     sent = {"sent": events.time[start], "node": giver, "arrives": events.time[end], "to": taker}
     messages = pd.DataFrame(sent).sort_values(["arrives", "sent", "node", "to"], ignore_index=True)
-    return Lanes(method.title, tuple(kind.name for kind in method.kinds), network.m, pd.DataFrame(told), messages)
+    return Lanes(method.title, tuple(kind.name for kind in method.kinds), timed.m, pd.DataFrame(told), messages)
 
 
 def _guessed(network: Timed, key: Array) -> float:
@@ -122,10 +126,19 @@ def _guessed(network: Timed, key: Array) -> float:
     numbers = np.arange(_SAMPLE, dtype=np.int32)
     own = _LENGTH.of(key)
     computing, travelling = (
-        float(np.median(timeline.drawn(times, own, numbers, numbers))) for times in (network.compute, network.latency)
+        float(np.median(drawn(times, own, numbers, numbers))) for times in (network.compute, network.latency)
     )
-    slow, fixed = (float(np.median(np.asarray(one))) for one in (network.slow(), timeline.sent_in(network)))
+    slow, fixed = (float(np.median(np.asarray(one))) for one in (network.slow(), sent_in(network)))
     return computing * slow + travelling + fixed
+
+
+def _measured(network: Timed) -> float:
+    """The seconds for which there are times: fewer than any node has where they were measured, or else infinite."""
+    times = network.compute
+    if not isinstance(times, TimeTrace) or times.cycle:
+        return np.inf
+    whole = np.asarray(times.seconds, np.float64).sum(axis=1) * np.asarray(network.slow(), np.float64)
+    return float(np.nextafter(whole.min(), 0.0))
 
 
 def _chosen(network: Timed, node: np.ndarray) -> np.ndarray:

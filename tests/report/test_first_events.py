@@ -18,9 +18,9 @@ from jdfl.base.streams import Keys
 from jdfl.cli import main
 from jdfl.events import ADPSGD, REGISTRY
 from jdfl.events.timeline import Events
-from jdfl.lab import charts, lanes, overview
+from jdfl.lab import charts, first_events, overview
+from jdfl.lab.first_events import Lanes, of_run
 from jdfl.lab.folder import write_page
-from jdfl.lab.lanes import Lanes, of_run
 from jdfl.network import in_run
 from tests.events.scenes import CLOCKS, ROWS, simulated
 
@@ -82,10 +82,10 @@ def test_what_is_shown_are_the_events_of_these_nodes_until_the_last_and_their_me
     end = shown.events["time"].iloc[-1]
     events = events_of(name, timed, end)
     nodes, sent = by_hand(name, events, timed)
-    assert len(shown.nodes) <= lanes.NODES
+    assert len(shown.nodes) <= first_events.NODES
     expected = [one for one in zip(events.time.tolist(), nodes, events.kind.tolist()) if one[1] in shown.nodes]
     assert told(shown.events, "time", "node", "kind") == sorted(expected)
-    assert len(expected) >= lanes.PER_NODE * len(shown.nodes)
+    assert len(expected) >= first_events.PER_NODE * len(shown.nodes)
     assert shown.events["every"].tolist() == [events.until(t) for t in shown.events["time"]]
     among = [one for one in sent if {one[1], one[3]} <= set(shown.nodes)]
     assert told(shown.messages, "sent", "node", "arrives", "to") == sorted(among)
@@ -120,6 +120,17 @@ def test_the_length_follows_the_clocks(scale):
     shown = of_run(ADPSGD(), testing.small_problem(m=MANY), nw.timed(nw.ring(MANY), **clocks), 2)
     assert 100 <= shown.events["every"].iloc[-1] < 1000
     assert scale < shown.events["time"].iloc[-1] < 40 * scale
+
+
+def test_faults_are_shown_and_no_more_is_drawn_than_was_measured():
+    problem, rng = testing.small_problem(), np.random.default_rng(0)
+    trace = nw.time_trace(rng.uniform(0.5, 1.5, (problem.m, 5)).astype(np.float32))
+    few = of_run(ADPSGD(), problem, nw.timed(testing.small_network(), trace), 2)
+    assert 20 <= len(few.events) <= 5 * problem.m
+    lossy = nw.link_loss(nw.timed(testing.small_network(), nw.ExponentialTime(1.0)), 0.999)
+    assert of_run(ADPSGD(), problem, lossy, 2).messages.empty
+    away = nw.outages(nw.timed(testing.small_network(), nw.ExponentialTime(1.0)), down=0.2, up=0.5)
+    assert set(of_run(ADPSGD(), problem, away, 2).events["kind"]) == {0, 1}  # nodes return
 
 
 def test_a_chart_has_every_event_and_message_on_the_lanes_of_their_nodes():
