@@ -96,7 +96,7 @@ def of_run(method: AsyncMethod, problem: Problem, network: Network, key: int | A
         ValueError: For times below zero, not finite or all zero, as a run does.
     """
     keys = Keys.of(typed_key(key))
-    timed = in_run(with_times(network, method.title), keys.network, Program(method).round_bits(problem))
+    timed = with_times(in_run(network, keys.network, Program(method).round_bits(problem)), method.title)
     seconds = _guessed(timed, keys.network) * min(PER_NODE, max(1.0, _MOST / timed.m))
     longest = min(seconds * 2**_DOUBLINGS, _measured(timed))
     while True:

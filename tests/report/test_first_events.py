@@ -94,9 +94,10 @@ def test_what_is_shown_are_the_events_of_these_nodes_until_the_last_and_their_me
 
 @pytest.mark.parametrize("name", ["AD-PSGD", "AGP", "FedAsync"])
 def test_they_are_the_events_that_the_run_has(name):
-    """Also where the size of messages decides on times."""
+    """Also where the size of messages decides on times, and where the network is in wrappers."""
     method, problem = ROWS[name].method, testing.small_problem()
     slow = nw.timed(testing.small_network(), bandwidth=2e3, **CLOCKS["slow nodes"])
+    slow = nw.outages(slow, down=0.2, up=0.5) if name != "FedAsync" else slow
     run = simulated(method, problem, slow)
     shown = of_run(method, problem, slow, 2).until(run.scheduler.events.time[-1])
     events = run.scheduler.events[: run.scheduler.events.until(shown.events["time"].iloc[-1])]
