@@ -19,6 +19,7 @@ from experiments import ceps_table3, directed_ceps, doadp_leakage, gallery, leak
 from experiments.common import Row
 from jdfl.arrays import ops
 from jdfl.engine import batch, outcome, runner, stepping
+from tests import test_experiments_async as asynchronous
 from tests.test_experiments import EXPERIMENT_ROW
 from tests.toy import regression
 
@@ -44,6 +45,7 @@ WITH_OWN_FIGURES = ("fair_comparison",)  # of comparisons, which tell their own 
 WITHOUT_FIGURE = ("codec_warnings",)
 SEEDS = {"codecs": ["--seeds", "5"], "gpsp_quality": ["--seeds", "3"]}  # of means that must reach something
 ROWS = 3  # of parameters that are packed as messages
+ALONE = (jdfl.DECOR, jdfl.MAFALDA, jdfl.events.AsyncMethod)  # whose messages are the parameters and no number more
 Cells = dict[tuple[str, str], Row]
 
 
@@ -80,7 +82,7 @@ def check(setting: stepping.Setting, params: np.ndarray, result: jdfl.Result) ->
             assert packed(algorithm, setting.problem.m, rows) + weight == -(-bits // 8)
         elif channel == "sensitivity":  # one number to all
             assert bits == 8 * np.zeros((), rows.dtype).nbytes
-        elif isinstance(algorithm, jdfl.DECOR | jdfl.MAFALDA):  # the parameters alone
+        elif isinstance(algorithm, ALONE) and not isinstance(algorithm, jdfl.events.AGP):
             assert bits == 8 * rows[0].nbytes
         else:  # push-sum: the parameters of a node, of PartPSP those that are shared, and its weight
             shared = rows[0, : setting.problem.n_shared] if isinstance(algorithm, jdfl.PartPSP) else rows[0]
@@ -286,6 +288,9 @@ def certificates_are_exact(cells: Cells, _: Path) -> None:
 
 
 SAID: dict[str, Callable[[Cells, Path], None]] = {
+    "async_scale": asynchronous.more_nodes_cost_alike,
+    "async_speedup": asynchronous.the_slow_node_slows_rounds,
+    "async_staleness": asynchronous.clocks_make_stale,
     "attack_bits": bits_of_floats_tell,
     "attacks": no_attack_exceeds,
     "ceps_privacy": private_ceps,
