@@ -5,7 +5,8 @@ are drawn before anything is computed, so that it is counted on the host:
 
 - AD-PSGD: how many meetings with others have changed a node's model since the snapshot at which its gradient is taken,
   and how many events there were anywhere meanwhile, which is the tau of the paper;
-- SWIFT: how many newer versions of a neighbour's model there are than the one that a node averages with;
+- SWIFT: how many newer versions of a neighbour's model there are than the one that a node averages with, and how many
+  seconds old it is: there are few versions of a slow node's model, which are old;
 - FedAsync: how many models the server has made since the client received its own.
 
 They are means over seeds of the mean, the 99th percentile and the largest number in 200 s on a 4-regular network of 32
@@ -42,7 +43,7 @@ CLOCKS = (EQUAL, EXPONENTIAL, LOG_NORMAL, PARETO, one_slow(10))
 FACTORS = (1, 2, 4, 10, 100)
 LATENCIES = (0.1, 1, 3, 10)  # seconds
 POWERS = (0.0, 0.5, 1.0)
-AD_PSGD, SWIFT, FED_ASYNC = "AD-PSGD, meetings", "SWIFT, versions", "FedAsync, models"
+AD_PSGD, SWIFT, SWIFT_AGES, FED_ASYNC = "AD-PSGD, meetings", "SWIFT, versions", "SWIFT, seconds", "FedAsync, models"
 Counts = dict[tuple[str, str], list[np.ndarray]]
 
 
@@ -89,6 +90,16 @@ def versions(found: Events, m: int) -> np.ndarray:
     return np.array(counts)
 
 
+def ages(found: Events, m: int) -> np.ndarray:
+    """How many seconds old the models are that events of SWIFT read, one number for every model read."""
+    made = dict.fromkeys(range(m), 0.0)  # of a row of the table: when its version was made
+    seconds = list[float]()
+    for time, (_, own, *read) in zip(found.time.tolist(), found.rows.tolist()):
+        seconds += [time - made[one] for one in read if one >= 0]
+        made[own] = time
+    return np.array(seconds)
+
+
 def models(found: Events, _: int) -> np.ndarray:
     """How many models the server has made since the client received its own, for models of FedAsync that arrive."""
     return found.data[found.kind == 1] // 2
@@ -98,6 +109,7 @@ COUNTED: dict[str, tuple[Any, Any]] = {
     AD_PSGD: (events.ADPSGD(), meetings),
     "AD-PSGD, events anywhere": (events.ADPSGD(), elsewhere),
     SWIFT: (events.SWIFT(), versions),
+    SWIFT_AGES: (events.SWIFT(), ages),
     FED_ASYNC: (events.FedAsync(local_steps=1), models),
 }
 
@@ -112,7 +124,7 @@ def counted(size: Size, clocks: Sequence[Clock], seeds: int) -> Counts:
     found: Counts = {}
     for name, (method, count) in COUNTED.items():
         cases = {clock.name: (clock, LATENCY) for clock in clocks}
-        if name == SWIFT:
+        if name in (SWIFT, SWIFT_AGES):
             cases |= {f"equal, messages take {one:g} s": (EQUAL, one) for one in LATENCIES[1:]}
         for case, (clock, latency) in cases.items():
             keys = [jax.random.key(seed) for seed in range(seeds)]
@@ -152,9 +164,9 @@ def effects(size: Size, clocks: Sequence[Clock], seeds: int, quick: bool) -> Ite
     factors, latencies = (FACTORS[::3], LATENCIES[::3]) if quick else (FACTORS, LATENCIES)
     cases: dict[str, tuple[Any, Clock, float]] = {}
     for factor in factors:
-        cases[f"AD-PSGD, one node {factor} times slower"] = events.ADPSGD(lr=lr / 10), one_slow(factor), LATENCY
+        cases[f"AD-PSGD, one node {factor} times slower"] = events.ADPSGD(lr=lr), one_slow(factor), LATENCY
     for clock in clocks[:4]:
-        cases[f"AD-PSGD, {clock.name}"] = events.ADPSGD(lr=lr / 10), clock, LATENCY
+        cases[f"AD-PSGD, {clock.name}"] = events.ADPSGD(lr=lr), clock, LATENCY
     for (name, rate), latency in ((one, late) for one in rates.items() for late in latencies):
         cases[f"SWIFT, messages take {latency:g} s, {name}"] = events.SWIFT(lr=rate), EQUAL, latency
     for clock, power in ((clock, power) for clock in clocks for power in POWERS):
