@@ -34,7 +34,7 @@ from jdfl.lab.drawing import COLOURS
 NAME = "async_scale"
 FULL, SMALL = (10_000, 100_000, 1_000_000), (1_000, 10_000)
 N, EXAMPLES, SECONDS, RECORDS = 20, 2, 10, 5
-METHOD = events.ADPSGD(lr=0.02, period=SECONDS / RECORDS)
+METHOD = events.ADPSGD(lr=0.06, period=SECONDS / RECORDS)
 GRAPHS = {"ring": nw.ring, "8 neighbours": lambda m: nw.k_regular(m, 8)}
 Histories = dict[tuple[str, int], Any]
 
