@@ -13,7 +13,7 @@ They are means over seeds of the mean, the 99th percentile and the largest numbe
 nodes, with a tenth of a second for a message. Then each method solves least squares with 20 parameters, of nodes with
 solutions of their own, by exact gradients: the table has the gap between the objective at the mean of the nodes' models
 and the least one, over that of the start, on average over the last fifth of 200 s. A slow node's data count for less,
-old versions make large steps unstable, and the exponent of FedAsync makes a stale model count for less.
+late messages slow SWIFT down, and the exponent of FedAsync makes a stale model count for less.
 
 --quick has 16 nodes, 60 s, two seeds and fewer cases.
 """
