@@ -66,7 +66,7 @@ def measured(graph: str, m: int, seeds: int, histories: Histories) -> Iterator[R
         taken, history = clock.read().seconds, result.history
         histories[graph, m] = history
         assert problem.optimum is not None
-        length = float(np.sum(np.square(problem.optimum.w)))
+        length = float(np.sum(np.asarray(problem.optimum.w) ** 2))
         number = result.totals.gradients
         tables: Any = {name: table for name, table in result.state.items() if np.ndim(table) > 0}
         gaps = history["suboptimality"].to_numpy()

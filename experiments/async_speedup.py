@@ -38,7 +38,7 @@ from jdfl.lab.drawing import COLOURS
 
 NAME = "async_speedup"
 M, LATENCY = 16, 0.1
-LONGEST = 300  # seconds, after each of which the objective is looked at, or rounds
+LONGEST = 300  # seconds or rounds; the objective is looked at after every one
 TUNING = (1001, 1002)  # seeds
 POWERS = range(-2, 3)  # of two, times the middle of a task
 BATCH = jdfl.Gradients(batch=8)
