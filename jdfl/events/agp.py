@@ -13,7 +13,8 @@ A. Dobra, J. Gehrke: Gossip-Based Computation of Aggregate Information, 2003.
 
 A node that acts many times before it receives anything has a small w_i, and moves z_i by lr / w_i times a gradient:
 runs may diverge with any lr where times between two events have no positive lower bound, as exponential ones. The
-authors' code bounds them from below for that reason; ParetoTime and FixedTime do, too.
+authors' code bounds them from below for that reason; ParetoTime and FixedTime do, too. The same happens to the
+neighbours of a node that is much slower than they are, in whose mailbox their halves wait.
 
 Axes: m nodes, b events, n parameters.
 """

@@ -7,6 +7,9 @@ meets a random neighbour j,
     H times:  x_i <- x_i - lr g_i(x_i),    x_j <- x_j - lr g_j(x_j)
     x_i, x_j <- (x_i + x_j) / 2
 
+A clock counts the local steps of its own node. Those of the partner count as gradients and take no time, as if it had
+computed them before: a node computes twice as many gradients a second as in AD-PSGD.
+
 Axes: b events, n parameters.
 """
 
