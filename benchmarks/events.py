@@ -25,7 +25,8 @@ NAME = "events"
 LIMIT = (
     "With a million nodes the last levels of all rows no longer fit into the caches: the loop over pairs of rows, in "
     "Python, takes 0.29 us an event instead of 0.13 (tables of bytes 0.19, of integers 0.26), and checks of the "
-    "network's links take a seventh of the run. Of the time to draw ten million events most goes into sorting and moving them."
+    "network's links take a seventh of the run. Of the time to draw ten million events most goes into sorting and "
+    "moving them."
 )
 METHODS: dict[str, events.AsyncMethod] = {
     "SwarmSGD": events.SwarmSGD(lr=0.01),
