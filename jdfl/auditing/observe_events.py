@@ -29,8 +29,6 @@ from jdfl.events.method import HAPPENED
 from jdfl.events.partners import links
 from jdfl.events.plan import planned
 
-Look = Callable[[Setting, Any, Array], Any]  # of a prepared setting, tables with a leading axis of runs, and keys
-
 
 def observe(
     setting: Setting, directions: Array, node: Array, keys: Keys, *, steps: int, batch: int, looks: int | None = None

@@ -26,8 +26,7 @@ def whole(
     """Runs from start to end: parameters [m, n], counters, the record of the start, and the other records.
 
     Runs that differ in their keys alone go side by side, up to `batch` of them; those with codecs, which have constants
-    of their runs, one after another. The counts of the records run on from
-    the start.
+    of their runs, one after another. The counts of the records run on from the start.
     """
     found = list[tuple[Array, Carry, Record, Record]]()
     for some in _alike(settings, steps, metrics, batch):
