@@ -40,7 +40,7 @@ def _in_blocks(
 @partial(jax.jit, static_argnames=("size",))
 def _drawn(times: Times, key: Array, node: Array, count: Array, *, size: int) -> Array:
     def of(node: Array, count: Array) -> Array:
-        return times.at(jax.random.fold_in(jax.random.fold_in(key, node), count), node, count)
+        return times.of_node(jax.random.fold_in(jax.random.fold_in(key, node), count), node, count)
 
     counts = count[:, None] + jnp.arange(size, dtype=jnp.int32)[None]
     return jax.vmap(jax.vmap(of, (None, 0)))(node, counts)

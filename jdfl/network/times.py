@@ -23,7 +23,7 @@ class Times(ABC):
     def draw(self, key: Array) -> Array:
         """One positive float32 number [] drawn with a key []."""
 
-    def at(self, key: Array, node: Array, count: Array) -> Array:
+    def of_node(self, key: Array, node: Array, count: Array) -> Array:
         """The time [] number `count` [] of a node []: one that is drawn with a key [], unless it is known."""
         return self.draw(key)
 
@@ -99,7 +99,7 @@ class TimeTrace(Times):
             "and with methods whose nodes compute one gradient after another."
         )
 
-    def at(self, key: Array, node: Array, count: Array) -> Array:
+    def of_node(self, key: Array, node: Array, count: Array) -> Array:
         """The time [] number `count` [] of a node []; after the last one the first follows."""
         return self.seconds[node, count % self.seconds.shape[1]]
 

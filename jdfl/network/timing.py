@@ -60,7 +60,7 @@ class Timed(Lasting):
         """The base's graph with the times of round k []."""
         graph = self.base.at(k, INNER.of(key))
         node = ids(self.m)
-        compute = jax.vmap(self.compute.at, (0, 0, None))(_COMPUTE.keys(key, node), node, k) * self.slow()
+        compute = jax.vmap(self.compute.of_node, (0, 0, None))(_COMPUTE.keys(key, node), node, k) * self.slow()
         keys = link_keys(key, _LATENCY, graph, directed=True)
         bits = self.bits.table(graph.senders) if isinstance(self.bits, Sizes) else jnp.float32(self.bits)
         travel = jax.vmap(jax.vmap(self.latency.draw))(keys) + bits / self.bandwidth

@@ -196,14 +196,14 @@ def test_rows_that_are_not_declared_are_not_read(monkeypatch):
     method, problem, timed = ADPSGD(lr=0.05), testing.small_problem(), network("slow nodes")
     whole, apart = simulated(method, problem, timed, every=PERIODS - 1), list[int]()
 
-    def poisoned(method, tables, given, plan, events):
+    def poisoned(method, tables, given, plan, events, lane):
         if len(apart) or events.time[-1] < PERIODS - 1:
-            return execute(method, tables, given, plan, events)
+            return execute(method, tables, given, plan, events, lane)
         apart.extend(np.setdiff1d(np.arange(M), events.actor).tolist())
         return execute(
             method,
             dict(tables) | {"snapshot": tables["snapshot"].at[jnp.array(apart)].set(np.nan)},
-            *(given, plan, events),
+            *(given, plan, events, lane),
         )
 
     monkeypatch.setattr(waves, "execute", poisoned)
