@@ -79,7 +79,7 @@ class Waves:
             need, room, m = size * setting.problem.n * setting.problem.dtype.itemsize, memory.available(), network.m
             what = {f"{size:,} messages in the table {name!r}": need}
             memory.require(what, m * (room or 0) // max(need, 1), m, "Use fewer nodes, or shorter latencies.", room)
-        sizes = {name: np.zeros(-(-size // step) * step, bool) for name, size in self.events.sizes.items()}
+        sizes = {name: np.zeros(max(1, -(-size // step)) * step, bool) for name, size in self.events.sizes.items()}
         setting = replace(setting, algorithm=replace(setting.algorithm, plan=sizes))
         program, carry, record = loop.start(setting, metrics)
         self.notes = _noted(replace(setting, algorithm=program), carry.state)

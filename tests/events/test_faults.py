@@ -115,6 +115,16 @@ def test_a_lost_exchange_is_sent_and_nothing_else():
     assert near.communication_rounds.sum() == 0 < plain.communication_rounds.sum()
 
 
+def test_a_run_in_which_no_message_arrives():
+    """Nobody has neighbours, or all that is sent is lost: tables of messages have rows that nobody uses."""
+    problem, method = testing.small_problem(), AGP(lr=0.002)
+    alone = nw.timed(nw.from_edges([], M, connected=False), nw.FixedTime(1.0))
+    found = simulated(method, problem, alone)
+    lost = simulated(method, problem, nw.link_loss(nw.timed(nw.ring(M), nw.FixedTime(1.0)), 1 - 1e-7, weights="sender"))
+    np.testing.assert_array_equal(found.params, lost.params)
+    assert (found.state["node"][1] == 1).all()
+
+
 @pytest.mark.parametrize("name", [name for name in VARIANTS if name.endswith("noise") and "both" in borne(name)])
 def test_releases_with_faults_are_known_before_the_run(name):
     method, problem, timed = VARIANTS[name], testing.small_problem(), network(fault="both")
