@@ -23,10 +23,9 @@ from jdfl.events.method import HAPPENED
 
 NAME = "events"
 LIMIT = (
-    "With a million nodes the last levels of all rows no longer fit into the caches: the loop over pairs of rows, in "
-    "Python, takes 0.29 us an event instead of 0.13 (tables of bytes 0.19, of integers 0.26), and checks of the "
-    "network's links take a seventh of the run. Of the time to draw ten million events most goes into sorting and "
-    "moving them."
+    "With a million nodes the levels of all rows no longer fit into the caches, and the loop over pairs of rows, in "
+    "Python, is slower for every event. Tables of bytes and of integers instead of lists were tried: they gain less "
+    "than is missing. Checks of the network's links are part of every run, too."
 )
 METHODS: dict[str, events.AsyncMethod] = {
     "SwarmSGD": events.SwarmSGD(lr=0.01),

@@ -104,6 +104,11 @@ class AsyncMethod(Algorithm):
         Raises ValueError.
         """
         check_parts(self, problem)
+        if type(self).prepare is not Algorithm.prepare:
+            raise ValueError(
+                f"Expected no prepare of its own for {self.title}, an asynchronous method, whose runs prepare the "
+                "sizes of tables alone. Keep constants in settings or in tables."
+            )
         title, name = self.title, called(network)
         times = faults.with_times(network, title)
         faults.check(network, title, self.bears, exchanges=not self.directed)

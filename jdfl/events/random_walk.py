@@ -24,6 +24,7 @@ from jdfl.algorithms.round import Round
 from jdfl.base import struct
 from jdfl.base.settings import Count, StepSize
 from jdfl.base.streams import Stream
+from jdfl.devices import memory
 from jdfl.events import partners, timeline
 from jdfl.events.event import Event
 from jdfl.events.faults import with_times
@@ -65,7 +66,7 @@ class RandomWalkSGD(AsyncMethod):
     def events(self, network: Timed, key: Array, seconds: float) -> Events:
         """The visits of all tokens."""
         slow, fixed = np.asarray(network.slow(), np.float64), timeline.sent_in(network)
-        token = np.arange(self.tokens)
+        token, room = np.arange(self.tokens), memory.host()
         node, time, first = jnp.asarray(token % network.m, jnp.int32), np.zeros(self.tokens), 0
         parts = list[tuple[np.ndarray, ...]]()
         while (time <= seconds).any():
@@ -80,7 +81,7 @@ class RandomWalkSGD(AsyncMethod):
             parts.append((done[step, k], here[step, k], k, np.where(moved, to, -1)[step, k]))
             time, node, first = left[-1], jnp.asarray(to[-1]), first + _AT_ONCE
             had = sum(len(one[0]) for one in parts)
-            timeline.check_number(had + timeline.still_to_come(first, time[time <= seconds], seconds), seconds)
+            timeline.check_number(had + timeline.still_to_come(first, time[time <= seconds], seconds), seconds, room)
         done, here, k, to = (np.concatenate(columns) for columns in zip(*parts))
         order = np.lexsort((k, done))
         done, here, k, to = done[order], here[order], k[order], to[order]

@@ -35,9 +35,7 @@ class Events:
     kind: np.ndarray  # int32 [E] place in the kinds of the method
     actor: np.ndarray  # int32 [E] the node whose event it is
     count: np.ndarray  # int32 [E] how many events of this kind the actor has had before
-    rows: (
-        np.ndarray
-    )  # int32 [E, C] the row of every touch of the kind; -1: there is none; -2 - r: row r, but it is lost
+    rows: np.ndarray  # int32 [E, C] the row of every touch of the kind; -1: none; -2 - r: row r, but it is lost
     data: np.ndarray  # int32 [E] a number for the handler, such as the age of what it applies
     sizes: Mapping[str, int] = field(default_factory=dict)  # the number of rows of tables of messages
 
@@ -141,6 +139,7 @@ def wakes(network: Timed, key: Array, seconds: float, *, gradients: int = 1, mes
         ValueError: For times that are not positive and finite, for a trace that is too short, and for more events than
             int32 counts or memory holds; the last as soon as the first events say how many there will be.
     """
+    room = memory.host()
     m, slow = network.m, gradients * np.asarray(network.slow(), np.float64)
     fixed = sent_in(network) if messages else np.zeros(m)
     away = absences(network, seconds)
@@ -165,7 +164,7 @@ def wakes(network: Timed, key: Array, seconds: float, *, gradients: int = 1, mes
         parts.append((ends[node, turn], going[node], (had[going, None] + np.cumsum(done, axis=1) - 1)[node, turn]))
         had[going] += done.sum(axis=1, dtype=np.int32)
         going, drawn_before = going[last[going] <= seconds], drawn_before + _AT_ONCE
-        check_number(had.sum() + still_to_come(drawn_before, last[going], seconds), seconds)
+        check_number(had.sum() + still_to_come(drawn_before, last[going], seconds), seconds, room)
     return in_order(*(np.concatenate(columns) for columns in zip(*parts)))
 
 
@@ -191,16 +190,16 @@ def check_times(waits: np.ndarray, times: Times) -> None:
         raise ValueError(f"Expected times above 0 and finite, got {found:g} from {times!r}. Use another distribution.")
 
 
-def check_number(events: float, seconds: float) -> None:
+def check_number(events: float, seconds: float, room: int | None) -> None:
     """Raise ValueError for more events than int32 counts, or than the memory of the host has room for.
 
     Args:
         events: Their number, or what it will be about.
         seconds: The time until which they are drawn.
+        room: Bytes that the host had before the first was drawn; None: unknown.
     """
     if events > MOST:
         raise ValueError(f"Expected at most {MOST:,} events, got {events:.3g} until {seconds:g} s. Use fewer seconds.")
-    room = memory.host()
     if room is not None and events * _BYTES > room:
         raise ValueError(
             f"Expected at most {room // _BYTES:,} events, for which the host has memory ({_BYTES} bytes for each while "

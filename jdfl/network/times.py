@@ -108,19 +108,6 @@ class TimeTrace(Times):
         if name != "compute":
             raise ValueError(f"Expected a distribution for {name}, got a TimeTrace, which is for compute. Use others.")
 
-    def check_length(self, most: int, what: str) -> None:
-        """Refuse a trace that ends before a run does; ValueError.
-
-        Args:
-            most: How many times are needed of every node.
-            what: What they are needed for, in words.
-        """
-        if not self.cycle and self.seconds.shape[1] < most:
-            raise ValueError(
-                f"Expected a trace with at least {most} times of every node for {what}, got {self.seconds.shape[1]}. "
-                "Give more, or cycle = True, which begins again."
-            )
-
 
 @checked
 def time_trace(seconds: Array | np.ndarray | Sequence[Sequence[float]], *, cycle: bool = False) -> TimeTrace:

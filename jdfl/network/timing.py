@@ -128,8 +128,12 @@ def timed(
 def check_traces(network: Any, rounds: int) -> None:
     """Refuse a network whose traces have times for fewer rounds than a run has; ValueError."""
     while network is not None:
-        if isinstance(network, Timed) and isinstance(network.compute, TimeTrace):
-            network.compute.check_length(rounds, f"{rounds} rounds")
+        trace = network.compute if isinstance(network, Timed) else None
+        if isinstance(trace, TimeTrace) and not trace.cycle and trace.seconds.shape[1] < rounds:
+            raise ValueError(
+                f"Expected a trace with at least {rounds} times of every node for {rounds} rounds, got "
+                f"{trace.seconds.shape[1]}. Give more, or cycle = True, which begins again."
+            )
         network = getattr(network, "base", None)
 
 

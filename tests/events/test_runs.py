@@ -156,6 +156,20 @@ def test_seeds_side_by_side_are_single_runs_bit_for_bit(name, fault, monkeypatch
     assert number == ([1, 1, 1] if hasattr(method, "gamma") else [3])  # codecs have keys of their run
 
 
+@struct.dataclass
+class Shifted(ADPSGD):
+    """What it prepares follows from the key of the run."""
+
+    def prepare(self, problem, moment, plan):
+        return {"by": jax.random.uniform(moment.key, (), jnp.float32)}
+
+
+def test_a_method_that_prepares_constants_of_a_run_is_refused():
+    """Its place is taken by the sizes of tables, and seeds side by side would all have the first one's."""
+    with pytest.raises(ValueError, match=r"no prepare of its own for AD-PSGD.*in tables"):
+        ran(Shifted(lr=0.05))
+
+
 @pytest.mark.parametrize("planted", ["one key", "one table", "order"])
 def test_planted_mistakes_side_by_side_are_noticed(planted, monkeypatch):
     method, problem, timed = VARIANTS["AD-PSGD, noise"], testing.small_problem(), network("slow nodes")

@@ -1,5 +1,6 @@
 """Times and partners: longer runs begin alike, distributions are those that are asked for, and bad ones are refused."""
 
+import tracemalloc
 from functools import partial
 
 import jax
@@ -13,7 +14,7 @@ import jdfl
 from jdfl import network as nw
 from jdfl import testing
 from jdfl.devices import memory
-from jdfl.events import RandomWalkSGD, timeline
+from jdfl.events import ADPSGD, RandomWalkSGD, timeline
 from jdfl.events.faults import with_times
 from jdfl.events.partners import heard_by, hears, partners
 from jdfl.events.slots import slots
@@ -162,7 +163,25 @@ def test_the_number_of_events_is_foretold(monkeypatch):
     """After the first ones of every node their number is known within a fifth, whatever the times."""
     for clock in CLOCKS.values():
         foretold = list[float]()
-        monkeypatch.setattr(timeline, "check_number", lambda events, seconds: foretold.append(float(events)))  # noqa: B023
+        monkeypatch.setattr(timeline, "check_number", lambda events, *_: foretold.append(float(events)))  # noqa: B023
         net = network(clock, 200, slowness=nw.LogNormalTime(1.0, 0.3))
         found = wakes(net, KEY, 200.0)
         assert foretold[0] == pytest.approx(len(found), rel=0.2)
+
+
+def test_an_event_takes_as_much_memory_as_is_counted_on():
+    """While the meetings of AD-PSGD are drawn, whose events are the smallest."""
+    net = network(nw.ExponentialTime(1.0), 2000)
+    ADPSGD().events(net, KEY, 0.1)
+    tracemalloc.start()
+    found = ADPSGD().events(net, KEY, 100.0)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak / len(found) == pytest.approx(timeline._BYTES, rel=0.2)
+
+
+def test_events_that_fit_are_drawn_however_much_memory_is_left_meanwhile(monkeypatch):
+    """What is drawn already is not counted twice."""
+    left = iter([82 * 1500, *[0] * 1000])
+    monkeypatch.setattr(memory, "host", lambda: next(left))
+    assert len(wakes(network(nw.ExponentialTime(1.0), 6), KEY, 200.0)) > 1000
