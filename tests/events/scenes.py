@@ -138,6 +138,14 @@ def simulated(
     return Simulated(program, jax.device_get(carry.state), scheduler, carry)
 
 
+FEW: dict[str, Any] = {"key": 2, "steps": PERIODS, "metrics": []}
+
+
+def ran(method: AsyncMethod, timed: Any = None, **given: Any) -> jdfl.Result:
+    """A run of few periods."""
+    return jdfl.run(method, testing.small_problem(), timed or network("slow nodes"), **FEW | given)
+
+
 def by_loop(row: Row, problem: Any, timed: Any, *, seed: int = 2, steps: int = PERIODS) -> np.ndarray:
     """The parameters [m, n] of the loop of a method's paper, for a problem of least squares in float64."""
     keys = Keys.of(jax.random.key(seed))

@@ -1,7 +1,7 @@
-"""Asynchronous methods in runs: what is counted, released and claimed, where budgets end, and seeds together."""
+"""Asynchronous methods in runs: what is counted, released and claimed, and where budgets end."""
 
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -13,20 +13,14 @@ from jdfl import network as nw
 from jdfl import testing
 from jdfl.base import struct
 from jdfl.devices import memory
-from jdfl.engine import side_by_side
 from jdfl.engine.spending import release_limits
-from jdfl.events import ADPSGD, AGP, AsyncMethod, Event, FedAsync, Kind, RandomWalkSGD, SwarmSGD, Touch, lanes, meetings
+from jdfl.events import ADPSGD, AGP, AsyncMethod, FedAsync, RandomWalkSGD, SwarmSGD
 from jdfl.events.faults import with_times
 from jdfl.events.partners import links
 from jdfl.events.timeline import Events
-from tests.events.scenes import NOISY, PERIODS, ROWS, VARIANTS, M, Simulated, borne, network, simulated
+from tests.events.scenes import NOISY, PERIODS, ROWS, VARIANTS, M, Simulated, borne, network, ran, simulated
 
-FEW: dict[str, Any] = {"key": 2, "steps": PERIODS, "metrics": []}
 NOISES = [name for name in VARIANTS if name.endswith("noise")]
-
-
-def ran(method: AsyncMethod, timed: Any = None, **given: Any) -> jdfl.Result:
-    return jdfl.run(method, testing.small_problem(), timed or network("slow nodes"), **FEW | given)
 
 
 def drawn(method: AsyncMethod, timed: Any = None) -> tuple[Simulated, Events]:
@@ -125,37 +119,6 @@ def test_a_budget_ends_before_the_first_event_that_exceeds_it(name, epsilon):
     np.testing.assert_array_equal(more.releases, whole)
 
 
-@pytest.mark.parametrize("name", ["AD-PSGD", "AGP, noise", "SWIFT", "FedBuff"])
-def test_repeated_runs_and_points_are_single_runs_bit_for_bit(name):
-    method, timed, problem = VARIANTS[name], network("slow nodes"), testing.small_problem()
-    how: dict[str, Any] = {"steps": PERIODS, "every": 5, "metrics": ["objective"]}
-    for found in jdfl.sweep(method, problem, timed, over={"lr": [0.01, 0.002]}, keys=[2, 3], **how):
-        single = jdfl.run(replace(method, lr=found.labels["lr"]), problem, timed, key=found.labels["seed"], **how)
-        np.testing.assert_array_equal(found.params, single.params)
-        assert found.history.equals(single.history)
-        assert found.totals == single.totals
-
-
-@pytest.mark.parametrize("fault", [None, "both"])
-@pytest.mark.parametrize("name", VARIANTS)
-def test_seeds_side_by_side_are_single_runs_bit_for_bit(name, fault, monkeypatch):
-    if fault not in (None, *borne(name)):
-        fault = None
-    method, problem, timed = VARIANTS[name], testing.small_problem(), network("slow nodes", fault=fault)
-    how: dict[str, Any] = {"steps": 6, "every": 4, "metrics": ["objective"]}
-    if fault is not None:
-        how["stop"] = jdfl.objective_below(0.7)
-    together, number = side_by_side.advance, list[int]()
-    monkeypatch.setattr(side_by_side, "advance", lambda runs, *rest: number.append(len(runs)) or together(runs, *rest))
-    for seed, found in zip((2, 7, 3), jdfl.repeat(method, problem, timed, keys=[2, 7, 3], **how), strict=True):
-        single = jdfl.run(method, problem, timed, key=seed, **how)
-        np.testing.assert_array_equal(found.params, single.params)
-        assert found.history.equals(single.history)
-        assert found.totals == single.totals
-        np.testing.assert_array_equal(found.releases, single.releases)
-    assert number == ([1, 1, 1] if hasattr(method, "gamma") else [3])  # codecs have keys of their run
-
-
 @struct.dataclass
 class Shifted(ADPSGD):
     """What it prepares follows from the key of the run."""
@@ -170,140 +133,12 @@ def test_a_method_that_prepares_constants_of_a_run_is_refused():
         ran(Shifted(lr=0.05))
 
 
-@pytest.mark.parametrize("planted", ["one key", "one table", "order"])
-def test_planted_mistakes_side_by_side_are_noticed(planted, monkeypatch):
-    method, problem, timed = VARIANTS["AD-PSGD, noise"], testing.small_problem(), network("slow nodes")
-    how: dict[str, Any] = {"steps": 6, "metrics": ["objective"], "keys": [2, 7]}
-    whole, merged = jdfl.repeat(method, problem, timed, **how), lanes.merged
-
-    def wrong(parts, kinds, heights):
-        if planted == "one table":
-            heights = dict.fromkeys(heights, 0)
-        events, lane = merged(parts, kinds, heights)
-        return (events, 0 * lane) if planted == "one key" else (events, lane)
-
-    monkeypatch.setattr(lanes, "merged", wrong)
-    if planted == "order":
-        monkeypatch.setattr(lanes, "apart", lambda tables, number, apart=lanes.apart: apart(tables, number)[::-1])
-    found = jdfl.repeat(method, problem, timed, **how)
-    assert any(not np.array_equal(one.params, other.params) for one, other in zip(whole, found))
-
-
 def test_a_ledger_takes_what_the_run_will_release(tmp_path):
     method, timed = VARIANTS["SwarmSGD, noise"], network("slow nodes")
     result = ran(method, timed, ledger=jdfl.DataLedger.create(tmp_path / "much", epsilon=1e4, delta=1e-5))
     assert result.standing is not None
     with pytest.raises(ValueError, match=r"budget|epsilon"):
         ran(method, timed, key=3, ledger=jdfl.DataLedger.create(tmp_path / "little", epsilon=1.0, delta=1e-5))
-
-
-@struct.dataclass
-class Bare(AsyncMethod):
-    """A planted mistake: it sends gradients as they are, next to noisy ones."""
-
-    title: ClassVar[str] = "bare"
-    kinds: ClassVar[tuple[Kind, ...]] = (Kind("meet", (Touch("node", "rw"), Touch("node", "rw"))),)
-    honest: bool = struct.field(pytree_node=False, default=False)
-
-    def tables(self, round, sizes):
-        return {"node": jnp.array(round.problem.begin())}
-
-    def events(self, network, key, seconds):
-        return meetings(network, key, seconds, columns=2)
-
-    def handle(self, kind: str, rows: tuple[Any, ...], event: Event) -> tuple[Any, ...]:
-        x, other = rows
-        noisy = self.gradients(x, event.at())
-        bare = noisy if self.honest else self.gradients.without_noise(x, event.at(turn=1))
-        return x - 0.1 * noisy, other - 0.1 * event.send(bare, 1)
-
-
-def test_what_is_sent_without_noise_has_no_guarantee():
-    honest, bare = (Bare(gradients=NOISY, honest=one) for one in (True, False))
-    assert jdfl.account(ran(honest)).sound
-    with pytest.raises(ValueError, match="what is sent on the channel 'model' has no noise"):
-        jdfl.account(ran(bare))
-
-
-@struct.dataclass
-class Silent(Bare):
-    """A planted mistake: gradients without noise reach another node's row, and nothing marks them as sent."""
-
-    kinds: ClassVar[tuple[Kind, ...]] = (
-        Kind("meet", (Touch("node", "rw"), Touch("raw", "rw", own=True), Touch("node", "rw"))),
-    )
-    by: str = struct.field(pytree_node=False, default="writing")
-
-    def tables(self, round, sizes):
-        x = jnp.array(round.problem.begin())
-        return {"node": x, "raw": jnp.zeros_like(x)}
-
-    def events(self, network, key, seconds):
-        return meetings(network, key, seconds, columns=3)
-
-    def handle(self, kind: str, rows: tuple[Any, ...], event: Event) -> tuple[Any, ...]:
-        x, raw, other = rows
-        noisy = x - 0.1 * self.gradients(x, event.at())
-        bare = self.gradients.without_noise(x, event.at(turn=1))
-        if self.by == "keeping":  # it stays in a row that nobody else sees
-            return noisy, bare, other
-        return (noisy, raw, other - bare) if self.by == "writing" else (noisy - bare, raw, other)
-
-
-def test_what_another_node_may_see_counts_as_sent_whatever_is_marked():
-    assert jdfl.account(ran(Silent(gradients=NOISY, by="keeping"))).sound
-    for by in ("writing", "reading"):  # by the partner now, or by whoever meets the node later
-        with pytest.raises(ValueError, match=r"what is sent on the channel 'table node' has no noise"):
-            jdfl.account(ran(Silent(gradients=NOISY, by=by)))
-
-
-def test_rows_that_are_not_what_a_method_says_are_refused():
-    @struct.dataclass
-    class Others(Silent):
-        """It says that rows of others are its own, or meets itself."""
-
-        def events(self, network, key, seconds):
-            found = meetings(network, key, seconds, columns=3)
-            rows = found.rows.copy()
-            rows[:, 1 if self.by == "writing" else 2] = (rows[:, 0] + (self.by == "writing")) % M
-            return replace(found, rows=rows)
-
-    with pytest.raises(ValueError, match="the actor's own row of the table 'raw' in every event 'meet'"):
-        ran(Others(gradients=NOISY))
-    with pytest.raises(ValueError, match="different rows of the table 'node' in an event 'meet', got one twice"):
-        ran(Others(gradients=NOISY, by="keeping"))
-
-
-def test_correlated_noise_is_not_claimed_and_rounds_of_events_send_nothing():
-    @struct.dataclass
-    class Correlated(Bare):
-        """Its noise depends on that of earlier events; or it sends through a round."""
-
-        def handle(self, kind: str, rows: tuple[Any, ...], event: Event) -> tuple[Any, ...]:
-            x, other = rows
-            round = event.at()
-            if not self.honest:
-                return x - round.mix(x), other
-            row, hidden = jnp.array([1.0, 0.5]), jnp.zeros((len(x), 1, x.shape[1]))
-            return x - self.gradients.correlated(x, round, row, hidden)[0], other
-
-    with pytest.raises(ValueError, match="noise is correlated over rounds"):
-        jdfl.account(ran(Correlated(gradients=NOISY, honest=True)))
-    with pytest.raises(ValueError, match=r"messages of an event through its send.* got one on model"):
-        ran(Correlated(gradients=NOISY, honest=False))
-
-
-def test_one_round_of_an_event_has_noise_once():
-    @struct.dataclass
-    class Twice(Bare):
-        """A planted mistake: both gradients have the same noise."""
-
-        def handle(self, kind: str, rows: tuple[Any, ...], event: Event) -> tuple[Any, ...]:
-            x, other = rows
-            return x - self.gradients(x, event.at()) - self.gradients(x, event.at()), other
-
-    with pytest.raises(ValueError, match="a turn of its own for every round of an event, got turn = 0 twice"):
-        ran(Twice(gradients=NOISY))
 
 
 def test_several_devices_are_refused():
