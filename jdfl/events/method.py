@@ -20,7 +20,7 @@ from jdfl.base.settings import Positive
 from jdfl.events import faults
 from jdfl.events.event import Event, Note, Notes
 from jdfl.events.execution import happen, of_every_node
-from jdfl.events.partners import links
+from jdfl.events.partners import hears, links
 from jdfl.events.timeline import Events
 from jdfl.events.touches import Kind
 from jdfl.network import Network, Static, Timed, require
@@ -139,10 +139,11 @@ def start(round: Round) -> Array:
 
 
 def _undirected(network: Static) -> bool:
-    graph = network.graph
-    mask, senders = np.asarray(graph.mask), np.asarray(graph.senders, np.int64)
-    links = (np.arange(graph.m)[:, None] * graph.m + senders)[mask]
-    return np.array_equal(np.sort(links), np.sort(links % graph.m * graph.m + links // graph.m))
+    senders, mask = hears(network.graph)
+    m, receiver = len(senders), np.arange(len(senders))[:, None]
+    less, more = np.minimum(senders, receiver), np.maximum(senders, receiver)
+    there, back = (np.sort((less * np.int64(m) + more)[mask & way]) for way in (senders < receiver, senders > receiver))
+    return np.array_equal(there, back)
 
 
 def noted(method: AsyncMethod, state: Any, round: Round) -> list[list[Note]]:

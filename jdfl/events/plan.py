@@ -18,6 +18,8 @@ from jdfl.events.touches import NOTHING, Kind, by_column
 
 WIDTHS = (8, 64, 512, 4096, 16384)  # of pieces; narrower ones are slower than 8: XLA copies whole tables for one row
 _BLOCK = 10**6  # events that are lists of Python numbers at a time
+_FEWEST = 1024  # events that are worth a call of NumPy, and rows without long chains among so few
+_DEEPEST = 64  # of chains of events of a block; longer ones are quicker one after another
 
 
 @dataclass(frozen=True)
@@ -102,31 +104,73 @@ def levels(events: Events, kinds: Sequence[Kind], steps: np.ndarray | None = Non
     steps = np.ones(len(events), np.int32) if steps is None else steps
     rows = 1 + max(int(reads.max(initial=-1)), int(writes.max(initial=-1)))
     found = np.empty(len(events), np.int32)
-    written, read = [0] * (rows + 1), [0] * (rows + 1)  # the last place is that of rows that are not there
-    for start in range(0, len(events), _BLOCK):
-        block = slice(start, start + _BLOCK)
-        pairs = reads.shape[1] == 0 and writes.shape[1] == 2 and steps.all()
-        if pairs and (writes[block, 0] >= 0).all():
-            one, other = writes[block].T
-            found[block] = _of_pairs(one.tolist(), np.where(other < 0, one, other).tolist(), written)
-        else:
-            touched = _tuples(reads[block]), _tuples(writes[block])
-            found[block] = _of_any(*touched, steps[block].tolist(), written, read)
+    written, read = (np.zeros(rows + 1, np.int32) for _ in range(2))  # the last place: rows that are not there
+    few = rows // (4 * max(1, reads.shape[1] + writes.shape[1]))  # events of which few touch the same row
+    start, size, flat = 0, max(_FEWEST, few), rows >= _FEWEST
+    while flat and start < len(events):
+        block = slice(start, start + size)
+        flat = _of_block(reads[block], writes[block], steps[block], written, read, found[block])
+        start += size if flat else 0
+    seen = written.tolist(), read.tolist()
+    for begin in range(start, len(events), _BLOCK):  # long chains, as through a server, go event by event
+        block = slice(begin, begin + _BLOCK)
+        found[block] = _of_each(_tuples(reads[block]), _tuples(writes[block]), steps[block].tolist(), *seen)
     return found
 
 
-def _of_pairs(one: list[int], other: list[int], written: list[int]) -> list[int]:
-    """Levels where every event writes two rows, or one twice."""
-    found = list[int]()
-    add = found.append
-    for i, j in zip(one, other):
-        level, second = written[i], written[j]
-        if second > level:
-            level = second
-        level += 1
-        written[i] = written[j] = level
-        add(level)
-    return found
+def _of_block(
+    reads: np.ndarray, writes: np.ndarray, steps: np.ndarray, written: np.ndarray, read: np.ndarray, found: np.ndarray
+) -> bool:
+    """Whether chains of conflicts among k events are short; their levels are then in `found` [k].
+
+    Every level is at least what the levels before the block demand, and rises where an earlier event of the block
+    demands more, until none does.
+
+    Args:
+        reads: The rows that events read, reads [k, R]; -1: none.
+        writes: The rows that they write, writes [k, W]; -1: none.
+        steps: By how much levels rise, steps [k].
+        written: The largest level that wrote each row, 0 in the last place; it goes on to the end of the block.
+        read: The largest level that read each row, likewise.
+        found: The place for the levels, found [k].
+    """
+    size, bits = len(steps), (2 * len(steps)).bit_length()
+    mark = 2 * np.arange(size)[:, None]
+    touch = np.concatenate([((rows << bits) | mark | w)[rows >= 0] for w, rows in ((0, reads), (1, writes))])
+    touch.sort()  # by row, then by time
+    row, event, writes_it = touch >> bits, (touch & ((1 << bits) - 1)) >> 1, (touch & 1).astype(bool)
+    turn = np.arange(len(touch))
+    earlier = np.maximum.accumulate(np.where(writes_it, turn, 0)) if reads.size else turn  # the last that wrote so far
+    pairs = [(earlier[:-1], turn[1:])]
+    if reads.size:
+        later = np.minimum.accumulate(np.where(writes_it, turn, turn[-1:])[::-1])[::-1]  # the first that writes then
+        pairs.append((turn[~writes_it], later[~writes_it]))
+    first, second = (np.concatenate(ends) for ends in zip(*pairs))
+    follows = (row[first] == row[second]) & (event[first] < event[second])
+    if reads.size:
+        follows &= writes_it[first] | writes_it[second]
+    first, second = event[first[follows]], event[second[follows]]
+    level = np.zeros(size, np.int32)
+    for seen, rows in ((written, reads), (written, writes), (read, writes[:, : writes.shape[1] * (reads.size > 0)])):
+        for column in rows.T:
+            np.maximum(level, seen[column], out=level)
+    level += steps
+    some, rounds = np.ones(len(first), bool), 0
+    while some.any():
+        if rounds == _DEEPEST:
+            return False
+        one, other = first[some], second[some]
+        wanted = level[one] + steps[other]
+        more = wanted > level[other]
+        risen = np.zeros(len(level), bool)
+        risen[other[more]] = True
+        np.maximum.at(level, other[more], wanted[more])
+        some, rounds = risen[first], rounds + 1
+    for seen, rows in ((written, writes), (read, reads)):
+        np.maximum.at(seen, rows.ravel(), np.repeat(level, rows.shape[1]))
+        seen[-1] = 0
+    found[:] = level
+    return True
 
 
 def _tuples(table: np.ndarray) -> Iterable[tuple[int, ...]]:
@@ -134,13 +178,14 @@ def _tuples(table: np.ndarray) -> Iterable[tuple[int, ...]]:
     return zip(*table.T.tolist()) if table.shape[1] else repeat((), len(table))
 
 
-def _of_any(
+def _of_each(
     reads: Iterable[tuple[int, ...]],
     writes: Iterable[tuple[int, ...]],
     steps: list[int],
     written: list[int],
     read: list[int],
 ) -> list[int]:
+    """Levels of events one after another, with what `_of_block` is given."""
     found = list[int]()
     for some_read, some_written, step in zip(reads, writes, steps):
         level = 0
