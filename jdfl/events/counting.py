@@ -23,9 +23,12 @@ def counted(
         out_degree: The number of out-neighbours of every node, out_degree [m].
     """
     found = {name: np.zeros(len(out_degree), np.int64) for name in names}
-    for what, _, node, times, links in _doings(events, notes):
-        if what in found:
-            found[what] += np.bincount(node, minlength=len(out_degree)) * (times * out_degree if links else times)
+    for _, block in events.blocks():
+        for some, _, node in _doings(block, notes):
+            wanted = [note for note in some if note.what in found]
+            number = np.bincount(node, minlength=len(out_degree)) if wanted else node
+            for note in wanted:
+                found[note.what] += number * (note.times * out_degree if note.links else note.times)
     return found
 
 
@@ -37,12 +40,24 @@ def within(events: Events, notes: Sequence[Sequence[Note]], left: np.ndarray) ->
         notes: What events of every kind do.
         left: How many releases every node has left, left [m].
     """
-    doings = [one for one in _doings(events, notes) if one[0] == "releases"]
+    for start, block in events.blocks():
+        over = _first_over(block, notes, left)
+        if over < len(block):
+            return start + over
+        left = left - counted(block, notes, ["releases"], np.zeros(len(left), np.int64))["releases"]
+    return len(events)
+
+
+def _first_over(events: Events, notes: Sequence[Sequence[Note]], left: np.ndarray) -> int:
+    doings = [
+        (place, node, np.full(len(node), note.times))
+        for some, place, node in _doings(events, notes)
+        for note in some
+        if note.what == "releases"
+    ]
     if not doings:
         return len(events)
-    place, node, times = (
-        np.concatenate(columns) for columns in zip(*((p, n, np.full(len(n), t)) for _, p, n, t, _ in doings))
-    )
+    place, node, times = (np.concatenate(columns) for columns in zip(*doings))
     order = np.lexsort((place, node))
     place, node, times = place[order], node[order], times[order]
     total = np.cumsum(times)
@@ -52,15 +67,22 @@ def within(events: Events, notes: Sequence[Sequence[Note]], left: np.ndarray) ->
     return int(place[over].min(initial=len(events)))
 
 
-def _doings(events: Events, notes: Sequence[Sequence[Note]]) -> Iterator[tuple[str, np.ndarray, np.ndarray, int, bool]]:
-    """Everything that is done: its name, places of events [k], nodes [k], how often, and whether per out-neighbour."""
+def _doings(events: Events, notes: Sequence[Sequence[Note]]) -> Iterator[tuple[list[Note], np.ndarray, np.ndarray]]:
+    """Everything that is done: notes of the same nodes, and the places of events [k] and the nodes [k]."""
     for kind, some in enumerate(notes):
+        alike = dict[tuple[int | None, int | None, bool], list[Note]]()
+        for note in some:
+            alike.setdefault((note.by, note.where, note.what.startswith("sent_")), []).append(note)
         here = np.flatnonzero(events.kind == kind)
-        for what, by, where, times, links in some:
+        for (by, where, sent), group in alike.items():
             place = here
             for column in (by, where):
                 if column is not None:
                     row = events.rows[place, column]
-                    place = place[row != -1 if what.startswith("sent_") else row >= 0]  # what is lost is sent
-            node = events.actor[place] if by is None else events.rows[place, by]
-            yield what, place, np.where(node < 0, -2 - node, node), times, links
+                    place = place[row != -1 if sent else row >= 0]  # what is lost is sent
+            if by is None:
+                node = events.actor[place]
+            else:
+                row = events.rows[place, by]
+                node = np.where(row < 0, -2 - row, row)
+            yield group, place, node

@@ -35,11 +35,10 @@ def partners(
     """
     table, mask = neighbours
     order = np.argsort(~mask, axis=1, kind="stable")  # slots with a neighbour first
-    neighbour, degree = np.take_along_axis(table, order, axis=1), mask.sum(axis=1)
-    share = shares(_PARTNER.of(key), events.actor, events.count)
-    slot = np.minimum((share * degree[events.actor]).astype(np.int32), np.maximum(degree[events.actor] - 1, 0))
-    found = neighbour[events.actor, slot]
-    there = degree[events.actor] > 0
+    neighbour, degree = np.take_along_axis(table, order, axis=1), mask.sum(axis=1, dtype=np.int32)
+    share, own = shares(_PARTNER.of(key), events.actor, events.count), degree[events.actor]
+    slot = np.minimum((share * own).astype(np.int32), np.maximum(own - 1, 0))
+    found, there = neighbour[events.actor, slot], own > 0
     if away is not None:
         there &= ~away.at(found, events.time)
     found = np.where(lost(network, key, events.actor, events.count), -2 - found, found)

@@ -111,7 +111,7 @@ def levels(events: Events, kinds: Sequence[Kind], steps: np.ndarray | None = Non
         block = slice(start, start + size)
         flat = _of_block(reads[block], writes[block], steps[block], written, read, found[block])
         start += size if flat else 0
-    seen = written.tolist(), read.tolist()
+    seen = (written.tolist(), read.tolist()) if start < len(events) else ([], [])
     for begin in range(start, len(events), _BLOCK):  # long chains, as through a server, go event by event
         block = slice(begin, begin + _BLOCK)
         found[block] = _of_each(_tuples(reads[block]), _tuples(writes[block]), steps[block].tolist(), *seen)

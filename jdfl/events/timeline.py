@@ -6,7 +6,7 @@ follows from the key, the node and the number of its events so far: a longer run
 Axes: E events, C columns of rows, m nodes, d slots of the table of in-neighbours.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -24,6 +24,7 @@ _TRAVEL = Stream("events.time of a message", "network")
 MOST = 2**31 - 1  # events that int32 counts
 _BYTES = 82  # of an event while events are drawn, at least
 _AT_ONCE = 16  # times that are drawn for a node at a time
+_NODES = 2**14  # nodes that are drawn for at a time, so that what is drawn stays in the caches
 _COLUMNS = ("time", "kind", "actor", "count", "rows", "data")
 
 
@@ -46,6 +47,10 @@ class Events:
     def __getitem__(self, some: Any) -> "Events":
         """The events of a slice, or of places [k]."""
         return replace(self, **{name: getattr(self, name)[some] for name in _COLUMNS})
+
+    def blocks(self, size: int = 2**17) -> Iterator[tuple[int, "Events"]]:
+        """The events in blocks of at most `size`, with the place of the first: what is made of one stays small."""
+        return ((start, self[start : start + size]) for start in range(0, len(self), size))
 
     def until(self, second: float) -> int:
         """How many of them happen until a time in seconds, `second` included."""
@@ -74,17 +79,12 @@ def in_order(
         sizes: The number of rows of tables of messages.
     """
     size, whole = len(time), np.int32
-    rows = np.zeros((size, 0), whole) if rows is None else rows
-    given = Events(
-        time,
-        np.broadcast_to(np.asarray(kind, whole), (size,)),
-        actor.astype(whole),
-        count.astype(whole),
-        rows.astype(whole),
-        np.broadcast_to(np.asarray(data, whole), (size,)),
-        sizes or {},
-    )
-    return given[order_of(given.time, given.kind, given.actor, given.count)]
+    kinds, numbers = (np.broadcast_to(np.asarray(one, whole), (size,)) for one in (kind, data))
+    order = order_of(time, kinds, actor, count)
+    touched = np.zeros((size, 0), whole) if rows is None else rows[order].astype(whole, copy=False)
+    columns = (one[order].astype(whole, copy=False) for one in (actor, count))
+    kinds, numbers = (one if np.ndim(given) == 0 else one[order] for one, given in ((kinds, kind), (numbers, data)))
+    return Events(time[order], kinds, *columns, touched, numbers, sizes or {})
 
 
 def order_of(time: np.ndarray, kind: np.ndarray, actor: np.ndarray, count: np.ndarray) -> np.ndarray:
@@ -149,20 +149,23 @@ def wakes(network: Timed, key: Array, seconds: float, *, gradients: int = 1, mes
     going, had, drawn_before = np.flatnonzero(last <= seconds).astype(np.int32), np.zeros(m, np.int32), 0
     parts = [tuple(np.zeros(0, kind) for kind in (np.float64, np.int32, np.int32))]
     while len(going):
-        counts = np.full(len(going), drawn_before, np.int32)
-        waits = drawn(network.compute, _WAIT.of(key), going, counts, _AT_ONCE) * slow[going, None]
-        if messages:
-            waits = waits + drawn(network.latency, _TRAVEL.of(key), going, counts, _AT_ONCE) + fixed[going, None]
-        check_times(waits, network.compute)
-        if away is None:
-            ends = last[going, None] + np.cumsum(waits, axis=1)
-            last[going] = ends[:, -1]
-        else:
-            ends, last[going] = away.ends(going, last[going], waits)
-        done = ends <= seconds
-        node, turn = np.nonzero(done)
-        parts.append((ends[node, turn], going[node], (had[going, None] + np.cumsum(done, axis=1) - 1)[node, turn]))
-        had[going] += done.sum(axis=1, dtype=np.int32)
+        for start in range(0, len(going), _NODES):
+            some = going[start : start + _NODES]
+            counts = np.full(len(some), drawn_before, np.int32)
+            waits = drawn(network.compute, _WAIT.of(key), some, counts, _AT_ONCE) * slow[some, None]
+            if messages:
+                waits += drawn(network.latency, _TRAVEL.of(key), some, counts, _AT_ONCE) + fixed[some, None]
+            check_times(waits, network.compute)
+            if away is None:
+                ends = last[some, None] + np.cumsum(waits, axis=1)
+                last[some] = ends[:, -1]
+            else:
+                ends, last[some] = away.ends(some, last[some], waits)
+            done = ends <= seconds
+            node, _ = np.nonzero(done)
+            turn = (had[some, None] + np.cumsum(done, axis=1, dtype=np.int32))[done] - 1
+            parts.append((ends[done], some[node], turn))
+            had[some] += done.sum(axis=1, dtype=np.int32)
         going, drawn_before = going[last[going] <= seconds], drawn_before + _AT_ONCE
         check_number(had.sum() + still_to_come(drawn_before, last[going], seconds), seconds, room)
     return in_order(*(np.concatenate(columns) for columns in zip(*parts)))

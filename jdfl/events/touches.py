@@ -4,6 +4,7 @@ Axes: E events, C columns of rows.
 """
 
 from collections.abc import Sequence
+from itertools import product
 from typing import Literal, NamedTuple
 
 from jdfl.events.timeline import Events
@@ -52,9 +53,9 @@ def check_rows(events: Events, kinds: Sequence[Kind]) -> None:
         events: The events.
         kinds: Their kinds.
     """
-    for number, kind in enumerate(kinds):
-        here = events.kind == number
-        rows, actor = events.rows[here], events.actor[here]
+    for (_, some), (number, kind) in product(events.blocks(), enumerate(kinds)):
+        here = some.kind == number
+        rows, actor = some.rows[here], some.actor[here]
         for c, touch in enumerate(kind.touches):
             if touch.own and (bad := rows[:, c] != actor).any():
                 raise ValueError(
