@@ -1,12 +1,20 @@
 """Asynchronous methods: events a second from the drawn clocks to the last model, and the time of planning them.
 
-Run `python -m benchmarks.events [--quick] [--out DIR]`; four minutes on two cores.
+Also how much memory runs are predicted to need, in a fresh process, whose allocator gives memory back at once. A
+prediction is made when events are about to be drawn, and when they are about to be executed; the larger one counts.
+
+Run `python -m benchmarks.events [--quick] [--out DIR]`; eight minutes on two cores.
 """
 
+import gc
+import json
+import os
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from pathlib import Path
 from unittest import mock
 
 import jax
@@ -16,8 +24,8 @@ import jdfl
 from benchmarks.common import Row, interleaved, options, report, row
 from jdfl import events
 from jdfl import network as nw
-from jdfl.engine import waves
-from jdfl.events import plan
+from jdfl.engine import placement, waves
+from jdfl.events import plan, timeline
 from jdfl.events.execution import one_by_one
 from jdfl.events.method import HAPPENED
 
@@ -28,11 +36,21 @@ LIMIT = (
     "than is missing. Checks of the network's links are part of every run, too."
 )
 METHODS: dict[str, events.AsyncMethod] = {
+    "AD-PSGD": events.ADPSGD(lr=0.01),
     "SwarmSGD": events.SwarmSGD(lr=0.01),
     "AGP": events.AGP(lr=0.001),
     "SWIFT": events.SWIFT(lr=0.01),
     "asynchronous CHOCO-SGD": events.AsyncCHOCO(lr=0.01),
     "FedAsync": events.FedAsync(lr=0.01),
+}
+
+MEMORY = {  # nodes, parameters and seconds: many events of small models, and few of large ones
+    "AD-PSGD": [(10**5, 20, 100), (10**5, 1000, 1)],
+    "SwarmSGD": [(10**5, 20, 100)],
+    "AGP": [(10**5, 20, 20), (4 * 10**4, 1000, 1)],
+    "SWIFT": [(10**5, 20, 20), (4 * 10**4, 1000, 1)],
+    "asynchronous CHOCO-SGD": [(10**5, 20, 50)],
+    "FedAsync": [(10**5, 20, 50), (4 * 10**4, 1000, 1)],
 }
 
 
@@ -94,6 +112,48 @@ def planning(m: int, seconds: float, goal: str = "") -> list[Row]:
     ]
 
 
+def predicted_and_measured(name: str, m: int, n: int, seconds: int) -> tuple[float, float]:
+    """Bytes that a run needs besides its problem and network: as predicted, and by the largest resident memory."""
+    method, of_a_node = METHODS[name], running(METHODS[name], m, 1, 1)
+    given, found = (replace(method, period=float(seconds)), least_squares(m, n), network(m)), list[float]()
+
+    def foretold(number: float, seconds: float, room: int | None, each: int) -> None:
+        found.append(number * each)
+
+    def before(setting: placement.stepping.Setting, some: timeline.Events) -> None:
+        kept = sum(np.unique(column).nbytes if 0 in column.strides else column.nbytes for column in columns(some))
+        found.append(kept + sum(placement.estimate_of_events(setting, some).values()))
+
+    of_a_node()  # compiles what draws events
+    gc.collect()
+    Path("/proc/self/clear_refs").write_text("5")  # the largest resident memory from now on
+    resident = _status("VmRSS")
+    with mock.patch.object(timeline, "check_number", foretold), mock.patch.object(waves, "require_events", before):
+        jax.block_until_ready(jdfl.run(*given, key=1, steps=1, metrics=[]).state)
+    return max(found[0], found[-1]), _status("VmHWM") - resident
+
+
+def columns(some: timeline.Events) -> list[np.ndarray]:
+    """The arrays of events."""
+    return [some.time, some.kind, some.actor, some.count, some.rows, some.data]
+
+
+def _status(name: str) -> int:
+    """A number of bytes that Linux reports of this process."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(name))
+
+
+def memory(name: str, m: int, n: int, seconds: int, goal: str = "") -> list[Row]:
+    """The memory of a run, predicted and measured."""
+    command = [sys.executable, "-m", "benchmarks.events", "--memory", name, str(m), str(n), str(seconds)]
+    environment = {**os.environ, "MALLOC_MMAP_THRESHOLD_": "1048576", "MALLOC_TRIM_THRESHOLD_": "1048576"}
+    done = subprocess.run(command, env=environment, check=True, capture_output=True, text=True).stdout
+    predicted, measured = json.loads(done.splitlines()[-1])
+    case = f"{METHODS[name].title}, m={m:,} n={n}, {seconds} s: {measured / 2**20:,.0f} MiB"
+    return [row(case, "memory, predicted / measured", [predicted / measured], "x", goal)]
+
+
 def main(arguments: Sequence[str] | None = None) -> list[Row]:
     chosen = options("Events", arguments)
     ad_psgd = events.ADPSGD(lr=0.01)
@@ -105,13 +165,17 @@ def main(arguments: Sequence[str] | None = None) -> list[Row]:
             *speed(ad_psgd, 10**5, 20, 10, 5, ">= 1"),
             *speed(ad_psgd, 10**6, 20, 5, 3, ">= 1"),
             *speed(ad_psgd, 1024, 1000, 200, 5, ">= 0.1"),
-            *(one for method in METHODS.values() for one in speed(method, 10**4, 20, 20, 3)),
+            *(one for name, method in METHODS.items() if name != "AD-PSGD" for one in speed(method, 10**4, 20, 20, 3)),
             *one_after_another(10**4, 20, 10, 3),
             *planning(10**5, 100.0, "<= 10"),
+            *(one for name in METHODS for case in MEMORY[name] for one in memory(name, *case)),
         ]
     report("Asynchronous methods", rows, chosen.out, NAME, chosen.quick)
     return rows
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    if sys.argv[1:2] == ["--memory"]:
+        print(json.dumps(predicted_and_measured(sys.argv[2], *map(int, sys.argv[3:]))))
+    else:
+        main(sys.argv[1:])

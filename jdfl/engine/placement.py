@@ -4,6 +4,10 @@ What a run needs is estimated from shapes before anything is allocated:
 
     bytes = state + prepared constants + 3 m n (gradient, noise, mixture) + activations of the nodes at work
 
+Asynchronous methods compute some events at a time, in pieces of at most w; the last term is that of `params`:
+
+    bytes = state + prepared constants + max(w (2 touches + 2) n + examples + activations of w nodes, m n)
+
 The data are on the device already. The compiler's own memory is not known, so a run that passes may still fail.
 
 Axes: M nodes in all, D devices, m rows on each of them, n parameters, d slots of the neighbour table.
@@ -25,12 +29,16 @@ from jdfl.base.keys import typed_key
 from jdfl.devices import memory, nodes
 from jdfl.devices.layout import Layout, Rows
 from jdfl.engine import loop, stepping
+from jdfl.events import plan as plans
+from jdfl.events.method import AsyncMethod
+from jdfl.events.timeline import Events
 from jdfl.network.graph import Graph, Network, Static
 from jdfl.network.halo import halo
 from jdfl.network.links import Sizes, in_run
 from jdfl.problems import Problem
 
 _COPIES = 1000  # of [M, n], in addition to one per node, that no state is expected to exceed
+_FIRST = 2**17  # events that are planned to see how many run at once
 _REMEDY = "Use fewer nodes, fewer parameters or a device with more memory."
 
 
@@ -138,7 +146,7 @@ def require_memory(algorithm: Algorithm, problem: Problem, network: Network, dev
         each = batch * max(1, memory.size_of(problem.data) // problem.weight.size)
         what = {f"batches of {batch} examples": m * each}
         memory.require(what, room // each, m, "Use a smaller batch, or fewer nodes.", room)
-    if _one(problem) * (_COPIES + m) + _activations(algorithm, problem) <= room:
+    if _one(problem) * (_COPIES + m) + _activations(algorithm, problem, m) <= room:
         return
     needed = estimate(algorithm, problem, network)
     most = int(m * room // sum(needed.values()))  # all terms grow with the nodes
@@ -150,12 +158,50 @@ def estimate(algorithm: Algorithm, problem: Problem, network: Network) -> dict[s
     """Bytes of a run by their purpose, in words, computed from shapes alone."""
     setting = stepping.setting(planned(algorithm, problem, network, 1), problem, network, None, typed_key(0))
     prepared, carry, _ = jax.eval_shape(loop.start, setting, ())
-    return {
-        "the algorithm's state": memory.size_of(carry.state),
-        "its constants": memory.size_of(prepared),
+    held = _held(prepared, carry.state)
+    if isinstance(algorithm, AsyncMethod):  # `require_events` knows the rest, when events are drawn
+        return held
+    return held | {
         f"3 x {problem.m} x {problem.n} numbers for gradient, noise and mixture": 3 * _one(problem),
-        "activations": _activations(algorithm, problem),
+        "activations": _activations(algorithm, problem, problem.m),
     }
+
+
+def require_events(setting: stepping.Setting, events: Events) -> None:
+    """Refuse a run of events whose tables and pieces would not fit into the memory of the device: ValueError.
+
+    Args:
+        setting: The setting of the run, with the sizes of the tables of messages.
+        events: Its events, which are in memory already.
+    """
+    problem, room, m = setting.problem, memory.available(), setting.problem.m
+    if room is None or (_COPIES * m + sum(events.sizes.values())) * _one(problem) // m <= room:
+        return
+    needed = estimate_of_events(setting, events)
+    memory.require(needed, m * room // sum(needed.values()), m, "Use fewer nodes, or shorter latencies.", room)
+
+
+def estimate_of_events(setting: stepping.Setting, events: Events) -> dict[str, int]:
+    """Bytes of a run of events by their purpose, in words, from shapes and from the plan of the first events."""
+    problem, method = setting.problem, setting.algorithm.algorithm
+    prepared, carry, _ = jax.eval_shape(loop.start, setting, ())
+    row = _one(problem) // problem.m
+    work = max(
+        (
+            width * ((2 * len(method.kinds[kind].touches) + 2) * row + memory.size_of(problem.data) // problem.m)
+            + _activations(method, problem, width)
+            for kind, width, _, _ in plans.planned(events[:_FIRST], method.kinds).runs()
+        ),
+        default=0,
+    )
+    shown = 0 if type(method).params is AsyncMethod.params else _one(problem)
+    state = dict(carry.state)
+    sent = {f"messages in the table {name!r}": memory.size_of(state.pop(name)) for name in events.sizes}
+    return _held(prepared, state) | sent | {"events that are computed together": max(work, shown)}
+
+
+def _held(prepared: Any, state: Any) -> dict[str, int]:
+    return {"the algorithm's state": memory.size_of(state), "its constants": memory.size_of(prepared)}
 
 
 def _one(problem: Problem) -> int:
@@ -163,12 +209,12 @@ def _one(problem: Problem) -> int:
     return problem.m * problem.n * np.dtype(problem.dtype).itemsize
 
 
-def _activations(algorithm: Algorithm, problem: Problem) -> int:
-    """Bytes of a gradient's forward pass of all nodes that are at work together; 0 where a problem does not say."""
+def _activations(algorithm: Algorithm, problem: Problem, nodes: int) -> int:
+    """Bytes of a gradient's forward pass of some nodes at work together; 0 where a problem does not say."""
     of_one = getattr(problem, "activation_bytes", None)
     if of_one is None:
         return 0
     gradients: Any = getattr(algorithm, "gradients", None)
     batch = None if getattr(gradients, "sampling", None) == "poisson" else getattr(gradients, "batch", None)
-    at_work = min(getattr(problem, "nodes_at_once", None) or problem.m, problem.m)
+    at_work = min(getattr(problem, "nodes_at_once", None) or nodes, nodes)
     return of_one(batch or problem.weight.shape[1]) * at_work

@@ -17,10 +17,10 @@ import numpy as np
 from jax import Array
 
 from jdfl.algorithms.program import Program
-from jdfl.devices import memory
 from jdfl.engine import guard, invariants, loop
 from jdfl.engine.loop import Carry, Record
 from jdfl.engine.metrics import Metric
+from jdfl.engine.placement import require_events
 from jdfl.engine.stepping import Setting, begun
 from jdfl.engine.stopping import View
 from jdfl.events import lanes
@@ -75,12 +75,9 @@ class Waves:
         self.events: Events = method.events(network, setting.keys.network, self.steps * float(method.period))
         check_rows(self.events, method.kinds)
         step = max(_FEWEST, len(setting.node) // 4)  # few sizes, so that runs alike share their programs
-        for name, size in self.events.sizes.items():
-            need, room, m = size * setting.problem.n * setting.problem.dtype.itemsize, memory.available(), network.m
-            what = {f"{size:,} messages in the table {name!r}": need}
-            memory.require(what, m * (room or 0) // max(need, 1), m, "Use fewer nodes, or shorter latencies.", room)
         sizes = {name: np.zeros(max(1, -(-size // step)) * step, bool) for name, size in self.events.sizes.items()}
         setting = replace(setting, algorithm=replace(setting.algorithm, plan=sizes))
+        require_events(setting, self.events)
         program, carry, record = loop.start(setting, metrics)
         self.notes = _noted(replace(setting, algorithm=program), carry.state)
         zero = {name: jnp.zeros_like(value) for name, value in record.metrics.items() if name in loop.SECONDS}

@@ -41,6 +41,8 @@ from jdfl.network import Network, Timed
 from jdfl.network.faults import LinkLoss
 from jdfl.problems import Problem
 
+_BYTES = 310  # of a step, until its message has a slot
+
 
 @struct.dataclass
 class AGP(AsyncMethod):
@@ -79,7 +81,7 @@ class AGP(AsyncMethod):
 
     def events(self, network: Timed, key: Array, seconds: float) -> Events:
         """Every node finishes one gradient after another; messages arrive later."""
-        steps = timeline.wakes(network, key, seconds, messages=False)
+        steps = timeline.wakes(network, key, seconds, messages=False, each=_BYTES)
         away = faults.absences(network, seconds)
         to = partners.partners(network, partners.heard_by(partners.links(network)), steps, key, away)
         arrival = steps.time + timeline.travels(network, key, steps.actor, steps.count)

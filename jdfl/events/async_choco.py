@@ -68,11 +68,13 @@ class _Copies(AsyncMethod):
 
     def events(self, network: Timed, key: Array, seconds: float) -> Events:
         """Every node finishes one gradient after another."""
-        found = timeline.wakes(network, key, seconds)
         senders, mask = partners.hears(partners.links(network))
-        own = np.repeat(found.actor[:, None], self.kinds[0].single, axis=1)
+        own = self.kinds[0].single
+        each = 8 * (own + 2 + senders.shape[1])
+        found = timeline.wakes(network, key, seconds, each=max(timeline.BYTES, each))
+        own = np.repeat(found.actor[:, None], own, axis=1)
         read = np.where(mask, senders, -1)[found.actor]
-        return replace(found, rows=np.concatenate([own, read], axis=1).astype(np.int32))
+        return replace(found, rows=np.concatenate([own, read], axis=1))
 
     def visible(self, state: Any) -> Array:
         """The public copies [m, n]: the sum of all messages."""

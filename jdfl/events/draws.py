@@ -3,7 +3,7 @@
 Axes: k nodes with numbers of their events.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 
 import jax
@@ -16,25 +16,33 @@ from jdfl.network import FixedTime, Times
 
 def drawn(times: Times, key: Array, node: np.ndarray, count: np.ndarray, size: int = 1) -> np.ndarray:
     """Times [k, size] float64 of nodes [k]: those with the numbers count [k], count + 1, ..."""
+    found = np.empty((len(node), size))
     if isinstance(times, FixedTime):
-        return np.full((len(node), size), np.float32(times.seconds), np.float64)
-    parts = _in_blocks(partial(_drawn, times, key, size=size), node, count)
-    return np.concatenate([np.zeros((0, size)), *parts]).astype(np.float64)
+        found[:] = np.float32(times.seconds)
+    else:
+        _fill(found, partial(_drawn, times, key, size=size), node, count)
+    return found
 
 
 def shares(key: Array, node: np.ndarray, count: np.ndarray) -> np.ndarray:
     """Numbers [k] in [0, 1), one for every node [k] and count [k]."""
-    return np.concatenate([np.zeros(0, np.float32), *_in_blocks(partial(_share, key), node, count)])
+    found = np.empty(len(node), np.float32)
+    _fill(found, partial(_share, key), node, count)
+    return found
 
 
-def _in_blocks(
-    draw: Callable[[Array, Array], Array], node: np.ndarray, count: np.ndarray, block: int = 2**16
-) -> Iterator[np.ndarray]:
-    """Draws for nodes [k] and counts [k] in blocks whose sizes are powers of two, so that few programs serve all."""
+def _fill(
+    found: np.ndarray, draw: Callable[[Array, Array], Array], node: np.ndarray, count: np.ndarray, block: int = 2**16
+) -> None:
+    """Put draws for nodes [k] and counts [k] into `found` [k, ...], in blocks whose sizes are powers of two.
+
+    So few programs serve all numbers.
+    """
     for start in range(0, len(node), block):
         some = node[start : start + block], count[start : start + block]
         size = 1 << max(6, (len(some[0]) - 1).bit_length())
-        yield np.asarray(draw(*(jax.device_put(np.resize(one, size).astype(np.int32)) for one in some)))[: len(some[0])]
+        drawn = draw(*(jax.device_put(np.resize(one, size).astype(np.int32)) for one in some))
+        found[start : start + block] = np.asarray(drawn)[: len(some[0])]
 
 
 @partial(jax.jit, static_argnames=("size",))

@@ -38,6 +38,7 @@ from jdfl.events.touches import Kind, Touch
 from jdfl.network import Timed
 
 _UP, _DOWN = Channel("up", Stream("events.up", "shared")), Channel("down", Stream("events.down", "shared"))
+_BYTES = 254  # of an exchange without rows, while events are drawn
 _TRAIN = Kind("train", (Touch("upload", "w"), Touch("download", "r")))
 
 
@@ -82,7 +83,7 @@ class _Server(AsyncMethod):
         with the last model of `every` that arrive, which make a version. A client that has no answer trains again from
         what it has.
         """
-        found = timeline.wakes(network, key, seconds, gradients=self.local_steps)
+        found = timeline.wakes(network, key, seconds, gradients=self.local_steps, each=_BYTES + 20 * columns)
         come, far = ~faults.lost(network, key, found.actor, found.count), len(found) + 1
         place = np.cumsum(come) - 1  # how many models the server had applied by then
         by_client = np.lexsort((found.count, found.actor))

@@ -18,7 +18,8 @@ from jdfl.events.touches import NOTHING, Kind, by_column
 
 WIDTHS = (8, 64, 512, 4096, 16384)  # of pieces; narrower ones are slower than 8: XLA copies whole tables for one row
 _BLOCK = 10**6  # events that are lists of Python numbers at a time
-_FEWEST = 1024  # events that are worth a call of NumPy, and rows without long chains among so few
+_FEWEST = 1024  # rows without long chains among as many events
+_LEAST = 1024  # events that are worth a call of NumPy
 _DEEPEST = 64  # of chains of events of a block; longer ones are quicker one after another
 
 
@@ -106,7 +107,7 @@ def levels(events: Events, kinds: Sequence[Kind], steps: np.ndarray | None = Non
     found = np.empty(len(events), np.int32)
     written, read = (np.zeros(rows + 1, np.int32) for _ in range(2))  # the last place: rows that are not there
     few = rows // (4 * max(1, reads.shape[1] + writes.shape[1]))  # events of which few touch the same row
-    start, size, flat = 0, max(_FEWEST, few), rows >= _FEWEST
+    start, size, flat = 0, max(_LEAST, few), rows >= _FEWEST
     while flat and start < len(events):
         block = slice(start, start + size)
         flat = _of_block(reads[block], writes[block], steps[block], written, read, found[block])

@@ -36,6 +36,7 @@ from jdfl.problems import Problem
 
 _WALK, _VISIT = Stream("random walk.path", "network"), Stream("random walk.time of a visit", "network")
 _AT_ONCE = 256  # steps that are drawn for a token at a time
+_BYTES = 144  # of a visit, while the walks are drawn
 
 
 @struct.dataclass
@@ -81,7 +82,9 @@ class RandomWalkSGD(AsyncMethod):
             parts.append((done[step, k], here[step, k], k, np.where(moved, to, -1)[step, k]))
             time, node, first = left[-1], jnp.asarray(to[-1]), first + _AT_ONCE
             had = sum(len(one[0]) for one in parts)
-            timeline.check_number(had + timeline.still_to_come(first, time[time <= seconds], seconds), seconds, room)
+            timeline.check_number(
+                had + timeline.still_to_come(first, time[time <= seconds], seconds), seconds, room, _BYTES
+            )
         done, here, k, to = (np.concatenate(columns) for columns in zip(*parts))
         order = np.lexsort((k, done))
         done, here, k, to = done[order], here[order], k[order], to[order]

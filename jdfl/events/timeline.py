@@ -22,7 +22,7 @@ from jdfl.network import Timed, Times, TimeTrace
 _WAIT = Stream("events.time between events", "network")
 _TRAVEL = Stream("events.time of a message", "network")
 MOST = 2**31 - 1  # events that int32 counts
-_BYTES = 82  # of an event while events are drawn, at least
+BYTES = 57  # of an event that meets a neighbour, while events are drawn; of others their methods say it
 _AT_ONCE = 16  # times that are drawn for a node at a time
 _NODES = 2**14  # nodes that are drawn for at a time, so that what is drawn stays in the caches
 _COLUMNS = ("time", "kind", "actor", "count", "rows", "data")
@@ -125,7 +125,9 @@ def sent_in(network: Timed) -> np.ndarray:
     return sizes / float(network.bandwidth)
 
 
-def wakes(network: Timed, key: Array, seconds: float, *, gradients: int = 1, messages: bool = True) -> Events:
+def wakes(
+    network: Timed, key: Array, seconds: float, *, gradients: int = 1, messages: bool = True, each: int = BYTES
+) -> Events:
     """The times at which nodes finish one thing after another, until a time; the events touch nothing yet.
 
     Args:
@@ -134,6 +136,7 @@ def wakes(network: Timed, key: Array, seconds: float, *, gradients: int = 1, mes
         seconds: The last time, included.
         gradients: How many gradients a node computes each time, one after another.
         messages: Whether it also waits for a message each time.
+        each: Bytes of memory that a method needs for every time while it makes its events of them.
 
     Raises:
         ValueError: For times that are not positive and finite, for a trace that is too short, and for more events than
@@ -167,7 +170,7 @@ def wakes(network: Timed, key: Array, seconds: float, *, gradients: int = 1, mes
             parts.append((ends[done], some[node], turn))
             had[some] += done.sum(axis=1, dtype=np.int32)
         going, drawn_before = going[last[going] <= seconds], drawn_before + _AT_ONCE
-        check_number(had.sum() + still_to_come(drawn_before, last[going], seconds), seconds, room)
+        check_number(had.sum() + still_to_come(drawn_before, last[going], seconds), seconds, room, each)
     return in_order(*(np.concatenate(columns) for columns in zip(*parts)))
 
 
@@ -193,19 +196,20 @@ def check_times(waits: np.ndarray, times: Times) -> None:
         raise ValueError(f"Expected times above 0 and finite, got {found:g} from {times!r}. Use another distribution.")
 
 
-def check_number(events: float, seconds: float, room: int | None) -> None:
+def check_number(events: float, seconds: float, room: int | None, each: int) -> None:
     """Raise ValueError for more events than int32 counts, or than the memory of the host has room for.
 
     Args:
         events: Their number, or what it will be about.
         seconds: The time until which they are drawn.
         room: Bytes that the host had before the first was drawn; None: unknown.
+        each: Bytes that every event needs while events are drawn.
     """
     if events > MOST:
         raise ValueError(f"Expected at most {MOST:,} events, got {events:.3g} until {seconds:g} s. Use fewer seconds.")
-    if room is not None and events * _BYTES > room:
+    if room is not None and events * each > room:
         raise ValueError(
-            f"Expected at most {room // _BYTES:,} events, for which the host has memory ({_BYTES} bytes for each while "
+            f"Expected at most {room // each:,} events, for which the host has memory ({each} bytes for each while "
             f"they are drawn), got {events:.3g} until {seconds:g} s. Use fewer seconds, and go on from there."
         )
 

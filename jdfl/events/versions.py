@@ -11,6 +11,8 @@ from jdfl.events.slots import slots
 from jdfl.events.timeline import Events
 from jdfl.network import Timed
 
+_BLOCK = 2**12  # events whose neighbours are looked up at a time
+
 
 def newest(network: Timed, key: Array, events: Events) -> tuple[np.ndarray, np.ndarray, int]:
     """The rows of versions that events write [E] and read [E, d] int32, -1 where no neighbour is, and their number.
@@ -33,11 +35,14 @@ def newest(network: Timed, key: Array, events: Events) -> tuple[np.ndarray, np.n
     order = np.argsort(came, kind="stable")
     last = np.maximum.accumulate(events.actor[order] * np.int64(size + 1) + order)  # the newest of a node so far
     senders, mask = partners.hears(partners.links(network))
-    sender = senders[events.actor]
-    place = np.searchsorted(came[order], sender * far + now[:, None], side="left") - 1
-    found = np.maximum(place, 0)
-    arrived = (place >= 0) & (events.actor[order][found] == sender) if size else np.zeros(sender.shape, bool)
-    version = np.where(arrived, m + last[found] % (size + 1), sender) if size else sender
+    version, by_time = np.empty((size, senders.shape[1]), np.int32), came[order]
+    for start in range(0, size, _BLOCK):
+        some = slice(start, start + _BLOCK)
+        sender = senders[events.actor[some]]
+        place = np.searchsorted(by_time, sender * far + now[some, None], side="left") - 1
+        found = order[np.maximum(place, 0)]
+        arrived = (place >= 0) & (events.actor[found] == sender)
+        version[some] = np.where(arrived, m + last[np.maximum(place, 0)] % (size + 1), sender)
 
     by_node = np.lexsort((events.count, events.actor))
     node = events.actor[by_node]
@@ -50,4 +55,7 @@ def newest(network: Timed, key: Array, events: Events) -> tuple[np.ndarray, np.n
 
     freed = np.where(np.isfinite(until), np.searchsorted(events.time, until, side="right") - 0.5, np.inf)
     row, rows = slots(np.concatenate([np.full(m, -1), np.arange(size)]), freed, m)
-    return row[m:], np.where(mask[events.actor], row[version], -1).astype(np.int32), rows
+    for start in range(0, size, _BLOCK):
+        some = slice(start, start + _BLOCK)
+        version[some] = np.where(mask[events.actor[some]], row[version[some]], -1)
+    return row[m:], version, rows

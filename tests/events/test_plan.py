@@ -1,10 +1,11 @@
 """Plans of events: levels are what their definition says, pieces hold every event once, and a bad plan is caught."""
 
 from itertools import pairwise
+from unittest import mock
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jdfl.events import plan as plans
@@ -79,13 +80,31 @@ def test_many_costly_events_are_run_at_once_and_none_too_early(events):
     assert len(set(found.level[costly])) == len({depth[e] for e in np.flatnonzero(costly)})
 
 
-@given(some_events(KINDS[:1]))
-def test_the_short_way_for_pairs_is_the_long_one(events):
-    reads, writes = plans.resources(events, KINDS[:1])
-    assert reads.shape[1] == 0
-    size = 1 + int(writes.max(initial=0)) + 1
-    long = plans._of_any(reads.tolist(), writes.tolist(), [1] * len(events), [0] * size, [0] * size)
-    assert plans.levels(events, KINDS[:1]).tolist() == long
+@pytest.mark.parametrize("kinds", [KINDS, KINDS[:1], CHEAP])
+@settings(max_examples=150)
+@given(data=st.data(), size=st.integers(1, 16), deepest=st.sampled_from([0, 2, 40, 40, 40]))
+def test_levels_of_blocks_are_those_of_one_event_after_another(kinds, data, size, deepest):
+    """However many events a block has; only chains that are longer than `deepest` are left to the loop."""
+    events = data.draw(some_events(kinds))
+    steps = np.array([kinds[kind].costly for kind in events.kind], np.int32)
+    expected, loop = plans.levels(events, kinds, steps), mock.Mock(wraps=plans._of_each)  # few rows: the loop
+    with mock.patch.multiple(plans, _FEWEST=0, _LEAST=size, _DEEPEST=deepest, _of_each=loop):
+        assert plans.levels(events, kinds, steps).tolist() == expected.tolist()
+    assert loop.called <= (deepest < 40)
+
+
+@pytest.mark.parametrize("forgotten", ["read", "written"])
+def test_what_a_block_forgets_of_those_before_is_caught(forgotten):
+    events = events_of([(1, [0, 1]), (0, [0, 1]), (0, [0, 2])] * 3)
+    real = plans._of_block
+
+    def block(reads, writes, steps, written, read, found):
+        {"read": read, "written": written}[forgotten][:] = 0
+        return real(reads, writes, steps, written, read, found)
+
+    expected = plans.levels(events, KINDS)
+    with mock.patch.multiple(plans, _FEWEST=0, _LEAST=1, _of_block=block):
+        assert plans.levels(events, KINDS).tolist() != expected.tolist()
 
 
 @given(some_events(), st.integers(0, 39))

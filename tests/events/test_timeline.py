@@ -14,11 +14,12 @@ import jdfl
 from jdfl import network as nw
 from jdfl import testing
 from jdfl.devices import memory
-from jdfl.events import ADPSGD, RandomWalkSGD, timeline
+from jdfl.events import RandomWalkSGD, random_walk, timeline
 from jdfl.events.faults import with_times
 from jdfl.events.partners import heard_by, hears, partners
 from jdfl.events.slots import slots
 from jdfl.events.timeline import travels, wakes
+from tests.events.scenes import ROWS
 
 KEY = jax.random.key(4)
 CLOCKS = {
@@ -148,12 +149,14 @@ def test_a_wait_may_be_zero_by_rounding():
     assert (events.time >= 0).all()
 
 
-@pytest.mark.parametrize("drawing", [partial(wakes, messages=False), RandomWalkSGD(tokens=3).events])
-def test_too_many_events_are_refused_before_they_are_drawn(drawing, monkeypatch):
+@pytest.mark.parametrize(
+    ("drawing", "each"), [(partial(wakes, each=80), 80), (RandomWalkSGD(tokens=3).events, random_walk._BYTES)]
+)
+def test_too_many_events_are_refused_before_they_are_drawn(drawing, each, monkeypatch):
     net = network(nw.ExponentialTime(1.0), 6)
     with pytest.raises(ValueError, match=r"at most 2,147,483,647 events, got [\d.]+e\+12 until 1e\+12 s"):
         drawing(net, KEY, 1e12)
-    monkeypatch.setattr(memory, "host", lambda: 82 * 2000)
+    monkeypatch.setattr(memory, "host", lambda: each * 2000)
     assert len(drawing(net, KEY, 200.0)) < 2000
     with pytest.raises(ValueError, match="at most 2,000 events, for which the host has memory"):
         drawing(net, KEY, 2000.0)
@@ -169,19 +172,23 @@ def test_the_number_of_events_is_foretold(monkeypatch):
         assert foretold[0] == pytest.approx(len(found), rel=0.2)
 
 
-def test_an_event_takes_as_much_memory_as_is_counted_on():
-    """While the meetings of AD-PSGD are drawn, whose events are the smallest."""
-    net = network(nw.ExponentialTime(1.0), 2000)
-    ADPSGD().events(net, KEY, 0.1)
+@pytest.mark.parametrize("slots", [4, 16])
+@pytest.mark.parametrize("name", ROWS)
+def test_events_take_as_much_memory_as_is_counted_on(name, slots, monkeypatch):
+    """For every method: what is counted for one, times the number that is foretold, is what drawing them takes."""
+    net, method = nw.timed(nw.k_regular(2000, slots), nw.ExponentialTime(1.0)).in_run(KEY, 0), ROWS[name].method
+    method.events(net, KEY, 0.1)
+    foretold = list[float]()
+    monkeypatch.setattr(timeline, "check_number", lambda events, _, __, each: foretold.append(events * each))
     tracemalloc.start()
-    found = ADPSGD().events(net, KEY, 100.0)
+    method.events(net, KEY, 200_000 / getattr(method, "tokens", 2000))
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    assert peak / len(found) == pytest.approx(timeline._BYTES, rel=0.2)
+    assert foretold[0] == pytest.approx(peak, rel=0.2)
 
 
 def test_events_that_fit_are_drawn_however_much_memory_is_left_meanwhile(monkeypatch):
     """What is drawn already is not counted twice."""
-    left = iter([82 * 1500, *[0] * 1000])
+    left = iter([timeline.BYTES * 1500, *[0] * 1000])
     monkeypatch.setattr(memory, "host", lambda: next(left))
     assert len(wakes(network(nw.ExponentialTime(1.0), 6), KEY, 200.0)) > 1000
