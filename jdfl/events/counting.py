@@ -10,6 +10,8 @@ import numpy as np
 from jdfl.events.event import Note
 from jdfl.events.timeline import Events
 
+_BLOCK = 2**17  # events that are counted at a time, or as many as there are nodes
+
 
 def counted(
     events: Events, notes: Sequence[Sequence[Note]], names: Sequence[str], out_degree: np.ndarray
@@ -23,7 +25,7 @@ def counted(
         out_degree: The number of out-neighbours of every node, out_degree [m].
     """
     found = {name: np.zeros(len(out_degree), np.int64) for name in names}
-    for _, block in events.blocks():
+    for _, block in events.blocks(max(_BLOCK, len(out_degree))):
         for some, _, node in _doings(block, notes):
             wanted = [note for note in some if note.what in found]
             number = np.bincount(node, minlength=len(out_degree)) if wanted else node
@@ -40,7 +42,7 @@ def within(events: Events, notes: Sequence[Sequence[Note]], left: np.ndarray) ->
         notes: What events of every kind do.
         left: How many releases every node has left, left [m].
     """
-    for start, block in events.blocks():
+    for start, block in events.blocks(max(_BLOCK, len(left))):
         over = _first_over(block, notes, left)
         if over < len(block):
             return start + over

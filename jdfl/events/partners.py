@@ -34,8 +34,9 @@ def partners(
         away: When nodes are away.
     """
     table, mask = neighbours
-    order = np.argsort(~mask, axis=1, kind="stable")  # slots with a neighbour first
-    neighbour, degree = np.take_along_axis(table, order, axis=1), mask.sum(axis=1, dtype=np.int32)
+    neighbour, degree = table, mask.sum(axis=1, dtype=np.int32)
+    if not mask.all():  # slots with a neighbour first
+        neighbour = np.take_along_axis(table, np.argsort(~mask, axis=1, kind="stable"), axis=1)
     share, own = shares(_PARTNER.of(key), events.actor, events.count), degree[events.actor]
     slot = np.minimum((share * own).astype(np.int32), np.maximum(own - 1, 0))
     found, there = neighbour[events.actor, slot], own > 0

@@ -48,7 +48,7 @@ class Events:
         """The events of a slice, or of places [k]."""
         return replace(self, **{name: getattr(self, name)[some] for name in _COLUMNS})
 
-    def blocks(self, size: int = 2**17) -> Iterator[tuple[int, "Events"]]:
+    def blocks(self, size: int) -> Iterator[tuple[int, "Events"]]:
         """The events in blocks of at most `size`, with the place of the first: what is made of one stays small."""
         return ((start, self[start : start + size]) for start in range(0, len(self), size))
 
@@ -89,7 +89,13 @@ def in_order(
 
 def order_of(time: np.ndarray, kind: np.ndarray, actor: np.ndarray, count: np.ndarray) -> np.ndarray:
     """The places [E] of events in the order in which they happen."""
-    order = np.argsort(time)
+    bits = len(time).bit_length()
+    place = (time * (2.0 ** (62 - bits) / max(time.max(initial=0), 1e-280))).astype(np.int64)
+    place <<= bits
+    place |= np.arange(len(time))
+    place.sort()  # times as whole numbers, with the places: NumPy sorts them in a third of the time of their order
+    order = place & ((1 << bits) - 1)
+    order = order[np.argsort(time[order], kind="stable")]  # of times that round to the same; all others are in order
     same = np.diff(time[order]) == 0
     tied = np.flatnonzero(np.append(same, False) | np.append(False, same))
     some = order[tied]  # few of them, where clocks are random: sorting all by four columns takes three times as long

@@ -9,6 +9,7 @@ from typing import Literal, NamedTuple
 
 from jdfl.events.timeline import Events
 
+_BLOCK = 2**17  # events that are checked at a time
 NOTHING = ""  # the table of a column whose rows are nodes that take part without a row of theirs
 
 
@@ -53,7 +54,7 @@ def check_rows(events: Events, kinds: Sequence[Kind]) -> None:
         events: The events.
         kinds: Their kinds.
     """
-    for (_, some), (number, kind) in product(events.blocks(), enumerate(kinds)):
+    for (_, some), (number, kind) in product(events.blocks(_BLOCK), enumerate(kinds)):
         here = some.kind == number
         rows, actor = some.rows[here], some.actor[here]
         for c, touch in enumerate(kind.touches):

@@ -120,6 +120,18 @@ def test_out_neighbours_are_those_who_hear_a_node():
     assert [sorted(row[there].tolist()) for row, there in zip(table, mask)] == [[1, 2], [], [1], []]
 
 
+TIMES = st.one_of(st.sampled_from([0.0, 1e-300, 1.0, 1.0 + 2**-52, 1.0 + 2**-51, 7.0]), st.floats(0, 1e9))
+
+
+@given(st.lists(st.tuples(TIMES, *(st.integers(0, 2) for _ in range(3))), max_size=30))
+def test_events_are_in_the_order_of_time_and_equal_times_in_that_of_kind_actor_and_count(some):
+    """Also where times differ by less than what they are sorted by at first."""
+    columns = [np.array(column) for column in zip(*some)] if some else [np.zeros(0)] * 4
+    order = timeline.order_of(*columns)
+    assert sorted(order.tolist()) == list(range(len(some)))
+    assert [some[place] for place in order] == sorted(some)
+
+
 @given(st.lists(st.integers(0, 12), max_size=30), st.integers(0, 8))
 def test_slots_are_never_shared_and_begin_alike(lasts, rest):
     taken = np.arange(len(lasts))
