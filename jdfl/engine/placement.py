@@ -183,7 +183,8 @@ def require_events(setting: stepping.Setting, events: Events) -> None:
 
 def estimate_of_events(setting: stepping.Setting, events: Events) -> dict[str, int]:
     """Bytes of a run of events by their purpose, in words, from shapes and from the plan of the first events."""
-    problem, method = setting.problem, setting.algorithm.algorithm
+    problem: Problem = setting.problem
+    method: Any = setting.algorithm.algorithm
     prepared, carry, _ = jax.eval_shape(loop.start, setting, ())
     row = _one(problem) // problem.m
     work = max(

@@ -10,7 +10,7 @@ import numpy as np
 from jdfl.events.event import Note
 from jdfl.events.timeline import Events
 
-_BLOCK = 2**17  # events that are counted at a time, or as many as there are nodes
+_BLOCK = 2**17  # events that are counted at a time; one for every node, if there are more nodes
 
 
 def counted(

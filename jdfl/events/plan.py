@@ -106,7 +106,7 @@ def levels(events: Events, kinds: Sequence[Kind], steps: np.ndarray | None = Non
     rows = 1 + max(int(reads.max(initial=-1)), int(writes.max(initial=-1)))
     found = np.empty(len(events), np.int32)
     written, read = (np.zeros(rows + 1, np.int32) for _ in range(2))  # the last place: rows that are not there
-    few = rows // (4 * max(1, reads.shape[1] + writes.shape[1]))  # events of which few touch the same row
+    few = rows // (4 * max(1, reads.shape[1] + writes.shape[1]))  # events among which few touch the same row
     start, size, flat = 0, max(_LEAST, few), rows >= _FEWEST
     while flat and start < len(events):
         block = slice(start, start + size)

@@ -36,7 +36,7 @@ from jdfl.problems import Problem
 
 _WALK, _VISIT = Stream("random walk.path", "network"), Stream("random walk.time of a visit", "network")
 _AT_ONCE = 256  # steps that are drawn for a token at a time
-_BYTES = 144  # of a visit, while the walks are drawn
+_BYTES = 122  # of a visit, while the walks are drawn
 
 
 @struct.dataclass

@@ -82,9 +82,9 @@ def in_order(
     kinds, numbers = (np.broadcast_to(np.asarray(one, whole), (size,)) for one in (kind, data))
     order = order_of(time, kinds, actor, count)
     touched = np.zeros((size, 0), whole) if rows is None else rows[order].astype(whole, copy=False)
-    columns = (one[order].astype(whole, copy=False) for one in (actor, count))
     kinds, numbers = (one if np.ndim(given) == 0 else one[order] for one, given in ((kinds, kind), (numbers, data)))
-    return Events(time[order], kinds, *columns, touched, numbers, sizes or {})
+    by_node = actor[order].astype(whole, copy=False), count[order].astype(whole, copy=False)
+    return Events(time[order], kinds, *by_node, touched, numbers, sizes or {})
 
 
 def order_of(time: np.ndarray, kind: np.ndarray, actor: np.ndarray, count: np.ndarray) -> np.ndarray:
