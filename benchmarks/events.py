@@ -3,7 +3,7 @@
 Also how much memory runs are predicted to need, in a fresh process, whose allocator gives memory back at once. A
 prediction is made when events are about to be drawn, and when they are about to be executed; the larger one counts.
 
-Run `python -m benchmarks.events [--quick] [--out DIR]`; eight minutes on two cores.
+Run `python -m benchmarks.events [--quick] [--out DIR]`; seven minutes on two cores.
 """
 
 import gc
@@ -30,11 +30,6 @@ from jdfl.events.execution import one_by_one
 from jdfl.events.method import HAPPENED
 
 NAME = "events"
-LIMIT = (
-    "With a million nodes the levels of all rows no longer fit into the caches, and the loop over pairs of rows, in "
-    "Python, is slower for every event. Tables of bytes and of integers instead of lists were tried: they gain less "
-    "than is missing. Checks of the network's links are part of every run, too."
-)
 METHODS: dict[str, events.AsyncMethod] = {
     "AD-PSGD": events.ADPSGD(lr=0.01),
     "SwarmSGD": events.SwarmSGD(lr=0.01),
@@ -43,7 +38,6 @@ METHODS: dict[str, events.AsyncMethod] = {
     "asynchronous CHOCO-SGD": events.AsyncCHOCO(lr=0.01),
     "FedAsync": events.FedAsync(lr=0.01),
 }
-
 MEMORY = {  # nodes, parameters and seconds: many events of small models, and few of large ones
     "AD-PSGD": [(10**5, 20, 100), (10**5, 1000, 1)],
     "SwarmSGD": [(10**5, 20, 100)],

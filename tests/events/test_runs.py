@@ -14,7 +14,7 @@ from jdfl import testing
 from jdfl.base import struct
 from jdfl.devices import memory
 from jdfl.engine.spending import release_limits
-from jdfl.events import ADPSGD, AGP, AsyncMethod, FedAsync, RandomWalkSGD, SwarmSGD
+from jdfl.events import ADPSGD, AGP, AsyncMethod, FedAsync, RandomWalkSGD, SwarmSGD, plan
 from jdfl.events.faults import with_times
 from jdfl.events.partners import links
 from jdfl.events.timeline import Events
@@ -206,3 +206,23 @@ def test_messages_that_do_not_fit_are_refused(monkeypatch):
     monkeypatch.setattr(memory, "available", lambda devices=1: 800)
     with pytest.raises(ValueError, match=r"at most .* of memory.*messages in the table 'slot'.*shorter latencies"):
         simulated(AGP(), testing.small_problem(), network("slow nodes"))
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_the_memory_of_a_run_of_events_is_that_of_its_tables_and_of_a_piece(name, monkeypatch):
+    """Tables and messages to the byte; a run is refused with one byte less than everything together."""
+    given = ROWS[name].method, testing.small_problem(), network("slow nodes")
+    needed, room, really = list[dict[str, int]](), [1], memory.require
+    monkeypatch.setattr(memory, "available", lambda devices=1: room[0])
+    monkeypatch.setattr(memory, "require", lambda what, *_: needed.append(dict(what)))
+    tables = memory.size_of(simulated(*given).carry.state)
+    everything = sum(needed[-1].values())
+    at_once = needed[-1]["events that are computed together"]
+    assert everything - at_once - needed[-1]["its constants"] == tables
+    assert at_once >= min(plan.WIDTHS) * memory.size_of(given[1].begin()[0])
+    monkeypatch.setattr(memory, "require", really)
+    room[0] = everything
+    simulated(*given)
+    room[0] = everything - 1
+    with pytest.raises(ValueError, match="events that are computed together"):
+        simulated(*given)
