@@ -175,7 +175,9 @@ def require_events(setting: stepping.Setting, events: Events) -> None:
         events: Its events, which are in memory already.
     """
     problem, room, m = setting.problem, memory.available(), setting.problem.m
-    if room is None or (_COPIES * m + sum(events.sizes.values())) * _one(problem) // m <= room:
+    rows = (_COPIES * m + sum(events.sizes.values())) * _one(problem) // m
+    at_work = memory.size_of(problem.data) + _activations(setting.algorithm.algorithm, problem, m)
+    if room is None or rows + min(plans.WIDTHS) * at_work <= room:  # no piece has more than 8 m events
         return
     needed = estimate_of_events(setting, events)
     memory.require(needed, m * room // sum(needed.values()), m, "Use fewer nodes, or shorter latencies.", room)

@@ -51,6 +51,7 @@ def within(events: Events, notes: Sequence[Sequence[Note]], left: np.ndarray) ->
 
 
 def _first_over(events: Events, notes: Sequence[Sequence[Note]], left: np.ndarray) -> int:
+    """The place of the first event with which a node would release more than it has left [m]; their number: none."""
     doings = [
         (place, node, np.full(len(node), note.times))
         for some, place, node in _doings(events, notes)

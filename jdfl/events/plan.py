@@ -152,7 +152,7 @@ def _of_block(
         follows &= writes_it[first] | writes_it[second]
     first, second = event[first[follows]], event[second[follows]]
     level = np.zeros(size, np.int32)
-    for seen, rows in ((written, reads), (written, writes), (read, writes[:, : writes.shape[1] * (reads.size > 0)])):
+    for seen, rows in ((written, reads), (written, writes), *[(read, writes)] * (reads.size > 0)):
         for column in rows.T:
             np.maximum(level, seen[column], out=level)
     level += steps
