@@ -263,12 +263,8 @@ def check_graph(graph: Graph, *, columns: bool = False) -> None:
     if together:
         sum_to_one(m * own.astype(np.float64), "In a synchronised round every self_weight must be 1 / m.")
     else:
-        if columns:
-            received = np.bincount(senders[mask], weights=weight[mask], minlength=m)
-        else:
-            received = weight.sum(axis=1, dtype=np.float64)  # padded slots have weight 0
-        remedy, line = (_COLUMNS, "column") if columns else (_ROWS, "row")
-        sum_to_one(own + received, remedy, line)
+        others = np.bincount(senders[mask], weight[mask], m) if columns else weight.sum(axis=1, dtype=np.float64)
+        sum_to_one(own + others, *((_COLUMNS, "column") if columns else (_ROWS, "row")))
     heard = np.full(m, m - 1) if together else np.bincount(senders[mask], minlength=m)
     wrong = np.flatnonzero((heard > sent) | (sent >= m) if graph.lossy else heard != sent)
     if wrong.size:
