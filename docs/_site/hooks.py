@@ -1,7 +1,6 @@
 """Hooks of MkDocs: pages of algorithms and notebooks, lists of public names, and formulas."""
 
 import re
-from importlib import import_module
 from typing import Any
 
 import formulas
@@ -56,9 +55,7 @@ def on_page_content(html: str, **_: Any) -> str:
 
 def _listed(module: str) -> str:
     """References to everything in `__all__`, or to what the module defines."""
-    found = import_module(module)
-    names = getattr(found, "__all__", None) or pages.public(found)
-    return "\n\n".join(f"::: {module}.{name}" for name in names)
+    return "\n\n".join(f"::: {module}.{name}" for name in pages.listed(module))
 
 
 def _levelled(markdown: str) -> str:

@@ -4,6 +4,7 @@ import inspect
 import json
 import sys
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -82,7 +83,7 @@ def page(name: str) -> str:
         "Example": _example(name, kind.__name__),
         "Cost": _cost(costs),
         "Privacy": _privacy(name, kind, parts.privacy, costs),
-        "In the library": _library(_module(kind)),
+        "In the library": _library(name),
         "See also": _SEE_ALSO,
     }
     return "\n\n".join([head, *(f"## {title}\n\n{text}" for title, text in sections.items() if text)]) + "\n"
@@ -170,15 +171,36 @@ def _privacy(name: str, kind: type, prose: str, costs: dict[str, Any]) -> str:
     return "\n\n".join(part for part in parts if part)
 
 
-def _library(module: ModuleType) -> str:
-    """Classes and functions of the module, but what the next round needs."""
-    return "\n\n".join(f"::: {module.__name__}.{name}\n    options:\n      heading_level: 3" for name in public(module))
+def _library(name: str) -> str:
+    """Classes and functions of the module; those that another page documents are linked, since a name has one place."""
+    module = _module(REGISTRY[name])
+    here, elsewhere = list[str](), list[str]()
+    for one in public(module):
+        place = f"{module.__name__}.{one}"
+        (here if page_of(module, one) == name else elsewhere).append(place)
+    parts = [f"::: {place}\n    options:\n      heading_level: 3" for place in here]
+    if elsewhere:
+        links = ", ".join(f"[`{place.rpartition('.')[2]}`][{place}]" for place in elsewhere)
+        parts.append(f"Of the same file: {links}.")
+    return "\n\n".join(parts)
+
+
+def page_of(module: ModuleType, name: str) -> str:
+    """The algorithm on whose page a public name of a module is documented: its own, or the first of the module."""
+    mine = {kind.__name__: registered for registered, kind in REGISTRY.items() if _module(kind) is module}
+    return mine.get(name) or next(iter(mine.values()))
 
 
 def public(module: ModuleType) -> list[str]:
     """Names of the public functions and classes that a module defines, states of algorithms left out."""
     mine = [name for name, value in vars(module).items() if getattr(value, "__module__", None) == module.__name__]
     return [name for name in mine if not name.startswith("_") and name != "State"]
+
+
+def listed(module: str) -> list[str]:
+    """What `<!-- names: MODULE -->` stands for: all that the module says is public, or what it defines."""
+    found = import_module(module)
+    return getattr(found, "__all__", None) or public(found)
 
 
 def _module(kind: type) -> ModuleType:

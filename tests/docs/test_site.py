@@ -5,9 +5,10 @@ import inspect
 import json
 import os
 import pydoc
+import re
 import subprocess
 import sys
-from collections import defaultdict
+from collections import Counter, defaultdict
 from pathlib import Path
 from urllib.parse import unquote, urldefrag, urlsplit
 
@@ -47,6 +48,24 @@ def test_pages_have_what_every_page_has():
         assert f"::: jdfl.algorithms.{kind.__module__.rpartition('.')[2]}.{kind.__name__}\n" in text
         assert f"jdfl run --algorithm {name}" in text
         assert f"](algorithms/{name}.md) | `{kind.__name__}` |" in pages.table()
+
+
+def test_every_name_is_documented_on_one_page():
+    """Where it is on two, a link to it is ambiguous and a strict build of the site ends with an error."""
+    texts = [pages.page(name) for name in REGISTRY]
+    texts += [filled(file.read_text(encoding="utf-8")) for file in sorted((ROOT / "docs").rglob("*.md"))]
+    places = Counter(place for text in texts for place in re.findall(r"(?m)^::: (\S+)", text))
+    assert [place for place, times in places.items() if times > 1] == []
+
+
+def filled(text: str) -> str:
+    """A page after `<!-- names: MODULE -->` is filled in."""
+    return re.sub(r"(?m)^<!-- names: ([\w.]+) -->$", lambda found: names_of(found[1]), text)
+
+
+def names_of(module: str) -> str:
+    """References to everything public of a module."""
+    return "\n\n".join(f"::: {module}.{name}" for name in pages.listed(module))
 
 
 def test_thousands_of_attacks_are_counted_and_nothing_bad_came_of_them():
