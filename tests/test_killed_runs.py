@@ -168,21 +168,21 @@ def test_a_run_that_is_cut_off_on_its_way_and_while_its_end_is_written(here, mon
     nodes = pd.read_csv(folder / "nodes.csv")
     assert not nodes.duplicated(["round", "node"]).any()
     assert nodes["round"].unique().tolist()[:3] == [4, 8, 12]
-    assert len(pd.read_csv(folder / "epsilon.csv")) == len(nodes["round"].unique())
+    assert len(pd.read_csv(folder / "releases.csv")) == len(nodes["round"].unique())
 
 
 def test_a_budget_without_a_round_has_no_moments(here):
     assert main(command("partpsp", "out", "--privacy.epsilon", "5")) == 0
     assert read_run(only("out")).summary["rounds"] == 0
     assert not (only("out") / "nodes.csv").exists()
-    assert pd.read_csv(only("out") / "epsilon.csv").to_numpy().tolist() == [[0, 0, 0]]
+    assert pd.read_csv(only("out") / "releases.csv").to_numpy().tolist() == [[0, 0]]
 
 
 @pytest.mark.slow
 def test_the_comparison_sees_what_differs(here):
     assert main(command("gradients", "one")) == 0
     one = only("one")
-    for name in ("nodes.csv", "epsilon.csv", "params.npz", "summary.json", "provenance.json"):
+    for name in ("nodes.csv", "releases.csv", "params.npz", "summary.json", "provenance.json"):
         other = Path(shutil.copytree(one, f"other/{name}"))
         assert not differences(one, other)
         content = (other / name).read_bytes()

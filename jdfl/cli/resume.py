@@ -22,7 +22,7 @@ _OTHER_CODE = (
 
 _ABOUT = """Continue a run that was killed or ended early, or extend it (--steps), from its last checkpoint.
 
-The result equals that of a run that was never interrupted. With another --steps, the rows of epsilon.csv, nodes.csv
+The result equals that of a run that was never interrupted. With another --steps, the rows of releases.csv, nodes.csv
 and links.csv lie at other rounds than in a run that had that number from the start. Everything is written into the
 run's own folder, which is refused while another process writes into it. Settings that would change its numbers are
 refused."""

@@ -9,7 +9,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import NamedTuple, Self
+from typing import Any, NamedTuple, Self
 from uuid import uuid4
 
 import numpy as np
@@ -56,7 +56,7 @@ class DataLedger:
     path: Path
 
     def __init__(self, path: str | Path) -> None:
-        object.__setattr__(self, "path", Path(path))
+        object.__setattr__(self, "path", _file(path))
         read(self.path)
 
     @classmethod
@@ -74,7 +74,7 @@ class DataLedger:
         """
         checks.positive("It is what all runs may spend together.", epsilon=epsilon)
         check_delta(delta)
-        file = Path(path)
+        file = _file(path)
         with alone(file):
             if file.exists():
                 raise FileExistsError(
@@ -234,12 +234,19 @@ class Ended(NamedTuple):
     void: str  # why there is no epsilon of it after all; empty: there is
 
 
+def _file(path: Any) -> Path:
+    """The file at `path`; ValueError for what names none."""
+    if not isinstance(path, str | Path) or not Path(path).name:
+        checks.refuse("the path of a file", "path", path, "For example 'hospital.ledger.json'.")
+    return Path(path)
+
+
 def _fitting(content: Content, run: Intent) -> int:
     """About how many rounds of a run are within the budget, if all of them release alike."""
     low, high = 0, run.rounds
     content.entries.pop(run.run, None)  # its rounds are among these
     while high - low > 1:
         middle = (low + high) // 2
-        part = replace(run.ledger, releases=-(-run.releases * middle // run.rounds))
+        part = replace(run.ledger, releases=-(-run.ledger.releases * middle // run.rounds))  # int64: no overflow
         low, high = (middle, high) if content.total([part]) <= content.epsilon else (low, middle)
     return low

@@ -23,7 +23,8 @@ from jdfl.engine.start import Start
 from jdfl.privacy.relation import upper
 
 Announce = Callable[[str, str], object]  # (label of a method, what is done with it)
-_APART = 2.0  # seconds between two epsilons
+_APART = 2.0  # seconds between two epsilons, at least
+_PATIENCE = 20  # and as many times what the last one took
 _OFTEN = 0.2  # seconds between two updates of a notebook
 
 
@@ -42,7 +43,7 @@ class Progress(Callback):
             is written there.
         stream: Where it is written; None: stderr, or the output of a notebook's cell.
         epsilon: Gives the epsilon of releases [m] of the nodes, which is then shown, too. It is asked every two seconds
-            at most.
+            at most, and takes at most a twentieth of the time.
     """
 
     def __init__(
@@ -55,7 +56,7 @@ class Progress(Callback):
     ) -> None:
         if lines is not None:
             checks.positive("It is the time between two lines in seconds.", lines=lines)
-        self._label, self._epsilon, self._spent, self._asked = label, epsilon, "", -_APART
+        self._label, self._epsilon, self._spent, self._due = label, epsilon, "", -np.inf
         self._screen = _screen(stream, lines)
         self._first: tuple[int, float] | None = None  # rounds, and when they were done
 
@@ -94,8 +95,10 @@ class Progress(Callback):
             notes.append(f"{shown.replace('_', ' ')} {now.row[shown]:.4g}")
         if "bytes" in now.row:
             notes.append(decimal(int(now.row["bytes"])))
-        if self._epsilon is not None and self._screen.shows and here - self._asked >= _APART:
-            self._spent, self._asked = f"epsilon {upper(self._epsilon(now.releases()), 3)}", here
+        if self._epsilon is not None and self._screen.shows and here >= self._due:
+            self._spent = f"epsilon {upper(self._epsilon(now.releases()), 3)}"
+            took = time.monotonic() - here
+            self._due = here + max(_APART, _PATIENCE * took)
         notes += [self._spent] if self._spent else []
         self._screen.show(self._named("rounds"), now.rounds, now.steps, "  ".join(notes))
 

@@ -1,12 +1,14 @@
 """One page about one run or several: `jdfl report` and `Result.report`."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from jdfl.engine.progress import announced
 from jdfl.engine.result import BAD, Result
 from jdfl.events import REGISTRY
 from jdfl.lab import charts
@@ -17,6 +19,7 @@ from jdfl.lab.numbers import compared, costs, metric_names, promises, tiles
 from jdfl.lab.page import Code, Fold, Part, Section, Table, page
 from jdfl.lab.runs import Entry, OneRun, differing, read_all
 from jdfl.lab.summary import as_paragraphs, together
+from jdfl.privacy import Ledger
 
 _AXES = {**AXES, "epsilon": "epsilon of the worst node"}
 _BARS = 128  # nodes
@@ -148,16 +151,25 @@ def _curves(entries: Sequence[Entry]) -> list[Part]:
 
 
 def _epsilon_by_round(run: OneRun) -> np.ndarray:
-    """An upper bound for every record: epsilon at the next moment when it was computed; NaN where there is none."""
-    rounds, known = run.history["round"].to_numpy(float), run.tables.get("epsilon")
-    if known is None:
+    """An upper bound for every record: epsilon at the next moment whose releases are known; NaN where there is none.
+
+    Each is that of the most releases of a node with the fewest records of one, and at most that of the whole run.
+    """
+    rounds, known = run.history["round"].to_numpy(float), run.tables.get("releases")
+    told: dict[str, Any] = run.summary.get("privacy", {})
+    if known is None or not told.get("report") or told["ledger"] is None:
         return np.full(len(rounds), np.nan)
-    told: dict[str, Any] = run.summary.get("privacy", {}).get("report") or {}
-    at, values = known["round"].to_numpy(), known["epsilon"].to_numpy()
-    if told.get("epsilon") is not None:
-        at, values = np.append(at, np.inf), np.append(values, told["epsilon"])
-    if rounds.max() > at[-1]:
-        return np.full(len(rounds), np.nan)
+    ledger, delta = Ledger.from_dict(told["ledger"]), told["report"]["delta"]
+    total = np.inf if told["report"]["epsilon"] is None else told["report"]["epsilon"]
+    at, counts = (known[name].to_numpy(int) for name in ("round", "most_releases"))
+    different = [int(count) for count in np.unique(counts) if 0 < count < ledger.releases.max()]
+    found = {0: 0.0}
+    with announced() as announce:
+        for i, count in enumerate(different):
+            announce("epsilon", f"moment {i + 1} of {len(different)}")
+            found[count] = min(total, replace(ledger, releases=np.array([count])).epsilon(0, delta))
+    at = np.append(at, np.inf)
+    values = np.array([*(found.get(count, total) for count in counts.tolist()), total])
     return np.where(run.history["releases"].to_numpy() > 0, values[np.searchsorted(at, rounds)], 0.0)
 
 

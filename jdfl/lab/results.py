@@ -8,7 +8,7 @@
                        exact state of the nodes, which no guarantee covers
     metrics.csv        a row per record: round, metrics, totals so far
     metrics.parquet    the same
-    nodes.csv, links.csv, split.csv, timeline.csv, messages.csv, epsilon.csv   of runs of the command line: see
+    nodes.csv, links.csv, split.csv, timeline.csv, messages.csv, releases.csv   of runs of the command line: see
                        `jdfl.lab.watch`
     params.npz         the final parameters, `params` [m, n]
     provenance.json    code, libraries, settings and data, and the hash of all of these
@@ -46,7 +46,7 @@ from jdfl.engine.records import JOURNAL, RECORDS, SNAPSHOTS, history_of
 from jdfl.engine.result import BAD, Result
 from jdfl.lab.files import placed, read, tidy, whole, write
 from jdfl.lab.summary import summary, summary_text
-from jdfl.lab.watch import TABLES, epsilons
+from jdfl.lab.watch import TABLES, releases
 from jdfl.privacy import Accounting
 from jdfl.privacy.relation import uncovered
 from jdfl.store import journal, manifest, snapshots
@@ -155,7 +155,7 @@ def end_run(folder: Path, result: Result, *, delta: float | None, accounting: Ac
 
     write(folder / "metrics.csv", result.history)
     write(folder / "metrics.parquet", result.history)
-    _write_tables(folder, {"epsilon": epsilons(result, delta=delta, accounting=accounting)})
+    _write_tables(folder, {"releases": releases(result, accounting=accounting)})
     local = result.guarantee.local if result.guarantee.event is not None else ""
     words: Any = {"coverage": np.asarray(uncovered(local))} if local else {}  # for readers of the parameters alone
     with placed(folder / "params.npz") as path:

@@ -49,7 +49,7 @@ class OneRun:
     provenance: dict[str, Any]  # empty where the run was cut off
     config_yaml: str = ""  # the settings as a file; empty: the run has none
     folder: str = ""  # where it was read from; empty: nowhere
-    tables: dict[str, pd.DataFrame] = field(default_factory=dict[str, pd.DataFrame])  # of TABLES, and epsilon
+    tables: dict[str, pd.DataFrame] = field(default_factory=dict[str, pd.DataFrame])  # of TABLES, and releases
 
     @classmethod
     def of(cls, result: Result, folder: str = "", where: dict[str, Any] | None = None) -> "OneRun":
@@ -141,12 +141,14 @@ def _run(folder: Path) -> OneRun:
         if (folder / name).is_file():
             page = f"Its page is report.html in it{remedy.format(folder) or '.'}"
             raise ValueError(f"Expected runs, got the {what} {str(folder)!r}. {page}")
-    manifest.check(folder, [*_READ, *(f"{name}.csv" for name in (*TABLES, "epsilon"))])
+    manifest.check(folder, [*_READ, *(f"{name}.csv" for name in (*TABLES, "releases"))])
     if not (folder / "config.yaml").is_file():
         result = load(folder)
         assert isinstance(result, Result)  # a comparison has curves.csv
         return OneRun.of(result, str(folder), read(folder / "environment.json"))
-    tables = {name: read(folder / f"{name}.csv") for name in (*TABLES, "epsilon") if (folder / f"{name}.csv").is_file()}
+    tables = {
+        name: read(folder / f"{name}.csv") for name in (*TABLES, "releases") if (folder / f"{name}.csv").is_file()
+    }
     told: tuple[dict[str, Any], dict[str, Any], dict[str, Any]]  # summary, environment, provenance
     ended = (folder / manifest.NAME).is_file() or not (folder / JOURNAL).is_file()  # earlier versions have neither
     if ended and (folder / "summary.json").is_file():

@@ -10,8 +10,8 @@ Tables of the journal, and of CSV files in the folder of a finished run:
     timeline the first events of some nodes, of an asynchronous method: time (simulated seconds), node, kind (its place
              among the method's) and `every`, the events of all nodes until this time; see `jdfl.lab.first_events`
     messages sent and arrives (simulated seconds), node, to: what these nodes send each other
-    epsilon  round, most_releases (of a node), epsilon (of the worst node) at a few moments; made of the releases at the
-             end of a run with a guarantee, for sound accounting
+    releases round, most_releases (of a node) at a few moments of a run with a guarantee, for sound accounting: what the
+             curve of epsilon on a page is made of, when the page is made
 
 Values and classes are exact functions of the local data: no guarantee covers nodes and split.
 
@@ -19,7 +19,6 @@ Axes: m nodes, n parameters.
 """
 
 import itertools
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +28,6 @@ import numpy as np
 import pandas as pd
 from jax import Array
 
-from jdfl.engine.accountant import account
 from jdfl.engine.callbacks import Callback
 from jdfl.engine.checkpoints import Checkpoints
 from jdfl.engine.metrics import average, classifies, label_shares
@@ -103,7 +101,7 @@ def split_of(problem: Problem, shown: np.ndarray) -> pd.DataFrame:
 
 
 class Watch(Callback):
-    """Records what nodes do in the journal of a run: the tables above, except for epsilon.
+    """Records what nodes do in the journal of a run: the tables above, except for releases.
 
     If a run is resumed, the nodes stay the same.
 
@@ -199,27 +197,20 @@ def _former(folder: Path, rounds: int) -> dict[str, np.ndarray]:
     return found
 
 
-def epsilons(result: Result, *, delta: float | None = None, accounting: Accounting = "sound") -> pd.DataFrame:
-    """The epsilon at some moments of a run: a row per moment; none where nothing is claimed, or not soundly.
+def releases(result: Result, *, accounting: Accounting = "sound") -> pd.DataFrame:
+    """The most releases of a node at some moments of a run: a row per moment; none without a sound guarantee.
 
     Args:
         result: The finished run.
-        delta: As for `jdfl.account`.
         accounting: As for `jdfl.account`.
 
     Returns:
-        The columns round, most_releases (of a node) and epsilon (of the worst node).
+        The columns round and most_releases.
     """
-    rows: list[dict[str, Any]] = []
     if result.guarantee.event is None or not result.guarantee.claimed or accounting != "sound":
-        return pd.DataFrame(rows)
-    told: dict[bytes, float] = {}
-    for k, released in sorted(({result.rounds: result.releases} | result.moments).items()):
-        most, known = int(released.max()), released.tobytes()
-        if known not in told:
-            told[known] = account(replace(result, releases=released), delta=delta).epsilon if most else 0.0
-        rows.append({"round": k, "most_releases": most, "epsilon": told[known]})
-    return pd.DataFrame(rows)
+        return pd.DataFrame()
+    known = sorted(({result.rounds: result.releases} | result.moments).items())
+    return pd.DataFrame({"round": [k for k, _ in known], "most_releases": [int(one.max()) for _, one in known]})
 
 
 def links_of(graph: Graph, shown: Any) -> np.ndarray:

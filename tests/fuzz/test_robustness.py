@@ -140,7 +140,7 @@ def test_a_journal_that_is_damaged_after_the_last_checkpoint_is_not_taken_for_wh
     assert (folder / "journal").read_bytes() == (made / "run0" / "journal").read_bytes()
 
 
-@pytest.mark.parametrize("damage", ["nodes.csv", "epsilon.csv", "config.yaml", "summary.json"])
+@pytest.mark.parametrize("damage", ["nodes.csv", "releases.csv", "config.yaml", "summary.json"])
 def test_a_page_is_not_made_of_changed_tables(damage, copied, capsys):
     folder = copied("run0")
     assert main(["report", str(folder)]) == 0

@@ -4,14 +4,17 @@ import html
 import json
 import re
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+import jdfl
 from jdfl.cli import main
 from jdfl.lab import overview
 from jdfl.lab.numbers import compared, tiles
 from jdfl.lab.runs import read_all as read
+from jdfl.privacy import ledger
 from jdfl.store import manifest
 
 TINY = ["--problem.m", "4", "--problem.n", "20", "--problem.s", "2", "--problem.rows", "5", "9", "--network", "ring"]
@@ -102,6 +105,25 @@ def test_a_page_of_one_run_has_its_numbers(runs, tmp_path, capsys):
     assert ("epsilon", bound) in [tile[:2] for tile in tiles(read([folder])[0]).tiles]
     for told in (run.provenance["hash"], f"{run.summary['bytes']:,.1f}", "lr: 0.01", html.escape(statement)):
         assert told in text
+
+
+def test_the_curve_of_epsilon_is_computed_by_the_page_and_bounds_that_of_every_record(tmp_path, monkeypatch):
+    asked = []
+    accounted = ledger.epsilon
+    monkeypatch.setattr(
+        ledger, "epsilon", lambda event, count, *a, **b: asked.append(count) or accounted(event, count, *a, **b)
+    )
+    flags = ["--algorithm", "d-psgd", "--algorithm.batch", "2", "--algorithm.sampling", "poisson", *PRIVATE]
+    assert main(["run", *TINY, *flags, "--stop", "none", "--steps", "12", "--out", str(tmp_path), "--quiet"]) == 0
+    assert set(asked) <= {0, 12}  # of the whole run alone
+    (folder,) = tmp_path.iterdir()
+    assert main(["report", str(folder)]) == 0
+    assert set(asked) == set(range(13))
+    (line,) = charts_of(folder / "report.html")[0][1]["views"]["epsilon|objective"]
+    run = jdfl.load(folder)
+    exact = [jdfl.account(replace(run, releases=run.moments[k])).epsilon for k in range(1, 13)]
+    assert line["x"] == pytest.approx([0.0, *exact], rel=1e-4)
+    assert all(bound >= epsilon * (1 - 1e-5) for bound, epsilon in zip(line["x"][1:], exact))
 
 
 def test_bands_are_the_intervals_of_the_means(runs, tmp_path):

@@ -368,3 +368,17 @@ def test_run_sweep_and_compare_of_the_command_line_join_one_file(tmp_path, monke
         found = json.loads(told("compare", *compared).out)["ledger"]
     assert found["runs"] == 5
     assert found == of_file()
+
+
+@pytest.mark.parametrize("path", [[], 3, None, "", {}])
+def test_what_names_no_file_is_refused_in_the_library_s_words(path):
+    for made in (lambda: jdfl.DataLedger.create(path, epsilon=1.0, delta=DELTA), lambda: jdfl.DataLedger(path)):
+        with pytest.raises(ValueError, match=r"Expected the path of a file, got path = .*For example"):
+            made()
+
+
+@pytest.mark.parametrize("rounds", [200_000, 2_000_000_000])
+def test_a_run_of_very_many_releases_is_refused_with_the_rounds_that_fit(book, rounds):
+    one = intent()._replace(releases=np.array([rounds, 1], np.int32), rounds=rounds)
+    with pytest.raises(ValueError, match=r"About [1-9]\d* of its rounds would fit"):
+        book.check([one])
