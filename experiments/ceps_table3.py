@@ -134,21 +134,28 @@ def collect(cases: Sequence[Case], seeds: int) -> list[Row]:
             optimum.append(jdfl.problems.value_at_truth(problem))
             for variant in VARIANTS:
                 found[variant].append(run_variant(case, variant, seed, problem))
-        for v, variant in enumerate(VARIANTS):
-            results = found[variant]
-            name = f"{case} {variant}"
-            rows += [
-                row(name, "rounds", case.rounds[v], [result.rounds for result in results]),
-                row(name, "rounds, study", case.study[v], [result.rounds for result in results]),
-                row(name, "objective", case.objective[v], [result.final["objective"] for result in results]),
-                row(name, "above f(w*)", None, [r.final["objective"] - f for r, f in zip(results, optimum)]),
-                row(name, "support", None, [result.final["support_recovery"] for result in results]),
-                row(name, "seconds", case.time[v], [result.seconds for result in results]),
-                row(name, "true kB", None, [result.totals.bytes / 1e3 for result in results]),
-                row(name, "DTV formula, kB", None, [(result.published_bytes or 0) / 1e3 for result in results]),
-            ]
+        rows += measured(case, found, optimum)
         rows += paired(case, found)
     return [*rows, *again(rows)]
+
+
+def measured(case: Case, found: Mapping[str, Sequence[jdfl.Result]], optimum: Sequence[float]) -> list[Row]:
+    """The numbers of the variants in one setting, from their runs and f(w*), seed by seed."""
+    rows: list[Row] = []
+    for variant, results in found.items():
+        v = VARIANTS.index(variant)
+        name = f"{case} {variant}"
+        rows += [
+            row(name, "rounds", case.rounds[v], [result.rounds for result in results]),
+            row(name, "rounds, study", case.study[v], [result.rounds for result in results]),
+            row(name, "objective", case.objective[v], [result.final["objective"] for result in results]),
+            row(name, "above f(w*)", None, [r.final["objective"] - f for r, f in zip(results, optimum)]),
+            row(name, "support", None, [result.final["support_recovery"] for result in results]),
+            row(name, "seconds", case.time[v], [result.seconds for result in results]),
+            row(name, "true kB", None, [result.totals.bytes / 1e3 for result in results]),
+            row(name, "DTV formula, kB", None, [(result.published_bytes or 0) / 1e3 for result in results]),
+        ]
+    return rows
 
 
 def paired(case: Case, found: Mapping[str, Sequence[jdfl.Result]]) -> list[Row]:
