@@ -88,7 +88,7 @@ def audit_one_run(
     Raises ValueError for algorithms without such noise or clip, for guarantees of whole nodes, for invalid settings,
     and for runs that do not stay finite.
     """
-    began = time.perf_counter()
+    began, network = time.perf_counter(), stepping.paired(problem, network)
     program = check_run(algorithm, problem, network, steps, 1, None)
     seed, clip = typed_key(key), Limit.of(algorithm).clip
     check_level(confidence)

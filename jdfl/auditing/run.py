@@ -139,7 +139,7 @@ def _audited(
     confidence: float,
     jobs: Jobs | None,
 ) -> Audit:
-    began = time.perf_counter()
+    began, network = time.perf_counter(), stepping.paired(problem, network)
     program = check_run(algorithm, problem, network, steps, 1, None)
     guarantee = check(program, problem, runs, node, canary, delta, batch, confidence, fitted)
     steps, looks, half = int(steps), int(steps) if looks is None else looks, int(runs) // 2

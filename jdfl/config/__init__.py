@@ -33,6 +33,7 @@ from jdfl.engine.booking import intents
 from jdfl.engine.callbacks import Budget
 from jdfl.engine.data_ledger import DataLedger, Intent
 from jdfl.engine.spending import release_limits
+from jdfl.engine.stepping import paired
 from jdfl.engine.stopping import StopRule
 from jdfl.network import Network
 from jdfl.problems import Problem
@@ -141,7 +142,7 @@ def build(config: RunConfig) -> tuple[Algorithm, Problem, Network, StopRule | No
     ValueError for invalid values, FileNotFoundError for missing files.
     """
     problem = config.problem.build()
-    network, algorithm, spend = config.network.build(m=problem.m), config.algorithm, config.privacy
+    network, algorithm, spend = paired(problem, config.network.build(m=problem.m)), config.algorithm, config.privacy
     target = spend.epsilon if _unknown_noise(algorithm) else None
     built = (algorithm if target is None else noise_for_now(algorithm)).build()
     stop = None if config.stop is None else config.stop.build(algorithm=built)

@@ -48,6 +48,7 @@ def planned_releases(
     Raises:
         ValueError: For what `jdfl.run` refuses.
     """
+    network = stepping.paired(problem, network)
     program = check_run(algorithm, problem, network, steps, 1, None)
     setting = stepping.setting(program, problem, network, None, typed_key(key))
     return np.asarray(waves.releases(setting, steps), np.int64)
@@ -173,6 +174,7 @@ def account_plan(
         stop: The rule that may end the run early; nothing is claimed for a rule that reads more than is released,
             unless the problem declares "stop" public. None: there is none.
     """
+    network = stepping.paired(problem, network)
     releases = planned_releases(algorithm, problem, network, steps=steps, key=key)
     program = planned(algorithm, problem, network, steps)
     return report(
@@ -212,6 +214,7 @@ def calibrate(
         ValueError: Where nothing may be claimed, for noise that follows a schedule, with accounting = "paper" for an
             algorithm whose paper says nothing of it, and for targets that make no sense.
     """
+    network = stepping.paired(problem, network)
     checks.positive("It is what all rounds together may spend.", epsilon=epsilon)
     checks.one_of(("sound", "paper"), accounting=accounting)
     if accounting == "paper":

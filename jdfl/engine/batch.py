@@ -27,7 +27,7 @@ from jdfl.engine.spending import guarantee_of, planned_by_all, watched
 from jdfl.engine.start import Options, Start, check_counters, check_run, check_settings
 from jdfl.engine.stopping import StopRule
 from jdfl.engine.tally import Tally
-from jdfl.engine.trials import Trial, executed
+from jdfl.engine.trials import Trial, executed, paired_trials
 from jdfl.events.method import AsyncMethod
 from jdfl.network.graph import Network
 from jdfl.problems import Problem
@@ -158,6 +158,7 @@ def across(
     Raises:
         ValueError: As `sweep` does.
     """
+    trials = paired_trials(trials)
     points = points_of(algorithm, over)
     try:
         roots = [typed_key(trial.key) for trial in trials]

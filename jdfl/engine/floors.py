@@ -74,6 +74,7 @@ def floor(algorithm: Algorithm, problem: Problem, network: Network, *, rounds: i
             the problem or the network.
     """
     checks.whole(1, _MOST, rounds=rounds)
+    network = stepping.paired(problem, network)
     algorithm.check(problem, network)
     setting = _setting(algorithm, problem, network, rounds)
     state = jax.eval_shape(loop.start, setting, ())[1].state

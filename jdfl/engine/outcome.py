@@ -59,6 +59,8 @@ def assemble(
         ready=setting.algorithm.ready,
         problem_name=problem.name,
         network_name=getattr(network, "name", type(network).__name__),
+        node_names=problem.node_names if problem.node_names is not None else getattr(network, "node_names", None),
+        pairing=stepping.pairing(problem, network),
         params=params,
         state=carry.state,
         history=tally.history(),

@@ -11,6 +11,7 @@ from jdfl.base.arguments import checked
 from jdfl.engine import metrics as metrics_module
 from jdfl.engine.metrics import Metric
 from jdfl.engine.start import check_settings
+from jdfl.engine.stepping import paired
 from jdfl.network.graph import Network
 from jdfl.privacy.flow import WHY, Flow, Label
 from jdfl.problems import Problem
@@ -42,6 +43,7 @@ def paths(
     Raises:
         ValueError: For settings that do not go together, and for metrics that the problem cannot give.
     """
+    network = paired(problem, network)
     check_settings(algorithm, problem, network)
     program = planned(algorithm, problem, network, steps)
     chosen = metrics_module.default_metrics(problem) if metrics is None else metrics_module.resolve(metrics, problem)

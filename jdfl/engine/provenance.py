@@ -21,10 +21,11 @@ import numpy as np
 
 from jdfl.base import checks
 from jdfl.base.keys import key_digest
+from jdfl.base.names import Alike
 from jdfl.devices.processes import Portion, portion, summed
 from jdfl.engine import contents
 
-DERIVED = ("curvature", "optimum", "about")  # by solvers that may differ between machines; words alone
+DERIVED = ("curvature", "optimum")  # by solvers that may differ between machines
 _SHORT = 16  # hexadecimal digits of a checksum
 _FEW = 4  # numbers that are recorded one by one
 _WHOLE = 2**24  # whole numbers up to here are exact in float32
@@ -169,7 +170,7 @@ def _lines(
     all arrays with more than a few numbers are then. A value that is `known`, by identity, under another path is given
     by that path.
     """
-    if isinstance(value, Portion) and not digest:
+    if isinstance(value, Alike) or (isinstance(value, Portion) and not digest):
         return
     known = {} if known is None else known
     within = functools.partial(_lines, digest=digest, known=known)

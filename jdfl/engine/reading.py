@@ -50,6 +50,7 @@ def read_checkpoint(folder: str | Path, algorithm: Algorithm, problem: Problem, 
     kept = root / SNAPSHOTS if (root / SNAPSHOTS).is_dir() else root
     found = snapshots.read(kept, complete)
     held, told = found.arrays, found.told
+    network = stepping.paired(problem, network)
     program = planned(algorithm, problem, network, max(1, int(told["rounds"])))
     setting = stepping.setting(program, problem, network, None, typed_key(0))
     state = jax.eval_shape(lambda setting: loop.start(setting, ()), setting)[1].state

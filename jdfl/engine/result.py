@@ -15,6 +15,7 @@ import pandas as pd
 from jax import Array
 
 from jdfl.base.arguments import checked
+from jdfl.base.names import Names
 from jdfl.engine.intervals import wilson
 from jdfl.engine.ledger_file import Standing
 from jdfl.engine.provenance import Provenance
@@ -103,6 +104,8 @@ class Result:
     standing: Standing | None = None  # the ledger of the data when this run had ended; None: there is none
     test_examples: int | None = None  # the metric `accuracy` is a share of them; None: it is not a share
     violated: tuple[int, int] | None = None  # (round, node) of the first violated invariant; -1: all nodes together
+    node_names: Names | None = None  # [m] of all rows per node, in their order; None: nodes have numbers alone
+    pairing: str = ""  # how the nodes of problem and network were matched: by name, or by position and why
 
     @property
     def final(self) -> dict[str, float]:

@@ -91,6 +91,7 @@ def check_settings(algorithm: Algorithm, problem: Problem, network: Network) -> 
         problem: The nodes' data and losses.
         network: The communication network, with the same number of nodes.
     """
+    stepping.check_paired(problem, network)
     arguments.settings(algorithm)
     algorithm.check(problem, network)
 
@@ -123,6 +124,7 @@ def check_run(
     checks.able(("data", "weight", "value"), "a problem", "jdfl.problems builds one.", problem=problem)
     remedy = "jdfl.network builds one, also from_matrix, from_networkx and from_edges."
     checks.able(("at", "m"), "a network", remedy, network=network)
+    stepping.check_paired(problem, network)
     if stop is not None:
         checks.able(("check", "reason"), "a stop rule", "For example jdfl.consensus_below(5e-3).", stop=stop)
     check_problem(problem)
@@ -177,6 +179,7 @@ def started(
     if options.devices is None:
         processes.check_whole(problem)
     devices = 1 if options.devices is None else mesh_of(options.devices, problem.m).size
+    network = stepping.paired(problem, network)
     root, form = typed_key(key), own_kernels.form_of(options.kernels)
     digest = key_digest(key_data(root))
     program = check_run(algorithm, problem, network, steps, every, stop, devices)

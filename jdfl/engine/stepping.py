@@ -4,7 +4,7 @@ Axes: m nodes.
 """
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import jax
 import jax.numpy as jnp
@@ -12,7 +12,7 @@ from jax import Array
 
 from jdfl.algorithms.moment import Info, Moment
 from jdfl.algorithms.program import Program
-from jdfl.base import struct
+from jdfl.base import checks, struct
 from jdfl.base.backend import Form, with_kernels
 from jdfl.base.streams import Keys
 from jdfl.devices import nodes
@@ -21,8 +21,36 @@ from jdfl.engine.provenance import fingerprint
 from jdfl.engine.stopping import StopRule
 from jdfl.network import Graph, Network, advanced, in_run
 from jdfl.network.links import Sizes
+from jdfl.network.ordering import in_order_of
 from jdfl.network.timing import Seconds
 from jdfl.problems import Problem
+
+
+def paired(problem: Problem, network: Network) -> Network:
+    """The network with its nodes in the order of the problem's, by name where both have names, else as it is.
+
+    Raises ValueError where both have names and these are not the same.
+    """
+    able = hasattr(network, "node_names") and checks.is_a(problem, Problem)
+    own, other = (problem.node_names, cast(Any, network).node_names) if able else (None, None)
+    return network if own is None or other is None else in_order_of(network, own)
+
+
+def pairing(problem: Problem, network: Network) -> str:
+    """How the nodes of a problem and of its `paired` network were matched, in words."""
+    own, other = (getattr(one, "node_names", None) for one in (problem, network))
+    if own is not None and other is not None:
+        return "by name"
+    without = [word for word, names in (("problem", own), ("network", other)) if names is None]
+    return f"by position ({'neither has' if len(without) == 2 else f'the {without[0]} has no'} names of nodes)"
+
+
+def check_paired(problem: Problem, network: Network) -> None:
+    """RuntimeError where nodes have names and were not `paired`."""
+    if paired(problem, network) is not network:
+        raise RuntimeError(
+            "The nodes of problem and network are not paired; this is a mistake in jdfl, please report it."
+        )
 
 
 def run_words(program: Program, problem: Problem, network: Network) -> tuple[int, ...]:
@@ -81,6 +109,7 @@ def setting(
         weights: What every round's W must be; None: what the algorithm needs of this network.
         kernels: How kernels of our own are executed; None: there are none.
     """
+    check_paired(problem, network)
     node = jnp.arange(problem.m, dtype=jnp.int32)
     keys = key if isinstance(key, Keys) else run_keys(key, program, problem, network)
     weights = invariants.weights_of(program.algorithm, network) if weights is None else weights

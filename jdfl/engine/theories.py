@@ -103,6 +103,7 @@ def theory(
             f"Expected an algorithm of the CEPS, DPPS or DO-ADP paper, got {kind}: the first hypothesis of every "
             f"theorem, the paper's own algorithm, is missing. They speak of {', '.join(_PAPERS)}."
         )
+    network = stepping.paired(problem, network)
     program = check_run(algorithm, problem, network, rounds, 1, None)
     setting = stepping.setting(program, problem, network, None, typed_key(key))
     ready = program.prepare(problem, stepping.begun(setting)).ready

@@ -14,7 +14,7 @@ from jax import Array
 
 from jdfl.engine import loop, side_by_side
 from jdfl.engine.metrics import Metric
-from jdfl.engine.stepping import Setting, nameless
+from jdfl.engine.stepping import Setting, nameless, paired
 from jdfl.events.method import AsyncMethod
 from jdfl.network import Graph, Network, pad
 from jdfl.problems import Problem
@@ -28,6 +28,15 @@ class Trial(NamedTuple):
     key: int | Array
     problem: Problem
     network: Network
+
+
+def paired_trials(trials: Sequence[Trial]) -> list[Trial]:
+    """The trials with networks whose nodes are `paired` with the problem's, each pair once."""
+    made: dict[tuple[int, int], Network] = {}
+    for trial in trials:
+        pair = id(trial.problem), id(trial.network)
+        made[pair] = made[pair] if pair in made else paired(trial.problem, trial.network)
+    return [trial._replace(network=made[id(trial.problem), id(trial.network)]) for trial in trials]
 
 
 def executed(

@@ -16,7 +16,7 @@ from jdfl.engine.data_ledger import DataLedger
 from jdfl.engine.metrics import REGISTRY, Metric
 from jdfl.engine.start import check_counters, check_run, check_settings
 from jdfl.engine.stopping import StopRule
-from jdfl.engine.trials import Trial
+from jdfl.engine.trials import Trial, paired_trials
 from jdfl.lab.grids import Plan, Values, laid, quiet
 from jdfl.store.jobs import Jobs
 
@@ -144,9 +144,9 @@ def plans(methods: Mapping[str, Any], terms: Terms) -> dict[str, Plan]:
 
 def _over(network: Any, trials: Sequence[Trial]) -> tuple[Trial, ...]:
     """The trials over a network of a method's own, given as it is or as a function of a trial's key."""
-    if network is None:
-        return tuple(trials)
-    return tuple(trial._replace(network=drawn(network, trial.key, "network")) for trial in trials)
+    if network is not None:
+        trials = [trial._replace(network=drawn(network, trial.key, "network")) for trial in trials]
+    return tuple(paired_trials(trials))
 
 
 def drawn(given: Any, key: Any, name: str) -> Any:

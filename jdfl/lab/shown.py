@@ -32,7 +32,7 @@ def of_result(result: Result) -> list[tuple[str, str]]:
     metrics = [f"{name.replace('_', ' ')} {number(value)}" for name, value in list(final.items())[:_METRICS]]
     lines = [
         ("result", f"{described(result.algorithm)} on {result.problem_name} over {result.network_name}"),
-        ("size", f"{m} nodes, {n:,} parameters each"),
+        ("size", f"{m} nodes, paired {result.pairing or 'by position'}; {n:,} parameters each"),
         ("rounds", f"{result.rounds:,}, ended by {result.ending}: {result.reason}"),
         ("metrics", ", ".join(metrics) + (f", and {more} more" if more > 0 else "") or "none recorded"),
         ("sent", f"{bytes_text(result.totals.bytes)} by all nodes, {sum(result.totals.messages.values()):,} messages"),

@@ -72,6 +72,8 @@ class _Writer:
             return {"$": "dict", "items": [[self.plain(name), self.plain(one)] for name, one in value.items()]}
         if kind.__name__ in _KINDS:
             return self._parts(value, {})
+        if kind is range:
+            return {"$": "range", "items": [value.start, value.stop]}
         if kind in (list, tuple):
             return {"$": kind.__name__, "items": [self.plain(one) for one in value]}
         raise TypeError(f"Expected a value that can be stored, got {checks.shown(value)} of {kind.__name__}.")
@@ -124,9 +126,9 @@ class _Reader:
             return self._results[told["at"]]
         if kind == "dict":
             return {self.value(name): self.value(one) for name, one in told["items"]}
-        if kind in ("list", "tuple"):
+        if kind in ("list", "tuple", "range"):
             items = [self.value(one) for one in told["items"]]
-            return items if kind == "list" else tuple(items)
+            return {"list": list, "tuple": tuple, "range": lambda ends: range(*ends)}[kind](items)
         return _KINDS[kind](**{name: self.value(one) for name, one in told["of"].items()})
 
 

@@ -39,6 +39,7 @@ def summary(result: Result, *, delta: float | None = None, accounting: Accountin
     return {
         "run": sentence(result),
         "nodes": m,
+        "pairing": result.pairing,
         "parameters": n,
         "labels": dict(result.labels),
         "rounds": result.rounds,
@@ -84,6 +85,8 @@ def summary_text(data: Mapping[str, Any]) -> str:
         ended = f"{'Diverged' if data['ending'] == 'diverged' else 'Invalid'}: {data['reason']}."
     talk, clock, published = (data[name] for name in ("communication_rounds", "network_seconds", _PUBLISHED))
     lines = [data["run"], "", ended]
+    if data.get("pairing"):
+        lines += ["", f"Nodes of problem and network are paired {data['pairing']}."]
     for warning in data["warnings"]:
         lines += ["", f"Warning: {warning}."]
     lines += ["", "| final metric | value |", "| --- | ---: |"]

@@ -9,6 +9,7 @@ from scipy.sparse import csgraph
 
 from jdfl.base import checks
 from jdfl.base.arguments import checked
+from jdfl.base.names import Names, aligned, labelled, labels_of, names_of
 from jdfl.base.settings import Count
 from jdfl.network.graph import Graph, Network, Static
 from jdfl.network.growth import centred, largest_modulus
@@ -34,8 +35,9 @@ def from_edges(
     """The network of a list of edges. Repeats count once, loops are dropped.
 
     Args:
-        edges: Whole numbers [e, 2], ids of nodes from 0 to m - 1; a row (u, v) joins u and v.
-        m: The number of nodes; None: one more than the largest id.
+        edges: Names of nodes [e, 2], a list, an array or a table of two columns; a row (u, v) joins u and v. Whole
+            numbers are 0 to m - 1 and nodes are in their order; text gives nodes in sorted order.
+        m: The number of nodes; None: one more than the largest number, or the number of different names.
         weights: Rule for the mixing weights; None: metropolis, or uniform if directed. out-degree is for push-sum.
         directed: Node v receives from u, and u does not receive from v.
         format: How sums over neighbours are computed; auto looks at density, degrees and backend.
@@ -43,14 +45,21 @@ def from_edges(
         connected: Refuse a network in several parts.
 
     Raises:
-        ValueError: For ids that are not whole numbers from 0 to m - 1, a network that is not connected, or weights
-            that a directed network cannot have.
+        ValueError: For numbers that are not whole ones from 0 to m - 1, another number of names than m, a network that
+            is not connected, or weights that a directed network cannot have.
     """
+    edges = labelled(edges)
     checks.plain_array(edges=edges)
     pairs = np.asarray(edges)
     if pairs.size == 0:
         pairs = np.zeros((0, 2), np.int64)
     checks.shape((None, 2), "Pass one row (u, v) per edge.", edges=pairs)
+    names: Names | None = None
+    if all(isinstance(one, str) for one in pairs.flat) and pairs.size:
+        found, places = np.unique(pairs.astype(str), return_inverse=True)
+        names, pairs, m = names_of("edges", found, m), places.reshape(pairs.shape), len(found)
+    elif pairs.dtype.kind == "O" and all(_is_number(one) for one in pairs.flat):
+        pairs = np.array(pairs.tolist())
     if not np.issubdtype(pairs.dtype, np.integer):
         raise ValueError(f"Expected edges of whole numbers, got dtype {pairs.dtype}. Number the nodes 0 .. m-1.")
     if m is None:
@@ -64,7 +73,8 @@ def from_edges(
             f"({outside.size} such edges). Raise m, or number the nodes 0 .. m-1."
         )
     u, v = pairs.astype(np.int64).T
-    return build(linked(u, v, m, directed), weights, format, name, connected=connected)
+    made = build(linked(u, v, m, directed), weights, format, name, connected=connected)
+    return made.named(range(m) if names is None else names)
 
 
 @checked
@@ -76,7 +86,9 @@ def from_networkx(
     name: str | None = None,
     connected: bool = True,
 ) -> Static:
-    """The network of a networkx graph; node i is the i-th of `graph.nodes`, whatever its label.
+    """The network of a networkx graph, whose nodes keep their names.
+
+    Nodes are in the order of `graph.nodes`; where all names are whole numbers, in their order.
 
     An edge u -> v of a DiGraph means that v receives from u. If the edges carry the attribute `weight`, that of u -> v
     is W_vu, kept as by `from_matrix`; a loop is a node's own weight, and without any loop every node keeps the rest of
@@ -99,10 +111,19 @@ def from_networkx(
     values = [value for *_, value in cast(Any, graph).edges(data="weight")]
     plain = all(value is None for value in values) or all(_is_number(value) and value == 1 for value in values)
     if weights == "given" or (weights is None and not plain):
-        return from_matrix(_weighted(graph), **options)
-    place = {node: i for i, node in enumerate(graph)}
+        return from_matrix(_weighted(graph), **options).named(_nodes(graph))
+    nodes = _nodes(graph)
+    place = {node: i for i, node in enumerate(nodes)}
     edges = [(place[u], place[v]) for u, v in graph.edges()]
-    return from_edges(edges, len(graph), weights=weights, directed=graph.is_directed(), **options)
+    made = from_edges(edges, len(graph), weights=weights, directed=graph.is_directed(), **options)
+    return made.named(nodes)
+
+
+def _nodes(graph: "nx.Graph[Any]") -> list[Any]:
+    """The nodes of a graph: whole numbers in their order, others in that of the graph."""
+    nodes = list(graph)
+    whole = all(isinstance(one, int | np.integer) and not isinstance(one, bool) for one in nodes)
+    return sorted(nodes) if whole else nodes
 
 
 def _is_number(value: Any) -> bool:
@@ -122,8 +143,19 @@ def _weighted(graph: "nx.Graph[Any]") -> Any:
             raise ValueError(f"Expected one edge {(u, v)} with a weight, got parallel ones. {_OTHER_WEIGHTS}")
     if len(graph) == 0:
         return np.zeros((0, 0))
-    W: Any = cast(Any, nx).to_scipy_sparse_array(graph, dtype=np.float64).T
-    return W if nx.number_of_selfloops(graph) else W + sp.diags_array(1 - np.asarray(W.sum(axis=1)))
+    nodes = _nodes(graph)
+    W: Any = cast(Any, nx).to_scipy_sparse_array(graph, nodes, dtype=np.float64).T
+    if nx.number_of_selfloops(graph):
+        return W
+    total = np.asarray(W.sum(axis=1))
+    if W.nnz and W.data.min() >= 0 and total.max() > 1 + TOLERANCE:
+        i = int(np.argmax(total))
+        raise ValueError(
+            f"Expected `weight` of edges that are mixing weights, whose sum at a node is at most 1, got {total[i]:.6g} "
+            f"at the node {nodes[i]!r}: counts and distances are no mixing weights. Use weights='metropolis', "
+            "which looks at the links alone, or divide them so that the sum at every node is below 1."
+        )
+    return W + sp.diags_array(1 - total)
 
 
 @checked
@@ -140,7 +172,8 @@ def from_scipy(
     The diagonal is ignored. A matrix of mixing weights belongs to `from_matrix`, which keeps them.
 
     Args:
-        adjacency: The matrix [m, m] of real numbers, SciPy sparse or dense.
+        adjacency: The matrix [m, m] of real numbers, SciPy sparse or dense; nodes of a DataFrame have the names of its
+            rows, and its columns are put in their order.
         weights: Rule for the mixing weights; None: metropolis, or uniform if links run one way, and the matrix has to
             consist of zeros and ones.
         format: How sums over neighbours are computed; auto looks at density, degrees and backend.
@@ -151,7 +184,7 @@ def from_scipy(
         ValueError: For a matrix that is not square, real and finite or that is masked, for other values than 0 and 1
             without a rule for the weights, and as `from_edges`.
     """
-    matrix, links = _entries("adjacency", adjacency)
+    matrix, links, names = _entries("adjacency", adjacency)
     other = np.flatnonzero(matrix.data != 1)
     if weights is None and other.size:
         raise ValueError(
@@ -159,7 +192,7 @@ def from_scipy(
             f"({other.size} such entries). To keep them as mixing weights, use jdfl.network.from_matrix(W). "
             f"{_OTHER_WEIGHTS}"
         )
-    return build(links, weights, format, name, connected=connected)
+    return build(links, weights, format, name, connected=connected).named(names)
 
 
 @checked
@@ -171,7 +204,8 @@ def from_matrix(W: Any, *, format: FormatChoice = "auto", name: str = "network",
     brings all nodes to agreement. W is stored as float32.
 
     Args:
-        W: The matrix [m, m] of real numbers, SciPy sparse or dense, its diagonal included.
+        W: The matrix [m, m] of real numbers, SciPy sparse or dense, its diagonal included; nodes of a DataFrame have
+            the names of its rows, and its columns are put in their order.
         format: How sums over neighbours are computed; auto looks at density, degrees and backend.
         name: The network's name in messages and reports.
         connected: Refuse a matrix by which the nodes do not come to agreement: one with nodes that nothing arrives at,
@@ -181,7 +215,7 @@ def from_matrix(W: Any, *, format: FormatChoice = "auto", name: str = "network",
         ValueError: For a matrix that is not square, real and finite or that is masked, whose rows and columns do not
             sum to one, or that is refused by `connected`.
     """
-    matrix, links = _entries("W", W)
+    matrix, links, names = _entries("W", W)
     if not stochastic(matrix, 0):
         sum_to_one(np.asarray(matrix.sum(axis=1)), _sums_remedy(matrix))
     entries = matrix.tocoo()
@@ -189,7 +223,7 @@ def from_matrix(W: Any, *, format: FormatChoice = "auto", name: str = "network",
     if connected:
         _refuse_unreachable(links)
         _refuse_disagreement(matrix, links)
-    return Static(table(links, weight, matrix.diagonal(), format), name, "given")
+    return Static(table(links, weight, matrix.diagonal(), format), name, "given").named(names)
 
 
 def _sums_remedy(matrix: Any) -> str:
@@ -252,13 +286,19 @@ def _cycles(links: Arcs) -> int:
     return int(np.gcd.reduce(far[links.sender] + 1 - far[links.receiver]))
 
 
-def _entries(name: str, given: Any) -> tuple[sp.csr_array, Arcs]:
-    """A square matrix of finite numbers [m, m] without stored zeros, and its links; ValueError for anything else."""
+def _entries(name: str, given: Any) -> tuple[sp.csr_array, Arcs, Names | None]:
+    """A square matrix of finite numbers [m, m] without stored zeros, its links, and the names of its nodes."""
     if isinstance(given, Graph | Static) or hasattr(given, "edges"):
         remedy = "jdfl.network.to_scipy gives the matrix of a network, jdfl.network.from_networkx takes its graphs."
         checks.refuse(f"{name} to be a matrix of numbers", name, given, remedy)
+    given, names = labelled(given), None
     if not sp.issparse(given):
         checks.plain_array("Pass a matrix of numbers.", **{name: given})
+        given = aligned(name, given, labels_of(given), f"the rows of {name}", axis=1)
+        if (rows := labels_of(given)) is not None and type(rows).__name__ != "RangeIndex":
+            order = np.argsort(rows.to_numpy()) if rows.dtype.kind in "iu" else np.arange(len(rows))
+            given = given.iloc[order, order]
+            names = names_of(f"{name}.index", given.index)
     found = given if sp.issparse(given) else np.asarray(given)
     checks.real("Pass a matrix of real numbers.", **{name: found})
     m = found.shape[0] if found.ndim else 0
@@ -276,12 +316,12 @@ def _entries(name: str, given: Any) -> tuple[sp.csr_array, Arcs]:
             f"Expected finite numbers in {name}, got {name}[{receiver[i]}, {sender[i]}] = {entries.data[i]} "
             f"({bad.size} such entries). Replace them by weights, or by 0 for no link."
         )
-    return matrix, arcs(receiver, sender, m)
+    return matrix, arcs(receiver, sender, m), names
 
 
 @checked
-def to_networkx(network: Graph | Network) -> "nx.Graph[int]":
-    """The links of a fixed network as a networkx graph on nodes 0 .. m-1, without weights.
+def to_networkx(network: Graph | Network) -> "nx.Graph[Any]":
+    """The links of a fixed network as a networkx graph, without weights; its nodes have names, or are 0 .. m-1.
 
     Args:
         network: A fixed network, or the graph of one round.
@@ -289,8 +329,9 @@ def to_networkx(network: Graph | Network) -> "nx.Graph[int]":
     Returns:
         A Graph, or a DiGraph with an edge u -> v where v receives from u, if a link runs one way only.
     """
-    links = arcs_of(graph_of(network))
-    result: nx.Graph[int] = nx.Graph() if links.symmetric else nx.DiGraph()
-    result.add_nodes_from(range(links.m))
-    result.add_edges_from(zip(links.sender.tolist(), links.receiver.tolist()))
+    graph = graph_of(network)
+    links, names = arcs_of(graph), graph.names.names or range(graph.m)
+    result: nx.Graph[Any] = nx.Graph() if links.symmetric else nx.DiGraph()
+    result.add_nodes_from(names)
+    result.add_edges_from((names[j], names[i]) for j, i in zip(links.sender.tolist(), links.receiver.tolist()))
     return result

@@ -13,6 +13,7 @@ from jax import Array, lax
 
 from jdfl.base import struct
 from jdfl.base.arguments import checked
+from jdfl.base.names import NodeNames
 from jdfl.base.settings import Bound, Count
 from jdfl.base.streams import Stream
 from jdfl.network.families import complete
@@ -81,6 +82,7 @@ class RandomNeighbours(Shown):
     degree: int = struct.field(pytree_node=False)
     weights: NeighbourWeights = struct.field(pytree_node=False, default="uniform")  # rule for the in-neighbours
     name: str = struct.field(pytree_node=False, default="network")
+    names: NodeNames = struct.field(pytree_node=False, default=NodeNames())
 
     def at(self, k: Array, key: Array) -> Graph:
         """The in-neighbours drawn in round k [], by each node with its own key.
@@ -122,6 +124,7 @@ class RandomMatching(Shown):
 
     m: int = struct.field(pytree_node=False)
     name: str = struct.field(pytree_node=False, default="network")
+    names: NodeNames = struct.field(pytree_node=False, default=NodeNames())
 
     def at(self, k: Array, key: Array) -> Graph:
         """The pairs of round k []: consecutive nodes in the order of 64 random bits from each node's own key."""

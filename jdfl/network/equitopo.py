@@ -17,6 +17,7 @@ from jax import Array
 
 from jdfl.base import checks, struct
 from jdfl.base.arguments import checked
+from jdfl.base.names import NodeNames
 from jdfl.base.settings import Bound, Count, Seed
 from jdfl.base.streams import Stream
 from jdfl.network.conversions import from_matrix
@@ -39,6 +40,7 @@ class EquiRounds(Shown):
     m: int = struct.field(pytree_node=False)
     directed: bool = struct.field(pytree_node=False)  # each receives from the node u places before, or in pairs
     name: str = struct.field(pytree_node=False, default="network")
+    names: NodeNames = struct.field(pytree_node=False, default=NodeNames())
 
     def at(self, k: Array, key: Array) -> Graph:
         """The links of round k []; all nodes draw with the same key, so agreeing costs no messages."""

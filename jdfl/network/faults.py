@@ -31,6 +31,7 @@ from jdfl.network.links import (
     between,
     ids,
     link_keys,
+    per_node,
     shuffled,
     uniform,
     without,
@@ -125,8 +126,8 @@ class Outages(Lasting):
 class Membership(Around):
     """A network whose nodes join and leave in given rounds."""
 
-    joins: Array  # [m] int32 first round of each node
-    leaves: Array  # [m] int32 first round without the node
+    joins: Array = struct.field(per_node=True)  # [m] int32 first round of each node
+    leaves: Array = struct.field(per_node=True)  # [m] int32 first round without the node
     weights: Missing = struct.field(pytree_node=False)
 
     def at(self, k: Array, key: Array) -> Graph:
@@ -264,8 +265,10 @@ def membership(base: Network, *, joins: _Rounds = None, leaves: _Rounds = None, 
 
     Args:
         base: The network of all nodes that are ever present.
-        joins: [m] first round of each node, from 0, or one round for all; None: from the start.
-        leaves: [m] first round without each node, or one round for all; None: to the end. Give joins or leaves.
+        joins: [m] first round of each node, from 0, or one round for all; a dict or a Series has it by the nodes' names
+            or numbers, and the other nodes are there from the start; None: from the start.
+        leaves: [m] first round without each node, or one round for all, or by name as joins; None: to the end. Give
+            joins or leaves.
         weights: Where the weight of a missing message goes, as for `link_loss`.
 
     Raises:
@@ -275,7 +278,7 @@ def membership(base: Network, *, joins: _Rounds = None, leaves: _Rounds = None, 
     if joins is None and leaves is None:
         raise ValueError("Expected joins or leaves, got neither. Give one of them, or use the base network itself.")
     end = np.iinfo(np.int32).max
-    first, last = _rounds(base.m, "joins", joins, 0), _rounds(base.m, "leaves", leaves, end)
+    first, last = _rounds(base, "joins", joins, 0), _rounds(base, "leaves", leaves, end)
     if np.any(first > last):
         node = int(np.argmax(first > last))
         raise ValueError(
@@ -287,10 +290,12 @@ def membership(base: Network, *, joins: _Rounds = None, leaves: _Rounds = None, 
     return Membership(inside, jnp.asarray(first, jnp.int32), jnp.asarray(last, jnp.int32), weights, name=name)
 
 
-def _rounds(m: int, name: str, given: Any, otherwise: int) -> np.ndarray:
+def _rounds(base: Network, name: str, given: Any, otherwise: int) -> np.ndarray:
     """The given rounds as an array [m], checked."""
+    m = base.m
     if given is None:
         return np.full((m,), otherwise)
+    given = per_node(name, given, base, otherwise)
     checks.plain_array(**{name: given})
     checks.shape((m,) if np.ndim(given) else (), "One round per node, or one for all.", **{name: given})
     if not np.issubdtype(np.asarray(given).dtype, np.integer) or np.min(np.asarray(given)) < 0:

@@ -17,6 +17,7 @@ from jax.experimental import sparse
 
 from jdfl.arrays import ops
 from jdfl.base import struct
+from jdfl.base.names import NodeNames
 from jdfl.base.settings import Bound
 from jdfl.base.streams import each
 from jdfl.devices import nodes
@@ -70,6 +71,7 @@ class Graph:
     timing: Timing | None = None  # None: time is not simulated
     late: Late | None = None  # None: messages arrive in the round in which they are sent
     halo: Halo | None = None  # which rows come from other devices; None: all of them, or there is only one device
+    names: NodeNames = struct.field(pytree_node=False, default=NodeNames())  # of the nodes, in the order of the rows
 
     @property
     def m(self) -> int:
@@ -166,7 +168,10 @@ def round_of(network: Network, t: int) -> Graph:
 
     All rounds of a network share one compiled program; calling `at` directly would compile each operation separately.
     """
-    return network.graph if isinstance(network, Static) else _drawn(network, jnp.int32(t), jax.random.key(t))
+    if isinstance(network, Static):
+        return network.graph
+    own = NodeNames(getattr(network, "node_names", None))  # a compiled program may have those of another network
+    return replace(_drawn(network, jnp.int32(t), jax.random.key(t)), names=own)
 
 
 @jax.jit

@@ -12,6 +12,7 @@ from scipy.optimize import linear_sum_assignment
 
 from jdfl.base import checks
 from jdfl.base.arguments import checked
+from jdfl.base.names import labels_of
 from jdfl.base.settings import Bound, Count, Natural, Seed
 from jdfl.network.conversions import from_matrix
 from jdfl.network.graph import Static
@@ -35,6 +36,12 @@ def _shares(counts: Any) -> np.ndarray:
     return found / total
 
 
+def _named(counts: Any) -> Any:
+    """The names of the nodes that a table has in its index; None for other arrays."""
+    index = labels_of(counts)
+    return None if index is None or type(index).__name__ == "RangeIndex" else index
+
+
 @checked
 def d_cliques(
     counts: Any,
@@ -55,7 +62,8 @@ def d_cliques(
     The distances of "small-world" on the ring of cliques are powers of two here, which is from memory.
 
     Args:
-        counts: Examples of every class at every node, counts [m, c]; shares serve, too.
+        counts: Examples of every class at every node, counts [m, c]; shares serve, too. The index of a DataFrame names
+            the nodes.
         size: The most nodes of a clique.
         between: The links between cliques: complete, ring, or ring with links to cliques 2, 4, 8, ... places on.
         swaps: How often two cliques are tried.
@@ -67,6 +75,7 @@ def d_cliques(
         ValueError: For counts that are not [m, c] numbers from 0, or a node without examples.
     """
     shares, rng = _shares(counts), np.random.default_rng(seed)
+    names = _named(counts)
     m = len(shares)
     cliques = [list(one) for one in np.array_split(rng.permutation(m), -(-m // size))]
     everyone = shares.mean(axis=0)
@@ -83,7 +92,7 @@ def d_cliques(
         spare[ends] += 1
         edges.append((ends[0], ends[1]))
     u, v = np.array(edges, np.int64).reshape(-1, 2).T
-    return build(linked(u, v, m), weights, format, f"D-Cliques(m={m}, size={size}, {between})")
+    return build(linked(u, v, m), weights, format, f"D-Cliques(m={m}, size={size}, {between})").named(names)
 
 
 def _swap(one: list[int], other: list[int], shares: np.ndarray, everyone: np.ndarray, rng: Any) -> None:
@@ -121,7 +130,8 @@ def stl_fw(
     receiver to a node. Links run one way. It takes m^3 operations a step.
 
     Args:
-        counts: Examples of every class at every node, counts [m, c]; shares serve, too.
+        counts: Examples of every class at every node, counts [m, c]; shares serve, too. The index of a DataFrame names
+            the nodes.
         budget: Number of steps, and so the most in-neighbours of a node; None: c. More may be needed until the links
             connect all nodes.
         variance: Weight of the second term (lambda of the paper), above 0.
@@ -143,4 +153,5 @@ def stl_fw(
         if curvature <= 0:
             break
         W = W + np.clip(-np.sum(gradient * towards) / curvature, 0, 1) * towards
-    return from_matrix(W, format=format, name=f"STL-FW(m={m}, budget={c if budget is None else budget})")
+    name = f"STL-FW(m={m}, budget={c if budget is None else budget})"
+    return from_matrix(W, format=format, name=name).named(_named(counts))

@@ -6,14 +6,16 @@ A network and its wrapper draw with different keys, and so do nested wrappers.
 Axes: m nodes, d slots of the table.
 """
 
+from collections.abc import Mapping
 from dataclasses import is_dataclass, replace
-from typing import Any, Literal, NamedTuple, Self
+from typing import Any, Literal, NamedTuple, Self, cast
 
 import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
 from jdfl.base import struct
+from jdfl.base.names import Names, aligned
 from jdfl.base.streams import Stream
 from jdfl.network.graph import Graph, Network
 from jdfl.network.shown import Shown
@@ -121,6 +123,19 @@ def around(base: Network, name: str, *, on_time: str = "") -> tuple[Network, str
         )
     inside = replace(base, name="") if is_dataclass(base) and hasattr(base, "name") else base
     return inside, f"{name} of {called(base)}"
+
+
+def node_names(network: Any) -> Names | None:
+    """The names of a network's nodes; None where it has none, or is a class of a user without any."""
+    return getattr(network, "node_names", None)
+
+
+def per_node(name: str, value: Any, network: Network, default: Any = None) -> Any:
+    """A value per node in the order of a network's nodes; a mapping may lack nodes, which get a `default`."""
+    names = node_names(network) or range(network.m)
+    if isinstance(value, Mapping) and default is not None:
+        value = dict.fromkeys(names, default) | dict(cast(Any, value))
+    return aligned(name, value, names, "the nodes of the network")
 
 
 def ids(m: int) -> Array:

@@ -22,6 +22,7 @@ from jax import Array
 
 from jdfl.base import struct
 from jdfl.base.arguments import checked
+from jdfl.base.names import NodeNames
 from jdfl.base.settings import Bound
 from jdfl.base.streams import Stream
 from jdfl.network.activation import activation, mixing_step
@@ -47,6 +48,7 @@ class Matchings(Shown):
     connectivity_bound: float  # upper bound on it for any probabilities within the budget
     format: Format = struct.field(pytree_node=False, default="padded")  # how `mix` multiplies
     name: str = struct.field(pytree_node=False, default="network")
+    names: NodeNames = struct.field(pytree_node=False, default=NodeNames())
 
     @property
     def m(self) -> int:
@@ -213,4 +215,5 @@ def matcha(
         connectivity_bound=chosen.bound * share,
         format="padded" if graph.format == "buckets" else graph.format,
         name=f"{what} of {called(base)}",
+        names=graph.names,
     )

@@ -1,12 +1,24 @@
-"""Orders of the nodes in which neighbours lie close together. SciPy on the host."""
+"""Orders of the nodes: one in which neighbours lie close together, and that of given names. SciPy on the host.
 
+Axes: m nodes, d slots.
+"""
+
+from dataclasses import fields, replace
+from typing import Any
+
+import jax
+import jax.numpy as jnp
 import numpy as np
 import scipy.sparse as sp
 from scipy.sparse import csgraph
 
+from jdfl.base import struct
 from jdfl.base.arguments import checked
+from jdfl.base.names import Names, NodeNames, order_of
 from jdfl.network.graph import Graph, Static
-from jdfl.network.tables import arcs_of, graph_of
+from jdfl.network.matching import Matchings
+from jdfl.network.sequences import Periodic, RandomChoice
+from jdfl.network.tables import arcs_of, called, graph_of, relabel
 
 
 @checked
@@ -24,3 +36,49 @@ def narrow_order(network: Graph | Static) -> np.ndarray:
     ends = np.r_[links.receiver, links.sender], np.r_[links.sender, links.receiver]
     matrix = sp.csr_matrix((np.ones(len(ends[0]), np.int8), ends), shape=(links.m, links.m))
     return np.asarray(csgraph.reverse_cuthill_mckee(matrix, symmetric_mode=True), np.int64)
+
+
+def in_order_of(network: Any, names: Names) -> Any:
+    """The network with its nodes in the order of these names, and with everything that it has per node.
+
+    The slots of a row are sorted by sender, so that the order in which the nodes were once given leaves no trace.
+    Raises ValueError for other names than those of the network, and for a class that cannot be reordered.
+    """
+    order = order_of(names, network.node_names, ("problem", "network"))
+    return network if order is None else _moved(struct.each_row(lambda x: x[order], network), order, names)
+
+
+def _moved(network: Any, order: np.ndarray, names: Names) -> Any:
+    """Everything that is not marked as `per_node`: tables of neighbours, matchings, and the base of a wrapper."""
+    if hasattr(network, "base"):
+        ours = type(network).__module__.partition(".")[0] == __name__.partition(".")[0]
+        marked = {one.name for one in fields(network) if one.name == "base" or one.metadata.get("per_node")}
+        own = {one.name: getattr(network, one.name) for one in fields(network) if one.name not in marked}
+        if not ours and any(np.ndim(leaf) and len(leaf) == network.m for leaf in jax.tree.leaves(own)):
+            _refuse_to_move(network)
+        return replace(network, base=_moved(network.base, order, names))
+    if isinstance(getattr(network, "graph", None), Graph):
+        return replace(network, graph=_sorted(relabel(network.graph, order)))
+    if isinstance(network, Periodic | RandomChoice):
+        turns = [_sorted(relabel(network.turn(j), order)) for j in range(network.size)]
+        return replace(network, graphs=jax.tree.map(lambda *leaves: jnp.stack(leaves), *turns))
+    if isinstance(network, Matchings):
+        partner = np.argsort(order)[np.asarray(network.partner)[order]]
+        return replace(network, partner=jnp.asarray(partner, jnp.int32), names=NodeNames(names))
+    return _refuse_to_move(network)
+
+
+def _sorted(graph: Graph) -> Graph:
+    """The same graph with every row's slots sorted by sender, padding last."""
+    mask, senders = np.asarray(graph.mask), np.asarray(graph.senders)
+    place = np.argsort(np.where(mask, senders, graph.m), axis=1, kind="stable")
+    parts = {"senders": senders, "mask": mask, "weight": np.asarray(graph.weight)}
+    return replace(graph, **{name: jnp.asarray(np.take_along_axis(x, place, axis=1)) for name, x in parts.items()})
+
+
+def _refuse_to_move(network: Any) -> Any:
+    raise ValueError(
+        f"Expected a network whose nodes can be put in the order of the problem's, got {called(network)}, a "
+        f"{type(network).__name__}. Build it for the nodes in this order, network.named(problem.node_names), or mark "
+        "its arrays with a row per node by jdfl.base.struct.field(per_node=True)."
+    )

@@ -15,12 +15,13 @@ from jax import Array
 
 from jdfl.base import checks, struct
 from jdfl.base.arguments import checked
+from jdfl.base.names import NodeNames, order_of
 from jdfl.base.settings import Count
 from jdfl.network.combining import Synchronised
 from jdfl.network.families import circulant, exponential_offsets
 from jdfl.network.graph import Graph, Network, Static, as_dense, round_of
 from jdfl.network.shown import Shown
-from jdfl.network.tables import called, graph_of, pad, refuse_synchronised, synchronised_now
+from jdfl.network.tables import called, graph_of, pad, refuse_synchronised, relabel, synchronised_now
 
 Hops = Literal["minimal", "paper", "code"]
 
@@ -83,7 +84,8 @@ def periodic(networks: Sequence[Graph | Network]) -> Periodic:
 
     Args:
         networks: The networks or graphs [p], all with the same number of nodes. Their tables are padded to the widest
-            one; the format becomes "padded" unless all share one other than "buckets".
+            one; the format becomes "padded" unless all share one other than "buckets". Where they have names of nodes,
+            all get the order of the first.
 
     Raises:
         ValueError: For no networks, for different numbers of nodes, and for a network that itself changes.
@@ -125,6 +127,11 @@ def table_of(network: Graph | Network) -> Graph:
 def _stacked(networks: Sequence[Graph | Network]) -> tuple[Graph, str]:
     """The graphs stacked along a leading axis p, and a short description of them."""
     graphs = [table_of(network) for network in networks]
+    named = [graph.names.names for graph in graphs if graph.names.names is not None]
+    if named and len({graph.m for graph in graphs}) == 1:
+        orders = [order_of(named[0], graph.names.names or named[0], ("first network", "others")) for graph in graphs]
+        graphs = [graph if order is None else relabel(graph, order) for graph, order in zip(graphs, orders)]
+        graphs = [replace(graph, names=NodeNames(named[0])) for graph in graphs]
     if not graphs:
         raise ValueError(f"Expected at least one network, got networks = {networks!r}.")
     for i, graph in enumerate(graphs):

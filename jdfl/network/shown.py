@@ -2,20 +2,50 @@
 
 import html
 from collections.abc import Iterator
-from dataclasses import fields
-from typing import Any
+from dataclasses import fields, replace
+from typing import Any, Self, cast
 
 import jax
 import numpy as np
 from jax.core import Tracer
 
+from jdfl.base import checks
+from jdfl.base.names import Names, NodeNames, names_of, shown
+
 _LINES = 12
 _LONGEST = 80  # characters of a name
 _GAP_UP_TO = 64  # nodes for which the spectral gap is computed
+_PARTS = ("graph", "graphs", "base")  # fields of networks that may have names
 
 
 class Shown:
-    """The base class of networks, whose repr has at most 12 lines."""
+    """The base class of networks, which may have names of nodes, and whose repr has at most 12 lines."""
+
+    @property
+    def node_names(self) -> Names | None:
+        """The names of the nodes in the order of their rows, as text, numbers or tuples; None where they have none."""
+        inside: Any = next((getattr(self, one) for one in _PARTS if hasattr(self, one)), self)
+        if inside is self or _has_rows(inside):
+            return getattr(inside, "names", NodeNames()).names
+        return getattr(inside, "node_names", None)
+
+    def named(self, names: Any) -> Self:
+        """The same network, whose node i is called names[i].
+
+        `jdfl.run` pairs the nodes of a network and of a problem by name where both have names, by position otherwise.
+
+        Args:
+            names: Names [m], text or whole numbers, all different; None: none, so that nodes are paired by position.
+
+        Raises ValueError for another number of names, and for missing or repeated ones.
+        """
+        own = NodeNames(None if names is None else names_of("names", names, getattr(self, "m", None)))
+        for part in _PARTS:
+            if (inside := getattr(self, part, None)) is not None:
+                checks.able(("names" if _has_rows(inside) else "named",), "a network of jdfl.network", base=inside)
+                new = replace(inside, names=own) if _has_rows(inside) else inside.named(own.names)
+                return replace(cast(Any, self), **{part: new})
+        return replace(cast(Any, self), names=own)
 
     def __repr__(self) -> str:
         head, *rows = _lines(self)
@@ -41,12 +71,17 @@ def _lines(network: Any) -> list[Any]:
     return found[:_LINES]
 
 
+def _has_rows(part: Any) -> bool:
+    return hasattr(part, "senders")
+
+
 def _known(leaf: Any) -> bool:
     return isinstance(leaf, np.ndarray | np.generic | jax.Array | int | float | bool) and not isinstance(leaf, Tracer)
 
 
 def _rows(network: Any) -> Iterator[tuple[str, str]]:
-    yield "nodes", f"{network.m:,}"
+    names = network.node_names
+    yield "nodes", f"{network.m:,}" + (f": {shown(names)}" if isinstance(names, tuple) else "")
     if hasattr(network, "rule"):
         yield from _fixed(network)
         return

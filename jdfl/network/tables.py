@@ -17,6 +17,7 @@ from scipy.sparse import csgraph
 
 from jdfl.base import checks
 from jdfl.base.arguments import checked
+from jdfl.base.names import NodeNames, names_of
 from jdfl.network.graph import Graph, Network, Static
 from jdfl.network.sums import group
 
@@ -222,7 +223,9 @@ def relabel(graph: Graph, order: Any) -> Graph:
     if buckets is not None:
         rows = jax.tree.map(lambda part: jnp.asarray(new_id)[part], buckets.rows)
         buckets = replace(buckets, rows=rows, place=buckets.place[order])
-    return replace(graph, senders=jnp.asarray(new_id)[graph.senders[order]], buckets=buckets, **moved)
+    own = graph.names.names
+    names = graph.names if own is None else NodeNames(names_of("names", [own[i] for i in order]))
+    return replace(graph, senders=jnp.asarray(new_id)[graph.senders[order]], buckets=buckets, names=names, **moved)
 
 
 @checked

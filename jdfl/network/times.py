@@ -4,7 +4,8 @@ Axes: m nodes, K times of each.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -13,6 +14,7 @@ from jax import Array
 
 from jdfl.base import checks, struct
 from jdfl.base.arguments import checked, settings
+from jdfl.base.names import NodeNames, labels_of, names_of
 from jdfl.base.settings import NotNegative, Positive
 
 
@@ -88,7 +90,8 @@ class ParetoTime(Times):
 class TimeTrace(Times):
     """Times that were measured: those of node i's gradients, one after another. `time_trace` builds it."""
 
-    seconds: Array  # float32 [m, K]
+    seconds: Array = struct.field(per_node=True)  # float32 [m, K]
+    names: NodeNames = struct.field(pytree_node=False, default=NodeNames())  # of the rows
     cycle: bool = struct.field(pytree_node=False, default=False)
     """Whether the first time follows the last one."""
 
@@ -110,19 +113,27 @@ class TimeTrace(Times):
 
 
 @checked
-def time_trace(seconds: Array | np.ndarray | Sequence[Sequence[float]], *, cycle: bool = False) -> TimeTrace:
+def time_trace(
+    seconds: Array | np.ndarray | Sequence[Sequence[float]] | Mapping[Any, Sequence[float]], *, cycle: bool = False
+) -> TimeTrace:
     """Times of gradients that were measured, for `timed(compute=...)`.
 
     In round k a node takes time number k; in asynchronous methods its gradients take one after another.
 
     Args:
-        seconds ([m, K]): The times of every node, above 0, in seconds.
+        seconds ([m, K]): The times of every node, above 0, in seconds, in the order of the nodes; a dict or a DataFrame
+            has the names of nodes as keys or index, and the times in the order of its columns.
         cycle: Whether the first time follows the last one; otherwise a run that needs more is refused.
 
     Raises:
         ValueError: For times that are not positive and finite, and for another shape.
     """
+    labels, names = labels_of(seconds), NodeNames()
+    if labels is not None and type(labels).__name__ != "RangeIndex":
+        names = NodeNames(names_of("seconds", labels))
+    if checks.is_a(seconds, Mapping):
+        seconds = list(seconds.values())
     if np.ndim(seconds) != 2 or 0 in np.shape(seconds):
         raise ValueError(f"Expected seconds of the shape (m, K), got {np.shape(seconds)}. Give a row for every node.")
     checks.positive(seconds=seconds)
-    return TimeTrace(jax.device_put(np.array(seconds, np.float32)), cycle)
+    return TimeTrace(jax.device_put(np.array(seconds, np.float32)), names, cycle)

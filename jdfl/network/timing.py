@@ -12,7 +12,7 @@ together.
 Axes: m nodes, d slots of the table.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Annotated, Any, Self
 
@@ -23,11 +23,12 @@ from jax import Array
 
 from jdfl.base import checks, struct
 from jdfl.base.arguments import checked
+from jdfl.base.names import order_of
 from jdfl.base.settings import Bound
 from jdfl.base.streams import Stream
 from jdfl.devices import nodes
 from jdfl.network.graph import Graph, Network, Timing
-from jdfl.network.links import INNER, Lasting, Sizes, around, ids, link_keys
+from jdfl.network.links import INNER, Lasting, Sizes, around, ids, link_keys, node_names, per_node
 from jdfl.network.times import ExponentialTime, FixedTime, Times, TimeTrace
 
 _COMPUTE = Stream("network.compute time", "network")
@@ -42,7 +43,7 @@ class Timed(Lasting):
     compute: Times  # of one gradient
     latency: Times  # of one message, whatever its size
     bandwidth: Array  # float32 [] bits per second per message
-    slowness: Times | Array | None  # factor on a node's compute times, constant within a run; or all of them [m]
+    slowness: Times | Array | None = struct.field(per_node=True)  # of compute times, for all rounds; or each one's [m]
     first: bool = struct.field(pytree_node=False)
     bits: int | Sizes = struct.field(pytree_node=False, default=0)  # size of a message
 
@@ -82,7 +83,7 @@ def timed(
     *,
     latency: Times = FixedTime(0.0),  # noqa: B008 (frozen)
     bandwidth: Annotated[float, Bound("(0, inf)")] | None = None,
-    slowness: Times | Array | np.ndarray | Sequence[float] | None = None,
+    slowness: Times | Array | np.ndarray | Sequence[float] | Mapping[Any, float] | None = None,
     first: bool = False,
 ) -> Timed:
     """Nodes and messages take simulated time, which the run adds up and records as `network_seconds`.
@@ -96,7 +97,7 @@ def timed(
         latency: Seconds per message on top of its transmission time, redrawn in each round.
         bandwidth: Bits per second per message, above 0; None: transmission takes no time.
         slowness ([m]): Factor on each node's compute times, drawn once for all rounds from a distribution, or all
-            factors themselves, above 0; None: all nodes are equal.
+            factors themselves, above 0, in the order of the nodes or by their names; None: all nodes are equal.
         first: A node that combines only some of its neighbours, as in CEPS and in `partial_communication` around this
             network, takes the first to respond instead of a random subset. It then requests all messages, and all
             responses count as sent.
@@ -106,6 +107,7 @@ def timed(
             is not for `compute`; for a base that is synchronised.
     """
     slow = ""
+    slowness = per_node("slowness", slowness, base)
     factors: Any = slowness
     if isinstance(slowness, Times):
         slow = f", slowness={type(slowness).__name__}"
@@ -120,6 +122,9 @@ def timed(
         raise ValueError(
             f"Expected a trace of m = {base.m} nodes, got {len(compute.seconds)}. Give one row for every node."
         )
+    if isinstance(compute, TimeTrace) and compute.names.names is not None:
+        order = order_of(node_names(base) or range(base.m), compute.names.names, ("network", "trace"))
+        compute = compute if order is None else replace(compute, seconds=compute.seconds[order])
     inside, name = around(base, f"timed({type(compute).__name__}{slow}{', first' if first else ''})")
     speed = jnp.float32(jnp.inf if bandwidth is None else bandwidth)
     return Timed(inside, compute, latency, speed, factors, first, name=name)

@@ -170,4 +170,4 @@ def laplacian(
         remedy = f"With less, a node's own weight would be negative or zero; {most + 1} is usual."
         checks.refuse(f"iota > d_max = {most}, the largest degree", "iota", iota, remedy)
     graph = table(links, np.full(len(links.receiver), 1 / float(iota)), None, format)
-    return Static(graph, f"laplacian({called(base)}, iota={float(iota):g})")
+    return Static(graph, f"laplacian({called(base)}, iota={float(iota):g})").named(base.node_names)

@@ -17,6 +17,7 @@ from jdfl.base.arguments import checked
 from jdfl.engine.accountant import account_plan
 from jdfl.engine.spending import guarantee_of
 from jdfl.engine.start import check_run
+from jdfl.engine.stepping import paired
 from jdfl.network import Network
 from jdfl.observers import exposure
 from jdfl.observers.observer import Neighbour, Observer
@@ -132,6 +133,7 @@ class Observed:
         delta: float | None,
     ) -> "Observed":
         """The observed form of a run; ValueError where there is none."""
+        network = paired(problem, network)
         report = account_plan(algorithm, problem, network, steps=steps, key=key, delta=delta)
         program = check_run(algorithm, problem, network, steps, 1, None)
         guarantee = guarantee_of(program, problem)

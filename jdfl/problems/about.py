@@ -10,30 +10,20 @@ from typing import Any
 
 import numpy as np
 
+from jdfl.base.names import Alike, Names
+
 _WIDE = 60  # characters of a list of names
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class About:
-    """Where the examples of a problem come from, for people to read.
-
-    All values of this class are equal, so that problems whose data are alike in shape share one compiled program,
-    whatever their names. A problem's equality must therefore never rest on it.
-    """
+class About(Alike):
+    """Where the examples of a problem come from, and the names of its nodes."""
 
     task: str = ""  # such as "classification"
     partition: str = ""  # how the examples were split over the nodes
     classes: tuple[Any, ...] = ()  # the label of class 0, 1, ...
     features: tuple[str, ...] = ()  # names of columns
-    nodes: tuple[str, ...] = ()  # names of nodes
-
-    def __eq__(self, other: object) -> bool:
-        """Whether the other one is of this class."""
-        return isinstance(other, About)
-
-    def __hash__(self) -> int:
-        """The same for all."""
-        return hash(About)
+    nodes: Names | None = None  # names of nodes
 
     def __repr__(self) -> str:
         """A few words, since JAX prints it in messages about structures."""
@@ -69,7 +59,7 @@ class Described:
         return f"<table><caption>{escape(title)}</caption><tbody>{rows}</tbody></table>"
 
 
-def named(names: tuple[Any, ...]) -> str:
+def named(names: Names) -> str:
     """Some names in one line, the first of them where there are many."""
     told = ""
     for i, name in enumerate(names):

@@ -11,9 +11,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
+from jax.core import Tracer
 
 from jdfl.base import checks, struct
 from jdfl.base.arguments import checked
+from jdfl.base.names import names_of
 from jdfl.problems.about import About
 from jdfl.problems.reference import Optimum
 from jdfl.problems.rows import Rows, check_finite
@@ -123,7 +125,11 @@ class Problem(Rows):
         block of nodes (`Round.each_of`) receives such a problem. Ids out of range are clipped.
         """
         data, weight = self.local(i)
-        return replace(self, data=data, weight=weight, curvature=self.curvature[i])
+        names = None if self.about.nodes is None or checks.is_a(i, Tracer) else self.about.nodes
+        if names is not None:
+            names = names_of("nodes", [names[min(max(int(one), 0), len(names) - 1)] for one in np.ravel(i)])
+        about = replace(self.about, nodes=names)
+        return replace(self, data=data, weight=weight, curvature=self.curvature[i], about=about)
 
     def losses(self, w: Array, data: Any) -> Array:
         """The loss [q] of every example of one node's data, padding included.

@@ -103,19 +103,6 @@ def is_pandas(value: object) -> bool:
     return "pandas" in sys.modules and type(value).__module__.partition(".")[0] == "pandas"
 
 
-def same_order(one: Any, other: Any, names: tuple[str, str]) -> None:
-    """Refuse two tables of pandas whose rows are the same by their index, but in another order: ValueError."""
-    if not (is_pandas(one) and is_pandas(other) and hasattr(one, "index") and hasattr(other, "index")):
-        return
-    first, second = one.index, other.index
-    unique = len(first) == len(second) and first.is_unique and second.is_unique
-    if unique and not first.equals(second) and first.difference(second).empty:
-        raise ValueError(
-            f"Expected the rows of {names[1]} in the order of {names[0]}, got {names[1]} with the same index in "
-            f"another order. Use {names[1]}.loc[{names[0]}.index], or reset_index(drop=True) on both."
-        )
-
-
 def _frame(name: str, frame: Any) -> tuple[np.ndarray, tuple[str, ...]]:
     """A DataFrame as an array of floats, and the names of its columns."""
     from pandas.api import types

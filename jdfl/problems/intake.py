@@ -3,7 +3,7 @@
 Host only. Axes: N examples, m nodes, p features.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, cast
 
@@ -11,10 +11,11 @@ import numpy as np
 from scipy.sparse import issparse, vstack
 
 from jdfl.base import checks
+from jdfl.base.names import Names, aligned, labelled, labels_of, names_of
 from jdfl.problems.about import About, named
 from jdfl.problems.classify import holdout, same_rows
-from jdfl.problems.containers import column, same_order, table
-from jdfl.problems.labels import TASKS, Task, numbered, real, task_of
+from jdfl.problems.containers import column, table
+from jdfl.problems.labels import TASKS, Task, numbered, real, task_of, warn_of_rare
 from jdfl.problems.partition import Partition, by_client, drawn
 
 Split = Literal["iid", "dirichlet", "shards", "clients", "given"]
@@ -84,24 +85,27 @@ def taken_in(
     checks.whole(1, None, "It is the number of pieces of each node.", shards_per_node=shards_per_node)
     _number(test_fraction=test_fraction)
 
-    names: tuple[str, ...] = ()
+    names: Names | None = None
     columns: tuple[str, ...] = ()
     if partition == "given":
-        features, targets, clients, names = _given(X, y, nodes, clients, rank)
+        features, targets, clients, names, columns, headings = _given(X, y, nodes, clients, rank)
     else:
+        X = labelled(X)
         features, columns = table("X", X, rank)
-        targets = column("y", y)
+        y, clients = (aligned(name, labelled(one), labels_of(X), "X") for name, one in (("y", y), ("clients", clients)))
+        targets, headings = column("y", y), labels_of(X, axis=1)
         _same_length("X", features, "y", targets)
-        same_order(X, y, ("X", "y"))
     found, said = task_of(targets, task)
     classes: tuple[Any, ...] = ()
     if found == "classification":
         classes, targets = numbered(targets)
     else:
         targets = real(targets)
-    train, clients, held_out = _test(features, targets, columns, classes, test, test_fraction, clients, seed)
+    train, clients, held_out = _test(features, targets, headings, classes, test, test_fraction, clients, seed)
+    if classes:
+        warn_of_rare(classes, train[0][1], None if train[1] is None else train[1][1])
     index, words, nodes_of = _split(train[0][1], nodes, partition, found, alpha, shards_per_node, clients, seed)
-    about = About(said, words, classes, columns, names or nodes_of)
+    about = About(said, words, classes, columns, nodes_of if names is None else names)
     happened = {"holdout": held_out, "partition": partition in ("dirichlet", "shards")}
     return Intake(*train[0], train[1], index, about, tuple(name for name, one in happened.items() if one))
 
@@ -117,8 +121,14 @@ def _number(**named: Any) -> None:
 
 def _given(
     X: Any, y: Any, nodes: int | None, clients: Any, rank: int | None
-) -> tuple[Any, np.ndarray, np.ndarray, tuple[str, ...]]:
-    """The examples of parts that are given, one after another, with the node of each, and the names of the nodes."""
+) -> tuple[Any, np.ndarray, np.ndarray, Names | None, tuple[str, ...], Any]:
+    """The examples of parts that are given, one after another, with the node of each, and names of nodes and columns.
+
+    The last result are the labels of the columns as they are.
+    """
+    if checks.is_a(X, Mapping):
+        clients = list(X) if clients is None else clients
+        X, y = list(X.values()), aligned("y", y, labels_of(X), "X")
     for name, value in (("X", X), ("y", y)):
         if not checks.is_a(value, list | tuple) or not len(value):
             checks.refuse(f"{name} to be a list with one array for every node", name, value, _PARTS)
@@ -127,10 +137,15 @@ def _given(
     if nodes is not None and nodes != len(X):
         raise ValueError(f"Expected nodes = {len(X)}, the length of X, got nodes = {nodes}. Leave nodes out.")
     parts: list[tuple[Any, np.ndarray]] = []
+    X = [labelled(one) for one in X]
+    headings, columns = labels_of(X[0], axis=1), ()
     for i, (one, labels) in enumerate(zip(X, y)):
+        one = aligned(f"X[{i}]", one, headings, "X[0]", axis=1)
+        labels = aligned(f"y[{i}]", labelled(labels), labels_of(one), f"X[{i}]")
         if np.shape(labels) == (0,) or getattr(one, "shape", (1,))[:1] == (0,):
             raise ValueError(f"Expected examples at every node, got X[{i}] and y[{i}] without any. Leave node {i} out.")
-        part = table(f"X[{i}]", one, rank)[0], column(f"y[{i}]", labels)
+        rows, columns = table(f"X[{i}]", one, rank)
+        part = rows, column(f"y[{i}]", labels)
         _same_length(f"X[{i}]", part[0], f"y[{i}]", part[1])
         if part[0].shape[1:] != (shape := (parts or [part])[0][0].shape[1:]):
             raise ValueError(
@@ -138,17 +153,11 @@ def _given(
                 "features at every node."
             )
         parts.append(part)
-    names: tuple[str, ...] = ()
+    names: Names | None = None
     if clients is not None:
         own = column("clients", clients, "Give the name of every node.")
         checks.shape((len(parts),), 'With partition="given", clients are the names of the nodes.', clients=own)
-        names = tuple(map(str, own))
-        twice = [name for name in names if names.count(name) > 1]
-        if twice:
-            raise ValueError(
-                f"Expected a different name for every node in clients, got {twice[0]!r} {names.count(twice[0])} "
-                "times. Rename one, or join the examples of both."
-            )
+        names = names_of("clients", own)
     sparse = [issparse(one) for one, _ in parts]
     if any(sparse) and not all(sparse):
         raise ValueError(
@@ -161,7 +170,7 @@ def _given(
     kinds = {"text" if labels.dtype.kind in "SU" else "numbers" for _, labels in parts}
     if len(kinds) > 1:
         raise ValueError("Expected labels of one kind in y, got text at one node and numbers at another. Use one kind.")
-    return together, np.concatenate([labels for _, labels in parts]), place, names
+    return together, np.concatenate([labels for _, labels in parts]), place, names, columns, headings
 
 
 def _same_length(one: str, features: Any, other: str, targets: np.ndarray) -> None:
@@ -178,7 +187,7 @@ def _same_length(one: str, features: Any, other: str, targets: np.ndarray) -> No
 def _test(
     features: Any,
     targets: np.ndarray,
-    columns: tuple[str, ...],
+    headings: Any,
     classes: tuple[Any, ...],
     test: Any,
     fraction: float,
@@ -190,7 +199,7 @@ def _test(
         clients = column("clients", clients, "Give the client of every example.")
         checks.shape(targets.shape, "Give the client of every example.", clients=clients)
     if test is not None:
-        return ((features, targets), _test_set(features, columns, classes, test)), clients, False
+        return ((features, targets), _test_set(features, headings, classes, test)), clients, False
     if fraction == 0:
         return ((features, targets), None), clients, False
     try:
@@ -207,23 +216,18 @@ def _test(
     return (parts[0], parts[1] if held.any() else None), clients, True
 
 
-def _test_set(features: Any, columns: tuple[str, ...], classes: tuple[Any, ...], test: Any) -> tuple[Any, np.ndarray]:
+def _test_set(features: Any, headings: Any, classes: tuple[Any, ...], test: Any) -> tuple[Any, np.ndarray]:
     """Features and numbered labels of a test set that is given."""
     if not checks.is_a(test, tuple | list) or len(test) != 2:
         checks.refuse("test to be a pair of features and labels", "test", test, "Write test=(X_test, y_test).")
-    rows, names = table("test[0]", test[0], len(features.shape))
-    labels = column("test[1]", test[1])
+    given = aligned("test[0]", labelled(test[0]), headings, "X", axis=1)
+    rows, _ = table("test[0]", given, len(features.shape))
+    labels = column("test[1]", aligned("test[1]", labelled(test[1]), labels_of(given), "test[0]"))
     _same_length("test[0]", rows, "test[1]", labels)
     if rows.shape[1:] != features.shape[1:]:
         raise ValueError(
             f"Expected test[0] with examples of shape {features.shape[1:]} as X has, got {rows.shape[1:]}. Prepare "
             "training and test features in the same way."
-        )
-    if columns and names and columns != names:
-        odd = next(b for a, b in zip(columns, names) if a != b)
-        raise ValueError(
-            f"Expected the columns of X in test[0], got {odd!r} in another place or none of that name. Use "
-            "test_table[X.columns]."
         )
     if issparse(rows) != issparse(features):
         rows = rows.toarray() if issparse(rows) else type(features)(rows)
@@ -257,7 +261,7 @@ def _split(
     shards_per_node: int,
     clients: Any,
     seed: int,
-) -> tuple[list[np.ndarray], str, tuple[str, ...]]:
+) -> tuple[list[np.ndarray], str, Names | None]:
     """The examples of every node, the words for it, and the names of the nodes where clients have some."""
     if partition == "clients" and clients is None:
         raise ValueError('Expected clients with partition = "clients", got none. Give the client of every example.')
@@ -273,8 +277,8 @@ def _split(
                 f"Expected nodes = {len(parts)}, the number of clients, got nodes = {nodes}. Leave nodes out."
             )
         if partition == "given":
-            return parts, "as given", ()
-        return parts, "one node per client", tuple(map(str, np.unique(clients)))
+            return parts, "as given", None
+        return parts, "one node per client", names_of("clients", np.unique(clients))
     m = _NODES if nodes is None else int(nodes)
     each = shards_per_node if partition == "shards" else 1
     if m * each > len(targets):
@@ -290,7 +294,7 @@ def _split(
         )
     how: dict[str, Any] = {"alpha": alpha, "shards_per_node": shards_per_node, "seed": seed}
     words = {"iid": "iid", "dirichlet": f"Dirichlet, alpha = {alpha:g}", "shards": f"{shards_per_node} shards per node"}
-    return drawn(cast(Partition, partition), targets, m, **how), words[partition], ()
+    return drawn(cast(Partition, partition), targets, m, **how), words[partition], None
 
 
 def parts_of(taken: Intake, here: Sequence[int]) -> list[tuple[Any, np.ndarray]]:

@@ -3,14 +3,17 @@
 Axes: N examples.
 """
 
+import warnings
 from typing import Any, Literal
 
 import numpy as np
 
+from jdfl.base import suggest
 from jdfl.problems.about import named
 
 Task = Literal["classification", "regression"]
 TASKS: tuple[Task, ...] = ("classification", "regression")
+_SHOWN = 5  # labels in a message
 _FEW = 20  # different whole numbers that are taken for classes
 
 
@@ -63,6 +66,25 @@ def numbered(targets: np.ndarray) -> tuple[tuple[Any, ...], np.ndarray]:
             f'{len(targets):,} examples. Use task="regression" for numbers, or another column.'
         )
     return classes, numbers.astype(np.int64)
+
+
+def warn_of_rare(classes: tuple[Any, ...], train: np.ndarray, test: np.ndarray | None) -> None:
+    """Warn of labels that occur once, or in one of training [N] and test examples [M] alone, with their counts."""
+    counts = np.bincount(train, minlength=len(classes))
+    tested = counts if test is None else np.bincount(test, minlength=len(classes))
+    total = counts if test is None else counts + tested
+    rare = np.flatnonzero((total == 1) | (counts == 0) | (tested == 0))
+    if rare.size:
+        known = [one for i, one in enumerate(classes) if total[i] > 1]
+        shown = [f"{classes[i]!r} ({total[i]})" for i in rare[:_SHOWN]]
+        more = f", and {rare.size - _SHOWN} more" if rare.size > _SHOWN else ""
+        meant = next(filter(None, (suggest.hint(classes[i], known) for i in rare)), "")
+        where = "once" if test is None else "once, or not both in the training and the test examples"
+        warnings.warn(
+            f"y has labels that occur {where}, with numbers of examples: {', '.join(shown)}{more}. {meant} Each of "
+            f"the {len(classes)} labels is a class: correct the spelling, drop these examples, or give more of them.",
+            stacklevel=4,
+        )
 
 
 def real(targets: np.ndarray) -> np.ndarray:

@@ -183,7 +183,7 @@ def _pictures(taken: Intake, standardise: bool) -> Intake:
 
     def stored(features: Any, name: str) -> np.ndarray:
         found = (features - np.asarray(mean)) / np.asarray(deviation) if standardise else features
-        floats_fit(name, found, np.dtype(np.float32))
+        floats_fit(name, found, np.dtype(np.float32), taken.about.features, 5)
         return found.astype(np.float32, copy=False)
 
     test = taken.test

@@ -4,7 +4,8 @@ Axes: m nodes, q examples per node (padded with weight 0), N test examples, b of
 """
 
 from collections.abc import Callable
-from typing import Any
+from dataclasses import replace
+from typing import Any, Self, cast
 
 import jax
 import jax.numpy as jnp
@@ -13,6 +14,7 @@ from jax import Array, lax
 
 from jdfl.base import checks
 from jdfl.base.backend import backend
+from jdfl.base.names import Names, names_of
 from jdfl.devices.processes import held, portion
 from jdfl.problems.about import Described
 
@@ -42,6 +44,25 @@ class Rows(Described):
         Class k of a prediction is `class_names[k]`. Empty where classes have numbers alone.
         """
         return self.about.classes
+
+    @property
+    def node_names(self) -> Names | None:
+        """The names of the nodes in the order of their rows, as text, numbers or tuples; None where they have none.
+
+        Clients give their names. `jdfl.run` pairs nodes by name with those of a network that has names, too.
+        """
+        return self.about.nodes
+
+    def named(self, names: Any) -> Self:
+        """The same problem, whose node i is called names[i].
+
+        Args:
+            names: Names [m], text or whole numbers, all different; None: none, so that nodes are paired by position.
+
+        Raises ValueError for another number of names, and for missing or repeated ones.
+        """
+        own = None if names is None else names_of("names", names, self.m)
+        return replace(cast(Any, self), about=replace(self.about, nodes=own))
 
     @property
     def dtype(self) -> Any:

@@ -3,6 +3,7 @@
 Axes: m nodes, q examples per node (padded with weight 0), p features.
 """
 
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
@@ -25,6 +26,7 @@ P = TypeVar("P", bound=Problem)
 EIGEN_STEPS = 40  # size of the Krylov space: six digits or more on Gaussian matrices, whose spectrum ends without a gap
 _SMALL = 2**22  # numbers up to which data are padded for the largest eigenvalue
 _KINDS = "Write dtype='float32', or 'float64' with JAX_ENABLE_X64=1."
+_LOST, _TOLD = 0.01, 3  # rounding, as a share of the deviation of a column, that is warned of; columns in a message
 _BATCH, _NUMBERS = 4, 2**16  # nodes computed at once, or more if their data are smaller than that
 
 
@@ -49,14 +51,37 @@ def floating(dtype: DTypeLike) -> np.dtype:
     return asked
 
 
-def floats_fit(name: str, array: Any, kind: np.dtype) -> None:
-    """Refuse numbers that become infinite in the type of a problem: ValueError."""
+def floats_fit(name: str, array: Any, kind: np.dtype, columns: Sequence[str] = (), stacklevel: int = 3) -> None:
+    """Refuse numbers that become infinite in the type of a problem: ValueError. Warn of those that lose their meaning.
+
+    These are numbers that become zero, and columns whose numbers differ by little more than the rounding of their size,
+    such as times in seconds since 1970.
+    """
     stored = array.data if issparse(array) else array
-    most = float(np.finfo(kind).max)
-    if stored.dtype.kind == "f" and stored.size and not float(np.max(np.abs(stored))) <= most:
+    limits = np.finfo(kind)
+    largest = float(np.max(np.abs(stored), initial=0)) if stored.dtype.kind == "f" else 0.0
+    if not largest <= float(limits.max):
         raise ValueError(
-            f"Expected numbers in {name} up to {most:.3g}, the largest of {kind}, got {np.max(np.abs(stored)):.3g}. "
+            f"Expected numbers in {name} up to {limits.max:.3g}, the largest of {kind}, got {largest:.3g}. "
             "Scale the features, or use standardise=True."
+        )
+    told: list[str] = []
+    rows = stored if stored.ndim == 2 else stored.reshape(-1, 1)  # pixels are alike
+    for j in range(rows.shape[1]) if stored.size and stored.dtype.kind in "iuf" else ():
+        column, found = rows[:, j], f" in column {columns[j] if columns else j!r}" if stored.ndim == 2 else ""
+        if zeros := int(np.sum((column != 0) & (np.abs(column) < limits.tiny))) if column.dtype.kind == "f" else 0:
+            told.append(f"{zeros:,} numbers{found} are closer to 0 than {limits.tiny:.2g}, and become 0")
+        elif stored is array and not np.can_cast(column.dtype, kind):
+            exact = column.astype(float)
+            spread, lost = float(np.std(exact)), float(np.max(np.abs(exact - column.astype(kind))))
+            if lost > _LOST * spread > 0:
+                told.append(f"the numbers{found}, which deviate by {spread:.3g}, are rounded by up to {lost:.3g}")
+    if told:
+        more = f"; and {len(told) - _TOLD} more columns" if len(told) > _TOLD else ""
+        warnings.warn(
+            f"Numbers in {name} lose their meaning as {kind}: {'; '.join(told[:_TOLD])}{more}. Subtract their mean and "
+            "divide by their deviation first.",
+            stacklevel=stacklevel,
         )
 
 

@@ -112,9 +112,9 @@ def from_arrays(
     taken = _stored(taken, sparse, standardise)
     if standardise:
         taken = replace(taken, **dict(zip(("features", "test"), standardised(taken.features, taken.test))))
-    floats_fit("X", taken.features, kind)
+    floats_fit("X", taken.features, kind, taken.about.features)
     if taken.test is not None:
-        floats_fit("test[0]", taken.test[0], kind)
+        floats_fit("test[0]", taken.test[0], kind, taken.about.features)
     found = _built(taken, penalty, bool(intercept), name, kind)
     derived = ("standardise",) * bool(standardise) + taken.derived
     return replace(found, derived=derived, about=taken.about).declared(*public)
