@@ -252,7 +252,7 @@ def attacked(algorithm: Algorithm, attack: Attack, nodes: Sequence[int], *, star
     Args:
         algorithm: The method, for example with a robust rule.
         attack: What attackers do.
-        nodes: The ids of the attackers, from 0, each once.
+        nodes: The ids of the attackers, from 0, each once: places in the order of the problem's nodes.
         start: The first round of the attack, from 0.
 
     Raises:

@@ -73,10 +73,13 @@ class GradientSettings:
             if self.sampling != "replacement" and self.batch > fewest:
                 raise ValueError(
                     f"Expected batch <= {fewest}, the number of examples of the smallest node, with sampling = "
-                    f"{self.sampling!r}, got batch = {self.batch}."
+                    f"{self.sampling!r}, got batch = {self.batch}. Use a smaller batch or fewer nodes, or sampling = "
+                    "'replacement', which may draw an example twice."
                 )
         elif self.sampling != "replacement":
-            raise ValueError(f"Expected a batch with sampling = {self.sampling!r}, got batch = None.")
+            raise ValueError(
+                f"Expected a batch with sampling = {self.sampling!r}, got batch = None. Give one, such as batch=1."
+            )
         self._check_noise(problem)
         if self.clip is not None and self.per == "example":
             check_slopes(problem)

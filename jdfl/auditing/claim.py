@@ -32,7 +32,8 @@ def check(
 ) -> Guarantee:
     """Refuse everything that can be refused before a run; returns the algorithm's guarantee."""
     checks.whole(100, remedy="Half of the runs see each world, and half of these are used for testing.", runs=runs)
-    checks.whole(0, problem.m - 1, "It is one of the problem's nodes.", node=node)
+    remedy = "It is one of the problem's nodes; the id of a name is problem.node_names.index(name)."
+    checks.whole(0, problem.m - 1, remedy, node=node)
     if batch is not None:
         checks.whole(1, batch=batch)
     check_level(confidence)

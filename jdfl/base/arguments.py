@@ -189,6 +189,8 @@ def settings(given: Any, where: str = "") -> None:
         if ours(type(given)) or bound or all(option is bool or ours(option) for option in options):
             try:
                 argument(name, value, annotation)
+                if hasattr(value, "iloc"):
+                    checks.refuse(f"an array as {name}", name, value, "Give .to_numpy(), in the order of the nodes.")
                 if bound and value is not None and not field.metadata.get("per_node"):
                     checks.shape((), "It is one number for all nodes.", **{name: value})
             except ValueError as error:

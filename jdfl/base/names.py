@@ -143,14 +143,16 @@ def aligned(name: str, value: Any, labels: Any, source: str, *, axis: int = 0) -
     want = labels if hasattr(labels, "get_indexer") else _index(labels)
     if len(own) == len(want) and own.equals(want):
         return list(value.values()) if isinstance(value, Mapping) else value
-    line, drop = ("rows", "columns")[axis], ("reset_index(drop=True)", "to_numpy()")[axis]
+    line, drop = ("rows", f"use {name}.reset_index(drop=True)") if axis == 0 else ("columns", f"use {name}.to_numpy()")
+    if isinstance(value, Mapping):
+        line, drop = "keys", "give a list in this order"
     counted = _counted(own) or _counted(want)
     for index, where in ((own, name), (want, source)):
         if not index.is_unique and not counted:
             twice = index[index.duplicated()][0]
             raise ValueError(
                 f"Expected different labels of the {line} of {where} to put {name} in the order of {source}, got "
-                f"{twice!r} several times. Make them unique, or drop them with {name}.{drop}."
+                f"{twice!r} several times. Make them unique, or {drop}."
             )
     extra, missing = own.difference(want, sort=False), want.difference(own, sort=False)
     same = not (len(extra) or len(missing)) and len(own) == len(want)
@@ -159,7 +161,7 @@ def aligned(name: str, value: Any, labels: Any, source: str, *, axis: int = 0) -
             raise ValueError(
                 f"Expected the {line} of {name} in the order of {source}, got the same labels in another order. Labels "
                 "0, 1, 2, ... may be pandas' default, so that it is not clear which order is meant. Put both in one "
-                f"order by .loc, or drop the labels with {name}.{drop}."
+                f"order by .loc, or {drop}."
             )
         return value
     if not same:
@@ -167,7 +169,7 @@ def aligned(name: str, value: Any, labels: Any, source: str, *, axis: int = 0) -
         told = [f"{shown(some)} {where}" for some, where in pairs if len(some)]
         raise ValueError(
             f"Expected the {line} of {name} with the labels of {source}, got {' and '.join(told)}. Give the same "
-            f"labels in both, or drop them with {name}.{drop}."
+            f"labels in both, or {drop}."
         )
     if isinstance(value, Mapping):
         return [value[one] for one in want]

@@ -14,6 +14,7 @@ from scipy.sparse import csr_matrix, issparse
 
 from jdfl.base import checks
 from jdfl.base.arguments import checked
+from jdfl.base.names import aligned, labels_of
 from jdfl.base.settings import As
 from jdfl.devices.processes import portion
 from jdfl.problems.about import About
@@ -21,7 +22,7 @@ from jdfl.problems.dataset import Dataset, Features
 from jdfl.problems.datasets import NAMES, DataName, load
 from jdfl.problems.jagged import canonical
 from jdfl.problems.logistic import LogisticRegression, SoftmaxRegression, logistic_regression, softmax_regression
-from jdfl.problems.partition import Partition, drawn, generator
+from jdfl.problems.partition import Partition, client_names, drawn, generator
 from jdfl.problems.sparse import sparse_logistic_regression
 from jdfl.problems.stack import joined
 from jdfl.problems.written import Clients, Precision, Public
@@ -92,6 +93,7 @@ def classification(
     given: dict[str, Any] = {"penalty": penalty, "test": test, "intercept": intercept, "name": dataset.name}
     problem = linear_classifier(parts, m, dataset.classes, dtype=dtype, **given)
     about = About("classification", partition if partition != "dirichlet" else f"Dirichlet, alpha = {alpha:g}")
+    about = replace(about, nodes=client_names(clients))
     return replace(problem, derived=derived, about=about).declared(*public)
 
 
@@ -191,7 +193,7 @@ def holdout(features: Features, labels: np.ndarray, fraction: float, *, seed: in
     check_share(fraction=fraction)
     checks.class_numbers(labels=labels)
     checks.shape((None,), "One label for every example.", labels=labels)
-    labels = np.asarray(labels)
+    labels = np.asarray(aligned("labels", labels, labels_of(features), "features"))
     numbers = labels.astype(float)
     wrong = np.flatnonzero((numbers < 0) | (numbers >= MOST_CLASSES) | (numbers % 1 != 0))
     if wrong.size:
@@ -217,9 +219,11 @@ def holdout(features: Features, labels: np.ndarray, fraction: float, *, seed: in
             held[rows] = True
             room[label] -= len(rows)
     if fraction > 0 and (held.all() or not held.any()):
+        copies = max(map(len, members))
+        why = f" Equal rows stay together: {len(members)} rows differ, one occurs {copies} times. Drop duplicates."
         raise ValueError(
             f"Expected examples on both sides of the split, got fraction = {fraction:g}, which holds out "
-            f"{held.sum()} of {len(held)}."
+            f"{held.sum()} of {len(held)}.{why if copies > 1 else ''}"
         )
     return held
 

@@ -23,7 +23,7 @@ from jdfl.problems.dataset import Dataset
 from jdfl.problems.datasets import NAMES, DataName, unscaled
 from jdfl.problems.logistic import check_labels
 from jdfl.problems.neural import Augment, NeuralProblem
-from jdfl.problems.partition import Partition, drawn, generator
+from jdfl.problems.partition import Partition, client_names, drawn, generator
 from jdfl.problems.stack import joined, stack
 from jdfl.problems.written import Clients, Images, Public, Shared
 
@@ -136,7 +136,8 @@ def neural_classification(
         nodes_at_once=nodes_at_once,
         calibration=min(_CALIBRATION, *map(len, index)),
     )
-    return replace(joined(problem, m), derived=derived).declared(*public)
+    about = replace(problem.about, nodes=client_names(clients))
+    return replace(joined(problem, m), derived=derived, about=about).declared(*public)
 
 
 def _pictured(dataset: Dataset, model: Any) -> Dataset:

@@ -16,7 +16,7 @@ from jdfl.problems.about import About, named
 from jdfl.problems.classify import holdout, same_rows
 from jdfl.problems.containers import column, table
 from jdfl.problems.labels import TASKS, Task, numbered, real, task_of, warn_of_rare
-from jdfl.problems.partition import Partition, by_client, drawn
+from jdfl.problems.partition import Partition, by_client, client_names, drawn
 
 Split = Literal["iid", "dirichlet", "shards", "clients", "given"]
 _SPLITS = ("iid", "dirichlet", "shards", "clients", "given")
@@ -278,7 +278,7 @@ def _split(
             )
         if partition == "given":
             return parts, "as given", None
-        return parts, "one node per client", names_of("clients", np.unique(clients))
+        return parts, "one node per client", client_names(clients)
     m = _NODES if nodes is None else int(nodes)
     each = shards_per_node if partition == "shards" else 1
     if m * each > len(targets):

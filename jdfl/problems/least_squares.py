@@ -18,6 +18,7 @@ from scipy.sparse import issparse
 from jdfl.arrays import ops
 from jdfl.base import checks, struct
 from jdfl.base.arguments import checked
+from jdfl.base.names import aligned, labels_of
 from jdfl.base.settings import MOST
 from jdfl.devices import memory
 from jdfl.devices.processes import portion
@@ -64,7 +65,7 @@ def linear_regression(
     if callable(features):
         problem = drawn_regression(features, np.asarray(targets), key=key, truth=truth, name=name, dtype=kind)
         found = problem if storage == "generated" else problem.stored()
-        return found if test is None else replace(found, test=_test(test, found.n, kind))
+        return found if test is None else replace(found, test=_test(test, found.n, kind, None))
     if storage == "generated":
         raise ValueError(
             "Expected a function as features with storage = 'generated', got arrays, which are in memory already. Give "
@@ -78,12 +79,20 @@ def linear_regression(
     data, weight = _together(features, targets, kind)
     n = data[0].shape[-1]
     if truth is not None:
+        truth = aligned("truth", truth, labels_of(features[0], axis=1), "the columns of features")
         checks.shape((n,), truth=truth)
-    return build(data, weight, truth, None if test is None else _test(test, n, kind), name, kind)
+    return build(data, weight, truth, None if test is None else _test(test, n, kind, features[0]), name, kind)
 
 
-def _test(test: tuple[ArrayLike, ArrayLike], n: int, kind: np.dtype) -> tuple[Array, ...]:
+def _alike(A: Any, b: Any, where: str, first: Any) -> tuple[Any, Any]:
+    """Features with columns in the order of the first node's, and targets in the order of their rows."""
+    A = aligned(f"features of {where}", A, labels_of(first, axis=1), "features of node 0", axis=1)
+    return A, aligned(f"targets of {where}", b, labels_of(A), f"features of {where}")
+
+
+def _test(test: tuple[ArrayLike, ArrayLike], n: int, kind: np.dtype, first: Any) -> tuple[Array, ...]:
     """The test set as arrays with checked shapes."""
+    test = _alike(*test, "the test set", first)
     checks.real("See the test set.", features=test[0], targets=test[1])
     checks.shape((None, n), "See the test set.", features=test[0])
     checks.shape(np.shape(test[0])[:1], "See the test set.", targets=test[1])
@@ -101,6 +110,7 @@ def _together(features: Arrays, targets: Arrays, kind: np.dtype) -> tuple[tuple[
         return (features, targets), np.ones(features.shape[:2], kind)
     parts: list[tuple[np.ndarray, ...]] = []
     for i, (A, b) in enumerate(zip(features, targets)):
+        A, b = _alike(A, b, f"node {i}", features[0])
         checks.real(f"See node {i}.", features=A, targets=b)
         checks.shape((None, None), f"See node {i}.", features=A)
         checks.shape(np.shape(A)[:1], f"See node {i}.", targets=b)

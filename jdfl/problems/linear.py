@@ -16,6 +16,7 @@ from scipy.sparse import issparse
 from jdfl.arrays import ops
 from jdfl.base import checks, struct
 from jdfl.base.arguments import checked
+from jdfl.base.names import labels_of
 from jdfl.kernels import one_pass
 from jdfl.problems.base import Problem
 from jdfl.problems.stack import floating, gram_eigenvalues
@@ -204,7 +205,7 @@ def averaging(vectors: ArrayLike, *, name: str = "averaging", dtype: DTypeLike =
     """The problem whose optimum is the mean of the nodes' vectors, which is its `truth`.
 
     Args:
-        vectors: The vector of every node [m, n].
+        vectors: The vector of every node [m, n]; the index of a DataFrame names the nodes.
         name: Name of the problem in reports.
         dtype: Type of all numbers, float32 or float64; the latter needs JAX_ENABLE_X64=1.
 
@@ -214,5 +215,6 @@ def averaging(vectors: ArrayLike, *, name: str = "averaging", dtype: DTypeLike =
     checks.real(vectors=vectors)
     values = np.asarray(vectors)
     checks.shape((None, None), "Give one row per node.", vectors=values)
-    m, mean = len(values), jnp.asarray(values.mean(axis=0), kind)
-    return Averaging(jnp.asarray(values[:, None], kind), jnp.ones((m, 1), kind), jnp.ones((m,), kind), mean, name=name)
+    m, mean, index = len(values), jnp.asarray(values.mean(axis=0), kind), labels_of(vectors)
+    made = Averaging(jnp.asarray(values[:, None], kind), jnp.ones((m, 1), kind), jnp.ones((m,), kind), mean, name=name)
+    return made if index is None or type(index).__name__ == "RangeIndex" else made.named(index)

@@ -19,6 +19,7 @@ from scipy.special import expit, logsumexp, softmax
 from jdfl.arrays import ops
 from jdfl.base import checks, struct
 from jdfl.base.arguments import checked
+from jdfl.base.names import aligned, labels_of
 from jdfl.base.settings import MOST
 from jdfl.problems import reference
 from jdfl.problems.linear import LinearModel
@@ -220,9 +221,11 @@ def checked_parts(
         ValueError: For no nodes, features of the other kind, values that are not real numbers, and shapes that do not
             fit together.
     """
+    headings = labels_of(parts[0][0], axis=1) if len(parts) else None
 
     def one(part: Part, where: str) -> tuple[Any, np.ndarray]:
-        features: Any = part[0]
+        features: Any = aligned(f"features of {where}", part[0], headings, "node 0", axis=1)
+        part = features, aligned(f"labels of {where}", part[1], labels_of(features), f"features of {where}")
         if issparse(features) != sparse:
             wanted, remedy = ("scipy.sparse", _WRAP) if sparse else ("dense", "Use sparse_logistic_regression.")
             raise ValueError(f"Expected {wanted} features at {where}, got {type(features).__name__}. {remedy}")

@@ -156,7 +156,7 @@ def from_loss(
     if predict is not None:
         check_pair(one)
     check_loss(loss, packing, one, kind)
-    tests = None if test is None else of_test(test, stacked, kind)
+    tests = None if test is None else of_test(test, stacked, kind, data)
     given: dict[str, Any] = {}
     if predict is not None:
         given = {"predictor": predict, "classes": check_predict(predict, packing, one, kind)}

@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike
 
 from jdfl.base import checks
 from jdfl.base.arguments import checked
+from jdfl.base.names import Names, aligned, labels_of, names_of
 from jdfl.base.settings import MOST
 from jdfl.problems.containers import column
 
@@ -128,6 +129,11 @@ def by_client(clients: ArrayLike) -> list[np.ndarray]:
     return _each_once(np.split(order, np.cumsum(np.bincount(place))[:-1]), len(place)) if len(place) else []
 
 
+def client_names(clients: ArrayLike | None) -> Names | None:
+    """The names of the nodes of `by_client`; None without clients."""
+    return None if clients is None else names_of("clients", np.unique(column("clients", clients)))
+
+
 @checked
 def drawn(
     partition: Partition,
@@ -162,6 +168,7 @@ def drawn(
         )
     if clients is not None:
         checks.shape(np.shape(labels), "One client id for every example.", clients=clients)
+        clients = aligned("clients", clients, labels_of(labels), "labels")
         parts = by_client(clients)
         if len(parts) != m:
             raise ValueError(f"Expected m = {len(parts)}, the number of clients, got m = {m}.")

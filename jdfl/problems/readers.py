@@ -60,6 +60,7 @@ def read_libsvm(
     path = existing(path)
     if verify:
         verify_checksum(path)
+    remedy = AGAIN if path.name in CHECKSUMS else "A line is `label index:value ...`, with ascending indices from 1."
     with opened(path) as stream:
         lines = _Lines(stream)
         try:
@@ -69,9 +70,9 @@ def read_libsvm(
             told = str(error)[:200]  # it may hold the whole line
             if n_features is not None and "n_features" in told:
                 raise ValueError(f"Expected at most {n_features} features in {path}: {told}.") from error
-            raise ValueError(f"Expected LIBSVM text in {path}, line {lines.count}: {told}. {AGAIN}") from error
+            raise ValueError(f"Expected LIBSVM text in {path}, line {lines.count}: {told}. {remedy}") from error
     if X.shape[0] == 0:
-        raise ValueError(f"Expected examples in {path}, got an empty file. {AGAIN}")
+        raise ValueError(f"Expected examples in {path}, got an empty file. {remedy}")
     bad = np.flatnonzero(~np.isfinite(X.data))
     if bad.size:
         row = int(X.indptr.searchsorted(bad[0], side="right")) - 1

@@ -3,7 +3,7 @@
 Axes: m nodes, q examples per node (padded with weight 0), N examples without an axis of nodes.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -11,7 +11,9 @@ import numpy as np
 from jax.tree_util import keystr, tree_leaves_with_path
 
 from jdfl.base import checks
+from jdfl.base.names import aligned, labelled, labels_of
 from jdfl.problems.containers import array_of
+from jdfl.problems.stack import floats_fit
 
 _STACK = (
     "A list has one entry for every node; put the arrays of all nodes into a tuple or a dict, with leaves [nodes, "
@@ -41,18 +43,18 @@ def of_nodes(
                 f"Expected nodes = {total} at most, the number of examples in data, got nodes = {nodes}. Use fewer "
                 "nodes or more examples."
             )
-        own = np.ones(total, kind) if weight is None else _weights("weight", weight, (total,), kind)
+        own = np.ones(total, kind) if weight is None else _weights("weight", weight, (total,), kind, data)
         index = split(total, nodes)
         return _padded([take(tree, one) for one in index], [own[one] for one in index], kind)
     if checks.is_a(data, list):
         if not data:
             checks.refuse("data of at least one node", "data", data, _STACK)
-        parts = [_examples(f"data[{i}]", part, kind) for i, part in enumerate(data)]
+        parts = [_examples(f"data[{i}]", part, kind, data[0]) for i, part in enumerate(data)]
         _check_alike([tree for tree, _ in parts])
         if weight is not None and not (checks.is_a(weight, list | tuple) and len(weight) == len(parts)):
             checks.refuse(f"weight to be a list of {len(parts)} arrays, as data is", "weight", weight, "None: all 1.")
         own = [
-            np.ones(size, kind) if weight is None else _weights(f"weight[{i}]", weight[i], (size,), kind)
+            np.ones(size, kind) if weight is None else _weights(f"weight[{i}]", weight[i], (size,), kind, data[i])
             for i, (_, size) in enumerate(parts)
         ]
         return _padded([tree for tree, _ in parts], own, kind)
@@ -67,14 +69,14 @@ def of_nodes(
             )
     if 0 in (m, q):
         raise ValueError(f"Expected data with nodes and examples, got data of shape {(m, q)}. Give at least one each.")
-    own = np.ones((m, q), kind) if weight is None else _weights("weight", weight, (m, q), kind)
+    own = np.ones((m, q), kind) if weight is None else _weights("weight", weight, (m, q), kind, data)
     _check_total(list(own))
     return tree, own, m
 
 
-def of_test(test: Any, stacked: Any, kind: np.dtype) -> Any:
+def of_test(test: Any, stacked: Any, kind: np.dtype, data: Any) -> Any:
     """The test examples in a tree with leaves [N, ...], which fits the examples of the nodes; ValueError otherwise."""
-    tree, _ = _examples("test", test, kind)
+    tree, _ = _examples("test", test, kind, data[0] if checks.is_a(data, list) else data)
     if jax.tree.structure(tree) != jax.tree.structure(stacked):
         raise ValueError(
             f"Expected test with the structure of data, {_shape(stacked)}, got {_shape(tree)}. Give a tree of the same "
@@ -113,9 +115,10 @@ def take(tree: Any, chosen: Any) -> Any:
     return jax.tree.map(lambda leaf: leaf[chosen], tree)
 
 
-def _examples(name: str, value: Any, kind: np.dtype) -> tuple[Any, int]:
-    """A tree with leaves [N, ...], and N."""
-    tree = _arrays(name, value, kind, 1, "[examples, ...]", "Stack the examples.")
+def _examples(name: str, value: Any, kind: np.dtype, like: Any = None) -> tuple[Any, int]:
+    """A tree with leaves [N, ...], whose columns are in the order of those of another one, and N."""
+    headings = [labels_of(leaf, axis=1) for _, leaf in _leaves(like)]
+    tree = _arrays(name, value, kind, 1, "[examples, ...]", "Stack the examples.", headings)
     (first, leaf), *others = tree_leaves_with_path(tree)
     for path, other in others:
         if len(other) != len(leaf):
@@ -128,11 +131,30 @@ def _examples(name: str, value: Any, kind: np.dtype) -> tuple[Any, int]:
     return tree, len(leaf)
 
 
-def _arrays(name: str, value: Any, kind: np.dtype, least: int, wanted: str, remedy: str) -> Any:
-    """The tree with NumPy arrays of at least some axes, of types that JAX takes."""
-    found = tree_leaves_with_path(value, is_leaf=_is_table)
+def _leaves(tree: Any) -> list[tuple[Any, Any]]:
+    """The leaves of a tree with their paths, tables of other libraries as those of pandas."""
+    return [(path, labelled(leaf)) for path, leaf in tree_leaves_with_path(tree, is_leaf=_is_table)]
+
+
+def _rows(name: str, found: list[tuple[Any, Any]]) -> tuple[Any, str]:
+    """The labels of the rows of the first leaf that has some, and what that is called."""
+    labels = ((labels_of(leaf), f"{name}{keystr(path)}") for path, leaf in found)
+    return next((one for one in labels if one[0] is not None), (None, ""))
+
+
+def _arrays(
+    name: str, value: Any, kind: np.dtype, least: int, wanted: str, remedy: str, headings: Sequence[Any] = ()
+) -> Any:
+    """The tree with NumPy arrays of at least some axes, of types that JAX takes; labelled rows and columns agree."""
+    found = _leaves(value)
     if not found:
         checks.refuse(f"{name} with at least one array", name, value, _ARRAYS)
+    found = [(path, aligned(f"{name}{keystr(path)}", leaf, *_rows(name, found))) for path, leaf in found]
+    if len(headings) == len(found):
+        found = [
+            (path, aligned(f"{name}{keystr(path)}", leaf, own, "data", axis=1))
+            for (path, leaf), own in zip(found, headings)
+        ]
     leaves = [_array(f"{name}{keystr(path)}", leaf, kind, least, wanted, remedy) for path, leaf in found]
     return jax.tree.unflatten(jax.tree.structure(value, is_leaf=_is_table), leaves)
 
@@ -155,6 +177,7 @@ def _array(name: str, leaf: Any, kind: np.dtype, least: int, wanted: str, remedy
                 f"Expected finite numbers in {name}, got {array[where]} at index {where}. Drop these examples, or fill "
                 "the numbers in."
             )
+        floats_fit(name, array, kind, stacklevel=8)
         array = wide
     elif array.dtype.kind in "iu":
         small = np.dtype(np.int32)
@@ -188,7 +211,8 @@ def _shape(tree: Any) -> str:
     return "{" + ", ".join(f"{path or 'array'}: {text}" for path, text in found.items()) + "}"
 
 
-def _weights(name: str, value: Any, shape: tuple[int, ...], kind: np.dtype) -> np.ndarray:
+def _weights(name: str, value: Any, shape: tuple[int, ...], kind: np.dtype, data: Any) -> np.ndarray:
+    value = aligned(name, labelled(value), *_rows("data", _leaves(data)))
     array = array_of(name, value, "Give one number >= 0 for every example.")
     checks.shape(shape, "Give one number >= 0 for every example.", **{name: array})
     checks.not_negative("Give one number >= 0 for every example.", **{name: array})

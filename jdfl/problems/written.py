@@ -11,14 +11,15 @@ from jdfl.base.settings import As
 from jdfl.models.base import Part
 
 
-def _clients(file: str | None) -> list[str] | None:
-    """The words of a file; FileNotFoundError if it is missing."""
+def _clients(file: str | None) -> list[str] | list[int] | None:
+    """The words of a file, as numbers where all are whole ones; FileNotFoundError if it is missing."""
     if file is None:
         return None
     path = Path(os.path.expanduser(file))
     if not path.is_file():
         raise FileNotFoundError(f"Expected a file at problem.clients, got {file!r}. Check the path.")
-    return path.read_text(encoding="utf-8", errors="surrogateescape").split()  # other bytes stay distinguishable
+    words = path.read_text(encoding="utf-8", errors="surrogateescape").split()  # other bytes stay distinguishable
+    return [int(word) for word in words] if all(word.isdecimal() for word in words) else words
 
 
 def _names(public: str | None) -> tuple[str, ...]:

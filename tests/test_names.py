@@ -1,0 +1,298 @@
+"""Names of nodes: networks and problems that have some are paired by them, at every door and through every wrapper."""
+
+import inspect
+from dataclasses import replace
+
+import jax
+import jax.numpy as jnp
+import networkx as nx
+import numpy as np
+import pandas as pd
+import pytest
+
+import jdfl
+from jdfl import network as nw
+from jdfl.config.families import edge_list_file
+from jdfl.engine import loop, stepping
+from jdfl.network.graph import round_of
+from jdfl.network.ordering import in_order_of
+from jdfl.observers import Everyone
+
+NAMES = ("Oslo", "Bern", "Lima", "Cairo", "Quito")
+LINKS = [("Oslo", "Bern"), ("Bern", "Lima"), ("Lima", "Cairo"), ("Cairo", "Quito"), ("Quito", "Oslo"), ("Oslo", "Lima")]
+ORDER = [3, 0, 4, 2, 1]  # another one of the same nodes
+OTHER = tuple(NAMES[i] for i in ORDER)
+SLOW = dict(zip(NAMES, (1.0, 2.0, 3.0, 4.0, 5.0)))
+METHOD = jdfl.DPSGD(lr=0.1)
+
+
+def linked(names=NAMES, links=LINKS):
+    graph = nx.Graph()
+    graph.add_nodes_from(names)
+    graph.add_edges_from(links)
+    return nw.from_networkx(graph)
+
+
+def vectors(names=NAMES):
+    values = np.random.default_rng(0).normal(size=(len(names), 3))
+    return jdfl.problems.averaging(values).named(names)
+
+
+def same(one, other):
+    return all(np.array_equal(a, b) for a, b in zip(jax.tree.leaves(one), jax.tree.leaves(other), strict=True))
+
+
+# ---- one network by whichever door ----
+
+CHAIN = [(3, 0), (0, 1), (1, 2)]
+A = pd.DataFrame(nx.to_numpy_array(nx.Graph(CHAIN), nodelist=range(4)), index=pd.Index([0, 1, 2, 3]))
+A.columns = pd.Index([0, 1, 2, 3])
+
+
+def weighted():
+    W = nw.to_scipy(nw.from_edges(CHAIN)).toarray()
+    return nx.from_numpy_array(W).__class__(
+        [(i, j, {"weight": W[i, j]}) for i, j in [*CHAIN, *((i, i) for i in (2, 0, 3, 1))]]
+    )
+
+
+NUMBERED = {
+    "edges": lambda _: nw.from_edges(CHAIN),
+    "edges in another order": lambda _: nw.from_edges(CHAIN[::-1]),
+    "a table of edges": lambda _: nw.from_edges(pd.DataFrame(CHAIN, columns=["u", "v"]).sample(frac=1, random_state=0)),
+    "networkx": lambda _: nw.from_networkx(nx.Graph(CHAIN)),
+    "weights in networkx": lambda _: nw.from_networkx(weighted()),
+    "a table of links": lambda _: nw.from_scipy(A.loc[[2, 0, 3, 1], [1, 3, 2, 0]]),
+    "a table of weights": lambda _: nw.from_matrix(
+        pd.DataFrame(nw.to_scipy(nw.from_edges(CHAIN)).toarray(), A.index, A.columns).loc[[3, 1, 0, 2], [0, 2, 1, 3]]
+    ),
+    "back from networkx": lambda _: nw.from_networkx(nw.to_networkx(nw.from_networkx(nx.Graph(CHAIN[::-1])))),
+    "a file": lambda folder: _file(folder),
+}
+
+
+def _file(folder):
+    (folder / "links").write_text("\n".join(f"{u} {v}" for u, v in CHAIN))
+    return edge_list_file(4, str(folder / "links"))
+
+
+@pytest.mark.parametrize("door", NUMBERED)
+def test_links_between_numbers_are_one_network_by_whichever_door_they_come(door, tmp_path):
+    found, expected = NUMBERED[door](tmp_path), nw.from_edges(CHAIN)
+    assert found.node_names == range(4)
+    assert np.allclose(nw.to_scipy(found).toarray(), nw.to_scipy(expected).toarray(), atol=1e-7)
+
+
+# ---- wrappers ----
+
+WRAPPERS = {
+    "link_loss": lambda base: nw.link_loss(base, 0.4),
+    "bursty_loss": lambda base: nw.bursty_loss(base, 0.4, 0.3),
+    "node_participation": lambda base: nw.node_participation(base, 0.6),
+    "outages": lambda base: nw.outages(base, 0.4, 0.3),
+    "membership": lambda base: nw.membership(base, joins={"Lima": 2}, leaves=pd.Series(range(3, 8), NAMES)[::-1]),
+    "delays": lambda base: nw.delays(base, 2),
+    "timed": lambda base: nw.timed(base, nw.ExponentialTime(), slowness=SLOW),
+    "traced": lambda base: nw.timed(base, nw.time_trace({name: [x, 2 * x] for name, x in SLOW.items()}, cycle=True)),
+    "partial_communication": lambda base: nw.partial_communication(base, 0.5),
+    "synchronised": lambda base: nw.synchronised(base, 2),
+    "laplacian": nw.laplacian,
+    "random_links": lambda base: nw.random_links(base, 0.5),
+    "matcha": lambda base: nw.matcha(base, 0.5),
+    "periodic": lambda base: nw.periodic([base, linked(("Bern", "Quito", "Lima", "Oslo", "Cairo"), LINKS[:5])]),
+    "random_choice": lambda base: nw.random_choice([base, linked(OTHER[::-1], LINKS[:5])]),
+    "around one another": lambda base: nw.link_loss(nw.timed(base, slowness=pd.Series(SLOW)[::-1]), 0.3),
+}  # fmt: skip
+
+
+def test_every_wrapper_is_tried():
+    doors = [getattr(nw, name) for name in nw.__all__ if inspect.isfunction(getattr(nw, name))]
+    wrap = {one.__name__ for one in doors if next(iter(inspect.signature(one).parameters), "") in ("base", "networks")}
+    assert wrap - {"matchings"} <= set(WRAPPERS)
+
+
+@pytest.mark.parametrize("wrapper", WRAPPERS)
+def test_names_survive_wrappers_with_everything_that_is_given_per_node(wrapper):
+    one, other = (WRAPPERS[wrapper](linked(names)) for names in (NAMES, OTHER))
+    assert (one.node_names, other.node_names) == (NAMES, OTHER)
+    moved, again = in_order_of(other, NAMES), in_order_of(in_order_of(one, OTHER), NAMES)
+    assert moved.node_names == NAMES
+    if wrapper != "matcha":  # whose edge colouring depends on the order
+        assert same(moved, again)
+        for t in range(3):  # outside a run rounds are drawn from the numbers of nodes
+            assert np.allclose(*(nw.as_dense(round_of(net, t)) for net in (moved, again)), atol=1e-6)
+    assert round_of(moved, 0).names.names == NAMES
+    assert one.named(None).node_names is None
+    assert one.named(OTHER).node_names == OTHER
+
+
+def test_a_reordered_matcha_has_the_same_links_by_name():
+    matched = nw.matcha(linked(OTHER), 0.5)
+    moved = in_order_of(matched, NAMES)
+    for j in range(matched.partner.shape[1]):
+        pairs = [
+            {frozenset((net.node_names[i], net.node_names[int(k)])) for i, k in enumerate(net.partner[:, j])}
+            for net in (matched, moved)
+        ]
+        assert pairs[0] == pairs[1]
+
+
+def test_a_wrapper_of_ones_own_is_not_reordered_silently():
+    @jdfl.base.struct.dataclass
+    class Own(nw.LinkLoss):
+        rates: jax.Array = None
+
+    inside = nw.link_loss(linked(OTHER), 0.1)
+    own = Own(inside.base, inside.p, False, "own", jnp.arange(5.0), name="mine")
+    with pytest.raises(ValueError, match=r"put in the order of the problem.*per_node=True"):
+        in_order_of(own, NAMES)
+
+
+# ---- every door where a problem and a network meet ----
+
+NOISY = jdfl.DPSGD(lr=0.1, gradients=jdfl.Gradients(batch=1, clip=1.0, mechanism=jdfl.Gaussian(2.0)))
+SHORT, ONE = {"steps": 2, "trials": 2, "tuning": None}, {"a": METHOD}
+DOORS = {
+    "Experiment": lambda p, n: jdfl.Experiment(problem=p, network=n, methods=ONE, **SHORT).run(progress=False),
+    "account_plan": lambda p, n: jdfl.account_plan(NOISY, p, n, steps=2),
+    "audit": lambda p, n: jdfl.audit(NOISY, p, n, steps=2, runs=100),
+    "audit_one_run": lambda p, n: jdfl.audit_one_run(NOISY, p, n, steps=2),
+    "calibrate": lambda p, n: jdfl.calibrate(NOISY, p, n, steps=2, epsilon=1.0),
+    "compare": lambda p, n: jdfl.compare({"a": METHOD}, p, n, **SHORT, progress=False),
+    "an entry's network": lambda p, n: jdfl.compare(
+        {"a": jdfl.Entry(METHOD, network=n)}, p, nw.ring(p.m), **SHORT, progress=False
+    ),
+    "floor": lambda p, n: jdfl.floor(METHOD, p, n),
+    "observe": lambda p, n: jdfl.observe(NOISY, p, n, Everyone(), steps=2),
+    "observe_pairs": lambda p, n: jdfl.observe_pairs(NOISY, p, n, steps=2),
+    "paths": lambda p, n: jdfl.paths(METHOD, p, n),
+    "planned_releases": lambda p, n: jdfl.planned_releases(NOISY, p, n, steps=2),
+    "repeat": lambda p, n: jdfl.repeat(METHOD, p, n, keys=[0, 1], steps=2),
+    "run": lambda p, n: jdfl.run(METHOD, p, n, steps=2),
+    "sweep": lambda p, n: jdfl.sweep(METHOD, p, n, over={"lr": [0.1, 0.2]}, steps=2),
+    "theory": lambda p, n: jdfl.theory(jdfl.AverageConsensus(), p, n, steps=2),
+    "an asynchronous run": lambda p, n: jdfl.run(jdfl.events.ADPSGD(lr=0.1), p, nw.timed(n), steps=2),
+}  # fmt: skip
+NEEDS_MORE = {"read_checkpoint"}  # a folder, below
+
+
+def test_every_door_of_a_problem_and_a_network_is_tried():
+    met = {
+        name
+        for name in jdfl.__all__
+        if callable(one := getattr(jdfl, name)) and {"problem", "network"} <= set(inspect.signature(one).parameters)
+    }
+    assert met <= set(DOORS) | NEEDS_MORE
+
+
+@pytest.mark.parametrize("door", DOORS)
+def test_every_door_refuses_other_names(door):
+    renamed = nw.from_networkx(nx.relabel_nodes(nw.to_networkx(linked(OTHER)), {"Lima": "Roma"}))
+    with pytest.raises(ValueError, match="'Lima' in the problem alone and 'Roma' in the network alone"):
+        DOORS[door](vectors(), renamed)
+
+
+def test_runs_do_not_depend_on_the_order_of_a_networks_nodes(tmp_path):
+    problem = vectors()
+    made = [
+        jdfl.run(METHOD, problem, nw.timed(nw.link_loss(linked(names), 0.3), slowness=SLOW), steps=6, callbacks=calls)
+        for names, calls in ((NAMES, [jdfl.Checkpoints(tmp_path, every=3)]), (OTHER, []))
+    ]
+    one, other = made
+    assert np.allclose(one.params, other.params, atol=1e-6)
+    assert np.array_equal(one.clock, other.clock)
+    assert one.totals == other.totals
+    assert one.node_names == other.node_names == NAMES
+    assert [result.pairing for result in made] == ["by name"] * 2
+    assert "paired by name" in repr(one)
+    again = jdfl.read_checkpoint(tmp_path, METHOD, problem, nw.timed(nw.link_loss(linked(OTHER), 0.3), slowness=SLOW))
+    assert again.rounds == 6
+    one.save(tmp_path / "kept")
+    assert (jdfl.load(tmp_path / "kept").node_names, jdfl.load(tmp_path / "kept").pairing) == (NAMES, "by name")
+
+
+def test_hospitals_get_their_own_links_in_float64_by_hand():
+    problem, network = vectors(), linked(OTHER)
+    W = pd.DataFrame(nw.to_scipy(network).toarray(), OTHER, OTHER).loc[list(NAMES), list(NAMES)].to_numpy()
+    v = np.asarray(problem.data[:, 0], np.float64)
+    x = np.zeros_like(v)
+    for _ in range(4):
+        x = W @ x - 0.1 * (x - v)
+    result = jdfl.run(METHOD, problem, network, steps=4)
+    assert np.allclose(result.params, x, atol=1e-6)
+    by_position = jdfl.run(METHOD, problem, network.named(None), steps=4)
+    assert by_position.pairing == "by position (the network has no names of nodes)"
+    assert not np.allclose(by_position.params, x, atol=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("problem", "network", "pairing"),
+    [
+        (None, None, "by position (neither has names of nodes)"),
+        (NAMES, None, "by position (the network has no names of nodes)"),
+        (None, NAMES, "by position (the problem has no names of nodes)"),
+        (range(5), range(5), "by name"),
+    ],
+)
+def test_the_pairing_is_said(problem, network, pairing):
+    given = vectors().named(problem), linked().named(network)
+    assert stepping.paired(*given) is given[1]
+    assert stepping.pairing(*given) == pairing
+
+
+def test_names_compile_nothing_again():
+    jdfl.run(METHOD, vectors(), linked(), steps=2)
+    before = loop.start._cache_size(), loop.advance._cache_size(), nw.graph._drawn._cache_size()
+    for names in (OTHER, range(5), None):
+        jdfl.run(METHOD, vectors().named(names), linked().named(names), steps=2)
+    assert (loop.start._cache_size(), loop.advance._cache_size(), nw.graph._drawn._cache_size()) == before
+
+
+def test_a_million_numbers_take_no_objects():
+    m = 10**6
+    edges = np.stack([np.arange(m), (np.arange(m) + 1) % m], axis=1)
+    network = nw.from_edges(edges)
+    assert network.node_names == range(m)
+    problem = jdfl.problems.averaging(np.zeros((4, 1)))
+    assert stepping.paired(replace(problem, about=replace(problem.about, nodes=range(m))), network) is network
+
+
+REFUSED = {
+    "too few": (lambda: nw.ring(4).named(["a"]), "4 names in names.*got 1"),
+    "twice": (lambda: nw.ring(4).named(["a", "b", "a", "c"]), "'a' 2 times"),
+    "missing": (lambda: vectors().named(["a", None, "b", "c", "d"]), r"names\[1\] = None"),
+    "text and numbers": (
+        lambda: jdfl.run(METHOD, vectors().named("01234"), linked().named(range(5)), steps=1),
+        "text in one and numbers in the other",
+    ),
+    "names of a fixed order": (
+        lambda: stepping.paired(vectors(), nw.equi_rounds(5).named(OTHER)),
+        "can be put in the order",
+    ),
+    "a node that nobody is": (lambda: nw.membership(linked(), joins={"Roma": 2}), "'Roma' in joins alone"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_refusals_name_what_differs(case):
+    call, words = REFUSED[case]
+    with pytest.raises(ValueError, match=words):
+        call()
+
+
+def test_clients_name_the_nodes_and_a_selection_keeps_its_names():
+    rng = np.random.default_rng(1)
+    X, clients = rng.normal(size=(60, 2)), np.repeat([30, 4, 100], 20)
+    problem = jdfl.from_arrays(X, X[:, 0] > 0, clients=clients, test_fraction=0)
+    assert problem.node_names == (4, 30, 100)
+    assert problem.nodes(np.array([2, 0])).node_names == (100, 4)
+    assert problem.declared("stop").replace(test=None).node_names == (4, 30, 100)
+    parts = {name: (X[clients == name], X[clients == name, 0] > 0) for name in (30, 4, 100)}
+    given = jdfl.from_arrays(
+        {name: one for name, (one, _) in parts.items()},
+        {name: parts[name][1] for name in (100, 4, 30)},
+        partition="given",
+        test_fraction=0,
+    )
+    assert given.node_names == (30, 4, 100)
+    assert np.array_equal(given.data[1][0], parts[30][1])
