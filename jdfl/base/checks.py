@@ -245,8 +245,12 @@ def class_numbers(remedy: str = "", **named: Any) -> None:
 
 
 def shape(expected: tuple[int | None, ...], remedy: str = "", **named: Any) -> None:
-    """Every named array has the given shape; None matches any length."""
+    """Every named array has the given shape, where None matches any length, and no labels of pandas at its rows."""
     for name, value in named.items():
+        if hasattr(value, "iloc") and type(value.index).__name__ != "RangeIndex":
+            refuse(
+                f"an array without labels as {name}", name, value, f"Use {name}.to_numpy(), in the order that is meant."
+            )
         try:
             found = tuple(np.shape(value))
         except (TypeError, ValueError):

@@ -148,7 +148,7 @@ def _weighted(graph: "nx.Graph[Any]") -> Any:
     if nx.number_of_selfloops(graph):
         return W
     total = np.asarray(W.sum(axis=1))
-    if W.nnz and W.data.min() >= 0 and total.max() > 1 + TOLERANCE:
+    if W.nnz and W.data.min() >= 0 and total.max() > 2:  # own weights below -1 diverge
         i = int(np.argmax(total))
         raise ValueError(
             f"Expected `weight` of edges that are mixing weights, whose sum at a node is at most 1, got {total[i]:.6g} "
@@ -273,6 +273,11 @@ def _refuse_disagreement(matrix: Any, links: Arcs) -> None:
     remedy = (
         f"The lowest weight is {lowest:.6g}: use weights >= 0." if lowest < 0 else "Mix lazily: (W + identity) / 2."
     )
+    if lowest < 0 and lowest == matrix.diagonal().min():
+        remedy = (
+            f"The lowest weight is {lowest:.6g}, that of a node itself: make the weights of its links sum to at most 1, or "
+            "choose a rule, such as weights='metropolis' of from_networkx."
+        )
     raise ValueError(
         f"Expected W whose second eigenvalue is below 1 in modulus, got |lambda_2| = {second:.6g}: differences between "
         f"nodes would {what}. {remedy} Or pass connected=False to keep it as it is."

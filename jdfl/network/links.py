@@ -135,7 +135,8 @@ def per_node(name: str, value: Any, network: Network, default: Any = None) -> An
     names = node_names(network) or range(network.m)
     if isinstance(value, Mapping) and default is not None:
         value = dict.fromkeys(names, default) | dict(cast(Any, value))
-    return aligned(name, value, names, "the nodes of the network")
+    found = aligned(name, value, names, "the nodes of the network")
+    return found.to_numpy() if hasattr(found, "iloc") else found
 
 
 def ids(m: int) -> Array:

@@ -110,7 +110,7 @@ def random_choice(
     graphs, names = _stacked(networks)
     p = graphs.senders.shape[0]
     chance = np.full(p, 1 / p) if probability is None else np.asarray(probability)
-    checks.shape((p,), "Give one probability per network.", probability=chance)
+    checks.shape((p,), "Give one probability per network.", probability=chance if probability is None else probability)
     checks.not_negative(probability=chance)
     if abs(chance.sum() - 1) > 1e-6:
         raise ValueError(f"Expected a probability that sums to 1, got probability = {chance}. Divide it by its sum.")

@@ -213,8 +213,8 @@ def relabel(graph: Graph, order: Any) -> Graph:
         order: [m] a permutation of 0 .. m-1, otherwise `ValueError`: the new node r is the old node order[r].
     """
     checks.plain_array(order=order)
-    order = np.asarray(order)
     checks.shape((graph.m,), "Pass one old node id per node.", order=order)
+    order = np.asarray(order)
     new_id = np.argsort(order).astype(np.int32)
     if not np.array_equal(order[new_id], np.arange(graph.m)):
         raise ValueError(f"Expected order to name every node from 0 to {graph.m - 1} once, got {order}.")

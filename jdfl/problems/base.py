@@ -278,6 +278,9 @@ def check_problem(problem: Problem) -> None:
     the example.
     """
     checks.shape((None, None), weight=problem.weight)
+    for name, tree in (("data", problem.data), ("test", problem.test)):
+        if any(hasattr(leaf, "iloc") for leaf in jax.tree.leaves(tree)):
+            raise ValueError(f"Expected arrays in {name}, got a table of pandas. Use to_numpy(), in the order of X.")
     m, q = problem.weight.shape
     if m == 0 or q == 0:
         raise ValueError(f"Expected at least one node and one example, got weight of shape {(m, q)}.")

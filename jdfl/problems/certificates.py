@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike
 
 from jdfl.base import checks
 from jdfl.base.arguments import checked
+from jdfl.base.names import aligned, labels_of
 from jdfl.problems.dataset import Features
 
 _DUAL = {"linf": 1, "l2": 2}
@@ -51,7 +52,8 @@ def certified_radius(
     if len(getattr(features, "shape", ())) != 2:
         shape = getattr(features, "shape", None)
         raise ValueError(f"Expected features [N, n], an array or a sparse matrix, got {type(features)}, shape {shape}.")
-    weights = np.asarray(w, float)
+    weights = np.asarray(aligned("w", w, labels_of(features, axis=1), "the columns of features"), float)
+    labels = aligned("labels", labels, labels_of(features), "features")
     checks.shape((features.shape[-1],), "Give one parameter per feature, and features [N, n].", w=weights)
     target = np.asarray(labels)
     checks.shape((features.shape[0],), "Give one label per example.", labels=target)

@@ -18,6 +18,7 @@ from jdfl.base.names import aligned, labels_of
 from jdfl.base.settings import As
 from jdfl.devices.processes import portion
 from jdfl.problems.about import About
+from jdfl.problems.containers import column
 from jdfl.problems.dataset import Dataset, Features
 from jdfl.problems.datasets import NAMES, DataName, load
 from jdfl.problems.jagged import canonical
@@ -165,6 +166,7 @@ def with_test(
     """
     features, labels = dataset.features, dataset.labels
     if clients is not None:
+        clients = column("clients", clients)
         checks.shape(np.shape(labels), "One client id for every training example.", clients=clients)
     if dataset.test is not None or fraction == 0:
         return dataset, clients
@@ -192,8 +194,8 @@ def holdout(features: Features, labels: np.ndarray, fraction: float, *, seed: in
     """
     check_share(fraction=fraction)
     checks.class_numbers(labels=labels)
-    checks.shape((None,), "One label for every example.", labels=labels)
     labels = np.asarray(aligned("labels", labels, labels_of(features), "features"))
+    checks.shape((None,), "One label for every example.", labels=labels)
     numbers = labels.astype(float)
     wrong = np.flatnonzero((numbers < 0) | (numbers >= MOST_CLASSES) | (numbers % 1 != 0))
     if wrong.size:

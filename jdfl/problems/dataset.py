@@ -6,6 +6,8 @@ from typing import Any
 import numpy as np
 from scipy.sparse import csr_matrix
 
+from jdfl.base.names import aligned, labels_of
+
 Features = np.ndarray | csr_matrix
 
 
@@ -24,6 +26,20 @@ class Dataset:
     test_labels: np.ndarray | None = None  # [M] int32
     source: str = ""  # who published it, and where
     standardise: bool = False  # columns of very different scales: use mean 0, variance 1 of the training examples
+
+    def __post_init__(self) -> None:
+        """Labels and columns in the order of the features, as arrays without labels of their own."""
+        headings = labels_of(self.features, axis=1)
+        rows = aligned("test_features", self.test_features, headings, "features", axis=1)
+        parts = {
+            "labels": aligned("labels", self.labels, labels_of(self.features), "features"),
+            "test_labels": aligned("test_labels", self.test_labels, labels_of(rows), "test_features"),
+            "features": self.features,
+            "test_features": rows,
+        }
+        for name, value in parts.items():
+            if hasattr(value, "iloc"):
+                object.__setattr__(self, name, value.to_numpy())
 
     @property
     def classes(self) -> int:

@@ -143,8 +143,8 @@ def drawn_regression(
     Raises ValueError for sizes that are not whole numbers from 1, and for draws of another shape or type.
     """
     kind = floating(dtype)
+    checks.shape((None,), "It has the number of examples of every node.", sizes=sizes)
     counts = np.asarray(sizes)
-    checks.shape((None,), "It has the number of examples of every node.", sizes=counts)
     if counts.size == 0 or not np.issubdtype(counts.dtype, np.integer) or counts.min() < 1 or counts.max() >= _MOST:
         raise ValueError(f"Expected sizes of whole numbers from 1, one for every node, got sizes = {sizes!r}.")
     if not callable(draw):

@@ -78,10 +78,10 @@ def warn_of_rare(classes: tuple[Any, ...], train: np.ndarray, test: np.ndarray |
         known = [one for i, one in enumerate(classes) if total[i] > 1]
         shown = [f"{classes[i]!r} ({total[i]})" for i in rare[:_SHOWN]]
         more = f", and {rare.size - _SHOWN} more" if rare.size > _SHOWN else ""
-        meant = next(filter(None, (suggest.hint(classes[i], known) for i in rare)), "")
+        meant = next((f" {one}" for i in rare if (one := suggest.hint(classes[i], known))), "")
         where = "once" if test is None else "once, or not both in the training and the test examples"
         warnings.warn(
-            f"y has labels that occur {where}, with numbers of examples: {', '.join(shown)}{more}. {meant} Each of "
+            f"y has labels that occur {where}, with numbers of examples: {', '.join(shown)}{more}.{meant} Each of "
             f"the {len(classes)} labels is a class: correct the spelling, drop these examples, or give more of them.",
             stacklevel=4,
         )

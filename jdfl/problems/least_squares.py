@@ -79,7 +79,7 @@ def linear_regression(
     data, weight = _together(features, targets, kind)
     n = data[0].shape[-1]
     if truth is not None:
-        truth = aligned("truth", truth, labels_of(features[0], axis=1), "the columns of features")
+        truth = np.asarray(aligned("truth", truth, labels_of(features[0], axis=1), "the columns of features"))
         checks.shape((n,), truth=truth)
     return build(data, weight, truth, None if test is None else _test(test, n, kind, features[0]), name, kind)
 
@@ -87,7 +87,8 @@ def linear_regression(
 def _alike(A: Any, b: Any, where: str, first: Any) -> tuple[Any, Any]:
     """Features with columns in the order of the first node's, and targets in the order of their rows."""
     A = aligned(f"features of {where}", A, labels_of(first, axis=1), "features of node 0", axis=1)
-    return A, aligned(f"targets of {where}", b, labels_of(A), f"features of {where}")
+    b = aligned(f"targets of {where}", b, labels_of(A), f"features of {where}")
+    return tuple(one.to_numpy() if hasattr(one, "iloc") else one for one in (A, b))
 
 
 def _test(test: tuple[ArrayLike, ArrayLike], n: int, kind: np.dtype, first: Any) -> tuple[Array, ...]:

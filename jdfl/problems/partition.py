@@ -167,8 +167,8 @@ def drawn(
             "client id of every example, or leave clients out."
         )
     if clients is not None:
+        clients = np.asarray(aligned("clients", clients, labels_of(labels), "labels"))
         checks.shape(np.shape(labels), "One client id for every example.", clients=clients)
-        clients = aligned("clients", clients, labels_of(labels), "labels")
         parts = by_client(clients)
         if len(parts) != m:
             raise ValueError(f"Expected m = {len(parts)}, the number of clients, got m = {m}.")
@@ -189,7 +189,7 @@ def generator(seed: int) -> np.random.Generator:
 def _labels(labels: ArrayLike, name: str = "labels", remedy: str = "Give the label of every example.") -> np.ndarray:
     """The number of every example's label [N] in sorted order, so that no label is in no class, or in several."""
     found = column(name, labels, remedy)
-    checks.shape((None,), remedy, **{name: labels})
+    checks.shape((None,), remedy, **{name: found})
     return np.unique(found, return_inverse=True)[1]
 
 

@@ -133,7 +133,7 @@ def _built(taken: Intake, penalty: float | None, intercept: bool, name: str | No
             f"Expected penalty = 0 for linear regression, which has none, got penalty = {penalty!r}. Leave it out, or "
             "write the loss yourself with jdfl.from_loss(..., penalty=...)."
         )
-    floats_fit("y", taken.targets, kind)
+    floats_fit("y", taken.targets, kind, stacklevel=4)
 
     def rows(features: Any) -> np.ndarray:
         return np.hstack([features, np.ones((len(features), 1))]) if intercept else features

@@ -160,6 +160,7 @@ def sparse_optimum(
     checks.positive(tolerance=tolerance)
     if start is not None:
         checks.real(start=start)
+        checks.shape((problem.n,), start=start)
     smooth = _objective(problem)
     first = problem.truth if start is None else start
     w = np.zeros(problem.n) if first is None else np.array(first, dtype=np.float64)

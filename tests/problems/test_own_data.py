@@ -158,7 +158,8 @@ def test_no_client_loses_all_its_examples_to_the_test_set():
 
 
 def test_a_test_set_keeps_the_classes_numbers():
-    found = from_arrays(X, NAMES, 5, test=(X[:3], ["cedar", "cedar", "birch"]))
+    with pytest.warns(UserWarning, match=r"'ash' \(20\)"):
+        found = from_arrays(X, NAMES, 5, test=(X[:3], ["cedar", "cedar", "birch"]))
     np.testing.assert_array_equal(found.test[1], [2, 2, 1])
     assert found.derived == ()
 
