@@ -275,7 +275,7 @@ def _refuse_disagreement(matrix: Any, links: Arcs) -> None:
     )
     if lowest < 0 and lowest == matrix.diagonal().min():
         remedy = (
-            f"The lowest weight is {lowest:.6g}, that of a node itself: make the weights of its links sum to at most 1, or "
+            f"The lowest weight is {lowest:.6g}, that of a node itself: make those of its links sum to at most 1, or "
             "choose a rule, such as weights='metropolis' of from_networkx."
         )
     raise ValueError(
