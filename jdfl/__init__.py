@@ -6,16 +6,12 @@ stop=jdfl.consensus_below(5e-3, per=10))
 Public names are listed in __init__.pyi; a module is imported when one of its names is first used.
 """
 
-import sys
-
 import lazy_loader
 
-from jdfl import _moved
 from jdfl.base import suggest
 
 __version__ = "0.1.0"
 
 _public, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
 _SPELT = {"dcdpsgd": "DCD", "chocosgd": "CHOCO", "ihtdpsgd": "IHT", "pushsum": "SGP", "gradienttracking": "DSGT"}
-__getattr__ = _moved.refusing(suggest.attributes(__name__, _public, __all__, _SPELT.get))
-sys.meta_path.insert(0, _moved.Finder)
+__getattr__ = suggest.attributes(__name__, _public, __all__, _SPELT.get)

@@ -188,16 +188,6 @@ def test_the_tightest_of_several_limits_counts():
     assert (result.ending, result.rounds) == ("budget", 4)
 
 
-@pytest.mark.parametrize(
-    ("former", "now"),
-    [("progress", "Progress"), ("chunk", "Options"), ("mesh", "devices"), ("epsilon", "Budget"),
-     ("checkpoint_every", "Checkpoints"), ("max_seconds", "Deadline"), ("diverged_above", "Options")],
-)  # fmt: skip
-def test_former_arguments_are_refused_with_what_is_said_now(former, now):
-    with pytest.raises(TypeError, match=rf"takes no {former} any more: give .*{now}"):
-        run(**{former: 1})
-
-
 def test_an_interruption_of_the_last_chunk_changes_nothing():
     def stop(snapshot):
         if snapshot.rounds == 12:

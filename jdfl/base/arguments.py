@@ -77,25 +77,6 @@ def _unknown(function: Callable[..., Any], named: Mapping[str, Any], signature: 
     return suggest.arguments(function.__name__, named, names)
 
 
-def renamed(former: Mapping[str, str]) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Make a function raise TypeError for arguments under `former` names; each maps to its replacement."""
-
-    def of(function: Callable[P, R]) -> Callable[P, R]:
-        @functools.wraps(function)
-        def call(*args: P.args, **named: P.kwargs) -> R:
-            for name in named:
-                if name in former:
-                    raise TypeError(
-                        f"{function.__name__} takes no {name} any more: give {former[name]} (this notice goes with the "
-                        "next release)"
-                    )
-            return function(*args, **named)
-
-        return call
-
-    return of
-
-
 def _documented(error: ValueError, name: str, source: Callable[..., Any] | None) -> ValueError:
     """The error, with the source's documentation of a setting appended; its name may be dotted."""
     about = None if source is None else documentation(source).get(name.rpartition(".")[2])

@@ -34,21 +34,7 @@ from jdfl.engine.turns import put_in_rows
 from jdfl.network.graph import Network
 from jdfl.problems import Problem
 
-_FORMER = {
-    "progress": "callbacks=[jdfl.Progress()]",
-    "chunk": "options=jdfl.Options(chunk=...)",
-    "mesh": "options=jdfl.Options(devices=...)",
-    "diverged_above": "options=jdfl.Options(diverged_above=...)",
-    "epsilon": "callbacks=[jdfl.Budget(epsilon, delta)]",
-    "delta": "callbacks=[jdfl.Budget(epsilon, delta)]",
-    "checkpoint": "callbacks=[jdfl.Checkpoints(folder, every, minutes)]",
-    "checkpoint_every": "callbacks=[jdfl.Checkpoints(folder, every, minutes)]",
-    "checkpoint_minutes": "callbacks=[jdfl.Checkpoints(folder, every, minutes)]",
-    "max_seconds": "callbacks=[jdfl.Deadline(seconds)]",
-}
 
-
-@arguments.renamed(_FORMER)
 @arguments.checked
 def run(
     algorithm: Algorithm,

@@ -213,7 +213,6 @@ class Experiment:
         return terms, chosen
 
 
-@arguments.renamed({"entries": "methods=...", "keys": "trials=...", "tune": "tuning=..."})
 def compare(
     methods: Mapping[str, Algorithm | Entry],
     problem: Problem | Callable[[int], Problem],
