@@ -33,6 +33,11 @@ def paired(problem: Problem, network: Network) -> Network:
     """
     able = hasattr(network, "node_names") and checks.is_a(problem, Problem)
     own, other = (problem.node_names, cast(Any, network).node_names) if able else (None, None)
+    for names, of, word in ((own, problem, "problem"), (other, network, "network")):
+        if names is not None and len(names) != of.m:
+            raise ValueError(
+                f"Expected a name for each of the {of.m} nodes of the {word}, got {len(names)}. Use named()."
+            )
     return network if own is None or other is None else in_order_of(network, own)
 
 
