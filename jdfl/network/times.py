@@ -131,9 +131,8 @@ def time_trace(
     labels, names = labels_of(seconds), NodeNames()
     if labels is not None and type(labels).__name__ != "RangeIndex":
         names = NodeNames(names_of("seconds", labels))
-    if checks.is_a(seconds, Mapping):
-        seconds = list(seconds.values())
-    if np.ndim(seconds) != 2 or 0 in np.shape(seconds):
-        raise ValueError(f"Expected seconds of the shape (m, K), got {np.shape(seconds)}. Give a row for every node.")
-    checks.positive(seconds=seconds)
-    return TimeTrace(jax.device_put(np.array(seconds, np.float32)), names, cycle)
+    rows: Any = list(seconds.values()) if isinstance(seconds, Mapping) else seconds
+    if np.ndim(rows) != 2 or 0 in np.shape(rows):
+        raise ValueError(f"Expected seconds of the shape (m, K), got {np.shape(rows)}. Give a row for every node.")
+    checks.positive(seconds=rows)
+    return TimeTrace(jax.device_put(np.array(rows, np.float32)), names, cycle)
