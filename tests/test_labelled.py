@@ -315,6 +315,11 @@ LOST = {
     "sparse denormals": (lambda: arrays(X=csr_array(X.to_numpy() * 1e-46), y=y.to_numpy()), r"144 numbers.*become 0"),
     "times": (lambda: arrays(X=seconds), r"column 'at', which deviate by 17\.?\d*, are rounded by up to"),
     "large whole numbers": (lambda: arrays(X=seconds.assign(at=2**40 + np.arange(N))), "column 'at'"),
+    "identifiers": (lambda: arrays(X=seconds.assign(at=2**60 + np.arange(N))), r"beyond 2\^53 in at of X"),
+    "whole numbers of NumPy": (
+        lambda: arrays(X=np.stack([np.arange(N), 2**60 + np.arange(N)], axis=1), y=y.to_numpy()),
+        "the numbers in column 1, which deviate by 17",
+    ),
     "targets": (lambda: arrays(y=1e9 + X["age"], task="regression"), "Numbers in y"),
     "a model": (lambda: model(X=seconds), "column 'at'"),
     "a loss": (lambda: loss((seconds.assign(a=1.0), t), nodes=4), "Numbers in data"),

@@ -7,6 +7,7 @@ Axes: N examples, p features.
 """
 
 import sys
+import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -22,6 +23,7 @@ _ENCODE = (
 )
 _DATES = "Turn dates and times into numbers, for example days since the first one, or drop them."
 _MISSING = "Drop the examples with missing or infinite values, or fill them in."
+_WHOLE = 2**53  # whole numbers up to here are exact in float64
 _TORCH = ("detach", "cpu", "numpy")
 
 
@@ -108,24 +110,27 @@ def _frame(name: str, frame: Any) -> tuple[np.ndarray, tuple[str, ...]]:
     from pandas.api import types
 
     names = tuple(str(one) for one in frame.columns)
-    odd: dict[str, list[str]] = {"dates": [], "text": [], "complex": []}
+    odd: dict[str, list[str]] = {one: [] for one in ("", "dates in ", "complex ones in ", "large")}
     for j, column_name in enumerate(names):
         part = frame.iloc[:, j]
         if types.is_complex_dtype(part.dtype):
-            odd["complex"].append(column_name)
+            odd["complex ones in "].append(column_name)
         elif types.is_datetime64_any_dtype(part.dtype) or part.dtype.kind in "mM" or "period" in str(part.dtype):
-            odd["dates"].append(column_name)
+            odd["dates in "].append(column_name)
         elif not types.is_numeric_dtype(part.dtype) and not _counts(part):
-            odd["text"].append(f"{column_name} ({part.dtype})")
-    if odd["text"]:
-        found = named(tuple(odd["text"]))
-        raise ValueError(f"Expected columns of numbers in {name}, got {found}. {_ENCODE.format(name=name)}")
-    if odd["dates"]:
-        raise ValueError(f"Expected columns of numbers in {name}, got dates in {named(tuple(odd['dates']))}. {_DATES}")
-    if odd["complex"]:
-        raise ValueError(
-            f"Expected columns of real numbers in {name}, got complex ones in {named(tuple(odd['complex']))}. "
-            "Give real and imaginary parts as separate columns."
+            odd[""].append(f"{column_name} ({part.dtype})")
+        elif part.dtype.kind in "iu" and (part.abs() > _WHOLE).any():
+            odd["large"].append(column_name)
+    parts = "Give real and imaginary parts as separate columns."
+    for words, remedy in (("", _ENCODE.format(name=name)), ("dates in ", _DATES), ("complex ones in ", parts)):
+        if odd[words]:
+            found = named(tuple(odd[words]))
+            raise ValueError(f"Expected columns of real numbers in {name}, got {words}{found}. {remedy}")
+    if odd["large"]:
+        warnings.warn(
+            f"Whole numbers beyond 2^53 in {named(tuple(odd['large']))} of {name} are rounded in float64. Drop "
+            "identifiers, or subtract the smallest number first.",
+            stacklevel=5,
         )
     return frame.to_numpy(dtype=float, na_value=np.nan), names
 

@@ -106,7 +106,7 @@ class DrawnRegression(LinearRegression):
         problem = LinearRegression(
             data, here.weight, here.curvature, self.truth, self.test, self.start, shared=self.shared, name=self.name
         )
-        return joined(problem, self.m)
+        return replace(joined(problem, self.m), about=self.about)
 
     def check_data(self) -> None:
         """Refuse data that are not the numbers of nodes, and examples of the first and last node that are unfit."""

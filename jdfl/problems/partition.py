@@ -189,7 +189,7 @@ def generator(seed: int) -> np.random.Generator:
 def _labels(labels: ArrayLike, name: str = "labels", remedy: str = "Give the label of every example.") -> np.ndarray:
     """The number of every example's label [N] in sorted order, so that no label is in no class, or in several."""
     found = column(name, labels, remedy)
-    checks.shape((None,), remedy, **{name: found})
+    checks.shape((None,), remedy, **{name: np.asarray(labels)})
     return np.unique(found, return_inverse=True)[1]
 
 

@@ -72,8 +72,9 @@ def floats_fit(name: str, array: Any, kind: np.dtype, columns: Sequence[str] = (
         if zeros := int(np.sum((column != 0) & (np.abs(column) < limits.tiny))) if column.dtype.kind == "f" else 0:
             told.append(f"{zeros:,} numbers{found} are closer to 0 than {limits.tiny:.2g}, and become 0")
         elif stored is array and not np.can_cast(column.dtype, kind):
-            exact = column.astype(float)
-            spread, lost = float(np.std(exact)), float(np.max(np.abs(exact - column.astype(kind))))
+            least = column.min()  # differences are exact for whole numbers, too
+            exact, rounded = (column - least).astype(float), column.astype(kind).astype(float) - float(least)
+            spread, lost = float(np.std(exact)), float(np.max(np.abs(exact - rounded)))
             if lost > _LOST * spread > 0:
                 told.append(f"the numbers{found}, which deviate by {spread:.3g}, are rounded by up to {lost:.3g}")
     if told:
