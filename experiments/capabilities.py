@@ -95,6 +95,8 @@ class _Spy(codecs.Sparse):
 def look(kind: type, seed: int = 0) -> Found:
     """Everything about one class; the class must have defaults."""
     problem, algorithm = _problem(seed), kind()
+    if "objective" in {one.name for one in dataclasses.fields(kind)}:  # what it accepts, whatever it minimises there
+        algorithm = kind(objective="pi")
     accepts = {name: _takes(algorithm, problem, one) for name, one in NETWORKS.items()}
     where = NETWORKS[next((name for name, taken in accepts.items() if taken), "fixed")]
     if not _hears(algorithm, problem):

@@ -119,7 +119,7 @@ def setting(
     steepest = float(np.max(np.asarray(problem.curvature))) + float(getattr(problem, "penalty", 0.0))
     momentum = {"DFedAvgM": 0.8}.get(method, 0.0)
     fields: dict[str, Any] = {"lr": ((0.1 if momentum else 0.5) if step is None else step) / steepest}
-    fields |= {"gradients": gradients(epsilon)}
+    fields |= {"gradients": gradients(epsilon), "objective": "pi"}  # nodes of few neighbours may count for less
     if method == "D-PSGD":
         network = base
     elif method == "D-PSGD-DN":

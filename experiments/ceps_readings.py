@@ -64,7 +64,11 @@ def readings(problem: Problem, base: Network, bare: Network, epsilon: float) -> 
     for method in ("D-PSGD", "D-PSGD-PC"):
         plain = found[method, "default"]
         exact = jdfl.DPSGD(
-            lr=plain.algorithm.lr, gradients=gradients(epsilon), period=PERIOD, order="adapt-then-combine"
+            lr=plain.algorithm.lr,
+            gradients=gradients(epsilon),
+            period=PERIOD,
+            order="adapt-then-combine",
+            objective="pi",
         )
         found[method, "noise mixed at once"] = Setting(exact, plain.network, False)
         late = replace(exact, order="combine-then-adapt")

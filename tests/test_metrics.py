@@ -6,6 +6,7 @@ import pytest
 from scipy import stats
 
 import jdfl
+from jdfl.algorithms import REGISTRY
 from jdfl.engine import metrics
 from jdfl.engine.intervals import wilson
 from jdfl.lab.summary import summary, summary_text
@@ -186,7 +187,8 @@ def test_metrics_where_some_parameters_stay_with_the_nodes(shared):
     assert measure("accuracy", w, problem) == pytest.approx(right.mean())
     assert measure("balanced_accuracy", w, problem) == pytest.approx(per_class.mean())
     assert measure("accuracy_own", w, problem) == pytest.approx((own * per_class).sum(axis=1).mean())
-    distance = w[:, :count] - w[:, :count].mean(axis=0)
+    agreeing = count or 9  # of models that have nothing in common, all parameters are compared
+    distance = w[:, :agreeing] - w[:, :agreeing].mean(axis=0)
     assert measure("consensus_error", w, problem) == pytest.approx((distance**2).sum(axis=1).mean(), rel=1e-5, abs=1e-9)
     held = [float(problem.value(jnp.asarray(one), *problem.local(i))) for i, one in enumerate(judged(w, count))]
     assert measure("objective", w, problem) == pytest.approx(np.mean(held), rel=1e-5)
@@ -238,3 +240,53 @@ def test_results_have_the_interval_of_their_accuracy():
     assert "for 50 test examples" in summary_text(summary(result))
     assert jdfl.run(jdfl.DPSGD(lr=0.1), tested.replace(test=None), network, steps=2).intervals == {}
     assert jdfl.run(jdfl.DPSGD(lr=0.1), tested.replace(shared=2), network, steps=2).intervals == {}
+
+
+# ---------------------------------------------------------------- models of one's own
+
+
+def opposed() -> jdfl.problems.Problem:
+    """Four nodes, two of them with the opposite labels."""
+    draw = np.random.default_rng(2)
+    X, normal = draw.normal(size=(160, 3)), np.array([1.0, -2.0, 0.5])
+    client = np.arange(160) % 4
+    y = (X @ normal > 0) ^ (client % 2 == 1)
+    return jdfl.from_arrays(X, y.astype(int), clients=client)
+
+
+PERSONAL = [name for name, kind in REGISTRY.items() if kind.personal == "models"]
+
+
+@pytest.mark.parametrize("name", PERSONAL)
+def test_models_of_one_s_own_are_evaluated_one_by_one_and_their_mean_by_name_alone(name):
+    problem = opposed()
+    more = ["gradient_norm", "test_loss", "accuracy_own", "suboptimality", "distance_to_optimum", "accuracy_local"]
+    asked = [*more, "objective", "objective_local", "accuracy", "balanced_accuracy", "consensus_error"]
+    means = ["mean_model_objective", "mean_model_accuracy", "mean_model_test_loss"]
+    algorithm, network = REGISTRY[name](lr=0.5), jdfl.network.complete(4)
+    result = jdfl.run(algorithm, problem, network, steps=30, every=30, metrics=[*asked, *means])
+    x, found = jnp.asarray(result.params), result.final
+    alone = [problem.nodes(jnp.asarray([i])) for i in range(4)]
+    for metric in ("objective", "accuracy", "balanced_accuracy", "test_loss", "accuracy_own", "accuracy_local"):
+        each = [measure(metric, x[i : i + 1], alone[i]) for i in range(4)]
+        assert found[metric] == pytest.approx(np.mean(each), rel=1e-5), metric
+    assert found["objective_local"] == pytest.approx(found["objective"], rel=1e-6)
+    best = jdfl.problems.solved(problem).optimum
+    assert found["suboptimality"] == pytest.approx(found["objective"] - float(best.value), abs=1e-5)
+    far = np.linalg.norm(np.asarray(x) - np.asarray(best.w), axis=1) / np.linalg.norm(best.w)
+    assert found["distance_to_optimum"] == pytest.approx(far.mean(), rel=1e-4)
+    for metric in ("objective", "accuracy", "test_loss"):
+        assert found[f"mean_model_{metric}"] == pytest.approx(measure(metric, x, problem), rel=1e-5)
+    assert found["accuracy_local"] > 0.55
+    apart = np.asarray(x) - np.mean(np.asarray(x), axis=0)
+    assert found["consensus_error"] == pytest.approx(np.sum(apart**2, axis=1).mean(), rel=1e-4)
+    assert result.intervals == {}
+    around = jdfl.combined_by(algorithm, jdfl.robust.Weighted())
+    assert around.personal == "models"
+
+
+def test_agreement_of_models_of_one_s_own_is_that_of_all_parameters():
+    stop = jdfl.consensus_below(1e-6)
+    result = jdfl.run(jdfl.PENS(lr=0.5), opposed(), jdfl.network.complete(4), steps=20, stop=stop)
+    assert result.ending == "steps"
+    assert "accuracy_local" in result.history

@@ -3,6 +3,7 @@
 import re
 import signal
 import threading
+from typing import Any
 
 import jax
 import numpy as np
@@ -290,7 +291,8 @@ def test_a_run_ends_with_the_first_node_that_is_not_finite(every, chunk):
     assert result.history["round"].tolist() == [*range(0, 7, every), 7]
     assert not np.isfinite(result.history["objective"].iloc[-1])
     assert np.isfinite(result.history["objective"].iloc[:-1]).all()
-    assert result.final["objective"] == result.history["objective"].iloc[-2]
+    assert (result.final["objective"], result.final["consensus_error"]) == (np.inf, np.inf)
+    assert min([result, run()], key=lambda one: one.final["objective"]) is not result
     assert result.final["round"] == 7
     assert result.totals.messages == {"model": 7 * M}
     assert np.isfinite(np.delete(np.asarray(result.params), [2, 4], axis=0)).all()
@@ -300,7 +302,7 @@ def test_a_start_that_is_not_finite_is_no_run():
     result = run(Gossip(fails=((-1, 3),)))
     assert (result.ending, result.rounds, result.diverged) == ("diverged", 0, (0, 3))
     assert result.history["round"].tolist() == [0]
-    assert np.isnan(result.final["objective"])
+    assert result.final["objective"] == np.inf
 
 
 @pytest.mark.parametrize(
@@ -309,7 +311,7 @@ def test_a_start_that_is_not_finite_is_no_run():
     ids=["sigma", "noise"],
 )
 def test_ceps_that_diverges_keeps_what_was_finite(fields):
-    result = run(jdfl.CEPS(s=3, periods=(2, 3), **fields), steps=100)
+    result = run(jdfl.CEPS(s=3, periods=(2, 3), **fields), steps=100, every=100)
     assert result.ending == "diverged"
     assert result.diverged is not None
     assert result.diverged[0] == result.rounds == result.history["round"].iloc[-1] < 100
@@ -319,11 +321,34 @@ def test_ceps_that_diverges_keeps_what_was_finite(fields):
     assert not (w & u)[node]
     named = set(re.findall(r"\b[wu]\b", result.reason))
     assert named == {name for name, rows in (("w", w), ("u", u)) if not rows[node]}
-    assert all(np.isfinite(value) for value in result.final.values())  # infinity is not a final value either
-
-
-def test_a_metric_that_overflows_is_told_as_it_is():
-    result = run(Gossip(mechanism=jdfl.Gaussian(1e25)))
-    assert (result.ending, result.diverged) == ("steps", None)
     assert result.final["objective"] == np.inf
+
+
+def test_a_metric_that_overflows_ends_a_run_where_it_is_recorded_unless_the_end_would_tell_of_data():
+    result = run(Gossip(rate=2.5), steps=500, every=5)
+    assert (result.ending, result.diverged) == ("diverged", (result.rounds, -1))
+    assert "the metric objective is not finite" in result.reason
     assert np.isfinite(result.params).all()
+    assert result.final["objective"] == result.final["consensus_error"] == np.inf
+    assert np.isfinite(result.history["objective"].iloc[-2])
+    assert any("nothing was learnt" in words for words in result.warnings)
+    assert "nothing was learnt" in repr(result)
+    noisy = run(Gossip(mechanism=jdfl.Gaussian(1e25)))
+    assert (noisy.ending, noisy.diverged) == ("steps", None)
+    assert noisy.final["objective"] == np.inf
+    assert np.isfinite(noisy.params).all()
+
+
+def test_the_smallest_and_the_largest_final_value_never_belong_to_a_run_that_diverged():
+    """A diverged run whose last record has finite metrics, here for a parameter that is too large."""
+    X, y = np.random.default_rng(0).normal(size=(60, 3)), np.arange(60) % 2
+    problem = jdfl.from_arrays(X, y, nodes=3, test_fraction=0.3)
+    given: Any = {"steps": 40, "options": jdfl.Options(diverged_above=0.2), "every": 100}
+    runs = [jdfl.run(jdfl.DPSGD(lr=lr), problem, jdfl.network.ring(3), **given) for lr in (1.0, 1e-3)]
+    assert [one.ending for one in runs] == ["diverged", "steps"]
+    better = {"accuracy": max, "balanced_accuracy": max}
+    for name in ("objective", "objective_local", "consensus_error", *better):
+        assert better.get(name, min)(runs, key=lambda one: one.final[name]) is runs[1]
+        values = [one.final[name] for one in runs]
+        assert not np.isfinite(values[0])
+        assert (np.argmax if name in better else np.argmin)(values) == 1

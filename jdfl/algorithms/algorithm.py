@@ -15,9 +15,10 @@ Axes: m nodes, n parameters.
 
 from dataclasses import replace
 from types import MappingProxyType
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import jax
+import numpy as np
 from jax import Array
 
 from jdfl.algorithms.book import MODEL
@@ -32,10 +33,13 @@ from jdfl.arrays.nonzeros import Nonzeros, dense
 from jdfl.base import arguments
 from jdfl.base.streams import Stream
 from jdfl.codecs import Codec, Dense
-from jdfl.network import Network, require
+from jdfl.network import Network, node_weights, require
+from jdfl.network.requirements import weighed
+from jdfl.network.tables import called
 from jdfl.privacy import NO_NOISE, Guarantee
 from jdfl.problems import Problem
 
+Objective = Literal["mean", "pi"]
 _CODEC = Stream("codec", "shared")  # what a codec draws once per run
 UNSENT_STEP = "they hold a last step that has not been sent and has no noise"
 UNPLANNED = replace(
@@ -55,7 +59,11 @@ class Algorithm:
     end of a message decides its size, where a codec distinguishes nodes. `uneven` marks methods whose rounds differ in
     their amount of computation, `columns` those that need column-stochastic mixing matrices, `late` those that accept
     delayed messages, and `mixes` those that multiply by W, which must not expand then. `exact` marks methods that
-    converge to the optimum with a constant step size and full gradients, `personal` those that learn a model per node.
+    converge to the optimum with a constant step size and full gradients. `personal` is "models" for methods whose nodes
+    keep different models, which metrics and stop rules then evaluate instead of their mean; "parameters" for those that
+    only keep the parameters outside the problem's shared part; and "" for those that aim at consensus. `objective` is
+    "mean" for methods that minimise the mean of the nodes' objectives f_i and refuse networks on which they would not,
+    and "pi" for those that then minimise sum_i pi_i f_i; it may be a setting.
     `noise_by` explains how to set the noise where it is not a mechanism's multiplier. `unsent` describes what the final
     parameters contain without noise, if anything. `attackers` lists the nodes that metrics, stop rules and divergence
     checks leave out.
@@ -71,8 +79,9 @@ class Algorithm:
     columns: ClassVar[bool] = False
     late: ClassVar[bool] = False
     mixes: ClassVar[bool] = True
+    objective: Any = "mean"  # ClassVar, or a field of Objective
     exact: ClassVar[bool] = False
-    personal: ClassVar[bool] = False
+    personal: ClassVar[Literal["", "parameters", "models"]] = ""
     noise_by: ClassVar[str] = ""
     unsent: ClassVar[str] = ""
     attackers: ClassVar[tuple[int, ...]] = ()  # as the first seven, it may be a property
@@ -142,6 +151,31 @@ class Algorithm:
         check_parts(self, problem)
         if self.needs:
             require(network, self.title, **self.needs)
+        if self.objective == "mean" and (pi := self.weights(problem, network)) is not None:
+            field = "objective" in getattr(type(self), "__dataclass_fields__", {})
+            accept = f"{type(self).__name__}(objective='pi')" if field else "objective = 'pi' in your class"
+            raise ValueError(
+                f"Expected mixing weights with which {self.title} minimises the mean of the nodes' objectives f_i, got "
+                f"{called(network)}, on which it minimises {weighed(pi)}: columns of W do not sum to one. Use "
+                "weights='metropolis' on an undirected network, or jdfl.SGP and weights='out-degree' on a directed "
+                f"one. If it is meant: {accept}."
+            )
+
+    def weights(self, problem: Problem, network: Network) -> np.ndarray | None:
+        """Return the weights pi [m] of the nodes' objectives in what is minimised; None where all are equal.
+
+        By default they follow from W (see `jdfl.network.node_weights`) in methods that multiply by it, neither need
+        doubly stochastic weights nor are made for column-stochastic ones, and do not keep personal models.
+        """
+        settled = not self.mixes or self.columns or self.personal == "models"
+        return None if settled or self.needs.get("doubly_stochastic") else node_weights(network)
+
+    def minimises(self, problem: Problem, network: Network) -> str:
+        """Return what the method minimises, in words; "" for the mean of the nodes' objectives f_i."""
+        if self.personal == "models":
+            return "every node its own objective f_i, with a model of its own"
+        pi = None if self.objective == "mean" else self.weights(problem, network)
+        return "" if pi is None else weighed(pi)
 
     def plan(self, problem: Problem, network: Network, steps: int) -> Any:
         """Return what depends on the number of rounds, such as a noise schedule; computed on the host before a run.

@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Any, ClassVar
 
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 
 from jdfl.algorithms.algorithm import UNPLANNED, Algorithm, check_protocol
@@ -46,6 +47,7 @@ class Around(Algorithm):
     needs, codes, phi, channels = (_theirs(name) for name in ("needs", "codes", "phi", "channels"))
     uneven, columns, late, mixes = (_theirs(name) for name in ("uneven", "columns", "late", "mixes"))
     noise_by, unsent, attackers = (_theirs(name) for name in ("noise_by", "unsent", "attackers"))
+    exact, personal, objective = _theirs("exact"), _theirs("personal"), _theirs("objective")
 
     def __getattr__(self, name: str) -> Any:
         """The other method's settings and attributes."""
@@ -95,6 +97,14 @@ class Around(Algorithm):
         """Its push-sum weights."""
         return self.algorithm.mass(state)
 
+    def weights(self, problem: Problem, network: Network) -> np.ndarray | None:
+        """Its weights of the nodes."""
+        return self.algorithm.weights(problem, network)
+
+    def minimises(self, problem: Problem, network: Network) -> str:
+        """What it minimises."""
+        return self.algorithm.minimises(problem, network)
+
     def plan(self, problem: Problem, network: Network, steps: int) -> Any:
         """What it plans."""
         return self.algorithm.plan(problem, network, steps)
@@ -139,6 +149,10 @@ class CombinedBy(Around):
     def around(self, round: Round) -> Round:
         """The round with the rule."""
         return round.by(self.rule)
+
+    def minimises(self, problem: Problem, network: Network) -> str:
+        """What the other method minimises, where the rule is W; otherwise what the rule leaves."""
+        return self.rule.minimises or super().minimises(problem, network)
 
     def check(self, problem: Problem, network: Network) -> None:
         """Raise ValueError as the other method does, and for synchronised rounds."""

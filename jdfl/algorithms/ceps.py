@@ -159,6 +159,10 @@ class CEPS(Algorithm):
         super().check(problem, network)
         check_ceps(self, problem, network)
 
+    def minimises(self, problem: Problem, network: Network) -> str:
+        """A sum of the nodes' objectives whose weights differ where step sizes, periods or neighbourhoods do."""
+        return "a sum of the f_i with the weights that step sizes, periods and neighbourhoods give, over s nonzeros"
+
     def sparsity(self, problem: Problem) -> int:
         """The s nonzeros of w."""
         return self.s

@@ -27,7 +27,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from jdfl.algorithms.algorithm import Algorithm
+from jdfl.algorithms.algorithm import Algorithm, Objective
 from jdfl.algorithms.gradients import Gradients
 from jdfl.algorithms.round import Round
 from jdfl.base import struct
@@ -59,6 +59,8 @@ class DECOR(Algorithm):
     """Standard deviation of a link's noise, in units of the largest sensitivity of any node."""
     colluding: Natural = struct.field(pytree_node=False, default=0)
     """Number of nodes that may pool their secrets and see all messages."""
+    objective: Objective = struct.field(pytree_node=False, default="mean")
+    """Accept networks that preserve the mean of the nodes only, or all ("pi"), with the weights that they give."""
     title: ClassVar[str] = "DECOR"
     needs: ClassVar[dict[str, bool]] = {"fixed": True, "undirected": True}
 

@@ -32,7 +32,7 @@ from typing import ClassVar, NamedTuple
 
 from jax import Array
 
-from jdfl.algorithms.algorithm import Algorithm
+from jdfl.algorithms.algorithm import Algorithm, Objective
 from jdfl.algorithms.codes import Codes
 from jdfl.algorithms.gradients import Gradients
 from jdfl.algorithms.round import Round
@@ -71,6 +71,8 @@ class DFedAvgM(Algorithm):
     codec: Codec = Dense()
     quantised: bool = struct.field(pytree_node=False, default=False)
     """Send differences from public copies instead of the parameters."""
+    objective: Objective = struct.field(pytree_node=False, default="mean")
+    """Accept networks that preserve the mean of the nodes only, or all ("pi"), with the weights that they give."""
     late: ClassVar[bool] = True
 
     @property

@@ -23,7 +23,7 @@ Missing neighbours: the columns of P must still sum to one, so the sender keeps 
 Axes: m nodes, n parameters, d of them shared.
 """
 
-from typing import ClassVar, NamedTuple
+from typing import ClassVar, Literal, NamedTuple
 
 import jax.numpy as jnp
 from jax import Array
@@ -68,7 +68,7 @@ class DFedPGP(PushSums):
     """Gradient steps on the personal parameters before these."""
     gradients: Exact = Gradients()
     title: ClassVar[str] = "DFedPGP"
-    personal: ClassVar[bool] = True
+    personal: ClassVar[Literal["parameters"]] = "parameters"
     tuned: ClassVar[tuple[str, ...]] = ("lr", "lr_local")
 
     def init(self, round: Round) -> State:

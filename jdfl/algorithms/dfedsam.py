@@ -21,7 +21,7 @@ from typing import ClassVar
 import jax.numpy as jnp
 from jax import Array
 
-from jdfl.algorithms.algorithm import Algorithm
+from jdfl.algorithms.algorithm import Algorithm, Objective
 from jdfl.algorithms.gradients import Gradients
 from jdfl.algorithms.round import Round
 from jdfl.algorithms.updates import Updates, released
@@ -49,6 +49,8 @@ class DFedSAM(Algorithm):
     gradients: Gradients = Gradients()
     updates: Updates | None = None
     codec: Codec = Dense()
+    objective: Objective = struct.field(pytree_node=False, default="mean")
+    """Accept networks that preserve the mean of the nodes only, or all ("pi"), with the weights that they give."""
     title: ClassVar[str] = "DFedSAM"
 
     def init(self, round: Round) -> Array:

@@ -22,7 +22,7 @@ Missing neighbours: they are left out of both sums, and a node that receives not
 Axes: m nodes, n parameters.
 """
 
-from typing import Annotated, Any, ClassVar, NamedTuple
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -69,7 +69,7 @@ class DisPFL(Algorithm):
     """Gradient steps after each exchange of messages."""
     gradients: Gradients = Gradients()
     title: ClassVar[str] = "DisPFL"
-    personal: ClassVar[bool] = True
+    personal: ClassVar[Literal["models"]] = "models"
 
     def sparsity(self, problem: Problem) -> int:
         """The number of active entries."""

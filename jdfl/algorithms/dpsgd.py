@@ -22,7 +22,7 @@ from typing import Any, ClassVar, Literal, NamedTuple
 from jax import Array
 
 from jdfl.algorithms import descent, one_kernel
-from jdfl.algorithms.algorithm import Algorithm
+from jdfl.algorithms.algorithm import Algorithm, Objective
 from jdfl.algorithms.codes import refuse_late
 from jdfl.algorithms.gradients import Gradients
 from jdfl.algorithms.round import Round
@@ -61,6 +61,8 @@ class DPSGD(Algorithm):
         pytree_node=False, default="combine-then-adapt"
     )
     """Add the gradient step after mixing, or mix its result: x_i <- sum_j W_ij (x_j - lr g_j(x_j))."""
+    objective: Objective = struct.field(pytree_node=False, default="mean")
+    """Accept networks that preserve the mean of the nodes only, or all ("pi"), with the weights that they give."""
     title: ClassVar[str] = "D-PSGD"
     late: ClassVar[bool] = True
 

@@ -21,6 +21,7 @@ from typing import Annotated, ClassVar, Literal
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 
 from jdfl.algorithms import descent
@@ -83,6 +84,16 @@ class FedAvg(Algorithm):
                 f"{called(network)}: clients communicate with the server, and the network plays no part. Pass the base "
                 "network, and a fraction below 1 for clients that do not answer."
             )
+
+    @property
+    def objective(self) -> str:
+        """Which objective is minimised: with weights by examples another than the mean."""
+        return "mean" if self.weighting == "equal" else "pi"
+
+    def weights(self, problem: Problem, network: Network) -> np.ndarray | None:
+        """The nodes' shares of all examples, unless their weights are equal."""
+        sizes = np.asarray(problem.sizes, np.float64)
+        return None if self.weighting == "equal" or np.ptp(sizes) == 0 else sizes / sizes.sum()
 
     def init(self, round: Round) -> Array:
         """Start from the problem's initial parameters x [m, n]."""

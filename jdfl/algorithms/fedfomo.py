@@ -21,7 +21,7 @@ Missing neighbours: they have no weight, and a node that receives nothing keeps 
 Axes: m nodes, n parameters, d slots of the neighbour table.
 """
 
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import jax.numpy as jnp
 from jax import Array
@@ -49,7 +49,7 @@ class FedFomo(Algorithm):
     """Gradient steps before each exchange of messages."""
     gradients: Exact = Gradients()
     title: ClassVar[str] = "FedFomo"
-    personal: ClassVar[bool] = True
+    personal: ClassVar[Literal["models"]] = "models"
 
     def init(self, round: Round) -> Array:
         """Start from the problem's initial parameters x [m, n]."""

@@ -17,7 +17,7 @@ from typing import ClassVar
 
 from jax import Array
 
-from jdfl.algorithms.algorithm import Algorithm
+from jdfl.algorithms.algorithm import Algorithm, Objective
 from jdfl.algorithms.gradients import Gradients
 from jdfl.algorithms.round import Round
 from jdfl.arrays import ops
@@ -43,6 +43,8 @@ class IHT(Algorithm):
     codec: Codec = Sparse()
     period: Count = struct.field(pytree_node=False, default=1)
     """Rounds between two exchanges of messages."""
+    objective: Objective = struct.field(pytree_node=False, default="mean")
+    """Accept networks that preserve the mean of the nodes only, or all ("pi"), with the weights that they give."""
     title: ClassVar[str] = "IHT-D-PSGD"
 
     def check(self, problem: Problem, network: Network) -> None:

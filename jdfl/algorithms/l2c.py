@@ -21,7 +21,7 @@ Missing neighbours: refused, because a node learns a weight for each of its neig
 Axes: m nodes, n parameters, d slots of the neighbour table.
 """
 
-from typing import ClassVar, NamedTuple
+from typing import ClassVar, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -63,7 +63,7 @@ class L2C(Algorithm):
     """Neighbours of a node that still send then."""
     gradients: Gradients = Gradients()
     title: ClassVar[str] = "L2C"
-    personal: ClassVar[bool] = True
+    personal: ClassVar[Literal["models"]] = "models"
     tuned: ClassVar[tuple[str, ...]] = ("lr", "lr_weights")
     needs: ClassVar[dict[str, bool]] = {"fixed": True}
 

@@ -47,7 +47,7 @@ class LocalOnly(Algorithm):
     train: Literal["all", "local"] = struct.field(pytree_node=False, default="all")
     """Which parameters are trained: all, or those outside the problem's shared part."""
     title: ClassVar[str] = "LocalOnly"
-    personal: ClassVar[bool] = True
+    personal: ClassVar[Literal["models"]] = "models"
     channels: ClassVar[tuple[Channel, ...]] = ()
     mixes: ClassVar[bool] = False
 

@@ -33,7 +33,7 @@ from jax import Array
 from scipy.linalg import solve_triangular
 from scipy.optimize import minimize
 
-from jdfl.algorithms.algorithm import Algorithm
+from jdfl.algorithms.algorithm import Algorithm, Objective
 from jdfl.algorithms.gradients import Gradients
 from jdfl.algorithms.round import Round
 from jdfl.algorithms.statement import CORRELATED
@@ -70,6 +70,8 @@ class MAFALDA(Algorithm):
     """Rounds that the correlation is computed for, the maximum number of rounds of a run."""
     band: Count = struct.field(pytree_node=False, default=8)
     """Rounds over which noise is correlated, at most the rounds of a pass."""
+    objective: Objective = struct.field(pytree_node=False, default="mean")
+    """Accept networks that preserve the mean of the nodes only, or all ("pi"), with the weights that they give."""
     title: ClassVar[str] = "MAFALDA-SGD"
     needs: ClassVar[dict[str, bool]] = {"fixed": True}
 

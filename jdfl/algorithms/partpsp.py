@@ -23,7 +23,7 @@ Axes: m nodes, n parameters, d of them shared, T rounds.
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import jax.numpy as jnp
 from jax import Array
@@ -69,7 +69,7 @@ class PartPSP(OverPushSum):
     decay: Positive = 0.1
     """Factor on all rates at every milestone."""
     title: ClassVar[str] = "PartPSP"
-    personal: ClassVar[bool] = True
+    personal: ClassVar[Literal["parameters"]] = "parameters"
     tuned: ClassVar[tuple[str, ...]] = ("lr_shared", "lr_local")
     rate: ClassVar[str] = "lr_shared"
 

@@ -24,7 +24,7 @@ Missing neighbours: refused, because a node counts how often it preferred each o
 Axes: m nodes, n parameters, d slots of the neighbour table.
 """
 
-from typing import ClassVar, NamedTuple
+from typing import ClassVar, Literal, NamedTuple
 
 import jax.numpy as jnp
 from jax import Array
@@ -62,7 +62,7 @@ class PENS(Algorithm):
     """Rounds of the selection; later only selected neighbours send."""
     gradients: Exact = Gradients()
     title: ClassVar[str] = "PENS"
-    personal: ClassVar[bool] = True
+    personal: ClassVar[Literal["models"]] = "models"
     needs: ClassVar[dict[str, bool]] = {"fixed": True}
 
     def init(self, round: Round) -> State:

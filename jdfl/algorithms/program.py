@@ -46,7 +46,11 @@ class Program:
         return None if self.prepared is None else self.prepared.own
 
     def judged(self, problem: Problem, *rows: Array) -> tuple[Problem, *tuple[Array, ...]]:
-        """The problem and rows [m, ...] of the nodes that metrics and stop rules are about."""
+        """The problem and rows [m, ...] of the nodes that metrics and stop rules are about.
+
+        With a personal method no parameter is common to the nodes, so that each is judged with its own model.
+        """
+        problem = problem.replace(shared=0) if self.algorithm.personal == "models" else problem
         if not self.algorithm.attackers:
             return problem, *rows
         ids = jnp.asarray([i for i in range(problem.m) if i not in set(self.algorithm.attackers)], jnp.int32)

@@ -17,9 +17,10 @@ Axes: m nodes, n parameters.
 
 from typing import ClassVar, NamedTuple
 
+import numpy as np
 from jax import Array
 
-from jdfl.algorithms.algorithm import Algorithm
+from jdfl.algorithms.algorithm import Algorithm, Objective
 from jdfl.algorithms.gradients import Gradients
 from jdfl.algorithms.round import Round
 from jdfl.base import struct
@@ -51,12 +52,22 @@ class RobustDSGD(Algorithm):
     beta: Momentum = 0.0
     """Momentum of the gradients."""
     gradients: Gradients = Gradients()
+    objective: Objective = struct.field(pytree_node=False, default="mean")
+    """Accept networks that preserve the mean of the nodes only, or all ("pi"), with the weights that they give."""
     title: ClassVar[str] = "Robust D-SGD"
 
     def check(self, problem: Problem, network: Network) -> None:
         """Raise ValueError for settings out of range, and for synchronised rounds."""
         super().check(problem, network)
         refuse_synchronised(network, self.title)
+
+    def weights(self, problem: Problem, network: Network) -> np.ndarray | None:
+        """The weights that W gives the nodes, where it is the rule; other rules do not multiply by it."""
+        return None if self.rule.minimises else super().weights(problem, network)
+
+    def minimises(self, problem: Problem, network: Network) -> str:
+        """What the rule leaves of the nodes' objectives."""
+        return self.rule.minimises or super().minimises(problem, network)
 
     def init(self, round: Round) -> State:
         """Start from the problem's initial parameters, without momentum."""

@@ -26,7 +26,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
-from jdfl.algorithms.algorithm import Algorithm
+from jdfl.algorithms.algorithm import Algorithm, Objective
 from jdfl.algorithms.gradients import Gradients
 from jdfl.algorithms.round import Round
 from jdfl.base import struct
@@ -50,6 +50,8 @@ class SoftDSGD(Algorithm):
     """Probability that a packet arrives, in (0, 1]."""
     packet: Count = struct.field(pytree_node=False, default=1)
     """Entries of a message that arrive or are lost together."""
+    objective: Objective = struct.field(pytree_node=False, default="mean")
+    """Accept networks that preserve the mean of the nodes only, or all ("pi"), with the weights that they give."""
     title: ClassVar[str] = "Soft-DSGD"
 
     def init(self, round: Round) -> Array:

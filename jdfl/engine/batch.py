@@ -171,7 +171,7 @@ def across(
             f"Expected at least one seed and one value, got keys = {checks.shown(keys)}, over = {checks.shown(over)}."
         )
     first = trials[0].problem
-    chosen = default_metrics(first) if metrics is None else resolve(metrics, first)
+    chosen = default_metrics(first, algorithm.personal) if metrics is None else resolve(metrics, first)
     problems = {id(trial.problem): trial.problem for trial in trials}
     solved = {
         place: referenced(resolve(chosen, problem), problem, algorithm.attackers) for place, problem in problems.items()

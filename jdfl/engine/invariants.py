@@ -57,6 +57,7 @@ _RULES = len(Rule)
 _DIVERGED = 2**30
 _ALL = _DIVERGED - 1
 NOTHING = int(jnp.iinfo(jnp.int32).max)
+_METRICS = NOTHING - 1024  # the first number of metrics, which only matter where nothing else is found
 
 
 class Weights(NamedTuple):
@@ -72,6 +73,7 @@ class Found(NamedTuple):
 
     rule: Rule | None  # None: it diverged
     node: int  # the lowest id, or NOWHERE
+    metric: int | None = None  # the place of the metric that was not finite
 
 
 class Mass(NamedTuple):
@@ -179,11 +181,20 @@ def first(code: Array, lost: Array, diverged: Array | None) -> Array:
     return jnp.minimum(nodes.least(each, NOTHING), jnp.where(lost, _ALL, NOTHING))
 
 
+def unbounded(first: Array, values: Mapping[int, Array]) -> Array:
+    """`first` [], or the lowest place of the metrics `values` [] that is not finite, where nothing ended the run."""
+    for place, value in values.items():
+        first = jnp.minimum(first, jnp.where(jnp.isfinite(value), NOTHING, _METRICS + place))
+    return first
+
+
 def found(first: Any) -> Found | None:
     """What `first` says, on the host; None for NOTHING."""
     number = int(first)
+    if number >= _METRICS:
+        return None if number == NOTHING else Found(None, NOWHERE, number - _METRICS)
     if number >= _DIVERGED:
-        return None if number == NOTHING else Found(None, number - _DIVERGED)
+        return Found(None, number - _DIVERGED)
     if number == _ALL:
         return Found(Rule.MASS, NOWHERE)
     return Found(Rule(number % _RULES), number // _RULES)

@@ -73,6 +73,22 @@ def evaluate(carry: Carry, setting: Setting, metrics: tuple[metrics_module.Metri
     return values
 
 
+def concluded(
+    carry: Carry, setting: Setting, values: dict[str, Array], metrics: tuple[metrics_module.Metric, ...]
+) -> tuple[Carry, dict[str, Array]]:
+    """The end of a run whose metrics overflow, and of every bad run a record without finite metrics.
+
+    Where parameters must not end a run, metrics do not either.
+    """
+    if setting.watched == "state":
+        known = enumerate(metrics)
+        looked = {place: values[one.__name__] for place, one in known if one in metrics_module.FINITE}
+        carry = carry.replace(bad=invariants.unbounded(carry.bad, looked))
+    lost = carry.bad != invariants.NOTHING
+    worst = {metric.__name__: metrics_module.worst(metric) for metric in metrics}
+    return carry, values | {name: jnp.where(lost, bad, values[name]) for name, bad in worst.items()}
+
+
 def _record(carry: Carry, setting: Setting, values: dict[str, Array]) -> Record:
     # What is known to be the same for all nodes is not for XLA to add up at compile time, which takes it minutes.
     info, examples = lax.optimization_barrier((carry.counts, setting.algorithm.examples(setting.problem)))
@@ -118,7 +134,9 @@ def _start(setting: Setting, metrics: tuple[metrics_module.Metric, ...]) -> tupl
     first = known(setting, state, clock)
     bad = checked(setting, state, None, info, info.releases, (invariants.unit(first), first))
     carry = Carry(state, k, no, *bad, no, info, info.communications, info.releases, clock)
-    return setting, carry, _record(carry, setting, evaluate(carry, setting, metrics))
+    values = evaluate(carry, setting, metrics)
+    _, values = concluded(carry, replace(setting, watched="nothing"), values, metrics)
+    return setting, carry, _record(carry, setting, values)
 
 
 def _advance(
@@ -173,6 +191,7 @@ def _advance(
             carry,
             setting,
         )
+        carry, values = concluded(carry, setting, values, metrics)
         return carry, _record(carry, setting, values)
 
     return lax.scan(stretch, carry, length=records)

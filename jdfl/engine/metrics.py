@@ -1,13 +1,17 @@
 """Metrics: functions (w [m, n], problem) -> scalar of the parameters of all nodes, evaluated on the device.
 
 xbar is the mean of the nodes' parameters. Where some parameters stay with the nodes (`problem.shared`), the mean is
-taken of the shared ones, and every node is evaluated with its own values of the others.
+taken of the shared ones, and every node is evaluated with its own values of the others. Of personal methods (those with
+`personal = "models"`) every node's own model is evaluated: its objective on the node's data, its accuracy and test loss
+on the test set, and what is recorded is the mean over the nodes. The mean of their models, which no node has, is
+evaluated by metrics whose names begin with `mean_model`.
 
 REGISTRY has the metrics by name. `resolve` raises ValueError before anything is compiled where a problem lacks what a
 metric needs: generating parameters, labelled test examples, or an optimum.
 """
 
 import inspect
+import math
 from collections.abc import Sequence
 from typing import Any, cast
 
@@ -26,6 +30,7 @@ from jdfl.engine.optimality import (
     distance_to_optimum,
     gradient_norm,
     objective,
+    of_each,
     personal,
     suboptimality,
 )
@@ -40,16 +45,17 @@ def objective_local(w: Array, problem: Problem) -> Array:
 def consensus_error(w: Array, problem: Problem) -> Array:
     """The mean squared distance (1/m) sum_i ||w_i - xbar||^2 [] of the nodes from their mean.
 
-    It counts the shared parameters only.
+    It counts the shared parameters only, or all where none is shared.
     """
-    w = w[:, : problem.n_shared]
+    w = w[:, : problem.n_shared or problem.n]
     return nodes.mean(jnp.sum((w - average(w)[None, :]) ** 2, axis=1))
 
 
 def distance_to_truth(w: Array, problem: Problem) -> Array:
     """The relative distance ||xbar - w*|| / ||w*|| [] from the parameters w* that generated the data."""
     assert problem.truth is not None  # resolve
-    return jnp.linalg.norm(average(w) - problem.truth) / jnp.linalg.norm(problem.truth)
+    truth = problem.truth
+    return of_each(lambda x: jnp.linalg.norm(x - truth), w, problem) / jnp.linalg.norm(truth)
 
 
 def support_recovery(w: Array, problem: Problem) -> Array:
@@ -59,12 +65,14 @@ def support_recovery(w: Array, problem: Problem) -> Array:
     parameters are zero.
     """
     assert problem.truth is not None  # resolve
-    magnitude = jnp.abs(average(w))
     true = problem.truth != 0
     size = jnp.sum(true)
-    rank = jnp.argsort(jnp.argsort(-magnitude))
-    found = true & (rank < size) & (magnitude > 0)
-    return jnp.sum(found).astype(w.dtype) / size.astype(w.dtype)
+
+    def share(x: Array) -> Array:
+        rank = jnp.argsort(jnp.argsort(-jnp.abs(x)))
+        return jnp.sum(true & (rank < size) & (x != 0)).astype(w.dtype) / size.astype(w.dtype)
+
+    return of_each(share, w, problem)
 
 
 def class_accuracies(w: Array, problem: Problem) -> tuple[Array, Array]:
@@ -117,11 +125,36 @@ def accuracy_own(w: Array, problem: Problem) -> Array:
     return nodes.mean(jnp.sum(found * mix, axis=1))
 
 
+def accuracy_local(w: Array, problem: Problem) -> Array:
+    """The mean accuracy [] of the nodes, each with its own parameters on its own training examples."""
+
+    def one(w_i: Array, data: Any, weight: Array) -> Array:
+        right = problem.replace(test=data).predict(w_i, data) == data[1].astype(jnp.int32)
+        return jnp.dot(right.astype(weight.dtype), weight, precision=HIGHEST) / jnp.sum(weight)
+
+    return nodes.mean(problem.each(one, w, problem.data, problem.weight))
+
+
 def test_loss(w: Array, problem: Problem) -> Array:
     """The mean loss [] of the test examples without penalty, at the average parameters or on average over the nodes."""
     if problem.personal:
         return nodes.mean(problem.each(problem.test_loss, personal(w, problem), problem.data))
     return problem.test_loss(average(w), jax.tree.map(nodes.first, problem.data))
+
+
+def mean_model_objective(w: Array, problem: Problem) -> Array:
+    """The objective mean_i f_i(xbar) [] at the mean of all parameters, also where nodes keep models of their own."""
+    return objective(w, problem.replace(shared=None))
+
+
+def mean_model_accuracy(w: Array, problem: Problem) -> Array:
+    """The accuracy [] of the mean of all parameters, also where nodes keep models of their own."""
+    return accuracy(w, problem.replace(shared=None))
+
+
+def mean_model_test_loss(w: Array, problem: Problem) -> Array:
+    """The test loss [] at the mean of all parameters, also where nodes keep models of their own."""
+    return test_loss(w, problem.replace(shared=None))
 
 
 def _mean(found: Array, problem: Problem) -> Array:
@@ -155,7 +188,11 @@ REGISTRY: dict[str, Metric] = {
         accuracy,
         balanced_accuracy,
         accuracy_own,
+        accuracy_local,
         test_loss,
+        mean_model_objective,
+        mean_model_accuracy,
+        mean_model_test_loss,
     )
 }
 COUNTS = (  # the history's other columns
@@ -169,9 +206,14 @@ COUNTS = (  # the history's other columns
     "network_seconds",
     "network_seconds_last",
 )
+HIGHER_IS_BETTER = frozenset(
+    ("accuracy", "balanced_accuracy", "accuracy_own", "accuracy_local", "mean_model_accuracy", "support_recovery")
+)
+FINITE = (objective, objective_local, suboptimality, gradient_norm, consensus_error, distance_to_optimum, test_loss)
+"""Metrics that are finite at all parameters which are not too large, in a problem that they fit."""
 FORMER = {"consensus": "consensus_error", "distance": "distance_to_truth"}  # names of earlier versions
 _NEEDS_TRUTH = (distance_to_truth, support_recovery)
-_NEEDS_CLASSES = (accuracy, balanced_accuracy, accuracy_own)
+_NEEDS_CLASSES = (accuracy, balanced_accuracy, accuracy_own, accuracy_local, mean_model_accuracy)
 
 
 def resolve(metrics: Sequence[str | Metric], problem: Problem, name: str = "metrics") -> tuple[Metric, ...]:
@@ -207,9 +249,10 @@ def resolve(metrics: Sequence[str | Metric], problem: Problem, name: str = "metr
             raise ValueError(f"The metric {metric.__name__!r} needs generating parameters, which {problem.name} lacks.")
         if metric in NEED_OPTIMUM:
             check_optimum(metric.__name__, problem)
-        if metric is test_loss and problem.test is None:
+        if metric in (test_loss, mean_model_test_loss) and problem.test is None:
             raise ValueError(
-                f"The metric 'test_loss' needs test examples, which {problem.name} lacks. Give the problem a test set."
+                f"The metric {metric.__name__!r} needs test examples, which {problem.name} lacks. "
+                "Give the problem a test set."
             )
         if metric in _NEEDS_CLASSES and (problem.test is None or not classifies(problem)):
             raise ValueError(
@@ -217,6 +260,13 @@ def resolve(metrics: Sequence[str | Metric], problem: Problem, name: str = "metr
             )
         found.append(metric)
     return tuple(found)
+
+
+def worst(metric: Metric) -> float:
+    """What the last record of a bad run has for a metric: no value is worse; NaN for an own metric."""
+    if REGISTRY.get(metric.__name__) is not metric:
+        return math.nan
+    return -math.inf if metric.__name__ in HIGHER_IS_BETTER else math.inf
 
 
 def _takes_parameters(metric: object) -> bool:
@@ -237,13 +287,16 @@ def classifies(problem: Problem) -> bool:
     return type(problem).scores is not Problem.scores
 
 
-def default_metrics(problem: Problem) -> tuple[Metric, ...]:
-    """The metrics that are recorded by default: all that the problem has data for, except gaps to an optimum."""
+def default_metrics(problem: Problem, personal: str = "") -> tuple[Metric, ...]:
+    """The metrics that are recorded by default: all that the problem has data for, except gaps to an optimum.
+
+    For methods with `personal` = "models" also the accuracy of their models on the nodes' own data.
+    """
     chosen: list[Metric] = [objective, objective_local, consensus_error]
     if problem.truth is not None:
         chosen += _NEEDS_TRUTH
     if problem.test is not None and classifies(problem):
-        chosen += (accuracy, balanced_accuracy)
+        chosen += (accuracy, balanced_accuracy, *((accuracy_local,) if personal == "models" else ()))
     elif problem.test is not None:
         chosen.append(test_loss)
     return tuple(chosen)

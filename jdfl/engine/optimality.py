@@ -8,6 +8,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar, cast
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
@@ -32,8 +33,18 @@ def personal(w: Array, problem: Problem) -> Array:
     return jnp.where(jnp.arange(problem.n)[None] < problem.n_shared, mean, w)
 
 
+def of_each(measure: Callable[[Array], Array], w: Array, problem: Problem) -> Array:
+    """`measure` [] of the mean of the parameters, or its mean over the nodes where some parameters stay with them."""
+    if problem.n_shared < problem.n:
+        return nodes.mean(jax.vmap(measure)(personal(w, problem)))
+    return measure(average(w))
+
+
 def objective(w: Array, problem: Problem) -> Array:
-    """The objective mean_i f_i(xbar) at the mean xbar of the nodes' parameters."""
+    """The objective mean_i f_i(xbar) at the mean xbar of the nodes' parameters.
+
+    Of personal models it is mean_i f_i(x_i), each node's model x_i on its own data.
+    """
     if problem.n_shared < problem.n:
         return nodes.mean(problem.values(personal(w, problem)))
     return nodes.mean(problem.values_at(average(w)))
@@ -48,11 +59,12 @@ def suboptimality(w: Array, problem: Problem) -> Array:
     For linear models the gap, a scalar [], is computed from the tangent at the optimum (see `jdfl.problems.reference`)
     instead of two objectives, and has about six digits in float32 down to the accuracy of the optimum. For other
     problems it is the mean over examples of differences of losses, or the objective less the value where the reference
-    has no parameters; its error is then about the rounding unit times the size of the losses.
+    has no parameters; its error is then about the rounding unit times the size of the losses. Of personal models it is
+    their objective less f*, which is negative where they fit their own data better than one model for all nodes can.
     """
     best = problem.optimum
     assert best is not None  # resolve
-    if best.w is None:
+    if best.w is None or problem.n_shared < problem.n:
         return objective(w, problem) - jnp.asarray(best.value, w.dtype)
     step, at = nodes.mean(best.step(w)), best.head(w.dtype)
     if best.gradient is None or not hasattr(problem, "divergences"):
@@ -86,12 +98,13 @@ def distance_to_optimum(w: Array, problem: Problem) -> Array:
     """The relative distance ||xbar - x*|| / ||x*|| from the minimiser x*; where x* = 0, the distance itself.
 
     x* is the `w` of `problem.optimum`. For nodes that start at zero it is the residual that papers on exact methods
-    plot, relative to that of the start.
+    plot, relative to that of the start. Of personal models it is the mean over the nodes.
     """
     best = problem.optimum
     assert best is not None  # resolve
-    size = jnp.linalg.norm(best.head(w.dtype))
-    return jnp.linalg.norm(nodes.mean(best.step(w))) / jnp.where(size > 0, size, 1)
+    size, step = jnp.linalg.norm(best.head(w.dtype)), best.step(w)
+    far = nodes.mean(jnp.linalg.norm(step, axis=1)) if problem.n_shared == 0 else jnp.linalg.norm(nodes.mean(step))
+    return far / jnp.where(size > 0, size, 1)
 
 
 NEED_OPTIMUM = (suboptimality, distance_to_optimum)

@@ -52,7 +52,7 @@ def assemble(
     """
     problem, network, guarantee = start.problem, start.network, start.guarantee
     rounds, found = int(carry.rounds), invariants.found(carry.bad)
-    ending, reason = _ending(rounds, start.steps, carry, setting, cut)
+    ending, reason = _ending(rounds, start, carry, setting, cut)
     warns = dict.fromkeys((*warned, *_privacy_warnings(setting.stop, ending, guarantee)))
     return Result(
         algorithm=setting.algorithm.algorithm,
@@ -62,6 +62,7 @@ def assemble(
         node_names=problem.node_names if problem.node_names is not None else getattr(network, "node_names", None),
         pairing=stepping.pairing(problem, network),
         params=params,
+        minimises=setting.algorithm.algorithm.minimises(problem, network),
         state=carry.state,
         history=tally.history(),
         rounds=rounds,
@@ -84,7 +85,7 @@ def assemble(
         seconds=spent.seconds,
         compile_seconds=spent.compile_seconds,
         provenance=start.provenance,
-        test_examples=examples_of_accuracy(problem),
+        test_examples=examples_of_accuracy(setting.algorithm.judged(problem)[0]),
     )
 
 
@@ -101,14 +102,24 @@ def _privacy_warnings(stop: StopRule | None, ending: Ending, guarantee: Guarante
 
 
 def _ending(
-    rounds: int, steps: int, carry: loop.Carry, setting: stepping.Setting, cut: tuple[Cut, str] | None
+    rounds: int,
+    start: Start,
+    carry: loop.Carry,
+    setting: stepping.Setting,
+    cut: tuple[Cut, str] | None,
 ) -> tuple[Ending, str]:
     found, stopped, stop = invariants.found(carry.bad), bool(carry.stopped), setting.stop
-    m = len(carry.communications)
+    m, steps, metrics = len(carry.communications), start.steps, start.metrics
     if found is not None and found.rule is not None:  # which is why a number may not be finite either
         measured = np.asarray(carry.measured, np.float64)
         value = float(measured.sum() if found.node == guard.NOWHERE else measured[found.node])
         return "invariant", invariants.what_is_broken(found.rule, found.node, value, rounds, m, setting.planned)
+    if found is not None and found.metric is not None:
+        name = metrics[found.metric].__name__
+        return "diverged", (
+            f"the metric {name} is not finite after round {rounds}, though all parameters are; lower the learning rate "
+            "or the noise, or look at the loss"
+        )
     if found is not None:
         bad = guard.what_is_bad(carry.state, found.node, len(setting.node), setting.largest, setting.watched)
         return "diverged", (

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 Cut = Literal["time limit", "interrupted", "terminated"]  # endings after which a run can be continued
 CUTS: tuple[Cut, ...] = get_args(Cut)
 Ending = Literal["steps", "stop rule", "diverged", "invariant", "budget"] | Cut
+_PROGRESS = ("objective", "suboptimality", "objective_local", "test_loss")  # the first that was recorded is looked at
 BAD = {"diverged": "diverged", "invariant": "violated an invariant"}  # whose numbers count for nothing
 
 
@@ -103,21 +104,35 @@ class Result:
     moments: dict[int, np.ndarray] = field(default_factory=dict)  # `releases` after some rounds, of noise
     standing: Standing | None = None  # the ledger of the data when this run had ended; None: there is none
     test_examples: int | None = None  # the metric `accuracy` is a share of them; None: it is not a share
+    minimises: str = ""  # what the method minimises on this network, in words; "": the mean of the nodes' objectives
+    notes: tuple[str, ...] = ()  # what of the run differs from what its settings suggest, for `warnings`
     violated: tuple[int, int] | None = None  # (round, node) of the first violated invariant; -1: all nodes together
     node_names: Names | None = None  # [m] of all rows per node, in their order; None: nodes have numbers alone
     pairing: str = ""  # how the nodes of problem and network were matched: by name, or by position and why
 
     @property
     def final(self) -> dict[str, float]:
-        """The last record; of a bad run, the last finite value of every column (NaN where there is none).
+        """The last record, by the names of the columns of `history`: the round, the metrics, and the totals so far.
 
-        By the names of the columns of `history`: the round, the metrics, and the totals so far over all nodes, such as
-        bytes.
+        Of a run that diverged or violated an invariant no metric is finite: inf, or -inf where higher values are
+        better, so that no other run is worse; NaN for a metric of your own. The totals, such as bytes, are over all
+        nodes.
         """
-        rows = self.history.astype(float)
-        if self.ending in BAD:
-            rows = rows.where(np.isfinite(rows)).ffill()
-        return {str(name): float(value) for name, value in rows.iloc[-1].items()}
+        return {str(name): float(value) for name, value in self.history.astype(float).iloc[-1].items()}
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What a reader of the result must not miss, in words: what `notes` say, and whether nothing was learnt."""
+        found = next((name for name in _PROGRESS if name in self.history), None)
+        if found is None or self.rounds == 0:
+            return self.notes
+        first, last = (float(self.history[found].iloc[place]) for place in (0, -1))
+        if last < first:
+            return self.notes
+        where = f"ended at {last:.4g}, above its initial value {first:.4g}"
+        if last == first:
+            where = f"is still at its initial value {first:.4g}"
+        return (*self.notes, f"the {found.replace('_', ' ')} {where}: nothing was learnt")
 
     @property
     def intervals(self) -> dict[str, tuple[float, float]]:

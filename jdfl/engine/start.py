@@ -185,7 +185,7 @@ def started(
     program = check_run(algorithm, problem, network, steps, every, stop, devices)
     more = {} if form is None else {"kernels": _used(program, problem, network, root, form, options)}
     origin = provenance(digest, algorithm=algorithm, problem=problem, network=network, **more)
-    chosen = default_metrics(problem) if metrics is None else resolve(metrics, problem)
+    chosen = default_metrics(problem, algorithm.personal) if metrics is None else resolve(metrics, problem)
     problem = referenced(chosen, problem, algorithm.attackers)
     guarantee = guarantee_of(program, problem)
     if options.diverged_above is not None and watched(guarantee, problem) == "nothing":

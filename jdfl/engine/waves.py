@@ -160,7 +160,8 @@ class Run:
 
     def record(self, metrics: tuple[Metric, ...]) -> None:
         """Add a record of this moment."""
-        values = _measured(self.carry, self.setting, metrics=metrics)
+        self.carry, values = _measured(self.carry, self.setting, metrics=metrics)
+        self.over = loop.standing(self.carry)[1]
         totals: Any = {name: np.array([sum]) for name, sum in self.sums.items()}
         self.found.append(Record(self.carry.rounds, values, totals))
 
@@ -273,5 +274,5 @@ def _ended(setting: Setting, state: Any, rounds: Array, communications: Array) -
 
 
 @partial(jax.jit, static_argnames=("metrics",))
-def _measured(carry: Carry, setting: Setting, *, metrics: tuple[Metric, ...]) -> dict[str, Array]:
-    return loop.evaluate(carry, setting, metrics)
+def _measured(carry: Carry, setting: Setting, *, metrics: tuple[Metric, ...]) -> tuple[Carry, dict[str, Array]]:
+    return loop.concluded(carry, setting, loop.evaluate(carry, setting, metrics), metrics)

@@ -40,6 +40,8 @@ def of_result(result: Result) -> list[tuple[str, str]]:
         ("time", f"{result.seconds:.3g} s, and {result.compile_seconds:.3g} s of compilation"),
         ("provenance", result.provenance.hash),
     ]
+    lines += [("minimises", result.minimises)] if result.minimises else []
+    lines += [("warning", warning) for warning in result.warnings[: LINES - len(lines) - 1]]
     if result.labels:
         lines.insert(2, ("labels", ", ".join(f"{name} = {value}" for name, value in result.labels.items())))
     return [(name, _short(text)) for name, text in lines]

@@ -61,7 +61,8 @@ def summary(result: Result, *, delta: float | None = None, accounting: Accountin
         "compile_seconds": result.compile_seconds,
         "network_seconds": None if clock is None else {"mean": float(clock.mean()), "last": float(clock.max())},
         "provenance": result.provenance.hash,
-        "warnings": _warnings(result),
+        "minimises": result.minimises,
+        "warnings": list(result.warnings),
         "privacy": {
             "releases": totals.releases,
             "releases_per_node": {"min": int(result.releases.min()), "max": int(result.releases.max())},
@@ -87,6 +88,8 @@ def summary_text(data: Mapping[str, Any]) -> str:
     lines = [data["run"], "", ended]
     if data.get("pairing"):
         lines += ["", f"Nodes of problem and network are paired {data['pairing']}."]
+    if data.get("minimises"):
+        lines += ["", f"Minimises {data['minimises']}."]
     for warning in data["warnings"]:
         lines += ["", f"Warning: {warning}."]
     lines += ["", "| final metric | value |", "| --- | ---: |"]
@@ -110,16 +113,6 @@ def summary_text(data: Mapping[str, Any]) -> str:
         mean, last = clock["mean"], clock["last"]
         lines.append(f"- simulated time until a node was done: mean {mean:,.6g} s, last {last:,.6g} s")
     return "\n".join([*lines, *data["privacy"]["statement"].splitlines()]) + "\n"
-
-
-def _warnings(result: Result) -> list[str]:
-    """What a reader must not miss."""
-    if "objective" not in result.history:
-        return []
-    first, last = float(result.history["objective"].iloc[0]), result.final["objective"]
-    if last <= first:
-        return []
-    return [f"the objective ended at {last:.4g}, above its initial value {first:.4g}: nothing was learnt"]
 
 
 def spread_text(runs: Sequence[Mapping[str, Any]]) -> str:

@@ -8,10 +8,9 @@ from typing import Literal
 import numpy as np
 import pandas as pd
 
-from jdfl.engine.metrics import REGISTRY
+from jdfl.engine.metrics import HIGHER_IS_BETTER, REGISTRY
 from jdfl.lab.paired import leaders
 
-HIGHER_IS_BETTER = frozenset(("accuracy", "balanced_accuracy", "support_recovery"))
 NONE = "–"
 Format = Literal["text", "markdown", "latex"]
 

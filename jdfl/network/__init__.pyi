@@ -32,7 +32,7 @@ from .links import Missing, in_run
 from .matching import Matchings, Schedule, matcha, matchings
 from .ordering import narrow_order
 from .random_families import barabasi_albert, erdos_renyi, k_in, k_regular, random_geometric, watts_strogatz
-from .requirements import check_weights, require
+from .requirements import check_weights, node_weights, require
 from .reweighted import adding, averaging
 from .sequences import Hops, Periodic, RandomChoice, matrices, one_peer_exponential, period_of, periodic, random_choice
 from .spectral import Summary, spectral_gap, summary
@@ -123,6 +123,7 @@ __all__ = [
     "mix",
     "narrow_order",
     "node_participation",
+    "node_weights",
     "one_peer_exponential",
     "outages",
     "pad",

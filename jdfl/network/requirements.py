@@ -14,9 +14,12 @@ import numpy as np
 from jax import Array, lax
 
 from jdfl.base.arguments import checked
-from jdfl.network.combining import PartialCommunication
+from jdfl.network.combining import PartialCommunication, Synchronised
+from jdfl.network.faults import BurstyLoss, LinkLoss, NodeParticipation, Outages
 from jdfl.network.graph import Graph, Network, Static, round_of
 from jdfl.network.growth import refuse_expanding, refuse_growing
+from jdfl.network.late import Delays
+from jdfl.network.links import in_run
 from jdfl.network.matching import Matchings
 from jdfl.network.sequences import Periodic, RandomChoice, graphs_of, inmost
 from jdfl.network.tables import (
@@ -31,10 +34,12 @@ from jdfl.network.tables import (
     stochastic,
     to_scipy,
 )
+from jdfl.network.timing import Timed
 
 _ROUNDS = 3  # rounds of a changing network that are checked
 _OWN_ROUNDS = 1000  # rounds of one defined outside jdfl, whose sums of weights are checked
 _OWN_SLOTS = 2**25  # of the tables of these rounds
+_STEPS = 100_000  # of the iteration for the weights of nodes
 
 _PROPERTIES: tuple[tuple[Callable[[Arcs, Any], bool], str], ...] = (  # tests of arcs and W, and their error messages
     (
@@ -178,6 +183,81 @@ def check_weights(network: Network, method: str, *, columns: bool = False, mixes
     if mixes:
         refuse = refuse_expanding if isinstance(network, Static | Periodic) else refuse_growing
         refuse(network, method, lowest)
+
+
+@checked
+def node_weights(network: Network) -> np.ndarray | None:
+    """The weights pi [m] of the nodes in what averaging by W and small gradient steps minimise: sum_i pi_i f_i.
+
+    None: all are equal, or no difference was found. With columns of W that sum to one, the mean over nodes moves by the
+    mean gradient, and pi_i = 1 / m. Otherwise pi' is the limit of (1/m) 1' W_k ... W_t, averaged over t: of a fixed W
+    the left eigenvector of eigenvalue one. Of random networks it suffices that columns sum to one on average over
+    rounds: where three rounds do not settle it, and no wrapper is known to keep it, up to 256 rounds are drawn. A
+    difference counts from 0.001 on, and from five standard errors.
+
+    Args:
+        network: Any network whose rows of W sum to one.
+    """
+    if all(stochastic(to_scipy(graph), 0) for _, graph in graphs_of(network, _ROUNDS)):
+        return None
+    if isinstance(network, Static | Periodic):
+        rounds = [to_scipy(graph) for _, graph in graphs_of(network, 1)]
+        pi = np.full(network.m, 1 / network.m)
+        turns = [pi]
+        for _ in range(_STEPS):  # half of every step is left out, so that nothing oscillates
+            turns = list(itertools.accumulate(reversed(rounds), lambda pi, W: pi @ W, initial=pi))
+            pi, before = (pi + turns[-1]) / 2, pi
+            if np.max(np.abs(pi - before)) < 1e-13:
+                break
+        pi = np.mean(turns[1:], axis=0)
+        return pi if np.max(np.abs(network.m * pi - 1)) > 1e-3 else None
+    if _keeps_means(network) and node_weights(network.base) is None:  # pyright: ignore[reportAttributeAccessIssue]
+        return None
+    count = int(np.clip(_OWN_SLOTS // kind_of(network).senders.size, _ROUNDS, 256))
+    mean, error, pi = (np.asarray(one, np.float64) for one in _column_sums(network, count))
+    return pi / pi.sum() if np.any(np.abs(mean - 1) > 5 * error + 1e-3) else None
+
+
+def weighed(pi: Any) -> str:
+    """A sum of objectives with weights pi [m] in words, with the smallest and the largest weight."""
+    pi = np.asarray(pi, np.float64)
+    low, high = int(np.argmin(pi)), int(np.argmax(pi))
+    return (
+        f"sum_i pi_i f_i with pi from {pi[low]:.3g} (node {low}) to {pi[high]:.3g} (node {high}), not the mean of the "
+        f"f_i, in which each has {1 / len(pi):.3g}"
+    )
+
+
+def _keeps_means(network: Network) -> bool:
+    """Whether a wrapper leaves the mean of its base's W doubly stochastic: what is missing goes to the receiver."""
+    own = isinstance(network, LinkLoss | BurstyLoss | NodeParticipation | Outages) and network.weights == "own"
+    return own or isinstance(network, Delays | Synchronised) or (isinstance(network, Timed) and not network.first)
+
+
+@partial(jax.jit, static_argnames="rounds")
+def _column_sums(network: Network, rounds: int) -> tuple[Array, Array, Array]:
+    """The mean sums of the columns of W over rounds of as many runs, their standard errors, and pi, all [m]."""
+    m = network.m
+
+    def one(carry: tuple[Array, Array, Array, Array], k: Array) -> tuple[tuple[Array, Array, Array, Array], None]:
+        graph = in_run(network, jax.random.key(k), 0).at(k, jax.random.key(k + rounds))
+
+        def columns(x: Array) -> Array:
+            found = (graph.self_weight * x).at[graph.senders].add(graph.weight * x[:, None])
+            together = graph.synchronised
+            return found if together is None else jnp.where(together, jnp.full_like(x, jnp.mean(x)), found)
+
+        first, second, pi, total = carry
+        off = columns(jnp.ones(m)) - 1
+        pi = columns(pi)
+        return (first + off, second + off**2, pi, total + jnp.where(2 * k >= rounds, pi, 0)), None
+
+    zero = jnp.zeros(m)
+    (first, second, _, total), _ = lax.scan(
+        one, (zero, zero, jnp.full(m, 1 / m), zero), jnp.arange(rounds, dtype=jnp.int32)
+    )
+    mean = first / rounds
+    return mean + 1, jnp.sqrt(jnp.maximum(second / rounds - mean**2, 0) / rounds), total
 
 
 def nonnegative(network: Network) -> bool:

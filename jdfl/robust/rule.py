@@ -60,6 +60,11 @@ class Rule:
         """Return the combined rows [m, n] of what every node has `received`."""
         raise NotImplementedError
 
+    @property
+    def minimises(self) -> str:
+        """What methods minimise that combine rows by this rule, in words; "" where the rule is W."""
+        return f"what the {self.title} leaves of the nodes' objectives f_i, which need not be their mean"
+
     def most(self, degree: int) -> int:
         """Return the most attackers among `degree` in-neighbours for which the rule's paper bounds its error."""
         return max(0, (degree - 1) // 2)
@@ -94,6 +99,11 @@ class Weighted(Rule):
             thrown = jnp.sum(jnp.where(liar, graph.weight, 0), axis=1).astype(x.dtype)
             mixed = mix(honest, x if sent is None else sent) + thrown[:, None] * aimed.rows
         return mixed if sent is None else mixed + graph.self_weight.astype(x.dtype)[:, None] * (x - sent)
+
+    @property
+    def minimises(self) -> str:
+        """That of methods that multiply by W."""
+        return ""
 
     def most(self, degree: int) -> int:
         """Return 0: one attacker moves the result as far as it likes."""
