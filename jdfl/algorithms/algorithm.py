@@ -38,6 +38,7 @@ from jdfl.network.requirements import weighed
 from jdfl.network.tables import called
 from jdfl.privacy import NO_NOISE, Guarantee
 from jdfl.problems import Problem
+from jdfl.problems.functions import check_examples
 
 Objective = Literal["mean", "pi"]
 _CODEC = Stream("codec", "shared")  # what a codec draws once per run
@@ -282,6 +283,9 @@ def check_parts(algorithm: Any, problem: Problem) -> None:
     check_kinds(algorithm)
     if hasattr(algorithm, "gradients"):
         algorithm.gradients.check(problem)
+    clips = getattr(algorithm, "gradients", algorithm)
+    by_example = getattr(clips, "per", "example") == "example"
+    check_examples(problem, clipped=by_example and getattr(clips, "clip", None) is not None)
     if hasattr(algorithm, "updates"):
         check_updates(algorithm.updates, algorithm.gradients)
     if hasattr(algorithm, "codec"):

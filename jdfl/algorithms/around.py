@@ -25,7 +25,7 @@ from jdfl.network import Network, refuse_synchronised, require
 from jdfl.network.graph import round_of
 from jdfl.privacy import Guarantee
 from jdfl.problems import Problem
-from jdfl.robust import Attack, Rule, Weighted, check_honest, weak_nodes
+from jdfl.robust import Attack, Rule, Weighted, check_combines, check_honest, weak_nodes
 from jdfl.robust.attack import DRAWN, Lies
 
 
@@ -155,9 +155,10 @@ class CombinedBy(Around):
         return self.rule.minimises or super().minimises(problem, network)
 
     def check(self, problem: Problem, network: Network) -> None:
-        """Raise ValueError as the other method does, and for synchronised rounds."""
+        """Raise ValueError as the other method does, and for synchronised rounds and rules that combine nobody."""
         super().check(problem, network)
         refuse_synchronised(network, self.title)
+        check_combines(network, self.rule, self.algorithm.title)
 
 
 @struct.dataclass

@@ -27,7 +27,7 @@ from jdfl.base import struct
 from jdfl.base.settings import Momentum, StepSize
 from jdfl.network import Network, refuse_synchronised
 from jdfl.problems import Problem
-from jdfl.robust import ClippedGossip, Rule
+from jdfl.robust import ClippedGossip, Rule, check_combines
 
 
 class State(NamedTuple):
@@ -60,6 +60,7 @@ class RobustDSGD(Algorithm):
         """Raise ValueError for settings out of range, and for synchronised rounds."""
         super().check(problem, network)
         refuse_synchronised(network, self.title)
+        check_combines(network, self.rule, self.title)
 
     def weights(self, problem: Problem, network: Network) -> np.ndarray | None:
         """The weights that W gives the nodes, where it is the rule; other rules do not multiply by it."""

@@ -4,6 +4,7 @@ from typing import Any
 
 import jax
 import numpy as np
+import pandas as pd
 from jax import Array
 
 from jdfl.base.keys import key_data
@@ -63,6 +64,10 @@ def assemble(
         pairing=stepping.pairing(problem, network),
         params=params,
         minimises=setting.algorithm.algorithm.minimises(problem, network),
+        notes=(
+            *_alone(setting.algorithm.algorithm, np.asarray(carry.communications), rounds),
+            *_zeroed(start, params, tally.history()),
+        ),
         state=carry.state,
         history=tally.history(),
         rounds=rounds,
@@ -99,6 +104,38 @@ def _privacy_warnings(stop: StopRule | None, ending: Ending, guarantee: Guarante
     if stop is None or ending != "stop rule":
         return ()
     return ("the stop rule looks at all nodes' true parameters, which no node knows; they follow from noisy releases",)
+
+
+def _zeroed(start: Start, params: Array, history: pd.DataFrame) -> tuple[str, ...]:
+    """How many clipped gradients count as zero at the end, where recorded losses are not finite."""
+    clips = getattr(start.program.algorithm, "gradients", start.program.algorithm)
+    looked = [name for name in ("objective", "objective_local") if name in history]
+    finite = looked and np.isfinite(history[looked].to_numpy(float)).all()
+    if getattr(clips, "clip", None) is None or finite:
+        return ()
+    problem = start.problem.replace(name="", test=None)
+    here = np.asarray(problem.weight) > 0
+    lost = here & ~np.isfinite(np.asarray(_losses(problem, params)))
+    whole = int(np.sum(lost.sum(axis=1) == here.sum(axis=1)))
+    return (
+        f"the losses of {int(lost.sum())} of {int(here.sum())} examples are not finite at the last parameters, of all "
+        f"examples at {whole} of {len(here)} nodes: clipped gradients that are not finite count as zero",
+    )
+
+
+@jax.jit
+def _losses(problem: Any, params: Array) -> Array:
+    return problem.each(problem.losses, params, problem.data)
+
+
+def _alone(algorithm: Any, communications: np.ndarray, rounds: int) -> tuple[str, ...]:
+    """Whether there were nodes that never combined a message, though the method sends some."""
+    alone = np.flatnonzero(communications == 0)
+    if not len(alone) or not algorithm.channels or rounds == 0 or len(communications) == 1:
+        return ()
+    which = "no node" if len(alone) == len(communications) else f"{len(alone)} of {len(communications)} nodes never"
+    words = "ever combined a message" if which == "no node" else "combined a message"
+    return (f"{which} {words} in {rounds} rounds (node {alone[0]}{', ...' if len(alone) > 1 else ''} for example)",)
 
 
 def _ending(

@@ -118,6 +118,12 @@ class Model:
         return self._layout.mixes
 
     @property
+    def own(self) -> bool:
+        """Whether the module is not one of jdfl's: an instance that was given, or made by a function from elsewhere."""
+        module = getattr(self.make, "__module__", type(self.make).__module__)
+        return hasattr(self.make, "graphdef") or not module.startswith("jdfl.")
+
+    @property
     def _layout(self) -> "Layout":
         from jdfl.models import graph
 

@@ -15,6 +15,7 @@ from jdfl.models.base import relaxed
 from jdfl.problems.base import Problem
 from jdfl.problems.packing import Packing
 
+_TOGETHER = 4  # examples that are tried together and one by one
 _TRIED = 32  # examples whose losses are computed at the start
 
 
@@ -147,6 +148,63 @@ def check_start(problem: Problem) -> None:
             "moves from there. Start from other params, for example random ones.",
             stacklevel=3,
         )
+
+
+def check_examples(problem: Problem, *, clipped: bool) -> None:
+    """Try a model or a problem of one's own on a few examples together and one by one.
+
+    Where the loss of an example depends on the others, gradients of single examples are no parts of the gradient of a
+    batch.
+
+    Args:
+        problem: The problem; those of jdfl, and models of jdfl, are not tried.
+        clipped: Whether a method clips the gradients of single examples: then a difference is refused, and otherwise
+            warned about.
+
+    Raises ValueError also for losses that are not finite at the start.
+    """
+    own = not type(problem).__module__.startswith("jdfl.")
+    model: Any = getattr(problem, "model", None)
+    if not own and (model is None or not model.own or model.examples_mix):
+        return
+    node = int(np.argmax(np.asarray(problem.sizes)))
+    real = np.flatnonzero(np.asarray(problem.weight[node]) > 0)[:_TOGETHER]
+    data = problem.take(problem.local(node)[0], jnp.asarray(real))
+    start = problem.begin()[0]
+    noise = np.random.default_rng(0).standard_normal(problem.n)  # a last layer of zeros would hide a difference
+    w = start + jnp.asarray(0.1 * noise, start.dtype)
+    first, together, alone = _compared(problem.replace(name="", test=None), start, w, data)
+    if not np.isfinite(np.asarray(first)).all():
+        raise ValueError(
+            f"Expected finite losses at the start, got {np.asarray(first).tolist()} for examples {real.tolist()} of "
+            f"node {node} of {problem.name}. Look for log(0), sqrt(0) or a division by zero, or start elsewhere."
+        )
+    if np.allclose(together, alone, rtol=1e-3, atol=1e-5 * float(np.max(np.abs(alone), initial=1.0)), equal_nan=True):
+        return
+    place = int(np.argmax(np.abs(np.asarray(together) - np.asarray(alone))))
+    found = (
+        f"{type(problem).__name__ if own else model.name}, which gives example {real[place]} of node {node} the loss "
+        f"{float(together[place]):.6g} among {len(real)} examples and {float(alone[place]):.6g} alone"
+    )
+    if clipped:
+        raise ValueError(
+            "Expected a model whose output for an example does not depend on the others for gradients that are clipped "
+            f'example by example, got {found}. Compute every example by itself, or clip with per="batch".'
+        )
+    warnings.warn(
+        f"The loss of an example depends on the others in its batch, and so on the batch size, with {found}.",
+        stacklevel=4,
+    )
+
+
+@jax.jit
+def _compared(problem: Any, start: Array, w: Array, data: Any) -> tuple[Array, Array, Array]:
+    """The losses [b] of examples at the start, and those at w [n], together and one by one."""
+
+    def one(example: Any) -> Array:
+        return problem.losses(w, jax.tree.map(lambda leaf: leaf[None], example))[0]
+
+    return problem.losses(start, data), problem.losses(w, data), jax.lax.map(one, data)
 
 
 @jax.jit

@@ -18,7 +18,7 @@ from jdfl.robust.attacks import (
     TopologyLiar,
 )
 from jdfl.robust.clipping import NNA, ClippedGossip, CSPlus
-from jdfl.robust.exposed import Weak, check_honest, weak_nodes
+from jdfl.robust.exposed import Weak, check_combines, check_honest, weak_nodes
 from jdfl.robust.order import CoordinateMedian, TrimmedMean
 from jdfl.robust.received import Aimed, Received
 from jdfl.robust.rule import Rule, Weighted
@@ -87,6 +87,7 @@ __all__ = [
     "TrimmedMean",
     "Weak",
     "Weighted",
+    "check_combines",
     "check_honest",
     "weak_nodes",
 ]

@@ -17,6 +17,7 @@ Axes: m nodes, d slots, n parameters.
 from typing import ClassVar
 
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 
 from jdfl.base import struct
@@ -51,6 +52,11 @@ class ClippedGossip(Rule):
         tau = jnp.sqrt(squares / jnp.where(delta > 0, delta, 1))
         return _clipped(received, far, jnp.where(delta > 0, tau, jnp.inf))
 
+    def combines(self, weight: np.ndarray) -> bool:
+        """Return whether the lightest in-neighbour can be left without the b heaviest; any with a given length."""
+        given = self.tau is not None or self.b == 0
+        return len(weight) > 0 and (given or _lightest_stays(weight, self.b, 1))
+
 
 @struct.dataclass
 class CSPlus(Rule):
@@ -70,6 +76,10 @@ class CSPlus(Rule):
         light = received.here & (nearer(far, weight) <= most[:, None] + _ROUNDING)
         return _clipped(received, far, jnp.max(jnp.where(light, far, 0), axis=1, initial=0))
 
+    def combines(self, weight: np.ndarray) -> bool:
+        """Return whether the lightest in-neighbour can be left without twice the b heaviest."""
+        return len(weight) > 0 and _lightest_stays(weight, self.b, 2)
+
 
 @struct.dataclass
 class NNA(Rule):
@@ -86,6 +96,15 @@ class NNA(Rule):
         kept = jnp.maximum(0, received.count - self.b)
         near = rank(received.distances(), received.here) < kept[:, None]
         return received.moved(jnp.where(near, 1 / (1 + kept)[:, None].astype(received.own.dtype), 0))
+
+    def combines(self, weight: np.ndarray) -> bool:
+        """Return whether more than b in-neighbours are there."""
+        return len(weight) > self.b
+
+
+def _lightest_stays(weight: np.ndarray, b: int, times: int) -> bool:
+    """Whether the smallest of the weights [d] fits into all of them less `times` the b largest."""
+    return float(np.min(weight)) <= float(np.sum(weight) - times * np.sum(np.sort(weight)[::-1][:b])) + _ROUNDING
 
 
 def _clipped(received: Received, far: Array, tau: Array) -> Array:

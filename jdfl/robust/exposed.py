@@ -1,5 +1,6 @@
 """Which honest nodes have more attackers around them than a rule is made for. On the host."""
 
+import warnings
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -8,9 +9,13 @@ import numpy as np
 from jdfl.base import checks
 from jdfl.base.arguments import checked
 from jdfl.network import Graph, Network, Static
+from jdfl.network.combining import PartialCommunication
 from jdfl.network.graph import round_of
+from jdfl.network.sequences import graphs_of, inmost
 from jdfl.network.tables import Arcs, arcs_of, called, components
 from jdfl.robust.rule import Rule
+
+_ROUNDS = 3  # rounds of a changing network that are looked at
 
 
 class Weak(NamedTuple):
@@ -70,6 +75,48 @@ def check_honest(network: Network, nodes: Sequence[int]) -> None:
             f"Expected attackers without which the honest nodes of {called(network)} are connected, got the nodes "
             f"{named}, which leave {parts} parts: nothing keeps these together. Choose others, or a denser network."
         )
+
+
+def check_combines(network: Network, rule: Rule, method: str) -> None:
+    """Refuse a rule that cannot combine any row at any node of a network; warn where it cannot at some nodes.
+
+    Args:
+        network: The network; of one whose messages are lost or whose nodes are away, the network without faults.
+        rule: The rule.
+        method: The method that combines by it, as named in the message.
+
+    Raises:
+        ValueError: It names the rule, the network, and the largest b with which a node combines others' rows.
+    """
+    inner, never = inmost(network, PartialCommunication), np.ones(network.m, np.bool_)
+    graphs = [graph for _, graph in graphs_of(inner, _ROUNDS)]
+
+    def idle(rule: Rule) -> np.ndarray:
+        found = never.copy()
+        for graph in graphs:
+            mask, weight = np.asarray(graph.mask), np.asarray(graph.weight)
+            found &= ~np.array([rule.combines(row[here]) for row, here in zip(weight, mask)])
+        return found
+
+    alone = idle(rule)
+    if not alone.any() or network.m == 1:
+        return
+    what = f"{rule.title}(b={rule.b})" if rule.b else rule.title
+    works = next((b for b in reversed(range(rule.b)) if not idle(rule.replace(b=b)).all()), None)
+    largest = "" if works is None else f" The largest b that works is {works}."
+    remedy = f"Use a network with more links, other settings, or another rule.{largest}"
+    if alone.all():
+        raise ValueError(
+            f"Expected a rule by which nodes of {called(network)} can combine what they receive in {method}, got "
+            f"{what}, with which every node keeps its own row: all messages would be sent in vain. {remedy}"
+        )
+    some = np.flatnonzero(alone).tolist()
+    shown = ", ".join(map(str, some[:8])) + (", ..." if len(some) > 8 else "")
+    warnings.warn(
+        f"{len(some)} of {network.m} nodes of {called(network)} keep their own rows with {what} in {method}, whatever "
+        f"they receive, for they have too few in-neighbours: {shown}. {remedy}",
+        stacklevel=2,
+    )
 
 
 def _liars(m: int, nodes: Sequence[int]) -> np.ndarray:

@@ -14,6 +14,7 @@ from functools import cache
 from typing import ClassVar
 
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 
 from jdfl.base import struct
@@ -63,6 +64,10 @@ class TrimmedMean(Rule):
             return (1 - jnp.sum(share)) * own + _weighted(in_order(_filled(others, here)), share)
 
         return received.each(one)
+
+    def combines(self, weight: np.ndarray) -> bool:
+        """Return whether more than 2 b in-neighbours are there."""
+        return len(weight) > 2 * self.b
 
 
 def median(own: Array, others: Array, here: Array) -> Array:

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any, ClassVar
 
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 
 from jdfl.base import struct
@@ -59,6 +60,10 @@ class Rule:
     def combined(self, received: Received, losses: Losses | None) -> Array:
         """Return the combined rows [m, n] of what every node has `received`."""
         raise NotImplementedError
+
+    def combines(self, weight: np.ndarray) -> bool:
+        """Return whether a node can combine any row of its in-neighbours, whose mixing weights are weight [d]."""
+        return len(weight) > 0
 
     @property
     def minimises(self) -> str:

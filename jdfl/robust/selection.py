@@ -11,6 +11,7 @@ from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array, lax
 
 from jdfl.arrays import ops
@@ -57,6 +58,10 @@ class Krum(Rule):
         """Return how many of p rows are averaged."""
         return 1
 
+    def combines(self, weight: np.ndarray) -> bool:
+        """Return whether another row can be chosen: of two, the node's own comes first."""
+        return len(weight) > 1
+
     def most(self, degree: int) -> int:
         """Return the most with 2 b + 2 below the number of rows, the node's own included."""
         return max(0, (degree - 2) // 2)
@@ -74,6 +79,10 @@ class MultiKrum(Krum):
     def kept(self, p: Array) -> Array | int:
         """Return how many of p rows are averaged, at least one."""
         return jnp.maximum(1, p - self.b if self.average is None else jnp.minimum(p, self.average))
+
+    def combines(self, weight: np.ndarray) -> bool:
+        """Return whether another row can be chosen, or both of two are averaged."""
+        return len(weight) > 1 or (len(weight) == 1 and int(self.kept(jnp.int32(2))) > 1)
 
 
 @struct.dataclass

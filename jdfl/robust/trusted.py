@@ -14,6 +14,7 @@ Axes: m nodes, d slots, n parameters.
 from typing import ClassVar
 
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 
 from jdfl.base import struct
@@ -52,6 +53,10 @@ class UBAR(Rule):
         best = near & (rank(found, near) == 0)
         return _trusting(received, jnp.where(jnp.any(good, axis=1, keepdims=True), good, best), self.alpha)
 
+    def combines(self, weight: np.ndarray) -> bool:
+        """Return whether there are in-neighbours, with a weight above zero."""
+        return len(weight) > 0 and float(self.alpha) < 1
+
     def most(self, degree: int) -> int:
         """Return all that leave the assumed share of honest in-neighbours."""
         return degree - max(1, int(float(self.rho) * degree + 1e-4))
@@ -81,6 +86,10 @@ class BALANCE(Rule):
         size = jnp.sqrt(jnp.sum(received.own**2, axis=1))
         most = self.gamma * jnp.exp(-self.kappa * jnp.asarray(received.k, size.dtype) / self.horizon) * size
         return _trusting(received, received.here & (received.distances() <= most[:, None]), self.alpha)
+
+    def combines(self, weight: np.ndarray) -> bool:
+        """Return whether there are in-neighbours, with a weight above zero."""
+        return len(weight) > 0 and float(self.alpha) < 1
 
     def most(self, degree: int) -> int:
         """Return `degree`: the paper bounds distances, not numbers."""

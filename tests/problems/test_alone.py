@@ -1,0 +1,142 @@
+"""Models and problems of one's own are tried on a few examples together and one by one."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from flax import nnx
+
+import jdfl
+from jdfl.base import struct
+
+draw = np.random.default_rng(0)
+X, y = draw.normal(size=(60, 3)).astype(np.float32), np.arange(60) % 2
+RING = jdfl.network.ring(3)
+CLIPPED = jdfl.DPSGD(gradients=jdfl.Gradients(clip=1e3))
+
+
+class Dense(nnx.Module):
+    """One layer, after what `first` makes of a batch."""
+
+    def __init__(self, first: Any) -> None:
+        self.first, self.layer = first, nnx.Linear(3, 2, rngs=nnx.Rngs(0))
+
+    def __call__(self, x: Any) -> Any:
+        return self.layer(self.first(x))
+
+
+def centred(x: Any) -> Any:
+    return x - x.mean(axis=0)
+
+
+def scaled(x: Any) -> Any:
+    return x / len(x)
+
+
+def over_the_batch(x: Any) -> Any:
+    return jax.nn.softmax(x, axis=0)
+
+
+def by_place(x: Any) -> Any:
+    return x * jnp.arange(1.0, 1.0 + len(x))[:, None]
+
+
+def by_example(x: Any) -> Any:
+    return x - x.mean(axis=1, keepdims=True)
+
+
+def drawn(x: Any) -> Any:
+    return x + jax.random.normal(jax.random.key(0), x.shape)
+
+
+@pytest.mark.parametrize("first", [centred, scaled, over_the_batch, by_place, drawn])
+def test_a_model_whose_examples_depend_on_one_another_is_refused_where_they_are_clipped(first):
+    problem = jdfl.from_model(Dense(first), X, y, 3)
+    with pytest.raises(
+        ValueError, match=r"Expected a model whose output for an example does not.*Dense.*per=\"batch\""
+    ):
+        jdfl.run(CLIPPED, problem, RING, steps=1)
+    for gradients in (jdfl.Gradients(), jdfl.Gradients(clip=1.0, per="batch")):
+        with pytest.warns(UserWarning, match="The loss of an example depends on the others"):
+            jdfl.DPSGD(gradients=gradients).check(problem, RING)
+
+
+def test_a_last_layer_of_zeros_hides_nothing():
+    model = Dense(centred)
+    model.layer.kernel[...] = 0 * model.layer.kernel[...]
+    with pytest.raises(ValueError, match="does not depend on the others"):
+        CLIPPED.check(jdfl.from_model(model, X, y, 3), RING)
+
+
+def test_models_whose_examples_do_not_mix_pass():
+    for made in (Dense(by_example), "mlp"):
+        CLIPPED.check(jdfl.from_model(made, X, y, 3), RING)
+
+
+@struct.dataclass
+class Own(jdfl.problems.Problem):
+    """Least squares, whose losses are less the mean of the features in the batch."""
+
+    mixes: bool = struct.field(pytree_node=False, default=True)
+    at: float = struct.field(pytree_node=False, default=0.0)
+
+    @property
+    def n(self):
+        return 3
+
+    def losses(self, w, data):
+        A, b = data
+        A = A - A.mean(axis=0, keepdims=True) if self.mixes else A
+        return (A @ w - b) ** 2 / 2 + self.at
+
+    def loss(self, w, example):
+        return self.losses(w, jax.tree.map(lambda leaf: leaf[None], example))[0]
+
+
+def own(**fields: Any) -> Own:
+    data = jnp.asarray(X.reshape(3, 20, 3)), jnp.asarray(y.reshape(3, 20), jnp.float32)
+    return Own(data=data, weight=jnp.ones((3, 20)), curvature=jnp.ones(3), **fields)
+
+
+def test_problems_of_one_s_own_are_tried_as_well():
+    with pytest.raises(ValueError, match=r"does not depend on the others.*got Own"):
+        jdfl.run(CLIPPED, own(), RING, steps=1)
+    with pytest.raises(ValueError, match="does not depend on the others"):
+        jdfl.run(jdfl.CEPS(s=2, mechanism=jdfl.Gaussian(1.0), clip=1.0, sigma=1.0), own(), RING, steps=1)
+    CLIPPED.check(own(mixes=False), RING)
+
+
+def test_losses_that_are_not_finite_at_the_start_are_refused_whatever_is_clipped():
+    with pytest.raises(ValueError, match="Expected finite losses at the start"):
+        CLIPPED.check(own(mixes=False, at=float("nan")), RING)
+
+
+@struct.dataclass
+class Breaking(Own):
+    """Least squares whose losses are NaN where w has left the start, in some nodes or in all."""
+
+    broken: int = struct.field(pytree_node=False, default=3)
+
+    def losses(self, w, data):
+        A, b = data
+        gone = (jnp.sum(jnp.abs(w)) > 1e-3) & (A[0, 0] <= jnp.float32(sorted(X[::20, 0])[self.broken - 1]))
+        return (A @ w - b) ** 2 / 2 + jnp.where(gone, jnp.nan, 0.0)
+
+
+def broken(count: int) -> Breaking:
+    given = own(mixes=False)
+    return Breaking(given.data, given.weight, given.curvature, mixes=False, broken=count)
+
+
+def test_gradients_that_count_as_zero_are_reported_and_a_run_without_noise_ends(monkeypatch):
+    monkeypatch.setattr("jdfl.algorithms.algorithm.check_examples", lambda *_, **__: None)
+    plain = jdfl.run(CLIPPED, broken(3), RING, steps=9)
+    assert (plain.ending, plain.rounds) == ("diverged", 1)
+    noisy = jdfl.DPSGD(gradients=jdfl.Gradients(clip=1.0, mechanism=jdfl.Gaussian(1.0)))
+    for count, examples in ((3, "60 of 60 examples"), (1, "20 of 60 examples")):
+        result = jdfl.run(noisy, broken(count), RING, steps=9)
+        assert result.ending == "steps"  # whose end would tell of the data
+        assert any(f"{examples} are not finite" in one and f"at {count} of 3 nodes" in one for one in result.warnings)
+    assert not any("not finite" in one for one in jdfl.run(noisy, own(mixes=False), RING, steps=2).warnings)
