@@ -34,6 +34,7 @@ from jdfl.base import arguments
 from jdfl.base.streams import Stream
 from jdfl.codecs import Codec, Dense
 from jdfl.network import Network, node_weights, require
+from jdfl.network.faults import Membership
 from jdfl.network.requirements import weighed
 from jdfl.network.tables import called
 from jdfl.privacy import NO_NOISE, Guarantee
@@ -176,7 +177,14 @@ class Algorithm:
         if self.personal == "models":
             return "every node its own objective f_i, with a model of its own"
         pi = None if self.objective == "mean" else self.weights(problem, network)
-        return "" if pi is None else weighed(pi)
+        if pi is not None:
+            return weighed(pi)
+        while hasattr(network, "base"):
+            if isinstance(network, Membership) and np.ptp([network.joins, network.leaves], axis=1).any():
+                return "in every round the mean of the f_i of the nodes that are there, which change"
+            network = network.base  # pyright: ignore[reportAttributeAccessIssue]
+        adapts = getattr(self, "optimizer", None) is not None
+        return "the mean of the f_i, if the optimizer scales the gradients of all nodes alike" if adapts else ""
 
     def plan(self, problem: Problem, network: Network, steps: int) -> Any:
         """Return what depends on the number of rounds, such as a noise schedule; computed on the host before a run.

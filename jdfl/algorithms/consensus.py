@@ -56,6 +56,10 @@ class AverageConsensus(Algorithm):
     late: ClassVar[bool] = True
     columns: ClassVar[bool] = True
 
+    def minimises(self, problem: Problem, network: Network) -> str:
+        """Nothing is minimised."""
+        return "nothing: all nodes compute the mean of their initial gradients"
+
     @property
     def channels(self) -> tuple[Channel, ...]:
         """The channels of the protocol."""

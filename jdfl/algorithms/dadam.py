@@ -34,6 +34,8 @@ from jdfl.algorithms.quasi_global import averaged
 from jdfl.algorithms.round import Round
 from jdfl.base import struct
 from jdfl.base.settings import Momentum, Positive, StepSize
+from jdfl.network import Network
+from jdfl.problems import Problem
 
 
 class State(NamedTuple):
@@ -67,6 +69,10 @@ class DADAM(Algorithm):
     gradients: Gradients = Gradients()
     title: ClassVar[str] = "DADAM"
     needs: ClassVar[dict[str, bool]] = {"doubly_stochastic": True}
+
+    def minimises(self, problem: Problem, network: Network) -> str:
+        """No mean of objectives: every node scales its gradients by their own size."""
+        return "no mean of the f_i: it ends where gradients that every node scales by their own size add up to zero"
 
     def init(self, round: Round) -> State:
         """Start from the problem's initial parameters, with moments of zero."""

@@ -26,6 +26,8 @@ from jdfl.algorithms.round import Round
 from jdfl.arrays import ops
 from jdfl.base import struct
 from jdfl.base.settings import Positive
+from jdfl.network import Network
+from jdfl.problems import Problem
 
 
 @struct.dataclass
@@ -40,6 +42,10 @@ class PORTER(BEER):
     """Threshold of the smooth clipping of every node's gradient; None: no smooth clipping."""
     title: ClassVar[str] = "PORTER"
     exact: ClassVar[bool] = False  # clipped gradients need not vanish together
+
+    def minimises(self, problem: Problem, network: Network) -> str:
+        """No mean of objectives where gradients are clipped."""
+        return "" if self.tau is None else "no mean of the f_i: it ends where clipped gradients add up to zero"
 
     def step(self, state: State, round: Round) -> State:
         """One round."""

@@ -35,6 +35,7 @@ from jdfl.network import Timed
 class ADPSGD(AsyncMethod):
     """AD-PSGD: nodes average with a random neighbour whenever they have a gradient, and nobody waits."""
 
+    paced: ClassVar[bool] = True
     kind: ClassVar[str] = "ad-psgd"
     title: ClassVar[str] = "AD-PSGD"
     bears: ClassVar[tuple[str, ...]] = ("lost messages", "absent nodes")

@@ -48,6 +48,7 @@ _BYTES = 310  # of a step, until its message has a slot
 class AGP(AsyncMethod):
     """Asynchronous gradient push: nodes send half of their model to a random out-neighbour, and never wait."""
 
+    paced: ClassVar[bool] = True
     kind: ClassVar[str] = "agp"
     title: ClassVar[str] = "AGP"
     directed: ClassVar[bool] = True

@@ -46,6 +46,7 @@ class _Server(AsyncMethod):
     """What both have in common: clients that train, and a server that answers."""
 
     channels = (_UP, _DOWN)
+    paced: ClassVar[bool] = True
     directed: ClassVar[bool] = True
     bears: ClassVar[tuple[str, ...]] = ("lost messages", "absent nodes")
     lr: Any

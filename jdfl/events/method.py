@@ -24,7 +24,9 @@ from jdfl.events.partners import hears, links
 from jdfl.events.timeline import Events
 from jdfl.events.touches import Kind
 from jdfl.network import Network, Static, Timed, require
+from jdfl.network.graph import Graph
 from jdfl.network.tables import called
+from jdfl.network.times import Times, TimeTrace
 from jdfl.problems import Problem
 
 Tables = Mapping[str, Any]  # trees with leaves [rows, ...], and under HAPPENED how many events have happened, []
@@ -43,6 +45,8 @@ class AsyncMethod(Algorithm):
     kind: ClassVar[str] = ""
     kinds: ClassVar[tuple[Kind, ...]] = ()
     mixes: ClassVar[bool] = False
+    objective: ClassVar[str] = "pi"  # nodes that are slow are what these methods are for
+    paced: ClassVar[bool] = False  # whether nodes count as often as they act
     directed: ClassVar[bool] = False  # whether links may run one way
     bears: ClassVar[tuple[str, ...]] = ()  # of "lost messages" and "absent nodes"
     message_tables: ClassVar[tuple[str, ...]] = ()  # tables of messages, whose numbers of rows follow from the events
@@ -72,6 +76,33 @@ class AsyncMethod(Algorithm):
     def handle(self, kind: str, rows: tuple[Any, ...], event: Event) -> tuple[Any, ...]:
         """Return the new rows [b, ...] of every touch of events of a kind; None for those that are read only."""
         raise NotImplementedError
+
+    def weights(self, problem: Problem, network: Network) -> np.ndarray | None:
+        """The shares of the nodes in all gradients, where these move the mean of the nodes; None: all are equal.
+
+        In methods whose node combines others' models with its own without changing theirs, a node that acts more often
+        also forgets its gradients sooner, so that all count alike. Factors of times that are drawn in a run give NaN.
+        """
+        if not self.paced:
+            return None
+        times = faults.with_times(network, self.title)
+        slow = np.ones(problem.m) if times.slowness is None else times.slowness
+        slow = np.full(problem.m, np.nan) if isinstance(slow, Times) else np.asarray(slow, np.float64)
+        if isinstance(times.compute, TimeTrace):
+            slow = slow * np.mean(np.asarray(times.compute.seconds, np.float64), axis=1)
+        share = self.shares(1 / slow, links(times))
+        return None if np.ptp(share) <= 1e-3 * np.max(share) else share / np.sum(share)
+
+    def shares(self, rate: np.ndarray, graph: Graph) -> np.ndarray:
+        """Return how many gradients nodes compute [m], if their clocks tick at a `rate` [m]."""
+        return rate
+
+    def minimises(self, problem: Problem, network: Network) -> str:
+        """What is minimised, in words: nodes that compute more gradients may count for more."""
+        pi = self.weights(problem, network)
+        if pi is None or np.isfinite(pi).all():
+            return super().minimises(problem, network)
+        return "sum_i pi_i f_i with pi in proportion to the nodes' speeds, which are drawn in the run, not the mean"
 
     def init(self, round: Round) -> Tables:
         """The tables at the start."""

@@ -17,6 +17,7 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 
 from jdfl.algorithms.round import Round
@@ -27,13 +28,14 @@ from jdfl.events.method import AsyncMethod, Tables, start
 from jdfl.events.partners import meetings
 from jdfl.events.timeline import Events
 from jdfl.events.touches import Kind, Touch
-from jdfl.network import Timed
+from jdfl.network import Graph, Timed
 
 
 @struct.dataclass
 class SwarmSGD(AsyncMethod):
     """SwarmSGD: local steps at both nodes of a meeting, then their average."""
 
+    paced: ClassVar[bool] = True
     kind: ClassVar[str] = "swarm-sgd"
     title: ClassVar[str] = "SwarmSGD"
     bears: ClassVar[tuple[str, ...]] = ("lost messages", "absent nodes")
@@ -41,6 +43,11 @@ class SwarmSGD(AsyncMethod):
     lr: StepSize = 0.1
     local_steps: Count = struct.field(pytree_node=False, default=2)
     """Gradient steps H of both nodes before they average."""
+
+    def shares(self, rate: np.ndarray, graph: Graph) -> np.ndarray:
+        """A node's own meetings, and those with neighbours who choose it."""
+        met = np.where(np.asarray(graph.mask), (rate / np.asarray(graph.in_degree))[np.asarray(graph.senders)], 0)
+        return rate + met.sum(axis=1)
 
     def tables(self, round: Round, sizes: Mapping[str, int]) -> Tables:
         """The nodes' models."""
