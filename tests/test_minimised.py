@@ -116,7 +116,7 @@ def test_small_steps_end_at_the_minimiser_of_what_is_named(name):
     rates = [0.04, 0.02]
     runs = jdfl.sweep(algorithm, PROBLEM, network, keys=[0], over={"lr": rates}, steps=1500, every=1500)
     x, half = (np.asarray(one.params, np.float64).mean(axis=0) for one in runs)
-    pi = algorithm.weights(PROBLEM, network)
+    pi = algorithm.node_weights(PROBLEM, network)
     assert (pi is None) == (runs[0].minimises == "")
     equal, named = minimiser(np.full(M, 1 / M)), minimiser(np.full(M, 1 / M) if pi is None else pi)
     scale = np.linalg.norm(equal)

@@ -153,7 +153,7 @@ class Algorithm:
         check_parts(self, problem)
         if self.needs:
             require(network, self.title, **self.needs)
-        if self.objective == "mean" and (pi := self.weights(problem, network)) is not None:
+        if self.objective == "mean" and (pi := self.node_weights(problem, network)) is not None:
             field = "objective" in getattr(type(self), "__dataclass_fields__", {})
             accept = f"{type(self).__name__}(objective='pi')" if field else "objective = 'pi' in your class"
             raise ValueError(
@@ -163,7 +163,7 @@ class Algorithm:
                 f"one. If it is meant: {accept}."
             )
 
-    def weights(self, problem: Problem, network: Network) -> np.ndarray | None:
+    def node_weights(self, problem: Problem, network: Network) -> np.ndarray | None:
         """Return the weights pi [m] of the nodes' objectives in what is minimised; None where all are equal.
 
         By default they follow from W (see `jdfl.network.node_weights`) in methods that multiply by it, neither need
@@ -176,7 +176,7 @@ class Algorithm:
         """Return what the method minimises, in words; "" for the mean of the nodes' objectives f_i."""
         if self.personal == "models":
             return "every node its own objective f_i, with a model of its own"
-        pi = None if self.objective == "mean" else self.weights(problem, network)
+        pi = None if self.objective == "mean" else self.node_weights(problem, network)
         if pi is not None:
             return weighed(pi)
         while hasattr(network, "base"):

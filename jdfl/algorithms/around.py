@@ -97,9 +97,9 @@ class Around(Algorithm):
         """Its push-sum weights."""
         return self.algorithm.mass(state)
 
-    def weights(self, problem: Problem, network: Network) -> np.ndarray | None:
+    def node_weights(self, problem: Problem, network: Network) -> np.ndarray | None:
         """Its weights of the nodes."""
-        return self.algorithm.weights(problem, network)
+        return self.algorithm.node_weights(problem, network)
 
     def minimises(self, problem: Problem, network: Network) -> str:
         """What it minimises."""

@@ -90,7 +90,7 @@ class FedAvg(Algorithm):
         """Which objective is minimised: with weights by examples another than the mean."""
         return "mean" if self.weighting == "equal" else "pi"
 
-    def weights(self, problem: Problem, network: Network) -> np.ndarray | None:
+    def node_weights(self, problem: Problem, network: Network) -> np.ndarray | None:
         """The nodes' shares of all examples, unless their weights are equal."""
         sizes = np.asarray(problem.sizes, np.float64)
         return None if self.weighting == "equal" or np.ptp(sizes) == 0 else sizes / sizes.sum()

@@ -62,9 +62,9 @@ class RobustDSGD(Algorithm):
         refuse_synchronised(network, self.title)
         check_combines(network, self.rule, self.title)
 
-    def weights(self, problem: Problem, network: Network) -> np.ndarray | None:
+    def node_weights(self, problem: Problem, network: Network) -> np.ndarray | None:
         """The weights that W gives the nodes, where it is the rule; other rules do not multiply by it."""
-        return None if self.rule.minimises else super().weights(problem, network)
+        return None if self.rule.minimises else super().node_weights(problem, network)
 
     def minimises(self, problem: Problem, network: Network) -> str:
         """What the rule leaves of the nodes' objectives."""

@@ -77,7 +77,7 @@ class AsyncMethod(Algorithm):
         """Return the new rows [b, ...] of every touch of events of a kind; None for those that are read only."""
         raise NotImplementedError
 
-    def weights(self, problem: Problem, network: Network) -> np.ndarray | None:
+    def node_weights(self, problem: Problem, network: Network) -> np.ndarray | None:
         """The shares of the nodes in all gradients, where these move the mean of the nodes; None: all are equal.
 
         In methods whose node combines others' models with its own without changing theirs, a node that acts more often
@@ -99,7 +99,7 @@ class AsyncMethod(Algorithm):
 
     def minimises(self, problem: Problem, network: Network) -> str:
         """What is minimised, in words: nodes that compute more gradients may count for more."""
-        pi = self.weights(problem, network)
+        pi = self.node_weights(problem, network)
         if pi is None or np.isfinite(pi).all():
             return super().minimises(problem, network)
         return "sum_i pi_i f_i with pi in proportion to the nodes' speeds, which are drawn in the run, not the mean"
