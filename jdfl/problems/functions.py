@@ -151,7 +151,7 @@ def check_start(problem: Problem) -> None:
 
 
 def check_examples(problem: Problem, *, clipped: bool) -> None:
-    """Try a model or a problem of one's own on a few examples together and one by one.
+    """Try a model or a problem that you wrote on a few examples together and one by one.
 
     Where the loss of an example depends on the others, gradients of single examples are no parts of the gradient of a
     batch.
