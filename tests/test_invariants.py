@@ -411,11 +411,15 @@ def test_numbers_that_end_a_run():
     def found(*given):
         return invariants.found(invariants.first(*given))
 
-    assert found(code, lost, diverged) == (Rule.CLOCK, 2)
-    assert found(none, lost, diverged) == (Rule.MASS, -1)
-    assert found(none, ~lost, diverged) == (None, 1)
+    assert found(code, lost, diverged) == (Rule.CLOCK, 2, None)
+    assert found(none, lost, diverged) == (Rule.MASS, -1, None)
+    assert found(none, ~lost, diverged) == (None, 1, None)
     assert found(none, ~lost, None) is None
     assert int(invariants.first(none, ~lost, ~diverged & diverged)) == NOTHING
+    values = {0: jnp.float32(1), 2: jnp.float32(np.nan), 5: jnp.float32(np.inf)}
+    assert invariants.found(invariants.unbounded(jnp.int32(NOTHING), values)) == (None, -1, 2)
+    assert invariants.found(invariants.unbounded(invariants.first(none, lost, None), values)) == (Rule.MASS, -1, None)
+    assert int(invariants.unbounded(jnp.int32(NOTHING), {0: jnp.float32(1)})) == NOTHING
 
 
 def test_nodes_that_are_away_take_part_in_synchronised_rounds():

@@ -333,7 +333,7 @@ def test_a_metric_that_overflows_ends_a_run_where_it_is_recorded_unless_the_end_
     assert np.isfinite(result.history["objective"].iloc[-2])
     assert any("nothing was learnt" in words for words in result.warnings)
     assert "nothing was learnt" in repr(result)
-    noisy = run(Gossip(mechanism=jdfl.Gaussian(1e25)))
+    noisy = run(jdfl.DPSGD(gradients=jdfl.Gradients(clip=1.0, mechanism=jdfl.Gaussian(1e28))))
     assert (noisy.ending, noisy.diverged) == ("steps", None)
     assert noisy.final["objective"] == np.inf
     assert np.isfinite(noisy.params).all()

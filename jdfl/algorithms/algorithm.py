@@ -42,6 +42,7 @@ from jdfl.problems import Problem
 from jdfl.problems.functions import check_examples
 
 Objective = Literal["mean", "pi"]
+Personal = Literal["", "parameters", "models"]
 _CODEC = Stream("codec", "shared")  # what a codec draws once per run
 UNSENT_STEP = "they hold a last step that has not been sent and has no noise"
 UNPLANNED = replace(
@@ -83,7 +84,7 @@ class Algorithm:
     mixes: ClassVar[bool] = True
     objective: Any = "mean"  # ClassVar, or a field of Objective
     exact: ClassVar[bool] = False
-    personal: ClassVar[Literal["", "parameters", "models"]] = ""
+    personal: ClassVar[Personal] = ""
     noise_by: ClassVar[str] = ""
     unsent: ClassVar[str] = ""
     attackers: ClassVar[tuple[int, ...]] = ()  # as the first seven, it may be a property

@@ -23,11 +23,12 @@ Missing neighbours: the columns of P must still sum to one, so the sender keeps 
 Axes: m nodes, n parameters, d of them shared.
 """
 
-from typing import ClassVar, Literal, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import jax.numpy as jnp
 from jax import Array
 
+from jdfl.algorithms.algorithm import Personal
 from jdfl.algorithms.book import MODEL
 from jdfl.algorithms.gradients import Exact, Gradients
 from jdfl.algorithms.push_sums import PushSums
@@ -68,7 +69,7 @@ class DFedPGP(PushSums):
     """Gradient steps on the personal parameters before these."""
     gradients: Exact = Gradients()
     title: ClassVar[str] = "DFedPGP"
-    personal: ClassVar[Literal["parameters"]] = "parameters"
+    personal: ClassVar[Personal] = "parameters"
     tuned: ClassVar[tuple[str, ...]] = ("lr", "lr_local")
 
     def init(self, round: Round) -> State:

@@ -22,13 +22,13 @@ Missing neighbours: they are left out of both sums, and a node that receives not
 Axes: m nodes, n parameters.
 """
 
-from typing import Annotated, Any, ClassVar, Literal, NamedTuple
+from typing import Annotated, Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax import Array
 
-from jdfl.algorithms.algorithm import Algorithm
+from jdfl.algorithms.algorithm import Algorithm, Personal
 from jdfl.algorithms.book import MODEL
 from jdfl.algorithms.choosing import largest
 from jdfl.algorithms.gradients import Gradients
@@ -69,7 +69,7 @@ class DisPFL(Algorithm):
     """Gradient steps after each exchange of messages."""
     gradients: Gradients = Gradients()
     title: ClassVar[str] = "DisPFL"
-    personal: ClassVar[Literal["models"]] = "models"
+    personal: ClassVar[Personal] = "models"
 
     def sparsity(self, problem: Problem) -> int:
         """The number of active entries."""

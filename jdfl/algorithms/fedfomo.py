@@ -21,13 +21,13 @@ Missing neighbours: they have no weight, and a node that receives nothing keeps 
 Axes: m nodes, n parameters, d slots of the neighbour table.
 """
 
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 import jax.numpy as jnp
 from jax import Array
 
 from jdfl.algorithms import choosing
-from jdfl.algorithms.algorithm import Algorithm
+from jdfl.algorithms.algorithm import Algorithm, Personal
 from jdfl.algorithms.gradients import Exact, Gradients
 from jdfl.algorithms.round import Round
 from jdfl.arrays import ops
@@ -49,7 +49,7 @@ class FedFomo(Algorithm):
     """Gradient steps before each exchange of messages."""
     gradients: Exact = Gradients()
     title: ClassVar[str] = "FedFomo"
-    personal: ClassVar[Literal["models"]] = "models"
+    personal: ClassVar[Personal] = "models"
 
     def init(self, round: Round) -> Array:
         """Start from the problem's initial parameters x [m, n]."""

@@ -21,14 +21,14 @@ Missing neighbours: refused, because a node learns a weight for each of its neig
 Axes: m nodes, n parameters, d slots of the neighbour table.
 """
 
-from typing import ClassVar, Literal, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax import Array
 
 from jdfl.algorithms import choosing
-from jdfl.algorithms.algorithm import Algorithm
+from jdfl.algorithms.algorithm import Algorithm, Personal
 from jdfl.algorithms.gradients import Gradients
 from jdfl.algorithms.round import Round
 from jdfl.base import struct
@@ -63,7 +63,7 @@ class L2C(Algorithm):
     """Neighbours of a node that still send then."""
     gradients: Gradients = Gradients()
     title: ClassVar[str] = "L2C"
-    personal: ClassVar[Literal["models"]] = "models"
+    personal: ClassVar[Personal] = "models"
     tuned: ClassVar[tuple[str, ...]] = ("lr", "lr_weights")
     needs: ClassVar[dict[str, bool]] = {"fixed": True}
 

@@ -16,7 +16,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from jdfl.algorithms import descent
-from jdfl.algorithms.algorithm import Algorithm
+from jdfl.algorithms.algorithm import Algorithm, Personal
 from jdfl.algorithms.book import Channel
 from jdfl.algorithms.gradients import Gradients
 from jdfl.algorithms.round import Round
@@ -47,7 +47,7 @@ class LocalOnly(Algorithm):
     train: Literal["all", "local"] = struct.field(pytree_node=False, default="all")
     """Which parameters are trained: all, or those outside the problem's shared part."""
     title: ClassVar[str] = "LocalOnly"
-    personal: ClassVar[Literal["models"]] = "models"
+    personal: ClassVar[Personal] = "models"
     channels: ClassVar[tuple[Channel, ...]] = ()
     mixes: ClassVar[bool] = False
 

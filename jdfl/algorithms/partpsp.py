@@ -23,11 +23,12 @@ Axes: m nodes, n parameters, d of them shared, T rounds.
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import jax.numpy as jnp
 from jax import Array
 
+from jdfl.algorithms.algorithm import Personal
 from jdfl.algorithms.dpps import DPPS, PushSum
 from jdfl.algorithms.gradients import Exact, Gradients
 from jdfl.algorithms.push_descent import OverPushSum, exact, oracle, shortened
@@ -69,7 +70,7 @@ class PartPSP(OverPushSum):
     decay: Positive = 0.1
     """Factor on all rates at every milestone."""
     title: ClassVar[str] = "PartPSP"
-    personal: ClassVar[Literal["parameters"]] = "parameters"
+    personal: ClassVar[Personal] = "parameters"
     tuned: ClassVar[tuple[str, ...]] = ("lr_shared", "lr_local")
     rate: ClassVar[str] = "lr_shared"
 

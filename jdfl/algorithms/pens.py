@@ -24,13 +24,13 @@ Missing neighbours: refused, because a node counts how often it preferred each o
 Axes: m nodes, n parameters, d slots of the neighbour table.
 """
 
-from typing import ClassVar, Literal, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import jax.numpy as jnp
 from jax import Array
 
 from jdfl.algorithms import choosing
-from jdfl.algorithms.algorithm import Algorithm
+from jdfl.algorithms.algorithm import Algorithm, Personal
 from jdfl.algorithms.gradients import Exact, Gradients
 from jdfl.algorithms.round import Round
 from jdfl.base import struct
@@ -62,7 +62,7 @@ class PENS(Algorithm):
     """Rounds of the selection; later only selected neighbours send."""
     gradients: Exact = Gradients()
     title: ClassVar[str] = "PENS"
-    personal: ClassVar[Literal["models"]] = "models"
+    personal: ClassVar[Personal] = "models"
     needs: ClassVar[dict[str, bool]] = {"fixed": True}
 
     def init(self, round: Round) -> State:

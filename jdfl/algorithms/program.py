@@ -50,7 +50,7 @@ class Program:
 
         With a personal method no parameter is common to the nodes, so that each is judged with its own model.
         """
-        problem = problem.replace(shared=0) if self.algorithm.personal == "models" else problem
+        problem = replace(problem, shared=0) if self.algorithm.personal == "models" else problem
         if not self.algorithm.attackers:
             return problem, *rows
         ids = jnp.asarray([i for i in range(problem.m) if i not in set(self.algorithm.attackers)], jnp.int32)

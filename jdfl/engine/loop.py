@@ -83,7 +83,7 @@ def concluded(
     if setting.watched == "state":
         known = enumerate(metrics)
         looked = {place: values[one.__name__] for place, one in known if one in metrics_module.FINITE}
-        carry = carry.replace(bad=invariants.unbounded(carry.bad, looked))
+        carry = replace(carry, bad=invariants.unbounded(carry.bad, looked))
     lost = carry.bad != invariants.NOTHING
     worst = {metric.__name__: metrics_module.worst(metric) for metric in metrics}
     return carry, values | {name: jnp.where(lost, bad, values[name]) for name, bad in worst.items()}

@@ -13,6 +13,7 @@ metric needs: generating parameters, labelled test examples, or an optimum.
 import inspect
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, cast
 
 import jax
@@ -129,7 +130,7 @@ def accuracy_local(w: Array, problem: Problem) -> Array:
     """The mean accuracy [] of the nodes, each with its own parameters on its own training examples."""
 
     def one(w_i: Array, data: Any, weight: Array) -> Array:
-        right = problem.replace(test=data).predict(w_i, data) == data[1].astype(jnp.int32)
+        right = replace(problem, test=data).predict(w_i, data) == data[1].astype(jnp.int32)
         return jnp.dot(right.astype(weight.dtype), weight, precision=HIGHEST) / jnp.sum(weight)
 
     return nodes.mean(problem.each(one, w, problem.data, problem.weight))
@@ -144,17 +145,17 @@ def test_loss(w: Array, problem: Problem) -> Array:
 
 def mean_model_objective(w: Array, problem: Problem) -> Array:
     """The objective mean_i f_i(xbar) [] at the mean of all parameters, also where nodes keep models of their own."""
-    return objective(w, problem.replace(shared=None))
+    return objective(w, replace(problem, shared=None))
 
 
 def mean_model_accuracy(w: Array, problem: Problem) -> Array:
     """The accuracy [] of the mean of all parameters, also where nodes keep models of their own."""
-    return accuracy(w, problem.replace(shared=None))
+    return accuracy(w, replace(problem, shared=None))
 
 
 def mean_model_test_loss(w: Array, problem: Problem) -> Array:
     """The test loss [] at the mean of all parameters, also where nodes keep models of their own."""
-    return test_loss(w, problem.replace(shared=None))
+    return test_loss(w, replace(problem, shared=None))
 
 
 def _mean(found: Array, problem: Problem) -> Array:

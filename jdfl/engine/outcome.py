@@ -1,5 +1,6 @@
 """The result of a run: the state of the device, the totals and the reason of its end, on the host."""
 
+from dataclasses import replace
 from typing import Any
 
 import jax
@@ -113,7 +114,7 @@ def _zeroed(start: Start, params: Array, history: pd.DataFrame) -> tuple[str, ..
     finite = looked and np.isfinite(history[looked].to_numpy(float)).all()
     if getattr(clips, "clip", None) is None or finite:
         return ()
-    problem = start.problem.replace(name="", test=None)
+    problem = replace(start.problem, name="", test=None)
     here = np.asarray(problem.weight) > 0
     lost = here & ~np.isfinite(np.asarray(_losses(problem, params)))
     whole = int(np.sum(lost.sum(axis=1) == here.sum(axis=1)))

@@ -4,6 +4,7 @@ Axes: m nodes.
 """
 
 import itertools
+import weakref
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
@@ -39,6 +40,7 @@ from jdfl.network.timing import Timed
 _ROUNDS = 3  # rounds of a changing network that are checked
 _OWN_ROUNDS = 1000  # rounds of one defined outside jdfl, whose sums of weights are checked
 _OWN_SLOTS = 2**25  # of the tables of these rounds
+_drawn: dict[int, tuple[Any, np.ndarray | None]] = {}  # what was found of networks that were drawn from
 _STEPS = 100_000  # of the iteration for the weights of nodes
 
 _PROPERTIES: tuple[tuple[Callable[[Arcs, Any], bool], str], ...] = (  # tests of arcs and W, and their error messages
@@ -213,9 +215,13 @@ def node_weights(network: Network) -> np.ndarray | None:
         return pi if np.max(np.abs(network.m * pi - 1)) > 1e-3 else None
     if _keeps_means(network) and node_weights(network.base) is None:  # pyright: ignore[reportAttributeAccessIssue]
         return None
+    if (known := _drawn.get(id(network))) and known[0]() is network:
+        return known[1]
     count = int(np.clip(_OWN_SLOTS // kind_of(network).senders.size, _ROUNDS, 256))
     mean, error, pi = (np.asarray(one, np.float64) for one in _column_sums(network, count))
-    return pi / pi.sum() if np.any(np.abs(mean - 1) > 5 * error + 1e-3) else None
+    found = pi / pi.sum() if np.any(np.abs(mean - 1) > 5 * error + 1e-3) else None
+    _drawn[id(network)] = weakref.ref(network), found
+    return found
 
 
 def weighed(pi: Any) -> str:

@@ -3,6 +3,7 @@
 import inspect
 import warnings
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import jax
@@ -173,7 +174,7 @@ def check_examples(problem: Problem, *, clipped: bool) -> None:
     start = problem.begin()[0]
     noise = np.random.default_rng(0).standard_normal(problem.n)  # a last layer of zeros would hide a difference
     w = start + jnp.asarray(0.1 * noise, start.dtype)
-    first, together, alone = _compared(problem.replace(name="", test=None), start, w, data)
+    first, together, alone = _compared(replace(problem, name="", test=None), start, w, data)
     if not np.isfinite(np.asarray(first)).all():
         raise ValueError(
             f"Expected finite losses at the start, got {np.asarray(first).tolist()} for examples {real.tolist()} of "

@@ -2,6 +2,7 @@
 
 import warnings
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -102,7 +103,7 @@ def check_combines(network: Network, rule: Rule, method: str) -> None:
     if not alone.any() or network.m == 1:
         return
     what = f"{rule.title}(b={rule.b})" if rule.b else rule.title
-    works = next((b for b in reversed(range(rule.b)) if not idle(rule.replace(b=b)).all()), None)
+    works = next((b for b in reversed(range(rule.b)) if not idle(replace(rule, b=b)).all()), None)
     largest = "" if works is None else f" The largest b that works is {works}."
     remedy = f"Use a network with more links, other settings, or another rule.{largest}"
     if alone.all():

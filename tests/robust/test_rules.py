@@ -209,6 +209,6 @@ def test_what_a_rule_lacks_is_refused():
     with pytest.raises(ValueError, match="b >= 0"):
         jdfl.run(jdfl.RobustDSGD(rule=robust.CSPlus(b=-1)), problem, jdfl.network.ring(6), steps=1)
     with pytest.raises(ValueError, match="push-sum"):
-        jdfl.run(jdfl.combined_by(jdfl.SGP(), robust.CSPlus()), problem, jdfl.network.ring(6), steps=1)
+        jdfl.run(jdfl.combined_by(jdfl.SGP(), robust.CSPlus(b=0)), problem, jdfl.network.ring(6), steps=1)
     with pytest.raises(ValueError, match="late"):
         jdfl.run(jdfl.RobustDSGD(), problem, jdfl.network.delays(jdfl.network.ring(6), 2), steps=1)
