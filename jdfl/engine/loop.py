@@ -66,7 +66,8 @@ def evaluate(carry: Carry, setting: Setting, metrics: tuple[metrics_module.Metri
         known = (w, problem) if _enough(metric) else (nodes.everyone(w), _whole(problem))
         values[metric.__name__] = jnp.asarray(metric(*known), w.dtype)
     if carry.clock is not None:
-        values |= dict(zip(SECONDS, (nodes.mean(carry.clock[0]), nodes.largest(carry.clock[0]))))
+        first = -nodes.largest(-carry.clock[0])  # clocks that are equal have exactly this mean
+        values |= dict(zip(SECONDS, (first + nodes.mean(carry.clock[0] - first), nodes.largest(carry.clock[0]))))
     for name, value in values.items():  # shapes are known while tracing, before anything is compiled
         if value.shape:
             raise ValueError(f"Expected one number from the metric {name!r}, got an array of shape {value.shape}.")

@@ -26,6 +26,7 @@ from jdfl.engine.stopping import View
 from jdfl.events import lanes
 from jdfl.events.counting import counted, within
 from jdfl.events.event import Note
+from jdfl.events.exact import decimal
 from jdfl.events.execution import Given, execute
 from jdfl.events.faults import with_times
 from jdfl.events.method import HAPPENED, AsyncMethod, noted
@@ -72,7 +73,7 @@ class Waves:
         method: Any = setting.algorithm.algorithm
         network = in_run(setting.network, setting.keys.network, setting.algorithm.round_bits(setting.problem))
         network = with_times(network, method.title)
-        self.events: Events = method.events(network, setting.keys.network, self.steps * float(method.period))
+        self.events: Events = method.events(network, setting.keys.network, float(self.steps * decimal(method.period)))
         check_rows(self.events, method.kinds)
         step = max(_FEWEST, len(setting.node) // 4)  # few sizes, so that runs alike share their programs
         sizes = {name: np.zeros(max(1, -(-size // step)) * step, bool) for name, size in self.events.sizes.items()}
@@ -109,8 +110,8 @@ class Waves:
         Also when that is, in seconds, the number of the period then, and whether the budget is spent.
         """
         method: Any = setting.algorithm.algorithm
-        period = float(method.period)
-        first, second = int(carry.state[HAPPENED]), round * period
+        period = decimal(method.period)
+        first, second = int(carry.state[HAPPENED]), float(round * period)
         found = self.events[first : self.events.until(second)]
         if setting.limit is None:
             return found, second, round, False
@@ -119,7 +120,7 @@ class Waves:
         if len(some) == len(found):
             return found, second, round, False
         second = float(self.events.time[first + len(some)])
-        return some, second, min(round, math.ceil(second / period)), True
+        return some, second, min(round, math.ceil(decimal(second) / period)), True
 
 
 @dataclass

@@ -85,7 +85,7 @@ class AGP(AsyncMethod):
         steps = timeline.wakes(network, key, seconds, messages=False, each=_BYTES)
         away = faults.absences(network, seconds)
         to = partners.partners(network, partners.heard_by(partners.links(network)), steps, key, away)
-        arrival = steps.time + timeline.travels(network, key, steps.actor, steps.count)
+        arrival = timeline.arrivals(network, key, steps)
         sent = np.flatnonzero(to >= 0)
         come = sent[arrival[sent] <= seconds]
         both = np.concatenate([np.arange(len(steps)), come])  # the steps, and those whose messages arrive

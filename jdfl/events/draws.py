@@ -18,7 +18,7 @@ def drawn(times: Times, key: Array, node: np.ndarray, count: np.ndarray, size: i
     """Times [k, size] float64 of nodes [k]: those with the numbers count [k], count + 1, ..."""
     found = np.empty((len(node), size))
     if isinstance(times, FixedTime):
-        found[:] = np.float32(times.seconds)
+        found[:] = float(str(np.asarray(times.seconds)))
     else:
         _fill(found, partial(_drawn, times, key, size=size), node, count)
     return found

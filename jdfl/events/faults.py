@@ -18,6 +18,7 @@ from jax import Array
 
 from jdfl.base.streams import Stream
 from jdfl.events.draws import shares
+from jdfl.events.exact import units
 from jdfl.network import Static, Timed
 from jdfl.network.faults import LinkLoss, Membership, Outages
 from jdfl.network.tables import called
@@ -130,13 +131,16 @@ class Absences:
         second, node = np.nonzero(self.away[:-1] & ~self.away[1:] & (there[:-1] > 0))
         return second + 1.0, node
 
-    def ends(self, node: np.ndarray, begins: np.ndarray, waits: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def ends(
+        self, node: np.ndarray, begins: np.ndarray, waits: np.ndarray, unit: int = 1
+    ) -> tuple[np.ndarray, np.ndarray]:
         """When nodes finish one thing after another.
 
         Args:
             node: The nodes, node [k].
-            begins: When they begin the first thing, in seconds from 0, begins [k]; they are there then.
-            waits: How long every thing takes, waits [k, t].
+            begins: When they begin the first thing, in units from 0, begins [k]; they are there then.
+            waits: How long every thing takes, in units, waits [k, t].
+            unit: The number of units in a second.
 
         Returns:
             When it is finished [k, t], inf where it was lost, and when the nodes begin the next [k].
@@ -144,14 +148,15 @@ class Absences:
         ends, time = np.empty_like(waits), begins
         for t in range(waits.shape[1]):
             ends[:, t] = time + waits[:, t]
-            leaves = self._next[0][self._second(time), node]
+            leaves = units(self._next[0][self._second(time, unit), node], unit, waits.dtype)
             gone = leaves < ends[:, t]
             ends[gone, t] = np.inf
-            time = np.where(gone, self._next[1][self._second(leaves), node], ends[:, t])
+            returns = units(self._next[1][self._second(leaves, unit), node], unit, waits.dtype)
+            time = np.where(gone, returns, ends[:, t])
         return ends, time
 
-    def _second(self, time: np.ndarray) -> np.ndarray:
-        return np.minimum(time, len(self.away) - 1).astype(np.int64)
+    def _second(self, time: np.ndarray, unit: int) -> np.ndarray:
+        return (np.minimum(time, (len(self.away) - 1) * unit) // unit).astype(np.int64)
 
     @cached_property
     def _next(self) -> tuple[np.ndarray, np.ndarray]:

@@ -25,7 +25,7 @@ from jdfl.base import struct
 from jdfl.base.settings import Count, StepSize
 from jdfl.base.streams import Stream
 from jdfl.devices import memory
-from jdfl.events import partners, timeline
+from jdfl.events import exact, partners, timeline
 from jdfl.events.event import Event
 from jdfl.events.faults import with_times
 from jdfl.events.method import AsyncMethod, Tables
@@ -67,24 +67,30 @@ class RandomWalkSGD(AsyncMethod):
     def events(self, network: Timed, key: Array, seconds: float) -> Events:
         """The visits of all tokens."""
         slow, fixed = np.asarray(network.slow(), np.float64), timeline.sent_in(network)
-        token, room = np.arange(self.tokens), memory.host()
-        node, time, first = jnp.asarray(token % network.m, jnp.int32), np.zeros(self.tokens), 0
+        known, token, room = exact.known(network, seconds), np.arange(self.tokens), memory.host()
+        node, first = jnp.asarray(token % network.m, jnp.int32), 0
+        time, end = np.zeros(self.tokens), seconds
+        if known is not None:
+            time, end = exact.units(time, known.unit, known.travel.dtype), known.last
         parts = list[tuple[np.ndarray, ...]]()
-        while (time <= seconds).any():
+        while (time <= end).any():
             given = network.compute, network.latency, partners.links(network), key, node, first
             here, to, computing, travelling = map(np.asarray, _walk(*given))  # [L, K]
-            moved, computing = here != to, computing * slow[here]
+            if known is None:
+                computing, travelling = computing * slow[here], travelling + fixed[here]
+            else:
+                computing, travelling = known.of(here)
             timeline.check_times(computing.T, network.compute)
-            travelling = np.where(moved, travelling + fixed[here], 0.0)
+            moved = here != to
+            travelling = np.where(moved, travelling, 0)
             left = time + np.cumsum(computing + travelling, axis=0)  # when the token is at the next node
             done = left - travelling
-            step, k = np.nonzero(done <= seconds)
-            parts.append((done[step, k], here[step, k], k, np.where(moved, to, -1)[step, k]))
+            step, k = np.nonzero(done <= end)
+            when = done[step, k] if known is None else known.seconds(done[step, k])
+            parts.append((when, here[step, k], k, np.where(moved, to, -1)[step, k]))
             time, node, first = left[-1], jnp.asarray(to[-1]), first + _AT_ONCE
             had = sum(len(one[0]) for one in parts)
-            timeline.check_number(
-                had + timeline.still_to_come(first, time[time <= seconds], seconds), seconds, room, _BYTES
-            )
+            timeline.check_number(had + timeline.still_to_come(first, time[time <= end], end), seconds, room, _BYTES)
         done, here, k, to = (np.concatenate(columns) for columns in zip(*parts))
         order = np.lexsort((k, done))
         done, here, k, to = done[order], here[order], k[order], to[order]

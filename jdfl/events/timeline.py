@@ -15,6 +15,7 @@ from jax import Array
 
 from jdfl.base.streams import Stream
 from jdfl.devices import memory
+from jdfl.events import exact
 from jdfl.events.draws import drawn
 from jdfl.events.faults import Absences, absences
 from jdfl.network import Timed, Times, TimeTrace
@@ -151,39 +152,47 @@ def wakes(
     room = memory.host()
     m, slow = network.m, gradients * np.asarray(network.slow(), np.float64)
     fixed = sent_in(network) if messages else np.zeros(m)
-    away = absences(network, seconds)
+    away, known = absences(network, seconds), exact.known(network, seconds, gradients=gradients, messages=messages)
     if isinstance(network.compute, TimeTrace) and not network.compute.cycle:
-        _check_trace(network.compute, slow, seconds, away)
-    last = np.zeros(m) if away is None else away.first
-    going, had, drawn_before = np.flatnonzero(last <= seconds).astype(np.int32), np.zeros(m, np.int32), 0
+        _check_trace(network.compute, slow, seconds, away, known)
+    last, end = np.zeros(m) if away is None else away.first, seconds
+    if known is not None:
+        last, end = exact.units(last, known.unit, known.compute.dtype), known.last
+    going, had, drawn_before = np.flatnonzero(last <= end).astype(np.int32), np.zeros(m, np.int32), 0
     parts = [tuple(np.zeros(0, kind) for kind in (np.float64, np.int32, np.int32))]
     while len(going):
         for start in range(0, len(going), _NODES):
             some = going[start : start + _NODES]
             counts = np.full(len(some), drawn_before, np.int32)
-            waits = drawn(network.compute, _WAIT.of(key), some, counts, _AT_ONCE) * slow[some, None]
-            if messages:
-                waits += drawn(network.latency, _TRAVEL.of(key), some, counts, _AT_ONCE) + fixed[some, None]
+            if known is not None:
+                waits = known.waits(some, drawn_before, _AT_ONCE)
+            else:
+                waits = drawn(network.compute, _WAIT.of(key), some, counts, _AT_ONCE) * slow[some, None]
+                if messages:
+                    waits += drawn(network.latency, _TRAVEL.of(key), some, counts, _AT_ONCE) + fixed[some, None]
             check_times(waits, network.compute)
             if away is None:
                 ends = last[some, None] + np.cumsum(waits, axis=1)
                 last[some] = ends[:, -1]
             else:
-                ends, last[some] = away.ends(some, last[some], waits)
-            done = ends <= seconds
+                ends, last[some] = away.ends(some, last[some], waits, 1 if known is None else known.unit)
+            done = ends <= end
             node, _ = np.nonzero(done)
             turn = (had[some, None] + np.cumsum(done, axis=1, dtype=np.int32))[done] - 1
-            parts.append((ends[done], some[node], turn))
+            parts.append((ends[done] if known is None else known.seconds(ends[done]), some[node], turn))
             had[some] += done.sum(axis=1, dtype=np.int32)
-        going, drawn_before = going[last[going] <= seconds], drawn_before + _AT_ONCE
-        check_number(had.sum() + still_to_come(drawn_before, last[going], seconds), seconds, room, each)
+        going, drawn_before = going[last[going] <= end], drawn_before + _AT_ONCE
+        check_number(had.sum() + still_to_come(drawn_before, last[going], end), seconds, room, each)
     return in_order(*(np.concatenate(columns) for columns in zip(*parts)))
 
 
-def _check_trace(trace: TimeTrace, slow: np.ndarray, seconds: float, away: Absences | None) -> None:
+def _check_trace(
+    trace: TimeTrace, slow: np.ndarray, seconds: float, away: Absences | None, known: exact.Exact | None
+) -> None:
     """Refuse a trace [m, K] that ends before the last second, with factors slow [m], or whose nodes lose gradients."""
     whole = np.asarray(trace.seconds, np.float64).sum(axis=1) * slow
-    if away is not None or whole.min() <= seconds:
+    least = whole.min() <= seconds if known is None else known.compute.sum(axis=1).min() <= known.last
+    if away is not None or least:
         least = f"node {int(whole.argmin())} has {whole.min():g} s" if away is None else "nodes that are away"
         raise ValueError(
             f"Expected a trace of more than {seconds:g} s of every node, got {least}. Give more times, or "
@@ -196,7 +205,7 @@ def check_times(waits: np.ndarray, times: Times) -> None:
 
     A single wait may be zero: a float32 that is drawn from an exponential distribution is, once in eight million times.
     """
-    bad = waits[~(np.isfinite(waits) & (waits >= 0))]
+    bad = waits[~((waits >= 0) & (waits < np.inf))]
     if bad.size or (waits.sum(axis=1) <= 0).any():
         found = bad[0] if bad.size else 0.0
         raise ValueError(f"Expected times above 0 and finite, got {found:g} from {times!r}. Use another distribution.")
@@ -229,6 +238,20 @@ def still_to_come(drawn_before: int, last: np.ndarray, seconds: float) -> float:
         seconds: The last time, included.
     """
     return float(np.sum(drawn_before * (seconds / np.maximum(last, 1e-30) - 1)))
+
+
+def arrivals(network: Timed, key: Array, events: Events) -> np.ndarray:
+    """The times [E] at which messages arrive that nodes send in events.
+
+    Args:
+        network: The network in a run.
+        key: The key [] of the run's network.
+        events: The events.
+    """
+    known = exact.known(network, float(np.ceil(events.time.max(initial=0))))
+    if known is not None:
+        return known.arrivals(events.time, events.actor)
+    return events.time + travels(network, key, events.actor, events.count)
 
 
 def travels(network: Timed, key: Array, sender: np.ndarray, count: np.ndarray) -> np.ndarray:

@@ -27,7 +27,7 @@ def newest(network: Timed, key: Array, events: Events) -> tuple[np.ndarray, np.n
         events: The events in order, of one kind.
     """
     m, size = network.m, len(events)
-    arrival = events.time + timeline.travels(network, key, events.actor, events.count)
+    arrival = timeline.arrivals(network, key, events)
     times, rank = np.unique(np.concatenate([arrival, events.time]), return_inverse=True)
     far = np.int64(len(times) + 1)
     came, now = events.actor * far + rank[:size], rank[size:]  # by node, then by time

@@ -90,7 +90,7 @@ class ParetoTime(Times):
 class TimeTrace(Times):
     """Times that were measured: those of node i's gradients, one after another. `time_trace` builds it."""
 
-    seconds: Array = struct.field(per_node=True)  # float32 [m, K]
+    seconds: Any = struct.field(per_node=True)  # [m, K], on the host: float32 would not have the decimals given
     names: NodeNames = struct.field(pytree_node=False, default=NodeNames())  # of the rows
     cycle: bool = struct.field(pytree_node=False, default=False)
     """Whether the first time follows the last one."""
@@ -104,7 +104,7 @@ class TimeTrace(Times):
 
     def of_node(self, key: Array, node: Array, count: Array) -> Array:
         """The time [] number `count` [] of a node []; after the last one the first follows."""
-        return self.seconds[node, count % self.seconds.shape[1]]
+        return jnp.asarray(self.seconds, jnp.float32)[node, count % self.seconds.shape[1]]
 
     def check(self, name: str) -> None:
         """Refuse it as anything but compute times, by the `name` of what the times are; raises ValueError."""
@@ -135,4 +135,9 @@ def time_trace(
     if np.ndim(rows) != 2 or 0 in np.shape(rows):
         raise ValueError(f"Expected seconds of the shape (m, K), got {np.shape(rows)}. Give a row for every node.")
     checks.positive(seconds=rows)
-    return TimeTrace(jax.device_put(np.array(rows, np.float32)), names, cycle)
+    return TimeTrace(floats(rows), names, cycle)
+
+
+def floats(given: Any) -> np.ndarray:
+    """A copy on the host that has the decimals that were given: float32 stays, all else is float64."""
+    return np.array(given, np.float32 if getattr(given, "dtype", None) == np.float32 else np.float64)

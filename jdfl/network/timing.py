@@ -29,7 +29,7 @@ from jdfl.base.streams import Stream
 from jdfl.devices import nodes
 from jdfl.network.graph import Graph, Network, Timing
 from jdfl.network.links import INNER, Lasting, Sizes, around, ids, link_keys, node_names, per_node
-from jdfl.network.times import ExponentialTime, FixedTime, Times, TimeTrace
+from jdfl.network.times import ExponentialTime, FixedTime, Times, TimeTrace, floats
 
 _COMPUTE = Stream("network.compute time", "network")
 _LATENCY = Stream("network.latency", "network")
@@ -42,8 +42,8 @@ class Timed(Lasting):
 
     compute: Times  # of one gradient
     latency: Times  # of one message, whatever its size
-    bandwidth: Array  # float32 [] bits per second per message
-    slowness: Times | Array | None = struct.field(per_node=True)  # of compute times, for all rounds; or each one's [m]
+    bandwidth: float  # bits per second per message
+    slowness: Times | np.ndarray | None = struct.field(per_node=True)  # of compute times; or each node's factor [m]
     first: bool = struct.field(pytree_node=False)
     bits: int | Sizes = struct.field(pytree_node=False, default=0)  # size of a message
 
@@ -72,7 +72,7 @@ class Timed(Lasting):
         if self.slowness is None:
             return jnp.ones((self.m,), jnp.float32)
         if not isinstance(self.slowness, Times):
-            return self.slowness[ids(self.m)]
+            return jnp.asarray(self.slowness, jnp.float32)[ids(self.m)]
         return jax.vmap(self.slowness.draw)(_SLOW.keys(self.lasting, ids(self.m)))
 
 
@@ -114,7 +114,7 @@ def timed(
     elif slowness is not None:
         checks.shape((base.m,), "Give one factor for every node.", slowness=slowness)
         checks.positive(slowness=slowness)
-        slow, factors = ", slowness=own", jax.device_put(np.array(slowness, np.float32))
+        slow, factors = ", slowness=own", floats(slowness)
     for what, times in (("compute", compute), ("latency", latency), ("slowness", slowness)):
         if isinstance(times, Times):
             times.check(what)
@@ -126,8 +126,7 @@ def timed(
         order = order_of(node_names(base) or range(base.m), compute.names.names, ("network", "trace"))
         compute = compute if order is None else replace(compute, seconds=compute.seconds[order])
     inside, name = around(base, f"timed({type(compute).__name__}{slow}{', first' if first else ''})")
-    speed = jnp.float32(jnp.inf if bandwidth is None else bandwidth)
-    return Timed(inside, compute, latency, speed, factors, first, name=name)
+    return Timed(inside, compute, latency, np.inf if bandwidth is None else bandwidth, factors, first, name=name)
 
 
 def check_traces(network: Any, rounds: int) -> None:

@@ -162,7 +162,7 @@ def test_planted_faults_are_noticed(planted, monkeypatch):
     if planted == "met":
         monkeypatch.setattr(Absences, "at", lambda self, node, time: np.zeros(len(node), bool))
     elif planted == "kept":
-        ends = lambda self, node, begins, waits: (begins[:, None] + waits.cumsum(1), begins + waits.sum(1))  # noqa: E731
+        ends = lambda self, node, begins, waits, unit: (begins[:, None] + waits.cumsum(1), begins + waits.sum(1))  # noqa: E731
         monkeypatch.setattr(Absences, "ends", ends)
     else:
         monkeypatch.setattr("jdfl.events.partners.lost", lambda network, key, node, count: np.zeros(len(node), bool))
