@@ -2,6 +2,8 @@
 
 import re
 import signal
+import subprocess
+import sys
 import threading
 from typing import Any
 
@@ -10,8 +12,11 @@ import numpy as np
 import pytest
 
 import jdfl
+from jdfl import network as nw
+from jdfl import testing
 from jdfl.algorithms.program import Program
-from jdfl.engine import guard, loop, metrics
+from jdfl.engine import guard, loop, metrics, waves
+from jdfl.events import RandomizedGossip
 from tests.toy import SLOW, Gossip, M, N, problem, run
 
 pytestmark = pytest.mark.optimized
@@ -189,12 +194,29 @@ def test_the_tightest_of_several_limits_counts():
     assert (result.ending, result.rounds) == ("budget", 4)
 
 
-def test_an_interruption_of_the_last_chunk_changes_nothing():
+class Keep(jdfl.Callback):
+    """Keeps the result, and does something after every chunk."""
+
+    def __init__(self, what):
+        self.what = what
+
+    def __call__(self, now):
+        self.what(now)
+
+    def end(self, result):
+        self.result = result
+
+
+def test_an_interruption_of_the_last_chunk_comes_after_the_result():
     def stop(snapshot):
         if snapshot.rounds == 12:
             raise KeyboardInterrupt
 
-    assert run(callbacks=[stop], options=jdfl.Options(chunk=3)).ending == "steps"
+    keep = Keep(stop)
+    with pytest.raises(KeyboardInterrupt):
+        run(callbacks=[keep], options=jdfl.Options(chunk=3))
+    assert keep.result.ending == "steps"
+    assert keep.result.rounds == 12
 
 
 @pytest.fixture
@@ -204,10 +226,12 @@ def ctrl_c(monkeypatch):
     advance = loop.advance
 
     def press(times):
+        left = [signal.SIGINT] * times
+
         def pressed(carry, *rest):
             result = advance(carry, *rest)
-            for _ in range(times):
-                signal.raise_signal(signal.SIGINT)
+            while left:
+                signal.raise_signal(left.pop())
             return result
 
         monkeypatch.setattr(loop, "advance", pressed)
@@ -230,6 +254,80 @@ def test_a_second_ctrl_c_does_not_wait(ctrl_c):
     ctrl_c(2)
     with pytest.raises(KeyboardInterrupt):
         run(options=jdfl.Options(chunk=3))
+
+
+@pytest.mark.parametrize("where", ["start", "advance"])
+def test_ctrl_c_in_the_last_chunk_or_while_it_compiles_is_raised_when_the_run_returns(ctrl_c, monkeypatch, where):
+    """So a loop of short runs ends; the result is known to callbacks."""
+    ctrl_c(where == "advance")
+    if where == "start":
+        start = loop.start
+        monkeypatch.setattr(loop, "start", lambda *some: (signal.raise_signal(signal.SIGINT), start(*some))[1])
+    keep = Keep(lambda _: None)
+    with pytest.raises(KeyboardInterrupt):
+        run(callbacks=[keep], options=jdfl.Options(chunk=100))
+    assert keep.result.ending == "steps"
+
+
+def test_ctrl_c_in_a_run_inside_a_callback_ends_both_or_is_raised(ctrl_c):
+    endings, chunk = [], jdfl.Options(chunk=3)
+
+    def nested(_):
+        ctrl_c(1)
+        endings.append(run(options=chunk).ending)
+
+    assert run(callbacks=[nested], options=chunk).ending == "interrupted"
+    with pytest.raises(KeyboardInterrupt):
+        run(callbacks=[nested], options=jdfl.Options(chunk=100))
+    assert endings == ["interrupted"] * 2
+
+
+def test_a_run_that_fails_after_ctrl_c_raises_it(ctrl_c):
+    ctrl_c(1)
+
+    def fail(_):
+        raise ValueError("own")
+
+    with pytest.raises(KeyboardInterrupt) as caught:
+        run(callbacks=[fail])
+    assert str(caught.value.__context__) == "own"
+
+
+def test_ctrl_c_in_the_last_events_is_raised(ctrl_c, monkeypatch):
+    advance = waves.Waves.advance
+
+    def pressed(*some):
+        signal.raise_signal(signal.SIGINT)
+        return advance(*some)
+
+    monkeypatch.setattr(waves.Waves, "advance", pressed)
+    small = testing.small_problem()
+    with pytest.raises(KeyboardInterrupt):
+        jdfl.run(RandomizedGossip(), small, nw.timed(nw.ring(small.m)), steps=2)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_every_signal_that_ended_nothing_has_its_usual_effect_afterwards(number):
+    """In a process, and after another one that did end something."""
+    code = f"""
+import signal
+from jdfl.engine.interruption import Interruption
+for one in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+    signal.signal(one, signal.default_int_handler if one == signal.SIGINT else signal.SIG_DFL)
+with Interruption() as ended:
+    signal.raise_signal({number.value})
+    ended.settle("interrupted" if ended.asked == "interrupted" else "terminated")
+with Interruption() as noted:
+    with Interruption() as inner:
+        signal.raise_signal({number.value})
+        assert inner.asked == noted.asked != None
+        inner.settle("terminated")
+    print("held", flush=True)
+print("lost", flush=True)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.stdout == "held\n"
+    assert done.returncode == -number
 
 
 def test_other_errors_of_a_callback_are_raised():

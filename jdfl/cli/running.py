@@ -35,7 +35,7 @@ from jdfl.lab.trackers import Trackers
 from jdfl.lab.views import Views
 from jdfl.lab.watch import Watch, returns
 from jdfl.privacy import report
-from jdfl.store import snapshots
+from jdfl.store import manifest, snapshots
 from jdfl.store.lease import HeldError, LostError, UnwrittenError
 
 STATUS = """exit status: 0 done, 2 a mistake in the settings, 3 the run diverged, 4 another process of the run was lost,
@@ -191,7 +191,7 @@ def status_of(result: Result) -> int:
 def _discard(folder: Path) -> None:
     """Remove the folder of a run that left nothing to resume from."""
     with contextlib.suppress(OSError):
-        if snapshots.newest(folder / SNAPSHOTS) is None:
+        if snapshots.newest(folder / SNAPSHOTS) is None and not (folder / manifest.NAME).exists():
             shutil.rmtree(folder)
 
 

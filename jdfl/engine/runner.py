@@ -73,7 +73,8 @@ def run(
         options: Chunks, devices, kernels, and the size of a parameter that ends the run.
 
     Ctrl-C, SIGTERM or SIGHUP ends the run after the current chunk and keeps its results (a second one ends it at once,
-    without any). A number in a node's state that is not finite ends it in that round.
+    without any). One that comes too late to end it takes its usual effect when the run returns. A number in a node's
+    state that is not finite ends it in that round.
 
     Raises ValueError, before anything is compiled, for invalid settings, for a budget without a guarantee or that the
     first release would exceed, for a run that its ledger refuses, and for a resumed run with other noise or records of
@@ -94,21 +95,21 @@ def run(
     )
     programs.make_room()
     told = [_callback(one) for one in callbacks]
-    with processes.watched(), ExitStack() as closing:
+    with Interruption() as interruption, processes.watched(), ExitStack() as closing:
         limits: list[tuple[Callback, np.ndarray]] = []
         for callback in told:
             closing.callback(callback.close)
             limit = callback.begin(start)
             limits += [] if limit is None else [(callback, limit)]
-        with Interruption() as interruption:
-            intent = None if ledger is None else _intent(start, limits)
-            under_way = _Run(start, told, limits, interruption, None if intent is None else intent.releases)
-            held = None if ledger is None or intent is None else (ledger.reserve([intent]), intent)
-            result = under_way.to_the_end()
+        intent = None if ledger is None else _intent(start, limits)
+        under_way = _Run(start, told, limits, interruption, None if intent is None else intent.releases)
+        held = None if ledger is None or intent is None else (ledger.reserve([intent]), intent)
+        result = under_way.to_the_end()
         if held is not None:
             (result,) = booking.booked(held[0], [(held[1], result)])
         for callback in told:
             callback.end(result)
+        interruption.settle(result.ending)
     return result
 
 
@@ -229,6 +230,7 @@ class _Run:
             try:
                 reason = callback(own)
             except KeyboardInterrupt:
+                self._interruption.note()
                 reason = "interrupted"
             wishes += [] if reason is None else [(callback, reason)]
         self._end_for(wishes)
