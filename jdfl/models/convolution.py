@@ -15,7 +15,7 @@ of 26.7 ms (2x2, 100 images of 28x28, 16 channels). For overlapping windows, max
 (24.7 ms instead of 6.6 ms: 3x3 with stride 2, 14x14), so the usual pooling is used.
 
 On an accelerator the usual operations are used. Equal maxima in a window that tiles share the gradient on a CPU; on an
-accelerator it goes to one of them. The convolution has no forward-mode derivatives on a CPU.
+accelerator it goes to one of them. On a CPU the convolution has no forward-mode derivatives; its gradients have them.
 
 Axes: B examples, rows, columns, channels of images; h, v rows and columns of a kernel.
 """
@@ -31,6 +31,13 @@ from jax import Array, lax
 from jdfl.base.backend import backend
 
 _IMAGES = ("NHWC", "HWIO", "NHWC")
+_PLAIN: dict[str, tuple[Any, ...]] = {  # settings with which the gradients below are those of the convolution
+    "lhs_dilation": (None, (1, 1)),
+    "rhs_dilation": (None, (1, 1)),
+    "feature_group_count": (1,),
+    "batch_group_count": (1,),
+    "dimension_numbers": (None, _IMAGES, lax.conv_dimension_numbers((1,) * 4, (1,) * 4, _IMAGES)),
+}
 Pads = tuple[tuple[int, int], tuple[int, int]]
 
 
@@ -39,21 +46,25 @@ def in_loops() -> bool:
     return backend() == "cpu"
 
 
-def convolution(x: Array, kernel: Array, strides: Sequence[int], padding: Any, **_: Any) -> Array:
-    """Images [B, rows', columns', outputs]: the convolution of images with a kernel.
+def convolution(x: Array, kernel: Array, strides: Sequence[int], padding: Any, **others: Any) -> Array:
+    """The convolution of images with a kernel, [B, rows', columns', outputs].
 
-    It replaces `lax.conv_general_dilated` in nnx.Conv, whose other settings have to be the defaults; they are not
-    checked.
+    It takes the place of `lax.conv_general_dilated` in layers of Flax. `from_model` puts it into the layers nnx.Conv of
+    a module itself; in other functions give it to a layer, as in `nn.Conv(16, (3, 3),
+    conv_general_dilated=convolution)`. With dilation, groups of channels, another precision, or axes that are not those
+    of images it is `lax.conv_general_dilated`.
 
     Args:
         x ([B, rows, columns, inputs]): The images.
         kernel ([h, v, inputs, outputs]): The kernel.
         strides: Steps of the kernel along rows and columns.
         padding: "SAME", "VALID" or the numbers of zeros (before, after) along rows and columns.
+        others: Other arguments of `lax.conv_general_dilated`.
     """
+    plain = x.ndim == 4 and all(value in _PLAIN.get(name, (None,)) for name, value in others.items())
+    if not plain or not in_loops():
+        return lax.conv_general_dilated(x, kernel, strides, padding, **{"dimension_numbers": _IMAGES} | others)
     steps = (strides[0], strides[1])
-    if not in_loops():
-        return lax.conv_general_dilated(x, kernel, steps, padding, dimension_numbers=_IMAGES)
     pads = lax.padtype_to_pads(x.shape[1:3], kernel.shape[:2], steps, padding) if isinstance(padding, str) else padding
     (top, bottom), (left, right) = pads
     return _convolve(x, kernel, steps, ((top, bottom), (left, right)))
@@ -65,7 +76,8 @@ def _convolve(x: Array, kernel: Array, strides: tuple[int, int], pads: Pads) -> 
 
 
 def _forward(x: Array, kernel: Array, strides: tuple[int, int], pads: Pads) -> tuple[Array, tuple[Array, Array]]:
-    return _convolve(x, kernel, strides, pads), (x, kernel)
+    y = lax.conv_general_dilated(x, kernel, strides, pads, dimension_numbers=_IMAGES)  # has forward derivatives
+    return y, (x, kernel)
 
 
 def _backward(strides: tuple[int, int], pads: Pads, kept: tuple[Array, Array], slope: Array) -> tuple[Array, Array]:

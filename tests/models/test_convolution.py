@@ -1,5 +1,7 @@
 """Convolutions and pooling, values and both gradients, are lax's: any strides and padding, vmap, loops, bfloat16."""
 
+from functools import partial
+
 import jax
 import numpy as np
 import pytest
@@ -9,7 +11,7 @@ from hypothesis import strategies as st
 from jax import lax
 from jax import numpy as jnp
 
-from jdfl.models import convolution
+from jdfl.models import convolution, from_nnx
 from jdfl.models.convolution import convolution as convolve
 from jdfl.models.convolution import max_pool, tiles
 
@@ -187,3 +189,63 @@ def test_an_accelerator_has_the_usual_gradients(monkeypatch):
         lambda x: usual(x, kernel, strides, padding), x
     )
     assert program(lambda x: max_pool(x, *POOLS["2x2"]), x) == program(lambda x: usual_pool(x, *POOLS["2x2"]), x)
+
+
+class Own(nnx.Module):
+    """One layer and a head, as somebody writes them."""
+
+    def __init__(self, layer, rngs):
+        self.layer = layer(rngs)
+
+    def __call__(self, x):
+        return jnp.tanh(self.layer(x)).reshape(len(x), -1)[:, :4]
+
+
+OWN = {  # the settings of a layer of one's own, and whether the fast form takes them
+    "same": ({}, True),
+    "valid": ({"padding": "VALID"}, True),
+    "strides": ({"strides": (2, 3)}, True),
+    "zeros": ({"padding": 1, "strides": 2}, True),
+    "zeros by side": ({"padding": ((1, 0), (3, 2)), "strides": (3, 1)}, True),
+    "zeros by axis": ({"padding": (2, 0), "use_bias": False}, True),
+    "around": ({"padding": "CIRCULAR"}, True),
+    "dilated kernel": ({"kernel_dilation": 2}, False),
+    "dilated input": ({"input_dilation": (1, 2), "padding": 1}, False),
+    "groups": ({"feature_group_count": 3}, False),
+    "precision": ({"precision": "highest"}, False),
+    "own function": ({"conv_general_dilated": lambda *some, **how: lax.conv_general_dilated(*some, **how)}, False),
+    "one axis": ({"kernel_size": 3}, False),
+    "three axes": ({"kernel_size": (2, 3, 3)}, False),
+}
+
+
+@pytest.mark.parametrize("name", OWN)
+def test_layers_of_ones_own_have_the_fast_form_where_it_is_the_same(monkeypatch, name):
+    how, fast = OWN[name]
+    size = how.get("kernel_size", (3, 3))
+    shape = (9, 8, 3) if size == (3, 3) else (9, 3) if size == 3 else (4, 5, 6, 3)
+    layer = partial(nnx.Conv, 3, 6, **{"kernel_size": (3, 3)} | how)
+    model = from_nnx(lambda rngs: Own(lambda rngs: layer(rngs=rngs), rngs), shape, 4)
+    w, x = model.init(1), jax.random.normal(jax.random.key(2), (5, *shape))
+
+    def value(w, x):
+        return jnp.sum(jnp.sin(model.apply(w, x)))
+
+    assert ("custom_vjp_call" in str(jax.make_jaxpr(value)(w, x))) == fast
+    mine = jax.value_and_grad(value, (0, 1))(w, x)
+    monkeypatch.setattr(convolution, "in_loops", lambda: False)
+    usual = jax.value_and_grad(value, (0, 1))(w, x)
+    for one, other in zip(jax.tree.leaves(mine), jax.tree.leaves(usual)):
+        np.testing.assert_allclose(one, other, atol=5e-7 * float(jnp.max(jnp.abs(other))))
+
+
+def test_gradients_have_forward_derivatives():
+    """As products with Hessians need them."""
+    x, k = jax.random.normal(jax.random.key(1), (2, 5, 5, 2)), jax.random.normal(jax.random.key(2), (3, 3, 2, 4))
+
+    def product(conv):
+        slope = jax.grad(lambda k: jnp.sum(jnp.sin(conv(x, k, (1, 1), "SAME"))))
+        return jax.jvp(slope, (k,), (jnp.cos(k),))[1]
+
+    usual = product(partial(lax.conv_general_dilated, dimension_numbers=("NHWC", "HWIO", "NHWC")))
+    np.testing.assert_allclose(product(convolve), usual, rtol=1e-4, atol=1e-5)
