@@ -7,7 +7,7 @@ Axes: m nodes, d slots of the table.
 """
 
 from dataclasses import replace
-from typing import Annotated
+from typing import Annotated, Any
 
 import jax.numpy as jnp
 from jax import Array
@@ -18,6 +18,7 @@ from jdfl.base.settings import As, Count
 from jdfl.base.streams import Stream
 from jdfl.network.graph import Graph, Network, Share, sample_neighbours
 from jdfl.network.links import INNER, Around, around, ids
+from jdfl.network.tables import called
 
 _HEARD = Stream("network.asked neighbours", "network")
 
@@ -66,8 +67,17 @@ def partial_communication(base: Network, rate: Share, *, include_self: bool = Tr
         include_self: Include the node's own row in the average; otherwise a node without in-neighbours keeps its row.
 
     Raises:
-        ValueError: For a rate out of range, and a base that is synchronised.
+        ValueError: For a rate out of range, and a base that is synchronised or has other weights.
     """
+    inner: Any = base
+    while isinstance(inner, Around):
+        for name, usual in (("weights", "own"), ("include_self", True)):
+            if (found := getattr(inner, name, usual)) != usual:
+                raise ValueError(
+                    f"Expected {name} = {usual!r} inside partial_communication, got {found!r} in {called(base)}: the "
+                    "mean over the share replaces all weights. Put that wrapper around it, or leave the setting out."
+                )
+        inner = inner.base
     inside, name = around(base, f"partial communication(rate={rate:g})")
     return PartialCommunication(inside, jnp.float32(rate), include_self, name=name)
 

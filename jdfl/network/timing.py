@@ -29,6 +29,7 @@ from jdfl.base.streams import Stream
 from jdfl.devices import nodes
 from jdfl.network.graph import Graph, Network, Timing
 from jdfl.network.links import INNER, Lasting, Sizes, around, ids, link_keys, node_names, per_node
+from jdfl.network.tables import called, kind_of
 from jdfl.network.times import ExponentialTime, FixedTime, Times, TimeTrace, floats
 
 _COMPUTE = Stream("network.compute time", "network")
@@ -104,7 +105,7 @@ def timed(
 
     Raises:
         ValueError: For settings of the distributions and a bandwidth out of range; for a trace of other nodes or that
-            is not for `compute`; for a base that is synchronised.
+            is not for `compute`; for a base that is synchronised or has times.
     """
     slow = ""
     slowness = per_node("slowness", slowness, base)
@@ -126,6 +127,11 @@ def timed(
         order = order_of(node_names(base) or range(base.m), compute.names.names, ("network", "trace"))
         compute = compute if order is None else replace(compute, seconds=compute.seconds[order])
     inside, name = around(base, f"timed({type(compute).__name__}{slow}{', first' if first else ''})")
+    if kind_of(base).timing is not None:
+        raise ValueError(
+            f"Expected a base without times, got base = {called(base)}, whose times would be replaced. Give all times "
+            "to one timed(...), with compute, latency, bandwidth and slowness."
+        )
     return Timed(inside, compute, latency, np.inf if bandwidth is None else bandwidth, factors, first, name=name)
 
 
