@@ -44,6 +44,8 @@ class NodeNames(Alike):
 
 def names_of(argument: str, given: Any, m: int | None = None) -> Names:
     """Different names of m nodes as Python's values, a range where they are 0 .. m-1 in this order; else ValueError."""
+    if isinstance(given, range) and given == range(len(given)) and m in (None, len(given)):
+        return given
     labels = given.tolist() if hasattr(given, "tolist") else list(given)
     found = tuple(map(_name, labels))
     if m is not None and len(found) != m:

@@ -167,7 +167,8 @@ def drawn(
             "client id of every example, or leave clients out."
         )
     if clients is not None:
-        clients = np.asarray(aligned("clients", clients, labels_of(labels), "labels"))
+        clients = aligned("clients", clients, labels_of(labels), "labels")
+        clients = clients.to_numpy() if hasattr(clients, "iloc") else clients
         checks.shape(np.shape(labels), "One client id for every example.", clients=clients)
         parts = by_client(clients)
         if len(parts) != m:
