@@ -7,14 +7,15 @@ Optimization, 2022.
     S times:    u_i+ = (W_in (u - lr v))_i,       v_i+ = (W_in (v + a (g_b(u+) - g_b(u)) / p))_i
     x_i <- u_i,       s_i <- (W_out (s + g(x) - g))_i,       g_i <- g_i(x_i)
 
-from s_i = g_i = g_i(x_i). S is `local_steps`, and b are the examples of an inner step, the same in both gradients. a_i
-is 1 with probability p, the `activation`; otherwise it is 0, and the node evaluates no gradient in that step. W_in is W
-to the power `inner_mixes` and W_out W to the power `outer_mixes`. With `accelerated` they are Chebyshev polynomials of
-W instead, T_K(W / l) / T_K(1 / l), l the second largest modulus of an eigenvalue. With S = 1 and single exchanges it is
-`jdfl.DIGing` in the order adapt-then-combine. It converges linearly to the exact solution of strongly convex problems.
+from g_i = g_i(x_i) and s_i = mean_j g_j, which a coordinator computes and returns before the first round, as the paper
+and its authors' code have it without counting these messages; with `start="own"` from s_i = g_i. S is `local_steps`,
+and b are the examples of an inner step, the same in both gradients. a_i is 1 with probability p, the `activation`;
+otherwise it is 0, and the node evaluates no gradient in that step. W_in is W to the power `inner_mixes` and W_out W to
+the power `outer_mixes`. With `accelerated` they are Chebyshev polynomials of W instead, T_K(W / l) / T_K(1 / l), l the
+second largest modulus of an eigenvalue. With S = 1 and single exchanges it is `jdfl.DIGing` in the order
+adapt-then-combine. It converges linearly to the exact solution of strongly convex problems.
 
-The formulas are from memory and from the authors' code, which has the polynomials, starts from the average of all g_i
-instead of s_i = g_i, and by default ends the inner steps of a round at a random one. Here it is always the last.
+The authors' code by default ends the inner steps of a round at a random one. Here it is always the last.
 
 Cost: `gradients` counts those of b examples, so that of all q examples of a node counts as q / b, rounded up.
 
@@ -25,7 +26,7 @@ Axes: m nodes, n parameters, T rounds.
 """
 
 from dataclasses import replace
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -39,7 +40,7 @@ from jdfl.algorithms.round import Round
 from jdfl.algorithms.step_sizes import FIXED_SYMMETRIC
 from jdfl.algorithms.variance_reduced import OfBatches
 from jdfl.base import struct
-from jdfl.base.settings import Count, Fraction, StepSize
+from jdfl.base.settings import Count, Fraction, Provenance, StepSize
 from jdfl.network import Network, spectral_gap
 from jdfl.problems import Problem
 
@@ -61,6 +62,7 @@ class DESTRESS(OfBatches):
     """
 
     kind: ClassVar[str] = "destress"
+    provenance: ClassVar[Provenance] = ("from memory", "authors' code read")
     lr: StepSize = 0.05
     gradients: Exact = Gradients(batch=10)
     local_steps: Count = struct.field(pytree_node=False, default=5)
@@ -73,6 +75,8 @@ class DESTRESS(OfBatches):
     """Probability with which a node evaluates gradients in an inner step."""
     accelerated: bool = struct.field(pytree_node=False, default=False)
     """Mix with Chebyshev polynomials of W instead of its powers."""
+    start: Literal["mean", "own"] = struct.field(pytree_node=False, default="mean")
+    """Begin with the mean of all gradients as trackers (paper, authors' code), or with the nodes' own gradients."""
     title: ClassVar[str] = "DESTRESS"
     exact: ClassVar[bool] = True
     channels: ClassVar[tuple[Channel, ...]] = (MODEL, TRACKER)
@@ -91,10 +95,10 @@ class DESTRESS(OfBatches):
         return moment.stream(ACTIVE), plan
 
     def init(self, round: Round) -> State:
-        """Start from the initial parameters x and s = g(x)."""
+        """Start from the initial parameters x and s = mean g(x), or g(x)."""
         x = round.problem.begin()
         g = self._whole(x, jnp.ones((round.m,), jnp.bool_), x, round)
-        return State(x, g, g)
+        return State(x, g if self.start == "own" else round.averaged(g, TRACKER), g)
 
     def step(self, state: State, round: Round) -> State:
         """One round."""

@@ -6,13 +6,13 @@ Y. Liu, T. Lin, A. Koloskova, S. U. Stich: Decentralized Gradient Tracking with 
     z_i = (x_i - y_i) / (K lr)
     x_i <- sum_j W_ij (x_j - outer K lr z_j),     c_i <- c_i + sum_j W_ij z_j - z_i
 
-from c_i = 0, the paper's practical choice; its analysis starts from the mean of all gradients minus g_i. z_i is the
-mean of the gradients of the round plus c_i. The c_i sum to zero, so the average of the z_i is that of the gradients.
-`lr` is the paper's eta_c and `outer` its eta_s. With one local step g_i + c_i is the tracker y_i of `jdfl.DSGT`, and
-this is that method with the step size outer lr.
+from c_i = 0, as in all code that was read; with `start="mean"` from the mean of all gradients minus g_i, as in
+Algorithm 1, for which a coordinator receives every node's gradient and returns their mean before the first round. z_i
+is the mean of the gradients of the round plus c_i. The c_i sum to zero, so the average of the z_i is that of the
+gradients. `lr` is the paper's eta_c and `outer` its eta_s. With one local step g_i + c_i is the tracker y_i of
+`jdfl.DSGT`, and this is that method with the step size outer lr.
 
-The paper was not at hand; this is read from the package decent-bench, which numbers the lines of Algorithm 1 and has
-outer = 0.01 by default.
+The package decent-bench, from which this is read, has outer = 0.01 by default.
 
 Missing neighbours: their weight goes where the network says. W must stay doubly stochastic, so both directions of a
 link fail together.
@@ -20,7 +20,7 @@ link fail together.
 Axes: m nodes, n parameters.
 """
 
-from typing import ClassVar, NamedTuple
+from typing import ClassVar, Literal, NamedTuple
 
 import jax.numpy as jnp
 from jax import Array
@@ -30,7 +30,7 @@ from jdfl.algorithms.book import MODEL, TRACKER, Channel
 from jdfl.algorithms.gradients import Gradients
 from jdfl.algorithms.round import Round
 from jdfl.base import struct
-from jdfl.base.settings import Count, Positive, StepSize
+from jdfl.base.settings import Count, Positive, Provenance, StepSize
 
 
 class State(NamedTuple):
@@ -49,21 +49,27 @@ class KGT(Algorithm):
     """
 
     kind: ClassVar[str] = "k-gt"
+    provenance: ClassVar[Provenance] = ("other code read",)
     lr: StepSize = 0.02
     outer: Positive = 1.0
     """Factor of a round's progress before it is mixed."""
     local_steps: Count = struct.field(pytree_node=False, default=5)
     """Gradient steps before each exchange of messages."""
     gradients: Gradients = Gradients()
+    start: Literal["zero", "mean"] = struct.field(pytree_node=False, default="zero")
+    """Begin with corrections of zero (the practical choice), or the mean gradient less the own one (Algorithm 1)."""
     title: ClassVar[str] = "K-GT"
     exact: ClassVar[bool] = True
     needs: ClassVar[dict[str, bool]] = {"doubly_stochastic": True}
     channels: ClassVar[tuple[Channel, ...]] = (MODEL, TRACKER)
 
     def init(self, round: Round) -> State:
-        """Start from the initial parameters x and c = 0."""
+        """Start from the initial parameters x and c = 0, or c = mean g(x) - g(x)."""
         x = round.problem.begin()
-        return State(x, jnp.zeros_like(x))
+        if self.start == "zero":
+            return State(x, jnp.zeros_like(x))
+        g = self.gradients(x, round)
+        return State(x, round.averaged(g, TRACKER) - g)
 
     def step(self, state: State, round: Round) -> State:
         """One round."""

@@ -9,16 +9,17 @@ With d_i neighbours of node i, penalty rho and relaxation alpha:
 
 The second term stays the same in all steps of a round. `jdfl.DiNNO` computes it at y_i instead; with one local step, lr
 = beta and alpha = 1/2 both are the same, for half the penalty. The z_ij are kept as two sums per node (see
-`augmented`), and only x is sent. The run starts from z_ij = rho x_i; decent-bench starts from z_ij = x_i. The paper was
-not at hand: the formulas are those of the package decent-bench, by one of its authors. With gradients that are clipped
-and noisy it is LT-ADMM-DP of the same group, as far as summaries of that paper say.
+`augmented`), and only x is sent. The run starts from z_ij = x_i, as in the package decent-bench, by one of the authors;
+with `start="consensus"` from z_ij = rho x_i, which keep parameters that agree where they are. Both are the same where
+the initial parameters are zero. With gradients that are clipped and noisy it is LT-ADMM-DP of the same group, as far as
+summaries of that paper say.
 
 Missing neighbours: refused, because both nodes of a link must know what the other one has received.
 
 Axes: m nodes, n parameters.
 """
 
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from jax import Array
 
@@ -28,7 +29,7 @@ from jdfl.algorithms.augmented import LinkSums, OverLinks, Relaxation
 from jdfl.algorithms.gradients import Gradients
 from jdfl.algorithms.round import Round
 from jdfl.base import struct
-from jdfl.base.settings import Count, Positive, StepSize
+from jdfl.base.settings import Count, Positive, Provenance, StepSize
 
 
 @struct.dataclass
@@ -44,7 +45,13 @@ class LocalTraining(OverLinks):
     """Weight alpha of the new values of the links' variables."""
     local_steps: Count = struct.field(pytree_node=False, default=5)
     """Gradient steps tau before each exchange of messages."""
+    start: Literal["parameters", "consensus"] = struct.field(pytree_node=False, default="parameters")
+    """Begin with links z_ij = x_i (an author's code), or with rho x_i."""
     tuned: ClassVar[tuple[str, ...]] = ("lr", "beta")
+
+    def links(self, x: Array, round: Round) -> LinkSums:
+        """The first variables of the links, as sums, for initial parameters x [m, n]."""
+        return augmented.consensus(x, 1 if self.start == "parameters" else self.penalty, round)
 
     def towards(self, x: Array, z: LinkSums, round: Round) -> Array:
         """What a local step subtracts [m, n] because of the constraints: beta (rho d_i x_i - sum_j z_ij)."""
@@ -60,14 +67,15 @@ class LTADMM(LocalTraining):
     """
 
     kind: ClassVar[str] = "lt-admm"
+    provenance: ClassVar[Provenance] = ("authors' code read",)
     gradients: Gradients = Gradients()
     title: ClassVar[str] = "LT-ADMM"
     exact: ClassVar[bool] = True
 
     def init(self, round: Round) -> State:
-        """Start from the initial parameters x and links that agree with them."""
+        """Start from the initial parameters x."""
         x = round.problem.begin()
-        return State(x, augmented.consensus(x, self.penalty, round))
+        return State(x, self.links(x, round))
 
     def step(self, state: State, round: Round) -> State:
         """One round."""

@@ -12,8 +12,8 @@ the data per round but needs a smaller lr: gradients in it may be many rounds ol
 sets being equally likely, and their weights in f_i count in both means. The regulariser is not sampled.
 
 Memory: the table holds q numbers for each of m n parameters, q being the most examples of a node. Gradients are counted
-by examples: two per member of a batch, and every example of a node where the table begins. The paper was not at hand:
-the formulas are those of the package decent-bench, by one of its authors, whose `v2` is `kept`.
+by examples: two per member of a batch, and every example of a node where the table begins. In the package decent-bench,
+by one of the authors, `kept` is `v2`.
 
 Missing neighbours: refused, because both nodes of a link must know what the other one has received.
 
@@ -32,7 +32,7 @@ from jdfl.algorithms.augmented import LinkSums
 from jdfl.algorithms.lt_admm import LocalTraining
 from jdfl.algorithms.round import Round
 from jdfl.base import struct
-from jdfl.base.settings import Count
+from jdfl.base.settings import Count, Provenance
 from jdfl.base.streams import Stream
 from jdfl.network import Network
 from jdfl.problems import Problem
@@ -57,6 +57,7 @@ class LTADMMVR(LocalTraining):
     """
 
     kind: ClassVar[str] = "lt-admm-vr"
+    provenance: ClassVar[Provenance] = ("authors' code read",)
     batch: Count = struct.field(pytree_node=False, default=1)
     """Examples of a node in a local step."""
     kept: bool = struct.field(pytree_node=False, default=False)
@@ -78,9 +79,9 @@ class LTADMMVR(LocalTraining):
         return jnp.ones((problem.m,), jnp.int32)
 
     def init(self, round: Round) -> State:
-        """Start from the initial parameters x, links that agree with them, and the table there if it is kept."""
+        """Start from the initial parameters x, and the table there if it is kept."""
         x = round.problem.begin()
-        return State(x, augmented.consensus(x, self.penalty, round), _table(x, round) if self.kept else None)
+        return State(x, self.links(x, round), _table(x, round) if self.kept else None)
 
     def step(self, state: State, round: Round) -> State:
         """One round."""

@@ -12,20 +12,22 @@ less than tau. With tau = None it is BEER. PORTER-DP clips the gradient of every
 their mean: `PORTER(tau=None, gradients=Gradients(clip=..., mechanism=Gaussian(...)))`. This clips to min(1, clip /
 norm), whereas the paper's is smooth there, too; the sensitivity is the same. With both, noisy gradients are clipped
 again, which reveals nothing more. Clipped gradients of different nodes need not cancel at the solution, so the method
-is not exact. The update is from memory of the paper.
+is not exact. By default v_i = g_i = 0, and the first v is sent.
 
 Missing neighbours: refused, because every message builds on all earlier ones.
 
 Axes: m nodes, n parameters.
 """
 
-from typing import ClassVar
+from typing import ClassVar, Literal
 
-from jdfl.algorithms.beer import BEER, State, tracked
+from jax import Array
+
+from jdfl.algorithms.beer import BEER
 from jdfl.algorithms.round import Round
 from jdfl.arrays import ops
 from jdfl.base import struct
-from jdfl.base.settings import Positive
+from jdfl.base.settings import Positive, Provenance
 from jdfl.network import Network
 from jdfl.problems import Problem
 
@@ -38,8 +40,10 @@ class PORTER(BEER):
     """
 
     kind: ClassVar[str] = "porter"
+    provenance: ClassVar[Provenance] = ("from memory",)
     tau: Positive | None = 1.0
     """Threshold of the smooth clipping of every node's gradient; None: no smooth clipping."""
+    start: Literal["gradient", "zero"] = struct.field(pytree_node=False, default="zero")
     title: ClassVar[str] = "PORTER"
     exact: ClassVar[bool] = False  # clipped gradients need not vanish together
 
@@ -47,9 +51,7 @@ class PORTER(BEER):
         """No mean of objectives where gradients are clipped."""
         return "" if self.tau is None else "no mean of the f_i: it ends where clipped gradients add up to zero"
 
-    def step(self, state: State, round: Round) -> State:
-        """One round."""
-        g = self.gradients(state.x, round)
-        if self.tau is not None:
-            g = self.tau / (self.tau + ops.length(g, "l2")[:, None]) * g
-        return tracked(self, state, g, round)
+    def estimate(self, x: Array, last: Array | None, round: Round) -> Array:
+        """Return the clipped gradients [m, n]."""
+        g = self.gradients(x, round)
+        return g if self.tau is None else self.tau / (self.tau + ops.length(g, "l2")[:, None]) * g

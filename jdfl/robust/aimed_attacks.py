@@ -20,7 +20,7 @@ from jax import Array
 
 from jdfl.arrays import ops
 from jdfl.base import struct
-from jdfl.base.settings import Positive
+from jdfl.base.settings import Positive, Provenance
 from jdfl.network import Graph, as_dense, mix
 from jdfl.robust.attack import Attack, Scene
 
@@ -30,6 +30,7 @@ class Dissensus(Attack):
     """Dissensus: what the honest neighbours would move a node by is taken back `epsilon` times."""
 
     kind: ClassVar[str] = "dissensus"
+    provenance: ClassVar[Provenance] = ("from memory",)
     title: ClassVar[str] = "dissensus"
     aimed: ClassVar[bool] = True
     epsilon: Positive = 1.0
@@ -53,6 +54,7 @@ class SpectralAttack(Attack):
     """
 
     kind: ClassVar[str] = "spectral"
+    provenance: ClassVar[Provenance] = ("from memory",)
     title: ClassVar[str] = "spectral heterogeneity"
     aimed: ClassVar[bool] = True
     scale: Positive = 1.0

@@ -16,6 +16,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from jdfl.base import struct
+from jdfl.base.settings import Provenance
 from jdfl.base.streams import Stream
 from jdfl.network import Graph
 from jdfl.problems import Problem
@@ -60,10 +61,11 @@ class Attack:
     """An attack. A subclass has its settings and `rows`; it may alter the attackers' data or the weights instead.
 
     Class variables: `kind` and `title` are its names, and `aimed` says that row i is what node i receives, from every
-    attacker, instead of what node i sends.
+    attacker, instead of what node i sends. `provenance` says what it was written from.
     """
 
     kind: ClassVar[str] = ""
+    provenance: ClassVar[Provenance] = ()
     title: ClassVar[str] = ""
     aimed: ClassVar[bool] = False
 

@@ -17,7 +17,7 @@ from jax import Array
 from jax.scipy.special import ndtri
 
 from jdfl.base import checks, struct
-from jdfl.base.settings import Natural, NotNegative, Number, Positive
+from jdfl.base.settings import Natural, NotNegative, Number, Positive, Provenance
 from jdfl.network import Graph, mix
 from jdfl.problems import Problem
 from jdfl.robust.attack import Attack, Scene
@@ -28,6 +28,7 @@ class SignFlip(Attack):
     """Sign flip: an attacker sends minus `scale` times its row."""
 
     kind: ClassVar[str] = "sign-flip"
+    provenance: ClassVar[Provenance] = ("no paper",)
     title: ClassVar[str] = "sign flip"
     scale: Positive = 1.0
     """Factor of the length."""
@@ -45,6 +46,7 @@ class LabelFlip(Attack):
     """
 
     kind: ClassVar[str] = "label-flip"
+    provenance: ClassVar[Provenance] = ("no paper",)
     title: ClassVar[str] = "label flip"
 
     def problem(self, problem: Problem, liars: Array) -> Problem:
@@ -68,6 +70,7 @@ class GaussianRows(Attack):
     """Gaussian: an attacker sends independent normal numbers around the mean of the honest rows."""
 
     kind: ClassVar[str] = "gaussian"
+    provenance: ClassVar[Provenance] = ("no paper",)
     title: ClassVar[str] = "Gaussian"
     sigma: Positive = 10.0
     """Standard deviation of every number."""
@@ -86,6 +89,7 @@ class ALIE(Attack):
     """
 
     kind: ClassVar[str] = "alie"
+    provenance: ClassVar[Provenance] = ("from memory",)
     title: ClassVar[str] = "ALIE"
     z: Number | None = None
     """Standard deviations; None: by the paper's formula for the number of nodes."""
@@ -104,6 +108,7 @@ class FOE(Attack):
     """Inner-product manipulation (Fall of Empires): attackers send -`epsilon` times the mean of honest rows."""
 
     kind: ClassVar[str] = "foe"
+    provenance: ClassVar[Provenance] = ("from memory",)
     title: ClassVar[str] = "FOE"
     epsilon: Positive = 0.1
     """Factor of the mean."""
@@ -122,6 +127,7 @@ class Mimic(Attack):
     """
 
     kind: ClassVar[str] = "mimic"
+    provenance: ClassVar[Provenance] = ("from memory",)
     title: ClassVar[str] = "mimic"
     node: Natural | None = struct.field(pytree_node=False, default=None)
     """The copied node; None: the farthest honest one."""
@@ -144,6 +150,7 @@ class FreeRider(Attack):
     """Free rider: an attacker sends the mean of its honest in-neighbours' rows and contributes nothing of its own."""
 
     kind: ClassVar[str] = "free-rider"
+    provenance: ClassVar[Provenance] = ("no paper",)
     title: ClassVar[str] = "free rider"
 
     def rows(self, scene: Scene) -> Array:
@@ -164,6 +171,7 @@ class TopologyLiar(Attack):
     """
 
     kind: ClassVar[str] = "topology-liar"
+    provenance: ClassVar[Provenance] = ("no paper",)
     title: ClassVar[str] = "topology liar"
     factor: Positive = 3.0
     """Factor of the weights."""

@@ -14,14 +14,15 @@ rules count neighbours, as their papers do for graphs without weights.
 Axes: m nodes, d slots, n parameters.
 """
 
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
 from jdfl.base import struct
-from jdfl.base.settings import Positive
+from jdfl.base.settings import Positive, Provenance
+from jdfl.devices import nodes
 from jdfl.robust.received import Received, nearer, rank
 from jdfl.robust.rule import Losses, Rule
 
@@ -32,14 +33,19 @@ _ROUNDING = 1e-5  # of sums of weights
 class ClippedGossip(Rule):
     """ClippedGossip: what a neighbour differs by is clipped to a length tau_i.
 
-    Without a given length it is the adaptive one of the paper: tau_i^2 = sum_{j in S} W_ij ||x_j - x_i||^2 / delta_i,
-    where S are the nearest nodes, itself included, whose weights together are at most 1 - delta_i.
+    Without a given length it is adaptive: tau_i^2 = sum_{j in S} W_ij ||x_j - x_i||^2 / delta_i, where S are the
+    nearest nodes, itself included, whose weights together are at most 1 - delta_i. The paper's condition could not be
+    looked up; it may be the other `reach`, and with equal weights both are the same. The authors' code has neither: it
+    clips to the second largest distance. That of CS+-RG's authors has S with weights below 1 - delta_i.
     """
 
     kind: ClassVar[str] = "clipped-gossip"
+    provenance: ClassVar[Provenance] = ("from memory", "authors' code read", "other code read")
     title: ClassVar[str] = "ClippedGossip"
     tau: Positive | None = None
     """Largest length of a difference; None: adaptive."""
+    reach: Literal["at-most", "at-least"] = struct.field(pytree_node=False, default="at-most")
+    """Weight of S: at most 1 - delta_i, or as few as reach 1 - delta, delta being the largest of all delta_i."""
 
     def combined(self, received: Received, losses: Losses | None) -> Array:
         """The combined rows [m, n]."""
@@ -47,7 +53,12 @@ class ClippedGossip(Rule):
         if self.tau is not None:
             return _clipped(received, far, jnp.full(far.shape[:1], self.tau, far.dtype))
         weight, delta = received.weight, received.heaviest(self.b)
-        light = nearer(far, weight) <= jnp.sum(weight, axis=1, keepdims=True) - delta[:, None] + _ROUNDING
+        light, most = nearer(far, weight), jnp.sum(weight, axis=1, keepdims=True)
+        if self.reach == "at-most":
+            light = light <= most - delta[:, None] + _ROUNDING
+        else:
+            delta = jnp.full_like(delta, nodes.largest(delta))
+            light = light - weight < most - delta[:, None] - _ROUNDING
         squares = jnp.sum(jnp.where(light & received.here, weight * far**2, 0), axis=1)
         tau = jnp.sqrt(squares / jnp.where(delta > 0, delta, 1))
         return _clipped(received, far, jnp.where(delta > 0, tau, jnp.inf))
@@ -67,6 +78,7 @@ class CSPlus(Rule):
     """
 
     kind: ClassVar[str] = "cs-plus"
+    provenance: ClassVar[Provenance] = ("from memory", "authors' code read")
     title: ClassVar[str] = "CS+-RG"
 
     def combined(self, received: Received, losses: Losses | None) -> Array:
@@ -89,6 +101,7 @@ class NNA(Rule):
     """
 
     kind: ClassVar[str] = "nna"
+    provenance: ClassVar[Provenance] = ("from memory", "other code read")
     title: ClassVar[str] = "NNA"
 
     def combined(self, received: Received, losses: Losses | None) -> Array:

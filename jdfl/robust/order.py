@@ -18,6 +18,7 @@ import numpy as np
 from jax import Array
 
 from jdfl.base import struct
+from jdfl.base.settings import Provenance
 from jdfl.robust.received import Received
 from jdfl.robust.rule import Losses, Rule
 
@@ -32,6 +33,7 @@ class CoordinateMedian(Rule):
     """
 
     kind: ClassVar[str] = "coordinate-median"
+    provenance: ClassVar[Provenance] = ("from memory", "other code read")
     title: ClassVar[str] = "coordinate median"
     assumes: ClassVar[bool] = False
 
@@ -52,6 +54,7 @@ class TrimmedMean(Rule):
     """
 
     kind: ClassVar[str] = "trimmed-mean"
+    provenance: ClassVar[Provenance] = ("from memory", "other code read")
     title: ClassVar[str] = "trimmed mean"
 
     def combined(self, received: Received, losses: Losses | None) -> Array:

@@ -12,7 +12,7 @@ import numpy as np
 from jax import Array
 
 from jdfl.base import struct
-from jdfl.base.settings import Natural
+from jdfl.base.settings import Natural, Provenance
 from jdfl.network import Graph, mix
 from jdfl.robust.received import Aimed, Received
 
@@ -25,10 +25,11 @@ class Rule:
 
     Class variables: `kind` is its name on the command line, `title` its name in messages, and `scores` says whether it
     evaluates the nodes' losses, which privacy statements count as unprotected use of data. `assumes` says whether its
-    result depends on the number b.
+    result depends on the number b. `provenance` says what it was written from.
     """
 
     kind: ClassVar[str] = ""
+    provenance: ClassVar[Provenance] = ()
     title: ClassVar[str] = ""
     scores: ClassVar[bool] = False
     assumes: ClassVar[bool] = True
@@ -80,6 +81,7 @@ class Weighted(Rule):
     """W x, which is not robust: the rule of methods without one, for comparison."""
 
     kind: ClassVar[str] = "weighted"
+    provenance: ClassVar[Provenance] = ("no paper",)
     title: ClassVar[str] = "weighted mean"
     assumes: ClassVar[bool] = False
     b: Natural = struct.field(pytree_node=False, default=0)

@@ -6,19 +6,19 @@ Decentralized Federated Learning, 2024 (BALANCE).
 
     x_i <- alpha x_i + (1 - alpha) mean of the accepted x_j
 
-A node that accepts no row keeps its own. The papers' constants are from memory.
+A node that accepts no row keeps its own.
 
 Axes: m nodes, d slots, n parameters.
 """
 
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
 from jdfl.base import struct
-from jdfl.base.settings import Count, Fraction, NotNegative, Positive
+from jdfl.base.settings import Count, Fraction, NotNegative, Positive, Provenance
 from jdfl.robust.received import Received, rank
 from jdfl.robust.rule import Losses, Rule
 
@@ -27,11 +27,13 @@ from jdfl.robust.rule import Losses, Rule
 class UBAR(Rule):
     """UBAR: of the nearest in-neighbours those whose models have no larger loss on the node's data than its own.
 
-    If all of them have a larger loss, the one with the smallest is accepted. `b` has no effect. Every received model is
-    evaluated on all examples of the node, and what it then sends depends on them without noise.
+    If all of them have a larger loss, one is accepted all the same (`fallback`); what the paper has there could not be
+    looked up. `b` has no effect. Every received model is evaluated on all examples of the node, and what it then sends
+    depends on them without noise.
     """
 
     kind: ClassVar[str] = "ubar"
+    provenance: ClassVar[Provenance] = ("from memory", "other code read")
     title: ClassVar[str] = "UBAR"
     assumes: ClassVar[bool] = False
     scores: ClassVar[bool] = True
@@ -39,6 +41,8 @@ class UBAR(Rule):
     """Share of the in-neighbours that pass the first stage, the nearest; at least one passes."""
     alpha: Fraction = 0.5
     """Weight of the node's own model."""
+    fallback: Literal["smallest-loss", "nearest"] = struct.field(pytree_node=False, default="smallest-loss")
+    """The accepted one where all have a larger loss: as in the package murmura, or as in the code of ClippedGossip."""
 
     def combined(self, received: Received, losses: Losses | None) -> Array:
         """The combined rows [m, n]."""
@@ -50,7 +54,7 @@ class UBAR(Rule):
         found = received.slots(losses)
         found = jnp.where(near & jnp.isfinite(found), found, jnp.inf)
         good = near & (found <= losses(received.own)[:, None])
-        best = near & (rank(found, near) == 0)
+        best = near & (rank(found if self.fallback == "smallest-loss" else received.distances(), near) == 0)
         return _trusting(received, jnp.where(jnp.any(good, axis=1, keepdims=True), good, best), self.alpha)
 
     def combines(self, weight: np.ndarray) -> bool:
@@ -70,6 +74,7 @@ class BALANCE(Rule):
     """
 
     kind: ClassVar[str] = "balance"
+    provenance: ClassVar[Provenance] = ("from memory", "other code read")
     title: ClassVar[str] = "BALANCE"
     assumes: ClassVar[bool] = False
     gamma: Positive = 0.3

@@ -9,7 +9,7 @@ from tests.field.row import ROUNDS, Loop, M, N, field
 def loop(the: Loop) -> np.ndarray:
     """The updates as printed: z[i, j] [n] for every link."""
     rho, alpha = the.algorithm.penalty, the.algorithm.relaxation
-    x, z = the.start.copy(), np.zeros((M, M, N))
+    x, z = the.start.copy(), rho * the.links[:, :, None] * the.start[:, None, :]
     xs = []
     for _ in range(ROUNDS):
         for i in range(M):

@@ -9,6 +9,7 @@ from tests.field.row import ROUNDS, Loop, M, N, field
 def loop(the: Loop) -> np.ndarray:
     """The updates as printed: z[i, j] [2, n] for every link."""
     how, x, z = the.algorithm, the.start, np.zeros((M, M, 2, N))
+    z[:, :, 0] = how.penalty * the.links[:, :, None] * x[:, None]
     xs = []
     for _ in range(ROUNDS):
         both, g = [], the.gradients(x)

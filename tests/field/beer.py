@@ -1,6 +1,7 @@
-"""BEER, in the order in which its paper prints it."""
+"""BEER, in the order in which its paper prints it, and with the start that sends the first tracker."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 
@@ -21,11 +22,11 @@ def top(z: np.ndarray) -> np.ndarray:
 
 
 def recursion(the: Loop, estimate: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
-    """X, H, V and G of the paper, with the first V sent as well; `estimate` stands for the gradients."""
+    """X, H, V and G of the paper; `estimate` stands for the gradients, and is 0 before the first in the other start."""
     lr, gamma, mix = the.algorithm.lr, the.algorithm.gamma, the.W - np.eye(len(the.W))
     X = H = the.start
     V = E = estimate(X)
-    G = top(V)
+    G = 0 * V if the.algorithm.start == "gradient" else top(V)
     xs = []
     for _ in range(ROUNDS):
         X = X + gamma * mix @ H - lr * V
@@ -45,6 +46,7 @@ def loop(the: Loop) -> np.ndarray:
 
 GIVEN = {"channels": ("model", "tracker"), "bits": TOP_BITS, "tracks": ("v", "g")}
 _TOP = jdfl.BEER(lr=0.02, gamma=0.3, codec=TOP)
+_SENT = replace(_TOP, start="zero")
 _CPGT = jdfl.CPGT(lr=0.02, gamma=0.3, codec=TOP)
 ROWS = (
     field(
@@ -52,7 +54,9 @@ ROWS = (
         loop,
         reaches=jdfl.BEER(lr=0.1, gamma=0.5, codec=TOP),
         rounds=1000,
-        same=((jdfl.BEER(lr=0.02, gamma=1.0), jdfl.DIGing(lr=0.02)), (_TOP, _CPGT)),
+        same=((jdfl.BEER(lr=0.02, gamma=1.0, start="zero"), jdfl.DIGing(lr=0.02)), (_SENT, _CPGT)),
+        more=(_SENT,),
+        first=1,
         **GIVEN,
     ),
 )

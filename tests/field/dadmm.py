@@ -8,7 +8,7 @@ from tests.field.row import ROUNDS, Loop, N, field
 
 def dadmm(the: Loop) -> np.ndarray:
     """The paper's order: the dual variables follow the x of the same round."""
-    c, x, a = the.algorithm.penalty, the.start, the.start
+    c, x, a = the.algorithm.penalty, the.start, 0 * the.start
     d = the.links.sum(axis=1)
     xs = []
     for _ in range(ROUNDS):
@@ -25,7 +25,7 @@ def dadmm(the: Loop) -> np.ndarray:
 
 def dlm(the: Loop) -> np.ndarray:
     """With matrices over all nodes."""
-    c, rho, x, a = the.algorithm.penalty, the.algorithm.rho, the.start, the.start
+    c, rho, x, a = the.algorithm.penalty, the.algorithm.rho, the.start, 0 * the.start
     D = np.diag(the.links.sum(axis=1))
     L, inverse = D - the.links, np.linalg.inv(2 * c * D + rho * np.eye(len(D)))
     xs = []

@@ -32,6 +32,8 @@ def loop(the: Loop) -> np.ndarray:
     how, x, xs = the.algorithm, the.start, []
     W_in, W_out = (polynomial(the.W, K, how.accelerated) for K in (how.inner_mixes, how.outer_mixes))
     s = the.gradients(x)
+    if how.start == "mean":
+        s = np.broadcast_to(s.mean(axis=0), s.shape)
     for k in range(ROUNDS):
         us, v = [x], s
         for t in range(how.local_steps):
@@ -48,27 +50,31 @@ def loop(the: Loop) -> np.ndarray:
 def counted(program: Any, adjacency: np.ndarray, rounds: int) -> dict[str, Any]:
     """Two gradients of a batch where a node is active, and one of all examples in every round."""
     how, key = program.algorithm, program.prepared.own[0]
+    first = 2 * (how.start == "mean")  # to a coordinator and back
     sent, inner = rounds * (adjacency != 0).sum(axis=0), how.local_steps * how.inner_mixes
     steps = [awake(how, k, t, key) for k in range(rounds) for t in range(how.local_steps)]
     return {
-        "sent": {"model": inner * sent, "tracker": (inner + how.outer_mixes) * sent},
-        "communications": np.full(M, rounds * (inner + how.outer_mixes)),
+        "sent": {"model": inner * sent, "tracker": (inner + how.outer_mixes) * sent + first},
+        "communications": np.full(M, rounds * (inner + how.outer_mixes) + first),
         "grads": (rounds + 1) * -(-Q // how.gradients.batch) + 2 * np.sum(steps, axis=0),
         "releases": np.zeros(M, int),
     }
 
 
 _GIVEN: dict[str, Any] = {"channels": ("model", "tracker"), "count": counted, "tracks": ("s", "g"), "rounds": 200}
+_GIVEN["exact"] = {"start": "own"}  # without the coordinator, by whom nodes without neighbours have a part
 _POWERS = jdfl.DESTRESS(
     lr=0.02, gradients=jdfl.Gradients(batch=3), local_steps=3, inner_mixes=1, outer_mixes=2, activation=0.7
 )
 _FAST = replace(_POWERS, inner_mixes=3, outer_mixes=4, accelerated=True)
-_ONE = jdfl.DESTRESS(lr=0.02, gradients=jdfl.Gradients(), local_steps=1, inner_mixes=1, outer_mixes=1)
+_ONE = jdfl.DESTRESS(lr=0.02, gradients=jdfl.Gradients(), local_steps=1, inner_mixes=1, outer_mixes=1, start="own")
+_OWN = replace(_POWERS, start="own")
 ROWS = (
     field(
         _POWERS,
         loop,
         reaches=replace(_POWERS, lr=0.1),
+        more=(_OWN,),
         same=((_ONE, jdfl.DIGing(lr=0.02, order="adapt-then-combine")),),
         **_GIVEN,
     ),

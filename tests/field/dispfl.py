@@ -17,7 +17,7 @@ def loop(the: Loop) -> np.ndarray:
     near = [[i, *(j for j in range(M) if the.links[i, j])] for i in range(M)]
     keys = the.moment(0, part=1).keys(declared()["dispfl.masks"])
     coming = [set(np.argsort(-np.asarray(jax.random.uniform(key, (N,), np.float32)))[:s].tolist()) for key in keys]
-    x = [dict.fromkeys(active, 0.0) for active in coming]
+    x = [{e: the.start[i][e] for e in active} for i, active in enumerate(coming)]
     xs = []
     for k in range(ROUNDS):
         old, x = x, []

@@ -9,7 +9,8 @@ from tests.field.row import ROUNDS, Loop, M, field
 def loop(the: Loop) -> np.ndarray:
     """Algorithm 1, node by node."""
     W, of, K = the.W, the.algorithm, the.algorithm.local_steps
-    x, c = the.start, np.zeros_like(the.start)
+    x, first = the.start, the.gradients(the.start)
+    c = first.mean(axis=0) - first if of.start == "mean" else 0 * first
     xs = []
     for _ in range(ROUNDS):
         z = np.zeros_like(x)
@@ -31,6 +32,7 @@ ROWS = (
         loop,
         channels=("model", "tracker"),
         grads=3,
+        more=(jdfl.KGT(lr=0.02, outer=0.8, local_steps=3, start="mean"),),
         reaches=jdfl.KGT(lr=0.05, outer=0.5),
         rounds=450,
         same=((jdfl.KGT(lr=0.1, outer=0.5, local_steps=1), jdfl.DSGT(lr=0.05)),),

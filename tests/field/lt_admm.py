@@ -3,12 +3,18 @@
 import numpy as np
 
 import jdfl
-from tests.field.row import ROUNDS, Loop, M, N, field
+from tests.field.row import ROUNDS, Loop, M, field
+
+
+def linked(the: Loop) -> np.ndarray:
+    """The variables z[i, j] [n] of all links at the start, z_ij = x_i or rho x_i."""
+    factor = 1 if the.algorithm.start == "parameters" else the.algorithm.penalty
+    return factor * the.links[:, :, None] * the.start[:, None, :]
 
 
 def loop(the: Loop) -> np.ndarray:
     """The updates as printed: z[i, j] [n] for every link."""
-    how, x, z = the.algorithm, the.start, np.zeros((M, M, N))
+    how, x, z = the.algorithm, the.start, linked(the)
     xs = []
     for _ in range(ROUNDS):
         y = x
@@ -22,12 +28,14 @@ def loop(the: Loop) -> np.ndarray:
     return np.stack(xs)
 
 
-_ONE_STEP = jdfl.LTADMM(lr=0.05, beta=0.05, penalty=0.6, local_steps=1)
+_ONE_STEP = jdfl.LTADMM(lr=0.05, beta=0.05, penalty=0.6, local_steps=1, start="consensus")
 ROWS = (
     field(
         jdfl.LTADMM(lr=0.05, relaxation=0.7, local_steps=3),
         loop,
         grads=3,
+        more=(jdfl.LTADMM(lr=0.05, relaxation=0.7, local_steps=3, start="consensus"),),
+        exact={"start": "consensus"},  # in which parameters at the solution stay there
         reaches=jdfl.LTADMM(),
         rounds=600,
         same=((_ONE_STEP, jdfl.DiNNO(lr=0.05, penalty=0.3, local_steps=1)),),

@@ -6,12 +6,13 @@ import numpy as np
 
 import jdfl
 from jdfl.algorithms.lt_admm_vr import _BATCH
-from tests.field.row import ROUNDS, Loop, M, N, field
+from tests.field.lt_admm import linked
+from tests.field.row import ROUNDS, Loop, M, field
 
 
 def loop(the: Loop) -> np.ndarray:
     """The updates as printed, one node after another."""
-    how, x, z = the.algorithm, the.start.copy(), np.zeros((M, M, N))
+    how, x, z = the.algorithm, the.start.copy(), linked(the)
     table = [each(the, i, x[i]) for i in range(M)]
     xs = []
     for k in range(ROUNDS):
@@ -46,6 +47,7 @@ ROWS = (
         jdfl.LTADMMVR(lr=0.02, local_steps=3, batch=2),
         loop,
         grads=8 + 12,
+        exact={"start": "consensus"},
         reaches=jdfl.LTADMMVR(lr=0.03, batch=4),
         rounds=1000,
         same=((_ALL, jdfl.LTADMM(lr=0.05, local_steps=3)),),
@@ -55,6 +57,7 @@ ROWS = (
         loop,
         label="LT-ADMM-VR with a kept table",
         grads=12,
+        exact={"start": "consensus"},
         first=8,
         reaches=jdfl.LTADMMVR(lr=0.03, batch=4, kept=True),
         rounds=1000,

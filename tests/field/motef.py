@@ -8,12 +8,15 @@ from tests.field.row import Loop, field
 
 
 def loop(the: Loop) -> np.ndarray:
-    """The momentum as a weighted sum over all gradients so far."""
-    weight, seen = the.algorithm.momentum, []
+    """The momentum as a weighted sum over all gradients so far, of which the first begins it or has the same weight."""
+    weight, seen, zero = the.algorithm.momentum, [], the.algorithm.start == "zero"
 
     def momentum(x: np.ndarray) -> np.ndarray:
         seen.append(the.gradients(x))
-        return sum(weight * (1 - weight) ** age * g for age, g in enumerate(reversed(seen)))
+        first = len(seen) - 1
+        return sum(
+            (weight if zero or age < first else 1) * (1 - weight) ** age * g for age, g in enumerate(reversed(seen))
+        )
 
     return recursion(the, momentum)
 
@@ -24,6 +27,8 @@ ROWS = (
         loop,
         reaches=jdfl.MoTEF(lr=0.1, gamma=0.5, codec=TOP),
         rounds=1000,
+        more=(jdfl.MoTEF(lr=0.02, gamma=0.3, codec=TOP, start="zero"),),
+        first=1,
         same=((jdfl.MoTEF(momentum=1.0, gamma=0.3, codec=TOP), jdfl.BEER(gamma=0.3, codec=TOP)),),
         **GIVEN,
     ),

@@ -13,5 +13,6 @@ def loop(the: Loop) -> np.ndarray:
     return recursion(the, lambda x: np.stack([tau / (tau + np.linalg.norm(g)) * g for g in the.gradients(x)]))
 
 
-_UNCLIPPED = jdfl.PORTER(tau=None, gamma=0.3, codec=TOP), jdfl.BEER(gamma=0.3, codec=TOP)
-ROWS = (field(jdfl.PORTER(lr=0.05, gamma=0.3, tau=0.5, codec=TOP), loop, same=(_UNCLIPPED,), **GIVEN),)
+_UNCLIPPED = jdfl.PORTER(tau=None, gamma=0.3, codec=TOP), jdfl.BEER(gamma=0.3, codec=TOP, start="zero")
+_FIRST = jdfl.PORTER(lr=0.05, gamma=0.3, tau=0.5, codec=TOP, start="gradient")
+ROWS = (field(jdfl.PORTER(lr=0.05, gamma=0.3, tau=0.5, codec=TOP), loop, same=(_UNCLIPPED,), more=(_FIRST,), **GIVEN),)

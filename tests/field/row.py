@@ -60,7 +60,7 @@ class Loop:
     @cached_property
     def start(self) -> np.ndarray:
         """The initial parameters [m, n]."""
-        return np.zeros((M, N))
+        return np.asarray(self.problem.begin(), np.float64)
 
     def examples(self, i: int) -> tuple[np.ndarray, np.ndarray]:
         """The features [q, n] and targets [q] of node i, whose loss is the mean of (a_q x - b_q)^2 / 2."""

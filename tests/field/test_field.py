@@ -37,8 +37,8 @@ def named(rows):
 
 
 def partly(shared: int | None) -> jdfl.problems.LinearRegression:
-    """The problem of the loops, with its first parameters in common; None: all."""
-    return replace(PROBLEM(), shared=shared)
+    """The problem of the loops, with its first parameters in common; None: all. It does not start at zero."""
+    return replace(PROBLEM(), shared=shared, start=jnp.arange(-N // 2, N - N // 2, dtype=jnp.float32) / 32)
 
 
 def played(algorithm: Any, on: Any = network, shared: int | None = None) -> np.ndarray:

@@ -14,7 +14,7 @@ import jdfl
 from jdfl import robust
 from jdfl.network import relabel
 from jdfl.robust.order import exchanges
-from tests.field.row import weighted
+from tests.field.row import EDGES, weighted
 from tests.robust.loops import combined
 
 RULES = [
@@ -24,18 +24,21 @@ RULES = [
     robust.Krum(b=1),
     robust.MultiKrum(b=1),
     robust.MultiKrum(b=1, average=2),
-    robust.GeometricMedian(),
+    robust.GeometricMedian(tolerance=1e-12, iterations=100_000),
     robust.ClippedGossip(b=1),
+    robust.ClippedGossip(b=1, reach="at-least"),
     robust.ClippedGossip(tau=1.5),
     robust.NNA(b=1),
     robust.CSPlus(b=1),
     robust.UBAR(),
+    robust.UBAR(rho=1.0, fallback="nearest"),
     robust.BALANCE(gamma=1.2, horizon=10),
     robust.Weighted(),
 ]
 ROBUST = RULES[:-1]
 named = partial(pytest.mark.parametrize, "rule", ids=lambda rule: f"{rule.kind}-{rule.b}-{getattr(rule, 'tau', None)}")
 W = weighted()  # six nodes with two to four in-neighbours
+UNEQUAL = jdfl.network.to_scipy(jdfl.network.from_edges(EDGES, 6, weights="metropolis")).toarray()
 TARGET = np.random.default_rng(4).standard_normal((6, 5))
 
 
@@ -73,6 +76,8 @@ def test_a_rule_is_the_loop_of_its_paper(rule):
     for seed in range(5):
         x, sent = drawn(seed), drawn(seed + 10)
         np.testing.assert_allclose(ruled(rule, x, k=seed), combined(rule, W, x, k=seed, loss=loss), atol=1e-9)
+        other = combined(rule, UNEQUAL, x, k=seed, loss=loss)
+        np.testing.assert_allclose(ruled(rule, x, k=seed, W=UNEQUAL), other, atol=1e-6)  # weights are float32
         theirs = combined(rule, W, x, sent=sent, k=seed, loss=loss)
         np.testing.assert_allclose(ruled(rule, x, sent, k=seed), theirs, atol=1e-9)
 
@@ -184,7 +189,12 @@ def test_no_rule_forms_all_received_rows_at_once(rule):
 PLANTED = {
     "too few trimmed": (robust.TrimmedMean(b=1), robust.TrimmedMean(b=2)),
     "an attacker too many in Krum": (robust.Krum(b=1), robust.Krum(b=2)),
-    "one iteration less": (robust.GeometricMedian(), robust.GeometricMedian(iterations=7)),
+    "a median that ends early": (
+        robust.GeometricMedian(tolerance=1e-12, iterations=100_000),
+        robust.GeometricMedian(iterations=7),
+    ),
+    "the other fallback": (robust.UBAR(rho=1.0), robust.UBAR(rho=1.0, fallback="nearest")),
+    "the other reach": (robust.ClippedGossip(), robust.ClippedGossip(reach="at-least")),
     "another length": (robust.ClippedGossip(tau=1.5), robust.ClippedGossip(tau=1.4)),
     "clipped once": (robust.CSPlus(b=1), robust.CSPlus(b=0)),
 }
@@ -193,7 +203,10 @@ PLANTED = {
 @pytest.mark.parametrize("bug", PLANTED)
 def test_a_planted_bug_is_not_the_loop(bug):
     rule, wrong = PLANTED[bug]
-    apart = [np.abs(ruled(wrong, drawn(s)) - combined(rule, W, drawn(s), loss=loss)).max() for s in range(5)]
+    weights = UNEQUAL if "reach" in bug else W
+    apart = [
+        np.abs(ruled(wrong, drawn(s), W=weights) - combined(rule, weights, drawn(s), loss=loss)).max() for s in range(5)
+    ]
     assert max(apart) > 1e-6
 
 
@@ -212,3 +225,17 @@ def test_what_a_rule_lacks_is_refused():
         jdfl.run(jdfl.combined_by(jdfl.SGP(), robust.CSPlus(b=0)), problem, jdfl.network.ring(6), steps=1)
     with pytest.raises(ValueError, match="late"):
         jdfl.run(jdfl.RobustDSGD(), problem, jdfl.network.delays(jdfl.network.ring(6), 2), steps=1)
+
+
+@pytest.mark.parametrize("size", [1e-6, 1.0, 1e6])
+@pytest.mark.parametrize("n", [2, 20])
+def test_the_geometric_median_is_as_near_as_its_tolerance(size, n):
+    """Of rows in float32 at every size, with one far away, relative to the rows' median distance."""
+    full, rule = np.full((6, 6), 1 / 6), robust.GeometricMedian()
+    for seed in range(10):
+        x = size * drawn(seed, n).astype(np.float32)
+        x[0] *= 1 if seed % 2 else 1000
+        found = np.asarray(_ruled(rule, graph(full), jnp.asarray(x), None, None, 0))
+        best = combined(rule, full, x.astype(np.float64))[0]
+        far = np.sort(np.sqrt(((x - np.median(x, axis=0)) ** 2).sum(axis=1)))[3]
+        assert np.sqrt(((found - best) ** 2).sum(axis=1)).max() <= 1.5e-4 * far
