@@ -133,6 +133,8 @@ class Claim:
     """Whether a quick run can show it; an attack with few runs may not."""
     jdfl: str
     """What jdfl does about it."""
+    context: str
+    """Words of the paper before the quotation that name the table or figure it is about; "": the last one before it."""
     test: str
     """The test that fails if the claim is false, PATH::NAME, of findings of kind 1 and 2."""
 

@@ -21,7 +21,15 @@ FOLDER = Path(__file__).parent
 PAPERS, RESULTS = FOLDER / "papers", FOLDER / "results"
 MEASURED, BENCHMARKS = "benchmarks.", FOLDER.parent / "benchmarks"
 _NEEDED = ("id", "place", "kind", "found", "run", "numbers")
-_MORE: dict[str, Any] = {"quotation": "", "holds": (), "quick": 0.1, "small": True, "jdfl": "", "test": ""}
+_MORE: dict[str, Any] = {
+    "quotation": "",
+    "holds": (),
+    "quick": 0.1,
+    "small": True,
+    "jdfl": "",
+    "test": "",
+    "context": "",
+}
 _CELL = re.compile(
     r"(?:(?P<take>min|max|mean|median|count) of )?(?P<case>.*) -> (?P<column>.*?)"
     r"(?: : (?P<field>mean|sd|paper|seeds|off|ratio|apart))?"
@@ -64,6 +72,8 @@ class Paper:
     tables: tuple[Table, ...]
     artefacts: Mapping[str, str]
     """Its tables and figures with results, and the experiment of each."""
+    experiments: Mapping[str, tuple[str, ...]]
+    """The same, with further experiments on the same table or figure."""
 
     @property
     def missing(self) -> dict[str, str]:
@@ -160,7 +170,9 @@ def _paper(path: Path) -> Paper:
         Table(**{**one, "rows": tuple(one["rows"]), "columns": tuple(Column(*each) for each in one["columns"])})
         for one in given.get("tables", ())
     )
-    return Paper(path.stem, given["cite"], given["title"], made, tables, given.get("artefacts", {}))
+    runs = {name: (one,) if isinstance(one, str) else tuple(one) for name, one in given.get("artefacts", {}).items()}
+    first = {name: one[0] for name, one in runs.items()}
+    return Paper(path.stem, given["cite"], given["title"], made, tables, first, runs)
 
 
 def _claim(paper: str, given: Mapping[str, Any]) -> Claim:
@@ -177,7 +189,7 @@ def _claim(paper: str, given: Mapping[str, Any]) -> Claim:
     if given["kind"] in (1, 2) and not given.get("test"):
         raise ValueError(f"Expected a `test` in claim {name}, whose kind is {given['kind']}, got none.")
     whole = {**_MORE, **given}
-    whole |= {key: " ".join(str(whole[key]).split()) for key in ("found", "quotation", "jdfl")}
+    whole |= {key: " ".join(str(whole[key]).split()) for key in ("found", "quotation", "jdfl", "context")}
     whole |= {"numbers": {key: _cell(name, value) for key, value in given["numbers"].items()}}
     if unknown := sorted(set(PLACE.findall(whole["found"])) - set(whole["numbers"])):
         raise ValueError(f"Expected a number for every name in `found` of claim {name}, got none for {unknown}.")

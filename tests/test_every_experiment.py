@@ -104,10 +104,10 @@ def table1(cells: Cells, _: Path) -> None:
 
 
 def table3(cells: Cells, _: Path) -> None:
-    """Two seeds are near the study, and the paper's second numbers for a setting are beside its first."""
-    study = [one for (_, column), one in cells.items() if column == "rounds, study"]
-    assert len(study) == 4
-    assert all(abs(one.mean - one.paper) <= 5 for one in study)  # the larger version takes five seeds
+    """Two seeds are near the paper, and its second numbers for a setting are beside its first."""
+    first = [one for (case, column), one in cells.items() if column == "rounds" and "column" not in case]
+    assert len(first) == 4
+    assert all(abs(one.mean - one.paper) <= 8 for one in first)  # the larger version takes five seeds
     again = {case: one.paper for (case, column), one in cells.items() if "column" in case and column == "rounds"}
     assert again["m=32 eps=0.5 r=0.2 DP-Perf, column eps=0.5"] == 30  # 28 in the columns m = 32 and r = .2
     assert len(again) == len(ceps_table3.AGAIN) * len(ceps_table3.VARIANTS)

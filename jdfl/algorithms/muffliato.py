@@ -9,8 +9,8 @@ Optimization and Averaging, 2022 (Algorithms 1 and 2).
 K is `gossips`; x_i- is what node i sent in the round before. w is 1 in the round of a gradient, and always unless
 `accelerated`; otherwise it is 2 (1 - sqrt(l (1 - l / 4))) / (1 - l / 2)^2 with the spectral gap l of W. Averaging of
 values uses the losses ||x - value_i||^2 / 2, lr = 1 and K rounds. `jdfl.observe` computes what nodes learn about one
-another; the paper adds up what single messages reveal, although they share noise, and its bound is exceeded (`python -m
-experiments.observers`).
+another; the authors' code adds up what single messages reveal, although they share noise, and that sum is exceeded
+(`python -m experiments.observers`).
 
 Missing neighbours: their weight goes where the network says, by default to the node itself; with acceleration, networks
 that change are refused.
@@ -30,7 +30,7 @@ from jdfl.algorithms.gradients import Gradients
 from jdfl.algorithms.round import Round
 from jdfl.algorithms.step_sizes import FIXED_SYMMETRIC
 from jdfl.base import struct
-from jdfl.base.settings import Count, StepSize
+from jdfl.base.settings import Count, Provenance, StepSize
 from jdfl.network import Network, spectral_gap
 from jdfl.problems import Problem
 
@@ -51,6 +51,7 @@ class Muffliato(Algorithm):
     """
 
     kind: ClassVar[str] = "muffliato"
+    provenance: ClassVar[Provenance] = ("authors' code read",)
     lr: StepSize = 0.1
     gradients: Gradients = Gradients()
     gossips: Count = struct.field(pytree_node=False, default=5)
