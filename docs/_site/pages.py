@@ -75,6 +75,7 @@ def page(name: str) -> str:
     kind, costs = REGISTRY[name], known_costs()[name]
     parts = told(_module(kind).__doc__ or "")
     head = f"# {parts.title}\n\n`jdfl.{kind.__name__}`, on the command line `--algorithm {name}`.\n\n{parts.paper}"
+    head += f"\n\nWritten from: {', '.join(kind.provenance)}."
     sections = {
         "Update": f"$$\n{formulas.tex(parts.update)}\n$$\n\nAxes: {parts.axes[0].lower()}{parts.axes[1:]}",
         "How it is read here": parts.reading,

@@ -11,8 +11,8 @@ gradient steps from the last x_i; with few of them the method is inexact in ever
 optimum. The z_ij are kept as two sums per node (see `augmented`), and only x is sent. The run starts from z_ij = rho
 x_i. Relaxation alpha = 1/2 is the usual ADMM, `jdfl.DADMM` with half the penalty.
 
-The formulas were written from memory and agree with those of the package decent-bench, which computes proximal
-operators as exactly as it can. The paper's lost messages, where a link keeps its z_ij, are left out.
+The formulas agree with those of the package decent-bench, by the first author, which starts from z_ij = 0 and computes
+proximal operators as exactly as it can. The paper's lost messages, where a link keeps its z_ij, are left out.
 
 Missing neighbours: refused, because both nodes of a link must know what the other one has received.
 
@@ -28,7 +28,7 @@ from jdfl.algorithms.augmented import LinkSums, OverLinks, Relaxation
 from jdfl.algorithms.gradients import Exact, Gradients
 from jdfl.algorithms.round import Round
 from jdfl.base import struct
-from jdfl.base.settings import Count, Positive
+from jdfl.base.settings import Count, Positive, Provenance
 
 
 class State(NamedTuple):
@@ -46,6 +46,7 @@ class ADMM(OverLinks):
     """
 
     kind: ClassVar[str] = "admm"
+    provenance: ClassVar[Provenance] = ("from memory", "authors' code read")
     penalty: Positive = 0.5
     """Weight rho of the constraint of a link."""
     relaxation: Relaxation = 0.5

@@ -31,6 +31,7 @@ from jdfl.algorithms.statement import stated
 from jdfl.algorithms.updates import check_updates
 from jdfl.arrays.nonzeros import Nonzeros, dense
 from jdfl.base import arguments
+from jdfl.base.settings import Provenance
 from jdfl.base.streams import Stream
 from jdfl.codecs import Codec, Dense
 from jdfl.network import Network, node_weights, require
@@ -69,9 +70,10 @@ class Algorithm:
     and "pi" for those that then minimise sum_i pi_i f_i; it may be a setting.
     `noise_by` explains how to set the noise where it is not a mechanism's multiplier. `unsent` describes what the final
     parameters contain without noise, if anything. `attackers` lists the nodes that metrics, stop rules and divergence
-    checks leave out.
+    checks leave out. `provenance` says what the formulas were written from: a paper, code or memory.
     """
 
+    provenance: ClassVar[Provenance] = ()
     title = ""  # this and the next five may be properties where they depend on settings
     needs = MappingProxyType[str, bool]({})
     codes = "models"

@@ -10,7 +10,7 @@ Asynchronous and Unreliable Networks, 2025. With d_i neighbours of node i, penal
 y_i and s_i approach the averages of the x_i and g_i(x_i) by steps of relaxed ADMM; their own averages equal those only
 in the limit. The z_ij and q_ij are kept as two sums each per node (see `augmented`), and only y and s are sent. The run
 starts from z_ij = rho x_i, where y = x, and q_ij = 0. The formulas are those of the package decent-bench, by one of the
-authors; the paper was not at hand. Its form for lost messages and inactive nodes is left out.
+authors, which starts from zero. The form for lost messages and inactive nodes is left out.
 
 Missing neighbours: refused, because both nodes of a link must know what the other one has received.
 
@@ -28,7 +28,7 @@ from jdfl.algorithms.book import MODEL, TRACKER, Channel
 from jdfl.algorithms.gradients import Gradients
 from jdfl.algorithms.round import Round
 from jdfl.base import struct
-from jdfl.base.settings import Fraction, Positive
+from jdfl.base.settings import Fraction, Positive, Provenance
 
 
 class State(NamedTuple):
@@ -48,6 +48,7 @@ class ATG(OverLinks):
     """
 
     kind: ClassVar[str] = "atg"
+    provenance: ClassVar[Provenance] = ("authors' code read",)
     delta: Positive = 0.5
     """Step size along the tracked gradient."""
     gamma: Fraction = 0.5

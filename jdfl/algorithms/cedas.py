@@ -12,8 +12,8 @@ from x_i = h_i and d_i = 0, with lr_k = lr / (1 + decay k) in round k. Falling s
 stochastic gradients leave; decay = 0 keeps them constant. With exact messages, gamma = 1 and a constant step size it is
 `jdfl.ExactDiffusion`. It differs from LEAD in the start, and in d, which LEAD multiplies by the step size.
 
-The paper assumes an unbiased C. Its update is from memory and from code of others; whether it starts with a gradient
-step of its own, as LEAD does, was not checked, and neither were its constants for the step sizes.
+The paper assumes an unbiased C. Whether it starts with a gradient step of its own, as LEAD does, was not checked, and
+neither were its constants for the step sizes.
 
 Missing neighbours: refused, because every message builds on all earlier ones.
 
@@ -27,7 +27,7 @@ import jax.numpy as jnp
 from jdfl.algorithms.lead import LEAD, State, corrected
 from jdfl.algorithms.round import Round
 from jdfl.base import struct
-from jdfl.base.settings import NotNegative
+from jdfl.base.settings import NotNegative, Provenance
 
 
 @struct.dataclass
@@ -39,6 +39,7 @@ class CEDAS(LEAD):
     """
 
     kind: ClassVar[str] = "cedas"
+    provenance: ClassVar[Provenance] = ("from memory", "other code read")
     decay: NotNegative = 0.0
     """Rate of the falling step sizes lr / (1 + decay k); 0: constant."""
     title: ClassVar[str] = "CEDAS"

@@ -52,7 +52,7 @@ from jdfl.algorithms.requests import ask, ask_and_store, none_yet, sizes, slots
 from jdfl.algorithms.round import Round
 from jdfl.arrays.nonzeros import Nonzeros, dense, kept
 from jdfl.base import checks, struct
-from jdfl.base.settings import As, Count, Fraction, Positive
+from jdfl.base.settings import As, Count, Fraction, Positive, Provenance
 from jdfl.base.streams import Stream
 from jdfl.codecs import Codec, Dense, OneBit
 from jdfl.devices.blocks import at_once, in_blocks
@@ -91,6 +91,7 @@ class CEPS(Algorithm):
     """
 
     kind: ClassVar[str] = "ceps"
+    provenance: ClassVar[Provenance] = ("paper read",)
     s: Count = struct.field(pytree_node=False, default=10)
     """Nonzeros of every node's parameters."""
     rate: Fraction = 0.2

@@ -16,8 +16,8 @@ have just updated, so with exact messages and gamma = 1 it is D-PSGD with `order
     x_i <- h_i + gamma sum_j W_ij (xhat_j - xhat_i);   q_i = C(x_i - xhat_i);   xhat_i <- xhat_i + q_i,
 
 in which a message can travel while the next gradient is computed; with exact messages and gamma = 1 it is D-PSGD as
-published. The orders are from memory of the papers. An exchange may follow several gradient steps (`local_steps`) of
-any optimizer; the papers take one step of plain SGD.
+published. An exchange may follow several gradient steps (`local_steps`) of any optimizer; the papers take one step of
+plain SGD.
 
 Nodes keep the public copies xhat_j of their neighbours. These are identical everywhere as long as every message reaches
 every neighbour, so one row per node suffices here and the network must be fixed. The average of the nodes moves by -lr
@@ -45,7 +45,7 @@ from jdfl.algorithms.gradients import Gradients
 from jdfl.algorithms.round import Round
 from jdfl.algorithms.step_sizes import FIXED_SYMMETRIC
 from jdfl.base import checks, struct
-from jdfl.base.settings import Count, Fraction, StepSize
+from jdfl.base.settings import Count, Fraction, Provenance, StepSize
 from jdfl.codecs import Codec, Dense, LowRank, RandomK, Sparse
 from jdfl.network.graph import Network
 from jdfl.network.requirements import require
@@ -78,6 +78,7 @@ class CHOCO(Algorithm):
     """
 
     kind: ClassVar[str] = "choco-sgd"
+    provenance: ClassVar[Provenance] = ("from memory",)
     lr: StepSize = 0.1
     gamma: Fraction = 0.1
     """Step size towards the neighbours' public copies, in (0, 1]."""
@@ -134,7 +135,7 @@ def safe_gamma(network: Network, delta: float) -> float:
 
         gamma = rho^2 delta / (16 rho + rho^2 + 4 beta^2 + 2 rho beta^2 - 8 rho delta)
 
-    rho is the spectral gap of W and beta = ||I - W||_2 (2019, Theorem 2; the formula is from memory). With exact
+    rho is the spectral gap of W and beta = ||I - W||_2 (2019, Theorem 2, not compared with its text). With exact
     messages the result is 1, because averaging is then plain gossip.
 
     Args:

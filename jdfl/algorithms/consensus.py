@@ -24,7 +24,7 @@ from jdfl.algorithms.book import Channel
 from jdfl.algorithms.dpps import DPPS, PushSum, Schedule
 from jdfl.algorithms.round import Round
 from jdfl.base import struct
-from jdfl.base.settings import Positive
+from jdfl.base.settings import Positive, Provenance
 from jdfl.network import Network
 from jdfl.privacy import Guarantee, clipped
 from jdfl.privacy.flow import bounded
@@ -46,6 +46,7 @@ class AverageConsensus(Algorithm):
     """
 
     kind: ClassVar[str] = "average-consensus"
+    provenance: ClassVar[Provenance] = ("paper read", "authors' code read")
     clip: Positive | None = None
     """Largest l1 norm of a node's vector; None: no clipping."""
     dpps: DPPS = DPPS()

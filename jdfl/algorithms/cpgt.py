@@ -13,9 +13,8 @@ equals the average of the g_i in every round, whatever noise and codec do. With 
 it is gradient tracking in combine-then-adapt form: x <- W x - lr y, y <- W y + g(new x) - g(old x) (A. Nedic, A.
 Olshevsky, W. Shi: Achieving Geometric Convergence for Distributed Optimization over Time-Varying Graphs, 2017).
 
-Only the abstract of the paper was available: the order above is our reading. Here x and y move by the copies that have
-just been received, and copies move by everything that was sent. The paper may mix copies before they move, or move them
-by a fraction of what is sent.
+The order above is our reading. Here x and y move by the copies that have just been received, and copies move by
+everything that was sent. The paper may mix copies before they move, or move them by a fraction of what is sent.
 
 The privacy analysis is our own. It compares two datasets that differ in one node's whole local loss, given all messages
 and therefore all copies. If gradients have l2 norm at most G, including the regulariser, then the node's y differs by
@@ -49,7 +48,7 @@ from jdfl.algorithms.push_descent import shared_gradient
 from jdfl.algorithms.round import Round
 from jdfl.algorithms.step_sizes import FIXED_SYMMETRIC
 from jdfl.base import checks, struct
-from jdfl.base.settings import Fraction, Positive, StepSize
+from jdfl.base.settings import Fraction, Positive, Provenance, StepSize
 from jdfl.base.streams import Stream
 from jdfl.codecs import Codec, Dense
 from jdfl.network.graph import Network
@@ -91,6 +90,7 @@ class CPGT(Algorithm):
     """
 
     kind: ClassVar[str] = "cpgt"
+    provenance: ClassVar[Provenance] = ("abstract only",)
     lr: StepSize = 0.05
     gamma: Fraction = 0.5
     """Step size towards the neighbours' public copies, in (0, 1]."""

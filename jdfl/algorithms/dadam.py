@@ -13,8 +13,8 @@ entry by entry, from m_i = v_i = 0. DADAM starts from t_i = 0, AMSGrad from t_i 
 weigh their gradients differently: DADAM may converge to a point where the average gradient is not zero, as the second
 paper shows. Its u_i track the average of the t_i, so that all nodes use nearly the same scale.
 
-Both are from memory of the papers. DADAM's eps, which the paper does not have, is that of the authors' code. The code
-also corrects the bias of m and v, and divides by the root of the corrected v in place of t.
+DADAM's eps, which the paper does not have, is that of the authors' code. The code also corrects the bias of m and v,
+and divides by the root of the corrected v in place of t.
 
 Missing neighbours: their weight goes where the network says, by default to the node itself, and a node that receives
 nothing takes its step alone. W must stay doubly stochastic, so both directions of a link fail together.
@@ -33,7 +33,7 @@ from jdfl.algorithms.gradients import Gradients
 from jdfl.algorithms.quasi_global import averaged
 from jdfl.algorithms.round import Round
 from jdfl.base import struct
-from jdfl.base.settings import Momentum, Positive, StepSize
+from jdfl.base.settings import Momentum, Positive, Provenance, StepSize
 from jdfl.network import Network
 from jdfl.problems import Problem
 
@@ -57,6 +57,7 @@ class DADAM(Algorithm):
     """
 
     kind: ClassVar[str] = "dadam"
+    provenance: ClassVar[Provenance] = ("from memory", "authors' code read")
     lr: StepSize = 0.01
     beta1: Momentum = 0.9
     """Memory of the first moments."""
@@ -96,6 +97,7 @@ class DAMSGrad(Algorithm):
     """
 
     kind: ClassVar[str] = "d-amsgrad"
+    provenance: ClassVar[Provenance] = ("from memory", "authors' code read")
     lr: StepSize = 0.01
     beta1: Momentum = 0.9
     """Memory of the first moments."""

@@ -13,8 +13,7 @@ few of them it is inexact in every round, but its limit stays the optimum. DLM i
 1 / rho. With one step size for all nodes instead of 1 / (2 c d_i + rho), as in the package decent-bench, DLM is
 `jdfl.DiNNO(local_steps=1)`. DADMM is `jdfl.ADMM` with penalty 2 c and relaxation 1/2.
 
-The papers update a_i after x_i; here it is done when the next round has sent x, which gives the same x. The formulas
-were written from memory.
+The papers update a_i after x_i; here it is done when the next round has sent x, which gives the same x.
 
 Missing neighbours: refused, because corrections add up only over the same links.
 
@@ -31,7 +30,7 @@ from jdfl.algorithms.augmented import OverLinks
 from jdfl.algorithms.gradients import Exact, Gradients
 from jdfl.algorithms.round import Round
 from jdfl.base import struct
-from jdfl.base.settings import Count, Positive
+from jdfl.base.settings import Count, Positive, Provenance
 
 
 class State(NamedTuple):
@@ -49,6 +48,7 @@ class DADMM(OverLinks):
     """
 
     kind: ClassVar[str] = "dadmm"
+    provenance: ClassVar[Provenance] = ("from memory",)
     penalty: Positive = 0.25
     """Weight c of the constraint of a link."""
     lr: Positive = 0.2
@@ -83,6 +83,7 @@ class DLM(OverLinks):
     """
 
     kind: ClassVar[str] = "dlm"
+    provenance: ClassVar[Provenance] = ("from memory", "other code read")
     penalty: Positive = 0.25
     """Weight c of the constraint of a link."""
     rho: Positive = 5.0

@@ -12,10 +12,10 @@ the average of C(h - x), which is -lr times the average gradient in expectation 
 otherwise. With exact messages it is D-PSGD.
 
 The paper assumes an unbiased C and proves convergence while alpha = sup ||C(z) - z|| / ||z|| satisfies (1 - rho)^2 > 4
-mu^2 alpha^2, rho being the second largest |eigenvalue| of W and mu the largest |eigenvalue - 1| (from memory): alpha <
-0.02 on a ring of 16 nodes. Measured on a quadratic with rings, a star and a complete network, biased top-k and random-k
-messages with a contraction factor reached D-PSGD's fixed point down to 10 % of the entries. Random-k messages scaled to
-be unbiased diverged on all networks at 30 % of the entries, and on one at 50 %.
+mu^2 alpha^2, rho being the second largest |eigenvalue| of W and mu the largest |eigenvalue - 1|: alpha < 0.02 on a
+ring of 16 nodes. Measured on a quadratic with rings, a star and a complete network, biased top-k and random-k messages
+with a contraction factor reached D-PSGD's fixed point down to 10 % of the entries. Random-k messages scaled to be
+unbiased diverged on all networks at 30 % of the entries, and on one at 50 %.
 
 Missing neighbours: refused, because every message builds on all earlier ones.
 
@@ -32,7 +32,7 @@ from jdfl.algorithms.gradients import Gradients
 from jdfl.algorithms.round import Round
 from jdfl.algorithms.step_sizes import FIXED_SYMMETRIC
 from jdfl.base import struct
-from jdfl.base.settings import StepSize
+from jdfl.base.settings import Provenance, StepSize
 from jdfl.codecs import Codec, Dense
 
 
@@ -47,6 +47,7 @@ class DCD(Algorithm):
     """
 
     kind: ClassVar[str] = "dcd-psgd"
+    provenance: ClassVar[Provenance] = ("from memory",)
     lr: StepSize = 0.1
     gradients: Gradients = Gradients()
     codec: Codec = Dense()

@@ -31,7 +31,7 @@ from jdfl.algorithms.algorithm import Algorithm, Objective
 from jdfl.algorithms.gradients import Gradients
 from jdfl.algorithms.round import Round
 from jdfl.base import struct
-from jdfl.base.settings import Natural, Positive, StepSize
+from jdfl.base.settings import Natural, Positive, Provenance, StepSize
 from jdfl.base.streams import Stream
 from jdfl.devices import nodes
 from jdfl.network import Network, as_dense
@@ -53,6 +53,7 @@ class DECOR(Algorithm):
     """
 
     kind: ClassVar[str] = "decor"
+    provenance: ClassVar[Provenance] = ("from memory",)
     lr: StepSize = 0.1
     gradients: Gradients = Gradients()
     pairs: Positive = 1.0

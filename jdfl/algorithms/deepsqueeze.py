@@ -12,7 +12,7 @@ from e_i = 0; gamma is eta in the paper. With exact messages and gamma = 1 it is
 `order="adapt-then-combine"`. W is doubly stochastic, so the average of the nodes moves by -lr times the average
 gradient, whatever C loses. A message does not build on earlier ones, so the network may change and lose messages. It
 holds parameters, not differences, and what C loses stays in e: the error does not vanish where the nodes agree, and
-gamma must be small for codecs that lose much. The update is from memory and from code of others.
+gamma must be small for codecs that lose much.
 
 Missing neighbours: their weight goes where the network says. W must stay doubly stochastic, so both directions of a
 link fail together.
@@ -30,7 +30,7 @@ from jdfl.algorithms.codes import Codes
 from jdfl.algorithms.gradients import Gradients
 from jdfl.algorithms.round import Round
 from jdfl.base import struct
-from jdfl.base.settings import Fraction, StepSize
+from jdfl.base.settings import Fraction, Provenance, StepSize
 from jdfl.codecs import Codec, Dense
 
 
@@ -50,6 +50,7 @@ class DeepSqueeze(Algorithm):
     """
 
     kind: ClassVar[str] = "deepsqueeze"
+    provenance: ClassVar[Provenance] = ("from memory", "other code read")
     lr: StepSize = 0.1
     gamma: Fraction = 0.1
     """Step size towards what the neighbours sent, in (0, 1]."""

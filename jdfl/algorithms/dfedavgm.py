@@ -39,7 +39,7 @@ from jdfl.algorithms.round import Round
 from jdfl.algorithms.step_sizes import FIXED_SYMMETRIC
 from jdfl.algorithms.updates import Updates, released
 from jdfl.base import struct
-from jdfl.base.settings import Count, Momentum, StepSize
+from jdfl.base.settings import Count, Momentum, Provenance, StepSize
 from jdfl.codecs import Codec, Dense
 
 
@@ -61,6 +61,7 @@ class DFedAvgM(Algorithm):
     """
 
     kind: ClassVar[str] = "dfedavgm"
+    provenance: ClassVar[Provenance] = ("from memory",)
     lr: StepSize = 0.1
     theta: Momentum = 0.9
     """Momentum of the local steps, reset in every round."""

@@ -11,8 +11,8 @@ from a_i = 1. The columns of P sum to one. The shared part u_i / a_i is the firs
 others, v_i, never leave their node. With everything shared and one step it is `jdfl.SGP`. `jdfl.PartPSP` takes one step
 on each part, and can add noise to messages.
 
-The update is from memory, compared with a reimplementation that is not the authors'. That one multiplies the gradient
-of u_i by another 1 / a_i, as the derivative by u_i would have it; here it is that of push-sum, by u_i / a_i.
+A reimplementation that is not the authors' multiplies the gradient of u_i by another 1 / a_i, as the derivative by u_i
+would have it; here it is that of push-sum, by u_i / a_i.
 
 Personal parameters contain records without noise, so clipping examples would not bound the effect of a record on later
 gradients. No privacy is claimed.
@@ -34,7 +34,7 @@ from jdfl.algorithms.gradients import Exact, Gradients
 from jdfl.algorithms.push_sums import PushSums
 from jdfl.algorithms.round import Round
 from jdfl.base import struct
-from jdfl.base.settings import Count, Positive, StepSize
+from jdfl.base.settings import Count, Positive, Provenance, StepSize
 from jdfl.problems import Problem
 
 
@@ -60,6 +60,7 @@ class DFedPGP(PushSums):
     """
 
     kind: ClassVar[str] = "dfedpgp"
+    provenance: ClassVar[Provenance] = ("from memory", "other code read")
     lr: StepSize = 0.1
     lr_local: Positive = 0.1
     """Step size of the personal parameters."""

@@ -27,7 +27,7 @@ from jdfl.algorithms.round import Round
 from jdfl.algorithms.updates import Updates, released
 from jdfl.arrays import ops
 from jdfl.base import struct
-from jdfl.base.settings import Count, NotNegative, StepSize
+from jdfl.base.settings import Count, NotNegative, Provenance, StepSize
 from jdfl.codecs import Codec, Dense
 
 
@@ -39,6 +39,7 @@ class DFedSAM(Algorithm):
     """
 
     kind: ClassVar[str] = "dfedsam"
+    provenance: ClassVar[Provenance] = ("from memory",)
     lr: StepSize = 0.1
     rho: NotNegative = 0.01
     """Distance of the ascent step, at whose end the gradient is taken."""

@@ -25,7 +25,7 @@ from jdfl.algorithms.dsgt import State
 from jdfl.algorithms.gradients import Gradients
 from jdfl.algorithms.round import Round
 from jdfl.base import struct
-from jdfl.base.settings import StepSize
+from jdfl.base.settings import Provenance, StepSize
 
 
 @struct.dataclass
@@ -37,6 +37,7 @@ class DIGing(Algorithm):
     """
 
     kind: ClassVar[str] = "diging"
+    provenance: ClassVar[Provenance] = ("from memory", "other code read")
     lr: StepSize = 0.05
     gradients: Gradients = Gradients()
     order: Literal["combine-then-adapt", "adapt-then-combine"] = struct.field(

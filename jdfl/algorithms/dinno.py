@@ -9,8 +9,8 @@ Learning, 2022. With d_i neighbours of node i and penalty rho:
 
 from p_i = 0. The bracket is the gradient of f_i(y) + <p_i, y> + rho sum_j ||y - (x_i + x_j) / 2||^2. The steps may be
 those of an `optimizer` such as Adam, which starts afresh in every round, as by default in the paper's code. Exact
-minimisers make it `jdfl.DADMM`, and one plain step the DLM of the package decent-bench. The formulas were checked in
-published code, not in the paper. That code can multiply rho by a factor in every round, which is left out.
+minimisers make it `jdfl.DADMM`, and one plain step the DLM of the package decent-bench. The paper's code can multiply
+rho by a factor in every round, which is left out.
 
 Missing neighbours: refused, because corrections add up only over the same links.
 
@@ -28,7 +28,7 @@ from jdfl.algorithms.dadmm import State
 from jdfl.algorithms.gradients import Gradients
 from jdfl.algorithms.round import Round
 from jdfl.base import struct
-from jdfl.base.settings import Count, Positive, StepSize
+from jdfl.base.settings import Count, Positive, Provenance, StepSize
 
 
 @struct.dataclass
@@ -40,6 +40,7 @@ class DiNNO(OverLinks):
     """
 
     kind: ClassVar[str] = "dinno"
+    provenance: ClassVar[Provenance] = ("authors' code read",)
     lr: StepSize = 0.1
     penalty: Positive = 0.25
     """Weight rho of the constraint of a link."""

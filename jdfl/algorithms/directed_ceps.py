@@ -40,7 +40,7 @@ from jdfl.algorithms.gradients import Gradients
 from jdfl.algorithms.round import Round
 from jdfl.arrays.ops import top_s
 from jdfl.base import checks, struct
-from jdfl.base.settings import Count, Fraction, StepSize
+from jdfl.base.settings import Count, Fraction, Provenance, StepSize
 from jdfl.codecs import Codec, OneBit
 from jdfl.network import Network
 from jdfl.problems import Problem
@@ -65,6 +65,7 @@ class DirectedCEPS(Algorithm):
     """
 
     kind: ClassVar[str] = "directed-ceps"
+    provenance: ClassVar[Provenance] = ("no paper",)
     s: Count = struct.field(pytree_node=False, default=10)
     """Nonzeros of every node's model, and of what a message encodes."""
     lr: StepSize = 0.1

@@ -34,7 +34,7 @@ from jdfl.algorithms.choosing import largest
 from jdfl.algorithms.gradients import Gradients
 from jdfl.algorithms.round import Round
 from jdfl.base import struct
-from jdfl.base.settings import Bound, Count, Fraction, StepSize
+from jdfl.base.settings import Bound, Count, Fraction, Provenance, StepSize
 from jdfl.base.streams import Stream
 from jdfl.network import adding
 from jdfl.problems import Problem
@@ -58,6 +58,7 @@ class DisPFL(Algorithm):
     """
 
     kind: ClassVar[str] = "dispfl"
+    provenance: ClassVar[Provenance] = ("authors' code read",)
     lr: StepSize = 0.1
     density: Annotated[float, Bound("(0, 1]")] = struct.field(pytree_node=False, default=0.5)
     """Fraction of active entries, in (0, 1]; at least one is active."""

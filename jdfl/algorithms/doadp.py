@@ -61,7 +61,7 @@ from jdfl.algorithms.moment import Moment
 from jdfl.algorithms.round import Round
 from jdfl.algorithms.step_sizes import FIXED_SYMMETRIC
 from jdfl.base import struct
-from jdfl.base.settings import Count, Fraction, Momentum, Positive, StepSize
+from jdfl.base.settings import Count, Fraction, Momentum, Positive, Provenance, StepSize
 from jdfl.codecs import Codec, Dense, Sparse
 from jdfl.network.graph import Network
 from jdfl.privacy import GaussianEvent, Guarantee, Published, stretch
@@ -91,6 +91,7 @@ class DOADP(Algorithm):
     """
 
     kind: ClassVar[str] = "do-adp"
+    provenance: ClassVar[Provenance] = ("paper read",)
     lr: StepSize = 0.001
     gamma: Fraction = 0.05
     """Step size towards the neighbours' public copies, in (0, 1]."""

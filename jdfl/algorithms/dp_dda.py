@@ -14,15 +14,15 @@ from z_i = 0 and the initial parameters x_0. W is doubly stochastic, so the aver
 nodes' contributions over m. `order="adapt-then-combine"` also mixes these contributions, z_i <- sum_j W_ij (z_j + ...);
 on a complete network with p = 1 all nodes then take the steps of centralised dual averaging.
 
-Only the paper's abstract and introduction were available, and descriptions by others: active nodes perturb stochastic
-subgradients of single samples, inactive nodes still send and mix, all nodes share a regulariser h, node sampling is
-said to amplify privacy, and without noise the rate is O(1 / t). The rest is derived here and was not checked against
-the paper: the weights a_t and step sizes c_t, the division by p, which makes the sum correct in expectation, and
-whether gradients are added before or after mixing. (J. Duchi, A. Agarwal, M. Wainwright: Dual averaging for distributed
-optimization, 2012, add them after mixing, with c_t of order 1 / sqrt(t).) Without mu the division by p is a larger lr.
-With mu the argmin uses the lower bound f(x_i) + <g, x - x_i> + mu / 2 ||x - x_i||^2 of a strongly convex f instead of a
-linear one; where f contains the regulariser h = mu / 2 ||x||^2, this is A_t h plus gradients of the data term alone.
-Step sizes approach 2 / (mu t p), and none exceeds lr / p.
+The paper's abstract and others say: active nodes perturb stochastic subgradients of single samples, inactive nodes
+still send and mix, all nodes share a regulariser h, node sampling is said to amplify privacy, and without noise the
+rate is O(1 / t). The rest is derived here and was not checked against the paper: the weights a_t and step sizes c_t,
+the division by p, which makes the sum correct in expectation, and whether gradients are added before or after mixing.
+(J. Duchi, A. Agarwal, M. Wainwright: Dual averaging for distributed optimization, 2012, add them after mixing, with c_t
+of order 1 / sqrt(t).) Without mu the division by p is a larger lr. With mu the argmin uses the lower bound f(x_i) + <g,
+x - x_i> + mu / 2 ||x - x_i||^2 of a strongly convex f instead of a linear one; where f contains the regulariser h = mu
+/ 2 ||x||^2, this is A_t h plus gradients of the data term alone. Step sizes approach 2 / (mu t p), and none exceeds lr
+/ p.
 
 Privacy: what is sent is computed from noisy gradients of active nodes, so only these need to be accounted for. Random
 activation does not strengthen the guarantee against an observer of all messages: z_i minus the mixture of the last z_j
@@ -47,7 +47,7 @@ from jdfl.algorithms.gradients import Gradients
 from jdfl.algorithms.moment import Moment
 from jdfl.algorithms.round import Round
 from jdfl.base import struct
-from jdfl.base.settings import Count, Fraction, Positive, StepSize
+from jdfl.base.settings import Count, Fraction, Positive, Provenance, StepSize
 from jdfl.codecs import Codec, Dense
 from jdfl.privacy import Sampled, epsilon
 from jdfl.problems import Problem
@@ -74,6 +74,7 @@ class DPDDA(Algorithm):
     """
 
     kind: ClassVar[str] = "dp-dda"
+    provenance: ClassVar[Provenance] = ("abstract only", "described by others")
     lr: StepSize = 0.1
     p: Fraction = 0.25
     """Probability that a node is active in a round, in (0, 1]."""

@@ -18,8 +18,7 @@ many rounds that is 2 G sqrt(n) c / (B (p - q)), which equals `epsilon` for
 
 For gradients clipped in another norm, or without a projection, the corresponding norm ratio replaces sqrt(n). The clip
 enforces the bound G on a node's whole gradient, including the regulariser. The last x_i is never sent, and nothing is
-claimed for it. Only the abstract of the paper was available: the update is from memory, and B, which was derived here,
-was not compared with the paper's constant.
+claimed for it. B, which was derived here, was not compared with the paper's constant.
 
 Missing neighbours: their weight goes where the network says, by default to the node itself, and a node that receives
 nothing takes its step alone. W must stay doubly stochastic, so both directions of a link fail together.
@@ -42,7 +41,7 @@ from jdfl.algorithms.push_descent import shared_gradient
 from jdfl.algorithms.round import Round
 from jdfl.arrays import ops
 from jdfl.base import struct
-from jdfl.base.settings import Fraction, Positive
+from jdfl.base.settings import Fraction, Positive, Provenance
 from jdfl.base.streams import Stream
 from jdfl.codecs import Codec, Dense
 from jdfl.network.graph import Network
@@ -81,6 +80,7 @@ class DPDO(Algorithm):
     """
 
     kind: ClassVar[str] = "dpdo"
+    provenance: ClassVar[Provenance] = ("abstract only", "from memory")
     c: Positive = 0.1
     """First step size."""
     q: Fraction = 0.99

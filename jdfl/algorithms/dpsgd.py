@@ -28,7 +28,7 @@ from jdfl.algorithms.gradients import Gradients
 from jdfl.algorithms.round import Round
 from jdfl.algorithms.updates import Updates
 from jdfl.base import struct
-from jdfl.base.settings import Count, StepSize
+from jdfl.base.settings import Count, Provenance, StepSize
 from jdfl.codecs import Codec, Dense
 from jdfl.network import Network
 from jdfl.problems import Problem
@@ -50,6 +50,7 @@ class DPSGD(Algorithm):
     """
 
     kind: ClassVar[str] = "d-psgd"
+    provenance: ClassVar[Provenance] = ("from memory", "other code read")
     lr: StepSize = 0.1
     gradients: Gradients = Gradients()
     updates: Updates | None = None

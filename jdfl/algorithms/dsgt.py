@@ -30,7 +30,7 @@ from jdfl.algorithms.book import MODEL, TRACKER, Channel
 from jdfl.algorithms.gradients import Gradients
 from jdfl.algorithms.round import Round
 from jdfl.base import struct
-from jdfl.base.settings import StepSize
+from jdfl.base.settings import Provenance, StepSize
 from jdfl.codecs import Codec, Dense
 
 
@@ -52,6 +52,7 @@ class DSGT(Algorithm):
     """
 
     kind: ClassVar[str] = "dsgt"
+    provenance: ClassVar[Provenance] = ("from memory", "authors' code read")
     lr: StepSize = 0.1
     gradients: Gradients = Gradients()
     codec: Codec = Dense()

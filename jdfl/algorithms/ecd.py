@@ -9,9 +9,8 @@ H. Tang, S. Gan, C. Zhang, T. Zhang, J. Liu: Communication Compression for Decen
 
 from xhat_i = x_i. If C loses nothing, xhat = x, and the method is D-PSGD. Otherwise the error of xhat after round t is
 (1 - 2 / t) times that before it plus 2 / t times that of C: it falls as 1 / sqrt(t) if the errors of C are independent,
-zero on average, and bounded. C must therefore be unbiased. But z is as large as x + t / 2 (y - x), so the
-assumption of bounded errors fails for a C whose error grows with its vector, unless y - x falls as 1 / t. The update is
-from memory and from code of others.
+zero on average, and bounded. C must therefore be unbiased. But z is as large as x + t / 2 (y - x), so the assumption of
+bounded errors fails for a C whose error grows with its vector, unless y - x falls as 1 / t.
 
 Missing neighbours: refused, because every message builds on all earlier ones.
 
@@ -29,7 +28,7 @@ from jdfl.algorithms.gradients import Gradients
 from jdfl.algorithms.round import Round
 from jdfl.algorithms.step_sizes import FIXED_SYMMETRIC
 from jdfl.base import struct
-from jdfl.base.settings import StepSize
+from jdfl.base.settings import Provenance, StepSize
 from jdfl.codecs import Codec, Dense
 
 
@@ -49,6 +48,7 @@ class ECD(Algorithm):
     """
 
     kind: ClassVar[str] = "ecd-psgd"
+    provenance: ClassVar[Provenance] = ("from memory", "other code read")
     lr: StepSize = 0.1
     gradients: Gradients = Gradients()
     codec: Codec = Dense()

@@ -30,7 +30,7 @@ from jdfl.algorithms.gradients import Gradients
 from jdfl.algorithms.round import Round
 from jdfl.algorithms.step_sizes import AddingUp
 from jdfl.base import struct
-from jdfl.base.settings import StepSize
+from jdfl.base.settings import Provenance, StepSize
 from jdfl.codecs import Codec, Dense
 
 
@@ -52,6 +52,7 @@ class ExactDiffusion(AddingUp):
     """
 
     kind: ClassVar[str] = "exact-diffusion"
+    provenance: ClassVar[Provenance] = ("from memory", "other code read")
     lr: StepSize = 0.1
     gradients: Gradients = Gradients()
     codec: Codec = Dense()

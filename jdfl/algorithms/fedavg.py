@@ -32,7 +32,7 @@ from jdfl.algorithms.round import Round
 from jdfl.algorithms.sending import exact
 from jdfl.algorithms.updates import Updates, released
 from jdfl.base import checks, struct
-from jdfl.base.settings import Bound, Count, StepSize
+from jdfl.base.settings import Bound, Count, Provenance, StepSize
 from jdfl.base.streams import Stream, each
 from jdfl.codecs import Codec, Dense
 from jdfl.devices import nodes
@@ -54,6 +54,7 @@ class FedAvg(Algorithm):
     """
 
     kind: ClassVar[str] = "fedavg"
+    provenance: ClassVar[Provenance] = ("from memory",)
     lr: StepSize = 0.1
     local_steps: Count = struct.field(pytree_node=False, default=5)
     """Gradient steps of a client per round."""

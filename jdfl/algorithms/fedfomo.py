@@ -32,7 +32,7 @@ from jdfl.algorithms.gradients import Exact, Gradients
 from jdfl.algorithms.round import Round
 from jdfl.arrays import ops
 from jdfl.base import struct
-from jdfl.base.settings import Count, StepSize
+from jdfl.base.settings import Count, Provenance, StepSize
 
 
 @struct.dataclass
@@ -44,6 +44,7 @@ class FedFomo(Algorithm):
     """
 
     kind: ClassVar[str] = "fedfomo"
+    provenance: ClassVar[Provenance] = ("from memory", "other code read")
     lr: StepSize = 0.1
     local_steps: Count = struct.field(pytree_node=False, default=1)
     """Gradient steps before each exchange of messages."""

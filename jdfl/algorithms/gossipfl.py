@@ -14,7 +14,7 @@ in the paper every entry is drawn independently. With share = 1 and one local st
 A node has one peer in every round, with weights 1/2, on `network.random_matching`. The paper's server chooses pairs
 with a fast connection, and now and then others so that all nodes remain connected; this choice is not here, but
 `network.matrices` and `network.periodic` take any sequence of pairs. On other networks a node exchanges the same
-entries with all of its neighbours. The mask is from memory of the paper; the pairs are as in the authors' code.
+entries with all of its neighbours. The pairs are as in the authors' code.
 
 Missing neighbours: their weight goes where the network says. W must stay doubly stochastic, so both directions of a
 link fail together.
@@ -32,7 +32,7 @@ from jdfl.algorithms.algorithm import Algorithm
 from jdfl.algorithms.gradients import Gradients
 from jdfl.algorithms.round import Round
 from jdfl.base import struct
-from jdfl.base.settings import Count, StepSize
+from jdfl.base.settings import Count, Provenance, StepSize
 from jdfl.base.streams import Stream
 from jdfl.codecs import subsets
 from jdfl.network.graph import Share
@@ -50,6 +50,7 @@ class GossipFL(Algorithm):
     """
 
     kind: ClassVar[str] = "gossipfl"
+    provenance: ClassVar[Provenance] = ("from memory", "authors' code read")
     lr: StepSize = 0.1
     gradients: Gradients = Gradients()
     local_steps: Count = struct.field(pytree_node=False, default=1)

@@ -17,8 +17,8 @@ average of the y_i is that of the gradients. At rest lr (1 - mu) g_i = sum_j W_i
 and its bias is about 1 - mu times that of D-PSGD with the same step size. Without gradients a mode of W with eigenvalue
 w is stable if w > -1 / (1 + 2 mu), so a large mu needs a W without strongly negative eigenvalues.
 
-The paper was not at hand; this is read from the training code of its authors, which evaluates gradients at sum_j W_ij
-x_j. Another script of theirs, for averaging alone, has x in the place of x-, and is stable for fewer mu.
+The authors' training code evaluates gradients at sum_j W_ij x_j. Another script of theirs, for averaging alone, has x
+in the place of x-, and is stable for fewer mu.
 
 Missing neighbours: their weight goes where the network says. W must stay doubly stochastic, so both directions of a
 link fail together.
@@ -35,7 +35,7 @@ from jdfl.algorithms.dsgt import State
 from jdfl.algorithms.gradients import Gradients
 from jdfl.algorithms.round import Round
 from jdfl.base import struct
-from jdfl.base.settings import Momentum, StepSize
+from jdfl.base.settings import Momentum, Provenance, StepSize
 
 
 @struct.dataclass
@@ -47,6 +47,7 @@ class GUT(Algorithm):
     """
 
     kind: ClassVar[str] = "gut"
+    provenance: ClassVar[Provenance] = ("authors' code read",)
     lr: StepSize = 0.1
     mu: Momentum = 0.5
     """Share of the tracked update of the neighbours; 0 is D-PSGD."""

@@ -22,7 +22,7 @@ from jdfl.algorithms.gradients import Gradients
 from jdfl.algorithms.round import Round
 from jdfl.arrays import ops
 from jdfl.base import checks, struct
-from jdfl.base.settings import Count, StepSize
+from jdfl.base.settings import Count, Provenance, StepSize
 from jdfl.codecs import Codec, Sparse
 from jdfl.network.graph import Network
 from jdfl.problems import Problem
@@ -36,6 +36,7 @@ class IHT(Algorithm):
     """
 
     kind: ClassVar[str] = "iht-d-psgd"
+    provenance: ClassVar[Provenance] = ("no paper",)
     s: Count = struct.field(pytree_node=False, default=10)
     """Nonzeros of every node's parameters."""
     lr: StepSize = 0.1

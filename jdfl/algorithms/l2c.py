@@ -9,10 +9,9 @@ S. Li, T. Zhou, X. Tian, D. Tao: Learning to Collaborate in Decentralized Learni
 from b_ij = 0. The last line is a gradient step on the loss of the new x_i. From round `prune` on, a node asks only the
 `keep` neighbours that have the largest w_ij by then.
 
-The update is from memory and two reimplementations, which are not the authors'. The gradient in s_ij is the paper's of
-validation examples, which problems here do not have: it is that of the first local step's sample of training examples.
-These implementations start from b_ij = 1 or 0, which have the same w, and one takes Adam for the last line. The variant
-meta-L2C, which computes weights by a neural network, is left out.
+The gradient in s_ij is the paper's of validation examples, which problems here do not have: it is that of the first
+local step's sample of training examples. These implementations start from b_ij = 1 or 0, which have the same w, and one
+takes Adam for the last line. The variant meta-L2C, which computes weights by a neural network, is left out.
 
 Weights depend on records only through `gradients`, so noise on these covers them, and which neighbours are asked, too.
 
@@ -32,7 +31,7 @@ from jdfl.algorithms.algorithm import Algorithm, Personal
 from jdfl.algorithms.gradients import Gradients
 from jdfl.algorithms.round import Round
 from jdfl.base import struct
-from jdfl.base.settings import Count, Natural, Positive, StepSize
+from jdfl.base.settings import Count, Natural, Positive, Provenance, StepSize
 
 
 class State(NamedTuple):
@@ -52,6 +51,7 @@ class L2C(Algorithm):
     """
 
     kind: ClassVar[str] = "l2c"
+    provenance: ClassVar[Provenance] = ("from memory", "other code read")
     lr: StepSize = 0.1
     lr_weights: Positive = 0.1
     """Step size of the weights."""

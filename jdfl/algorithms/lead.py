@@ -33,7 +33,7 @@ from jdfl.algorithms.gradients import Gradients
 from jdfl.algorithms.round import Round
 from jdfl.algorithms.step_sizes import FIXED_SYMMETRIC
 from jdfl.base import struct
-from jdfl.base.settings import Fraction, StepSize
+from jdfl.base.settings import Fraction, Provenance, StepSize
 from jdfl.codecs import Codec, Dense
 
 
@@ -55,6 +55,7 @@ class LEAD(Algorithm):
     """
 
     kind: ClassVar[str] = "lead"
+    provenance: ClassVar[Provenance] = ("from memory",)
     lr: StepSize = 0.1
     gamma: Fraction = 1.0
     """Factor on what mixing adds, in (0, 1]."""

@@ -8,9 +8,9 @@ S. A. Alghunaim: Local Exact-Diffusion for Decentralized Optimization and Learni
 from y_i = 0; tau is `local_steps`. The y_i sum to zero, so nodes stay in consensus at an x with lr g_i(x) = -beta y_i,
 where the average gradient is zero: the method is exact. With tau = beta = 1 and gamma = 1/2 it is exact diffusion.
 
-The update is from memory of the paper, and as in the package decent-bench; both have gamma = 1. The gamma is ours, for
-W with negative eigenvalues: without gradients, a mode of Wb with eigenvalue l decays if 0 < tau beta (1 - l) < 2 (1 +
-l), hence for gamma = 1/2 if tau beta < 2.
+The paper and the package decent-bench have gamma = 1. The gamma is ours, for W with negative eigenvalues: without
+gradients, a mode of Wb with eigenvalue l decays if 0 < tau beta (1 - l) < 2 (1 + l), hence for gamma = 1/2 if tau beta
+< 2.
 
 Missing neighbours: refused, because corrections add up only if W stays the same.
 
@@ -27,7 +27,7 @@ from jdfl.algorithms.gradients import Gradients
 from jdfl.algorithms.round import Round
 from jdfl.algorithms.step_sizes import FIXED_SYMMETRIC
 from jdfl.base import struct
-from jdfl.base.settings import Count, Fraction, Positive, StepSize
+from jdfl.base.settings import Count, Fraction, Positive, Provenance, StepSize
 
 
 class State(NamedTuple):
@@ -46,6 +46,7 @@ class LED(Algorithm):
     """
 
     kind: ClassVar[str] = "led"
+    provenance: ClassVar[Provenance] = ("from memory", "other code read")
     lr: StepSize = 0.02
     beta: Positive = 0.2
     """Step size of the correction in every local step."""

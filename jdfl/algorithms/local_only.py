@@ -21,7 +21,7 @@ from jdfl.algorithms.book import Channel
 from jdfl.algorithms.gradients import Gradients
 from jdfl.algorithms.round import Round
 from jdfl.base import struct
-from jdfl.base.settings import StepSize
+from jdfl.base.settings import Provenance, StepSize
 from jdfl.network.graph import Network
 from jdfl.problems import Problem
 
@@ -41,6 +41,7 @@ class LocalOnly(Algorithm):
     """
 
     kind: ClassVar[str] = "local-only"
+    provenance: ClassVar[Provenance] = ("no paper",)
     lr: StepSize = 0.1
     gradients: Gradients = Gradients()
     optimizer: descent.Optimizer = struct.field(pytree_node=False, default=None)

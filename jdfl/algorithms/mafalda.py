@@ -38,7 +38,7 @@ from jdfl.algorithms.gradients import Gradients
 from jdfl.algorithms.round import Round
 from jdfl.algorithms.statement import CORRELATED
 from jdfl.base import struct
-from jdfl.base.settings import Count, StepSize
+from jdfl.base.settings import Count, Provenance, StepSize
 from jdfl.network import Network
 from jdfl.network.tables import to_scipy
 from jdfl.privacy import Gaussian, GaussianEvent, GaussianSchedule, Guarantee
@@ -64,6 +64,7 @@ class MAFALDA(Algorithm):
     """
 
     kind: ClassVar[str] = "mafalda"
+    provenance: ClassVar[Provenance] = ("from memory",)
     lr: StepSize = 0.1
     gradients: Gradients = Gradients()
     horizon: Count = struct.field(pytree_node=False, default=100)

@@ -25,7 +25,7 @@ from jdfl.algorithms.algorithm import Algorithm
 from jdfl.algorithms.gradients import Gradients
 from jdfl.algorithms.round import Round
 from jdfl.base import struct
-from jdfl.base.settings import Count, StepSize
+from jdfl.base.settings import Count, Provenance, StepSize
 from jdfl.codecs import Codec, Dense
 
 
@@ -44,6 +44,7 @@ class MATCHA(Algorithm):
     """
 
     kind: ClassVar[str] = "matcha"
+    provenance: ClassVar[Provenance] = ("from memory",)
     lr: StepSize = 0.1
     local_steps: Count = struct.field(pytree_node=False, default=1)
     """Gradient steps before each exchange of messages."""

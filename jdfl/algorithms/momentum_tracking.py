@@ -15,9 +15,8 @@ beta = 0 it is `jdfl.DIGing`.
 MT's steps sum up to lr / (1 - beta) times a gradient, those of DSGT-HB to lr times a gradient.
 
 DSGT-HB starts from u_i = y_i = g_i = g_i(x_i), with g_i <- g_i(x_i) afterwards. With beta = 0 it is Aug-DGM. MT is
-taken from its authors' code. DSGT-HB is taken from the code of K. Huang, S. Pu and A. Nedic (An Accelerated
-Distributed Stochastic Gradient Method with Momentum, 2024), which uses (I + W) / 2 as W; the paper that introduces it
-was not at hand.
+taken from its authors' code. DSGT-HB is taken from the code of K. Huang, S. Pu and A. Nedic (An Accelerated Distributed
+Stochastic Gradient Method with Momentum, 2024), which uses (I + W) / 2 as W.
 
 Missing neighbours: their weight goes where the network says. W must stay doubly stochastic, so both directions of a
 link fail together.
@@ -34,7 +33,7 @@ from jdfl.algorithms.book import MODEL, TRACKER, Channel
 from jdfl.algorithms.gradients import Gradients
 from jdfl.algorithms.round import Round
 from jdfl.base import struct
-from jdfl.base.settings import Momentum, StepSize
+from jdfl.base.settings import Momentum, Provenance, StepSize
 
 
 class Tracked(NamedTuple):
@@ -70,6 +69,7 @@ class MomentumTracking(_WithMomentum):
     """
 
     kind: ClassVar[str] = "momentum-tracking"
+    provenance: ClassVar[Provenance] = ("authors' code read",)
     lr: StepSize = 0.01
     beta: Momentum = 0.9
     """Factor of the last momentum."""
@@ -99,6 +99,7 @@ class DSGTHB(_WithMomentum):
     """
 
     kind: ClassVar[str] = "dsgt-hb"
+    provenance: ClassVar[Provenance] = ("described by others",)
     lr: StepSize = 0.05
     beta: Momentum = 0.5
     """Factor of the last momentum."""

@@ -16,8 +16,7 @@ that changes anything. All are exact: where they stay, y is 0.
 
 Linear systems are solved by `products` steps of conjugate gradients, without a matrix. A product with a Hessian counts
 as a gradient, so a round counts 1 + products, times `newton_steps` for Network-DANE. The paper on Network-GIANT has mu
-= 0 and strongly convex losses; its order of mixing is from memory, as is the update of SONATA. Network-DANE is as in
-its authors' code, without its extra rounds of mixing.
+= 0 and strongly convex losses. Network-DANE is as in its authors' code, without its extra rounds of mixing.
 
 Missing neighbours: their weight goes where the network says. W must stay doubly stochastic, so both directions of a
 link fail together.
@@ -35,7 +34,7 @@ from jdfl.algorithms.gradients import Gradients
 from jdfl.algorithms.hessians import Product, Smooth, check_smooth, derivatives, solve
 from jdfl.algorithms.round import Round
 from jdfl.base import struct
-from jdfl.base.settings import Count, NotNegative, StepSize
+from jdfl.base.settings import Count, NotNegative, Provenance, StepSize
 from jdfl.network import Network
 from jdfl.problems import Problem
 
@@ -58,6 +57,7 @@ class NetworkGIANT(Algorithm):
     """
 
     kind: ClassVar[str] = "network-giant"
+    provenance: ClassVar[Provenance] = ("from memory",)
     lr: StepSize = 0.5
     mu: NotNegative = 0.1
     """Multiple of the identity that is added to Hessians."""
@@ -106,6 +106,7 @@ class NetworkDANE(NetworkGIANT):
     """
 
     kind: ClassVar[str] = "network-dane"
+    provenance: ClassVar[Provenance] = ("authors' code read",)
     lr: StepSize = 1.0
     mu: NotNegative = 1.0
     """Weight of the squared distance from the current parameters."""

@@ -13,7 +13,7 @@ adaptive form lowers alpha when all nodes have signalled that their u is small; 
 would need a vote of the whole network.
 
 Systems are solved by `products` steps of conjugate gradients, without a matrix. A product with a Hessian counts as a
-gradient, so a round counts 1 + (K + 1) products. The formulas are from memory and agree with a public implementation.
+gradient, so a round counts 1 + (K + 1) products. The formulas agree with a public implementation.
 
 Missing neighbours: their weight goes where the network says, by default to the node itself, in a message of d as in one
 of x.
@@ -31,7 +31,7 @@ from jdfl.algorithms.gradients import Gradients
 from jdfl.algorithms.hessians import Smooth, check_smooth, derivatives, solve
 from jdfl.algorithms.round import Round
 from jdfl.base import struct
-from jdfl.base.settings import Count, Natural, Positive, StepSize
+from jdfl.base.settings import Count, Natural, Positive, Provenance, StepSize
 from jdfl.base.streams import Stream
 from jdfl.network import Network
 from jdfl.problems import Problem
@@ -48,6 +48,7 @@ class NetworkNewton(Algorithm):
     """
 
     kind: ClassVar[str] = "network-newton"
+    provenance: ClassVar[Provenance] = ("from memory", "other code read")
     lr: StepSize = 1.0
     alpha: Positive = 0.1
     """Weight of the losses against the differences between neighbours, the step size of D-PSGD."""

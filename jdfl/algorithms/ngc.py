@@ -10,8 +10,8 @@ Data Distributions, 2022.
 from v_i = 0. The c_ji, of a node's model on its neighbours' data, need a second message on every link, on the channel
 "cross gradient", which is counted even for alpha = 0. All gradients of a node in a round use the same examples.
 
-The s_i are as in the authors' code. The last line is from memory of the paper, and its order could not be checked: here
-nodes mix the models at which they evaluate gradients, so that one message serves for both.
+The s_i are as in the authors' code. The order of the last line could not be checked: here nodes mix the models at which
+they evaluate gradients, so that one message serves for both.
 
 Missing neighbours: their weight goes where the network says, by default to the node itself, also in s_i. W must stay
 doubly stochastic and symmetric, so both directions of a link fail together.
@@ -30,7 +30,7 @@ from jdfl.algorithms.book import MODEL, Book, Channel
 from jdfl.algorithms.gradients import Exact, Gradients
 from jdfl.algorithms.round import Round
 from jdfl.base import struct
-from jdfl.base.settings import Bound, Fraction, Momentum, StepSize
+from jdfl.base.settings import Bound, Fraction, Momentum, Provenance, StepSize
 from jdfl.network import Network, refuse_synchronised
 from jdfl.problems import Problem
 
@@ -53,6 +53,7 @@ class NGC(Algorithm):
     """
 
     kind: ClassVar[str] = "ngc"
+    provenance: ClassVar[Provenance] = ("from memory", "authors' code read")
     lr: StepSize = 0.05
     alpha: Annotated[float | Array, Bound("[0, 1]")] = 1.0
     """Weight of gradients on the neighbours' data; the rest is that of gradients of the neighbours' models."""

@@ -33,7 +33,7 @@ from jdfl.algorithms.gradients import Gradients
 from jdfl.algorithms.round import Round
 from jdfl.algorithms.step_sizes import AddingUp
 from jdfl.base import struct
-from jdfl.base.settings import StepSize
+from jdfl.base.settings import Provenance, StepSize
 from jdfl.codecs import Codec, Dense
 
 
@@ -55,6 +55,7 @@ class NIDS(AddingUp):
     """
 
     kind: ClassVar[str] = "nids"
+    provenance: ClassVar[Provenance] = ("from memory", "other code read")
     lr: StepSize = 0.1
     gradients: Gradients = Gradients()
     codec: Codec = Dense()

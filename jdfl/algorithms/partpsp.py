@@ -34,7 +34,7 @@ from jdfl.algorithms.gradients import Exact, Gradients
 from jdfl.algorithms.push_descent import OverPushSum, exact, oracle, shortened
 from jdfl.algorithms.round import Round
 from jdfl.base import struct
-from jdfl.base.settings import Count, Positive
+from jdfl.base.settings import Count, Positive, Provenance
 from jdfl.network import Network
 from jdfl.privacy import Guarantee
 from jdfl.problems import Problem
@@ -58,6 +58,7 @@ class PartPSP(OverPushSum):
     """
 
     kind: ClassVar[str] = "partpsp"
+    provenance: ClassVar[Provenance] = ("paper read", "authors' code read")
     lr_shared: Positive = 0.1
     """Step size of the shared parameters."""
     lr_local: Positive = 0.1

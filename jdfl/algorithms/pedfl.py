@@ -25,7 +25,7 @@ from jdfl.algorithms.gradients import Exact, Gradients
 from jdfl.algorithms.push_descent import OverPushSum, shared_gradient
 from jdfl.algorithms.round import Round
 from jdfl.base import struct
-from jdfl.base.settings import Count, Positive, StepSize
+from jdfl.base.settings import Count, Positive, Provenance, StepSize
 
 
 class State(NamedTuple):
@@ -43,6 +43,7 @@ class PEDFL(OverPushSum):
     """
 
     kind: ClassVar[str] = "pedfl"
+    provenance: ClassVar[Provenance] = ("described by others",)
     lr: StepSize = 0.1
     gradients: Exact = Gradients(per="batch", norm="l1")
     dpps: DPPS = DPPS()

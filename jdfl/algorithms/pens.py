@@ -11,10 +11,10 @@ N. Onoszko, G. Karlsson, O. Mogren, E. L. Zec: Decentralized Federated Learning 
 Random choices would have taken a neighbour in `selection` `best` / d_i rounds, d_i being the in-degree. f_i is the loss
 on all training examples of node i.
 
-The update is from memory, and partly from the package gossipy. Both have gossip without rounds: a node waits for ten
-models of random peers, compares these and trains after averaging, and later sends to random selected peers. Here all
-in-neighbours send in the first part, and a node averages all of its selected neighbours in the second. With `best` of
-at least d_i nothing is selected, and nodes average with equal weights throughout.
+The paper and the package gossipy have gossip without rounds: a node waits for ten models of random peers, compares
+these and trains after averaging, and later sends to random selected peers. Here all in-neighbours send in the first
+part, and a node averages all of its selected neighbours in the second. With `best` of at least d_i nothing is selected,
+and nodes average with equal weights throughout.
 
 Losses stay within the node, but which neighbours it asks for their models is visible and depends on its records without
 noise. No privacy can be claimed.
@@ -34,7 +34,7 @@ from jdfl.algorithms.algorithm import Algorithm, Personal
 from jdfl.algorithms.gradients import Exact, Gradients
 from jdfl.algorithms.round import Round
 from jdfl.base import struct
-from jdfl.base.settings import Count, StepSize
+from jdfl.base.settings import Count, Provenance, StepSize
 
 
 class State(NamedTuple):
@@ -53,6 +53,7 @@ class PENS(Algorithm):
     """
 
     kind: ClassVar[str] = "pens"
+    provenance: ClassVar[Provenance] = ("from memory", "other code read")
     lr: StepSize = 0.1
     local_steps: Count = struct.field(pytree_node=False, default=1)
     """Gradient steps before each exchange of messages."""

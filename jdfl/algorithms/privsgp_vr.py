@@ -11,10 +11,10 @@ from a_i = 1 and t_iq = g_iq(x_i), the gradients of all J_i examples at the init
 one. The table t_i (SAGA) takes as much memory as one model per example. With `gradients.batch` = b, the first two terms
 are means over b examples, drawn with replacement; with None, h_i is the gradient of all, as in `jdfl.SGP`.
 
-The update is from memory; that the stored gradients are those of SAGA could not be looked up. The paper assumes bounded
-gradients and amplification by drawing one example, although every record changes every h_i through the table. Here h_i
-is clipped after the correction, so a node's whole data change it by at most twice `gradients.clip`, and the noise is
-accounted for without amplification. A regulariser, which contains no data, is added after the noise.
+That the stored gradients are those of SAGA could not be looked up. The paper assumes bounded gradients and
+amplification by drawing one example, although every record changes every h_i through the table. Here h_i is clipped
+after the correction, so a node's whole data change it by at most twice `gradients.clip`, and the noise is accounted for
+without amplification. A regulariser, which contains no data, is added after the noise.
 
 Missing neighbours: the columns of P must still sum to one, so the sender keeps what does not arrive
 (`weights="sender"`), and the sums of u and a lose nothing.
@@ -35,7 +35,7 @@ from jdfl.algorithms.push_descent import shortened
 from jdfl.algorithms.push_sums import PushSums
 from jdfl.algorithms.round import Round
 from jdfl.base import struct
-from jdfl.base.settings import Only, StepSize
+from jdfl.base.settings import Only, Provenance, StepSize
 from jdfl.base.streams import Stream
 from jdfl.network import Network
 from jdfl.problems import Problem
@@ -65,6 +65,7 @@ class PrivSGPVR(PushSums):
     """
 
     kind: ClassVar[str] = "privsgp-vr"
+    provenance: ClassVar[Provenance] = ("from memory",)
     lr: StepSize = 0.02
     gradients: Annotated[Gradients, Only(("batch", "clip", "per", "norm", "mechanism", "adjacency"))] = Gradients(
         batch=1, per="batch"

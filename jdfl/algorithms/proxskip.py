@@ -7,10 +7,10 @@ Acceleration! Finally!, 2022 (decentralized Scaffnew).
     with probability p, for all nodes:   x_i <- sum_j Wb_ij z_j,   y_i <- y_i + beta (z_i - x_i)
     otherwise:                           x_i <- z_i
 
-with Wb = I - gamma (I - W), from y_i = 0, and one coin for all nodes. The paper, from memory, has the control variates
-h_i = -y_i / lr, beta = p, and lr tau / p for gamma. The y_i sum to zero, so nodes stay in consensus at a point with
-zero average gradient: the method is exact for every p. With p = 1 and gamma = 1/2 it is exact diffusion. The package
-decent-bench has the same update, with gamma = 1 / (2 chi) and a beta of its own.
+with Wb = I - gamma (I - W), from y_i = 0, and one coin for all nodes. The paper has the control variates h_i = -y_i /
+lr, beta = p, and lr tau / p for gamma. The y_i sum to zero, so nodes stay in consensus at a point with zero average
+gradient: the method is exact for every p. With p = 1 and gamma = 1/2 it is exact diffusion. The package decent-bench
+has the same update, with gamma = 1 / (2 chi) and a beta of its own.
 
 Missing neighbours: refused, because corrections add up only if W stays the same.
 
@@ -29,7 +29,7 @@ from jdfl.algorithms.gradients import Gradients
 from jdfl.algorithms.round import Round
 from jdfl.algorithms.step_sizes import FIXED_SYMMETRIC
 from jdfl.base import struct
-from jdfl.base.settings import Fraction, StepSize
+from jdfl.base.settings import Fraction, Provenance, StepSize
 from jdfl.base.streams import Stream
 
 COIN = Stream("proxskip.coin", "choice")
@@ -51,6 +51,7 @@ class ProxSkip(Algorithm):
     """
 
     kind: ClassVar[str] = "proxskip"
+    provenance: ClassVar[Provenance] = ("from memory", "other code read")
     lr: StepSize = 0.1
     p: Fraction = 0.5
     """Probability that a round has an exchange of messages, the same coin for all nodes."""

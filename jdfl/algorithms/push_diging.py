@@ -28,7 +28,7 @@ from jdfl.algorithms.book import MODEL, TRACKER, Channel
 from jdfl.algorithms.gradients import Gradients
 from jdfl.algorithms.round import Round
 from jdfl.base import struct
-from jdfl.base.settings import StepSize
+from jdfl.base.settings import Provenance, StepSize
 from jdfl.problems import Problem
 
 
@@ -55,6 +55,7 @@ class PushDIGing(Algorithm):
     """
 
     kind: ClassVar[str] = "push-diging"
+    provenance: ClassVar[Provenance] = ("from memory",)
     lr: StepSize = 0.05
     gradients: Gradients = Gradients()
     title: ClassVar[str] = "Push-DIGing"
@@ -105,6 +106,7 @@ class ADDOPT(PushDIGing):
     """
 
     kind: ClassVar[str] = "add-opt"
+    provenance: ClassVar[Provenance] = ("from memory",)
     title: ClassVar[str] = "ADD-OPT"
     exact: ClassVar[bool] = True
 

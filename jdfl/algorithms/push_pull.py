@@ -3,7 +3,7 @@
 S. Pu, W. Shi, J. Xu, A. Nedic: Push-Pull Gradient Methods for Distributed Optimization in Networks, 2018; R. Xin, U. A.
 Khan: A Linear Algorithm for Optimization Over Directed Graphs With Geometric Convergence, 2018 (AB); R. Xin, U. A.
 Khan: Distributed Heavy-Ball: A Generalization and Acceleration of First-Order Methods With Gradient Tracking, 2020
-(ABm). The orders of AB and ABm are from memory.
+(ABm).
 
     x_i <- sum_j R_ij (x_j - lr y_j)                                             (Push-Pull)
     x_i <- sum_j R_ij x_j - lr y_i                                               (AB)
@@ -32,7 +32,7 @@ from jdfl.algorithms.dsgt import State
 from jdfl.algorithms.gradients import Gradients
 from jdfl.algorithms.round import Round
 from jdfl.base import struct
-from jdfl.base.settings import Momentum, StepSize
+from jdfl.base.settings import Momentum, Provenance, StepSize
 from jdfl.network import averaging
 
 
@@ -66,6 +66,7 @@ class PushPull(_Pushing):
     """
 
     kind: ClassVar[str] = "push-pull"
+    provenance: ClassVar[Provenance] = ("from memory",)
     lr: StepSize = 0.05
     gradients: Gradients = Gradients()
     order: Literal["adapt-then-combine", "combine-then-adapt"] = struct.field(
@@ -98,6 +99,7 @@ class ABm(_Pushing):
     """
 
     kind: ClassVar[str] = "abm"
+    provenance: ClassVar[Provenance] = ("from memory",)
     lr: StepSize = 0.05
     momentum: Momentum = 0.3
     """Factor on the last change of the parameters, in [0, 1); 0 is AB."""

@@ -15,9 +15,9 @@ entry by entry in rounds k = 1, 2, ..., from a_i = b_i = 0. Momentum that a node
 differences x_i - x_i+ also contain what its neighbours did. With beta = 0 the first is D-PSGD in adapt-then-combine
 form.
 
-Both were checked in the authors' code, not in the paper. The appendix of the paper, from memory, has (1 - beta1) g_i in
-h_i and does not divide by 1 - beta1^k and 1 - beta2^k. The d_i have norm 1 and outweigh such small gradients: on least
-squares with 8 nodes that form did not settle within 600 rounds, for lr from 0.001 to 0.1.
+The paper's appendix may have (1 - beta1) g_i in h_i and does not divide by 1 - beta1^k and 1 - beta2^k. The d_i have
+norm 1 and outweigh such small gradients: on least squares with 8 nodes that form did not settle within 600 rounds, for
+lr from 0.001 to 0.1.
 
 Missing neighbours: their weight goes where the network says, by default to the node itself, and a node that receives
 nothing has momentum of its own. W must stay doubly stochastic, so both directions of a link fail together.
@@ -35,7 +35,7 @@ from jdfl.algorithms.gradients import Gradients
 from jdfl.algorithms.round import Round
 from jdfl.arrays import ops
 from jdfl.base import struct
-from jdfl.base.settings import Momentum, Positive, StepSize
+from jdfl.base.settings import Momentum, Positive, Provenance, StepSize
 
 
 class State(NamedTuple):
@@ -55,6 +55,7 @@ class QGDSGDm(Algorithm):
     """
 
     kind: ClassVar[str] = "qg-dsgdm"
+    provenance: ClassVar[Provenance] = ("authors' code read",)
     lr: StepSize = 0.02
     beta: Momentum = 0.9
     """Momentum of a step."""
@@ -89,6 +90,7 @@ class QGAdam(Algorithm):
     """
 
     kind: ClassVar[str] = "qg-adam"
+    provenance: ClassVar[Provenance] = ("authors' code read",)
     lr: StepSize = 0.01
     beta1: Momentum = 0.9
     """Memory of the first moments."""

@@ -13,8 +13,8 @@ from node 0, in which a node's parent has the smallest id of its neighbours near
 such as `jdfl.network.star`, is its own. The messages of a link are kept at the child. All messages of a node to its
 children follow from the sum of h_i and all messages that it received, less the child's own.
 
-The update is from memory of the paper. The authors' code can also divide by m, with initial parameters for nodes that
-do not contribute yet; that form is left out.
+The authors' code can also divide by m, with initial parameters for nodes that do not contribute yet; that form is left
+out.
 
 Missing neighbours: refused, because messages contain earlier ones.
 
@@ -32,7 +32,7 @@ from jdfl.algorithms.gradients import Gradients
 from jdfl.algorithms.moment import Moment
 from jdfl.algorithms.round import Round
 from jdfl.base import struct
-from jdfl.base.settings import StepSize
+from jdfl.base.settings import Provenance, StepSize
 from jdfl.network.trees import branches, parents
 from jdfl.problems import Problem
 
@@ -54,6 +54,7 @@ class RelaySGD(Algorithm):
     """
 
     kind: ClassVar[str] = "relaysgd"
+    provenance: ClassVar[Provenance] = ("from memory", "authors' code read")
     lr: StepSize = 0.05
     gradients: Gradients = Gradients()
     title: ClassVar[str] = "RelaySGD"

@@ -24,7 +24,7 @@ from jdfl.algorithms.algorithm import Algorithm, Objective
 from jdfl.algorithms.gradients import Gradients
 from jdfl.algorithms.round import Round
 from jdfl.base import struct
-from jdfl.base.settings import Momentum, StepSize
+from jdfl.base.settings import Momentum, Provenance, StepSize
 from jdfl.network import Network, refuse_synchronised
 from jdfl.problems import Problem
 from jdfl.robust import ClippedGossip, Rule, check_combines
@@ -46,6 +46,7 @@ class RobustDSGD(Algorithm):
     """
 
     kind: ClassVar[str] = "robust-d-psgd"
+    provenance: ClassVar[Provenance] = ("from memory",)
     lr: StepSize = 0.1
     rule: Rule = ClippedGossip()
     """How a node combines its model with those that it receives."""

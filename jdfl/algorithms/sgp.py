@@ -22,7 +22,7 @@ from jdfl.algorithms.gradients import Exact, Gradients
 from jdfl.algorithms.push_descent import OverPushSum, shared_gradient
 from jdfl.algorithms.round import Round
 from jdfl.base import struct
-from jdfl.base.settings import Count, Positive, StepSize
+from jdfl.base.settings import Count, Positive, Provenance, StepSize
 
 
 @struct.dataclass
@@ -33,6 +33,7 @@ class SGP(OverPushSum):
     """
 
     kind: ClassVar[str] = "sgp"
+    provenance: ClassVar[Provenance] = ("from memory",)
     lr: StepSize = 0.1
     gradients: Exact = Gradients(per="batch", norm="l1")
     dpps: DPPS = DPPS()

@@ -2,7 +2,7 @@
 
 The package decent-bench has it under this name, without a paper. It is a variation of W. Shi, Q. Ling, G. Wu, W. Yin:
 EXTRA: An Exact First-Order Algorithm for Decentralized Consensus Optimization, 2015. That paper assumes Wt <= (I + W) /
-2 (from memory), which excludes it.
+2 which excludes it.
 
     v_i <- x_i - lr g_i(x_i)
     x_i <- v_i - v_i- + sum_j W_ij x_j
@@ -36,7 +36,7 @@ from jdfl.algorithms.gradients import Gradients
 from jdfl.algorithms.round import Round
 from jdfl.algorithms.step_sizes import FIXED_SYMMETRIC
 from jdfl.base import struct
-from jdfl.base.settings import StepSize
+from jdfl.base.settings import Provenance, StepSize
 
 
 @struct.dataclass
@@ -48,6 +48,7 @@ class SimpleGT(Algorithm):
     """
 
     kind: ClassVar[str] = "simple-gt"
+    provenance: ClassVar[Provenance] = ("other code read",)
     lr: StepSize = 0.1
     gradients: Gradients = Gradients()
     title: ClassVar[str] = "SimpleGT"

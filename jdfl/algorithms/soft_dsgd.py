@@ -30,7 +30,7 @@ from jdfl.algorithms.algorithm import Algorithm, Objective
 from jdfl.algorithms.gradients import Gradients
 from jdfl.algorithms.round import Round
 from jdfl.base import struct
-from jdfl.base.settings import Count, Fraction, StepSize
+from jdfl.base.settings import Count, Fraction, Provenance, StepSize
 from jdfl.base.streams import Stream
 
 _ARRIVING = Stream("soft-dsgd.arriving packets", "choice")
@@ -44,6 +44,7 @@ class SoftDSGD(Algorithm):
     """
 
     kind: ClassVar[str] = "soft-dsgd"
+    provenance: ClassVar[Provenance] = ("authors' code read",)
     lr: StepSize = 0.1
     gradients: Gradients = Gradients()
     reliability: Fraction = 0.8

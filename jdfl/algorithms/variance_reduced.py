@@ -16,9 +16,9 @@ have the order adapt-then-combine. All converge linearly to the exact solution o
 GT-SVRG whose nodes each replace u_i with a `probability`, in the order adapt-then-combine. The outer loop of GT-SARAH
 is `period` rounds here, one more than its number of inner iterations.
 
-The formulas are from memory and from two public implementations; the order of GT-SAGA differs between papers. That of
-2022 (A Fast Randomized Incremental Gradient Method for Decentralized Non-Convex Optimization), which decent-bench
-follows, has adapt-then-combine and mixes y once before the first step.
+The order of GT-SAGA differs between papers. That of 2022 (A Fast Randomized Incremental Gradient Method for
+Decentralized Non-Convex Optimization), which decent-bench follows, has adapt-then-combine and mixes y once before the
+first step.
 
 Cost: `gradients` counts those of b examples, so that of all q examples of a node counts as q / b, rounded up. GT-SAGA
 stores a gradient of every example, an array [m, q, n]; the others store one or two vectors [m, n].
@@ -44,7 +44,7 @@ from jdfl.algorithms.gradients import Exact, Gradients
 from jdfl.algorithms.moment import Moment
 from jdfl.algorithms.round import Round
 from jdfl.base import struct
-from jdfl.base.settings import Count, Fraction, StepSize
+from jdfl.base.settings import Count, Fraction, Provenance, StepSize
 from jdfl.base.streams import Stream
 from jdfl.network import Network
 from jdfl.problems import Problem
@@ -109,6 +109,7 @@ class GTSAGA(Reduced):
     """
 
     kind: ClassVar[str] = "gt-saga"
+    provenance: ClassVar[Provenance] = ("from memory", "other code read")
     lr: StepSize = 0.01
     batch: Count = struct.field(pytree_node=False, default=1)
     """Examples of a round."""
@@ -192,6 +193,7 @@ class GTSVRG(OfBatches, Reduced):
     """
 
     kind: ClassVar[str] = "gt-svrg"
+    provenance: ClassVar[Provenance] = ("from memory", "other code read")
     gradients: Exact = Gradients(batch=10)
     period: Count = struct.field(pytree_node=False, default=50)
     """Rounds between gradients of all examples, without a probability."""
@@ -229,6 +231,7 @@ class GTSARAH(OfBatches, Reduced):
     """
 
     kind: ClassVar[str] = "gt-sarah"
+    provenance: ClassVar[Provenance] = ("from memory", "other code read")
     gradients: Exact = Gradients(batch=10)
     period: Count = struct.field(pytree_node=False, default=50)
     """Rounds between gradients of all examples."""

@@ -10,9 +10,9 @@ where both right sides have the old x, from z_i = 0. At rest the x_i are equal, 
 times their sum is zero: the method is exact. As a recursion in x it is that of EXTRA with other matrices: x^{k+2} = (2
 I - K) x^{k+1} - (I - K + K^2) x^k - lr (g(x^{k+1}) - g(x^k)).
 
-The papers were not at hand; this is the form of the package decent-bench, with its gain. Without gradients a mode of K
-with eigenvalue k is multiplied by a complex number of squared modulus 1 - k + k^2, which is below 1 for k < 1: with
-gain = 1/2 for every W without the eigenvalue -1.
+This is the form of the package decent-bench, with its gain. Without gradients a mode of K with eigenvalue k is
+multiplied by a complex number of squared modulus 1 - k + k^2, which is below 1 for k < 1: with gain = 1/2 for every W
+without the eigenvalue -1.
 
 Missing neighbours: refused, because the integral of K x adds up only if W stays the same.
 
@@ -30,7 +30,7 @@ from jdfl.algorithms.gradients import Gradients
 from jdfl.algorithms.round import Round
 from jdfl.algorithms.step_sizes import FIXED_SYMMETRIC
 from jdfl.base import struct
-from jdfl.base.settings import Fraction, StepSize
+from jdfl.base.settings import Fraction, Provenance, StepSize
 from jdfl.base.streams import Stream
 
 INTEGRAL = Channel("integral", Stream("message.integral", "shared"))
@@ -52,6 +52,7 @@ class WangElia(Algorithm):
     """
 
     kind: ClassVar[str] = "wang-elia"
+    provenance: ClassVar[Provenance] = ("other code read",)
     lr: StepSize = 0.05
     gain: Fraction = 0.5
     """Factor of I - W in K."""

@@ -33,7 +33,7 @@ from jdfl.algorithms.gradients import Gradients
 from jdfl.algorithms.round import Round
 from jdfl.algorithms.step_sizes import FIXED_SYMMETRIC
 from jdfl.base import struct
-from jdfl.base.settings import Count, NotNegative, StepSize
+from jdfl.base.settings import Count, NotNegative, Provenance, StepSize
 from jdfl.base.streams import Stream, each
 
 _NOISE = Stream("zip-dl.noise", "private")
@@ -49,6 +49,7 @@ class ZipDL(Algorithm):
     """
 
     kind: ClassVar[str] = "zip-dl"
+    provenance: ClassVar[Provenance] = ("authors' code read",)
     lr: StepSize = 0.1
     noise: NotNegative = 0.1
     """Standard deviation of the noise in a message."""

@@ -14,13 +14,25 @@ from collections.abc import Callable
 from dataclasses import dataclass, is_dataclass
 from functools import cache
 from types import SimpleNamespace, UnionType
-from typing import Annotated, Any, TypeAlias, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, TypeAlias, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
 from jax import Array
 from typing_extensions import Doc, TypeAliasType
 
 MOST = 2**31 - 1  # of all counts, which are int32
+Provenance: TypeAlias = tuple[
+    Literal[
+        "paper read",
+        "authors' code read",
+        "other code read",
+        "abstract only",
+        "described by others",
+        "from memory",
+        "no paper",
+    ],
+    ...,
+]  # what a method was written from; others' code includes packages such as decent-bench
 
 
 @dataclass(frozen=True)

@@ -4,9 +4,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from jdfl import config, models
+from jdfl.config.families import RULES
 from jdfl.config.kinds import described, first_line
 from jdfl.engine.metrics import REGISTRY as METRICS
 from jdfl.problems import NAMES, datasets
+from jdfl.robust import ATTACKS
 
 
 def catalogue() -> str:
@@ -20,6 +22,8 @@ def catalogue() -> str:
         "codecs (--algorithm.codec)": _kinds(config.CODECS),
         "noise (--algorithm.mechanism)": _kinds(config.MECHANISMS),
         "stop rules (--stop)": _kinds(config.STOPS),
+        "robust rules (--algorithm.rule)": _kinds(RULES),
+        "attacks (jdfl.robust)": {name: _sourced(first_line(one), one) for name, one in ATTACKS.items()},
         "metrics (--metrics)": about(METRICS),
     }
     width = max(len(name) for lines in parts.values() for name in lines)
@@ -30,8 +34,14 @@ def catalogue() -> str:
 
 
 def _kinds(family: config.Family) -> dict[str, str]:
-    """A line about every kind of a family, with the package that it comes from if it is not jdfl's."""
-    return {kind: described(cls) for kind, cls in family.kinds.items()}
+    """A line about every kind of a family, with what it was written from, and its package if that is not jdfl."""
+    return {kind: _sourced(described(cls), cls.source) for kind, cls in family.kinds.items()}
+
+
+def _sourced(line: str, source: Any) -> str:
+    """A line with what a class was written from."""
+    found = getattr(source, "provenance", ())
+    return f"{line} [{', '.join(found)}]" if found else line
 
 
 def about(named: Mapping[str, Any]) -> dict[str, str]:

@@ -1,7 +1,7 @@
 """No common clock: asynchronous methods, whose events are executed in waves as if one after another.
 
-A new method is one file with a `jdfl.base.struct.dataclass` that inherits from `AsyncMethod`. Formulas are from memory
-of the papers; the order within an event of AGP is that of its authors' code.
+A new method is one file with a `jdfl.base.struct.dataclass` that inherits from `AsyncMethod`. The order within an event
+of AGP is that of its authors' code.
 """
 
 from jdfl.events.ad_psgd import ADPSGD

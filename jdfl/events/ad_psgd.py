@@ -20,7 +20,7 @@ from jax import Array
 
 from jdfl.algorithms.round import Round
 from jdfl.base import struct
-from jdfl.base.settings import StepSize
+from jdfl.base.settings import Provenance, StepSize
 from jdfl.events import timeline
 from jdfl.events.event import Event
 from jdfl.events.faults import absences
@@ -37,6 +37,7 @@ class ADPSGD(AsyncMethod):
 
     paced: ClassVar[bool] = True
     kind: ClassVar[str] = "ad-psgd"
+    provenance: ClassVar[Provenance] = ("from memory",)
     title: ClassVar[str] = "AD-PSGD"
     bears: ClassVar[tuple[str, ...]] = ("lost messages", "absent nodes")
     kinds: ClassVar[tuple[Kind, ...]] = (

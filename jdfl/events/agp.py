@@ -30,7 +30,7 @@ from jax import Array
 from jdfl.algorithms.book import MODEL
 from jdfl.algorithms.round import Round
 from jdfl.base import struct
-from jdfl.base.settings import StepSize
+from jdfl.base.settings import Provenance, StepSize
 from jdfl.events import faults, partners, timeline
 from jdfl.events.event import Event
 from jdfl.events.method import AsyncMethod, Tables, start
@@ -50,6 +50,7 @@ class AGP(AsyncMethod):
 
     paced: ClassVar[bool] = True
     kind: ClassVar[str] = "agp"
+    provenance: ClassVar[Provenance] = ("from memory", "authors' code read")
     title: ClassVar[str] = "AGP"
     directed: ClassVar[bool] = True
     bears: ClassVar[tuple[str, ...]] = ("lost messages", "absent nodes")

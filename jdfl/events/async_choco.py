@@ -32,7 +32,7 @@ from jdfl.algorithms.gradients import Gradients
 from jdfl.algorithms.round import Round
 from jdfl.algorithms.step_sizes import FIXED_SYMMETRIC
 from jdfl.base import struct
-from jdfl.base.settings import Fraction, Momentum, StepSize
+from jdfl.base.settings import Fraction, Momentum, Provenance, StepSize
 from jdfl.codecs import Codec, Dense, Sparse
 from jdfl.events import partners, timeline
 from jdfl.events.event import Event, Neighbours
@@ -92,6 +92,7 @@ class AsyncCHOCO(_Copies):
     """CHOCO-SGD without a common clock: nodes send compressed differences whenever they have a gradient."""
 
     kind: ClassVar[str] = "async-choco"
+    provenance: ClassVar[Provenance] = ("from memory",)
     title: ClassVar[str] = "asynchronous CHOCO-SGD"
     kinds: ClassVar[tuple[Kind, ...]] = (Kind("wake", (Touch("node", "rw"), *_HATS)),)
     lr: StepSize = 0.1
@@ -111,6 +112,7 @@ class AsyncDOADP(_Copies):
     """DO-ADP without a common clock (ours): noisy momentum and compressed differences, whenever a node is active."""
 
     kind: ClassVar[str] = "async-do-adp"
+    provenance: ClassVar[Provenance] = ("paper read",)
     title: ClassVar[str] = "asynchronous DO-ADP"
     kinds: ClassVar[tuple[Kind, ...]] = (
         Kind("wake", (Touch("node", "rw"), Touch("momentum", "rw", own=True), *_HATS)),

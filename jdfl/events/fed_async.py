@@ -28,7 +28,7 @@ from jax import Array
 from jdfl.algorithms.book import Channel
 from jdfl.algorithms.round import Round
 from jdfl.base import struct
-from jdfl.base.settings import Count, Fraction, NotNegative, Positive, StepSize
+from jdfl.base.settings import Count, Fraction, NotNegative, Positive, Provenance, StepSize
 from jdfl.base.streams import Stream
 from jdfl.events import faults, timeline
 from jdfl.events.event import Event
@@ -111,6 +111,7 @@ class FedAsync(_Server):
     """FedAsync: the server mixes every model that arrives into its own, the less the older it is."""
 
     kind: ClassVar[str] = "fed-async"
+    provenance: ClassVar[Provenance] = ("from memory",)
     title: ClassVar[str] = "FedAsync"
     kinds: ClassVar[tuple[Kind, ...]] = (
         _TRAIN,
@@ -145,6 +146,7 @@ class FedBuff(_Server):
     """FedBuff: the server adds up what models have changed, and moves after every so many of them."""
 
     kind: ClassVar[str] = "fed-buff"
+    provenance: ClassVar[Provenance] = ("from memory",)
     title: ClassVar[str] = "FedBuff"
     tuned: ClassVar[tuple[str, ...]] = ("lr", "server_lr")
     kinds: ClassVar[tuple[Kind, ...]] = (

@@ -16,6 +16,7 @@ from jax import Array
 
 from jdfl.algorithms.round import Round
 from jdfl.base import struct
+from jdfl.base.settings import Provenance
 from jdfl.events.event import Event
 from jdfl.events.method import AsyncMethod, Tables
 from jdfl.events.partners import meetings
@@ -29,6 +30,7 @@ class RandomizedGossip(AsyncMethod):
     """Randomized gossip: averaging of one gradient of every node's loss, at the initial parameters."""
 
     kind: ClassVar[str] = "randomized-gossip"
+    provenance: ClassVar[Provenance] = ("from memory",)
     title: ClassVar[str] = "randomized gossip"
     bears: ClassVar[tuple[str, ...]] = ("lost messages", "absent nodes")
     kinds: ClassVar[tuple[Kind, ...]] = (Kind("meet", (Touch("node", "rw"), Touch("node", "rw"))),)

@@ -22,7 +22,7 @@ from jax import Array, lax
 
 from jdfl.algorithms.round import Round
 from jdfl.base import struct
-from jdfl.base.settings import Count, StepSize
+from jdfl.base.settings import Count, Provenance, StepSize
 from jdfl.base.streams import Stream
 from jdfl.devices import memory
 from jdfl.events import exact, partners, timeline
@@ -44,6 +44,7 @@ class RandomWalkSGD(AsyncMethod):
     """Random-walk SGD: models walk over the network, and every node that is visited takes a step with its data."""
 
     kind: ClassVar[str] = "random-walk-sgd"
+    provenance: ClassVar[Provenance] = ("from memory",)
     title: ClassVar[str] = "random-walk SGD"
     kinds: ClassVar[tuple[Kind, ...]] = (Kind("visit", (Touch("token", "rw"), Touch(NOTHING, "r"))),)
     lr: StepSize = 0.1

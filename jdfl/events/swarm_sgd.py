@@ -22,7 +22,7 @@ from jax import Array
 
 from jdfl.algorithms.round import Round
 from jdfl.base import struct
-from jdfl.base.settings import Count, StepSize
+from jdfl.base.settings import Count, Provenance, StepSize
 from jdfl.events.event import Event
 from jdfl.events.method import AsyncMethod, Tables, start
 from jdfl.events.partners import meetings
@@ -37,6 +37,7 @@ class SwarmSGD(AsyncMethod):
 
     paced: ClassVar[bool] = True
     kind: ClassVar[str] = "swarm-sgd"
+    provenance: ClassVar[Provenance] = ("from memory",)
     title: ClassVar[str] = "SwarmSGD"
     bears: ClassVar[tuple[str, ...]] = ("lost messages", "absent nodes")
     kinds: ClassVar[tuple[Kind, ...]] = (Kind("meet", (Touch("node", "rw"), Touch("node", "rw"))),)

@@ -23,7 +23,7 @@ from jax import Array
 from jdfl.algorithms.round import Round
 from jdfl.algorithms.step_sizes import FIXED_SYMMETRIC
 from jdfl.base import struct
-from jdfl.base.settings import StepSize
+from jdfl.base.settings import Provenance, StepSize
 from jdfl.events import partners, timeline
 from jdfl.events.event import Event
 from jdfl.events.method import AsyncMethod, Tables, start
@@ -40,6 +40,7 @@ class SWIFT(AsyncMethod):
     """SWIFT: nodes average with the newest models that have arrived, take a step, and wait for nobody."""
 
     kind: ClassVar[str] = "swift"
+    provenance: ClassVar[Provenance] = ("from memory",)
     title: ClassVar[str] = "SWIFT"
     needs: ClassVar[dict[str, bool]] = FIXED_SYMMETRIC
     bears: ClassVar[tuple[str, ...]] = ("absent nodes",)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from jdfl.algorithms import REGISTRY as ALGORITHMS
 from jdfl.engine.progress import announced
 from jdfl.engine.result import BAD, Result
 from jdfl.events import REGISTRY
@@ -242,6 +243,8 @@ def _settings(entries: Sequence[Entry]) -> Iterator[Part]:
     for entry in entries:
         named = f" of {entry.label}" if len(entries) > 1 else ""
         run = entry.runs[0]
+        if found := getattr((ALGORITHMS | REGISTRY).get(run.algorithm), "provenance", ()):
+            yield f"The method{named} was written from: {', '.join(found)}."
         if run.config_yaml:
             yield Fold(f"Settings{named}, as config.yaml", [Code(run.config_yaml)])
         else:

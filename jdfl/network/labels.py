@@ -59,7 +59,7 @@ def d_cliques(
     decentralized federated learning", 2022. Greedy-Swap: from random cliques, two random ones exchange the pair of
     nodes, drawn among all pairs that help, after which their skews are smaller in sum. The skew of a clique is the sum
     over classes of | its share - the share in all cliques |. Links between cliques end at the nodes that have fewest.
-    The distances of "small-world" on the ring of cliques are powers of two here, which is from memory.
+    The distances of "small-world" on the ring of cliques are powers of two here.
 
     Args:
         counts: Examples of every class at every node, counts [m, c]; shares serve, too. The index of a DataFrame names
