@@ -1,7 +1,6 @@
 """Names of nodes: networks and problems that have some are paired by them, at every door and through every wrapper."""
 
 import inspect
-from dataclasses import replace
 
 import jax
 import jax.numpy as jnp
@@ -81,6 +80,16 @@ def test_links_between_numbers_are_one_network_by_whichever_door_they_come(door,
     found, expected = NUMBERED[door](tmp_path), nw.from_edges(CHAIN)
     assert found.node_names == range(4)
     assert np.allclose(nw.to_scipy(found).toarray(), nw.to_scipy(expected).toarray(), atol=1e-7)
+
+
+def test_other_numbers_are_names_where_the_numbers_between_could_only_be_nodes_without_links():
+    links = [(30, 4), (4, 100)]
+    for found in (nw.from_edges(links), nw.from_networkx(nx.Graph(links))):
+        assert found.node_names == (4, 30, 100)
+        assert np.array_equal(nw.to_scipy(found).toarray() > 0, [[1, 1, 1], [1, 1, 0], [1, 0, 1]])
+    assert nw.from_edges([(0, 1), (1, 3)], connected=False).m == 4
+    with pytest.raises(ValueError, match="3 components"):
+        nw.from_edges([(0, 1), (1, 4)], 5)
 
 
 # ---- wrappers ----
@@ -253,8 +262,10 @@ def test_a_million_numbers_take_no_objects():
     edges = np.stack([np.arange(m), (np.arange(m) + 1) % m], axis=1)
     network = nw.from_edges(edges)
     assert network.node_names == range(m)
-    problem = jdfl.problems.averaging(np.zeros((4, 1)))
-    assert stepping.paired(replace(problem, about=replace(problem.about, nodes=range(m))), network) is network
+    problem = jdfl.problems.averaging(np.zeros((m, 1))).named(range(m))
+    assert stepping.paired(problem, network) is network
+    with pytest.raises(ValueError, match="a name for each of the 5 nodes"):
+        stepping.paired(vectors().replace(about=problem.about), linked())
 
 
 REFUSED = {

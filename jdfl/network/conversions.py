@@ -36,7 +36,8 @@ def from_edges(
 
     Args:
         edges: Names of nodes [e, 2], a list, an array or a table of two columns; a row (u, v) joins u and v. Whole
-            numbers are 0 to m - 1 and nodes are in their order; text gives nodes in sorted order.
+            numbers are 0 to m - 1 and nodes are in their order; text, and other whole numbers without m, give nodes in
+            sorted order.
         m: The number of nodes; None: one more than the largest number, or the number of different names.
         weights: Rule for the mixing weights; None: metropolis, or uniform if directed. out-degree is for push-sum.
         directed: Node v receives from u, and u does not receive from v.
@@ -54,12 +55,14 @@ def from_edges(
     if pairs.size == 0:
         pairs = np.zeros((0, 2), np.int64)
     checks.shape((None, 2), "Pass one row (u, v) per edge.", edges=pairs)
-    names: Names | None = None
-    if all(isinstance(one, str) for one in pairs.flat) and pairs.size:
-        found, places = np.unique(pairs.astype(str), return_inverse=True)
-        names, pairs, m = names_of("edges", found, m), places.reshape(pairs.shape), len(found)
-    elif pairs.dtype.kind == "O" and all(_is_number(one) for one in pairs.flat):
+    if pairs.dtype.kind == "O" and all(_is_number(one) for one in pairs.flat):
         pairs = np.array(pairs.tolist())
+    text = pairs.size > 0 and all(isinstance(one, str) for one in pairs.flat)
+    found, places = np.unique(pairs.astype(str) if text else pairs, return_inverse=True)
+    gaps = pairs.dtype.kind in "iu" and m is None and connected and pairs.size > 0
+    names: Names | None = None
+    if text or (gaps and found[0] >= 0 and len(found) <= found[-1]):  # whose other numbers would be nodes without links
+        names, pairs, m = names_of("edges", found, m), places.reshape(pairs.shape), len(found)
     if not np.issubdtype(pairs.dtype, np.integer):
         raise ValueError(f"Expected edges of whole numbers, got dtype {pairs.dtype}. Number the nodes 0 .. m-1.")
     if m is None:
