@@ -6,7 +6,7 @@ Axes: m nodes.
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 
@@ -46,7 +46,7 @@ def names_of(argument: str, given: Any, m: int | None = None) -> Names:
     """Different names of m nodes as Python's values, a range where they are 0 .. m-1 in this order; else ValueError."""
     if isinstance(given, range) and given == range(len(given)) and m in (None, len(given)):
         return given
-    labels = given.tolist() if hasattr(given, "tolist") else list(given)
+    labels: list[Any] = cast(Any, given).tolist() if hasattr(given, "tolist") else list(given)
     found = tuple(map(_name, labels))
     if m is not None and len(found) != m:
         raise ValueError(f"Expected {m} names in {argument}, one for every node, got {len(found)}.")
@@ -101,6 +101,11 @@ def order_of(want: Names, own: Names, words: tuple[str, str]) -> np.ndarray | No
 def labelled(value: Any) -> Any:
     """A table of another library that can become one of pandas as that; any other value as it is."""
     return value.to_pandas() if hasattr(value, "to_pandas") and np.ndim(value) in (1, 2) else value
+
+
+def unlabelled(value: Any) -> Any:
+    """A table of pandas as an array; any other value as it is."""
+    return value.to_numpy() if hasattr(value, "iloc") else value
 
 
 def labels_of(value: Any, axis: int = 0) -> Any:

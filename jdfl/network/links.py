@@ -15,7 +15,7 @@ import jax.numpy as jnp
 from jax import Array, lax
 
 from jdfl.base import struct
-from jdfl.base.names import Names, aligned
+from jdfl.base.names import Names, aligned, unlabelled
 from jdfl.base.streams import Stream
 from jdfl.network.graph import Graph, Network
 from jdfl.network.shown import Shown
@@ -135,8 +135,7 @@ def per_node(name: str, value: Any, network: Network, default: Any = None) -> An
     names = node_names(network) or range(network.m)
     if isinstance(value, Mapping) and default is not None:
         value = dict.fromkeys(names, default) | dict(cast(Any, value))
-    found = aligned(name, value, names, "the nodes of the network")
-    return found.to_numpy() if hasattr(found, "iloc") else found
+    return unlabelled(aligned(name, value, names, "the nodes of the network"))
 
 
 def ids(m: int) -> Array:

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from scipy.sparse import csr_matrix
 
-from jdfl.base.names import aligned, labels_of
+from jdfl.base.names import aligned, labels_of, unlabelled
 
 Features = np.ndarray | csr_matrix
 
@@ -38,8 +38,7 @@ class Dataset:
             "test_features": rows,
         }
         for name, value in parts.items():
-            if hasattr(value, "iloc"):
-                object.__setattr__(self, name, value.to_numpy())
+            object.__setattr__(self, name, unlabelled(value))
 
     @property
     def classes(self) -> int:

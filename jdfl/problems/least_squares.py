@@ -18,7 +18,7 @@ from scipy.sparse import issparse
 from jdfl.arrays import ops
 from jdfl.base import checks, struct
 from jdfl.base.arguments import checked
-from jdfl.base.names import aligned, labels_of
+from jdfl.base.names import aligned, labels_of, unlabelled
 from jdfl.base.settings import MOST
 from jdfl.devices import memory
 from jdfl.devices.processes import portion
@@ -88,7 +88,7 @@ def _alike(A: Any, b: Any, where: str, first: Any) -> tuple[Any, Any]:
     """Features with columns in the order of the first node's, and targets in the order of their rows."""
     A = aligned(f"features of {where}", A, labels_of(first, axis=1), "features of node 0", axis=1)
     b = aligned(f"targets of {where}", b, labels_of(A), f"features of {where}")
-    return tuple(one.to_numpy() if hasattr(one, "iloc") else one for one in (A, b))
+    return unlabelled(A), unlabelled(b)
 
 
 def _test(test: tuple[ArrayLike, ArrayLike], n: int, kind: np.dtype, first: Any) -> tuple[Array, ...]:

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 
 from jdfl.base import checks
 from jdfl.base.arguments import checked
-from jdfl.base.names import Names, aligned, labels_of, names_of
+from jdfl.base.names import Names, aligned, labels_of, names_of, unlabelled
 from jdfl.base.settings import MOST
 from jdfl.problems.containers import column
 
@@ -167,10 +167,9 @@ def drawn(
             "client id of every example, or leave clients out."
         )
     if clients is not None:
-        clients = aligned("clients", clients, labels_of(labels), "labels")
-        clients = clients.to_numpy() if hasattr(clients, "iloc") else clients
-        checks.shape(np.shape(labels), "One client id for every example.", clients=clients)
-        parts = by_client(clients)
+        own = unlabelled(aligned("clients", clients, labels_of(labels), "labels"))
+        checks.shape(np.shape(labels), "One client id for every example.", clients=own)
+        parts = by_client(own)
         if len(parts) != m:
             raise ValueError(f"Expected m = {len(parts)}, the number of clients, got m = {m}.")
         return parts
