@@ -49,7 +49,6 @@ from benchmarks.methods import (
 from jdfl import problems
 from jdfl.algorithms.program import planned
 from jdfl.base.keys import typed_key
-from jdfl.base.streams import Keys
 from jdfl.engine import loop, stepping
 
 os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")  # several processes share the device
@@ -115,8 +114,7 @@ def measured(method: Method, size: Size) -> None:
     began = time.perf_counter()
     problem, graph = regression(size), network(size.m, method.settings.columns)
     program = planned(method.settings, problem, graph, aot.ROUNDS)
-    keys = Keys.of(typed_key(0), (0,))  # a fingerprint would read all data on the host
-    ready = stepping.setting(program, problem, graph, None, keys)
+    ready = stepping.setting(program, problem, graph, None, typed_key(0))
     algorithm, carry, _ = loop.start(ready, ())
     ready, held, done = replace(ready, algorithm=algorithm), [carry], [0]
     turn = loop.rounds_per_turn(carry.state)

@@ -95,6 +95,7 @@ def long_run(records: int, steps: int, goal: str) -> list[Row]:
         algorithm,
         problem,
         network,
+        key=0,
         steps=steps,
         every=every,
         metrics=["consensus_error"],

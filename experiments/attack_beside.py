@@ -1,7 +1,7 @@
 """Attacks on what enters a run besides its messages: other runs, preprocessing, stop rules, tuning, budgets."""
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -65,19 +65,49 @@ class OwnNoise:
         return cls(*leaves)
 
 
-def two_runs(noise: Callable[[float], Any], what: str) -> Attack:
-    """Twice the first of two runs with one key, minus the second, which has twice the noise."""
-    pair = [DESCENT.replace(gradients=NOISY.replace(mechanism=noise(times * Z))) for times in (1, 2)]
+FRESH = 1_000_003  # added to the seed of a second run that is given no key, so that its keys are others
+
+
+def two_runs(
+    what: str,
+    pair: Sequence[Any],
+    weights: tuple[float, float],
+    problems: Sequence[Callable[[int], Any]] = (regression, regression),
+    *,
+    shared: bool = True,
+) -> Attack:
+    """A sum of two runs in which noise that they share cancels.
+
+    Args:
+        what: What differs between the runs.
+        pair: The methods of the two.
+        weights: The factors of the two in the sum.
+        problems: What makes the problems of the two, of a world.
+        shared: Whether both are given one key; otherwise neither is given any.
+    """
 
     def claimed() -> Claim:
-        each = [claim(one, regression(0), ALONE, 1, delta=DELTA / 2) for one in pair]
-        return Claim(sum(one.epsilon or 0.0 for one in each))
+        how: Any = {"steps": 1, "metrics": [], **({"key": 0} if shared else {})}
+        made = [jdfl.run(one, problem(0), ALONE, **how) for one, problem in zip(pair, problems)]
+        try:
+            return Claim(jdfl.spent_together(made, delta=DELTA)[0])
+        except ValueError as error:
+            return Claim(None, str(error))
 
     def scores(world: int, runs: int, seed: int) -> np.ndarray:
-        first, second = (shown(one, regression(world), ALONE, 1, runs, seed, towards) for one in pair)
-        return 2 * first - second
+        seeds = (seed, seed if shared else seed + FRESH)
+        given = zip(pair, problems, seeds)
+        first, second = (shown(one, problem(world), ALONE, 1, runs, own, towards) for one, problem, own in given)
+        return weights[0] * first + weights[1] * second
 
-    return Attack(f"two runs with one key and {what} cost the sum of their epsilons", claimed, scores)
+    keys = "one key" if shared else "no key given"
+    return Attack(f"two runs with {keys} and {what} have a joint epsilon", claimed, scores)
+
+
+def negated(world: int) -> Any:
+    """The problem of the loss with the other sign: its gradient at the start is the negative one."""
+    found: Any = regression(world)
+    return found.replace(data=(found.data[0], -found.data[1]))
 
 
 def prepared(words: str, make: Callable[[int], Any], seen: Callable[[Any], float]) -> Attack:

@@ -16,6 +16,7 @@ from experiments import attack_beside as beside
 from experiments.attack_bits import bits
 from experiments.attack_worlds import (
     ALONE,
+    DESCENT,
     MESSAGES,
     NOISY,
     PAIR,
@@ -54,6 +55,26 @@ def _run(
         lambda world, runs, seed: shown(algorithm, problem(world), network, steps, runs, seed, look),
         **how,
     )
+
+
+def _pairs() -> dict[str, Attack]:
+    """Two runs that differ in one thing, with one key, and without any."""
+    clips, noises, own = (
+        [DESCENT.replace(gradients=NOISY.replace(**change)) for change in changes]
+        for changes in (
+            [{"clip": 1.0}, {"clip": 2.0}],
+            [{"mechanism": jdfl.Gaussian(times * Z)} for times in (1, 2)],
+            [{"mechanism": beside.OwnNoise(times * Z)} for times in (1, 2)],
+        )
+    )
+    signs: Any = [DESCENT, DESCENT], (1.0, -1.0), (regression, beside.negated)
+    return {
+        "two runs, other clip": beside.two_runs("another clip", clips, (2.0, -1.0)),
+        "two runs, other noise": beside.two_runs("another multiplier", noises, (2.0, -1.0)),
+        "two runs, user-defined noise": beside.two_runs("other noise of a user-defined class", own, (2.0, -1.0)),
+        "two runs, loss negated": beside.two_runs("the negative of the loss", *signs),
+        "two runs without a key": beside.two_runs("the negative of the loss", *signs, shared=False),
+    }
 
 
 def _parameters(algorithm: Any, look: Any) -> Attack:
@@ -180,8 +201,7 @@ def attacks() -> Mapping[str, Attack]:
             _length,
             problem=curved,
         ),
-        "two runs with one key": beside.two_runs(jdfl.Gaussian, "other settings"),
-        "two runs, user-defined noise": beside.two_runs(beside.OwnNoise, "other noise of a user-defined class"),
+        **_pairs(),
         "PEDFL, parameters": _parameters(jdfl.PEDFL(gradients=SHORT, dpps=MESSAGES), _last_step),
         "DPDO, parameters": _parameters(jdfl.DPDO(c=0.5, q=0.5, p=0.8, epsilon=1.0, gradients=SHORT), _last_step_dpdo),
         "CPGT, parameters": _parameters(

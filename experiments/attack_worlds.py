@@ -81,8 +81,7 @@ def shown(
     program = planned(algorithm, problem, network, steps)
 
     def one(key: jax.Array) -> jax.Array:
-        keys = stepping.run_keys(key, program, problem, network)
-        setting = stepping.setting(program, problem, network, None, keys, watched=watched)
+        setting = stepping.setting(program, problem, network, None, key, watched=watched)
         start = stepping.begun(setting)
         ready = program.prepare(problem, start)
         setting = replace(setting, algorithm=ready)

@@ -7,23 +7,19 @@ The average of the nodes moves only by the momenta of active nodes, whatever the
 samples and activity, k / d affects only the gradients, through the distances between nodes. So what the paper gains
 from sparser messages is the smaller noise that its theorem allows, and the bytes.
 
-Runs with other settings draw other noise and samples from the same seed; here all draw what the run with k = d draws.
+Runs with one seed draw the same noise and samples whatever their settings.
 """
 
 import sys
-from collections.abc import Generator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
-from unittest.mock import patch
 
 import numpy as np
 from matplotlib.figure import Figure
 
 from experiments import doadp_common as common
 from experiments.common import Row, row, save, save_figure, show
-from jdfl.algorithms.program import Program
-from jdfl.engine import stepping
 
 NAME = "doadp_equal_noise"
 SHARES = (1.0, 0.3, 0.05)
@@ -31,22 +27,13 @@ P, EPSILON, GOAL = 0.8, 0.1, 1e-3
 STUDY = 0.13213  # f(average) - f* for all three, by an independent study
 
 
-@contextmanager
-def draws_of(algorithm: Any) -> Generator[None]:
-    """Make runs draw what a run of this algorithm with the same key draws, whatever their own settings."""
-    usual, program = stepping.run_keys, Program(algorithm)
-    with patch.object(stepping, "run_keys", lambda key, _, problem, network: usual(key, program, problem, network)):
-        yield
-
-
 def collect(here: common.Task, seeds: int) -> tuple[list[Row], dict[float, list[Any]], float]:
     """Table, curves, and the largest relative difference from k / d = 1 at any point."""
     multiplier, _ = common.calibrated(here, P, 0.3, EPSILON, "paper")
-    with draws_of(common.method(P, 1.0, multiplier)):
-        curves = {
-            share: [common.curve(here, common.method(P, share, multiplier), seed) for seed in range(seeds)]
-            for share in SHARES
-        }
+    curves = {
+        share: [common.curve(here, common.method(P, share, multiplier), seed) for seed in range(seeds)]
+        for share in SHARES
+    }
     rows, largest = [], 0.0
     for share, runs in curves.items():
         apart = [

@@ -33,7 +33,7 @@ SAVES, PUBLISHED, SOUND = (
 def bytes_share(here: common.Task, entry: Entry) -> float:
     """The share of bytes in a few rounds."""
     result = jdfl.run(
-        entry.algorithm, here.problem, common.network(), steps=ROUNDS, every=ROUNDS, metrics=["consensus_error"]
+        entry.algorithm, here.problem, common.network(), key=0, steps=ROUNDS, every=ROUNDS, metrics=["consensus_error"]
     )
     return float(result.totals.bytes) / (4 * here.problem.n * 6 * common.NODES * ROUNDS)
 

@@ -127,7 +127,7 @@ def seconds_of_a_round(run: Run) -> float:
         times.append(time.monotonic())
 
     algorithm, problem, network = run.parts()
-    given: dict[str, Any] = {"steps": 2, "every": 1, "metrics": ["consensus_error"]}
+    given: dict[str, Any] = {"key": 0, "steps": 2, "every": 1, "metrics": ["consensus_error"]}
     whole(run, jdfl.run(algorithm, problem, network, callbacks=[note], options=jdfl.Options(chunk=1), **given))
     return times[1] - times[0]
 
@@ -163,6 +163,7 @@ def trained(run: Run, out: Path, minutes: float) -> jdfl.Result:
         algorithm,
         problem,
         network,
+        key=0,
         steps=steps,
         every=CHUNK,
         metrics=["consensus_error"],

@@ -41,7 +41,7 @@ def test_a_lane_is_the_run_of_its_values(grid):
     for result in grid:
         point = {path: value for path, value in result.labels.items() if path != "seed"}
         algorithm = at(NOISY, point)
-        alone = jdfl.run(algorithm, problem, network, key=result.labels["seed"], **OPTIONS)
+        alone = jdfl.run(algorithm, problem, network, key=result.run_key, **OPTIONS)
         assert (result.rounds, result.ending, result.totals) == (alone.rounds, alone.ending, alone.totals)
         assert result.history.columns.tolist() == alone.history.columns.tolist()
         np.testing.assert_allclose(result.history.to_numpy(), alone.history.to_numpy(), rtol=1e-4, atol=1e-5)
@@ -100,7 +100,7 @@ def test_repeated_runs_are_those_of_run_bit_for_bit_or_up_to_rounding(algorithm,
     """Side by side, the errors of 40 rounds stay below 100 roundings; faults, counts and clocks never differ."""
     options = {"steps": 40, "every": 20, "metrics": ["objective"]}
     for lane in jdfl.repeat(algorithm, problem, FAULTY, keys=[3, 4, 5], batch=width, **options):
-        alone = jdfl.run(algorithm, problem, FAULTY, key=lane.labels["seed"], **options)
+        alone = jdfl.run(algorithm, problem, FAULTY, key=lane.run_key, **options)
         one, other = np.asarray(lane.params), np.asarray(alone.params)
         bound = 0 if width == 1 else 100 * np.finfo(one.dtype).eps * np.abs(other).max()
         assert np.abs(one - other).max() <= bound

@@ -4,13 +4,13 @@ from dataclasses import replace
 
 import pytest
 
-from experiments import attacks
+from experiments import attack_beside, attacks
 from experiments.attack_list import attacks as listed
 from jdfl import privacy
 from jdfl.algorithms import updates
 from jdfl.base import streams
 from jdfl.base.streams import Stream
-from jdfl.engine import accountant, contents, outcome, spending, start, stepping
+from jdfl.engine import accountant, outcome, spending, start
 from jdfl.privacy.flow import Label
 
 ATTACKS = listed()
@@ -18,19 +18,19 @@ SLOW = ("FedAvg, Gaussian, central", "noise after messages only", "tuned rate", 
 
 
 def one_number_for_all_streams(patch):
-    """Noise and codecs drew from the same purpose under one root, and settings entered no key."""
+    """Noise and codecs drew from the same purpose under one root."""
     patch.setattr(Stream, "number", 33)
     patch.setattr(streams, "_ROOTS", dict.fromkeys(streams._ROOTS, 1))
-    keys_without_settings(patch)
 
 
-def keys_without_settings(patch):
-    patch.setattr(stepping, "fingerprint", lambda *_, **__: ())
+def keys_are_not_compared(patch):
+    """Runs that share a private key were added up as if their noise were independent."""
+    patch.setattr(accountant, "check_shared", lambda *_: None)
 
 
-def names_of_classes_alone(patch):
-    """What objects held that are no dataclasses entered no key."""
-    patch.setattr(contents, "held", lambda value: (type(value).__qualname__, {}))
+def no_new_key(patch):
+    """Without a key every run had that of seed 0, and sums did not look at it."""
+    patch.setattr(attack_beside, "FRESH", 0)
 
 
 def the_whole_state(patch):
@@ -92,8 +92,11 @@ OLD = {
     "hold-out by labels": nothing_is_derived,
     "split by labels": nothing_is_derived,
     "CEPS, sigma from curvature": nothing_is_derived,
-    "two runs with one key": keys_without_settings,
-    "two runs, user-defined noise": names_of_classes_alone,
+    "two runs, other clip": keys_are_not_compared,
+    "two runs, other noise": keys_are_not_compared,
+    "two runs, user-defined noise": keys_are_not_compared,
+    "two runs, loss negated": keys_are_not_compared,
+    "two runs without a key": no_new_key,
     "PEDFL, parameters": untyped_outputs,
     "DPDO, parameters": untyped_outputs,
     "CPGT, parameters": untyped_outputs,

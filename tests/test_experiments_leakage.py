@@ -17,6 +17,7 @@ from experiments.leakage_pools import DELTA, budgeted, pool, view, watched
 from experiments.seen_runs import seen
 from jdfl.algorithms.program import planned
 from jdfl.base.keys import typed_key
+from jdfl.base.streams import Keys
 from jdfl.engine import stepping
 from jdfl.observers import Neighbour
 from jdfl.observers.watched import Recorded
@@ -98,7 +99,7 @@ def sent_and_run(name, kind, mechanism):
     algorithm, _ = methods()[name]
     problem = CANCER.held(np.arange(8).reshape(M, 2))
     program = planned(algorithm, problem, RING, 2)
-    keys = stepping.run_keys(typed_key(3), program, problem, RING)
+    keys = Keys.of(typed_key(3))
     run = jax.jit(lambda: seen(program, problem, RING, keys, steps=2, kind=kind))()
     same = replace(algorithm, gradients=replace(algorithm.gradients, mechanism=mechanism))
     return run.sent[-1], jdfl.run(same, problem, RING, steps=2, key=3).params

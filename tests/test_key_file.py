@@ -1,6 +1,5 @@
 """Keys that the operating system draws: nothing that a run writes has them, and nobody resumes without their file."""
 
-import io
 import itertools
 import stat
 from pathlib import Path
@@ -10,12 +9,8 @@ import numpy as np
 import pytest
 
 import jdfl
-from jdfl.base.keys import key_data, key_digest, key_in
+from jdfl.base.keys import key_data, key_in
 from jdfl.cli import main
-from jdfl.engine.checkpoint import Checkpoint
-from jdfl.engine.provenance import Provenance, recorded
-from jdfl.engine.reading import read_checkpoint
-from jdfl.store.journal import Position
 
 FLAGS = ["--problem.m", "4", "--problem.n", "8", "--problem.s", "2", "--network", "ring", "--algorithm", "d-psgd"]
 
@@ -93,7 +88,7 @@ def test_repeats_have_keys_of_their_own(tmp_path):
         main(["run", *FLAGS, "--out", str(out), "--key-file", str(path), "--steps", "1", "--repeats", "2", "--quiet"])
         == 0
     )
-    keys = {recorded(**{k: v for k, v in told.items() if k != "hash"}).settings["key"] for told in _provenances(out)}
+    keys = {told["settings"]["private key"] for told in _provenances(out)}
     assert len(keys) == 2
 
 
@@ -108,40 +103,6 @@ def test_studies_have_seeds(tmp_path, capsys):
         main(["sweep", *FLAGS, "--over", "algorithm.lr=.1,.2", "--steps", "2", "--key-file", str(tmp_path / "k")]) == 2
     )
     assert "key_file" in capsys.readouterr().err
-
-
-def test_former_records_with_the_words_of_the_key_are_read():
-    words = [0, 7]
-    before = Provenance({"jdfl": "0"}, {"key": "0 7", "x": "1"})
-    assert recorded(before.versions, before.settings).settings == {"key": key_digest(words), "x": "1"}
-    now = Provenance({}, {"key": key_digest(words)})
-    assert recorded(now.versions, now.settings) == now
-
-
-def test_former_checkpoints_go_on(tmp_path, monkeypatch):
-    problem, network = jdfl.problems.example1(m=4, n=8, s=2, rows=(5, 8)), jdfl.network.ring(4)
-    algorithm = jdfl.DPSGD()
-    half = jdfl.run(algorithm, problem, network, steps=2, key=7)
-    arrays, told = Checkpoint.of(half).stored(Position(0, 0, ""))
-    table = io.BytesIO()
-    half.history.to_parquet(table)
-    arrays |= {"history": np.frombuffer(table.getvalue(), np.uint8)}
-    settings = told["provenance"]["settings"] | {"key": "0 7"}
-    told |= {"format": 4, "key": [0, 7], "provenance": told["provenance"] | {"settings": settings}}
-    found = type("Found", (), {"arrays": arrays, "told": told})
-
-    def read(folder, check):
-        check(found)
-        return found
-
-    monkeypatch.setattr("jdfl.engine.reading.snapshots.read", read)
-    before = read_checkpoint(tmp_path, algorithm, problem, network)
-    whole = jdfl.run(algorithm, problem, network, steps=4, key=7)
-    np.testing.assert_array_equal(
-        jdfl.run(algorithm, problem, network, steps=4, key=7, resume=before).params, whole.params
-    )
-    with pytest.raises(ValueError, match="Expected the key"):
-        jdfl.run(algorithm, problem, network, steps=4, key=8, resume=before)
 
 
 def test_the_ledger_of_the_data_has_no_key_either(tmp_path):
@@ -162,8 +123,7 @@ def test_noise_that_is_correlated_joins_a_ledger_once(tmp_path):
     problem, network = jdfl.problems.example1(m=4, n=8, s=2, rows=(8, 8)), jdfl.network.ring(4)
     noisy = jdfl.Gradients(clip=1.0, mechanism=jdfl.Gaussian(4.0), batch=2, sampling="in order")
     algorithm = jdfl.MAFALDA(gradients=noisy, horizon=8, band=3)
-    spent = [jdfl.run(algorithm, problem, network, steps=steps, ledger=ledger).standing for steps in (2, 6, 3)]
+    found = jdfl.run(algorithm, problem, network, steps=6, ledger=ledger).standing
     alone = jdfl.account_plan(algorithm, problem, network, steps=6, delta=1e-3).epsilon
-    assert [one.runs for one in spent] == [1, 1, 1]
-    assert spent[0].epsilon < spent[1].epsilon == spent[2].epsilon
-    assert spent[2].epsilon == pytest.approx(alone, rel=1e-6)
+    assert found.runs == 1
+    assert found.epsilon == pytest.approx(alone, rel=1e-6)

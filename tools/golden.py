@@ -9,9 +9,6 @@ floats have equal bits or differ by at most 1e-6 of the largest entry of their a
 status 1 where anything differs. Bits can be compared only on the kind of processor that they were recorded on, which
 the record names.
 
-Private randomness is drawn without the names of settings and the locations of their classes, which normally affect it:
-otherwise moving a class would change all noise.
-
 Rows: parameters after 1, 10 and 33 rounds, the history, totals and counts of every node. Statements: the guarantee, the
 ledger and the report of the same runs, or why there is none. Experiments: the rows of ten, run with --quick, without
 times. Commands: help texts of every kind, and the lists.
@@ -38,7 +35,6 @@ import numpy as np
 import jdfl
 from jdfl.cli import main as command_line
 from jdfl.config import RunConfig, members
-from jdfl.engine import stepping
 from tests.contract.table import TABLE, Row
 from tests.contract.test_contract import make_network, make_problem
 
@@ -260,7 +256,6 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--only", default="", metavar="TEXT", help="records with this in their name")
     given = parser.parse_args(arguments)
     wanted = given.what or list(KINDS)
-    stepping.fingerprint = lambda *_, **__: ()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         if given.do == "record":

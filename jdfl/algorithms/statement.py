@@ -116,7 +116,7 @@ def _traced(algorithm: Any, problem: Problem, plan: Any) -> tuple[tuple[Book, Bo
     books = Book(), Book()
 
     def round(problem: Problem, book: Book) -> Round:
-        moment = _some_moment(problem)
+        moment = some_moment(problem)
         ready = algorithm.prepared(problem, moment, plan)
         return Round(moment=moment, problem=problem, prepared=ready, book=book)
 
@@ -154,7 +154,7 @@ def labels(problem: Problem) -> list[Label]:
     return jax.tree.leaves(jax.tree_util.tree_map_with_path(label, problem))
 
 
-def _some_moment(problem: Problem) -> Moment:
+def some_moment(problem: Problem) -> Moment:
     """The first moment of a run on a network with one neighbour per node."""
     m = problem.m
     node, one = jnp.arange(m, dtype=jnp.int32), jnp.ones((m,), jnp.float32)

@@ -36,7 +36,8 @@ from jdfl.base.backend import backend
 from jdfl.base.keys import key_data, key_digest, typed_key
 from jdfl.base.streams import Keys, Stream
 from jdfl.engine import stepping
-from jdfl.engine.provenance import versions
+from jdfl.engine.computed import COMPUTED, computed
+from jdfl.engine.provenance import checksums, settings_of, versions
 from jdfl.engine.start import check_run
 from jdfl.engine.stepping import Setting
 from jdfl.events.method import AsyncMethod
@@ -146,8 +147,7 @@ def _audited(
     checks.whole(1, steps, "It is the number of intervals of rounds.", looks=looks)
     seed, asynchronous = typed_key(key), isinstance(algorithm, AsyncMethod)
 
-    words = jnp.asarray(stepping.run_words(program, problem, network), jnp.uint32)
-    public, direction, pilots, worlds, probes = _drawn(seed, words, half=half, probes=most_runs(problem, steps))
+    public, direction, pilots, worlds, probes = _drawn(seed, half=half, probes=most_runs(problem, steps))
     setting = stepping.setting(watched(program), problem, network, None, public)
     check_visible(setting)
     found, pairs = _canary(setting, steps, node, canary, guarantee, pilots, direction)
@@ -155,7 +155,13 @@ def _audited(
     looked: dict[str, Any] = {"steps": steps, "batch": min(batch, half), "looks": int(looks)}
     shown: list[tuple[np.ndarray, np.ndarray]] = []
     for world, keys in zip((found.zero, found.one), worlds):
-        about = stepping.run_words(setting.algorithm, world, network), key_digest(key_data(seed)), node, half, looked
+        about = (
+            _about(setting, world, network) if jobs is not None else {},
+            key_digest(key_data(seed)),
+            node,
+            half,
+            looked,
+        )
         here = replace(setting, problem=world)
         how = {**looked, "observe": observe_events.observe if asynchronous else observe.observe}
         shown.append(observed(here, found.directions, node, keys, jobs, name_of(*about), **how))
@@ -187,15 +193,18 @@ def _audited(
     )
 
 
-@partial(jax.jit, static_argnames=("half", "probes"))
-def _drawn(seed: Array, words: Array, *, half: int, probes: int) -> tuple[Keys, Array, Keys, tuple[Keys, Keys], Keys]:
-    """Keys of an audit: public, for a direction, for pilots, for `half` of the runs in each world, and for `probes`.
+def _about(setting: Setting, world: Problem, network: Network) -> dict[str, str]:
+    """What identifies the runs of a world that are kept: settings, data, and what is computed."""
+    built: dict[str, Any] = {"algorithm": setting.algorithm.algorithm, "problem": world, "network": network}
+    return settings_of(**built) | checksums(**built) | {COMPUTED: computed(setting.algorithm, world, network)}
 
-    Those of runs are as `jdfl.run` has them, with one fingerprint [4], that of what is audited, in both worlds.
-    """
+
+@partial(jax.jit, static_argnames=("half", "probes"))
+def _drawn(seed: Array, *, half: int, probes: int) -> tuple[Keys, Array, Keys, tuple[Keys, Keys], Keys]:
+    """Keys of an audit: public, for a direction, for pilots, for `half` of the runs in each world, and for `probes`."""
     counts = {_PUBLIC: 1, _PILOT: _PILOTS, _ZERO: half, _ONE: half, _PROBE: probes}
     keys = jnp.concatenate([jax.random.split(stream.of(seed), count) for stream, count in counts.items()])
-    every, ends = jax.vmap(lambda key: Keys.of(key, words))(keys), np.cumsum([0, *counts.values()])
+    every, ends = jax.vmap(Keys.of)(keys), np.cumsum([0, *counts.values()])
     public, pilots, zero, one, probed = (some(every, slice(*ends[i : i + 2])) for i in range(len(counts)))
     return some(public, 0), _DIRECTION.of(seed), pilots, (zero, one), probed
 

@@ -4,9 +4,8 @@ A stream is declared once, at the top of the module that draws from it, with a n
 the name, so nobody has to choose any; two streams with one name, or two names with one number, are refused. The root
 determines who may know what is drawn:
 
-- "private": noise, and the records that a gradient uses. No receiver may be able to compute these. Besides the run's
-  key, this root includes a fingerprint of the run's algorithm, data and network, so that two different runs with one
-  seed share no noise.
+- "private": noise, and the records that a gradient uses. No receiver may be able to compute these. They depend on the
+  private key of the run, stream, node, round and index alone, so that one private key is for one run (`RunKey`).
 - "choice": which nodes are active, which neighbours and clients take part. Others observe these choices, and a node's
   releases depend on them, so they do not change with the amount of noise.
 - "shared": what sender and receiver both know, such as sensing matrices and index sets.
@@ -119,14 +118,6 @@ def _under(key: Array, numbers: Array) -> list[Array]:
     return [jax.random.fold_in(key, number) for number in numbers]
 
 
-@jax.jit
-def _within(key: Array, words: Array) -> Array:
-    """The key [] of several words [k], one after another."""
-    for word in words:
-        key = jax.random.fold_in(key, word)
-    return key
-
-
 @struct.dataclass
 class Keys:
     """The key [] of a run, or of a moment of it, and the keys derived from it for each root."""
@@ -138,12 +129,13 @@ class Keys:
     network: Array
 
     @classmethod
-    def of(cls, key: Array, fingerprint: tuple[int, ...] | Array = ()) -> "Keys":
-        """The keys derived from a key []; the words [k] of a run's `fingerprint` affect only the private root."""
-        words = fingerprint if isinstance(fingerprint, Array) else np.array(fingerprint, np.uint32)
-        roots = _under(key, np.array(list(_ROOTS.values()), np.uint32))
-        named = dict(zip(_ROOTS, roots))
-        return cls(key, **named | {"private": _within(named["private"], words)})
+    def of(cls, key: Array, private: Array | None = None) -> "Keys":
+        """The keys derived from a key []; the private root from another key `private` [] if there is one."""
+        numbers = np.array(list(_ROOTS.values()), np.uint32)
+        named = dict(zip(_ROOTS, _under(key, numbers)))
+        if private is not None:
+            named["private"] = dict(zip(_ROOTS, _under(private, numbers)))["private"]
+        return cls(key, **named)
 
     def at_start(self) -> "Keys":
         """The keys of the moment before the first round."""

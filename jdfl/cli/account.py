@@ -11,7 +11,7 @@ from jdfl.base import checks
 from jdfl.cli import flags, ledgers, observing
 from jdfl.config import RunConfig, build, key_of
 from jdfl.engine.outcome import READS_DATA
-from jdfl.engine.provenance import provenance
+from jdfl.engine.provenance import Provenance, settings_of
 from jdfl.engine.reading import read_checkpoint
 from jdfl.engine.records import SNAPSHOTS
 from jdfl.engine.spending import guarantee_of, unspent
@@ -180,8 +180,8 @@ def _of_a_run(config: RunConfig, options: Options) -> jdfl.PrivacyReport:
     ledger.check_same(unspent(guarantee, problem))
     _check_same(config, options.run)
     if found.provenance is not None:
-        made = provenance(found.key, algorithm=algorithm, problem=problem, network=network)
-        if changed := made.differences(found.provenance)[1]:
+        made = settings_of(algorithm=algorithm, problem=problem, network=network)
+        if changed := Provenance({}, made).differences(found.provenance)[1]:
             raise ValueError(
                 f"Expected the settings of the run in {options.run}, got others in its config.yaml. "
                 f"{'; '.join(changed[:5])}. Put back the file that the run was made with."

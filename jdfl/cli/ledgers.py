@@ -3,7 +3,7 @@
 from typing import Any
 
 import jdfl
-from jdfl.config import RunConfig, build, intended, ledger_of
+from jdfl.config import RunConfig, build, intended, ledger_of, run_key_of
 from jdfl.privacy.relation import upper
 
 
@@ -51,7 +51,7 @@ def with_plan(config: RunConfig) -> tuple[dict[str, Any], str]:
     """
     if (book := ledger_of(config)) is None:
         return {}, ""
-    found = book.check(intended(config, build(config), [config.seed]))
+    found = book.check(intended(config, build(config), [run_key_of(config, config.seed or 0, noisy=True)]))
     now = book.standing()
     told = {"data_ledger": now.as_dict() | {"with_this_run": found}}
     return told, (

@@ -9,6 +9,7 @@ from jdfl.cli import flags
 from jdfl.cli.running import STATUS, Running, Session, status_of
 from jdfl.config import RunConfig
 from jdfl.devices import processes
+from jdfl.engine.computed import COMPUTED
 from jdfl.engine.provenance import Provenance
 from jdfl.engine.reading import read_checkpoint
 from jdfl.engine.records import JOURNAL, RECORDS, SNAPSHOTS
@@ -86,10 +87,12 @@ def resume(folder: Path, config: RunConfig, options: Options) -> int:
                 f"Expected --steps above the {before.rounds} rounds that are done, got {config.steps}. It counts all."
             )
         if options.any_version:
-            known = before.provenance and Provenance({}, before.provenance.settings)
+            settings = {} if before.provenance is None else dict(before.provenance.settings)
+            settings.pop(COMPUTED, None)
+            known = Provenance({}, settings)
             before = dataclasses.replace(before, provenance=known, warnings=(*before.warnings, _OTHER_CODE))
     own = folder if processes.leads() else None
-    result, told = session.run(own, folder.parent, seed=config.seed, resume=before)
+    result, told = session.run(own, folder.parent, key=session.recorded_key(folder), resume=before)
     if options.json and told is not None:
         print(json.dumps(told, indent=2, allow_nan=False, default=str))
     return status_of(result)

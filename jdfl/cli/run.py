@@ -66,7 +66,7 @@ def run(config: RunConfig, options: Options) -> int:
         raise ValueError(f"Expected one run for --folder {options.folder}, got repeats = {options.repeats}. Use --out.")
     if options.folder is not None and (options.folder / "config.yaml").is_file():
         return _again(options.folder, config, options)
-    checks.whole(0, 2**32 - options.repeats, "The seeds are `seed` to `seed` + repeats - 1.", seed=config.seed)
+    checks.whole(0, 2**32 - options.repeats, "The seeds are `seed` to `seed` + repeats - 1.", seed=config.seed or 0)
     if config.key_file is not None and not Path(config.key_file).exists():
         key_file(config.key_file)
         print(
@@ -76,14 +76,16 @@ def run(config: RunConfig, options: Options) -> int:
     session = Session(config, options)
     told: list[dict[str, Any]] = []
     status = 0
-    seeds = range(config.seed, config.seed + options.repeats)
+    keys = {seed: session.key(seed) for seed in range(config.seed or 0, (config.seed or 0) + options.repeats)}
     with Room(session.ledger) as room:
-        room.keep(lambda: session.intents(seeds))  # refused whole, before there is a folder
-        for seed in seeds:
+        room.keep(lambda: session.intents(list(keys.values())))  # refused whole, before there is a folder
+        for seed, key in keys.items():
             name = f"{config.algorithm.kind}-{session.problem.name}-seed{seed}"
             folder = folders.begun(options.out, options.folder, name) if processes.leads() else None
             label = f"seed {seed}" if options.repeats > 1 else ""
-            result, one = session.run(folder, options.folder or options.out, seed=seed, label=label, new=True)
+            own = None if config.seed is None else seed
+            around = options.folder or options.out
+            result, one = session.run(folder, around, key=key, seed=own, label=label, new=True)
             told += [] if one is None else [one]
             status = max(status, status_of(result))
             if result.ending in CUTS:

@@ -14,8 +14,9 @@ import numpy as np
 import jdfl
 from jdfl.algorithms.program import planned
 from jdfl.base import arguments
+from jdfl.base.run_keys import RunKey
 from jdfl.base.settings import Bound, Count
-from jdfl.config import RunConfig, budget_of, build, intended, key_of, ledger_of, settled, to_yaml
+from jdfl.config import RunConfig, budget_of, build, intended, ledger_of, run_key_of, settled, to_yaml
 from jdfl.config.yaml_text import flat, plain
 from jdfl.devices import processes
 from jdfl.devices.layout import simulate
@@ -28,6 +29,7 @@ from jdfl.engine.data_ledger import Intent
 from jdfl.engine.progress import Progress
 from jdfl.engine.records import SNAPSHOTS
 from jdfl.engine.result import Result, Snapshot
+from jdfl.engine.run_record import RECORD, read_record
 from jdfl.engine.spending import guarantee_of, records_of
 from jdfl.engine.start import check_settings, execution
 from jdfl.lab.summary import summary_text
@@ -101,7 +103,7 @@ class Session:
         self,
         *,
         callbacks: Sequence[Callback | Callable[[Snapshot], Any]],
-        seed: int | None = None,
+        key: RunKey | None,
         chunk: int | None = None,
         resume: Checkpoint | None = None,
     ) -> Result:
@@ -114,7 +116,7 @@ class Session:
             self.algorithm,
             self.problem,
             self.network,
-            key=key_of(config, seed),
+            key=key,
             steps=config.steps,
             every=config.every,
             stop=self.stop,
@@ -125,13 +127,31 @@ class Session:
             options=jdfl.Options(chunk=chunk, **how),
         )
 
-    def intents(self, seeds: Sequence[int]) -> list[Intent]:
-        """The runs with these seeds, for a ledger to keep room for."""
+    def key(self, seed: int) -> RunKey:
+        """The keys of a new run with this seed."""
+        return run_key_of(self.config, seed, guarantee_of(self.planned, self.problem).event is not None)
+
+    def recorded_key(self, folder: Path) -> RunKey:
+        """The keys of the run in a folder.
+
+        Raises FileNotFoundError where its private key comes from the operating system and is not recorded.
+        """
+        found, own = read_record(folder), self.key(self.config.seed or 0)
+        if found is None and own.source == "operating system":
+            raise FileNotFoundError(
+                f"Expected the record of the run's private key in {folder / RECORD}, found none. Put it back: without "
+                "it the run can neither be continued nor made again."
+            )
+        token, key = (own.token, None) if found is None else found
+        return dataclasses.replace(own, token=token) if key is None else key
+
+    def intents(self, keys: Sequence[RunKey]) -> list[Intent]:
+        """The runs with these keys, for a ledger to keep room for."""
         built = self.algorithm, self.problem, self.network, self.stop
         how = jdfl.Options(
             devices=self.options.devices, diverged_above=self.config.diverged_above, kernels=self.options.kernels
         )
-        return intended(self.config, built, seeds, *execution(how))
+        return intended(self.config, built, keys, *execution(how))
 
     def _epsilon(self) -> Callable[[np.ndarray], float] | None:
         """The epsilon of some releases, if privacy is claimed and soundly accounted for."""
@@ -145,17 +165,19 @@ class Session:
         folder: Path | None,
         around: Path,
         *,
-        seed: int,
+        key: RunKey,
+        seed: int | None = None,
         label: str = "",
         resume: Checkpoint | None = None,
         new: bool = False,
     ) -> tuple[Result, dict[str, Any] | None]:
         """Run, write and show; returns the result and its summary.
 
+        A `seed` replaces that of the configuration.
         A process that does not write has no folder, but the folder `around` all runs. A `new` folder, made for this
         run, is removed again if the run leaves nothing to resume from.
         """
-        config, options = dataclasses.replace(self.config, seed=seed), self.options
+        config, options = self.config if seed is None else dataclasses.replace(self.config, seed=seed), self.options
         store = Checkpoints(folder or around, options.checkpoint_every, options.checkpoint_minutes)
         callbacks: list[Callback] = []
         views = None if folder is None else Views(store, to_yaml(config), **self.told_how)
@@ -168,7 +190,7 @@ class Session:
             callbacks += [views]
         callbacks += [] if options.max_seconds is None else [Deadline(options.max_seconds)]
         try:
-            result = self.made(seed=seed, callbacks=callbacks, resume=resume)
+            result = self.made(key=key, callbacks=callbacks, resume=resume)
         except BaseException as error:
             if folder is not None and new and not isinstance(error, UnwrittenError | LostError | HeldError):
                 _discard(folder)

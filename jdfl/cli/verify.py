@@ -13,7 +13,7 @@ from jdfl.cli import flags
 from jdfl.cli.running import Running, Session
 from jdfl.config import RunConfig
 from jdfl.engine.metrics import FORMER
-from jdfl.engine.provenance import recorded
+from jdfl.engine.provenance import Provenance
 from jdfl.engine.records import JOURNAL, RECORDS, history_of
 from jdfl.engine.result import Result, Snapshot
 from jdfl.lab.watch import returns
@@ -57,7 +57,7 @@ def verify(folder: Path, config: RunConfig, options: Options) -> int:
         print(f"NOT the same: {line}")
     before = _records(folder)
     rounds = max(1, min(options.rounds, int(max(before["round"]))))
-    again = _made_again(config, options, rounds)
+    again = _made_again(folder, config, options, rounds)
     for line in _changed(folder, again):
         print(f"changed: {line}")
     different = _missing(before, again, rounds) or _different(before, again.history)
@@ -116,7 +116,7 @@ def _of_csv(file: Path) -> pd.DataFrame:
     return found.rename(columns=FORMER)
 
 
-def _made_again(config: RunConfig, options: Options, rounds: int) -> Result:
+def _made_again(folder: Path, config: RunConfig, options: Options, rounds: int) -> Result:
     """The run again, up to the given number of rounds."""
 
     def enough(now: Snapshot) -> str | None:
@@ -124,7 +124,7 @@ def _made_again(config: RunConfig, options: Options, rounds: int) -> Result:
 
     session = Session(config, Running(devices=options.devices, kernels=options.kernels))
     chunk = returns(rounds) if config.chunk is None else min(config.chunk, rounds)
-    return session.made(chunk=chunk, callbacks=[enough])
+    return session.made(key=session.recorded_key(folder), chunk=chunk, callbacks=[enough])
 
 
 def _changed(folder: Path, again: Result) -> list[str]:
@@ -133,7 +133,7 @@ def _changed(folder: Path, again: Result) -> list[str]:
     if not file.is_file():
         return []
     told = flags.read_json(file)
-    before = recorded(*(_texts(told.get(name), file) for name in ("versions", "settings")))
+    before = Provenance(*(_texts(told.get(name), file) for name in ("versions", "settings")))
     versions, settings = again.provenance.differences(before)
     return versions + settings
 

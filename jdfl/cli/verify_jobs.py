@@ -80,7 +80,7 @@ def _of_study(folder: Path) -> Iterator[tuple[str, Callable[[], str]]]:
         if (place := jobs.find(group.name)) is not None:
 
             def find(group: Any = group, place: Path = place) -> str:
-                pairs = zip((RUNS, CURVES), run_group(group))
+                pairs = zip((RUNS, CURVES), run_group(group, jobs.token))
                 return next(filter(None, (_first(pd.read_parquet(place / name), now) for name, now in pairs)), "")
 
             yield f"group {i}", find

@@ -15,6 +15,7 @@ from jax import Array
 from jdfl.algorithms.algorithm import Algorithm
 from jdfl.algorithms.program import planned
 from jdfl.base.keys import key_in
+from jdfl.base.run_keys import RunKey
 from jdfl.base.settings import defaults
 from jdfl.config import yaml_text
 from jdfl.config.families import (
@@ -59,6 +60,7 @@ __all__ = [
     "ledger_of",
     "members",
     "noise_for_now",
+    "run_key_of",
     "settled",
     "to_yaml",
 ]
@@ -103,8 +105,10 @@ class RunConfig:
     """Maximum number of rounds."""
     every: int = _run.every
     """Number of rounds between two records of the metrics."""
-    seed: int = _run.key
-    """Seed of the algorithm's randomness. Problem and network have their own seeds."""
+    seed: int | None = _run.key
+    """Seed of the algorithm's randomness, from which all noise follows: another run with it shares its noise, and they
+    have no joint epsilon. None: seed 0, but the noise of a private run comes from the operating system, and its key is
+    recorded in the run's folder. Problem and network have their own seeds."""
     key_file: str | None = None
     """File with a secret key that is combined with the seed. It is created if it does not exist. A seed alone can be
     found by trying all seeds. Results do not contain the key; resuming needs the file."""
@@ -132,8 +136,15 @@ def from_yaml(text: str) -> RunConfig:
 
 def key_of(config: RunConfig, seed: int | None = None) -> int | Array:
     """The key of a run, from the configuration's seed or another one and from its key file, which has to exist."""
-    seed = config.seed if seed is None else seed
+    seed = (config.seed or 0) if seed is None else seed
     return seed if config.key_file is None else jax.random.fold_in(key_in(config.key_file), seed)
+
+
+def run_key_of(config: RunConfig, seed: int, noisy: bool) -> RunKey:
+    """The keys of a run with one of the configuration's seeds; the private one is new for a `noisy` run without any."""
+    if config.seed is None and config.key_file is None:
+        return RunKey.chosen(noisy, seed)
+    return RunKey.of(key_of(config, seed))
 
 
 def build(config: RunConfig) -> tuple[Algorithm, Problem, Network, StopRule | None]:
@@ -193,14 +204,14 @@ def ledger_of(config: RunConfig) -> DataLedger | None:
 
 
 def intended(
-    config: RunConfig, built: tuple[Algorithm, Problem, Network, StopRule | None], seeds: Sequence[int], *others: Any
+    config: RunConfig, built: tuple[Algorithm, Problem, Network, StopRule | None], keys: Sequence[RunKey], *others: Any
 ) -> list[Intent]:
     """The runs of a configuration before they begin, for a ledger.
 
     Args:
         config: The configuration.
         built: The objects that `build` made from it.
-        seeds: The seeds of the runs, which are combined with the configuration's key file.
+        keys: The keys of the runs.
         *others: Further settings that may end them or change their floats, as `execution` of
             `jdfl.engine.booking.intents`.
     """
@@ -209,7 +220,6 @@ def intended(
     most = None
     for one in budget_of(config):
         most = release_limits(program, problem, stop, epsilon=float(one.epsilon), delta=one.delta)
-    keys = [key_of(config, seed) for seed in seeds]
     return intents(program, *built[1:], keys=keys, steps=config.steps, most=most, execution=others)
 
 

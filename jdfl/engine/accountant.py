@@ -5,6 +5,7 @@ Axes: m nodes.
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -23,9 +24,11 @@ from jdfl.engine.stopping import StopRule
 from jdfl.network.graph import Network
 from jdfl.privacy import Accounting, GaussianSchedule, Ledger, PrivacyReport, noise_multiplier, report, together
 from jdfl.privacy.calibration import least_enough
+from jdfl.privacy.report import KEYS
 from jdfl.privacy.slips import room
 from jdfl.problems import Problem
 
+_DATA = ("problem.data", "problem.weight")  # settings that are about the records
 _FARTHEST = 40.0  # from where the search for a multiplier begins, in logarithms
 _PLACES = ("mechanism", "gradients.mechanism", "updates.mechanism")  # where an algorithm may have its noise
 
@@ -71,7 +74,7 @@ def account(
         ValueError: Where no epsilon can be given: no noise, no clipping, noise that does not stay, delta >= 1 /
             records.
     """
-    return report(
+    found = report(
         result.guarantee,
         result.releases,
         result.records,
@@ -79,6 +82,7 @@ def account(
         accounting=accounting,
         warnings=(*result.privacy_warnings, *warnings),
     )
+    return replace(found, key=KEYS.get(result.key_source, ""))
 
 
 @checked
@@ -86,9 +90,9 @@ def spent_together(results: Sequence[Result], *, delta: float | None = None) -> 
     """The (epsilon, delta) of publishing all of these `results` of runs on the same data.
 
     Runs on different data, such as another split of the same records, count as if every record were at the most
-    exposed node. `jdfl.privacy.together` describes how runs compose: their noise has to be independent, as it is in
-    runs that differ in anything, and their settings fixed beforehand. A run that is given several times (the same
-    settings, data, key and number of rounds) releases nothing new and counts once.
+    exposed node, and so do runs on data that were made twice. `jdfl.privacy.together` describes how runs compose: their
+    noise has to be independent, so that each needs a private key of its own, and their settings fixed beforehand. A run
+    that is given several times, or together with the one that it continues, releases nothing new and counts once.
 
     Args:
         results: The finished runs, at least one, each with a guarantee.
@@ -96,26 +100,20 @@ def spent_together(results: Sequence[Result], *, delta: float | None = None) -> 
 
     Raises:
         ValueError: If a run has no guarantee, if runs have different units or neighbouring datasets, if they protect
-            whole nodes whose data differ between runs, and for runs of the same settings, data and key under different
-            versions, which share their noise but may use it differently.
+            whole nodes whose data may differ between runs, and for runs that share a private key and have released
+            different things: the difference of what they released may have no noise.
     """
     deltas = [account(run, delta=delta).delta for run in results]
     if not deltas:
         raise ValueError("Expected at least one run, got results = [].")
-    runs: dict[Any, Result] = {}
-    first: dict[Any, Result] = {}
+    runs: dict[str, Result] = {}  # by private key, that with the most rounds
     for run in results:
-        settings = tuple(sorted(run.provenance.settings.items()))
-        runs.setdefault((settings, run.rounds), run)
-        same = first.setdefault(settings, run)
-        if changed := run.provenance.differences(same.provenance)[0]:
-            raise ValueError(
-                f"Expected runs whose noise is independent, got two with the same settings, data and key under other "
-                f"versions ({'; '.join(changed)}): they have the same noise. Give one of the two another key."
-            )
+        other = runs.setdefault(run.private_digest, run)
+        check_shared(other, run)
+        if run.rounds > other.rounds:
+            runs[run.private_digest] = run
     ledgers = [ledger_of_run(run) for run in runs.values()]
-    data = {tuple(item for item in told if item[0].startswith("problem.")) for told, _ in runs}
-    if len(data) > 1:
+    if not all(_same_data(results[0], run) for run in results):
         if any(ledger.unit != "record" for ledger in ledgers):
             raise ValueError(
                 "Expected runs on the same data, as they protect whole nodes, got runs on several problems: what one "
@@ -123,6 +121,29 @@ def spent_together(results: Sequence[Result], *, delta: float | None = None) -> 
             )
         ledgers = [together.compact(ledger) for ledger in ledgers]
     return together.total_epsilon(ledgers, min(deltas)), min(deltas)
+
+
+def check_shared(one: Result, other: Result) -> None:
+    """Refuse two runs that share a private key, unless they are one run, or one continues the other: ValueError."""
+    if one.private_digest != other.private_digest:
+        return
+    changed = one.provenance.settings != other.provenance.settings and one.provenance.differences(other.provenance)[1]
+    if changed or not (one.released[-1] in other.released or other.released[-1] in one.released):
+        why = f" ({'; '.join(changed[:3])})" if changed else ""
+        raise ValueError(
+            f"Expected runs with a private key of their own each, got two with the one whose digest is "
+            f"{one.private_digest}, which have released different things{why}: they share their noise, and have no "
+            "joint epsilon. Give one of them another key, or none for a new one, and run it again."
+        )
+
+
+def _same_data(one: Result, other: Result) -> bool:
+    """Whether two runs had the same arrays of data, or arrays with the same checksums."""
+    sums, others = (
+        {name: told for name, told in run.provenance.settings.items() if name.startswith(_DATA) and "checksum" in name}
+        for run in (one, other)
+    )
+    return one.data == other.data or (bool(sums) and sums == others)
 
 
 def ledger_of_run(result: Result) -> Ledger:

@@ -5,15 +5,17 @@ from dataclasses import replace
 from itertools import product
 from typing import Any
 
+import jax
 from jax import Array
 
 from jdfl.algorithms.algorithm import Algorithm
 from jdfl.algorithms.program import Program, planned
 from jdfl.base import arguments, checks
 from jdfl.base.backend import backend
-from jdfl.base.keys import key_data, key_digest, typed_key
+from jdfl.base.run_keys import RunKey
 from jdfl.engine import booking, kept, programs, stepping
 from jdfl.engine.clock import Clock, Spent
+from jdfl.engine.computed import computed
 from jdfl.engine.data_ledger import DataLedger, Intent
 from jdfl.engine.guard import least
 from jdfl.engine.invariants import shared_by
@@ -21,7 +23,7 @@ from jdfl.engine.metrics import Metric, default_metrics, resolve
 from jdfl.engine.optimality import referenced
 from jdfl.engine.outcome import as_chunk, assemble
 from jdfl.engine.points import at, points_of
-from jdfl.engine.provenance import fingerprint, provenance
+from jdfl.engine.provenance import checksums, provenance, settings_of
 from jdfl.engine.result import Result
 from jdfl.engine.spending import guarantee_of, planned_by_all, watched
 from jdfl.engine.start import Options, Start, check_counters, check_run, check_settings
@@ -39,7 +41,13 @@ _IN_CACHES = 2**18  # the same for asynchronous methods on CPU, whose events tou
 
 @arguments.checked
 def repeat(
-    algorithm: Algorithm, problem: Problem, network: Network, *, keys: Iterable[int | Array], steps: int, **options: Any
+    algorithm: Algorithm,
+    problem: Problem,
+    network: Network,
+    *,
+    keys: Iterable[int | Array | RunKey],
+    steps: int,
+    **options: Any,
 ) -> list[Result]:
     """The same run with every seed of `keys` [k], compiled once.
 
@@ -69,7 +77,7 @@ def sweep(
     network: Network,
     *,
     over: Mapping[str, Sequence[float]] | Sequence[Mapping[str, float]],
-    keys: Iterable[int | Array] = (0,),
+    keys: Iterable[int | Array | RunKey] | None = None,
     steps: int,
     every: int = 1,
     stop: StopRule | None = None,
@@ -91,7 +99,9 @@ def sweep(
         over: Dotted fields of the algorithm ("mu", "codec.gamma") with their values: the runs are all combinations, the
             last field changing fastest. A list of mappings from fields to single values gives exactly these points
             instead, each with the same fields. An empty mapping: the algorithm as it is.
-        keys: Seeds or typed keys [k], at least one.
+        keys: Seeds or typed keys [k], at least one; None: public randomness is that of seed 0, and the private key of
+            runs with noise comes from the operating system. Every run has a private key of its own, which follows from
+            that of its seed and, in a sweep, from the values of its point.
         steps: Rounds of every run, at least 1.
         every: Rounds between two records, at least 1.
         stop: A rule that may end a run, evaluated after every round; None: all rounds are done.
@@ -105,6 +115,8 @@ def sweep(
     Raises:
         ValueError: For a field that is unknown or not a float, for points of different fields, and as `run` does.
     """
+    if keys is None:
+        keys = (RunKey.chosen(guarantee_of(algorithm, problem).event is not None),)
     if not checks.is_a(keys, Iterable) or checks.is_a(keys, str | Mapping) or getattr(keys, "shape", None) == ():
         raise ValueError(
             f"Expected a list of seeds, got keys = {checks.shown(keys)}. For one seed give [{checks.shown(keys)}]."
@@ -136,6 +148,8 @@ def across(
     ledger: DataLedger | None = None,
     width: int = 1,
     jobs: Jobs | None = None,
+    names: Sequence[Any] | None = None,
+    token: str | None = None,
 ) -> list[Result]:
     """One run per point and trial, as `sweep`, with data, network and key of each trial.
 
@@ -154,6 +168,9 @@ def across(
         width: The number of points that the program is compiled for, if that is more than there are.
         jobs: Where the runs are kept, so that they are not made again by the same call in another process; None:
             nowhere.
+        names: What the private keys of every point follow from besides that of the trial, as plain data; None: its
+            values.
+        token: The token of all runs, if they go on with work that was cut off; None: that of their trials.
 
     Raises:
         ValueError: As `sweep` does.
@@ -161,10 +178,10 @@ def across(
     trials = paired_trials(trials)
     points = points_of(algorithm, over)
     try:
-        roots = [typed_key(trial.key) for trial in trials]
+        roots = keys_of([trial.key for trial in trials], points if names is None else names, token)
     except ValueError as error:
         raise ValueError(f"In keys: {error}") from error
-    labels = [{"seed": trial.key, **point} for point in points for trial in trials]
+    labels = [{"seed": _seed(trial.key), **point} for point in points for trial in trials]
     if not labels:
         keys = [trial.key for trial in trials]
         raise ValueError(
@@ -183,7 +200,7 @@ def across(
     rules = shared_by([trial.network for trial in trials], algorithm)
     settings = [
         stepping.setting(one, trial.problem, trial.network, stop, root, watched=watch, weights=weights)
-        for one, (_, (trial, root, weights)) in zip(made, product(points, list(zip(trials, roots, rules))))
+        for one, root, (_, (trial, weights)) in zip(made, roots, product(points, list(zip(trials, rules))))
     ]
     steps, every, width = int(steps), int(every), max(width, len(points))
     if batch is None:
@@ -195,37 +212,63 @@ def across(
 
     runs: list[Intent] = []
     if ledger is not None:
-        for one, (_, (trial, root)) in zip(made, product(points, list(zip(trials, roots)))):
+        known: dict[Any, Any] = {}
+        for one, root, (_, trial) in zip(made, roots, product(points, trials)):
             given = trial.problem, trial.network, stop
-            runs += booking.intents(one, *given, keys=[root], steps=steps, execution=(batch,))
+            runs += booking.intents(one, *given, keys=[root], steps=steps, execution=(batch,), known=known)
     most = planned_by_all(told, [run.releases for run in runs], first.m)
     settings = [replace(one, planned=most) for one in settings]
     hold = None if ledger is None else ledger.reserve(runs)
-    named = [
+    named: list[dict[str, Any]] = [
         {"algorithm": one.algorithm.algorithm, "problem": trial.problem, "network": trial.network}
         for one, (_, trial) in zip(settings, product(points, trials))
     ]
-    origins = [provenance(key_digest(key_data(one.keys.run)), **given) for one, given in zip(settings, named)]
+    origins = [provenance(root, **given) for root, given in zip(roots, named)]
 
     def make() -> tuple[list[Any], Spent]:
         clock, given = Clock(), (settings, trials, points)
         made = executed(*given, steps=steps, every=every, metrics=chosen, batch=batch, width=width)
         return made, clock.read()
 
-    about = {"stop": stop, "metrics": chosen, "how": (steps, every, batch, width, watch)}
-    outcomes, spent = kept.outcomes(jobs, [fingerprint(first.dtype, **about), *origins], make)
+    def about() -> Any:
+        how = settings_of(stop=stop, metrics=chosen, how=(steps, every, batch, width, watch))
+        sums = {id(one): checksums(of=one) for trial in trials for one in (trial.problem, trial.network)}
+        shapes = {jax.tree.structure(one[1:]): one for one in trials}
+        code = [computed(made[0], one.problem, one.network, chosen) for one in shapes.values()]
+        return how, list(sums.values()), code, [one.settings for one in origins]
+
+    outcomes, spent = kept.outcomes(jobs, about, make)
     spent = spent._replace(seconds=spent.seconds / len(settings))
     results: list[Result] = []
-    for place, (setting, label, (params, carry, first_record, later)) in enumerate(zip(settings, labels, outcomes)):
+    for place, (setting, label, root, outcome) in enumerate(zip(settings, labels, roots, outcomes)):
+        params, carry, first_record, later = outcome
         trial = trials[place % len(trials)]
         tally = Tally(setting.algorithm.message_bits(trial.problem))
         tally.add(*as_chunk(first_record))
         tally.base = {}  # a lane's counters run on from the start
         tally.add(later.rounds, later.metrics, later.counts)
-        given = trial.problem, trial.network, stop, setting.keys.run, steps, every, chosen, told[place], origins[place]
+        given = trial.problem, trial.network, stop, root, steps, every, chosen, told[place], origins[place]
         start = Start(made[place], *given, Options(), None)
         results.append(replace(assemble(start, setting, params, carry, tally, spent), labels=label))
     return results if hold is None else booking.booked(hold, list(zip(runs, results)))
+
+
+def keys_of(keys: Sequence[int | Array | RunKey], names: Sequence[Any], token: str | None = None) -> list[RunKey]:
+    """The keys of every run, point by point and trial by trial: each has a private key of its own.
+
+    Args:
+        keys: The keys of the trials.
+        names: What the private keys of every point follow from besides, as plain data; empty: nothing else.
+        token: The token of all runs; None: that of their trials.
+    """
+    own = [RunKey.of(key) for key in keys]
+    own = own if token is None else [replace(one, token=token) for one in own]
+    return [one.derived(name) if name else one for name in names for one in own]
+
+
+def _seed(key: int | Array | RunKey) -> Any:
+    """The label of a run's key; "none" where none was given."""
+    return key if not isinstance(key, RunKey) else "given" if key.source == "given" else "none"
 
 
 def _checked(

@@ -3,30 +3,32 @@
 Axes: m nodes.
 """
 
-import hashlib
 import warnings
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
+import jax
 import numpy as np
 from jax import Array
 
 from jdfl.algorithms.algorithm import Algorithm
 from jdfl.algorithms.program import Program, planned
-from jdfl.base.keys import key_data, key_digest, typed_key
+from jdfl.base.run_keys import RunKey
 from jdfl.devices import processes
 from jdfl.engine import stepping, waves
+from jdfl.engine.computed import computed
 from jdfl.engine.data_ledger import DataLedger, Ended, Hold, Intent
 from jdfl.engine.ledger_file import Standing
-from jdfl.engine.provenance import fingerprint, versions
+from jdfl.engine.provenance import checksums, settings_of, versions
 from jdfl.engine.result import BAD, Result
 from jdfl.engine.spending import guarantee_of, records_of
 from jdfl.engine.stopping import StopRule
 from jdfl.network.graph import Network
 from jdfl.privacy import Ledger, exposing
 from jdfl.problems import Problem
+from jdfl.store.jobs import name_of
 
 RESERVED = "reserved.json"  # in the folder of work
 _THEMSELVES = ("steps", "stop rule", *BAD, "budget")  # endings of runs that were not interrupted
@@ -38,11 +40,12 @@ def intents(
     network: Network,
     stop: StopRule | None,
     *,
-    keys: Iterable[int | Array],
+    keys: Iterable[int | Array | RunKey],
     steps: int,
     most: np.ndarray | None = None,
     derived: Sequence[str] = (),
     execution: tuple[Any, ...] = (),
+    known: dict[Any, Any] | None = None,
 ) -> list[Intent]:
     """The planned runs of an algorithm, one per key, with the maximum number of releases of each.
 
@@ -51,27 +54,36 @@ def intents(
         problem: The nodes' data and losses, of m nodes, all on this process.
         network: The communication network, with the same number of nodes.
         stop: The rule that may end a run; None: there is none.
-        keys: Seeds or typed keys.
+        keys: Seeds, typed keys, or both keys of a run.
         steps: Rounds of every run.
         most: Maximum number of releases of every node by the run's own budget, most [m]; None: all that are planned.
         derived: Names of `jdfl.privacy.DERIVED` that settings were computed from, in addition to the problem's.
-        execution: Anything else that may end a run, or change its floats by rounding. "kernels" are code: a ledger
-            refuses runs with and without them that have the same noise.
+        execution: Anything else that may end a run, or change its floats by rounding.
+        known: What is found about problems and programs, for other calls with the same objects.
     """
     processes.check_whole(problem)
     program = algorithm if isinstance(algorithm, Program) else planned(algorithm, problem, network, steps)
-    words, name = stepping.run_words(program, problem, network), type(program.algorithm).__name__
-    title = f"{name} on {problem.name} over {getattr(network, 'name', 'a network')} with key"
-    guarantee = exposing(guarantee_of(program, problem, stop), derived, problem.public)
-    records, known = records_of(problem), versions() | ({"kernels": "jdfl's own"} if "kernels" in execution else {})
-    data = _hash(fingerprint(problem.dtype, data=problem.data, weight=problem.weight))
-    terms = _hash(fingerprint(problem.dtype, terms=(int(steps), stop, most, execution)))
+    known = {} if known is None else known
+    name, links = type(program.algorithm).__name__, getattr(network, "name", "a network")
+    guarantee, records = exposing(guarantee_of(program, problem, stop), derived, problem.public), records_of(problem)
+    if ("data", id(problem)) not in known:
+        whole: dict[str, Any] = {"data": problem.data, "weight": problem.weight}
+        known["data", id(problem)] = name_of(settings_of(**whole), checksums(**whole)), checksums(problem=problem)
+    data, sums = known["data", id(problem)]
+    leaves, structure = jax.tree.flatten((program.algorithm, program.plan, problem, network))
+    code = structure, tuple((np.shape(leaf), jax.numpy.result_type(leaf)) for leaf in leaves)
+    if code not in known:
+        known[code] = computed(program, problem, network)
+    built: dict[str, Any] = {"algorithm": program.algorithm, "network": network}
+    about = settings_of(problem=problem, **built) | checksums(**built) | sums
+    what = name_of(about, known[code], versions(), "kernels" in execution)
+    terms = name_of(settings_of(terms=(int(steps), stop, most, execution)) | checksums(most=most))
     found: list[Intent] = []
-    for key in map(typed_key, keys):
+    for key in map(RunKey.of, keys):
         counts = np.asarray(waves.releases(stepping.setting(program, problem, network, None, key), int(steps)))
-        counts, own = counts if most is None else np.minimum(counts, most), key_data(key)
-        run = f"{title} {key_digest(own)}", known, data, guarantee, counts, records, int(steps)
-        found.append(Intent(_hash([*words, *own]), *run, terms))
+        counts = counts if most is None else np.minimum(counts, most)
+        run = key.digest, f"{key.token} {what}", f"{name} on {problem.name} over {links} with key {key.digest}"
+        found.append(Intent(*run, data, guarantee, counts, records, int(steps), terms))
     return found
 
 
@@ -127,14 +139,10 @@ def booked(hold: Hold, runs: Sequence[tuple[Intent, Result]]) -> list[Result]:
     for one, result in runs:
         ledger = Ledger.of(result.guarantee, result.releases, result.records)
         void = "" if result.guarantee.claimed else result.guarantee.reason
-        ended[one.run] = Ended(ledger, result.ending in _THEMSELVES, void)
+        ended[one.key] = Ended(ledger, result.ending in _THEMSELVES, void, result.rounds, result.released[-1])
     try:
         found = hold.end(ended)
     except (OSError, ValueError) as error:
         warnings.warn(f"The run has ended, and counts in full in its ledger: {error}", stacklevel=2)
         return [result for _, result in runs]
     return [replace(result, standing=found) for _, result in runs]
-
-
-def _hash(words: Iterable[int]) -> str:
-    return hashlib.sha256(" ".join(map(str, words)).encode()).hexdigest()[:32]

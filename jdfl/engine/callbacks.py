@@ -34,6 +34,8 @@ class Callback:
     """The `ending` of a run that this callback ends."""
     reads_data: ClassVar[bool] = True
     """Whether its reason to end a run depends on more than releases: all see the end, so nothing is claimed."""
+    keeps: ClassVar[bool] = False
+    """Whether it keeps the run in a folder, which then records checksums of its data."""
 
     def begin(self, start: Start) -> np.ndarray | None:
         """Receive the `start` of the run before anything is compiled; may refuse the run by raising ValueError.

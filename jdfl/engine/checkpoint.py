@@ -14,18 +14,21 @@ import numpy as np
 import pandas as pd
 
 from jdfl.base.absent import Absent
-from jdfl.base.keys import key_digest
+from jdfl.base.keys import key_data, key_digest
+from jdfl.base.run_keys import RunKey
 from jdfl.engine import loop
+from jdfl.engine.computed import COMPUTED
 from jdfl.engine.metrics import COUNTS
 from jdfl.engine.provenance import Provenance
 from jdfl.engine.records import JOURNAL, SNAPSHOTS, append, origin_of, rows_of
 from jdfl.engine.result import BAD, Ending, Result
+from jdfl.engine.run_record import RECORD, write_record
 from jdfl.engine.tally import Tally
 from jdfl.privacy import Ledger
 from jdfl.store import snapshots
 from jdfl.store.journal import Journal, Position
 
-FORMAT = 6
+FORMAT = 7
 _TOLD = 5  # differences
 _REMEDY = "Resume with the algorithm, problem, network and kernels of that run."
 
@@ -45,7 +48,10 @@ class Checkpoint:
     releases: np.ndarray  # [m]
     clock: np.ndarray | None  # [2, m] simulated seconds, and what rounding has left out of them
     ledger: Ledger
-    key: str  # the digest of the run's key
+    key: str  # the digest of the public key
+    private_key: str  # the digest of the private key
+    token: str  # what distinguishes the run from others with the same private key
+    released: tuple[str, ...]  # digests of what was released where the run ended
     sums: dict[str, int]  # exact totals by counter
     message_bits: dict[str, int]  # size of one message, by channel
     warnings: tuple[str, ...]  # what these rounds did that a guarantee does not cover
@@ -58,6 +64,7 @@ class Checkpoint:
     moments: dict[int, np.ndarray]  # [m] releases after some rounds
     place: Position | None = None  # in the journal of its folder, behind what belongs to it; None: it is in no folder
     over: bool = False  # the run is over, whatever its ending and `steps`; only its result is assembled
+    run_key: RunKey | None = None  # its keys; None: they are not recorded, so that the key has to be given again
 
     @classmethod
     def of(cls, result: Result) -> "Checkpoint":
@@ -82,6 +89,9 @@ class Checkpoint:
             None if result.clock is None else np.stack([result.clock, np.asarray(result.clock_rest)]),
             Ledger.of(result.guarantee, result.releases, result.records),
             key_digest(result.key),
+            result.private_digest,
+            result.token,
+            result.released,
             dict(result.sums),
             dict(result.totals.message_bits),
             tuple(dict.fromkeys((*result.guarantee.warnings, *result.privacy_warnings))),
@@ -90,14 +100,15 @@ class Checkpoint:
             result.reason,
             result.seconds,
             result.compile_seconds,
-            result.provenance,
+            _with_computed(result),
             dict(result.moments),
+            run_key=result.run_key,
         )
 
     def check(
         self,
         ledger: Ledger,
-        key: str,
+        key: RunKey,
         steps: int,
         metrics: Sequence[str] | None = None,
         origin: Provenance | None = None,
@@ -107,10 +118,12 @@ class Checkpoint:
         The ValueError lists the differences; `origin` is the code and settings of the run that continues.
         """
         self.ledger.check_same(ledger)
-        if key != self.key:
+        digests = key_digest(key_data(key.public)), key.digest
+        if digests != (self.key, self.private_key):
             raise ValueError(
-                f"Expected the key of the run that is resumed, whose digest is {self.key}, got one of {key}. Leave key "
-                "as it was; what comes next is drawn from it and from the number of the round."
+                f"Expected the key of the run that is resumed, whose digest is {self.private_key}, got one of "
+                f"{key.digest}. Leave key as it was, and keep the file {RECORD} of a folder; what comes next is drawn "
+                "from the key and from the number of the round."
             )
         if steps < self.rounds:
             raise ValueError(
@@ -125,7 +138,7 @@ class Checkpoint:
         if self.provenance is None or origin is None:
             return
         versions, settings = origin.differences(self.provenance)
-        if settings:
+        if settings and not (versions and all(one.startswith(COMPUTED) for one in settings)):
             raise ValueError(f"Expected the settings of the run that is resumed. {_listed(settings)}. {_REMEDY}")
         if versions:
             raise ValueError(
@@ -195,6 +208,8 @@ class Checkpoint:
         try:
             place = append(records, rows_of(self.history))
             records.sync()
+            if self.run_key is not None and self.ledger.event is not None:
+                write_record(folder, self.run_key)
             writer.write(self.rounds, *self.stored(place))
         finally:
             records.close()
@@ -219,6 +234,9 @@ class Checkpoint:
             "leaves": len(arrays),
             "ledger": self.ledger.as_dict(),
             "key": self.key,
+            "private key": self.private_key,
+            "token": self.token,
+            "released": list(self.released),
             "sums": {name: str(value) for name, value in self.sums.items()},
             "message_bits": self.message_bits,
             "warnings": list(self.warnings),
@@ -253,6 +271,14 @@ class _Onward(Tally):
     def sift(self) -> None:
         """Leave records of multiples of `every`, and the last."""
         self.rows = [row for row in self.rows[:-1] if row["round"] % self.every == 0] + self.rows[-1:]
+
+
+def _with_computed(result: Result) -> Provenance:
+    """The provenance of a result, with the digest of what it computes."""
+    origin = result.provenance
+    if COMPUTED in origin.settings or result.computed is None:
+        return origin
+    return replace(origin, settings=origin.settings | {COMPUTED: result.computed()})
 
 
 def _listed(differences: list[str]) -> str:

@@ -16,8 +16,9 @@ from jdfl.base.settings import Bound, Count
 from jdfl.devices import processes
 from jdfl.engine.callbacks import NEVER, Callback
 from jdfl.engine.checkpoint import Checkpoint
-from jdfl.engine.records import FORMER_PLACE, JOURNAL, RECORDS, SNAPSHOTS, append, origin_of, rows_of
+from jdfl.engine.records import JOURNAL, RECORDS, SNAPSHOTS, append, origin_of, rows_of
 from jdfl.engine.result import BAD, Result, Snapshot
+from jdfl.engine.run_record import write_record
 from jdfl.engine.start import Start
 from jdfl.store import events, journal, snapshots
 from jdfl.store.journal import Journal
@@ -44,6 +45,7 @@ class Checkpoints(Callback):
     """
 
     reads_data: ClassVar[bool] = False
+    keeps: ClassVar[bool] = True
 
     def __init__(self, folder: str | Path, every: Count | None = None, minutes: float | None = None) -> None:
         self.folder = Path(arguments.argument("folder", folder, str | Path))
@@ -77,6 +79,8 @@ class Checkpoints(Callback):
             warnings.warn(f"{told}.", stacklevel=2)
         try:
             self._journal = self._opened(start)
+            if start.guarantee.event is not None:
+                write_record(self.folder, start.key)
             self._note("begun" if before is None else "resumed", 0 if before is None else before.rounds)
         except BaseException:
             self._lease.release()
@@ -171,13 +175,11 @@ class Checkpoints(Callback):
     def _opened(self, start: Start) -> Journal:
         """The journal of the run, with what was recorded before the `start`."""
         path, before = self.folder / JOURNAL, start.before
-        origin = before.origin if before else origin_of(key_digest(key_data(start.key)), start.provenance)
-        if before is not None and before.place not in (None, FORMER_PLACE) and path.is_file():
+        origin = before.origin if before else origin_of(key_digest(key_data(start.key.public)), start.provenance)
+        if before is not None and before.place is not None and path.is_file():
             return Journal.resume(path, before.place)
-        former = before is not None and before.place == FORMER_PLACE
-        origin |= {"former": "its first records come from a checkpoint"} if former else {}
         fresh = before is None and snapshots.newest(self.folder / SNAPSHOTS) is None
-        if (fresh or former) and _may_be_replaced(path, origin):
+        if fresh and _may_be_replaced(path, origin):
             path.unlink(missing_ok=True)
         elif before is None or path.is_file():
             raise FileExistsError(

@@ -1,8 +1,8 @@
 """The ledger of a dataset: one file for all runs on it, and their joint privacy budget.
 
 The maximum of what a run may release is recorded before its first round, and lowered to its actual releases when it
-has ended. A run that was killed therefore counts as if it had released everything. Runs with the same noise (key,
-settings, data and network) are one entry, with the largest numbers of releases that any of them may have made.
+has ended. A run that was killed therefore counts as if it had released everything. A private key is for one run: a
+second one with it is refused before its first round, and a run that is resumed continues its own entry.
 """
 
 import json
@@ -16,7 +16,6 @@ import numpy as np
 
 from jdfl.base import checks
 from jdfl.engine.ledger_file import Content, Entry, Standing, alone, joined, read, write
-from jdfl.engine.provenance import Provenance
 from jdfl.privacy import Guarantee, Ledger
 from jdfl.privacy.analytic import check_delta
 from jdfl.privacy.relation import check_claim, check_relation, upper, whom
@@ -25,9 +24,9 @@ from jdfl.privacy.relation import check_claim, check_relation, upper, whom
 class Intent(NamedTuple):
     """A planned run, and the maximum of what it may release."""
 
-    run: str  # a hash that only runs with the same noise share
+    key: str  # the digest of its private key
+    run: str  # its token, and a hash of settings, data, what is computed, code and libraries
     title: str  # algorithm, problem, network and key in words
-    versions: dict[str, str]  # of the code and of its libraries
     data: str  # a hash of the nodes' records
     guarantee: Guarantee
     releases: np.ndarray  # [m] in all rounds, those before the first included
@@ -114,9 +113,9 @@ class DataLedger:
 
         Raises:
             ValueError: For runs that claim nothing, on other data, with another relation of neighbours than the
-                entries', with the noise of an entry under other versions, or beyond the budget.
+                entries', with the private key of another run, or beyond the budget.
         """
-        hold = Hold(self, [(run.run, run.terms) for run in runs])
+        hold = Hold(self, [(run.key, run.terms) for run in runs])
         with alone(self.path):
             content = read(self.path)
             if instead is not None:
@@ -140,12 +139,12 @@ class DataLedger:
                 f"Expected the data of the ledger {self.path}, got others, or another split of the same records over "
                 "nodes. Every dataset has its own ledger; a record that is in several of them spends from each."
             )
-        entry = content.entries.setdefault(run.run, Entry(run.title, run.versions))
-        if changed := Provenance(run.versions, {}).differences(Provenance(entry.versions, {}))[0]:
+        entry = content.entries.setdefault(run.key, Entry(run.title, run.run))
+        if entry.run != run.run:
             raise ValueError(
-                f"Expected the code and libraries of the run with the same settings, data and key in the ledger "
-                f"{self.path}, got others ({'; '.join(changed)}): they have the same noise, and may not do the same "
-                "with it. Give another key."
+                f"Expected a private key that no other run in the ledger {self.path} has, got that of {entry.title}: "
+                "two runs with one private key share their noise, and have no joint epsilon. Give it another key, or "
+                "none for a new one; a run that was cut off is resumed."
             )
         before, runs = entry.held.get(run.terms, (run.ledger, 0))
         entry.held[run.terms] = joined([before, run.ledger]), runs + 1
@@ -201,7 +200,7 @@ class Hold:
         """Lower a reservation to the actual releases of the runs.
 
         Args:
-            ended: Their releases, by `Intent.run`. The other runs have not begun, or have their own entries.
+            ended: Their releases, by `Intent.key`. The other runs have not begun, or have their own entries.
         """
         path = self._book.path
         with alone(path):
@@ -219,6 +218,8 @@ class Hold:
             if one is not None:
                 entry.released = one.ledger if entry.released is None else joined([entry.released, one.ledger])
                 entry.void = entry.void or one.void
+                if entry.outputs.setdefault(str(one.rounds), one.outputs) != one.outputs:
+                    entry.void = "two runs with its private key have released different things"
             kept, runs = entry.held.pop(terms, (None, 0))
             if kept is not None and runs > 1 and (one is None or not one.whole):
                 entry.held[terms] = kept, runs - 1  # of another process, or of one that was killed
@@ -232,6 +233,8 @@ class Ended(NamedTuple):
     ledger: Ledger
     whole: bool  # it ended by itself, so that runs with the same `Intent.terms` release no more
     void: str  # why there is no epsilon of it after all; empty: there is
+    rounds: int
+    outputs: str  # the digest of what it has released
 
 
 def _file(path: Any) -> Path:
@@ -244,7 +247,7 @@ def _file(path: Any) -> Path:
 def _fitting(content: Content, run: Intent) -> int:
     """About how many rounds of a run are within the budget, if all of them release alike."""
     low, high = 0, run.rounds
-    content.entries.pop(run.run, None)  # its rounds are among these
+    content.entries.pop(run.key, None)  # its rounds are among these
     while high - low > 1:
         middle = (low + high) // 2
         part = replace(run.ledger, releases=-(-run.ledger.releases * middle // run.rounds))  # int64: no overflow

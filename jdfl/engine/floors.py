@@ -18,7 +18,6 @@ from jdfl.arrays import ops
 from jdfl.base import checks
 from jdfl.base.arguments import checked
 from jdfl.base.keys import typed_key
-from jdfl.base.streams import Keys
 from jdfl.engine import loop, stepping
 from jdfl.network import Network
 from jdfl.problems import Problem
@@ -132,7 +131,7 @@ def _counted(setting: stepping.Setting, steps: Any) -> Any:
 
 def _setting(algorithm: Algorithm, problem: Problem, network: Network, rounds: int) -> stepping.Setting:
     program = planned(algorithm, problem, network, rounds)
-    return stepping.setting(program, problem, network, None, Keys.of(typed_key(0), (0,)))
+    return stepping.setting(program, problem, network, None, typed_key(0))
 
 
 def _besides(algorithm: Algorithm, problem: Problem) -> float:

@@ -16,7 +16,6 @@ import numpy as np
 
 from jdfl.engine import loop
 from jdfl.engine.clock import Spent
-from jdfl.engine.provenance import Provenance
 from jdfl.store.jobs import Jobs, name_of
 
 _COUNTERS = [one.name for one in fields(loop.Carry) if one.name not in ("state", "counts", "clock")]
@@ -25,13 +24,13 @@ Outcome = tuple[Any, loop.Carry, loop.Record, loop.Record]  # as `trials.execute
 
 
 def outcomes(
-    jobs: Jobs | None, about: Sequence[Provenance | Sequence[int]], make: Callable[[], tuple[Sequence[Outcome], Spent]]
+    jobs: Jobs | None, about: Callable[[], Any], make: Callable[[], tuple[Sequence[Outcome], Spent]]
 ) -> tuple[Sequence[Outcome], Spent]:
     """What `make` returns, or what it has returned before where that is kept.
 
     Args:
         jobs: Where outcomes are kept; None: nowhere.
-        about: What identifies the runs: their provenance, whose versions do not count, and fingerprints.
+        about: Gives what identifies the runs, as plain data; it is asked for only where they are kept.
         make: Makes the runs.
     """
     if jobs is None:
@@ -42,13 +41,8 @@ def outcomes(
         made[:] = [make()]
         _write(folder, *made[0])
 
-    place = jobs.done(name_of_runs(about), keep)
+    place = jobs.done(name_of(about()), keep)
     return made[0] if made else _read(place)
-
-
-def name_of_runs(about: Sequence[Provenance | Sequence[int]]) -> str:
-    """The name of the job that makes these runs."""
-    return name_of([Provenance({}, one.settings).hash if isinstance(one, Provenance) else list(one) for one in about])
 
 
 def _write(folder: Path, made: Sequence[Outcome], spent: Spent) -> None:

@@ -1,7 +1,7 @@
 """The file of a dataset's ledger: its contents, its total, and how it is read and written.
 
-It is JSON: version, budget, hash of the records, and for every run, by its hash, its releases, or the reservation if it
-has not ended.
+It is JSON: version, budget, hash of the records, and for every run, by the digest of its private key, its releases, or
+the reservation if it has not ended.
 """
 
 import contextlib
@@ -23,7 +23,7 @@ from jdfl.privacy.accounting import scheduled
 from jdfl.privacy.relation import plain, upper
 from jdfl.privacy.together import total_epsilon
 
-_VERSION = 1
+_VERSION = 2
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Standing:
     """The standing of all runs in a dataset's ledger."""
 
     path: str  # the file
-    runs: int  # those whose noise differs
+    runs: int  # with a private key of their own each
     open: int  # of these, how many have not ended, or were killed
     epsilon: float  # of all of them together, infinite where one has none
     delta: float
@@ -55,13 +55,14 @@ class Standing:
 
 @dataclass
 class Entry:
-    """All runs with the same noise."""
+    """The run with a private key, which may be resumed."""
 
     title: str
-    versions: dict[str, str]
+    run: str  # the token of the run, and a hash of what it is: no other may have its private key
     released: Ledger | None = None  # by runs that have ended; None: none has
     held: dict[str, tuple[Ledger, int]] = field(default_factory=dict[str, "tuple[Ledger, int]"])  # and by how many
     void: str = ""  # why a run that has ended has no epsilon; empty: all have one
+    outputs: dict[str, str] = field(default_factory=dict[str, str])  # digests of what it released, by rounds
 
     def charge(self) -> Ledger:
         """The maximum of what may have been released."""
@@ -80,7 +81,7 @@ class Entry:
         """The inverse of `as_dict`."""
         held = {name: (Ledger.from_dict(one["ledger"]), int(one["runs"])) for name, one in told["held"].items()}
         released = None if told["released"] is None else Ledger.from_dict(told["released"])
-        return cls(told["title"], told["versions"], released, held, told["void"])
+        return cls(told["title"], told["run"], released, held, told["void"], dict(told["outputs"]))
 
 
 @dataclass
@@ -90,7 +91,7 @@ class Content:
     epsilon: float
     delta: float
     data: str | None = None  # a hash of the records; None before the first run
-    entries: dict[str, Entry] = field(default_factory=dict[str, Entry])  # by the hash of a run
+    entries: dict[str, Entry] = field(default_factory=dict[str, Entry])  # by the digest of the private key of a run
 
     def total(self, more: Iterable[Ledger] = ()) -> float:
         """The epsilon of all entries together, and of `more` runs."""
@@ -107,7 +108,7 @@ class Content:
 
 
 def joined(ledgers: Sequence[Ledger]) -> Ledger:
-    """The maximum over runs with the same noise: the most releases of every node, and the longest schedule."""
+    """The maximum over parts of one run: the most releases of every node, and the longest schedule."""
     first, *others = ledgers
     for one in others:
         first.check_same(one)

@@ -1,5 +1,6 @@
 """The result of a run: the state of the device, the totals and the reason of its end, on the host."""
 
+import hashlib
 from dataclasses import replace
 from typing import Any
 
@@ -12,6 +13,7 @@ from jdfl.base.keys import key_data
 from jdfl.engine import guard, invariants, loop, stepping
 from jdfl.engine.clock import Spent
 from jdfl.engine.intervals import examples_of_accuracy
+from jdfl.engine.provenance import identity
 from jdfl.engine.result import Cut, Ending, Result
 from jdfl.engine.spending import records_of, stop_tells
 from jdfl.engine.start import Start
@@ -56,6 +58,8 @@ def assemble(
     rounds, found = int(carry.rounds), invariants.found(carry.bad)
     ending, reason = _ending(rounds, start, carry, setting, cut)
     warns = dict.fromkeys((*warned, *_privacy_warnings(setting.stop, ending, guarantee)))
+    history, state = tally.history(), carry.state
+    released = "" if guarantee.event is None else _released(rounds, params, state, carry.releases, history)
     return Result(
         algorithm=setting.algorithm.algorithm,
         ready=setting.algorithm.ready,
@@ -69,8 +73,8 @@ def assemble(
             *_alone(setting.algorithm.algorithm, np.asarray(carry.communications), rounds),
             *_zeroed(start, params, tally.history()),
         ),
-        state=carry.state,
-        history=tally.history(),
+        state=state,
+        history=history,
         rounds=rounds,
         ending=ending,
         reason=reason,
@@ -86,13 +90,35 @@ def assemble(
         guarantee=exposing(guarantee, ("stop",), problem.public) if READS_DATA in warns else guarantee,
         records=records_of(problem),
         privacy_warnings=tuple(warning for warning in warns if warning not in guarantee.warnings),
-        key=tuple(key_data(setting.keys.run)),
+        key=tuple(key_data(start.key.public)),
+        private_key=tuple(key_data(start.key.private)),
+        key_source=start.key.source,
+        token=start.key.token,
+        data=identity((problem.data, problem.weight)),
+        released=(*(() if start.before is None else start.before.released), released),
         sums=dict(tally.base),
         seconds=spent.seconds,
         compile_seconds=spent.compile_seconds,
         provenance=start.provenance,
+        computed=start.computed,
         test_examples=examples_of_accuracy(setting.algorithm.judged(problem)[0]),
     )
+
+
+def _released(rounds: int, params: Array, state: Any, releases: Any, history: pd.DataFrame) -> str:
+    """The digest of what a run with noise has put out: equal ones of runs with one key say that nothing differs."""
+    total = hashlib.sha256(f"{rounds} {list(history.columns)}".encode())
+    leaves = [_plain(leaf) for leaf in (params, releases, *jax.tree.leaves(state))]
+    for part in jax.device_get(leaves):
+        total.update(f"{part.dtype}{list(part.shape)}".encode())
+        total.update(np.ascontiguousarray(part).reshape(-1).view(np.uint8).data)
+    total.update(history.to_numpy(float).tobytes())
+    return total.hexdigest()[:32]
+
+
+def _plain(x: Any) -> Any:
+    """An array without keys of random numbers, which hosts cannot hold."""
+    return jax.random.key_data(x) if jax.numpy.issubdtype(x.dtype, jax.dtypes.prng_key) else x
 
 
 READS_DATA = "a stop rule or a callback looks at more than what is released, and all see when it ends the run"

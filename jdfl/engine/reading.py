@@ -1,6 +1,5 @@
 """Checkpoints out of the folder of a run."""
 
-import io
 from pathlib import Path
 
 import jax
@@ -9,19 +8,17 @@ import pandas as pd
 from jdfl.algorithms.algorithm import Algorithm
 from jdfl.algorithms.program import planned
 from jdfl.base.arguments import checked
-from jdfl.base.keys import key_digest, typed_key
+from jdfl.base.keys import typed_key
 from jdfl.engine import loop, stepping, waves
 from jdfl.engine.checkpoint import FORMAT, Checkpoint, check_leaves
-from jdfl.engine.metrics import FORMER
-from jdfl.engine.provenance import recorded
-from jdfl.engine.records import FORMER_PLACE, JOURNAL, RECORDS, SNAPSHOTS, history_of
+from jdfl.engine.provenance import Provenance
+from jdfl.engine.records import JOURNAL, RECORDS, SNAPSHOTS, history_of
+from jdfl.engine.run_record import read_record
 from jdfl.network.graph import Network
 from jdfl.privacy import Ledger
 from jdfl.problems import Problem
 from jdfl.store import journal, snapshots
 from jdfl.store.journal import Position
-
-_FORMER = (4, 5)  # they have the history in them; format 4 has the key's words
 
 
 def root_of(folder: str | Path) -> Path:
@@ -67,7 +64,10 @@ def read_checkpoint(folder: str | Path, algorithm: Algorithm, problem: Problem, 
         held["releases"],
         held.get("clock"),
         Ledger.from_dict(told["ledger"]),
-        key_digest(told["key"]) if told["format"] == 4 else told["key"],
+        told["key"],
+        told["private key"],
+        told["token"],
+        tuple(told["released"]),
         {name: int(value) for name, value in told["sums"].items()},
         {name: int(value) for name, value in told["message_bits"].items()},
         tuple(str(warning) for warning in told["warnings"]),
@@ -76,18 +76,17 @@ def read_checkpoint(folder: str | Path, algorithm: Algorithm, problem: Problem, 
         str(told["reason"]),
         float(told["seconds"]),
         float(told["compile_seconds"]),
-        None if told["provenance"] is None else recorded(**told["provenance"]),
+        None if told["provenance"] is None else Provenance(**told["provenance"]),
         dict(zip(map(int, held.get("moments", ())), held.get("moments_releases", ()))),
-        Position(*told["journal"]) if "journal" in told else FORMER_PLACE,
+        Position(*told["journal"]),
+        run_key=(read_record(root) or ("", None))[1],
     )
 
 
 def _history(root: Path, found: snapshots.Stored) -> pd.DataFrame:
     """The records that belong to a snapshot; ValueError where the journal does not have them as they were written."""
-    if (format := found.told.get("format")) not in (FORMAT, *_FORMER):
+    if (format := found.told.get("format")) != FORMAT:
         raise ValueError(f"Expected a checkpoint of format {FORMAT}, got {format!r}. Use the same jdfl.")
-    if format in _FORMER:
-        return pd.read_parquet(io.BytesIO(found.arrays["history"].tobytes())).rename(columns=FORMER)
     before = history_of(journal.read(root / JOURNAL, Position(*found.told["journal"])).rows(RECORDS))
     names = [name.removeprefix("last ") for name in found.arrays if name.startswith("last ")]
     last = pd.DataFrame({name: found.arrays[f"last {name}"] for name in names})

@@ -6,25 +6,27 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from jdfl.engine.provenance import Provenance
-from jdfl.store import journal
+from jdfl.engine.provenance import PRIVATE, Provenance
 from jdfl.store.journal import Journal, Position
 from jdfl.store.manifest import check_signed
 
 JOURNAL, SNAPSHOTS = "journal", "checkpoints"  # in the folder of a run
 RECORDS = "records"  # the table of the journal with the history
-FORMER_PLACE = Position(0, 0, "")  # of a checkpoint whose folder has no journal, but the history in the checkpoint
 
 
 def origin_of(key: str, provenance: Provenance | None) -> dict[str, str]:
-    """What distinguishes the journal of a run from others: the digest of its key, and the hash of its settings."""
-    return {"key": key, "settings": Provenance({}, provenance.settings if provenance else {}).hash}
+    """What distinguishes the journal of a run from others: the digest of its key, and the hash of its settings.
+
+    A run that was cut off before its first checkpoint begins again, with a new private key unless that is recorded.
+    """
+    settings = {} if provenance is None else provenance.settings
+    return {"key": key, "settings": Provenance({}, {k: v for k, v in settings.items() if k != PRIVATE}).hash}
 
 
 def check_settings(text: str, file: Path) -> None:
     """Raise ValueError where the text of config.yaml in the folder of a run is not as it was written."""
     book = file.parent / JOURNAL
-    check_signed(text, file, required=book.is_file() and "former" not in journal.read(book).origin)
+    check_signed(text, file, required=book.is_file())
 
 
 def rows_of(table: pd.DataFrame | Mapping[str, Sequence[float]]) -> np.ndarray:

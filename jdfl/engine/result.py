@@ -16,9 +16,10 @@ from jax import Array
 
 from jdfl.base.arguments import checked
 from jdfl.base.names import Names
+from jdfl.base.run_keys import RunKey, Source, key_of_words
 from jdfl.engine.intervals import wilson
 from jdfl.engine.ledger_file import Standing
-from jdfl.engine.provenance import Provenance
+from jdfl.engine.provenance import PRIVATE, Provenance
 from jdfl.network import Graph
 from jdfl.privacy import Guarantee
 
@@ -93,11 +94,16 @@ class Result:
     guarantee: Guarantee
     records: np.ndarray  # [m] records in the local dataset of each node
     privacy_warnings: tuple[str, ...]  # what this run did that its guarantee does not cover
-    key: tuple[int, ...]  # data of the run's key
+    key: tuple[int, ...]  # words of the public key
+    private_key: tuple[int, ...]  # words of the key of noise and of the choice of records
+    key_source: Source  # of the private key
     sums: dict[str, int]  # exact totals by counter, as `totals` has them
     seconds: float  # wall time without compilation
     compile_seconds: float  # of tracing and compilation
-    provenance: Provenance  # code, libraries, settings, data
+    provenance: Provenance  # code, libraries, settings
+    token: str  # what distinguishes the run from others with the same private key
+    data: str  # what the arrays of the data are distinguished by from others, also from equal ones
+    released: tuple[str, ...]  # digests of what was released where the run ended, before it was resumed and at last
     ready: Any = None  # what the algorithm computed before the first round, such as constants of the nodes
     labels: dict[str, Any] = field(default_factory=dict)  # seed and swept values
     clock_rest: np.ndarray | None = None  # [m] seconds that rounding has left out of `clock`
@@ -109,6 +115,18 @@ class Result:
     violated: tuple[int, int] | None = None  # (round, node) of the first violated invariant; -1: all nodes together
     node_names: Names | None = None  # [m] of all rows per node, in their order; None: nodes have numbers alone
     pairing: str = ""  # how the nodes of problem and network were matched: by name, or by position and why
+    computed: Callable[[], str] | None = field(default=None, compare=False)  # gives the digest of what it computes
+
+    @property
+    def run_key(self) -> RunKey:
+        """The keys of the run, with which `jdfl.run` makes it again."""
+        public, private = (key_of_words(words) for words in (self.key, self.private_key))
+        return RunKey(public, private, self.key_source, self.token)
+
+    @property
+    def private_digest(self) -> str:
+        """The digest of the private key; runs that share it share their noise."""
+        return self.provenance.settings[PRIVATE]
 
     @property
     def final(self) -> dict[str, float]:

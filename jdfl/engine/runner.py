@@ -12,6 +12,7 @@ from jax import Array
 
 from jdfl.algorithms.algorithm import Algorithm
 from jdfl.base import arguments, checks
+from jdfl.base.run_keys import RunKey
 from jdfl.devices import processes
 from jdfl.devices.layout import Layout, mesh_of
 from jdfl.engine import booking, loop, programs, stepping, waves
@@ -41,7 +42,7 @@ def run(
     problem: Problem,
     network: Network,
     *,
-    key: int | Array = 0,
+    key: int | Array | RunKey | None = None,
     steps: int,
     every: int = 1,
     stop: StopRule | None = None,
@@ -57,7 +58,10 @@ def run(
         algorithm: The settings of the method, such as `jdfl.CEPS.paper(s=10)`.
         problem: The nodes' data and losses, of m nodes.
         network: The communication network of every round, with the same number of nodes.
-        key: A seed or a typed JAX key, which decides all randomness.
+        key: A seed or a typed JAX key, from which all randomness follows: another run with it shares its noise, and
+            they have no joint epsilon. None: public randomness is that of seed 0, and so is all of a run without noise;
+            the private key of a run with noise comes from the operating system, and is recorded with the result, so
+            that `resume` needs none. A `RunKey`: that of another run, which is made again.
         steps: Maximum number of rounds, including those before a `resume`.
         every: Rounds between two records; the end of the run is recorded, too.
         stop: A rule that may end the run, evaluated after every round.
@@ -66,8 +70,9 @@ def run(
         callbacks: Callbacks that are called about every `options.chunk` rounds and may end the run: `Progress`,
             `Checkpoints`, `Deadline`, `Budget`, other subclasses of `Callback`, or functions of a `Snapshot`. Results
             do not depend on how often they are called.
-        resume: A finished run to continue, or a checkpoint of `read_checkpoint`, with the same key: the result is that
-            of a run that was never interrupted. If `steps` rounds are done already, it is that run's result.
+        resume: A finished run to continue, or a checkpoint of `read_checkpoint`, with the same key if one was given:
+            the result is that of a run that was never interrupted. If `steps` rounds are done already, it is that run's
+            result.
         ledger: The ledger of the data, which records before the first round how much the run may release, and
             refuses a run that could exceed its budget. A resumed run continues its own entry.
         options: Chunks, devices, kernels, and the size of a parameter that ends the run.
@@ -81,6 +86,7 @@ def run(
     other rounds. All graphs of a periodic network or of a random choice are checked, the graph of round 0 of other
     changing networks, and the weights of 1000 rounds of your own. Exceptions of callbacks are passed on.
     """
+    told = [_callback(one) for one in callbacks]
     start = started(
         algorithm,
         problem,
@@ -92,9 +98,9 @@ def run(
         metrics=metrics,
         resume=resume,
         options=options,
+        kept=any(one.keeps for one in told),
     )
     programs.make_room()
-    told = [_callback(one) for one in callbacks]
     with Interruption() as interruption, processes.watched(), ExitStack() as closing:
         limits: list[tuple[Callback, np.ndarray]] = []
         for callback in told:
@@ -102,8 +108,13 @@ def run(
             limit = callback.begin(start)
             limits += [] if limit is None else [(callback, limit)]
         intent = None if ledger is None else _intent(start, limits)
-        under_way = _Run(start, told, limits, interruption, None if intent is None else intent.releases)
         held = None if ledger is None or intent is None else (ledger.reserve([intent]), intent)
+        try:
+            under_way = _Run(start, told, limits, interruption, None if intent is None else intent.releases)
+        except BaseException:  # nothing is released yet
+            if held is not None:
+                held[0].end({})
+            raise
         result = under_way.to_the_end()
         if held is not None:
             (result,) = booking.booked(held[0], [(held[1], result)])

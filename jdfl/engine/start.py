@@ -4,7 +4,7 @@ Axes: m nodes.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Any
 
 import numpy as np
@@ -14,17 +14,17 @@ from jdfl.algorithms.algorithm import Algorithm, check_protocol
 from jdfl.algorithms.program import Program, planned
 from jdfl.base import arguments, checks
 from jdfl.base.backend import Form
-from jdfl.base.keys import key_data, key_digest, typed_key
+from jdfl.base.run_keys import RunKey
 from jdfl.base.settings import Bound, Positive
-from jdfl.base.streams import Keys
 from jdfl.devices import processes
 from jdfl.devices.layout import Devices, mesh_of
 from jdfl.engine import own_kernels, stepping
 from jdfl.engine.checkpoint import Checkpoint
+from jdfl.engine.computed import COMPUTED, computed
 from jdfl.engine.metrics import Metric, default_metrics, resolve
 from jdfl.engine.optimality import referenced
 from jdfl.engine.placement import require_memory
-from jdfl.engine.provenance import Provenance, provenance
+from jdfl.engine.provenance import Provenance, checksums, provenance
 from jdfl.engine.result import Result
 from jdfl.engine.spending import guarantee_of, unspent, watched
 from jdfl.engine.stopping import StopRule
@@ -73,7 +73,7 @@ class Start:
     problem: Problem
     network: Network
     stop: StopRule | None
-    key: Array  # [] typed
+    key: RunKey
     steps: int
     every: int  # rounds between two records
     metrics: tuple[Metric, ...]
@@ -81,6 +81,10 @@ class Start:
     provenance: Provenance
     options: Options
     before: Checkpoint | None  # the checkpoint that it continues
+
+    def computed(self) -> str:
+        """The digest of what the run computes, which is traced once more for it."""
+        return computed(self.program, self.problem, self.network, self.metrics)
 
 
 def check_settings(algorithm: Algorithm, problem: Problem, network: Network) -> None:
@@ -166,25 +170,25 @@ def started(
     problem: Problem,
     network: Network,
     *,
-    key: int | Array,
+    key: int | Array | RunKey | None,
     steps: int,
     every: int,
     stop: StopRule | None,
     metrics: Sequence[str | Metric] | None,
     resume: Result | Checkpoint | None,
     options: Options,
+    kept: bool,
 ) -> Start:
-    """A run that is ready to begin; ValueError if it is not valid. All arguments are as for `jdfl.run`."""
+    """A run that is ready to begin; ValueError if it is not valid. Arguments are as for `jdfl.run`.
+
+    A run that is `kept` in a folder records checksums of its data, and the digest of what it computes.
+    """
     arguments.settings(options)
     if options.devices is None:
         processes.check_whole(problem)
     devices = 1 if options.devices is None else mesh_of(options.devices, problem.m).size
-    network = stepping.paired(problem, network)
-    root, form = typed_key(key), own_kernels.form_of(options.kernels)
-    digest = key_digest(key_data(root))
+    network, form = stepping.paired(problem, network), own_kernels.form_of(options.kernels)
     program = check_run(algorithm, problem, network, steps, every, stop, devices)
-    more = {} if form is None else {"kernels": _used(program, problem, network, root, form, options)}
-    origin = provenance(digest, algorithm=algorithm, problem=problem, network=network, **more)
     chosen = default_metrics(problem, algorithm.personal) if metrics is None else resolve(metrics, problem)
     problem = referenced(chosen, problem, algorithm.attackers)
     guarantee = guarantee_of(program, problem)
@@ -195,18 +199,39 @@ def started(
             f"({guarantee.local}). Leave it out, or declare that this is public: public = 'stop' of the problem."
         )
     before = Checkpoint.of(resume) if isinstance(resume, Result) else resume
+    own = _key(key, before, guarantee.event is not None)
+    more = {} if form is None else {"kernels": _used(program, problem, network, own.public, form, options)}
+    built: dict[str, Any] = {"algorithm": algorithm, "problem": problem, "network": network}
+    origin = provenance(own, **built, **more)
+    given = own, int(steps), int(every), chosen
+    start = Start(program, problem, network, stop, *given, guarantee, origin, options, before)
+    known = {} if before is None or before.provenance is None else before.provenance.settings
+    if kept or COMPUTED in known:
+        settings = origin.settings | checksums(**built) | {COMPUTED: start.computed()}
+        start = replace(start, provenance=replace(origin, settings=settings))
     if before is not None:
         names = [metric.__name__ for metric in chosen]
-        before.check(unspent(guarantee, problem), digest, int(steps), names, origin)
-    given = root, int(steps), int(every), chosen
-    return Start(program, problem, network, stop, *given, guarantee, origin, options, before)
+        before.check(unspent(guarantee, problem), own, int(steps), names, start.provenance)
+    return start
+
+
+def _key(key: int | Array | RunKey | None, before: Checkpoint | None, noisy: bool) -> RunKey:
+    """The keys of a run, which keeps those of the one that it continues."""
+    if isinstance(key, RunKey):
+        return key
+    if key is not None:
+        found = RunKey.of(key)
+        return found if before is None else replace(found, token=before.token)
+    if before is None:
+        return RunKey.chosen(noisy)
+    return before.run_key or replace(RunKey.of(0), token=before.token)
 
 
 def _used(program: Program, problem: Problem, network: Network, root: Array, form: Form, options: Options) -> str:
     """The names of the kernels that rounds have; on several devices they have none."""
     if options.devices is not None:
         return "none"
-    setting = stepping.setting(program, problem, network, None, Keys.of(root, (0,)), kernels=form)
+    setting = stepping.setting(program, problem, network, None, root, kernels=form)
     return ", ".join(own_kernels.used(setting)) or "none"
 
 

@@ -14,10 +14,10 @@ from jdfl.algorithms.moment import Info, Moment
 from jdfl.algorithms.program import Program
 from jdfl.base import checks, struct
 from jdfl.base.backend import Form, with_kernels
+from jdfl.base.run_keys import RunKey
 from jdfl.base.streams import Keys
 from jdfl.devices import nodes
 from jdfl.engine import guard, invariants
-from jdfl.engine.provenance import fingerprint
 from jdfl.engine.stopping import StopRule
 from jdfl.network import Graph, Network, advanced, in_run
 from jdfl.network.links import Sizes
@@ -58,16 +58,6 @@ def check_paired(problem: Problem, network: Network) -> None:
         )
 
 
-def run_words(program: Program, problem: Problem, network: Network) -> tuple[int, ...]:
-    """The words that identify algorithm, data and network, which enter the key of private randomness."""
-    return fingerprint(problem.dtype, algorithm=program.algorithm, problem=problem, network=network)
-
-
-def run_keys(key: Array, program: Program, problem: Problem, network: Network) -> Keys:
-    """The keys of a run with this key []."""
-    return Keys.of(key, run_words(program, problem, network))
-
-
 @struct.dataclass
 class Setting:
     """The setting of a run; all its arrays and floats are traced, so that changing them does not recompile."""
@@ -91,7 +81,7 @@ def setting(
     problem: Problem,
     network: Network,
     stop: StopRule | None,
-    key: Array | Keys,
+    key: Array | Keys | RunKey,
     limit: Array | None = None,
     largest: Array | None = None,
     watched: guard.Watched = "state",
@@ -106,7 +96,7 @@ def setting(
         problem: The nodes' data and losses, of m nodes.
         network: The communication network.
         stop: The rule that may end the run; None: there is none.
-        key: The run's key [], or all of its keys.
+        key: The run's key [], its two keys, or all that are derived from them.
         limit: Maximum number of releases of every node, limit [m] int32; None: any number.
         largest: Largest magnitude of a parameter, largest [], beyond which the run ends; None: any finite one.
         watched: The values that end the run when they are no longer finite: "state", "parameters" or "nothing".
@@ -116,7 +106,9 @@ def setting(
     """
     check_paired(problem, network)
     node = jnp.arange(problem.m, dtype=jnp.int32)
-    keys = key if isinstance(key, Keys) else run_keys(key, program, problem, network)
+    if isinstance(key, RunKey):
+        key = Keys.of(key.public, key.private)
+    keys = key if isinstance(key, Keys) else Keys.of(key)
     weights = invariants.weights_of(program.algorithm, network) if weights is None else weights
     given = program, nameless(problem), nameless(network), stop, keys, node
     return Setting(*given, limit, largest, planned, watched, weights, kernels)

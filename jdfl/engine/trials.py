@@ -25,7 +25,7 @@ MOST_DATA = 2**30  # bytes of problems and networks that are stacked at a time
 class Trial(NamedTuple):
     """One draw of everything that is random: the data, the network, and the key of the algorithm's own randomness."""
 
-    key: int | Array
+    key: Any  # a seed, a typed key, or a RunKey
     problem: Problem
     network: Network
 

@@ -1,5 +1,6 @@
 """What is compared and how it is tuned: entries, grids, and everything that can be refused before a run."""
 
+import secrets
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -92,6 +93,7 @@ class Terms:
     announce: Announce = lambda label, what: None
     ledger: DataLedger | None = None  # which all runs join, those of tuning included
     jobs: Jobs | None = None  # where runs are kept as soon as they are done
+    token: str = field(default_factory=lambda: secrets.token_hex(8))  # of all runs in a ledger
 
 
 def plans(methods: Mapping[str, Any], terms: Terms) -> dict[str, Plan]:

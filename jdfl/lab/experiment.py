@@ -160,7 +160,7 @@ class Experiment:
         terms, metrics = self._terms(lambda label, what: None, None)
         terms = replace(terms, ledger=None)
         plan = plans({label: self.methods[label]}, terms)[label]
-        return reported_runs(plan, terms, metrics, comparison.tuned[label].values)[1]
+        return reported_runs(label, plan, terms, metrics, comparison.tuned[label].values)[1]
 
     def _terms(self, announce: Announce, jobs: Jobs | None) -> tuple[Terms, tuple[Metric, ...]]:
         """What all methods share, and what is recorded; ValueError for settings that make no sense."""
@@ -209,6 +209,7 @@ class Experiment:
             announce=announce,
             ledger=self.ledger,
             jobs=jobs,
+            **({} if jobs is None else {"token": jobs.token}),
         )
         return terms, chosen
 

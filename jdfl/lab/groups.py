@@ -15,12 +15,15 @@ import pandas as pd
 
 import jdfl
 from jdfl.algorithms.algorithm import Algorithm
+from jdfl.base.run_keys import RunKey
 from jdfl.config import RunConfig, budget_of, build, intended, ledger_of, yaml_text
 from jdfl.engine.accountant import check_account
+from jdfl.engine.batch import across
 from jdfl.engine.data_ledger import Intent
 from jdfl.engine.metrics import COUNTS
 from jdfl.engine.result import CUTS, Result
 from jdfl.engine.start import check_run, execution
+from jdfl.engine.trials import Trial
 from jdfl.lab.summary import privacy_of
 from jdfl.privacy.relation import worth
 
@@ -70,14 +73,14 @@ def groups(points: Sequence[Point], seeds: Sequence[int]) -> list[Group]:
     ]
 
 
-def run_group(group: Group) -> tuple[pd.DataFrame, pd.DataFrame]:
+def run_group(group: Group, token: str) -> tuple[pd.DataFrame, pd.DataFrame]:
     """A table of runs (point, its values, seed, ending, metrics, totals) and one of records (point, seed, history).
 
-    A point whose settings are refused has one row with the reason.
+    A point whose settings are refused has one row with the reason. A ledger knows the runs by their `token`.
     """
     rows: list[dict[str, Any]] = []
     curves: list[pd.DataFrame] = []
-    for point, result in _side_by_side(group) if group.side_by_side else _alone(group):
+    for point, result in (_side_by_side if group.side_by_side else _alone)(group, token):
         if isinstance(result, str):
             rows.append({"point": point.index, **point.values, "ending": REFUSED, "reason": result})
             continue
@@ -86,7 +89,7 @@ def run_group(group: Group) -> tuple[pd.DataFrame, pd.DataFrame]:
     return pd.DataFrame(rows), pd.concat(curves, ignore_index=True) if curves else pd.DataFrame()
 
 
-def intents(group: Group) -> Iterator[Intent]:
+def intents(group: Group, token: str) -> Iterator[Intent]:
     """The planned runs of a group with their releases, without points that are refused."""
     for point in group.points:
         config = point.config
@@ -96,7 +99,12 @@ def intents(group: Group) -> Iterator[Intent]:
         except (ValueError, OSError):  # it is reported when its turn comes
             continue
         others = () if group.side_by_side else execution(jdfl.Options(diverged_above=config.diverged_above))
-        yield from intended(config, given, group.seeds, *others)
+        yield from intended(config, given, _keys(group, point, token), *others)
+
+
+def _keys(group: Group, point: Point, token: str) -> list[RunKey]:
+    """The keys of the runs of a point: the private ones follow from the seed and from the values of the point."""
+    return [replace(RunKey.of(seed).derived(point.values), token=token) for seed in group.seeds]
 
 
 def _free(config: RunConfig) -> bool:
@@ -124,7 +132,7 @@ def _floats(algorithm: Algorithm) -> tuple[dict[str, float], str]:
     return found, f"{structure} { ({path: leaf for path, leaf in named.items() if path not in found}) }"
 
 
-def _side_by_side(group: Group) -> Iterator[tuple[Point, Result | str]]:
+def _side_by_side(group: Group, token: str) -> Iterator[tuple[Point, Result | str]]:
     """Every run, or the reason why a point has none, as lanes of one program."""
     accepted: list[tuple[Point, Algorithm]] = []
     shared: tuple[Any, ...] = ()  # problem, network, stop rule
@@ -142,15 +150,17 @@ def _side_by_side(group: Group) -> Iterator[tuple[Point, Result | str]]:
     problem, network, stop = shared
     rows = [_floats(algorithm)[0] for _, algorithm in accepted]
     tried = [path for path in rows[0] if len({row[path] for row in rows}) > 1]
-    over: Any = [{path: row[path] for path in tried} for row in rows] if tried else {}
+    over: Any = [{path: row[path] for path in tried} for row in rows]
     how = _options(accepted[0][0].config)
-    results = jdfl.sweep(accepted[0][1], problem, network, over=over, keys=group.seeds, stop=stop, **how)
+    trials = [Trial(seed, problem, network) for seed in group.seeds]
+    how |= {"names": [point.values for point, _ in accepted], "token": token}
+    results = across(accepted[0][1], trials, over=over, stop=stop, **how)
     for i, (point, _) in enumerate(accepted):
-        first = i * len(group.seeds) if tried else 0  # or the same values twice
+        first = i * len(group.seeds)
         yield from ((point, result) for result in results[first : first + len(group.seeds)])
 
 
-def _alone(group: Group) -> Iterator[tuple[Point, Result | str]]:
+def _alone(group: Group, token: str) -> Iterator[tuple[Point, Result | str]]:
     """Every run, or the reason why a point has none, one after another."""
     for point in group.points:
         config = point.config
@@ -159,8 +169,8 @@ def _alone(group: Group) -> Iterator[tuple[Point, Result | str]]:
             _check(config, algorithm, problem, network, stop)
             how: dict[str, Any] = _options(config) | {"stop": stop, "callbacks": budget_of(config)}
             how["options"] = jdfl.Options(diverged_above=config.diverged_above)
-            for seed in group.seeds:
-                result = jdfl.run(algorithm, problem, network, key=seed, **how)
+            for seed, key in zip(group.seeds, _keys(group, point, token)):
+                result = jdfl.run(algorithm, problem, network, key=key, **how)
                 if result.ending in CUTS:  # a part of a run is none of its points
                     raise KeyboardInterrupt
                 yield point, replace(result, labels={"seed": seed})

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from jdfl.engine.batch import keys_of
 from jdfl.engine.booking import intents
 from jdfl.engine.data_ledger import Intent
 from jdfl.engine.trials import Trial
@@ -32,8 +33,8 @@ def of_all(plans: Mapping[str, Plan], terms: Terms) -> list[Intent]:
     for label, plan in plans.items():
         points = plan.taken()
         if tune is not None:
-            found += _runs(plan, terms, [(plan.at(point), plan.tuning) for point in points])
-        reported = [_reported(plan, terms, [point]) for point in points]
+            found += _runs(label, plan, terms, [(plan.at(point), point, plan.tuning) for point in points])
+        reported = [_reported(label, plan, terms, [point]) for point in points]
         found += [run for runs in sorted(reported, key=_noise)[:shown] for run in runs]
         terms.announce(label, "keeping room in the ledger")
     return found
@@ -51,22 +52,23 @@ def of_chosen(plans: Mapping[str, Plan], terms: Terms, choices: Sequence[Choice]
     for label, plan in plans.items():
         tuned = [choice.tuned[label] for choice in choices]
         points = {tuple(how.values.items()): how.values for how in tuned if not how.failure}
-        found += _reported(plan, terms, list(points.values()))
+        found += _reported(label, plan, terms, list(points.values()))
     return found
 
 
-def _reported(plan: Plan, terms: Terms, points: Sequence[Point]) -> list[Intent]:
+def _reported(label: str, plan: Plan, terms: Terms, points: Sequence[Point]) -> list[Intent]:
     algorithms = [calibrated(replace(plan, algorithm=plan.at(point)), terms) for point in points]
-    return _runs(plan, terms, [(algorithm, plan.trials) for algorithm in algorithms])
+    made = [(algorithm, point, plan.trials) for algorithm, point in zip(algorithms, points)]
+    return _runs(label, plan, terms, made)
 
 
-def _runs(plan: Plan, terms: Terms, made: Sequence[tuple[Any, Sequence[Trial]]]) -> list[Intent]:
-    """The runs of these algorithms, each in the trials given with it."""
-    found: list[Intent] = []
-    for algorithm, trials in made:
-        for trial in trials:
+def _runs(label: str, plan: Plan, terms: Terms, made: Sequence[tuple[Any, Point, Sequence[Trial]]]) -> list[Intent]:
+    """The runs of these algorithms, each with its point and the trials given with it."""
+    found, known = list[Intent](), dict[Any, Any]()
+    for algorithm, point, trials in made:
+        for trial, key in zip(trials, keys_of([trial.key for trial in trials], [(label, point)], terms.token)):
             given = algorithm, trial.problem, trial.network, terms.stop
-            found += intents(*given, keys=[trial.key], steps=plan.steps, derived=plan.derived)
+            found += intents(*given, keys=[key], steps=plan.steps, derived=plan.derived, known=known)
     return found
 
 

@@ -58,7 +58,7 @@ def ran(methods: Mapping[str, Any], terms: Terms, metrics: tuple[Metric, ...]) -
     @functools.cache  # runs are shared by all budgets that choose the same values
     def reported(label: str, point: Point) -> Reported:
         terms.announce(label, "running")
-        algorithm, runs = reported_runs(planned[label], terms, metrics, dict(point))
+        algorithm, runs = reported_runs(label, planned[label], terms, metrics, dict(point))
         plan = planned[label]
         if plan.grid:  # whose values were chosen by looking at other runs on the same data
             shown = [
@@ -119,11 +119,12 @@ def ran(methods: Mapping[str, Any], terms: Terms, metrics: tuple[Metric, ...]) -
 
 
 def reported_runs(
-    plan: Plan, terms: Terms, metrics: tuple[Metric, ...], values: Mapping[str, float]
+    label: str, plan: Plan, terms: Terms, metrics: tuple[Metric, ...], values: Mapping[str, float]
 ) -> tuple[Algorithm, list[Result]]:
     """The algorithm of a method with these values, and with the noise that the terms ask for, and its reported runs.
 
     Args:
+        label: The label of the method.
         plan: The method.
         terms: What all methods share.
         metrics: What is recorded.
@@ -131,7 +132,7 @@ def reported_runs(
     """
     algorithm = calibrated(dataclasses.replace(plan, algorithm=plan.at(dict(values))), terms)
     how: Any = {"every": terms.every, "stop": terms.stop, "metrics": metrics, "batch": terms.batch}
-    how |= {"ledger": terms.ledger, "jobs": terms.jobs}
+    how |= {"ledger": terms.ledger, "jobs": terms.jobs, "names": [(label, values)], "token": terms.token}
     return algorithm, across(algorithm, plan.trials, over={}, steps=plan.steps, **how)
 
 

@@ -2,6 +2,8 @@
 
     config.yaml        the settings, of a run of the command line
     environment.json   versions, platform, device
+    private.key        of a run with noise, its token, and its private key if that comes from the operating system: for
+                       its owner alone, and not to be published
     journal            everything that was recorded while the run went on; the tables below are made of it
     events             a log: when the run was begun and resumed, and how it ended
     checkpoints/       what is needed to resume the run; missing if it diverged before the first checkpoint. It has the
@@ -18,9 +20,9 @@
     summary.json       the same as data
     manifest.json      size and SHA-256 of every file; it comes last, so that a folder that has it is complete
 
-While a run goes on, the folder has the first five, and a lease that says which process writes into it; `jdfl export`
-writes the tables of such a folder. The key of the run is not in it, since the noise can be removed with it. Every file
-is written under another name and then renamed, so that none is ever partial.
+While a run goes on, the folder has the first of these, and a lease that says which process writes into it.
+`jdfl export` writes the tables of such a folder. A key that was given is not in it, since the noise can be removed with
+it. Every file is written under another name and then renamed, so that none is ever partial.
 """
 
 import platform
@@ -219,7 +221,8 @@ def _check_key(folder: Path, origin: Mapping[str, Any]) -> None:
         config = from_yaml(read(folder / "config.yaml"))
     except (ValueError, FileNotFoundError):
         return
-    if config.key_file is None and origin.get("key") != key_digest(key_data(typed_key(config.seed))):
+    seeded = config.key_file is None and config.seed is not None
+    if seeded and origin.get("key") != key_digest(key_data(typed_key(config.seed or 0))):
         raise ValueError(f"Expected the {JOURNAL} of the run in {folder}, got that of another run. Put it back.")
 
 

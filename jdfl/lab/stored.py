@@ -91,6 +91,8 @@ class _Writer:
         parts = {name: instead.get(name, getattr(value, name)) for name in names}
         if isinstance(value, Published):
             parts["run"] = None
+        if isinstance(value, Result):
+            parts["computed"] = None
         if isinstance(value, Comparison):
             parts["algorithms"] = {
                 label: Absent("the algorithm", described(one), _AGAIN) for label, one in value.algorithms.items()
@@ -145,6 +147,7 @@ def absent(result: Result) -> dict[str, Absent]:
         "algorithm": Absent("the algorithm", about, _AGAIN),
         "state": Absent("the state of the nodes", about, f"{state}."),
         "key": Absent("the key", about, "With it the noise can be removed: keep it apart, and give it to jdfl.run."),
+        "private_key": Absent("the private key", about, "Read it with jdfl.read_checkpoint, as the state."),
         "ready": Absent("what the algorithm computed before the first round", about, _AGAIN),
     }
     return {name: one for name, one in found.items() if not isinstance(getattr(result, name), Absent)}

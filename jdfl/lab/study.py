@@ -68,13 +68,13 @@ class Study:
                 f"Expected no key file for a study, whose runs have seeds, got key_file = {config.base.key_file}."
             )
         last = 2**32 - config.seeds
-        checks.whole(0, last, "The seeds are `seed` to `seed` + seeds - 1.", seed=config.base.seed)
+        checks.whole(0, last, "The seeds are `seed` to `seed` + seeds - 1.", seed=config.base.seed or 0)
         tried = points(config.over, config.random, config.draw)
         made = [Point(i, values, config_at(config.base, values)) for i, values in enumerate(tried)]
         seeded = [point for point in made if "seed" in point.values]
         if seeded:
             raise ValueError("Expected `seeds`, how many runs every point has, got seed among what is tried.")
-        first = config.base.seed
+        first = config.base.seed or 0
         if any("privacy.ledger" in point.values for point in made):
             raise ValueError("Expected one ledger for all points, got privacy.ledger among what is tried.")
         return Study(config, folder, tuple(groups(made, range(first, first + config.seeds))))
@@ -94,7 +94,8 @@ class Study:
 
     def intents(self) -> list[Intent]:
         """The planned runs of the groups that are left, for the ledger of the data."""
-        return [run for group in self.left for run in intents(group)]
+        token = Jobs(self.folder).token
+        return [run for group in self.left for run in intents(group, token)]
 
     def end(self) -> pd.DataFrame:
         """Join the parts that are done; returns the table of all runs, which is empty if there are none."""
@@ -122,7 +123,7 @@ def keep(jobs: Jobs, group: Group) -> None:
     def make(folder: Path) -> None:
         with warnings.catch_warnings():
             warnings.simplefilter("once")
-            runs, curves = run_group(group)
+            runs, curves = run_group(group, jobs.token)
         for name, table in ((RUNS, runs), (CURVES, curves)):
             write(folder / name, writable(table))
 

@@ -83,6 +83,8 @@ class Search:
                 ledger=terms.ledger,
                 width=self._width(len(points)),
                 jobs=terms.jobs,
+                names=[(self.label, point) for point in points],
+                token=terms.token,
             )
         places = [len(self.points) + i // trials for i in range(len(results))]
         frames = [long_form(str(place), [run]) for place, run in zip(places, results)]

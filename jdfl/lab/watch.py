@@ -19,7 +19,6 @@ Axes: m nodes, n parameters.
 """
 
 import itertools
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -31,19 +30,18 @@ from jax import Array
 from jdfl.engine.callbacks import Callback
 from jdfl.engine.checkpoints import Checkpoints
 from jdfl.engine.metrics import average, classifies, label_shares
-from jdfl.engine.records import FORMER_PLACE, JOURNAL, rows_of
+from jdfl.engine.records import JOURNAL, rows_of
 from jdfl.engine.result import Result, Snapshot
 from jdfl.engine.spending import records_of
 from jdfl.engine.start import Start
 from jdfl.events import AsyncMethod
-from jdfl.lab import files, first_events
+from jdfl.lab import first_events
 from jdfl.network import Graph
 from jdfl.privacy import Accounting
 from jdfl.problems import Problem
 from jdfl.store import journal
 
 TABLES = ("nodes", "links", "split", "timeline", "messages")  # of the journal
-_NO_ROWS = np.zeros(0, [])
 _FLOATS = ("distance", "value", "time", "sent", "arrives")  # columns
 MOST = 256  # nodes
 MOMENTS = 60  # at least, in a run with enough rounds
@@ -115,7 +113,6 @@ class Watch(Callback):
         self._shown: np.ndarray | None = None
         self._links: np.ndarray | None = None
         self._graph: Graph | None = None
-        self._former: dict[str, np.ndarray] = {}
         self._lanes: first_events.Lanes | None = None
 
     def begin(self, start: Start) -> None:
@@ -123,10 +120,6 @@ class Watch(Callback):
         place = None if start.before is None else start.before.place
         if place is None or start.before is None:
             self._lanes = _first_events(start)
-            return
-        if place == FORMER_PLACE:
-            self._former = _former(self._store.folder, start.before.rounds)
-            self._go_on(self._former.get("split", _NO_ROWS), self._former.get("links", _NO_ROWS))
             return
         before = journal.read(self._store.folder / JOURNAL, place)
         if not before.rows("timeline").size:
@@ -149,9 +142,6 @@ class Watch(Callback):
             self._shown = nearby(self._graph)
             self._store.record("split", rows_of(split_of(self._problem, self._shown)), now)
         nodes = rows_of(self._nodes(now, self._shown))
-        for name, rows in self._former.items():
-            self._store.record(name, rows.astype(nodes.dtype) if name == "nodes" else rows, now)
-        self._former = {}
         if self._lanes is not None:
             self._store.record("timeline", rows_of(self._lanes.events), now)
             self._store.record("messages", rows_of(self._lanes.messages), now)
@@ -182,19 +172,8 @@ def _first_events(start: Start) -> first_events.Lanes | None:
     """The first events of some nodes; None for a method with rounds."""
     method = start.program.algorithm
     if isinstance(method, AsyncMethod):
-        return first_events.of_run(method, start.problem, start.network, start.key)
+        return first_events.of_run(method, start.problem, start.network, start.key.public)
     return None
-
-
-def _former(folder: Path, rounds: int) -> dict[str, np.ndarray]:
-    """The tables of a run of an earlier version, which has them as CSV, up to a number of rounds."""
-    found: dict[str, np.ndarray] = {}
-    for name in TABLES:
-        if (folder / f"{name}.csv").is_file():
-            table = files.read(folder / f"{name}.csv")
-            table = table[table["round"] <= rounds] if "round" in table else table
-            found[name] = rows_of({one: table[one].to_numpy(float if one in _FLOATS else int) for one in table})
-    return found
 
 
 def releases(result: Result, *, accounting: Accounting = "sound") -> pd.DataFrame:

@@ -23,6 +23,7 @@ from jdfl.algorithms.moment import Moment
 from jdfl.algorithms.program import Program
 from jdfl.algorithms.sending import exact
 from jdfl.base.keys import typed_key
+from jdfl.base.streams import Keys
 from jdfl.codecs import Dense
 from jdfl.engine import stepping
 from jdfl.engine.stepping import Setting
@@ -47,7 +48,7 @@ class _Rounds:
 
     def __init__(self, program: Program, problem: Problem, network: Network, steps: int, key: int | Array) -> None:
         self.m, self.steps, self.plan = problem.m, steps, program.plan
-        self.keys = stepping.run_keys(typed_key(key), program, problem, network)
+        self.keys = Keys.of(typed_key(key))
         self.network = stepping.nameless(network)
         self.algorithm = _followed(program.algorithm, problem)
         self.weight = np.asarray(problem.weight, np.float64)

@@ -31,6 +31,10 @@ from jdfl.privacy.relation import (
 )
 
 Accounting = Literal["sound", "paper"]
+KEYS = {
+    "given": "it was given; another run with this key shares its noise: they have no joint epsilon",
+    "operating system": "it comes from the operating system, for this run alone, and is recorded with it",
+}
 _EXACT = (
     "the key is secret; a seed is not, since all of its 32 bits can be tried (--key-file has 64): knowing it removes "
     "the noise, which is drawn by JAX's generator, which is not cryptographic (the noise itself is exact, for an "
@@ -85,6 +89,7 @@ class PrivacyReport:
     public: tuple[str, ...] = ()  # values from the data that enter without noise and are declared public
     local: str = ""  # why the final parameters are not covered; empty: they are
     method: str = "PLD"  # the bound that gives `epsilon`
+    key: str = ""  # where the private key of the run comes from, in words; empty: it is not known
 
     def as_dict(self) -> dict[str, Any]:
         """Plain data for JSON; numbers that are not finite become None.
@@ -149,6 +154,7 @@ class PrivacyReport:
                 f"{self.sampling['rate']:.3g} of a node's, redrawn for every sample and kept secret"
             )
         lines += [other["statement"] for other in self.beside]
+        lines += [f"key: {self.key}"] if self.key else []
         lines += [f"warning: {warning}" for warning in self.warnings]
         return "\n".join(f"- {line}" for line in lines) + f"\n- assumed: {'; '.join(self.assumptions)}\n"
 

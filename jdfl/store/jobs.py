@@ -26,7 +26,7 @@ from jdfl.store.journal import sync_path
 from jdfl.store.lease import Lease, LostError, UnwrittenError
 
 ORIGIN, PLACE = "jobs.json", "jobs"
-_FORMAT = 1
+_FORMAT = 2
 _SIGNALS = (signal.SIGTERM, signal.SIGHUP)
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.EACCES)
 
@@ -54,6 +54,11 @@ class Jobs:
 
     def __init__(self, folder: Path, retry: int = 0, lease: Lease | None = None) -> None:
         self.folder, self.retry, self._lease = folder, retry, lease
+
+    @property
+    def token(self) -> str:
+        """What distinguishes the work of this folder from that of others; the same whenever it goes on."""
+        return str(_read(self.folder / ORIGIN)["token"])
 
     def find(self, name: str) -> Path | None:
         """The folder of a finished job; None for one that is not done, or whose files are damaged, with a warning."""
@@ -152,7 +157,7 @@ def opened(folder: Path, origin: Mapping[str, Any], *, any_version: bool = False
         if lease.before:
             told = f"The work in {folder} was not ended by {lease.before}; it goes on with what is not done"
             warnings.warn(f"{told}.", stacklevel=3)
-        new = _begin(folder, {"format": _FORMAT, **origin}, any_version)
+        new = _begin(folder, {"format": _FORMAT, "token": uuid4().hex[:16], **origin}, any_version)
         events.note(folder, "begun" if new else "resumed", **before)
         with _ended_by_signals(), _noted(folder):
             yield Jobs(folder, retry, lease)
@@ -167,7 +172,9 @@ def _begin(folder: Path, origin: dict[str, Any], any_version: bool) -> bool:
     path = folder / ORIGIN
     if path.is_file():
         before = _read(path)
-        free = {"versions": {}} | ({"settings": ""} if any_version else {})  # which another version writes otherwise
+        free = {"versions": {}, "token": ""} | (
+            {"settings": ""} if any_version else {}
+        )  # which another version writes otherwise
         if {**before, **free} != {**origin, **free}:
             raise ValueError(
                 f"Expected the work that was begun in {folder}, got other work, or other settings. Put the file of its "

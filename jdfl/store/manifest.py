@@ -8,14 +8,14 @@ from typing import Any
 
 from jdfl.store import lease
 
-NAME = "manifest.json"
+NAME, PRIVATE = "manifest.json", "private.key"
 _FORMAT = 1
 _SIGN = "# sha256 of the lines above: "
 
 
 def of(folder: Path, apart: Sequence[str] = ()) -> dict[str, Any]:
-    """The manifest of a folder as plain data, of all files but the manifest, the lease, and names that are `apart`."""
-    others = {NAME, lease.NAME, *apart}
+    """The manifest of a folder as plain data, of all files but itself, the lease, private keys, and those `apart`."""
+    others = {NAME, lease.NAME, PRIVATE, *apart}
     files = sorted(
         path for path in folder.rglob("*") if path.is_file() and path.relative_to(folder).parts[0] not in others
     )

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import jdfl
+from jdfl.base.run_keys import RunKey
 from jdfl.cli import main
 from jdfl.engine import data_ledger, ledger_file, runner
 from jdfl.engine.accountant import ledger_of_run
@@ -37,15 +38,16 @@ def run(algorithm=NOISY, *, steps=3, ledger=None, **how):
     return jdfl.run(algorithm, DRAWN(), NETWORK(), steps=steps, ledger=ledger, metrics=["objective"], **how)
 
 
-def intent(name="a", releases=3, *, z=5.0, terms="", data="data", versions=(("code", "1"),), **told):
+def intent(name="a", releases=3, *, z=5.0, terms="", data="data", token="1", **told):
     guarantee = replace(CLAIMED, **({"event": GaussianEvent(z)} | told))
     records = np.array([100, 200])
-    return Intent(name, f"run {name}", dict(versions), data, guarantee, np.array([releases, 1]), records, 3, terms)
+    return Intent(name, token, f"run {name}", data, guarantee, np.array([releases, 1]), records, 3, terms)
 
 
-def ended(one, releases=None, *, whole=True, void=""):
+def ended(one, releases=None, *, whole=True, void="", outputs="1"):
     ledger = one.ledger if releases is None else replace(one.ledger, releases=np.array(releases))
-    return {one.run: data_ledger.Ended(ledger, whole, void)}
+    rounds = int(ledger.releases.max())
+    return {one.key: data_ledger.Ended(ledger, whole, void, rounds, outputs)}
 
 
 def charges(book):
@@ -66,16 +68,30 @@ def test_the_ledger_costs_what_its_runs_cost_together(book):
     assert len(book.lines()) == 6
 
 
-def test_the_same_noise_counts_once_with_the_most_rounds(book):
-    once = run(ledger=book).standing
-    assert run(ledger=book).standing == once
-    assert run(ledger=book, steps=2).standing == once  # its first rounds
-    longer = run(ledger=book, steps=4).standing
-    assert (longer.runs, longer.epsilon) == (1, total_epsilon([ledger_of_run(run(steps=4))], DELTA))
-    again = run(ledger=book, steps=5, resume=run(steps=4))
-    assert (again.standing.runs, again.standing.epsilon) == (1, total_epsilon([ledger_of_run(run(steps=5))], DELTA))
-    swept = jdfl.sweep(NOISY, DRAWN(), NETWORK(), over={"lr": [0.05]}, steps=5, ledger=book, metrics=["objective"])
-    assert swept[0].standing == again.standing
+def test_a_run_goes_on_in_its_own_entry_and_another_with_its_key_is_refused(book):
+    first = run(ledger=book, key=3)
+    longer = run(ledger=book, key=3, steps=5, resume=first)
+    assert (longer.standing.runs, longer.standing.epsilon) == (1, total_epsilon([ledger_of_run(longer)], DELTA))
+    before = book.path.read_bytes()
+    for algorithm, steps in ((NOISY, 3), (NOISY, 4), (LOUDER, 3)):
+        with pytest.raises(ValueError, match="another key"):
+            run(algorithm, ledger=book, key=3, steps=steps)
+    with pytest.raises(ValueError, match="another key"):
+        jdfl.repeat(NOISY, DRAWN(), NETWORK(), keys=[4, 3], steps=1, ledger=book, metrics=["objective"])
+    assert book.path.read_bytes() == before
+    assert run(ledger=book).standing.runs == 2
+
+
+def test_a_run_that_has_released_other_things_than_before_has_no_epsilon(book):
+    """Two processes resume one checkpoint, and something outside of what is computed differs."""
+    one = intent()
+    book.reserve([one]).end(ended(one, outputs="1"))
+    book.reserve([one]).end(ended(one, outputs="1"))
+    assert np.isfinite(book.standing().epsilon)
+    book.reserve([one]).end(ended(one, outputs="2"))
+    assert book.standing().epsilon == np.inf
+    with pytest.raises(ValueError, match="released different things"):
+        book.reserve([intent("b")])
 
 
 def test_noise_of_several_kinds_adds_up_as_it_does_elsewhere(book):
@@ -93,13 +109,15 @@ def test_a_run_that_was_killed_stays_reserved_until_it_is_made_again(book):
     def die(now):
         raise Killed
 
+    key = RunKey.of(5)
     with pytest.raises(Killed):
-        run(ledger=book, callbacks=[die], options=jdfl.Options(chunk=1))
+        run(ledger=book, key=key, callbacks=[die], options=jdfl.Options(chunk=1))
     found = book.standing()
     assert (found.runs, found.open) == (1, 1)
     assert found.epsilon == total_epsilon([ledger_of_run(run())], DELTA)
-    assert run(ledger=book, steps=1).standing.epsilon == found.epsilon  # which covers a part alone
-    done = run(ledger=book).standing
+    with pytest.raises(ValueError, match="another key"):
+        run(ledger=book, key=5)
+    done = run(ledger=book, key=key).standing
     assert (done.open, done.epsilon) == (0, found.epsilon)
 
 
@@ -138,7 +156,7 @@ def refused(book, words, *runs):
 def test_what_does_not_belong_to_the_others_is_refused_and_leaves_no_trace(book):
     book.reserve([intent()])
     refused(book, "data of the ledger", intent("b", data="another split"))
-    refused(book, r"code: was 1, is 2.*another key", intent(versions=(("code", "2"),)))
+    refused(book, "another key", intent(token="2"))
     refused(book, "protect the same", intent("b", adjacency="add-remove"))
     refused(book, "protect the same", intent("b", unit="node"))
     refused(book, "Give clip", intent("b", claimed=False, enforced_by=None, reason="bare", remedy="Give clip."))
@@ -238,8 +256,8 @@ def test_files_that_are_no_whole_ledger_are_refused(tmp_path, book):
         with pytest.raises(ValueError, match=str(book.path)):
             book.reserve([intent("b")])
         assert book.path.read_text() == damaged
-    book.path.write_text(text.replace('"version": 1', '"version": 2'))
-    with pytest.raises(ValueError, match="version 2"):
+    book.path.write_text(text.replace('"version": 2', '"version": 1'))
+    with pytest.raises(ValueError, match="version 1"):
         jdfl.DataLedger(book.path)
     book.path.write_text(text)
     assert book.standing().runs == 1
