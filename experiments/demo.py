@@ -1,7 +1,7 @@
 """An overview in half a minute: CEPS, all four variants, on its paper's Example 1 and on real data.
 
 Run `python -m experiments.demo [--quick] [--seeds N] [--out DIR]`. Prints what was found and a table with the paper's
-numbers beside ours, and writes DIR/demo.json, DIR/demo.png and the page DIR/demo.html, which has all numbers. The real
+numbers and ours, and writes DIR/demo.json, DIR/demo.png and the page DIR/demo.html, which has all numbers. The real
 data is breast_cancer, which is part of scikit-learn. `--quick` leaves out the variants with whole vectors.
 """
 

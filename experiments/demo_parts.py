@@ -155,7 +155,7 @@ def rows_of_real(real: Found) -> list[Row]:
 
 
 def sentences(example: Found, real: Found) -> tuple[str, str, str]:
-    """What was run and found, on generated and on real data, and beside the paper."""
+    """What was run and found, on generated and on real data, and what the paper has."""
     seeds = len(example.least)
     one_bit, whole = (mean_of(example, kind) for kind in ("1BCS", "Perf"))
     ran = (

@@ -12,12 +12,12 @@
 
 # %% [markdown]
 # # Own algorithm
-# One class with settings, `init` and `step`. This one is decentralized SGD with quasi-global momentum (T. Lin et al.,
-# 2021), which takes momentum from the change of the mixed parameters:
+# One class with settings, `init` and `step`. This one is DecentLaM (K. Yuan et al., 2021), which jdfl does not include.
+# It accumulates the change that a round of D-PSGD makes:
 #
 # $$
-# x_i^{+} = \sum_j W_{ij} (x_j - \mathrm{lr} (\beta u_j + g_j(x_j))), \qquad
-# u_i^{+} = \beta u_i + (1 - \beta) (x_i - x_i^{+}) / \mathrm{lr}
+# u_i^{+} = \beta u_i + \frac{1}{\mathrm{lr}} \Big(x_i - \sum_j W_{ij} (x_j - \mathrm{lr}\, g_j(x_j))\Big), \qquad
+# x_i^{+} = x_i - \mathrm{lr}\, u_i^{+}
 # $$
 
 # %%
@@ -32,10 +32,10 @@ from jdfl.base.settings import Fraction, Positive
 
 
 @struct.dataclass
-class QGDSGDm(jdfl.Algorithm):
-    """QG-DSGDm: decentralized SGD with momentum of the whole network. The state is x and u, both [m, n]."""
+class DecentLaM(jdfl.Algorithm):
+    """DecentLaM: momentum of whole rounds of D-PSGD. The state is x and u, both [m, n]."""
 
-    kind: ClassVar[str] = "qg-dsgdm"
+    kind: ClassVar[str] = "decentlam"
     tuned = ("lr",)
     lr: Positive = 0.1
     """Step size."""
@@ -51,8 +51,9 @@ class QGDSGDm(jdfl.Algorithm):
     def step(self, state: tuple[Array, Array], round: Round) -> tuple[Array, Array]:
         """One round of all nodes: x and u are arrays [m, n], and W x is `round.mix(x)`."""
         x, u = state
-        new = round.mix(x - self.lr * (self.beta * u + self.gradients(x, round)))
-        return new, self.beta * u + (1 - self.beta) * (x - new) / self.lr
+        mixed = round.mix(x - self.lr * self.gradients(x, round))
+        u = self.beta * u + (x - mixed) / self.lr
+        return x - self.lr * u, u
 
 
 # %% [markdown]
@@ -61,7 +62,7 @@ class QGDSGDm(jdfl.Algorithm):
 # %%
 problem = jdfl.problems.example1(m=8, n=40, s=5, rows=(10, 20), seed=2)
 network = jdfl.network.ring(8)
-result = jdfl.run(QGDSGDm(lr=0.02), problem, network, steps=100)
+result = jdfl.run(DecentLaM(lr=0.02), problem, network, steps=100)
 print(result.totals)
 
 # %% [markdown]
@@ -69,7 +70,7 @@ print(result.totals)
 
 # %%
 comparison = jdfl.compare(
-    {"QG-DSGDm": QGDSGDm(), "D-PSGD": jdfl.DPSGD(), "DSGT": jdfl.DSGT()},
+    {"DecentLaM": DecentLaM(), "D-PSGD": jdfl.DPSGD(), "DSGT": jdfl.DSGT()},
     problem=lambda seed: jdfl.problems.example1(
         m=8, n=40, s=5, rows=(10, 20), seed=seed
     ),
@@ -90,5 +91,5 @@ fig
 import jdfl.testing  # noqa: E402
 
 law = next(iter(jdfl.testing.LAWS))
-jdfl.testing.check_algorithm(QGDSGDm(lr=0.02), law)
+jdfl.testing.check_algorithm(DecentLaM(lr=0.02), law)
 print("holds:", law)

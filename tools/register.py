@@ -1,15 +1,25 @@
 """The lists that follow from the files of `jdfl/algorithms`: `python -m tools.register` writes them.
 
-These are the imports and `__all__` of `jdfl/algorithms/__init__.py`, the same names in `jdfl/__init__.pyi`, and the
-spellings in `docs/glossary.md`. Afterwards `python docs/_site/costs.py NAME` measures the examples of new methods.
+These are the imports and `__all__` of `jdfl/algorithms/__init__.py`, the same names in `jdfl/__init__.pyi`, the
+spellings in `docs/glossary.md`, and the numbers of methods and networks on the front pages. Then it measures the
+examples of new methods for their pages (`docs/_site/costs.py`) and writes the list of public names
+(`tests/public_names.txt`).
 """
 
+import json
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 from jdfl.algorithms import REGISTRY
+from jdfl.config.families import FAMILIES
+from jdfl.events import REGISTRY as ASYNCHRONOUS
+from jdfl.network import Network
 
 ROOT = Path(__file__).resolve().parents[1]
+FRONT = (ROOT / "README.md", ROOT / "docs" / "index.md")
 GLOSSARY = ROOT / "docs" / "glossary.md"
 PACKAGE, STUB = ROOT / "jdfl" / "algorithms" / "__init__.py", ROOT / "jdfl" / "__init__.pyi"
 
@@ -38,8 +48,21 @@ def spell() -> None:
     GLOSSARY.write_text(text.replace("".join(rows), block), encoding="utf-8")
 
 
+COUNTED = {  # in README.md and on the front page
+    r"\d+(?= methods\b)": len(REGISTRY) + len(ASYNCHRONOUS),
+    r"\d+(?= kinds, fixed\b)": len(FAMILIES[Network].kinds),
+}
+
+
+def counted(text: str) -> str:
+    """The text with the numbers of methods and networks that are registered."""
+    for pattern, number in COUNTED.items():
+        text = re.sub(pattern, str(number), text)
+    return text
+
+
 def main() -> None:
-    """Write both files."""
+    """Write all of them; what follows from the lists is written by programs that read them again."""
     text = PACKAGE.read_text(encoding="utf-8")
     imports = {line for line in text.splitlines() if line.startswith("from jdfl.")}
     known = {name for line in imports for name in line.partition(" import ")[2].split(", ")}
@@ -54,10 +77,23 @@ def main() -> None:
     text = re.sub(r"(?:from jdfl\.\S+ import .*\n)+", made + "\n", text, count=1)
     PACKAGE.write_text(listed(text, "__all__ = [", "]", set(new), '"'), encoding="utf-8")
     spell()
+    for page in FRONT:
+        page.write_text(counted(page.read_text(encoding="utf-8")), encoding="utf-8")
     stub = STUB.read_text(encoding="utf-8")
     public = {kind.__name__ for kind in REGISTRY.values()} - {"CEPSPaper"}
     stub = listed(stub, "from .algorithms import (", ")", public)
     STUB.write_text(listed(stub, "__all__ = [", "]", public, '"'), encoding="utf-8")
+    costs = ROOT / "docs" / "_site" / "costs.py"
+    unmeasured = set(REGISTRY) - set(json.loads(costs.with_suffix(".json").read_text(encoding="utf-8")))
+    env = os.environ | {"PYTHONPATH": str(ROOT)}
+    commands = [
+        ["-m", "ruff", "check", "--quiet", "--fix", "--select=I,RUF022", str(PACKAGE), str(STUB)],
+        ["-m", "ruff", "format", "--quiet", str(PACKAGE), str(STUB)],
+        *([str(costs), *sorted(unmeasured)] for _ in range(bool(unmeasured))),
+        ["-m", "tests.test_public_names"],
+    ]
+    for words in commands:
+        subprocess.run([sys.executable, *words], cwd=ROOT, env=env, check=True)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Verifiable privacy accounting: noise mechanisms, clipping, guarantees, and the composition of releases."""
+"""Privacy accounting: noise mechanisms, clipping, guarantees, and the composition of releases."""
 
 from jdfl.privacy.accounting import Sampled, epsilon, epsilon_pure, epsilon_rdp, epsilons
 from jdfl.privacy.analytic import (

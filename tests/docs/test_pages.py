@@ -8,6 +8,7 @@ import pytest
 
 from jdfl.algorithms import REGISTRY
 from tests.docs.blocks import ROOT, blocks
+from tools import register
 
 sys.path.insert(0, str(ROOT / "docs" / "_site"))  # as mkdocs does for its hooks
 
@@ -29,6 +30,17 @@ def test_the_readme_is_one_screen_and_a_half():
     assert text.index("](docs/pictures/") < text.index("```python") < text.index("|---|")
     assert "make demo" in text
     assert "make test" in text
+
+
+def test_numbers_of_methods_are_those_that_are_registered():
+    """`python -m tools.register` fills them in; a number in words would be missed."""
+    for page in register.FRONT:
+        text = page.read_text(encoding="utf-8")
+        assert register.counted(text) == text
+        assert re.search(r"\b\d+ methods\b", text)
+        tens = "ten|eleven|twelve|twenty|thirty|forty|fifty|sixty|seventy|eighty|ninety"
+        assert re.findall(rf"(?i)\b(?:{tens})\b(?: more| methods| kinds| published| asynchronous)", text) == []
+        assert re.findall(r"\b\d+ (?:published|algorithms|networks|asynchronous)", text) == []
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
