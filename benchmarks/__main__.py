@@ -7,6 +7,10 @@ follows at the end. The exit code is 1 if a benchmark crashed; a missed goal is 
 Until all are measured, what is measured is kept in DIR/unfinished: after an interruption, a kill or a crash the same
 command goes on with the rest, as long as code and libraries are the same. Later commands measure all of it again.
 
+`python -m benchmarks basics --compare` is the quick set, ten minutes on two cores. `--compare` shows every ratio that
+has drifted from its record in benchmarks/results, and the exit code is 1 where one is worse. Seconds are left out:
+they are those of one machine in one hour.
+
 `--list` lists the benchmarks, `--page` generates docs/benchmarks.md from benchmarks/results; neither measures anything.
 """
 
@@ -28,6 +32,7 @@ from jdfl.lab.files import placed
 from jdfl.store import jobs
 from jdfl.store.jobs import FailedJobsError, Jobs
 
+DRIFT = 1.1  # a range that is further away than this from that of the record has drifted
 UNFINISHED = "unfinished"  # the folder of a suite until it is measured
 
 
@@ -85,6 +90,40 @@ def conclude(outcomes: Sequence[Outcome]) -> int:
     return int(any(done.crashed for done in outcomes))
 
 
+def drifted(new: Row, old: Row) -> str:
+    """How a ratio has moved out of the range of its record by more than DRIFT: "worse", "better" or empty."""
+    if new.unit != "x" or old.unit != "x":
+        return ""
+    (low, high), (least, most) = new.range, old.range
+    up = low > most * DRIFT
+    if not up and high * DRIFT >= least:
+        return ""
+    return "worse" if up != new.goal.startswith(">") else "better"
+
+
+def compare(outcomes: Sequence[Outcome], records: Path) -> int:
+    """Print what has drifted from the records; returns the exit code, 1 where something is worse or has no record."""
+    lines, without = list[dict[str, str]](), list[str]()
+    for done in (done for done in outcomes if done.rows):
+        path = records / f"{done.name}.json"
+        if not path.is_file():
+            without.append(done.name)
+            continue
+        known = {(one.case, one.measure): one for one in read(path).rows}
+        for new in done.rows:
+            old = known.get((new.case, new.measure))
+            if old is not None and (drift := drifted(new, old)):
+                numbers = {"record": f"{old.value:.3g}", "now": f"{new.value:.3g}", "spread": new.spread, "": drift}
+                lines.append({"benchmark": done.name, "case": new.case, "measure": new.measure} | numbers)
+    if lines:
+        show("Drift", lines)
+    worse = sum(line[""] == "worse" for line in lines)
+    print(f"{worse} ratios worse than their records, {len(lines) - worse} better")
+    for name in without:
+        print(f"{name}: no record in {records}")
+    return int(bool(worse or without))
+
+
 def chosen(names: Sequence[str], known: Collection[str]) -> list[str]:
     """The requested names, or all known ones; ValueError with the nearest name for an unknown one."""
     for name in names:
@@ -102,6 +141,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--quick", action="store_true", help="small sizes: shows that it runs, not how fast")
     parser.add_argument("--out", type=Path, default=Path("out"), help="folder for the JSON (default: out)")
     parser.add_argument("--retry", type=int, default=0, help="how often one that crashes is tried again")
+    parser.add_argument("--compare", action="store_true", help="exit with 1 where a ratio is worse than its record")
     instead = parser.add_mutually_exclusive_group()
     instead.add_argument("--list", action="store_true", help="list the benchmarks and measure nothing")
     instead.add_argument("--page", action="store_true", help="write docs/benchmarks.md and measure nothing")
@@ -118,6 +158,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
             parser.error("The page covers all benchmarks: --page takes no names.")
         print("written:", page.write())
         return 0
+    if given.compare and given.quick:
+        parser.error("Small sizes are no measurements: --compare takes no --quick.")
+    if given.compare and given.out.resolve() == page.RESULTS:
+        parser.error(f"The records would be replaced before they are compared: give another --out than {given.out}.")
     if given.retry < 0:
         parser.error(f"Expected --retry >= 0, got {given.retry}.")
     folder = given.out / UNFINISHED
@@ -132,11 +176,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return cut_off(error, "benchmarks")
     if status := conclude(outcomes):
         return status
+    drift = compare(outcomes, page.RESULTS) if given.compare else 0
     for place in (done.kept for done in outcomes if done.kept):
         shutil.rmtree(place)
     if not any(folder.glob(f"{jobs.PLACE}/*")):  # nothing of a longer suite that was interrupted
         shutil.rmtree(folder)
-    return 0
+    return drift
 
 
 if __name__ == "__main__":

@@ -18,6 +18,7 @@ and is found without being registered anywhere.
 import argparse
 import ast
 import json
+import re
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -37,6 +38,7 @@ from jdfl.engine import loop, stepping
 from jdfl.engine.placement import placed
 
 FOLDER = Path(__file__).parent
+SPREAD = re.compile(r"(\S+)–(\S+) \(of \d+\)")
 
 
 @dataclass(frozen=True)
@@ -58,6 +60,12 @@ class Row:
     goal: str = ""
     met: bool | None = None
     spread: str = ""
+
+    @property
+    def range(self) -> tuple[float, float]:
+        """The smallest and the largest measurement, as `spread` shows them; the value where it has none."""
+        found = SPREAD.match(self.spread)
+        return (float(found[1]), float(found[2])) if found else (self.value, self.value)
 
     def cells(self) -> dict[str, str]:
         """The fields as a table shows them."""

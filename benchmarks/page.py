@@ -1,5 +1,7 @@
 """The documentation's page of figures, generated from benchmarks/results by `python -m benchmarks --page`."""
 
+import re
+import subprocess
 from pathlib import Path
 from textwrap import fill
 
@@ -7,6 +9,8 @@ from benchmarks.common import FOLDER, Benchmark, Record, discover, read
 
 RESULTS = FOLDER / "results"
 PAGE = FOLDER.parent / "docs" / "benchmarks.md"
+
+AGE = "<!-- age of the record of %s -->"  # filled in where the page is built, since it changes with every commit
 
 HEAD = """# Benchmarks
 
@@ -16,6 +20,7 @@ Every figure is a median of runs in one process. Variants that are compared run 
 each turn, so that a machine that slows down affects both. The range is the minimum and the maximum, with the number of
 runs.
 `python -m benchmarks` measures everything, `python -m benchmarks NAME ... --out benchmarks/results` a selection.
+`python -m benchmarks basics --compare` is a quick set: it ends with status 1 where a ratio is worse than its record.
 """
 
 
@@ -47,7 +52,9 @@ def section(benchmark: Benchmark, record: Record) -> str:
     lines = [list(one.cells().values()) for one in record.rows]
     heads = [list(record.rows[0].cells()), ["---"] * len(lines[0])]
     table = ["| " + " | ".join(map(_plain, line)) + " |" for line in [*heads, *lines]]
-    about = f"{benchmark.about}\n\n`python -m benchmarks.{benchmark.name}`\n\n{record.machine}."
+    about = (
+        f"{benchmark.about}\n\n`python -m benchmarks.{benchmark.name}`\n\n{record.machine}.\n\n{AGE % benchmark.name}"
+    )
     why = f"\n{fill(benchmark.limit, 120)}\n" if benchmark.limit else ""
     return f"## {benchmark.name}\n\n{about}\n\n" + "\n".join(table) + "\n" + why
 
@@ -55,6 +62,25 @@ def section(benchmark: Benchmark, record: Record) -> str:
 def _plain(text: str) -> str:
     """Text without special meaning in Markdown."""
     return "".join("\\" + letter if letter in r"\|*_[]" else letter for letter in text).replace("<", "&lt;")
+
+
+def age(name: str, results: Path = RESULTS) -> str:
+    """How many commits there have been since a record was measured, in words; empty without a history."""
+    command = ["git", "log", "--format=%H", "-1", "--", f"{name}.json"]
+    try:
+        found = subprocess.run(command, cwd=results, capture_output=True, text=True, check=True).stdout.strip()
+        if not found:
+            return ""
+        command = ["git", "rev-list", "--count", f"{found}..HEAD"]
+        number = int(subprocess.run(command, cwd=results, capture_output=True, text=True, check=True).stdout)
+    except (OSError, subprocess.CalledProcessError):
+        return ""
+    return f"Measured {number:,} commits ago." if number else "Measured at this commit."
+
+
+def aged(markdown: str) -> str:
+    """The page with the age of every record."""
+    return re.sub(AGE % r"(\w+)", lambda found: age(found[1]), markdown)
 
 
 def write(path: Path = PAGE) -> Path:

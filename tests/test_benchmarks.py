@@ -76,7 +76,16 @@ def test_names_are_run_once_in_the_documented_order():
 
 
 @pytest.mark.parametrize(
-    "arguments", [["noize"], ["--list", "noize"], ["--retry", "-1"], ["--page", "noise"], ["--page", "--list"]]
+    "arguments",
+    [
+        ["noize"],
+        ["--list", "noize"],
+        ["--retry", "-1"],
+        ["--page", "noise"],
+        ["--page", "--list"],
+        ["--compare", "--quick"],
+        ["--compare", "--out", str(page.RESULTS)],
+    ],
 )
 def test_wrong_arguments_end_with_usage(arguments, capsys):
     with pytest.raises(SystemExit) as ended:
@@ -201,6 +210,8 @@ def test_a_section_of_the_page_is_plain_markdown():
         "",
         "some, bandwidth not recorded.",
         "",
+        "<!-- age of the record of one -->",
+        "",
         "| case | measure | value | unit | goal | met | spread |",
         "| --- | --- | --- | --- | --- | --- | --- |",
         r"| a | top\_k / jdfl | 2.5 | x | >= 2 | yes | 2–3 (of 3) |",
@@ -287,6 +298,61 @@ def test_small_benchmarks_run_from_the_one_entry_point(tmp_path):
         record = common.read(tmp_path / f"{name}.json")
         assert record.rows
         assert record.machine.read_gb_per_s > 0
+
+
+def ratio(value, low, high, goal="", measure="ours / theirs", unit="x"):
+    return Row("a", measure, value, unit, goal, None, f"{low}–{high} (of 3)")
+
+
+@pytest.mark.parametrize(
+    ("now", "before", "drift"),
+    [
+        (ratio(2.3, 2.25, 2.4), ratio(1.18, 1.17, 1.2), "worse"),
+        (ratio(1.0, 0.9, 1.0), ratio(1.18, 1.17, 1.2), "better"),
+        (ratio(1.3, 1.25, 1.4), ratio(1.2, 1.1, 1.27), ""),  # the ranges overlap
+        (ratio(1.25, 1.22, 1.3), ratio(1.18, 1.17, 1.2), ""),  # hardly apart
+        (ratio(20, 19, 21, ">= 40"), ratio(50, 49, 51, ">= 40"), "worse"),
+        (ratio(2.3, 2.25, 2.4, unit="s"), ratio(1.18, 1.17, 1.2, unit="s"), ""),
+        (Row("a", "b", 3.0, "x"), Row("a", "b", 1.0, "x"), "worse"),
+    ],
+)
+def test_a_drift_is_what_leaves_the_range_of_the_record(now, before, drift):
+    assert suite.drifted(now, before) == drift
+
+
+def test_a_worse_ratio_ends_the_quick_set_with_an_error(processes, tmp_path, monkeypatch, capsys):
+    records, out = tmp_path / "records", tmp_path / "out"
+    records.mkdir()
+    monkeypatch.setattr(suite.page, "RESULTS", records)
+    processes.doings["one"] = lambda folder: written(folder, "one", ratio(1.18, 1.17, 1.2)) or 0
+    assert suite.main(["--compare", "--out", str(out)]) == 1
+    assert "one: no record in" in capsys.readouterr().out
+    written(records, "one", ratio(1.19, 1.15, 1.2))
+    assert suite.main(["--compare", "--out", str(out)]) == 0
+    assert "0 ratios worse" in capsys.readouterr().out
+    processes.doings["one"] = lambda folder: written(folder, "one", ratio(2.3, 2.2, 2.4)) or 0
+    assert suite.main(["--out", str(out)]) == 0
+    assert suite.main(["--compare", "--out", str(out)]) == 1
+    said = capsys.readouterr().out
+    assert "1 ratios worse" in said
+    assert ["ours / theirs" in line and "1.19" in line and "2.3" in line for line in said.splitlines()].count(True) == 1
+
+
+def test_records_have_an_age(tmp_path):
+    assert re.fullmatch(r"(Measured [\d,]+ commits ago\.|Measured at this commit\.)?", page.age("rounds"))
+    assert page.age("rounds", tmp_path) == ""
+    text = page.page()
+    assert text.count("<!-- age of") == len(list(page.RESULTS.glob("*.json")))
+    assert "<!-- age of" not in page.aged(text)
+
+
+def test_the_quick_set_measures_what_changes_slow_down():
+    """The memory of a run at both sizes, the import, first runs, rounds and events, all with records as ratios."""
+    rows = common.read(page.RESULTS / "basics.json").rows
+    assert {one.unit for one in rows} == {"x"}
+    measures = {one.measure for one in rows}
+    assert len(measures) == 5
+    assert [one.case[:5] for one in rows if one.measure == "memory of a run / data"] == ["m=32 ", "m=128"]
 
 
 def test_versions_are_compared_pair_by_pair():

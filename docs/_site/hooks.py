@@ -11,6 +11,7 @@ from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
+from benchmarks.page import aged
 from jdfl.algorithms import REGISTRY
 
 _NAMES = re.compile(r"^<!-- names: ([\w.]+) -->$", re.MULTILINE)
@@ -45,7 +46,7 @@ def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
     filled = _levelled(_NAMES.sub(lambda found: _listed(found[1]), markdown))
     for place, table in _TABLES.items():
         filled = filled.replace(place, table()) if place in filled else filled
-    return filled
+    return aged(filled)
 
 
 def on_page_content(html: str, **_: Any) -> str:
