@@ -1,5 +1,6 @@
 """What every method, rule and attack was written from is a field, and not in its docstring."""
 
+import dataclasses
 import re
 from pathlib import Path
 from typing import get_args
@@ -9,7 +10,7 @@ import pytest
 import jdfl
 from jdfl import robust
 from jdfl.algorithms import REGISTRY
-from jdfl.base.settings import Provenance
+from jdfl.base.settings import Provenance, documentation
 from jdfl.cli.catalogue import catalogue
 from jdfl.events import REGISTRY as EVENTS
 
@@ -70,3 +71,26 @@ def test_a_planted_class_is_seen():
 def test_an_own_method_may(own):
     kind = type("Own", (jdfl.Algorithm,), own)
     assert kind.provenance == own.get("provenance", ())
+
+
+ITERATIVE = {"iterations", "inner", "products", "newton_steps", "cap"}  # settings that bound a solver's work
+
+
+def silent(kind: type) -> list[str]:
+    """Numbers of iterations that say nothing of the error, of a class without a tolerance."""
+    about, names = documentation(kind), {field.name for field in dataclasses.fields(kind)}
+    bounds = ITERATIVE & names if "tolerance" not in names else set()
+    return [f"{kind.__name__}.{name}" for name in bounds if "error" not in about.get(name, "")]
+
+
+def test_every_iterative_rule_has_a_tolerance_or_states_its_error():
+    kinds = [*KINDS.values(), jdfl.OneBit]
+    assert sum(bool(ITERATIVE & {field.name for field in dataclasses.fields(kind)}) for kind in kinds) >= 7
+    assert [one for kind in kinds for one in silent(kind)] == []
+
+    @dataclasses.dataclass
+    class Eight:
+        iterations: int = 8
+        """Iterations."""
+
+    assert silent(Eight) == ["Eight.iterations"]

@@ -54,7 +54,7 @@ class ADMM(OverLinks):
     lr: Positive = 0.2
     """Step size of the inner steps."""
     inner: Count = struct.field(pytree_node=False, default=10)
-    """Gradient steps with which a node approximates its proximal operator in a round."""
+    """Steps towards the proximal operator; each shrinks the error by 1 + lr w or more, w being the quadratic weight."""
     gradients: Exact = Gradients()
     title: ClassVar[str] = "ADMM"
     exact: ClassVar[bool] = True

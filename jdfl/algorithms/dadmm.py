@@ -54,7 +54,7 @@ class DADMM(OverLinks):
     lr: Positive = 0.2
     """Step size of the inner steps."""
     inner: Count = struct.field(pytree_node=False, default=10)
-    """Gradient steps with which a node approximates its minimiser in a round."""
+    """Steps towards a node's minimiser; each shrinks the error by at least 1 + lr w, w being the quadratic weight."""
     gradients: Exact = Gradients()
     title: ClassVar[str] = "DADMM"
     exact: ClassVar[bool] = True

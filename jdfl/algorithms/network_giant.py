@@ -62,7 +62,7 @@ class NetworkGIANT(Algorithm):
     mu: NotNegative = 0.1
     """Multiple of the identity that is added to Hessians."""
     products: Count = struct.field(pytree_node=False, default=10)
-    """Products with a Hessian for every linear system, at most n of use."""
+    """Products with a Hessian for every linear system; the error falls as (1 - 2 / (sqrt(condition) + 1))^products."""
     gradients: Smooth = Gradients()
     title: ClassVar[str] = "Network-GIANT"
     exact: ClassVar[bool] = True
@@ -111,7 +111,7 @@ class NetworkDANE(NetworkGIANT):
     mu: NotNegative = 1.0
     """Weight of the squared distance from the current parameters."""
     newton_steps: Count = struct.field(pytree_node=False, default=2)
-    """Newton steps for a minimum."""
+    """Newton steps for a minimum; the error is squared in each, and zero after one where losses are quadratic."""
     title: ClassVar[str] = "Network-DANE"
     exact: ClassVar[bool] = True
 

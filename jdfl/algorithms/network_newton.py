@@ -55,7 +55,7 @@ class NetworkNewton(Algorithm):
     K: Natural = struct.field(pytree_node=False, default=1)
     """Exchanges of directions in a round."""
     products: Count = struct.field(pytree_node=False, default=10)
-    """Products with a Hessian for every linear system, at most n of use."""
+    """Products with a Hessian for every linear system; the error falls as (1 - 2 / (sqrt(condition) + 1))^products."""
     gradients: Smooth = Gradients()
     title: ClassVar[str] = "Network Newton"
     needs: ClassVar[dict[str, bool]] = {"undirected": True, "doubly_stochastic": True, "symmetric_weights": True}

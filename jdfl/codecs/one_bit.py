@@ -76,7 +76,7 @@ class OneBit(Codec):
     eta: NotNegative = struct.field(per_node=True, default=1e-4)
     """The decoder's ridge."""
     cap: Count = struct.field(pytree_node=False, default=12)
-    """Maximum number of iterations of the decoder."""
+    """Most iterations of the decoder; the error of one that ends early is in what it returns, without a mark."""
     norm_bits: Literal[32, 64] = struct.field(pytree_node=False, default=64)
     """Bits of the norm."""
     matrix: Array | None = struct.field(per_node=lambda codec: not codec.shared, default=None)
