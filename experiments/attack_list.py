@@ -14,6 +14,7 @@ import numpy as np
 import jdfl
 from experiments import attack_beside as beside
 from experiments.attack_bits import bits
+from experiments.attack_steps import attacks as of_steps
 from experiments.attack_worlds import (
     ALONE,
     DESCENT,
@@ -237,4 +238,5 @@ def attacks() -> Mapping[str, Attack]:
         "numbers not finite": beside.broken_off(),
         "tuned rate": beside.tuned(),
         "last bits": bits(),
+        **of_steps(),
     }

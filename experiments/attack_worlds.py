@@ -39,6 +39,7 @@ class Claim:
 
     epsilon: float | None
     words: str = ""
+    trusted: bool = False  # whether it rests on the word of an author, and says so
 
 
 @dataclass(frozen=True)
@@ -49,6 +50,7 @@ class Attack:
     claimed: Callable[[], Claim]
     scores: Callable[[int, int, int], np.ndarray]  # world, runs, seed
     runs: int = 4000
+    brief: bool = True  # whether it belongs to those that are made first
     threshold: float | None = None  # scores above it are assigned to the second world; None: fitted on half of the runs
 
 

@@ -12,10 +12,12 @@ from typing import Any
 
 import jax.numpy as jnp
 from jax import Array
+from jax.extend.core import get_opaque_trace_state
 
 from jdfl.algorithms.moment import Info, counts
 from jdfl.base.streams import Stream
 from jdfl.privacy import Guarantee
+from jdfl.privacy.flow import Booking
 from jdfl.problems import Problem
 
 Claim = Callable[[Problem, int], Guarantee]  # guarantee of noise, given the problem and the number of looks at a sample
@@ -38,7 +40,7 @@ class Book:
     """The record of a traced step. Counts are whole numbers that hold for every node, or arrays [m]."""
 
     grads: Any = 0  # gradients that a node evaluates
-    releases: Any = 0  # noisy functions of its data that others may see
+    _releases: Any = 0  # noisy functions of its data that others may see
     once: int = 0  # releases made only by the first of several local steps
     sent: dict[str, Any] = field(default_factory=dict)  # messages that leave a node, by channel; [m, g]: also by size
     combined: dict[str, Any] = field(default_factory=dict)  # how often a node combines what it received, by channel
@@ -48,26 +50,54 @@ class Book:
     loose: set[Stream] = field(default_factory=set)  # parts drawn a different number of times than their releases
     inside: set[Stream] = field(default_factory=set)  # streams drawn in inner parts of the step
     correlated: bool = False  # whether releases depend on earlier rounds through rows that are not checked here
+    booked: list[Booking] = field(default_factory=list)  # all noise, for the walk through the traced program
+    here: Any = field(default_factory=get_opaque_trace_state)  # the trace in which the part of the step is made
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        """Change a count, in the trace of the part of the step that it belongs to."""
+        if name == "grads":
+            self.check_here("gradients")
+        super().__setattr__(name, value)
+
+    @property
+    def releases(self) -> Any:
+        """Noisy functions of a node's data that others may see."""
+        return self._releases
+
+    def released(self, number: Any) -> None:
+        """Count releases, a number or one per node [m]."""
+        self._releases = self._releases + number
+
+    def check_here(self, what: str) -> None:
+        """Raise ValueError in another trace than that of this part of the step, such as a loop of the step's own."""
+        if self.__dict__.get("here", here := get_opaque_trace_state()) != here:
+            raise ValueError(
+                f"Expected {what} in the step itself, got them inside jax.vmap, a loop, a condition, jit or another "
+                "transformation of the step's own, where they happen another number of times than they are counted. "
+                "Use round.repeat for local steps, round.each_of for some nodes, and round.every for some rounds; "
+                "problem.gradients counts nothing."
+            )
 
     def send(self, channel: Channel, sent: Any, combined: Any) -> int:
         """Count a message on a channel; returns how often the step has already sent on it."""
+        self.check_here("messages")
         name = channel.name
         self.sent[name] = self.sent.get(name, 0) + sent
         self.combined[name] = self.combined.get(name, 0) + combined
         self.uses[name] = self.uses.get(name, 0) + 1
         return self.uses[name] - 1
 
-    def release(self, stream: Stream, claim: Claim, look: int) -> None:
+    def release(self, booking: Booking, claim: Claim) -> None:
         """Record noise drawn from a stream.
 
         Args:
-            stream: The stream of the noise.
+            booking: The noise, with its stream and its number among the releases of one sample.
             claim: The guarantee of the noise.
-            look: The number of this release among those of one sample, from 0.
 
-        Raises ValueError where the step has already drawn the same noise, or noise of this stream with a different
-        guarantee.
+        Raises ValueError for a stream that others know, where the step has already drawn the same noise, or noise of
+        this stream with a different guarantee.
         """
+        stream, look = self._private(booking), booking.look
         before, looks = self.noises.get(stream, (claim, frozenset[int]()))
         if look in looks or stream in self.parts:
             raise ValueError(_twice(stream))
@@ -78,11 +108,23 @@ class Book:
             )
         self.noises[stream] = claim, looks | {look}
 
-    def include(self, stream: Stream, whole: Stream) -> None:
-        """Record noise of a stream that is accounted for by the releases of `whole`.
+    def _private(self, booking: Booking) -> Stream:
+        stream = booking.stream
+        if stream.root != "private":
+            raise ValueError(
+                f"Expected noise of a stream with the root 'private', got {stream!r}: others can compute what it "
+                f"draws. Declare it as jdfl.Stream({stream.name!r}, 'private')."
+            )
+        self.check_here("noise")
+        self.booked.append(booking)
+        return stream
+
+    def include(self, booking: Booking, whole: Stream) -> None:
+        """Record noise that is accounted for by the releases of `whole`.
 
         Raises ValueError where the step has already drawn the same noise.
         """
+        stream = self._private(booking)
         if stream in self.noises or stream in self.parts:
             raise ValueError(_twice(stream))
         self.parts[stream] = whole
@@ -93,7 +135,7 @@ class Book:
         Raises ValueError where the step has drawn the same noise outside that part.
         """
         self.grads = self.grads + inner.grads * times
-        self.releases = self.releases + inner.releases * times + inner.once
+        self._releases = self._releases + inner._releases * times + inner.once
         for mine, theirs, each in (
             (self.sent, inner.sent, times),
             (self.combined, inner.combined, times),
@@ -104,6 +146,7 @@ class Book:
         for stream in (*inner.noises, *inner.parts):
             if stream in self.noises or stream in self.parts:
                 raise ValueError(_twice(stream))
+        self.booked += inner.booked
         self.noises |= inner.noises
         self.parts |= inner.parts
         self.loose |= inner.uncovered()

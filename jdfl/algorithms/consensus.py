@@ -24,10 +24,10 @@ from jdfl.algorithms.book import Channel
 from jdfl.algorithms.dpps import DPPS, PushSum, Schedule
 from jdfl.algorithms.round import Round
 from jdfl.base import struct
+from jdfl.base.marking import bounded
 from jdfl.base.settings import Positive, Provenance
 from jdfl.network import Network
 from jdfl.privacy import Guarantee, clipped
-from jdfl.privacy.flow import bounded
 from jdfl.problems import Problem
 
 

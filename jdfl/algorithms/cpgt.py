@@ -48,12 +48,12 @@ from jdfl.algorithms.push_descent import shared_gradient
 from jdfl.algorithms.round import Round
 from jdfl.algorithms.step_sizes import FIXED_SYMMETRIC
 from jdfl.base import checks, struct
+from jdfl.base.marking import bounded
 from jdfl.base.settings import Fraction, Positive, Provenance, StepSize
 from jdfl.base.streams import Stream
 from jdfl.codecs import Codec, Dense
 from jdfl.network.graph import Network
 from jdfl.privacy import Guarantee, Laplace, LaplaceSchedule, stretch
-from jdfl.privacy.flow import bounded
 from jdfl.problems import Problem
 
 _NOISE_X, _NOISE_Y = Stream("cpgt.noise of x", "private"), Stream("cpgt.noise of y", "private")

@@ -41,12 +41,12 @@ from jdfl.algorithms.push_descent import shared_gradient
 from jdfl.algorithms.round import Round
 from jdfl.arrays import ops
 from jdfl.base import struct
+from jdfl.base.marking import bounded
 from jdfl.base.settings import Fraction, Positive, Provenance
 from jdfl.base.streams import Stream
 from jdfl.codecs import Codec, Dense
 from jdfl.network.graph import Network
 from jdfl.privacy import Guarantee, Laplace, LaplaceSchedule, stretch
-from jdfl.privacy.flow import bounded
 from jdfl.problems import Problem
 
 _NOISE = Stream("dpdo.noise", "private")

@@ -27,14 +27,13 @@ from jdfl.algorithms.book import Channel, Claim
 from jdfl.algorithms.noisy_messages import at
 from jdfl.algorithms.round import Round
 from jdfl.arrays import ops
-from jdfl.base import struct
+from jdfl.base import marking, struct
 from jdfl.base.backend import backend
 from jdfl.base.settings import Bound, Fraction, Positive
 from jdfl.base.streams import Stream
 from jdfl.devices import nodes
 from jdfl.network import Network, matrices, require
 from jdfl.privacy import NO_NOISE, Guarantee, LaplaceSchedule
-from jdfl.privacy.flow import released
 from jdfl.privacy.sensitivity import certified, lemma2, published, real
 
 _NOISE = Stream("dpps.noise", "private")
@@ -171,9 +170,9 @@ class DPPS:
         estimate, length, scale = state.estimate, state.noise, jnp.zeros((), h.dtype)
         if self.b is not None:
             scale, estimate = self._sensitivity(state, h, eps, round)
-            round.release(_NOISE, claim)
+            booking = round.release(_NOISE, claim)
             added = rate * scale / self.b * _laplace(round.keys(_NOISE), h.shape[1], h.dtype)
-            sent, length = released(h + added), ops.length(added, "l1")
+            sent, length = marking.noisy(h + added, h, scale, booking), ops.length(added, "l1")
         if seen is not None:
             apart = scale if self.b is not None and self.sensitivity == "real" else _apart(h)
             seen = seen.at[round.k].set(jnp.stack([apart, scale]), mode="drop")

@@ -4,7 +4,7 @@ Axes: m nodes, q examples per node, n parameters.
 """
 
 from dataclasses import replace
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import jax.numpy as jnp
 import numpy as np
@@ -12,7 +12,7 @@ from jax import Array
 
 from jdfl.algorithms.clipping import additions, check_slopes, formed, sloped
 from jdfl.algorithms.sampling import Sampler
-from jdfl.base import struct
+from jdfl.base import marking, struct
 from jdfl.base.backend import backend
 from jdfl.base.settings import Count, Positive
 from jdfl.privacy import (
@@ -144,7 +144,17 @@ class GradientSettings:
         change = (2.0 if self.adjacency == "replace-one" else 1.0) * share
         if is_exact(self.mechanism):
             change = change + self._rounding(problem, share)
-        return change * stretch(self.norm, self.mechanism.norm, problem.n) * self.clip
+        found = change * stretch(self.norm, self.mechanism.norm, problem.n) * self.clip
+        return marking.scale(found, problem.weight, None if self.bound is None else marking.static(self))
+
+    @property
+    def bound(self) -> Any:
+        """What is clipped, and how; None: not known."""
+        return None
+
+    def fits(self, bound: Any) -> bool:
+        """Whether `sensitivities` are those of a value that is clipped like this."""
+        return self.bound == bound
 
     def _rounding(self, problem: Problem, share: Array) -> Array:
         """The largest effect of rounding on the difference of two sums of clipped gradients, in units of the clip [m].

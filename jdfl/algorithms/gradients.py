@@ -17,19 +17,17 @@ from jdfl.algorithms.gradient_settings import GradientSettings
 from jdfl.algorithms.moment import Moment
 from jdfl.algorithms.round import Round
 from jdfl.algorithms.sampling import sample
-from jdfl.base import struct
+from jdfl.base import marking, struct
 from jdfl.base.settings import Only, marks
 from jdfl.base.streams import Stream
 from jdfl.kernels import one_pass
 from jdfl.privacy import clipped
-from jdfl.privacy.flow import bounded
 from jdfl.privacy.mechanisms import is_exact
 from jdfl.problems import Problem
 
 NOISE = Stream("gradients.noise", "private")
 _VARIED = Stream("gradients.augmentation", "private")
 _ORDER = Stream("gradients.order of passes", "private")
-LOOKS = 4  # largest number of gradients per step
 
 
 @struct.dataclass
@@ -41,7 +39,7 @@ class Ready:
 
     def rows(self, some: Array) -> "Ready":
         """The part for the nodes some [b]."""
-        return self if self.lengths is None else replace(self, lengths=self.lengths[some])
+        return self if self.lengths is None else replace(self, lengths=marking.rows(self.lengths[some], self.lengths))
 
 
 @struct.dataclass
@@ -76,7 +74,8 @@ class Gradients(GradientSettings):
         every = self.batch is None or self.sampling == "poisson"
         if self.clip is None or self.per == "batch" or self.norm == "entries" or not every or not sloped(problem):
             return Ready()
-        return Ready(problem.each(partial(problem.feature_lengths, norm=self.norm), problem.data))
+        lengths = problem.each(partial(problem.feature_lengths, norm=self.norm), problem.data)
+        return Ready(marking.rows(lengths, jax.tree.leaves(problem.data)[0]))
 
     def __call__(self, w: Array, round: Round, *, look: int = 0, part: slice | None = None) -> Array:
         """The gradient of every f_i at w_i [m, n] for parameters w [m, n], or a `part` of it, which is clipped alone.
@@ -87,9 +86,8 @@ class Gradients(GradientSettings):
         if self.mechanism is None:
             return clipped + rest
         following = self.noisy == "communicating"
-        counted: Any = {"index": round.local_step * LOOKS + look, "look": look, "following": following}
         scale = self.sensitivities(round.problem)
-        noisy = round.noisy(self.mechanism, clipped, scale, NOISE, self.guarantee, **counted)
+        noisy = round.noisy(self.mechanism, clipped, scale, NOISE, self.guarantee, look=look, following=following)
         return (jnp.where(round.follows_exchange, noisy, clipped) if following else noisy) + rest
 
     def without_noise(self, w: Array, round: Round, part: slice | None = None) -> Array:
@@ -141,7 +139,23 @@ class Gradients(GradientSettings):
         lengths = round.prepared.gradients.lengths
         with one_pass.stored(self.batch is None and round.rows is None):
             clipped, rest = self.parted(round.problem, w, *self.sample(round), part, lengths=lengths)
-        return (clipped, rest) if self.clip is None else (bounded(clipped), rest)
+        data, weight = (round.problem.data, lengths), round.problem.weight
+        if self.clip is None:
+            return marking.own(clipped, w, data, weight), rest
+        return marking.clipped(
+            clipped, w, data, weight, self.bound, whole=self.per == "batch", problem=round.problem
+        ), rest
+
+    @property
+    def bound(self) -> Any:
+        """What is clipped, and how: equal for settings with equal sensitivities; None for those that are not known.
+
+        Unknown are settings that JAX traces, and derived classes, which may compute something else.
+        """
+        if type(self) is not Gradients or self.clip is None or marking.static(self.clip) is None:
+            return None
+        one = self.per, self.norm, float(self.clip)
+        return one if self.per == "batch" else (*one, self.batch, self.sampling)
 
     def sample(self, round: Round) -> tuple[Any, Array, Array]:
         """The examples of a step: every node's data, their weights [m, b], and the divisor [m].

@@ -15,11 +15,11 @@ from jax import Array, lax
 from jdfl.algorithms.book import MODEL, Channel
 from jdfl.algorithms.sending import Sending, exact
 from jdfl.arrays import ops
+from jdfl.base.marking import sent
 from jdfl.codecs import Wire, round_trip, transmit
 from jdfl.devices import nodes
 from jdfl.network import Graph, Mail, Past
 from jdfl.network import mix as mix_rows
-from jdfl.privacy.flow import sent
 from jdfl.robust import Rule, Weighted
 
 

@@ -14,8 +14,8 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from jdfl.algorithms.gradients import LOOKS, NOISE, Gradients
-from jdfl.algorithms.round import Round
+from jdfl.algorithms.gradients import NOISE, Gradients
+from jdfl.algorithms.round import LOOKS, Round
 from jdfl.algorithms.sending import exact
 from jdfl.arrays import ops
 from jdfl.base import keys

@@ -34,7 +34,7 @@ from jdfl.algorithms.gradients import NOISE, Gradients
 from jdfl.algorithms.push_descent import shortened
 from jdfl.algorithms.push_sums import PushSums
 from jdfl.algorithms.round import Round
-from jdfl.base import struct
+from jdfl.base import marking, struct
 from jdfl.base.settings import Only, Provenance, StepSize
 from jdfl.base.streams import Stream
 from jdfl.network import Network
@@ -87,7 +87,8 @@ class PrivSGPVR(PushSums):
         """Start from the initial parameters with weights of 1, and with the gradients of all examples."""
         u, problem = round.problem.begin(), round.problem
         round.book.grads = problem.sizes // self.examples(problem)
-        return State(u, jnp.ones_like(u[:, 0]), problem.each(problem.example_gradients, u, problem.data))
+        table = marking.own(problem.each(problem.example_gradients, u, problem.data), u, problem.data)
+        return State(u, jnp.ones_like(u[:, 0]), table)
 
     def step(self, state: State, round: Round) -> State:
         """One round."""
@@ -105,7 +106,8 @@ class PrivSGPVR(PushSums):
             return h, table.at[q].set(g)
 
         round.book.grads = round.book.grads + 1
-        h, table = problem.each(corrected, x, problem.data, problem.weight, state.table, round.keys(_EXAMPLE))
+        used = x, problem.data, problem.weight, state.table
+        h, table = marking.own(problem.each(corrected, *used, round.keys(_EXAMPLE)), used)
         h, whole = shortened(self.gradients, h), replace(self.gradients, batch=None)  # the table has all examples
         if whole.mechanism is not None:
             h = round.noisy(whole.mechanism, h, whole.sensitivities(problem), NOISE, whole.guarantee)

@@ -7,7 +7,7 @@ Axes: m nodes, n parameters.
 """
 
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import jax
 import jax.numpy as jnp
@@ -17,6 +17,7 @@ from jdfl.algorithms.algorithm import Algorithm, codec_of
 from jdfl.algorithms.book import parts
 from jdfl.algorithms.moment import Info, Moment
 from jdfl.algorithms.round import Round
+from jdfl.algorithms.statement import built_in
 from jdfl.base import checks, struct
 from jdfl.network import Mail, Network
 from jdfl.network.links import Sizes
@@ -39,6 +40,7 @@ class Program:
     plan: Any = None
     steps: Any = None  # the planned number of rounds, as a float
     prepared: Any = None
+    unproven: str = struct.field(pytree_node=False, default="")  # why nothing can be claimed with its plan
 
     @property
     def ready(self) -> Any:
@@ -148,7 +150,16 @@ class Program:
 
     def privacy(self, problem: Problem) -> Guarantee:
         """The privacy guarantee of the noise that `init` and `step` add."""
-        return self.algorithm.privacy(problem, self.plan, None if self.steps is None else int(self.steps))
+        told = self.algorithm.privacy(problem, self.plan, None if self.steps is None else int(self.steps))
+        why = self.unproven or ("" if _derives(self.algorithm) else "its method `privacy` states it by hand")
+        if not told.claimed or not why:
+            return told
+        remedy = (
+            "Leave out `privacy`; a plan may use shapes, sizes and weights, and what needs records goes into `prepare`."
+        )
+        return replace(
+            told, claimed=False, reason=f"the guarantee does not follow from the program: {why}", remedy=remedy
+        )
 
 
 def planned(algorithm: Algorithm | Program, problem: Problem, network: Network, steps: int) -> Program:
@@ -158,4 +169,30 @@ def planned(algorithm: Algorithm | Program, problem: Problem, network: Network, 
     """
     checks.whole(1, steps=steps)
     settings = algorithm.algorithm if isinstance(algorithm, Program) else algorithm
-    return Program(settings, settings.plan(problem, network, int(steps)), float(steps))
+    plan, why = settings.plan, ""
+    if type(settings).plan is Algorithm.plan or built_in(settings):
+        return Program(settings, plan(problem, network, int(steps)), float(steps))
+    hidden = replace(problem, data=jax.tree.map(Hidden, problem.data), test=None, optimum=None, truth=None)
+    hidden = (
+        hidden if "curvature" in problem.public else replace(hidden, curvature=cast(Any, Hidden(problem.curvature)))
+    )
+    try:
+        made = plan(hidden, network, int(steps))
+    except Exception:  # whatever its code does with an array that cannot be read
+        made, why = plan(problem, network, int(steps)), "its `plan` reads the records"
+    return Program(settings, made, float(steps), unproven=why)
+
+
+class Hidden:
+    """An array of records whose shape and type alone can be read."""
+
+    def __init__(self, x: Any) -> None:
+        self.shape, self.dtype, self.ndim, self.size = jnp.shape(x), jnp.result_type(x), jnp.ndim(x), jnp.size(x)
+
+
+def _derives(algorithm: Any) -> bool:
+    """Whether a method leaves its guarantee to the library."""
+    from jdfl.algorithms import REGISTRY
+    from jdfl.algorithms.around import Around
+
+    return any(type(algorithm).privacy is kind.privacy for kind in (Algorithm, Around, *REGISTRY.values()))

@@ -17,9 +17,9 @@ from jdfl.algorithms.book import Channel
 from jdfl.algorithms.dpps import DPPS, PushSum, Schedule
 from jdfl.algorithms.gradients import Gradients
 from jdfl.algorithms.round import Round
+from jdfl.base import marking
 from jdfl.network import Network
 from jdfl.privacy import Guarantee, clipped, stretch
-from jdfl.privacy.flow import bounded
 from jdfl.problems import Problem
 
 
@@ -39,9 +39,14 @@ def oracle(gradients: Gradients) -> Gradients:
     return exact(gradients) if gradients.per == "batch" else gradients
 
 
+def _shortened(gradients: Gradients, g: Array) -> Array:
+    short, bound = clipped(g, gradients.norm, gradients.clip), replace(gradients, per="batch").bound  # pyright: ignore
+    return marking.clipped(short, g, None, None, bound, whole=True)
+
+
 def shortened(gradients: Gradients, g: Array) -> Array:
     """Gradients g [m, d], including the regulariser, clipped."""
-    return g if gradients.clip is None else bounded(clipped(g, gradients.norm, gradients.clip))
+    return g if gradients.clip is None else _shortened(gradients, g)
 
 
 def shared_gradient(gradients: Gradients, w: Array, round: Round, part: slice | None = None) -> Array:
@@ -104,7 +109,7 @@ class OverPushSum(Algorithm):
             clipping = f"{self.gradients.norm} clipping of every node's shared gradient to {clip}"
             return self.dpps.guarantee(schedule, bounds, clipping)
 
-        eps = eps if self.gradients.clip is None else bounded(eps)  # by the clip, which is applied last
+        eps = eps if self.gradients.clip is None else marking.bounded(eps)  # by the clip, which is applied last
         return self.dpps.step(state, eps, round, claim)
 
     def _bounds(self, scales: np.ndarray, d: int) -> np.ndarray | None:

@@ -19,13 +19,16 @@ from jax import Array, lax
 from jdfl.algorithms.book import Book, Claim
 from jdfl.algorithms.messages import Messages
 from jdfl.arrays import ops
+from jdfl.base import marking
 from jdfl.base.streams import Stream, each
 from jdfl.devices import nodes
-from jdfl.privacy import Mechanism
-from jdfl.privacy.flow import bounded, released
+from jdfl.privacy import ExactGaussian, Gaussian, Laplace, Mechanism
+from jdfl.privacy.flow import Booking
 from jdfl.problems import Problem
 
 T = TypeVar("T")
+LOOKS = 4  # largest number of releases from one sample
+_KNOWN = (Gaussian, Laplace, ExactGaussian)  # their noise has the law of their events
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,6 +45,8 @@ class Round(Messages):
     local_steps: int = 1
     inner: bool = False  # within `repeat`
     rows: Array | None = None  # [b] the nodes of a block; None: all
+    due: Array | None = None  # [m] bool the only nodes whose noise is counted; None: all
+    turns: tuple[int | None, ...] = ()  # of the loops that this part of the step is in; None: blocks of nodes
 
     @property
     def ready(self) -> Any:
@@ -62,7 +67,6 @@ class Round(Messages):
         stream: Stream,
         claim: Claim | Stream,
         *,
-        index: Any = None,
         look: int = 0,
         following: bool = False,
     ) -> Array:
@@ -79,19 +83,23 @@ class Round(Messages):
             stream: The stream of the noise, with the root "private".
             claim: `claim(problem, looks)` returns the guarantee of the noise (see `release`). Alternatively the stream
                 whose release also covers this noise: then nothing is counted.
-            index: Distinguishes several draws of a stream in one round, []; None: the local step.
             look: As for `release`.
             following: As for `release`.
 
         Raises:
-            ValueError: For a stream that the round has already drawn from.
+            ValueError: For a stream that the round has already drawn from, and one that is not private.
         """
+        known: Any = {"mechanism": marking.static(mechanism), "honest": type(mechanism) in _KNOWN}
         if isinstance(claim, Stream):
-            self.book.include(stream, claim)
+            booking = Booking(stream, turns=self.turns, **known)
+            self.book.include(booking, claim)
         else:
-            self.release(stream, claim, look=look, following=following)
+            booking = self.release(stream, claim, look=look, following=following, **known)
         add = jax.vmap(mechanism.add, (0, 0, 0 if jnp.ndim(sensitivity) else None))
-        return released(add(self.keys(stream, self.local_step if index is None else index), x, sensitivity))
+        y = marking.noisy(
+            add(self.keys(stream, self.local_step * LOOKS + look), x, sensitivity), x, sensitivity, booking
+        )
+        return y if self.due is None else jnp.where(self.due[:, None], y, 0)  # other nodes release nothing
 
     def correlated(
         self, mechanism: Mechanism, x: Array, sensitivity: Any, stream: Stream, claim: Claim, row: Array, hidden: Array
@@ -113,7 +121,7 @@ class Round(Messages):
                 were none. It must not leave the nodes.
         """
         self.book.correlated = True
-        seen = bounded(row[0] * x + jnp.einsum("p,mpn->mn", row[1:], hidden, precision=ops.HIGHEST))
+        seen = marking.bounded(row[0] * x + jnp.einsum("p,mpn->mn", row[1:], hidden, precision=ops.HIGHEST))
         noisy = self.noisy(mechanism, seen, sensitivity, stream, claim) / row[0]
         return noisy, jnp.concatenate([(x - noisy)[:, None], hidden], axis=1)[:, : hidden.shape[1]]
 
@@ -141,25 +149,30 @@ class Round(Messages):
 
         return lax.scan(added, jnp.zeros_like(x), (graph.senders.T, graph.mask.T))[0]
 
-    def release(self, stream: Stream, claim: Claim, *, look: int = 0, following: bool = False) -> None:
-        """Count a release whose noise, from a stream, the step adds itself.
+    def release(self, stream: Stream, claim: Claim, *, look: int = 0, following: bool = False, **known: Any) -> Booking:
+        """Count a release whose noise, from a stream, the step adds itself; returns what was booked.
 
         Args:
             stream: The stream of the noise.
             claim: `claim(problem, looks)` returns its guarantee, `looks` being the number of releases from one sample.
-            look: The number of this release among those of one sample, from 0.
+            look: The number of this release among those of one sample, from 0 to 3.
             following: Whether only the step that follows an exchange makes it, and not other local steps.
+            known: What else is known of it, by the fields of `jdfl.privacy.flow.Booking`.
 
         Raises:
             ValueError: For noise of the stream that was already drawn in this round, or that has a different guarantee.
         """
-        self.book.release(stream, claim, look)
+        if not 0 <= look < LOOKS:
+            raise ValueError(f"Expected 0 <= look < {LOOKS}, got look = {look!r}: others share the next step's noise.")
+        booking = Booking(stream, look, self.turns, each=not following, **known)
+        self.book.release(booking, claim)
         if not following:
-            self.book.releases = self.book.releases + 1
+            self.book.released(1)
         elif self.inner:
             self.book.once += 1
         else:
-            self.book.releases = self.book.releases + jnp.asarray(self.follows_exchange, jnp.int32)
+            self.book.released(jnp.asarray(self.follows_exchange, jnp.int32))
+        return booking
 
     @property
     def follows_exchange(self) -> Array | bool:
@@ -186,7 +199,8 @@ class Round(Messages):
 
         def one(t: Array, carry: T) -> T:
             books.append(Book())  # JAX may trace this more than once
-            local = {"local_step": self.local_step * count + t, "local_steps": self.local_steps * count}
+            local: Any = {"local_step": self.local_step * count + t, "local_steps": self.local_steps * count}
+            local["turns"] = self.turns if count == 1 else (*self.turns, count)
             return step(replace(self, book=books[-1], inner=True, **local), carry)
 
         result = one(jnp.int32(0), carry) if count == 1 else lax.fori_loop(0, count, one, carry)
@@ -199,7 +213,7 @@ class Round(Messages):
         Args:
             due: The nodes to compute, due [m] bool.
             block: How many of them are processed at a time, so that other nodes cost nothing. None: all nodes at once,
-                and the rows of the others are meaningless.
+                and the rows of the others are meaningless: they have no noise, and 0 in its place.
             work: `work(here)` returns the rows of the b nodes of the round `here`; `here.of(x)` selects their rows from
                 an x [m, ...].
             otherwise: Leaves [m, ...], the rows of the nodes that are not due; required with a `block`.
@@ -213,7 +227,7 @@ class Round(Messages):
 
         if block is None:
             books.append(Book())
-            result = work(replace(self, book=books[-1]))
+            result = work(replace(self, book=books[-1], due=due if self.due is None else self.due & due))
         else:
             result = ops.for_rows(due, min(nodes.count(self.m), block), some, otherwise)
         self.book.absorb(books[-1], due.astype(jnp.int32))
@@ -234,5 +248,11 @@ class Round(Messages):
             ready = replace(ready, gradients=ready.gradients.rows(rows))
         if ready.wire is not None:
             ready = replace(ready, wire=ready.wire.rows(rows))
-        moment = replace(self.moment, node=self.node[rows])
-        return replace(self, moment=moment, problem=self.problem.nodes(rows), prepared=ready, book=book, rows=rows)
+        moment, problem, turns = (
+            replace(self.moment, node=self.node[rows]),
+            self.problem.nodes(rows),
+            (*self.turns, None),
+        )
+        data, weight = marking.rows((problem.data, problem.weight), (self.problem.data, self.problem.weight))
+        problem = replace(problem, data=data, weight=weight)
+        return replace(self, moment=moment, problem=problem, prepared=ready, book=book, rows=rows, turns=turns)

@@ -15,6 +15,7 @@ from jdfl.base.streams import Stream, each
 
 Sampler = Literal["replacement", "subset", "poisson", "epochs", "in order"]
 _BATCH = Stream("gradients.batch", "private")
+PRIVATE = (_BATCH.number,)  # whose draws decide which records a gradient uses
 
 
 def sample(round: Round, sampling: Sampler, batch: int) -> tuple[Any, Array, Array]:

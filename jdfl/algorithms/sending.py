@@ -14,10 +14,10 @@ from jax import Array
 from jdfl.algorithms.book import Book, Channel
 from jdfl.algorithms.moment import Moment
 from jdfl.base import struct
+from jdfl.base.marking import sent
 from jdfl.base.streams import Stream
 from jdfl.codecs import Codec, Dense, transmit
 from jdfl.network import Graph
-from jdfl.privacy.flow import sent
 from jdfl.robust import Aimed, Rule, Weighted
 from jdfl.robust.attack import Lies
 

@@ -1,24 +1,37 @@
 """A method's privacy guarantee, derived from the traced programs of its `init` and `step`: see `Algorithm.privacy`."""
 
+import sys
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
+from types import NoneType
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import Array
 from jax.core import Tracer
 from jax.extend.core import ClosedJaxpr
 
 from jdfl.algorithms.book import Book
 from jdfl.algorithms.moment import Moment
 from jdfl.algorithms.round import Round
+from jdfl.algorithms.sampling import PRIVATE
 from jdfl.base.streams import Keys, Stream
 from jdfl.network import Graph
-from jdfl.privacy import NO_NOISE, NOTHING_SENT, Guarantee
-from jdfl.privacy.flow import Label, leaking
+from jdfl.privacy import NO_NOISE, NOTHING_SENT, Guarantee, exposing
+from jdfl.privacy.flow import RECORDS, WEIGHTS, Flow, Label, Value, leaking, private, reveals
+from jdfl.privacy.mechanisms import event_of
 from jdfl.problems import Problem
 
+_ROOTS = [private(one.name) for one in fields(Keys)]
+_PLAIN = (
+    "Add noise with jdfl.Gradients or jdfl.Updates, or with round.noisy(mechanism, x, sensitivities, stream, "
+    "guarantee), where x is what gradients.without_noise returns, and the other two are those of the same gradients."
+)
+_TAKING = ("each", "spread", "take", "subset", "minibatch", "nodes", "local")  # how a problem's records are taken
+_OWN = ("gradient", "example_gradients", "slopes")  # methods of a problem that may look elsewhere
+_RECORDS = ("data", "weight", "test", "optimum", "truth", "curvature")  # of a problem
 _LOCAL = "they contain values without noise"
 CORRELATED = "noise is correlated over rounds, and its joint guarantee is not accounted for"
 _LARGEST, _MOST = 2**16, 1024  # bytes of settings that are compared, and methods that are remembered
@@ -54,15 +67,11 @@ def stated(algorithm: Any, problem: Problem, plan: Any, steps: int | None) -> Gu
         claim = replace(claim, claimed=False, reason=reason, remedy=_TOGETHER)
     local = algorithm.unsent if claim.event is not None else ""
     if claim.claimed:
-        leaks, params, _ = outputs(programs, problem)
+        flows, params, _ = outputs(programs, problem)
         local = (algorithm.unsent or _LOCAL) if params > Label.CLEAN else ""
-        if leaks:
-            channel, why = next(iter(leaks.items()))
-            reason = f"what is sent on the channel {channel!r} {why}"
-            claim = replace(claim, claimed=False, reason=reason, remedy="Send only what noise has been added to.")
-    if claim.claimed and any(book.correlated for book in books):
-        remedy = "Count the rows of its factor in `privacy`, as jdfl.MAFALDA does."
-        claim = replace(claim, claimed=False, reason=CORRELATED, remedy=remedy)
+        claim = _shown(claim, algorithm, problem, books, flows)
+        if claim.claimed or leaks(flows):
+            claim = _entering(claim, algorithm, problem, plan, programs, flows)
     return replace(claim, local=claim.local or local)
 
 
@@ -73,6 +82,7 @@ class Traced:
     started: ClosedJaxpr
     going: ClosedJaxpr
     state: Any  # shapes of the state that both return
+    problem: Any  # the structure of the problem
 
 
 def traced(algorithm: Any, problem: Problem, plan: Any) -> Traced:
@@ -80,15 +90,121 @@ def traced(algorithm: Any, problem: Problem, plan: Any) -> Traced:
     return _traced(algorithm, problem, plan)[1]
 
 
-def outputs(programs: Traced, problem: Problem) -> tuple[dict[str, str], Label, Any]:
+def outputs(programs: Traced, problem: Problem) -> tuple[tuple[Flow, Flow], Label, Any]:
     """How the records of the problem affect the outputs of these programs.
 
-    Returns the channels that leak, with reasons; the label of the parameters; and the labels of the arrays of a state,
-    as a tree.
+    Returns the walks through both; the label of the parameters; and the labels of the arrays of a state, as a tree.
     """
     leaves, structure = jax.tree.flatten(programs.state)
-    leaks, found = leaking(programs.started, programs.going, labels(problem), len(leaves))
-    return leaks, max(found[len(leaves) :]), jax.tree.unflatten(structure, found[: len(leaves)])
+    flows, found = leaking(programs.started, programs.going, [*values(problem), *_ROOTS], len(leaves), programs.problem)
+    noise = {one.stream.number for flow in flows for one in flow.noises}
+    seen = [max(one.label, Label.RAW if reveals(one, noise) else Label.CLEAN) for one in found]
+    return flows, max(seen[len(leaves) :]), jax.tree.unflatten(structure, seen[: len(leaves)])
+
+
+def _shown(
+    claim: Guarantee, algorithm: Any, problem: Problem, books: Sequence[Book], flows: Sequence[Flow]
+) -> Guarantee:
+    """The claim if the programs show all that it needs, else one that is not claimed."""
+    if found := leaks(flows):
+        channel, why = next(iter(found.items()))
+        reason = f"what is sent on the channel {channel!r} {why}"
+        return replace(claim, claimed=False, reason=reason, remedy="Send only what noise has been added to.")
+    for book, flow in zip(books, flows):
+        if fault := flow.fault(book.booked, PRIVATE if claim.sampling else ()):
+            return replace(claim, claimed=False, reason=fault, remedy=_PLAIN)
+    if any(book.correlated for book in books):
+        remedy = "Count the rows of its factor in `privacy`, as jdfl.MAFALDA does."
+        return replace(claim, claimed=False, reason=CORRELATED, remedy=remedy)
+    strange = {type(one.mechanism).__name__ for book in books for one in book.booked if not one.honest}
+    if strange:
+        words = f"on its author's word: the noise of {', '.join(sorted(strange))} has the law that its event states"
+        claim = replace(claim, warnings=(*claim.warnings, words))
+    if built_in(algorithm):
+        return claim
+    every = [(one, flow) for book, flow in zip(books, flows) for one in book.booked]
+    for one, flow in every:
+        stream = f"noise of the stream {one.stream.name!r}"
+        if why := flow.unproven.get(one, ""):
+            return replace(claim, claimed=False, reason=f"of the {stream} {why}", remedy=_PLAIN)
+        if not one.each or any(book.parts for book in books):
+            reason = f"the {stream} is not counted in every step that adds it"
+            return replace(claim, claimed=False, reason=reason, remedy=_PLAIN)
+        source = flow.sources.get(one)
+        looks = max(len(looks) for book in books for _, looks in book.noises.values())
+        proven = None if source is None else source.guarantee(problem, looks)
+        parts = ("event", "unit", "adjacency", "sampling", "sensitivity", "observer", "claimed")
+        if proven is None or any(getattr(proven, part) != getattr(claim, part) for part in parts):
+            reason = f"the guarantee of the {stream} is not that of the clip and mechanism which scale it"
+            return replace(claim, claimed=False, reason=reason, remedy=_PLAIN)
+        if one.mechanism is None or event_of(one.mechanism, problem.n) != proven.event:
+            reason = f"the {stream} is drawn by another mechanism than that of its guarantee"
+            return replace(claim, claimed=False, reason=reason, remedy=_PLAIN)
+    return claim
+
+
+def leaks(flows: Sequence[Flow]) -> dict[str, str]:
+    """The channels whose messages are not CLEAN, with reasons."""
+    return flows[0].leaks | flows[1].leaks
+
+
+def _entering(
+    claim: Guarantee, algorithm: Any, problem: Problem, plan: Any, programs: Traced, flows: Sequence[Flow]
+) -> Guarantee:
+    """The claim without what would have to be declared public, all of it together."""
+    names, known = [], problem
+    if leaks(flows):  # whether the curvature alone is what leaks
+        known = problem.declared(*problem.public, "curvature")
+        if leaks(outputs(programs, known)[0]):
+            return claim
+        claim, names = replace(claim, claimed=True, reason="", remedy=""), ["curvature"]
+    one = max((np.size(leaf[0, 0]) for leaf in jax.tree.leaves(problem.data) if np.ndim(leaf) > 1), default=1)
+    given = [id(leaf) for leaf in jax.tree.leaves((algorithm, plan))]
+    arrays = [x for flow in flows for x in flow.arrays if id(x) not in given]
+    if not built_in(algorithm) and any(np.size(x) >= max(2, one) for x in arrays):
+        names.append("constants")
+    return exposing(claim, names, problem.public)
+
+
+def loss_reads(problem: Problem) -> tuple[str, ...]:
+    """The name "constants" if a node's loss depends on other values than its own examples and parameters."""
+    (data, weight), w = problem.local(np.zeros((), np.int32)), jnp.zeros((problem.n,), problem.dtype)
+    one = max((np.size(leaf[0]) for leaf in jax.tree.leaves(data) if np.ndim(leaf)), default=1)
+
+    def value(path: Any, leaf: Any) -> Value:  # what else the loss may read: what is too small for an example
+        known = getattr(path[0], "name", "") not in _RECORDS and np.size(leaf) < max(2, one)
+        return Value() if known or getattr(path[0], "name", "") == "start" else Value(Label.RAW)
+
+    def loss(problem: Problem, w: Array, data: Any, weight: Array) -> Any:
+        own = [name for name in _OWN if getattr(type(problem), name) is not getattr(Problem, name)]
+        found = [getattr(problem, name)(w, data, *([weight] if name == "gradient" else [])) for name in own]
+        if type(problem).loss is not Problem.loss:
+            found.append(problem.loss(w, jax.tree.map(lambda leaf: leaf[0], data)))
+        return found, problem.value(w, data, weight)
+
+    flow, given = Flow(), [Value() for _ in jax.tree.leaves((w, data, weight))]
+    closed = jax.make_jaxpr(loss)(problem, w, data, weight)
+    found = flow.walk(closed, [*(value(*leaf) for leaf in jax.tree.leaves_with_path(problem)), *given])
+    large = any(np.size(x) >= max(2, one) for x in flow.arrays)
+    other = any(not _of_jdfl(type(problem), name) for name in _TAKING)
+    return ("constants",) if large or other or any(one.label for one in found) else ()
+
+
+def _of_jdfl(kind: type, name: str) -> bool:
+    """Whether a class has a method from one of jdfl's own classes."""
+    owner = next(one for one in kind.__mro__ if name in vars(one))
+    module = sys.modules.get(owner.__module__)
+    return owner.__module__.partition(".")[0] == "jdfl" and getattr(module, owner.__name__, None) is owner
+
+
+def built_in(algorithm: Any) -> bool:
+    """Whether a method is jdfl's own, whose claims its tests prove where the program alone does not."""
+    from jdfl.algorithms import DPPS, REGISTRY, Gradients, Updates
+    from jdfl.algorithms.around import Attacked, CombinedBy
+
+    inner = algorithm.algorithm if type(algorithm) in (Attacked, CombinedBy) else algorithm
+    parts = (getattr(inner, name, None) for name in ("gradients", "updates", "dpps"))
+    return type(inner) in REGISTRY.values() and all(type(one) in (NoneType, Gradients, Updates, DPPS) for one in parts)
 
 
 def _key(algorithm: Any, problem: Problem, plan: Any) -> Hashable | None:
@@ -113,23 +229,26 @@ def _key(algorithm: Any, problem: Problem, plan: Any) -> Hashable | None:
 
 def _traced(algorithm: Any, problem: Problem, plan: Any) -> tuple[tuple[Book, Book], Traced]:
     """The records that `init` and `step` make, and their programs."""
-    books = Book(), Book()
+    books, keys = [Book(), Book()], Keys.of(jax.random.key(0))
 
-    def round(problem: Problem, book: Book) -> Round:
-        moment = some_moment(problem)
+    def round(problem: Problem, keys: Keys, book: Book) -> Round:
+        moment = some_moment(problem, keys)
         ready = algorithm.prepared(problem, moment, plan)
         return Round(moment=moment, problem=problem, prepared=ready, book=book)
 
-    def begin(problem: Problem) -> Any:
-        state = algorithm.init(round(problem, books[0]))
+    def begin(problem: Problem, keys: Keys) -> Any:
+        books[0] = Book()
+        state = algorithm.init(round(problem, keys, books[0]))
         return state, algorithm.params(state)
 
-    def advance(state: Any, problem: Problem) -> Any:
-        new = algorithm.traced_step(state, round(problem, books[1]))
+    def advance(state: Any, problem: Problem, keys: Keys) -> Any:
+        books[1] = Book()
+        new = algorithm.traced_step(state, round(problem, keys, books[1]))
         return new, algorithm.params(new)
 
-    started, (state, _) = jax.make_jaxpr(begin, return_shape=True)(problem)
-    return books, Traced(started, jax.make_jaxpr(advance)(state, problem), state)
+    started, (state, _) = jax.make_jaxpr(begin, return_shape=True)(problem, keys)
+    going = jax.make_jaxpr(advance)(state, problem, keys)
+    return (books[0], books[1]), Traced(started, going, state, jax.tree.structure(problem))
 
 
 def _released(stream: Stream, books: Sequence[Book], problem: Problem) -> Guarantee:
@@ -143,22 +262,25 @@ def _released(stream: Stream, books: Sequence[Book], problem: Problem) -> Guaran
     return replace(last, claimed=False, reason=reason, remedy="Use the same mechanism and clip in `init` and `step`.")
 
 
-def labels(problem: Problem) -> list[Label]:
-    """The labels of a problem's arrays: records, and values computed from them that are not public, are RAW."""
-    public = {"weight", "start", *problem.public}
+def values(problem: Problem) -> list[Value]:
+    """What is known of a problem's arrays: records, and values computed from them that are not public, are RAW."""
+    public = {"start", *problem.public}
 
-    def label(path: Any, leaf: Any) -> Label:
+    def value(path: Any, leaf: Any) -> Value:
         name = getattr(path[0], "name", "")
-        return Label.CLEAN if name != "optimum" and (not np.ndim(leaf) or name in public) else Label.RAW
+        if name in ("data", "weight"):
+            return RECORDS if name == "data" else WEIGHTS
+        known = name != "optimum" and (not np.ndim(leaf) or name in public)
+        return Value() if known else Value(Label.RAW, own=name == "curvature")
 
-    return jax.tree.leaves(jax.tree_util.tree_map_with_path(label, problem))
+    return [value(path, leaf) for path, leaf in jax.tree.leaves_with_path(problem)]
 
 
-def some_moment(problem: Problem) -> Moment:
+def some_moment(problem: Problem, keys: Keys | None = None) -> Moment:
     """The first moment of a run on a network with one neighbour per node."""
     m = problem.m
     node, one = jnp.arange(m, dtype=jnp.int32), jnp.ones((m,), jnp.float32)
     senders = ((node + 1) % m)[:, None]
     graph = Graph(senders, senders >= 0, one[:, None] / 2, one / 2, jnp.ones((m,), jnp.int32))
-    key = jax.random.key(0)
-    return Moment(jnp.int32(0), key, graph, node, Keys.of(key))
+    keys = Keys.of(jax.random.key(0)) if keys is None else keys
+    return Moment(jnp.int32(0), keys.run, graph, node, keys)

@@ -20,7 +20,7 @@ from jax import Array
 
 from jdfl.algorithms.gradients import Gradients
 from jdfl.algorithms.round import Round
-from jdfl.base import checks, struct
+from jdfl.base import checks, marking, struct
 from jdfl.base.settings import Positive
 from jdfl.base.streams import Stream
 from jdfl.devices import nodes
@@ -34,7 +34,6 @@ from jdfl.privacy import (
     clipped,
     stretch,
 )
-from jdfl.privacy.flow import bounded
 from jdfl.privacy.mechanisms import event_of, is_exact
 from jdfl.problems import Problem
 
@@ -100,15 +99,26 @@ class Updates:
         `clients` of all nodes take part in the round, and only their mean is revealed (None: all take part, and
         messages are seen).
         """
-        short = bounded(clipped(update, self.norm, self.clip))
+        short = marking.clipped(clipped(update, self.norm, self.clip), update, None, None, self.bound, whole=True)
         if self.mechanism is None:
             return short
         scale, mechanism = jnp.asarray(self.sensitivity(update.shape[1]), update.dtype), self.mechanism
+        scale = marking.scale(scale, None, None if self.bound is None else marking.static(self))
         if self.trust == "central":
             part = math.sqrt(clients or nodes.count(update.shape[0]))
             gaussian = cast(Gaussian, mechanism)  # check refuses others
             mechanism = replace(gaussian, multiplier=gaussian.multiplier / part)
         return round.noisy(mechanism, short, scale, _NOISE, lambda problem, _: self.guarantee(problem, clients))
+
+    @property
+    def bound(self) -> Any:
+        """What is clipped, and how, as for `Gradients.bound`."""
+        known = type(self) is Updates and marking.static(self.clip) is not None
+        return ("batch", self.norm, float(self.clip)) if known else None
+
+    def fits(self, bound: Any) -> bool:
+        """Whether `sensitivity` is that of a value that is clipped like this."""
+        return self.bound == bound
 
     def sensitivity(self, n: int) -> Any:
         """The largest change of an update of n entries between neighbouring datasets, in the mechanism's norm.

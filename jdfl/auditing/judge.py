@@ -24,6 +24,7 @@ Family = Literal[
     "residual covariance",
     "residual magnitudes",
     "residual collisions",
+    "residual tails",
     "release count",
     "sensitivity",
     "leak",
@@ -61,7 +62,7 @@ def judge_residuals(z: np.ndarray, live: np.ndarray, gaussian: bool, precision: 
     told.append(
         Finding("residual shape", "Kolmogorov-Smirnov", float(scipy.stats.kstest(every, scipy.stats.norm.cdf).pvalue))
     )
-    told += _collisions(every, precision)
+    told += _collisions(every, precision) + _tails(every) + _repeats(z, live, precision)
     z, alive = np.where(live, z, 0.0), live.astype(float)
     cells, some = spread(T * m), spread(n)
     rows, there = (a.transpose(1, 2, 0, 3).reshape(T * m, -1)[cells] for a in (z, alive))
@@ -71,6 +72,27 @@ def judge_residuals(z: np.ndarray, live: np.ndarray, gaussian: bool, precision: 
     first, second = (a.reshape(1, -1) for a in (z[: runs - 1], z[1:]))
     both = (live[: runs - 1] & live[1:]).reshape(1, -1).astype(float)
     told += _pairs("residual covariance", np.r_[first, second] * both, np.r_[both, both], ["a run", "the next run"])
+    return told
+
+
+def judge_sums(noisy: np.ndarray, fresh: np.ndarray) -> list[Finding]:
+    """Whether what noise adds, noisy [N, T, m, k], varies as much as what fresh noise adds in its place.
+
+    The logarithm of the ratio of two sample variances of N normal numbers has about variance 4 / (N - 1); all numbers
+    of a round and node count as one, since their noise may be mixed.
+    """
+    count, told = len(noisy), list[Finding]()
+    if count < _FEW:
+        return []
+    for t in range(noisy.shape[1]):
+        for i in range(noisy.shape[2]):
+            mine, other = noisy[:, t, i].var(axis=0, ddof=1), fresh[:, t, i].var(axis=0, ddof=1)
+            live = (other > 1e-12 * other.max(initial=0.0)) & (other > 0)
+            if not live.any():
+                continue
+            ratio = float(np.mean(np.log(np.maximum(mine[live], 1e-300) / other[live])))
+            p = float(2 * scipy.stats.norm.sf(abs(ratio) / np.sqrt(4 / (count - 1))))
+            told.append(Finding("residual scale", f"round {t}, node {i}: {np.exp(ratio):.4g} times fresh noise", p))
     return told
 
 
@@ -174,6 +196,30 @@ def _scale(where: str, cells: np.ndarray) -> list[Finding]:
     total = float(np.sum(cells**2))
     p = 2 * min(scipy.stats.chi2.cdf(total, len(cells)), scipy.stats.chi2.sf(total, len(cells)))
     return [Finding("residual scale", f"{where}: variance {total / len(cells):.4g}", float(min(1.0, p)))]
+
+
+def _tails(every: np.ndarray) -> list[Finding]:
+    """Test how many standard normal numbers lie beyond 2, 2.5, ..., 4.5 standard deviations."""
+    told = list[Finding]()
+    for beyond in np.arange(2.0, 5.0, 0.5):
+        found, share = int(np.sum(np.abs(every) > beyond)), 2 * scipy.stats.norm.sf(beyond)
+        tail = min(scipy.stats.binom.cdf(found, len(every), share), scipy.stats.binom.sf(found - 1, len(every), share))
+        words = f"{found} numbers beyond {beyond:g} standard deviations, expected {len(every) * share:.3g}"
+        told.append(Finding("residual tails", words, float(min(1.0, 2 * tail))))
+    return told
+
+
+def _repeats(z: np.ndarray, live: np.ndarray, precision: float) -> list[Finding]:
+    """Test whether the noise of two releases, z [N, T, m, n], is the same: keys of few bits repeat."""
+    rows = z.reshape(-1, z.shape[-1])[live.reshape(-1, z.shape[-1]).all(axis=-1)]
+    n, close = rows.shape[-1], max(_CLOSE, 4 * precision)
+    if len(rows) < 2:
+        return []
+    cells = np.unique(np.round(rows / close), axis=0, return_counts=True)[1]
+    found = int(np.sum(cells * (cells - 1) // 2))
+    expected = len(rows) ** 2 / 2 * (close / (2 * np.sqrt(np.pi))) ** n
+    words = f"{found} pairs of releases with the same noise, expected {expected:.2g}"
+    return [Finding("residual collisions", words, float(scipy.stats.poisson.sf(found - 1, 1.5 * expected + 1e-12)))]
 
 
 def _collisions(every: np.ndarray, precision: float) -> list[Finding]:

@@ -30,7 +30,7 @@ from jdfl.auditing.claim import check_dense, check_level, noisy_guarantee
 from jdfl.auditing.dirac import places, planted, room, with_sizes
 from jdfl.auditing.guesses import epsilon_shown, right_guesses
 from jdfl.auditing.observe import check_visible, started, visible
-from jdfl.auditing.probe import refusal, repeated
+from jdfl.auditing.probe import amount_of, refusal, repeated
 from jdfl.auditing.verdicts import OneRun
 from jdfl.base import checks
 from jdfl.base.keys import typed_key
@@ -118,7 +118,8 @@ def audit_one_run(
     setting = stepping.setting(check_run(algorithm, world, network, steps, 1, None), world, network, None, seed)
     check_visible(setting)
     at = jnp.asarray(where.node, jnp.int32), jnp.asarray(where.entry, jnp.int32)
-    found = _scores(setting, stepping.nameless(absent), *at, steps=int(steps))
+    amount = amount_of(setting.algorithm, problem.n)
+    found = _scores(setting, amount, stepping.nameless(absent), *at, steps=int(steps))
     scores, releases = np.asarray(found[0], np.float64), np.asarray(found[1])
     if not np.all(np.isfinite(scores)):
         raise ValueError("Expected a run that stays finite, got one that diverges. Lower the step size or the noise.")
@@ -156,11 +157,14 @@ def audit_one_run(
 
 
 @partial(jax.jit, static_argnames=("steps",))
-def _scores(setting: Setting, absent: Problem, node: Array, entry: Array, *, steps: int) -> tuple[Array, Array]:
+def _scores(
+    setting: Setting, amount: float, absent: Problem, node: Array, entry: Array, *, steps: int
+) -> tuple[Array, Array]:
     """The canaries' scores [K] in a run, and the number of releases per node [m].
 
     Args:
         setting: The setting of the run, with the canaries and its keys.
+        amount: The amount of noise, in units of the sensitivity.
         absent: Its problem with canaries that change nothing.
         node: The canaries' nodes [K] int32.
         entry: Their entries [K] int32.
@@ -175,7 +179,7 @@ def _scores(setting: Setting, absent: Problem, node: Array, entry: Array, *, ste
         new, info = stepping.step(begun, state, stepping.drawn(begun, k))
 
         def shown(units: Array) -> Array:
-            return repeated(other, units * level, state, k)
+            return repeated(other, amount, units * level, state, k)
 
         bare, scale = jax.jvp(shown, (jnp.zeros((), absent.dtype),), (jnp.ones((), absent.dtype),))
         moved, scale = (_at(x, node, entry, absent.n) for x in (visible(begun.algorithm, new) - bare, scale))  # [K, c]

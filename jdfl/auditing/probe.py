@@ -8,7 +8,9 @@ With the mechanism's noise replaced by zero, and by one unit of its stated scale
 - how often the replaced record is used at all.
 
 This holds where noise enters linearly and appears at its own node and entry, which is checked in every round by moving
-each entry by a different amount. Where it does not hold, nothing is probed, and the reason is stated.
+each entry by a different amount. Where messages are mixed before they show, rounds are repeated without links. Where
+several releases of a round add up, their noise is compared with fresh noise. Otherwise nothing is probed, and the
+reason is stated.
 
 Axes: N runs, T rounds, m nodes, n parameters, k numbers that a node shows, r replaced records, K places of records.
 """
@@ -24,14 +26,24 @@ from jax import Array
 
 from jdfl.algorithms.program import Program
 from jdfl.algorithms.updates import Updates
-from jdfl.auditing.judge import Finding, fired, judge_changes, judge_counts, judge_hits, judge_residuals, spread
+from jdfl.auditing.judge import (
+    Finding,
+    fired,
+    judge_changes,
+    judge_counts,
+    judge_hits,
+    judge_residuals,
+    judge_sums,
+    spread,
+)
 from jdfl.auditing.observe import some, started, visible
 from jdfl.base import struct
 from jdfl.base.streams import Keys
 from jdfl.engine import stepping
 from jdfl.engine.stepping import Setting
 from jdfl.events.method import AsyncMethod
-from jdfl.privacy import ExactGaussian, Gaussian, Guarantee, Laplace
+from jdfl.network.links import between
+from jdfl.privacy import Gaussian, Guarantee, Laplace
 from jdfl.privacy.accounting import scheduled
 from jdfl.privacy.mechanisms import is_exact
 from jdfl.problems import Problem
@@ -75,6 +87,20 @@ class _Units:
         return _placed(self.units, x, jnp.asarray(self.multiplier * sensitivity, x.dtype))
 
 
+@struct.dataclass
+class _Fresh:
+    """The noise of a mechanism's event, Gaussian and from a key that depends on what it is added to as well."""
+
+    multiplier: Any
+    norm: str = struct.field(pytree_node=False)
+
+    def add(self, key: Array, x: Array, sensitivity: Any) -> Array:
+        """The vector x [n] with noise."""
+        bits = jnp.sum(jax.lax.bitcast_convert_type(x.astype(jnp.float32), jnp.uint32), dtype=jnp.uint32)
+        drawn = jax.random.normal(jax.random.fold_in(key, bits), x.shape, x.dtype)
+        return x + jnp.asarray(self.multiplier * sensitivity, x.dtype) * drawn
+
+
 def owner(algorithm: Any) -> str | None:
     """The field, "updates" or "gradients", that holds the mechanism; None where there is none."""
     known = [field.name for field in fields(algorithm)] if is_dataclass(algorithm) else []  # excludes properties
@@ -89,8 +115,6 @@ def refusal(program: Program) -> str:
     if (name := owner(program.algorithm)) is None:
         return "its noise is not added by a mechanism of gradients or updates"
     part = getattr(program.algorithm, name)
-    if type(part.mechanism) not in (Gaussian, Laplace, ExactGaussian):
-        return f"the scale of a {type(part.mechanism).__name__} is not known"
     if isinstance(part, Updates) and part.trust == "central":
         return "each node adds only a share of the noise, and others see means"
     return ""
@@ -108,18 +132,39 @@ def _scale(bare: Array, up: Array) -> Array:
     return jnp.where(jnp.abs(scale) > 1e-3 * jnp.max(jnp.abs(scale)), scale, 0.0)
 
 
-def repeated(begun: Setting, units: Array, state: Any, k: Array) -> Array:
-    """What others see [m, k] after round k [] from `state`, with `units` [m, n] of the scale in place of noise."""
+def amount_of(program: Program, n: int) -> float:
+    """The noise of a method, in units of the sensitivity: by its mechanism, or by the event of an unknown one."""
+    mechanism: Any = getattr(program.algorithm, owner(program.algorithm) or "").mechanism
+    if is_exact(mechanism):
+        return mechanism.scale(n)
+    return float(mechanism.multiplier if type(mechanism) in (Gaussian, Laplace) else mechanism.event().noise_multiplier)
+
+
+def repeated(
+    begun: Setting, amount: Any, units: Array | None, state: Any, k: Array, *, linkless: bool = False
+) -> Array:
+    """What others see [m, k] after round k [] from `state`, with `units` [m, n] of the noise's `amount` in its place.
+
+    Without `units` noise is fresh. `linkless` is a round without links.
+    """
     algorithm, name = begun.algorithm, owner(begun.algorithm.algorithm)
     mechanism: Any = getattr(algorithm.algorithm, name or "").mechanism
-    scale = mechanism.scale(begun.problem.n) if is_exact(mechanism) else mechanism.multiplier
-    moved = stepping.with_field(algorithm, f"{name}.mechanism", _Units(scale, units, mechanism.norm))
-    made = replace(begun, algorithm=moved)
-    return visible(made.algorithm, stepping.step(made, state, stepping.drawn(made, k))[0])
+    other: Any = _Fresh(amount, mechanism.norm) if units is None else _Units(amount, units, mechanism.norm)
+    made = replace(begun, algorithm=stepping.with_field(algorithm, f"{name}.mechanism", other))
+    return visible(made.algorithm, _after(made, state, k, linkless)[0])
 
 
-@partial(jax.jit, static_argnames=("steps",))
-def _residuals(setting: Setting, odd: Array, keys: Keys, *, steps: int) -> Any:
+def _after(begun: Setting, state: Any, k: Array, linkless: bool) -> tuple[Any, Any]:
+    """The state after a round, and its counts."""
+    moment = stepping.drawn(begun, k)
+    if linkless:
+        nobody = jnp.zeros((begun.problem.m,), jnp.bool_)
+        moment = replace(moment, graph=between(moment.graph, nobody))
+    return stepping.step(begun, state, moment)
+
+
+@partial(jax.jit, static_argnames=("steps", "linkless"))
+def _residuals(setting: Setting, amount: float, odd: Array, keys: Keys, *, steps: int, linkless: bool = False) -> Any:
     """What repeated rounds show, and the states before them, leaves [N, T, ...].
 
     Shown are residuals and scales [N, T, m, k], the error of linearity for `odd` units [m, n] and the largest number
@@ -132,8 +177,10 @@ def _residuals(setting: Setting, odd: Array, keys: Keys, *, steps: int) -> Any:
 
         def step(state: Any, k: Array) -> Any:
             new, info = stepping.step(begun, state, stepping.drawn(begun, k))
-            noisy = visible(begun.algorithm, new)
-            bare, up, moves = jax.lax.map(lambda u: repeated(begun, u, state, k), units)  # compiled once
+            noisy = visible(begun.algorithm, _after(begun, state, k, linkless)[0] if linkless else new)
+            bare, up, moves = jax.lax.map(
+                lambda u: repeated(begun, amount, u, state, k, linkless=linkless), units
+            )  # compiled once
             scale = _scale(bare, up)
             wanted = scale * jnp.tile(odd, (1, scale.shape[1] // odd.shape[1]))
             error = jnp.max(jnp.abs(moves - bare - wanted)) / jnp.maximum(jnp.max(jnp.abs(scale)), 1e-30)
@@ -145,9 +192,36 @@ def _residuals(setting: Setting, odd: Array, keys: Keys, *, steps: int) -> Any:
     return jax.lax.map(one, keys)
 
 
-@jax.jit
+@partial(jax.jit, static_argnames=("steps",))
+def _against_fresh(setting: Setting, amount: float, keys: Keys, *, steps: int) -> tuple[Array, Array]:
+    """What noise adds in rounds without links [N, T, m, k], and what fresh noise adds in its place."""
+
+    def one(own: Keys) -> Any:
+        begun, start, _ = started(setting, own)
+
+        def step(state: Any, k: Array) -> Any:
+            none = jnp.zeros((setting.problem.m, setting.problem.n), setting.problem.dtype)
+            bare = repeated(begun, amount, none, state, k, linkless=True)
+            noisy = visible(begun.algorithm, _after(begun, state, k, True)[0])
+            fresh = repeated(begun, amount, None, state, k, linkless=True)
+            return stepping.step(begun, state, stepping.drawn(begun, k))[0], (noisy - bare, fresh - bare)
+
+        return jax.lax.scan(step, start, jnp.arange(steps, dtype=jnp.int32))[1]
+
+    return jax.lax.map(one, keys)
+
+
+@partial(jax.jit, static_argnames=("linkless",))
 def _changes(
-    setting: Setting, keys: Keys, states: Any, where: Array, pairs: Any, places: Array
+    setting: Setting,
+    amount: float,
+    keys: Keys,
+    states: Any,
+    where: Array,
+    pairs: Any,
+    places: Array,
+    *,
+    linkless: bool = False,
 ) -> tuple[Array, Array, Array]:
     """The change caused by a record, and the noise's scale in both worlds [r, m, k].
 
@@ -168,7 +242,7 @@ def _changes(
 
             other = replace(problem, data=jax.tree.map(put, problem.data, pairs))
             begun, _, _ = started(replace(setting, problem=other), own)  # what is prepared depends on data
-            return repeated(begun, case[1], state, row[1])
+            return repeated(begun, amount, case[1], state, row[1], linkless=linkless)
 
         first, one_up, second, other_up = jax.lax.map(shown, cases)
         return second - first, _scale(first, one_up), _scale(second, other_up)
@@ -176,7 +250,9 @@ def _changes(
     return jax.lax.map(one, where)
 
 
-def probe(setting: Setting, guarantee: Guarantee, pairs: list[Any], keys: Keys, *, steps: int) -> Probe:
+def probe(
+    setting: Setting, guarantee: Guarantee, pairs: list[Any], keys: Keys, *, steps: int, linkless: bool = False
+) -> Probe:
     """All tests of repeated rounds, as `jdfl.audit` reports them.
 
     Args:
@@ -185,6 +261,7 @@ def probe(setting: Setting, guarantee: Guarantee, pairs: list[Any], keys: Keys, 
         pairs: The replacement records, as pairs of examples.
         keys: The keys of the runs, leaves [N], at most `most_runs`; with none, nothing is probed.
         steps: Rounds of every run.
+        linkless: Whether rounds are repeated without links.
     """
     problem, event, runs = setting.problem, guarantee.event, len(keys.run)
     reason = refusal(setting.algorithm)
@@ -194,15 +271,22 @@ def probe(setting: Setting, guarantee: Guarantee, pairs: list[Any], keys: Keys, 
         reason = f"{problem.m} nodes, {problem.n} parameters and {steps} rounds are too many to store"
     if reason or event is None:
         return Probe(not_probed=reason)
+    amount = amount_of(setting.algorithm, problem.n)
     odd = jnp.asarray(np.random.default_rng(0).normal(size=(problem.m, problem.n)), problem.dtype)
-    found, states = _residuals(setting, odd, keys, steps=steps)
+    found, states = _residuals(setting, amount, odd, keys, steps=steps, linkless=linkless)
     z, scale, error, top, releases = (np.asarray(x, np.float64) for x in found)
     z, scale = (_blocks(x, problem.n) for x in (z, scale))  # [N, T, m, blocks, n]
     live, single = scale != 0, releases.max() <= 1
-    if not live.any() or not error.max() <= _TOLERANCE:
-        return Probe(not_probed="what others see is not each node's own noise, entry by entry")
-    if not single and not np.array_equal(live.any(axis=-1).sum(axis=-1), releases):
-        return Probe(not_probed="a node makes several releases in a round, which cannot be separated")
+    apart = live.any() and error.max() <= _TOLERANCE
+    if not apart and not linkless:
+        return probe(setting, guarantee, pairs, keys, steps=steps, linkless=True)
+    if not apart or (not single and not np.array_equal(live.any(axis=-1).sum(axis=-1), releases)):
+        if single or event.kind != "gaussian":
+            return Probe(not_probed="what others see is not each node's own noise, entry by entry")
+        noisy, fresh = (np.asarray(x, np.float64) for x in _against_fresh(setting, amount, keys, steps=steps))
+        told = judge_sums(noisy, fresh)
+        why = "" if told else "a node makes several releases in a round, which cannot be separated"
+        return Probe(findings=fired(told), tests=len(told), not_probed=why)
     precision = 2.0**-23 * float(top.max()) / float(np.abs(scale[live]).min())
     if not precision <= _PRECISION:
         return Probe(not_probed="the noise is too small relative to the parameters to be recovered")
@@ -224,7 +308,8 @@ def probe(setting: Setting, guarantee: Guarantee, pairs: list[Any], keys: Keys, 
         rows = np.array([(n, k, 0, p) for p in range(len(chosen)) for n in range(counted) for k in range(steps)])
         where = np.concatenate([where, rows + np.array([0, 0, 0, len(places)])])
         places, own = np.concatenate([places, chosen]), np.concatenate([own, np.ones((len(rows), problem.m), bool)])
-    moves = _changes(setting, keys, states, jnp.asarray(where, jnp.int32), stacked, jnp.asarray(places))
+    cases = jnp.asarray(where, jnp.int32), stacked, jnp.asarray(places)
+    moves = _changes(setting, amount, keys, states, *cases, linkless=linkless)
     change, size, other = (_blocks(np.asarray(x, np.float64), problem.n) for x in moves)
     order, largest = 2 if gaussian else 1, 1 / event.noise_multiplier
     told += judge_changes(change, size, other, own, order, largest, precision, single)

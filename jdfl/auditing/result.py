@@ -60,12 +60,13 @@ class Audit(Attack, Probe):
 
     @property
     def inconclusive(self) -> bool:
-        """Whether this number of runs could not have refuted the account, and nothing else was measured.
+        """Whether nothing was refuted, no rounds could be repeated, and more is claimed than the attack can judge.
 
-        The accounted epsilon is then above `epsilon_most`, the bound of a faultless attack, and `not_probed` says why
-        no rounds were repeated. More runs raise that bound, logarithmically.
+        `not_probed` says why no rounds were repeated. An attack alone finds few errors, so a claim is inconclusive
+        then; so is any account above `epsilon_most`, the bound of a faultless attack with this number of runs.
         """
-        return not self.violated and bool(self.not_probed) and self.epsilon_accounted > self.epsilon_most
+        unjudged = self.claimed or self.epsilon_accounted > self.epsilon_most
+        return not self.violated and bool(self.not_probed) and unjudged
 
     @property
     def refutes_published(self) -> bool:
@@ -104,7 +105,10 @@ class Audit(Attack, Probe):
                 f"but {', and '.join(why)}"
             )
         elif self.inconclusive:
-            verdict = f"INCONCLUSIVE: {attacked}, which this number of runs cannot refute"
+            why = "which this number of runs cannot refute"
+            if self.epsilon_accounted <= self.epsilon_most:
+                why = "and nothing else was measured"
+            verdict = f"INCONCLUSIVE: {attacked}, {why}"
         else:
             verdict = f"not refuted: {attacked}. An audit can refute but not prove: another attack may be better"
         mu = "" if self.mu_accounted is None else f", against an accounted {self.mu_accounted:.4g}"

@@ -31,8 +31,9 @@ _EXAMPLES = """examples:
   jdfl audit --config runs/NAME/config.yaml --steps 20 --runs 1 --canaries 2000
 
 exit status: 0 not refuted, 1 a part failed, 2 a mistake in the settings, or nothing to audit, 3 refuted, 4
-inconclusive: too few runs or canaries to refute the claim, and no other measurement was possible, 5 the results could
-not be written, 130 interrupted, 143 terminated; with --folder the same command goes on
+inconclusive: an epsilon is claimed, but no round could be repeated and measured, or there were too few runs or
+canaries to refute it, 5 the results could not be written, 130 interrupted, 143 terminated; with --folder the same
+command goes on
 """
 
 _audit = defaults(attacked)

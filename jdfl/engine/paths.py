@@ -6,14 +6,15 @@ import jax
 
 from jdfl.algorithms.algorithm import Algorithm
 from jdfl.algorithms.program import planned
-from jdfl.algorithms.statement import labels, outputs, traced
+from jdfl.algorithms.statement import outputs, traced, values
 from jdfl.base.arguments import checked
 from jdfl.engine import metrics as metrics_module
 from jdfl.engine.metrics import Metric
+from jdfl.engine.spending import guarantee_of
 from jdfl.engine.start import check_settings
 from jdfl.engine.stepping import paired
 from jdfl.network.graph import Network
-from jdfl.privacy.flow import WHY, Flow, Label
+from jdfl.privacy.flow import WHY, Flow, Label, Value
 from jdfl.problems import Problem
 
 
@@ -48,13 +49,19 @@ def paths(
     program = planned(algorithm, problem, network, steps)
     chosen = metrics_module.default_metrics(problem) if metrics is None else metrics_module.resolve(metrics, problem)
     programs = traced(algorithm, problem, program.plan)
-    leaks, params, state = outputs(programs, problem)
+    flows, params, state = outputs(programs, problem)
+    leaks = flows[0].leaks | flows[1].leaks
     found = {f"message {channel.name}": leaks.get(channel.name, "") for channel in algorithm.channels}
     found["parameters"] = WHY[params]
+    told = guarantee_of(program, problem)
+    if told.event is not None and not told.claimed:  # what the noise does not hide
+        found = {name: why or told.reason for name, why in found.items()}
     shape = jax.eval_shape(algorithm.params, programs.state)
     for metric in chosen:
         closed = jax.make_jaxpr(metric)(shape, problem)
-        found[f"metric {metric.__name__}"] = WHY[max(Flow().walk(closed, [params, *labels(problem)]))]
+        found[f"metric {metric.__name__}"] = WHY[
+            max(one.label for one in Flow().walk(closed, [Value(params), *values(problem)]))
+        ]
     for place, label in jax.tree.leaves_with_path(state):
         found[f"state {jax.tree_util.keystr(place)}"] = WHY[label]
     return found | dict.fromkeys(("nodes.csv", "split.csv"), WHY[Label.RAW])

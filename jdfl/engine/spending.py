@@ -10,6 +10,7 @@ import numpy as np
 
 from jdfl.algorithms.algorithm import Algorithm
 from jdfl.algorithms.program import Program
+from jdfl.algorithms.statement import loss_reads
 from jdfl.engine.guard import Watched
 from jdfl.engine.stopping import StopRule, reads_data
 from jdfl.privacy import Guarantee, Ledger, exposing, report
@@ -33,7 +34,8 @@ def guarantee_of(algorithm: Algorithm | Program, problem: Problem, stop: StopRul
     """
     program = algorithm if isinstance(algorithm, Program) else Program(algorithm)
     told = program.privacy(problem)
-    names = (*problem.derived, "stop") if stop_tells(told, stop) else problem.derived
+    names = (*problem.entering, *loss_reads(problem)) if told.event is not None else ()
+    names = (*names, "stop") if stop_tells(told, stop) else names
     return exposing(told, names, problem.public)
 
 

@@ -18,11 +18,11 @@ from jdfl.algorithms.book import MODEL, Book, Channel
 from jdfl.algorithms.moment import Moment
 from jdfl.algorithms.round import Round
 from jdfl.algorithms.sending import Prepared, exact
-from jdfl.base import struct
+from jdfl.base import marking, struct
+from jdfl.base.marking import sent
 from jdfl.base.streams import Keys, Stream, each
 from jdfl.codecs import transmit
 from jdfl.network import Graph
-from jdfl.privacy.flow import sent
 from jdfl.problems import Problem
 
 
@@ -105,6 +105,7 @@ class Notes:
                         "mechanisms or clips. Draw the second noise from another jdfl.Stream."
                     )
                 book.noises[stream] = claim, before[1] | looks
+            book.booked += own.booked
             book.parts |= own.parts
             book.loose |= own.uncovered()
             book.correlated |= own.correlated
@@ -187,6 +188,10 @@ class Event:
         ready = replace(self.prepared, gradients=self.prepared.gradients.rows(node))
         place = turn * (self.row.shape[1] + 1) + (0 if column is None else column + 1)
         given: Any = {"moment": self.instant, "problem": self.problem.nodes(node), "prepared": ready}
+        data, weight = marking.rows(
+            (given["problem"].data, given["problem"].weight), (self.problem.data, self.problem.weight)
+        )
+        given["problem"] = replace(given["problem"], data=data, weight=weight)
         return Round(**given, book=book, rows=node, local_step=place)
 
     def send(self, x: Array, to: int, channel: Channel = MODEL, *, by: int | None = None) -> Array:

@@ -14,12 +14,12 @@ from jax import Array, lax
 from jdfl.algorithms.round import Round
 from jdfl.algorithms.sending import Prepared
 from jdfl.base import struct
+from jdfl.base.marking import sent
 from jdfl.base.streams import Keys
 from jdfl.events.event import Event, Instant, Neighbours, Notes
 from jdfl.events.plan import WIDTHS, Plan, arranged
 from jdfl.events.timeline import Events
 from jdfl.events.touches import NOTHING, Touch
-from jdfl.privacy.flow import sent
 from jdfl.problems import Problem
 
 if TYPE_CHECKING:

@@ -38,7 +38,6 @@ from jdfl.base.arguments import settings
 from jdfl.base.backend import backend
 from jdfl.base.keys import words
 from jdfl.base.settings import As, Positive
-from jdfl.privacy.flow import near, released
 from jdfl.privacy.mechanisms import GaussianEvent, Norm, known
 
 _CELLS, _STEP, LEVELS = 2048, 32, 4  # LEVELS: the maximum
@@ -187,7 +186,7 @@ class ExactGaussian:
         levels = self.levels(n)
         gamma = jnp.asarray(sensitivity, x.dtype) * x.dtype.type(self.scale(n) / spread(levels))
         gamma = jnp.where(gamma >= jnp.finfo(x.dtype).tiny, gamma, jnp.nan)  # NaN releases nothing
-        noisy = released(near(_rounded, x, gamma) + discrete_gaussian(key, n, levels).reshape(x.shape))
+        noisy = _rounded(x, gamma) + discrete_gaussian(key, n, levels).reshape(x.shape)
         return noisy.astype(x.dtype) * gamma
 
     def scale(self, n: int) -> float:

@@ -99,6 +99,8 @@ DERIVED = {
     "holdout": "the choice of records held out for testing depends on the records",
     "partition": "the assignment of records to nodes depends on the records' labels",
     "curvature": "step sizes (CEPS: sigma_i) are computed from the nodes' records",
+    "start": "nodes begin at parameters that were set after the problem was made, and may have learnt from its records",
+    "constants": "the step or the loss uses arrays of its own, or other values than its example, which may be records",
     "tuning": "hyper-parameters were chosen by looking at other runs on the same data",
     "stop": "a stop rule or a callback uses more than what is released, and everyone sees when it ends the run",
 }
@@ -119,8 +121,9 @@ def exposing(guarantee: Guarantee, names: Sequence[str], public: Sequence[str]) 
         return guarantee
     every = dict.fromkeys((*guarantee.derived, *guarantee.public, *names))
     known, hidden = tuple(one for one in every if one in public), tuple(one for one in every if one not in public)
+    claimed = guarantee.claimed or bool(guarantee.derived)  # all that is missing is told together
     guarantee = replace(guarantee, derived=hidden, public=known)
-    if not hidden or not guarantee.claimed:
+    if not hidden or not claimed:
         return guarantee
     reason = f"{'; '.join(DERIVED[name] for name in hidden)}, which enters without noise"
     declared = ",".join((*known, *hidden))

@@ -13,14 +13,23 @@ import numpy as np
 from jax import Array
 from jax.core import Tracer
 
-from jdfl.base import checks, struct
+from jdfl.base import checks, marking, struct
 from jdfl.base.arguments import checked
 from jdfl.base.names import names_of
 from jdfl.problems.about import About
 from jdfl.problems.reference import Optimum
 from jdfl.problems.rows import Rows, check_finite
 
-PUBLIC = ("standardise", "holdout", "partition", "curvature", "tuning", "stop")  # as in jdfl.privacy.DERIVED
+PUBLIC = (
+    "standardise",
+    "holdout",
+    "partition",
+    "curvature",
+    "start",
+    "constants",
+    "tuning",
+    "stop",
+)  # as in jdfl.privacy.DERIVED
 
 
 @struct.dataclass
@@ -55,14 +64,22 @@ class Problem(Rows):
         Args:
             *names: "standardise", "holdout" and "partition": values that a constructor may have computed from all
                 records (`derived`); "curvature": the source of step sizes, and of the default tuning grids of lr;
-                "tuning": hyper-parameters chosen from other runs on the same data; "stop": a stop rule that looks at
-                the data.
+                "start": parameters to begin with that were set after the problem was made; "constants": arrays of a
+                step or a loss of one's own; "tuning": hyper-parameters chosen from other runs on the same data;
+                "stop": a stop rule that looks at the data.
 
         Raises ValueError for other names.
         """
         for name in names:
             checks.one_of(PUBLIC, "See Problem.declared.", public=name)
         return replace(self, public=tuple(dict.fromkeys(names)))
+
+    @property
+    def entering(self) -> tuple[str, ...]:
+        """Names of `declared` of the values from records that enter every run: `derived`, and a replaced start."""
+        first = () if self.start is None else np.asarray(self.start, np.float64)
+        warm = np.size(first) and np.ptp(first) > 0 and self.about.start != checksum(self.start)
+        return (*self.derived, "start") if warm else self.derived
 
     @property
     def n(self) -> int:
@@ -223,7 +240,7 @@ class Problem(Rows):
         All examples count, without clipping or noise. The mean over the nodes is the metric `objective_local`; for the
         same parameters at all nodes use `values_at`.
         """
-        return self.each(self.value, w, self.data, self.weight)
+        return marking.own(self.each(self.value, w, self.data, self.weight), w, self.data, self.weight)
 
     def gradients(self, w: Array) -> Array:
         """The gradient of every f_i at w_i [m, n] for stacked parameters [m, n].
@@ -231,7 +248,7 @@ class Problem(Rows):
         All examples and the regulariser count, without clipping or noise. Where privacy is claimed, no message may be
         computed from it. The stop rule `jdfl.gradient_below` looks at it.
         """
-        return self.each(self.gradient, w, self.data, self.weight)
+        return marking.own(self.each(self.gradient, w, self.data, self.weight), w, self.data, self.weight)
 
     def values_at(self, w: Array) -> Array:
         """f_i(w) [m] of every node at the same parameters [n], on all examples of its own data.
@@ -266,6 +283,16 @@ class Problem(Rows):
     def test_loss(self, w: Array, data: Any) -> Array:
         """The mean loss [] of the examples of `test` at w [n], without the regulariser; `data` as for `predict`."""
         return jnp.mean(self.losses(w, self.test))
+
+
+def begun(problem: Any) -> Any:
+    """The problem as it is made, whose start is taken as public: it belongs to the model."""
+    return replace(problem, about=replace(problem.about, start=checksum(problem.start)))
+
+
+def checksum(start: Any) -> float:
+    """A number [] by which parameters to start from are recognised, to six digits."""
+    return float(f"{np.sum(np.asarray(start, np.float64) * np.cos(np.arange(np.size(start)))):.6g}")
 
 
 @checked

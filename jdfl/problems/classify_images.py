@@ -18,6 +18,7 @@ from jdfl.devices.processes import portion
 from jdfl.models import Model, build
 from jdfl.models.base import Compute
 from jdfl.models.registry import ModelName
+from jdfl.problems.base import begun
 from jdfl.problems.classify import check_share, computed, with_test
 from jdfl.problems.dataset import Dataset
 from jdfl.problems.datasets import NAMES, DataName, unscaled
@@ -87,7 +88,8 @@ def neural_classification(
         test_fraction: Share of every class held out for testing, in [0, 1), if the dataset has no test set.
         examples: Training images to use, drawn at random; None: all.
         test_examples: Test images to use, drawn at random; None: all.
-        public: Names of values that are public anyway: standardise, holdout, partition, curvature, tuning, stop.
+        public: Names of values that are public anyway: standardise, holdout, partition,
+            curvature, start, constants, tuning, stop.
             Privacy reports list them; other values that enter without noise leave no epsilon (see `Problem.declared`).
 
     Raises ValueError for sparse data, fewer examples than nodes, and data that would not fit into memory;
@@ -137,7 +139,7 @@ def neural_classification(
         calibration=min(_CALIBRATION, *map(len, index)),
     )
     about = replace(problem.about, nodes=client_names(clients))
-    return replace(joined(problem, m), derived=derived, about=about).declared(*public)
+    return begun(replace(joined(problem, m), derived=derived, about=about)).declared(*public)
 
 
 def _pictured(dataset: Dataset, model: Any) -> Dataset:

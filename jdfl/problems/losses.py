@@ -6,7 +6,6 @@ Axes: m nodes, q examples per node (padded with weight 0), N test examples or ex
 """
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any, cast
 
 import jax
@@ -18,6 +17,7 @@ from jdfl.base import checks, struct
 from jdfl.devices.processes import portion
 from jdfl.models.base import relaxed
 from jdfl.problems.about import About
+from jdfl.problems.base import begun
 from jdfl.problems.functions import check_loss, check_pair, check_predict, check_start
 from jdfl.problems.packing import Packing, packed
 from jdfl.problems.partition import iid
@@ -131,7 +131,8 @@ def from_loss(
         name: Name of the problem in reports; None: that of the loss.
         dtype: Type of the parameters and of all floating-point data, float32 or float64; the latter needs
             JAX_ENABLE_X64=1.
-        public: What of the data is public anyway: curvature, tuning, stop (see `Problem.declared`).
+        public: What of the data is public anyway: curvature, start, constants, tuning, stop (see
+            `Problem.declared`).
 
     Raises ValueError for a loss, parameters or data that do not fit together. Wrong shapes and types are refused before
     anything is compiled; the value and the gradient at the start are then computed for a few examples, to refuse a
@@ -178,4 +179,4 @@ def from_loss(
         **given,
     )
     check_start(problem)
-    return replace(joined(problem, m)).declared(*public)
+    return begun(joined(problem, m)).declared(*public)

@@ -17,6 +17,7 @@ from jdfl.devices.processes import portion
 from jdfl.models import build
 from jdfl.models.opening import opened
 from jdfl.models.registry import ModelName
+from jdfl.problems.base import begun
 from jdfl.problems.classify_images import channels, check_memory
 from jdfl.problems.functions import check_arguments, check_number, said_by
 from jdfl.problems.intake import Intake, Split, parts_of, taken_in
@@ -82,7 +83,8 @@ def from_model(
         nodes_at_once: Nodes computed side by side, at least 1; None: as suits the device. It changes memory and time,
             never the results.
         name: Name of the problem in reports; None: that of the model's class.
-        public: What of the data is public anyway: standardise, holdout, partition, curvature, tuning, stop (see
+        public: What of the data is public anyway: standardise, holdout, partition,
+            curvature, start, constants, tuning, stop (see
             `Problem.declared`).
 
     Raises ValueError for a model, data and settings that do not fit together, before anything is compiled.
@@ -141,7 +143,7 @@ def from_model(
         criterion=loss,
         **_scale(taken, bool(standardise)),
     )
-    return problem.declared(*public)
+    return begun(problem).declared(*public)
 
 
 def _built(taken: Intake, **fields: Any) -> NeuralProblem:

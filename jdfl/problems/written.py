@@ -49,7 +49,8 @@ Public = Annotated[
         _names,
         None,
         about="Names, separated by commas, of values that are public anyway: standardise, holdout, partition, "
-        "curvature, tuning, stop. Privacy reports list them; other values that enter without noise leave no epsilon.",
+        "curvature, start, constants, tuning, stop. Privacy reports list them; other values that enter without noise "
+        "leave no epsilon.",
     ),
 ]
 Shared = Annotated[

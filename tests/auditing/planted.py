@@ -16,10 +16,11 @@ import jdfl
 from jdfl.algorithms import gradients as gradients_file
 from jdfl.algorithms import sampling as sampling_file
 from jdfl.algorithms.book import Book
+from jdfl.algorithms.moment import Moment
 from jdfl.base import struct
 from jdfl.privacy import Gaussian, GaussianEvent, Laplace
 from jdfl.privacy import exact as exact_file
-from jdfl.privacy.flow import Label, released
+from jdfl.privacy.flow import Flow, Label
 from tests.later import Later
 
 M, N, Q, Z, BATCH, STEPS = 3, 4, 6, 4.0, 2, 4
@@ -64,7 +65,8 @@ class Bug:
 
 def plant(bug, monkeypatch):
     """Put a bug into the library, and leave what it does to the audit alone."""
-    monkeypatch.setattr("jdfl.algorithms.statement.outputs", lambda *_: ({}, Label.CLEAN, None))
+    monkeypatch.setattr("jdfl.algorithms.statement.outputs", lambda *_: ((Flow(), Flow()), Label.CLEAN, None))
+    monkeypatch.setattr("jdfl.privacy.flow.Flow.fault", lambda *_: "")
     for method, wrong in bug.patch.items():
         monkeypatch.setattr(bug.owner, method, wrong)
 
@@ -201,7 +203,7 @@ def _twice(self, w, round, **options):
 def _uncounted(self, w, round, **options):
     """Releases that nobody counts."""
     g = CALL(self, w, round, **options)
-    round.book.releases = 0
+    round.book._releases = 0
     return g
 
 
@@ -285,7 +287,7 @@ class Messages(Shows):
         g, private = self.gradients.without_noise(x, round), self.gradients
         keys = round.keys(gradients_file.NOISE)
         round.release(gradients_file.NOISE, private.guarantee, look=1)  # it says that it is fresh
-        return new, released(jax.vmap(private.mechanism.add)(keys, g, private.sensitivities(round.problem)))
+        return new, jax.vmap(private.mechanism.add)(keys, g, private.sensitivities(round.problem))
 
 
 def _shared_size(key, x):
@@ -309,6 +311,31 @@ def _half_laplace(key, x):
     return jax.random.laplace(key, x.shape, x.dtype) / 2
 
 
+def _cut(key, x):
+    return jax.random.truncated_normal(key, -2.5, 2.5, x.shape, x.dtype) / 0.95468
+
+
+def _of_sixteen_bits(key, x):
+    seed = jax.random.bits(key, (), jnp.uint32) & 0xFFFF
+    return _noise(jax.random.wrap_key_data(jnp.stack([seed, seed])), x)
+
+
+def _without_index(self, stream, index=0):
+    return stream.keys(self.roots.private, self.node)
+
+
+@struct.dataclass
+class Mixed(jdfl.DPSGD):
+    """Adapts before it combines, in local steps, as the tutorial on one's own algorithms does."""
+
+    turns: int = struct.field(pytree_node=False, default=1)
+
+    def step(self, state, round):
+        """One round."""
+        y = round.repeat(self.turns, lambda here, y: y - self.lr * self.gradients(y, here), state.x)
+        return state._replace(x=round.mix(y))
+
+
 BUGS = {
     "no noise": _law(lambda k, x: jnp.zeros_like(x), "residual scale"),
     "a tenth of the noise": _law(lambda k, x: _noise(k, x) / 10, "residual scale"),
@@ -329,6 +356,14 @@ BUGS = {
     "sizes shared by all nodes": _law(_shared_size, "residual magnitudes"),
     "bfloat16 noise": _law(_few_bits, "residual collisions"),
     "noise on a grid": _law(_on_a_grid, "residual collisions"),
+    "noise cut at 2.5 standard deviations": _law(_cut, "residual tails"),
+    "keys of 16 bits": _law(_of_sixteen_bits, "residual collisions"),
+    "one noise for all local steps": Bug(
+        "residual scale", {"keys": _without_index}, Moment, algorithm=Mixed(lr=0.1, gradients=PLAIN, turns=2)
+    ),
+    "half of the noise, mixed": _law(
+        lambda k, x: _noise(k, x) / 2, "residual scale", algorithm=Mixed(lr=0.1, gradients=PLAIN)
+    ),
     "noise missing in one round": Bug("leak", _bare_when(lambda round: round.k == 2)),
     "noise missing at even rounds": Bug("leak", _bare_when(lambda round: round.k % 2 == 0)),
     "noise missing at one node": Bug("leak", _bare_when(lambda round: (round.node == 1)[:, None])),

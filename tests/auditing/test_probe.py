@@ -56,6 +56,10 @@ def test_nothing_fires_where_all_is_sound(name):
         "noise shared by two nodes",
         "sizes shared by all nodes",
         "bfloat16 noise",
+        "noise cut at 2.5 standard deviations",
+        "keys of 16 bits",
+        "one noise for all local steps",
+        "half of the noise, mixed",
         "releases not counted",
         "sensitivity off by two",
         "noise missing in one round",
@@ -94,21 +98,30 @@ class Counted(jdfl.DPSGD):
     def step(self, state: Any, round: Any) -> Any:
         """One round."""
         new = jdfl.DPSGD.step(self, state, round)
-        round.book.releases = round.book.releases + 1
+        round.book.released(1)
         return new
 
 
 STEP = jdfl.Gradients(clip=1.0, per="batch", norm="l1")
 LEFT = {
     "noise of its own": (jdfl.SGP(gradients=STEP, dpps=jdfl.DPPS(b=0.5, noise_rate=1.0)), "not added by a mechanism"),
-    "another mechanism": (jdfl.DPSGD(gradients=replace(PLAIN, mechanism=Own())), "scale of a Own"),
     "noise of a mean": (
         jdfl.FedAvg(updates=jdfl.Updates(clip=1.0, mechanism=Gaussian(Z), trust="central")),
         "share of the noise",
     ),
-    "noise that is mixed": (jdfl.DPSGD(order="adapt-then-combine", gradients=PLAIN), "each node's own noise"),
-    "many releases": (Counted(gradients=PLAIN), "several releases"),
 }
+ALL = {
+    "another mechanism": jdfl.DPSGD(gradients=replace(PLAIN, mechanism=Own())),
+    "noise that is mixed": jdfl.DPSGD(order="adapt-then-combine", gradients=PLAIN),
+    "many releases": Counted(gradients=PLAIN),
+}
+
+
+@pytest.mark.parametrize("name", list(ALL))
+def test_mixed_messages_own_mechanisms_and_several_releases_are_probed(name):
+    told = _found(ALL[name])
+    assert (told.findings, told.not_probed) == ((), "")
+    assert told.tests >= 8
 
 
 @pytest.mark.parametrize("name", list(LEFT))

@@ -75,7 +75,8 @@ def test_a_statement_names_what_was_measured_or_why_nothing_was():
     assert "measurements disagree: leak" in told.statement()
     assert "shows epsilon" not in told.statement()
     assert "not probed: why" in replace(FOUND, not_probed="why").statement()
-    assert not replace(FOUND, not_probed="why").inconclusive
+    assert replace(FOUND, not_probed="why", claimed=True).exit_status == 4  # a claim of which nothing was measured
+    assert not replace(FOUND, not_probed="why", claimed=False).inconclusive
     few = replace(FOUND, not_probed="why", epsilon_accounted=9.0)
     assert few.inconclusive
     assert few.exit_status == 4

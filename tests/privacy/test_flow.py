@@ -372,6 +372,11 @@ def test_local_steps_have_noise_of_their_own():
 
 
 SEEN = {
+    "no noise",
+    "the same key in all runs",
+    "the same noise on updates in all rounds",
+    "noise not fresh in a second message",
+    "two releases counted as one",
     "noise missing in one round",
     "noise missing at even rounds",
     "noise missing at one node",
