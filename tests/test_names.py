@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 
 import jdfl
+from jdfl import config
 from jdfl import network as nw
 from jdfl.config.families import edge_list_file
 from jdfl.engine import loop, stepping
@@ -307,3 +308,13 @@ def test_clients_name_the_nodes_and_a_selection_keeps_its_names():
     )
     assert given.node_names == (30, 4, 100)
     assert np.array_equal(given.data[1][0], parts[30][1])
+
+
+def test_clients_and_links_in_files_are_paired_by_name(tmp_path):
+    (tmp_path / "links").write_text("\n".join(f"{u} {v}  # a road" for u, v in LINKS))
+    network = edge_list_file(5, str(tmp_path / "links"))
+    assert network.node_names == tuple(sorted(NAMES))
+    (tmp_path / "clients").write_text("\n".join(np.resize(NAMES, 569)))
+    asked = {"partition": "clients", "clients": str(tmp_path / "clients"), "test_fraction": 0.0}
+    problem = config.PROBLEMS("classification", **asked, data="breast_cancer", m=5).build()
+    assert stepping.pairing(problem, stepping.paired(problem, network)) == "by name"

@@ -36,7 +36,7 @@ def edge_list_file(
     weights: Weights | None = None,
     format: FormatChoice = "auto",
 ) -> Static:
-    """A network from a file: one link `u v` per line (nodes from 0), or a SciPy sparse matrix saved as .npz.
+    """A network from a file: one link `u v` per line, numbers from 0 or names, or a SciPy sparse matrix as .npz.
 
     Args:
         m: The number of nodes.
@@ -70,19 +70,20 @@ def edge_list_file(
     return network.from_scipy(adjacency, **options)
 
 
-def _edges(path: Path) -> list[tuple[int, int]]:
-    """The pairs of an edge list; blank lines and what follows a # are skipped."""
-    edges: list[tuple[int, int]] = []
+def _edges(path: Path) -> list[tuple[Any, ...]]:
+    """The pairs of an edge list, all numbers or all names; blank lines and what follows a # are skipped."""
+    edges: list[tuple[Any, ...]] = []
     for number, line in enumerate(path.read_text(encoding="utf-8", errors="replace").splitlines(), start=1):
         words = line.partition("#")[0].replace(",", " ").split()
-        if words:
-            try:
-                u, v = map(int, words)
-            except ValueError:
-                raise ValueError(
-                    f"Expected two whole numbers `u v` in {path}, line {number}, got {line.strip()[:80]!r}."
-                ) from None
-            edges.append((u, v))
+        whole = [word.removeprefix("-").isdecimal() for word in words]
+        if not words:
+            continue
+        if len(words) != 2 or any(whole) != all(whole) or (edges and all(whole) != isinstance(edges[0][0], int)):
+            raise ValueError(
+                f"Expected two whole numbers or two names `u v` in {path}, line {number}, as in the lines before, got "
+                f"{line.strip()[:80]!r}."
+            )
+        edges.append(tuple(map(int, words)) if all(whole) else tuple(words))
     return edges
 
 

@@ -4,7 +4,7 @@ Axes: m nodes.
 """
 
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -12,8 +12,9 @@ from jax import Array
 
 from jdfl.algorithms.moment import Info, Moment
 from jdfl.algorithms.program import Program
-from jdfl.base import checks, struct
+from jdfl.base import struct
 from jdfl.base.backend import Form, with_kernels
+from jdfl.base.names import Names
 from jdfl.base.run_keys import RunKey
 from jdfl.base.streams import Keys
 from jdfl.devices import nodes
@@ -31,8 +32,7 @@ def paired(problem: Problem, network: Network) -> Network:
 
     Raises ValueError where both have names and these are not the same.
     """
-    able = hasattr(network, "node_names") and checks.is_a(problem, Problem)
-    own, other = (problem.node_names, cast(Any, network).node_names) if able else (None, None)
+    own, other = _names(problem), _names(network)
     for names, of, word in ((own, problem, "problem"), (other, network, "network")):
         if names is not None and len(names) != of.m:
             raise ValueError(
@@ -41,9 +41,15 @@ def paired(problem: Problem, network: Network) -> Network:
     return network if own is None or other is None else in_order_of(network, own)
 
 
+def _names(one: Any) -> Names | None:
+    """The names of nodes of a problem or a network; None for other objects."""
+    found = getattr(one, "node_names", None)
+    return found if isinstance(found, tuple | range) else None
+
+
 def pairing(problem: Problem, network: Network) -> str:
     """How the nodes of a problem and of its `paired` network were matched, in words."""
-    own, other = (getattr(one, "node_names", None) for one in (problem, network))
+    own, other = _names(problem), _names(network)
     if own is not None and other is not None:
         return "by name"
     without = [word for word, names in (("problem", own), ("network", other)) if names is None]
