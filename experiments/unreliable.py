@@ -49,15 +49,15 @@ FULL, SMALL = Size(32, 500, 10, (500, 500), 200), Size(8, 40, 3, (40, 40), 60)
 
 
 def methods(problem: jdfl.problems.Problem, s: int) -> dict[str, Any]:
-    """The methods that accept networks with missing messages."""
+    """The methods that accept networks with missing messages, whose weights need not preserve the mean of the nodes."""
     lr = 0.5 / float(np.max(np.asarray(problem.curvature)))
     return {
         "CEPS": jdfl.CEPS(s=s, sigma_rule="safe"),
         "CEPS, int8": jdfl.CEPS(s=s, sigma_rule="safe", codec=INT8),
-        "IHT-D-PSGD": jdfl.IHT(s=s, lr=lr),
-        "D-PSGD": jdfl.DPSGD(lr=lr),
-        "DFedAvgM": jdfl.DFedAvgM(lr=lr / 5),
-        "DFedSAM": jdfl.DFedSAM(lr=lr),
+        "IHT-D-PSGD": jdfl.IHT(s=s, lr=lr, objective="pi"),
+        "D-PSGD": jdfl.DPSGD(lr=lr, objective="pi"),
+        "DFedAvgM": jdfl.DFedAvgM(lr=lr / 5, objective="pi"),
+        "DFedSAM": jdfl.DFedSAM(lr=lr, objective="pi"),
         "MATCHA": jdfl.MATCHA(lr=lr),
         "DSGT": jdfl.DSGT(lr=lr / 5),
         "SGP": jdfl.SGP(lr=lr),

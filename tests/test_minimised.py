@@ -17,6 +17,7 @@ from jdfl import events, robust
 from jdfl import network as nw
 from jdfl.algorithms import REGISTRY
 from jdfl.engine.start import check_run
+from tests.toy import Gossip
 
 M, N = 5, 3
 draw = np.random.default_rng(0)
@@ -141,6 +142,7 @@ def test_a_refusal_names_the_weights_and_what_to_do_and_the_result_names_the_obj
     exact = np.real(vectors[:, np.argmax(np.real(values))])
     np.testing.assert_allclose(nw.node_weights(arcs()), exact / exact.sum(), rtol=1e-5)
     assert jdfl.run(jdfl.DPSGD(), PROBLEM, uneven(), steps=2).minimises == ""
+    assert jdfl.run(Gossip(), PROBLEM, arcs(), steps=2).minimises.startswith("sum_i pi_i f_i")  # it checks nothing
 
 
 def test_methods_that_never_minimise_the_mean_say_so():

@@ -179,8 +179,7 @@ class Algorithm:
         """Return what the method minimises, in words; "" for the mean of the nodes' objectives f_i."""
         if self.personal == "models":
             return "every node its own objective f_i, with a model of its own"
-        pi = None if self.objective == "mean" else self.node_weights(problem, network)
-        if pi is not None:
+        if (pi := self.node_weights(problem, network)) is not None:  # whatever `check` was overridden with
             return weighed(pi)
         while hasattr(network, "base"):
             if isinstance(network, Membership) and np.ptp([network.joins, network.leaves], axis=1).any():
