@@ -31,7 +31,7 @@ from matplotlib.figure import Figure
 import jdfl
 from experiments.ceps_table3 import CASES, network_of, run_variant
 from experiments.common import Row, options, row, save, save_figure, show
-from jdfl.algorithms.ceps_theorems import PAPER_DELTA
+from jdfl.algorithms.ceps_privacy import PAPER_DELTA
 from jdfl.codecs import Codec
 from jdfl.privacy import gaussian_epsilon
 from jdfl.problems import Problem

@@ -32,8 +32,9 @@ from matplotlib.figure import Figure
 import jdfl
 from experiments.common import Row, options, row, save, save_figure, show
 from experiments.proof_steps import cross_term
+from experiments.theory.ceps import log10_c0
 from jdfl.algorithms.ceps_paper import paper_volume
-from jdfl.algorithms.ceps_theorems import PAPER_DELTA, composed, log10_c0
+from jdfl.algorithms.ceps_privacy import PAPER_DELTA, composed
 
 NAME = "errata_checks"
 VOLUMES = {  # Table V of the CEPS paper: variant, r: iterations, volume in millions

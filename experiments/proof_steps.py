@@ -1,7 +1,7 @@
 """Steps of the three papers' proofs that do not hold, each with an example that satisfies what the step assumes.
 
 Run `python -m experiments.proof_steps [--quick] [--seeds N] [--out DIR]`. Everything is exact or a few thousand
-multiplications, a second in all. The steps that hold are tests (tests/algorithms/test_*_theorems.py).
+multiplications, a second in all. The steps that hold are tests (tests/theory/test_*_theorems.py).
 
 - CEPS, Lemma 1: five nodes select two each, so that the links of any two rounds connect all nodes, but two pairs select
   only each other and never agree: ||A^(i -> a) d_j||^2 and the lemma's bound after 12,000 communications. The proof
@@ -30,7 +30,7 @@ from matplotlib.figure import Figure
 
 import jdfl
 from experiments.common import Row, options, row, save, save_figure, show
-from jdfl.algorithms.ceps_theorems import log10_gap
+from experiments.theory.ceps import log10_gap
 
 NAME = "proof_steps"
 PAIRS = [[(i, j) for j in range(3) if j != i] for i in range(3)]  # a node selects itself and another one

@@ -33,11 +33,11 @@ import jdfl
 from experiments.ceps_table3 import CASES, network_of
 from experiments.common import Row, options, row, save, save_figure, show
 from experiments.partpsp_common import images
+from experiments.theory.ceps import log10_c0, pairs_bound
+from experiments.theory.doadp import Convergence, gamma_of, spectrum
+from experiments.theory.push_sum import bound_A
+from experiments.theory.theorem import total
 from jdfl.algorithms import Theorem1
-from jdfl.algorithms.ceps_theorems import log10_c0, pairs_bound
-from jdfl.algorithms.doadp_theorems import Convergence, gamma_of, spectrum
-from jdfl.algorithms.push_sum_theorems import bound_A
-from jdfl.algorithms.theorem import total
 
 NAME = "theory_constants"
 PAIRS = ((1.0, 1.0), (0.8, 1.0), (1.0, 0.3), (0.8, 0.3))  # p, k / d of the DO-ADP paper

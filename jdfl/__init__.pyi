@@ -104,7 +104,6 @@ from .engine.result import Result, Snapshot, Totals
 from .engine.runner import run
 from .engine.start import Options
 from .engine.stopping import all_of, consensus_below, gradient_below, objective_below
-from .engine.theories import Theory, theory
 from .lab import results
 from .lab.comparison import Comparison
 from .lab.entries import Entry, Tuning
@@ -229,7 +228,6 @@ __all__ = [
     "SoftDSGD",
     "Sparse",
     "Stream",
-    "Theory",
     "Totals",
     "Tuning",
     "Updates",
@@ -275,5 +273,4 @@ __all__ = [
     "run",
     "spent_together",
     "sweep",
-    "theory",
 ]

@@ -56,7 +56,7 @@ def own_noise_counted(patch):
 def nothing_is_derived(patch):
     """Data-dependent preprocessing, splits and step sizes left a warning, and stop rules as well."""
     patch.setattr(accountant, "guarantee_of", lambda algorithm, problem, *_: algorithm.privacy(problem))
-    patch.setattr("jdfl.algorithms.ceps_theorems.exposing", lambda told, *_: told)
+    patch.setattr("jdfl.algorithms.ceps_privacy.exposing", lambda told, *_: told)
     patch.setattr("jdfl.algorithms.statement.outputs", lambda *_: ({}, Label.CLEAN, None))
     patch.setattr(outcome, "exposing", lambda told, *_: told)
     patch.setattr("jdfl.lab.reported.exposing", lambda told, *_: told)

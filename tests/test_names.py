@@ -180,7 +180,6 @@ DOORS = {
     "repeat": lambda p, n: jdfl.repeat(METHOD, p, n, keys=[0, 1], steps=2),
     "run": lambda p, n: jdfl.run(METHOD, p, n, steps=2),
     "sweep": lambda p, n: jdfl.sweep(METHOD, p, n, over={"lr": [0.1, 0.2]}, steps=2),
-    "theory": lambda p, n: jdfl.theory(jdfl.AverageConsensus(), p, n, steps=2),
     "an asynchronous run": lambda p, n: jdfl.run(jdfl.events.ADPSGD(lr=0.1), p, nw.timed(n), steps=2),
 }  # fmt: skip
 NEEDS_MORE = {"read_checkpoint"}  # a folder, below

@@ -27,7 +27,7 @@ from jdfl.algorithms.dinno import DiNNO
 from jdfl.algorithms.directed_ceps import DirectedCEPS
 from jdfl.algorithms.dispfl import DisPFL
 from jdfl.algorithms.doadp import DOADP
-from jdfl.algorithms.doadp_theorems import Theorem1
+from jdfl.algorithms.doadp_privacy import Theorem1
 from jdfl.algorithms.dp_dda import DPDDA
 from jdfl.algorithms.dpdo import DPDO
 from jdfl.algorithms.dpps import DPPS

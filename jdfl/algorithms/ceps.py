@@ -44,7 +44,7 @@ from jax import Array, lax
 
 from jdfl.algorithms.algorithm import Algorithm
 from jdfl.algorithms.ceps_paper import check_ceps, constants, preset, published_bytes
-from jdfl.algorithms.ceps_theorems import guarantee
+from jdfl.algorithms.ceps_privacy import guarantee
 from jdfl.algorithms.codes import Codes
 from jdfl.algorithms.gradients import Gradients, gradients_of
 from jdfl.algorithms.moment import Moment

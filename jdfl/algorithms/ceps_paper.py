@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from jdfl.algorithms.ceps_theorems import PAPER_DELTA
+from jdfl.algorithms.ceps_privacy import PAPER_DELTA
 from jdfl.algorithms.codes import refuse_late
 from jdfl.algorithms.requests import combined
 from jdfl.base import checks

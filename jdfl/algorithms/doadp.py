@@ -34,7 +34,7 @@ A trigger saves no epsilon either, since a gradient that is held back is sent la
 Privacy: what is sent is computed from noisy clipped gradients, so only these need to be accounted for, with their full
 sensitivity. The paper uses noise smaller by a factor sqrt(k / d), because a message has only k of d entries; but these
 are chosen from the data, and the remaining entries are sent later. It uses noise smaller by another factor p because of
-inactive nodes; but every observer sees which nodes send. `jdfl.algorithms.doadp_theorems` has its formulas and claims;
+inactive nodes; but every observer sees which nodes send. `jdfl.algorithms.doadp_privacy` has its formulas and claims;
 `python -m experiments.theorem1_counterexample` shows an attack that the claim excludes.
 
 Missing neighbours: refused, because every message builds on all earlier ones; inactive nodes send nothing, and all
@@ -55,7 +55,7 @@ from jdfl.algorithms.activation import ACTIVE, active
 from jdfl.algorithms.algorithm import Algorithm
 from jdfl.algorithms.choco import warn_of_gamma
 from jdfl.algorithms.codes import Codes
-from jdfl.algorithms.doadp_theorems import SOURCE, UNSOUND, Theorem1
+from jdfl.algorithms.doadp_privacy import SOURCE, UNSOUND, Theorem1
 from jdfl.algorithms.gradients import Gradients
 from jdfl.algorithms.moment import Moment
 from jdfl.algorithms.round import Round

@@ -23,7 +23,6 @@ commands:
   sweep      run over values of any settings and collect the results in one table
   account    compute the epsilon of releases or of a planned run, or the noise for a target
   choose     list the algorithms that fit what you have, and why others do not
-  theory     say which theorems of the papers speak of a run, and what they say of it
   audit      attack the privacy that an algorithm reports
   report     write one page about one run or several
   data       show which datasets are available, and download some
@@ -45,7 +44,7 @@ environment:
 
 _COMMANDS = (
     *("run", "resume", "verify", "export", "compare", "sweep"),
-    *("account", "choose", "theory", "audit", "report", "data", "bench"),
+    *("account", "choose", "audit", "report", "data", "bench"),
 )
 _NAMES = (*_COMMANDS, "list", "completion", "--version", "--help")
 _KEPT = {

@@ -76,7 +76,6 @@ GOOD = Named(
         "repeat": lambda: PLAN() | {"keys": [1]},
         "run": PLAN,
         "sweep": lambda: PLAN() | {"keys": [1], "over": {"lr": [0.1]}},
-        "theory": lambda: PLAN() | {"algorithm": jdfl.CEPS(s=2)},
         "models.build": {"name": "mlp"},
         "models.cnn": {"channels": (2, 2), "dense": 4},
         "models.cnn3": {"channels": (2, 2, 2)},

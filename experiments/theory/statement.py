@@ -1,4 +1,4 @@
-"""What the theorems of the three papers say about a run: `jdfl.theory`."""
+"""What the theorems of the three papers say about a run: `theory`."""
 
 import math
 from collections.abc import Callable
@@ -9,9 +9,9 @@ import numpy as np
 import pandas as pd
 from jax import Array
 
-from jdfl.algorithms import hypotheses
+from experiments.theory import hypotheses
+from experiments.theory.theorem import Theorem, log10
 from jdfl.algorithms.algorithm import Algorithm
-from jdfl.algorithms.theorem import Theorem, log10
 from jdfl.base import checks
 from jdfl.base.arguments import checked
 from jdfl.base.keys import typed_key

@@ -11,7 +11,7 @@ from scipy.optimize import brentq
 
 import jdfl
 from experiments.proof_steps import silent_node
-from jdfl.algorithms import push_sum_theorems as theorems
+from experiments.theory import push_sum as theorems
 from jdfl.privacy.sensitivity import lemma2_constants
 
 AT = theorems.Convergence(

@@ -1,14 +1,15 @@
-"""`jdfl theory`: which theorems of the papers speak of a run, and what they then say of it."""
+"""`python -m experiments.theory`: which theorems of the papers speak of a run, and what they then say of it."""
 
 import dataclasses
 import json
+import sys
 from pathlib import Path
 
 import jdfl
+from experiments.theory.statement import Name, theory
 from jdfl.cli import flags
 from jdfl.config import RunConfig, build, key_of
 from jdfl.engine.result import Result
-from jdfl.engine.theories import Name
 from jdfl.problems.yardsticks import solvable, solved
 
 _ABOUT = """Compare a run with the theorems of the CEPS, DPPS and DO-ADP papers: which conditions it satisfies.
@@ -18,10 +19,10 @@ set against the bounds. Every condition is printed with its numbers, those that 
 theorem then says. Constants that cannot be known, such as the Lipschitz constant of a neural network, are unknown."""
 
 _EXAMPLES = """examples:
-  jdfl theory runs/NAME                                              a finished run
-  jdfl theory --algorithm do-adp --network laplacian --steps 1000 --theorem do-adp-2
-  jdfl theory --algorithm sgp --algorithm.dpps.b 3 --algorithm.dpps.sensitivity eq22 --network d-out
-  jdfl theory --config runs/NAME/config.yaml --json
+  python -m experiments.theory runs/NAME                                              a finished run
+  python -m experiments.theory --algorithm do-adp --network laplacian --steps 1000 --theorem do-adp-2
+  python -m experiments.theory --algorithm sgp --algorithm.dpps.b 3 --algorithm.dpps.sensitivity eq22 --network d-out
+  python -m experiments.theory --config runs/NAME/config.yaml --json
 
 exit status: 0 printed, 2 a mistake in the settings, or a theorem that does not speak of the algorithm
 """
@@ -40,28 +41,28 @@ class Options:
 
 
 def parse(args: list[str]) -> tuple[Path | None, RunConfig, Options]:
-    """The folder of a finished run, if there is one, the configuration and the options of `jdfl theory`."""
-    how = {"prog": "jdfl theory", "about": _ABOUT, "examples": _EXAMPLES}
+    """The folder of a finished run, if there is one, the configuration and the options."""
+    how = {"prog": "python -m experiments.theory", "about": _ABOUT, "examples": _EXAMPLES}
     if args and not args[0].startswith("-"):
         return flags.parse_of_run(args, Options(), **how)
     return (None, *flags.parse_run(args, Options(), **how))
 
 
-def theory(folder: Path | None, config: RunConfig, options: Options) -> int:
+def state(folder: Path | None, config: RunConfig, options: Options) -> int:
     """State the theorems and print; returns the exit status."""
     result = None
     if folder is not None:
         if changed := flags.changed(folder, config):
             raise ValueError(
                 f"Expected the settings of the run in {folder}, got other ones of {', '.join(changed)}. For others: "
-                f"jdfl theory --config {folder / 'config.yaml'}, with the flags."
+                f"python -m experiments.theory --config {folder / 'config.yaml'}, with the flags."
             )
         result = jdfl.load(folder)
         if not isinstance(result, Result):
             raise ValueError(f"Expected the folder of one run, got {folder}, a comparison. Name one of its runs.")
     algorithm, problem, network, _ = build(config)
     problem = solved(problem) if problem.optimum is None and solvable(problem) else problem
-    found = jdfl.theory(
+    found = theory(
         algorithm,
         problem,
         network,
@@ -72,3 +73,16 @@ def theory(folder: Path | None, config: RunConfig, options: Options) -> int:
     )
     print(json.dumps(found.as_dict(), indent=2, allow_nan=False) if options.json else found.statement(), end="")
     return 0
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """The command; returns the exit status."""
+    try:
+        return state(*parse(sys.argv[1:] if arguments is None else arguments))
+    except (ValueError, OSError) as error:
+        print(f"theory: error: {' '.join(str(error).split())}", file=sys.stderr)
+        return 2
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from jdfl.algorithms.theorem import Condition, Theorem, below, total
+from experiments.theory.theorem import Condition, Theorem, below, total
 from jdfl.privacy.sensitivity import lemma2_constants
 
 GAPS = (

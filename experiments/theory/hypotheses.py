@@ -12,10 +12,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from jdfl.algorithms import ceps_theorems, doadp_theorems, push_sum_theorems
+from experiments.theory import ceps as ceps_theorems
+from experiments.theory import doadp as doadp_theorems
+from experiments.theory import push_sum as push_sum_theorems
+from experiments.theory.theorem import Condition, Theorem
+from jdfl.algorithms.ceps_privacy import PAPER_DELTA
+from jdfl.algorithms.doadp_privacy import UNSOUND
 from jdfl.algorithms.requests import sizes
 from jdfl.algorithms.step_sizes import regulariser_curvature
-from jdfl.algorithms.theorem import Condition, Theorem
 from jdfl.codecs import Dense, Sparse
 from jdfl.network import Network, Static, as_dense, matrices
 from jdfl.network.graph import round_of
@@ -108,8 +112,8 @@ def ceps(run: Run) -> tuple[Theorem, ...]:
         ceps_theorems.assumption_5(np.linalg.norm(g, axis=1), bounds),
         Condition("step 0", "noise is added in step 0", a.first == "zero" or a.noise == "kept", 'first = "zero"'),
     )
-    second = ceps_theorems.theorem_2(multiplier, ceps_theorems.PAPER_DELTA)
-    third = ceps_theorems.theorem_3(multiplier, ceps_theorems.PAPER_DELTA, count)
+    second = ceps_theorems.theorem_2(multiplier, PAPER_DELTA)
+    third = ceps_theorems.theorem_3(multiplier, PAPER_DELTA, count)
     return first, second.given(*private), third.given(*private)
 
 
@@ -235,9 +239,9 @@ def doadp(run: Run) -> tuple[Theorem, ...]:
         needs = "Gaussian noise, one example per gradient, replaced records, and messages of k entries"
         none = Condition("Algorithm 1", "noisy gradients of one example, and Top_k", False, needs)
         says: dict[str, float | None] = {"epsilon": None, "delta at the end of its proof": None}
-        first = Theorem("do-adp-1", "DO-ADP, Theorem 1", "epsilon and delta", (none,), says, doadp_theorems.UNSOUND)
+        first = Theorem("do-adp-1", "DO-ADP, Theorem 1", "epsilon and delta", (none,), says, UNSOUND)
     else:
-        first = one.stated(sigma)
+        first = doadp_theorems.theorem_1(one, sigma)
     return (
         first.given(entries),
         doadp_theorems.theorem_2(at).given(*setting),

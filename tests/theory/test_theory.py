@@ -1,4 +1,4 @@
-"""`jdfl.theory` and `jdfl theory`: what a run lacks is named, and a bound is above what was measured."""
+"""`experiments.theory`: what a run lacks is named, and a bound is above what was measured."""
 
 import json
 import math
@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 
 import jdfl
-from jdfl.algorithms.doadp_theorems import Convergence, gamma_of, spectrum
-from jdfl.algorithms.theorem import Theorem
-from jdfl.cli import main
-from jdfl.engine.theories import NAMES
+from experiments.theory import theory
+from experiments.theory.__main__ import main
+from experiments.theory.doadp import Convergence, gamma_of, spectrum
+from experiments.theory.statement import NAMES
+from experiments.theory.theorem import Theorem
 from jdfl.problems import solved
 
 M, T = 8, 40
@@ -32,7 +33,7 @@ def regression() -> Any:
 
 
 def of(name: str, algorithm: Any, problem: Any, network: Any, **how: Any) -> Theorem:
-    (found,) = jdfl.theory(algorithm, problem, network, theorem=name, **({"steps": T} | how)).theorems
+    (found,) = theory(algorithm, problem, network, theorem=name, **({"steps": T} | how)).theorems
     return found
 
 
@@ -225,7 +226,7 @@ def test_do_adp_theorem_1_states_its_epsilon_or_what_is_missing():
 
 def test_all_eight_speak_of_some_run():
     runs = [(SOUND, regression(), REGULAR), (SGP, logistic(), jdfl.network.d_out(M, 2)), (doadp(), logistic(), RING)]
-    found = [one for run in runs for one in jdfl.theory(*run, steps=T).theorems]
+    found = [one for run in runs for one in theory(*run, steps=T).theorems]
     assert tuple(one.name for one in found) == NAMES
 
 
@@ -241,17 +242,17 @@ def test_all_eight_speak_of_some_run():
 )
 def test_a_theorem_about_another_algorithm_is_refused(algorithm, theorem, words):
     with pytest.raises(ValueError, match=words):
-        jdfl.theory(algorithm, logistic(), REGULAR, steps=T, theorem=theorem)
+        theory(algorithm, logistic(), REGULAR, steps=T, theorem=theorem)
 
 
 def test_the_number_of_rounds_is_needed():
     with pytest.raises(ValueError, match="Expected steps or result"):
-        jdfl.theory(SOUND, regression(), REGULAR)
+        theory(SOUND, regression(), REGULAR)
 
 
 def test_what_to_record_is_said():
     run = jdfl.run(doadp(), logistic(), RING, key=0, steps=3, metrics=["objective"])
-    found = jdfl.theory(doadp(), logistic(), RING, result=run)
+    found = theory(doadp(), logistic(), RING, result=run)
     assert "measured: nothing; record the metric gradient_norm" in str(found)
     told = found.as_dict()["do-adp-2"]
     assert told["measured"] == {}
@@ -264,26 +265,26 @@ def test_the_command_states_a_finished_run_and_a_planned_one(tmp_path, capsys, m
     flags += ["--algorithm", "do-adp", "--network", "ring", "--network.weights", "laplacian", "--stop", "none"]
     assert main(["run", *flags, "--metrics", "gradient_norm", "--folder", str(tmp_path / "one"), "--quiet"]) == 0
     capsys.readouterr()
-    assert main(["theory", str(tmp_path / "one"), "--theorem", "do-adp-2"]) == 0
+    assert main([str(tmp_path / "one"), "--theorem", "do-adp-2"]) == 0
     out = capsys.readouterr().out
     assert "DO-ADP, Theorem 2 (do-adp-2): " in out
     assert "measured: mean ||grad f||^2 of" in out
-    assert main(["theory", *flags, "--json"]) == 0
+    assert main([*flags, "--json"]) == 0
     assert list(json.loads(capsys.readouterr().out)) == ["do-adp-1", "do-adp-2", "do-adp-corollary-1"]
-    assert main(["theory", str(tmp_path / "one"), "--theorem", "ceps-1"]) == 2
+    assert main([str(tmp_path / "one"), "--theorem", "ceps-1"]) == 2
     assert "Algorithm 1 of the CEPS paper, is missing" in capsys.readouterr().err
-    assert main(["theory", str(tmp_path / "one"), "--steps", "9"]) == 2
+    assert main([str(tmp_path / "one"), "--steps", "9"]) == 2
     assert "got other ones of steps" in capsys.readouterr().err
-    assert main(["theory", str(tmp_path / "none")]) == 2
+    assert main([str(tmp_path / "none")]) == 2
 
 
 def test_rules_that_are_ours_are_no_hypotheses_of_the_papers():
     ring = jdfl.network.ring(6)
     problem = jdfl.problems.example1(m=6, n=20, s=3, rows=(20, 30), seed=0)
     ceps = jdfl.CEPS(s=3, storage="sparse", unselected="stored", codec=jdfl.Sparse())
-    assert "(3)" in jdfl.theory(ceps, problem, ring, steps=5, theorem="ceps-1").theorems[0].missing
-    assert "(3)" not in jdfl.theory(jdfl.CEPS(s=3), problem, ring, steps=5, theorem="ceps-1").theorems[0].missing
+    assert "(3)" in theory(ceps, problem, ring, steps=5, theorem="ceps-1").theorems[0].missing
+    assert "(3)" not in theory(jdfl.CEPS(s=3), problem, ring, steps=5, theorem="ceps-1").theorems[0].missing
     held = jdfl.DOADP(trigger=0.1)
     for name in ("do-adp-2", "do-adp-corollary-1"):
-        assert "(5d)" in jdfl.theory(held, problem, ring, steps=5, theorem=name).theorems[0].missing
-        assert "(5d)" not in jdfl.theory(jdfl.DOADP(), problem, ring, steps=5, theorem=name).theorems[0].missing
+        assert "(5d)" in theory(held, problem, ring, steps=5, theorem=name).theorems[0].missing
+        assert "(5d)" not in theory(jdfl.DOADP(), problem, ring, steps=5, theorem=name).theorems[0].missing

@@ -9,7 +9,8 @@ import pytest
 
 import jdfl
 from experiments.proof_steps import before_15, laws, lemma_8, lemma_9, moments
-from jdfl.algorithms import doadp_theorems as theorems
+from experiments.theory import doadp as theorems
+from jdfl.algorithms import Theorem1
 
 AT = theorems.Convergence(
     n=20,
@@ -252,7 +253,7 @@ def test_the_limit_of_alpha_is_where_the_last_coefficient_vanishes(beta):
 
 @pytest.mark.parametrize("epsilon", [0.01, 0.3, 1.0])
 def test_the_steps_of_theorem_1(epsilon):
-    theorem = theorems.Theorem1(p=0.8, share=0.3, steps=200_000, records=300, clip=2.0, delta0=1e-6)
+    theorem = Theorem1(p=0.8, share=0.3, steps=200_000, records=300, clip=2.0, delta0=1e-6)
     sigma, p, q, T = theorem.sigma(epsilon), 0.8, 300, 200_000
     once = 2 * math.sqrt(2 * 0.3 * math.log(1.25e6)) * 2.0 / sigma
     assert once**2 == pytest.approx(q**2 * epsilon**2 / (20 * p**2 * T))  # (8)

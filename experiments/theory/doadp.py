@@ -1,22 +1,7 @@
 """Theorems 1 and 2 and Corollary 1 of the DO-ADP paper: privacy, and convergence to stationary points. On the host.
 
 W. Huo, C. Liu, K. Ding, K. H. Johansson, L. Shi: Decentralized Optimization with Amplified Privacy via Efficient
-Communication. For T rounds, nodes with q records that are active with probability p and use one record per round,
-gradients whose entries are at most G / sqrt(d), and messages of k of d entries,
-
-    sigma^2 >= 160 k p^2 T log(1.25 / delta_0) G^2 / (q^2 d epsilon^2)
-    epsilon in (0, 1],   T >= q^2 epsilon^2 / (4 p^2)
-
-is said to make all messages (epsilon, delta)-differentially private "for some constant delta". The delta of its proof
-is
-
-    delta = 1 - (1 - delta') (1 - p delta_0)^T,   delta' = sqrt(sum of epsilon'_t^2) = epsilon / sqrt(5)
-
-at the smallest noise: about 0.0045 at epsilon = 0.01, and 0.45 at epsilon = 1, whatever delta_0. (With its own lemma on
-subsampling the second factor would have p delta_0 / q; we take the larger delta, which claims less.)
-
-As printed, "for some constant delta in (0, 1]", the theorem claims nothing: every algorithm satisfies delta = 1. What
-fails is the delta of its proof, and with it the factors k / d and p^2 in the variance of the noise: see `UNSOUND`.
+Communication. Theorem 1 is `jdfl.algorithms.doadp_privacy.Theorem1`.
 
 Theorem 2, for L-smooth f_i, stochastic gradients of variance varsigma^2 and of norm at most G, and W with spectral gap
 rho and phi = ||I - W||_2: with gamma = rho p k / (d (16 rho + rho^2 + 4 phi^2 + 2 rho phi^2) - 8 rho p k), alpha <
@@ -28,114 +13,24 @@ rho and phi = ||I - W||_2: with gamma = rho p k / (d (16 rho + rho^2 + 4 phi^2 +
 
 Corollary 1 chooses alpha: the best one of Lemma 10 (9), or sqrt(n / T) for T >= 4 n L^2 / (1 - beta)^4 (10).
 
-Steps of the proof of Theorem 2 that do not hold are in `GAPS`; tests/algorithms/test_doadp_theorems.py has an example
-of each.
+Steps of the proof of Theorem 2 that do not hold are in `GAPS`; tests/theory/test_doadp_theorems.py has an example of
+each.
 """
 
 import math
 from dataclasses import dataclass
-from typing import Annotated
 
 import numpy as np
 
-from jdfl.algorithms.theorem import Condition, Theorem, below, total
-from jdfl.base import checks
-from jdfl.base.arguments import settings
-from jdfl.base.settings import Bound, Count
+from experiments.theory.theorem import Condition, Theorem, below, total
+from jdfl.algorithms.doadp_privacy import SOURCE, UNSOUND, Theorem1
 
-SOURCE = "W. Huo et al., Theorem 1"
 TERMS = ("2 (1 - beta) (f(x_0) - f*) / (alpha p T)", "term of alpha", "term of alpha^2")  # of Theorem 2's bound
 GAPS = (
     "its proof takes E[(eta_t - eta_(t-1)) m_t] to be 0 (it is -p (1 - p) g for a constant gradient g), and x_t - "
     "xhat_(t-1) to be independent of eta_(t-1) (15); it drops eta_t inside the norm of a sum (Lemma 8, which is "
     "false), and replaces -||mean of grad f_i||^2 by -(mean of ||grad f_i||^2)"
 )
-UNSOUND = (
-    "a message's k entries are chosen from the data and the others are sent later, so the sensitivity is not "
-    "sqrt(k / d) of the whole; all observers see who is active, so p amplifies nothing"
-)
-
-
-@dataclass(frozen=True)
-class Theorem1:
-    """The theorem for one setting; ValueError for settings out of range."""
-
-    p: Annotated[float, Bound("(0, 1]")]
-    """Probability that a node is active in a round, in (0, 1]."""
-    share: Annotated[float, Bound("(0, 1]")]
-    """k / d, the fraction of its entries that a node sends, in (0, 1]."""
-    steps: Count
-    """T, the number of rounds."""
-    records: Count
-    """q, the number of examples of the smallest node."""
-    clip: Annotated[float, Bound("(0, inf)")]
-    """G, the largest l2 norm of an example's gradient."""
-    delta0: Annotated[float, Bound("(0, 1]")] = 1e-6
-    """delta_0, the delta of a single release, in (0, 1]."""
-
-    def __post_init__(self) -> None:
-        settings(self)
-
-    def sigma(self, epsilon: float) -> float:
-        """The smallest noise for `epsilon`, a standard deviation per entry (7). ValueError for epsilon > 1."""
-        checks.positive(epsilon=epsilon)
-        if epsilon > 1:
-            raise ValueError(
-                f"Expected epsilon in (0, 1], the range of Theorem 1, got epsilon = {epsilon!r}. Give a smaller one, "
-                "or use jdfl.calibrate, which is sound for every epsilon."
-            )
-        return self._product() / epsilon
-
-    def epsilon(self, sigma: float) -> float:
-        """The theorem's claim for noise of standard deviation `sigma`; above 1 it claims nothing."""
-        checks.positive(sigma=sigma)
-        return self._product() / sigma
-
-    def delta(self, epsilon: float) -> float:
-        """The delta at the end of its proof, for the smallest noise for `epsilon`."""
-        checks.positive(epsilon=epsilon)
-        left = max(0.0, 1 - epsilon / math.sqrt(5))
-        return 1 - left * math.exp(self.steps * math.log1p(-self.p * min(self.delta0, 1 - 1e-16)))
-
-    def multiplier(self, epsilon: float) -> float:
-        """`sigma(epsilon)` in units of 2 G, the effect of replacing a record: the multiplier of jdfl's mechanisms."""
-        return self.sigma(epsilon) / (2 * self.clip)
-
-    def least(self, epsilon: float) -> float:
-        """The least number of rounds for `epsilon`, q^2 epsilon^2 / (4 p^2)."""
-        return (self.records * epsilon / (2 * self.p)) ** 2
-
-    def conditions(self, epsilon: float) -> tuple[str, ...]:
-        """The conditions of the theorem for `epsilon`, with numbers, and whether they hold."""
-        return tuple(f"{one.text}: {'holds' if one.holds else 'DOES NOT HOLD'}" for one in self._conditions(epsilon))
-
-    def stated(self, sigma: float) -> Theorem:
-        """The theorem for noise of standard deviation `sigma` per entry, above 0: conditions, epsilon and delta.
-
-        Raises ValueError for a `sigma` that is not positive.
-        """
-        epsilon = self.epsilon(sigma)
-        says: dict[str, float | None] = {"epsilon": epsilon, "delta at the end of its proof": self.delta(epsilon)}
-        claim = "all messages are (epsilon, delta)-differentially private for some delta in (0, 1], which is no claim"
-        return Theorem("do-adp-1", f"DO-ADP, Theorem 1 ({SOURCE})", claim, self._conditions(epsilon), says, UNSOUND)
-
-    def _conditions(self, epsilon: float) -> tuple[Condition, ...]:
-        least = self.least(epsilon)
-        return (
-            Condition("epsilon", f"epsilon = {epsilon:.4g} in (0, 1]", 0 < epsilon <= 1, "more noise"),
-            Condition(
-                "T",
-                f"T = {self.steps} >= q^2 epsilon^2 / (4 p^2) = {least:.6g}",
-                self.steps >= least,
-                "more rounds, or more noise",
-            ),
-            Condition("p", f"p = {self.p:g} >= 1/2", self.p >= 0.5, "nodes that are active more often"),
-        )
-
-    def _product(self) -> float:
-        """The product of sigma and epsilon, which is constant in the theorem."""
-        square = 160 * self.share * self.p**2 * self.steps * math.log(1.25 / self.delta0)
-        return math.sqrt(square) * self.clip / self.records
 
 
 def gamma_of(rho: float, phi: float, kept: float) -> float:
@@ -251,6 +146,18 @@ def _common(at: Convergence) -> tuple[Condition, ...]:
 
 
 _CLAIM = "(1 / T) sum_t E||grad f(xbar_t)||^2 is at most the bound"
+
+
+def theorem_1(theorem: Theorem1, sigma: float) -> Theorem:
+    """Theorem 1 for noise of standard deviation `sigma` per entry, above 0: conditions, epsilon and delta.
+
+    Raises ValueError for a `sigma` that is not positive.
+    """
+    epsilon = theorem.epsilon(sigma)
+    says: dict[str, float | None] = {"epsilon": epsilon, "delta at the end of its proof": theorem.delta(epsilon)}
+    claim = "all messages are (epsilon, delta)-differentially private for some delta in (0, 1], which is no claim"
+    conditions = tuple(Condition(*one) for one in theorem.asked(epsilon))
+    return Theorem("do-adp-1", f"DO-ADP, Theorem 1 ({SOURCE})", claim, conditions, says, UNSOUND)
 
 
 def theorem_2(at: Convergence) -> Theorem:
