@@ -264,9 +264,9 @@ def test_the_steps_of_theorem_1(epsilon):
     assert T * sampled**2 == pytest.approx(epsilon**2 / 5)
     whole = math.sqrt(2 * T * sampled**2 * math.log(math.e + 1)) + T * sampled**2
     assert whole <= math.sqrt(3 / 5) * epsilon + epsilon / 5 <= epsilon
-    found = theorem.stated(sigma)
+    found = theorems.theorem_1(theorem, sigma)
     assert found.says["epsilon"] == pytest.approx(epsilon)
     assert found.says["delta at the end of its proof"] == pytest.approx(theorem.delta(epsilon))
     assert found.holds
     short = replace(theorem, steps=1)
-    assert short.stated(short.sigma(epsilon)).missing == ("T",)
+    assert theorems.theorem_1(short, short.sigma(epsilon)).missing == ("T",)

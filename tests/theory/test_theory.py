@@ -10,10 +10,11 @@ import pytest
 
 import jdfl
 from experiments.theory import theory
-from experiments.theory.__main__ import main
+from experiments.theory.__main__ import main as state
 from experiments.theory.doadp import Convergence, gamma_of, spectrum
 from experiments.theory.statement import NAMES
 from experiments.theory.theorem import Theorem
+from jdfl.cli import main
 from jdfl.problems import solved
 
 M, T = 8, 40
@@ -265,17 +266,17 @@ def test_the_command_states_a_finished_run_and_a_planned_one(tmp_path, capsys, m
     flags += ["--algorithm", "do-adp", "--network", "ring", "--network.weights", "laplacian", "--stop", "none"]
     assert main(["run", *flags, "--metrics", "gradient_norm", "--folder", str(tmp_path / "one"), "--quiet"]) == 0
     capsys.readouterr()
-    assert main([str(tmp_path / "one"), "--theorem", "do-adp-2"]) == 0
+    assert state([str(tmp_path / "one"), "--theorem", "do-adp-2"]) == 0
     out = capsys.readouterr().out
     assert "DO-ADP, Theorem 2 (do-adp-2): " in out
     assert "measured: mean ||grad f||^2 of" in out
-    assert main([*flags, "--json"]) == 0
+    assert state([*flags, "--json"]) == 0
     assert list(json.loads(capsys.readouterr().out)) == ["do-adp-1", "do-adp-2", "do-adp-corollary-1"]
-    assert main([str(tmp_path / "one"), "--theorem", "ceps-1"]) == 2
+    assert state([str(tmp_path / "one"), "--theorem", "ceps-1"]) == 2
     assert "Algorithm 1 of the CEPS paper, is missing" in capsys.readouterr().err
-    assert main([str(tmp_path / "one"), "--steps", "9"]) == 2
+    assert state([str(tmp_path / "one"), "--steps", "9"]) == 2
     assert "got other ones of steps" in capsys.readouterr().err
-    assert main([str(tmp_path / "none")]) == 2
+    assert state([str(tmp_path / "none")]) == 2
 
 
 def test_rules_that_are_ours_are_no_hypotheses_of_the_papers():
