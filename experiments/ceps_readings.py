@@ -83,7 +83,7 @@ def collect(seeds: int, epsilons: Sequence[float], m: int = 64) -> list[Row]:
     for seed in range(seeds):
         problem = jdfl.problems.example1(m=m, seed=seed)
         targets.append(jdfl.problems.value_at_truth(problem) + MARGIN)
-        base = network_of(Case(m, 1, 0.2, *((0, 0, 0, 0),) * 4), seed)
+        base = network_of(Case(m, 1, 0.2, *((0, 0, 0, 0),) * 3), seed)
         uniform = jdfl.network.erdos_renyi(m, 0.45, seed=seed, weights="uniform")
         bare = replace(uniform, graph=jdfl.network.pad(uniform.graph, m - 1))
         for epsilon in epsilons:

@@ -198,16 +198,13 @@ def test_the_readings_of_the_neighbourhood_differ():
 
 @pytest.mark.slow
 @pytest.mark.timeout(2400)  # a quarter of an hour of one core
-def test_table5_is_the_studys_and_near_the_papers(tmp_path):
-    """Rounds within 6 of the study in all twelve cells, and of the paper in eleven; see the README for the twelfth."""
+def test_table5_is_near_the_papers(tmp_path):
+    """Rounds within 6 of the paper in eleven of twelve cells."""
     rows = ceps_table5.main(["--seeds", "5", "--out", str(tmp_path)])
-    off = {column: {} for column in ("rounds", "rounds, study")}
-    for one in rows:
-        if one.column in off and one.case.split(" ")[-1] in ceps_table3.VARIANTS:
-            off[one.column][one.case] = abs(one.mean - one.paper)
-    assert len(off["rounds"]) == len(off["rounds, study"]) == 12
-    assert max(off["rounds, study"].values()) <= 6
-    assert {case for case, gap in off["rounds"].items() if gap > 6} <= {"m=64 eps=2 r=0.2 DP-1BCS"}
+    ours = [one for one in rows if one.column == "rounds" and one.case.split(" ")[-1] in ceps_table3.VARIANTS]
+    off = {one.case: abs(one.mean - one.paper) for one in ours}
+    assert len(off) == 12
+    assert {case for case, gap in off.items() if gap > 6} <= {"m=64 eps=2 r=0.2 DP-1BCS"}
 
 
 @pytest.mark.slow
