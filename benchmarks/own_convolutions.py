@@ -71,10 +71,10 @@ def of_torch(problem: Any, batch: int, rounds: int) -> Callable[[], Any]:
     def module() -> Any:
         parts: list[Any] = []
         for k, (a, b) in enumerate(LAYERS):
-            conv, norm = nn.Conv2d(a, b, 5, padding=2), nn.GroupNorm(2, b)
+            conv: Any = nn.Conv2d(a, b, 5, padding=2)
             conv.weight.data = torch.from_numpy(leaves[f"convs.{k}.kernel"].transpose(3, 2, 0, 1).copy())
             conv.bias.data = torch.from_numpy(leaves[f"convs.{k}.bias"].copy())
-            parts += [conv, norm, nn.ReLU(), nn.MaxPool2d(2)]
+            parts += [conv, nn.GroupNorm(2, b), nn.ReLU(), nn.MaxPool2d(2)]
         head = nn.Linear(1024, 10)
         kernel = leaves["head.kernel"].reshape(4, 4, 64, 10).transpose(2, 0, 1, 3).reshape(1024, 10)
         head.weight.data = torch.from_numpy(kernel.T.copy())

@@ -262,6 +262,23 @@ def test_signals_end_a_run_and_keep_it(monkeypatch, number, status):
     check_same(folder, run("--steps", "9", "--chunk", "2"))
 
 
+def test_ctrl_c_in_the_last_chunk_keeps_the_whole_run(monkeypatch):
+    def told(_: Progress, snapshot: Snapshot) -> None:
+        if snapshot.rounds == 9:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with monkeypatch.context() as patch:
+            patch.setattr(Progress, "__call__", told)
+            assert main([*RUN, "--steps", "9", "--chunk", "4"]) == 130
+    finally:
+        signal.signal(signal.SIGINT, before)
+    (folder,) = Path("runs").iterdir()
+    assert read_run(folder).summary["ending"] == "steps"
+    assert main(["verify", str(folder), "--rounds", "2"]) == 0
+
+
 @pytest.mark.parametrize("ending", ["terminated", "killed", "at once"])
 def test_the_same_command_given_again_goes_on_and_then_does_nothing(monkeypatch, capsys, ending):
     """As a queue does that starts a job again."""

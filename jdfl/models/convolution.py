@@ -63,7 +63,8 @@ def convolution(x: Array, kernel: Array, strides: Sequence[int], padding: Any, *
     """
     plain = x.ndim == 4 and all(value in _PLAIN.get(name, (None,)) for name, value in others.items())
     if not plain or not in_loops():
-        return lax.conv_general_dilated(x, kernel, strides, padding, **{"dimension_numbers": _IMAGES} | others)
+        others.setdefault("dimension_numbers", _IMAGES)
+        return lax.conv_general_dilated(x, kernel, strides, padding, **others)
     steps = (strides[0], strides[1])
     pads = lax.padtype_to_pads(x.shape[1:3], kernel.shape[:2], steps, padding) if isinstance(padding, str) else padding
     (top, bottom), (left, right) = pads
