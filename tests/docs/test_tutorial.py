@@ -92,7 +92,12 @@ def test_who_follows_the_recipe_is_done(copy):
         ["tests/field", "-k", NAME],
         ["tests/docs/test_site.py", "-k", f"{KIND} or every"],
         ["tests/docs/test_pages.py", "-k", KIND],
-        ["tests/docs/test_docstrings.py", "tests/test_public_names.py", "tests/test_words.py"],
+        [
+            "tests/docs/test_docstrings.py",
+            "tests/test_public_names.py",
+            "tests/test_words.py",
+            "tests/test_provenance.py",
+        ],
         ["tests/contract", "-k", "registered"],
     ):
         run(copy, "pytest", "-q", "-x", "-p", "no:cacheprovider", *selection)
