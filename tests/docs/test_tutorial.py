@@ -36,7 +36,7 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A copy of the repository in which the recipe is followed: two files and one command."""
     folder = tmp_path_factory.mktemp("copy")
     skip = shutil.ignore_patterns("__pycache__", ".venv", ".git", "site", "out", "runs", "results", ".*_cache")
-    for entry in ("jdfl", "tests", "docs", "tools", "experiments", "benchmarks"):
+    for entry in ("jdfl", "tests", "docs", "tools", "experiments", "benchmarks", "notebooks"):
         shutil.copytree(ROOT / entry, folder / entry, ignore=skip)
     for file in ROOT.iterdir():
         if file.is_file():
