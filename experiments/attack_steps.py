@@ -101,7 +101,7 @@ class Annotated(Step):
 
 @struct.dataclass
 class OwnNoise:
-    """Gaussian noise of a class of one's own; `share` below 1 is less than its event says."""
+    """Gaussian noise of a user's class; `share` below 1 is less than its event says."""
 
     multiplier: float = Z
     share: float = 1.0
@@ -266,7 +266,7 @@ def _bits(a: Any, x: Array, r: jdfl.Round) -> Array:
 
 
 def _told(how: Callable[[Any], Any]) -> Seen:
-    """A noisy gradient, after the host was told of the bare one."""
+    """A noisy gradient, after the bare one went to the host."""
 
     def seen(a: Any, x: Array, r: jdfl.Round) -> Array:
         how(jnp.sum(_bare(a, x, r)))
@@ -351,7 +351,7 @@ STEPS: dict[str, tuple[Outcome, Any]] = {
     ),
     "one node at a time": ("counted", _half),
     "noise on updates": ("counted", Step(_worked, **WHOLE)),
-    "noise of a class of one's own": ("trust", Step(gradients=NOISY.replace(mechanism=OwnNoise()))),
+    "noise of a user's class": ("trust", Step(gradients=NOISY.replace(mechanism=OwnNoise()))),
     "less noise than its own class says": ("trust", Step(gradients=NOISY.replace(mechanism=OwnNoise(share=0.01)))),
     # noise counted once and drawn twice
     **{f"noise inside {name}": ("refused", _within(how)) for name, how in INSIDE.items()},
@@ -363,7 +363,7 @@ STEPS: dict[str, tuple[Outcome, Any]] = {
     "rows smuggled out of a selection": ("counted", _smuggled),
     "local steps counted after an exchange alone": ("no claim", _following),
     "a second release as part of the first": ("no claim", _second),
-    "a book of one's own": ("no claim", lambda a, x, r: a.gradients(x, replace(r, book=Book()))),
+    "another book": ("no claim", lambda a, x, r: a.gradients(x, replace(r, book=Book()))),
     # noise that others know, or that is taken away again
     "noise drawn again": ("no claim", lambda a, x, r: a.gradients(x, r) - _drawn(a, x, r, r.keys(NOISE))),
     "noise drawn again from the moment": (
@@ -412,10 +412,10 @@ STEPS: dict[str, tuple[Outcome, Any]] = {
     "a mark of a bound by hand": ("no claim", lambda a, x, r: _added(a, marking.bounded(100 * _bare(a, x, r)), r)),
     "gradients at parameters that hold data": ("no claim", _raw_steps),
     "one record repeated": ("no claim", _with_records(_repeated)),
-    "weights of one's own": ("no claim", _with_records(_weighted)),
+    "other weights": ("no claim", _with_records(_weighted)),
     "a clip by other lengths": ("no claim", _lengths),
     "a problem of another class": ("no claim", lambda a, x, r: a.gradients(x, replace(r, problem=_other(r.problem)))),
-    "gradients of a class of one's own": ("no claim", Step(gradients=Faint(clip=1.0, mechanism=jdfl.Gaussian(Z)))),
+    "gradients of a user's class": ("no claim", Step(gradients=Faint(clip=1.0, mechanism=jdfl.Gaussian(Z)))),
     "such gradients in D-PSGD": (
         "no claim",
         jdfl.DPSGD(lr=1.0, gradients=Faint(clip=1.0, mechanism=jdfl.Gaussian(Z))),
@@ -432,7 +432,7 @@ STEPS: dict[str, tuple[Outcome, Any]] = {
     "records in the code of the step": ("no claim", lambda a, x, r: a.gradients(x, r) + jnp.asarray(_HELD)[:, :1]),
     "a plan that reads data": ("no claim", Planned(lambda a, x, r: a.gradients(x, r) + r.ready[:, None])),
     "a step size from the curvature": ("no claim", lambda a, x, r: a.gradients(x, r) * r.problem.curvature[:, None]),
-    "losses beside the gradient": (
+    "losses added to the gradient": (
         "no claim",
         lambda a, x, r: a.gradients(x, r) + r.problem.values(x)[:, None],
     ),

@@ -121,7 +121,7 @@ def exposing(guarantee: Guarantee, names: Sequence[str], public: Sequence[str]) 
         return guarantee
     every = dict.fromkeys((*guarantee.derived, *guarantee.public, *names))
     known, hidden = tuple(one for one in every if one in public), tuple(one for one in every if one not in public)
-    claimed = guarantee.claimed or bool(guarantee.derived)  # all that is missing is told together
+    claimed = guarantee.claimed or bool(guarantee.derived)  # one message has all that is missing
     guarantee = replace(guarantee, derived=hidden, public=known)
     if not hidden or not claimed:
         return guarantee

@@ -65,7 +65,7 @@ class Problem(Rows):
             *names: "standardise", "holdout" and "partition": values that a constructor may have computed from all
                 records (`derived`); "curvature": the source of step sizes, and of the default tuning grids of lr;
                 "start": parameters to begin with that were set after the problem was made; "constants": arrays of a
-                step or a loss of one's own; "tuning": hyper-parameters chosen from other runs on the same data;
+                step, or of a loss of the user; "tuning": hyper-parameters chosen from other runs on the same data;
                 "stop": a stop rule that looks at the data.
 
         Raises ValueError for other names.
