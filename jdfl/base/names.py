@@ -4,6 +4,7 @@ Axes: m nodes.
 """
 
 import sys
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias, cast
@@ -54,10 +55,10 @@ def names_of(argument: str, given: Any, m: int | None = None) -> Names:
         if one is None or one != one or isinstance(one, list | dict | set):
             raise ValueError(f"Expected names of nodes in {argument}, got {argument}[{i}] = {checks.shown(one)}.")
     if len(set(found)) < len(found):
-        twice = next(one for one in found if found.count(one) > 1)
+        twice, times = Counter(found).most_common(1)[0]
         raise ValueError(
-            f"Expected a different name for every node in {argument}, got {twice!r} {found.count(twice)} times. "
-            "Rename one, or join the examples of both."
+            f"Expected a different name for every node in {argument}, got {twice!r} {times} times. Rename one, or join "
+            "the examples of both."
         )
     numbers = all(type(one) is int for one in found) and found == tuple(range(len(found)))
     return range(len(found)) if numbers else found
@@ -143,9 +144,6 @@ def aligned(name: str, value: Any, labels: Any, source: str, *, axis: int = 0) -
     """
     own = labels_of(value, axis)
     if own is None or labels is None:
-        if isinstance(value, Mapping):
-            remedy = f"Without names of nodes in the {source}, give an array, or name them first: .named(names)."
-            checks.refuse(f"an array for {name}", name, value, remedy)
         return value
     want = labels if hasattr(labels, "get_indexer") else _index(labels)
     if len(own) == len(want) and own.equals(want):
