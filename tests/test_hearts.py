@@ -187,15 +187,13 @@ def test_mixing_is_the_product_with_the_weights(format: Any) -> None:
 
 def test_a_rule_stops_in_the_first_round_in_which_it_holds_and_a_resumed_run_stops_there_too() -> None:
     method = jdfl.DPSGD(lr=0.02)
-    whole = jdfl.run(method, PROBLEM, RING, steps=60, metrics=["consensus_error"])
-    errors = whole.history["consensus_error"].to_numpy()
-    bound = float(errors[1:].max() * 0.9)
-    first = 1 + int(np.argmax(errors[1:] <= bound))
-    stop = jdfl.consensus_below(bound)
+    whole = jdfl.run(method, PROBLEM, RING, steps=60, metrics=["objective"])
+    falling, first = whole.history["objective"].to_numpy(), 12
+    stop = jdfl.objective_below(float(falling[first - 1 : first + 1].mean()))
     found = jdfl.run(method, PROBLEM, RING, steps=60, metrics=[], stop=stop)
     assert (found.rounds, found.ending) == (first, "stop rule")
-    half = jdfl.run(method, PROBLEM, RING, steps=25, metrics=["consensus_error"])
-    again = jdfl.run(method, PROBLEM, RING, steps=60, metrics=["consensus_error"], resume=half)
+    half = jdfl.run(method, PROBLEM, RING, steps=25, metrics=["objective"])
+    again = jdfl.run(method, PROBLEM, RING, steps=60, metrics=["objective"], resume=half)
     np.testing.assert_array_equal(again.params, whole.params)
     assert again.history.equals(whole.history)
     assert replace(again.totals) == whole.totals
