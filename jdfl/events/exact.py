@@ -26,7 +26,7 @@ def decimal(value: Any) -> Fraction:
 
 
 def decimals(values: Any) -> tuple[np.ndarray, int]:
-    """Whole numbers of the shape of `values`, and the unit of which they are multiples: values = numbers / unit."""
+    """Whole numbers of the shape of `values`, and their common unit: values = numbers / unit."""
     given = np.asarray(values)
     given = given if np.issubdtype(given.dtype, np.floating) else given.astype(float)
     for power in range(16):
