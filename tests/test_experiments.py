@@ -57,7 +57,7 @@ def test_a_table_and_its_figure_have_one_provenance_that_runs_change(tmp_path):
         assert drawn.info["Description"] == f"Made by jdfl; provenance {first['hash']}"
     assert f"provenance {first['hash']}".encode() in (tmp_path / "name.pdf").read_bytes()
     assert saved() == first
-    run = provenance.provenance("1", x=2.0).hash  # as every run makes one
+    run = provenance.provenance(x=2.0).hash  # as every run makes one
     second = saved()
     assert second["runs"] == [run]
     assert second["hash"] not in (first["hash"], run)

@@ -64,6 +64,7 @@ class Checkpoint:
     moments: dict[int, np.ndarray]  # [m] releases after some rounds
     place: Position | None = None  # in the journal of its folder, behind what belongs to it; None: it is in no folder
     over: bool = False  # the run is over, whatever its ending and `steps`; only its result is assembled
+    data: str = ""  # what the arrays of the data are distinguished by, in this process; empty: it is not known
     run_key: RunKey | None = None  # its keys; None: they are not recorded, so that the key has to be given again
 
     @classmethod
@@ -102,6 +103,7 @@ class Checkpoint:
             result.compile_seconds,
             _with_computed(result),
             dict(result.moments),
+            data=result.data,
             run_key=result.run_key,
         )
 

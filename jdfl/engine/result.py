@@ -95,15 +95,15 @@ class Result:
     records: np.ndarray  # [m] records in the local dataset of each node
     privacy_warnings: tuple[str, ...]  # what this run did that its guarantee does not cover
     key: tuple[int, ...]  # words of the public key
-    private_key: tuple[int, ...]  # words of the key of noise and of the choice of records
-    key_source: Source  # of the private key
     sums: dict[str, int]  # exact totals by counter, as `totals` has them
     seconds: float  # wall time without compilation
     compile_seconds: float  # of tracing and compilation
     provenance: Provenance  # code, libraries, settings
-    token: str  # what distinguishes the run from others with the same private key
-    data: str  # what the arrays of the data are distinguished by from others, also from equal ones
-    released: tuple[str, ...]  # digests of what was released where the run ended, before it was resumed and at last
+    private_key: tuple[int, ...] = ()  # words of the key of noise and of the choice of records
+    key_source: Source = "given"  # of the private key
+    token: str = ""  # what distinguishes the run from others with the same private key
+    data: str = ""  # what the arrays of the data are distinguished by from others, also from equal ones
+    released: tuple[str, ...] = ("",)  # digests of what was released where the run ended, and ended before
     ready: Any = None  # what the algorithm computed before the first round, such as constants of the nodes
     labels: dict[str, Any] = field(default_factory=dict)  # seed and swept values
     clock_rest: np.ndarray | None = None  # [m] seconds that rounding has left out of `clock`
@@ -126,7 +126,7 @@ class Result:
     @property
     def private_digest(self) -> str:
         """The digest of the private key; runs that share it share their noise."""
-        return self.provenance.settings[PRIVATE]
+        return self.provenance.settings.get(PRIVATE, "")
 
     @property
     def final(self) -> dict[str, float]:

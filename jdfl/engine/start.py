@@ -3,6 +3,7 @@
 Axes: m nodes.
 """
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, Any
@@ -24,7 +25,7 @@ from jdfl.engine.computed import COMPUTED, computed
 from jdfl.engine.metrics import Metric, default_metrics, resolve
 from jdfl.engine.optimality import referenced
 from jdfl.engine.placement import require_memory
-from jdfl.engine.provenance import Provenance, checksums, provenance
+from jdfl.engine.provenance import Provenance, checksums, identity, provenance
 from jdfl.engine.result import Result
 from jdfl.engine.spending import guarantee_of, unspent, watched
 from jdfl.engine.stopping import StopRule
@@ -212,6 +213,13 @@ def started(
     if before is not None:
         names = [metric.__name__ for metric in chosen]
         before.check(unspent(guarantee, problem), own, int(steps), names, start.provenance)
+        summed = any("checksum" in name for name in known)
+        if before.data and not summed and before.data != identity((problem.data, problem.weight)):
+            warnings.warn(
+                "The run is resumed with other arrays of data than it had, and whether these are equal is not known. "
+                "Give it the same problem, or keep runs in a folder, which has checksums.",
+                stacklevel=3,
+            )
     return start
 
 

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from statistics import fmean, stdev
 from typing import Any
 
@@ -66,6 +67,8 @@ def summary(result: Result, *, delta: float | None = None, accounting: Accountin
         "privacy": {
             "releases": totals.releases,
             "releases_per_node": {"min": int(result.releases.min()), "max": int(result.releases.max())},
+            "private_key": result.private_digest,
+            "released": result.released[-1],
             "claimed": guarantee.claimed,
             "reason": guarantee.reason,
             "outputs": {
@@ -130,9 +133,16 @@ def spread_text(runs: Sequence[Mapping[str, Any]]) -> str:
 
 def together(runs: Sequence[Mapping[str, Any]]) -> Together | None:
     """The total epsilon of publishing `runs` on the same data, given by their summaries; None if none claims any."""
-    every = [one["privacy"] for one in runs]
-    ledgers = [None if one.get("ledger") is None else Ledger.from_dict(one["ledger"]) for one in every]
-    return Together.of(ledgers, min((one["report"]["delta"] for one in every if one["report"]), default=0.0))
+    every, shared = dict[Any, Any](), False
+    for i, one in enumerate(runs):
+        told = one["privacy"]
+        key = i if told.get("ledger") is None else told.get("private_key", i)
+        other = every.setdefault(key, told)  # the same run counts once
+        shared |= other.get("released") != told.get("released")
+    ledgers = [None if one.get("ledger") is None else Ledger.from_dict(one["ledger"]) for one in every.values()]
+    smallest = min((one["report"]["delta"] for one in every.values() if one["report"]), default=0.0)
+    found = Together.of(ledgers, smallest)
+    return replace(found, epsilon=None, shared=True) if found is not None and shared else found
 
 
 def privacy_of(result: Result, delta: float | None = None, accounting: Accounting = "sound") -> dict[str, Any]:

@@ -31,6 +31,7 @@ class Together:
     silent: int  # without one
     epsilon: float | None  # of the former; None where nothing adds up
     delta: float
+    shared: bool = False  # some share a private key and have released different things
 
     @classmethod
     def of(cls, ledgers: Sequence[Ledger | None], delta: float, same_data: bool = True) -> "Together | None":
@@ -59,7 +60,9 @@ class Together:
 
     def statement(self) -> str:
         """The same in a sentence or two."""
-        if self.epsilon is None:
+        if self.shared:
+            spent = "have no epsilon together: some share a private key, and so their noise"
+        elif self.epsilon is None:
             spent = "have no epsilon together: they do not protect the same unit, or whole nodes with other records"
         elif math.isinf(self.epsilon):
             spent = f"have no epsilon together at delta = {self.delta:g}"

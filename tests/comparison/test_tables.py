@@ -43,7 +43,7 @@ def finished(value: float, ending: str) -> jdfl.Result:
         sums={"grads": 10},
         seconds=1.0,
         compile_seconds=1.0,
-        provenance=provenance(str(value)),
+        provenance=provenance(value=value),
     )
 
 
