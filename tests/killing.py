@@ -128,7 +128,7 @@ def _names(folder: Path) -> set[str]:
 
 def _content(path: Path) -> Any:
     """What is compared of a file."""
-    if path.is_dir() or path.name == events.NAME:  # of which two runs have others
+    if path.is_dir() or path.name in (events.NAME, manifest.PRIVATE):  # of which two runs have others
         return None
     if path.name == manifest.NAME:
         return sorted(name for name in json.loads(path.read_text())["files"] if not name.startswith(SNAPSHOTS))
@@ -139,13 +139,16 @@ def _content(path: Path) -> Any:
     return path.read_bytes()
 
 
+_APART = ("seconds", "compile_seconds", "date", "token", "released")  # the last: also of where it was cut off
+
+
 def _plain(told: Any) -> Any:
     """Plain data without times, at any depth."""
     if isinstance(told, list):
         return [_plain(one) for one in told]
     if not isinstance(told, dict):
         return told
-    return {name: _plain(value) for name, value in told.items() if name not in ("seconds", "compile_seconds", "date")}
+    return {name: _plain(value) for name, value in told.items() if name not in _APART}
 
 
 def _first(mine: Any, theirs: Any) -> str:

@@ -68,7 +68,7 @@ def ended(result: jdfl.Result, rule: str, place: tuple[int, int]) -> None:
 def test_rows_of_the_sixth_matrix_that_do_not_sum_to_one(monkeypatch, kind):
     unchecked(monkeypatch)
     network = WRAPPERS[kind](own(turns(5)))
-    result = jdfl.run(Gossip(), testing.small_problem(m=4), network, steps=12, metrics=[])
+    result = jdfl.run(Gossip(), testing.small_problem(m=4), network, key=0, steps=12, metrics=[])
     ended(result, "got 1.3", (6, 0))
 
 
@@ -76,7 +76,9 @@ def test_a_thousand_good_rounds_are_no_proof():
     """Nothing is left out here: the checks before a run look at 1000 rounds."""
     ring = nw.ring(4).graph
     bad = replace(ring, weight=ring.weight.at[2].multiply(1.5))
-    result = jdfl.run(Gossip(), testing.small_problem(m=4), Late(ring, bad, 1100), steps=1200, every=100, metrics=[])
+    result = jdfl.run(
+        Gossip(), testing.small_problem(m=4), Late(ring, bad, 1100), key=0, steps=1200, every=100, metrics=[]
+    )
     ended(result, "got 1.33333 in row 2", (1101, 2))
 
 
@@ -85,20 +87,20 @@ def test_columns_are_checked_where_a_method_needs_them(monkeypatch):
     skewed = replace(ring, weight=ring.weight.at[3].multiply(0.5), self_weight=ring.self_weight.at[3].add(1 / 3))
     network = Late(ring, skewed, 4)  # rows sum to one
     with pytest.raises(ValueError, match="columns"):
-        jdfl.run(jdfl.SGP(), testing.small_problem(), network, steps=8)
-    assert jdfl.run(jdfl.DPSGD(), testing.small_problem(), network, steps=8, metrics=[]).ending == "steps"
+        jdfl.run(jdfl.SGP(), testing.small_problem(), network, key=0, steps=8)
+    assert jdfl.run(jdfl.DPSGD(), testing.small_problem(), network, key=0, steps=8, metrics=[]).ending == "steps"
     unchecked(monkeypatch)
     for algorithm in (jdfl.DSGT(lr=0.01), jdfl.SGP(lr=0.01), jdfl.PEDFL(lr=0.01)):
-        result = jdfl.run(algorithm, testing.small_problem(), network, steps=8, metrics=[])
+        result = jdfl.run(algorithm, testing.small_problem(), network, key=0, steps=8, metrics=[])
         ended(result, "columns of the mixing matrix that sum to 1, got 0.833333 in column 2", (5, 2))
 
 
 def test_negative_weights_that_nobody_looked_at():
     ring = nw.ring(4).graph
-    late = jdfl.run(Gossip(), testing.small_problem(m=4), Late(ring, signed(ring), 1001), steps=1010, metrics=[])
+    late = jdfl.run(Gossip(), testing.small_problem(m=4), Late(ring, signed(ring), 1001), key=0, steps=1010, metrics=[])
     ended(late, "weights >= 0", (1002, 0))
     alone = jdfl.run(
-        jdfl.LocalOnly(), testing.small_problem(m=4), Late(ring, signed(ring), 1001), steps=1010, metrics=[]
+        jdfl.LocalOnly(), testing.small_problem(m=4), Late(ring, signed(ring), 1001), key=0, steps=1010, metrics=[]
     )
     assert alone.ending == "steps"  # W plays no part
 
@@ -107,7 +109,7 @@ def test_negative_weights_that_were_accepted_are_no_violation():
     W = np.array([[0.8, 0.3, -0.1], [0.3, 0.4, 0.3], [-0.1, 0.3, 0.8]])
     network = own(nw.periodic([nw.from_matrix(W)] * 2))
     assert not invariants.weights_of(Gossip(), network).positive
-    assert jdfl.run(Gossip(), testing.small_problem(m=3), network, steps=9, metrics=[]).ending == "steps"
+    assert jdfl.run(Gossip(), testing.small_problem(m=3), network, key=0, steps=9, metrics=[]).ending == "steps"
 
 
 def test_a_fixed_network_is_checked_before_a_run_and_not_again():
@@ -121,7 +123,9 @@ def test_the_tolerance_is_that_of_the_checks_before_a_run():
     ring = nw.ring(4).graph
     for more, ending in ((0.9e-5, "steps"), (3e-5, "invariant")):
         other = replace(ring, self_weight=ring.self_weight + more)
-        assert jdfl.run(Gossip(), testing.small_problem(m=4), Late(ring, other, 1001), steps=1005).ending == ending
+        assert (
+            jdfl.run(Gossip(), testing.small_problem(m=4), Late(ring, other, 1001), key=0, steps=1005).ending == ending
+        )
 
 
 def judged(network: Any, weights: Weights, rounds: int) -> np.ndarray:
@@ -218,28 +222,30 @@ class Miscounting(Gossip):
 
 @pytest.mark.parametrize("network", [nw.exponential(M), nw.delays(nw.exponential(M), 3)], ids=["fixed", "late"])
 def test_push_sum_that_loses_mass(network):
-    result = jdfl.run(Leaky(lr=0.01), testing.small_problem(), network, steps=9, metrics=[])
+    result = jdfl.run(Leaky(lr=0.01), testing.small_problem(), network, key=0, steps=9, metrics=[])
     ended(result, "stays 6, got 5.4" if network.name.startswith("exp") else "stays 6, got 5.", (4, -1))
     few = replace(Leaky(lr=0.01), keeps=1 - 1e-4)  # ten times as much as rounding explains
-    assert jdfl.run(few, testing.small_problem(), network, steps=9, metrics=[]).ending == "invariant"
+    assert jdfl.run(few, testing.small_problem(), network, key=0, steps=9, metrics=[]).ending == "invariant"
 
 
 def test_push_sum_that_leaves_a_node_without_weight():
     """Its parameters are not finite either, which is a consequence and not reported."""
-    result = jdfl.run(Leaky(lr=0.01, empty=True), testing.small_problem(), nw.exponential(M), steps=9, metrics=[])
+    result = jdfl.run(
+        Leaky(lr=0.01, empty=True), testing.small_problem(), nw.exponential(M), key=0, steps=9, metrics=[]
+    )
     ended(result, "weights > 0, got 0 at node 2", (4, 2))
 
 
 def test_a_private_run_ends_as_well():
     """Parameters that the guarantee does not cover may not end it; the rules do not read them."""
     private = Leaky(lr=0.01, gradients=jdfl.Gradients(clip=1.0, per="batch", norm="l1"), dpps=jdfl.DPPS(b=1.0))
-    result = jdfl.run(private, testing.small_problem(), nw.exponential(M), steps=9, metrics=[])
+    result = jdfl.run(private, testing.small_problem(), nw.exponential(M), key=0, steps=9, metrics=[])
     ended(result, "stays 6", (4, -1))
     assert jdfl.account(result, delta=1e-5).epsilon > 0
 
 
 def test_counts_below_zero():
-    result = jdfl.run(Miscounting(), testing.small_problem(), nw.ring(M), steps=9, metrics=[])
+    result = jdfl.run(Miscounting(), testing.small_problem(), nw.ring(M), key=0, steps=9, metrics=[])
     ended(result, "got -1 at node 4", (3, 4))
 
 
@@ -270,14 +276,17 @@ class Alone(Gossip):
 
 def test_a_clock_that_goes_back():
     network = Backwards(nw.timed(nw.ring(M), nw.FixedTime(1.0)))
-    result = jdfl.run(Alone(), testing.small_problem(), network, steps=9, metrics=[])
+    result = jdfl.run(Alone(), testing.small_problem(), network, key=0, steps=9, metrics=[])
     ended(result, "node 5 that moved by -3 s", (5, 5))
 
 
 def test_clocks_are_exact_over_many_rounds():
     """Times of a ten millionth of the clock's last place are added without going back."""
     network = nw.timed(nw.ring(M), nw.ExponentialTime(1e-3), latency=nw.ParetoTime(1e-9, 0.5))
-    assert jdfl.run(Gossip(), testing.small_problem(), network, steps=3000, every=1000, metrics=[]).ending == "steps"
+    assert (
+        jdfl.run(Gossip(), testing.small_problem(), network, key=0, steps=3000, every=1000, metrics=[]).ending
+        == "steps"
+    )
 
 
 PRIVATE = jdfl.DPSGD(lr=0.01, gradients=jdfl.Gradients(clip=1.0, mechanism=jdfl.Gaussian(1.0)))
@@ -286,7 +295,7 @@ PRIVATE = jdfl.DPSGD(lr=0.01, gradients=jdfl.Gradients(clip=1.0, mechanism=jdfl.
 def test_more_releases_than_planned(monkeypatch):
     most = np.array([9, 9, 4, 9, 3, 9], np.int32)
     monkeypatch.setattr(runner, "planned_at_most", lambda *_: most)
-    result = jdfl.run(PRIVATE, testing.small_problem(), nw.ring(M), steps=9, metrics=[])
+    result = jdfl.run(PRIVATE, testing.small_problem(), nw.ring(M), key=0, steps=9, metrics=[])
     ended(result, "at most the 3 planned releases of node 4, got 4", (4, 4))
     assert result.releases.tolist() == [4] * M  # what was released stays counted
     monkeypatch.setattr(batch, "planned_by_all", lambda *_: most)
@@ -300,10 +309,13 @@ def test_plans_are_those_of_the_ledger_and_of_scheduled_noise(tmp_path, monkeypa
     plan = runner.planned_at_most
     monkeypatch.setattr(runner, "planned_at_most", lambda *given: seen.append(plan(*given)) or seen[-1])
     ledger = jdfl.DataLedger.create(tmp_path / "ledger", epsilon=1e6, delta=1e-5)
-    assert jdfl.run(PRIVATE, testing.small_problem(), nw.ring(M), steps=5, metrics=[], ledger=ledger).ending == "steps"
+    assert (
+        jdfl.run(PRIVATE, testing.small_problem(), nw.ring(M), key=0, steps=5, metrics=[], ledger=ledger).ending
+        == "steps"
+    )
     noisy = jdfl.SGP(gradients=jdfl.Gradients(clip=1.0, per="batch", norm="l1"), dpps=jdfl.DPPS(b=1.0))
-    assert jdfl.run(noisy, testing.small_problem(), nw.exponential(M), steps=7, metrics=[]).ending == "steps"
-    assert jdfl.run(PRIVATE, testing.small_problem(), nw.ring(M), steps=5, metrics=[]).ending == "steps"
+    assert jdfl.run(noisy, testing.small_problem(), nw.exponential(M), key=0, steps=7, metrics=[]).ending == "steps"
+    assert jdfl.run(PRIVATE, testing.small_problem(), nw.ring(M), key=0, steps=5, metrics=[]).ending == "steps"
     assert [None if one is None else one.tolist() for one in seen] == [[5] * M, [7] * M, None]
 
 
@@ -339,7 +351,7 @@ def test_no_algorithm_is_a_false_alarm_and_no_bit_changes(name, kind):
 
 @pytest.fixture
 def bad():
-    return jdfl.run(Leaky(lr=0.01), testing.small_problem(), nw.exponential(M), steps=9, metrics=["objective"])
+    return jdfl.run(Leaky(lr=0.01), testing.small_problem(), nw.exponential(M), key=0, steps=9, metrics=["objective"])
 
 
 def test_it_is_not_continued(bad, tmp_path):
@@ -348,7 +360,7 @@ def test_it_is_not_continued(bad, tmp_path):
     with pytest.raises(ValueError, match="violated an invariant"):
         jdfl.run(Leaky(lr=0.01), testing.small_problem(), nw.exponential(M), steps=20, resume=bad)
     store = jdfl.Checkpoints(tmp_path / "kept", every=1)
-    jdfl.run(Leaky(lr=0.01), testing.small_problem(), nw.exponential(M), steps=9, callbacks=[store])
+    jdfl.run(Leaky(lr=0.01), testing.small_problem(), nw.exponential(M), key=0, steps=9, callbacks=[store])
     kept = jdfl.read_checkpoint(tmp_path / "kept", Leaky(lr=0.01), testing.small_problem(), nw.exponential(M))
     assert kept is None or kept.rounds < 4
 
@@ -426,7 +438,7 @@ def test_nodes_that_are_away_take_part_in_synchronised_rounds():
     """As the wrapper says; before, they kept their rows while the others took the mean of all, and mass was lost."""
     base = nw.outages(nw.exponential(M), 0.3, 0.5, weights="sender")
     problem = jdfl.problems.example1(m=M, n=12, s=2, rows=(5, 9))
-    result = jdfl.run(jdfl.SGP(lr=0.01), problem, nw.synchronised(base, 3), steps=24)
+    result = jdfl.run(jdfl.SGP(lr=0.01), problem, nw.synchronised(base, 3), key=0, steps=24)
     assert result.ending == "steps"
     assert (result.history["consensus_error"].iloc[3::3] < 1e-10).all()
     assert (result.communication_rounds[:, None] >= 8).all()

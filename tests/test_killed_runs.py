@@ -20,7 +20,7 @@ from jdfl.store import journal
 from tests.counting import note
 from tests.killing import Doomed, Server, differences, until_whole
 
-TINY = ["--problem.m", "6", "--problem.n", "20", "--problem.s", "2", "--problem.rows", "5", "9"]
+TINY = ["--seed", "0", "--problem.m", "6", "--problem.n", "20", "--problem.s", "2", "--problem.rows", "5", "9"]
 DPSGD = ["--algorithm", "d-psgd", "--algorithm.lr", "0.01"]
 GAUSSIAN = ["--algorithm.mechanism", "gaussian", "--algorithm.mechanism.multiplier", "5", "--algorithm.clip", "1"]
 UPDATES = ["--algorithm.updates", "clipped", "--algorithm.updates.clip", "1"]

@@ -21,7 +21,7 @@ def result() -> jdfl.Result:
     algorithm = jdfl.CEPS(s=2, codec=jdfl.OneBit(d=40), mechanism=jdfl.Gaussian(0.5), sensitivity=0.1, periods=(2, 3))
     problem = jdfl.problems.example1(4, 20, 2, (5, 9))
     return jdfl.run(
-        algorithm, problem, jdfl.network.ring(4), steps=12, every=4, stop=jdfl.consensus_below(1e9, after=8)
+        algorithm, problem, jdfl.network.ring(4), key=0, steps=12, every=4, stop=jdfl.consensus_below(1e9, after=8)
     )
 
 

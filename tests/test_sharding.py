@@ -120,7 +120,7 @@ def test_long_rows_give_the_same(algorithm, n, q):
     truth = np.where(np.arange(n) < 20, 1.0, 0.0).astype(np.float32)
     problem = jdfl.problems.linear_regression(features, features @ truth, truth=truth)
     one, many = (
-        jdfl.run(algorithm, problem, network(), steps=5, every=2, options=jdfl.Options(devices=mesh))
+        jdfl.run(algorithm, problem, network(), key=0, steps=5, every=2, options=jdfl.Options(devices=mesh))
         for mesh in (None, 8)
     )
     same(one, many)
@@ -134,7 +134,7 @@ def test_neural_networks_give_the_same(m):
     model = jdfl.models.mlp(shape=(8, 8, 1), classes=4, hidden=50)
     problem = jdfl.problems.neural_classification(data, m, model=model)
     one, many = (
-        jdfl.run(jdfl.DPSGD(lr=0.05), problem, network(m), steps=5, options=jdfl.Options(devices=mesh))
+        jdfl.run(jdfl.DPSGD(lr=0.05), problem, network(m), key=0, steps=5, options=jdfl.Options(devices=mesh))
         for mesh in (None, 8)
     )
     same(one, many)
@@ -157,28 +157,29 @@ def test_a_process_that_has_the_data_of_its_own_nodes_places_them(own_data):
     for name in ("weight", "curvature"):
         np.testing.assert_array_equal(getattr(own_data, name), getattr(whole, name))
     algorithm = jdfl.DPSGD(lr=0.1, gradients=jdfl.Gradients(clip=1.0))
-    one = jdfl.run(algorithm, whole, network(), steps=3)
-    same(one, jdfl.run(algorithm, own_data, network(), steps=3, options=jdfl.Options(devices=8)))
+    one = jdfl.run(algorithm, whole, network(), key=0, steps=3)
+    same(one, jdfl.run(algorithm, own_data, network(), key=0, steps=3, options=jdfl.Options(devices=8)))
 
 
 def test_data_of_some_nodes_go_to_their_devices_alone(own_data):
     for mesh in (None, 4):
         with pytest.raises(ValueError, match=r"data of its own nodes: use mesh = jax\.devices\(\)"):
-            jdfl.run(jdfl.DPSGD(lr=0.1), own_data, network(), steps=3, options=jdfl.Options(devices=mesh))
+            jdfl.run(jdfl.DPSGD(lr=0.1), own_data, network(), key=0, steps=3, options=jdfl.Options(devices=mesh))
     with pytest.raises(TypeError, match="this process's nodes only"):
         np.asarray(own_data.data[0])
     spoilt = own_data.data[0].rows.copy()
     spoilt[3, 1, 2] = np.nan
     bad = own_data.replace(data=(processes.Portion(spoilt, M), own_data.data[1]))
     with pytest.raises(ValueError, match=r"nan at node 3, example 1"):
-        jdfl.run(jdfl.DPSGD(lr=0.1), bad, network(), steps=3, options=jdfl.Options(devices=8))
+        jdfl.run(jdfl.DPSGD(lr=0.1), bad, network(), key=0, steps=3, options=jdfl.Options(devices=8))
 
 
 @pytest.mark.thinned(2, 1)
 @pytest.mark.parametrize("devices", [1, 5])
 def test_the_number_of_devices_is_free(problem, devices):
     one, many = (
-        jdfl.run(Gossip(), problem, network(), steps=6, options=jdfl.Options(devices=mesh)) for mesh in (None, devices)
+        jdfl.run(Gossip(), problem, network(), key=0, steps=6, options=jdfl.Options(devices=mesh))
+        for mesh in (None, devices)
     )
     same(one, many)
 
@@ -204,7 +205,8 @@ NETWORKS = {
 )
 def test_every_network_gives_the_same(problem, kind):
     one, many = (
-        jdfl.run(Gossip(), problem, NETWORKS[kind](), steps=6, options=jdfl.Options(devices=mesh)) for mesh in (None, 4)
+        jdfl.run(Gossip(), problem, NETWORKS[kind](), key=0, steps=6, options=jdfl.Options(devices=mesh))
+        for mesh in (None, 4)
     )
     same(one, many)
 
@@ -213,13 +215,15 @@ def test_every_network_gives_the_same(problem, kind):
 @pytest.mark.parametrize("algorithm", [jdfl.DPSGD(lr=0.05), jdfl.SGP(lr=0.05)], ids=["D-PSGD", "SGP"])
 def test_late_messages_give_the_same(problem, algorithm):
     net = jdfl.network.delays(network(), 2)
-    one, many = (jdfl.run(algorithm, problem, net, steps=6, options=jdfl.Options(devices=mesh)) for mesh in (None, 4))
+    one, many = (
+        jdfl.run(algorithm, problem, net, key=0, steps=6, options=jdfl.Options(devices=mesh)) for mesh in (None, 4)
+    )
     same(one, many)
 
 
 def test_a_run_goes_on_with_other_devices(problem):
-    whole = jdfl.run(Gossip(), problem, network(), steps=9, options=jdfl.Options(devices=8))
-    part = jdfl.run(Gossip(), problem, network(), steps=4, options=jdfl.Options(devices=3))
+    whole = jdfl.run(Gossip(), problem, network(), key=0, steps=9, options=jdfl.Options(devices=8))
+    part = jdfl.run(Gossip(), problem, network(), key=0, steps=4, options=jdfl.Options(devices=3))
     for mesh in (5, None):
         near(
             jdfl.run(Gossip(), problem, network(), steps=9, resume=part, options=jdfl.Options(devices=mesh)).params,
@@ -230,7 +234,13 @@ def test_a_run_goes_on_with_other_devices(problem):
 def test_one_number_of_devices_gives_the_same_bits(problem):
     one, more, parts = (
         jdfl.run(
-            jdfl.DPSGD(lr=0.05), problem, network(), steps=9, every=3, options=jdfl.Options(devices=4, chunk=chunk)
+            jdfl.DPSGD(lr=0.05),
+            problem,
+            network(),
+            key=0,
+            steps=9,
+            every=3,
+            options=jdfl.Options(devices=4, chunk=chunk),
         )
         for chunk in (50, 50, 3)
     )
@@ -243,7 +253,7 @@ def test_one_number_of_devices_gives_the_same_bits(problem):
 def test_stop_rules_and_budgets_end_in_the_same_round(problem):
     rule = jdfl.consensus_below(0.5)
     ends = [
-        jdfl.run(Gossip(), problem, network(), steps=50, stop=rule, options=jdfl.Options(devices=mesh))
+        jdfl.run(Gossip(), problem, network(), key=0, steps=50, stop=rule, options=jdfl.Options(devices=mesh))
         for mesh in (None, 8)
     ]
     assert ends[0].ending == "stop rule"
@@ -251,7 +261,13 @@ def test_stop_rules_and_budgets_end_in_the_same_round(problem):
     private = jdfl.DPSGD(gradients=jdfl.Gradients(clip=1.0, mechanism=jdfl.Gaussian(4.0)))
     ends = [
         jdfl.run(
-            private, problem, network(), steps=50, callbacks=[jdfl.Budget(2.0)], options=jdfl.Options(devices=mesh)
+            private,
+            problem,
+            network(),
+            key=0,
+            steps=50,
+            callbacks=[jdfl.Budget(2.0)],
+            options=jdfl.Options(devices=mesh),
         )
         for mesh in (None, 8)
     ]
@@ -284,14 +300,22 @@ def test_rules_and_metrics_of_ones_own_see_all_nodes(problem):
 @pytest.mark.slow
 def test_the_first_node_that_fails_is_named(problem):
     algorithm = Gossip(fails=((2, 11), (2, 4)))
-    ends = [jdfl.run(algorithm, problem, network(), steps=5, options=jdfl.Options(devices=mesh)) for mesh in (None, 8)]
+    ends = [
+        jdfl.run(algorithm, problem, network(), key=0, steps=5, options=jdfl.Options(devices=mesh))
+        for mesh in (None, 8)
+    ]
     assert ends[1].diverged == ends[0].diverged == (3, 4)
 
 
 def test_what_is_too_large_ends_a_run(problem):
     ends = [
         jdfl.run(
-            jdfl.DPSGD(lr=1e6), problem, network(), steps=5, options=jdfl.Options(devices=mesh, diverged_above=1e3)
+            jdfl.DPSGD(lr=1e6),
+            problem,
+            network(),
+            key=0,
+            steps=5,
+            options=jdfl.Options(devices=mesh, diverged_above=1e3),
         )
         for mesh in (None, 8)
     ]
@@ -304,6 +328,7 @@ def test_callbacks_see_the_nodes_alone(problem):
         Gossip(),
         problem,
         network(),
+        key=0,
         steps=2,
         callbacks=[lambda shot: seen.append(shot.params().shape)],
         options=jdfl.Options(devices=8),
@@ -314,16 +339,16 @@ def test_callbacks_see_the_nodes_alone(problem):
 def test_more_devices_than_there_are_are_refused(problem):
     here = len(jax.devices())
     with pytest.raises(ValueError, match=rf"devices = {here + 1}.*JAX_NUM_CPU_DEVICES={here + 1}"):
-        jdfl.run(Gossip(), problem, network(), steps=1, options=jdfl.Options(devices=here + 1))
+        jdfl.run(Gossip(), problem, network(), key=0, steps=1, options=jdfl.Options(devices=here + 1))
     with pytest.raises(ValueError, match="devices = 0"):
-        jdfl.run(Gossip(), problem, network(), steps=1, options=jdfl.Options(devices=0))
+        jdfl.run(Gossip(), problem, network(), key=0, steps=1, options=jdfl.Options(devices=0))
 
 
 def test_a_mesh_or_a_list_of_devices_will_do(problem):
     devices = jax.devices()[2:4]
     mesh = jax.make_mesh((2, 1), ("a", "b"), devices=devices)
     results = [
-        jdfl.run(Gossip(), problem, network(), steps=3, options=jdfl.Options(devices=where))
+        jdfl.run(Gossip(), problem, network(), key=0, steps=3, options=jdfl.Options(devices=where))
         for where in (None, devices, mesh)
     ]
     same(results[0], results[1])

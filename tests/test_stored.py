@@ -21,7 +21,7 @@ from jdfl.lab.stored import read_value, write_value
 
 PROBLEM = jdfl.problems.example1(4, 20, 2, (5, 9))
 RING = jdfl.network.ring(4)
-NOT_STORED = ("algorithm", "algorithms", "state", "key", "ready")
+NOT_STORED = ("algorithm", "algorithms", "state", "key", "private_key", "ready", "computed", "data", "token")
 SEEN = [
     (jdfl.DPSGD(lr=0.05), {}),
     (jdfl.DPSGD(lr=0.05, gradients=jdfl.Gradients(clip=1.0, mechanism=jdfl.Gaussian(4.0))), {}),
@@ -59,7 +59,7 @@ def same(one: Any, other: Any, where: str = "") -> None:
 
 @pytest.fixture(scope="module")
 def result() -> jdfl.Result:
-    return jdfl.run(*SEEN[1][:1], PROBLEM, RING, steps=10)
+    return jdfl.run(*SEEN[1][:1], PROBLEM, RING, key=0, steps=10)
 
 
 @pytest.fixture(scope="module")
@@ -96,7 +96,7 @@ def test_a_result_comes_back_bit_for_bit(algorithm, options, tmp_path):
 
 def test_a_run_of_a_network_with_times_comes_back(tmp_path):
     timed = jdfl.network.timed(RING, jdfl.network.ExponentialTime(1.0)) if hasattr(jdfl.network, "timed") else None
-    made = jdfl.run(SEEN[0][0], PROBLEM, RING if timed is None else timed, steps=5)
+    made = jdfl.run(SEEN[0][0], PROBLEM, RING if timed is None else timed, key=0, steps=5)
     made.save(tmp_path / "run")
     same(made, jdfl.load(tmp_path / "run"))
 
@@ -120,7 +120,7 @@ def test_what_is_not_stored_says_so_when_it_is_used(result, tmp_path):
         jdfl.run(SEEN[1][0], PROBLEM, RING, steps=12, resume=loaded)
     checkpoint = jdfl.read_checkpoint(tmp_path / "run" / "checkpoints", SEEN[1][0], PROBLEM, RING)
     onward = jdfl.run(SEEN[1][0], PROBLEM, RING, steps=12, resume=checkpoint)
-    same(onward.history, jdfl.run(SEEN[1][0], PROBLEM, RING, steps=12).history)
+    same(onward.history, jdfl.run(SEEN[1][0], PROBLEM, RING, key=0, steps=12).history)
 
 
 def test_a_comparison_comes_back_bit_for_bit(compared, tmp_path):

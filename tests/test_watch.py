@@ -48,7 +48,7 @@ def test_links_are_those_of_the_round_and_told_when_they_change(tmp_path):
     seen = []
     play(tmp_path, jdfl.DPSGD(lr=0.05), problem, network, 5)
     graphs = lambda snapshot: seen.append((snapshot.rounds, snapshot.graph(), snapshot.row["messages"]))  # noqa: E731
-    jdfl.run(jdfl.DPSGD(lr=0.05), problem, network, steps=5, callbacks=[graphs], options=jdfl.Options(chunk=1))
+    jdfl.run(jdfl.DPSGD(lr=0.05), problem, network, key=0, steps=5, callbacks=[graphs], options=jdfl.Options(chunk=1))
     links, before = table(tmp_path, "links"), 0
     for k, graph, messages in seen:
         pairs = links.loc[links["round"] == k, ["node", "hears"]].to_numpy()
@@ -102,18 +102,18 @@ def test_epsilon_by_round_is_that_of_the_releases_so_far(tmp_path):
     assert told["round"].iloc[-1] == 30
     assert told["epsilon"].is_monotonic_increasing
     assert told["epsilon"].iloc[-1] == pytest.approx(jdfl.account(result, delta=1e-3).epsilon)
-    part = jdfl.run(algorithm, problem, network, steps=int(told["round"].iloc[3]))
+    part = jdfl.run(algorithm, problem, network, key=0, steps=int(told["round"].iloc[3]))
     assert told["epsilon"].iloc[3] == pytest.approx(jdfl.account(part, delta=1e-3).epsilon)
     assert told["most_releases"].iloc[3] == part.releases.max()
 
 
 def test_no_epsilon_is_told_where_none_is_claimed():
-    assert epsilons(jdfl.run(jdfl.DPSGD(lr=0.05), regression(4, 6), jdfl.network.ring(4), steps=3)).empty
+    assert epsilons(jdfl.run(jdfl.DPSGD(lr=0.05), regression(4, 6), jdfl.network.ring(4), key=0, steps=3)).empty
 
 
 def test_a_papers_accounting_gives_no_epsilon_by_round():
     gradients = jdfl.Gradients(clip=1.0, batch=1, mechanism=jdfl.Gaussian(multiplier=5.0))
-    result = jdfl.run(jdfl.DOADP(lr=0.05, gradients=gradients), regression(4, 6), jdfl.network.ring(4), steps=3)
+    result = jdfl.run(jdfl.DOADP(lr=0.05, gradients=gradients), regression(4, 6), jdfl.network.ring(4), key=0, steps=3)
     assert epsilons(result, delta=1e-3, accounting="paper").empty
     assert not epsilons(result, delta=1e-3).empty
 

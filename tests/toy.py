@@ -84,7 +84,13 @@ FEW = ["objective", "consensus_error"]
 
 def run(algorithm: Any = None, *, steps: int = 12, **options: Any) -> jdfl.Result:
     """`jdfl.run` on the common problem; the same settings share compiled code."""
-    given = {"problem": problem, "network": network, "metrics": FEW, **options}
+    given = {
+        "problem": problem,
+        "network": network,
+        "metrics": FEW,
+        **({} if "resume" in options else {"key": 0}),
+        **options,
+    }
     return jdfl.run(Gossip() if algorithm is None else algorithm, steps=steps, **given)
 
 

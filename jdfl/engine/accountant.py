@@ -143,7 +143,7 @@ def _same_data(one: Result, other: Result) -> bool:
         {name: told for name, told in run.provenance.settings.items() if name.startswith(_DATA) and "checksum" in name}
         for run in (one, other)
     )
-    return one.data == other.data or (bool(sums) and sums == others)
+    return (bool(one.data) and one.data == other.data) or (bool(sums) and sums == others)
 
 
 def ledger_of_run(result: Result) -> Ledger:

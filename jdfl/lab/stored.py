@@ -92,7 +92,7 @@ class _Writer:
         if isinstance(value, Published):
             parts["run"] = None
         if isinstance(value, Result):
-            parts["computed"] = None
+            parts |= {"computed": None, "data": "", "token": ""}  # which say nothing in another process
         if isinstance(value, Comparison):
             parts["algorithms"] = {
                 label: Absent("the algorithm", described(one), _AGAIN) for label, one in value.algorithms.items()

@@ -209,7 +209,9 @@ def test_own_parameters_are_coded_where_nobody_else_asks_for_them():
     problem = jdfl.problems.example1(m=4, n=N, s=S, rows=(12, 20), seed=3)
     algorithm = SMALL.replace(codec=jdfl.OneBit(d=100), own="always", own_coded=True, periods=(2, 2), rate=1.0)
     silent, heard = (
-        jdfl.run(algorithm, problem, jdfl.network.from_edges(edges + more, 4, directed=True, connected=False), steps=3)
+        jdfl.run(
+            algorithm, problem, jdfl.network.from_edges(edges + more, 4, directed=True, connected=False), key=0, steps=3
+        )
         for more in ([], [(0, 3)])
     )
     assert silent.communication_rounds[0] == 1
@@ -231,7 +233,7 @@ def test_kept_noise_stays_and_literal_noise_is_washed_out():
 
 def test_a_node_without_neighbours_learns_alone():
     problem = jdfl.problems.example1(m=1, n=N, s=S, rows=(30, 30), seed=0)
-    result = jdfl.run(SMALL.replace(periods=(2, 2), rate=1.0), problem, jdfl.network.complete(1), steps=60)
+    result = jdfl.run(SMALL.replace(periods=(2, 2), rate=1.0), problem, jdfl.network.complete(1), key=0, steps=60)
     assert result.final["objective"] < 0.5 * result.history["objective"].iloc[0]
     assert result.totals.bits == 0
 
@@ -293,7 +295,7 @@ def test_sample_sizes_are_exact_ceilings(own):
 
 def test_a_node_that_draws_only_itself_has_not_communicated():
     network = jdfl.network.from_edges([(0, 1), (1, 2), (2, 3), (3, 4), (4, 5), (5, 6), (0, 2), (0, 3), (0, 4)])
-    result = jdfl.run(SMALL.replace(own="always", rate=0.3), example(np.float32), network, steps=20)
+    result = jdfl.run(SMALL.replace(own="always", rate=0.3), example(np.float32), network, key=0, steps=20)
     alone = np.asarray(network.graph.mask).sum(axis=1) < 3  # ceil(.3 * 3) = 1
     assert alone.any()
     assert not result.communication_rounds[alone].any()
@@ -327,9 +329,9 @@ def test_a_node_whose_features_are_all_zero_is_named():
     flat = problem.replace(data=(features.at[3].set(0.0), target), curvature=problem.curvature.at[3].set(0.0))
     network = jdfl.network.erdos_renyi(M, 0.5, seed=2)
     with pytest.raises(ValueError, match="curvature 0 at node 3"):
-        jdfl.run(SMALL, flat, network, steps=3)
+        jdfl.run(SMALL, flat, network, key=0, steps=3)
     given = SMALL.replace(sigma=[1.0] * M, period=[2] * M)  # lists will do
-    assert jdfl.run(given, flat, network, steps=3).ending == "steps"
+    assert jdfl.run(given, flat, network, key=0, steps=3).ending == "steps"
 
 
 @pytest.mark.filterwarnings("ignore:With d = ")
@@ -349,8 +351,8 @@ def test_long_steps_are_announced_and_the_safe_rule_makes_short_ones():
     problem, ring = jdfl.problems.example1(m=24, n=N, s=S, rows=(12, 20), seed=3), jdfl.network.ring(24)
     paper = jdfl.CEPS(s=S, periods=(3, 5))
     with pytest.warns(UserWarning, match="step sizes of about 12 / L_i"):
-        long = jdfl.run(paper, problem, ring, steps=80, every=80, metrics=["objective"])
-    safe = jdfl.run(paper.replace(sigma_rule="safe"), problem, ring, steps=80, every=80, metrics=["objective"])
+        long = jdfl.run(paper, problem, ring, key=0, steps=80, every=80, metrics=["objective"])
+    safe = jdfl.run(paper.replace(sigma_rule="safe"), problem, ring, key=0, steps=80, every=80, metrics=["objective"])
     np.testing.assert_allclose(safe.ready.sigma, problem.curvature, rtol=1e-6)  # |N_i^k| = 1
     assert safe.final["objective"] < 0.2 * safe.history["objective"].iloc[0]
     assert long.final["objective"] > safe.final["objective"]

@@ -55,7 +55,8 @@ def test_it_resumes():
 def test_it_is_the_same_on_several_devices():
     algorithm = replace(BASE, storage="sparse", **NOISY)
     one, many = (
-        jdfl.run(algorithm, PROBLEM(), NETWORK(), steps=7, options=jdfl.Options(devices=mesh)) for mesh in (None, 5)
+        jdfl.run(algorithm, PROBLEM(), NETWORK(), key=0, steps=7, options=jdfl.Options(devices=mesh))
+        for mesh in (None, 5)
     )
     same(one, many)
 
@@ -71,12 +72,12 @@ def test_it_is_the_same_on_several_devices():
 )
 def test_messages_of_more_nonzeros_are_refused(changes):
     with pytest.raises(ValueError, match=r"at most s nonzeros.*Use storage = 'dense'"):
-        jdfl.run(replace(BASE, storage="sparse", **changes), PROBLEM(), NETWORK(), steps=1)
+        jdfl.run(replace(BASE, storage="sparse", **changes), PROBLEM(), NETWORK(), key=0, steps=1)
 
 
 def test_a_number_that_is_none_is_found():
     algorithm = replace(BASE, storage="sparse", sigma=1e-38, sigma_rule="paper")
-    assert jdfl.run(algorithm, PROBLEM(), NETWORK(), steps=9).ending == "diverged"
+    assert jdfl.run(algorithm, PROBLEM(), NETWORK(), key=0, steps=9).ending == "diverged"
 
 
 @pytest.mark.slow

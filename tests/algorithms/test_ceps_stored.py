@@ -67,7 +67,7 @@ def test_everyone_selected_leaves_nothing_old():
     with jax.enable_x64(True):
         problem, network = example(), jdfl.network.erdos_renyi(M, 0.5, seed=2)
         runs = [
-            jdfl.run(STORED.replace(rate=1.0, unselected=how), problem, network, steps=30)
+            jdfl.run(STORED.replace(rate=1.0, unselected=how), problem, network, key=0, steps=30)
             for how in ("absent", "stored")
         ]
     np.testing.assert_allclose(runs[0].params, runs[1].params, rtol=0, atol=1e-12)
@@ -78,7 +78,7 @@ def test_blocks_and_one_bit_messages_store_the_same():
     problem, network = example(np.float32), jdfl.network.erdos_renyi(M, 0.5, seed=2)
     for codec in (jdfl.Sparse(), jdfl.OneBit(d=60)):
         one = replace(STORED, codec=codec)
-        runs = [jdfl.run(replace(one, block=block), problem, network, steps=30).params for block in (1, 3, M)]
+        runs = [jdfl.run(replace(one, block=block), problem, network, key=0, steps=30).params for block in (1, 3, M)]
         for other in runs[1:]:
             np.testing.assert_allclose(other, runs[0], rtol=1e-4, atol=1e-5)
 
@@ -88,9 +88,11 @@ def test_it_is_the_same_on_several_devices_and_resumes():
     problem, network = example(np.float32), jdfl.network.erdos_renyi(M, 0.5, seed=2)
     noise = {"mechanism": jdfl.Gaussian(0.7), "sensitivity": U, "period": None}
     for one in (replace(STORED, codec=jdfl.Sparse()), BASE.replace(codec=jdfl.Dense(), **noise)):
-        runs = [jdfl.run(one, problem, network, steps=9, options=jdfl.Options(devices=many)) for many in (None, 4)]
+        runs = [
+            jdfl.run(one, problem, network, key=0, steps=9, options=jdfl.Options(devices=many)) for many in (None, 4)
+        ]
         same(*runs)
-        part = jdfl.run(one, problem, network, steps=5)
+        part = jdfl.run(one, problem, network, key=0, steps=5)
         np.testing.assert_array_equal(jdfl.run(one, problem, network, steps=9, resume=part).params, runs[0].params)
 
 
@@ -140,7 +142,7 @@ def test_every_node_may_have_its_own_u():
 def test_noise_has_the_deviation_of_the_nodes_u():
     problem, network = example(np.float32), jdfl.network.erdos_renyi(M, 0.5, seed=2)
     noisy = BASE.replace(codec=jdfl.Dense(), mechanism=jdfl.Gaussian(3.0), sensitivity=U)
-    plain = np.asarray(jdfl.run(BASE.replace(codec=jdfl.Dense()), problem, network, steps=1).state.u)
+    plain = np.asarray(jdfl.run(BASE.replace(codec=jdfl.Dense()), problem, network, key=0, steps=1).state.u)
     runs = np.stack([jdfl.run(noisy, problem, network, steps=1, key=key).state.u for key in range(15)])
     measured = np.std(runs - plain, axis=(0, 2))
     np.testing.assert_allclose(measured, 3.0 * U, rtol=0.15)
@@ -149,7 +151,9 @@ def test_noise_has_the_deviation_of_the_nodes_u():
 def test_equal_u_are_one_u_and_others_are_refused():
     problem, network = example(np.float32), jdfl.network.erdos_renyi(M, 0.5, seed=2)
     noisy = BASE.replace(codec=jdfl.Dense(), mechanism=jdfl.Gaussian(0.7), sensitivity=0.1)
-    one, each = (jdfl.run(a, problem, network, steps=9) for a in (noisy, noisy.replace(sensitivity=jnp.full(M, 0.1))))
+    one, each = (
+        jdfl.run(a, problem, network, key=0, steps=9) for a in (noisy, noisy.replace(sensitivity=jnp.full(M, 0.1)))
+    )
     assert each.guarantee.sensitivity == pytest.approx(0.1)
     assert not each.guarantee.claimed
     assert np.shape(one.params) == np.shape(each.params)
@@ -168,6 +172,6 @@ def test_appendix_e_has_noise_in_step_0_and_algorithm_1_has_not(noise):
     for first, hidden in (("period", noise == "kept"), ("zero", True)):
         here = plain.replace(first=first)
         noisy = here.replace(mechanism=jdfl.Gaussian(5.0), sensitivity=1.0, noise=noise)
-        w = [np.asarray(jdfl.run(one, problem, network, steps=1).params) for one in (here, noisy)]
+        w = [np.asarray(jdfl.run(one, problem, network, key=0, steps=1).params) for one in (here, noisy)]
         assert (np.abs(w[0] - w[1]).max() > 0.1) == hidden
     assert module.CEPS().first == "period"

@@ -107,7 +107,7 @@ def test_attacks_with_the_own_secrets_reach_what_is_derived():
 )
 def test_what_makes_no_sense_is_refused(fields, net, words):
     with pytest.raises(ValueError, match=words):
-        jdfl.run(jdfl.DECOR(**fields), world(M, 0, 1.0), net(M), steps=2)
+        jdfl.run(jdfl.DECOR(**fields), world(M, 0, 1.0), net(M), key=0, steps=2)
 
 
 def test_noise_of_pairs_cancels_between_devices_whose_nodes_have_other_sensitivities():
@@ -116,7 +116,7 @@ def test_noise_of_pairs_cancels_between_devices_whose_nodes_have_other_sensitivi
     problem = jdfl.problems.linear_regression(features, [one[:, 0] for one in features])
     algorithm, net = jdfl.DECOR(lr=0.1, gradients=NOISY, pairs=5.0), jdfl.network.ring(M)
     found = [
-        jdfl.run(algorithm, problem, net, steps=3, options=jdfl.Options(devices=devices)).params
+        jdfl.run(algorithm, problem, net, key=0, steps=3, options=jdfl.Options(devices=devices)).params
         for devices in (None, 2)
     ]
     np.testing.assert_allclose(found[1], found[0], rtol=1e-5, atol=1e-5)

@@ -254,7 +254,7 @@ def test_only_active_rounds_count_and_no_sparsity_amplifies():
     for p, s in ((1.0, N), (0.6, N), (0.6, 1)):
         algorithm = jdfl.DOADP(p=p, gradients=NOISY, codec=jdfl.Sparse(s=s))
         releases = jdfl.planned_releases(algorithm, problem, network(), steps=40)
-        result = jdfl.run(algorithm, problem, network(), steps=40, every=40)
+        result = jdfl.run(algorithm, problem, network(), key=0, steps=40, every=40)
         np.testing.assert_array_equal(result.releases, releases)
         epsilons[p, s] = jdfl.account(result).epsilon
     assert epsilons[0.6, 1] == epsilons[0.6, N] < epsilons[1.0, N]

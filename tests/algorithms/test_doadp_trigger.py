@@ -75,7 +75,7 @@ def test_fewer_messages_reach_nearly_the_same():
     problem = example(np.float32)
     plain = jdfl.DOADP(lr=0.05, gamma=0.4, p=1.0, gradients=jdfl.Gradients(), codec=jdfl.Sparse(s=TOP))
     found = [
-        jdfl.run(one, problem, network(), steps=300, metrics=["objective"])
+        jdfl.run(one, problem, network(), key=0, steps=300, metrics=["objective"])
         for one in (plain, replace(plain, trigger=0.02))
     ]
     assert found[1].totals.bytes < 0.6 * found[0].totals.bytes

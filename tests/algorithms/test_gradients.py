@@ -199,10 +199,10 @@ def test_a_guarantee_is_claimed_only_where_every_gradient_is_clipped_and_noisy()
 
 
 def test_example_gradients_are_counted():
-    few = jdfl.run(jdfl.DPSGD(lr=0.01, gradients=jdfl.Gradients(batch=3)), problem(), network(), steps=5)
+    few = jdfl.run(jdfl.DPSGD(lr=0.01, gradients=jdfl.Gradients(batch=3)), problem(), network(), key=0, steps=5)
     assert few.totals.gradients == 5 * M
     assert few.totals.examples == 5 * M * 3
-    every = jdfl.run(jdfl.DFedSAM(lr=0.01, local_steps=2), problem(), network(), steps=5)
+    every = jdfl.run(jdfl.DFedSAM(lr=0.01, local_steps=2), problem(), network(), key=0, steps=5)
     assert every.totals.examples == 5 * 4 * int(problem().sizes.sum())
     assert every.history["examples"].tolist() == [k * 4 * int(problem().sizes.sum()) for k in range(6)]
 

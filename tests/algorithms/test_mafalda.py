@@ -71,8 +71,8 @@ def test_it_is_the_loop_of_its_paper():
 
 def test_without_noise_it_is_dpsgd_that_adapts_first():
     problem, net = example(np.float32), network()
-    plain = jdfl.run(jdfl.DPSGD(order="adapt-then-combine"), problem, net, steps=5).params
-    np.testing.assert_array_equal(jdfl.run(jdfl.MAFALDA(), problem, net, steps=5).params, plain)
+    plain = jdfl.run(jdfl.DPSGD(order="adapt-then-combine"), problem, net, key=0, steps=5).params
+    np.testing.assert_array_equal(jdfl.run(jdfl.MAFALDA(), problem, net, key=0, steps=5).params, plain)
 
 
 def test_a_shorter_run_is_the_beginning_of_a_longer_one():
@@ -294,9 +294,9 @@ def test_what_rows_add_up_to_is_claimed_by_nobody_who_does_not_count_it():
 )
 def test_what_makes_no_sense_is_refused(fields, net, steps, words):
     with pytest.raises(ValueError, match=words):
-        jdfl.run(jdfl.MAFALDA(**fields), world(0, 1.0), net, steps=steps)
+        jdfl.run(jdfl.MAFALDA(**fields), world(0, 1.0), net, key=0, steps=steps)
 
 
 def test_absent_nodes_are_refused():
     with pytest.raises(ValueError, match=r"fixed network|in every round"):
-        jdfl.run(PASSING, world(0, 1.0), jdfl.network.outages(RING(), 0.5, 0.5), steps=2)
+        jdfl.run(PASSING, world(0, 1.0), jdfl.network.outages(RING(), 0.5, 0.5), key=0, steps=2)

@@ -44,7 +44,7 @@ def test_acceleration_averages_values_faster():
     gaps = []
     for accelerated in (False, True):
         algorithm = jdfl.Muffliato(lr=1.0, gossips=60, accelerated=accelerated)
-        x = jdfl.run(algorithm, values(20), net, steps=60).params
+        x = jdfl.run(algorithm, values(20), net, key=0, steps=60).params
         assert np.mean(x) == pytest.approx(9.5, abs=1e-4)
         gaps.append(np.max(np.abs(np.asarray(x) - 9.5)))
     assert gaps[1] < 0.2 * gaps[0]

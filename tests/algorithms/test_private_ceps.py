@@ -74,8 +74,8 @@ def test_steps_are_stretched_also_where_sigma_is_given_and_once_only():
     by_hand = scaled.replace(sigma=2.5, step_scale=1.0)
     one, other = (states(algorithm, problem, key, 6)[1].w for algorithm in (scaled, by_hand))
     np.testing.assert_array_equal(one, other)
-    result = jdfl.run(scaled, problem, network(), steps=6)
-    again = jdfl.run(result.algorithm, problem, network(), steps=6)
+    result = jdfl.run(scaled, problem, network(), key=0, steps=6)
+    again = jdfl.run(result.algorithm, problem, network(), key=0, steps=6)
     np.testing.assert_array_equal(result.params, again.params)
 
 

@@ -54,7 +54,7 @@ def test_what_is_watched_is_not_taken_for_rows_of_nodes():
     """As many rounds as nodes, and a record in the middle, when later rounds have not been seen yet."""
     with jax.enable_x64(True):
         algorithm, problem = jdfl.SGP(lr=0.07, dpps=jdfl.DPPS(watch=True)), begun(example())
-        result = jdfl.run(algorithm, problem, NETWORKS["uneven"], steps=M, every=1, metrics=[])
+        result = jdfl.run(algorithm, problem, NETWORKS["uneven"], key=0, steps=M, every=1, metrics=[])
     assert result.ending == "steps"
     seen = np.asarray(result.state.seen)
     assert np.isfinite(seen[:M]).all()
@@ -217,7 +217,7 @@ def test_synchronised_rounds_and_broadcasts_are_counted():
     problem, net = example(np.float32, n=6), uneven()
     sent = int(np.asarray(net.graph.out_degree).sum())
     algorithm = jdfl.SGP(gradients=CLIPPED, dpps=jdfl.DPPS(b=1.0, sensitivity="eq22"))
-    told = jdfl.run(algorithm, problem, jdfl.network.synchronised(net, 3), steps=3, metrics=[])
+    told = jdfl.run(algorithm, problem, jdfl.network.synchronised(net, 3), key=0, steps=3, metrics=[])
     assert told.totals.messages == {"shared": 2 * sent + M * (M - 1), "sensitivity": 3 * M * (M - 1)}
     assert told.totals.message_bits == {"shared": 32 * (6 + 1), "sensitivity": 32}
     assert told.releases.tolist() == [3] * M

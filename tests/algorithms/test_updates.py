@@ -63,7 +63,7 @@ def test_another_nodes_data_change_its_update_by_the_sensitivity_at_most(name):
 @pytest.mark.parametrize("name", METHODS)
 def test_every_round_is_one_release_of_a_whole_nodes_data(name):
     algorithm = METHODS[name].replace(updates=UPDATES)
-    result = jdfl.run(algorithm, PROBLEM(), network(), steps=3, metrics=["consensus_error"])
+    result = jdfl.run(algorithm, PROBLEM(), network(), key=0, steps=3, metrics=["consensus_error"])
     assert result.releases.tolist() == [3] * M
     told = jdfl.account(result)
     assert (told.unit, told.adjacency, told.sound) == ("node", "replace-one", True)
@@ -97,7 +97,7 @@ def test_central_noise_is_calibrated_by_what_is_left_of_it():
 
 
 def test_clipping_alone_releases_nothing_noisy():
-    result = jdfl.run(jdfl.DPSGD(lr=0.1, updates=jdfl.Updates(clip=CLIP)), PROBLEM(), network(), steps=3)
+    result = jdfl.run(jdfl.DPSGD(lr=0.1, updates=jdfl.Updates(clip=CLIP)), PROBLEM(), network(), key=0, steps=3)
     assert not result.releases.any()
     with pytest.raises(ValueError, match="noise"):
         jdfl.account(result)

@@ -75,7 +75,7 @@ def test_local_parameters_are_not_shown():
     passes(told, STEPS)
     assert attacked(Bare(gradients=CLIPPED, dpps=NOISY), problem, canary=PAIR, runs=4000).violated
     program = watched(planned(algorithm, problem, NETWORK(), 3))
-    result = jdfl.run(program.algorithm, problem, NETWORK(), steps=2, metrics=[])
+    result = jdfl.run(program.algorithm, problem, NETWORK(), key=0, steps=2, metrics=[])
     shown = np.asarray(program.visible(result.state))
     assert shown.shape == (M, N)
     assert not shown[:, 8:].any()
@@ -85,12 +85,12 @@ def test_local_parameters_are_not_shown():
 
 def test_what_is_shown_are_the_messages():
     program = watched(planned(jdfl.PEDFL(gradients=CLIPPED, dpps=NOISY), PROBLEM(), NETWORK(), 3))
-    result = jdfl.run(program.algorithm, PROBLEM(), NETWORK(), steps=3, metrics=[])
+    result = jdfl.run(program.algorithm, PROBLEM(), NETWORK(), key=0, steps=3, metrics=[])
     W = np.asarray(jdfl.network.as_dense(NETWORK().graph))
     shown = np.asarray(program.visible(result.state))
     np.testing.assert_allclose(W @ shown, result.state.mixed.s, rtol=1e-4, atol=1e-4)
     assert watched(Program(jdfl.DPSGD())) == Program(jdfl.DPSGD())
-    unwatched = jdfl.run(jdfl.SGP(gradients=CLIPPED, dpps=NOISY), PROBLEM(), NETWORK(), steps=3, metrics=[])
+    unwatched = jdfl.run(jdfl.SGP(gradients=CLIPPED, dpps=NOISY), PROBLEM(), NETWORK(), key=0, steps=3, metrics=[])
     assert jax.tree.leaves(unwatched.state.sent) == []
 
 

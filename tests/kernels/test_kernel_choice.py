@@ -44,7 +44,9 @@ def test_a_run_asks_for_them_and_its_provenance_names_them():
 def test_where_none_fits_that_is_recorded():
     choco, problem, network = CHOCO, testing.small_problem(dtype=np.float32), testing.small_network()
     with interpreted():
-        spread = jdfl.run(choco, problem, network, steps=2, metrics=(), options=jdfl.Options(kernels=True, devices=2))
+        spread = jdfl.run(
+            choco, problem, network, key=0, steps=2, metrics=(), options=jdfl.Options(kernels=True, devices=2)
+        )
     assert spread.provenance.settings["kernels"] == "none"
     alone = with_kernels_of(jdfl.LocalOnly(gradients=jdfl.Gradients(clip=1.0)), steps=1)
     assert alone.provenance.settings["kernels"] == "none"

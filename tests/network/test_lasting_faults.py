@@ -43,7 +43,7 @@ def test_rows_or_columns_of_weights_still_sum_to_one(name, weights, axis):
 def test_a_run_of_push_sum_keeps_its_mass(name):
     problem = jdfl.problems.averaging(rows(6))
     network = RULES[name](ARCS(), "sender")
-    result = jdfl.run(jdfl.AverageConsensus(), problem, network, steps=60, every=20)
+    result = jdfl.run(jdfl.AverageConsensus(), problem, network, key=0, steps=60, every=20)
     assert abs(float(np.asarray(result.state.sums.a, np.float64).sum()) - 6) < 1e-5
     assert np.all(np.asarray(result.state.sums.a) > 0)
 
@@ -108,6 +108,7 @@ def test_nodes_that_are_away_stay_as_they_are_and_count_nothing():
         algorithm,
         problem,
         network,
+        key=0,
         steps=8,
         callbacks=[lambda now: seen.append(np.asarray(now.params()))],
         options=jdfl.Options(chunk=1),
@@ -168,6 +169,6 @@ def test_noise_for_the_step_of_its_round_is_refused_where_nodes_send_older_steps
     problem, network = regression(6, 4), RULES[name](TORUS(), "own")
     fading = jdfl.DPDO(epsilon=30.0, gradients=jdfl.Gradients(clip=1.0, per="batch"))
     with pytest.raises(ValueError, match=r"DPDO whose nodes are there in every round.*node_participation"):
-        jdfl.run(fading, problem, network, steps=3)
-    jdfl.run(fading, problem, RULES["participation"](TORUS(), "own"), steps=3)
-    jdfl.run(jdfl.DPDO(), problem, network, steps=3)  # nothing is claimed of it
+        jdfl.run(fading, problem, network, key=0, steps=3)
+    jdfl.run(fading, problem, RULES["participation"](TORUS(), "own"), key=0, steps=3)
+    jdfl.run(jdfl.DPDO(), problem, network, key=0, steps=3)  # nothing is claimed of it

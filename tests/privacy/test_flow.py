@@ -342,7 +342,7 @@ class Unnamed(Sound):
 )
 def test_a_step_that_reuses_noise_or_sends_uncounted_messages_is_refused(kind, name):
     with pytest.raises(ValueError, match=name):
-        jdfl.run(struct.dataclass(kind)(), PROBLEM(), NETWORK(), steps=2)
+        jdfl.run(struct.dataclass(kind)(), PROBLEM(), NETWORK(), key=0, steps=2)
 
 
 def test_local_steps_have_noise_of_their_own():
@@ -366,7 +366,7 @@ def test_local_steps_have_noise_of_their_own():
             jax.debug.callback(drawn.append, noise)
             return noise[0]
 
-    jdfl.run(Local(), PROBLEM(), NETWORK(), steps=1)
+    jdfl.run(Local(), PROBLEM(), NETWORK(), key=0, steps=1)
     jax.effects_barrier()
     assert all(np.all(one != other) for one, other in combinations(drawn[0], 2))
 

@@ -222,7 +222,7 @@ CLIPPED = jdfl.Gradients(clip=1.0, per="batch", norm="l1")
 )
 def test_what_cannot_be_planned_is_refused_in_words(algorithm, net, words):
     with pytest.raises(ValueError) as error:
-        jdfl.run(algorithm, PROBLEM(), net, steps=30)
+        jdfl.run(algorithm, PROBLEM(), net, key=0, steps=30)
     assert all(word in str(error.value) for word in words), error.value
 
 
@@ -244,7 +244,7 @@ def test_a_certified_run_names_both_relations_and_adds_its_schedule_up():
     net, steps, delta = uneven(6), 5, 1e-3
     dpps = jdfl.DPPS(b=40.0, noise_rate=1.0, failure=1e-6)
     algorithm, problem = jdfl.PartPSP(gradients=CLIPPED, dpps=dpps, milestones=(3,)), PROBLEM().replace(shared=2)
-    result = jdfl.run(algorithm, problem, net, steps=steps, metrics=[])
+    result = jdfl.run(algorithm, problem, net, key=0, steps=steps, metrics=[])
     told = jdfl.account(result, delta=delta)
     scales = np.where(np.arange(steps) >= 3, 0.1, 1.0)
     schedule = np.asarray(result.ready.certified, float)
@@ -281,7 +281,7 @@ def test_rounds_that_send_nothing_new_cost_nothing(algorithm):
 @pytest.mark.parametrize("source", ["eq22", "real"])
 def test_no_epsilon_for_what_is_no_bound(source):
     algorithm = jdfl.SGP(gradients=CLIPPED, dpps=jdfl.DPPS(b=1.0, sensitivity=source))
-    result = jdfl.run(algorithm, PROBLEM(), uneven(6), steps=2, metrics=[])
+    result = jdfl.run(algorithm, PROBLEM(), uneven(6), key=0, steps=2, metrics=[])
     assert result.guarantee.event is None
     assert not result.guarantee.claimed
     for accounting in ("sound", "paper"):
@@ -293,4 +293,4 @@ def test_no_epsilon_for_what_is_no_bound(source):
         assert told["privacy"]["report"] is None
         assert "epsilon" not in summary_text(told).lower()
     with pytest.raises(ValueError, match="certified"):
-        jdfl.run(algorithm, PROBLEM(), uneven(6), steps=2, metrics=[], callbacks=[jdfl.Budget(1.0)])
+        jdfl.run(algorithm, PROBLEM(), uneven(6), key=0, steps=2, metrics=[], callbacks=[jdfl.Budget(1.0)])
