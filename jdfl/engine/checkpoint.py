@@ -141,7 +141,8 @@ class Checkpoint:
             return
         versions, settings = origin.differences(self.provenance)
         if settings and not (versions and all(one.startswith(COMPUTED) for one in settings)):
-            raise ValueError(f"Expected the settings of the run that is resumed. {_listed(settings)}. {_REMEDY}")
+            named = [one for one in settings if not one.startswith(COMPUTED)] or settings  # from which that follows
+            raise ValueError(f"Expected the settings of the run that is resumed. {_listed(named)}. {_REMEDY}")
         if versions:
             raise ValueError(
                 f"Expected the code and libraries of the run that is resumed. {_listed(versions)}. Install those, or "
