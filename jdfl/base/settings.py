@@ -21,18 +21,8 @@ from jax import Array
 from typing_extensions import Doc, TypeAliasType
 
 MOST = 2**31 - 1  # of all counts, which are int32
-Provenance: TypeAlias = tuple[
-    Literal[
-        "paper read",
-        "authors' code read",
-        "other code read",
-        "abstract only",
-        "described by others",
-        "from memory",
-        "no paper",
-    ],
-    ...,
-]  # what a method was written from; others' code includes packages such as decent-bench
+_Read = Literal["paper read", "authors' code read", "other code read", "abstract only", "described by others"]
+Provenance: TypeAlias = tuple[Literal[_Read, "from memory", "no paper"], ...]  # what a method was written from
 
 
 @dataclass(frozen=True)
