@@ -7,12 +7,12 @@ import scipy.sparse as sp
 import jdfl
 from experiments.observer_attack import derived, reached, world
 from jdfl.base import struct
+from jdfl.base.marking import bounded
 from jdfl.base.streams import Stream
 from jdfl.observers import Coalition, Everyone, FinalModels, Neighbour, Server, observe, observe_pairs
 from jdfl.observers import observer as observers
 from jdfl.observers.observe import Observed
 from jdfl.privacy import clipped, gaussian_epsilon
-from jdfl.privacy.flow import bounded
 from tests.later import Later
 
 M, T = 6, 4

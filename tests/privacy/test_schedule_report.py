@@ -273,7 +273,8 @@ class Says:
         return self.guarantee
 
 
-def test_a_budget_is_spent_at_delta_without_the_failure():
+def test_a_budget_is_spent_at_delta_without_the_failure(monkeypatch):
+    monkeypatch.setattr("jdfl.algorithms.program._derives", lambda _: True)  # there is no program to derive it from
     event, target = LaplaceSchedule((9.0,) * 50), 2.0
     swap = replace(SWAP, event=event, failure=9.99e-6)
     limits = release_limits(Says(swap), problem, epsilon=target, delta=DELTA)  # pyright: ignore[reportArgumentType]
