@@ -252,7 +252,9 @@ def claims_rest_on_noise(case: Case) -> None:
     """A claim of privacy counts releases, covers what they reveal, and disappears where no noise protects it."""
     given = case.algorithm, case.problem, case.network
     program = planned(*given, ROUNDS)
-    if (told := program.privacy(case.problem)).claimed:
+    told, stated = program.privacy(case.problem), case.algorithm.privacy(case.problem, program.plan, ROUNDS)
+    require(told.claimed or not stated.claimed, f"privacy is claimed, but {told.reason}")
+    if told.claimed:
         require(case.run().totals.releases > 0, "privacy is claimed, but no release is counted")
         exposed = paths(*given, steps=ROUNDS)["parameters"]
         same("whether parameters are exposed, and local privacy is claimed", bool(exposed), bool(told.local))
