@@ -84,6 +84,7 @@ def test_rounded_entries_are_off_by_less_than_a_level(levels: int) -> None:
     off = np.abs(sent(jdfl.QSGD(levels, norm="max"), x) - x)
     assert off.max() <= np.abs(x).max() / levels * (1 + 1e-5)
     assert off.max() > np.abs(x).max() / levels / 2
+    assert off[:, 0].max() < 1e-5
 
 
 # ---------------------------------------------------------------- the regulariser, once
@@ -188,6 +189,7 @@ def test_mixing_is_the_product_with_the_weights(format: Any) -> None:
 def test_a_rule_stops_in_the_first_round_in_which_it_holds_and_a_resumed_run_stops_there_too() -> None:
     method = jdfl.DPSGD(lr=0.02)
     whole = jdfl.run(method, PROBLEM, RING, steps=60, metrics=["objective"])
+    assert whole.totals.gradients == 60 * PROBLEM.m
     falling, first = whole.history["objective"].to_numpy(), 12
     stop = jdfl.objective_below(float(falling[first - 1 : first + 1].mean()))
     found = jdfl.run(method, PROBLEM, RING, steps=60, metrics=[], stop=stop)
