@@ -106,7 +106,7 @@ def spent_together(results: Sequence[Result], *, delta: float | None = None) -> 
     deltas = [account(run, delta=delta).delta for run in results]
     if not deltas:
         raise ValueError("Expected at least one run, got results = [].")
-    runs: dict[str, Result] = {}  # by private key, that with the most rounds
+    runs: dict[str, Result] = {}  # by private key, the longest one
     for run in results:
         other = runs.setdefault(run.private_digest, run)
         check_shared(other, run)

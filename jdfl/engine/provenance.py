@@ -87,12 +87,12 @@ def settings_of(**settings: Any) -> dict[str, str]:
 def checksums(**settings: Any) -> dict[str, str]:
     """The checksums of the larger arrays of settings of any kind, such as data, by dotted path.
 
-    Arrays of which this process has some rows only have none.
+    Arrays that this process has some rows of have none.
     """
     found: dict[str, str] = {}
     for name, value in settings.items():
         for path, leaf in jax.tree.flatten_with_path(value)[0]:
-            place = f"{name}{jax.tree_util.keystr(path, simple=True, separator='.')}"
+            place = f"{name}.{jax.tree_util.keystr(path, simple=True, separator='.')}".rstrip(".")
             derived = any(getattr(part, "name", "") in DERIVED for part in path)
             if not derived and _large(leaf):
                 found[f"{place} checksum"] = _checksum(leaf)

@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 
 import jdfl
+from jdfl.base.run_keys import RunKey
 from jdfl.cli import main
 from jdfl.config import build
 from jdfl.config.study import StudyConfig, from_yaml
@@ -46,7 +47,7 @@ def test_the_table_has_what_the_runs_alone_would_give(capsys):
     for row in table.to_dict("records"):
         values = {name: row[name] for name in ("algorithm.lr", "network")}
         algorithm, problem, network, _ = build(config_at(base, values))
-        alone = jdfl.run(algorithm, problem, network, key=row["seed"], steps=6)
+        alone = jdfl.run(algorithm, problem, network, key=RunKey.of(row["seed"]).derived(values), steps=6)
         assert row["bytes"] == alone.totals.bytes
         assert row["gradients"] == alone.totals.gradients
         assert row["objective"] == pytest.approx(alone.final["objective"], rel=1e-5)
@@ -70,11 +71,11 @@ def test_a_study_that_is_cut_off_goes_on_with_what_is_left(monkeypatch, capsys):
     made: list[Group] = []
     work = study.run_group
 
-    def cut(group: Group):
+    def cut(group: Group, token: str):
         if len(made) == 1:
             raise KeyboardInterrupt
         made.append(group)
-        return work(group)
+        return work(group, token)
 
     with monkeypatch.context() as patch:
         patch.setattr(study, "run_group", cut)
