@@ -36,7 +36,7 @@ METHODS: dict[str, events.AsyncMethod] = {
     "SwarmSGD": events.SwarmSGD(lr=0.01),
     "AGP": events.AGP(lr=0.001),
     "SWIFT": events.SWIFT(lr=0.01),
-    "asynchronous CHOCO-SGD": events.AsyncCHOCO(lr=0.01),
+    "asynchronous CHOCO-SGD": events.AsyncCHOCO(lr=0.01, codec=jdfl.Dense()),
     "FedAsync": events.FedAsync(lr=0.01),
 }
 MEMORY = {  # nodes, parameters and seconds: many events of small models, and few of large ones

@@ -57,7 +57,7 @@ def main() -> None:
     cases = (  # rounds for which a run takes some tenths of a second
         ("D-PSGD", jdfl.DPSGD(lr=1e-4), regression, ring, 100),
         ("DSGT", jdfl.DSGT(lr=1e-4), regression, ring, 100),
-        ("CHOCO-SGD", jdfl.CHOCO(lr=1e-4), regression, ring, 100),
+        ("CHOCO-SGD", jdfl.CHOCO(lr=1e-4, codec=jdfl.Dense()), regression, ring, 100),
         ("EXTRA", jdfl.EXTRA(lr=1e-4), regression, ring, 100),
         ("SGP", jdfl.SGP(lr=1e-4), regression, ring, 100),
         ("CEPS, whole vectors", jdfl.CEPS(s=10, sigma_rule="safe"), regression, ring, 1000),

@@ -50,7 +50,7 @@ METHODS: dict[str, Any] = {
     "SwarmSGD": events.SwarmSGD(gradients=BATCH),
     "SWIFT": events.SWIFT(gradients=BATCH),
     "AGP": events.AGP(gradients=BATCH),
-    "asynchronous CHOCO-SGD": events.AsyncCHOCO(gradients=BATCH, gamma=1.0),
+    "asynchronous CHOCO-SGD": events.AsyncCHOCO(gradients=BATCH, gamma=1.0, codec=jdfl.Dense()),
 }
 SLOW = (4, 10, 100)
 CLOCKS = {one.name: one for one in (EQUAL, LOG_NORMAL, PARETO, *map(one_slow, SLOW))}

@@ -206,7 +206,8 @@ def attacks() -> Mapping[str, Attack]:
         "PEDFL, parameters": _parameters(jdfl.PEDFL(gradients=SHORT, dpps=MESSAGES), _last_step),
         "DPDO, parameters": _parameters(jdfl.DPDO(c=0.5, q=0.5, p=0.8, epsilon=1.0, gradients=SHORT), _last_step_dpdo),
         "CPGT, parameters": _parameters(
-            jdfl.CPGT(lr=0.5, gamma=0.5, noise_x=3.0, noise_y=24.0, gradients=SHORT), _last_step_cpgt
+            jdfl.CPGT(lr=0.5, gamma=0.5, noise_x=3.0, noise_y=24.0, gradients=SHORT, codec=jdfl.Dense()),
+            _last_step_cpgt,
         ),
         "PartPSP, local part": _run(
             "epsilon covers the parameters that stay with a node",

@@ -131,7 +131,7 @@ def draw(rows: Sequence[Row], chosen: Options) -> None:
         for axis, (measure, ticks) in zip(panels[:, column], TICKS.items()):
             here = [one for one in rows if one.case.startswith(variant + " |") and one.column == measure]
             place = np.arange(len(here))
-            axis.errorbar(place, [o.mean for o in here], [o.sd for o in here], fmt="o", color="#0072B2")
+            axis.errorbar(place, [o.mean for o in here], [o.half for o in here], fmt="o", color="#0072B2")
             if here and here[0].paper is not None:
                 axis.axhline(here[0].paper, color="#D55E00", linestyle="--")
             axis.set_xticks(place, [one.case.split(" | ")[1] for one in here], rotation=60, ha="right", fontsize=8)
@@ -140,7 +140,7 @@ def draw(rows: Sequence[Row], chosen: Options) -> None:
             axis.set_yticks(ticks, [f"{tick:g}" for tick in ticks])
             axis.set_yticks([], minor=True)
             axis.grid(alpha=0.3)
-        panels[0, column].set_title(f"{variant}: jdfl ± sd (dots), paper (dashed)", fontsize=10)
+        panels[0, column].set_title(f"{variant}: jdfl ± 95 % CI (dots), paper (dashed)", fontsize=10)
     save_figure(fig, chosen.out / f"{NAME}.png")
 
 

@@ -1,8 +1,8 @@
 """CEPS paper, Figure 4: the objective against iterations on Example 1, for m = 32, 64, 128 and all methods.
 
-Run `python -m experiments.ceps_figure4 [--quick] [--seeds N] [--out DIR]`. Lines are means over seeds, bands one
-standard deviation, dots the mean iteration at which the paper's stop rule ends a run; the curves continue after it. The
-paper does not state its epsilon, which is 2 here, where all its methods converge in Table IV; r = .2. The baselines
+Run `python -m experiments.ceps_figure4 [--quick] [--seeds N] [--out DIR]`. Lines are means over seeds, bands their 95 %
+confidence intervals, dots the mean iteration at which the paper's stop rule ends a run; the curves continue after it.
+The paper does not state its epsilon, which is 2 here, where all its methods converge in Table IV; r = .2. The baselines
 have the learning rates and readings of `experiments.ceps_baselines`. IHT-D-PSGD is not in the paper.
 
 The paper's figure has no numbers. The claims of its text are checked one by one, by the stop rule and by the iterations
@@ -22,6 +22,7 @@ from experiments.ceps_baselines import MARGIN, METHODS, PERIOD, follow, setting
 from experiments.ceps_table3 import algorithm_of, network_of, tolerance
 from experiments.ceps_table4 import CEPS, case_of
 from experiments.common import Options, Row, options, row, save, save_figure, show
+from jdfl.lab.paired import half_widths
 from jdfl.problems import Problem
 
 NAME = "ceps_figure4"
@@ -156,9 +157,9 @@ def draw(found: Mapping[tuple[int, str], Curve], sizes: Sequence[int], chosen: O
     for axis, m in zip(panels, sizes):
         for method, colour in COLOURS.items():
             one = found[m, method]
-            mean, sd = one.objective.mean(axis=0), one.objective.std(axis=0)
+            mean, half = one.objective.mean(axis=0), half_widths(one.objective.T)
             axis.plot(one.iteration, mean, color=colour, label=method, linestyle="--" if "1BCS" in method else "-")
-            axis.fill_between(one.iteration, mean - sd, mean + sd, color=colour, alpha=0.2, linewidth=0)
+            axis.fill_between(one.iteration, mean - half, mean + half, color=colour, alpha=0.2, linewidth=0)
             stop = float(np.mean(one.stop))
             axis.plot(stop, np.interp(stop, one.iteration, mean), "o", color=colour)
         axis.set(yscale="log", title=f"m = {m}", xlabel="iteration")

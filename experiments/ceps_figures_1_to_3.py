@@ -1,11 +1,11 @@
 """CEPS paper, Figures 1 to 3: the objective against rounds for the four variants, over m, epsilon and r.
 
-Run `python -m experiments.ceps_figures_1_to_3 [--quick] [--seeds N] [--out DIR]`. Lines are means over seeds, bands one
-standard deviation, dots the mean round at which the paper's stop rule ends a run. Unlike the paper's, the curves
-continue after it. The paper gives no numbers with its figures except those of Table III, which are shown too. Each
-claim of its text is printed with a verdict: true; FALSE; or level, where our means are not in the stated order, but
-within two standard errors of each other. Objectives are compared at the stop, where the paper's curves end; "closely
-coincide" and "negligible" are taken as 5 % of them.
+Run `python -m experiments.ceps_figures_1_to_3 [--quick] [--seeds N] [--out DIR]`. Lines are means over seeds, bands
+their 95 % confidence intervals, dots the mean round at which the paper's stop rule ends a run. Unlike the paper's, the
+curves continue after it. The paper gives no numbers with its figures except those of Table III, which are shown too.
+Each claim of its text is printed with a verdict: true; FALSE; or level, where our means are not in the stated order,
+but within two standard errors of each other. Objectives are compared at the stop, where the paper's curves end;
+"closely coincide" and "negligible" are taken as 5 % of them.
 """
 
 import math
@@ -19,6 +19,7 @@ from matplotlib.figure import Figure
 import jdfl
 from experiments.ceps_table3 import CASES, VARIANTS, Case, algorithm_of, network_of, tolerance
 from experiments.common import Options, Row, options, row, save, save_figure, show
+from jdfl.lab.paired import half_widths
 
 NAME = "ceps_figures_1_to_3"
 ROUNDS = 40
@@ -161,9 +162,9 @@ def draw(figures: dict[str, tuple[Case, ...]], found: dict[tuple[str, str], np.n
         for axis, case in zip(line, cases):
             for variant, colour in COLOURS.items():
                 *objective, stop = found[str(case), variant]
-                mean, sd = np.mean(objective, axis=0), np.std(objective, axis=0)
+                mean, half = np.mean(objective, axis=0), half_widths(np.asarray(objective).T)
                 axis.plot(mean, color=colour, label=variant, linestyle="--" if "1BCS" in variant else "-")
-                axis.fill_between(np.arange(ROUNDS + 1), mean - sd, mean + sd, color=colour, alpha=0.2, linewidth=0)
+                axis.fill_between(np.arange(ROUNDS + 1), mean - half, mean + half, color=colour, alpha=0.2, linewidth=0)
                 axis.plot(stop[0], mean[round(stop[0])], "o", color=colour)
             axis.set_yscale("log")
             axis.set_title(f"{title}   ({case})", fontsize=10)

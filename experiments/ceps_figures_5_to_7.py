@@ -244,7 +244,7 @@ def draw(rows: Sequence[Row], columns: Sequence[str], sizes: Sequence[int], chos
             for method, colour in COLOURS.items():
                 some = [cell[f"{name} m={m} {method}", quantity] for m in sizes]
                 agreed = [cell[f"{name} m={m} {method}", "agreed"].mean for m in sizes]
-                means, deviations = [one.mean for one in some], [one.sd for one in some]
+                means, deviations = [one.mean for one in some], [one.half for one in some]
                 style = "--" if "1BCS" in method else "-"
                 axis.errorbar(sizes, means, deviations, color=colour, label=method, linestyle=style)
                 for m, mean, share in zip(sizes, means, agreed):

@@ -33,6 +33,7 @@ from experiments.ceps_table3 import CASES, network_of, run_variant
 from experiments.common import Row, options, row, save, save_figure, show
 from jdfl.algorithms.ceps_privacy import PAPER_DELTA
 from jdfl.codecs import Codec
+from jdfl.lab.paired import half_widths
 from jdfl.privacy import gaussian_epsilon
 from jdfl.problems import Problem
 
@@ -286,9 +287,10 @@ def draw(cells: Sequence[Cell], path: Path) -> None:
         x = [min(cell.epsilon, last) for cell in line]
         style = "o-" if kind == "private" else "x:"
         for axis, column in ((over, "objective"), (support, "support")):
-            mean, sd = np.transpose([(np.mean(cell.columns[column]), np.std(cell.columns[column])) for cell in line])
-            low = np.minimum(sd, 0.9 * mean)  # bars that stay on a logarithmic axis
-            axis.errorbar(x, mean, [low, sd], fmt=style, color=WARNING.get(kind, colour), label=f"{kind}, {name}")
+            mean = np.array([np.mean(cell.columns[column]) for cell in line])
+            half = half_widths(np.array([cell.columns[column] for cell in line], float))
+            low = np.minimum(half, 0.9 * mean)  # bars that stay on a logarithmic axis
+            axis.errorbar(x, mean, [low, half], fmt=style, color=WARNING.get(kind, colour), label=f"{kind}, {name}")
     first = [cell for cell in cells if cell.series == cells[0].series and cell.factor == 1]
     for k, cell in enumerate(first):
         colour = str(0.8 - 0.8 * k / len(first))

@@ -14,7 +14,6 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-from scipy.special import stdtrit
 
 from experiments.common import Row, number
 from jdfl.lab.table import rounded
@@ -48,8 +47,8 @@ _WORDS = {"two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "seven": 7, "eig
 class Value:
     """A number that a sentence shows.
 
-    `{name}` has three digits, `{name:pm}` the standard deviation over seeds, `{name:ci}` the half-width of the 95 %
-    interval of the mean, `{name:paper}` is the paper's number, and any other format is one of Python's.
+    `{name}` has three digits, `{name:ci}` the half-width of the 95 % interval of the mean, `{name:paper}` the paper's
+    number, and any other format is one of Python's.
     """
 
     value: float
@@ -60,18 +59,14 @@ class Value:
     @property
     def half(self) -> float:
         """Half of Student's 95 % interval of the mean; 0 for a single value."""
-        if self.seeds < 2 or not math.isfinite(self.sd):
-            return 0.0
-        return float(stdtrit(self.seeds - 1, 0.975)) * self.sd / math.sqrt(self.seeds)
+        return Row("", "", self.paper, self.value, self.sd, self.seeds).half
 
     def __format__(self, form: str) -> str:
         if form == "paper":
             return "–" if self.paper is None else f"{self.paper:g}"
-        if form == "pm" and self.seeds > 1:
-            return rounded(self.value, self.sd)
         if form == "ci" and self.seeds > 1:
             return rounded(self.value, self.half, "in every seed")
-        return number(self.value) if form in ("", "pm", "ci") else format(self.value, form)
+        return number(self.value) if form in ("", "ci") else format(self.value, form)
 
 
 @dataclass(frozen=True)

@@ -20,13 +20,12 @@ from pathlib import Path
 import jax
 import numpy as np
 from matplotlib.figure import Figure
-from rich.console import Console
-from rich.table import Table
+from scipy.special import stdtrit
 
 from jdfl.engine import provenance
 from jdfl.engine.cache import use_cache
 from jdfl.lab import page, picture
-from jdfl.lab.table import Cell, Grid, rounded, write
+from jdfl.lab.table import PM, Cell, Grid, rounded, write
 from jdfl.store.jobs import TerminatedError
 from jdfl.store.lease import LostError, UnwrittenError
 
@@ -55,6 +54,13 @@ class Row:
     mean: float
     sd: float
     seeds: int
+
+    @property
+    def half(self) -> float:
+        """Half of Student's 95 % interval of the mean; 0 for a single value."""
+        if self.seeds < 2 or not math.isfinite(self.sd):
+            return 0.0
+        return float(stdtrit(self.seeds - 1, 0.975)) * self.sd / math.sqrt(self.seeds)
 
 
 def options(
@@ -191,7 +197,10 @@ def grid(rows: Sequence[Row]) -> Grid:
     heads = ["case"]
     for column, published in columns.items():
         study = column.endswith(_STUDY)
-        heads += [column] if study or not published else [f"{column}, paper", f"{column}, ours"]
+        pm = f" {PM}" if any(one.column == column and one.half for one in rows) else ""
+        heads += (
+            [column] if study else [f"{column}{pm}"] if not published else [f"{column}, paper", f"{column}, ours{pm}"]
+        )
     lines: list[list[Cell]] = []
     for case in dict.fromkeys(one.case for one in rows):
         line = [Cell(case)]
@@ -199,7 +208,7 @@ def grid(rows: Sequence[Row]) -> Grid:
             one = cells.get((case, column))
             line += [Cell(_paper(one))] * published + [Cell(_ours(one))] * (not column.endswith(_STUDY))
         lines.append(line)
-    return Grid(heads, lines, ["Ours: mean ± standard deviation over seeds."])
+    return Grid(heads, lines, ["Ours: mean over seeds ± half-width of its 95 % confidence interval."])
 
 
 def html_table(rows: Sequence[Row]) -> page.Table:
@@ -209,26 +218,18 @@ def html_table(rows: Sequence[Row]) -> page.Table:
 
 
 def show(title: str, rows: Sequence[Row]) -> None:
-    """Print a table: a line per case, per column the paper's number and ours (wide; it does not wrap)."""
-    shown = grid(rows)
-    table = Table(title=title, caption=shown.caption[0])
-    for column in shown.headers:
-        table.add_column(column, justify="right" if table.columns else "left", no_wrap=True)
-    for line in shown.rows:
-        table.add_row(*(cell.text for cell in line))
-    console = Console(markup=False)
-    console.width = max(console.width, Console(width=1000, markup=False).measure(table).maximum)
-    console.print(table)
+    """Print what a terminal shows of a table: a line per case, per column the paper's number and ours."""
+    print(f"{title}\n\n{write(grid(rows), 'text')}")
 
 
 def beside(rows: Sequence[Row], column: str, label: str, path: Path, *, study: str = "") -> None:
-    """Draw one column case by case: ours with its deviation, the paper's, and the study's from the column `study`."""
+    """Draw one column case by case: ours with its interval, the paper's, and the study's from the column `study`."""
     ours = [one for one in rows if one.column == column]
     place = np.arange(len(ours))
     fig = Figure(figsize=(max(6.0, 0.45 * len(ours)), 4.8), layout="constrained")
     axis = fig.subplots()
-    means, deviations = [one.mean for one in ours], [one.sd for one in ours]
-    axis.errorbar(place, means, deviations, fmt="o", color="#0072B2", label="jdfl ± sd")
+    means, halves = [one.mean for one in ours], [one.half for one in ours]
+    axis.errorbar(place, means, halves, fmt="o", color="#0072B2", label=f"jdfl {PM}")
     axis.plot(place, [_or_nan(one.paper) for one in ours], "x", color="#D55E00", label="paper")
     if study:
         others = {one.case: _or_nan(one.paper) for one in rows if one.column == study}
@@ -253,7 +254,7 @@ def _ours(one: Row | None) -> str:
     """The mean without digits beyond the uncertainty, which has two."""
     if one is None:
         return ""
-    return rounded(one.mean, one.sd) if one.seeds > 1 and math.isfinite(one.mean) else number(one.mean)
+    return rounded(one.mean, one.half) if one.seeds > 1 and math.isfinite(one.mean) else number(one.mean)
 
 
 def number(value: float) -> str:

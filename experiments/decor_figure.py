@@ -35,6 +35,7 @@ import jdfl
 from experiments.common import Row, options, row, save, save_figure, show
 from jdfl.base import struct
 from jdfl.lab.drawing import COLOURS, plain
+from jdfl.lab.paired import half_widths
 from jdfl.network import Static, as_dense
 from jdfl.problems import Problem
 
@@ -216,9 +217,9 @@ def draw(found: Mapping[str, np.ndarray], epsilons: Sequence[int]) -> Figure:
             "LDP": f"LDP, {name}",
         }
         for colour, (label, curve) in zip(COLOURS, shown.items()):
-            mean, sd = found[curve].mean(axis=1), found[curve].std(axis=1)
+            mean, half = found[curve].mean(axis=1), half_widths(found[curve])
             axis.plot(epsilons, mean, color=colour, label=label)
-            axis.fill_between(epsilons, np.maximum(mean - sd, mean / 10), mean + sd, color=colour, alpha=0.18)
+            axis.fill_between(epsilons, np.maximum(mean - half, mean / 10), mean + half, color=colour, alpha=0.18)
             if curve in PAPER:
                 axis.plot(EPSILONS, PAPER[curve], "x", color=colour, label=f"{label}, published")
         axis.set(yscale="log", title=name, xlabel="epsilon, a node's data")

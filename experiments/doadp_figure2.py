@@ -23,6 +23,7 @@ from matplotlib.figure import Figure
 from experiments import doadp_common as common
 from experiments.common import Row, row, save, save_figure, show
 from experiments.doadp_common import COLOURS, COLUMNS, Task
+from jdfl.lab.paired import half_widths
 
 NAME = "doadp_figure2"
 EPSILONS = (0.01, 0.1, 1.0)
@@ -66,7 +67,7 @@ def draw(here: Task, curves: Curves, promise: str, path: Path) -> None:
     for column, colour in zip(COLUMNS, COLOURS):
         common.band(first, curves[EPSILONS[0], column], "gigabytes", common.name(*column), colour)
         ends = np.array([common.last(curves[epsilon, column]) for epsilon in EPSILONS])
-        second.errorbar(EPSILONS, ends.mean(axis=1), ends.std(axis=1), color=colour, marker="o")
+        second.errorbar(EPSILONS, ends.mean(axis=1), half_widths(ends), color=colour, marker="o")
     common.band(first, curves[None, COLUMNS[0]], "gigabytes", "no noise, (1, 1)", "grey", linestyle="--")
     quiet = float(np.mean(common.last(curves[None, COLUMNS[0]])))
     second.axhline(quiet, color="grey", linestyle="--")

@@ -39,6 +39,7 @@ from experiments.doadp_cnn import (
 )
 from experiments.doadp_common import COLOURS
 from experiments.partpsp_common import images
+from jdfl.lab.paired import half_width, half_widths
 
 NAME = "doadp_figure4_table2"
 PAPER: Mapping[float, tuple[float, ...]] = {
@@ -104,17 +105,17 @@ def verdicts(found: Histories) -> list[str]:
 
 
 def points(gain: np.ndarray) -> str:
-    """Mean and deviation over seeds of a difference of accuracies in per cent."""
-    return f"{gain.mean():+.1f} ± {gain.std(ddof=1) if len(gain) > 1 else 0:.1f} points"
+    """Mean over seeds, with its 95 % interval, of a difference of accuracies in per cent."""
+    return f"{gain.mean():+.1f} ± {half_width(gain) if len(gain) > 1 else 0:.1f} points"
 
 
 def band(axis: Any, x: np.ndarray, histories: Sequence[pd.DataFrame], name: str, **look: Any) -> None:
-    """Mean over seeds, and one standard deviation on both sides."""
+    """Mean over seeds, and its 95 % confidence interval."""
     scale = 100 if name == "accuracy" else 1
     y = scale * np.stack([history[name].to_numpy(float) for history in histories])
     axis.plot(x, y.mean(0), **look)
     if len(y) > 1:
-        spread = y.std(0, ddof=1)
+        spread = half_widths(y.T)
         axis.fill_between(x, y.mean(0) - spread, y.mean(0) + spread, color=look["color"], alpha=0.15, linewidth=0)
 
 
@@ -144,7 +145,7 @@ def draw(study: Study, found: Histories, path: str) -> None:
     axes[0, 0].set_ylabel("test accuracy, %")
     axes[1, 0].set_ylabel("training loss")
     axes[1, 0].set_ylim(0, 3)
-    fig.suptitle(f"{study.data}: mean and ± sd over {study.seeds} seeds; epsilon, delta of a record that is replaced")
+    fig.suptitle(f"{study.data}: mean ± 95 % CI over {study.seeds} seeds; epsilon, delta of a record that is replaced")
     fig.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=2, fontsize=8, frameon=False)
     save_figure(fig, path)
 

@@ -58,6 +58,11 @@ def problem_of(size: Size, seed: int) -> jdfl.problems.LinearRegression:
     return jdfl.problems.linear_regression(A, np.einsum("iqn,in->iq", A, w) + draw.standard_normal((size.m, size.q)))
 
 
+# Methods for compressed messages, which send everything here, so that their rates are those of the method alone.
+DENSE = ("beer", "cedas", "choco-sgd", "cpgt", "dcd-psgd", "deepsqueeze", "directed-ceps", "ecd-psgd", "lead", "motef")
+DENSE += ("porter",)
+
+
 def networks_of(m: int) -> list[Any]:
     """The network of all, and others for methods that refuse it."""
     usual = jdfl.network.erdos_renyi(m, 0.4, seed=0)
@@ -68,7 +73,8 @@ def networks_of(m: int) -> list[Any]:
 def accepted(kind: type, problem: jdfl.problems.LinearRegression, steps: int) -> tuple[Any, Any]:
     """The method with its defaults, all parameters where it asks for a number of nonzeros, and the first network."""
     has = {one.name for one in fields(kind)}
-    sparse = {"s": problem.n, "codec": jdfl.Dense()} if "s" in has else {}
+    sparse = {"s": problem.n} if "s" in has else {}
+    sparse |= {"codec": jdfl.Dense()} if "s" in has or kind in map(REGISTRY.get, DENSE) else {}
     algorithm = kind(**sparse, **({"horizon": steps} if "horizon" in has else {}))
     *others, last = networks_of(problem.m)
     for network in others:

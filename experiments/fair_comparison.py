@@ -8,7 +8,8 @@ enumerated positions): on D-PSGD it is naive, and labelled so.
 At every budget all step sizes are tuned for that budget, on data of a separate seed, by the objective of the nodes' own
 models, and the reported runs use these step sizes. Every reported seed has its own data and network; a step size with
 which a method is known to diverge there is made smaller by 5 % until it is not. A value is that of the last record
-within the budget, blank where it only pays for the initial one; runs that ended earlier keep their last value. On
+within the budget, blank where it only pays for the initial one; runs that ended earlier keep their
+last value, with the share of the budget that they used. On
 digits methods with sparse models run longer, since their rounds cost little; budgets in rounds do not let them use
 that.
 """
@@ -27,7 +28,7 @@ from jax import Array
 
 import jdfl
 from experiments.common import Row, options, save
-from experiments.fair_tables import Setting, budgets, lines, show_table, values_of, verdict
+from experiments.fair_tables import USED, Setting, budgets, lines, show_table, values_of, verdict
 from jdfl.engine import metrics
 from jdfl.problems import Problem
 
@@ -130,6 +131,7 @@ def compare(setting: Setting, seeds: int, quick: bool) -> jdfl.Comparison:
     known = (nodes_error,) if problem.truth is None else (nodes_distance, nodes_support)
     shared: dict[str, Any] = {
         "steps": setting.steps,
+        "longer": 1,  # runs that end before a budget are marked
         "every": EVERY,
         "metrics": [nodes_objective, *known, "objective", "consensus_error"],
         "measure": nodes_objective,
@@ -204,7 +206,7 @@ def main(arguments: Sequence[str] | None = None) -> list[Row]:
     for setting in SMALL if chosen.quick else FULL:
         found = compare(setting, chosen.seeds, chosen.quick)
         cells = values_of(setting, found)
-        for metric in dict.fromkeys(metric for metric, _, _ in cells):
+        for metric in dict.fromkeys(metric for metric, _, _ in cells if metric != USED):
             rows += show_table(setting, cells, metric)
         rows += lines(setting, chosen.seeds)
         print(*verdict(cells, ("nodes_objective", "nodes_distance", "nodes_error")), sep="\n")

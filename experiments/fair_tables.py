@@ -9,11 +9,12 @@ from rich.table import Table
 
 import jdfl
 from experiments.common import Row, number, row
-from jdfl.lab.curves import last_within, metrics_of
-from jdfl.lab.table import better
+from jdfl.lab.curves import last_within, metrics_of, share
+from jdfl.lab.table import PM, better
 from jdfl.problems import Problem, optimum, sparse_optimum, value_at_truth
 
 Cells = dict[tuple[str, str, str], np.ndarray]  # (metric, budget, label) -> values by seed
+USED = "share of the budget that was used"  # NaN: all of it
 YARDSTICK = "FedAvg"  # has a server: shown for reference, never the best
 
 
@@ -50,8 +51,8 @@ def budgets(setting: Setting, seeds: Sequence[int]) -> Iterator[tuple[str, str, 
     """The budgets' names, columns and amounts, over all nodes together where that applies."""
     n = setting.draw(0).n
     links = float(np.mean([2 * jdfl.network.summary(setting.network(seed)).edges for seed in seeds]))
-    for share in setting.shares:
-        amount = share * links * 4 * n
+    for part in setting.shares:
+        amount = part * links * 4 * n
         yield f"{number(amount / 1e3)} kB", "bytes", amount
     for k in setting.rounds:
         yield f"{k} rounds", "round", float(k)
@@ -76,6 +77,7 @@ def values_of(setting: Setting, found: jdfl.Comparison) -> Cells:
             if len(records) == len(found.seeds):
                 for metric in ("round", *metrics_of(found.curves)):
                     cells[metric, name, str(label)] = np.array([record[metric] for record in records], float)
+                cells[USED, name, str(label)] = np.array([share(run, column, amount) for run in one])
     return cells
 
 
@@ -83,7 +85,7 @@ def show_table(setting: Setting, cells: Cells, metric: str) -> list[Row]:
     """Print one metric, a row per algorithm and a column per budget; returns the same as rows for the file."""
     here = {(name, label): values for (one, name, label), values in cells.items() if one == metric}
     names, labels = (list(dict.fromkeys(key[place] for key in here)) for place in (0, 1))
-    table = Table(title=f"{setting.problem}: {metric.replace('_', ' ')} within a budget, mean ± sd over seeds")
+    table = Table(title=f"{setting.problem}: {metric.replace('_', ' ')} within a budget, mean {PM} over seeds")
     for header in ("algorithm", *names):
         table.add_column(header, no_wrap=True)
     rows: list[Row] = []
@@ -93,7 +95,9 @@ def show_table(setting: Setting, cells: Cells, metric: str) -> list[Row]:
             if (name, label) in here:
                 one = row(f"{setting.problem} {label}", f"{metric} at {name}", None, here[name, label].tolist())
                 rows.append(one)
-                line[place] = number(one.mean) + (f" ± {number(one.sd)}" if one.sd else "")
+                used = np.fmin.reduce(cells[USED, name, label])
+                line[place] = number(one.mean) + (f" ± {number(one.half)}" if one.sd else "")
+                line[place] += "" if np.isnan(used) else f" ({used:.0%} of the budget)"
         table.add_row(label, *line)
     console = Console(markup=False)
     console.width = max(console.width, Console(width=1000, markup=False).measure(table).maximum)
@@ -123,7 +127,7 @@ def lines(setting: Setting, seeds: int) -> list[Row]:
             note(column, float(np.linalg.norm(w - truth) / np.linalg.norm(truth)))
     rows = [row(f"{setting.problem}, all data in one place", column, None, values) for column, values in found.items()]
     for one in rows:
-        print(f"{one.case}: {one.column} {number(one.mean)} ± {number(one.sd)}")
+        print(f"{one.case}: {one.column} {number(one.mean)} ± {number(one.half)} (95 % CI)")
     return rows
 
 

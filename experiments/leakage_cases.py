@@ -40,7 +40,7 @@ def methods() -> dict[str, tuple[Any, dict[str, Observer]]]:
     return {
         "D-PSGD": (jdfl.DPSGD(**made), OBSERVERS),
         "DSGT": (jdfl.DSGT(**made), OBSERVERS),
-        "CHOCO-SGD": (jdfl.CHOCO(**made), OBSERVERS),
+        "CHOCO-SGD": (jdfl.CHOCO(**made, codec=jdfl.Dense()), OBSERVERS),
         "DFedAvgM, two local steps": (jdfl.DFedAvgM(local_steps=2, **made), OBSERVERS),
         "FedAvg, two local steps": (jdfl.FedAvg(local_steps=2, **made), SERVED),
     }

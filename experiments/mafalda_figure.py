@@ -172,7 +172,7 @@ def draw(rows: Sequence[Row], mus: Sequence[float], names: Sequence[str], path: 
     for name, colour, marker in zip(names, COLOURS[1:], "osD^"):
         values = [cells[f"mu = {mu:g}, {name}", "objective"] for mu in mus]
         left.errorbar(
-            mus, [x.mean for x in values], [x.sd for x in values], color=colour, marker=marker, capsize=3, label=name
+            mus, [x.mean for x in values], [x.half for x in values], color=colour, marker=marker, capsize=3, label=name
         )
     left.axhline(cells["no noise", "objective"].mean, color=COLOURS[0], linestyle=":", label="no noise")
     left.set(xscale="log", yscale="log", xlabel="mu of a record in all rounds", ylabel="objective of the nodes' models")

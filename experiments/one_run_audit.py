@@ -123,7 +123,7 @@ def draw(rows: Sequence[Row], path: Path) -> None:
     accounted = [one for one in rows if one.column == "epsilon accounted"]
     fig = Figure(figsize=(8, 4), layout="constrained")
     axis, place = fig.subplots(), np.arange(len(shown))
-    axis.barh(place, [one.mean for one in shown], xerr=[one.sd for one in shown], color=COLOURS[0], label="shown")
+    axis.barh(place, [one.mean for one in shown], xerr=[one.half for one in shown], color=COLOURS[0], label="shown")
     axis.plot([one.mean for one in accounted], place, "k|", markersize=14, label="accounted")
     axis.set_yticks(place, [one.case for one in shown])
     axis.invert_yaxis()

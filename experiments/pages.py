@@ -12,14 +12,17 @@ one has; `figures`, what was measured; `table`, one of a paper's tables;
 `methods`, every registered method with its properties and what it reached.
 """
 
+import math
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 from experiments.claim import FINDINGS, READING, VERDICTS, Claim, Value
 from experiments.common import Row
+from experiments.every_method import DENSE
 from experiments.ledger import FOLDER, RESULTS, Paper, papers, record_of, rows_of, time_of
 from jdfl.algorithms import REGISTRY
+from jdfl.lab.table import PM
 
 ROOT = FOLDER.parent
 PAGES = ("README.md", "docs/*.md", "docs/papers/*.md")
@@ -128,12 +131,13 @@ class Pages:
         columns = [list(made.rows)]
         for column in made.columns:
             found = [cells.get((column.case.format(row=head), column.column)) for head in made.rows]
-            shown = ["" if one is None else format(_value(one), column.show) for one in found]
+            shown = ["" if one is None else format(_value(one), column.show) + used(one, cells) for one in found]
             if made.lowest:
-                best = format(_value(min((one for one in found if one), key=lambda one: one.mean)), column.show)
+                lowest = min((one for one in found if one), key=lambda one: one.mean)
+                best = format(_value(lowest), column.show) + used(lowest, cells)
                 shown = [f"**{one}**" if one == best else one or "–" for one in shown]
             columns.append(shown)
-        heads = [made.head, *(one.head for one in made.columns)]
+        heads = [made.head, *(f"{one.head} {PM}" if one.show == "ci" else one.head for one in made.columns)]
         return _table([heads, *map(list, zip(*columns, strict=True))])
 
     def methods(self, run: str) -> str:
@@ -146,11 +150,36 @@ class Pages:
             marks = ["yes" if cells.get((name, one)) else "" for one in has]
             found = [cells.get((name, column)) for column in measured]
             shown = ["" if one is None else format(one, show) for one, show in zip(found, measured.values())]
-            rows.append([f"[{kind().title}](algorithms/{name}.md)", *marks, ", ".join(kind.tuned), *shown])
+            title = f"{kind().title}, dense" if name in DENSE else kind().title
+            rows.append([f"[{title}](algorithms/{name}.md)", *marks, ", ".join(kind.tuned), *shown])
         return _table(rows)
 
     def _found(self, claim: Claim) -> str:
         return claim.sentence(rows_of(claim.run, self._results))
+
+
+def used(row: Row, cells: Mapping[tuple[str, str], Row]) -> str:
+    """A mark for a value at a budget that is larger than what the run spent in all its rounds; empty for others.
+
+    It has the largest share of the budget that the run may have used, as far as that follows from smaller budgets.
+    """
+    rounds = {
+        column.removeprefix("round at "): one.mean
+        for (case, column), one in cells.items()
+        if case == row.case and column.startswith("round at ")
+    }
+    budget, last = row.column.partition(" at ")[2], max(rounds.values(), default=0.0)
+    if budget.endswith("rounds") or rounds.get(budget) != last or row.column.startswith("round at"):
+        return ""
+
+    def amount(budget: str) -> float:
+        return float(budget.partition(" ")[0].replace(",", ""))
+
+    unit = budget.partition(" ")[2]
+    smaller = {amount(one): done for one, done in rounds.items() if one.partition(" ")[2] == unit and done}
+    smaller = {less: done for less, done in smaller.items() if less < amount(budget)}
+    most = min((last / done * less / amount(budget) for less, done in smaller.items()), default=1.0)
+    return f" (≤ {math.ceil(100 * most)} % used)" if most < 1 else " (all rounds done)"
 
 
 def pages(root: Path = ROOT) -> list[Path]:

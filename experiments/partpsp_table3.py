@@ -133,7 +133,7 @@ def draw(rows: Sequence[Row], path: str) -> None:
     for k, name in enumerate(names):
         mine = [one for one in rows if one.column == name]
         place = [cases.index(one.case) + (k - len(names) / 2) * 0.8 / len(names) for one in mine]
-        axis.bar(place, [one.mean for one in mine], 0.8 / len(names), yerr=[one.sd for one in mine], label=name)
+        axis.bar(place, [one.mean for one in mine], 0.8 / len(names), yerr=[one.half for one in mine], label=name)
         papers = [(x, one.paper) for x, one in zip(place, mine) if one.paper is not None]
         axis.plot([x for x, _ in papers], [y for _, y in papers], "kx")
     axis.set_xticks(range(len(cases)), cases, rotation=20, ha="right", fontsize=8)

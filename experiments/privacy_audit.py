@@ -127,7 +127,7 @@ def attacked() -> dict[str, Attacked]:
     )
     sound = {
         "ceps": Attacked(ceps, linked),
-        "choco-sgd": Attacked(jdfl.CHOCO(lr=0.1, gradients=noisy), linked),
+        "choco-sgd": Attacked(jdfl.CHOCO(lr=0.1, gradients=noisy, codec=jdfl.Dense()), linked),
         "d-psgd": Attacked(jdfl.DPSGD(lr=0.1, gradients=noisy), linked),
         "d-psgd, samples": Attacked(
             jdfl.DPSGD(lr=0.1, gradients=replace(noisy, batch=60, sampling="poisson", adjacency="add-remove")), linked
@@ -140,7 +140,7 @@ def attacked() -> dict[str, Attacked]:
             jdfl.MAFALDA(lr=0.1, gradients=replace(noisy, batch=80, sampling="in order"), horizon=STEPS, band=3), linked
         ),
         "muffliato": Attacked(jdfl.Muffliato(lr=0.1, gossips=2, gradients=noisy), linked),
-        "dcd-psgd": Attacked(jdfl.DCD(lr=0.1, gradients=noisy), linked),
+        "dcd-psgd": Attacked(jdfl.DCD(lr=0.1, gradients=noisy, codec=jdfl.Dense()), linked),
         "directed-ceps": Attacked(jdfl.DirectedCEPS(s=LARGE, lr=0.1, codec=jdfl.Sparse(), gradients=noisy), linked),
         "dfedavgm": Attacked(jdfl.DFedAvgM(lr=0.1, local_steps=1, gradients=noisy), alone),
         "dfedsam": Attacked(jdfl.DFedSAM(lr=0.1, local_steps=1, gradients=noisy), alone),
@@ -154,7 +154,9 @@ def attacked() -> dict[str, Attacked]:
         "average-consensus": Attacked(jdfl.AverageConsensus(clip=CLIP, dpps=messages), linked),
         "partpsp": Attacked(jdfl.PartPSP(gradients=steps, dpps=messages), linked),
         "pedfl": Attacked(jdfl.PEDFL(gradients=steps, dpps=messages), linked),
-        "cpgt": Attacked(jdfl.CPGT(lr=0.05, gamma=0.5, noise_x=3.0, noise_y=24.0, gradients=steps), linked),
+        "cpgt": Attacked(
+            jdfl.CPGT(lr=0.05, gamma=0.5, noise_x=3.0, noise_y=24.0, gradients=steps, codec=jdfl.Dense()), linked
+        ),
         "do-adp": Attacked(jdfl.DOADP(lr=0.1, p=0.7, codec=jdfl.Sparse(share=0.3), gradients=noisy), linked),
         "dp-dda": Attacked(jdfl.DPDDA(lr=0.1, p=1.0, gradients=noisy), linked),
         "dpdo": Attacked(jdfl.DPDO(c=0.5, q=0.5, p=0.8, epsilon=3.0, gradients=steps), linked),

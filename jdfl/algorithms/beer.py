@@ -33,7 +33,7 @@ from jdfl.algorithms.round import Round
 from jdfl.algorithms.step_sizes import FIXED_SYMMETRIC
 from jdfl.base import struct
 from jdfl.base.settings import Fraction, Provenance, StepSize
-from jdfl.codecs import Codec, Dense
+from jdfl.codecs import Codec, Sparse
 
 
 class State(NamedTuple):
@@ -61,7 +61,7 @@ class BEER(Algorithm):
     gamma: Fraction = 0.5
     """Step size towards the neighbours' public copies, in (0, 1]."""
     gradients: Gradients = Gradients()
-    codec: Codec = Dense()
+    codec: Codec = Sparse(share=0.3)
     start: Literal["gradient", "zero"] = struct.field(pytree_node=False, default="gradient")
     """Begin with the gradients as trackers, unsent (paper, authors' code), or with zero and send the first trackers."""
     title: ClassVar[str] = "BEER"

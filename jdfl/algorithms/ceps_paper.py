@@ -107,6 +107,7 @@ def check_ceps(algorithm: Any, problem: Problem, network: Network) -> None:
             warnings.warn(
                 f"The paper's sigma_i gives step sizes of about {step:.0f} / L_i here, because nodes combine few of "
                 f'the m = {m} nodes; CEPS often diverges then. Use sigma_rule="safe", or a denser network.',
+                checks.HintWarning,
                 stacklevel=5,
             )
 

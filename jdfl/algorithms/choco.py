@@ -46,7 +46,7 @@ from jdfl.algorithms.round import Round
 from jdfl.algorithms.step_sizes import FIXED_SYMMETRIC
 from jdfl.base import checks, struct
 from jdfl.base.settings import Count, Fraction, Provenance, StepSize
-from jdfl.codecs import Codec, Dense, LowRank, RandomK, Sparse
+from jdfl.codecs import Codec, LowRank, RandomK, Sparse
 from jdfl.network.graph import Network
 from jdfl.network.requirements import require
 from jdfl.network.tables import to_scipy
@@ -84,7 +84,7 @@ class CHOCO(Algorithm):
     """Step size towards the neighbours' public copies, in (0, 1]."""
     gradients: Gradients = Gradients()
     optimizer: descent.Optimizer = struct.field(pytree_node=False, default=None)
-    codec: Codec = Dense()
+    codec: Codec = Sparse(share=0.1)
     local_steps: Count = struct.field(pytree_node=False, default=1)
     """Gradient steps before each exchange of messages."""
     order: Literal["adapt-then-combine", "combine-then-adapt"] = struct.field(
@@ -126,6 +126,7 @@ def warn_of_gamma(method: str, codec: Codec, gamma: float, delta: float) -> None
         warnings.warn(
             f"gamma = {gamma:g} is large for messages with contraction factor delta = {delta:.3g}: the public copies "
             f"may diverge from the parameters.{consequence(method, codec)} Try gamma <= {delta:.3g}, or send more.",
+            checks.HintWarning,
             stacklevel=3,
         )
 

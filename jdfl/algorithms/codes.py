@@ -2,14 +2,14 @@
 
 import warnings
 from dataclasses import replace
-from typing import Literal
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
 
 from jdfl.algorithms.consequences import consequence
 from jdfl.base import arguments
-from jdfl.codecs import Codec, Sparse
+from jdfl.codecs import Codec, Dense, Sparse
 from jdfl.network.graph import Network
 from jdfl.network.tables import called
 
@@ -56,6 +56,12 @@ def check_codec(method: str, codec: Codec, codes: Codes, n: int, m: int, sparsit
         )
     if codes in ("replicas", "slow copies") and not contracts:
         _check_unbiased(method, codec, codes)
+
+
+def sends_dense(algorithm: Any) -> bool:
+    """Whether a method that exists to send compressed messages was given a codec that sends everything."""
+    codes = getattr(algorithm, "codes", "models")
+    return codes not in ("models", "requests") and isinstance(getattr(algorithm, "codec", None), Dense)
 
 
 def _check_unbiased(method: str, codec: Codec, codes: Codes) -> None:

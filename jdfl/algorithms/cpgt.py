@@ -51,7 +51,7 @@ from jdfl.base import checks, struct
 from jdfl.base.marking import bounded
 from jdfl.base.settings import Fraction, Positive, Provenance, StepSize
 from jdfl.base.streams import Stream
-from jdfl.codecs import Codec, Dense
+from jdfl.codecs import Codec, Sparse
 from jdfl.network.graph import Network
 from jdfl.privacy import Guarantee, Laplace, LaplaceSchedule, stretch
 from jdfl.problems import Problem
@@ -101,7 +101,7 @@ class CPGT(Algorithm):
     decay: Fraction = 1.0
     """Factor by which the noise decays from round to round, in (0, 1]."""
     gradients: Exact = Gradients(per="batch")
-    codec: Codec = Dense()
+    codec: Codec = Sparse(share=0.3)
     noise_by: ClassVar[str] = "Use jdfl.algorithms.cpgt.calibrated."
     unsent: ClassVar[str] = "they hold a last step and a tracked gradient that have not been sent and have no noise"
     title: ClassVar[str] = "CPGT"

@@ -33,7 +33,7 @@ from jdfl.algorithms.round import Round
 from jdfl.algorithms.step_sizes import FIXED_SYMMETRIC
 from jdfl.base import struct
 from jdfl.base.settings import Provenance, StepSize
-from jdfl.codecs import Codec, Dense
+from jdfl.codecs import QSGD, Codec
 
 
 @struct.dataclass
@@ -50,7 +50,7 @@ class DCD(Algorithm):
     provenance: ClassVar[Provenance] = ("from memory",)
     lr: StepSize = 0.1
     gradients: Gradients = Gradients()
-    codec: Codec = Dense()
+    codec: Codec = QSGD(levels=127, norm="max")
     title: ClassVar[str] = "DCD-PSGD"
     needs: ClassVar[dict[str, bool]] = FIXED_SYMMETRIC
     codes: ClassVar[Codes] = "replicas"

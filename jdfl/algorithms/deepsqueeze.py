@@ -31,7 +31,7 @@ from jdfl.algorithms.gradients import Gradients
 from jdfl.algorithms.round import Round
 from jdfl.base import struct
 from jdfl.base.settings import Fraction, Provenance, StepSize
-from jdfl.codecs import Codec, Dense
+from jdfl.codecs import Codec, Sparse
 
 
 class State(NamedTuple):
@@ -55,7 +55,7 @@ class DeepSqueeze(Algorithm):
     gamma: Fraction = 0.1
     """Step size towards what the neighbours sent, in (0, 1]."""
     gradients: Gradients = Gradients()
-    codec: Codec = Dense()
+    codec: Codec = Sparse(share=0.1)
     title: ClassVar[str] = "DeepSqueeze"
     tuned: ClassVar[tuple[str, ...]] = ("lr", "gamma")
     needs: ClassVar[dict[str, bool]] = {"doubly_stochastic": True}

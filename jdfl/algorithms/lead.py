@@ -34,7 +34,7 @@ from jdfl.algorithms.round import Round
 from jdfl.algorithms.step_sizes import FIXED_SYMMETRIC
 from jdfl.base import struct
 from jdfl.base.settings import Fraction, Provenance, StepSize
-from jdfl.codecs import Codec, Dense
+from jdfl.codecs import QSGD, Codec
 
 
 class State(NamedTuple):
@@ -62,7 +62,7 @@ class LEAD(Algorithm):
     alpha: Fraction = 0.5
     """Step size of the public copies, in (0, 1]."""
     gradients: Gradients = Gradients()
-    codec: Codec = Dense()
+    codec: Codec = QSGD(levels=127, norm="max")
     title: ClassVar[str] = "LEAD"
     exact: ClassVar[bool] = True
     tuned: ClassVar[tuple[str, ...]] = ("lr", "gamma", "alpha")

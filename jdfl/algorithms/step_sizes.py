@@ -14,6 +14,7 @@ import scipy.sparse.linalg as spla
 
 from jdfl.algorithms.algorithm import Algorithm
 from jdfl.algorithms.gradients import Gradients
+from jdfl.base import checks
 from jdfl.network.graph import Network
 from jdfl.network.tables import to_scipy
 from jdfl.problems import LinearRegression, Problem
@@ -88,6 +89,7 @@ def check_step(method: str, lr: Any, gradients: Gradients, problem: Problem, net
         warnings.warn(
             f"{method} is only known to converge for lr < {name} = {safe:.3g}, L being the largest curvature of a "
             f"node, got lr = {lr!r}. Use a smaller step size if it diverges.",
+            checks.HintWarning,
             stacklevel=6,
         )
 

@@ -17,6 +17,10 @@ _LISTED = 8  # names of a list that is shown in addition to a suggestion
 _SHOWN = 300  # characters of a value in a message
 
 
+class HintWarning(UserWarning):
+    """A step size may not work; silent for values that tuning has measured."""
+
+
 def refuse(expected: str, name: str, value: object, remedy: str = "") -> NoReturn:
     """Raise ValueError with what was expected and what was given, at most 300 characters of it."""
     raise ValueError(f"Expected {expected}, got {name} = {shown(value)}." + (f" {remedy}" if remedy else ""))

@@ -2,12 +2,15 @@
 
 import dataclasses
 import json
+import textwrap
 
 from jdfl.cli import flags
-from jdfl.lab.choosing import PROPERTIES
+from jdfl.lab.choosing import PROPERTIES, Choice
 from jdfl.lab.choosing import choose as choices
 
-_ABOUT = """List the algorithms that have all of the properties that you ask for, and for every other one what it lacks.
+_ABOUT = """List the algorithms that have all of the properties that you ask for, and what the others lack.
+
+Without properties, algorithms are listed by how many they have; --json has the reason of every single one.
 
 The answer is found by trying: every algorithm is given such a network and such settings, and its own message is the
 reason. Nothing is run. What the methods reach is in the table of docs/choose.md."""
@@ -19,7 +22,7 @@ _EXAMPLES = """examples:
 
 exit status: 0 some fit, 1 none does, 2 a mistake in the flags
 """
-_MOST = 100  # characters of a reason
+_WIDTH = 80  # columns
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -63,12 +66,26 @@ def choose(options: Options) -> int:
         return int(not any(one.fits for one in found))
     width = max(len(one.name) for one in found)
     fitting = [one for one in found if one.fits]
+    if any(one.has for one in found):
+        print(f"{len(found)} algorithms, by how many of {len(PROPERTIES)} properties they have:")
+        for one in found:
+            print(_wrapped(f"  {one.name:<{width}}  {len(one.has):>2}  ", ", ".join(one.has)))
+        return 0
     print(f"{len(fitting)} of {len(found)} algorithms fit" + (":" if fitting else "."))
     for one in fitting:
-        print(f"  {one.name:<{width}}  {one.title}; tune {', '.join(one.tuned) or 'nothing'}")
+        print(_wrapped(f"  {one.name:<{width}}  ", f"{one.title}; tune {', '.join(one.tuned) or 'nothing'}"))
     if len(fitting) < len(found):
-        print("\nthe others, and what they lack:")
+        print("\nthe others, by the first property that they lack:")
+    groups: dict[str, list[Choice]] = {}
     for one in found[len(fitting) :]:
-        reason = one.lacks if len(one.lacks) <= _MOST else one.lacks[: _MOST - 3].rsplit(" ", 1)[0] + "..."
-        print(f"  {one.name:<{width}}  {reason}")
+        groups.setdefault(one.lacks.partition(":")[0], []).append(one)
+    for lacking, members in sorted(groups.items(), key=lambda group: -len(group[1])):
+        print(_wrapped(f"  {lacking} ({len(members)}): ", ", ".join(one.name for one in members), "    "))
+        print(_wrapped("    ", f"{members[0].name}: {members[0].lacks.partition(': ')[2]}"))
     return int(not fitting)
+
+
+def _wrapped(lead: str, text: str, indent: str | None = None) -> str:
+    """Text after a lead, in lines that fit a terminal."""
+    later = " " * len(lead) if indent is None else indent
+    return textwrap.fill(text, _WIDTH, initial_indent=lead, subsequent_indent=later, break_on_hyphens=False)

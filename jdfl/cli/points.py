@@ -5,8 +5,6 @@ import sys
 from typing import Any
 
 import pandas as pd
-from rich.console import Console
-from rich.table import Table
 
 from jdfl.config import ledger_of
 from jdfl.engine.result import BAD
@@ -15,7 +13,8 @@ from jdfl.lab.groups import REFUSED
 from jdfl.lab.study import Study, best_first, together
 from jdfl.lab.study_page import write_page
 from jdfl.lab.summary import finite
-from jdfl.lab.table import markdown, rounded
+from jdfl.lab.table import PM, Cell, Grid, fitted, markdown, rounded
+from jdfl.lab.table import write as write_text
 
 _SHOWN = 20  # points
 
@@ -41,12 +40,14 @@ def show(study: Study, table: pd.DataFrame, *, by: str, as_json: bool, quiet: bo
             where = _points(list(bad.unique()))
             print(f"jdfl: {len(bad)} of {len(table)} runs {words}: {where}", file=sys.stderr)
     ranked = best_first(table, fields, by) if len(refused) < len(table) else pd.DataFrame()
-    measured = [str(name) for name in ranked if f"{name}_sd" in ranked]
+    measured = [str(name) for name in ranked if f"{name}_ci" in ranked]
     heads, rows = _cells(ranked, fields, measured)
     sum_of_all = together(table)
     ledger = ledger_of(study.config.base)
     standing = None if ledger is None else ledger.standing()
-    spent = " ".join(one.statement() for one in (sum_of_all, standing) if one is not None)
+    which = f"of all {table.loc[table['ending'] != REFUSED, 'point'].nunique()} points"
+    said = [sum_of_all and sum_of_all.statement(which), standing and standing.statement()]
+    spent = " ".join(filter(None, said))
     left = _left(study)
     below = "".join(f"\n{line}\n" for line in (left, spent) if line)
     lines = "".join(f"{line}\n" for line in markdown(heads, rows))
@@ -63,13 +64,9 @@ def show(study: Study, table: pd.DataFrame, *, by: str, as_json: bool, quiet: bo
     else:
         few = [name for name in measured if name in (by, "rounds", "bytes")]
         heads, best = _cells(ranked.head(_SHOWN), fields, few)
-        shown = Table(title=f"{len(rows)} points by {by}, mean ± sd over seeds")
-        for head in heads:
-            shown.add_column(head, overflow="fold")
-        for row in best:
-            shown.add_row(*row)
-        Console(markup=False).print(shown)  # names are text
-        print(f"{spent}\n" * bool(spent), end="")
+        said = [f"The best {len(best)} of {len(rows)} points by {by}, means over seeds.", *([spent] if spent else [])]
+        lead = 1 + len(fields)
+        print(write_text(fitted(Grid(heads, [list(map(Cell, row)) for row in best], said), lead), "text"), end="")
         print(f"table:  {study.folder / 'results.parquet'}\npage:   {study.folder / 'report.html'}")
 
 
@@ -85,16 +82,16 @@ def _points(numbers: list[str]) -> str:
 
 
 def _cells(ranked: pd.DataFrame, fields: list[str], measured: list[str]) -> tuple[list[str], list[list[str]]]:
-    """Headings and rows: the fields, and mean ± standard deviation of every metric."""
+    """Headings and rows: the fields, and mean ± half-width of its 95 % interval of every metric."""
     rows: list[list[str]] = []
     for row in ranked.to_dict("records"):
         cells = [_number(row[name]) for name in ("point", *fields)]
         for name in measured:
-            cells.append(rounded(row[name], row[f"{name}_sd"]))
+            cells.append(rounded(row[name], row[f"{name}_ci"]))
         rows.append([*cells, str(row["diverged"])])
     last = [name.rpartition(".")[2] for name in fields]
     short = [end if last.count(end) == 1 else name for name, end in zip(fields, last, strict=True)]
-    return ["point", *short, *(name.replace("_", " ") for name in measured), "diverged"], rows
+    return ["point", *short, *(f"{name.replace('_', ' ')} {PM}" for name in measured), "diverged"], rows
 
 
 def _number(value: Any) -> str:

@@ -12,7 +12,6 @@ from jdfl.base import checks
 from jdfl.cli import flags
 from jdfl.cli.running import Running, Session
 from jdfl.config import RunConfig
-from jdfl.engine.metrics import FORMER
 from jdfl.engine.provenance import Provenance
 from jdfl.engine.records import JOURNAL, RECORDS, history_of
 from jdfl.engine.result import Result, Snapshot
@@ -92,7 +91,7 @@ def _records(folder: Path) -> pd.DataFrame:
         found = history_of(journal.read(folder / JOURNAL).rows(RECORDS)).astype(float)
         if found.empty:
             raise ValueError(f"Expected a run with records, got {str(folder)!r}, whose journal has none yet.")
-        return found.rename(columns=FORMER)
+        return found
     if (folder / "metrics.csv").is_file():
         return _of_csv(folder / "metrics.csv")
     raise FileNotFoundError(f"Expected a run's folder with a journal, got {str(folder)!r}: it has no record yet.")
@@ -113,7 +112,7 @@ def _of_csv(file: Path) -> pd.DataFrame:
         raise ValueError(
             f"Expected whole rounds >= 0, every one once, in {file}, got {rounds.tolist()[:5]} ... It is damaged."
         )
-    return found.rename(columns=FORMER)
+    return found
 
 
 def _made_again(folder: Path, config: RunConfig, options: Options, rounds: int) -> Result:

@@ -212,7 +212,6 @@ HIGHER_IS_BETTER = frozenset(
 )
 FINITE = (objective, objective_local, suboptimality, gradient_norm, consensus_error, distance_to_optimum, test_loss)
 """Metrics that are finite at all parameters which are not too large, in a problem that they fit."""
-FORMER = {"consensus": "consensus_error", "distance": "distance_to_truth"}  # names of earlier versions
 _NEEDS_TRUTH = (distance_to_truth, support_recovery)
 _NEEDS_CLASSES = (accuracy, balanced_accuracy, accuracy_own, accuracy_local, mean_model_accuracy)
 
@@ -234,8 +233,6 @@ def resolve(metrics: Sequence[str | Metric], problem: Problem, name: str = "metr
     found: list[Metric] = []
     for metric in metrics:
         if isinstance(metric, str):
-            if metric in FORMER:
-                raise ValueError(f"Expected a metric, got {name} = {metric!r}. It is now called {FORMER[metric]!r}.")
             checks.one_of(REGISTRY, **{name: metric})
             metric = REGISTRY[metric]
         if not hasattr(metric, "__name__") or not _takes_parameters(metric):

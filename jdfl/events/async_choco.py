@@ -33,7 +33,7 @@ from jdfl.algorithms.round import Round
 from jdfl.algorithms.step_sizes import FIXED_SYMMETRIC
 from jdfl.base import struct
 from jdfl.base.settings import Fraction, Momentum, Provenance, StepSize
-from jdfl.codecs import Codec, Dense, Sparse
+from jdfl.codecs import Codec, Sparse
 from jdfl.events import partners, timeline
 from jdfl.events.event import Event, Neighbours
 from jdfl.events.method import AsyncMethod, Tables, start
@@ -98,7 +98,7 @@ class AsyncCHOCO(_Copies):
     lr: StepSize = 0.1
     gamma: Fraction = 0.1
     """Step size towards the neighbours' public copies, in (0, 1]."""
-    codec: Codec = Dense()
+    codec: Codec = Sparse(share=0.1)
 
     def handle(self, kind: str, rows: tuple[Any, ...], event: Event) -> tuple[Any, ...]:
         """Take a step, move towards the copies, and send."""

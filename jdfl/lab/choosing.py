@@ -8,7 +8,6 @@ Axes: m nodes.
 
 import dataclasses
 import warnings
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
@@ -19,7 +18,7 @@ from jdfl.algorithms.dpps import DPPS
 from jdfl.algorithms.gradients import takes_noise
 from jdfl.base import checks
 from jdfl.codecs import Sparse
-from jdfl.engine.start import check_run
+from jdfl.engine.start import check_run, check_settings
 from jdfl.privacy import Gaussian
 from jdfl.problems import Problem, example1
 
@@ -38,6 +37,7 @@ PROPERTIES = {
 """What a network or a method may have to cope with, in words; the names are those of `jdfl choose`."""
 _M, _ROUNDS = 8, 5
 _STEPS = {"local_steps": 3, "periods": (2, 4), "period": 3}  # settings for more than one step between two exchanges
+_LINKS = ("directed", "changing", "lossy", "late")  # properties of networks
 _CODEC = "sends its models"  # how warnings of codecs begin
 
 
@@ -55,6 +55,8 @@ class Choice:
     """The kinds of messages that it sends."""
     lacks: str
     """The first property that is missing, and why; empty where it fits."""
+    has: tuple[str, ...] = ()
+    """Of a choice without properties: those that its settings and its requirements on networks allow."""
 
     @property
     def fits(self) -> bool:
@@ -67,7 +69,7 @@ class _LacksError(ValueError):
 
 
 def choose(*properties: str) -> list[Choice]:
-    """Every registered algorithm, those that have all of the properties first.
+    """Every registered algorithm, those that have all of the properties first; without any, by how many they have.
 
     Args:
         properties: Names of properties: "directed", "changing", "lossy", "late", "compressed", "exact", "local_steps",
@@ -79,21 +81,26 @@ def choose(*properties: str) -> list[Choice]:
     for name in properties:
         checks.one_of(PROPERTIES, properties=name)
     found = [_tried(name, frozenset(properties)) for name in REGISTRY]
-    return sorted(found, key=lambda one: not one.fits)
+    return sorted(found, key=lambda one: (not one.fits, -len(one.has)))
 
 
 def _tried(name: str, asked: frozenset[str]) -> Choice:
-    made, reason = _smallest(name), ""
+    made = _smallest(name)
+    channels = tuple(channel.name for channel in made.channels)
+    has = () if asked else tuple(one for one in PROPERTIES if not _lacks(made, frozenset({one}), traced=False))
+    return Choice(name, made.title, tuple(made.tuned), channels, _lacks(made, asked) if asked else "", has)
+
+
+def _lacks(made: Any, asked: frozenset[str], traced: bool = True) -> str:
+    """The first property that an algorithm lacks, and why; without tracing it where its requirements say enough."""
     try:
         with warnings.catch_warnings(record=True) as said:
             warnings.simplefilter("always")
-            _check(made, asked)
-        if "compressed" in asked and (lossy := next((one for one in said if _CODEC in str(one.message)), None)):
-            reason = f"compressed: {lossy.message}"
+            _check(made, asked, traced or bool(asked & {"directed", "late"}))
     except ValueError as error:
-        reason = str(error)
-    channels = tuple(channel.name for channel in made.channels)
-    return Choice(name, made.title, tuple(made.tuned), channels, reason)
+        return str(error)
+    lossy = next((one for one in said if _CODEC in str(one.message)), None) if "compressed" in asked else None
+    return "" if lossy is None else f"compressed: {lossy.message}"
 
 
 def _smallest(name: str) -> Any:
@@ -107,8 +114,39 @@ def _problem() -> Problem:
     return example1(m=_M, n=12, s=2, rows=(12, 16))
 
 
-def _check(algorithm: Any, asked: frozenset[str]) -> None:
+def _check(algorithm: Any, asked: frozenset[str], traced: bool) -> None:
     """Raise ValueError for the first property that the algorithm lacks, with the property's name."""
+    algorithm = _with(algorithm, asked)
+    for one in _LINKS:  # each alone first: of several properties, the first that is missing is named
+        if one in asked and (reason := _refused(algorithm, asked & {one}, traced)):
+            raise _LacksError(f"{one}: {reason}")
+    if reason := _refused(algorithm, asked & {*_LINKS}, traced):
+        raise _LacksError(f"{' and '.join(one for one in _LINKS if one in asked) or 'network'}: {reason}")
+    if "private" in asked and traced:
+        network = next(one for one in _networks(asked & {*_LINKS}) if not _reason(algorithm, one, traced))
+        told = check_run(algorithm, _problem(), network, _ROUNDS, 1, None).privacy(_problem())
+        if not told.claimed:
+            raise _LacksError(f"private: no guarantee is derived, because {told.reason}.")
+
+
+def _refused(algorithm: Any, asked: frozenset[str], traced: bool) -> str:
+    """Why no network with these properties is accepted; empty where one is."""
+    reasons = [_reason(algorithm, network, traced) for network in _networks(asked)]
+    return "" if "" in reasons else reasons[0]
+
+
+def _reason(algorithm: Any, network: Any, traced: bool) -> str:
+    try:
+        check_settings(algorithm, _problem(), network)
+        if traced:
+            check_run(algorithm, _problem(), network, _ROUNDS, 1, None)
+    except ValueError as error:
+        return str(error)
+    return ""
+
+
+def _with(algorithm: Any, asked: frozenset[str]) -> Any:
+    """The algorithm with the settings that these properties ask for; ValueError naming one for which it has none."""
     fields = {one.name for one in dataclasses.fields(algorithm)}
     for one in ("exact", "personal"):
         if one in asked and not getattr(algorithm, one):
@@ -126,19 +164,7 @@ def _check(algorithm: Any, asked: frozenset[str]) -> None:
         algorithm = replace(algorithm, codec=Sparse(share=0.25))
     if "private" in asked:
         algorithm = _private(algorithm, fields)
-    refusals: dict[str, str] = {}
-    for name, network in _networks(asked):
-        try:
-            program = check_run(algorithm, _problem(), network, _ROUNDS, 1, None)
-        except ValueError as error:
-            refusals.setdefault(name, str(error))
-            continue
-        told = program.privacy(_problem())
-        if "private" in asked and not told.claimed:
-            raise _LacksError(f"private: no guarantee is derived, because {told.reason}.")
-        return
-    name, reason = next(iter(refusals.items()))
-    raise _LacksError(f"{name}: {reason}")
+    return algorithm
 
 
 def _private(algorithm: Any, fields: set[str]) -> Any:
@@ -157,22 +183,19 @@ def _private(algorithm: Any, fields: set[str]) -> Any:
     raise _LacksError(f"private: {algorithm.title} has no noise.")
 
 
-def _networks(asked: frozenset[str]) -> Iterator[tuple[str, Any]]:
-    """Networks with what is asked for: one that is accepted is enough. Each has the property that it is refused for."""
-    about = next((one for one in ("late", "lossy", "changing", "directed") if one in asked), "network")
+@cache
+def _networks(asked: frozenset[str]) -> tuple[Any, ...]:
+    """Networks with what is asked for: one that is accepted is enough."""
     if "directed" in asked:
         some, other = (networks.erdos_renyi(_M, 0.4, directed=True, weights="out-degree", seed=seed) for seed in (0, 1))
         base = networks.periodic([some, other]) if "changing" in asked else some
     else:
         base = networks.erdos_renyi_rounds(_M, 0.6) if "changing" in asked else networks.ring(_M)
-    if "late" in asked and "changing" not in asked:
-        yield about, networks.delays(base, 2)
-        return
-    if "late" in asked:
+    if "late" in asked and "changing" in asked:
         raise _LacksError("late: delayed messages are simulated on fixed networks only.")
+    if "late" in asked:
+        return (networks.delays(base, 2),)
     if "lossy" in asked:
-        if "directed" not in asked:
-            yield about, networks.link_loss(base, 0.1, weights="own")
-        yield about, networks.link_loss(base, 0.1, weights="sender")
-        return
-    yield about, base
+        rules = ("sender",) if "directed" in asked else ("own", "sender")
+        return tuple(networks.link_loss(base, 0.1, weights=one) for one in rules)
+    return (base,)

@@ -52,6 +52,7 @@ class Comparison(Outputs):
     together: Together | None = None  # what publishing all reported runs costs, at all budgets
     budget: float | None = None  # of `by`, which tuning judged at; None: not tuned
     views: "tuple[Comparison, ...]" = ()  # at other budgets
+    shown: tuple[str, ...] = ()  # metrics that were asked for, which tables show; empty: the measure
     standing: Standing | None = None  # of the data's ledger when all had ended, tuning included; None: they are in none
     timelines: dict[str, first_events.Lanes] = field(default_factory=dict[str, Any])  # of asynchronous methods
 
@@ -73,7 +74,8 @@ class Comparison(Outputs):
 
         Returns:
             The columns `budget`; the numbers of `seeds` that have a value, that `diverged` and that `stopped`; `needs`,
-                the cost of the first record if the budget does not pay for it, and `after`, its round. Then come the
+                the cost of the first record if the budget does not pay for it, and `after`, its round; and `share`, the
+                smallest share of the budget that a run used which ended before it, NaN where all used it. Then come the
                 mean amounts that the records used have spent. For each metric follow, over these seeds, its mean NAME,
                 sample standard deviation NAME_sd and half-width NAME_ci of the 95 % confidence interval of the mean.
 
@@ -215,7 +217,7 @@ class Comparison(Outputs):
         value: float | None = None,
         metrics: Sequence[str] | None = None,
     ) -> str:
-        """The comparison as a table: mean ± standard deviation over seeds of `metrics`.
+        """The comparison as a table: mean of `metrics` ± half-width of its 95 % confidence interval.
 
         The caption says how every algorithm was tuned.
 
@@ -225,7 +227,7 @@ class Comparison(Outputs):
                 None: the one that tuning compared at; where nothing is tuned, "stop" if there is a stop rule and
                 "round" otherwise.
             value: How much of it, as for `at`; none with "stop".
-            metrics: Names of the metrics that have a column; None: the measure.
+            metrics: Names of the metrics that have a column; None: those that were asked for, or else the measure.
 
         Raises:
             ValueError: For an unknown format, amount or metric.
@@ -243,7 +245,7 @@ class Comparison(Outputs):
         Args:
             by: As for `table`.
             value: As for `table`; ValueError for a value with "stop".
-            metrics: Names of the metrics that have a column; None: the measure.
+            metrics: Names of the metrics that have a column; None: those that were asked for, or else the measure.
         """
         by = self.by if by is None else by
         checks.one_of((*axes_of(self.curves), "stop"), by=by)
@@ -251,7 +253,9 @@ class Comparison(Outputs):
             raise ValueError(f"Expected no budget with by = 'stop', got value = {value!r}. Leave one of them out.")
         for name in () if metrics is None else metrics:
             checks.one_of(metrics_of(self.curves), metrics=name)
-        return words.grid(self.view(by, value), by, value, [self.measure] if metrics is None else list(metrics))
+        return words.grid(
+            self.view(by, value), by, value, list((self.shown or (self.measure,)) if metrics is None else metrics)
+        )
 
     def note(self, label: str) -> str:
         """How the values of an algorithm were chosen, in words.

@@ -129,6 +129,21 @@ def last_within(run: pd.DataFrame, x: str, budget: float) -> pd.Series | None:
     return within.iloc[-1] if len(within) > (len(run) > 1 and run["round"].iloc[0] == 0) else None
 
 
+def share(run: pd.DataFrame, x: str, budget: float) -> float:
+    """The share of a budget in `x` that one run used, where it ended before that; NaN where it did not, or diverged.
+
+    A run used the whole budget if one record more, at what its records cost on average, would have exceeded it.
+
+    Args:
+        run: The records of the run in the order of rounds.
+        x: The column that the budget is an amount of.
+        budget: How much of it may be spent, possibly infinite.
+    """
+    spent = float(run[x].iloc[-1])
+    early = 0 < spent < budget < np.inf and spent * len(run) / max(1, len(run) - 1) <= budget * (1 + 1e-9)
+    return spent / budget if early and run["ending"].iloc[0] not in BAD else float("nan")
+
+
 class Short(NamedTuple):
     """What the first record after the start takes, of an algorithm whose budget does not pay for it."""
 
@@ -166,9 +181,10 @@ def at(curves: pd.DataFrame, x: str, metrics: Sequence[str], budget: float) -> p
     """Every algorithm at one budget in `x`, a row per label.
 
     Columns: `seeds` that have a value, `diverged` seeds, `stopped` seeds (by then), `needs`, the amount that the first
-    record takes if the budget does not pay for it, and `after`, the round of that record; the mean round and cost of
-    the records used, and for every metric NAME, NAME_sd and NAME_ci: mean, sample standard deviation, and half-width of
-    the 95 % confidence interval of the mean, over those seeds.
+    record takes if the budget does not pay for it, and `after`, the round of that record; `share`, the smallest share
+    of the budget that a run used which ended before it; the mean round and cost of the records used, and for every
+    metric NAME, NAME_sd and NAME_ci: mean, sample standard deviation, and half-width of the 95 % confidence interval of
+    the mean, over those seeds.
 
     Args:
         curves: The records of runs, as `long_form` gives them.
@@ -188,6 +204,7 @@ def at(curves: pd.DataFrame, x: str, metrics: Sequence[str], budget: float) -> p
             "stopped": sum(one["ending"] == "stop rule" and one["round"] == ends[one["seed"]] for one in records),
             "needs": lacking.amount,
             "after": lacking.rounds,
+            "share": np.fmin.reduce([share(run, x, budget) for run in by_seed]),
         }
         for name in (*axes, *metrics):
             values = np.array([one[name] for one in records], float)
@@ -197,7 +214,7 @@ def at(curves: pd.DataFrame, x: str, metrics: Sequence[str], budget: float) -> p
                 row[f"{name}_sd"] = float(values.std(ddof=1)) if fine else np.nan
                 row[f"{name}_ci"] = half_width(values)
         rows[str(label)] = row
-    columns = ["seeds", "diverged", "stopped", "needs", "after", *axes]
+    columns = ["seeds", "diverged", "stopped", "needs", "after", "share", *axes]
     columns += [part for name in metrics for part in (name, f"{name}_sd", f"{name}_ci")]
     return pd.DataFrame.from_dict(rows, orient="index", columns=columns).rename_axis("label")
 

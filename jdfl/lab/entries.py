@@ -94,6 +94,8 @@ class Terms:
     ledger: DataLedger | None = None  # which all runs join, those of tuning included
     jobs: Jobs | None = None  # where runs are kept as soon as they are done
     token: str = field(default_factory=lambda: secrets.token_hex(8))  # of all runs in a ledger
+    shown: tuple[str, ...] = ()  # metrics that tables show; empty: the measure
+    longer: int = 1  # factor on their rounds up to which runs go on that end before a budget
 
 
 def plans(methods: Mapping[str, Any], terms: Terms) -> dict[str, Plan]:

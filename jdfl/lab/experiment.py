@@ -19,8 +19,11 @@ from jdfl.lab.curves import AXES, LABELS
 from jdfl.lab.entries import Announce, Entry, Terms, Tuning, budgets_of, check_seeds, check_tuning, drawn, plans
 from jdfl.lab.reported import ran, reported_runs
 from jdfl.network.graph import Network
-from jdfl.problems import Problem, check_problem
+from jdfl.problems import Problem, check_problem, solved
+from jdfl.problems.yardsticks import solvable
 from jdfl.store.jobs import Jobs, opened
+
+_SOLVED = 2000  # parameters up to which minima are computed without being asked for
 
 
 @suggest.init
@@ -42,21 +45,26 @@ class Experiment:
         problem: What the nodes learn: a problem, or a function of a seed that returns one.
         network: The communication network: a network, or a function of a seed that returns one.
         methods: Algorithms by label, or an `Entry` for a method with its own network, grid or number of rounds.
-        steps: Maximum number of rounds of a run, at least 1.
+        steps: Number of rounds of a run, at least 1. A method whose rounds end before a budget does as many as it
+            takes, at most `longer` times as many; tables and figures mark runs that end before it nevertheless.
         trials: Number of reported trials, with the keys 0, 1, ..., or their keys, all different.
         budget: What all methods get equal amounts of: a mapping from amounts (round, communications, bytes, gradients,
             examples, network_seconds, stop) to one budget, a list of budgets, or None for the largest that all methods
             reach, but, of all amounts except rounds, at least what ten rounds of each cost. The first one is shown
             first. "stop" compares the rounds until the stop rule fires. None: rounds, bytes and gradients.
         tuning: How all methods are tuned; None: values as given.
-        measure: The metric that tuning judges by: a name, or a function whose smaller values are better.
-        metrics: What is recorded, by name or as functions; None: all that the problem can give.
+        measure: The metric that tuning judges by and that leads in tables and figures: a name, or a function whose
+            smaller values are better. None: `suboptimality` where the minimum is known, or else `objective`.
+        metrics: What is recorded and shown by tables, by name or as functions. None: all that the problem can give;
+            tables show the measure.
         every: Rounds between two records, at least 1.
         stop: The rule that may end a run early, also in tuning runs.
         batch: Number of runs that are computed side by side, as for `sweep`.
         epsilon: Privacy budget of every reported run: each method that adds noise by a mechanism gets the least noise
             that makes its reported runs (epsilon, `delta`)-differentially private; None: noise as given.
         delta: As for `account`.
+        longer: The factor on `steps` up to which runs go on that end before a budget; 1: none does. With `epsilon` or
+            `ledger`, which are for a number of rounds, none does either.
         ledger: The ledger of the data, as for `run`. All runs, those of tuning included, have to fit into it before the
             first one begins, so that `extend` of `tuning` has to be 0.
     """
@@ -68,13 +76,14 @@ class Experiment:
     trials: int | Sequence[int] = 10
     budget: Mapping[str, float | Sequence[float] | None] | None = None
     tuning: Tuning | None = field(default_factory=Tuning)
-    measure: str | Metric = "objective"
+    measure: str | Metric | None = None
     metrics: Sequence[str | Metric] | None = None
     every: int = 1
     stop: StopRule | None = None
     batch: int | None = None
     epsilon: float | None = None
     delta: float | None = None
+    longer: int = 10
     ledger: DataLedger | None = None
 
     def __repr__(self) -> str:
@@ -160,6 +169,7 @@ class Experiment:
         terms, metrics = self._terms(lambda label, what: None, None)
         terms = replace(terms, ledger=None)
         plan = plans({label: self.methods[label]}, terms)[label]
+        plan = replace(plan, steps=comparison.tuned[label].steps or plan.steps)
         return reported_runs(label, plan, terms, metrics, comparison.tuned[label].values)[1]
 
     def _terms(self, announce: Announce, jobs: Jobs | None) -> tuple[Terms, tuple[Metric, ...]]:
@@ -171,7 +181,7 @@ class Experiment:
         if isinstance(self.trials, int):
             checks.whole(1, 100_000, trials=self.trials)
         check_seeds(trials=keys)
-        checks.whole(1, steps=self.steps, every=self.every)
+        checks.whole(1, steps=self.steps, every=self.every, longer=self.longer)
         if self.batch is not None:
             checks.whole(1, batch=self.batch)
         if self.delta is not None:
@@ -185,7 +195,12 @@ class Experiment:
         trials, tuning = ([self.trial(int(key)) for key in some] for some in (keys, () if tune is None else tune.keys))
         problem = trials[0].problem
         chosen = default_metrics(problem) if self.metrics is None else resolve(self.metrics, problem)
-        (judge,) = resolve([self.measure], problem, "measure")
+        measure = self.measure
+        if measure is None:
+            names = [metric.__name__ for metric in chosen]
+            known = self.metrics is None and all(_minimum_known(trial.problem) for trial in (*trials, *tuning))
+            measure = "suboptimality" if known or "suboptimality" in names else "objective"
+        (judge,) = resolve([measure], problem, "measure")
         if judge not in chosen:
             chosen = resolve([*chosen, judge], problem)
         for metric in chosen:
@@ -212,6 +227,16 @@ class Experiment:
             **({} if jobs is None else {"token": jobs.token}),
         )
         return terms, chosen
+
+
+def _minimum_known(problem: Problem) -> bool:
+    """Whether the minimum of the objective is given, or found in moments."""
+    if problem.optimum is not None or not solvable(problem) or problem.n > _SOLVED:
+        return problem.optimum is not None
+    try:
+        return solved(problem).optimum is not None
+    except (ValueError, RuntimeError):  # no unique one, or none that the solver proves
+        return False
 
 
 def compare(

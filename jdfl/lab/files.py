@@ -13,11 +13,8 @@ from uuid import uuid4
 import numpy as np
 import pandas as pd
 
-from jdfl.engine.metrics import FORMER
-
 _JSON: Any = {"indent": 2, "allow_nan": False, "default": str}
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")  # what formulas begin with
-_RECORDS = ("metrics", "curves")  # files whose columns are metrics
 _PARTIAL = f".{'[0-9a-f]' * 12}.partial.*"  # names of files that are not complete
 
 
@@ -32,31 +29,22 @@ def read(file: Path) -> Any:
     try:
         match file.suffix:
             case ".parquet":
-                return _current(file, pd.read_parquet(file))
+                return pd.read_parquet(file)
             case ".npz":
                 with file.open("rb") as stream, np.load(stream, allow_pickle=False) as arrays:
                     return arrays["params"]
             case ".json":
-                return _current(file, dict(json.loads(file.read_text(encoding="utf-8"))))
+                return dict(json.loads(file.read_text(encoding="utf-8")))
             case ".csv":
                 text = file.read_text(encoding="utf-8")
                 whole_rows = text[: text.rfind("\n") + 1]
                 found = pd.read_csv(io.StringIO(whole_rows), index_col=False) if whole_rows else pd.DataFrame()
-                return _current(file, found.astype(float))
+                return found.astype(float)
             case _:
                 return file.read_text(encoding="utf-8")
     except Exception as error:  # every format has its own errors
         words = " ".join(str(error).split())[:200] or repr(error)
         raise ValueError(f"Expected a whole file at {file}, got a damaged one: {words}. Make the run again.") from error
-
-
-def _current(file: Path, content: Any) -> Any:
-    """The content of a file with the metrics of earlier versions under the names that they have now."""
-    if isinstance(content, pd.DataFrame):
-        return content.rename(columns=FORMER) if file.stem in _RECORDS else content
-    if isinstance(content.get("metrics"), dict):
-        content["metrics"] = {FORMER.get(name, name): value for name, value in content["metrics"].items()}
-    return content
 
 
 def write(path: Path, content: Any) -> None:

@@ -2,16 +2,17 @@
 
 import math
 from collections.abc import Callable, Sequence
-from statistics import fmean, stdev
+from statistics import fmean
 from typing import Any
 
 import numpy as np
 
 from jdfl.engine.metrics import COUNTS, REGISTRY
 from jdfl.lab.page import Table, Tiles
+from jdfl.lab.paired import half_width
 from jdfl.lab.runs import Entry
 from jdfl.lab.summary import bytes_text
-from jdfl.lab.table import rounded
+from jdfl.lab.table import PM, rounded
 from jdfl.privacy.relation import upper, worth
 
 _BY_CHANNEL = ("messages", "message_bits")
@@ -24,10 +25,14 @@ _COSTS = (
 def tiles(entry: Entry) -> Tiles:
     """The final state of the runs of one setting, in a few numbers."""
     last = [run.history.iloc[-1] for run in entry.runs]
-    found = [("rounds", _spread(last, "round"), ", ".join(dict.fromkeys(run.ending for run in entry.runs)))]
+    pm = f", {PM}" if len(last) > 1 else ""
+    found = [("rounds", _spread(last, "round"), ", ".join(dict.fromkeys(run.ending for run in entry.runs)) + pm)]
     for name in metric_names([str(name) for name in last[0].index])[:4]:
-        found.append((name.replace("_", " "), _spread(last, name), "at the end"))
-    found += [("bytes sent", _spread(last, "bytes", _spread_of_bytes), "by all nodes"), ("epsilon", *_epsilon(entry))]
+        found.append((name.replace("_", " "), _spread(last, name), f"at the end{pm}"))
+    found += [
+        ("bytes sent", _spread(last, "bytes", _spread_of_bytes), f"by all nodes{pm}"),
+        ("epsilon", *_epsilon(entry)),
+    ]
     seconds = [run.summary["seconds"] for run in entry.runs if run.summary]
     if seconds:
         found.append(("wall time", f"{fmean(seconds):.3g} s", "compilation excluded"))
@@ -45,7 +50,9 @@ def compared(entries: Sequence[Entry]) -> Table:
         measured = [_spread(last, name) for name in ("round", *shared)]
         epsilon = ", ".join([_epsilon(entry)[0], *(promises([entry]) if differ else ())])
         rows.append([entry.label, len(last), *measured, _spread(last, "bytes", _spread_of_bytes), epsilon])
-    headers = ["setting", "runs", "rounds", *(name.replace("_", " ") for name in shared), "bytes sent", "epsilon"]
+    pm = f" {PM}" if any(len(entry.runs) > 1 for entry in entries) else ""
+    measures = [f"{name.replace('_', ' ')}{pm}" for name in ("rounds", *shared, "bytes sent")]
+    headers = ["setting", "runs", *measures, "epsilon"]
     return Table(headers, rows)
 
 
@@ -94,13 +101,13 @@ def _epsilon(entry: Entry) -> tuple[str, str]:
 
 
 def _spread(records: Sequence[Any], name: str, write: Callable[[float, float], str] = rounded) -> str:
-    """Mean and, over several records, standard deviation of one number; values that are not finite are counted."""
+    """Mean of one number and half-width of its 95 % interval; values that are not finite are counted."""
     good = [float(one[name]) for one in records if np.isfinite(one[name])]
     if not good:
         return "not finite"
-    told = write(fmean(good), stdev(good) if len(set(good)) > 1 else math.nan)
+    told = write(fmean(good), half_width(np.array(good)) if len(set(good)) > 1 else math.nan)
     return told if len(good) == len(records) else f"{told} ({len(records) - len(good)} not finite)"
 
 
-def _spread_of_bytes(mean: float, sd: float) -> str:
-    return bytes_text(mean) + (f" ± {bytes_text(sd)}" if math.isfinite(sd) else "")
+def _spread_of_bytes(mean: float, half: float) -> str:
+    return bytes_text(mean) + (f" ± {bytes_text(half)}" if math.isfinite(half) else "")

@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 
 from jdfl.algorithms.algorithm import Algorithm
+from jdfl.base import checks
 from jdfl.engine.accountant import account, adjustable, ledger_of_run
 from jdfl.engine.batch import across
 from jdfl.engine.booking import Room
@@ -106,6 +107,7 @@ def ran(methods: Mapping[str, Any], terms: Terms, metrics: tuple[Metric, ...]) -
             epsilon=epsilon,
             privacy={label: one.privacy for label, one in runs.items() if one.privacy is not None},
             budget=None if tune is None else target.budget,
+            shown=terms.shown,
         )
         found.append(one)
     ledgers = [ledger_of_run(run) if run.guarantee.claimed else None for one in done for run in one.results]
@@ -133,7 +135,10 @@ def reported_runs(
     algorithm = calibrated(dataclasses.replace(plan, algorithm=plan.at(dict(values))), terms)
     how: Any = {"every": terms.every, "stop": terms.stop, "metrics": metrics, "batch": terms.batch}
     how |= {"ledger": terms.ledger, "jobs": terms.jobs, "names": [(label, values)], "token": terms.token}
-    return algorithm, across(algorithm, plan.trials, over={}, steps=plan.steps, **how)
+    with warnings.catch_warnings():
+        if values:  # tuning measured what hints about step sizes are about
+            warnings.simplefilter("ignore", checks.HintWarning)
+        return algorithm, across(algorithm, plan.trials, over={}, steps=plan.steps, **how)
 
 
 def _timelines(comparison: Comparison, planned: Mapping[str, Plan]) -> dict[str, Lanes]:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Annotated, Any, ClassVar, Literal, get_args
 
+from jdfl.algorithms.codes import sends_dense
 from jdfl.base import checks
 from jdfl.base.settings import defaults
 from jdfl.config import ALGORITHMS, NETWORKS, PROBLEMS, STOPS, Kind, noise_for_now, yaml_text
@@ -52,7 +53,9 @@ class Settings:
     stop: Annotated[Kind | None, STOPS] = None
     """When a run ends before its last round; the same rule for all, for consensus with the largest s among them."""
     steps: int = 200
-    """Maximum number of rounds."""
+    """Number of rounds; where they end before a budget, as many as it takes, at most `longer` times as many."""
+    longer: int = _compare.longer
+    """The factor on `steps` up to which runs go on that end before a budget; none does with an epsilon or a ledger."""
     every: int = _compare.every
     """Rounds between two records of the metrics."""
     seeds: int = 5
@@ -62,8 +65,9 @@ class Settings:
     redraw: tuple[Literal["data", "network"], ...] | None = None
     """What every trial redraws: data, network or both, where their kinds have a seed; none: both, but nothing with a
     ledger, and no data of more than 2 GiB in all trials. An empty list: all trials share data and network."""
-    measure: str = _compare.measure
-    """The metric that tuning judges by and that the table shows first."""
+    measure: str | None = None
+    """The metric that tuning judges by and that the table shows; none: suboptimality where the minimum is known,
+    or else the objective."""
     metrics: tuple[str, ...] = ()
     """Names of the metrics to record; empty: all that the problem can give."""
     tune: bool = True
@@ -146,9 +150,10 @@ def build(config: CompareConfig) -> tuple[dict[str, Compared], Any, Any, dict[st
         redraw = () if config.ledger is not None else redrawn_by_default(problem, trials)
     members_ = [one if isinstance(one, Entry) else Entry(algorithm=one) for one in config.algorithms]
     entries: dict[str, Compared] = {}
-    for label, one in zip(_labels(members_), members_):
+    made = [(one.algorithm if config.epsilon is None else noise_for_now(one.algorithm)).build() for one in members_]
+    for label, one, algorithm in zip(_labels(members_, made), members_, made):
         entries[label] = Compared(
-            (one.algorithm if config.epsilon is None else noise_for_now(one.algorithm)).build(),
+            algorithm,
             None if one.network is None else drawn(one.network, "network" in redraw, m=problem.m),
             None if one.grids is None else _grids(one.grids),
             one.steps,
@@ -169,6 +174,7 @@ def build(config: CompareConfig) -> tuple[dict[str, Compared], Any, Any, dict[st
         "stop": _stop(config, entries),
         "measure": config.measure,
         "batch": config.batch,
+        "longer": config.longer,
         "epsilon": config.epsilon,
         "delta": config.delta,
         "ledger": None if config.ledger is None else DataLedger(config.ledger),
@@ -191,18 +197,19 @@ def _check_untuned(config: CompareConfig) -> None:
             )
 
 
-def _labels(entries: list[Entry]) -> list[str]:
-    """A label each: its own, or its kind, numbered where a kind comes again."""
+def _labels(entries: list[Entry], made: list[Any]) -> list[str]:
+    """A label each: its own, or its kind, which says what is sent dense, numbered where a kind comes again."""
     own = [one.label for one in entries if one.label]
     repeated = [label for label, count in Counter(own).items() if count > 1]
     if repeated:
         raise ValueError(f"Expected different labels, got label = {repeated[0]!r} twice. Rename one.")
     labels: list[str] = []
-    for one in entries:
-        label, number = one.label or one.algorithm.kind, 1
+    for one, algorithm in zip(entries, made):
+        kind = f"{one.algorithm.kind}, dense" if sends_dense(algorithm) else one.algorithm.kind
+        label, number = one.label or kind, 1
         while not one.label and label in (*labels, *own):
             number += 1
-            label = f"{one.algorithm.kind}-{number}"
+            label = f"{kind}-{number}"
         labels.append(label)
     return labels
 

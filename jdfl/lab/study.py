@@ -7,7 +7,7 @@ jobs/              two tables per finished group, named after its work
 results.parquet    a row per run: point, its values, seed, ending, metrics, totals, epsilon, ledger, times, provenance
 results.csv        the same
 curves.parquet     a row per record: point, seed, round, metrics, totals so far
-table.md           mean and standard deviation over the seeds, a row per point, the best first
+table.md           means over the seeds with 95 % confidence intervals, a row per point, the best first
 manifest.json      size and SHA-256 of every file of a study that is complete
 """
 
@@ -19,7 +19,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from statistics import fmean, stdev
+from statistics import fmean
 from typing import Any
 
 import numpy as np
@@ -32,6 +32,7 @@ from jdfl.engine.metrics import COUNTS, REGISTRY
 from jdfl.engine.result import BAD
 from jdfl.lab.files import tidy, write
 from jdfl.lab.groups import REFUSED, Group, Point, groups, intents, run_group
+from jdfl.lab.paired import half_width
 from jdfl.lab.results import environment
 from jdfl.lab.space import config_at, points
 from jdfl.lab.table import better
@@ -205,7 +206,7 @@ _MISSING = "Expected the package submitit for jobs of a cluster, found none. Ins
 
 
 def best_first(table: pd.DataFrame, fields: Sequence[str], by: str) -> pd.DataFrame:
-    """Mean and standard deviation over seeds, a row per point, sorted by `by`, the best first; NaN if a run diverged.
+    """Means over seeds with intervals, a row per point, sorted by `by`, the best first; NaN if a run diverged.
 
     Args:
         table: A row per run, as `run_group` gives them; those of refused points are left out.
@@ -214,7 +215,8 @@ def best_first(table: pd.DataFrame, fields: Sequence[str], by: str) -> pd.DataFr
 
     Returns:
         The columns point, the `fields`, `seeds` that have a result, `diverged` (runs that violated an invariant
-            included), and NAME and NAME_sd of every metric, of rounds and bytes.
+            included), and, of every metric, of rounds and bytes, the mean NAME and NAME_ci, the half-width of its 95 %
+            confidence interval.
 
     Raises:
         ValueError: For a metric that no run has.
@@ -232,7 +234,7 @@ def best_first(table: pd.DataFrame, fields: Sequence[str], by: str) -> pd.DataFr
         for name in dict.fromkeys((by, *metrics, "rounds", "bytes")):
             numbers = [float(value) for value in runs[name]]
             row[name] = np.nan if diverged else fmean(numbers)
-            row[f"{name}_sd"] = np.nan if diverged or len(numbers) < 2 else stdev(numbers)
+            row[f"{name}_ci"] = np.nan if diverged else half_width(np.array(numbers))
         rows.append(row)
     found = pd.DataFrame(rows)
     return found.sort_values(by, ascending=better(by) > 0, na_position="last", kind="stable", ignore_index=True)

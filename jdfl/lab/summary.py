@@ -3,14 +3,18 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from statistics import fmean, stdev
+from statistics import fmean
 from typing import Any
+
+import numpy as np
 
 from jdfl.algorithms.around import Around
 from jdfl.base.absent import Absent
 from jdfl.engine.accountant import account, ledger_of_run
 from jdfl.engine.metrics import COUNTS
 from jdfl.engine.result import BAD, Result
+from jdfl.lab.paired import half_width
+from jdfl.lab.table import PM, rounded
 from jdfl.privacy import Accounting, Ledger
 from jdfl.privacy.relation import uncovered
 from jdfl.privacy.together import Together, compact
@@ -119,14 +123,13 @@ def summary_text(data: Mapping[str, Any]) -> str:
 
 
 def spread_text(runs: Sequence[Mapping[str, Any]]) -> str:
-    """Mean and standard deviation over `runs` of one setting, given by their summaries, as Markdown."""
+    """Means over `runs` of one setting with 95 % intervals, given by their summaries, as Markdown."""
     rows = [{"rounds": one["rounds"], "bytes": one["bytes"], **one["metrics"]} for one in runs]
-    lines = ["| over runs | mean | standard deviation | runs |", "| --- | ---: | ---: | ---: |"]
+    lines = [f"| over runs | mean {PM} | runs |", "| --- | ---: | ---: |"]
     for name in rows[0]:
         values = [row[name] for row in rows if row[name] is not None]
-        mean = f"{fmean(values):.6g}" if values else "none"
-        spread = f"{stdev(values):.3g}" if len(values) > 1 else "none"
-        lines.append(f"| {name} | {mean} | {spread} | {len(values)} |")
+        mean = rounded(fmean(values), half_width(np.array(values, float))) if values else "none"
+        lines.append(f"| {name} | {mean} | {len(values)} |")
     spent = together(runs)
     return "\n".join(lines) + "\n" + ("" if spent is None else f"\n{spent.statement()}\n")
 

@@ -1,6 +1,7 @@
 """Tables of a comparison as text, Markdown and LaTeX, with everything in the caption that decides what they mean."""
 
 import re
+import textwrap
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -12,6 +13,8 @@ from jdfl.engine.metrics import HIGHER_IS_BETTER, REGISTRY
 from jdfl.lab.paired import leaders
 
 NONE = "–"
+WIDTH = 80  # characters of a line in a terminal
+PM = "± 95 % CI"  # in headers of means: what ± is in every table, the half-width of the mean's confidence interval
 Format = Literal["text", "markdown", "latex"]
 
 
@@ -48,25 +51,25 @@ def number(value: float, digits: int = 4) -> str:
     return f"{value:.{digits}g}" if fits else f"{value:.{digits - 1}e}"
 
 
-def rounded(mean: float, sd: float, same: str = "same in all runs") -> str:
+def rounded(mean: float, half: float, same: str = "same in all runs") -> str:
     """A mean ± its uncertainty, without digits beyond the uncertainty, which has two.
 
     Args:
         mean: The mean over runs.
-        sd: Their standard deviation, or the half-width of an interval; NaN: the mean alone is shown.
+        half: The half-width of the 95 % confidence interval of the mean; NaN: the mean alone is shown.
         same: The words that replace an uncertainty of 0.
     """
-    if not np.isfinite(sd):
+    if not np.isfinite(half):
         return number(mean)
-    if sd <= 1e-12 * abs(mean):
+    if half <= 1e-12 * abs(mean):
         return f"{number(mean)} ({same})"
-    place = int(np.floor(np.log10(sd))) - 1  # of the second digit
-    largest = int(np.floor(np.log10(max(abs(mean), sd))))
+    place = int(np.floor(np.log10(half))) - 1  # of the second digit
+    largest = int(np.floor(np.log10(max(abs(mean), half))))
     if -3 <= largest < 9:
         digits = max(0, -place)
-        return f"{round(mean, -place):,.{digits}f} ± {round(sd, -place):,.{digits}f}"
+        return f"{round(mean, -place):,.{digits}f} ± {round(half, -place):,.{digits}f}"
     digits = max(0, largest - place)
-    return f"({mean / 10.0**largest:.{digits}f} ± {sd / 10.0**largest:.{digits}f})e{largest:+03d}"
+    return f"({mean / 10.0**largest:.{digits}f} ± {half / 10.0**largest:.{digits}f})e{largest:+03d}"
 
 
 def better(metric: str) -> int:
@@ -110,13 +113,49 @@ def column(
     return cells
 
 
+def fitted(grid: Grid, first: int = 1, width: int = WIDTH) -> Grid:
+    """The part of a table that a terminal of `width` columns shows.
+
+    Empty columns are left out. Columns whose cells are all equal are in the caption, and so are the names of columns
+    that do not fit: the first ones stay, then means (headers with PM), then the others from the left.
+
+    Args:
+        grid: The whole table.
+        first: The number of leading columns that always stay.
+        width: Characters of a line.
+    """
+    columns = list(zip(grid.headers, map(list, zip(*grid.rows)))) if grid.rows else []
+    caption, kept, size = list(grid.caption), set(range(min(first, len(columns)))), 0
+    rest: list[int] = []
+    for place, (head, cells) in enumerate(columns[first:], first):
+        texts = {cell.text for cell in cells}
+        if texts <= {"", NONE}:
+            continue
+        if len(texts) == 1 and len(cells) > 1 and PM not in head:
+            caption.append(f"{head}: {cells[0].text} in all rows.")
+        else:
+            rest.append(place)
+    widths = [2 + max(len(head), *(len(cell.text) + 2 * bool(cell.mark) for cell in cells)) for head, cells in columns]
+    size = sum(widths[place] for place in kept) - 2
+    for place in sorted(rest, key=lambda one: PM not in columns[one][0]):
+        if size + widths[place] <= width or not kept - set(range(first)):
+            kept.add(place)
+            size += widths[place]
+    if more := [columns[place][0] for place in rest if place not in kept]:
+        caption.append(f"Not shown here, but in files and pages: {', '.join(more)}.")
+    shown = sorted(kept)
+    heads = [grid.headers[place] for place in shown] if columns else grid.headers
+    return Grid(heads, [[row[place] for place in shown] for row in grid.rows], caption)
+
+
 def write(grid: Grid, format: Format) -> str:
     """The `grid` in a `format`, with its caption and what the marks of cells mean.
 
     Args:
         grid: Headers, rows of cells and the sentences of the caption.
-        format: "text", "markdown" or "latex", whose own signs are escaped in all cells.
+        format: "text", `fitted` to a terminal of 80 columns, "markdown" or "latex", whose own signs are escaped.
     """
+    grid = fitted(grid) if format == "text" else grid
     lay, escaped, frames, legend = _FORMATS[format]
     rows = [[frames[cell.mark].format(escaped(cell.text)) for cell in row] for row in grid.rows]
     used = {cell.mark for row in grid.rows for cell in row} - {""}
@@ -140,7 +179,8 @@ def _text(heads: list[str], rows: list[list[str]], caption: list[str], legend: s
     widths = [max(map(len, words)) for words in zip(heads, *rows)]
     rule = ["-" * width for width in widths]
     lines = ["  ".join(map(str.ljust, row, widths)).rstrip() for row in (heads, rule, *rows)]
-    return "\n".join([*lines, "", *caption, legend]).rstrip() + "\n"
+    told = [textwrap.fill(line, WIDTH, break_on_hyphens=False, break_long_words=False) for line in (*caption, legend)]
+    return "\n".join([*lines, "", *told]).rstrip() + "\n"
 
 
 def _markdown(heads: list[str], rows: list[list[str]], caption: list[str], legend: str) -> str:

@@ -1,7 +1,8 @@
 """A sweep per algorithm over its grid, the best point at every budget, and grids that are extended at their edge."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any, Literal, NamedTuple
 
@@ -40,6 +41,7 @@ class Tuned:
     lone: str = ""  # which point was the only one; empty where there were several to choose from
     ties: int = 1  # points as good as the chosen one, itself among them
     short: Short | None = None  # what one round takes, where that is the failure
+    steps: int = 0  # rounds of its runs; 0: as the experiment says
 
 
 class Choice(NamedTuple):
@@ -204,11 +206,13 @@ class Search:
         return [point for point in points if point not in self.points and self.plan.allows(point)]
 
 
-def tune_all(plans: Mapping[str, Plan], terms: Terms, tune: Tuning) -> list[Choice]:
+def tune_all(plans: dict[str, Plan], terms: Terms, tune: Tuning) -> list[Choice]:
     """Tune every plan that has a grid at every budget that is shown, that of `by` first, from the same tuning runs.
 
     Args:
         plans: The entries by label; one without a grid is run with its own values, since it may limit a common budget.
+            An entry whose rounds end before a budget gets as many as the budget takes, at most `terms.longer` times its
+            own; with an epsilon or a ledger, which are for a number of rounds, all keep theirs.
         terms: What all entries have in common.
         tune: Seeds, budgets, and how often grids may be extended.
     """
@@ -220,6 +224,12 @@ def tune_all(plans: Mapping[str, Plan], terms: Terms, tune: Tuning) -> list[Choi
         for label, one in searches.items()
     ]
     targets = _targets(pd.concat(records, ignore_index=True), terms.budgets)
+    for label, plan in list(plans.items()):
+        most = plan.steps * terms.longer
+        while (steps := min(most, _needed(searches[label], targets))) > plans[label].steps:
+            plans[label] = replace(plan, steps=steps)
+            searches[label] = Search(label, plans[label], terms, tune)
+            searches[label].run(plan.taken(), 0, f"tuning over {steps:,} rounds, which the budget takes")
     for search in searches.values():
         if search.plan.grid:
             search.extend(targets)
@@ -227,10 +237,23 @@ def tune_all(plans: Mapping[str, Plan], terms: Terms, tune: Tuning) -> list[Choi
     columns = ["label", *fields, "mean", "diverged", "runs", "extension", "chosen", "edge"]
     found: list[Choice] = []
     for target in targets:
-        tuned = {label: search.choose(target) for label, search in searches.items()}
+        tuned = {label: replace(one.choose(target), steps=one.plan.steps) for label, one in searches.items()}
         rows = [row for label, search in searches.items() for row in search.rows(tuned[label], target)]
         found.append(Choice(target, tuned, pd.DataFrame(rows, columns=columns)))
     return found
+
+
+def _needed(search: Search, targets: Sequence[Target]) -> int:
+    """The rounds that the budgets take, of the runs that ended because all their rounds were done."""
+    steps, (terms, every) = search.plan.steps, (search.terms, search.terms.every)
+    if terms.epsilon is not None or terms.ledger is not None:
+        return steps
+    needed = float(steps)
+    for _, run in search.records.groupby(["label", "seed"], sort=False):
+        for x, budget in targets:
+            if x != "stop" and run["ending"].iloc[0] == "steps" and np.isfinite(used := curves.share(run, x, budget)):
+                needed = max(needed, steps / used * 1.02 + 1)
+    return steps if needed == steps else -(-math.ceil(needed) // every) * every
 
 
 def _targets(records: pd.DataFrame, budgets: Sequence[Budget]) -> list[Target]:

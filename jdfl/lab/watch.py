@@ -42,7 +42,6 @@ from jdfl.problems import Problem
 from jdfl.store import journal
 
 TABLES = ("nodes", "links", "split", "timeline", "messages")  # of the journal
-_FLOATS = ("distance", "value", "time", "sent", "arrives")  # columns
 MOST = 256  # nodes
 MOMENTS = 60  # at least, in a run with enough rounds
 _CHUNK = 50  # maximum number of rounds between two returns

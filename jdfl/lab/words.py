@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
+from jdfl.algorithms.codes import sends_dense
 from jdfl.engine.result import BAD
 from jdfl.lab.curves import AXES, Short
 from jdfl.lab.grids import grid_text
-from jdfl.lab.table import Cell, Grid, column, number
+from jdfl.lab.table import PM, Cell, Grid, column, number
 from jdfl.lab.tuning import Tuned
 from jdfl.privacy.relation import upper, whom
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from jdfl.lab.comparison import Comparison
 
 _ENDED = "Values where the runs ended"
+_DONE = "its rounds were done"
 _ONE = "one trial: there are no intervals, and no method is ranked"
 
 
@@ -33,15 +35,19 @@ def grid(of: "Comparison", by: str, value: float | None, names: list[str]) -> Gr
     found = of.at("round", np.inf, metrics=names) if stop else of.at(by, value, metrics=names)
     unranked = _unranked(of, by, value)
     columns = {
-        "algorithm": [Cell(label) for label in found.index],
+        "algorithm": [Cell(named(of, label)) for label in found.index],
         "values": [Cell(_values(how)) for how in of.tuned.values()],
     }
     if stop:
-        columns["rounds to stop"] = column(
+        columns["rounds to stop" + (f" {PM}" if len(of.seeds) > 1 else "")] = column(
             of.to_stop(), "round", of.values("stop"), sign=1, whole="not stopped", beside=unranked
         )
     for name in ("bytes",) if stop else ("round", by):
         columns[AXES[name] if name == "round" else name] = [Cell(number(amount)) for amount in found[name]]
+    if not stop and found["share"].notna().any():
+        columns["budget used"] = [
+            Cell(f"{min(used, 0.99):.0%}" if used < 1 else "all") for used in found["share"].fillna(1)
+        ]
     if of.privacy:
         columns["epsilon"] = [Cell(_spent(of, label)) for label in found.index]
     reasons = {label: "no results" for label, how in of.tuned.items() if how.short is not None}  # of another budget
@@ -49,7 +55,8 @@ def grid(of: "Comparison", by: str, value: float | None, names: list[str]) -> Gr
     budget = ("round", np.inf) if stop else (by, value)
     measured = [column(found, name, of.values(*budget, name), beside=unranked, reasons=reasons) for name in names]
     rows = [*columns.values(), *measured]
-    headers = [*columns, *(name.replace("_", " ") for name in names)]
+    pm = f" {PM}" if len(of.seeds) > 1 else ""
+    headers = [*columns, *(f"{name.replace('_', ' ')}{pm}" for name in names)]
     return Grid(headers, [list(row) for row in zip(*rows)], _caption(of, by, value, found))
 
 
@@ -68,6 +75,11 @@ def note(of: "Comparison", label: str) -> str:
     return told + "".join(f"; the best {path} is the {side} tried" for path, side in how.edge.items())
 
 
+def named(of: "Comparison", label: str) -> str:
+    """A label, which says where a method that exists to compress sends everything."""
+    return f"{label}, dense" if sends_dense(of.algorithms.get(label)) and "dense" not in label.lower() else label
+
+
 def mark(of: "Comparison", label: str) -> str:
     """What limits the result of an algorithm at the budget of `of`; empty where nothing does."""
     how = of.tuned[label]
@@ -77,9 +89,11 @@ def mark(of: "Comparison", label: str) -> str:
         return told
     if how.alike:
         return "all points of its grid that work are alike"
+    early = {} if of.by == "stop" else _early(of, of.at(of.by, of.budget, metrics=[]))
     edges = " and ".join(f"{path} on the edge of its grid" for path in how.edge)
     untuned = f"not tuned: {how.lone}" if how.lone else "" if how.grid else "not tuned"
-    return "; ".join(filter(None, (untuned, f"best {edges}" if edges else "")))
+    used = f"ended {early[label]}" if label in early else ""
+    return "; ".join(filter(None, (used, untuned, f"best {edges}" if edges else "")))
 
 
 def legend(label: str, views: "Mapping[str, Comparison]") -> str:
@@ -95,7 +109,7 @@ def legend(label: str, views: "Mapping[str, Comparison]") -> str:
         diverged = f"{bad} of {len(view.seeds)} diverged" if bad else ""
         marks.setdefault("; ".join(filter(None, (diverged, mark(view, label)))), []).append(x)
     told = [one if len(marks) == 1 else f"{', '.join(at)}: {one}" for one, at in marks.items() if one]
-    return "\n".join([label, *(f"({one})" for one in told)])
+    return "\n".join([named(next(iter(views.values())), label), *(f"({one})" for one in told)])
 
 
 def axis(of: "Comparison", x: str) -> str:
@@ -127,13 +141,18 @@ def _values(how: Tuned) -> str:
 
 
 def _unranked(of: "Comparison", by: str, value: float | None) -> list[str]:
-    """Labels that are never marked as best: methods that exceed the epsilon, and those whose grid chose nothing.
+    """Labels that are never marked as best: beyond the epsilon, out of rounds before the budget, or of equal points.
 
     All labels where none was tuned, and where equal epsilons do not promise the same.
     """
     if not of.tuned_at(by, value) or (of.epsilon is not None and len(_promises(of)) > 1):
         return list(of.results)
-    return [*_beside(of), *(label for label, how in of.tuned.items() if how.alike)]
+    early = {} if by == "stop" else _early(of, of.at(by, value, metrics=[]))
+    return [
+        *_beside(of),
+        *(label for label, why in early.items() if _DONE in why),
+        *(label for label, how in of.tuned.items() if how.alike),
+    ]
 
 
 def _promises(of: "Comparison") -> dict[str, list[str]]:
@@ -156,14 +175,14 @@ def _spent(of: "Comparison", label: str) -> str:
     return number(float(upper(of.privacy[label].epsilon))) if label in of.privacy else "none"
 
 
-def _early(of: "Comparison", by: str, found: pd.DataFrame) -> list[str]:
-    """Labels whose runs did all their rounds and spent less than half of the budget."""
-    early: list[str] = []
-    for label, runs in of.curves.groupby("label", sort=False):
-        spent, rounds, budget = found.loc[label, [by, "round", "budget"]].to_numpy(float)
-        last = float(runs.groupby("seed")["round"].max().mean())
-        if 0 < spent < budget / 2 and set(runs["ending"]) == {"steps"} and rounds == last:
-            early.append(str(label))
+def _early(of: "Comparison", found: pd.DataFrame) -> dict[str, str]:
+    """By label of runs that ended before the budget of `found`: the share of it that they used, and why they ended."""
+    early: dict[str, str] = {}
+    for label, used in found["share"].dropna().items():
+        endings = dict.fromkeys(run.ending for run in of.results[str(label)] if run.ending not in BAD)
+        reasons = {"steps": _DONE, "stop rule": "its stop rule ended it"}
+        why = ", ".join(reasons.get(one, one) for one in endings)
+        early[str(label)] = f"after {min(used, 0.99):.0%} of the budget ({why})"
     return early
 
 
@@ -179,14 +198,16 @@ def _caption(of: "Comparison", by: str, value: float | None, found: pd.DataFrame
         caption.append(f"Tuning: {of.criterion}.")
     if not of.tuned_at(by, value):
         caption.append("Nothing was tuned at this budget, so no method is ranked.")
-    if by != "stop" and (early := _early(of, by, found)):
-        caption.append(f"All rounds done with less than half of the budget: {', '.join(early)}.")
+    if by != "stop" and (early := _early(of, found)):
+        caption.append(f"Ended before the budget: {', '.join(f'{label} {told}' for label, told in early.items())}.")
     caption += _privacy(of)
     for name, what in (("tuning", "after tuning on the same data"), ("curvature", "with steps from its curvature")):
         if hidden := [label for label, runs in of.results.items() if any(name in r.guarantee.derived for r in runs)]:
             caption.append(f"No epsilon {what}, unless {name} is declared public: {', '.join(hidden)}.")
     if of.together is not None:
-        caption.append(of.together.statement())
+        here = sum(map(len, of.results.values()))
+        others = of.together.runs + of.together.silent - here
+        caption.append(of.together.statement(f"({here} of this table and {others} at other budgets)" if others else ""))
     if of.standing is not None:
         caption.append(of.standing.statement())
     if by == "seconds":

@@ -58,8 +58,13 @@ class Together:
         """Plain data for JSON; an epsilon that is infinite becomes None."""
         return plain(asdict(self))
 
-    def statement(self) -> str:
-        """The same in a sentence or two."""
+    def statement(self, which: str = "") -> str:
+        """The same in a sentence or two.
+
+        Args:
+            which: The runs in words, such as "of all 5 points"; empty: those that are shown.
+        """
+        which = f" {which}" if which else ""
         if self.shared:
             spent = "have no epsilon together: some share a private key, and so their noise"
         elif self.epsilon is None:
@@ -69,10 +74,10 @@ class Together:
         else:
             spent = f"cost ({upper(self.epsilon)}, {self.delta:g}) together"
         if not self.silent:
-            return f"All {self.runs} runs, if they are published on the same data, {spent}."
+            return f"All {self.runs} runs{which}, if they are published on the same data, {spent}."
         return (
-            f"{self.silent} of the {self.runs + self.silent} runs have no guarantee, so publishing all has no epsilon. "
-            f"The other {self.runs}, on the same data, {spent}."
+            f"{self.silent} of the {self.runs + self.silent} runs{which} have no guarantee, so publishing all has no "
+            f"epsilon. The other {self.runs}, on the same data, {spent}."
         )
 
 

@@ -1,5 +1,7 @@
 """CHOCO-SGD, DCD-PSGD and DFedAvgM against loops whose nodes keep their own copies, and the laws that they keep."""
 
+import dataclasses
+import sys
 from functools import partial
 
 import jax
@@ -9,7 +11,9 @@ import optax
 import pytest
 
 import jdfl
-from jdfl.algorithms import choco
+from jdfl import events
+from jdfl.algorithms import REGISTRY, choco
+from jdfl.algorithms.codes import sends_dense
 from jdfl.engine.start import check_settings
 from tests.algorithms.play import ROUNDS, M, N, course, example, gradient_of, matrices, network
 from tests.reference import compressed as reference
@@ -58,7 +62,7 @@ def test_choco_agrees_with_its_loop(codec, order, local_steps):
 
 @codecs
 def test_dcd_agrees_with_its_loop(codec):
-    agrees(jdfl.DCD(lr=LR), partial(reference.dcd, lr=LR), codec)
+    agrees(jdfl.DCD(lr=LR, codec=jdfl.Dense()), partial(reference.dcd, lr=LR), codec)
 
 
 @codecs
@@ -72,13 +76,13 @@ def test_dfedavgm_agrees_with_its_loop(codec, quantised):
 @pytest.mark.parametrize(
     ("algorithm", "same"),
     [
-        (jdfl.CHOCO(lr=LR, gamma=1.0), jdfl.DPSGD(lr=LR, order="adapt-then-combine")),
-        (jdfl.CHOCO(lr=LR, gamma=1.0, order="combine-then-adapt"), jdfl.DPSGD(lr=LR)),
-        (jdfl.DCD(lr=LR), jdfl.DPSGD(lr=LR)),
+        (jdfl.CHOCO(lr=LR, gamma=1.0, codec=jdfl.Dense()), jdfl.DPSGD(lr=LR, order="adapt-then-combine")),
+        (jdfl.CHOCO(lr=LR, gamma=1.0, order="combine-then-adapt", codec=jdfl.Dense()), jdfl.DPSGD(lr=LR)),
+        (jdfl.DCD(lr=LR, codec=jdfl.Dense()), jdfl.DPSGD(lr=LR)),
         (jdfl.DFedAvgM(lr=LR, theta=0.0, local_steps=1), jdfl.DPSGD(lr=LR, order="adapt-then-combine")),
         (jdfl.DFedAvgM(lr=0.02, quantised=True), jdfl.DFedAvgM(lr=0.02)),
         (
-            jdfl.CHOCO(lr=LR, gamma=1.0, optimizer=optax.adam, gradients=jdfl.Gradients(batch=3)),
+            jdfl.CHOCO(lr=LR, gamma=1.0, optimizer=optax.adam, gradients=jdfl.Gradients(batch=3), codec=jdfl.Dense()),
             jdfl.DPSGD(lr=LR, order="adapt-then-combine", optimizer=optax.adam, gradients=jdfl.Gradients(batch=3)),
         ),
     ],
@@ -263,3 +267,16 @@ def test_plain_dfedavgm_takes_any_network():
         check_settings(algorithm, problem, net)
         params, *_ = course(algorithm, problem, net, rounds=5)
         assert jnp.all(jnp.isfinite(params))
+
+
+@pytest.mark.parametrize("kind", sorted({**REGISTRY, **events.REGISTRY}))
+def test_a_method_that_exists_to_send_less_does_so_unless_it_is_told_otherwise(kind):
+    made = {**REGISTRY, **events.REGISTRY}[kind]
+    if "codec" not in {one.name for one in dataclasses.fields(made)}:
+        return
+    plain = made(**({"s": 2} if "s" in {one.name for one in dataclasses.fields(made)} else {}))
+    purpose = any(word in sys.modules[made.__module__].__doc__.partition("\n")[0] for word in ("compress", "quantiz"))
+    if purpose or plain.codes not in ("models", "requests"):
+        assert plain.codec.bits(1000) <= 32 * 1000 * 0.7, f"{kind} sends {plain.codec!r}"
+        assert not sends_dense(plain)
+        assert sends_dense(plain.replace(codec=jdfl.Dense()))

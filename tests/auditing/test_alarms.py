@@ -56,7 +56,7 @@ SOUND: dict[str, tuple[Any, Later, Later]] = {
     "DSGT": (jdfl.DSGT(lr=0.05, gradients=PLAIN), EVEN, COMPLETE),
     "EXTRA": (jdfl.EXTRA(lr=0.05, gradients=PLAIN), EVEN, COMPLETE),
     "NIDS": (jdfl.NIDS(lr=0.05, gradients=PLAIN), EVEN, COMPLETE),
-    "CHOCO-SGD": (jdfl.CHOCO(lr=0.1, gradients=PLAIN), EVEN, COMPLETE),
+    "CHOCO-SGD": (jdfl.CHOCO(lr=0.1, gradients=PLAIN, codec=jdfl.Dense()), EVEN, COMPLETE),
     "DO-ADP": (jdfl.DOADP(lr=0.1, p=0.7, codec=jdfl.Sparse(share=0.3), gradients=PLAIN), EVEN, COMPLETE),
     "FedAvg": (jdfl.FedAvg(lr=0.1, local_steps=2, gradients=PLAIN), EVEN, COMPLETE),
     "DFedAvgM without links": (

@@ -77,10 +77,26 @@ def test_the_command_prints_what_fits_and_what_the_others_lack(capsys):
     text = capsys.readouterr().out
     fits, _, others = text.partition("\nthe others")
     assert "  nids " in fits
-    assert "  d-psgd " in others
-    assert all(len(line) < 160 for line in text.splitlines())
+    assert " d-psgd," in others
+    assert all(len(line) <= 80 for line in text.splitlines())
 
 
 def test_nothing_fits_contradictory_wishes(capsys):
     assert main(["choose", "--late", "--changing"]) == 1
     assert "0 of " in capsys.readouterr().out
+
+
+def test_the_first_property_that_is_missing_is_named():
+    lacking = {name: one.lacks.partition(":")[0] for name, one in found("directed", "lossy").items() if not one.fits}
+    assert {lacking[name] for name in ("d-psgd", "nids", "choco-sgd", "admm")} == {"directed"}
+    assert lacking["directed-ceps"] == "lossy"
+
+
+def test_without_properties_algorithms_are_ranked_by_those_that_they_have():
+    counts = [len(one.has) for one in found().values()]
+    assert counts == sorted(counts, reverse=True)
+    assert counts[0] > counts[-1]
+    for name in ("directed", "late", "exact", "personal"):
+        assert {one.name for one in found().values() if name in one.has} == {
+            one.name for one in found(name).values() if one.fits
+        }

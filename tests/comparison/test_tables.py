@@ -158,7 +158,7 @@ def test_diverged_seeds_are_said_and_never_best():
 
 
 def test_other_amounts_budgets_and_metrics(three):
-    assert three.grid(by="bytes").headers == ["algorithm", "values", "rounds", "bytes", "objective"]
+    assert three.grid(by="bytes").headers == ["algorithm", "values", "rounds", "bytes", "objective ± 95 % CI"]
     assert [row[2].text for row in three.grid(by="bytes", value=5e3).rows] == ["5", "5", "5"]
     assert "4,000" not in three.table()
     assert three.at("bytes", 5e3)["bytes"].tolist() == [4e3] * 3

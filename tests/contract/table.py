@@ -364,7 +364,7 @@ def _dpdo(label: str, **fields: Any) -> Row:
 
 
 def _cpgt(label: str, bits: int = 640, **fields: Any) -> Row:
-    algorithm = jdfl.CPGT(lr=0.01, **fields)
+    algorithm = jdfl.CPGT(**{"lr": 0.01, "codec": jdfl.Dense()} | fields)
     exact = replace(algorithm, noise_x=None, noise_y=None, gradients=jdfl.Gradients(), codec=jdfl.Dense())
     sizes, count = {"model": bits, "tracker": bits}, _laplace_count(("model", "tracker"), 1, "noise_x")
     return Row("cpgt", algorithm, exact, sizes, 20, _cpgt_consensus, count, "lr", label)
@@ -434,7 +434,7 @@ TABLE = (
     _muffliato("Muffliato, private", gossips=2, gradients=_PRIVATE),
     _exact("nids", jdfl.NIDS, _corrected(nids.State), 1, "NIDS"),
     _exact("exact-diffusion", jdfl.ExactDiffusion, _corrected(exact_diffusion.State), 0, "exact diffusion"),
-    _compressed("CHOCO-SGD, exact", jdfl.CHOCO(lr=0.01), 32 * 20, swept="gamma"),
+    _compressed("CHOCO-SGD, exact", jdfl.CHOCO(lr=0.01, codec=jdfl.Dense()), 32 * 20, swept="gamma"),
     _compressed("CHOCO-SGD, top 3", jdfl.CHOCO(lr=0.01, gamma=0.2, codec=jdfl.Sparse(s=3)), 3 * (32 + 5)),
     _compressed(
         "DP-CHOCO-SGD, combine-then-adapt, random 3",
@@ -448,7 +448,7 @@ TABLE = (
         ),
         3 * 32,
     ),
-    _compressed("DCD-PSGD, exact", jdfl.DCD(lr=0.01), 32 * 20),
+    _compressed("DCD-PSGD, exact", jdfl.DCD(lr=0.01, codec=jdfl.Dense()), 32 * 20),
     _compressed("DCD-PSGD, top 3", jdfl.DCD(lr=0.01, codec=jdfl.Sparse(s=3)), 3 * (32 + 5)),
     _compressed(
         "DO-ADP, top 3",  # always awake, which can be counted by hand

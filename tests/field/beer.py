@@ -54,7 +54,7 @@ ROWS = (
         loop,
         reaches=jdfl.BEER(lr=0.1, gamma=0.5, codec=TOP),
         rounds=1000,
-        same=((jdfl.BEER(lr=0.02, gamma=1.0, start="zero"), jdfl.DIGing(lr=0.02)), (_SENT, _CPGT)),
+        same=((jdfl.BEER(lr=0.02, gamma=1.0, start="zero", codec=jdfl.Dense()), jdfl.DIGing(lr=0.02)), (_SENT, _CPGT)),
         more=(_SENT,),
         first=1,
         **GIVEN,

@@ -32,6 +32,6 @@ ROWS = (
         bits=TOP_BITS,
         reaches=jdfl.CEDAS(lr=0.2, gamma=0.5, alpha=0.4, codec=_UNBIASED),
         rounds=500,
-        same=((jdfl.CEDAS(lr=0.05), jdfl.ExactDiffusion(lr=0.05)),),
+        same=((jdfl.CEDAS(lr=0.05, codec=jdfl.Dense()), jdfl.ExactDiffusion(lr=0.05)),),
     ),
 )

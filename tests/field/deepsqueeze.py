@@ -26,6 +26,6 @@ ROWS = (
         jdfl.DeepSqueeze(lr=0.05, gamma=0.2, codec=TOP),
         loop,
         bits=TOP_BITS,
-        same=((jdfl.DeepSqueeze(lr=0.05, gamma=1.0), _PARENT),),
+        same=((jdfl.DeepSqueeze(lr=0.05, gamma=1.0, codec=jdfl.Dense()), _PARENT),),
     ),
 )

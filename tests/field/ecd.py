@@ -37,4 +37,4 @@ def compressed(the: Loop, k: int, z: np.ndarray) -> np.ndarray:
     return sent
 
 
-ROWS = (field(_LOSSY, loop, bits=32 * _KEPT, same=((jdfl.ECD(lr=0.05), jdfl.DPSGD(lr=0.05)),)),)
+ROWS = (field(_LOSSY, loop, bits=32 * _KEPT, same=((jdfl.ECD(lr=0.05, codec=jdfl.Dense()), jdfl.DPSGD(lr=0.05)),)),)

@@ -35,6 +35,6 @@ ROWS = (
         first=1,
         reaches=jdfl.LEAD(lr=0.2, gamma=0.5, alpha=0.4, codec=_UNBIASED),
         rounds=500,
-        same=((jdfl.LEAD(lr=0.05, alpha=0.3), jdfl.NIDS(lr=0.05)),),
+        same=((jdfl.LEAD(lr=0.05, alpha=0.3, codec=jdfl.Dense()), jdfl.NIDS(lr=0.05)),),
     ),
 )

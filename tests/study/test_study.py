@@ -16,6 +16,7 @@ from jdfl.config import build
 from jdfl.config.study import StudyConfig, from_yaml
 from jdfl.lab import study
 from jdfl.lab.groups import Group
+from jdfl.lab.paired import half_width
 from jdfl.lab.space import config_at
 from jdfl.lab.study import Study, best_first
 
@@ -58,7 +59,9 @@ def test_the_table_has_what_the_runs_alone_would_give(capsys):
     means = table.groupby("point")["objective"].mean()
     assert best["point"] == means.idxmin()
     assert best["objective"] == pytest.approx(means.min())
-    assert best["objective_sd"] == pytest.approx(table[table["point"] == best["point"]]["objective"].std())
+    assert best["objective_ci"] == pytest.approx(
+        half_width(table[table["point"] == best["point"]]["objective"].to_numpy())
+    )
     files = {path.name for path in folder().iterdir()}
     tables = {"results.parquet", "results.csv", "curves.parquet", "table.md", "report.html"}
     assert files == {"study.yaml", "environment.json", "events", "jobs.json", "jobs", "manifest.json"} | tables
