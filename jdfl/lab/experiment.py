@@ -224,6 +224,8 @@ class Experiment:
             announce=announce,
             ledger=self.ledger,
             jobs=jobs,
+            longer=int(self.longer),
+            shown=() if self.metrics is None else tuple(metric.__name__ for metric in resolve(self.metrics, problem)),
             **({} if jobs is None else {"token": jobs.token}),
         )
         return terms, chosen

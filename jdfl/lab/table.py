@@ -13,6 +13,7 @@ from jdfl.engine.metrics import HIGHER_IS_BETTER, REGISTRY
 from jdfl.lab.paired import leaders
 
 NONE = "–"
+USED = "budget used"  # the header of the shares of a budget, of runs that ended before it
 WIDTH = 80  # characters of a line in a terminal
 PM = "± 95 % CI"  # in headers of means: what ± is in every table, the half-width of the mean's confidence interval
 Format = Literal["text", "markdown", "latex"]
@@ -137,7 +138,7 @@ def fitted(grid: Grid, first: int = 1, width: int = WIDTH) -> Grid:
             rest.append(place)
     widths = [2 + max(len(head), *(len(cell.text) + 2 * bool(cell.mark) for cell in cells)) for head, cells in columns]
     size = sum(widths[place] for place in kept) - 2
-    for place in sorted(rest, key=lambda one: PM not in columns[one][0]):
+    for place in sorted(rest, key=lambda one: (columns[one][0] != USED) + (PM not in columns[one][0])):
         if size + widths[place] <= width or not kept - set(range(first)):
             kept.add(place)
             size += widths[place]

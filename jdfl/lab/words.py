@@ -10,7 +10,7 @@ from jdfl.algorithms.codes import sends_dense
 from jdfl.engine.result import BAD
 from jdfl.lab.curves import AXES, Short
 from jdfl.lab.grids import grid_text
-from jdfl.lab.table import PM, Cell, Grid, column, number
+from jdfl.lab.table import PM, USED, Cell, Grid, column, number
 from jdfl.lab.tuning import Tuned
 from jdfl.privacy.relation import upper, whom
 
@@ -45,9 +45,7 @@ def grid(of: "Comparison", by: str, value: float | None, names: list[str]) -> Gr
     for name in ("bytes",) if stop else ("round", by):
         columns[AXES[name] if name == "round" else name] = [Cell(number(amount)) for amount in found[name]]
     if not stop and found["share"].notna().any():
-        columns["budget used"] = [
-            Cell(f"{min(used, 0.99):.0%}" if used < 1 else "all") for used in found["share"].fillna(1)
-        ]
+        columns[USED] = [Cell(f"{min(used, 0.99):.0%}" if used < 1 else "all") for used in found["share"].fillna(1)]
     if of.privacy:
         columns["epsilon"] = [Cell(_spent(of, label)) for label in found.index]
     reasons = {label: "no results" for label, how in of.tuned.items() if how.short is not None}  # of another budget
