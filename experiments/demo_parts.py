@@ -6,6 +6,7 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
@@ -315,8 +316,9 @@ def draw(example: Found, real: Found, path: Path) -> None:
         band = bands(found.curves(), "kB", DISTANCE)
         names = {label: label for label in found.runs}
         drawing.lines({_TITLES["kB"]: band.assign(x=band["kB"])}, names, DISTANCE, band=BAND, ax=axis)
-        axis.set_title(f"{title}; bands: {BAND}", fontsize=7)
-        axis.legend(loc="lower left" if found is example else "upper right", fontsize=7)
+        axis.set_title(f"{title} (bands: 95 % confidence intervals)", fontsize=7)
+        place: Any = {"loc": "lower left", "bbox_to_anchor": (0.46, 0)} if found is example else {"loc": "upper right"}
+        axis.legend(fontsize=7, **place)  # between the pairs of lines
         drawing.plain(axis)
     save_figure(sheet, path)
 
