@@ -257,7 +257,7 @@ def keys_of(keys: Sequence[int | Array | RunKey], names: Sequence[Any], token: s
     """The keys of every run, point by point and trial by trial: each has a private key of its own.
 
     Args:
-        keys: The keys of the t trials, each a seed, a typed key [] or a `RunKey`.
+        keys: The keys [t] of the trials, each a seed, a typed key or a `RunKey`.
         names: What the private keys of every point follow from besides, as plain data; empty: nothing else.
         token: The token of all runs; None: that of their trials.
     """
