@@ -14,6 +14,7 @@ from experiments.attack_worlds import (
     ALONE,
     DELTA,
     DESCENT,
+    FAR,
     MESSAGES,
     NOISY,
     PAIR,
@@ -102,6 +103,12 @@ def two_runs(
 
     keys = "one key" if shared else "no key given"
     return Attack(f"two runs with {keys} and {what} have a joint epsilon", claimed, scores)
+
+
+def near(world: int) -> Any:
+    """The problem with a record whose gradient has norm 1.5 at the start: between the clips 1 and 2."""
+    found: Any = regression(world)
+    return found.replace(data=(found.data[0], found.data[1] * (1.5 / FAR)))
 
 
 def negated(world: int) -> Any:

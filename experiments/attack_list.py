@@ -70,7 +70,7 @@ def _pairs() -> dict[str, Attack]:
     )
     signs: Any = [DESCENT, DESCENT], (1.0, -1.0), (regression, beside.negated)
     return {
-        "two runs, other clip": beside.two_runs("another clip", clips, (2.0, -1.0)),
+        "two runs, other clip": beside.two_runs("another clip", clips, (2.0, -1.0), (beside.near, beside.near)),
         "two runs, other noise": beside.two_runs("another multiplier", noises, (2.0, -1.0)),
         "two runs, user-defined noise": beside.two_runs("other noise of a user-defined class", own, (2.0, -1.0)),
         "two runs, loss negated": beside.two_runs("the negative of the loss", *signs),
