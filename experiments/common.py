@@ -25,7 +25,7 @@ from scipy.special import stdtrit
 from jdfl.engine import provenance
 from jdfl.engine.cache import use_cache
 from jdfl.lab import page, picture
-from jdfl.lab.table import PM, Cell, Grid, rounded, write
+from jdfl.lab.table import PM, Cell, Grid, rounded, wrapped, write
 from jdfl.store.jobs import TerminatedError
 from jdfl.store.lease import LostError, UnwrittenError
 
@@ -219,7 +219,7 @@ def html_table(rows: Sequence[Row]) -> page.Table:
 
 def show(title: str, rows: Sequence[Row]) -> None:
     """Print what a terminal shows of a table: a line per case, per column the paper's number and ours."""
-    print(f"{title}\n\n{write(grid(rows), 'text')}")
+    print(f"{title}\n\n{wrapped(write(grid(rows), 'text'))}")
 
 
 def beside(rows: Sequence[Row], column: str, label: str, path: Path, *, study: str = "") -> None:

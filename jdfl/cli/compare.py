@@ -28,6 +28,7 @@ from jdfl.lab.settings import (
     with_algorithms,
 )
 from jdfl.lab.summary import finite
+from jdfl.lab.table import wrapped
 from jdfl.store import events, jobs, manifest
 from jdfl.store.lease import HeldError, LostError
 
@@ -191,7 +192,7 @@ def _shown(found: Comparison, folder: Path, options: Working) -> int:
     if options.json:
         print(json.dumps({"folder": str(folder), **told(found)}, indent=2, allow_nan=False))
     else:
-        print(folder if options.quiet else f"{found.table()}\nfolder: {folder}")
+        print(folder if options.quiet else f"{wrapped(found.table())}\nfolder: {folder}")
     status = 3 if any(how.failure and how.short is None for how in found.tuned.values()) else 0
     for label, runs in found.results.items():
         for ending, words in BAD.items():

@@ -13,7 +13,7 @@ from jdfl.lab.groups import REFUSED
 from jdfl.lab.study import Study, best_first, together
 from jdfl.lab.study_page import write_page
 from jdfl.lab.summary import finite
-from jdfl.lab.table import PM, Cell, Grid, fitted, markdown, rounded
+from jdfl.lab.table import PM, Cell, Grid, fitted, markdown, rounded, wrapped
 from jdfl.lab.table import write as write_text
 
 _SHOWN = 20  # points
@@ -66,7 +66,8 @@ def show(study: Study, table: pd.DataFrame, *, by: str, as_json: bool, quiet: bo
         heads, best = _cells(ranked.head(_SHOWN), fields, few)
         said = [f"The best {len(best)} of {len(rows)} points by {by}, means over seeds.", *([spent] if spent else [])]
         lead = 1 + len(fields)
-        print(write_text(fitted(Grid(heads, [list(map(Cell, row)) for row in best], said), lead), "text"), end="")
+        shown = fitted(Grid(heads, [list(map(Cell, row)) for row in best], said), lead)
+        print(wrapped(write_text(shown, "text")), end="")
         print(f"table:  {study.folder / 'results.parquet'}\npage:   {study.folder / 'report.html'}")
 
 

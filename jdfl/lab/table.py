@@ -4,7 +4,7 @@ import re
 import textwrap
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -164,6 +164,12 @@ def write(grid: Grid, format: Format) -> str:
     return lay(list(map(escaped, grid.headers)), rows, list(map(escaped, grid.caption)), told)
 
 
+def wrapped(text: str) -> str:
+    """Text for a terminal: the sentences below a table in lines of 80 columns."""
+    how: dict[str, Any] = {"break_on_hyphens": False, "break_long_words": False, "drop_whitespace": True}
+    return "\n".join(line if len(line) <= WIDTH else textwrap.fill(line, WIDTH, **how) for line in text.split("\n"))
+
+
 def markdown(heads: Sequence[str], rows: Sequence[Sequence[str]], aligned: str = "---") -> list[str]:
     """The lines of a table in Markdown.
 
@@ -180,8 +186,7 @@ def _text(heads: list[str], rows: list[list[str]], caption: list[str], legend: s
     widths = [max(map(len, words)) for words in zip(heads, *rows)]
     rule = ["-" * width for width in widths]
     lines = ["  ".join(map(str.ljust, row, widths)).rstrip() for row in (heads, rule, *rows)]
-    told = [textwrap.fill(line, WIDTH, break_on_hyphens=False, break_long_words=False) for line in (*caption, legend)]
-    return "\n".join([*lines, "", *told]).rstrip() + "\n"
+    return "\n".join([*lines, "", *caption, legend]).rstrip() + "\n"
 
 
 def _markdown(heads: list[str], rows: list[list[str]], caption: list[str], legend: str) -> str:
