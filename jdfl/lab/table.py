@@ -156,7 +156,7 @@ def write(grid: Grid, format: Format) -> str:
         grid: Headers, rows of cells and the sentences of the caption.
         format: "text", `fitted` to a terminal of 80 columns, "markdown" or "latex", whose own signs are escaped.
     """
-    grid = fitted(grid) if format == "text" else grid
+    grid = fitted(grid, first=2) if format == "text" else grid
     lay, escaped, frames, legend = _FORMATS[format]
     rows = [[frames[cell.mark].format(escaped(cell.text)) for cell in row] for row in grid.rows]
     used = {cell.mark for row in grid.rows for cell in row} - {""}
