@@ -190,7 +190,7 @@ def scaled(
     with compiling_for(target.backend):
         program = planned(algorithm, problem, graph, rounds)
         form = form_of(kernels)
-        setting = stepping.setting(program, problem, graph, None, Keys.of(typed_key(0), (0,)), kernels=form)
+        setting = stepping.setting(program, problem, graph, None, Keys.of(typed_key(0)), kernels=form)
         place = SingleDeviceSharding(target.topology().devices[0])
         whole = _shapes(numbers, place)(setting)
         whole = replace(whole, problem=put_in_rows(whole.problem))

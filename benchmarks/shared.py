@@ -122,7 +122,7 @@ def compiled(target: Target, algorithm: jdfl.Algorithm, size: Size, kind: Kind, 
     problem, network = aot.regression(SMALL._replace(m=few)), kind.make(few, algorithm.columns)
     with compiling_for(target.backend):
         program = planned(algorithm, problem, network, ROUNDS)
-        setting = stepping.setting(program, problem, network, None, Keys.of(typed_key(0), (0,)))
+        setting = stepping.setting(program, problem, network, None, Keys.of(typed_key(0)))
         setting = replace(setting, network=placement.shared(network, devices))
         setting = _with_lists(_sized(setting, numbers), exchanged, devices)
         mesh = Mesh(

@@ -442,11 +442,10 @@ STEPS: dict[str, tuple[Outcome, Any]] = {
 def algorithm(name: str) -> Any:
     """The algorithm with this step."""
     given: Any = STEPS[name][1]
-    if isinstance(given, jdfl.Algorithm):
-        return (
-            given if getattr(given, "seen", given) is not None else replace(given, seen=STEPS["the tutorial's step"][1])
-        )
-    return Step(given)
+    if not isinstance(given, jdfl.Algorithm):
+        return Step(given)
+    made: Any = given
+    return replace(made, seen=STEPS["the tutorial's step"][1]) if getattr(made, "seen", made) is None else made
 
 
 def outcome(name: str, steps: int = 2) -> tuple[Outcome, str]:

@@ -46,7 +46,7 @@ def problem_of(m, n, q, seed=0):
 def after_a_round(form, algorithm, problem, network, x, k=2):
     """The parameters after one round, traced anew, with kernels in this form."""
     program = planned(algorithm, problem, network, 5)
-    setting = stepping.setting(program, problem, network, None, Keys.of(keys.typed_key(3), (0,)), kernels=form)
+    setting = stepping.setting(program, problem, network, None, Keys.of(keys.typed_key(3)), kernels=form)
     program, carry, _ = loop.start(setting, ())
     setting = replace(setting, algorithm=program)
 
