@@ -90,5 +90,5 @@ def command(name: str, rounds: int = ROUNDS) -> list[str]:
         f"jdfl run --algorithm {name}",
         "--problem.m 8 --problem.n 20 --problem.s 3",
         *wrap(example(name).flags, 80, break_on_hyphens=False),
-        f"--steps {rounds} --stop none",
+        f"--steps {rounds} --stop none --seed 0",
     ]

@@ -120,7 +120,7 @@ class Book:
         return stream
 
     def include(self, booking: Booking, whole: Stream) -> None:
-        """Record noise that is accounted for by the releases of `whole`.
+        """Record the noise of a `booking` that is accounted for by the releases of `whole`.
 
         Raises ValueError where the step has already drawn the same noise.
         """

@@ -153,7 +153,7 @@ class GradientSettings:
         return None
 
     def fits(self, bound: Any) -> bool:
-        """Whether `sensitivities` are those of a value that is clipped like this."""
+        """Whether `sensitivities` are those of a value that is clipped to `bound`."""
         return self.bound == bound
 
     def _rounding(self, problem: Problem, share: Array) -> Array:

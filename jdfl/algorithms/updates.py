@@ -117,7 +117,7 @@ class Updates:
         return ("batch", self.norm, float(self.clip)) if known else None
 
     def fits(self, bound: Any) -> bool:
-        """Whether `sensitivity` is that of a value that is clipped like this."""
+        """Whether `sensitivity` is that of a value that is clipped to `bound`."""
         return self.bound == bound
 
     def sensitivity(self, n: int) -> Any:

@@ -81,7 +81,7 @@ def _of(table: np.ndarray, node: np.ndarray) -> np.ndarray:
 
 
 def _transmitted(network: Timed, bits: int) -> Fraction:
-    """The seconds that a message of so many bits takes for its transmission."""
+    """The seconds that the transmission of a message with this number of bits takes."""
     return Fraction(0) if np.isinf(network.bandwidth) else Fraction(int(bits)) / decimal(network.bandwidth)
 
 

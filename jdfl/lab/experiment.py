@@ -45,8 +45,8 @@ class Experiment:
         problem: What the nodes learn: a problem, or a function of a seed that returns one.
         network: The communication network: a network, or a function of a seed that returns one.
         methods: Algorithms by label, or an `Entry` for a method with its own network, grid or number of rounds.
-        steps: Number of rounds of a run, at least 1. A method whose rounds end before a budget does as many as it
-            takes, at most `longer` times as many; tables and figures mark runs that end before it nevertheless.
+        steps: Number of rounds of a run, at least 1. A method whose rounds end before a budget goes on until it,
+            for up to `longer` times this number; tables and figures mark runs that end before it nevertheless.
         trials: Number of reported trials, with the keys 0, 1, ..., or their keys, all different.
         budget: What all methods get equal amounts of: a mapping from amounts (round, communications, bytes, gradients,
             examples, network_seconds, stop) to one budget, a list of budgets, or None for the largest that all methods

@@ -53,7 +53,7 @@ class Settings:
     stop: Annotated[Kind | None, STOPS] = None
     """When a run ends before its last round; the same rule for all, for consensus with the largest s among them."""
     steps: int = 200
-    """Number of rounds; where they end before a budget, as many as it takes, at most `longer` times as many."""
+    """Number of rounds; a method that ends before a budget goes on until it, for up to `longer` times this number."""
     longer: int = _compare.longer
     """The factor on `steps` up to which runs go on that end before a budget; none does with an epsilon or a ledger."""
     every: int = _compare.every
