@@ -211,7 +211,8 @@ def tune_all(plans: dict[str, Plan], terms: Terms, tune: Tuning) -> list[Choice]
 
     Args:
         plans: The entries by label; one without a grid is run with its own values, since it may limit a common budget.
-            An entry whose rounds end before a budget goes on until it, for up to `terms.longer` times its own number; with an epsilon or a ledger, which are for a number of rounds, all keep theirs.
+            An entry whose rounds end before a budget goes on until it, for up to `terms.longer` times its own number;
+            with an epsilon or a ledger, which are for a number of rounds, all keep theirs.
         terms: What all entries have in common.
         tune: Seeds, budgets, and how often grids may be extended.
     """
