@@ -185,7 +185,7 @@ def runs_side_by_side_equal_single_runs(case: Case) -> None:
 
     for found in runs(1.0, 0.5):
         varied = stepping.with_field(case.algorithm, name, found.labels[name]) if name else case.algorithm
-        alone = replace(case, algorithm=varied).run(key=found.labels["seed"])
+        alone = replace(case, algorithm=varied).run(key=found.run_key)
         close(f"parameters of {found.labels}", found.params, alone.params, rtol=1e-5, atol=1e-6)
         same(f"totals of {found.labels}", found.totals, alone.totals)
     before = compilations()
