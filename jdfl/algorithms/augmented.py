@@ -75,13 +75,6 @@ def minimised(algorithm: Any, x: Array, weight: Array, slope: Array, round: Roun
 
     `inner` steps from x [m, n] with step size `lr` make f_i linear and keep the quadratic term, so that lr < 2 / L
     suffices whatever the weight is, L being the curvature of f_i. Each costs a gradient.
-
-    Args:
-        algorithm: The method, with the fields `inner`, `lr` and `gradients`.
-        x: Where the steps begin, x [m, n].
-        weight: The weights of the quadratic terms, weight [m, 1].
-        slope: The linear terms, slope [m, n].
-        round: The round.
     """
 
     def step(here: Round, w: Array) -> Array:

@@ -157,13 +157,5 @@ def paper_volume(rounds: float, *, m: int, n: int, rate: float, period: float = 
     rounds / period * r * m * (m / 2) messages of 4 n bytes each, or of d + 64 units for one-bit messages. It fits the
     dense rows of Table V. Its one-bit rows amount to 593 to 663 units per message, and d + 64 is 564; that these are
     bits which were added up as bytes is a guess (`python -m experiments.errata_checks`).
-
-    Args:
-        rounds: The number of rounds, possibly fractional.
-        m: The number of nodes.
-        n: The number of parameters of a node.
-        rate: The fraction r of nodes that are combined, in (0, 1].
-        period: The average number of rounds between two communications of a node.
-        d: The bits of a one-bit message without its norm, their mean where nodes have their own; None: dense messages.
     """
     return rounds / period * rate * m * (m / 2) * (4 * n if d is None else d + 64)

@@ -138,14 +138,6 @@ def safe_gamma(network: Network, delta: float) -> float:
 
     rho is the spectral gap of W and beta = ||I - W||_2 (2019, Theorem 2, not compared with its text). With exact
     messages the result is 1, because averaging is then plain gossip.
-
-    Args:
-        network: A fixed, connected network with symmetric doubly stochastic weights; its eigenvalues take m^3
-            operations.
-        delta: The contraction factor of the codec, in (0, 1]; 1 for exact messages.
-
-    Raises:
-        ValueError: For delta outside (0, 1], and for networks that CHOCO-SGD refuses or that are not connected.
     """
     checks.fraction(delta=delta)
     require(network, "CHOCO-SGD", fixed=True, undirected=True, doubly_stochastic=True, symmetric_weights=True)

@@ -19,11 +19,6 @@ def by_neighbour(function: Callable[[Array], Array], x: Array, round: Round) -> 
     """`function` of what each in-neighbour sends, [m, d]; padding has the value of the node's own row.
 
     One slot of all nodes is processed at a time, so no array [m, d, n] is formed.
-
-    Args:
-        function: Maps the rows [m, n] of one in-neighbour of every node to a number for every node [m].
-        x: The rows x [m, n] that the nodes send.
-        round: The round, with its network.
     """
     rows = round.graph.gathered(x)
     return lax.map(lambda senders: function(rows[senders]), round.graph.senders.T).T

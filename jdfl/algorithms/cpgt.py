@@ -205,16 +205,6 @@ def calibrated(algorithm: CPGT, problem: Problem, steps: int, epsilon: float) ->
     Half of epsilon goes to the parameters and half to the trackers. With decay = 1 all tracker messages spend the same;
     parameter messages spend more in later rounds, because they depend on more gradients. Fewer rounds spend less, more
     rounds more.
-
-    Args:
-        algorithm: The settings, whose gradients have a clip; existing noise is replaced.
-        problem: The nodes' data and losses, which determine the l1 norm of gradients and the type of numbers.
-        steps: The number of rounds, at least 1.
-        epsilon: The total budget, above 0, for replacing a node's whole data.
-
-    Raises:
-        ValueError: For settings out of range, gradients without a clip, and a decay for which the noise of the first
-            round would have to be infinite.
     """
     checks.positive("It is the total over all rounds.", epsilon=epsilon)
     checks.whole(1, steps=steps)

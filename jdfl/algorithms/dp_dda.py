@@ -135,15 +135,6 @@ def amplified_epsilon(algorithm: DPDDA, problem: Problem, rounds: int, delta: fl
     of the gradients' own sampling, at the smallest node. This needs more than secrecy about activity: an inactive node
     would have to send noise of the same size, which this method does not do, and the norm of gradients of more than one
     example reveals that there is one. Compare it with the epsilon in a run's report, which does not assume this.
-
-    Args:
-        algorithm: The settings, with clipped and noisy gradients of records.
-        problem: The nodes' data.
-        rounds: The number of rounds, from 0.
-        delta: The probability that the epsilon fails, in (0, 1).
-
-    Raises:
-        ValueError: Without noise or without a clip, where nothing is claimed even so.
     """
     claim = algorithm.gradients.guarantee(problem)
     if claim.event is None or not claim.claimed or claim.unit != "record" or claim.adjacency == "none":

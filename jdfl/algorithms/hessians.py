@@ -44,12 +44,6 @@ def solve(times: Product, b: Array, steps: int, round: Round) -> Array:
 
     In exact arithmetic z is right after as many steps as A_i has distinct eigenvalues, at most n. A node stops where
     its A_i is not positive in the direction of the step.
-
-    Args:
-        times: The product of every A_i, symmetric and positive definite, with a row of v [m, n].
-        b: The right-hand sides b [m, n].
-        steps: The number of steps, each with one product.
-        round: The round, which counts a gradient for every product.
     """
     round.book.grads = round.book.grads + steps
 

@@ -164,13 +164,7 @@ def workload(network: Network, rounds: int) -> np.ndarray:
 
 
 def optimal(G: np.ndarray, passes: int, band: int) -> np.ndarray:
-    """The rows [T, p] of the lower triangular C with p diagonals that minimizes tr(C^-T G C^-1) at sensitivity 1.
-
-    Args:
-        G: The weights of the noise, G [T, T].
-        passes: The number b of rounds of a pass: a record takes part in rounds i, i + b, ...
-        band: The number of diagonals p, at most b.
-    """
+    """The rows [T, p] of the lower triangular C with p diagonals that minimizes tr(C^-T G C^-1) at sensitivity 1."""
     return _optimal(G.tobytes(), len(G), passes, band)
 
 

@@ -42,14 +42,7 @@ def fits(gradients: Gradients, x: Array, round: Round) -> bool:
 
 
 def mixed_and_descended(gradients: Gradients, x: Array, lr: Any, round: Round) -> Array:
-    """W x - lr g [m, n] with clipped gradients g of one example per node and their noise, for what fits.
-
-    Args:
-        gradients: How the gradients are clipped, and their noise.
-        x ([m, n]): Parameters of the nodes.
-        lr ([]): The step size.
-        round: The round.
-    """
+    """W x - lr g [m, n] with clipped gradients g of one example per node and their noise, for what fits."""
     problem, graph = round.problem, round.graph
     A, b = problem.data
     places = jnp.broadcast_to(jnp.arange(b.shape[1], dtype=jnp.int32), b.shape)

@@ -19,14 +19,7 @@ PRIVATE = (_BATCH.number,)  # whose draws decide which records a gradient uses
 
 
 def sample(round: Round, sampling: Sampler, batch: int) -> tuple[Any, Array, Array]:
-    """Every node's examples of a local step, leaves [m, b, ...], their weights [m, b], and the divisor [m].
-
-    Args:
-        round: The round; the same round and local step draw the same examples.
-        sampling: How they are drawn, as for `Gradients`.
-        batch: The number of examples b of a node; for "poisson" its expectation, where b is q and the weights of the
-            other examples are 0.
-    """
+    """Every node's examples of a local step, leaves [m, b, ...], their weights [m, b], and the divisor [m]."""
     problem = round.problem
     data, weight, total = problem.data, problem.weight, jnp.sum(problem.weight, axis=1)
     keys = round.keys(_BATCH, round.local_step)

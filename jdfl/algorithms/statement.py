@@ -40,14 +40,7 @@ _TOGETHER = "Add all noise with one mechanism, or pass `round.noisy` the stream 
 
 
 def stated(algorithm: Any, problem: Problem, plan: Any, steps: int | None) -> Guarantee:
-    """The guarantee of the noise that an algorithm adds before the first round and in rounds, as they are traced.
-
-    Args:
-        algorithm: The settings of the method, a `jdfl.Algorithm`.
-        problem: The problem to learn.
-        plan: The result of its `plan` for a run.
-        steps: The planned number of rounds; None: unknown.
-    """
+    """The guarantee of the noise that an algorithm adds before the first round and in rounds, as they are traced."""
     key = _key(algorithm, problem, plan)
     if key in _noiseless:
         return algorithm.annotated(_noiseless[key], problem, steps)

@@ -53,19 +53,7 @@ def attack(
     epsilon: float | None = None,
     fitted: float = 0.5,
 ) -> Attack:
-    """Attack the features of the runs of two worlds.
-
-    Args:
-        zero: Features zero [N, p] of the first world, from at least 8 runs.
-        one: Features one [N, p] of the second world, from at least 8 runs.
-        delta: Where epsilon is bounded from below, in (0, 1).
-        confidence: Confidence level of every bound, in (0, 1).
-        epsilon: Where delta is also bounded from below, with its own threshold; None: nowhere.
-        fitted: The share of the runs that the score is fitted on, in (0, 1); the bounds use the others.
-
-    Raises:
-        ValueError: For too few runs and for features that are not finite.
-    """
+    """Attack the features of the runs of two worlds."""
     for name, sample in {"zero": zero, "one": one}.items():
         checks.shape((None, None), "They are the features of the runs.", **{name: sample})
         checks.whole(8, remedy="Half of each sample is used to fit, half to test.", **{f"runs_{name}": len(sample)})
@@ -113,14 +101,6 @@ def separation(zero: np.ndarray, one: np.ndarray, confidence: float) -> tuple[fl
 
     The interval is the normal approximation, with the variance 1 / n0 + 1 / n1 + mu^2 / (2 (n0 + n1)). Where scores do
     not vary within the worlds, the distance is infinite, or 0 if the worlds are identical.
-
-    Args:
-        zero: Scores zero [n0] of the first world.
-        one: Scores one [n1] of the second world.
-        confidence: Confidence level of the interval, in (0, 1).
-
-    Returns:
-        The distance, and the lower and the upper end of the interval.
     """
     n0, n1 = len(zero), len(one)
     gap = float(one.mean() - zero.mean())
@@ -146,15 +126,7 @@ def errors(zero: np.ndarray, one: np.ndarray, threshold: float) -> tuple[int, in
 
 
 def best_threshold(zero: np.ndarray, one: np.ndarray, bound: Bound, confidence: float) -> float:
-    """The threshold with the largest bound on these scores.
-
-    Args:
-        zero: Scores zero [n0] of the first world, which should be below.
-        one: Scores one [n1] of the second world, which should be above.
-        bound: What upper bounds on the two rates exclude, such as `excluded_epsilons` at a delta.
-        confidence: Confidence level of the bound to be reported. Thresholds are compared at a higher one, which is less
-            easily misled by a threshold that a few scores happen to exceed.
-    """
+    """The threshold with the largest bound on these scores."""
     confidence = 1 - (1 - confidence) / _CAUTION
     both = np.unique(np.concatenate([zero, one]))
     middles = (both[1:] + both[:-1]) / 2 if len(both) > 1 else both
@@ -165,30 +137,12 @@ def best_threshold(zero: np.ndarray, one: np.ndarray, bound: Bound, confidence: 
 
 
 def epsilon_bound(above: int, below: int, n0: int, n1: int, delta: float, confidence: float) -> float:
-    """The epsilon >= 0 that these error counts exclude at this confidence, in both directions together.
-
-    Args:
-        above: Runs of the first world that were taken for the second.
-        below: Runs of the second world that were taken for the first.
-        n0: All runs of the first world.
-        n1: All runs of the second world.
-        delta: The delta that goes with epsilon, in [0, 1).
-        confidence: With which both rates together are below their upper bounds, in (0, 1).
-    """
+    """The epsilon >= 0 that these error counts exclude at this confidence, in both directions together."""
     return max(0.0, float(excluded_epsilons(*_rates(above, below, n0, n1, confidence), delta)))
 
 
 def delta_bound(above: int, below: int, n0: int, n1: int, epsilon: float, confidence: float) -> float:
-    """The delta >= 0 that these error counts exclude at this epsilon and confidence, in both directions together.
-
-    Args:
-        above: Runs of the first world that were taken for the second.
-        below: Runs of the second world that were taken for the first.
-        n0: All runs of the first world.
-        n1: All runs of the second world.
-        epsilon: Where delta is bounded, from 0.
-        confidence: With which both rates together are below their upper bounds, in (0, 1).
-    """
+    """The delta >= 0 that these error counts exclude at this epsilon and confidence, in both directions together."""
     return max(0.0, float(excluded_deltas(*_rates(above, below, n0, n1, confidence), epsilon)))
 
 

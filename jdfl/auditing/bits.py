@@ -129,12 +129,6 @@ def float_scores(seen: np.ndarray, first: float, second: float, deviation: Any) 
     """How many more numbers of a release could come from the second vector than from the first, by their bits [N].
 
     A score by the size of the noise is added, to decide where the bits do not.
-
-    Args:
-        seen: Numbers of releases, seen [N, k] float32.
-        first: The value of all k numbers of the first vector.
-        second: The value of those of the second one.
-        deviation: The noise's standard deviation [].
     """
 
     def inside(clean: float) -> np.ndarray:
@@ -150,13 +144,6 @@ def grid_scores(seen: np.ndarray, noise: np.ndarray, first: np.ndarray, second: 
     """The log-likelihood ratio of releases [N], second vector against first, by counted noise.
 
     Numbers off the grid by the offset of one of the vectors are assigned to that vector.
-
-    Args:
-        seen: Numbers of releases, seen [N, k], which should be multiples of the step.
-        noise: Draws of noise alone, multiples of the step.
-        first: The numbers of the first vector, first [k].
-        second: Those of the second one, second [k].
-        step: The grid step.
     """
     counted = np.rint(noise / step).astype(np.int64)
     low = int(counted.min())

@@ -83,17 +83,7 @@ def given(problem: Problem, pair: Any) -> tuple[Any, Any]:
 
 
 def designed(problem: Problem, kind: str, mean: Array, points: Array, limit: Limit, drop: bool, key: Array) -> Any:
-    """A designed pair of examples, for problems with a known kind of record, and its description.
-
-    Args:
-        problem: Linear, logistic or softmax regression; ValueError for others.
-        kind: "aligned" with the largest entry of `mean`, or "random" for a random direction.
-        mean: The average parameters mean [n] of a pilot run.
-        points: The path points [T, n] of pilot runs, on which gradients are compared.
-        limit: What scales a gradient down before noise is added.
-        drop: Whether the second example has zero features, like an absent record.
-        key: Key for the direction.
-    """
+    """A designed pair of examples, for problems with a known kind of record, and its description."""
     if not isinstance(problem, LinearRegression | LogisticRegression | SoftmaxRegression):
         raise ValueError(
             f"Expected a pair of examples for {type(problem).__name__}, got canary = {kind!r}. A record is designed "
@@ -128,18 +118,6 @@ def planted(
     """The two worlds: `problem` with the first or the second example in place of the node's heaviest record.
 
     Everything else is unchanged, including `problem.curvature`, so constants computed from it are public.
-
-    Args:
-        problem: The problem without the canary.
-        pair: The two examples.
-        node: The node whose record is replaced; where the guarantee protects nodes, all of its records are.
-        guarantee: The algorithm's guarantee.
-        points: The path points [T, n] on which the examples' gradients are compared.
-        limit: What scales a gradient down before noise is added.
-        words: Description of the pair.
-
-    Raises:
-        ValueError: For examples whose gradients are the same on the path, or not finite.
     """
 
     @jax.jit

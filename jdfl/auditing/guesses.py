@@ -29,14 +29,7 @@ _GRID = np.arange(0.0, 20.0, 0.005)  # epsilons that are tried
 
 
 def lost(guesses: int, records: int, epsilon: np.ndarray, delta: float) -> np.ndarray:
-    """The second term of the bound, which accounts for delta, for every epsilon [E]; it decreases with epsilon.
-
-    Args:
-        guesses: Number of guesses r, at most the number of records.
-        records: Number of coins m.
-        epsilon: The protection of every record, epsilon [E] from 0.
-        delta: The delta that goes with it, in [0, 1).
-    """
+    """The second term of the bound, which accounts for delta, for every epsilon [E]; it decreases with epsilon."""
     q = 1 / (1 + np.exp(-epsilon))
     start = np.unique(np.geomspace(1, guesses, 60).astype(int)) - 1  # of ranges of k: the largest decreases with k
     k = start[:, None]
@@ -58,13 +51,6 @@ def epsilon_shown(right: int, guesses: int, records: int, delta: float, confiden
 
     A record protected by some epsilon is protected by any larger one. Small epsilons, for which delta alone would use
     more than half of the error, are therefore excluded together with the smallest one for which it does not.
-
-    Args:
-        right: Number of correct guesses.
-        guesses: Number of guesses.
-        records: Number of coins.
-        delta: The delta that goes with epsilon, in [0, 1).
-        confidence: Confidence level of the bound, in (0, 1).
     """
     error = 1 - confidence
     tried = _GRID[lost(guesses, records, _GRID, delta) <= error / 2]

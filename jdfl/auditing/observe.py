@@ -76,15 +76,6 @@ def observe(
     """Features [N, R, 3 c p] of runs, and how often the node released something [N].
 
     Observed are the beginnings of intervals of rounds, whose lengths differ by at most one round, and the end.
-
-    Args:
-        setting: The setting of the runs, with keys for what `prepare` draws.
-        directions: Orthonormal directions [p, n] onto which what is shown is projected.
-        node: The canary's node [] int32.
-        keys: The keys of the runs, leaves [N].
-        steps: Rounds of every run.
-        batch: Number of runs computed side by side.
-        looks: Number of intervals, R - 1; None: one per round.
     """
     stretches = steps if looks is None else looks
 
@@ -123,15 +114,7 @@ def observe(
 
 
 def features_of(program: Program, state: Any, *, graph: Graph, directions: Array, node: Array) -> Array:
-    """What is recorded of one moment [3 c p]: projections of the rows that a node's neighbours see.
-
-    Args:
-        program: The program.
-        state: Its state.
-        graph: The links of the moment.
-        directions: Orthonormal directions [p, n].
-        node: The canary's node [] int32.
-    """
+    """What is recorded of one moment [3 c p]: projections of the rows that a node's neighbours see."""
     shown = visible(program, state)
     blocks = shown.reshape(shown.shape[0], -1, directions.shape[1])
     rows = jnp.einsum("mcn,pn->mcp", blocks, directions, precision=ops.HIGHEST).reshape(shown.shape[0], -1)
@@ -148,18 +131,7 @@ def observed(
     observe: Any = observe,
     **how: Any,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """As `observe`, on the host; with `jobs` the runs are made in parts, which are kept one by one.
-
-    Args:
-        setting: As for `observe`, and so are the directions, the node and `how`.
-        directions: Orthonormal directions [p, n].
-        node: The canary's node.
-        keys: The keys of the runs, leaves [N].
-        jobs: Where the parts are kept; None: nowhere, and there is one part.
-        name: What identifies the runs.
-        observe: `observe`, or what does the same for methods without rounds.
-        how: steps, batch and looks.
-    """
+    """As `observe`, on the host; with `jobs` the runs are made in parts, which are kept one by one."""
     count, batch = keys.run.shape[0], how.pop("batch")
     batches = -(-count // batch)
     size = -(-count // batches)

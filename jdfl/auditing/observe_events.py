@@ -33,17 +33,7 @@ from jdfl.events.plan import planned
 def observe(
     setting: Setting, directions: Array, node: Array, keys: Keys, *, steps: int, batch: int, looks: int | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Features [N, R, 3 c p] of runs, and how often the node released something [N]; as for rounds.
-
-    Args:
-        setting: The setting of the runs, with keys for what happens when and for what `prepare` draws.
-        directions: Orthonormal directions [p, n].
-        node: The canary's node [] int32.
-        keys: The keys of the runs, leaves [N].
-        steps: Periods of every run.
-        batch: Number of runs computed side by side.
-        looks: Number of intervals, R - 1; None: one per period.
-    """
+    """Features [N, R, 3 c p] of runs, and how often the node released something [N]; as for rounds."""
     ends = np.linspace(0, steps, (looks or steps) + 1).round().astype(int)
     graph, found = links(_times(setting)), list[np.ndarray]()
     releases = list[np.ndarray]()
@@ -60,15 +50,7 @@ def observe(
 
 
 def pilot(setting: Setting, node: Array, keys: Keys, *, steps: int, points: int) -> tuple[Array, Array]:
-    """The node's parameters: their mean [n] over all periods of the runs, and at `points` moments of each [N, T, n].
-
-    Args:
-        setting: As for `observe`.
-        node: The canary's node [] int32.
-        keys: The keys of the runs, leaves [N].
-        steps: Periods of every run.
-        points: How many moments, the start included.
-    """
+    """The node's parameters: their mean [n] over all periods of the runs, and at `points` moments of each [N, T, n]."""
 
     def look(here: Setting, tables: Any) -> np.ndarray:
         return np.asarray(_params(here, tables))[:, int(node)]

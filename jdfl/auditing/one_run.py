@@ -160,16 +160,7 @@ def audit_one_run(
 def _scores(
     setting: Setting, amount: float, absent: Problem, node: Array, entry: Array, *, steps: int
 ) -> tuple[Array, Array]:
-    """The canaries' scores [K] in a run, and the number of releases per node [m].
-
-    Args:
-        setting: The setting of the run, with the canaries and its keys.
-        amount: The amount of noise, in units of the sensitivity.
-        absent: Its problem with canaries that change nothing.
-        node: The canaries' nodes [K] int32.
-        entry: Their entries [K] int32.
-        steps: Rounds of the run.
-    """
+    """The canaries' scores [K] in a run, and the number of releases per node [m]."""
     begun, start, info = started(setting, setting.keys)
     other, _, _ = started(replace(setting, problem=absent), setting.keys)
     level = jnp.ones((absent.m, absent.n), absent.dtype)

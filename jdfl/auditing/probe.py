@@ -253,16 +253,7 @@ def _changes(
 def probe(
     setting: Setting, guarantee: Guarantee, pairs: list[Any], keys: Keys, *, steps: int, linkless: bool = False
 ) -> Probe:
-    """All tests of repeated rounds, as `jdfl.audit` reports them.
-
-    Args:
-        setting: The setting of the runs.
-        guarantee: The algorithm's guarantee, with the event that noise is compared with.
-        pairs: The replacement records, as pairs of examples.
-        keys: The keys of the runs, leaves [N], at most `most_runs`; with none, nothing is probed.
-        steps: Rounds of every run.
-        linkless: Whether rounds are repeated without links.
-    """
+    """All tests of repeated rounds, as `jdfl.audit` reports them."""
     problem, event, runs = setting.problem, guarantee.event, len(keys.run)
     reason = refusal(setting.algorithm)
     if not reason and scheduled(event) is not None:

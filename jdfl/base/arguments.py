@@ -111,15 +111,7 @@ def argument(name: str, value: Any, annotation: Any) -> Any:
 
 
 def inherits(name: str, value: object, base: type, expected: str, remedy: str) -> None:
-    """Raise ValueError for anything but a dataclass of a base class, or one that overrides methods incompatibly.
-
-    Args:
-        name: Name of the value in messages.
-        value: The value, such as an algorithm.
-        base: A base class of jdfl, such as `jdfl.Algorithm`.
-        expected: What the value should be, in words.
-        remedy: What to do instead.
-    """
+    """Raise ValueError for anything but a dataclass of a base class, or one that overrides methods incompatibly."""
     kind = type(value).__name__
     if not checks.is_a(value, base):
         checks.refuse(expected, name, value, remedy)

@@ -43,17 +43,7 @@ BOUNDED, NOISY, SENT = _mark("bounded"), _mark("noisy"), _mark("sent")
 def clipped(
     g: Array, w: Array, data: Any, weight: Array | None, bound: Hashable, *, whole: bool, problem: Any = None
 ) -> Array:
-    """Mark g as sums of clipped gradients at w; for clips of the library only.
-
-    Args:
-        g: The clipped rows g [m, n].
-        w: The parameters of the gradients [m, n]; without data the rows before the clip, [m, n].
-        data: The records of the gradients, leaves [m, q, ...]; None: there are none.
-        weight: Their weights [m, q].
-        bound: What is clipped, and how; None: settings that are traced.
-        whole: Whether a whole row is clipped, not the gradient of every record.
-        problem: The problem whose losses were used; None: there is none.
-    """
+    """Mark g as sums of clipped gradients at w; for clips of the library only."""
     about = None if problem is None else jax.tree.structure(problem)
     return CLIPPED.bind(g, w, *_leaves(data, weight), bound=bound, whole=whole, problem=about, lanes=False)
 

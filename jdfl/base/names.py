@@ -134,13 +134,6 @@ def aligned(name: str, value: Any, labels: Any, source: str, *, axis: int = 0) -
 
     A value without labels stays as it is, and so does one whose labels pandas has counted. A mapping becomes the list
     of its values.
-
-    Args:
-        name: What messages call the value.
-        value: An object of pandas, a mapping, or anything else.
-        labels: An index of pandas or names of nodes; None: there are none.
-        source: Where the labels are from, for messages.
-        axis: The axis of the value.
     """
     own = labels_of(value, axis)
     if own is None or labels is None:

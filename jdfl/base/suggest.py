@@ -76,12 +76,7 @@ def meanings(name: str) -> tuple[str, ...]:
 
 
 def closest(name: str, known: Iterable[str]) -> str | None:
-    """The known name that was probably meant; None where no name is close.
-
-    Args:
-        name: What was given.
-        known: The names that exist.
-    """
+    """The known name that was probably meant; None where no name is close."""
     names, wanted = {plain(one): one for one in reversed(list(known))}, plain(name)
     if not wanted:
         return None
@@ -126,14 +121,7 @@ def hint(name: object, known: Iterable[object]) -> str:
 def attributes(
     package: str, find: Callable[[str], Any], known: Iterable[str], others: Callable[[str], str | None] = lambda _: None
 ) -> Callable[[str], Any]:
-    """A package's `__getattr__` whose errors suggest the closest public name.
-
-    Args:
-        package: Its dotted name.
-        find: The `__getattr__` that finds its public names.
-        known: Those names.
-        others: Gives the public name for a normalised word that is spelt otherwise; None for no such word.
-    """
+    """A package's `__getattr__` whose errors suggest the closest public name."""
     names = list(known)
 
     def found(name: str) -> Any:

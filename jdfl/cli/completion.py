@@ -82,13 +82,7 @@ Parsers = Mapping[str, Callable[[list[str]], object]]
 
 
 def completion(args: list[str], commands: Iterable[str], parsers: Parsers) -> None:
-    """Print the script, or the help; ValueError for another shell.
-
-    Args:
-        args: The arguments after `jdfl completion`.
-        commands: The names of all commands.
-        parsers: What parses the arguments of those commands that have flags.
-    """
+    """Print the script, or the help; ValueError for another shell."""
     if args in (["--help"], ["-h"]):
         print(_HELP, end="")
         return

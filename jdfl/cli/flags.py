@@ -44,22 +44,7 @@ class HelpAsked(SystemExit):
 def parse(
     args: list[str], config: Any, options: Any, *, prog: str, about: str, examples: str, more: Sequence[Field] = ()
 ) -> Any:
-    """A value with the attributes `config` and `options` as the flags set them, and those of `more`.
-
-    Args:
-        args: The arguments after the command.
-        config: The configuration to start from.
-        options: The options to start from.
-        prog: What help calls the command.
-        about: What the command does.
-        examples: What help ends with.
-        more: Further flags, from `several`.
-
-    Raises:
-        HelpAsked: For --help.
-        ValueError: For an unknown flag or an unknown word after one, with a suggestion.
-        SystemExit: For another mistake, which tyro has described on stderr.
-    """
+    """A value with the attributes `config` and `options` as the flags set them, and those of `more`."""
     start = _with_kinds(config, args, "")
     kinds = [
         (f"kind_{i}", Annotated[choices, tyro.conf.arg(name=path)], dataclasses.field(default=default))

@@ -17,16 +17,7 @@ _SOON = {JOURNAL, events.NAME, lease.NAME, jobs.ORIGIN, RESERVED}  # in the fold
 
 
 def begun(out: Path, folder: Path | None, label: str) -> Path:
-    """The folder for new work: a new one in `out`, or the `folder`, which must be empty or not there.
-
-    Args:
-        out: As --out.
-        folder: As --folder; None: there is none.
-        label: The end of a new folder's name.
-
-    Raises:
-        FileExistsError: For a folder that has something else in it.
-    """
+    """The folder for new work: a new one in `out`, or the `folder`, which must be empty or not there."""
     if folder is None:
         return new_run_folder(out, label)
     folder.mkdir(parents=True, exist_ok=True)

@@ -17,15 +17,7 @@ _LONGEST_VALUE = 16  # characters of what follows a flag, in the overview
 
 
 def help_text(prog: str, about: str, examples: str, listed: Sequence[Flag], asked: Sequence[str]) -> str:
-    """The help of a command.
-
-    Args:
-        prog: What the command is called.
-        about: What it does.
-        examples: What the overview ends with.
-        listed: Its flags, those of the chosen kinds among them.
-        asked: The words before --help; flags among them are explained in full.
-    """
+    """The help of a command."""
     width = min(_WIDEST, shutil.get_terminal_size((_WIDEST, 24)).columns)
     wanted = [word.partition("=")[0].replace("_", "-") for word in asked if word.startswith("--")]
     found = [flag for name in dict.fromkeys(wanted) for flag in listed if name in flag.names]

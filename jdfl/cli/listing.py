@@ -55,12 +55,7 @@ def kinds_of(annotation: Any) -> dict[str, type[Any] | None]:
 
 
 def flags_of(config: Any, path: str = "") -> Iterator[Flag]:
-    """The flags of a configuration or of options, those of its kinds and parts after its own.
-
-    Args:
-        config: A dataclass with its kinds chosen, or the class of one whose values have no influence on its flags.
-        path: The dotted path of the configuration, with a dot at its end; empty for the whole one.
-    """
+    """The flags of a configuration or of options, those of its kinds and parts after its own."""
     cls = config if isinstance(config, type) else type(config)
     hints, about = get_type_hints(cls, include_extras=True), documentation(cls)
     own: list[Flag] = []

@@ -20,15 +20,7 @@ _SHOWN = 20  # points
 
 
 def show(study: Study, table: pd.DataFrame, *, by: str, as_json: bool, quiet: bool) -> None:
-    """Write the table and the page of a study, and print its points, those that were refused or diverged on stderr.
-
-    Args:
-        study: The study.
-        table: A row per run.
-        by: The metric by which points are ranked.
-        as_json: Whether the points are printed as JSON.
-        quiet: Whether only the name of the folder is printed.
-    """
+    """Write the table and the page of a study, and print its points, those that were refused or diverged on stderr."""
     fields = list(study.groups[0].points[0].values)
     refused = [row for row in table.to_dict("records") if row["ending"] == REFUSED]
     for reason in dict.fromkeys(str(row["reason"]) for row in refused):

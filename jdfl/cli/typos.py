@@ -11,13 +11,7 @@ _SHOWN = 3  # kinds that are named
 
 
 def refuse_typos(args: Sequence[str], listed: Sequence[Flag], prog: str) -> None:
-    """Raise ValueError for a flag that a command does not have, and for a word that a flag does not take.
-
-    Args:
-        args: The arguments of the command.
-        listed: Its flags, those of the chosen kinds among them.
-        prog: What the command is called.
-    """
+    """Raise ValueError for a flag that a command does not have, and for a word that a flag does not take."""
     known = {name: flag for flag in listed for name in flag.names}
     for i, word in enumerate(args):
         if not word.startswith("--") or word == "--":
@@ -74,13 +68,7 @@ def _of_other_kinds(listed: Sequence[Flag]) -> dict[str, str]:
 
 
 def closest_flag(name: str, here: Sequence[str], there: Sequence[str]) -> str | None:
-    """The flag that was probably meant, without its dashes; None where no flag is close.
-
-    Args:
-        name: What was given, without dashes.
-        here: The flags of the command and of the chosen kinds.
-        there: Those of other kinds.
-    """
+    """The flag that was probably meant, without its dashes; None where no flag is close."""
     above, _, last = name.rpartition(".")
     for flags in (here, there):
         exact = [flag for flag in flags if suggest.plain(flag) == suggest.plain(name)]

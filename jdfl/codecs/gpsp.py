@@ -229,13 +229,7 @@ def gpsp(
 
 
 def working_sparsity(n: int, d: int, s: int) -> int:
-    """How many entries GPSP works with before it reduces them to s (the authors' rule for few measurements).
-
-    Args:
-        n: Entries of a vector.
-        d: Number of measurements.
-        s: Number of nonzeros to find.
-    """
+    """How many entries GPSP works with before it reduces them to s (the authors' rule for few measurements)."""
     if d < 2.1 * n:
         if 0.005 <= s / n <= 0.01:
             return min(n, -(-6 * s // 5))
@@ -245,13 +239,7 @@ def working_sparsity(n: int, d: int, s: int) -> int:
 
 
 def recovery(n: int, d: int, s: int) -> float:
-    """The fraction of a support that GPSP recovers from Gaussian signs, as measured, within about 0.06.
-
-    Args:
-        n: Entries of a vector.
-        d: Number of measurements, one sign each.
-        s: Its nonzeros.
-    """
+    """The fraction of a support that GPSP recovers from Gaussian signs, as measured, within about 0.06."""
     ratio, share = zip(*RECOVERY)
     return float(np.interp(d / unit(n, d, s), ratio, share))
 

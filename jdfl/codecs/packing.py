@@ -32,12 +32,7 @@ class Part:
 
 
 def signs(n: int, room: int | None = None) -> Part:
-    """One bit each of n truth values, such as whether an entry is positive.
-
-    Args:
-        n: How many are written.
-        room: The size of the array, whose entries after the first n are False; None: n.
-    """
+    """One bit each of n truth values, such as whether an entry is positive."""
     room = n if room is None else room
 
     def write(value: np.ndarray) -> np.ndarray:
@@ -49,13 +44,7 @@ def signs(n: int, room: int | None = None) -> Part:
 
 
 def floats(*shape: int, dtype: str = "float32", size: str = "") -> Part:
-    """Finite floats, little-endian, row by row: IEEE formats, or bfloat16.
-
-    Args:
-        shape: Shape of the array.
-        dtype: The type of each.
-        size: Their name where they may not be negative, such as "norm".
-    """
+    """Finite floats, little-endian, row by row: IEEE formats, or bfloat16."""
     kind = jnp.dtype(dtype)
     word = f"u{kind.itemsize}"
 

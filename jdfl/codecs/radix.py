@@ -22,13 +22,7 @@ def word(base: int) -> tuple[int, int]:
 
 
 def levels(n: int, most: int, base: int) -> packing.Part:
-    """Levels [n] int8 or int16, as digits in words, the lowest digit first; the last word may be shorter.
-
-    Args:
-        n: How many levels.
-        most: The largest level; they are symmetric about zero.
-        base: Base of the digits, at least 2 most + 1; a power of two gives every level its own bits.
-    """
+    """Levels [n] int8 or int16, as digits in words, the lowest digit first; the last word may be shorter."""
     size, width = word(base)
     whole, rest = n // size * width, (base ** (n % size) - 1).bit_length()
     powers = np.array([base**place for place in range(size)], np.int64)

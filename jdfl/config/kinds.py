@@ -185,14 +185,7 @@ def shown(value: Any, family: Family | None = None) -> Any:
 
 
 def derive(kind: str, source: Source, given: tuple[str, ...], package: str = "") -> type[Kind]:
-    """The kind of this name, with the settings of a class or the arguments of a function.
-
-    Args:
-        kind: Its name; empty for settings that have one kind only.
-        source: A dataclass of settings, or a function whose arguments are annotated.
-        given: Names of arguments that are no settings and that `build` receives.
-        package: The installed package that it comes from; empty for jdfl's own.
-    """
+    """The kind of this name, with the settings of a class or the arguments of a function."""
     return _derived(kind, source, given, package)
 
 

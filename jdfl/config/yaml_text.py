@@ -123,15 +123,7 @@ def dump(config: Any) -> str:
 
 
 def load(kind: type[Config], text: str) -> Config:
-    """The dataclass in a YAML text; missing keys take their defaults.
-
-    Args:
-        kind: Its class, such as `RunConfig`.
-        text: A mapping of settings; empty: all defaults.
-
-    Raises:
-        ValueError: For anything that does not fit the class, and for text that is not YAML or too long.
-    """
+    """The dataclass in a YAML text; missing keys take their defaults."""
     if len(text) > _LONGEST:
         raise ValueError(f"Expected YAML of at most {_LONGEST} characters, got {len(text)}. It is no configuration.")
     try:
@@ -161,13 +153,7 @@ def scalar(text: str) -> Any:
 
 
 def number(kind: type[Number], text: str, where: str = "a value") -> Number:
-    """A whole number or a float, as YAML reads it; ValueError for anything else.
-
-    Args:
-        kind: Which of them, int or float; a float may be written as a whole number.
-        text: What is written.
-        where: What it is for, as named in the message.
-    """
+    """A whole number or a float, as YAML reads it; ValueError for anything else."""
     return _value(kind, scalar(text), where)
 
 

@@ -20,11 +20,6 @@ def in_blocks(function: Callable[..., Any], *rows: Any, numbers: int = 0) -> Any
     """`function`, which maps every row of trees of arrays [m, ...] to a row of its result [m, ...], block by block.
 
     Two blocks or fewer are processed at once.
-
-    Args:
-        function: The function.
-        rows: Trees of arrays [m, ...].
-        numbers: Numbers that it forms for one row in between; 0: no more than it takes or returns.
     """
     m = jax.tree.leaves(rows)[0].shape[0]
     made = jax.eval_shape(function, *rows)
@@ -47,12 +42,6 @@ def at_once(rows: int, numbers: int, few: int = 1, parts: int = 18) -> int:
     """How many of some rows to process at a time, where each takes many passes.
 
     On a CPU a few, which stay in its cache; elsewhere a part of all, at least 256, as far as memory allows.
-
-    Args:
-        rows: How many there are.
-        numbers: Numbers that are formed for one of them.
-        few: How many a CPU processes at a time.
-        parts: Into how many parts other backends divide all of them.
     """
     if backend() == "cpu":
         return min(rows, few)

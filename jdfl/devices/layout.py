@@ -103,16 +103,7 @@ def simulate(devices: int) -> None:
 
 
 def mesh_of(devices: Devices, count: int) -> Mesh:  # pyright: ignore[reportUnknownParameterType] (jaxlib has no types)
-    """A mesh with one axis for the nodes.
-
-    Args:
-        devices: How many of the first devices, from 1; or the devices themselves, or a mesh, whose devices are used in
-            their order.
-        count: Number of the nodes.
-
-    Raises:
-        ValueError: For more devices than exist, and for none.
-    """
+    """A mesh with one axis for the nodes."""
     if isinstance(devices, Mesh):
         chosen = list(devices.devices.flat)
     elif isinstance(devices, Sequence) and all(checks.is_a(one, jax.Device) for one in devices):

@@ -33,18 +33,7 @@ def host() -> int | None:
 
 
 def require(needed: Mapping[str, int], most: int, m: int, remedy: str, room: int | None) -> None:
-    """Raise an error for a run that needs more memory than is available.
-
-    Args:
-        needed: Bytes by purpose, in words.
-        most: The largest number of nodes that would fit; below 1: not even one would.
-        m: The number of nodes.
-        remedy: What to do about it, a sentence.
-        room: Available bytes; None: unknown, and nothing is refused.
-
-    Raises:
-        ValueError: If everything together needs more than `room`.
-    """
+    """Raise an error for a run that needs more memory than is available."""
     total = sum(needed.values())
     if room is None or total <= room:
         return

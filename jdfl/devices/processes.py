@@ -33,16 +33,6 @@ def join(address: str | None = None, processes: int | None = None, process: int 
     """Make this process one of several, before anything is computed; without arguments as the cluster specifies.
 
     SLURM, Open MPI, Kubernetes and Cloud TPU are recognised. Give all arguments or none.
-
-    Args:
-        address: Where process 0 listens, as host:port, and on no other interface; None: as the cluster specifies, on
-            all interfaces. Anyone who reaches it can take part: nothing is authenticated or encrypted.
-        processes: Number of processes, from 1; None: as the cluster specifies.
-        process: Number of this process, from 0; None: as the cluster specifies.
-
-    Raises:
-        ValueError: For some of the arguments without the others, arguments out of range, no arguments where no cluster
-            is recognised, and where JAX is already initialised.
     """
     given = {"address": address, "processes": processes, "process": process}
     if any(value is not None for value in given.values()):

@@ -47,20 +47,7 @@ def intents(
     execution: tuple[Any, ...] = (),
     known: dict[Any, Any] | None = None,
 ) -> list[Intent]:
-    """The planned runs of an algorithm, one per key, with the maximum number of releases of each.
-
-    Args:
-        algorithm: The settings of the method, or its program as planned for `steps` rounds.
-        problem: The nodes' data and losses, of m nodes, all on this process.
-        network: The communication network, with the same number of nodes.
-        stop: The rule that may end a run; None: there is none.
-        keys: Seeds, typed keys, or both keys of a run.
-        steps: Rounds of every run.
-        most: Maximum number of releases of every node by the run's own budget, most [m]; None: all that are planned.
-        derived: Names of `jdfl.privacy.DERIVED` that settings were computed from, in addition to the problem's.
-        execution: Anything else that may end a run, or change its floats by rounding.
-        known: What is found about problems and programs, for other calls with the same objects.
-    """
+    """The planned runs of an algorithm, one per key, with the maximum number of releases of each."""
     processes.check_whole(problem)
     program = algorithm if isinstance(algorithm, Program) else planned(algorithm, problem, network, steps)
     known = {} if known is None else known
@@ -129,12 +116,7 @@ class Room:
 
 
 def booked(hold: Hold, runs: Sequence[tuple[Intent, Result]]) -> list[Result]:
-    """The results with the standing of the ledger after these runs have ended.
-
-    Args:
-        hold: The reservation of the ledger for these runs.
-        runs: All runs of the reservation, with their results.
-    """
+    """The results with the standing of the ledger after these runs have ended."""
     ended: dict[str, Ended] = {}
     for one, result in runs:
         ledger = Ledger.of(result.guarantee, result.releases, result.records)

@@ -197,11 +197,7 @@ class Hold:
         partial.replace(file)
 
     def end(self, ended: "Mapping[str, Ended]") -> Standing:
-        """Lower a reservation to the actual releases of the runs.
-
-        Args:
-            ended: Their releases, by `Intent.key`. The other runs have not begun, or have their own entries.
-        """
+        """Lower a reservation to the actual releases of the runs."""
         path = self._book.path
         with alone(path):
             content = read(path)

@@ -81,14 +81,7 @@ def floor(algorithm: Algorithm, problem: Problem, network: Network, *, rounds: i
 
 
 def of(per_node: Counts, algorithm: Algorithm, problem: Problem, state: float) -> Floor:
-    """The floor of a problem from what a round does per node.
-
-    Args:
-        per_node: The counts; those of a smaller problem serve as well, where nodes do the same.
-        algorithm: The settings of the method.
-        problem: The data, or its shapes.
-        state: The bytes of the state of all nodes.
-    """
+    """The floor of a problem from what a round does per node."""
     m, row = problem.m, problem.n * jnp.dtype(problem.dtype).itemsize
     example = bytes_of((problem.data, problem.weight)) / (m * problem.weight.shape[1])
     read = per_node.examples * 2 if whole(algorithm) else min(per_node.examples, problem.weight.shape[1])

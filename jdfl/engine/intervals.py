@@ -14,14 +14,6 @@ def wilson(share: float, examples: int, *, confidence: float = 0.95) -> tuple[fl
 
     It says how well a test set measures one classifier. It does not say how the accuracy varies from trial to trial:
     that is the interval of the mean over trials.
-
-    Args:
-        share: The share of the test examples that are classified correctly, in [0, 1].
-        examples: Number of test examples, at least 1.
-        confidence: Probability that the interval covers the accuracy, in (0, 1).
-
-    Returns:
-        The lower and the upper end, in [0, 1].
     """
     checks.whole(1, examples=examples)
     checks.fraction(confidence=confidence)

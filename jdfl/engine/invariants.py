@@ -130,21 +130,7 @@ def broken(
     after: Known,
     planned: Array | None,
 ) -> tuple[Array, Array, Array]:
-    """The rules that a round violates.
-
-    Args:
-        weights: What W must be.
-        graph: The graph of the round; None before the first one.
-        info: What the round counted.
-        releases: The releases of the run, releases [m] int32.
-        before: Push-sum weights and clocks before the round.
-        after: The same after it.
-        planned: How many releases every node makes at most, planned [m] int32; None: that is not known.
-
-    Returns:
-        The rule of every node [m] int32, or 0; what was measured there [m] float32, which is the push-sum weight where
-            it is 0; and whether all nodes together violate one [].
-    """
+    """The rules that a round violates."""
     lowest = reduce(jnp.minimum, [*jax.tree.leaves(info), releases])
     found = [(Rule.COUNTER, lowest < 0, lowest)]
     found += [] if graph is None else _of_weights(weights, graph)
@@ -168,13 +154,7 @@ def broken(
 
 
 def first(code: Array, lost: Array, diverged: Array | None) -> Array:
-    """What ends a run, as one whole number [] int32 for `found`, or NOTHING.
-
-    Args:
-        code: The rules that nodes violate, as `broken` gives them.
-        lost: Whether all nodes together violate one.
-        diverged: The nodes that diverged, diverged [m]; None: that is not looked at.
-    """
+    """What ends a run, as one whole number [] int32 for `found`, or NOTHING."""
     ids = nodes.ids(code.shape[0])
     each = jnp.int32(NOTHING) if diverged is None else jnp.where(diverged, _DIVERGED + ids, NOTHING)
     each = jnp.where(code > 0, ids * _RULES + code, each)
@@ -230,16 +210,7 @@ def _slack(a: Array, graph: Graph | None) -> float:
 
 
 def what_is_broken(rule: Rule, node: int, value: float, rounds: int, m: int, planned: Any) -> str:
-    """The violation of a rule in words (on the host).
-
-    Args:
-        rule: The rule.
-        node: The node that violates it, or NOWHERE.
-        value: What was measured there, or over all nodes.
-        rounds: The rounds that are done, the last of them with the violation.
-        m: Number of the nodes.
-        planned: As for `first_broken`, of all nodes.
-    """
+    """The violation of a rule in words (on the host)."""
     when = f"in round {rounds}" if rounds else "before the first round"
     look = f"look at network.at({rounds - 1}, key), the graph of that round"
     if rule in (Rule.ROW, Rule.COLUMN):

@@ -26,13 +26,7 @@ Outcome = tuple[Any, loop.Carry, loop.Record, loop.Record]  # as `trials.execute
 def outcomes(
     jobs: Jobs | None, about: Callable[[], Any], make: Callable[[], tuple[Sequence[Outcome], Spent]]
 ) -> tuple[Sequence[Outcome], Spent]:
-    """What `make` returns, or what it has returned before where that is kept.
-
-    Args:
-        jobs: Where outcomes are kept; None: nowhere.
-        about: Gives what identifies the runs, as plain data; it is asked for only where they are kept.
-        make: Makes the runs.
-    """
+    """What `make` returns, or what it has returned before where that is kept."""
     if jobs is None:
         return make()
     made: list[tuple[Sequence[Outcome], Spent]] = []

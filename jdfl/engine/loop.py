@@ -233,21 +233,7 @@ def advance(
     metrics: tuple[metrics_module.Metric, ...],
     layout: Layout | None = None,
 ) -> tuple[Carry, Record]:
-    """Rounds of a run, with the counters from zero: a chunk's counts fit int32, a run's need not.
-
-    Args:
-        carry: Where the run is; its arrays are given up, and must not be used again.
-        setting: What the run is about, with the prepared algorithm.
-        end: Number of rounds, end [] int32, at which the chunk ends.
-        every: Rounds between two records, which fall on multiples of it.
-        records: How many records are made at most; part of the compiled program, as `every` is.
-        metrics: Functions that are evaluated for every record.
-        layout: Where the arrays lie on several devices; None: on one.
-
-    Returns:
-        Where the run is then, and its records with a leading axis [records]; those after the end of the run have its
-            number of rounds, and `Tally.add` drops them.
-    """
+    """Rounds of a run, with the counters from zero: a chunk's counts fit int32, a run's need not."""
     fresh = replace(carry, counts=jax.tree.map(jnp.zeros_like, carry.counts))
 
     def rounds(carry: Carry, setting: Setting, end: Array) -> tuple[Carry, Record]:
@@ -271,23 +257,7 @@ def lanes(
     metrics: tuple[metrics_module.Metric, ...],
     batch: int,
 ) -> tuple[Array, Carry, Record, Record]:
-    """Whole runs of one setting: lane [t, p] has the problem and network of trial t, keys[t, p] and values[path][t, p].
-
-    Args:
-        setting: What all runs are about, but for trials, keys and values.
-        trials: The fields "problem" and "network" of the setting, leaves [t, ...], where trials differ in them.
-        keys: The keys of the runs, leaves [t, p].
-        values: By dotted field of the algorithm, values [t, p].
-        end: The maximum number of rounds, end [t, p] int32; a lane with 0 costs nothing where lanes run in turn.
-        every: Rounds between two records.
-        records: How many records a run has after that of the start.
-        metrics: Functions that are evaluated for every record.
-        batch: How many lanes run side by side by vmap, batches in turn; 1: one after another, without vmap.
-
-    Returns:
-        Parameters [t, p, m, n], the last counters, the record of the start and those of the rounds, all with leading
-            axes [t, p].
-    """
+    """Whole runs of a setting: lane [t, p] has the problem and network of trial t, keys[t, p] and values[path][t, p]."""
     t, p = jax.tree.leaves(keys)[0].shape[:2]
 
     def one(setting: Setting, lane: tuple[Keys, dict[str, Array], Array]) -> tuple[Array, Carry, Record, Record]:

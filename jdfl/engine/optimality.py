@@ -129,12 +129,7 @@ def referenced(metrics: Sequence[Metric], problem: P, without: Sequence[int] = (
 
 
 def check_optimum(name: str, problem: Problem) -> None:
-    """Refuse a metric where the problem neither has the optimum that it needs nor can be solved: ValueError.
-
-    Args:
-        name: The metric, one of NEED_OPTIMUM.
-        problem: The problem.
-    """
+    """Refuse a metric where the problem neither has the optimum that it needs nor can be solved: ValueError."""
     best = problem.optimum
     if best is None and not solvable(problem):
         raise ValueError(

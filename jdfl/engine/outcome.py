@@ -41,19 +41,7 @@ def assemble(
     warned: tuple[str, ...] = (),
     moments: dict[int, np.ndarray] | None = None,
 ) -> Result:
-    """The result of a run that ended or was `cut`, on the host.
-
-    Args:
-        start: The run before its first round.
-        setting: Its setting on the device, with the prepared algorithm.
-        params: The nodes' parameters, params [m, n].
-        carry: The last state and counters.
-        tally: Records and totals so far.
-        spent: Seconds of work and of compilation.
-        cut: How the run was ended from outside, and the reason in words; None: it was not.
-        warned: Warnings of the rounds before a resumed run.
-        moments: Releases [m] by the number of rounds after which they were recorded; None: there are none.
-    """
+    """The result of a run that ended or was `cut`, on the host."""
     problem, network, guarantee = start.problem, start.network, start.guarantee
     rounds, found = int(carry.rounds), invariants.found(carry.bad)
     ending, reason = _ending(rounds, start, carry, setting, cut)

@@ -27,11 +27,7 @@ def form_of(asked: bool) -> Form | None:
 
 
 def used(setting: stepping.Setting) -> tuple[str, ...]:
-    """The names of the kernels in a round's program, which is traced and not compiled, in alphabetical order.
-
-    Args:
-        setting: The setting of a run on one device, which says how kernels are executed.
-    """
+    """The names of the kernels in a round's program, which is traced and not compiled, in alphabetical order."""
     program, carry, _ = jax.eval_shape(loop.start, setting, ())
     traced = jax.make_jaxpr(_round)(replace(setting, algorithm=program), carry.state)
     return tuple(sorted(set(_names(traced.jaxpr))))

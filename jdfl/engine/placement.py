@@ -131,12 +131,6 @@ def require_memory(algorithm: Algorithm, problem: Problem, network: Network, dev
 
     The message has the terms of the sum, what is available and the largest number of nodes that fits. Where the
     available memory is not known, and where it is plenty for any state, nothing is traced.
-
-    Args:
-        algorithm: The settings of the method.
-        problem: The nodes' data and losses.
-        network: The communication network.
-        devices: How many devices share the nodes; their memory is added up, but not on CPU.
     """
     room, m = memory.available(devices), problem.m
     if room is None:
@@ -168,12 +162,7 @@ def estimate(algorithm: Algorithm, problem: Problem, network: Network) -> dict[s
 
 
 def require_events(setting: stepping.Setting, events: Events) -> None:
-    """Refuse a run of events whose tables and pieces would not fit into the memory of the device: ValueError.
-
-    Args:
-        setting: The setting of the run, with the sizes of the tables of messages.
-        events: Its events, which are in memory already.
-    """
+    """Refuse a run of events whose tables and pieces would not fit into the memory of the device: ValueError."""
     problem, room, m = setting.problem, memory.available(), setting.problem.m
     rows = (_COPIES * m + sum(events.sizes.values())) * _one(problem) // m
     at_work = memory.size_of(problem.data) + _activations(setting.algorithm.algorithm, problem, m)

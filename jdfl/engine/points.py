@@ -17,12 +17,7 @@ from jdfl.engine.stepping import with_field
 def points_of(
     algorithm: Algorithm, over: Mapping[str, Sequence[float]] | Sequence[Mapping[str, float]]
 ) -> list[dict[str, float]]:
-    """The values of every run; one point without fields when nothing is swept.
-
-    Args:
-        algorithm: The settings of the method.
-        over: Fields with lists of values, or a list of points, as for `sweep`; ValueError for anything else.
-    """
+    """The values of every run; one point without fields when nothing is swept."""
     points: list[dict[str, Any]]
     given: Any = over
     if checks.is_a(over, Mapping):

@@ -24,14 +24,7 @@ def records_of(problem: Problem) -> np.ndarray:
 
 
 def guarantee_of(algorithm: Algorithm | Program, problem: Problem, stop: StopRule | None = None) -> Guarantee:
-    """The guarantee of the algorithm on this problem; none is claimed where undeclared values of the data enter.
-
-    Args:
-        algorithm: The settings of the method, or a program with the plan for a number of rounds, without which
-            nothing is claimed of noise that follows a schedule.
-        problem: The nodes' data and losses, with the values that are declared public.
-        stop: The rule that may end its runs, which may read the data, too; None: there is none.
-    """
+    """The guarantee of the algorithm on this problem; none is claimed where undeclared values of the data enter."""
     program = algorithm if isinstance(algorithm, Program) else Program(algorithm)
     told = program.privacy(problem)
     names = (*problem.entering, *loss_reads(problem)) if told.event is not None else ()
@@ -57,13 +50,7 @@ def unspent(told: Guarantee, problem: Problem) -> Ledger:
 
 
 def planned_at_most(told: Guarantee, m: int, reserved: np.ndarray | None = None) -> np.ndarray | None:
-    """How many releases every node [m] int32 makes at most by the plan of its run; None where nothing is planned.
-
-    Args:
-        told: The guarantee of the run, with noise for a number of releases where it is scheduled.
-        m: The number of nodes.
-        reserved: What its ledger has reserved, reserved [m]; None: there is no ledger.
-    """
+    """How many releases every node [m] int32 makes at most by the plan of its run; None where nothing is planned."""
     most = scheduled(told.event)
     if most is None and reserved is None:
         return None
@@ -72,13 +59,7 @@ def planned_at_most(told: Guarantee, m: int, reserved: np.ndarray | None = None)
 
 
 def planned_by_all(told: Sequence[Guarantee], reserved: Sequence[np.ndarray], m: int) -> np.ndarray | None:
-    """The most releases of every node [m] that `planned_at_most` gives for any of several runs; None: any number.
-
-    Args:
-        told: The guarantee of every run.
-        reserved: What a ledger has reserved for every run; empty: there is no ledger.
-        m: The number of nodes.
-    """
+    """The most releases of every node [m] that `planned_at_most` gives for any of several runs; None: any number."""
     found = [planned_at_most(one, m, kept) for one, kept in zip(told, reserved or [None] * len(told))]
     known = [most for most in found if most is not None]
     return np.max(known, axis=0) if len(known) == len(told) else None
@@ -92,18 +73,7 @@ def release_limits(
     epsilon: float,
     delta: float | None,
 ) -> np.ndarray:
-    """How many releases every node [m] may make within (epsilon, delta), by the guarantee's own neighbouring relation.
-
-    Args:
-        algorithm: The settings of the method, or a program with the plan for a number of rounds.
-        problem: The nodes' data and losses, of m nodes.
-        stop: The rule that may end the run; None: there is none.
-        epsilon: The joint budget of all releases of a node, above 0.
-        delta: As for `jdfl.account`.
-
-    Raises:
-        ValueError: Where nothing may be claimed, as `jdfl.privacy.report` does, and for targets that make no sense.
-    """
+    """The most releases of every node [m] within (epsilon, delta), by the guarantee's own neighbouring relation."""
     told = guarantee_of(algorithm, problem, stop)
     ledger = unspent(told, problem)
     return ledger.limits(epsilon, report(told, ledger.releases, ledger.records, delta=delta).delta)

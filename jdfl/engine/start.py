@@ -89,13 +89,7 @@ class Start:
 
 
 def check_settings(algorithm: Algorithm, problem: Problem, network: Network) -> None:
-    """Check an algorithm's settings against their annotations, one another, the problem and the network: ValueError.
-
-    Args:
-        algorithm: The settings, with their codec, mechanism and gradients.
-        problem: The nodes' data and losses.
-        network: The communication network, with the same number of nodes.
-    """
+    """Check an algorithm's settings against their annotations, one another, the problem and the network: ValueError."""
     stepping.check_paired(problem, network)
     arguments.settings(algorithm)
     algorithm.check(problem, network)
@@ -110,20 +104,7 @@ def check_run(
     stop: StopRule | None,
     devices: int = 1,
 ) -> Program:
-    """All checks that are possible before anything is compiled; raises ValueError.
-
-    Args:
-        algorithm: The settings of the method.
-        problem: The nodes' data and losses, of m nodes.
-        network: The communication network, with the same number of nodes.
-        steps: Maximum number of rounds, at least 1.
-        every: Rounds between two records, at least 1.
-        stop: The rule that may end the run; None: there is none.
-        devices: Number of devices that share the nodes, for an estimate of the memory that each needs.
-
-    Returns:
-        The algorithm with its plan for this network and this number of rounds.
-    """
+    """All checks that are possible before anything is compiled; raises ValueError."""
     checks.whole(1, MOST_ROUNDS, steps=steps, every=every)
     check_protocol(algorithm)
     checks.able(("data", "weight", "value"), "a problem", "jdfl.problems builds one.", problem=problem)

@@ -95,21 +95,7 @@ def setting(
     weights: invariants.Weights | None = None,
     kernels: Form | None = None,
 ) -> Setting:
-    """A setting without the names of problem and network: they are static, and a name must not recompile.
-
-    Args:
-        program: The algorithm with the plan for a number of rounds.
-        problem: The nodes' data and losses, of m nodes.
-        network: The communication network.
-        stop: The rule that may end the run; None: there is none.
-        key: The run's key [], its two keys, or all that are derived from them.
-        limit: Maximum number of releases of every node, limit [m] int32; None: any number.
-        largest: Largest magnitude of a parameter, largest [], beyond which the run ends; None: any finite one.
-        watched: The values that end the run when they are no longer finite: "state", "parameters" or "nothing".
-        planned: How many releases every node makes at most, planned [m] int32; None: that is not known.
-        weights: What every round's W must be; None: what the algorithm needs of this network.
-        kernels: How kernels of our own are executed; None: there are none.
-    """
+    """A setting without the names of problem and network: they are static, and a name must not recompile."""
     check_paired(problem, network)
     node = jnp.arange(problem.m, dtype=jnp.int32)
     if isinstance(key, RunKey):
@@ -126,13 +112,7 @@ def nameless(named: Any) -> Any:
 
 
 def with_field(algorithm: Any, path: str, value: Any) -> Any:
-    """The algorithm, or a program, with another value in one field.
-
-    Args:
-        algorithm: The settings, or a program, which keeps its plan.
-        path: The dotted name of the field, such as "codec.gamma"; "plan" is a program's own.
-        value: The new value; it is not checked here.
-    """
+    """The algorithm, or a program, with another value in one field."""
     if isinstance(algorithm, Program) and path != "plan":
         return replace(algorithm, algorithm=with_field(algorithm.algorithm, path, value))
     name, _, rest = path.partition(".")
@@ -187,19 +167,7 @@ def checked(
     releases: Array,
     compared: tuple[invariants.Known, invariants.Known],
 ) -> tuple[Array, Array]:
-    """What ends a run that diverged or violated what holds in every round.
-
-    Args:
-        setting: What the run is about.
-        state: The state after the round.
-        graph: The graph of the round; None before the first one.
-        info: What the round counted.
-        releases: The releases of the run, releases [m] int32.
-        compared: What is known before the round and after it.
-
-    Returns:
-        Its number [] for `invariants.found`, and what was measured at the nodes [m].
-    """
+    """What ends a run that diverged or violated what holds in every round."""
     diverged = guard.bad_nodes(setting.algorithm, state, setting.largest, setting.watched)
     code, value, lost = jnp.zeros_like(releases), jnp.zeros(releases.shape, jnp.float32), jnp.bool_(False)
     if setting.weights is not None:

@@ -55,17 +55,6 @@ def executed(
     Trials whose problems and networks have the same shapes are lanes of one compiled program. For that, examples are
     padded to the largest number that a node has in any trial, and tables of in-neighbours to the largest in-degree.
     What all trials share is not copied.
-
-    Args:
-        settings: What every run is about, point by point and trial by trial.
-        trials: The trials of a point.
-        points: The values of the algorithm's fields that differ between the points.
-        steps: Maximum number of rounds.
-        every: Rounds between two records.
-        metrics: Functions that are evaluated for every record.
-        batch: How many runs go side by side by vmap.
-        width: The number of points that the program is compiled for, at least that of `points`: further lanes do no
-            rounds. Calls with the same width share a program.
     """
     if isinstance(settings[0].algorithm.algorithm, AsyncMethod):
         return side_by_side.whole(settings, steps, every, metrics, batch)

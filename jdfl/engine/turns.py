@@ -28,9 +28,6 @@ def put_in_rows(problem: Problem) -> Problem:
 
     A TPU has another order of its own, from which the compiler would make a copy in every round. Rows are filled up to
     a multiple of 128 numbers there: data for which that takes half as much again stays as it is.
-
-    Args:
-        problem: The problem; shapes on a device serve as arrays.
     """
     if backend() != "tpu":
         return problem

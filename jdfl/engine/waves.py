@@ -168,14 +168,7 @@ class Run:
 
 
 def advance(runs: list[Run], last: int, every: int, metrics: tuple[Metric, ...]) -> list[tuple[Carry, Record]]:
-    """The carries and records of runs up to a number of rounds, side by side.
-
-    Args:
-        runs: The runs; what all their events are computed with is the same, but for the keys.
-        last: The number of rounds at the end.
-        every: Rounds between two records.
-        metrics: What is recorded.
-    """
+    """The carries and records of runs up to a number of rounds, side by side."""
     stop = runs[0].setting.stop is not None
     while going := [run for run in runs if not run.over and int(run.carry.rounds) < last]:
         now = int(going[0].carry.rounds)
@@ -227,11 +220,6 @@ def fitted(program: Program, state: Any, like: Any) -> Any:
     """The state of an asynchronous method with tables of messages as long as those of another; others as they are.
 
     Messages keep their rows in runs of any length, so that only free rows are added or left out.
-
-    Args:
-        program: The method's program.
-        state: Its state, of a run with more or fewer periods.
-        like: A state of the other run, or its shapes.
     """
     method = program.algorithm
     if not isinstance(method, AsyncMethod) or jax.tree.structure(state) != jax.tree.structure(like):

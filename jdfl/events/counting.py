@@ -16,14 +16,7 @@ _BLOCK = 2**17  # events that are counted at a time; one for every node, if ther
 def counted(
     events: Events, notes: Sequence[Sequence[Note]], names: Sequence[str], out_degree: np.ndarray
 ) -> dict[str, np.ndarray]:
-    """How often every node does something in events: by its name, numbers [m] int64.
-
-    Args:
-        events: The events.
-        notes: What events of every kind do.
-        names: The names of what is counted, as `Note.what` has them; the rest is left out.
-        out_degree: The number of out-neighbours of every node, out_degree [m].
-    """
+    """How often every node does something in events: by its name, numbers [m] int64."""
     found = {name: np.zeros(len(out_degree), np.int64) for name in names}
     for _, block in events.blocks(max(_BLOCK, len(out_degree))):
         for some, _, node in _doings(block, notes):
@@ -35,13 +28,7 @@ def counted(
 
 
 def within(events: Events, notes: Sequence[Sequence[Note]], left: np.ndarray) -> int:
-    """How many of the events happen before the first with which a node would release more than it has left.
-
-    Args:
-        events: The events, in the order of time.
-        notes: What events of every kind do.
-        left: How many releases every node has left, left [m].
-    """
+    """How many of the events happen before the first with which a node would release more than it has left."""
     for start, block in events.blocks(max(_BLOCK, len(left))):
         over = _first_over(block, notes, left)
         if over < len(block):

@@ -86,14 +86,7 @@ def _transmitted(network: Timed, bits: int) -> Fraction:
 
 
 def known(network: Timed, seconds: float, *, gradients: int = 1, messages: bool = True) -> Exact | None:
-    """The times of a network in a run until a time, if all of them are known; None: some are random.
-
-    Args:
-        network: The network in the run.
-        seconds: The last time, included.
-        gradients: How many gradients a node computes before an event.
-        messages: Whether the times of messages are needed.
-    """
+    """The times of a network in a run until a time, if all of them are known; None: some are random."""
     times, late, slow = network.compute, network.latency, network.slowness
     measured = isinstance(times, TimeTrace)
     if not isinstance(times, FixedTime | TimeTrace) or not (slow is None or isinstance(slow, np.ndarray)):

@@ -39,16 +39,7 @@ class Given:
 def execute(
     method: "AsyncMethod", tables: "Tables", given: Given, plan: Plan, events: Events, lane: np.ndarray | None = None
 ) -> "Tables":
-    """The tables after the events of a plan; those before are given up.
-
-    Args:
-        method: The method.
-        tables: Its tables.
-        given: The problem, what the method has prepared, and the keys and weights of the run.
-        plan: The plan of the events.
-        events: The events, in the order of time.
-        lane: The run of every event, of several whose tables are stacked, lane [E]; None: there is one run.
-    """
+    """The tables after the events of a plan; those before are given up."""
     ordered = events[plan.order]
     own = None if lane is None else _steady(lane[plan.order])
     columns = (*(_steady(one) for one in (ordered.actor, ordered.count, ordered.rows, ordered.data)), own)
@@ -102,15 +93,7 @@ def _run(
 
 
 def happen(method: "AsyncMethod", tables: dict[str, Any], kind: int, event: Event, weight: Array) -> dict[str, Any]:
-    """The tables after events of one kind that touch different rows, or only read the same.
-
-    Args:
-        method: The method.
-        tables: Its tables.
-        kind: The place of the kind among its kinds.
-        event: The events.
-        weight: The weights of the links to the actors' in-neighbours, weight [b, d].
-    """
+    """The tables after events of one kind that touch different rows, or only read the same."""
     what, (row, present) = method.kinds[kind], (event.row, event.present)
 
     def taken(c: int) -> Any:

@@ -28,15 +28,7 @@ _MOST = 2**26  # entries of a table of seconds and nodes
 
 
 def with_times(network: Any, title: str) -> Timed:
-    """The network with its times outermost: `base` is a fixed network with its faults.
-
-    Args:
-        network: A fixed network in wrappers.
-        title: The method, for the error.
-
-    Raises:
-        ValueError: For a network without times, for one that is not fixed, and for wrappers that need rounds.
-    """
+    """The network with its times outermost: `base` is a fixed network with its faults."""
     times, faults, inner = list[Timed](), list[Any](), network
     while not isinstance(inner, Static):
         if not isinstance(inner, Timed | LinkLoss | Outages | Membership) or (isinstance(inner, Timed) and times):
@@ -71,17 +63,7 @@ def faults(network: Timed) -> list[Any]:
 
 
 def check(network: Any, title: str, bears: tuple[str, ...], *, exchanges: bool) -> None:
-    """Refuse faults that a method does not bear.
-
-    Args:
-        network: A fixed network in wrappers.
-        title: The method.
-        bears: What it bears: "lost messages", "absent nodes".
-        exchanges: Whether it needs both directions of a link at once.
-
-    Raises:
-        ValueError: It names the method, the fault and the methods that bear it.
-    """
+    """Refuse faults that a method does not bear."""
     for fault in faults(with_times(network, title)):
         what = "absent nodes" if isinstance(fault, Outages | Membership) else "lost messages"
         if what not in bears:
@@ -97,14 +79,7 @@ def check(network: Any, title: str, bears: tuple[str, ...], *, exchanges: bool) 
 
 
 def lost(network: Timed, key: Array, node: np.ndarray, count: np.ndarray) -> np.ndarray:
-    """Whether the messages of nodes [E] in their events with numbers count [E] are lost: bool [E].
-
-    Args:
-        network: The network in a run.
-        key: The key [] of the run's network.
-        node: The nodes, node [E].
-        count: The numbers of their events, count [E].
-    """
+    """Whether the messages of nodes [E] in their events with numbers count [E] are lost: bool [E]."""
     arrive = np.prod([1 - float(one.p) for one in faults(network) if isinstance(one, LinkLoss)])
     return np.zeros(len(node), bool) if arrive == 1 else shares(_LOST.of(key), node, count) >= arrive
 
@@ -134,17 +109,7 @@ class Absences:
     def ends(
         self, node: np.ndarray, begins: np.ndarray, waits: np.ndarray, unit: int = 1
     ) -> tuple[np.ndarray, np.ndarray]:
-        """When nodes finish one thing after another.
-
-        Args:
-            node: The nodes, node [k].
-            begins: When they begin the first thing, in units from 0, begins [k]; they are there then.
-            waits: How long every thing takes, in units, waits [k, t].
-            unit: The number of units in a second.
-
-        Returns:
-            When it is finished [k, t], inf where it was lost, and when the nodes begin the next [k].
-        """
+        """When nodes finish one thing after another."""
         ends, time = np.empty_like(waits), begins
         for t in range(waits.shape[1]):
             ends[:, t] = time + waits[:, t]
@@ -167,15 +132,7 @@ class Absences:
 
 
 def absences(network: Timed, seconds: float) -> Absences | None:
-    """When nodes are away until a time in seconds, and one second more; None: never.
-
-    Args:
-        network: The network in a run.
-        seconds: The last time, included.
-
-    Raises:
-        ValueError: For too many nodes and seconds.
-    """
+    """When nodes are away until a time in seconds, and one second more; None: never."""
     size, away = int(seconds) + 2, None
     for fault in faults(network):
         if not isinstance(fault, Outages | Membership):

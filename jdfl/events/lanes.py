@@ -22,13 +22,7 @@ Tables = Mapping[str, Any]
 
 
 def merged(parts: Sequence[Events], kinds: Sequence[Kind], heights: Mapping[str, int]) -> tuple[Events, np.ndarray]:
-    """The events of several runs in the order of time, with the rows of stacked tables, and their lanes [E] int32.
-
-    Args:
-        parts: The events of every run, sorted.
-        kinds: Their kinds.
-        heights: The number of rows of every table in one run, that of nodes under `NOTHING`.
-    """
+    """The events of several runs in the order of time, with the rows of stacked tables, and their lanes [E] int32."""
     lane = np.repeat(np.arange(len(parts), dtype=np.int32), [len(one) for one in parts])
     joined: Any = {
         one.name: np.concatenate([getattr(part, one.name) for part in parts])

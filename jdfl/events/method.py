@@ -178,13 +178,7 @@ def _undirected(network: Static) -> bool:
 
 
 def noted(method: AsyncMethod, state: Any, round: Round) -> list[list[Note]]:
-    """What events of every kind do, found by tracing them.
-
-    Args:
-        method: The method.
-        state: Its tables, or their shapes.
-        round: A round of the run.
-    """
+    """What events of every kind do, found by tracing them."""
     found = list[list[Note]]()
     for kind in range(len(method.kinds)):
         notes = Notes()

@@ -25,13 +25,6 @@ def partners(
 
     It is -1 for actors without any and where the neighbour is away, and -2 - j where neighbour j is there but the
     messages between both are lost.
-
-    Args:
-        network: The network in a run.
-        neighbours: Their table [m, d] and its mask [m, d], as of `hears` or `heard_by`.
-        events: The events.
-        key: The key [] of the run's network.
-        away: When nodes are away.
     """
     table, mask = neighbours
     neighbour, degree = table, mask.sum(axis=1, dtype=np.int32)

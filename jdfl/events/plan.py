@@ -94,13 +94,7 @@ def _gathered(events: Events, kinds: Sequence[Kind], level: np.ndarray) -> np.nd
 
 
 def levels(events: Events, kinds: Sequence[Kind], steps: np.ndarray | None = None) -> np.ndarray:
-    """The level of every event [E] int32, from 1.
-
-    Args:
-        events: The events, in the order of time.
-        kinds: Their kinds.
-        steps: By how much the level of an event exceeds the largest before it, steps [E] int32; None: by 1.
-    """
+    """The level of every event [E] int32, from 1."""
     reads, writes = resources(events, kinds)
     steps = np.ones(len(events), np.int32) if steps is None else steps
     rows = 1 + max(int(reads.max(initial=-1)), int(writes.max(initial=-1)))
@@ -126,14 +120,6 @@ def _of_block(
 
     Every level is at least what the levels before the block demand, and rises where an earlier event of the block
     demands more, until none does.
-
-    Args:
-        reads: The rows that events read, reads [k, R]; -1: none.
-        writes: The rows that they write, writes [k, W]; -1: none.
-        steps: By how much levels rise, steps [k].
-        written: The largest level that wrote each row, 0 in the last place; it goes on to the end of the block.
-        read: The largest level that read each row, likewise.
-        found: The place for the levels, found [k].
     """
     size, bits = len(steps), (2 * len(steps)).bit_length()
     mark = 2 * np.arange(size)[:, None]

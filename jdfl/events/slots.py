@@ -17,12 +17,6 @@ def slots(taken: np.ndarray, freed: np.ndarray, rest: int) -> tuple[np.ndarray, 
     The lowest free row is taken. One that has been given back rests for a while: used again at once, it would make
     events wait for each other that have nothing to do with each other. The rows of a longer run begin like those of a
     shorter one.
-
-    Args:
-        taken: Places of messages in time, rising, taken [K].
-        freed: Places from which on they are not needed, freed [K]; a message that is sent at such a place may have the
-            row. Inf for those that are needed until the end.
-        rest: How many messages are sent before a row is used again.
     """
     ended = np.flatnonzero(np.isfinite(freed))
     what = np.concatenate([np.full(len(ended), DONE), np.full(len(taken), SENT)])

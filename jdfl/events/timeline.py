@@ -105,14 +105,7 @@ def order_of(time: np.ndarray, kind: np.ndarray, actor: np.ndarray, count: np.nd
 
 
 def with_returns(events: Events, away: Absences, seconds: float, *, kind: int) -> Events:
-    """The events, with one of a kind for every node that was away and returns, whose touches are all of its own row.
-
-    Args:
-        events: Events of other kinds.
-        away: When nodes are away.
-        seconds: The last time, included.
-        kind: The place of the kind among the method's.
-    """
+    """The events, with one of a kind for every node that was away and returns, whose touches are all of its own row."""
     time, node = away.returns
     time, node = time[time <= seconds], node[time <= seconds]
     by_node = np.argsort(node, kind="stable")
@@ -212,14 +205,7 @@ def check_times(waits: np.ndarray, times: Times) -> None:
 
 
 def check_number(events: float, seconds: float, room: int | None, each: int) -> None:
-    """Raise ValueError for more events than int32 counts, or than the memory of the host has room for.
-
-    Args:
-        events: Their number, or what it will be about.
-        seconds: The time until which they are drawn.
-        room: Bytes that the host had before the first was drawn; None: unknown.
-        each: Bytes that every event needs while events are drawn.
-    """
+    """Raise ValueError for more events than int32 counts, or than the memory of the host has room for."""
     if events > MOST:
         raise ValueError(f"Expected at most {MOST:,} events, got {events:.3g} until {seconds:g} s. Use fewer seconds.")
     if room is not None and events * each > room:
@@ -230,24 +216,12 @@ def check_number(events: float, seconds: float, room: int | None, each: int) -> 
 
 
 def still_to_come(drawn_before: int, last: np.ndarray, seconds: float) -> float:
-    """About how many events are still to come of nodes that go on at the same rate.
-
-    Args:
-        drawn_before: How many events every node has had.
-        last: The times of their last ones, last [k].
-        seconds: The last time, included.
-    """
+    """About how many events are still to come of nodes that go on at the same rate."""
     return float(np.sum(drawn_before * (seconds / np.maximum(last, 1e-30) - 1)))
 
 
 def arrivals(network: Timed, key: Array, events: Events) -> np.ndarray:
-    """The times [E] at which messages arrive that nodes send in events.
-
-    Args:
-        network: The network in a run.
-        key: The key [] of the run's network.
-        events: The events.
-    """
+    """The times [E] at which messages arrive that nodes send in events."""
     known = exact.known(network, float(np.ceil(events.time.max(initial=0))))
     if known is not None:
         return known.arrivals(events.time, events.actor)
@@ -255,17 +229,7 @@ def arrivals(network: Timed, key: Array, events: Events) -> np.ndarray:
 
 
 def travels(network: Timed, key: Array, sender: np.ndarray, count: np.ndarray) -> np.ndarray:
-    """The seconds [E] that messages take that nodes send in their events.
-
-    Args:
-        network: The network in a run.
-        key: The key [] of the run's network.
-        sender: The nodes, sender [E].
-        count: The numbers of their events, count [E].
-
-    Raises:
-        ValueError: For times below zero or not finite.
-    """
+    """The seconds [E] that messages take that nodes send in their events."""
     taken = drawn(network.latency, _TRAVEL.of(key), sender, count)[:, 0] + sent_in(network)[sender]
     if not (np.isfinite(taken).all() and (taken >= 0).all()):
         raise ValueError(f"Expected times from 0 and finite, got {network.latency!r}. Use another distribution.")

@@ -48,12 +48,7 @@ def by_column(kind: Kind, columns: int) -> list[Touch]:
 
 
 def check_rows(events: Events, kinds: Sequence[Kind]) -> None:
-    """Raise ValueError for `own` rows that are not the actor's, and for a row that an event writes and touches twice.
-
-    Args:
-        events: The events.
-        kinds: Their kinds.
-    """
+    """Raise ValueError for `own` rows that are not the actor's, and for rows that an event writes and touches twice."""
     for (_, some), (number, kind) in product(events.blocks(_BLOCK), enumerate(kinds)):
         here = some.kind == number
         rows, actor = some.rows[here], some.actor[here]

@@ -20,11 +20,6 @@ def newest(network: Timed, key: Array, events: Events) -> tuple[np.ndarray, np.n
     Rows 0 to m - 1 are the initial versions, which all nodes have. The event of a node makes its next version, which
     arrives at all neighbours after one travel time. It keeps its row until a newer one has arrived. What arrives at the
     very time of an event comes too late for it.
-
-    Args:
-        network: The network in a run.
-        key: The key [] of the run's network.
-        events: The events in order, of one kind.
     """
     m, size = network.m, len(events)
     arrival = timeline.arrivals(network, key, events)

@@ -37,14 +37,7 @@ def fits(*arrays: Array) -> bool:
 
 
 def least_squares(w: Array, A: Array, b: Array, share: Array) -> Array:
-    """The gradient [n] of sum_t share[t] (<a_t, w> - b_t)^2 / 2, of one node; `jax.vmap` gives each its program.
-
-    Args:
-        w ([n]): Parameters that fit.
-        A ([q, n]): Features of the examples.
-        b ([q]): Their targets.
-        share ([q]): Their weights.
-    """
+    """The gradient [n] of sum_t share[t] (<a_t, w> - b_t)^2 / 2, of one node; `jax.vmap` gives each its program."""
     return with_derivatives(_node, _plain)(w, A, b, share)
 
 

@@ -37,17 +37,7 @@ def mixed_and_moved(
     rest: tuple[Array, ...],
     move: Callable[..., Array],
 ) -> Array:
-    """The rows own_i x_i + sum_k weight_ik x_{senders_ik} + move(x_i, A[i, place_i], place_i, *rest_i) [m, n].
-
-    Args:
-        x ([m, n]): Rows that fit.
-        table: The neighbours: senders [m, d] int32, their weights weight [m, d], and own [m], those of the node itself.
-        A ([m, q, n]): Features of the examples.
-        place ([m]): The position of each node's example, int32.
-        rest: Numbers of each node, arrays [m] or [m, ...], or of all of them, [1].
-        move: A function of a row [N], features [N], the position [] and references to the node's numbers, [1] or [...].
-            Its entries beyond n are not used; those of its arguments are 0.
-    """
+    """The rows own_i x_i + sum_k weight_ik x_{senders_ik} + move(x_i, A[i, place_i], place_i, *rest_i) [m, n]."""
     modules, (m, n) = pallas(), x.shape
     senders, weight, own = table
     block = modules.common.BlockSpec

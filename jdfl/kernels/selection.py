@@ -27,13 +27,7 @@ def fits(x: Array) -> bool:
 
 
 def top_s(x: Array, s: int, plain: Callable[[Array], Array]) -> Array:
-    """The rows x [m, n] with all but the s largest entries of each set to zero.
-
-    Args:
-        x ([m, n]): Rows that fit.
-        s: Number of entries to keep, from 1 to n - 1.
-        plain: The same function in another form, which gives the derivatives.
-    """
+    """The rows x [m, n] with all but the s largest entries of each set to zero."""
     return with_derivatives(jax.vmap(partial(_row, s=s)), plain)(x)
 
 

@@ -16,11 +16,6 @@ def bands(curves: pd.DataFrame, x: str, y: str) -> pd.DataFrame:
 
     Columns: label, round, mean of `x`, and mean, low, high of `y`. In a round without a record of a trial its last one
     before that counts. With a single trial low and high are the mean.
-
-    Args:
-        curves: The records of runs, as `long_form` gives them.
-        x: The column of the amount that is spent.
-        y: The column of the metric.
     """
     return _bands(_good(curves), x, y)
 

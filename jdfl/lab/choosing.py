@@ -69,15 +69,7 @@ class _LacksError(ValueError):
 
 
 def choose(*properties: str) -> list[Choice]:
-    """Every registered algorithm, those that have all of the properties first; without any, by how many they have.
-
-    Args:
-        properties: Names of properties: "directed", "changing", "lossy", "late", "compressed", "exact", "local_steps",
-            "private", "robust" or "personal".
-
-    Raises:
-        ValueError: For another name.
-    """
+    """Every registered algorithm, those that have all of the properties first; without any, by how many they have."""
     for name in properties:
         checks.one_of(PROPERTIES, properties=name)
     found = [_tried(name, frozenset(properties)) for name in REGISTRY]

@@ -35,10 +35,6 @@ def long_form(label: str, results: Sequence[Result]) -> pd.DataFrame:
     Columns: label, seed, ending (of the run), round, every metric, and totals so far over all nodes, but
     `communications` as the mean over nodes. `seconds` is the compiled program's wall time (the metrics included,
     compilation not) spread evenly over the rounds of its runs: the simulation's time, not that of a real network.
-
-    Args:
-        label: What the algorithm is called in the column label.
-        results: Its runs, at least one, whose `labels` have their seed, as those of `repeat` and `sweep` do.
     """
     per_round = sum(one.seconds for one in results) / max(1, sum(one.rounds for one in results))
     frames = [
@@ -49,14 +45,7 @@ def long_form(label: str, results: Sequence[Result]) -> pd.DataFrame:
 
 
 def labelled(history: pd.DataFrame, labels: tuple[str, Any, str], nodes: int, per_round: float | None) -> pd.DataFrame:
-    """A run's history with its labels in front, and with costs in the units in which runs are compared.
-
-    Args:
-        history: A row per record, as `Result.history` has it.
-        labels: The values of the first columns: label, seed, and the ending of the run.
-        nodes: The number of nodes, by which `communications` is divided: it becomes the mean over nodes.
-        per_round: Seconds of one round, for the column `seconds`; None: no such column.
-    """
+    """A run's history with its labels in front, and with costs in the units in which runs are compared."""
     frame = history.assign(communications=history["communications"] / nodes)
     if per_round is not None:
         frame["seconds"] = frame["round"] * per_round
@@ -79,10 +68,6 @@ def reach(curves: pd.DataFrame, x: str) -> float:
     """The largest budget in `x` that all runs reach.
 
     Runs that diverged or that their stop rule ended do not limit it, nor do algorithms that spend nothing of `x`.
-
-    Args:
-        curves: The records of runs, as `long_form` gives them.
-        x: A column of them that grows during a run, such as "round" or "bytes".
     """
     ends = curves.groupby(["label", "seed"], sort=False).tail(1)
     spent, ending = ends[x].to_numpy(float), ends["ending"].to_numpy(str)
@@ -98,10 +83,6 @@ def common(curves: pd.DataFrame, x: str) -> float:
     """The budget in `x` where none is given: `reach`, or what pays for `LEAST` rounds of every run if that is more.
 
     Of shorter runs, all rounds count. An algorithm whose rounds are done before that keeps its last record.
-
-    Args:
-        curves: The records of runs, as `long_form` gives them.
-        x: A column of them that grows during a run, such as "round" or "bytes".
     """
     most = reach(curves, x)
     if x == "round":
@@ -116,11 +97,6 @@ def last_within(run: pd.DataFrame, x: str, budget: float) -> pd.Series | None:
     """The last record of one run at or before a budget; None where there is none that counts.
 
     That is so where the run diverged, and where the budget pays only for the initial record.
-
-    Args:
-        run: The records of the run in the order of rounds.
-        x: The column that the budget is an amount of.
-        budget: How much of it may be spent, from 0, and possibly infinite.
     """
     if run["ending"].iloc[0] in BAD:
         return None
@@ -133,11 +109,6 @@ def share(run: pd.DataFrame, x: str, budget: float) -> float:
     """The share of a budget in `x` that one run used, where it ended before that; NaN where it did not, or diverged.
 
     A run used the whole budget if one record more, at what its records cost on average, would have exceeded it.
-
-    Args:
-        run: The records of the run in the order of rounds.
-        x: The column that the budget is an amount of.
-        budget: How much of it may be spent, possibly infinite.
     """
     spent = float(run[x].iloc[-1])
     early = 0 < spent < budget < np.inf and spent * len(run) / max(1, len(run) - 1) <= budget * (1 + 1e-9)
@@ -158,17 +129,7 @@ class Short(NamedTuple):
 
 
 def short(runs: Iterable[pd.DataFrame], x: str, budget: float) -> Short | None:
-    """The least that a first record takes, where the budget pays for no run's and not all of them diverged.
-
-    Args:
-        runs: The records of every run of an algorithm, each in the order of rounds.
-        x: The column that the budget is an amount of.
-        budget: How much of it may be spent.
-
-    Returns:
-        The round and the cost of the cheapest first record after the start; None where some run has a value, or all
-            diverged.
-    """
+    """The least that a first record takes, where the budget pays for no run's and not all of them diverged."""
     healthy = [run for run in runs if run["ending"].iloc[0] not in BAD]
     if not healthy or any(last_within(run, x, budget) is not None for run in healthy):
         return None
@@ -185,12 +146,6 @@ def at(curves: pd.DataFrame, x: str, metrics: Sequence[str], budget: float) -> p
     of the budget that a run used which ended before it; the mean round and cost of the records used, and for every
     metric NAME, NAME_sd and NAME_ci: mean, sample standard deviation, and half-width of the 95 % confidence interval of
     the mean, over those seeds.
-
-    Args:
-        curves: The records of runs, as `long_form` gives them.
-        x: The column that the budget is an amount of.
-        metrics: The names of the metrics, columns of `curves`.
-        budget: How much of `x` every run may spend, possibly infinite.
     """
     axes, rows = axes_of(curves), dict[str, dict[str, float]]()
     for label, runs in curves.groupby("label", sort=False):
@@ -220,14 +175,7 @@ def at(curves: pd.DataFrame, x: str, metrics: Sequence[str], budget: float) -> p
 
 
 def values_at(curves: pd.DataFrame, x: str, name: str, budget: float) -> pd.DataFrame:
-    """One metric of every trial at a budget: a row per seed, a column per label, NaN where there is no value.
-
-    Args:
-        curves: The records of runs, as `long_form` gives them.
-        x: The column that the budget is an amount of; "stop": the rounds until the stop rule fired.
-        name: The name of the metric; not used with "stop".
-        budget: How much of `x` every run may spend, possibly infinite.
-    """
+    """One metric of every trial at a budget: a row per seed, a column per label, NaN where there is no value."""
     found: dict[str, dict[Any, float]] = {}
     for label, runs in curves.groupby("label", sort=False):
         of_label = found.setdefault(str(label), {})

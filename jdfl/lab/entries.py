@@ -99,19 +99,7 @@ class Terms:
 
 
 def plans(methods: Mapping[str, Any], terms: Terms) -> dict[str, Plan]:
-    """The methods with all settings filled in, after every check that needs no run, of every point of their grids.
-
-    Args:
-        methods: Algorithms by label, or an `Entry` with a network, a grid or a number of rounds for one of them.
-        terms: What all methods share, and how they are tuned.
-
-    Returns:
-        A plan for every label, in the order given; one without a grid is not tuned.
-
-    Raises:
-        ValueError: For what cannot be run or tuned, naming the method; and where `terms` ask for an epsilon and nothing
-            can be claimed.
-    """
+    """The methods with all settings filled in, after every check that needs no run, of every point of their grids."""
     tune = terms.tune
     found: dict[str, Plan] = {}
     for label, given in methods.items():
@@ -154,13 +142,7 @@ def _over(network: Any, trials: Sequence[Trial]) -> tuple[Trial, ...]:
 
 
 def drawn(given: Any, key: Any, name: str) -> Any:
-    """A problem or network of one trial: what is given, or what a function gives for a seed made of the trial's key.
-
-    Args:
-        given: An object, or a function of a seed, an int from 0 to 2^32 - 1.
-        key: The key of the trial, a whole number. Problem and network get different seeds made of it.
-        name: "problem" or "network".
-    """
+    """A problem or network of one trial: what is given, or what a function gives for a seed made of the trial's key."""
     what = f"a {name}, or a function of a seed that returns one,"
     if hasattr(given, "m") and not isinstance(given, type):
         return given
@@ -232,12 +214,7 @@ def check_seeds(**named: Any) -> None:
 
 
 def check_tuning(tune: Tuning, keys: Sequence[int]) -> None:
-    """Refuse tuning trials that are reported, and extensions that are no small number: ValueError.
-
-    Args:
-        tune: How values are chosen.
-        keys: The keys of the reported trials.
-    """
+    """Refuse tuning trials that are reported, and extensions that are no small number: ValueError."""
     check_seeds(**{"tuning.keys": tune.keys})
     shared = sorted(set(keys) & set(tune.keys))
     if shared:
@@ -249,16 +226,7 @@ def check_tuning(tune: Tuning, keys: Sequence[int]) -> None:
 
 
 def budgets_of(budget: Mapping[str, Any] | None, stop: StopRule | None) -> list[Budget]:
-    """The budgets that are compared at, each with its own tuning, in the order given.
-
-    Args:
-        budget: Amounts by name, each with one budget, a list of budgets, or None for one that is found; None: rounds,
-            bytes and gradients. "stop" is the number of rounds until the stop rule ends a run.
-        stop: The stop rule, which adds "stop"; None: there is none.
-
-    Raises:
-        ValueError: For an unknown amount, a budget that is not positive, or "stop" without a stop rule.
-    """
+    """The budgets that are compared at, each with its own tuning, in the order given."""
     given: Mapping[str, Any] = dict.fromkeys(DEFAULT) if budget is None else budget
     if not given:
         raise ValueError(f"Expected at least one budget, got budget = {budget!r}. For example budget={{'bytes': 1e6}}.")

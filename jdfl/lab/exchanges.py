@@ -24,12 +24,7 @@ class Exchanges(NamedTuple):
 
 
 def places_of(method: AsyncMethod, events: Events) -> np.ndarray:
-    """The node [E] int64 at which every event happens: its actor, or the receiver where it only takes a message.
-
-    Args:
-        method: The method.
-        events: The events of a run.
-    """
+    """The node [E] int64 at which every event happens: its actor, or the receiver where it only takes a message."""
     node = events.actor.astype(np.int64)
     for number, kind in enumerate(method.kinds):
         message = [touch.table in method.message_tables for touch in kind.touches]
@@ -41,14 +36,7 @@ def places_of(method: AsyncMethod, events: Events) -> np.ndarray:
 
 
 def exchanges(method: AsyncMethod, events: Events, node: np.ndarray, own: np.ndarray) -> Exchanges:
-    """What some events do together with a partner, or are the first at their node to use of another node's event.
-
-    Args:
-        method: The method.
-        events: The events from the beginning of a run on.
-        node: The nodes at which they happen, node [E].
-        own: The places [k] of the events that are looked at.
-    """
+    """What some events do together with a partner, or are the first at their node to use of another node's event."""
     found = [*_meetings(method, events, node, own), *_handed(method, events, node, own)]
     none = np.zeros(0, np.int64)
     return Exchanges(*(np.concatenate([none, *(one[i] for one in found)]) for i in range(4)))

@@ -48,14 +48,7 @@ def read(file: Path) -> Any:
 
 
 def write(path: Path, content: Any) -> None:
-    """Write a file completely or not at all.
-
-    Args:
-        path: The file, which is replaced if it is there. A table is written as Parquet for the suffix .parquet, and as
-            CSV for all others, where a text that a spreadsheet would take for a formula gets a quote before it.
-        content: A text, a table, or plain data, which are written as JSON; ValueError if they contain numbers that are
-            not finite.
-    """
+    """Write a file completely or not at all."""
     with placed(path) as place:
         if isinstance(content, pd.DataFrame) and path.suffix == ".parquet":
             content.to_parquet(place, index=False)
@@ -95,14 +88,6 @@ def whole(folder: str | Path, *, overwrite: bool) -> Generator[Path]:
     """Gives a folder to write to, which is renamed to `folder` when it is complete.
 
     A folder that was replaced is put back if renaming fails.
-
-    Args:
-        folder: The final place of the folder; folders above it are made.
-        overwrite: Whether a folder with content is replaced.
-
-    Raises:
-        FileExistsError: If there is a file at that place, or, without `overwrite`, a folder with content. It is checked
-            before and after writing.
     """
     folder = Path(folder)
     _refuse_occupied(folder, overwrite)

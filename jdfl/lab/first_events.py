@@ -85,15 +85,6 @@ def of_run(method: AsyncMethod, problem: Problem, network: Network, key: int | A
     At most NODES nodes are shown: of those that act, the slowest, the fastest and two between, and neighbours of
     theirs. The timeline ends at the time of event number PER_NODE times the number of
     these nodes.
-
-    Args:
-        method: The method.
-        problem: The problem, which decides on the size of messages.
-        network: The network, with times.
-        key: The seed or the typed key [] of the run.
-
-    Raises:
-        ValueError: For times below zero, not finite or all zero, as a run does.
     """
     keys = Keys.of(typed_key(key))
     timed = with_times(in_run(network, keys.network, Program(method).round_bits(problem)), method.title)

@@ -24,31 +24,14 @@ FILES = (*_TABLES, *_DATA.split(), *_PAGES.split())
 
 
 def write_comparison(comparison: Comparison, folder: str | Path, config_yaml: str, *, overwrite: bool) -> Path:
-    """`fill` a folder that is renamed when it is complete.
-
-    Args:
-        comparison: The comparison, with its views at other budgets.
-        folder: The place of the folder.
-        config_yaml: The settings as YAML; empty: there is no config.yaml, and the page has no settings.
-        overwrite: Whether a folder with content is replaced; FileExistsError for one otherwise.
-
-    Returns:
-        The folder's path.
-    """
+    """`fill` a folder that is renamed when it is complete."""
     with whole(folder, overwrite=overwrite) as partial:
         fill(comparison, partial, config_yaml)
     return Path(folder)
 
 
 def fill(comparison: Comparison, folder: Path, config_yaml: str, *, apart: Sequence[str] = ()) -> None:
-    """Write FILES, config.yaml where there are settings, and at last the manifest into a folder that is there.
-
-    Args:
-        comparison: The comparison, with its views at other budgets.
-        folder: The folder; each file in it is replaced at once.
-        config_yaml: The settings as YAML; empty: there is no config.yaml, and the page has no settings.
-        apart: Names in the folder that the manifest leaves out.
-    """
+    """Write FILES, config.yaml where there are settings, and at last the manifest into a folder that is there."""
     views = (comparison, *comparison.views)
     tuned = [one for one in views if one.budget is not None]
     parts = [_marked(one, one.curves).assign(tuned_by=one.by, tuned_at=one.budget) for one in tuned]
@@ -79,13 +62,7 @@ def fill(comparison: Comparison, folder: Path, config_yaml: str, *, apart: Seque
 
 
 def write_page(comparison: Comparison, path: str | Path, config_yaml: str = "") -> Path:
-    """Write the page of a comparison; returns its path.
-
-    Args:
-        comparison: The comparison, with its views at other budgets.
-        path: The HTML file, which is replaced if it is there.
-        config_yaml: The settings as YAML; empty: the page has none.
-    """
+    """Write the page of a comparison; returns its path."""
     foot = f"Made by jdfl; provenance {comparison.provenance}."
     return page(path, f"Comparison on {comparison.setting}", list(_sections(comparison, config_yaml)), foot)
 

@@ -79,12 +79,7 @@ class Plan:
         return algorithm
 
     def allows(self, point: Mapping[str, float], trials: Sequence[Trial] | None = None) -> bool:
-        """Whether the algorithm takes these values.
-
-        Args:
-            point: Values by dotted field of the algorithm; its other fields stay.
-            trials: The trials that it has to take them in; None: all.
-        """
+        """Whether the algorithm takes these values."""
         try:
             with quiet():
                 for trial in self.different if trials is None else trials:
@@ -97,25 +92,7 @@ class Plan:
 def laid(
     label: str, algorithm: Any, own: Values | None, grids: Values, trials: Sequence[Trial]
 ) -> tuple[Grid, tuple[str, ...]]:
-    """Sorted values by field, and what the values that are chosen among them are computed from.
-
-    Args:
-        label: The label of the entry, for messages.
-        algorithm: The algorithm, whose `tuned` fields and present values default grids are made of.
-        own: The entry's own values by dotted field; None: the `tuned` fields of the algorithm are laid out.
-        grids: Values by field, used where `own` is None. Other fields get the values of GRIDS, those of lr in units of
-            1 / L, where L is the largest curvature of a node in any trial. Fields that are not in GRIDS, fields of an
-            algorithm with an optimizer, and lr where no curvature is known get multiples of their present value.
-        trials: The tuning trials.
-
-    Returns:
-        The grid, and names of `jdfl.privacy.DERIVED`, which are "tuning", and "curvature" where lr is in units of 1 /
-            L; none where the grid is empty.
-
-    Raises:
-        ValueError: For fields that are no numbers, for what is no list of numbers, and for fields around whose present
-            value no grid can be laid.
-    """
+    """Sorted values by field, and what the values that are chosen among them are computed from."""
     if own is not None and not checks.is_a(own, Mapping):
         raise ValueError(f"Expected values by field in the grid of {label!r}, got tune = {checks.shown(own)}.")
     optimizer = getattr(algorithm, "optimizer", None)
@@ -176,13 +153,7 @@ def _values(label: str, path: str, values: Any) -> tuple[float, ...]:
 
 
 def beyond_edges(plan: Plan, point: Point, grid: Grid) -> dict[str, list[float]]:
-    """By field whose value is the lowest or highest of several: values beyond it that the algorithm takes, if any.
-
-    Args:
-        plan: The method that is tuned.
-        point: The best point of the grid.
-        grid: All values that were tried so far, sorted, by field.
-    """
+    """By field whose value is the lowest or highest of several: values beyond it that the algorithm takes, if any."""
     found: dict[str, list[float]] = {}
     for path, values in grid.items():
         place, last = values.index(point[path]), len(values) - 1

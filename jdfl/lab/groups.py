@@ -56,12 +56,7 @@ class Group:
 
 
 def groups(points: Sequence[Point], seeds: Sequence[int]) -> list[Group]:
-    """The points in groups of at most LANES runs, or of one point, in the order of their first points.
-
-    Args:
-        points: The points of a study.
-        seeds: The seeds of the runs of every point, at least one.
-    """
+    """The points in groups of at most LANES runs, or of one point, in the order of their first points."""
     found: dict[str, list[Point]] = {}
     for point in points:
         found.setdefault(_key(point.config) or f"alone {point.index}", []).append(point)

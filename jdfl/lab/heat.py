@@ -18,13 +18,7 @@ from jdfl.observers import Pairs
 
 
 def heat_map(pairs: Pairs, path: str | Path, provenance: str = "") -> Path:
-    """Draw epsilon of all pairs of nodes, ordered so that neighbours are adjacent, and by distance; returns the path.
-
-    Args:
-        pairs: What every node can learn about every other node.
-        path: The file, whose suffix decides on its format.
-        provenance: A hash for the metadata of the file; empty: none.
-    """
+    """Draw epsilon of all pairs of nodes, ordered so that neighbours are adjacent, and by distance."""
     links = csr_array((pairs.distance <= 1) | (pairs.distance.T <= 1))
     order = reverse_cuthill_mckee(links, symmetric_mode=True)
     drawing = Figure(figsize=(9.0, 4.0), layout="constrained")

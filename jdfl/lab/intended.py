@@ -14,15 +14,7 @@ from jdfl.lab.tuning import Choice
 
 
 def of_all(plans: Mapping[str, Plan], terms: Terms) -> list[Intent]:
-    """All runs of tuning, and as many reported ones as there may be, those with the least noise of each grid.
-
-    Args:
-        plans: The entries by label.
-        terms: What they have in common.
-
-    Raises:
-        ValueError: For grids that may be extended: how many runs there are would be known too late.
-    """
+    """All runs of tuning, and as many reported ones as there may be, those with the least noise of each grid."""
     tune, found = terms.tune, list[Intent]()
     if tune is not None and tune.extend and any(plan.grid for plan in plans.values()):
         raise ValueError(
@@ -41,13 +33,7 @@ def of_all(plans: Mapping[str, Plan], terms: Terms) -> list[Intent]:
 
 
 def of_chosen(plans: Mapping[str, Plan], terms: Terms, choices: Sequence[Choice]) -> list[Intent]:
-    """The reported runs of all values that tuning chose, each once.
-
-    Args:
-        plans: The entries by label.
-        terms: What they have in common.
-        choices: What tuning found, at every budget.
-    """
+    """The reported runs of all values that tuning chose, each once."""
     found: list[Intent] = []
     for label, plan in plans.items():
         tuned = [choice.tuned[label] for choice in choices]

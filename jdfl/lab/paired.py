@@ -24,12 +24,7 @@ ALIKE = 1e-6  # relative difference up to which two values are the same: roundin
 
 
 def half_width(values: np.ndarray, level: float = LEVEL) -> float:
-    """Half of the length of the confidence interval of a mean; NaN for fewer than two values, or with one not finite.
-
-    Args:
-        values: Independent values, one per trial [T].
-        level: The probability with which the interval covers the expectation.
-    """
+    """Half the length of the confidence interval of a mean; NaN for fewer than two values, or with one not finite."""
     size = len(values)
     if size < 2 or not np.isfinite(values).all():
         return float("nan")
@@ -37,12 +32,7 @@ def half_width(values: np.ndarray, level: float = LEVEL) -> float:
 
 
 def half_widths(values: np.ndarray, level: float = LEVEL) -> np.ndarray:
-    """`half_width` of the values [k, T] of every row, without those that are NaN; returns [k].
-
-    Args:
-        values: Independent values, one per trial, in every row.
-        level: The probability with which an interval covers the expectation.
-    """
+    """`half_width` of the values [k, T] of every row, without those that are NaN; returns [k]."""
     missing = np.isnan(values)
     size = values.shape[1] - missing.sum(axis=1)
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -53,20 +43,7 @@ def half_widths(values: np.ndarray, level: float = LEVEL) -> np.ndarray:
 
 
 def differences(values: pd.DataFrame, sign: int, reference: str | None = None, level: float = LEVEL) -> pd.DataFrame:
-    """Paired differences of all methods from one of them, with simultaneous confidence intervals.
-
-    Args:
-        values: A column per method and a row per trial [T, k]; NaN where a method has no value in a trial.
-        sign: 1 where low values are good, -1 where high ones are.
-        reference: The method that the others are compared with, chosen beforehand; None: the one with the best mean of
-            those that have a value in every trial.
-        level: The probability with which all intervals hold together.
-
-    Returns:
-        A row per other method: `difference`, the mean over trials of its value less that of the reference, `low` and
-            `high`, its interval, `trials`, and `verdict`: "better", "worse" or "not distinguishable". Empty where no
-            method can be the reference.
-    """
+    """Paired differences of all methods from one of them, with simultaneous confidence intervals."""
     columns = ["reference", "difference", "low", "high", "trials", "verdict"]
     whole = [str(name) for name in values.columns if len(values) and np.isfinite(values[name]).all()]
     named = reference is not None
@@ -95,10 +72,6 @@ def leaders(values: pd.DataFrame, sign: int) -> list[str]:
     """The method with the best mean, first, and all that cannot be distinguished from it.
 
     Methods without a value in some trial are left out; with a single trial there are no intervals, and no leader.
-
-    Args:
-        values: A column per method and a row per trial [T, k].
-        sign: 1 where low values are good, -1 where high ones are.
     """
     whole: Sequence[str] = [str(name) for name in values.columns if len(values) and np.isfinite(values[name]).all()]
     if len(values) < 2 or not whole:

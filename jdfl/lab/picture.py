@@ -21,14 +21,7 @@ class Picture(Figure):
     origin: str = ""
 
     def savefig(self, fname: Any, *, metadata: Any = None, **options: Any) -> None:
-        """Save the figure as matplotlib does, with the provenance in its metadata.
-
-        Args:
-            fname: The file, whose suffix decides on its format, or a stream.
-            metadata: Further entries, which replace those of jdfl where they have the same name.
-            options: All that `matplotlib.figure.Figure.savefig` takes. Text in PDF files is kept as TrueType letters,
-                and the resolution is 200 dots per inch unless `dpi` says otherwise.
-        """
+        """Save the figure as matplotlib does, with the provenance in its metadata."""
         suffix = "" if hasattr(fname, "write") else Path(fname).suffix.removeprefix(".")
         kind = options.get("format") or suffix or matplotlib.rcParams["savefig.format"]
         known = {**_origin(kind, self.origin), **(metadata or {})}
@@ -56,17 +49,7 @@ class Drawn(NamedTuple):
 
 
 def save_figure(drawing: Figure, path: str | Path, origin: str = "", also: Sequence[str] = ()) -> Path:
-    """Save a figure with the hash of its provenance in the metadata.
-
-    Args:
-        drawing: A figure of matplotlib.
-        path: The file, whose suffix decides on its format.
-        origin: The hash; empty: that of a `Picture`, or none.
-        also: Further suffixes, such as ".pdf", with which the figure is saved in addition to `path`.
-
-    Returns:
-        The path.
-    """
+    """Save a figure with the hash of its provenance in the metadata."""
     path = Path(path)
     context: Any = cast(Any, matplotlib).rc_context
     for one in (path, *(path.with_suffix(suffix) for suffix in also)):

@@ -12,24 +12,13 @@ _MOST_DATA = 2**31  # bytes of the problems of all trials, up to which data are 
 
 
 def redrawn_by_default(problem: Problem, trials: int) -> tuple[Literal["data", "network"], ...]:
-    """What every trial redraws by default: data and network, but no data of more than 2 GiB in all trials.
-
-    Args:
-        problem: The problem of one trial.
-        trials: The number of trials, those of tuning included.
-    """
+    """What every trial redraws by default: data and network, but no data of more than 2 GiB in all trials."""
     size = sum(leaf.nbytes for leaf in jax.tree.leaves(problem)) * trials
     return ("network",) if size > _MOST_DATA else ("data", "network")
 
 
 def drawn(kind: Kind, redraw: bool, **given: int) -> Any:
-    """What a kind builds, or a function that builds it with a trial's seed.
-
-    Args:
-        kind: The settings of a problem or a network.
-        redraw: Whether every trial redraws it. A kind without a seed, such as a ring, is built once in any case.
-        **given: What the family passes to its kinds: the number of nodes `m` of a network.
-    """
+    """What a kind builds, or a function that builds it with a trial's seed."""
     return (lambda seed: _with_seed(kind, seed).build(**given)) if redraw and _has_seed(kind) else kind.build(**given)
 
 

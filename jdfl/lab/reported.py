@@ -44,13 +44,7 @@ class Reported(NamedTuple):
 
 
 def ran(methods: Mapping[str, Any], terms: Terms, metrics: tuple[Metric, ...]) -> Comparison:
-    """Tune all methods and run the reported trials at every budget.
-
-    Args:
-        methods: Algorithms by label, or an `Entry`.
-        terms: What all methods share.
-        metrics: What is recorded.
-    """
+    """Tune all methods and run the reported trials at every budget."""
     tune, ledger, epsilon, delta = terms.tune, terms.ledger, terms.epsilon, terms.delta
     planned = plans(methods, terms)
     untuned = Target("round" if terms.stop is None else "stop", np.inf)
@@ -123,15 +117,7 @@ def ran(methods: Mapping[str, Any], terms: Terms, metrics: tuple[Metric, ...]) -
 def reported_runs(
     label: str, plan: Plan, terms: Terms, metrics: tuple[Metric, ...], values: Mapping[str, float]
 ) -> tuple[Algorithm, list[Result]]:
-    """The algorithm of a method with these values, and with the noise that the terms ask for, and its reported runs.
-
-    Args:
-        label: The label of the method.
-        plan: The method.
-        terms: What all methods share.
-        metrics: What is recorded.
-        values: By field.
-    """
+    """The algorithm of a method with these values, and with the noise that the terms ask for, and its reported runs."""
     algorithm = calibrated(dataclasses.replace(plan, algorithm=plan.at(dict(values))), terms)
     how: Any = {"every": terms.every, "stop": terms.stop, "metrics": metrics, "batch": terms.batch}
     how |= {"ledger": terms.ledger, "jobs": terms.jobs, "names": [(label, values)], "token": terms.token}

@@ -53,13 +53,7 @@ class OneRun:
 
     @classmethod
     def of(cls, result: Result, folder: str = "", where: dict[str, Any] | None = None) -> "OneRun":
-        """The run of a result.
-
-        Args:
-            result: The finished run; its settings are those of its provenance.
-            folder: Where it was read from.
-            where: The environment; None: this process.
-        """
+        """The run of a result."""
         told = summary(result)
         found = result.provenance.settings
         kind = found.get("algorithm", "algorithm")

@@ -280,11 +280,6 @@ def settings_of(config: CompareConfig) -> Settings:
 
 
 def with_algorithms(settings: Settings, algorithms: tuple[Any, ...]) -> CompareConfig:
-    """Settings with what they compare.
-
-    Args:
-        settings: All settings of a comparison but its algorithms, as `settings_of` gives them.
-        algorithms: The algorithms' own settings, in the order of the tables.
-    """
+    """Settings with what they compare."""
     given = {field.name: getattr(settings, field.name) for field in dataclasses.fields(Settings)}
     return CompareConfig(**given, algorithms=algorithms)

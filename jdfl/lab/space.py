@@ -70,17 +70,7 @@ def _range(path: str, kind: str, ends: Sequence[str]) -> Range:
 
 
 def points(lines: Sequence[str], random: int | None, seed: int) -> list[dict[str, Any]]:
-    """The points of a study, each a mapping from dotted path to value.
-
-    Args:
-        lines: A setting with its values, such as "algorithm.lr=0.1,0.2", or with a distribution, one per line.
-        random: Number of points to draw, at least 1, every value independently; None: all combinations of the values.
-        seed: Seed of the generator; not used without `random`. With the same seed, a study with fewer points has the
-            first of these points.
-
-    Raises:
-        ValueError: For a setting that is given twice, a distribution without `random`, and too many points.
-    """
+    """The points of a study, each a mapping from dotted path to value."""
     fields: dict[str, Field] = {}
     for path, field in map(field_of, lines):
         if path in fields:
@@ -106,17 +96,7 @@ def _drawn(field: Field, rng: np.random.Generator) -> Any:
 
 
 def config_at(base: RunConfig, point: Mapping[str, Any]) -> RunConfig:
-    """The configuration with the values of a point.
-
-    Args:
-        base: The configuration for all settings that a point does not name.
-        point: Values by dotted path. For a setting that has several kinds, the value is the name of a kind; kinds are
-            set before their own settings.
-
-    Raises:
-        ValueError: For a setting that is unknown or of another type, and for another kind that would silently reset a
-            setting of the same name that the point does not give.
-    """
+    """The configuration with the values of a point."""
     plain = yaml_text.plain(base)
     for path, value in sorted(point.items(), key=lambda item: item[0].count(".")):
         target = plain

@@ -154,13 +154,7 @@ def absent(result: Result) -> dict[str, Absent]:
 
 
 def write_value(folder: Path, name: str, value: Result | Comparison) -> None:
-    """Write NAME.json and NAME.npz into a folder, each whole or not at all; the JSON file comes last.
-
-    Args:
-        folder: The folder, which has to be there.
-        name: "result" or "comparison".
-        value: What is stored.
-    """
+    """Write NAME.json and NAME.npz into a folder, each whole or not at all; the JSON file comes last."""
     writer = _Writer()
     told = writer.plain(value)
     with placed(folder / f"{name}.npz") as path, path.open("wb") as stream:

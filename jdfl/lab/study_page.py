@@ -26,18 +26,7 @@ def write_page(
     spent: str = "",
     left: str = "",
 ) -> Path:
-    """Write the page of a study; returns its path.
-
-    Args:
-        path: The HTML file, which is replaced if it is there.
-        config: The configuration of the study.
-        table: A row per run, refused points and runs that diverged or violated an invariant included.
-        metrics: Columns of `table` that are drawn against the values that were tried.
-        heads: The headers of the table of points.
-        rows: The rows of that table, the best point first; at most the first 500 are shown.
-        spent: The total epsilon of publishing all runs, in words; empty: it is not mentioned.
-        left: The part that is not done yet, in words; empty: everything is done.
-    """
+    """Write the page of a study; returns its path."""
     fields = [line.partition("=")[0].strip() for line in config.over]
     numeric = [name for name in fields if pd.api.types.is_numeric_dtype(table[name]) and table[name].dtype != bool]
     how = "All combinations" if config.random is None else f"{config.random} points drawn at random"

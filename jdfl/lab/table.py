@@ -37,13 +37,7 @@ class Grid:
 
 
 def number(value: float, digits: int = 4) -> str:
-    """A value as tables show it.
-
-    Args:
-        value: Any number; one that is not finite becomes NONE.
-        digits: How many significant digits it has. Values from 10^digits to 1e9 have all of theirs before the point,
-            with separators of thousands; others have an exponent below 1e-3 and from 1e4 on.
-    """
+    """A value as tables show it."""
     if not np.isfinite(value):
         return NONE
     if 10**digits <= round(abs(value)) < 1e9:
@@ -53,13 +47,7 @@ def number(value: float, digits: int = 4) -> str:
 
 
 def rounded(mean: float, half: float, same: str = "same in all runs") -> str:
-    """A mean ± its uncertainty, without digits beyond the uncertainty, which has two.
-
-    Args:
-        mean: The mean over runs.
-        half: The half-width of the 95 % confidence interval of the mean; NaN: the mean alone is shown.
-        same: The words that replace an uncertainty of 0.
-    """
+    """A mean ± its uncertainty, without digits beyond the uncertainty, which has two."""
     if not np.isfinite(half):
         return number(mean)
     if half <= 1e-12 * abs(mean):
@@ -88,18 +76,7 @@ def column(
     beside: Collection[str] = (),
     reasons: Mapping[str, str] | None = None,
 ) -> list[Cell]:
-    """The cells of one quantity, with a mark on the best one, or on all that cannot be distinguished from it.
-
-    Args:
-        found: A row per label, with columns NAME, NAME_ci and seeds, as `curves.at` gives it.
-        name: The NAME of the quantity.
-        values: The quantity of every trial, a row per trial and a column per label, as `curves.values_at` gives it. A
-            label that lacks some says so in its cell, and is not ranked.
-        sign: 1 where low values are good, -1 where high ones are; None: as it is for the metric of this name.
-        whole: Why values of trials are lacking, in a word.
-        beside: Labels that are not ranked.
-        reasons: By label, why it has no value at all; for others `whole` or NONE is shown.
-    """
+    """The cells of one quantity, with a mark on the best one, or on all that cannot be distinguished from it."""
     sign = better(name) if sign is None else sign
     first = leaders(values[[label for label in values.columns if label not in beside]], sign)
     marks: dict[str, Literal["best", "tie"]] = {label: "tie" if len(first) > 1 else "best" for label in first}
@@ -119,11 +96,6 @@ def fitted(grid: Grid, first: int = 1, width: int = WIDTH) -> Grid:
 
     Empty columns are left out. Columns whose cells are all equal are in the caption, and so are the names of columns
     that do not fit: the first ones stay, then means (headers with PM), then the others from the left.
-
-    Args:
-        grid: The whole table.
-        first: The number of leading columns that always stay.
-        width: Characters of a line.
     """
     columns = list(zip(grid.headers, map(list, zip(*grid.rows)))) if grid.rows else []
     caption, kept, size = list(grid.caption), set(range(min(first, len(columns)))), 0
@@ -150,12 +122,7 @@ def fitted(grid: Grid, first: int = 1, width: int = WIDTH) -> Grid:
 
 
 def write(grid: Grid, format: Format) -> str:
-    """The `grid` in a `format`, with its caption and what the marks of cells mean.
-
-    Args:
-        grid: Headers, rows of cells and the sentences of the caption.
-        format: "text", `fitted` to a terminal of 80 columns, "markdown" or "latex", whose own signs are escaped.
-    """
+    """The `grid` in a `format`, with its caption and what the marks of cells mean."""
     grid = fitted(grid, first=2) if format == "text" else grid
     lay, escaped, frames, legend = _FORMATS[format]
     rows = [[frames[cell.mark].format(escaped(cell.text)) for cell in row] for row in grid.rows]
@@ -171,13 +138,7 @@ def wrapped(text: str) -> str:
 
 
 def markdown(heads: Sequence[str], rows: Sequence[Sequence[str]], aligned: str = "---") -> list[str]:
-    """The lines of a table in Markdown.
-
-    Args:
-        heads: The heads of the columns.
-        rows: The rows, of as many cells each, which are not escaped.
-        aligned: How all columns but the first are aligned: "---" to the left, "---:" to the right.
-    """
+    """The lines of a table in Markdown."""
     lines = [heads, ["---", *[aligned] * (len(heads) - 1)], *rows]
     return [f"| {' | '.join(line)} |" for line in lines]
 

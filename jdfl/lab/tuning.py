@@ -63,13 +63,7 @@ class Search:
         self._known: dict[tuple[Target, int], pd.DataFrame] = {}
 
     def run(self, points: list[Point], extension: int, what: str) -> None:
-        """Run points with all tuning seeds, as long as reported runs.
-
-        Args:
-            points: Values by field, of the same fields each; they come after those that were run before.
-            extension: Which extension of the grid they belong to; 0: the first grid.
-            what: What begins, in words, for those who watch.
-        """
+        """Run points with all tuning seeds, as long as reported runs."""
         terms, trials = self.terms, len(self.plan.tuning)
         terms.announce(self.label, what)
         with quiet():
@@ -149,12 +143,7 @@ class Search:
         return Tuned({}, grid, runs, {}, f"no point of the grid {grid_text(grid)} {what} ({runs} runs)")
 
     def rows(self, tuned: Tuned, target: Target) -> Iterable[dict[str, Any]]:
-        """A row per point, in the order of the values, and which one was chosen.
-
-        Args:
-            tuned: What `choose` has found at this budget.
-            target: The budget, to which means and diverged runs belong.
-        """
+        """A row per point, in the order of the values, and which one was chosen."""
         sign = 1 if target.by == "stop" else better(self.terms.measure.__name__)
         scores, diverged = (self.at(target)[name].tolist() for name in ("score", "diverged"))
         for place in self._ordered():
@@ -207,15 +196,7 @@ class Search:
 
 
 def tune_all(plans: dict[str, Plan], terms: Terms, tune: Tuning) -> list[Choice]:
-    """Tune every plan that has a grid at every budget that is shown, that of `by` first, from the same tuning runs.
-
-    Args:
-        plans: The entries by label; one without a grid is run with its own values, since it may limit a common budget.
-            An entry whose rounds end before a budget goes on until it, for up to `terms.longer` times its own number;
-            with an epsilon or a ledger, which are for a number of rounds, all keep theirs.
-        terms: What all entries have in common.
-        tune: Seeds, budgets, and how often grids may be extended.
-    """
+    """Tune every plan that has a grid at every budget that is shown, that of `by` first, from the same tuning runs."""
     searches = {label: Search(label, plan, terms, tune) for label, plan in plans.items()}
     for i, search in enumerate(searches.values()):  # what is not tuned may still limit a common budget
         search.run(search.plan.taken(), 0, f"tuning ({i + 1} of {len(searches)})")

@@ -55,15 +55,7 @@ def returns(steps: int) -> int:
 
 
 def nearby(graph: Graph, most: int = MOST) -> np.ndarray:
-    """Ids of at most `most` nodes, those that are reached first from node 0 along the links; all, if they are few.
-
-    Args:
-        graph: The graph of one round. If node 0 reaches too few, the nodes with the lowest ids are added.
-        most: The maximum number of nodes, at least 1.
-
-    Returns:
-        The ids [most or m], ascending.
-    """
+    """Ids of at most `most` nodes, those that are reached first from node 0 along the links; all, if they are few."""
     if graph.m <= most:
         return np.arange(graph.m)
     senders, mask = np.asarray(graph.senders), np.asarray(graph.mask)
@@ -78,15 +70,7 @@ def nearby(graph: Graph, most: int = MOST) -> np.ndarray:
 
 
 def split_of(problem: Problem, shown: np.ndarray) -> pd.DataFrame:
-    """The number of examples of every node, and of every class if there are classes.
-
-    Args:
-        problem: The problem; classes are counted if it has a test set and scores of examples.
-        shown: The ids [s] of the nodes.
-
-    Returns:
-        A row per node with the columns node, examples and, where there are classes, class_0, class_1 and so on.
-    """
+    """The number of examples of every node, and of every class if there are classes."""
     counts = np.asarray(records_of(problem))[shown]
     table = pd.DataFrame({"node": shown, "examples": counts})
     if problem.test is not None and classifies(problem):
@@ -176,15 +160,7 @@ def _first_events(start: Start) -> first_events.Lanes | None:
 
 
 def releases(result: Result, *, accounting: Accounting = "sound") -> pd.DataFrame:
-    """The most releases of a node at some moments of a run: a row per moment; none without a sound guarantee.
-
-    Args:
-        result: The finished run.
-        accounting: As for `jdfl.account`.
-
-    Returns:
-        The columns round and most_releases.
-    """
+    """The most releases of a node at some moments of a run: a row per moment; none without a sound guarantee."""
     if result.guarantee.event is None or not result.guarantee.claimed or accounting != "sound":
         return pd.DataFrame()
     known = sorted(({result.rounds: result.releases} | result.moments).items())
@@ -192,12 +168,7 @@ def releases(result: Result, *, accounting: Accounting = "sound") -> pd.DataFram
 
 
 def links_of(graph: Graph, shown: Any) -> np.ndarray:
-    """Pairs (node, in-neighbour) [links, 2] among the nodes that are shown.
-
-    Args:
-        graph: The graph of one round; if it synchronises all nodes, all pairs are links.
-        shown: The ids [s] of the nodes.
-    """
+    """Pairs (node, in-neighbour) [links, 2] among the nodes that are shown."""
     if graph.synchronised is not None and bool(graph.synchronised):
         ids = np.asarray(shown)
         pairs = np.stack(np.meshgrid(ids, ids, indexing="ij"), axis=-1).reshape(-1, 2)

@@ -23,14 +23,7 @@ _ONE = "one trial: there are no intervals, and no method is ranked"
 
 
 def grid(of: "Comparison", by: str, value: float | None, names: list[str]) -> Grid:
-    """The table of a comparison at an amount of `by`, of what was tuned there.
-
-    Args:
-        of: The comparison.
-        by: A column of its curves, or "stop" for the rounds until the stop rule fired.
-        value: How much of `by` all get; None: as for `Comparison.at`.
-        names: The metrics that have a column.
-    """
+    """The table of a comparison at an amount of `by`, of what was tuned there."""
     stop = by == "stop"
     found = of.at("round", np.inf, metrics=names) if stop else of.at(by, value, metrics=names)
     unranked = _unranked(of, by, value)
@@ -95,12 +88,7 @@ def mark(of: "Comparison", label: str) -> str:
 
 
 def legend(label: str, views: "Mapping[str, Comparison]") -> str:
-    """A label with its marks, by amount where they differ.
-
-    Args:
-        label: The label of an entry.
-        views: The comparison that is drawn against every amount; each counts its own runs that diverged.
-    """
+    """A label with its marks, by amount where they differ."""
     marks: dict[str, list[str]] = {}
     for x, view in views.items():
         bad = sum(result.ending in BAD for result in view.results[label])
@@ -111,12 +99,7 @@ def legend(label: str, views: "Mapping[str, Comparison]") -> str:
 
 
 def axis(of: "Comparison", x: str) -> str:
-    """An amount in words, with the budget of it that the values of its lines were chosen at.
-
-    Args:
-        of: The comparison that is drawn.
-        x: A column of its curves, such as "bytes".
-    """
+    """An amount in words, with the budget of it that the values of its lines were chosen at."""
     view = of.view(x)
     if view.budget is None:
         return AXES[x]

@@ -261,16 +261,7 @@ def _leaves(make: Callable[[Any], Any], key: Array) -> dict[str, Array]:
 
 
 def check_sizes(shape: Shape, classes: int, rank: int | None = None) -> Shape:
-    """An example's shape as a tuple, checked.
-
-    Args:
-        shape: The axes of an example, whole numbers from 1.
-        classes: Number of classes, at least 2.
-        rank: Required number of axes; None: at least one.
-
-    Raises:
-        ValueError: For another shape or number of classes.
-    """
+    """An example's shape as a tuple, checked."""
     sizes = tuple(shape)
     if not sizes or (rank is not None and len(sizes) != rank):
         wanted = "rows, columns and channels" if rank == 3 else "at least one axis"

@@ -53,13 +53,6 @@ def convolution(x: Array, kernel: Array, strides: Sequence[int], padding: Any, *
     a module itself; in other functions give it to a layer, as in `nn.Conv(16, (3, 3),
     conv_general_dilated=convolution)`. With dilation, groups of channels, another precision, or axes that are not those
     of images it is `lax.conv_general_dilated`.
-
-    Args:
-        x ([B, rows, columns, inputs]): The images.
-        kernel ([h, v, inputs, outputs]): The kernel.
-        strides: Steps of the kernel along rows and columns.
-        padding: "SAME", "VALID" or the numbers of zeros (before, after) along rows and columns.
-        others: Other arguments of `lax.conv_general_dilated`.
     """
     plain = x.ndim == 4 and all(value in _PLAIN.get(name, (None,)) for name, value in others.items())
     if not plain or not in_loops():
@@ -114,12 +107,6 @@ def max_pool(x: Array, size: tuple[int, int], strides: tuple[int, int], pads: Pa
 
     The first of several equal largest entries in a window has the whole gradient, except on a CPU where windows tile
     the images: there they share it.
-
-    Args:
-        x ([B, rows, columns, channels]): The images.
-        size: Rows and columns of a window.
-        strides: Rows and columns from one window to the next.
-        pads: Rows and columns (before, after) of -inf around the images.
     """
     if not in_loops() or size != strides or any(map(any, pads)):
         return nnx.max_pool(x, size, strides, pads)  # pyright: ignore[reportArgumentType]

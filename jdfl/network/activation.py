@@ -30,12 +30,7 @@ class Activation(NamedTuple):
 
 
 def laplacian(weight: np.ndarray, partner: np.ndarray) -> np.ndarray:
-    """The weighted sum of the matchings' Laplacians, sum_j weight_j L_j [m, m].
-
-    Args:
-        weight ([M]): Weight of each matching, such as its activation probability.
-        partner ([m, M]): Partner of node i in matching j; an unmatched node is its own partner.
-    """
+    """The weighted sum of the matchings' Laplacians, sum_j weight_j L_j [m, m]."""
     m, count = partner.shape
     result = np.zeros((m, m))
     np.subtract.at(result, (np.repeat(np.arange(len(partner)), count), partner.ravel()), np.tile(weight, m))
@@ -125,11 +120,6 @@ def activation(partner: np.ndarray, budget: float) -> Activation:
     t <= lambda_2(Lbar): Newton's method for increasing weights of t, until connectivity and bound differ by less than
     `TOLERANCE`. For any X >= 0 with X 1 = 0, the largest <X, Lbar> / tr X is an upper bound; the barrier's own X makes
     it tight, and tighter at the end of a Newton step. A step costs M sums of m / 2 outer products of vectors [m].
-
-    Args:
-        partner ([m, M]): Partner of node i in matching j; an unmatched node is its own partner.
-        budget: Expected share of matchings that are active in a round, in (0, 1]; with 1, all are active in every
-            round.
     """
     m, count = partner.shape
     most = budget * count
@@ -181,10 +171,6 @@ def mixing_step(p: np.ndarray, partner: np.ndarray) -> tuple[float, float]:
     The published semidefinite program has the same solution. Each unit vector v gives a parabola in alpha whose minimum
     is at v^T Lbar v / v^T (Lbar^2 + 2 Ltilde) v <= 1 / lambda_2(Lbar); the minimum of their maximum obeys this bound
     too.
-
-    Args:
-        p ([M]): Activation probability of each matching, in [0, 1].
-        partner ([m, M]): Partner of node i in matching j, for a connected network.
     """
     L, square = moments(p, partner)
     furthest = 1 / connectivity(L)

@@ -38,12 +38,7 @@ def check(**named: float) -> int:
 
 
 def levels(a: float, b: float) -> int:
-    """The number of times the interval between two independent states is halved: an integer from 0 to 28.
-
-    Args:
-        a: Probability of a transition to state 1, in (0, 1].
-        b: Probability of a transition back to state 0, in (0, 1].
-    """
+    """The number of times the interval between two independent states is halved: an integer from 0 to 28."""
     kept = abs(1 - a - b)
     if kept in (0, 1):
         return 0 if kept == 0 else _MOST
@@ -52,15 +47,7 @@ def levels(a: float, b: float) -> int:
 
 
 def state(keys: Array, k: Array, a: Array, b: Array, levels: int) -> Array:
-    """Whether each chain is in state 1 in a given round: bool [...].
-
-    Args:
-        keys ([...]): One key per chain.
-        k ([]): The round, from 0.
-        a ([]): Probability of a transition to state 1.
-        b ([]): Probability of a transition back to state 0.
-        levels: Number of halvings of the interval between independent states, from `check` or `levels`.
-    """
+    """Whether each chain is in state 1 in a given round: bool [...]."""
     share = a / (a + b)
     kept = [1 - a - b]  # l^(2^i)
     for _ in range(levels):

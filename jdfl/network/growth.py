@@ -54,11 +54,6 @@ def largest_modulus(product: Callable[[np.ndarray], np.ndarray], m: int, *, symm
     symmetric one, too small by 1e-4 for a ring. For others it is the mean growth of a vector in the last
     100 of 200 products, a lower bound where the matrix is normal; where that is between 0.5 and 1, Arnoldi's method is
     tried as well.
-
-    Args:
-        product: The product of the matrix and columns x [m] or [m, k], as a function of x; its values are centred.
-        m: Size of the matrix.
-        symmetric: Whether the matrix is symmetric on centred vectors.
     """
     if m == 1:
         return 0.0
@@ -160,13 +155,7 @@ def _squared(matrices: list[tuple[float, Any]], x: np.ndarray) -> np.ndarray:
 
 
 def refuse_expanding(network: Network, method: str, lowest: float) -> None:
-    """Refuse a fixed or periodic network in which differences between nodes grow: ValueError with the factor.
-
-    Args:
-        network: The network.
-        method: The method that runs on it, as named in the message.
-        lowest: Its lowest weight.
-    """
+    """Refuse a fixed or periodic network in which differences between nodes grow: ValueError with the factor."""
     graphs = [graph for _, graph in graphs_of(network, 1)]
     radius = spectral_radius(graphs)
     if not radius <= 1 + TOLERANCE:
@@ -180,13 +169,7 @@ def refuse_expanding(network: Network, method: str, lowest: float) -> None:
 
 
 def refuse_growing(network: Network, method: str, lowest: float) -> None:
-    """Refuse a random network in which differences between nodes grow on average: ValueError with the factor.
-
-    Args:
-        network: The network.
-        method: The method that runs on it, as named in the message.
-        lowest: Its lowest weight.
-    """
+    """Refuse a random network in which differences between nodes grow on average: ValueError with the factor."""
     growth = mean_growth(network)
     if growth.too_large:
         about = "" if growth.error is None else f" (estimated, +- {growth.error:.2g})"

@@ -40,17 +40,7 @@ class Halo:
 
 
 def halo(senders: np.ndarray, mask: np.ndarray, devices: int) -> tuple[Halo, np.ndarray] | None:
-    """The exchange of rows for a table of senders that is sharded over devices.
-
-    Args:
-        senders ([D m, d]): Ids of the in-neighbours of all nodes, padded to the same number of rows on every device.
-        mask ([D m, d]): Which slots hold a neighbour, bool; the others are padding.
-        devices: D, the number of devices, each with m rows in the order of the ids.
-
-    Returns:
-        The halo, whose `rows` are [D k], the devices' lists concatenated, and the senders [D m, d] as row indices of
-        `received`; None where gathering all rows is as cheap.
-    """
+    """The exchange of rows for a table of senders that is sharded over devices."""
     m = len(senders) // devices
     wanted = [_remote(senders, mask, m, device) for device in range(devices)]
     lists: dict[int, dict[int, np.ndarray]] = {}  # hop -> sending device -> its rows

@@ -102,18 +102,6 @@ def around(base: Network, name: str, *, on_time: str = "") -> tuple[Network, str
     """Prepare a base network for wrapping, and name the wrapper.
 
     The wrapped network's name, a static field, is removed, so networks that differ only in it share one compilation.
-
-    Args:
-        base: The network to wrap.
-        name: What the wrapper does, with its settings, in a few words.
-        on_time: The wrapper's name if nodes send or receive nothing in some of its rounds; "" otherwise.
-
-    Returns:
-        The network without its name, and the combined name of wrapper and network.
-
-    Raises:
-        ValueError: For a synchronised network, whose tables of neighbours do not show all its links, and with `on_time`
-            for one whose messages are late.
     """
     refuse_synchronised(base, "a wrapper network")
     if on_time and kind_of(base).late is not None:
@@ -148,12 +136,6 @@ def link_keys(key: Array, stream: Stream, graph: Graph, *, directed: bool) -> Ar
 
     It is a function of the given key, the stream and the two nodes, so both ends derive the same key, and other links
     do not affect it.
-
-    Args:
-        key ([]): Key of the round, or of the run for what lasts.
-        stream: Names what is drawn with the keys.
-        graph: The graph whose links need keys.
-        directed: Whether the two directions of a link have separate keys; otherwise they share one.
     """
     node = ids(graph.m)
     one, other = jnp.broadcast_to(node[:, None], graph.senders.shape), graph.senders
@@ -190,13 +172,6 @@ def without(graph: Graph, up: Array, weights: Missing = "own") -> Graph:
     """The graph with some of its links removed; `out_degree` is unchanged.
 
     Own weights are adjusted by the missing weights rather than summed again, so W is unchanged if nothing is missing.
-
-    Args:
-        graph: The graph.
-        up ([m, d]): Which slots stay, bool; padding is ignored.
-        weights: Where the weight of removed links goes: to the receiver's own row ("own"), to the sender's ("sender"),
-            or the receiver's remaining weights are rescaled to sum to one ("rescale"; with none left, a node keeps its
-            row).
     """
     up = graph.mask & up
     node = jnp.arange(graph.m, dtype=graph.senders.dtype)[:, None]
@@ -216,13 +191,7 @@ def without(graph: Graph, up: Array, weights: Missing = "own") -> Graph:
 
 
 def between(graph: Graph, active: Array, weights: Missing = "own") -> Graph:
-    """The graph with only the links between active nodes; the others neither send nor receive.
-
-    Args:
-        graph: The graph.
-        active ([m]): Which nodes are active, bool.
-        weights: Where the weight of missing links goes, as for `without`.
-    """
+    """The graph with only the links between active nodes; the others neither send nor receive."""
     left = without(graph, active[:, None] & active[graph.senders], weights)
     gone = (graph.mask & ~left.mask).astype(jnp.int32)
     sent = graph.out_degree.at[graph.senders].add(-gone)

@@ -192,12 +192,7 @@ def period_of(network: Graph | Network) -> int | None:
 
 
 def inmost(network: Any, *last: type) -> Any:
-    """The innermost network of nested wrappers.
-
-    Args:
-        network: The network, wrapped or not.
-        *last: Wrapper classes at which to stop: the outermost instance of one of them is the result.
-    """
+    """The innermost network of nested wrappers."""
     while hasattr(network, "base") and not isinstance(network, last):
         network = network.base
     return network
@@ -208,10 +203,6 @@ def graphs_of(network: Network, rounds: int) -> Iterator[tuple[str, Graph]]:
 
     All graphs of a fixed or periodic network, wrapped or not, and of a random choice (except those of probability
     zero). Of a synchronised network, those of the network inside and of one synchronised round.
-
-    Args:
-        network: Any network.
-        rounds: For other networks, and wrappers around a random choice, the number of initial rounds to draw.
     """
     inner: Any = inmost(network)
     if isinstance(network, Static):

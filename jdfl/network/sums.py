@@ -42,12 +42,7 @@ def bucket_widths(degree: np.ndarray, d: int) -> np.ndarray:
 
 
 def group(degree: np.ndarray, d: int) -> Buckets:
-    """Buckets for the rows of a table; rows of equal width keep their order.
-
-    Args:
-        degree ([m]): Number of leading slots used in each row.
-        d: Slots of the table.
-    """
+    """Buckets for the rows of a table; rows of equal width keep their order."""
     width = bucket_widths(degree, d)
     order = np.argsort(width, kind="stable")
     widths, first = np.unique(width[order], return_index=True)
@@ -100,17 +95,7 @@ def gather_sum(senders: Array, weight: Array, x: Array, *, cheap: bool = False) 
 
 
 def bucket_sum(buckets: Buckets, senders: Array, weight: Array, x: Array) -> Array:
-    """`gather_sum` over a whole table, bucket by bucket.
-
-    Args:
-        buckets: The grouped rows of this table, from `group`.
-        senders ([m, d] int32): In-neighbours, row indices of x.
-        weight ([m, d]): Mixing weights, 0 for padding.
-        x ([m, n]): One row per node.
-
-    Returns:
-        The sums [m, n].
-    """
+    """`gather_sum` over a whole table, bucket by bucket."""
     senders, weight, x = jnp.asarray(senders), jnp.asarray(weight), jnp.asarray(x)
     parts: list[Array] = []
     for rows, width in zip(buckets.rows, buckets.widths):

@@ -52,14 +52,7 @@ def arcs(receiver: np.ndarray, sender: np.ndarray, m: int) -> Arcs:
 
 
 def linked(u: np.ndarray, v: np.ndarray, m: int, directed: bool = False) -> Arcs:
-    """Convert edges to arcs, sorted, without repeats or loops.
-
-    Args:
-        u ([e]): One end of each edge, the sender if directed.
-        v ([e]): The other end, the receiver if directed.
-        m: The number of nodes.
-        directed: Whether an edge is a single arc; otherwise it stands for both directions.
-    """
+    """Convert edges to arcs, sorted, without repeats or loops."""
     return arcs(v, u, m) if directed else arcs(np.concatenate([u, v]), np.concatenate([v, u]), m)
 
 

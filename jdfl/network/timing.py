@@ -155,13 +155,6 @@ def added(time: Seconds, more: Array) -> Seconds:
 
     A float32 that grows by 0.1 at a time is off by percents after some million additions. Here the rounding error of
     each sum (Knuth's TwoSum) is carried along in a second float. XLA preserves the order of floating-point additions.
-
-    Args:
-        time: Floats [...] and their rounding errors [...].
-        more ([...]): What to add, in the same unit.
-
-    Returns:
-        The sum, as two floats like `time`.
     """
     whole, rest = time
     total = whole + more

@@ -16,10 +16,6 @@ def parents(graph: Graph, node: Array) -> Array:
     """The ids [m] of the nodes' parents in a breadth-first spanning tree from node 0, which has the parent -1.
 
     A parent is the neighbour with the smallest id of those nearest to node 0, so the tree depends on ids alone.
-
-    Args:
-        graph: A connected graph whose links run both ways.
-        node: The nodes' ids, node [m] int32.
     """
     most = jnp.int32(nodes.count(node.shape[0]))
 

@@ -79,19 +79,7 @@ def _format(links: Arcs, degree: np.ndarray, d: int) -> Format:
 def table(
     links: Arcs, weight: np.ndarray, own: np.ndarray | None, format: FormatChoice = "auto", *, columns: bool = False
 ) -> Graph:
-    """Build the padded table of a network.
-
-    Args:
-        links: The arcs [e], sorted by receiver.
-        weight ([e]): Their weights.
-        own ([m]): The nodes' own weights; None: one minus the sum of the row's float32 weights, so that rounding errors
-            do not accumulate over the rounds.
-        format: How sums over neighbours are computed; auto looks at density, degrees and backend.
-        columns: If `own` is None, make columns sum to one instead of rows.
-
-    Raises:
-        ValueError: For a table too large for any machine's memory.
-    """
+    """Build the padded table of a network."""
     m, receiver, sender = links
     weight = weight.astype(np.float32)
     if own is None:
@@ -123,19 +111,7 @@ def table(
 def build(
     links: Arcs, weights: Weights | None, format: FormatChoice, name: str, *, connected: bool = True, remedy: str = ""
 ) -> Static:
-    """Build a fixed network from arcs: check connectivity, compute weights, build the table.
-
-    Args:
-        links: The arcs.
-        weights: Rule for the mixing weights; None: metropolis, or uniform if directed.
-        format: How sums over neighbours are computed; auto looks at density, degrees and backend.
-        name: The network's name in reports.
-        connected: Require a connected network.
-        remedy: Advice in the error for a disconnected network, a sentence; "": the usual advice.
-
-    Raises:
-        ValueError: For a disconnected network, a rule that a directed network cannot have, and a table too large.
-    """
+    """Build a fixed network from arcs: check connectivity, compute weights, build the table."""
     if connected:
         refuse_parts(links, remedy)
     rule = weights or ("metropolis" if links.symmetric else "uniform")

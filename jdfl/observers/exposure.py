@@ -26,12 +26,7 @@ def flat(rows: np.ndarray, unknown: np.ndarray) -> np.ndarray:
 
 
 def blocks(rows: np.ndarray, noise: np.ndarray) -> np.ndarray:
-    """What a view reveals about each node, M [m, P, P]; infinite where something is shown without noise.
-
-    Args:
-        rows: The view's coefficients of data [R, P, m].
-        noise: Its coefficients of unit noises [R, N] that the observer does not know.
-    """
+    """What a view reveals about each node, M [m, P, P]; infinite where something is shown without noise."""
     count, releases, m = rows.shape
     white = whitened(rows.reshape(count, releases * m), noise).reshape(-1, releases, m)
     with np.errstate(invalid="ignore"):

@@ -67,13 +67,6 @@ def participating_epsilon(multiplier: float, rate: float, steps: int, delta: flo
     Computed as if the adversary knew which releases do, a binomial number K: by joint convexity
     delta <= E gaussian_delta(sqrt(K) / multiplier, epsilon), for Poisson samples and for subsets. Nearly tight where
     the noise is small. Infinite for more than 10,000 expected participations.
-
-    Args:
-        multiplier: The standard deviation of the noise over the sensitivity, above 0, under the relation (replace-one
-            or add-remove) that the epsilon is for.
-        rate: The probability that a release uses the record, in (0, 1].
-        steps: The number of releases, at least 1.
-        delta: The probability that the epsilon may fail, in (0, 1).
     """
     if steps * rate > 1e4:
         return math.inf
@@ -172,15 +165,7 @@ def doubled(short: Callable[[float], bool]) -> float:
 def bisected(
     short: Callable[[float], bool], low: float, high: float, *, relative: float = 0.0, absolute: float = 0.0
 ) -> tuple[float, float]:
-    """Bisect for a threshold: the ends of a short interval that contains it.
-
-    Args:
-        short: Whether a number is below the threshold.
-        low: A number below it.
-        high: A number not below it, above `low`.
-        relative: Maximum length of the interval, in units of its upper end.
-        absolute: Length that is always short enough. One of the two must be above 0 for the search to end.
-    """
+    """Bisect for a threshold: the ends of a short interval that contains it."""
     while high - low > max(absolute, relative * high):
         middle = (low + high) / 2
         low, high = (middle, high) if short(middle) else (low, middle)

@@ -58,13 +58,7 @@ def noise_multiplier(
 
 
 def least_enough(enough: Callable[[float], bool], guess: float, step: float = 2e-5) -> float:
-    """The smallest number that is enough, to within 2e-5 from above; all larger numbers are enough too.
-
-    Args:
-        enough: Whether a number is enough.
-        guess: Where the search begins.
-        step: First distance from the guess that is tried.
-    """
+    """The smallest number that is enough, to within 2e-5 from above; all larger numbers are enough too."""
     low, high, further = guess, guess, step
     while not enough(high):
         low, high, further = high, high + further, 2 * further

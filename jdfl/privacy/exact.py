@@ -58,14 +58,7 @@ class Table(NamedTuple):
 
 
 def weights(sd: int) -> tuple[list[int], float]:
-    """Integer weights of -1024, ..., 1023 that add up to 2^64, and their distance from a discrete Gaussian.
-
-    Args:
-        sd: Its standard deviation, at most 100: the mass beyond the table is below 2^-78.
-
-    Returns:
-        The weights, each the exact one rounded down or up, and a bound on the distance in total variation.
-    """
+    """Integer weights of -1024, ..., 1023 that add up to 2^64, and their distance from a discrete Gaussian."""
     with localcontext() as context:
         context.prec = 60
         half = [(-(Decimal(i) ** 2) / (2 * Decimal(sd) ** 2)).exp() for i in range(_CELLS // 2 + 1)]
@@ -114,13 +107,7 @@ def level(key: Array, n: int, sd: int) -> Array:
 
 
 def discrete_gaussian(key: Array, n: int, levels: int) -> Array:
-    """Integers [n] int32 from a discrete Gaussian of standard deviation `spread(levels)`.
-
-    Args:
-        key: The key [] from which all of them are drawn.
-        n: The number of integers.
-        levels: From 1 to 4; each takes one block of threefry per number.
-    """
+    """Integers [n] int32 from a discrete Gaussian of standard deviation `spread(levels)`."""
     total = jnp.zeros((n,), jnp.int32)
     for place, own in enumerate(jax.random.split(key, levels)):
         total = total + _STEP**place * level(own, n, _LAST if place == levels - 1 else _LOWER)

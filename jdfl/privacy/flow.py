@@ -253,12 +253,7 @@ class Flow:
                 carry = wider
 
     def fault(self, booked: Iterable[Booking], numbers: Iterable[int] = ()) -> str:
-        """Why the noise that a step has `booked` does not hide what it is said to hide; empty where it does.
-
-        Args:
-            booked: The noise of the step's records, all of it.
-            numbers: Further private streams that nobody else may know, such as those of samples.
-        """
+        """Why the noise that a step has `booked` does not hide what it is said to hide; empty where it does."""
         wanted = set(booked)
         for one, places in self.noises.items():
             if one in self.faults:
@@ -332,15 +327,7 @@ def _stacked(outer: Sequence[Any], inner: Sequence[Any]) -> int:
 def leaking(
     started: ClosedJaxpr, going: ClosedJaxpr, given: list[Value], leaves: int, problem: Any = None
 ) -> tuple[tuple[Flow, Flow], list[Value]]:
-    """The walks through a run's first and later programs, and what is known of all outputs.
-
-    Args:
-        started: the program from data and keys to an initial state of `leaves` arrays, and further outputs.
-        going: the program from state, data and keys to the next state and the same outputs.
-        given: what is known of data and keys.
-        leaves: the number of arrays of a state.
-        problem: the structure of the problem.
-    """
+    """The walks through a run's first and later programs, and what is known of all outputs."""
     first, flow = Flow(problem=problem), Flow(problem=problem)
     known = [one._replace(intact=False) for one in first.walk(started, given)]
     known = [one if one.label else one._replace(fact=None) for one in known]

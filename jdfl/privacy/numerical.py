@@ -75,12 +75,6 @@ def upper_bound(multiplier: float, rate: float, steps: int, delta: float) -> flo
     """An upper bound on the epsilon at `delta` of Poisson-sampled Gaussian releases under add-remove.
 
     It holds for that relation and Poisson sampling only, and takes less than a second.
-
-    Args:
-        multiplier: The standard deviation of the noise in units of the add-remove sensitivity, above 0.
-        rate: The probability that a record is in a sample, in (0, 1).
-        steps: The number of samples, at least 1.
-        delta: The probability that the epsilon may fail, in (0, 1).
     """
     plans = [_plan(_Pair(multiplier, rate, removed), steps, delta) for removed in (True, False)]
     return max((_above(plan) for plan in plans if plan), default=0.0)

@@ -107,13 +107,6 @@ def beside(
     """The guarantee of the same releases under another relation, as plain data.
 
     It has no epsilon where nothing is claimed.
-
-    Args:
-        guarantee: The guarantee under that relation.
-        releases: Number of releases per node, releases [m].
-        records: Number of records per node, records [m].
-        delta: The probability that epsilon may fail, that of the report; ValueError where it is meaningless.
-        sound: Whether the assumptions are enforced; otherwise the statement says that it depends on them.
     """
     event = guarantee.event
     told = {name: getattr(guarantee, name) for name in (*SHARED[:-1], "claimed", "reason")} | {

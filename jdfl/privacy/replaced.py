@@ -39,16 +39,7 @@ Kind = Literal["gaussian", "laplace"]
 
 
 def divergence(kind: Kind, z: float, rate: float, epsilon: np.ndarray, *, poisson: bool) -> np.ndarray:
-    """Upper bound on delta at every epsilon for one sample, in the shape of `epsilon`.
-
-    Args:
-        kind: "gaussian" or "laplace".
-        z: The noise multiplier in units of the replace-one sensitivity, above 0.
-        rate: The probability that the record is in the sample, in (0, 1].
-        epsilon: Where delta is bounded, epsilon [k] >= 0.
-        poisson: Whether records are drawn independently, which requires that omitting one changes half as much as
-            replacing it; otherwise samples have a fixed size.
-    """
+    """Upper bound on delta at every epsilon for one sample, in the shape of `epsilon`."""
     log_alpha = np.log(np.expm1(epsilon) + rate) - math.log(rate)
     whole = _shifted(kind, 1 / z, log_alpha)
     if poisson:
@@ -58,16 +49,7 @@ def divergence(kind: Kind, z: float, rate: float, epsilon: np.ndarray, *, poisso
 
 
 def losses(kind: Kind, z: float, rate: float, grid: float, top: int, *, poisson: bool) -> Any:
-    """One sample as dp-accounting's privacy loss distribution, which dominates the true one.
-
-    Args:
-        kind: "gaussian" or "laplace".
-        z: The noise multiplier in units of the replace-one sensitivity, above 0.
-        rate: The probability that the record is in the sample, in (0, 1].
-        grid: The spacing of losses, above 0.
-        top: The largest loss, in units of `grid`, at least 1; the smallest is its negative.
-        poisson: As for `divergence`.
-    """
+    """One sample as dp-accounting's privacy loss distribution, which dominates the true one."""
     from dp_accounting.pld import pld_pmf, privacy_loss_distribution
 
     eps = grid * np.arange(top + 1)

@@ -84,17 +84,7 @@ def real(x: Array) -> Array:
 def published(
     before: Array, noise: Array, step: Array, start: Array, first: Array, *, constant: Any, contraction: Any
 ) -> Array:
-    """The paper's S_i [m] (Eq. 22), which is a bound or not depending on the constants.
-
-    Args:
-        before: S_i of the previous round, before [m].
-        noise: ||gamma_n n_i||_1 of the previous round, noise [m].
-        step: ||eps_i||_1 of this round, step [m].
-        start: ||s_i^0||_1, start [m].
-        first: Whether this is round 0, first [] bool, in which neither `before` nor `noise` counts.
-        constant: C' of the paper, above 0.
-        contraction: Lambda of the paper, in (0, 1].
-    """
+    """The paper's S_i [m] (Eq. 22), which is a bound or not depending on the constants."""
     begun = 2 * constant * (start + step)
     return jnp.where(first, begun, contraction * before + 2 * constant * (step + contraction * noise))
 

@@ -35,17 +35,7 @@ class Together:
 
     @classmethod
     def of(cls, ledgers: Sequence[Ledger | None], delta: float, same_data: bool = True) -> "Together | None":
-        """The joint cost of all runs; None if no run has a guarantee.
-
-        Args:
-            ledgers: The ledgers of all runs, None for a run without one. Runs that claim nothing are counted, and left
-                out of the sum.
-            delta: The delta of all runs together, in (0, 1). There is no epsilon where runs protect different units or
-                use different neighbouring relations.
-            same_data: Whether every node has the same records in all runs. Where it has not, as in data partitions that
-                are redrawn, a record may be at the most exposed node of every run, which is what counts then, and
-                nothing adds up for whole nodes.
-        """
+        """The joint cost of all runs; None if no run has a guarantee."""
         known = [ledger for ledger in ledgers if ledger is not None and ledger.claimed]
         if not known:
             return None
@@ -59,11 +49,7 @@ class Together:
         return plain(asdict(self))
 
     def statement(self, which: str = "") -> str:
-        """The same in a sentence or two.
-
-        Args:
-            which: The runs in words, such as "of all 5 points"; empty: those that are shown.
-        """
+        """The same in a sentence or two."""
         which = f" {which}" if which else ""
         if self.shared:
             spent = "have no epsilon together: some share a private key, and so their noise"
@@ -82,16 +68,7 @@ class Together:
 
 
 def total_epsilon(ledgers: Sequence[Ledger], delta: float) -> float:
-    """The epsilon at `delta` of all releases of these runs on the same data, for the most exposed node.
-
-    Args:
-        ledgers: The ledgers of the runs. Where they have different numbers of nodes, the most exposed nodes of all runs
-            count as one.
-        delta: The delta of all runs together, in (0, 1), which is divided among them.
-
-    Raises:
-        ValueError: Where a run claims nothing, and where runs protect different units or use different relations.
-    """
+    """The epsilon at `delta` of all releases of these runs on the same data, for the most exposed node."""
     for place, ledger in enumerate(ledgers):
         if ledger.event is None or not ledger.claimed:
             raise ValueError(f"Expected runs with a guarantee, got ledgers[{place}] without one. Leave it out.")

@@ -100,14 +100,7 @@ def classification(
 
 
 def linear_classifier(parts: Any, m: int, classes: int, **given: Any) -> LogisticRegression | SoftmaxRegression:
-    """Logistic regression for two classes, on sparse rows where they are sparse, and softmax regression for more.
-
-    Args:
-        parts: Features and labels of every node, or of the nodes of this process.
-        m: Number of all nodes.
-        classes: Number of classes.
-        **given: Further arguments of `logistic_regression`.
-    """
+    """Logistic regression for two classes, on sparse rows where they are sparse, and softmax regression for more."""
     if issparse(parts[0][0]):
         return sparse_logistic_regression(parts, **given)
     if classes <= 2:
@@ -132,17 +125,7 @@ def check_share(**named: float) -> None:
 
 
 def computed(partition: Partition, dataset: Dataset, test_fraction: float, standardise: bool) -> tuple[str, ...]:
-    """The values of a problem that are computed from all records, by the names of `Problem.declared`.
-
-    Args:
-        partition: How the nodes share the examples; "dirichlet" and "shards" look at all labels.
-        dataset: The dataset as it is loaded, before a test set is held out.
-        test_fraction: Share of every class that is held out if the dataset has no test set, in [0, 1).
-        standardise: Whether features are standardised by mean and deviation of the training examples.
-
-    Returns:
-        Those of "standardise", "holdout" and "partition" that apply, in this order.
-    """
+    """The values of a problem that are computed from all records, by the names of `Problem.declared`."""
     held = test_fraction != 0 and dataset.test is None
     found = {"standardise": standardise, "holdout": held, "partition": partition in ("dirichlet", "shards")}
     return tuple(name for name, happened in found.items() if happened)
@@ -151,20 +134,7 @@ def computed(partition: Partition, dataset: Dataset, test_fraction: float, stand
 def with_test(
     dataset: Dataset, fraction: float, clients: ArrayLike | None, seed: int
 ) -> tuple[Dataset, ArrayLike | None]:
-    """The dataset with a test set, held out if it has none, and the clients of the training examples.
-
-    Args:
-        dataset: The dataset; one that has a test set stays as it is.
-        fraction: Share of every class to hold out, in [0, 1) (see `holdout`); 0: no test set is made.
-        clients ([N]): The client of every training example; None: there are no clients.
-        seed: Seed of the split.
-
-    Returns:
-        The dataset, and the clients of its remaining training examples, or None.
-
-    Raises:
-        ValueError: For clients of another shape than the labels, and for everything that `holdout` refuses.
-    """
+    """The dataset with a test set, held out if it has none, and the clients of the training examples."""
     features, labels = dataset.features, dataset.labels
     if clients is not None:
         clients = column("clients", clients)

@@ -28,16 +28,7 @@ _TORCH = ("detach", "cpu", "numpy")
 
 
 def table(name: str, value: Any, rank: int | None = 2) -> tuple[Any, tuple[str, ...]]:
-    """Features as an array [N, ...] of finite real numbers, or as CSR [N, p], and the names of their columns.
-
-    Args:
-        name: What messages call the argument.
-        value: The features in any container.
-        rank: The number of axes that they have to have; None: at least two.
-
-    Raises:
-        ValueError: For anything else; it names the argument, the place or the columns, and a remedy.
-    """
+    """Features as an array [N, ...] of finite real numbers, or as CSR [N, p], and the names of their columns."""
     if is_pandas(value) and hasattr(value, "columns"):
         array, names = _frame(name, value)
     elif issparse(value):

@@ -171,17 +171,7 @@ def load(name: str, *, binary: bool = False, verify: bool = True) -> Dataset:
 
 
 def unscaled(name: str, *, binary: bool = False, verify: bool = True) -> Dataset:
-    """As `load`, but for images that come in bytes [N, rows, columns] (or [N, rows, columns, 3]): they stay so.
-
-    Args:
-        name: One of `NAMES`.
-        binary: Digits: odd (1) against even (0) instead of ten classes.
-        verify: Compare files of known names with their checksums.
-
-    Raises:
-        FileNotFoundError: For files that are not there; it says what to download.
-        ValueError: For an unknown name or a damaged file.
-    """
+    """As `load`, but for images that come in bytes [N, rows, columns] (or [N, rows, columns, 3]): they stay so."""
     checks.one_of(NAMES, name=name)
     if name in _TEXTS:
         return _TEXTS[name].read(verify)

@@ -54,17 +54,6 @@ def download(address: str, path: Path, known: Known | None, tell: Tell) -> str:
 
     A connection that is lost is tried again a few times. What has come stays there after any interruption, and the
     next call continues from it, unless the file has changed on the server, or the server cannot continue.
-
-    Args:
-        address: Where the file is.
-        path: Where it is to be; folders above it are made.
-        known: Its SHA-256; None: any content is taken.
-        tell: A function that is given a line for every beginning and continuation.
-
-    Raises:
-        BlockingIOError: Where another process, or thread, is downloading the same file.
-        OSError: With a remedy, where the address cannot be reached or the file cannot be written.
-        ValueError: Where the file has another SHA-256. It is kept aside, as FILE.refused.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     with _Partial(path) as partial:

@@ -90,15 +90,7 @@ def read_mnist(folder: PathLike, *, known: str = "") -> Images:
 
 
 def find_part(folder: Path, part: str = _PARTS[0]) -> Path:
-    """The file of one part of an MNIST-like set, compressed or not.
-
-    Args:
-        folder: The folder with the files.
-        part: One of train-images, train-labels, t10k-images and t10k-labels.
-
-    Raises:
-        FileNotFoundError: If the part is missing in every form; the message says where to download it.
-    """
+    """The file of one part of an MNIST-like set, compressed or not."""
     kind = "idx3-ubyte" if part.endswith("images") else "idx1-ubyte"
     names = [f"{part}{joint}{kind}{ending}" for joint in "-." for ending in (".gz", "", ".bz2", ".xz")]
     for name in names:

@@ -79,19 +79,7 @@ class SparseRows:
 
 
 def sparse_rows(tables: Sequence[csr_array], q: int, n: int, dtype: np.dtype, *, columns: bool) -> SparseRows:
-    """The rows of every node, padded to the same number and arranged in blocks on the device.
-
-    Args:
-        tables: The rows [q_i, n] of every node i, the longest first (see `longest_first`).
-        q: Number of rows of a node including padding, at least the largest q_i.
-        n: Number of columns.
-        dtype: Type of the values.
-        columns: Whether the table of columns is built as well, which makes products with the transpose fast. Without it
-            they are sums whose order may vary.
-
-    Returns:
-        The rows, whose arrays start with the axis m of nodes.
-    """
+    """The rows of every node, padded to the same number and arranged in blocks on the device."""
     blocks = _blocks(tables, q, dtype)
     if not columns:
         return SparseRows(blocks)
@@ -119,16 +107,7 @@ def longest_first(table: csr_array) -> np.ndarray:
 
 
 def to_csr(rows: SparseRows, i: int, n: int) -> csr_array:
-    """One node's rows [q, n] on the host, in float64 and without stored zeros.
-
-    Args:
-        rows: The rows of all nodes, with the axis m.
-        i: The node, from 0 to m - 1.
-        n: Number of columns.
-
-    Returns:
-        CSR of SciPy; padded rows are included and empty.
-    """
+    """One node's rows [q, n] on the host, in float64 and without stored zeros."""
     found: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
     for column, value in rows.blocks:
         here = np.asarray(value[i], np.float64)

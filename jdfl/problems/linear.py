@@ -157,16 +157,7 @@ class LinearRegression(LinearModel):
 
 
 def build(data: Any, weight: Any, truth: Any, test: Any, name: str, kind: np.dtype) -> LinearRegression:
-    """The problem with checked arrays and the curvature of every node.
-
-    Args:
-        data: Features [m, q, n] and targets [m, q].
-        weight: Weights [m, q], 0 for padding.
-        truth: Parameters [n] that generated the data; None: they are not known.
-        test: Features [N, n] and targets [N] to test with; None: there are none.
-        name: Name of the problem in reports.
-        kind: Type of all numbers, float32 or float64.
-    """
+    """The problem with checked arrays and the curvature of every node."""
     data, weight = tuple(jnp.asarray(array, kind) for array in data), jnp.asarray(weight, kind)
     return LinearRegression(
         data=data,

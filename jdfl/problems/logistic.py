@@ -206,21 +206,7 @@ def softmax_regression(
 def checked_parts(
     parts: Sequence[Part], test: Part | None, intercept: bool, *, sparse: bool = False
 ) -> tuple[list[tuple[Any, np.ndarray]], list[tuple[Any, np.ndarray]]]:
-    """The checked examples of all nodes and of the test set, with a column of ones if requested.
-
-    Args:
-        parts: Features [q_i, p] and labels [q_i] of every node i.
-        test: Features [N, p] and labels [N]; None: there is no test set.
-        intercept: Add the column of ones to the features, as the last one.
-        sparse: Whether features have to be SciPy sparse matrices, which are kept; otherwise they become NumPy arrays.
-
-    Returns:
-        The parts of the nodes, and a list with the test set or an empty list.
-
-    Raises:
-        ValueError: For no nodes, features of the other kind, values that are not real numbers, and shapes that do not
-            fit together.
-    """
+    """The checked examples of all nodes and of the test set, with a column of ones if requested."""
     headings = labels_of(parts[0][0], axis=1) if len(parts) else None
 
     def one(part: Part, where: str) -> tuple[Any, np.ndarray]:
@@ -250,16 +236,7 @@ def checked_parts(
 
 
 def check_labels(parts: Sequence[Any], classes: int, remedy: str) -> None:
-    """Refuse labels that are not the number of a class.
-
-    Args:
-        parts: Pairs of features and labels [q_i]; only the labels are checked.
-        classes: Number of classes; labels are from 0 to one less.
-        remedy: The remedy for other labels, a sentence.
-
-    Raises:
-        ValueError: It names the first wrong label and the array that it is in.
-    """
+    """Refuse labels that are not the number of a class."""
     for i, (_, labels) in enumerate(parts):
         good = np.isin(labels, np.arange(classes))
         if not good.all():

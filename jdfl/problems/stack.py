@@ -89,18 +89,7 @@ def floats_fit(name: str, array: Any, kind: np.dtype, columns: Sequence[str] = (
 def stack(
     parts: Sequence[tuple[np.ndarray, ...]], dtypes: tuple[np.dtype, ...]
 ) -> tuple[tuple[np.ndarray, ...], np.ndarray]:
-    """Pad the arrays of every node with zeros to the longest and stack them.
-
-    Args:
-        parts: The arrays [q_i, ...] of every node i, all of a node with the same number of examples.
-        dtypes: Type of each stacked array, the first one also that of the weights.
-
-    Returns:
-        The stacked arrays [m, q, ...] and the weights [m, q], 1 for an example and 0 for padding.
-
-    Raises:
-        ValueError: For no nodes, a node without examples, and nodes that disagree on the shape of an example.
-    """
+    """Pad the arrays of every node with zeros to the longest and stack them."""
     if not parts:
         raise ValueError("Expected the data of at least one node, got none.")
     shapes = [[array.shape[1:] for array in part] for part in parts]
@@ -123,13 +112,6 @@ def joined(problem: P, m: int) -> P:
     """The problem of all nodes, from the problem of its own nodes in every process.
 
     Weights and curvatures of all nodes are exchanged; a run places the data. All processes have to call it.
-
-    Args:
-        problem: The problem of the nodes `processes.portion(m)`; where there is one process, these are all.
-        m: Number of all nodes.
-
-    Returns:
-        The problem of m nodes, whose data leaves are each a `Portion`; in one process the problem unchanged.
     """
     if jax.process_count() == 1:
         return problem
@@ -153,13 +135,6 @@ def gram_eigenvalue(
     """lambda_max(A^T diag(weight) A) / sum(weight) [] of one node, with A [q, p] given by its products.
 
     Computed by Lanczos; the matrix A^T A is never formed.
-
-    Args:
-        times: A x [q] as a function of x [p].
-        back: A^T y [p] as a function of y [q].
-        weight ([q]): Weights from 0 of the examples, not all zero.
-        start ([p]): Any nonzero vector, the start of the Lanczos iteration.
-        steps: Products of either kind, as for `ops.largest_eigenvalue`.
     """
     return ops.largest_eigenvalue(lambda x: back(weight * times(x)), start, steps) / jnp.sum(weight)
 
@@ -179,10 +154,6 @@ def gram_eigenvalues(features: Array, weight: Array) -> Array:
     """lambda_max(A_i^T diag(weight_i) A_i) / sum_t weight[i,t] of every node [m], a few nodes side by side.
 
     Small problems are padded, so that data partitions whose largest parts differ share a compiled program.
-
-    Args:
-        features ([m, q, p]): Features of the examples, A_i = features[i].
-        weight ([m, q]): Their weights, 0 for padding.
     """
     q = features.shape[1]
     if features.size <= _SMALL and not isinstance(features, Tracer):

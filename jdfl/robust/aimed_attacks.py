@@ -74,10 +74,6 @@ def fiedler(graph: Graph, liars: Array) -> Array:
     """The eigenvector [m] of the second smallest eigenvalue of the Laplacian of the honest nodes' graph.
 
     It has length 1 and is 0 at the attackers.
-
-    Args:
-        graph: The network, with links in both directions.
-        liars: The attackers, liars [m] bool.
     """
     good = ~liars
     links = as_dense(replace(graph, weight=graph.mask.astype(jnp.float32), self_weight=jnp.zeros((graph.m,))))

@@ -103,14 +103,7 @@ class Lies:
     channels: set[str] = field(default_factory=set)  # those on which it was applied
 
     def of(self, graph: Graph, x: Array, channel: str, index: int) -> tuple[Array, Aimed | None]:
-        """The rows that all receive [m, n], and those that single nodes receive.
-
-        Args:
-            graph: The network of the round.
-            x: What honest nodes send, x [m, n].
-            channel: The name of the channel.
-            index: How often the step has already sent on it.
-        """
+        """The rows that all receive [m, n], and those that single nodes receive."""
         self.channels.add(channel)
         key = jax.random.fold_in(jax.random.fold_in(self.key, jnp.uint32(crc32(channel.encode()))), index)
         rows = self.attack.rows(Scene(graph, x, self.liars, self.ready, key)).astype(x.dtype)

@@ -29,13 +29,7 @@ class Weak(NamedTuple):
 
 @checked
 def weak_nodes(graph: Graph, nodes: Sequence[int], rule: Rule) -> list[Weak]:
-    """The honest nodes around which there are more attackers than the rule assumes, or than its paper's bound.
-
-    Args:
-        graph: The network of a round.
-        nodes: The attackers.
-        rule: The rule.
-    """
+    """The honest nodes around which there are more attackers than the rule assumes, or than its paper's bound."""
     liar = _liars(graph.m, nodes)
     mask, senders = np.asarray(graph.mask), np.asarray(graph.senders)
     around, degree = (mask & liar[senders]).sum(axis=1), mask.sum(axis=1)
@@ -50,15 +44,7 @@ def weak_nodes(graph: Graph, nodes: Sequence[int], rule: Rule) -> list[Weak]:
 
 @checked
 def check_honest(network: Network, nodes: Sequence[int]) -> None:
-    """Refuse attackers that are no nodes of the network, or whose absence leaves the honest nodes in several parts.
-
-    Args:
-        network: The network; one that changes from round to round may fall apart.
-        nodes: The attackers.
-
-    Raises:
-        ValueError: It names the network and the attackers.
-    """
+    """Refuse attackers that are no nodes of the network, or whose absence leaves the honest nodes in several parts."""
     m = network.m
     if len(set(nodes)) != len(nodes) or any(not 0 <= one < m for one in nodes):
         checks.refuse(f"different node ids from 0 to {m - 1}", "nodes", tuple(nodes), "They are the attackers.")
@@ -79,16 +65,7 @@ def check_honest(network: Network, nodes: Sequence[int]) -> None:
 
 
 def check_combines(network: Network, rule: Rule, method: str) -> None:
-    """Refuse a rule that cannot combine any row at any node of a network; warn where it cannot at some nodes.
-
-    Args:
-        network: The network; of one whose messages are lost or whose nodes are away, the network without faults.
-        rule: The rule.
-        method: The method that combines by it, as named in the message.
-
-    Raises:
-        ValueError: It names the rule, the network, and the largest b with which a node combines others' rows.
-    """
+    """Refuse a rule that cannot combine any row at any node of a network; warn where it cannot at some nodes."""
     inner, never = inmost(network, PartialCommunication), np.ones(network.m, np.bool_)
     graphs = [graph for _, graph in graphs_of(inner, _ROUNDS)]
 

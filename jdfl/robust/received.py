@@ -49,15 +49,7 @@ class Received:
     def of(
         graph: Graph, own: Array, sent: Array | None = None, *, aimed: Aimed | None = None, k: Any = 0
     ) -> "Received":
-        """What the nodes of a graph have received.
-
-        Args:
-            graph: The network of the round, without synchronised rounds.
-            own: The nodes' own rows, own [m, n].
-            sent: The rows that arrive from them, sent [m, n]; None: their own.
-            aimed: The rows that attackers send to single nodes; None: there are none.
-            k: The number of the round.
-        """
+        """What the nodes of a graph have received."""
         if graph.synchronised is not None:
             raise ValueError(
                 "Expected a network without synchronised rounds for robust rules, which read the table of neighbours. "

@@ -46,16 +46,7 @@ class Rule:
         k: Array | int = 0,
         losses: Losses | None = None,
     ) -> Array:
-        """The combined rows [m, n].
-
-        Args:
-            graph: The network of the round.
-            x: The nodes' own rows, x [m, n].
-            sent: The rows that their neighbours receive, sent [m, n]; None: x.
-            aimed: Rows that attackers send to single nodes; None: there are none.
-            k: The number of the round, from 0.
-            losses: The nodes' losses at rows [m, n]; needed by rules with `scores`.
-        """
+        """The combined rows [m, n]."""
         return self.combined(Received.of(graph, x, sent, aimed=aimed, k=k), losses)
 
     def combined(self, received: Received, losses: Losses | None) -> Array:

@@ -15,16 +15,7 @@ NAME = "events"
 
 
 def note(folder: Path, event: str, **about: Any) -> None:
-    """Append an event, and wait until the disk has it; a folder that is gone is not made again.
-
-    Args:
-        folder: The folder.
-        event: What happened, such as "begun".
-        about: More about it, as plain data.
-
-    Raises:
-        OSError: Where it cannot be written.
-    """
+    """Append an event, and wait until the disk has it; a folder that is gone is not made again."""
     told = {
         "time": datetime.now(UTC).isoformat(timespec="milliseconds"),
         "host": platform.node(),

@@ -75,18 +75,7 @@ class Jobs:
         return place
 
     def done(self, name: str, make: Callable[[Path], None]) -> Path:
-        """The folder of a job, which is done now unless it was done before.
-
-        Args:
-            name: What identifies the work of the job, from `name_of`.
-            make: Does the job, and writes what it has made into the folder that it is given. OSError, RuntimeError and
-                MemoryError count as failures, and it is called again if it may be.
-
-        Raises:
-            FailedJobsError: When it has failed for the last time.
-            LostError: Where somebody has removed the folder, or taken it over.
-            UnwrittenError: Where nothing can be written.
-        """
+        """The folder of a job, which is done now unless it was done before."""
         if (found := self.find(name)) is not None:
             return found
         for attempt in range(self.retry + 1):
@@ -139,18 +128,7 @@ class Jobs:
 
 @contextmanager
 def opened(folder: Path, origin: Mapping[str, Any], *, any_version: bool = False, retry: int = 0) -> Generator[Jobs]:
-    """The jobs of a folder that no other process works in; SIGTERM and SIGHUP end the work as Ctrl-C does.
-
-    Args:
-        folder: The folder, which must exist.
-        origin: What the work is, as plain data: its `settings`, and the `versions` of code and libraries by name.
-        any_version: Whether other versions than the work was begun with are accepted; results of both are then mixed.
-        retry: As for `Jobs`.
-
-    Raises:
-        HeldError: Where another process works there; it names it.
-        ValueError: For a folder with other work, or, unless `any_version`, of other versions or settings.
-    """
+    """The jobs of a folder that no other process works in; SIGTERM and SIGHUP end the work as Ctrl-C does."""
     lease = Lease.take(folder)
     try:
         before = {"before": lease.before} if lease.before else {}

@@ -54,17 +54,7 @@ class Lease:
 
     @classmethod
     def take(cls, folder: Path, patience: float = SILENT) -> "Lease":
-        """Take the lease on a folder, which must exist.
-
-        Args:
-            folder: The folder.
-            patience: Seconds for which a holder is watched for a sign of life, if it is on another machine, or the file
-                system has no locks.
-
-        Raises:
-            HeldError: Where another process has it; the error names it.
-            OSError: Where nothing can be written.
-        """
+        """Take the lease on a folder, which must exist."""
         path, told = folder / NAME, _told()
         while True:
             file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)

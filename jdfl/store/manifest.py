@@ -42,12 +42,7 @@ def differences(folder: Path) -> tuple[list[str], list[str]]:
 
 
 def check(folder: Path, names: Sequence[str] | None = None) -> None:
-    """Raise ValueError where files are not as the manifest of a folder says; one without a manifest is not checked.
-
-    Args:
-        folder: The folder.
-        names: The files that are looked at; None: all.
-    """
+    """Raise ValueError where files are not as the manifest of a folder says; one without a manifest is not checked."""
     if not (folder / NAME).is_file():
         return
     for name, (size, digest) in _listed(folder).items():
@@ -71,13 +66,7 @@ def signed(text: str) -> str:
 
 
 def check_signed(text: str, place: Path, *, required: bool) -> None:
-    """Raise ValueError unless a text is as `signed` has returned it.
-
-    Args:
-        text: The text.
-        place: Where it was read.
-        required: Whether a text without a digest is refused, too.
-    """
+    """Raise ValueError unless a text is as `signed` has returned it."""
     content, sign, digest = text.rpartition(_SIGN)
     if not sign and not required:
         return

@@ -42,16 +42,7 @@ class Writer:
         self._manager: ocp.CheckpointManager | None = None
 
     def write(self, number: int, arrays: Mapping[str, np.ndarray], told: Mapping[str, Any]) -> None:
-        """Start writing a snapshot; existing snapshots with this and higher numbers are removed first.
-
-        Args:
-            number: Its number, such as the number of completed rounds.
-            arrays: Its arrays by name, which may change as soon as this returns.
-            told: Plain data for JSON.
-
-        Raises:
-            OSError: Where this snapshot, or the previous one, cannot be written.
-        """
+        """Start writing a snapshot; existing snapshots with this and higher numbers are removed first."""
         self.finish()
         parts, plain = list(_parts(arrays.values())), dict(told)
         about = {name: [str(array.dtype), list(array.shape)] for name, array in arrays.items()}
