@@ -257,7 +257,7 @@ def lanes(
     metrics: tuple[metrics_module.Metric, ...],
     batch: int,
 ) -> tuple[Array, Carry, Record, Record]:
-    """Whole runs of a setting: lane [t, p] has the problem and network of trial t, keys[t, p] and values[path][t, p]."""
+    """Whole runs of a setting: lane [t, p] has the problem and network of trial t, keys[t, p], values[path][t, p]."""
     t, p = jax.tree.leaves(keys)[0].shape[:2]
 
     def one(setting: Setting, lane: tuple[Keys, dict[str, Array], Array]) -> tuple[Array, Carry, Record, Record]:
