@@ -206,7 +206,6 @@ SMALL = {
     "algorithm": {
         "ceps": {"s": 2, "mechanism": config.MECHANISMS("gaussian", multiplier=1.0), "clip": 1.0},
         "ceps-paper": {"s": 2, "epsilon": 0.5},
-        "choco-sgd": {"gamma": 1.0},
         "partpsp": {"clip": 1.0, "dpps": shown(jdfl.DPPS(b=1.0)), "milestones": (1,)},
         "sgp": {"batch": 2, "sampling": "in order"},
     },

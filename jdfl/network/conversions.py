@@ -58,13 +58,13 @@ def from_edges(
     if pairs.dtype.kind == "O" and all(_is_number(one) for one in pairs.flat):
         pairs = np.array(pairs.tolist())
     text = pairs.size > 0 and all(isinstance(one, str) for one in pairs.flat)
+    if not text and not np.issubdtype(pairs.dtype, np.integer):
+        raise ValueError(f"Expected edges of whole numbers, got dtype {pairs.dtype}. Number the nodes 0 .. m-1.")
     found, places = np.unique(pairs.astype(str) if text else pairs, return_inverse=True)
     gaps = pairs.dtype.kind in "iu" and m is None and connected and pairs.size > 0
     names: Names | None = None
     if text or (gaps and found[0] >= 0 and len(found) <= found[-1]):  # whose other numbers would be nodes without links
         names, pairs, m = names_of("edges", found, m), places.reshape(pairs.shape), len(found)
-    if not np.issubdtype(pairs.dtype, np.integer):
-        raise ValueError(f"Expected edges of whole numbers, got dtype {pairs.dtype}. Number the nodes 0 .. m-1.")
     if m is None:
         m = int(pairs.max()) + 1 if pairs.size else 0
     checks.whole(remedy="Pass m, the number of nodes.", m=m)
