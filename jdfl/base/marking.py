@@ -83,8 +83,10 @@ def sent(x: Array, channel: str) -> Array:
 
 
 def static(settings: Any) -> Any:
-    """The settings if none of their numbers is traced by JAX, else None."""
-    return None if any(isinstance(leaf, Tracer) for leaf in jax.tree.leaves(settings)) else settings
+    """The settings with numbers in place of arrays [], so that they have a hash; None where JAX traces one of them."""
+    if any(isinstance(leaf, Tracer) for leaf in jax.tree.leaves(settings)):
+        return None
+    return jax.tree.map(lambda leaf: leaf.item() if isinstance(leaf, Array) else leaf, settings)
 
 
 def _leaves(data: Any, weight: Array | None) -> list[Array]:
