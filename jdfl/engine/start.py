@@ -159,7 +159,7 @@ def started(
     metrics: Sequence[str | Metric] | None,
     resume: Result | Checkpoint | None,
     options: Options,
-    kept: bool,
+    kept: bool = False,
 ) -> Start:
     """A run that is ready to begin; ValueError if it is not valid. Arguments are as for `jdfl.run`.
 

@@ -155,7 +155,7 @@ def kernels_of(algorithm=ALGORITHM, network=None, problem=None):
     given = algorithm, problem, network or nw.ring(13, format="padded")
     how = dict.fromkeys(("stop", "metrics", "resume"))
     with interpreted():
-        start = started(*given, key=0, steps=1, every=1, options=jdfl.Options(kernels=True), kept=False, **how)
+        start = started(*given, key=0, steps=1, every=1, options=jdfl.Options(kernels=True), **how)
     return start.provenance.settings["kernels"].split(", ")
 
 
