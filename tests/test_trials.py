@@ -53,9 +53,7 @@ def test_every_lane_is_the_run_of_its_trial(network, batch):
     ]
     for lane in lanes:
         trial = given[[3, 4, 5].index(lane.labels["seed"])]
-        alone = jdfl.run(
-            Gossip(rate=lane.labels["rate"]), trial.problem, trial.network, key=lane.labels["seed"], **OPTIONS
-        )
+        alone = jdfl.run(Gossip(rate=lane.labels["rate"]), trial.problem, trial.network, key=lane.run_key, **OPTIONS)
         np.testing.assert_allclose(lane.params, alone.params, rtol=1e-4, atol=1e-5)
         np.testing.assert_allclose(lane.history.to_numpy(), alone.history.to_numpy(), rtol=1e-4, atol=1e-5)
         assert lane.totals == alone.totals

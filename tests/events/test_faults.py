@@ -140,7 +140,6 @@ def test_refusals():
         (AGP(), nw.link_loss(ring, 0.1), "weights = 'sender'"),
         (ADPSGD(), nw.link_loss(ring, 0.1, directed=True), "directed = False"),
         (SWIFT(), nw.link_loss(ring, 0.1), "without lost messages for SWIFT"),
-        (ADPSGD(), nw.timed(ring), "fixed network with times"),
         (ADPSGD(), nw.bursty_loss(ring, 0.1, 0.5), "fixed network with times"),
     ]
     for method, net, words in cases:
