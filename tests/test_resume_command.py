@@ -189,7 +189,7 @@ def test_a_run_out_of_time_says_so_and_goes_on(capsys):
 def test_a_run_that_diverged_is_not_gone_on_with(capsys):
     folder = run("--algorithm.lr", "1e12", status=3)
     assert main(["resume", str(folder), "--steps", "900"]) == 2
-    assert "which diverged: node" in capsys.readouterr().err
+    assert "which diverged: " in capsys.readouterr().err
 
 
 @pytest.mark.slow

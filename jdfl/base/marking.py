@@ -38,6 +38,7 @@ def _mark(name: str) -> Primitive:
 
 CLIPPED, OWN, SCALE, ROWS = _mark("clipped"), _mark("own"), _mark("scale"), _mark("rows")
 BOUNDED, NOISY, SENT = _mark("bounded"), _mark("noisy"), _mark("sent")
+MARKS = (CLIPPED, OWN, SCALE, ROWS, BOUNDED, NOISY, SENT)  # none computes anything
 
 
 def clipped(

@@ -57,10 +57,11 @@ def intents(
         whole: dict[str, Any] = {"data": problem.data, "weight": problem.weight}
         known["data", id(problem)] = name_of(settings_of(**whole), checksums(**whole)), checksums(problem=problem)
     data, sums = known["data", id(problem)]
-    leaves, structure = jax.tree.flatten((program.algorithm, program.plan, problem, network))
+    bare = replace(problem, optimum=None)  # which metrics may have brought, and no step reads
+    leaves, structure = jax.tree.flatten((program.algorithm, program.plan, bare, network))
     code = structure, tuple((np.shape(leaf), jax.numpy.result_type(leaf)) for leaf in leaves)
     if code not in known:
-        known[code] = computed(program, problem, network)
+        known[code] = computed(program, bare, network)
     built: dict[str, Any] = {"algorithm": program.algorithm, "network": network}
     about = settings_of(problem=problem, **built) | checksums(**built) | sums
     what = name_of(about, known[code], versions(), "kernels" in execution)

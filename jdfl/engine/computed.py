@@ -16,6 +16,7 @@ from jax.extend.core import ClosedJaxpr, Jaxpr, Literal, Var
 from jdfl.algorithms.program import Program, planned
 from jdfl.algorithms.round import Round
 from jdfl.algorithms.statement import some_moment
+from jdfl.base import marking
 from jdfl.network.graph import Network
 from jdfl.problems import Problem
 
@@ -85,7 +86,7 @@ def _words(jaxpr: Jaxpr) -> Iterator[str]:
         before = " ".join(map(named, equation.invars))
         yield f"{equation.primitive.name} {before} -> {' '.join(map(named, equation.outvars))}"
         for name, value in sorted(equation.params.items()):
-            if name not in _NAMES:
+            if name not in _NAMES and equation.primitive not in marking.MARKS:
                 yield from _parameter(name, value)
     yield " ".join(map(named, jaxpr.outvars))
 
