@@ -65,7 +65,7 @@ def test_every_script_with_a_table_is_known_and_says_what_it_is():
 
 def test_a_table_and_a_figure_are_written_for_papers_too(tmp_path):
     made(tmp_path, "codecs")
-    assert "| m=32 \\| ring | 28 | 28.0 ± 1.4 |" in (tmp_path / "codecs.md").read_text()
+    assert "| m=32 \\| ring | 28 | 28 ± 13 |" in (tmp_path / "codecs.md").read_text()
     assert r"m=32 | ring & 28 & 28.0 $\pm$ 1.4 \\" in (tmp_path / "codecs.tex").read_text()
     assert (tmp_path / "codecs.pdf").read_bytes().startswith(b"%PDF")
 
@@ -80,7 +80,7 @@ def test_named_ones_run_and_the_page_shows_them_beside_the_paper(scripts, tmp_pa
     section = re.search(r'<section id="codecs">.*?</section>', text, re.DOTALL)
     assert section
     assert "python -m experiments.codecs --quick --seeds 1" in section[0]
-    for part in ("28.0 ± 1.4", "rounds, paper", f"codecs says &lt;so&gt; of {tmp_path}\n", "<img "):
+    for part in ("28 ± 13", "rounds, paper", f"codecs says &lt;so&gt; of {tmp_path}\n", "<img "):
         assert part in section[0]
     assert "Not here yet: python -m experiments.demo" in text
 
