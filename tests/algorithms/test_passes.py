@@ -141,9 +141,9 @@ def unevenly_weighted():
 @partial(jax.jit, static_argnames="rounds")
 def passing(gradients, w, problem, rounds=5):
     """The gradients of the first rounds [round, node, n]."""
-    first = direct(moment(5, jax.random.key(5)), problem, gradients)
 
     def one(k):
+        first = direct(moment(5, jax.random.key(5)), problem, gradients)
         return gradients(w, later(first, k, jax.random.key(3)))
 
     return jax.lax.map(one, jnp.arange(rounds, dtype=jnp.int32))
