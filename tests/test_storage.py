@@ -155,7 +155,7 @@ def test_another_format_is_told(part, tmp_path):
     writer = storage.Writer(tmp_path)
     writer.write(5, arrays, told | {"format": 1})
     writer.close()
-    with pytest.raises(ValueError, match=r"format 6, got 1\. Use the same jdfl"):
+    with pytest.raises(ValueError, match=r"format 7, got 1\. Use the same jdfl"):
         read(tmp_path)
 
 
