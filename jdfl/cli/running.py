@@ -134,7 +134,8 @@ class Session:
     def recorded_key(self, folder: Path) -> RunKey:
         """The keys of the run in a folder.
 
-        Raises FileNotFoundError where its private key comes from the operating system and is not recorded.
+        Raises FileNotFoundError where its private key comes from the operating system and is not recorded, ValueError
+        where it is recorded and another is asked for.
         """
         found, own = read_record(folder), self.key(self.config.seed or 0)
         if found is None and own.source == "operating system":
@@ -143,6 +144,13 @@ class Session:
                 "it the run can neither be continued nor made again."
             )
         token, key = (own.token, None) if found is None else found
+        if key is not None and own.source == "given":
+            given = "key_file" if self.config.seed is None else "seed"
+            raise ValueError(
+                f"Expected the key of the run in {folder}, which comes from the operating system and is in its {RECORD}, "
+                f"got {given} = {getattr(self.config, given)!r}. Leave out --{given.replace('_', '-')}: what comes next "
+                "is drawn from the recorded key."
+            )
         return dataclasses.replace(own, token=token) if key is None else key
 
     def intents(self, keys: Sequence[RunKey]) -> list[Intent]:
