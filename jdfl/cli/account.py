@@ -9,11 +9,12 @@ import jdfl
 from jdfl.algorithms.program import planned
 from jdfl.base import checks
 from jdfl.cli import flags, ledgers, observing
-from jdfl.config import RunConfig, build, key_of
+from jdfl.config import RunConfig, build, run_key_of
 from jdfl.engine.outcome import READS_DATA
 from jdfl.engine.provenance import Provenance, settings_of
 from jdfl.engine.reading import read_checkpoint
 from jdfl.engine.records import SNAPSHOTS
+from jdfl.engine.run_record import read_record
 from jdfl.engine.spending import guarantee_of, unspent
 from jdfl.privacy import (
     Event,
@@ -29,6 +30,7 @@ from jdfl.privacy import (
     report,
 )
 from jdfl.privacy.mechanisms import event_of
+from jdfl.privacy.report import KEYS
 from jdfl.privacy.slips import room
 
 _ABOUT = """Compute the epsilon of releases, or the noise for a target epsilon, without a run.
@@ -157,7 +159,7 @@ def _of_a_run(config: RunConfig, options: Options) -> jdfl.PrivacyReport:
             problem,
             network,
             steps=config.steps,
-            key=key_of(config),
+            key=run_key_of(config, config.seed or 0, noisy=True),
             delta=spend.delta,
             accounting=spend.accounting,
             stop=stop,
@@ -190,7 +192,9 @@ def _of_a_run(config: RunConfig, options: Options) -> jdfl.PrivacyReport:
         guarantee = exposing(guarantee, ("stop",), problem.public)
     warnings = tuple(warning for warning in found.warnings if warning not in guarantee.warnings)
     how: Any = {"delta": spend.delta, "accounting": spend.accounting, "warnings": warnings}
-    return report(guarantee, ledger.releases, ledger.records, **how)
+    record = read_record(options.run)
+    source = "" if record is None else "given" if record[1] is None else record[1].source
+    return dataclasses.replace(report(guarantee, ledger.releases, ledger.records, **how), key=KEYS.get(source, ""))
 
 
 def _check_same(config: RunConfig, folder: Path) -> None:

@@ -15,11 +15,11 @@ from jdfl.algorithms.algorithm import Algorithm, check_kinds
 from jdfl.algorithms.program import Program, planned
 from jdfl.base import checks
 from jdfl.base.arguments import checked
-from jdfl.base.keys import typed_key
+from jdfl.base.run_keys import RunKey
 from jdfl.engine import stepping, waves
 from jdfl.engine.result import Result
 from jdfl.engine.spending import guarantee_of, records_of, unspent
-from jdfl.engine.start import check_run
+from jdfl.engine.start import check_run, own_key
 from jdfl.engine.stopping import StopRule
 from jdfl.network.graph import Network
 from jdfl.privacy import Accounting, GaussianSchedule, Ledger, PrivacyReport, noise_multiplier, report, together
@@ -35,7 +35,7 @@ _PLACES = ("mechanism", "gradients.mechanism", "updates.mechanism")  # where an 
 
 @checked
 def planned_releases(
-    algorithm: Algorithm, problem: Problem, network: Network, *, steps: int, key: int | Array = 0
+    algorithm: Algorithm, problem: Problem, network: Network, *, steps: int, key: int | Array | RunKey | None = None
 ) -> np.ndarray:
     """How many releases every node [m] makes in `steps` rounds of this run; only the counts are computed.
 
@@ -46,14 +46,14 @@ def planned_releases(
         problem: The nodes' data and losses, of m nodes.
         network: The communication network, with the same number of nodes.
         steps: Rounds of the run, at least 1.
-        key: The key of the run, on which the counts depend where participation is random.
+        key: That of the run, as for `jdfl.run`; the counts depend on it where participation is random.
 
     Raises:
         ValueError: For what `jdfl.run` refuses.
     """
     network = stepping.paired(problem, network)
     program = check_run(algorithm, problem, network, steps, 1, None)
-    setting = stepping.setting(program, problem, network, None, typed_key(key))
+    setting = stepping.setting(program, problem, network, None, own_key(key, None, noisy=False))
     return np.asarray(waves.releases(setting, steps), np.int64)
 
 
@@ -175,7 +175,7 @@ def account_plan(
     network: Network,
     *,
     steps: int,
-    key: int | Array = 0,
+    key: int | Array | RunKey | None = None,
     delta: float | None = None,
     accounting: Accounting = "sound",
     stop: StopRule | None = None,
@@ -189,7 +189,7 @@ def account_plan(
         problem: The nodes' data and losses, of m nodes.
         network: The communication network, with the same number of nodes.
         steps: Rounds of the run, at least 1; the report is of all of them.
-        key: The key of the run, on which the number of releases may depend.
+        key: That of the run, as for `jdfl.run`; the number of releases may depend on it.
         delta: As for `account`.
         accounting: As for `account`.
         stop: The rule that may end the run early; nothing is claimed for a rule that reads more than is released,
@@ -197,10 +197,9 @@ def account_plan(
     """
     network = stepping.paired(problem, network)
     releases = planned_releases(algorithm, problem, network, steps=steps, key=key)
-    program = planned(algorithm, problem, network, steps)
-    return report(
-        guarantee_of(program, problem, stop), releases, records_of(problem), delta=delta, accounting=accounting
-    )
+    guarantee = guarantee_of(planned(algorithm, problem, network, steps), problem, stop)
+    found = report(guarantee, releases, records_of(problem), delta=delta, accounting=accounting)
+    return replace(found, key=KEYS.get(own_key(key, None, noisy=True).source, ""))
 
 
 @checked
@@ -212,7 +211,7 @@ def calibrate(
     steps: int,
     epsilon: float,
     delta: float | None = None,
-    key: int | Array = 0,
+    key: int | Array | RunKey | None = None,
     accounting: Accounting = "sound",
     stop: StopRule | None = None,
 ) -> Any:
@@ -227,7 +226,7 @@ def calibrate(
         steps: Rounds of the run, at least 1.
         epsilon: What all rounds together may spend, above 0.
         delta: As for `account`; not used with accounting = "paper".
-        key: The key of the run, on which the number of releases may depend.
+        key: As for `account_plan`.
         accounting: "sound", or "paper" for the noise that the algorithm's paper prescribes, which may not be sound.
         stop: The rule that may end the run early; None: there is none.
 

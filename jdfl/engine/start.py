@@ -181,7 +181,7 @@ def started(
             f"({guarantee.local}). Leave it out, or declare that this is public: public = 'stop' of the problem."
         )
     before = Checkpoint.of(resume) if isinstance(resume, Result) else resume
-    own = _key(key, before, guarantee.event is not None)
+    own = own_key(key, before, guarantee.event is not None)
     more = {} if form is None else {"kernels": _used(program, problem, network, own.public, form, options)}
     built: dict[str, Any] = {"algorithm": algorithm, "problem": problem, "network": network}
     origin = provenance(own, **built, **more)
@@ -204,7 +204,7 @@ def started(
     return start
 
 
-def _key(key: int | Array | RunKey | None, before: Checkpoint | None, noisy: bool) -> RunKey:
+def own_key(key: int | Array | RunKey | None, before: Checkpoint | None, noisy: bool) -> RunKey:
     """The keys of a run, which keeps those of the one that it continues."""
     if isinstance(key, RunKey):
         return key
