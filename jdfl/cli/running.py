@@ -137,21 +137,24 @@ class Session:
         Raises FileNotFoundError where its private key comes from the operating system and is not recorded, ValueError
         where it is recorded and another is asked for.
         """
-        found, own = read_record(folder), self.key(self.config.seed or 0)
+        found = read_record(folder)
+        token, key = ("", None) if found is None else found
+        for name in ("seed", "key_file"):
+            if key is not None and (value := getattr(self.config, name)) is not None:
+                raise ValueError(
+                    f"Expected the key of the run in {folder}, which comes from the operating system and is in its "
+                    f"{RECORD}, got {name} = {value!r}. Leave out --{name.replace('_', '-')}: what comes next is drawn "
+                    "from the recorded key."
+                )
+        if key is not None:
+            return key
+        own = self.key(self.config.seed or 0)
         if found is None and own.source == "operating system":
             raise FileNotFoundError(
                 f"Expected the record of the run's private key in {folder / RECORD}, found none. Put it back: without "
                 "it the run can neither be continued nor made again."
             )
-        token, key = (own.token, None) if found is None else found
-        if key is not None and own.source == "given":
-            given = "key_file" if self.config.seed is None else "seed"
-            raise ValueError(
-                f"Expected the key of the run in {folder}, which comes from the operating system and is in its {RECORD}, "
-                f"got {given} = {getattr(self.config, given)!r}. Leave out --{given.replace('_', '-')}: what comes next "
-                "is drawn from the recorded key."
-            )
-        return dataclasses.replace(own, token=token) if key is None else key
+        return own if found is None else dataclasses.replace(own, token=token)
 
     def intents(self, keys: Sequence[RunKey]) -> list[Intent]:
         """The runs with these keys, for a ledger to keep room for."""
