@@ -82,9 +82,6 @@ def guarantee(algorithm: Any) -> Callable[[Problem, int], Guarantee]:
 
 def _guarantee(algorithm: Any, problem: Problem, _: int) -> Guarantee:
     claim = algorithm.gradients.guarantee(problem)
-    if algorithm.sigma is None:
-        # Computed from the node's local data without noise: give sigma, a public constant, or declare it public.
-        claim = exposing(claim, ("curvature",), problem.public)
     if algorithm.noise == "literal":
         reason = "the noise is not stored in u, so later messages lose it, and the first message has no noise"
         claim = replace(
@@ -96,6 +93,9 @@ def _guarantee(algorithm: Any, problem: Problem, _: int) -> Guarantee:
     elif claim.claimed:
         reason = "every u is computed from clipped gradients and noisy, and w and messages from u"
         claim = replace(claim, reason=reason)
+    if algorithm.sigma is None:
+        # Computed from the node's local data without noise: give sigma, a public constant, or declare it public.
+        claim = exposing(claim, ("curvature",), problem.public)
     if not isinstance(algorithm.mechanism, Gaussian):
         return claim
     epsilon = step_epsilon(float(algorithm.mechanism.multiplier))

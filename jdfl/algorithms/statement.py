@@ -252,7 +252,8 @@ def _released(stream: Stream, books: Sequence[Book], problem: Problem) -> Guaran
     if all(getattr(first, part) == getattr(last, part) for part in ("event", "sensitivity", "unit", "adjacency")):
         return last
     reason = f"noise of the stream {stream.name!r} differs between the start and the rounds"
-    return replace(last, claimed=False, reason=reason, remedy="Use the same mechanism and clip in `init` and `step`.")
+    remedy = "Use the same mechanism and clip in `init` and `step`."
+    return replace(last, claimed=False, reason=reason, remedy=remedy, derived=())
 
 
 def values(problem: Problem) -> list[Value]:

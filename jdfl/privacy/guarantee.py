@@ -110,7 +110,8 @@ DERIVED = {
 def exposing(guarantee: Guarantee, names: Sequence[str], public: Sequence[str]) -> Guarantee:
     """The guarantee that remains in a run in which values with these `names` (of DERIVED) enter without noise.
 
-    Values that are not `public` invalidate the claim. A run without noise has no claim to lose.
+    Values that are not `public` invalidate the claim. A run without noise has no claim to lose, and one that claims
+    nothing for another reason keeps that reason.
 
     Args:
         guarantee: The guarantee of the noise.
@@ -121,9 +122,10 @@ def exposing(guarantee: Guarantee, names: Sequence[str], public: Sequence[str]) 
         return guarantee
     every = dict.fromkeys((*guarantee.derived, *guarantee.public, *names))
     known, hidden = tuple(one for one in every if one in public), tuple(one for one in every if one not in public)
-    claimed = guarantee.claimed or bool(guarantee.derived)  # one message has all that is missing
-    guarantee = replace(guarantee, derived=hidden, public=known)
-    if not hidden or not claimed:
+    if not guarantee.claimed and not guarantee.derived:
+        return replace(guarantee, public=known)
+    guarantee = replace(guarantee, derived=hidden, public=known)  # one message has all that is missing
+    if not hidden:
         return guarantee
     reason = f"{'; '.join(DERIVED[name] for name in hidden)}, which enters without noise"
     declared = ",".join((*known, *hidden))
