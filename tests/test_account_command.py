@@ -14,6 +14,7 @@ from jdfl.cli import main
 from jdfl.config import from_yaml
 from jdfl.lab.results import read_run
 from jdfl.privacy import GaussianEvent, most_releases
+from jdfl.privacy.report import KEYS
 from jdfl.store import manifest
 
 SMALL = "--problem.m 4 --problem.n 20 --problem.s 2 --problem.rows 5 9 --network complete --stop none --steps 6"
@@ -246,11 +247,13 @@ def test_releases_alone_are_refused_beside_a_run(refuse, tmp_path, flags):
 
 
 def test_warnings_of_a_run_are_kept_in_its_folder(tell):
-    told = tell(f"run {DPSGD} --algorithm.mechanism.multiplier 3 --stop consensus --stop.tolerance 1e9")
+    flags = f"{DPSGD} --algorithm.mechanism.multiplier 3 --stop consensus --stop.tolerance 1e9"
+    told = tell(f"run {flags}")
     assert told["ending"] == "stop rule"
     (warning,) = told["privacy"]["report"]["warnings"]
     assert "stop rule" in warning
     assert tell(f"account --run {told['folder']}") == told["privacy"]["report"]
+    assert tell(f"account {flags}")["key"] == told["privacy"]["report"]["key"] == KEYS["operating system"]
 
 
 def test_a_stop_rule_on_data_leaves_a_run_without_an_epsilon(tell):
@@ -261,7 +264,10 @@ def test_a_stop_rule_on_data_leaves_a_run_without_an_epsilon(tell):
 
 def test_the_papers_number_is_no_guarantee(refuse, tell, capsys):
     paper = f"{SMALL} --algorithm ceps-paper --algorithm.s 2 --algorithm.epsilon 2 --algorithm.no-one-bit"
-    assert "No epsilon can be given: gradients are not clipped" in refuse(f"account {paper}")
+    for public in ("", " --problem.public curvature"):
+        why = refuse(f"account {paper}{public}")
+        assert "No epsilon can be given: gradients are not clipped" in why
+        assert "the noise is not stored in u" in why
     assert main(f"account {paper} --privacy.accounting paper".split()) == 0
     text = capsys.readouterr().out
     assert "NO GUARANTEE" in text.splitlines()[0]
@@ -286,7 +292,7 @@ def test_an_epsilon_that_would_decide_nothing_is_refused(refuse, command, run):
 
 
 @pytest.mark.thinned(2, 1)
-@pytest.mark.parametrize("flags", [f"{CEPS} {GAUSSIAN}", DPSGD], ids=["ceps", "d-psgd"])
+@pytest.mark.parametrize("flags", [f"{CEPS} {GAUSSIAN} --seed 7", f"{DPSGD} --seed 7"], ids=["ceps", "d-psgd"])
 def test_a_calibrated_run_keeps_its_noise_and_goes_on(tell, flags):
     assert tell(f"account {flags} --privacy.epsilon 2")["epsilon"] == pytest.approx(2, rel=1e-3)
     first = tell(f"run {flags} --privacy.epsilon 2")
@@ -343,14 +349,15 @@ def test_what_cannot_be_reported_is_refused_before_the_run(refuse, tmp_path, mon
     [
         ("", "--steps above the 6 rounds that are done, got 6"),
         ("--steps 5", "steps >= 6"),
-        ("--steps 9 --seed 5", "key"),
+        ("--steps 9 --seed 5", "got seed = 5. Leave out --seed"),
+        ("--steps 9 --key-file other", "got key_file = 'other'. Leave out --key-file"),
         ("--steps 9 --algorithm.mechanism.multiplier 4", "Expected the noise of the run"),
         ("--steps 9 --algorithm.lr 0.02", "algorithm.lr: was 0.01, is 0.02"),
         ("--steps 9 --network ring", "network.graph.senders: was int32[4, 3]"),
         ("--steps 9 --problem.n 21", "float32[4, 21]"),
         ("--steps 9 --every 2 --algorithm nids", "Expected"),
     ],
-    ids=["none", "fewer", "seed", "noise", "step length", "network", "shapes", "method"],
+    ids=["none", "fewer", "seed", "key file", "noise", "step length", "network", "shapes", "method"],
 )
 def test_a_run_is_not_resumed_as_another(refuse, before, options, words):
     def content() -> dict[Path, bytes]:

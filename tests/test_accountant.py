@@ -14,6 +14,7 @@ from jdfl.algorithms.program import Program
 from jdfl.engine import accountant, loop, stepping
 from jdfl.engine.spending import records_of, release_limits
 from jdfl.privacy import report
+from jdfl.privacy.report import KEYS
 from tests.toy import FEW, Gossip, network, problem, run
 
 NOISY = jdfl.Gradients(clip=1.0, mechanism=jdfl.Gaussian(2.0))
@@ -90,8 +91,15 @@ def test_a_plan_says_what_its_run_says(name):
     result = go(algorithm)
     told = jdfl.account(result)
     assert told == plan(algorithm)
-    assert told == report(algorithm.privacy(problem), result.releases, records_of(problem))
+    assert told == replace(report(algorithm.privacy(problem), result.releases, records_of(problem)), key=KEYS["given"])
     assert told.releases["most"] == result.releases.max()
+    if name == "DP-D-PSGD":
+        assert (
+            jdfl.account(go(algorithm, key=None))
+            == plan(algorithm, key=None)
+            == replace(told, key=KEYS["operating system"])
+        )
+        assert plan(algorithm, key=result.run_key) == told
     other = jdfl.account(result, delta=1e-7, warnings=("heard in passing",))
     assert other.epsilon > told.epsilon
     assert other.warnings == (*told.warnings, "heard in passing")
