@@ -167,9 +167,8 @@ def test_a_sweep_over_b_gives_every_run_a_schedule_of_its_own():
     together = jdfl.sweep(algorithm, problem, net, over={"dpps.b": values}, keys=[3], steps=6, metrics=["objective"])
     schedules = []
     for one, b in zip(together, values):
-        alone = jdfl.run(
-            algorithm.replace(dpps=algorithm.dpps.replace(b=b)), problem, net, key=3, steps=6, metrics=["objective"]
-        )
+        own = algorithm.replace(dpps=algorithm.dpps.replace(b=b))
+        alone = jdfl.run(own, problem, net, key=one.run_key, steps=6, metrics=["objective"])
         np.testing.assert_allclose(one.params, alone.params, rtol=1e-5, atol=1e-6)
         assert one.guarantee == alone.guarantee
         schedules.append(np.asarray(alone.ready.certified))

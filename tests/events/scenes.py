@@ -141,9 +141,9 @@ def simulated(
 FEW: dict[str, Any] = {"key": 2, "steps": PERIODS, "metrics": []}
 
 
-def ran(method: AsyncMethod, timed: Any = None, **given: Any) -> jdfl.Result:
+def ran(method: AsyncMethod, timed: Any = None, problem: Any = None, **given: Any) -> jdfl.Result:
     """A run of few periods."""
-    return jdfl.run(method, testing.small_problem(), timed or network("slow nodes"), **FEW | given)
+    return jdfl.run(method, problem or testing.small_problem(), timed or network("slow nodes"), **FEW | given)
 
 
 def by_loop(row: Row, problem: Any, timed: Any, *, seed: int = 2, steps: int = PERIODS) -> np.ndarray:

@@ -101,7 +101,7 @@ def test_releases_are_known_before_the_run_and_all_messages_are_covered(name):
 @pytest.mark.parametrize("name", NOISES)
 def test_a_budget_ends_before_the_first_event_that_exceeds_it(name, epsilon):
     method, timed, problem = VARIANTS[name], network("slow nodes"), testing.small_problem()
-    result = ran(method, timed, callbacks=[jdfl.Budget(epsilon, 1e-5)], every=5)
+    result = ran(method, timed, problem, callbacks=[jdfl.Budget(epsilon, 1e-5)], every=5)
     found, events = drawn(method, timed)
     limits = release_limits(method, problem, epsilon=epsilon, delta=1e-5)
     assert result.ending == "budget"
@@ -113,7 +113,7 @@ def test_a_budget_ends_before_the_first_event_that_exceeds_it(name, epsilon):
     whole = jdfl.planned_releases(method, problem, timed, steps=PERIODS, key=2)
     assert (whole >= result.releases).all()
     assert (result.releases <= limits).all()
-    more = ran(method, timed, resume=result, every=5)
+    more = ran(method, timed, problem, resume=result, every=5)
     for one, other in zip(jax.tree.leaves(more.state), jax.tree.leaves(found.state), strict=True):
         np.testing.assert_array_equal(one, other)
     np.testing.assert_array_equal(more.releases, whole)

@@ -18,7 +18,7 @@ def test_repeated_runs_and_points_are_single_runs_bit_for_bit(name):
     method, timed, problem = VARIANTS[name], network("slow nodes"), testing.small_problem()
     how: dict[str, Any] = {"steps": PERIODS, "every": 5, "metrics": ["objective"]}
     for found in jdfl.sweep(method, problem, timed, over={"lr": [0.01, 0.002]}, keys=[2, 3], **how):
-        single = jdfl.run(replace(method, lr=found.labels["lr"]), problem, timed, key=found.labels["seed"], **how)
+        single = jdfl.run(replace(method, lr=found.labels["lr"]), problem, timed, key=found.run_key, **how)
         np.testing.assert_array_equal(found.params, single.params)
         assert found.history.equals(single.history)
         assert found.totals == single.totals
