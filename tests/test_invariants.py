@@ -17,6 +17,7 @@ from jdfl.base import struct
 from jdfl.cli.running import status_of
 from jdfl.engine import batch, invariants, runner, start
 from jdfl.engine.invariants import NOTHING, Known, Rule, Weights
+from jdfl.engine.spending import watched
 from tests.contract.table import TABLE
 from tests.network.test_every_round import WRAPPERS, heavier, own, turns
 from tests.toy import Gossip
@@ -236,12 +237,40 @@ def test_push_sum_that_leaves_a_node_without_weight():
     ended(result, "weights > 0, got 0 at node 2", (4, 2))
 
 
+@struct.dataclass
+class KeepingSteps(jdfl.DPSGD):
+    """D-PSGD that counts as `Miscounting` does, and whose parameters have a step that is not sent, without noise."""
+
+    def init(self, round):
+        return super().init(round), jnp.zeros_like(round.problem.begin())
+
+    def step(self, state, round):
+        new, own = super().step(state[0], round), round.problem.gradients(state[0].x)
+        round.book.grads = jnp.where((round.k == 2) & (round.node == 4), -1, 2)
+        return new, own
+
+    def params(self, state):
+        return super().params(state[0]) - 0.01 * state[1]
+
+
 def test_a_private_run_ends_as_well():
     """Parameters that the guarantee does not cover may not end it; the rules do not read them."""
+    noisy = jdfl.Gradients(clip=1.0, mechanism=jdfl.Gaussian(1.0))
+    problem = testing.small_problem()
+    result = jdfl.run(KeepingSteps(lr=0.01, gradients=noisy), problem, nw.ring(M), key=0, steps=9, metrics=[])
+    ended(result, "got -1 at node 4", (3, 4))
+    assert watched(result.guarantee, problem) == "nothing"
+    assert jdfl.account(result, delta=1e-5).epsilon > 0
+
+
+def test_a_private_run_that_loses_mass_ends():
+    """Nothing is claimed for a noise schedule after a step of one's own; the schedule's noise is in it all the same."""
     private = Leaky(lr=0.01, gradients=jdfl.Gradients(clip=1.0, per="batch", norm="l1"), dpps=jdfl.DPPS(b=1.0))
     result = jdfl.run(private, testing.small_problem(), nw.exponential(M), key=0, steps=9, metrics=[])
     ended(result, "stays 6", (4, -1))
-    assert jdfl.account(result, delta=1e-5).epsilon > 0
+    assert result.totals.releases > 0
+    with pytest.raises(ValueError, match="its scale is not the library's sensitivity"):
+        jdfl.account(result, delta=1e-5)
 
 
 def test_counts_below_zero():
