@@ -47,6 +47,8 @@ def names_of(argument: str, given: Any, m: int | None = None) -> Names:
     """Different names of m nodes as Python's values, a range where they are 0 .. m-1 in this order; else ValueError."""
     if isinstance(given, range) and given == range(len(given)) and m in (None, len(given)):
         return given
+    if isinstance(given, str | bytes | set | frozenset) or not hasattr(type(given), "__iter__"):
+        checks.refuse(f"{argument} to be a list of names", argument, given, "Their order is that of the nodes.")
     labels: list[Any] = cast(Any, given).tolist() if hasattr(given, "tolist") else list(given)
     found = tuple(map(_name, labels))
     if m is not None and len(found) != m:
@@ -106,7 +108,7 @@ def labelled(value: Any) -> Any:
 
 def unlabelled(value: Any) -> Any:
     """A table of pandas as an array; any other value as it is."""
-    return value.to_numpy() if hasattr(value, "iloc") else value
+    return value if isinstance(value, Mapping) or labels_of(value) is None else value.to_numpy()
 
 
 def labels_of(value: Any, axis: int = 0) -> Any:
@@ -115,7 +117,8 @@ def labels_of(value: Any, axis: int = 0) -> Any:
         return None if axis else _index(value)
     if "pandas" not in sys.modules or not hasattr(value, "iloc"):
         return None
-    return getattr(value, ("index", "columns")[axis], None)
+    found = getattr(value, ("index", "columns")[axis], None)
+    return found if isinstance(found, sys.modules["pandas"].Index) else None
 
 
 def _index(labels: Any) -> Any:
