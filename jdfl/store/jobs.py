@@ -205,11 +205,14 @@ def name_of(*told: Any) -> str:
 def _read(path: Path) -> dict[str, Any]:
     try:
         found = dict(json.loads(path.read_text(encoding="utf-8")))
-        if found["format"] != _FORMAT:
-            raise ValueError(f"format {found['format']!r}")
-        return {**found, "versions": {str(name): str(one) for name, one in dict(found["versions"]).items()}}
+        if found["format"] == _FORMAT:
+            return {**found, "versions": {str(name): str(one) for name, one in dict(found["versions"]).items()}}
     except (ValueError, TypeError, KeyError, RecursionError) as error:
         raise ValueError(f"Expected the origin of the work at {path}, got a damaged file: {error!r:.200}.") from error
+    raise ValueError(
+        f"Expected the origin of work in format {_FORMAT} at {path}, got {found['format']!r:.40}. Use the jdfl that "
+        "wrote it, or name another folder."
+    )
 
 
 def _changed(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:

@@ -1,6 +1,7 @@
 """A few attacks of `python -m tests.robustness`, and what such attacks have found, each by itself."""
 
 import json
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -19,7 +20,7 @@ import jdfl
 from jdfl import network, privacy, problems
 from jdfl.cli import main
 from jdfl.lab.results import export, read_run
-from jdfl.store import manifest
+from jdfl.store import jobs, manifest
 from tests.comparison.test_goes_on import SMALL
 from tests.fuzz.calls import GOOD, PROBLEM, RING, X
 from tests.fuzz.judge import tried, unclean
@@ -222,11 +223,12 @@ def test_a_finished_comparison_is_shown_only_if_its_files_are_whole(copied, caps
 
 def test_a_comparison_that_was_cut_off_does_not_go_on_with_other_settings(copied, capsys):
     folder = copied("comparison0")
-    origin = {"format": 1, "work": "comparison", "settings": "others", "versions": {}}
+    origin = {"work": "comparison", "settings": "others", "versions": {}}
     (folder / manifest.NAME).unlink()
-    (folder / "jobs.json").write_text(json.dumps(origin))
-    assert main(["resume", str(folder), "--quiet"]) == 2
-    assert "other settings" in capsys.readouterr().err
+    for number, words in ((jobs._FORMAT, "other settings"), (1, "format 2 at .*, got 1. Use"), ("x", "got 'x'. Use")):
+        (folder / "jobs.json").write_text(json.dumps({"format": number, **origin}))
+        assert main(["resume", str(folder), "--quiet"]) == 2
+        assert re.search(words, capsys.readouterr().err)
 
 
 def test_damage_inside_what_is_compressed_is_refused_in_words(copied):
@@ -274,6 +276,10 @@ FOUND: dict[str, Callable[[], Any]] = {
     "vectors": lambda: problems.averaging(sp.csr_matrix((2, 2))),
     "w": lambda: problems.value_at(PROBLEM(), sp.eye_array(3)),
     "joins": lambda: network.membership(RING(), joins=Duck()),
+    "leaves": lambda: network.membership(RING(), leaves=Mock()),
+    "names": lambda: RING().named(Duck()),
+    "names that are one text": lambda: RING().named("abcd"),
+    "names without an order": lambda: PROBLEM().named({"a", "b", "c", "d"}),
     "parts": lambda: problems.logistic_regression(sp.eye_array(3)),
 }
 
