@@ -54,7 +54,7 @@ def test_libsvm_width_and_labels(tmp_path):
         (b"1 0:1\n", "bad, line 1"),
         (b"1 1:1\n-1 4294967297:1\n", "bad, line 2"),
         (b"1 1:1\n-1 99999999999999999999:1\n", "bad, line 2"),
-        (b"1 1:" + b"x" * 9000, "bad, line 1: .{,250}again"),
+        (b"1 1:" + b"x" * 9000, "bad, line 1: .{,300}ascending indices from 1"),
         (b"1 2:1 1:1\n", "bad, line 1"),
         (b"1 1:1\n-1 1:1 3:nan\n", "nan in row 2, column 3"),
         (b"1 1:1 2:inf\n-1 1:1\n", "inf in row 1, column 2"),
@@ -66,6 +66,12 @@ def test_libsvm_width_and_labels(tmp_path):
 def test_broken_libsvm_text_is_named(tmp_path, text, message):
     with pytest.raises(ValueError, match=message):
         read_libsvm(write(tmp_path, "bad", text))
+
+
+def test_what_to_do_is_told_for_a_published_file_and_for_ones_own(tmp_path):
+    for name, remedy in (("a9a.bz2", "again"), ("own.bz2", "ascending indices from 1")):
+        with pytest.raises(ValueError, match=f"line 1: .*{remedy}"):
+            read_libsvm(write(tmp_path, name, bz2.compress(b"one 1:1")), verify=False)
 
 
 def test_missing_file_is_named(tmp_path):
