@@ -156,8 +156,9 @@ def resolved(args: list[str]) -> list[str]:
 
 
 def is_program(module: str) -> None:
-    """A file with a `main` that `python -m` calls."""
-    source = (ROOT / f"{module.replace('.', '/')}.py").read_text(encoding="utf-8")
+    """A file, or a package's `__main__`, with a `main` that `python -m` calls."""
+    place = ROOT / module.replace(".", "/")
+    source = (place / "__main__.py" if place.is_dir() else place.with_suffix(".py")).read_text(encoding="utf-8")
     assert any(isinstance(one, ast.FunctionDef) and one.name == "main" for one in ast.parse(source).body), module
     assert 'if __name__ == "__main__":' in source, module
 
