@@ -143,8 +143,6 @@ def renamed(name):
         (["consensuss"], r"metrics = 'consensuss'.*'consensus_error'"),
         (["consensus_error", metrics.consensus_error], "'consensus_error' twice"),
         ([own, renamed("own")], "'own' twice"),
-        (["consensus"], "It is now called 'consensus_error'"),
-        (["distance"], "It is now called 'distance_to_truth'"),
         (["accuracy"], r"'accuracy' needs labelled test examples, which linear regression lacks"),
         ("objective", r"Write \['objective'\]"),
         ([functools.partial(own)], "named function"),

@@ -20,7 +20,7 @@ def test_a_seed_is_its_typed_key():
 
 @pytest.mark.parametrize(
     "key",
-    [-1, "0", 0.0, None, True, 2**32, Later(lambda: jnp.zeros(2, jnp.uint32)), Later(lambda: jax.random.key(0)[None])],
+    [-1, "0", 0.0, True, 2**32, Later(lambda: jnp.zeros(2, jnp.uint32)), Later(lambda: jax.random.key(0)[None])],
 )
 def test_what_is_no_key_is_refused(key):
     with pytest.raises(ValueError, match=r"Expected .*key"):

@@ -110,7 +110,7 @@ def test_every_kind_has_its_own_flags(bash):
         (["--stop", "n"], ["none"]),
         (["--problem", "classification", "--problem.data", "dig"], ["digits"]),
         (["--problem", "classification", "--problem.partition", "dir"], ["dirichlet"]),
-        (["--metrics", "objective", "accuracy_"], ["accuracy_own"]),
+        (["--metrics", "objective", "accuracy_"], ["accuracy_own", "accuracy_local"]),
         (["--track", "tensorboard", "w"], ["wandb"]),
         (["--privacy.accounting", ""], ["sound", "paper"]),
     ],
