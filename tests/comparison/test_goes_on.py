@@ -35,7 +35,7 @@ algorithms:
   algorithm: {kind: d-psgd, codec: {kind: sparse, share: 0.5}}
 """
 COMPARE = ["compare", "--config", "small.yaml", "--quiet"]
-PROGRAMS = 4  # two methods, each tuned and reported
+PROGRAMS = 5  # two methods, each tuned and reported, one of them tuned again at the rounds of its budget
 pytestmark = pytest.mark.filterwarnings("ignore")
 
 
@@ -256,7 +256,7 @@ def test_other_work_has_other_names(monkeypatch, tmp_path, changed):
     usual = kept.outcomes
 
     def noted(jobs: Jobs | None, about: Any, make: Any) -> Any:
-        names[-1].append(kept.name_of_runs(about))
+        names[-1].append(kept.name_of(about()))
         return usual(None, about, make)
 
     monkeypatch.setattr("jdfl.engine.batch.kept.outcomes", noted)
