@@ -273,7 +273,7 @@ REFUSED = {
     "twice": (lambda: nw.ring(4).named(["a", "b", "a", "c"]), "'a' 2 times"),
     "missing": (lambda: vectors().named(["a", None, "b", "c", "d"]), r"names\[1\] = None"),
     "text and numbers": (
-        lambda: jdfl.run(METHOD, vectors().named("01234"), linked().named(range(5)), steps=1),
+        lambda: jdfl.run(METHOD, vectors().named(list("01234")), linked().named(range(5)), steps=1),
         "text in one and numbers in the other",
     ),
     "names of a fixed order": (
