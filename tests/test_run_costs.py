@@ -105,7 +105,7 @@ def test_everything_runs_in_float64():
         assert result.history["round"].tolist() == [0, 4, 6]
         assert np.isfinite(result.history.to_numpy(dtype=float)).all()
         lane = jdfl.sweep(SLOW, wide, network, over={"rate": [0.05]}, keys=[0], steps=6, metrics=FEW)[0]
-        np.testing.assert_allclose(lane.params, run(SLOW, problem=wide, steps=6).params, rtol=1e-12)
+        np.testing.assert_allclose(lane.params, run(SLOW, problem=wide, steps=6, key=lane.run_key).params, rtol=1e-12)
 
 
 def test_a_progress_bar_changes_nothing_and_follows_the_rounds(monkeypatch):

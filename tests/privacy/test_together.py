@@ -164,8 +164,9 @@ def test_a_study_and_repeats_tell_their_sum(budget, tmp_path, monkeypatch, capsy
     assert found["together"]["epsilon"] == pytest.approx(expected, rel=1e-6)
     (folder,) = (tmp_path / "runs").iterdir()
     sentence = Together(4, 0, expected, found["together"]["delta"]).statement()
-    assert sentence in (folder / "table.md").read_text()
-    assert sentence in (folder / "report.html").read_text()
+    told = sentence.replace("All 4 runs,", "All 4 runs of all 2 points,")
+    assert told in (folder / "table.md").read_text()
+    assert told in (folder / "report.html").read_text()
     if budget:
         return
     assert main(["run", *flags, "--repeats", "2"]) == 0
