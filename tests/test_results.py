@@ -31,7 +31,7 @@ def hidden(folder: Path) -> list[str]:
 def test_a_run_directory_holds_everything(result, tmp_path):
     folder = write_run(tmp_path / "a" / "run", result, config_yaml="steps: 12\n")
     assert sorted(path.name for path in folder.iterdir()) == sorted(
-        [*FILES, "config.yaml", "figure.png", "checkpoints", "journal", "manifest.json"]
+        [*FILES, "config.yaml", "figure.png", "checkpoints", "journal", "manifest.json", "private.key"]
     )
     assert (folder / "figure.png").read_bytes().startswith(b"\x89PNG")
     run = read_run(folder)

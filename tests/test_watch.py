@@ -7,7 +7,7 @@ import pytest
 import jdfl
 from jdfl.engine.records import JOURNAL, history_of
 from jdfl.lab import watch
-from jdfl.lab.watch import Watch, epsilons, links_of, nearby, returns, split_of
+from jdfl.lab.watch import Watch, links_of, nearby, releases, returns, split_of
 from jdfl.store import journal
 from tests.toy import regression
 
@@ -93,29 +93,26 @@ def test_the_split_counts_every_example_once():
     assert list(split_of(regression(3, 4), np.arange(3))) == ["node", "examples"]
 
 
-def test_epsilon_by_round_is_that_of_the_releases_so_far(tmp_path):
+def test_releases_by_round_are_those_of_shorter_runs(tmp_path):
     problem, network = regression(4, 6), jdfl.network.ring(4)
     algorithm = jdfl.DPSGD(lr=0.05, gradients=jdfl.Gradients(clip=1.0, mechanism=jdfl.Gaussian(multiplier=5.0)))
-    result = play(tmp_path, algorithm, problem, network, 30)
-    told = epsilons(result, delta=1e-3)
+    told = releases(play(tmp_path, algorithm, problem, network, 30))
     assert 10 <= len(told) <= 20
     assert told["round"].iloc[-1] == 30
-    assert told["epsilon"].is_monotonic_increasing
-    assert told["epsilon"].iloc[-1] == pytest.approx(jdfl.account(result, delta=1e-3).epsilon)
     part = jdfl.run(algorithm, problem, network, key=0, steps=int(told["round"].iloc[3]))
-    assert told["epsilon"].iloc[3] == pytest.approx(jdfl.account(part, delta=1e-3).epsilon)
-    assert told["most_releases"].iloc[3] == part.releases.max()
+    assert told["most_releases"].iloc[3] == part.releases.max() > 0
+    assert told["most_releases"].is_monotonic_increasing
 
 
-def test_no_epsilon_is_told_where_none_is_claimed():
-    assert epsilons(jdfl.run(jdfl.DPSGD(lr=0.05), regression(4, 6), jdfl.network.ring(4), key=0, steps=3)).empty
+def test_no_releases_are_given_where_no_epsilon_is_claimed():
+    assert releases(jdfl.run(jdfl.DPSGD(lr=0.05), regression(4, 6), jdfl.network.ring(4), key=0, steps=3)).empty
 
 
-def test_a_papers_accounting_gives_no_epsilon_by_round():
+def test_a_papers_accounting_has_no_curve_of_epsilon():
     gradients = jdfl.Gradients(clip=1.0, batch=1, mechanism=jdfl.Gaussian(multiplier=5.0))
     result = jdfl.run(jdfl.DOADP(lr=0.05, gradients=gradients), regression(4, 6), jdfl.network.ring(4), key=0, steps=3)
-    assert epsilons(result, delta=1e-3, accounting="paper").empty
-    assert not epsilons(result, delta=1e-3).empty
+    assert releases(result, accounting="paper").empty
+    assert not releases(result).empty
 
 
 @pytest.mark.parametrize("cut", [4, 5])
