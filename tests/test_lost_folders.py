@@ -1,5 +1,6 @@
 """A folder that is removed, replaced or changed while a run writes into it ends the run, and is left as it is."""
 
+import os
 import shutil
 import subprocess
 import sys
@@ -63,12 +64,13 @@ CHANGES = (removed, moved, put_back, shortened, replaced, taken_over)
 
 
 def files(folder: Path) -> dict[str, bytes]:
-    """All files but the lease, by name; none for a folder that is not there."""
-    return {
-        str(path.relative_to(folder)): path.read_bytes()
-        for path in folder.rglob("*")
-        if path.is_file() and path.name != lease.NAME and "checkpoints" not in str(path)
-    }
+    """All files but the lease and checkpoints, by name; none for a folder that is not there."""
+    found: dict[str, bytes] = {}
+    for root, folders, names in os.walk(folder):
+        folders[:] = [name for name in folders if name != "checkpoints"]  # one may be written, and renamed, just now
+        for path in (Path(root, name) for name in names if name != lease.NAME):
+            found[str(path.relative_to(folder))] = path.read_bytes()
+    return found
 
 
 @pytest.mark.thinned(3)
