@@ -180,12 +180,17 @@ class Model:
                 checks.shape((None, *self.shape), f"A batch of {self.name}'s examples.", **{name: batch})
                 if not jnp.issubdtype(batch.dtype, jnp.floating):
                     raise ValueError(f"Expected {name} in floating point, got {batch.dtype}. Scale it, as to [0, 1].")
-        with relaxed():
+        from jdfl.models.convolution import fast
+
+        def scores(w: Array, x: Array) -> Array:
             module = self._layout.module(self.unravel(w))
             if calibration is not None and self.examples_mix:
                 module(calibration)
                 module.set_attributes(use_running_average=True, raise_if_not_found=False)
             return module(x).astype(w.dtype)
+
+        with relaxed():
+            return fast(scores)(w, x)
 
     def module(self, w: Array) -> Any:
         """The Flax NNX module with the parameters w [n]; ValueError for another shape.

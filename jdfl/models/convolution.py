@@ -10,66 +10,139 @@ gradients take 28 and 21 ms. Patches as columns and a matrix product are faster 
 115) and slower in others (five 3x3 layers: 232 ms against 126), but a loop keeps all of the columns: the five layers
 then need 141 MiB instead of 29 MiB.
 
-The gradient of pooling scatters. If the windows tile the images, maxima of a reshaped array are faster: 8.7 ms instead
-of 26.7 ms (2x2, 100 images of 28x28, 16 channels). For overlapping windows, maxima of shifted images are slower
-(24.7 ms instead of 6.6 ms: 3x3 with stride 2, 14x14), so the usual pooling is used.
+The gradient of pooling scatters, which a CPU does one entry after another. Where the windows tile the images it is
+written as comparisons with the maxima: 8 ms instead of 13 ms (2x2, 100 images of 28x28, 16 channels, one core). As in
+the usual gradient, the first of several equal maxima has it all.
 
-On an accelerator the usual operations are used. Equal maxima in a window that tiles share the gradient on a CPU; on an
-accelerator it goes to one of them. On a CPU the convolution has no forward-mode derivatives; its gradients have them.
+On an accelerator nothing is changed. On a CPU the convolution has no forward-mode derivatives; its gradients have them.
 
 Axes: B examples, rows, columns, channels of images; h, v rows and columns of a kernel.
 """
 
-from collections.abc import Sequence
-from functools import partial
-from typing import Any
+from collections.abc import Callable, Sequence
+from functools import partial, wraps
+from typing import Any, ParamSpec, TypeVar
 
 import jax
-from flax import nnx
+import jax.numpy as jnp
 from jax import Array, lax
+from jax.extend.core import Literal
 
 from jdfl.base.backend import backend
 
 _IMAGES = ("NHWC", "HWIO", "NHWC")
-_PLAIN: dict[str, tuple[Any, ...]] = {  # settings with which the gradients below are those of the convolution
-    "lhs_dilation": (None, (1, 1)),
-    "rhs_dilation": (None, (1, 1)),
-    "feature_group_count": (1,),
-    "batch_group_count": (1,),
-    "dimension_numbers": (None, _IMAGES, lax.conv_dimension_numbers((1,) * 4, (1,) * 4, _IMAGES)),
+_PLAIN: dict[str, Any] = {  # settings with which the gradients below are those of the convolution
+    "lhs_dilation": (1, 1),
+    "rhs_dilation": (1, 1),
+    "feature_group_count": 1,
+    "batch_group_count": 1,
+    "dimension_numbers": lax.conv_dimension_numbers((1,) * 4, (1,) * 4, _IMAGES),
 }
 Pads = tuple[tuple[int, int], tuple[int, int]]
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 def in_loops() -> bool:
-    """Whether convolutions and pooling use the gradients that are fast in loops, as on a CPU."""
+    """Whether convolutions and pooling get the gradients that are fast in loops, as on a CPU."""
     return backend() == "cpu"
 
 
-def convolution(x: Array, kernel: Array, strides: Sequence[int], padding: Any, **others: Any) -> Array:
-    """The convolution of images with a kernel, [B, rows', columns', outputs].
+def fast(function: Callable[P, R]) -> Callable[P, R]:
+    """A function with the same values, whose convolutions and max-pooling of images have gradients fast in loops.
 
-    It takes the place of `lax.conv_general_dilated` in layers of Flax. `from_model` puts it into the layers nnx.Conv of
-    a module itself; in other functions give it to a layer, as in `nn.Conv(16, (3, 3),
-    conv_general_dilated=convolution)`. With dilation, groups of channels, another precision, or axes that are not those
-    of images it is `lax.conv_general_dilated`.
+    `from_model` does this with every model. Do it with a loss of your own, as in `from_loss(fast(loss), ...)`. Each
+    call traces the function and puts the form of this module in the place of those operations of JAX that it equals:
+    not of convolutions with dilation, groups of channels, another precision or axes in another order than those of
+    images, nor of pooling over windows that overlap or are padded. What the function itself does inside a `jit` or a
+    loop stays as it is.
+
+    Args:
+        function: A function of arrays, or of trees of arrays, which are given by position.
     """
-    plain = x.ndim == 4 and all(value in _PLAIN.get(name, (None,)) for name, value in others.items())
-    if not plain or not in_loops():
-        others.setdefault("dimension_numbers", _IMAGES)
-        return lax.conv_general_dilated(x, kernel, strides, padding, **others)
-    steps = (strides[0], strides[1])
-    pads = lax.padtype_to_pads(x.shape[1:3], kernel.shape[:2], steps, padding) if isinstance(padding, str) else padding
-    (top, bottom), (left, right) = pads
-    return _convolve(x, kernel, steps, ((top, bottom), (left, right)))
+
+    @wraps(function)
+    def same(*args: Any) -> Any:
+        if not in_loops():
+            return function(*args)  # pyright: ignore[reportCallIssue]
+        program, shapes = jax.make_jaxpr(function, return_shape=True)(*args)
+        ways = [_way(equation) for equation in program.eqns]
+        if not any(ways):
+            return function(*args)  # pyright: ignore[reportCallIssue]
+        inner = program.jaxpr
+        known: dict[Any, Any] = dict(zip([*inner.constvars, *inner.invars], [*program.consts, *jax.tree.leaves(args)]))
+
+        def values(some: Sequence[Any]) -> list[Any]:
+            return [one.val if isinstance(one, Literal) else known[one] for one in some]
+
+        for equation, way in zip(inner.eqns, ways):
+            given, how = values(equation.invars), equation.primitive
+            if way is not None:
+                made = way(*given)
+            else:
+                with equation.ctx.manager:
+                    made = how.bind(*given, **how.get_bind_params(equation.params))
+            known |= zip(equation.outvars, made if how.multiple_results else [made])
+        return jax.tree.unflatten(jax.tree.structure(shapes), values(inner.outvars))
+
+    return same  # pyright: ignore[reportReturnType]
 
 
-@partial(jax.custom_vjp, nondiff_argnums=(2, 3))
-def _convolve(x: Array, kernel: Array, strides: tuple[int, int], pads: Pads) -> Array:
+def _way(equation: Any) -> Callable[..., Array] | None:
+    """The fast form of an operation, or None for one that has none."""
+    params, name = dict(equation.params), equation.primitive.name
+    if name == "conv_general_dilated":
+        steps, pads = params.pop("window_strides"), params.pop("padding")
+        plain = equation.invars[0].aval.ndim == 4 and all(_PLAIN.get(key) == value for key, value in params.items())
+        return partial(_convolve, steps, pads) if plain else None
+    if name == "reduce_window_max":
+        size, dilated = params["window_dimensions"], {*params["base_dilation"], *params["window_dilation"]}
+        tiles = size == params["window_strides"] and len(size) == 4 and size[0] == size[3] == 1 and dilated == {1}
+        return partial(_pool, size) if tiles and not any(map(any, params["padding"])) else None
+    return None
+
+
+def _pool(size: Sequence[int], x: Array) -> Array:
+    """The largest entry of every window; rows and columns that fill none are left out."""
+    _, h, v, _ = size
+    rows, columns = x.shape[1] // h, x.shape[2] // v
+    x = x[:, : rows * h, : columns * v]
+    return _maxima(x.reshape(len(x), rows, h, columns, v, x.shape[3]))
+
+
+@jax.custom_vjp
+def _maxima(x: Array) -> Array:
+    return x.max((2, 4))
+
+
+def _kept_maxima(x: Array) -> tuple[Array, tuple[Array, Array]]:
+    y = x.max((2, 4))
+    return y, (x, y)
+
+
+def _to_first(kept: tuple[Array, Array], slope: Array) -> tuple[Array]:
+    """The gradient goes to the first of several equal maxima of a window."""
+    x, y = kept
+    rows = list[Array]()
+    for i in range(x.shape[2]):
+        row = list[Array]()
+        for j in range(x.shape[4]):
+            here = x[:, :, i, :, j] == y
+            row.append(jnp.where(here, slope, 0))
+            slope = jnp.where(here, 0, slope)
+        rows.append(jnp.stack(row, axis=3))
+    return (jnp.stack(rows, axis=2),)
+
+
+_maxima.defvjp(_kept_maxima, _to_first)
+
+
+@partial(jax.custom_vjp, nondiff_argnums=(0, 1))
+def _convolve(strides: tuple[int, int], pads: Pads, x: Array, kernel: Array) -> Array:
     return lax.conv_general_dilated(x, kernel, strides, pads, dimension_numbers=_IMAGES)
 
 
-def _forward(x: Array, kernel: Array, strides: tuple[int, int], pads: Pads) -> tuple[Array, tuple[Array, Array]]:
+def _forward(strides: tuple[int, int], pads: Pads, x: Array, kernel: Array) -> tuple[Array, tuple[Array, Array]]:
     y = lax.conv_general_dilated(x, kernel, strides, pads, dimension_numbers=_IMAGES)  # has forward derivatives
     return y, (x, kernel)
 
@@ -95,21 +168,8 @@ _convolve.defvjp(_forward, _backward)
 
 
 def tiles(x: Array, kernel: Array, strides: Sequence[int], padding: Any, **_: Any) -> Array:
-    """`convolution` for a kernel of the size of its strides that tiles the images: one matrix product."""
+    """The convolution for a kernel of the size of its strides that tiles the images: one matrix product."""
     rows, columns = x.shape[1:3]
     h, v, inputs, outputs = kernel.shape
     parts = x.reshape(len(x), rows // h, h, columns // v, v, inputs).transpose(0, 1, 3, 2, 4, 5)
     return parts.reshape(*parts.shape[:3], -1) @ kernel.reshape(-1, outputs)
-
-
-def max_pool(x: Array, size: tuple[int, int], strides: tuple[int, int], pads: Pads = ((0, 0), (0, 0))) -> Array:
-    """The largest entry of every window of images [B, rows', columns', channels].
-
-    The first of several equal largest entries in a window has the whole gradient, except on a CPU where windows tile
-    the images: there they share it.
-    """
-    if not in_loops() or size != strides or any(map(any, pads)):
-        return nnx.max_pool(x, size, strides, pads)  # pyright: ignore[reportArgumentType]
-    rows, columns = (n // step for n, step in zip(x.shape[1:3], strides))
-    x = x[:, : rows * size[0], : columns * size[1]]
-    return x.reshape(len(x), rows, size[0], columns, size[1], x.shape[3]).max((2, 4))

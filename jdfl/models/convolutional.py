@@ -18,11 +18,10 @@ from jax import Array
 from jdfl.base import checks
 from jdfl.base.arguments import checked
 from jdfl.models.base import Compute, Maker, Model, Shape, check_sizes, computed_in
-from jdfl.models.convolution import convolution, max_pool
 
 _PRESETS = (("partpsp-1", ("conv1.*",)), ("partpsp-2", ("conv1.*", "conv2.*")))
 _STRIDES = (2, 2, 1)  # of the three convolutions
-_conv = partial(nnx.Conv, kernel_size=(3, 3), conv_general_dilated=convolution)
+_conv = partial(nnx.Conv, kernel_size=(3, 3))
 Activation = Literal["tanh", "relu"]
 
 
@@ -42,7 +41,7 @@ class CNN(nnx.Module):
     def __call__(self, x: Array) -> Array:
         """Scores [B, classes] of x [B, rows, columns, channels]."""
         for conv in (self.conv1, self.conv2):
-            x = max_pool(nnx.relu(conv(x)), (2, 2), (2, 2))
+            x = nnx.max_pool(nnx.relu(conv(x)), (2, 2), (2, 2))
         return self.head(nnx.relu(self.dense(x.reshape(len(x), -1))))
 
 

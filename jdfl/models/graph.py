@@ -12,11 +12,10 @@ from typing import Any, cast
 import jax
 import jax.numpy as jnp
 from flax import nnx
-from jax import Array, lax
+from jax import Array
 
 from jdfl.base import checks
 from jdfl.models.base import Shape, relaxed
-from jdfl.models.convolution import convolution
 
 _untyped: Any = nnx  # flax says little of its states
 
@@ -41,9 +40,6 @@ class Layout:
         if self.mixes:
             off = {"use_running_average": False, "raise_if_not_found": False}
             module.set_attributes(nnx.BatchNorm, momentum=0.0, **off)
-        for _, layer in nnx.iter_modules(module):
-            if isinstance(layer, nnx.Conv) and layer.conv_general_dilated is lax.conv_general_dilated:
-                layer.conv_general_dilated = convolution
         return module
 
 

@@ -16,7 +16,6 @@ from jax import Array
 from jdfl.base import checks
 from jdfl.base.arguments import checked
 from jdfl.models.base import Compute, Maker, Model, check_sizes, computed_in
-from jdfl.models.convolution import convolution, max_pool
 
 Norm = Literal["group", "batch"]
 Stem = Literal["imagenet", "cifar"]
@@ -40,7 +39,7 @@ class Layers:
         init = nnx.initializers.variance_scaling(2.0, "fan_out", "normal")
         return nnx.Conv(
             inputs, outputs, (size, size), (stride, stride), padding=pad, use_bias=False, dtype=self.dtype,
-            kernel_init=init, conv_general_dilated=convolution, rngs=self.rngs,
+            kernel_init=init, rngs=self.rngs,
         )  # fmt: skip
 
     def norm(self, channels: int) -> nnx.Module:
@@ -106,7 +105,7 @@ class ResNet18(nnx.Module):
         """Scores [B, classes] of x [B, rows, columns, channels]."""
         x = nnx.relu(self.norm1(self.conv1(x)))  # pyright: ignore[reportCallIssue]
         if self.stem == "imagenet":
-            x = max_pool(x, (3, 3), (2, 2), ((1, 1), (1, 1)))
+            x = nnx.max_pool(x, (3, 3), (2, 2), ((1, 1), (1, 1)))  # pyright: ignore[reportArgumentType]
         for k in range(4):
             for block in getattr(self, f"layer{k + 1}"):
                 x = block(x)

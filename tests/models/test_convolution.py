@@ -12,8 +12,7 @@ from jax import lax
 from jax import numpy as jnp
 
 from jdfl.models import convolution, from_nnx
-from jdfl.models.convolution import convolution as convolve
-from jdfl.models.convolution import max_pool, tiles
+from jdfl.models.convolution import fast, tiles
 
 LAYOUT = ("NHWC", "HWIO", "NHWC")
 B = 2
@@ -27,6 +26,16 @@ def usual(x, kernel, strides, padding):
 def usual_pool(x, size, strides, pads):
     """Flax's pooling, whose gradient scatters."""
     return nnx.max_pool(x, size, strides, pads)
+
+
+def convolve(x, kernel, strides, padding):
+    """The same in the form that is fast in loops."""
+    return fast(lambda x, kernel: usual(x, kernel, strides, padding))(x, kernel)
+
+
+def max_pool(x, size, strides, pads):
+    """The same in the form that is fast in loops."""
+    return fast(lambda x: usual_pool(x, size, strides, pads))(x)
 
 
 def results(function):
@@ -168,13 +177,15 @@ def test_pooling_is_the_usual_one_where_no_two_are_equal(name, dtype, shape):
         np.testing.assert_allclose(a[0].astype(jnp.float32), b.astype(jnp.float32), rtol=1e-6, atol=1e-6)
 
 
-def test_equal_entries_share_the_whole_gradient():
-    x = jnp.zeros((1, 4, 6, 1))
-    value, back = jax.vjp(lambda x: max_pool(x, *POOLS["2x2"]), x)
-    (slope,) = back(jnp.ones_like(value))
-    assert float(slope.min()) >= 0
-    windows = slope.reshape(2, 2, 3, 2).sum((1, 3))
-    np.testing.assert_allclose(windows, jnp.ones((2, 3)), rtol=1e-6)
+@pytest.mark.parametrize("name", POOLS)
+def test_the_first_of_equal_entries_has_the_whole_gradient(name):
+    """As in Flax's pooling: here many are equal."""
+    x = jnp.round(jax.random.normal(jax.random.key(0), (3, 7, 9, 2)))
+    slopes = []
+    for pool in (max_pool, usual_pool):
+        value, back = jax.vjp(lambda x, pool=pool: pool(x, *POOLS[name]), x)
+        slopes.append(back(jnp.cos(jnp.arange(float(value.size))).reshape(value.shape))[0])
+    np.testing.assert_array_equal(*slopes)
 
 
 def test_an_accelerator_has_the_usual_gradients(monkeypatch):
@@ -189,6 +200,29 @@ def test_an_accelerator_has_the_usual_gradients(monkeypatch):
         lambda x: usual(x, kernel, strides, padding), x
     )
     assert program(lambda x: max_pool(x, *POOLS["2x2"]), x) == program(lambda x: usual_pool(x, *POOLS["2x2"]), x)
+
+
+OTHER_WINDOWS = {  # of the maxima, [B, rows, columns, channels]
+    "padded": {"window_strides": (1, 2, 2, 1), "padding": ((0, 0), (1, 1), (0, 2), (0, 0))},
+    "overlapping": {"window_strides": (1, 1, 2, 1)},
+    "with gaps": {"window_strides": (1, 3, 2, 1)},
+    "dilated": {"window_strides": (1, 2, 2, 1), "window_dilation": (1, 2, 1, 1)},
+    "dilated input": {"window_strides": (1, 2, 2, 1), "base_dilation": (1, 1, 2, 1)},
+    "of channels": {"window_dimensions": (1, 1, 2, 2), "window_strides": (1, 1, 2, 2)},
+    "of examples": {"window_dimensions": (3, 2, 1, 1), "window_strides": (3, 2, 1, 1)},
+}
+
+
+@pytest.mark.parametrize("name", OTHER_WINDOWS)
+def test_other_windows_are_left_alone(name):
+    how = {"window_dimensions": (1, 2, 2, 1), "padding": "VALID"} | OTHER_WINDOWS[name]
+    x = jax.random.normal(jax.random.key(0), (3, 8, 6, 4))
+
+    def pool(x):
+        return jnp.sin(lax.reduce_window(x, -jnp.inf, lax.max, **how))
+
+    np.testing.assert_array_equal(fast(pool)(x), pool(x))
+    assert str(jax.make_jaxpr(fast(pool))(x)) == str(jax.make_jaxpr(pool)(x))
 
 
 class Own(nnx.Module):
@@ -213,7 +247,7 @@ OWN = {  # the settings of a layer of one's own, and whether the fast form takes
     "dilated input": ({"input_dilation": (1, 2), "padding": 1}, False),
     "groups": ({"feature_group_count": 3}, False),
     "precision": ({"precision": "highest"}, False),
-    "own function": ({"conv_general_dilated": lambda *some, **how: lax.conv_general_dilated(*some, **how)}, False),
+    "own function": ({"conv_general_dilated": lambda *some, **how: lax.conv_general_dilated(*some, **how)}, True),
     "one axis": ({"kernel_size": 3}, False),
     "three axes": ({"kernel_size": (2, 3, 3)}, False),
 }
@@ -237,6 +271,53 @@ def test_layers_of_ones_own_have_the_fast_form_where_it_is_the_same(monkeypatch,
     usual = jax.value_and_grad(value, (0, 1))(w, x)
     for one, other in zip(jax.tree.leaves(mine), jax.tree.leaves(usual)):
         np.testing.assert_allclose(one, other, atol=5e-7 * float(jnp.max(jnp.abs(other))))
+
+
+class OneOfEach(nnx.Module):
+    """Operations of every kind between the layers: a random draw, a nested program, a loop, batch norm, pooling."""
+
+    def __init__(self, rngs):
+        self.first, self.norm = nnx.Conv(3, 4, (3, 3), rngs=rngs), nnx.BatchNorm(4, rngs=rngs)
+        self.head = nnx.Linear(36, 4, rngs=rngs)
+
+    def __call__(self, x):
+        x = nnx.relu(self.norm(self.first(x))) + 0.1 * jax.random.normal(jax.random.key(3), (4,))
+        x = nnx.max_pool(jax.nn.gelu(jnp.where(x > 1, x, 2 * x)), (2, 3), (2, 3))
+        x, _ = lax.scan(lambda x, k: (jnp.sin(x) * k, None), x, jnp.arange(1.0, 4.0))
+        return self.head(x.reshape(len(x), -1))
+
+
+def test_the_rest_of_a_model_is_as_it_was(monkeypatch):
+    model = from_nnx(OneOfEach, (6, 9, 3), 4)
+    w, x = model.init(1), jax.random.normal(jax.random.key(2), (5, 6, 9, 3))
+    ws = jnp.stack([w, model.init(2), model.init(3)])
+
+    def value(w):
+        return jnp.sum(jnp.sin(model.apply(w, x, x + 1)))
+
+    def both():
+        return jax.vmap(jax.value_and_grad(value))(ws), jax.jit(jax.hessian(value))(w)[:3]
+
+    program = str(jax.make_jaxpr(jax.grad(value))(w))
+    assert "select_and_scatter" not in program
+    mine = both()
+    monkeypatch.setattr(convolution, "in_loops", lambda: False)
+    assert "select_and_scatter" in str(jax.make_jaxpr(jax.grad(value))(w))
+    for one, other in zip(jax.tree.leaves(mine), jax.tree.leaves(both())):
+        np.testing.assert_allclose(one, other, atol=2e-5 * float(jnp.max(jnp.abs(other))))
+
+
+def test_a_loss_of_ones_own_takes_trees_and_returns_them(monkeypatch):
+    x, kernel = arrays((6, 6, 2), (3, 3, 2, 3))
+
+    def loss(w, example):
+        y = usual_pool(usual(example["x"], w["k"], (1, 1), "SAME"), (2, 2), (2, 2), "VALID")
+        return {"loss": jnp.mean(y**2), "same": w["b"]}, example["x"]
+
+    given = {"k": kernel, "b": jnp.float32(3)}, {"x": x}
+    found, expected = fast(loss)(*given), loss(*given)
+    assert jax.tree.structure(found) == jax.tree.structure(expected)
+    agree(jax.tree.leaves(found), jax.tree.leaves(jax.tree.map(jnp.asarray, expected)), 1e-6)
 
 
 def test_gradients_have_forward_derivatives():
