@@ -7,6 +7,7 @@ it gives the best linear score, which is tested on the other half. Nothing here 
 Axes: m nodes, n parameters, T rounds, N runs, R vectors that an observer sees.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -46,24 +47,42 @@ def world(m: int, node: int, sign: float, n: int = 1) -> Fixed:
     return Fixed(jnp.asarray(data, dtype), jnp.ones((m, 1), dtype), jnp.zeros((m,), dtype))
 
 
-def views(algorithm: Any, problem: Problem, network: Any, steps: int, runs: int, seed: int) -> tuple[np.ndarray, ...]:
-    """What leaves the nodes in runs, with the final parameters last [N, S, m], and their releases [N, P, m].
+Views = Callable[[Problem, int, int], tuple[np.ndarray, np.ndarray]]
 
+
+def viewer(algorithm: Any, problem: Problem, network: Any, steps: int) -> Views:
+    """A function of a problem, a number of runs and a seed, compiled once for all problems of one shape.
+
+    It returns what leaves the nodes in runs, with the final parameters last [N, S, m], and their releases [N, P, m].
     Every run has its own key. Of each vector only the first number is kept.
     """
     program = planned(algorithm, problem, network, steps)
 
     @jax.jit
-    @jax.vmap
-    def one(key: Array) -> tuple[Array, Array]:
-        run = seen(program, problem, network, Keys.of(key), steps=steps)
-        return run.sent[:, :, 0], run.released[:, :, 0]
+    def all_of(problem: Problem, keys: Array) -> tuple[Array, Array]:
+        def one(key: Array) -> tuple[Array, Array]:
+            run = seen(program, problem, network, Keys.of(key), steps=steps)
+            return run.sent[:, :, 0], run.released[:, :, 0]
 
-    return tuple(np.asarray(part) for part in one(jax.random.split(typed_key(seed), runs)))
+        return jax.vmap(one)(keys)
+
+    def views(problem: Problem, runs: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+        sent, released = all_of(problem, jax.random.split(typed_key(seed), runs))
+        return np.asarray(sent), np.asarray(released)
+
+    return views
 
 
 def reached(
-    algorithm: Any, network: Any, observer: Observer, node: int, *, steps: int, runs: int = 20_000, seed: int = 0
+    algorithm: Any,
+    network: Any,
+    observer: Observer,
+    node: int,
+    *,
+    steps: int,
+    runs: int = 20_000,
+    seed: int = 0,
+    views: Views | None = None,
 ) -> tuple[float, float]:
     """The mu that an optimal attack on a node reaches, and the derived mu for the same change of its data.
 
@@ -77,14 +96,15 @@ def reached(
         steps: Rounds.
         runs: Runs of both worlds together.
         seed: Seed of the runs' keys.
+        views: `viewer` of the same algorithm, network and rounds, which is compiled once for many calls.
     """
     with jax.enable_x64(True):
         worlds = [world(network.m, node, sign) for sign in (-1.0, 1.0)]
         run = Observed.of(algorithm, worlds[0], network, steps=steps, key=seed, delta=0.01)
         wanted, own = observer.rows(run.spread), list(observer.known(network.m))
-        seen = []
+        look, seen = views or viewer(algorithm, worlds[0], network, steps), []
         for problem in worlds:
-            sent, released = views(algorithm, problem, network, steps, runs // 2, seed)
+            sent, released = look(problem, runs // 2, seed)
             rows = [sent[:, -1 if place == run.spread.final else place] @ weights for place, weights in wanted]
             seen.append(np.column_stack([*rows, released[:, :, own].reshape(len(sent), -1)]))
         return shift(*seen), derived(run, observer, node)

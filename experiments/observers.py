@@ -18,6 +18,7 @@ from collections.abc import Sequence
 from itertools import product
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
@@ -25,7 +26,7 @@ from matplotlib.figure import Figure
 
 import jdfl
 from experiments.common import Row, options, row, save, save_figure, show
-from experiments.observer_attack import reached, world
+from experiments.observer_attack import reached, viewer, world
 from jdfl.algorithms.book import Channel
 from jdfl.base import struct
 from jdfl.lab.drawing import COLOURS, plain
@@ -90,8 +91,11 @@ def attacked(seeds: int, quick: bool) -> list[Row]:
     made = []
     chosen = dict(list(methods().items())[:1]) if quick else methods()
     for method, (algorithm, network) in chosen.items():
+        with jax.enable_x64(True):
+            views = viewer(algorithm, world(network.m, 0, 1.0), network, 4)
         for name, (observer, node) in OBSERVERS.items():
-            pairs = [reached(algorithm, network, observer, node, steps=4, seed=seed) for seed in range(seeds)]
+            how: Any = {"steps": 4, "views": views}
+            pairs = [reached(algorithm, network, observer, node, seed=seed, **how) for seed in range(seeds)]
             case = f"Attack: {method}: {name}"
             made.append(row(case, "derived mu", None, [pairs[0][1]]))
             made.append(row(case, "reached / derived", 1.0, [one / wanted for one, wanted in pairs if wanted > 0]))

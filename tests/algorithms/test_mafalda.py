@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import jdfl
-from experiments.observer_attack import Fixed, shift, views
+from experiments.observer_attack import Fixed, shift, viewer
 from jdfl.algorithms.mafalda import optimal, sensitivity, workload
 from jdfl.algorithms.round import Round
 from jdfl.base import struct
@@ -155,9 +155,9 @@ def shifts(algorithm, steps, place, observer: Any = None):
     with jax.enable_x64(True):
         run = Observed.of(algorithm, world(place, 1.0), RING(), steps=steps, key=0, delta=0.01)
         wanted = (observer or Everyone()).rows(run.spread)
-        seen = []
+        views, seen = viewer(algorithm, world(place, 1.0), RING(), steps), []
         for sign in (-1.0, 1.0):
-            sent, _ = views(algorithm, world(place, sign), RING(), steps, 8000, 0)
+            sent, _ = views(world(place, sign), 8000, 0)
             seen.append(np.column_stack([sent[:, at] @ weights for at, weights in wanted]))
     return shift(*seen), run, wanted
 
