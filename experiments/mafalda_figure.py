@@ -145,7 +145,7 @@ def privacy(quick: bool) -> list[Row]:
         network, m = mean_network(graph), len(graph)
         unit = jdfl.Gradients(clip=1.0, mechanism=jdfl.Gaussian(1.0))
         seen = jdfl.observe(
-            jdfl.DPSGD(order="adapt-then-combine", gradients=unit),
+            jdfl.DPSGD(order="adapt-then-combine", objective="pi", gradients=unit),
             world(m, 0, 1.0),
             network,
             Neighbour(0),
