@@ -24,10 +24,12 @@ from functools import lru_cache
 from typing import Any, Literal
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 import jdfl
 from jdfl import network
+from jdfl.engine.metrics import accuracy
 from jdfl.models import Model
 from jdfl.models.perceptron import Wiring
 from jdfl.problems import NeuralProblem, neural_classification
@@ -214,6 +216,13 @@ def trained(
     """The whole run, measured at its end."""
     steps, _ = rounds_of(task, problem)
     return jdfl.run(algorithm, problem, net, steps=steps, every=steps, key=key, metrics=list(metrics))
+
+
+def percent(result: jdfl.Result, problem: NeuralProblem) -> float:
+    """The final accuracy in per cent; a diverged run's is that of NaN for all scores, which say the first class."""
+    if result.ending == "diverged":
+        return 100 * float(accuracy(jnp.full_like(problem.begin(), jnp.nan), problem))
+    return 100 * result.final["accuracy"]
 
 
 def watched(

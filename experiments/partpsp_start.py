@@ -22,7 +22,17 @@ from rich import print as say
 
 import jdfl
 from experiments.common import Row, options, row, save, save_figure, show
-from experiments.partpsp_common import SHARED, Task, images, method, networks, on_accelerator, problem_of, trained
+from experiments.partpsp_common import (
+    SHARED,
+    Task,
+    images,
+    method,
+    networks,
+    on_accelerator,
+    percent,
+    problem_of,
+    trained,
+)
 from experiments.partpsp_paper import ACCURACY, Cell
 from experiments.partpsp_table2 import level
 from experiments.partpsp_tasks import resnet_task, vit_task
@@ -66,7 +76,7 @@ def compare(
                 for b in levels:
                     algorithm = method(name, task, problem, jdfl.DPPS(b=b, sensitivity="real"))
                     result = trained(algorithm, task, problem, networks()[NETWORK], key=seed)
-                    found.setdefault((case, level(b)), []).append(100 * result.final["accuracy"])
+                    found.setdefault((case, level(b)), []).append(percent(result, problem))
         papers = {level(b): ACCURACY[Cell(model, NETWORK, name, b)] for b in levels}
         rows += [
             row(f"{task.title}, {name}: {case}", column, papers.get(column), values)

@@ -31,7 +31,7 @@ from rich import print as say
 
 import jdfl
 from experiments.common import Row, row, save, save_figure, show
-from experiments.partpsp_common import NOISE_RATE, SHARED, Task, alone, method, networks, problem_of, trained
+from experiments.partpsp_common import NOISE_RATE, SHARED, Task, alone, method, networks, percent, problem_of, trained
 from experiments.partpsp_paper import ACCURACY, NETWORKS, STUDY, STUDY_ALONE, Cell
 from experiments.partpsp_tasks import chosen_rows, reduced, tasks
 
@@ -49,7 +49,7 @@ def level(b: float | None) -> str:
 
 
 def accuracies(name: str, task: Task, net: str, b: float | None, seeds: int) -> list[float]:
-    """Final accuracies in per cent, over seeds, with the real sensitivity; prints which runs diverged."""
+    """Final accuracies in per cent, over seeds, with the real sensitivity; says which runs diverged (`percent`)."""
     found = []
     for seed in range(seeds):
         problem = problem_of(task, SHARED[name], seed=seed)
@@ -57,7 +57,7 @@ def accuracies(name: str, task: Task, net: str, b: float | None, seeds: int) -> 
         result = trained(method(name, task, problem, dpps), task, problem, networks()[net], key=seed)
         if result.ending == "diverged":
             say(f"{task.title}, {net}: {name}, {level(b)}, seed {seed}: {result.reason}")
-        found.append(100 * result.final["accuracy"])
+        found.append(percent(result, problem))
     return found
 
 
@@ -97,7 +97,7 @@ def without_messages(task: Task, seeds: int) -> list[Row]:
         values = []
         for seed in range(seeds):
             algorithm, problem = alone(problem_of(task, shared, seed=seed), task, frozen=frozen)
-            values.append(100 * trained(algorithm, task, problem, networks()["4-Out"], key=seed).final["accuracy"])
+            values.append(percent(trained(algorithm, task, problem, networks()["4-Out"], key=seed), problem))
         rows.append(row(f"{task.title}: {case}", "NoDP", None, values))
         if comparable(task) and not frozen:
             rows.append(row(f"{task.title}: {case}", "NoDP, study", STUDY_ALONE, values))
@@ -116,7 +116,7 @@ def certified(task: Task, seeds: int, *, net: str = "4-Out", levels: Sequence[fl
                 dpps = jdfl.DPPS(b=b, sensitivity=source, watch=True)  # pyright: ignore[reportArgumentType]
                 algorithm = method("PartPSP-1", clipped, problem, dpps)
                 result = trained(algorithm, clipped, problem, networks()[net], key=seed)
-                found.setdefault(f"accuracy, {source} S", []).append(100 * result.final["accuracy"])
+                found.setdefault(f"accuracy, {source} S", []).append(percent(result, problem))
             apart, S = np.asarray(result.state.shared.seen).T  # pyright: ignore[reportPossiblyUnbound]
             report = jdfl.account(result)  # pyright: ignore[reportPossiblyUnbound]
             found.setdefault("S / real, median", []).append(median(S, apart))
