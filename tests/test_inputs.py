@@ -1,5 +1,7 @@
 """Nothing that a person gives is replaced or dropped without a word: it is kept, or refused by name."""
 
+from unittest.mock import MagicMock
+
 import networkx as nx
 import numpy as np
 import pytest
@@ -235,3 +237,25 @@ def test_a_tag_makes_nothing_else_of_a_scalar_and_none_overflows(text):
     assert yaml_text.scalar("!!float -.inf") == -np.inf
     assert yaml_text.scalar("!!int 0x40") == 64
     assert yaml_text.scalar("!!str 1e400") == "1e400"
+
+
+@pytest.mark.parametrize("value", [MagicMock(), np], ids=["mock", "module"])
+def test_objects_that_answer_to_every_name_are_no_data(value):
+    rows, problems = np.zeros((3, 2, 2)), jdfl.problems
+    doors = {
+        "features": lambda: problems.linear_regression([value], [np.zeros(2)]),
+        "targets": lambda: problems.linear_regression([rows[0]], [value]),
+        "data": lambda: problems.from_loss(lambda w, x: (w * x).sum(), np.zeros(2), value),
+        "params": lambda: problems.from_loss(lambda w, x: (w * x).sum(), value, rows),
+        "X": lambda: problems.from_arrays(value, np.zeros(2), nodes=1),
+        "y": lambda: problems.from_arrays(rows[0], value, nodes=1),
+    }
+    for name, door in doors.items():
+        with pytest.raises(ValueError, match=f"Expected {name} to be an array, got {name} = <"):
+            door()
+
+
+def test_vectors_that_lose_their_differences_are_warned_of():
+    for vectors in (1e9 + np.eye(3), 1e-46 * np.eye(3)):
+        with pytest.warns(UserWarning, match="Numbers in vectors lose their meaning as float32"):
+            jdfl.problems.averaging(vectors)

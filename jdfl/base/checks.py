@@ -159,10 +159,17 @@ def plain_array(remedy: str = "", **named: Any) -> None:
             dtype = getattr(value, "dtype", None) or np.asarray(value).dtype
         except (TypeError, ValueError):
             refuse(f"{name} to be an array", name, value, remedy)
+        if is_any(value):
+            refuse(f"{name} to be an array", name, value, remedy)
         if getattr(dtype, "kind", "") in ("m", "M"):
             raise ValueError(
                 f"Expected numbers in {name}, got dtype {dtype}. Turn dates and times into numbers. {remedy}".rstrip()
             )
+
+
+def is_any(value: object) -> bool:
+    """Whether a value answers to every name, as mocks do, or is no array for another reason that its type shows."""
+    return not is_a(getattr(getattr(value, "dtype", None), "kind", ""), str)
 
 
 def unmasked(remedy: str = "", **named: Any) -> None:

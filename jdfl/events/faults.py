@@ -71,6 +71,11 @@ def check(network: Any, title: str, bears: tuple[str, ...], *, exchanges: bool) 
                 f"Expected a network without {what} for {title}, got {called(network)}. Leave them out, or use "
                 "jdfl.events.ADPSGD, which bears both."
             )
+        if fault.weights == "rescale":
+            raise ValueError(
+                f"Expected weights = 'own' or 'sender' in the faults for {title}, got 'rescale' in {called(network)}: "
+                "where nodes act one by one, what does not arrive changes no other weight. Leave it out."
+            )
         if exchanges and isinstance(fault, LinkLoss) and fault.directed:
             raise ValueError(
                 f"Expected directed = False in link_loss for {title}, got True: two nodes average at once, or not at "

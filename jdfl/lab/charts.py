@@ -85,7 +85,7 @@ def network(nodes: pd.DataFrame, links: pd.DataFrame, alt: str) -> Chart:
     """
     rounds, ids = np.unique(nodes["round"]), np.unique(nodes["node"])
     fields: dict[str, list[list[float | int | None]]] = {}
-    for name in nodes.columns.drop(["round", "node"]):
+    for name in nodes.columns.drop(["round", "node", "name"], errors="ignore"):
         table = nodes.pivot_table(index="round", columns="node", values=name, dropna=False)
         fields[str(name)] = [numbers(row) for row in table.reindex(index=rounds, columns=ids).to_numpy(float)]
     pairs = _pairs(links, rounds, ids)

@@ -38,8 +38,10 @@ def read(file: Path) -> Any:
             case ".csv":
                 text = file.read_text(encoding="utf-8")
                 whole_rows = text[: text.rfind("\n") + 1]
-                found = pd.read_csv(io.StringIO(whole_rows), index_col=False) if whole_rows else pd.DataFrame()
-                return found.astype(float)
+                names = dict.fromkeys(("name", "hears_name", "to_name"), str)  # of nodes
+                rows = io.StringIO(whole_rows)
+                found = pd.read_csv(rows, index_col=False, dtype=names) if whole_rows else pd.DataFrame()
+                return found.astype({column: float for column in found if column not in names})
             case _:
                 return file.read_text(encoding="utf-8")
     except Exception as error:  # every format has its own errors

@@ -205,7 +205,7 @@ def _split(table: pd.DataFrame) -> Part:
     columns = {name.replace("_", " "): few[name].tolist() for name in classes or ["examples"]}
     some = "" if len(few) == len(table) else f" (the first {_BARS} of {len(table)})"
     alt = f"Number of examples of {len(few)} nodes{some}: from {counts.min()} to {counts.max()} per node"
-    return charts.bars(few["node"].astype(int).tolist(), columns, "node", "examples", alt)
+    return charts.bars(few.get("name", few["node"].astype(int)).tolist(), columns, "node", "examples", alt)
 
 
 def _privacy(entry: Entry) -> Part:

@@ -157,7 +157,7 @@ def end_run(folder: Path, result: Result, *, delta: float | None, accounting: Ac
 
     write(folder / "metrics.csv", result.history)
     write(folder / "metrics.parquet", result.history)
-    _write_tables(folder, {"releases": releases(result, accounting=accounting)})
+    _write_tables(folder, {"releases": releases(result, accounting=accounting)}, result.node_names)
     local = result.guarantee.local if result.guarantee.event is not None else ""
     words: Any = {"coverage": np.asarray(uncovered(local))} if local else {}  # for readers of the parameters alone
     with placed(folder / "params.npz") as path:
@@ -178,13 +178,21 @@ def end_run(folder: Path, result: Result, *, delta: float | None, accounting: Ac
     return told
 
 
-def _write_tables(folder: Path, more: Mapping[str, pd.DataFrame]) -> None:
+def _named(table: pd.DataFrame, names: Any) -> pd.DataFrame:
+    """A table with the names of the nodes in its columns, where they have other names than their numbers."""
+    for column, title in {"node": "name", "hears": "hears_name", "to": "to_name"}.items():
+        if column in table and names is not None and not isinstance(names, range):
+            table = table.assign(**{title: [names[i] if i >= 0 else "" for i in table[column].astype(int)]})
+    return table
+
+
+def _write_tables(folder: Path, more: Mapping[str, pd.DataFrame], names: Any) -> None:
     """Write the tables of the journal, but for the records, and `more`, as CSV; those that are empty go."""
     content = journal.read(folder / JOURNAL) if (folder / JOURNAL).is_file() else None
     of_nodes = {name: history_of(content.rows(name)) for name in TABLES} if content else {}
     for name, table in (of_nodes | dict(more)).items():
         if len(table):
-            write(folder / f"{name}.csv", table)
+            write(folder / f"{name}.csv", _named(table, names))
         else:
             (folder / f"{name}.csv").unlink(missing_ok=True)
 
@@ -234,7 +242,8 @@ def export(folder: str | Path, to: str | Path | None = None) -> list[Path]:
         to: The folder for the tables, which is made; None: that of the run.
     """
     place = Path(folder if to is None else to)
-    found = {place / f"{name}.csv": table for name, table in tables(folder).items()}
+    names = getattr(jdfl.load(folder), "node_names", None) if (Path(folder) / manifest.NAME).is_file() else None
+    found = {place / f"{name}.csv": _named(table, names) for name, table in tables(folder).items()}
     place.mkdir(parents=True, exist_ok=True)
     for path, table in found.items():
         write(path, table)

@@ -23,8 +23,8 @@ from jdfl.network.sums import group
 
 TOLERANCE = 1e-5  # for float32 weights and the sums of their rows and columns
 _ROWS = (
-    "Set self_weight to 1 minus the sum of the row's weights; use weights='uniform' or 'metropolis', or a push-sum "
-    "algorithm such as jdfl.SGP."
+    "Set self_weight to 1 minus the sum of the row's weights; use weights='metropolis' on undirected links, or "
+    "weights='out-degree' and a push-sum algorithm such as jdfl.SGP."
 )
 _COLUMNS = "Set self_weight to 1 minus the sum of the column's other weights, or build it with weights='out-degree'."
 _DTYPES = {"senders": "int32", "mask": "bool", "weight": "float32", "self_weight": "float32", "out_degree": "int32"}

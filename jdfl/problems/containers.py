@@ -78,7 +78,7 @@ def array_of(name: str, value: Any, remedy: str) -> np.ndarray:
         remedy = f"{remedy} jdfl.problems.classification takes the name of a dataset."
     elif checks.is_a(value, Mapping):
         remedy = f"{remedy} pandas.DataFrame({name}) makes a table of a dict of columns."
-    if wrong:
+    if wrong or checks.is_any(value):
         checks.refuse(f"{name} to be an array", name, value, remedy)
     checks.unmasked(remedy, **{name: value})
     try:

@@ -108,7 +108,7 @@ def packed(params: Any, shared: tuple[str, ...] | None, kind: np.dtype) -> tuple
 def _parameter(where: str, leaf: Any, kind: np.dtype) -> Any:
     """A leaf as an array of floating-point numbers."""
     named = f"params at {where}" if where != "params" else "params"
-    if jnp.issubdtype(getattr(leaf, "dtype", np.float32), jax.dtypes.extended):
+    if isinstance(leaf, jax.Array) and jnp.issubdtype(leaf.dtype, jax.dtypes.extended):
         raise ValueError(
             f"Expected arrays of parameters in params, got a random key at {where}. Leave random state out, for "
             "example with nnx.split(model, nnx.Param, ...)."

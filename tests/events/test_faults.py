@@ -141,6 +141,8 @@ def test_refusals():
         (ADPSGD(), nw.link_loss(ring, 0.1, directed=True), "directed = False"),
         (SWIFT(), nw.link_loss(ring, 0.1), "without lost messages for SWIFT"),
         (ADPSGD(), nw.bursty_loss(ring, 0.1, 0.5), "fixed network with times"),
+        (ADPSGD(), nw.link_loss(ring, 0.1, weights="rescale"), "weights = 'own' or 'sender'.*'rescale'"),
+        (SWIFT(), nw.outages(ring, 0.1, 0.5, weights="rescale"), "weights = 'own' or 'sender'.*'rescale'"),
     ]
     for method, net, words in cases:
         with pytest.raises(ValueError, match=words):

@@ -7,11 +7,12 @@ import shutil
 from dataclasses import replace
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
 import jdfl
 from jdfl.cli import main
-from jdfl.lab import overview
+from jdfl.lab import files, overview, results
 from jdfl.lab.numbers import compared, tiles
 from jdfl.lab.runs import read_all as read
 from jdfl.privacy import ledger
@@ -211,3 +212,15 @@ def test_what_is_no_run_is_refused(runs, tmp_path, capsys):
     assert main(["report", str(tmp_path / "swept")]) == 2
     assert "got the sweep" in capsys.readouterr().err
     assert not (tmp_path / "page.html").exists()
+
+
+def test_tables_by_node_have_the_names_of_nodes_and_are_read_back(tmp_path):
+    table = pd.DataFrame({"round": [1, 1], "node": [1, 0], "hears": [0, -1]})
+    files.write(tmp_path / "links.csv", results._named(table, ("hosp-a", "hosp-b")))
+    found = files.read(tmp_path / "links.csv")
+    assert found["name"].tolist() == ["hosp-b", "hosp-a"]
+    assert found["hears_name"].fillna("").tolist() == ["hosp-a", ""]
+    assert found["node"].tolist() == [1, 0]
+    assert results._named(table, range(2)) is table
+    bars = overview._split(pd.DataFrame({"node": [0, 1], "examples": [2, 3], "name": ["hosp-a", "hosp-b"]}))
+    assert "hosp-b" in str(bars)
