@@ -258,6 +258,8 @@ def probe(
     reason = refusal(setting.algorithm)
     if not reason and scheduled(event) is not None:
         reason = "a record's effect in a round involves more than that round's noise, which follows a schedule"
+    if not reason and guarantee.observer != "all messages":
+        reason = f"its guarantee is about {guarantee.observer}, and the noise of others counts as well"
     if not reason and not runs:
         reason = f"{problem.m} nodes, {problem.n} parameters and {steps} rounds are too many to store"
     if reason or event is None:

@@ -109,6 +109,7 @@ LEFT = {
         jdfl.FedAvg(updates=jdfl.Updates(clip=1.0, mechanism=Gaussian(Z), trust="central")),
         "share of the noise",
     ),
+    "noise of links": (jdfl.DECOR(gradients=PLAIN, pairs=Z), "the noise of others"),
 }
 ALL = {
     "another mechanism": jdfl.DPSGD(gradients=replace(PLAIN, mechanism=Own())),
