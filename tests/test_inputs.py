@@ -1,5 +1,6 @@
 """Nothing that a person gives is replaced or dropped without a word: it is kept, or refused by name."""
 
+import warnings
 from unittest.mock import MagicMock
 
 import networkx as nx
@@ -255,7 +256,37 @@ def test_objects_that_answer_to_every_name_are_no_data(value):
             door()
 
 
-def test_vectors_that_lose_their_differences_are_warned_of():
-    for vectors in (1e9 + np.eye(3), 1e-46 * np.eye(3)):
-        with pytest.warns(UserWarning, match="Numbers in vectors lose their meaning as float32"):
-            jdfl.problems.averaging(vectors)
+_ROWS = [np.random.default_rng(i).normal(size=(6, 3)) for i in range(3)]
+_CLASSES = [np.arange(6) % 2] * 3
+ROUNDED = {  # doors that take numbers of nodes, each with rows [3][6, 3]
+    "averaging": lambda rows: jdfl.problems.averaging(np.concatenate(rows)),
+    "features": lambda rows: jdfl.problems.linear_regression(rows, [np.arange(6.0)] * 3),
+    "one array": lambda rows: jdfl.problems.linear_regression(np.stack(rows), np.ones((3, 6))),
+    "targets": lambda rows: jdfl.problems.linear_regression(_ROWS, [one[:, 1] for one in rows]),
+    "test": lambda rows: jdfl.problems.linear_regression(_ROWS, [np.ones(6)] * 3, test=(rows[0], np.ones(6))),
+    "two classes": lambda rows: jdfl.problems.logistic_regression(list(zip(rows, _CLASSES))),
+    "classes": lambda rows: jdfl.problems.softmax_regression(list(zip(rows, _CLASSES))),
+    "test of classes": lambda rows: jdfl.problems.logistic_regression(
+        list(zip(_ROWS, _CLASSES)), test=(rows[0], _CLASSES[0])
+    ),
+    "sparse": lambda rows: jdfl.problems.sparse_logistic_regression(
+        [(csr_array(one), y) for one, y in zip(rows, _CLASSES)]
+    ),
+    "from_arrays": lambda rows: jdfl.from_arrays(np.concatenate(rows), np.arange(18) / 7, nodes=3, test_fraction=0.0),
+    "y": lambda rows: jdfl.from_arrays(np.concatenate(_ROWS), np.concatenate(rows)[:, 1], nodes=3, test_fraction=0.0),
+}
+
+
+@pytest.mark.parametrize("door", ROUNDED)
+def test_numbers_that_vanish_or_lose_their_differences_are_told_once_at_every_door(door):
+    made = ROUNDED[door]
+    lost = [[one + 1e9 for one in _ROWS], [one * np.array([1, 1e-46, 1]) for one in _ROWS]]
+    for rows in lost:
+        with pytest.warns(UserWarning, match="lose their meaning as float32") as told:
+            made(rows)
+        assert len([one for one in told if "lose their meaning" in str(one.message)]) == 1
+        assert told[0].filename == __file__
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", "Numbers in ")
+        made([one.astype(np.float32) for one in _ROWS])
+        made([np.float64(np.float16(one)) for one in _ROWS])

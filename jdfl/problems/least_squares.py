@@ -24,7 +24,7 @@ from jdfl.devices import memory
 from jdfl.devices.processes import portion
 from jdfl.problems.drawn import Draw, drawn_regression
 from jdfl.problems.linear import LinearRegression, build
-from jdfl.problems.stack import floating, joined, stack
+from jdfl.problems.stack import floating, floats_fit, joined, stack, together
 from jdfl.problems.written import Precision, Public
 
 Arrays = Array | np.ndarray | Sequence[ArrayLike]
@@ -97,6 +97,8 @@ def _test(test: tuple[ArrayLike, ArrayLike], n: int, kind: np.dtype, first: Any)
     checks.real("See the test set.", features=test[0], targets=test[1])
     checks.shape((None, n), "See the test set.", features=test[0])
     checks.shape(np.shape(test[0])[:1], "See the test set.", targets=test[1])
+    for name, array in zip(("features", "targets"), test):
+        floats_fit(f"{name} of the test set", np.asarray(array), kind, stacklevel=5)
     return tuple(jnp.asarray(array, kind) for array in test)
 
 
@@ -108,6 +110,9 @@ def _together(features: Arrays, targets: Arrays, kind: np.dtype) -> tuple[tuple[
         checks.shape(features.shape[:2], _ALL, targets=targets)
         if 0 in features.shape:
             raise ValueError(f"Expected features of nodes with examples, got an array of shape {features.shape}.")
+        for name, array in (("features", features), ("targets", targets)):
+            if isinstance(array, np.ndarray):
+                floats_fit(name, array.reshape(-1, *array.shape[2:]), kind, stacklevel=5)
         return (features, targets), np.ones(features.shape[:2], kind)
     parts: list[tuple[np.ndarray, ...]] = []
     for i, (A, b) in enumerate(zip(features, targets)):
@@ -116,7 +121,10 @@ def _together(features: Arrays, targets: Arrays, kind: np.dtype) -> tuple[tuple[
         checks.shape((None, None), f"See node {i}.", features=A)
         checks.shape(np.shape(A)[:1], f"See node {i}.", targets=b)
         parts.append((np.asarray(A), np.asarray(b)))
-    return stack(parts, (kind, kind))
+    found = stack(parts, (kind, kind))
+    for name, arrays in zip(("features", "targets"), zip(*parts)):
+        floats_fit(name, together(arrays), kind, stacklevel=5)
+    return found
 
 
 @struct.dataclass

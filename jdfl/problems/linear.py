@@ -206,7 +206,7 @@ def averaging(vectors: ArrayLike, *, name: str = "averaging", dtype: DTypeLike =
     checks.real(vectors=vectors)
     values = np.asarray(vectors)
     checks.shape((None, None), "Give one row per node.", vectors=values)
-    floats_fit("vectors", values, kind)
+    floats_fit("vectors", values, kind, stacklevel=4)
     m, mean, index = len(values), jnp.asarray(values.mean(axis=0), kind), labels_of(vectors)
     made = Averaging(jnp.asarray(values[:, None], kind), jnp.ones((m, 1), kind), jnp.ones((m,), kind), mean, name=name)
     return made if index is None or type(index).__name__ == "RangeIndex" else made.named(index)

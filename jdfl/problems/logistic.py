@@ -23,7 +23,7 @@ from jdfl.base.names import aligned, labels_of
 from jdfl.base.settings import MOST
 from jdfl.problems import reference
 from jdfl.problems.linear import LinearModel
-from jdfl.problems.stack import floating, gram_eigenvalues, stack
+from jdfl.problems.stack import floating, floats_fit, gram_eigenvalues, stack, together
 
 Part = tuple[Any, ArrayLike]  # features [q_i, p] and labels [q_i]
 _WRAP = "Wrap them in scipy.sparse.csr_array(...), or use logistic_regression."
@@ -162,7 +162,7 @@ def logistic_regression(
     Raises ValueError for other labels, sparse features, shapes that do not fit together and a negative penalty.
     """
     kind = floating(dtype)
-    held, held_test = checked_parts(parts, test, intercept)
+    held, held_test = checked_parts(parts, test, intercept, kind)
     check_labels([*held, *held_test], 2, "Map the two classes to 0 and 1.")
     fields = _fields(held, held_test, penalty, kind, kind, 1 / 4)  # the logistic function's slope is at most 1/4
     return LogisticRegression(**fields, name=name)
@@ -193,7 +193,7 @@ def softmax_regression(
     Raises ValueError for other labels, sparse features, shapes that do not fit together and a negative penalty.
     """
     kind = floating(dtype)
-    held, held_test = checked_parts(parts, test, intercept)
+    held, held_test = checked_parts(parts, test, intercept, kind)
     if classes is None:
         classes = 1 + int(max((np.max(labels, initial=1) for _, labels in (*held, *held_test)), default=1))
     checks.whole(2, MOST, classes=classes)
@@ -204,7 +204,7 @@ def softmax_regression(
 
 
 def checked_parts(
-    parts: Sequence[Part], test: Part | None, intercept: bool, *, sparse: bool = False
+    parts: Sequence[Part], test: Part | None, intercept: bool, kind: np.dtype, *, sparse: bool = False
 ) -> tuple[list[tuple[Any, np.ndarray]], list[tuple[Any, np.ndarray]]]:
     """The checked examples of all nodes and of the test set, with a column of ones if requested."""
     headings = labels_of(parts[0][0], axis=1) if len(parts) else None
@@ -232,6 +232,9 @@ def checked_parts(
     places = [*(f"node {i}" for i in range(len(held))), "the test set"]
     for (features, _), where in zip([*held, *held_test], places):
         checks.shape((None, held[0][0].shape[1]), f"See {where}.", features=features)
+    for name, some in (("features", held), ("features of the test set", held_test)):
+        if some:
+            floats_fit(name, together([features for features, _ in some]), kind, stacklevel=5)
     return held, held_test
 
 

@@ -129,7 +129,7 @@ def sparse_logistic_regression(
     negative penalty.
     """
     kind = floating(dtype)
-    held, held_test = checked_parts(parts, test, intercept, sparse=True)
+    held, held_test = checked_parts(parts, test, intercept, kind, sparse=True)
     check_labels([*held, *held_test], 2, "Map the two classes to 0 and 1.")
     checks.not_negative(penalty=penalty)
     held, held_test = ([_sorted(*part) for part in some] for some in (held, held_test))

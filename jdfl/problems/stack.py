@@ -58,18 +58,24 @@ def floats_fit(name: str, array: Any, kind: np.dtype, columns: Sequence[str] = (
     such as times in seconds since 1970.
     """
     stored = array.data if issparse(array) else array
-    limits = np.finfo(kind)
-    largest = float(np.max(np.abs(stored), initial=0)) if stored.dtype.kind == "f" else 0.0
+    limits, real = np.finfo(kind), stored.dtype.kind == "f"
+    largest = float(max(np.max(stored, initial=0), -np.min(stored, initial=0))) if real else 0.0
     if not largest <= float(limits.max):
         raise ValueError(
             f"Expected numbers in {name} up to {limits.max:.3g}, the largest of {kind}, got {largest:.3g}. "
             "Scale the features, or use standardise=True."
         )
     told: list[str] = []
+
+    def small(some: np.ndarray) -> np.ndarray:
+        return (some != 0) & (np.abs(some) < limits.tiny)
+
     rows = stored if stored.ndim == 2 else stored.reshape(-1, 1)  # pixels are alike
-    for j in range(rows.shape[1]) if stored.size and stored.dtype.kind in "iuf" else ():
+    whole = stored is not array or np.can_cast(stored.dtype, kind)
+    whole &= not (real and any(np.any(small(some)) for some in np.array_split(rows, len(rows) // 10_000 + 1)))
+    for j in range(rows.shape[1]) if not whole and stored.size and stored.dtype.kind in "iuf" else ():
         column, found = rows[:, j], f" in column {columns[j] if columns else j!r}" if stored.ndim == 2 else ""
-        if zeros := int(np.sum((column != 0) & (np.abs(column) < limits.tiny))) if column.dtype.kind == "f" else 0:
+        if zeros := int(np.sum(small(column))) if real else 0:
             told.append(f"{zeros:,} numbers{found} are closer to 0 than {limits.tiny:.2g}, and become 0")
         elif stored is array and not np.can_cast(column.dtype, kind):
             least = column.min()  # differences are exact for whole numbers, too
@@ -84,6 +90,11 @@ def floats_fit(name: str, array: Any, kind: np.dtype, columns: Sequence[str] = (
             "divide by their deviation first.",
             stacklevel=stacklevel,
         )
+
+
+def together(arrays: Sequence[Any]) -> Any:
+    """The examples of all nodes in one array, for `floats_fit`; of sparse ones the numbers that are stored."""
+    return np.concatenate([array.data if issparse(array) else np.asarray(array) for array in arrays])
 
 
 def stack(

@@ -3,6 +3,7 @@
 Axes: N examples, M test examples, m nodes, p features.
 """
 
+import warnings
 from dataclasses import replace
 from typing import Any
 
@@ -116,7 +117,11 @@ def from_arrays(
     floats_fit("X", taken.features, kind, taken.about.features)
     if taken.test is not None:
         floats_fit("test[0]", taken.test[0], kind, taken.about.features)
-    found = _built(taken, penalty, bool(intercept), name, kind)
+    if not taken.classes:
+        floats_fit("y", taken.targets, kind)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Numbers in ")  # said above, with the names of columns
+        found = _built(taken, penalty, bool(intercept), name, kind)
     derived = ("standardise",) * bool(standardise) + taken.derived
     return replace(found, derived=derived, about=taken.about).declared(*public)
 
@@ -134,7 +139,6 @@ def _built(taken: Intake, penalty: float | None, intercept: bool, name: str | No
             f"Expected penalty = 0 for linear regression, which has none, got penalty = {penalty!r}. Leave it out, or "
             "write the loss yourself with jdfl.from_loss(..., penalty=...)."
         )
-    floats_fit("y", taken.targets, kind, stacklevel=4)
 
     def rows(features: Any) -> np.ndarray:
         return np.hstack([features, np.ones((len(features), 1))]) if intercept else features
