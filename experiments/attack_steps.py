@@ -20,6 +20,7 @@ from typing import Any, Literal
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 from jax import Array, lax
 from jax.ad_checkpoint import checkpoint_name
 from jax.core import eval_jaxpr
@@ -336,6 +337,120 @@ def _exchanged(a: Any, x: Array, r: jdfl.Round) -> Array:
     return -a.updates(jnp.roll(r.problem.gradients(x), 1, axis=0) + r.problem.gradients(x), r)
 
 
+def _in_round(change: Callable[[jdfl.Round], Any]) -> Seen:
+    """Gradients in a round that the step has changed."""
+    return lambda a, x, r: a.gradients(x, change(r))
+
+
+def _at(**made: Callable[[Any], Any]) -> Callable[[jdfl.Round], Any]:
+    """Changes fields of the moment of a round."""
+    return lambda r: replace(r, moment=replace(r.moment, **{name: make(r.moment) for name, make in made.items()}))
+
+
+def _zeroed(moment: Any) -> Any:
+    known = jax.random.wrap_key_data(0 * jax.random.key_data(moment.roots.private))
+    return replace(moment.roots, private=known)
+
+
+def _one_noise(a: Any, x: Array, r: jdfl.Round) -> Array:
+    def one(here: jdfl.Round, y: Array) -> Array:
+        return y - 0.1 * a.gradients(y, replace(here, local_step=0))
+
+    return r.repeat(3, one, x) - x
+
+
+def _booked(change: Callable[[Book], Any]) -> Seen:
+    """A noisy gradient, after which the step writes in the book of its round."""
+    return lambda a, x, r: (a.gradients(x, r), change(r.book))[0]
+
+
+def _absorbed(a: Any, x: Array, r: jdfl.Round) -> Array:
+    own = replace(r, book=Book())
+    return (a.gradients(x, own), r.book.absorb(own.book, 0))[0]
+
+
+def _parts(a: Any, x: Array, r: jdfl.Round) -> Array:
+    g = a.gradients(x, r)
+    more = r.noisy(a.gradients.mechanism, _bare(a, x, r), a.gradients.sensitivities(r.problem), _OWN, NOISE)
+    return (g + more, r.book.parts.clear())[0]
+
+
+def _marked_clip(a: Any, x: Array, r: jdfl.Round) -> Array:
+    given, how = (r.problem.data, r.problem.weight), {"whole": False, "problem": r.problem}
+    return _added(a, marking.clipped(100 * _bare(a, x, r), x, *given, a.gradients.bound, **how), r)
+
+
+def _bound_clip(a: Any, x: Array, r: jdfl.Round) -> Array:
+    given = 100 * _bare(a, x, r), x, *jax.tree.leaves(r.problem.data), r.problem.weight
+    how = {"bound": a.gradients.bound, "whole": False, "problem": None, "lanes": False}
+    return _added(a, marking.CLIPPED.bind(*given, **how), r)
+
+
+def _marked_scale(a: Any, x: Array, r: jdfl.Round) -> Array:
+    small = marking.scale(jnp.full((M,), 1e-3), r.problem.weight, marking.static(a.gradients))
+    return _added(a, _bare(a, x, r), r, small)
+
+
+def _marked_noise(a: Any, x: Array, r: jdfl.Round) -> Array:
+    booking = r.release(_OWN, a.gradients.guarantee, mechanism=a.gradients.mechanism, honest=True)
+    g, drawn = _bare(a, x, r), jax.vmap(lambda key: jax.random.normal(key, (N,)))(r.keys(_OWN))
+    return marking.noisy(g + 1e-6 * drawn, g, a.gradients.sensitivities(r.problem), booking)
+
+
+def _marked_rows(a: Any, x: Array, r: jdfl.Round) -> Array:
+    old = r.problem.data, r.problem.weight
+    data, weight = marking.rows((_repeated(r.problem).data, r.problem.weight), old)
+    return a.gradients(x, replace(r, problem=replace(r.problem, data=data, weight=weight)))
+
+
+def _by_hand(number: Callable[[], Any]) -> Seen:
+    """Noise is drawn again with a key whose stream has this number."""
+
+    def seen(a: Any, x: Array, r: jdfl.Round) -> Array:
+        key = jax.random.fold_in(jax.random.fold_in(r.moment.roots.private, number()), 0)
+        keys = jax.vmap(jax.random.fold_in, (None, 0))(key, r.node)
+        return a.gradients(x, r) - _drawn(a, x, r, keys)
+
+    return seen
+
+
+class Forgetful(Stream):
+    """Its keys are the same in all runs."""
+
+    def of(self, key: Array) -> Array:
+        """A known key."""
+        return jax.random.wrap_key_data(0 * jax.random.key_data(super().of(key)))
+
+
+_FORGETFUL = Forgetful("attacks.forgetful", "private")
+_SIGNED = np.uint32(NOISE.number).astype(np.int32)
+
+
+def _parted(*given: Any, **known: Any) -> Any:
+    clipped, rest = jdfl.Gradients.parted(_PARTED, *given, **known)
+    return 100 * clipped, rest
+
+
+_QUIET: Any = jdfl.Gaussian(Z)
+object.__setattr__(_QUIET, "add", lambda key, x, size: x + 0 * jax.random.normal(key, x.shape))
+_PARTED: Any = NOISY.replace(clip=1.0)
+object.__setattr__(_PARTED, "parted", _parted)
+
+
+@struct.dataclass
+class Twofold(Step):
+    """What is stated is about another step."""
+
+    def traced_step(self, state: Array, round: jdfl.Round) -> Array:
+        """A sound step."""
+        return round.mix(state - self.gradients(state, round))
+
+
+def _adding(_: Any) -> Any:
+    held = jnp.asarray(_HELD)
+    return optax.stateless(lambda updates, _: jax.tree.map(lambda g: g + jnp.sum(held), updates))
+
+
 STEPS: dict[str, tuple[Outcome, Any]] = {
     # what is sound, and must stay claimed
     "the tutorial's step": ("counted", lambda a, x, r: a.gradients(x, r)),
@@ -432,6 +547,46 @@ STEPS: dict[str, tuple[Outcome, Any]] = {
     "records in the code of the step": ("no claim", lambda a, x, r: a.gradients(x, r) + jnp.asarray(_HELD)[:, :1]),
     "a plan that reads data": ("no claim", Planned(lambda a, x, r: a.gradients(x, r) + r.ready[:, None])),
     "a step size from the curvature": ("no claim", lambda a, x, r: a.gradients(x, r) * r.problem.curvature[:, None]),
+    # a round, a book, a mark or an object that is not what the library made
+    "one node's noise for all": ("no claim", _in_round(_at(node=lambda moment: 0 * moment.node))),
+    "a private root of zeros": ("no claim", _in_round(_at(roots=_zeroed))),
+    "one noise for all local steps": ("no claim", _one_noise),
+    "a release taken off the count": ("no claim", _booked(lambda book: book.released(-1))),
+    "a count set to zero": ("no claim", _booked(lambda book: setattr(book, "_releases", 0))),
+    "a part of the step that counts zero times": ("no claim", _absorbed),
+    "a second release, forgotten": ("no claim", _parts),
+    "a mark of a clip by hand": ("no claim", _marked_clip),
+    "a mark of a clip by its primitive": ("no claim", _bound_clip),
+    "a mark of a scale by hand": ("no claim", _marked_scale),
+    "a mark of noise by hand": ("no claim", _marked_noise),
+    "a mark of rows by hand": ("no claim", _marked_rows),
+    "noise drawn again by a number in an array": ("no claim", _by_hand(lambda: jnp.asarray([NOISE.number])[0])),
+    "noise drawn again by a number with a sign": (
+        "no claim",
+        _by_hand(lambda: lax.convert_element_type(_SIGNED, jnp.uint32)),
+    ),
+    "noise drawn again by the bits of a number": (
+        "no claim",
+        _by_hand(lambda: lax.bitcast_convert_type(jnp.int32(_SIGNED), jnp.uint32)),
+    ),
+    "a stream of a user's class": ("refused", lambda a, x, r: _added(a, _bare(a, x, r), r, stream=_FORGETFUL)),
+    "a mechanism with a function of its own": (
+        "trust",
+        lambda a, x, r: _added(a, _bare(a, x, r), r, mechanism=_QUIET),
+    ),
+    "gradients with a function of their own": ("no claim", lambda a, x, r: _PARTED(x, r)),
+    "a step other than the stated one": ("no claim", Twofold(_bare)),
+    "an optimizer that holds labels": ("no claim", jdfl.DPSGD(lr=1.0, gradients=NOISY, optimizer=_adding)),
+    "two labels in the code of the step": (
+        "no claim",
+        lambda a, x, r: a.gradients(x, r) + jnp.sum(jnp.asarray(_HELD[0, :2])),
+    ),
+    "a sensitivity in whole numbers": (
+        "no claim",
+        lambda a, x, r: _added(
+            a, _bare(a, x, r), r, a.gradients.sensitivities(r.problem).astype(jnp.int32).astype(x.dtype)
+        ),
+    ),
     "losses added to the gradient": (
         "no claim",
         lambda a, x, r: a.gradients(x, r) + r.problem.values(x)[:, None],

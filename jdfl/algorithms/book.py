@@ -15,6 +15,7 @@ from jax import Array
 from jax.extend.core import get_opaque_trace_state
 
 from jdfl.algorithms.moment import Info, counts
+from jdfl.base import checks, marking
 from jdfl.base.streams import Stream
 from jdfl.privacy import Guarantee
 from jdfl.privacy.flow import Booking
@@ -49,12 +50,21 @@ class Book:
     parts: dict[Stream, Stream] = field(default_factory=dict)  # noise covered by the releases of another stream
     loose: set[Stream] = field(default_factory=set)  # parts drawn a different number of times than their releases
     inside: set[Stream] = field(default_factory=set)  # streams drawn in inner parts of the step
+    altered: bool = False  # whether other code than jdfl's has had to do with it, or with its round
     correlated: bool = False  # whether releases depend on earlier rounds through rows that are not checked here
     booked: list[Booking] = field(default_factory=list)  # all noise, for the walk through the traced program
     here: Any = field(default_factory=get_opaque_trace_state)  # the trace in which the part of the step is made
 
+    def __getattribute__(self, name: str) -> Any:
+        """Anything of the book, which counts for nothing once a step has looked for itself."""
+        if not marking.ours():
+            object.__setattr__(self, "altered", True)
+        return super().__getattribute__(name)
+
     def __setattr__(self, name: str, value: Any) -> None:
         """Change a count, in the trace of the part of the step that it belongs to."""
+        if not marking.ours():
+            super().__setattr__("altered", True)
         if name == "grads":
             self.check_here("gradients")
         super().__setattr__(name, value)
@@ -110,6 +120,8 @@ class Book:
 
     def _private(self, booking: Booking) -> Stream:
         stream = booking.stream
+        if not marking.plain(stream, Stream):
+            checks.refuse("a jdfl.Stream as it was declared", "stream", stream, "Other classes may draw anything.")
         if stream.root != "private":
             raise ValueError(
                 f"Expected noise of a stream with the root 'private', got {stream!r}: others can compute what it "
@@ -151,6 +163,7 @@ class Book:
         self.parts |= inner.parts
         self.loose |= inner.uncovered()
         self.correlated |= inner.correlated
+        self.altered |= inner.altered
         self.inside |= {*inner.noises, *inner.parts}
 
     def uncovered(self) -> set[Stream]:

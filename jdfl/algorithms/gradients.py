@@ -142,9 +142,8 @@ class Gradients(GradientSettings):
         data, weight = (round.problem.data, lengths), round.problem.weight
         if self.clip is None:
             return marking.own(clipped, w, data, weight), rest
-        return marking.clipped(
-            clipped, w, data, weight, self.bound, whole=self.per == "batch", problem=round.problem
-        ), rest
+        bound = None if round.altered else self.bound
+        return marking.clipped(clipped, w, data, weight, bound, whole=self.per == "batch", problem=round.problem), rest
 
     @property
     def bound(self) -> Any:
@@ -152,7 +151,7 @@ class Gradients(GradientSettings):
 
         Unknown are settings that JAX traces, and derived classes, which may compute something else.
         """
-        if type(self) is not Gradients or self.clip is None or marking.static(self.clip) is None:
+        if not marking.plain(self, Gradients) or self.clip is None or marking.static(self.clip) is None:
             return None
         one = self.per, self.norm, float(self.clip)
         return one if self.per == "batch" else (*one, self.batch, self.sampling)

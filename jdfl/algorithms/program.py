@@ -17,7 +17,7 @@ from jdfl.algorithms.algorithm import Algorithm, codec_of
 from jdfl.algorithms.book import parts
 from jdfl.algorithms.moment import Info, Moment
 from jdfl.algorithms.round import Round
-from jdfl.algorithms.statement import built_in
+from jdfl.algorithms.statement import built_in, of_jdfl
 from jdfl.base import checks, struct
 from jdfl.network import Mail, Network
 from jdfl.network.links import Sizes
@@ -152,6 +152,8 @@ class Program:
         """The privacy guarantee of the noise that `init` and `step` add."""
         told = self.algorithm.privacy(problem, self.plan, None if self.steps is None else int(self.steps))
         why = self.unproven or ("" if _derives(self.algorithm) else "its method `privacy` states it by hand")
+        if not of_jdfl(type(self.algorithm), "traced_step"):
+            why = "its method `traced_step` is not what runs do"
         if not told.claimed or not why:
             return told
         remedy = (

@@ -47,6 +47,11 @@ class Round(Messages):
     rows: Array | None = None  # [b] the nodes of a block; None: all
     due: Array | None = None  # [m] bool the only nodes whose noise is counted; None: all
     turns: tuple[int | None, ...] = ()  # of the loops that this part of the step is in; None: blocks of nodes
+    altered: bool = False  # whether a step has made it, or one that it was made from
+
+    def __post_init__(self) -> None:
+        if not marking.ours(3):  # after `__init__`
+            object.__setattr__(self, "altered", True)
 
     @property
     def ready(self) -> Any:
@@ -89,7 +94,8 @@ class Round(Messages):
         Raises:
             ValueError: For a stream that the round has already drawn from, and one that is not private.
         """
-        known: Any = {"mechanism": marking.static(mechanism), "honest": type(mechanism) in _KNOWN}
+        known: Any = {"mechanism": marking.static(mechanism), "honest": marking.plain(mechanism, *_KNOWN)}
+        self.book.altered |= self.altered
         if isinstance(claim, Stream):
             booking = Booking(stream, turns=self.turns, **known)
             self.book.include(booking, claim)

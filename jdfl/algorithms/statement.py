@@ -29,7 +29,18 @@ _PLAIN = (
     "Add noise with jdfl.Gradients or jdfl.Updates, or with round.noisy(mechanism, x, sensitivities, stream, "
     "guarantee), where x is what gradients.without_noise returns, and the other two are those of the same gradients."
 )
-_TAKING = ("each", "spread", "take", "subset", "minibatch", "nodes", "local")  # how a problem's records are taken
+_TAKING = (
+    "each",
+    "spread",
+    "take",
+    "subset",
+    "minibatch",
+    "nodes",
+    "local",
+    "varied",
+    "feature_lengths",
+    "sizes",
+)  # how a problem's records are taken
 _OWN = ("gradient", "example_gradients", "slopes")  # methods of a problem that may look elsewhere
 _RECORDS = ("data", "weight", "test", "optimum", "truth", "curvature")  # of a problem
 _LOCAL = "they contain values without noise"
@@ -106,6 +117,9 @@ def _shown(
     for book, flow in zip(books, flows):
         if fault := flow.fault(book.booked, PRIVATE if claim.sampling else ()):
             return replace(claim, claimed=False, reason=fault, remedy=_PLAIN)
+    if any(book.altered for book in books):
+        reason = "the step has altered its round, or the record of what it does"
+        return replace(claim, claimed=False, reason=reason, remedy=_PLAIN)
     if any(book.correlated for book in books):
         remedy = "Count the rows of its factor in `privacy`, as jdfl.MAFALDA does."
         return replace(claim, claimed=False, reason=CORRELATED, remedy=remedy)
@@ -151,10 +165,9 @@ def _entering(
         if leaks(outputs(programs, known)[0]):
             return claim
         claim, names = replace(claim, claimed=True, reason="", remedy=""), ["curvature"]
-    one = max((np.size(leaf[0, 0]) for leaf in jax.tree.leaves(problem.data) if np.ndim(leaf) > 1), default=1)
     given = [id(leaf) for leaf in jax.tree.leaves((algorithm, plan))]
     arrays = [x for flow in flows for x in flow.arrays if id(x) not in given]
-    if not built_in(algorithm) and any(np.size(x) >= max(2, one) for x in arrays):
+    if any(np.size(x) >= 2 for x in arrays):
         names.append("constants")
     return exposing(claim, names, problem.public)
 
@@ -162,10 +175,9 @@ def _entering(
 def loss_reads(problem: Problem) -> tuple[str, ...]:
     """The name "constants" if a node's loss depends on other values than its own examples and parameters."""
     (data, weight), w = problem.local(np.zeros((), np.int32)), jnp.zeros((problem.n,), problem.dtype)
-    one = max((np.size(leaf[0]) for leaf in jax.tree.leaves(data) if np.ndim(leaf)), default=1)
 
-    def value(path: Any, leaf: Any) -> Value:  # what else the loss may read: what is too small for an example
-        known = getattr(path[0], "name", "") not in _RECORDS and np.size(leaf) < max(2, one)
+    def value(path: Any, leaf: Any) -> Value:  # what else the loss may read: single numbers
+        known = getattr(path[0], "name", "") not in _RECORDS and np.size(leaf) < 2
         return Value() if known or getattr(path[0], "name", "") == "start" else Value(Label.RAW)
 
     def loss(problem: Problem, w: Array, data: Any, weight: Array) -> Any:
@@ -178,12 +190,12 @@ def loss_reads(problem: Problem) -> tuple[str, ...]:
     flow, given = Flow(), [Value() for _ in jax.tree.leaves((w, data, weight))]
     closed = jax.make_jaxpr(loss)(problem, w, data, weight)
     found = flow.walk(closed, [*(value(*leaf) for leaf in jax.tree.leaves_with_path(problem)), *given])
-    large = any(np.size(x) >= max(2, one) for x in flow.arrays)
-    other = any(not _of_jdfl(type(problem), name) for name in _TAKING)
+    large = any(np.size(x) >= 2 for x in flow.arrays)
+    other = any(not of_jdfl(type(problem), name) for name in _TAKING)
     return ("constants",) if large or other or any(one.label for one in found) else ()
 
 
-def _of_jdfl(kind: type, name: str) -> bool:
+def of_jdfl(kind: type, name: str) -> bool:
     """Whether a class has a method from one of jdfl's own classes."""
     owner = next(one for one in kind.__mro__ if name in vars(one))
     module = sys.modules.get(owner.__module__)

@@ -113,7 +113,7 @@ class Updates:
     @property
     def bound(self) -> Any:
         """What is clipped, and how, as for `Gradients.bound`."""
-        known = type(self) is Updates and marking.static(self.clip) is not None
+        known = marking.plain(self, Updates) and marking.static(self.clip) is not None
         return ("batch", self.norm, float(self.clip)) if known else None
 
     def fits(self, bound: Any) -> bool:

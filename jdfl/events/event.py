@@ -109,6 +109,7 @@ class Notes:
             book.parts |= own.parts
             book.loose |= own.uncovered()
             book.correlated |= own.correlated
+            book.altered |= own.altered
             if own.sent:
                 raise ValueError(
                     "Expected messages of an event through its send, post or publish, got one on "

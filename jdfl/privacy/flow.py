@@ -45,6 +45,7 @@ WHY = {
 }
 Secret = tuple[str, int | None]  # the root and number of a stream; None: any
 NOTHING: frozenset[Secret] = frozenset()
+_ANY = -1  # in place of the number of a stream: what was drawn from a root other than as the streams do
 
 
 class Value(NamedTuple):
@@ -146,9 +147,9 @@ class Flow:
         if primitive is _barrier():
             return given
         secrets = _secrets(given)
-        if primitive is lax.random_fold_in_p and given[1].fact is not None:
-            number = int(given[1].fact)
-            secrets = frozenset((root, number if root == "private" and old is None else old) for root, old in secrets)
+        literal = primitive is lax.random_fold_in_p and given[1].fact is not None
+        number = int(given[1].fact) % 2**32 if literal else _ANY
+        secrets = frozenset((root, number if root == "private" and old is None else old) for root, old in secrets)
         worst = max((one.label for one in given), default=Label.CLEAN)
         if "callback" in primitive.name or equation.effects:
             if worst > Label.CLEAN:
@@ -156,7 +157,7 @@ class Flow:
             self.shown["callback"] = self.shown.get("callback", NOTHING) | secrets
             return [Value(Label.RAW)] * len(equation.outvars)  # the host may look at records
         if worst == Label.CLEAN:
-            fact = given[0].fact if primitive is lax.convert_element_type_p else None
+            fact = _converted(equation, given[0].fact) if primitive is lax.convert_element_type_p else None
             return [Value(fact=fact, secrets=secrets)] * len(equation.outvars)
         bounds = [one for one in given if one.label == Label.BOUNDED]
         if worst == Label.BOUNDED and len(bounds) == 1 and _keeps(equation, given):
@@ -274,7 +275,7 @@ class Flow:
 
 
 def _known(secrets: Iterable[Secret], numbers: Iterable[int]) -> bool:
-    return any(number is None or number in numbers for _, number in secrets)
+    return any(number in (None, _ANY) or number in numbers for _, number in secrets)
 
 
 def reveals(value: Value, numbers: Iterable[int]) -> bool:
@@ -384,6 +385,18 @@ def _barrier() -> Any:
     return _found[0]
 
 
+def _wider(old: Any, new: Any) -> bool:
+    return jnp.issubdtype(new, jnp.floating) and jnp.finfo(new).bits >= jnp.finfo(old).bits
+
+
+def _converted(equation: Any, fact: Any) -> Any:
+    """What is known of a CLEAN value in another type."""
+    old, new = equation.invars[0].aval.dtype, equation.outvars[0].aval.dtype
+    if isinstance(fact, Scale):
+        return fact if _wider(old, new) else None
+    return None if fact is None else np.asarray(fact).astype(new)[()]
+
+
 def _in_rows(equation: Any, given: list[Value]) -> bool:
     """Whether row i of the result depends on row i alone of the arguments that are not CLEAN."""
     primitive, params = equation.primitive, equation.params
@@ -417,7 +430,7 @@ def _keeps(equation: Any, given: list[Value]) -> bool:
     place = next(i for i, one in enumerate(given) if one.label == Label.BOUNDED)
     old, new = equation.invars[place].aval, equation.outvars[0].aval
     if primitive is lax.convert_element_type_p:
-        return jnp.issubdtype(new.dtype, jnp.floating) and jnp.finfo(new.dtype).bits >= jnp.finfo(old.dtype).bits
+        return _wider(old.dtype, new.dtype)
     if primitive in (lax.neg_p, lax.copy_p, lax.stop_gradient_p):
         return True
     if primitive in (lax.add_p, lax.sub_p, lax.add_jaxvals_p):

@@ -44,7 +44,8 @@ ASSUMPTIONS = (
     "it holds in real arithmetic and for a secret key; a seed is not secret, since all of its 32 bits can be tried "
     "(--key-file has 64); it is void against an observer of the bits of floating-point numbers (noise is drawn in "
     "floating point, by JAX's generator, which is not cryptographic)",
-    "numbers of records, weights and all settings are public and were not chosen by looking at the data",
+    "numbers of records, weights, the network, the parameters that the problem was made with, single numbers in code "
+    "and all settings are public and were not chosen by looking at the data",
     "not covered: this run's metrics, curves, summaries and node tables (nodes.csv, split.csv), which include exact "
     "objectives and label counts and are computed from private data without noise, and checkpoints, which hold the "
     "exact state of the nodes",

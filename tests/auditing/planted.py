@@ -67,6 +67,7 @@ def plant(bug, monkeypatch):
     """Put a bug into the library, and leave what it does to the audit alone."""
     monkeypatch.setattr("jdfl.algorithms.statement.outputs", lambda *_: ((Flow(), Flow()), Label.CLEAN, None))
     monkeypatch.setattr("jdfl.privacy.flow.Flow.fault", lambda *_: "")
+    monkeypatch.setattr("jdfl.base.marking.ours", lambda *_: True)
     for method, wrong in bug.patch.items():
         monkeypatch.setattr(bug.owner, method, wrong)
 

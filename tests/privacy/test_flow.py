@@ -389,6 +389,9 @@ SEEN = {
     "clip skipped for updates",
     "a neighbour's gradient relayed",
     "a bias by the labels",
+    "releases not counted",
+    "the same Poisson samples in all runs",
+    "the same subset always",
 }  # the others are inside of what is trusted: mechanisms, clips, keys, samples, what is counted
 
 

@@ -22,6 +22,11 @@ class _Source:
         return bound == "clip"
 
 
+@pytest.fixture(autouse=True)
+def _as_the_library(monkeypatch):
+    monkeypatch.setattr(marking, "ours", lambda *_: True)  # marks of other code do nothing
+
+
 def walked(function: Any, clip: bool = True, noise: bool = True) -> tuple[Flow, Booking]:
     """The walk of a message: a clipped value, changed by the function, with noise."""
     booking = Booking(_NOISE)
