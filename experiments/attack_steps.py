@@ -422,7 +422,7 @@ class Forgetful(Stream):
         return jax.random.wrap_key_data(0 * jax.random.key_data(super().of(key)))
 
 
-_FORGETFUL = Forgetful("attacks.forgetful", "private")
+_FORGETFUL = Forgetful("toy.forgetful", "private")
 _SIGNED = np.uint32(NOISE.number).astype(np.int32)
 
 

@@ -13,6 +13,7 @@ from jax import Array
 from jax.core import Tracer
 from jax.extend.core import ClosedJaxpr
 
+from jdfl.algorithms import descent
 from jdfl.algorithms.book import Book
 from jdfl.algorithms.moment import Moment
 from jdfl.algorithms.round import Round
@@ -167,7 +168,7 @@ def _entering(
         claim, names = replace(claim, claimed=True, reason="", remedy=""), ["curvature"]
     given = [id(leaf) for leaf in jax.tree.leaves((algorithm, plan))]
     arrays = [x for flow in flows for x in flow.arrays if id(x) not in given]
-    if any(np.size(x) >= 2 for x in arrays):
+    if (not built_in(algorithm) and any(np.size(x) >= 2 for x in arrays)) or _holds_arrays(algorithm, problem):
         names.append("constants")
     return exposing(claim, names, problem.public)
 
@@ -195,9 +196,24 @@ def loss_reads(problem: Problem) -> tuple[str, ...]:
     return ("constants",) if large or other or any(one.label for one in found) else ()
 
 
+def _holds_arrays(algorithm: Any, problem: Problem) -> bool:
+    """Whether an optimizer, which is somebody's own in a built-in method, too, uses arrays that it was not given."""
+    if (optimizer := getattr(algorithm, "optimizer", None)) is None:
+        return False
+
+    def once(x: Any) -> Any:
+        return descent.update(optimizer, 0.1, x, descent.begin(optimizer, 0.1, x), x)
+
+    flow = Flow()
+    flow.walk(jax.make_jaxpr(once)(np.zeros((1, problem.n), problem.dtype)), [Value()])
+    return any(np.size(x) >= 2 for x in flow.arrays)
+
+
 def of_jdfl(kind: type, name: str) -> bool:
-    """Whether a class has a method from one of jdfl's own classes."""
-    owner = next(one for one in kind.__mro__ if name in vars(one))
+    """Whether a class has a method from one of jdfl's own classes, or none of that name."""
+    owner = next((one for one in kind.__mro__ if name in vars(one)), None)
+    if owner is None:
+        return True
     module = sys.modules.get(owner.__module__)
     return owner.__module__.partition(".")[0] == "jdfl" and getattr(module, owner.__name__, None) is owner
 
