@@ -407,7 +407,7 @@ def _by_hand(number: Callable[[], Any]) -> Seen:
     """Noise is drawn again with a key whose stream has this number."""
 
     def seen(a: Any, x: Array, r: jdfl.Round) -> Array:
-        key = jax.random.fold_in(jax.random.fold_in(r.moment.roots.private, number()), 0)
+        key = jax.random.fold_in(jax.random.fold_in(r.moment.roots.private, number()), 0)  # pyright: ignore[reportOptionalMemberAccess]
         keys = jax.vmap(jax.random.fold_in, (None, 0))(key, r.node)
         return a.gradients(x, r) - _drawn(a, x, r, keys)
 

@@ -22,10 +22,12 @@ _CALLING = ("jax", "dataclasses", "copy", "functools")  # modules that call what
 
 def ours(depth: int = 2) -> bool:
     """Whether the code at this depth of calls is jdfl's own, apart from this file and modules that call for others."""
-    frame: Any = sys._getframe(depth)
+    frame: Any = sys._getframe(depth)  # pyright: ignore[reportPrivateUsage]
     while frame is not None and (frame.f_globals is globals() or _package(frame) in _CALLING):
         frame = frame.f_back
-    found = None if frame is None else sys.modules.get(str(frame.f_globals.get("__name__")))
+    if frame is None:
+        return False
+    found = sys.modules.get(str(frame.f_globals.get("__name__")))
     return found is not None and vars(found) is frame.f_globals and _package(frame) == "jdfl"
 
 
