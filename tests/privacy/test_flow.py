@@ -390,8 +390,6 @@ SEEN = {
     "a neighbour's gradient relayed",
     "a bias by the labels",
     "releases not counted",
-    "the same Poisson samples in all runs",
-    "the same subset always",
 }  # the others are inside of what is trusted: mechanisms, clips, keys, samples, what is counted
 
 
