@@ -451,6 +451,15 @@ def _adding(_: Any) -> Any:
     return optax.stateless(lambda updates, _: jax.tree.map(lambda g: g + jnp.sum(held), updates))
 
 
+@struct.dataclass
+class Telling(jdfl.Dense):
+    """A codec that adds labels to what it sends."""
+
+    def encode(self, key: Any, x: Array, wire: Any) -> Any:
+        """The vectors, and labels."""
+        return jdfl.Dense.encode(self, key, x + jnp.sum(jnp.asarray(_HELD)), wire)
+
+
 STEPS: dict[str, tuple[Outcome, Any]] = {
     # what is sound, and must stay claimed
     "the tutorial's step": ("counted", lambda a, x, r: a.gradients(x, r)),
@@ -577,6 +586,7 @@ STEPS: dict[str, tuple[Outcome, Any]] = {
     "gradients with a function of their own": ("no claim", lambda a, x, r: _PARTED(x, r)),
     "a step other than the stated one": ("no claim", Twofold(_bare)),
     "an optimizer that holds labels": ("no claim", jdfl.DPSGD(lr=1.0, gradients=NOISY, optimizer=_adding)),
+    "a codec that holds labels": ("no claim", jdfl.DOADP(lr=1.0, p=1.0, codec=Telling(), gradients=NOISY)),
     "two labels in the code of the step": (
         "no claim",
         lambda a, x, r: a.gradients(x, r) + jnp.sum(jnp.asarray(_HELD[0, :2])),

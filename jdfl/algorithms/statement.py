@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields, is_dataclass, replace
 from types import NoneType
 from typing import Any
 
@@ -168,7 +168,8 @@ def _entering(
         claim, names = replace(claim, claimed=True, reason="", remedy=""), ["curvature"]
     given = [id(leaf) for leaf in jax.tree.leaves((algorithm, plan))]
     arrays = [x for flow in flows for x in flow.arrays if id(x) not in given]
-    if (not built_in(algorithm) and any(np.size(x) >= 2 for x in arrays)) or _holds_arrays(algorithm, problem):
+    mine = built_in(algorithm) and not _has_others(algorithm)
+    if (not mine and any(np.size(x) >= 2 for x in arrays)) or _holds_arrays(algorithm, problem):
         names.append("constants")
     return exposing(claim, names, problem.public)
 
@@ -194,6 +195,14 @@ def loss_reads(problem: Problem) -> tuple[str, ...]:
     large = any(np.size(x) >= 2 for x in flow.arrays)
     other = any(not of_jdfl(type(problem), name) for name in _TAKING)
     return ("constants",) if large or other or any(one.label for one in found) else ()
+
+
+def _has_others(one: Any) -> bool:
+    """Whether a setting but the optimizer, such as a codec or a rule, or one inside it, is not of a class of jdfl's."""
+    if type(one).__module__.partition(".")[0] not in ("jdfl", "builtins", "numpy", "jax", "jaxlib"):
+        return True
+    parts = fields(one) if is_dataclass(one) else ()
+    return any(_has_others(getattr(one, part.name)) for part in parts if part.name != "optimizer")
 
 
 def _holds_arrays(algorithm: Any, problem: Problem) -> bool:

@@ -258,8 +258,6 @@ def probe(
     reason = refusal(setting.algorithm)
     if not reason and scheduled(event) is not None:
         reason = "a record's effect in a round involves more than that round's noise, which follows a schedule"
-    if not reason and guarantee.observer != "all messages":
-        reason = f"its guarantee is about {guarantee.observer}, and the noise of others counts as well"
     if not reason and not runs:
         reason = f"{problem.m} nodes, {problem.n} parameters and {steps} rounds are too many to store"
     if reason or event is None:
@@ -304,7 +302,8 @@ def probe(
     cases = jnp.asarray(where, jnp.int32), stacked, jnp.asarray(places)
     moves = _changes(setting, amount, keys, states, *cases, linkless=linkless)
     change, size, other = (_blocks(np.asarray(x, np.float64), problem.n) for x in moves)
-    order, largest = 2 if gaussian else 1, 1 / event.noise_multiplier
+    whole = guarantee.observer == "all messages"  # otherwise noise counts that rounds without links do not have
+    order, largest = 2 if gaussian else 1, 1 / (event.noise_multiplier if whole else amount)
     told += judge_changes(change, size, other, own, order, largest, precision, single)
     if sampling is not None:
         shape = len(chosen), counted, steps, problem.m

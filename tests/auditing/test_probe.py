@@ -109,12 +109,12 @@ LEFT = {
         jdfl.FedAvg(updates=jdfl.Updates(clip=1.0, mechanism=Gaussian(Z), trust="central")),
         "share of the noise",
     ),
-    "noise of links": (jdfl.DECOR(gradients=PLAIN, pairs=Z), "the noise of others"),
 }
 ALL = {
     "another mechanism": jdfl.DPSGD(gradients=replace(PLAIN, mechanism=Own())),
     "noise that is mixed": jdfl.DPSGD(order="adapt-then-combine", gradients=PLAIN),
     "many releases": Counted(gradients=PLAIN),
+    "noise of links besides": jdfl.DECOR(gradients=PLAIN, pairs=Z),
 }
 
 
