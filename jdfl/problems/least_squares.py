@@ -24,7 +24,7 @@ from jdfl.devices import memory
 from jdfl.devices.processes import portion
 from jdfl.problems.drawn import Draw, drawn_regression
 from jdfl.problems.linear import LinearRegression, build
-from jdfl.problems.stack import floating, floats_fit, joined, stack, together
+from jdfl.problems.stack import floating, floats_fit, joined, parts_fit, stack
 from jdfl.problems.written import Precision, Public
 
 Arrays = Array | np.ndarray | Sequence[ArrayLike]
@@ -123,7 +123,7 @@ def _together(features: Arrays, targets: Arrays, kind: np.dtype) -> tuple[tuple[
         parts.append((np.asarray(A), np.asarray(b)))
     found = stack(parts, (kind, kind))
     for name, arrays in zip(("features", "targets"), zip(*parts)):
-        floats_fit(name, together(arrays), kind, stacklevel=5)
+        parts_fit(name, arrays, kind)
     return found
 
 

@@ -23,7 +23,7 @@ from jdfl.base.names import aligned, labels_of
 from jdfl.base.settings import MOST
 from jdfl.problems import reference
 from jdfl.problems.linear import LinearModel
-from jdfl.problems.stack import floating, floats_fit, gram_eigenvalues, stack, together
+from jdfl.problems.stack import floating, gram_eigenvalues, parts_fit, stack
 
 Part = tuple[Any, ArrayLike]  # features [q_i, p] and labels [q_i]
 _WRAP = "Wrap them in scipy.sparse.csr_array(...), or use logistic_regression."
@@ -234,7 +234,7 @@ def checked_parts(
         checks.shape((None, held[0][0].shape[1]), f"See {where}.", features=features)
     for name, some in (("features", held), ("features of the test set", held_test)):
         if some:
-            floats_fit(name, together([features for features, _ in some]), kind, stacklevel=5)
+            parts_fit(name, [features for features, _ in some], kind)
     return held, held_test
 
 

@@ -66,16 +66,11 @@ def floats_fit(name: str, array: Any, kind: np.dtype, columns: Sequence[str] = (
             "Scale the features, or use standardise=True."
         )
     told: list[str] = []
-
-    def small(some: np.ndarray) -> np.ndarray:
-        return (some != 0) & (np.abs(some) < limits.tiny)
-
     rows = stored if stored.ndim == 2 else stored.reshape(-1, 1)  # pixels are alike
-    whole = stored is not array or np.can_cast(stored.dtype, kind)
-    whole &= not (real and any(np.any(small(some)) for some in np.array_split(rows, len(rows) // 10_000 + 1)))
-    for j in range(rows.shape[1]) if not whole and stored.size and stored.dtype.kind in "iuf" else ():
+    changed = stored.size and stored.dtype.kind in "iuf" and not _kept(array, kind)
+    for j in range(rows.shape[1]) if changed else ():
         column, found = rows[:, j], f" in column {columns[j] if columns else j!r}" if stored.ndim == 2 else ""
-        if zeros := int(np.sum(small(column))) if real else 0:
+        if zeros := int(np.sum(_vanish(column, kind))) if real else 0:
             told.append(f"{zeros:,} numbers{found} are closer to 0 than {limits.tiny:.2g}, and become 0")
         elif stored is array and not np.can_cast(column.dtype, kind):
             least = column.min()  # differences are exact for whole numbers, too
@@ -92,9 +87,24 @@ def floats_fit(name: str, array: Any, kind: np.dtype, columns: Sequence[str] = (
         )
 
 
-def together(arrays: Sequence[Any]) -> Any:
-    """The examples of all nodes in one array, for `floats_fit`; of sparse ones the numbers that are stored."""
-    return np.concatenate([array.data if issparse(array) else np.asarray(array) for array in arrays])
+def _vanish(some: np.ndarray, kind: np.dtype) -> np.ndarray:
+    return (some != 0) & (np.abs(some) < np.finfo(kind).tiny)
+
+
+def _kept(array: Any, kind: np.dtype) -> bool:
+    """Whether no number vanishes, and the array has a type of which no number of a column is rounded."""
+    stored = array.data if issparse(array) else array
+    pieces = np.array_split(stored, len(stored) // 10_000 + 1) if stored.dtype.kind == "f" else ()
+    if any(np.any(_vanish(some, kind)) for some in pieces):
+        return False
+    return stored is not array or bool(np.can_cast(stored.dtype, kind))
+
+
+def parts_fit(name: str, arrays: Sequence[Any], kind: np.dtype) -> None:
+    """`floats_fit` for the arrays of all nodes, which are copied only where a number may change."""
+    stored = [one.data if issparse(one) else np.asarray(one) for one in arrays]
+    if not all(_kept(one, kind) for one in stored):
+        floats_fit(name, np.concatenate(stored), kind, stacklevel=6)
 
 
 def stack(
