@@ -92,7 +92,7 @@ def _vanish(some: np.ndarray, kind: np.dtype) -> np.ndarray:
 
 
 def _kept(array: Any, kind: np.dtype) -> bool:
-    """Whether no number vanishes, and the array has a type of which no number of a column is rounded."""
+    """Whether no number of an array vanishes, nor is rounded within its column."""
     stored = array.data if issparse(array) else array
     pieces = np.array_split(stored, len(stored) // 10_000 + 1) if stored.dtype.kind == "f" else ()
     if any(np.any(_vanish(some, kind)) for some in pieces):
