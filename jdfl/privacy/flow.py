@@ -147,8 +147,8 @@ class Flow:
         if primitive is _barrier():
             return given
         secrets = _secrets(given)
-        literal = primitive is lax.random_fold_in_p and given[1].fact is not None
-        number = int(given[1].fact) % 2**32 if literal else _ANY
+        fact = given[1].fact if primitive is lax.random_fold_in_p else None
+        number = _ANY if fact is None else int(fact) % 2**32
         secrets = frozenset((root, number if root == "private" and old is None else old) for root, old in secrets)
         worst = max((one.label for one in given), default=Label.CLEAN)
         if "callback" in primitive.name or equation.effects:
