@@ -14,7 +14,7 @@ from tests.toy import FEW, SLOW, Gossip, M, network, problem, regression, ring, 
 
 
 def test_names_compile_nothing(compilations):
-    run()
+    run(problem=problem.replace(name="first"), network=network.replace(name="that"))
     before = compilations()
     renamed = run(problem=problem.replace(name="other"), network=network.replace(name="another"), steps=11)
     assert compilations() == before

@@ -63,10 +63,10 @@ class Book:
 
     def __setattr__(self, name: str, value: Any) -> None:
         """Change a count, in the trace of the part of the step that it belongs to."""
-        if not marking.ours():
-            super().__setattr__("altered", True)
-        if name == "grads":
+        if name == "grads":  # which no claim rests on, and every step may count
             self.check_here("gradients")
+        elif not marking.ours():
+            super().__setattr__("altered", True)
         super().__setattr__(name, value)
 
     @property

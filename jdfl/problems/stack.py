@@ -60,7 +60,9 @@ def floats_fit(name: str, array: Any, kind: np.dtype, columns: Sequence[str] = (
     stored = array.data if issparse(array) else array
     limits, real = np.finfo(kind), stored.dtype.kind == "f"
     largest = float(max(np.max(stored, initial=0), -np.min(stored, initial=0))) if real else 0.0
-    if not largest <= float(limits.max):
+    if not np.isfinite(largest):
+        return  # refused with its place, where it is used
+    if largest > float(limits.max):
         raise ValueError(
             f"Expected numbers in {name} up to {limits.max:.3g}, the largest of {kind}, got {largest:.3g}. "
             "Scale the features, or use standardise=True."
@@ -93,11 +95,11 @@ def _vanish(some: np.ndarray, kind: np.dtype) -> np.ndarray:
 
 def _kept(array: Any, kind: np.dtype) -> bool:
     """Whether no number of an array vanishes, nor is rounded within its column."""
-    stored = array.data if issparse(array) else array
+    stored = np.atleast_1d(array.data if issparse(array) else array)
     pieces = np.array_split(stored, len(stored) // 10_000 + 1) if stored.dtype.kind == "f" else ()
     if any(np.any(_vanish(some, kind)) for some in pieces):
         return False
-    return stored is not array or bool(np.can_cast(stored.dtype, kind))
+    return issparse(array) or bool(np.can_cast(stored.dtype, kind))
 
 
 def parts_fit(name: str, arrays: Sequence[Any], kind: np.dtype) -> None:

@@ -271,7 +271,7 @@ FOUND: dict[str, Callable[[], Any]] = {
     "graph": lambda: network.from_networkx(Mock()),
     "network": lambda: network.check_weights(MagicMock(), "M-1"),
     "base": lambda: network.outages(MagicMock(), down=0.1, up=0.2),
-    "m of edges": lambda: network.from_edges(MagicMock()),
+    "edges": lambda: network.from_edges(MagicMock()),
     "features": lambda: problems.linear_regression(sp.eye_array(3), [X]),
     "vectors": lambda: problems.averaging(sp.csr_matrix((2, 2))),
     "w": lambda: problems.value_at(PROBLEM(), sp.eye_array(3)),
