@@ -18,7 +18,7 @@ from jdfl.base.settings import As, Count
 from jdfl.base.streams import Stream
 from jdfl.network.graph import Graph, Network, Share, sample_neighbours
 from jdfl.network.links import INNER, Around, around, ids
-from jdfl.network.tables import called, kind_of
+from jdfl.network.tables import called
 
 _HEARD = Stream("network.asked neighbours", "network")
 
@@ -78,12 +78,7 @@ def partial_communication(base: Network, rate: Share, *, include_self: bool = Tr
                     "mean over the share replaces all weights. Put that wrapper around it, or leave the setting out."
                 )
         inner = inner.base
-    if kind_of(base).lossy:
-        raise ValueError(
-            f"Expected a base without lost messages inside partial_communication, got {called(base)}: requests whose "
-            "answers are lost would not be counted. Put link_loss or bursty_loss around it."
-        )
-    inside, name = around(base, f"partial communication(rate={rate:g})")
+    inside, name = around(base, f"partial communication(rate={rate:g})", sure="partial_communication")
     return PartialCommunication(inside, jnp.float32(rate), include_self, name=name)
 
 

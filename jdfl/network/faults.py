@@ -223,14 +223,15 @@ def node_participation(
         weights: Where the weight of a missing message goes, as for `link_loss`.
 
     Raises:
-        ValueError: Unless one of p and count is given, in range; for a base that is synchronised or late.
+        ValueError: Unless one of p and count is given, in range; for a base that is synchronised, late, or loses
+            messages.
     """
     if (p is None) == (count is None):
         raise ValueError(f"Expected either p or count, got p = {p!r} and count = {count!r}. Give one of them.")
     if count is not None:
         checks.whole(most=base.m, remedy=f"The network has m = {base.m} nodes.", count=count)
     shown = f"count={count}" if p is None else f"p={p:g}"
-    inside, name = around(base, f"participation({shown})", on_time="node_participation")
+    inside, name = around(base, f"participation({shown})", on_time="node_participation", sure="node_participation")
     chance, number = None if p is None else jnp.float32(p), None if count is None else jnp.int32(count)
     return NodeParticipation(inside, chance, number, weights, name=name)
 
@@ -250,10 +251,10 @@ def outages(base: Network, down: Share, up: Share, *, weights: Missing = "own") 
         weights: Where the weight of a missing message goes, as for `link_loss`.
 
     Raises:
-        ValueError: For probabilities out of range; for a base that is synchronised or whose messages are late.
+        ValueError: For probabilities out of range; for a base that is synchronised or whose messages are late or lost.
     """
     levels = chain.check(down=down, up=up)
-    inside, name = around(base, f"outages(down={down:g}, up={up:g})", on_time="outages")
+    inside, name = around(base, f"outages(down={down:g}, up={up:g})", on_time="outages", sure="outages")
     return Outages(inside, jnp.float32(down), jnp.float32(up), levels, weights, name=name)
 
 
@@ -272,8 +273,8 @@ def membership(base: Network, *, joins: _Rounds = None, leaves: _Rounds = None, 
         weights: Where the weight of a missing message goes, as for `link_loss`.
 
     Raises:
-        ValueError: For invalid rounds, nodes that would leave before they join, and a base that is synchronised or
-            late.
+        ValueError: For invalid rounds, nodes that would leave before they join, and a base that is synchronised, late,
+            or loses messages.
     """
     if joins is None and leaves is None:
         raise ValueError("Expected joins or leaves, got neither. Give one of them, or use the base network itself.")
@@ -286,7 +287,7 @@ def membership(base: Network, *, joins: _Rounds = None, leaves: _Rounds = None, 
             f"{node}. Give a later round in leaves."
         )
     shown = f"membership({int(np.sum(first > 0))} join, {int(np.sum(last < end))} leave)"
-    inside, name = around(base, shown, on_time="membership")
+    inside, name = around(base, shown, on_time="membership", sure="membership")
     return Membership(inside, jnp.asarray(first, jnp.int32), jnp.asarray(last, jnp.int32), weights, name=name)
 
 

@@ -98,7 +98,7 @@ def in_run(network: Any, key: Array, bits: int | Sizes) -> Any:
     return replace(network, base=in_run(network.base, key, bits)) if hasattr(network, "base") else network
 
 
-def around(base: Network, name: str, *, on_time: str = "") -> tuple[Network, str]:
+def around(base: Network, name: str, *, on_time: str = "", sure: str = "") -> tuple[Network, str]:
     """Prepare a base network for wrapping, and name the wrapper.
 
     The wrapped network's name, a static field, is removed, so networks that differ only in it share one compilation.
@@ -108,6 +108,11 @@ def around(base: Network, name: str, *, on_time: str = "") -> tuple[Network, str
         raise ValueError(
             f"Expected a network for {on_time} whose messages are not late, got base = {called(base)}: in some rounds "
             "a node sends nothing, or receives nothing of what arrives. Use link_loss around delays."
+        )
+    if sure and kind_of(base).lossy:
+        raise ValueError(
+            f"Expected a base without lost messages inside {sure}, got base = {called(base)}: messages that it does "
+            "not send, or requests that it makes, would be counted wrongly. Put link_loss or bursty_loss around it."
         )
     inside = replace(base, name="") if is_dataclass(base) and hasattr(base, "name") else base
     return inside, f"{name} of {called(base)}"

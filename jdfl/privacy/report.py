@@ -46,6 +46,7 @@ ASSUMPTIONS = (
     "floating point, by JAX's generator, which is not cryptographic)",
     "numbers of records, weights, the network, the parameters that the problem was made with, single numbers in code "
     "and all settings are public and were not chosen by looking at the data",
+    "code of your own does the same whenever it is traced",
     "not covered: this run's metrics, curves, summaries and node tables (nodes.csv, split.csv), which include exact "
     "objectives and label counts and are computed from private data without noise, and checkpoints, which hold the "
     "exact state of the nodes",

@@ -32,8 +32,8 @@ KINDS = Named(
         "bursts in bursts": lambda: nw.bursty_loss(BURSTY(), 0.2, 0.3),
         "participation": lambda: nw.node_participation(BASE(), 0.5),
         "participation of a number": lambda: nw.node_participation(BASE(), count=3),
-        "outages": lambda: nw.outages(BURSTY(), 0.3, 0.4),
-        "membership": lambda: nw.membership(BURSTY(), joins=[0, 0, 0, 3, 4, 5], leaves=[9] + [20] * 5),
+        "outages": lambda: nw.bursty_loss(nw.outages(BASE(), 0.3, 0.4), 0.3, 0.2),
+        "membership": lambda: nw.membership(BASE(), joins=[0, 0, 0, 3, 4, 5], leaves=[9] + [20] * 5),
         "delays": lambda: nw.bursty_loss(nw.delays(BASE(), 3), 0.3, 0.2),
         "times": lambda: nw.timed(BURSTY(), nw.ExponentialTime(1.0), latency=nw.ParetoTime(1.0, 2.5)),
     }
