@@ -127,7 +127,7 @@ def check_shared(one: Result, other: Result) -> None:
     """Refuse two runs that share a private key, unless they are one run, or one continues the other: ValueError."""
     if one.private_digest != other.private_digest:
         return
-    changed = one.provenance.settings != other.provenance.settings and one.provenance.differences(other.provenance)[1]
+    changed = one.provenance.differences(other.provenance)[1]
     if changed or not (one.released[-1] in other.released or other.released[-1] in one.released):
         why = f" ({'; '.join(changed[:3])})" if changed else ""
         raise ValueError(

@@ -26,7 +26,7 @@ from jdfl.engine.points import at, points_of
 from jdfl.engine.provenance import checksums, provenance, settings_of
 from jdfl.engine.result import Result
 from jdfl.engine.spending import guarantee_of, planned_by_all, watched
-from jdfl.engine.start import Options, Start, check_counters, check_run, check_settings
+from jdfl.engine.start import Options, Start, check_counters, check_run, check_settings, made_of
 from jdfl.engine.stopping import StopRule
 from jdfl.engine.tally import Tally
 from jdfl.engine.trials import Trial, executed, paired_trials
@@ -239,7 +239,7 @@ def across(
 
     outcomes, spent = kept.outcomes(jobs, about, make)
     spent = spent._replace(seconds=spent.seconds / len(settings))
-    results: list[Result] = []
+    results, alike = list[Result](), dict[Any, str]()
     for place, (setting, label, root, outcome) in enumerate(zip(settings, labels, roots, outcomes)):
         params, carry, first_record, later = outcome
         trial = trials[place % len(trials)]
@@ -249,6 +249,7 @@ def across(
         tally.add(later.rounds, later.metrics, later.counts)
         given = trial.problem, trial.network, stop, root, steps, every, chosen, told[place], origins[place]
         start = Start(made[place], *given, Options(), None)
+        start = replace(start, made=made_of(start, alike))
         results.append(replace(assemble(start, setting, params, carry, tally, spent), labels=label))
     return results if hold is None else booking.booked(hold, list(zip(runs, results)))
 

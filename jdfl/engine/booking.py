@@ -122,7 +122,8 @@ def booked(hold: Hold, runs: Sequence[tuple[Intent, Result]]) -> list[Result]:
     for one, result in runs:
         ledger = Ledger.of(result.guarantee, result.releases, result.records)
         void = "" if result.guarantee.claimed else result.guarantee.reason
-        ended[one.key] = Ended(ledger, result.ending in _THEMSELVES, void, result.rounds, result.released[-1])
+        outputs = result.released[-1].rpartition(" ")[2]
+        ended[one.key] = Ended(ledger, result.ending in _THEMSELVES, void, result.rounds, outputs)
     try:
         found = hold.end(ended)
     except (OSError, ValueError) as error:

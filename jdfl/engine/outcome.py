@@ -47,7 +47,8 @@ def assemble(
     ending, reason = _ending(rounds, start, carry, setting, cut)
     warns = dict.fromkeys((*warned, *_privacy_warnings(setting.stop, ending, guarantee)))
     history, state = tally.history(), carry.state
-    released = "" if guarantee.event is None else _released(rounds, params, state, carry.releases, history)
+    told = "" if guarantee.event is None else _released(rounds, params, state, carry.releases, history)
+    released = f"{start.made} {told}".strip()
     return Result(
         algorithm=setting.algorithm.algorithm,
         ready=setting.algorithm.ready,

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, Any
 
+import jax
 import numpy as np
 from jax import Array
 
@@ -25,7 +26,7 @@ from jdfl.engine.computed import COMPUTED, computed
 from jdfl.engine.metrics import Metric, default_metrics, resolve
 from jdfl.engine.optimality import referenced
 from jdfl.engine.placement import require_memory
-from jdfl.engine.provenance import Provenance, checksums, identity, provenance
+from jdfl.engine.provenance import Provenance, checksums, identity, provenance, settings_of
 from jdfl.engine.result import Result
 from jdfl.engine.spending import guarantee_of, unspent, watched
 from jdfl.engine.stopping import StopRule
@@ -36,7 +37,9 @@ from jdfl.network.timing import check_traces
 from jdfl.privacy import Guarantee
 from jdfl.privacy.accounting import scheduled
 from jdfl.problems import Problem, check_problem
+from jdfl.store.jobs import name_of
 
+_SMALL = 2**26  # bytes of data that are compared by checksums, and not as arrays
 MOST_ROUNDS = 2**30  # rounds are counted in int32, and the next record is computed ahead of them
 
 
@@ -82,6 +85,7 @@ class Start:
     provenance: Provenance
     options: Options
     before: Checkpoint | None  # the checkpoint that it continues
+    made: str = ""  # the digest of all that decides what is released, where other runs may have its private key
 
     def computed(self) -> str:
         """The digest of what the run computes, which is traced once more for it."""
@@ -191,6 +195,7 @@ def started(
     if kept or COMPUTED in known:
         settings = origin.settings | checksums(**built) | {COMPUTED: start.computed()}
         start = replace(start, provenance=replace(origin, settings=settings))
+    start = replace(start, made=made_of(start, {}))
     if before is not None:
         names = [metric.__name__ for metric in chosen]
         before.check(unspent(guarantee, problem), own, int(steps), names, start.provenance)
@@ -202,6 +207,21 @@ def started(
                 stacklevel=3,
             )
     return start
+
+
+def made_of(start: Start, known: dict[Any, str]) -> str:
+    """The digest of settings, arrays and what is computed, which is `known` of runs alike; "" if its key is new."""
+    if start.guarantee.event is None or (start.key.source != "given" and start.before is None):
+        return ""
+    settings, data = start.provenance.settings, (start.problem.data, start.problem.weight)
+    alike = jax.tree.structure((start.program, start.problem, start.network))
+    if alike not in known:
+        known[alike] = settings.get(COMPUTED) or start.computed()
+    more = {"algorithm": start.program, "network": start.network, "problem": start.problem.start}
+    small = jax.process_count() == 1 and sum(leaf.nbytes for leaf in jax.tree.leaves(data)) <= _SMALL
+    sums = {} if COMPUTED in settings else checksums(data=data) if small else {"data": identity(data)}
+    derived: dict[str, Any] = {"curvature": start.problem.curvature, "plan": start.program.plan}
+    return name_of(settings, known[alike], sums, checksums(**more, **derived), settings_of(**derived))
 
 
 def own_key(key: int | Array | RunKey | None, before: Checkpoint | None, noisy: bool) -> RunKey:

@@ -6,6 +6,7 @@ import stat
 import subprocess
 import sys
 from dataclasses import replace
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -14,9 +15,10 @@ import pytest
 
 import jdfl
 from jdfl.algorithms.program import planned
+from jdfl.base import struct
 from jdfl.base.keys import key_data
 from jdfl.base.run_keys import RunKey
-from jdfl.engine import accountant, runner, start
+from jdfl.engine import accountant, batch, runner, start
 from jdfl.engine.accountant import spent_together
 from jdfl.engine.computed import COMPUTED, computed
 from tests.later import Later
@@ -165,6 +167,53 @@ def test_the_same_run_counts_once_and_so_does_what_it_continues():
     assert spent_together([longer, first]) == spent_together([longer]) == spent_together([first, longer])
     with pytest.raises(ValueError, match="released different things"):
         spent_together([first, run(key=3, steps=4)])  # whose beginning nobody has compared
+
+
+@struct.dataclass
+class Forgetful(jdfl.Algorithm):
+    """What a round sends says nothing of earlier rounds."""
+
+    signs: Any = None  # [T] of the points at which gradients are taken
+    gradients: jdfl.Gradients = NOISY.gradients
+    title = "Forgetful"
+
+    def init(self, round):
+        """Start where the problem says."""
+        return round.problem.begin()
+
+    def step(self, state, round):
+        """A step from the start."""
+        x = round.problem.begin()
+        return round.mix(x - self.gradients(self.signs[round.k] * (x + 1), round) - 0 * state)
+
+
+def test_runs_that_end_alike_are_not_one_run(monkeypatch):
+    """In the first round they differ, by an array of settings or by a record, and all that is left of it is equal."""
+
+    def hinge(params, example):
+        return jnp.maximum(0.0, jnp.sum(params)) * example[0] + 0 * params @ example
+
+    signs, other = jnp.asarray([1.0, -1, 1, 1, 1]), X.copy()
+    other[0] *= -1
+    problem, changed = (jdfl.problems.from_loss(hinge, jnp.zeros(3), data, nodes=4) for data in (X, other))
+    by_record = (Forgetful(signs), problem), (Forgetful(signs), changed)
+    by_array = (Forgetful(signs), problem), (Forgetful(signs.at[0].multiply(-1)), problem)
+
+    def found(pair):
+        made = [run(*one, key=7) for one in pair]
+        lanes = [jdfl.repeat(*one, NETWORK(), keys=[7, 8], steps=2, metrics=[])[0] for one in pair]
+        return made, lanes
+
+    for both in (*found(by_record), [run(*one, key=7) for one in by_array]):
+        assert both[0].released[-1].split()[1] == both[1].released[-1].split()[1]
+        with pytest.raises(ValueError, match="private key of their own"):
+            spent_together(both)
+    again = run(Forgetful(1 * signs), jdfl.problems.from_loss(hinge, jnp.zeros(3), X, nodes=4), key=7)
+    assert np.isfinite(spent_together([run(Forgetful(signs), problem, key=7), again])[0])
+    with monkeypatch.context() as patch:
+        for file in (start, batch):
+            patch.setattr(file, "made_of", lambda *_: "")
+        assert all(np.isfinite(spent_together(both)[0]) for both in found(by_record))
 
 
 def test_without_a_key_noise_is_new_and_the_rest_is_that_of_seed_0():
