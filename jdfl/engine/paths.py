@@ -51,10 +51,10 @@ def paths(
     programs = traced(algorithm, problem, program.plan)
     flows, params, state = outputs(programs, problem)
     leaks = flows[0].leaks | flows[1].leaks
-    found = {f"message {channel.name}": leaks.get(channel.name, "") for channel in algorithm.channels}
+    found = {f"message {name}": leaks.get(name, "") for name in (*(one.name for one in algorithm.channels), *leaks)}
     found["parameters"] = WHY[params]
     told = guarantee_of(program, problem)
-    if told.event is not None and not told.claimed:  # what the noise does not hide
+    if not told.claimed and (told.event is not None or flows[0].noises or flows[1].noises):  # what noise does not hide
         found = {name: why or told.reason for name, why in found.items()}
     shape = jax.eval_shape(algorithm.params, programs.state)
     for metric in chosen:

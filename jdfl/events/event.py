@@ -18,7 +18,7 @@ from jdfl.algorithms.book import MODEL, Book, Channel
 from jdfl.algorithms.moment import Moment
 from jdfl.algorithms.round import Round
 from jdfl.algorithms.sending import Prepared, exact
-from jdfl.base import marking, struct
+from jdfl.base import checks, marking, struct
 from jdfl.base.marking import sent
 from jdfl.base.streams import Keys, Stream, each
 from jdfl.codecs import transmit
@@ -92,10 +92,19 @@ class Notes:
             for (by, _), (where, book) in self.books.items()
             for what in numbers
         ]
+        if any(isinstance(note.times, Array) for note in made):
+            raise ValueError(
+                "Expected gradients of all rows of an event, got those of some. Use no each_of, but fewer events."
+            )
         return [*self.found, *(note for note in made if note.times)]
 
     def into(self, book: Book) -> None:
         """Add noises and uses of channels to the record of a step."""
+        if len(self.books) > 1 and any(one.turns for _, own in self.books.values() for one in own.booked):
+            raise ValueError(
+                "Expected one round of an event that repeats local steps with noise, got several rounds, which would "
+                "share it. Give every local step a turn: event.at(turn=t)."
+            )
         for _, own in self.books.values():
             for stream, (claim, looks) in own.noises.items():
                 before = book.noises.get(stream, (claim, looks))
@@ -156,6 +165,11 @@ class Event:
     present: Array  # [b, C] bool whether there is one
     data: Array  # int32 [b]
     notes: Notes = field(default_factory=Notes)
+    altered: bool = False  # whether a handler has made it, or one that it was made from
+
+    def __post_init__(self) -> None:
+        if not marking.ours(3):  # after `__init__`
+            object.__setattr__(self, "altered", True)
 
     def node(self, column: int | None) -> Array:
         """The nodes [b] of a column with rows of nodes, or the actors."""
@@ -178,6 +192,8 @@ class Event:
         Raises:
             ValueError: For a column and turn that the handler has used before: their noise would be the same.
         """
+        checks.whole(0, turn=turn)
+        checks.whole(0, self.row.shape[1] - 1, column=0 if column is None else column)
         if (column, turn) in self.notes.books:
             raise ValueError(
                 f"Expected a turn of its own for every round of an event, got turn = {turn} twice for column {column}:"
@@ -193,7 +209,7 @@ class Event:
             (given["problem"].data, given["problem"].weight), (self.problem.data, self.problem.weight)
         )
         given["problem"] = replace(given["problem"], data=data, weight=weight)
-        return Round(**given, book=book, rows=node, local_step=place)
+        return Round(**given, book=book, rows=node, local_step=place, altered=self.altered)
 
     def send(self, x: Array, to: int, channel: Channel = MODEL, *, by: int | None = None) -> Array:
         """What the node of a column receives of the rows x [b, n], and combines with its own at once.

@@ -25,6 +25,7 @@ def test_paths_and_the_laws_agree_with_the_guarantee():
     for name in (
         "the tutorial's step",
         "a tenth of the sensitivity",
+        "another book",
         "noise drawn again",
         "rows flipped before the noise",
     ):
