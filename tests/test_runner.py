@@ -353,12 +353,12 @@ def test_runs_in_other_threads():
 @pytest.mark.parametrize("watched", ["state", "parameters"])
 def test_every_number_that_is_not_finite_is_found(bad, watched):
     w = np.full((3, 5), np.finfo(np.float32).max, np.float32)  # finite, if only just
-    first_bad = jax.jit(lambda w, largest=None: guard.first_bad(Program(Gossip()), w, largest, watched))
-    assert int(first_bad(w)) == guard.NOWHERE
-    assert int(first_bad(w, np.float32(1e30))) == 0
+    found = jax.jit(lambda w, largest=None: guard.bad_nodes(Program(Gossip()), w, largest, watched))
+    assert not found(w).any()
+    assert found(w, np.float32(1e30)).all()
     w[1, 1 : 1 + len(bad)] = bad
-    assert int(first_bad(w)) == 1
-    assert int(guard.first_bad(Program(Gossip()), w, np.float32(1e30), "nothing")) == guard.NOWHERE
+    assert found(w).tolist() == [False, True, False]
+    assert guard.bad_nodes(Program(Gossip()), w, np.float32(1e30), "nothing") is None
 
 
 def test_a_run_ends_where_a_parameter_is_too_large():

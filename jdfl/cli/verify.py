@@ -145,10 +145,7 @@ def _texts(part: Any, file: Path) -> dict[str, str]:
 
 
 def _missing(before: pd.DataFrame, again: Result, rounds: int) -> str:
-    """The first record up to `rounds` that only one of the runs has, in words; nothing if there is none.
-
-    A run's last record may be missing in the other one, which did not end there.
-    """
+    """The first record up to `rounds` that one run alone has, in words; the last of a run that ended may be missing."""
     if again.rounds < rounds:
         return f"it had {rounds} rounds, now it ends after {again.rounds}: {again.reason}"
     old, new = ({int(one) for one in table["round"]} for table in (before, again.history))

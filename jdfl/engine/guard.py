@@ -13,7 +13,6 @@ import numpy as np
 from jax import Array
 
 from jdfl.algorithms.program import Program
-from jdfl.devices import nodes
 
 NOWHERE = -1
 Watched = Literal["nothing", "parameters", "state"]  # the values whose divergence may end a run, from the fewest to all
@@ -23,12 +22,6 @@ def least(watched: Sequence[Watched]) -> Watched:
     """The strictest of the checks of several runs that are made side by side."""
     order: tuple[Watched, ...] = get_args(Watched)
     return min(watched, key=order.index)
-
-
-def first_bad(program: Program, state: Any, largest: Array | None, watched: Watched) -> Array:
-    """The first node [] that `bad_nodes` finds, or NOWHERE."""
-    bad = bad_nodes(program, state, largest, watched)
-    return jnp.int32(NOWHERE) if bad is None else nodes.lowest(bad, NOWHERE)
 
 
 def bad_nodes(program: Program, state: Any, largest: Array | None, watched: Watched) -> Array | None:

@@ -34,10 +34,7 @@ def shares(key: Array, node: np.ndarray, count: np.ndarray) -> np.ndarray:
 def _fill(
     found: np.ndarray, draw: Callable[[Array, Array], Array], node: np.ndarray, count: np.ndarray, block: int = 2**16
 ) -> None:
-    """Put draws for nodes [k] and counts [k] into `found` [k, ...], in blocks whose sizes are powers of two.
-
-    So few programs serve all numbers.
-    """
+    """Put draws for nodes [k] and counts [k] into `found` [k, ...], in blocks of powers of two, for few programs."""
     for start in range(0, len(node), block):
         some = node[start : start + block], count[start : start + block]
         size = 1 << max(6, (len(some[0]) - 1).bit_length())

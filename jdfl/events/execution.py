@@ -17,7 +17,7 @@ from jdfl.base import struct
 from jdfl.base.marking import sent
 from jdfl.base.streams import Keys
 from jdfl.events.event import Event, Instant, Neighbours, Notes
-from jdfl.events.plan import WIDTHS, Plan, arranged
+from jdfl.events.plan import Plan
 from jdfl.events.timeline import Events
 from jdfl.events.touches import NOTHING, Touch
 from jdfl.problems import Problem
@@ -47,11 +47,6 @@ def execute(
     for kind, width, first, last in plan.runs():
         tables = _run(method, dict(tables), given, pieces, columns, first, last, kind=kind, width=width)
     return tables
-
-
-def one_by_one(events: Events, kinds: int) -> Plan:
-    """The plan that executes one event after another, which defines what every other plan must give."""
-    return arranged(events, np.arange(1, len(events) + 1, dtype=np.int32), kinds, WIDTHS[:1])
 
 
 def _steady(column: np.ndarray) -> Array:

@@ -54,10 +54,7 @@ def _meetings(method: AsyncMethod, events: Events, node: np.ndarray, own: np.nda
 
 
 def _handed(method: AsyncMethod, events: Events, node: np.ndarray, own: np.ndarray) -> Iterator[Exchanges]:
-    """Of events that read what an event at another node has written last.
-
-    It is in a table of messages, in rows of the in-neighbours, or in a row that goes from node to node.
-    """
+    """Of events that read what another node has written last: messages, rows of in-neighbours, or a row passed on."""
     walking = {kind.touches[0].table for kind in method.kinds if any(one.table == NOTHING for one in kind.touches)}
     many = {touch.table for kind in method.kinds for touch in kind.touches if touch.many}
     far = np.int64(len(events) + 1)

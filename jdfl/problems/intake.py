@@ -122,10 +122,7 @@ def _number(**named: Any) -> None:
 def _given(
     X: Any, y: Any, nodes: int | None, clients: Any, rank: int | None
 ) -> tuple[Any, np.ndarray, np.ndarray, Names | None, tuple[str, ...], Any]:
-    """The examples of parts that are given, one after another, with the node of each, and names of nodes and columns.
-
-    The last result are the labels of the columns as they are.
-    """
+    """Examples of given parts, one after another; the node of each, names of nodes and columns, and column labels."""
     if checks.is_a(X, Mapping):
         clients = list(X) if clients is None else clients
         X, y = list(X.values()), aligned("y", y, labels_of(X), "X")

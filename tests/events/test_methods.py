@@ -17,7 +17,7 @@ from jdfl.engine import waves
 from jdfl.events import ADPSGD, AGP, REGISTRY, SWIFT, AsyncCHOCO, AsyncDOADP, RandomizedGossip
 from jdfl.events import plan as plans
 from jdfl.events.event import Instant
-from jdfl.events.execution import execute, one_by_one
+from jdfl.events.execution import execute
 from tests.events.scenes import (
     CLOCKS,
     FAULTS,
@@ -38,7 +38,11 @@ from tests.events.scenes import (
 
 def ordered(monkeypatch) -> None:
     """From here on events are executed one after another."""
-    monkeypatch.setattr(waves, "planned", lambda events, kinds: one_by_one(events, len(kinds)))
+
+    def planned(events, kinds):
+        return plans.arranged(events, np.arange(1, len(events) + 1, dtype=np.int32), len(kinds), plans.WIDTHS[:1])
+
+    monkeypatch.setattr(waves, "planned", planned)
 
 
 def test_every_method_has_a_row():
