@@ -15,7 +15,16 @@ import pytest
 from PIL import Image
 
 import jdfl
-from experiments import ceps_table3, directed_ceps, doadp_leakage, gallery, leakage, ledger, privacy_audit
+from experiments import (
+    ceps_table3,
+    directed_ceps,
+    doadp_leakage,
+    gallery,
+    leakage,
+    ledger,
+    privacy_audit,
+    sensitivities,
+)
 from experiments.common import Row
 from jdfl.arrays import ops
 from jdfl.engine import batch, outcome, runner, stepping
@@ -39,10 +48,11 @@ WITHOUT_RUNS = (
     "published_sums",
     "robust_breakdown",
     "robustness_atlas",
+    "sensitivities",
     "theorem1_counterexample",
 )
 WITH_OWN_FIGURES = ("fair_comparison",)  # of comparisons, which tell their own runs
-WITHOUT_FIGURE = ("codec_warnings",)
+WITHOUT_FIGURE = ("codec_warnings", "sensitivities")
 SEEDS = {"codecs": ["--seeds", "5"], "gpsp_quality": ["--seeds", "3"]}  # of means that must reach something
 ROWS = 3  # of parameters that are packed as messages
 ALONE = (jdfl.DECOR, jdfl.MAFALDA, jdfl.events.AsyncMethod)  # whose messages are the parameters and no number more
@@ -157,6 +167,11 @@ def claims_stand(cells: Cells, _: Path) -> None:
     """What is claimed is not refuted, and what is broken is caught."""
     told = privacy_audit.verdict(list(cells.values()))
     assert told == ["claimed and not refuted: 2 of 2", "broken and caught: 3 of 3"]
+
+
+def no_claim_is_exceeded(cells: Cells, _: Path) -> None:
+    """By no setting."""
+    assert sensitivities.verdict(list(cells.values())).startswith("settings that exceed their claim: 0 of 5")
 
 
 def noise_ends_attacks(cells: Cells, _: Path) -> None:
@@ -315,6 +330,7 @@ SAID: dict[str, Callable[[Cells, Path], None]] = {
     "partpsp_table3": on_digits,
     "partpsp_table4": on_digits,
     "privacy_audit": claims_stand,
+    "sensitivities": no_claim_is_exceeded,
     "unreliable": runs_are_told,
 }
 
