@@ -150,6 +150,16 @@ class CombinedBy(Around):
         """The round with the rule."""
         return round.by(self.rule)
 
+    def step(self, state: Any, round: Round) -> Any:
+        """The other method's step; ValueError for one that never combines rows by `mix` or `pull`."""
+        result = super().step(state, round)
+        if round.book.moved is None:
+            raise ValueError(
+                f"Expected a method that combines rows by round.mix or round.pull for the {self.rule.title}, got "
+                f"{self.algorithm.title}, which the rule would not change. Use another method, such as jdfl.RobustDSGD."
+            )
+        return result
+
     def minimises(self, problem: Problem, network: Network) -> str:
         """What the other method minimises, where the rule is W; otherwise what the rule leaves."""
         return self.rule.minimises or super().minimises(problem, network)
@@ -252,8 +262,12 @@ def combined_by(algorithm: Algorithm, rule: Rule) -> CombinedBy:
     Args:
         algorithm: The method.
         rule: The rule, such as `jdfl.robust.TrimmedMean(b=2)`.
+
+    Raises ValueError for a method with a rule, and when the run begins for one that does not mix.
     """
     check_protocol(algorithm)
+    if isinstance(own := getattr(algorithm, "rule", None), Rule):
+        checks.refuse("a method without a rule", "algorithm.rule", own, "Give the method the other rule itself.")
     return CombinedBy(algorithm, rule)
 
 

@@ -46,6 +46,7 @@ class Book:
     sent: dict[str, Any] = field(default_factory=dict)  # messages that leave a node, by channel; [m, g]: also by size
     combined: dict[str, Any] = field(default_factory=dict)  # how often a node combines what it received, by channel
     uses: dict[str, int] = field(default_factory=dict)  # how often the step sends, by channel
+    moved: Any = None  # [m] bool the rows that a robust rule has changed; None: no rule had to combine any
     noises: dict[Stream, tuple[Claim, frozenset[int]]] = field(default_factory=dict)  # guarantee and looks of noise
     parts: dict[Stream, Stream] = field(default_factory=dict)  # noise covered by the releases of another stream
     loose: set[Stream] = field(default_factory=set)  # parts drawn a different number of times than their releases
@@ -164,6 +165,7 @@ class Book:
         self.loose |= inner.uncovered()
         self.correlated |= inner.correlated
         self.altered |= inner.altered
+        self.moved = self.moved if inner.moved is None else True
         self.inside |= {*inner.noises, *inner.parts}
 
     def uncovered(self) -> set[Stream]:
@@ -203,7 +205,8 @@ class Book:
                 continue
             for g, part in enumerate(parts(name, sizes[name])):
                 sent[part] = sent.get(part, 0) + _of_group(number, group, g)
-        return counts(m, sent, grads=self.grads, releases=self.releases, communications=combined)
+        some = combined if self.moved is None else jnp.where(self.moved, combined, 0)
+        return counts(m, sent, grads=self.grads, releases=self.releases, communications=combined, combined=some)
 
 
 def parts(channel: str, sizes: tuple[int, ...]) -> list[str]:

@@ -122,7 +122,7 @@ class Messages(Sending):
             by: The nodes that may send, by [m] bool, while other copies stay; None: all.
             over: Of these only the nodes send whose C(x - copy) has an l2 norm above it, over [] or [m]; None: all.
         """
-        x = self._altered(channel, x)
+        x = self.with_lies(channel, x)
         wanted, at = jnp.ones((self.m,), jnp.bool_) if by is None else by, self.book.uses.get(channel.name, 0)
         if over is not None:
             arrived = self._received(x - copy, wanted, channel, at)
@@ -175,7 +175,7 @@ class Messages(Sending):
             x: The rows x [m, n].
             channel: The channel on which they are counted.
         """
-        x = self._altered(channel, x)
+        x = self.with_lies(channel, x)
         self.book.send(channel, 1, 1)
         return round_trip(self.prepared.wire, self.shared_keys(channel), self.leaving(channel, x, to="one"))
 

@@ -56,7 +56,8 @@ class Info:
     sent: dict[str, Array]  # int32 [m] messages that the node sent, by channel
     grads: Array  # int32 [m] gradients of its own loss that the node evaluated
     releases: Array  # int32 [m] noisy functions of its data that others may see
-    communications: Array  # int32 [m] 1 where the node combined what it received
+    communications: Array  # int32 [m] 1 where the node received what it combines
+    combined: Array  # int32 [m] the same, 0 where a robust rule has left its row as it was
 
 
 def counts(
@@ -66,6 +67,7 @@ def counts(
     grads: Array | int = 0,
     releases: Array | int = 0,
     communications: Array | int = 0,
+    combined: Array | int | None = None,
 ) -> Info:
     """An Info of m nodes from numbers that all nodes share, or arrays [m].
 
@@ -74,12 +76,12 @@ def counts(
         sent: Messages that a node sent, by channel, each a number or sent [m].
         grads: Gradients of its own loss that a node evaluated, a number or grads [m].
         releases: Noisy functions of its data that others may see, a number or releases [m].
-        communications: 1 where a node combined what it received, a number or communications [m].
+        communications: 1 where a node received what it combines, a number or communications [m].
+        combined: The same, 0 where a robust rule has left its row as it was; None: nowhere.
     """
 
     def each(count: Array | int) -> Array:
         return jnp.broadcast_to(jnp.asarray(count, jnp.int32), (m,))
 
-    return Info(
-        {channel: each(count) for channel, count in sent.items()}, each(grads), each(releases), each(communications)
-    )
+    numbers = grads, releases, communications, communications if combined is None else combined
+    return Info({channel: each(count) for channel, count in sent.items()}, *map(each, numbers))

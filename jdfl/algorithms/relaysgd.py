@@ -81,7 +81,7 @@ class RelaySGD(Algorithm):
         (x, up, down), parent = state, round.ready
         to_children, to_parents = (round.on(graph) for graph in branches(round.graph, round.node, parent))
         h = jnp.pad(x - self.lr * self.gradients(x, round), ((0, 0), (0, 1)), constant_values=1)
-        below = round.leaving(MODEL, h + to_parents.mix(up, None))
+        below = round.with_lies(MODEL, round.leaving(MODEL, h + to_parents.mix(up, None)))
         down = jnp.where(parent[:, None] < 0, 0, to_children.mix(below + down) - up)
         total = h + down + to_parents.mix(below, None)
         return State(total[:, :-1] / total[:, -1:], below, down)

@@ -137,9 +137,14 @@ class Sending:
         rule, problem = self.rule or Weighted(), getattr(self, "problem", None)
         losses = None if problem is None else problem.values
         result = rule(self.graph, own, z, aimed=aimed, k=self.k, losses=losses)
+        if rule.minimises and self.book.moved is not True:  # rows that are all alike are combined, too
+            moved = jnp.any(result != own, axis=1) | jnp.all(z == z[:1])
+            self.book.moved = moved if self.book.moved is None else self.book.moved | moved
+        elif self.book.moved is None:
+            self.book.moved = True
         return result if self.exchanging is None else jnp.where(self.exchanging, result, own)
 
-    def _altered(self, channel: Channel, x: Array) -> Array:
+    def with_lies(self, channel: Channel, x: Array) -> Array:
         """The rows x [m, n] with those that attackers send instead, the same to all receivers."""
         if self.lies is None:
             return x

@@ -44,7 +44,7 @@ class Carry:
     measured: Array  # [m] float32 what was measured there
     spent: Array  # bool [] the next round would release more than is allowed
     counts: Info  # sums since the start, or since this chunk began
-    communications: Array  # [m] int32 since the start
+    communications: Array  # [m] int32 how often nodes have `combined` rows since the start
     releases: Array  # [m] int32 since the start
     clock: Seconds | None  # [m] simulated seconds after which every node was done; None: the network has no times
 
@@ -134,7 +134,7 @@ def _start(setting: Setting, metrics: tuple[metrics_module.Metric, ...]) -> tupl
     clock = None if computed is None else (computed, jnp.zeros_like(computed))
     first = known(setting, state, clock)
     bad = checked(setting, state, None, info, info.releases, (invariants.unit(first), first))
-    carry = Carry(state, k, no, *bad, no, info, info.communications, info.releases, clock)
+    carry = Carry(state, k, no, *bad, no, info, info.combined, info.releases, clock)
     values = evaluate(carry, setting, metrics)
     _, values = concluded(carry, replace(setting, watched="nothing"), values, metrics)
     return setting, carry, _record(carry, setting, values)
@@ -156,7 +156,7 @@ def _advance(
         clock = done_at(setting, carry.clock, round, info)
         info = lax.optimization_barrier(info)  # or XLA counts twice, for the sums and for the rules
         w = algorithm.params(state)
-        communications = carry.communications + info.communications
+        communications = carry.communications + info.combined
         rounds = carry.rounds + 1
         judged, *seen = algorithm.judged(problem, w, communications)
         stopped = stops(stop, View(rounds, seen[0], seen[1], judged))

@@ -87,7 +87,7 @@ class Result:
     reason: str  # the ending in words
     diverged: tuple[int, int] | None  # (round, node) of the first number that is not finite, or too large
     totals: Totals
-    communication_rounds: np.ndarray  # [m] how often each node combined messages
+    communication_rounds: np.ndarray  # [m] how often each node combined messages, and a robust rule accepted any
     releases: np.ndarray  # [m] noisy functions of each node's data that others may see
     clock: np.ndarray | None  # [m] simulated seconds until every node was done; None: the network has no times
     published_bytes: float | None  # by the formula behind the tables of the paper; None where there is none

@@ -152,7 +152,9 @@ def test_counts_are_those_made_by_hand(row: Row):
     assert result.totals.bits == sum(row.message_bits[c] * sent.sum() for c, sent in by_hand["sent"].items())
     assert result.totals.gradients == by_hand["grads"].sum()
     assert result.totals.releases == by_hand["releases"].sum()
-    np.testing.assert_array_equal(result.communication_rounds, by_hand["communications"])
+    assert result.totals.communications == by_hand["communications"].sum()
+    if not hasattr(result.algorithm, "rule"):  # which may leave rows as they are
+        np.testing.assert_array_equal(result.communication_rounds, by_hand["communications"])
 
 
 def test_everything_is_as_sparse_as_it_must_be(row: Row):

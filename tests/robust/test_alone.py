@@ -68,3 +68,44 @@ def test_nodes_that_never_combine_a_message_are_named_in_the_result():
     alone = jdfl.run(jdfl.DPSGD(), arrays(), nw.node_participation(RING, count=1), steps=2)
     assert any("no node ever combined a message" in one for one in alone.warnings)
     assert not any("combined" in one for one in jdfl.run(jdfl.LocalOnly(), arrays(), RING, steps=2).warnings)
+
+
+@pytest.mark.parametrize(
+    ("rule", "network"),
+    [
+        (robust.BALANCE(gamma=1e-9), nw.complete(5)),
+        (robust.TrimmedMean(b=1), nw.node_participation(nw.complete(5), count=2)),
+        (robust.TrimmedMean(b=1), nw.link_loss(nw.complete(5), 0.9)),
+    ],
+)
+def test_nodes_whose_rule_never_accepts_a_message_are_named_in_the_result(rule, network):
+    result = jdfl.run(jdfl.RobustDSGD(rule=rule), arrays(), network, steps=4)
+    alone = jdfl.run(jdfl.LocalOnly(lr=0.1), arrays(), network, steps=4)
+    same = np.all(np.abs(np.asarray(result.params - alone.params)) < 1e-6, axis=1)
+    assert (result.communication_rounds == 0).tolist() == same.tolist()
+    assert same.sum() >= 4
+    assert any("combined a message" in one for one in result.warnings)
+
+
+def test_rows_that_are_all_alike_count_as_combined():
+    result = jdfl.run(jdfl.combined_by(jdfl.DPSGD(), robust.CoordinateMedian()), arrays(), nw.complete(5), steps=3)
+    assert result.communication_rounds.tolist() == [3] * 5
+
+
+@pytest.mark.parametrize("method", [jdfl.FedAvg(), jdfl.LocalOnly(), jdfl.PENS(), jdfl.L2C(), jdfl.FedFomo()])
+def test_a_rule_for_a_method_that_does_not_mix_is_refused(method):
+    with pytest.raises(ValueError, match=rf"combines rows by round.mix.*coordinate median, got {method.title}"):
+        jdfl.run(jdfl.combined_by(method, robust.CoordinateMedian()), arrays(), nw.complete(5), steps=1)
+
+
+def test_a_method_has_one_rule():
+    with pytest.raises(ValueError, match=r"without a rule, got algorithm\.rule = ClippedGossip"):
+        jdfl.combined_by(jdfl.RobustDSGD(), robust.CoordinateMedian())
+
+
+def test_attackers_at_the_leaves_of_a_tree_lie_to_their_parents():
+    plain, lied = (
+        jdfl.run(method, arrays(), STAR, steps=1).params
+        for method in (jdfl.RelaySGD(), jdfl.attacked(jdfl.RelaySGD(), robust.GaussianRows(), [1]))
+    )
+    assert np.abs(np.asarray(plain - lied))[0].max() > 0.1
