@@ -172,9 +172,12 @@ def wrapped(text: str, width: Width = "column") -> str:
 def _panel(axis: Axes, frame: pd.DataFrame, names: Mapping[str, str], floor: float | None) -> bool:
     """Draw one panel; returns whether it has a band."""
     found = {label: frame.loc[frame["label"] == label] for label in names}
-    bottom = _log_bottom(np.concatenate([np.asarray(one["mean"], float) for one in found.values()]), floor)
+    means = np.concatenate([np.asarray(one["mean"], float) for one in found.values()])
     if floor is not None:
         checks.not_negative("It is the accuracy of the reference.", floor=floor)
+        floor = None if np.any(means < -10 * floor) else floor  # there are values below it, and not by its errors
+    bottom = _log_bottom(means, floor)
+    if floor is not None:
         found = {
             label: one.assign(**{name: np.maximum(one[name], floor) for name in ("mean", "low", "high")})
             for label, one in found.items()

@@ -54,7 +54,8 @@ class Experiment:
             first. "stop" compares the rounds until the stop rule fires. None: rounds, bytes and gradients.
         tuning: How all methods are tuned; None: values as given.
         measure: The metric that tuning judges by and that leads in tables and figures: a name, or a function whose
-            smaller values are better. None: `suboptimality` where the minimum is known, or else `objective`.
+            smaller values are better. None: `suboptimality` where the minimum is known and there is a method with one
+            model for all nodes, or else `objective`.
         metrics: What is recorded and shown by tables, by name or as functions. None: all that the problem can give;
             tables show the measure.
         every: Rounds between two records, at least 1.
@@ -199,6 +200,8 @@ class Experiment:
         if measure is None:
             names = [metric.__name__ for metric in chosen]
             known = self.metrics is None and all(_minimum_known(trial.problem) for trial in (*trials, *tuning))
+            given = [getattr(one, "algorithm", one) for one in self.methods.values()]
+            known = known and not all(getattr(one, "personal", "") == "models" for one in given)  # above no minimum
             measure = "suboptimality" if known or "suboptimality" in names else "objective"
         (judge,) = resolve([measure], problem, "measure")
         if judge not in chosen:

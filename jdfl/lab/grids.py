@@ -119,6 +119,13 @@ def laid(
                 f"Expected {path!r} > 0 to lay a grid around for {label!r}, got {present!r}. Give its values: "
                 f"Entry(..., tune={{{path!r}: [...]}})."
             )
+        usual = getattr(type(algorithm), path, present)
+        if given is None and present != usual and present not in grid[path]:
+            warnings.warn(
+                f"Tuning chooses {path} of {label} from {grid_text({path: grid[path]})}, in place of the given "
+                f"{present!r}. Keep it by jdfl.Entry(..., tune={{}}), or tuning=None for all methods.",
+                stacklevel=2,
+            )
     return grid, derived if grid else ()
 
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 _ENDED = "Values where the runs ended"
 _DONE = "its rounds were done"
 _ONE = "one trial: there are no intervals, and no method is ranked"
+_COMMON = ("objective", "suboptimality", "gradient_norm", "distance_to_optimum")  # of one model for all nodes
 
 
 def grid(of: "Comparison", by: str, value: float | None, names: list[str]) -> Grid:
@@ -44,7 +45,9 @@ def grid(of: "Comparison", by: str, value: float | None, names: list[str]) -> Gr
     reasons = {label: "no results" for label, how in of.tuned.items() if how.short is not None}  # of another budget
     reasons |= {label: told for label in of.results if (told := _short(of, label, by, found))}
     budget = ("round", np.inf) if stop else (by, value)
-    measured = [column(found, name, of.values(*budget, name), beside=unranked, reasons=reasons) for name in names]
+    own = _own(of)
+    apart = {name: [*unranked, *own] if name in _COMMON else unranked for name in names}
+    measured = [column(found, name, of.values(*budget, name), beside=apart[name], reasons=reasons) for name in names]
     rows = [*columns.values(), *measured]
     pm = f" {PM}" if len(of.seeds) > 1 else ""
     headers = [*columns, *(f"{name.replace('_', ' ')}{pm}" for name in names)]
@@ -175,6 +178,11 @@ def _caption(of: "Comparison", by: str, value: float | None, found: pd.DataFrame
     caption = [f"{of.setting}.", f"{said}; {over}."]
     for label, network in of.networks.items():
         caption.append(f"{label}{f' (over {network})' if own else ''}: {note(of, label)}.")
+    if own := _own(of):
+        caption.append(
+            f"A model per node: {', '.join(own)}. Their {', '.join(_COMMON).replace('_', ' ')} are those of each model "
+            "on its node's data, those of the others of one model on all data, so they are not ranked with the others."
+        )
     if of.criterion:
         caption.append(f"Tuning: {of.criterion}.")
     if not of.tuned_at(by, value):
@@ -194,6 +202,12 @@ def _caption(of: "Comparison", by: str, value: float | None, found: pd.DataFrame
     if by == "seconds":
         caption.append("Seconds are the simulation's, spread evenly over its rounds; compilation is excluded.")
     return caption
+
+
+def _own(of: "Comparison") -> list[str]:
+    """Labels of methods that keep a model per node, where others do not."""
+    found = [label for label, one in of.algorithms.items() if getattr(one, "personal", "") == "models"]
+    return found if len(found) < len(of.algorithms) else []
 
 
 def _redrawn(of: "Comparison") -> str:

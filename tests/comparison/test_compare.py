@@ -607,3 +607,52 @@ def test_views_refuse_what_is_not_there(compared, tmp_path):
         for word in said:
             assert word in str(error.value)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_given_step_size_that_tuning_replaces_is_said():
+    from jdfl.lab.entries import plans
+
+    given = terms(problem, network, [0], 1, tune=TUNE)
+    with pytest.warns(
+        UserWarning, match=r"Tuning chooses lr of mine from .*in place of the given 0\.0123\. Keep it by"
+    ):
+        plans({"mine": jdfl.DPSGD(lr=0.0123)}, given)
+    own = terms(problem, network, [0], 1, tune=Tuning(keys=(70, 71), grids={"lr": [1.0]}))
+    for method, how in (  # as it is by default, kept, tuned as was asked for, and around the given value
+        (jdfl.DPSGD(), given),
+        (Entry(jdfl.DPSGD(lr=0.0123), tune={}), given),
+        (Entry(jdfl.DPSGD(lr=0.0123), tune={"lr": [0.1]}), given),
+        (jdfl.DPSGD(lr=0.0123), own),
+        (Tunable(rate=0.07), given),
+    ):
+        plans({"mine": method}, how)
+
+
+def test_models_of_nodes_are_not_ranked_with_one_model_for_all():
+    draw = np.random.default_rng(0)
+    X = draw.normal(size=(60, 2))
+    y = (X[:, 0] > 0) ^ (np.arange(60) % 6 < 3)
+    opposite = jdfl.from_arrays(X, y, clients=np.arange(60) % 6, test_fraction=0.0)
+    methods = {
+        "one": jdfl.DPSGD(),
+        "own": jdfl.LocalOnly(),
+        "worse": Entry(jdfl.DPSGD(lr=1e-3), tune={"lr": [1e-3, 2e-3]}),
+    }
+    how = {"steps": 6, "trials": 2, "every": 3, "tuning": Tuning(keys=(7,), extend=0)}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        found = jdfl.compare(methods, opposite, jdfl.network.complete(6), **how)
+        alone = jdfl.compare({"own": jdfl.LocalOnly()}, opposite, jdfl.network.complete(6), **how)
+    assert (found.measure, alone.measure) == ("suboptimality", "objective")
+    assert found.at("round").loc["own", "suboptimality"] < -0.05
+    text = str(found.table())
+    assert "A model per node: own." in text
+    marked = [line.split()[0] for line in text.splitlines() if line.rstrip().endswith("*")]
+    assert marked == ["one"]
+    assert "own" in [
+        line.split()[0] for line in str(found.table(metrics=["objective_local"])).splitlines() if "*" in line
+    ]
+    assert "A model per node" not in str(alone.table())
+    (axis,) = found.plot(x="round")[0].axes
+    lowest = min(float(np.min(np.asarray(line.get_ydata(), float))) for line in axis.lines)
+    assert lowest == pytest.approx(found.at("round").loc["own", "suboptimality"], rel=1e-5)
