@@ -357,3 +357,33 @@ def test_ones_own_libsvm_file_is_not_to_be_downloaded(tmp_path):
     with pytest.raises(ValueError, match="ascending indices from 1") as caught:
         pr.read_libsvm(tmp_path / "mine.txt")
     assert "Download" not in str(caught.value)
+
+
+class Headed:
+    """A table of a library that only has names of columns, as polars without pandas."""
+
+    def __init__(self, table):
+        self.columns, self.values, self.shape = list(table.columns), table.to_numpy(), table.shape
+
+    def __array__(self, dtype=None, copy=None):
+        return np.asarray(self.values, dtype)
+
+    def __len__(self):
+        return len(self.values)
+
+
+def test_names_of_columns_count_in_tables_of_any_library():
+    first, last, numbers = Headed(X[:30]), Headed(columns(X)[30:]), t.to_numpy()
+    halves = [first, last], [numbers[:30], numbers[30:]]
+    swapped = Headed(columns(X))
+    dataset = {"features": Headed(X), "labels": numbers, "test_features": swapped, "test_labels": numbers}
+    for made in (
+        arrays(X=Headed(X), y=numbers, test=(swapped, numbers)),
+        arrays(X=halves[0], y=halves[1], nodes=None, partition="given", test=(swapped, numbers)),
+        model(X=Headed(X), y=numbers, test=(swapped, numbers)),
+        loss((Headed(X), numbers), nodes=4, test=(swapped, numbers)),
+        classified(**dataset),
+        pr.logistic_regression(list(zip(*halves)), test=(swapped, numbers)),
+        pr.linear_regression(*halves, test=(swapped, numbers)),
+    ):
+        np.testing.assert_allclose(np.asarray(made.test[0])[:, :3], X, rtol=1e-5, err_msg=type(made).__name__)

@@ -102,12 +102,20 @@ def order_of(want: Names, own: Names, words: tuple[str, str]) -> np.ndarray | No
 
 
 def labelled(value: Any) -> Any:
-    """A table of another library that can become one of pandas as that; any other value as it is."""
-    return value.to_pandas() if hasattr(value, "to_pandas") and np.ndim(value) in (1, 2) else value
+    """A table of another library as one of pandas, with its names of columns; any other value as it is."""
+    columns = getattr(value, "columns", None)
+    if hasattr(value, "to_pandas") and np.ndim(value) in (1, 2):
+        return value.to_pandas()
+    if isinstance(columns, list | tuple) and not hasattr(value, "iloc") and np.shape(value)[1:] == (len(columns),):
+        import pandas as pd
+
+        return pd.DataFrame(np.asarray(value), columns=columns)
+    return value
 
 
 def unlabelled(value: Any) -> Any:
     """A table of pandas as an array; any other value as it is."""
+    value = labelled(value)
     return value if isinstance(value, Mapping) or labels_of(value) is None else value.to_numpy()
 
 
@@ -115,6 +123,7 @@ def labels_of(value: Any, axis: int = 0) -> Any:
     """The index (0) or the columns (1) of an object of pandas, the keys of a mapping; None for what has no labels."""
     if isinstance(value, Mapping):
         return None if axis else _index(value)
+    value = labelled(value)
     if "pandas" not in sys.modules or not hasattr(value, "iloc"):
         return None
     found = getattr(value, ("index", "columns")[axis], None)
@@ -138,6 +147,7 @@ def aligned(name: str, value: Any, labels: Any, source: str, *, axis: int = 0) -
     A value without labels stays as it is, and so does one whose labels pandas has counted. A mapping becomes the list
     of its values.
     """
+    value = labelled(value)
     own = labels_of(value, axis)
     if own is None or labels is None:
         return value

@@ -92,7 +92,7 @@ def taken_in(
     else:
         X = labelled(X)
         features, columns = table("X", X, rank)
-        y, clients = (aligned(name, labelled(one), labels_of(X), "X") for name, one in (("y", y), ("clients", clients)))
+        y, clients = (aligned(name, one, labels_of(X), "X") for name, one in (("y", y), ("clients", clients)))
         targets, headings = column("y", y), labels_of(X, axis=1)
         _same_length("X", features, "y", targets)
     found, said = task_of(targets, task)
@@ -138,7 +138,7 @@ def _given(
     headings, columns = labels_of(X[0], axis=1), ()
     for i, (one, labels) in enumerate(zip(X, y)):
         one = aligned(f"X[{i}]", one, headings, "X[0]", axis=1)
-        labels = aligned(f"y[{i}]", labelled(labels), labels_of(one), f"X[{i}]")
+        labels = aligned(f"y[{i}]", labels, labels_of(one), f"X[{i}]")
         if np.shape(labels) == (0,) or getattr(one, "shape", (1,))[:1] == (0,):
             raise ValueError(f"Expected examples at every node, got X[{i}] and y[{i}] without any. Leave node {i} out.")
         rows, columns = table(f"X[{i}]", one, rank)
@@ -217,9 +217,9 @@ def _test_set(features: Any, headings: Any, classes: tuple[Any, ...], test: Any)
     """Features and numbered labels of a test set that is given."""
     if not checks.is_a(test, tuple | list) or len(test) != 2:
         checks.refuse("test to be a pair of features and labels", "test", test, "Write test=(X_test, y_test).")
-    given = aligned("test[0]", labelled(test[0]), headings, "X", axis=1)
+    given = aligned("test[0]", test[0], headings, "X", axis=1)
     rows, _ = table("test[0]", given, len(features.shape))
-    labels = column("test[1]", aligned("test[1]", labelled(test[1]), labels_of(given), "test[0]"))
+    labels = column("test[1]", aligned("test[1]", test[1], labels_of(given), "test[0]"))
     _same_length("test[0]", rows, "test[1]", labels)
     if rows.shape[1:] != features.shape[1:]:
         raise ValueError(

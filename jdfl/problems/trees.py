@@ -212,7 +212,7 @@ def _shape(tree: Any) -> str:
 
 
 def _weights(name: str, value: Any, shape: tuple[int, ...], kind: np.dtype, data: Any) -> np.ndarray:
-    value = aligned(name, labelled(value), *_rows("data", _leaves(data)))
+    value = aligned(name, value, *_rows("data", _leaves(data)))
     array = array_of(name, value, "Give one number >= 0 for every example.")
     checks.shape(shape, "Give one number >= 0 for every example.", **{name: array})
     checks.not_negative("Give one number >= 0 for every example.", **{name: array})
