@@ -254,6 +254,10 @@ def test_objects_that_answer_to_every_name_are_no_data(value):
     for name, door in doors.items():
         with pytest.raises(ValueError, match=f"Expected {name} to be an array, got {name} = <"):
             door()
+    if isinstance(value, MagicMock):  # also in place of the whole list, which modules cannot be
+        for name, given in {"features": (value, [np.zeros(2)]), "targets": ([rows[0]], value)}.items():
+            with pytest.raises(ValueError, match=f"Expected {name} to be an array, got {name} = <"):
+                problems.linear_regression(*given)
 
 
 _ROWS = [np.random.default_rng(i).normal(size=(6, 3)) for i in range(3)]

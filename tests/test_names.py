@@ -203,6 +203,10 @@ def test_every_door_refuses_other_names(door):
 
 def test_runs_do_not_depend_on_the_order_of_a_networks_nodes(tmp_path):
     problem = vectors()
+
+    def other_links():
+        return nw.timed(nw.link_loss(linked(OTHER), 0.3), slowness=SLOW)
+
     made = [
         jdfl.run(METHOD, problem, nw.timed(nw.link_loss(linked(names), 0.3), slowness=SLOW), steps=6, callbacks=calls)
         for names, calls in ((NAMES, [jdfl.Checkpoints(tmp_path, every=3)]), (OTHER, []))
@@ -214,8 +218,12 @@ def test_runs_do_not_depend_on_the_order_of_a_networks_nodes(tmp_path):
     assert one.node_names == other.node_names == NAMES
     assert [result.pairing for result in made] == ["by name"] * 2
     assert "paired by name" in repr(one)
-    again = jdfl.read_checkpoint(tmp_path, METHOD, problem, nw.timed(nw.link_loss(linked(OTHER), 0.3), slowness=SLOW))
+    again = jdfl.read_checkpoint(tmp_path, METHOD, problem, other_links())
     assert again.rounds == 6
+    for before in (one, again):  # its rows are of these nodes, in this order
+        assert jdfl.run(METHOD, problem, other_links(), steps=7, resume=before).rounds == 7
+        with pytest.raises(ValueError, match=r"settings of the run that is resumed\. node_names: was "):
+            jdfl.run(METHOD, problem.named(NAMES[::-1]), other_links(), steps=7, resume=before)
     one.save(tmp_path / "kept")
     assert (jdfl.load(tmp_path / "kept").node_names, jdfl.load(tmp_path / "kept").pairing) == (NAMES, "by name")
 

@@ -2,10 +2,12 @@
 
 import dataclasses
 import json
+import sys
 from pathlib import Path
 
 from jdfl.cli import flags
 from jdfl.lab.results import export as written
+from jdfl.store import manifest
 
 _ABOUT = """Write the tables of a run, metrics.csv and those of its nodes, as far as its journal has them.
 
@@ -43,5 +45,8 @@ def export(options: Options) -> int:
         raise ValueError(f"Expected the folder of one run after `jdfl export`, got {len(options.folders)}.")
     (folder,) = options.folders
     files = [str(path) for path in written(folder, options.to)]
-    print(json.dumps({"files": files}) if options.json else "\n".join(files))
+    ended = (folder / manifest.NAME).is_file()
+    print(json.dumps({"files": files, "ended": ended}) if options.json else "\n".join(files))
+    if not ended:
+        print(f"The run in {folder} has not ended: these are its records so far.", file=sys.stderr)
     return 0

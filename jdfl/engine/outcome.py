@@ -21,6 +21,7 @@ from jdfl.engine.stopping import StopRule
 from jdfl.engine.tally import Tally
 from jdfl.events.method import AsyncMethod
 from jdfl.privacy import Guarantee, exposing
+from jdfl.problems import LossProblem
 
 
 def as_chunk(record: loop.Record) -> tuple[Any, dict[str, Any], dict[str, Any]]:
@@ -110,6 +111,7 @@ def _plain(x: Any) -> Any:
     return jax.random.key_data(x) if jax.numpy.issubdtype(x.dtype, jax.dtypes.prng_key) else x
 
 
+_FEW = 64  # examples of every node whose gradients are computed at the end
 READS_DATA = "a stop rule or a callback looks at more than what is released, and all see when it ends the run"
 
 
@@ -123,20 +125,48 @@ def _privacy_warnings(stop: StopRule | None, ending: Ending, guarantee: Guarante
 
 
 def _zeroed(start: Start, params: Array, history: pd.DataFrame) -> tuple[str, ...]:
-    """How many clipped gradients count as zero at the end, where recorded losses are not finite."""
+    """How many clipped gradients count as zero at the end, where losses or gradients of one's own are not finite."""
     clips = getattr(start.program.algorithm, "gradients", start.program.algorithm)
     looked = [name for name in ("objective", "objective_local") if name in history]
     finite = looked and np.isfinite(history[looked].to_numpy(float)).all()
-    if getattr(clips, "clip", None) is None or finite:
+    problem: Any = replace(start.problem, name="", test=None)
+    if getattr(clips, "clip", None) is None or (finite and not (_own(problem) and params.is_fully_addressable)):
         return ()
-    problem = replace(start.problem, name="", test=None)
     here = np.asarray(problem.weight) > 0
+    if finite:
+        few = here[:, :_FEW]
+        lost = few & ~np.asarray(_sound(problem, params))
+        words = (
+            f"gradients are not finite at the last parameters, for {int(lost.sum())} of {int(few.sum())} examples at "
+        )
+        return (f"{words}{int(lost.any(axis=1).sum())} of {len(few)} nodes: clipped, they count as zero",) * bool(
+            lost.any()
+        )
     lost = here & ~np.isfinite(np.asarray(_losses(problem, params)))
     whole = int(np.sum(lost.sum(axis=1) == here.sum(axis=1)))
     return (
         f"the losses of {int(lost.sum())} of {int(here.sum())} examples are not finite at the last parameters, of all "
         f"examples at {whole} of {len(here)} nodes: clipped gradients that are not finite count as zero",
     )
+
+
+def _own(problem: Any) -> bool:
+    """Whether the losses of single examples are a person's own."""
+    model = getattr(problem, "model", None)
+    own = isinstance(problem, LossProblem) or not type(problem).__module__.startswith("jdfl.")
+    return own if model is None else model.own and not model.examples_mix
+
+
+@jax.jit
+def _sound(problem: Any, params: Array) -> Array:
+    """Whether the gradients of the first examples of every node are finite [m, at most _FEW]."""
+    few = jax.numpy.arange(min(_FEW, problem.weight.shape[1]))
+
+    def one(w: Array, data: Any) -> Array:
+        gradients = jax.lax.map(lambda i: problem.example_gradients(w, problem.take(data, i[None]))[0], few)
+        return jax.numpy.isfinite(gradients).all(axis=1)
+
+    return problem.each(one, params, problem.data)
 
 
 @jax.jit

@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, Any
+from zlib import crc32
 
 import jax
 import numpy as np
@@ -16,6 +17,7 @@ from jdfl.algorithms.algorithm import Algorithm, check_protocol
 from jdfl.algorithms.program import Program, planned
 from jdfl.base import arguments, checks
 from jdfl.base.backend import Form
+from jdfl.base.names import shown
 from jdfl.base.run_keys import RunKey
 from jdfl.base.settings import Bound, Positive
 from jdfl.devices import processes
@@ -186,8 +188,12 @@ def started(
         )
     before = Checkpoint.of(resume) if isinstance(resume, Result) else resume
     own = own_key(key, before, guarantee.event is not None)
-    more = {} if form is None else {"kernels": _used(program, problem, network, own.public, form, options)}
+    more: dict[str, Any] = (
+        {} if form is None else {"kernels": _used(program, problem, network, own.public, form, options)}
+    )
     built: dict[str, Any] = {"algorithm": algorithm, "problem": problem, "network": network}
+    if isinstance(names := problem.node_names, tuple):
+        more["node_names"] = f"{shown(names)}, with the checksum {crc32(repr(names).encode()):08x}"
     origin = provenance(own, **built, **more)
     given = own, int(steps), int(every), chosen
     start = Start(program, problem, network, stop, *given, guarantee, origin, options, before)

@@ -77,8 +77,8 @@ def network(nodes: pd.DataFrame, links: pd.DataFrame, alt: str) -> Chart:
     """A network whose nodes are coloured by their values, with a slider over the moments of a run.
 
     Args:
-        nodes: A row per node and moment, with columns round, node and any numbers, each of them a choice for the
-            colour.
+        nodes: A row per node and moment, with columns round, node, perhaps name, and any numbers, each of them a choice
+            for the colour.
         links: Columns `round`, `node` and `hears`: from that round on, the node receives from the node in `hears`;
             node -1 where no node receives anything. Of very many links an even selection is drawn.
         alt: The chart in words, for readers who cannot see it.
@@ -91,7 +91,8 @@ def network(nodes: pd.DataFrame, links: pd.DataFrame, alt: str) -> Chart:
     pairs = _pairs(links, rounds, ids)
     x, y = _places(ids, np.concatenate([one for _, one in pairs]) if pairs else np.zeros((0, 2), int))
     drawn = [{"moment": moment, "pairs": one.tolist()} for moment, one in pairs]
-    chosen = {"rounds": rounds.tolist(), "nodes": ids.tolist(), "x": x, "y": y, "fields": fields, "links": drawn}
+    names = nodes.drop_duplicates("node").set_index("node").get("name", pd.Series(ids, ids)).reindex(ids).tolist()
+    chosen = {"rounds": rounds.tolist(), "nodes": names, "x": x, "y": y, "fields": fields, "links": drawn}
     return Chart("network", chosen, alt)
 
 
@@ -120,7 +121,9 @@ def timeline(lanes: Lanes) -> Chart:
     times = [numbers(one, 7) for one in (events["time"], messages["sent"], messages["arrives"])]
     own, giver, taker = ([place[node] for node in one] for one in (events["node"], messages["node"], messages["to"]))
     marks = [list(one) for one in zip(times[0], own, events["kind"].astype(int))]
-    chosen = {"nodes": nodes, "kinds": list(lanes.kinds), "events": marks}
+    named = ((events, "node", "name"), (messages, "node", "name"), (messages, "to", "to_name"))
+    names = {i: name for table, of, word in named if word in table for i, name in zip(table[of], table[word])}
+    chosen = {"nodes": [names.get(i, i) for i in nodes], "kinds": list(lanes.kinds), "events": marks}
     return Chart(
         "timeline", chosen | {"messages": [list(one) for one in zip(times[1], giver, times[2], taker)]}, lanes.caption
     )

@@ -186,6 +186,7 @@ def test_the_journal_of_another_run_is_not_shown_as_that_of_one_that_was_cut_off
     for name in (manifest.NAME, "summary.json"):
         (folder / name).unlink()
     assert main([command, str(folder)]) == 0
+    assert command == "report" or "has not ended: these are its records so far" in capsys.readouterr().err
     shutil.copyfile(made / "run1" / "journal", folder / "journal")
     assert main([command, str(folder)]) == 2
     assert "journal" in capsys.readouterr().err or command == "report"

@@ -12,7 +12,7 @@ import pytest
 
 import jdfl
 from jdfl.cli import main
-from jdfl.lab import files, overview, results
+from jdfl.lab import charts, files, overview, results
 from jdfl.lab.numbers import compared, tiles
 from jdfl.lab.runs import read_all as read
 from jdfl.privacy import ledger
@@ -224,3 +224,7 @@ def test_tables_by_node_have_the_names_of_nodes_and_are_read_back(tmp_path):
     assert results._named(table, range(2)) is table
     bars = overview._split(pd.DataFrame({"node": [0, 1], "examples": [2, 3], "name": ["hosp-a", "hosp-b"]}))
     assert "hosp-b" in str(bars)
+    moments = pd.DataFrame({"round": [0, 0], "node": [0, 1], "name": ["hosp-a", "hosp-b"], "shared": [1, 2]})
+    links = table.assign(round=0)
+    assert charts.network(moments, links, "").data["nodes"] == ["hosp-a", "hosp-b"]
+    assert charts.network(moments.drop(columns="name"), links, "").data["nodes"] == [0, 1]

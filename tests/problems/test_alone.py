@@ -140,3 +140,21 @@ def test_gradients_that_count_as_zero_are_reported_and_a_run_without_noise_ends(
         assert result.ending == "steps"  # whose end would tell of the data
         assert any(f"{examples} are not finite" in one and f"at {count} of 3 nodes" in one for one in result.warnings)
     assert not any("not finite" in one for one in jdfl.run(noisy, own(mixes=False), RING, steps=2).warnings)
+
+
+@pytest.mark.parametrize("per", ["example", "batch"])
+def test_gradients_that_count_as_zero_though_losses_are_finite_are_reported(per):
+    def loss(w, example):
+        x, high = example
+        return jnp.sum((w - x) ** 2) + jnp.sqrt(
+            jnp.where(high, 0.0, 1.0) * (1 + w[0] ** 2)
+        )  # its derivative is 0 * inf
+
+    high = np.zeros((3, 20), np.int32)
+    high[1, 2:9] = high[2, 5] = 1
+    problem = jdfl.from_loss(loss, jnp.zeros(3), (X.reshape(3, 20, 3), high))
+    gradients = jdfl.Gradients(clip=1.0, per=per)
+    (told,) = jdfl.run(jdfl.DPSGD(gradients=gradients), problem, RING, steps=2).warnings
+    assert "for 8 of 60 examples at 2 of 3 nodes" in told
+    fine = jdfl.from_loss(loss, jnp.zeros(3), (X.reshape(3, 20, 3), 0 * high))
+    assert not jdfl.run(jdfl.DPSGD(gradients=gradients), fine, RING, steps=2).warnings
