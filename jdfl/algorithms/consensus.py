@@ -107,9 +107,6 @@ class AverageConsensus(Algorithm):
         return self.dpps.message_bits(problem.n, problem.dtype)
 
     def _guarantee(self, schedule: Schedule, problem: Problem, _: int) -> Guarantee:
-        """The protocol's guarantee, given that a node's vector enters in the first round only.
-
-        In a run that ends before that round, the parameters hold the vector itself.
-        """
+        """The protocol's guarantee, given that a node's vector enters in the first round only."""
         clip = "" if self.clip is None else f"l1 clipping of every node's vector to {float(self.clip):g}"
         return self.dpps.guarantee(schedule, self._bounds(schedule.scales.shape[0]), clip)

@@ -98,11 +98,7 @@ class PartPSP(OverPushSum):
         return State(self.pushed(state.shared, -self.lr_shared * scale * g, round), local)
 
     def _descent(self, y: Array, local: Array, scale: Array, round: Round) -> tuple[Array, Array]:
-        """The local parts after their step [m, n - d], and the clipped gradients of the shared parts there [m, d].
-
-        Both are computed for one node while its batch is in the cache, except where examples are clipped: their
-        gradients are formed a few at a time over all nodes.
-        """
+        """The local parts after their step [m, n - d], and the clipped gradients of the shared parts there [m, d]."""
         problem, gradients = round.problem, self.gradients
         d = problem.n_shared
         round.book.grads = 2 if d < problem.n else 1

@@ -112,10 +112,7 @@ class Sending:
         return sent(x, channel.name)
 
     def _sent(self, channel: Channel, x: Array, by: Array | None = None) -> tuple[int, Array]:
-        """Count a message x [m, n] to all out-neighbours, from all nodes or from those in `by` [m].
-
-        Returns how often the step has already sent on the channel, and x, marked.
-        """
+        """Count a message x [m, n] to all out-neighbours, from all nodes or from those in `by` [m]."""
         times: Any = 1 if self.exchanging is None else self.exchanging.astype(jnp.int32)
         sender = times if by is None else times * by.astype(jnp.int32)
         heard = (self.graph.in_degree > 0).astype(jnp.int32)
@@ -123,10 +120,7 @@ class Sending:
         return index, self.leaving(channel, x, by)
 
     def _arriving(self, channel: Channel, x: Array, index: int) -> tuple[Array, Aimed | None]:
-        """What receivers decode from the rows x [m, n] of all nodes, and from those that attackers send instead.
-
-        Rows that attackers send to single nodes are not encoded.
-        """
+        """What receivers decode from the rows x [m, n] of all nodes, and from those that attackers send instead."""
         x, aimed = (x, None) if self.lies is None else self.lies.of(self.graph, x, channel.name, index)
         z = x if exact(self.codec, x) else self._received(x, self.graph.out_degree > 0, channel, index)
         return z, aimed

@@ -165,11 +165,7 @@ def _after(begun: Setting, state: Any, k: Array, linkless: bool) -> tuple[Any, A
 
 @partial(jax.jit, static_argnames=("steps", "linkless"))
 def _residuals(setting: Setting, amount: float, odd: Array, keys: Keys, *, steps: int, linkless: bool = False) -> Any:
-    """What repeated rounds show, and the states before them, leaves [N, T, ...].
-
-    Shown are residuals and scales [N, T, m, k], the error of linearity for `odd` units [m, n] and the largest number
-    [N, T], and releases [N, T, m].
-    """
+    """What repeated rounds show, and the states before them, leaves [N, T, ...]."""
     units = jnp.stack([jnp.zeros_like(odd), jnp.ones_like(odd), odd])
 
     def one(own: Keys) -> Any:
@@ -223,11 +219,7 @@ def _changes(
     *,
     linkless: bool = False,
 ) -> tuple[Array, Array, Array]:
-    """The change caused by a record, and the noise's scale in both worlds [r, m, k].
-
-    Rows of `where` [r, 4] are run, round, pair and places: `places` [p, m, q] bool are the records replaced by those of
-    the pair, leaves of `pairs` [pairs, 2, ...]; `states` before all rounds have leaves [N, T, ...].
-    """
+    """The change caused by a record, and the noise's scale in both worlds [r, m, k]."""
     problem = setting.problem
     none = jnp.zeros((problem.m, problem.n), problem.dtype)
     cases = jnp.asarray([0, 0, 1, 1]), jnp.stack([none, none + 1, none, none + 1])  # of worlds and units

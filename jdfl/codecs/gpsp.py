@@ -251,10 +251,7 @@ def unit(n: int, d: int, s: int) -> float:
 
 
 def _largest(x: Array, t: int, most: Array | None = None) -> tuple[Array, Array]:
-    """Positions [b, t], ascending, and values of the t entries of x [b, n] of largest magnitude.
-
-    With `most` [b, 1] they are only so many; the other positions are n, out of range, and their values are zero.
-    """
+    """Positions [b, t], ascending, and values of the t entries of x [b, n] of largest magnitude."""
     T = jnp.sort(largest(x, t).place, axis=1)
     value = jnp.take_along_axis(x, T, axis=1)
     if most is None:

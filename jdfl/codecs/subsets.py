@@ -85,10 +85,7 @@ def unrank(number: int, n: int, s: int) -> list[int]:
 
 
 def _members(n: int, s: int, chosen: Callable[[int, int], bool]) -> Iterator[tuple[int, int]]:
-    """The positions i_k that are `chosen`, the largest first, with C(i_k, k), from s down; n steps for every s.
-
-    C(place, k) is updated by small factors throughout.
-    """
+    """The positions i_k that are `chosen`, the largest first, with C(i_k, k), from s down; n steps for every s."""
     value = comb(n - 1, s)
     for place in range(n - 1, -1, -1):
         if s and chosen(place, value):

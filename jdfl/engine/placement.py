@@ -113,10 +113,7 @@ def _without_buckets(graph: Graph) -> Graph:
 
 
 def _spread(network: Static, devices: int) -> Static:
-    """The table [D m, d] of a fixed network whose senders count the rows that reach a device.
-
-    Padding rows receive from none. A network that is multiplied as a matrix gets all rows.
-    """
+    """The table [D m, d] of a fixed network whose senders count the rows that reach a device."""
     graph = _without_buckets(network.graph)
     held = nodes.per_device(graph.m, devices) * devices
     real, place = np.arange(held) < graph.m, np.minimum(np.arange(held), graph.m - 1)

@@ -144,10 +144,7 @@ def _callback(given: Any) -> Callback:
 
 
 class _Run:
-    """A run in progress, as seen from the host between two chunks of rounds on the device.
-
-    Of the scheduler it uses `start`, `advance` and the counters in their carry.
-    """
+    """A run in progress, as seen from the host between two chunks of rounds on the device."""
 
     def __init__(
         self,

@@ -95,10 +95,7 @@ def _stack(trees: Sequence[Any]) -> Any:
 
 
 def _stacks(trials: Sequence[Trial]) -> list[tuple[list[int], dict[str, Any]]]:
-    """The trials in as few batches as their shapes and `MOST_DATA` allow, as places of trials and their stacked fields.
-
-    Batches of trials of the same shapes have the same size, so that they share a compiled program.
-    """
+    """The trials in as few batches as shapes and `MOST_DATA` allow, as places of trials and their stacked fields."""
     differ = [name for name in ("problem", "network") if len({id(getattr(one, name)) for one in trials}) > 1]
     if not differ:
         return [(list(range(len(trials))), {})]

@@ -78,12 +78,7 @@ class _Server(AsyncMethod):
         return event.post(x, 0, _DOWN)
 
     def exchanges(self, network: Timed, key: Array, seconds: float, every: int, columns: int) -> Events:
-        """Every client trains again and again, and each time the server applies what it sends, if it arrives, at once.
-
-        `data` is the number of versions that the server has made since the client received its own, times 2; and 1 more
-        with the last model of `every` that arrive, which make a version. A client that has no answer trains again from
-        what it has.
-        """
+        """Every client trains again and again, and the server applies at once what it sends, if it arrives."""
         found = timeline.wakes(network, key, seconds, gradients=self.local_steps, each=_BYTES + 20 * columns)
         come, far = ~faults.lost(network, key, found.actor, found.count), len(found) + 1
         place = np.cumsum(come) - 1  # how many models the server had applied by then

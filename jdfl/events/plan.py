@@ -81,11 +81,7 @@ def arranged(events: Events, level: np.ndarray, kinds: int, widths: Sequence[int
 
 
 def _gathered(events: Events, kinds: Sequence[Kind], level: np.ndarray) -> np.ndarray:
-    """Levels [E] in an order that has many costly events at once.
-
-    The depth of an event is the largest number of costly events in a chain of conflicts that ends with it. Costly
-    events of one depth do not conflict, and the others of that depth come after them, level by level.
-    """
+    """Levels [E] by the largest number of costly events in a chain of conflicts: many of them are then at once."""
     costly = np.array([kind.costly for kind in kinds])[events.kind]
     depth = levels(events, kinds, costly.astype(np.int32))
     deepest = np.int64(1 + level.max(initial=0))
@@ -116,11 +112,7 @@ def levels(events: Events, kinds: Sequence[Kind], steps: np.ndarray | None = Non
 def _of_block(
     reads: np.ndarray, writes: np.ndarray, steps: np.ndarray, written: np.ndarray, read: np.ndarray, found: np.ndarray
 ) -> bool:
-    """Whether chains of conflicts among k events are short; their levels are then in `found` [k].
-
-    Every level is at least what the levels before the block demand, and rises where an earlier event of the block
-    demands more, until none does.
-    """
+    """Whether chains of conflicts among k events are short; their levels are then in `found` [k]."""
     size, bits = len(steps), (2 * len(steps)).bit_length()
     mark = 2 * np.arange(size)[:, None]
     touch = np.concatenate([((rows << bits) | mark | w)[rows >= 0] for w, rows in ((0, reads), (1, writes))])

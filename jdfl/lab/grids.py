@@ -170,11 +170,7 @@ def beyond_edges(plan: Plan, point: Point, grid: Grid) -> dict[str, list[float]]
 
 
 def _steps(plan: Plan, point: Point, path: str, before: float) -> list[float]:
-    """Further values in the ratio of the last two, or by their difference where one is not positive.
-
-    Where the algorithm does not take the first of them: one value close to the end of what it takes, found by halving,
-    or a round number near it; none if that is hardly beyond the grid.
-    """
+    """Further values in the ratio of the last two, or by their difference where one is not positive."""
     end = point[path]
 
     def at(t: float) -> float:  # t = 1: a step of the grid

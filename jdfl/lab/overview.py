@@ -152,10 +152,7 @@ def _curves(entries: Sequence[Entry]) -> list[Part]:
 
 
 def _epsilon_by_round(run: OneRun) -> np.ndarray:
-    """An upper bound for every record: epsilon at the next moment whose releases are known; NaN where there is none.
-
-    Each is that of the most releases of a node with the fewest records of one, and at most that of the whole run.
-    """
+    """An upper bound for every record: epsilon at the next moment whose releases are known; NaN where there is none."""
     rounds, known = run.history["round"].to_numpy(float), run.tables.get("releases")
     told: dict[str, Any] = run.summary.get("privacy", {})
     if known is None or not told.get("report") or told["ledger"] is None:

@@ -125,10 +125,7 @@ def _values(how: Tuned) -> str:
 
 
 def _unranked(of: "Comparison", by: str, value: float | None) -> list[str]:
-    """Labels that are never marked as best: beyond the epsilon, out of rounds before the budget, or of equal points.
-
-    All labels where none was tuned, and where equal epsilons do not promise the same.
-    """
+    """Labels that are never marked as best; all where none was tuned, and where epsilons promise different things."""
     if not of.tuned_at(by, value) or (of.epsilon is not None and len(_promises(of)) > 1):
         return list(of.results)
     early = {} if by == "stop" else _early(of, of.at(by, value, metrics=[]))

@@ -274,10 +274,7 @@ def _drawn(
     remedy: str = "Raise degree or tries.",
     alone: float = 0.0,
 ) -> Static:
-    """The network of the first connected one of at most `tries` draws; None: of the first draw.
-
-    It is named by its family and the `given` settings; `alone` is the expected number of isolated nodes.
-    """
+    """The network of the first connected one of at most `tries` draws; None: of the first draw."""
     rng = np.random.default_rng(seed)
     # The number of isolated nodes is near Poisson, so no draw has none with probability below tries exp(-alone).
     if tries is not None and alone > math.log(tries) + 20:

@@ -129,11 +129,7 @@ class _Rounds:
         return bys[0].copy(), graphs, all(np.array_equal(one, bare[0]) for one in bare), np.asarray(factors)
 
     def forward(self, first: Array, rest: Array) -> tuple[Array, tuple[Array, Graph, Array, Array]]:
-        """Rows [S, m, c] of messages, of points and of the final parameters, given inputs [P, m, c].
-
-        Also the senders [messages, m], the graphs of all rounds, the values that noise would be added to [., m, c], and
-        the correlation of noise over rounds [T, p], or an array without rows.
-        """
+        """Rows [S, m, c] of messages, of points and of the final parameters, given inputs [P, m, c]."""
         shape = self._shape(first.shape[2])
         state, log = self._begin(first, shape)
         given = rest.reshape(self.steps, self.per_round, *rest.shape[1:])

@@ -200,10 +200,7 @@ def _event(told: Mapping[str, Any] | None) -> Event | None:
 
 
 def _difference(one: Any, other: Any) -> str | None:
-    """Where two events differ by more than the rounding of a float32, as text; None where they do not.
-
-    For schedules, the first release that differs, as far as both extend; empty for events of different kinds.
-    """
+    """Where two events differ by more than the rounding of a float32, as text; None where they do not."""
     if type(one) is not type(other) or not isinstance(one, GaussianEvent | LaplaceEvent | LaplaceSchedule):
         return ""
     if isinstance(one, GaussianSchedule):

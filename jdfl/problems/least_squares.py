@@ -62,7 +62,10 @@ def linear_regression(
     Raises ValueError for shapes that do not fit together, and for arrays that are to be generated.
     """
     kind = floating(dtype)
-    if callable(features) and not hasattr(features, "__len__"):
+    for given, words in ((features, "features"), (targets, "targets")):
+        if hasattr(given, "shape"):
+            checks.plain_array("Give a list of arrays, one for every node.", **{words: given})
+    if callable(features):
         problem = drawn_regression(features, np.asarray(targets), key=key, truth=truth, name=name, dtype=kind)
         found = problem if storage == "generated" else problem.stored()
         return found if test is None else replace(found, test=_test(test, found.n, kind, None))
@@ -74,8 +77,6 @@ def linear_regression(
     for given, words in ((features, "features"), (targets, "targets")):
         if getattr(given, "shape", None) == () or issparse(given):
             checks.refuse(f"{words} to be a list of arrays, one for every node", words, given)
-        if hasattr(given, "shape"):
-            checks.plain_array("Give a list of arrays, one for every node.", **{words: given})
     if len(features) != len(targets):
         raise ValueError(f"Expected targets of {len(features)} nodes, got {len(targets)}.")
     data, weight = _together(features, targets, kind)

@@ -229,10 +229,7 @@ def _check_total(weights: list[np.ndarray]) -> None:
 
 
 def _padded(trees: list[Any], weights: list[np.ndarray], kind: np.dtype) -> tuple[Any, np.ndarray, int]:
-    """Trees of nodes with leaves [q_i, ...] as one with leaves [m, q, ...]: padding repeats a node's first example.
-
-    The loss of such padding is finite wherever the losses of the examples are; that of zeros need not be.
-    """
+    """Trees of nodes as one with leaves [m, q, ...]: padding repeats a node's first example, whose loss is finite."""
     _check_total(weights)
     m, q = len(trees), max(map(len, weights))
 
