@@ -77,7 +77,7 @@ def counts(
         grads: Gradients of its own loss that a node evaluated, a number or grads [m].
         releases: Noisy functions of its data that others may see, a number or releases [m].
         communications: 1 where a node received what it combines, a number or communications [m].
-        combined: The same, 0 where a robust rule has left its row as it was; None: nowhere.
+        combined: The same, 0 where a robust rule has left its row as it was, or combined [m]; None: nowhere.
     """
 
     def each(count: Array | int) -> Array:

@@ -139,7 +139,7 @@ class Sending:
         return result if self.exchanging is None else jnp.where(self.exchanging, result, own)
 
     def with_lies(self, channel: Channel, x: Array) -> Array:
-        """The rows x [m, n] with those that attackers send instead, the same to all receivers."""
+        """The rows x [m, n] with those that attackers send instead; ValueError for attacks that differ by receiver."""
         if self.lies is None:
             return x
         x, aimed = self.lies.of(self.graph, x, channel.name, self.book.uses.get(channel.name, 0))

@@ -125,7 +125,7 @@ def _privacy_warnings(stop: StopRule | None, ending: Ending, guarantee: Guarante
 
 
 def _zeroed(start: Start, params: Array, history: pd.DataFrame) -> tuple[str, ...]:
-    """How many clipped gradients count as zero at the end, where losses or gradients of one's own are not finite."""
+    """How many clipped gradients count as zero at the end, where recorded losses or gradients are not finite."""
     clips = getattr(start.program.algorithm, "gradients", start.program.algorithm)
     looked = [name for name in ("objective", "objective_local") if name in history]
     finite = looked and np.isfinite(history[looked].to_numpy(float)).all()
