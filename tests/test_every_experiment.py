@@ -48,7 +48,6 @@ WITHOUT_RUNS = (
     "published_sums",
     "robust_breakdown",
     "robustness_atlas",
-    "sensitivities",
     "theorem1_counterexample",
 )
 WITH_OWN_FIGURES = ("fair_comparison",)  # of comparisons, which tell their own runs
