@@ -136,12 +136,9 @@ def _zeroed(start: Start, params: Array, history: pd.DataFrame) -> tuple[str, ..
     if finite:
         few = here[:, :_FEW]
         lost = few & ~np.asarray(_sound(problem, params))
-        words = (
-            f"gradients are not finite at the last parameters, for {int(lost.sum())} of {int(few.sum())} examples at "
-        )
-        return (f"{words}{int(lost.any(axis=1).sum())} of {len(few)} nodes: clipped, they count as zero",) * bool(
-            lost.any()
-        )
+        words = f"gradients of {int(lost.sum())} of {int(few.sum())} examples, at {int(lost.any(axis=1).sum())} nodes, "
+        words += "are not finite at the last parameters: clipped, they count as zero"
+        return (words,) if lost.any() else ()
     lost = here & ~np.isfinite(np.asarray(_losses(problem, params)))
     whole = int(np.sum(lost.sum(axis=1) == here.sum(axis=1)))
     return (

@@ -37,21 +37,11 @@ _ORIGIN = ["folder", "seed", "begun (UTC)", "provenance", "jdfl", "code", "jax",
 
 
 def write_overview(folders: Sequence[str | Path], path: str | Path, title: str = "") -> Path:
-    """Write one HTML file about runs.
+    """Write one HTML file about the runs in some folders; returns its path.
 
-    Runs that differ only in their seeds are shown together, as means with bands.
-
-    Args:
-        folders: The folders of the runs, as `jdfl run` and `Result.save` write them, at least one.
-        path: The file, which is replaced if it is there.
-        title: The heading of the page; empty: the names of algorithms and problems.
-
-    Returns:
-        The path.
-
-    Raises:
-        FileNotFoundError: For a folder without a run.
-        ValueError: For no folder, for a damaged one and for one given twice.
+    Runs that differ only in their seeds are shown together, as means with bands. The title is that of the methods and
+    problems if it is empty. FileNotFoundError for a folder without a run; ValueError for none, a damaged one and one
+    given twice.
     """
     if not folders:
         raise ValueError("Expected at least one folder of a run, got none. For example runs/NAME.")

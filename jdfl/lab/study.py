@@ -206,20 +206,12 @@ _MISSING = "Expected the package submitit for jobs of a cluster, found none. Ins
 
 
 def best_first(table: pd.DataFrame, fields: Sequence[str], by: str) -> pd.DataFrame:
-    """Means over seeds with intervals, a row per point, sorted by `by`, the best first; NaN if a run diverged.
+    """Means over seeds with intervals, a row per point, the best by the metric `by` first; NaN if a run diverged.
 
-    Args:
-        table: A row per run, as `run_group` gives them; those of refused points are left out.
-        fields: Dotted paths of the settings that were tried, columns of `table`.
-        by: The metric by which points are sorted; accuracies are best when high, all others when low.
-
-    Returns:
-        The columns point, the `fields`, `seeds` that have a result, `diverged` (runs that violated an invariant
-            included), and, of every metric, of rounds and bytes, the mean NAME and NAME_ci, the half-width of its 95 %
-            confidence interval.
-
-    Raises:
-        ValueError: For a metric that no run has.
+    `table` has a row per run, and `fields` are those of its columns that were tried. The columns are point, the fields,
+    `seeds` that have a result, `diverged` (runs that violated an invariant included), and, of every metric, of rounds
+    and bytes, the mean NAME and NAME_ci, the half-width of its 95 % confidence interval. ValueError for a metric that
+    no run has.
     """
     done = table[table["ending"] != REFUSED]
     others = (*fields, *_OTHERS.split(), *COUNTS)

@@ -58,19 +58,7 @@ def taken_in(
 ) -> Intake:
     """The examples of every node and of the test set, with everything checked that the arguments may get wrong.
 
-    Args:
-        X: Features, as for `from_arrays`.
-        y: Labels or targets.
-        nodes: Number of nodes; None: the number of clients or of given parts, or 20.
-        rank: Axes that X has to have; None: at least two.
-        task: The task; None: inferred from y.
-        partition: How the nodes share the examples.
-        alpha: Concentration of the Dirichlet partition.
-        shards_per_node: Pieces of a node in the partition by shards.
-        clients: The client of every example; the names of the nodes where the parts are given.
-        test: Features and labels of the test set; None: hold some out.
-        test_fraction: Share of the examples to hold out.
-        seed: Seed of the split.
+    Arguments are those of `from_arrays`, and `rank`, the axes that X has to have; None: at least two.
 
     Raises ValueError for all that could not be learnt from.
     """
