@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 from unittest import mock
 
 import jax
@@ -26,7 +27,6 @@ from jdfl import events
 from jdfl import network as nw
 from jdfl.engine import placement, waves
 from jdfl.events import plan, timeline
-from jdfl.events.execution import one_by_one
 from jdfl.events.method import HAPPENED
 
 NAME = "events"
@@ -76,12 +76,17 @@ def speed(method: events.AsyncMethod, m: int, n: int, seconds: int, repeats: int
     return [row(f"{method.title}, m={m:,} n={n}, {number:,} events", "million events a second", rates, "", goal)]
 
 
+def one_by_one(some: timeline.Events, kinds: Sequence[Any]) -> plan.Plan:
+    """The plan that executes one event after another."""
+    return plan.arranged(some, np.arange(1, len(some) + 1, dtype=np.int32), len(kinds), plan.WIDTHS[:1])
+
+
 def one_after_another(m: int, n: int, seconds: int, repeats: int) -> list[Row]:
     """How many times longer it takes to execute one event after another."""
     work = running(events.ADPSGD(lr=0.01), m, n, seconds)
 
     def alone() -> jax.Array:
-        with mock.patch.object(waves, "planned", lambda some, kinds: one_by_one(some, len(kinds))):
+        with mock.patch.object(waves, "planned", one_by_one):
             return work()
 
     taken = interleaved({"waves": work, "alone": alone}, repeats)

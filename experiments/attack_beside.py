@@ -170,7 +170,8 @@ def broken_off() -> Attack:
     algorithm: Any = jdfl.DPSGD(lr=0.1, optimizer=optax.adam, updates=updates)
 
     def ended(ready: Any, state: Any, setting: Any) -> jax.Array:
-        return jnp.where(guard.first_bad(ready, state, None, setting.watched) == guard.NOWHERE, 0.0, 1.0)
+        bad = guard.bad_nodes(ready, state, None, setting.watched)
+        return jnp.zeros(()) if bad is None else jnp.any(bad).astype(float)
 
     def problem(world: int) -> Any:
         found: Any = regression(0)
