@@ -49,14 +49,14 @@ def _audit(algorithm: Any, steps: int, **options: Any) -> Audit:
     return audit(algorithm, PROBLEM(), NETWORK(), **({"steps": steps, "runs": RUNS} | options))
 
 
-def _passes(told: Audit, least: float) -> None:
+def _passes(told: Audit, least: float, verdict: str = "not refuted") -> None:
     assert told.claimed
     assert told.mu_accounted is not None
     assert not told.violated
     assert told.epsilon_lower <= told.epsilon_accounted
     assert told.mu_low <= told.mu_accounted
     assert told.mu_hat >= least * told.mu_accounted
-    assert "not refuted" in told.statement()
+    assert verdict in told.statement()
 
 
 @pytest.mark.slow
@@ -149,7 +149,7 @@ def test_what_an_algorithm_shows_is_looked_at():
     """The tracker of DSGT is sent, and holds the gradient before mixing has blurred it."""
     plain = _audit(PlainDSGT(lr=0.05, gradients=_noisy()), 4, runs=8000)
     shown = _audit(ShownDSGT(lr=0.05, gradients=_noisy()), 4, runs=8000)
-    _passes(plain, 0.2)
+    _passes(plain, 0.2, "INCONCLUSIVE")  # models are mixed, so that the noise of one node cannot be told in them
     _passes(shown, 0.8)
     assert shown.mu_hat > 1.3 * plain.mu_hat
 
