@@ -150,6 +150,7 @@ def test_what_an_algorithm_shows_is_looked_at():
     plain = _audit(PlainDSGT(lr=0.05, gradients=_noisy()), 4, runs=8000)
     shown = _audit(ShownDSGT(lr=0.05, gradients=_noisy()), 4, runs=8000)
     _passes(plain, 0.2, "INCONCLUSIVE")  # models are mixed, so that the noise of one node cannot be told in them
+    assert plain.exit_status == 4
     _passes(shown, 0.8)
     assert shown.mu_hat > 1.3 * plain.mu_hat
 
