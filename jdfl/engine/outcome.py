@@ -2,6 +2,7 @@
 
 import hashlib
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import jax
@@ -111,7 +112,7 @@ def _plain(x: Any) -> Any:
     return jax.random.key_data(x) if jax.numpy.issubdtype(x.dtype, jax.dtypes.prng_key) else x
 
 
-_FEW = 64  # examples of every node whose gradients are computed at the end
+_FEW = 1024  # examples of all nodes whose gradients are computed at the end, at least one of every node
 READS_DATA = "a stop rule or a callback looks at more than what is released, and all see when it ends the run"
 
 
@@ -128,23 +129,23 @@ def _zeroed(start: Start, params: Array, history: pd.DataFrame) -> tuple[str, ..
     """How many clipped gradients count as zero at the end, where recorded losses or gradients are not finite."""
     clips = getattr(start.program.algorithm, "gradients", start.program.algorithm)
     looked = [name for name in ("objective", "objective_local") if name in history]
-    finite = looked and np.isfinite(history[looked].to_numpy(float)).all()
-    problem: Any = replace(start.problem, name="", test=None)
-    if getattr(clips, "clip", None) is None or (finite and not (_own(problem) and params.is_fully_addressable)):
+    finite = bool(looked) and bool(np.isfinite(history[looked].to_numpy(float)).all())
+    if getattr(clips, "clip", None) is None or not params.is_fully_addressable:
         return ()
+    problem: Any = replace(start.problem, name="", test=None)
     here = np.asarray(problem.weight) > 0
-    if finite:
-        few = here[:, :_FEW]
-        lost = few & ~np.asarray(_sound(problem, params))
-        words = f"gradients of {int(lost.sum())} of {int(few.sum())} examples, at {int(lost.any(axis=1).sum())} nodes, "
-        words += "are not finite at the last parameters: clipped, they count as zero"
-        return (words,) if lost.any() else ()
-    lost = here & ~np.isfinite(np.asarray(_losses(problem, params)))
-    whole = int(np.sum(lost.sum(axis=1) == here.sum(axis=1)))
-    return (
-        f"the losses of {int(lost.sum())} of {int(here.sum())} examples are not finite at the last parameters, of all "
-        f"examples at {whole} of {len(here)} nodes: clipped gradients that are not finite count as zero",
-    )
+    if not finite and np.any(lost := here & ~np.isfinite(np.asarray(_losses(problem, params)))):
+        whole = int(np.sum(lost.sum(axis=1) == here.sum(axis=1)))
+        return (
+            f"the losses of {int(lost.sum())} of {int(here.sum())} examples are not finite at the last parameters, of "
+            f"all examples at {whole} of {len(here)} nodes: clipped gradients that are not finite count as zero",
+        )
+    if not _own(problem):
+        return ()
+    few = here[:, : max(1, _FEW // len(here))]
+    lost = few & ~np.asarray(_sound(problem, params, few.shape[1]))
+    words = f"gradients of {int(lost.sum())} of {int(few.sum())} examples, at {int(lost.any(axis=1).sum())} nodes, "
+    return (words + "are not finite at the last parameters: clipped, they count as zero",) * bool(lost.any())
 
 
 def _own(problem: Any) -> bool:
@@ -154,13 +155,14 @@ def _own(problem: Any) -> bool:
     return own if model is None else model.own and not model.examples_mix
 
 
-@jax.jit
-def _sound(problem: Any, params: Array) -> Array:
-    """Whether the gradients of the first examples of every node are finite [m, at most _FEW]."""
-    few = jax.numpy.arange(min(_FEW, problem.weight.shape[1]))
+@partial(jax.jit, static_argnames="count")
+def _sound(problem: Any, params: Array, count: int) -> Array:
+    """Whether the gradients of the first examples of every node are finite [m, count]."""
 
     def one(w: Array, data: Any) -> Array:
-        gradients = jax.lax.map(lambda i: problem.example_gradients(w, problem.take(data, i[None]))[0], few)
+        gradients = jax.lax.map(
+            lambda i: problem.example_gradients(w, problem.take(data, i[None]))[0], jax.numpy.arange(count)
+        )
         return jax.numpy.isfinite(gradients).all(axis=1)
 
     return problem.each(one, params, problem.data)

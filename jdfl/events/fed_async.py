@@ -98,6 +98,7 @@ class _Server(AsyncMethod):
         kind = np.arange(len(both)) >= len(found)
         given: Any = {"kind": kind, "rows": np.concatenate([training, applying])}
         data = np.where(kind, (2 * stale + last)[both], 0)
+        # `data`: 2 x the versions since the client's own, plus 1 with the last model of `every`, which makes a version
         return timeline.in_order(found.time[both], found.actor[both], found.count[both], **given, data=data)
 
 

@@ -78,7 +78,7 @@ def partial_communication(base: Network, rate: Share, *, include_self: bool = Tr
                     "mean over the share replaces all weights. Put that wrapper around it, or leave the setting out."
                 )
         inner = inner.base
-    inside, name = around(base, f"partial communication(rate={rate:g})", sure="partial_communication")
+    inside, name = around(base, f"partial communication(rate={rate:g})", lossless="partial_communication")
     return PartialCommunication(inside, jnp.float32(rate), include_self, name=name)
 
 

@@ -231,7 +231,7 @@ def node_participation(
     if count is not None:
         checks.whole(most=base.m, remedy=f"The network has m = {base.m} nodes.", count=count)
     shown = f"count={count}" if p is None else f"p={p:g}"
-    inside, name = around(base, f"participation({shown})", on_time="node_participation", sure="node_participation")
+    inside, name = around(base, f"participation({shown})", on_time="node_participation", lossless="node_participation")
     chance, number = None if p is None else jnp.float32(p), None if count is None else jnp.int32(count)
     return NodeParticipation(inside, chance, number, weights, name=name)
 
@@ -254,7 +254,7 @@ def outages(base: Network, down: Share, up: Share, *, weights: Missing = "own") 
         ValueError: For probabilities out of range; for a base that is synchronised or whose messages are late or lost.
     """
     levels = chain.check(down=down, up=up)
-    inside, name = around(base, f"outages(down={down:g}, up={up:g})", on_time="outages", sure="outages")
+    inside, name = around(base, f"outages(down={down:g}, up={up:g})", on_time="outages", lossless="outages")
     return Outages(inside, jnp.float32(down), jnp.float32(up), levels, weights, name=name)
 
 
@@ -287,7 +287,7 @@ def membership(base: Network, *, joins: _Rounds = None, leaves: _Rounds = None, 
             f"{node}. Give a later round in leaves."
         )
     shown = f"membership({int(np.sum(first > 0))} join, {int(np.sum(last < end))} leave)"
-    inside, name = around(base, shown, on_time="membership", sure="membership")
+    inside, name = around(base, shown, on_time="membership", lossless="membership")
     return Membership(inside, jnp.asarray(first, jnp.int32), jnp.asarray(last, jnp.int32), weights, name=name)
 
 

@@ -98,10 +98,11 @@ def in_run(network: Any, key: Array, bits: int | Sizes) -> Any:
     return replace(network, base=in_run(network.base, key, bits)) if hasattr(network, "base") else network
 
 
-def around(base: Network, name: str, *, on_time: str = "", sure: str = "") -> tuple[Network, str]:
+def around(base: Network, name: str, *, on_time: str = "", lossless: str = "") -> tuple[Network, str]:
     """Prepare a base network for wrapping, and name the wrapper.
 
     The wrapped network's name, a static field, is removed, so networks that differ only in it share one compilation.
+    `on_time` and `lossless` name wrappers that cannot be around late or lost messages.
     """
     refuse_synchronised(base, "a wrapper network")
     if on_time and kind_of(base).late is not None:
@@ -109,10 +110,10 @@ def around(base: Network, name: str, *, on_time: str = "", sure: str = "") -> tu
             f"Expected a network for {on_time} whose messages are not late, got base = {called(base)}: in some rounds "
             "a node sends nothing, or receives nothing of what arrives. Use link_loss around delays."
         )
-    if sure and kind_of(base).lossy:
+    if lossless and kind_of(base).lossy:
         raise ValueError(
-            f"Expected a base without lost messages inside {sure}, got base = {called(base)}: messages that it does "
-            "not send, or requests that it makes, would be counted wrongly. Put link_loss or bursty_loss around it."
+            f"Expected a base without lost messages inside {lossless}, got base = {called(base)}: what is lost "
+            "on the way to absent nodes or to nodes that asked is miscounted. Put link_loss or bursty_loss around it."
         )
     inside = replace(base, name="") if is_dataclass(base) and hasattr(base, "name") else base
     return inside, f"{name} of {called(base)}"

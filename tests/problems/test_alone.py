@@ -9,6 +9,7 @@ import pytest
 from flax import nnx
 
 import jdfl
+from jdfl import testing
 from jdfl.base import struct
 
 draw = np.random.default_rng(0)
@@ -142,8 +143,11 @@ def test_gradients_that_count_as_zero_are_reported_and_a_run_without_noise_ends(
     assert not any("not finite" in one for one in jdfl.run(noisy, own(mixes=False), RING, steps=2).warnings)
 
 
+@pytest.mark.parametrize("metrics", [None, []])
 @pytest.mark.parametrize("per", ["example", "batch"])
-def test_gradients_that_count_as_zero_though_losses_are_finite_are_reported(per):
+def test_gradients_that_count_as_zero_though_losses_are_finite_are_reported(per, metrics):
+    """And nothing else is, whatever is recorded."""
+
     def loss(w, example):
         x, high = example
         return jnp.sum((w - x) ** 2) + jnp.sqrt(
@@ -153,8 +157,9 @@ def test_gradients_that_count_as_zero_though_losses_are_finite_are_reported(per)
     high = np.zeros((3, 20), np.int32)
     high[1, 2:9] = high[2, 5] = 1
     problem = jdfl.from_loss(loss, jnp.zeros(3), (X.reshape(3, 20, 3), high))
-    gradients = jdfl.Gradients(clip=1.0, per=per)
-    (told,) = jdfl.run(jdfl.DPSGD(gradients=gradients), problem, RING, steps=2).warnings
+    method = jdfl.DPSGD(gradients=jdfl.Gradients(clip=1.0, per=per))
+    (told,) = jdfl.run(method, problem, RING, steps=2, metrics=metrics).warnings
     assert "gradients of 8 of 60 examples, at 2 nodes, are not finite" in told
     fine = jdfl.from_loss(loss, jnp.zeros(3), (X.reshape(3, 20, 3), 0 * high))
-    assert not jdfl.run(jdfl.DPSGD(gradients=gradients), fine, RING, steps=2).warnings
+    for each in (fine, testing.small_problem(m=3)):
+        assert not jdfl.run(method, each, RING, steps=2, metrics=metrics).warnings
