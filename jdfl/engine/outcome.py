@@ -130,7 +130,7 @@ def _zeroed(start: Start, params: Array, history: pd.DataFrame) -> tuple[str, ..
     clips = getattr(start.program.algorithm, "gradients", start.program.algorithm)
     looked = [name for name in ("objective", "objective_local") if name in history]
     finite = bool(looked) and bool(np.isfinite(history[looked].to_numpy(float)).all())
-    if getattr(clips, "clip", None) is None or not params.is_fully_addressable:
+    if getattr(clips, "clip", None) is None or (isinstance(params, Array) and not params.is_fully_addressable):
         return ()
     problem: Any = replace(start.problem, name="", test=None)
     here = np.asarray(problem.weight) > 0
