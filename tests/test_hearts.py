@@ -11,14 +11,20 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax import lax
 
 import jdfl
 from jdfl import network as nw
 from jdfl import testing
+from jdfl.algorithms.moment import Moment
+from jdfl.base import struct
 from jdfl.codecs import transmit
+from jdfl.engine.accountant import account, ledger_of_run, spent_together
 from jdfl.events import RandomWalkSGD
-from jdfl.privacy import LaplaceEvent, Sampled, epsilon_pure
+from jdfl.privacy import GaussianSchedule, LaplaceEvent, LaplaceSchedule, Sampled, epsilon_pure, most_releases
+from jdfl.privacy.analytic import gaussian_epsilon
 from jdfl.problems import linear_regression
+from tests.algorithms.play import direct
 
 KEY = jax.random.key(7)
 
@@ -199,3 +205,204 @@ def test_a_rule_stops_in_the_first_round_in_which_it_holds_and_a_resumed_run_sto
     np.testing.assert_array_equal(again.params, whole.params)
     assert again.history.equals(whole.history)
     assert replace(again.totals) == whole.totals
+
+
+# ---------------------------------------------------------------- nodes that are alike, or together hold the data
+
+
+def pooled(sizes: list[int]) -> tuple[Any, np.ndarray, np.ndarray]:
+    """A regression whose nodes have so many of the examples, and all of them."""
+    draw = np.random.default_rng(11)
+    A, b = draw.standard_normal((sum(sizes), 3), np.float32), draw.standard_normal(sum(sizes)).astype(np.float32)
+    ends = np.cumsum(sizes)[:-1]
+    return linear_regression(np.split(A, ends), np.split(b, ends)), A.astype(float), b.astype(float)
+
+
+def alike() -> tuple[Any, Any]:
+    """Four nodes with the same six examples, and the gradient [n] of each."""
+    _, A, b = pooled([6])
+    return linear_regression([A] * 4, [b] * 4), lambda x: A.T @ (A @ x - b) / 6
+
+
+def test_a_server_that_weighs_by_examples_descends_on_all_of_them() -> None:
+    problem, A, b = pooled([2, 6, 1])
+    found = jdfl.run(jdfl.FedAvg(lr=0.1, local_steps=1, weighting="examples"), problem, nw.ring(3), steps=3, metrics=[])
+    x = np.asarray(problem.begin(), float)[0]
+    for _ in range(3):
+        x = x - 0.1 * A.T @ (A @ x - b) / 9
+    np.testing.assert_allclose(found.params, np.tile(x, (3, 1)), rtol=1e-4, atol=1e-5)
+
+
+def test_quasi_global_momentum_of_nodes_that_are_alike_is_that_of_one() -> None:
+    problem, slope = alike()
+    found = jdfl.run(jdfl.QGDSGDm(lr=0.1, beta=0.5, mu=0.7), problem, nw.complete(4), steps=4, metrics=[])
+    x, a = np.asarray(problem.begin(), float)[0], 0.0
+    for _ in range(4):
+        h = 0.5 * a + slope(x)
+        x, a = x - 0.1 * h, 0.7 * a + 0.3 * h  # (x - x+) / lr is h
+    np.testing.assert_allclose(found.params, np.tile(x, (4, 1)), rtol=1e-4, atol=1e-5)
+
+
+def test_push_sum_of_nodes_that_are_alike_descends_and_slows_from_its_milestone_on() -> None:
+    problem, slope = alike()
+    method = jdfl.SGP(lr=0.1, milestones=(2,), decay=0.1)
+    found = jdfl.run(method, problem, nw.complete(4), steps=4, metrics=[])
+    x = np.asarray(problem.begin(), float)[0]
+    for k in range(4):
+        x = x - (0.1 if k < 2 else 0.01) * slope(x)
+    np.testing.assert_allclose(found.params, np.tile(x, (4, 1)), rtol=1e-4, atol=1e-5)
+
+
+# ---------------------------------------------------------------- samples and noise of every local step
+
+
+def drawn(gradients: jdfl.Gradients) -> np.ndarray:
+    """The gradients [6, m, n] at zero of two times three nested local steps, each looked at twice."""
+    problem = testing.small_problem()
+
+    def step(here: Any, found: jax.Array) -> jax.Array:
+        for look in range(2):
+            one = gradients(jnp.zeros((problem.m, problem.n)), here, look=look)
+            found = lax.dynamic_update_index_in_dim(found, one, 2 * here.local_step + look, 0)
+        return found
+
+    moment = Moment(jnp.int32(0), KEY, RING.graph, jnp.arange(problem.m, dtype=jnp.int32))
+    nothing, round = jnp.zeros((12, problem.m, problem.n)), direct(moment, problem, gradients)
+    nested = round.repeat(2, lambda here, found: here.repeat(3, step, found), nothing)
+    return np.asarray(nested).reshape(6, 2, problem.m, problem.n)
+
+
+def test_every_local_step_and_look_has_noise_of_its_own_however_loops_are_nested() -> None:
+    noisy = drawn(jdfl.Gradients(sensitivity=1.0, mechanism=jdfl.Gaussian(1.0)))
+    assert len(np.unique(noisy.reshape(12, -1)[:, 0])) == 12
+
+
+def test_every_local_step_has_examples_of_its_own_however_loops_are_nested() -> None:
+    few = drawn(jdfl.Gradients(batch=2))
+    np.testing.assert_array_equal(few[:, 0], few[:, 1])  # both looks are at the same ones
+    assert len(np.unique(few[:, 0].reshape(6, -1).sum(axis=1))) == 6
+
+
+def test_a_sample_has_the_whole_penalty_whatever_was_drawn() -> None:
+    problem, total = ridge(), jnp.float32(2.0)
+    one = jax.tree.map(lambda leaf: leaf[0], problem.data)
+    A, b = (np.asarray(leaf, float) for leaf in one)
+    w = np.arange(4.0)
+    drawn_by = jdfl.Gradients(batch=2, sampling="poisson")
+    for chosen in ([0, 0, 0, 0, 0], [1, 0, 1, 1, 0]):
+        found = drawn_by.plain(problem, jnp.asarray(w, jnp.float32), one, jnp.asarray(chosen, jnp.float32), total)
+        expected = (A * np.array(chosen)[:, None]).T @ (A @ w - b) / 2 + 0.7 * w
+        np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
+
+
+def test_samples_are_the_gradient_on_average_and_their_penalty_does_not_vary() -> None:
+    """The data fit exactly at w, so that the penalty is all that is left."""
+    draw = np.random.default_rng(3)
+    A, w = draw.standard_normal((2, 6, 4), np.float32), np.array([1.0, -2.0, 0.5, 3.0], np.float32)
+    made = linear_regression(list(A), list(A @ w))
+    problem = jdfl.from_loss(lambda w, one: (one[0] @ w - one[1]) ** 2 / 2, w, made.data, test=None, penalty=0.5)
+    method = jdfl.LocalOnly(lr=0.1, gradients=jdfl.Gradients(batch=2, sampling="poisson"))
+    found = jdfl.run(method, problem, nw.ring(2), steps=1, metrics=[]).params
+    np.testing.assert_allclose(found, np.tile(0.95 * w, (2, 1)), rtol=1e-5)
+
+
+def test_a_vector_of_one_magnitude_is_all_in_its_signs() -> None:
+    x = np.array([[2.0, -2.0, 2.0, 2.0, -2.0]], np.float32)
+    np.testing.assert_allclose(sent(jdfl.Sign(), x), x, rtol=1e-6)
+
+
+# ---------------------------------------------------------------- where runs are cut
+
+
+def test_records_of_a_resumed_run_fall_where_those_of_the_whole_one_do() -> None:
+    method, how = jdfl.DPSGD(lr=0.02), {"every": 4, "metrics": ["objective"]}
+    whole = jdfl.run(method, PROBLEM, RING, steps=12, **how)
+    half = jdfl.run(method, PROBLEM, RING, steps=6, **how)
+    again = jdfl.run(method, PROBLEM, RING, steps=12, resume=half, **how)
+    assert again.history["round"].tolist() == whole.history["round"].tolist() == [0, 4, 8, 12]
+
+
+def test_a_budget_ends_a_run_before_the_first_node_exceeds_it() -> None:
+    """Nodes wake at random, so that one has used up its four releases while others have not."""
+    noisy = jdfl.Gradients(clip=1.0, mechanism=jdfl.Gaussian(5.0))
+    method, whole = jdfl.DOADP(gradients=noisy), {"problem": PROBLEM, "network": RING, "metrics": [], "key": 3}
+    budget = jdfl.Budget(gaussian_epsilon(math.sqrt(4) / 5, 1e-5) * 1.0001, delta=1e-5)
+    found = jdfl.run(method, steps=40, callbacks=[budget], **whole)
+    releases = ledger_of_run(found).releases
+    assert (found.ending, releases.max(), releases.min() < 4) == ("budget", 4, True)
+    assert ledger_of_run(jdfl.run(method, steps=found.rounds + 1, **whole)).releases.max() == 5
+
+
+def test_runs_together_cost_what_their_most_exposed_node_released_in_all() -> None:
+    noisy = jdfl.Gradients(clip=1.0, mechanism=jdfl.Gaussian(5.0))
+    runs = [jdfl.run(jdfl.DOADP(gradients=noisy), PROBLEM, RING, steps=9, metrics=[], key=key) for key in (0, 1)]
+    released = sum(np.asarray(ledger_of_run(run).releases) for run in runs)
+    assert released.min() < released.max()
+    assert spent_together(runs)[0] == pytest.approx(gaussian_epsilon(math.sqrt(released.max()) / 5, 1e-5), rel=1e-6)
+
+
+def test_runs_of_different_noise_have_a_part_of_delta_each() -> None:
+    runs = [
+        jdfl.run(jdfl.DPSGD(gradients=jdfl.Gradients(clip=1.0, mechanism=noise, **how)), PROBLEM, RING, steps=4)
+        for noise, how in ((jdfl.Gaussian(5.0), {}), (jdfl.Gaussian(4.0), {"batch": 2, "sampling": "poisson"}))
+    ]
+    parts = [account(run, delta=5e-6).epsilon for run in runs]
+    assert spent_together(runs, delta=1e-5)[0] == pytest.approx(sum(parts), rel=1e-6)
+    assert sum(parts) > sum(account(run, delta=1e-5).epsilon for run in runs) * 1.01
+
+
+# ---------------------------------------------------------------- messages, releases, schedules
+
+
+def test_a_message_that_has_come_stays() -> None:
+    """What a receiver uses is at most one round older a round later."""
+    net = nw.delays(nw.ring(5), 3, 0.7)
+    ages = np.asarray(jax.vmap(lambda k: jnp.where((late := net.at(k, KEY).late).come, late.age, 9))(jnp.arange(60)))
+    assert (ages[1:] <= np.minimum(ages[:-1] + 1, 9)).all()
+    assert (ages[4:] <= 3).all()
+
+
+@pytest.mark.filterwarnings("ignore:D-PSGD sends its models")
+def test_nodes_keep_their_own_row_whole_though_they_send_a_part_of_it() -> None:
+    """From zero a first round makes every node's row its target, of which the second sends the largest entry."""
+    b = np.array([[1.0, -5.0, 2.0, 0.5, 3.0], [9.0, 1.0, 1.0, 1.0, 1.0], [0.0, 0.0, 8.0, 0.0, 0.0]], np.float32)
+    problem, net = linear_regression([np.eye(5, dtype=np.float32)] * 3, list(b)), nw.star(3)
+    W = np.asarray(nw.to_scipy(net).toarray(), float)
+    sent = np.where(np.abs(b) == np.abs(b).max(axis=1)[:, None], b, 0)
+    found = jdfl.run(jdfl.DPSGD(lr=5.0, codec=jdfl.Sparse(s=1)), problem, net, steps=2, metrics=[]).params
+    own = np.diag(np.diag(W))
+    np.testing.assert_allclose(found, own @ b + (W - own) @ sent, rtol=1e-5, atol=1e-5)
+
+
+def test_all_releases_of_a_round_count_in_one_part_and_in_loops() -> None:
+    problem, noisy = testing.small_problem(), jdfl.Gradients(sensitivity=1.0, mechanism=jdfl.Gaussian(1.0))
+    moment = Moment(jnp.int32(0), KEY, RING.graph, jnp.arange(problem.m, dtype=jnp.int32))
+    round, w = direct(moment, problem, noisy), jnp.zeros((problem.m, problem.n))
+    for look in range(2):
+        noisy(w, round, look=look)
+    assert int(round.book.releases) == 2
+
+
+@struct.dataclass
+class Twice(jdfl.Algorithm):
+    """Steps along noisy gradients that look at the data twice."""
+
+    gradients: jdfl.Gradients = jdfl.Gradients(clip=1.0, mechanism=jdfl.Gaussian(5.0))
+    title = "Twice"
+
+    def init(self, round: jdfl.Round) -> jax.Array:
+        return round.problem.begin()
+
+    def step(self, w: jax.Array, round: jdfl.Round) -> jax.Array:
+        return round.mix(w) - 0.1 * (self.gradients(w, round) + self.gradients(w, round, look=1))
+
+
+def test_all_releases_of_a_run_count() -> None:
+    found = jdfl.run(Twice(), PROBLEM, RING, steps=6, metrics=[])
+    assert ledger_of_run(found).releases.tolist() == [12] * PROBLEM.m
+    assert found.totals.releases == 12 * PROBLEM.m
+
+
+def test_no_more_fits_than_is_planned() -> None:
+    assert most_releases(LaplaceSchedule((1e6, 1e6, 1e6)), 100.0, 1e-5) == 3
+    assert most_releases(GaussianSchedule.of([1e-6] * 4), 100.0, 1e-5) == 4
