@@ -23,7 +23,7 @@ from jdfl.engine.accountant import account, ledger_of_run, spent_together
 from jdfl.events import RandomWalkSGD
 from jdfl.privacy import GaussianSchedule, LaplaceEvent, LaplaceSchedule, Sampled, epsilon_pure, most_releases
 from jdfl.privacy.analytic import gaussian_epsilon
-from jdfl.problems import linear_regression
+from jdfl.problems import linear_regression, partition
 from tests.algorithms.play import direct
 
 KEY = jax.random.key(7)
@@ -406,3 +406,30 @@ def test_all_releases_of_a_run_count() -> None:
 def test_no_more_fits_than_is_planned() -> None:
     assert most_releases(LaplaceSchedule((1e6, 1e6, 1e6)), 100.0, 1e-5) == 3
     assert most_releases(GaussianSchedule.of([1e-6] * 4), 100.0, 1e-5) == 4
+
+
+def test_a_budget_ends_a_run_when_the_most_talkative_node_has_used_it_up() -> None:
+    """Of the nodes of CEPS one exchanges in every round, and another in every third."""
+    method = jdfl.CEPS(s=3, rate=1.0, periods=(1, 3), clip=1.0, mechanism=jdfl.Gaussian(5.0))
+    budget = jdfl.Budget(gaussian_epsilon(math.sqrt(4) / 5, 1e-5) * 1.0001, delta=1e-5)
+    found = jdfl.run(method, PROBLEM.declared("curvature"), RING, steps=20, metrics=[], callbacks=[budget])
+    released = ledger_of_run(found).releases
+    assert (found.ending, released.max()) == ("budget", 4)
+    assert released.min() < 4
+
+
+def test_a_costly_rule_ends_a_run_in_a_round_of_its_own_and_never_before_it_holds() -> None:
+    method = jdfl.DPSGD(lr=0.02)
+    slope = jdfl.run(method, PROBLEM, RING, steps=40, metrics=["gradient_norm"]).history["gradient_norm"].to_numpy()
+    found = jdfl.run(method, PROBLEM, RING, steps=40, metrics=[], stop=jdfl.gradient_below(float(slope[10]), every=4))
+    assert (found.rounds, found.ending) == (12, "stop rule")
+
+
+# ---------------------------------------------------------------- who has which examples
+
+
+def test_nodes_with_two_shards_have_few_classes_and_all_examples_are_dealt() -> None:
+    labels = np.random.default_rng(1).integers(0, 6, 240)
+    parts = partition.shards(labels, 12, shards_per_node=2, seed=4)
+    assert max(len(np.unique(labels[part])) for part in parts) <= 4
+    np.testing.assert_array_equal(np.sort(np.concatenate(parts)), np.arange(240))
