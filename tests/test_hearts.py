@@ -20,7 +20,7 @@ from jdfl.algorithms.moment import Moment
 from jdfl.base import struct
 from jdfl.codecs import transmit
 from jdfl.engine.accountant import account, ledger_of_run, spent_together
-from jdfl.events import RandomWalkSGD
+from jdfl.events import ADPSGD, AGP, FedAsync, RandomWalkSGD
 from jdfl.privacy import GaussianSchedule, LaplaceEvent, LaplaceSchedule, Sampled, epsilon_pure, most_releases
 from jdfl.privacy.analytic import gaussian_epsilon
 from jdfl.problems import linear_regression, partition
@@ -433,3 +433,23 @@ def test_nodes_with_two_shards_have_few_classes_and_all_examples_are_dealt() -> 
     parts = partition.shards(labels, 12, shards_per_node=2, seed=4)
     assert max(len(np.unique(labels[part])) for part in parts) <= 4
     np.testing.assert_array_equal(np.sort(np.concatenate(parts)), np.arange(240))
+
+
+# ---------------------------------------------------------------- events
+
+
+def test_a_gradient_is_taken_where_the_last_exchange_of_its_node_ended() -> None:
+    """Where nodes agree in what they want, they get there; gradients of the first parameters would lead past it."""
+    problem, _ = alike()
+    net = nw.timed(nw.complete(4), nw.FixedTime(1.0))
+    found = jdfl.run(ADPSGD(lr=0.1), problem, net, steps=400, every=100, metrics=["gradient_norm"])
+    assert found.history["gradient_norm"].iloc[-1] < 1e-3 * found.history["gradient_norm"].iloc[0]
+
+
+@pytest.mark.parametrize("method", [AGP(), FedAsync()], ids=["AGP", "FedAsync"])
+def test_events_of_equal_times_are_in_the_order_of_their_kinds(method: Any) -> None:
+    """All clocks tick together, so that events of several kinds happen at once."""
+    found = method.events(nw.timed(nw.ring(6), nw.FixedTime(1.0)).in_run(KEY, 0), KEY, 6.0)
+    rows = np.stack([found.time, found.kind, found.actor, found.count], axis=1).tolist()
+    assert rows == sorted(rows)
+    assert rows != sorted(rows, key=lambda row: (row[0], row[2], row[1], row[3]))

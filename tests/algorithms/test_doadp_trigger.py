@@ -109,6 +109,32 @@ class Eager(jdfl.DOADP):
         return new
 
 
+@jdfl.base.struct.dataclass
+class Choosy(jdfl.DOADP):
+    """What it sends has noise; how much a message must differ is the length of its gradient before the noise."""
+
+    title: ClassVar[str] = "Choosy"
+
+    def step(self, state: Any, round: Any) -> Any:
+        """One round."""
+        bare = replace(self.gradients, mechanism=None)(state.x, round)
+        x = state.x - self.lr * self.gradients(state.x, round)
+        hat = round.publish(x, state.hat, over=jnp.linalg.norm(bare, axis=1))
+        return state._replace(x=x, hat=hat)
+
+
+def test_a_threshold_that_reads_records_gets_no_epsilon():
+    problem = example(np.float32)
+    leaks = planned(Choosy(gradients=NOISY), problem, network(), 7).privacy(problem)
+    assert not leaks.claimed
+    assert "depends on records" in leaks.reason
+
+
+def test_a_threshold_that_reads_records_is_a_path_to_what_is_sent():
+    found = jdfl.paths(Choosy(gradients=NOISY), example(np.float32), network(), steps=3)
+    assert any("depends on records" in told for told in found.values()), found
+
+
 def test_a_decision_on_what_has_no_noise_gets_no_epsilon():
     problem = example(np.float32)
     fine = planned(jdfl.DOADP(gradients=NOISY, trigger=LEVEL), problem, network(), 7).privacy(problem)
