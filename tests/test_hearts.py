@@ -435,6 +435,40 @@ def test_nodes_with_two_shards_have_few_classes_and_all_examples_are_dealt() -> 
     np.testing.assert_array_equal(np.sort(np.concatenate(parts)), np.arange(240))
 
 
+# ---------------------------------------------------------------- trust, and what is chosen
+
+
+def test_what_a_node_trusts_shrinks_with_the_rounds() -> None:
+    """From the second round on nobody is near enough, however near nodes are."""
+    rule = jdfl.robust.BALANCE(gamma=10.0, kappa=30.0, horizon=1)
+    found = jdfl.run(jdfl.combined_by(jdfl.DPSGD(lr=0.02), rule), PROBLEM, RING, steps=8, metrics=[])
+    assert found.communication_rounds.max() <= 2
+
+
+def chosen(measure: Any, problem: Any) -> float:
+    """The step size of D-PSGD that is tuned."""
+    entry = jdfl.Entry(jdfl.DPSGD(), tune={"lr": [0.1, 0.2, 4.0]})
+    how: dict[str, Any] = {"tuning": jdfl.Tuning(keys=(5,), extend=0), "trials": 1, "steps": 4, "every": 4}
+    return jdfl.compare({"a": entry}, problem, RING, measure=measure, **how).tuned["a"].values["lr"]
+
+
+def far(w: jax.Array, problem: Any) -> jax.Array:
+    """How far the nodes went."""
+    return jnp.sum((w - problem.begin()) ** 2)
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_the_best_is_the_smallest_the_largest_accuracy_or_the_middle_of_equal_ones() -> None:
+    """From parameters that answer all questions wrong only a large step gets anywhere within four rounds."""
+    still = linear_regression([np.eye(3, dtype=np.float32)] * testing.NODES, [np.zeros(3, np.float32)] * testing.NODES)
+    x = np.random.default_rng(2).standard_normal((testing.NODES, 30, 2)).astype(np.float32)
+    parts = [(one, (one[:, 0] > 0).astype(int)) for one in x]
+    wrong = jdfl.problems.logistic_regression(parts, test=parts[0]).replace(start=jnp.array([-2.0, 0.0]))
+    assert chosen("objective", still) == 0.2
+    assert chosen(far, wrong) == 0.1
+    assert chosen("accuracy", wrong) == 4.0
+
+
 # ---------------------------------------------------------------- events
 
 
