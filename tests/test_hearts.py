@@ -458,15 +458,27 @@ def far(w: jax.Array, problem: Any) -> jax.Array:
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")
-def test_the_best_is_the_smallest_the_largest_accuracy_or_the_middle_of_equal_ones() -> None:
-    """From parameters that answer all questions wrong only a large step gets anywhere within four rounds."""
+def test_the_smallest_value_is_the_best_and_of_equal_ones_the_middle() -> None:
     still = linear_regression([np.eye(3, dtype=np.float32)] * testing.NODES, [np.zeros(3, np.float32)] * testing.NODES)
+    assert chosen("objective", still) == 0.2
+    assert chosen(far, PROBLEM) == 0.1
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_the_largest_accuracy_is_the_best() -> None:
+    """From parameters that answer all questions wrong only a large step gets anywhere within four rounds."""
     x = np.random.default_rng(2).standard_normal((testing.NODES, 30, 2)).astype(np.float32)
     parts = [(one, (one[:, 0] > 0).astype(int)) for one in x]
     wrong = jdfl.problems.logistic_regression(parts, test=parts[0]).replace(start=jnp.array([-2.0, 0.0]))
-    assert chosen("objective", still) == 0.2
-    assert chosen(far, wrong) == 0.1
     assert chosen("accuracy", wrong) == 4.0
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_the_most_of_a_support_is_the_best() -> None:
+    """The first entry is large at the start, and only a large step makes the true one larger within four rounds."""
+    truth = np.array([0.0, 1.0], np.float32)
+    problem = linear_regression([np.eye(2, dtype=np.float32) / 2] * 6, [truth / 2] * 6, truth=truth)
+    assert chosen("support_recovery", problem.replace(start=jnp.array([0.9, 0.0]))) == 4.0
 
 
 # ---------------------------------------------------------------- events

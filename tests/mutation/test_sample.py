@@ -4,10 +4,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.mutants import mutants, planted
 from tests.mutation.left_out import inside, left_out
 from tests.mutation.report import Mutant, wilson, write
 from tests.mutation.table import TABLE
 
+TESTS = Path(__file__).parents[1]
 SOURCE = '''"""One - two."""
 from typing import TYPE_CHECKING
 if TYPE_CHECKING:
@@ -71,3 +73,11 @@ def test_every_row_names_modules_and_tests_that_are_there():
         assert all(Path(name).exists() for name in row if name.startswith("tests/")), row
     modules = {path for name in ("privacy", "codecs", "algorithms") for path in Path("jdfl", name).glob("*.py")}
     assert {path.as_posix() for path in modules if path.name != "__init__.py"} == set(TABLE)
+
+
+def test_every_planted_bug_has_its_place_and_two_tests_that_are_there():
+    for name, one in mutants().items():
+        planted(one)
+        assert len(set(one.killers)) >= 2, name
+        for file, _, test in (killer.partition("::") for killer in one.killers):
+            assert f"def {test}(" in (TESTS / file).read_text(encoding="utf-8"), (name, file, test)
