@@ -14,7 +14,7 @@ from jdfl.base.keys import key_data
 from jdfl.engine import guard, invariants, loop, stepping
 from jdfl.engine.clock import Spent
 from jdfl.engine.intervals import examples_of_accuracy
-from jdfl.engine.provenance import identity
+from jdfl.engine.provenance import identity, is_whole
 from jdfl.engine.result import Cut, Ending, Result
 from jdfl.engine.spending import records_of, stop_tells
 from jdfl.engine.start import Start
@@ -130,7 +130,7 @@ def _zeroed(start: Start, params: Array, history: pd.DataFrame) -> tuple[str, ..
     clips = getattr(start.program.algorithm, "gradients", start.program.algorithm)
     looked = [name for name in ("objective", "objective_local") if name in history]
     finite = bool(looked) and bool(np.isfinite(history[looked].to_numpy(float)).all())
-    if getattr(clips, "clip", None) is None or (isinstance(params, Array) and not params.is_fully_addressable):
+    if getattr(clips, "clip", None) is None or not is_whole(params):
         return ()
     problem: Any = replace(start.problem, name="", test=None)
     here = np.asarray(problem.weight) > 0
