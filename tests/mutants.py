@@ -24,7 +24,6 @@ from typing import Any, NamedTuple
 
 ROOT = Path(__file__).parent.parent
 TABLE, RECORD = (Path(__file__).with_suffix(suffix) for suffix in (".toml", ".json"))
-COPIED = ("jdfl", "tests", "experiments", "benchmarks", "tools", "docs", "pyproject.toml", "README.md", "CHANGELOG.md")
 
 
 class Mutant(NamedTuple):
@@ -62,12 +61,12 @@ def failing(folder: Path, tests: Sequence[str]) -> set[str]:
 
 
 def copied(folder: Path) -> None:
-    """A copy of what the tests need."""
-    for name in COPIED:
-        if (ROOT / name).is_dir():
-            shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__", "_site"))
-        else:
-            shutil.copy(ROOT / name, folder / name)
+    """The files of the checkout that git knows or does not ignore, in a folder."""
+    told = subprocess.run(["git", "ls-files", "-coz", "--exclude-standard"], cwd=ROOT, capture_output=True, check=True)
+    for name in filter(None, told.stdout.decode().split("\0")):
+        if (ROOT / name).is_file():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(ROOT / name, folder / name)
 
 
 def record(name: str, told: Any) -> None:
@@ -95,6 +94,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for name, one in mutants().items()
         if (not given.part or name.partition("-")[0] in given.part) and given.only in f"{name} {one.file} {one.new}"
     }
+    if not chosen:
+        parser.error(f"No bug has {given.only!r} in its name, file or text.")
+    if absent := [name for name in given.find if not (ROOT / "tests" / name.partition("::")[0]).exists()]:
+        parser.error(f"There is no tests/{absent[0]}.")
     commit = subprocess.run(["git", "describe", "--always", "--dirty"], cwd=ROOT, capture_output=True, text=True)
     missed = 0
     with tempfile.TemporaryDirectory() as where:

@@ -257,7 +257,7 @@ def test_push_sum_of_nodes_that_are_alike_descends_and_slows_from_its_milestone_
 
 
 def drawn(gradients: jdfl.Gradients) -> np.ndarray:
-    """The gradients [6, m, n] at zero of two times three nested local steps, each looked at twice."""
+    """The gradients [6, 2, m, n] at zero of two times three nested local steps, each looked at twice."""
     problem = testing.small_problem()
 
     def step(here: Any, found: jax.Array) -> jax.Array:
@@ -295,7 +295,7 @@ def test_a_sample_has_the_whole_penalty_whatever_was_drawn() -> None:
         np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
 
 
-def test_samples_are_the_gradient_on_average_and_their_penalty_does_not_vary() -> None:
+def test_the_penalty_of_a_sample_does_not_vary() -> None:
     """The data fit exactly at w, so that the penalty is all that is left."""
     draw = np.random.default_rng(3)
     A, w = draw.standard_normal((2, 6, 4), np.float32), np.array([1.0, -2.0, 0.5, 3.0], np.float32)
@@ -374,7 +374,7 @@ def test_nodes_keep_their_own_row_whole_though_they_send_a_part_of_it() -> None:
     np.testing.assert_allclose(found, own @ b + (W - own) @ sent, rtol=1e-5, atol=1e-5)
 
 
-def test_all_releases_of_a_round_count_in_one_part_and_in_loops() -> None:
+def test_two_looks_of_a_round_are_two_releases() -> None:
     problem, noisy = testing.small_problem(), jdfl.Gradients(sensitivity=1.0, mechanism=jdfl.Gaussian(1.0))
     moment = Moment(jnp.int32(0), KEY, RING.graph, jnp.arange(problem.m, dtype=jnp.int32))
     round, w = direct(moment, problem, noisy), jnp.zeros((problem.m, problem.n))
@@ -442,7 +442,7 @@ def test_what_a_node_trusts_shrinks_with_the_rounds() -> None:
     """From the second round on nobody is near enough, however near nodes are."""
     rule = jdfl.robust.BALANCE(gamma=10.0, kappa=30.0, horizon=1)
     found = jdfl.run(jdfl.combined_by(jdfl.DPSGD(lr=0.02), rule), PROBLEM, RING, steps=8, metrics=[])
-    assert found.communication_rounds.max() <= 2
+    assert 1 <= found.communication_rounds.max() <= 2
 
 
 def chosen(measure: Any, problem: Any) -> float:

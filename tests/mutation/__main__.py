@@ -17,7 +17,6 @@ import hashlib
 import os
 import random
 import signal
-import subprocess
 import sys
 import tempfile
 import time
@@ -29,7 +28,6 @@ from importlib import import_module
 from itertools import islice
 from multiprocessing import get_context
 from pathlib import Path
-from shutil import copy2
 
 import pytest
 from cosmic_ray.commands import init
@@ -39,12 +37,12 @@ from cosmic_ray.plugins import get_operator
 from cosmic_ray.work_db import use_db
 from cosmic_ray.work_item import MutationSpec, TestOutcome, WorkerOutcome, WorkItem, WorkResult
 
+from tests.mutants import copied
 from tests.mutation.left_out import inside, left_out
 from tests.mutation.report import Mutant, write
 from tests.mutation.table import TABLE
 
 PACKAGES = ("privacy", "codecs", "algorithms")
-ROOT = Path(__file__).resolve().parents[2]
 IMPORTS = ("jax", "optax", "chex", "flax.linen", "networkx", "pandas", "scipy.stats", "dp_accounting", "tyro")
 SLOWER, LEAST = 4.0, 60.0  # tests take so many times as long as usual, or so many seconds, before they are stopped
 
@@ -79,15 +77,6 @@ def usual(row: tuple[str, ...], log: Path) -> float:
     if exit_code(row, log):
         raise RuntimeError(f"The tests fail without any mutant: {' '.join(row)}\n{log.read_text()[-3000:]}")
     return time.monotonic() - begun
-
-
-def copied(folder: Path) -> None:
-    """The files of the checkout that git knows or does not ignore, in a folder."""
-    told = subprocess.run(["git", "ls-files", "-coz", "--exclude-standard"], cwd=ROOT, capture_output=True, check=True)
-    for name in filter(None, told.stdout.decode().split("\0")):
-        if (ROOT / name).is_file():
-            (folder / name).parent.mkdir(parents=True, exist_ok=True)
-            copy2(ROOT / name, folder / name)
 
 
 def mutants(package: str) -> list[WorkItem]:
