@@ -7,9 +7,12 @@ pytest.mark.optimized`). Where `--optimized` is given all are compiled as users'
 
 import gc
 import os
+import shutil
+import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import hypothesis
 import jax
@@ -19,6 +22,7 @@ from jdfl import testing
 from jdfl.engine import programs
 from tests.later import Later
 
+ROTATED = pytest.StashKey[str]()
 sys.dont_write_bytecode = False  # or every run rewrites all assertions again, which takes longest of collecting
 gc.set_threshold(100_000, 20, 50)  # tracing makes many objects that stay: a tenth of the time went into looking at them
 XLA_FLAGS = ["--xla_cpu_parallel_codegen_split_count=1"]  # not several parts of a program at a time
@@ -57,19 +61,50 @@ def _optimize(request: pytest.FixtureRequest) -> None:
         jax.config.update("jax_disable_most_optimizations", not as_users)
 
 
+def turn() -> int:
+    """Which variants of rotated tests have their turn: a number from the commit, or JDFL_TURN."""
+    if told := os.environ.get("JDFL_TURN"):
+        return int(told)
+    where = {"cwd": Path(__file__).parent, "capture_output": True, "text": True}
+    commit = subprocess.run(["git", "rev-parse", "HEAD"], **where).stdout.strip() if shutil.which("git") else ""
+    return int(commit[:6] or "0", 16)
+
+
 @pytest.hookimpl(tryfirst=True)  # before slow tests are left out
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Of the variants of a `thinned(n, first)` test, one in n is run every time; the others are slow."""
-    seen: Counter[str] = Counter()
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Of the variants of a `rotated(n)` test, one in n has its turn at a commit; the others are slow."""
+    seen, left, now = Counter[str](), 0, turn()
     for item in items:
-        marker = item.get_closest_marker("thinned")
+        marker = item.get_closest_marker("rotated")
         if marker is None or item.get_closest_marker("slow"):
             continue
-        every, first = (*marker.args, 0)[:2]
+        (every,) = marker.args
         name = item.nodeid.partition("[")[0]
-        if seen[name] % every != first:
+        if (seen[name] + now) % every:
             item.add_marker(pytest.mark.slow)
+            left += 1
         seen[name] += 1
+    if seen:
+        config.stash[ROTATED] = f"{seen.total() - left} of {seen.total()} variants have their turn {now}"
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """A worker tells the first process which variants it took."""
+    if hasattr(session.config, "workeroutput"):
+        session.config.workeroutput["rotated"] = session.config.stash.get(ROTATED, "")
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    """What a worker tells."""
+    if told := getattr(node, "workeroutput", {}).get("rotated"):
+        node.config.stash[ROTATED] = told
+
+
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    """No test is left out in silence."""
+    if told := config.stash.get(ROTATED, ""):
+        terminalreporter.write_line(f"Of rotated tests {told}: JDFL_TURN takes others, and make slow all of them.")
 
 
 @pytest.hookimpl(tryfirst=True)

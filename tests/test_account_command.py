@@ -193,7 +193,7 @@ def test_mistakes_are_told(refuse, options, words):
 # ---------------------------------------------------------------- plans
 
 
-@pytest.mark.thinned(2, 1)
+@pytest.mark.rotated(2)
 @pytest.mark.parametrize("flags", [f"{CEPS} {GAUSSIAN}", DPSGD], ids=["ceps", "d-psgd"])
 def test_a_plan_is_what_the_run_says_afterwards(tell, capsys, tmp_path, flags):
     flags += " --algorithm.mechanism.multiplier 3 --seed 7"
@@ -291,7 +291,7 @@ def test_an_epsilon_that_would_decide_nothing_is_refused(refuse, command, run):
 # ---------------------------------------------------------------- private runs
 
 
-@pytest.mark.thinned(2, 1)
+@pytest.mark.rotated(2)
 @pytest.mark.parametrize("flags", [f"{CEPS} {GAUSSIAN} --seed 7", f"{DPSGD} --seed 7"], ids=["ceps", "d-psgd"])
 def test_a_calibrated_run_keeps_its_noise_and_goes_on(tell, flags):
     assert tell(f"account {flags} --privacy.epsilon 2")["epsilon"] == pytest.approx(2, rel=1e-3)

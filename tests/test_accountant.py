@@ -49,7 +49,7 @@ def plan(algorithm: Any, **options: Any) -> jdfl.PrivacyReport:
 # ---------------------------------------------------------------- plans
 
 
-@pytest.mark.thinned(2)
+@pytest.mark.rotated(2)
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_a_plan_counts_what_a_run_releases(name):
     algorithm = ALGORITHMS[name]
@@ -123,7 +123,7 @@ CALIBRATED = {
 }
 
 
-@pytest.mark.thinned(3)
+@pytest.mark.rotated(3)
 @pytest.mark.parametrize("name", CALIBRATED)
 def test_noise_for_a_target_is_enough_and_not_too_much(name):
     algorithm, target = CALIBRATED[name]
@@ -173,7 +173,7 @@ def test_noise_for_nothing_that_may_be_claimed_is_refused(algorithm, options, wo
 # ---------------------------------------------------------------- budgets
 
 
-@pytest.mark.thinned(3)
+@pytest.mark.rotated(3)
 @pytest.mark.parametrize("name", ["DP-D-PSGD", "DP-CEPS", "FedAvg, half of the clients"])
 def test_a_budget_ends_the_run_before_it_is_exceeded(name):
     algorithm, steps = ALGORITHMS[name], 40

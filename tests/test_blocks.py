@@ -39,7 +39,7 @@ def test_a_block_is_all_that_is_worked_on(small):
     assert max(seen[1:]) == 6  # the first are shapes alone
 
 
-@pytest.mark.thinned(3, 1)
+@pytest.mark.rotated(3)
 @pytest.mark.parametrize("s", [1, 3, 9])
 def test_the_projection_of_many_rows_is_that_of_each(small, s):
     x = jnp.asarray(np.random.default_rng(0).integers(-4, 5, (41, 10)), jnp.float32)

@@ -138,7 +138,7 @@ def test_noise_on_messages_has_its_settings():
     assert run_command.parse(args)[0].algorithm == ALGORITHMS("partpsp", lr_shared=0.2, lr_local=0.3)
 
 
-@pytest.mark.thinned(2)
+@pytest.mark.rotated(2)
 @pytest.mark.parametrize("source", ["certified", "eq22"])
 def test_push_sum_tells_an_epsilon_of_a_certified_schedule_alone(source, capsys, tmp_path):
     args = [*PUSH, "--algorithm.dpps.sensitivity", source, "--algorithm.dpps.noise-rate", "1"]

@@ -166,7 +166,7 @@ def test_noise_on_gradients_and_on_updates_is_refused_though_both_are_to_be_foun
         )
 
 
-@pytest.mark.thinned(2)
+@pytest.mark.rotated(2)
 @pytest.mark.parametrize("name", descent.OPTIMIZERS)
 def test_every_optimizer_builds_and_steps(name):
     problem, ring = TINY.build(), jdfl.network.ring(4)

@@ -140,7 +140,7 @@ def dies(*_: object, **__: object) -> None:
     raise MemoryError
 
 
-@pytest.mark.thinned(2)
+@pytest.mark.rotated(2)
 @pytest.mark.parametrize("name", ["partpsp stop rule", "budget"])
 def test_a_run_that_is_cut_off_on_its_way_and_while_its_end_is_written(here, monkeypatch, name):
     more = ["--stop.value", "1.1"] if name == "partpsp stop rule" else []

@@ -73,7 +73,7 @@ def files(folder: Path) -> dict[str, bytes]:
     return found
 
 
-@pytest.mark.thinned(3)
+@pytest.mark.rotated(3)
 @pytest.mark.filterwarnings("default")
 @pytest.mark.parametrize("change", CHANGES)
 def test_a_folder_that_is_not_the_runs_any_more_ends_it(

@@ -38,7 +38,7 @@ def together(x):
     }
 
 
-@pytest.mark.thinned(3)
+@pytest.mark.rotated(3)
 @pytest.mark.parametrize(("count", "devices"), [(13, 8), (8, 8), (3, 8), (1025, 8), (5000, 3), (2050, 7)])
 def test_devices_change_nothing_but_rounding(count, devices):
     x = jax.random.normal(jax.random.key(count), (count, 5))

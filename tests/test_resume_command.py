@@ -122,7 +122,7 @@ def test_a_run_that_is_cut_off_leaves_what_it_needs_to_go_on(monkeypatch, at):
     check_same(folder, run("--steps", "9", "--chunk", "2"))
 
 
-@pytest.mark.thinned(2)
+@pytest.mark.rotated(2)
 @pytest.mark.parametrize("rule", [[], ["--stop", "consensus", "--stop.tolerance", "1e9"]], ids=["steps", "stop rule"])
 def test_a_run_that_is_killed_when_it_is_done_is_written(monkeypatch, rule):
     steps = ["--steps", "9", *rule]
@@ -208,7 +208,7 @@ def test_other_versions_are_refused_or_accepted(capsys, monkeypatch):
     pd.testing.assert_frame_equal(read_run(folder).history, read_run(whole).history, check_exact=True)
 
 
-@pytest.mark.thinned(2)
+@pytest.mark.rotated(2)
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 143)])
 def test_signals_end_a_run_and_keep_it(monkeypatch, number, status):
     def told(_: Progress, snapshot: Snapshot) -> None:

@@ -85,7 +85,7 @@ def test_more_than_rounding_is_seen(other):
         same_history(table, table.assign(**other), params)
 
 
-@pytest.mark.thinned(3)
+@pytest.mark.rotated(3)
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("row", ROWS, ids=name)
 def test_eight_devices_give_the_same(row: Row):
@@ -174,7 +174,7 @@ def test_data_of_some_nodes_go_to_their_devices_alone(own_data):
         jdfl.run(jdfl.DPSGD(lr=0.1), bad, network(), key=0, steps=3, options=jdfl.Options(devices=8))
 
 
-@pytest.mark.thinned(2, 1)
+@pytest.mark.rotated(2)
 @pytest.mark.parametrize("devices", [1, 5])
 def test_the_number_of_devices_is_free(problem, devices):
     one, many = (
@@ -199,7 +199,7 @@ NETWORKS = {
 }
 
 
-@pytest.mark.thinned(2, 1)
+@pytest.mark.rotated(2)
 @pytest.mark.parametrize(
     "kind", [pytest.param(kind, marks=() if kind in KINDS else pytest.mark.slow) for kind in NETWORKS]
 )
@@ -211,7 +211,7 @@ def test_every_network_gives_the_same(problem, kind):
     same(one, many)
 
 
-@pytest.mark.thinned(2)
+@pytest.mark.rotated(2)
 @pytest.mark.parametrize("algorithm", [jdfl.DPSGD(lr=0.05), jdfl.SGP(lr=0.05)], ids=["D-PSGD", "SGP"])
 def test_late_messages_give_the_same(problem, algorithm):
     net = jdfl.network.delays(network(), 2)

@@ -107,7 +107,7 @@ def compare(algorithm, *, own="absent", send=None, tolerance=1e-9):
 BASE = jdfl.CEPS(s=S, rate=0.6, periods=(3, 5), codec=jdfl.Dense("float64"))
 
 
-@pytest.mark.thinned(3, 1)
+@pytest.mark.rotated(3)
 @pytest.mark.parametrize("own", ["absent", "sampled", "always"])
 def test_perf_agrees_with_the_paper_loop_over_100_rounds(own):
     compare(BASE, own=own)
@@ -118,7 +118,7 @@ def test_noise_goes_where_it_is_said_to_go(noise):
     compare(BASE.replace(mechanism=jdfl.Gaussian(0.7), noise=noise, sensitivity=0.1))
 
 
-@pytest.mark.thinned(2)
+@pytest.mark.rotated(2)
 @pytest.mark.parametrize("inverse", ["paper", "exact"])
 def test_one_bit_agrees_with_the_paper_loop(inverse):
     def send(prepared, j, x):
@@ -128,7 +128,7 @@ def test_one_bit_agrees_with_the_paper_loop(inverse):
     compare(BASE.replace(codec=jdfl.OneBit(d=60, inverse=inverse)), send=send)
 
 
-@pytest.mark.thinned(3, 2)
+@pytest.mark.rotated(3)
 @pytest.mark.parametrize(("phi", "side"), [("receiver", False), ("sender", True), ("receiver", True)])
 def test_decoding_that_depends_on_the_receiver_agrees_with_the_paper_loop(phi, side):
     def send(prepared, j, x, i, own):

@@ -98,7 +98,7 @@ def test_a_round_has_no_further_array_of_all_entries():
     assert sizes["sparse"] < 0.75 * sizes["dense"]
 
 
-@pytest.mark.thinned(2)
+@pytest.mark.rotated(2)
 @pytest.mark.parametrize("dtype", [jnp.float32, jnp.bfloat16])
 def test_rows_of_nonzeros(dtype):
     x = jnp.asarray(np.random.default_rng(0).standard_normal((9, 30)), dtype)

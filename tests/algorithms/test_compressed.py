@@ -161,7 +161,7 @@ def test_a_large_gamma_diverges_where_the_warning_says_so():
     assert np.abs(np.asarray(tame[-1])).max() < 10
 
 
-@pytest.mark.thinned(2)
+@pytest.mark.rotated(2)
 @pytest.mark.parametrize(
     ("algorithm", "grads", "noisy"),
     [

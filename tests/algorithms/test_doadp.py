@@ -45,7 +45,7 @@ def shortened(g, norm):
     return np.clip(g, -0.5, 0.5) if norm == "entries" else g * min(1, 0.5 / np.linalg.norm(g))
 
 
-@pytest.mark.thinned(3)
+@pytest.mark.rotated(3)
 @pytest.mark.parametrize(
     ("start", "p", "norm", "codec"),
     [("x", 0.7, "l2", "top"), ("zero", 0.7, "entries", "top"), ("zero", 1.0, "l2", "exact")],

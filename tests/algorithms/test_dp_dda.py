@@ -73,7 +73,7 @@ def play(mu, order):
         return problem, W, *jax.tree.map(np.asarray, (params, first, states, infos))
 
 
-@pytest.mark.thinned(2)
+@pytest.mark.rotated(2)
 @modes
 @orders
 def test_the_rounds_agree_with_the_loop(mu, order):

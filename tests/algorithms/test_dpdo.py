@@ -42,7 +42,7 @@ def changing():
     return jdfl.network.random_links(network(), 0.5)
 
 
-@pytest.mark.thinned(2)
+@pytest.mark.rotated(2)
 @pytest.mark.parametrize(
     ("net", "fields"),
     [

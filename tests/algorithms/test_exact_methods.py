@@ -161,7 +161,7 @@ def lossy():
     return jdfl.Sparse(value="int8")
 
 
-@pytest.mark.thinned(3)
+@pytest.mark.rotated(3)
 @pytest.mark.parametrize("codec", [jdfl.Dense("float64"), lossy()], ids=["exact", "int8"])
 @pytest.mark.parametrize("changing", [False, True], ids=["fixed", "changing"])
 def test_the_average_tracker_is_the_average_gradient_in_every_round(codec, changing):
@@ -184,7 +184,7 @@ def test_corrections_sum_to_zero_and_a_lossy_codec_costs_its_own_error_only(meth
         assert distances(states)[-50:].max() < 0.1
 
 
-@pytest.mark.thinned(2)
+@pytest.mark.rotated(2)
 @pytest.mark.parametrize("format", ["padded", "dense", "bcoo", "buckets"])
 def test_a_pull_is_w_x_minus_x_and_nothing_where_nodes_agree(format):
     net = network(format=format)
@@ -339,7 +339,7 @@ def twice(algorithm, problem, key):
     return begin, after
 
 
-@pytest.mark.thinned(2)
+@pytest.mark.rotated(2)
 @pytest.mark.parametrize("algorithm", [PRIVATE, CLEAN], ids=["noisy", "clean"])
 def test_one_example_moves_the_tracker_by_the_sensitivity_at_most(algorithm):
     problem, key = example(np.float32), jax.random.key(1)
@@ -377,7 +377,7 @@ def test_releases_are_one_a_round_and_one_at_the_start():
     assert jdfl.run(jdfl.NIDS(lr=0.05), problem, network(), key=0, steps=6).totals.gradients == M * 7
 
 
-@pytest.mark.thinned(4, 1)
+@pytest.mark.rotated(4)
 @pytest.mark.parametrize("noisy", ["always", "communicating"])
 @pytest.mark.parametrize(
     ("method", "rounds"), [(jdfl.EXTRA, 5), (jdfl.NIDS, 6), (jdfl.ExactDiffusion, 5), (jdfl.DSGT, 6)]

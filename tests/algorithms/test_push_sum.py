@@ -143,7 +143,7 @@ def test_rates_fall_at_milestones_and_noise_with_them():
     assert not length.any()  # means leave nothing to estimate
 
 
-@pytest.mark.thinned(2)
+@pytest.mark.rotated(2)
 @pytest.mark.parametrize("kind", [jdfl.SGP, jdfl.PEDFL], ids=lambda kind: kind.__name__)
 def test_later_rounds_change_nothing_of_earlier_ones(kind):
     """A run that is resumed equals an unbroken one, although the schedule of its noise is longer."""

@@ -59,7 +59,7 @@ def test_another_nodes_data_change_its_update_by_the_sensitivity_at_most(name):
         assert not np.delete(change, 2).any()
 
 
-@pytest.mark.thinned(2)
+@pytest.mark.rotated(2)
 @pytest.mark.parametrize("name", METHODS)
 def test_every_round_is_one_release_of_a_whole_nodes_data(name):
     algorithm = METHODS[name].replace(updates=UPDATES)

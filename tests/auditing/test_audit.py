@@ -91,7 +91,7 @@ def test_ceps_without_clipping_is_caught_by_an_extreme_label():
     assert told.violated
 
 
-@pytest.mark.thinned(2, 1)
+@pytest.mark.rotated(2)
 @pytest.mark.parametrize("adjacency", ["replace-one", "add-remove"])
 def test_d_psgd_passes_and_is_nearly_attained(adjacency):
     told = _audit(jdfl.DPSGD(lr=0.1, gradients=_noisy(adjacency=adjacency)), 6)
@@ -156,7 +156,7 @@ def test_what_an_algorithm_shows_is_looked_at():
 
 
 # Their parameters are averages, so that a node's noise and canary come with the noise of the M - 1 others.
-@pytest.mark.thinned(2)
+@pytest.mark.rotated(2)
 @pytest.mark.parametrize(
     "algorithm",
     [

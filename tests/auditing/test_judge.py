@@ -50,7 +50,7 @@ NULL = {
 }
 
 
-@pytest.mark.thinned(2)
+@pytest.mark.rotated(2)
 @pytest.mark.parametrize("name", list(NULL))
 def test_p_values_are_no_smaller_than_they_say(name):
     """Of single tests, and of the smallest of a family and of all after Bonferroni's correction."""

@@ -42,7 +42,7 @@ def _with(algorithm: Any, **fields: Any) -> Any:
     return dataclasses.replace(algorithm, gradients=dataclasses.replace(NOISY, **fields))
 
 
-@pytest.mark.thinned(3, 2)
+@pytest.mark.rotated(3)
 @pytest.mark.parametrize(
     ("algorithm", "problem", "least"),
     [

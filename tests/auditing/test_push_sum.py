@@ -40,7 +40,7 @@ def passes(told: Audit, sends: int) -> None:
     assert 0.9 * best < told.mu_hat < 1.1 * best
 
 
-@pytest.mark.thinned(2)
+@pytest.mark.rotated(2)
 @pytest.mark.parametrize("kind", [jdfl.SGP, jdfl.PEDFL], ids=lambda kind: kind.__name__)
 def test_steps_over_noisy_messages_pass(kind):
     """Over the complete network all distances are two steps, so that every message costs SHARE."""

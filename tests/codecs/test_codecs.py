@@ -106,7 +106,7 @@ def test_packed_messages_have_the_counted_length_and_come_back(codec):
                 codec.unpack(wrong, N, S)
 
 
-@pytest.mark.thinned(2)
+@pytest.mark.rotated(2)
 @codecs
 def test_zero_vector_comes_back_as_zero(codec):
     row = prepare(codec).rows(jnp.array([0]))
@@ -142,7 +142,7 @@ def test_sparse_keeps_the_largest_entries_of_a_dense_vector():
     np.testing.assert_array_equal(received[0], ops.top_s(x, 5))
 
 
-@pytest.mark.thinned(2)
+@pytest.mark.rotated(2)
 @some_codecs
 @given(wanted=st.lists(st.booleans(), min_size=M, max_size=M), lanes=st.sampled_from([1, 3]))
 def test_transmit_codes_the_wanted_rows_and_them_alone(codec, wanted, lanes):

@@ -193,7 +193,7 @@ def test_bytes_that_are_no_numbers_are_refused(name):
 _problem = partial(jdfl.problems.example1, m=4, n=20, s=2, rows=(5, 9))
 
 
-@pytest.mark.thinned(4)
+@pytest.mark.rotated(4)
 @pytest.mark.parametrize("name", ["random-k", "qsgd", "sign", "low-rank"])
 def test_ceps_runs_with_each_and_its_bytes_are_counted(name):
     problem, codec = _problem(), LOSSY[name]

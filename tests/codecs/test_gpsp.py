@@ -30,7 +30,7 @@ def dense(found, n: int) -> np.ndarray:
     return x
 
 
-@pytest.mark.thinned(3)
+@pytest.mark.rotated(3)
 @pytest.mark.parametrize("started", [False, True])
 @pytest.mark.parametrize(("n", "d", "s", "flips"), [(60, 50, 4, 0), (60, 50, 4, 3), (300, 120, 2, 0), (30, 80, 3, 0)])
 def test_agrees_with_the_reference_loop(n, d, s, flips, started):
@@ -62,7 +62,7 @@ def test_agrees_with_the_reference_loop(n, d, s, flips, started):
             assert int(found.iterations[i]) == iterations
 
 
-@pytest.mark.thinned(3, 1)
+@pytest.mark.rotated(3)
 @pytest.mark.parametrize("cap", [1, 3, 12])
 def test_messages_do_not_look_at_one_another(cap):
     """One shared matrix, sixteen messages: together, and in another order, and one by one."""

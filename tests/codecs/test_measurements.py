@@ -50,7 +50,7 @@ def test_the_decoder_works_with_different_numbers_of_entries():
     assert len({working_sparsity(N, d, S) for d in SIGNS}) > 2
 
 
-@pytest.mark.thinned(3)
+@pytest.mark.rotated(3)
 @pytest.mark.filterwarnings("ignore")
 @kinds
 def test_a_node_sends_and_decodes_as_with_its_rows_alone(kind):

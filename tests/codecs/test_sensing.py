@@ -37,7 +37,7 @@ def matrix_of(sensing, n: int) -> np.ndarray:
     )
 
 
-@pytest.mark.thinned(2)
+@pytest.mark.rotated(2)
 @pytest.mark.parametrize("kind", ["stored", "shared", "hadamard"])
 @pytest.mark.parametrize(("n", "d"), [(10, 7), (16, 40), (1, 3)])
 def test_products_are_those_of_one_matrix(kind, n, d):

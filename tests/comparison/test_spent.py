@@ -42,7 +42,7 @@ def over(plan, keys):
     return replace(plan, trials=tuple(trial for trial in plan.trials if trial.key in keys))
 
 
-@pytest.mark.thinned(3)
+@pytest.mark.rotated(3)
 @pytest.mark.parametrize("label", NOISY)
 def test_the_noise_is_the_least_that_suffices_for_every_seed(label, problem, network):
     plan = by_plan(NOISY, problem, network)[label]

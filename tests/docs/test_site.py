@@ -98,7 +98,7 @@ def test_fields_are_read_with_their_comments_and_defaults():
     assert found["codec"].annotation == "Codec"
 
 
-@pytest.mark.thinned(11, 4)
+@pytest.mark.rotated(11)
 @pytest.mark.parametrize("name", REGISTRY)
 def test_the_example_of_a_page_runs_and_costs_what_the_page_says(name):
     """The Python lines as they stand there, with all their rounds."""

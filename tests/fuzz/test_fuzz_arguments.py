@@ -103,7 +103,7 @@ def begun(monkeypatch, tmp_path):
         monkeypatch.setattr(loop, name, begin)
 
 
-@pytest.mark.thinned(2, 1)
+@pytest.mark.rotated(2)
 @pytest.mark.parametrize("name", RUNS)
 @pytest.mark.usefixtures("begun")
 def test_every_odd_argument_of_a_run_is_refused_before_it_begins(name):
@@ -116,7 +116,7 @@ def test_every_odd_argument_of_a_run_is_refused_before_it_begins(name):
                     call(*place, value)
 
 
-@pytest.mark.thinned(2)
+@pytest.mark.rotated(2)
 @pytest.mark.parametrize("kind", [jdfl.Entry, jdfl.Tuning, jdfl.Experiment])
 @pytest.mark.usefixtures("begun")
 def test_every_odd_field_of_a_comparison_is_refused_before_it_begins(kind):

@@ -48,7 +48,7 @@ def _imported():
     import sklearn.datasets  # noqa: F401
 
 
-@pytest.mark.thinned(3)
+@pytest.mark.rotated(3)
 @pytest.mark.parametrize("kind", BOMBS)
 def test_what_unpacks_without_end_is_refused_before_it_is_held(kind, tmp_path, monkeypatch):
     monkeypatch.setattr(files, "_UNPACKED", LIMIT)

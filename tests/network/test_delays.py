@@ -44,7 +44,7 @@ def in_its_run(net, seed=0):
     return nw.in_run(net, streams.Keys.of(jdfl.base.keys.typed_key(seed)).network, 0)
 
 
-@pytest.mark.thinned(2)
+@pytest.mark.rotated(2)
 @pytest.mark.parametrize("p", [0.5, 1.0])
 def test_mixing_takes_the_newest_rows(p):
     problem = regression(M, 4)
@@ -66,7 +66,7 @@ def test_mixing_takes_the_newest_rows(p):
     np.testing.assert_allclose(result.params, x, rtol=0, atol=2e-5)
 
 
-@pytest.mark.thinned(2)
+@pytest.mark.rotated(2)
 @pytest.mark.parametrize("p", [0.5, 1.0])
 def test_push_sum_adds_up_everything_that_arrives_once(p):
     problem = jdfl.problems.averaging(rows(M))
@@ -105,7 +105,7 @@ def test_push_sum_under_loss_and_delays_keeps_its_mass():
     assert result.history["consensus_error"].iloc[-1] < 1e-6
 
 
-@pytest.mark.thinned(2)
+@pytest.mark.rotated(2)
 @pytest.mark.parametrize("make", [lambda: jdfl.CEPS(s=4, rate=1.0, periods=(1, 1)), lambda: jdfl.DFedAvgM(lr=0.02)])
 def test_others_that_take_late_messages_find_the_minimum(make):
     problem = regression(M, 4)
@@ -119,7 +119,7 @@ def test_others_that_take_late_messages_find_the_minimum(make):
     assert not np.array_equal(late.params, fresh.params)
 
 
-@pytest.mark.thinned(3, 1)
+@pytest.mark.rotated(3)
 @pytest.mark.parametrize(
     "make",
     [

@@ -160,7 +160,7 @@ PERIODS = {
 }
 
 
-@pytest.mark.thinned(3)
+@pytest.mark.rotated(3)
 @pytest.mark.parametrize("hops", PERIODS)
 @pytest.mark.parametrize("m", [2, 3, 8, 10])
 def test_one_peer_goes_through_its_hops_in_turn(hops, m):

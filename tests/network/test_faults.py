@@ -63,7 +63,7 @@ def inside(net, keys):
     return rounds(net.base, jax.vmap(INNER.of)(keys))
 
 
-@pytest.mark.thinned(3)
+@pytest.mark.rotated(3)
 @pytest.mark.parametrize("name", NETS)
 def test_every_round_is_a_valid_graph(name):
     net, x = NETS[name], rows(6)
@@ -83,7 +83,7 @@ def test_every_round_is_a_valid_graph(name):
         np.testing.assert_allclose(nw.mix(graph, x), W[k] @ x, rtol=0, atol=1e-6)
 
 
-@pytest.mark.thinned(3)
+@pytest.mark.rotated(3)
 @pytest.mark.parametrize("name", ["loss of links", "participation", "part"])
 def test_rounds_of_many_keys_at_once_are_those_of_each(name):
     net = NETS[name]
@@ -92,7 +92,7 @@ def test_rounds_of_many_keys_at_once_are_those_of_each(name):
     assert not np.array_equal(together.mask[0], together.mask[1])
 
 
-@pytest.mark.thinned(3)
+@pytest.mark.rotated(3)
 @pytest.mark.parametrize(
     "wrap",
     [
@@ -108,7 +108,7 @@ def test_padding_does_not_change_a_round(wrap):
     np.testing.assert_array_equal(matrices(rounds(wrap(wide), KEYS())), matrices(rounds(wrap(base), KEYS())))
 
 
-@pytest.mark.thinned(3)
+@pytest.mark.rotated(3)
 @pytest.mark.parametrize("name", LOSSY)
 def test_a_lost_message_was_sent(name):
     net = LOSSY[name]
@@ -118,7 +118,7 @@ def test_a_lost_message_was_sent(name):
     assert heard(after).sum() < heard(before).sum()
 
 
-@pytest.mark.thinned(3)
+@pytest.mark.rotated(3)
 @pytest.mark.parametrize("name", ["loss", "loss of buckets", "loss of links", "loss of matchings", "loss each way"])
 def test_what_is_missing_goes_to_the_own_weight(name):
     net = LOSSY[name]
@@ -209,7 +209,7 @@ def test_nodes_take_part_with_probability_p_or_in_every_subset_alike():
     assert scipy.stats.chisquare(found).pvalue > 1e-3
 
 
-@pytest.mark.thinned(3)
+@pytest.mark.rotated(3)
 @pytest.mark.parametrize("name", ["part", "part of others", "part of arcs", "part of buckets", "part of links"])
 def test_a_part_has_exact_counts_and_equal_weights(name):
     net = NETS[name]

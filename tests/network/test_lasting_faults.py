@@ -26,7 +26,7 @@ RULES = {
 }
 
 
-@pytest.mark.thinned(6)
+@pytest.mark.rotated(6)
 @pytest.mark.parametrize("name", RULES)
 @pytest.mark.parametrize(("weights", "axis"), [("own", 2), ("rescale", 2), ("sender", 1)])
 def test_rows_or_columns_of_weights_still_sum_to_one(name, weights, axis):
@@ -38,7 +38,7 @@ def test_rows_or_columns_of_weights_still_sum_to_one(name, weights, axis):
     nw.check_graph(net.at(jnp.int32(3), KEY), columns=weights == "sender")
 
 
-@pytest.mark.thinned(2)
+@pytest.mark.rotated(2)
 @pytest.mark.parametrize("name", RULES)
 def test_a_run_of_push_sum_keeps_its_mass(name):
     problem = jdfl.problems.averaging(rows(6))

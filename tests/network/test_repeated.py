@@ -53,7 +53,7 @@ def test_every_kind_of_network_is_here():
     assert {kind for kind in public if isinstance(kind, type) and hasattr(kind, "at")} == found
 
 
-@pytest.mark.thinned(8, 5)
+@pytest.mark.rotated(8)
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_repeated_run_is_the_run_of_its_seed(kind):
     algorithm = OTHERS.get(kind, Gossip(mechanism=jdfl.Gaussian(0.1)))

@@ -38,7 +38,7 @@ sequences = pytest.mark.parametrize("net", SEQUENCES.data.values(), ids=list(SEQ
 KEY = jax.random.key(5)
 
 
-@pytest.mark.thinned(3)
+@pytest.mark.rotated(3)
 @sequences
 def test_every_round_is_a_valid_graph(net):
     stacked = rounds(net.replace(name=""), jax.random.split(KEY, 12))

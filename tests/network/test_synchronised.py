@@ -48,7 +48,7 @@ def mixed(stacked, x):
     return jax.lax.map(lambda graph: nw.mix(graph, x), stacked)
 
 
-@pytest.mark.thinned(3)
+@pytest.mark.rotated(3)
 @bases
 def test_all_meet_in_some_rounds_and_the_others_are_as_they_were(name):
     base, x = BASES[name], rows(M)

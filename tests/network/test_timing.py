@@ -112,7 +112,7 @@ def clocks(result, net, rounds, grads, seed=0):
     return np.array(told)
 
 
-@pytest.mark.thinned(2, 1)
+@pytest.mark.rotated(2)
 @pytest.mark.parametrize("lost", [False, True])
 def test_clocks_are_those_of_a_loop_over_nodes(lost):
     problem = regression(M, 4)

@@ -200,7 +200,7 @@ FACTS = {
 }
 
 
-@pytest.mark.thinned(2)
+@pytest.mark.rotated(2)
 @pytest.mark.parametrize("name", FACTS)
 def test_real_data(data_dir, name):
     n_examples, p, positive, n_test = FACTS[name]

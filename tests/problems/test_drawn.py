@@ -75,7 +75,7 @@ def test_nodes_may_go_one_after_another(at_once, monkeypatch):
     np.testing.assert_allclose(drawn().gradients(w), whole, rtol=1e-6, atol=1e-7)
 
 
-@pytest.mark.thinned(6, 4)
+@pytest.mark.rotated(6)
 @pytest.mark.parametrize(
     "gradients",
     [

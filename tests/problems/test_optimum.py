@@ -92,7 +92,7 @@ def test_sparse_optimum_recovers_example1():
     assert optimum(problem).value < from_truth.value < value_at_truth(problem)
 
 
-@pytest.mark.thinned(2)
+@pytest.mark.rotated(2)
 @pytest.mark.parametrize("classes", [2, 3])
 def test_sparse_optimum_is_close_to_the_best_support(classes):
     parts = small(classes, p=4, seed=3)

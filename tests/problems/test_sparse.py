@@ -110,7 +110,7 @@ def everything(problem, w):
     }
 
 
-@pytest.mark.thinned(4, 1)
+@pytest.mark.rotated(4)
 @cases
 @pytest.mark.parametrize("intercept", [False, True], ids=["plain", "intercept"])
 def test_everything_is_as_in_the_dense_problem(lengths, intercept):

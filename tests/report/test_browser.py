@@ -221,7 +221,7 @@ def becomes_readable(page: Any) -> bool:
     return False
 
 
-@pytest.mark.thinned(2, 1)
+@pytest.mark.rotated(2)
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_words_and_lines_follow_the_colours_of_the_system(shown, scheme):
     page = shown(color_scheme=scheme)
@@ -234,7 +234,7 @@ def test_words_and_lines_follow_the_colours_of_the_system(shown, scheme):
     assert becomes_readable(page)
 
 
-@pytest.mark.thinned(3)
+@pytest.mark.rotated(3)
 @pytest.mark.parametrize("width", [320, 390, 1200])
 def test_nothing_is_wider_than_the_screen(shown, width):
     page = shown(viewport={"width": width, "height": 800})
