@@ -5,7 +5,7 @@ BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile
 COMPILE := $(BIN)/python -m compileall -qq -j 0 .venv
 
-.PHONY: demo test lint slow docs clean
+.PHONY: demo test lint docs-check slow docs clean
 
 demo: .venv/installed
 	$(BIN)/python -m experiments.demo
@@ -21,8 +21,11 @@ lint: .venv/installed-test
 	$(BIN)/lint-imports
 	$(BIN)/basedpyright
 
+docs-check: .venv/installed-test  # words, links, code of pages, public names, packaging, plugins, notebooks
+	$(BIN)/python -m pytest tests/docs -n 2 --dist loadfile
+
 slow: .venv/installed-test
-	$(BIN)/python -m pytest -m slow -n 2 --dist loadfile
+	$(BIN)/python -m pytest -m slow -n 2 --dist loadfile tests tests/docs
 
 docs: .venv/installed-docs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict

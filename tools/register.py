@@ -90,7 +90,7 @@ def main() -> None:
         ["-m", "ruff", "check", "--quiet", "--fix", "--select=I,RUF022", str(PACKAGE), str(STUB)],
         ["-m", "ruff", "format", "--quiet", str(PACKAGE), str(STUB)],
         *([str(costs), *sorted(unmeasured)] for _ in range(bool(unmeasured))),
-        ["-m", "tests.test_public_names"],
+        ["-m", "tests.docs.test_public_names"],
     ]
     for words in commands:
         subprocess.run([sys.executable, *words], cwd=ROOT, env=env, check=True)

@@ -22,7 +22,7 @@ from pathlib import Path
 import networkx
 
 import jdfl
-from tests.test_public_names import public
+from tests.docs.test_public_names import public
 
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "jdfl"

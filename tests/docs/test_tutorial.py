@@ -94,8 +94,8 @@ def test_who_follows_the_recipe_is_done(copy):
         ["tests/docs/test_pages.py", "-k", KIND],
         [
             "tests/docs/test_docstrings.py",
-            "tests/test_public_names.py",
-            "tests/test_words.py",
+            "tests/docs/test_public_names.py",
+            "tests/docs/test_words.py",
             "tests/test_provenance.py",
         ],
         ["tests/contract", "-k", "registered"],

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.test_packaging import ROOT, pythons
+from tests.docs.test_packaging import ROOT, pythons
 
-TARGETS = set(re.findall(r"^(\w+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
+TARGETS = set(re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
 NOX = ast.parse((ROOT / "noxfile.py").read_text(encoding="utf-8"))
 SESSIONS = {function.name: function for function in NOX.body if isinstance(function, ast.FunctionDef)}
 PYTHON = {"python-version": "${{ matrix.python }}"}
@@ -37,7 +37,7 @@ def commands(workflow: Any) -> list[str]:
 def test_ci_runs_make_test_and_the_sessions_of_nox():
     workflow = read(github() / "workflows" / "ci.yml")
     nox = "pipx run nox --error-on-missing-interpreters -s tests-${{ matrix.python }}"
-    assert commands(workflow) == ["make test", nox, "make docs"]
+    assert commands(workflow) == ["make test", nox, "make docs-check", "make docs"]
     versions = workflow["jobs"]["versions"]
     assert versions["strategy"]["matrix"] == {"python": pythons()}
     assert [step["with"] for step in versions["steps"] if "with" in step] == [PYTHON]
@@ -64,7 +64,7 @@ def test_workflows_are_allowed_little_and_end(name):
         assert about.get("permissions", {}) == ({"id-token": "write"} if job == "publish" else {})
         for step in about["steps"]:
             assert re.search(r"@(v\d+|release/v\d+)$", step.get("uses", "@v1")), step
-    made = {word for command in commands(workflow) for word in re.findall(r"^make (\w+)", command, re.MULTILINE)}
+    made = {word for command in commands(workflow) for word in re.findall(r"^make ([\w-]+)", command, re.MULTILINE)}
     assert made <= TARGETS
 
 

@@ -1,8 +1,8 @@
 """The words that docs/glossary.md retires occur in no prose of the project.
 
 Prose is Markdown, docstrings, comments and string literals with a space in them, except for text between backticks
-and names of arguments. `python -m tests.test_words [PATH ...]` counts what is left in every part, or lists it for the
-given paths.
+and names of arguments. `python -m tests.docs.test_words [PATH ...]` counts what is left in every part, or lists it for
+the given paths.
 """
 
 import ast
@@ -20,7 +20,7 @@ import pytest
 
 from jdfl.algorithms import REGISTRY
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 GLOSSARY = ROOT / "docs/glossary.md"
 CODE = ("jdfl", "experiments", "benchmarks", "tools", "notebooks", "docs")
 WORDS = 45  # most of a sentence in a docstring

@@ -24,7 +24,7 @@ import jdfl
 from jdfl.cli import main
 
 pytestmark = pytest.mark.timeout(1800)  # a new environment takes minutes
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 LEFT_OUT = {".ci", ".github", ".pre-commit-config.yaml"}  # of the sdist: what only a checkout needs
 ALWAYS = {".gitignore", "LICENSE", "README.md", "pyproject.toml"}  # which hatchling puts in by itself

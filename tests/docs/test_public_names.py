@@ -1,6 +1,6 @@
 """What is public, compared with `public_names.txt`: a change of it is a decision, which the diff shows.
 
-After a change that is meant: `python -m tests.test_public_names`, and a line in CHANGELOG.md.
+After a change that is meant: `python -m tests.docs.test_public_names`, and a line in CHANGELOG.md.
 """
 
 import difflib
@@ -19,7 +19,7 @@ from jdfl.algorithms.sending import Sending
 from jdfl.lab.outputs import Outputs
 from jdfl.problems.rows import Rows
 
-FILE = Path(__file__).with_name("public_names.txt")
+FILE = Path(__file__).parents[1] / "public_names.txt"
 CONTRACTS = (jdfl.Algorithm, codecs.Codec, network.Network, problems.Problem)  # their methods are listed once
 MARKS = {Parameter.VAR_POSITIONAL: "*", Parameter.VAR_KEYWORD: "**"}
 PARTS = (Rows, GradientSettings, Messages, Sending, Outputs)  # of public classes, in files of their own
@@ -82,7 +82,9 @@ def public() -> list[str]:
 def test_what_is_public_is_what_the_file_says():
     told = FILE.read_text(encoding="utf-8").splitlines()
     changed = "\n".join(difflib.unified_diff(told, public(), FILE.name, "now", lineterm="", n=0))
-    assert not changed, f"{changed}\n\nIf this is meant: python -m tests.test_public_names, and a line in CHANGELOG.md."
+    assert not changed, (
+        f"{changed}\n\nIf this is meant: python -m tests.docs.test_public_names, and a line in CHANGELOG.md."
+    )
 
 
 if __name__ == "__main__":
