@@ -24,8 +24,8 @@ lint: .venv/installed-test
 docs-check: .venv/installed-test  # words, links, code of pages, public names, packaging, plugins, notebooks
 	$(BIN)/python -m pytest tests/docs -n 2 --dist loadfile
 
-slow: .venv/installed-test
-	$(BIN)/python -m pytest -m slow -n 2 --dist loadfile tests tests/docs
+slow: .venv/installed-test  # PART=audits, for example, is one part of them; a second call goes on where the first ended
+	$(BIN)/python -m tools.slow $(PART)
 
 docs: .venv/installed-docs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict

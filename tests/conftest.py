@@ -103,7 +103,7 @@ def pytest_testnodedown(node: Any) -> None:
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
     """No test is left out in silence."""
-    if told := config.stash.get(ROTATED, ""):
+    if (told := config.stash.get(ROTATED, "")) and "not slow" in config.option.markexpr:
         terminalreporter.write_line(f"Of rotated tests {told}: JDFL_TURN takes others, and make slow all of them.")
 
 
