@@ -76,7 +76,27 @@ def case_of(row: Row) -> testing.Case:
     return testing.Case(row.algorithm, make_problem(row), swept=row.swept)
 
 
-@pytest.mark.parametrize("law", testing.LAWS)
+MACHINERY = ("CEPS-1BCS", "DP-CEPS, clipped", "DSGT", "DECOR", "MAFALDA-SGD, in passes", "CHOCO-SGD, top 3", "FedAvg")
+MACHINERY += ("DP-D-PSGD, every third round, minibatches, Adam", "PartPSP, minibatches in turn", "CPGT, noisy, top 3")
+BY_ENGINE = ("chunks change nothing", "resumed runs are the same", "runs side by side equal single runs")
+BY_ENGINE += ("one program for all values", "runs stay finite")
+
+
+@pytest.mark.parametrize("law", BY_ENGINE)
+@pytest.mark.parametrize("name", MACHINERY)
+def test_laws_of_the_engine_on_rows_that_differ_in_it(name: str, law: str):
+    """Periods, one-bit messages, sparse states, push-sum, local steps, stored messages, a server, batches, noise."""
+    testing.LAWS[law](case_of(next(row for row in TABLE if str(row) == name)))
+
+
+@pytest.mark.rotated(6)
+@pytest.mark.parametrize("law", BY_ENGINE)
+def test_laws_of_the_engine(row: Row, law: str):
+    testing.LAWS[law](case_of(row))
+
+
+@pytest.mark.rotated(3)
+@pytest.mark.parametrize("law", [law for law in testing.LAWS if law not in BY_ENGINE])
 def test_laws(row: Row, law: str):
     testing.LAWS[law](case_of(row))
 
@@ -92,6 +112,7 @@ def cut_off() -> jdfl.network.Static:
     return replace(whole, graph=between(whole.graph, jnp.arange(M) < M - 1))
 
 
+@pytest.mark.rotated(3)
 def test_a_missing_neighbour_has_no_part_in_a_round_or_is_refused(row: Row):
     """As the docstring says."""
     if row is GOSSIP:
@@ -117,6 +138,7 @@ def test_a_missing_neighbour_has_no_part_in_a_round_or_is_refused(row: Row):
     assert not np.array_equal(here, changed_alone)
 
 
+@pytest.mark.rotated(3)
 def test_consensus_at_the_solution_is_a_fixed_point(row: Row):
     problem = make_problem(row, noise=0.0)
     assert problem.truth is not None

@@ -49,6 +49,7 @@ def test_every_method_has_a_row():
     assert {type(row.method) for row in ROWS.values()} == set(REGISTRY.values())
 
 
+@pytest.mark.rotated(6)
 @pytest.mark.parametrize("graph", GRAPHS)
 @pytest.mark.parametrize("clock", CLOCKS)
 @pytest.mark.parametrize("name", VARIANTS)
@@ -66,6 +67,7 @@ def faulty(names: Iterable[str]) -> list[tuple[str, str]]:
     return [(name, fault) for name in names for fault in borne(name)]
 
 
+@pytest.mark.rotated(6)
 @pytest.mark.parametrize(("name", "fault"), faulty(VARIANTS))
 def test_waves_with_faults_give_what_one_event_after_another_gives(name, fault, monkeypatch):
     method, problem, timed = VARIANTS[name], testing.small_problem(), network("pareto", fault=fault)
@@ -79,6 +81,7 @@ def test_waves_with_faults_give_what_one_event_after_another_gives(name, fault, 
     )
 
 
+@pytest.mark.rotated(3)
 @pytest.mark.parametrize(("name", "fault"), faulty(ROWS))
 def test_a_method_with_faults_is_the_loop_of_its_paper(name, fault):
     with jax.enable_x64(True):
@@ -130,6 +133,7 @@ def test_waves_are_events_one_by_one_in_many_random_cases(name, monkeypatch):
         equal(found.state, simulated(method, problem, timed, **given).state)
 
 
+@pytest.mark.rotated(3)
 @pytest.mark.parametrize("name", VARIANTS)
 def test_records_change_nothing(name):
     """Windows end at records; what happens in them is the same, and a shorter run begins a longer one."""
@@ -166,6 +170,7 @@ def test_gossip_keeps_the_mean():
     assert spread[2] < 0.2 * spread[1] < 0.2 * spread[0]
 
 
+@pytest.mark.rotated(4)
 @pytest.mark.parametrize("fault", [None, *FAULTS])
 @pytest.mark.parametrize("clock", CLOCKS)
 def test_push_sum_keeps_its_mass(clock, fault):
@@ -217,6 +222,7 @@ def test_rows_that_are_not_declared_are_not_read(monkeypatch):
     assert np.isnan(found.state["snapshot"]).any()
 
 
+@pytest.mark.rotated(4)
 @pytest.mark.parametrize("name", [name for name in ROWS if name not in ("one walk",)])
 def test_a_planted_wave_too_early_changes_the_result(name, monkeypatch):
     method, problem, timed = ROWS[name].method, testing.small_problem(), network("slow nodes")

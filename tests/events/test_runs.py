@@ -62,6 +62,7 @@ def by_hand(name: str, events: Events, degree: np.ndarray) -> dict[str, np.ndarr
     return {"sent": sent, "grads": grads, "communications": combined}
 
 
+@pytest.mark.rotated(3)
 @pytest.mark.parametrize(
     ("name", "graph", "fault"),
     [(name, graph, None) for name in ROWS for graph in ("small", "cut off")]
@@ -82,6 +83,7 @@ def test_counts_are_those_made_by_hand(name, graph, fault):
     np.testing.assert_array_equal(result.clock, float(PERIODS))
 
 
+@pytest.mark.rotated(2)
 @pytest.mark.parametrize("name", NOISES)
 def test_releases_are_known_before_the_run_and_all_messages_are_covered(name):
     method, timed = VARIANTS[name], network("slow nodes")
@@ -97,6 +99,7 @@ def test_releases_are_known_before_the_run_and_all_messages_are_covered(name):
     assert report.epsilon == pytest.approx(alone.epsilon, rel=1e-9)  # as many releases of any other method
 
 
+@pytest.mark.rotated(3)
 @pytest.mark.parametrize("epsilon", [60.0, 110.0])
 @pytest.mark.parametrize("name", NOISES)
 def test_a_budget_ends_before_the_first_event_that_exceeds_it(name, epsilon):
@@ -208,6 +211,7 @@ def test_messages_that_do_not_fit_are_refused(monkeypatch):
         simulated(AGP(), testing.small_problem(), network("slow nodes"))
 
 
+@pytest.mark.rotated(3)
 @pytest.mark.parametrize("name", ROWS)
 def test_the_memory_of_a_run_of_events_is_that_of_its_tables_and_of_a_piece(name, monkeypatch):
     """Tables and messages to the byte; a run is refused with one byte less than everything together."""

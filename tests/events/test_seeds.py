@@ -13,6 +13,7 @@ from jdfl.events import lanes
 from tests.events.scenes import PERIODS, VARIANTS, borne, network
 
 
+@pytest.mark.rotated(2)
 @pytest.mark.parametrize("name", ["AD-PSGD", "AGP, noise", "SWIFT", "FedBuff"])
 def test_repeated_runs_and_points_are_single_runs_bit_for_bit(name):
     method, timed, problem = VARIANTS[name], network("slow nodes"), testing.small_problem()
@@ -24,6 +25,7 @@ def test_repeated_runs_and_points_are_single_runs_bit_for_bit(name):
         assert found.totals == single.totals
 
 
+@pytest.mark.rotated(4)
 @pytest.mark.parametrize("fault", [None, "both"])
 @pytest.mark.parametrize("name", VARIANTS)
 def test_seeds_side_by_side_are_single_runs_bit_for_bit(name, fault, monkeypatch):
