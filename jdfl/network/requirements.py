@@ -206,9 +206,9 @@ def node_weights(network: Network) -> np.ndarray | None:
         rounds = [to_scipy(graph) for _, graph in graphs_of(network, 1)]
         pi = np.full(network.m, 1 / network.m)
         turns = [pi]
-        for _ in range(_STEPS):  # half of every step is left out, so that nothing oscillates
+        for _ in range(_STEPS):  # half of every step is left out, so that nothing oscillates; rows sum to one nearly
             turns = list(itertools.accumulate(reversed(rounds), lambda pi, W: pi @ W, initial=pi))
-            pi, before = (pi + turns[-1]) / 2, pi
+            pi, before = (pi + turns[-1]) / np.sum(pi + turns[-1]), pi
             if np.max(np.abs(pi - before)) < 1e-13:
                 break
         pi = np.mean(turns[1:], axis=0)
