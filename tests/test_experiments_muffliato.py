@@ -9,9 +9,7 @@ import pytest
 import jdfl
 from experiments import muffliato_figure as muffliato
 from experiments.muffliato_figure import Gossip
-from experiments.observer_attack import reached
 from jdfl.network import as_dense
-from jdfl.observers import Neighbour
 
 LINE = jdfl.network.from_edges([(0, 1), (1, 2)], 3)
 RANDOM = jdfl.network.erdos_renyi(12, 0.3, seed=2)
@@ -37,20 +35,6 @@ def test_the_formula_is_the_sum_over_single_messages(network):
     np.testing.assert_allclose(gossip.published(), each, rtol=1e-6)
 
 
-def test_on_a_line_of_three_the_formula_is_no_bound():
-    gossip = Gossip.on(LINE)
-    loss, guarantee = muffliato.observed(LINE, gossip)
-    assert gossip.formula()[2] < 0.75
-    np.testing.assert_allclose([loss[1], loss[2], guarantee], 1.0, rtol=1e-6)
-
-
-def test_on_a_complete_graph_all_three_agree():
-    network = jdfl.network.complete(6)
-    gossip = Gossip.on(network)
-    loss, guarantee = muffliato.observed(network, gossip)
-    np.testing.assert_allclose([*loss[1:], *gossip.formula()[1:], guarantee], 1.0, rtol=1e-6)
-
-
 def test_what_a_node_of_a_hypercube_learns_has_a_closed_form():
     """A sphere around it spans as many directions as it has neighbours, and at most one for every node."""
     power = 4
@@ -63,6 +47,16 @@ def test_what_a_node_of_a_hypercube_learns_has_a_closed_form():
     assert gossip.formula()[-1] < 0.6
 
 
+def test_on_a_line_of_three_the_formula_is_no_bound_and_on_a_complete_graph_all_three_agree():
+    gossip = Gossip.on(LINE)
+    loss, guarantee = muffliato.observed(LINE, gossip)
+    assert gossip.formula()[2] < 0.75
+    np.testing.assert_allclose([loss[1], loss[2], guarantee], 1.0, rtol=1e-6)
+    gossip = Gossip.on(all_pairs := jdfl.network.complete(6))
+    loss, guarantee = muffliato.observed(all_pairs, gossip)
+    np.testing.assert_allclose([*loss[1:], *gossip.formula()[1:], guarantee], 1.0, rtol=1e-6)
+
+
 def test_messages_add_up_to_what_the_farthest_node_has_released():
     """Exactly, without any noise, as soon as there are as many rounds as links in between."""
     gossip = Gossip.on(muffliato.hypercube(5))
@@ -70,20 +64,6 @@ def test_messages_add_up_to_what_the_farthest_node_has_released():
     farthest = np.eye(32)[-1]
     rest = farthest - view.T @ np.linalg.lstsq(view.T, farthest, rcond=1e-12)[0]
     assert np.linalg.norm(rest) < 1e-9
-    early = view[: 4 * 5]  # of four rounds, in which nothing of it has arrived
-    assert np.linalg.norm(farthest - early.T @ np.linalg.lstsq(early.T, farthest, rcond=1e-12)[0]) > 0.1
-
-
-@pytest.mark.slow
-def test_an_attack_on_real_runs_knows_the_farthest_node():
-    network = muffliato.hypercube(4)
-    gossip = Gossip.on(network)
-    noisy = jdfl.Gradients(clip=1.0, mechanism=jdfl.Gaussian(1.0))
-    algorithm = jdfl.Muffliato(lr=1.0, gradients=noisy, gossips=gossip.rounds, accelerated=True)
-    found, wanted = reached(algorithm, network, Neighbour(0), 15, steps=gossip.rounds, runs=8000)
-    assert found == pytest.approx(wanted, rel=0.08)
-    assert wanted == pytest.approx(1.0, rel=1e-6)
-    assert math.sqrt(gossip.formula()[15]) < 0.75  # what the formula would allow
 
 
 def test_the_derived_view_is_that_of_the_recursion_with_and_without_acceleration():
@@ -93,15 +73,10 @@ def test_the_derived_view_is_that_of_the_recursion_with_and_without_acceleration
     assert 0.1 < np.min(loss[1:]) < 0.7
     for accelerated in (True, False):
         np.testing.assert_allclose(muffliato.known(gossip.view(accelerated), 0.0), loss, atol=1e-5)
-    fewer = muffliato.known(gossip.view()[: 2 * 4], 0.0)  # of four rounds
-    assert np.max(np.abs(fewer - loss)) > 0.05
-
-
-def test_rounding_is_noise_in_every_message():
-    view = Gossip.on(RANDOM).view()
+    view = gossip.view()
     others = view[:, 1:]
-    each = np.linalg.inv(others @ others.T + 0.1**2 * np.eye(len(view)))
-    wanted = np.einsum("ru,rs,su->u", others, each, others)
+    rounded = np.linalg.inv(others @ others.T + 0.1**2 * np.eye(len(view)))  # noise in every message
+    wanted = np.einsum("ru,rs,su->u", others, rounded, others)
     np.testing.assert_allclose(muffliato.known(view, 0.1)[1:], wanted, rtol=1e-9)
 
 

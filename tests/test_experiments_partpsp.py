@@ -7,7 +7,7 @@ import pytest
 
 from experiments import partpsp_common as common
 from experiments import partpsp_paper as paper
-from experiments import partpsp_skew, partpsp_table2, partpsp_table3, partpsp_table4, partpsp_tasks
+from experiments import partpsp_table2, partpsp_table4, partpsp_tasks
 
 PRIVATE = (1.0, 2.0, 3.0)
 
@@ -61,16 +61,6 @@ def test_table4_has_the_increases_that_the_paper_tells():
     assert 1 - seconds("PartPSP-1", large) / seconds("SGP", large) == pytest.approx(0.8315, abs=1e-4)
 
 
-def test_tasks_say_what_they_are():
-    for row in partpsp_tasks.ROWS:
-        for task in partpsp_tasks.tasks(row, quick=True):
-            assert "digits" in task.title
-            assert partpsp_tasks.reduced(task) == (row != "mlp")
-            assert task.model.n < 200_000
-    rates = {task.lr_shared for task in partpsp_tasks.tasks("resnet")}
-    assert rates == set(partpsp_tasks.RESNET_RATES)
-
-
 def test_rows_are_chosen_by_name(capsys, tmp_path):
     out = ["--out", str(tmp_path)]
     assert partpsp_tasks.chosen_rows("", ["--rows", "vit,mlp", *out])[1] == ("vit", "mlp")
@@ -116,66 +106,6 @@ def test_certified_runs_never_have_too_little_noise_and_compose():
     for relation in ("node replaced", "messages swapped"):
         assert rows[f"epsilon, {relation}"].mean > 3000
     assert 0 < rows["accuracy, certified S"].mean <= 100
-
-
-def test_table2_says_who_is_ordered_and_who_beats_training_alone():
-    def lines(first):
-        values = {"PartPSP-1": first, "PartPSP-2": 60.0, "SGPDP": 10.0, "PEDFL": 95.0}
-        made = [
-            partpsp_table2.row(f"t, EXP: {name}", f"b = {b:g}", None, [value])
-            for name, value in values.items()
-            for b in PRIVATE
-        ]
-        return [*made, partpsp_table2.row("t: LocalOnly", "NoDP", None, [90.0])]
-
-    said = partpsp_table2.verdict(lines(70.0), "t", ("EXP",))
-    assert "in 3 of 3 private settings; 3 of 12 private runs are more" in said
-    assert "in 0 of 3" in partpsp_table2.verdict(lines(50.0), "t", ("EXP",))
-
-
-def test_table3_counts_rounds_with_too_little_noise(monkeypatch):
-    monkeypatch.setattr(partpsp_table3, "columns", lambda task: [("Eq. 22", "Eq. 22", task)])
-    monkeypatch.setattr(partpsp_table3, "LAYERS", (1,))
-    for constants, expected in (((1e-6, 1e-6), 100), ((1e6, 0.9), 0)):  # nothing added, and far too much
-        monkeypatch.setattr(partpsp_table3, "CONSTANTS", {("mlp", 1): constants})
-        accuracy, distance, counted = partpsp_table3.collect("mlp", common.mlp_task(), ("2-Out",), 1)
-        assert (distance.column, distance.paper) == ("Eq. 22: mean distance", None)
-        assert (accuracy.case, accuracy.paper) == ("MLP/digits, 2-Out, 1 shared", 85.42)
-        assert counted.column == "Eq. 22: S too small, % of rounds"
-        assert counted.mean == expected
-
-
-def test_table4_counts_the_seconds_of_messages():
-    """4-Out, everybody to everybody in every 4th round: (3 * 3 + 9) / 4 messages a round, of d + 1 float32 numbers."""
-    task = common.mlp_task()
-    d = common.problem_of(task, "all").n
-    compute, talk = partpsp_table4.measure("mlp", task, "4-Out", "SGP", 4, 0)
-    assert compute > 0
-    assert talk == pytest.approx(720 * 4.5 * (d + 1) * 32 / 1e9)
-
-
-def test_papers_times_grow_with_the_degree_as_the_bytes_do():
-    """On ResNet-18 two more neighbours take 3 of 4 rounds' messages of 44.7 MB more, at 1 Gbps and 720 rounds."""
-    d = partpsp_table4.full("resnet").n
-    more = 720 * 0.75 * 2 * 32 * (d + 1) / 1e9
-    times = [paper.SECONDS["resnet", net, "SGP", None] for net in ("EXP", "4-Out", "6-Out", "8-Out")]
-    assert np.diff(times) == pytest.approx(more, rel=0.01)
-
-
-def test_one_label_per_node_hides_the_others():
-    task = replace(partpsp_skew.task_of("one label", quick=True), rounds=24)
-    found = partpsp_skew.measured("LocalOnly", task, 0)
-    assert found["global"] == pytest.approx(10, abs=2)  # a node's own label, whatever it is shown
-    assert found["own"] > 98
-
-
-@pytest.mark.parametrize(("gap", "word"), [(3.0, "better"), (-3.0, "worse"), (0.3, "as good")], ids=str)
-def test_verdict_on_skew_follows_the_numbers(gap, word):
-    means = {(name, column): 80.0 for name in partpsp_skew.METHODS for column in partpsp_skew.METRICS}
-    means["PartPSP-1", "own"] += gap
-    said = partpsp_skew.verdict(means).split("; ")[0]
-    assert f"{word} ({80 + gap:.1f} to 80.0 %) on own classes" in said
-    assert "as good (80.0 to 80.0 %) on global classes" in said
 
 
 @pytest.mark.slow

@@ -11,12 +11,11 @@ import jdfl
 from benchmarks import clipping
 from experiments import ceps_privacy as privacy
 from experiments import privacy_audit
-from experiments.common import save
 from jdfl.algorithms.gradients import takes_noise
 from jdfl.algorithms.program import planned
 from jdfl.engine.start import check_settings
 from tests.field import ROWS
-from tests.test_experiments import BENCHMARK_ROW, EXPERIMENT_ROW
+from tests.test_experiments import BENCHMARK_ROW
 
 TINY = privacy.Series("tiny", 6, (20, 40), rounds=12, clips=(0.5, 2.0), curve=True, n=40, s=3)
 EPSILONS = (1.0, 4.0, math.inf)
@@ -52,25 +51,6 @@ def test_noise_grows_as_epsilon_falls_and_with_the_clip(cells):
         assert (small, large) == (pytest.approx(rule / 2, rel=1e-4), pytest.approx(2 * rule, rel=1e-4))
 
 
-@pytest.mark.slow
-def test_noise_is_for_the_releases_that_are_made(cells):
-    for columns in (of(cells, "private")[1.0], of(cells, "private")[4.0]):
-        for releases, noise, epsilon in zip(
-            columns["releases"], columns["noise / sensitivity"], columns["guaranteed epsilon"]
-        ):
-            assert releases >= 1
-            mu = math.sqrt(releases) / noise
-            assert jdfl.privacy.gaussian_epsilon(mu, privacy.DELTA) == pytest.approx(epsilon, rel=1e-2)
-
-
-@pytest.mark.slow
-def test_without_noise_clipped_ceps_learns(cells):
-    columns = of(cells, "private")[math.inf]
-    assert np.all(np.less(columns["objective"], columns["f(0)"]))
-    noisy = of(cells, "private")[1.0]
-    assert np.all(np.less(columns["objective"], noisy["objective"]))
-
-
 def test_public_constants_need_the_sizes_alone():
     """Other data of the same sizes, the same sigma_i and clip."""
     problem = TINY.problem(0)
@@ -80,59 +60,6 @@ def test_public_constants_need_the_sizes_alone():
     np.testing.assert_array_equal(one.sigma, two.sigma)
     assert one.clip == two.clip
     assert not any("sigma" in words for words in one.privacy(problem).warnings)
-
-
-@pytest.mark.slow
-def test_published_noise_is_labelled_and_composed(cells):
-    literal = {str(cell) for cell in cells if cell.kind == "literal"}
-    assert literal == {"literal, NO GUARANTEE, eps=0.5", "literal, NO GUARANTEE, eps=2"}
-    assert of(cells, "literal")[2.0]["would be, at 1e-05"][0] == pytest.approx(13.6, abs=0.05)  # the study's
-    words = privacy.verdict(cells)
-    assert words.count("NO GUARANTEE") == 2
-    assert "(13.6, 1e-5)" in words
-
-
-def test_a_literal_run_gets_no_epsilon():
-    problem = TINY.problem(0)
-    algorithm = replace(jdfl.CEPS.paper(3, epsilon=1.0, one_bit=False), clip=1.0, sensitivity=None, sigma=1.0)
-    with pytest.raises(ValueError, match="not stored in u"):
-        jdfl.account_plan(algorithm, problem, privacy.network_for(6, 0), steps=3)
-    told = jdfl.account_plan(
-        replace(algorithm, noise="kept"), problem, privacy.network_for(6, 0), steps=3, delta=privacy.DELTA
-    )
-    assert told.sound
-
-
-@pytest.mark.slow
-def test_rows_are_complete_and_a_figure_is_drawn(cells, tmp_path):
-    rows = privacy.table(cells)
-    assert {one.seeds for one in rows} == {2}
-    cases = [f"private, tiny, eps={epsilon:g}" for epsilon in EPSILONS]
-    cases += [f"private, tiny, clip x {factor:g}, eps=4" for factor in TINY.clips]
-    for column in ("objective", "support", "rounds", "releases", "f(0)", "f(w*)"):
-        assert {one.case for one in rows if one.column == column} == {
-            *cases,
-            "literal, NO GUARANTEE, eps=0.5",
-            "literal, NO GUARANTEE, eps=2",
-        }
-    assert {one.mean for one in rows if one.column == "rounds" and one.case in cases} == {12}
-    papers = {one.paper for one in rows if one.column == "objective" and one.case.startswith("literal")}
-    assert papers == {0.127, None}
-    written = json.loads(save(rows, tmp_path, privacy.NAME).read_text())
-    assert [set(one) for one in written] == [EXPERIMENT_ROW] * len(rows)
-    privacy.draw(cells, tmp_path / "figure.png")
-    assert (tmp_path / "figure.png").stat().st_size > 10_000
-
-
-def test_verdict_says_from_where_on_something_is_learnt():
-    def cell(epsilon, objective):
-        columns = {"objective": [objective], "f(0)": [9.0], "f(w*)": [0.125], "support": [0.5]}
-        return privacy.Cell("private", "some", epsilon, 1.0, columns, [], {})
-
-    words = privacy.verdict([cell(1.0, 8.0), cell(8.0, 4.0), cell(16.0, 0.14)])
-    assert "below f(0) / 2 from epsilon 8 on, within 0.02 of f(w*) from 16 on" in words
-    assert "at 1 8, f(0) = 9, 50% of the support found" in words
-    assert "within 0.02 of f(w*) from none on" in privacy.verdict([cell(1.0, 8.0)])
 
 
 @pytest.mark.slow

@@ -76,32 +76,7 @@ SCATTER = fusion(
 COLUMN = fusion(
     f"  ROOT %c = f32[{M},1]{{1,0}} slice(%p0), slice={{[0:{M}], [3:4]}}", [f"f32[{M},8]{{1,0}}"], f"f32[{M},1]{{1,0}}"
 )
-WIDE = fusion(
-    f"  ROOT %c = f32[{M},1]{{1,0}} slice(%p0), slice={{[0:{M}], [3:4]}}",
-    [f"f32[{M},800]{{1,0}}"],
-    f"f32[{M},1]{{1,0}}",
-)
-DIFFERENCE = fusion(  # subtracted where it is gathered: nothing but the gathered rows is read
-    f"  %b = f32[{M},1000]{{1,0}} broadcast(%p2), dimensions={{1}}\n"
-    f"  %d = f32[{M},1000]{{1,0}} subtract(%p0, %b)\n"
-    f"  %g = f32[{M},{D},1000]{{2,1,0}} gather(%d, %p1), offset_dims={{2}}, collapsed_slice_dims={{0}}, "
-    "start_index_map={0}, index_vector_dim=2, slice_sizes={1,1000}\n"
-    "  %zero = f32[] constant(0)\n"
-    f"  ROOT %r = f32[{M},1000]{{1,0}} reduce(%g, %zero), dimensions={{1}}, to_apply=%add",
-    [f"f32[{M},1000]{{1,0}}", f"s32[{M},{D},1]{{2,1,0}}", "f32[1000]{0}"],
-    f"f32[{M},1000]{{1,0}}",
-    "kInput",
-)
-
-
-OWN = f"""ENTRY %main (w: f32[{M},100], A: f32[{M},5,100], b: f32[{M},5]) -> f32[{M},100] {{
-  %w = f32[{M},100]{{1,0}} parameter(0)
-  %A = f32[{M},5,100]{{2,1,0}} parameter(1)
-  %b = f32[{M},5]{{1,0}} parameter(2)
-  ROOT %pallas_call.1 = f32[{M},100]{{1,0}} custom-call(%w, %A, %b), custom_call_target="__gpu$xla.gpu.triton"
-}}
-"""
-
+WIDE = COLUMN.replace(f"[{M},8]", f"[{M},800]")
 ROUND = f"""ENTRY %main (w: f32[{M},1000]) -> f32[{M},1000] {{
   %w = f32[{M},1000]{{1,0}} parameter(0)
   %s = s32[{M},{D}]{{1,0}} parameter(1)
@@ -118,10 +93,8 @@ ROUND = f"""ENTRY %main (w: f32[{M},1000]) -> f32[{M},1000] {{
     ("text", "expected"),
     [
         (ROUND, 4 * M * 1000 * (D + 3) + 4 * M * (2 * D + 2)),  # neighbours, its own row, one example, the new row
-        (OWN, 4 * M * (2 * 100 + 5 * 100 + 5)),
         (SAXPY, 3 * 4 * N),
         (GATHER, 4 * M * 1000 * (D + 1) + 4 * M * D),
-        (DIFFERENCE, 4 * M * 1000 * (D + 1) + 4 * M * D + 4000),
         (UPDATE, 2 * 4 * 64 * 100 + 8),  # both starts are one number
         (SCATTER, 3 * 4 * 64 * 100 + 4 * 64),
         (COLUMN, 4 * M * 8 + 4 * M),  # rows of one sector
@@ -187,22 +160,9 @@ FIRST = "%constant.1 = s32[] constant(0)\n  %zero = s32[] copy(%constant.1)"
     ("text", "turns"),
     [
         (COUNTED.replace("FIRST", FIRST), 34),  # 0, 3, ..., 99
-        (COUNTED.replace("FIRST", FIRST.replace("constant(0)", "constant(98)")), 1),
         (COUNTED.replace("FIRST", FIRST.replace("constant(0)", "constant(100)")), 0),
         (COUNTED.replace("FIRST", "%zero = s32[] get-tuple-element(%s), index=0"), None),  # from a number of the data
-        (
-            COUNTED.replace("FIRST", FIRST).replace(
-                "%less = pred[] compare(%i.1, %most), direction=LT", "%less = pred[] compare(%i.1, %most), direction=NE"
-            ),
-            None,
-        ),
         (COUNTED.replace("FIRST", FIRST).replace("add(%i, %step)", "multiply(%i, %step)"), None),
-        (
-            COUNTED.replace("FIRST", FIRST)
-            .replace("add(%i, %step)", "add(%other, %step)")
-            .replace("  %j = ", "  %other = s32[] constant(2)\n  %j = "),
-            None,
-        ),
     ],
 )
 def test_turns_of_a_counting_loop_are_known(text, turns):
@@ -217,28 +177,15 @@ def test_the_place_of_a_loop_is_the_innermost_line():
     assert text.chain(loop) == ["engine/loop.py:9 in for_rows", "engine/loop.py:7 in _advance.<locals>.stretch"]
 
 
-def test_a_rotation_is_one_operation_of_three():
-    rotated = fusion(
-        f"  %c = u32[{N}]{{0}} broadcast(%p1), dimensions={{}}\n"
-        f"  %l = u32[{N}]{{0}} shift-left(%p0, %c)\n"
-        f"  %r = u32[{N}]{{0}} shift-right-logical(%p0, %c)\n"
-        f"  ROOT %o = u32[{N}]{{0}} or(%l, %r)",
-        [f"u32[{N}]{{0}}", "u32[]"],
-        f"u32[{N}]{{0}}",
-    )
-    assert cost(rotated).kernels[0].ints == N
-
-
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
+def test_what_is_unknown_is_an_error():
+    head = f"ENTRY %main (p0: {ROWS}) -> {ROWS} {{\n  %p0 = {ROWS} parameter(0)\n"
+    for text, named in (
         (SAXPY.replace("multiply(", "frobnicate("), "frobnicate"),
         (SAXPY.replace("f32[", "f19["), "f19"),
-    ],
-)
-def test_what_is_unknown_is_an_error(text, said):
-    with pytest.raises(hlo.UnknownError, match=said):
-        cost(text)
+        (head + f"  ROOT %r = {ROWS} all-reduce(%p0)\n}}\n", "devices"),
+    ):
+        with pytest.raises(hlo.UnknownError, match=named):
+            cost(text)
 
 
 ROWS = f"f32[{M},100]{{1,0}}"
@@ -265,33 +212,3 @@ def test_bytes_of_an_exchange(result, does, received, moved):
     assert found.received == {does.partition("(")[0].removesuffix("-start"): received * given}
     assert found.bytes == moved * given
     assert found.launches == 1
-
-
-def test_an_exchange_of_unknown_devices_is_an_error():
-    text = (
-        f"ENTRY %main (p0: {ROWS}) -> {ROWS} {{\n  %p0 = {ROWS} parameter(0)\n  ROOT %r = {ROWS} all-reduce(%p0)\n}}\n"
-    )
-    with pytest.raises(hlo.UnknownError, match="devices of r"):
-        cost(text)
-
-
-def test_rows_of_a_concatenation_are_read_where_they_lie():
-    joined = fusion(
-        f"  %c = f32[{2 * M},1000]{{1,0}} concatenate(%p0, %p1), dimensions={{0}}\n"
-        f"  %g = f32[{M},{D},1000]{{2,1,0}} gather(%c, %p2), offset_dims={{2}}, collapsed_slice_dims={{0}}, "
-        "start_index_map={0}, index_vector_dim=2, slice_sizes={1,1000}\n"
-        "  %zero = f32[] constant(0)\n"
-        f"  ROOT %r = f32[{M},1000]{{1,0}} reduce(%g, %zero), dimensions={{1}}, to_apply=%add",
-        [f"f32[{M},1000]{{1,0}}", f"f32[{M},1000]{{1,0}}", f"s32[{M},{D},1]{{2,1,0}}"],
-        f"f32[{M},1000]{{1,0}}",
-        "kInput",
-    )
-    assert cost(joined).bytes == pytest.approx(cost(GATHER).bytes)
-
-
-def test_mistakes_in_counting_are_seen(monkeypatch):
-    """Planted: an update in place that counts whole, and loops that count once."""
-    monkeypatch.setattr(hlo, "_in_place", lambda *_: False)
-    assert cost(UPDATE).bytes > 1000 * 2 * 4 * 64 * 100
-    monkeypatch.setattr(hlo.Text, "turns", lambda *_: 1)
-    assert cost(LOOP.replace("KNOWN", "")).launches == 2

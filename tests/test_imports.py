@@ -25,11 +25,11 @@ def test_all_public_names_are_there():
     for name in jdfl.__all__:
         assert getattr(jdfl, name) is not None
     assert set(jdfl.__all__) <= set(dir(jdfl))
-    with pytest.raises(AttributeError, match="nothing"):
-        jdfl.nothing  # noqa: B018
+    assert not hasattr(jdfl, "nothing")
 
 
 def test_modules_do_not_hide_what_has_their_name():
-    code = "import jdfl, jdfl.auditing.run, jdfl.lab.experiment, jdfl.engine.runner\nprint(*map(callable, (jdfl.audit, jdfl.compare, jdfl.run)))"  # noqa: E501
+    code = "import jdfl, jdfl.auditing.run, jdfl.lab.experiment, jdfl.engine.runner\n"
+    code += "print(*map(callable, (jdfl.audit, jdfl.compare, jdfl.run)))"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=120)
     assert found.stdout.split() == ["True"] * 3
