@@ -29,13 +29,6 @@ def coverage(session: nox.Session) -> None:
     session.run("pytest", "-n", "2", "--dist", "loadfile", *judged, *session.posargs)
 
 
-@nox.session(python="3.13")
-def mutation(session: nox.Session) -> None:
-    """A random sample of mutants, and which of them the tests do not see; `--help` says what may be chosen."""
-    session.install("-e", ".[test,quality]")
-    session.run("python", "-m", "tests.mutation", *session.posargs)
-
-
 @nox.session(python="3.11")
 @nox.parametrize("target", ["cuda", "tpu"])
 def aot(session: nox.Session, target: str) -> None:
