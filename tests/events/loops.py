@@ -186,40 +186,27 @@ def _copies(how: Any, scene: Scene, beta: float) -> np.ndarray:
 
 
 def random_walk_sgd(how: Any, scene: Scene) -> np.ndarray:
-    m, slow = len(scene.x), np.asarray(scene.network.slow(), float)
-    token = scene.x[np.arange(how.tokens) % m].copy()
-    visits: list[tuple[float, int, int]] = []
-    for k in range(how.tokens):
-        at, time, step = k % m, 0.0, 0
-        while True:
-            here, to, compute, travel = _step(scene, k, at, step)
-            assert here == at
-            time += compute * slow[at]
+    m, slow, net = len(scene.x), np.asarray(scene.network.slow(), float), scene.network
+    start = np.arange(how.tokens) % m
+    token, visits = scene.x[start].copy(), list[tuple[float, int, int]]()
+    drawn = random_walk._walk(net.compute, net.latency, partners.links(net), scene.key, start.astype(np.int32), 0)
+    for k, steps in enumerate(zip(*(np.asarray(one).T.tolist() for one in drawn))):
+        time = 0.0
+        for here, to, compute, travel in zip(*steps):
+            time += compute * slow[here]
             if time > scene.seconds:
                 break
-            visits.append((time, k, at))
-            time, at, step = time + (travel if to != at else 0.0), to, step + 1
+            visits.append((time, k, here))
+            time += travel if to != here else 0.0
+        else:
+            raise AssertionError("The walk is longer than what was drawn.")
     for _, k, at in sorted(visits):
         token[k] = token[k] - how.lr * scene.gradient(at, token[k])
     return token[np.arange(m) % how.tokens]
 
 
-_walks: dict[Any, tuple[np.ndarray, ...]] = {}
-
-
-def _step(scene: Scene, token: int, at: int, step: int) -> tuple[int, int, float, float]:
-    """One step of a walk; walks are drawn at once, and followed here alone."""
-    net, block = scene.network, random_walk._AT_ONCE
-    name = (id(scene), token, at, step // block) if step % block == 0 else (id(scene), token, None, step // block)
-    if step % block == 0:
-        nodes = np.full(token + 1, at, np.int32)
-        drawn = random_walk._walk(net.compute, net.latency, partners.links(net), scene.key, nodes, step)
-        _walks[id(scene), token, None, step // block] = _walks[name] = tuple(np.asarray(one)[:, token] for one in drawn)
-    here, to, compute, travel = (one[step % block] for one in _walks[id(scene), token, None, step // block])
-    return int(here), int(to), float(compute), float(travel)
-
-
-def fed_async(how: Any, scene: Scene) -> np.ndarray:
+def _returned(how: Any, scene: Scene, take: Callable[..., np.ndarray], rho: float = 0.0) -> np.ndarray:
+    """A server that is sent what nodes make of the model that they received last, and sends them the new one."""
     server, received = scene.x[0].copy(), {i: (0, x.copy()) for i, x in enumerate(scene.x)}
     version = 0
     for _, i, count in scene.wakes(gradients=how.local_steps):
@@ -228,26 +215,28 @@ def fed_async(how: Any, scene: Scene) -> np.ndarray:
         then, start = received[i]
         y = start.copy()
         for _ in range(how.local_steps):
-            y = y - how.lr * (scene.gradient(i, y) + how.rho * (y - start))
-        a = how.mixing * (1 + version - then) ** -how.power
-        server, version = (1 - a) * server + a * y, version + 1
+            y = y - how.lr * (scene.gradient(i, y) + rho * (y - start))
+        server, version = take(server, version, y, start, (1 + version - then) ** -how.power)
         received[i] = version, server.copy()
     return np.broadcast_to(server, scene.x.shape)
+
+
+def fed_async(how: Any, scene: Scene) -> np.ndarray:
+    def take(server: np.ndarray, version: int, y: np.ndarray, _: np.ndarray, fresh: float) -> Any:
+        return (1 - how.mixing * fresh) * server + how.mixing * fresh * y, version + 1
+
+    return _returned(how, scene, take, how.rho)
 
 
 def fed_buff(how: Any, scene: Scene) -> np.ndarray:
-    server, received, version = scene.x[0].copy(), {i: (0, x.copy()) for i, x in enumerate(scene.x)}, 0
-    buffer, held = np.zeros_like(server), 0
-    for _, i, count in scene.wakes(gradients=how.local_steps):
-        if scene.lost(i, count):
-            continue
-        then, start = received[i]
-        y = start.copy()
-        for _ in range(how.local_steps):
-            y = y - how.lr * scene.gradient(i, y)
-        buffer, held = buffer + (1 + version - then) ** -how.power * (y - start), held + 1
-        if held == how.size:
-            server, version = server + how.server_lr / how.size * buffer, version + 1
-            buffer, held = np.zeros_like(server), 0
-        received[i] = version, server.copy()
-    return np.broadcast_to(server, scene.x.shape)
+    held: list[np.ndarray] = []
+
+    def take(server: np.ndarray, version: int, y: np.ndarray, start: np.ndarray, fresh: float) -> Any:
+        held.append(fresh * (y - start))
+        if len(held) < how.size:
+            return server, version
+        server = server + how.server_lr / how.size * sum(held)
+        held.clear()
+        return server, version + 1
+
+    return _returned(how, scene, take)
