@@ -21,7 +21,6 @@ from tests.docs.blocks import ROOT
 
 COLUMNS, GAP = 80, 3.0  # of the terminal; seconds without a sign
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-WIDTHS = (390, 1280)  # pixels of a phone and of a laptop
 
 
 @pytest.fixture(scope="module")
@@ -49,37 +48,26 @@ def seen(tmp_path_factory) -> tuple[str, float, Path]:
     return b"".join(parts).decode(), max(b - a for a, b in pairwise(times)), folder
 
 
-def lines(text: str) -> list[str]:
-    """Everything that was ever on a line of the terminal."""
-    return [line.removeprefix("\x1b[K") for line in re.split(r"[\r\n]+", text)]
-
-
+@pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_the_demo_fits_a_terminal_and_is_never_silent(seen):
-    text, gap, _ = seen
-    assert [line for line in lines(text) if len(line) > COLUMNS] == []
-    assert "\x1b" not in text.replace("\x1b[K", "")
+def test_the_demo_fits_a_terminal_is_never_silent_and_says_first_what_was_found(seen):
+    text, gap, folder = seen
     assert gap <= GAP
-
-
-@pytest.mark.timeout(600)
-def test_the_demo_says_first_what_was_found(seen):
-    text, _, folder = seen
-    final = [line for line in lines(text.replace("\x1b[K", "")) if line and not re.match(r" *\d+ s  ", line)]
+    plain = text.replace("\x1b[K", "")
+    assert "\x1b" not in plain
+    lines = re.split(r"[\r\n]+", plain)  # everything that was ever on a line of the terminal
+    assert [line for line in lines if len(line) > COLUMNS] == []
+    final = [line for line in lines if line and not re.match(r" *\d+ s  ", line)]
     assert final[0].startswith("1. ")
     (head,) = [i for i, line in enumerate(final) if line.split()[:3] == ["variant", "rounds", "objective"]]
     assert head > [line[:2] for line in final].index("3.")
     rows = [line.split() for line in final if re.match(r" +(No)?DP-", line)]
-    assert [re.sub(r" \(", "(", " ".join(row)).count(" ") for row in rows] == [4] * len(rows) == [4, 4]
+    assert [re.sub(r" \(", "(", " ".join(row)).count(" ") for row in rows] == [4, 4]
     assert final[-4] == "next: three commands to try"
     assert {path.suffix for path in (folder / "out").iterdir()} >= {".html", ".png", ".json"}
 
 
-def test_the_tables_of_the_demo_have_five_columns():
-    assert len(demo_parts.HEADS) == len(demo_parts.HEADS2) == 5
-    assert len(demo_parts.VARIANTS) == 4
-
-
+@pytest.mark.slow
 @pytest.mark.timeout(600)
 @pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed")
 def test_the_page_of_the_demo_is_not_clipped(seen):
@@ -88,7 +76,7 @@ def test_the_page_of_the_demo_is_not_clipped(seen):
     with sync_api.sync_playwright() as playwright:
         sandbox = ["--no-sandbox"] if os.geteuid() == 0 else []
         chromium = playwright.chromium.launch(executable_path=CHROMIUM, args=sandbox)
-        for width in WIDTHS:
+        for width in (390, 1280):  # pixels of a phone and of a laptop
             page = chromium.new_context(viewport={"width": width, "height": 900}).new_page()
             page.goto((seen[2] / "out" / "demo.html").as_uri())
             page.wait_for_selector("figure .plot svg")
@@ -100,6 +88,7 @@ def test_the_page_of_the_demo_is_not_clipped(seen):
         chromium.close()
 
 
+@pytest.mark.slow
 def test_the_commands_to_try_work(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     assert len(demo_parts.COMMANDS) == 3
@@ -129,3 +118,5 @@ def test_the_least_value_is_that_of_least_squares_on_the_support():
     problem = demo_parts.jdfl.problems.example1(m=4, n=30, s=3, rows=(10, 20), seed=1)
     known = demo_parts.sparse_optimum(problem, 3).value
     assert demo_parts.least_value(problem) == pytest.approx(known, abs=1e-9)
+    assert len(demo_parts.HEADS) == len(demo_parts.HEADS2) == 5
+    assert len(demo_parts.VARIANTS) == 4

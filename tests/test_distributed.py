@@ -16,7 +16,9 @@ import pytest
 
 from jdfl.cli import main
 from jdfl.devices import processes
+from jdfl.devices.processes import ProcessLostError
 from jdfl.store import snapshots as storage
+from tests.refused import refused
 from tests.test_sharding import near, same_history
 
 pytestmark = pytest.mark.optimized
@@ -24,19 +26,19 @@ pytestmark = pytest.mark.optimized
 RUN = ["--problem.m", "10", "--algorithm", "d-psgd", "--quiet"]
 
 
-@pytest.mark.parametrize(
-    ("given", "words"),
-    [
-        ({"address": "127.0.0.1:1"}, "processes = None"),
-        ({"processes": 2, "process": 0}, "address = None"),
-        ({"address": "127.0.0.1:1", "processes": 2, "process": 2}, "process = 2"),
-        ({"address": "127.0.0.1:1", "processes": 0, "process": 0}, "processes = 0"),
-        ({"address": "nowhere", "processes": 2, "process": 0}, "host:port.*'nowhere'"),
-    ],
-)
-def test_half_an_address_is_refused(given, words):
-    with pytest.raises(ValueError, match=words):
-        processes.join(**given)
+def test_half_an_address_is_refused_and_one_process_agrees_with_itself():
+    here = "127.0.0.1:1"
+    for words, given in (
+        ("processes = None", (here,)),
+        ("address = None", (None, 2, 0)),
+        ("process = 2", (here, 2, 2)),
+        ("processes = 0", (here, 0, 0)),
+        ("'nowhere'", ("nowhere", 2, 0)),
+    ):
+        with refused(words):
+            processes.join(*given)
+    assert processes.leads()
+    assert processes.highest(3) == 3
 
 
 def test_what_cannot_begin_says_what_to_do(capsys):
@@ -45,20 +47,8 @@ def test_what_cannot_begin_says_what_to_do(capsys):
     assert "Start the same command once per process" in capsys.readouterr().err
 
 
-def test_one_process_agrees_with_itself():
-    assert processes.leads()
-    assert processes.highest(3) == 3
-
-
-def started(
-    out: Path,
-    steps: int,
-    process: int | None,
-    port: int = 0,
-    slurm: bool = False,
-    more: Sequence[str] = (),
-    resume: bool = False,
-) -> subprocess.Popen:
+def started(out: Path, steps: int, process: int | None, port: int = 0, slurm: bool = False, more: Sequence[str] = (),
+            resume: bool = False) -> subprocess.Popen:  # fmt: skip
     """A process of `jdfl run`, or of `jdfl resume` of the run there, one of two with two devices each or the only one.
 
     What it complains of is in a file.
@@ -122,6 +112,7 @@ def test_two_processes_find_what_one_finds(tmp_path, data, slurm):
 LISTEN = """
 import sys
 from jdfl.devices import processes
+from jdfl.devices.processes import ProcessLostError
 import jax
 processes.join(sys.argv[1], 1, 0)
 print(open("/proc/net/tcp").read(), open("/proc/net/tcp6").read())
@@ -129,22 +120,14 @@ jax.distributed.shutdown()
 """
 
 
-def listening(address: str) -> set[str]:
-    """The addresses, as the kernel writes them, at which a run with one process listens at the port of `address`."""
-    command = [sys.executable, "-c", LISTEN, address]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
-    port, found = f"{int(address.rpartition(':')[2]):04X}", set()
-    for line in done.stdout.splitlines():
-        parts = line.split()
-        if len(parts) > 3 and parts[3] == "0A" and parts[1].endswith(f":{port}"):
-            found.add(parts[1].partition(":")[0])
-    return found
-
-
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="looks at sockets as Linux shows them")
-@pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
-def test_process_0_listens_at_the_given_address_alone(host):
-    found = listening(f"{host}:{free_port()}")
+def test_process_0_listens_at_the_given_address_alone():
+    port = free_port()
+    command = [sys.executable, "-c", LISTEN, f"localhost:{port}"]
+    told = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True).stdout
+    lines = [line.split() for line in told.splitlines()]
+    listening = [parts[1] for parts in lines if len(parts) > 3 and parts[3] == "0A"]
+    found = {place.partition(":")[0] for place in listening if place.endswith(f":{port:04X}")}
     loopback = {"0100007F", "0000000000000000FFFF00000100007F", "00000000000000000000000001000000"}
     assert found
     assert found <= loopback
@@ -194,18 +177,13 @@ def test_if_one_dies_the_other_ends_and_the_last_checkpoint_goes_on_elsewhere(tm
             near(one[array], other[array])
 
 
-@pytest.mark.parametrize("words", ["RESOURCE_EXHAUSTED: Out of memory", "INTERNAL: connection closed by peer"])
-def test_what_ends_a_run_is_another_process_or_ones_own(monkeypatch, words):
-    def fail():
-        with processes.watched():
-            raise jax.errors.JaxRuntimeError(words)
-
-    with pytest.raises(jax.errors.JaxRuntimeError, match=words):
-        fail()
-    monkeypatch.setattr(jax, "process_count", lambda: 2)
-    lost = processes.ProcessLostError if words.startswith("INTERNAL") else jax.errors.JaxRuntimeError
-    with pytest.raises(lost, match=words):
-        fail()
+def test_what_ends_a_run_is_another_process_or_ones_own(monkeypatch):
+    own, other = "RESOURCE_EXHAUSTED: Out of memory", "INTERNAL: connection closed by peer"
+    error = jax.errors.JaxRuntimeError
+    for count, words, kind in ((1, own, error), (1, other, error), (2, own, error), (2, other, ProcessLostError)):
+        monkeypatch.setattr(jax, "process_count", lambda count=count: count)
+        with pytest.raises(kind, match=words), processes.watched():
+            raise error(words)
 
 
 def test_an_abort_ends_in_words():
