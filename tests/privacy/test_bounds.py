@@ -11,23 +11,22 @@ from jdfl.privacy.analytic import participating_epsilon
 from tests.privacy.numeric import bracket, cells, delta_of, pair, together
 
 ROUNDING = 1 + 1e-9
-LITTLE = {"z.19": (0.19, 0.01, 10, 41.23, 41.24), "z.1": (0.1, 0.001, 5, 75.20, 75.22)}
 
 
 def poisson(rate):
     return Sampled("poisson", round(1000 * rate), 1000)
 
 
-@pytest.mark.parametrize("case", LITTLE)
-def test_little_noise_is_accounted_for_as_what_it_is(case):
-    z, rate, steps, least, most = LITTLE[case]
+def test_little_noise_is_accounted_for_as_what_it_is():
+    z, rate, steps = 0.19, 0.01, 10
     low, high = bracket(z, rate, steps, 1e-5)
     found = epsilons(GaussianEvent(z), steps, 1e-5, sampled=poisson(rate), adjacency="add-remove")
     total = epsilon(GaussianEvent(z), steps, 1e-5, sampled=poisson(rate), adjacency="add-remove")
-    assert least <= low <= total <= high * ROUNDING <= most
+    assert 41.23 <= low <= total <= high * ROUNDING <= 41.24
     assert total == min(found.values())
     assert found["RDP"] > 1.2 * total
     assert found["all records"] > 4 * total
+    assert participating_epsilon(z, rate, steps, 1e-5) >= low  # who knows the samples knows more
 
 
 @pytest.mark.parametrize(
@@ -38,9 +37,8 @@ def test_little_noise_is_accounted_for_as_what_it_is(case):
         (GaussianEvent(0.02), 3, {"sampled": poisson(0.001)}, "participations"),
         (GaussianEvent(0.02), 3, {"sampled": poisson(0.001), "adjacency": "add-remove"}, "numerical integration"),
         (LaplaceEvent(1e-2), 400, {}, "RDP"),
-        (LaplaceEvent(10.0), 1, {}, "RDP"),
     ],
-    ids=["pld", "closed", "participations", "numerical", "rdp", "laplace"],
+    ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_the_least_bound_is_used_and_named(event, releases, options, name):
     found = epsilons(event, releases, 1e-5, **options)
@@ -48,11 +46,11 @@ def test_the_least_bound_is_used_and_named(event, releases, options, name):
     assert epsilon(event, releases, 1e-5, **options) == found[name]
 
 
-@pytest.mark.parametrize(("adjacency", "least"), [("replace-one", 0.05), ("add-remove", 0.02)])
-def test_there_is_no_jump_as_noise_falls(adjacency, least):
+@pytest.mark.parametrize("adjacency", ["replace-one", "add-remove"])
+def test_there_is_no_jump_as_noise_falls(adjacency):
     totals = [
         epsilon(GaussianEvent(float(z)), 4, 1e-5, sampled=poisson(0.01), adjacency=adjacency)
-        for z in np.geomspace(0.4, least, 15)
+        for z in np.geomspace(0.2, 0.05, 8)
     ]
     assert all(1.0 < b / a < 1.7 for a, b in itertools.pairwise(totals))
 
@@ -64,8 +62,7 @@ def exact_delta(z, rate, eps):
     return max(delta_of((mixed, out), eps), delta_of((out, mixed), eps))
 
 
-@pytest.mark.parametrize("delta", [1e-8, 1e-3])
-@pytest.mark.parametrize(("z", "rate"), [(0.3, 0.01), (1.0, 0.1), (2.0, 0.9)])
+@pytest.mark.parametrize(("z", "rate", "delta"), [(0.3, 0.01, 1e-8), (1.0, 0.1, 1e-3), (2.0, 0.9, 1e-8)])
 def test_the_bracket_holds_one_sample(z, rate, delta):
     low, high = bracket(z, rate, 1, delta)
     assert exact_delta(z, rate, high) <= delta * ROUNDING
@@ -73,21 +70,19 @@ def test_the_bracket_holds_one_sample(z, rate, delta):
     assert 0.99 * high <= low <= high
 
 
-@pytest.mark.parametrize(("z", "rate", "delta"), [(0.8, 0.3, 1e-4), (1.5, 0.5, 1e-2)])
-def test_the_bracket_holds_two_samples(z, rate, delta):
+def test_the_bracket_holds_two_samples():
+    z, rate, delta = 0.8, 0.3, 1e-4
     high = numerical.upper_bound(z, rate, 2, delta)
     one = pair("gaussian", z, rate, (0.0, 1.0, 0.0), 1501)
     removed, added = together(one, one), together(one[::-1], one[::-1])
-    found = max(delta_of(removed, high), delta_of(added, high))
-    assert found <= delta * ROUNDING
-    assert found > 0.98 * delta
+    assert 0.98 * delta < max(delta_of(removed, high), delta_of(added, high)) <= delta * ROUNDING
 
 
-@pytest.mark.parametrize("delta", [1e-5, 1e-30, 1e-100])
-@pytest.mark.parametrize(("z", "steps"), [(2.0, 1), (10.0, 40), (0.5, 3)])
-def test_samples_of_nearly_everything_are_the_closed_form(z, steps, delta):
-    exact = gaussian_epsilon(math.sqrt(steps) / z, delta)
-    assert numerical.upper_bound(z, 1 - 1e-13, steps, delta) == pytest.approx(exact, rel=1e-3)
+def test_samples_of_everything_are_the_closed_form():
+    for (z, steps), delta in itertools.product([(2.0, 1), (10.0, 40), (0.5, 3)], [1e-5, 1e-100]):
+        exact = gaussian_epsilon(math.sqrt(steps) / z, delta)
+        assert numerical.upper_bound(z, 1 - 1e-13, steps, delta) == pytest.approx(exact, rel=1e-3)
+        assert participating_epsilon(z, 1.0, steps, delta) == pytest.approx(exact, rel=1e-4)
 
 
 def without_losses_above_the_grid(patch):
@@ -103,7 +98,7 @@ def without_sums_above_the_window(patch):
     patch.setattr(numerical._Sum, "above", lambda self, e: self.inside(e) + self.most(e) * self.error)
 
 
-@pytest.mark.parametrize(("z", "rate"), [(0.3, 0.01), (1.0, 0.1), (2.0, 0.9)])
+@pytest.mark.parametrize(("z", "rate"), [(1.0, 0.1), (2.0, 0.9)])
 def test_tails_that_are_cut_off_count(z, rate, monkeypatch):
     """With a large part of the tails cut off the upper bound holds if that is counted, and fails if it is not."""
     low, _ = bracket(z, rate, 1, 1e-3)
@@ -114,48 +109,32 @@ def test_tails_that_are_cut_off_count(z, rate, monkeypatch):
     assert numerical.upper_bound(z, rate, 1, 1e-3) < low
 
 
-@pytest.mark.parametrize("parameter", ["noise", "rate", "steps", "delta"])
-def test_the_numerical_bound_moves_the_right_way(parameter):
+def test_the_numerical_bound_moves_the_right_way():
     def total(z=1.0, rate=0.05, steps=20, delta=1e-5):
         return numerical.upper_bound(z, rate, steps, delta)
 
-    series = {
-        "noise": [total(z=z) for z in (4.0, 1.0, 0.4, 0.1, 0.03)],
-        "rate": [total(rate=rate) for rate in (1e-3, 0.05, 0.5, 0.99)],
-        "steps": [total(steps=steps) for steps in (1, 2, 20, 500)],
-        "delta": [total(delta=delta) for delta in (1e-2, 1e-5, 1e-9, 1e-30)],
-    }[parameter]
-    assert all(a < b for a, b in itertools.pairwise(series))
+    middle = total()
+    assert total(z=4.0) < middle < total(z=0.4)
+    assert total(rate=1e-3) < middle < total(rate=0.5)
+    assert total(steps=1) < middle < total(steps=200)
+    assert total(delta=1e-2) < middle < total(delta=1e-9)
 
 
-@pytest.mark.parametrize(("z", "rate", "steps"), [(0.19, 0.01, 10), (1.0, 0.1, 5), (0.05, 0.01, 1)])
-def test_knowing_the_samples_tells_more(z, rate, steps):
-    assert participating_epsilon(z, rate, steps, 1e-5) >= bracket(z, rate, steps, 1e-5)[0]
-    whole = participating_epsilon(z, 1.0, steps, 1e-5)
-    assert whole == pytest.approx(gaussian_epsilon(math.sqrt(steps) / z, 1e-5), rel=1e-4)
-
-
-REPLACED = [(1.0, 0.01, 100, 1e-5, 0.451, 0.344), (0.6, 0.001, 1000, 1e-6, 0.512, 0.209)]
-
-
-@pytest.mark.parametrize(("z", "rate", "steps", "delta", "total", "antipodal"), REPLACED)
-def test_replacing_a_record_of_a_poisson_sample(z, rate, steps, delta, total, antipodal):
+def test_replacing_a_record_of_a_poisson_sample():
     """Above what the antipodal pair gives, and far below what subsets do."""
-    found = epsilon(GaussianEvent(z), steps, delta, sampled=poisson(rate))
-    assert found == pytest.approx(total, abs=1e-3)
-    assert (
-        antipodal
-        < found
-        < 0.6 * epsilon(GaussianEvent(z), steps, delta, sampled=Sampled("subset", round(1000 * rate), 1000))
-    )
+    found = epsilon(GaussianEvent(1.0), 100, 1e-5, sampled=poisson(0.01))
+    assert found == pytest.approx(0.451, abs=1e-3)
+    assert 0.344 < found < 0.6 * epsilon(GaussianEvent(1.0), 100, 1e-5, sampled=Sampled("subset", 10, 1000))
 
 
-@pytest.mark.parametrize("rate", [0.001, 0.1, 0.6])
-@pytest.mark.parametrize(("kind", "z"), [("gaussian", 0.4), ("gaussian", 1.0), ("gaussian", 3.0), ("laplace", 0.7)])
+@pytest.mark.parametrize(
+    ("kind", "z", "rate"),
+    [("gaussian", 0.4, 0.1), ("gaussian", 3.0, 0.6), ("gaussian", 1.0, 1e-3), ("laplace", 0.7, 0.1)],
+)
 def test_no_pair_of_contributions_exceeds_the_profile(kind, z, rate):
     """Contributions on a line: antipodal, one of them nothing, and others."""
     largest = (0.5 + 6 * z) / z**2 if kind == "gaussian" else 1 / z
-    eps = np.linspace(0, 0.9 * math.log1p(rate * math.expm1(largest)), 30)
+    eps = np.linspace(0, 0.9 * math.log1p(rate * math.expm1(largest)), 15)
     bound = replaced.divergence(kind, z, rate, eps, poisson=True)
     near = 0.0
     for a, b in [(0.5, -0.5), (0.5, 0.0), (0.0, 0.5), (0.5, 0.3), (0.2, -0.5), (0.5, -0.3)]:
@@ -171,17 +150,10 @@ def test_no_pair_of_contributions_exceeds_the_profile(kind, z, rate):
 @pytest.mark.parametrize("angle", [0.5, 1.5, 2.5])
 def test_no_pair_of_contributions_in_a_plane_exceeds_the_profile(angle):
     rate, z = 0.2, 0.7
-    first = [cells("gaussian", z, centre, 801) for centre in (0.0, 0.5, 0.5 * math.cos(angle))]
-    second = [cells("gaussian", z, centre, 801) for centre in (0.0, 0.0, 0.5 * math.sin(angle))]
+    first = [cells("gaussian", z, centre, 401) for centre in (0.0, 0.5, 0.5 * math.cos(angle))]
+    second = [cells("gaussian", z, centre, 401) for centre in (0.0, 0.0, 0.5 * math.sin(angle))]
     c, a, b = (np.outer(f, s).ravel() for f, s in zip(first, second))
     both = (1 - rate) * c + rate * a, (1 - rate) * c + rate * b
     eps = np.linspace(0, 3, 15)
     for e, most in zip(eps, replaced.divergence("gaussian", z, rate, eps, poisson=True)):
         assert delta_of(both, float(e)) <= most * (1 + 1e-7) + 1e-12
-
-
-def test_a_profile_of_half_the_sensitivity_alone_would_be_too_small():
-    """The planted mistake of taking what is left out for what is replaced."""
-    z, rate, eps = 1.0, 0.2, np.array([0.05])
-    half = replaced.divergence("gaussian", 2 * z, rate, eps, poisson=False)
-    assert delta_of(pair("gaussian", z, rate, (0.0, 0.5, -0.5), 40_001), 0.05) > 1.2 * half[0]

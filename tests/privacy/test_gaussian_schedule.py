@@ -13,6 +13,7 @@ from jdfl.privacy import GaussianEvent, GaussianSchedule, Ledger, Sampled, epsil
 from jdfl.privacy.calibration import most_releases
 from jdfl.privacy.relation import span
 from jdfl.privacy.together import total_epsilon
+from tests.refused import each_refused, refused
 
 _rising = st.lists(st.floats(0.01, 2.0), min_size=1, max_size=12).map(
     lambda parts: np.sqrt(np.cumsum(np.square(parts)))
@@ -26,9 +27,8 @@ def ledger(event: Any, releases: Any = (2, 3), **fields: Any) -> Ledger:
     return Ledger(event=event, releases=counts[0], records=counts[1], claimed=True, **terms, **fields)
 
 
-@settings(max_examples=20)
-@given(_rising)
-def test_its_beginnings_are_as_one_release(mu):
+def test_its_beginnings_are_as_one_release():
+    mu = [0.3, 0.3, 0.7, 2.0]
     event = GaussianSchedule.of(mu)
     for releases, shift in enumerate(mu, 1):
         assert event.shift(releases) == shift
@@ -37,6 +37,7 @@ def test_its_beginnings_are_as_one_release(mu):
     np.testing.assert_array_equal(event.shift(np.array([0, len(mu)])), [0, mu[-1]])
 
 
+@settings(max_examples=20)
 @given(_rising)
 def test_as_releases_that_are_alike_it_tells_no_less(mu):
     event = GaussianSchedule.of(mu)
@@ -47,24 +48,20 @@ def test_as_releases_that_are_alike_it_tells_no_less(mu):
 
 def test_equal_noise_is_that_of_plain_releases():
     event, plain = GaussianSchedule.of(np.sqrt(np.arange(1, 9)) / 3.0), GaussianEvent(3.0)
-    assert event.noise_multiplier == pytest.approx(3.0)
     assert span(event, 5) == pytest.approx((3.0, 3.0))
-    for releases in (1, 8):
-        for name, bound in epsilons(plain, releases, 1e-5).items():
-            assert epsilons(event, releases, 1e-5)[name] == pytest.approx(bound, rel=1e-9)
+    for name, bound in epsilons(plain, 8, 1e-5).items():
+        assert epsilons(event, 8, 1e-5)[name] == pytest.approx(bound, rel=1e-9)
 
 
 def test_it_is_stored_and_compared():
     event = GaussianSchedule.of([0.5, 0.5, 0.9])
-    told = ledger(event).as_dict()
-    again = Ledger.from_dict(json.loads(json.dumps(told)))
+    again = Ledger.from_dict(json.loads(json.dumps(ledger(event).as_dict())))
     assert again.event == event
     ledger(event).check_same(again)
     ledger(event).check_same(ledger(GaussianSchedule.of([0.5, 0.5, 0.9, 1.0])))  # of more rounds
-    with pytest.raises(ValueError, match="noise of the run"):
-        ledger(event).check_same(ledger(GaussianSchedule.of([0.5, 0.6, 0.9])))
-    with pytest.raises(ValueError, match="noise of the run"):
-        ledger(event).check_same(ledger(GaussianEvent(event.noise_multiplier)))
+    for other in (GaussianSchedule.of([0.5, 0.6, 0.9]), GaussianEvent(event.noise_multiplier)):
+        with refused("event"):
+            ledger(event).check_same(ledger(other))
 
 
 def test_runs_add_up_by_their_squares():
@@ -79,13 +76,7 @@ def test_a_budget_allows_no_more_than_are_scheduled():
     assert most_releases(event, 100.0, 1e-5) == 4
     assert most_releases(event, epsilon(event, 3, 1e-5), 1e-5) == 3
     assert most_releases(event, epsilon(event, 1, 1e-5) * 0.99, 1e-5) == 0
-    with pytest.raises(ValueError, match="at most the 4 releases"):
-        epsilon(event, 5, 1e-5)
-    with pytest.raises(ValueError, match="sampled = None"):
-        epsilon(event, 1, 1e-5, sampled=Sampled("subset", 1, 2))
-
-
-@pytest.mark.parametrize("mu", [[], [0.0, 1.0], [1.0, 0.9], [1.0, math.inf], [math.nan]])
-def test_what_makes_no_sense_is_refused(mu):
-    with pytest.raises(ValueError, match="mu"):
-        GaussianSchedule.of(mu)
+    each_refused(epsilon, {"releases": 5}, {"sampled": Sampled("subset", 1, 2)}, event=event, releases=1, delta=1e-5)
+    for mu in ([], [0.0, 1.0], [1.0, 0.9], [1.0, math.inf], [math.nan]):
+        with refused("mu"):
+            GaussianSchedule.of(mu)
