@@ -13,13 +13,10 @@ from jdfl.lab.summary import summary
 from jdfl.privacy import GaussianEvent, LaplaceEvent, Sampled, Sampling, epsilon, gaussian_epsilon
 from jdfl.privacy.ledger import Ledger
 from jdfl.privacy.together import Together, compact, total_epsilon
-from tests.later import Later
+from tests.privacy.scene import DELTA, DRAWN, NETWORK, NOISY, run
+from tests.refused import refused
 
-DELTA = 1e-5
-NETWORK = Later(jdfl.network.ring, 4)
-DRAWN = Later(jdfl.problems.example1, m=4, n=12, s=2, rows=(8, 12))
-NOISY = jdfl.DPSGD(lr=0.05, gradients=jdfl.Gradients(clip=1.0, mechanism=jdfl.Gaussian(5.0)))
-BATCHES = replace(NOISY, gradients=replace(NOISY.gradients, batch=2, sampling="poisson"))
+LOUDER = replace(NOISY, gradients=replace(NOISY.gradients, mechanism=jdfl.Gaussian(8.0)))
 
 
 def ledger(z, releases, *, noise=GaussianEvent, batch=None, looks=1, records=100, **fields):
@@ -69,11 +66,12 @@ def test_other_splits_count_at_the_most_exposed_node():
 
 
 def test_what_does_not_add_up_is_refused():
-    with pytest.raises(ValueError, match=r"got ledgers\[1\] without"):
+    with refused("ledgers[1]"):
         total_epsilon([ledger(1.0, [1]), ledger(1.0, [1], claimed=False)], DELTA)
-    with pytest.raises(ValueError, match=r"protect the same.*node"):
-        total_epsilon([ledger(1.0, [1]), ledger(1.0, [1], unit="node")], DELTA)
-    mixed = Together.of([ledger(1.0, [1]), ledger(1.0, [1], unit="node")], DELTA)
+    pair = [ledger(1.0, [1]), ledger(1.0, [1], unit="node")]
+    with refused("node", "record"):
+        total_epsilon(pair, DELTA)
+    mixed = Together.of(pair, DELTA)
     assert (mixed.runs, mixed.epsilon, mixed.as_dict()["epsilon"]) == (2, None, None)
     assert "do not protect the same" in mixed.statement()
     assert Together.of([None, None], DELTA) is None
@@ -81,53 +79,45 @@ def test_what_does_not_add_up_is_refused():
 
 
 def test_seeds_of_a_run_add_up_and_copies_count_once():
-    runs = [jdfl.run(NOISY, DRAWN(), NETWORK(), steps=1, key=key) for key in (0, 1)]
-    long = account(jdfl.run(NOISY, DRAWN(), NETWORK(), steps=2))
-    assert spent_together(runs)[0] == pytest.approx(long.epsilon, rel=1e-3)
+    runs = [run(steps=1, key=key) for key in (0, 1)]
+    assert spent_together(runs)[0] == pytest.approx(gaussian_epsilon(np.sqrt(2) / 5, account(runs[0]).delta), rel=1e-3)
     one = spent_together(runs[:1])
     assert spent_together([runs[0], runs[0]]) == one
     assert one[0] == pytest.approx(account(runs[0]).epsilon, rel=1e-3)
-    ended = jdfl.run(
-        NOISY, DRAWN(), NETWORK(), steps=4, stop=jdfl.objective_below(1e9)
-    )  # after a round: that told of data
+    kept = summary(runs[0])["privacy"]["ledger"]
+    assert Ledger.from_dict(kept).releases.tolist() == [int(ledger_of_run(runs[0]).releases.max())]
+    ended = run(stop=jdfl.objective_below(1e9))  # after a round: that told of data
     for every in ([ended, runs[0]], [runs[0], ended]):
-        with pytest.raises(ValueError, match="a stop rule or a callback"):
+        with refused("stop rule"):
             spent_together(every)
-    with pytest.raises(ValueError, match="no noise"):
-        spent_together([*runs, jdfl.run(jdfl.DPSGD(), DRAWN(), NETWORK(), steps=1)])
-    with pytest.raises(ValueError, match=r"results = \[\]"):
+    with refused("no noise"):
+        spent_together([*runs, run(jdfl.DPSGD(), steps=1)])
+    with refused(results=[]):
         spent_together([])
 
 
 def test_nodes_of_other_splits_do_not_add_up():
-    updates = jdfl.Updates(clip=1.0, mechanism=jdfl.Gaussian(5.0))
-    hidden = jdfl.FedAvg(lr=0.05, updates=updates)
-    other = jdfl.problems.example1(m=4, n=12, s=2, rows=(8, 12), seed=1)
-    runs = [jdfl.run(hidden, problem, NETWORK(), steps=1) for problem in (DRAWN(), other)]
-    with pytest.raises(ValueError, match=r"same data.*whole nodes"):
+    hidden = jdfl.FedAvg(lr=0.05, updates=jdfl.Updates(clip=1.0, mechanism=jdfl.Gaussian(5.0)))
+    features, targets = DRAWN().data
+    runs = [run(hidden, problem, steps=1) for problem in (DRAWN(), DRAWN().replace(data=(-features, targets)))]
+    with refused("same data", "nodes"):
         spent_together(runs)
     assert spent_together(runs[:1])[0] > 0
 
 
-def test_what_is_tuned_has_no_epsilon_unless_tuning_is_public():
-    entries = {"tuned": jdfl.Entry(NOISY, tune={"lr": [0.01, 0.02, 0.05]}), "given": jdfl.Entry(BATCHES, tune={})}
-    how = {"trials": [0, 1], "steps": 3, "metrics": ["objective"], "tuning": jdfl.Tuning(extend=0)} | {
-        "budget": {"round": None}
-    }
+def test_what_is_tuned_has_no_epsilon():
+    entries = {"tuned": jdfl.Entry(NOISY, tune={"lr": [0.01, 0.02]}), "given": jdfl.Entry(LOUDER, tune={})}
+    how = {"trials": [0], "steps": 1, "metrics": ["objective"], "tuning": jdfl.Tuning(keys=(5,), extend=0)}
+    how |= {"budget": {"round": None}}
     with pytest.warns(UserWarning, match="lies|edge|tuned|grid"):
         hidden = jdfl.compare(entries, DRAWN(), NETWORK(), **how)
     assert set(hidden.privacy) == {"given"}
-    assert {run.guarantee.derived for run in hidden.results["tuned"]} == {("tuning",)}
-    assert (hidden.together.runs, hidden.together.silent) == (2, 2)
+    assert {one.guarantee.derived for one in hidden.results["tuned"]} == {("tuning",)}
+    assert (hidden.together.runs, hidden.together.silent) == (1, 1)
     assert hidden.together.statement() in hidden.table()
     assert hidden.together.epsilon == pytest.approx(spent_together(hidden.results["given"])[0])
-    with pytest.raises(ValueError, match=r"methods\['tuned'\].*grid of lr.*--problem.public tuning"):
+    with refused("methods['tuned']", "tuning"):
         jdfl.compare(entries, DRAWN(), NETWORK(), epsilon=1.0, **how)
-    with pytest.warns(UserWarning, match="lies|edge|tuned|grid"):
-        public = jdfl.compare(entries, DRAWN().declared("tuning"), NETWORK(), epsilon=1.0, **how)
-    assert set(public.privacy) == set(entries)
-    assert public.together.silent == 0
-    assert public.together.epsilon > max(told.epsilon for told in public.privacy.values())
 
 
 def test_a_record_may_be_at_the_most_exposed_node_of_every_trial():
@@ -140,45 +130,31 @@ def test_a_record_may_be_at_the_most_exposed_node_of_every_trial():
     assert Together.of(nodes, DELTA, same_data=False).epsilon is None
 
     def drawn(seed):
-        return jdfl.problems.example1(m=6, n=12, s=2, rows=(20, 30), seed=seed)
+        return jdfl.problems.example1(m=4, n=12, s=2, rows=(8, 12), seed=seed)
 
     wakes_at_random = jdfl.DOADP(gradients=jdfl.Gradients(clip=1.0, mechanism=jdfl.Gaussian(5.0)))
-    how = {"trials": 6, "steps": 12, "tuning": None, "metrics": ["objective"]}
+    how = {"trials": 2, "steps": 9, "tuning": None, "metrics": ["objective"]}
     with pytest.warns(UserWarning, match="Not tuned"):
-        found = jdfl.compare({"a": wakes_at_random}, drawn, jdfl.network.complete(6), **how)
+        found = jdfl.compare({"a": wakes_at_random}, drawn, NETWORK(), **how)
     ledgers = [ledger_of_run(run) for run in found.results["a"]]
     assert found.together.epsilon == pytest.approx(spent_together(found.results["a"])[0])
     assert Together.of(ledgers, found.together.delta).epsilon < found.together.epsilon
 
 
-@pytest.mark.parametrize("budget", [False, True], ids=["side by side", "alone"])
-def test_a_study_and_repeats_tell_their_sum(budget, tmp_path, monkeypatch, capsys):
+def test_a_study_and_repeats_tell_their_sum(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     flags = ["--problem.m", "4", "--problem.n", "12", "--problem.s", "2", "--problem.rows", "8", "12", "--stop", "none"]
-    flags += ["--algorithm", "d-psgd", "--algorithm.mechanism", "gaussian", "--algorithm.clip", "1", "--steps", "3"]
-    flags += ["--algorithm.mechanism.multiplier", "5", *(["--privacy.epsilon", "100"] if budget else [])]
+    flags += ["--algorithm", "d-psgd", "--algorithm.mechanism", "gaussian", "--algorithm.clip", "1", "--steps", "2"]
+    flags += ["--algorithm.mechanism.multiplier", "5"]
     assert main(["sweep", *flags, "--over", "algorithm.lr=0.01,0.02", "--seeds", "2", "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
-    expected = gaussian_epsilon(np.sqrt(4 * 3 / 25), found["together"]["delta"])
-    assert found["together"]["runs"] == 4
-    assert found["together"]["epsilon"] == pytest.approx(expected, rel=1e-6)
+    found = json.loads(capsys.readouterr().out)["together"]
+    expected = gaussian_epsilon(np.sqrt(4 * 2 / 25), found["delta"])
+    assert (found["runs"], found["epsilon"]) == (4, pytest.approx(expected, rel=1e-6))
     (folder,) = (tmp_path / "runs").iterdir()
-    sentence = Together(4, 0, expected, found["together"]["delta"]).statement()
-    told = sentence.replace("All 4 runs,", "All 4 runs of all 2 points,")
+    told = Together(4, 0, expected, found["delta"]).statement("of all 2 points")
     assert told in (folder / "table.md").read_text()
     assert told in (folder / "report.html").read_text()
-    if budget:
-        return
     assert main(["run", *flags, "--repeats", "2"]) == 0
     assert "cost (1.001, 1e-05) together" in Together(2, 0, 1.0001, DELTA).statement()  # never below the bound
-    pair = Together(2, 0, gaussian_epsilon(np.sqrt(2 * 3 / 25), DELTA), DELTA).statement()
+    pair = Together(2, 0, gaussian_epsilon(np.sqrt(2 * 2 / 25), DELTA), DELTA).statement()
     assert pair in capsys.readouterr().out
-    runs = [str(one) for one in (tmp_path / "runs").iterdir() if one != folder]
-    assert main(["report", *runs, "--out", "page.html"]) == 0
-    assert pair in (tmp_path / "page.html").read_text()
-
-
-def test_a_run_keeps_what_it_released_for_sums():
-    found = jdfl.run(NOISY, DRAWN(), NETWORK(), steps=2)
-    kept = summary(found)["privacy"]["ledger"]
-    assert Ledger.from_dict(kept).releases.tolist() == [int(ledger_of_run(found).releases.max())]
