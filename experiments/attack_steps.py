@@ -14,7 +14,7 @@ Axes: m nodes, n parameters.
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import fields, replace
-from functools import partial
+from functools import cache, partial
 from typing import Any, Literal
 
 import jax
@@ -322,7 +322,12 @@ def _told_more(problem: Any, looks: int) -> Any:
     return replace(NOISY.guarantee(problem, looks), event=GaussianEvent(100.0))
 
 
-_HELD = regression(1).data[1]
+@cache
+def _held() -> Array:
+    """Labels that a step holds itself."""
+    return regression(1).data[1]
+
+
 SAMPLED: Any = NOISY.replace(batch=1, sampling="poisson")
 WHOLE: Any = {"gradients": jdfl.Gradients(), "updates": jdfl.Updates(clip=1.0, mechanism=jdfl.Gaussian(Z))}
 _FINE = jdfl.Gradients(clip=0.01, mechanism=jdfl.Gaussian(Z))
@@ -447,7 +452,7 @@ class Twofold(Step):
 
 
 def _adding(_: Any) -> Any:
-    held = jnp.asarray(_HELD)
+    held = jnp.asarray(_held())
     return optax.stateless(lambda updates, _: jax.tree.map(lambda g: g + jnp.sum(held), updates))
 
 
@@ -457,7 +462,7 @@ class Telling(jdfl.Dense):
 
     def encode(self, key: Any, x: Array, wire: Any) -> Any:
         """The vectors, and labels."""
-        return jdfl.Dense.encode(self, key, x + jnp.sum(jnp.asarray(_HELD)), wire)
+        return jdfl.Dense.encode(self, key, x + jnp.sum(jnp.asarray(_held())), wire)
 
 
 STEPS: dict[str, tuple[Outcome, Any]] = {
@@ -551,9 +556,9 @@ STEPS: dict[str, tuple[Outcome, Any]] = {
     "a debugging print": ("no claim", _told(lambda g: jax.debug.print("{}", g))),
     "a callback that returns data": (
         "no claim",
-        lambda a, x, r: a.gradients(x, r) + jax.pure_callback(lambda: np.asarray(_HELD[:, :1]), x[:, :1]),
+        lambda a, x, r: a.gradients(x, r) + jax.pure_callback(lambda: np.asarray(_held()[:, :1]), x[:, :1]),
     ),
-    "records in the code of the step": ("no claim", lambda a, x, r: a.gradients(x, r) + jnp.asarray(_HELD)[:, :1]),
+    "records in the code of the step": ("no claim", lambda a, x, r: a.gradients(x, r) + jnp.asarray(_held())[:, :1]),
     "a plan that reads data": ("no claim", Planned(lambda a, x, r: a.gradients(x, r) + r.ready[:, None])),
     "a step size from the curvature": ("no claim", lambda a, x, r: a.gradients(x, r) * r.problem.curvature[:, None]),
     # a round, a book, a mark or an object that is not what the library made
@@ -589,7 +594,7 @@ STEPS: dict[str, tuple[Outcome, Any]] = {
     "a codec that holds labels": ("no claim", jdfl.DOADP(lr=1.0, p=1.0, codec=Telling(), gradients=NOISY)),
     "two labels in the code of the step": (
         "no claim",
-        lambda a, x, r: a.gradients(x, r) + jnp.sum(jnp.asarray(_HELD[0, :2])),
+        lambda a, x, r: a.gradients(x, r) + jnp.sum(jnp.asarray(_held()[0, :2])),
     ),
     "a sensitivity in whole numbers": (
         "no claim",
