@@ -20,7 +20,7 @@ def refused(*named: str | type[Exception], **values: Any) -> Iterator[pytest.Exc
     ]
     if missing := [name for name in wanted if not re.search(rf"(?<!\w){re.escape(name)}(?!\w)", said)]:
         pytest.fail(f"The refusal does not name {missing}: {said}")
-    if not said[:1].isupper() or said.rstrip()[-1:] not in ".!?)`":
+    if not said[:1].isupper() or (said.rstrip()[-1:] not in ".!?)`" and "://" not in said.split()[-1]):
         pytest.fail(f"The refusal is not a sentence: {said}")
 
 
@@ -29,3 +29,10 @@ def each_refused(door: Callable[..., Any], *wrong: dict[str, Any], **right: Any)
     for row in wrong:
         with refused(**row):
             door(**(right | row))
+
+
+def all_refused(*rows: tuple[Any, ...]) -> None:
+    """The first of each row, when it is called, is refused; `refused` has the rest of the row."""
+    for call, *named in rows:
+        with refused(*named):
+            call()

@@ -111,7 +111,7 @@ def data_folder() -> Path:
         wanted = f"JDFL_DATA to name a folder, got {named!r}" if named else "JDFL_DATA to name the data folder"
         raise FileNotFoundError(
             f"Expected the environment variable {wanted}. Download what can be with `jdfl data fetch NAME`, or put the "
-            "files in a folder: export JDFL_DATA=$HOME/data"
+            "files in a folder: `export JDFL_DATA=$HOME/data`"
         )
     return folder
 

@@ -12,6 +12,7 @@ from PIL import Image
 
 from jdfl.problems import load, read_cifar10
 from tests.problems.test_images import write
+from tests.refused import refused
 
 
 def cifar_like(seed=0, count=4):
@@ -67,24 +68,22 @@ WRITERS = {
 }
 
 
-@pytest.mark.parametrize("kind", WRITERS)
-@pytest.mark.parametrize("where", ["plain", "folder", "archive"])
+@pytest.mark.parametrize(
+    ("kind", "where"), [("pickled", "plain"), ("old", "folder"), ("binary", "archive"), ("pickled", "archive")]
+)
 def test_cifar10_in_all_forms(tmp_path, kind, where):
     batches = cifar_like()
     files = {}
-    folder = "cifar-10-batches-bin" if kind == "binary" else "cifar-10-batches-py"
+    folder, archive = f"cifar-10-batches-{'bin' if kind == 'binary' else 'py'}", "cifar-10-python.tar.gz"
     for name, batch in zip(NAMES, batches):
         ending, content = WRITERS[kind](batch)
         files[f"{folder}/{name}{ending}"] = content
-    place = tmp_path
     if where == "archive":
-        name = "cifar-10-binary.tar.gz" if kind == "binary" else "cifar-10-python.tar.gz"
-        write(tmp_path / name, archived(files | {f"{folder}/readme.html": b"words"}))
-    else:
-        for name, content in files.items():
-            write(tmp_path / name, content)
-        place = tmp_path / folder if where == "plain" else tmp_path
-    found = read_cifar10(place)
+        archive = archive.replace("python", "binary") if kind == "binary" else archive
+        files = {archive: archived(files | {f"{folder}/readme.html": b"words"})}
+    for name, content in files.items():
+        write(tmp_path / name, content)
+    found = read_cifar10(tmp_path / folder if where == "plain" else tmp_path)
     np.testing.assert_array_equal(found.images, np.concatenate([pictures for pictures, _ in batches[:5]]))
     np.testing.assert_array_equal(found.labels, np.concatenate([labels for _, labels in batches[:5]]))
     np.testing.assert_array_equal(found.test_images, batches[5][0])
@@ -104,42 +103,39 @@ def test_pickles_run_nothing(tmp_path):
     for batch in zip(NAMES, cifar_like()):
         write(tmp_path / batch[0], pickled(batch[1]))
     trace = tmp_path / "trace"
-    for function, argument, name in ((os.mkdir, str(trace), "mkdir"), (eval, "1", "eval"), (np.zeros, 3, "zeros")):
-        write(tmp_path / "data_batch_3", pickled(cifar_like()[0], extra=Evil(function, argument)))
-        with pytest.raises(
-            ValueError, match=rf"numbers in .*data_batch_3: it asks for .*\.{name}, which is not loaded"
-        ):
+    for extra, word in (
+        (Evil(os.mkdir, str(trace)), "mkdir"),
+        (Evil(eval, "1"), "eval"),
+        (Evil(np.zeros, 3), "zeros"),
+        (np.array([None, {}], object), "O8"),
+    ):
+        write(tmp_path / "data_batch_3", pickled(cifar_like()[0], extra=extra))
+        with refused("data_batch_3", word):
             read_cifar10(tmp_path)
-    write(tmp_path / "data_batch_3", pickled(cifar_like()[0], extra=np.array([None, {}], object)))
-    with pytest.raises(ValueError, match="dtype 'O8'"):
-        read_cifar10(tmp_path)
     assert not trace.exists()
 
 
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        (lambda good: good[:-100], "data_batch_2: .*remain.*again"),
-        (lambda good: b"", "data_batch_2.*damaged"),
-        (lambda good: pickle.dumps([1, 2]), "dict with data and labels in .*data_batch_2, got list"),
-        (lambda good: pickle.dumps({b"data": np.zeros((2, 3), np.uint8), b"labels": [1, 2]}), r"got uint8 \(2, 3\)"),
-        (lambda good: pickle.dumps({b"data": [1], b"labels": [1]}), r"uint8 \[N, 3072\] in .*data_batch_2, got list"),
-        (lambda good: pickle.dumps({b"data": np.zeros((1, 3072), np.uint8), b"labels": "1"}), "list of numbers"),
-        (lambda good: pickle.dumps({b"data": np.zeros((1, 3072), np.uint8), b"labels": [1, 2]}), "each of 1 > 0"),
-        (lambda good: pickle.dumps({b"data": np.zeros((1, 3072), np.uint8), b"labels": [-1]}), "got -1 for image 1"),
-        (
-            lambda good: pickle.dumps({b"data": np.zeros((1, 3072), np.uint8), b"labels": [2**70]}),
-            r"list of numbers 0..9 in .*data_batch_2",
-        ),
-    ],
-    ids=["cut", "empty", "list", "shape", "numbers", "text", "count", "label", "large"],
-)
-def test_broken_pickled_batches_are_named(tmp_path, content, message):
+def test_broken_pickled_batches_are_named(tmp_path):
+    def dumped(data, labels):
+        return pickle.dumps({b"data": data, b"labels": labels})
+
+    one = np.zeros((1, 3072), np.uint8)
     for name, batch in zip(NAMES, cifar_like()):
         write(tmp_path / name, pickled(batch))
-    write(tmp_path / "data_batch_2", content(pickled(cifar_like()[0])))
-    with pytest.raises(ValueError, match=message):
-        read_cifar10(tmp_path)
+    for content, *words in (
+        (pickled(cifar_like()[0])[:-100], "again"),
+        (b"", "damaged"),
+        (pickle.dumps([1, 2]), "list"),
+        (dumped(np.zeros((2, 3), np.uint8), [1, 2]), "uint8 (2, 3)"),
+        (dumped([1], [1]), "list"),
+        (dumped(one, "1"), "list of numbers"),
+        (dumped(one, [1, 2]), "1"),
+        (dumped(one, [-1]), "-1 for image 1"),
+        (dumped(one, [2**70]), "list of numbers"),
+    ):
+        write(tmp_path / "data_batch_2", content)
+        with refused("data_batch_2", *words):
+            read_cifar10(tmp_path)
 
 
 def test_broken_binary_batches_and_archives_are_named(tmp_path):
@@ -147,22 +143,17 @@ def test_broken_binary_batches_and_archives_are_named(tmp_path):
     for name, content in files.items():
         write(tmp_path / name, content)
     good = files["data_batch_4.bin"]
-    for bad, message in (
-        (good[:-1], r"3073 bytes in .*data_batch_4\.bin, got 12291 bytes: 3072 after record 3"),
-        (b"", r"data_batch_4\.bin, got 0 bytes"),
-        (good[:3073] + b"\x0a" + good[3074:], r"0\.\.9 in .*data_batch_4\.bin, got 10 for image 2"),
-    ):
+    for bad, word in ((good[:-1], "12291"), (b"", "0 bytes"), (good[:3073] + b"\x0a" + good[3074:], "10 for image 2")):
         write(tmp_path / "data_batch_4.bin", bad)
-        with pytest.raises(ValueError, match=message):
+        with refused("data_batch_4.bin", word):
             read_cifar10(tmp_path)
     (tmp_path / "data_batch_4.bin").unlink()
-    with pytest.raises(FileNotFoundError, match=r"Expected data_batch_4 in .*kriz"):
+    with refused(FileNotFoundError, "data_batch_4"):
         read_cifar10(tmp_path)
     whole = archived({name: os.urandom(1000) + content for name, content in files.items()})
     for content in (whole[: len(whole) // 2], b"nothing of the kind"):
-        path = write(tmp_path / "cut.tar.gz", content)
-        with pytest.raises(ValueError, match=r"cut\.tar\.gz"):
-            read_cifar10(path)
+        with refused("cut.tar.gz"):
+            read_cifar10(write(tmp_path / "cut.tar.gz", content))
 
 
 def jpeg(picture, quality=75):
@@ -194,7 +185,7 @@ def jpeg_like(folder, count=3, **changed):
 def test_cifar10_from_jpeg(tmp_path, monkeypatch):
     first, second, test = jpeg_like(tmp_path)
     monkeypatch.setenv("JDFL_DATA", str(tmp_path))
-    with pytest.raises(ValueError, match=r"cifar10_jpeg_train_0\.npz with SHA-256"):
+    with refused("cifar10_jpeg_train_0.npz", "SHA-256"):
         load("cifar10")
     found = read_cifar10(tmp_path, verify=False)
     assert found.lossy
@@ -211,43 +202,31 @@ def test_cifar10_from_jpeg(tmp_path, monkeypatch):
     assert load("cifar10").name == "cifar10"  # the original comes first
 
 
-def swap(offsets):
-    return offsets[[0, 2, 1, 3]]
-
-
-@pytest.mark.parametrize(
-    ("changed", "message"),
-    [
-        ({"jpeg": lambda old: old[:-50]}, r"ascending offsets up to \d+ in .*train_1\.npz, got \d+, \d+ for image 3"),
-        ({"offsets": swap}, r"ascending offsets .*train_1\.npz.*image 2"),
-        ({"offsets": lambda old: old[:-1]}, r"4 whole offsets for 3 labels in .*train_1\.npz, got uint32 \(3,\)"),
-        ({"offsets": lambda old: old.astype(float)}, "whole offsets"),
-        ({"offsets": lambda old: old.astype(np.int64) - 5}, "got -5, .*image 1"),
-        ({"y": lambda old: old + 8}, r"0\.\.9 in .*train_1\.npz, y, got 10 for image 2"),
-        ({"y": lambda old: np.uint8(3)}, r"train_1\.npz, y"),
-        ({"y": lambda old: None}, r"whole \.npz with jpeg, offsets and y at .*train_1\.npz"),
-        ({"y": lambda old: np.array([None] * 3)}, r"train_1\.npz.*allow_pickle"),
-        ({"jpeg": lambda old: old.reshape(1, -1)}, r"jpeg as bytes in .*train_1\.npz"),
-        ({"jpeg": lambda old: old ^ 0xFF}, r"32 x 32 RGB JPEG in .*train_1\.npz, image 1"),
-        ({"offsets": lambda old: old - [0, 0, 200, 0]}, r"32 x 32 RGB JPEG in .*train_1\.npz, image 2: .*[Tt]runcated"),
-    ],
-    ids=["end", "order", "fewer", "float", "below", "label", "one", "missing", "object", "flat", "bytes", "cut"],
-)
-def test_broken_jpeg_files_are_named(tmp_path, changed, message):
-    jpeg_like(tmp_path, **changed)
-    with pytest.raises(ValueError, match=message):
-        read_cifar10(tmp_path, verify=False)
-
-
-def test_jpeg_of_another_size_and_missing_or_cut_parts(tmp_path):
+def test_broken_jpeg_files_are_named(tmp_path):
     small = np.frombuffer(jpeg(np.zeros((16, 32, 3), np.uint8)), np.uint8)
-    jpeg_like(tmp_path, count=1, jpeg=lambda old: small, offsets=lambda old: np.array([0, len(small)]))
-    with pytest.raises(ValueError, match=r"image 1: it is 32 x 16, RGB"):
-        read_cifar10(tmp_path, verify=False)
-    path = tmp_path / "cifar10_jpeg_train_1.npz"
+    for k, (changed, *words) in enumerate((
+        ({"jpeg": lambda old: old[:-50]}, "ascending offsets", "image 3"),
+        ({"offsets": lambda old: old[[0, 2, 1, 3]]}, "ascending offsets", "image 2"),
+        ({"offsets": lambda old: old[:-1]}, "4 whole offsets", "(3,)"),
+        ({"offsets": lambda old: old.astype(float)}, "whole offsets"),
+        ({"offsets": lambda old: old.astype(np.int64) - 5}, "-5", "image 1"),
+        ({"y": lambda old: old + 8}, "10 for image 2"),
+        ({"y": lambda old: np.uint8(3)}, "y"),
+        ({"y": lambda old: None}, "y"),
+        ({"y": lambda old: np.array([None] * 3)}, "allow_pickle"),
+        ({"jpeg": lambda old: old.reshape(1, -1)}, "bytes"),
+        ({"jpeg": lambda old: old ^ 0xFF}, "image 1"),
+        ({"offsets": lambda old: old - [0, 0, 200, 0]}, "image 2"),
+        ({"jpeg": lambda old: small, "offsets": lambda old: np.array([0] + [len(small)] * 3)}, "image 1", "32 x 16"),
+    )):  # fmt: skip
+        (tmp_path / str(k)).mkdir()
+        jpeg_like(tmp_path / str(k), **changed)
+        with refused("cifar10_jpeg_train_1.npz", *words):
+            read_cifar10(tmp_path / str(k), verify=False)
+    path = tmp_path / "0" / "cifar10_jpeg_train_1.npz"
     path.write_bytes(path.read_bytes()[:300])
-    with pytest.raises(ValueError, match=r"train_1\.npz"):
-        read_cifar10(tmp_path, verify=False)
+    with refused(path.name):
+        read_cifar10(path.parent, verify=False)
     path.unlink()
-    with pytest.raises(FileNotFoundError, match=r"train_1\.npz"):
-        read_cifar10(tmp_path, verify=False)
+    with refused(FileNotFoundError, path.name):
+        read_cifar10(path.parent, verify=False)

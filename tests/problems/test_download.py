@@ -16,6 +16,7 @@ import pytest
 from jdfl.problems import download
 from jdfl.problems.download import Known
 from tests.problems.serving import OLD, Published, serving
+from tests.refused import refused
 
 CONTENT = np.random.default_rng(0).bytes(300_000)
 KNOWN = Known(hashlib.sha256(CONTENT).hexdigest(), "as the test says")
@@ -45,7 +46,7 @@ def fetched(file: Published, path, known: Known | None = KNOWN) -> list[str]:
 def interrupted(file: Published, path, cuts=(CUT, 0, 0)) -> None:
     """Download the first CUT bytes, with all tries."""
     file.cuts = list(cuts)
-    with pytest.raises(OSError, match=f"{CUT:,}"):
+    with refused(OSError, f"{CUT:,}"):
         download.download(f"{file.address}/file", path, KNOWN, print)
     assert not path.exists()
     assert path.with_name("file.partial").read_bytes() == file.content[:CUT]
@@ -54,12 +55,10 @@ def interrupted(file: Published, path, cuts=(CUT, 0, 0)) -> None:
 
 
 @pytest.mark.parametrize("head", [{"ETag": '"1"'}, {"Last-Modified": OLD}, {"ETag": 'W/"1"', "Last-Modified": OLD}])
-@pytest.mark.parametrize("chunked", [False, True])
-def test_only_what_is_missing_is_transferred(path, head, chunked):
-    with serving(Published(CONTENT, head, chunked=chunked)) as file:
+def test_only_what_is_missing_is_transferred(path, head):
+    with serving(Published(CONTENT, head, chunked="Last-Modified" in head)) as file:
         interrupted(file, path)
-        told = fetched(file, path)
-        assert any("continuing" in line and f"{CUT:,}" in line for line in told)
+        assert any("continuing" in line and f"{CUT:,}" in line for line in fetched(file, path))
         assert file.ranges == [f"bytes={CUT}-"]
         assert file.sent == [len(CONTENT) - CUT]
         assert file.asked[0]["Accept-Encoding"] == "identity"
@@ -72,55 +71,58 @@ def test_a_lost_connection_is_continued_in_the_same_call_as_long_as_the_file_gro
         assert sum(file.sent) == len(CONTENT)
 
 
+WHOLE = len(CONTENT)
+OTHER_TAG, NO_RANGE = {"head": {"ETag": '"2"'}}, {"continues": False}
+
+
 @pytest.mark.parametrize(
-    ("change", "told", "requests"),
+    ("change", "told", "answer"),
     [
-        ({"continues": False}, "cannot continue", 1),
-        ({"head": {"ETag": '"2"'}}, "changed", 1),
-        ({"head": {"ETag": '"2"'}, "content": CONTENT[::-1][:-7]}, "changed", 1),
-        ({"head": {"Last-Modified": OLD}}, "changed", 1),
-        ({"answers": [(416, {"Content-Length": "0"})]}, "again", 2),
-        ({"answers": [(206, {"Content-Range": f"bytes 0-{len(CONTENT) - 1}/{len(CONTENT)}"})]}, "again", 2),
-        ({"answers": [(206, {"Content-Range": f"bytes {CUT - 9}-{len(CONTENT) - 10}/{len(CONTENT)}"})]}, "again", 2),
-        ({"answers": [(206, {"Content-Range": f"bytes {CUT}-{len(CONTENT) - 1}/{len(CONTENT) + 1}"})]}, "again", 2),
-        ({"answers": [(206, {"Content-Range": "some"})]}, "again", 2),
-        ({"answers": [(206, {"ETag": '"2"'})]}, "again", 2),
-        ({"answers": [(206, {"Content-Range": REST})], "continues": False}, "again", 2),  # and sends all
-        ({"answers": [(206, {"Content-Range": REST})], "continues": False, "length": False}, "again", 2),
+        (NO_RANGE, "cannot continue", None),
+        (OTHER_TAG, "changed", None),
+        (OTHER_TAG | {"content": CONTENT[::-1][:-7]}, "changed", None),
+        ({"head": {"Last-Modified": OLD}}, "changed", None),
+        ({}, "again", (416, {"Content-Length": "0"})),
+        ({}, "again", (206, {"Content-Range": f"bytes 0-{WHOLE - 1}/{WHOLE}"})),
+        ({}, "again", (206, {"Content-Range": f"bytes {CUT - 9}-{WHOLE - 10}/{WHOLE}"})),
+        ({}, "again", (206, {"Content-Range": f"bytes {CUT}-{WHOLE - 1}/{WHOLE + 1}"})),
+        ({}, "again", (206, {"Content-Range": "some"})),
+        ({}, "again", (206, {"ETag": '"2"'})),
+        (NO_RANGE, "again", (206, {"Content-Range": REST})),  # and sends all
+        (NO_RANGE | {"length": False}, "again", (206, {"Content-Range": REST})),
     ],
 )
-def test_it_begins_again_and_says_so(path, change, told, requests):
+def test_it_begins_again_and_says_so(path, change, told, answer):
     with serving(Published(CONTENT)) as file:
         interrupted(file, path)
         for name, value in change.items():
             setattr(file, name, value)
+        file.answers = [answer] if answer else []
         lines = fetched(file, path, KNOWN if file.content == CONTENT else None)
         assert any(told in line for line in lines)
         assert file.sent[-1] == len(file.content)
-        assert len(file.sent) == requests
+        assert len(file.sent) == (2 if answer else 1)
 
 
-@pytest.mark.parametrize("head", [{}, {"ETag": 'W/"1"'}, {"Last-Modified": "yesterday"}])
-def test_without_a_validator_nothing_is_continued(path, head):
-    with serving(Published(CONTENT, head)) as file:
-        interrupted(file, path, [CUT] * 3)
-        assert any("beginning again" in line for line in fetched(file, path))
-        assert file.ranges == [None]
-
-
-@pytest.mark.parametrize("about", ["", "null", '{"address": "http', "[1]", None, "elsewhere"])
-def test_what_is_of_unknown_origin_is_not_continued(path, about):
-    with serving(Published(CONTENT)) as file:
-        interrupted(file, path)
-        place = path.with_name("file.partial.json")
-        if about is None:
+def test_what_has_no_validator_or_is_of_unknown_origin_is_not_continued(path):
+    for head in ({}, {"ETag": 'W/"1"'}, {"Last-Modified": "yesterday"}):
+        with serving(Published(CONTENT, head)) as file:
+            interrupted(file, path, [CUT] * 3)
+            assert any("beginning again" in line for line in fetched(file, path))
+            assert file.ranges == [None]
+            path.unlink()
+    for about in ("", "null", '{"address": "http', "[1]", None, "elsewhere"):
+        with serving(Published(CONTENT)) as file:
+            interrupted(file, path)
+            place = path.with_name("file.partial.json")
+            told = json.loads(place.read_text())
             place.unlink()
-        elif about == "elsewhere":
-            place.write_text(json.dumps({**json.loads(place.read_text()), "address": "http://127.0.0.1/other"}))
-        else:
-            place.write_text(about)
-        assert any("beginning again" in line for line in fetched(file, path))
-        assert file.ranges == [None]
+            if about is not None:
+                other = json.dumps({**told, "address": "http://127.0.0.1/other"})
+                place.write_text(other if about == "elsewhere" else about)
+            assert any("beginning again" in line for line in fetched(file, path))
+            assert file.ranges == [None]
+            path.unlink()
 
 
 def test_what_was_complete_is_not_transferred_again(path):
@@ -131,43 +133,42 @@ def test_what_was_complete_is_not_transferred_again(path):
         assert file.sent == []
 
 
-def test_a_length_that_is_not_told_ends_with_the_connection(path):
+def test_without_a_length_the_connection_s_end_is_the_file_s_and_a_short_body_is_not_the_file(path):
     with serving(Published(CONTENT, length=False)) as file:
         fetched(file, path)
-
-
-@pytest.mark.parametrize("chunked", [False, True])
-def test_a_short_body_is_not_the_file(path, chunked):
-    with serving(Published(CONTENT, {}, chunked=chunked, cuts=[CUT, CUT, CUT])) as file:
-        with pytest.raises(OSError, match="Could not download"):
-            download.download(f"{file.address}/file", path, None, print)
-        assert not path.exists()
-        assert len(file.sent) == 3
+        path.unlink()
+    for chunked in (False, True):
+        with serving(Published(CONTENT, {}, chunked=chunked, cuts=[CUT, CUT, CUT])) as file:
+            with refused(OSError, f"{file.address}/file"):
+                download.download(f"{file.address}/file", path, None, print)
+            assert not path.exists()
+            assert len(file.sent) == 3
 
 
 def test_compressed_answers_are_refused_but_for_files_that_are(path):
     with serving(Published(CONTENT, {"Content-Encoding": "gzip"})) as file:
-        with pytest.raises(OSError, match="gzip"):
+        with refused(OSError, "gzip"):
             download.download(f"{file.address}/file", path, None, print)
         assert list(path.parent.iterdir()) == []
         fetched(file, path.with_name("file.gz"))
 
 
-@pytest.mark.parametrize(("status", "tries"), [(404, 1), (403, 1), (206, 1), (503, 3), (429, 3)])
-def test_other_answers_are_errors_with_a_remedy_and_passing_ones_are_asked_again(path, status, tries):
-    with serving(Published(CONTENT, answers=[(status, {})] * 9)) as file:
-        with pytest.raises(OSError, match=f"{status}.*put it at .*file"):
-            download.download(f"{file.address}/file", path, KNOWN, print)
-        assert len(file.sent) == tries
-        assert list(path.parent.iterdir()) == []
-        file.answers = [(503, {})]
-        fetched(file, path)
+def test_other_answers_are_errors_with_a_remedy_and_passing_ones_are_asked_again(path):
+    for status, tries in ((404, 1), (403, 1), (206, 1), (503, 3), (429, 3)):
+        with serving(Published(CONTENT, answers=[(status, {})] * 9)) as file:
+            with refused(OSError, str(status), str(path)):
+                download.download(f"{file.address}/file", path, KNOWN, print)
+            assert len(file.sent) == tries
+            assert list(path.parent.iterdir()) == []
+            file.answers = [(503, {})]
+            fetched(file, path)
+            path.unlink()
 
 
 def test_another_file_is_refused_with_both_digests_and_kept_aside(path):
     with serving(Published(CONTENT[::-1])) as file:
         other = hashlib.sha256(file.content).hexdigest()
-        with pytest.raises(ValueError, match=rf"{KNOWN.sha256}.*{KNOWN.source}.*{other}.*file\.refused"):
+        with refused(KNOWN.sha256, KNOWN.source, other, "file.refused"):
             download.download(f"{file.address}/file", path, KNOWN, print)
         assert [one.name for one in path.parent.iterdir()] == ["file.refused"]
         assert path.with_name("file.refused").read_bytes() == file.content
@@ -179,7 +180,7 @@ def test_a_second_download_is_refused_by_name(path):
         first.start()
         partial = path.with_name("file.partial")
         until(lambda: partial.exists() and partial.stat().st_size)
-        with pytest.raises(BlockingIOError, match=str(path)):
+        with refused(BlockingIOError, str(path)):
             download.download(f"{file.address}/file", path, KNOWN, print)
         assert partial.read_bytes() == CONTENT[: partial.stat().st_size] != b""
         assert file.hold is not None
@@ -209,7 +210,7 @@ def test_a_full_disk_keeps_what_there_is(path, monkeypatch):
     with serving(Published(CONTENT)) as file:
         resource.setrlimit(resource.RLIMIT_FSIZE, (CUT, hard))
         try:
-            with pytest.raises(OSError, match=f"too large.*{CUT:,} bytes are kept"):
+            with refused(OSError, f"{CUT:,} bytes are kept"):
                 download.download(f"{file.address}/file", path, KNOWN, print)
         finally:
             resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
@@ -219,7 +220,7 @@ def test_a_full_disk_keeps_what_there_is(path, monkeypatch):
         assert file.sent == [len(CONTENT) - CUT]
         path.unlink()
         monkeypatch.setattr(download.shutil, "disk_usage", lambda _: Free)
-        with pytest.raises(OSError, match=f"{len(CONTENT):,}.*5"):
+        with refused(OSError, f"{len(CONTENT):,}", "5"):
             download.download(f"{file.address}/file", path, KNOWN, print)
         assert list(path.parent.iterdir()) == []
 

@@ -1,4 +1,4 @@
-"""Problems whose examples are drawn when they are looked at agree with the same problems in memory."""
+"""The instance of the CEPS paper's Example 1, and problems whose examples are drawn when they are looked at."""
 
 import chex
 import jax
@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 
 import jdfl
+from jdfl.devices import memory
 from jdfl.problems import check_problem, drawn_regression, example1, linear_regression, optimum, value_at_truth
 from jdfl.problems import drawn as module
 from jdfl.problems.linear import build
 from tests.later import Later
-
-pytestmark = pytest.mark.optimized  # what is drawn again has the same bits
+from tests.refused import all_refused, each_refused, refused
 
 M, N = 6, 30
 drawn = Later(example1, m=M, n=N, s=4, rows=(5, 9), storage="generated")
@@ -20,29 +20,56 @@ stored = Later(lambda: drawn().stored())
 network = Later(jdfl.network.ring, M)
 
 
-@pytest.mark.slow
-def test_what_is_stored_is_the_weights():
-    check_problem(drawn())
-    check_problem(stored())
-    assert sum(leaf.size for leaf in jax.tree.leaves((drawn().data, drawn().weight, drawn().curvature))) < M * (9 + 3)
-    assert stored().data[0].shape == (M, 9, N)
-    assert drawn().replace(shared=7).stored().n_shared == 7
-    assert not np.asarray(stored().data[0])[np.asarray(stored().weight) == 0].any()
+@pytest.mark.parametrize("storage", ["stored", "generated"])
+def test_facts_of_example_1(storage):
+    problem = example1(m=16, n=60, s=10, rows=(50, 150), seed=7, storage=storage)
+    check_problem(problem)
+    sizes = np.asarray(problem.weight.sum(axis=1))
+    assert 50 <= sizes.min() < sizes.max() <= 150
+    assert len(set(sizes.tolist())) > 8
+    nonzeros = np.asarray(problem.truth)[np.flatnonzero(problem.truth)]
+    assert len(nonzeros) == 10
+    assert ((np.abs(nonzeros) >= 0.5) & (np.abs(nonzeros) <= 2)).all()
+    assert 0 < np.mean(nonzeros > 0) < 1
+    deviation = 0.125 * np.sqrt(np.mean(2 / sizes) / 16)  # of the mean of m scaled chi-squares
+    assert abs(value_at_truth(problem) - 0.125) < 5 * deviation
+    A, b = (np.asarray(leaf) for leaf in (problem.stored() if storage == "generated" else problem).data)
+    real = np.asarray(problem.weight) > 0
+    assert abs(A[real].mean()) < 5 / np.sqrt(A[real].size)
+    assert abs(A[real].var() - 1) < 5 * np.sqrt(2 / A[real].size)
+    assert len(np.unique(A[real])) > 0.98 * A[real].size  # every example has a key of its own
+    assert not A[~real].any()
+    assert not b[~real].any()
 
 
-def test_it_is_example_1():
-    many = example1(m=40, n=50, s=4, rows=(20, 60), storage="generated", seed=3)
-    sizes = np.asarray(many.sizes)
-    assert sizes.min() >= 20
-    assert sizes.max() <= 60
-    assert len(set(sizes.tolist())) > 10
-    np.testing.assert_array_equal(many.truth, example1(m=1, n=50, s=4, rows=(2, 6), seed=3).truth)
-    A = np.asarray(many.stored().data[0])[np.asarray(many.weight) > 0]
-    assert abs(A.mean()) < 5 / np.sqrt(A.size)
-    assert abs(A.var() - 1) < 5 * np.sqrt(2 / A.size)
-    assert len(np.unique(A)) > 0.98 * A.size  # every example has a key of its own
-    deviation = 0.125 * np.sqrt(np.mean(2 / sizes) / 40)
-    assert abs(value_at_truth(many) - 0.125) < 5 * deviation
+def test_noise_sizes_seeds_and_nodes():
+    exact = example1(3, 40, 4, (20, 20), noise=0.0)
+    assert np.asarray(exact.weight).all()
+    assert value_at_truth(exact) < 1e-12
+    first, again, other = example1(3, 40, 4, (5, 9)), example1(3, 40, 4, (5, 9)), example1(3, 40, 4, (5, 9), seed=1)
+    np.testing.assert_array_equal(first.data[0], again.data[0])
+    assert not np.array_equal(first.data[0], other.data[0])
+    assert first.data[0].shape == other.data[0].shape
+    more = example1(5, 40, 4, (5, 9))
+    np.testing.assert_array_equal(more.data[1][:3], first.data[1])
+    np.testing.assert_array_equal(more.truth, first.truth)
+    assert not np.array_equal(first.data[0][0], first.data[0][1])
+
+
+@pytest.mark.parametrize("storage", ["stored", "generated"])
+def test_what_would_not_fit_is_refused_before_anything_is_drawn(storage, monkeypatch):
+    monkeypatch.setattr(memory, "available", lambda: 2**34)
+    all_refused(
+        (lambda: example1(2**31 - 1, storage=storage), "2147483647 x 750"),
+        (lambda: example1(4, 2**31, storage=storage), "n"),
+        (lambda: example1(4, rows=(250, 2**63), storage=storage), "2147483647"),
+        (lambda: example1(4, 5, 2, rows=(3, 4), seed=-1, storage=storage), "seed = -1"),
+    )
+    monkeypatch.setattr(memory, "available", lambda: 2**20)
+    n = 2**15 if storage == "generated" else 2**16  # 40 bytes of each, or 12 and two examples
+    with refused(f"{n} true parameters"):
+        example1(1, n, 2, rows=(1, 2), storage=storage)
+    assert example1(1, n // 2, 2, rows=(1, 2), storage=storage).n == n // 2
 
 
 @pytest.mark.slow
@@ -55,24 +82,23 @@ def test_more_nodes_begin_alike_and_seeds_differ():
     assert not np.array_equal(other.gradients(other.begin()), drawn().gradients(drawn().begin()))
 
 
-def test_values_gradients_curvature_and_optimum():
+@jax.jit
+def looked_at(problem, w):
+    return problem.values(w), problem.values_at(w[0]), problem.gradients(w)
+
+
+def test_values_gradients_and_curvature_are_those_of_the_same_problem_in_memory(monkeypatch):
     w = jax.random.normal(jax.random.key(1), (M, N))
-    np.testing.assert_allclose(drawn().values(w), stored().values(w), rtol=1e-6)
-    np.testing.assert_allclose(drawn().values_at(w[0]), stored().values_at(w[0]), rtol=1e-6)
-    np.testing.assert_allclose(drawn().gradients(w), stored().gradients(w), rtol=1e-5, atol=1e-6)
+    assert sum(leaf.size for leaf in jax.tree.leaves((drawn().data, drawn().weight, drawn().curvature))) < M * (9 + 3)
+    assert stored().data[0].shape == (M, 9, N)
+    expected = looked_at(stored(), w)
     again = build(stored().data, stored().weight, None, None, "", np.dtype("float32")).curvature
     np.testing.assert_allclose(drawn().curvature, again, rtol=1e-6)
-    np.testing.assert_allclose(optimum(drawn()).w, optimum(stored()).w, rtol=1e-9, atol=1e-12)
-
-
-@pytest.mark.parametrize("at_once", [1, 4])
-def test_nodes_may_go_one_after_another(at_once, monkeypatch):
-    w = jax.random.normal(jax.random.key(1), (M, N))
-    whole = drawn().gradients(w)
-    monkeypatch.setattr("jdfl.problems.drawn._AT_ONCE", at_once * 9 * N)
-    text = str(jax.make_jaxpr(lambda problem: problem.gradients(w))(drawn()))
-    assert f"f32[{M},9,{N}]" not in text
-    np.testing.assert_allclose(drawn().gradients(w), whole, rtol=1e-6, atol=1e-7)
+    chex.assert_trees_all_close(looked_at(drawn(), w), expected, rtol=1e-5, atol=1e-6)
+    monkeypatch.setattr("jdfl.problems.drawn._AT_ONCE", 4 * 9 * N)  # some nodes after others
+    apart = jax.jit(lambda problem, w: problem.gradients(w))
+    assert f"f32[{M},9,{N}]" not in str(jax.make_jaxpr(apart)(drawn(), w))
+    np.testing.assert_allclose(apart(drawn(), w), expected[2], rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.rotated(6)
@@ -89,13 +115,13 @@ def test_nodes_may_go_one_after_another(at_once, monkeypatch):
     ids=["all", "clipped", "batch", "subset", "poisson", "epochs"],
 )
 def test_runs_agree(gradients):
-    algorithm = jdfl.DPSGD(lr=0.05, gradients=gradients)
-    ours, theirs = (jdfl.run(algorithm, one, network(), steps=8, key=2) for one in (drawn(), stored()))
+    algorithm, how = jdfl.DPSGD(lr=0.05, gradients=gradients), {"steps": 6, "key": 2, "metrics": ["objective"]}
+    ours, theirs = (jdfl.run(algorithm, one, network(), **how) for one in (drawn(), stored()))
     np.testing.assert_allclose(ours.params, theirs.params, rtol=1e-5, atol=1e-6)
-    chex.assert_trees_all_close(dict(ours.history.iloc[-1]), dict(theirs.history.iloc[-1]), rtol=1e-5)
+    np.testing.assert_allclose(ours.final["objective"], theirs.final["objective"], rtol=1e-5)
 
 
-def test_a_draw_of_ones_own():
+def test_a_draw_of_ones_own_is_drawn_or_stored():
     def draw(key):
         features = jax.random.uniform(key, (3,))
         return features, features[0]
@@ -105,8 +131,15 @@ def test_a_draw_of_ones_own():
     np.testing.assert_allclose(optimum(problem).w, [1, 0, 0], atol=1e-5)
     key = jax.random.fold_in(jax.random.fold_in(module._EXAMPLES.of(jax.random.key(5)), 2), 3)
     np.testing.assert_array_equal(problem.stored().data[0][2, 3], draw(key)[0])
+    given = {"truth": [1.0, 0, 0], "test": (np.eye(3), np.ones(3)), "key": 7}
+    made = linear_regression(draw, [3, 2], storage="generated", **given)
+    kept = linear_regression(draw, [3, 2], **given)
+    assert (made.data.shape, kept.data[0].shape) == ((2,), (2, 3, 3))  # nothing but the nodes' numbers
+    chex.assert_trees_all_close(looked_at(made, jnp.ones((2, 3))), looked_at(kept, jnp.ones((2, 3))), rtol=1e-6)
+    np.testing.assert_array_equal(made.test[0], kept.test[0])
 
 
+@pytest.mark.slow
 def test_float64():
     with jax.enable_x64(True):
         problem = example1(m=2, n=5, s=1, rows=(7, 7), storage="generated", noise=0.0, dtype="float64")
@@ -114,57 +147,25 @@ def test_float64():
         assert value_at_truth(problem) < 1e-28
 
 
-def one(key):
-    return jnp.zeros(3), jnp.float32(0)
+def test_refusals():
+    def one(key):
+        return jnp.zeros(3), jnp.float32(0)
 
-
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"sizes": [2, 0]}, "sizes of whole numbers from 1"),
-        ({"sizes": []}, "sizes of whole numbers from 1"),
-        ({"sizes": [1.5]}, "sizes of whole numbers from 1"),
-        ({"sizes": 3}, "sizes"),
-        ({"draw": 3}, "draw to be a function"),
-        ({"draw": lambda key: jnp.zeros(3)}, "features .n. and a target"),
-        ({"draw": lambda key: (jnp.zeros(3), jnp.zeros(1))}, "features .n. and a target"),
-        ({"draw": lambda key: (jnp.zeros(3, jnp.int32), jnp.float32(0))}, "float32"),
-        ({"key": -1}, "key"),
-        ({"truth": [1.0]}, "truth"),
-        ({"rows": 1}, "rows >= 2"),
-    ],
-)
-def test_refusals(settings, message):
-    with pytest.raises(ValueError, match=message):
-        drawn_regression(**({"draw": one, "sizes": [2, 2]} | settings))
-
-
-def test_other_refusals():
-    with pytest.raises(ValueError, match=r"storage.*generated"):
-        example1(storage="disk")
-    bad = drawn_regression(lambda key: (jnp.full(3, jnp.nan), jnp.float32(0)), [2, 2])
-    with pytest.raises(ValueError, match=r"finite.*draw"):
-        check_problem(bad)
+    right, eye = {"draw": one, "sizes": [2, 2]}, [np.eye(5)]
+    for name, value in (("sizes", [2, 0]), ("sizes", []), ("sizes", [1.5]), ("sizes", 3), ("draw", 3), ("key", -1),
+                        ("truth", [1.0]), ("rows", 1)):  # fmt: skip
+        with refused(name):
+            drawn_regression(**right | {name: value})
+    nan = drawn_regression(lambda key: (jnp.full(3, jnp.nan), jnp.float32(0)), [2, 2])
     noisy = jdfl.DPSGD(gradients=jdfl.Gradients(clip=1.0, mechanism=jdfl.Gaussian(1.0)))
-    with pytest.raises(ValueError, match="dense"):
-        jdfl.audit(noisy, drawn(), network(), steps=2, node=0)
-
-
-def test_linear_regression_draws_or_stores_what_a_function_makes():
-    def draw(key):
-        features = jax.random.normal(key, (5,))
-        return features, features[0] - features[3]
-
-    given = {"truth": [1.0, 0, 0, -1, 0], "test": (np.eye(5), np.ones(5))}
-    made = linear_regression(draw, [3, 2], storage="generated", key=7, **given)
-    assert made.data.shape == (2,)  # nothing but the nodes' numbers
-    stored = linear_regression(draw, [3, 2], key=7, **given)
-    assert stored.data[0].shape == (2, 3, 5)
-    w = jnp.ones((2, 5))
-    np.testing.assert_allclose(made.gradients(w), stored.gradients(w), rtol=1e-6)
-    np.testing.assert_array_equal(made.test[0], stored.test[0])
-    np.testing.assert_allclose(stored.values(jnp.broadcast_to(stored.truth, (2, 5))), 0, atol=1e-12)
-    with pytest.raises(ValueError, match=r"storage = 'generated', got arrays.*Give draw"):
-        linear_regression([np.eye(5)], [np.ones(5)], storage="generated")
-    with pytest.raises(ValueError, match="storage"):
-        linear_regression(draw, [3, 2], storage="elsewhere")
+    all_refused(
+        (lambda: drawn_regression(lambda key: jnp.zeros(3), [2, 2]), "draw"),
+        (lambda: drawn_regression(lambda key: (jnp.zeros(3), jnp.zeros(1)), [2, 2]), "draw"),
+        (lambda: drawn_regression(lambda key: (jnp.zeros(3, jnp.int32), jnp.float32(0)), [2, 2]), "float32"),
+        (lambda: check_problem(nan), "finite", "draw"),
+        (lambda: jdfl.audit(noisy, drawn(), network(), steps=2, node=0), "dense"),
+        (lambda: linear_regression(eye, [np.ones(5)], storage="generated"), "storage = 'generated'"),
+        (lambda: linear_regression(one, [3, 2], storage="elsewhere"), "storage"),
+    )
+    each_refused(example1, {"storage": "disk"}, {"noise": -0.5})
+    all_refused((lambda: example1(n=5, s=6), "s"), (lambda: example1(rows=(9, 8)), "rows"))

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from jdfl.problems import check_problem, classification, epsilon_like, holdout, load, realsim_like
+from tests.refused import each_refused
 
 
 def test_rows_are_tf_idf_of_length_one():
@@ -52,38 +53,28 @@ def test_tilted_words_tell_the_classes_apart_and_wrong_labels_do_not():
     assert noisy == pytest.approx(clean / 2, rel=0.2)
 
 
-def test_the_seed_decides():
+def test_the_seed_decides_and_it_becomes_a_problem():
     first, again, other = realsim_like(200, 50), realsim_like(200, 50), realsim_like(200, 50, seed=1)
     assert (first.features != again.features).nnz == 0
     np.testing.assert_array_equal(first.labels, again.labels)
     assert (first.features != other.features).nnz
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"n_examples": 1}, "n_examples = 1"),
-        ({"n_features": 0}, "n_features = 0"),
-        ({"words": 0.0}, "words = 0.0"),
-        ({"spread": -1.0}, "spread = -1.0"),
-        ({"tilted": 1.5}, "tilted = 1.5"),
-        ({"positive": 0.001}, r"positive = 0\.001: 0 of 100"),
-        ({"positive": 1.0}, "positive = 1.0"),
-        ({"label_noise": 0.9}, "label_noise = 0.9"),
-    ],
-)
-def test_refusals(options, message):
-    with pytest.raises(ValueError, match=message):
-        realsim_like(**{"n_examples": 100, "n_features": 20, **options})
-
-
-def test_it_becomes_a_problem():
-    data = realsim_like(300, 40, words=8.0)
-    problem = classification(data, 6)
+    problem = classification(first, 6)
     check_problem(problem)
-    assert (problem.m, problem.n, problem.name) == (6, 40, "realsim_like")
-    total = int((problem.weight > 0).sum()) + len(problem.test[1])
-    assert total == 300
+    assert (problem.m, problem.n, problem.name) == (6, 50, "realsim_like")
+    first, again, other = epsilon_like(200, 30), epsilon_like(200, 30), epsilon_like(200, 30, seed=1)
+    np.testing.assert_array_equal(first.features, again.features)
+    np.testing.assert_array_equal(first.labels, again.labels)
+    assert np.abs(first.features - other.features).max() > 0.1
+
+
+def test_refusals():
+    given = {"n_examples": 100, "n_features": 20}
+    wrong = {"n_examples": 1, "n_features": 0, "words": 0.0, "spread": -1.0, "tilted": 1.5, "positive": 1.0}
+    each_refused(realsim_like, *({name: value} for name, value in wrong.items()), **given)
+    each_refused(realsim_like, {"positive": 0.001}, {"label_noise": 0.9}, **given)
+    wrong = {"n_examples": 1, "n_features": 6, "factors": 0, "common": -0.1, "mean": 1.1, "signal": float("nan")}
+    each_refused(epsilon_like, *({name: value} for name, value in wrong.items()), **given)
+    each_refused(epsilon_like, {"common": 0.9, "minor": 0.1}, **given)
 
 
 @pytest.mark.slow
@@ -104,14 +95,14 @@ def test_full_size():
     assert sum(leaf.nbytes for leaf in jax.tree.leaves(problem.data)) < 100e6
 
 
-@pytest.mark.parametrize("n_examples", [5000, 4097, 2], ids=str)  # blocks of 4,096 rows
-def test_epsilon_like_rows_have_length_one_and_classes_one_size(n_examples):
-    data = epsilon_like(n_examples, 50, seed=3)
-    assert (data.name, data.features.shape) == ("epsilon_like", (n_examples, 50))
-    assert (data.features.dtype, data.labels.dtype) == (np.float32, np.int32)
-    np.testing.assert_allclose(np.linalg.norm(data.features.astype(float), axis=1), 1, rtol=1e-6)
-    assert data.labels.sum() == n_examples // 2
-    assert len({row.tobytes() for row in data.features}) == n_examples
+def test_epsilon_like_rows_have_length_one_and_classes_one_size():
+    for n_examples in (4097, 2):  # blocks of 4,096 rows
+        data = epsilon_like(n_examples, 50, seed=3)
+        assert (data.name, data.features.shape) == ("epsilon_like", (n_examples, 50))
+        assert (data.features.dtype, data.labels.dtype) == (np.float32, np.int32)
+        np.testing.assert_allclose(np.linalg.norm(data.features.astype(float), axis=1), 1, rtol=1e-6)
+        assert data.labels.sum() == n_examples // 2
+        assert len({row.tobytes() for row in data.features}) == n_examples
 
 
 def leading(features, count):
@@ -120,6 +111,7 @@ def leading(features, count):
     return values[::-1], vectors[:, ::-1][:, :count].T
 
 
+@pytest.mark.rotated(2)
 @pytest.mark.parametrize(("common", "mean"), [(0.55, 0.6), (0.3, 0.0)], ids=["default", "centred"])
 def test_the_common_factor_has_its_share_and_mean(common, mean):
     X = epsilon_like(8000, 400, common=common, mean=mean, minor=0.0, seed=1).features
@@ -143,6 +135,7 @@ def test_minor_factors_fade_and_the_rest_is_isotropic():
     assert values[3] / values[-1] == pytest.approx(((1 + edge) / (1 - edge)) ** 2, rel=0.05)
 
 
+@pytest.mark.slow
 def test_a_linear_classifier_learns_the_labels_and_the_common_factor_tells_nothing():
     few = {"n_features": 100, "minor": 0.4, "seed": 2}  # factors that the rest hides less than by default
     data = epsilon_like(20_000, **few)
@@ -174,35 +167,10 @@ def test_the_labels_follow_minor_factors_and_one_direction_more():
     assert abs(weight[0]) * np.sqrt(0.55) < 0.1 * inside
 
 
-def test_the_seed_of_epsilon_like_decides():
-    first, again, other = epsilon_like(200, 30), epsilon_like(200, 30), epsilon_like(200, 30, seed=1)
-    np.testing.assert_array_equal(first.features, again.features)
-    np.testing.assert_array_equal(first.labels, again.labels)
-    assert np.abs(first.features - other.features).max() > 0.1
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"n_examples": 1}, "n_examples = 1"),
-        ({"n_features": 6}, "n_features = 6.*direction for every factor"),
-        ({"factors": 0}, "factors = 0"),
-        ({"common": -0.1}, "common = -0.1"),
-        ({"common": 0.9, "minor": 0.1}, "common = 0.9 and minor = 0.1"),
-        ({"mean": 1.1}, "mean = 1.1"),
-        ({"signal": float("nan")}, "signal = nan"),
-    ],
-    ids=["examples", "features", "factors", "common", "shares", "mean", "signal"],
-)
-def test_refusals_of_epsilon_like(options, message):
-    with pytest.raises(ValueError, match=message):
-        epsilon_like(**{"n_examples": 100, "n_features": 20, **options})
-
-
 def test_epsilon_like_needs_little_more_memory_than_its_rows():
     tracemalloc.start()
     try:
-        data = epsilon_like(40_000, 500)
+        data = epsilon_like(20_000, 300)
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
@@ -216,6 +184,7 @@ def likeness(X):
     return np.array([*share[:6], inner.mean(), inner.std()])
 
 
+@pytest.mark.slow
 def test_epsilon_like_resembles_the_first_rows_of_epsilon(data_dir):
     real = load("epsilon")
     X = epsilon_like(4000, seed=5).features
@@ -223,10 +192,3 @@ def test_epsilon_like_resembles_the_first_rows_of_epsilon(data_dir):
     away = likeness(np.concatenate([real.features[:100], real.test_features[:100]])) - found.mean(axis=0)
     assert (np.abs(away) < 4 * found.std(axis=0)).all()
     assert (np.abs(away[:6]) < 0.1 * found.mean(axis=0)[:6]).all()
-
-
-def test_epsilon_like_becomes_a_problem():
-    problem = classification(epsilon_like(300, 40), 6)
-    check_problem(problem)
-    assert (problem.m, problem.n, problem.name) == (6, 40, "epsilon_like")
-    assert int((problem.weight > 0).sum()) + len(problem.test[1]) == 300

@@ -10,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from jdfl.problems import SoftmaxRegression, classification, images, load, read_idx, read_mnist
+from jdfl.problems import images, load, read_idx, read_mnist
 from jdfl.problems.datasets import locate
+from tests.refused import refused
 
 CODES = {"u1": 8, "i1": 9, "i2": 11, "i4": 12, "f4": 13, "f8": 14}
 
@@ -43,41 +44,30 @@ def test_idx_round_trip(tmp_path_factory, array):
     np.testing.assert_array_equal(found, array)
 
 
-@pytest.mark.parametrize("ending", [".gz", ".bz2"])
-def test_compressed_idx(tmp_path, ending):
+def test_compressed_idx(tmp_path):
     content = np.arange(24, dtype=np.int16).reshape(2, 3, 4)
-    pack = {".gz": gzip.compress, ".bz2": bz2.compress}[ending]
-    np.testing.assert_array_equal(read_idx(write(tmp_path / f"a{ending}", pack(idx(content)))), content)
+    for ending, pack in ((".gz", gzip.compress), (".bz2", bz2.compress)):
+        np.testing.assert_array_equal(read_idx(write(tmp_path / f"a{ending}", pack(idx(content)))), content)
 
 
-GOOD = idx(np.arange(60, dtype=np.uint8).reshape(3, 4, 5))
-
-
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        (b"", r"Expected 4 bytes of the magic number of .*bad, got 0"),
-        (b"\0\1" + GOOD[2:], r"IDX file at .*bad.*got 00 01 08 03"),
-        (b"\0\0\x0a" + GOOD[3:], r"IDX file at .*bad.*got 00 00 0a 03"),
-        (GOOD[:9], r"Expected 12 bytes of the dimensions of .*bad, got 5"),
-        (GOOD[:-1], r"Expected 60 bytes of the entries \(3, 4, 5\) of .*bad, got 59.*Download it again"),
-        (GOOD + b"\0", r"Expected 60 bytes .*bad, got more"),
-        (b"\0\0\x0e\4" + b"\xff" * 16 + GOOD, r"of the entries \(4294967295, .* of .*bad, got 76: .*cut short"),
-        (b"\0\0\x08\x46" + b"\0\0\0\1" * 70 + b"\0", r"dimensions of an array in .*bad, got \(1, 1, "),
-        (b"\0\0\x08\4" + b"\xff" * 12 + b"\0" * 4, r"dimensions of an array in .*bad, got \(4294967295, "),
-    ],
-    ids=["empty", "magic", "type", "dimensions", "short", "long", "huge", "many", "vast"],
-)
-def test_broken_idx_is_named(tmp_path, content, message):
-    with pytest.raises(ValueError, match=message):
-        read_idx(write(tmp_path / "bad", content))
-
-
-def test_cut_gz_and_missing_file_are_named(tmp_path):
-    whole = gzip.compress(idx(np.random.default_rng(0).integers(0, 256, (50, 50), dtype=np.uint8)))
-    with pytest.raises(ValueError, match=r"cut\.gz.*again"):
-        read_idx(write(tmp_path / "cut.gz", whole[:-600]))
-    with pytest.raises(FileNotFoundError, match="nowhere"):
+def test_broken_idx_is_named(tmp_path):
+    good = idx(np.arange(60, dtype=np.uint8).reshape(3, 4, 5))
+    for content, words in (
+        (b"", "got 0"),
+        (b"\0\1" + good[2:], "00 01 08 03"),
+        (b"\0\0\x0a" + good[3:], "00 00 0a 03"),
+        (good[:9], "12 bytes"),
+        (good[:-1], "got 59"),
+        (good + b"\0", "got more"),
+        (b"\0\0\x0e\4" + b"\xff" * 16 + good, "4294967295"),
+        (b"\0\0\x08\x46" + b"\0\0\0\1" * 70 + b"\0", "dimensions"),
+        (b"\0\0\x08\4" + b"\xff" * 12 + b"\0" * 4, "dimensions"),
+    ):
+        with refused("bad", words):
+            read_idx(write(tmp_path / "bad", content))
+    with refused("cut.gz"):
+        read_idx(write(tmp_path / "cut.gz", gzip.compress(np.random.default_rng(0).bytes(2500))[:-600]))
+    with refused(FileNotFoundError, "nowhere"):
         read_idx(tmp_path / "nowhere")
 
 
@@ -97,56 +87,49 @@ def mnist_like(folder, joint="-", pack=gzip.compress, ending=".gz", **changed):
     return list(parts.values())
 
 
-@pytest.mark.parametrize("joint", "-.")
-@pytest.mark.parametrize(("pack", "ending"), [(gzip.compress, ".gz"), (bytes, "")], ids=["gz", "plain"])
-def test_mnist_in_all_spellings(tmp_path, joint, pack, ending):
-    parts = mnist_like(tmp_path, joint, pack, ending)
-    found = read_mnist(tmp_path)
-    for array, expected in zip(found, parts):
-        np.testing.assert_array_equal(array, expected)
-    assert found.labels.dtype == np.int32
-    assert not found.lossy
-    rows = images.pixels(found.images)
-    assert rows.dtype == np.float32
-    np.testing.assert_array_equal(rows, parts[0].reshape(12, 12) / np.float32(255))
+def test_mnist_in_all_spellings(tmp_path):
+    for joint, pack, ending in (("-", gzip.compress, ".gz"), (".", bytes, "")):
+        parts = mnist_like(tmp_path / ending, joint, pack, ending)
+        found = read_mnist(tmp_path / ending)
+        for array, expected in zip(found, parts):
+            np.testing.assert_array_equal(array, expected)
+        assert found.labels.dtype == np.int32
+        assert not found.lossy
+        rows = images.pixels(found.images)
+        assert rows.dtype == np.float32
+        np.testing.assert_array_equal(rows, parts[0].reshape(12, 12) / np.float32(255))
 
 
-@pytest.mark.parametrize(
-    ("changed", "message"),
-    [
-        ({"train_labels": np.zeros(11, np.uint8)}, r"each of 12 > 0 images in .*train-labels.*got uint8 \(11,\)"),
-        ({"t10k_labels": np.array([1, 2, 10, 3, 4], np.uint8)}, r"0\.\.9 in .*t10k-labels.*, got 10 for image 3"),
-        ({"t10k_images": np.zeros((5, 3, 3), np.uint8)}, r"\(4, 3\) pixels in .*t10k-images.*\(3, 3\)"),
-        ({"train_images": np.zeros((12, 4), np.uint8)}, r"3 dimensions of uint8 in .*train-images.*2 dimensions"),
-        ({"train_labels": np.zeros(12, np.float32)}, r"got float32 \(12,\)"),
-        (
-            {"train_images": np.zeros((0, 4, 3), np.uint8), "train_labels": np.zeros(0, np.uint8)},
-            "each of 0 > 0 images",
-        ),
-    ],
-    ids=["count", "label", "size", "flat", "type", "none"],
-)
-def test_parts_that_do_not_belong_together(tmp_path, changed, message):
-    mnist_like(tmp_path, **changed)
-    with pytest.raises(ValueError, match=message):
-        read_mnist(tmp_path)
+def test_parts_that_do_not_belong_together(tmp_path):
+    nothing = {"train_images": np.zeros((0, 4, 3), np.uint8), "train_labels": np.zeros(0, np.uint8)}
+    for k, (changed, *words) in enumerate((
+        ({"train_labels": np.zeros(11, np.uint8)}, "train-labels", "(11,)"),
+        ({"t10k_labels": np.array([1, 2, 10, 3, 4], np.uint8)}, "t10k-labels", "10 for image 3"),
+        ({"t10k_images": np.zeros((5, 3, 3), np.uint8)}, "t10k-images", "(3, 3)"),
+        ({"train_images": np.zeros((12, 4), np.uint8)}, "train-images", "2 dimensions"),
+        ({"train_labels": np.zeros(12, np.float32)}, "train-labels", "float32"),
+        (nothing, "train-labels"),
+    )):  # fmt: skip
+        mnist_like(tmp_path / str(k), **changed)
+        with refused(*words):
+            read_mnist(tmp_path / str(k))
 
 
 def test_missing_parts_and_other_content(tmp_path, monkeypatch):
     parts = mnist_like(tmp_path / "mnist")
     monkeypatch.setenv("JDFL_DATA", str(tmp_path))
-    with pytest.raises(ValueError, match=r"train-images of mnist, SHA-256 ba89.*verify=False"):
+    with refused("train-images", "SHA-256", "verify=False"):
         load("mnist")
     dataset = load("mnist", verify=False)
     assert dataset.features.shape == (12, 12)
     np.testing.assert_array_equal(dataset.test_labels, parts[3])
     (tmp_path / "mnist" / "t10k-labels-idx1-ubyte.gz").unlink()
-    with pytest.raises(FileNotFoundError, match=r"t10k-labels\.idx1-ubyte.*mnist, found none.*yann\.lecun"):
+    with refused(FileNotFoundError, "t10k-labels"):
         load("mnist", verify=False)
     for folder in ("FashionMNIST/raw", "fashion_mnist"):
         mnist_like(tmp_path / folder)
         assert locate("fashion_mnist").parent == tmp_path / folder
-    with pytest.raises(FileNotFoundError, match=r"cifar10.*kriz"):
+    with refused(FileNotFoundError, "cifar10"):
         load("cifar10")
 
 
@@ -158,7 +141,12 @@ FACTS = {
 }
 
 
-@pytest.mark.parametrize("name", ["mnist", "fashion_mnist", pytest.param("cifar10", marks=pytest.mark.slow)])
+SLOW = pytest.mark.slow
+
+
+@pytest.mark.parametrize(
+    "name", ["mnist", pytest.param("fashion_mnist", marks=SLOW), pytest.param("cifar10", marks=SLOW)]
+)
 def test_real_images(data_dir, name):
     known, count, p, per_class, per_test_class = FACTS[name]
     dataset = load(name)
@@ -169,10 +157,3 @@ def test_real_images(data_dir, name):
     np.testing.assert_array_equal(np.bincount(dataset.labels), per_class)
     np.testing.assert_array_equal(np.bincount(dataset.test_labels), per_test_class)
     assert "https://" in dataset.source or "http://" in dataset.source
-
-
-def test_softmax_regression_of_mnist(data_dir):
-    problem = classification("mnist", 100)
-    assert isinstance(problem, SoftmaxRegression)
-    assert (problem.m, problem.n, problem.classes) == (100, 7840, 10)
-    assert len(problem.test[1]) == 10_000

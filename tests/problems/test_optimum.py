@@ -20,6 +20,7 @@ from jdfl.problems import (
     value_at_truth,
 )
 from jdfl.problems.base import Problem
+from tests.refused import all_refused, refused
 
 
 def small(classes=2, sizes=(20, 20, 20), p=4, seed=0):
@@ -75,17 +76,17 @@ def test_logistic_and_softmax_agree_with_scikit_learn(classes):
 
 
 def test_gradient_norm_is_checked():
-    with pytest.raises(RuntimeError, match="gradient norm <= 1e-30"):
+    with refused(RuntimeError, "gradient norm <= 1e-30"):
         optimum(logistic_regression(small()), tolerance=1e-30)
     other = Problem(data=(jnp.ones((1, 1)),), weight=jnp.ones((1, 1)), curvature=jnp.ones(1))
-    with pytest.raises(TypeError, match="got Problem"):
+    with refused(TypeError, "Problem"):
         optimum(other)
 
 
 def test_sparse_optimum_recovers_example1():
-    problem = example1(m=6, n=120, s=5, rows=(80, 120))
+    problem = example1(m=4, n=40, s=5, rows=(60, 80))
     support = np.flatnonzero(problem.truth)
-    from_truth, from_zero = sparse_optimum(problem, 5), sparse_optimum(problem, 5, start=np.zeros(120))
+    from_truth, from_zero = sparse_optimum(problem, 5), sparse_optimum(problem, 5, start=np.zeros(40))
     for found in (from_truth, from_zero):
         np.testing.assert_array_equal(np.flatnonzero(found.w), support)
         np.testing.assert_allclose(found.value, value_at(problem, found.w), rtol=1e-9)
@@ -112,12 +113,11 @@ def test_sparse_optimum_is_close_to_the_best_support(classes):
 
 def test_sparse_optimum_refuses():
     problem = example1(m=2, n=20, s=3, rows=(10, 10))
-    with pytest.raises(ValueError, match="s >= 1"):
-        sparse_optimum(problem, 0)
-    with pytest.raises(ValueError, match="start of shape"):
-        sparse_optimum(problem, 2, start=np.zeros(3))
-    with pytest.raises(ValueError, match="known truth"):
-        value_at_truth(linear_regression([np.ones((1, 2))], [np.ones(1)]))
+    all_refused(
+        (lambda: sparse_optimum(problem, 0), "s"),
+        (lambda: sparse_optimum(problem, 2, start=np.zeros(3)), "start"),
+        (lambda: value_at_truth(linear_regression([np.ones((1, 2))], [np.ones(1)])), "truth"),
+    )
 
 
 def test_base_rate_is_the_best_constant():
@@ -128,7 +128,7 @@ def test_base_rate_is_the_best_constant():
     assert base_rate(problem) == pytest.approx(entropy)
     assert optimum(problem).value == pytest.approx(entropy)  # the only feature is constant
     assert base_rate(softmax_regression(parts, classes=3)) == pytest.approx(entropy)
-    with pytest.raises(TypeError, match="LinearRegression"):
+    with refused(TypeError, "LinearRegression"):
         base_rate(example1(m=1, n=2, s=1, rows=(2, 2)))
 
 

@@ -1,66 +1,125 @@
-"""Every example goes to exactly one node, whatever the split."""
+"""Every example goes to exactly one node, whatever the split and the labels; missing labels are refused."""
 
+import decimal
+from typing import Any
+
+import ml_dtypes
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from jdfl.problems import partition
+from tests.fuzz.judge import tried, unclean
+from tests.refused import all_refused
+
+WAYS = {
+    "iid": lambda y, m, seed: partition.drawn("iid", y, m, seed=seed),
+    "shards": lambda y, m, seed: partition.shards(y, m, shards_per_node=2, seed=seed),
+    "dirichlet": lambda y, m, seed: partition.dirichlet(y, m, alpha=0.3, seed=seed),
+    "dirichlet, by name": lambda y, m, seed: partition.drawn("dirichlet", y, m, alpha=5.0, seed=seed),
+    "clients": lambda y, m, seed: partition.by_client(y),
+    "clients, by name": lambda y, m, seed: partition.drawn("clients", np.zeros(len(y)), m, clients=y),
+}
+KINDS = [
+    st.integers(-(2**63), 2**63 - 1),
+    st.integers(0, 3),
+    st.floats(width=32),
+    st.sampled_from([0.0, -0.0, 1.5]),
+    st.booleans(),
+    st.text(st.characters(exclude_categories=["Cs"]), max_size=3),
+    st.sampled_from(["a", "nan", ""]),
+    st.binary(max_size=2),
+    st.sampled_from([None, "a", 1, float("nan"), np.nan, pd.NA, pd.NaT, decimal.Decimal("nan"), (1, 2), b"a"]),
+    st.dates(),
+]
+DTYPES = [None, object, np.float16, ml_dtypes.bfloat16, np.int8, str, "datetime64[D]", "timedelta64[s]"]
 
 
-def assert_exact_cover(parts, n_examples, m):
-    assert len(parts) == m
-    np.testing.assert_array_equal(np.sort(np.concatenate(parts)), np.arange(n_examples))
+@st.composite
+def labels(draw: st.DrawFn) -> Any:
+    """Labels of one kind or of several, in a list, an array or a table of pandas."""
+    kind = draw(st.sampled_from(KINDS) | st.just(st.one_of(*KINDS)))
+    some = draw(st.lists(kind, min_size=4, max_size=20))
+    how = draw(st.sampled_from(["list", "series", *DTYPES]))
+    try:
+        return some if how == "list" else pd.Series(some) if how == "series" else np.array(some, how)
+    except (TypeError, ValueError, OverflowError):
+        return some
+
+
+def used_once(parts: list[np.ndarray], count: int) -> None:
+    """Every one of `count` examples is in one part, in order."""
+    assert all(part.dtype == np.int64 and np.all(np.diff(part) > 0) for part in parts)
+    np.testing.assert_array_equal(np.sort(np.concatenate(parts)), np.arange(count))
+
+
+@pytest.mark.filterwarnings("ignore")
+@given(st.sampled_from(list(WAYS)), labels(), st.integers(1, 2), st.integers(0, 2**32))
+def test_every_example_is_used_once_or_the_labels_are_refused(way, y, m, seed):
+    parts = tried(lambda: WAYS[way](y, m, seed), (way, y))
+    if isinstance(parts, ValueError):
+        return
+    used_once(parts, len(y))
+    assert way == "clients" or len(parts) == m
+    for one, other in zip(parts, WAYS[way](y, m, seed)):
+        np.testing.assert_array_equal(one, other)
+
+
+MISSING = {
+    "NaN": lambda y: np.where(np.arange(100) < 90, y, np.nan),
+    "bfloat16": lambda y: np.where(np.arange(100) < 90, y, np.nan).astype(ml_dtypes.bfloat16),
+    "objects": lambda y: np.array([None if i < 10 else one for i, one in enumerate(y)], object),
+    "NA": lambda y: np.array([pd.NA if i < 10 else one for i, one in enumerate(y)], object),
+    "masked": lambda y: np.ma.masked_array(y, np.arange(100) < 10),
+    "dates": lambda y: np.array(["2020-01-01", "NaT"] * 50, "datetime64[D]"),
+    "records": lambda y: np.array([(np.nan, 1)] * 100, [("a", float), ("b", int)]),
+    "several kinds": lambda y: ["a", 1] * 50,
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_missing_labels_are_refused(way):
+    for make in MISSING.values():
+        with pytest.raises(ValueError, match=r"labels|clients") as error:
+            WAYS[way](make(np.arange(100) % 2), 2, 0)
+        assert not unclean(error.value)
+
+
+def test_a_partition_that_loses_an_example_or_uses_one_twice_is_not_given_out():
+    for wrong in ([0, 0, 1], [0, 2, 3], [0, 1]):
+        with pytest.raises(RuntimeError, match="of 3 examples"):
+            partition._each_once([wrong[:1], wrong[1:]], 3)
 
 
 SEED = st.integers(0, 2**31)
 
 
-@given(st.integers(1, 12), st.integers(0, 80), SEED)
-def test_iid(m, extra, seed):
-    parts = partition.iid(m + extra, m, seed=seed)
-    assert_exact_cover(parts, m + extra, m)
-    sizes = [len(part) for part in parts]
-    assert max(sizes) - min(sizes) <= 1
-
-
-@given(st.lists(st.integers(1, 9), min_size=1, max_size=10), SEED)
-def test_by_size(sizes, seed):
+@given(st.lists(st.integers(1, 9), min_size=1, max_size=9), SEED)
+def test_sizes_are_as_given_or_as_equal_as_can_be(sizes, seed):
     parts = partition.by_size(sizes, sum(sizes), seed=seed)
-    assert_exact_cover(parts, sum(sizes), len(sizes))
+    used_once(parts, sum(sizes))
     assert [len(part) for part in parts] == sizes
+    equal = partition.iid(sum(sizes), len(sizes), seed=seed)
+    used_once(equal, sum(sizes))
+    assert all(abs(len(part) - sum(sizes) / len(sizes)) < 1 for part in equal)
 
 
 @given(st.integers(1, 8), st.sampled_from([1e-6, 0.05, 0.5, 100.0]), st.integers(0, 3), SEED)
 def test_dirichlet(m, alpha, least, seed):
     labels = np.random.default_rng(seed).integers(0, 4, 60)
     parts = partition.dirichlet(labels, m, alpha=alpha, least=least, seed=seed)
-    assert_exact_cover(parts, 60, m)
+    used_once(parts, 60)
+    assert len(parts) == m
     assert min(len(part) for part in parts) >= least
-
-
-@given(st.integers(1, 8), st.integers(1, 3), SEED)
-def test_shards(m, shards_per_node, seed):
-    labels = np.random.default_rng(seed).integers(0, 4, 50)
-    parts = partition.shards(labels, m, shards_per_node=shards_per_node, seed=seed)
-    assert_exact_cover(parts, 50, m)
-
-
-def test_shards_give_few_classes_per_node():
-    labels = np.repeat(np.arange(10), 20)
-    parts = partition.shards(labels, 10, shards_per_node=2)
-    assert max(len(np.unique(labels[part])) for part in parts) <= 2
-    assert max(len(np.unique(labels[part])) for part in partition.iid(200, 10)) > 4
 
 
 @given(st.lists(st.sampled_from("cab"), min_size=1, max_size=40))
 def test_by_client(clients):
     parts = partition.by_client(clients)
-    names = sorted(set(clients))
-    assert_exact_cover(parts, len(clients), len(names))
-    for name, part in zip(names, parts):
-        assert {clients[t] for t in part} == {name}
-        np.testing.assert_array_equal(part, np.sort(part))
+    used_once(parts, len(clients))
+    assert [{clients[t] for t in part} for part in parts] == [{name} for name in sorted(set(clients))]
 
 
 def test_clients_are_sorted_as_numbers_are():
@@ -112,31 +171,22 @@ def test_same_seed_same_split():
         assert not all(np.array_equal(a, b) for a, b in zip(first, other))
 
 
-@pytest.mark.parametrize(
-    ("draw", "message"),
-    [
-        (lambda: partition.iid(3, 4), "at least 4 examples"),
-        (lambda: partition.iid(3, 0), "m >= 1"),
-        (lambda: partition.iid(3, 2, seed=-1), "seed >= 0, got seed = -1"),
-        (lambda: partition.dirichlet([0, 1], 3, alpha=1.0), "at least 3 examples"),
-        (lambda: partition.dirichlet([0, 1, 1], 1, alpha=0.0), "alpha > 0"),
-        (lambda: partition.dirichlet([0, 1, 1], 1, alpha=-1.0), "alpha > 0"),
-        (lambda: partition.dirichlet([[0], [1]], 1, alpha=1.0), "labels of shape"),
+def test_bad_input_is_refused():
+    all_refused(
+        (lambda: partition.iid(3, 4), "4"),
+        (lambda: partition.iid(3, 0), "m"),
+        (lambda: partition.iid(3, 2, seed=-1), "seed = -1"),
+        (lambda: partition.dirichlet([0, 1], 3, alpha=1.0), "3"),
+        (lambda: partition.dirichlet([0, 1, 1], 1, alpha=0.0), "alpha"),
+        (lambda: partition.dirichlet([[0], [1]], 1, alpha=1.0), "labels"),
         (lambda: partition.shards([0, 1, 1], 2), "2 nodes x 2"),
         (lambda: partition.shards([0, 1, 1], 2, shards_per_node=0), "shards_per_node"),
-        (lambda: partition.by_size([2, 2], 5), "add up to n_examples = 5, got 4"),
-        (lambda: partition.by_size([5, 0], 5), "See node 1"),
-        (lambda: partition.by_client([[1], [2]]), "clients of shape"),
-        (lambda: partition.drawn("clients", [0, 1], 2), "got none with 'clients'"),
-        (lambda: partition.drawn("iid", [0, 1], 2, clients=[0, 1]), "got some with 'iid'"),
-        (lambda: partition.drawn("clients", [0, 1, 1], 2, clients=[0, 1]), r"clients of shape \(3\)"),
-        (
-            lambda: partition.drawn("clients", [0, 1, 1], 3, clients=[0, 1, 1]),
-            "m = 2, the number of clients, got m = 3",
-        ),
-        (lambda: partition.drawn("even", [0, 1], 2), "one of 'iid'.*'even'"),
-    ],
-)
-def test_bad_input_is_refused(draw, message):
-    with pytest.raises(ValueError, match=message):
-        draw()
+        (lambda: partition.by_size([2, 2], 5), "n_examples = 5"),
+        (lambda: partition.by_size([5, 0], 5), "node 1"),
+        (lambda: partition.by_client([[1], [2]]), "clients"),
+        (lambda: partition.drawn("clients", [0, 1], 2), "none", "'clients'"),
+        (lambda: partition.drawn("iid", [0, 1], 2, clients=[0, 1]), "'iid'"),
+        (lambda: partition.drawn("clients", [0, 1, 1], 2, clients=[0, 1]), "clients", "(3)"),
+        (lambda: partition.drawn("clients", [0, 1, 1], 3, clients=[0, 1, 1]), "m = 3"),
+        (lambda: partition.drawn("even", [0, 1], 2), "'even'"),
+    )
