@@ -17,12 +17,12 @@ from jdfl.problems import (
     from_arrays,
     from_loss,
     from_model,
-    linear_regression,
     logistic_regression,
     softmax_regression,
 )
 from tests.contract.table import TABLE
 from tests.problems.test_front_door import Torch
+from tests.refused import refused
 
 RANDOM = np.random.default_rng(1)
 N, P = 60, 4
@@ -31,34 +31,19 @@ Y = np.arange(N) % 3
 TARGETS = X @ np.arange(1, 5) / 8 + 0.5
 NAMES = np.array(["ash", "birch", "cedar"])[Y]
 FRAME = pd.DataFrame(X, columns=list("abcd"))
-CONTAINERS = {
-    "lists": X.tolist(),
-    "tuples": tuple(map(tuple, X)),
-    "float32": X.astype(np.float32),
-    "column-major": np.asfortranarray(X),
-    "objects": X.astype(object),
-    "DataFrame": FRAME,
-    "mixed DataFrame": FRAME.astype({"a": "float32", "b": object}),
-    "nullable DataFrame": FRAME.astype("Float64"),
-    "DataFrame of pyarrow": FRAME.astype("double[pyarrow]"),
-    "JAX": jnp.asarray(X, jnp.float32),
-    "torch": Torch(X),
-    "CSR": csr_array(X),
-    "COO": coo_array(X),
-}
-LABELS = {
-    "list": Y.tolist(),
-    "column": Y[:, None],
-    "floats": Y.astype(float),
-    "Series": pd.Series(Y),
-    "nullable Series": pd.Series(Y, dtype="Int8"),
-    "table of a column": pd.DataFrame({"y": Y}),
-    "categories": pd.Series(pd.Categorical(Y)),
-    "index": pd.Index(Y),
-    "objects": Y.astype(object),
-    "JAX": jnp.asarray(Y),
-    "torch": Torch(Y),
-}
+
+
+def containers():
+    """The same numbers in everything that holds rows."""
+    yield from (X.tolist(), tuple(map(tuple, X)), X.astype(np.float32), np.asfortranarray(X), X.astype(object))
+    yield from (FRAME, FRAME.astype({"a": "float32", "b": object}), FRAME.astype("Float64"))
+    yield from (FRAME.astype("double[pyarrow]"), jnp.asarray(X, jnp.float32), Torch(X), csr_array(X), coo_array(X))
+
+
+def label_containers():
+    """The same labels in everything that holds some."""
+    yield from (Y.tolist(), Y[:, None], Y.astype(float), Y.astype(object), jnp.asarray(Y), Torch(Y), pd.Index(Y))
+    yield from (pd.Series(Y), pd.Series(Y, dtype="Int8"), pd.DataFrame({"y": Y}), pd.Series(pd.Categorical(Y)))
 
 
 def same(one, other):
@@ -82,18 +67,17 @@ def labelled(problem):
     return sorted((bytes(x), problem.class_names[int(k)]) for x, k in zip(rows(problem), np.concatenate(labels)))
 
 
-@pytest.mark.parametrize("kind", CONTAINERS)
-@pytest.mark.parametrize("y", [NAMES, TARGETS], ids=["classes", "numbers"])
-def test_every_container_of_the_same_numbers_makes_the_same_problem(kind, y):
+def test_every_container_of_the_same_numbers_makes_the_same_problem():
     how = {"nodes": 5, "partition": "shards", "standardise": True, "sparse": False}
-    same(from_arrays(CONTAINERS[kind], y, **how), from_arrays(X, y, **how))
-
-
-@pytest.mark.parametrize("kind", LABELS)
-def test_every_container_of_the_same_labels_makes_the_same_problem(kind):
-    found = from_arrays(X, LABELS[kind], 5, partition="dirichlet")
-    same(found, from_arrays(X, Y, 5, partition="dirichlet"))
-    assert found.class_names == (0, 1, 2)
+    for y in (NAMES, TARGETS):
+        expected = from_arrays(X, y, **how)
+        for features in containers():
+            same(from_arrays(features, y, **how), expected)
+    expected = from_arrays(X, Y, 5, partition="dirichlet")
+    for labels in label_containers():
+        found = from_arrays(X, labels, 5, partition="dirichlet")
+        same(found, expected)
+        assert found.class_names == (0, 1, 2)
 
 
 def test_sparse_rows_stay_sparse_and_have_the_dense_rows_values():
@@ -105,18 +89,17 @@ def test_sparse_rows_stay_sparse_and_have_the_dense_rows_values():
 
 
 def test_the_task_follows_from_the_labels():
+    kinds = jdfl.problems.LinearRegression, jdfl.problems.LogisticRegression, jdfl.problems.SoftmaxRegression
+    for kind, y in ((0, TARGETS), (1, Y == 0), (1, np.where(Y == 0, -1, 1)), (2, NAMES)):
+        assert type(from_arrays(X, y, 5)) is kinds[kind]
+    assert isinstance(from_arrays(X, np.arange(N), 5, task="regression"), kinds[0])
     assert from_arrays(X, NAMES, 5).class_names == ("ash", "birch", "cedar")
-    assert isinstance(from_arrays(X, Y == 0, 5), jdfl.problems.LogisticRegression)
-    assert isinstance(from_arrays(X, np.where(Y == 0, -1, 1), 5), jdfl.problems.LogisticRegression)
-    assert isinstance(from_arrays(X, NAMES, 5), jdfl.problems.SoftmaxRegression)
-    assert isinstance(from_arrays(X, TARGETS, 5), jdfl.problems.LinearRegression)
-    assert isinstance(from_arrays(X, np.arange(N), 5, task="regression"), jdfl.problems.LinearRegression)
-    assert "inferred" in repr(from_arrays(X, Y, 5))
-    assert "inferred" not in repr(from_arrays(X, Y, 5, task="classification"))
 
 
-@pytest.mark.parametrize("partition", ["iid", "dirichlet", "shards", "clients", "given"])
-@pytest.mark.parametrize("fraction", [0.0, 0.25])
+@pytest.mark.parametrize(
+    ("partition", "fraction"),
+    [("iid", 0.25), ("dirichlet", 0.0), ("shards", 0.25), ("clients", 0.25), ("given", 0.0), ("given", 0.25)],
+)
 def test_every_example_is_at_one_node_or_in_the_test_set(partition, fraction):
     how = {"partition": partition, "test_fraction": fraction, "intercept": False, "dtype": "float32"}
     if partition == "given":
@@ -125,7 +108,6 @@ def test_every_example_is_at_one_node_or_in_the_test_set(partition, fraction):
         assert found.m == 3
     else:
         found = from_arrays(X, NAMES, **how, **({"clients": NAMES} if partition == "clients" else {"nodes": 5}))
-    check_problem(found)
     held = found.replace(test=(jnp.zeros((0, P)), jnp.zeros(0))) if fraction == 0 else found
     np.testing.assert_array_equal(np.sort(rows(held), axis=0), np.sort(X.astype(np.float32), axis=0))
     assert labelled(held) == sorted((bytes(x), name) for x, name in zip(X.astype(np.float32), NAMES))
@@ -135,30 +117,23 @@ def test_every_example_is_at_one_node_or_in_the_test_set(partition, fraction):
 
 
 def test_given_parts_keep_their_order_and_their_names():
-    parts = [slice(40, N), slice(0, 40)]
-    found = from_arrays(
-        [X[one] for one in parts],
-        [NAMES[one] for one in parts],
-        partition="given",
-        clients=["north", "south"],
-        test_fraction=0,
-        intercept=False,
-    )
+    parts, how = [slice(40, N), slice(0, 40)], {"partition": "given", "test_fraction": 0, "intercept": False}
+    given = [X[one] for one in parts], [NAMES[one] for one in parts]
+    found = from_arrays(*given, clients=["north", "south"], **how)
     np.testing.assert_array_equal(found.sizes, [20, 40])
     np.testing.assert_array_equal(found.data[0][0, :20], X[40:].astype(np.float32))
     assert "north, south" in repr(found)
 
 
 def test_no_client_loses_all_its_examples_to_the_test_set():
-    clients = [f"client {i // 2}" for i in range(N)]
-    found = from_arrays(X, NAMES, clients=clients, test_fraction=0.5)
+    found = from_arrays(X, NAMES, clients=[f"client {i // 2}" for i in range(N)], test_fraction=0.5)
     assert found.m == 30
     assert (np.asarray(found.sizes) >= 1).all()
     assert len(found.test[1]) + int(np.sum(np.asarray(found.sizes))) == N
 
 
 def test_a_test_set_keeps_the_classes_numbers():
-    with pytest.warns(UserWarning, match=r"'ash' \(20\)"):
+    with pytest.warns(UserWarning, match="'ash'"):
         found = from_arrays(X, NAMES, 5, test=(X[:3], ["cedar", "cedar", "birch"]))
     np.testing.assert_array_equal(found.test[1], [2, 2, 1])
     assert found.derived == ()
@@ -168,12 +143,11 @@ def test_regression_fits_an_intercept_and_reports_the_test_loss():
     found = from_arrays(X, TARGETS, 3, standardise=True)
     best = jdfl.problems.optimum(found)
     assert best.value < 1e-9
+    test_loss = jax.jit(metrics.REGISTRY["test_loss"])
     w = jnp.broadcast_to(jnp.asarray(best.w, jnp.float32), (3, P + 1))
-    assert float(metrics.REGISTRY["test_loss"](w, found)) < 1e-9
+    assert float(test_loss(w, found)) < 1e-9
     half_square = 0.5 * np.mean(np.square(np.asarray(found.test[1])))
-    np.testing.assert_allclose(metrics.REGISTRY["test_loss"](0 * w, found), half_square, rtol=1e-6)
-    result = jdfl.run(jdfl.DPSGD(lr=0.1), found, jdfl.network.ring(3), key=0, steps=3)
-    assert "test_loss" in result.history.columns
+    np.testing.assert_allclose(test_loss(0 * w, found), half_square, rtol=1e-6)
 
 
 PARTS = [(X[:7], Y[:7] > 0), (X[7:40], Y[7:40] > 0), (X[40:], Y[40:] > 0)]
@@ -185,20 +159,27 @@ def logistic(params, example):
     return jax.nn.softplus(z) - y * z
 
 
+@jax.jit
+def looked_at(problem, w):
+    """Values [m], gradients [m, n] and the gradients of all examples [m, q, n] where they count."""
+    each = jax.vmap(problem.example_gradients)(w, problem.data)
+    return problem.values(w), problem.gradients(w), jnp.where(problem.weight[..., None] > 0, each, 0.0)
+
+
+def alike(own, known, w, rtol=1e-5):
+    for one, other in zip(looked_at(own, w), looked_at(known, w)):
+        np.testing.assert_allclose(one, other, rtol=rtol, atol=rtol / 10)
+
+
 def test_the_logistic_loss_is_logistic_regression():
-    with jax.enable_x64(True):
-        parts = [(features, labels.astype(int)) for features, labels in PARTS]
-        known = logistic_regression(parts, penalty=0.01, test=parts[0], dtype="float64")
-        data = [(features, labels.astype(float)) for features, labels in parts]
-        own = from_loss(logistic, {"w": np.zeros(P)}, data, penalty=0.01, test=data[0], dtype="float64")
-        check_problem(own)
-        w = jnp.asarray(RANDOM.standard_normal((3, P)))
-        np.testing.assert_allclose(own.values(w), known.values(w), rtol=1e-9)
-        np.testing.assert_allclose(own.gradients(w), known.gradients(w), rtol=1e-9, atol=1e-12)
-        for i, size in enumerate((7, 33, 20)):
-            found, wanted = (problem.example_gradients(w[i], problem.local(i)[0])[:size] for problem in (own, known))
-            np.testing.assert_allclose(found, wanted, rtol=1e-9, atol=1e-12)
-        np.testing.assert_allclose(own.test_loss(w[0], None), known.test_loss(w[0], None), rtol=1e-9)
+    parts = [(features, labels.astype(int)) for features, labels in PARTS]
+    known = logistic_regression(parts, penalty=0.01, test=parts[0])
+    data = [(features, labels.astype(float)) for features, labels in parts]
+    own = from_loss(logistic, {"w": np.zeros(P)}, data, penalty=0.01, test=data[0])
+    check_problem(own)
+    w = jnp.asarray(RANDOM.standard_normal((3, P)), jnp.float32)
+    alike(own, known, w)
+    np.testing.assert_allclose(own.test_loss(w[0], None), known.test_loss(w[0], None), rtol=1e-5)
 
 
 def test_ragged_lists_are_stacked_trees_with_weights_and_padding_changes_nothing():
@@ -208,28 +189,21 @@ def test_ragged_lists_are_stacked_trees_with_weights_and_padding_changes_nothing
         return (example["x"] @ params - example["y"]) ** 2
 
     ragged = from_loss(loss, np.ones(P, np.float32), data)
-    q = 33
-    stacked = {"x": RANDOM.standard_normal((2, q, P)), "y": RANDOM.standard_normal((2, q))}
-    weight = np.zeros((2, q))
+    stacked = {"x": RANDOM.standard_normal((2, 33, P)), "y": RANDOM.standard_normal((2, 33))}
+    weight = np.zeros((2, 33))
     for i, one in enumerate(data):
-        size = len(one["y"])
-        weight[i, :size] = 1
+        weight[i, : len(one["y"])] = 1
         for name, values in one.items():
-            stacked[name][i, :size] = values
+            stacked[name][i, : len(values)] = values
     padded = from_loss(loss, np.ones(P, np.float32), stacked, weight=weight)
     np.testing.assert_array_equal(ragged.sizes, padded.sizes)
     w = jnp.asarray(RANDOM.standard_normal((2, P)), jnp.float32)
-    np.testing.assert_allclose(ragged.values(w), padded.values(w), rtol=1e-5)
-    np.testing.assert_allclose(ragged.gradients(w), padded.gradients(w), rtol=1e-5)
-    clipped = jdfl.DPSGD(lr=0.02, gradients=jdfl.Gradients(clip=1.0))
-    runs = [jdfl.run(clipped, one, jdfl.network.ring(2), key=4, steps=6, metrics=[]).params for one in (ragged, padded)]
-    np.testing.assert_allclose(*runs, rtol=1e-5)
-
-
-def test_split_trees_hold_every_example_once():
-    found = from_loss(logistic, {"w": np.ones(P, np.float32)}, (X, Y > 0), nodes=7)
-    real = np.asarray(found.weight) > 0
-    assert sorted(map(bytes, np.asarray(found.data[0])[real])) == sorted(map(bytes, X.astype(np.float32)))
+    for one, other in zip(looked_at(ragged, w)[:2], looked_at(padded, w)):
+        np.testing.assert_allclose(one, other, rtol=1e-5)
+    assert not np.any(np.asarray(looked_at(padded, w)[2])[0, 5:])
+    split = from_loss(logistic, {"w": np.ones(P, np.float32)}, (X, Y > 0), nodes=7)
+    real = np.asarray(split.weight) > 0
+    assert sorted(map(bytes, np.asarray(split.data[0])[real])) == sorted(map(bytes, X.astype(np.float32)))
 
 
 class Linear(nnx.Module):
@@ -240,7 +214,7 @@ class Linear(nnx.Module):
         return self.last(x)
 
 
-def test_a_linear_network_is_softmax_regression():
+def test_a_linear_network_is_softmax_linear_or_logistic_regression():
     model = Linear(nnx.Rngs(0))
     own = from_model(model, X, NAMES, 5, penalty=0.01, partition="dirichlet", alpha=0.3)
     known = from_arrays(X, NAMES, 5, penalty=0.01, partition="dirichlet", alpha=0.3, intercept=False)
@@ -248,25 +222,15 @@ def test_a_linear_network_is_softmax_regression():
     same(own.data, known.data)
     np.testing.assert_array_equal(own.start, model.last.kernel[...].ravel())
     w = jnp.asarray(0.1 * RANDOM.standard_normal((5, known.n)), jnp.float32)
-    np.testing.assert_allclose(own.values(w), known.values(w), rtol=1e-5)
-    np.testing.assert_allclose(own.gradients(w), known.gradients(w), rtol=1e-4, atol=1e-5)
-    data = own.local(1)[0]
-    np.testing.assert_allclose(
-        own.example_gradients(w[1], data), known.example_gradients(w[1], data), rtol=1e-4, atol=1e-5
-    )
-    np.testing.assert_array_equal(own.predict(w[0], data), known.predict(w[0], data))
-    np.testing.assert_allclose(own.test_loss(w[0], data), known.test_loss(w[0], data), rtol=1e-5)
+    alike(own, known, w, 1e-4)
+    np.testing.assert_array_equal(own.predict(w[0], None), known.predict(w[0], None))
+    np.testing.assert_allclose(own.test_loss(w[0], None), known.test_loss(w[0], None), rtol=1e-5)
     assert own.class_names == known.class_names
-
-
-def test_a_linear_network_of_one_output_is_linear_or_logistic_regression():
-    w = jnp.asarray(0.1 * RANDOM.standard_normal((5, P)), jnp.float32)
     for y in (TARGETS, Y > 0):
         own, known = from_model(Linear(nnx.Rngs(0), 1), X, y, 5), from_arrays(X, y, 5, intercept=False, penalty=0)
-        np.testing.assert_allclose(own.values(w), known.values(w), rtol=1e-5)
-        np.testing.assert_allclose(own.gradients(w), known.gradients(w), rtol=1e-4, atol=1e-5)
+        alike(own, known, w[:, :P], 1e-4)
         assert metrics.classifies(own) == metrics.classifies(known) == (y is not TARGETS)
-    np.testing.assert_array_equal(own.predict(w[0], None), known.predict(w[0], None))
+    np.testing.assert_array_equal(own.predict(w[0, :P], None), known.predict(w[0, :P], None))
 
 
 def test_a_model_may_be_an_instance_a_function_a_name_or_a_model_with_a_loss_and_a_split():
@@ -285,14 +249,9 @@ def test_a_model_may_be_an_instance_a_function_a_name_or_a_model_with_a_loss_and
     np.testing.assert_array_equal(split.start[:12], make(nnx.Rngs(3)).last.kernel[...].ravel())
     own = from_model(make, X, NAMES, 5, loss=lambda z, y: jax.nn.logsumexp(z) - z[y])
     w = jnp.asarray(RANDOM.standard_normal((5, 15)), jnp.float32)
-    np.testing.assert_allclose(own.values(w), one.values(w), rtol=1e-5)
-
-
-def test_the_module_of_a_problem_predicts_as_the_problem_does():
-    found = from_model(Linear(nnx.Rngs(0), bias=True), X, NAMES, 5)
-    w = jnp.asarray(RANDOM.standard_normal(found.n), jnp.float32)
-    scores = found.module(w)(found.test[0])
-    np.testing.assert_array_equal(jnp.argmax(scores, axis=1), found.predict(w, None))
+    alike(own, one, w, 1e-4)
+    scores = one.module(w[0])(one.test[0])
+    np.testing.assert_array_equal(jnp.argmax(scores, axis=1), one.predict(w[0], None))
 
 
 def test_images_in_bytes_stay_bytes_and_batch_normalisation_is_tested_with_a_nodes_own_examples():
@@ -308,10 +267,8 @@ def test_images_in_bytes_stay_bytes_and_batch_normalisation_is_tested_with_a_nod
     found = from_model(Normal(nnx.Rngs(0)), images, NAMES, 3, standardise=True)
     assert found.data[0].dtype == jnp.uint8
     assert found.personal
-    result = jdfl.run(
-        jdfl.DPSGD(lr=0.1), found, jdfl.network.ring(3), key=0, steps=3, metrics=["accuracy", "test_loss"]
-    )
-    assert np.isfinite(result.history.iloc[-1]).all()
+    calibrated = jax.jit(lambda w: jax.vmap(found.predict)(w, found.data))(found.begin())
+    assert calibrated.shape == (3, len(found.test[1]))
 
 
 def test_parameters_are_the_vector_that_jax_makes_of_them_and_come_back():
@@ -331,60 +288,49 @@ def test_parameters_are_the_vector_that_jax_makes_of_them_and_come_back():
     w = jnp.asarray(RANDOM.standard_normal((3, 11)), jnp.float32)
     back = jnp.concatenate([w[:, 5:], w[:, :5]], axis=1)
     np.testing.assert_allclose(split.values(w), found.values(back), rtol=1e-5)
-    with pytest.raises(ValueError, match=r"w of shape \(11\)"):
+    with refused("w", "(11)"):
         found.unflatten(np.zeros(3))
 
 
+@jax.tree_util.register_pytree_node_class
+class Own:
+    """As equinox makes modules: a tree with functions among its leaves."""
+
+    def __init__(self, kernel, activation):
+        self.kernel, self.activation = kernel, activation
+
+    def tree_flatten(self):
+        return (self.kernel, self.activation), None
+
+    @classmethod
+    def tree_unflatten(cls, aux, children):
+        return cls(*children)
+
+
 def test_all_kinds_of_trees_of_parameters_are_taken():
-    data, labels = (X.astype(np.float32), Y), Y
-
-    def cross_entropy(scores, label):
-        return jax.nn.logsumexp(scores) - scores[label]
-
-    module = Linear(nnx.Rngs(0))
+    data, module = (X.astype(np.float32), Y), Linear(nnx.Rngs(0))
     graph, state = nnx.split(module)
-    dense = linen.Dense(3, use_bias=False)
-    kernel = module.last.kernel[...]
+    kernel = np.asarray(module.last.kernel[...])
+    known = softmax_regression([data], penalty=0)
+    w = 0.1 * RANDOM.standard_normal((1, known.n)).astype(np.float32)
+    expected = known.values(w)
+    for params, apply in (
+        (module, lambda p, x: p(x)),
+        (state, lambda p, x: nnx.merge(graph, p)(x)),
+        ({"params": {"kernel": kernel}}, linen.Dense(3, use_bias=False).apply),
+        (Own(jnp.asarray(kernel), jax.nn.identity), lambda p, x: p.activation(x @ p.kernel)),
+        (kernel, lambda p, x: x @ p),
+    ):
 
-    @jax.tree_util.register_pytree_node_class
-    class Own:
-        """As equinox makes modules: a tree with functions among its leaves."""
+        def loss(p, example, apply=apply):
+            z = apply(p, example[0])
+            return jax.nn.logsumexp(z) - z[example[1]]
 
-        def __init__(self, kernel, activation):
-            self.kernel, self.activation = kernel, activation
-
-        def __call__(self, x):
-            return self.activation(x @ self.kernel)
-
-        def tree_flatten(self):
-            return (self.kernel, self.activation), None
-
-        @classmethod
-        def tree_unflatten(cls, aux, children):
-            return cls(*children)
-
-    kinds = {
-        "module": (module, lambda p, x: p(x)),
-        "state": (state, lambda p, x: nnx.merge(graph, p)(x)),
-        "linen": ({"params": {"kernel": kernel}}, dense.apply),
-        "class": (Own(kernel, jax.nn.identity), lambda p, x: p(x)),
-        "array": (np.asarray(kernel), lambda p, x: x @ p),
-    }
-    known = softmax_regression([(data[0], labels)], penalty=0)
-    w = jnp.asarray(0.1 * RANDOM.standard_normal((1, known.n)), jnp.float32)
-    for params, apply in kinds.values():
-        own = from_loss(
-            lambda p, e, apply=apply: cross_entropy(apply(p, e[0]), e[1]), params, [data], predict=apply, test=data
-        )
-        np.testing.assert_allclose(own.values(w), known.values(w), rtol=1e-5)
+        own = from_loss(loss, params, [data], predict=apply, test=data)
+        np.testing.assert_allclose(own.values(w), expected, rtol=1e-5)
         np.testing.assert_array_equal(own.start, kernel.ravel())
-        scores = known.scores(w[0], data[0])
-        np.testing.assert_array_equal(own.predict(w[0], None), jnp.argmax(scores, axis=1))
+        np.testing.assert_array_equal(own.predict(w[0], None), np.argmax(data[0] @ w.reshape(P, 3), axis=1))
         assert own.classes == 3
-
-
-RUN = ("D-PSGD", "CEPS", "PartPSP, minibatches in turn", "DP-DSGT, float16")
-ALL = [pytest.param(row, marks=() if str(row) in RUN else pytest.mark.slow) for row in TABLE]
 
 
 def squared(params, example):
@@ -399,12 +345,14 @@ def played(algorithm, known):
     return case.play()[1], case.play(own)[1]
 
 
-@pytest.mark.parametrize("row", ALL, ids=[str(row) for row in TABLE])
+@pytest.mark.slow
+@pytest.mark.parametrize("row", TABLE, ids=str)
 def test_every_algorithm_learns_a_loss_as_it_learns_the_problem_that_it_comes_from(row):
     known, own = played(row.algorithm, testing.small_problem(shared=row.shared))
     np.testing.assert_allclose(own[:5], known[:5], rtol=1e-6, atol=1e-8)
 
 
+@pytest.mark.rotated(4)
 @pytest.mark.parametrize(
     "how", [{}, {"norm": "entries"}, {"per": "batch"}, {"sampling": "poisson", "batch": 3}], ids=str
 )
@@ -413,65 +361,34 @@ def test_every_way_to_clip_is_that_of_linear_regression(how):
     np.testing.assert_allclose(own, known, rtol=1e-6, atol=1e-9)
 
 
-@pytest.mark.parametrize("kind", ["arrays", "loss", "model"])
-def test_problems_of_other_draws_share_one_program(kind, compilations):
-    model = Linear(nnx.Rngs(0))
+def test_problems_of_other_draws_share_one_program():
+    model, how = Linear(nnx.Rngs(0)), {"standardise": True, "test_fraction": 0.5}
 
-    def draw(seed):
-        if kind == "arrays":
-            return from_arrays(X, NAMES, 4, partition="iid", standardise=True, seed=seed, test_fraction=0.5)
-        if kind == "loss":
-            return from_loss(logistic, {"w": np.ones(P, np.float32)}, (X, Y > 0), nodes=4, seed=seed)
-        return from_model(model, X, NAMES, 4, standardise=True, seed=seed, test_fraction=0.5)
-
-    one, other = draw(0), draw(1)
-    assert jax.tree.structure(one) == jax.tree.structure(other)
-    jdfl.run(jdfl.DPSGD(lr=0.1), one, jdfl.network.ring(4), key=0, steps=3, metrics=["objective"])
-    before = compilations()
-    jdfl.run(jdfl.DPSGD(lr=0.1), other, jdfl.network.ring(4), key=0, steps=3, metrics=["objective"])
-    assert compilations() == before
+    for draw in (
+        lambda seed: from_arrays(X, NAMES, 4, partition="iid", seed=seed, **how),
+        lambda seed: from_loss(logistic, {"w": np.ones(P, np.float32)}, (X, Y > 0), nodes=4, seed=seed),
+        lambda seed: from_model(model, X, NAMES, 4, seed=seed, **how),
+    ):
+        one, other = draw(0), draw(1)
+        assert jax.tree.structure(one) == jax.tree.structure(other)
+        assert jax.tree.map(jnp.shape, one) == jax.tree.map(jnp.shape, other)
 
 
-def test_the_text_of_a_problem_is_short(request):
+def test_the_text_of_a_problem_is_short():
     found = [
         from_arrays(FRAME, NAMES, 5, partition="dirichlet"),
         from_arrays(X, TARGETS, clients=np.arange(N) % 30),
         from_model(Linear(nnx.Rngs(0)), X, NAMES, 5, shared=("last.*",)),
         from_loss(logistic, {"w": np.ones(P, np.float32)}, (X, Y > 0), nodes=5),
-        jdfl.problems.example1(m=4, n=6, s=2, rows=(5, 9), storage="generated"),
-        linear_regression([X, X], [TARGETS, TARGETS]),
         from_arrays(csr_array(X), Y > 0, 5),
     ]
     for problem in found:
-        assert len(repr(problem).splitlines()) <= 12
-        assert max(map(len, repr(problem).splitlines())) <= 120
-        assert problem._repr_html_().count("<tr>") == len(repr(problem).splitlines()) - 1
+        lines = repr(problem).splitlines()
+        assert len(lines) <= 12
+        assert max(map(len, lines)) <= 120
+        assert problem._repr_html_().count("<tr>") == len(lines) - 1
         assert len(str(jax.tree.structure(problem))) < 1000
         assert jax.eval_shape(lambda p: [p.weight, repr(p)][0], problem).shape == problem.weight.shape
-    assert "ash, birch, cedar" in repr(found[0])
-    assert "Dirichlet, alpha = 0.5" in repr(found[0])
-    with pytest.raises(TypeError) as caught:
-        jax.jit(jnp.sum)(found[0])
-    assert len(str(caught.value)) < 2000
-
-
-def test_the_text_of_a_problem_escapes_names_in_its_table():
-    found = from_arrays(X, np.where(Y == 0, "<b>", "&"), 5, name="<i>")
-    assert "<b>" not in found._repr_html_()
-    assert "<i>" not in found._repr_html_()
-    assert "&lt;b&gt;" in found._repr_html_()
-
-
-def test_a_subclass_keeps_the_short_text_or_its_own():
-    @jdfl.base.struct.dataclass
-    class Own(jdfl.problems.LinearRegression):
-        more: int = 0
-
-    @jdfl.base.struct.dataclass
-    class Told(Own):
-        def __repr__(self):
-            return "told"
-
-    given = vars(linear_regression([X], [TARGETS]))
-    assert repr(Own(**given)).startswith("Own 'linear regression'\n")
-    assert repr(Told(**given)) == "told"
+    escaped = from_arrays(X, np.where(Y == 0, "<b>", "&"), 5, name="<i>")._repr_html_()
+    assert not {"<b>", "<i>"} & set(escaped.replace("<", " <").replace(">", "> ").split())
+    assert "&lt;b&gt;" in escaped
