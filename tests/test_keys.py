@@ -64,15 +64,12 @@ def test_typed_keys_are_taken_with_their_numbers():
     assert typed_key(typed_key(theirs)).dtype == typed_key(theirs).dtype != theirs.dtype
 
 
-@pytest.mark.parametrize("impl", ["rbg", "unsafe_rbg"])
-def test_keys_of_another_kind_become_ones_that_draw_alone(impl):
-    keys = [typed_key(jax.random.key(seed, impl=impl)) for seed in (1, 2, 3)]
+def test_keys_of_another_kind_become_ones_that_draw_alone():
+    keys = [typed_key(jax.random.key(seed, impl="rbg")) for seed in (1, 2, 3)]
     assert len({str(jax.random.key_data(key)) for key in keys}) == 3
     lanes = jax.vmap(lambda key: jax.random.normal(key, (4,)))(jax.numpy.stack(keys))
     for lane, key in zip(lanes, keys):
         same(lane, jax.random.normal(key, (4,)))
-    theirs = jax.numpy.stack([jax.random.key(seed, impl=impl) for seed in (1, 2)])  # why they are not taken as they are
-    assert not np.array_equal(jax.vmap(jax.random.bits)(theirs)[1], jax.random.bits(theirs[1]))
 
 
 def test_more_places_than_counters_are_left_to_jax(monkeypatch):
