@@ -44,7 +44,7 @@ def loop(the: Loop) -> np.ndarray:
     return recursion(the, the.gradients)
 
 
-GIVEN = {"channels": ("model", "tracker"), "bits": TOP_BITS, "tracks": ("v", "g")}
+GIVEN = {"channels": ("model", "tracker"), "bits": TOP_BITS}
 _TOP = jdfl.BEER(lr=0.02, gamma=0.3, codec=TOP)
 _SENT = replace(_TOP, start="zero")
 _CPGT = jdfl.CPGT(lr=0.02, gamma=0.3, codec=TOP)

@@ -54,7 +54,6 @@ ROWS = (
         more=(jdfl.DAMSGrad(lr=0.05, beta2=0.5),),
         channels=("model", "tracker"),
         exact={"eps": 1.0},
-        tracks=("u", "t"),
         same=((jdfl.DAMSGrad(lr=0.05e4, beta1=0.0, eps=1e8), _PLAIN),),
     ),
 )

@@ -61,7 +61,7 @@ def counted(program: Any, adjacency: np.ndarray, rounds: int) -> dict[str, Any]:
     }
 
 
-_GIVEN: dict[str, Any] = {"channels": ("model", "tracker"), "count": counted, "tracks": ("s", "g"), "rounds": 200}
+_GIVEN: dict[str, Any] = {"channels": ("model", "tracker"), "count": counted, "rounds": 200}
 _GIVEN["exact"] = {"start": "own"}  # without the coordinator, by whom nodes without neighbours have a part
 _POWERS = jdfl.DESTRESS(
     lr=0.02, gradients=jdfl.Gradients(batch=3), local_steps=3, inner_mixes=1, outer_mixes=2, activation=0.7

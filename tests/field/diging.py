@@ -21,7 +21,7 @@ def loop(the: Loop) -> np.ndarray:
     return np.stack(xs)
 
 
-_GIVEN = {"channels": ("model", "tracker"), "first": 1, "tracks": ("y", "g")}
+_GIVEN = {"channels": ("model", "tracker"), "first": 1}
 _ATC = jdfl.DIGing(lr=0.05, order="adapt-then-combine")
 ROWS = (
     field(jdfl.DIGing(lr=0.05), loop, reaches=jdfl.DIGing(lr=0.05), **_GIVEN),

@@ -28,7 +28,6 @@ ROWS = (
     field(
         jdfl.GUT(lr=0.05, mu=0.4),
         loop,
-        tracks=("y", "g"),
         same=((jdfl.GUT(lr=0.05, mu=0.0), jdfl.DPSGD(lr=0.05)),),
     ),
 )

@@ -7,8 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import jdfl
-from jdfl.testing import small_problem
-from tests.field.row import ROUNDS, Loop, M, field
+from tests.field.row import ROUNDS, Loop, M, field, problem
 
 
 def course(the: Loop) -> tuple[np.ndarray, list[list[int]]]:
@@ -50,7 +49,7 @@ def slopes_and_model(examples: Any, x: np.ndarray, updates: np.ndarray, b: list[
 def count(program: Any, adjacency: np.ndarray, rounds: int) -> dict[str, Any]:
     """Everybody sends before pruning, and those that are kept afterwards."""
     a, every = program.algorithm, np.full(len(adjacency), rounds)
-    asked = np.bincount(np.concatenate(course(Loop(_PRUNED, small_problem()))[1]).astype(int), minlength=M)
+    asked = np.bincount(np.concatenate(course(Loop(_PRUNED, problem()))[1]).astype(int), minlength=M)
     sent = a.prune * (adjacency != 0).sum(axis=0) + (rounds - a.prune) * asked
     return {
         "sent": {"model": sent},

@@ -38,7 +38,7 @@ def loop(the: Loop) -> np.ndarray:
     return np.stack(xs)
 
 
-_GIVEN: dict[str, Any] = {"channels": ("model", "tracker"), "tracks": ("y", "g"), "rounds": 400}
+_GIVEN: dict[str, Any] = {"channels": ("model", "tracker"), "rounds": 400}
 _GIANT = jdfl.NetworkGIANT(lr=0.3, mu=0.5, products=STEPS)
 _DANE = jdfl.NetworkDANE(lr=0.3, mu=0.5, products=STEPS, newton_steps=2)
 ROWS = (

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 import jdfl
-from tests.field.row import ROUNDS, Loop, M, field
+from tests.field.row import ROUNDS, Loop, M, field, problem
 
 
 def preferred(the: Loop, x: np.ndarray) -> list[list[int]]:
@@ -58,7 +58,7 @@ def count(program: Any, adjacency: np.ndarray, rounds: int) -> dict[str, Any]:
 
 def selected() -> np.ndarray:
     """Who asks whom after the selection of the row's settings [m, m], by hand from their losses."""
-    the = Loop(PENS, jdfl.testing.small_problem())
+    the = Loop(PENS, problem())
     chosen, x = np.zeros((M, M), int), the.start
     for _ in range(PENS.selection):
         for _ in range(PENS.local_steps):

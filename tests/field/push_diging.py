@@ -25,7 +25,7 @@ def loop(the: Loop) -> np.ndarray:
 
 
 _BITS = {"model": 32 * (N + 1), "tracker": 32 * N}
-_GIVEN = {"channels": tuple(_BITS), "bits": _BITS, "first": 1, "tracks": ("y", "g"), "on": directed, "rounds": 1000}
+_GIVEN = {"channels": tuple(_BITS), "bits": _BITS, "first": 1, "on": directed, "rounds": 1000}
 _DIGING, _ADD = jdfl.PushDIGing(lr=0.05), jdfl.ADDOPT(lr=0.05)
 ROWS = (
     field(_DIGING, loop, reaches=_DIGING, same=((_DIGING, jdfl.DSGT(lr=0.05)),), **_GIVEN),

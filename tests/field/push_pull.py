@@ -30,7 +30,7 @@ def loop(the: Loop) -> np.ndarray:
     return np.stack(xs)
 
 
-_GIVEN = {"channels": ("model", "tracker"), "first": 1, "tracks": ("y", "g"), "on": directed, "rounds": 1000}
+_GIVEN = {"channels": ("model", "tracker"), "first": 1, "on": directed, "rounds": 1000}
 _PULL, _AB = jdfl.PushPull(lr=0.05), jdfl.PushPull(lr=0.05, order="combine-then-adapt")
 _HEAVY = jdfl.ABm(lr=0.05, momentum=0.3)
 ROWS = (

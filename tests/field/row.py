@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any
 
 import jax
@@ -11,11 +11,10 @@ import numpy as np
 
 import jdfl
 from jdfl import testing
-from jdfl.algorithms import REGISTRY
 from jdfl.algorithms.moment import Moment
-from tests.contract.row import Row
+from tests.contract.row import ROUNDS, Row, row
 
-M, N, ROUNDS = testing.NODES, testing.PARAMETERS, 13  # as `testing.Case.play` has them
+M, N = testing.NODES, testing.PARAMETERS
 EDGES = [(0, 1), (1, 2), (2, 3), (3, 4), (4, 5), (5, 0), (0, 2), (0, 3)]  # those of `testing.small_network`
 
 
@@ -37,6 +36,15 @@ def directed() -> jdfl.network.Static:
     ring = [(i, (i + 1) % M) for i in range(M)]
     edges = [*ring, (0, 4), (0, 5), (2, 4), (2, 5)]
     return jdfl.network.from_edges(edges, M, directed=True, weights="out-degree")
+
+
+@cache
+def problem(shared: int | None = None) -> jdfl.problems.LinearRegression:
+    """What the loops learn, with its first parameters in common; None: all. Nodes do not begin at zero."""
+    with jax.ensure_compile_time_eval():
+        return replace(
+            testing.small_problem(shared=shared), start=jnp.arange(-N // 2, N - N // 2, dtype=jnp.float32) / 32
+        )
 
 
 @dataclass(frozen=True)
@@ -87,11 +95,8 @@ class Field(Row):
     """A row whose method is compared with a loop over nodes that is written from its paper."""
 
     loop: Callable[[Loop], Any] | None = None  # -> x [13, m, n] after every round
-    reaches: Any = (
-        None  # the method with settings that reach the optimum of a strongly convex problem; None: it needn't
-    )
+    reaches: Any = None  # the method as it reaches the optimum of a strongly convex problem; None: it needn't
     rounds: int = 2000  # in which it reaches it
-    tracks: tuple[str, str] | None = None  # two fields of the state with equal averages over the nodes
     same: tuple[tuple[Any, Any], ...] = ()  # pairs of methods that compute the same parameters
     more: tuple[Any, ...] = ()  # the method with settings that are compared with the loop and need no row
     on: Callable[[], jdfl.network.Static] = network  # where the loop is tried, and where it reaches the optimum
@@ -101,17 +106,13 @@ class Field(Row):
 def field(
     algorithm: Any,
     loop: Callable[[Loop], Any],
-    *,
     label: str = "",
+    *,
     channels: Iterable[str] = ("model",),
     bits: int | dict[str, int] = 32 * N,
     grads: int = 1,
     first: int = 0,
     times: int = 1,
-    swept: str = "lr",
-    exact: dict[str, Any] | None = None,
-    nonzeros: int = N,
-    count: Any = None,
     **given: Any,
 ) -> Field:
     """The row of a method.
@@ -125,40 +126,12 @@ def field(
         grads: The gradients of a node in a round.
         first: The gradients of a node before the first round.
         times: How often a node sends on every channel in a round.
-        swept: A float setting that changes the result.
-        exact: The settings in which the exact method differs, besides gradients and codec.
-        nonzeros: The most nonzeros of a node's parameters.
-        count: Counts by hand where they are others, as in `Row`.
-        given: Fields of `Field`.
+        given: Fields of `Field`, and what else `tests.contract.row.row` takes.
     """
-    plain: dict[str, Any] = {"gradients": jdfl.Gradients(), "codec": jdfl.Dense()}
-    fields = {name: value for name, value in plain.items() if hasattr(algorithm, name)} | (exact or {})
     sizes = bits if isinstance(bits, dict) else dict.fromkeys(channels, bits)
-
-    def counted(program: Any, adjacency: np.ndarray, rounds: int) -> dict[str, Any]:
-        every = np.full(len(adjacency), rounds)
-        noisy = getattr(getattr(program.algorithm, "gradients", None), "mechanism", None) is not None
-        return {
-            "sent": dict.fromkeys(channels, times * rounds * (adjacency != 0).sum(axis=0)),
-            "communications": times * every,
-            "grads": grads * every + first,
-            "releases": noisy * (grads * every + first),
-        }
-
-    return Field(
-        name=next(name for name, kind in REGISTRY.items() if type(algorithm) is kind),
-        algorithm=algorithm,
-        exact=replace(algorithm, **fields),
-        message_bits=sizes,
-        nonzeros=nonzeros,
-        consensus_state=None,
-        count=count or counted,
-        swept=swept,
-        label=label or algorithm.title,
-        loop=loop,
-        module=type(algorithm).__module__.rpartition(".")[2],
-        **given,
-    )
+    total, module = grads * ROUNDS + first, type(algorithm).__module__.rpartition(".")[2]
+    given |= {"grads": total, "talks": times * ROUNDS, "loop": loop, "module": module}
+    return row(algorithm, label, bits=sizes, kind=Field, **given)
 
 
 def exactly(algorithm: Any) -> Any:

@@ -120,7 +120,7 @@ def counted(program: Any, adjacency: np.ndarray, rounds: int) -> dict[str, Any]:
     }
 
 
-_GIVEN: dict[str, Any] = {"channels": ("model", "tracker"), "tracks": ("y", "v"), "rounds": 900}
+_GIVEN: dict[str, Any] = {"channels": ("model", "tracker"), "rounds": 900}
 _BATCH = jdfl.Gradients(batch=3)
 _SAGA = jdfl.GTSAGA(lr=0.01, batch=2)
 _SVRG, _SARAH = jdfl.GTSVRG(lr=0.02, gradients=_BATCH, period=4), jdfl.GTSARAH(lr=0.02, gradients=_BATCH, period=4)
