@@ -1,13 +1,11 @@
 """The experiments of the DPPS paper's tables: transcription, settings, small runs on scikit-learn's digits."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
 from experiments import partpsp_common as common
 from experiments import partpsp_paper as paper
-from experiments import partpsp_table2, partpsp_table4, partpsp_tasks
+from experiments import partpsp_table2, partpsp_table4
 
 PRIVATE = (1.0, 2.0, 3.0)
 
@@ -61,31 +59,6 @@ def test_table4_has_the_increases_that_the_paper_tells():
     assert 1 - seconds("PartPSP-1", large) / seconds("SGP", large) == pytest.approx(0.8315, abs=1e-4)
 
 
-def test_rows_are_chosen_by_name(capsys, tmp_path):
-    out = ["--out", str(tmp_path)]
-    assert partpsp_tasks.chosen_rows("", ["--rows", "vit,mlp", *out])[1] == ("vit", "mlp")
-    given, rows = partpsp_tasks.chosen_rows("", ["--seeds", "2", "--quick", *out])
-    assert (given.seeds, given.quick, given.out, rows) == (2, True, tmp_path, ("mlp",))
-    for arguments, there in ((["--rows", "mlp,lstm"], partpsp_tasks.ROWS), (["--rows", "vit"], ("mlp", "resnet"))):
-        with pytest.raises(SystemExit) as ended:
-            partpsp_tasks.chosen_rows("", [*arguments, *out], there)
-        assert ended.value.code == 2
-        assert arguments[1].split(",")[-1] in capsys.readouterr().err
-
-
-def test_rounds_and_batches_follow_the_task():
-    task = replace(common.mlp_task(partition="dirichlet", alpha=0.1), batch=7)
-    problem = common.problem_of(task, "partpsp-1")
-    sizes = np.asarray(problem.sizes)
-    batch = min(7, sizes.min())
-    assert common.batch_of(problem, task) == batch
-    assert common.rounds_of(task, problem)[0] == 12 * (sizes.max() // batch)
-    fixed = replace(task, rounds=720)
-    assert common.rounds_of(fixed, problem) == (720, (300, 600))
-    drawn = common.gradients(problem, fixed)
-    assert (drawn.batch, drawn.sampling) == (7, "replacement")  # also of nodes that have fewer
-
-
 def test_table2_has_a_line_per_method_and_the_papers_numbers(monkeypatch):
     monkeypatch.setattr(partpsp_table2, "SHARED", {"PartPSP-1": "partpsp-1"})
     monkeypatch.setattr(partpsp_table2, "LEVELS", (1.0, 3.0))
@@ -106,15 +79,3 @@ def test_certified_runs_never_have_too_little_noise_and_compose():
     for relation in ("node replaced", "messages swapped"):
         assert rows[f"epsilon, {relation}"].mean > 3000
     assert 0 < rows["accuracy, certified S"].mean <= 100
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(900)
-def test_mnist_has_the_studys_accuracies(data_dir):
-    """Within a point of the study on 4-Out at b = 2, one and two layers shared."""
-    task = common.mlp_task()
-    if not partpsp_table2.comparable(task):
-        pytest.skip(f"{data_dir} has no MNIST")
-    for name in ("PartPSP-1", "PartPSP-2"):
-        (accuracy,) = partpsp_table2.accuracies(name, task, "4-Out", 2.0, 1)
-        assert accuracy == pytest.approx(paper.STUDY["mlp", "4-Out", name, 2.0], abs=1)

@@ -17,14 +17,6 @@ def test_the_chance_that_all_pairs_talk():
     assert theory.pairs_bound(32, 16.5, B) >= 0.99 > theory.pairs_bound(32, 16.5, B - 1)
 
 
-def test_selected_links_join_all_or_do_not():
-    rng = np.random.default_rng(0)
-    ring = [np.array([(i - 1) % 6, (i + 1) % 6]) for i in range(6)]
-    assert theory.connected(ring, [2] * 6, 1, rng)
-    halves = [np.array([1]), np.array([0]), np.array([3]), np.array([2])]
-    assert not theory.connected(halves, [1] * 4, 50, rng)
-
-
 def test_the_largest_curvature_of_a_quadratic_is_its_eigenvalue():
     A = jnp.diag(jnp.array([1.0, -7.0, 3.0]))
     assert theory.largest_curvature(lambda w: 0.5 * w @ A @ w, jnp.ones(3), 0, 60) == pytest.approx(7.0, rel=1e-4)

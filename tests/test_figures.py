@@ -16,7 +16,6 @@ import jdfl
 from jdfl.lab.drawing import COLOURS, WIDTHS, lines, look
 from tests.refused import each_refused, refused
 from tests.report.test_page import luminance
-from tests.toy import Gossip, network, problem
 
 NAMES = ["D-PSGD", "CHOCO-SGD, top 5 %", "EXTRA", "NIDS", "exact diffusion", "DSGT\n(not tuned)", "CEPS", "FedAvg"]
 
@@ -102,25 +101,6 @@ def test_bands_that_reach_zero_do_not_stretch_a_logarithmic_axis():
     assert ax.get_ylim()[0] == pytest.approx(0.6 * data["mean"].min())
 
 
-def test_who_spends_nothing_has_a_line_beside_the_others():
-    data = pd.DataFrame({"label": ["a", "a", "b", "b"], "x": [0.0, 0.0, 1.0, 1e4], "mean": [2.0, 1.0, 2.0, 0.5]})
-    data = data.assign(low=data["mean"], high=data["mean"])
-    _, ax = lines({"bytes": data}, {"a": "silent", "b": "talks"}, "objective")
-    _, alone = lines({"bytes": data[2:]}, {"b": "talks"}, "objective")
-    assert len(ax.lines) == len(alone.lines) + 2
-    with refused("panel"):
-        lines({}, {}, "objective")
-
-
-def test_odd_data_can_be_drawn():
-    for mean in ([np.nan, np.nan], [0.0, 0.0], [-1.0, 1e6], [1e-100, 1e100], [np.inf, 1.0]):
-        data = pd.DataFrame({"label": "a", "x": [0.0, 1.0], "mean": mean, "low": mean, "high": mean})
-        fig, _ = lines({"rounds": data}, {"a": "a"}, "objective")
-        FigureCanvasAgg(fig).draw()
-    fig, _ = lines({"rounds": data[:0]}, {"a": "a"}, "objective")
-    FigureCanvasAgg(fig).draw()
-
-
 def described(path: Path) -> str:
     with Image.open(path) as image:
         return image.info["Description"]
@@ -167,12 +147,3 @@ def test_mistakes_are_refused_in_words(result):
     each_refused(result.plot, *wrong, {"width": -1.0}, {"height": 0.0}, {"floor": -1.0})
     with refused("'here'"):
         result.plot(ax="here")
-
-
-def test_runs_drawn_into_the_same_axes_can_be_told_apart():
-    runs = [jdfl.run(Gossip(rate=rate), problem, network, steps=4, metrics=["objective"]) for rate in (0.01, 0.05)]
-    _, ax = runs[0].plot()
-    runs[1].plot(ax=ax)
-    one, other = ax.lines
-    assert one.get_color() != other.get_color()
-    assert one.get_linestyle() != other.get_linestyle()

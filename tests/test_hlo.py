@@ -1,7 +1,5 @@
 """Counting kernels and bytes in compiled programs: on texts whose costs are known by hand, and on planted mistakes."""
 
-import re
-
 import pytest
 
 from benchmarks import hlo
@@ -68,48 +66,20 @@ UPDATE = fusion(
     [f"f32[{N},100]{{1,0}}", "f32[64,100]{1,0}", "s32[]"],
     f"f32[{N},100]{{1,0}}",
 )
-SCATTER = fusion(
-    f"  ROOT %u = f32[{N},100]{{1,0}} scatter(%p0, %p1, %p2), to_apply=%add",
-    [f"f32[{N},100]{{1,0}}", "s32[64,1]{1,0}", "f32[64,100]{1,0}"],
-    f"f32[{N},100]{{1,0}}",
-)
-COLUMN = fusion(
-    f"  ROOT %c = f32[{M},1]{{1,0}} slice(%p0), slice={{[0:{M}], [3:4]}}", [f"f32[{M},8]{{1,0}}"], f"f32[{M},1]{{1,0}}"
-)
-WIDE = COLUMN.replace(f"[{M},8]", f"[{M},800]")
-ROUND = f"""ENTRY %main (w: f32[{M},1000]) -> f32[{M},1000] {{
-  %w = f32[{M},1000]{{1,0}} parameter(0)
-  %s = s32[{M},{D}]{{1,0}} parameter(1)
-  %h = f32[{M},{D}]{{1,0}} parameter(2)
-  %o = f32[{M}]{{0}} parameter(3)
-  %A = f32[{M},4,1000]{{2,1,0}} parameter(4)
-  %t = s32[{M}]{{0}} parameter(5)
-  ROOT %call = f32[{M},1000]{{1,0}} custom-call(%w, %w, %s, %h, %o, %A, %t), custom_call_target="__gpu$xla.gpu.triton", metadata={{op_name="jit(f)/jdfl_one_round/pallas_call"}}
-}}
-"""  # noqa: E501
 
 
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        (ROUND, 4 * M * 1000 * (D + 3) + 4 * M * (2 * D + 2)),  # neighbours, its own row, one example, the new row
         (SAXPY, 3 * 4 * N),
         (GATHER, 4 * M * 1000 * (D + 1) + 4 * M * D),
         (UPDATE, 2 * 4 * 64 * 100 + 8),  # both starts are one number
-        (SCATTER, 3 * 4 * 64 * 100 + 4 * 64),
-        (COLUMN, 4 * M * 8 + 4 * M),  # rows of one sector
-        (WIDE, hlo.SECTOR * M + 4 * M),
     ],
 )
 def test_bytes_of_a_kernel(text, expected):
     found = cost(text)
     assert found.launches == 1
     assert found.bytes == pytest.approx(expected, rel=1e-3)
-
-
-def test_rows_in_the_cache_are_read_once():
-    few = re.sub(rf"\b{M}\b", "1000", GATHER)
-    assert cost(few).bytes == pytest.approx(4 * 1000 * 1000 * 2 + 4 * 1000 * D, rel=1e-3)
 
 
 LOOP = """%body (t: (s32[], f32[1000])) -> (s32[], f32[1000]) {
@@ -171,12 +141,6 @@ def test_turns_of_a_counting_loop_are_known(text, turns):
     assert source.turns(here, loop) == turns
 
 
-def test_the_place_of_a_loop_is_the_innermost_line():
-    text = hlo.Text(HEAD + LOOP.replace("KNOWN", ""), CACHE)
-    ((_, loop),) = text.loops()
-    assert text.chain(loop) == ["engine/loop.py:9 in for_rows", "engine/loop.py:7 in _advance.<locals>.stretch"]
-
-
 def test_what_is_unknown_is_an_error():
     head = f"ENTRY %main (p0: {ROWS}) -> {ROWS} {{\n  %p0 = {ROWS} parameter(0)\n"
     for text, named in (
@@ -196,11 +160,8 @@ PAIRS = "source_target_pairs={{0,1},{1,2},{2,3},{3,0}}"
 @pytest.mark.parametrize(
     ("result", "does", "received", "moved"),  # both over the bytes that a device gives
     [
-        (ROWS, f"collective-permute(%p0), {PAIRS}", 1, 2),
         (f"({ROWS}, {ROWS})", f"collective-permute-start(%p0), {PAIRS}", 1, 2),
         (f"f32[{4 * M},100]{{1,0}}", f"all-gather(%p0), {GROUP}, dimensions={{0}}", 3, 5),
-        (f"({ROWS}, f32[{4 * M},100]{{1,0}})", f"all-gather-start(%p0), {GROUP}, dimensions={{0}}", 3, 5),
-        (ROWS, f"all-reduce(%p0), {GROUP}, to_apply=%add", 1.5, 2),
         (ROWS, "all-reduce-start(%p0), replica_groups=[2,4]<=[8], to_apply=%add", 1.5, 2),
         (f"f32[{M // 4},100]{{1,0}}", f"reduce-scatter(%p0), {GROUP}, dimensions={{0}}, to_apply=%add", 0.75, 1.25),
         (ROWS, f"all-to-all(%p0), {GROUP}, dimensions={{0}}", 0.75, 2),

@@ -188,24 +188,10 @@ def test_no_round_of_a_network_is_a_false_alarm(kind):
 # Runs
 
 
-def test_rows_of_the_sixth_matrix_that_do_not_sum_to_one(monkeypatch):
-    unchecked(monkeypatch)
-    network = nw.synchronised(nw.link_loss(Late(ring(), heavier(), 5), 0.1), 4)
-    ended(play(Gossip(), network), "got 1.3", (6, 2))
-
-
 def test_a_thousand_good_rounds_are_no_proof():
     """Nothing is left out here: the checks before a run look at 1000 rounds."""
     for bad, said, place in ((heavier(), "got 1.33333 in row 2", (1002, 2)), (signed(), "weights >= 0", (1002, 0))):
         ended(play(Gossip(), Late(ring(), bad, jnp.int32(1001)), 1005, every=200), said, place)
-
-
-def test_columns_are_checked_where_a_method_needs_them(monkeypatch):
-    network = Late(ring(), skewed(), 4)
-    with refused("columns"):
-        play(jdfl.SGP(), network)
-    unchecked(monkeypatch)
-    ended(play(jdfl.SGP(lr=0.01), network), "columns of the mixing matrix that sum to 1, got 0.83", (5, 2))
 
 
 @struct.dataclass

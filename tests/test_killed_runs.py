@@ -22,27 +22,21 @@ from tests.killing import Doomed, Server, differences, until_whole
 TINY = ["--seed", "0", "--problem.m", "6", "--problem.n", "20", "--problem.s", "2", "--problem.rows", "5", "9"]
 DPSGD = ["--algorithm", "d-psgd", "--algorithm.lr", "0.01"]
 GAUSSIAN = ["--algorithm.mechanism", "gaussian", "--algorithm.mechanism.multiplier", "5", "--algorithm.clip", "1"]
-UPDATES = ["--algorithm.updates", "clipped", "--algorithm.updates.clip", "1"]
-UPDATES += ["--algorithm.updates.mechanism", "gaussian", "--algorithm.updates.mechanism.multiplier", "5"]
 CEPS = ["--algorithm", "ceps", "--algorithm.clip", "5", "--algorithm.sigma", "0.4"]
 CEPS += ["--algorithm.mechanism", "gaussian", "--algorithm.mechanism.multiplier", "3"]
 PARTPSP = ["--algorithm", "partpsp", "--algorithm.clip", "1", "--algorithm.dpps.b", "100", "--network", "exponential"]
 NONE = ["--stop", "none"]
 AGP = ["--algorithm", "agp", "--algorithm.lr", "0.001", "--network", "timed", "--network.latency", "exponential"]
 OUTAGES = ["--network.down", "0.1", "--network.up", "0.5"]
-LEAVES = ["--network.leaves", "200", "200", "31", "200", "57", "60"]
 RUNS = {
     "gradients": [*DPSGD, *GAUSSIAN, *NONE],
-    "updates": [*DPSGD, *UPDATES, *NONE],
     "ceps": [*CEPS, *NONE],
     "budget": [*DPSGD, *GAUSSIAN, *NONE, "--privacy.epsilon", "3"],
     "partpsp": [*PARTPSP, *NONE],
     "partpsp stop rule": [*PARTPSP, "--problem.public", "stop", "--stop", "objective", "--stop.value", "0.4"],
     "delays": [*DPSGD, *GAUSSIAN, *NONE, "--network", "delays", "--network.bound", "3"],
     "outages": [*DPSGD, *GAUSSIAN, *NONE, "--network", "outages", *OUTAGES],
-    "membership": [*DPSGD, *GAUSSIAN, *NONE, "--network", "membership", *LEAVES],
     "timed": [*DPSGD, *GAUSSIAN, *NONE, "--network", "timed"],
-    "events": [*AGP, *GAUSSIAN, *NONE],
     "events budget": [*AGP, *GAUSSIAN, *NONE, "--privacy.epsilon", "3"],
 }
 STEPS = ["--steps", "120", "--chunk", "4"]

@@ -239,9 +239,6 @@ def test_tables_of_other_libraries_are_those_of_pandas():
     assert all(np.array_equal(a, b) for a, b in zip(*map(jax.tree.leaves, made), strict=True))
 
 
-# ---- labels that are rare, and numbers that lose their meaning ----
-
-
 def said(call):
     with warnings.catch_warnings(record=True) as found:
         warnings.simplefilter("always")

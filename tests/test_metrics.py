@@ -38,13 +38,6 @@ def test_regression_metrics_are_their_formulas():
     )  # fmt: skip
 
 
-def test_at_the_truth_nothing_is_left():
-    solved = np.broadcast_to(truth.astype(np.float32), (M, N))
-    assert measure("support_recovery", solved) == 1
-    for name in ("objective", "objective_local", "consensus_error", "distance_to_truth"):
-        assert measure(name, solved) == pytest.approx(0, abs=1e-10)
-
-
 def test_support_recovery():
     for entries, share in (
         ({0: -3.0, 1: 0.1, 7: 0.2, 9: 5.0}, 1 / 3),  # the support is {0, 1, 2}, signs and sizes do not matter
@@ -182,12 +175,6 @@ def test_accuracy_on_own_classes_leaves_out_those_that_no_test_example_has():
     per_class = np.stack([right[:, labels == c].mean(axis=1) for c in (0, 2)], axis=1)
     own = np.array([[1.0, 0], [0.25, 0.75]])  # of what is left of the nodes' labels
     assert measure("accuracy_own", w, few) == pytest.approx((own * per_class).sum(axis=1).mean())
-
-
-def test_shares_of_labels_leave_out_padding():
-    parts = [(np.ones((size, 2)), np.asarray(labels)) for size, labels in ((1, [2]), (4, [0, 0, 1, 2]))]
-    problem = jdfl.problems.softmax_regression(parts, classes=3)
-    np.testing.assert_allclose(metrics.label_shares(problem, 3), [[0, 0, 1], [0.5, 0.25, 0.25]])
 
 
 def test_wilson_covers_the_accuracy():
