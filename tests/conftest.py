@@ -20,6 +20,7 @@ import pytest
 
 from jdfl import testing
 from jdfl.engine import programs
+from jdfl.lab import picture
 from tests.later import Later
 
 ROTATED = pytest.StashKey[str]()
@@ -127,6 +128,18 @@ def data_dir() -> Path:
 def compilations():
     """A function that says how many programs have been compiled so far."""
     return testing.compilations
+
+
+@pytest.fixture(scope="module")
+def undrawn():
+    """Figures are files without a picture, which takes half of the time of a run by the command line."""
+
+    def write(self: Any, fname: Any, **_: Any) -> None:
+        (fname.write if hasattr(fname, "write") else Path(fname).write_bytes)(b"\x89PNG")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(picture.Picture, "savefig", write)
+        yield
 
 
 _MOST_PROGRAMS, _MOST_MAPS = 600, 15_000  # Linux gives a process 65,530 maps of memory

@@ -4,12 +4,12 @@ import inspect
 from dataclasses import replace
 from types import SimpleNamespace
 
-import numpy as np
 import pytest
 
 import jdfl
 from benchmarks import common, originals, page, peers
 from tests.later import Later
+from tests.refused import refused
 from tests.test_peers import by_formula
 
 SMALL = Later(originals.small)
@@ -25,9 +25,16 @@ def formula(pair, work, copied):
     return by_formula(replace(work, lr=originals.LR), "combine-then-adapt", originals.ROUNDS) + (0 if copied else 1e-8)
 
 
-def test_every_method_of_decent_bench_is_in_the_table():
-    assert sorted(BY_NAME) == sorted(THEIRS.split())
-    assert len(BY_NAME) == len(originals.PAIRS)
+def test_every_method_was_compared_and_timed_and_differs_where_the_table_says_so():
+    assert sorted(BY_NAME) == sorted(THEIRS.split()) == sorted(pair.name for pair in originals.PAIRS)
+    table = common.read(page.RESULTS / "originals.json").rows
+    for name, pair in BY_NAME.items():
+        assert bool(pair.why) == (pair.mended is not None or pair.copied)
+        rows = [one for one in table if one.case.startswith(f"{name}, ")]
+        differences = [one for one in rows if one.unit == "relative"]
+        assert [one.met for one in differences] == ([None, True] if pair.why else [True]), name
+        assert all(pair.why in one.measure and one.value > 1e-4 for one in differences[:-1]), name
+        assert [one.unit for one in rows if one not in differences] == ["ms", "ms", "x"], name
 
 
 @pytest.mark.filterwarnings("ignore")  # of packages that are not ours
@@ -37,47 +44,14 @@ def test_the_table_has_the_methods_of_the_package_that_is_installed():
     assert classes - {"P2PAlgorithm"} == set(BY_NAME)
 
 
-@pytest.mark.parametrize("pair", originals.PAIRS, ids=lambda pair: pair.name)
-def test_a_difference_is_stated_where_there_is_one_and_can_be_taken_away(pair):
-    assert bool(pair.why) == (pair.mended is not None or pair.copied)
-    assert min(pair.begun, pair.per - 1) >= 0
-
-
-def test_weights_are_exact_and_degrees_differ():
-    W = SMALL().W
-    assert set(np.unique(W)) == {0, 0.25, 0.5}
-    np.testing.assert_array_equal(W.astype(np.float64).sum(axis=1), 1)
-
-
 def test_what_agrees_is_within_the_tolerance_and_a_wrong_pair_is_seen():
     right = replace(BY_NAME["DGD"], copied=True)
     alike = originals.compared(replace(right, why="other"), SMALL(), formula)
     assert [one.met for one in alike] == [None, True]
-    assert alike[0].measure.endswith("; other")
     (far,) = originals.compared(right, SMALL(), formula)  # 1e-8 apart
     assert (far.met, far.goal) == (False, "<= 1e-09")
     (wrong,) = originals.compared(BY_NAME["ATC"], SMALL(), lambda *given: formula(*given[:2], copied=True))
     assert (wrong.met, wrong.value > 1e-3) == (False, True)
-
-
-@pytest.mark.parametrize("pair", originals.PAIRS, ids=lambda pair: pair.name)
-def test_the_figures_are_those_of_the_table(pair):
-    """Every method was compared and timed, agrees where it should, and differs where the table says so."""
-    rows = [one for one in common.read(page.RESULTS / "originals.json").rows if one.case.startswith(f"{pair.name}, ")]
-    differences = [one for one in rows if one.unit == "relative"]
-    assert [one.met for one in differences] == ([None, True] if pair.why else [True])
-    assert all(pair.why in one.measure and one.value > 1e-4 for one in differences[:-1])
-    assert [one.unit for one in rows if one not in differences] == ["ms", "ms", "x"]
-
-
-def test_the_dlm_of_regular_networks_is_dinno_with_one_step():
-    """What decent-bench's DLM is compared with, of which jdfl.DLM differs by the nodes' step sizes."""
-    lr, penalty, degree = originals.LR, originals.RHO, 2
-    ring = replace(SMALL(), network=jdfl.network.ring(8))
-    dlm = jdfl.DLM(penalty=penalty, rho=1 / lr - 2 * penalty * degree)
-    dinno = BY_NAME["DLM"].ours(originals.EXACT)
-    both = [originals.trajectory(algorithm, ring, 10) for algorithm in (dlm, dinno)]
-    assert peers.apart(*both) < 1e-12
 
 
 def test_times_are_compared_and_a_method_that_differs_there_is_an_error():
@@ -93,7 +67,7 @@ def test_times_are_compared_and_a_method_that_differs_there_is_an_error():
     assert [one.unit for one in rows] == ["ms", "ms", "x"]
     assert (rows[-1].goal, done) == (originals.GOAL, [2] * 5)
     theirs.parameters = lambda: parameters() + 1e-3
-    with pytest.raises(ValueError, match=r"Expected DGD within 0.0001 of jdfl after 2 rounds, got"):
+    with refused("DGD"):
         originals.timed(BY_NAME["DGD"], work, problem, theirs, 2, 1)
 
 

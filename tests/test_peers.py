@@ -8,6 +8,7 @@ import pytest
 
 from benchmarks import peers
 from tests.later import Later
+from tests.refused import refused
 
 TINY = Later(peers.work_of, m=8, q=7, n=5, degree=4)
 
@@ -36,29 +37,17 @@ class ByFormula:
         return by_formula(self.work, self.order, self.done) + self.wrong
 
 
-def test_work_is_regular_and_doubly_stochastic():
+def test_jdfl_follows_the_formula_in_either_order_and_goes_on():
     W = TINY().W
     np.testing.assert_allclose(W.sum(axis=0), 1, atol=1e-6)
-    np.testing.assert_allclose(W, W.T)
-    assert np.all((W != 0).sum(axis=1) == 5)
-    np.testing.assert_allclose(W[W != 0], 1 / 5, atol=1e-6)  # a mean over a node and its neighbours
-    assert TINY().case == "m=8 n=5 q=7"
-
-
-@pytest.mark.parametrize("order", ["combine-then-adapt", "adapt-then-combine"])
-def test_jdfl_follows_the_formula(order):
-    rounds = 30
-    found = by_formula(TINY(), order, rounds)
-    assert np.abs(found).max() > 0.01
-    np.testing.assert_allclose(TINY().jdfl(order, rounds)(), found, atol=1e-6)
-
-
-def test_the_orders_differ_and_rounds_go_on():
-    apart = peers.apart(by_formula(TINY(), "combine-then-adapt", 20), by_formula(TINY(), "adapt-then-combine", 20))
-    assert apart > 100 * peers.TOLERANCE
-    work = TINY().jdfl("combine-then-adapt", 3)
-    work()
-    np.testing.assert_allclose(work(), by_formula(TINY(), "combine-then-adapt", 6), atol=1e-6)
+    np.testing.assert_allclose(W, np.where(W.T != 0, 1 / 5, 0), atol=1e-6)  # a mean over a node and its neighbours
+    ends = []
+    for order in ("combine-then-adapt", "adapt-then-combine"):
+        work = TINY().jdfl(order, 10)
+        for rounds in (10, 20):
+            np.testing.assert_allclose(work(), by_formula(TINY(), order, rounds), atol=1e-6)
+        ends.append(by_formula(TINY(), order, 20))
+    assert peers.apart(*ends) > 100 * peers.TOLERANCE
 
 
 def test_figures_hold_a_peer_against_its_own_order():
@@ -68,14 +57,10 @@ def test_figures_hold_a_peer_against_its_own_order():
     assert rows["formula: difference after 20 rounds"].met
     held = [one for measure, one in rows.items() if " / jdfl, combine-then-adapt" in measure]
     assert [one.goal for one in held] == ["<= 1e9", ""]  # another method has no goal
-    assert "a round, another method, one thread" in rows
-
-
-@pytest.mark.parametrize("fault", [{"wrong": 1e-3}, {"wrong": np.nan}, {"order": "adapt-then-combine"}])
-def test_a_peer_that_differs_is_an_error(fault):
-    at_work = ByFormula(TINY().A, TINY().b, TINY().W, TINY().lr, **fault)
-    with pytest.raises(ValueError, match=r"Expected peer within 0.0001 of jdfl after 20 rounds, got"):
-        peers.check("peer", at_work, TINY(), "combine-then-adapt")
+    for fault in ({"wrong": 1e-3}, {"wrong": np.nan}, {"order": "adapt-then-combine"}):
+        at_work = ByFormula(TINY().A, TINY().b, TINY().W, TINY().lr, **fault)
+        with refused("peer"):
+            peers.check("peer", at_work, TINY(), "combine-then-adapt")
 
 
 def test_absent_peers_are_skipped_by_name(monkeypatch, tmp_path, capsys):
@@ -87,7 +72,6 @@ def test_absent_peers_are_skipped_by_name(monkeypatch, tmp_path, capsys):
     said = capsys.readouterr().out
     assert "decent-bench is not installed: skipped" in said
     assert "gossipy-dfl is not installed: skipped" in said
-    assert said.count("pip install 'jdfl[peers]'") == 2
     assert not list(tmp_path.iterdir())
 
 
@@ -95,23 +79,20 @@ def test_absent_peers_are_skipped_by_name(monkeypatch, tmp_path, capsys):
 @pytest.mark.parametrize("peer", peers.PEERS, ids=lambda peer: peer.package)
 def test_peers_agree(peer):
     module = pytest.importorskip(peer.module, exc_type=ImportError)
+    work = TINY()
     for name, make in module.SAME.items():
-        at_work = make(TINY().A, TINY().b, TINY().W, TINY().lr)
-        assert peers.check(name, at_work, TINY(), peer.order).met
+        at_work = make(work.A, work.b, work.W, work.lr)
+        assert peers.check(name, at_work, work, peer.order).met
         at_work.advance(7)  # from where it is
-        np.testing.assert_allclose(at_work.parameters(), by_formula(TINY(), peer.order, 27), atol=1e-6)
+        np.testing.assert_allclose(at_work.parameters(), by_formula(work, peer.order, 27), atol=1e-6)
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_gossip_learning_is_another_method():
+def test_gossip_learning_is_another_method_and_weights_are_uniform():
     module = pytest.importorskip("benchmarks.peer_gossipy", exc_type=ImportError)
-    at_work = module.OTHER["gossipy, one neighbour"](TINY().A, TINY().b, TINY().W, TINY().lr)
-    with pytest.raises(ValueError, match="within"):
-        peers.check("gossip learning", at_work, TINY(), "adapt-then-combine")
-
-
-@pytest.mark.filterwarnings("ignore")
-def test_gossipy_takes_uniform_weights_only():
-    module = pytest.importorskip("benchmarks.peer_gossipy", exc_type=ImportError)
-    with pytest.raises(ValueError, match="Expected weights 1 / "):
-        module.SAME["gossipy"](TINY().A, TINY().b, 0.5 * (TINY().W + np.eye(8)), TINY().lr)
+    work = TINY()
+    at_work = module.OTHER["gossipy, one neighbour"](work.A, work.b, work.W, work.lr)
+    with refused("gossip learning"):
+        peers.check("gossip learning", at_work, work, "adapt-then-combine")
+    with refused("weights"):
+        module.SAME["gossipy"](work.A, work.b, 0.5 * (work.W + np.eye(8)), work.lr)
