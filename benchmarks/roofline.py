@@ -51,7 +51,7 @@ LIMIT = (
     "the time, whether they are formed once or three times, or with the signs as one more row. Kernels of jdfl's own "
     "count as the bytes that they move: their operations are not in the text of a program. Noise takes one number from "
     "a block of two words; two normal numbers of each halve its operations, but are an array in memory then, 1.2 "
-    "times the bytes of a round (tests/test_roofline.py). In one kernel such a round reads nothing twice, but "
+    "times the bytes of a round. In one kernel such a round reads nothing twice, but "
     "whether the new parameters are finite is a pass of its own, a twelfth of the traffic."
 )
 RECORD, SLACK = FOLDER / "aot.json", 1.05

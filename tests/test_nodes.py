@@ -12,8 +12,10 @@ from jdfl.devices import layout, nodes
 
 pytestmark = pytest.mark.optimized
 
+ALIKE = PartitionSpec()
 
-def on_devices(function, x, devices, *, results=PartitionSpec()):
+
+def on_devices(function, x, devices, *, results=ALIKE):
     """`function` of the rows x [M, ...], spread over devices, with NaN in the rows that are nobody's."""
     count = len(x)
     beyond = nodes.per_device(count, devices) * devices - count

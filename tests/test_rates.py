@@ -125,14 +125,14 @@ def test_exact_methods_have_the_rate_of_their_spectral_radius(quadratic, kind, s
         assert rate.interval[1] - rate.interval[0] < 0.1 * (1 - expected)
 
 
-def test_constant_step_sizes_of_d_psgd_level_off(quadratic, share=0.2):
+def test_constant_step_sizes_of_d_psgd_level_off(quadratic):
     problem, network, _, _ = quadratic
     features = problem.data[0]
     noise = 0.3 * np.random.default_rng(2).normal(size=features.shape[:2])
     with jax.enable_x64(True):
         problem = problem.replace(data=(features, features @ np.array([3.0, 3.0, 3.0]) + noise))
-        lr = float(share / np.max(problem.curvature))
-        steps = int(120 / share)
+        lr = 0.2 / float(np.max(problem.curvature))
+        steps = 600
         result = jdfl.run(jdfl.DPSGD(lr=lr), problem, network, steps=steps, metrics=["suboptimality"])
     rate = linear_rate(result)
     assert rate.floor == pytest.approx(result.final["suboptimality"], rel=0.02)

@@ -75,9 +75,10 @@ def test_an_occupied_directory_is_refused_or_replaced_whole(result, tmp_path, mo
         raise OSError("a full disk")
 
     for where, name, broken in ((results, "summary_text", fail), (Path, "rename", second_fails)):
-        with monkeypatch.context() as patch, pytest.raises(OSError):  # noqa: PT011
+        with monkeypatch.context() as patch:
             patch.setattr(where, name, broken)
-            write_run(folder, result, config_yaml="second: 1\n", overwrite=True)
+            with pytest.raises(OSError):
+                write_run(folder, result, config_yaml="second: 1\n", overwrite=True)
         assert read_run(folder).config_yaml == "first: 1\n"
         assert hidden(tmp_path) == []
     write_run(folder, result, config_yaml="second: 1\n", overwrite=True)

@@ -17,9 +17,9 @@ from jdfl import testing
 from jdfl.algorithms.program import Program
 from jdfl.engine import guard, loop, metrics, waves
 from jdfl.events import RandomizedGossip
+from tests.refused import refused
 from tests.toy import SLOW, Gossip, M, N, problem, run
 
-pytestmark = pytest.mark.optimized
 
 
 @pytest.fixture(scope="module")
@@ -35,52 +35,36 @@ def one_by_one():
     return params, communications, result
 
 
-# ---------------------------------------------------------------- where a run ends
-
-
-@pytest.mark.parametrize("tolerance", [1e9, 20.0, 1.0, 0.3])
-@pytest.mark.parametrize(("every", "chunk"), [(1, 1), (1, 50), (7, 50), (7, 3)])
-def test_the_stop_rule_ends_the_run_in_the_very_round(one_by_one, tolerance, every, chunk):
+def test_the_stop_rule_ends_the_run_in_the_very_round(one_by_one):
     params, _, _ = one_by_one
     period = np.asarray(SLOW.period)
-    first = next(
-        k
-        for k in range(1, 31)
-        if (k >= period).all() and float(metrics.consensus_error(params[k - 1], problem)) <= tolerance
-    )
-    result = run(SLOW, steps=30, every=every, stop=jdfl.consensus_below(tolerance), options=jdfl.Options(chunk=chunk))
-    assert (result.rounds, result.ending) == (first, "stop rule")
-    np.testing.assert_array_equal(result.params, params[first - 1])
-    np.testing.assert_array_equal(result.communication_rounds, first // period)
-    assert result.history["round"].tolist() == [*range(0, first, every), first]
-    assert "agree" in result.reason
+    for tolerance in (1e9, 1.0):
+        first = next(
+            k
+            for k in range(1, 31)
+            if (k >= period).all() and float(metrics.consensus_error(params[k - 1], problem)) <= tolerance
+        )
+        for every, chunk in ((1, 50), (7, 3)):
+            options = jdfl.Options(chunk=chunk)
+            result = run(SLOW, steps=30, every=every, stop=jdfl.consensus_below(tolerance), options=options)
+            assert (result.rounds, result.ending) == (first, "stop rule")
+            np.testing.assert_array_equal(result.params, params[first - 1])
+            np.testing.assert_array_equal(result.communication_rounds, first // period)
+            assert result.history["round"].tolist() == [*range(0, first, every), first]
 
 
-def test_agreement_counts_only_after_every_node_has_communicated():
-    assert run(SLOW, steps=30, stop=jdfl.consensus_below(1e9)).rounds == 4
-
-
-@pytest.mark.parametrize(
-    ("steps", "every", "chunk", "rounds"),
-    [
-        (12, 5, 50, [0, 5, 10, 12]),
+def test_records_fall_on_multiples_and_on_the_last_round(one_by_one):
+    for steps, every, chunk, rounds in (
         (12, 5, 1, [0, 5, 10, 12]),
         (12, 4, 6, [0, 4, 8, 12]),
-        (3, 1, 2, [0, 1, 2, 3]),
         (2, 2**30, 50, [0, 2]),
         (np.int64(3), np.int32(2), np.int64(2), [0, 2, 3]),
-    ],
-)
-def test_records_fall_on_multiples_and_on_the_last_round(one_by_one, steps, every, chunk, rounds):
-    result = run(SLOW, steps=steps, every=every, options=jdfl.Options(chunk=chunk))
-    assert result.history["round"].tolist() == rounds
-    assert (result.ending, result.reason) == ("steps", f"all {steps} rounds are done")
-    np.testing.assert_array_equal(result.params, one_by_one[0][steps - 1])
-    whole = one_by_one[2].history.set_index("round").loc[rounds].reset_index()
-    np.testing.assert_allclose(result.history.to_numpy(), whole.to_numpy(), rtol=1e-6)
-
-
-def test_a_rule_that_never_fires_is_mentioned():
+    ):
+        result = run(SLOW, steps=steps, every=every, options=jdfl.Options(chunk=chunk))
+        assert (result.ending, result.history["round"].tolist()) == ("steps", rounds)
+        np.testing.assert_array_equal(result.params, one_by_one[0][steps - 1])
+        whole = one_by_one[2].history.set_index("round").loc[rounds].reset_index()
+        np.testing.assert_allclose(result.history.to_numpy(), whole.to_numpy(), rtol=1e-6)
     assert "the stop rule never fired" in run(stop=jdfl.objective_below(-1.0)).reason
 
 
@@ -94,10 +78,6 @@ def test_the_counts_are_those_of_the_algorithm(one_by_one):
     assert result.totals.bytes == 30 * M * 4 * N
     assert (result.totals.gradients, result.totals.releases) == (31 * M, 30 * M)
     assert result.totals.communications == communications[-1]
-    assert all(type(value) is int for value in (result.totals.bits, result.totals.gradients, result.totals.releases))
-
-
-# ---------------------------------------------------------------- callbacks and interruption
 
 
 def test_callbacks_see_every_chunk():
@@ -127,70 +107,67 @@ def test_a_callback_may_interrupt():
     def stop(now):
         return "it is good enough" if now.rounds == 6 else None
 
-    result = run(callbacks=[stop], options=jdfl.Options(chunk=3))
-    check_interrupted(result, 6)
-    assert result.reason.startswith("it is good enough")
-
-
-def test_ctrl_c_in_a_callback_interrupts():
-    def stop(now):
+    def press(now):
         if now.rounds == 6:
             raise KeyboardInterrupt
 
-    check_interrupted(run(callbacks=[stop], options=jdfl.Options(chunk=3)), 6)
-
-
-def test_what_a_callback_returns_is_a_reason_or_nothing():
-    with pytest.raises(ValueError, match=r"returns 3\."):
+    for callback in (stop, press):
+        result = run(callbacks=[callback], options=jdfl.Options(chunk=3))
+        check_interrupted(result, 6)
+        assert result.reason.startswith("it is good enough") == (callback is stop)
+    with refused("3"):
         run(callbacks=[lambda now: 3])
 
 
+class Told(jdfl.Callback):
+    """Notes when it is told what."""
+
+    every = 4
+
+    def __init__(self):
+        self.log = []
+
+    def begin(self, start):
+        self.log.append(("begin", start.steps))
+
+    def between(self, now):
+        self.log.append(("between", now.rounds))
+
+    def __call__(self, now):
+        self.log.append(("told", now.rounds))
+
+    def end(self, result):
+        self.log.append(("end", result.rounds))
+
+    def close(self):
+        self.log.append("close")
+
+
 def test_callbacks_are_told_in_order_and_closed_whatever_happens():
-    class Told(jdfl.Callback):
-        every = 4
-
-        def __init__(self):
-            self.log = []
-
-        def begin(self, start):
-            self.log.append(("begin", start.steps))
-
-        def between(self, now):
-            self.log.append(("between", now.rounds))
-
-        def __call__(self, now):
-            self.log.append(("told", now.rounds))
-
-        def end(self, result):
-            self.log.append(("end", result.rounds))
-
-        def close(self):
-            self.log.append("close")
-
     def fail(now):
         raise RuntimeError("disk full")
 
-    one = Told()
+    one, begun = Told(), [("begin", 6), ("between", 0), ("between", 4)]
     run(steps=6, callbacks=[one], options=jdfl.Options(chunk=5))
-    assert one.log == [("begin", 6), ("between", 0), ("between", 4), ("told", 5), ("between", 5), ("told", 6),
-                       ("end", 6), "close"]  # fmt: skip
+    assert one.log == [*begun, ("told", 5), ("between", 5), ("told", 6), ("end", 6), "close"]
     one.log.clear()
     with pytest.raises(RuntimeError, match="disk full"):
         run(steps=6, callbacks=[one, fail])
-    assert one.log == [("begin", 6), ("between", 0), ("between", 4), ("told", 6), "close"]
+    assert one.log == [*begun, ("told", 6), "close"]
+
+
+class Allowed(jdfl.Callback):
+    """Allows every node some releases."""
+
+    def __init__(self, most):
+        self.most = most
+
+    def begin(self, start):
+        return np.full(start.problem.m, self.most)
 
 
 def test_the_tightest_of_several_limits_counts():
-    class Allowed(jdfl.Callback):
-        def __init__(self, most):
-            self.most = most
-
-        def begin(self, start):
-            return np.full(start.problem.m, self.most)
-
-    gradients = jdfl.Gradients(clip=1.0, batch=1, mechanism=jdfl.Gaussian(5.0))
-    noisy = jdfl.DPSGD(lr=0.01, gradients=gradients)
-    result = run(algorithm=noisy, callbacks=[Allowed(9), Allowed(4)])
+    result = run(SLOW.replace(period=None), callbacks=[Allowed(9), Allowed(4)])
     assert (result.ending, result.rounds) == ("budget", 4)
 
 
@@ -205,18 +182,6 @@ class Keep(jdfl.Callback):
 
     def end(self, result):
         self.result = result
-
-
-def test_an_interruption_of_the_last_chunk_comes_after_the_result():
-    def stop(snapshot):
-        if snapshot.rounds == 12:
-            raise KeyboardInterrupt
-
-    keep = Keep(stop)
-    with pytest.raises(KeyboardInterrupt):
-        run(callbacks=[keep], options=jdfl.Options(chunk=3))
-    assert keep.result.ending == "steps"
-    assert keep.result.rounds == 12
 
 
 @pytest.fixture
@@ -241,32 +206,29 @@ def ctrl_c(monkeypatch):
     signal.signal(signal.SIGINT, before)
 
 
-def test_ctrl_c_waits_for_the_chunk_under_way(ctrl_c):
+def test_ctrl_c_waits_for_the_chunk_under_way_and_a_second_one_does_not(ctrl_c):
     ctrl_c(1)
     try:
         result = run(options=jdfl.Options(chunk=3))
     except KeyboardInterrupt:  # it would end pytest
         pytest.fail("Ctrl-C was not held back")
     check_interrupted(result, 3)
-
-
-def test_a_second_ctrl_c_does_not_wait(ctrl_c):
     ctrl_c(2)
     with pytest.raises(KeyboardInterrupt):
         run(options=jdfl.Options(chunk=3))
 
 
-@pytest.mark.parametrize("where", ["start", "advance"])
+@pytest.mark.parametrize("where", ["start", "advance", "callback"])
 def test_ctrl_c_in_the_last_chunk_or_while_it_compiles_is_raised_when_the_run_returns(ctrl_c, monkeypatch, where):
     """So a loop of short runs ends; the result is known to callbacks."""
     ctrl_c(where == "advance")
     if where == "start":
         start = loop.start
         monkeypatch.setattr(loop, "start", lambda *some: (signal.raise_signal(signal.SIGINT), start(*some))[1])
-    keep = Keep(lambda _: None)
+    keep = Keep(lambda _: signal.raise_signal(signal.SIGINT) if where == "callback" else None)
     with pytest.raises(KeyboardInterrupt):
         run(callbacks=[keep], options=jdfl.Options(chunk=100))
-    assert keep.result.ending == "steps"
+    assert (keep.result.ending, keep.result.rounds) == ("steps", 12)
 
 
 def test_ctrl_c_in_a_run_inside_a_callback_ends_both_or_is_raised(ctrl_c):
@@ -306,6 +268,7 @@ def test_ctrl_c_in_the_last_events_is_raised(ctrl_c, monkeypatch):
         jdfl.run(RandomizedGossip(), small, nw.timed(nw.ring(small.m)), steps=2)
 
 
+@pytest.mark.rotated(3)
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_every_signal_that_ended_nothing_has_its_usual_effect_afterwards(number):
     """In a process, and after another one that did end something."""
@@ -330,14 +293,6 @@ print("lost", flush=True)
     assert done.returncode == -number
 
 
-def test_other_errors_of_a_callback_are_raised():
-    def fail(snapshot):
-        raise RuntimeError("disk full")
-
-    with pytest.raises(RuntimeError, match="disk full"):
-        run(callbacks=[fail])
-
-
 def test_runs_in_other_threads():
     found = []
     thread = threading.Thread(target=lambda: found.append(run(key=3)))
@@ -346,52 +301,44 @@ def test_runs_in_other_threads():
     np.testing.assert_array_equal(found[0].params, run(key=3).params)
 
 
-# ---------------------------------------------------------------- divergence
-
-
-@pytest.mark.parametrize("bad", [[np.nan], [np.inf], [-np.inf], [np.inf, -np.inf]], ids=str)
-@pytest.mark.parametrize("watched", ["state", "parameters"])
-def test_every_number_that_is_not_finite_is_found(bad, watched):
+def test_every_number_that_is_not_finite_is_found():
     w = np.full((3, 5), np.finfo(np.float32).max, np.float32)  # finite, if only just
-    found = jax.jit(lambda w, largest=None: guard.bad_nodes(Program(Gossip()), w, largest, watched))
-    assert not found(w).any()
-    assert found(w, np.float32(1e30)).all()
-    w[1, 1 : 1 + len(bad)] = bad
-    assert found(w).tolist() == [False, True, False]
-    assert guard.bad_nodes(Program(Gossip()), w, np.float32(1e30), "nothing") is None
+    program, large = Program(Gossip()), np.float32(1e30)
+    for watched in ("state", "parameters"):
+        found = jax.jit(lambda w, largest=None, watched=watched: guard.bad_nodes(program, w, largest, watched))
+        assert not found(w).any()
+        assert found(w, large).all()
+        for bad in ([np.nan], [np.inf], [-np.inf], [np.inf, -np.inf]):
+            spoilt = w.copy()
+            spoilt[1, 1 : 1 + len(bad)] = bad
+            assert found(spoilt).tolist() == [False, True, False]
+    assert guard.bad_nodes(program, w, large, "nothing") is None
 
 
 def test_a_run_ends_where_a_parameter_is_too_large():
     result = run(Gossip(rate=2.5), steps=100, options=jdfl.Options(chunk=7, diverged_above=1e4))
-    assert result.ending == "diverged"
+    assert (result.ending, result.rounds < 100) == ("diverged", True)
     assert result.diverged is not None
     rounds, node = result.diverged
-    assert rounds == result.rounds < 100
-    assert f"node {node} has a parameter of size above 10000 after round {rounds}" in result.reason
-    large = np.abs(result.params).max(axis=1) > 1e4
-    assert np.argmax(large) == node
+    assert (rounds, node) == (result.rounds, np.argmax(np.abs(result.params).max(axis=1) > 1e4))
+    for said in (f"node {node} ", "10000", f"round {rounds}"):
+        assert said in result.reason
     assert np.abs(run(Gossip(rate=2.5), steps=rounds - 1).params).max() <= 1e4
-    with pytest.raises(ValueError, match=r"diverged_above = -1.*None: no such size"):
+    with refused(diverged_above=-1):
         run(options=jdfl.Options(diverged_above=-1))
 
 
-@pytest.mark.parametrize(("every", "chunk"), [(1, 1), (5, 50), (1, 3)])
+@pytest.mark.rotated(2)
+@pytest.mark.parametrize(("every", "chunk"), [(5, 50), (1, 3)])
 def test_a_run_ends_with_the_first_node_that_is_not_finite(every, chunk):
-    result = run(
-        Gossip(fails=((6, 4), (6, 2), (8, 0))),
-        every=every,
-        stop=jdfl.consensus_below(1e-9),
-        options=jdfl.Options(chunk=chunk),
-    )
+    failing = Gossip(fails=((6, 4), (6, 2), (8, 0)))
+    result = run(failing, every=every, stop=jdfl.consensus_below(1e-9), options=jdfl.Options(chunk=chunk))
     assert (result.ending, result.rounds, result.diverged) == ("diverged", 7, (7, 2))
     assert "node 2" in result.reason
     assert "after round 7" in result.reason
     assert result.history["round"].tolist() == [*range(0, 7, every), 7]
-    assert not np.isfinite(result.history["objective"].iloc[-1])
-    assert np.isfinite(result.history["objective"].iloc[:-1]).all()
-    assert (result.final["objective"], result.final["consensus_error"]) == (np.inf, np.inf)
-    assert min([result, run()], key=lambda one: one.final["objective"]) is not result
-    assert result.final["round"] == 7
+    assert np.isfinite(result.history["objective"]).tolist() == [True] * (len(result.history) - 1) + [False]
+    assert (result.final["objective"], result.final["consensus_error"], result.final["round"]) == (np.inf, np.inf, 7)
     assert result.totals.messages == {"model": 7 * M}
     assert np.isfinite(np.delete(np.asarray(result.params), [2, 4], axis=0)).all()
 
@@ -403,6 +350,7 @@ def test_a_start_that_is_not_finite_is_no_run():
     assert result.final["objective"] == np.inf
 
 
+@pytest.mark.rotated(2)
 @pytest.mark.parametrize(
     "fields",
     [{"sigma": np.full(M, 1e-30)}, {"mechanism": jdfl.Gaussian(1e38), "sensitivity": 10.0}],
@@ -429,8 +377,6 @@ def test_a_metric_that_overflows_ends_a_run_where_it_is_recorded_unless_the_end_
     assert np.isfinite(result.params).all()
     assert result.final["objective"] == result.final["consensus_error"] == np.inf
     assert np.isfinite(result.history["objective"].iloc[-2])
-    assert any("nothing was learnt" in words for words in result.warnings)
-    assert "nothing was learnt" in repr(result)
     noisy = run(jdfl.DPSGD(gradients=jdfl.Gradients(clip=1.0, mechanism=jdfl.Gaussian(1e28))))
     assert (noisy.ending, noisy.diverged) == ("steps", None)
     assert noisy.final["objective"] == np.inf
