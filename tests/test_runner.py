@@ -21,7 +21,6 @@ from tests.refused import refused
 from tests.toy import SLOW, Gossip, M, N, problem, run
 
 
-
 @pytest.fixture(scope="module")
 def one_by_one():
     """The parameters and communications after each of 30 rounds, a round at a time."""
