@@ -16,22 +16,17 @@ from jdfl.store.journal import Journal
 
 ROOT = Path(__file__).parent.parent
 PICKLES = {"problems/cifar.py"}  # takes numbers alone
-FORBIDDEN = ("eval", "exec", "compile", "__import__")
+FORBIDDEN = ("eval", "exec", "compile", "__import__", "os.system", "yaml.unsafe_load", "yaml.full_load")
 ODD = "[/red]<a href=x>[bold]=1+1"
 
 
-def statements() -> list[tuple[str, str]]:
-    """(statement, test) of every row of the table."""
-    rows = [line.strip("|").split("|") for line in (ROOT / "SECURITY.md").read_text().splitlines() if line[:1] == "|"]
-    return [(row[1].strip(), row[2].strip(" `")) for row in rows[2:]]
-
-
 def test_every_statement_has_its_test() -> None:
-    assert len(statements()) > 15
-    for statement, test in statements():
-        file, _, name = test.partition("::")
+    rows = [line.strip("|").split("|") for line in (ROOT / "SECURITY.md").read_text().splitlines() if line[:1] == "|"]
+    assert len(rows) > 17
+    for row in rows[2:]:
+        file, _, name = row[2].strip(" `").partition("::")
         tree = ast.parse((ROOT / file).read_text(encoding="utf-8"))
-        assert name in {one.name for one in tree.body if isinstance(one, ast.FunctionDef)}, statement
+        assert name in {one.name for one in tree.body if isinstance(one, ast.FunctionDef)}, row[1]
 
 
 def risks(text: str) -> set[str]:
@@ -43,8 +38,8 @@ def risks(text: str) -> set[str]:
             found |= names & {"pickle", "marshal", "shelve", "dill", "cloudpickle"}
         if isinstance(one, ast.Call):
             called = ast.unparse(one.func)
-            found |= {called} & {*FORBIDDEN, "os.system", "yaml.unsafe_load", "yaml.full_load"}
             given = {word.arg: ast.unparse(word.value) for word in one.keywords}
+            found |= {called} & {*FORBIDDEN}
             if called == "yaml.load" and given.get("Loader") != "_Loader":  # a safe one, with a limit of its own
                 found.add(called)
             if called in ("np.load", "numpy.load") and given.get("allow_pickle", "False") != "False":
@@ -58,13 +53,8 @@ def test_no_code_comes_out_of_a_file() -> None:
     for path in sorted((ROOT / "jdfl").rglob("*.py")):
         name = path.relative_to(ROOT / "jdfl").as_posix()
         assert risks(path.read_text(encoding="utf-8")) <= ({"pickle"} if name in PICKLES else set()), name
-
-
-@pytest.mark.parametrize(
-    "text", ["import pickle", "eval(x)", "yaml.load(x)", "np.load(x, allow_pickle=True)", "run(x, shell=True)"]
-)
-def test_code_out_of_a_file_would_be_seen(text: str) -> None:
-    assert risks(text)
+    for text in ("import pickle", "eval(x)", "yaml.load(x)", "np.load(x, allow_pickle=True)", "run(x, shell=True)"):
+        assert risks(text)
 
 
 def test_a_forged_folder_passes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,7 +6,6 @@ from importlib import import_module
 import jax
 import jax.numpy as jnp
 import numpy as np
-import pytest
 
 import jdfl
 from jdfl.algorithms.algorithm import _CODEC
@@ -16,8 +15,9 @@ from jdfl.base import streams
 from jdfl.base.streams import Stream
 from tests.algorithms.play import direct
 from tests.later import Later
+from tests.refused import refused
 
-KEY, NODE = jax.random.key(3), jnp.arange(5, dtype=jnp.int32)
+KEY, NODE = Later(jax.random.key, 3), np.arange(5, dtype=np.int32)
 PROBLEM = Later(jdfl.problems.example1, m=4, n=12, s=2, rows=(8, 12), seed=5)
 NETWORK = Later(jdfl.network.complete, 4)
 
@@ -38,7 +38,7 @@ def key_of(stream, now):
 def test_no_two_streams_give_a_node_the_same_key_or_numbers_that_go_together():
     known = every_stream()
     assert len({one.number for one in known}) == len(known) > 30
-    run = streams.Keys.of(KEY)
+    run = streams.Keys.of(KEY())
     moments = [run.at_start(), run.at_round(0), run.at_round(1)]
     keys = [streams.each(key_of(one, now), NODE, i) for one in known for now in moments for i in (0, 1)]
     data = np.concatenate([np.asarray(jax.random.key_data(one)) for one in keys])
@@ -48,29 +48,22 @@ def test_no_two_streams_give_a_node_the_same_key_or_numbers_that_go_together():
     assert np.abs(found).max() < 6 / np.sqrt(4096)  # of some 3e4 pairs the largest is near 4.2
 
 
-@pytest.mark.parametrize("name", ["updates.noise", "codec"])
-def test_a_name_is_declared_once(name):
+def test_names_numbers_and_roots_are_declared_once(monkeypatch):
     every_stream()
-    with pytest.raises(ValueError, match=name):
-        Stream(name, "private")
-    assert Stream.again(name, streams.declared()[name].root) is streams.declared()[name]
-
-
-def test_two_names_of_one_number_are_refused(monkeypatch):
-    """Without the check both would draw the same numbers."""
+    for name in ("updates.noise", "codec"):
+        with refused(name):
+            Stream(name, "private")
+        assert Stream.again(name, streams.declared()[name].root) is streams.declared()[name]
+    with refused("root"):
+        Stream("test.root", "public")  # pyright: ignore[reportArgumentType]
+    moment = Moment(jnp.int32(0), KEY(), NETWORK().graph, NODE)
+    with refused("network"):  # a network's stream in a round
+        direct(moment, PROBLEM()).keys(Stream.again("test.link", "network"))
     monkeypatch.setattr(streams, "_streams", {})
     monkeypatch.setattr(streams, "_number", lambda name: 33)
     Stream("test.one", "private")
-    with pytest.raises(ValueError, match=r"test\.one"):
+    with refused("test.one"):  # or both would draw the same numbers
         Stream("test.two", "shared")
-
-
-def test_an_unknown_root_and_a_networks_stream_in_a_round_are_refused():
-    with pytest.raises(ValueError, match="root"):
-        Stream("test.root", "public")  # pyright: ignore[reportArgumentType]
-    moment = Moment(jnp.int32(0), KEY, NETWORK().graph, NODE)
-    with pytest.raises(ValueError, match="network"):
-        direct(moment, PROBLEM()).keys(Stream.again("test.link", "network"))
 
 
 def test_all_noise_is_private_and_all_that_codecs_share_is_not():
@@ -83,10 +76,10 @@ def test_all_noise_is_private_and_all_that_codecs_share_is_not():
 
 def cosine(stream):
     """Of a node's noise, and of what a receiver can compute: normal numbers of a stream under the shared root."""
-    moment = Moment(jnp.int32(3), KEY, NETWORK().graph, jnp.arange(4, dtype=jnp.int32))
+    moment = Moment(jnp.int32(3), KEY(), NETWORK().graph, jnp.arange(4, dtype=jnp.int32))
     round = direct(moment, PROBLEM())
     sent = np.asarray(jdfl.Updates(clip=1.0, mechanism=jdfl.Gaussian(1.0))(jnp.zeros((4, 500)), round))
-    keys = stream.keys(streams.Keys.of(KEY).shared, round.node)
+    keys = stream.keys(streams.Keys.of(KEY()).shared, round.node)
     guessed = np.asarray(jax.vmap(lambda key: jax.random.normal(key, (500,)))(keys))
     lengths = np.linalg.norm(sent, axis=1) * np.linalg.norm(guessed, axis=1)
     return float(np.abs(np.sum(sent * guessed, axis=1) / lengths).max())

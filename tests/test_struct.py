@@ -5,7 +5,6 @@ import itertools
 import jax
 import pytest
 
-import jdfl
 from jdfl.algorithms import REGISTRY
 from jdfl.base import struct
 
@@ -16,11 +15,9 @@ def test_classes_with_equal_fields_have_different_structures():
 
 
 def test_a_jitted_function_never_gives_back_another_class():
-    for _ in range(40):
-        pair = [
-            struct.dataclass(type(name, (), {"__annotations__": {"x": float}, "x": 1.0})) for name in ("One", "Other")
-        ]
-        same = jax.jit(lambda value: value)
+    same = jax.jit(lambda value: value)
+    for _ in range(10):
+        pair = [struct.dataclass(type(name, (), {"__annotations__": {"x": float}, "x": 1.0})) for name in "AB"]
         assert [type(same(kind())) for kind in pair] == pair
 
 
@@ -38,10 +35,3 @@ def test_leaves_static_fields_and_paths():
     assert jax.tree_util.keystr(jax.tree_util.tree_leaves_with_path(point)[0][0]) == ".x"
     with pytest.raises(AttributeError):
         point.x = 3.0  # pyright: ignore
-
-
-def test_states_are_told_apart_too():
-    problem, network = jdfl.problems.example1(m=4, n=6, s=2, rows=(8, 9)), jdfl.network.ring(4)
-    here = jdfl.run(jdfl.EXTRA(lr=0.01), problem, network, steps=2)
-    there = jdfl.run(jdfl.NIDS(lr=0.01), problem, network, steps=2)
-    assert jax.tree.structure(here.state) != jax.tree.structure(there.state)

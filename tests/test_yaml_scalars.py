@@ -7,7 +7,6 @@ import io
 import math
 import re
 
-import pytest
 import yaml
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -18,6 +17,7 @@ from jdfl.config.study import StudyConfig
 from jdfl.config.study import from_yaml as study_of
 from jdfl.config.study import to_yaml as text_of
 from jdfl.lab.space import field_of
+from tests.refused import refused
 from tests.test_config import values
 
 WRITTEN = [
@@ -103,19 +103,19 @@ def test_the_types_are_those_of_the_core_schema(text):
         assert loader.resolve(yaml.ScalarNode, text, (True, False)) == f"tag:yaml.org,2002:{kind}"
 
 
-@pytest.mark.parametrize("text", ["0100", "-0100", "+010", "!!int 0100"])
-def test_a_number_that_versions_of_yaml_read_differently_is_refused_with_both(text):
-    both = str(int(text.split()[-1])), str(int(text.split()[-1], 8))
-    for read in (
-        lambda: from_yaml(f"steps: {text}"),
-        lambda: yaml_text.scalar(text),
-        lambda: field_of(f"steps={text},7"),
-        lambda: from_yaml(f"problem: {{noise: {text}}}"),
-    ):
-        with pytest.raises(ValueError, match=re.escape(text.split()[-1])) as error:
-            read()
-        assert all(number in str(error.value) for number in both)
-    assert flag_of(text, "steps") is flag_of(text, "privacy.epsilon") is ValueError
+def test_a_number_that_versions_of_yaml_read_differently_is_refused_with_both():
+    for text in ("0100", "-0100", "+010", "!!int 0100"):
+        number = text.split()[-1]
+        for read in (
+            lambda text=text: from_yaml(f"steps: {text}"),
+            lambda text=text: yaml_text.scalar(text),
+            lambda text=text: field_of(f"steps={text},7"),
+            lambda text=text: from_yaml(f"problem: {{noise: {text}}}"),
+        ):
+            with refused(str(int(number)), str(int(number, 8))) as error:
+                read()
+            assert number in str(error.value)
+        assert flag_of(text, "steps") is flag_of(text, "privacy.epsilon") is ValueError
 
 
 FREE = {"None", "none"}  # words for nothing on the command line, which a file writes as null or ~
@@ -139,7 +139,7 @@ def test_flags_and_over_read_numbers_as_files_do(field, text):
 def test_ranges_and_grids_read_numbers_as_files_do():
     assert field_of("lr=log:1e-3:0x10")[1].high == 16
     for bad in ("lr=log:1_0:20", "lr=int:0100:0200", "lr=uniform:0:infinity", "lr=uniform:yes:2"):
-        with pytest.raises(ValueError, match="lr"):
+        with refused("lr"):
             field_of(bad)
 
 
@@ -148,7 +148,6 @@ def test_studies_come_back_as_they_were_written(study):
     assert study_of(text_of(study)) == study
 
 
-@given(st.sampled_from(WRITTEN))
-def test_texts_that_look_like_numbers_stay_texts(text):
-    config = dataclasses.replace(RunConfig(), metrics=(text,))
-    assert yaml_text.load(RunConfig, yaml_text.dump(config)).metrics == (text,)
+def test_texts_that_look_like_numbers_stay_texts():
+    config = dataclasses.replace(RunConfig(), metrics=tuple(WRITTEN))
+    assert yaml_text.load(RunConfig, yaml_text.dump(config)).metrics == tuple(WRITTEN)
