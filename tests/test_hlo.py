@@ -113,34 +113,6 @@ def test_loops_count_as_often_as_they_turn():
     assert (given.launches, given.syncs) == (2 * 7 + 8, 8)
 
 
-COUNTED = (
-    LOOP.replace("add(%i, %i)", "add(%i, %step)")
-    .replace("KNOWN", "")
-    .replace("  %j = ", "  %step = s32[] constant(3)\n  %j = ")
-)
-COUNTED = COUNTED.replace(
-    "parameter(0)\n  ROOT %w",
-    "parameter(0)\n  FIRST\n  %x0 = f32[1000]{0} parameter(1)\n  "
-    "%given = (s32[], f32[1000]{0}) tuple(%zero, %x0)\n  ROOT %w",
-).replace("while(%s)", "while(%given)")
-FIRST = "%constant.1 = s32[] constant(0)\n  %zero = s32[] copy(%constant.1)"
-
-
-@pytest.mark.parametrize(
-    ("text", "turns"),
-    [
-        (COUNTED.replace("FIRST", FIRST), 34),  # 0, 3, ..., 99
-        (COUNTED.replace("FIRST", FIRST.replace("constant(0)", "constant(100)")), 0),
-        (COUNTED.replace("FIRST", "%zero = s32[] get-tuple-element(%s), index=0"), None),  # from a number of the data
-        (COUNTED.replace("FIRST", FIRST).replace("add(%i, %step)", "multiply(%i, %step)"), None),
-    ],
-)
-def test_turns_of_a_counting_loop_are_known(text, turns):
-    source = hlo.Text(HEAD + text, CACHE)
-    ((here, loop),) = source.loops()
-    assert source.turns(here, loop) == turns
-
-
 def test_what_is_unknown_is_an_error():
     head = f"ENTRY %main (p0: {ROWS}) -> {ROWS} {{\n  %p0 = {ROWS} parameter(0)\n"
     for text, named in (

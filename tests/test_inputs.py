@@ -10,7 +10,6 @@ from scipy.sparse import csr_array
 
 import jdfl
 from jdfl.base import checks
-from jdfl.config import RunConfig, yaml_text
 from jdfl.engine.start import check_settings
 from jdfl.problems import partition
 from tests.later import Later
@@ -98,18 +97,6 @@ def test_every_graph_of_a_sequence_is_checked():
     assert "doubly stochastic" in said(jdfl.DSGT(), nw.random_choice([FINE(), row], [0.99, 0.01]))
 
 
-def test_a_matrix_that_expands_is_refused_and_a_negative_one_that_contracts_is_not():
-    expanding = np.array([[2.0, -0.5, -0.5], [-0.5, 2.0, -0.5], [-0.5, -0.5, 2.0]])
-    told = said(jdfl.DPSGD(), nw.from_matrix(expanding, connected=False))
-    assert "2.5" in told
-    assert "expand" in told
-    assert "1.5625" in said(jdfl.DPSGD(), nw.periodic([FINE(), *[nw.from_matrix(expanding, connected=False)] * 2]))
-    swinging = np.full((3, 3), 0.6) - 0.8 * np.eye(3)
-    nw.check_weights(nw.from_matrix(swinging), "M-1")
-    with refused("M-1"):
-        nw.check_weights(nw.from_matrix(swinging), "M-1", columns=True)
-
-
 def test_sparse_needs_a_size_where_nothing_else_gives_it():
     assert "Sparse(share=0.1)" in said(jdfl.DPSGD(codec=jdfl.Sparse()))
     jdfl.Sparse().check(N, M, 2)  # CEPS and IHT know how many entries are not zero
@@ -164,19 +151,6 @@ def test_features_that_are_no_plain_numbers_are_refused():
         ):
             with refused(word):
                 door(features)
-
-
-def test_a_tag_makes_nothing_else_of_a_scalar_and_none_overflows():
-    tagged = ("!!float 1:30", "!!float 1_0.5", "!!float x", "!!int 1_0", "!!int 0b1", "!!bool yes", "!!null x")
-    for text in (*tagged, "1e400", "-1e400"):
-        with refused("YAML"):
-            yaml_text.load(RunConfig, f"algorithm: {{kind: d-psgd, lr: {text}}}")
-        with refused("a single value"):
-            yaml_text.scalar(text)
-    assert yaml_text.scalar("!!float 3") == 3.0
-    assert yaml_text.scalar("!!float -.inf") == -np.inf
-    assert yaml_text.scalar("!!int 0x40") == 64
-    assert yaml_text.scalar("!!str 1e400") == "1e400"
 
 
 @pytest.mark.parametrize("value", [MagicMock(), np], ids=["mock", "module"])

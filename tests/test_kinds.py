@@ -218,8 +218,6 @@ def test_an_algorithm_of_another_package_joins(installed, capsys):
     assert main(["run", "--algorithm", "lazy", "--help"]) == 0
     told = " ".join(capsys.readouterr().out.replace("│", " ").split())
     assert "--algorithm.pause FLOAT [2.0] How long a node rests." in told
-    assert main(["completion", "bash"]) == 0
-    assert "lazy" in capsys.readouterr().out
     small = ["--problem.m", "4", "--problem.n", "20", "--problem.s", "2", "--problem.rows", "5", "9", "--quiet"]
     assert main(["run", *small, "--algorithm", "lazy", "--algorithm.pause=3", "--steps", "2", "--stop", "none"]) == 0
     (file,) = Path("runs").glob("*lazy*/config.yaml")

@@ -106,18 +106,11 @@ ROWS: dict[str, tuple[Any, Callable[[], Any]]] = {
     "AD-PSGD": (events.ADPSGD(), lambda: nw.timed(uneven(), nw.ExponentialTime(1.0), slowness=SLOW)),
     "SWIFT": (events.SWIFT(), lambda: nw.timed(uneven(), nw.ExponentialTime(1.0), slowness=SLOW)),
 }
-MORE = {
-    "adapt first, equal weights": (jdfl.DPSGD(objective="pi", order="adapt-then-combine"), NETWORKS["equal weights"]),
-    "D-PSGD, synchronised": (jdfl.DPSGD(objective="pi"), NETWORKS["synchronised"]),
-    "D-PSGD, part": (jdfl.DPSGD(objective="pi"), NETWORKS["part"]),
-    "D-PSGD, loss each way": (jdfl.DPSGD(), NETWORKS["loss each way"]),
-    "SwarmSGD": (events.SwarmSGD(local_steps=1), lambda: nw.timed(uneven(), nw.ExponentialTime(1.0))),
-}
 
 
-@pytest.mark.parametrize("name", [*ROWS, *(pytest.param(name, marks=pytest.mark.slow) for name in MORE)])
+@pytest.mark.parametrize("name", list(ROWS))
 def test_small_steps_end_at_the_minimiser_of_what_is_named(name):
-    algorithm, make = (ROWS | MORE)[name]
+    algorithm, make = ROWS[name]
     network, how = make(), {"steps": 1500, "every": 1500}
     runs = jdfl.sweep(algorithm, PROBLEM(), network, keys=[0], over={"lr": [0.04, 0.02]}, metrics=[], **how)
     x, half = (np.asarray(one.params, np.float64).mean(axis=0) for one in runs)
