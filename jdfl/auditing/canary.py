@@ -69,8 +69,8 @@ def given(problem: Problem, pair: Any) -> tuple[Any, Any]:
     """The user's pair of examples, checked against the problem's data."""
     if not checks.is_a(pair, tuple | list) or len(pair) != 2:
         raise ValueError(
-            f"Expected canary = 'aligned', 'random' or a pair of examples, got {pair!r}. An example has the structure "
-            "of the data, without the axes of nodes and examples."
+            f"Expected canary = 'aligned', 'random' or a pair of examples, got canary = {pair!r}. An example has the "
+            "structure of the data, without the axes of nodes and examples."
         )
     shapes = jax.tree.map(lambda leaf: np.shape(leaf)[2:], problem.data)
     for name, example in zip(("canary[0]", "canary[1]"), pair):

@@ -163,7 +163,7 @@ class Observed:
         if len(wanted) > most:
             raise ValueError(
                 f"Expected a view of at most {most} vectors in {found.steps} rounds of {m} nodes, got observer = "
-                f"{observer!r}, who sees {len(wanted)}. Use fewer rounds or nodes; what everyone learns is in "
+                f"{observer!r}, who sees {len(wanted)}. Use fewer rounds or nodes."
             )
         rows = found.rows(wanted)
         mu = np.sqrt(self._largest(self.blocks(rows, unknown)))

@@ -59,7 +59,6 @@ class Bug:
 
     @property
     def audited(self) -> Any:
-        """The algorithm."""
         return SETTINGS[self.setting] if self.algorithm is None else self.algorithm
 
 
@@ -237,22 +236,18 @@ class Shows(jdfl.DPSGD):
     """Shows the loss of every node beside its parameters."""
 
     def step(self, state, round):
-        """One round, after which the losses are kept."""
         new = jdfl.DPSGD.step(self, state[0], round)
         losses = round.problem.values(state[0].x)  # of parameters that are known
         return new, jnp.broadcast_to(losses[:, None], new.x.shape)
 
     def init(self, round):
-        """Nothing is shown yet."""
         state = jdfl.DPSGD.init(self, round)
         return state, jnp.zeros_like(state.x)
 
     def params(self, state):
-        """The parameters."""
         return state[0].x
 
     def visible(self, state):
-        """Both."""
         return jnp.concatenate([state[0].x, state[1]], axis=1)
 
 
@@ -269,7 +264,6 @@ class Cancels(Shows):
         return new._replace(x=new.x - last), new.x - clean.x
 
     def visible(self, state):
-        """The parameters."""
         return state[0].x
 
 
@@ -332,7 +326,6 @@ class Mixed(jdfl.DPSGD):
     turns: int = struct.field(pytree_node=False, default=1)
 
     def step(self, state, round):
-        """One round."""
         y = round.repeat(self.turns, lambda here, y: y - self.lr * self.gradients(y, here), state.x)
         return state._replace(x=round.mix(y))
 

@@ -85,24 +85,21 @@ Z = np.random.default_rng(2).normal(size=(200, 3, 2, 4))
 SIGNS = np.where(np.random.default_rng(3).normal(size=Z.shape) > 0, 1, -1)
 WRONG = {
     "nine tenths": ("residual scale", 0.9 * Z),
-    "more than told": ("residual scale", 1.1 * Z),
     "one number bare": ("residual scale", Z * np.array([1, 0, 1, 1])),
     "uniform": ("residual shape", np.random.default_rng(4).uniform(-(3**0.5), 3**0.5, Z.shape)),
     "Laplace": ("residual shape", np.random.default_rng(4).laplace(size=Z.shape) / 2**0.5),
     "shared by nodes": ("residual covariance", Z[:, :, [0, 0]]),
     "shared by rounds": ("residual covariance", Z[:, [0, 1, 0]]),
-    "shared by numbers": ("residual covariance", Z[..., [0, 1, 2, 0]]),
     "shared by runs": ("residual covariance", Z[np.arange(200) // 2 * 2]),
     "sizes shared by nodes": ("residual magnitudes", np.abs(Z[:, :, [0, 0]]) * SIGNS),
     "on a grid": ("residual collisions", np.round(64 * Z) / 64),
 }
 
 
-@pytest.mark.parametrize("name", list(WRONG))
+@pytest.mark.parametrize("name", WRONG)
 def test_wrong_residuals_fire(name):
     family, z = WRONG[name]
-    found = fired(judge_residuals(z, np.ones(z.shape, bool), True, PRECISION))
-    assert family in {one.family for one in found}
+    assert family in {one.family for one in fired(judge_residuals(z, np.ones(z.shape, bool), True, PRECISION))}
 
 
 def _changes(**options: Any) -> set[str]:
@@ -161,8 +158,8 @@ SAMPLED = {
 }
 
 
-@pytest.mark.parametrize("name", list(SAMPLED))
-def test_wrong_samples_fire(name):
+def test_wrong_samples_fire():
     share, there = np.full(2, RATE), np.ones(DRAWN.shape, bool)
     assert not fired(judge_hits(DRAWN < RATE, share, there, True))
-    assert {one.family for one in fired(judge_hits(SAMPLED[name], share, there, True))} == {"sampling"}
+    for wrong in SAMPLED.values():
+        assert {one.family for one in fired(judge_hits(wrong, share, there, True))} == {"sampling"}

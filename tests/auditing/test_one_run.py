@@ -14,6 +14,7 @@ from jdfl.auditing.dirac import Dirac, places, planted, with_sizes
 from jdfl.auditing.guesses import chance, epsilon_shown, right_guesses
 from tests.auditing.planted import BUGS, plant
 from tests.later import Later
+from tests.refused import each_refused, refused
 
 M, N, Q, STEPS, CANARIES = 4, 200, 150, 4, 400
 NETWORK = Later(jdfl.network.ring, M)
@@ -30,82 +31,60 @@ def _audit(algorithm: Any = PLAIN, problem: Any = None, **options: Any) -> jdfl.
     return jdfl.audit_one_run(algorithm, PROBLEM() if problem is None else problem, NETWORK(), **given)
 
 
-@pytest.fixture
-def fresh():
-    """Programs of patched code are neither taken from others nor left to them."""
-    jax.clear_caches()
-    yield
-    jax.clear_caches()
-
-
 def _with(algorithm: Any, **fields: Any) -> Any:
     return dataclasses.replace(algorithm, gradients=dataclasses.replace(NOISY, **fields))
 
 
-@pytest.mark.rotated(3)
-@pytest.mark.parametrize(
-    ("algorithm", "problem", "least"),
-    [
-        (PLAIN, PROBLEM, 0.5),
-        (PLAIN, CLASSES, 0.5),
-        (_with(PLAIN, adjacency="add-remove"), PROBLEM, 0.5),
-        (_with(PLAIN, mechanism=jdfl.ExactGaussian(6.0)), PROBLEM, 0.5),
-        (jdfl.DSGT(lr=0.05, gradients=NOISY), PROBLEM, 0.5),
-        (jdfl.EXTRA(lr=0.05, gradients=NOISY), PROBLEM, 0.5),
-        (jdfl.FedAvg(lr=0.1, local_steps=2, gradients=NOISY), PROBLEM, 0.2),  # averages have the noise of all
-        (_with(PLAIN, batch=50, sampling="poisson"), PROBLEM, None),
-        (_with(PLAIN, batch=50, sampling="poisson", adjacency="add-remove"), PROBLEM, None),
-        (jdfl.DPSGD(lr=0.1, gradients=jdfl.Gradients(clip=1.0, norm="l1", mechanism=jdfl.Laplace(6.0))), PROBLEM, None),
-    ],
-    ids=["linear", "classes", "add-remove", "exact", "DSGT", "EXTRA", "FedAvg", "Poisson", "there or not", "Laplace"],
-)
-def test_what_is_private_passes_and_shows_the_mu_that_is_accounted_for(algorithm, problem, least):
-    """The 2,000 canaries of five runs know mu to .045."""
-    found = [_audit(algorithm, problem, key=seed) for seed in range(5)]
+PRIVATE = {  # with the least share of the mu that is accounted for
+    "linear": (PLAIN, PROBLEM, 0.5),
+    "classes": (PLAIN, CLASSES, 0.5),
+    "add-remove": (_with(PLAIN, adjacency="add-remove"), PROBLEM, 0.5),
+    "exact": (_with(PLAIN, mechanism=jdfl.ExactGaussian(6.0)), PROBLEM, 0.5),
+    "EXTRA": (jdfl.EXTRA(lr=0.05, gradients=NOISY), PROBLEM, 0.5),
+    "FedAvg": (jdfl.FedAvg(lr=0.1, local_steps=2, gradients=NOISY), PROBLEM, 0.2),  # averages have the noise of all
+    "Poisson": (_with(PLAIN, batch=50, sampling="poisson"), PROBLEM, None),
+    "there or not": (_with(PLAIN, batch=50, sampling="poisson", adjacency="add-remove"), PROBLEM, None),
+    "Laplace": (jdfl.DPSGD(gradients=jdfl.Gradients(clip=1.0, norm="l1", mechanism=jdfl.Laplace(6.0))), PROBLEM, None),
+}
+
+
+@pytest.mark.rotated(9)
+@pytest.mark.parametrize("name", PRIVATE)
+def test_what_is_private_passes_and_shows_the_mu_that_is_accounted_for(name):
+    """The 1,200 canaries of three runs know mu to .06."""
+    algorithm, problem, least = PRIVATE[name]
+    found = [_audit(algorithm, problem(), key=seed) for seed in range(3)]
     for one in found:
-        assert one.claimed
-        assert not one.violated
+        assert (one.claimed, one.violated) == (True, False)
         assert one.epsilon_lower < one.epsilon_accounted
     if least is None:
         assert found[0].mu_accounted is None
     else:
         mean = np.mean([one.mu_hat for one in found])
-        assert least * found[0].mu_accounted <= mean <= found[0].mu_accounted + 0.12
+        assert least * found[0].mu_accounted <= mean <= found[0].mu_accounted + 0.16
 
 
 @pytest.mark.parametrize(
     "name",
     [
-        pytest.param("no noise", marks=pytest.mark.slow),
-        pytest.param("a tenth of the noise", marks=pytest.mark.slow),
-        pytest.param("clip skipped altogether", marks=pytest.mark.slow),
         "clip skipped at one node",
+        *(pytest.param(one, marks=pytest.mark.slow) for one in ("no noise", "clip skipped altogether")),
     ],
 )
 def test_what_is_grossly_wrong_is_refuted(name, monkeypatch, fresh):
     plant(BUGS[name], monkeypatch)
     found = _audit(key=1)
-    assert found.violated
-    assert found.exit_status == 3
+    assert (found.violated, found.exit_status) == (True, 3)
     assert "VIOLATED" in found.statement()
 
 
-@pytest.mark.slow
-def test_half_of_the_noise_shows_in_mu(monkeypatch, fresh):
-    """It is no proof, and the statement warns of it."""
-    plant(BUGS["half of the noise"], monkeypatch)
-    found = _audit()
-    assert found.mu_low > found.mu_accounted
-    assert "warning: mu" in found.statement() or found.violated
-
-
 def test_so_few_canaries_cannot_refute_a_large_epsilon():
-    found = _audit(_with(PLAIN, mechanism=jdfl.Gaussian(1.0)), canaries=100)
+    found = _audit(_with(PLAIN, mechanism=jdfl.Gaussian(0.2)))
     assert found.epsilon_accounted > found.epsilon_most
-    assert found.inconclusive
-    assert found.exit_status == 4
+    assert (found.inconclusive, found.exit_status) == (True, 4)
 
 
+@pytest.mark.rotated(2)
 @pytest.mark.parametrize("problem", [PROBLEM, CLASSES], ids=["regression", "classes"])
 def test_canaries_have_the_gradient_that_they_are_said_to_have(problem):
     """Formed or not: a canary's loss and its slopes have the same gradient, one entry; others have their own."""
@@ -134,10 +113,9 @@ def test_the_chance_of_right_guesses_is_that_of_randomised_response():
     assert 3.2 < epsilon_shown(80, 80, 80, 0.0, 0.95) < np.log(80 / 3)
 
 
-@pytest.mark.parametrize(("share", "delta"), [(1.0, 0.02), (0.1, 0.002)])
-def test_the_term_with_delta_covers_mechanisms_that_give_records_away(share, delta):
+def test_the_term_with_delta_covers_mechanisms_that_give_records_away():
     """Randomised response that shows a coin as it is with chance delta, and is guessed where that is seen first."""
-    rng, m, trials = np.random.default_rng(0), 100, 20_000
+    rng, m, trials, share, delta = np.random.default_rng(0), 100, 20_000, 0.1, 0.002
     q, r = np.e / (1 + np.e), int(share * m)
     bare = rng.random((trials, m)) < delta
     right = bare | (rng.random((trials, m)) < q)
@@ -161,10 +139,9 @@ def test_the_bound_is_wrong_as_seldom_as_told():
     assert np.median(shown) > 0.6
 
 
-@pytest.mark.parametrize("mu", [0.3, 1.0])
-def test_exact_gaussian_noise_raises_no_alarm(mu):
+def test_exact_gaussian_noise_raises_no_alarm():
     """Of 300 audits of a mechanism with its mu to the last digit none shows more; with a third of its noise some do."""
-    rng, m, r = np.random.default_rng(2), 1000, 124
+    rng, m, r, mu = np.random.default_rng(2), 1000, 124, 1.0
     epsilon = jdfl.privacy.epsilon(jdfl.privacy.GaussianEvent(1 / mu), 1, 0.2 / m)
     shown = functools.cache(lambda right: epsilon_shown(right, r, m, 0.2 / m, 0.95))
 
@@ -183,33 +160,18 @@ def test_guesses_are_of_the_clearest_scores():
     assert right_guesses(scores, coins, 0, 2) == 1
 
 
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        ({"canaries": 99}, ["canaries >= 100", "99"]),
-        ({"canaries": 601}, ["canaries", "600", "601"]),
-        ({"guesses": 500}, ["guesses", "400", "500"]),
-        ({"confidence": 1.0}, ["confidence < 1"]),
-        ({"delta": 1.5}, ["delta", "1.5"]),
-        ({"algorithm": jdfl.DPSGD()}, ["noise", "no noise is added"]),
-        ({"algorithm": _with(PLAIN, per="batch")}, ["single records", "jdfl.audit"]),
-        ({"algorithm": jdfl.SGP(gradients=jdfl.Gradients(clip=1.0, per="batch", norm="l1"))}, ["noise"]),
-    ],
-    ids=["few", "many", "guesses", "confidence", "delta", "noise", "node", "messages"],
-)
-def test_mistakes_are_refused_early(options, words):
-    with pytest.raises(ValueError) as error:
-        _audit(**options)
-    for word in words:
-        assert word in str(error.value)
+def test_mistakes_are_refused_early():
+    each_refused(_audit, {"canaries": 99}, {"canaries": 601}, {"guesses": 500}, {"confidence": 1.0}, {"delta": 1.5})
+    for algorithm, named in ((jdfl.DPSGD(), "no noise is added"), (_with(PLAIN, per="batch"), "single records")):
+        with refused(named):
+            _audit(algorithm)
+    with refused("finite"):  # of a run that diverges
+        _audit(jdfl.DPSGD(lr=1e38, gradients=NOISY))
 
 
 def test_other_problems_are_audited_by_their_loss():
-    """A network, whose gradients have to be formed; and a run that diverges is told."""
+    """A network, whose gradients have to be formed."""
     tiny = jdfl.models.mlp(shape=(8, 8, 1), hidden=8)
     problem = jdfl.problems.neural_classification("digits", M, model=tiny, examples=600, public=("holdout",))
     found = _audit(_with(PLAIN, mechanism=jdfl.Gaussian(2.0)), problem=problem)
     assert 0.5 * found.mu_accounted < found.mu_hat < 1.5 * found.mu_accounted
-    assert found.as_dict()["violated"] is False
-    with pytest.raises(ValueError, match="finite"):
-        _audit(jdfl.DPSGD(lr=1e38, gradients=NOISY))

@@ -12,22 +12,9 @@ from jdfl.cli import main
 from jdfl.store.jobs import Jobs
 
 NOISY = jdfl.Gradients(clip=1.0, mechanism=jdfl.Gaussian(multiplier=2.0))
-AUDIT = [
-    "audit",
-    "--problem.m",
-    "4",
-    "--problem.n",
-    "20",
-    "--problem.s",
-    "2",
-    "--problem.rows",
-    "5",
-    "9",
-    "--steps",
-    "3",
-]
-AUDIT += ["--network", "ring", "--algorithm", "d-psgd", "--algorithm.clip", "1", "--algorithm.mechanism", "gaussian"]
-AUDIT += ["--algorithm.mechanism.multiplier", "2", "--runs", "200"]
+FLAGS = "--problem.m 4 --problem.n 20 --problem.s 2 --problem.rows 5 9 --network ring --steps 3 --runs 200"
+FLAGS += " --algorithm d-psgd --algorithm.clip 1 --algorithm.mechanism gaussian --algorithm.mechanism.multiplier 2"
+AUDIT = ["audit", *FLAGS.split()]
 
 
 def audited(**more: Any) -> Audit:
@@ -80,7 +67,7 @@ def test_the_numbers_are_those_of_one_piece(tmp_path: Path, made: list[str], mon
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("changed", [{"steps": 4}, {"runs": 600}, {"node": 1}, {"key": 1}, {"looks": 1}], ids=str)
+@pytest.mark.parametrize("changed", [{"steps": 4}, {"node": 1}, {"key": 1}], ids=str)
 def test_another_audit_takes_none_of_them(tmp_path: Path, made: list[str], changed: dict[str, int]) -> None:
     """Planted: were it left out of the names, the features of other runs would be taken."""
     audited(folder=tmp_path / "audit")
@@ -97,12 +84,12 @@ def test_on_the_command_line(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("JDFL_CACHE", "0")
     found = []
-    for more in ([], ["--folder", "mine"], ["--folder", "mine"]):
-        assert main([*AUDIT, "--json", *more]) in (0, 4)
+    for _ in range(2):
+        assert main([*AUDIT, "--json", "--folder", "mine"]) in (0, 4)
         found.append(json.loads(capsys.readouterr().out))
     assert json.loads(Path("mine", "audit.json").read_text()) == found[-1]
-    first, *others = [{name: value for name, value in one.items() if name != "seconds"} for one in found]
-    assert others == [first, first]
+    first, other = [{name: value for name, value in one.items() if name != "seconds"} for one in found]
+    assert first == other
     assert main([*AUDIT, "--runs", "1", "--folder", "mine"]) == 2
     assert "folder" in capsys.readouterr().err
     assert main([*AUDIT, "--retry", "2"]) == 2

@@ -1,6 +1,5 @@
 """The audit with its default budget sees every planted bug, and the family that it names is the right one."""
 
-import jax
 import pytest
 
 import jdfl
@@ -9,23 +8,12 @@ from tests.auditing.planted import BUGS, NETWORK, PLAIN, PROBLEM, SETTINGS, STEP
 BUDGET = 120.0  # seconds of an audit on two cores
 
 
-@pytest.fixture
-def fresh():
-    """Programs of patched code are neither taken from others nor left to them."""
-    jax.clear_caches()
-    yield
-    jax.clear_caches()
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("name", list(BUGS))
 def test_the_audit_sees_what_is_planted(name, monkeypatch, fresh):
     bug = BUGS[name]
     plant(bug, monkeypatch)
     found = jdfl.audit(bug.audited, PROBLEM(), NETWORK(), steps=bug.steps, delta=1e-3)
-    print(
-        f"\n| {name} | {', '.join(found.families)} | {found.exit_status} | {found.seconds:.1f} s |"
-    )  # with -s, a table
     assert found.violated
     assert bug.family in found.families
     assert found.exit_status == 3

@@ -80,13 +80,6 @@ def test_the_bound_of_signs_is_reached_by_vectors(seed):
     assert gained(M, d) == pytest.approx(4.5 * scale)
 
 
-@given(seeds, st.integers(1, 8))
-def test_without_negative_entries_it_is_the_sum(seed, count):
-    root = np.random.default_rng(seed).random((2, count, 3))
-    M = root @ root.transpose(0, 2, 1)
-    np.testing.assert_allclose(exposure.largest(M), M.sum(axis=(1, 2)), rtol=1e-12)
-
-
 @given(seeds)
 def test_what_is_spanned_is_told_from_what_is_not(seed):
     random = np.random.default_rng(seed)

@@ -2,8 +2,6 @@
 
 import contextlib
 import json
-import subprocess
-import sys
 import threading
 import warnings
 from dataclasses import replace
@@ -260,105 +258,62 @@ def test_files_that_are_no_whole_ledger_are_refused(tmp_path, book):
     assert all(one.suffix in (".json", ".lock") for one in tmp_path.iterdir())  # nothing half written is left
 
 
-def crowd(book, threads=6):
-    """How many of several runs at once, of which the budget has room for two, are let in."""
-    together, inside = threading.Barrier(threads), []
+def test_several_at_once_do_not_share_the_last_of_the_budget(tmp_path):
+    least = [total_epsilon([intent(releases=12).ledger] * count, DELTA) for count in (1, 2)]
+    room = jdfl.DataLedger.create(tmp_path / "room.json", epsilon=(least[0] + least[1]) / 2, delta=DELTA)
+    at_once, inside = threading.Barrier(6), []
 
     def enter(name):
-        together.wait()
+        at_once.wait()
         with contextlib.suppress(ValueError):
-            book.reserve([intent(name, releases=12)])
+            room.reserve([intent(name, releases=12)])
             inside.append(name)
 
-    every = [threading.Thread(target=enter, args=(str(i),)) for i in range(threads)]
+    every = [threading.Thread(target=enter, args=(str(i),)) for i in range(6)]
     for one in every:
         one.start()
     for one in every:
         one.join()
-    return len(inside)
-
-
-def test_two_at_once_do_not_share_the_last_of_the_budget(tmp_path):
-    least = [total_epsilon([intent(releases=12).ledger] * count, DELTA) for count in (1, 2)]
-    room = jdfl.DataLedger.create(tmp_path / "room.json", epsilon=(least[0] + least[1]) / 2, delta=DELTA)
-    assert crowd(room) == 1
+    assert len(inside) == 1
     assert room.standing().epsilon == least[0]
-
-
-_PROCESS = """
-import sys, numpy as np
-from jdfl.engine import data_ledger
-from tests.privacy.test_data_ledger import intent
-book = data_ledger.DataLedger(sys.argv[1])
-print("ready", flush=True)
-sys.stdin.readline()
-try:
-    book.reserve([intent(sys.argv[2], releases=12)])
-    print("in")
-except ValueError:
-    print("out")
-"""
-
-
-@pytest.mark.slow
-def test_two_processes_at_once_do_not_share_the_last_of_the_budget(tmp_path):
-    least = [total_epsilon([intent(releases=12).ledger] * count, DELTA) for count in (1, 2)]
-    room = jdfl.DataLedger.create(tmp_path / "room.json", epsilon=(least[0] + least[1]) / 2, delta=DELTA)
-    command = [sys.executable, "-c", _PROCESS, str(room.path)]
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
-    every = [subprocess.Popen([*command, name], **pipes) for name in "ab"]
-    assert [one.stdout.readline() for one in every] == ["ready\n"] * 2
-    for one in every:
-        one.stdin.write("\n")
-        one.stdin.flush()
-    assert sorted(one.communicate(timeout=60)[0] for one in every) == ["in\n", "out\n"]
 
 
 @pytest.mark.slow
 def test_run_sweep_and_compare_of_the_command_line_join_one_file(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    problem = ["--problem.m", "4", "--problem.n", "12", "--problem.s", "2", "--problem.rows", "8", "12"]
-    problem += ["--network", "ring", "--stop", "none"]
-    noisy = ["--algorithm", "d-psgd", "--algorithm.mechanism", "gaussian", "--algorithm.clip", "1", "--steps", "2"]
-    flags = [*problem, *noisy, "--algorithm.mechanism.multiplier", "20", "--privacy.ledger", "data.json"]
+    problem = "--problem.m 4 --problem.n 12 --problem.s 2 --problem.rows 8 12 --network ring --stop none"
+    flags = f"{problem} --algorithm d-psgd --algorithm.mechanism gaussian --algorithm.clip 1 --steps 2"
+    flags += " --algorithm.mechanism.multiplier 20 --privacy.ledger data.json"
 
-    def told(*args, status=0):
-        assert main(list(args)) == status
-        return capsys.readouterr()
+    def told(line, status=0):
+        assert main(line.split()) == status
+        found = capsys.readouterr()
+        return json.loads(found.out) if line.endswith("--json") and not status else found.out + found.err
 
     def of_file():
-        return json.loads(told("account", "--ledger", "data.json", "--json").out)
+        return told("account --ledger data.json --json")
 
-    assert "none" in told("run", *flags, status=2).err
-    assert told("account", "--new-ledger", "data.json", status=2).err
-    assert told("account", "--new-ledger", "data.json", "--epsilon", "1", "--delta", "1e-6").out
-    assert told("account", "--new-ledger", "data.json", "--epsilon", "9", status=2).err
-    assert told("account", "--ledger", "data.json", "--releases", "3", status=2).err
-    plan = json.loads(told("account", *flags, "--json").out)["data_ledger"]
-    assert plan["runs"] == 0
-    runs = json.loads(told("run", *flags, "--repeats", "2", "--json").out)
+    assert "none" in told(f"run {flags}", status=2)
+    assert told("account --new-ledger data.json --epsilon 1 --delta 1e-6")
+    assert told("account --new-ledger data.json --epsilon 9", status=2)
+    plan = told(f"account {flags} --json")["data_ledger"]
+    runs = told(f"run {flags} --repeats 2 --json")
     assert [one["privacy"]["data_ledger"]["runs"] for one in runs] == [2, 2]
     assert runs[1]["privacy"]["data_ledger"] == of_file()
-    assert of_file()["epsilon"] > plan["with_this_run"]
+    assert (plan["runs"], plan["with_this_run"] < of_file()["epsilon"]) == (0, True)
     folder = runs[0]["folder"]
-    assert told("resume", folder, "--steps", "3", "--privacy.ledger", "other.json", status=2).err
-    assert json.loads(told("resume", folder, "--steps", "3", "--json").out)["privacy"]["data_ledger"] == of_file()
-    swept = json.loads(told("sweep", *flags, "--over", "algorithm.lr=0.01,0.02", "--json").out)["ledger"]
+    assert told(f"resume {folder} --steps 3 --privacy.ledger other.json", status=2)
+    assert told(f"resume {folder} --steps 3 --json")["privacy"]["data_ledger"] == of_file()
+    swept = told(f"sweep {flags} --over algorithm.lr=0.01,0.02 --json")["ledger"]
     assert (swept["runs"], swept["open"]) == (4, 0)
-    before = (tmp_path / "data.json").read_bytes()
-    folders = set((tmp_path / "runs").iterdir())
-    many = ["--over", "algorithm.lr=0.1,0.2", "--seeds", "2", "--steps", "99"]
-    assert "4 runs" in told("sweep", *flags, *many, status=2).err
-    assert told("sweep", *flags, "--over", "privacy.ledger=data.json", status=2).err
-    assert told("run", *flags, "--steps", "999", status=2).err
-    assert (tmp_path / "data.json").read_bytes() == before
-    assert set((tmp_path / "runs").iterdir()) == folders
+    before = (tmp_path / "data.json").read_bytes(), set((tmp_path / "runs").iterdir())
+    assert "4 runs" in told(f"sweep {flags} --over algorithm.lr=0.1,0.2 --seeds 2 --steps 99", status=2)
+    assert told(f"sweep {flags} --over privacy.ledger=data.json", status=2)
+    assert before == ((tmp_path / "data.json").read_bytes(), set((tmp_path / "runs").iterdir()))
     noise = "mechanism: {kind: gaussian, multiplier: 20.0}"
-    config = f"algorithms: [{{kind: d-psgd, lr: 0.03, clip: 1.0, {noise}}}]\ntune: false\n"
-    (tmp_path / "c.yaml").write_text(config)
-    compared = ["--config", "c.yaml", *problem, "--steps", "1", "--seeds", "1", "--ledger", "data.json", "--json"]
+    (tmp_path / "c.yaml").write_text(f"algorithms: [{{kind: d-psgd, lr: 0.03, clip: 1.0, {noise}}}]\ntune: false\n")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        found = json.loads(told("compare", *compared).out)["ledger"]
-    assert found["runs"] == 5
+        found = told(f"compare --config c.yaml {problem} --steps 1 --seeds 1 --ledger data.json --json")["ledger"]
     assert found == of_file()
+    assert found["runs"] == 5

@@ -102,11 +102,9 @@ class Step(jdfl.Algorithm):
     channels: ClassVar[tuple[Channel, ...]] = (MODEL, SECOND)
 
     def init(self, round: jdfl.Round) -> Any:
-        """Start where it says."""
         return self.start(self, round)
 
     def step(self, state: Any, round: jdfl.Round) -> Any:
-        """One round."""
         return round.mix(state) - 0.1 * self.seen(self, state, round)
 
 
@@ -271,12 +269,10 @@ def test_what_a_round_keeps_is_followed_into_the_next():
         """Keeps a gradient as it is for two rounds."""
 
         def init(self, round: jdfl.Round) -> Any:
-            """Nothing is kept."""
             x = round.problem.begin()
             return x, jnp.zeros_like(x), jnp.zeros_like(x)
 
         def step(self, state: Any, round: jdfl.Round) -> Any:
-            """One round."""
             x, last, one = state
             return round.mix(x) - 0.1 * self.gradients(x, round) + last, one, round.problem.gradients(x)
 

@@ -18,13 +18,12 @@ _NOISE = Stream("test.flow walk", "private")
 
 class _Source:
     def fits(self, bound: Any) -> bool:
-        """Whether this clip is its own."""
         return bound == "clip"
 
 
 @pytest.fixture(autouse=True)
 def _as_the_library(monkeypatch):
-    monkeypatch.setattr(marking, "ours", lambda *_: True)  # marks of other code do nothing
+    monkeypatch.setattr(marking, "ours", lambda *_: True)  # whose marks alone count
 
 
 def walked(function: Any, clip: bool = True, noise: bool = True) -> tuple[Flow, Booking]:

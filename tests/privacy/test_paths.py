@@ -27,19 +27,16 @@ class Ahead(jdfl.Algorithm):
     title = "Ahead"
 
     def init(self, round: jdfl.Round) -> Any:
-        """Start where the problem says."""
         x = round.problem.begin()
         return x, x + 0
 
     def step(self, state: Any, round: jdfl.Round) -> Any:
-        """One round."""
         x, _ = state
         bare = self.gradients.without_noise(x, round)
         x = round.mix(x) - 0.1 * self.gradients(x, round)
         return x, bare if self.where == "state" else x + 0
 
     def params(self, state: Any) -> Any:
-        """The parameters."""
         return state[0]
 
 
@@ -47,12 +44,10 @@ class Last(Ahead):
     """Its parameters have a last step without noise."""
 
     def step(self, state: Any, round: jdfl.Round) -> Any:
-        """One round."""
         x, _ = super().step(state, round)
         return x, self.gradients.without_noise(x, round)
 
     def params(self, state: Any) -> Any:
-        """The parameters."""
         return state[0] - state[1]
 
 

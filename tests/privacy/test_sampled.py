@@ -166,14 +166,11 @@ def test_replacing_with_twice_the_sensitivity_costs_more_than_removing_and_less_
     assert epsilon_rdp(GaussianEvent(1.0), 100, 1e-5, sampled=sampled) is None  # there is no such bound
 
 
-def test_a_few_releases_are_not_charged_for_looks_that_were_not_taken():
+def test_looks_that_were_not_taken_are_not_charged_and_little_noise_does_not_overflow():
     sampled, event = subset(0.1, looks=4), LaplaceEvent(2.0)
     assert epsilon(event, 1, 1e-6, sampled=sampled) == epsilon(event, 1, 1e-6, sampled=subset(0.1))
     assert epsilon_pure(event, 1, sampled=sampled) == epsilon_pure(event, 1, sampled=subset(0.1))
     assert epsilon(event, 0, 1e-6, sampled=sampled) == epsilon_pure(event, 0, sampled=sampled) == 0.0
-
-
-def test_pure_epsilons_of_very_little_noise_do_not_overflow():
     for z in (1e-3, 1e-6):
         found = epsilon_pure(LaplaceEvent(z), 1, sampled=subset(0.1))
         assert found == pytest.approx(1 / z + math.log(0.1), rel=1e-9)

@@ -40,7 +40,6 @@ class Reading(jdfl.problems.LinearRegression):
     """The loss of an example depends on all labels."""
 
     def loss(self, w: Any, example: Any) -> Any:
-        """The square, and more."""
         return jnp.mean(self.data[1]) * jnp.sum(w) + (example[0] @ w - example[1]) ** 2
 
 
