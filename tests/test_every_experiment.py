@@ -1,6 +1,6 @@
-"""Every experiment in its small version: rows, ledgers of messages that can be packed, figures that tell their origin.
+"""Every experiment in its small version: rows, claims, ledgers of messages that can be packed, figures' provenance.
 
-What a single one must say is in SAID; the larger versions, and what experiments compute, are in files of their own.
+What one must say beyond its claims (experiments/papers) is in SAID; what they compute is in files of their own.
 """
 
 import json
@@ -16,20 +16,10 @@ import pytest
 from PIL import Image
 
 import jdfl
-from experiments import (
-    ceps_table3,
-    directed_ceps,
-    doadp_leakage,
-    gallery,
-    leakage,
-    ledger,
-    privacy_audit,
-    sensitivities,
-)
+from experiments import directed_ceps, gallery, leakage, ledger, privacy_audit, sensitivities
 from experiments.common import Row
 from jdfl.arrays import ops
 from jdfl.engine import batch, outcome, runner, stepping
-from tests import test_experiments_async as asynchronous
 from tests.test_experiments import EXPERIMENT_ROW
 from tests.toy import regression
 
@@ -108,39 +98,6 @@ def one_origin(folder: Path) -> None:
             assert drawn.info.get("Description") == f"Made by jdfl; provenance {made}", path.name
 
 
-def table1(cells: Cells, _: Path) -> None:
-    """What is found by looking and trying is what the paper says, but for what CEPS adds to its messages."""
-    off = {place for place, one in cells.items() if one.paper is not None and one.paper > one.mean}
-    assert off == {("ceps", "privacy protection")}
-
-
-def table3(cells: Cells, _: Path) -> None:
-    """Two seeds are near the paper, and its second numbers for a setting are beside its first."""
-    first = [one for (case, column), one in cells.items() if column == "rounds" and "column" not in case]
-    assert len(first) == 4
-    assert all(abs(one.mean - one.paper) <= 8 for one in first)  # the larger version takes five seeds
-    again = {case: one.paper for (case, column), one in cells.items() if "column" in case and column == "rounds"}
-    assert again["m=32 eps=0.5 r=0.2 DP-Perf, column eps=0.5"] == 30  # 28 in the columns m = 32 and r = .2
-    assert len(again) == len(ceps_table3.AGAIN) * len(ceps_table3.VARIANTS)
-
-
-def small_demo(_: Cells, folder: Path) -> None:
-    """The page and the figure are there."""
-    assert {path.name for path in folder.iterdir()} >= {"demo.png", "demo.html"}
-
-
-def private_ceps(cells: Cells, _: Path) -> None:
-    """The larger epsilon, 1, 8, 32, the lower the objective."""
-    found = [one.mean for (case, column), one in cells.items() if column == "objective" and case.startswith("private")]
-    assert found == sorted(found, reverse=True)
-    assert found[0] > 1 > found[-1]
-
-
-def on_digits(cells: Cells, _: Path) -> None:
-    """Every case says that its images are not the paper's."""
-    assert all("digits" in case for case, _ in cells)
-
-
 def what_codecs_reach(cells: Cells, _: Path) -> None:
     """int8 with places below 30 bytes as good as dense, one-bit at d = 300, and at 150 with side information."""
     value = {place: one.mean for place, one in cells.items()}
@@ -153,17 +110,6 @@ def what_codecs_reach(cells: Cells, _: Path) -> None:
     assert all(value[case, "agreed"] == 1 for case, _ in value)
 
 
-def what_the_decoder_reaches(cells: Cells, _: Path) -> None:
-    """Double Hadamard within .02 of Gaussian in cosine, exact inverse <= .065, and what is announced is measured."""
-    value = {place: one.mean for place, one in cells.items()}
-    assert abs(value["hadamard d=500 s=10", "cosine"] - value["gaussian d=500 s=10", "cosine"]) <= 0.02
-    assert value["gaussian d=500 s=10", "relative error"] <= 0.065
-    assert value["sparse 5 % d=500 s=10", "support"] < 0.85
-    assert value["sparse 0.05 % d=500 s=10", "support"] < 0.1
-    for case in {case for case, _ in value if case.startswith("gaussian")}:
-        assert abs(value[case, "support"] - value[case, "announced"]) <= 0.08, case
-
-
 def claims_stand(cells: Cells, _: Path) -> None:
     """What is claimed is not refuted, and what is broken is caught."""
     told = privacy_audit.verdict(list(cells.values()))
@@ -171,7 +117,6 @@ def claims_stand(cells: Cells, _: Path) -> None:
 
 
 def no_claim_is_exceeded(cells: Cells, _: Path) -> None:
-    """By no setting."""
     assert sensitivities.verdict(list(cells.values())).startswith("settings that exceed their claim: 0 of 5")
 
 
@@ -196,24 +141,6 @@ def no_attack_exceeds(cells: Cells, _: Path) -> None:
     assert all(one.mean == 0 for (_, column), one in cells.items() if column == "exceeded")
 
 
-def less_noise_for_few_releases(cells: Cells, _: Path) -> None:
-    """Activation spares releases and so noise; top-k does not."""
-    cases = {case for case, _ in cells}
-    assert {"paper, eps = 1", "sound, eps = 1", "noiseless", "do nothing"} < cases
-    sound = {column: one.mean for (case, column), one in cells.items() if case == "sigma / G, sound, eps = 1"}
-    assert sound["p = 0.8, k/d = 0.4"] == sound["p = 0.8, k/d = 1"]
-    assert 0.8 < sound["p = 0.8, k/d = 1"] / sound["p = 1, k/d = 1"] < 1  # fewer releases
-
-
-def correlation_helps(cells: Cells, _: Path) -> None:
-    """By what noise does to parameters, and by the objective, which the sums of AntiPGD make worse."""
-    value = {place: one.mean for place, one in cells.items()}
-    ours, names = "MAFALDA-SGD, 8 diagonals", ("independent noise", "AntiPGD")
-    assert value[ours, "noise / independent"] < 0.5
-    assert value[f"mu = 0.5, {ours}", "objective"] < min(value[f"mu = 0.5, {name}", "objective"] for name in names)
-    assert not any(one for (_, column), one in value.items() if column == "share above the sum")
-
-
 def projections_and_push_sum_reach_it(cells: Cells, _: Path) -> None:
     """With fewer bytes than SGP, and with local steps in fewer rounds; sparse messages are the shortest."""
     value = {place: one.mean for place, one in cells.items()}
@@ -231,36 +158,6 @@ def missing_noise_is_seen(cells: Cells, _: Path) -> None:
     assert refuted == {"sound, 1,000 canaries": 0, "noise missing, 1,000 canaries": 1}
 
 
-def runs_are_told(_: Cells, folder: Path) -> None:
-    """The provenance lists the runs and the version."""
-    (path,) = folder.glob("*.provenance.json")
-    made = json.loads(path.read_text())
-    assert len(made["runs"]) > 3
-    assert made["versions"]["jdfl"] == jdfl.__version__
-
-
-def the_formula_is_theirs_and_no_bound(cells: Cells, _: Path) -> None:
-    """The published numbers come out of the formula, and the farthest node is known where it says that little is."""
-    published = [one for one in cells.values() if one.paper is not None]
-    assert len(published) == 9
-    assert all(abs(one.mean / one.paper - 1) < 0.05 for one in published)
-    far = "exponential, 64 nodes, distance 6"
-    assert cells[far, "exact"].mean > 0.999 > 0.2 > cells[far, "formula"].mean
-    counts = "nodes above the later formula"
-    assert all(one.mean <= 1 + 1e-6 for (_, column), one in cells.items() if column != counts)  # what is guaranteed
-
-
-def between_central_and_local(cells: Cells, _: Path) -> None:
-    """DECOR is between central and local noise on sparse networks, and the epsilons are as its tables say."""
-    for epsilon in (10, 40):
-        central = cells[f"CDP, epsilon {epsilon}", "gap"].mean
-        for name in ("grid", "ring"):
-            own = cells[f"DECOR, {name}, epsilon {epsilon}", "gap"].mean
-            assert central < own < cells[f"LDP, {name}, epsilon {epsilon}", "gap"].mean / 3
-    accounted = [one for (_, column), one in cells.items() if column == "epsilon, their accountant"]
-    assert all(abs(one.mean / one.paper - 1) < 1e-3 for one in accounted)
-
-
 def most_intervals_cover(cells: Cells, folder: Path) -> None:
     """Of eight experiments; all 200 are run by hand."""
     shares = [one.mean for one in cells.values()]
@@ -275,64 +172,16 @@ def bits_of_floats_tell(cells, out):
     assert abs(wrong["ExactGaussian"] - 0.5) < 5 * 0.5 / (2 * 2_000) ** 0.5
 
 
-def messages_give_gradients_away(cells: Cells, _: Path) -> None:
-    """Exactly without noise, in sums where messages are sparse, and not at all with the noise of epsilon = 8."""
-    value = {place: one.mean for place, one in cells.items()}
-    case = "(p, k/d) = (1, {:g}), {}".format
-    for exact in (doadp_leakage.PUBLISHED, doadp_leakage.LINEAR, case(1, "no noise")):
-        assert value[exact, "largest relative error of g"] < 1e-9
-        assert value[exact, "entries of g recovered"] == 1
-        assert value[exact, "relative error of the record"] < 1e-8
-    assert value[doadp_leakage.MINUS, "relative error of g"] > 0.1
-    sparse = case(0.3, "no noise")
-    assert value[sparse, "relative error of g"] > 0.5 > 0.1 > value[sparse, "relative error of the sum"]
-    assert value[sparse, "records identified"] == 1
-    assert value[case(1, "epsilon = 8"), "relative error of g"] > 50
-    assert value[case(1, "epsilon = 8"), "records identified"] < 0.1
-
-
-def certificates_are_exact(cells: Cells, _: Path) -> None:
-    """No attack inside of a radius, all outside; sparse models are more robust in linf; noise certifies nothing."""
-    value = {place: one.mean for place, one in cells.items()}
-    for (_, column), one in value.items():
-        assert "just inside" not in column or one == 0
-        assert "just outside" not in column or one == 1
-        assert column != "wrongly certified" or one == 1
-    names = ["CEPS, s = 10", "CEPS, s = 50", "dense"]
-    radii = [value[f"digits_odd: {name}", "median linf radius"] for name in names]
-    assert radii == sorted(radii, reverse=True)
-
-
 SAID: dict[str, Callable[[Cells, Path], None]] = {
-    "async_scale": asynchronous.more_nodes_cost_alike,
-    "async_speedup": asynchronous.the_slow_node_slows_rounds,
-    "async_staleness": asynchronous.clocks_make_stale,
     "attack_bits": bits_of_floats_tell,
     "attacks": no_attack_exceeds,
-    "ceps_privacy": private_ceps,
-    "ceps_robustness": certificates_are_exact,
-    "ceps_stragglers": runs_are_told,
-    "ceps_table1": table1,
-    "ceps_table3": table3,
     "codecs": what_codecs_reach,
-    "decor_figure": between_central_and_local,
-    "demo": small_demo,
     "directed_ceps": projections_and_push_sum_reach_it,
-    "doadp_leakage": messages_give_gradients_away,
-    "doadp_figure4_table2": less_noise_for_few_releases,
-    "gpsp_quality": what_the_decoder_reaches,
     "interval_coverage": most_intervals_cover,
-    "mafalda_figure": correlation_helps,
-    "muffliato_figure": the_formula_is_theirs_and_no_bound,
     "leakage": noise_ends_attacks,
     "one_run_audit": missing_noise_is_seen,
-    "partpsp_skew": on_digits,
-    "partpsp_table2": on_digits,
-    "partpsp_table3": on_digits,
-    "partpsp_table4": on_digits,
     "privacy_audit": claims_stand,
     "sensitivities": no_claim_is_exceeded,
-    "unreliable": runs_are_told,
 }
 
 
@@ -355,17 +204,18 @@ def checked(monkeypatch):
 
 def test_a_wrong_ledger_would_be_seen(checked, monkeypatch):
     problem, network = regression(4, 20), jdfl.network.ring(4)
-    jdfl.run(jdfl.CEPS(s=3, codec=jdfl.OneBit(d=40)), problem, network, steps=4)
-    jdfl.repeat(jdfl.SGP(lr=0.01), problem, network, keys=[0, 1], steps=3)
+    method = jdfl.DOADP(lr=0.01, codec=jdfl.Sparse(share=0.15))
+    jdfl.repeat(method, problem, network, keys=[0, 1], steps=3, metrics=())
+    jdfl.run(jdfl.SGP(lr=0.01), problem, network, steps=3, metrics=())
     assert checked == [3]
     monkeypatch.setattr(jdfl.Sparse, "bits", lambda self, n, sparsity: 9 + 8 * 3)
     with pytest.raises(AssertionError):
-        jdfl.run(jdfl.CEPS(s=3, codec=jdfl.Sparse()), problem, network, steps=4)
+        jdfl.run(method, problem, network, steps=3, metrics=())
 
 
 @pytest.mark.timeout(1800)
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("name", [one if one == "errata_checks" else slow(one) for one in SCRIPTS])  # it takes seconds
+@pytest.mark.parametrize("name", [one if one == "published_sums" else slow(one) for one in SCRIPTS])
 def test_its_small_version_is_what_it_says(name, checked, monkeypatch, tmp_path):
     if name.startswith("partpsp"):  # on the images that are always there
         monkeypatch.delenv("JDFL_DATA", raising=False)
