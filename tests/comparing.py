@@ -36,12 +36,10 @@ def studies(one: Path, other: Path) -> list[str]:
 def _files(one: Path, other: Path, same: tuple[str, ...]) -> list[str]:
     names = [{str(path.relative_to(folder)) for path in folder.rglob("*")} for folder in (one, other)]
     found = [f"only in one of them: {name}" for name in sorted(names[0] ^ names[1])]
-    found += [name for name in same if name in names[0] & names[1] if _text(one / name) != _text(other / name)]
+    found += [
+        name for name in same if name in names[0] & names[1] if (one / name).read_bytes() != (other / name).read_bytes()
+    ]
     return found + [line for folder in (one, other) for line in manifest.differences(folder)[0]]
-
-
-def _text(path: Path) -> str:
-    return path.read_text(encoding="utf-8")
 
 
 def _tables(one: Path, other: Path, name: str) -> list[str]:

@@ -103,10 +103,10 @@ def differences(one: Path, other: Path) -> list[str]:
     for name in sorted(names[0] & names[1]):
         mine, theirs = (_content(folder / name) for folder in (one, other))
         if mine != theirs:
-            found.append(f"{name}: {_first(mine, theirs)}")
+            found.append(f"{name}: {mine!r:.200} is {theirs!r:.200}")
     mine, theirs = (snapshots.read(folder / SNAPSHOTS) for folder in (one, other))
     if _plain(mine.told) != _plain(theirs.told):
-        found.append(f"checkpoint: {_first(_plain(mine.told), _plain(theirs.told))}")
+        found.append(f"checkpoint: {_plain(mine.told)!r:.300} is {_plain(theirs.told)!r:.300}")
     if mine.number != theirs.number or list(mine.arrays) != list(theirs.arrays):
         found.append(f"checkpoint {mine.number} of {list(mine.arrays)} is {theirs.number} of {list(theirs.arrays)}")
     else:
@@ -149,16 +149,3 @@ def _plain(told: Any) -> Any:
     if not isinstance(told, dict):
         return told
     return {name: _plain(value) for name, value in told.items() if name not in _APART}
-
-
-def _first(mine: Any, theirs: Any) -> str:
-    """The first thing that is not the same."""
-    if isinstance(mine, dict):
-        names = [name for name in {**mine, **theirs} if mine.get(name) != theirs.get(name)]
-        return "; ".join(f"{name} = {mine.get(name)!r:.200} is {theirs.get(name)!r:.200}" for name in names)
-    if isinstance(mine, bytes):
-        lines = [content.splitlines() for content in (mine, theirs)]
-        pairs = enumerate(zip(*lines))
-        line = next((f"line {k}: {a[:80]!r} is {b[:80]!r}" for k, (a, b) in pairs if a != b), "one goes on")
-        return f"{line} ({len(lines[0])} and {len(lines[1])} lines)"
-    return f"{mine!r:.300} is {theirs!r:.300}"

@@ -26,9 +26,9 @@ def network():
     return replace(graph, graph=replace(graph.graph, format="padded"))
 
 
-def run(line, steps=STEPS, **how):
-    problem = testing.small_problem(shared=line.shared, dtype=jax.dtypes.canonicalize_dtype(np.float64))
-    return jdfl.run(line.algorithm, problem, network(), steps=steps, key=3, metrics=(), **how)
+def run(line):
+    problem = testing.small_problem(shared=line.shared, dtype=np.float64)
+    return jdfl.run(line.algorithm, problem, network(), steps=STEPS, key=3, metrics=())
 
 
 def compared(name, lines):
@@ -73,15 +73,6 @@ def test_rows_of_several_devices_give_the_same(name):
             many = jdfl.run(algorithm, problem, graph, steps=STEPS, key=3, metrics=(), options=options)
     np.testing.assert_allclose(many.params, one.params, rtol=1e-9, atol=1e-12)
     assert many.sums == one.sums
-
-
-@pytest.mark.slow
-def test_a_resumed_run_is_the_whole_run():
-    with target("gpu"):  # with odd numbers of rounds, of which a turn of the loop has two
-        whole, part = run(LINES["D-PSGD"], 5), run(LINES["D-PSGD"], 3)
-        rest = run(LINES["D-PSGD"], 5, resume=part)
-    np.testing.assert_array_equal(rest.params, whole.params)
-    assert rest.sums == whole.sums
 
 
 def test_data_lies_in_rows_where_a_device_has_another_order():

@@ -1,10 +1,7 @@
 """The command line in process, on tiny problems; the exit status and what is left on disk."""
 
 import json
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -13,8 +10,7 @@ import jdfl
 from jdfl.cli import audit as audit_command
 from jdfl.cli import main
 from jdfl.cli import run as run_command
-from jdfl.config import ALGORITHMS, NETWORKS, RunConfig, from_yaml, to_yaml
-from jdfl.config.kinds import shown
+from jdfl.config import NETWORKS, RunConfig, from_yaml
 from jdfl.engine.progress import Progress
 from jdfl.lab.results import read_run
 from jdfl.problems import NAMES
@@ -57,15 +53,6 @@ def test_version_help_and_list(capsys, tmp_path, monkeypatch):
     assert text.count("not found") == len(NAMES) - 5  # w8a, two generated, two of scikit-learn
 
 
-def test_help_explains_the_settings_of_the_chosen_kinds(capsys):
-    assert main(["run", "--network", "k-regular", "--algorithm=ceps-paper", "--help"]) == 0
-    text = capsys.readouterr().out
-    for flag in ("--network.degree", "--algorithm.one-bit"):
-        assert flag in text
-    for flag in ("--network.p ", "--algorithm.codec"):
-        assert flag not in text
-
-
 def test_a_run_writes_its_folder_shows_its_summary_and_repeats_from_its_configuration(capsys, tmp_path):
     assert main(["run", *TINY, "--seed", "3"]) == 0
     shown = capsys.readouterr()
@@ -84,15 +71,6 @@ def test_a_run_writes_its_folder_shows_its_summary_and_repeats_from_its_configur
     config = from_yaml(read_run(Path(capsys.readouterr().out.strip())).config_yaml)
     assert (config.steps, config.network.kind, config.seed, config.problem.n) == (4, "ring", 3, 20)
     assert config.algorithm.codec.kind == "sparse"
-
-
-def test_noise_on_messages_has_its_settings():
-    args = [*PUSH, "--algorithm.batch", "2", "--algorithm.sampling", "in order", "--algorithm.milestones", "4", "9"]
-    config, _ = run_command.parse([*args, "--algorithm.dpps.noise-rate", "0.1", "--algorithm.dpps.sensitivity", "real"])
-    dpps = shown(jdfl.DPPS(b=0.5, noise_rate=0.1, sensitivity="real"))
-    told = ALGORITHMS("sgp", clip=1.0, batch=2, sampling="in order", milestones=(4, 9), dpps=dpps)
-    assert config.algorithm == told
-    assert from_yaml(to_yaml(config)) == config
 
 
 @pytest.mark.rotated(2)
@@ -122,24 +100,12 @@ def test_kinds_and_their_settings_come_in_any_order_and_hold_one_another():
     assert config.algorithm.mechanism.multiplier == 2.0
 
 
-@pytest.mark.slow
-def test_repeats_have_seeds_of_their_own(capsys):
-    assert main(["run", *TINY, "--seed", "5", "--repeats", "2", "--json", "--metrics", "objective"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert [from_yaml(read_run(Path(one["folder"])).config_yaml).seed for one in told] == [5, 6]
-    assert list(told[0]["metrics"]) == ["objective"]
-    assert told[0]["metrics"] != told[1]["metrics"]
-
-
 def test_a_mistake_is_status_2_and_leaves_nothing(capsys, monkeypatch):
     Path("bad.yaml").write_text("stepz: 1\n")
     for args, words in {
         ("walk",): "walk",
-        ("list", "all"): "all",
         ("run", *TINY, "--algorithm.s", "21"): "s = 21",
-        ("run", *TINY, "--repeats", "0"): "repeats = 0",
         ("run", *TINY, "--seed", "4294967295", "--repeats", "2"): "seed = 4294967295",
-        ("run", *TINY, "--metrics", "beauty"): "beauty",
         ("run", *TINY, "--network", "edge-list-file", "--network.path", "no"): "network.path",
         ("run", "--problem", "classification", "--problem.data", "qsar"): "JDFL_DATA",
         ("run", "--config", "no.yaml"): "no.yaml",
@@ -185,18 +151,3 @@ def test_what_is_interrupted_before_it_writes_leaves_nothing_and_says_so(capsys,
         assert main([command, *TINY]) == 130
         assert list(tmp_path.rglob("*.*")) == []
         assert capsys.readouterr().err == f"jdfl: interrupted; {kept}\n"
-
-
-def test_python_m_jdfl():
-    command, here = [sys.executable, "-m", "jdfl", "--version"], str(Path(jdfl.__file__).parents[1])
-    env = {**os.environ, "PYTHONPATH": here}
-    done = subprocess.run(command, capture_output=True, text=True, env=env, timeout=120, check=False)
-    assert (done.returncode, done.stdout) == (0, f"jdfl {jdfl.__version__}\n")
-
-
-@pytest.mark.slow
-@pytest.mark.filterwarnings("default:The paper's sigma_i")
-def test_warnings_are_one_line(capsys):
-    flags = "--problem.m 24 --problem.n 20 --problem.s 3 --problem.rows 8 9 --network ring --stop none --steps 2"
-    assert main(["run", *flags.split(), "--algorithm.codec", "dense"]) == 0
-    assert capsys.readouterr().err.startswith("jdfl: warning: The paper's sigma_i gives step sizes of about 12 / L_i")

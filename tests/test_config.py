@@ -6,8 +6,6 @@ from functools import cache
 from types import UnionType
 from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -19,8 +17,7 @@ from jdfl import config
 from jdfl.algorithms import descent
 from jdfl.base.arguments import options_of
 from jdfl.config import RunConfig, build, from_yaml, members, to_yaml
-from jdfl.config.kinds import shown
-from jdfl.engine import runner, start
+from jdfl.engine import runner
 from tests.refused import refused
 
 TYPES = get_type_hints(RunConfig, include_extras=True)
@@ -82,9 +79,7 @@ BAD = {
     "network: {kind: ring, p: 0.3}": ("network.p", "0.3", "ring", "weights"),
     "network: {kind: moon}": ("network.kind", "'moon'", "ring"),
     "network: 4": ("network", "4", "ring"),
-    "network: {kind: [1]}": ("network.kind", "ring"),
     "network: circulant": ("network.offsets", "no default"),
-    "steps: many": ("steps", "'many'", "whole number"),
     "steps: true": ("steps", "True", "whole number"),
     "algorithm: {rate: yes}": ("algorithm.rate", "yes", "number"),
     "algorithm: {codec: {norm_bits: 32.0}}": ("algorithm.codec.norm_bits", "32.0", "32, 64"),
@@ -94,12 +89,9 @@ BAD = {
     "steps: 1\nsteps: 2": ("steps", "twice"),
     "- 1": ("mapping", "[1]"),
     "a: [": ("YAML",),
-    "steps: 2001-13-45": ("steps", "2001-13-45", "whole number"),
-    "steps: " + "9" * 5000: ("YAML", "no int"),
     "problem: {noise: " + "9" * 400 + "}": ("problem.noise", "a number"),
     "[" * 2000: ("nested too deeply",),
     "steps: " + "x" * 300_000: ("at most", "characters"),
-    "steps: {a: [" + "1, " * 90 + "]}": ("steps", "..."),
 }
 
 
@@ -137,87 +129,32 @@ def test_noise_is_built_with_its_multiplier_or_calibrated(place):
         build(dataclasses.replace(run, algorithm=both))
 
 
-def test_updates_of_the_configuration_are_the_librarys():
-    noise = config.MECHANISMS("laplace", multiplier=3.0)
-    mirror = config.UPDATES("clipped", clip=2.0, mechanism=noise, norm="l1", trust="central")
-    built = config.ALGORITHMS("fedavg", updates=mirror).build()
-    assert built.updates == jdfl.Updates(clip=2.0, mechanism=jdfl.Laplace(3.0), norm="l1", trust="central")
-    names = {field.name for field in dataclasses.fields(jdfl.Updates)}
-    assert {field.name for field in dataclasses.fields(mirror)} == names
-
-
-def test_every_optimizer_builds():
-    for name, optimizer in descent.OPTIMIZERS.items():
-        assert config.ALGORITHMS("local-only", optimizer=name).build().optimizer is optimizer
-        if optimizer is not None:
-            assert jax.eval_shape(optimizer(0.01).init, jnp.ones(3)) is not None
-
-
-def test_names_agree_with_the_library():
-    assert set(jdfl.algorithms.REGISTRY) <= set(members(TYPES["algorithm"]))
-    assert RunConfig().every == inspect.signature(runner.run).parameters["every"].default
-
-
-SMALL = {
-    "network": {
-        "circulant": {"offsets": (1,)},
-        "k-regular": {"degree": 3},
-        "k-in": {"degree": 2},
-        "watts-strogatz": {"degree": 2},
-        "barabasi-albert": {"links": 1},
-        "random-geometric": {"radius": 0.8, "spread": 0.5},
-        "random-links": {"p": 0.5},
-        "random-neighbours": {"degree": 2},
-        "edge-list-file": {"path": "links.txt"},
-        "matcha": {"budget": 0.5},
-        "partial-communication": {"rate": 0.5},
-        "link-loss": {"base": config.NETWORKS("random-matching"), "p": 0.9},
-        "node-participation": {"count": 3},
-        "bursty-loss": {"to_bad": 0.1, "to_good": 0.5},
-        "outages": {"down": 0.1, "up": 0.5, "base": config.NETWORKS("timed", first=True)},
-        "membership": {"joins": (0, 0, 3, 0), "leaves": (5,)},
-        "delays": {"bound": 2},
-    },
-    "stop": {"objective": {"value": 0.1}, "gradient": {"tolerance": 0.1}},
-    "problem": {"example1": dataclasses.asdict(TINY), "classification": {"m": 4}, "neural": {"m": 4}},
-    "algorithm": {
-        "ceps": {"s": 2, "mechanism": config.MECHANISMS("gaussian", multiplier=1.0), "clip": 1.0},
-        "ceps-paper": {"s": 2, "epsilon": 0.5},
-        "partpsp": {"clip": 1.0, "dpps": shown(jdfl.DPPS(b=1.0)), "milestones": (1,)},
-        "sgp": {"batch": 2, "sampling": "in order"},
-    },
+NEEDED = {
+    "circulant": {"offsets": (1,)},
+    **{name: {"degree": 2} for name in ("k-in", "k-regular", "watts-strogatz", "random-neighbours")},
+    "barabasi-albert": {"links": 1},
+    "random-geometric": {"radius": 0.8, "spread": 0.5},
+    **{name: {"p": 0.5} for name in ("random-links", "link-loss")},
+    "matcha": {"budget": 0.5},
+    "partial-communication": {"rate": 0.5},
+    "bursty-loss": {"to_bad": 0.1, "to_good": 0.5},
+    "node-participation": {"count": 3},
+    "outages": {"down": 0.1, "up": 0.5},
+    "membership": {"joins": (0, 0, 3, 0), "leaves": (5,)},
+    "delays": {"bound": 2},
 }
 
-FAMILIES = {name: getattr(config, f"{name.upper()}S") for name in SMALL}
 
-
-@pytest.mark.rotated(3)
-@pytest.mark.filterwarnings("ignore:With d = ")
-@pytest.mark.parametrize(
-    ("field", "kind"), [(f, kind) for f, one in FAMILIES.items() for kind in one.sources] + [("stop", None)], ids=str
-)
-def test_every_kind_builds(field, kind, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "links.txt").write_text("0 1\n1 2  # a comment\n\n2,3\n")
-    value = None if kind is None else FAMILIES[field](kind, **SMALL[field].get(kind, {}))
-    method = (
-        {"algorithm": config.ALGORITHMS("d-psgd")} if kind in ("synchronised", "neural") else {}
-    )  # what CEPS cannot do
-    if kind in jdfl.events.REGISTRY:
-        method = {"network": config.NETWORKS("timed")}
-    given = {field: value} | method
-    algorithm, problem, network, stop = build(dataclasses.replace(RunConfig(problem=TINY), **given))
-    assert problem.m == network.m == 4
-    sparse = {"s": 2} if hasattr(algorithm, "s") else {}
-    start.check_run(algorithm.replace(**sparse), problem, network, 1, 1, stop)
-    assert (stop is None) == ((field, kind) == ("stop", None) or not isinstance(algorithm, jdfl.CEPS))
-
-
-def test_every_codec_builds_and_ceps_may_use_each():
-    codec = get_type_hints(type(config.ALGORITHMS("ceps")), include_extras=True)["codec"]
-    assert set(members(codec)) == {"one-bit", "dense", "sparse", "random-k", "qsgd", "sign", "low-rank"}
-    for kind, source in config.CODECS.sources.items():
-        assert type(config.ALGORITHMS("ceps", codec=config.CODECS(kind)).build().codec) is source
+def test_every_kind_builds_what_it_is_of():
+    for family in (config.ALGORITHMS, config.CODECS):
+        for kind, source in family.sources.items():
+            assert type(family(kind).build()) is source
+    for kind in config.NETWORKS.sources.keys() - {"edge-list-file"}:
+        assert config.NETWORKS(kind, **NEEDED.get(kind, {})).build(m=4).m == 4, kind
+    for name, optimizer in descent.OPTIMIZERS.items():
+        assert config.ALGORITHMS("local-only", optimizer=name).build().optimizer is optimizer
+    assert set(jdfl.algorithms.REGISTRY) <= set(members(TYPES["algorithm"]))
+    assert RunConfig().every == inspect.signature(runner.run).parameters["every"].default
 
 
 def test_only_ceps_stops_by_itself_and_consensus_follows_its_sparsity_unless_told_otherwise():

@@ -8,7 +8,7 @@ import errno
 import io
 import shutil
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -22,8 +22,6 @@ from tests.crashing import every_point, failing
 from tests.killing import differences
 from tests.test_killed_runs import RUNS, TINY
 
-QUICK = 7  # points of a piece of work
-_QUIET = ["--quiet"]
 _OFTEN = ["--chunk", "4", "--checkpoint-every", "8", "--quiet"]
 SMALL = """
 steps: 4
@@ -55,13 +53,11 @@ def a_run(name: str, steps: int) -> Work:
 
 WORK = {
     **{name: a_run(name, 40) for name in ("gradients", "ceps", "budget", "partpsp stop rule", "delays")},
-    "short": a_run("gradients", 16),
     "compare": Work(
         ["compare", "--config", "small.yaml", "--quiet"], ["--quiet"], "config.yaml", comparing.comparisons
     ),
     "sweep": Work(["sweep", *TINY, *_POINTS, *_OVER, "--quiet"], ["--quiet"], "study.yaml", comparing.studies),
 }
-WHOLE = [name for name in WORK if name != "short"]
 
 
 @pytest.fixture(autouse=True)
@@ -91,35 +87,37 @@ def goes_on(folder: Path, whole: Path, work: Work) -> list[str]:
     return work.different(whole, folder) if status == 0 or (done and status == 2) else [f"status {status}: {said}"]
 
 
-def some(count: int, most: int | None) -> Sequence[int]:
-    return range(count) if most is None else sorted({k * (count - 1) // (most - 1) for k in range(most)})
-
-
-def dies(name: str, most: int | None) -> int:
-    """The number of points that were tried."""
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", WORK)
+def test_work_that_dies_at_any_point_goes_on(name: str) -> None:
     work, whole = WORK[name], Path("out/work")
     with every_point(Path("out"), Path("points")) as points:
         assert main([*work.begin, "--folder", str(whole)]) == 0
-    found, tried = dict[str, list[str]](), some(len(points.names), most)
-    for i in tried:
+    found = dict[str, list[str]]()
+    for i, point in enumerate(points.names):
         folder = Path("points", str(i), "work")
         if folder.is_dir() and (wrong := goes_on(folder, whole, work)):
-            found[f"{i}: {points.names[i]}"] = wrong
+            found[f"{i}: {point}"] = wrong
         shutil.rmtree(folder.parent, ignore_errors=True)
-    if most is None:
-        note("crash points", name, len(tried), found)
+    note("crash points", name, len(points.names), found)
     assert not found
-    return len(tried)
+    assert len(points.names) > 30
 
 
-def fails(name: str, code: int, lasting: bool, most: int | None) -> int:
-    """The number of operations that failed, each in work of its own."""
-    work, whole, found = WORK[name], Path("out/whole"), dict[str, list[str]]()
+@pytest.mark.slow
+@pytest.mark.timeout(7200)
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("lasting", [False, True], ids=["once", "from then on"])
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EIO], ids=["full", "broken"])
+@pytest.mark.parametrize("name", WORK)
+def test_a_disk_that_fails_at_any_operation_is_said(name: str, code: int, lasting: bool) -> None:
+    """Each operation fails in work of its own."""
+    work, whole, folder, found = WORK[name], Path("out/whole"), Path("out/work"), dict[str, list[str]]()
     with failing(Path("out"), 10**9, code, lasting=lasting) as counted:
         assert main([*work.begin, "--folder", str(whole)]) == 0
-    tried = some(counted.count, most)
-    for i in tried:
-        folder = Path("out/work")
+    for i in range(counted.count):
         with failing(folder, i, code, lasting=lasting) as disk:
             status, said = quietly([*work.begin, "--folder", str(folder)])
         wrong: list[str] = []
@@ -129,45 +127,12 @@ def fails(name: str, code: int, lasting: bool, most: int | None) -> int:
             wrong = ["status 0, though nothing could be written any more"]
         elif disk.failed and not said.strip():
             wrong = [f"status {status}, without a word"]
-        else:
-            wrong = goes_on(folder, whole, work) if folder.is_dir() else []
+        elif folder.is_dir():
+            wrong = goes_on(folder, whole, work)
         if wrong:
             found[f"{i}: {disk.failed}"] = wrong
         shutil.rmtree(folder, ignore_errors=True)
-    if most is None:
-        kind = f"{errno.errorcode[code]} {'from then on' if lasting else 'once'}"
-        note(f"operations that fail, {kind}", name, len(tried), found)
+    kind = f"{errno.errorcode[code]} {'from then on' if lasting else 'once'}"
+    note(f"operations that fail, {kind}", name, counted.count, found)
     assert not found
-    return len(tried)
-
-
-@pytest.mark.slow
-@pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("name", ["short", "compare", "sweep"])
-def test_work_that_dies_at_some_points_goes_on(name: str) -> None:
-    assert dies(name, QUICK) == QUICK
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(3600)
-@pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("name", WHOLE)
-def test_work_that_dies_at_any_point_goes_on(name: str) -> None:
-    assert dies(name, None) > 30
-
-
-@pytest.mark.slow
-@pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize(("name", "code"), [("short", errno.ENOSPC), ("sweep", errno.EIO)])
-def test_a_disk_that_fails_at_some_operations_is_said(name: str, code: int) -> None:
-    assert fails(name, code, True, QUICK) == QUICK
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(7200)
-@pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("lasting", [False, True], ids=["once", "from then on"])
-@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EIO], ids=["full", "broken"])
-@pytest.mark.parametrize("name", WHOLE)
-def test_a_disk_that_fails_at_any_operation_is_said(name: str, code: int, lasting: bool) -> None:
-    assert fails(name, code, lasting, None) > 20
+    assert counted.count > 20

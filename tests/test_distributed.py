@@ -78,12 +78,12 @@ def free_port() -> int:
         return one.getsockname()[1]
 
 
-IMAGES = ["--problem.data", "digits", "--problem.m", "13", "--algorithm.batch", "10"]
+NEURAL = "--problem neural --problem.data digits --problem.m 13 --problem.nodes-at-once 1 --algorithm.batch 10"
 DATA = {
     "least squares": [],
     "drawn": ["--problem.storage", "generated"],
     "logistic": ["--problem", "classification", "--problem.data", "breast_cancer", "--algorithm.clip", "1"],
-    "a neural network": ["--problem", "neural", *IMAGES, "--problem.nodes-at-once", "1"],
+    "a neural network": NEURAL.split(" "),
 }
 
 
@@ -112,7 +112,6 @@ def test_two_processes_find_what_one_finds(tmp_path, data, slurm):
 LISTEN = """
 import sys
 from jdfl.devices import processes
-from jdfl.devices.processes import ProcessLostError
 import jax
 processes.join(sys.argv[1], 1, 0)
 print(open("/proc/net/tcp").read(), open("/proc/net/tcp6").read())
@@ -155,26 +154,19 @@ def test_if_one_dies_the_other_ends_and_the_last_checkpoint_goes_on_elsewhere(tm
     assert "lost the others" in complaints(tmp_path / "run", left).read_text()
     (folder,) = (tmp_path / "run").iterdir()
     done = storage.newest(folder / "checkpoints")
-    assert done is not None
+    assert done
     assert done % 50 == 0
     for name in ("alone", "together"):
         shutil.copytree(folder, tmp_path / name / "run")
     port = free_port()
-    on = [("alone", None, ["--devices", "3"]), ("unbroken", None, ["--every", "10"])]
-    on += [("together", process, []) for process in (0, 1)]
-    all_on = [
-        started(tmp_path / name, done + 15, process, port, more=more, resume=name != "unbroken")
-        for name, process, more in on
-    ]
+    on = [("alone", None, ["--devices", "3"]), ("together", 0, []), ("together", 1, [])]
+    all_on = [started(tmp_path / name, done + 15, process, port, more=more, resume=True) for name, process, more in on]
+    all_on.append(started(tmp_path / "unbroken", done + 15, None, more=["--every", "10"]))
     assert [one.wait(timeout=300) for one in all_on] == [0] * 4
     whole = next((tmp_path / "unbroken").iterdir())
     for name in ("alone", "together"):
         resumed = next((tmp_path / name).iterdir())
         same_folder(whole, resumed)
-        one, other = (storage.read(run / "checkpoints").arrays for run in (whole, resumed))
-        assert set(one) == set(other)
-        for array in one.keys() - {"history"}:  # a file, of what is in metrics.csv
-            near(one[array], other[array])
 
 
 def test_what_ends_a_run_is_another_process_or_ones_own(monkeypatch):

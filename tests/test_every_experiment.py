@@ -1,10 +1,9 @@
 """Every experiment in its small version: rows, claims, ledgers of messages that can be packed, figures' provenance.
 
-What one must say beyond its claims (experiments/papers) is in SAID; what they compute is in files of their own.
+What experiments compute is in files of their own.
 """
 
 import json
-from collections.abc import Callable
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -16,8 +15,7 @@ import pytest
 from PIL import Image
 
 import jdfl
-from experiments import directed_ceps, gallery, leakage, ledger, privacy_audit, sensitivities
-from experiments.common import Row
+from experiments import gallery, ledger
 from jdfl.arrays import ops
 from jdfl.engine import batch, outcome, runner, stepping
 from tests.test_experiments import EXPERIMENT_ROW
@@ -25,29 +23,11 @@ from tests.toy import regression
 
 slow = partial(pytest.param, marks=pytest.mark.slow)
 SCRIPTS = [one.name for one in gallery.experiments()]
-# They compute or attack, and have no results.
-WITHOUT_RUNS = (
-    "attack_bits",
-    "doadp_leakage",
-    "gpsp_quality",
-    "leakage",
-    "lemma2_counterexample",
-    "muffliato_figure",
-    "observers",
-    "one_run_audit",
-    "privacy_audit",
-    "proof_steps",
-    "published_sums",
-    "robust_breakdown",
-    "robustness_atlas",
-    "theorem1_counterexample",
-)
 WITH_OWN_FIGURES = ("fair_comparison",)  # of comparisons, which tell their own runs
 WITHOUT_FIGURE = ("codec_warnings", "sensitivities")
 SEEDS = {"codecs": ["--seeds", "5"], "gpsp_quality": ["--seeds", "3"]}  # of means that must reach something
 ROWS = 3  # of parameters that are packed as messages
 ALONE = (jdfl.DECOR, jdfl.MAFALDA, jdfl.events.AsyncMethod)  # whose messages are the parameters and no number more
-Cells = dict[tuple[str, str], Row]
 
 
 @jax.jit
@@ -98,93 +78,6 @@ def one_origin(folder: Path) -> None:
             assert drawn.info.get("Description") == f"Made by jdfl; provenance {made}", path.name
 
 
-def what_codecs_reach(cells: Cells, _: Path) -> None:
-    """int8 with places below 30 bytes as good as dense, one-bit at d = 300, and at 150 with side information."""
-    value = {place: one.mean for place, one in cells.items()}
-    dense = value["dense float32", "rounds"]
-    assert value["sparse int8, enumerative", "bytes per message"] < 30
-    assert value["sparse int8, enumerative", "rounds"] == dense
-    assert abs(value["one-bit d=300, Hadamard", "rounds"] - dense) <= 2 + 1e-9
-    assert abs(value["one-bit d=300, side", "rounds"] - dense) <= 2
-    assert value["one-bit d=150, side", "rounds"] <= 33
-    assert all(value[case, "agreed"] == 1 for case, _ in value)
-
-
-def claims_stand(cells: Cells, _: Path) -> None:
-    """What is claimed is not refuted, and what is broken is caught."""
-    told = privacy_audit.verdict(list(cells.values()))
-    assert told == ["claimed and not refuted: 2 of 2", "broken and caught: 3 of 3"]
-
-
-def no_claim_is_exceeded(cells: Cells, _: Path) -> None:
-    assert sensitivities.verdict(list(cells.values())).startswith("settings that exceed their claim: 0 of 5")
-
-
-def noise_ends_attacks(cells: Cells, _: Path) -> None:
-    """A neighbour finds every record without noise, and none of them at an epsilon of 1."""
-    value = {place: one.mean for place, one in cells.items()}
-    inverted, joined = (
-        "Inversion: D-PSGD, q = 1, {}: a neighbour",
-        "Membership: D-PSGD, breast_cancer, {}: everyone, {}",
-    )
-    assert value[inverted.format("no noise"), "found"] == 1.0
-    assert value[inverted.format("epsilon 1"), "found"] <= 1 / 16
-    ratio = "likelihood ratio, others known"
-    assert value[joined.format("no noise", ratio), "caught at 1%"] > 0.99
-    assert value[joined.format("epsilon 1", ratio), "AUC"] < 0.56
-    assert "goal: 0, met" in leakage.verdict(list(cells.values()))
-
-
-def no_attack_exceeds(cells: Cells, _: Path) -> None:
-    """No accounted epsilon is exceeded."""
-    assert len({case for case, _ in cells}) >= 12
-    assert all(one.mean == 0 for (_, column), one in cells.items() if column == "exceeded")
-
-
-def projections_and_push_sum_reach_it(cells: Cells, _: Path) -> None:
-    """With fewer bytes than SGP, and with local steps in fewer rounds; sparse messages are the shortest."""
-    value = {place: one.mean for place, one in cells.items()}
-    for net in ("4-out", "random"):
-        ours, sgp = f"{net}, {directed_ceps.ONE_BIT}", f"{net}, {directed_ceps.SGP}"
-        assert value[ours, "reached"] == 1
-        assert value[ours, "MB"] < value[sgp, "MB"]
-        assert value[f"{ours}, 5 local steps", "rounds"] < value[ours, "rounds"] / 2
-        assert value[f"{net}, directed CEPS, sparse int8", "MB"] < value[ours, "MB"]
-
-
-def missing_noise_is_seen(cells: Cells, _: Path) -> None:
-    """And nothing is, where nothing is missing."""
-    refuted = {case: one.mean for (case, column), one in cells.items() if column == "refuted"}
-    assert refuted == {"sound, 1,000 canaries": 0, "noise missing, 1,000 canaries": 1}
-
-
-def most_intervals_cover(cells: Cells, folder: Path) -> None:
-    """Of eight experiments; all 200 are run by hand."""
-    shares = [one.mean for one in cells.values()]
-    assert len(shares) == 6
-    assert 0.8 <= np.mean(shares) <= 1
-
-
-def bits_of_floats_tell(cells, out):
-    """Half of the guesses at exact noise are wrong, and hardly any at floating-point noise."""
-    wrong = {case.partition(",")[0]: one.mean for (case, _), one in cells.items()}
-    assert wrong["Gaussian"] < 0.05
-    assert abs(wrong["ExactGaussian"] - 0.5) < 5 * 0.5 / (2 * 2_000) ** 0.5
-
-
-SAID: dict[str, Callable[[Cells, Path], None]] = {
-    "attack_bits": bits_of_floats_tell,
-    "attacks": no_attack_exceeds,
-    "codecs": what_codecs_reach,
-    "directed_ceps": projections_and_push_sum_reach_it,
-    "interval_coverage": most_intervals_cover,
-    "leakage": noise_ends_attacks,
-    "one_run_audit": missing_noise_is_seen,
-    "privacy_audit": claims_stand,
-    "sensitivities": no_claim_is_exceeded,
-}
-
-
 @pytest.fixture
 def checked(monkeypatch):
     """How many results had their ledger looked at."""
@@ -227,8 +120,6 @@ def test_its_small_version_is_what_it_says(name, checked, monkeypatch, tmp_path)
         assert (tmp_path / f"{name}.png").stat().st_size > 10_000
     if name not in WITH_OWN_FIGURES:
         one_origin(tmp_path)
-    assert (checked[0] > 0) == (name not in WITHOUT_RUNS)
     # The images of these quick runs are others than those of the claims.
     said = [one for one in ledger.claims() if one.run == name and not name.startswith("partpsp")]
     assert [fault for one in said for fault in one.faults(rows, ledger.rows_of(name))] == []
-    SAID.get(name, lambda *_: None)({(one.case, one.column): one for one in rows}, tmp_path)

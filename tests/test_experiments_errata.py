@@ -35,14 +35,6 @@ def test_lemma_4s_cross_term_is_minus_the_variances_of_what_arrives():
     assert alike == pytest.approx((0, 0), abs=1e-12)
 
 
-def test_units_of_dense_rows_are_four_bytes_an_entry_and_one_bit_rows_are_not_the_formulas():
-    dense = [errata.units(variant, rate) for variant, rate in errata.VOLUMES if "Perf" in variant]
-    coded = [errata.units(variant, rate) for variant, rate in errata.VOLUMES if "1BCS" in variant]
-    assert np.abs(np.array(dense) / 4000 - 1).max() < 0.006
-    assert (round(min(coded)), round(max(coded))) == (593, 663)
-    assert min(coded) > 1.05 * 564
-
-
 def test_the_momentum_is_correlated_with_sleep_unless_all_are_awake():
     assert errata.momentum(0.8, 0, 200_000) == pytest.approx(-0.16, abs=0.003)
     assert errata.momentum(1.0, 0, 100) == 0
@@ -60,41 +52,13 @@ def test_the_broadcast_of_s_i_tells_the_length_of_its_nodes_noise_alone():
     assert other > 100
 
 
-def test_dsgt_starts_as_the_authors_code_a_round_later(monkeypatch):
-    assert errata.starts(5, 0) < 2e-15
-    late = errata.jdfl.run
-    monkeypatch.setattr(errata.jdfl, "run", lambda *args, steps, **told: late(*args, steps=steps + 1, **told))
-    assert errata.starts(5, 0) > 1e-3
-
-
-@pytest.mark.parametrize("name", list(lemma2.NETWORKS))
-def test_constants_of_lemma_2_bound_every_power_of_w(name):
-    W = np.asarray(jdfl.network.as_dense(jdfl.network.d_out(*lemma2.NETWORKS[name]).graph), float)
-    told = constant, contraction = lemma2_constants([W])
-    for r in (0, 1, 7, 30):
-        apart = np.abs(np.linalg.matrix_power(W, r) - 1 / len(W)).max()
-        assert apart <= constant / len(W) * contraction**r * (1 + 1e-9)
-    for kind in lemma2.KINDS:
-        assert lemma2.ratios(kind, W, told, 12, 0).max() <= 1
-    few = (lemma2.CONSTANT, lemma2.CONTRACTION)
-    assert lemma2.ratios("worst of two nodes", W, few, 12, 0).max() > 1.5  # constants fail
-
-
-@pytest.mark.slow
-def test_public_schedules_hold_in_the_runs_that_they_drive():
-    found = {(one.case, one.column): one.mean for one in lemma2.rows_of_schedules(12, 1)}
-    for (case, column), value in found.items():
-        if column.endswith("too small"):
-            assert value == 0
-        elif column.startswith("lemma2"):
-            assert value > 5, (case, column)  # N times, at least, what it could be
-        elif case != "2-Out, no noise":
-            assert 1 < value < 2.5
-    assert found["2-Out, no noise", "certified / real, median"] == pytest.approx(1, rel=1e-6)
-
-
-def test_the_verdict_depends_on_the_numbers():
-    made = [lemma2.row("2-Out", f"distance / S, {label}", None, [0.1]) for label in ("C' = N C", "the paper's")]
-    assert [line.split()[0] for line in lemma2.verdict(made)] == ["true", "true"]
-    made.append(lemma2.row("4-Out", "distance / S, the paper's", None, [1.1]))
-    assert [line.split()[0] for line in lemma2.verdict(made)] == ["true", "FALSE"]
+def test_constants_of_lemma_2_bound_every_power_of_w():
+    for of in lemma2.NETWORKS.values():
+        W = np.asarray(jdfl.network.as_dense(jdfl.network.d_out(*of).graph), float)
+        told = constant, contraction = lemma2_constants([W])
+        for r in (0, 1, 7, 30):
+            apart = np.abs(np.linalg.matrix_power(W, r) - 1 / len(W)).max()
+            assert apart <= constant / len(W) * contraction**r * (1 + 1e-9)
+        assert max(lemma2.ratios(kind, W, told, 12, 0).max() for kind in lemma2.KINDS) <= 1
+        few = (lemma2.CONSTANT, lemma2.CONTRACTION)
+        assert lemma2.ratios("worst of two nodes", W, few, 12, 0).max() > 1.5  # constants fail
