@@ -87,14 +87,3 @@ def test_the_ratio_is_the_best_score_of_gaussians(mu):
     assert one.caught == pytest.approx(norm.sf(norm.isf(0.01) - mu), abs=0.05)
     assert one.epsilon <= jdfl.privacy.gaussian_epsilon(mu, DELTA)
     assert (one.epsilon > 1) == (mu > 1)
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(600)
-@pytest.mark.parametrize("method", list(methods())[1:])
-def test_other_methods_leak_and_their_noise_helps(method):
-    one = Inversion.of(method, DIGITS, 1, (None, 8.0), 16, 300, 0)
-    who = one.observers[0]
-    told = one.judged(DIGITS)
-    assert told[f"Inversion: {method}, q = 1, no noise: {who}", "found"] > 0.9
-    assert told[f"Inversion: {method}, q = 1, epsilon 8: {who}", "found"] <= 1 / 16

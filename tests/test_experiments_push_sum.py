@@ -9,7 +9,6 @@ import jdfl
 from experiments import (
     dpps_consensus,
     partpsp_common,
-    partpsp_figure2,
 )
 
 
@@ -47,23 +46,6 @@ def test_noise_of_consensus_is_certified_and_costs_what_its_rates_say(few):
     rows = {one.column: one.mean for one in dpps_consensus.lines("case", [weak, weaker])}
     assert rows["rounds with S too small"] == 0
     assert rows["error, least"] <= rows["error, last"]
-
-
-@pytest.mark.slow
-def test_distances_of_a_clipped_run_are_certified(digits, tmp_path):
-    net, part = partpsp_common.networks(every=partpsp_figure2.EVERY)["2-Out"], "1 layer"
-    sources = ("Eq. 22, clipped", "certified")
-    cells = {(part, "2-Out", source): [partpsp_figure2.seen(digits, part, net, source, 0)] for source in sources}
-    (certified,), (estimated,) = cells[part, "2-Out", "certified"], cells[part, "2-Out", "Eq. 22, clipped"]
-    first = 2 * partpsp_common.RATE * partpsp_figure2.SMALL_CLIP
-    assert first < certified.distances[0, 1] < (1 + 1e-4) * first  # nodes begin alike, but for rounding
-    assert certified.violations == 0
-    assert certified.ratio > 1
-    assert certified.distances[0, 0] == pytest.approx(estimated.distances[0, 0], rel=1e-5)  # before there is noise
-    assert estimated.distances[0, 1] != pytest.approx(first, rel=1e-3)
-    assert 0 < certified.clipped < 1
-    rows = {(one.case, one.column): one for one in partpsp_figure2.rows_of(cells)}
-    assert rows["1 layer, 2-Out, certified", "rounds with S too small"].mean == 0
 
 
 # ---------------------------------------------------------------- the published scale

@@ -31,10 +31,3 @@ def test_doadps_gamma_is_that_of_its_theorem():
         below = 16 * rho + rho**2 + 4 * phi**2 + 2 * rho * phi**2 - 8 * rho * p * share
         assert rows[f"DO-ADP p={p:g} k/d={share:g}", "gamma"] == pytest.approx(rho * p * share / below, rel=1e-5)
         assert rows[f"DO-ADP p={p:g} k/d={share:g}", "T of Theorem 1"] == pytest.approx((100 / p) ** 2, rel=1e-6)
-
-
-def test_the_largest_mixed_curvature_is_the_largest_singular_value():
-    B = jnp.array([[1.0, 2.0], [0.0, -3.0], [4.0, 0.5]])
-    w = jnp.arange(1.0, 6.0)  # s has 3 entries, l 2
-    found = theory.largest_mixed(lambda x: x[:3] @ B @ x[3:] + jnp.sum(x[:3] ** 4), w, 3, 0, 60)
-    assert found == pytest.approx(np.linalg.svd(np.asarray(B))[1][0], rel=1e-4)
