@@ -101,6 +101,16 @@ def test_bands_that_reach_zero_do_not_stretch_a_logarithmic_axis():
     assert ax.get_ylim()[0] == pytest.approx(0.6 * data["mean"].min())
 
 
+def test_who_spends_nothing_has_a_line_beside_the_others():
+    data = pd.DataFrame({"label": ["a", "a", "b", "b"], "x": [0.0, 0.0, 1.0, 1e4], "mean": [2.0, 1.0, 2.0, 0.5]})
+    data = data.assign(low=data["mean"], high=data["mean"])
+    _, ax = lines({"bytes": data}, {"a": "silent", "b": "talks"}, "objective")
+    _, alone = lines({"bytes": data[2:]}, {"b": "talks"}, "objective")
+    assert len(ax.lines) == len(alone.lines) + 2
+    with refused("panel"):
+        lines({}, {}, "objective")
+
+
 def described(path: Path) -> str:
     with Image.open(path) as image:
         return image.info["Description"]
@@ -125,7 +135,7 @@ def test_files_carry_the_provenance_and_pictures_do_not_and_nothing_is_left_behi
 
 def test_one_amount_has_one_axes_and_several_have_an_array(result):
     drawn = result.plot("bytes", "consensus_error")
-    assert drawn._repr_png_().startswith(b"\x89PNG")  # in a notebook
+    assert drawn._repr_png_()[:4] == drawn.fig._repr_png_()[:4] == b"\x89PNG"  # in a notebook
     ax = drawn[1]
     assert (ax.get_xlabel(), ax.get_ylabel()) == ("bytes sent by all nodes", "consensus error")
     np.testing.assert_array_equal(ax.lines[0].get_xdata(), result.history["bytes"])
