@@ -14,6 +14,7 @@ SYMMETRIC = ("metropolis", "laplacian")
 
 mix = jax.jit(nw.mix)
 sample = jax.jit(nw.sample_neighbours)
+_dense = jax.jit(jax.vmap(nw.as_dense))
 
 
 @st.composite
@@ -53,7 +54,13 @@ def graph_of_round(stacked, k):
 
 def matrices(stacked):
     """The mixing matrices [k, m, m]."""
-    return np.asarray(jax.vmap(nw.as_dense)(stacked))
+    return np.asarray(_dense(stacked))
+
+
+def heard(stacked):
+    """Who hears whom: bool [k, m, m]."""
+    W = matrices(stacked.replace(weight=stacked.mask.astype(jnp.float32), format="padded", buckets=None))
+    return (W > 0) & ~np.eye(W.shape[1], dtype=bool)
 
 
 def rows(m, n=3, seed=0):

@@ -17,12 +17,9 @@ DRAW = np.random.default_rng(2)
 COUNTS = np.eye(5, dtype=int)[DRAW.permutation(np.repeat(np.arange(5), 6))] * 7  # 30 nodes with one class each
 
 
-_dense = jax.jit(jax.vmap(nw.as_dense))
-
-
 def of_period(net):
     """The mixing matrices [p, m, m] of a period."""
-    return np.asarray(_dense(net.graphs), np.float64)
+    return matrices(net.graphs).astype(float)
 
 
 def product(Ws):
@@ -65,17 +62,14 @@ def test_a_hyper_hypercube_has_the_exact_mean_after_its_period(factors):
 
 
 def test_a_one_peer_hypercube_flips_one_bit_in_every_round():
-    Ws = of_period(nw.hyper_hypercube(8))
-    for t, W in enumerate(Ws):
+    for t, W in enumerate(of_period(nw.hyper_hypercube(8))):
         np.testing.assert_array_equal(W, (np.eye(8) + np.eye(8)[np.arange(8) ^ (1 << t)]) / 2)
-    with pytest.raises(ValueError, match=r"without a prime factor above k \+ 1 = 3, got m = 10"):
-        nw.hyper_hypercube(10, 2)
 
 
-@pytest.mark.parametrize(("m", "k", "rounds"), [(5, 1, 5), (6, 1, 4), (7, 2, 4), (7, 3, 3), (25, 1, 9), (25, 4, 2)])
-def test_lengths_of_base_graphs(m, k, rounds):
+def test_lengths_of_base_graphs():
     """By hand: those of the largest part, one exchange, and those of its groups; 6 is 3 at first, and then 2."""
-    assert len(of_period(nw.base_graph(m, k))) == rounds
+    for m, k, length in [(5, 1, 5), (6, 1, 4), (7, 2, 4), (7, 3, 3), (25, 1, 9), (25, 4, 2)]:
+        assert len(of_period(nw.base_graph(m, k))) == length
 
 
 @settings(max_examples=25)
@@ -90,7 +84,7 @@ def test_de_bruijn_powers_reach_the_mean_where_m_divides_them(m, degree):
 
 
 @pytest.mark.parametrize("directed", [False, True])
-@pytest.mark.parametrize("m", [40, 160, 640])
+@pytest.mark.parametrize("m", [40, 320])
 def test_the_rate_of_equitopo_does_not_depend_on_the_number_of_nodes(m, directed):
     """A static network with 8 ln(2 m) / (3 rho^2) offsets, and one peer in each round, in the mean of 200."""
     rho = 0.75
@@ -98,9 +92,8 @@ def test_the_rate_of_equitopo_does_not_depend_on_the_number_of_nodes(m, directed
     doubly_stochastic(W, False)
     assert directed or abs(W - W.T).max() < 1e-7
     assert far(W) < rho
-    Ws = matrices(
-        rounds(nw.equi_rounds(m, directed=directed).replace(name=""), jax.random.split(jax.random.key(1), 60))
-    )
+    net = nw.equi_rounds(m, directed=directed).replace(name="")
+    Ws = matrices(rounds(net, jax.random.split(jax.random.key(1), 60)))
     doubly_stochastic(Ws, not directed)
     x = np.random.default_rng(0).standard_normal((m, 9))
     x -= x.mean(axis=0)
@@ -167,13 +160,6 @@ def test_stl_fw_learns_neighbourhoods_with_all_classes():
     assert np.linalg.norm(W @ P - P.mean(axis=0)) < 0.35 * np.linalg.norm(P - P.mean(axis=0))
     two = np.array([[1.0, 0.0], [0.0, 1.0]])  # the first step, by hand: half way to the other node
     np.testing.assert_allclose(nw.to_scipy(nw.stl_fw(two, 1)).toarray(), 0.5, atol=1e-7)
-
-
-@pytest.mark.parametrize("bad", [np.ones(3), np.zeros((3, 2)), -np.ones((3, 2)), [["a"]], np.full((2, 2), np.nan)])
-@pytest.mark.parametrize("learn", [nw.d_cliques, nw.stl_fw])
-def test_counts_of_labels_are_checked(learn, bad):
-    with pytest.raises(ValueError, match="counts"):
-        learn(bad)
 
 
 def test_an_order_brings_neighbours_together():

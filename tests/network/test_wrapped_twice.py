@@ -81,15 +81,3 @@ SURE = ("partial_communication", "node_participation", "outages", "membership") 
 REFUSED |= {(outer, inner) for outer in SURE for inner in ("link_loss", "bursty_loss")}
 REFUSED |= {(outer, "synchronised") for outer in WRAPPERS}
 REFUSED |= {(outer, "delays") for outer in ("synchronised", "node_participation", "outages", "membership")}
-
-
-def test_times_below_other_wrappers_are_found_as_well() -> None:
-    inside = nw.link_loss(nw.outages(nw.timed(nw.ring(M), nw.FixedTime(0.1)), 0.1, 0.5), 0.1)
-    with pytest.raises(ValueError, match=r"a base without times, got base = link loss.*one timed"):
-        nw.timed(inside, nw.FixedTime(0.2))
-
-
-def test_a_share_of_lossy_links_is_refused_at_any_depth() -> None:
-    for inside in (nw.link_loss(nw.ring(M), 0.3), nw.timed(nw.bursty_loss(nw.ring(M), 0.3, 0.4), nw.FixedTime(0.1))):
-        with pytest.raises(ValueError, match=r"without lost messages inside partial_communication.*Put link_loss"):
-            nw.partial_communication(inside, 0.5)
