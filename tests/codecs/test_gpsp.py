@@ -30,9 +30,11 @@ def dense(found, n: int) -> np.ndarray:
     return x
 
 
-@pytest.mark.rotated(3)
-@pytest.mark.parametrize("started", [False, True])
-@pytest.mark.parametrize(("n", "d", "s", "flips"), [(60, 50, 4, 0), (60, 50, 4, 3), (300, 120, 2, 0), (30, 80, 3, 0)])
+@pytest.mark.rotated(2)
+@pytest.mark.parametrize(
+    ("n", "d", "s", "flips", "started"),
+    [(60, 50, 4, 0, False), (60, 50, 4, 3, True), (300, 120, 2, 0, True), (30, 80, 3, 3, False)],
+)
 def test_agrees_with_the_reference_loop(n, d, s, flips, started):
     """Eight messages side by side, the last of which go on alone, as eight plain loops."""
     with jax.enable_x64(True):
@@ -50,45 +52,37 @@ def test_agrees_with_the_reference_loop(n, d, s, flips, started):
         )
         for i in range(8):
             expected, iterations = reference.gpsp(
-                phis[i],
-                signs[i],
-                s,
-                flips=flips,
-                cap=12,
-                start=starts[i] if started else None,
-                return_iterations=True,
+                phis[i], signs[i], s, flips=flips, cap=12, start=starts[i] if started else None, return_iterations=True
             )
             np.testing.assert_allclose(dense(found, n)[i], expected, rtol=0, atol=1e-9)
             assert int(found.iterations[i]) == iterations
 
 
-@pytest.mark.rotated(3)
-@pytest.mark.parametrize("cap", [1, 3, 12])
-def test_messages_do_not_look_at_one_another(cap):
+def test_messages_do_not_look_at_one_another():
     """One shared matrix, sixteen messages: together, and in another order, and one by one."""
     with jax.enable_x64(True):
         n, d, s = 60, 50, 4
         _, phi, _ = instance(0, n, d, s)
         x = np.stack([instance(seed, n, d, s)[0] for seed in range(16)])
         c = np.where(x @ phi.T > 0, 1.0, -1.0)
-        together = dense(decode(Shared(jnp.asarray(phi.T)), jnp.asarray(c), s, n, cap=cap), n)
-        turned = dense(decode(Shared(jnp.asarray(phi.T)), jnp.asarray(c[::-1].copy()), s, n, cap=cap), n)
+        together = dense(decode(Shared(jnp.asarray(phi.T)), jnp.asarray(c), s, n), n)
+        turned = dense(decode(Shared(jnp.asarray(phi.T)), jnp.asarray(c[::-1].copy()), s, n), n)
         np.testing.assert_allclose(turned[::-1], together, atol=1e-9)
         for i in range(0, 16, 5):
-            alone = dense(decode(Shared(jnp.asarray(phi.T)), jnp.asarray(c[i : i + 1]), s, n, cap=cap), n)
+            alone = dense(decode(Shared(jnp.asarray(phi.T)), jnp.asarray(c[i : i + 1]), s, n), n)
             np.testing.assert_allclose(alone[0], together[i], atol=1e-9)
 
 
 def test_a_start_makes_few_signs_enough():
     """A quarter of the signs that GPSP needs from nothing, and a start that is off by a fifth."""
     n, d, s = 1000, 150, 10
-    truth, phis, signs = zip(*(instance(seed, n, d, s) for seed in range(16)))
-    off = np.random.default_rng(1).standard_normal((16, n)) * (np.stack(truth) != 0) / np.sqrt(s) / 5
-    phi_t = jnp.asarray(np.stack(phis).transpose(0, 2, 1), jnp.float32)
+    truth, phis, signs = (np.stack(part) for part in zip(*(instance(seed, n, d, s) for seed in range(12))))
+    off = np.random.default_rng(1).standard_normal((12, n)) * (truth != 0) / np.sqrt(s) / 5
+    phi_t = jnp.asarray(phis.transpose(0, 2, 1), jnp.float32)
     recovered = []
-    for start in (None, jnp.asarray(np.stack(truth) + off, jnp.float32)):
-        found = decode(Stored(phi_t), jnp.asarray(np.stack(signs), jnp.float32), s, n, start=start)
-        recovered.append(((dense(found, n) != 0) & (np.stack(truth) != 0)).sum() / (16 * s))
+    for start in (np.zeros_like(truth), truth + off):  # zeros are no start
+        found = decode(Stored(phi_t), jnp.asarray(signs, jnp.float32), s, n, start=jnp.asarray(start, jnp.float32))
+        recovered.append(((dense(found, n) != 0) & (truth != 0)).sum() / (12 * s))
     assert recovered[0] < 0.8
     assert recovered[1] > 0.93
 
@@ -105,16 +99,6 @@ def test_working_sparsity_is_the_authors_rule():
     ]
     assert [working_sparsity(*case) for case in cases] == [12, 6, 75, 10, 4, 100, 40]
     assert [reference.working_sparsity(*case) for case in cases] == [12, 6, 75, 10, 4, 100, 40]
-
-
-def test_sign_flip_of_all_measurements_flips_the_answer():
-    _, phi, c = instance(1, 60, 90, 3)
-    c = jnp.asarray(np.stack([c, -c]), jnp.float32)
-    found = decode(Shared(jnp.asarray(phi.T, jnp.float32)), c, 3, 60)
-    one, other = (jax.tree.map(lambda leaf: leaf[i], found) for i in range(2))  # noqa: B023
-    np.testing.assert_array_equal(one.support, other.support)
-    np.testing.assert_allclose(one.value, -other.value, rtol=1e-5)
-    np.testing.assert_allclose(jnp.linalg.norm(one.value), 1.0, rtol=1e-5)
 
 
 @jax.jit
@@ -149,12 +133,14 @@ def test_quality_at_the_papers_size():
     recovered, error, gaussian = quality(jdfl.OneBit(d=500))
     assert recovered >= 0.99
     assert error <= 0.065
-    recovered, error, cosine = quality(jdfl.OneBit(d=500, ensemble="hadamard"))
-    assert recovered >= 0.99
-    assert abs(cosine - gaussian) <= 0.02
-    recovered, error, cosine = quality(jdfl.OneBit(d=500, shared=True))
-    assert recovered >= 0.99
-    assert abs(cosine - gaussian) <= 0.02
+    for other in ({"ensemble": "hadamard"}, {"shared": True}):
+        recovered, error, cosine = quality(jdfl.OneBit(d=500, **other))
+        assert recovered >= 0.99
+        assert abs(cosine - gaussian) <= 0.02
+    recovered, error, _ = quality(jdfl.OneBit(d=500, ensemble="sparse", density=0.05))  # 5 per cent of nonzeros
+    assert recovered < 0.85
+    assert error > 0.4
+    assert quality(jdfl.OneBit(d=500, ensemble="sparse", density=0.0005))[0] < 0.1  # as the paper's text has
 
 
 def test_sparse_matrices_have_their_share_of_entries_and_unit_variance():
@@ -162,12 +148,3 @@ def test_sparse_matrices_have_their_share_of_entries_and_unit_variance():
     matrix = np.asarray(codec.prepare(jax.random.key(0), jnp.arange(2), 300, 5, jnp.float32).drawn.matrix)
     assert np.mean(matrix != 0) == pytest.approx(0.1, abs=0.005)  # 6 standard deviations
     assert np.mean(matrix**2) == pytest.approx(1, abs=0.07)
-
-
-@pytest.mark.slow
-def test_the_papers_sparse_matrices_fail():
-    """5 per cent of nonzeros, and the 0.05 per cent that the paper's text has."""
-    recovered, error, _ = quality(jdfl.OneBit(d=500, ensemble="sparse", density=0.05))
-    assert recovered < 0.85
-    assert error > 0.4
-    assert quality(jdfl.OneBit(d=500, ensemble="sparse", density=0.0005))[0] < 0.1

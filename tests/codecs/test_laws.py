@@ -1,6 +1,7 @@
 """The laws that methods build on: how much of any vector arrives at least, and whether it does so on average."""
 
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import jax
@@ -57,26 +58,28 @@ LAWS = {
     "low-rank": Law(jdfl.LowRank(rank=2), 1 - 2 / 7, SQUARE, 1.0),
     "low-rank, flat": Law(jdfl.LowRank(height=3), 1 - 1 / 3, np.eye(3, 17).ravel()[:N], 1.0),
 }
-laws = pytest.mark.parametrize("law", LAWS.values(), ids=LAWS)
+laws = pytest.mark.parametrize("name", LAWS)
 _round_trip = jax.jit(round_trip)
 
 
 def vectors(law: Law) -> np.ndarray:
     """The worst one first, then equal, lonely, Gaussian entries, matrices of low rank, and tails of all weights."""
     draw = np.random.default_rng(7)
-    tails = [np.sign(g) * np.abs(g) ** power for power in (0.3, 1, 2, 5) for g in draw.standard_normal((4, N))]
+    tails = [np.sign(g) * np.abs(g) ** power for power in (0.3, 1, 5) for g in draw.standard_normal((3, N))]
     rank_one = np.outer(draw.standard_normal(7), draw.standard_normal(7)).ravel()
     chosen = [law.worst, EQUAL, ONE, SQUARE, HALVES, UNEVEN, rank_one, spread(14, 1), spread(254, 1), *tails]
     return np.asarray(chosen, np.float32)
 
 
-def arrivals(law: Law, x: np.ndarray) -> np.ndarray:
-    """What arrives of the vectors [v, n], DRAWS times or once if nothing is drawn: [v, draws, n] float64."""
-    draws = DRAWS if law.most else 1
+@cache
+def arrivals(name: str) -> tuple[np.ndarray, np.ndarray]:
+    """Vectors [v, n], and what arrives of them, DRAWS times or once if nothing is drawn: [v, draws, n] float64."""
+    law = LAWS[name]
+    x, draws = vectors(law), DRAWS if law.most else 1
     ready = law.codec.prepare(jax.random.key(1), jnp.arange(4, dtype=jnp.int32), N, S, jnp.float32)
     keys = jax.random.split(jax.random.key(2), len(x) * draws)
     arrived = _round_trip(ready, keys, jnp.repeat(jnp.asarray(x), draws, axis=0))
-    return np.asarray(arrived, np.float64).reshape(len(x), draws, N)
+    return x, np.asarray(arrived, np.float64).reshape(len(x), draws, N)
 
 
 def deviation(samples: np.ndarray, most: np.ndarray | float) -> np.ndarray:
@@ -91,21 +94,15 @@ def deviation(samples: np.ndarray, most: np.ndarray | float) -> np.ndarray:
 
 
 @laws
-def test_contraction_is_one_less_the_largest_mean_error(law):
+def test_no_vector_loses_more_than_the_law_allows_and_the_worst_one_loses_that(name):
+    law = LAWS[name]
     law.codec.check(N, 4, S)
     found = law.codec.contraction(N, S)
-    if law.error >= 1:
-        assert found is None
-    else:
-        assert found == pytest.approx(1 - law.error, rel=1e-4)
-        assert 0 < found <= 1
-
-
-@laws
-def test_no_vector_loses_more_than_the_law_allows_and_the_worst_one_loses_that(law):
-    x = vectors(law)
+    assert (found is None) == (law.error >= 1)
+    assert found is None or found == pytest.approx(1 - law.error, rel=1e-4)
+    x, arrived = arrivals(name)
     exact = x[:, None].astype(np.float64)
-    errors = np.sum((arrivals(law, x) - exact) ** 2, axis=2) / np.sum(exact**2, axis=2)
+    errors = np.sum((arrived - exact) ** 2, axis=2) / np.sum(exact**2, axis=2)
     if law.most:
         assert errors.max() <= law.most * (1 + 1e-5)
     mean, doubt = errors.mean(axis=1), deviation(errors, law.most)
@@ -123,29 +120,23 @@ def step(codec: Any, x: np.ndarray) -> np.ndarray:
     return np.zeros_like(x)
 
 
-UNBIASED = {name: law for name, law in LAWS.items() if law.codec.unbiased}
+UNBIASED = ("dense", "random-k scaled", "random-k most, scaled", "qsgd", "qsgd, fine", "qsgd max")
 
 
-@pytest.mark.parametrize("law", UNBIASED.values(), ids=UNBIASED)
-def test_unbiased_codecs_are_right_on_average(law):
-    x = vectors(law)
-    arrived = arrivals(law, x)
-    most = step(law.codec, x.astype(np.float64))
+@pytest.mark.parametrize("name", UNBIASED)
+def test_unbiased_codecs_are_right_on_average(name):
+    x, arrived = arrivals(name)
+    most = step(LAWS[name].codec, x.astype(np.float64))
     assert (np.ptp(arrived, axis=1) <= most * (1 + 1e-4)).all()
     rounding = 1e-5 * np.abs(x).max(axis=1, keepdims=True)
     assert (np.abs(arrived.mean(axis=1) - x) <= deviation(arrived, most) + rounding).all()
 
 
-def test_who_is_unbiased():
-    assert set(UNBIASED) == {"dense", "random-k scaled", "random-k most, scaled", "qsgd", "qsgd, fine", "qsgd max"}
-
-
-@pytest.mark.parametrize("name", ["sparse", "sign", "random-k", "low-rank"])
-def test_what_is_biased_is_so_for_some_vector(name):
-    law = LAWS[name]
-    x = vectors(law)
-    arrived = arrivals(law, x)
-    assert (np.abs(arrived.mean(axis=1) - x) > deviation(arrived, 0.0) + 0.01 * np.abs(x).max()).any()
+def test_the_others_are_not():
+    assert {name for name, law in LAWS.items() if law.codec.unbiased} == set(UNBIASED)
+    for name in ("sparse", "sign", "random-k", "low-rank"):
+        x, arrived = arrivals(name)
+        assert (np.abs(arrived.mean(axis=1) - x) > deviation(arrived, 0.0) + 0.01 * np.abs(x).max()).any()
 
 
 @pytest.mark.parametrize(
@@ -153,7 +144,6 @@ def test_what_is_biased_is_so_for_some_vector(name):
     [
         (jdfl.RandomK(k=10), N / 10),
         (jdfl.QSGD(levels=3), 1 / (1 + 7 / 3)),
-        (jdfl.QSGD(levels=7), 1 / 2),
         (jdfl.QSGD(levels=2, norm="max"), 2 / (1 + np.sqrt(13))),
     ],
     ids=str,
@@ -165,14 +155,14 @@ def test_scaled_messages_are_the_others_times_a_number(plain, factor):
     np.testing.assert_allclose(scaled, factor * np.asarray(_round_trip(wire, keys, x)), rtol=1e-6)
 
 
-@pytest.mark.parametrize(("levels", "n"), [(1, 1000), (4, 1000), (16, 1000), (127, 1000), (3, 4), (1, 1)])
-def test_qsgd_divides_by_the_published_constant_and_its_law_is_no_worse(levels, n):
-    omega = min(n / levels**2, np.sqrt(n) / levels)
-    assert jdfl.QSGD(levels).omega(n) == pytest.approx(omega)
-    assert jdfl.QSGD(levels).variance(n) <= omega
-    assert jdfl.QSGD(levels, scaled=True).contraction(n, n) >= 1 / (1 + omega)
-    largest = jdfl.QSGD(levels, scaled=True, norm="max")
-    assert largest.contraction(n, n) == pytest.approx(1 / (1 + largest.omega(n)))
+def test_qsgd_divides_by_the_published_constant_and_its_law_is_no_worse():
+    for levels, n in ((1, 1000), (4, 1000), (127, 1000), (3, 4), (1, 1)):
+        omega = min(n / levels**2, np.sqrt(n) / levels)
+        assert jdfl.QSGD(levels).omega(n) == pytest.approx(omega)
+        assert jdfl.QSGD(levels).variance(n) <= omega
+        assert jdfl.QSGD(levels, scaled=True).contraction(n, n) >= 1 / (1 + omega)
+        largest = jdfl.QSGD(levels, scaled=True, norm="max")
+        assert largest.contraction(n, n) == pytest.approx(1 / (1 + largest.omega(n)))
 
 
 def test_one_bit_messages_have_no_law():

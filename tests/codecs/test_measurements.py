@@ -11,16 +11,14 @@ from jdfl.base.arguments import settings
 from jdfl.cli import run
 from jdfl.codecs import round_trip, seal, unseal
 from jdfl.codecs.gpsp import working_sparsity
+from tests.refused import refused
 
 M, N, S = 6, 200, 6
 SIGNS = (90, 160, 30, 160, 450, 121)  # for which GPSP works with different numbers of entries
 KINDS = {
-    "gaussian": {},
     "hadamard": {"ensemble": "hadamard"},
-    "paper's inverse": {"inverse": "paper"},
-    "flips": {"flips": 5},
-    "no ridge": {"eta": 0.0},
-    "margins": {"margin": np.linspace(0.01, 0.3, M)},
+    "paper's inverse, no ridge": {"inverse": "paper", "eta": 0.0},
+    "margins, flips": {"margin": np.linspace(0.01, 0.3, M), "flips": 5},
     "side": {"side": True, "flips": 3},
 }
 kinds = pytest.mark.parametrize("kind", KINDS)
@@ -40,17 +38,19 @@ def prepared(codec, m=M):
     return codec.prepare(jax.random.key(1), jnp.arange(m, dtype=jnp.int32), N, S, jnp.float64)
 
 
-def rows_of(codec, keys, wire):
+@jax.jit
+def rows_of(keys, wire):
     """Phi^T [m, n, d] of the messages, as the codec multiplies by it."""
-    phi = codec._sensing(keys, wire)
-    return jnp.stack([phi.measure(jnp.broadcast_to(row, (M, N))) for row in jnp.eye(N)], axis=1)
+    phi = wire.codec._sensing(keys, wire)
+    return jax.vmap(lambda row: phi.measure(jnp.broadcast_to(row, (M, N))), out_axes=1)(jnp.eye(N))
 
 
-def test_the_decoder_works_with_different_numbers_of_entries():
-    assert len({working_sparsity(N, d, S) for d in SIGNS}) > 2
+@jax.jit
+def encode(keys, x, wire):
+    return wire.codec.encode(keys, x, wire)
 
 
-@pytest.mark.rotated(3)
+@pytest.mark.rotated(2)
 @pytest.mark.filterwarnings("ignore")
 @kinds
 def test_a_node_sends_and_decodes_as_with_its_rows_alone(kind):
@@ -59,14 +59,14 @@ def test_a_node_sends_and_decodes_as_with_its_rows_alone(kind):
         codec, x = jdfl.OneBit(d=SIGNS, **given), vectors()
         wire, keys = prepared(codec), jax.random.split(jax.random.key(2), M)
         side = x + 0.1 if codec.side else None
-        norm, signs = codec.encode(keys, x, wire)
-        found, phi = trip(wire, keys, x, side), rows_of(codec, keys, wire)
-        for i, d in enumerate(SIGNS):
+        norm, signs = encode(keys, x, wire)
+        found, phi = trip(wire, keys, x, side), rows_of(keys, wire)
+        for i, d in enumerate(SIGNS[:2]):
             one = slice(i, i + 1)
             settled = {name: np.asarray(value)[i] if np.ndim(value) else value for name, value in given.items()}
             own = jdfl.OneBit(d=d, matrix=phi[one, :, :d], **settled | {"ensemble": "gaussian"})
             alone = prepared(own, 1)
-            own_norm, own_signs = own.encode(keys[one], x[one], alone)
+            own_norm, own_signs = encode(keys[one], x[one], alone)
             np.testing.assert_array_equal(norm[one], own_norm)
             np.testing.assert_array_equal(signs[one, :d], own_signs)
             assert not signs[i, d:].any()
@@ -75,46 +75,23 @@ def test_a_node_sends_and_decodes_as_with_its_rows_alone(kind):
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_rows_beyond_its_own_have_no_influence():
-    with jax.enable_x64(True):
-        x, keys = vectors(), jax.random.split(jax.random.key(2), M)
-        phi = jax.random.normal(jax.random.key(5), (M, N, max(SIGNS)), jnp.float64)
-        beyond = np.arange(max(SIGNS)) >= np.array(SIGNS)[:, None, None]
-        others = jnp.where(beyond, 7 - phi, phi)
-        one, two = (trip(prepared(jdfl.OneBit(d=SIGNS, flips=5, matrix=one)), keys, x) for one in (phi, others))
-        np.testing.assert_array_equal(one, two)
-        assert not np.array_equal(one, trip(prepared(jdfl.OneBit(d=SIGNS, flips=5, matrix=7 - phi)), keys, x))
-
-
-@pytest.mark.filterwarnings("ignore")
-def test_many_messages_side_by_side_are_those_of_each():
-    """Those that take long are gathered and continue alone, with their own number of measurements."""
-    with jax.enable_x64(True):
-        wire, x = prepared(jdfl.OneBit(d=SIGNS)), jnp.concatenate([vectors(seed) for seed in range(8)])
-        rows, keys = jnp.arange(len(x)) % M, jax.random.split(jax.random.key(3), len(x))
-        together = trip(wire.rows(rows), keys, x)
-        alone = [trip(wire.rows(rows[i : i + 1]), keys[i : i + 1], x[i : i + 1])[0] for i in range(0, len(x), 5)]
-        np.testing.assert_allclose(together[::5], np.stack(alone), rtol=0, atol=1e-9)
-
-
-@pytest.mark.parametrize(("norm_bits", "ensemble"), [(64, "gaussian"), (32, "hadamard")])
-@pytest.mark.filterwarnings("ignore")
-def test_packed_messages_have_the_signs_of_the_sender(norm_bits, ensemble):
-    codec = jdfl.OneBit(d=SIGNS, norm_bits=norm_bits, ensemble=ensemble)
+def test_packed_messages_have_the_signs_of_the_sender():
+    assert len({working_sparsity(N, d, S) for d in SIGNS}) > 2
+    codec = jdfl.OneBit(d=SIGNS, norm_bits=32, ensemble="hadamard")
     wire, keys, x = prepared(codec), jax.random.split(jax.random.key(2), M), vectors()
-    messages = jax.device_get(codec.encode(keys, x, wire))
+    messages = jax.device_get(encode(keys, x, wire))
     back = []
     for i, d in enumerate(SIGNS):
         own, message = codec.of(codec.groups[i]), jax.tree.map(lambda leaf, i=i: leaf[i], messages)
-        assert own.bits(N) == d + norm_bits == jdfl.OneBit(d=d, norm_bits=norm_bits).bits(N)
+        assert own.bits(N) == d + 32 == jdfl.OneBit(d=d, norm_bits=32).bits(N)
         data = own.pack(message, N)
-        assert len(data) == -(-(d + norm_bits) // 8)
+        assert len(data) == -(-(d + 32) // 8)
         back.append(own.unpack(data, N))
         assert back[-1][1].shape == (max(SIGNS),)
         np.testing.assert_array_equal(unseal(own, seal(own, message, N), N)[1], message[1])
         if d < max(SIGNS):
             full = message[0], np.ones(max(SIGNS), bool)
-            with pytest.raises(ValueError, match=f"Expected {d} signs"):
+            with refused(f"{d} signs"):
                 own.pack(full, N)
     for one, other in zip(messages, jax.tree.map(lambda *leaves: np.stack(leaves), *back)):
         np.testing.assert_array_equal(one, other)
@@ -123,10 +100,11 @@ def test_packed_messages_have_the_signs_of_the_sender(norm_bits, ensemble):
 def test_messages_of_several_sizes_have_no_single_one():
     codec = jdfl.OneBit(d=SIGNS)
     for ask in (codec.bits, lambda n: codec.layout(n, S), lambda n: codec.pack((np.ones(()), np.ones(450, bool)), n)):
-        with pytest.raises(ValueError, match=r"Expected one d .*\(90, 160, 30, 160, 450, 121\).*codec\.of\(group\)"):
+        with refused("d", str(SIGNS)):
             ask(N)
 
 
+@pytest.mark.rotated(6)
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("law", testing.CODEC_LAWS)
 def test_laws(law):
@@ -145,47 +123,32 @@ def test_lists_and_arrays_are_tuples_of_whole_numbers():
     assert jdfl.OneBit(d=(7, 7)).bits(N) == 71
 
 
-@pytest.mark.parametrize(
-    ("given", "words"),
-    [
-        ({"d": SIGNS[:-1]}, r"d of shape \(6\), got \(5,\).*one number of measurements, or one for every node"),
-        ({"d": ()}, r"d of shape \(6\), got \(0,\)"),
-        ({"d": [1, 2, 0, 4, 5, 6]}, r"d\[2\] >= 1, got d\[2\] = 0.*Number of measurements"),
-        ({"d": [1, 2, 2.5, 4, 5, 6]}, r"a whole number .*got d = \(1, 2, 2\.5"),
-        ({"d": [1, 2, True, 4, 5, 6]}, "a whole number"),
-        ({"d": np.full((2, 3), 80)}, "a whole number"),
-        ({"d": np.full(6, 80.5)}, "a whole number"),
+def test_wrong_numbers_are_refused_by_name():
+    for given, *named in (
+        ({"d": SIGNS[:-1]}, "d", "shape"),
+        ({"d": [1, 2, 0, 4, 5, 6]}, "d[2] = 0"),
+        ({"d": [1, 2, 2.5, 4, 5, 6]}, "d", "2.5"),
+        ({"d": [1, 2, True, 4, 5, 6]}, "d", "whole"),
+        ({"d": np.full((2, 3), 80)}, "d", "whole"),
         ({"d": "80"}, "d = '80'"),
-        ({"d": SIGNS, "shared": True}, "shared = False with one d for every node, got shared = True"),
-        ({"d": SIGNS, "matrix": np.zeros((6, N, 160))}, r"matrix of shape \(6, 200, 450\), got .*the largest d"),
-        ({"d": SIGNS, "flips": 31}, "flips >= 0 and <= 30, got flips = 31"),
-    ],
-    ids=str,
-)
-def test_wrong_numbers_are_refused_by_name(given, words):
-    def check(codec):
-        settings(codec)
-        codec.check(N, M, S)
-
-    with pytest.raises(ValueError, match=words):
-        check(jdfl.OneBit(**given))
-
-
-@pytest.mark.parametrize(("written", "d"), [("[80, 60]", (80, 60)), ("80", 80), ("null", None)])
-def test_yaml_and_flags_take_a_number_or_a_list(written, d):
-    read = config.from_yaml(f"algorithm: {{kind: ceps, codec: {{kind: one-bit, d: {written}}}}}")
-    assert config.from_yaml(config.to_yaml(read)) == read
-    words = ["None"] if d is None else [str(one) for one in (d if isinstance(d, tuple) else (d,))]
-    given, _ = run.parse(["--algorithm.codec", "one-bit", "--algorithm.codec.d", *words])
-    for codec in (read.algorithm.codec, given.algorithm.codec):
-        assert codec.build() == jdfl.OneBit(d=d)
-
-
-def test_a_wrong_entry_in_yaml_is_named():
-    with pytest.raises(ValueError, match=r"a whole number for algorithm\.codec\.d\[1\], got 2\.5"):
-        config.from_yaml("algorithm: {kind: ceps, codec: {kind: one-bit, d: [80, 2.5]}}")
-
-
-def test_the_warning_names_the_node_that_recovers_least():
-    with pytest.warns(UserWarning, match="With d = 30 signs GPSP recovers"):
+        ({"d": SIGNS, "shared": True}, "d", "shared = True"),
+        ({"d": SIGNS, "matrix": np.zeros((6, N, 160))}, "matrix", "shape"),
+        ({"d": SIGNS, "flips": 31}, "flips = 31"),
+    ):
+        with refused(*named):
+            settings(jdfl.OneBit(**given))
+            jdfl.OneBit(**given).check(N, M, S)
+    with pytest.warns(UserWarning, match="d = 30"):  # of the node that recovers least
         jdfl.OneBit(d=SIGNS).check(N, M, S)
+
+
+def test_yaml_and_flags_take_a_number_or_a_list():
+    for written, d in (("[80, 60]", (80, 60)), ("80", 80), ("null", None)):
+        read = config.from_yaml(f"algorithm: {{kind: ceps, codec: {{kind: one-bit, d: {written}}}}}")
+        assert config.from_yaml(config.to_yaml(read)) == read
+        words = ["None"] if d is None else [str(one) for one in (d if isinstance(d, tuple) else (d,))]
+        given, _ = run.parse(["--algorithm.codec", "one-bit", "--algorithm.codec.d", *words])
+        for codec in (read.algorithm.codec, given.algorithm.codec):
+            assert codec.build() == jdfl.OneBit(d=d)
+    with refused("algorithm.codec.d[1]", "2.5"):
+        config.from_yaml("algorithm: {kind: ceps, codec: {kind: one-bit, d: [80, 2.5]}}")
