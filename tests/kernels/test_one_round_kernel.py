@@ -1,7 +1,7 @@
 """A private round of D-PSGD in one kernel, in JAX's interpreter of kernels: XLA's form up to rounding, or that form."""
 
 from dataclasses import replace
-from functools import cache, partial
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -13,19 +13,16 @@ import jdfl
 from benchmarks import aot
 from jdfl import network as nw
 from jdfl import problems
-from jdfl.algorithms import dpsgd, one_kernel
 from jdfl.algorithms.program import planned
-from jdfl.base import keys, struct
+from jdfl.base import keys
 from jdfl.base.backend import interpreted
 from jdfl.base.streams import Keys
 from jdfl.engine import loop, stepping
 from jdfl.engine.start import started
-from jdfl.kernels import one_round
-from tests.kernels.faults import planted
 
 NOISY = jdfl.Gradients(batch=1, clip=1.0, mechanism=jdfl.Gaussian(0.5))
 ALGORITHM = jdfl.DPSGD(lr=0.05, gradients=NOISY)
-SHAPES = [(13, 11, 7), (5, 64, 1), (9, 100, 3), (3, 1, 2)]  # m, n, q
+SHAPES = [(13, 11, 7), (5, 64, 1), (3, 1, 2)]  # m, n, q
 
 
 def problem_of(m, n, q, seed=0):
@@ -58,30 +55,20 @@ def after_a_round(form, algorithm, problem, network, x, k=2):
     return np.asarray(program.params(jax.jit(step)(state)))
 
 
-def given_to_a_round(shape, seed, network):
+def compared(shape, seed=0, algorithm=ALGORITHM, network=None):
     m, n, _ = shape
     x = jnp.asarray(np.random.default_rng(seed + 1).standard_normal((m, n)), jnp.float32)
-    return problem_of(*shape, seed), network or nw.ring(m, format="padded"), x
-
-
-@cache
-def usual(shape, seed):
-    return after_a_round(None, ALGORITHM, *given_to_a_round(shape, seed, None))
-
-
-def compared(shape, seed=0, algorithm=ALGORITHM, network=None):
-    given = given_to_a_round(shape, seed, network)
-    expected = usual(shape, seed) if algorithm is ALGORITHM else after_a_round(None, algorithm, *given)
-    found = after_a_round("interpreted", algorithm, *given)
+    given = problem_of(*shape, seed), network or nw.ring(m, format="padded"), x
+    expected, found = (after_a_round(form, algorithm, *given) for form in (None, "interpreted"))
     np.testing.assert_allclose(found, expected, rtol=2e-6, atol=2e-6)
 
 
-@pytest.mark.parametrize("seed", [0, 1])
 @pytest.mark.parametrize("shape", SHAPES)
-def test_the_round_up_to_rounding(shape, seed):
-    compared(shape, seed)
+def test_the_round_up_to_rounding(shape):
+    compared(shape)
 
 
+@pytest.mark.rotated(2)
 @pytest.mark.parametrize("sampling", ["subset", "epochs", "in order"])
 def test_other_samples_and_networks(sampling):
     algorithm = replace(ALGORITHM, lr=0.1, gradients=replace(NOISY, sampling=sampling, adjacency="add-remove"))
@@ -95,57 +82,20 @@ def test_links_and_nodes_that_are_missing_in_a_round(name):
     compared((9, 20, 4), 2, replace(ALGORITHM, lr=0.1), network)
 
 
-FAULTS = {
-    "weights of neighbours left out": ("weight_ref[k] * of_row", "of_row"),
-    "a neighbour too few": ("fori_loop(0, senders_ref.shape[0]", "fori_loop(1, senders_ref.shape[0]"),
-    "the node's own row twice": ("own_ref[0] * row + heard", "own_ref[0] * row + row + heard"),
-    "another example": ("A_ref.at[place, :]", "A_ref.at[place * 0, :]"),
-    "no move": ("+ heard + moved", "+ heard"),
-}
-FAULTS_OF_THE_MOVE = {
-    "no clip": ('weight[0] * factor(ops.length(a, "l2") * jnp.abs(slope), clip[0])', "weight[0]"),
-    "a clip of the slope alone": ('ops.length(a, "l2") * jnp.abs(slope)', "jnp.abs(slope)"),
-    "no noise": ("+ scale[0] * keys.normal((key[0], key[1]), a.shape[0])", ""),
-    "noise of another key": ("(key[0], key[1])", "(key[1], key[0])"),
-    "noise of another look": ("round.local_step * LOOKS", "round.local_step * LOOKS + 1"),
-    "another target": ("- b[place]", "- b[0]"),
-    "uphill": ("return -lr[0]", "return lr[0]"),
-    "weights left out": ("share = weight[0] *", "share ="),
-}
-
-
-@pytest.mark.parametrize("name", FAULTS)
-def test_planted_faults_are_seen(name, monkeypatch):
-    monkeypatch.setattr(one_kernel, "one_round", planted(one_round, *FAULTS[name]))
-    with pytest.raises(AssertionError):
-        compared(SHAPES[0])
-
-
-@pytest.mark.parametrize("name", FAULTS_OF_THE_MOVE)
-def test_planted_faults_of_the_move_are_seen(name, monkeypatch):
-    monkeypatch.setattr(dpsgd, "one_kernel", planted(one_kernel, *FAULTS_OF_THE_MOVE[name]))
-    with pytest.raises(AssertionError):
-        compared(SHAPES[0])
-
-
-@pytest.mark.parametrize("n", [1, 100, 1000])
-def test_noise_in_kernels_is_that_of_jax(n):
+def test_noise_in_kernels_is_that_of_jax():
     key = keys.typed_key(7)
-    expected = np.asarray(jax.random.normal(key, (n,), jnp.float32))
-    found = np.asarray(jax.jit(lambda words: keys.normal(words, n))(tuple(jax.random.key_data(key))))
-    np.testing.assert_allclose(found, expected, rtol=0, atol=2.4e-7)
-    assert np.mean(found == expected) > 0.9
+    for n in (1, 100, 1000):
+        expected = np.asarray(jax.random.normal(key, (n,), jnp.float32))
+        found = np.asarray(jax.jit(lambda words, n=n: keys.normal(words, n))(tuple(jax.random.key_data(key))))
+        np.testing.assert_allclose(found, expected, rtol=0, atol=2.4e-7)
+        assert np.mean(found == expected) > 0.9
 
 
 OTHERS = {
     "an optimizer": replace(ALGORITHM, optimizer=partial(optax.sgd, momentum=0.9)),
     "another order": replace(ALGORITHM, order="adapt-then-combine"),
-    "rounds without exchange": replace(ALGORITHM, period=2),
-    "another mechanism": replace(ALGORITHM, gradients=replace(NOISY, norm="l1", mechanism=jdfl.Laplace(0.5))),
     "no noise": replace(ALGORITHM, gradients=replace(NOISY, mechanism=None)),
     "batches": replace(ALGORITHM, gradients=replace(NOISY, batch=2)),
-    "clipped batches": replace(ALGORITHM, gradients=replace(NOISY, per="batch")),
-    "poisson": replace(ALGORITHM, gradients=replace(NOISY, sampling="poisson")),
     "a codec": replace(ALGORITHM, codec=jdfl.codecs.Dense("bfloat16")),
 }
 
@@ -170,28 +120,13 @@ def test_a_run_has_the_guarantee_and_the_counts_of_the_other_form():
     np.testing.assert_allclose(result.params, plain.params, rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize("name", OTHERS)
-def test_what_does_not_fit_has_the_other_form(name):
+def test_what_does_not_fit_has_the_other_form():
     assert "one_round" in kernels_of()
-    assert "one_round" not in kernels_of(OTHERS[name])
+    for name, other in OTHERS.items():
+        assert "one_round" not in kernels_of(other), name
 
 
 def test_other_networks_and_losses_have_the_other_form():
     assert "one_round" not in kernels_of(network=nw.ring(13, format="dense"))
     assert "one_round" not in kernels_of(network=nw.synchronised(nw.ring(13, format="padded"), 2))
     assert "one_round" not in kernels_of(network=nw.delays(nw.ring(13, format="padded"), 2))
-
-    @struct.dataclass
-    class Halved(problems.LinearRegression):
-        """With a loss of its own."""
-
-        def slopes(self, w, data):
-            return 0.5 * super().slopes(w, data)
-
-        def losses(self, w, data):
-            return 0.5 * super().losses(w, data)
-
-    plain = aot.regression(aot.Size(13, 11, 7))
-    assert "one_round" not in kernels_of(
-        problem=Halved(*(getattr(plain, f) for f in ("data", "weight", "curvature", "truth")))
-    )
