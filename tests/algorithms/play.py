@@ -34,11 +34,16 @@ def gradient_of(problem: Any) -> Any:
     return lambda i, w: A[i].T @ (weight[i] * (A[i] @ w - b[i])) / weight[i].sum()
 
 
+def keyed(key: Any) -> Any:
+    """A key as it is, or that of a number."""
+    return key if isinstance(key, jax.Array) else jax.random.key(key)
+
+
 def matrices(net: Any, key: Any, rounds: int = ROUNDS) -> np.ndarray:
     """The mixing matrices [rounds, m, m] that a run with this key sees, in float64."""
 
     def one(k: Any) -> Any:
-        return jdfl.network.as_dense(net.at(k, streams.Keys.of(key).at_round(k).network))
+        return jdfl.network.as_dense(net.at(k, streams.Keys.of(keyed(key)).at_round(k).network))
 
     return np.asarray(jax.vmap(one)(jnp.arange(rounds, dtype=jnp.int32))).astype(np.float64)
 
@@ -55,19 +60,19 @@ def _course(setting: Any, rounds: int) -> Any:
     return params, carry.state, states, infos
 
 
-def course(algorithm: Any, problem: Any, net: Any, key: Any = None, rounds: int = ROUNDS) -> Any:
+def course(algorithm: Any, problem: Any, net: Any, key: Any = 11, rounds: int = ROUNDS) -> Any:
     """Parameters [rounds, m, n], the state at the start, all later states and infos, as `jdfl.run` would have them.
 
     What is private is drawn from `key` alone (`round_of`), not from settings and data.
     """
-    keys = streams.Keys.of(jax.random.key(11) if key is None else key)
+    keys = streams.Keys.of(keyed(key))
     program = algorithm if isinstance(algorithm, Program) else planned(algorithm, problem, net, rounds)
-    return _course(stepping.setting(program, problem, net, None, keys), rounds)
+    return jax.device_get(_course(stepping.setting(program, problem, net, None, keys), rounds))
 
 
 def round_of(key: Any, k: Any, graph: Any, node: Any) -> Moment:
     """The moment of round k of a `course` with this key, on this graph."""
-    now = streams.Keys.of(key).at_round(k)
+    now = streams.Keys.of(keyed(key)).at_round(k)
     return Moment(k, now.run, graph, node, now)
 
 

@@ -1,4 +1,4 @@
-"""Gradients of some examples, clipped and noisy: what they are, what they cost, and what bounds them."""
+"""Gradients of some examples, drawn or in passes, clipped and noisy: what they are, cost, and what bounds them."""
 
 from dataclasses import replace
 from functools import partial
@@ -9,17 +9,16 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.sparse import random_array
 
 import jdfl
 from jdfl.algorithms.moment import Moment
-from jdfl.engine.start import check_settings
+from jdfl.algorithms.sampling import sample
 from tests.algorithms.play import M, N, direct, example, gradient_of, network
 from tests.later import Later
 
 CLIP = 0.8
 problem = Later(example, np.float32)
-w = jnp.asarray(np.random.default_rng(0).standard_normal((M, N)), jnp.float32)
+w = np.random.default_rng(0).standard_normal((M, N)).astype(np.float32)
 
 
 def moment(k: int = 0) -> Moment:
@@ -44,67 +43,6 @@ def releases(gradients, period=1, local_steps=1):
     return [int(jax.jit(counted)(k)) for k in range(2)]
 
 
-def clipped_by_hand(problem, clip):
-    """Every node's mean of its examples' shortened gradients."""
-    A, b = (np.asarray(leaf, np.float64) for leaf in problem.data)
-    weight = np.asarray(problem.weight, np.float64)
-    total = np.zeros((M, N))
-    for i in range(M):
-        for t in range(A.shape[1]):
-            g = (A[i, t] @ np.asarray(w[i], np.float64) - b[i, t]) * A[i, t]
-            norm = np.linalg.norm(g)
-            total[i] += weight[i, t] * g * min(1.0, clip / norm if norm > 0 else 1.0)
-        total[i] /= weight[i].sum()
-    return total
-
-
-def test_all_examples_unless_said_otherwise():
-    g = gradient_of(problem())
-    expected = np.stack([g(i, np.asarray(w[i])) for i in range(M)])
-    np.testing.assert_allclose(evaluate(jdfl.Gradients(), w, problem(), moment()), expected, rtol=1e-4, atol=1e-5)
-
-
-def test_a_clip_that_is_never_reached_changes_nothing_also_of_the_regulariser():
-    logistic = jdfl.problems.classification("breast_cancer", M)
-    x = 0.1 * jnp.ones((M, logistic.n), logistic.dtype)
-    here = evaluate(jdfl.Gradients(clip=1e6), x, logistic, moment())
-    np.testing.assert_allclose(here, evaluate(jdfl.Gradients(), x, logistic, moment()), rtol=1e-3, atol=1e-5)
-
-
-@given(st.integers(0, M - 1), st.floats(-1e3, 1e3), st.integers(0, 2**16))
-def test_one_example_replaced_changes_a_clipped_gradient_by_no_more_than_its_sensitivity(i, scale, seed):
-    A, b = problem().data
-    new = jnp.asarray(scale * np.random.default_rng(seed).standard_normal(N), jnp.float32)
-    other = problem().replace(data=(A.at[i, 0].set(new), b.at[i, 0].set(scale)))
-    gradients = jdfl.Gradients(clip=CLIP)
-    change = evaluate(gradients, w, other, moment()) - evaluate(gradients, w, problem(), moment())
-    norms = np.linalg.norm(np.asarray(change), axis=1)
-    assert norms[i] <= 2 * CLIP / int(problem().sizes[i]) * (1 + 1e-4)
-    assert norms.sum() == norms[i]
-
-
-@pytest.mark.parametrize("scale", [1e15, 1e25, 3e38])
-def test_no_example_is_too_large_to_be_clipped(scale):
-    A, b = problem().data
-    other = problem().replace(data=(A.at[2, 0].set(scale), b))
-    gradients = jdfl.Gradients(clip=CLIP)
-    change = evaluate(gradients, w, other, moment()) - evaluate(gradients, w, problem(), moment())
-    assert np.linalg.norm(change[2]) <= 2 * CLIP / int(problem().sizes[2]) * (1 + 1e-4)
-
-
-def test_clipped_gradients_of_rows_that_stay_sparse():
-    draw = np.random.default_rng(0)
-    parts = [(random_array((9, 30), density=0.2, format="csr", rng=draw), draw.integers(0, 2, 9)) for _ in range(M)]
-    sparse = jdfl.problems.sparse_logistic_regression(parts)
-    dense = jdfl.problems.logistic_regression([(features.toarray(), labels) for features, labels in parts])
-    x = jnp.asarray(draw.standard_normal((M, 30)), jnp.float32)
-    order = [np.argsort(-np.diff(features.indptr), kind="stable") for features, _ in parts]
-    dense = dense.replace(data=tuple(jnp.stack([leaf[i][o] for i, o in enumerate(order)]) for leaf in dense.data))
-    for gradients in (jdfl.Gradients(clip=0.1), jdfl.Gradients(clip=0.1, batch=4)):
-        here = evaluate(gradients, x, sparse, moment())
-        np.testing.assert_allclose(here, evaluate(gradients, x, dense, moment()), rtol=1e-4, atol=1e-6)
-
-
 def test_the_noise_has_the_scale_that_is_said_and_is_everyones_own():
     noisy = jdfl.Gradients(clip=CLIP, mechanism=jdfl.Gaussian(3.0))
     exact = evaluate(jdfl.Gradients(clip=CLIP), w, problem(), moment())
@@ -118,8 +56,8 @@ def test_the_noise_has_the_scale_that_is_said_and_is_everyones_own():
 
 def test_every_step_and_look_has_noise_of_its_own():
     noisy = jdfl.Gradients(sensitivity=1.0, mechanism=jdfl.Gaussian(1.0))
-    found = [evaluate(noisy, w, problem(), moment(), step, look) for step in range(3) for look in range(2)]
-    assert len({float(x[0, 0]) for x in found}) == 6
+    found = [evaluate(noisy, w, problem(), moment(), step, look) for step, look in ((0, 0), (0, 1), (1, 0), (2, 0))]
+    assert len({float(x[0, 0]) for x in found}) == 4
 
 
 def test_looks_of_one_step_see_the_same_examples_and_steps_do_not():
@@ -127,13 +65,6 @@ def test_looks_of_one_step_see_the_same_examples_and_steps_do_not():
     here, again = (evaluate(few, w, problem(), moment(), 1, look) for look in (0, 1))
     np.testing.assert_array_equal(here, again)
     assert not np.array_equal(here, evaluate(few, w, problem(), moment(), 2))
-
-
-def test_minibatches_are_right_on_average():
-    exact = evaluate(jdfl.Gradients(), w, problem(), moment())
-    found = np.stack([np.asarray(evaluate(jdfl.Gradients(batch=4), w, problem(), moment(k))) for k in range(600)])
-    error = np.abs(found.mean(axis=0) - np.asarray(exact)) / (found.std(axis=0) / np.sqrt(600))
-    assert error.max() < 5
 
 
 def test_noise_after_an_exchange_only():
@@ -147,11 +78,6 @@ def test_noise_after_an_exchange_only():
 
 
 PART = slice(2, 7)
-PARTS = {
-    "free": {},
-    "example": {"clip": 1e6, "batch": 3, "sampling": "epochs"},
-    "batch": {"clip": 1e6, "per": "batch", "batch": 3, "sampling": "poisson"},
-}
 
 
 @partial(jax.jit, static_argnames="bounds")
@@ -159,12 +85,12 @@ def partly(gradients, w, problem, moment, bounds=(PART.start, PART.stop)):
     return gradients(w, direct(moment, problem, gradients), part=None if bounds is None else slice(*bounds))
 
 
-@pytest.mark.parametrize("kind", PARTS)
-def test_a_part_of_a_gradient_is_that_part_of_the_whole(kind):
-    gradients = jdfl.Gradients(**PARTS[kind])
-    whole = partly(gradients, w, problem(), moment(3), bounds=None)
-    found = partly(gradients, w, problem(), moment(3))
-    np.testing.assert_allclose(found, whole[:, PART], rtol=1e-4, atol=1e-4)
+def test_a_part_of_a_gradient_is_that_part_of_the_whole():
+    for kind in ({}, {"clip": 1e6, "per": "batch", "batch": 3, "sampling": "epochs"}):
+        gradients = jdfl.Gradients(**kind)
+        whole = partly(gradients, w, problem(), moment(3), bounds=None)
+        found = partly(gradients, w, problem(), moment(3))
+        np.testing.assert_allclose(found, whole[:, PART], rtol=1e-4, atol=1e-4)
 
 
 def test_only_the_part_is_measured_and_clipped():
@@ -199,45 +125,130 @@ def test_a_guarantee_is_claimed_only_where_every_gradient_is_clipped_and_noisy()
 
 
 def test_example_gradients_are_counted():
-    few = jdfl.run(jdfl.DPSGD(lr=0.01, gradients=jdfl.Gradients(batch=3)), problem(), network(), key=0, steps=5)
-    assert few.totals.gradients == 5 * M
-    assert few.totals.examples == 5 * M * 3
-    every = jdfl.run(jdfl.DFedSAM(lr=0.01, local_steps=2), problem(), network(), key=0, steps=5)
-    assert every.totals.examples == 5 * 4 * int(problem().sizes.sum())
-    assert every.history["examples"].tolist() == [k * 4 * int(problem().sizes.sum()) for k in range(6)]
+    for algorithm, each in (
+        (jdfl.DPSGD(lr=0.01, gradients=jdfl.Gradients(batch=3)), 3 * M),
+        (jdfl.DFedSAM(lr=0.01, local_steps=2), 4 * int(problem().sizes.sum())),
+    ):
+        result = jdfl.run(algorithm, problem(), network(), key=0, steps=5, metrics=[])
+        assert result.history["examples"].tolist() == [k * each for k in range(6)]
 
 
-@pytest.mark.parametrize(
-    ("gradients", "words"),
-    [
-        (jdfl.Gradients(batch=0), ["batch", "0", "None: all"]),
-        (jdfl.Gradients(batch=2.5), ["batch", "2.5"]),
-        (jdfl.Gradients(clip=0.0), ["clip", "0.0"]),
-        (jdfl.Gradients(clip=np.ones(3)), ["clip", "(3,)", "one number"]),
-        (jdfl.Gradients(mechanism=0.5, clip=1.0), ["mechanism", "0.5", "Gaussian"]),
-        (jdfl.Gradients(mechanism=jdfl.Gaussian(1.0)), ["clip or sensitivity", "None"]),
-        (jdfl.Gradients(mechanism=jdfl.Gaussian(1.0), clip=1.0, sensitivity=1.0), ["clip or sensitivity", "1.0"]),
-        (jdfl.Gradients(sensitivity=1.0), ["mechanism", "sensitivity = 1.0"]),
-        (jdfl.Gradients(sampling="poisson"), ["batch", "'poisson'", "None"]),
-        (jdfl.Gradients(sampling="subset", batch=10_000), ["batch", "10000", "smallest node"]),
-        (jdfl.Gradients(sampling="epochs", batch=15), ["batch <= 14", "'epochs'"]),
-        (jdfl.Gradients(sampling="in order", batch=10_000), ["batch", "10000", "smallest node", "'in order'"]),
-        (jdfl.Gradients(sampling="epochs"), ["batch", "'epochs'", "None"]),
-        (jdfl.Gradients(norm="l3"), ["norm", "'l3'"]),
-        (jdfl.Gradients(noisy="never"), ["noisy", "'never'", "always"]),
-    ],
-    ids=str,
-)
-def test_mistakes_are_named(gradients, words):
-    with pytest.raises(ValueError) as error:
-        check_settings(jdfl.DPSGD(gradients=gradients), problem(), network())
-    assert all(word in str(error.value) for word in words), error.value
+def at(k, key) -> Moment:
+    return Moment(jnp.int32(k), key, network().graph, jnp.arange(M, dtype=jnp.int32))
 
 
-def test_sums_of_products_are_exact():
-    from jdfl.arrays import ops
+def later(round, k, key, **fields):
+    """Round k, with what was prepared before the first one."""
+    return replace(round, moment=at(k, jax.random.fold_in(key, k)), **fields)
 
-    draw = np.random.default_rng(3)
-    count, size = draw.integers(0, 2**31, 50), draw.integers(0, 2**31, 50)
-    partial_sums = ops.product_limbs(jnp.asarray(count, jnp.int32), jnp.asarray(size, jnp.int32))
-    assert ops.from_limbs(np.asarray(partial_sums)) == sum(int(a) * int(b) for a, b in zip(count, size))
+
+def turns(sampling, batch, rounds, step=0, steps=1, key=0):
+    """Which examples every node looks at in rounds 0 .. rounds - 1: [round, node, batch]."""
+    gradients = jdfl.Gradients(batch=batch, sampling=sampling)
+    q = problem().weight.shape[1]
+    marked = problem().replace(data=(jnp.broadcast_to(jnp.arange(q, dtype=jnp.int32), (M, q)),))
+    first = direct(at(key, jax.random.key(key)), marked, gradients)
+
+    @jax.jit
+    def one(k):
+        here = later(first, k, jax.random.key(99), local_step=step, local_steps=steps)
+        (data,), _, total = sample(here, sampling, batch)
+        return data, total
+
+    data, total = jax.lax.map(one, jnp.arange(rounds, dtype=jnp.int32))
+    np.testing.assert_array_equal(total, np.full((rounds, M), batch))
+    return np.asarray(data)
+
+
+SIZES = Later(lambda: np.asarray(problem().sizes))
+
+
+@pytest.mark.parametrize(("batch", "sampling"), [(1, "epochs"), (3, "epochs"), (3, "in order")])
+def test_a_pass_looks_at_every_example_at_most_once_and_leaves_out_what_fills_no_batch(batch, sampling):
+    rounds = 2 * int(SIZES().max()) // batch
+    assert len(set(SIZES().tolist())) > 2
+    found = turns(sampling, batch, rounds)
+    for i, size in enumerate(SIZES()):
+        one = size // batch
+        for start in range(0, rounds - one + 1, one):
+            seen = found[start : start + one, i].ravel()
+            assert len(set(seen.tolist())) == len(seen) == one * batch
+        assert found[:, i].max() < size
+
+
+def test_epochs_have_orders_of_their_own_and_in_order_has_the_datas():
+    epochs, again, other, ordered = (
+        turns(sampling, 1, int(SIZES().max()) * 2, key=key)
+        for sampling, key in (("epochs", 0), ("epochs", 0), ("epochs", 1), ("in order", 0))
+    )
+    np.testing.assert_array_equal(epochs, again)
+    passes = set()
+    for i, size in enumerate(SIZES()):
+        first, second = (epochs[k * size : (k + 1) * size, i, 0].tolist() for k in range(2))
+        assert sorted(first) == sorted(second) == list(range(size))
+        passes |= {tuple(first), tuple(second), tuple(other[:size, i, 0].tolist())}
+        np.testing.assert_array_equal(ordered[: 2 * size, i, 0], np.arange(2 * size) % size)
+    assert len(passes) == 3 * M  # every node, pass and run its own
+
+
+def test_steps_of_a_round_go_on_where_the_last_one_ended():
+    ordered = turns("in order", 2, 12)
+    for step in range(3):
+        np.testing.assert_array_equal(turns("in order", 2, 4, step=step, steps=3), ordered[step::3])
+
+
+NOISE = jdfl.Gaussian(1.0)
+CHANGED = {
+    "in order": {"batch": 4, "sampling": "in order", "mechanism": NOISE},
+    "add-remove": {"batch": 3, "sampling": "epochs", "mechanism": NOISE, "adjacency": "add-remove"},
+    "node": {"batch": 4, "sampling": "epochs", "mechanism": NOISE, "per": "batch"},
+}
+
+
+@pytest.mark.parametrize("kind", CHANGED)
+@given(slot=st.integers(0, 7), scale=st.sampled_from([1e-2, 1.0, 1e3, 1e18]), seed=st.integers(0, 2**16))
+def test_what_neighbouring_data_change_in_a_pass_is_within_the_sensitivity(kind, slot, scale, seed):
+    gradients, i = jdfl.Gradients(clip=CLIP, **CHANGED[kind]), seed % M
+    uneven = unevenly_weighted()
+    draw = np.random.default_rng(seed)
+    A, b = uneven.data
+    new, target = scale * draw.standard_normal(N), 10 * scale * draw.standard_normal()
+    if gradients.adjacency == "add-remove":  # there, or with zero gradients
+        new, target = 0 * new, 0.0
+    other = uneven.replace(data=(A.at[i, slot].set(jnp.asarray(new, A.dtype)), b.at[i, slot].set(target)))
+    if gradients.per == "batch":  # all of the node's records
+        other = uneven.replace(data=(A.at[i].set(jnp.asarray(scale, A.dtype) * A[i][::-1]), b.at[i].set(0 * b[i])))
+    exact = gradients.replace(mechanism=None)
+    change = np.stack([passing(exact, w, one) for one in (uneven, other)]).astype(np.float64)
+    order = {"l1": 1, "l2": 2}[gradients.mechanism.norm]
+    size = np.linalg.norm(change[0] - change[1], order, axis=2)  # [round, node]
+    allowed = np.asarray(gradients.sensitivities(uneven))
+    assert (size[:, i] <= allowed[i] * (1 + 1e-3) + 1e-6).all()
+    assert not np.delete(size, i, axis=1).any()
+    if gradients.per == "example":  # a record counts in one release of a pass at most
+        assert (size[: int(uneven.sizes[i]) // gradients.batch, i] > 1e-6).sum() <= 1
+
+
+def unevenly_weighted():
+    weight = problem().weight
+    draw = np.random.default_rng(4).uniform(0.5, 2, weight.shape)
+    return problem().replace(weight=weight * jnp.asarray(draw, jnp.float32))
+
+
+@partial(jax.jit, static_argnames="rounds")
+def passing(gradients, w, problem, rounds=5):
+    """The gradients of the first rounds [round, node, n]."""
+
+    def one(k):
+        first = direct(at(5, jax.random.key(5)), problem, gradients)
+        return gradients(w, later(first, k, jax.random.key(3)))
+
+    return jax.lax.map(one, jnp.arange(rounds, dtype=jnp.int32))
+
+
+def test_passes_make_no_guarantee_stronger_and_say_so():
+    told = jdfl.Gradients(batch=4, sampling="in order", clip=1.0, mechanism=NOISE).guarantee(problem())
+    assert told.claimed
+    assert told.sampling is None
+    assert told.sensitivity == pytest.approx(2 / 4)
+    assert any("a pass over the data" in words for words in told.warnings)

@@ -10,7 +10,6 @@ import pytest
 
 import jdfl
 from jdfl.algorithms.moment import Moment
-from jdfl.engine.start import check_settings
 from tests.algorithms.play import M, N, course, direct, example, network
 from tests.later import Later
 
@@ -59,17 +58,16 @@ def test_another_nodes_data_change_its_update_by_the_sensitivity_at_most(name):
         assert not np.delete(change, 2).any()
 
 
-@pytest.mark.rotated(2)
+@pytest.mark.rotated(5)
 @pytest.mark.parametrize("name", METHODS)
 def test_every_round_is_one_release_of_a_whole_nodes_data(name):
     algorithm = METHODS[name].replace(updates=UPDATES)
-    result = jdfl.run(algorithm, PROBLEM(), network(), key=0, steps=3, metrics=["consensus_error"])
+    result = jdfl.run(algorithm, PROBLEM(), network(), key=0, steps=3, metrics=[])
     assert result.releases.tolist() == [3] * M
     told = jdfl.account(result)
     assert (told.unit, told.adjacency, told.sound) == ("node", "replace-one", True)
     assert told.epsilon == pytest.approx(jdfl.privacy.gaussian_epsilon(np.sqrt(3) / NOISE, told.delta), rel=1e-3)
     assert told.sensitivity == pytest.approx(2 * CLIP)
-    assert "a whole node's data" in told.statement()
 
 
 def test_a_client_that_subtracts_its_own_noise_learns_no_more_than_is_accounted_for():
@@ -97,10 +95,9 @@ def test_central_noise_is_calibrated_by_what_is_left_of_it():
 
 
 def test_clipping_alone_releases_nothing_noisy():
-    result = jdfl.run(jdfl.DPSGD(lr=0.1, updates=jdfl.Updates(clip=CLIP)), PROBLEM(), network(), key=0, steps=3)
-    assert not result.releases.any()
-    with pytest.raises(ValueError, match="noise"):
-        jdfl.account(result)
+    *_, infos = course(jdfl.DPSGD(lr=0.1, updates=jdfl.Updates(clip=CLIP)), PROBLEM(), network(), rounds=3)
+    assert not np.asarray(infos.releases).any()
+    assert not jdfl.DPSGD(updates=jdfl.Updates(clip=CLIP)).privacy(PROBLEM()).claimed
 
 
 def test_central_noise_is_claimed_behind_a_server_only():
@@ -111,40 +108,3 @@ def test_central_noise_is_claimed_behind_a_server_only():
     among = jdfl.DPSGD(updates=central).privacy(PROBLEM())
     assert not among.claimed
     assert 'trust="local"' in among.remedy
-
-
-@pytest.mark.parametrize(
-    ("algorithm", "words"),
-    [
-        (jdfl.DPSGD(updates=jdfl.Updates(clip=None)), ["clip", "None"]),
-        (jdfl.DPSGD(updates=jdfl.Updates(clip=0.0)), ["clip", "0.0"]),
-        (jdfl.DPSGD(updates=0.5), ["updates", "0.5", "Updates"]),
-        (
-            jdfl.FedAvg(updates=jdfl.Updates(clip=1.0, mechanism=jdfl.Laplace(1.0), trust="central")),
-            ["Laplace", "central"],
-        ),
-        (jdfl.DPSGD(updates=UPDATES.replace(norm="l0")), ["norm", "'l0'"]),
-        (jdfl.DPSGD(updates=UPDATES.replace(mechanism=1.0)), ["mechanism", "1.0"]),
-        (
-            jdfl.DPSGD(updates=UPDATES, gradients=jdfl.Gradients(clip=1.0, mechanism=jdfl.Laplace(1.0))),
-            ["both", "Laplace", "Gaussian"],
-        ),
-        (jdfl.FedAvg(updates=UPDATES.replace(trust="central"), weighting="examples"), ["weighting", "'examples'"]),
-        (jdfl.FedAvg(updates=UPDATES.replace(trust="central"), codec=jdfl.Sign()), ["codec", "Sign", "trust"]),
-    ],
-    ids=[
-        "no clip",
-        "clip 0",
-        "no updates",
-        "central Laplace",
-        "norm",
-        "mechanism",
-        "both",
-        "weighting",
-        "codec",
-    ],
-)
-def test_mistakes_are_named(algorithm, words):
-    with pytest.raises(ValueError) as error:
-        check_settings(algorithm, PROBLEM(), network())
-    assert all(word in str(error.value) for word in words), error.value

@@ -72,13 +72,16 @@ def ceps(
     dtype: type = np.float64,
     until: Callable[[np.ndarray, int], bool] | None = None,
     pairwise: bool = False,
+    own_coded: bool = False,
+    zero: bool = False,
 ) -> Trace:
     """Algorithm 1 on m nodes.
 
     `neighbours[i]` is N_i, with or without i. `choose(k, i, size)` draws N_i^k from it; `send(j, w_j)` is what arrives
     of node j's parameters, asked for once per sender and round, and a node knows its own exactly; `noise(k, i)` has
     k = -1 for the first u. `kept` stores the noise in u; `until(w, k)` ends the run after round k. With `pairwise` what
-    arrives depends on the receiver: `send(j, w_j, i, w_i)`, asked for once per pair.
+    arrives depends on the receiver: `send(j, w_j, i, w_i)`, asked for once per pair. With `own_coded` a node knows its
+    own as others do; with `zero` nodes communicate in round 0 already.
     """
     m = len(neighbours)
     w = np.zeros((m, n), dtype)
@@ -92,14 +95,14 @@ def ceps(
         new = np.empty_like(w)
         arrived: dict[int, np.ndarray] = {}
         for i in range(m):
-            if k > 0 and k % period[i] == 0:
+            if (k > 0 or zero) and k % period[i] == 0:
                 size[i] = np.ceil(np.round(rate * len(neighbours[i]), 6))
                 total = np.zeros(n, dtype)
                 for j in choose(k, i, int(size[i])):
-                    if j == i:
+                    if j == i and not own_coded:
                         total += w[i]
                         continue
-                    trace.sent[j] += 1
+                    trace.sent[j] += j != i
                     if pairwise:
                         total += send(j, w[j], i, w[i])
                         continue
