@@ -136,7 +136,7 @@ class Journal:
                 done += os.pwrite(self._file, bytes(self._pending[done:]), self._written + done)
         except OSError as error:
             os.ftruncate(self._file, self._written)  # no part of an entry stays
-            raise OSError(f"Could not write the journal {self._path}: {error.strerror}") from error
+            raise OSError(f"Could not write the journal {self._path}: {error.strerror}.") from error
         self._written += len(self._pending)
         self._pending.clear()
 

@@ -3,9 +3,6 @@
 import json
 import os
 import shutil
-import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -70,25 +67,6 @@ def test_work_in_jobs_logs_what_cut_it_off(tmp_path):
         pass
     assert named(tmp_path) == ["begun", "cut off", "resumed"]
     assert events.read(tmp_path)[1]["by"] == "KeyboardInterrupt"
-
-
-_DIES = """
-import os, signal, sys
-from pathlib import Path
-from jdfl.store.jobs import opened
-with opened(Path(sys.argv[1]), {"work": "test", "versions": {}}):
-    os.kill(os.getpid(), signal.SIGKILL)
-"""
-
-
-@pytest.mark.filterwarnings("ignore:The work in")
-def test_the_next_one_names_who_was_killed(tmp_path):
-    died = subprocess.run([sys.executable, "-c", _DIES, str(tmp_path)], check=False).returncode
-    assert died == -signal.SIGKILL
-    with opened(tmp_path, {"work": "test", "versions": {}}):
-        pass
-    begun, resumed = events.read(tmp_path)
-    assert f"process {begun['process']} " in resumed["before"]
 
 
 def test_the_manifest_has_it(tmp_path):

@@ -16,6 +16,7 @@ import pytest
 
 from jdfl.store import lease
 from jdfl.store.lease import HeldError, Lease, LostError
+from tests.refused import refused
 
 PROCESS = """
 import sys
@@ -96,6 +97,9 @@ def test_another_process_is_refused_and_told_who_has_it(tmp_path: Path, others: 
     assert words.startswith("refused")
     assert names(words, os.getpid(), tmp_path)
     assert str(tmp_path) in words
+    with pytest.raises(HeldError) as error:  # the same process, too
+        Lease.take(tmp_path)
+    assert names(str(error.value), os.getpid(), tmp_path)
     with_it.check()
     with_it.release()
     assert not (tmp_path / lease.NAME).exists()
@@ -103,15 +107,6 @@ def test_another_process_is_refused_and_told_who_has_it(tmp_path: Path, others: 
     with pytest.raises(HeldError) as error:
         Lease.take(tmp_path)
     assert names(str(error.value), one.process.pid, tmp_path)
-
-
-def test_the_same_process_is_refused_too(tmp_path: Path) -> None:
-    first = Lease.take(tmp_path)
-    with pytest.raises(HeldError) as error:
-        Lease.take(tmp_path)
-    assert names(str(error.value), os.getpid(), tmp_path)
-    first.check()
-    first.release()
 
 
 def test_the_lease_of_a_killed_process_is_taken_over_at_once(tmp_path: Path, others: Start) -> None:
@@ -129,35 +124,6 @@ def test_the_lease_of_a_killed_process_is_taken_over_at_once(tmp_path: Path, oth
     again = Lease.take(tmp_path)
     assert again.before == ""
     again.release()
-
-
-def one_wins(processes: list[Other], folder: Path) -> None:
-    """All take the lease on a folder at once; one has it and all others are told so."""
-    for one in processes:
-        one.begin(f"take {folder}")
-    told = {one: one.answer() for one in processes}
-    (winner,) = (one for one, words in told.items() if words == "taken")
-    assert all(names(words, winner.process.pid, folder) for one, words in told.items() if one is not winner)
-    winner.begin("release")
-    assert winner.answer() == "released"
-
-
-def test_of_eight_at_once_one_has_it(tmp_path: Path, others: Start) -> None:
-    processes = others(8)
-    for number in range(5):
-        (tmp_path / str(number)).mkdir()
-        one_wins(processes, tmp_path / str(number))
-        one_wins(processes, tmp_path / "0")
-
-
-@pytest.mark.slow
-def test_of_two_at_once_one_has_it(tmp_path: Path, others: Start) -> None:
-    for _ in range(50):
-        processes = others(2)
-        one_wins(processes, tmp_path)
-        processes[0].kill()
-        one_wins(processes[1:], tmp_path)
-        processes[1].kill()
 
 
 STRESS = """
@@ -179,18 +145,19 @@ print(times)
 """
 
 
-@pytest.mark.parametrize("seconds", [0.5, pytest.param(20, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("seconds", [0.3, pytest.param(20, marks=pytest.mark.slow)])
 def test_there_are_never_two_holders(tmp_path: Path, seconds: float) -> None:
     command = [sys.executable, "-c", STRESS, str(tmp_path), str(seconds)]
-    processes = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(4)]
+    processes = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(3)]
     told = [one.communicate()[0] for one in processes]
-    assert [one.returncode for one in processes] == [0] * 4
+    assert [one.returncode for one in processes] == [0] * 3
     assert sum(map(int, told))
 
 
-def taken_while_it_is_given_back(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Lease:
-    """A lease that was opened when the one before still had it, and locked when that had given it back."""
-    first, lock = Lease.take(folder), lease._lock
+def test_a_lease_that_is_given_back_between_open_and_lock_is_taken_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, lock = Lease.take(tmp_path), lease._lock
 
     def late(file: int) -> bool | None:
         monkeypatch.setattr(lease, "_lock", lock)
@@ -198,11 +165,7 @@ def taken_while_it_is_given_back(folder: Path, monkeypatch: pytest.MonkeyPatch) 
         return lock(file)
 
     monkeypatch.setattr(lease, "_lock", late)
-    return Lease.take(folder)
-
-
-def test_a_lease_that_is_just_given_back_is_taken_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    held = taken_while_it_is_given_back(tmp_path, monkeypatch)
+    held = Lease.take(tmp_path)
     assert held.before == ""
     held.check()
     with pytest.raises(HeldError):
@@ -210,31 +173,9 @@ def test_a_lease_that_is_just_given_back_is_taken_anew(tmp_path: Path, monkeypat
     held.release()
 
 
-def test_without_a_second_look_there_would_be_two(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lease, "_same", lambda file, path: True)
-    held = taken_while_it_is_given_back(tmp_path, monkeypatch)
-    other = Lease.take(tmp_path)
-    with pytest.raises(LostError):
-        held.check()
-    for one in (held, other):
-        one.release()
-
-
-def remove(path: Path) -> None:
-    path.unlink()
-
-
-def rewrite(path: Path) -> None:
-    path.write_text(json.dumps({"host": "other", "process": 1}))
-
-
 def replace(path: Path) -> None:
     path.with_name("new").write_text(path.read_text().replace('"id": "', '"id": "0'))
     path.with_name("new").rename(path)
-
-
-def empty(path: Path) -> None:
-    os.truncate(path, 0)
 
 
 def move(path: Path) -> None:
@@ -246,29 +187,29 @@ def put_a_file(path: Path) -> None:
     path.parent.write_text("")
 
 
-@pytest.mark.parametrize("change", [remove, rewrite, replace, empty, move, put_a_file])
-def test_a_lost_lease_is_told_and_what_is_there_now_stays(tmp_path: Path, change: Callable[[Path], None]) -> None:
+CHANGES: dict[str, Callable[[Path], object]] = {
+    "removed": Path.unlink,
+    "rewritten": lambda path: path.write_text(json.dumps({"host": "other", "process": 1})),
+    "replaced": replace,
+    "emptied": lambda path: os.truncate(path, 0),
+    "folder moved": move,
+    "folder now a file": put_a_file,
+}
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_a_lost_lease_is_told_and_what_is_there_now_stays(tmp_path: Path, name: str) -> None:
     (tmp_path / "run").mkdir()
     path = tmp_path / "run" / lease.NAME
     held = Lease.take(tmp_path / "run")
     held.check()
-    change(path)
+    CHANGES[name](path)
     now = path.read_bytes() if path.exists() else None
     for _ in range(2):
-        with pytest.raises(LostError, match=str(path.parent)):
+        with refused(LostError, str(path.parent)):
             held.check()
     held.release()
     assert (path.read_bytes() if path.exists() else None) == now
-
-
-def test_a_release_that_does_not_look_would_remove_that_of_another(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    held = Lease.take(tmp_path)
-    rewrite(tmp_path / lease.NAME)
-    monkeypatch.setattr(Lease, "check", lambda self: None)
-    held.release()
-    assert not (tmp_path / lease.NAME).exists()
 
 
 def test_a_lease_can_be_taken_where_nothing_can_be_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -292,7 +233,7 @@ def test_an_error_of_the_disk_leaves_nothing_open(tmp_path: Path, monkeypatch: p
     before = len(os.listdir("/proc/self/fd"))
     with monkeypatch.context() as patch:
         patch.setattr(fcntl, "flock", fail)
-        with pytest.raises(OSError, match="broken"):
+        with pytest.raises(OSError):
             Lease.take(tmp_path)
     assert len(os.listdir("/proc/self/fd")) == before
     Lease.take(tmp_path).release()
