@@ -95,7 +95,7 @@ def test_one_that_fails_is_tried_again_so_often_and_no_more(tmp_path):
         Jobs(tmp_path, retry=1).done("one", make)
     assert len(tries) == 2
     tries.clear()
-    with pytest.warns(UserWarning) as told:
+    with pytest.warns(jobs.JobsWarning) as told:
         assert Jobs(tmp_path, retry=2).done("one", make).is_dir()
     assert len(tries) == 3
     assert len(told) == 2
