@@ -139,14 +139,6 @@ def test_a_draw_of_ones_own_is_drawn_or_stored():
     np.testing.assert_array_equal(made.test[0], kept.test[0])
 
 
-@pytest.mark.slow
-def test_float64():
-    with jax.enable_x64(True):
-        problem = example1(m=2, n=5, s=1, rows=(7, 7), storage="generated", noise=0.0, dtype="float64")
-        assert problem.gradients(problem.begin()).dtype == np.float64
-        assert value_at_truth(problem) < 1e-28
-
-
 def test_refusals():
     def one(key):
         return jnp.zeros(3), jnp.float32(0)

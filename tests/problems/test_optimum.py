@@ -138,12 +138,3 @@ def test_qsar_yardsticks(data_dir):
     assert base_rate(problem) == pytest.approx(0.2846, abs=2e-4)
     assert optimum(problem).value == pytest.approx(0.1675, abs=2e-3)
     assert 0.1675 < sparse_optimum(problem, 10).value < 0.273  # what 4,000 rounds of the paper's method reach
-
-
-@pytest.mark.slow
-def test_news20_yardsticks(data_dir):
-    problem = classification("news20", 32, test_fraction=0)
-    assert (problem.name, problem.n) == ("news20_binary_20958", 20_958)
-    assert base_rate(problem) == pytest.approx(0.6114, abs=2e-4)
-    assert optimum(problem).value == pytest.approx(0.530, abs=1e-3)
-    assert sparse_optimum(problem, 200).value < base_rate(problem)

@@ -12,7 +12,6 @@ import scipy.sparse as sp
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-import jdfl
 from jdfl.problems import (
     Dataset,
     SparseLogisticRegression,
@@ -183,21 +182,6 @@ def test_nodes_by_number_clip_and_move_with_their_data():
     np.testing.assert_allclose(some, gradients[jnp.array([1, 2])], rtol=1e-6, atol=1e-6)
     moved = sparse.replace(data=jax.tree.map(lambda leaf: leaf[order], sparse.data), weight=sparse.weight[order])
     np.testing.assert_allclose(by_number(moved, w[order])[0], gradients[order], rtol=1e-6, atol=1e-6)
-
-
-@pytest.mark.slow
-def test_a_run_is_that_of_the_dense_problem():
-    lengths = tuple(tuple(np.random.default_rng(i).integers(0, 14, 12)) for i in range(5))
-    with jax.enable_x64(True):
-        sparse, dense = both(lengths)
-        algorithm = jdfl.CEPS(s=4, rate=0.5, periods=(2, 3), sigma_rule="safe")
-        first, second = (
-            jdfl.run(algorithm, problem, jdfl.network.complete(5), steps=12, every=3) for problem in (sparse, dense)
-        )
-    np.testing.assert_allclose(first.params, second.params, rtol=1e-9, atol=1e-10)
-    assert np.count_nonzero(first.params)
-    assert {"accuracy", "balanced_accuracy", "objective"} <= set(first.history)
-    np.testing.assert_allclose(first.history.to_numpy(float), second.history.to_numpy(float), rtol=1e-9)
 
 
 def test_yardsticks_are_those_of_the_dense_problem():

@@ -93,7 +93,7 @@ def test_one_that_died_on_this_machine_is_taken_over_at_once(tmp_path: Path) -> 
     held.release()
 
 
-def test_one_that_ends_while_it_is_watched_is_no_hindrance(tmp_path: Path) -> None:
+def test_one_that_ends_while_it_is_watched_is_no_hindrance_and_one_that_follows_it_is(tmp_path: Path) -> None:
     path, began = leave(tmp_path), time.monotonic()
     ending = threading.Timer(0.2, path.unlink)
     ending.start()
@@ -101,13 +101,8 @@ def test_one_that_ends_while_it_is_watched_is_no_hindrance(tmp_path: Path) -> No
     ending.join()
     assert time.monotonic() - began < LONG / 2
     assert held.before == ""
-    held.check()
     held.release()
-
-
-def test_one_that_is_followed_by_another_while_it_is_watched_is(tmp_path: Path) -> None:
-    path = leave(tmp_path)
-    others: list[Lease] = []
+    path, others = leave(tmp_path), []
 
     def follow() -> None:
         path.unlink()
