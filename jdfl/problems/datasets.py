@@ -85,7 +85,7 @@ _TEXTS = {
         20_958,
         _NEWS,
         sparse=True,
-        how=f"It is {_NEWS}, and comes with the studies of this package",
+        how=f"It is {_NEWS}, and comes with the studies of this package.",
     ),
     "real-sim": _Libsvm({"real-sim": "real-sim"}, 20_958, sparse=True),
     "epsilon": _Libsvm(
