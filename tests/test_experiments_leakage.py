@@ -55,6 +55,7 @@ def test_without_noise_a_record_is_found_by_descent_and_by_the_closed_form_and_w
     assert np.sum(private) * 6 <= 1  # of 36 attempts, of which 1 in 1,797 finds a record by chance
 
 
+@pytest.mark.slow
 def test_an_attack_shows_no_more_than_is_accounted_and_sees_noise_that_is_missing(program):
     planned, run, promised = program
     assert 0.9 < promised <= 1.0

@@ -34,6 +34,7 @@ def test_the_formula_is_the_sum_over_single_messages(network):
     np.testing.assert_allclose(gossip.published(), each, rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_what_a_node_of_a_hypercube_learns_has_a_closed_form():
     """A sphere around it spans as many directions as it has neighbours, and at most one for every node."""
     power = 4
@@ -46,6 +47,7 @@ def test_what_a_node_of_a_hypercube_learns_has_a_closed_form():
     assert gossip.formula()[-1] < 0.6
 
 
+@pytest.mark.slow
 def test_on_a_line_of_three_the_formula_is_no_bound_and_on_a_complete_graph_all_three_agree():
     gossip = Gossip.on(LINE)
     loss, guarantee = muffliato.observed(LINE, gossip)
@@ -56,6 +58,7 @@ def test_on_a_line_of_three_the_formula_is_no_bound_and_on_a_complete_graph_all_
     np.testing.assert_allclose([*loss[1:], *gossip.formula()[1:], guarantee], 1.0, rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_the_derived_view_is_that_of_the_recursion_with_and_without_acceleration():
     network = muffliato.grid(4)
     gossip = Gossip.on(network)

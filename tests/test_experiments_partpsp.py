@@ -39,6 +39,7 @@ def test_table2_has_the_winners_that_the_paper_counts():
     assert np.sum(np.array(values["PartPSP-1"]) > np.array(values["PEDFL"])) == 34
 
 
+@pytest.mark.slow
 def test_table2_has_a_line_per_method_and_the_papers_numbers(monkeypatch):
     monkeypatch.setattr(partpsp_table2, "SHARED", {"PartPSP-1": "partpsp-1"})
     monkeypatch.setattr(partpsp_table2, "LEVELS", (1.0, 3.0))

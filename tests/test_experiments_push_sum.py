@@ -34,6 +34,7 @@ def test_consensus_is_reached_where_out_degrees_differ(few):
     assert mass.sum() == pytest.approx(10, rel=1e-5)
 
 
+@pytest.mark.slow
 def test_noise_of_consensus_is_certified_and_costs_what_its_rates_say(few):
     net = dpps_consensus.networks(10)["random directed"]
     weak, weaker = (dpps_consensus.noisy(few, net, b, 0) for b in (1.0, 3.0))
