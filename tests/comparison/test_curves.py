@@ -2,7 +2,6 @@
 
 import numpy as np
 import pandas as pd
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
@@ -115,6 +114,7 @@ def test_a_budget_that_pays_for_no_round_gives_no_value_but_the_price_of_one():
     row = curves.at(table, "bytes", ["objective"], 100).loc["dear"]
     assert (row["seeds"], row["objective"]) == (1, 8)
     assert np.isnan(row["needs"])
+    assert curves.at(run("late", 0, [6, 12], [2, 1]), "bytes", ["objective"], 5)["seeds"].to_list() == [0]
     sparse = table.assign(round=5 * table["round"])  # a record every five rounds
     (_, one), (_, two) = sparse.groupby("seed")
     assert "5 rounds" in curves.short([one, two], "bytes", 99).told("bytes", 99)
@@ -122,13 +122,14 @@ def test_a_budget_that_pays_for_no_round_gives_no_value_but_the_price_of_one():
     assert told == "not comparable: one round needs 357,120 bytes, budget 14,000"
 
 
-def test_a_budget_before_the_first_record_gives_no_value():
-    table = run("a", 0, [6, 12], [2, 1])
-    assert curves.at(table, "bytes", ["objective"], 5)["seeds"].to_list() == [0]
+def test_a_share_is_that_of_the_last_record_unless_one_more_would_have_been_too_much():
+    one = pd.DataFrame({"bytes": [0.0, 10.0, 20.0, 30.0], "ending": "steps"})
+    assert [curves.share(one, "bytes", budget) for budget in (60.0, 40.0)] == [0.5, 0.75]
+    assert np.isnan([curves.share(one, "bytes", budget) for budget in (39.0, np.inf)]).all()
+    assert np.isnan(curves.share(one.assign(ending="diverged"), "bytes", 60.0))
 
 
-@pytest.mark.parametrize("x", ["round", "bytes"])
-def test_bands_are_numpys(x):
+def test_bands_are_numpys():
     values = np.array([[5.0, 4.0, 3.0, 2.0], [7.0, 4.0, 1.0, 1.0], [6.0, 6.0, 5.0, np.nan]])
     cost = np.array([[0.0, 1.0, 2.0, 3.0], [0.0, 2.0, 4.0, 6.0], [0.0, 3.0, 6.0, np.nan]])
     table = pd.concat(
@@ -136,16 +137,16 @@ def test_bands_are_numpys(x):
         + [run("a", 9, [0, 1], [1e9, np.inf], "diverged"), run("b", 0, [0, 1], [2, 1])],
         ignore_index=True,
     )
-    band = bands.bands(table, x, "objective")
-    mine = band[band["label"] == "a"]
     values[2, 3], cost[2, 3] = 5.0, 6.0  # what stopped stays where it is
-    spent = cost if x == "bytes" else np.array([[0, 1, 2, 3], [0, 1, 2, 3], [0, 1, 2, 2]])
-    np.testing.assert_allclose(mine[x], spent.mean(axis=0))
-    np.testing.assert_allclose(mine["mean"], values.mean(axis=0))
     half = stats.t.ppf(0.975, 2) * values.std(axis=0, ddof=1) / np.sqrt(3)
-    np.testing.assert_allclose(mine["low"], values.mean(axis=0) - half)
-    np.testing.assert_allclose(mine["high"], values.mean(axis=0) + half)
-    assert (band["label"] == "b").sum() == 2
+    for x, spent in (("bytes", cost), ("round", np.array([[0, 1, 2, 3], [0, 1, 2, 3], [0, 1, 2, 2]]))):
+        band = bands.bands(table, x, "objective")
+        mine = band[band["label"] == "a"]
+        np.testing.assert_allclose(mine[x], spent.mean(axis=0))
+        np.testing.assert_allclose(mine["mean"], values.mean(axis=0))
+        np.testing.assert_allclose(mine["low"], values.mean(axis=0) - half)
+        np.testing.assert_allclose(mine["high"], values.mean(axis=0) + half)
+        assert (band["label"] == "b").sum() == 2
 
 
 def test_amounts_that_some_run_does_not_count_are_no_axis():

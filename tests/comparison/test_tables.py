@@ -2,10 +2,13 @@
 
 import csv
 import re
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import jdfl
 from jdfl.engine.provenance import provenance
@@ -47,7 +50,7 @@ def finished(value: float, ending: str) -> jdfl.Result:
     )
 
 
-def made(values: dict[str, list[float]], *, endings: dict[str, str] | None = None) -> jdfl.Comparison:
+def made(values: dict[str, list[float]], *, endings: dict[str, str] | None = None, **more: Any) -> jdfl.Comparison:
     """Seeds 0, 1, ... of every label, all with the same costs; the value falls from 10 to the one given."""
     frames = []
     for label, last in values.items():
@@ -65,7 +68,7 @@ def made(values: dict[str, list[float]], *, endings: dict[str, str] | None = Non
         results=runs,  # pyright: ignore[reportArgumentType]
         tuning=tuning,
         curves=pd.concat(frames, ignore_index=True),
-        algorithms={},
+        algorithms=more.get("algorithms", {}),
         tuned=tuned,
         measure="objective",
         by="round",
@@ -89,9 +92,6 @@ def test_the_best_and_what_cannot_be_distinguished_from_it_are_marked(three):
     assert texts == ["3.10 ± 0.25", "1.20 ± 0.50", "1.3 (deterministic)"]  # 4.303 sd / sqrt 3
     clear = made({"a": [1.0, 1.4, 1.2], "b": [1.2, 1.6, 1.4]})  # paired: .2 in every trial, deviations of .2
     assert [row[-1].mark for row in clear.grid().rows] == ["best", ""]
-
-
-def test_shares_of_what_is_right_are_better_high():
     found = pd.DataFrame({"accuracy": [0.5, 0.9], "accuracy_ci": [0.1, 0.1], "seeds": [2, 2]}, index=["a", "b"])
     values = pd.DataFrame({"a": [0.5, 0.5], "b": [0.9, 0.9]})
     assert [cell.mark for cell in table.column(found, "accuracy", values)] == ["", "best"]
@@ -124,28 +124,51 @@ def test_latex_escapes_everything_and_balances(three):
     assert not re.search(r"[^\x00-\x7f]", text)
 
 
-@pytest.mark.parametrize("format", ["text", "markdown", "latex"])
-def test_captions_say_what_decides(three, format):
-    text = three.table(format).replace("\\", "")
-    for words in ("3 trials", "0.05 ... 0.2 (3 values)", "6 tuning runs", "not tuned", "a_problem over ring"):
-        assert words in text, words
+def test_captions_say_what_decides(three):
+    for format in ("text", "markdown", "latex"):
+        text = three.table(format).replace("\\", "")
+        for words in ("3 trials", "0.05 ... 0.2 (3 values)", "6 tuning runs", "not tuned", "a_problem over ring"):
+            assert words in text, words
 
 
-def test_powers_of_ten_and_plain_numbers():
+def test_numbers_have_no_digits_beyond_their_uncertainty():
     grid = Grid(["a"], [[Cell(table.number(1.5e-7))]], [])
     assert r"1.500$\cdot10^{-7}$" in table.write(grid, "latex")
     assert [table.number(x) for x in (0.0, 0.0123456, 12345.6, np.nan)] == ["0", "0.01235", "12,346", "–"]
-    assert [table.rounded(11233.3, x) for x in (400.88, 99.6, 9.96, 0.0)] == [
-        "11,230 ± 400", "11,233 ± 100", "11,233.3 ± 10.0", "11,233 (same in all runs)"
-    ]  # fmt: skip
+    for mean, half, text in (
+        *((9.12345, 0.1334, "9.12 ± 0.13"), (11233.3, 400.88, "11,230 ± 400"), (11233.3, 99.6, "11,233 ± 100")),
+        *((1.5e-7, 2.3e-9, "(1.500 ± 0.023)e-07"), (11233.3, 9.96, "11,233.3 ± 10.0"), (0.5, np.nan, "0.5")),
+        *((1e12, 1e9, "(1.0000 ± 0.0010)e+12"), (0.0, 0.1, "0.00 ± 0.10"), (0.5, 0.0, "0.5 (same in all runs)")),
+    ):
+        assert table.rounded(mean, half) == text
 
 
-def test_no_digits_beyond_the_uncertainty():
-    found = [(9.12345, 0.1334), (11233.3, 400.88), (1.5e-7, 2.3e-9), (0.5, 0.0), (0.5, np.nan), (1e12, 1e9), (0.0, 0.1)]
-    assert [table.rounded(*one) for one in found] == [
-        "9.12 ± 0.13", "11,230 ± 400", "(1.500 ± 0.023)e-07", "0.5 (same in all runs)", "0.5",
-        "(1.0000 ± 0.0010)e+12", "0.00 ± 0.10",
-    ]  # fmt: skip
+@settings(max_examples=100)
+@given(st.floats(-1e12, 1e12).filter(lambda x: abs(x) > 1e-9), st.floats(1e-12, 1e12))
+def test_a_rounded_number_is_the_number(mean, half):
+    text = table.rounded(mean, half, "deterministic")
+    if "deterministic" in text:
+        assert half <= 1e-12 * abs(mean)
+        return
+    body, _, exponent = text.replace(",", "").strip("(").partition(")e")
+    left, right = (float(part) * 10.0 ** int(exponent or 0) for part in body.split(" ± "))
+    assert left == pytest.approx(mean, abs=half * 0.06)
+    assert right == pytest.approx(half, rel=0.06)
+    shown, uncertainty = body.split(" ± ")
+    assert len(shown.partition(".")[2]) == len(uncertainty.partition(".")[2])
+    assert len(uncertainty.replace(".", "").strip("0")) <= 2
+
+
+def test_models_of_nodes_are_not_ranked_with_one_model_for_all():
+    methods = {"one": jdfl.DPSGD(), "own": jdfl.LocalOnly(), "worse": jdfl.CHOCO(codec=jdfl.Dense(), gamma=1.0)}
+    found = made({"one": [1.0, 1.1, 0.9], "own": [-1.0, -1.1, -0.9], "worse": [3.0, 3.1, 2.9]}, algorithms=methods)
+    assert "A model per node: own." in found.table()
+    assert [row[-1].mark for row in found.grid().rows] == ["best", "", ""]
+    assert [row[0].text for row in found.grid().rows] == ["one", "own", "worse, dense"]  # what it exists not to send
+    (axis,) = found.plot(x="round")[0].axes
+    assert min(float(np.min(np.asarray(line.get_ydata(), float))) for line in axis.lines) == pytest.approx(-1.0)
+    alone = made({"own": [-1.0, -1.1, -0.9]}, algorithms={"own": jdfl.LocalOnly()})
+    assert "A model per node" not in alone.table()
 
 
 def test_diverged_seeds_are_said_and_never_best():
@@ -192,38 +215,34 @@ def test_what_python_and_notebooks_show_is_short(three):
     assert run._repr_html_().count("<tr") <= 12
 
 
-def test_a_folder_is_whole(three, tmp_path):
-    three = made({LABELS[0]: [3.0, 3.2], LABELS[1]: [1.0, 1.4]})
-    place = three.save(tmp_path / "deep" / "one", config_yaml="steps: 3\n")
+def test_a_folder_is_whole(tmp_path, monkeypatch):
+    two = made({LABELS[0]: [3.0, 3.2], LABELS[1]: [1.0, 1.4]})
+    place = two.save(tmp_path / "deep" / "one", config_yaml="steps: 3\n")
     assert sorted(path.name for path in place.iterdir()) == sorted([*folder.FILES, "config.yaml"])
     curves = pd.read_parquet(place / "curves.parquet")
-    pd.testing.assert_frame_equal(curves.drop(columns="mark"), three.curves)
-    assert curves["mark"].tolist() == [three.mark(label) for label in three.curves["label"]]
-    assert len(pd.read_csv(place / "curves.csv")) == len(three.curves)
+    pd.testing.assert_frame_equal(curves.drop(columns="mark"), two.curves)
+    assert curves["mark"].tolist() == [two.mark(label) for label in two.curves["label"]]
+    assert len(pd.read_csv(place / "curves.csv")) == len(two.curves)
     with (place / "tuning.csv").open() as file:
         assert next(csv.DictReader(file))["lr"] == "0.1"
     page = (place / "report.html").read_text()
     assert page.count('data-kind="curves"') == 1
-    assert "50% {noise}" in page
-    assert "no guarantee is claimed: no noise is added" in page
+    for said in ("50% {noise}", "no guarantee is claimed: no noise is added", "At equal bytes", "At equal gradient"):
+        assert said in page
     assert 'src="http' not in page
-    for what in ("bytes", "gradient"):
-        assert f"At equal {what}" in page
     equal = pd.read_csv(place / "equal_costs.csv", index_col=["x", "label"])
-    assert equal.loc["bytes", "objective"].tolist() == pytest.approx(three.at("bytes")["objective"].tolist())
-    assert (place / "table.md").read_text() == three.table("markdown")
-    with pytest.raises(FileExistsError, match="one"):
-        three.save(place)
-    three.save(place, overwrite=True)
-    assert not (place / "config.yaml").exists()
-    assert [path.name for path in place.parent.iterdir()] == ["one"]
+    assert equal.loc["bytes", "objective"].tolist() == pytest.approx(two.at("bytes")["objective"].tolist())
+    assert (place / "table.md").read_text() == two.table("markdown")
+    with pytest.raises(FileExistsError):
+        two.save(place)
 
-
-def test_a_failure_leaves_no_folder(three, tmp_path, monkeypatch):
     def fail(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr(jdfl.Comparison, "plot", fail)
     with pytest.raises(KeyboardInterrupt):
-        three.save(tmp_path / "one")
-    assert list(tmp_path.iterdir()) == []
+        two.save(tmp_path / "other")
+    monkeypatch.undo()
+    two.save(place, overwrite=True)
+    assert not (place / "config.yaml").exists()
+    assert [path.name for path in tmp_path.rglob("*") if path.is_dir()] == ["deep", "one"]
