@@ -17,9 +17,10 @@ import jdfl
 from jdfl.cli import main
 from jdfl.engine import kept
 from jdfl.problems import Problem
-from jdfl.store import jobs
+from jdfl.store import jobs, manifest
 from jdfl.store.jobs import FailedJobsError, Jobs
 from tests.comparing import comparisons
+from tests.fuzz.judge import tried
 from tests.refused import refused
 
 SMALL = """
@@ -151,6 +152,24 @@ def test_other_settings_and_other_folders_are_refused(capsys, whole):
     config.write_text(config.read_text().replace("steps: 6", "steps: 5"))
     assert main(RESUME) == 2
     assert "as it was written" in capsys.readouterr().err
+
+
+def test_a_comparison_is_shown_and_goes_on_only_where_its_files_are_whole(capsys, whole):
+    folder = Path(shutil.copytree(whole, "cut"))
+    lines = (folder / "equal_costs.csv").read_text().splitlines(keepends=True)
+    (folder / "equal_costs.csv").write_text("".join([lines[0], *lines[:0:-1]]))
+    assert main(RESUME) == 2
+    assert "equal_costs.csv was changed" in capsys.readouterr().err
+    (folder / manifest.NAME).unlink()
+    origin = {"work": "comparison", "settings": "others", "versions": {}}
+    for number, words in ((jobs._FORMAT, "other settings"), (1, "format 2 at .*, got 1. Use"), ("x", "got 'x'. Use")):
+        Path("cut", jobs.ORIGIN).write_text(json.dumps({"format": number, **origin}))
+        assert main(RESUME) == 2
+        assert re.search(words, capsys.readouterr().err)
+    content = (folder / "comparison.npz").read_bytes()
+    for at in range(40, len(content), 997):
+        (folder / "comparison.npz").write_bytes(content[:at] + bytes([content[at] ^ 255]) + content[at + 1 :])
+        tried(lambda: jdfl.load(folder), at)
 
 
 @pytest.mark.slow

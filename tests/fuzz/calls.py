@@ -1,4 +1,4 @@
-"""A good call of every public function, from which one argument at a time goes wrong."""
+"""A good call of every public function and setting, from which one argument at a time goes wrong."""
 
 import inspect
 from collections.abc import Callable
@@ -12,20 +12,13 @@ from scipy.sparse import csr_array
 
 import jdfl
 from jdfl import codecs, models, network, privacy, problems, robust
+from jdfl.algorithms import REGISTRY
 from jdfl.problems import partition
 from tests.later import Later, Named
 
 M = 4
-MODULES = {
-    "": jdfl,
-    "codecs.": codecs,
-    "models.": models,
-    "network.": network,
-    "partition.": partition,
-    "privacy.": privacy,
-    "problems.": problems,
-    "robust.": robust,
-}
+MODULES = {"": jdfl} | {f"{one.__name__.rpartition('.')[2]}.": one for one in (codecs, models, network, privacy)}
+MODULES |= {"partition.": partition, "problems.": problems, "robust.": robust}
 RING = Later(network.ring, M)
 PROBLEM = Later(problems.example1, m=M, n=6, s=2, rows=(5, 9))
 RANDOM = np.random.default_rng(0)
@@ -34,9 +27,7 @@ Y = np.arange(24) % 2
 PARTS = [(X[i::M], Y[i::M]) for i in range(M)]
 DATA = problems.Dataset("own", X, Y, None, None, "made here", False)
 NOISY = jdfl.DPSGD(gradients=jdfl.Gradients(batch=2, clip=1.0, mechanism=jdfl.Gaussian(1.0)))
-BASE = Later(lambda: {"base": RING()})
-PLAN = Later(lambda: {"algorithm": NOISY, "problem": PROBLEM(), "network": RING(), "steps": 2})
-EVENT = {"event": privacy.GaussianEvent(1.0), "releases": 3, "delta": 1e-5}
+CLASSES = Later(lambda: problems.logistic_regression(PARTS))
 
 
 def squared(params: Any, example: Any) -> Any:
@@ -44,168 +35,99 @@ def squared(params: Any, example: Any) -> Any:
     return jnp.square(example[0] @ params - example[1])
 
 
-GOOD = Named(
-    {
-        "all_of": {},
-        "account_plan": PLAN,
-        "paths": PLAN,
-        "attacked": {"algorithm": jdfl.DPSGD(), "attack": robust.SignFlip(), "nodes": [1]},
-        "combined_by": {"algorithm": jdfl.DPSGD(), "rule": robust.NNA()},
-        "analytic_gaussian": {"epsilon": 1.0, "delta": 1e-5, "releases": 2},
-        "calibrate": lambda: PLAN() | {"epsilon": 5.0},
-        "compare": lambda: {
-            **{name: PLAN()[name] for name in ("problem", "network", "steps")},
-            "methods": {"a": jdfl.DPSGD()},
-            "trials": [1],
-            "metrics": ["objective"],
-            "budget": {"round": None},
-            "tuning": jdfl.Tuning(keys=(7,), extend=0),
-        },
-        "classical_gaussian": {"epsilon": 0.5, "delta": 1e-5},
-        "consensus_below": {"tolerance": 0.1},
-        "from_arrays": {"X": X, "y": Y, "nodes": 2},
-        "from_loss": lambda: {"loss": squared, "params": np.zeros(3), "data": (X, X[:, 0]), "nodes": 2, "test": None},
-        "from_model": lambda: {"model": models.mlp(shape=(3,), classes=2, hidden=4), "X": X, "y": Y, "nodes": 2},
-        "gradient_below": {"tolerance": 0.1},
-        "objective_below": {"value": 0.1},
-        "floor": lambda: {"algorithm": NOISY, "problem": PROBLEM(), "network": RING(), "rounds": 2},
-        "linear_rate": lambda: {
-            "run": pd.DataFrame({"round": range(60), "suboptimality": [0.9**k for k in range(60)]})
-        },
-        "planned_releases": PLAN,
-        "repeat": lambda: PLAN() | {"keys": [1]},
-        "run": PLAN,
-        "sweep": lambda: PLAN() | {"keys": [1], "over": {"lr": [0.1]}},
-        "models.build": {"name": "mlp"},
-        "models.cnn": {"channels": (2, 2), "dense": 4},
-        "models.cnn3": {"channels": (2, 2, 2)},
-        "models.mlp": {"hidden": 4},
-        "models.resnet18": {"width": 2},
-        "models.vit": {"layers": 1, "heads": 1, "width": 4, "mlp": 4, "patch": 8},
-        "network.barabasi_albert": {"m": 6, "links": 2},
-        "network.base_graph": {"m": 6, "k": 2},
-        "network.bucketed": lambda: {"graph": RING().graph},
-        "network.bursty_loss": lambda: BASE() | {"to_bad": 0.1, "to_good": 0.2},
-        "network.check_graph": lambda: {"graph": RING().graph},
-        "network.check_weights": lambda: {"network": RING(), "method": "M-1"},
-        "network.circulant": {"m": M, "offsets": [1]},
-        "network.complete": {"m": M},
-        "network.d_cliques": {"counts": np.eye(4, dtype=int)[[0, 1, 2, 3, 0, 1]], "size": 3},
-        "network.d_out": {"m": M, "d": 2},
-        "network.de_bruijn": {"m": M, "degree": 2},
-        "network.delays": lambda: BASE() | {"bound": 2},
-        "network.equi_rounds": {"m": M, "offsets": 3},
-        "network.equi_static": {"m": 7, "offsets": 3},
-        "network.erdos_renyi": {"m": M, "p": 0.8},
-        "network.erdos_renyi_rounds": {"m": M},
-        "network.exponential": {"m": M},
-        "network.from_edges": {"edges": [(0, 1), (1, 2), (2, 3)], "m": M},
-        "network.from_networkx": {"graph": nx.cycle_graph(M)},
-        "network.from_matrix": {"W": np.full((M, M), 1 / M)},
-        "network.from_scipy": {"adjacency": np.ones((M, M))},
-        "network.hyper_hypercube": {"m": M, "k": 1},
-        "network.k_in": {"m": M, "degree": 2},
-        "network.k_regular": {"m": M, "degree": 2},
-        "network.laplacian": BASE,
-        "network.link_loss": lambda: BASE() | {"p": 0.2},
-        "network.matcha": lambda: BASE() | {"budget": 0.5},
-        "network.matchings": BASE,
-        "network.matrices": lambda: {"network": RING(), "rounds": 2, "purpose": "a schedule"},
-        "network.membership": lambda: BASE() | {"joins": 1},
-        "network.narrow_order": lambda: {"network": RING()},
-        "network.node_participation": lambda: BASE() | {"p": 0.5},
-        "network.one_peer_exponential": {"m": M},
-        "network.outages": lambda: BASE() | {"down": 0.1, "up": 0.2},
-        "network.pad": lambda: {"graph": RING().graph, "d": 5},
-        "network.partial_communication": lambda: BASE() | {"rate": 0.5},
-        "network.period_of": lambda: {"network": RING()},
-        "network.periodic": lambda: {"networks": [RING()]},
-        "network.random_choice": lambda: {"networks": [RING(), RING()], "probability": [0.5, 0.5]},
-        "network.random_geometric": {"m": M, "radius": 0.9},
-        "network.random_links": lambda: BASE() | {"p": 0.5},
-        "network.random_matching": {"m": M},
-        "network.random_neighbours": {"m": M, "degree": 2},
-        "network.refuse_synchronised": lambda: {"network": RING(), "method": "M-1"},
-        "network.relabel": lambda: {"graph": RING().graph, "order": [1, 0, 2, 3]},
-        "network.require": lambda: {"network": RING(), "method": "M-1"},
-        "network.ring": {"m": M},
-        "network.spectral_gap": lambda: {"network": RING()},
-        "network.star": {"m": M},
-        "network.stl_fw": {"counts": np.eye(4, dtype=int), "budget": 4},
-        "network.summary": lambda: {"network": RING()},
-        "network.node_weights": lambda: {"network": RING()},
-        "network.synchronised": lambda: BASE() | {"every": 2},
-        "network.time_trace": lambda: {"seconds": np.ones((M, 3))},
-        "network.timed": lambda: BASE() | {"compute": network.FixedTime(1.0)},
-        "network.to_networkx": lambda: {"network": RING()},
-        "network.to_scipy": lambda: {"network": RING()},
-        "network.torus": {"m": M, "rows": 2},
-        "network.watts_strogatz": {"m": 6, "degree": 2},
-        "partition.by_client": {"clients": Y},
-        "partition.by_size": {"sizes": [3, 4], "n_examples": 7},
-        "partition.dirichlet": {"labels": Y, "m": 2, "alpha": 1.0},
-        "partition.drawn": {"partition": "iid", "labels": Y, "m": 2},
-        "partition.iid": {"n_examples": 24, "m": 2},
-        "partition.shards": {"labels": Y, "m": 2},
-        "privacy.central_multiplier": {"multiplier": 1.0, "clients": 5},
-        "privacy.check_mechanism": {"mechanism": jdfl.Gaussian(1.0)},
-        "privacy.epsilon": EVENT,
-        "privacy.epsilon_pure": {"event": privacy.LaplaceEvent(1.0), "releases": 3},
-        "privacy.epsilon_rdp": EVENT,
-        "privacy.epsilons": EVENT,
-        "privacy.gaussian_delta": {"mu": 1.0, "epsilon": 1.0},
-        "privacy.gaussian_epsilon": {"mu": 1.0, "delta": 1e-5},
-        "privacy.most_releases": {"event": privacy.GaussianEvent(1.0), "epsilon": 5.0, "delta": 1e-5},
-        "privacy.noise_multiplier": {"kind": "gaussian", "epsilon": 5.0, "delta": 1e-5, "releases": 3},
-        "privacy.stretch": {"clipped_in": "l2", "measured_in": "l1", "n": 5},
-        "robust.check_honest": lambda: {"network": RING(), "nodes": [1]},
-        "robust.weak_nodes": lambda: {"graph": RING().graph, "nodes": [1], "rule": robust.NNA()},
-        "problems.averaging": {"vectors": X},
-        "problems.base_rate": lambda: {"problem": problems.logistic_regression(PARTS)},
-        "problems.certified_radius": {"w": X[0], "features": X, "labels": np.arange(len(X)) % 2},
-        "problems.check_problem": lambda: {"problem": PROBLEM()},
-        "problems.classification": {"data": DATA, "m": 2},
-        "problems.epsilon_like": {"n_examples": 20, "n_features": 9},
-        "problems.example1": {"m": M, "n": 6, "s": 2, "rows": (5, 9)},
-        "problems.holdout": {"features": X, "labels": Y, "fraction": 0.25},
-        "problems.linear_regression": {"features": [X, X], "targets": [X[:, 0], X[:, 1]]},
-        "problems.load": {"name": "breast_cancer"},
-        "problems.logistic_regression": {"parts": PARTS},
-        "problems.neural_classification": lambda: {
-            "data": DATA,
-            "m": 2,
-            "model": models.mlp(shape=(3, 1, 1), classes=2, hidden=2),
-        },
-        "problems.optimum": lambda: {"problem": PROBLEM()},
-        "problems.realsim_like": {"n_examples": 20, "n_features": 9, "words": 3.0},
-        "problems.softmax_regression": {"parts": PARTS},
-        "problems.sparse_logistic_regression": {"parts": [(csr_array(x), y) for x, y in PARTS]},
-        "problems.solved": lambda: {"problem": PROBLEM()},
-        "problems.suboptimality_floor": lambda: {"problem": problems.solved(PROBLEM())},
-        "problems.sparse_optimum": lambda: {"problem": PROBLEM(), "s": 2},
-        "problems.value_at": lambda: {"problem": PROBLEM(), "w": np.zeros(6)},
-        "problems.value_at_truth": lambda: {"problem": PROBLEM()},
-    }
-)
-ELSEWHERE = {  # functions whose arguments are arrays of a run, made by it alone, or that other tests feed
-    **dict.fromkeys(("codecs.each_row", "codecs.gpsp", "codecs.receive", "codecs.round_trip"), "inside a run"),
-    **dict.fromkeys(("codecs.seal", "codecs.transmit", "codecs.unseal"), "inside a run"),
-    **dict.fromkeys(("network.adding", "network.averaging"), "inside a run"),
-    **dict.fromkeys(("network.advanced", "network.gather_sum", "network.in_run", "network.known"), "inside a run"),
-    **dict.fromkeys(
-        ("network.as_bcoo", "network.as_dense", "network.mix", "network.sample_neighbours"), "inside a run"
-    ),
-    **dict.fromkeys(("privacy.clipped", "privacy.factor", "privacy.exposing", "privacy.report"), "inside a run"),
-    **dict.fromkeys(("account", "audit", "load", "read_checkpoint", "spent_together"), "of finished runs, or many"),
-    **dict.fromkeys(("partition.client_names", "robust.check_combines"), "inside a run, or a problem"),
-    "audit_bits": "test_bits",
-    "key_file": "test_key_file",
-    "audit_one_run": "test_one_run",
-    **dict.fromkeys(("observe", "observe_pairs"), "test_observe"),
-    **dict.fromkeys(("models.from_nnx", "problems.drawn_regression"), "of a person's own functions"),
-    **dict.fromkeys(("problems.read_cifar10", "problems.read_idx", "problems.read_libsvm"), "test_fuzz_files"),
-    **dict.fromkeys(("problems.read_mnist", "problems.read_qsar", "problems.data_folder"), "test_fuzz_files"),
-    "partition.generator": "inside",
+USUAL: dict[str, Any] = {  # of arguments without a default, by name; what is `Later` is built
+    "model": Later(lambda: models.mlp(shape=(3,), classes=2, hidden=4)),
+    "networks": Later(lambda: [RING(), RING()]),
+    "methods": {"a": jdfl.DPSGD()},
+    "run": pd.DataFrame({"round": range(60), "suboptimality": [0.9**k for k in range(60)]}),
+    "counts": np.eye(4, dtype=int),
+}
+USUAL |= {"algorithm": NOISY, "problem": PROBLEM, "network": RING, "base": RING, "graph": Later(lambda: RING().graph)}
+USUAL |= {"steps": 2, "keys": [1], "over": {"lr": [0.1]}, "attack": robust.SignFlip(), "rule": robust.NNA()}
+USUAL |= {"epsilon": 1.0, "delta": 1e-5, "releases": 3, "event": privacy.GaussianEvent(1.0), "mu": 1.0, "n": 5}
+USUAL |= {
+    "mechanism": jdfl.Gaussian(1.0),
+    "multiplier": 1.0,
+    "kind": "gaussian",
+    "clipped_in": "l2",
+    "measured_in": "l1",
+}
+USUAL |= {"m": M, "degree": 2, "d": 2, "links": 2, "p": 0.5, "radius": 0.9, "offsets": [1], "nodes": [1]}
+USUAL |= {"to_bad": 0.1, "to_good": 0.2, "down": 0.1, "up": 0.2, "rate": 0.5, "bound": 2, "every": 2, "budget": 0.5}
+USUAL |= {"method": "M-1", "purpose": "a schedule", "rounds": 2, "order": [1, 0, 2, 3], "seconds": np.ones((M, 3))}
+USUAL |= {"edges": [(0, 1), (1, 2), (2, 3)], "W": np.full((M, M), 1 / M), "adjacency": np.ones((M, M)), "parts": PARTS}
+USUAL |= {"X": X, "y": Y, "features": X, "labels": Y, "w": X[0], "vectors": X, "data": DATA, "name": "mlp"}
+USUAL |= {
+    "targets": [X[:, 0], X[:, 1]],
+    "clients": Y,
+    "sizes": [3, 4],
+    "n_examples": 24,
+    "alpha": 1.0,
+    "fraction": 0.25,
+}
+USUAL |= {"loss": squared, "params": np.zeros(3), "partition": "iid", "tolerance": 0.1, "value": 0.1, "s": 2}
+NEURAL = Later(lambda: models.mlp(shape=(3, 1, 1), classes=2, hidden=2))
+OWN: dict[str, dict[str, Any]] = {  # beside these, or in their place
+    "attacked": {"algorithm": jdfl.DPSGD()},
+    "combined_by": {"algorithm": jdfl.DPSGD()},
+    "paths": {"steps": 2},
+    "calibrate": {"epsilon": 5.0},
+    "classical_gaussian": {"epsilon": 0.5},
+    "compare": {"steps": 2, "trials": [1], "metrics": ["objective"], "budget": {"round": None}}
+    | {"tuning": jdfl.Tuning(keys=(7,), extend=0)},
+    "floor": {"rounds": 2},
+    "from_arrays": {"nodes": 2},
+    "from_model": {"nodes": 2},
+    "from_loss": {"data": (X, X[:, 0]), "nodes": 2, "test": None},
+    "sweep": {"keys": [1]},
+    "models.cnn": {"channels": (2, 2), "dense": 4},
+    "models.cnn3": {"channels": (2, 2, 2)},
+    "models.mlp": {"hidden": 4},
+    "models.resnet18": {"width": 2},
+    "models.vit": {"layers": 1, "heads": 1, "width": 4, "mlp": 4, "patch": 8},
+    "network.barabasi_albert": {"m": 6},
+    "network.watts_strogatz": {"m": 6},
+    "network.base_graph": {"m": 6, "k": 2},
+    "network.d_cliques": {"counts": np.eye(4, dtype=int)[[0, 1, 2, 3, 0, 1]], "size": 3},
+    "network.de_bruijn": {"degree": 2},
+    "network.equi_rounds": {"offsets": 3},
+    "network.equi_static": {"m": 7, "offsets": 3},
+    "network.erdos_renyi": {"p": 0.8},
+    "network.from_edges": {"m": M},
+    "network.from_networkx": {"graph": nx.cycle_graph(M)},
+    "network.hyper_hypercube": {"k": 1},
+    "network.membership": {"joins": 1},
+    "network.node_participation": {"p": 0.5},
+    "network.pad": {"d": 5},
+    "network.random_choice": {"probability": [0.5, 0.5]},
+    "network.stl_fw": {"budget": 4},
+    "network.timed": {"compute": network.FixedTime(1.0)},
+    "network.torus": {"rows": 2},
+    "partition.by_size": {"n_examples": 7},
+    "privacy.central_multiplier": {"clients": 5},
+    "privacy.epsilon_pure": {"event": privacy.LaplaceEvent(1.0)},
+    "privacy.most_releases": {"epsilon": 5.0},
+    "privacy.noise_multiplier": {"epsilon": 5.0},
+    "problems.base_rate": {"problem": CLASSES},
+    "problems.epsilon_like": {"n_examples": 20, "n_features": 9},
+    "problems.realsim_like": {"n_examples": 20, "n_features": 9},
+    "problems.example1": {"m": M, "n": 6, "s": 2, "rows": (5, 9)},
+    "problems.linear_regression": {"features": [X, X]},
+    "problems.load": {"name": "breast_cancer"},
+    "problems.neural_classification": {"m": 2, "model": NEURAL},
+    "problems.sparse_logistic_regression": {"parts": [(csr_array(x), y) for x, y in PARTS]},
+    "problems.suboptimality_floor": {"problem": Later(lambda: problems.solved(PROBLEM()))},
+    "problems.value_at": {"w": np.zeros(6)},
+}
+ELSEWHERE = {  # whose arguments are arrays of a run, made by it alone, or finished runs, or that other tests feed
+    *("codecs.each_row", "codecs.gpsp", "codecs.receive", "codecs.round_trip", "codecs.seal", "codecs.transmit"),
+    *("codecs.unseal", "network.adding", "network.averaging", "network.advanced", "network.gather_sum"),
+    *("network.in_run", "network.known", "network.as_bcoo", "network.as_dense", "network.mix"),
+    *("network.sample_neighbours", "privacy.clipped", "privacy.factor", "privacy.exposing", "privacy.report"),
+    *("account", "audit", "load", "read_checkpoint", "spent_together", "partition.client_names", "partition.generator"),
+    *("robust.check_combines", "audit_bits", "key_file", "audit_one_run", "observe", "observe_pairs"),
+    *("models.from_nnx", "problems.drawn_regression", "problems.read_cifar10", "problems.read_idx"),
+    *("problems.read_libsvm", "problems.read_mnist", "problems.read_qsar", "problems.data_folder"),
 }
 
 
@@ -222,6 +144,45 @@ def functions() -> dict[str, Callable[..., Any]]:
     return found
 
 
+FUNCTIONS = {name: one for name, one in functions().items() if name not in ELSEWHERE}
+
+
+def good(name: str) -> dict[str, Any]:
+    """Arguments that a function takes."""
+    parameters = inspect.signature(FUNCTIONS[name]).parameters.values()
+    needed = [
+        one.name
+        for one in parameters
+        if one.default is one.empty and one.kind not in (one.VAR_POSITIONAL, one.VAR_KEYWORD)
+    ]
+    given = {one: USUAL[one] for one in needed if one not in OWN.get(name, {})} | OWN.get(name, {})
+    return {one: value() if isinstance(value, Later) else value for one, value in given.items()}
+
+
+GOOD = Named({name: Later(good, name) for name in FUNCTIONS})
+CLIPPED = {"clip": 1.0, "batch": 2}
+NEEDED = {jdfl.IHT: {"s": 2}, jdfl.CEPS: {"s": 2}, jdfl.DirectedCEPS: {"s": 2}, jdfl.RandomK: {"share": 0.5}}
+SETTINGS: dict[str, tuple[Any, dict[str, Any], Callable[[Any], Any]]] = {  # kind, good fields, an algorithm with it
+    **{name: (kind, NEEDED.get(kind, {}), lambda made: made) for name, kind in REGISTRY.items()},
+    **{
+        f"codecs.{kind.__name__}": (kind, NEEDED.get(kind, {}), lambda made: jdfl.DPSGD(codec=made))
+        for kind in (jdfl.Dense, jdfl.LowRank, jdfl.OneBit, jdfl.QSGD, jdfl.RandomK, jdfl.Sign, jdfl.Sparse)
+    },
+    "Gradients": (jdfl.Gradients, CLIPPED, lambda made: jdfl.DPSGD(gradients=made)),
+    "Updates": (jdfl.Updates, {"clip": 1.0}, lambda made: jdfl.FedAvg(updates=made)),
+    "DPPS": (jdfl.DPPS, {}, lambda made: jdfl.SGP(dpps=made)),
+    **{
+        kind.__name__: (
+            kind,
+            {"multiplier": 1.0},
+            lambda made: jdfl.DPSGD(gradients=jdfl.Gradients(mechanism=made, **CLIPPED)),
+        )
+        for kind in (jdfl.Gaussian, jdfl.Laplace)
+    },
+}
+STOPS = (jdfl.consensus_below(1.0), jdfl.gradient_below(1.0), jdfl.objective_below(1.0))
+
+
 class Odd:
     """Something that nothing takes."""
 
@@ -232,12 +193,13 @@ ODD: list[Any] = [
     *(np.float64(0.5), np.float32(np.nan), np.int64(3), np.uint8(200), np.bool_(True), np.complex64(1j), np.str_("a")),
     *(np.datetime64("2020-01-01"), np.timedelta64(3, "s"), np.array(3), np.array(0.5), np.array([1.0, 2.0])),
     *(np.zeros(0), np.zeros((2, 2)), np.array(["a"]), np.array([None], object), np.array([[1j]]), np.ma.masked),
-    *(np.ma.masked_array([1.0, 2.0], [True, False]), jnp.float32(0.5), jnp.array([np.nan]), jnp.int32(2)),
-    *(jdfl.DPSGD, jdfl.DPSGD(), jdfl.Dense, jdfl.Dense(), jdfl.Gaussian(1.0), DATA, len),
+    *(np.ma.masked_array([1.0, 2.0], [True, False]), Later(jnp.float32, 0.5), Later(jnp.array, [np.nan])),
+    *(Later(jnp.int32, 2), jdfl.DPSGD, jdfl.DPSGD(), jdfl.Dense, jdfl.Dense(), jdfl.Gaussian(1.0), DATA, len),
     *(lambda: 0, nx.cycle_graph(3), nx.Graph(), [[1, 2], [3]], "l2", "gaussian"),
 ]
 
 
 def odds() -> list[Any]:
     """`ODD`, a network and a problem."""
-    return [*ODD, RING(), [RING()], RING().graph, PROBLEM()]
+    built = [one() if isinstance(one, Later) else one for one in ODD]
+    return [*built, RING(), [RING()], RING().graph, PROBLEM()]

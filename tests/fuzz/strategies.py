@@ -93,11 +93,6 @@ def configs(draw: st.DrawFn, kind: Any, changed: int = 3, **given: Any) -> Any:
     return kind(**given | {name: draw(values(types[name])) for name in sorted({*needed, *chosen})})
 
 
-def kinds(annotation: Any) -> list[type]:
-    """The classes that a setting may be of."""
-    return list(members(annotation).values())
-
-
 PLAIN = st.one_of(
     st.none(), st.booleans(), st.sampled_from(ODD_INTS), st.sampled_from(ODD_FLOATS), WORDS, TEXTS, st.dates()
 )

@@ -83,12 +83,10 @@ HEADS = [
 ]
 
 
-@pytest.mark.parametrize("content", HEADS, ids=lambda content: repr(content[:12]))
-def test_pickles_that_ask_for_memory_are_refused(content, tmp_path):
-    found = tried(
-        lambda: used(lambda: (cifar_folder(tmp_path, "data_batch_1", content), read_cifar10(tmp_path)), 2**26), content
-    )
-    assert isinstance(found, ValueError)
+def test_pickles_that_ask_for_memory_are_refused(tmp_path):
+    for content in HEADS:
+        cifar_folder(tmp_path, "data_batch_1", content)
+        assert isinstance(tried(lambda: used(lambda: read_cifar10(tmp_path), 2**26), content), ValueError)
 
 
 def knotted() -> bytes:
@@ -116,13 +114,11 @@ PLACES: dict[str, Callable[[Path], Any]] = {
 
 
 @pytest.mark.parametrize("reader", PLACES)
-@pytest.mark.parametrize(
-    "place", ["", "missing", "folder", "folder/", "empty", "latin", "a" * 300, "empty/below", "\0", "loop"]
-)
-def test_odd_places(reader, place, tmp_path):
+def test_odd_places(reader, tmp_path):
     (tmp_path / "folder").mkdir()
     (tmp_path / "empty").touch()
     (tmp_path / "latin").write_bytes("é\nü".encode("latin-1"))
     (tmp_path / "loop").symlink_to(tmp_path / "loop")
-    found = tried(lambda: PLACES[reader](tmp_path / place), place)
-    assert isinstance(found, ValueError | OSError)
+    for place in ("", "missing", "folder", "folder/", "empty", "latin", "a" * 300, "empty/below", "\0", "loop"):
+        found = tried(lambda place=place: PLACES[reader](tmp_path / place), place)
+        assert isinstance(found, ValueError | OSError)

@@ -22,42 +22,10 @@ from tests.fuzz.strategies import damaged
 pytestmark = [pytest.mark.filterwarnings("default"), pytest.mark.filterwarnings("ignore::RuntimeWarning")]
 TINY = ["--problem.m", "4", "--problem.n", "6", "--problem.s", "2", "--problem.rows", "5", "9", "--steps", "2"]
 TINY += ["--network", "complete", "--algorithm", "d-psgd"]
-VALUES = [
-    ".nan",
-    ".inf",
-    "-.inf",
-    "inf",
-    "-1",
-    "0",
-    "1",
-    "2",
-    "3",
-    "0.5",
-    "1e-320",
-    "1e300",
-    "4294967296",
-    "1" * 30,
-    "9" * 5000,
-]
-VALUES += [
-    "",
-    " ",
-    "x",
-    "none",
-    "None",
-    "True",
-    "ring",
-    "dense",
-    "ceps",
-    "auto",
-    "[1, 2]",
-    "{}",
-    "é",
-    "\ud800",
-    "--",
-    "-",
-]
-VALUES += ["/", ".", "/dev/null", "missing", "a" * 300, "lr=1", "config.yaml", "../config.yaml", "%s", "$(x)", "a=b"]
+VALUES = [".nan", ".inf", "-.inf", "inf", "-1", "0", "1", "2", "3", "0.5", "1e-320", "1e300", "4294967296", "1" * 30]
+VALUES += ["9" * 5000, "", " ", "x", "none", "None", "True", "ring", "dense", "ceps", "auto", "[1, 2]", "{}", "é"]
+VALUES += ["/", ".", "/dev/null", "missing", "lr=1", "config.yaml", "../config.yaml", "%s", "$(x)", "--", "-", "a=b"]
+VALUES += ["\ud800", "a" * 300]
 STATUS = {0, 1, 2, 3, 4, 124, 130, 143}
 
 
@@ -133,7 +101,7 @@ def parsed(command: str, typed: list[str]) -> Any:
         return stop.code
 
 
-@sizes(60, 700)
+@sizes(40, 700)
 def test_anything_typed_is_parsed_or_refused(count, place, capfd):
     def check(given: tuple[str, list[str]]) -> None:
         found = tried(lambda: parsed(*given), given)
@@ -152,47 +120,39 @@ def ended(typed: list[str], capfd: Any) -> int:
     assert status in (0, 1) or told.strip(), typed
     for folder in Path("runs").glob("*"):
         if not (folder / "summary.json").is_file():
-            with pytest.raises(FileNotFoundError, match=r"finished run|run directory"):
+            with pytest.raises(FileNotFoundError):
                 read_run(folder)
     return status
 
 
-ODD_RUNS = st.lists(
-    st.tuples(st.sampled_from(["every", "seed", "chunk", "repeats", "metrics", "diverged-above", "problem.noise"]))
-    | st.tuples(st.sampled_from(["algorithm.lr", "algorithm.batch", "algorithm.clip", "max-seconds", "out", "stop"])),
-    min_size=1,
-    max_size=2,
-    unique=True,
-).flatmap(lambda names: st.tuples(*(st.tuples(st.just(name), st.sampled_from(SHORT)) for (name,) in names)))
 SHORT = [".nan", ".inf", "-1", "0", "1", "2", "0.5", "1e300", "x", "", "none", "file", "1" * 30]
+FLAGS = "every seed chunk repeats metrics diverged-above problem.noise algorithm.lr algorithm.batch algorithm.clip"
+ODD_RUNS = st.dictionaries(
+    st.sampled_from([*FLAGS.split(), "max-seconds", "out", "stop"]), st.sampled_from(SHORT), min_size=1, max_size=2
+)
 
 
-@sizes(4, 60)
+@sizes(2, 60)
 def test_odd_runs_end_as_documented(count, place, capfd):
-    def check(given: tuple[tuple[str, str], ...]) -> None:
-        typed = ["run", *TINY, "--quiet", *(word for name, value in given for word in (f"--{name}", value))]
+    def check(given: dict[str, str]) -> None:
+        typed = ["run", *TINY, "--quiet", *(word for name, value in given.items() for word in (f"--{name}", value))]
         tried(lambda: ended(typed, capfd), typed)
 
     fuzz(count, ODD_RUNS, check)
 
 
-@sizes(20, 200)
+@sizes(10, 200)
 def test_odd_plans_of_releases_are_accounted_for_or_refused(count, place, capfd):
     names = ["releases", "multiplier", "epsilon", "delta", "batch", "records"]
-    pairs = st.tuples(*(st.tuples(st.just(name), st.sampled_from([None, None, "3", *SHORT])) for name in names))
-    kinds = st.tuples(*(st.sampled_from(one) for one in (NOISES, SAMPLINGS, RELATIONS, [[], ["--json"]])))
+    pairs = st.dictionaries(st.sampled_from(names), st.sampled_from(["3", *SHORT]))
+    more = [[], ["--noise", "laplace"], ["--sampling", "poisson"], ["--adjacency", "add-remove"], ["--json"]]
 
-    def check(given: Any) -> None:
-        typed = [word for name, value in given[0] if value is not None for word in (f"--{name}", value)]
-        typed = ["account", "--releases", "3", *typed, *(word for words in given[1] for word in words)]
+    def check(given: tuple[dict[str, str], list[list[str]]]) -> None:
+        typed = ["account", "--releases", "3", *(word for words in given[1] for word in words)]
+        typed += [word for name, value in given[0].items() for word in (f"--{name}", value)]
         tried(lambda: ended(typed, capfd), typed)
 
-    fuzz(count, st.tuples(pairs, kinds), check)
-
-
-NOISES = [[], ["--noise", "laplace"]]
-SAMPLINGS = [[], ["--sampling", "poisson"], ["--sampling", "subset"]]
-RELATIONS = [[], ["--adjacency", "add-remove"]]
+    fuzz(count, st.tuples(pairs, st.lists(st.sampled_from(more), max_size=3)), check)
 
 
 @pytest.fixture(scope="module")
@@ -207,7 +167,7 @@ def whole(tmp_path_factory) -> Path:
 READERS = ("metrics.csv", "provenance.json", "summary.json", "config.yaml")
 
 
-@sizes(12, 120)
+@sizes(8, 120)
 def test_a_damaged_folder_is_verified_and_resumed_or_refused(count, place, whole, capfd):
     cases = st.sampled_from(READERS).flatmap(
         lambda name: st.tuples(st.just(name), damaged((whole / name).read_bytes()))
@@ -224,35 +184,24 @@ def test_a_damaged_folder_is_verified_and_resumed_or_refused(count, place, whole
     fuzz(count, cases, check)
 
 
-JSON = [
-    b"",
-    b"[",
-    b"[]",
-    b"3",
-    b"null",
-    b"{}",
-    b'{"ending": "diverged"}',
-    b'{"ending": []}',
-    b"\xff\xfe",
-    b"[" * 100_000,
+JSON = [b"", b"[", b"[]", b"3", b"null", b"{}", b'{"ending": "diverged"}', b'{"ending": []}', b"\xff\xfe", b"NaN"]
+JSON += [
+    b'{"versions": 3, "settings": {}}',
+    b'{"versions": {"jdfl": 3}, "settings": {}}',
+    b'{"a": 1, "a": 2}',
+    b"[" * 10**5,
 ]
-JSON += [b'{"versions": 3, "settings": {}}', b'{"versions": {"jdfl": 3}, "settings": {}}', b"NaN", b'{"a": 1, "a": 2}']
 TABLES = [b"", b"round\n", b"a,b\n1,2\n", b"round\n1\n1\n", b"round,objective\n1,2,3\n", b"round,round\n1,2\n", b'"']
 TABLES += [b"\0\0", b"\xff\xfe", *(b"round\n%s\n" % text for text in (b"nan", b"inf", b"1e300", b"-1", b"x", b"0.5"))]
 
 
-@pytest.mark.parametrize("content", JSON, ids=lambda content: repr(content[:20]))
-@pytest.mark.parametrize("name", ["summary.json", "provenance.json"])
-def test_odd_json_in_a_folder(name, content, place, whole, capfd):
+def test_odd_json_and_odd_records_in_a_folder(place, whole):
     shutil.copytree(whole, "run")
-    Path("run", name).write_bytes(content)
-    if name == "summary.json":
+    for content in JSON:
+        for name in ("summary.json", "provenance.json"):
+            Path("run", name).write_bytes(content)
         tried(lambda: resume._summary(Path("run")), content)
-    else:
         tried(lambda: verify._changed(Path("run"), SimpleNamespace(provenance=Provenance({}, {}))), content)  # pyright: ignore
-
-
-@pytest.mark.parametrize("content", TABLES, ids=lambda content: repr(content[:20]))
-def test_odd_records_in_a_folder(content, place):
-    Path("metrics.csv").write_bytes(content)
-    tried(lambda: verify._records(Path("metrics.csv")), content)
+    for content in TABLES:
+        Path("metrics.csv").write_bytes(content)
+        tried(lambda: verify._records(Path("metrics.csv")), content)

@@ -24,9 +24,9 @@ import jdfl
 from jdfl import network, observers, privacy
 from jdfl.engine import loop, start
 from tests.fuzz import test_wrong_objects
-from tests.fuzz.calls import GOOD, PROBLEM, RING, Odd, functions, odds
+from tests.fuzz.calls import GOOD, PROBLEM, RING, SETTINGS, STOPS, Odd, functions, odds
 from tests.fuzz.judge import unclean
-from tests.fuzz.test_fuzz_arguments import MINIMA, OWN, RELATIONS, SETTINGS, STOPS
+from tests.fuzz.test_fuzz_arguments import MINIMA, OWN, RELATIONS
 from tests.fuzz.test_wrong_objects import OBJECTS, PLACES
 from tests.robustness.outcomes import SILENT, TRACEBACK, BegunError, WrongError, shown
 
