@@ -138,6 +138,8 @@ def test_a_journal_that_is_damaged_after_the_last_checkpoint_is_not_taken_for_wh
 def test_a_page_is_not_made_of_changed_tables(copied, capsys):
     folder = copied("run0")
     assert main(["report", str(folder)]) == 0
+    assert "Timeline" not in (folder / "report.html").read_text()  # which only asynchronous methods have
+    assert not (folder / "timeline.csv").exists()
     for name in ("nodes.csv", "releases.csv", "config.yaml", "summary.json"):
         content = (folder / name).read_text()
         (folder / name).write_text(content.replace("1", "2", 1))

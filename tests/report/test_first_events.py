@@ -19,8 +19,7 @@ from jdfl.cli import main
 from jdfl.events import ADPSGD, REGISTRY
 from jdfl.events.timeline import Events
 from jdfl.lab import charts, first_events, overview
-from jdfl.lab.first_events import Lanes, of_run
-from jdfl.lab.folder import write_page
+from jdfl.lab.first_events import of_run
 from jdfl.network import in_run
 from tests.events.scenes import CLOCKS, ROWS, simulated
 
@@ -74,6 +73,7 @@ def told(table: pd.DataFrame, *names: str) -> list[tuple[Any, ...]]:
     return sorted(zip(*(table[name].tolist() for name in names)))
 
 
+@pytest.mark.rotated(7)
 @pytest.mark.parametrize("clock", CLOCKS)
 @pytest.mark.parametrize("name", ROWS)
 def test_what_is_shown_are_the_events_of_these_nodes_until_the_last_and_their_messages(name, clock):
@@ -92,6 +92,7 @@ def test_what_is_shown_are_the_events_of_these_nodes_until_the_last_and_their_me
     assert among or name.startswith("Fed")
 
 
+@pytest.mark.rotated(3)
 @pytest.mark.parametrize("name", ["AD-PSGD", "AGP", "FedAsync"])
 def test_they_are_the_events_that_the_run_has(name):
     """Also where the size of messages decides on times, and where the network is in wrappers."""
@@ -106,32 +107,32 @@ def test_they_are_the_events_that_the_run_has(name):
 
 
 def test_slow_and_fast_nodes_are_shown_with_neighbours():
-    timed = ring("slow nodes", 200)
-    shown = of_run(ADPSGD(), testing.small_problem(m=200), timed, 2)
+    timed = ring("slow nodes")
+    shown = of_run(ADPSGD(), testing.small_problem(m=MANY), timed, 2)
     count = np.bincount(events_of("AD-PSGD", timed, 1e3).actor)
     assert int(count.argmax()) == shown.nodes[-1]
     assert (count[shown.nodes] < np.median(count)).any()
     assert not shown.messages.empty
+    none = shown.until(1e-9)
+    assert none.nodes == []
+    assert "none" in charts.timeline(none).alt
 
 
-@pytest.mark.parametrize("scale", [1e-6, 1.0, 1e6])
-def test_the_length_follows_the_clocks(scale):
+def test_the_length_follows_the_clocks_and_no_more_is_drawn_than_was_measured():
     """Whatever a period is: a run of long periods costs no more to draw."""
-    clocks = {"compute": nw.ExponentialTime(scale), "latency": nw.FixedTime(scale / 5)}
-    shown = of_run(ADPSGD(), testing.small_problem(m=MANY), nw.timed(nw.ring(MANY), **clocks), 2)
-    assert 100 <= shown.events["every"].iloc[-1] < 1000
-    assert scale < shown.events["time"].iloc[-1] < 40 * scale
-
-
-def test_faults_are_shown_and_no_more_is_drawn_than_was_measured():
-    problem, rng = testing.small_problem(), np.random.default_rng(0)
-    trace = nw.time_trace(rng.uniform(0.5, 1.5, (problem.m, 5)).astype(np.float32))
-    few = of_run(ADPSGD(), problem, nw.timed(testing.small_network(), trace), 2)
+    problem, network = testing.small_problem(), testing.small_network()
+    for scale in (1e-6, 1e6):
+        clocks = {"compute": nw.ExponentialTime(scale), "latency": nw.FixedTime(scale / 5)}
+        shown = of_run(ADPSGD(), problem, nw.timed(network, **clocks), 2)
+        assert 20 <= shown.events["every"].iloc[-1] < 1000
+        assert scale < shown.events["time"].iloc[-1] < 40 * scale
+    measured = np.random.default_rng(0).uniform(0.5, 1.5, (problem.m, 5)).astype(np.float32)
+    few = of_run(ADPSGD(), problem, nw.timed(network, nw.time_trace(measured)), 2)
     assert 20 <= len(few.events) <= 5 * problem.m
-    lossy = nw.link_loss(nw.timed(testing.small_network(), nw.ExponentialTime(1.0)), 0.999)
-    assert of_run(ADPSGD(), problem, lossy, 2).messages.empty
-    away = nw.outages(nw.timed(testing.small_network(), nw.ExponentialTime(1.0)), down=0.2, up=0.5)
-    assert set(of_run(ADPSGD(), problem, away, 2).events["kind"]) == {0, 1}  # nodes return
+    timed = nw.timed(network, nw.ExponentialTime(1.0))
+    assert of_run(ADPSGD(), problem, nw.link_loss(timed, 0.999), 2).messages.empty
+    away = of_run(ADPSGD(), problem, nw.outages(timed, down=0.2, up=0.5), 2)
+    assert set(away.events["kind"]) == {0, 1}  # nodes return
 
 
 def test_a_chart_has_every_event_and_message_on_the_lanes_of_their_nodes():
@@ -149,21 +150,8 @@ def test_a_chart_has_every_event_and_message_on_the_lanes_of_their_nodes():
         assert f" {number} " in chart.alt.replace(".", " ")
 
 
-def test_nothing_before_the_end_is_said_in_words():
-    none = of_run(ADPSGD(), testing.small_problem(m=MANY), ring("equal"), 2).until(0.5)
-    assert none.nodes == []
-    assert "none" in charts.timeline(none).alt
-
-
 TINY = ["--problem.m", "4", "--problem.n", "20", "--problem.s", "2", "--problem.rows", "5", "9", "--stop", "none"]
 ASYNC = ["--algorithm", "ad-psgd", "--algorithm.lr", "0.01", "--network", "timed"]
-
-
-def made(base: Path, *flags: str) -> Path:
-    """The folder of a run of the command line."""
-    assert main(["run", *TINY, *flags, "--quiet", "--out", str(base)]) == 0
-    (folder,) = base.iterdir()
-    return folder
 
 
 def timelines(page: Path) -> list[dict[str, Any]]:
@@ -173,55 +161,37 @@ def timelines(page: Path) -> list[dict[str, Any]]:
     return [json.loads(data) for data in found]
 
 
-def test_a_resumed_run_has_the_timeline_of_one_that_was_never_cut_off(tmp_path):
-    whole = made(tmp_path / "whole", *ASYNC, "--steps", "8")
-    cut = made(tmp_path / "cut", *ASYNC, "--steps", "3")
-    (short,) = timelines(overview.write_overview([cut], tmp_path / "page.html"))
-    assert main(["resume", str(cut), "--steps", "8", "--quiet"]) == 0
-    long, again = (timelines(overview.write_overview([one], tmp_path / "page.html")) for one in (whole, cut))
-    assert long == again
-    first = [[(t, one["nodes"][lane]) for t, lane, _ in one["events"]] for one in (short, long[0])]
-    assert first[1][: len(first[0])] == first[0]
-    assert 0 < max(t for t, *_ in short["events"]) <= 3 < max(t for t, *_ in long[0]["events"]) <= 8
-    for name in ("timeline.csv", "messages.csv"):
-        assert (whole / name).read_bytes() == (cut / name).read_bytes()
-
-
-def test_a_run_with_rounds_has_no_timeline(tmp_path):
-    folder = made(tmp_path / "runs", "--algorithm", "d-psgd", "--network", "timed", "--steps", "3")
-    page = overview.write_overview([folder], tmp_path / "page.html")
-    assert timelines(page) == []
-    assert "Timeline" not in page.read_text(encoding="utf-8")
-    assert not (folder / "timeline.csv").exists()
-
-
-def test_after_a_budget_no_event_is_shown(tmp_path):
+def test_a_resumed_run_has_one_timeline_and_after_a_budget_no_event_is_shown(tmp_path):
     private = ["--algorithm.clip", "1", "--algorithm.mechanism", "gaussian", "--algorithm.mechanism.multiplier", "2"]
-    limit = ["--privacy.epsilon", "4", "--privacy.delta", "1e-3"]
-    folder = made(tmp_path / "runs", *ASYNC, *private, *limit, "--steps", "20")
+    limit = ["--privacy.epsilon", "4", "--privacy.delta", "1e-3", "--steps", "1"]
+    run = ["run", *TINY, *ASYNC, *private, *limit, "--quiet", "--folder", str(folder := tmp_path / "cut")]
+    assert main(run) == 0
+    (short,) = timelines(overview.write_overview([folder], tmp_path / "page.html"))
+    assert main(["resume", str(folder), "--steps", "20", "--quiet"]) == 0
     result = jdfl.load(folder)
     assert isinstance(result, jdfl.Result)
     assert result.ending == "budget"
     (shown,) = timelines(overview.write_overview([folder], tmp_path / "page.html"))
-    assert len(shown["events"]) == result.totals.gradients
-    assert max(t for t, *_ in shown["events"]) < result.clock[0]  # pyright: ignore[reportOptionalSubscript]
+    before, after = ([(t, one["nodes"][lane]) for t, lane, _ in one["events"]] for one in (short, shown))
+    assert after[: len(before)] == before
+    assert 0 < max(t for t, _ in before) <= 1 < max(t for t, _ in after) < result.clock[0]  # pyright: ignore[reportOptionalSubscript]
+    assert len(after) == result.totals.gradients
 
 
 @pytest.mark.filterwarnings("ignore:Not tuned")
 def test_a_comparison_has_the_timelines_of_its_asynchronous_methods(tmp_path):
     problem, timed = testing.small_problem(), nw.timed(testing.small_network(), **CLOCKS["slow nodes"])
     methods = {"pairs": ADPSGD(lr=0.02), "rounds": jdfl.DPSGD(lr=0.02)}
-    found = jdfl.compare(methods, problem, timed, steps=6, trials=[5, 7], tuning=None, metrics=["objective"])
+    found = jdfl.compare(methods, problem, timed, steps=2, trials=[5], tuning=None, metrics=["objective"])
     assert list(found.timelines) == ["pairs"]
-    own = of_run(methods["pairs"], problem, timed, 5).until(6.0)
+    own = of_run(methods["pairs"], problem, timed, 5).until(2.0)
     pd.testing.assert_frame_equal(found.timelines["pairs"].events, own.events)
     again = jdfl.load(found.save(tmp_path / "saved"))
     assert isinstance(again, jdfl.Comparison)
     pd.testing.assert_frame_equal(again.timelines["pairs"].messages, own.messages)
     assert replace(again.timelines["pairs"], events=None, messages=None) == replace(own, events=None, messages=None)
-    assert timelines(write_page(found, tmp_path / "page.html")) == [charts.timeline(own).data]
+    assert timelines(tmp_path / "saved" / "report.html") == [charts.timeline(own).data]
 
 
 def test_every_registered_method_is_drawn_by_hand_above():
     assert {type(row.method) for row in ROWS.values()} == set(REGISTRY.values())
-    assert isinstance(of_run(ADPSGD(), testing.small_problem(), ring("equal", 6), 0), Lanes)

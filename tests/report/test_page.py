@@ -16,6 +16,7 @@ from PIL import Image as Picture
 
 from jdfl.lab import charts
 from jdfl.lab.page import Chart, Code, Fold, Gallery, Image, Section, Table, Tiles, page
+from tests.refused import refused
 
 
 class Tags(html.parser.HTMLParser):
@@ -53,14 +54,15 @@ def test_a_page_is_one_file_with_all_text_escaped(tmp_path):
 
 def test_a_page_refuses_what_it_cannot_show(tmp_path):
     path = tmp_path / "page.html"
-    with pytest.raises(FileNotFoundError, match=r"no\.png"):
+    for said, part in (
+        ("no.txt", Image(tmp_path / "no.txt", "")),
+        ("2 cells", Fold("b", [Table(["x", "y"], [[1]])])),
+        ("kind = 'cake'", Chart("cake", {}, "")),
+    ):
+        with refused(said):
+            page(path, "", [Section("a", [part])])
+    with pytest.raises(FileNotFoundError):
         page(path, "", [Section("a", [Image(tmp_path / "no.png", "")])])
-    with pytest.raises(ValueError, match=r"no\.txt"):
-        page(path, "", [Section("a", [Image(tmp_path / "no.txt", "")])])
-    with pytest.raises(ValueError, match="2 cells"):
-        page(path, "", [Section("a", [Fold("b", [Table(["x", "y"], [[1]])])])])
-    with pytest.raises(ValueError, match="kind = 'cake'"):
-        page(path, "", [Section("a", [Chart("cake", {}, "")])])
     assert not path.exists()
 
 
@@ -93,17 +95,14 @@ def themes() -> dict[str, dict[str, str]]:
     return dict(zip(("light", "dark", "print"), [found[0], *({**found[0], **one} for one in found[1:])]))
 
 
-@pytest.mark.parametrize("theme", ["light", "dark", "print"])
-def test_everything_can_be_told_from_what_is_behind_it(theme):
-    colours = themes()[theme]
+def test_everything_can_be_told_from_what_is_behind_it():
     assert contrast("#000000", "#ffffff") == pytest.approx(21)
-    for text in ("ink", "faint", "mark"):
-        for behind in ("paper", "soft"):
-            assert contrast(colours[text], colours[behind]) >= 4.5, (text, behind)
-    lines = [colours[f"c{i}"] for i in range(7)]
-    assert len(lines) == len(set(lines)) == 7
-    for line in lines:
-        assert contrast(line, colours["paper"]) >= 3, line
+    for colours in themes().values():
+        for text in ("ink", "faint", "mark"):
+            assert min(contrast(colours[text], colours[behind]) for behind in ("paper", "soft")) >= 4.5, text
+        lines = [colours[f"c{i}"] for i in range(7)]
+        assert len(lines) == len(set(lines)) == 7
+        assert min(contrast(line, colours["paper"]) for line in lines) >= 3
 
 
 def line(label: str, rows: int) -> pd.DataFrame:
@@ -147,16 +146,13 @@ def test_thinning_loses_no_extreme(size, places, seed):
     assert one["x"] == sorted(one["x"])
 
 
-def test_lines_share_numbers_that_are_the_same():
+def test_lines_share_numbers_and_what_is_not_finite_is_left_out():
     frame = line("a", 50)
     chart = charts.curves({(x, "y"): frame for x in "abc"}, dict.fromkeys("abc", ""), "")
     assert len(chart.data["lists"]) == 4
-
-
-def test_what_is_not_finite_is_left_out_and_one_run_has_no_band():
     frame = line("a", 4)
     frame.loc[2, "mean"] = float("inf")
-    frame["low"] = frame["high"] = frame["mean"]
+    frame["low"] = frame["high"] = frame["mean"]  # one run has no band
     (one,) = lists(charts.curves({("x", "y"): frame}, {"x": "x"}, ""), "x|y")
     assert one == {"label": "a", "x": [0, 1, 3], "mean": [0, 1, 9]}
 
