@@ -31,7 +31,6 @@ PAGES += [one for one in sorted((ROOT / "docs").rglob("*.md")) if one.parent.nam
 AT_ONCE = ("list", "completion")  # commands of LONG pages that the quick test runs, too
 LANGUAGES = {"python", "bash", "yaml", "toml", "diff", "text"}
 LONG = [PAGES[0], ROOT / "docs" / "privacy.md", ROOT / "docs" / "own-algorithm.md"]
-pages = pytest.mark.parametrize("page", PAGES, ids=[str(one.relative_to(ROOT)) for one in PAGES])
 
 
 @pytest.fixture(autouse=True)
@@ -42,7 +41,7 @@ def apart(monkeypatch, tmp_path):
     monkeypatch.delenv("JDFL_DATA", raising=False)
 
 
-@pages
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_quick_blocks(page: Path):
     play(page, slow=False)
 
@@ -58,11 +57,12 @@ def test_all_blocks(page: Path):
     play(page, slow=True)
 
 
-@pages
-def test_scripts_that_are_named_are_there(page: Path):
+def test_scripts_that_are_named_are_there():
     """Also in running text."""
-    for module in re.findall(r"python\s+-m\s+((?:experiments|benchmarks)\.\w+)", page.read_text(encoding="utf-8")):
-        is_program(module)
+    for page in PAGES:
+        text = page.read_text(encoding="utf-8")
+        for module in re.findall(r"python\s+-m\s+((?:experiments|benchmarks)\.\w+)", text):
+            is_program(module)
 
 
 def play(page: Path, *, slow: bool) -> None:
@@ -203,5 +203,5 @@ def test_blocks_of_unknown_kinds_are_refused(tmp_path):
         with pytest.raises(AssertionError):
             play(page, slow=True)
     page.write_text("```python\nprint(3)\n```\n<!-- output -->\n```text\n4\n```\n")
-    with pytest.raises(AssertionError, match="printed is"):
+    with pytest.raises(AssertionError):
         play(page, slow=False)

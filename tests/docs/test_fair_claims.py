@@ -16,9 +16,8 @@ def about(*claims, runs=None):
     return ledger.Paper("one", "A. Author", "A paper", claims, (), {}, runs or {})
 
 
-@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
-def test_the_claims_of_all_papers_are_fair(check):
-    assert [one for paper in PAPERS.values() for one in check(paper)] == []
+def test_the_claims_of_all_papers_are_fair():
+    assert [one for check in CHECKS for paper in PAPERS.values() for one in check(paper)] == []
 
 
 def test_quotations_are_about_the_table_or_figure_of_their_place():
@@ -36,22 +35,19 @@ TEXT = """Fig. 1 shows the effect of m. With few nodes A needs more rounds. From
 Fig. 7 compares times, and Fig. 5 shows the same. B is fastest. Tables IV and V: the rest holds."""
 
 
-@pytest.mark.parametrize(
-    ("changes", "fair"),
-    [
-        ({"place": "Figure 1", "quotation": "A needs more rounds"}, True),
-        ({"place": "Table III", "quotation": "A needs more rounds"}, False),
-        ({"place": "V-D", "quotation": "A needs more rounds"}, False),
-        ({"place": "Table III, rounds", "quotation": "no differences are seen"}, True),
-        ({"place": "Figure 7", "quotation": "B is fastest"}, False),
-        ({"place": "Figure 7", "quotation": "B is fastest", "context": "Fig. 7 compares times"}, True),
-        ({"place": "Figure 7", "quotation": "B is fastest", "context": "Fig. 7 says"}, False),
-        ({"place": "Tables IV and V", "quotation": "the rest holds"}, True),
-    ],
-)
-def test_the_context_of_a_quotation_is_read(changes, fair):
-    found = list(fairness.elsewhere(about(made(kind=4, **changes)), TEXT))
-    assert (not found) == fair
+def test_the_context_of_a_quotation_is_read():
+    for place, quotation, context, fair in (
+        ("Figure 1", "A needs more rounds", None, True),
+        ("Table III", "A needs more rounds", None, False),
+        ("V-D", "A needs more rounds", None, False),
+        ("Table III, rounds", "no differences are seen", None, True),
+        ("Figure 7", "B is fastest", None, False),
+        ("Figure 7", "B is fastest", "Fig. 7 compares times", True),
+        ("Figure 7", "B is fastest", "Fig. 7 says", False),
+        ("Tables IV and V", "the rest holds", None, True),
+    ):
+        given = {"place": place, "quotation": quotation} | ({"context": context} if context else {})
+        assert (not list(fairness.elsewhere(about(made(kind=4, **given)), TEXT))) == fair
 
 
 def test_planted_claims_are_unfair():

@@ -16,8 +16,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 import jdfl
 from tests.docs.blocks import ROOT, blocks
 from tests.docs.public import names
@@ -200,18 +198,15 @@ def test_calls_in_prose_can_be_made():
     assert seen >= LEAST
 
 
-@pytest.mark.parametrize(
-    ("text", "wrong"),
-    [
-        ("`jdfl.run(..., epsilon=2, delta=1e-5)`", True),
-        ("`jdfl.run(..., callbacks=[jdfl.Budget(epsilon=2, delta=1e-5)])`", False),
-        ("`jdfl.no_such_thing(3)`", True),
-        ("`DPSGD(rate=3)`", True),
-        ("`result.plot(z=3)`", True),
-        ("`result.plot(...)`, `optax.adam(1e-3)`, `f(x)`, `jdfl.run()`", False),
-        ("`ring(8, 9, 10, 11)`", True),
-        ("`jdfl.run(\njdfl.DPSGD(no=1), ...)`", True),
-    ],
-)
-def test_a_call_that_cannot_be_made_is_seen(text, wrong):
-    assert bool(faults(text, {})[0]) == wrong
+def test_a_call_that_cannot_be_made_is_seen():
+    for text in (
+        "`jdfl.run(..., epsilon=2, delta=1e-5)`",
+        "`jdfl.no_such_thing(3)`",
+        "`DPSGD(rate=3)`",
+        "`result.plot(z=3)`",
+        "`ring(8, 9, 10, 11)`",
+        "`jdfl.run(\njdfl.DPSGD(no=1), ...)`",
+    ):
+        assert faults(text, {})[0], text
+    assert not faults("`jdfl.run(..., callbacks=[jdfl.Budget(epsilon=2, delta=1e-5)])`, `jdfl.run()`", {})[0]
+    assert not faults("`result.plot(...)`, `optax.adam(1e-3)`, `f(x)`", {})[0]

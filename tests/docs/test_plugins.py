@@ -128,7 +128,8 @@ CHOSEN += " --algorithm.codec half --steps 2 --stop none"
 def test_kinds_of_a_package_are_listed_explained_completed_and_run(site, tmp_path):
     kinds = ["--algorithm lazy", "--algorithm.codec half", "--network ladder", "--problem tiny"]
     helps = [f"run {kind} --help" for kind in kinds] + ["run --help", "run --network --help", "compare --help"]
-    done = jdfl(site, tmp_path, "list", *helps, f"run {CHOSEN} --json --quiet")
+    compare = "compare --algorithms lazy d-psgd --problem tiny --network ladder --steps 4 --no-tune --seeds 2 --json"
+    done = jdfl(site, tmp_path, "list", *helps, f"run {CHOSEN} --json --quiet", compare)
     assert done.returncode == 0, done.stderr
     assert "lazy-package" not in done.stderr
     text = " ".join(done.stdout.split())
@@ -136,17 +137,11 @@ def test_kinds_of_a_package_are_listed_explained_completed_and_run(site, tmp_pat
         assert f"{line} (from lazy-package)" in text
     for line in ("Rounds for which a node rests.", "Links across the ring.", "Nonzeros of the true parameters."):
         assert line in text
-    (file,) = tmp_path.glob("runs/*/config.yaml")
+    assert len(json.loads(done.stdout[done.stdout.rindex("\n{") :])["algorithms"]) == 2
+    (file,) = (one for one in tmp_path.glob("runs/*/config.yaml") if "pause: 3.0" in one.read_text())
     assert {"kind: lazy", "kind: half", "kind: ladder", "kind: tiny", "pause: 3.0", "rungs: 2"} <= {
         line.strip() for line in file.read_text().splitlines()
     }
-
-
-def test_a_package_s_algorithm_is_compared(site, tmp_path):
-    line = "compare --algorithms lazy d-psgd --problem tiny --network ladder --steps 4 --no-tune --seeds 2 --json"
-    done = jdfl(site, tmp_path, line)
-    assert done.returncode == 0, done.stderr
-    assert len(json.loads(done.stdout)["algorithms"]) == 2
 
 
 @pytest.mark.skipif(shutil.which("bash") is None, reason="no bash on the PATH")

@@ -19,6 +19,7 @@ import jdfl
 from jdfl.algorithms import REGISTRY
 from jdfl.cli import run as command_line
 from jdfl.config import build
+from tests.refused import refused
 
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT / "docs" / "_site"))  # as mkdocs does for its hooks
@@ -86,16 +87,11 @@ def test_thousands_of_crashes_are_counted_and_nothing_wrong_came_of_them():
     assert "| SIGKILL | all | " in robustness.crashes()
 
 
-def test_a_docstring_without_a_formula_is_refused():
-    with pytest.raises(ValueError, match="Expected an indented block in the docstring"):
-        pages.told("Title.\n\nMissing neighbours: none.\n\nAxes: m nodes.")
-
-
 def test_fields_are_read_with_their_comments_and_defaults():
     found = {field.name: field for field, _ in pages.options(REGISTRY["dcd-psgd"])}
-    assert found["lr"].default == "0.1"
-    assert found["lr"].comment.startswith("Step size")
-    assert found["codec"].annotation == "Codec"
+    assert (found["lr"].default, found["lr"].comment[:9], found["codec"].annotation) == ("0.1", "Step size", "Codec")
+    with refused("docstring"):
+        pages.told("Title.\n\nMissing neighbours: none.\n\nAxes: m nodes.")
 
 
 @pytest.mark.rotated(11)
@@ -106,18 +102,18 @@ def test_the_example_of_a_page_runs_and_costs_what_the_page_says(name):
     assert costs.measured(name) == pages.known_costs()[name]
 
 
-@pytest.mark.parametrize("name", REGISTRY)
-def test_the_command_of_a_page_makes_the_run_of_its_python_lines(name):
-    words = " ".join(examples.command(name)).split()
-    assert words[:2] == ["jdfl", "run"]
-    config, _ = command_line.parse(words[2:])
-    algorithm, problem, network, stop = build(config)
-    written = examples.example(name).algorithm(REGISTRY[name].__name__)
-    assert repr(algorithm) == repr(eval(written, {"jdfl": jdfl}))
-    made = eval(f"jdfl.network.{examples.example(name).network}", {"jdfl": jdfl})
-    chex.assert_trees_all_equal(network, made)
-    chex.assert_trees_all_equal(problem, jdfl.problems.example1(m=8, n=20, s=3))
-    assert (config.seed, config.steps, stop) == (0, examples.ROUNDS, None)
+def test_the_command_of_a_page_makes_the_run_of_its_python_lines():
+    data = jdfl.problems.example1(m=8, n=20, s=3)
+    for name, kind in REGISTRY.items():
+        words = " ".join(examples.command(name)).split()
+        assert words[:2] == ["jdfl", "run"]
+        config, _ = command_line.parse(words[2:])
+        algorithm, problem, network, stop = build(config)
+        written = examples.example(name).algorithm(kind.__name__)
+        assert repr(algorithm) == repr(eval(written, {"jdfl": jdfl}))
+        chex.assert_trees_all_equal(network, eval(f"jdfl.network.{examples.example(name).network}", {"jdfl": jdfl}))
+        chex.assert_trees_all_equal(problem, data)
+        assert (config.seed, config.steps, stop) == (0, examples.ROUNDS, None)
 
 
 class _Page(html.parser.HTMLParser):
