@@ -237,7 +237,6 @@ SEEN = {
     "noise not fresh in a second message",
     "two releases counted as one",
     "noise missing in one round",
-    "noise missing at even rounds",
     "noise missing at one node",
     "noise missing now and then",
     "noise shared by two nodes",

@@ -166,13 +166,6 @@ def test_very_many_releases_are_nearly_normal_and_take_no_time():
     assert above == laplace.renyi_epsilon(LaplaceEvent(1000.0), 10**6 + 1, 1e-5)
 
 
-def test_the_number_of_releases_is_the_last_that_fits():
-    event = spread(10.0, 100.0, 60)
-    found = most_releases(event, 1.0, 1e-5)
-    assert 1 < found < 60
-    assert epsilon(event, found, 1e-5) <= 1.0 < epsilon(event, found + 1, 1e-5)
-
-
 def test_no_more_releases_fit_than_are_scheduled():
     for length in (1, 3, 7):
         event = LaplaceSchedule((50.0,) * length)

@@ -2,12 +2,11 @@
 
 from dataclasses import replace
 
-import numpy as np
 import pytest
 
 import jdfl
 from experiments import sensitivities
-from experiments.sensitivities import CLIP, Case, cases, measure, methods, verdict
+from experiments.sensitivities import Case, cases, measure, methods
 from jdfl.algorithms import REGISTRY
 from jdfl.events import REGISTRY as EVENTS
 
@@ -56,13 +55,3 @@ def test_all_private_methods_are_in_the_table():
     private = {*sensitivities.noisy_kinds(), *own, *EVENTS}
     assert private == named
     assert not {name for name in REGISTRY if name not in named} & own
-
-
-def test_the_verdict_names_what_exceeds():
-    rows = [
-        sensitivities.row("fine", "change / claimed", None, [1.0]),
-        sensitivities.row("loose", "spent / accounted", None, [1.001]),
-        sensitivities.row("open", "seen", None, [1e-9]),
-        sensitivities.row("open", "claimed", None, [np.pi * CLIP]),
-    ]
-    assert verdict(rows) == "settings that exceed their claim: 2 of 3 (goal: 0): loose, open"
