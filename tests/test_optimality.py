@@ -141,15 +141,6 @@ def test_order_of_nodes_and_padding_change_nothing(kind):
     np.testing.assert_allclose(solved(padded.replace(optimum=None)).optimum.w, problem.optimum.w, rtol=1e-12)
 
 
-def test_problems_are_stacked_along_trials():
-    found = [solved(jdfl.problems.linear_regression(*zip(*parts("linear", seed)))) for seed in range(3)]
-    stacked = jax.tree.map(lambda *leaves: np.stack(leaves), *found)
-    w = np.random.default_rng(5).normal(size=(3, 4, 4)).astype(np.float32)
-    lanes, alone = jax.vmap(measured)(w, stacked), [measured(w[i], one) for i, one in enumerate(found)]
-    for name in NAMES:
-        np.testing.assert_allclose(lanes[name], [one[name] for one in alone], rtol=1e-5)
-
-
 def test_runs_compute_the_optimum_that_they_need():
     problem, network, algorithm = made("logistic"), jdfl.network.ring(4), jdfl.EXTRA(lr=0.5)
     given = {"steps": 40, "every": 10, "metrics": ["objective", "suboptimality", "distance_to_optimum"]}

@@ -1,6 +1,5 @@
 """The shared work of the comparison with other packages, and that they agree where they are installed."""
 
-import sys
 from types import SimpleNamespace
 
 import numpy as np
@@ -63,18 +62,6 @@ def test_figures_hold_a_peer_against_its_own_order():
             peers.check("peer", at_work, TINY(), "combine-then-adapt")
 
 
-def test_absent_peers_are_skipped_by_name(monkeypatch, tmp_path, capsys):
-    for package in ("decent_array", "gossipy", "torch"):
-        monkeypatch.setitem(sys.modules, package, None)
-    for peer in peers.PEERS:
-        monkeypatch.delitem(sys.modules, peer.module, raising=False)
-    assert peers.main(["--quick", "--out", str(tmp_path)]) == []
-    said = capsys.readouterr().out
-    assert "decent-bench is not installed: skipped" in said
-    assert "gossipy-dfl is not installed: skipped" in said
-    assert not list(tmp_path.iterdir())
-
-
 @pytest.mark.filterwarnings("ignore")  # of packages that are not ours
 @pytest.mark.parametrize("peer", peers.PEERS, ids=lambda peer: peer.package)
 def test_peers_agree(peer):
@@ -85,14 +72,3 @@ def test_peers_agree(peer):
         assert peers.check(name, at_work, work, peer.order).met
         at_work.advance(7)  # from where it is
         np.testing.assert_allclose(at_work.parameters(), by_formula(work, peer.order, 27), atol=1e-6)
-
-
-@pytest.mark.filterwarnings("ignore")
-def test_gossip_learning_is_another_method_and_weights_are_uniform():
-    module = pytest.importorskip("benchmarks.peer_gossipy", exc_type=ImportError)
-    work = TINY()
-    at_work = module.OTHER["gossipy, one neighbour"](work.A, work.b, work.W, work.lr)
-    with refused("gossip learning"):
-        peers.check("gossip learning", at_work, work, "adapt-then-combine")
-    with refused("weights"):
-        module.SAME["gossipy"](work.A, work.b, 0.5 * (work.W + np.eye(8)), work.lr)

@@ -7,10 +7,12 @@ from typing import Any
 
 import pytest
 
+import jdfl
 from jdfl.engine import progress as module
 from jdfl.engine.progress import Progress, announced
 from jdfl.engine.result import Snapshot
 from tests.refused import refused
+from tests.toy import run
 
 
 class Terminal(io.StringIO):
@@ -108,23 +110,9 @@ def test_comparisons_announce_in_the_way_that_is_asked_for(capsys):
         pass
 
 
-@pytest.mark.timeout(300)
-def test_progress_and_results_are_seen_in_an_executed_notebook(tmp_path):
-    reason = "nbclient and ipykernel are not installed: pip install 'jdfl[docs]'"
-    nbclient, nbformat = (pytest.importorskip(name, reason=reason) for name in ("nbclient", "nbformat"))
-    pytest.importorskip("ipykernel", reason=reason)
-    cells = [
-        "import jdfl\nfrom tests.toy import run\nresult = run(steps=6, callbacks=[jdfl.Progress()])",
-        "result",
-        "result.plot()",
-        "fig, ax = result.plot()\nfig",
-        "import matplotlib.pyplot as plt\nassert plt.get_fignums() == []",
-    ]
-    made = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(text) for text in cells])
-    nbclient.NotebookClient(made, timeout=240, resources={"metadata": {"path": str(tmp_path)}}).execute()
-    first, shown, drawn, figure, _ = (cell.outputs for cell in made.cells)
-    (progress,) = [one for one in first if one.output_type == "display_data"]
-    assert progress.data["text/plain"].startswith("rounds 6/6")
-    assert "<table" in shown[0].data["text/html"]
-    assert "image/png" in drawn[0].data
-    assert "image/png" in figure[0].data
+def test_the_numbers_of_a_run_do_not_depend_on_it():
+    stream = io.StringIO()
+    told = run(steps=6, callbacks=[Progress(lines=1e-9, stream=stream)], options=jdfl.Options(chunk=4))
+    assert told.history.equals(run(steps=6, options=jdfl.Options(chunk=4)).history)
+    lines = stream.getvalue().splitlines()
+    assert [one.split()[0:2] for one in lines] == [["compiling", "0/6"], ["rounds", "4/6"], ["rounds", "6/6"]]

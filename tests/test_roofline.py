@@ -47,20 +47,6 @@ def test_loops_turn_as_often_as_they_are_counted():
     assert walked == roofline.TURNS["permuted"]
 
 
-OWN = """
-from benchmarks import aot, methods, roofline
-aot.environment()
-def counted(kernels):
-    program = aot.compiled(aot.H100, methods.{method}.settings, methods.{size}, kernels)
-    text, cost = program.text, roofline.counted(program, aot.H100).cost
-    assert ("__gpu$xla.gpu.triton" in text) == kernels, kernels
-    assert any("pallas" in one.name for one in cost.kernels) == kernels
-    return cost
-before, after = counted(False), counted(True)
-print(after.bytes / before.bytes, after.launches / before.launches)
-"""
-
-
 def needs(target):
     return pytest.mark.skipif(find_spec(PACKAGES[target]) is None, reason=f"{PACKAGES[target]} is not installed")
 
@@ -77,26 +63,6 @@ def python(*words):
 @pytest.mark.parametrize("target", [pytest.param(name, marks=needs(name)) for name in PACKAGES])
 def test_registered_methods_keep_their_counts(target):
     python("-m", "benchmarks.roofline", "--registered", "--target", target)
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(900)
-@needs("h100")
-@pytest.mark.parametrize(
-    ("method", "size", "traffic", "launches"),
-    [
-        ("PLAIN", "FULL", 0.51, 0.8),
-        ("TRACKING", "FULL", 0.51, 0.9),
-        ("CHOCO", "MANY", 0.95, 0.7),
-        ("NOISY", "MOST", 0.93, 0.95),
-    ],
-)
-def test_own_kernels_are_compiled_and_move_less(method, size, traffic, launches):
-    """Measured: 0.503, 0.507, 0.938 and 0.919 of the bytes, and 0.77, 0.86, 0.65 and 0.90 of the kernels."""
-    out = python("-c", OWN.format(method=method, size=size)).splitlines()[-1]
-    found = [float(word) for word in out.split()]
-    assert found[0] <= traffic
-    assert found[1] <= launches
 
 
 @pytest.mark.skipif(find_spec(PACKAGES["h100"]) is not None, reason="the compiler is installed")

@@ -10,7 +10,7 @@ import jdfl
 from jdfl.algorithms.program import Program
 from jdfl.engine import loop, stepping
 from jdfl.engine.tally import Tally
-from tests.toy import FEW, SLOW, Gossip, M, network, problem, regression, ring, run
+from tests.toy import SLOW, Gossip, M, network, problem, regression, ring, run
 
 
 def test_names_compile_nothing(compilations):
@@ -85,14 +85,3 @@ def test_everything_runs_in_float64():
         assert result.params.dtype == np.float64
         assert result.history["round"].tolist() == [0, 4, 6]
         assert np.isfinite(result.history.to_numpy(dtype=float)).all()
-        lane = jdfl.sweep(SLOW, wide, network, over={"rate": [0.05]}, keys=[0], steps=6, metrics=FEW)[0]
-        np.testing.assert_allclose(lane.params, run(SLOW, problem=wide, steps=6, key=lane.run_key).params, rtol=1e-12)
-
-
-def test_a_progress_bar_changes_nothing_and_follows_the_rounds(monkeypatch):
-    seen = []
-    monkeypatch.setattr(jdfl.Progress, "__call__", lambda self, now: seen.append(now.rounds))
-    options = jdfl.Options(chunk=4)
-    with_bar, without = (run(steps=9, callbacks=told, options=options) for told in ([jdfl.Progress()], []))
-    assert seen == [4, 8, 9]
-    np.testing.assert_array_equal(with_bar.params, without.params)

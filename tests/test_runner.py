@@ -224,7 +224,12 @@ def test_ctrl_c_in_the_last_chunk_or_while_it_compiles_is_raised_when_the_run_re
     if where == "start":
         start = loop.start
         monkeypatch.setattr(loop, "start", lambda *some: (signal.raise_signal(signal.SIGINT), start(*some))[1])
-    keep = Keep(lambda _: signal.raise_signal(signal.SIGINT) if where == "callback" else None)
+
+    def press(_):
+        if where == "callback":
+            raise KeyboardInterrupt
+
+    keep = Keep(press)
     with pytest.raises(KeyboardInterrupt):
         run(callbacks=[keep], options=jdfl.Options(chunk=100))
     assert (keep.result.ending, keep.result.rounds) == ("steps", 12)
@@ -241,17 +246,6 @@ def test_ctrl_c_in_a_run_inside_a_callback_ends_both_or_is_raised(ctrl_c):
     with pytest.raises(KeyboardInterrupt):
         run(callbacks=[nested], options=jdfl.Options(chunk=100))
     assert endings == ["interrupted"] * 2
-
-
-def test_a_run_that_fails_after_ctrl_c_raises_it(ctrl_c):
-    ctrl_c(1)
-
-    def fail(_):
-        raise ValueError("own")
-
-    with pytest.raises(KeyboardInterrupt) as caught:
-        run(callbacks=[fail])
-    assert str(caught.value.__context__) == "own"
 
 
 def test_ctrl_c_in_the_last_events_is_raised(ctrl_c, monkeypatch):
@@ -349,23 +343,16 @@ def test_a_start_that_is_not_finite_is_no_run():
     assert result.final["objective"] == np.inf
 
 
-@pytest.mark.rotated(2)
-@pytest.mark.parametrize(
-    "fields",
-    [{"sigma": np.full(M, 1e-30)}, {"mechanism": jdfl.Gaussian(1e38), "sensitivity": 10.0}],
-    ids=["sigma", "noise"],
-)
-def test_ceps_that_diverges_keeps_what_was_finite(fields):
-    result = run(jdfl.CEPS(s=3, periods=(2, 3), **fields), steps=100, every=100)
+def test_ceps_that_diverges_keeps_what_was_finite():
+    noisy = jdfl.CEPS(s=3, periods=(2, 3), mechanism=jdfl.Gaussian(1e38), sensitivity=10.0)
+    result = run(noisy, steps=100, every=100)
     assert result.ending == "diverged"
     assert result.diverged is not None
     assert result.diverged[0] == result.rounds == result.history["round"].iloc[-1] < 100
     node = result.diverged[1]
-    w, u = (np.isfinite(rows).all(axis=1) for rows in (result.state.w, result.state.u))
-    assert (w & u)[:node].all()
-    assert not (w & u)[node]
-    named = set(re.findall(r"\b[wu]\b", result.reason))
-    assert named == {name for name, rows in (("w", w), ("u", u)) if not rows[node]}
+    finite = {name: np.isfinite(getattr(result.state, name)).all(axis=1) for name in ("w", "u")}
+    assert np.argmin(finite["w"] & finite["u"]) == node
+    assert set(re.findall(r"\b[wu]\b", result.reason)) == {name for name, rows in finite.items() if not rows[node]}
     assert result.final["objective"] == np.inf
 
 
@@ -387,11 +374,8 @@ def test_the_smallest_and_the_largest_final_value_never_belong_to_a_run_that_div
     X, y = np.random.default_rng(0).normal(size=(60, 3)), np.arange(60) % 2
     problem = jdfl.from_arrays(X, y, nodes=3, test_fraction=0.3)
     given: Any = {"steps": 40, "options": jdfl.Options(diverged_above=0.2), "every": 100}
-    runs = [jdfl.run(jdfl.DPSGD(lr=lr), problem, jdfl.network.ring(3), **given) for lr in (1.0, 1e-3)]
-    assert [one.ending for one in runs] == ["diverged", "steps"]
-    better = {"accuracy": max, "balanced_accuracy": max}
-    for name in ("objective", "objective_local", "consensus_error", *better):
-        assert better.get(name, min)(runs, key=lambda one: one.final[name]) is runs[1]
-        values = [one.final[name] for one in runs]
-        assert not np.isfinite(values[0])
-        assert (np.argmax if name in better else np.argmin)(values) == 1
+    far, near = (jdfl.run(jdfl.DPSGD(lr=lr), problem, jdfl.network.ring(3), **given).final for lr in (1.0, 1e-3))
+    for name in ("objective", "objective_local", "consensus_error"):
+        assert near[name] < far[name] == np.inf
+    for name in ("accuracy", "balanced_accuracy"):
+        assert near[name] > far[name] == -np.inf

@@ -85,24 +85,6 @@ def test_eight_devices_give_the_same(row: Row):
     same(*ends(problem, algorithm, steps=7, key=1, every=3))
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "algorithm",
-    [
-        jdfl.DPSGD(lr=0.01, gradients=jdfl.Gradients(batch=16, clip=1.0, mechanism=jdfl.Gaussian(1.0))),
-        jdfl.DOADP(lr=0.01, gamma=0.3),
-        jdfl.CEPS(s=20, sigma_rule="safe", codec=jdfl.OneBit(), periods=(2, 3)),
-    ],
-    ids=lambda algorithm: type(algorithm).__name__,
-)
-@pytest.mark.parametrize(("n", "q"), [(1000, 100), (3001, 37)])
-def test_long_rows_give_the_same(algorithm, n, q):
-    draw = np.random.default_rng(0)
-    features = draw.standard_normal((M, q, n), np.float32) / np.float32(np.sqrt(n))
-    truth = np.where(np.arange(n) < 20, 1.0, 0.0).astype(np.float32)
-    same(*ends(jdfl.problems.linear_regression(features, features @ truth, truth=truth), algorithm, steps=5, every=2))
-
-
 def test_neural_networks_give_the_same():
     draw = np.random.default_rng(0)
     images, labels = draw.integers(0, 256, (260, 4, 4, 1), np.uint8), draw.integers(0, 4, 260, np.int32)

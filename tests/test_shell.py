@@ -94,16 +94,6 @@ def test_commands_kinds_and_values_are_completed(bash, tmp_path):
     assert set(commands) >= {*_COMMANDS, "list", "completion"}
 
 
-@needs_bash
-def test_completion_takes_no_time(bash, tmp_path):
-    """The script holds all that it offers: no Python runs while a person types."""
-    (tmp_path / "jdfl.bash").write_text(bash)
-    asked = f"source {tmp_path}/jdfl.bash; PATH=; COMP_WORDS=(jdfl run --network timed --algorithm d-psgd --);"
-    asked += " COMP_CWORD=6; time (for i in 1 2 3 4 5 6 7 8 9 10; do _jdfl; done); echo ${#COMPREPLY[@]}"
-    told = subprocess.run(["bash", "-c", f"TIMEFORMAT=%R; {asked}"], capture_output=True, text=True, check=True)
-    assert float(told.stderr) < 1.0, "ten times, a tenth of a second each"
-
-
 def test_zsh_gets_the_same_and_another_shell_is_refused(bash, capsys):
     assert main(["completion", "zsh"]) == 0
     out = capsys.readouterr().out

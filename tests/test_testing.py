@@ -33,14 +33,26 @@ class Sound(jdfl.Algorithm):
         return round.mix(state) - self.lr * self.gradients(state, round)
 
 
-@struct.dataclass
-class HostState(Sound):
-    """Counts on the host how often it has been called."""
+def planted(change: Any) -> type[Sound]:
+    """`Sound`, but for a change of what a step comes to, by the round."""
 
-    def step(self, state: Any, round: jdfl.Round) -> Any:
-        shape = jax.ShapeDtypeStruct((), np.float32)
-        number = jax.pure_callback(lambda _: np.float32(next(_calls)), shape, round.k, vmap_method="sequential")
-        return super().step(state, round) + number
+    class Planted(Sound):
+        def step(self, state: Any, round: jdfl.Round) -> Any:
+            return change(super().step(state, round), round)
+
+    return struct.dataclass(Planted)
+
+
+def counted(new: Any, round: jdfl.Round) -> Any:
+    """Counts on the host how often it has been called."""
+    shape = jax.ShapeDtypeStruct((), np.float32)
+    return new + jax.pure_callback(lambda _: np.float32(next(_calls)), shape, round.k, vmap_method="sequential")
+
+
+HostState = planted(counted)
+Places = planted(lambda new, round: new + jnp.arange(round.m, dtype=new.dtype)[:, None])  # not the ids of nodes
+CountsEmptyPlaces = planted(lambda new, round: new / round.graph.mask.shape[1])
+Explodes = planted(lambda new, round: new * jnp.where(round.k > 20, 1e30, 1.0).astype(new.dtype))
 
 
 @struct.dataclass
@@ -56,30 +68,6 @@ class Compiled(Sound):
     """Its step length is a part of the program."""
 
     lr: float = struct.field(pytree_node=False, default=0.02)
-
-
-@struct.dataclass
-class Places(Sound):
-    """Takes the place of a node for its id."""
-
-    def step(self, state: Any, round: jdfl.Round) -> Any:
-        return super().step(state, round) + jnp.arange(round.m, dtype=state.dtype)[:, None]
-
-
-@struct.dataclass
-class CountsEmptyPlaces(Sound):
-    """Divides by the number of places for neighbours."""
-
-    def step(self, state: Any, round: jdfl.Round) -> Any:
-        return super().step(state, round) / round.graph.mask.shape[1]
-
-
-@struct.dataclass
-class Explodes(Sound):
-    """Goes uphill."""
-
-    def step(self, state: Any, round: jdfl.Round) -> Any:
-        return super().step(state, round) * jnp.where(round.k > 20, 1e30, 1.0).astype(state.dtype)
 
 
 @struct.dataclass
