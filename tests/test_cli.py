@@ -67,10 +67,10 @@ def test_a_run_writes_its_folder_shows_its_summary_and_repeats_from_its_configur
     again = ["run", "--config", str(folder / "config.yaml"), "--quiet"]
     assert main([*again, "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["metrics"] == first.summary["metrics"]
-    assert main([*again, "--steps", "4", "--network", "ring", "--algorithm.codec=sparse"]) == 0
+    assert main([*again, "--steps", "4", "--algorithm.rate=0.3", "--stop", "none"]) == 0
     config = from_yaml(read_run(Path(capsys.readouterr().out.strip())).config_yaml)
-    assert (config.steps, config.network.kind, config.seed, config.problem.n) == (4, "ring", 3, 20)
-    assert config.algorithm.codec.kind == "sparse"
+    assert (config.steps, config.stop, config.seed, config.problem.n) == (4, None, 3, 20)
+    assert (config.algorithm.rate, config.algorithm.codec.kind) == (0.3, "dense")
 
 
 @pytest.mark.rotated(2)
