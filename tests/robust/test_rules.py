@@ -15,6 +15,7 @@ from jdfl import robust
 from jdfl.network import relabel
 from jdfl.robust.order import exchanges
 from tests.field.row import EDGES, weighted
+from tests.refused import refused
 from tests.robust.loops import combined
 
 RULES = [
@@ -101,39 +102,27 @@ def test_rows_that_are_not_finite_are_left_out(rule):
 
 
 @named(ROBUST)
-@pytest.mark.parametrize("size", [1e3, 1e10, 1e30])
-def test_one_arbitrary_row_moves_nobody_far(rule, size):
+def test_one_arbitrary_row_moves_nobody_far_and_agreeing_nodes_stay(rule):
     """Complete network of six: at most one attacker at every node, for which all rules here are made."""
-    W = np.full((6, 6), 1 / 6)
-    x = drawn(5)
-    sent = x.copy()
-    sent[4] = size * np.random.default_rng(1).standard_normal(5)
-    found = np.delete(ruled(rule, x, sent, W=W), 4, axis=0)
-    assert np.abs(found - x[:4].mean()).max() < 10
-    honest = np.abs(np.delete(x, 4, axis=0)).max()
-    assert np.abs(found).max() < 6 * honest
-
-
-@named(ROBUST)
-def test_without_attackers_agreeing_nodes_stay_and_others_are_near_the_mean(rule):
-    """The published bias is of the order of how far the nodes are apart, and zero where they agree."""
+    full, x = np.full((6, 6), 1 / 6), drawn(5)
+    for size in (1e3, 1e30):
+        sent = x.copy()
+        sent[4] = size * np.random.default_rng(1).standard_normal(5)
+        found = np.delete(ruled(rule, x, sent, W=full), 4, axis=0)
+        assert np.abs(found).max() < 6 * np.abs(np.delete(x, 4, axis=0)).max()
     same = np.broadcast_to(drawn(0)[0], (6, 5))
     np.testing.assert_allclose(ruled(rule, same), same, atol=1e-9)
-    for seed in range(10):
+    for seed in range(10):  # the published bias is of the order of how far the nodes are apart
         x = drawn(seed)
-        found = ruled(rule, x, W=np.full((6, 6), 1 / 6))
-        spread = np.sqrt(((x - x.mean(axis=0)) ** 2).sum(axis=1).mean())
-        own = np.sqrt(((x - x.mean(axis=0)) ** 2).sum(axis=1)).max()
-        far = np.sqrt(((found - x.mean(axis=0)) ** 2).sum(axis=1))
-        assert far.max() <= max(own, 2 * spread) + 1e-9
+        spread, far = (((one - x.mean(axis=0)) ** 2).sum(axis=1) for one in (x, ruled(rule, x, W=full)))
+        assert far.max() <= max(spread.max(), 4 * spread.mean()) + 1e-9
 
 
-@pytest.mark.parametrize("kind", ["nna", "clipped-gossip", "cs-plus"])
-def test_with_no_attacker_assumed_it_is_the_mean(kind):
-    x = drawn(2)
-    full = np.full((6, 6), 1 / 6)
-    for one in (robust.RULES[kind](b=0), robust.MultiKrum(b=0), robust.TrimmedMean(b=0)):
-        np.testing.assert_allclose(ruled(one, x, W=full), np.broadcast_to(x.mean(axis=0), x.shape), atol=1e-6)
+def test_with_no_attacker_assumed_it_is_the_mean():
+    x, full = drawn(2), np.full((6, 6), 1 / 6)
+    for kind in ("nna", "clipped-gossip", "cs-plus", "multi-krum", "trimmed-mean"):
+        found = ruled(robust.RULES[kind](b=0), x, W=full)
+        np.testing.assert_allclose(found, np.broadcast_to(x.mean(axis=0), x.shape), atol=1e-6)
 
 
 @settings(max_examples=10, deadline=None)
@@ -156,17 +145,15 @@ def test_the_order_of_neighbours_has_no_effect(seed, order):
             np.testing.assert_allclose(other, rows, atol=1e-9, err_msg=rule.kind)
 
 
-@pytest.mark.parametrize("size", [*range(1, 20), 25, 33])
-def test_exchanges_sort(size):
+def test_exchanges_sort():
     """By the 0-1 principle for small sizes, and random numbers for the others."""
-    draw = np.random.default_rng(size)
-    rows = np.array([[(i >> j) & 1 for j in range(size)] for i in range(2**size)]) if size < 11 else None
-    rows = draw.standard_normal((200, size)) if rows is None else rows
-    sorted_rows = rows.copy()
-    for i, j in exchanges(size):
-        low, high = np.minimum(sorted_rows[:, i], sorted_rows[:, j]), np.maximum(sorted_rows[:, i], sorted_rows[:, j])
-        sorted_rows[:, i], sorted_rows[:, j] = low, high
-    np.testing.assert_array_equal(sorted_rows, np.sort(rows, axis=1))
+    for size in (*range(1, 20), 25, 33):
+        zeros_and_ones = np.array([[(i >> j) & 1 for j in range(size)] for i in range(2 ** min(size, 10))])
+        rows = zeros_and_ones if size < 11 else np.random.default_rng(size).standard_normal((200, size))
+        found = rows.copy()
+        for i, j in exchanges(size):
+            found[:, [i, j]] = np.sort(found[:, [i, j]], axis=1)
+        np.testing.assert_array_equal(found, np.sort(rows, axis=1))
 
 
 def test_many_neighbours_are_sorted_otherwise():
@@ -186,54 +173,30 @@ def test_no_rule_forms_all_received_rows_at_once(rule):
     assert made.temp_size_in_bytes <= 3 * 4 * m * n
 
 
-PLANTED = {
-    "too few trimmed": (robust.TrimmedMean(b=1), robust.TrimmedMean(b=2)),
-    "an attacker too many in Krum": (robust.Krum(b=1), robust.Krum(b=2)),
-    "a median that ends early": (
-        robust.GeometricMedian(tolerance=1e-12, iterations=100_000),
-        robust.GeometricMedian(iterations=7),
-    ),
-    "the other fallback": (robust.UBAR(rho=1.0), robust.UBAR(rho=1.0, fallback="nearest")),
-    "the other reach": (robust.ClippedGossip(), robust.ClippedGossip(reach="at-least")),
-    "another length": (robust.ClippedGossip(tau=1.5), robust.ClippedGossip(tau=1.4)),
-    "clipped once": (robust.CSPlus(b=1), robust.CSPlus(b=0)),
-}
-
-
-@pytest.mark.parametrize("bug", PLANTED)
-def test_a_planted_bug_is_not_the_loop(bug):
-    rule, wrong = PLANTED[bug]
-    weights = UNEQUAL if "reach" in bug else W
-    apart = [
-        np.abs(ruled(wrong, drawn(s), W=weights) - combined(rule, weights, drawn(s), loss=loss)).max() for s in range(5)
-    ]
-    assert max(apart) > 1e-6
-
-
 def test_what_a_rule_lacks_is_refused():
-    network = jdfl.network.synchronised(jdfl.network.ring(6), every=2)
-    with pytest.raises(ValueError, match="synchronised"):
-        robust.CSPlus()(network.at(jnp.int32(0), jax.random.key(0)), jnp.zeros((6, 2)))
-    with pytest.raises(ValueError, match="losses"):
-        robust.UBAR()(graph(), jnp.zeros((6, 2)))
+    ring = jdfl.network.ring(6)
+    met = jdfl.network.synchronised(ring, every=2)
     problem = jdfl.problems.example1(m=6, n=6, s=2, rows=(5, 9))
-    with pytest.raises(ValueError, match="synchronised"):
-        jdfl.run(jdfl.RobustDSGD(), problem, network, steps=1)
-    with pytest.raises(ValueError, match="b >= 0"):
-        jdfl.run(jdfl.RobustDSGD(rule=robust.CSPlus(b=-1)), problem, jdfl.network.ring(6), steps=1)
-    with pytest.raises(ValueError, match="push-sum"):
-        jdfl.run(jdfl.combined_by(jdfl.SGP(), robust.CSPlus(b=0)), problem, jdfl.network.ring(6), steps=1)
-    with pytest.raises(ValueError, match="late"):
-        jdfl.run(jdfl.RobustDSGD(), problem, jdfl.network.delays(jdfl.network.ring(6), 2), steps=1)
+    with refused("synchronised"):
+        robust.CSPlus()(met.at(jnp.int32(0), jax.random.key(0)), jnp.zeros((6, 2)))
+    with refused("losses"):
+        robust.UBAR()(graph(), jnp.zeros((6, 2)))
+    for named, method, network in (
+        ("synchronised", jdfl.RobustDSGD(), met),
+        ("b >= 0", jdfl.RobustDSGD(rule=robust.CSPlus(b=-1)), ring),
+        ("push-sum", jdfl.combined_by(jdfl.SGP(), robust.CSPlus(b=0)), ring),
+        ("delays", jdfl.RobustDSGD(), jdfl.network.delays(ring, 2)),
+    ):
+        with refused(named):
+            jdfl.run(method, problem, network, steps=1)
 
 
-@pytest.mark.parametrize("size", [1e-6, 1.0, 1e6])
 @pytest.mark.parametrize("n", [2, 20])
-def test_the_geometric_median_is_as_near_as_its_tolerance(size, n):
+def test_the_geometric_median_is_as_near_as_its_tolerance(n):
     """Of rows in float32 at every size, with one far away, relative to the rows' median distance."""
     full, rule = np.full((6, 6), 1 / 6), robust.GeometricMedian()
-    for seed in range(10):
-        x = size * drawn(seed, n).astype(np.float32)
+    for seed in range(12):
+        x = 1e6 ** (seed % 3 - 1) * drawn(seed, n).astype(np.float32)
         x[0] *= 1 if seed % 2 else 1000
         found = np.asarray(_ruled(rule, graph(full), jnp.asarray(x), None, None, 0))
         best = combined(rule, full, x.astype(np.float64))[0]
