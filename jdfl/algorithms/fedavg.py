@@ -76,8 +76,7 @@ class FedAvg(Algorithm):
             remedy = 'Only plain means have the noise of a mean; with these settings use trust="local".'
             checks.one_of(("equal",), remedy, weighting=self.weighting)
             if not exact(self.codec, jnp.zeros((1, 1), problem.dtype)):
-                told = f"Expected codec = Dense() with trust = 'central', got codec = {self.codec!r}. {remedy}"
-                raise ValueError(told)
+                raise ValueError(f"Expected Dense() with trust = 'central', got codec = {self.codec!r}. {remedy}")
         super().check(problem, network)
         graph = jax.eval_shape(network.at, jnp.int32(0), jax.random.key(0))
         if graph.lossy or any(part is not None for part in (graph.away, graph.timing, graph.late)):

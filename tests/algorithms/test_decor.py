@@ -1,20 +1,17 @@
 """DECOR and Muffliato: the loops of their papers, what noise of pairs hides from whom, and what two rounds tell."""
 
-from dataclasses import replace
-
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import jdfl
-from experiments.observer_attack import derived, reached, world
+from experiments.observer_attack import reached, world
 from jdfl.algorithms.decor import _PAIRS
 from jdfl.algorithms.program import planned
 from jdfl.base.streams import Stream
 from jdfl.network import as_dense, spectral_gap
 from jdfl.observers import Neighbour, observe
-from jdfl.observers.observe import Observed
 from tests.algorithms.play import course, direct, example, gradient_of, network, round_of
 
 _TRIED = Stream("test.pairs", "private")
@@ -74,15 +71,9 @@ def test_attacks_with_the_own_secrets_reach_what_is_derived():
     algorithm, net = jdfl.DECOR(gradients=NOISY, pairs=3.0), jdfl.network.ring(M)
     found, wanted = reached(algorithm, net, Neighbour(0), 1, steps=T)
     assert found == pytest.approx(wanted, rel=0.05)
-    run = Observed.of(algorithm, world(M, 0, 1.0), net, steps=T, key=0, delta=0.01)
-    one, two = run.spread.senders == 1, run.spread.senders == 2
-    heard = run.spread.heard.copy()
-    heard[:, 1] &= ~two[:, 1]
-    heard[:, 2] &= ~one[:, 2]
-    planted = replace(run, spread=replace(run.spread, heard=heard))  # a link's noise is missing
-    assert derived(planted, Neighbour(0), 1) != pytest.approx(found, rel=0.05)
 
 
+@pytest.mark.slow
 def test_noise_of_pairs_cancels_between_devices_whose_nodes_have_other_sensitivities():
     """Nodes of one device have one example, those of the other ten."""
     features = [np.ones((1 if i < M // 2 else 10, 3), np.float32) for i in range(M)]
