@@ -93,8 +93,7 @@ def test_sparse_optimum_recovers_example1():
     assert optimum(problem).value < from_truth.value < value_at_truth(problem)
 
 
-@pytest.mark.rotated(2)
-@pytest.mark.parametrize("classes", [2, 3])
+@pytest.mark.parametrize("classes", [2, pytest.param(3, marks=pytest.mark.slow)])
 def test_sparse_optimum_is_close_to_the_best_support(classes):
     parts = small(classes, p=4, seed=3)
     build = logistic_regression if classes == 2 else softmax_regression
