@@ -85,6 +85,11 @@ def test_eight_devices_give_the_same(row: Row):
     same(*ends(problem, algorithm, steps=7, key=1, every=3))
 
 
+@pytest.mark.filterwarnings("ignore:10 of 13 nodes")
+def test_nodes_that_a_robust_rule_leaves_alone_are_the_same(problem):
+    same(*ends(problem, jdfl.RobustDSGD(rule=jdfl.robust.TrimmedMean(b=1), lr=0.01)))
+
+
 def test_neural_networks_give_the_same():
     draw = np.random.default_rng(0)
     images, labels = draw.integers(0, 256, (260, 4, 4, 1), np.uint8), draw.integers(0, 4, 260, np.int32)

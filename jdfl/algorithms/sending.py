@@ -17,6 +17,7 @@ from jdfl.base import struct
 from jdfl.base.marking import sent
 from jdfl.base.streams import Stream
 from jdfl.codecs import Codec, Dense, transmit
+from jdfl.devices import nodes
 from jdfl.network import Graph
 from jdfl.robust import Aimed, Rule, Weighted
 from jdfl.robust.attack import Lies
@@ -132,7 +133,7 @@ class Sending:
         losses = None if problem is None else problem.values
         result = rule(self.graph, own, z, aimed=aimed, k=self.k, losses=losses)
         if rule.minimises and self.book.moved is not True:  # rows that are all alike are combined, too
-            moved = jnp.any(result != own, axis=1) | jnp.all(z == z[:1])
+            moved = jnp.any(result != own, axis=1) | nodes.every(jnp.all(z == nodes.first(z)[None], axis=1))
             self.book.moved = moved if self.book.moved is None else self.book.moved | moved
         elif self.book.moved is None:
             self.book.moved = True
