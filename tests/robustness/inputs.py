@@ -21,74 +21,16 @@ REFUSED, DONE, BEGINS, FAILED = (
     "taken, and work would begin",
     "done, with a status that says more",
 )
-MORE_VALUES = [
-    "1_000",
-    "0x10",
-    "1e3",
-    "٣",
-    "1,2",
-    "\t",
-    "\n",
-    "~",
-    "null",
-    "yes",
-    "-0",
-    "+1",
-    "1.",
-    ".5",
-    "1e999",
-    "0.1,0.2",
-]
-MORE_VALUES += [
-    "a\0b",
-    "🙂",
-    "\\",
-    "'",
-    '"',
-    "<",
-    "*",
-    "&a",
-    "!x",
-    "file",
-    "folder",
-    "folder/../folder",
-    "config.yaml/x",
-    "=",
-    "{a: 1}",
-    "-h",
-]
-OVER = [
-    "algorithm.lr=0.1",
-    "algorithm.lr=",
-    "=",
-    "x=1",
-    "algorithm.lr=log:1:2",
-    "algorithm.lr=log:2:1",
-    "steps=1,2",
-    "seed=1",
-]
-OVER += [
-    "network=ring,x",
-    "algorithm.lr=nan",
-    "problem.m=4,0",
-    "algorithm=d-psgd,ceps",
-    "algorithm.lr=int:1:3",
-    "lr",
-    "",
-]
+MORE_VALUES = ["1_000", "0x10", "1e3", "٣", "1,2", "~", "null", "yes", "-0", "+1", "1.", ".5", "1e999", "0.1,0.2"]
+MORE_VALUES += ["🙂", "\\", "'", '"', "<", "*", "&a", "!x", "file", "folder", "folder/../folder", "config.yaml/x"]
+MORE_VALUES += ["=", "-h", "\t", "\n", "a\u0000b", "{a: 1}"]
+OVER = ["algorithm.lr=0.1", "algorithm.lr=", "=", "x=1", "algorithm.lr=log:1:2", "algorithm.lr=log:2:1"]
+OVER += ["steps=1,2", "seed=1", "lr", "network=ring,x", "algorithm.lr=nan", "problem.m=4,0", "algorithm=d-psgd,ceps"]
+OVER += ["algorithm.lr=int:1:3", ""]
 RUNS = ("run", "account", "audit", "bench", "sweep")
-QUICK = [
-    "every",
-    "seed",
-    "chunk",
-    "repeats",
-    "metrics",
-    "diverged-above",
-    "problem.noise",
-    "algorithm.lr",
-    "algorithm.batch",
-]
-QUICK += ["algorithm.clip", "max-seconds", "out", "stop", "stop.value", "privacy.delta", "checkpoint-every", "key-file"]
+QUICK = ["every", "seed", "chunk", "repeats", "metrics", "diverged-above", "problem.noise", "algorithm.lr"]
+QUICK += ["algorithm.batch", "algorithm.clip", "max-seconds", "out", "stop", "stop.value", "privacy.delta"]
+QUICK += ["checkpoint-every", "key-file"]
 
 
 def known() -> dict[str, list[str]]:
