@@ -150,7 +150,7 @@ def test_callbacks_are_told_in_order_and_closed_whatever_happens():
     run(steps=6, callbacks=[one], options=jdfl.Options(chunk=5))
     assert one.log == [*begun, ("told", 5), ("between", 5), ("told", 6), ("end", 6), "close"]
     one.log.clear()
-    with pytest.raises(RuntimeError, match="disk full"):
+    with pytest.raises(RuntimeError):
         run(steps=6, callbacks=[one, fail])
     assert one.log == [*begun, ("told", 6), "close"]
 

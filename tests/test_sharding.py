@@ -73,7 +73,7 @@ def ends(problem, algorithm=None, net=None, meshes=(None, 8), steps=6, options=N
     ]
 
 
-@pytest.mark.rotated(90)
+@pytest.mark.rotated(115)
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("row", TABLE, ids=str)
 def test_eight_devices_give_the_same(row: Row):
