@@ -155,6 +155,12 @@ def test_lemma_9_leaves_out_the_mean_of_a_sum():
     assert lemma_9(100, 0.5, 0.1) > 1 > lemma_9(20, 0.8, 0.15)
 
 
+def test_the_norm_of_a_mean_is_replaced_in_the_wrong_direction():
+    """-||mean of grad f_i||^2 <= -(mean of ||grad f_i||^2), in the display before "Rearranging", is false."""
+    g = np.array([1.0, -1.0])
+    assert -(np.mean(g) ** 2) > -np.mean(g**2)
+
+
 def test_the_limit_of_alpha_is_where_the_last_coefficient_vanishes():
     L, p = 3.0, 0.7
     for beta in (0.05, 0.15, 0.6):
