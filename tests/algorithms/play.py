@@ -1,6 +1,6 @@
 """What the tests of the family share: a small problem, and the course of an algorithm on it in float64."""
 
-from functools import cache, partial
+from functools import partial
 from typing import Any
 
 import jax
@@ -17,13 +17,11 @@ from jdfl.engine import loop, stepping
 M, N, ROUNDS = 7, 12, 100
 
 
-@cache
 def example(dtype: Any = np.float64, **fields: Any) -> jdfl.problems.LinearRegression:
     """Least squares whose nodes have unequal numbers of examples."""
     return jdfl.problems.example1(**({"m": M, "n": N, "s": 4, "rows": (8, 20), "seed": 3, "dtype": dtype} | fields))
 
 
-@cache
 def network() -> jdfl.network.Static:
     """A connected graph with unequal degrees and symmetric weights."""
     return jdfl.network.erdos_renyi(M, 0.5, seed=2)
