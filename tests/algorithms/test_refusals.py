@@ -106,7 +106,9 @@ SETTINGS = [
 
 
 @pytest.mark.filterwarnings("ignore:With d = ")
-@pytest.mark.parametrize(("algorithm", "named"), [(one, named) for one, *named in SETTINGS], ids=str)
+@pytest.mark.parametrize(
+    ("algorithm", "named"), [(one, named) for one, *named in SETTINGS], ids=lambda one: getattr(one, "title", str(one))
+)
 def test_settings_that_cannot_be_are_refused(algorithm, named):
     net = uneven() if algorithm.kind in ("sgp", "directed-ceps") else network()
     with refused(*named):
