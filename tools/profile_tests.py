@@ -139,7 +139,7 @@ def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, default=OUT, help="file for what tests cost")
     given, others = parser.parse_known_args(arguments)
-    command = [sys.executable, "-m", "pytest", "-p", "tools.profile_tests", "--profile", str(given.out)]
+    command = [sys.executable, "-m", "pytest", "-p", "tools.profile_tests", f"--profile={given.out}"]
     return subprocess.call([*command, *(others or USUAL)], cwd=ROOT)
 
 
