@@ -78,3 +78,14 @@ def entry(at: Position, table: int, content: bytes) -> bytes:
     told = struct.pack("<IQ", table, at.number) + content
     digest = hashlib.blake2b(bytes.fromhex(at.digest) + told, digest_size=16).digest()
     return HEAD.pack(len(content), table, at.number, digest) + content
+
+
+def move(path: Path) -> None:
+    """A file's folder is moved."""
+    path.parent.rename(path.parent.with_name("moved"))
+
+
+def put_a_file(path: Path) -> None:
+    """A file is put where a file's folder was."""
+    move(path)
+    path.parent.write_bytes(b"")

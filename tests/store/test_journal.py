@@ -86,7 +86,7 @@ def test_every_prefix_is_read_as_far_as_it_is_whole(tmp_path: Path) -> None:
 
 
 def noticed(path: Path, entries: list[bytes], whole: int) -> bool:
-    """Whether a journal that was changed in entry `whole` is none, or is read up to there, and told to be damaged."""
+    """Whether a journal that was changed in entry `whole` is none, or is read up to there, and said to be damaged."""
     try:
         found = journal.read(path)
     except ValueError:
@@ -158,20 +158,16 @@ def test_it_is_read_until_any_position_that_it_had_and_no_other(tmp_path: Path) 
         path.write_bytes(file)
 
 
-KINDS = ("|O", "<U9", "<i4", "<f2", ">f8", "|V3", "no", "<c16")
 DAMAGE: dict[str, Callable[[Position], bytes]] = {
     **{
         content[:30].decode(): lambda end, content=content: entry(end, COLUMNS + 2, content)
         for content in (
-            *(b"[", b"3", b'["c", []]', b'["c", [["x", "<i8"], ["x", "<f8"]]]', b'["c", [["x"]]]', b"[" * 50_000),
-            *(json.dumps(["c", [["x", kind]]]).encode() for kind in KINDS),
+            *(b"3", b'["c", []]', b'["c", [["x", "<i8"], ["x", "<f8"]]]', b'["c", [["x"]]]', b"[" * 50_000),
+            *(json.dumps(["c", [["x", kind]]]).encode() for kind in ("|O", "<U9", "<i4", ">f8", "no")),
         )
     },
     **{f"rows of {table}": lambda end, table=table: entry(end, table, b"123") for table in (0, 1, 7)},
-    **{
-        f"{size} bytes": lambda end, size=size: HEAD.pack(size, 0, end.number, bytes(16)) + bytes(100)
-        for size in (2**20, 2**31, 2**32 - 1)
-    },
+    "long": lambda end: HEAD.pack(2**32 - 1, 0, end.number, bytes(16)) + bytes(100),
 }
 
 

@@ -3,6 +3,7 @@
 import errno
 import os
 from collections.abc import Callable
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -12,20 +13,15 @@ from jdfl.store import journal
 from jdfl.store.journal import Journal
 from jdfl.store.lease import LostError
 from tests.refused import refused
-from tests.store.journals import APPENDED, ORIGIN, A, expected, held, positions, small, split
+from tests.store.journals import APPENDED, ORIGIN, A, expected, held, move, positions, put_a_file, small, split
 
 MORE = np.array([(7,), (8,)], A)
-
-
 PWRITE = os.pwrite
-KINDS = {name: np.dtype([("x", name)]) for name in ("<i4", "<f2", ">f8", "?", "<U3", "O")}
-UNREADABLE = KINDS | {
-    "several": np.dtype([("x", "<f8", (2,))]),
-    "nested": np.dtype([("x", [("y", "<f8")])]),
-    "gaps": np.dtype([("x", "<f4"), ("y", "<f8")], align=True),
-    "no columns": np.dtype([]),
-    "no names": np.dtype("<f8"),
-}
+UNREADABLE = [
+    *(np.dtype([("x", name)]) for name in ("<i4", "<f2", ">f8", "?", "<U3", "O")),
+    *(np.dtype([("x", "<f8", (2,))]), np.dtype([("x", [("y", "<f8")])]), np.dtype([]), np.dtype("<f8")),
+    np.dtype([("x", "<f4"), ("y", "<f8")], align=True),
+]
 
 
 def test_a_new_file_and_what_is_synced_are_on_the_disk_and_nothing_is_written_before_flush(
@@ -55,7 +51,7 @@ def test_rows_that_could_not_be_read_are_refused_before_anything_changes(tmp_pat
     made, path = small(tmp_path / "journal"), tmp_path / "journal"
     before, place = path.read_bytes(), made.position
     others = [[("x", "<f8")], [("y", "<i8")], [("x", "<i8"), ("y", "<i8")], [("z", "<f4"), ("y", "<f8")]]
-    wrong = [(table, kind) for table in ("a", "new") for kind in UNREADABLE.values()]
+    wrong = [(table, kind) for table in ("a", "new") for kind in UNREADABLE]
     for table, kind in wrong + [(table, np.dtype(kind)) for table in ("a", "b") for kind in others]:
         with pytest.raises(ValueError):
             made.append(table, np.zeros(2, kind))
@@ -147,15 +143,6 @@ def replace(path: Path) -> None:
     path.with_name("other").rename(path)
 
 
-def move(path: Path) -> None:
-    path.parent.rename(path.parent.with_name("moved"))
-
-
-def put_a_file(path: Path) -> None:
-    move(path)
-    path.parent.write_bytes(b"")
-
-
 CHANGES: dict[str, Callable[[Path], object]] = {
     "removed": Path.unlink,
     "replaced": replace,
@@ -168,21 +155,13 @@ CHANGES: dict[str, Callable[[Path], object]] = {
 }
 
 
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    """The path of a journal in a folder of its own."""
-    (tmp_path / "run").mkdir()
-    return tmp_path / "run" / "journal"
-
-
-@pytest.mark.parametrize("name", CHANGES)
-def test_a_file_that_somebody_else_changed_is_told_and_left(tmp_path: Path, name: str) -> None:
-    for kind in ("waiting", "nothing waiting", "resumed"):
-        path = tmp_path / kind / "run" / "journal"
+def test_a_file_that_somebody_else_changed_is_told_and_left(tmp_path: Path) -> None:
+    for kind, name in product(("waiting", "nothing waiting", "resumed"), CHANGES):
+        if (kind, name) == ("resumed", "longer"):
+            continue  # what stands after a position is nobody's
+        path = tmp_path / kind / name / "run" / "journal"
         path.parent.mkdir(parents=True)
         made = small(path)
-        if kind == "resumed" and name == "longer":
-            continue  # what stands after a position is nobody's
         if kind == "resumed":
             made.close()
             made = Journal.resume(path, positions(path.read_bytes())[-1])

@@ -1,5 +1,6 @@
 """One process at a time has the lease on a folder; the others are told which, and a dead holder is no hindrance."""
 
+import contextlib
 import errno
 import fcntl
 import getpass
@@ -8,6 +9,7 @@ import os
 import platform
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -16,110 +18,61 @@ import pytest
 
 from jdfl.store import lease
 from jdfl.store.lease import HeldError, Lease, LostError
-from tests.refused import refused
+from tests.refused import refused as saying
+from tests.store.journals import move, put_a_file
 
-PROCESS = """
+QUIET = 0.1  # seconds of patience with a holder that gives no sign of life
+LONG = 20.0  # seconds, which a test ends before
+HOLDER = """
 import sys
 from pathlib import Path
 from jdfl.store.lease import HeldError, Lease
-held = None
-for line in sys.stdin:
-    try:
-        if line == "release\\n":
-            if held:
-                held.release()
-            held, told = None, "released"
-        elif line.startswith("take "):
-            held = Lease.take(Path(line[5:-1]))
-            told = "taken " + held.before
-        else:
-            told = "ready"
-    except HeldError as error:
-        told = f"refused {error}"
-    print(told, flush=True)
+try:
+    held = Lease.take(Path(sys.argv[1]))
+    print("taken", flush=True)
+    sys.stdin.read()
+except HeldError as error:
+    print(error)
 """
 
 
-class Other:
-    """Another process, which takes a lease and releases it when it is asked to."""
-
-    def __init__(self) -> None:
-        pipe = subprocess.PIPE
-        self.process = subprocess.Popen([sys.executable, "-c", PROCESS], stdin=pipe, stdout=pipe, text=True)
-        self.begin("ready?")
-        assert self.answer() == "ready"
-
-    def begin(self, line: str) -> None:
-        assert self.process.stdin
-        print(line, file=self.process.stdin, flush=True)
-
-    def answer(self) -> str:
-        assert self.process.stdout
-        return self.process.stdout.readline().strip()
-
-    def take(self, folder: Path) -> str:
-        self.begin(f"take {folder}")
-        return self.answer()
-
-    def kill(self) -> None:
-        self.process.kill()
-        self.process.communicate()
-
-
-@pytest.fixture
-def others() -> Iterator[Callable[[int], list[Other]]]:
-    """A function that starts other processes, which are ended after the test."""
-    started: list[Other] = []
-
-    def start(number: int) -> list[Other]:
-        started.extend(Other() for _ in range(number))
-        return started[-number:]
-
-    yield start
-    for one in started:
-        one.kill()
-
-
-Start = Callable[[int], list[Other]]
+def other(folder: Path) -> tuple[subprocess.Popen[str], str]:
+    """Another process, which tries to take a lease and keeps it, and what it tells."""
+    pipe = subprocess.PIPE
+    process = subprocess.Popen([sys.executable, "-c", HOLDER, str(folder)], stdin=pipe, stdout=pipe, text=True)
+    assert process.stdout
+    return process, process.stdout.readline().strip()
 
 
 def names(words: str, process: int, folder: Path) -> bool:
-    """Whether words name the holder of the lease in a folder."""
+    """Whether words name a folder and the holder of its lease."""
     told = json.loads((folder / lease.NAME).read_text())
-    known = [f"process {process} ", getpass.getuser(), platform.node(), told["since"]]
+    known = [str(folder), f"process {process} ", getpass.getuser(), platform.node(), told["since"]]
     return told["process"] == process and all(word in words for word in known)
 
 
-def test_another_process_is_refused_and_told_who_has_it(tmp_path: Path, others: Start) -> None:
-    (one,) = others(1)
-    with_it = Lease.take(tmp_path)
-    words = one.take(tmp_path)
-    assert words.startswith("refused")
-    assert names(words, os.getpid(), tmp_path)
-    assert str(tmp_path) in words
+def test_another_process_is_refused_and_told_who_has_it_and_a_killed_one_is_no_hindrance(tmp_path: Path) -> None:
+    held = Lease.take(tmp_path)
+    process, told = other(tmp_path)
+    process.communicate()
+    assert names(told, os.getpid(), tmp_path)
     with pytest.raises(HeldError) as error:  # the same process, too
         Lease.take(tmp_path)
     assert names(str(error.value), os.getpid(), tmp_path)
-    with_it.check()
-    with_it.release()
+    held.check()
+    held.release()
     assert not (tmp_path / lease.NAME).exists()
-    assert one.take(tmp_path) == "taken"
+    process, told = other(tmp_path)
+    assert told == "taken"
     with pytest.raises(HeldError) as error:
         Lease.take(tmp_path)
-    assert names(str(error.value), one.process.pid, tmp_path)
-
-
-def test_the_lease_of_a_killed_process_is_taken_over_at_once(tmp_path: Path, others: Start) -> None:
-    one, two = others(2)
-    assert one.take(tmp_path) == "taken"
-    told = two.take(tmp_path)
-    one.kill()
+    assert names(str(error.value), process.pid, tmp_path)
+    process.kill()
+    process.communicate()
     began = time.monotonic()
     held = Lease.take(tmp_path)
     assert time.monotonic() - began < lease.SILENT / 10
-    assert f"process {one.process.pid} " in held.before
-    assert held.before in told
-    assert names(two.take(tmp_path), os.getpid(), tmp_path)
+    assert f"process {process.pid} " in held.before
     held.release()
     again = Lease.take(tmp_path)
     assert again.before == ""
@@ -173,43 +126,28 @@ def test_a_lease_that_is_given_back_between_open_and_lock_is_taken_anew(
     held.release()
 
 
-def replace(path: Path) -> None:
-    path.with_name("new").write_text(path.read_text().replace('"id": "', '"id": "0'))
-    path.with_name("new").rename(path)
-
-
-def move(path: Path) -> None:
-    path.parent.rename(path.parent.with_name("moved"))
-
-
-def put_a_file(path: Path) -> None:
-    move(path)
-    path.parent.write_text("")
-
-
 CHANGES: dict[str, Callable[[Path], object]] = {
     "removed": Path.unlink,
     "rewritten": lambda path: path.write_text(json.dumps({"host": "other", "process": 1})),
-    "replaced": replace,
     "emptied": lambda path: os.truncate(path, 0),
     "folder moved": move,
     "folder now a file": put_a_file,
 }
 
 
-@pytest.mark.parametrize("name", CHANGES)
-def test_a_lost_lease_is_told_and_what_is_there_now_stays(tmp_path: Path, name: str) -> None:
-    (tmp_path / "run").mkdir()
-    path = tmp_path / "run" / lease.NAME
-    held = Lease.take(tmp_path / "run")
-    held.check()
-    CHANGES[name](path)
-    now = path.read_bytes() if path.exists() else None
-    for _ in range(2):
-        with refused(LostError, str(path.parent)):
-            held.check()
-    held.release()
-    assert (path.read_bytes() if path.exists() else None) == now
+def test_a_lost_lease_is_told_and_what_is_there_now_stays(tmp_path: Path) -> None:
+    for name, change in CHANGES.items():
+        path = tmp_path / name / "run" / lease.NAME
+        path.parent.mkdir(parents=True)
+        held = Lease.take(path.parent)
+        held.check()
+        change(path)
+        now = path.read_bytes() if path.exists() else None
+        for _ in range(2):
+            with saying(LostError, str(path.parent)):
+                held.check()
+        held.release()
+        assert (path.read_bytes() if path.exists() else None) == now
 
 
 def test_a_lease_can_be_taken_where_nothing_can_be_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -226,14 +164,114 @@ def test_a_lease_can_be_taken_where_nothing_can_be_told(tmp_path: Path, monkeypa
         held.release()
 
 
-def test_an_error_of_the_disk_leaves_nothing_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(file: int, how: int) -> None:
-        raise OSError(errno.EIO, "broken")
+def leave(folder: Path, host: str = "elsewhere", process: int = 7, machine: str = "1") -> Path:
+    """The lease of a holder that has no lock."""
+    told = {"host": host, "process": process, "user": "somebody", "since": "2020-01-01", "id": "1", "machine": machine}
+    (folder / lease.NAME).write_text(json.dumps(told))
+    return folder / lease.NAME
 
-    before = len(os.listdir("/proc/self/fd"))
-    with monkeypatch.context() as patch:
-        patch.setattr(fcntl, "flock", fail)
-        with pytest.raises(OSError):
+
+@contextlib.contextmanager
+def touched(path: Path) -> Iterator[None]:
+    """Signs of life."""
+    over = threading.Event()
+
+    def go() -> None:
+        while not over.wait(0.02):
+            with contextlib.suppress(FileNotFoundError):  # it is being released
+                os.utime(path)
+
+    thread = threading.Thread(target=go)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+
+
+def refused(folder: Path) -> bool:
+    """Whether the lease is refused, before patience ends, and stays as it was."""
+    before, began = (folder / lease.NAME).read_bytes(), time.monotonic()
+    with pytest.raises(HeldError) as error:
+        Lease.take(folder, LONG)
+    named = all(str(json.loads(before)[name]) in str(error.value) for name in ("host", "process", "user", "since"))
+    return named and (folder / lease.NAME).read_bytes() == before and time.monotonic() - began < LONG
+
+
+@pytest.mark.parametrize("host", ["elsewhere", platform.node()], ids=["other", "of this name"])
+def test_a_holder_on_another_machine_is_taken_over_when_it_gives_no_sign_of_life(tmp_path: Path, host: str) -> None:
+    """Also where that machine has this one's name, and its locks are its own."""
+    with touched(leave(tmp_path, host)):
+        assert refused(tmp_path)
+    held = Lease.take(tmp_path, QUIET)
+    assert all(word in held.before for word in ("process 7 ", "somebody", host, "2020-01-01"))
+    told = json.loads((tmp_path / lease.NAME).read_bytes())
+    held.release()
+    (tmp_path / lease.NAME).write_text(json.dumps(told | {"process": 8}))  # which died on this machine
+    began = time.monotonic()
+    held = Lease.take(tmp_path, LONG)
+    assert time.monotonic() - began < LONG / 2
+    assert "process 8 " in held.before
+    held.release()
+
+
+def test_one_that_ends_while_it_is_watched_is_no_hindrance_and_one_that_follows_it_is(tmp_path: Path) -> None:
+    path, began, others = leave(tmp_path), time.monotonic(), []
+    threading.Timer(0.2, path.unlink).start()
+    held = Lease.take(tmp_path, LONG)
+    assert time.monotonic() - began < LONG / 2
+    assert held.before == ""
+    held.release()
+    leave(tmp_path)
+    following = threading.Timer(0.2, lambda: (path.unlink(), others.append(Lease.take(tmp_path))))
+    following.start()
+    with pytest.raises(HeldError):
+        Lease.take(tmp_path, LONG)
+    following.join()
+    others[0].check()
+    others[0].release()
+
+
+def test_a_holder_gives_signs_of_life_until_it_has_lost_the_lease(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lease, "BEAT", 0.01)
+    path = tmp_path / lease.NAME
+    held = Lease.take(tmp_path)
+    first, until = path.stat().st_mtime_ns, time.monotonic() + LONG
+    while path.stat().st_mtime_ns == first:
+        assert time.monotonic() < until
+        time.sleep(0.01)
+    leave(tmp_path)
+    time.sleep(0.1)  # for a sign that was under way
+    last = path.stat().st_mtime_ns
+    time.sleep(0.1)
+    assert path.stat().st_mtime_ns == last
+    with pytest.raises(LostError):
+        held.check()
+    held.release()
+
+
+@pytest.mark.parametrize("number", [errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS, errno.EIO])
+def test_without_locks_a_silent_holder_is_taken_over_and_a_living_one_is_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    def flock(file: int, how: int) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(fcntl, "flock", flock)
+    if number == errno.EIO:  # which is told
+        with pytest.raises(OSError, match=os.strerror(number)):
             Lease.take(tmp_path)
-    assert len(os.listdir("/proc/self/fd")) == before
-    Lease.take(tmp_path).release()
+        return
+    path = leave(tmp_path, platform.node(), os.getppid())
+    with touched(path):
+        assert refused(tmp_path)
+    monkeypatch.setattr(lease, "BEAT", 0.02)
+    held = Lease.take(tmp_path, QUIET)
+    assert f"process {os.getppid()} " in held.before
+    assert refused(tmp_path)  # by its signs of life
+    held.check()
+    held.release()
+    assert not path.exists()
