@@ -61,29 +61,22 @@ def archived(files):
     return stream.getvalue()
 
 
-WRITERS = {
-    "pickled": lambda batch: ("", pickled(batch)),
-    "old": lambda batch: ("", old_pickled(batch)),
-    "binary": lambda batch: (".bin", binary(batch)),
-}
-
-
 @pytest.mark.parametrize(
-    ("kind", "where"), [("pickled", "plain"), ("old", "folder"), ("binary", "archive"), ("pickled", "archive")]
+    ("writer", "folder", "archive"),
+    [
+        (pickled, "cifar-10-batches-py", ""),
+        (old_pickled, "cifar-10-batches-py", "cifar-10-python.tar.gz"),
+        (binary, "cifar-10-batches-bin", "cifar-10-binary.tar.gz"),
+    ],
 )
-def test_cifar10_in_all_forms(tmp_path, kind, where):
-    batches = cifar_like()
-    files = {}
-    folder, archive = f"cifar-10-batches-{'bin' if kind == 'binary' else 'py'}", "cifar-10-python.tar.gz"
-    for name, batch in zip(NAMES, batches):
-        ending, content = WRITERS[kind](batch)
-        files[f"{folder}/{name}{ending}"] = content
-    if where == "archive":
-        archive = archive.replace("python", "binary") if kind == "binary" else archive
+def test_cifar10_in_all_forms(tmp_path, writer, folder, archive):
+    batches, ending = cifar_like(), ".bin" if writer is binary else ""
+    files = {f"{folder}/{name}{ending}": writer(batch) for name, batch in zip(NAMES, batches)}
+    if archive:
         files = {archive: archived(files | {f"{folder}/readme.html": b"words"})}
     for name, content in files.items():
         write(tmp_path / name, content)
-    found = read_cifar10(tmp_path / folder if where == "plain" else tmp_path)
+    found = read_cifar10(tmp_path)
     np.testing.assert_array_equal(found.images, np.concatenate([pictures for pictures, _ in batches[:5]]))
     np.testing.assert_array_equal(found.labels, np.concatenate([labels for _, labels in batches[:5]]))
     np.testing.assert_array_equal(found.test_images, batches[5][0])
@@ -99,43 +92,29 @@ class Evil:
         return self.call
 
 
-def test_pickles_run_nothing(tmp_path):
-    for batch in zip(NAMES, cifar_like()):
-        write(tmp_path / batch[0], pickled(batch[1]))
-    trace = tmp_path / "trace"
-    for extra, word in (
-        (Evil(os.mkdir, str(trace)), "mkdir"),
-        (Evil(eval, "1"), "eval"),
-        (Evil(np.zeros, 3), "zeros"),
-        (np.array([None, {}], object), "O8"),
-    ):
-        write(tmp_path / "data_batch_3", pickled(cifar_like()[0], extra=extra))
-        with refused("data_batch_3", word):
-            read_cifar10(tmp_path)
-    assert not trace.exists()
-
-
-def test_broken_pickled_batches_are_named(tmp_path):
-    def dumped(data, labels):
-        return pickle.dumps({b"data": data, b"labels": labels})
-
-    one = np.zeros((1, 3072), np.uint8)
-    for name, batch in zip(NAMES, cifar_like()):
+def test_pickles_run_nothing_and_broken_ones_are_named(tmp_path):
+    batches, trace = cifar_like(), tmp_path / "trace"
+    for name, batch in zip(NAMES, batches):
         write(tmp_path / name, pickled(batch))
+    one = np.zeros((1, 3072), np.uint8)
     for content, *words in (
-        (pickled(cifar_like()[0])[:-100], "again"),
-        (b"", "damaged"),
+        (pickled(batches[0], extra=Evil(os.mkdir, str(trace))), "mkdir"),
+        (pickled(batches[0], extra=Evil(eval, "1")), "eval"),
+        (pickled(batches[0], extra=Evil(np.zeros, 3)), "zeros"),
+        (pickled(batches[0], extra=np.array([None, {}], object)), "O8"),
+        (pickled(batches[0])[:-100], "again"),
         (pickle.dumps([1, 2]), "list"),
-        (dumped(np.zeros((2, 3), np.uint8), [1, 2]), "uint8 (2, 3)"),
-        (dumped([1], [1]), "list"),
-        (dumped(one, "1"), "list of numbers"),
-        (dumped(one, [1, 2]), "1"),
-        (dumped(one, [-1]), "-1 for image 1"),
-        (dumped(one, [2**70]), "list of numbers"),
+        (b"", "damaged"),
+        (pickle.dumps({b"data": one[:, :3], b"labels": [1]}), "uint8 (1, 3)"),
+        (pickle.dumps({b"data": one, b"labels": "1"}), "list of numbers"),
+        (pickle.dumps({b"data": one, b"labels": [1, 2]}), "1"),
+        (pickle.dumps({b"data": one, b"labels": [-1]}), "-1 for image 1"),
+        (pickle.dumps({b"data": one, b"labels": [2**70]}), "list of numbers"),
     ):
         write(tmp_path / "data_batch_2", content)
         with refused("data_batch_2", *words):
             read_cifar10(tmp_path)
+    assert not trace.exists()
 
 
 def test_broken_binary_batches_and_archives_are_named(tmp_path):
@@ -156,44 +135,37 @@ def test_broken_binary_batches_and_archives_are_named(tmp_path):
             read_cifar10(write(tmp_path / "cut.tar.gz", content))
 
 
-def jpeg(picture, quality=75):
-    stream = io.BytesIO()
-    Image.fromarray(picture).save(stream, "JPEG", quality=quality)
-    return stream.getvalue()
-
-
-def jpeg_like(folder, count=3, **changed):
-    """Three .npz files of smooth images; `changed` replaces arrays of the second. Returns the images and labels."""
+def jpeg_like(folder, **changed):
+    """Three .npz files of three smooth images; `changed` replaces arrays of the second. Returns the images."""
     rows, columns, colour = np.ogrid[:32, :32, :3]
     every = []
     for k, name in enumerate(("train_0", "train_1", "test")):
-        pictures = [(rows * 3 + columns * (k + 2) + 20 * colour + 10 * j).astype(np.uint8) for j in range(count)]
-        coded = [jpeg(picture) for picture in pictures]
+        every += [(rows * 3 + columns * (k + 2) + 20 * colour + 10 * j).astype(np.uint8) for j in range(3)]
+        stream, offsets = io.BytesIO(), [0]
+        for picture in every[-3:]:
+            Image.fromarray(picture).save(stream, "JPEG", quality=75)
+            offsets.append(stream.tell())
         arrays = {
-            "jpeg": np.frombuffer(b"".join(coded), np.uint8),
-            "offsets": np.cumsum([0, *map(len, coded)]).astype(np.uint32),
-            "y": (np.arange(count) + k).astype(np.uint8),
+            "jpeg": np.frombuffer(stream.getvalue(), np.uint8),
+            "offsets": np.array(offsets),
+            "y": np.arange(k, k + 3),
         }
         if k == 1:
-            arrays = {key: changed.get(key, lambda old: old)(value) for key, value in arrays.items()}
-            arrays = {key: value for key, value in arrays.items() if value is not None}
+            arrays |= {key: change(arrays[key]) for key, change in changed.items()}
         np.savez(folder / f"cifar10_jpeg_{name}.npz", **arrays)
-        every.append((np.array(pictures), arrays.get("y")))
-    return every
+    return np.array(every)
 
 
 def test_cifar10_from_jpeg(tmp_path, monkeypatch):
-    first, second, test = jpeg_like(tmp_path)
+    expected = jpeg_like(tmp_path)[:6].astype(int)
     monkeypatch.setenv("JDFL_DATA", str(tmp_path))
     with refused("cifar10_jpeg_train_0.npz", "SHA-256"):
         load("cifar10")
     found = read_cifar10(tmp_path, verify=False)
     assert found.lossy
-    assert found.images.shape == (6, 32, 32, 3)
-    expected = np.concatenate([first[0], second[0]]).astype(int)
     assert np.abs(found.images - expected).mean() < 4  # the same pictures, the right way up, in the same colours
     np.testing.assert_array_equal(found.labels, [0, 1, 2, 1, 2, 3])
-    np.testing.assert_array_equal(found.test_labels, test[1])
+    np.testing.assert_array_equal(found.test_labels, [2, 3, 4])
     dataset = load("cifar10", verify=False)
     assert dataset.name == "CIFAR-10 (JPEG q75)"
     np.testing.assert_array_equal(dataset.features[1, :3], found.images[1, 0, 0] / np.float32(255))
@@ -203,30 +175,18 @@ def test_cifar10_from_jpeg(tmp_path, monkeypatch):
 
 
 def test_broken_jpeg_files_are_named(tmp_path):
-    small = np.frombuffer(jpeg(np.zeros((16, 32, 3), np.uint8)), np.uint8)
-    for k, (changed, *words) in enumerate((
+    path = tmp_path / "cifar10_jpeg_train_1.npz"
+    for changed, *words in (
         ({"jpeg": lambda old: old[:-50]}, "ascending offsets", "image 3"),
-        ({"offsets": lambda old: old[[0, 2, 1, 3]]}, "ascending offsets", "image 2"),
         ({"offsets": lambda old: old[:-1]}, "4 whole offsets", "(3,)"),
-        ({"offsets": lambda old: old.astype(float)}, "whole offsets"),
-        ({"offsets": lambda old: old.astype(np.int64) - 5}, "-5", "image 1"),
         ({"y": lambda old: old + 8}, "10 for image 2"),
-        ({"y": lambda old: np.uint8(3)}, "y"),
-        ({"y": lambda old: None}, "y"),
         ({"y": lambda old: np.array([None] * 3)}, "allow_pickle"),
         ({"jpeg": lambda old: old.reshape(1, -1)}, "bytes"),
-        ({"jpeg": lambda old: old ^ 0xFF}, "image 1"),
         ({"offsets": lambda old: old - [0, 0, 200, 0]}, "image 2"),
-        ({"jpeg": lambda old: small, "offsets": lambda old: np.array([0] + [len(small)] * 3)}, "image 1", "32 x 16"),
-    )):  # fmt: skip
-        (tmp_path / str(k)).mkdir()
-        jpeg_like(tmp_path / str(k), **changed)
-        with refused("cifar10_jpeg_train_1.npz", *words):
-            read_cifar10(tmp_path / str(k), verify=False)
-    path = tmp_path / "0" / "cifar10_jpeg_train_1.npz"
-    path.write_bytes(path.read_bytes()[:300])
-    with refused(path.name):
-        read_cifar10(path.parent, verify=False)
+    ):
+        jpeg_like(tmp_path, **changed)
+        with refused(path.name, *words):
+            read_cifar10(tmp_path, verify=False)
     path.unlink()
     with refused(FileNotFoundError, path.name):
-        read_cifar10(path.parent, verify=False)
+        read_cifar10(tmp_path, verify=False)
