@@ -20,13 +20,12 @@ from jdfl.store import manifest
 
 TINY = ["--problem.m", "4", "--problem.n", "20", "--problem.s", "2", "--problem.rows", "5", "9", "--network", "ring"]
 BATCH = ["--algorithm.batch", "2"]
-PAPER = ["--privacy.accounting", "paper"]
 PRIVATE = ["--algorithm.clip", "1", "--algorithm.mechanism", "gaussian", "--algorithm.mechanism.multiplier", "4"]
 
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory) -> dict[str, list[Path]]:
-    """Folders of runs: two seeds of D-PSGD, one private, one with another step."""
+    """Folders of runs of D-PSGD: two seeds, two with other promises, one with another step."""
     base = tmp_path_factory.mktemp("runs")
 
     def made(name: str, *flags: str) -> list[Path]:
@@ -37,32 +36,20 @@ def runs(tmp_path_factory) -> dict[str, list[Path]]:
     return {
         "two": made("two", "--algorithm.lr", "0.01", "--repeats", "2"),
         "private": made("private", "--algorithm.lr", "0.01", *PRIVATE),
+        "removed": made("removed", *PRIVATE, "--algorithm.adjacency", "add-remove"),
         "other": made("other", "--algorithm.lr", "0.02"),
     }
 
 
 def charts_of(path: Path) -> list[tuple[str, dict]]:
+    """Kinds and data of the charts of a page, with the numbers of lines in their places."""
     text = path.read_text(encoding="utf-8")
     found = re.findall(r'data-kind="(\w+)".*?<script type="application/json">(.*?)</script>', text, re.DOTALL)
-    return [(kind, unpooled(json.loads(data))) for kind, data in found]
-
-
-def unpooled(data: dict) -> dict:
-    """The data of a chart with the numbers of its lines in their places."""
-    for one in (line for lines in data.get("views", {}).values() for line in lines):
-        one.update({name: data["lists"][one[name]] for name in ("x", "mean", "low", "high") if name in one})
-    return data
-
-
-@pytest.mark.slow
-def test_runs_that_differ_in_seeds_stand_together(runs):
-    entries = read([*runs["two"], *runs["private"], *runs["other"]])
-    assert [len(entry.runs) for entry in entries] == [2, 1, 1]
-    assert [run.seed for run in entries[0].runs] == [0, 1]
-    assert len({entry.label for entry in entries}) == 3
-    assert entries[2].label.startswith("d-psgd, ")
-    assert "lr 0.02" in entries[2].label
-    assert read(runs["two"])[0].label == "d-psgd"
+    charts = [(kind, json.loads(data)) for kind, data in found]
+    for _, data in charts:
+        for one in (line for lines in data.get("views", {}).values() for line in lines):
+            one.update({name: data["lists"][one[name]] for name in ("x", "mean", "low", "high") if name in one})
+    return charts
 
 
 @pytest.mark.slow
@@ -96,8 +83,6 @@ def test_a_page_of_one_run_has_its_numbers(runs, tmp_path, capsys):
     (line,) = curves["views"]["epsilon|objective"]
     assert line["x"][0] == 0
     assert line["x"][-1] == pytest.approx(run.summary["privacy"]["report"]["epsilon"], rel=1e-4)
-    assert network["rounds"] == list(range(1, 7))
-    assert len(network["links"][0]["pairs"]) == 4
     assert network["fields"]["releases"][-1] == run.tables["nodes"]["releases"].tolist()[-4:]
     assert bars["series"][0]["y"] == run.tables["split"]["examples"].tolist()
     text = (tmp_path / "page.html").read_text(encoding="utf-8")
@@ -144,35 +129,16 @@ def test_bands_are_the_intervals_of_the_means(runs, tmp_path):
 
 
 def test_epsilons_of_other_promises_are_told_apart(runs, tmp_path):
-    def made(name, *flags):
-        given = ["--stop", "none", "--steps", "2", "--algorithm", "d-psgd", "--out", str(tmp_path / name)]
-        assert main(["run", *TINY, *given, *PRIVATE, *flags, "--quiet"]) == 0
-        return sorted((tmp_path / name).iterdir())
-
-    removed, paper = made("removed", "--algorithm.adjacency", "add-remove"), made("paper", *PAPER)
-    for other, words in ((removed, "for one record (add-remove) against"), (paper, "as published, no guarantee")):
-        first, second = (row[-1] for row in compared(read([*runs["private"], *other])).rows)
-        assert "for one record (replace-one) against an observer of all messages at delta" in first
-        assert words in second
-    path = overview.write_overview([*runs["private"], *removed], tmp_path / "page.html")
+    both = [*runs["private"], *runs["removed"]]
+    first, second = (row[-1] for row in compared(read(both)).rows)
+    assert "for one record (replace-one) against an observer of all messages at delta" in first
+    assert "for one record (add-remove) against" in second
+    path = overview.write_overview(both, tmp_path / "page.html")
     assert "epsilon" not in {x for x, _ in charts_of(path)[0][1]["x"]}
     assert "Epsilons do not promise the same" in path.read_text(encoding="utf-8")
 
 
-def test_a_run_that_was_cut_off_is_shown_as_that(runs, tmp_path):
-    folder = tmp_path / "run"
-    shutil.copytree(runs["other"][0], folder)
-    for name in ("manifest.json", "summary.json", "provenance.json", "metrics.parquet", "params.npz"):
-        (folder / name).unlink()
-    with (folder / "metrics.csv").open("a") as file:
-        file.write("7,0.5")  # under way
-    path = overview.write_overview([folder], tmp_path / "page.html")
-    text = path.read_text(encoding="utf-8")
-    assert f"jdfl resume {folder}" in text
-    assert charts_of(path)[0][1]["views"]["round|objective"][0]["x"] == list(range(7))
-
-
-def test_a_page_is_written_over_nothing_else(runs, tmp_path, capsys):
+def test_a_page_is_written_over_nothing_else_and_tells_how_to_resume_a_run(runs, tmp_path, capsys):
     folder = tmp_path / "run"
     shutil.copytree(runs["two"][0], folder)
     before = {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
@@ -180,6 +146,13 @@ def test_a_page_is_written_over_nothing_else(runs, tmp_path, capsys):
         assert main(["report", str(folder), "--out", str(folder / place)]) == 2
         assert "--out" in capsys.readouterr().err
         assert {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()} == before
+    for name in ("manifest.json", "summary.json", "provenance.json", "metrics.parquet", "params.npz"):
+        (folder / name).unlink()  # as of a run that was cut off
+    with (folder / "metrics.csv").open("a") as file:
+        file.write("7,0.5")  # under way
+    path = overview.write_overview([folder], tmp_path / "page.html")
+    assert f"jdfl resume {folder}" in path.read_text(encoding="utf-8")
+    assert charts_of(path)[0][1]["views"]["round|objective"][0]["x"] == list(range(7))
 
 
 def test_what_is_no_run_is_refused(runs, tmp_path, capsys):
@@ -192,9 +165,7 @@ def test_what_is_no_run_is_refused(runs, tmp_path, capsys):
         (place / name).write_text(text)
     for given, words in (
         ([tmp_path / "nowhere"], "nowhere"),
-        ([tmp_path], "result.json"),
         ([folder, folder], "twice"),
-        ([], ""),
         ([broken], "nodes.csv"),
         ([curves], "report.html"),
         ([swept], "sweep"),
@@ -213,6 +184,4 @@ def test_tables_by_node_have_the_names_of_nodes_and_are_read_back(tmp_path):
     assert found["node"].tolist() == [1, 0]
     assert results._named(table, range(2)) is table
     moments = pd.DataFrame({"round": [0, 0], "node": [0, 1], "name": ["hosp-a", "hosp-b"], "shared": [1, 2]})
-    links = table.assign(round=0)
-    assert charts.network(moments, links, "").data["nodes"] == ["hosp-a", "hosp-b"]
-    assert charts.network(moments.drop(columns="name"), links, "").data["nodes"] == [0, 1]
+    assert charts.network(moments, table.assign(round=0), "").data["nodes"] == ["hosp-a", "hosp-b"]

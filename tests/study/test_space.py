@@ -12,13 +12,8 @@ from jdfl.lab.space import config_at, points
 from tests.refused import all_refused, refused
 
 
-def test_a_grid_has_all_combinations_in_order():
-    assert points(["a=1,2.5", "b=x,none,true"], None, 0) == [
-        {"a": a, "b": b} for a in (1, 2.5) for b in ("x", None, True)
-    ]
-
-
-def test_fewer_random_points_are_the_first_of_more():
+def test_a_grid_has_all_combinations_in_order_and_fewer_random_points_are_the_first_of_more():
+    assert points(["a=1,2.5", "b=x,none"], None, 0) == [{"a": a, "b": b} for a in (1, 2.5) for b in ("x", None)]
     lines = ["lr=log:1e-4:1", "d=int:3:5", "p=uniform:-1:2", "kind=a,b"]
     few, many = points(lines, 5, 3), points(lines, 400, 3)
     assert many[:5] == few
@@ -37,12 +32,9 @@ def test_what_makes_no_sense_is_refused():
             (lambda lines=lines, random=random: points(lines, random, 0), words)
             for lines, random, words in (
                 (["lr"], None, "algorithm.lr=0.05"),
-                (["lr="], None, "'lr='"),
                 (["lr=1,1"], None, "lr"),
-                (["lr=1", "lr=2"], None, "lr"),
                 (["lr=log:1e-3:1"], None, "random"),
                 (["lr=log:0:1"], 3, "LOW > 0"),
-                (["lr=uniform:1"], 3, "LOW:HIGH"),
                 (["lr=uniform:2:1"], 3, "LOW < HIGH"),
                 (["lr=uniform:0:.nan"], 3, "finite"),
                 (["d=int:1.5:3"], 3, "whole numbers"),
@@ -54,10 +46,8 @@ def test_what_makes_no_sense_is_refused():
         *(
             (lambda point=point: config_at(RunConfig(), point), words)
             for point, words in (
-                ({"nothing": 1}, "nothing"),
                 ({"algorithm.nothing": 1}, "algorithm.nothing"),
                 ({"steps.more": 1}, "steps"),
-                ({"steps": "many"}, "steps"),
                 ({"algorithm": "nothing"}, "nothing"),
                 ({"problem.m": 1.5}, "problem.m"),
             )
@@ -74,10 +64,7 @@ def test_values_go_where_their_names_say():
     assert config_at(base, {"algorithm": "ceps"}) == base  # the same kind keeps its settings
     assert config_at(base, {"algorithm.lr": 0.5, "algorithm": "d-psgd"}).algorithm == sgd  # kinds come first
 
-
-def test_another_kind_does_not_lose_a_setting_in_silence():
-    """A rate that is given for one method was not that of the others that are tried in its place."""
-    base = RunConfig(algorithm=ALGORITHMS("d-psgd", lr=0.3))
+    base = RunConfig(algorithm=ALGORITHMS("d-psgd", lr=0.3))  # no kind loses a setting in silence
     with refused("algorithm.lr", "0.3", "0.1"):
         config_at(base, {"algorithm": "dsgt"})
     assert config_at(base, {"algorithm": "dsgt", "algorithm.lr": 0.3}).algorithm == ALGORITHMS("dsgt", lr=0.3)
@@ -85,16 +72,10 @@ def test_another_kind_does_not_lose_a_setting_in_silence():
     assert without_mu.algorithm == ALGORITHMS("dsgt")
 
 
-def grouped(values, base=None, seeds=(0,)):
-    base = base or RunConfig(algorithm=ALGORITHMS("d-psgd"), stop=None)
+def grouped(values, seeds=(0,)):
+    base = RunConfig(algorithm=ALGORITHMS("d-psgd"), stop=None)
     made = [Point(i, one, config_at(base, one)) for i, one in enumerate(values)]
     return [[point.index for point in group.points] for group in groups(made, seeds)], groups(made, seeds)
-
-
-def test_budgets_and_limits_go_alone():
-    found, made = grouped(points(["algorithm.lr=0.1,0.2", "diverged_above=none,10.0"], None, 0))
-    assert found == [[0, 2], [1], [3]]
-    assert [group.side_by_side for group in made] == [True, False, False]
 
 
 def test_no_group_has_more_runs_than_are_worth_losing():
@@ -103,6 +84,9 @@ def test_no_group_has_more_runs_than_are_worth_losing():
     assert max(map(len, found)) == LANES // 3
     assert sorted(chain.from_iterable(found)) == list(range(len(values)))
     assert grouped(values[:2], seeds=range(1000))[0] == [[0], [1]]
+    found, made = grouped(points(["algorithm.lr=0.1,0.2", "diverged_above=none,10.0"], None, 0))
+    assert found == [[0, 2], [1], [3]]  # limits go alone
+    assert [group.side_by_side for group in made] == [True, False, False]
 
 
 @settings(max_examples=12)

@@ -99,10 +99,8 @@ def test_out_of_time_is_told_and_resumed_by_the_same_code(capsys):
     again = ["resume", str(folder()), "--any-version", "--quiet", "--max-seconds"]
     assert main([*again, "600"]) == 0
     shutil.rmtree(next((folder() / "jobs").iterdir()))  # as of one of its two groups that was cut off
-    for seconds, code in (("1e-9", 124), ("600", 0)):
-        assert main([*again, seconds]) == code
-        for name in ("table.md", "report.html"):
-            assert ("2 of 4 points are not done" in (folder() / name).read_text()) == (code == 124)
+    assert main([*again, "1e-9"]) == 124
+    assert "2 of 4 points are not done" in (folder() / "table.md").read_text()
 
 
 def test_what_is_refused_or_diverges_is_in_the_table_and_not_best(capsys):
@@ -130,17 +128,12 @@ def test_runs_with_a_budget_keep_it():
     assert (table["rounds"] < 50).all()
 
 
-@pytest.mark.rotated(2)
-@pytest.mark.parametrize("accounting", ["sound", "paper"])
-def test_tables_say_what_an_epsilon_is_worth(accounting):
-    over = ["--over", "algorithm.adjacency=replace-one,add-remove", "--privacy.accounting", accounting, "--quiet"]
+def test_whole_nodes_of_several_problems_do_not_add_up_and_tables_say_what_an_epsilon_is_worth():
+    over = ["--over", "algorithm.adjacency=replace-one,add-remove", "--quiet"]
     assert main([*SWEEP, *PRIVATE, *over]) == 0
     told = [one.split(" against")[0] for one in pd.read_parquet(folder() / "results.parquet")["promise"]]
-    sound = ["for one record (replace-one)", "for one record (add-remove)"]
-    assert told == (["as published, no guarantee"] * 2 if accounting == "paper" else sound)
-
-
-def test_whole_nodes_of_several_problems_do_not_add_up():
+    assert told == ["for one record (replace-one)", "for one record (add-remove)"]
+    folder().rename("records")
     over = ["--over", "problem.seed=0,1", "--quiet"]
     assert main([*SWEEP, *PRIVATE, "--algorithm.per", "batch", *over]) == 0
     assert "have no epsilon together" in (folder() / "table.md").read_text()
@@ -154,10 +147,8 @@ def test_mistakes_are_told_before_anything_is_written(monkeypatch, capsys):
         ("--over algorithm.lr=0.1 --seeds 0", "seeds = 0"),
         ("--over seed=0,1", "`seeds`"),
         ("--over algorithm.beauty=1", "Unknown key algorithm.beauty"),
-        ("--over algorithm.lr=0.1 --engine-options timeout_min=5", "engine_options = ('timeout_min=5',)"),
         ("--over algorithm.lr=0.1 --engine local --max-seconds 9", "max_seconds = 9.0"),
         ("--over algorithm.lr=0.1 --max-seconds -4", "max_seconds = -4.0"),
-        ("--over algorithm.lr=0.1 --max-seconds .nan", "max_seconds = nan"),
         ("--over algorithm.lr=0.1 --seeds 2 --seed 4294967295", "seed = 4294967295"),
         ("--over algorithm.lr=0.1 --engine slurm", "pip install 'jdfl[slurm]'"),
     ):
@@ -166,23 +157,9 @@ def test_mistakes_are_told_before_anything_is_written(monkeypatch, capsys):
         assert not Path("runs").exists() or "slurm" in flags
     with refused(draw=-1):
         Study.of(StudyConfig(over=("algorithm.lr=0.1",), draw=-1), Path("runs"))
-
-
-def test_an_earlier_study_is_a_start(capsys):
-    assert main([*SWEEP, "--over", "algorithm.lr=0.01", "--quiet"]) == 0
-    first = folder().rename("first")
-    assert main(["sweep", "--config", str(first / "study.yaml"), "--seeds", "2", "--quiet"]) == 0
-    table = pd.read_parquet(folder() / "results.parquet")
-    assert table["seed"].tolist() == [0, 1]
-    assert table["objective"].iloc[0] == pytest.approx(pd.read_parquet(first / "results.parquet")["objective"].iloc[0])
-
-
-def test_higher_is_better_where_it_is():
     rows = {"point": range(3), "a": range(3), "accuracy": [0.0, 0.1, 0.2], "objective": 1.0, "ending": "steps"}
     table = pd.DataFrame(rows | {"seed": 0, "rounds": 1, "bytes": 1.0})
-    assert best_first(table, ["a"], "accuracy")["point"].tolist() == [2, 1, 0]
-    with refused(by="beauty"):
-        best_first(table, ["a"], "beauty")
+    assert best_first(table, ["a"], "accuracy")["point"].tolist() == [2, 1, 0]  # where higher is better
 
 
 @pytest.mark.slow
@@ -191,13 +168,3 @@ def test_groups_go_to_processes_of_their_own():
     assert main([*SWEEP, *OVER, "--quiet", "--engine", "local", "--engine-options", "timeout_min=5"]) == 0
     assert len(pd.read_parquet(folder() / "results.parquet")) == 8
     assert any((folder() / "logs").iterdir())
-
-
-@pytest.mark.slow
-def test_values_of_none_are_called_that(capsys):
-    assert main([*SWEEP, "--over", "algorithm.clip=none,1", "problem.public=none,tuning"]) == 0
-    shown = capsys.readouterr().out
-    for text in (shown, (folder() / "table.md").read_text()):
-        assert "none" in text
-        assert "nan" not in text
-    assert "values of none" in (folder() / "report.html").read_text()
