@@ -12,7 +12,6 @@ import pytest
 from flax import nnx
 from scipy.sparse import csr_array
 
-from jdfl import testing
 from jdfl.problems import from_arrays, from_loss, from_model
 from tests.fuzz.judge import unclean
 from tests.refused import refused
@@ -209,10 +208,3 @@ def test_a_start_that_is_no_start_is_refused_or_warned_of():
         from_loss(lambda p, e: jnp.sqrt(jnp.abs(p["b"])), START, BATCH)
     with pytest.warns(UserWarning, match="gradient of the loss is zero"):
         from_loss(lambda p, e: p["b"] * jnp.sum(p["w"]), START, BATCH)
-
-
-def test_compilations_are_counted_here():
-    before = testing.compilations()
-    arrays(Y)
-    jax.jit(lambda x: x * 3.25 + before)(1.0)
-    assert testing.compilations() > before
