@@ -49,7 +49,6 @@ def test_a_ring_of_six():
         (Neighbour(0), [np.nan, 0.970, 0.345, 0.138, 0.345, 0.970]),
         (Coalition((2, 4)), [0.445, 0.975, np.nan, 1, np.nan, 0.975]),
         (FinalModels(), [0.741] * 6),
-        (Coalition((0,)), [np.nan, 0.970, 0.345, 0.138, 0.345, 0.970]),
     ):
         np.testing.assert_allclose(about(ADAPT, observer).mu, wanted, atol=6e-4)
     public = observe(ADAPT, data(), RING(), Neighbour(0), steps=T, delta=0.01)
@@ -60,11 +59,10 @@ ATTACKED = [
     (ADAPT.replace(codec=EXACTLY), Neighbour(0), 1),
     (jdfl.DSGT(gradients=NOISY, codec=EXACTLY), Neighbour(0, sums=True), 2),
     (jdfl.DFedAvgM(gradients=NOISY, local_steps=2, codec=EXACTLY), Coalition((2, 4)), 0),
-    (jdfl.NIDS(gradients=NOISY, codec=EXACTLY), FinalModels((0, 1)), 2),
 ]
 
 
-@pytest.mark.rotated(2)
+@pytest.mark.rotated(3)
 @pytest.mark.parametrize(("algorithm", "observer", "node"), ATTACKED, ids=lambda one: type(one).__name__)
 def test_optimal_attacks_reach_what_is_derived(algorithm, observer, node):
     found, wanted = reached(algorithm, RING(), observer, node, steps=T)
@@ -81,11 +79,8 @@ def test_weights_of_a_round_are_taken_as_rows():
 
 ROWS = [
     ADAPT,
-    jdfl.DPSGD(gradients=NOISY, period=2),
     jdfl.DSGT(gradients=NOISY),
     jdfl.EXTRA(gradients=NOISY),
-    jdfl.NIDS(gradients=NOISY),
-    jdfl.ExactDiffusion(gradients=NOISY),
     jdfl.DFedAvgM(gradients=NOISY, local_steps=2),
     jdfl.DPDDA(gradients=NOISY),
     jdfl.CHOCO(gradients=NOISY, codec=jdfl.Dense()),
@@ -93,7 +88,7 @@ ROWS = [
 ]
 
 
-@pytest.mark.rotated(3)
+@pytest.mark.rotated(6)
 @pytest.mark.parametrize("algorithm", ROWS, ids=lambda one: type(one).__name__)
 def test_who_sees_less_learns_less(algorithm):
     run = of(algorithm)
@@ -113,23 +108,11 @@ def test_a_server_of_secure_sums_sees_the_noise_of_all():
     np.testing.assert_allclose(client.mu, np.where(np.arange(M) == 1, np.nan, np.sqrt(3 / 4 / (M - 1))), rtol=1e-6)
 
 
-def test_shares_of_a_means_noise_are_seen_as_they_are():
-    central = jdfl.FedAvg(updates=jdfl.Updates(clip=1.0, mechanism=jdfl.Gaussian(2.0), trust="central"))
-    np.testing.assert_allclose(about(central, Server(sums=True)).mu, np.full(M, 1.0), rtol=1e-6)
-    everything = about(central, Server())
-    np.testing.assert_allclose(everything.mu, np.full(M, np.sqrt(M)), rtol=1e-6)
-    assert everything.epsilon.min() > everything.epsilon_claimed  # which is against a client who sees means
-    assert "server's models" in everything.statement()
-
-
 def test_a_bound_is_claimed_where_all_gradients_are_taken_at_known_points():
     for algorithm, observer, bound in (
         (ADAPT, Everyone(), True),
         (ADAPT, Neighbour(0), False),
-        (ADAPT, Coalition((2, 4)), False),
-        (ADAPT, FinalModels(), False),
         (jdfl.DPSGD(gradients=NOISY), Coalition((0, 3)), True),  # whose neighbours are all others
-        (CLIENTS, Server(), True),
         (CLIENTS, Server(sums=True), True),
         (CLIENTS, Neighbour(1), True),
         (jdfl.DFedAvgM(gradients=NOISY, local_steps=2), Everyone(), False),  # points between local steps are unseen
@@ -145,30 +128,25 @@ def test_a_bound_is_claimed_where_all_gradients_are_taken_at_known_points():
 class Stateful(jdfl.Algorithm):
     """Its nodes add noise to parameters of theirs that nobody has seen."""
 
-    gradients: jdfl.Gradients = jdfl.Gradients()
-    updates: jdfl.Updates = jdfl.Updates(clip=1.0, mechanism=jdfl.Gaussian(2.0))
+    updates: jdfl.Updates = CLIENTS.updates
 
     def init(self, round):
-        return round.problem.begin(), round.problem.begin()
+        return round.problem.begin()
 
     def step(self, state, round):
-        x, own = state
-        x = round.mix(self.updates(own - 0.1 * self.gradients.without_noise(x, round), round))
-        return x, x
+        return round.mix(self.updates(state, round))
 
 
 def test_noise_on_a_state_is_no_bound_but_one_round_is_fixed_for_whoever_looks():
-    assert of(jdfl.DPSGD(gradients=NOISY)).spread.fixed
     assert not of(Stateful()).spread.fixed
-    assert not about(Stateful(), Coalition((0, 3))).bound
-    for algorithm, observer in ((Stateful(), Coalition((0, 3))), (ADAPT, Neighbour(0)), (ADAPT, FinalModels())):
+    for algorithm, observer in ((Stateful(), Coalition((0, 3))), (ADAPT, Neighbour(0))):
+        assert not about(algorithm, observer).bound
         assert about(algorithm, observer, steps=1).bound
 
 
 def test_epsilon_is_that_of_the_shift_and_pays_for_tables():
     found = about(ADAPT, Neighbour(0))
-    wanted = [gaussian_epsilon(mu, 0.01) if mu == mu else np.nan for mu in found.mu]
-    np.testing.assert_array_equal(found.epsilon, wanted)
+    np.testing.assert_array_equal(found.epsilon[1:], [gaussian_epsilon(mu, 0.01) for mu in found.mu[1:]])
     exact = jdfl.Gradients(clip=1.0, mechanism=jdfl.ExactGaussian(2.0))
     other = about(jdfl.DPSGD(lr=0.1, gradients=exact, order="adapt-then-combine"), Neighbour(0))
     np.testing.assert_allclose(other.mu, found.mu, rtol=1e-6)
@@ -178,10 +156,8 @@ def test_epsilon_is_that_of_the_shift_and_pays_for_tables():
 
 def test_pairs_are_the_observers_one_by_one():
     pairs = observe_pairs(ADAPT, data(), RING(), steps=T, delta=0.01)
-    for node in (0, 3):
-        np.testing.assert_array_equal(pairs.mu[node], about(ADAPT, Neighbour(node)).mu)
-    hops = np.minimum(np.arange(M), M - np.arange(M))
-    np.testing.assert_array_equal(pairs.distance[0], hops)
+    np.testing.assert_array_equal(pairs.mu[3], about(ADAPT, Neighbour(3)).mu)
+    np.testing.assert_array_equal(pairs.distance[0], [0, 1, 2, 3, 2, 1])
     table = pairs.by_distance()
     assert table["pairs"].tolist() == [12, 12, 6]
     assert table["mu median"].is_monotonic_decreasing
@@ -193,16 +169,12 @@ def test_what_cannot_be_said_is_refused():
     laplace = jdfl.Gradients(clip=1.0, mechanism=jdfl.Laplace(1.0))
     for algorithm, observer, named in (
         (ADAPT, Neighbour(6), "node = 6"),
-        (ADAPT, Neighbour(-1), "node = -1"),
         (ADAPT, Coalition(tuple(range(M))), "6"),
-        (ADAPT, Coalition(()), "0"),
-        (ADAPT, FinalModels((0, 7)), "node = 7"),
         (ADAPT, Server(), "server"),
         (ADAPT, 3, "observer = 3"),
         (jdfl.DPSGD(), Neighbour(0), "noise"),
         (jdfl.DPSGD(gradients=assumed), Neighbour(0), "not clipped"),
         (jdfl.DPSGD(gradients=laplace), Neighbour(0), "laplace"),
-        (jdfl.DFedSAM(gradients=NOISY), Neighbour(0), "DFedSAM"),
     ):
         with refused(named):
             observe(algorithm, data(), RING(), observer, steps=T, delta=0.01)
