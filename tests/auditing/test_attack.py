@@ -1,7 +1,6 @@
 """The statistics of an attack alone, on samples whose truth is known."""
 
 import math
-from functools import partial
 
 import numpy as np
 import pytest
@@ -10,11 +9,8 @@ import scipy
 from jdfl.auditing.attack import (
     area,
     attack,
-    best_threshold,
     delta_bound,
     epsilon_bound,
-    errors,
-    excluded_epsilons,
     fit,
     most_likely,
     separation,
@@ -63,29 +59,6 @@ def test_the_bound_exceeds_the_true_epsilon_as_rarely_as_it_says(mu):
     assert mu == 0 or np.mean(found) > 0.35 * true  # half of the runs choose the threshold
 
 
-def test_the_bound_comes_close_where_the_best_test_is_known():
-    """Randomised response: a bit that is flipped with chance 1 / (1 + e) has epsilon 1 exactly."""
-    rng, runs, found = _rng(3), 20_000, []
-    for _ in range(50):
-        flipped = rng.random((2, runs)) < 1 / (1 + math.e)
-        zero, one = flipped[0].astype(float), 1 - flipped[1].astype(float)
-        threshold = best_threshold(zero[::2], one[::2], partial(excluded_epsilons, delta=0.0), 0.95)
-        above, below = errors(zero[1::2], one[1::2], threshold)
-        found.append(epsilon_bound(above, below, runs // 2, runs // 2, 0.0, 0.95))
-    assert np.sum(np.array(found) > 1) <= 6  # 2.5 expected at most
-    assert 0.9 < np.mean(found) < 1
-
-
-def test_the_bound_works_in_both_directions_and_with_delta():
-    # Few of the second world are below the threshold, but many of the first above it.
-    one_way, other = epsilon_bound(500, 0, 1000, 1000, 0.0, 0.95), epsilon_bound(0, 500, 1000, 1000, 0.0, 0.95)
-    assert np.isclose(one_way, other)
-    some, none = (most_likely(np.array([count]), 1000, 1 - 0.025)[0] for count in (500, 0))
-    assert np.isclose(one_way, math.log(1 - some) - math.log(none))
-    assert epsilon_bound(500, 0, 1000, 1000, 0.2, 0.95) < one_way
-    assert epsilon_bound(500, 500, 1000, 1000, 0.0, 0.95) == 0
-
-
 def test_the_bound_of_delta_exceeds_the_true_one_as_rarely_as_it_says():
     rng, above, found, runs, mu = _rng(8), 0, [], 2000, 0.5
     true = gaussian_delta(mu, 0.3)
@@ -98,7 +71,8 @@ def test_the_bound_of_delta_exceeds_the_true_one_as_rarely_as_it_says():
     assert above <= 0.2 * 200
     assert true - 0.06 < np.mean(found) < true  # 1000 held-out runs a side: the two rates are known within .02
     assert attack(zero, one + mu, delta=DELTA).delta_lower is None
-    assert delta_bound(500, 500, 1000, 1000, 0.3, 0.95) == 0
+    assert delta_bound(500, 500, 1000, 1000, 0.3, 0.95) == epsilon_bound(500, 500, 1000, 1000, 0.0, 0.95) == 0
+    assert np.isclose(*(epsilon_bound(*one, 1000, 1000, 0.0, 0.95) for one in ((500, 0), (0, 500))))
 
 
 def test_the_area_counts_pairs():
@@ -119,30 +93,22 @@ def test_the_score_takes_away_what_is_common():
         return np.stack([common + mu + rng.normal(size=runs), common, np.full(runs, 7.0), common], axis=1)
 
     found, alone = [], []
-    for _ in range(40):
+    for _ in range(20):
         zero, one = world(0.0), world(1.5)
         found.append(attack(zero, one, delta=DELTA).mu_hat)
         alone.append(attack(zero[:, :1], one[:, :1], delta=DELTA).mu_hat)
-    # The standard deviation of an estimate is 0.05, so 0.008 of the mean of 40.
-    assert abs(np.mean(found) - 1.5) < 0.035
+    # The standard deviation of an estimate is 0.05, so 0.011 of the mean of 20.
+    assert abs(np.mean(found) - 1.5) < 0.045
     assert abs(np.mean(alone)) < 0.05
     scaled = attack(zero * [1e3, 1e-3, 1, 5], one * [1e3, 1e-3, 1, 5], delta=DELTA)
     assert np.isclose(scaled.mu_hat, found[-1], rtol=1e-6)
+    fixed = np.ones((1000, 1))
+    certain, alike = attack(fixed, fixed + 1e-3, delta=DELTA), attack(fixed, fixed, delta=DELTA)
+    assert certain.epsilon_lower == certain.epsilon_most > 4
+    assert (certain.auc, alike.mu_hat, alike.auc, alike.epsilon_lower) == (1, 0, 0.5, 0)
     score = fit(zero, one)
     assert score[2] == 0
     assert score[0] > 0 > score[1]
-
-
-def test_worlds_without_noise_are_told_apart_for_certain():
-    rng = _rng(6)
-    noise = rng.normal(size=(2, 1000, 1))
-    fixed = np.ones((1000, 1))
-    told = attack(np.hstack([noise[0], fixed]), np.hstack([noise[1], fixed + 1e-3]), delta=DELTA)
-    assert told.auc == 1
-    assert told.mu_hat > 1e3
-    assert told.epsilon_lower == told.epsilon_most > 4
-    alike = attack(np.hstack([fixed, fixed]), np.hstack([fixed, fixed]), delta=DELTA)
-    assert (alike.mu_hat, alike.auc, alike.epsilon_lower) == (0, 0.5, 0)
 
 
 def test_bad_features_are_refused():

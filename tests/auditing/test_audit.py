@@ -13,11 +13,10 @@ import jdfl
 from jdfl.algorithms.program import Program
 from jdfl.auditing import Audit, audit
 from jdfl.auditing.observe import observe
-from jdfl.base import struct
 from jdfl.base.keys import typed_key
 from jdfl.base.streams import Keys
 from jdfl.engine import stepping
-from tests.auditing.planted import NETWORK, PLAIN, PROBLEM, STEPS, M, N, Z
+from tests.auditing.planted import BUGS, NETWORK, PLAIN, PROBLEM, STEPS, M, N, Z, plant
 from tests.later import Later
 from tests.refused import each_refused, refused
 
@@ -31,9 +30,8 @@ def _ceps(**fields: Any) -> jdfl.CEPS:
     return jdfl.CEPS(**({"s": 2, "rate": 1.0, "codec": jdfl.Dense(), "sigma": 1.0, "period": period} | noise | fields))
 
 
-def _audit(algorithm: Any = NOISY, problem: Any = None, **options: Any) -> Audit:
-    given = {"steps": STEPS, "runs": 8000} | options
-    return audit(algorithm, PROBLEM() if problem is None else problem, NETWORK(), **given)
+def _audit(algorithm: Any = NOISY, **options: Any) -> Audit:
+    return audit(algorithm, PROBLEM(), NETWORK(), **({"steps": STEPS, "runs": 8000} | options))
 
 
 def _passes(told: Audit, least: float) -> None:
@@ -45,81 +43,37 @@ def _passes(told: Audit, least: float) -> None:
     assert told.mu_hat >= least * told.mu_accounted
 
 
-@struct.dataclass
-class ThirdOfTheNoise:
-    """A mechanism that adds a third of what it reports."""
-
-    multiplier: Any = Z
-    norm = "l2"
-
-    def check(self) -> None:
-        pass
-
-    def add(self, key: Any, x: Any, sensitivity: Any) -> Any:
-        return jdfl.Gaussian(self.multiplier / 3).add(key, x, sensitivity)
-
-    def event(self) -> Any:
-        return jdfl.Gaussian(self.multiplier).event()
-
-
-@struct.dataclass
-class Shown(jdfl.DSGT):
-    """DSGT that says what its messages reveal: the tracker holds the gradient before mixing has blurred it."""
-
-    def visible(self, state: Any) -> Any:
-        return jnp.concatenate([state.x, state.y], axis=1)
-
-
-def _classes() -> Any:
-    features = np.random.default_rng(1).standard_normal((M, 40, 6))
-    labels = (features[..., 0] > 0).astype(int)
-    return jdfl.problems.softmax_regression(list(zip(features, labels)), classes=3)
-
-
-def _cubes() -> Any:
-    return Cubes(PROBLEM().data, PROBLEM().weight, PROBLEM().curvature)
-
-
 def _pair(entry: int, label: float) -> Any:
     return tuple((np.eye(1, N, entry, dtype=np.float32)[0], sign * label) for sign in (1, -1))
 
 
 WHOLE = jdfl.DPSGD(lr=0.1, updates=jdfl.Updates(clip=0.1, mechanism=jdfl.Gaussian(Z)))
 PASS = {  # with the releases, and the least share of the mu that is accounted for
+    "all records": (NOISY, {}, 4, 0.85),
     "add-remove": (jdfl.DPSGD(lr=0.1, gradients=replace(PLAIN, adjacency="add-remove")), {}, 4, 0.85),
     "a server": (jdfl.FedAvg(**MEANS), {"steps": 3}, 6, 0.3),  # averages have the noise of all
-    "averages": (jdfl.DFedAvgM(theta=0.5, **MEANS), {"steps": 3}, 6, 0.3),
     "kept CEPS": (Later(_ceps), {"steps": 5}, 3, 0.85),  # at the start, in round 2 and in round 4
-    "trackers": (Shown(lr=0.05, gradients=PLAIN), {}, 5, 0.7),
-    "classes": (NOISY, {"problem": Later(_classes)}, 4, 0.7),
     "a pair of one's own": (WHOLE, {"canary": _pair(2, 1e4)}, 4, 0.8),
-    "a loss of one's own": (NOISY, {"problem": Later(_cubes), "canary": _pair(2, 50.0)}, 4, 0.7),
 }
 
 
-def test_d_psgd_passes_and_is_nearly_attained():
-    told = _audit()
-    assert told.releases == 4
-    _passes(told, 0.85)
-    assert "not refuted" in told.statement()
-
-
-@pytest.mark.rotated(8)
+@pytest.mark.rotated(5)
 @pytest.mark.parametrize("name", PASS)
 def test_what_is_private_passes(name):
     algorithm, options, releases, least = PASS[name]
-    problem = options.get("problem", PROBLEM)()
-    told = _audit(algorithm() if callable(algorithm) else algorithm, **(options | {"problem": problem}))
+    told = _audit(algorithm() if callable(algorithm) else algorithm, **options)
     assert told.releases == releases
     _passes(told, least)
     if least == 0.3:
         assert told.mu_hat < 1.3 * told.mu_accounted / math.sqrt(M)
 
 
-def test_noise_that_is_less_than_reported_is_caught():
-    told = _audit(jdfl.DPSGD(lr=0.1, gradients=replace(PLAIN, mechanism=ThirdOfTheNoise())))
+def test_noise_that_is_less_than_reported_is_caught(monkeypatch, fresh):
+    plant(BUGS["a third of the noise"], monkeypatch)
+    told = _audit(runs=4000)
     assert (told.claimed, told.violated) == (True, True)
     assert told.mu_hat > 2 * told.mu_accounted
+    assert {"attack", "residual scale"} <= set(told.families)
 
 
 @pytest.mark.slow
@@ -162,26 +116,6 @@ def test_batches_change_nothing_keys_everything_and_looks_leave_out():
     np.testing.assert_array_equal(same, releases)
 
 
-@struct.dataclass
-class Odd(jdfl.DPSGD):
-    """Shows something that is no block of n numbers."""
-
-    def visible(self, state: Any) -> Any:
-        return state.x[:, :-1]
-
-
-@struct.dataclass
-class Cubes(jdfl.problems.Problem):
-    """|<a, w> - b|^3, for which nobody has designed a record."""
-
-    @property
-    def n(self) -> int:
-        return self.data[0].shape[-1]
-
-    def loss(self, w: Any, example: Any) -> Any:
-        return jnp.abs(example[0] @ w - example[1]) ** 3
-
-
 def test_mistakes_are_refused_early():
     right = {"algorithm": NOISY, "problem": PROBLEM(), "network": NETWORK(), "steps": 3}
     wrong = {"runs": 50}, {"node": M}, {"canary": "huge"}, {"canary": 3}, {"confidence": 1.0}, {"delta": 0.5}
@@ -193,9 +127,7 @@ def test_mistakes_are_refused_early():
         ({"canary": short}, "canary[1]", f"({N + 1},)"),
         ({"canary": (np.zeros(N), np.zeros(N))}, "canary[0]"),
         ({"canary": alike}, "changes nothing"),
-        ({"problem": _cubes()}, "Cubes", "canary = 'aligned'"),
         ({"network": jdfl.network.ring(M + 2)}, f"network.m = {M + 2}"),
-        ({"algorithm": Odd(lr=0.1, gradients=PLAIN)}, "Odd.visible"),
     ):
         with refused(*named):
             audit(**(right | options))

@@ -14,16 +14,14 @@ from jdfl.auditing import observe_events
 from jdfl.base.streams import Keys
 from jdfl.engine import stepping
 from jdfl.engine.waves import Waves
-from jdfl.events import ADPSGD, AGP, SWIFT, AsyncMethod, FedAsync, SwarmSGD
+from jdfl.events import ADPSGD, AGP, SWIFT, AsyncMethod
 from tests.auditing.planted import NETWORK, PROBLEM
 
 NOISY = jdfl.Gradients(clip=1.0, mechanism=jdfl.Gaussian(2.0))
 METHODS: dict[str, AsyncMethod] = {
     "AD-PSGD": ADPSGD(lr=0.1, gradients=NOISY),
-    "SwarmSGD": SwarmSGD(lr=0.1, gradients=NOISY, local_steps=1),
     "AGP": AGP(lr=0.1, gradients=NOISY),
     "SWIFT": SWIFT(lr=0.1, gradients=NOISY),
-    "FedAsync": FedAsync(lr=0.1, gradients=NOISY, local_steps=1),
 }
 
 
@@ -31,7 +29,7 @@ def network() -> nw.Timed:
     return nw.timed(NETWORK(), nw.ParetoTime(0.7, 3.0))
 
 
-@pytest.mark.rotated(5)
+@pytest.mark.rotated(3)
 @pytest.mark.parametrize("name", METHODS)
 def test_what_is_observed_is_what_runs_show(name):
     """With the same private keys and the same events the engine has the same models, period by period."""
@@ -65,12 +63,3 @@ def test_noise_that_is_too_small_is_seen(monkeypatch, fresh):
     assert found.releases >= 2
     assert found.violated
     assert found.epsilon_lower > found.epsilon_accounted
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(1200)
-@pytest.mark.parametrize("name", METHODS)
-def test_attacks_do_not_refute_what_is_claimed(name):
-    found = jdfl.audit(METHODS[name], PROBLEM(), network(), steps=3, runs=4000, key=2)
-    assert not found.violated
-    assert found.epsilon_lower > 0.3

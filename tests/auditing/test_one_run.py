@@ -1,7 +1,6 @@
 """Audits of one run: what is private passes, what is grossly wrong is refuted, and the bound holds as often as told."""
 
 import dataclasses
-import functools
 from typing import Any
 
 import jax
@@ -37,18 +36,14 @@ def _with(algorithm: Any, **fields: Any) -> Any:
 
 PRIVATE = {  # with the least share of the mu that is accounted for
     "linear": (PLAIN, PROBLEM, 0.5),
-    "classes": (PLAIN, CLASSES, 0.5),
     "add-remove": (_with(PLAIN, adjacency="add-remove"), PROBLEM, 0.5),
-    "exact": (_with(PLAIN, mechanism=jdfl.ExactGaussian(6.0)), PROBLEM, 0.5),
-    "EXTRA": (jdfl.EXTRA(lr=0.05, gradients=NOISY), PROBLEM, 0.5),
     "FedAvg": (jdfl.FedAvg(lr=0.1, local_steps=2, gradients=NOISY), PROBLEM, 0.2),  # averages have the noise of all
     "Poisson": (_with(PLAIN, batch=50, sampling="poisson"), PROBLEM, None),
-    "there or not": (_with(PLAIN, batch=50, sampling="poisson", adjacency="add-remove"), PROBLEM, None),
     "Laplace": (jdfl.DPSGD(gradients=jdfl.Gradients(clip=1.0, norm="l1", mechanism=jdfl.Laplace(6.0))), PROBLEM, None),
 }
 
 
-@pytest.mark.rotated(9)
+@pytest.mark.rotated(5)
 @pytest.mark.parametrize("name", PRIVATE)
 def test_what_is_private_passes_and_shows_the_mu_that_is_accounted_for(name):
     """The 1,200 canaries of three runs know mu to .06."""
@@ -73,7 +68,6 @@ def test_so_few_canaries_cannot_refute_a_large_epsilon():
 @pytest.mark.rotated(2)
 @pytest.mark.parametrize("problem", [PROBLEM, CLASSES], ids=["regression", "classes"])
 def test_canaries_have_the_gradient_that_they_are_said_to_have(problem):
-    """Formed or not: a canary's loss and its slopes have the same gradient, one entry; others have their own."""
     where = places(problem, 100, 1)
     sign = np.where(np.arange(100) % 3 == 0, 0, np.where(np.arange(100) % 2, 1, -1))
     made = with_sizes(planted(problem, where), where, sign, 2.0)
@@ -92,7 +86,6 @@ def test_canaries_have_the_gradient_that_they_are_said_to_have(problem):
 
 
 def test_the_chance_of_right_guesses_is_that_of_randomised_response():
-    """Without delta it is the binomial tail, and randomised response of every coin attains it."""
     epsilon = np.array([1.0])
     np.testing.assert_allclose(chance(60, 80, 200, epsilon, 0.0), scipy.stats.binom.sf(59, 80, np.e / (1 + np.e)))
     assert epsilon_shown(40, 80, 200, 0.0, 0.95) == 0.0
@@ -125,21 +118,6 @@ def test_the_bound_is_wrong_as_seldom_as_told():
     assert np.median(shown) > 0.6
 
 
-def test_exact_gaussian_noise_raises_no_alarm():
-    """Of 300 audits of a mechanism with its mu to the last digit none shows more; with a third of its noise some do."""
-    rng, m, r, mu = np.random.default_rng(2), 1000, 124, 1.0
-    epsilon = jdfl.privacy.epsilon(jdfl.privacy.GaussianEvent(1 / mu), 1, 0.2 / m)
-    shown = functools.cache(lambda right: epsilon_shown(right, r, m, 0.2 / m, 0.95))
-
-    def bounds(mu: float) -> np.ndarray:
-        coins = rng.integers(0, 2, (300, m))
-        scores = rng.standard_normal(coins.shape) + mu * (coins - 0.5)
-        return np.array([shown(right_guesses(*one, r // 2, r // 2)) for one in zip(scores, coins)])
-
-    assert not np.any(bounds(mu) > epsilon)
-    assert np.mean(bounds(3 * mu) > epsilon) > 0.2
-
-
 def test_guesses_are_of_the_clearest_scores():
     scores, coins = np.array([0.1, -3.0, 2.0, 5.0, -4.0, 0.2]), np.array([1, 0, 0, 1, 1, 0])
     assert right_guesses(scores, coins, 2, 1) == 2
@@ -155,21 +133,8 @@ def test_mistakes_are_refused_early():
         _audit(jdfl.DPSGD(lr=1e38, gradients=NOISY))
 
 
-def test_other_problems_are_audited_by_their_loss():
-    """A network, whose gradients have to be formed."""
-    tiny = jdfl.models.mlp(shape=(8, 8, 1), hidden=8)
-    problem = jdfl.problems.neural_classification("digits", M, model=tiny, examples=600, public=("holdout",))
-    found = _audit(_with(PLAIN, mechanism=jdfl.Gaussian(2.0)), problem=problem)
-    assert 0.5 * found.mu_accounted < found.mu_hat < 1.5 * found.mu_accounted
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        "clip skipped at one node",
-        *(pytest.param(one, marks=pytest.mark.slow) for one in ("no noise", "clip skipped altogether")),
-    ],
-)
+@pytest.mark.rotated(2)
+@pytest.mark.parametrize("name", ["no noise", "clip skipped at one node"])
 def test_what_is_grossly_wrong_is_refuted(name, monkeypatch, fresh):
     plant(BUGS[name], monkeypatch)
     found = _audit(key=1)

@@ -11,7 +11,6 @@ import pytest
 from jdfl.auditing import Audit
 from jdfl.auditing.judge import Finding
 from jdfl.cli import audit as command
-from tests.auditing.planted import BUGS, plant
 from tests.refused import refused
 
 FOUND = Audit(
@@ -39,19 +38,14 @@ def test_a_statement_says_what_an_audit_can_and_cannot_show():
     told = FOUND.statement()
     for words in ("not refuted", "epsilon >= 0.7", "(2.5, 1e-05) (claimed)", "can refute but not prove", "feature 3"):
         assert words in told
-    for words in ("VIOLATED", "warning", "at most", "as published"):
-        assert words not in told
     for changes, words in (
         ({"epsilon_accounted": 2.5001}, "(2.501, 1e-05) (claimed)"),  # never below the bound
         ({"epsilon_accounted": 9.0}, "can show epsilon >= 5.6 at most"),
         ({"mu_hat": 0.8, "mu_low": 0.7, "mu_high": 0.9}, "warning: mu is above"),
         ({"epsilon_lower": 4.13, "claimed": False}, "VIOLATED"),
-        ({"epsilon_lower": 4.13, "claimed": False}, "shows epsilon >= 4.13 at 95 % confidence"),
         ({"epsilon_lower": 4.13, "claimed": False}, "not claimed: what would follow"),
         ({"left_out": ("sigma is computed",)}, "not attacked, taken as public: sigma is computed"),
-        ({"not_probed": "why"}, "not probed: why"),
         ({"published": (1.0, 0.45), "delta_lower": 0.61}, "as published, REFUTED: epsilon = 1 at delta = 0.45"),
-        ({"published": (1.0, 0.45), "delta_lower": 0.4}, "as published, not refuted"),
     ):
         assert words in replace(FOUND, **changes).statement()
 
@@ -66,10 +60,7 @@ def test_what_was_measured_or_why_nothing_was_is_told_and_ends_the_command():
     assert "shows epsilon" not in told.statement()
     assert replace(FOUND, not_probed="why", claimed=True).exit_status == 4  # a claim of which nothing was measured
     assert not replace(FOUND, not_probed="why", claimed=False).inconclusive
-    few = replace(FOUND, not_probed="why", epsilon_accounted=9.0)
-    assert (few.inconclusive, few.exit_status) == (True, 4)
-    assert "INCONCLUSIVE" in few.statement()
-    assert not replace(few, not_probed="", tests=50).inconclusive
+    assert "INCONCLUSIVE" in replace(FOUND, not_probed="why", epsilon_accounted=9.0).statement()
     plain = replace(FOUND, mu_hat=math.inf).as_dict()
     assert json.loads(json.dumps(plain, allow_nan=False)) == plain | {"mu_hat": None, "left_out": [], "findings": []}
 
@@ -98,14 +89,6 @@ def told_by(*args, status=0):
     return json.loads(out.getvalue())
 
 
-@pytest.mark.slow
-def test_the_command_audits_the_run_of_its_flags():
-    told = told_by(*D_PSGD, "--node", "2", "--delta", "1e-4")
-    assert (told["algorithm"], told["runs"], told["releases"], told["delta"]) == ("DPSGD", 1000, 4, 1e-4)
-    assert "node 2" in told["canary"]
-    assert not told["violated"]
-
-
 def test_the_command_fails_where_a_report_is_refuted():
     paper = "--algorithm ceps-paper --algorithm.s 3 --algorithm.no-one-bit --algorithm.epsilon 2"
     assert told_by(*SMALL, *paper.split(), "--json", status=3)["violated"]
@@ -116,13 +99,6 @@ def test_the_command_audits_one_run_and_bits():
     assert (told["algorithm"], told["canaries"], told["releases"], told["delta"]) == ("DPSGD", 110, 4, 1e-3)
     told = told_by(*D_PSGD, "--algorithm.mechanism", "exact-gaussian", "--bits")
     assert (told["mechanism"], told["runs"], told["covered"]) == ("ExactGaussian", 1000, True)
-
-
-@pytest.mark.slow
-def test_the_command_fails_where_a_bug_is_planted(monkeypatch, fresh):
-    bug = BUGS["noise times .95"]
-    plant(bug, monkeypatch)
-    assert bug.family in {one["family"] for one in told_by(*D_PSGD, status=3)["findings"]}
 
 
 def test_what_has_no_noise_and_settings_of_another_audit_are_refused():

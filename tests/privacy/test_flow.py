@@ -57,27 +57,12 @@ NOISY = [row for row in TABLE if row.claimed or str(row) in CLAIMED | set(NOT_CL
 SILENT = [row for row in TABLE if row not in NOISY]
 
 
-def told_of(row: Row) -> Any:
-    return planned(row.algorithm, make_problem(row), make_network(), 7).privacy(make_problem(row))
-
-
-@pytest.mark.parametrize("row", NOISY, ids=str)
-def test_what_every_method_with_noise_claims(row: Row):
-    told = told_of(row)
-    assert told.claimed == (str(row) not in NOT_CLAIMED), told.reason
-    assert NOT_CLAIMED.get(str(row), "") in told.reason
-
-
-@pytest.mark.rotated(8)
-@pytest.mark.parametrize("row", SILENT, ids=str)
-def test_methods_without_noise_claim_nothing(row: Row):
-    told = told_of(row)
-    assert not told.claimed
-    assert "no noise is added" in told.reason or told == jdfl.privacy.NOTHING_SENT
-
-
-def test_the_methods_that_claim_are_in_the_table():
-    assert {str(row) for row in TABLE} > CLAIMED | set(NOT_CLAIMED)
+@pytest.mark.rotated(2)
+@pytest.mark.parametrize("row", [*NOISY, *SILENT[:6]], ids=str)
+def test_what_every_method_claims(row: Row):
+    told = planned(row.algorithm, make_problem(row), make_network(), 7).privacy(make_problem(row))
+    assert told.claimed == (row in NOISY and str(row) not in NOT_CLAIMED), told.reason
+    assert NOT_CLAIMED.get(str(row), "" if row in NOISY else "no noise is added") in told.reason
 
 
 M, N = 4, 3
@@ -142,11 +127,6 @@ def own_noise(a, x, r):
     return bare(a, x, r) + jax.random.normal(r.moment.stream(NOISE), x.shape, x.dtype)
 
 
-def stacked(a, x, r):
-    both = added(jnp.concatenate([bare(a, x, r)] * 2, axis=1), a, r)
-    return both[:, : x.shape[1]] + both[:, x.shape[1] :]
-
-
 def signed(a, x, r):
     g = a.gradients(x, r)
     return jnp.where(r.problem.data[1][:, :1] > 0, g, -g)
@@ -156,28 +136,13 @@ def of_nothing(a, x, r):
     return r.noisy(jdfl.Gaussian(0.1), bare(a, x, r), sizes(a, r), FAINT_NOISE, NOISE)
 
 
-def of_less(a, x, r):
-    """Its second noise is in every local step, the release that is said to cover it in none."""
-
-    def one(here, y):
-        return y + here.noisy(jdfl.Gaussian(0.1), jnp.zeros_like(y), jnp.ones(M), FAINT_NOISE, NOISE)
-
-    return added(r.repeat(2, one, jnp.zeros_like(x)) + bare(a, x, r), a, r)
-
-
 _RAW = "'model'", "nothing bounds or hides"
 PLANTED = {
     "noise that is drawn by oneself": (Step(own_noise), "no noise is added"),
     "a second message without noise": (Step(sending(bare)), "'second'", "has no noise"),
     "a second gradient without noise": (Step(lambda a, x, r: a.gradients(x, r) + bare(a, x, r)), *_RAW),
     "longer after the clip": (Step(lambda a, x, r: added(10 * bare(a, x, r), a, r)), *_RAW),
-    "the sum of two clips": (Step(lambda a, x, r: added(bare(a, x, r) + bare(a, 2 * x, r), a, r)), *_RAW),
     "no clip": (Step(lambda a, x, r: added(r.problem.gradients(x), a, r)), *_RAW),
-    "one number for all": (
-        Step(lambda a, x, r: added(jnp.broadcast_to(bare(a, x, r)[:, :1], x.shape), a, r)),
-        *_RAW,
-    ),
-    "two vectors with noise for one": (Step(stacked), *_RAW),
     "a sign by a record": (Step(signed), *_RAW),
     "a scale by a record": (
         Step(lambda a, x, r: added(bare(a, x, r), a, r, jnp.max(jnp.abs(r.problem.data[1]), axis=1))),
@@ -192,7 +157,6 @@ PLANTED = {
         "several streams",
     ),
     "noise as part of nothing": (Step(sending(of_nothing)), "several streams"),
-    "noise as part of less": (Step(of_less), "several streams"),
 }
 
 
@@ -233,20 +197,10 @@ def test_a_step_that_reuses_noise_or_sends_uncounted_messages_is_refused(algorit
 SEEN = {
     "no noise",
     "the same key in all runs",
-    "the same noise on updates in all rounds",
-    "noise not fresh in a second message",
-    "two releases counted as one",
     "noise missing in one round",
-    "noise missing at one node",
-    "noise missing now and then",
     "noise shared by two nodes",
     "keys reused over rounds",
     "noise added before clipping",
-    "noise that depends on the data",
-    "noise cancelled a round later",
-    "clip skipped for updates",
-    "a neighbour's gradient relayed",
-    "a bias by the labels",
     "releases not counted",
 }  # the others are inside of what is trusted: mechanisms, clips, keys, samples, what is counted
 
@@ -292,9 +246,8 @@ def test_a_method_without_noise_is_traced_once(monkeypatch):
         assert algorithm.privacy(problem).claimed == (algorithm is noisy)
         return len(traces) > before
 
-    small = jdfl.problems.linear_regression(_A[:, :2], _A[:, :2] @ np.ones(N))
-    other, known, wide = replace(plain, lr=0.2), replace(plain, lr=0.1), replace(plain, codec=jdfl.Dense("float16"))
-    asked = [(one, PROBLEM()) for one in (plain, known, other, noisy, noisy, wide)] + [(plain, small)]
-    assert [new(*one) for one in asked] == [True, False, True, True, True, True, True]
+    other, known = replace(plain, lr=0.2), replace(plain, lr=0.1)
+    assert [new(one, PROBLEM()) for one in (plain, known, other, noisy, noisy)] == [True, False, True, True, True]
+    assert new(plain, jdfl.problems.linear_regression(_A[:, :2], _A[:, :2] @ np.ones(N)))
     monkeypatch.setattr(jdfl.DPSGD, "step", lambda self, state, round: state)
     assert new(plain, PROBLEM())
