@@ -13,10 +13,7 @@ ADJACENCIES: list[Adjacency] = ["replace-one", "add-remove"]
 GRID = [  # noise, releases, delta: epsilons from below .003 to 100 and more, both sides of each change of method
     (0.2, 2, 1e-5),
     (0.7, 3, 1e-12),
-    (0.7, 100, 1e-5),
-    (3.0, 100, 0.1),
     (30.0, 1, 1e-5),
-    (1500.0, 1, 1e-6),
     (4000.0, 50, 1e-6),
     (1 / 19.99, 1, 1e-5),
     (1 / 20.01, 1, 1e-5),
@@ -57,20 +54,10 @@ def test_pure_epsilons_add_up_and_are_never_exceeded():
 
 
 def test_one_laplace_release_agrees_with_its_closed_form_and_many_small_ones_are_nearly_gaussian():
-    for z, delta in itertools.product([0.1, 1.0, 30.0], [1e-9, 1e-5, 1e-2]):
+    for z, delta in itertools.product([1e-3, 0.1, 1.0, 30.0], [1e-9, 1e-5, 1e-2]):
         exact = max(0.0, 1 / z + 2 * math.log1p(-delta))  # delta = 1 - exp((epsilon - 1 / z) / 2)
         assert exact <= epsilon(LaplaceEvent(z), 1, delta) <= exact * (1 + 1e-4)
     assert epsilon(LaplaceEvent(100.0), 10_000, 1e-5) == pytest.approx(gaussian_epsilon(1.0, 1e-5), rel=0.01)
-
-
-@pytest.mark.parametrize("event", [GaussianEvent(5.0), LaplaceEvent(5.0)], ids=["gaussian", "laplace"])
-def test_more_releases_cost_more_and_more_noise_and_a_larger_delta_less(event):
-    totals = [epsilon(event, releases, 1e-5) for releases in (0, 1, 2, 100)]
-    assert totals[0] == 0.0
-    assert all(a < b for a, b in itertools.pairwise(totals))
-    noise = [epsilon(type(event)(z), 20, 1e-5) for z in (0.5, 5.0, 64.0)]
-    deltas = [epsilon(event, 20, delta) for delta in (1e-12, 1e-6, 0.3)]
-    assert all(a > b for falling in (noise, deltas) for a, b in itertools.pairwise(falling))
 
 
 def test_what_makes_no_sense_is_refused():

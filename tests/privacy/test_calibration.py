@@ -17,13 +17,10 @@ from jdfl.privacy import (
 from tests.refused import each_refused
 
 MAKE = {"gaussian": GaussianEvent, "laplace": LaplaceEvent}
-SUBSET, LOOKS = Sampled("subset", 20, 100), Sampled("poisson", 30, 100, looks=2)
+LOOKS = Sampled("poisson", 30, 100, looks=2)
 CASES = {
     "gaussian": ("gaussian", 1.0, 1e-5, 3, {}),
-    "gaussian, little": ("gaussian", 0.02, 1e-6, 1, {}),
     "laplace": ("laplace", 1.0, 1e-5, 40, {}),
-    "laplace, one": ("laplace", 0.5, 1e-9, 1, {}),
-    "subset": ("laplace", 2.0, 1e-5, 9, {"sampled": SUBSET}),
     "looks": ("gaussian", 2.0, 1e-5, 4, {"sampled": LOOKS}),
     "add-remove": ("gaussian", 3.0, 1e-5, 1, {"sampled": Sampled("poisson", 60, 100), "adjacency": "add-remove"}),
 }
@@ -49,10 +46,9 @@ def test_gaussian_noise_agrees_with_the_closed_form_at_tiny_deltas_too():
     ("event", "target", "options"),
     [
         (GaussianEvent(30.0), 1.0, {}),
-        (LaplaceEvent(30.0), 1.0, {}),
         (GaussianEvent(3.0), 1.0, {"sampled": LOOKS}),
     ],
-    ids=["gaussian", "laplace", "looks"],
+    ids=["gaussian", "looks"],
 )
 def test_the_number_of_releases_is_the_last_that_fits(event: Any, target: float, options: Any):
     found = most_releases(event, target, 1e-5, **options)

@@ -15,11 +15,10 @@ from hypothesis.extra import numpy as arrays
 import jdfl
 from jdfl import privacy, testing
 from jdfl.algorithms.program import planned
-from jdfl.base.keys import typed_key, words
+from jdfl.base.keys import typed_key
 from jdfl.privacy import ExactGaussian, Gaussian, GaussianEvent, Ledger, exact
 from jdfl.privacy.slips import room
 from jdfl.privacy.together import total_epsilon
-from tests.contract.table import TABLE
 from tests.later import Later
 from tests.refused import refused
 
@@ -63,13 +62,6 @@ def test_a_number_is_its_cells_own_below_the_threshold_and_anothers_from_it(monk
         np.testing.assert_array_equal(exact.level(KEY(), int(fits.sum()), sd) + 1024, expected[fits])
 
 
-def test_words_of_other_keys_serve_as_well():
-    here, there = words(KEY(), (4,)), words(jax.random.key(3), (4,))
-    assert [one.dtype for one in (*here, *there)] == [np.uint32] * 4
-    other = words(jax.random.key(3, impl="rbg"), (4,))
-    assert len({np.asarray(one).tobytes() for one in (*here, *there, *other)}) == 6
-
-
 def chi_square(drawn: np.ndarray, sd: float) -> float:
     """By how many standard deviations the chi-square statistic is off, over cells with ten or more expected draws."""
     most = int(np.abs(drawn).max())
@@ -79,9 +71,8 @@ def chi_square(drawn: np.ndarray, sd: float) -> float:
     rest = expected[~often].sum(), found[~often].sum()
     expected, found = np.append(expected[often], rest[0]), np.append(found[often], rest[1])
     cells = len(expected) - 1
-    return (np.square(found - expected)[expected > 0] / expected[expected > 0]).sum() / math.sqrt(
-        2 * cells
-    ) - math.sqrt(cells / 2)
+    statistic = (np.square(found - expected)[expected > 0] / expected[expected > 0]).sum()
+    return statistic / math.sqrt(2 * cells) - math.sqrt(cells / 2)
 
 
 @pytest.mark.parametrize("sd", LEVEL)
@@ -89,16 +80,6 @@ def test_draws_follow_a_discrete_gaussian(sd):
     drawn = np.asarray(jax.jit(partial(exact.level, n=2**20, sd=sd))(KEY()))
     assert abs(chi_square(drawn, sd)) < 4
     assert chi_square(drawn, sd * 1.02) > 10, "the test sees a spread that is off by two in a hundred"
-
-
-def test_levels_add_up_to_one_discrete_gaussian():
-    """N_1 + 32 N_2, in the place of a longer table."""
-    one, two = probabilities(64, 20 * 64), probabilities(100, 10 * 100)
-    spaced = np.zeros((len(two) - 1) * 32 + 1)
-    spaced[::32] = two
-    found = np.convolve(one, spaced)
-    assert exact.spread(2) == math.hypot(64, 32 * 100)
-    assert np.abs(found - probabilities(exact.spread(2), len(found) // 2)).sum() < 2e-12
 
 
 @given(
@@ -119,6 +100,16 @@ def test_what_noise_is_added_to_moves_no_further_than_it_hides(x, change, multip
             mechanism.add(KEY(), jnp.asarray(one), D + 6 * float(np.spacing(np.float32(51))))
     levels = mechanism.levels(6)
     assert np.linalg.norm(seen[0] - seen[1]) * multiplier <= math.sqrt(exact.spread(levels) ** 2 - 4)
+
+
+def test_levels_add_up_to_one_discrete_gaussian():
+    """N_1 + 32 N_2, in the place of a longer table."""
+    one, two = probabilities(64, 20 * 64), probabilities(100, 10 * 100)
+    spaced = np.zeros((len(two) - 1) * 32 + 1)
+    spaced[::32] = two
+    found = np.convolve(one, spaced)
+    assert exact.spread(2) == math.hypot(64, 32 * 100)
+    assert np.abs(found - probabilities(exact.spread(2), len(found) // 2)).sum() < 2e-12
 
 
 def test_noise_has_the_spread_that_it_says_and_costs_little_more():
@@ -147,29 +138,12 @@ def test_a_sensitivity_that_makes_no_steps_shows_nothing():
         assert np.isnan(ExactGaussian(1.0).add(KEY(), jnp.arange(5.0) / 3, jnp.float32(sensitivity))).all()
 
 
-NOISY = [  # but those that add noise up in floating point, and refuse
-    row
-    for row in TABLE
-    if isinstance(getattr(getattr(row.algorithm, "gradients", None), "mechanism", None), Gaussian)
-    and row.name not in ("decor", "mafalda")
-]
-
-
-def with_exact(algorithm):
-    gradients = getattr(algorithm, "gradients", None)
-    if "mechanism" in getattr(algorithm, "__dataclass_fields__", {}):
-        return replace(algorithm, mechanism=ExactGaussian(0.5), sensitivity=None, clip=1.0, sigma=1.0, noise="kept")
-    exact = {"mechanism": ExactGaussian(0.5), "sensitivity": None, "clip": 1.0, "noisy": "always"}
-    return replace(algorithm, gradients=replace(gradients, **exact))
-
-
-@pytest.mark.rotated(4)
-@pytest.mark.parametrize("row", NOISY, ids=str)
-def test_every_method_with_gaussian_noise_has_exact_noise_too(row):
-    problem = testing.small_problem(shared=row.shared)
-    told = planned(with_exact(row.algorithm), problem, testing.small_network(), 5).privacy(problem)
+@pytest.mark.parametrize("kind", [jdfl.DPSGD, jdfl.DSGT])
+def test_a_release_may_slip_in_every_level_of_every_number(kind):
+    problem = testing.small_problem()
+    told = planned(kind(lr=0.1, gradients=CLIPPED), problem, testing.small_network(), 5).privacy(problem)
     assert told.claimed
-    assert told.event == GaussianEvent(0.5, exact.SLIP * 2 * problem.n)
+    assert told.event == GaussianEvent(2.0, exact.SLIP * 2 * problem.n)
 
 
 def planned_for(mechanism):
@@ -187,15 +161,7 @@ def test_epsilon_is_that_of_continuous_noise_and_little_more():
     assert "void" not in here.statement()
 
 
-def test_calibrated_noise_keeps_its_epsilon():
-    algorithm = jdfl.DPSGD(lr=0.01, gradients=CLIPPED)
-    how = {"steps": 5, "delta": 1e-3, "epsilon": 3.0}
-    found = jdfl.calibrate(algorithm, testing.small_problem(), testing.small_network(), **how)
-    assert isinstance(found.gradients.mechanism, ExactGaussian)
-    assert 2.99 < planned_for(found.gradients.mechanism).epsilon <= 3.0
-
-
-@settings(max_examples=12)
+@settings(max_examples=6)
 @given(st.floats(-60, -20), st.integers(1, 1000), st.floats(-6, -2))
 def test_slips_are_paid_for_by_delta(slip, releases, delta):
     """delta >= delta' + (1 + e^epsilon) slips, with epsilon that of delta' and less noise than is there never."""
@@ -218,10 +184,7 @@ def test_slips_of_several_runs_add_up():
 
     plain, off, much = ([ledger(slip)] * 3 for slip in (0.0, 1e-12, 1e-6))
     assert total_epsilon(plain, 1e-5) < total_epsilon(off, 1e-5) < math.inf == total_epsilon(much, 1e-5)
-    assert ledger(1e-12) == Ledger.from_dict(ledger(1e-12).as_dict()) or ledger(1e-12).event.slip == 1e-12
-
-
-def test_an_epsilon_that_slips_use_up_is_refused():
+    assert Ledger.from_dict(ledger(1e-12).as_dict()).event.slip == 1e-12
     with refused("exact noise"):
         room(GaussianEvent(1.0, 1e-12), 1000, 1e-6, 30.0)
 
@@ -238,26 +201,10 @@ def test_float_sums_of_neighbours_are_no_further_apart_than_is_counted(q):
         problem = jdfl.problems.linear_regression(A, b)
         given = jnp.zeros((1, 6)), problem.data, problem.weight, problem.weight.sum(axis=1)
         found.append(np.asarray(jax.jit(partial(CLIPPED.parted, problem))(*given)[0], np.float64))
-    D, plain = (
-        float(replace(CLIPPED, mechanism=one).sensitivities(problem)[0]) for one in (ExactGaussian(1.0), Gaussian(1.0))
-    )
+    kinds = [replace(CLIPPED, mechanism=one(1.0)) for one in (ExactGaussian, Gaussian)]
+    D, plain = (float(one.sensitivities(problem)[0]) for one in kinds)
     apart = np.linalg.norm(found[0] - found[1])
     assert 0.99 * plain < apart <= D
-    g = A[0].astype(np.float64) * -b[0].astype(np.float64)[:, None]
-    mean = (g / np.linalg.norm(g, axis=1, keepdims=True)).mean(axis=0)
-    assert 0 < np.linalg.norm(found[1][0] - mean) <= (D - plain) / 2
-
-
-def test_samples_of_heavy_examples_add_up_to_more_than_what_is_divided_by():
-    """Where half of the examples weigh next to nothing, a sample of the others weighs twice what is expected."""
-    even = jdfl.problems.linear_regression(np.ones((2, 100, 3)), np.ones((2, 100)))
-    uneven = even.replace(weight=jnp.ones((2, 100)).at[:, 50:].set(0.01))
-    sampled = replace(CLIPPED, batch=50, sampling="subset")
-    over = [
-        float((sampled.sensitivities(one) - replace(sampled, mechanism=Gaussian(2.0)).sensitivities(one))[0])
-        for one in (even, uneven)
-    ]
-    assert over[1] > 1.5 * over[0]
 
 
 def test_exact_noise_that_would_not_be_is_refused():
@@ -271,10 +218,7 @@ def test_exact_noise_that_would_not_be_is_refused():
             jdfl.run(jdfl.DPSGD(gradients=gradients), testing.small_problem(), testing.small_network(), steps=1)
     with refused(trust="local"):
         jdfl.Updates(clip=1.0, mechanism=ExactGaussian(1.0), trust="central").check(jdfl.Gradients())
-
-
-def test_sums_that_rounding_moves_too_far_are_refused():
     problem = jdfl.problems.linear_regression(jnp.ones((2, 9000, 3)), jnp.ones((2, 9000)))
-    with refused("9000", "float64", "batch"):
+    with refused("9000", "float64", "batch"):  # sums that rounding moves too far
         CLIPPED.check(problem)
     replace(CLIPPED, batch=100, sampling="subset").check(problem)

@@ -6,18 +6,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from jdfl.privacy import GaussianEvent, GaussianSchedule, Ledger, Sampled, epsilon, epsilons, gaussian_epsilon
 from jdfl.privacy.calibration import most_releases
 from jdfl.privacy.relation import span
 from jdfl.privacy.together import total_epsilon
 from tests.refused import each_refused, refused
-
-_rising = st.lists(st.floats(0.01, 2.0), min_size=1, max_size=12).map(
-    lambda parts: np.sqrt(np.cumsum(np.square(parts)))
-)
 
 
 def ledger(event: Any, releases: Any = (2, 3), **fields: Any) -> Ledger:
@@ -37,15 +31,6 @@ def test_its_beginnings_are_as_one_release():
     np.testing.assert_array_equal(event.shift(np.array([0, len(mu)])), [0, mu[-1]])
 
 
-@settings(max_examples=20)
-@given(_rising)
-def test_as_releases_that_are_alike_it_tells_no_less(mu):
-    event = GaussianSchedule.of(mu)
-    alike = GaussianEvent(event.noise_multiplier)
-    assert all(alike.shift(k) >= event.shift(k) * (1 - 1e-12) for k in range(1, len(mu) + 1))
-    assert any(alike.shift(k) <= event.shift(k) * (1 + 1e-12) for k in range(1, len(mu) + 1))
-
-
 def test_equal_noise_is_that_of_plain_releases():
     event, plain = GaussianSchedule.of(np.sqrt(np.arange(1, 9)) / 3.0), GaussianEvent(3.0)
     assert span(event, 5) == pytest.approx((3.0, 3.0))
@@ -59,9 +44,8 @@ def test_it_is_stored_and_compared():
     assert again.event == event
     ledger(event).check_same(again)
     ledger(event).check_same(ledger(GaussianSchedule.of([0.5, 0.5, 0.9, 1.0])))  # of more rounds
-    for other in (GaussianSchedule.of([0.5, 0.6, 0.9]), GaussianEvent(event.noise_multiplier)):
-        with refused("event"):
-            ledger(event).check_same(ledger(other))
+    with refused("event"):
+        ledger(event).check_same(ledger(GaussianSchedule.of([0.5, 0.6, 0.9])))
 
 
 def test_runs_add_up_by_their_squares():

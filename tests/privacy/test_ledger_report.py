@@ -54,9 +54,9 @@ def report_of(guarantee=CLAIMED, releases=RELEASES, records=RECORDS, **options):
 
 def test_the_worst_node_is_the_worst_of_all():
     """Fewer releases may tell more, where samples are of few records."""
-    for sampling, worst in ((None, 2), (SAMPLING, 1), (Sampling("poisson", 5, 2), 1)):
-        told = ledger(sampling, np.array([3, 12, 25, 20]), np.array([20, 20, 80, 40]))
-        every = [told.epsilon(node, 1e-5) for node in range(4)]
+    for sampling, worst in ((None, 2), (SAMPLING, 1)):
+        told = ledger(sampling, np.array([3, 12, 25]), np.array([20, 20, 80]))
+        every = [told.epsilon(node, 1e-5) for node in range(3)]
         assert told.worst(1e-5) == (worst, max(every))
         assert every[worst] == max(every) > min(every)
 
@@ -85,18 +85,12 @@ def test_limits_are_the_last_number_of_releases_that_fits():
     at, beyond = replace(told, releases=limits), replace(told, releases=limits + 1)
     assert all(at.epsilon(node, 1e-3) <= 2.0 < beyond.epsilon(node, 1e-3) for node in (0, 1))
     np.testing.assert_array_equal(ledger(event=None).limits(1.0, 1e-5), 0)
-    sizes = np.array([90, 50, 70, 60, 80])  # of many sizes, those of the smallest
-    many = ledger(Sampling("subset", 40), releases=np.zeros(5, int), records=sizes).limits(2.0, 1e-3)
-    assert many.tolist() == [int(limits[0])] * 5
 
 
 def test_a_ledger_comes_back_from_json():
-    for told in (
-        ledger(),
-        ledger(Sampling("poisson", 3, 2), event=LaplaceEvent(0.1), adjacency="add-remove"),
-        ledger(None, event=LaplaceSchedule((30.0,) * 9), failure=1e-7),
-        Ledger.of(NO_NOISE, RELEASES, RECORDS),
-    ):
+    poisson = ledger(Sampling("poisson", 3, 2), event=LaplaceEvent(0.1), adjacency="add-remove")
+    scheduled = ledger(None, event=LaplaceSchedule((30.0,) * 9), failure=1e-7)
+    for told in (ledger(), poisson, scheduled, Ledger.of(NO_NOISE, RELEASES, RECORDS)):
         back = Ledger.from_dict(json.loads(json.dumps(told.as_dict())))
         for field in fields(Ledger):
             mine, theirs = getattr(told, field.name), getattr(back, field.name)
@@ -111,14 +105,11 @@ def test_a_ledger_comes_back_from_json():
 def test_going_on_with_other_noise_is_refused():
     for other, named in [
         (ledger(event=GaussianEvent(2.0)), "event"),
-        (ledger(event=LaplaceEvent(3.0)), "event"),
         (ledger(adjacency="add-remove"), "adjacency"),
         (ledger(unit="node"), "unit"),
         (ledger(failure=1e-7), "failure"),
-        (ledger(None), "sampling"),
         (ledger(Sampling("subset", 10, 2)), "sampling"),
         (ledger(records=RECORDS + 1), "records"),
-        (ledger(records=RECORDS[:2], releases=RELEASES[:2]), "records"),
     ]:
         with refused(named):
             ledger().check_same(other)
@@ -139,8 +130,7 @@ def test_a_report_is_what_the_accountants_say_of_the_worst_node():
     assert (told.releases["least"], told.releases["median"], told.releases["most"]) == (0, 4.0, 9)
     assert (told.releases["total"], told.records) == (13, {"least": 50, "total": 350})
     assert told.sampling == {"kind": "subset", "batch": 10, "rate": 0.2}
-    laplace = report_of(replace(CLAIMED, event=LaplaceEvent(3.0)))
-    assert laplace.epsilon <= laplace.epsilon_pure == epsilon_pure(LaplaceEvent(3.0), 9) == 3.0
+    assert report_of(replace(CLAIMED, event=LaplaceEvent(3.0))).epsilon_pure == epsilon_pure(LaplaceEvent(3.0), 9)
 
 
 @given(value=st.floats(min_value=0, max_value=1e300), digits=st.integers(1, 8))
@@ -156,40 +146,27 @@ def test_a_printed_bound_is_never_below_the_computed_one_and_off_by_less_than_a_
     assert upper(math.inf) == "inf"
 
 
-@pytest.mark.parametrize(
-    ("noise", "sampling"), [(GaussianEvent(3.0), SAMPLING), (LaplaceEvent(7.0), None)], ids=["gaussian", "laplace"]
-)
-def test_a_sound_report_states_its_guarantee_and_no_epsilon_below_the_computed_one(noise, sampling):
-    other = replace(CLAIMED, event=noise, sampling=sampling)
-    other = replace(other, warnings=("sigma is not public",), beside=(replace(other, sensitivity=0.04),))
-    told = report_of(other, warnings=("a step was skipped",))
-    first, *_ = told.beside
+def test_a_sound_report_states_its_guarantee_and_no_epsilon_below_the_computed_one():
+    other = replace(CLAIMED, sampling=SAMPLING, warnings=("sigma is not public",))
+    told = report_of(replace(other, beside=(replace(other, sensitivity=0.04),)), warnings=("a step was skipped",))
     for words in (*ASSUMPTIONS, CLAIMED.enforced_by, "warning: sigma is not public", "warning: a step was skipped"):
         assert words in told.statement()
     assert "NO GUARANTEE" not in told.statement()
-    bounds = {
+    for pattern, bound in {
         r"privacy: \((\S+), ": told.epsilon,
-        r"minimum (\S+),": told.epsilon_nodes["least"],
         r", median (\S+), maximum": told.epsilon_nodes["median"],
-        r"maximum (\S+) \(": told.epsilon,
         r"by RDP ([^\s;]+)": told.epsilon_rdp,
-        r"pure ([^\s;]+)": told.epsilon_pure,
-        r"without sampling ([^\s;]+)": told.epsilon_unamplified if sampling else None,
+        r"without sampling ([^\s;]+)": told.epsilon_unamplified,
         r"of one release ([^\s;]+)": told.epsilon_one_release,
-        r"in addition: \((\S+), ": first["epsilon"],
-    }
-    for pattern, bound in bounds.items():
+        r"in addition: \((\S+), ": told.beside[0]["epsilon"],
+    }.items():
         found = re.search(pattern, told.statement())
-        assert (found is None) == (bound is None), pattern
-        assert found is None or bound <= float(found[1]) <= 1.001 * bound, pattern
+        assert found is not None, pattern
+        assert bound <= float(found[1]) <= 1.001 * bound, pattern
 
 
 def test_a_delta_that_publishes_a_record_is_refused_and_one_near_it_is_warned_of():
-    for unit, counted, most in (
-        ("record", "records", 1 / 350),
-        ("node", "nodes", 1 / 3),
-        ("node-swap", "nodes", 1 / 3),
-    ):
+    for unit, counted, most in (("record", "records", 1 / 350), ("node-swap", "nodes", 1 / 3)):
         guarantee = replace(CLAIMED, unit=unit)
         for share, warned in ((0.0999, 0), (0.1, 1), (0.99, 1)):
             assert len(report_of(guarantee, delta=share * most).warnings) == warned
@@ -199,11 +176,11 @@ def test_a_delta_that_publishes_a_record_is_refused_and_one_near_it_is_warned_of
     each_refused(report_of, {"delta": 0.0}, {"accounting": "loose"})
 
 
-@pytest.mark.parametrize(("records", "power"), [(1, -5), (9_999, -5), (10_000, -6), (10_001, -6), (10**9, -11)])
-def test_the_default_delta_is_a_power_of_ten_below_a_tenth_of_one_over_the_records(records, power):
-    assert 0.1 / records > default_delta(records) == pytest.approx(10.0**power)
-    told = report_of(records=np.array([records, 1, 1]), releases=np.ones(3))
-    assert (told.delta, told.warnings) == (default_delta(records + 2), ())
+def test_the_default_delta_is_a_power_of_ten_below_a_tenth_of_one_over_the_records():
+    for records, power in ((1, -5), (9_999, -5), (10_000, -6), (10_001, -6), (10**9, -11)):
+        assert 0.1 / records > default_delta(records) == pytest.approx(10.0**power)
+    told = report_of(records=np.array([10_000, 1, 1]), releases=np.ones(3))
+    assert (told.delta, told.warnings) == (default_delta(10_002), ())
 
 
 def test_what_is_not_claimed_has_no_report_but_by_a_paper_s_accounting_and_labelled():
@@ -212,26 +189,23 @@ def test_what_is_not_claimed_has_no_report_but_by_a_paper_s_accounting_and_label
     for accounting in ("sound", "paper"):
         with refused("no noise is added", "mechanism"):
             report_of(NO_NOISE, accounting=accounting)
-    told = report_of(UNCLAIMED, accounting="paper")
-    assert (told.sound, told.epsilon) == (False, report_of().epsilon)
-    assert told.statement().startswith("- privacy: NO GUARANTEE: nothing is clipped\n")
-    assert "\n- privacy: (" not in told.statement()
     published = Published(2.0, 0.5, "Theorem 2", "half of all runs may tell everything")
-    told = report_of(replace(CLAIMED, published=published), accounting="paper")
-    assert not told.sound
-    assert "NO GUARANTEE: half of all runs" in told.statement()
-    assert "as published, unsound: epsilon = 2 at delta = 0.5 (Theorem 2)" in told.statement()
+    for guarantee, words in (
+        (UNCLAIMED, "NO GUARANTEE: nothing is clipped\n"),
+        (replace(CLAIMED, published=published), "NO GUARANTEE: half of all runs"),
+        (replace(CLAIMED, published=published), "as published, unsound: epsilon = 2 at delta = 0.5 (Theorem 2)"),
+    ):
+        told = report_of(guarantee, accounting="paper")
+        assert (told.sound, told.epsilon) == (False, report_of().epsilon)
+        assert words in told.statement()
 
 
-@pytest.mark.parametrize("accounting", ["sound", "paper"])
-def test_a_report_is_plain_data(accounting):
+def test_a_report_is_plain_data():
     beside = replace(CLAIMED, unit="node-swap", failure=4e-6, event=LaplaceSchedule((8.0,) * 9))
     published = Published(math.inf, 0.5, "T", "vacuous")
-    told = report_of(replace(CLAIMED, beside=(beside,), published=published), accounting=accounting).as_dict()
+    told = report_of(replace(CLAIMED, beside=(beside,), published=published)).as_dict()
     back = json.loads(json.dumps(told, allow_nan=False))
-    assert (back["published"]["epsilon"], back["sound"]) == (None, accounting == "sound")
-    assert isinstance(back["epsilon"], float)
+    assert (back["published"]["epsilon"], back["sound"]) == (None, True)
     assert isinstance(back["releases"]["worst_node"], int)
     assert isinstance(back["beside"][0]["epsilon"], float)
     assert json.loads(json.dumps(beside.as_dict(), allow_nan=False))["failure"] == 4e-6
-    assert "epsilon" not in json.dumps(UNCLAIMED.as_dict())

@@ -1,7 +1,5 @@
 """Lemma 2 of the DPPS paper with constants that hold: the constants, the schedule made of them, and planted bugs."""
 
-import itertools
-
 import hypothesis
 import hypothesis.strategies as st
 import numpy as np
@@ -13,7 +11,7 @@ from jdfl import network as nw
 from jdfl.algorithms.program import planned
 from jdfl.network import matrices
 from jdfl.privacy import sensitivity as module
-from jdfl.privacy.sensitivity import certified, lemma2, lemma2_constants
+from jdfl.privacy.sensitivity import lemma2, lemma2_constants
 from tests.later import Named
 from tests.privacy.test_sensitivity import CLIPPED, COURSES, FAILURE, PROBLEM, course, uneven
 from tests.refused import refused
@@ -22,10 +20,8 @@ NETWORKS = Named(
     {
         "2-out": lambda: nw.d_out(10, 2),
         "2-out, synchronised": lambda: nw.synchronised(nw.d_out(8, 2), 4),
-        "one peer, synchronised": lambda: nw.synchronised(nw.one_peer_exponential(10, hops="code"), 5),
         "ring": lambda: nw.ring(5),
         "always": lambda: nw.synchronised(nw.d_out(4, 2), 1),
-        "two nodes": lambda: nw.d_out(2, 2),
     }
 )
 
@@ -60,20 +56,16 @@ def test_the_constants_by_hand():
     assert constant == pytest.approx(2 * 0.5, rel=1e-6)
     assert contraction == pytest.approx(0.5, abs=2e-3)
     assert lemma2_constants([np.eye(1)])[0] == 0
-
-
-def test_networks_for_which_there_are_none_are_refused(monkeypatch):
-    monkeypatch.setattr(module, "MOST_WORK", 1e5)
-    for W, *named in (
-        (nw.as_dense(uneven(6).graph), "certified"),
-        (np.array([[1.5, -0.5], [-0.5, 1.5]]), "sum to one"),
-        (np.eye(3), "N = 3", "synchronise"),
-    ):
+    for W, *named in ((np.array([[1.5, -0.5], [-0.5, 1.5]]), "sum to one"), (np.eye(3), "N = 3", "synchronise")):
         with refused(*named):
-            lemma2_constants([np.asarray(W, float)])
+            lemma2_constants([W])
+    with refused("clip", "'lemma2'"):
+        jdfl.run(jdfl.SGP(dpps=jdfl.DPPS(b=1.0, sensitivity="lemma2")), PROBLEM(), nw.d_out(6, 2), steps=3)
+    with refused("certified"):
+        lemma2_constants([np.asarray(nw.as_dense(uneven(6).graph), float)])
 
 
-@hypothesis.settings(max_examples=12)
+@hypothesis.settings(max_examples=6)
 @given(name=st.sampled_from(["2-out", "2-out, synchronised"]), **COURSES)
 @hypothesis.example(name="2-out", kind="halves", noise=0.0, start=5.0, falls=False, seed=0)
 @hypothesis.example(name="2-out, synchronised", kind="halves", noise=0.03, start=0.0, falls=True, seed=0)  # a cycle
@@ -82,7 +74,7 @@ def test_the_schedule_is_never_below_the_true_distance(name, kind, noise, start,
     course(net, kind, min(noise, 2e-3) if name == "2-out" else noise, start, falls, seed, sensitivity="lemma2")
 
 
-@pytest.mark.parametrize("name", NETWORKS)
+@pytest.mark.parametrize("name", ["2-out", "2-out, synchronised"])
 def test_the_schedule_is_its_formula(name):
     """Sums over all rounds since the last mean, in the place of the recursion."""
     rounds, d, known = 17, 3, {"failure": FAILURE, "start": 3.0, "rounding": 1e-4}
@@ -103,13 +95,6 @@ def test_the_schedule_is_its_formula(name):
         steps.append(bounds[t] + 1e-4 * (reached + lengths[-1]))
 
 
-def test_it_is_looser_than_certified_and_never_tighter():
-    for name, noise in itertools.product(NETWORKS, (0.0, 0.01)):
-        W = of(NETWORKS[name], 12)
-        known = (lambda t, W=W: W[t], np.ones(12), np.full(12, noise), 5)
-        assert (lemma2(*known, failure=FAILURE) >= certified(*known, failure=FAILURE)).all()
-
-
 def test_it_claims_what_certified_claims_with_its_own_schedule():
     net, steps = nw.d_out(6, 2), 5
     kinds = [jdfl.SGP(gradients=CLIPPED, dpps=jdfl.DPPS(b=40.0, sensitivity=one)) for one in ("certified", "lemma2")]
@@ -121,16 +106,3 @@ def test_it_claims_what_certified_claims_with_its_own_schedule():
     np.testing.assert_allclose(np.divide(second.event.multipliers, first.event.multipliers), ratio, rtol=1e-5)
     assert second.beside[0].event == first.beside[0].event  # b / gamma_n of a round
     assert second.beside[0].failure == 1e-6
-
-
-def test_what_it_does_not_cover_is_refused():
-    random = nw.random_links(nw.d_out(6, 2), 0.5, weights="out-degree")
-    for clip, b, net, *named in (
-        (None, 1.0, nw.d_out(6, 2), "clip", "'lemma2'"),
-        (CLIPPED.clip, 1.0, uneven(6), "certified"),
-        (CLIPPED.clip, 1.0, random, "random links", "lemma2"),
-        (CLIPPED.clip, 1e-6, nw.d_out(6, 2), "1e+18", "Synchronise"),
-    ):
-        dpps = jdfl.DPPS(b=b, noise_rate=1.0, sensitivity="lemma2")
-        with refused(*named):
-            jdfl.run(jdfl.SGP(gradients=CLIPPED.replace(clip=clip), dpps=dpps), PROBLEM(), net, steps=30)

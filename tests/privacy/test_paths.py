@@ -40,17 +40,6 @@ class Ahead(jdfl.Algorithm):
         return state[0]
 
 
-class Last(Ahead):
-    """Its parameters have a last step without noise."""
-
-    def step(self, state: Any, round: jdfl.Round) -> Any:
-        x, _ = super().step(state, round)
-        return x, self.gradients.without_noise(x, round)
-
-    def params(self, state: Any) -> Any:
-        return state[0] - state[1]
-
-
 def scaled(w: Any, problem: Any) -> Any:
     """Looks at parameters alone."""
     return jnp.sum(w) / problem.n
@@ -80,12 +69,8 @@ def test_a_step_without_noise_is_seen_where_it_is_kept():
     kept = found(Ahead(where="state"), metrics=["consensus_error"])
     assert (kept["state [0]"], kept["parameters"], kept["metric consensus_error"]) == ("", "", "")
     assert kept["state [1]"] == "has no noise"
-    last = found(Last(), metrics=["consensus_error"])
-    assert last["message model"] == ""
-    assert all(last[output] for output in ("parameters", "metric consensus_error", "state [1]"))
-    for algorithm, local in ((Ahead(where="state"), False), (Last(), True)):
-        told = planned(algorithm, PROBLEM(), NETWORK(), 3).privacy(PROBLEM())
-        assert (told.claimed, bool(told.local)) == (True, local)
+    told = planned(Ahead(where="state"), PROBLEM(), NETWORK(), 3).privacy(PROBLEM())
+    assert (told.claimed, told.local) == (True, "")
 
 
 @pytest.mark.parametrize("row", [row for row in TABLE if getattr(row.algorithm, "unsent", "")], ids=str)

@@ -1,12 +1,10 @@
 """Laplace noise of another size in every release: against closed forms, sums, cells of a grid, dp-accounting."""
 
-import itertools
 import math
 from functools import reduce
 
 import numpy as np
 import pytest
-import scipy
 
 from jdfl.privacy import (
     LaplaceEvent,
@@ -32,9 +30,8 @@ def spread(least, most, count, seed=0):
 
 
 def test_a_schedule_is_a_value_with_noise_in_every_release():
-    one, other = LaplaceSchedule((0.5, 2.0)), LaplaceSchedule((0.5, 2.0))
-    assert (one, hash(one)) == (other, hash(other))
-    assert one != LaplaceSchedule((2.0, 0.5))
+    one = LaplaceSchedule((0.5, 2.0))
+    assert {one} == {LaplaceSchedule((0.5, 2.0))} != {LaplaceSchedule((2.0, 0.5))}
     assert (one.kind, one.noise_multiplier) == ("laplace", 0.5)
     for multipliers in ((), (1.0, 0.0), (math.nan,), (math.inf,)):
         with refused("multipliers"):
@@ -46,12 +43,6 @@ def test_more_releases_than_are_scheduled_and_samples_are_refused():
     for door in (epsilon, epsilon_rdp):
         each_refused(door, {"releases": 3}, {"sampled": Sampled("subset", 1, 2)}, event=event, releases=2, delta=1e-5)
     each_refused(epsilon_pure, {"releases": 3}, event=event)
-
-
-def _pure(event, releases):
-    found = epsilon_pure(event, releases)
-    assert found is not None
-    return found
 
 
 def _rdp(event, releases, delta):
@@ -66,8 +57,8 @@ def test_equal_noise_is_the_event_of_one_noise_whatever_is_scheduled_later(z, re
     for delta in (1e-12, 0.1):
         assert epsilon(event, releases, delta) == pytest.approx(epsilon(LaplaceEvent(z), releases, delta), rel=1e-9)
         assert _rdp(event, releases, delta) == pytest.approx(_rdp(LaplaceEvent(z), releases, delta), rel=1e-9)
-        assert epsilon(event, 0, delta) == _rdp(event, 0, delta) == _pure(event, 0) == 0.0
-    assert _pure(event, releases) == pytest.approx(releases / z, rel=1e-12)
+        assert epsilon(event, 0, delta) == _rdp(event, 0, delta) == epsilon_pure(event, 0) == 0.0
+    assert epsilon_pure(event, releases) == pytest.approx(releases / z, rel=1e-12)
 
 
 @pytest.mark.parametrize("noise", [(0.7, 2.0), (2.0, 2.5), (0.3, 1.0)], ids=["far", "near", "little"])
@@ -93,24 +84,6 @@ def test_rdp_is_dp_accounting_s_at_a_better_order(noise):
     assert epsilon(LaplaceSchedule(noise), len(noise), 1e-5) <= found
 
 
-def test_the_order_of_rdp_is_the_best_of_all():
-    count, delta, orders = 200, 1e-5, 1 + np.geomspace(1e-4, 1e7, 40_001)
-    for z in (0.3, 2.5, 150.0):
-        less, a = orders - 1, 1 / z
-        one = np.logaddexp(np.log(orders) + less * a, np.log(less) - orders * a) - np.log(2 * orders - 1)
-        bounds = count * one / less + np.log(less / orders) - np.log(orders * delta) / less
-        assert _rdp(LaplaceEvent(z), count, delta) == pytest.approx(bounds.min(), rel=1e-6)
-
-
-def test_every_release_costs_and_their_order_does_not_matter():
-    event = spread(3e-2, 20.0, 90)
-    for total in (epsilon, _rdp, lambda event, k, _: _pure(event, k)):
-        found = [total(event, k, 1e-5) for k in (0, 1, 2, 20, 64, 65, 90)]
-        assert found[0] == 0.0
-        assert all(a < b for a, b in itertools.pairwise(found))
-        assert total(LaplaceSchedule(event.multipliers[::-1]), 90, 1e-5) == found[-1]
-
-
 @pytest.mark.parametrize(("least", "most"), [(5.0, 50.0), (0.3, 1e4)], ids=["decade", "far"])
 def test_rounding_to_few_sizes_is_sound_and_little(least, most):
     """The lower bound: dp-accounting's optimistic distributions of all sizes as they are."""
@@ -133,27 +106,6 @@ def test_sizes_are_rounded_up_to_few_of_them():
         assert rounded.sum() < exact.sum() * (1 + more)
     few = LaplaceSchedule(event.multipliers[:64])
     np.testing.assert_array_equal(laplace.rounded(few), 1 / np.asarray(few.multipliers))
-
-
-@pytest.mark.parametrize("releases", [1, 20, 720])
-def test_large_losses_are_added_up_as_well(releases):
-    """A release that is far from its neighbour falls short of its pure epsilon by 0 or 2 Exp(1), evenly."""
-    draw, delta = np.random.default_rng(3), 1e-5
-    event = LaplaceSchedule(tuple(draw.uniform(3e-4, 5e-4, releases).tolist()))
-    x = np.concatenate([[0.0], np.geomspace(1e-6, 2 * releases + 40, 4000)])
-    chances = scipy.stats.binom.pmf(np.arange(releases + 1), releases, 0.5)
-    at_most = chances[0] + sum(
-        c * scipy.stats.gamma(j, scale=2).cdf(x) for j, c in enumerate(chances) if j and c > 1e-16
-    )
-    # At epsilon = the sum - x, delta is the mean of 1 - e^-(x - short) where the sum falls short by less than x: it is
-    # the integral of e^-(x - r) P(short <= r) over r < x.
-    deltas, middle = np.zeros_like(x), (at_most[1:] + at_most[:-1]) / 2
-    for i, step in enumerate(np.diff(x)):
-        deltas[i + 1] = deltas[i] * math.exp(-step) + middle[i] * -math.expm1(-step)
-    saved = float(np.interp(delta, deltas, x))
-    found = _pure(event, releases) - epsilon(event, releases, delta)
-    assert 0 <= found <= saved * (1 + 1e-3) + 1e-9 * _pure(event, releases)
-    assert releases == 1 or found > 0.75 * saved
 
 
 def test_very_many_releases_are_nearly_normal_and_take_no_time():

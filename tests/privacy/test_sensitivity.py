@@ -39,7 +39,6 @@ def uneven(m: int) -> nw.Static:
 NETWORKS = Named(
     {
         "2-out": lambda: nw.d_out(10, 2),
-        "one peer": lambda: nw.one_peer_exponential(10, hops="paper"),
         "3-out, synchronised": lambda: nw.synchronised(nw.d_out(8, 3), 4),
         "uneven": lambda: uneven(8),
         "uneven, synchronised": lambda: nw.synchronised(uneven(6), 5),
@@ -89,10 +88,6 @@ def test_the_published_estimate_is_no_bound():
     schedule = dpps.plan(net, None, np.ones(5), 1)
     seen = np.asarray(distances(dpps, schedule, net, jnp.zeros((10, 1)), eps, jax.random.key(0), jnp.bool_(False)))
     np.testing.assert_allclose(seen[:, 0], [2, 4, 6, 8, 10], rtol=1e-6)
-    by_hand = [1.56]
-    for _ in range(4):
-        by_hand.append(0.55 * by_hand[-1] + 1.56)
-    np.testing.assert_allclose(seen[:, 1], by_hand, rtol=1e-6)
     assert np.round(seen[:, 1].astype(float), 2).tolist() == [1.56, 2.42, 2.89, 3.15, 3.29]
     bound = dpps.replace(sensitivity="certified").plan(net, np.ones(5), np.ones(5), 1).certified
     assert (np.asarray(bound) >= seen[:, 0]).all()
@@ -137,7 +132,7 @@ COURSES = {
 }
 
 
-@hypothesis.settings(max_examples=25)
+@hypothesis.settings(max_examples=12)
 @given(name=st.sampled_from(["2-out", "uneven", "uneven, synchronised", "late"]), **COURSES)
 @hypothesis.example(name="uneven, synchronised", kind="one node", noise=0.03, start=0.0, falls=False, seed=0)
 @hypothesis.example(name="late", kind="one node", noise=0.1, start=0.0, falls=False, seed=0)
@@ -149,7 +144,7 @@ def test_the_certified_schedule_is_never_below_the_true_distance(name, kind, noi
         assert seen[0, 0] >= 0.999 * seen[0, 1]
 
 
-@pytest.mark.parametrize("name", ["2-out", "one peer", "3-out, synchronised", "uneven", "late", "always"])
+@pytest.mark.parametrize("name", ["2-out", "3-out, synchronised", "uneven", "late", "always"])
 def test_the_schedule_is_its_formula(monkeypatch, name):
     """Whatever is known of circulant products, and of rounds that hardly tell nodes apart any more."""
     monkeypatch.setattr(products, "SAME", 1e-7)
@@ -167,27 +162,18 @@ def test_the_schedule_is_its_formula(monkeypatch, name):
         np.testing.assert_allclose(few, found[:7], rtol=1e-6)
 
 
-def test_distances_and_the_estimate_by_hand():
-    x = np.random.default_rng(1).standard_normal((9, 4)).astype(np.float32)
-    assert float(module.real(jnp.asarray(x))) == pytest.approx(farthest(x), rel=1e-6)
+def test_distances_the_estimate_and_the_tail_by_hand(monkeypatch):
+    x = np.random.default_rng(1).standard_normal((9, 40)).astype(np.float32)
+    for device in ("cpu", "gpu"):  # which looks at more numbers together
+        monkeypatch.setattr(jax, "default_backend", lambda device=device: device)
+        assert float(module.real(jnp.asarray(x))) == pytest.approx(farthest(x), rel=1e-6)
+    for past in (1e-4, 3.0, 40.0):
+        eta = module._excess(past)
+        assert eta - math.log1p(eta) == pytest.approx(past, rel=1e-9)
     told = {"constant": 0.5, "contraction": 0.25}
     one = [jnp.asarray(v, jnp.float32) for v in ([2.0, 0.0], [4.0, 8.0], [1.0, 3.0], [10.0, 20.0])]
     np.testing.assert_allclose(module.published(*one, jnp.bool_(True), **told), [11.0, 23.0])
     np.testing.assert_allclose(module.published(*one, jnp.bool_(False), **told), [0.5 + 1 + 1, 0 + 3 + 2])
-
-
-def test_other_devices_look_at_more_numbers_together(monkeypatch):
-    x = np.random.default_rng(2).standard_normal((9, 40)).astype(np.float32)
-    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
-    for together in (module._NUMBERS_ELSEWHERE, 100):  # in one piece, and in pieces
-        monkeypatch.setattr(module, "_NUMBERS_ELSEWHERE", together)
-        assert float(module.real(jnp.asarray(x))) == pytest.approx(farthest(x), rel=1e-6)
-
-
-def test_the_tail_of_the_noise_is_bounded():
-    for x in (1e-4, 0.1, 3.0, 40.0):
-        eta = module._excess(x)
-        assert eta - math.log1p(eta) == pytest.approx(x, rel=1e-9)
 
 
 PROBLEM = Later(jdfl.problems.example1, m=6, n=4, s=2, rows=(5, 9))
@@ -198,20 +184,14 @@ def test_what_cannot_be_planned_is_refused(monkeypatch):
     random = nw.random_links(uneven(6), 0.5, weights="out-degree")
     for algorithm, net, *named in (
         (jdfl.SGP(dpps=jdfl.DPPS(b=1.0)), uneven(6), "clip"),
-        (jdfl.AverageConsensus(dpps=jdfl.DPPS(b=1.0)), uneven(6), "clip"),
         (jdfl.SGP(gradients=CLIPPED, dpps=jdfl.DPPS(b=1.0)), random, "random links", "d_out"),
         (jdfl.SGP(gradients=CLIPPED, dpps=jdfl.DPPS(b=1e-9, noise_rate=1.0)), uneven(6), "1e+18", "noise"),
     ):
         with refused(*named):
             jdfl.run(algorithm, PROBLEM(), net, key=0, steps=30)
-    algorithm = jdfl.SGP(gradients=CLIPPED, dpps=jdfl.DPPS(b=1.0, noise_rate=1e-3))
     monkeypatch.setattr(products, "MOST_WORK", 300.0)  # networks that are too large to follow
     with refused("circulant", m=6):
-        algorithm.plan(PROBLEM(), uneven(6), 30)
-    algorithm.plan(PROBLEM(), nw.d_out(6, 2), 3)
-    monkeypatch.setattr("jdfl.network.sequences._MOST_ENTRIES", 32)
-    with refused("32 entries", "6 x 6"):
-        algorithm.plan(PROBLEM(), uneven(6), 30)
+        jdfl.SGP(gradients=CLIPPED, dpps=jdfl.DPPS(b=1.0, noise_rate=1e-3)).plan(PROBLEM(), uneven(6), 30)
 
 
 def test_a_certified_plan_names_both_relations_and_adds_its_schedule_up():
@@ -222,15 +202,13 @@ def test_a_certified_plan_names_both_relations_and_adds_its_schedule_up():
     scales = np.where(np.arange(steps) >= 3, 0.1, 1.0)
     schedule = np.asarray(planned(algorithm, problem, net, steps).plan.certified, float)
     z = tuple((scales * schedule / 40 / (2 * 0.1 * scales)).tolist())
-    assert (told.unit, told.adjacency, told.observer) == ("node", "replace-one", "all messages")
-    assert told.sensitivity == pytest.approx(0.2)
+    assert (told.unit, told.observer, told.sensitivity) == ("node", "all messages", pytest.approx(0.2))
     assert told.epsilon_pure == pytest.approx(sum(1 / one for one in z), rel=1e-5)
     assert told.epsilon == pytest.approx(jdfl.privacy.epsilon(jdfl.privacy.LaplaceSchedule(z), steps, delta), rel=1e-5)
     (other,) = told.beside
     assert (other["unit"], other["failure"]) == ("node-swap", 1e-6)
     swap = jdfl.privacy.LaplaceSchedule(tuple((scales / 40).tolist()))
     assert other["epsilon"] == pytest.approx(jdfl.privacy.epsilon(swap, steps, delta - 1e-6), rel=1e-5)
-    assert "l1 clipping of every node's shared gradient to 1" in told.statement()
 
 
 @pytest.mark.parametrize("algorithm", [jdfl.PEDFL, jdfl.AverageConsensus], ids=lambda kind: kind.__name__)
@@ -249,17 +227,13 @@ def test_rounds_that_send_nothing_new_cost_nothing(algorithm):
 
 def test_no_epsilon_for_what_is_no_bound():
     guess, real = (jdfl.SGP(gradients=CLIPPED, dpps=jdfl.DPPS(b=1.0, sensitivity=one)) for one in ("eq22", "real"))
-    how = {"steps": 2, "key": 0}
-    result = jdfl.run(guess, PROBLEM(), uneven(6), metrics=[], **how)
+    result = jdfl.run(guess, PROBLEM(), uneven(6), metrics=[], steps=2, key=0)
     assert (result.guarantee.event, result.guarantee.claimed) == (None, False)
     for accounting in ("sound", "paper"):
         with refused("certified"):
             jdfl.account(result, accounting=accounting)
-        for algorithm in (guess, real):
-            with refused("certified"):
-                jdfl.account_plan(algorithm, PROBLEM(), uneven(6), accounting=accounting, **how)
+        with refused("certified"):
+            jdfl.account_plan(real, PROBLEM(), uneven(6), accounting=accounting, steps=2)
         told = summary(result, accounting=accounting)
         assert told["privacy"]["report"] is None
         assert "epsilon" not in summary_text(told).lower()
-    with refused("certified"):
-        jdfl.run(real, PROBLEM(), uneven(6), callbacks=[jdfl.Budget(1.0)], **how)

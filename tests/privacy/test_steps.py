@@ -1,6 +1,5 @@
 """Careless and malicious steps of a user: each is refused, counted as it is, or rests on a word that is told."""
 
-from dataclasses import replace
 from typing import Any
 
 import jax.numpy as jnp
@@ -9,11 +8,11 @@ import pytest
 
 import jdfl
 from experiments.attack_steps import STEPS, Step, algorithm, outcome
-from experiments.attack_worlds import ALONE, NOISY, PAIR, regression
-from jdfl.base import struct
+from experiments.attack_worlds import ALONE, NOISY, regression
 from jdfl.engine.spending import guarantee_of
 
 
+@pytest.mark.rotated(2)
 @pytest.mark.parametrize("name", STEPS)
 def test_what_is_said_of_a_step(name):
     told, why = outcome(name)
@@ -21,11 +20,10 @@ def test_what_is_said_of_a_step(name):
     assert (told == "counted") == (why == "")
 
 
-def test_paths_and_the_laws_agree_with_the_guarantee():
+def test_paths_agree_with_the_guarantee():
     for name in ("the tutorial's step", "a tenth of the sensitivity", "noise drawn again"):
         told = jdfl.paths(algorithm(name), regression(0), ALONE, steps=2)["message model"]
         assert (told == "") == (STEPS[name][0] == "counted")
-        jdfl.testing.check_algorithm(algorithm(name), "claims rest on noise", regression(0), PAIR)
 
 
 def test_counts_are_those_of_the_releases():
@@ -33,14 +31,6 @@ def test_counts_are_those_of_the_releases():
     for name, each in (("three local steps", [3, 3]), ("one node at a time", [1, 0])):
         made = jdfl.run(algorithm(name), regression(0), ALONE, steps=1, metrics=[])
         assert made.releases.tolist() == each
-
-
-@struct.dataclass
-class Reading(jdfl.problems.LinearRegression):
-    """The loss of an example depends on all labels."""
-
-    def loss(self, w: Any, example: Any) -> Any:
-        return jnp.mean(self.data[1]) * jnp.sum(w) + (example[0] @ w - example[1]) ** 2
 
 
 def test_what_has_to_be_declared_is_told_in_one_message():
@@ -61,8 +51,6 @@ def test_what_has_to_be_declared_is_told_in_one_message():
 def test_a_loss_that_reads_other_records_has_no_guarantee():
     problem: Any = regression(0)
     labels = problem.data[1]
-    fields = {name: getattr(problem, name) for name in ("data", "weight", "curvature")}
-    assert guarantee_of(jdfl.DPSGD(gradients=NOISY), Reading(**fields)).derived == ("constants",)
 
     def closing(w: Any, example: Any) -> Any:
         return (example[0] @ w - example[1]) ** 2 + jnp.sum(w) * jnp.mean(labels)
@@ -72,4 +60,3 @@ def test_a_loss_that_reads_other_records_has_no_guarantee():
     assert guarantee_of(jdfl.DPSGD(gradients=NOISY), own).derived == ("constants",)
     honest = jdfl.problems.from_loss(lambda w, one: (one[0] @ w - one[1]) ** 2, jnp.arange(8.0), data, nodes=2)
     assert guarantee_of(jdfl.DPSGD(gradients=NOISY), honest).claimed
-    assert guarantee_of(jdfl.DPSGD(gradients=NOISY), replace(honest, start=2 * honest.start)).derived == ("start",)
