@@ -1,7 +1,5 @@
 """What looks at records without noise leaves no epsilon, and what no noise covers is said to be so."""
 
-from dataclasses import replace
-
 import numpy as np
 import optax
 import pytest
@@ -15,8 +13,6 @@ from jdfl.lab import results
 from jdfl.privacy import DERIVED
 from tests.privacy.scene import DRAWN, NETWORK, NOISY, run
 from tests.refused import refused
-
-CEPS = jdfl.CEPS(s=2, clip=5.0, mechanism=jdfl.Gaussian(4.0))
 
 
 def test_preprocessing_leaves_no_epsilon_unless_all_of_it_is_public():
@@ -40,14 +36,6 @@ def test_all_names_may_be_declared_and_others_are_refused():
     with refused(*map(repr, DERIVED), public="everything"):
         DRAWN().declared("everything")
     assert PROBLEMS("classification", m=4, public="holdout, standardise").build().public == ("holdout", "standardise")
-
-
-def test_curvature_of_the_nodes_leaves_no_epsilon():
-    with refused("curvature"):
-        account_plan(CEPS, DRAWN(), NETWORK(), steps=2)
-    own = account_plan(CEPS, DRAWN().declared("curvature"), NETWORK(), steps=2)
-    given = account_plan(replace(CEPS, sigma=1.0), DRAWN(), NETWORK(), steps=2)
-    assert (own.epsilon, own.public, given.public) == (given.epsilon, ("curvature",), ())
 
 
 def test_a_stop_rule_on_data_leaves_no_epsilon():
