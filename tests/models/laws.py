@@ -68,6 +68,7 @@ def nodes_do_not_see_one_another(case):
     values, slopes = gradients(w, x)
     size = float(jnp.abs(slopes).max())
     assert np.isfinite(slopes).all()
+    assert np.isfinite(gradients(w, jnp.zeros_like(x))[1]).all()  # of images of a single colour
     for path, leaf in model.unravel(np.asarray(slopes)).items():
         assert "key.bias" in path or np.abs(leaf).sum() > 0, path
     for i in range(M):
@@ -82,25 +83,8 @@ def examples_mix_exactly_where_a_batch_norm_is(case):
     assert (moved > 1e-3) if model.examples_mix else (moved < 1e-6)
 
 
-def the_gradient_is_the_slope_of_the_loss(case):
-    _, w, x, _, gradients = case
-    slope = gradients(w, x)[1][0]
-    direction = slope / jnp.linalg.norm(slope)
-    step = 1e-3
-    moved = jnp.stack([w[0] + step * direction, w[0] - step * direction, w[0]])
-    values, _ = gradients(moved, jnp.broadcast_to(x[0], x.shape))
-    np.testing.assert_allclose((values[0] - values[1]) / (2 * step), jnp.linalg.norm(slope), rtol=2e-2)
-
-
-def images_of_a_single_colour_have_finite_gradients(case):
-    _, w, x, _, gradients = case
-    assert np.isfinite(gradients(w, jnp.zeros_like(x))[1]).all()
-
-
 LAWS = [
     scores_are_the_modules,
     nodes_do_not_see_one_another,
     examples_mix_exactly_where_a_batch_norm_is,
-    the_gradient_is_the_slope_of_the_loss,
-    images_of_a_single_colour_have_finite_gradients,
 ]

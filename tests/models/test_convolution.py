@@ -19,22 +19,17 @@ B = 2
 
 
 def usual(x, kernel, strides, padding):
-    """JAX's convolution with JAX's gradients."""
     return lax.conv_general_dilated(x, kernel, strides, padding, dimension_numbers=LAYOUT)
 
 
-def usual_pool(x, size, strides, pads):
-    """Flax's pooling, whose gradient scatters."""
-    return nnx.max_pool(x, size, strides, pads)
+usual_pool = nnx.max_pool  # whose gradient scatters
 
 
 def convolve(x, kernel, strides, padding):
-    """The same in the form that is fast in loops."""
     return fast(lambda x, kernel: usual(x, kernel, strides, padding))(x, kernel)
 
 
 def max_pool(x, size, strides, pads):
-    """The same in the form that is fast in loops."""
     return fast(lambda x: usual_pool(x, size, strides, pads))(x)
 
 
@@ -52,34 +47,26 @@ def results(function):
     return both
 
 
-def arrays(image, kernel, *lead, seed=0, dtype=jnp.float32):
-    """Random images [*lead, B, *image] and kernels [*lead, *kernel] of that dtype."""
-    one, two = jax.random.split(jax.random.key(seed))
-    fan = float(np.sqrt(np.prod(kernel[:-1])))
-    x, k = jax.random.normal(one, (*lead, B, *image)), jax.random.normal(two, (*lead, *kernel)) / fan
-    return x.astype(dtype), k.astype(dtype)
+def arrays(image, kernel, *lead):
+    """Random images [*lead, B, *image] and kernels [*lead, *kernel]."""
+    rng, fan = np.random.default_rng(0), np.sqrt(np.prod(kernel[:-1]))
+    x, k = rng.normal(size=(*lead, B, *image)), rng.normal(size=(*lead, *kernel)) / fan
+    return jnp.asarray(x, jnp.float32), jnp.asarray(k, jnp.float32)
 
 
 def agree(found, expected, tolerance=1e-5):
     for a, b in zip(found, expected, strict=True):
         assert (a.dtype, a.shape) == (b.dtype, b.shape)
-        a, b = np.asarray(a, np.float32), np.asarray(b, np.float32)
         assert np.abs(b).max() > 0
         np.testing.assert_allclose(a, b, rtol=0, atol=tolerance * np.abs(b).max())
 
 
-def side():
-    return st.tuples(st.integers(0, 2), st.integers(0, 2))
+def two(low, high):
+    return st.tuples(st.integers(low, high), st.integers(low, high))
 
 
 @settings(max_examples=4)
-@given(
-    size=st.tuples(st.integers(1, 3), st.integers(1, 3)),
-    extra=st.tuples(st.integers(0, 4), st.integers(0, 4)),
-    strides=st.tuples(st.integers(1, 2), st.integers(1, 2)),
-    padding=st.one_of(st.sampled_from(["SAME", "VALID"]), st.tuples(side(), side())),
-    channels=st.tuples(st.integers(1, 3), st.integers(1, 3)),
-)
+@given(two(1, 3), two(0, 4), two(1, 2), st.sampled_from(["SAME", "VALID"]) | st.tuples(two(0, 2), two(0, 2)), two(1, 3))
 def test_values_and_gradients_are_the_usual_ones(size, extra, strides, padding, channels):
     image = (size[0] + extra[0], size[1] + extra[1], channels[0])
     x, kernel = arrays(image, (*size, *channels))
@@ -95,7 +82,7 @@ LAYERS = {
 }
 
 
-def test_nodes_side_by_side_and_one_after_another_in_a_loop_are_the_usual_ones():
+def test_nodes_side_by_side_and_one_after_another_in_a_loop_and_single_examples_are_the_usual_ones():
     everything = {name: arrays(image, size, 3) for name, (image, size, *_) in LAYERS.items()}
 
     def program(everything):
@@ -109,8 +96,6 @@ def test_nodes_side_by_side_and_one_after_another_in_a_loop_are_the_usual_ones()
         agree(beside, expected)
         agree(after, expected)
 
-
-def test_every_example_has_a_gradient_of_its_own():
     image, size, strides, padding = LAYERS["3x3 by 2"]
     x, kernel = arrays(image, size)
 
@@ -121,34 +106,18 @@ def test_every_example_has_a_gradient_of_its_own():
     agree(each(convolve), each(usual))
 
 
-def test_bfloat16_is_as_close_as_bfloat16_is():
-    image, size, strides, padding = LAYERS["3x3 by 2"]
-    x, kernel = arrays(image, size, dtype=jnp.bfloat16)
-    found = jax.jit(results(lambda x, k: convolve(x, k, strides, padding)))(x, kernel)
-    wide = [leaf.astype(jnp.float32) for leaf in (x, kernel)]
-    expected = jax.jit(results(lambda x, k: usual(x, k, strides, padding)))(*wide)
-    agree(found, [leaf.astype(jnp.bfloat16) for leaf in expected], 2e-2)
-
-
 def test_no_gradient_has_a_layout_that_is_slow_in_loops():
     image, size, strides, padding = LAYERS["3x3 by 2"]
     x, kernel = arrays(image, size)
 
-    def layouts(function):
-        closed = jax.make_jaxpr(jax.grad(lambda x, k: jnp.sum(function(x, k, strides, padding)), (0, 1)))(x, kernel)
-        found = [e.params["dimension_numbers"] for e in closed.eqns if e.primitive.name == "conv_general_dilated"]
-        return {tuple(map(tuple, numbers)) for numbers in found}
-
-    def channels_last(found):
-        return found == {((0, 3, 1, 2), (3, 2, 0, 1), (0, 3, 1, 2))}
-
-    assert not channels_last(layouts(usual))
-    assert channels_last(layouts(convolve)) == (jax.default_backend() == "cpu")
+    closed = jax.make_jaxpr(jax.grad(lambda x, k: jnp.sum(convolve(x, k, strides, padding)), (0, 1)))(x, kernel)
+    found = [e.params["dimension_numbers"] for e in closed.eqns if e.primitive.name == "conv_general_dilated"]
+    channels_last = {tuple(map(tuple, numbers)) for numbers in found} == {((0, 3, 1, 2), (3, 2, 0, 1), (0, 3, 1, 2))}
+    assert channels_last == (jax.default_backend() == "cpu")
 
 
 POOLS = {
     "2x2": ((2, 2), (2, 2), ((0, 0), (0, 0))),
-    "2x3": ((2, 3), (2, 3), ((0, 0), (0, 0))),
     "3x3 by 2": ((3, 3), (2, 2), ((1, 1), (1, 1))),
 }
 
@@ -170,26 +139,20 @@ def test_pooling_is_the_usual_one_where_no_two_are_equal_and_gives_the_first_of_
             for how in POOLS.values()
         ]
 
-    compiled = jax.jit(lambda x: list(program(x)))
     for x in (different, equal):
-        for found, expected in compiled(jnp.asarray(x, dtype)):
+        for found, expected in program(jnp.asarray(x, dtype)):
             for a, b in zip(found, expected, strict=True):
                 assert a.dtype == b.dtype == dtype
                 np.testing.assert_array_equal(a[0].astype(jnp.float32), b.astype(jnp.float32))
 
 
 def test_an_accelerator_has_the_usual_gradients(monkeypatch):
-    image, size, strides, padding = LAYERS["3x3 by 2"]
+    image, size, *how = LAYERS["3x3 by 2"]
     x, kernel = arrays(image, size)
     monkeypatch.setattr(convolution, "in_loops", lambda: False)
-
-    def program(function, *operands):
-        return str(jax.make_jaxpr(jax.grad(lambda *a: jnp.sum(function(*a)), (0,)))(*operands))
-
-    assert program(lambda x: convolve(x, kernel, strides, padding), x) == program(
-        lambda x: usual(x, kernel, strides, padding), x
-    )
-    assert program(lambda x: max_pool(x, *POOLS["2x2"]), x) == program(lambda x: usual_pool(x, *POOLS["2x2"]), x)
+    for mine, flax, options in ((convolve, usual, (kernel, *how)), (max_pool, usual_pool, POOLS["2x2"])):
+        one, other = (jax.grad(lambda x, f=f, options=options: jnp.sum(f(x, *options))) for f in (mine, flax))
+        assert str(jax.make_jaxpr(one)(x)) == str(jax.make_jaxpr(other)(x))
 
 
 OTHER_WINDOWS = {  # of the maxima, [B, rows, columns, channels]
@@ -199,19 +162,17 @@ OTHER_WINDOWS = {  # of the maxima, [B, rows, columns, channels]
     "dilated": {"window_strides": (1, 2, 2, 1), "window_dilation": (1, 2, 1, 1)},
     "dilated input": {"window_strides": (1, 2, 2, 1), "base_dilation": (1, 1, 2, 1)},
     "of channels": {"window_dimensions": (1, 1, 2, 2), "window_strides": (1, 1, 2, 2)},
-    "of examples": {"window_dimensions": (3, 2, 1, 1), "window_strides": (3, 2, 1, 1)},
 }
 
 
-@pytest.mark.parametrize("name", OTHER_WINDOWS)
-def test_other_windows_are_left_alone(name):
-    how = {"window_dimensions": (1, 2, 2, 1), "padding": "VALID"} | OTHER_WINDOWS[name]
-    x = jax.random.normal(jax.random.key(0), (3, 8, 6, 4))
+def test_other_windows_are_left_alone():
+    x = jnp.ones((3, 8, 6, 4))
+    for how in OTHER_WINDOWS.values():
 
-    def pool(x):
-        return jnp.sin(lax.reduce_window(x, -jnp.inf, lax.max, **how))
+        def pool(x, how={"window_dimensions": (1, 2, 2, 1), "padding": "VALID"} | how):
+            return jnp.sin(lax.reduce_window(x, -jnp.inf, lax.max, **how))
 
-    assert str(jax.make_jaxpr(fast(pool))(x)) == str(jax.make_jaxpr(pool)(x))
+        assert str(jax.make_jaxpr(fast(pool))(x)) == str(jax.make_jaxpr(pool)(x)), how
 
 
 class Own(nnx.Module):
@@ -225,24 +186,18 @@ class Own(nnx.Module):
 
 
 OWN = {  # the settings of a layer of one's own, and whether the fast form takes them
-    "same": ({}, True),
-    "valid": ({"padding": "VALID"}, True),
-    "strides": ({"strides": (2, 3)}, True),
-    "zeros": ({"padding": 1, "strides": 2}, True),
     "zeros by side": ({"padding": ((1, 0), (3, 2)), "strides": (3, 1)}, True),
-    "zeros by axis": ({"padding": (2, 0), "use_bias": False}, True),
     "around": ({"padding": "CIRCULAR"}, True),
     "dilated kernel": ({"kernel_dilation": 2}, False),
     "dilated input": ({"input_dilation": (1, 2), "padding": 1}, False),
     "groups": ({"feature_group_count": 3}, False),
     "precision": ({"precision": "highest"}, False),
-    "own function": ({"conv_general_dilated": lambda *some, **how: lax.conv_general_dilated(*some, **how)}, True),
     "one axis": ({"kernel_size": 3}, False),
     "three axes": ({"kernel_size": (2, 3, 3)}, False),
 }
 
 
-@pytest.mark.rotated(7)
+@pytest.mark.rotated(4)
 @pytest.mark.parametrize("name", OWN)
 def test_layers_of_ones_own_have_the_fast_form_where_it_is_the_same(monkeypatch, name):
     how, fast = OWN[name]
@@ -264,7 +219,7 @@ def test_layers_of_ones_own_have_the_fast_form_where_it_is_the_same(monkeypatch,
 
 
 class OneOfEach(nnx.Module):
-    """Operations of every kind between the layers: a random draw, a nested program, a loop, batch norm, pooling."""
+    """Operations of every kind: a random draw, a nested program, a loop, batch norm, pooling."""
 
     def __init__(self, rngs):
         self.first, self.norm = nnx.Conv(3, 4, (3, 3), rngs=rngs), nnx.BatchNorm(4, rngs=rngs)
@@ -297,16 +252,3 @@ def test_the_rest_of_a_model_is_as_it_was(monkeypatch):
     assert "select_and_scatter" in str(jax.make_jaxpr(jax.grad(value))(w))
     for one, other in zip(jax.tree.leaves(mine), jax.tree.leaves(both())):
         np.testing.assert_allclose(one, other, atol=2e-5 * float(jnp.max(jnp.abs(other))))
-
-
-def test_a_loss_of_ones_own_takes_trees_and_returns_them():
-    x, kernel = arrays((6, 6, 2), (3, 3, 2, 3))
-
-    def loss(w, example):
-        y = usual_pool(usual(example["x"], w["k"], (1, 1), "SAME"), (2, 2), (2, 2), "VALID")
-        return {"loss": jnp.mean(y**2), "same": w["b"]}, example["x"]
-
-    given = {"k": kernel, "b": jnp.float32(3)}, {"x": x}
-    found, expected = fast(loss)(*given), loss(*given)
-    assert jax.tree.structure(found) == jax.tree.structure(expected)
-    agree(jax.tree.leaves(found), jax.tree.leaves(expected), 1e-6)

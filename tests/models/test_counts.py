@@ -43,12 +43,6 @@ def test_resnet_of_full_size_gives_scores_with_either_norm():
         assert (scores.shape, scores.dtype) == ((7, 10), jnp.float32)
 
 
-def test_the_natural_order_is_that_of_creation():
-    assert models.resnet18().paths[:4] == ("conv1.kernel", "norm1.scale", "norm1.bias", "layer1.0.conv1.kernel")
-    assert models.resnet18().paths[-2:] == ("head.kernel", "head.bias")
-    assert models.vit().paths[:4] == ("patches.kernel", "patches.bias", "token", "encoder.position")
-
-
 @settings(max_examples=8)
 @given(data=st.data(), name=st.sampled_from(["mlp", "vit"]))
 def test_shared_leaves_come_first_and_nothing_is_lost(data, name):
@@ -59,12 +53,9 @@ def test_shared_leaves_come_first_and_nothing_is_lost(data, name):
     assert model.paths[:count] == tuple(path for path in whole.paths if path in first)
     assert model.paths[count:] == tuple(path for path in whole.paths if path not in first)
     sizes = dict(zip(whole.paths, map(math.prod, whole.shapes)))
-    assert model.n_shared == sum(sizes[path] for path in first)
-    assert model.n == whole.n
-
+    assert (model.n_shared, model.n) == (sum(sizes[path] for path in first), whole.n)
     w = np.arange(2 * model.n, dtype=np.float32).reshape(2, -1)
     leaves = model.unravel(w)
-    assert {path: leaf.shape[1:] for path, leaf in leaves.items()} == dict(zip(whole.paths, whole.shapes))
     assert np.array_equal(model.ravel(leaves), w)
     at = 0
     for path in model.paths:
@@ -96,10 +87,8 @@ def test_splits_and_leaves_that_make_no_sense_are_refused():
         (lambda: model.split(("layer9.*",)), "'layer9.*'"),
         (lambda: model.split(lambda path: False), "at least one"),
         (lambda: model.split(("layer1.*",), ("layer2.*",)), "layer3.kernel in neither"),
-        (lambda: model.split(("layer1.*", "layer2.*"), ("layer2.bias", "layer3.*")), "layer2.bias in both"),
         (lambda: model.split("all", ("layer3.*",)), "layer3.kernel in both"),
         (lambda: model.ravel(missing), "layer2.bias"),
-        (lambda: model.ravel(leaves | {"layer4.bias": np.zeros(3)}), "layer4.bias"),
         (lambda: model.ravel(leaves | {"layer2.bias": np.zeros(3)}), "layer2.bias"),
     )
 
@@ -108,22 +97,16 @@ def test_networks_that_make_no_sense_are_refused():
     for name, options, words in (
         ("lenet", {}, "'lenet'"),
         ("mlp", {"depth": 3}, "'hidden'"),
-        ("mlp", {"wiring": "residual"}, "'residual'"),
         ("mlp", {"wiring": "residual-10", "hidden": 8}, "hidden = 8"),
         ("mlp", {"hidden": 0}, "hidden = 0"),
-        ("mlp", {"classes": 1}, "classes = 1"),
         ("mlp", {"shape": ()}, "shape"),
         ("mlp", {"dtype": "float16"}, "'float16'"),
         ("cnn", {"shape": (3, 8, 1)}, "rows = 3"),
         ("cnn", {"channels": (3,)}, "channels"),
-        ("cnn3", {"channels": (3, 3)}, "channels = (3, 3)"),
         ("cnn3", {"channels": (3, 0, 3)}, "second_channels = 0"),
         ("cnn3", {"activation": "elu"}, "'elu'"),
-        ("cnn3", {"shape": (28, 28)}, "channels"),
         ("resnet18", {"norm": "layer"}, "'layer'"),
-        ("resnet18", {"stem": "none"}, "'none'"),
         ("resnet18", {"shape": (28, 28)}, "channels"),
-        ("resnet18", {"shape": (28, 28.0, 1)}, "28.0"),
         ("vit", {"patch": 5}, "patch = 5"),
         ("vit", {"heads": 3}, "heads = 3"),
     ):

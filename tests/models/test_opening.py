@@ -2,46 +2,29 @@
 
 import jax
 import numpy as np
-import pytest
 from flax import nnx
 from jax import numpy as jnp
 
 from jdfl import models
-from jdfl.base import struct
-from jdfl.models import Model
 from tests.models.small import NAMES, SMALL, examples, parameters, small
 from tests.refused import all_refused
 
 
-@struct.dataclass
-class Holder:
-    """A structure with a model as a static field."""
-
-    w: jax.Array
-    model: Model = struct.field(pytree_node=False)
-
-
-def test_equal_models_compile_once(compilations):
-    scores = jax.jit(lambda held, x: held.model.apply(held.w, x))
+def test_models_made_of_the_same_are_equal_and_compile_once(compilations):
+    scores = jax.jit(lambda model, w, x: model.apply(w, x), static_argnums=0)
     model = small("mlp")
     w, x = np.asarray(parameters(model, 1)[0]), examples(model, 2)
-    scores(Holder(w, model), x).block_until_ready()
+    scores(model, w, x).block_until_ready()
     before = compilations()
-    scores(Holder(w + 1, small("mlp")), x).block_until_ready()
+    scores(small("mlp"), w + 1, x).block_until_ready()
     assert compilations() == before
-    scores(Holder(w, small("mlp", wiring="plain")), x).block_until_ready()
+    scores(small("mlp", wiring="plain"), w, x).block_until_ready()
     assert compilations() == before + 1
-
-
-def test_models_are_equal_where_they_are_made_of_the_same():
     for name in NAMES:
         one, two = small(name), small(name)
         assert one == two
-        assert hash(one) == hash(two)
         assert one.split("partpsp-1") == two.split("partpsp-1")
-        assert hash(one.split("partpsp-1")) == hash(two.split("partpsp-1"))
         assert len({one, two, one.split("partpsp-1"), small(name, dtype="bfloat16"), small(name, classes=4)}) == 4
-        assert repr(one) == repr(two)
         assert " at 0x" not in repr(one)
 
 
@@ -60,9 +43,7 @@ def test_a_seed_gives_the_modules_own_leaves_in_every_split():
     for path, leaf in state.items():
         np.testing.assert_allclose(found[path], leaf, rtol=1e-5, atol=1e-6)
 
-
-def test_the_perceptron_starts_within_its_bounds():
-    leaves = models.mlp(shape=(50,), hidden=40).unravel(models.mlp(shape=(50,), hidden=40).init(0))
+    leaves = models.mlp(shape=(50,), hidden=40).unravel(models.mlp(shape=(50,), hidden=40).init(0))  # in its bounds
     for layer, inputs in ((1, 50), (2, 40), (3, 50)):
         kernel = leaves[f"layer{layer}.kernel"] * np.sqrt(inputs)
         assert 0.95 < float(jnp.abs(kernel).max()) <= 1
@@ -112,16 +93,6 @@ class Odd(nnx.Module):
         return self.dense(x)
 
 
-class Nothing(nnx.Module):
-    """No parameters."""
-
-    def __init__(self, rngs: nnx.Rngs):
-        pass
-
-    def __call__(self, x):
-        return x
-
-
 def test_networks_that_could_not_be_carried_are_refused():
     def odd(extra):
         return models.Maker(Odd, (("extra", extra),))
@@ -131,7 +102,6 @@ def test_networks_that_could_not_be_carried_are_refused():
         (lambda: models.from_nnx(odd("array"), (3,), 2), "extra"),
         (lambda: models.from_nnx(odd("half"), (3,), 2), "bfloat16"),
         (lambda: models.from_nnx(odd(""), (3,), 3), "(3, 3)"),
-        (lambda: models.from_nnx(Nothing, (3,), 3), "parameters"),
         (lambda: models.from_nnx(None, (3,), 3), "make = None"),
         (lambda: models.from_nnx(Tied, (3,), 2, presets={"first": ("layer1.*",)}), "'layer1.*'"),
     )
@@ -148,9 +118,3 @@ def test_what_a_model_is_applied_to_has_its_shapes():
         (lambda: model.apply(w, x.astype(np.uint8)), "uint8"),
         *((lambda seed=seed: model.init(seed), "seed") for seed in (-1, 1.0, 2**32)),
     )
-
-
-def test_an_unknown_name_is_no_attribute():
-    with pytest.raises(AttributeError):
-        _ = models.lenet  # pyright: ignore[reportAttributeAccessIssue]
-    assert set(models.NAMES) < set(dir(models))
