@@ -123,27 +123,6 @@ def test_curvature_is_the_largest_eigenvalue(kind):
     np.testing.assert_allclose(problem.curvature, expected, rtol=1e-4)
 
 
-@pytest.mark.parametrize("kind", ["logistic", "softmax"])
-def test_curvature_bounds_the_hessian(kind):
-    problem = build(kind, parts_of(kind))
-    w = jnp.asarray(np.random.default_rng(0).normal(size=problem.n), jnp.float32)
-    hessians = jax.jit(jax.vmap(jax.hessian(problem.value), (None, 0, 0)))
-    for point in (w, jnp.zeros_like(w)):
-        largest = np.linalg.eigvalsh(hessians(point, problem.data, problem.weight))[:, -1]
-        assert (largest <= problem.curvature + PENALTY + 1e-4).all()
-
-
-def test_scores_decide_by_class():
-    problem = softmax_regression([(np.eye(3), np.arange(3))], penalty=0.0)
-    assert problem.n == 9
-    W = jnp.eye(3) * 2
-    np.testing.assert_array_equal(problem.scores(W.ravel(), problem.data[0][0]), W)
-    logistic = build("logistic", parts_of("logistic"))
-    w = jnp.ones(P_FEATURES)
-    scores = logistic.scores(w, logistic.data[0][0])
-    np.testing.assert_allclose(scores, np.asarray(logistic.data[0][0]).sum(axis=1), rtol=1e-5, atol=1e-6)
-
-
 def test_intercept_appends_ones_everywhere():
     parts = parts_of("logistic")
     problem = logistic_regression(parts, intercept=True, test=parts[0])
@@ -160,27 +139,22 @@ def test_bad_input_is_refused():
         (lambda: logistic_regression([(A, np.array([-1, 1]))]), "labels", "-1"),
         (lambda: logistic_regression([(A, np.array([0, 1, 1]))]), "node 0"),
         (lambda: logistic_regression([(A, 0 * y)], penalty=-1.0), "penalty"),
-        (lambda: logistic_regression([]), "node"),
         (lambda: logistic_regression([(A[:0], y[:0])]), "node 0"),
         (lambda: softmax_regression([(A, np.array([0, 5]))], classes=3), "5"),
         (lambda: linear_regression([A, np.ones((2, 4))], [y] * 2), "node 1"),
-        (lambda: linear_regression([A], [y] * 2), "targets"),
-        (lambda: linear_regression([A], [y], truth=np.ones(4)), "truth"),
         (lambda: linear_regression([A], [y], dtype="float64"), "jax_enable_x64"),
         (lambda: linear_regression([A], [y], dtype="int32"), "float32"),
         (lambda: linear_regression([A], [y], test=(np.ones((2, 4)), y)), "test set"),
         (lambda: linear_regression(np.ones((3, 4, 5)), np.ones((3, 3))), "targets"),
-        (lambda: linear_regression(np.ones((3, 0, 5)), np.ones((3, 0))), "examples"),
     )
     one, other = np.random.default_rng(0).standard_normal((3, 4, 5)), np.ones((3, 4))
     whole, parts = linear_regression(one, other), linear_regression(list(one), list(other))
     jax.tree.map(np.testing.assert_array_equal, whole, parts)
 
 
-@KINDS
-def test_check_problem_accepts_what_the_builders_make_and_names_what_is_broken(kind):
-    parts = parts_of(kind)
-    problem = build(kind, parts, test=parts[0])
+def test_check_problem_accepts_what_the_builders_make_and_names_what_is_broken():
+    parts = parts_of("softmax")
+    problem = build("softmax", parts, test=parts[0])
     check_problem(problem)  # must not raise
     (A, b), (rows, labels) = problem.data, problem.test
     for named, change in {
