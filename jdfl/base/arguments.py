@@ -162,6 +162,8 @@ def settings(given: Any, where: str = "") -> None:
         if ours(type(given)) or bound or all(option is bool or ours(option) for option in options):
             try:
                 argument(name, value, annotation)
+                if float in options and is_whole(value) and abs(value) >= 2**31:
+                    checks.refuse(f"{name} below 2^31, or a float", name, value)
                 if hasattr(value, "iloc"):
                     checks.refuse(f"an array as {name}", name, value, "Give .to_numpy(), in the order of the nodes.")
                 if bound and value is not None and not field.metadata.get("per_node"):

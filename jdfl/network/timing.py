@@ -132,7 +132,7 @@ def timed(
             f"Expected a base without times, got base = {called(base)}, whose times would be replaced. Give all times "
             "to one timed(...), with compute, latency, bandwidth and slowness."
         )
-    return Timed(inside, compute, latency, np.inf if bandwidth is None else bandwidth, factors, first, name=name)
+    return Timed(inside, compute, latency, np.inf if bandwidth is None else 1.0 * bandwidth, factors, first, name=name)
 
 
 def check_traces(network: Any, rounds: int) -> None:

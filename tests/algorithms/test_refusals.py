@@ -36,6 +36,7 @@ dpdo = partial(jdfl.DPDO, c=0.1, q=0.9, p=0.95, epsilon=30.0, gradients=WHOLE)
 cpgt = partial(jdfl.CPGT, noise_x=0.02, noise_y=0.1, gradients=WHOLE)
 SETTINGS = [
     (jdfl.DPSGD(lr=VECTOR), "lr", "shape"),
+    (jdfl.DPSGD(lr=2**31), "lr = 2147483648", "float"),
     (jdfl.DPSGD(optimizer=0.1), "optimizer = 0.1", "optax.adam"),
     (jdfl.DPSGD(optimizer=lambda lr: lr), "optimizer(0.1)", "optax.adam"),
     (jdfl.DPSGD(order="last"), "order = 'last'"),

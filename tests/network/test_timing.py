@@ -63,6 +63,7 @@ def test_a_response_is_computing_latency_and_the_bits():
     np.testing.assert_allclose(timing.compute, 2.0)
     np.testing.assert_allclose(timing.travel, 1.0)
     np.testing.assert_allclose(timing.response, 3.0)
+    assert isinstance(nw.timed(RING(), nw.FixedTime(2.0), bandwidth=10**11).bandwidth, float)  # no int32 holds it
 
 
 def test_slow_nodes_are_slow_in_all_rounds_of_a_run():
