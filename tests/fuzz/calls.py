@@ -1,12 +1,16 @@
 """A good call of every public function and setting, from which one argument at a time goes wrong."""
 
+import dataclasses
 import inspect
 from collections.abc import Callable
 from typing import Any
+from unittest.mock import MagicMock
 
+import jax
 import jax.numpy as jnp
 import networkx as nx
 import numpy as np
+import optax
 import pandas as pd
 from scipy.sparse import csr_array
 
@@ -203,3 +207,60 @@ def odds() -> list[Any]:
     """`ODD`, a network and a problem."""
     built = [one() if isinstance(one, Later) else one for one in ODD]
     return [*built, RING(), [RING()], RING().graph, PROBLEM()]
+
+
+class Duck:
+    """Something that has every attribute."""
+
+    def __getattr__(self, name: str) -> Any:
+        return lambda *args, **named: self
+
+
+class Raises:
+    """Something whose attributes raise what they like."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise RuntimeError(name)
+
+
+class Unprintable:
+    """Something that cannot be shown."""
+
+    def __repr__(self) -> str:
+        raise RuntimeError("no text")
+
+
+OBJECTS: list[Any] = [
+    *("x", "", 3, -1.5, float("nan"), True, None, b"x", 1j, {}, {"batch": 2}, [], [1], (), set(), range(3), Ellipsis),
+    *(lambda w, round: w, len, type, jdfl, object(), Odd, Odd(), Duck(), Raises(), Unprintable(), MagicMock()),
+    *(Exception("x"), NotImplemented, np.array(3.0), np.zeros(3), np.array(["a"]), np.str_("a"), np.ma.masked),
+    *(jnp.zeros(3), jax.random.key(0), optax.sgd(0.1), optax.adam, jdfl.consensus_below(0.1), jdfl.DPPS()),
+    *(jdfl.Gradients, jdfl.Gradients(), (jdfl.Gradients(),), [jdfl.Gradients()], {"gradients": jdfl.Gradients()}),
+    *(jdfl.Updates, jdfl.Updates(clip=1.0), jdfl.Dense, jdfl.Dense(), jdfl.Sparse(), jdfl.DPSGD(), jdfl.FedAvg()),
+    *(jdfl.Gaussian, jdfl.Gaussian(1.0), jdfl.Laplace(1.0), jdfl.ExactGaussian(1.0)),
+]
+Make = Callable[[Any], Any]
+
+
+def places() -> dict[tuple[str, str], Make]:
+    """Every field of every algorithm and other setting, and of the gradients and updates of every algorithm."""
+    found: dict[tuple[str, str], Make] = {}
+    for name, (kind, given, into) in SETTINGS.items():
+        for one in dataclasses.fields(kind):
+            found[name, one.name] = lambda value, kind=kind, given=given, into=into, field=one.name: into(
+                kind(**{**given, field: value})
+            )
+    inner = {"gradients": (jdfl.Gradients, CLIPPED), "updates": (jdfl.Updates, {"clip": 1.0})}
+    for name, kind in REGISTRY.items():
+        for owner, (part, given) in inner.items():
+            for one in dataclasses.fields(part) if owner in kind.__dataclass_fields__ else ():
+                found[name, f"{owner}.{one.name}"] = (
+                    lambda value, kind=kind, owner=owner, part=part, given=given, field=one.name: kind(
+                        **NEEDED.get(kind, {}), **{owner: part(**{**given, field: value})}
+                    )
+                )
+    return found
+
+
+PLACES = Later(places)
+GRADIENTS = [(name, "gradients") for name, kind in REGISTRY.items() if "gradients" in kind.__dataclass_fields__]

@@ -12,11 +12,25 @@ import pytest
 from hypothesis import strategies as st
 
 import jdfl
-from jdfl import codecs, network, problems
+from jdfl import codecs, network, observers, problems, testing
 from jdfl.algorithms import REGISTRY
 from jdfl.engine import loop, start
 from tests import refused as words
-from tests.fuzz.calls import ELSEWHERE, FUNCTIONS, GOOD, PROBLEM, RING, SETTINGS, STOPS, X, Y, functions, odds
+from tests.fuzz.calls import (
+    ELSEWHERE,
+    FUNCTIONS,
+    GOOD,
+    GRADIENTS,
+    OBJECTS,
+    PLACES,
+    PROBLEM,
+    RING,
+    SETTINGS,
+    X,
+    Y,
+    functions,
+    odds,
+)
 from tests.fuzz.judge import fuzz, sizes, unclean
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # of odd settings, at length
@@ -26,7 +40,6 @@ OWN = {  # may be functions, whose errors are a person's own
     ("problems.neural_classification", "shared"),
 }
 MINIMA = ("problems.optimum", "problems.sparse_optimum")  # say by RuntimeError that none was found
-TIMES = (network.ExponentialTime, network.FixedTime, network.LogNormalTime, network.ParetoTime)
 
 
 def places() -> list[tuple[str, str]]:
@@ -95,71 +108,6 @@ def test_any_argument(count):
     fuzz(count, st.tuples(st.sampled_from(some), st.sampled_from(odds())), lambda one: call(*one[0], one[1]))
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", FUNCTIONS)
-def test_every_odd_value_in_every_argument(name):
-    with contextlib.suppress(BegunError):
-        FUNCTIONS[name](**GOOD[name])
-    for place in places():
-        for value in odds() if place[0] == name else ():
-            call(*place, value)
-
-
-def compared(kind: type, field: str, value: Any) -> Any:
-    """A comparison with one field of itself, of its only method or of its tuning in exchange."""
-    odd = {field: value}
-    if kind is jdfl.Entry:
-        odd = {"methods": {"a": jdfl.Entry(**{"algorithm": jdfl.DPSGD(), field: value})}}
-    elif kind is jdfl.Tuning:
-        odd = {"tuning": dataclasses.replace(GOOD["compare"]["tuning"], **odd)}
-    return jdfl.compare(**{**GOOD["compare"], **odd})
-
-
-@sizes(80, 3000)
-def test_any_field_of_a_comparison(count):
-    fields = [
-        (kind, one.name) for kind in (jdfl.Entry, jdfl.Tuning, jdfl.Experiment) for one in dataclasses.fields(kind)
-    ]
-    names = {"methods", "grid", "seed", "trials"}
-    strategy = st.tuples(st.sampled_from(fields), st.sampled_from(odds()))
-    fuzz(count, strategy, lambda one: judged(lambda: compared(*one[0], one[1]), {one[0][1], *names}, one))
-
-
-def test_what_is_no_run_is_refused_by_name():
-    """What was taken, or failed inside, before arguments of runs were held against their annotations."""
-    compare: dict[str, Any] = {"problem": None, "network": 3, "trials": np.array(3.5), "metrics": {}, "progress": "x"}
-    compare |= {"measure": lambda: 0, "batch": True, "delta": -1, "epsilon": []}
-    wrong = {
-        "run": {"callbacks": [1], "resume": "x", "options": {"chunk": 3}, "metrics": [lambda: 0]},
-        "compare": compare,
-        "repeat": {"keys": np.array(3.5), "problem": "x", "steps": 2.5},
-        "sweep": {"batch": "x", "metrics": -1, "stop": 3},
-    }
-    for name, arguments in wrong.items():
-        for argument, value in arguments.items():
-            with words.refused(argument):
-                FUNCTIONS[name](**{**GOOD[name], argument: value})
-    for field, value in {"grids": None, "extend": 10**30, "keys": 3}.items():
-        with words.refused(field):
-            compared(jdfl.Tuning, field, value)
-
-
-@pytest.mark.parametrize("of", ["stop rules", "times"])
-def test_odd_stop_rules_and_times(of):
-    def taken(given: Any) -> None:
-        if of == "times":
-            network.timed(RING(), given())
-        else:
-            start.check_run(jdfl.DPSGD(), PROBLEM(), RING(), 2, 1, given())
-
-    for one in TIMES if of == "times" else STOPS:
-        for field in dataclasses.fields(one):
-            for value in odds()[:: 1 if of == "times" else 4]:
-                odd = {field.name: value}
-                make = lambda one=one, odd=odd: one(**odd) if of == "times" else dataclasses.replace(one, **odd)  # noqa: E731
-                judged(lambda make=make: taken(make), {field.name}, (one, odd))
-
-
 def test_what_is_no_path_is_refused_by_name():
     readers = [getattr(problems, f"read_{name}") for name in ("cifar10", "idx", "libsvm", "mnist", "qsar")]
     for read in (*readers, jdfl.read_checkpoint):
@@ -186,3 +134,63 @@ def test_data_that_has_no_minimum_is_refused():
             with words.refused("features", "node 1"):
                 getattr(problems, name)(problem, *more)
     words.each_refused(network.matrices, {"rounds": -3}, {"rounds": 0}, network=RING(), purpose="a schedule")
+
+
+DOORS: dict[str, Callable[[Any], Any]] = {
+    "run": lambda made: jdfl.run(made, PROBLEM(), RING(), steps=1),
+    "check_run": lambda made: start.check_run(made, PROBLEM(), RING(), 2, 1, None),
+    "account_plan": lambda made: jdfl.account_plan(made, PROBLEM(), RING(), steps=2),
+    "planned_releases": lambda made: jdfl.planned_releases(made, PROBLEM(), RING(), steps=2),
+    "calibrate": lambda made: jdfl.calibrate(made, PROBLEM(), RING(), steps=2, epsilon=3.0),
+    "paths": lambda made: jdfl.paths(made, PROBLEM(), RING()),
+    "observe": lambda made: jdfl.observe(made, PROBLEM(), RING(), observers.Everyone(), steps=2),
+    "audit": lambda made: jdfl.audit(made, PROBLEM(), RING(), steps=1, runs=100),
+    "audit_bits": lambda made: jdfl.audit_bits(made, PROBLEM(), runs=100),
+    "audit_one_run": lambda made: jdfl.audit_one_run(made, PROBLEM(), RING(), steps=1),
+    "check_algorithm": testing.check_algorithm,
+    "check": lambda made: made.check(PROBLEM(), RING()),
+    "privacy": lambda made: made.privacy(PROBLEM()),
+}
+
+
+BEGIN = ("observe", "audit", "audit_one_run", "check_algorithm")
+
+
+def objected(place: tuple[str, str], value: Any, door: str = "run", *others: str) -> bool:
+    """Whether the object is taken; AssertionError where it is refused without words, or by a run without its name."""
+    try:
+        DOORS[door](PLACES()[place](value))
+    except BegunError:
+        return True
+    except Exception as error:
+        wrong = unclean(ValueError(*error.args).with_traceback(error.__traceback__))
+        if not isinstance(error, ValueError | TypeError):
+            wrong = f"a {type(error).__name__}"
+        known = (place[1].rpartition(".")[2], "clip", "size for Sparse", *others)  # noise without a clip; a codec
+        if (
+            not wrong
+            and door in ("run", "check_run")
+            and not any(re.search(rf"\b{re.escape(name)}\b", str(error)) for name in known)
+        ):
+            wrong = "it does not name the field"
+        if wrong:
+            raise AssertionError(f"{wrong}: {error!r:.300} of {type(value).__name__} as {place} in {door}") from error
+        return False
+    return True
+
+
+@sizes(150, 5000)
+def test_wrong_objects_are_refused_at_all_doors(count):
+    """Two of the doors know no network, and compare kinds only."""
+
+    def check(one: tuple[tuple[str, str], tuple[bool, Any]]) -> None:
+        place, (odd, value) = one
+        fields = [field.name for field in dataclasses.fields(SETTINGS[place[0]][0])]
+        if not objected(place, value, *(["check_run", *fields] if odd else [])) and not odd:
+            for door in DOORS:
+                if door not in ("audit_bits", "privacy") or place in GRADIENTS:
+                    assert not objected(place, value, door) or door not in BEGIN, (place, value, door)
+
+    values = [(False, one) for one in OBJECTS] + [(True, one) for one in odds()]
+    some = [*GRADIENTS, *sorted(PLACES())]
+    fuzz(count, st.tuples(st.sampled_from(some), st.sampled_from(values)), check)

@@ -2,7 +2,6 @@
 
 import pickle
 import struct
-import tarfile
 import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
@@ -21,18 +20,12 @@ LIMIT = 2**20  # bytes that a file may unpack to here
 ZEROS = bytes(48 * LIMIT)
 LINES = Later(lambda: b"1 1:1\n" * (len(ZEROS) // 6))
 HEAD = struct.pack(">BBBBI", 0, 0, 8, 1, len(ZEROS))
-PATH = Later(lambda: tarfile.TarInfo("a" * len(ZEROS)))
 BOMBS: dict[str, tuple[Callable[[], bytes], Callable[[Path, bytes], Any]]] = {
-    "libsvm, one line": (lambda: PACK[".bz2"](ZEROS), lambda at, content: read_libsvm(one(at, "d.bz2", content))),
     "libsvm, lines": (lambda: PACK[".gz"](LINES()), lambda at, content: read_libsvm(one(at, "d.gz", content))),
     "idx, xz": (lambda: PACK[".xz"](HEAD + ZEROS), lambda at, content: read_idx(one(at, "i.xz", content))),
     "qsar.zip": (lambda: zipped({"q.csv": ZEROS}), lambda at, content: read_qsar(one(at, "q.zip", content))),
     "tar.gz": (
         lambda: PACK[".gz"](tarred({"data_batch_1.bin": ZEROS})),
-        lambda at, content: read_cifar10(one(at, "c.tar.gz", content)),
-    ),
-    "tar.gz, path": (
-        lambda: PACK[".gz"](PATH().tobuf(tarfile.PAX_FORMAT)),
         lambda at, content: read_cifar10(one(at, "c.tar.gz", content)),
     ),
     "npz": (
@@ -75,31 +68,20 @@ HEADS = [
     b"\x80\2]r\xff\xff\xff\x7f.",
     b"]p999999999999\n.",
     b"\x80\4\x95\xff\xff\xff\xff\xff\xff\xff\x7f].",
-    b"\x80\4\x8e\xff\xff\xff\xff\xff\xff\xff\x7fa.",
-    b"\x80\2T\xff\xff\xff\x7fa.",
     b"(" * 2**21 + b".",
     b"]" + b"".join(b"q%c](h%ch%ce" % (i, i, i) for i in range(200)) + b".",
     pickle.dumps({b"data": np.zeros((1, 3072), np.uint8), b"labels": [None]}),
 ]
+KNOT: Any = []  # labels that hold one another, so that writing them out would take 2^60 lines
+for _ in range(60):
+    KNOT = [KNOT, KNOT]
+HEADS.append(pickle.dumps({b"data": np.zeros((1, 3072), np.uint8), b"labels": KNOT}, protocol=3))
 
 
 def test_pickles_that_ask_for_memory_are_refused(tmp_path):
     for content in HEADS:
         cifar_folder(tmp_path, "data_batch_1", content)
         assert isinstance(tried(lambda: used(lambda: read_cifar10(tmp_path), 2**26), content), ValueError)
-
-
-def knotted() -> bytes:
-    """A batch whose labels hold one another, so that writing them out takes 2^60 lines."""
-    labels: Any = []
-    for _ in range(60):
-        labels = [labels, labels]
-    return pickle.dumps({b"data": np.zeros((1, 3072), np.uint8), b"labels": labels}, protocol=3)
-
-
-def test_labels_that_hold_one_another_are_never_written_out(tmp_path):
-    cifar_folder(tmp_path, "data_batch_1", knotted())
-    assert "got list" in str(tried(lambda: read_cifar10(tmp_path), "labels"))
 
 
 PLACES: dict[str, Callable[[Path], Any]] = {

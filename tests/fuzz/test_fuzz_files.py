@@ -4,7 +4,6 @@ import bz2
 import gzip
 import io
 import lzma
-import struct
 import tarfile
 import zipfile
 from collections.abc import Callable
@@ -81,19 +80,11 @@ LINKS = io.BytesIO()
 sp.save_npz(LINKS, sp.csr_matrix(np.roll(np.eye(4), 1, axis=1) + np.roll(np.eye(4), -1, axis=1)))
 
 
-def idx_folder(folder: Path, part: str, content: bytes, ending: str = "") -> None:
+def idx_folder(folder: Path, part: str, content: bytes) -> None:
     """A set in the form of MNIST one of whose four files has this content."""
-    good = {"images": idx(PICTURES), "labels": idx(LABELS)}
-    for name in ("train-images", "train-labels", "t10k-images", "t10k-labels"):
-        kind = name.partition("-")[2]
-        suffix = {"images": "-idx3-ubyte", "labels": "-idx1-ubyte"}[kind]
-        place = folder / f"{name}{suffix}"
-        for old in (place, place.with_name(place.name + ".gz")):
-            old.unlink(missing_ok=True)
-        if name == part:
-            place.with_name(place.name + ending).write_bytes(content)
-        else:
-            place.write_bytes(good[kind])
+    good = {"images-idx3-ubyte": idx(PICTURES), "labels-idx1-ubyte": idx(LABELS)}
+    for name in (f"{which}-{kind}" for which in ("train", "t10k") for kind in good):
+        (folder / name).write_bytes(content if name.startswith(part) else good[name.partition("-")[2]])
 
 
 def cifar_folder(folder: Path, name: str, content: bytes) -> None:
@@ -130,22 +121,14 @@ def cifar_member(content: bytes) -> bytes:
 KINDS: dict[str, tuple[bytes, Callable[[Path, bytes], Any]]] = {
     "libsvm": (LIBSVM, lambda at, content: read_libsvm(one(at, "d", content))),
     "libsvm, width": (LIBSVM, lambda at, content: read_libsvm(one(at, "d", content), n_features=4, binary=False)),
-    "libsvm.gz": (PACK[".gz"](LIBSVM), lambda at, content: read_libsvm(one(at, "d.gz", content))),
     "libsvm.bz2": (PACK[".bz2"](LIBSVM), lambda at, content: read_libsvm(one(at, "d.bz2", content))),
     "libsvm.xz": (PACK[".xz"](LIBSVM), lambda at, content: read_libsvm(one(at, "d.xz", content))),
-    "libsvm in gz": (LIBSVM, lambda at, content: read_libsvm(one(at, "d.gz", PACK[".gz"](content)))),
     "qsar": (QSAR, lambda at, content: read_qsar(one(at, "q.csv", content))),
     "qsar.zip": (zipped({"q.csv": QSAR}), lambda at, content: read_qsar(one(at, "q.zip", content))),
-    "qsar in zip": (QSAR, lambda at, content: read_qsar(one(at, "q.zip", zipped({"q.csv": content})))),
     "idx": (idx(PICTURES), lambda at, content: read_idx(one(at, "i", content))),
     "idx, floats": (idx(PICTURES[0].astype(np.float64)), lambda at, content: read_idx(one(at, "i", content))),
-    "idx.gz": (PACK[".gz"](idx(PICTURES)), lambda at, content: read_idx(one(at, "i.gz", content))),
     "mnist, images": (idx(PICTURES), lambda at, content: (idx_folder(at, "t10k-images", content), read_mnist(at))),
     "mnist, labels": (idx(LABELS), lambda at, content: (idx_folder(at, "train-labels", content), read_mnist(at))),
-    "mnist, gz": (
-        PACK[".gz"](idx(LABELS)),
-        lambda at, content: (idx_folder(at, "train-labels", content, ".gz"), read_mnist(at)),
-    ),
     "cifar, binary": (
         binary(BATCH),
         lambda at, content: (cifar_folder(at, "data_batch_3.bin", content), read_cifar10(at)),
@@ -158,12 +141,10 @@ KINDS: dict[str, tuple[bytes, Callable[[Path, bytes], Any]]] = {
         old_pickled(BATCH),
         lambda at, content: (cifar_folder(at, "data_batch_3", content), read_cifar10(at)),
     ),
-    "cifar, tar": (cifar_member(binary(BATCH)), lambda at, content: read_cifar10(one(at, "c.tar", content))),
     "cifar, tar.gz": (
         PACK[".gz"](cifar_member(binary(BATCH))),
         lambda at, content: read_cifar10(one(at, "c.tar.gz", content)),
     ),
-    "cifar, in tar": (binary(BATCH), lambda at, content: read_cifar10(one(at, "c.tar", cifar_member(content)))),
     "cifar, jpeg": (JPEG, lambda at, content: (jpeg_folder(at, content), read_cifar10(at, verify=False))),
     "links.npz": (
         LINKS.getvalue(),
@@ -176,8 +157,8 @@ KINDS: dict[str, tuple[bytes, Callable[[Path, bytes], Any]]] = {
 }
 
 
-CHECKED = ("libsvm.gz", "libsvm.bz2", "libsvm.xz", "qsar.zip", "idx.gz", "mnist, gz", "cifar, tar.gz", "cifar, jpeg")
-CONCATENATED = ("libsvm.gz", "libsvm.bz2", "libsvm.xz")  # lines, in formats whose files may follow one another
+CHECKED = ("libsvm.bz2", "libsvm.xz", "qsar.zip", "cifar, tar.gz", "cifar, jpeg")
+CONCATENATED = ("libsvm.bz2", "libsvm.xz")  # lines, in formats whose files may follow one another
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -217,19 +198,3 @@ def test_odd_numbers_in_text(count, tmp_path):
         tried(lambda: linked(tmp_path, "l", links, connected=False), links)
 
     fuzz(count, LINES, check)
-
-
-IDX_HEADS = st.tuples(
-    st.sampled_from([8, 9, 11, 13, 14]), st.lists(st.sampled_from([0, 1, 2, 2**31, 2**32 - 1]), max_size=70)
-)
-
-
-@sizes(60, 400)
-def test_any_idx_head(count, tmp_path):
-    def check(head: tuple[int, list[int]]) -> None:
-        code, shape = head
-        content = struct.pack(f">BBBB{len(shape)}I", 0, 0, code, len(shape), *shape) + bytes(8)
-        tried(lambda: read_idx(one(tmp_path, "i", content)), head)
-        tried(lambda: read_idx(one(tmp_path, "j", content[:-8])), head)
-
-    fuzz(count, IDX_HEADS, check)

@@ -23,11 +23,10 @@ import scipy.sparse as sp
 import jdfl
 from jdfl import network, observers, privacy
 from jdfl.engine import loop, start
-from tests.fuzz import test_wrong_objects
-from tests.fuzz.calls import GOOD, PROBLEM, RING, SETTINGS, STOPS, Odd, functions, odds
+from tests.fuzz import calls as fuzz_calls
+from tests.fuzz.calls import GOOD, OBJECTS, PLACES, PROBLEM, RING, SETTINGS, STOPS, Odd, functions, odds
 from tests.fuzz.judge import unclean
 from tests.fuzz.test_fuzz_arguments import MINIMA, OWN, RELATIONS
-from tests.fuzz.test_wrong_objects import OBJECTS, PLACES
 from tests.robustness.outcomes import SILENT, TRACEBACK, BegunError, WrongError, shown
 
 REFUSED, TAKEN, BEGINS = "refused by name", "taken", "taken, and a run would begin"
@@ -212,7 +211,7 @@ def outcome(name: str, call: Callable[..., Any], wrong: dict[str, Any], names: I
     except Exception as error:
         if (name in MINIMA and isinstance(error, RuntimeError)) or (isinstance(error, OSError) and error.filename):
             return REFUSED
-        if traceback.extract_tb(error.__traceback__)[-1].filename == test_wrong_objects.__file__:
+        if traceback.extract_tb(error.__traceback__)[-1].filename == fuzz_calls.__file__:
             return THEIRS  # of the object that was given
         found = unclean(
             ValueError(*error.args).with_traceback(error.__traceback__) if isinstance(error, TypeError) else error
