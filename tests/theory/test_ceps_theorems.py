@@ -1,6 +1,5 @@
 """Theorems 1 to 3 of the CEPS paper, every step of their proofs that has numbers, and how a report states them."""
 
-import itertools
 import math
 from typing import Any
 
@@ -77,29 +76,6 @@ def test_theorem_1_is_its_formula_and_its_condition():
     assert unknown.holds is None
 
 
-def inequalities(m: int, ell: float, B: int, c: float) -> list[bool]:
-    """The four of (22), the two of (42), and the factors with which (37) and the proof of Theorem 1 continue."""
-    tau = least_c(m, ell, B)[1]
-    gap = (1 - tau) ** 2
-    return [
-        c**2 * gap - 384 * m**2 * ell**2 >= c**2 * gap / 2,
-        c >= 2 * ell,
-        1 / (8 * c * m) >= 800 * m * ell / (c**2 * gap) * (1 - 1e-12),
-        c / 2 >= 800 * m**2 * ell / (3 * gap),
-        ell**2 / (c**3 * m) + (ell - c) / (2 * c**2 * m) <= 0,
-        (5 * m * c + 2 * m * ell) / 4 <= 3 * m * c / 2,
-        2 * 128 * m**2 * c**2 <= 800 * m * m * c**2 / 3,
-        ell**2 / (2 * c) + ell / 2 <= ell,
-    ]
-
-
-def test_c0_is_just_enough_for_22():
-    for m, ell, B in itertools.product((2, 3, 5), (0.01, 1.0, 40.0), (1, 2)):
-        c0 = least_c(m, ell, B)[0]
-        assert all(inequalities(m, ell, B, c0))
-        assert not all(inequalities(m, ell, B, 0.999 * c0))  # the third is an equality at c_0
-
-
 def test_lemma_1_is_false_where_some_nodes_are_never_selected():
     """Five nodes that select two each: the links of any two rounds connect all, but two closed pairs never agree."""
     links = [{a, b, i % 5} for i, (a, b) in enumerate([*FIRST, *SECOND])]
@@ -141,20 +117,3 @@ def test_lemma_2_bounds_what_projections_and_noise_add():
         assert ratio <= 1 + 1e-12
         most = max(most, ratio)
     assert most > 0.25  # a bound with k_0 / 4 is caught
-
-
-def test_theorems_2_and_3_state_one_step_and_the_run():
-    multiplier = float(jdfl.classical_gaussian(0.5, 0.5).multiplier)
-    step, run = theorems.theorem_2(multiplier, 0.5), theorems.theorem_3(multiplier, 0.5, 3)
-    assert step.says == pytest.approx({"epsilon": 0.5, "delta": 0.5})
-    assert step.holds
-    assert (run.says["epsilon"], run.says["delta"]) == pytest.approx(composed(0.5, 0.5, 3))
-    assert "no claim" in run.statement()
-    assert theorems.theorem_2(multiplier / 3, 0.5).missing == ("Gaussian mechanism",)  # epsilon = 1.5
-
-
-def test_assumption_5_is_refuted_by_one_gradient():
-    found = theorems.assumption_5(np.array([0.04, 7.0]), np.array([0.1, 0.1]))
-    assert found.holds is False
-    assert (found.value, found.limit) == (7.0, 0.05)
-    assert theorems.assumption_5(np.array([0.04]), np.array([0.1])).holds is None

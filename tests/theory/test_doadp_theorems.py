@@ -159,15 +159,3 @@ def test_the_norm_of_a_mean_is_replaced_in_the_wrong_direction():
     """-||mean of grad f_i||^2 <= -(mean of ||grad f_i||^2), in the display before "Rearranging", is false."""
     g = np.array([1.0, -1.0])
     assert -(np.mean(g) ** 2) > -np.mean(g**2)
-
-
-def test_the_limit_of_alpha_is_where_the_last_coefficient_vanishes():
-    L, p = 3.0, 0.7
-    for beta in (0.05, 0.15, 0.6):
-        most = replace(AT, beta=beta, smoothness=L).most
-        assert most is not None
-        for share, sign in ((0.99, -1), (1.0, 0), (1.01, 1)):
-            alpha = share * most
-            last = alpha**2 * p * beta * L / (1 - beta) ** 3 + alpha**2 * L * p / (1 - beta) ** 2
-            last -= alpha * p / (2 * (1 - beta))
-            assert np.sign(round(last, 12)) == sign

@@ -222,15 +222,6 @@ def test_theorems_about_other_algorithms_and_runs_without_a_length_are_refused()
         theory(SOUND, regression(), jdfl.network.complete(M))
 
 
-def test_what_to_record_is_said():
-    run = jdfl.run(doadp(), logistic(), ring(), key=0, steps=3, metrics=["objective"])
-    found = theory(doadp(), logistic(), ring(), result=run)
-    assert "measured: nothing; record the metric gradient_norm" in str(found)
-    told = found.as_dict()["do-adp-2"]
-    assert told["measured"] == {}
-    json.dumps(told, allow_nan=False)
-
-
 def test_the_command_states_a_finished_run_and_a_planned_one(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     flags = ["--problem.m", "4", "--problem.n", "20", "--problem.s", "2", "--steps", "8"]
