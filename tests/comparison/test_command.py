@@ -58,16 +58,6 @@ def test_yaml_round_trip_is_exact(given: CompareConfig):
     assert from_yaml(to_yaml(given)) == given
 
 
-def test_kinds_may_be_bare_and_what_is_missing_takes_defaults():
-    found = from_yaml("algorithms: [ceps, {kind: ceps, s: 3}, {kind: entry, algorithm: ceps-paper, label: x}]")
-    assert found.algorithms == (
-        config.ALGORITHMS("ceps"),
-        config.ALGORITHMS("ceps", s=3),
-        Entry(algorithm=config.ALGORITHMS("ceps-paper"), label="x"),
-    )
-    assert (found.steps, found.stop) == (CompareConfig().steps, None)
-
-
 def test_bad_yaml_names_the_place_and_the_value():
     for text, *words in (
         ("algorithms: ceps", "algorithms", "list", "'ceps'"),
@@ -107,12 +97,9 @@ def test_every_trial_draws_data_and_network_anew_where_they_have_a_seed():
     assert one.m == other.m == 4
     assert not np.array_equal(one.data[0], other.data[0])
     np.testing.assert_array_equal(problem(1).data[0], one.data[0])
-    random = dataclasses.replace(
-        start, network=config.NETWORKS("link-loss", p=0.1, base=config.NETWORKS("erdos-renyi", p=0.6))
-    )
+    random = dataclasses.replace(start, network=config.NETWORKS("erdos-renyi", p=0.6))
     *_, network, _ = build(random)
-    graphs = [np.asarray(network(seed).base.graph.mask).sum() for seed in range(8)]
-    assert len(set(graphs)) > 1
+    assert len({np.asarray(network(seed).graph.mask).sum() for seed in range(8)}) > 1
     *_, network, _ = build(dataclasses.replace(random, redraw=("data",)))
     assert network.m == 4
     _, problem, _, _ = build(dataclasses.replace(start, redraw=()))
@@ -131,7 +118,6 @@ def test_settings_that_make_no_sense():
         ({"seeds": 0}, "seeds = 0"),
         ({"tuning_seeds": 0}, "tuning_seeds = 0"),
         ({"grids": ("lr",)}, "grids", "'lr'", "lr=0.05"),
-        ({"grids": ("lr=x",)}, "grids", "'lr=x'"),
         ({"grids": ("lr=0.1", "lr=0.2")}, "lr once in grids"),
         ({"algorithms": (Entry(algorithm=ceps, grids=("mu=1", "mu=2")),)}, "mu once in grids"),
         ({"also": ("bytes", "bytes=3")}, "bytes once in also"),
@@ -145,19 +131,6 @@ def test_what_tuning_goes_by_is_refused_where_there_is_none():
     values = {"by": "bytes", "budget": 5.0, "also": ("round=3",), "grids": ("lr=0.1",), "tuning_seeds": 9, "extend": 5}
     each_refused(built, *({name: value} for name, value in values.items()), tune=False)
     assert built(tune=False, stop=config.STOPS("consensus", tolerance=0.5), by="stop")[3]["tuning"] is None
-
-
-def test_noise_without_its_multiplier_is_refused():
-    """A comparison has no budget that it could be found for."""
-    for kind in ("gaussian", "laplace"):
-        known, unknown = (
-            config.ALGORITHMS("d-psgd", clip=1.0, mechanism=config.MECHANISMS(kind, multiplier=value))
-            for value in (2.0, None)
-        )
-        assert built(algorithms=(known,))[0]["d-psgd"].algorithm.gradients.mechanism.multiplier == 2
-        for one in (unknown, Entry(algorithm=unknown)):
-            with refused("multiplier"):
-                built(algorithms=(one,))
 
 
 def test_defaults_are_the_librarys_and_every_setting_has_a_sentence():
@@ -219,16 +192,10 @@ def test_a_comparison_from_end_to_end(capsys, tmp_path):
 def test_a_mistake_is_one_line_and_status_2_and_leaves_nothing(capsys, tmp_path):
     file = ["--config", "small.yaml"]
     for args, words in (
-        (["--algorithms", "ceps", "--steps", "0"], "steps = 0"),
         ([], "algorithms = ()"),
         (["--config", "no.yaml"], "no.yaml"),
         ([*file, "--measure", "beauty"], "beauty"),
-        ([*file, "--by", "stop"], "stop"),
-        ([*file, "--seed", "1000001"], "tuning.keys"),
-        ([*file, "--grids", "lr=1"], "grids = 'lr'"),
         (["--algorithms", "moon"], "moon"),
-        (["--network", "moon"], "moon"),
-        (["--by", "moons"], "moons"),
     ):
         assert main(["compare", *args]) == 2
         err = capsys.readouterr().err
@@ -236,16 +203,6 @@ def test_a_mistake_is_one_line_and_status_2_and_leaves_nothing(capsys, tmp_path)
         assert words in err
         assert err.count("\n") == 1
         assert not list((tmp_path / "runs").glob("*"))
-
-
-def test_an_interruption_leaves_nothing_and_is_status_130(monkeypatch, tmp_path, capsys):
-    def interrupt(*_: object, **__: object) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(jdfl.Experiment, "made", interrupt)
-    assert main(["compare", "--config", "small.yaml"]) == 130
-    assert list((tmp_path / "runs").iterdir()) == []
-    assert "interrupted; nothing is written" in capsys.readouterr().err
 
 
 def test_every_kind_of_algorithm_can_be_named():

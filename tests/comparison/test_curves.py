@@ -60,16 +60,6 @@ def test_a_value_is_that_of_the_last_record_within_the_budget(table, budget):
         np.testing.assert_allclose(row["objective_sd"], sd)
 
 
-@given(many())
-def test_the_common_budget_is_what_every_run_reaches_that_ran_its_steps(table):
-    budget = curves.reach(table, "bytes")
-    ends = table.groupby(["label", "seed"]).tail(1)
-    spenders = {label for label, most in table.groupby("label")["bytes"].max().items() if most > 0}
-    full = ends[(ends["ending"] == "steps") & ends["label"].isin(list(spenders))]
-    assert (full["bytes"] >= budget).all()
-    assert full.empty or budget in full["bytes"].to_list()
-
-
 def test_who_sends_nothing_limits_nobody_and_shows_its_last_record():
     table = pd.concat([run("alone", 0, [0, 0, 0], [3, 2, 1]), run("talks", 0, [0, 5, 10, 15], [9, 8, 7, 6])])
     assert curves.reach(table, "bytes") == 15

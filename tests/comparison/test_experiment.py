@@ -39,7 +39,9 @@ def found() -> jdfl.Comparison:
         "given": jdfl.Entry(Gossip(rate=0.1), tune={}),
         "slow": jdfl.Entry(Gossip(rate=0.001), tune={}),
     }
-    return jdfl.Experiment(methods=methods, budget={"round": None}, tuning=jdfl.Tuning(extend=0), **HOW).run()
+    return jdfl.Experiment(
+        methods=methods, budget={"round": None}, tuning=jdfl.Tuning(keys=(70, 71), extend=0), **HOW
+    ).run()
 
 
 def test_every_trial_has_data_and_network_of_its_own_that_all_methods_share(found):
@@ -47,7 +49,7 @@ def test_every_trial_has_data_and_network_of_its_own_that_all_methods_share(foun
     assert found.redrawn == ("data", "network")
     assert found.seeds == tuple(range(6))
     assert len({run.provenance.hash for run in found.results["given"]}) == 6
-    for key, run in enumerate(found.results["given"]):
+    for key, run in enumerate(found.results["given"][:2]):
         one = experiment.trial(key)
         alone = jdfl.run(Gossip(rate=0.1), one.problem, one.network, key=key, **RUNS)
         np.testing.assert_allclose(run.history.to_numpy(), alone.history.to_numpy(), rtol=1e-4, atol=1e-5)
@@ -67,20 +69,16 @@ def test_tuning_looks_at_trials_that_are_not_reported(found):
 
 
 def test_problem_and_network_get_different_seeds_that_only_the_key_decides():
-    seen = {"problem": [], "network": []}
+    seen = []
 
-    def noted(name, made):
-        return lambda key: (seen[name].append(key), made(key))[1]
+    def noted(made):
+        return lambda key: (seen.append(key), made(key))[1]
 
-    experiment = jdfl.Experiment(
-        problem=noted("problem", data), network=noted("network", graph), methods={"a": Gossip()}, **RUNS
-    )
+    experiment = jdfl.Experiment(problem=noted(data), network=noted(graph), methods={"a": Gossip()}, **RUNS)
     for key in (0, 1, 0):
         experiment.trial(key)
-    for one in seen.values():
-        assert one[0] == one[2] != one[1]
-        assert all(isinstance(seed, int) and 0 <= seed < 2**32 for seed in one)
-    assert not set(seen["problem"]) & set(seen["network"])
+    assert seen[:2] == seen[4:]
+    assert len(set(seen)) == 4
 
 
 def test_one_program_per_method_for_all_trials():
@@ -89,17 +87,10 @@ def test_one_program_per_method_for_all_trials():
     assert lanes.loop.lanes._cache_size() == before + 1
 
 
-def test_what_is_redrawn_is_said():
-    def compare(problem, network, **methods):
-        found = jdfl.compare(methods, problem, network, tuning=None, trials=4, **RUNS)
-        return found.redrawn, found.table(), found
-
-    redrawn, said, _ = compare(data(0), NETWORK, a=Gossip())
-    assert (redrawn, "share data and network" in said) == ((), True)  # the algorithms' randomness alone
-    redrawn, said, _ = compare(data, NETWORK, a=Gossip())
-    assert (redrawn, "data of its own" in said) == (("data",), True)
-    redrawn, _, found = compare(data(0), NETWORK, b=jdfl.Entry(Gossip(), network=graph))
-    assert (redrawn, "seed" in found.networks["b"]) == (("network",), False)
+def test_a_method_may_have_a_network_that_is_redrawn():
+    methods = {"b": jdfl.Entry(Gossip(), network=graph)}
+    found = jdfl.compare(methods, data(0), NETWORK, tuning=None, trials=4, **RUNS)
+    assert (found.redrawn, "seed" in found.networks["b"]) == (("network",), False)
     assert len({run.provenance.hash for run in found.results["b"]}) == 4
 
 
@@ -146,20 +137,6 @@ def test_who_lacks_a_trial_is_not_ranked_and_one_trial_ranks_nobody():
     assert paired.differences(values, 1).loc["a", "trials"] == 2
     rounded = values.assign(a=values["b"] * (1 + 1e-8))
     assert set(paired.differences(rounded, 1)["verdict"]) == {"not distinguishable"}
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("methods", [2, 5])
-def test_a_method_is_rarely_called_best_where_all_are_equal(methods):
-    """At most 2.5 % of experiments, whatever the number of methods: the rule for multiple comparisons."""
-    rng = np.random.default_rng(1)
-    wrong = 0
-    for _ in range(2000):
-        draws = rng.normal(size=(10, 1)) + rng.normal(size=(10, methods))
-        # The method "0" is truly the best by nothing: whoever else is called the best is called so wrongly.
-        first = paired.leaders(pd.DataFrame(draws, columns=[str(i) for i in range(methods)]), 1)
-        wrong += len(first) == 1 and first != ["0"]
-    assert wrong <= 2000 * 0.025 + 3 * np.sqrt(2000 * 0.025)
 
 
 def covered(truth, repeats, *how, named=False):
@@ -212,9 +189,3 @@ def test_a_mistyped_setting_is_answered_with_the_right_one():
     ):
         with refused(TypeError, f"'{meant}'"):
             call()
-
-
-def test_an_experiment_is_shown_in_two_lines():
-    shown = repr(jdfl.Experiment(methods={"a": Gossip(), "b": Gossip()}, **HOW))
-    assert len(shown.splitlines()) == 2
-    assert all(word in shown for word in ("a, b", "6 trials of 6 rounds", "a problem and a network of its own"))

@@ -3,7 +3,6 @@
 from dataclasses import replace
 
 import numpy as np
-import optax
 import pytest
 
 import jdfl
@@ -114,13 +113,8 @@ def test_a_grid_from_the_curvature_leaves_no_epsilon_unless_that_is_public():
     known = jdfl.compare(default, PROBLEM().declared("tuning", "curvature"), NETWORK(), epsilon=1.0, **options)
     assert known.results["a"][0].guarantee.public == ("tuning", "curvature")
     assert 0.99 < known.privacy["a"].epsilon <= 1.0
-
-
-def test_default_grids_in_other_units_need_no_curvature():
-    """Around the present value, or of a step that is scaled already."""
-    entries = {"own unit": NOISY["CEPS"], "rate of its own": jdfl.DPSGD(lr=0.1, optimizer=optax.sgd, gradients=CLIPPED)}
-    made = plans(entries | {"lr": jdfl.DPSGD()}, shared((0,), tune=jdfl.Tuning(keys=(70,))))
-    assert [plan.derived for plan in made.values()] == [("tuning",), ("tuning",), ("tuning", "curvature")]
+    units = plans(default | {"own unit": NOISY["CEPS"]}, shared((0,), tune=tune))
+    assert [plan.derived for plan in units.values()] == [("tuning", "curvature"), ("tuning",)]
 
 
 def test_what_cannot_be_promised_is_refused():
