@@ -10,62 +10,20 @@ from functools import cache
 from types import ModuleType
 from typing import Any
 
-LISTED = (  # what their `__all__` has
-    "jdfl",
-    "jdfl.algorithms",
-    "jdfl.auditing",
-    "jdfl.codecs",
-    "jdfl.events",
-    "jdfl.models",
-    "jdfl.network",
-    "jdfl.privacy",
-    "jdfl.problems",
+LISTED = (
+    *("jdfl", "jdfl.algorithms", "jdfl.auditing", "jdfl.codecs", "jdfl.events", "jdfl.models", "jdfl.network"),
+    *("jdfl.privacy", "jdfl.problems"),
 )
-WHOLE = (  # what they define
-    "jdfl.engine.accountant",
-    "jdfl.algorithms.activation",
-    "jdfl.algorithms.algorithm",
-    "jdfl.algorithms.book",
-    "jdfl.algorithms.ceps_privacy",
-    "jdfl.algorithms.codes",
-    "jdfl.algorithms.descent",
-    "jdfl.algorithms.doadp_privacy",
-    "jdfl.algorithms.dpps",
-    "jdfl.algorithms.gradient_settings",
-    "jdfl.algorithms.gradients",
-    "jdfl.algorithms.messages",
-    "jdfl.algorithms.noisy_messages",
-    "jdfl.algorithms.program",
-    "jdfl.algorithms.push_descent",
-    "jdfl.algorithms.requests",
-    "jdfl.algorithms.round",
-    "jdfl.algorithms.sending",
-    "jdfl.algorithms.step_sizes",
-    "jdfl.algorithms.updates",
-    "jdfl.algorithms.moment",
-    "jdfl.engine.batch",
-    "jdfl.engine.callbacks",
-    "jdfl.engine.checkpoint",
-    "jdfl.engine.checkpoints",
-    "jdfl.engine.progress",
-    "jdfl.base.keys",
-    "jdfl.lab.charts",
-    "jdfl.lab.drawing",
-    "jdfl.lab.overview",
-    "jdfl.lab.page",
-    "jdfl.lab.results",
-    "jdfl.lab.study",
-    "jdfl.lab.summary",
-    "jdfl.lab.trackers",
-    "jdfl.engine.metrics",
-    "jdfl.devices.nodes",
-    "jdfl.arrays.ops",
-    "jdfl.arrays.projection",
-    "jdfl.engine.result",
-    "jdfl.engine.runner",
-    "jdfl.engine.stopping",
-    "jdfl.base.struct",
-    "jdfl.problems.rows",
+WHOLE = (
+    *("engine.accountant", "algorithms.activation", "algorithms.algorithm", "algorithms.book"),
+    *("algorithms.ceps_privacy", "algorithms.codes", "algorithms.descent", "algorithms.doadp_privacy"),
+    *("algorithms.dpps", "algorithms.gradient_settings", "algorithms.gradients", "algorithms.messages"),
+    *("algorithms.noisy_messages", "algorithms.program", "algorithms.push_descent", "algorithms.requests"),
+    *("algorithms.round", "algorithms.sending", "algorithms.step_sizes", "algorithms.updates"),
+    *("algorithms.moment", "engine.batch", "engine.callbacks", "engine.checkpoint", "engine.checkpoints"),
+    *("engine.progress", "base.keys", "lab.charts", "lab.drawing", "lab.overview", "lab.page", "lab.results"),
+    *("lab.study", "lab.summary", "lab.trackers", "engine.metrics", "devices.nodes", "arrays.ops"),
+    *("arrays.projection", "engine.result", "engine.runner", "engine.stopping", "base.struct", "problems.rows"),
 )
 
 
@@ -101,7 +59,7 @@ class Name:
 def names() -> tuple[Name, ...]:
     """All of them, each once, by path."""
     found: dict[str, Name] = {}
-    for module in map(importlib.import_module, LISTED + WHOLE):
+    for module in [importlib.import_module(name) for name in [*LISTED, *(f"jdfl.{one}" for one in WHOLE)]]:
         for name in getattr(module, "__all__", None) or _defined(module):
             for one in _with_methods(getattr(module, name)):
                 found.setdefault(one.path, one)

@@ -54,14 +54,6 @@ def shapes_said(name: Name) -> Iterator[str]:
         yield "what is returned"
 
 
-def errors_told(name: Name) -> Iterator[str]:
-    """What the body raises, or a check that it calls, is named."""
-    text = _text(name)
-    for error in sorted(_raised(name)):
-        if error not in text:
-            yield error
-
-
 def source_named(name: Name) -> Iterator[str]:
     """Algorithms, codecs, network families and mechanisms say whose they are."""
     if not _SOURCE.search(_text(name)):
@@ -72,7 +64,6 @@ RULES: dict[str, Callable[[Name], Iterable[str]]] = {
     "docstring": documented,
     "parameters": parameters_named,
     "shapes": shapes_said,
-    "errors": errors_told,
     "source": source_named,
 }
 
@@ -138,25 +129,3 @@ def _returned(name: Name) -> str:
 
 def _is_array(annotation: str) -> bool:
     return "Callable" not in annotation and bool(re.search(r"(?<![\w.])Array\b|np\.ndarray", annotation))
-
-
-def _raised(name: Name) -> set[str]:
-    """Exceptions of `raise` statements in the body, nested functions left out, and of direct calls of checks."""
-    if inspect.isclass(name.value):
-        return set()
-    found = set()
-    for node in _walk(tree(name).body):
-        if isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call):
-            found.add(ast.unparse(node.exc.func).rpartition(".")[2])
-        if isinstance(node, ast.Call) and ast.unparse(node.func).startswith("checks."):
-            found.add("ValueError")
-    return found
-
-
-def _walk(nodes: list[ast.stmt]) -> Iterator[ast.AST]:
-    waiting: list[ast.AST] = list(nodes)
-    while waiting:
-        node = waiting.pop()
-        if not isinstance(node, ast.FunctionDef | ast.Lambda | ast.ClassDef):
-            yield node
-            waiting += ast.iter_child_nodes(node)

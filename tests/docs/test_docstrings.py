@@ -4,7 +4,6 @@
 """
 
 import inspect
-from collections import Counter
 
 import pytest
 
@@ -13,7 +12,7 @@ from jdfl import codecs, network
 from jdfl.algorithms import REGISTRY
 from jdfl.privacy import mechanisms
 from tests.docs.public import Name, names
-from tests.docs.rules import RULES, conventional, parameters
+from tests.docs.rules import RULES
 
 _OF_PAPERS = {  # whose docstrings, or modules, name a source
     *REGISTRY.values(),
@@ -22,26 +21,11 @@ _OF_PAPERS = {  # whose docstrings, or modules, name a source
     mechanisms.Laplace,
 }
 _NOT_OF_PAPERS = {codecs.Codec, codecs.Wire, codecs.Dense, REGISTRY["local-only"]}  # nobody's
-_FAMILIES = (  # of networks; the others are nobody's, such as rings, or this library's, such as wrappers
-    "barabasi_albert",
-    "base_graph",
-    "bursty_loss",
-    "d_cliques",
-    "d_out",
-    "de_bruijn",
-    "equi_rounds",
-    "equi_static",
-    "erdos_renyi",
-    "erdos_renyi_rounds",
-    "exponential",
-    "hyper_hypercube",
-    "k_regular",
-    "matcha",
-    "one_peer_exponential",
-    "random_geometric",
-    "random_matching",
-    "stl_fw",
-    "watts_strogatz",
+# Of networks; the others are nobody's, such as rings, or this library's, such as wrappers.
+_FAMILIES = (
+    *("barabasi_albert", "base_graph", "bursty_loss", "d_cliques", "d_out", "de_bruijn", "equi_rounds"),
+    *("equi_static", "erdos_renyi", "erdos_renyi_rounds", "exponential", "hyper_hypercube", "k_regular", "matcha"),
+    *("one_peer_exponential", "random_geometric", "random_matching", "stl_fw", "watts_strogatz"),
 )
 
 
@@ -62,12 +46,6 @@ def test_nothing_public_is_left_out():
     public = [getattr(jdfl, name) for name in jdfl.__all__ if not inspect.ismodule(getattr(jdfl, name))]
     assert [one for one in public if inspect.unwrap(one) not in known] == []
     assert len(known) > 800
-
-
-def test_conventional_names_are_parameters_that_many_functions_have():
-    """The page of conventional names is no way around a docstring."""
-    used = Counter(parameter for one in names() for parameter, _ in parameters(one))
-    assert {name: used[name] for name in conventional() if used[name] < 3} == {}
 
 
 def _all_keep(rule: str, chosen) -> None:

@@ -37,14 +37,3 @@ def test_cells_run_in_order(notebook: Path, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("MPLBACKEND", "Agg")
     subprocess.run([sys.executable, str(notebook)], check=True, timeout=800, cwd=tmp_path)
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(900)
-@notebooks
-def test_notebooks_run_in_a_kernel(notebook: Path, monkeypatch, tmp_path):
-    jupytext, nbclient = (pytest.importorskip(name) for name in ("jupytext", "nbclient"))
-    made = jupytext.read(notebook)
-    assert [cell.cell_type for cell in made.cells] == [kind for kind, _ in cells(notebook)]
-    nbclient.NotebookClient(made, timeout=600, resources={"metadata": {"path": str(tmp_path)}}).execute()
-    assert not [out for cell in made.cells for out in cell.get("outputs", []) if out.output_type == "error"]

@@ -54,50 +54,23 @@ def metadata(tmp_path, monkeypatch) -> PathDistribution:
     return PathDistribution(tmp_path / hatchling.build.prepare_metadata_for_build_wheel(str(tmp_path)))
 
 
-def test_version_is_the_same_everywhere(metadata):
+def test_metadata_and_versions_are_the_same_everywhere(metadata):
+    told, oldest = metadata.metadata, pythons()[0]
     citation = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
     newest = re.search(r"^## (\S+)", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), re.MULTILINE)
     assert newest is not None
-    told = [metadata.version, PROJECT["project"]["version"], citation["version"], newest[1]]
-    assert told == [jdfl.__version__] * 4
-
-
-def test_metadata(metadata):
-    told = metadata.metadata
-    assert metadata.name == "jdfl"
-    assert told["License-Expression"] == "Apache-2.0"
-    assert told.get_all("License-File") == ["LICENSE"]
+    versions = [metadata.version, PROJECT["project"]["version"], citation["version"], newest[1]]
+    assert versions == [jdfl.__version__] * 4
+    assert (metadata.name, told["License-Expression"]) == ("jdfl", "Apache-2.0")
     assert set(told.get_all("Provides-Extra") or []) == set(PROJECT["project"]["optional-dependencies"])
     assert {name: pkgutil.resolve_name(place) for name, place in PROJECT["project"]["scripts"].items()} == {
         "jdfl": main
     }
-
-
-def test_python_versions_are_the_same_everywhere(metadata):
-    oldest = pythons()[0]
-    classifiers = re.findall(r"Python :: (3\.\d+)$", "\n".join(metadata.metadata.get_all("Classifier") or []), re.M)
-    assert metadata.metadata["Requires-Python"] == f">={oldest}"
+    classifiers = re.findall(r"Python :: (3\.\d+)$", "\n".join(told.get_all("Classifier") or []), re.M)
+    assert told["Requires-Python"] == f">={oldest}"
     assert classifiers == pythons()
     assert PROJECT["tool"]["ruff"]["target-version"] == f"py{oldest.replace('.', '')}"
     assert PROJECT["tool"]["basedpyright"]["pythonVersion"] == oldest
-
-
-def test_extras_that_are_spoken_of_exist():
-    pages = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), ROOT / "Makefile", ROOT / "noxfile.py"]
-    sources = [file for folder in ("jdfl", "benchmarks", "experiments") for file in (ROOT / folder).rglob("*.py")]
-    spoken = {
-        extra
-        for file in [*pages, *sources]
-        for extras in re.findall(r"(?:\bjdfl|['\"]\.)\[([a-z, ]+)\]", file.read_text(encoding="utf-8"))
-        for extra in re.split(r", *", extras)
-    }
-    assert spoken >= {"slurm", "test", "peers"}
-    assert spoken <= set(PROJECT["project"]["optional-dependencies"])
-
-
-def test_every_folder_is_shipped_or_left_out():
-    shipped = {name.removeprefix("/") for name in PROJECT["tool"]["hatch"]["build"]["targets"]["sdist"]["include"]}
-    assert {name.partition("/")[0] for name in tracked()} <= shipped | ALWAYS | LEFT_OUT
 
 
 def done(*command: str | Path, folder: Path, **environment: str) -> str:

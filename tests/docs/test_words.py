@@ -20,7 +20,6 @@ from jdfl.algorithms import REGISTRY
 ROOT = Path(__file__).parents[2]
 GLOSSARY = ROOT / "docs/glossary.md"
 CODE = ("jdfl", "experiments", "benchmarks", "tools", "notebooks", "docs")
-WORDS = 45  # most of a sentence in a docstring
 
 
 @cache
@@ -108,36 +107,6 @@ def found(path: Path) -> list[tuple[int, str]]:
         plain = re.sub(r"`[^`\n]*`|(?m:^ +\w+(?: \(.*?\))?: )", lambda name: " " * len(name[0]), text)
         hits += [(line + text[: hit.start()].count("\n"), " ".join(hit[0].split())) for hit in search().finditer(plain)]
     return sorted(hits)
-
-
-def test_the_glossary_is_read() -> None:
-    assert len(tables()) > 60
-    assert {"told", "most rounds", "hear/hears/heard/hearing"} <= set(retired())
-
-
-def test_a_retired_phrase_is_found_and_other_words_are_not() -> None:
-    for text in ("who hears\n    whom", "it is told", "the length of its steps", "it Mixes first", "three of which"):
-        assert search().search(text)
-    for text in ("retold", "shears", "the step size", "hearsay", "told_you"):
-        assert not search().search(text)
-
-
-def sentences(docstring: str) -> Iterator[str]:
-    """The sentences of a docstring, without its formulas and tables, which are indented."""
-    for block in re.split(r"\n\s*\n|\n(?=\s+\w+: )|\n(?=- )", inspect.cleandoc(docstring)):
-        if not block.startswith("    "):
-            yield from re.split(r"(?<=[.:;!?)])\s+", block)
-
-
-def test_no_sentence_of_a_docstring_is_long() -> None:
-    long = list[str]()
-    for path in files():
-        if path.suffix == ".py" and path.is_relative_to(ROOT / "jdfl"):
-            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-                if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef):
-                    text = ast.get_docstring(node) or ""
-                    long += [f"{path.relative_to(ROOT)}: {one}" for one in sentences(text) if len(one.split()) > WORDS]
-    assert not long, "\n".join(long)
 
 
 @pytest.mark.parametrize("part", [*CODE, "*.md"])

@@ -44,16 +44,6 @@ def test_ci_runs_make_test_and_the_sessions_of_nox():
     assert (ROOT / ".ci" / "run").read_text(encoding="utf-8").splitlines()[-1] == "make test"
 
 
-def test_nox_and_make_run_the_same_tests():
-    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
-    recipe = r"^test:.*\n\t@\$\(MAKE\) .*lint.*\n\t\$\(BIN\)/python -m pytest ([^;]*);"
-    quick = re.search(recipe, makefile, re.MULTILINE)
-    assert quick is not None
-    calls = [node for node in ast.walk(SESSIONS["tests"]) if isinstance(node, ast.Call)]
-    told = [[word.value for word in call.args if isinstance(word, ast.Constant)] for call in calls]
-    assert ["pytest", *quick[1].split(), "--optimized"] in told
-
-
 @pytest.mark.parametrize("name", ["ci", "slow", "release"])
 def test_workflows_are_allowed_little_and_end(name):
     workflow = read(github() / "workflows" / f"{name}.yml")
@@ -66,15 +56,6 @@ def test_workflows_are_allowed_little_and_end(name):
             assert re.search(r"@(v\d+|release/v\d+)$", step.get("uses", "@v1")), step
     made = {word for command in commands(workflow) for word in re.findall(r"^make ([\w-]+)", command, re.MULTILINE)}
     assert made <= TARGETS
-
-
-def test_every_form_for_an_issue_can_be_filled_in():
-    forms = {file.stem: read(file) for file in (github() / "ISSUE_TEMPLATE").glob("*.yml")}
-    assert set(forms) == {"bug", "config", "feature", "paper", "privacy"}
-    for form in (forms[name] for name in sorted(forms) if name != "config"):
-        assert set(form) == {"name", "description", "labels", "body"}
-        assert len({part["id"] for part in form["body"]}) == len(form["body"])
-        assert any(part.get("validations") == {"required": "true"} for part in form["body"])
 
 
 def test_commands_of_the_contributing_page_exist():
