@@ -8,7 +8,6 @@ import pytest
 import tyro
 
 from jdfl.cli import _COMMANDS, _functions, flags, main
-from jdfl.cli.helping import brief
 from jdfl.config import ALGORITHMS, CODECS, MECHANISMS, NETWORKS, PROBLEMS, STOPS, TIMES, UPDATES
 
 LIMIT = 120
@@ -74,14 +73,6 @@ def test_every_kind_explains_all_its_flags(place, kind, before, capsys):
             assert " ".join(flag.about.split()) in flat
 
 
-@pytest.mark.rotated(2)
-@pytest.mark.parametrize("command", ["run", "audit", "account", "sweep"])
-def test_a_general_flag_is_explained_in_full(command, capsys):
-    for flag in asked(command):
-        if "." not in flag.name or flag.name.startswith("privacy."):
-            assert " ".join(flag.about.split()) in " ".join(shown(capsys, command, f"--{flag.name}").split())
-
-
 def asked(command: str, args: Any = ()) -> Any:
     with pytest.raises(flags.HelpAsked) as found:
         _functions(command)[0]([*args, "--help"])
@@ -117,14 +108,3 @@ def test_the_flags_of_every_kind_are_what_tyro_parses(place, kind, before, capsy
     args = [*before, f"--{place}", kind]
     listed = {name for flag in asked("run", args) for name in flag.names}
     assert of_tyro("run", args, capsys, monkeypatch) == listed
-
-
-def test_a_line_of_the_overview_is_a_clause():
-    for text, room, short in (
-        ("Maximum number of rounds.", 40, "Maximum number of rounds"),
-        ("The first sentence. The second.", 40, "The first sentence"),
-        ("A file; none: there is none.", 40, "A file"),
-        ("Some words, and then many more of them.", 20, "Some words"),
-        ("Nothing here can be cut at a comma", 20, "Nothing here can ..."),
-    ):
-        assert brief(text, room) == short
