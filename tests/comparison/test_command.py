@@ -167,9 +167,8 @@ def test_a_comparison_from_end_to_end(capsys, tmp_path):
     shown = capsys.readouterr()
     (place,) = (tmp_path / "runs").iterdir()
     assert {*folder.FILES, "config.yaml"} <= {path.name for path in place.iterdir()}
-    head, *_ = (place / "table.txt").read_text().splitlines()
-    for said in (head, "6 values", "3 values", f"folder: runs/{place.name}"):
-        assert said in shown.out
+    for said in ((place / "table.txt").read_text(), f"folder: runs/{place.name}"):
+        assert " ".join(said.split()) in " ".join(shown.out.split())  # whose lines are broken
     assert "jdfl: warning: Not tuned: ceps-2" in shown.err
     stored = from_yaml((place / "config.yaml").read_text())
     assert stored == dataclasses.replace(from_yaml(SMALL), extend=0, metrics=("objective",))

@@ -7,6 +7,7 @@ compared with the `text` block after it that is marked `<!-- output -->`: words 
 `<!-- parsed -->` is read as Python or as flags and not run, as are the slow ones in the quick test.
 """
 
+import ast
 import contextlib
 import io
 import math
@@ -15,7 +16,6 @@ import shlex
 import tomllib
 from collections.abc import Iterator
 from importlib import import_module
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +28,6 @@ from tests.docs.blocks import ROOT, Block, blocks
 GENERATED = ("algorithms", "reference")  # folders of docs that a program fills
 PAGES = [ROOT / "README.md"]
 PAGES += [one for one in sorted((ROOT / "docs").rglob("*.md")) if one.parent.name not in GENERATED]
-EXTRAS = set(tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"])
 AT_ONCE = ("list", "completion")  # commands of LONG pages that the quick test runs, too
 LANGUAGES = {"python", "bash", "yaml", "toml", "diff", "text"}
 LONG = [PAGES[0], ROOT / "docs" / "privacy.md", ROOT / "docs" / "own-algorithm.md"]
@@ -117,7 +116,7 @@ def bash(block: Block, where: str, *, runs: bool, parsed: bool) -> str | None:
             case ["make", target]:
                 assert re.search(rf"^{target}:", (ROOT / "Makefile").read_text(), re.M), f"{where}: make {target}"
             case ["pip", "install", what]:
-                assert set(re.findall(r"[\w-]+", what)) - {"jdfl"} <= EXTRAS, f"{where}: pip install {what}"
+                assert installable(what), f"{where}: pip install {what}"
             case ["pytest", *args]:
                 paths = [one for one in args if one.startswith("tests/")]
                 assert paths, where
@@ -157,7 +156,18 @@ def resolved(args: list[str]) -> list[str]:
 
 
 def is_program(module: str) -> None:
-    assert find_spec(module) is not None, module
+    """A file, or a package's `__main__`, with a `main` that `python -m` calls."""
+    place = ROOT / module.replace(".", "/")
+    source = (place / "__main__.py" if place.is_dir() else place.with_suffix(".py")).read_text(encoding="utf-8")
+    assert any(isinstance(one, ast.FunctionDef) and one.name == "main" for one in ast.parse(source).body), module
+    assert 'if __name__ == "__main__":' in source, module
+
+
+def installable(what: str) -> bool:
+    """jdfl from its folder, with extras that there are."""
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
+    asked = re.fullmatch(r"(?:\.|jdfl)(?:\[([\w,]+)\])?", what)
+    return asked is not None and set((asked[1] or "").split(",")) - {""} <= set(extras)
 
 
 def same(printed: str, shown: str) -> bool:
@@ -174,3 +184,24 @@ def _alike(word: str, wanted: str) -> bool:
         return False
     (number, unit), (other, same_unit) = ((float(one[1].replace(",", "")), one[2]) for one in values if one)
     return unit == same_unit and math.isclose(number, other, rel_tol=0.02, abs_tol=2e-3)
+
+
+def test_numbers_and_words_are_compared():
+    assert same("loss 0.1251 after 4,003 rounds in 3s\n", "loss 0.125 after 4,000 rounds in ...")
+    for shown in ("loss 0.130", "loss 0.125 0.125", "gain 0.125", "loss x"):
+        assert not same("loss 0.1251", shown)
+
+
+def test_blocks_of_unknown_kinds_are_refused(tmp_path):
+    page = tmp_path / "page.md"
+    for text in ("```\nls\n```\n", "```bash\nls\n```\n", "```bash\npip install .[no]\n```\n", "```python\n1 +\n```\n"):
+        page.write_text(text)
+        with pytest.raises((AssertionError, SyntaxError)):
+            play(page, slow=False)
+    for text in ("```bash\njdfl run --no-flag\n```\n", "```bash\njdfl report nowhere\n```\n"):
+        page.write_text(text)
+        with pytest.raises(AssertionError):
+            play(page, slow=True)
+    page.write_text("```python\nprint(3)\n```\n<!-- output -->\n```text\n4\n```\n")
+    with pytest.raises(AssertionError):
+        play(page, slow=False)

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import textwrap
@@ -12,11 +13,11 @@ import pytest
 from tests.docs.blocks import ROOT
 
 MODULE = '''
-    """An algorithm, a codec and a network of another package."""
+    """An algorithm, a codec, a network and a problem of another package."""
 
     from typing import ClassVar
 
-    from jdfl import codecs, network
+    from jdfl import codecs, network, problems
     from jdfl.algorithms import DPSGD
     from jdfl.base import struct
     from jdfl.base.settings import Positive
@@ -50,6 +51,16 @@ MODULE = '''
         return network.from_edges([(i, (i + 1) % m) for i in range(m)] + [(i, m - 1 - i) for i in range(rungs)], m)
 
 
+    def tiny(m: int = 4, s: int = 2) -> problems.LinearRegression:
+        """A tiny problem.
+
+        Args:
+            m: The number of nodes.
+            s: Nonzeros of the true parameters.
+        """
+        return problems.example1(m=m, n=20, s=s, rows=(5, 9))
+
+
     @struct.dataclass
     class Untyped:
         """Its annotation names nothing."""
@@ -67,6 +78,9 @@ POINTS = """
 
     [jdfl.networks]
     ladder = lazy_package:ladder
+
+    [jdfl.problems]
+    tiny = lazy_package:tiny
 """
 BROKEN = """
     [jdfl.algorithms]
@@ -107,27 +121,35 @@ def jdfl(site: Path, work: Path, *lines: str) -> subprocess.CompletedProcess[str
     return subprocess.run(command, cwd=work, env=env, capture_output=True, text=True, timeout=240, check=False)
 
 
-SMALL = "--problem.m 4 --problem.n 20 --problem.s 2 --network ladder"
-CHOSEN = f"{SMALL} --network.rungs 2 --algorithm lazy --algorithm.pause 3 --algorithm.codec half --steps 2 --stop none"
+CHOSEN = "--problem tiny --problem.s 3 --network ladder --network.rungs 2 --algorithm lazy --algorithm.pause 3"
+CHOSEN += " --algorithm.codec half --steps 2 --stop none"
 
 
 def test_kinds_of_a_package_are_listed_explained_completed_and_run(site, tmp_path):
-    kinds = ["--algorithm lazy", "--algorithm.codec half", "--network ladder"]
+    kinds = ["--algorithm lazy", "--algorithm.codec half", "--network ladder", "--problem tiny"]
     helps = [f"run {kind} --help" for kind in kinds] + ["run --help", "run --network --help", "compare --help"]
-    compare = f"compare --algorithms lazy d-psgd {SMALL} --steps 4 --no-tune --seeds 2 --json"
+    compare = "compare --algorithms lazy d-psgd --problem tiny --network ladder --steps 4 --no-tune --seeds 2 --json"
     done = jdfl(site, tmp_path, "list", *helps, f"run {CHOSEN} --json --quiet", compare)
     assert done.returncode == 0, done.stderr
     assert "lazy-package" not in done.stderr
     text = " ".join(done.stdout.split())
-    for line in ("Nobody hurries.", "Half of the precision.", "A ring with rungs."):
+    for line in ("Nobody hurries.", "Half of the precision.", "A ring with rungs.", "A tiny problem."):
         assert f"{line} (from lazy-package)" in text
-    for line in ("Rounds for which a node rests.", "Links across the ring."):
+    for line in ("Rounds for which a node rests.", "Links across the ring.", "Nonzeros of the true parameters."):
         assert line in text
     assert len(json.loads(done.stdout[done.stdout.rindex("\n{") :])["algorithms"]) == 2
     (file,) = (one for one in tmp_path.glob("runs/*/config.yaml") if "pause: 3.0" in one.read_text())
-    assert {"kind: lazy", "kind: half", "kind: ladder", "pause: 3.0", "rungs: 2"} <= {
+    assert {"kind: lazy", "kind: half", "kind: ladder", "kind: tiny", "pause: 3.0", "rungs: 2"} <= {
         line.strip() for line in file.read_text().splitlines()
     }
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="no bash on the PATH")
+def test_a_package_s_kinds_and_flags_are_completed(site, tmp_path):
+    script = jdfl(site, tmp_path, "completion bash").stdout
+    asked = f"{script}\nCOMP_WORDS=(jdfl run --network ladder --network.r); COMP_CWORD=4; _jdfl; echo ${{COMPREPLY[@]}}"
+    found = subprocess.run(["bash", "-c", asked], capture_output=True, text=True, check=True, timeout=30)
+    assert found.stdout.strip() == "--network.rungs"
 
 
 def test_broken_and_clashing_packages_are_named_and_left_out(site, tmp_path, tmp_path_factory):

@@ -1,11 +1,14 @@
 """The documentation: pages of algorithms are complete, their examples run, their numbers are fresh; the site builds."""
 
 import html.parser
+import inspect
 import json
 import os
+import pydoc
+import re
 import subprocess
 import sys
-from collections import defaultdict
+from collections import Counter, defaultdict
 from pathlib import Path
 from urllib.parse import unquote, urldefrag, urlsplit
 
@@ -16,6 +19,7 @@ import jdfl
 from jdfl.algorithms import REGISTRY
 from jdfl.cli import run as command_line
 from jdfl.config import build
+from tests.refused import refused
 
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT / "docs" / "_site"))  # as mkdocs does for its hooks
@@ -47,7 +51,25 @@ def test_pages_have_what_every_page_has():
         assert f"](algorithms/{name}.md) | `{kind.__name__}` |" in pages.table()
 
 
-def test_thousands_of_attacks_and_crashes_are_counted_and_nothing_bad_came_of_them():
+def test_every_name_is_documented_on_one_page():
+    """Where it is on two, a link to it is ambiguous and a strict build of the site ends with an error."""
+    texts = [pages.page(name) for name in REGISTRY]
+    texts += [filled(file.read_text(encoding="utf-8")) for file in sorted((ROOT / "docs").rglob("*.md"))]
+    places = Counter(place for text in texts for place in re.findall(r"(?m)^::: (\S+)", text))
+    assert [place for place, times in places.items() if times > 1] == []
+
+
+def filled(text: str) -> str:
+    """A page after `<!-- names: MODULE -->` is filled in."""
+    return re.sub(r"(?m)^<!-- names: ([\w.]+) -->$", lambda found: names_of(found[1]), text)
+
+
+def names_of(module: str) -> str:
+    """References to everything public of a module."""
+    return "\n\n".join(f"::: {module}.{name}" for name in pages.listed(module))
+
+
+def test_thousands_of_attacks_are_counted_and_nothing_bad_came_of_them():
     known = robustness.known()
     assert {part: told["attacks"] for part, told in known.items()}.keys() == {"folders", "calls", "inputs"}
     for part, least in {"folders": 2000, "calls": 8000, "inputs": 2000}.items():
@@ -55,11 +77,21 @@ def test_thousands_of_attacks_and_crashes_are_counted_and_nothing_bad_came_of_th
         assert told["attacks"] == sum(told["outcomes"].values()) >= least
         assert [told[name] for name in ("traceback from inside", "hang", "silent wrong result")] == [0, 0, 0]
         assert f"{told['attacks']:,} | " in robustness.table()
-    crashes = json.loads(robustness.CRASHES.read_text(encoding="utf-8"))
+
+
+def test_thousands_of_crashes_are_counted_and_nothing_wrong_came_of_them():
+    known = json.loads(robustness.CRASHES.read_text(encoding="utf-8"))
     for harness, least in {"crash points": 1000, "SIGKILL": 100}.items():
-        assert sum(told["tried"] for told in crashes[harness].values()) >= least
-    assert all(told["wrong"] == 0 for works in crashes.values() for told in works.values())
+        assert sum(told["tried"] for told in known[harness].values()) >= least
+    assert all(told["wrong"] == 0 for works in known.values() for told in works.values())
     assert "| SIGKILL | all | " in robustness.crashes()
+
+
+def test_fields_are_read_with_their_comments_and_defaults():
+    found = {field.name: field for field, _ in pages.options(REGISTRY["dcd-psgd"])}
+    assert (found["lr"].default, found["lr"].comment[:9], found["codec"].annotation) == ("0.1", "Step size", "Codec")
+    with refused("docstring"):
+        pages.told("Title.\n\nMissing neighbours: none.\n\nAxes: m nodes.")
 
 
 @pytest.mark.rotated(11)
@@ -131,6 +163,20 @@ def parsed(site) -> dict[Path, _Page]:
 
 @pytest.mark.slow
 @pytest.mark.timeout(1200)
+def test_pages_of_the_navigation_are_there(site, parsed):
+    assert {site / "algorithms" / name / "index.html" for name in REGISTRY} <= set(parsed)
+    linked = {
+        (file.parent / unquote(urlsplit(link).path)).resolve() / "index.html"
+        for file, page in parsed.items()
+        for link in page.links
+        if file.name != "404.html" and not urlsplit(link).scheme and urlsplit(link).path.endswith("/")
+    }
+    assert linked - {file.resolve() for file in parsed} == set()
+    assert len(json.loads((site / "search" / "search_index.json").read_text(encoding="utf-8"))["docs"]) > 500
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1200)
 def test_nothing_is_loaded_from_elsewhere(site, parsed):
     outside = {address for page in parsed.values() for address in page.loaded if urlsplit(address).netloc}
     assert outside == set()
@@ -153,3 +199,22 @@ def test_links_and_anchors_lead_somewhere(site, parsed):
             if not target.exists() or (anchor and other and unquote(anchor) not in other.ids):
                 broken[str(file.relative_to(site))].append(link)
     assert dict(broken) == {}
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1200)
+def test_all_that_is_public_is_on_some_page(parsed):
+    ids = {one for page in parsed.values() for one in page.ids if one.startswith("jdfl.")}
+    shown = {id(_object(one)) for one in ids}
+    modules = (jdfl, jdfl.models, jdfl.network, jdfl.privacy, jdfl.problems)
+    public = {f"{one.__name__}.{name}": getattr(one, name) for one in modules for name in one.__all__}
+    wanting = [name for name, value in public.items() if not inspect.ismodule(value) and id(value) not in shown]
+    assert wanting == []
+
+
+def _object(path: str) -> object:
+    """What a dotted path names; None where it is nothing at run time, such as a field."""
+    try:
+        return pydoc.locate(path)
+    except pydoc.ErrorDuringImport:
+        return None

@@ -18,6 +18,7 @@ from tests.docs.blocks import ROOT, blocks
 
 TITLED = [block for block in blocks(ROOT / "docs" / "own-algorithm.md") if block.title]
 FILES = [block for block in TITLED if block.language == "python"]
+PACKAGE = next(block for block in TITLED if block.language == "toml")
 NAME, KIND = "DecentLaM", "decentlam"
 RECIPE = re.search(
     r"(?ms)^- \*\*An algorithm:\*\*.*?(?=^- \*\*)", (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
@@ -56,6 +57,17 @@ def run(folder: Path, *arguments: str, status: int = 0) -> str:
     return done.stdout
 
 
+def contract(folder: Path, *options: str) -> tuple[int, int, str]:
+    """How many laws held and how many did not, and what was printed."""
+    env = {**os.environ, "PYTHONPATH": str(folder)}
+    command = [sys.executable, "-m", "pytest", *COMMAND, *options]
+    done = subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, timeout=1200, check=False)
+    counts = [re.search(rf"(\d+) {word}", done.stdout) for word in ("passed", "failed")]
+    passed, failed = (int(count[1]) if count else 0 for count in counts)
+    assert (done.returncode == 0) == (passed > 0 and not failed), done.stdout + done.stderr
+    return passed, failed, done.stdout
+
+
 def test_the_recipe_is_two_files_and_a_command():
     """As the tutorial and CONTRIBUTING say; a method that jdfl includes is no example."""
     assert [block.title for block in FILES] == [f"jdfl/algorithms/{KIND}.py", f"tests/field/{KIND}.py"]
@@ -74,12 +86,12 @@ def test_who_follows_the_recipe_is_done(copy):
     files = ["jdfl", "tests/field", "tests/contract"]
     for command in (["check", "--no-cache"], ["format", "--check", "--no-cache"]):
         subprocess.run([sys.executable, "-m", "ruff", *command, *files], cwd=copy, check=True, timeout=60)
-    told = run(copy, "pytest", *COMMAND)
-    assert f"{LAWS - 1} passed" in told  # one law is about sparse parameters
+    passed, failed, told = contract(copy)
+    assert (passed, failed) == (LAWS - 1, 0), told  # one law is about sparse parameters
     for selection in (
         ["tests/field", "-k", NAME],
         ["tests/docs/test_site.py", "-k", f"{KIND} or every"],
-        ["tests/docs/test_pages.py"],
+        ["tests/docs/test_pages.py", "-k", KIND],
         [
             "tests/docs/test_docstrings.py",
             "tests/docs/test_public_names.py",
@@ -90,3 +102,21 @@ def test_who_follows_the_recipe_is_done(copy):
     ):
         run(copy, "pytest", "-q", "-x", "-p", "no:cacheprovider", *selection)
     assert NAME in run(copy, "jdfl", "list")
+
+
+@pytest.mark.slow
+def test_the_package_of_the_page_is_installed_and_runs(tmp_path):
+    source, site = tmp_path / "source", tmp_path / "site"
+    source.mkdir()
+    (source / PACKAGE.title).write_text(PACKAGE.text)
+    (source / "your_package.py").write_text(FILES[0].text)
+    options = ["--quiet", "--no-index", "--no-deps", "--no-build-isolation", "--target", str(site), str(source)]
+    subprocess.run([sys.executable, "-m", "pip", "install", *options], check=True, timeout=240)
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(site), str(ROOT)])}
+    words = ["run", "--algorithm", KIND, "--problem.m", "4", "--problem.n", "20", "--problem.s", "2", "--steps", "3"]
+    for command in (["list"], [*words, "--stop", "none"]):
+        done = subprocess.run([sys.executable, "-m", "jdfl", *command], cwd=tmp_path, env=env, capture_output=True,
+                              text=True, timeout=240, check=False)  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        assert "left out" not in done.stderr
+        assert NAME in done.stdout

@@ -103,12 +103,39 @@ def test_every_chart_is_drawn_named_and_reached(shown):
     assert page.locator("figure[data-kind=bars] >> nth=0").locator("g.series").count() == 9
     lanes = page.locator("figure[data-kind=timeline] .plot")
     assert [lanes.locator(f".{name}").count() for name in ("event", "sent", "partner")] == [4, 2, 1]
+    kinds, at = "e.className.baseVal", "e.getAttribute('transform')"
+    marks = page.locator("figure[data-kind=curves] .plot .mark").evaluate_all(f"all => all.map(e => [{kinds}, {at}])")
+    assert len({kind for kind, _ in marks}) == 2
+    assert len({place for _, place in marks}) == len(marks) >= 4  # also of lines that coincide
+    for name in ("select", "input", "button"):
+        for one in page.locator(f".controls {name}").all():
+            assert one.evaluate("e => e.labels?.length ? e.labels[0].textContent : e.textContent").strip(), name
     for one in page.locator("figure.chart").all():
         assert one.get_attribute("aria-label")
+        assert one.locator("[role=img]").get_attribute("aria-label")
     assert page.evaluate("document.documentElement.lang") == "en"
     assert page.locator("h1").count() == 1
     page.keyboard.press("Tab")
     assert page.evaluate("document.activeElement.className") == "skip"
+
+
+def test_events_stand_at_their_times_on_the_lanes_of_their_nodes(shown):
+    page = shown()
+    figure = page.locator("figure[data-kind=timeline]")
+    places = "all => all.map(e => e.getAttribute('transform').match(/[\\d.]+/g).slice(0, 2).map(Number))"
+    (a, b, both, c) = figure.locator(".plot .event").evaluate_all(places)
+    assert b == both
+    assert a[1] == c[1] != b[1]
+    ticks = {text: figure.locator(f".plot text:text-is('{text}')").get_attribute("x") for text in ("1", "2", "3.5")}
+    for text, (x, _) in zip(ticks, (a, b, c)):
+        assert float(ticks[text]) == pytest.approx(x, abs=0.1)
+    shapes = "all => all.map(e => e.getAttribute('d'))"
+    assert len(set(figure.locator(".plot .event").evaluate_all(shapes))) == 2  # kinds differ without their colours
+    figure.locator(".plot svg").focus()
+    page.keyboard.press("Home")
+    assert figure.locator("> output").text_content() == "1 s: node 7, step, used by node 3 at 2 s"
+    page.keyboard.press("ArrowRight")
+    assert figure.locator("> output").text_content() == "2 s: node 3, step, with node 7"
 
 
 def test_lines_are_hidden_and_values_are_read_by_pointer_and_by_keys(shown):
@@ -128,11 +155,13 @@ def test_lines_are_hidden_and_values_are_read_by_pointer_and_by_keys(shown):
     page.keyboard.press("Enter")
     assert lines(page) == 2
     figure.locator("select").nth(0).select_option("consensus_error")
+    figure.locator("select").nth(1).select_option("bytes")
     assert "consensus error" in figure.locator(".ytitle").text_content()
-    lanes = page.locator("figure[data-kind=timeline]")
-    lanes.locator(".plot svg").focus()
-    page.keyboard.press("Home")
-    assert lanes.locator("> output").text_content() == "1 s: node 7, step, used by node 3 at 2 s"
+    assert "bytes sent" in figure.locator(".xtitle").text_content()
+    ticks = "all => all.map(e => e.textContent)"
+    before = figure.locator(".plot text").evaluate_all(ticks)
+    figure.get_by_label("log x").check()
+    assert "10" in figure.locator(".plot text").evaluate_all(ticks) != before
 
 
 def test_the_slider_goes_by_keyboard(shown):
@@ -146,6 +175,12 @@ def test_the_slider_goes_by_keyboard(shown):
     assert output.text_content() == "2"
     assert slider.get_attribute("aria-valuetext") == "round 2"
     assert links.get_attribute("d") != last
+    page.keyboard.press("ArrowRight")
+    assert output.text_content() == "4"
+    page.get_by_role("button", name="play").focus()
+    page.keyboard.press("Enter")
+    page.wait_for_function("document.querySelector('.controls output').textContent === '6'")
+    assert page.get_by_role("button", name="play").is_visible()
 
 
 def rgb(page: Any, selector: str, name: str) -> str:
@@ -163,25 +198,47 @@ def becomes_readable(page: Any) -> bool:
     return False
 
 
-def test_words_and_lines_follow_the_colours_of_the_system(shown):
-    page = shown(color_scheme="dark")
+@pytest.mark.rotated(2)
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_words_and_lines_follow_the_colours_of_the_system(shown, scheme):
+    page = shown(color_scheme=scheme)
     paper = rgb(page, "body", "backgroundColor")
+    assert (paper == "#ffffff") == (scheme == "light")
     assert contrast(paper, rgb(page, "p", "color")) >= 4.5
     assert contrast(paper, rgb(page, "figure[data-kind=curves] .xtitle", "fill")) >= 4.5
-    page.emulate_media(color_scheme="light")
-    assert rgb(page, "body", "backgroundColor") == "#ffffff" != paper
-    assert becomes_readable(page)  # what was so is not, before it is drawn anew
+    page.emulate_media(color_scheme="light" if scheme == "dark" else "dark")
+    assert rgb(page, "body", "backgroundColor") != paper  # so that what was readable is not, before it is drawn anew
+    assert becomes_readable(page)
 
 
-@pytest.mark.rotated(2)
-@pytest.mark.parametrize("width", [320, 1200])
-def test_nothing_is_wider_than_the_screen(shown, width):
+@pytest.mark.rotated(3)
+@pytest.mark.parametrize("width", [320, 390, 1200])
+def test_nothing_is_wider_than_the_screen_or_covers_data(shown, width):
     page = shown(viewport={"width": width, "height": 800})
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     beyond = """all => all.filter(e => !e.closest('.skip, .wide, defs, clipPath'))
         .filter(e => e.getBoundingClientRect().right > innerWidth + 1).map(e => e.tagName + ' ' + e.className)"""
     assert page.locator("body *").evaluate_all(beyond) == []
+    apart = """all => all.every(e => {
+        const plot = e.querySelector('.plot').getBoundingClientRect();
+        const others = [...e.querySelectorAll('.controls, .legend, .key')];
+        return others.every(c => c.getBoundingClientRect().bottom <= plot.top + 1);
+    })"""
+    assert page.locator("figure.chart").evaluate_all(apart)
     if width < 400:  # every cell is on the screen, with its head
         boxes = page.locator(".wide td").evaluate_all("all => all.map(e => e.getBoundingClientRect())")
         assert len(boxes) == 20
         assert all(0 <= box["left"] < box["left"] + 200 < box["right"] <= width for box in boxes)
+        head = page.locator(".wide td").last.evaluate("e => getComputedStyle(e, '::before').content")
+        assert "column 19" in head
+
+
+def test_print_is_dark_on_white_without_controls_and_with_what_was_folded(shown):
+    page = shown(color_scheme="dark")
+    assert not page.locator("pre").is_visible()
+    page.emulate_media(media="print")
+    assert rgb(page, "body", "backgroundColor") == "#ffffff"
+    assert becomes_readable(page)
+    assert not page.locator(".controls").first.is_visible()
+    assert page.locator("pre").is_visible()
+    assert len(page.pdf()) > 10_000
