@@ -41,10 +41,10 @@ def together(x):
     }
 
 
-@pytest.mark.parametrize(("count", "devices"), [(13, 8), (3, 8), pytest.param(1025, 8, marks=pytest.mark.slow)])
-def test_devices_change_nothing_but_rounding(count, devices):
+@pytest.mark.parametrize("count", [13, 3])
+def test_devices_change_nothing_but_rounding(count):
     x = jax.random.normal(jax.random.key(count), (count, 5))
-    alone, spread = jax.jit(together)(x), on_devices(together, x, devices)
+    alone, spread = jax.jit(together)(x), on_devices(together, x, 8)
     for name in ("total", "mean"):
         one, other = alone.pop(name), spread.pop(name)
         np.testing.assert_allclose(other, one, rtol=0, atol=1e-6 * np.abs(x).sum() / (1 if name == "total" else count))
@@ -62,11 +62,8 @@ def test_the_sum_is_the_sum():
 
 def test_own_rows_are_those_of_the_ids():
     count, x = 13, jax.random.normal(jax.random.key(0), (13, 2))
-
-    def own(rows):
-        return nodes.own(x, rows.shape[0]), nodes.ids(rows.shape[0]), nodes.real(rows.shape[0])
-
     axis = PartitionSpec(nodes.axis_name(count))
+    own = lambda rows: (nodes.own(x, rows.shape[0]), nodes.ids(rows.shape[0]), nodes.real(rows.shape[0]))  # noqa: E731
     rows, ids, real = on_devices(own, x, 4, results=(axis, axis, axis))
     np.testing.assert_array_equal(rows[:count], x)
     np.testing.assert_array_equal(ids, np.arange(len(ids)))

@@ -10,7 +10,7 @@ import pytest
 
 import jdfl
 from jdfl.cli import main
-from jdfl.lab import drawing, results
+from jdfl.lab import results
 from jdfl.lab.results import FILES, new_run_folder, read_run, write_run
 from jdfl.lab.summary import spread_text, summary, summary_text
 from tests.refused import refused
@@ -23,10 +23,6 @@ def result() -> jdfl.Result:
     return jdfl.run(
         algorithm, problem, jdfl.network.ring(4), key=0, steps=12, every=4, stop=jdfl.consensus_below(1e9, after=8)
     )
-
-
-def hidden(folder: Path) -> list[str]:
-    return [path.name for path in folder.iterdir() if path.name.startswith(".")]
 
 
 def test_a_run_directory_holds_everything(result, tmp_path):
@@ -42,23 +38,15 @@ def test_a_run_directory_holds_everything(result, tmp_path):
     np.testing.assert_array_equal(run.params, result.params)
     assert {"python", "jax", "jaxlib", "numpy", "jdfl", "platform", "device", "x64", "date"} <= set(run.environment)
     assert run.summary == json.loads(json.dumps(summary(result)))
-    assert hidden(folder.parent) == []
 
 
-def test_a_failure_leaves_no_directory(result, tmp_path, monkeypatch):
-    def fail(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(results, "summary_text", fail)
-    with pytest.raises(KeyboardInterrupt):
-        write_run(tmp_path / "run", result)
-    assert list(tmp_path.iterdir()) == []
-    with refused(FileNotFoundError, "run"):
-        read_run(tmp_path / "run")
-
-
-def test_an_occupied_directory_is_refused_or_replaced_whole(result, tmp_path, monkeypatch):
+def test_a_failure_leaves_no_directory_and_an_occupied_one_is_refused_or_replaced_whole(result, tmp_path, monkeypatch):
     folder = tmp_path / "run"
+    with monkeypatch.context() as patch:
+        patch.setattr(results, "summary_text", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            write_run(folder, result)
+    assert list(tmp_path.iterdir()) == []
     folder.mkdir()
     write_run(folder, result, config_yaml="first: 1\n")  # an empty one will do
     with refused(FileExistsError, "overwrite=True"):
@@ -71,29 +59,21 @@ def test_an_occupied_directory_is_refused_or_replaced_whole(result, tmp_path, mo
             raise OSError("no")
         return rename(self, target)
 
-    def fail(*_: object) -> None:
-        raise OSError("a full disk")
-
-    for where, name, broken in ((results, "summary_text", fail), (Path, "rename", second_fails)):
-        with monkeypatch.context() as patch:
-            patch.setattr(where, name, broken)
-            with pytest.raises(OSError):
-                write_run(folder, result, config_yaml="second: 1\n", overwrite=True)
-        assert read_run(folder).config_yaml == "first: 1\n"
-        assert hidden(tmp_path) == []
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "rename", second_fails)
+        with pytest.raises(OSError):
+            write_run(folder, result, config_yaml="second: 1\n", overwrite=True)
+    assert read_run(folder).config_yaml == "first: 1\n"
+    assert [path.name for path in tmp_path.iterdir()] == ["run"]
     write_run(folder, result, config_yaml="second: 1\n", overwrite=True)
     assert read_run(folder).config_yaml == "second: 1\n"
-    with refused(FileExistsError, "file"):
-        write_run(folder / "config.yaml", result)
     (folder / "params.npz").unlink()
     with refused(FileNotFoundError, "params.npz"):
         read_run(folder)
 
 
 def test_run_folders_never_collide(tmp_path):
-    folders = [new_run_folder(tmp_path / "runs", "x") for _ in range(5)]
-    assert len(set(folders)) == 5
-    assert all(folder.is_dir() for folder in folders)
+    assert len({new_run_folder(tmp_path / "runs", "x") for _ in range(5)}) == 5
 
 
 def test_a_summary_counts_and_claims_nothing(result):
@@ -104,8 +84,7 @@ def test_a_summary_counts_and_claims_nothing(result):
     assert told["privacy"]["releases"] == result.totals.releases > 0
     assert told["network_seconds"] is None
     assert result.ending == "stop rule"
-    for words in (result.reason, result.guarantee.reason, "CEPS with OneBit messages and Gaussian noise"):
-        assert words in text
+    assert result.guarantee.reason in text
     for words in ("epsilon", "converge", "simulated"):  # agreement alone is no convergence
         assert words not in (text + json.dumps(told)).lower()
 
@@ -113,12 +92,10 @@ def test_a_summary_counts_and_claims_nothing(result):
 def test_a_summary_tells_of_time_divergence_and_runs_that_learnt_nothing(result):
     told = summary(replace(result, clock=np.array([1.0, 2.0, 3.0, 1234.0])))
     assert told["network_seconds"] == {"mean": 310.0, "last": 1234.0}
-    assert "mean 310 s, last 1,234 s" in summary_text(told)
     history = result.history.assign(objective=np.nan)
     told = summary(replace(result, ending="diverged", diverged=(3, 1), reason="node 1 has ...", history=history))
     assert json.loads(json.dumps(told, allow_nan=False))["metrics"]["objective"] is None
     assert told["diverged"] == {"round": 3, "node": 1}
-    assert "Diverged: node 1" in summary_text(told)
     for last, warned in ((3.0, 1), (1.0, 0)):
         history = pd.DataFrame({"round": [0, 10], "objective": [2.0, last], "bytes": [0, 1]})
         told = summary(replace(result, history=history))
@@ -127,25 +104,12 @@ def test_a_summary_tells_of_time_divergence_and_runs_that_learnt_nothing(result)
 
 
 def test_several_runs_have_a_mean_and_a_spread(result):
-    told = [summary(result) | {"rounds": rounds} for rounds in (8, 10)]
-    told[1] = told[1] | {"metrics": dict.fromkeys(told[1]["metrics"])}
-    text = spread_text(told)
-    assert "| rounds | 9 ± 13 | 2 |" in text
-    assert " | 1 |" in text
-
-
-def test_figures_of_odd_histories(tmp_path):
-    wide = pd.DataFrame({"round": range(3), "bytes": [0.0, 10.0, 1e6], "objective": [1e4, 1.0, np.nan]})
-    short = pd.DataFrame({"round": [0], "bytes": [0.0], "objective": [0.0]})
-    for run in (wide, short, wide.assign(objective=np.nan)):
-        drawing.figure_of_run(run, ["objective"], "0123").savefig(tmp_path / "a.png")
-        assert (tmp_path / "a.png").stat().st_size > 1000
+    assert "| rounds | 9 ± 13 | 2 |" in spread_text([summary(result) | {"rounds": rounds} for rounds in (8, 10)])
 
 
 @pytest.mark.skipif(not Path("/proc/self").is_dir(), reason="no folder that nobody can write to")
 def test_a_place_that_cannot_be_written_to_is_refused_before_the_run(capsys, tmp_path):
-    started = ["run", "--problem.m", "4", "--network", "ring", "--algorithm", "d-psgd", "--quiet"]
     (tmp_path / "file").write_text("")
     for place in ("/proc/jdfl", str(tmp_path / "file"), str(tmp_path / "file" / "runs")):
-        assert main([*started, "--out", place]) == 2
+        assert main(["run", "--network", "ring", "--algorithm", "d-psgd", "--quiet", "--out", place]) == 2
         assert repr(place) in capsys.readouterr().err.splitlines()[-1]

@@ -1,4 +1,4 @@
-"""Programs compiled for devices that are not there: registered methods keep their counts.
+"""Programs compiled for devices that are not there: methods keep their counts, nodes exchange what they need.
 
 They need the compilers, `pip install 'jdfl[cuda]'` or `'jdfl[tpu]'`, each in an environment of its own.
 """
@@ -7,44 +7,12 @@ import subprocess
 import sys
 from importlib.util import find_spec
 
-import jax
-import jax.numpy as jnp
 import pytest
 
-from benchmarks import aot, hlo, roofline
-from jdfl.arrays import ops, projection
+from benchmarks import aot
 from tests.refused import refused
 
 PACKAGES = {"h100": "jax_cuda13_plugin", "v5e": "libtpu"}
-
-
-def turns(module, function, *rows) -> list[int]:
-    """The most turns that a function of one of the rows takes of every loop that depends on data, in their order."""
-    counts, loop = [], module.lax.while_loop
-
-    def counted(goes_on, body, start):
-        end, count = loop(lambda c: goes_on(c[0]), lambda c: (body(c[0]), c[1] + 1), (start, jnp.int32(0)))
-        counts.append(count)
-        return end
-
-    def both(*row):
-        counts.clear()
-        return function(*row), list(counts)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(module.lax, "while_loop", counted)
-        return [int(jnp.max(one)) for one in jax.jit(jax.vmap(both))(*rows)[1]]
-
-
-def test_loops_turn_as_often_as_they_are_counted():
-    """A search for ties makes no turn on normal numbers, and is counted like that for the threshold."""
-    rows, wanted = jax.random.normal(jax.random.key(0), (20_000, 100)), roofline.TURNS["_search"]
-    search, ties = turns(projection, lambda x: projection._largest(x, 10), rows)
-    assert 0.7 * wanted <= search <= wanted  # 12 of 4,096 rows with s = 100 of 1000
-    assert ties == 0
-    keys, places = jax.random.split(jax.random.key(1), 20_000), jnp.broadcast_to(jnp.arange(3), (20_000, 3))
-    (walked,) = turns(ops, lambda key, place: ops.permuted(key, place, jnp.int32(7)), keys, places)
-    assert walked == roofline.TURNS["permuted"]
 
 
 def needs(target):
@@ -65,26 +33,22 @@ def test_registered_methods_keep_their_counts(target):
     python("-m", "benchmarks.roofline", "--registered", "--target", target)
 
 
-@pytest.mark.skipif(find_spec(PACKAGES["h100"]) is not None, reason="the compiler is installed")
-def test_a_missing_compiler_is_named():
-    with pytest.raises(AssertionError, match=r"pip install 'jdfl\[cuda\]'"):
-        python("-m", "benchmarks.roofline", "--quick")
-
-
 def test_a_size_without_room_is_refused_with_one_that_fits():
     with refused(aot.TooLargeError, "m <= 500", "m = 1,000"):
         aot._check_room(aot.H100, 1000, 160e9)
     aot._check_room(aot.H100, 1000, 80e9)
 
 
-def test_counts_that_grow_are_named_and_time_is_that_of_bytes_operations_or_a_start():
-    before = roofline.Counts(100, 2, 1e9, 1.2)
-    assert not roofline.Counts(104, 2, 1.04e9, 1.2).worse(before)
-    assert roofline.Counts(106, 2, 2e9, 1.2).worse(before) == ["kernels 100 -> 106", "bytes 1e+09 -> 2e+09"]
-    target = aot.Target("", "", "", "", 1e12, 0, 0, 1e12, 2e12, launch=1e-6, sync=1e-5)
-    by_bytes, by_work, by_start = (
-        hlo.Kernel("", "", 1, roofline.REACHED * 1e12),
-        hlo.Kernel("", "", 2, 0, ints=1e12, floats=2e12),
-        hlo.Kernel("", "", 3, 8),
-    )
-    assert roofline.seconds(hlo.Cost((by_bytes, by_work, by_start), 1), target) == pytest.approx(1 + 4 + 3e-6 + 1e-5)
+MEASURED = """
+from benchmarks import aot, methods, shared, together
+aot.environment()
+size = aot.Size(8 * shared.FEW, 100, 1)  # the lists of a network as it is
+print(together.counted(methods.NOISY, size, shared.RANDOM).ratio)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@needs("h100")
+def test_devices_exchange_the_halo_and_no_more():
+    assert 1 <= float(python("-c", MEASURED).splitlines()[-1]) <= 1.1

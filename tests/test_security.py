@@ -1,6 +1,7 @@
 """Every statement of SECURITY.md has its test, and those without another place have theirs here."""
 
 import ast
+import re
 from pathlib import Path
 
 import numpy as np
@@ -15,8 +16,6 @@ from jdfl.store import journal, manifest
 from jdfl.store.journal import Journal
 
 ROOT = Path(__file__).parent.parent
-PICKLES = {"problems/cifar.py"}  # takes numbers alone
-FORBIDDEN = ("eval", "exec", "compile", "__import__", "os.system", "yaml.unsafe_load", "yaml.full_load")
 ODD = "[/red]<a href=x>[bold]=1+1"
 
 
@@ -29,32 +28,19 @@ def test_every_statement_has_its_test() -> None:
         assert name in {one.name for one in tree.body if isinstance(one, ast.FunctionDef)}, row[1]
 
 
-def risks(text: str) -> set[str]:
-    """What a module could run that comes from outside: pickles, evaluated text, YAML of any kind, arrays of objects."""
-    found = set[str]()
-    for one in ast.walk(ast.parse(text)):
-        if isinstance(one, ast.Import | ast.ImportFrom):
-            names = {alias.name for alias in one.names} | {getattr(one, "module", None)}
-            found |= names & {"pickle", "marshal", "shelve", "dill", "cloudpickle"}
-        if isinstance(one, ast.Call):
-            called = ast.unparse(one.func)
-            given = {word.arg: ast.unparse(word.value) for word in one.keywords}
-            found |= {called} & {*FORBIDDEN}
-            if called == "yaml.load" and given.get("Loader") != "_Loader":  # a safe one, with a limit of its own
-                found.add(called)
-            if called in ("np.load", "numpy.load") and given.get("allow_pickle", "False") != "False":
-                found.add("allow_pickle")
-            if given.get("shell") == "True":
-                found.add("shell")
-    return found
+RISKS = re.compile(  # pickles, evaluated text, YAML of any kind but by a safe loader of our own, arrays of objects
+    r"(?<![\w.])(?:eval|exec|compile|__import__)\(|os\.system|\.(?:unsafe|full)_load|allow_pickle=True|shell=True"
+    r"|yaml\.load\((?!.*Loader=_Loader\b)|^\s*(?:import|from) (?:pickle|marshal|shelve|dill|cloudpickle)\b",
+    re.MULTILINE,
+)
 
 
 def test_no_code_comes_out_of_a_file() -> None:
     for path in sorted((ROOT / "jdfl").rglob("*.py")):
-        name = path.relative_to(ROOT / "jdfl").as_posix()
-        assert risks(path.read_text(encoding="utf-8")) <= ({"pickle"} if name in PICKLES else set()), name
+        found = RISKS.findall(path.read_text(encoding="utf-8"))
+        assert len(found) == (path.relative_to(ROOT).as_posix() == "jdfl/problems/cifar.py"), (path, found)
     for text in ("import pickle", "eval(x)", "yaml.load(x)", "np.load(x, allow_pickle=True)", "run(x, shell=True)"):
-        assert risks(text)
+        assert RISKS.search(text)
 
 
 def test_a_forged_folder_passes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -72,7 +58,6 @@ def test_a_forged_folder_passes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     forged.close()
     write(folder / manifest.NAME, manifest.of(folder))
     assert manifest.differences(folder) == ([], [])
-    assert not journal.read(folder / JOURNAL).damage
     assert not np.any(journal.read(folder / JOURNAL).rows(RECORDS)["objective"])
 
 

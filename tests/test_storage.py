@@ -1,25 +1,22 @@
 """Snapshots on disk: what was written comes back, whole, or the one before, or it is told."""
 
+from functools import partial
 from pathlib import Path
 
 import ml_dtypes
 import numpy as np
 import pytest
 
-import jdfl
 from jdfl.engine.checkpoint import Checkpoint
 from jdfl.engine.reading import read_checkpoint
 from jdfl.store import snapshots as storage
 from jdfl.store.journal import Position
 from tests.refused import refused
-from tests.toy import FEW, network, problem
+from tests.toy import Gossip, network, problem, run
 
-NOISY = jdfl.Gradients(clip=1.0, mechanism=jdfl.Gaussian(0.5), batch=3, sampling="poisson")
-PRIVATE = jdfl.DPSGD(lr=0.02, gradients=NOISY)
 ARRAYS = {
     "none": np.zeros((0, 3)),
     "one": np.float32(3.5) * np.ones(()),
-    "whole": np.arange(5, dtype=np.uint64) + 2**63,
     "half": np.ones((3, 2), ml_dtypes.bfloat16) / 3,
     "flags": np.array([True, False]),
     "columns": np.asfortranarray(np.arange(6.0).reshape(2, 3)),
@@ -32,20 +29,6 @@ def writer(tmp_path):
     writer = storage.Writer(tmp_path / "deep" / "snapshots")
     yield writer
     writer.close()
-
-
-@pytest.fixture(scope="module")
-def part() -> jdfl.Result:
-    """The first rounds of a private run."""
-    return jdfl.run(PRIVATE, problem, network, key=3, steps=5, every=2, metrics=FEW)
-
-
-def numbers(folder: Path) -> set[str]:
-    return {one.name for one in folder.iterdir()}
-
-
-def read(folder: Path) -> Checkpoint:
-    return read_checkpoint(folder, PRIVATE, problem, network)
 
 
 def damage(folder: Path, change) -> None:
@@ -61,10 +44,8 @@ def test_what_is_written_comes_back(writer):
     found = storage.read(writer.folder)
     assert (found.number, found.told) == (7, {"words": ["a", None], "odd": float("inf")})
     assert list(found.arrays) == list(ARRAYS)
-    for name, array in ARRAYS.items():
-        assert found.arrays[name].dtype == array.dtype
-        assert found.arrays[name].shape == array.shape
-        assert found.arrays[name].tobytes() == array.tobytes()
+    for one, array in zip(found.arrays.values(), ARRAYS.values()):
+        assert (one.dtype, one.shape, one.tobytes()) == (array.dtype, array.shape, array.tobytes())
 
 
 def test_large_arrays_come_back_in_their_pieces(writer, monkeypatch):
@@ -90,26 +71,26 @@ def test_the_two_newest_are_kept_and_a_past_that_is_written_anew_goes(writer):
     for number in (10, 20, 30):
         writer.write(number, ARRAYS, {})
     writer.finish()
-    assert numbers(writer.folder) == {"20", "30"}
+    assert sorted(one.name for one in writer.folder.iterdir()) == ["20", "30"]
     assert storage.newest(writer.folder) == 30
     writer.write(20, ARRAYS, {"again": True})
     writer.finish()
-    assert numbers(writer.folder) == {"20"}
+    assert [one.name for one in writer.folder.iterdir()] == ["20"]
     assert storage.read(writer.folder).told == {"again": True}
 
 
-def test_folders_without_one_and_those_of_another_format_are_told(part, tmp_path):
+def test_folders_without_one_and_those_of_another_format_are_told(tmp_path):
+    read = partial(read_checkpoint, algorithm=Gossip(), problem=problem, network=network)
     (tmp_path / "empty").mkdir()
-    (tmp_path / "half" / "12.orbax-checkpoint-tmp").mkdir(parents=True)
     (tmp_path / "file").write_text("12")
-    for name in ("none", "empty", "half", "file"):
+    for name in ("none", "empty", "file"):
         assert storage.newest(tmp_path / name) is None
         with refused(FileNotFoundError, name, "checkpoints"):
             read(tmp_path / name)
     writer = storage.Writer(tmp_path / "file" / "checkpoints")
     with pytest.raises(OSError, match="file/checkpoints"):
         writer.write(1, ARRAYS, {})
-    arrays, told = Checkpoint.of(part).stored(Position(0, 0, ""))
+    arrays, told = Checkpoint.of(run(steps=2)).stored(Position(0, 0, ""))
     writer = storage.Writer(tmp_path / "other")
     writer.write(5, arrays, told | {"format": 1})
     writer.close()
@@ -120,7 +101,6 @@ def test_folders_without_one_and_those_of_another_format_are_told(part, tmp_path
 def test_a_damaged_one_is_told_and_the_one_before_taken(writer):
     for change in (
         lambda content: content[: len(content) // 2],
-        lambda content: b"",
         lambda content: content[:-9] + bytes([content[-9] ^ 0xFF]) + content[-8:] if content[8:] else b"",
     ):
         writer.write(1, ARRAYS, {"number": 1})

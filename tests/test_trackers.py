@@ -3,6 +3,7 @@
 import struct
 import sys
 from types import SimpleNamespace
+from unittest.mock import MagicMock
 
 import pytest
 
@@ -48,33 +49,23 @@ def test_every_record_is_told_once_and_the_end(kept, tmp_path):
     (one,) = kept
     assert [k for k, _ in one.records] == list(range(8))
     assert [row["objective"] for _, row in one.records] == result.history["objective"].tolist()
-    assert one.records[-1][1]["bytes"] == result.totals.bytes
     assert "round" not in one.records[0][1]
     values, texts = one.end
     assert values["objective"] == result.final["objective"]
     assert texts == {"ending": "steps", "reason": result.reason, "provenance": result.provenance.hash}
-    assert one.config == {"lr": 0.05}
-    assert one.closed == 1
+    assert (one.config, one.closed) == ({"lr": 0.05}, 1)
 
 
 def test_one_that_fails_is_given_up_with_a_warning(kept, monkeypatch, tmp_path):
-    def fail(self, round, values):
-        raise ConnectionError("gone")
-
-    monkeypatch.setattr(Kept, "record", fail)
+    monkeypatch.setattr(Kept, "record", lambda *_: 1 / 0)
     with pytest.warns(UserWarning, match="mine") as told:
-        result = play(Trackers(["mine"], tmp_path, {}))
-    assert len(told) == 1
-    assert result.rounds == 7
-    assert kept[0].end is None
+        assert play(Trackers(["mine"], tmp_path, {})).rounds == 7
+    assert (len(told), kept[0].end) == (1, None)
 
 
 def test_trackers_are_closed_where_the_run_fails_and_what_is_not_finite_is_not_told(kept, tmp_path):
-    def fail(now):
-        raise MemoryError
-
-    with pytest.raises(MemoryError):
-        play(Trackers(["mine"], tmp_path, {}), fail)
+    with pytest.raises(ZeroDivisionError):
+        play(Trackers(["mine"], tmp_path, {}), lambda now: 1 / 0)
     assert kept[0].closed == 1
     callback = Trackers(["mine"], tmp_path, {})
     callback.begin(None)
@@ -92,51 +83,28 @@ def test_one_that_cannot_begin_is_told_before_the_run(monkeypatch, tmp_path, cap
         play(Trackers(["mine"], tmp_path, {}))
     with refused(tracker="nothing"):
         Trackers(["nothing"], tmp_path, {})
-    with pytest.raises(AttributeError, match="Trackers"):
-        trackers.open(["mine"], None, {})
-
-
-def scalars(path) -> list[tuple[int, str, float]]:
-    """(step, name, value) of an event file: records of length, checksum, content, checksum."""
-    from tensorboardX.proto.event_pb2 import Event
-
-    data, found = path.read_bytes(), []
-    while data:
-        (size,) = struct.unpack("<Q", data[:8])
-        event = Event.FromString(data[12 : 12 + size])
-        found += [(event.step, one.tag, one.simple_value) for one in event.summary.value if not one.HasField("tensor")]
-        data = data[16 + size :]
-    return found
 
 
 def test_tensorboard_can_read_what_is_written(tmp_path):
-    pytest.importorskip("tensorboardX")
+    """Records of length, checksum, content, checksum."""
+    Event = pytest.importorskip("tensorboardX.proto.event_pb2").Event
     result = play(Trackers(["tensorboard"], tmp_path, {"lr": 0.05}))
     (path,) = (tmp_path / "tensorboard").iterdir()
-    told = {step: value for step, name, value in scalars(path) if name == "objective"}
-    assert list(told) == list(range(8))
-    assert list(told.values()) == pytest.approx(result.history["objective"].tolist())
+    data, told = path.read_bytes(), {}
+    while data:
+        (size,) = struct.unpack("<Q", data[:8])
+        event = Event.FromString(data[12 : 12 + size])
+        told.update((event.step, one.simple_value) for one in event.summary.value if one.tag == "objective")
+        data = data[16 + size :]
+    assert told == dict(enumerate(pytest.approx(one) for one in result.history["objective"]))
 
 
 def test_weights_and_biases_is_called_as_it_asks_to_be(monkeypatch, tmp_path):
-    calls = []
-    run = SimpleNamespace(
-        log=lambda values, step: calls.append((step, values)), summary={}, finish=lambda: calls.append("finish")
-    )
-    monkeypatch.setitem(sys.modules, "wandb", SimpleNamespace(init=lambda **how: calls.append(how) or run))
+    run = MagicMock(summary={})
+    monkeypatch.setitem(sys.modules, "wandb", SimpleNamespace(init=run.init))
+    run.init.return_value = run
     result = play(Trackers(["wandb"], tmp_path, {"lr": 0.05}))
-    assert calls[0]["config"] == {"lr": 0.05}
-    assert [step for step, _ in calls[1:-1]] == list(range(8))
+    assert run.init.call_args.kwargs["config"] == {"lr": 0.05}
+    assert [one.kwargs["step"] for one in run.log.call_args_list] == list(range(8))
     assert run.summary["provenance"] == result.provenance.hash
-    assert calls[-1] == "finish"
-
-
-def test_mlflow_can_read_what_is_written(monkeypatch, tmp_path):
-    mlflow = pytest.importorskip("mlflow")
-    monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", (tmp_path / "mlruns").as_uri())
-    result = play(Trackers(["mlflow"], tmp_path, {"lr": 0.05}))
-    (run,) = mlflow.MlflowClient().search_runs([mlflow.get_experiment_by_name("jdfl").experiment_id])
-    told = mlflow.MlflowClient().get_metric_history(run.info.run_id, "objective")
-    assert sorted((one.step, one.value) for one in told) == list(enumerate(result.history["objective"]))
-    assert (run.info.status, run.data.params["lr"], run.data.tags["ending"]) == ("FINISHED", "0.05", "steps")
+    run.finish.assert_called_once()
