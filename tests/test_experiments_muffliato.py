@@ -1,7 +1,5 @@
 """Muffliato's first figure: its formula and what is derived, against other ways to compute them."""
 
-import math
-
 import numpy as np
 import pytest
 
@@ -35,19 +33,6 @@ def test_the_formula_is_the_sum_over_single_messages(network):
 
 
 @pytest.mark.slow
-def test_what_a_node_of_a_hypercube_learns_has_a_closed_form():
-    """A sphere around it spans as many directions as it has neighbours, and at most one for every node."""
-    power = 4
-    network = muffliato.hypercube(power)
-    gossip = Gossip.on(network)
-    loss, _ = muffliato.observed(network, gossip)
-    found = muffliato.curves({"": loss}, gossip.distances())[""]
-    wanted = [min(1.0, power / math.comb(power, k)) for k in range(1, power + 1)]
-    np.testing.assert_allclose(found[1:], wanted, rtol=1e-6)
-    assert gossip.formula()[-1] < 0.6
-
-
-@pytest.mark.slow
 def test_on_a_line_of_three_the_formula_is_no_bound_and_on_a_complete_graph_all_three_agree():
     gossip = Gossip.on(LINE)
     loss, guarantee = muffliato.observed(LINE, gossip)
@@ -56,18 +41,3 @@ def test_on_a_line_of_three_the_formula_is_no_bound_and_on_a_complete_graph_all_
     gossip = Gossip.on(all_pairs := jdfl.network.complete(6))
     loss, guarantee = muffliato.observed(all_pairs, gossip)
     np.testing.assert_allclose([*loss[1:], *gossip.formula()[1:], guarantee], 1.0, rtol=1e-6)
-
-
-@pytest.mark.slow
-def test_the_derived_view_is_that_of_the_recursion_with_and_without_acceleration():
-    network = muffliato.grid(4)
-    gossip = Gossip.on(network)
-    loss, _ = muffliato.observed(network, gossip)
-    assert 0.1 < np.min(loss[1:]) < 0.7
-    for accelerated in (True, False):
-        np.testing.assert_allclose(muffliato.known(gossip.view(accelerated), 0.0), loss, atol=1e-5)
-    view = gossip.view()
-    others = view[:, 1:]
-    rounded = np.linalg.inv(others @ others.T + 0.1**2 * np.eye(len(view)))  # noise in every message
-    wanted = np.einsum("ru,rs,su->u", others, rounded, others)
-    np.testing.assert_allclose(muffliato.known(view, 0.1)[1:], wanted, rtol=1e-9)
