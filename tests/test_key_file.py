@@ -1,6 +1,5 @@
 """Keys that the operating system draws: nothing that a run writes has them, and nobody resumes without their file."""
 
-import itertools
 import json
 import stat
 from pathlib import Path
@@ -17,19 +16,11 @@ from tests.refused import refused
 FLAGS = ["--problem.m", "4", "--problem.n", "8", "--problem.s", "2", "--network", "ring", "--algorithm", "d-psgd"]
 
 
-def spelt(words):
-    """Ways in which a word may be written."""
-    forms = (
-        (str(w).encode(), f"{w:08x}".encode(), np.uint32(w).tobytes(), np.uint32(w).byteswap().tobytes()) for w in words
-    )
-    return list(itertools.chain.from_iterable(forms))
-
-
-def holding(folder, words):
-    """The files that have a word of these."""
-    files = [path for path in Path(folder).rglob("*") if path.is_file()]
-    assert len(files) > 5
-    return [path.name for path in files if any(form in path.read_bytes() for form in spelt(words))]
+def holding(files, words):
+    """The files that have a word of these, however it is written."""
+    number = [np.uint32(w) for w in words]
+    forms = [f for w in number for f in (str(w).encode(), f"{w:08x}".encode(), w.tobytes(), w.byteswap().tobytes())]
+    return [path.name for path in files if path.is_file() and any(form in path.read_bytes() for form in forms)]
 
 
 def words_of(path):
@@ -37,21 +28,16 @@ def words_of(path):
     return [int(told[:8], 16), int(told[8:], 16)]
 
 
-def test_the_file_is_made_once_and_only_its_owner_may_read_it(tmp_path):
+def test_the_file_is_made_once_and_only_its_owner_may_read_it(tmp_path, monkeypatch):
     path = tmp_path / "of the study" / "secret.key"
     key = jdfl.key_file(path)
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert key_data(key) == words_of(path) == key_data(jdfl.key_file(path)) == key_data(key_in(path))
     assert key_data(jdfl.key_file(tmp_path / "other.key")) != key_data(key)
     assert words_of(path)[0] != 0  # which a seed's is; by chance once in 2^32
-
-
-def test_of_two_who_make_it_at_once_both_have_the_key_of_one(tmp_path, monkeypatch):
-    path = tmp_path / "secret.key"
-    first = key_data(jdfl.key_file(path))
-    monkeypatch.setattr(Path, "exists", lambda self: False)  # the other has not seen it yet
-    assert key_data(jdfl.key_file(path)) == first == words_of(path)
-    assert [one.name for one in tmp_path.iterdir()] == ["secret.key"]
+    monkeypatch.setattr(Path, "exists", lambda self: False)  # another that makes it at once has not seen it yet
+    assert key_data(jdfl.key_file(path)) == words_of(path) == key_data(key)
+    assert [one.name for one in path.parent.iterdir()] == ["secret.key"]
 
 
 def test_a_file_that_holds_something_else_is_refused_and_left(tmp_path):
@@ -64,12 +50,19 @@ def test_a_file_that_holds_something_else_is_refused_and_left(tmp_path):
 
 def test_nothing_that_is_written_has_the_key_and_nobody_resumes_without_it(tmp_path, capsys):
     path, out = tmp_path / "secret.key", tmp_path / "runs"
-    assert main(["run", *FLAGS, "--out", str(out), "--key-file", str(path), "--quiet", "--steps", "3"]) == 0
+    ledger = tmp_path / "ledger.json"
+    jdfl.DataLedger.create(ledger, epsilon=50.0, delta=1e-5)
+    flags = [*FLAGS, "--algorithm.clip", "1", "--algorithm.mechanism", "gaussian"]
+    flags += ["--algorithm.mechanism.multiplier", "4", "--privacy.ledger", str(ledger), "--privacy.delta", "1e-5"]
+    flags += ["--stop", "none", "--out", str(out), "--key-file", str(path), "--quiet", "--steps", "3"]
+    assert main(["run", *flags, "--repeats", "2"]) == 0
     assert "keep it secret" in capsys.readouterr().err
-    folded = key_data(jax.random.fold_in(key_in(path), 0))
-    (folder,) = out.iterdir()
+    told = [json.loads(one.read_text())["settings"]["private key"] for one in out.rglob("provenance.json")]
+    assert len({*told}) == jdfl.DataLedger(ledger).standing().runs == 2  # of their own
+    folder = next(out.rglob("provenance.json")).parent
     assert main(["resume", str(folder), "--steps", "5", "--quiet"]) == 0
-    assert holding(out, [*words_of(path), *folded]) == []
+    folded = [word for seed in (0, 1) for word in key_data(jax.random.fold_in(key_in(path), seed))]
+    assert holding([ledger, *out.rglob("*")], [*words_of(path), *folded]) == []
     path.rename(tmp_path / "away")
     assert main(["resume", str(folder), "--steps", "7", "--quiet"]) == 2
     assert "found no" in capsys.readouterr().err
@@ -80,19 +73,6 @@ def test_nothing_that_is_written_has_the_key_and_nobody_resumes_without_it(tmp_p
     studied = ["sweep", *FLAGS, "--over", "algorithm.lr=.1,.2", "--steps", "2", "--key-file", str(path)]
     assert main(studied) == 2  # studies have seeds
     assert "key_file" in capsys.readouterr().err
-
-
-def test_repeats_have_keys_of_their_own_and_the_ledger_of_the_data_has_none(tmp_path):
-    path, ledger, out = tmp_path / "secret.key", tmp_path / "ledger.json", tmp_path / "runs"
-    jdfl.DataLedger.create(ledger, epsilon=50.0, delta=1e-5)
-    noisy = ["--algorithm.clip", "1", "--algorithm.mechanism", "gaussian", "--algorithm.mechanism.multiplier", "4"]
-    flags = [*FLAGS, *noisy, "--stop", "none", "--out", str(out), "--quiet", "--steps", "2"]
-    flags += ["--privacy.ledger", str(ledger), "--privacy.delta", "1e-5"]
-    assert main(["run", *flags, "--key-file", str(path), "--repeats", "2"]) == 0
-    told = [json.loads(one.read_text())["settings"]["private key"] for one in out.rglob("provenance.json")]
-    assert len({*told}) == jdfl.DataLedger(ledger).standing().runs == 2
-    folded = [word for seed in (0, 1) for word in key_data(jax.random.fold_in(key_in(path), seed))]
-    assert not any(form in ledger.read_bytes() for form in spelt([*words_of(path), *folded]))
 
 
 def test_noise_that_is_correlated_joins_a_ledger_once(tmp_path):
