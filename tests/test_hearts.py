@@ -1,5 +1,6 @@
-"""Second tests of what everything rests on, each from a definition: no mistake in it is seen by one test alone."""
+"""Second tests of what everything rests on, each from a definition."""
 
+import functools
 import math
 from typing import Any
 
@@ -29,7 +30,8 @@ NOISY = jdfl.Gradients(clip=1.0, mechanism=jdfl.Gaussian(5.0))
 
 
 def play(method: Any, steps: int = 5, problem: Any = None, network: Any = None, **how: Any) -> jdfl.Result:
-    return jdfl.run(method, problem or PROBLEM(), network or RING(), steps=steps, **{"metrics": []} | how)
+    how = {"metrics": [], "options": jdfl.Options(chunk=4)} | how  # however many steps, one program
+    return jdfl.run(method, problem or PROBLEM(), network or RING(), steps=steps, **how)
 
 
 def near(found: Any, expected: Any) -> None:
@@ -43,15 +45,15 @@ def matrix(network: Any) -> np.ndarray:
 # Pure epsilon of samples with several looks
 
 
-def of_looks(rate: float, looks: int, multiplier: float) -> float:
-    """The largest log-ratio of several looks with Laplace noise at one sample: all outputs far to one side."""
-    return math.log(1 - rate + rate * math.exp(looks / multiplier))
+def of_looks(looks: int, multiplier: float) -> float:
+    """The largest log-ratio of looks with Laplace noise at one sample of a quarter: all outputs far to one side."""
+    return math.log(0.75 + 0.25 * math.exp(looks / multiplier))
 
 
 def test_the_last_looks_at_a_sample_are_paid_for() -> None:
     """An output whose ratio is known exactly: a claim below it is false."""
     for releases in (1, 3, 5):
-        attained = releases // 2 * of_looks(0.25, 2, 1.5) + releases % 2 * of_looks(0.25, 1, 1.5)
+        attained = releases // 2 * of_looks(2, 1.5) + releases % 2 * of_looks(1, 1.5)
         found = epsilon_pure(LaplaceEvent(1.5), releases, sampled=Sampled("poisson", 5, 20, looks=2))
         assert found is not None
         assert found >= attained * (1 - 1e-12)
@@ -60,8 +62,8 @@ def test_the_last_looks_at_a_sample_are_paid_for() -> None:
 def test_pure_epsilon_is_that_of_all_samples_begun() -> None:
     sampled, event = Sampled("poisson", 5, 20, looks=3), LaplaceEvent(4.0)
     found = [epsilon_pure(event, releases, sampled=sampled) for releases in range(8)]
-    one = of_looks(0.25, 3, 4.0)
-    expected = [0, of_looks(0.25, 1, 4.0), of_looks(0.25, 2, 4.0), one, 2 * one, 2 * one, 2 * one, 3 * one]
+    one = of_looks(3, 4.0)
+    expected = [0, of_looks(1, 4.0), of_looks(2, 4.0), one, 2 * one, 2 * one, 2 * one, 3 * one]
     assert found == pytest.approx([min(k / 4, value) for k, value in enumerate(expected)])
 
 
@@ -105,6 +107,7 @@ def test_rounded_entries_are_off_by_less_than_a_level() -> None:
 # The regulariser, once
 
 
+@functools.cache
 def ridge() -> Any:
     """Linear regression with a penalty that is as large as its loss."""
     draw = np.random.default_rng(3)
@@ -114,8 +117,7 @@ def ridge() -> Any:
 
 
 def clipped(clip: float) -> Any:
-    given = jdfl.Gradients(clip=clip, per="batch")
-    return play(jdfl.DPSGD(lr=0.1, gradients=given), 4, ridge(), nw.ring(3)).params
+    return play(jdfl.DPSGD(lr=0.1, gradients=jdfl.Gradients(clip=clip, per="batch")), 4, ridge(), nw.ring(3)).params
 
 
 def test_a_clip_of_batches_that_never_binds_changes_nothing() -> None:
@@ -200,6 +202,7 @@ def pooled(sizes: list[int]) -> tuple[Any, np.ndarray, np.ndarray]:
     return linear_regression(np.split(A, ends), np.split(b, ends)), A.astype(float), b.astype(float)
 
 
+@functools.cache
 def alike() -> tuple[Any, Any]:
     """Four nodes with the same six examples, and the gradient [n] of each."""
     _, A, b = pooled([6])
@@ -261,25 +264,31 @@ def test_a_costly_rule_ends_a_run_in_a_round_of_its_own_and_never_before_it_hold
 # Samples and noise of every local step
 
 
+UNIT = jdfl.Gradients(sensitivity=1.0, mechanism=jdfl.Gaussian(1.0))
+
+
+def begun(gradients: jdfl.Gradients) -> Any:
+    """The first round of a method with such gradients."""
+    moment = Moment(jnp.int32(0), KEY(), RING().graph, jnp.arange(PROBLEM().m, dtype=jnp.int32))
+    return direct(moment, PROBLEM(), gradients)
+
+
 def drawn(gradients: jdfl.Gradients) -> np.ndarray:
     """The gradients [6, 2, m, n] at zero of two times three nested local steps, each looked at twice."""
-    problem = PROBLEM()
+    shape = PROBLEM().m, PROBLEM().n
 
     def step(here: Any, found: jax.Array) -> jax.Array:
         for look in range(2):
-            one = gradients(jnp.zeros((problem.m, problem.n)), here, look=look)
+            one = gradients(jnp.zeros(shape), here, look=look)
             found = lax.dynamic_update_index_in_dim(found, one, 2 * here.local_step + look, 0)
         return found
 
-    moment = Moment(jnp.int32(0), KEY(), RING().graph, jnp.arange(problem.m, dtype=jnp.int32))
-    nothing, round = jnp.zeros((12, problem.m, problem.n)), direct(moment, problem, gradients)
-    nested = round.repeat(2, lambda here, found: here.repeat(3, step, found), nothing)
-    return np.asarray(nested).reshape(6, 2, problem.m, problem.n)
+    nested = begun(gradients).repeat(2, lambda here, found: here.repeat(3, step, found), jnp.zeros((12, *shape)))
+    return np.asarray(nested).reshape(6, 2, *shape)
 
 
 def test_every_local_step_and_look_has_noise_of_its_own_however_loops_are_nested() -> None:
-    noisy = drawn(jdfl.Gradients(sensitivity=1.0, mechanism=jdfl.Gaussian(1.0)))
-    assert len(np.unique(noisy.reshape(12, -1)[:, 0])) == 12
+    assert len(np.unique(drawn(UNIT).reshape(12, -1)[:, 0])) == 12
 
 
 def test_every_local_step_has_examples_of_its_own_however_loops_are_nested() -> None:
@@ -292,11 +301,9 @@ def test_every_local_step_has_examples_of_its_own_however_loops_are_nested() -> 
 
 
 def test_two_looks_of_a_round_are_two_releases() -> None:
-    problem, noisy = PROBLEM(), jdfl.Gradients(sensitivity=1.0, mechanism=jdfl.Gaussian(1.0))
-    moment = Moment(jnp.int32(0), KEY(), RING().graph, jnp.arange(problem.m, dtype=jnp.int32))
-    round, w = direct(moment, problem, noisy), jnp.zeros((problem.m, problem.n))
+    round = begun(UNIT)
     for look in range(2):
-        noisy(w, round, look=look)
+        UNIT(jnp.zeros((PROBLEM().m, PROBLEM().n)), round, look=look)
     assert int(round.book.releases) == 2
 
 
@@ -353,7 +360,7 @@ def test_runs_together_cost_what_their_most_exposed_node_released_in_all() -> No
 
 def test_runs_of_different_noise_have_a_part_of_delta_each() -> None:
     sampled = jdfl.Gradients(batch=2, sampling="poisson", clip=1.0, mechanism=jdfl.Gaussian(4.0))
-    runs = [play(jdfl.DPSGD(gradients=one), 4) for one in (NOISY, sampled)]
+    runs = [play(jdfl.DPSGD(gradients=one), 4, every=2) for one in (NOISY, sampled)]
     parts = [account(run, delta=5e-6).epsilon for run in runs]
     assert spent_together(runs, delta=1e-5)[0] == pytest.approx(sum(parts), rel=1e-6)
     assert sum(parts) > sum(account(run, delta=1e-5).epsilon for run in runs) * 1.01
@@ -430,6 +437,7 @@ def test_a_walk_visits_all_nodes_of_a_star_equally_often() -> None:
     assert np.bincount(node, minlength=9) / len(node) == pytest.approx(np.full(9, 1 / 9), abs=0.03)
 
 
+@functools.cache
 def walks() -> tuple[np.ndarray, np.ndarray]:
     """The nodes at which walks over a star were in turn, and whether they moved on; node 0 is the hub."""
     net = nw.timed(nw.star(9), nw.FixedTime(1.0)).in_run(KEY(), 0)

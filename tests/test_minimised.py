@@ -1,6 +1,5 @@
 """What a method minimises on a network: the mean of the nodes' objectives, unless it refuses or names another one."""
 
-import dataclasses
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -38,14 +37,11 @@ def arcs(weights: Any = None) -> nw.Static:
 
 NETWORKS: dict[str, Callable[[], Any]] = {
     "undirected": uneven,
-    "equal weights": lambda: uneven("uniform"),
-    "arcs": arcs,
     "arcs of out-degrees": lambda: arcs("out-degree"),
     "periodic": lambda: nw.periodic([nw.ring(M), nw.star(M, weights="uniform")]),
     "choice": lambda: nw.random_choice([nw.ring(M), nw.star(M, weights="uniform")]),
     "part": lambda: nw.partial_communication(uneven(), 0.5),
     "loss each way": lambda: nw.link_loss(uneven(), 0.3, directed=True),
-    "loss, rescaled": lambda: nw.link_loss(uneven(), 0.5, weights="rescale"),
     "synchronised": lambda: nw.synchronised(uneven("uniform"), 3),
     "own": lambda: nw.from_matrix(np.array([[0.7, 0.3, 0], [0.1, 0.7, 0.2], [0, 0.3, 0.7]])),
 }
@@ -67,10 +63,6 @@ def averaged(network: Any) -> tuple[np.ndarray, np.ndarray]:
     return found.mean(axis=0), found.std(axis=0) / np.sqrt(len(found))
 
 
-def small(kind: Any) -> Any:
-    return kind(**({"s": N} if "s" in {one.name for one in dataclasses.fields(kind)} else {}))
-
-
 @pytest.mark.rotated(4)
 @pytest.mark.parametrize("name", list(NETWORKS))
 def test_every_method_refuses_a_network_or_names_its_objective_or_keeps_the_mean_on_average(name):
@@ -80,7 +72,8 @@ def test_every_method_refuses_a_network_or_names_its_objective_or_keeps_the_mean
     keeps = bool(np.all(np.abs(mean - 1) <= 5 * error + 1e-3))
     silent, accepted = [], []
     own: Any = [jdfl.combined_by(jdfl.DPSGD(), robust.Weighted()), jdfl.RobustDSGD(rule=robust.Weighted())]
-    for method in [*map(small, REGISTRY.values()), *own]:
+    registered = [kind(**({"s": N} if "s" in kind.__dataclass_fields__ else {})) for kind in REGISTRY.values()]
+    for method in registered + own:
         if method.needs.get("doubly_stochastic") or not method.mixes or method.columns:
             continue  # whose rounds are all held to what they need
         try:
@@ -96,8 +89,7 @@ def test_every_method_refuses_a_network_or_names_its_objective_or_keeps_the_mean
 
 
 ROWS: dict[str, tuple[Any, Callable[[], Any]]] = {
-    "D-PSGD, arcs": (jdfl.DPSGD(objective="pi"), arcs),
-    "D-PSGD, periodic": (jdfl.DPSGD(objective="pi"), NETWORKS["periodic"]),
+    "D-PSGD": (jdfl.DPSGD(objective="pi"), NETWORKS["periodic"]),
     "SGP": (jdfl.SGP(), NETWORKS["arcs of out-degrees"]),
     "AD-PSGD": (events.ADPSGD(), lambda: nw.timed(uneven(), nw.ExponentialTime(1.0), slowness=SLOW)),
     "SWIFT": (events.SWIFT(), lambda: nw.timed(uneven(), nw.ExponentialTime(1.0), slowness=SLOW)),
@@ -113,18 +105,15 @@ def test_small_steps_end_at_the_minimiser_of_what_is_named(name):
     pi = algorithm.node_weights(PROBLEM(), network)
     assert (pi is None) == (runs[0].minimises == "")
     equal, named = minimiser(np.full(M, 1 / M)), minimiser(np.full(M, 1 / M) if pi is None else pi)
-    scale = np.linalg.norm(equal)
     limit = 2 * half - x  # without the part of the bias that is linear in the step size
-    assert np.linalg.norm(limit - named) < 0.06 * scale, (limit, named, equal)
+    assert np.linalg.norm(limit - named) < 0.06 * np.linalg.norm(equal), (limit, named, equal)
     if pi is not None:
         assert np.linalg.norm(limit - named) < 0.5 * np.linalg.norm(equal - named)
 
 
 def test_a_refusal_names_the_weights_and_what_to_do_and_the_result_names_the_objective():
     W = np.asarray(nw.as_dense(arcs().graph), np.float64)
-    values, vectors = np.linalg.eig(W.T)
-    exact = np.real(vectors[:, np.argmax(np.real(values))])
-    np.testing.assert_allclose(nw.node_weights(arcs()), exact / exact.sum(), rtol=1e-5)
+    np.testing.assert_allclose(nw.node_weights(arcs()), np.linalg.matrix_power(W, 200)[0], rtol=1e-5)
     with refused("D-PSGD", "pi", "DPSGD(objective='pi')"):
         jdfl.run(jdfl.DPSGD(), PROBLEM(), arcs(), steps=2)
     result = jdfl.run(jdfl.DPSGD(objective="pi"), PROBLEM(), arcs(), steps=2)
