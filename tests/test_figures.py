@@ -1,8 +1,5 @@
 """Figures can be read in one column and in grey, carry their provenance, and leave nothing behind."""
 
-import re
-from pathlib import Path
-
 import matplotlib
 import matplotlib.pyplot as plt
 import numpy as np
@@ -10,7 +7,6 @@ import pandas as pd
 import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.text import Text
-from PIL import Image
 
 import jdfl
 from jdfl.lab.drawing import COLOURS, WIDTHS, lines, look
@@ -20,17 +16,13 @@ from tests.report.test_page import luminance
 NAMES = ["D-PSGD", "CHOCO-SGD, top 5 %", "EXTRA", "NIDS", "exact diffusion", "DSGT\n(not tuned)", "CEPS", "FedAvg"]
 
 
-def frame(names: list[str], alike: bool = False) -> pd.DataFrame:
+def frame(names: list[str]) -> pd.DataFrame:
     x = np.arange(0.0, 1e6, 2e4)
     parts = []
     for i, name in enumerate(names):
-        mean = np.exp(-x / 2e5 * (1 if alike else 1 + 0.2 * i))
+        mean = np.exp(-x / 2e5 * (1 + 0.2 * i))
         parts.append(pd.DataFrame({"label": name, "x": x, "mean": mean, "low": 0.9 * mean, "high": 1.1 * mean}))
     return pd.concat(parts, ignore_index=True)
-
-
-def named(names: list[str]) -> dict[str, str]:
-    return dict(zip(names, names))
 
 
 @pytest.fixture(scope="module")
@@ -38,28 +30,19 @@ def result() -> jdfl.Result:
     return jdfl.run(jdfl.DPSGD(lr=0.05), jdfl.problems.example1(4, 20, 2, (5, 9)), jdfl.network.ring(4), steps=12)
 
 
-def lightness(colour: str) -> float:
-    """L* of CIELAB."""
-    y = luminance(colour)
-    return 116 * y ** (1 / 3) - 16 if y > 0.008856 else 903.3 * y
-
-
 def test_neighbours_differ_in_grey_and_no_two_lines_of_twelve_are_alike():
-    seven = [lightness(one) for one in COLOURS]
+    seven = [116 * luminance(one) ** (1 / 3) for one in COLOURS]  # L* of CIELAB, but for a constant
     for one, other in zip(seven, [*seven[1:], seven[0]]):
         assert abs(one - other) >= 12
     for first in range(10):
-        styles = {(str(look(i)["linestyle"]), look(i)["marker"]) for i in range(first, first + 12)}
-        assert len(styles) == 12
-        markers = {look(i)["marker"] for i in range(first, first + 12)}
-        assert len(markers) == 12
+        assert len({look(i)["marker"] for i in range(first, first + 12)}) == 12
 
 
-@pytest.mark.parametrize(("width", "panels"), [("column", 1), ("page", 4), (4.5, 2)])
+@pytest.mark.parametrize(("width", "panels"), [("column", 1), ("page", 4)])
 def test_sizes_and_letters_are_those_of_a_journal(width, panels):
     data = {f"amount {i}": frame(NAMES) for i in range(panels)}
-    fig, axes = lines(data, named(NAMES), "suboptimality", band="95 % confidence interval", width=width)
-    assert fig.get_figwidth() == WIDTHS.get(width, width)
+    fig, axes = lines(data, {n: n for n in NAMES}, "suboptimality", band="95 % confidence interval", width=width)
+    assert fig.get_figwidth() == WIDTHS[width]
     assert np.ndim(axes) == (panels > 1)
     canvas = FigureCanvasAgg(fig)
     canvas.draw()
@@ -75,45 +58,16 @@ def test_sizes_and_letters_are_those_of_a_journal(width, panels):
         assert axis.get_window_extent().height > 0.8 * fig.dpi
 
 
-def test_lines_that_coincide_are_all_seen():
-    names = NAMES[:5]
-    _, ax = lines({"rounds": frame(names, alike=True)}, named(names), "objective")
-    widths = [line.get_linewidth() for line in ax.lines]
-    assert widths == sorted(widths, reverse=True)
-    assert widths[-1] < widths[0]
-    starts = [line.get_markevery()[0] for line in ax.lines]
-    assert min(abs(a - b) for i, a in enumerate(starts) for b in starts[:i]) > 0.03
-
-
 def test_the_axis_ends_at_the_accuracy_of_the_reference():
-    fig, ax = lines({"rounds": frame(NAMES[:2])}, named(NAMES[:2]), "suboptimality", floor=1e-1)
+    one = {"rounds": frame(["a"])}, {"a": "a"}, "suboptimality"
+    _, ax = lines(*one, floor=1e-1)
     assert ax.get_yscale() == "log"
     assert ax.get_ylim()[0] == pytest.approx(1e-1)
     assert min(line.get_ydata().min() for line in ax.lines) == pytest.approx(1e-1)
-    _, without = lines({"rounds": frame(NAMES[:2])}, named(NAMES[:2]), "suboptimality")
-    assert without.get_ylim()[0] < 1e-2
-    assert fig.get_figwidth() == 3.3
-
-
-def test_bands_that_reach_zero_do_not_stretch_a_logarithmic_axis():
+    assert lines(*one)[1].get_ylim()[0] < 1e-2
     data = frame(["a"]).assign(low=0.0)
     _, ax = lines({"rounds": data}, {"a": "a"}, "objective", band="range")
     assert ax.get_ylim()[0] == pytest.approx(0.6 * data["mean"].min())
-
-
-def test_who_spends_nothing_has_a_line_beside_the_others():
-    data = pd.DataFrame({"label": ["a", "a", "b", "b"], "x": [0.0, 0.0, 1.0, 1e4], "mean": [2.0, 1.0, 2.0, 0.5]})
-    data = data.assign(low=data["mean"], high=data["mean"])
-    _, ax = lines({"bytes": data}, {"a": "silent", "b": "talks"}, "objective")
-    _, alone = lines({"bytes": data[2:]}, {"b": "talks"}, "objective")
-    assert len(ax.lines) == len(alone.lines) + 2
-    with refused("panel"):
-        lines({}, {}, "objective")
-
-
-def described(path: Path) -> str:
-    with Image.open(path) as image:
-        return image.info["Description"]
 
 
 def test_files_carry_the_provenance_and_pictures_do_not_and_nothing_is_left_behind(result, tmp_path):
@@ -122,12 +76,7 @@ def test_files_carry_the_provenance_and_pictures_do_not_and_nothing_is_left_behi
     told = result.provenance.hash
     for suffix in ("png", "pdf", "svg"):
         fig.savefig(tmp_path / f"a.{suffix}")
-    assert told in described(tmp_path / "a.png")
-    assert told.encode() in (tmp_path / "a.pdf").read_bytes()
-    assert told in re.search(r"<dc:description>(.*?)</dc:description>", (tmp_path / "a.svg").read_text(), re.S)[1]
-    assert b"/Type /Font" in (tmp_path / "a.pdf").read_bytes().replace(b"/Subtype /Type0", b"")
-    fig.savefig(tmp_path / "own.png", metadata={"Author": "me", "Description": "mine"})
-    assert described(tmp_path / "own.png") == "mine"
+        assert told.encode() in (tmp_path / f"a.{suffix}").read_bytes()
     assert not any(told in text.get_text() or "tuned" in text.get_text() for text in fig.findobj(Text))
     assert plt.get_fignums() == []
     assert dict(matplotlib.rcParams) == before
@@ -138,22 +87,18 @@ def test_one_amount_has_one_axes_and_several_have_an_array(result):
     assert drawn._repr_png_()[:4] == drawn.fig._repr_png_()[:4] == b"\x89PNG"  # in a notebook
     ax = drawn[1]
     assert (ax.get_xlabel(), ax.get_ylabel()) == ("bytes sent by all nodes", "consensus error")
-    np.testing.assert_array_equal(ax.lines[0].get_xdata(), result.history["bytes"])
-    np.testing.assert_array_equal(ax.lines[0].get_ydata(), result.history["consensus_error"])
-    assert ax.get_legend() is None
+    np.testing.assert_array_equal(ax.lines[0].get_xydata(), result.history[["bytes", "consensus_error"]])
     _, axes = result.plot(["round", "bytes"])
     assert axes.shape == (2,)
     mine, places = plt.subplots(1, 2)
-    try:
-        fig, found = result.plot(["round", "gradients"], ax=places)
-        assert fig is mine
-        assert [one.get_xlabel() for one in found] == ["rounds", "gradient evaluations, all nodes"]
-    finally:
-        plt.close(mine)
+    fig, _ = result.plot(["round", "gradients"], ax=places)
+    plt.close(mine)
+    assert fig is mine
 
 
 def test_mistakes_are_refused_in_words(result):
     wrong = {"x": "moons"}, {"x": []}, {"x": 3}, {"y": "beauty"}, {"width": "wall"}
     each_refused(result.plot, *wrong, {"width": -1.0}, {"height": 0.0}, {"floor": -1.0})
-    with refused("'here'"):
-        result.plot(ax="here")
+    for said, door in (("'here'", lambda: result.plot(ax="here")), ("panel", lambda: lines({}, {}, "objective"))):
+        with refused(said):
+            door()

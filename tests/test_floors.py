@@ -31,31 +31,26 @@ def test_floors_by_hand(method):
     assert found.total == found.state + found.messages + found.data
 
 
-def test_nodes_at_rest_need_no_data_and_batches_read_no_example_twice():
+def test_nodes_at_rest_need_no_data_batches_read_no_example_twice_and_a_matrix_is_read_with_every_message():
+    given = aot.regression(SIZE), aot.network(SIZE.m)
     gradients = jdfl.Gradients(batch=4 * SIZE.q)
-    found = jdfl.floor(jdfl.DPSGD(gradients=gradients), aot.regression(SIZE), aot.network(SIZE.m), rounds=2)
-    assert found.data == SIZE.m * SIZE.q * EXAMPLE
+    assert jdfl.floor(jdfl.DPSGD(gradients=gradients), *given, rounds=2).data == SIZE.m * SIZE.q * EXAMPLE
     settings = jdfl.CEPS(s=3, rate=0.5, periods=(4, 4), sigma_rule="safe")
-    found = jdfl.floor(settings, aot.regression(SIZE), aot.network(SIZE.m), rounds=16)
+    found = jdfl.floor(settings, *given, rounds=16)
     assert found.messages == pytest.approx(SIZE.m * ROW * 4 * 3 / 16)  # 4 of 8, in 3 of 16 rounds: not in the first
     assert found.data == pytest.approx(SIZE.m * ALL * 3 / 16)
-
-
-def test_a_matrix_of_its_own_is_read_with_every_message():
-    plain = jdfl.CEPS(s=3, rate=0.5, periods=(4, 4), sigma_rule="safe")
-    given = aot.regression(SIZE), aot.network(SIZE.m)
-    own = jdfl.CEPS(**{**vars(plain), "codec": jdfl.OneBit(d=60)})
-    more = jdfl.floor(own, *given, rounds=16).messages - jdfl.floor(plain, *given, rounds=16).messages
-    counts = floors.counts(own, *given, 16)
-    assert more == pytest.approx(SIZE.m * counts.senders * 4 * SIZE.n * 60)
+    own = jdfl.CEPS(**{**vars(settings), "codec": jdfl.OneBit(d=60)})
+    more = jdfl.floor(own, *given, rounds=16).messages - found.messages
+    assert more == pytest.approx(SIZE.m * floors.counts(own, *given, 16).senders * 4 * SIZE.n * 60)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("line", TABLE, ids=str)
-def test_every_method_has_a_floor(line):
-    found = jdfl.floor(line.algorithm, testing.small_problem(shared=line.shared), testing.small_network(), rounds=12)
-    assert found.state > 0
-    assert (found.messages > 0) == (line.name != "local-only")
+def test_every_method_has_a_floor():
+    for line in TABLE:
+        problem, network = testing.small_problem(shared=line.shared), testing.small_network()
+        found = jdfl.floor(line.algorithm, problem, network, rounds=12)
+        assert found.state > 0
+        assert (found.messages > 0) == (line.name != "local-only")
 
 
 def test_what_does_not_fit_is_refused():

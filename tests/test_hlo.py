@@ -4,30 +4,12 @@ import pytest
 
 from benchmarks import hlo
 
-HEAD = """HloModule jit_f, is_scheduled=true
-
-FileNames
-1 "/somewhere/jdfl/engine/loop.py"
-
-FunctionNames
-1 "_advance.<locals>.stretch"
-2 "for_rows"
-
-FileLocations
-1 {file_name_id=1 function_name_id=1 line=7 end_line=7 column=1 end_column=9}
-2 {file_name_id=1 function_name_id=2 line=9 end_line=9 column=1 end_column=9}
-
-StackFrames
-1 {file_location_id=1 parent_frame_id=1}
-2 {file_location_id=2 parent_frame_id=2}
-
-"""
 CACHE = 40e6
 N = 4_000_000
 
 
 def cost(text, turns=lambda loop: 1.0):
-    found = hlo.Text(HEAD + text, CACHE)
+    found = hlo.Text("HloModule jit_f, is_scheduled=true\n\n" + text, CACHE)
     return found.cost(found.entry, turns, lambda one: one.bytes)
 
 
@@ -43,14 +25,8 @@ def fusion(body, parameters, result, kind="kLoop"):
     )
 
 
-SAXPY = fusion(
-    "  %a = f32[] constant(2)\n"
-    f"  %b = f32[{N}]{{0}} broadcast(%a), dimensions={{}}\n"
-    f"  %m = f32[{N}]{{0}} multiply(%p0, %b)\n"
-    f"  ROOT %s = f32[{N}]{{0}} add(%m, %p1)",
-    [f"f32[{N}]{{0}}", f"f32[{N}]{{0}}"],
-    f"f32[{N}]{{0}}",
-)
+V = f"f32[{N}]{{0}}"
+SAXPY = fusion(f"  %m = {V} multiply(%p0, %p0)\n  ROOT %s = {V} add(%m, %p1)", [V, V], V)
 M, D = 100_000, 8
 GATHER = fusion(
     f"  %g = f32[{M},{D},1000]{{2,1,0}} gather(%p0, %p1), offset_dims={{2}}, collapsed_slice_dims={{0}}, "
@@ -61,25 +37,21 @@ GATHER = fusion(
     f"f32[{M},1000]{{1,0}}",
     "kInput",
 )
+ROWS = f"f32[{M},100]{{1,0}}"
 UPDATE = fusion(
-    f"  ROOT %u = f32[{N},100]{{1,0}} dynamic-update-slice(%p0, %p1, %p2, %p2)",
-    [f"f32[{N},100]{{1,0}}", "f32[64,100]{1,0}", "s32[]"],
-    f"f32[{N},100]{{1,0}}",
+    f"  ROOT %u = {ROWS} dynamic-update-slice(%p0, %p1, %p2, %p2)", [ROWS, "f32[64,100]{1,0}", "s32[]"], ROWS
 )
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
+def test_bytes_of_a_kernel():
+    for text, expected in (
         (SAXPY, 3 * 4 * N),
         (GATHER, 4 * M * 1000 * (D + 1) + 4 * M * D),
         (UPDATE, 2 * 4 * 64 * 100 + 8),  # both starts are one number
-    ],
-)
-def test_bytes_of_a_kernel(text, expected):
-    found = cost(text)
-    assert found.launches == 1
-    assert found.bytes == pytest.approx(expected, rel=1e-3)
+    ):
+        found = cost(text)
+        assert found.launches == 1
+        assert found.bytes == pytest.approx(expected, rel=1e-3)
 
 
 LOOP = """%body (t: (s32[], f32[1000])) -> (s32[], f32[1000]) {
@@ -100,7 +72,7 @@ LOOP = """%body (t: (s32[], f32[1000])) -> (s32[], f32[1000]) {
 
 ENTRY %main (s: (s32[], f32[1000])) -> (s32[], f32[1000]) {
   %s = (s32[], f32[1000]{0}) parameter(0)
-  ROOT %w = (s32[], f32[1000]{0}) while(%s), condition=%condition, body=%body, metadata={stack_frame_id=2}KNOWN
+  ROOT %w = (s32[], f32[1000]{0}) while(%s), condition=%condition, body=%bodyKNOWN
 }
 """
 
@@ -120,11 +92,11 @@ def test_what_is_unknown_is_an_error():
         (SAXPY.replace("f32[", "f19["), "f19"),
         (head + f"  ROOT %r = {ROWS} all-reduce(%p0)\n}}\n", "devices"),
     ):
-        with pytest.raises(hlo.UnknownError, match=named):
+        with pytest.raises(hlo.UnknownError) as error:
             cost(text)
+        assert named in str(error.value)
 
 
-ROWS = f"f32[{M},100]{{1,0}}"
 GROUP = "replica_groups={{0,1,2,3},{4,5,6,7}}"
 PAIRS = "source_target_pairs={{0,1},{1,2},{2,3},{3,0}}"
 
@@ -136,7 +108,6 @@ PAIRS = "source_target_pairs={{0,1},{1,2},{2,3},{3,0}}"
         (f"f32[{4 * M},100]{{1,0}}", f"all-gather(%p0), {GROUP}, dimensions={{0}}", 3, 5),
         (ROWS, "all-reduce-start(%p0), replica_groups=[2,4]<=[8], to_apply=%add", 1.5, 2),
         (f"f32[{M // 4},100]{{1,0}}", f"reduce-scatter(%p0), {GROUP}, dimensions={{0}}, to_apply=%add", 0.75, 1.25),
-        (ROWS, f"all-to-all(%p0), {GROUP}, dimensions={{0}}", 0.75, 2),
     ],
 )
 def test_bytes_of_an_exchange(result, does, received, moved):
