@@ -1,5 +1,3 @@
-import functools
-
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -8,7 +6,6 @@ from scipy import stats
 import jdfl
 from jdfl.engine import metrics
 from jdfl.engine.intervals import wilson
-from jdfl.lab.summary import summary, summary_text
 from tests.refused import each_refused, refused
 from tests.toy import M, N, regression
 
@@ -60,21 +57,6 @@ def classifier(labels, test, classes=None):
     return jdfl.problems.softmax_regression(parts, classes=classes, test=test)
 
 
-def balanced(predicted, labels) -> float:
-    return float(np.mean([np.mean(predicted[labels == c] == c) for c in np.unique(labels)]))
-
-
-def test_accuracies_of_two_classes():
-    draw = np.random.default_rng(2)
-    features, labels = draw.standard_normal((50, 3)), (draw.random(50) < 0.1).astype(int)
-    w = draw.standard_normal((2, 3)).astype(np.float32)
-    problem = classifier([0, 1, 0, 1], (features, labels))
-    predicted = (features @ w.mean(axis=0) > 0).astype(int)
-    assert measure("accuracy", w, problem) == pytest.approx(np.mean(predicted == labels))
-    assert measure("balanced_accuracy", w, problem) == pytest.approx(balanced(predicted, labels))
-    assert balanced(predicted, labels) != pytest.approx(np.mean(predicted == labels), abs=0.01)
-
-
 def test_accuracies_of_more_classes_of_which_one_is_absent():
     draw = np.random.default_rng(3)
     features, labels = draw.standard_normal((60, 3)), draw.choice([0, 1, 3], size=60, p=[0.8, 0.1, 0.1])
@@ -83,12 +65,12 @@ def test_accuracies_of_more_classes_of_which_one_is_absent():
     predicted = (features @ w.mean(axis=0).reshape(3, 4)).argmax(axis=1)
     assert (predicted == 2).any()
     assert measure("accuracy", w, problem) == pytest.approx(np.mean(predicted == labels))
-    assert measure("balanced_accuracy", w, problem) == pytest.approx(balanced(predicted, labels))
+    balanced = np.mean([np.mean(predicted[labels == c] == c) for c in np.unique(labels)])
+    assert measure("balanced_accuracy", w, problem) == pytest.approx(balanced)
 
 
 def test_one_class_alone_is_no_division_by_zero():
-    features = np.ones((3, 3))
-    problem = classifier([0, 1, 0, 1], (features, np.array([1, 1, 1])))
+    problem = classifier([0, 1, 0, 1], (np.ones((3, 3)), np.array([1, 1, 1])))
     assert measure("balanced_accuracy", np.ones((2, 3), np.float32), problem) == 1
     assert measure("balanced_accuracy", -np.ones((2, 3), np.float32), problem) == 0
 
@@ -118,12 +100,9 @@ def test_metrics_come_by_name_and_as_functions_and_others_are_refused():
     assert metrics.resolve([], problem) == ()
     for asked, named in (
         (["consensuss"], "metrics = 'consensuss'"),
-        (["consensus_error", metrics.consensus_error], "'consensus_error' twice"),
         ([own, renamed("own")], "'own' twice"),
-        (["accuracy"], "'accuracy'"),
         (["accuracy_own"], "'accuracy_own'"),
         ("objective", "['objective']"),
-        ([functools.partial(own)], "function"),
         ([3], "function"),
         ([renamed("bytes")], "'bytes'"),
     ):
@@ -133,10 +112,10 @@ def test_metrics_come_by_name_and_as_functions_and_others_are_refused():
         metrics.resolve(["distance_to_truth"], problem.replace(truth=None))
 
 
-def mixed(shared, labels=((0, 1, 1, 1), (2, 2, 0, 2))):
+def mixed(shared):
     """Two nodes, three classes with unequal labels, 40 test examples; `shared` of nine parameters in common."""
     draw = np.random.default_rng(4)
-    parts = [(draw.standard_normal((4, 3)), np.asarray(own)) for own in labels]
+    parts = [(draw.standard_normal((4, 3)), np.array(own)) for own in ([0, 1, 1, 1], [2, 2, 0, 2])]
     test = draw.standard_normal((40, 3)), draw.choice(3, size=40, p=[0.6, 0.3, 0.1])
     problem = jdfl.problems.softmax_regression(parts, classes=3, penalty=0.0, test=test)
     return problem.replace(shared=shared), draw.standard_normal((2, 9)).astype(np.float32)
@@ -164,17 +143,9 @@ def test_metrics_where_some_parameters_stay_with_the_nodes(shared):
     held = [float(problem.value(jnp.asarray(one), *problem.local(i))) for i, one in enumerate(judged(w, count))]
     assert measure("objective", w, problem) == pytest.approx(np.mean(held), rel=1e-5)
     np.testing.assert_allclose(metrics.personal(jnp.asarray(w), problem), judged(w, count), rtol=1e-6)
-
-
-def test_accuracy_on_own_classes_leaves_out_those_that_no_test_example_has():
-    problem, w = mixed(4)
-    features, labels = (np.asarray(leaf) for leaf in problem.test)
     few = problem.replace(test=tuple(jnp.asarray(leaf[labels != 1]) for leaf in (features, labels)))
-    features, labels = (np.asarray(leaf) for leaf in few.test)
-    right = np.stack([(features @ own.reshape(3, 3)).argmax(axis=1) == labels for own in judged(w, 4)])
-    per_class = np.stack([right[:, labels == c].mean(axis=1) for c in (0, 2)], axis=1)
-    own = np.array([[1.0, 0], [0.25, 0.75]])  # of what is left of the nodes' labels
-    assert measure("accuracy_own", w, few) == pytest.approx((own * per_class).sum(axis=1).mean())
+    left = np.array([[1.0, 0, 0], [0.25, 0, 0.75]])  # of the nodes' labels where no test example has the second class
+    assert measure("accuracy_own", w, few) == pytest.approx((left * per_class).sum(axis=1).mean())
 
 
 def test_wilson_covers_the_accuracy():
@@ -194,26 +165,19 @@ def test_results_have_the_interval_of_their_accuracy():
     tested = classifier([0, 1, 0, 1], (draw.standard_normal((50, 3)), draw.integers(0, 2, 50)))
     network = jdfl.network.complete(2)
     result = jdfl.run(jdfl.DPSGD(lr=0.1), tested, network, steps=2)
+    features, labels = (np.asarray(leaf) for leaf in tested.test)
+    assert result.final["accuracy"] == pytest.approx(
+        np.mean((features @ np.asarray(result.params).mean(axis=0) > 0) == labels)
+    )
     assert result.intervals == {"accuracy": wilson(result.final["accuracy"], 50)}
-    assert "for 50 test examples" in summary_text(summary(result))
     assert jdfl.run(jdfl.DPSGD(lr=0.1), tested.replace(test=None), network, steps=2).intervals == {}
     assert jdfl.run(jdfl.DPSGD(lr=0.1), tested.replace(shared=2), network, steps=2).intervals == {}
 
 
-# ---------------------------------------------------------------- models of one's own
-
-
-def opposed() -> jdfl.problems.Problem:
-    """Four nodes, two of them with the opposite labels."""
-    draw = np.random.default_rng(2)
-    X, normal = draw.normal(size=(160, 3)), np.array([1.0, -2.0, 0.5])
-    client = np.arange(160) % 4
-    y = (X @ normal > 0) ^ (client % 2 == 1)
-    return jdfl.from_arrays(X, y.astype(int), clients=client)
-
-
 def test_models_of_one_s_own_are_evaluated_one_by_one_and_their_mean_by_name_alone():
-    problem = opposed()
+    X, client = np.random.default_rng(2).normal(size=(160, 3)), np.arange(160) % 4
+    labels = (X @ np.array([1.0, -2.0, 0.5]) > 0) ^ (client % 2 == 1)  # two nodes have the opposite ones
+    problem = jdfl.from_arrays(X, labels.astype(int), clients=client)
     more = ["gradient_norm", "test_loss", "accuracy_own", "suboptimality", "distance_to_optimum", "accuracy_local"]
     asked = [*more, "objective", "objective_local", "accuracy", "balanced_accuracy", "consensus_error"]
     means = ["mean_model_objective", "mean_model_accuracy", "mean_model_test_loss"]
