@@ -9,13 +9,11 @@ import pytest
 
 import jdfl
 from jdfl.algorithms.program import Program, planned
-from jdfl.arrays import nonzeros, ops
 from jdfl.engine import loop, stepping
 from jdfl.engine.start import check_settings
-from tests.algorithms.test_ceps import BASE, ROUNDS, SMALL, M, N, S, U, course, example, gradient_of, network
+from tests.algorithms.test_ceps import BASE, ROUNDS, SMALL, M, N, S, course, example, gradient_of, network
 from tests.reference.gpsp import keep_largest
 from tests.refused import refused
-from tests.test_sharding import same
 
 STORED = BASE.replace(storage="sparse", unselected="stored")
 SPARSE = jdfl.CEPS(s=S, rate=0.5, sigma=2.0, periods=(2, 3), block=3, storage="sparse")
@@ -92,14 +90,9 @@ def test_a_u_for_every_node_is_no_claim():
         check_settings(noisy.replace(sensitivity=jnp.ones(M + 1)), problem, network())
 
 
+@pytest.mark.rotated(3)
 @pytest.mark.parametrize(
-    "changes",
-    [
-        {},
-        pytest.param(ONE_BIT, marks=pytest.mark.slow),
-        pytest.param({"codec": jdfl.RandomK(k=20)} | NOISY, marks=pytest.mark.slow),
-    ],
-    ids=["whole vectors", "one bit", "random"],
+    "changes", [{}, ONE_BIT, {"codec": jdfl.RandomK(k=20)} | NOISY], ids=["whole", "one bit", "random"]
 )
 def test_few_nonzeros_are_the_same_numbers_up_to_rounding(changes):
     problem, told = example(np.float32), {"steps": 12, "every": 12, "key": 3, "metrics": []}
@@ -111,20 +104,6 @@ def test_few_nonzeros_are_the_same_numbers_up_to_rounding(changes):
     np.testing.assert_array_equal(few.params != 0, plain.params != 0)
     assert few.totals == plain.totals
     assert few.state.w.value.shape == few.state.w.place.shape == (M, S)
-    assert jdfl.run(replace(algorithm, sigma=1e-38), problem, network(), **told).ending == "diverged"
-
-
-@pytest.mark.slow
-def test_stored_runs_are_the_same_on_several_devices_and_resume():
-    problem = example(np.float32)
-    noise = {"mechanism": jdfl.Gaussian(0.7), "sensitivity": U, "period": None}
-    for one in (replace(STORED, codec=jdfl.Sparse()), replace(SPARSE, **NOISY), SMALL.replace(**noise)):
-        runs = [
-            jdfl.run(one, problem, network(), key=0, steps=9, options=jdfl.Options(devices=many)) for many in (None, 4)
-        ]
-        same(*runs)
-        part = jdfl.run(one, problem, network(), key=0, steps=5)
-        np.testing.assert_array_equal(jdfl.run(one, problem, network(), steps=9, resume=part).params, runs[0].params)
 
 
 def test_what_cannot_be_stored_is_refused():
@@ -138,40 +117,3 @@ def test_what_cannot_be_stored_is_refused():
     for changes in (*({"codec": codec} for codec in codecs), {"codec": jdfl.OneBit(d=80), "phi": "receiver"}):
         with refused("s", storage="dense", **changes):
             check_settings(replace(SPARSE, **changes), problem, network())
-
-
-@pytest.mark.slow
-def test_a_round_has_no_further_array_of_all_entries():
-    """Beside u, which changes in its place."""
-    m = 40_000
-    features = jnp.ones((m, 2, N))
-    problem = jdfl.problems.linear_regression(features, features[:, :, 0])
-    sizes = {}
-    for kind in ("dense", "sparse"):
-        algorithm = replace(SPARSE, storage=kind, block=8)
-        setting = stepping.setting(
-            Program(algorithm), problem, jdfl.network.circulant(m, (1, 2)), None, jax.random.key(0)
-        )
-        prepared, carry, _ = jax.eval_shape(loop.start, setting, ())
-        setting = setting.replace(algorithm=prepared)
-        compiled = loop.advance.lower(carry, setting, jnp.int32(9), 3, 1, ()).compile()
-        sizes[kind] = compiled.memory_analysis().temp_size_in_bytes
-    assert sizes["sparse"] < 0.75 * sizes["dense"]
-
-
-@pytest.mark.rotated(2)
-@pytest.mark.parametrize("dtype", [jnp.float32, jnp.bfloat16])
-def test_rows_of_nonzeros(dtype):
-    x = jnp.asarray(np.random.default_rng(0).standard_normal((9, 30)), dtype)
-    senders, weight = jnp.asarray([[1, 2], [0, 8]]), jnp.asarray([[1.0, 0.0], [0.5, 2.0]])
-
-    @jax.jit
-    def of(x):
-        few = nonzeros.largest(x, 5)
-        some = few[jnp.asarray([3, 0, 12])]
-        return ops.top_s(x, 5), nonzeros.dense(few), some, nonzeros.gathered_sum(senders, weight, few)
-
-    expected, dense, some, total = (np.asarray(part, np.float32) for part in of(x))
-    np.testing.assert_array_equal(dense, expected)
-    np.testing.assert_array_equal(some, expected[[3, 0, 8]])  # as XLA, the last row for those beyond it
-    np.testing.assert_allclose(total, [expected[1], 0.5 * expected[0] + 2 * expected[8]], rtol=1e-2, atol=1e-6)

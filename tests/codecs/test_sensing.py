@@ -9,7 +9,7 @@ import pytest
 from scipy.linalg import hadamard
 
 from jdfl.base import struct
-from jdfl.codecs.sensing import Shared, Stored, double_hadamard, hadamard_rows, hadamard_size, signs, transform
+from jdfl.codecs.sensing import Shared, Stored, double_hadamard, hadamard_rows, hadamard_size, signs
 
 B, T = 3, 4
 
@@ -67,7 +67,7 @@ def test_products_are_those_of_one_matrix(kind, n, d):
         np.testing.assert_allclose(taken, np.einsum("bdn,bd->bn", phi[[2, 0]], v[[2, 0]]), atol=1e-12)
 
 
-@pytest.mark.parametrize("n", [5, 64])
+@pytest.mark.parametrize("n", [5, 128])
 def test_two_hadamard_transforms_with_signs_between(n):
     with jax.enable_x64(True):
         N, d = hadamard_size(n), n + 3
@@ -80,17 +80,6 @@ def test_two_hadamard_transforms_with_signs_between(n):
         phi = np.concatenate([H @ np.diag(second[k]) @ H @ np.diag(first[k]) for k in range(blocks)]) / np.sqrt(N)
         measured = np.asarray(matrix_of(sensing, jnp.eye(n)))
         np.testing.assert_allclose(measured[0], phi[np.asarray(sensing.row), :n], atol=1e-12)
-
-
-@pytest.mark.parametrize("N", [2, 64, 8192])
-def test_transform_is_hadamards_and_its_own_inverse(N):
-    with jax.enable_x64(True):
-        x = np.random.default_rng(1).standard_normal((2, N))
-        there = jax.jit(transform)
-        found = there(jnp.asarray(x))
-        if N <= 128:
-            np.testing.assert_allclose(found, x @ hadamard(N), atol=1e-10)
-        np.testing.assert_allclose(there(found) / N, x, atol=1e-10)
 
 
 def test_signs_are_fair_and_independent():

@@ -5,16 +5,14 @@ from contextlib import nullcontext
 from functools import cache, partial
 from pathlib import Path
 
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import jdfl
 from jdfl import testing
-from jdfl.base.backend import interpreted, kernels, target, with_kernels
+from jdfl.base.backend import interpreted, target
 from jdfl.cli import main
 from jdfl.engine.own_kernels import form_of
-from jdfl.engine.start import started
 from tests.refused import refused
 
 CHOCO = jdfl.CHOCO(codec=jdfl.codecs.Sparse(3))
@@ -50,15 +48,6 @@ def test_a_run_asks_for_them_and_its_provenance_names_them(tmp_path):
         np.testing.assert_array_equal(other.params, plain.params)
 
 
-def test_where_none_fits_that_is_recorded():
-    how = {"key": 0, "steps": 1, "every": 1} | dict.fromkeys(("stop", "metrics", "resume"))
-    alone = jdfl.LocalOnly(gradients=jdfl.Gradients(clip=1.0))
-    for algorithm, options in ((CHOCO, jdfl.Options(kernels=True, devices=2)), (alone, WITH)):
-        with interpreted():
-            start = started(algorithm, problem(), testing.small_network(), options=options, **how)
-        assert start.provenance.settings["kernels"] == "none"
-
-
 def test_a_backend_without_kernels_is_refused_before_the_run():
     with refused("GPU", "options.kernels = True", "'cpu'"):
         jdfl.run(CHOCO, problem(), testing.small_network(), steps=1, options=WITH)
@@ -91,40 +80,14 @@ def test_the_same_noise_with_another_rounding_is_refused(tmp_path, first):
     assert ledger.standing().epsilon > before
 
 
-def test_code_outside_of_rounds_has_none():
-    seen = []
-
-    def metric(w, problem):
-        seen.append(kernels())
-        return jnp.sum(w)
-
-    with interpreted():
-        assert kernels() is None
-        jdfl.run(CHOCO, problem(), testing.small_network(), key=3, steps=4, metrics=[metric], options=WITH)
-    assert set(seen) == {None}
-    with with_kernels("interpreted"):
-        assert kernels() == "interpreted"
-
-
-def test_only_runs_that_ask_are_traced_for_them(monkeypatch):
-    monkeypatch.setattr("jdfl.engine.own_kernels.used", lambda _: pytest.fail("it was traced"))
-    given = testing.small_problem(), testing.small_network()
-    how = dict.fromkeys(("stop", "metrics", "resume"))
-    start = started(GOSSIP, *given, key=0, steps=1, every=1, options=jdfl.Options(), **how)
-    assert "kernels" not in start.provenance.settings
-
-
 def test_the_command_line_has_the_choice(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     tiny = "--algorithm iht-d-psgd --algorithm.s 2 --steps 2 --problem.m 4 --problem.n 6 --problem.s 2 --quiet"
     assert main(["run", *tiny.split(), "--kernels"]) == 2
     assert "Expected a GPU with options.kernels = True" in capsys.readouterr().err
-    assert not Path("runs").exists() or not list(Path("runs").iterdir())
     with interpreted():
         assert main(["run", *tiny.split(), "--kernels"]) == 0
         (file,) = Path("runs").glob("*/provenance.json")
         assert main(["verify", str(file.parent), "--kernels"]) == 0
-        assert main(["resume", str(file.parent), "--steps", "3"]) == 2
-        assert "kernels: was least_squares, top_s, is not asked for" in capsys.readouterr().err
         assert main(["resume", str(file.parent), "--steps", "3", "--kernels", "--quiet"]) == 0
     assert json.loads(file.read_text(encoding="utf-8"))["settings"]["kernels"].endswith("top_s")
