@@ -297,7 +297,7 @@ def check_parts(algorithm: Any, problem: Problem) -> None:
     by_example = getattr(clips, "per", "example") == "example"
     check_examples(problem, clipped=by_example and getattr(clips, "clip", None) is not None)
     if hasattr(algorithm, "updates"):
-        check_updates(algorithm.updates, algorithm.gradients)
+        check_updates(algorithm.updates, getattr(algorithm, "gradients", None))
     if hasattr(algorithm, "codec"):
         sparsity = algorithm.sparsity(problem)
         check_codec(algorithm.title, algorithm.codec, algorithm.codes, problem.n, problem.m, sparsity)

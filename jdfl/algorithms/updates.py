@@ -68,7 +68,7 @@ class Updates:
     trust: Literal["local", "central"] = struct.field(pytree_node=False, default="local")
     """local: every message hides the node; central: only means over all nodes do."""
 
-    def check(self, gradients: Gradients) -> None:
+    def check(self, gradients: Gradients | None) -> None:
         """Raise ValueError for settings out of range, and for noise in two places.
 
         Refused are objects that are not mechanisms, noise other than Gaussian with trust = "central", and noise on both
@@ -87,7 +87,7 @@ class Updates:
                 f"Expected Gaussian noise with trust = 'central', got mechanism = {self.mechanism!r}. Only with "
                 "Gaussian noise does a mean of parts have the accounted distribution; use Gaussian(...), trust='local'."
             )
-        if gradients.mechanism is not None:
+        if gradients is not None and gradients.mechanism is not None:
             raise ValueError(
                 f"Expected noise on gradients or on updates, got both: {gradients.mechanism!r} and {self.mechanism!r}. "
                 "They protect different units (records and nodes); leave one out."
@@ -180,7 +180,7 @@ class Updates:
         )
 
 
-def check_updates(updates: Updates | None, gradients: Gradients) -> None:
+def check_updates(updates: Updates | None, gradients: Gradients | None) -> None:
     """Raise ValueError for updates that do not fit these gradients."""
     if updates is not None:
         checks.able(("guarantee", "sensitivity"), "jdfl.Updates(...)", "None leaves them unchanged.", updates=updates)

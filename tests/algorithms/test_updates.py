@@ -1,6 +1,7 @@
 """Noise on what a node has learnt in a round: its size, what it protects, and where it may be claimed."""
 
 from functools import partial
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -9,9 +10,12 @@ import optax
 import pytest
 
 import jdfl
+from jdfl.algorithms.algorithm import check_parts
 from jdfl.algorithms.moment import Moment
+from jdfl.base import struct
 from tests.algorithms.play import M, N, course, direct, example, network
 from tests.later import Later
+from tests.toy import Gossip
 
 CLIP, NOISE = 0.05, 0.6
 PROBLEM = Later(example, np.float32)
@@ -108,3 +112,14 @@ def test_central_noise_is_claimed_behind_a_server_only():
     among = jdfl.DPSGD(updates=central).privacy(PROBLEM())
     assert not among.claimed
     assert 'trust="local"' in among.remedy
+
+
+@struct.dataclass
+class Own(Gossip):
+    """A method of one's own whose gradients are its own affair."""
+
+    updates: Any = UPDATES
+
+
+def test_a_method_of_ones_own_may_have_updates_without_gradients():
+    check_parts(Own(), PROBLEM())
