@@ -2,8 +2,6 @@
 
 Times, partners and travel times are drawn by the library (`tests/events/test_timeline.py` is about them); who meets
 whom, what has arrived and which version is read is found here by a queue, one thing after another.
-
-Axes: m nodes, n parameters.
 """
 
 import heapq
@@ -39,12 +37,10 @@ class Scene:
 
     @property
     def weights(self) -> np.ndarray:
-        graph, m = partners.links(self.network), len(self.x)
-        W = np.zeros((m, m))
+        graph = partners.links(self.network)
         senders, mask = partners.hears(graph)
-        for i in range(m):
-            for j, weight in zip(senders[i][mask[i]], np.asarray(graph.weight)[i][mask[i]]):
-                W[i, j] += weight
+        W, (i, slot) = np.zeros((len(mask), len(mask))), np.nonzero(mask)
+        W[i, senders[i, slot]] = np.asarray(graph.weight)[i, slot]
         return W
 
     def wakes(self, **how: Any) -> list[tuple[float, int, int]]:
@@ -59,20 +55,12 @@ class Scene:
 
     def returns(self) -> list[tuple[float, int]]:
         """When nodes return, and which."""
-        found, away = list[tuple[float, int]](), self.away()
-        for second in range(1, int(self.seconds) + 1):
-            for i in range(len(self.x)):
-                if away[second - 1][i] and not away[second][i] and not all(away[k][i] for k in range(second)):
-                    found.append((float(second), i))
-        return found
-
-    def away(self) -> list[list[bool]]:
-        """Which nodes are away after every second."""
-        found = np.zeros((int(self.seconds) + 2, len(self.x)), bool)
+        away = np.zeros((int(self.seconds) + 1, len(self.x)), bool)  # after every second
         for fault in faults.faults(self.network):
             if isinstance(fault, Outages | Membership):
-                found |= np.stack([_away(fault, k) for k in range(len(found))])
-        return found.tolist()
+                away |= np.stack([_away(fault, k) for k in range(len(away))])
+        before = np.logical_and.accumulate(away)  # who has not been there yet
+        return [(float(k + 1), int(i)) for k, i in np.argwhere(away[:-1] & ~away[1:] & ~before[:-1])]
 
     def lost(self, node: int, count: int) -> bool:
         return bool(faults.lost(self.network, self.key, np.array([node]), np.array([count]))[0])
@@ -164,19 +152,11 @@ def swift(how: Any, scene: Scene) -> np.ndarray:
     return x
 
 
-def choco(how: Any, scene: Scene) -> np.ndarray:
-    return _copies(how, scene, 0.0)
-
-
-def do_adp(how: Any, scene: Scene) -> np.ndarray:
-    return _copies(how, scene, how.beta)
-
-
-def _copies(how: Any, scene: Scene, beta: float) -> np.ndarray:
+def compressed(how: Any, scene: Scene) -> np.ndarray:
     x, W, near = scene.x, scene.weights, scene.neighbours
     hat, momentum = x.copy(), np.zeros_like(x)
     for _, i, _ in scene.wakes():
-        momentum[i] = scene.gradient(i, x[i]) + beta * momentum[i]
+        momentum[i] = scene.gradient(i, x[i]) + getattr(how, "beta", 0.0) * momentum[i]
         h = x[i] - how.lr * momentum[i]
         x[i] = h + how.gamma * sum(W[i, j] * (hat[j] - hat[i]) for j in near[i])
         q = x[i] - hat[i]

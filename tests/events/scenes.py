@@ -9,24 +9,12 @@ import jax.numpy as jnp
 import numpy as np
 
 import jdfl
+from jdfl import events, testing
 from jdfl import network as nw
-from jdfl import testing
 from jdfl.algorithms.program import planned
 from jdfl.base.streams import Keys
 from jdfl.engine import loop, stepping, waves
-from jdfl.events import (
-    ADPSGD,
-    AGP,
-    SWIFT,
-    AsyncCHOCO,
-    AsyncDOADP,
-    AsyncMethod,
-    FedAsync,
-    FedBuff,
-    RandomizedGossip,
-    RandomWalkSGD,
-    SwarmSGD,
-)
+from jdfl.events import AsyncMethod
 from jdfl.events.faults import with_times
 from jdfl.network import in_run
 from tests.events import loops
@@ -46,21 +34,23 @@ class Row:
 
 
 ROWS: dict[str, Row] = {
-    "AD-PSGD": Row(ADPSGD(lr=0.05), loops.ad_psgd),
-    "SwarmSGD": Row(SwarmSGD(lr=0.05, local_steps=2), loops.swarm),
-    "randomized gossip": Row(RandomizedGossip(), loops.gossip),
-    "AGP": Row(AGP(lr=0.002), loops.agp),
-    "SWIFT": Row(SWIFT(lr=0.05), loops.swift),
-    "CHOCO": Row(AsyncCHOCO(lr=0.05, gamma=0.3, codec=TOP), loops.choco),
-    "DO-ADP": Row(AsyncDOADP(lr=0.05, gamma=0.3, beta=0.4, gradients=jdfl.Gradients(), codec=TOP), loops.do_adp),
-    "one walk": Row(RandomWalkSGD(lr=0.05), loops.random_walk_sgd),
-    "four walks": Row(RandomWalkSGD(lr=0.05, tokens=4), loops.random_walk_sgd),
-    "FedAsync": Row(FedAsync(lr=0.05, local_steps=2, rho=0.1, power=0.7), loops.fed_async),
-    "FedBuff": Row(FedBuff(lr=0.05, local_steps=2, server_lr=0.8, size=3), loops.fed_buff),
+    "AD-PSGD": Row(events.ADPSGD(lr=0.05), loops.ad_psgd),
+    "SwarmSGD": Row(events.SwarmSGD(lr=0.05, local_steps=2), loops.swarm),
+    "randomized gossip": Row(events.RandomizedGossip(), loops.gossip),
+    "AGP": Row(events.AGP(lr=0.002), loops.agp),
+    "SWIFT": Row(events.SWIFT(lr=0.05), loops.swift),
+    "CHOCO": Row(events.AsyncCHOCO(lr=0.05, gamma=0.3, codec=TOP), loops.compressed),
+    "DO-ADP": Row(
+        events.AsyncDOADP(lr=0.05, gamma=0.3, beta=0.4, gradients=jdfl.Gradients(), codec=TOP), loops.compressed
+    ),
+    "one walk": Row(events.RandomWalkSGD(lr=0.05), loops.random_walk_sgd),
+    "four walks": Row(events.RandomWalkSGD(lr=0.05, tokens=4), loops.random_walk_sgd),
+    "FedAsync": Row(events.FedAsync(lr=0.05, local_steps=2, rho=0.1, power=0.7), loops.fed_async),
+    "FedBuff": Row(events.FedBuff(lr=0.05, local_steps=2, server_lr=0.8, size=3), loops.fed_buff),
 }
 VARIANTS: dict[str, AsyncMethod] = {
     **{name: row.method for name, row in ROWS.items()},
-    "AD-PSGD, batches": ADPSGD(lr=0.05, gradients=jdfl.Gradients(batch=3)),
+    "AD-PSGD, batches": events.ADPSGD(lr=0.05, gradients=jdfl.Gradients(batch=3)),
     **{
         f"{name}, noise": replace(ROWS[name].method, gradients=NOISY)
         for name in ("AD-PSGD", "SwarmSGD", "AGP", "SWIFT", "DO-ADP", "four walks", "FedBuff")

@@ -6,7 +6,6 @@ from itertools import count
 import jax
 import numpy as np
 import pandas as pd
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -99,13 +98,6 @@ def test_what_is_random_is_not_known():
         assert exact.known(net.in_run(KEY, 0), 1.0) is None
     assert exact.known(nw.timed(RING, fixed, slowness=nw.ParetoTime()).in_run(KEY, 0), 1.0, messages=False) is None
     assert exact.known(nw.timed(RING, fixed, latency=nw.ParetoTime()).in_run(KEY, 0), 1.0, messages=False) is not None
-
-
-def test_float32_stands_for_its_shortest_decimal():
-    assert exact.decimals(np.float32([0.1, 2.5])) == (pytest.approx([1, 25]), 10)
-    assert exact.decimal(np.float32(0.3)) == Fraction(3, 10)
-    numbers, unit = exact.decimals([1 / 3, 0.1 + 0.2])
-    assert [Fraction(one, unit) for one in numbers] == [Fraction(repr(1 / 3)), Fraction(repr(0.1 + 0.2))]
 
 
 def test_three_gradients_of_a_tenth_of_a_second_fit_into_three_tenths():

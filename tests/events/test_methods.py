@@ -16,11 +16,9 @@ from jdfl.engine import waves
 from jdfl.events import ADPSGD, AGP, REGISTRY, SWIFT, AsyncCHOCO, AsyncDOADP, RandomizedGossip
 from jdfl.events import plan as plans
 from jdfl.events.event import Instant
-from jdfl.events.execution import execute
 from tests.events.scenes import (
     CLOCKS,
     FAULTS,
-    NOISY,
     PERIODS,
     ROWS,
     VARIANTS,
@@ -94,27 +92,6 @@ def test_a_method_is_the_loop_of_its_paper_with_every_clock_and_fault(name, faul
         np.testing.assert_allclose(found, by_loop(ROWS[name], problem, timed), rtol=1e-12, atol=1e-12)
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(1800)
-@pytest.mark.parametrize("name", VARIANTS)
-def test_waves_are_events_one_by_one_in_many_random_cases(name, monkeypatch):
-    """Over 2,000 cases of methods, graphs, clocks, faults and records."""
-    method, problem, draw = VARIANTS[name], testing.small_problem(), np.random.default_rng(5)
-    planned = waves.planned
-    for case in range(120):
-        links = [(i, j) for i in range(M) for j in range(i) if draw.random() < draw.uniform(0.2, 0.9)]
-        base = nw.from_edges(links, M, connected=False)
-        clock = CLOCKS[draw.choice(list(CLOCKS))]
-        timed: Any = nw.timed(replace(base, graph=nw.pad(base.graph, M - 1)), **clock)
-        if (kinds := borne(name)) and case % 2:
-            timed = FAULTS[draw.choice(kinds)](timed)
-        given = {"seed": case, "steps": int(draw.integers(1, PERIODS)), "every": int(draw.integers(1, PERIODS))}
-        monkeypatch.setattr(waves, "planned", planned)
-        found = simulated(method, problem, timed, **given)
-        ordered(monkeypatch)
-        equal(found.state, simulated(method, problem, timed, **given).state)
-
-
 @pytest.mark.rotated(6)
 @pytest.mark.parametrize("name", VARIANTS)
 def test_records_change_nothing(name):
@@ -131,13 +108,6 @@ def test_records_change_nothing(name):
     longer = jdfl.run(method, problem, timed, **given, resume=short)
     np.testing.assert_array_equal(longer.params, result.params)
     assert longer.history.equals(result.history)
-
-
-def test_widths_of_pieces_change_nothing(monkeypatch):
-    method, problem, timed = ADPSGD(lr=0.05, gradients=NOISY), testing.small_problem(), network(graph="complete")
-    whole, planned = simulated(method, problem, timed), plans.planned
-    monkeypatch.setattr(waves, "planned", lambda events, kinds: planned(events, kinds, (8, 16, 32)))
-    equal(whole.state, simulated(method, problem, timed).state)
 
 
 def test_gossip_keeps_the_mean():
@@ -177,25 +147,6 @@ def test_equal_clocks_make_swift_the_synchronous_method():
         found = jdfl.run(SWIFT(lr=0.05), problem, nw.timed(base, nw.FixedTime(1.0)), **how)
         expected = jdfl.run(jdfl.DPSGD(lr=0.05, codec=jdfl.Dense("float64")), problem, base, **how)
     np.testing.assert_allclose(found.params, expected.params, rtol=1e-12, atol=1e-14)
-
-
-def test_rows_that_are_not_declared_are_not_read(monkeypatch):
-    """Snapshots are poisoned while their nodes finish nothing: the others do not read them."""
-    method, problem, timed = ADPSGD(lr=0.05), testing.small_problem(), network("slow nodes")
-    whole, apart = simulated(method, problem, timed, every=PERIODS - 1), list[int]()
-
-    def poisoned(method, tables, given, plan, events, lane):
-        if len(apart) or events.time[-1] < PERIODS - 1:
-            return execute(method, tables, given, plan, events, lane)
-        apart.extend(np.setdiff1d(np.arange(M), events.actor).tolist())
-        snapshot = tables["snapshot"].at[jnp.array(apart)].set(np.nan)
-        return execute(method, dict(tables) | {"snapshot": snapshot}, given, plan, events, lane)
-
-    monkeypatch.setattr(waves, "execute", poisoned)
-    found = simulated(method, problem, timed, every=PERIODS - 1)
-    assert apart
-    np.testing.assert_array_equal(found.params, whole.params)
-    assert np.isnan(found.state["snapshot"]).any()
 
 
 def test_draws_follow_the_node_and_its_count():

@@ -25,7 +25,7 @@ def test_points_are_single_runs_bit_for_bit(name):
     method, timed, problem = VARIANTS[name], network("slow nodes"), testing.small_problem()
     how: dict[str, Any] = {"steps": PERIODS, "every": 5, "metrics": ["objective"]}
     for found in jdfl.sweep(method, problem, timed, over={"lr": [0.01, 0.002]}, keys=[2], **how):
-        alike(found, jdfl.run(replace(method, lr=found.labels["lr"]), problem, timed, key=2, **how))
+        alike(found, jdfl.run(replace(method, lr=found.labels["lr"]), problem, timed, key=found.run_key, **how))
 
 
 @pytest.mark.rotated(6)
