@@ -1,6 +1,7 @@
 """Every rule of `jdfl.robust` as a loop over nodes in NumPy, written from its paper, on lists of received rows."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -127,34 +128,16 @@ def weighted(rule: Any, own: np.ndarray, rows: Rows, weights: Sequence[float], *
     return (1 - sum(weights)) * own + sum((w * row for w, row in zip(weights, rows)), np.zeros_like(own))
 
 
-LOOPS: dict[str, Callable[..., np.ndarray]] = {
-    "balance": balance,
-    "clipped-gossip": clipped_gossip,
-    "coordinate-median": coordinate_median,
-    "cs-plus": cs_plus,
-    "geometric-median": geometric_median,
-    "krum": krum,
-    "multi-krum": multi_krum,
-    "nna": nna,
-    "trimmed-mean": trimmed_mean,
-    "ubar": ubar,
-    "weighted": weighted,
-}
+_ALL = [balance, clipped_gossip, coordinate_median, cs_plus, geometric_median, krum, multi_krum, nna, trimmed_mean]
+LOOPS: dict[str, Callable[..., np.ndarray]] = {one.__name__.replace("_", "-"): one for one in (*_ALL, ubar, weighted)}
 
 
 def combined(
     rule: Any, W: np.ndarray, x: np.ndarray, *, sent: Any = None, k: int = 0, loss: Any = None, received: Any = None
 ) -> np.ndarray:
-    """The rows [m, n] of a rule on a network with mixing matrix W [m, m], whose other nonzeros are its links.
+    """The rows [m, n] of a rule for mixing weights W [m, m], whose other nonzeros are the links, and own rows x [m, n].
 
-    Args:
-        rule: The rule.
-        W: The weights.
-        x: The nodes' own rows, x [m, n].
-        sent: The rows that arrive; None: their own.
-        k: The round.
-        loss: loss(i, row) of node i.
-        received: received(i, j) is the row [n] that node i receives from j; None: row j of `sent`.
+    Row j of `sent` arrives from node j, or received(i, j) at node i; a row of node i has the loss loss(i, row).
     """
     rows = x if sent is None else sent
     received = received or (lambda i, j: rows[j])
@@ -162,11 +145,6 @@ def combined(
     heavy = [np.sort(row)[::-1][: rule.b].sum() for row in W * (1 - np.eye(len(W)))]
     for i, own in enumerate(x):
         links = [j for j in np.flatnonzero(W[i]) if j != i and np.isfinite(received(i, j)).all()]
-        given = {
-            "weights": [float(W[i, j]) for j in links],
-            "k": k,
-            "most": max(heavy),
-            "loss": lambda row: loss(i, row),  # noqa: B023
-        }
+        given = {"weights": W[i, links].tolist(), "k": k, "most": max(heavy), "loss": loss and partial(loss, i)}
         found.append(LOOPS[rule.kind](rule, own, [received(i, j) for j in links], **given))
     return np.stack(found)
