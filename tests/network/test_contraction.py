@@ -5,11 +5,9 @@ from dataclasses import replace
 import jax
 import jax.numpy as jnp
 import numpy as np
-import pytest
 
 import jdfl
 from jdfl import network as nw
-from jdfl.base import struct
 from jdfl.network import growth
 from jdfl.network.growth import mean_growth
 from tests.later import Later
@@ -28,21 +26,19 @@ def told(network, number=None):
         nw.check_weights(network, "M-1")
 
 
-@pytest.mark.parametrize("base", [BASE, Later(nw.star, 7), Later(nw.ring, 2)], ids=["Erdos-Renyi", "star", "two nodes"])
-def test_matcha_as_it_is_passes_with_the_rho_that_it_promises(base):
-    for budget in (0.02, 0.3, 0.8, 1.0):
+def test_matcha_as_it_is_passes_with_the_rho_that_it_promises():
+    for base, budget in ((BASE(), 0.3), (BASE(), 1.0), (nw.star(7), 0.02), (nw.ring(2), 0.8)):
         network = nw.matcha(base, budget)
         nw.check_weights(network, "M-1")
         np.testing.assert_allclose(mean_growth(network).most, network.rho, atol=1e-6)
 
 
 def test_the_mean_is_that_over_all_sets_of_matchings():
-    for scale in (0.5, 1.0, 2.0, 4.0):
+    p, partner = np.asarray(FINE().p, float), np.asarray(FINE().partner)
+    for scale in (0.5, 4.0):
         network = replace(FINE(), alpha=FINE().alpha * scale)
-        p, partner = np.asarray(network.p, float), np.asarray(network.partner)
-        np.testing.assert_allclose(
-            mean_growth(network).most, expected_norm(p, partner, float(network.alpha)), rtol=1e-9
-        )
+        expected = expected_norm(p, partner, float(network.alpha))
+        np.testing.assert_allclose(mean_growth(network).most, expected, rtol=1e-9)
 
 
 def test_matchings_that_expand_on_average_are_refused_with_the_number():
@@ -74,33 +70,6 @@ def test_a_wrapped_matrix_that_expands_is_refused():
     swinging = np.full((3, 3), 0.6) - 0.8 * np.eye(3)
     nw.check_weights(nw.link_loss(nw.from_matrix(swinging), 0.2), "M-1")
     nw.check_weights(nw.partial_communication(nw.from_matrix(swinging), 0.5), "M-1")
-
-
-@struct.dataclass
-class Own:
-    """A person's network: links of a complete network, each with its Laplacian taken alpha times, or not at all."""
-
-    m: int = struct.field(pytree_node=False)
-    alpha: float
-
-    def at(self, k, key):
-        graph = nw.complete(self.m).graph
-        up = jax.random.bernoulli(key, 0.5) & graph.mask
-        weight, node = jnp.where(up, jnp.float32(self.alpha), 0), jnp.arange(self.m, dtype=jnp.int32)[:, None]
-        sums = {"self_weight": 1 - weight.sum(axis=1), "out_degree": up.sum(axis=1, dtype=jnp.int32)}
-        return replace(graph, senders=jnp.where(up, graph.senders, node), mask=up, weight=weight, **sums)
-
-
-@pytest.mark.slow
-def test_a_network_of_ones_own_is_judged_by_its_mean():
-    """W = I or I - alpha (m I - 1 1^T): the squared disagreement grows by (1 + (1 - alpha m)^2) / 2 in the mean."""
-    for alpha in (0.1, 0.3, 0.39):
-        nw.check_weights(Own(5, alpha), "M-1")
-    for alpha in (0.5, 1.0):
-        with refused("M-1"):
-            nw.check_weights(Own(5, alpha), "M-1")
-        found = mean_growth(Own(5, alpha))
-        assert abs(found.most - (1 + (1 - 5 * alpha) ** 2) / 2) < 4 * (found.error or 0)
 
 
 def test_the_estimate_is_that_of_the_drawn_matrices():
@@ -143,8 +112,11 @@ def test_a_random_choice_is_judged_by_its_exact_mean():
 
 def test_large_networks_are_judged_alike(monkeypatch):
     graphs = [EXPANDING().at(k, jax.random.key(k)) for k in range(5)]
-    alone, turns = nw.random_choice(graphs), nw.periodic(graphs)
-    found = mean_growth(alone).most, growth.spectral_radius([turns.at(k, None) for k in range(5)])
+
+    def found():
+        turns = nw.periodic(graphs)
+        return mean_growth(nw.random_choice(graphs)).most, growth.spectral_radius([turns.at(k, None) for k in range(5)])
+
+    dense = found()
     monkeypatch.setattr(growth, "EXACT_UP_TO", 0)
-    large = mean_growth(alone).most, growth.spectral_radius([turns.at(k, None) for k in range(5)])
-    np.testing.assert_allclose(large, found, rtol=1e-6)
+    np.testing.assert_allclose(found(), dense, rtol=1e-6)

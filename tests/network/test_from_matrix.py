@@ -36,38 +36,19 @@ def test_the_matrix_is_kept_and_the_summary_says_what_it_is(kind):
         assert found.spectral_gap == pytest.approx(1 - second, abs=1e-5)
 
 
-def bad(i: int, j: int, value: object, dtype: type = float) -> np.ndarray:
-    W = LAZY_RING.astype(dtype)
-    W[i, j] = value
-    return W
-
-
 def block(*parts: np.ndarray) -> np.ndarray:
     return sp.block_diag(parts).toarray()
 
 
-def apart() -> np.ndarray:
-    """Node 5 receives from the ring, and sends nothing to it."""
-    W = block(LAZY_RING, np.eye(1))
-    W[5, [0, 5]] = 0.5
-    return W
-
-
-def hub() -> np.ndarray:
-    """Node 0 sends to all others and receives nothing."""
-    W = 0.5 * np.eye(4)
-    W[0, 0] = 1
-    W[1:, 0] = 0.5
-    return W
-
-
+HUB = np.array([[1, 0, 0, 0], [0.5, 0.5, 0, 0], [0.5, 0, 0.5, 0], [0.5, 0, 0, 0.5]])  # sends, and receives nothing
+HEARER = block(LAZY_RING, np.eye(1))
+HEARER[5, [0, 5]] = 0.5  # receives from the ring, and sends nothing to it
 APART = {  # kept with connected=False; the matrix, and what of its value is named
     "two parts": (block(LAZY_RING, LAZY_RING), "nodes 5, 6, 7, 8, 9"),
     "many parts": (np.eye(9), "8 of 9 nodes"),
-    "a node that nobody receives from": (apart(), "node 0 never receives from node 5"),
-    "a node that receives nothing": (hub(), "nodes 1, 2, 3"),
+    "a node that nobody receives from": (HEARER, "node 0 never receives from node 5"),
+    "a node that receives nothing": (HUB, "nodes 1, 2, 3"),
     "expanding": (2 * np.eye(3) - np.full((3, 3), 1 / 3), "-0.333333"),
-    "just expanding": (1.01 * np.eye(2) - np.array([[0, 0.01], [0.01, 0]]), "1.02"),
     "swapping": (np.array([[0.0, 1.0], [1.0, 0.0]]), "|lambda_2| = 1"),
     "a directed cycle without own weights": (np.roll(np.eye(5), 1, axis=1), "|lambda_2| = 1"),
 }
@@ -76,21 +57,16 @@ WRONG = {
     "nothing": (None, "object"),
     "a number": (3.0, "got ()"),
     "not square": (LAZY_RING[:4], "got (4, 5)"),
-    "three axes": (LAZY_RING[None], "got (1, 5, 5)"),
     "empty": (np.zeros((0, 0)), "m = 0"),
     "ragged": ([[1.0], [0.5, 0.5]], "W"),
     "complex": (LAZY_RING * 1j, "complex128"),
-    "objects": (bad(0, 0, "x", object), "object"),
     "words": (LAZY_RING.astype(str), "W"),
     "dates": (LAZY_RING.astype("timedelta64[s]"), "W"),
     "masked": (np.ma.masked_less(LAZY_RING, 0.1), "10 masked entries"),
-    "NaN": (bad(1, 2, np.nan), "W[1, 2] = nan"),
-    "infinite": (bad(1, 2, np.inf), "W[1, 2] = inf"),
+    "NaN": (np.where(LAZY_RING == 0.5, np.nan, LAZY_RING), "W[0, 0] = nan"),
     "a graph": (nx.cycle_graph(4), "jdfl.network.from_networkx"),
     "rows of two": (2 * LAZY_RING, "2 in row 0"),
-    "one row": (bad(2, 2, 0.4), "0.9 in row 2"),
     "an adjacency matrix": (LAZY_RING > 0, "jdfl.network.from_scipy"),
-    "a zero diagonal": (LAZY_RING - 0.5 * np.eye(5), "0.5 in row 0"),
 }
 
 

@@ -9,7 +9,7 @@ import scipy
 import jdfl
 from jdfl import network as nw
 from tests.later import Later
-from tests.network.examples import heard, matrices, rounds, rows
+from tests.network.examples import graph_of_round, heard, matrices, rounds, rows
 from tests.refused import refused
 from tests.toy import regression
 
@@ -23,22 +23,22 @@ RULES = {
     "participation": lambda base, weights: nw.node_participation(base, 0.6, weights=weights),
     "outages": lambda base, weights: nw.outages(base, 0.1, 0.3, weights=weights),
     "membership": lambda base, weights: nw.membership(base, joins=[0, 2, 0, 0, 0, 0], leaves=9, weights=weights),
+    "both": lambda base, weights: nw.membership(nw.outages(base, 0.2, 0.3), leaves=[5, *[9] * 5], weights=weights),
 }
 
 
 @pytest.mark.rotated(5)
 @pytest.mark.parametrize("name", RULES)
-@pytest.mark.parametrize(("weights", "axis"), [("own", 2), ("rescale", 2), ("sender", 1)])
-def test_rows_or_columns_of_weights_still_sum_to_one(name, weights, axis):
-    base = ARCS() if weights == "sender" else nw.circulant(6, [1, 2], directed=True)
-    net = RULES[name](base, weights)
-    stacked = rounds(net, KEYS()[:40])
-    np.testing.assert_allclose(matrices(stacked).sum(axis=axis), 1, rtol=0, atol=1e-6)
-    assert heard(stacked).sum() < 40 * heard(rounds(base, KEYS()[:1])).sum()
-    nw.check_graph(net.at(jnp.int32(3), KEY), columns=weights == "sender")
+def test_rows_or_columns_of_weights_still_sum_to_one(name):
+    for weights, axis in (("own", 2), ("rescale", 2), ("sender", 1)):
+        base = ARCS() if weights == "sender" else nw.circulant(6, [1, 2], directed=True)
+        stacked = rounds(RULES[name](base, weights), KEYS()[:40])
+        np.testing.assert_allclose(matrices(stacked).sum(axis=axis), 1, rtol=0, atol=1e-6)
+        assert heard(stacked).sum() < 40 * np.asarray(base.graph.mask).sum()
+        nw.check_graph(graph_of_round(stacked, 3), columns=weights == "sender")
 
 
-@pytest.mark.rotated(2)
+@pytest.mark.rotated(3)
 @pytest.mark.parametrize("name", RULES)
 def test_a_run_of_push_sum_keeps_its_mass(name):
     problem = jdfl.problems.averaging(rows(6))
@@ -78,12 +78,11 @@ def test_bursts_lose_what_their_links_states_say():
     assert (np.asarray(stacked.out_degree) == np.asarray(TORUS().graph.out_degree)).all()
 
 
-@pytest.mark.parametrize("name", ["outages", "membership"])
+@pytest.mark.parametrize("name", ["outages", "membership", "both"])
 def test_who_is_away_has_no_links_and_sends_nothing(name):
     stacked = rounds(RULES[name](TORUS(), "own"), KEYS()[:40])
     away = np.asarray(stacked.away)
-    assert away.any()
-    assert not away.all()
+    assert 0 < away.mean() < 1
     arcs = heard(stacked)
     assert not np.asarray(stacked.out_degree)[away].any()
     np.testing.assert_array_equal(stacked.out_degree, arcs.sum(axis=1))
@@ -106,12 +105,6 @@ def test_nodes_that_are_away_stay_as_they_are_and_count_nothing():
     np.testing.assert_array_equal(result.releases, [8, 4, 3, 8, 8, 8])
     assert result.totals.gradients == 8 * 4 + 4 + 3
     assert (result.communication_rounds <= [8, 4, 3, 8, 8, 8]).all()
-
-
-def test_outages_within_outages_and_membership_are_all_away():
-    net = nw.membership(nw.outages(TORUS(), 0.2, 0.3), leaves=[5, 9, 9, 9, 9, 9])
-    away = np.asarray(net.base.away(jnp.int32(6))) | np.array([1, 0, 0, 0, 0, 0], bool)
-    np.testing.assert_array_equal(net.at(jnp.int32(6), KEY).away, away)
 
 
 def test_noise_for_the_step_of_its_round_is_refused_where_nodes_send_older_steps():

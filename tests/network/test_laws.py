@@ -103,8 +103,3 @@ def test_mixing_takes_host_arrays_and_keeps_the_dtype_of_the_rows():
     np.testing.assert_allclose(nw.mix(graph, x), nw.to_scipy(graph) @ x, rtol=0, atol=1e-6)
     for form in FORMATS:
         assert mix(nw.ring(5, format=form).graph, rows(5).astype(jnp.bfloat16)).dtype == jnp.bfloat16
-
-
-def test_a_static_network_gives_its_graph_in_every_round():
-    for k in (0, 9):
-        assert same(nw.ring(5).at(jnp.int32(k), jax.random.key(k)), nw.ring(5).graph)

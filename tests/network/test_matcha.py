@@ -60,15 +60,6 @@ def test_every_link_is_in_one_of_at_most_one_more_matchings_than_the_degree(case
     assert_matchings(net, nw.matchings(net))
 
 
-def test_matchings_of_known_and_of_larger_random_networks():
-    shapes = [nx.petersen_graph(), nx.complete_graph(9), nx.complete_graph(10), nx.star_graph(7)]
-    for net in (
-        *map(nw.from_networkx, [*shapes, nx.complete_bipartite_graph(5, 7)]),
-        *(nw.erdos_renyi(70, p, seed=2) for p in (0.1, 0.7)),
-    ):
-        assert_matchings(net, nw.matchings(net))
-
-
 @given(case=edge_lists(), budget=st.sampled_from([0.02, 0.3, 0.5, 0.8, 0.99]), seed=st.integers(0, 1000))
 def test_probabilities_are_certified_to_be_the_best(case, budget, seed):
     m, edges = case
@@ -77,8 +68,7 @@ def test_probabilities_are_certified_to_be_the_best(case, budget, seed):
         return
     partner = nw.matchings(net)
     found = activation(partner, budget)
-    assert found.p.min() >= 0
-    assert found.p.max() <= 1
+    assert 0 <= found.p.min() <= found.p.max() <= 1
     assert found.p.sum() <= budget * found.p.size * (1 + 1e-12)
     assert second(laplacian(found.p, partner)) == pytest.approx(found.connectivity, rel=1e-9)
     assert found.connectivity <= found.bound <= found.connectivity / (1 - TOLERANCE)
@@ -113,13 +103,12 @@ def test_the_whole_budget_is_the_base_with_its_best_step_in_every_round():
 
 
 def test_matcha_connects_better_than_equal_probabilities():
-    for budget in (0.1, 0.5, 0.9):
-        net = nw.matcha(BASE(), budget)
-        partner = np.asarray(net.partner)
-        assert net.connectivity >= budget * second(laplacian_of(BASE())) * (1 - TOLERANCE)
-        assert 0 < net.rho < 1
-        assert net.rho == pytest.approx(expected_norm(np.asarray(net.p, float), partner, float(net.alpha)), abs=1e-5)
-        assert net.expected_edges <= laplacian_of(BASE()).trace() / 2
+    net, L = nw.matcha(BASE(), 0.5), laplacian_of(BASE())
+    assert net.connectivity >= 0.5 * second(L) * (1 - TOLERANCE)
+    expected = expected_norm(np.asarray(net.p, float), np.asarray(net.partner), float(net.alpha))
+    assert 0 < net.rho < 1
+    assert net.rho == pytest.approx(expected, abs=1e-5)
+    assert net.expected_edges <= L.trace() / 2
 
 
 def test_the_active_links_are_those_of_matchings_drawn_with_their_probabilities():
@@ -136,13 +125,6 @@ def test_the_active_links_are_those_of_matchings_drawn_with_their_probabilities(
     spread = np.sqrt(np.sum(p * (1 - p) * (met.sum(axis=0) / 2) ** 2) / repeats)
     assert abs(links.mean() - net.expected_edges) < 4 * spread
     np.testing.assert_array_equal(graphs.out_degree, mask.sum(axis=2))
-
-
-def test_the_mean_of_the_squared_rounds_has_norm_rho():
-    net = nw.matcha(nw.ring(6), 0.5)
-    W = matrices_of(net, 4000)
-    np.testing.assert_allclose(W, W.swapaxes(1, 2), atol=1e-7)
-    assert np.linalg.norm((W @ W).mean(axis=0) - 1 / 6, 2) == pytest.approx(net.rho, abs=0.03)
 
 
 def test_the_periodic_schedule_is_the_whole_base_at_times():

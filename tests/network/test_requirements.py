@@ -24,9 +24,8 @@ NETWORKS = Named(
         "links of parts": lambda: nw.random_links(NETWORKS["parts"], 0.5),
         "loss": lambda: nw.link_loss(nw.ring(5), 0.5),
         "loss each way": lambda: nw.link_loss(nw.complete(5), 0.5, directed=True),
-        "loss of joined parts": lambda: nw.link_loss(
-            nw.periodic([NETWORKS["parts"], nw.from_edges([(1, 2)], 4, connected=False)]), 0.5
-        ),
+        "joined parts": lambda: nw.periodic([NETWORKS["parts"], nw.from_edges([(1, 2)], 4, connected=False)]),
+        "loss of joined parts": lambda: nw.link_loss(NETWORKS["joined parts"], 0.5),
         "participation": lambda: nw.node_participation(nw.ring(5), 0.5),
         "participation of parts": lambda: nw.node_participation(NETWORKS["parts"], 0.5),
         "part": lambda: nw.partial_communication(nw.ring(5), 0.5),

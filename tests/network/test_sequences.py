@@ -25,9 +25,7 @@ SEQUENCES = Named(
         "matching": lambda: nw.random_matching(6),
         "odd matching": lambda: nw.random_matching(7),
         "one node": lambda: nw.random_matching(1),
-        "rounds": lambda: nw.erdos_renyi_rounds(6, 0.5),
         "one peer": lambda: nw.one_peer_exponential(6),
-        "one peer alone": lambda: nw.one_peer_exponential(1),
         "one offset": lambda: nw.equi_rounds(6),
         "one offset, one way": lambda: nw.equi_rounds(7, 3, directed=True),
         "matchings": lambda: nw.matcha(nw.torus(6), 0.5),
@@ -54,22 +52,6 @@ def test_every_round_is_a_valid_graph_that_follows_from_the_key(net):
         assert same(stacked, rounds(net.replace(name=""), jax.random.split(jax.random.key(seed), 12))) == alike
 
 
-@pytest.mark.rotated(2)
-@pytest.mark.parametrize(
-    "name", ["links", "laplacian links", "links of buckets", "matching", "odd matching", "matchings"]
-)
-def test_undirected_rounds_keep_the_mean_and_come_to_agree(name):
-    net = SEQUENCES[name]
-
-    @jax.jit
-    def play(x):
-        keys = jax.random.split(KEY, 80)
-        return jax.lax.scan(lambda x, key: (nw.mix(net.at(0, key), x), None), x, keys)[0]
-
-    x = rows(net.m)
-    np.testing.assert_allclose(play(x), np.tile(x.mean(axis=0), (net.m, 1)), rtol=0, atol=1e-4)
-
-
 def test_periodic_networks_take_turns():
     nets = [nw.ring(6), nw.star(6, format="buckets"), nw.complete(6)]
     stacked = rounds(nw.periodic(nets), jax.random.split(KEY, 7))
@@ -79,10 +61,9 @@ def test_periodic_networks_take_turns():
 
 
 def test_erdos_renyi_rounds_are_the_links_of_the_complete_network():
-    keys = jax.random.split(KEY, 3)
-    links = nw.random_links(nw.complete(7), 0.3, weights="laplacian")
-    found = rounds(nw.erdos_renyi_rounds(7, 0.3, weights="laplacian").replace(name=links.name), keys)
-    assert same(found, rounds(links, keys))
+    links, net = nw.random_links(nw.complete(6), 0.4), nw.erdos_renyi_rounds(6, 0.4)
+    keys = jax.random.split(KEY, 12)
+    assert same(rounds(net.replace(name=""), keys), rounds(links.replace(name=""), keys))
 
 
 def test_one_peer_at_a_time_averages_powers_of_two():
@@ -129,40 +110,37 @@ def test_links_are_up_with_probability_p_and_independently():
     m, p, repeats = 6, 0.3, 1500
     up = matrices(rounds(nw.random_links(nw.complete(m), p), jax.random.split(KEY, repeats))) > 0
     links = up[:, *np.triu_indices(m, 1)]
-    z = (links.sum(axis=0) - repeats * p) / np.sqrt(repeats * p * (1 - p))
-    assert np.abs(z).max() < 4
+    assert np.abs(links.sum(axis=0) - repeats * p).max() < 4 * np.sqrt(repeats * p * (1 - p))
     correlation = np.corrcoef(links.T)[np.triu_indices(links.shape[1], 1)] * np.sqrt(repeats)
     assert np.abs(correlation).max() < 4
     np.testing.assert_array_equal(up, up.swapaxes(1, 2))
 
 
 def test_arcs_of_a_directed_base_are_drawn_apart():
-    m, p, repeats = 5, 0.5, 1000
-    both = nw.from_networkx(nw.to_networkx(nw.complete(m)).to_directed(), weights="uniform")
-    oneway = replace(nw.random_links(both, p, weights="uniform"), directed=True)
-    up = matrices(rounds(oneway, jax.random.split(KEY, repeats))) > 0
-    assert scipy.stats.binomtest(int((up[:, 0, 1] == up[:, 1, 0]).sum()), repeats, 0.5).pvalue > 1e-3
-    np.testing.assert_array_equal(rounds(oneway, jax.random.split(KEY, 3)).out_degree, up[:3].sum(axis=1) - 1)
+    both = nw.from_networkx(nw.to_networkx(nw.complete(5)).to_directed(), weights="uniform")
+    oneway = replace(nw.random_links(both, 0.5, weights="uniform"), directed=True)
+    stacked = rounds(oneway, jax.random.split(KEY, 1000))
+    up = matrices(stacked) > 0
+    assert scipy.stats.binomtest(int((up[:, 0, 1] == up[:, 1, 0]).sum()), 1000, 0.5).pvalue > 1e-3
+    np.testing.assert_array_equal(stacked.out_degree, up.sum(axis=1) - 1)
 
 
 def test_a_link_does_not_depend_on_the_others():
     keys = jax.random.split(KEY, 20)
     every = matrices(rounds(nw.random_links(nw.complete(8), 0.5), keys)) > 0
     base = nw.circulant(8, [1, 3])
-    wide = replace(base, graph=nw.pad(base.graph, 6))
-    heard = nw.to_scipy(base).toarray() > 0
-    for net in (base, wide):
+    for net in (base, replace(base, graph=nw.pad(base.graph, 6))):
         some = matrices(rounds(nw.random_links(net, 0.5), keys)) > 0
-        np.testing.assert_array_equal(some, every & heard)
+        np.testing.assert_array_equal(some, every & (nw.to_scipy(base).toarray() > 0))
 
 
-def test_every_node_hears_as_many_random_neighbours():
-    for m, degree in ((2, 1), (40, 7)):
-        stacked = rounds(nw.random_neighbours(m, degree), jax.random.split(KEY, 20))
-        for k in range(20):
-            graph = graph_of_round(stacked, k)
-            nw.check_graph(graph)  # no node itself, and nobody twice
-            assert (np.asarray(graph.in_degree) == degree).all()
+def test_every_node_hears_as_many_random_neighbours_within_memory():
+    stacked = rounds(nw.random_neighbours(40, 7), jax.random.split(KEY, 20))
+    for k in range(20):
+        nw.check_graph(graph_of_round(stacked, k))  # no node itself, and nobody twice
+        assert (np.asarray(graph_of_round(stacked, k).in_degree) == 7).all()
+    needed = jax.jit(nw.random_neighbours(10**6, 8).at).lower(0, KEY).compile().memory_analysis()
+    assert needed.temp_size_in_bytes < 40 * 4 * 10**6 * 8
 
 
 def test_every_set_of_neighbours_is_equally_likely():
@@ -175,12 +153,6 @@ def test_every_set_of_neighbours_is_equally_likely():
         assert scipy.stats.chisquare(found).pvalue > 1e-3
     hears = up[:, [0, 3], [1, 1]]
     assert scipy.stats.binomtest(int((hears[:, 0] == hears[:, 1]).sum()), repeats, 0.6**2 + 0.4**2).pvalue > 1e-3
-
-
-def test_a_million_nodes_draw_within_memory():
-    m, degree = 10**6, 8
-    needed = jax.jit(nw.random_neighbours(m, degree).at).lower(0, KEY).compile().memory_analysis()
-    assert needed.temp_size_in_bytes < 40 * 4 * m * degree
 
 
 @pytest.mark.parametrize("m", [5, 6])

@@ -4,49 +4,30 @@ import dataclasses
 import html
 
 import jax
-import pytest
 
 from jdfl import network as nw
 from jdfl.base import checks
 from jdfl.config import NETWORKS
 from jdfl.network import spectral
 
-SETTINGS = {
-    "k-regular": {"degree": 2},
-    "k-in": {"degree": 2},
-    "watts-strogatz": {"degree": 2},
-    "barabasi-albert": {"links": 2},
-    "random-geometric": {"radius": 0.9},
-    "circulant": {"offsets": (1,)},
-    "d-out": {"d": 2},
-    "random-links": {"p": 0.5},
-    "random-neighbours": {"degree": 2},
-    "matcha": {"budget": 0.5},
-    "partial-communication": {"rate": 0.5},
-    "link-loss": {"p": 0.2},
-    "bursty-loss": {"to_bad": 0.1, "to_good": 0.5},
-    "node-participation": {"p": 0.5},
-    "outages": {"down": 0.1, "up": 0.5},
-    "membership": {"joins": (1,)},
-    "delays": {"bound": 2},
-    "synchronised": {"every": 3},
-}
+GIVEN = {"degree": 2, "links": 2, "radius": 0.9, "d": 2, "p": 0.5, "budget": 0.5, "rate": 0.5}
+GIVEN |= {"to_bad": 0.1, "to_good": 0.5, "down": 0.1, "up": 0.5, "joins": (1,), "bound": 2, "every": 3}
 
 
-@pytest.mark.parametrize("kind", [kind for kind in NETWORKS.sources if kind != "edge-list-file"])
-def test_every_kind_of_network_is_displayed_in_twelve_lines_with_its_settings(kind):
-    names, given = {one.name for one in dataclasses.fields(NETWORKS.kinds[kind])}, SETTINGS.get(kind, {})
-    network = NETWORKS(kind, **{name: value for name, value in given.items() if name in names}).build(m=8)
-    lines = repr(network).splitlines()
-    assert 2 <= len(lines) <= 12
-    assert network.name[:80] in lines[0]
-    assert kind == "membership" or all(str(value).strip("(,)") in network.name for value in given.values())
-    assert any(line.split() == ["nodes", "8"] for line in lines)
-    assert all(len(line) <= 120 for line in lines)
-    shown = network._repr_html_()
-    assert html.escape(network.name[:80]) in shown
-    assert len(shown) < 3000
-    assert "Array(" not in shown + repr(network)
+def test_every_kind_of_network_is_displayed_in_twelve_lines_with_its_settings():
+    for kind in set(NETWORKS.sources) - {"edge-list-file"}:
+        names = {one.name for one in dataclasses.fields(NETWORKS.kinds[kind])}
+        given = {name: value for name, value in GIVEN.items() if name in names}
+        given |= {"offsets": (1,)} if kind == "circulant" else {}
+        network = NETWORKS(kind, **given).build(m=8)
+        lines, shown = repr(network).splitlines(), network._repr_html_()
+        assert 2 <= len(lines) <= 12
+        assert network.name[:80] in lines[0]
+        assert kind == "membership" or all(str(value).strip("(,)") in network.name for value in given.values())
+        assert any(line.split() == ["nodes", "8"] for line in lines)
+        assert all(len(line) <= 120 for line in lines)
+        assert html.escape(network.name[:80]) in shown
+        assert "Array(" not in shown + repr(network)
 
 
 def test_a_small_fixed_network_says_its_degrees_weights_and_gap(monkeypatch):

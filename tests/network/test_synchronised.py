@@ -38,19 +38,13 @@ def sync(net, every=EVERY):
     return nw.synchronised(net, every)
 
 
-@jax.jit
-def mixed(stacked, x):
-    """W x in every round [k, m, n]."""
-    return jax.lax.map(lambda graph: nw.mix(graph, x), stacked)
-
-
 @pytest.mark.rotated(3)
 @pytest.mark.parametrize("name", BASES)
 def test_all_meet_in_some_rounds_and_the_others_are_as_they_were(name):
     base, x = BASES[name], rows(M)
     net = sync(base)
     stacked, before = rounds(net.replace(name=""), KEYS()), rounds(base.replace(name=""), KEYS())
-    W, found = matrices(stacked), np.asarray(mixed(stacked, x))
+    W, found = matrices(stacked), np.asarray(jax.jit(jax.vmap(nw.mix, (0, None)))(stacked, x))  # at once
     np.testing.assert_array_equal(stacked.synchronised, [(k + 1) % EVERY == 0 for k in range(7)])
     for k in range(7):
         graph = graph_of_round(stacked, k)
@@ -77,22 +71,10 @@ def test_every_format_has_the_matrix_of_the_mean(form):
         np.testing.assert_allclose(mix(graph, rows(M)), W @ rows(M), rtol=0, atol=1e-6)
 
 
-def test_runs_at_once_may_be_in_different_rounds():
-    net, x = sync(nw.ring(M)), rows(M)
-    ks = jnp.arange(6, dtype=jnp.int32)
-    found = jax.jit(jax.vmap(lambda k: nw.mix(net.at(k, KEY), x)))(ks)
-    np.testing.assert_allclose(found, [mix(net.at(k, KEY), x) for k in ks], rtol=0, atol=1e-7)
-
-
-def test_one_node_and_every_round():
+def test_a_summary_of_a_synchronised_round_is_that_of_the_complete_network():
     alone = sync(nw.ring(1), 2).at(jnp.int32(1), KEY)
     nw.check_graph(alone)
     np.testing.assert_array_equal(nw.mix(alone, rows(1)), rows(1))
-    always = matrices(rounds(sync(nw.ring(M), 1), KEYS()))
-    np.testing.assert_array_equal(always, np.full((7, M, M), np.float32(1 / M)))
-
-
-def test_a_summary_of_a_synchronised_round_is_that_of_the_complete_network():
     told = nw.summary(sync(nw.ring(M)).at(jnp.int32(2), KEY))
     assert (told.edges, told.diameter, told.stochastic, told.padding_ratio) == (M * (M - 1) // 2, 1, "doubly", 0)
     assert told.spectral_gap == pytest.approx(1, abs=1e-6)
@@ -120,10 +102,3 @@ def test_all_nodes_of_a_run_agree_after_a_synchronised_round():
     assert spread[1:3].min() > 1e-4
     assert np.ptp(np.asarray(result.params), axis=0).max() == 0
     assert result.totals.messages["model"] == 4 * (2 + 2 + 3)
-
-
-def test_how_often_does_not_compile_anew(compilations):
-    rounds(sync(BASES["ring"], 2).replace(name=""), KEYS())
-    before = compilations()
-    rounds(sync(BASES["ring"].replace(name="another"), 5).replace(name=""), KEYS())
-    assert compilations() == before

@@ -58,11 +58,12 @@ def test_a_run_that_needs_more_times_than_a_trace_has_is_refused():
 
 
 def test_a_response_is_computing_latency_and_the_bits():
-    net = nw.timed(RING(), nw.FixedTime(2.0), latency=nw.FixedTime(0.5), bandwidth=100.0)
+    slow = [1.0, 1.0, 4.0, 1.0, 1.0, 1.0]
+    net = nw.timed(RING(), nw.FixedTime(2.0), latency=nw.FixedTime(0.5), bandwidth=100.0, slowness=slow)
     timing = nw.in_run(net, KEY, 50).at(jnp.int32(0), KEY).timing
-    np.testing.assert_allclose(timing.compute, 2.0)
+    np.testing.assert_allclose(timing.compute, 2 * np.array(slow))
     np.testing.assert_allclose(timing.travel, 1.0)
-    np.testing.assert_allclose(timing.response, 3.0)
+    assert np.min(timing.response) == 3.0
     assert isinstance(nw.timed(RING(), nw.FixedTime(2.0), bandwidth=10**11).bandwidth, float)  # no int32 holds it
 
 
@@ -110,133 +111,63 @@ def clocks(result, net, rounds, grads, seed=0):
     return np.array(told)
 
 
-@pytest.mark.rotated(2)
 @pytest.mark.parametrize("lost", [False, True])
-def test_clocks_are_those_of_a_loop_over_nodes(lost):
-    problem = regression(M, 4)
-    net = nw.timed(RING(), nw.ParetoTime(), latency=nw.ExponentialTime(0.3), bandwidth=1e3, slowness=nw.ParetoTime())
+def test_clocks_are_those_of_a_loop_over_nodes_also_after_a_checkpoint(lost, tmp_path):
+    slow, method, problem = nw.ParetoTime(), jdfl.DPSGD(lr=0.05), regression(M, 4)
+    net = nw.timed(RING(), nw.ParetoTime(), latency=nw.ExponentialTime(0.3), bandwidth=1e3, slowness=slow)
     net = nw.link_loss(net, 0.3) if lost else net
-    result = jdfl.run(jdfl.DPSGD(lr=0.05), problem, net, steps=12)
+    result = jdfl.run(method, problem, net, steps=12)
     expected = clocks(result, net, 12, 1)
     np.testing.assert_allclose(result.clock, expected[-1], rtol=1e-5)
     np.testing.assert_allclose(result.history["network_seconds"][1:], expected.mean(axis=1), rtol=1e-5)
     np.testing.assert_allclose(result.history["network_seconds_last"][1:], expected.max(axis=1), rtol=1e-5)
+    jdfl.run(method, problem, net, steps=5, callbacks=[jdfl.Checkpoints(tmp_path / "kept")])
+    before = jdfl.read_checkpoint(tmp_path / "kept", method, problem, net)
+    rest = jdfl.run(method, problem, net, steps=12, resume=before)
+    for name in ("clock", "clock_rest", "params"):
+        np.testing.assert_array_equal(getattr(rest, name), getattr(result, name))
+    assert rest.history.equals(result.history)
 
 
 def test_time_passes_only_for_who_computes_or_waits():
-    problem = regression(M, 4)
     fixed = nw.timed(COMPLETE(), nw.FixedTime(1.0), latency=nw.FixedTime(10.0))
-    result = jdfl.run(jdfl.CEPS(s=2, periods=(4, 4)), problem, fixed, steps=9)
-    # one gradient at the start; then rounds 4 and 8: compute, and wait for messages that take ten seconds
-    np.testing.assert_allclose(result.clock, 1 + 2 * 11)
-    local = jdfl.run(jdfl.DFedAvgM(lr=0.01, local_steps=3), problem, fixed, steps=4)
-    np.testing.assert_allclose(local.clock, 4 * (3 + 10))
-    alone = jdfl.run(jdfl.LocalOnly(lr=0.01), problem, fixed, steps=4)
-    np.testing.assert_allclose(alone.clock, 4)
-
-
-@pytest.mark.slow
-def test_who_takes_the_first_that_respond_is_done_sooner_and_sends_more():
-    problem = regression(20, 4)
-    slow = {"slowness": nw.ParetoTime(1.0, 1.0)}
-    ceps = jdfl.CEPS(s=2, periods=(1, 1), rate=0.3, sigma_rule="safe")
-    first, random = (
-        jdfl.repeat(ceps, problem, nw.timed(nw.complete(20), first=first, **slow), keys=range(12), steps=30, every=30)
-        for first in (True, False)
-    )
-    ratios = [np.median(one.clock) / np.median(other.clock) for one, other in zip(first, random)]
-    assert max(ratios) < 1
-    assert np.median(ratios) < 0.75
-    assert first[0].totals.messages["model"] == 29 * 20 * 19  # in round 0 nobody communicates
-    assert random[0].totals.messages["model"] == 29 * 20 * 6
-
-
-def test_all_wait_for_all_in_synchronised_rounds():
-    problem = regression(M, 4)
-    net = nw.synchronised(nw.timed(RING(), nw.ExponentialTime()), 2)
-    result = jdfl.run(jdfl.DPSGD(lr=0.01), problem, net, steps=2)
-    assert len(set(result.clock.tolist())) == 1
-
-
-def test_a_resumed_run_has_the_same_clocks(tmp_path):
-    problem, algorithm = regression(M, 4), jdfl.DPSGD(lr=0.05)
-    net = nw.outages(nw.timed(RING(), slowness=nw.ParetoTime()), 0.1, 0.3)
-    whole = jdfl.run(algorithm, problem, net, steps=12)
-    jdfl.run(algorithm, problem, net, steps=5, callbacks=[jdfl.Checkpoints(tmp_path / "kept")])
-    before = jdfl.read_checkpoint(tmp_path / "kept", algorithm, problem, net)
-    rest = jdfl.run(algorithm, problem, net, steps=12, resume=before)
-    for name in ("clock", "clock_rest", "params"):
-        np.testing.assert_array_equal(getattr(rest, name), getattr(whole, name))
-    assert rest.history.equals(whole.history)
-
-
-def drift(net, rounds, start, carried=True):
-    """How far clocks are from where so many rounds of fixed times lead from `start`, by what was added (compiled)."""
-    graph = nw.in_run(net, KEY, 0).at(jnp.int32(0), KEY)
-    ones, waits = jnp.ones(M, jnp.int32), jnp.ones_like(graph.mask)
-
-    def one(_, clock):
-        whole, rest = nw.advanced(graph, clock, ones, waits)
-        return whole, rest if carried else jnp.zeros_like(rest)
-
-    whole, rest = jax.jit(lambda clock: jax.lax.fori_loop(0, rounds, one, clock))((jnp.full(M, start), jnp.zeros(M)))
-    added = np.asarray(whole, np.float64) + np.asarray(rest) - np.float64(start)
-    expected = rounds * (np.float64(np.float32(0.1)) + np.float64(np.float32(0.03)))
-    return np.max(np.abs(added / expected - 1))
+    for method, steps, seconds in (
+        (jdfl.CEPS(s=2, periods=(4, 4)), 9, 1 + 2 * 11),  # one gradient at the start; in rounds 4 and 8 also a message
+        (jdfl.DFedAvgM(lr=0.01, local_steps=3), 4, 4 * (3 + 10)),
+        (jdfl.LocalOnly(lr=0.01), 4, 4),
+    ):
+        np.testing.assert_allclose(jdfl.run(method, regression(M, 4), fixed, steps=steps).clock, seconds)
 
 
 @pytest.mark.parametrize("together", [False, True], ids=["each waits for its neighbours", "all wait for all"])
 @pytest.mark.optimized
 def test_clocks_do_not_drift(together):
-    net = nw.timed(RING(), nw.FixedTime(0.1), latency=nw.FixedTime(0.03))
-    net = nw.synchronised(net, 1) if together else net
-    start = jnp.float32(2**20)
-    assert drift(net, 10_000, start) < 1e-6
-    assert drift(net, 10_000, start, carried=False) > 1e-2  # as floats alone do
+    """How far clocks are from where 10,000 rounds of fixed times lead; floats alone are off by a hundredth."""
+    net, start = nw.timed(RING(), nw.FixedTime(0.1), latency=nw.FixedTime(0.03)), jnp.full(M, jnp.float32(2**20))
+    graph = nw.in_run(nw.synchronised(net, 1) if together else net, KEY, 0).at(jnp.int32(0), KEY)
+    ones, waits = jnp.ones(M, jnp.int32), jnp.ones_like(graph.mask)
+    one = lambda _, clock: nw.advanced(graph, clock, ones, waits)  # noqa: E731
+    whole, rest = jax.jit(lambda clock: jax.lax.fori_loop(0, 10_000, one, clock))((start, jnp.zeros(M)))
+    added = np.asarray(whole, np.float64) + np.asarray(rest) - 2**20
+    expected = 10_000 * (np.float64(np.float32(0.1)) + np.float64(np.float32(0.03)))
+    assert np.max(np.abs(added / expected - 1)) < 1e-6
 
 
 @pytest.mark.optimized
-@pytest.mark.parametrize("lanes", [1, 4])
-def test_four_million_additions_are_exact(lanes):
-    """Against exact arithmetic; floats alone are 3.9 % too low for 0.1 s, side by side or not, in one piece or two."""
-    count = 4_000_000
-    more = jnp.asarray([0.1, 0.3, 1e-3, 7.7][:lanes], jnp.float32)
+def test_four_million_additions_are_exact():
+    """Against exact arithmetic, side by side, in one piece or two; floats alone are 3.9 % too low for 0.1 s."""
+    count, more = 4_000_000, jnp.asarray([0.1, 0.3, 1e-3, 7.7], jnp.float32)
 
-    def after(clock, more, rounds, carried=True):
-        def one(clock, _):
-            whole, rest = added(clock, more)
-            return (whole, rest if carried else jnp.zeros_like(rest)), None
+    def after(clock, more, rounds):
+        return jax.lax.scan(lambda clock, _: (added(clock, more), None), clock, None, length=rounds)[0]
 
-        return jax.lax.scan(one, clock, None, length=rounds)[0]
-
-    everywhere = jax.jit(jax.vmap(after, in_axes=(0, 0, None, None)), static_argnums=(2, 3))
+    everywhere = jax.jit(jax.vmap(after, in_axes=(0, 0, None)), static_argnums=2)
     start = jnp.zeros_like(more), jnp.zeros_like(more)
-    whole = everywhere(start, more, count, True)
-    pieces = everywhere(everywhere(start, more, count // 4, True), more, count - count // 4, True)
-    naive = everywhere(start, more, count, False)
+    whole = everywhere(start, more, count)
+    pieces = everywhere(everywhere(start, more, count // 4), more, count - count // 4)
     for i, one in enumerate(np.asarray(more).tolist()):
         exact = count * Fraction(one)
-        for found in (whole, pieces):
-            total = sum(Fraction(float(part[i])) for part in found)
-            assert abs(total - exact) <= exact * Fraction(2) ** -44
-            assert abs(Fraction(float(found[0][i])) - exact) <= exact * Fraction(2) ** -24
-        np.testing.assert_array_equal(whole[0], pieces[0])
-        np.testing.assert_array_equal(whole[1], pieces[1])
-    assert abs(float(naive[0][0]) / 400_000 - 1) > 0.03
-
-
-@pytest.mark.slow
-@pytest.mark.optimized
-def test_a_run_of_ten_million_rounds_has_the_time_that_it_took():
-    net, rounds = nw.timed(nw.ring(3), nw.FixedTime(0.1)), 10**7
-    result = jdfl.run(
-        jdfl.LocalOnly(lr=0.01), regression(3, 4), net, steps=rounds, every=2**20, options=jdfl.Options(chunk=2**20)
-    )
-    np.testing.assert_allclose(result.clock, rounds * np.float64(np.float32(0.1)), rtol=1e-6)
-
-
-def test_factors_of_nodes_may_be_given():
-    """One slow node among equal ones: it alone takes longer, in rounds and in what `slow` says."""
-    net = nw.timed(RING(), nw.FixedTime(1.0), slowness=[1.0, 1.0, 4.0, 1.0, 1.0, 1.0])
-    for told in (net.slow(), net.at(jnp.int32(0), jax.random.key(0)).timing.compute):
-        assert told.tolist() == [1.0, 1.0, 4.0, 1.0, 1.0, 1.0]
+        total = sum(Fraction(float(part[i])) for part in whole)
+        assert abs(total - exact) <= exact * Fraction(2) ** -44
+        assert abs(Fraction(float(whole[0][i])) - exact) <= exact * Fraction(2) ** -24
+    np.testing.assert_array_equal(whole, pieces)

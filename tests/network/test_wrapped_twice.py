@@ -49,7 +49,7 @@ def equal(one: list[np.ndarray], other: list[np.ndarray]) -> bool:
     return len(one) == len(other) and all(map(np.array_equal, one, other))
 
 
-@pytest.mark.rotated(6)
+@pytest.mark.rotated(12)
 @pytest.mark.parametrize(("outer", "inner"), list(product(WRAPPERS, WRAPPERS)))
 def test_both_keep_their_settings_or_are_refused(outer: str, inner: str) -> None:
     (around, out, others_out), (within, own, others) = WRAPPERS[outer], WRAPPERS[inner]
