@@ -9,6 +9,7 @@ import shutil
 import traceback
 from collections.abc import Callable, Iterable
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -27,37 +28,21 @@ from tests.fuzz import calls as fuzz_calls
 from tests.fuzz.calls import GOOD, OBJECTS, PLACES, PROBLEM, RING, SETTINGS, STOPS, Odd, functions, odds
 from tests.fuzz.judge import unclean
 from tests.fuzz.test_fuzz_arguments import MINIMA, OWN, RELATIONS
-from tests.robustness.outcomes import SILENT, TRACEBACK, BegunError, WrongError, shown
+from tests.robustness.outcomes import SILENT, TRACEBACK, BegunError, WrongError, begin, shown
 
 REFUSED, TAKEN, BEGINS = "refused by name", "taken", "taken, and a run would begin"
 THEIRS = "an error that the argument itself raises"
 OBJECT = object()
 NOTHING: list[Any] = [Odd, Odd(), OBJECT]  # which nothing takes, but what takes anything
 MORE: list[Any] = [10**400, -(10**30), 2**32, 1e-300, Fraction(1, 3), bytearray(b"x"), np.float64(np.inf), np.int8(-1)]
-MORE += [jax.random.key(0), jax.random.PRNGKey(0), jnp.zeros((2, 0)), jnp.array(True), np.zeros((1, 1, 1, 1)), type]
-MORE += [np.array([np.inf]), np.array([2**62]), np.array([True]), np.full(3, np.nan), np.void(b"x"), np.longdouble(1)]
+MORE += [jax.random.key(0), jax.random.PRNGKey(0), jnp.zeros((2, 0)), jnp.array(True), np.zeros((1, 1, 1, 1)), type, np]
+MORE += [np.array([2**62]), np.array([True]), np.full(3, np.nan), np.void(b"x"), np.longdouble(1), jnp.sin, slice(3)]
 MORE += [np.array(["2020-01-01"], "datetime64[D]"), np.zeros(2, [("a", "<f8")]), np.array([[1], [2, 3]], object)]
-MORE += [
-    np.ma.masked_all((2, 2)),
-    pd.Series([1.0, None]),
-    pd.DataFrame({"a": [1, "x"]}),
-    pd.NA,
-    pd.NaT,
-    pd.Timestamp(0),
-]
-MORE += [pd.Categorical(["a", "b"]), pd.Series([1, 2], dtype="Int64"), sp.eye_array(3), sp.csr_matrix((2, 2))]
-MORE += [[[[]]], [[1.0], "x"], [float("nan")], {"": None}, {1: {2: 3}}, {"a": np.zeros(2)}, {3}, frozenset("ab")]
+MORE += [np.ma.masked_all((2, 2)), pd.Series([1.0, None]), pd.DataFrame({"a": [1, "x"]}), pd.NA, pd.Timestamp(0)]
+MORE += [pd.Categorical(["a", "b"]), pd.Series([1, 2], dtype="Int64"), sp.eye_array(3), sp.csr_matrix((2, 2)), [[[]]]]
+MORE += [[[1.0], "x"], [float("nan")], {"": None}, {1: {2: 3}}, {"a": np.zeros(2)}, {3}, Exception("x")]
 MORE += [Path("x"), Path(), "\0", "é" * 2000, "nan", "1e3", " ", "../x", b"\xff", Ellipsis, NotImplemented, iter([1])]
-MORE += [
-    mock.MagicMock(),
-    (x for x in ()),
-    itertools.count(),
-    np,
-    jnp.sin,
-    Exception("x"),
-    slice(3),
-    lambda *_, **__: 0,
-]
+MORE += [mock.MagicMock(), (x for x in ()), itertools.count(), lambda *_, **__: 0]
 OF_COMPARISONS: dict[str, dict[str, Any]] = {
     **{name: {"x": "round"} for name in ("at", "view", "tuned_at")},
     **{name: {} for name in ("values", "differences", "table", "grid", "plot")},
@@ -65,11 +50,6 @@ OF_COMPARISONS: dict[str, dict[str, Any]] = {
     "report": {"path": "page.html"},
 }
 Call = tuple[Callable[..., Any], dict[str, Any], set[str]]  # a function, its good arguments, names that count as named
-
-
-def pool() -> list[Any]:
-    """All wrong values; many are right somewhere."""
-    return [*odds(), *OBJECTS, *MORE, *NOTHING]
 
 
 def calls(folder: Path) -> dict[str, Callable[[], Call]]:
@@ -80,11 +60,8 @@ def calls(folder: Path) -> dict[str, Callable[[], Call]]:
         name: lambda name=name, one=one: (one, GOOD[name], set()) for name, one in functions().items() if name in GOOD
     }
     for name, (kind, given, into) in SETTINGS.items():
-        known[f"setting {name}"] = lambda kind=kind, given=given, into=into: (
-            _checked(kind, into),
-            _fields(kind, given),
-            set(),
-        )
+        made = _into(lambda one, into=into: _check(into(one)), kind)
+        known[f"setting {name}"] = lambda made=made, kind=kind, given=given: (made, _fields(kind, given), set())
     more: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
         "load": (jdfl.load, {"folder": folder}),
         "read_checkpoint": (jdfl.read_checkpoint, {"folder": folder} | {name: plan[name] for name in list(plan)[:3]}),
@@ -95,29 +72,32 @@ def calls(folder: Path) -> dict[str, Callable[[], Call]]:
         "Checkpoints": (jdfl.Checkpoints, {"folder": "x", "every": None, "minutes": None}),
         "Result.save": (_saved(result), {"folder": "saved"}),
         "Result.report": (result.report, {"path": "page.html"}),
-        "Options": (lambda **given: jdfl.run(**plan, options=jdfl.Options(**given)), _fields(jdfl.Options, {})),
+        "Options": (_into(lambda one: jdfl.run(**plan, options=one), jdfl.Options), _fields(jdfl.Options, {})),
         "Tuning": (
-            lambda **given: jdfl.compare(**GOOD["compare"] | {"tuning": jdfl.Tuning(**given)}),
+            _into(lambda one: jdfl.compare(**GOOD["compare"] | {"tuning": one}), jdfl.Tuning),
             _fields(jdfl.Tuning, {"keys": (7,), "extend": 0}),
         ),
         "Entry": (
-            lambda **given: jdfl.compare(**GOOD["compare"] | {"methods": {"a": jdfl.Entry(**given)}}),
+            _into(lambda one: jdfl.compare(**GOOD["compare"] | {"methods": {"a": one}}), jdfl.Entry),
             _fields(jdfl.Entry, {"algorithm": jdfl.DPSGD()}),
         ),
-        "Experiment": (lambda **given: jdfl.Experiment(**given).run(), GOOD["compare"]),
+        "Experiment": (_into(lambda one: one.run(), jdfl.Experiment), GOOD["compare"]),
         **{
             f"stop {type(rule).__name__}": (
-                _stop(rule),
+                _into(lambda one: _check(jdfl.DPSGD(), stop=one), partial(dataclasses.replace, rule)),
                 {one.name: getattr(rule, one.name) for one in dataclasses.fields(rule)},
             )
             for rule in STOPS
         },
         **{
-            f"time {kind.__name__}": (_timed(kind), _fields(kind, {}))
+            f"time {kind.__name__}": (_into(lambda one: network.timed(RING(), one), kind), _fields(kind, {}))
             for kind in (network.ExponentialTime, network.FixedTime, network.LogNormalTime, network.ParetoTime)
         },
         **{
-            f"event {kind.__name__}": (_event(kind), _fields(kind, {"noise_multiplier": 1.0}))
+            f"event {kind.__name__}": (
+                _into(lambda one: privacy.epsilon(one, 3, 1e-5), kind),
+                _fields(kind, {"noise_multiplier": 1.0}),
+            )
             for kind in (privacy.GaussianEvent, privacy.LaplaceEvent)
         },
         "Result.plot": (result.plot, {}),
@@ -129,26 +109,17 @@ def calls(folder: Path) -> dict[str, Callable[[], Call]]:
 
 def _fields(kind: Any, given: dict[str, Any]) -> dict[str, Any]:
     """The good fields of a class: those given, and defaults."""
-    defaults = {
-        one.name: one.default for one in dataclasses.fields(kind) if one.init and one.default is not dataclasses.MISSING
-    }
-    return defaults | given
+    usual = {one.name: one.default for one in dataclasses.fields(kind) if one.init}
+    return {name: value for name, value in usual.items() if value is not dataclasses.MISSING} | given
 
 
-def _checked(kind: Any, into: Callable[[Any], Any]) -> Callable[..., Any]:
-    return lambda **given: start.check_run(into(kind(**given)), PROBLEM(), RING(), 2, 1, None)
+def _into(use: Callable[[Any], Any], kind: Any) -> Callable[..., Any]:
+    """What takes the fields of a class, and uses the object that they make."""
+    return lambda **given: use(kind(**given))
 
 
-def _stop(rule: Any) -> Callable[..., Any]:
-    return lambda **given: start.check_run(jdfl.DPSGD(), PROBLEM(), RING(), 2, 1, dataclasses.replace(rule, **given))
-
-
-def _timed(kind: Any) -> Callable[..., Any]:
-    return lambda **given: network.timed(RING(), kind(**given))
-
-
-def _event(kind: Any) -> Callable[..., Any]:
-    return lambda **given: privacy.epsilon(kind(**given), 3, 1e-5)
+def _check(algorithm: Any, stop: Any = None) -> None:
+    start.check_run(algorithm, PROBLEM(), RING(), 2, 1, stop)
 
 
 def _saved(result: Any) -> Callable[..., Any]:
@@ -165,13 +136,11 @@ def changed(known: dict[str, Callable[[], Call]], values: list[Any], draw: Rando
     """One call with one or two wrong arguments."""
     if draw.random() < 0.15:
         place, value = draw.choice(sorted(PLACES())), draw.choice(values)
-        return outcome(str(place), _placed(place), {place[1].rpartition(".")[2]: value}, APART)
+        call = lambda **given: _check(PLACES()[place](*given.values()))  # noqa: E731
+        return outcome(str(place), call, {place[1].rpartition(".")[2]: value}, APART)
     name = draw.choice(list(known))
     function, good, names = known[name]()
-    try:
-        parameters = list(inspect.signature(function).parameters.values())
-    except (TypeError, ValueError):
-        parameters = []
+    parameters = inspect.signature(function).parameters.values()
     free = [one.name for one in parameters if one.kind not in (one.VAR_KEYWORD, one.VAR_POSITIONAL)] or sorted(good)
     chosen = draw.sample(free, min(len(free), 1 if draw.random() < 0.7 else 2))
     wrong = {argument: draw.choice(values) for argument in chosen}
@@ -182,23 +151,13 @@ def changed(known: dict[str, Callable[[], Call]], values: list[Any], draw: Rando
         if not real:
             stack.enter_context(mock.patch.object(start, "require_memory"))  # which takes long
             for begins in ("start", "lanes"):
-                stack.enter_context(mock.patch.object(loop, begins, _begin))
+                stack.enter_context(mock.patch.object(loop, begins, begin))
         return outcome(name, lambda **given: function(**good | given), wrong, {*free, *names, *good, *APART})
 
 
 LONG = {"steps", "keys", "trials", "tuning", "budget", "over", "chunk", "every", "problem", "methods", "batch"}
-
-
 APART = {"clip", "size for Sparse", "grid", "grids", "seed", "label"}  # named where they are what is wrong
 LATER = {"all_of", "consensus_below", "gradient_below", "objective_below"}  # refused when a run begins
-
-
-def _begin(*_: Any) -> None:
-    raise BegunError
-
-
-def _placed(place: tuple[str, str]) -> Callable[..., Any]:
-    return lambda **given: start.check_run(PLACES()[place](*given.values()), PROBLEM(), RING(), 2, 1, None)
 
 
 def outcome(name: str, call: Callable[..., Any], wrong: dict[str, Any], names: Iterable[str]) -> str:
@@ -213,13 +172,9 @@ def outcome(name: str, call: Callable[..., Any], wrong: dict[str, Any], names: I
             return REFUSED
         if traceback.extract_tb(error.__traceback__)[-1].filename == fuzz_calls.__file__:
             return THEIRS  # of the object that was given
-        found = unclean(
-            ValueError(*error.args).with_traceback(error.__traceback__) if isinstance(error, TypeError) else error
-        )
-        if not found and not any(
-            re.search(rf"\b{re.escape(one)}\b", str(error)) for one in {*wrong, *names, *RELATIONS}
-        ):
-            found = "it names no argument"
+        plain = ValueError(*error.args).with_traceback(error.__traceback__) if isinstance(error, TypeError) else error
+        named = [re.search(rf"\b{re.escape(one)}\b", str(error)) for one in {*wrong, *names, *RELATIONS}]
+        found = unclean(plain) or ("" if any(named) else "it names no argument")
         if found:
             raise WrongError(TRACEBACK, f"{found}: {shown(error)} of {what}") from error
         return REFUSED
@@ -239,5 +194,5 @@ def attacks(few: bool = False) -> Callable[[Random], str]:
     """An attack by a call; the run whose folder is read is made in the current folder."""
     jdfl.run(jdfl.DPSGD(), PROBLEM(), RING(), key=0, steps=2).save("whole")
     jdfl.run(jdfl.DPSGD(), PROBLEM(), RING(), key=0, steps=2, callbacks=[jdfl.Checkpoints("kept")])
-    known, values = calls(Path("whole")), pool()
+    known, values = calls(Path("whole")), [*odds(), *OBJECTS, *MORE, *NOTHING]  # many are right somewhere
     return lambda draw: changed(known, values, draw)

@@ -36,6 +36,11 @@ class BegunError(BaseException):
     """Nothing was refused, and work that is not done here would begin."""
 
 
+def begin(*_: Any, **__: Any) -> None:
+    """In the place of work that is not done here."""
+    raise BegunError
+
+
 @contextlib.contextmanager
 def limited(seconds: float) -> Generator[None]:
     """Raises TooLongError inside after so many seconds."""
@@ -75,11 +80,7 @@ def said(args: Sequence[str]) -> Said:
             status = main(args)
         except Exception as error:
             raise WrongError(TRACEBACK, f"{shown(error)} of jdfl {args}") from error
-    texts = []
-    for stream in (out, err):
-        stream.seek(0)
-        texts.append(stream.read())
-    found = Said(status, *texts)
+    found = Said(status, *(stream.buffer.getvalue().decode() for stream in (out, err)))
     if "Traceback (most" in found.err or status not in STATUS:
         raise WrongError(TRACEBACK, f"status {status} and {found.err[-600:]} of jdfl {args}")
     if status not in (0, 1) and not found.err.strip():
@@ -130,10 +131,5 @@ class Tally:
 
     def told(self) -> dict[str, Any]:
         """As plain data."""
-        counted = {name: self.counts[name] for name in BAD}
-        return {
-            "seeds": [self.seed],
-            "attacks": self.counts.total(),
-            **counted,
-            "outcomes": dict(sorted(self.counts.items())),
-        }
+        counted = {"attacks": self.counts.total(), **{name: self.counts[name] for name in BAD}}
+        return {"seeds": [self.seed], **counted, "outcomes": dict(sorted(self.counts.items()))}

@@ -5,8 +5,8 @@ Everything is made once; the copies that are attacked share its compiled program
 
 import functools
 import shutil
-import warnings
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
@@ -30,7 +30,6 @@ from tests.robustness.outcomes import Said, said
 from tests.test_killed_runs import DPSGD, GAUSSIAN, NONE, RUNS, TINY
 
 PLACE = Path("here", "work")  # of every folder that is attacked
-EXPORTED = Path("here", "tables")
 STEPS = ["--steps", "16", "--chunk", "4", "--checkpoint-every", "4", "--quiet"]
 LONGER = ["--steps", "20", "--checkpoint-every", "4", "--quiet"]
 NAMES = {"plain": [*DPSGD, *NONE]} | {name: RUNS[name] for name in ("gradients", "budget", "delays")}
@@ -46,13 +45,11 @@ class Work:
     whole: Path
     cut: list[Path]  # states of its folder before it was finished, in order
     other: Path  # the finished folder of another work of the same kind
-    begin: list[str]  # the command
     compared: Callable[[Path, Path], list[str]]  # what differs between two finished folders
 
     def copied(self, state: Path) -> Path:
         """A copy of a state at PLACE."""
         shutil.rmtree(PLACE.parent, ignore_errors=True)
-        PLACE.parent.mkdir()
         shutil.copytree(state, PLACE)
         (PLACE / lease.NAME).unlink(missing_ok=True)  # its holder, this process, lives
         return PLACE
@@ -87,22 +84,18 @@ class Work:
         return {}
 
     def undamaged(self, state: Path, make: Callable[[], Any], name: str) -> Any:
-        """What `make` returns of an undamaged copy of a state, by this name; made once."""
+        """What `make` returns of an undamaged copy of a state, by this name; made once, after the attack's own."""
         if (state, name) not in self._undamaged:
-            aside = PLACE.parent.with_name("aside")
-            PLACE.parent.rename(aside)
             self.copied(state)
             self._undamaged[state, name] = make()
-            shutil.rmtree(PLACE.parent)
-            aside.rename(PLACE.parent)
         return self._undamaged[state, name]
 
 
 def works(few: bool) -> list[Work]:
     """All of them, in the current folder; or a `few`: one run with noise."""
+    runs = {name: ["run", *TINY, *NAMES[name], *STEPS] for name in NAMES}
     if few:
-        return [_run("gradients")]
-    made = [_run(name) for name in NAMES]
+        return [_work("run", "gradients", runs["gradients"], differences)]
     Path("small.yaml").write_text(SMALL)
 
     def compared(one: Path, other: Path) -> list[str]:
@@ -110,29 +103,18 @@ def works(few: bool) -> list[Work]:
         return [line for line in different(one, other) if ".partial." not in line]
 
     compare = ["compare", "--config", "small.yaml", "--quiet"]
-    return [*made, _jobs("sweep", SWEEP, _tables), _jobs("comparison", compare, compared)]
+    made = [_work("run", name, args, differences) for name, args in runs.items()]
+    return [*made, _work("sweep", "sweep", SWEEP, _tables), _work("comparison", "comparison", compare, compared)]
 
 
-def _run(name: str) -> Work:
-    place = Path(name.replace(" ", "-"))
-    args = ["run", *TINY, *NAMES[name], *STEPS]
+def _work(kind: str, name: str, args: list[str], compared: Callable[[Path, Path], list[str]]) -> Work:
+    points = Path(name, "points")
     for seed in ("0", "1"):
-        with every_point(place / seed, place / f"points{seed}") if seed == "0" else warnings.catch_warnings():
-            assert said([*args, "--seed", seed, "--folder", str(place / seed / "run")]).status == 0
-    return Work("run", place / "0" / "run", _states(place / "points0"), place / "1" / "run", args, differences)
-
-
-def _jobs(kind: str, args: list[str], compared: Callable[[Path, Path], list[str]]) -> Work:
-    for seed in ("0", "1"):
-        with every_point(Path(kind, seed), Path(kind, f"points{seed}")) if seed == "0" else warnings.catch_warnings():
-            assert said([*args, "--seed", seed, "--folder", f"{kind}/{seed}/run"]).status == 0
-    return Work(kind, Path(kind, "0", "run"), _states(Path(kind, "points0")), Path(kind, "1", "run"), args, compared)
-
-
-def _states(points: Path) -> list[Path]:
-    """Copies of a folder that were made while it was written, those that can be gone on with."""
-    found = sorted((int(one.name), one / "run") for one in points.iterdir() if one.name.isdecimal())
-    return [run for _, run in found if any((run / name).is_file() for name in ("config.yaml", "study.yaml"))]
+        with every_point(Path(name, seed), points) if seed == "0" else nullcontext():
+            assert said([*args, "--seed", seed, "--folder", f"{name}/{seed}/run"]).status == 0
+    states = sorted((int(one.name), one / "run") for one in points.iterdir() if one.name.isdecimal())
+    begun = [run for _, run in states if any((run / name).is_file() for name in ("config.yaml", "study.yaml"))]
+    return Work(kind, Path(name, "0", "run"), begun, Path(name, "1", "run"), compared)
 
 
 def _tables(one: Path, other: Path) -> list[str]:
@@ -145,15 +127,14 @@ def _tables(one: Path, other: Path) -> list[str]:
     return found + ([] if (one / "study.yaml").read_text() == (other / "study.yaml").read_text() else ["study.yaml"])
 
 
-def plain_of(found: Any) -> tuple[str, dict[str, bytes], Any]:
+def plain_of(found: Any) -> tuple[Any, ...]:
     """A result or a comparison as text, bytes and parameters, equal for equal ones."""
-    writer = stored._Writer()
-    if isinstance(found, Comparison):
-        told = writer.plain(found)
-        return repr((told, writer.results)), {name: one.tobytes() for name, one in writer.arrays.items()}, ""
-    told = writer.plain(replace(found, params=cast(Any, None), history=cast(Any, None)))
-    arrays = {name: one.tobytes() for name, one in writer.arrays.items()}
-    return repr((told, writer.results)), arrays, (found.params.tobytes(), found.history.to_csv())
+    writer, rest = stored._Writer(), ()
+    if not isinstance(found, Comparison):
+        rest = found.params.tobytes(), found.history.to_csv()
+        found = replace(found, params=cast(Any, None), history=cast(Any, None))
+    told = repr(writer.plain(found))
+    return told, repr(writer.results), {name: one.tobytes() for name, one in writer.arrays.items()}, rest
 
 
 def same_checkpoint(one: Checkpoint, other: Checkpoint) -> bool:
@@ -165,9 +146,10 @@ def same_checkpoint(one: Checkpoint, other: Checkpoint) -> bool:
 
 def exported(folder: Path) -> tuple[Said, dict[str, str]]:
     """What `jdfl export` says, and the tables that it writes."""
-    shutil.rmtree(EXPORTED, ignore_errors=True)
-    ended = said(["export", str(folder), "--to", str(EXPORTED)])
-    return ended, {path.name: path.read_text() for path in EXPORTED.glob("*")}
+    tables = PLACE.with_name("tables")
+    shutil.rmtree(tables, ignore_errors=True)
+    ended = said(["export", str(folder), "--to", str(tables)])
+    return ended, {path.name: path.read_text() for path in tables.glob("*")}
 
 
 def reported(folder: Path) -> tuple[Said, str]:
