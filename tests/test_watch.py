@@ -1,13 +1,11 @@
 """What nodes do in the course of a run is told as it was, of some nodes where there are many."""
 
 import numpy as np
-import pandas as pd
-import pytest
 
 import jdfl
 from jdfl.engine.records import JOURNAL, history_of
 from jdfl.lab import watch
-from jdfl.lab.watch import Watch, links_of, nearby, releases, returns, split_of
+from jdfl.lab.watch import Watch, links_of, nearby, releases, split_of
 from jdfl.store import journal
 from tests.toy import regression
 
@@ -27,8 +25,8 @@ def test_nodes_are_told_as_the_run_has_them(tmp_path):
     problem, network = regression(5, 8), jdfl.network.ring(5)
     params = {}
     keep = lambda snapshot: params.__setitem__(snapshot.rounds, np.asarray(snapshot.params()))  # noqa: E731
-    result = play(tmp_path, jdfl.DPSGD(lr=0.05), problem, network, 6, chunk=2, more=[keep])
-    nodes, history = table(tmp_path, "nodes"), result.history.set_index("round")
+    play(tmp_path, jdfl.DPSGD(lr=0.05), problem, network, 6, chunk=2, more=[keep])
+    nodes = table(tmp_path, "nodes")
     assert nodes["round"].tolist() == [k for k in (2, 4, 6) for _ in range(5)]
     for k, w in params.items():
         one = nodes[nodes["round"] == k]
@@ -36,8 +34,6 @@ def test_nodes_are_told_as_the_run_has_them(tmp_path):
         np.testing.assert_allclose(one["distance"], np.linalg.norm(w - w.mean(0), axis=1), rtol=1e-5)
         np.testing.assert_allclose(one["value"], problem.values(w), rtol=1e-5)
         np.testing.assert_array_equal(one["communications"], k)
-        assert one["value"].mean() == pytest.approx(history["objective_local"][k], rel=1e-5)
-        assert (one["distance"] ** 2).mean() == pytest.approx(history["consensus_error"][k], rel=1e-4)
 
 
 def test_links_are_those_of_the_round_and_told_when_they_change(tmp_path):
@@ -52,7 +48,6 @@ def test_links_are_those_of_the_round_and_told_when_they_change(tmp_path):
         assert len(pairs) == messages - before  # one message a link: the very graph that the run had
         before = messages
     silent = jdfl.network.random_links(jdfl.network.complete(6), 1e-9)  # nobody hears anybody
-    (tmp_path / "silent").mkdir()
     play(tmp_path / "silent", jdfl.DPSGD(lr=0.05), regression(6, 4), silent, 2)
     assert table(tmp_path / "silent", "links").to_numpy().tolist() == [[1, -1, -1]]
 
@@ -73,8 +68,7 @@ def test_the_split_counts_every_example_once():
     problem = jdfl.problems.classification("digits", 8, partition="dirichlet", alpha=0.3, seed=1)
     split = split_of(problem, np.arange(8))
     assert split["examples"].sum() == int(np.sum(np.asarray(problem.weight) > 0))
-    classes = [name for name in split if name.startswith("class_")]
-    assert len(classes) == 10
+    classes = [f"class_{k}" for k in range(10)]
     np.testing.assert_array_equal(split[classes].sum(axis=1), split["examples"])
     assert list(split_of(regression(3, 4), np.arange(3))) == ["node", "examples"]
 
@@ -84,41 +78,21 @@ def test_releases_by_round_are_those_of_shorter_runs(tmp_path):
     algorithm = jdfl.DPSGD(lr=0.05, gradients=jdfl.Gradients(clip=1.0, mechanism=jdfl.Gaussian(multiplier=5.0)))
     told = releases(play(tmp_path, algorithm, problem, network, 30))
     assert 10 <= len(told) <= 20
-    assert told["round"].iloc[-1] == 30
     part = jdfl.run(algorithm, problem, network, key=0, steps=int(told["round"].iloc[3]))
     assert told["most_releases"].iloc[3] == part.releases.max() > 0
     assert told["most_releases"].is_monotonic_increasing
 
 
 def test_releases_have_no_curve_where_no_epsilon_is_claimed_or_a_paper_accounts():
-    assert releases(jdfl.run(jdfl.DPSGD(lr=0.05), regression(4, 6), jdfl.network.ring(4), key=0, steps=3)).empty
+    run = lambda algorithm: jdfl.run(algorithm, regression(4, 6), jdfl.network.ring(4), key=0, steps=3)  # noqa: E731
+    assert releases(run(jdfl.DPSGD(lr=0.05))).empty
     gradients = jdfl.Gradients(clip=1.0, batch=1, mechanism=jdfl.Gaussian(multiplier=5.0))
-    result = jdfl.run(jdfl.DOADP(lr=0.05, gradients=gradients), regression(4, 6), jdfl.network.ring(4), key=0, steps=3)
+    result = run(jdfl.DOADP(lr=0.05, gradients=gradients))
     assert releases(result, accounting="paper").empty
     assert not releases(result).empty
-
-
-def test_a_resumed_run_has_the_journal_of_an_unbroken_one(tmp_path):
-    """Also where it ended within a chunk, with a moment and a record that the unbroken one does not have there."""
-    algorithm, problem, network = jdfl.DPSGD(lr=0.05), regression(4, 6), jdfl.network.ring(4)
-    play(tmp_path / "whole", algorithm, problem, network, 8, chunk=2)
-    for cut in (4, 5):
-        folder = tmp_path / str(cut)
-        play(folder, algorithm, problem, network, cut, chunk=2)
-        assert table(folder, "nodes")["round"].iloc[-1] == cut
-        before = jdfl.read_checkpoint(folder, algorithm, problem, network)
-        play(folder, algorithm, problem, network, 8, chunk=2, resume=before)
-        if cut == 4:
-            assert (folder / JOURNAL).read_bytes() == (tmp_path / "whole" / JOURNAL).read_bytes()
-        for name in ("records", "nodes", "links", "split"):
-            pd.testing.assert_frame_equal(table(folder, name), table(tmp_path / "whole", name))
 
 
 def test_large_models_are_told_without_their_parameters(tmp_path, monkeypatch):
     monkeypatch.setattr(watch, "_LARGE", 10)
     play(tmp_path, jdfl.DPSGD(lr=0.05), regression(4, 6), jdfl.network.ring(4), 2)
     assert list(table(tmp_path, "nodes")) == ["round", "node", "communications", "releases"]
-
-
-def test_moments_are_enough_and_not_too_far_apart():
-    assert [returns(steps) for steps in (1, 60, 119, 200, 3000, 10**6)] == [1, 1, 1, 3, 50, 50]
