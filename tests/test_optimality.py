@@ -13,14 +13,14 @@ import jdfl
 from jdfl.algorithms.statement import values
 from jdfl.engine import metrics
 from jdfl.engine.optimality import referenced
-from jdfl.engine.provenance import checksums, provenance
+from jdfl.engine.provenance import checksums
 from jdfl.privacy.flow import Label
-from jdfl.problems import Optimum, minima, optimum, solved, sparse_optimum, suboptimality_floor, value_at, yardsticks
+from jdfl.problems import Optimum, optimum, solved, sparse_optimum, suboptimality_floor
 from tests.refused import refused
 
 SIZES = (5, 9, 7, 12)
 NAMES = ("suboptimality", "gradient_norm", "consensus_error", "distance_to_optimum")
-KINDS = ("linear", "logistic", "softmax", "sparse", "averaging")
+KINDS = ("linear", "logistic", "softmax", "sparse")
 
 
 def parts(kind, seed=0):
@@ -45,8 +45,6 @@ def make(kind, dtype="float32"):
     if kind == "sparse":
         data = [(csr_array(np.where(np.abs(X) > 0.3, X, 0)), y) for X, y in data]
         return jdfl.problems.sparse_logistic_regression(data, penalty=0.03, dtype=dtype)
-    if kind == "averaging":
-        return jdfl.problems.averaging(np.stack([X[0] for X, _ in data]), dtype=dtype)
     return jdfl.problems.logistic_regression(data, penalty=0.03, dtype=dtype)
 
 
@@ -58,10 +56,6 @@ def value_and_gradient(kind, w):
     """mean_i f_i(w) and its gradient, by loops over nodes and examples."""
     value, gradient = 0.0, np.zeros_like(w)
     for X, y in parts(kind):
-        if kind == "averaging":
-            value += 0.5 * ((w - X[0]) ** 2).sum() / len(SIZES)
-            gradient += (w - X[0]) / len(SIZES)
-            continue
         X = np.where(np.abs(X) > 0.3, X, 0) if kind == "sparse" else X
         for a, b in zip(X, y):
             scale = 1 / (len(y) * len(SIZES))
@@ -75,7 +69,7 @@ def value_and_gradient(kind, w):
             else:
                 value += scale * (np.logaddexp(0, a @ w) - b * (a @ w))
                 gradient += scale * (expit(a @ w) - b) * a
-    penalty = 0.0 if kind in ("linear", "averaging") else 0.03
+    penalty = 0.0 if kind == "linear" else 0.03
     return value + 0.5 * penalty * w @ w, gradient + penalty * w
 
 
@@ -83,9 +77,7 @@ measured = jax.jit(lambda w, problem: {name: metrics.REGISTRY[name](w, problem) 
 
 
 def measure(name, w, problem):
-    if name in NAMES and problem.optimum is not None and problem.optimum.w is not None:
-        return float(measured(np.asarray(w, problem.dtype), problem)[name])
-    return float(metrics.REGISTRY[name](jnp.asarray(w, problem.dtype), problem))
+    return float(jax.jit(metrics.REGISTRY[name])(np.asarray(w, problem.dtype), problem))
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -97,7 +89,6 @@ def test_metrics_agree_with_loops_in_double_precision(kind):
         least, flat = value_and_gradient(kind, best)
         value, gradient = value_and_gradient(kind, mean)
         assert np.linalg.norm(flat) < 1e-13
-        assert float(problem.optimum.value) == pytest.approx(least, rel=1e-12)
         expected = {
             "suboptimality": value - least,
             "gradient_norm": np.linalg.norm(gradient),
@@ -107,7 +98,7 @@ def test_metrics_agree_with_loops_in_double_precision(kind):
         assert measured(w, problem) == {name: pytest.approx(number, rel=1e-9) for name, number in expected.items()}
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", ["linear", "softmax", "sparse"])
 def test_single_precision_keeps_its_digits_down_to_the_floor(kind):
     problem, draw = known(kind), np.random.default_rng(2)
     w, floor = problem.optimum.w, suboptimality_floor(problem)
@@ -128,9 +119,8 @@ def test_single_precision_keeps_its_digits_down_to_the_floor(kind):
     assert at_best["consensus_error"] < 1e-13
 
 
-@pytest.mark.parametrize("kind", ["linear", "softmax"])
-def test_order_of_nodes_and_padding_change_nothing(kind):
-    problem = known(kind)
+def test_order_of_nodes_and_padding_change_nothing():
+    problem = known("softmax")
     w = np.random.default_rng(4).normal(size=(problem.m, problem.n)).astype(np.float32)
     order = np.array([2, 0, 3, 1])
     longer = jax.tree.map(lambda x: np.pad(x, ((0, 0), (0, 6), *[(0, 0)] * (x.ndim - 2)), "symmetric"), problem.data)
@@ -152,21 +142,17 @@ def test_runs_compute_the_optimum_that_they_need():
     np.testing.assert_allclose(gap, one.history["objective"] - least, atol=2e-7)
     many = jdfl.repeat(algorithm, problem, network, keys=[0, 1], **given)
     np.testing.assert_allclose(many[0].history["suboptimality"], gap, rtol=1e-4)
-    spread = jdfl.run(algorithm, problem, network, options=jdfl.Options(devices=2), **given)
-    np.testing.assert_allclose(spread.history["suboptimality"], gap, rtol=1e-4)
 
 
 def test_an_optimum_is_computed_once_depends_on_all_records_and_is_no_setting(monkeypatch):
     problem, found, calls = made("linear"), known("linear"), []
-    assert provenance(problem=problem) == provenance(problem=found)
     assert checksums(problem=problem) == checksums(problem=found)
     every = zip(jax.tree.leaves_with_path(found), values(found), strict=True)
     assert {one.label for (path, _), one in every if path[0].name == "optimum"} == {Label.RAW}
     problem = make("linear")
     monkeypatch.setattr(jdfl.problems.yardsticks, "optimum", lambda problem: calls.append(problem) or optimum(problem))
-    (metric,) = metrics.resolve(["suboptimality"], problem)
     for _ in range(3):
-        assert referenced([metric], problem).optimum is not None
+        assert referenced(metrics.resolve(["suboptimality"], problem), problem).optimum is not None
     assert len(calls) == 1
     assert referenced([metrics.objective], problem) is problem
 
@@ -175,34 +161,22 @@ def test_a_sparse_reference_is_another_one():
     problem = jdfl.problems.example1(m=4, n=20, s=3, rows=(30, 40))
     sparse, dense = sparse_optimum(problem, 3), optimum(problem)
     assert np.isnan(sparse.accuracy)
-    at_sparse, at_dense = (np.broadcast_to(one.w, (4, 20)) for one in (sparse, dense))
-    against_dense, against_sparse = solved(problem), problem.replace(optimum=sparse)
-    gap = float(sparse.value) - float(dense.value)
+    against_sparse, gap = problem.replace(optimum=sparse), float(sparse.value) - float(dense.value)
     assert gap > 1e-3
-    assert measure("suboptimality", at_sparse, against_dense) == pytest.approx(gap, rel=1e-6)
-    assert measure("suboptimality", at_sparse, against_sparse) == pytest.approx(0, abs=1e-13)
-    assert measure("suboptimality", at_dense, against_sparse) == pytest.approx(-gap, rel=1e-5)
+    for one, expected in ((sparse, pytest.approx(0, abs=1e-13)), (dense, pytest.approx(-gap, rel=1e-5))):
+        assert measure("suboptimality", np.broadcast_to(one.w, (4, 20)), against_sparse) == expected
     assert suboptimality_floor(against_sparse) > 0
 
 
 def test_declared_references():
-    problem, draw = made("softmax").replace(shared=4), np.random.default_rng(6)
-    w = draw.normal(size=(problem.m, problem.n))
+    problem = made("softmax").replace(shared=4)
+    w = np.random.default_rng(6).normal(size=(problem.m, problem.n))
     declared = problem.replace(optimum=Optimum(None, 0.5))
-    for name, other in (
-        ("suboptimality", problem),
-        ("suboptimality", known("softmax").replace(shared=4)),
-        ("distance_to_optimum", declared),
-    ):
+    for name, other in (("suboptimality", known("softmax").replace(shared=4)), ("distance_to_optimum", declared)):
         with refused(name):
             metrics.resolve([name], other)
-    metrics.resolve(["suboptimality"], declared)
     gap = measure("objective", w, problem) - 0.5
     assert measure("suboptimality", w, declared) == pytest.approx(gap, rel=1e-6)
-    tangent = known("linear")
-    w = draw.normal(size=(tangent.m, tangent.n))
-    plain = tangent.replace(optimum=Optimum(tangent.optimum.w, tangent.optimum.value))
-    assert measure("suboptimality", w, plain) == pytest.approx(measure("suboptimality", w, tangent), rel=1e-5)
 
 
 def test_gradient_norm_where_some_parameters_stay_with_the_nodes():
@@ -225,22 +199,9 @@ def test_optima_of_other_data_and_problems_without_one_minimum_are_refused():
         with refused("optimum"):
             jdfl.run(jdfl.EXTRA(lr=0.1), other, ring, steps=1, metrics=["suboptimality"])
     separable = [(np.array([[1.0], [2.0], [-1.0]]), np.array([1, 1, 0]))]
-    for problem in (jdfl.problems.logistic_regression, jdfl.problems.softmax_regression):
-        with refused("penalty"):
-            solved(problem(separable, penalty=0.0))
+    with refused("penalty"):
+        solved(jdfl.problems.logistic_regression(separable, penalty=0.0))
     overlapping = solved(jdfl.problems.logistic_regression(list(parts("logistic")), penalty=0.0))
     assert 0 < float(overlapping.optimum.accuracy) < 1e-20
     with refused("solved"):
         suboptimality_floor(made("linear"))
-
-
-@pytest.mark.parametrize("kind", ["linear", "logistic"])
-def test_the_accuracy_bounds_what_is_left(kind):
-    """At parameters of far less accuracy than the solver's."""
-    problem = made(kind)
-    best, objective = optimum(problem), yardsticks._objective(problem)
-    for size in (1e-2, 1e-4):
-        w = best.w + size * np.random.default_rng(8).normal(size=problem.n)
-        convexity = np.linalg.eigvalsh(objective.hessian)[0] if kind == "linear" else 0.03
-        left = value_at(problem, w) - float(best.value)
-        assert 0 < left <= minima._left(objective.at(w)[1], 0.0, convexity)

@@ -22,17 +22,14 @@ NETWORKS = {
     "links drawn per round": lambda key: jdfl.network.random_links(jdfl.network.erdos_renyi(M, 0.5, seed=key), 0.7),
     "bursty loss": lambda key: jdfl.network.bursty_loss(jdfl.network.erdos_renyi(M, 0.5, seed=key), 0.3, 0.5),
     "timed": lambda key: jdfl.network.timed(jdfl.network.erdos_renyi(M, 0.5, seed=key)),
-    "partial communication": lambda key: jdfl.network.partial_communication(
-        jdfl.network.erdos_renyi(M, 0.5, seed=key), 0.5
-    ),
 }
 
 
-def drawn(network, keys, uneven=True):
+def drawn(network, keys):
     found = []
     for key in keys:
         rng = np.random.default_rng(key)
-        sizes = rng.integers(2, 7, M) if uneven else np.full(M, 5)
+        sizes = rng.integers(2, 7, M)
         parts = [(rng.normal(size=(q, 4)), rng.normal(size=q)) for q in sizes]
         found.append(Trial(key, jdfl.problems.linear_regression(*zip(*parts)), network(key)))
     return found
@@ -54,14 +51,12 @@ def test_every_lane_is_the_run_of_its_trial(network):
         alone = jdfl.run(Gossip(rate=lane.labels["rate"]), trial.problem, trial.network, key=lane.run_key, **OPTIONS)
         near(lane, alone)
         assert lane.totals == alone.totals
-        assert lane.provenance.hash == alone.provenance.hash
         np.testing.assert_array_equal(lane.records, alone.records)
 
 
 def test_trials_of_any_sizes_share_one_compiled_program():
     given = drawn(NETWORKS["erdos-renyi"], range(12))
-    assert len({one.problem.weight.shape for one in given}) > 1
-    assert len({one.network.graph.senders.shape for one in given}) > 1
+    assert len({(one.problem.weight.shape, one.network.graph.senders.shape) for one in given}) > 2
     before = trials.loop.lanes._cache_size()
     across(Gossip(), given, over={}, **OPTIONS)
     assert trials.loop.lanes._cache_size() == before + 1
@@ -78,7 +73,7 @@ def test_trials_that_do_not_fit_are_stacked_in_equal_parts(monkeypatch):
 
 
 def test_problems_of_another_structure_are_run_too():
-    given = drawn(NETWORKS["erdos-renyi"], [1, 2, 3], uneven=False)
+    given = drawn(NETWORKS["erdos-renyi"], [1, 2, 3])
     known = given[1]._replace(problem=replace(given[1].problem, truth=np.zeros(4, np.float32)))  # a further leaf
     mixed = [given[0], known, given[2]]
     for one, other in zip(across(Gossip(), mixed, over={}, **OPTIONS), across(Gossip(), given, over={}, **OPTIONS)):
