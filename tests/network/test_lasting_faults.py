@@ -23,7 +23,9 @@ RULES = {
     "participation": lambda base, weights: nw.node_participation(base, 0.6, weights=weights),
     "outages": lambda base, weights: nw.outages(base, 0.1, 0.3, weights=weights),
     "membership": lambda base, weights: nw.membership(base, joins=[0, 2, 0, 0, 0, 0], leaves=9, weights=weights),
-    "both": lambda base, weights: nw.membership(nw.outages(base, 0.2, 0.3), leaves=[5, *[9] * 5], weights=weights),
+    "both": lambda base, weights: nw.membership(
+        nw.outages(base, 0.2, 0.3, weights=weights), leaves=[5, *[9] * 5], weights=weights
+    ),
 }
 
 
