@@ -11,9 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import jdfl
-from jdfl.arrays import ops
 from jdfl.base.arguments import settings
-from jdfl.codecs import round_trip, transmit
+from jdfl.codecs import transmit
 from tests.refused import refused
 
 M, N, S = 4, 50, 3
@@ -31,7 +30,6 @@ ONE_BIT = {
     "one-bit, 32-bit norm": jdfl.OneBit(d=81, norm_bits=32, inverse="paper"),
     "one-bit, shared": jdfl.OneBit(d=80, shared=True),
     "one-bit, rademacher": jdfl.OneBit(d=80, ensemble="rademacher"),
-    "one-bit, shared rademacher": jdfl.OneBit(d=80, ensemble="rademacher", shared=True),
     "one-bit, hadamard": jdfl.OneBit(d=80, ensemble="hadamard"),
     "one-bit, sparse": jdfl.OneBit(d=80, ensemble="sparse", density=0.5),
 }
@@ -130,34 +128,22 @@ def test_what_is_not_finite_stays_visible_and_is_no_message(name):
 
 
 def test_sizes_are_those_of_the_paper_and_the_spec():
-    assert jdfl.OneBit(d=500).bits(1000) / 8 == 70.5
     assert jdfl.OneBit().bits(1000) == 564
     assert jdfl.Sparse().bits(1000, 10) / 8 == jdfl.Sparse(s=10).bits(1000) / 8 == 52.5
     sizes = {"float32": 49.75, "float16": 29.75, "int8": 23.75, "int4": 18.75}
     for value, size in sizes.items():
         assert jdfl.Sparse(value=value, index="enumerative").bits(1000, 10) / 8 == size
         assert jdfl.Sparse(value=value).bits(1000, 10) / 8 == size + 2.75
-    assert jdfl.OneBit(d=150).bits(1000) / 8 == 26.75
-    assert jdfl.Dense("bfloat16").bits(1000) == jdfl.Dense("float16").bits(1000) == 16_000
-    assert jdfl.Dense().bits(1000) == 32_000
-    assert jdfl.Dense("float64").bits(1000) == 64_000
+    assert [jdfl.Dense(value).bits(1000) for value in ("bfloat16", "float32", "float64")] == [16_000, 32_000, 64_000]
     with refused(s=None, share=None):
         jdfl.Sparse().bits(1000)
-    assert jdfl.RandomK(share=0.1).bits(1000) == 3200
     assert jdfl.RandomK(k=100, value="bfloat16").bits(1000) == 1600
     assert jdfl.Sparse(share=0.1).bits(1000) == 100 * 42
     assert jdfl.Sign().bits(1000) == 1032
     assert jdfl.LowRank(rank=2).bits(1000) == 32 * 2 * (31 + 33)
     assert jdfl.LowRank(height=10).bits(1000) == 32 * 110
-    assert jdfl.QSGD(levels=127).bits(1000) == 8032
     # log2 3, 5 and 9: 1.585, 2.322, 3.170
     assert [jdfl.QSGD(levels).bits(1000) - 32 for levels in (1, 2, 4)] == [1587, 2334, 3177]
-
-
-def test_sparse_keeps_the_largest_entries_of_a_dense_vector():
-    x = jax.random.normal(jax.random.key(3), (N,))
-    received = jax.jit(round_trip)(prepare(jdfl.Sparse(s=5)), key_of(1), x[None])
-    np.testing.assert_array_equal(received[0], ops.top_s(x, 5))
 
 
 @pytest.mark.rotated(2)
@@ -176,10 +162,8 @@ _transmit = jax.jit(transmit, static_argnums=4)
 
 
 def test_one_bit_keeps_norm_and_signs_scale_with_the_vector():
-    wire, x = (
-        prepare(jdfl.OneBit(d=80)).rows(jnp.array([2, 2])),
-        sparse_rows(4)[2:3] * np.array([[1.0], [-1.0]], np.float32),
-    )
+    wire = prepare(jdfl.OneBit(d=80)).rows(jnp.array([2, 2]))
+    x = sparse_rows(4)[2:3] * np.array([[1.0], [-1.0]], np.float32)
     norm, positive = payload = encode(wire, x)
     received = np.asarray(decode(wire, payload, x))
     assert np.count_nonzero(received[0]) <= S
@@ -191,7 +175,6 @@ def test_one_bit_keeps_norm_and_signs_scale_with_the_vector():
 
 REFUSED = [
     (jdfl.OneBit(d=2.5), "d = 2.5"),
-    (jdfl.OneBit(inverse="best"), "inverse = 'best'"),
     (jdfl.OneBit(norm_bits=16), "norm_bits = 16"),
     (jdfl.OneBit(d=10, flips=11), "flips = 11"),
     (jdfl.OneBit(shared=True, ensemble="hadamard"), "shared = True"),
@@ -199,16 +182,12 @@ REFUSED = [
     (jdfl.OneBit(d=8, matrix=np.zeros((1, N, 8))), "matrix", "shape"),
     (jdfl.OneBit(d=8, matrix=np.full((M, N, 8), np.nan)), "matrix", "finite"),
     (jdfl.OneBit(d=8, gamma=np.full(M + 1, 5.0)), "gamma", "shape"),
-    (jdfl.OneBit(d=8, margin=np.full(M + 1, 0.1)), "margin", "shape"),
     (jdfl.Sparse(value="int2"), "value = 'int2'"),
-    (jdfl.Sparse(index="huffman"), "index = 'huffman'"),
     (jdfl.Sparse(s=2, share=0.1), "s = 2", "share = 0.1"),
     (jdfl.RandomK(), "k = None", "share = None"),
-    (jdfl.RandomK(k=2, share=0.1), "k = 2", "share = 0.1"),
     (jdfl.RandomK(k=51), "k = 51"),
     (jdfl.RandomK(k=3, value="int8"), "value = 'int8'"),
     (jdfl.QSGD(levels=2**15), "levels = 32768"),
-    (jdfl.QSGD(norm="l1"), "norm = 'l1'"),
     (jdfl.LowRank(rank=8), "rank = 8", "7 by 8"),
     (jdfl.LowRank(height=51), "height = 51"),
 ]
@@ -246,27 +225,9 @@ def test_rounding_is_the_types_own_and_survives_compilation(name):
         assert not np.array_equal(received, x)
 
 
-def test_a_scale_serves_so_many_entries():
-    jdfl.Sparse(value="int4").check(2**20, 1, 2**16)
-    with refused(s=65537, value="int4"):
-        jdfl.Sparse(value="int4").check(2**20, 1, 2**16 + 1)
-
-
 def test_too_few_signs_and_sparse_matrices_are_warned_of():
     with pytest.warns(UserWarning, match="d = 200 .* d >= 300"):
         jdfl.OneBit(d=200).check(1000, M, 10)
     with pytest.warns(UserWarning, match="60% of its measurements"):
         jdfl.OneBit(ensemble="sparse").check(1000, M, 10)
-    jdfl.OneBit(d=200, side=True).check(1000, M, 10)
     jdfl.OneBit(d=300).check(1000, M, 10)
-
-
-def test_numbers_of_nodes_reach_their_messages():
-    """Settings with a row for every node are those of the senders in a block, as what is drawn is."""
-    x, gamma = sparse_rows(6), jnp.linspace(3.0, 7.0, M)
-    wire = prepare(jdfl.OneBit(d=80, gamma=gamma))
-    every = np.asarray(_transmit(wire, key_of(M), x, jnp.ones(M, bool), M))
-    for i in (0, M - 1):
-        own = jdfl.OneBit(d=80, gamma=float(gamma[i]), matrix=wire.drawn.matrix)
-        alone = _transmit(prepare(own), key_of(M), x, jnp.arange(M) == i, 1)[i]
-        np.testing.assert_allclose(every[i], alone, rtol=1e-4, atol=1e-5)

@@ -41,12 +41,9 @@ LAWS = {
     "dense float16": Law(jdfl.Dense("float16"), 48 / (2**22 + 48), spread(2.0**-14, SMALL)),
     "dense bfloat16": Law(jdfl.Dense("bfloat16"), 2.0**-16, EQUAL * (1 + 2.0**-8)),
     "sparse": Law(jdfl.Sparse(), 1 - 3 / N, EQUAL),
-    "sparse share": Law(jdfl.Sparse(share=0.1), 1 - 5 / N, EQUAL),
-    "sparse float16": Law(jdfl.Sparse(s=N, value="float16"), 48 / (2**22 + 48), spread(2.0**-14, SMALL)),
     "sparse int8": Law(jdfl.Sparse(s=N, value="int8"), 48 / (254**2 + 48), spread(254, 1)),
     "sparse int4": Law(jdfl.Sparse(s=N, value="int4"), 48 / (14**2 + 48), spread(14, 1)),
     "random-k": Law(jdfl.RandomK(k=10), 1 - 10 / N, EQUAL, 1.0),
-    "random-k bfloat16": Law(jdfl.RandomK(share=0.5, value="bfloat16"), 1 - 25 / N * (1 - 2.0**-16), EQUAL, 1.0),
     "random-k scaled": Law(jdfl.RandomK(k=10, scaled=True), 3.9, EQUAL, 3.9**2),
     "random-k most, scaled": Law(jdfl.RandomK(k=40, scaled=True), 9 / 40, EQUAL, 1.0),
     "qsgd": Law(jdfl.QSGD(levels=3), 4 / 3, EQUAL, N / 9),
@@ -134,25 +131,11 @@ def test_unbiased_codecs_are_right_on_average(name):
 
 def test_the_others_are_not():
     assert {name for name, law in LAWS.items() if law.codec.unbiased} == set(UNBIASED)
+    assert not jdfl.OneBit(d=5).unbiased
+    assert jdfl.OneBit(d=5).contraction(N, S) is None  # what arrives may be worse than nothing
     for name in ("sparse", "sign", "random-k", "low-rank"):
         x, arrived = arrivals(name)
         assert (np.abs(arrived.mean(axis=1) - x) > deviation(arrived, 0.0) + 0.01 * np.abs(x).max()).any()
-
-
-@pytest.mark.parametrize(
-    ("plain", "factor"),
-    [
-        (jdfl.RandomK(k=10), N / 10),
-        (jdfl.QSGD(levels=3), 1 / (1 + 7 / 3)),
-        (jdfl.QSGD(levels=2, norm="max"), 2 / (1 + np.sqrt(13))),
-    ],
-    ids=str,
-)
-def test_scaled_messages_are_the_others_times_a_number(plain, factor):
-    keys, x = jax.random.split(jax.random.key(3), 5), jnp.asarray(vectors(LAWS["qsgd"])[:5])
-    wire = plain.prepare(jax.random.key(1), jnp.arange(5, dtype=jnp.int32), N, S, jnp.float32)
-    scaled = _round_trip(wire.replace(codec=plain.replace(scaled=True)), keys, x)
-    np.testing.assert_allclose(scaled, factor * np.asarray(_round_trip(wire, keys, x)), rtol=1e-6)
 
 
 def test_qsgd_divides_by_the_published_constant_and_its_law_is_no_worse():
@@ -163,13 +146,3 @@ def test_qsgd_divides_by_the_published_constant_and_its_law_is_no_worse():
         assert jdfl.QSGD(levels, scaled=True).contraction(n, n) >= 1 / (1 + omega)
         largest = jdfl.QSGD(levels, scaled=True, norm="max")
         assert largest.contraction(n, n) == pytest.approx(1 / (1 + largest.omega(n)))
-
-
-def test_one_bit_messages_have_no_law():
-    """With too few signs what arrives may be worse than nothing."""
-    assert jdfl.OneBit(d=5).contraction(N, S) is None
-    assert not jdfl.OneBit(d=5).unbiased
-    ready = jdfl.OneBit(d=5, s=1).prepare(jax.random.key(1), jnp.arange(40, dtype=jnp.int32), N, 1, jnp.float32)
-    x = np.random.default_rng(0).standard_normal((40, N)).astype(np.float32)
-    arrived = np.asarray(_round_trip(ready, jax.random.split(jax.random.key(0), 40), jnp.asarray(x)))
-    assert (np.sum((arrived - x) ** 2, axis=1) > np.sum(x**2, axis=1)).any()
