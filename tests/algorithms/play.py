@@ -41,11 +41,15 @@ def keyed(key: Any) -> Any:
 
 def matrices(net: Any, key: Any, rounds: int = ROUNDS) -> np.ndarray:
     """The mixing matrices [rounds, m, m] that a run with this key sees, in float64."""
+    return np.asarray(_matrices(stepping.nameless(net), keyed(key), rounds), np.float64)
 
+
+@partial(jax.jit, static_argnames=("rounds",))
+def _matrices(net: Any, key: Any, rounds: int) -> Any:
     def one(k: Any) -> Any:
-        return jdfl.network.as_dense(net.at(k, streams.Keys.of(keyed(key)).at_round(k).network))
+        return jdfl.network.as_dense(net.at(k, streams.Keys.of(key).at_round(k).network))
 
-    return np.asarray(jax.jit(jax.vmap(one))(jnp.arange(rounds, dtype=jnp.int32))).astype(np.float64)
+    return jax.vmap(one)(jnp.arange(rounds, dtype=jnp.int32))
 
 
 @partial(jax.jit, static_argnames=("rounds",))

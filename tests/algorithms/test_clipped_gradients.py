@@ -18,7 +18,7 @@ from jdfl.algorithms import gradients as module
 from jdfl.algorithms.moment import Moment
 from jdfl.algorithms.sending import Prepared
 from tests.algorithms.play import M, N, direct, example, network
-from tests.later import Named
+from tests.later import Later, Named
 from tests.refused import refused
 
 CLIP, CLASSES = 0.7, 3
@@ -47,6 +47,7 @@ _draw = np.random.default_rng(0)
 PARTS = [(_draw.standard_normal((int(q), N)), _draw.integers(0, CLASSES, int(q))) for q in _draw.integers(5, 11, M)]
 TWO = [(features, labels % 2) for features, labels in PARTS]
 ROWS = [(random_array((9, N), density=0.3, format="csr", rng=_draw), _draw.integers(0, 2, 9)) for _ in range(M)]
+PLAIN = Later(example, np.float32)
 PROBLEMS = Named(
     {
         "linear": lambda: uneven(example(np.float32)),
@@ -91,7 +92,6 @@ def by_hand(problem, w, norm, clip=None):
 FORMS = [
     *((name, "l2") for name in PROBLEMS),
     ("linear", "l1"),
-    ("linear", "linf"),
     ("sparse", "linf"),
     ("softmax", "l1"),
 ]
@@ -120,8 +120,6 @@ def test_slopes_of_another_loss_are_refused():
     p = PROBLEMS["linear"]
     with refused("slopes", "Absolute"):
         jdfl.Gradients(clip=CLIP).check(Absolute(p.data, p.weight, p.curvature))
-    huge = p.replace(data=(p.data[0].at[0, 0].set(3e38), p.data[1]))
-    jdfl.Gradients(clip=CLIP).check(huge)
 
 
 def test_chunks_change_nothing(monkeypatch):
@@ -141,9 +139,7 @@ KINDS = [
     {"norm": "l2", "mechanism": NOISE, "batch": 4, "sampling": "subset"},
     {"norm": "linf", "mechanism": NOISE, "batch": 4, "adjacency": "add-remove"},
     {"norm": "l2", "mechanism": LAPLACE, "batch": 4, "sampling": "poisson", "adjacency": "add-remove"},
-    {"norm": "l2", "mechanism": NOISE, "batch": 4, "sampling": "subset", "per": "batch"},
-    {"norm": "l1", "mechanism": LAPLACE, "batch": 1, "per": "batch", "adjacency": "add-remove"},
-    {"norm": "linf", "mechanism": LAPLACE, "batch": 4, "sampling": "poisson"},
+    {"norm": "l1", "mechanism": LAPLACE, "batch": 4, "sampling": "subset", "per": "batch"},
 ]
 
 
@@ -168,7 +164,7 @@ def test_what_neighbouring_data_change_is_within_the_sensitivity(kind, slot, sca
         new, target = 0 * new, 0.0
     other = problem.replace(data=(A.at[i, slot].set(jnp.asarray(new, A.dtype)), b.at[i, slot].set(target)))
     if kind.get("per") == "batch":  # all of the node's records
-        whole = 0 * A[i] if kind.get("adjacency") == "add-remove" else jnp.asarray(scale, A.dtype) * A[i][::-1]
+        whole = jnp.asarray(scale, A.dtype) * A[i][::-1]
         other = problem.replace(data=(A.at[i].set(whole), b.at[i].set(0 * b[i])))
     w, key = point(problem), jax.random.key(seed)
     change = np.asarray(evaluate(exact(kind), other, w, key) - evaluate(exact(kind), problem, w, key), np.float64)
@@ -184,53 +180,13 @@ def test_what_neighbouring_data_change_is_within_the_sensitivity(kind, slot, sca
 @hypothesis.example(size=37.95, slope=-37, clip=1e-2)  # reciprocals vanish
 @given(size=st.floats(-37, 38.5), slope=st.floats(-37, 38.5), clip=st.sampled_from([1e-6, 1e-2, 1.0]))
 def test_no_record_slips_through_by_the_size_of_its_numbers(norm, size, slope, clip):
-    """Tiny features with a huge label, and the reverse: lengths must neither vanish nor be lost in between."""
-    problem, gradients = example(np.float32), jdfl.Gradients(clip=clip, norm=norm)
+    problem, gradients = PLAIN(), jdfl.Gradients(clip=clip, norm=norm)
     A, b = problem.data
     other = problem.replace(data=(A.at[1, 2].set(10.0**size), b.at[1, 2].set(10.0**slope)))
     w = jnp.zeros((M, N), A.dtype)
     one, two = (np.asarray(evaluate(gradients, world, w, jax.random.key(0)), np.float64) for world in (problem, other))
     change = np.linalg.norm((one - two)[1], ORDER[norm])
     assert change <= 2 * clip / int(problem.sizes[1]) * (1 + 1e-3)
-
-
-@pytest.mark.parametrize("norm", ORDER)
-def test_lengths_are_right_for_every_size_of_numbers(norm):
-    x = np.random.default_rng(0).uniform(-1, 1, (5, 3)).astype(np.float32)
-    x[:, 1] = 1.0
-    for scale in (1e-35, 1e-25, 1e-19, 1.0, 1e19, 1e30, 1.1e38):
-        found = np.asarray(length(scale * x, norm), np.float64) / scale
-        np.testing.assert_allclose(found, np.linalg.norm(x, ORDER[norm], axis=1), rtol=1e-6)
-    assert length(np.zeros((1, 3)), norm) == 0
-    assert np.isinf(length(np.array([[1.0, -np.inf]]), norm))
-    assert np.isnan(length(np.array([[1.0, np.nan]]), norm))
-    assert norm != "l2" or np.isinf(length(np.full((1, 3), 3e38), norm))
-
-
-@partial(jax.jit, static_argnames="norm")
-def length(x, norm):
-    """As in a run, where the compiler rewrites what it is given."""
-    return jdfl.arrays.ops.length(x.astype(jnp.float32), norm)
-
-
-@pytest.mark.parametrize("kind", KINDS[:3], ids=words)
-def test_the_sensitivity_is_attained(kind):
-    """Two records whose gradients point in opposite directions, along one coordinate."""
-    gradients = jdfl.Gradients(clip=CLIP, **kind)
-    problem = example(np.float32)
-    A, b = problem.data
-    along = jnp.zeros(N, A.dtype).at[2].set(100.0)
-    worlds = [
-        problem.replace(data=(A.at[1].set(along), b.at[1].set(0).at[1, 0].set(sign * 1e4))) for sign in (1.0, -1.0)
-    ]
-    w, allowed = jnp.zeros((M, N), A.dtype), float(gradients.sensitivities(problem)[1])
-    found = 0.0
-    for seed in range(200):
-        if found:  # the record was in a sample
-            break
-        one, other = (evaluate(exact(kind), world, w, jax.random.key(seed)) for world in worlds)
-        found = max(found, float(np.linalg.norm(np.asarray(one - other)[1], ORDER[kind["mechanism"].norm])))
-    assert found == pytest.approx(allowed, rel=1e-4)
 
 
 @pytest.mark.parametrize("sampling", ["replacement", "subset", "poisson"])

@@ -11,7 +11,7 @@ from jdfl.algorithms.decor import _PAIRS
 from jdfl.algorithms.program import planned
 from jdfl.base.streams import Stream
 from jdfl.network import as_dense, spectral_gap
-from jdfl.observers import Neighbour, observe
+from jdfl.observers import Neighbour
 from tests.algorithms.play import course, direct, example, gradient_of, network, round_of
 
 _TRIED = Stream("test.pairs", "private")
@@ -42,7 +42,6 @@ def test_noise_of_pairs_cancels_over_links_and_has_their_number_as_variance():
 
 
 def test_it_is_the_loop_of_its_paper():
-    """Own noise is D-PSGD's of the same key, to which the noise of pairs is added."""
     with jax.enable_x64(True):
         problem, net, key = example(), network(), jax.random.key(11)
         algorithm = jdfl.DECOR(lr=0.05, gradients=NOISY, pairs=0.7)
@@ -73,19 +72,6 @@ def test_attacks_with_the_own_secrets_reach_what_is_derived():
     assert found == pytest.approx(wanted, rel=0.05)
 
 
-@pytest.mark.slow
-def test_noise_of_pairs_cancels_between_devices_whose_nodes_have_other_sensitivities():
-    """Nodes of one device have one example, those of the other ten."""
-    features = [np.ones((1 if i < M // 2 else 10, 3), np.float32) for i in range(M)]
-    problem = jdfl.problems.linear_regression(features, [one[:, 0] for one in features])
-    algorithm, net = jdfl.DECOR(lr=0.1, gradients=NOISY, pairs=5.0), jdfl.network.ring(M)
-    found = [
-        jdfl.run(algorithm, problem, net, key=0, steps=3, metrics=[], options=jdfl.Options(devices=devices)).params
-        for devices in (None, 2)
-    ]
-    np.testing.assert_allclose(found[1], found[0], rtol=1e-5, atol=1e-5)
-
-
 LR, ROUNDS = 0.05, 20
 
 
@@ -109,20 +95,3 @@ def test_muffliato_is_the_loop_of_its_paper(accelerated):
                 w = weight(spectral_gap(net)) if accelerated else 1.0
                 x, before = w * (W @ x) + (1 - w) * before, x
             np.testing.assert_allclose(found[k], x, rtol=1e-9, atol=1e-12)
-
-
-def values(m):
-    """Losses ||x - v_i||^2 / 2, of which one gradient step of length 1 leads to v_i."""
-    return jdfl.problems.linear_regression(np.ones((m, 1, 1), np.float32), np.arange(m, dtype=np.float32)[:, None])
-
-
-def test_two_rounds_tell_the_first_of_three_all_that_the_last_released():
-    """One message of the middle node holds a third of it: 1/3 is what the paper's formula adds up."""
-    line = jdfl.network.from_edges([(0, 1), (1, 2)], 3)
-    noise = jdfl.Gradients(clip=1.0, mechanism=jdfl.Gaussian(2.0))
-    found = observe(jdfl.Muffliato(lr=1.0, gradients=noise), values(3), line, Neighbour(0), steps=2, delta=0.1)
-    W = np.asarray(as_dense(line.graph), np.float64)
-    formula = W[1, 2] ** 2 / np.sum(W[1] ** 2)
-    assert formula == pytest.approx(1 / 3)
-    np.testing.assert_allclose(found.mu[1:] * 2.0, [1.0, 1.0], rtol=1e-6)
-    assert found.bound  # values are fixed

@@ -95,7 +95,7 @@ def test_nodes_are_active_as_often_as_p_says_and_each_on_its_own():
 
 
 @pytest.mark.rotated(2)
-@pytest.mark.parametrize(("batch", "block"), [(None, 1), (None, 3), (3, 3), (None, 50)])
+@pytest.mark.parametrize(("batch", "block"), [(None, 3), (3, 50)])
 def test_blocks_of_active_nodes_change_nothing(batch, block):
     plain = DPDDA(lr=0.05, p=P, gradients=replace(PRIVATE, batch=batch))
     whole, parts = (
@@ -123,21 +123,14 @@ def test_one_example_moves_a_message_by_the_sensitivity_over_p_at_most():
 def test_the_report_counts_active_rounds_and_claims_no_amplification():
     problem, steps = example(np.float32), 40
     algorithm = DPDDA(p=P, gradients=replace(PRIVATE, batch=1, mechanism=jdfl.Gaussian(4.0)))
-    told = algorithm.privacy(problem)
-    assert told == algorithm.gradients.guarantee(problem)
-    assert told.claimed
+    assert algorithm.privacy(problem) == algorithm.gradients.guarantee(problem)
     records = int(np.min(np.asarray(problem.sizes)))
     public = epsilon(GaussianEvent(4.0), round(P * steps), 1e-5, sampled=Sampled("subset", 1, records))
     hidden = amplified_epsilon(algorithm, problem, steps, 1e-5)
     assert 0 < hidden < public
     rate = Sampled("poisson", round(1e6 * P / records), 10**6)
     assert hidden == pytest.approx(epsilon(GaussianEvent(4.0), steps, 1e-5, sampled=rate), rel=1e-3)
-
-
-def test_what_could_be_hidden_is_nothing_where_all_nodes_are_active_with_all_examples():
-    problem = example(np.float32)
-    algorithm = DPDDA(p=1.0, gradients=PRIVATE)
-    assert amplified_epsilon(algorithm, problem, 10, 1e-3) == pytest.approx(epsilon(GaussianEvent(0.5), 10, 1e-3))
-    for gradients in (jdfl.Gradients(), ASSUMED, replace(PRIVATE, per="batch")):
-        with refused("clipped"):
-            amplified_epsilon(replace(algorithm, gradients=gradients), problem, 10, 1e-3)
+    whole = DPDDA(p=1.0, gradients=PRIVATE)  # nothing could be hidden
+    assert amplified_epsilon(whole, problem, 10, 1e-3) == pytest.approx(epsilon(GaussianEvent(0.5), 10, 1e-3))
+    with refused("clipped"):
+        amplified_epsilon(replace(whole, gradients=replace(PRIVATE, per="batch")), problem, 10, 1e-3)

@@ -73,11 +73,10 @@ def test_without_noise_and_fading_it_is_d_psgd_at_the_mixed_point():
 @pytest.mark.parametrize(
     ("dtype", "fields"),
     [
-        (np.float32, {"q": 0.999, "p": 0.9995, "epsilon": 0.01}),
         (np.float64, {"q": 0.5, "p": 0.99999, "epsilon": 3.0, "radius": 2.0}),
         (np.float32, {"q": 0.9999, "p": 0.99999, "epsilon": 1e-3, "gradients": CLIPPED.replace(norm="l1")}),
     ],
-    ids=["both fade", "noise hardly fades", "both hardly fade"],
+    ids=["noise hardly fades", "both hardly fade"],
 )
 def test_any_number_of_rounds_adds_up_to_epsilon_and_never_to_more(dtype, fields):
     with jax.enable_x64(dtype == np.float64):
@@ -124,34 +123,14 @@ def test_other_data_change_a_message_by_the_reported_sensitivity_at_most_and_att
         assert change[1] == pytest.approx(2 * radius * math.sqrt(N), rel=1e-5)
 
 
-def test_steps_whose_length_or_noise_the_type_cannot_hold_are_left_out():
-    problem, tiny = example(np.float32), np.finfo(np.float32).tiny
-    for q, p, epsilon in ((0.5, 0.6, 1e3), (0.05, 0.06, 1e6)):
-        made = planned(NOISY.replace(q=q, p=p, epsilon=epsilon), problem, network(), 400)
-        lengths, noise = np.asarray(made.plan.lengths), np.asarray(made.plan.noise)
-        assert np.all((lengths == 0) | (lengths >= tiny))
-        assert not np.any((lengths[:-1] > 0) & (noise[1:] < tiny))
-        assert max(made.privacy(problem).event.multipliers) <= 1e30
-        left_out = np.flatnonzero(lengths == 0)
-        assert 0 < left_out[0] < 400
-        assert (NOISY.c * q ** left_out[0] > 2 * tiny) == (epsilon == 1e6)  # where noise is what cannot be held
-
-
 def test_nothing_is_claimed_without_noise_or_a_schedule():
     problem = example(np.float32)
     assert planned(DPDO(), problem, network(), 5).privacy(problem).reason == "no noise is added"
     told = NOISY.privacy(problem)
     assert not told.claimed
     assert "schedule" in told.reason
-    with refused("clip"):
-        jdfl.account_plan(NOISY.replace(gradients=jdfl.Gradients()), problem, network(), steps=3)
-    with refused("noise"):
-        jdfl.account_plan(DPDO(), problem, network(), steps=3)
-
-
-def test_noise_that_the_type_cannot_hold_is_refused():
     with refused("float32", "epsilon"):
-        NOISY.replace(epsilon=1e-39).plan(example(np.float32), network(), 3)
+        NOISY.replace(epsilon=1e-39).plan(problem, network(), 3)
 
 
 RATES = {"lr": 0.03, "gamma": 0.3, "decay": 0.97}
@@ -179,14 +158,6 @@ def test_cpgt_agrees_with_its_loop():
         np.testing.assert_array_equal(seen, np.hstack([states.x_hat[-1], states.y_hat[-1]]))
 
 
-def test_without_noise_and_loss_it_is_gradient_tracking_that_combines_and_then_adapts():
-    with jax.enable_x64(True):
-        problem, net = example(), network()
-        params, *_ = course(CPGT(lr=0.03, gamma=1.0, codec=WIRE), problem, net)
-        expected = reference.gradient_tracking(gradient_of(problem), weights(net), N, ROUNDS, lr=0.03)
-        np.testing.assert_allclose(params, expected, rtol=0, atol=1e-12)
-
-
 @pytest.mark.parametrize("decay", [1.0, 0.999], ids=["constant", "fading"])
 def test_calibrated_noise_spends_epsilon_in_its_rounds_half_on_either_message(decay):
     problem, steps, total = example(np.float32), 2000, 0.7
@@ -205,17 +176,7 @@ def test_calibrated_noise_spends_epsilon_in_its_rounds_half_on_either_message(de
     assert more.event.multipliers[:steps] == told.event.multipliers
 
 
-def test_the_report_of_a_long_run_is_its_epsilon():
-    problem, net, steps = example(np.float32), network(), 3000
-    algorithm = calibrated(NOISY_CPGT.replace(decay=1.0), problem, steps, 1.0)
-    report = jdfl.account_plan(algorithm, problem, net, steps=steps, delta=1e-5)
-    assert report.epsilon_pure == pytest.approx(1.0, rel=1e-6)
-    assert report.epsilon <= report.epsilon_pure <= 1.0
-    assert (report.unit, report.adjacency, report.observer) == ("node", "replace-one", "all messages")
-
-
 def test_worlds_that_show_the_same_are_apart_by_the_reported_changes_at_most_and_attain_them():
-    """Steered by messages that do not depend on data, x and y of the two worlds drift apart as derived."""
     steps = 6
     net = jdfl.network.from_edges([], M, connected=False)  # nobody hears anybody, so all that others show is the same
     with jax.enable_x64(True):
@@ -240,8 +201,6 @@ def test_cpgt_claims_nothing_without_noise_clip_or_schedule():
     told = planned(bare, problem, net, 5).privacy(problem)
     assert not told.claimed
     assert "not clipped" in told.reason
-    with refused("clipped", "Gradients"):
-        jdfl.account_plan(bare, problem, net, steps=5)
     with refused(clip=None):
         calibrated(bare, problem, 5, 1.0)
 

@@ -97,7 +97,7 @@ def test_gradient_tracking_agrees_with_its_loop_on_links_that_come_and_go():
     np.testing.assert_allclose(states.y, y, rtol=0, atol=1e-9)
 
 
-@pytest.mark.rotated(2)
+@pytest.mark.rotated(4)
 @every
 def test_float32_does_not_wander_off_over_many_rounds(method):
     x = course(method(lr=step_length(0.1)), example(np.float32), network(), KEY, 20_000)[0]
@@ -160,16 +160,6 @@ def test_long_steps_are_warned_of_and_steps_that_diverge_refused(method):
     assert checked(method(lr=2 * high, gradients=jdfl.Gradients(clip=1.0)), problem) == []
 
 
-def test_the_regularisers_curvature_counts():
-    plain, low = example(np.float32), safe(jdfl.NIDS)
-    data = plain.data[0], (plain.data[1] > 0).astype(jnp.float32)
-    logistic = jdfl.problems.LogisticRegression(data, plain.weight, plain.curvature, penalty=3.0)
-    edge = low * LARGEST.max() / (LARGEST.max() + 3)
-    assert checked(jdfl.NIDS(lr=0.99 * edge), logistic) == []
-    assert len(checked(jdfl.NIDS(lr=1.01 * edge), logistic)) == 1
-    assert len(checked(jdfl.NIDS(lr=4 * fatal(jdfl.NIDS)), logistic)) == 1  # only least squares are refused
-
-
 @corrected
 def test_the_bounds_are_true(method):
     with jax.enable_x64(True):
@@ -181,9 +171,8 @@ def test_the_bounds_are_true(method):
     assert not beyond[-1] < 100 * beyond[0]
 
 
-def test_the_lowest_eigenvalue_of_a_ring():
-    for m in (8, 1200):
-        assert step_sizes.lowest_eigenvalue(ring(m)) == pytest.approx(-1 / 3, abs=1e-3)
+def test_the_lowest_eigenvalue_of_a_large_ring():
+    assert step_sizes.lowest_eigenvalue(ring(1200)) == pytest.approx(-1 / 3, abs=1e-3)
 
 
 CLIP, MULTIPLIER = 0.5, 0.8
@@ -201,17 +190,6 @@ def twice(algorithm, problem, key):
     begin, _ = program.init(problem, first)
     given, _ = clean.init(example(np.float32), first)
     return begin.y, program.step(given, problem, second)[0].y
-
-
-def test_one_example_moves_the_tracker_by_the_sensitivity_at_most():
-    problem, key = example(np.float32), jax.random.key(1)
-    features, target = problem.data
-    wild = problem.replace(data=(features.at[2, 3].multiply(1e6), target.at[2, 3].multiply(-1e6)))
-    for here, there in zip(twice(PRIVATE, problem, key), twice(PRIVATE, wild, key)):
-        moved = np.linalg.norm(np.asarray(there - here), axis=1)
-        assert moved[2] > 0.1 * SENSITIVITY
-        assert moved.max() <= SENSITIVITY * (1 + 1e-4)
-        assert not moved[np.arange(M) != 2].any()
 
 
 def test_every_release_has_fresh_noise_of_the_declared_size():

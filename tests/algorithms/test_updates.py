@@ -21,7 +21,6 @@ CLIP, NOISE = 0.05, 0.6
 PROBLEM = Later(example, np.float32)
 UPDATES = jdfl.Updates(clip=CLIP, mechanism=jdfl.Gaussian(NOISE))
 METHODS = {
-    "d-psgd": jdfl.DPSGD(lr=0.1),
     "d-psgd, adam": jdfl.DPSGD(lr=0.1, optimizer=optax.adam, order="adapt-then-combine"),
     "dfedavgm": jdfl.DFedAvgM(lr=0.05, local_steps=2),
     "dfedsam": jdfl.DFedSAM(lr=0.05, local_steps=2),
@@ -84,7 +83,6 @@ def test_a_client_that_subtracts_its_own_noise_learns_no_more_than_is_accounted_
     assert told.event.noise_multiplier == pytest.approx(NOISE * np.sqrt((M - 1) / M))
     measured = left.std() / (2 * CLIP / M)
     assert measured == pytest.approx(told.event.noise_multiplier, rel=5 / np.sqrt(2 * len(left)))
-    assert measured < NOISE  # which was accounted for before
 
 
 def test_central_noise_is_calibrated_by_what_is_left_of_it():
@@ -98,12 +96,6 @@ def test_central_noise_is_calibrated_by_what_is_left_of_it():
     assert "local" in alone.remedy
 
 
-def test_clipping_alone_releases_nothing_noisy():
-    *_, infos = course(jdfl.DPSGD(lr=0.1, updates=jdfl.Updates(clip=CLIP)), PROBLEM(), network(), rounds=3)
-    assert not np.asarray(infos.releases).any()
-    assert not jdfl.DPSGD(updates=jdfl.Updates(clip=CLIP)).privacy(PROBLEM()).claimed
-
-
 def test_central_noise_is_claimed_behind_a_server_only():
     central = UPDATES.replace(trust="central")
     behind = jdfl.FedAvg(updates=central).privacy(PROBLEM())
@@ -112,6 +104,7 @@ def test_central_noise_is_claimed_behind_a_server_only():
     among = jdfl.DPSGD(updates=central).privacy(PROBLEM())
     assert not among.claimed
     assert 'trust="local"' in among.remedy
+    assert not jdfl.DPSGD(updates=jdfl.Updates(clip=CLIP)).privacy(PROBLEM()).claimed
 
 
 @struct.dataclass

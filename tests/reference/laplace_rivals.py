@@ -74,17 +74,3 @@ def cpgt(
         course.append((x, y.copy(), g.copy()))
     parts = (np.stack(part) for part in zip(*course))
     return next(parts), next(parts), next(parts)
-
-
-def gradient_tracking(gradient: Gradient, W: np.ndarray, n: int, rounds: int, *, lr: float) -> np.ndarray:
-    """Nedic, Olshevsky, Shi (2017): combine, then adapt, in matrices."""
-    m = len(W)
-    x, course = np.zeros((m, n)), []
-    g = np.stack([gradient(i, x[i]) for i in range(m)])
-    y = g
-    for _ in range(rounds):
-        x = W @ x - lr * y
-        new = np.stack([gradient(i, x[i]) for i in range(m)])
-        y, g = W @ y + new - g, new
-        course.append(x)
-    return np.stack(course)
