@@ -241,7 +241,8 @@ def test_nodes_keep_their_own_row_whole_though_they_send_a_part_of_it() -> None:
 
 
 def test_a_rule_stops_in_the_first_round_in_which_it_holds_and_a_resumed_run_is_the_whole_one() -> None:
-    method, how = jdfl.DPSGD(lr=0.02), {"metrics": ["objective"], "every": 4}
+    method = jdfl.DPSGD(lr=0.02)
+    how = {"metrics": ["objective"], "every": 4, "options": jdfl.Options(chunk=24)}  # several records a chunk
     whole = play(method, 24, **how)
     assert whole.totals.gradients == 24 * PROBLEM().m
     falling = play(method, 24, metrics=["objective"]).history["objective"].to_numpy()
