@@ -83,7 +83,7 @@ def run(config: RunConfig, options: Options) -> int:
             name = f"{config.algorithm.kind}-{session.problem.name}-seed{seed}"
             folder = folders.begun(options.out, options.folder, name) if processes.leads() else None
             label = f"seed {seed}" if options.repeats > 1 else ""
-            own = None if config.seed is None else seed
+            own = None if config.seed is None and config.key_file is None else seed
             around = options.folder or options.out
             result, one = session.run(folder, around, key=key, seed=own, label=label, new=True)
             told += [] if one is None else [one]
