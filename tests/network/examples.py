@@ -42,9 +42,13 @@ def graphs(draw, weights=("metropolis", "uniform", "laplacian"), directed=None):
 
 
 @jax.jit
-def rounds(net, keys):
-    """The graphs of the rounds 0, 1, ..., stacked, from inside a scan."""
+def _rounds(net, keys):
     return jax.lax.scan(lambda k, key: (k + 1, net.at(k, key)), jnp.int32(0), keys)[1]
+
+
+def rounds(net, keys):
+    """The graphs of the rounds 0, 1, ..., stacked, from inside a scan; networks that differ in name share a program."""
+    return jax.device_get(_rounds(net.replace(name=""), keys))
 
 
 def graph_of_round(stacked, k):

@@ -11,8 +11,7 @@ from jdfl import network as nw
 from jdfl.network import growth
 from jdfl.network.growth import mean_growth
 from tests.later import Later
-from tests.network.examples import matrices, rounds
-from tests.network.test_matcha import expected_norm
+from tests.network.examples import graph_of_round, matrices, rounds
 from tests.refused import refused
 
 BASE = Later(nw.erdos_renyi, 9, 0.5, seed=2)
@@ -33,23 +32,14 @@ def test_matcha_as_it_is_passes_with_the_rho_that_it_promises():
         np.testing.assert_allclose(mean_growth(network).most, network.rho, atol=1e-6)
 
 
-def test_the_mean_is_that_over_all_sets_of_matchings():
-    p, partner = np.asarray(FINE().p, float), np.asarray(FINE().partner)
-    for scale in (0.5, 4.0):
-        network = replace(FINE(), alpha=FINE().alpha * scale)
-        expected = expected_norm(p, partner, float(network.alpha))
-        np.testing.assert_allclose(mean_growth(network).most, expected, rtol=1e-9)
-
-
 def test_matchings_that_expand_on_average_are_refused_with_the_number():
     told(EXPANDING())
     periodic = nw.matcha(BASE(), 0.25, schedule="periodic")
     nw.check_weights(periodic, "M-1")
     told(replace(periodic, alpha=periodic.alpha * 3))
     nw.check_weights(EXPANDING(), "M-1", mixes=False)
-    problem = jdfl.problems.example1(m=9, n=6, s=2, rows=(4, 6))
     with refused("MATCHA"):
-        jdfl.run(jdfl.MATCHA(), problem, EXPANDING(), steps=2)
+        jdfl.run(jdfl.MATCHA(), jdfl.problems.example1(m=9, n=6, s=2, rows=(4, 6)), EXPANDING(), steps=2)
 
 
 def test_push_sum_refuses_weights_that_may_be_negative_in_any_round():
@@ -111,7 +101,8 @@ def test_a_random_choice_is_judged_by_its_exact_mean():
 
 
 def test_large_networks_are_judged_alike(monkeypatch):
-    graphs = [EXPANDING().at(k, jax.random.key(k)) for k in range(5)]
+    drawn = rounds(EXPANDING(), jax.random.split(jax.random.key(0), 5))
+    graphs = [graph_of_round(drawn, k) for k in range(5)]
 
     def found():
         turns = nw.periodic(graphs)

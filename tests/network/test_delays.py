@@ -13,23 +13,25 @@ from tests.later import Later
 from tests.network.examples import rows
 from tests.toy import regression
 
-M, BOUND = 5, 3
+M, BOUND, ROUNDS = 5, 3, 200
 RING = Later(nw.ring, M)
 ARCS = Later(nw.d_out, M, 2)
 KEY = jax.random.key(4)
 
 
-def lateness(net, rounds):
+LATE = jax.jit(lambda net: jax.vmap(lambda k: net.at(k, KEY).late)(jnp.arange(ROUNDS)))
+
+
+def lateness(net):
     """takes, age and come of the rounds [k, m, d]."""
-    late = jax.jit(jax.vmap(lambda k: net.at(k, KEY).late))(jnp.arange(rounds))
-    return np.asarray(late.takes), np.asarray(late.age), np.asarray(late.come)
+    late = jax.device_get(LATE(net.replace(name="")))
+    return late.takes, late.age, late.come
 
 
 def test_a_message_takes_up_to_the_bound_and_the_newest_that_has_come_is_used():
-    net = nw.delays(RING(), BOUND, 0.6)
-    takes, age, come = lateness(net, 200)
+    takes, age, come = lateness(in_its_run(nw.delays(RING(), BOUND, 0.6), 1))
     here = np.asarray(RING().graph.mask)
-    for k in range(200):
+    for k in range(ROUNDS):
         for i, slot in np.argwhere(here):
             arrived = [t for t in range(max(0, k - BOUND), k + 1) if t + takes[t, i, slot] <= k]
             assert come[k, i, slot] == bool(arrived)
@@ -47,7 +49,7 @@ def in_its_run(net, seed=0):
 def test_mixing_takes_the_newest_rows():
     problem, net = regression(M, 4), nw.delays(RING(), BOUND, 0.5)
     result = jdfl.run(jdfl.DPSGD(lr=0.05), problem, net, steps=25)
-    _, age, come = lateness(in_its_run(net), 25)
+    _, age, come = lateness(in_its_run(net))
     graph, x = RING().graph, np.asarray(problem.begin(), np.float64)
     senders, weight, history = np.asarray(graph.senders), np.asarray(graph.weight, np.float64), []
     gradients = jax.jit(problem.gradients)
@@ -66,7 +68,7 @@ def test_mixing_takes_the_newest_rows():
 def test_push_sum_adds_up_everything_that_arrives_once():
     problem, net = jdfl.problems.averaging(rows(M)), nw.delays(ARCS(), BOUND, 0.5)
     result = jdfl.run(jdfl.AverageConsensus(), problem, net, steps=150, every=50)
-    takes, _, _ = lateness(in_its_run(net), 150)
+    takes, _, _ = lateness(in_its_run(net))
     graph = ARCS().graph
     mask, senders, weight = (np.asarray(part) for part in (graph.mask, graph.senders, graph.weight))
     mass, flying = np.ones(M), []

@@ -2,7 +2,6 @@
 
 import re
 from dataclasses import replace
-from unittest.mock import Mock
 
 import jax
 import numpy as np
@@ -14,7 +13,6 @@ from jdfl import network as nw
 from jdfl.algorithms import REGISTRY
 from jdfl.base import struct
 from jdfl.engine import start
-from jdfl.network import growth
 from jdfl.network.sequences import graphs_of
 from tests.fuzz.calls import PROBLEM
 from tests.later import Later
@@ -57,7 +55,6 @@ WRAPPERS = [
     lambda network: network,
     lambda network: nw.bursty_loss(network, 0.1, 0.5),
     lambda network: nw.membership(network, joins=[0, 0, 9, 9]),
-    lambda network: nw.synchronised(network, 7),
     lambda network: nw.synchronised(nw.link_loss(network, 0.1), 4),
 ]
 
@@ -150,12 +147,3 @@ def test_no_method_that_mixes_takes_weights_that_expand():
                     start.check_run(method, PROBLEM(), network, 2, 1, None)
             else:
                 start.check_run(method, PROBLEM(), network, 2, 1, None)
-
-
-def test_a_fixed_network_of_ones_own_is_judged_in_bounded_memory(monkeypatch):
-    monkeypatch.setattr(growth, "_STORED", 0)
-    made = Mock(side_effect=lambda network, k: network.at(k, None))
-    monkeypatch.setattr(growth, "round_of", made)
-    W, radius = lattice(9, 0.8)
-    np.testing.assert_allclose(growth.mean_growth(held(W)[2]).most, radius**2, rtol=1e-4)
-    assert made.call_count == growth._LEAST_DRAWN

@@ -3,7 +3,7 @@
 import networkx as nx
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jdfl import network as nw
@@ -78,6 +78,7 @@ DRAWN = {
 
 
 @pytest.mark.parametrize("kind", DRAWN)
+@settings(max_examples=8)
 @given(seed=seeds)
 def test_drawn_networks_are_connected_and_repeatable(kind, seed):
     for net, again in zip(DRAWN[kind](seed), DRAWN[kind](seed), strict=True):
@@ -93,15 +94,13 @@ def test_drawn_networks_are_connected_and_repeatable(kind, seed):
             assert all(sum(j < i for j in links[i]) == {9: 1, 20: 3}[net.m] for i in range(4, net.m))
 
 
-@pytest.mark.parametrize("directed", [False, pytest.param(True, marks=pytest.mark.slow)])
-def test_erdos_renyi_draws_every_link_with_probability_p(directed):
+def test_erdos_renyi_draws_every_link_with_probability_p():
     m, p, repeats = 6, 0.4, 300
-    nets = [nw.erdos_renyi(m, p, directed=directed, seed=seed, connected=False) for seed in range(repeats)]
-    found = np.sum([nw.to_scipy(net).toarray() > 0 for net in nets], axis=0)
-    links = found[~np.eye(m, dtype=bool)] if directed else found[np.triu_indices(m, 1)]
+    nets = [nw.erdos_renyi(m, p, directed=True, seed=seed, connected=False) for seed in range(repeats)]
+    links = np.sum([nw.to_scipy(net).toarray() > 0 for net in nets], axis=0)[~np.eye(m, dtype=bool)]
     z = (links - repeats * p) / np.sqrt(repeats * p * (1 - p))
     assert np.abs(z).max() < 4
-    assert 0.4 < z.std() < 1.8
+    assert 0.6 < z.std() < 1.5
     assert same(nw.erdos_renyi(30, 1, weights="uniform").graph, nw.complete(30, weights="uniform").graph)
     assert not nw.erdos_renyi(50, 1e-15, connected=False).graph.mask.any()
 

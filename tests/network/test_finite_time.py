@@ -3,7 +3,6 @@
 import math
 
 import jax
-import jax.numpy as jnp
 import networkx as nx
 import numpy as np
 import pytest
@@ -39,7 +38,6 @@ def doubly_stochastic(Ws, symmetric):
         np.testing.assert_array_equal(Ws, np.swapaxes(Ws, -1, -2))
 
 
-@settings(max_examples=25)
 @given(m=st.integers(1, 70), k=st.integers(1, 5))
 def test_a_base_graph_has_the_exact_mean_after_its_period(m, k):
     Ws = of_period(nw.base_graph(m, k))
@@ -49,7 +47,7 @@ def test_a_base_graph_has_the_exact_mean_after_its_period(m, k):
     assert len(Ws) <= max(1, 2 * math.log(m, k + 1) + 2)
 
 
-@settings(max_examples=25)
+@settings(max_examples=10)
 @given(factors=st.lists(st.integers(2, 4), max_size=3))
 def test_a_hyper_hypercube_is_the_base_graph_of_its_factors(factors):
     Ws = of_period(nw.hyper_hypercube(math.prod(factors), 3))
@@ -71,7 +69,6 @@ def test_lengths_of_base_graphs_and_an_order_that_brings_neighbours_together():
     assert np.abs(W.row - W.col).max() == 2
 
 
-@settings(max_examples=25)
 @given(m=st.integers(2, 60), degree=st.integers(2, 5))
 def test_de_bruijn_powers_reach_the_mean_where_m_divides_them(m, degree):
     degree = min(m, degree)
@@ -83,7 +80,7 @@ def test_de_bruijn_powers_reach_the_mean_where_m_divides_them(m, degree):
 
 
 @pytest.mark.parametrize("directed", [False, True])
-@pytest.mark.parametrize("m", [40, 320])
+@pytest.mark.parametrize("m", [40, 160])
 def test_the_rate_of_equitopo_does_not_depend_on_the_number_of_nodes(m, directed):
     """A static network with 8 ln(2 m) / (3 rho^2) offsets, and one peer in each round, in the mean of 200."""
     rho = 0.75
@@ -91,7 +88,7 @@ def test_the_rate_of_equitopo_does_not_depend_on_the_number_of_nodes(m, directed
     doubly_stochastic(W, False)
     assert directed or abs(W - W.T).max() < 1e-7
     assert far(W) < rho
-    net = nw.equi_rounds(m, directed=directed).replace(name="")
+    net = nw.equi_rounds(m, directed=directed)
     Ws = matrices(rounds(net, jax.random.split(jax.random.key(1), 60)))
     doubly_stochastic(Ws, not directed)
     x = np.random.default_rng(0).standard_normal((m, 9))
@@ -103,9 +100,7 @@ def test_the_rate_of_equitopo_does_not_depend_on_the_number_of_nodes(m, directed
 def test_pairs_of_equitopo_are_a_greedy_matching():
     """As it is printed: from a random node on, everyone is paired with the node u places on if both are free."""
     m, found = 11, set()
-    net = nw.equi_rounds(m, eta=1.0)
-    for k in range(40):
-        W = np.asarray(nw.as_dense(net.at(jnp.int32(k), jax.random.key(k)))) > 0
+    for W in matrices(rounds(nw.equi_rounds(m, eta=1.0), jax.random.split(jax.random.key(0), 60))) > 0:
         pairs = {tuple(pair) for pair in np.argwhere(np.triu(W, 1)).tolist()}
         (u,) = {min((j - i) % m, (i - j) % m) for i, j in pairs}
         matched = []
@@ -119,7 +114,7 @@ def test_pairs_of_equitopo_are_a_greedy_matching():
         assert pairs in matched
         found.add(u)
     assert found == {1, 2, 3, 4, 5}
-    assert nw.equi_rounds(1).at(jnp.int32(0), jax.random.key(0)).in_degree == 0
+    assert nw.equi_rounds(1).at(np.int32(0), jax.random.key(0)).in_degree == 0
 
 
 @pytest.mark.parametrize(("between", "links"), [("ring", 6), ("small-world", 12), ("complete", 15)])

@@ -53,15 +53,12 @@ APART = {  # kept with connected=False; the matrix, and what of its value is nam
     "a directed cycle without own weights": (np.roll(np.eye(5), 1, axis=1), "|lambda_2| = 1"),
 }
 WRONG = {
-    "text": ("half", "W"),
     "nothing": (None, "object"),
-    "a number": (3.0, "got ()"),
     "not square": (LAZY_RING[:4], "got (4, 5)"),
     "empty": (np.zeros((0, 0)), "m = 0"),
     "ragged": ([[1.0], [0.5, 0.5]], "W"),
     "complex": (LAZY_RING * 1j, "complex128"),
     "words": (LAZY_RING.astype(str), "W"),
-    "dates": (LAZY_RING.astype("timedelta64[s]"), "W"),
     "masked": (np.ma.masked_less(LAZY_RING, 0.1), "10 masked entries"),
     "NaN": (np.where(LAZY_RING == 0.5, np.nan, LAZY_RING), "W[0, 0] = nan"),
     "a graph": (nx.cycle_graph(4), "jdfl.network.from_networkx"),

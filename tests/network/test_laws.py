@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import scipy
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jdfl import network as nw
@@ -18,6 +18,7 @@ BOTH = jax.jit(lambda graph: (nw.as_dense(graph), nw.as_bcoo(graph).todense()))
 
 
 @pytest.mark.parametrize("form", FORMATS)
+@settings(max_examples=10)
 @given(graph=graphs(), seed=seeds)
 def test_every_format_multiplies_by_the_matrix(form, graph, seed):
     """Padded or not, nodes in any order; rows that agree stay as they are."""
@@ -34,15 +35,11 @@ def test_every_format_multiplies_by_the_matrix(form, graph, seed):
     for one in (moved, wide):
         nw.check_graph(one)
     assert same(nw.relabel(moved, np.argsort(order)), graph)
+    for matrix in BOTH(graph):
+        np.testing.assert_array_equal(matrix, W.toarray().astype(np.float32))
 
 
-@given(graph=graphs())
-def test_the_dense_and_bcoo_matrices_are_the_scipy_one(graph):
-    W = nw.to_scipy(graph).toarray()
-    for found in BOTH(graph):
-        np.testing.assert_array_equal(found, W.astype(np.float32))
-
-
+@settings(max_examples=15)
 @given(graph=graphs(weights=SYMMETRIC, directed=False), seed=seeds)
 def test_symmetric_weights_are_doubly_stochastic_and_keep_the_mean(graph, seed):
     W = nw.to_scipy(graph).toarray()
@@ -54,9 +51,10 @@ def test_symmetric_weights_are_doubly_stochastic_and_keep_the_mean(graph, seed):
     np.testing.assert_allclose(mix(graph, x).mean(axis=0), x.mean(axis=0), rtol=0, atol=1e-6)
 
 
+@settings(max_examples=15)
 @given(graph=graphs(), seed=seeds, data=st.data())
 def test_a_sample_has_exact_counts_of_neighbours_and_follows_the_node_id(graph, seed, data):
-    """Neither its place nor the padding of the table matters; each row may be drawn alone."""
+    """Neither its place nor the padding of the table matters; each row may be drawn alone, or some of them."""
     count = np.array(data.draw(st.lists(st.integers(0, WIDTH + 2), min_size=graph.m, max_size=graph.m)), np.int32)
     key, node = jax.random.key(seed), np.arange(graph.m, dtype=np.int32)
     chosen = np.asarray(sample(key, graph, node, count))
@@ -66,17 +64,10 @@ def test_a_sample_has_exact_counts_of_neighbours_and_follows_the_node_id(graph, 
     np.testing.assert_array_equal(wide, np.pad(chosen, ((0, 0), (0, 3))))
     order = np.random.default_rng(seed).permutation(graph.m).astype(np.int32)
     np.testing.assert_array_equal(sample(key, nw.relabel(graph, order), order, count[order]), chosen[order])
-    last = jax.tree.map(lambda part: part[-1:], graph)  # as on a device that holds a part
+    last = jax.tree.map(lambda part: np.asarray(part)[-1:], graph)  # as on a device that holds a part
     np.testing.assert_array_equal(sample(key, last, node[-1:], count[-1:]), chosen[-1:])
-
-
-@given(st.lists(st.booleans(), min_size=12, max_size=12))
-def test_sampling_for_some_nodes_is_sampling_for_all_and_nobody_else(wanted):
-    graph, node = nw.circulant(12, [1, 2, 5]).graph, jnp.arange(12, dtype=jnp.int32)
-    count, key = jnp.arange(12, dtype=jnp.int32) % 5, jax.random.key(2)
-    some = sample(key, graph, node, count, jnp.asarray(wanted))
-    everyone = sample(key, graph, node, count)
-    np.testing.assert_array_equal(some, np.asarray(everyone) & np.asarray(wanted)[:, None])
+    wanted = np.random.default_rng(seed).random(graph.m) < 0.5
+    np.testing.assert_array_equal(sample(key, graph, node, count, wanted), chosen & wanted[:, None])
 
 
 def test_every_subset_of_neighbours_is_equally_likely_and_nodes_choose_independently():
@@ -90,12 +81,6 @@ def test_every_subset_of_neighbours_is_equally_likely_and_nodes_choose_independe
         assert subsets.size == 10
         assert scipy.stats.chisquare(found).pvalue > 1e-3
     assert scipy.stats.binomtest(int((codes[:, 0] == codes[:, 1]).sum()), 4000, 0.1).pvalue > 1e-3
-
-
-def test_gather_sum_of_some_rows():
-    graph, x, some = nw.complete(9, format="padded").graph, rows(9), slice(4, 9)
-    expected = (nw.to_scipy(graph).toarray() - np.diag(graph.self_weight))[some] @ x
-    np.testing.assert_allclose(nw.gather_sum(graph.senders[some], graph.weight[some], x), expected, atol=1e-6)
 
 
 def test_mixing_takes_host_arrays_and_keeps_the_dtype_of_the_rows():

@@ -102,15 +102,6 @@ def test_the_whole_budget_is_the_base_with_its_best_step_in_every_round():
     np.testing.assert_allclose(matrices_of(net, 3), np.tile(np.eye(9) - float(net.alpha) * L, (3, 1, 1)), atol=1e-6)
 
 
-def test_matcha_connects_better_than_equal_probabilities():
-    net, L = nw.matcha(BASE(), 0.5), laplacian_of(BASE())
-    assert net.connectivity >= 0.5 * second(L) * (1 - TOLERANCE)
-    expected = expected_norm(np.asarray(net.p, float), np.asarray(net.partner), float(net.alpha))
-    assert 0 < net.rho < 1
-    assert net.rho == pytest.approx(expected, abs=1e-5)
-    assert net.expected_edges <= L.trace() / 2
-
-
 def test_the_active_links_are_those_of_matchings_drawn_with_their_probabilities():
     net = nw.matcha(BASE(), 0.5)
     partner, p, repeats = np.asarray(net.partner), np.asarray(net.p, float), 2000

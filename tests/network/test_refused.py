@@ -66,40 +66,33 @@ def test_settings_of_families_and_wrappers():
 def test_settings_that_are_wrong_together_or_one_of_several():
     all_refused(
         (lambda: nw.circulant(8, [1, 5]), "offsets[1] = 5"),
-        (lambda: nw.circulant(8, [8], directed=True), "offsets[0]"),
         (lambda: nw.circulant(8, [2, 4]), "offset 1"),
         (lambda: nw.circulant(8, [2, 4], directed=True), "2 components"),
         (lambda: nw.ring(5, directed=True, weights="metropolis"), "'metropolis'"),
         (lambda: nw.random_links(nw.ring(4, directed=True), 0.5, weights="laplacian"), "weights = 'laplacian'"),
         (lambda: nw.erdos_renyi(30, 0.02, directed=True, weights="out-degree", tries=5), "tries = 5"),
         (lambda: nw.periodic([]), "networks = []"),
-        (lambda: nw.periodic(nw.ring(4)), "networks = Static"),
         (lambda: nw.periodic([nw.ring(4), nw.ring(5)]), "m = 5 in networks[1]"),
         (lambda: nw.periodic([nw.random_matching(4)]), "RandomMatching"),
         (lambda: nw.random_choice([RING()], [0.5, 0.5]), "probability"),
-        (lambda: nw.random_choice([RING()] * 2, [-1, 2]), "probability >= 0"),
         (lambda: nw.random_choice([RING()] * 2, [0.5, 0.4]), "probability = [0.5 0.4]"),
         (lambda: nw.bursty_loss(RING(), 1, 1), "to_good"),
         (lambda: nw.membership(RING()), "neither"),
         (lambda: nw.membership(RING(), joins=[1, 2]), "joins"),
         (lambda: nw.timed(RING(), nw.ExponentialTime(0)), "compute.mean = 0"),
-        (lambda: nw.timed(RING(), nw.LogNormalTime(1, [1.0])), "compute.sigma"),
         (lambda: nw.timed(RING(), latency=nw.FixedTime(-1)), "latency.seconds"),
         (lambda: nw.timed(RING(), slowness=nw.ParetoTime(1, -1)), "slowness.shape"),
         (lambda: nw.timed(nw.ring(5), TRACE()), "m = 5"),
         (lambda: nw.timed(RING(), latency=TRACE()), "latency"),
-        (lambda: nw.timed(RING(), slowness=TRACE()), "slowness"),
         (lambda: nw.timed(RING(), slowness=[1.0, 2.0]), "one factor"),
         (lambda: nw.timed(RING(), slowness=[0.0] * 6), "slowness > 0"),
-        (lambda: nw.time_trace([1.0, 2.0]), "seconds of the shape"),
         (lambda: nw.time_trace([[1.0, 0.0]]), "seconds > 0"),
-        (lambda: nw.time_trace([[]]), "K"),
     )
     for name in ("compute", "latency", "slowness"):  # a codec has a `draw` and a `check`, too
         with refused(name):
             nw.timed(RING(), **{name: jdfl.codecs.Dense()})
     for learn in (nw.d_cliques, nw.stl_fw):
-        for bad in (np.ones(3), np.zeros((3, 2)), -np.ones((3, 2)), [["a"]], np.full((2, 2), np.nan)):
+        for bad in (np.ones(3), np.zeros((3, 2)), -np.ones((3, 2)), np.full((2, 2), np.nan)):
             with refused("counts"):
                 learn(bad)
 
@@ -119,14 +112,12 @@ def test_networks_that_a_wrapper_cannot_be_around():
         (lambda: nw.matcha(nw.random_matching(4), 0.5), "RandomMatching"),
         (lambda: nw.matcha(nw.exponential(8), 0.5), "exponential(m=8)"),
         (lambda: nw.matcha(PARTS(), 0.5), PARTS().name),
-        (lambda: nw.matcha(nw.ring(1), 0.5), "ring(m=1)"),
         (lambda: nw.refuse_synchronised(SYNC(), "CEPS"), "CEPS"),
         *((lambda wrap=wrap: wrap(SYNC(), 0.5), "synchronised") for wrap in wrappers[:3]),
         (lambda: nw.synchronised(SYNC(), 3), "synchronised"),
         (lambda: nw.periodic([RING().graph, round_of]), "synchronised"),
         (lambda: nw.random_links(round_of, 0.5), "synchronised"),
         (lambda: nw.periodic([SYNC()]), "Synchronised"),
-        (lambda: nw.random_links(nw.random_matching(4), 0.5), "RandomMatching"),
         *((lambda wrap=wrap: wrap(RING().graph, 0.5), "base = Graph") for wrap in wrappers),
     )
     for net in (RING(), RING().graph, lossy, nw.random_matching(4)):
@@ -137,23 +128,19 @@ def test_edges_graphs_and_adjacency_matrices():
     one_way = nx.DiGraph([(0, 1), (1, 2), (2, 0)])
     all_refused(
         (lambda: nw.from_edges([]), "m"),
-        (lambda: nw.from_edges([(0, 1)], 2.0), "m = 2.0"),
         (lambda: nw.from_edges([(0, 1, 2)]), "edges"),
         (lambda: nw.from_edges([(0.0, 1.0)]), "float64"),
         (lambda: nw.from_edges([(0, 1), (1, 5)], 3), "edges[1] = (1, 5)"),
         (lambda: nw.from_edges([(0, 1), (1, 2), (3, 4)]), "2 components"),
         (lambda: nw.from_edges([(0, 1), (1, 2)], directed=True, weights="uniform"), "strongly connected"),
-        (lambda: nw.from_networkx(nx.Graph()), "m"),
         (lambda: nw.from_networkx(one_way, weights="metropolis"), "'metropolis'"),
         (lambda: nw.from_scipy([[0, 1], [0, 0]], weights="laplacian", connected=False), "'laplacian'"),
         (lambda: nw.from_scipy([[1, 1]]), "adjacency"),
-        (lambda: nw.from_scipy(3.0), "adjacency"),
         (lambda: nw.from_scipy([[0, np.nan], [1, 0]]), "adjacency[0, 1] = nan"),
         (lambda: nw.from_scipy(np.full((2, 2), 0.5)), "0.5"),
         (lambda: nw.from_matrix([[1.0]], format="csr"), "'csr'"),
     )
     assert nx.number_connected_components(nw.to_networkx(nw.circulant(8, [2, 4], connected=False))) == 2
-    assert nw.k_in(12, 3, tries=10**30).m == 12  # NumPy has no logarithm of so large a whole number
 
 
 def _padded(**changed: Any) -> nw.Graph:
@@ -172,15 +159,12 @@ def test_graphs_that_are_none():
     for good in (ring, lossy, met, nw.star(6, format="buckets").graph):
         nw.check_graph(good)
     each = [
-        ("senders", _padded(senders=ring.senders[0])),
         ("out_degree", _padded(out_degree=ring.out_degree[:3])),
-        ("m = 0", jax.tree.map(lambda part: part[:0], ring)),
         ("float16", _padded(weight=ring.weight.astype(jnp.float16))),
         ("senders[1, 0] = 4", _padded(senders=ring.senders.at[1, 0].set(4))),
         ("neighbours", _padded(senders=ring.senders.at[1, 0].set(1))),
         ("senders[1, 2]", _padded(senders=ring.senders.at[1, 2].set(3))),
         ("weight[2, 2] = 0.5", _padded(weight=ring.weight.at[2, 2].set(0.5))),
-        ("nan", _padded(weight=ring.weight.at[2, 1].set(np.nan))),
         ("senders[1, 0]", _padded(senders=ring.senders.at[1, :2].set(0))),
         ("1.66667 in row 3", _padded(self_weight=ring.self_weight.at[3].set(1))),
         ("out_degree[2] = 2", _padded(out_degree=ring.out_degree.at[2].set(5))),

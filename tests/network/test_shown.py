@@ -30,20 +30,12 @@ def test_every_kind_of_network_is_displayed_in_twelve_lines_with_its_settings():
         assert "Array(" not in shown + repr(network)
 
 
-def test_a_small_fixed_network_says_its_degrees_weights_and_gap(monkeypatch):
-    text = repr(nw.ring(6))
-    for part in ("2 to 2, mean 2", "metropolis, doubly stochastic", f"{nw.spectral_gap(nw.ring(6)):.4g}"):
-        assert part in text
-    assert "given, column stochastic" in repr(nw.from_matrix([[1.0, 0.5], [0.0, 0.5]], connected=False))
-    monkeypatch.setattr(spectral, "spectral_gap", lambda _: 1 / 0)
-    assert "gap" not in repr(nw.ring(2000))  # nothing expensive is computed
-
-
-def test_traced_networks_other_trees_and_errors_have_the_first_line_alone():
+def test_a_small_fixed_network_says_its_degrees_weights_and_gap_and_a_traced_one_its_name(monkeypatch):
     network, seen = nw.ring(6), []
+    for part in ("2 to 2, mean 2", "metropolis, doubly stochastic", f"{nw.spectral_gap(network):.4g}"):
+        assert part in repr(network)
     jax.jit(lambda net: seen.append(repr(net)) or net.graph.weight)(network)
     assert seen == [repr(network).splitlines()[0]] == [checks.shown(network)]
-    assert repr(jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype), network)) == seen[0]
     assert "ring" in repr(jax.tree.map(lambda _: None, network))
-    around = nw.link_loss(nw.timed(nw.delays(nw.ring(8), 2), nw.FixedTime(1.0), latency=nw.FixedTime(0.1)), 0.2)
-    assert len(repr(around).splitlines()) <= 12
+    monkeypatch.setattr(spectral, "spectral_gap", lambda _: 1 / 0)
+    assert "gap" not in repr(nw.ring(2000))  # nothing expensive is computed

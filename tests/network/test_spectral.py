@@ -57,7 +57,7 @@ def test_summary_agrees_with_networkx(graph):
     assert found.stochastic in ("doubly", "row")
 
 
-def test_summary_text():
+def test_a_summary_tells_sums_slots_parts_and_diameters():
     text = str(nw.summary(nw.ring(4, format="padded")))
     assert "  edges      4 links (density 0.667)\n" in text
     assert "  weights    metropolis, doubly stochastic, spectral gap 0.6667\n" in text
@@ -65,11 +65,9 @@ def test_summary_text():
     assert "not computed above 2000 nodes" in str(nw.summary(nw.circulant(2001, [1, 40, 700])))
     parts = nw.summary(nw.circulant(8, [2], connected=False))
     assert (parts.connected, parts.diameter) == (False, None)
-    assert "NO, diameter infinite" in str(parts)
     graph = nw.from_matrix([[0.5, 0.5], [1, 0]]).graph
     told = {"doubly": nw.ring(5).graph, "row": graph, "column": replace(graph, weight=graph.weight[::-1])}
     for sums, one in (told | {"neither": replace(graph, weight=graph.weight / 2)}).items():
         assert nw.summary(one).stochastic == sums
-    for tail in (0, 1, 8):  # a clique with a tail
-        shape = nx.lollipop_graph(4, tail)
-        assert nw.summary(nw.from_networkx(shape)).diameter == nx.diameter(shape)
+    shape = nx.lollipop_graph(4, 8)  # a clique with a tail
+    assert nw.summary(nw.from_networkx(shape)).diameter == nx.diameter(shape)

@@ -43,7 +43,7 @@ def sync(net, every=EVERY):
 def test_all_meet_in_some_rounds_and_the_others_are_as_they_were(name):
     base, x = BASES[name], rows(M)
     net = sync(base)
-    stacked, before = rounds(net.replace(name=""), KEYS()), rounds(base.replace(name=""), KEYS())
+    stacked, before = rounds(net, KEYS()), rounds(base, KEYS())
     W, found = matrices(stacked), np.asarray(jax.jit(jax.vmap(nw.mix, (0, None)))(stacked, x))  # at once
     np.testing.assert_array_equal(stacked.synchronised, [(k + 1) % EVERY == 0 for k in range(7)])
     for k in range(7):
@@ -64,29 +64,30 @@ def test_all_meet_in_some_rounds_and_the_others_are_as_they_were(name):
 
 @pytest.mark.parametrize("form", ["padded", "dense", "bcoo"])
 def test_every_format_has_the_matrix_of_the_mean(form):
+    stacked = rounds(sync(nw.ring(M, format=form)), KEYS())
     for k in (1, 2):
-        graph = sync(nw.ring(M, format=form)).at(jnp.int32(k), KEY)
+        graph = graph_of_round(stacked, k)
         W = np.asarray(jax.jit(nw.as_dense)(graph))
         np.testing.assert_array_equal(jax.jit(lambda graph: nw.as_bcoo(graph).todense())(graph), W)
         np.testing.assert_allclose(mix(graph, rows(M)), W @ rows(M), rtol=0, atol=1e-6)
 
 
 def test_a_summary_of_a_synchronised_round_is_that_of_the_complete_network():
-    alone = sync(nw.ring(1), 2).at(jnp.int32(1), KEY)
+    alone = graph_of_round(rounds(sync(nw.ring(1), 2), KEYS()), 1)
     nw.check_graph(alone)
-    np.testing.assert_array_equal(nw.mix(alone, rows(1)), rows(1))
-    told = nw.summary(sync(nw.ring(M)).at(jnp.int32(2), KEY))
+    np.testing.assert_array_equal(mix(alone, rows(1)), rows(1))
+    told = nw.summary(graph_of_round(rounds(sync(nw.ring(M)), KEYS()), 2))
     assert (told.edges, told.diameter, told.stochastic, told.padding_ratio) == (M * (M - 1) // 2, 1, "doubly", 0)
     assert told.spectral_gap == pytest.approx(1, abs=1e-6)
 
 
 @pytest.mark.parametrize("codec", [jdfl.Dense("float16"), jdfl.Sparse(share=0.5)], ids=["float16", "sparse"])
 def test_a_lossy_message_does_not_touch_the_own_row(codec):
-    net, x, n = sync(nw.ring(M)), jnp.asarray(rows(M, 8)), 8
+    net, x, n = rounds(sync(nw.ring(M)), KEYS()), jnp.asarray(rows(M, 8)), 8
     node = jnp.arange(M, dtype=jnp.int32)
     wire = codec.prepare(KEY, node, n, n, "float32")
     for k in (1, 2):
-        round = direct(Moment(jnp.int32(k), KEY, net.at(jnp.int32(k), KEY), node), None, wire=wire)
+        round = direct(Moment(jnp.int32(k), KEY, graph_of_round(net, k), node), None, wire=wire)
         z = np.asarray(round._received(x, jnp.ones(M, jnp.bool_), MODEL, 0), float)
         W = np.asarray(nw.as_dense(round.graph), float)
         expected = W @ z + np.diag(W)[:, None] * (np.asarray(x, float) - z)

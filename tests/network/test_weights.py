@@ -76,12 +76,11 @@ def test_networkx_labels_order_loops_parallel_edges_and_weights():
     with refused("parallel"):
         nw.from_networkx(graph)
     net = nw.from_networkx(graph, weights="metropolis")
-    assert (net.name, nw.from_networkx(graph, name="mine", weights="metropolis").name) == ("office", "mine")
+    assert net.name == "office"
     np.testing.assert_array_equal(nw.to_scipy(net.graph).toarray() > 0, [[1, 0, 1], [0, 1, 1], [1, 1, 1]])
     arrows = nw.from_networkx(nx.DiGraph([(0, 1), (1, 2), (2, 0), (0, 2)]), weights="uniform")  # point to the hearer
     np.testing.assert_array_equal(nw.to_scipy(arrows.graph).toarray() > 0, [[1, 0, 1], [1, 1, 0], [1, 1, 1]])
     assert nw.to_networkx(arrows).is_directed()
-    assert not nw.to_networkx(nw.ring(4)).is_directed()
     path = nx.Graph()
     path.add_weighted_edges_from([("a", "b", 0.9), ("b", "c", 0.9)])
     with refused("lowest weight", "-0.8"):

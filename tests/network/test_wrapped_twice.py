@@ -5,13 +5,14 @@ from itertools import product
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from jdfl import network as nw
+from tests.later import Later
 
 KEY, M, ROUNDS = jax.random.key(3), 5, 10
+KEYS = Later(jax.random.split, KEY, ROUNDS)
 WRAPPERS: dict[str, tuple[Callable[..., Any], dict[str, Any], dict[str, Any]]] = {  # with two values of every setting
     "timed": (
         nw.timed,
@@ -41,7 +42,7 @@ WRAPPERS: dict[str, tuple[Callable[..., Any], dict[str, Any], dict[str, Any]]] =
 def rounds(network: Any) -> list[np.ndarray]:
     """All numbers of some rounds of a network in a run."""
     inside = nw.in_run(network, KEY, 64)
-    graphs = jax.vmap(inside.at)(jnp.arange(ROUNDS), jax.random.split(KEY, ROUNDS))
+    graphs = jax.vmap(inside.at)(np.arange(ROUNDS), KEYS())
     return [np.asarray(leaf) for leaf in jax.tree.leaves(graphs)]
 
 
@@ -49,7 +50,7 @@ def equal(one: list[np.ndarray], other: list[np.ndarray]) -> bool:
     return len(one) == len(other) and all(map(np.array_equal, one, other))
 
 
-@pytest.mark.rotated(12)
+@pytest.mark.rotated(16)
 @pytest.mark.parametrize(("outer", "inner"), list(product(WRAPPERS, WRAPPERS)))
 def test_both_keep_their_settings_or_are_refused(outer: str, inner: str) -> None:
     (around, out, others_out), (within, own, others) = WRAPPERS[outer], WRAPPERS[inner]
