@@ -31,7 +31,6 @@ class Dense(nnx.Module):
 MIXING = {
     "centred": lambda x: x - x.mean(axis=0),
     "scaled": lambda x: x / len(x),
-    "over the batch": lambda x: jax.nn.softmax(x, axis=0),
     "by place": lambda x: x * jnp.arange(1.0, 1.0 + len(x))[:, None],
     "drawn": lambda x: x + jax.random.normal(jax.random.key(0), x.shape),
 }
@@ -73,8 +72,9 @@ class Own(jdfl.problems.Problem):
 
 
 def own(**fields: Any) -> Own:
-    data = jnp.asarray(X.reshape(3, 20, 3)), jnp.asarray(y.reshape(3, 20), jnp.float32)
-    return Own(data=data, weight=jnp.ones((3, 20)), curvature=jnp.ones(3), **fields)
+    data = X.reshape(3, 20, 3), y.reshape(3, 20).astype(np.float32)
+    ones = np.ones((3, 20), np.float32)
+    return Own(data=data, weight=ones, curvature=ones[:, 0], **fields)
 
 
 def test_problems_of_one_s_own_are_tried_as_well():

@@ -34,7 +34,7 @@ def test_nothing_inside_changes_a_prediction_and_something_outside_does(norm):
         assert (((a + 1.0001 * r * tried) @ w > 0) != before).any()
 
 
-def test_wrong_predictions_have_negative_radii_and_the_share_is_the_accuracy():
+def test_wrong_predictions_have_negative_radii_and_sparse_rows_are_taken():
     w, rows, labels = drawn()
     right = (rows @ w > 0) == labels
     for norm in ("linf", "l2"):
@@ -42,11 +42,7 @@ def test_wrong_predictions_have_negative_radii_and_the_share_is_the_accuracy():
     assert 0 < right.mean() < 1
     constant = certified_radius(np.zeros(N), rows, labels)
     np.testing.assert_array_equal(constant, np.where(labels == 0, np.inf, -np.inf))
-
-
-def test_an_intercept_is_not_perturbed_and_sparse_rows_are_taken():
-    w, rows, labels = drawn()
-    rows[:, -1] = 1
+    rows[:, -1] = 1  # an intercept, which is not perturbed
     found = certified_radius(w, rows, labels, intercept=True)
     np.testing.assert_allclose(np.abs(found), np.abs(rows @ w) / np.abs(w[:-1]).sum(), rtol=1e-12)
     np.testing.assert_allclose(certified_radius(w, csr_matrix(rows), labels, intercept=True), found, rtol=1e-12)

@@ -99,16 +99,10 @@ def test_pickles_run_nothing_and_broken_ones_are_named(tmp_path):
     one = np.zeros((1, 3072), np.uint8)
     for content, *words in (
         (pickled(batches[0], extra=Evil(os.mkdir, str(trace))), "mkdir"),
-        (pickled(batches[0], extra=Evil(eval, "1")), "eval"),
-        (pickled(batches[0], extra=Evil(np.zeros, 3)), "zeros"),
         (pickled(batches[0], extra=np.array([None, {}], object)), "O8"),
         (pickled(batches[0])[:-100], "again"),
-        (pickle.dumps([1, 2]), "list"),
-        (b"", "damaged"),
         (pickle.dumps({b"data": one[:, :3], b"labels": [1]}), "uint8 (1, 3)"),
-        (pickle.dumps({b"data": one, b"labels": "1"}), "list of numbers"),
         (pickle.dumps({b"data": one, b"labels": [1, 2]}), "1"),
-        (pickle.dumps({b"data": one, b"labels": [-1]}), "-1 for image 1"),
         (pickle.dumps({b"data": one, b"labels": [2**70]}), "list of numbers"),
     ):
         write(tmp_path / "data_batch_2", content)
@@ -122,7 +116,7 @@ def test_broken_binary_batches_and_archives_are_named(tmp_path):
     for name, content in files.items():
         write(tmp_path / name, content)
     good = files["data_batch_4.bin"]
-    for bad, word in ((good[:-1], "12291"), (b"", "0 bytes"), (good[:3073] + b"\x0a" + good[3074:], "10 for image 2")):
+    for bad, word in ((good[:-1], "12291"), (good[:3073] + b"\x0a" + good[3074:], "10 for image 2")):
         write(tmp_path / "data_batch_4.bin", bad)
         with refused("data_batch_4.bin", word):
             read_cifar10(tmp_path)
@@ -130,9 +124,8 @@ def test_broken_binary_batches_and_archives_are_named(tmp_path):
     with refused(FileNotFoundError, "data_batch_4"):
         read_cifar10(tmp_path)
     whole = archived({name: os.urandom(1000) + content for name, content in files.items()})
-    for content in (whole[: len(whole) // 2], b"nothing of the kind"):
-        with refused("cut.tar.gz"):
-            read_cifar10(write(tmp_path / "cut.tar.gz", content))
+    with refused("cut.tar.gz"):
+        read_cifar10(write(tmp_path / "cut.tar.gz", whole[: len(whole) // 2]))
 
 
 def jpeg_like(folder, **changed):
@@ -145,11 +138,8 @@ def jpeg_like(folder, **changed):
         for picture in every[-3:]:
             Image.fromarray(picture).save(stream, "JPEG", quality=75)
             offsets.append(stream.tell())
-        arrays = {
-            "jpeg": np.frombuffer(stream.getvalue(), np.uint8),
-            "offsets": np.array(offsets),
-            "y": np.arange(k, k + 3),
-        }
+        jpeg = np.frombuffer(stream.getvalue(), np.uint8)
+        arrays = {"jpeg": jpeg, "offsets": np.array(offsets), "y": np.arange(k, k + 3)}
         if k == 1:
             arrays |= {key: change(arrays[key]) for key, change in changed.items()}
         np.savez(folder / f"cifar10_jpeg_{name}.npz", **arrays)
@@ -179,14 +169,9 @@ def test_broken_jpeg_files_are_named(tmp_path):
     for changed, *words in (
         ({"jpeg": lambda old: old[:-50]}, "ascending offsets", "image 3"),
         ({"offsets": lambda old: old[:-1]}, "4 whole offsets", "(3,)"),
-        ({"y": lambda old: old + 8}, "10 for image 2"),
         ({"y": lambda old: np.array([None] * 3)}, "allow_pickle"),
-        ({"jpeg": lambda old: old.reshape(1, -1)}, "bytes"),
         ({"offsets": lambda old: old - [0, 0, 200, 0]}, "image 2"),
     ):
         jpeg_like(tmp_path, **changed)
         with refused(path.name, *words):
             read_cifar10(tmp_path, verify=False)
-    path.unlink()
-    with refused(FileNotFoundError, path.name):
-        read_cifar10(tmp_path, verify=False)

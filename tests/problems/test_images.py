@@ -40,11 +40,9 @@ def test_idx_round_trip(tmp_path):
 def test_broken_idx_is_named(tmp_path):
     good = idx(np.arange(60, dtype=np.uint8).reshape(3, 4, 5))
     for content, words in (
-        (b"", "got 0"),
         (b"\0\1" + good[2:], "00 01 08 03"),
         (b"\0\0\x0a" + good[3:], "00 00 0a 03"),
         (good[:9], "12 bytes"),
-        (good[:-1], "got 59"),
         (good + b"\0", "got more"),
         (b"\0\0\x08\x46" + b"\0\0\0\1" * 70 + b"\0", "dimensions"),
     ):
@@ -52,8 +50,6 @@ def test_broken_idx_is_named(tmp_path):
             read_idx(write(tmp_path / "bad", content))
     with refused("cut.gz"):
         read_idx(write(tmp_path / "cut.gz", gzip.compress(np.random.default_rng(0).bytes(2500))[:-600]))
-    with refused(FileNotFoundError, "nowhere"):
-        read_idx(tmp_path / "nowhere")
 
 
 def mnist_like(folder, joint="-", pack=gzip.compress, ending=".gz", **changed):
@@ -86,14 +82,11 @@ def test_mnist_in_all_spellings(tmp_path):
 
 
 def test_parts_that_do_not_belong_together(tmp_path):
-    nothing = {"train_images": np.zeros((0, 4, 3), np.uint8), "train_labels": np.zeros(0, np.uint8)}
     for k, (changed, *words) in enumerate((
         ({"train_labels": np.zeros(11, np.uint8)}, "train-labels", "(11,)"),
         ({"t10k_labels": np.array([1, 2, 10, 3, 4], np.uint8)}, "t10k-labels", "10 for image 3"),
         ({"t10k_images": np.zeros((5, 3, 3), np.uint8)}, "t10k-images", "(3, 3)"),
-        ({"train_images": np.zeros((12, 4), np.uint8)}, "train-images", "2 dimensions"),
         ({"train_labels": np.zeros(12, np.float32)}, "train-labels", "float32"),
-        (nothing, "train-labels"),
     )):  # fmt: skip
         mnist_like(tmp_path / str(k), **changed)
         with refused(*words):
@@ -118,21 +111,10 @@ def test_missing_parts_and_other_content(tmp_path, monkeypatch):
         load("cifar10")
 
 
-MNIST = [5923, 6742, 5958, 6131, 5842, 5421, 5918, 6265, 5851, 5949]
-SLOW = pytest.mark.slow
-
-
-@pytest.mark.parametrize(
-    ("name", "counts", "p"),
-    [
-        ("mnist", MNIST, 784),
-        pytest.param("fashion_mnist", [6000] * 10, 784, marks=SLOW),
-        pytest.param("cifar10", [5000] * 10, 3072, marks=SLOW),
-    ],
-)
-def test_real_images(data_dir, name, counts, p):
-    dataset = load(name)
-    assert dataset.name in (name, "CIFAR-10 (JPEG q75)")
+@pytest.mark.parametrize("name", ["mnist", pytest.param("cifar10", marks=pytest.mark.slow)])
+def test_real_images(data_dir, name):
+    digits = [5923, 6742, 5958, 6131, 5842, 5421, 5918, 6265, 5851, 5949]
+    dataset, counts, p = load(name), *((digits, 784) if name == "mnist" else ([5000] * 10, 3072))
     assert (dataset.features.shape, dataset.test_features.shape) == ((sum(counts), p), (10_000, p))
     assert dataset.features.dtype == dataset.test_features.dtype == np.float32
     assert (dataset.features.min(), dataset.features.max()) == (0, 1)

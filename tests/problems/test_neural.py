@@ -56,7 +56,13 @@ def tiny(**options):
 
 def point(problem, scale=0.3):
     noise = np.random.default_rng(0).standard_normal((problem.m, problem.n))
-    return problem.begin() + jnp.asarray(scale * noise, jnp.float32)
+    return np.asarray(problem.begin()) + (scale * noise).astype(np.float32)
+
+
+def padded_with_rubbish(problem):
+    """The data of a problem with other images and labels where it is padded."""
+    real, (images, labels) = np.asarray(problem.weight) > 0, problem.data
+    return np.where(real[..., None, None, None], images, np.uint8(200)), np.where(real, labels, np.int32(1))
 
 
 @jax.jit
@@ -84,25 +90,25 @@ def cross_entropy(problem, w, images, labels):
 
 
 def test_the_value_is_the_weighted_mean_of_the_cross_entropy_and_the_penalty():
-    penalty = 0.5
-    problem = tiny(penalty=penalty)
-    weight = problem.weight * jnp.asarray(np.random.default_rng(0).uniform(0.5, 2, problem.weight.shape), jnp.float32)
+    problem = tiny(penalty=0.5)
+    weight = np.asarray(problem.weight) * np.random.default_rng(0).uniform(0.5, 2, problem.weight.shape)
+    weight = weight.astype(np.float32)
     problem, w = problem.replace(weight=weight, at_once=5), point(problem)
     images, labels = (np.asarray(leaf) for leaf in problem.data)
     found, g = values(problem, w), gradients(problem, w)
     step = 1e-2 * np.random.default_rng(3).standard_normal(w.shape).astype(np.float32)
     change = np.asarray(values(problem, w + step)) - np.asarray(values(problem, w - step))
     for i in range(3):
-        mean = np.average(cross_entropy(problem, w[i], images[i], labels[i]), weights=np.asarray(weight[i]))
+        mean = np.average(cross_entropy(problem, w[i], images[i], labels[i]), weights=weight[i])
         norm = np.sum(np.asarray(w[i], np.float64) ** 2)
-        assert float(found[i]) == pytest.approx(mean + penalty / 2 * norm, rel=1e-5)
+        assert float(found[i]) == pytest.approx(mean + 0.5 / 2 * norm, rel=1e-5)
         assert change[i] == pytest.approx(2 * np.dot(g[i], step[i]), rel=0.02, abs=1e-5)
 
 
 def test_pieces_change_nothing_padding_counts_for_nothing_and_examples_add_up():
     whole = tiny()
-    w, rubbish = point(whole), jnp.where((whole.weight > 0)[..., None, None, None], whole.data[0], jnp.uint8(200))
-    cut = whole.replace(at_once=5, data=(rubbish, jnp.where(whole.weight > 0, whole.data[1], 1)))
+    w, rubbish = point(whole), padded_with_rubbish(whole)
+    cut = whole.replace(at_once=5, data=rubbish)
     for apart in (cut, tiny(nodes_at_once=2)):
         np.testing.assert_allclose(values(apart, w), values(whole, w), rtol=1e-5)
         np.testing.assert_allclose(gradients(apart, w), gradients(whole, w), rtol=1e-4, atol=1e-6)
@@ -177,8 +183,7 @@ def test_batch_normalisation_has_no_gradients_of_single_examples_and_padding_is_
     images, labels = (np.asarray(leaf) for leaf in problem.data)
     found = np.asarray(values(problem, w))
     assert found[2] == pytest.approx(cross_entropy(problem, w[2], images[2], labels[2]).mean(), rel=1e-5)
-    rubbish = jnp.where((problem.weight > 0)[..., None, None, None], problem.data[0], jnp.uint8(200))
-    np.testing.assert_array_equal(values(problem.replace(data=(rubbish, problem.data[1])), w), found)
+    np.testing.assert_array_equal(values(problem.replace(data=padded_with_rubbish(problem)), w), found)
 
 
 def test_batch_normalisation_is_tested_with_the_statistics_of_the_nodes_own_examples():
@@ -198,9 +203,7 @@ def test_a_problem_that_does_not_fit_is_refused():
     other = models.mlp(shape=(5, 4, 1), classes=CLASSES, hidden=3)
     for changes, words in (
         ({"model": MIXED, "calibration": 3}, "calibration = 3"),
-        ({"at_once": 0}, "at_once"),
         ({"model": other, "start": None}, "(5, 4, 1)"),
-        ({"model": "mlp", "start": None}, "model"),
     ):
         with refused(words):
             check_problem(tiny().replace(**changes))

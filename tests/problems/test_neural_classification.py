@@ -91,9 +91,7 @@ def test_mistakes_are_named(monkeypatch):
     each_refused(neural_classification, *({name: value} for name, value in wrong.items()), **right)
     for options, words in (
         ({"shared": "partpsp-9"}, "'partpsp-9'"),
-        ({"augment": "blur"}, "'blur'"),
         ({"clients": np.arange(19), "partition": "clients"}, "clients"),
-        ({"dtype": "float16"}, "'float16'"),
         ({"model": small, "dtype": "bfloat16"}, "model"),
         ({"model": wide}, "(13,)"),
         ({"data": sparse}, "sparse"),
@@ -115,17 +113,5 @@ def test_the_configuration_builds_the_same_problem(tmp_path):
     for one, other in zip(jax.tree.leaves(built), jax.tree.leaves(direct), strict=True):
         np.testing.assert_array_equal(one, other)
     assert jax.tree.structure(built) == jax.tree.structure(direct)
-    file = tmp_path / "clients.txt"
-    file.write_text("\n".join("ab"[k % 2] for k in range(len(load("digits").labels))))
-    parted = config.PROBLEMS("neural", m=2, partition="clients", clients=str(file)).build()
-    assert parted.m == 2
     with refused(FileNotFoundError, "no.txt"):
         config.PROBLEMS("neural", m=2, partition="clients", clients=str(tmp_path / "no.txt")).build()
-
-
-def test_real_images_are_kept_as_bytes(data_dir):
-    problem = neural_classification("mnist", 10, shared="partpsp-1")
-    assert problem.data[0].shape == (10, 6000, 28, 28, 1)
-    assert problem.data[0].dtype == np.uint8
-    assert (problem.n, problem.n_shared, len(problem.test[1])) == (24_324, 7_850, 10_000)
-    np.testing.assert_array_equal(problem.sizes, np.full(10, 6000))
