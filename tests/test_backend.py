@@ -16,6 +16,7 @@ from jdfl.network import graph as graphs
 from jdfl.network import sums
 from tests.contract.table import TABLE
 
+pytestmark = pytest.mark.filterwarnings("ignore:.* keep their own rows")  # of robust rules, on so small a network
 STEPS = 4
 LINES = {str(line): line for line in TABLE}
 

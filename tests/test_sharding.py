@@ -125,8 +125,8 @@ NETWORKS = {
     "buckets": lambda: jdfl.network.barabasi_albert(M, 2, format="buckets"),
     "all in one round": lambda: jdfl.network.complete(M),
     "late messages": lambda: jdfl.network.delays(network(), 2),
-    "nodes and links that fail for a while, in time": lambda: jdfl.network.outages(
-        jdfl.network.bursty_loss(jdfl.network.timed(network(), slowness=jdfl.network.ParetoTime()), 0.1, 0.3), 0.1, 0.4
+    "nodes and links that fail for a while, in time": lambda: jdfl.network.bursty_loss(
+        jdfl.network.outages(jdfl.network.timed(network(), slowness=jdfl.network.ParetoTime()), 0.1, 0.4), 0.1, 0.3
     ),
     "synchronised now and then": lambda: jdfl.network.synchronised(network(), 3),
 }

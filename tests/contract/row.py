@@ -20,7 +20,7 @@ class Row:
 
     name: str  # its key in REGISTRY
     algorithm: Any
-    exact: Any  # the algorithm without noise and with messages that arrive as they are
+    exact: Any  # the algorithm with hardly any noise, and messages that arrive as they are
     message_bits: dict[str, int]  # by hand, for n = 20
     count: Count
     nonzeros: int = 20  # most nonzeros of a node's parameters
@@ -80,14 +80,16 @@ def row(
         grads: The gradients of a node in 13 rounds.
         talks: How often a node sends to every neighbour, on every channel, in 13 rounds.
         releases: What a node releases in 13 rounds; None: every gradient that has noise.
-        exact: The settings in which the exact method differs, besides gradients and codec.
+        exact: The settings in which the exact method differs, besides the size of gradients' noise and the codec.
         kind: The class of the row.
         count: Counts by hand where they are others.
         given: Other fields of the row.
     """
-    plain: dict[str, Any] = {"gradients": jdfl.Gradients(), "codec": jdfl.Dense()}
-    has = {one.name for one in fields(algorithm)}
-    quiet = {name: value for name, value in plain.items() if name in has} | (exact or {})
+    has, gradients = {one.name for one in fields(algorithm)}, getattr(algorithm, "gradients", None)
+    quiet: dict[str, Any] = {"codec": jdfl.Dense()} if hasattr(algorithm, "codec") else {}
+    if gradients is not None and gradients.mechanism is not None:  # a number: the same program
+        quiet["gradients"] = replace(gradients, mechanism=replace(gradients.mechanism, multiplier=1e-12))
+    quiet = {name: value for name, value in (quiet | (exact or {})).items() if name in has}
     sizes = bits if isinstance(bits, dict) else {"model": bits}
     return kind(
         name=next(name for name, kind in REGISTRY.items() if type(algorithm) is kind),

@@ -159,7 +159,7 @@ def test_a_missing_neighbour_has_no_part_in_a_round_or_is_refused(row: Row):
     assert not np.array_equal(here, changed_alone)
 
 
-@pytest.mark.parametrize("law", testing.LAWS)
+@pytest.mark.parametrize("law", [law for law in testing.LAWS if "relabelled" not in law and "padding" not in law])
 @pytest.mark.parametrize("name", MACHINERY)
 def test_laws_of_the_engine(name: str, law: str):
     """Periods, one-bit messages, sparse states, push-sum, local steps, stored messages, a server, batches, noise."""
@@ -167,7 +167,7 @@ def test_laws_of_the_engine(name: str, law: str):
     testing.check_algorithm(row.algorithm, law, make_problem(row))
 
 
-@pytest.mark.rotated(36)
+@pytest.mark.rotated(60)
 def test_all_laws(row: Row):
     half = getattr(row.algorithm, "codec", None) == jdfl.Dense("float16")  # rounds what differs in the seventh place
     algorithm = replace(row.algorithm, codec=jdfl.Dense()) if half else row.algorithm
