@@ -55,6 +55,16 @@ def test_turns_are_made_in_their_order_and_no_more_of_them(compilations):
     assert compilations() == before
 
 
+def test_turns_leave_out_what_no_result_needs():
+    """Such as whole rounds, where releases are counted."""
+
+    def counted(steps, A):
+        return ops.in_turn(steps, lambda k, carry: (A @ carry[0], carry[1] + k), (A[0], jnp.int32(0)))[1]
+
+    compiled = jax.jit(counted).lower(jnp.int32(5), jnp.ones((50, 50))).compile()
+    assert compiled.memory_analysis().argument_size_in_bytes == 4  # of steps alone
+
+
 limbs = jax.jit(ops.limbs)
 
 

@@ -2,7 +2,7 @@
 
 import math
 from fractions import Fraction
-from functools import cache, partial
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -19,7 +19,7 @@ from jdfl.base import streams
 from jdfl.engine import loop, stepping
 from jdfl.engine.start import check_settings
 from tests.algorithms import play
-from tests.algorithms.play import direct
+from tests.algorithms.play import direct, gradient_of, network
 from tests.reference.ceps import ceps as reference
 from tests.reference.ceps import one_bit
 from tests.refused import refused
@@ -30,18 +30,6 @@ SIGNS = (60, 48, 75, 60, 33, 90, 61)
 
 def example(dtype=np.float64) -> jdfl.problems.LinearRegression:
     return jdfl.problems.example1(m=M, n=N, s=S, rows=(12, 20), seed=3, dtype=dtype)
-
-
-@cache
-def network() -> jdfl.network.Static:
-    return jdfl.network.erdos_renyi(M, 0.5, seed=2)
-
-
-def gradient_of(problem):
-    """grad f_i(w) in numpy, for least squares."""
-    A, b = (np.asarray(leaf) for leaf in problem.data)
-    rows = np.asarray(problem.weight).sum(axis=1)
-    return lambda i, w: A[i].T @ (A[i] @ w - b[i] * (np.asarray(problem.weight)[i] > 0)) / rows[i]
 
 
 @partial(jax.jit, static_argnames=("rounds",))
@@ -73,12 +61,12 @@ def course(algorithm, problem, network, key, rounds: int):
 def compare(algorithm, send=None, gradient_of=gradient_of):
     """Every round of a run agrees with the loop; `send(wire, ...)` is what arrives of a message."""
     with jax.enable_x64(True):
-        problem = example()
+        problem, net = example(), network()
         prepared, (w, mine, others, xi, sent), first = course(
-            algorithm, stepping.nameless(problem), stepping.nameless(network()), jax.random.key(11), ROUNDS
+            algorithm, stepping.nameless(problem), stepping.nameless(net), jax.random.key(11), ROUNDS
         )
         w, mine, others, xi, first = (np.asarray(part) for part in (w, mine, others, xi, first))
-        senders, mask = np.asarray(network().graph.senders), np.asarray(network().graph.mask)
+        senders, mask = np.asarray(net.graph.senders), np.asarray(net.graph.mask)
         neighbours = [[int(j) for j in senders[i][mask[i]]] for i in range(M)]
 
         def choose(k, i, size):
@@ -191,44 +179,38 @@ def test_periods_are_drawn_from_their_range_or_given():
 
 
 @partial(jax.jit, static_argnames=("rounds",))
-def draws(algorithm, network, key, rounds: int):
-    """N_i^k of every round when all nodes communicate: sizes [k, m], i in it [k, m], others [k, m, d]."""
+def draws(network, key, rounds: int):
+    """N_i^k when all nodes communicate, for each `own`: sizes [k, m], i in it [k, m], others [k, m, d]."""
     m = network.graph.m
     node, talks = jnp.arange(m, dtype=jnp.int32), jnp.ones(m, jnp.bool_)
 
     def one(k):
-        round_key = jax.random.fold_in(key, k)
-        moment = Moment(k, round_key, network.at(k, round_key), node)
-        _, size = requests.sizes(algorithm, moment.graph)
-        return size, *requests._drawn(algorithm, talks, direct(moment, None))
+        moment = Moment(k, jax.random.fold_in(key, k), network.graph, node)
+        for own in ("absent", "sampled", "always"):
+            asking = SMALL.replace(own=own, rate=0.5)
+            yield requests.sizes(asking, network.graph)[1], *requests._drawn(asking, talks, direct(moment, None))
 
-    return jax.lax.map(one, jnp.arange(rounds, dtype=jnp.int32))
+    return jax.lax.map(lambda k: list(one(k)), jnp.arange(rounds, dtype=jnp.int32))
 
 
-@pytest.mark.parametrize("own", ["absent", "sampled", "always"])
-def test_every_member_of_the_neighbourhood_is_drawn_equally_often(own):
-    network, rounds = stepping.nameless(jdfl.network.circulant(9, [1, 2, 3])), 2000
-    size, mine, others = map(np.asarray, draws(SMALL.replace(own=own, rate=0.5), network, jax.random.key(4), rounds))
-    members = 6 if own == "absent" else 7
-    assert (size == -(-members // 2)).all()
-    np.testing.assert_array_equal(mine + others.sum(axis=2), size)
-    assert len({one.tobytes() for one in others.transpose(1, 0, 2)}) == 9  # every node on its own
-    share = size[0, 0] / members
-    sd = np.sqrt(share * (1 - share) / rounds)
-    if own == "sampled":
-        np.testing.assert_allclose(mine.mean(axis=0), share, atol=5 * sd)
-    else:
-        assert (mine == (own == "always")).all()
-    expected = (size[0, 0] - mine.mean()) / 6
-    np.testing.assert_allclose(others.mean(axis=0), expected, atol=5 * sd)
+def test_every_member_of_the_neighbourhood_is_drawn_equally_often():
+    rounds, net = 2000, stepping.nameless(jdfl.network.circulant(9, [1, 2, 3]))
+    expected = ((6, 0), (7, 4 / 7), (7, 1))  # of how many, and how often a node draws itself
+    for (size, mine, others), (members, itself) in zip(jax.device_get(draws(net, jax.random.key(4), rounds)), expected):
+        assert (size == -(-members // 2)).all()
+        np.testing.assert_array_equal(mine + others.sum(axis=2), size)
+        assert len({one.tobytes() for one in others.transpose(1, 0, 2)}) == 9  # every node on its own
+        share = size[0, 0] / members
+        sd = np.sqrt(share * (1 - share) / rounds)
+        np.testing.assert_allclose(mine.mean(axis=0), itself, atol=5 * sd * (0 < itself < 1))
+        np.testing.assert_allclose(others.mean(axis=0), (size[0, 0] - mine.mean()) / 6, atol=5 * sd)
 
 
 def test_sample_sizes_are_exact_ceilings():
     degree = np.arange(1, 61)
     mask = degree[:, None] > np.arange(60)[None, :]
     senders = np.where(mask, (np.arange(60)[:, None] + 1 + np.arange(60)[None, :]) % 61, 0).astype(np.int32)
-    blank = jnp.zeros((60, 60), jnp.float32)
-    graph = jdfl.network.Graph(senders, jnp.asarray(mask), blank, jnp.ones(60), jnp.zeros(60, jnp.int32))
+    graph = jdfl.network.Graph(senders, mask, np.zeros((60, 60)), np.ones(60), np.zeros(60, np.int32))
     for own in ("absent", "always"):
         sizes = jax.jit(lambda rate, own=own: requests.sizes(SMALL.replace(own=own, rate=rate), graph)[1])
         for percent in range(5, 101, 5):
@@ -281,7 +263,9 @@ def clipped_gradient_of(problem):
 
 
 def test_clipped_ceps_follows_the_papers_equations_with_clipped_gradients():
-    compare(BASE.replace(clip=CLIP, sigma=5.0), gradient_of=clipped_gradient_of)
+    compare(BASE.replace(clip=CLIP, sigma=5.0, mechanism=NOISE), gradient_of=clipped_gradient_of)
+    found, sizes = PRIVATE.gradients.sensitivities(example(np.float32)), np.asarray(example(np.float32).sizes)
+    np.testing.assert_allclose(found, 2 * CLIP / sizes, rtol=1e-6)
 
 
 def first_u(algorithm, problem, key):
@@ -300,15 +284,6 @@ def test_one_record_changes_the_first_u_by_the_sensitivity_at_most():
         assert not np.delete(change, 3).any()
 
 
-def test_noise_is_in_every_u_and_of_every_nodes_own_size():
-    problem = example(np.float32)
-    quiet = PRIVATE.replace(mechanism=None)
-    keys = [jax.random.key(key) for key in range(25)]
-    noisy, plain = (np.stack([first_u(one, problem, key) for key in keys]) for one in (PRIVATE, quiet))
-    expected = 0.8 * 2 * CLIP / np.asarray(problem.sizes)
-    np.testing.assert_allclose((noisy - plain).std(axis=(0, 2)), expected, rtol=5 / np.sqrt(2 * 25 * N))
-
-
 def test_what_is_claimed_and_what_is_not():
     problem = example(np.float32)
     claimed = PRIVATE.privacy(problem)
@@ -324,7 +299,7 @@ def test_what_is_claimed_and_what_is_not():
     for leaks, why in (
         (own, "sigma_i"),
         (PRIVATE.replace(noise="literal"), "first message"),
-        (PRIVATE.replace(clip=None, sensitivity=0.1), "not clipped"),
+        (PRIVATE.replace(clip=None, sensitivity=np.full(M, 0.1)), "not clipped"),
     ):
         told = leaks.privacy(problem)
         assert not told.claimed

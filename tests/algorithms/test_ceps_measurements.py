@@ -6,8 +6,6 @@ import pytest
 import jdfl
 from jdfl import network as nw
 from jdfl.algorithms.ceps_paper import paper_volume
-from jdfl.engine.start import check_settings
-from tests.refused import refused
 from tests.toy import regression
 
 M, N = 6, 20
@@ -62,8 +60,3 @@ def test_other_methods_send_messages_of_the_senders_sizes():
     result = jdfl.run(algorithm, regression(M, N), network, steps=4, metrics=[])
     degree = np.bincount(np.concatenate(heard(network)).astype(int), minlength=M)
     assert result.totals.bits == 4 * np.sum(degree * (np.array(SIGNS) + 64))
-
-
-def test_another_number_of_nodes_is_refused():
-    with refused("d", "shape"):
-        check_settings(ceps(period=None), regression(7, N), nw.ring(7))

@@ -91,7 +91,6 @@ def by_hand(problem, w, norm, clip=None):
 
 FORMS = [
     *((name, "l2") for name in PROBLEMS),
-    ("linear", "l1"),
     ("sparse", "linf"),
     ("softmax", "l1"),
 ]
@@ -140,6 +139,8 @@ KINDS = [
     {"norm": "linf", "mechanism": NOISE, "batch": 4, "adjacency": "add-remove"},
     {"norm": "l2", "mechanism": LAPLACE, "batch": 4, "sampling": "poisson", "adjacency": "add-remove"},
     {"norm": "l1", "mechanism": LAPLACE, "batch": 4, "sampling": "subset", "per": "batch"},
+    {"norm": "l2", "mechanism": NOISE, "batch": 4, "sampling": "in order"},
+    {"norm": "l2", "mechanism": NOISE, "batch": 3, "sampling": "epochs", "adjacency": "add-remove"},
 ]
 
 

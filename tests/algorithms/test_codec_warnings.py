@@ -3,7 +3,6 @@
 import warnings
 from typing import Any
 
-import numpy as np
 import pytest
 
 import jdfl
@@ -12,14 +11,11 @@ from jdfl.algorithms.consequences import MEASURED, consequence
 from jdfl.engine.start import check_settings
 from tests.later import Later
 
-pytestmark = pytest.mark.optimized  # runs with signs follow every rounding
-
 PROBLEM = Later(script.problem)
 NETWORK = Later(script.network)
 PAIRS = list(script.pairs())
 EXACT = (jdfl.Dense(), jdfl.Dense("bfloat16"), jdfl.Sparse(share=1.0), jdfl.QSGD(levels=255))
 CODECS = (*script.LOSSY, *script.NOISY, *script.SMALL, *EXACT, jdfl.QSGD(scaled=True), jdfl.Sparse(s=20))
-FAR = 100.0  # objectives above it are those of runs that run away, whose size is the rounding's
 
 
 def warned(algorithm: Any) -> list[str]:
@@ -42,10 +38,6 @@ def test_methods_that_send_models_warn_of_every_codec_that_changes_them(name):
         said = warned(made)
         assert len(said) == (codec not in EXACT and not few), (name, codec)
         assert all("CHOCO-SGD" in one for one in said)
-    for value, warns in (("float32", 0), ("bfloat16", 0), ("int8", 0), ("int4", 1)):
-        assert len(warned(jdfl.IHT(s=10, codec=jdfl.Sparse(value=value)))) == warns
-    assert not warned(jdfl.CEPS(s=10, codec=jdfl.OneBit(d=200)))
-    assert not warned(jdfl.CHOCO(gamma=0.01, codec=jdfl.Sign()))
 
 
 def test_every_row_is_one_of_a_warning_and_of_the_script():
@@ -56,17 +48,8 @@ def test_every_row_is_one_of_a_warning_and_of_the_script():
         assert any(pair.method in said for said in warned(pair.algorithm)), pair
         assert not warned(pair.other), pair
         assert not row.objective < 2 * row.reached, pair  # or there would be nothing to warn of
+    for value, warns in (("float32", 0), ("bfloat16", 0), ("int8", 0), ("int4", 1)):
+        assert len(warned(jdfl.IHT(s=10, codec=jdfl.Sparse(value=value)))) == warns
+    assert not warned(jdfl.CEPS(s=10, codec=jdfl.OneBit(d=200)))
     own = type("Sign", (jdfl.Sign,), {})()  # of which nothing was measured
     assert consequence("D-PSGD", own) == consequence("my method", jdfl.Sign()) == ""
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("pair", PAIRS, ids=lambda pair: f"{pair.method}, {type(pair.codec).__name__}")
-def test_the_script_reproduces_every_row(pair):
-    row = MEASURED[pair.method, type(pair.codec).__name__]
-    for algorithm, told in ((pair.algorithm, row.objective), (pair.other, row.reached)):
-        found = script.ended(algorithm)
-        if told > FAR:
-            assert found > FAR, pair
-        else:
-            np.testing.assert_allclose(found, told, rtol=0.02)

@@ -16,7 +16,7 @@ from jdfl.algorithms.moment import Moment
 from jdfl.algorithms.program import Program, planned
 from tests.algorithms.play import ROUNDS, M, N, course, example, gradient_of, matrices, network, round_of
 from tests.algorithms.pushing import KEY, follow
-from tests.algorithms.test_compressed import CODECS, WIRE, float32
+from tests.algorithms.test_compressed import SPARSE, WIRE, top_in_float32
 from tests.reference import laplace_rivals as reference
 from tests.refused import refused
 
@@ -144,12 +144,11 @@ def weights(net):
 
 
 def test_cpgt_agrees_with_its_loop():
-    wire, compress = CODECS["top 3"]
     with jax.enable_x64(True):
         problem, net, g = example(), network(), gradient_of(example())
-        program, (params, start, states, _) = follow(NOISY_CPGT.replace(codec=wire), problem, net)
+        program, (params, start, states, _) = follow(NOISY_CPGT.replace(codec=SPARSE), problem, net)
         drawn, noise = (laplace(cpgt._NOISE_X), laplace(cpgt._NOISE_Y)), (0.02, 0.1)
-        told = reference.cpgt(g, weights(net), N, drawn, float32(compress), noise=noise, clip=CLIP, **RATES)
+        told = reference.cpgt(g, weights(net), N, drawn, top_in_float32, noise=noise, clip=CLIP, **RATES)
         assert np.abs(told[0]).max() > 0.1
         for found, expected in zip((params, states.y, states.g), told):
             np.testing.assert_allclose(np.asarray(found), expected, rtol=0, atol=1e-9)

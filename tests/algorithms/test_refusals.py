@@ -48,6 +48,8 @@ SETTINGS = [
     (jdfl.DFedAvgM(codec=ONE_BIT, quantised=True), "DFedAvgM", "codec = OneBit"),
     (jdfl.DOADP(codec=jdfl.Sparse(share=1.5)), "codec.share = 1.5"),
     (jdfl.DPDDA(p=np.full(M, 0.5)), "p", "shape"),
+    (jdfl.CEPS(s=4, sigma=1.0, mechanism=GAUSSIAN, sensitivity=np.full(M + 1, 0.1)), "sensitivity", "shape"),
+    (jdfl.CEPS(s=4, sigma=1.0, codec=jdfl.OneBit(d=(40,) * (M + 1))), "d", "shape"),
     (dpdo(p=1.0), "q = 0.9", "p = 1.0"),
     (dpdo(gradients=jdfl.Gradients()), "epsilon = 30.0", "clip = None"),
     (dpdo(gradients=NOISY), "DPDO", "mechanism = Laplace"),

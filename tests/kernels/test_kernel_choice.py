@@ -89,5 +89,4 @@ def test_the_command_line_has_the_choice(tmp_path, monkeypatch, capsys):
         assert main(["run", *tiny.split(), "--kernels"]) == 0
         (file,) = Path("runs").glob("*/provenance.json")
         assert main(["verify", str(file.parent), "--kernels"]) == 0
-        assert main(["resume", str(file.parent), "--steps", "3", "--kernels", "--quiet"]) == 0
     assert json.loads(file.read_text(encoding="utf-8"))["settings"]["kernels"].endswith("top_s")

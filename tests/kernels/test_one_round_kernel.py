@@ -22,7 +22,7 @@ from jdfl.engine.start import started
 
 NOISY = jdfl.Gradients(batch=1, clip=1.0, mechanism=jdfl.Gaussian(0.5))
 ALGORITHM = jdfl.DPSGD(lr=0.05, gradients=NOISY)
-SHAPES = [(13, 11, 7), (5, 64, 1), (3, 1, 2)]  # m, n, q
+SHAPES = [(13, 11, 7), (3, 1, 2)]  # m, n, q
 
 
 def problem_of(m, n, q, seed=0):
@@ -51,8 +51,9 @@ def after_a_round(form, algorithm, problem, network, x, k=2):
         return stepping.step(setting, state, stepping.drawn(setting, jnp.int32(k)))[0]
 
     state = jax.tree.map(lambda old: x if old.shape == x.shape else old, carry.state)
-    assert ("pallas_call" in str(jax.make_jaxpr(step)(state))) == (form is not None)
-    return np.asarray(program.params(jax.jit(step)(state)))
+    traced = jax.jit(step).trace(state)
+    assert ("pallas_call" in str(traced.jaxpr)) == (form is not None)
+    return np.asarray(program.params(traced.lower().compile()(state)))
 
 
 def compared(shape, seed=0, algorithm=ALGORITHM, network=None):
@@ -75,10 +76,8 @@ def test_other_samples_and_networks(sampling):
     compared((9, 20, 4), 1, algorithm, nw.erdos_renyi(9, 0.5, seed=1, format="padded"))
 
 
-@pytest.mark.parametrize("name", ["loss", "outages"])
-def test_links_and_nodes_that_are_missing_in_a_round(name):
-    ring = nw.ring(9, format="padded")
-    network = {"loss": nw.link_loss(ring, 0.4), "outages": nw.outages(ring, 0.4, 0.5)}[name]
+def test_links_and_nodes_that_are_missing_in_a_round():
+    network = nw.link_loss(nw.outages(nw.ring(9, format="padded"), 0.4, 0.5), 0.3)
     compared((9, 20, 4), 2, replace(ALGORITHM, lr=0.1), network)
 
 

@@ -4,8 +4,6 @@ from typing import Any
 
 import jax
 import numpy as np
-from jax import Array
-from jax import numpy as jnp
 
 from jdfl import models
 from jdfl.models import Model
@@ -30,7 +28,7 @@ SMALL = {name: small(name) for name in _OPTIONS}
 NAMES = list(SMALL)
 
 
-def parameters(model: Model, m: int, seed: int = 0) -> Array:
+def parameters(model: Model, m: int, seed: int = 0) -> np.ndarray:
     """Different parameters [m, n] with scales near one, so that no layer is switched off."""
     rng = np.random.default_rng(seed)
     rows = []
@@ -38,9 +36,15 @@ def parameters(model: Model, m: int, seed: int = 0) -> Array:
         spread = 1 / np.sqrt(max(1, np.prod(shape[:-1])))
         centre = 1.0 if path.endswith("scale") else 0.0
         rows.append((centre + spread * rng.standard_normal((m, *shape))).reshape(m, -1))
-    return jnp.asarray(np.concatenate(rows, 1), jnp.float32)
+    return np.concatenate(rows, 1).astype(np.float32)
 
 
-def examples(model: Model, *lead: int, seed: int = 0) -> Array:
+def examples(model: Model, *lead: int, seed: int = 0) -> np.ndarray:
     """Examples [*lead, *shape] uniform on [0, 1]."""
-    return jax.random.uniform(jax.random.key(seed), (*lead, *model.shape))
+    return np.random.default_rng(seed).random((*lead, *model.shape), np.float32)
+
+
+def leaves_of(model: Model, w: Any) -> dict[str, np.ndarray]:
+    """The leaves of w [..., n] by path, in numpy, from one program."""
+    leaves = jax.jit(lambda w: list(model.unravel(w).values()))(w)
+    return dict(zip(model.paths, jax.device_get(leaves)))

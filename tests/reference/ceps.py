@@ -51,7 +51,6 @@ class Trace:
 
     w: list[np.ndarray] = field(default_factory=list)  # [m, n] after every round
     sent: np.ndarray | None = None  # [m] messages that each node sent
-    decodings: int = 0
 
 
 def ceps(
@@ -108,7 +107,6 @@ def ceps(
                         continue
                     if j not in arrived:
                         arrived[j] = send(j, w[j])
-                        trace.decodings += 1
                     total += arrived[j]
                 mean = total / size[i]
                 u[i] = sigma[i] * size[i] * mean - gradient(i, mean)

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from tests.reference.exact import mixed
+from tests.reference.family import mixed
 
 
 def dp_dda(
@@ -40,19 +40,3 @@ def dp_dda(
         zs.append(z.copy())
         xs.append(x.copy())
     return np.stack(zs), np.stack(xs)
-
-
-def centralised(
-    gradient: Callable[[np.ndarray], np.ndarray], start: np.ndarray, rounds: int, lr: float, mu: float | None = None
-) -> np.ndarray:
-    """Dual averaging [rounds, n] of one function, whose gradients are all kept: x from all of them in every round."""
-    x, seen, xs = start, [], []
-    for t in range(rounds):
-        a = 1.0 if mu is None else t + 1.0
-        seen.append((a, gradient(x), x))
-        c = lr / np.sqrt(t + 1) if mu is None else lr / (t + 1)
-        # <g, x> + mu / 2 |x - y|^2 for every gradient g, taken at y, and |x - start|^2 / (2 c)
-        slope = start / c + sum(a * ((mu or 0.0) * y - g) for a, g, y in seen)
-        x = slope / (1 / c + (mu or 0.0) * sum(a for a, _, _ in seen))
-        xs.append(x)
-    return np.stack(xs)

@@ -18,49 +18,31 @@ def mixed(W: np.ndarray, x: np.ndarray) -> np.ndarray:
     return np.stack([sum(W[i, j] * x[j] for j in range(len(x))) for i in range(len(x))])
 
 
-def local_only(gradient: Gradient, m: int, n: int, rounds: int, *, lr: float) -> np.ndarray:
-    x, course = np.zeros((m, n)), []
-    for _ in range(rounds):
-        x = np.stack([x[i] - lr * gradient(i, x[i]) for i in range(m)])
-        course.append(x)
-    return np.stack(course)
-
-
 def dpsgd(
-    gradient: Gradient, W: Sequence[np.ndarray], n: int, *, lr: float, period: int = 1, adapt_first: bool = False
+    gradient: Gradient,
+    W: Sequence[np.ndarray],
+    n: int,
+    *,
+    lr: float,
+    period: int = 1,
+    local_steps: int = 1,
+    adapt_first: bool = False,
+    s: int | None = None,
 ) -> np.ndarray:
-    """Lian et al. (2017), Algorithm 1; messages every `period` rounds."""
+    """Lian et al. (2017), Algorithm 1, with messages every `period` rounds.
+
+    Wang et al. (2019) make local steps; IHT keeps the `s` largest entries.
+    """
     m = len(W[0])
     x, course = np.zeros((m, n)), []
     for k, weights in enumerate(W):
         matrix = weights if k % period == 0 else np.eye(m)
-        step = np.stack([lr * gradient(i, x[i]) for i in range(m)])
-        x = mixed(matrix, x - step) if adapt_first else mixed(matrix, x) - step
-        course.append(x)
-    return np.stack(course)
-
-
-def iht(gradient: Gradient, W: Sequence[np.ndarray], n: int, *, lr: float, s: int, period: int = 1) -> np.ndarray:
-    """D-PSGD, then the s largest entries."""
-    m = len(W[0])
-    x, course = np.zeros((m, n)), []
-    for k, weights in enumerate(W):
-        heard = mixed(weights, x) if k % period == 0 else x
-        x = np.stack([keep_largest(heard[i] - lr * gradient(i, x[i]), s) for i in range(m)])
-        course.append(x)
-    return np.stack(course)
-
-
-def matcha(gradient: Gradient, W: Sequence[np.ndarray], n: int, *, lr: float, local_steps: int = 1) -> np.ndarray:
-    """Wang et al. (2019): local steps, then the round's matchings."""
-    m = len(W[0])
-    x, course = np.zeros((m, n)), []
-    for weights in W:
         y = x.copy()
         for i in range(m):
             for _ in range(local_steps):
                 y[i] = y[i] - lr * gradient(i, y[i])
-        x = mixed(weights, y)
+        x = mixed(matrix, y) if adapt_first else mixed(matrix, x) + y - x
+        x = x if s is None else np.stack([keep_largest(row, s) for row in x])
         course.append(x)
     return np.stack(course)
 

@@ -97,7 +97,7 @@ def partpsp(
     lr_local: float,
     clip: float | None,
 ) -> np.ndarray:
-    """Algorithm 2: first the local parameters, then the shared ones where these have come to."""
+    """Algorithm 2: first the local parameters, then the shared ones where these have come to; all shared: SGP."""
     m = len(x)
     shared, local, course = DPPS(x[:, :d], protocol), x[:, d:].copy(), []
     for t, weights in enumerate(W):
@@ -108,25 +108,6 @@ def partpsp(
             eps[i] = -lr_shared * eta[t] * shortened(g, clip)
         shared.round(weights, eps, eta[t])
         course.append(np.hstack([shared.y, local]))
-    return np.stack(course)
-
-
-def sgp(
-    gradient: Gradient,
-    W: Sequence[np.ndarray],
-    x: np.ndarray,
-    protocol: Protocol,
-    eta: np.ndarray,
-    *,
-    lr: float,
-    clip: float | None,
-) -> np.ndarray:
-    """Assran et al. (2019), Algorithm 1, with the protocol's noise."""
-    sums, course = DPPS(x, protocol), []
-    for t, weights in enumerate(W):
-        eps = np.stack([-lr * eta[t] * shortened(gradient(i, sums.y[i]), clip) for i in range(len(x))])
-        sums.round(weights, eps, eta[t])
-        course.append(sums.y)
     return np.stack(course)
 
 
