@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 import time
+from itertools import pairwise
 
 import pytest
 
@@ -19,13 +20,16 @@ COLUMNS, GAP = 80, 3.0  # of the terminal; seconds without a sign
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_the_demo_fits_a_terminal_and_says_first_what_was_found(tmp_path, monkeypatch):
-    env = os.environ | {"PYTHONPATH": str(ROOT), "COLUMNS": str(COLUMNS)}
+def test_the_demo_fits_a_terminal_is_never_silent_and_says_first_what_was_found(tmp_path, monkeypatch):
+    env, pipe = os.environ | {"PYTHONPATH": str(ROOT), "COLUMNS": str(COLUMNS)}, subprocess.PIPE
     command = [sys.executable, "-m", "experiments.demo", "--quick", "--seeds", "2"]
-    told = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, check=True)
-    lines = told.stdout.splitlines() + told.stderr.splitlines()
+    with subprocess.Popen(command, cwd=tmp_path, env=env, stdout=pipe, stderr=subprocess.STDOUT, text=True) as child:
+        told = [("", time.monotonic()), *((line.rstrip("\n"), time.monotonic()) for line in child.stdout)]
+    assert child.returncode == 0
+    assert max(later - before for (_, before), (_, later) in pairwise(told)) <= heartbeat.FILE + heartbeat.APART + GAP
+    lines = [line for line, _ in told]
     assert [line for line in lines if len(line) > COLUMNS or "\x1b" in line] == []
-    final = [line for line in told.stdout.splitlines() if line and not re.match(r" *\d+ s  ", line)]
+    final = [line for line in lines if line and not re.match(r" *\d+ s  ", line)]
     assert final[0].startswith("1. ")
     (head,) = [i for i, line in enumerate(final) if line.split()[:3] == ["variant", "rounds", "objective"]]
     assert head > [line[:2] for line in final].index("3.")

@@ -156,6 +156,12 @@ NOISY = jdfl.Gradients(clip=1.0, mechanism=jdfl.Gaussian(1.0))
 PRIVATE = jdfl.DPSGD(lr=0.01, gradients=NOISY)
 
 
+def test_a_clock_that_goes_back_ends_a_run():
+    graph = nw.timed(nw.ring(M), nw.FixedTime(1.0)).at(jnp.int32(0), jax.random.key(0))
+    back = replace(graph, timing=replace(graph.timing, compute=graph.timing.compute - 4))
+    ended(play(Gossip(), Late(graph, back, jnp.int32(4))), "node 0 that moved by -3 s", (5, 0))
+
+
 def test_clocks_are_exact_over_many_rounds():
     """Times of a ten millionth of the clock's last place are added without going back."""
     network = nw.timed(nw.ring(M), nw.ExponentialTime(1e-3), latency=nw.ParetoTime(1e-9, 0.5))
