@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from PIL import Image
 
 import jdfl
 from jdfl.cli import main
@@ -21,6 +20,7 @@ DPSGD = f"{SMALL} --algorithm d-psgd --algorithm.lr 0.01 --algorithm.clip 1 --al
 NOISY = f"{DPSGD} --algorithm.mechanism.multiplier 3"
 PAPER = f"{SMALL} --algorithm ceps-paper --algorithm.s 2 --algorithm.epsilon 2 --algorithm.no-one-bit"
 OBSERVED = f"account {NOISY} --problem.m 6 --network ring"
+pytestmark = pytest.mark.usefixtures("undrawn")
 
 
 @pytest.fixture(autouse=True)
@@ -58,7 +58,7 @@ def refuse(capsys):
 
 
 @pytest.fixture(scope="module")
-def before(tmp_path_factory):
+def before(undrawn, tmp_path_factory):
     """The folder of a private run."""
     out = tmp_path_factory.mktemp("runs")
     with pytest.MonkeyPatch.context() as patch:
@@ -97,18 +97,13 @@ def test_samples_hide(tell):
 
 
 MISTAKES = {
-    "--releases 3": "multiplier = None",
     "--releases 3 --multiplier 1 --epsilon 1": "epsilon = 1.0",
     "--releases 3 --multiplier 2 --noise exact-gaussian": "entries = None",
-    "--releases 3 --multiplier 2 --noise laplace --entries 5": "entries = 5",
     "--releases 3 --multiplier 1 --sampling poisson": "--records",
-    "--releases 3 --multiplier 1 --sampling subset --batch 2 --records 8 --adjacency add-remove": "replace-one",
     "--releases 3 --multiplier 1 --delta .1 --sampling poisson --batch 2 --records 10": "delta < 1 / records",
     "--releases 3 --multiplier 6 --run runs/x": "without settings of a run",
-    "--delta 1e-5": "--delta with --releases only",
     "--sampling=none": "--sampling with --releases only",
     "--epsilon 2": "--epsilon with --releases only",
-    "--multiplier 2 --run none": "none/config.yaml",
     f"{SMALL} --algorithm d-psgd": "no noise is added",
     DPSGD: "multiplier",
     f"{PAPER} --privacy.accounting paper --privacy.epsilon 1": "privacy.epsilon = 1.",
@@ -135,23 +130,17 @@ def test_what_one_node_learns_is_told(tell, capsys):
     assert "- a guarantee: all gradients" in capsys.readouterr().out
 
 
-def test_pairs_are_drawn(tell, tmp_path):
-    told = tell(f"{OBSERVED} --observer pairs --figure {tmp_path / 'pairs.png'}")
-    assert np.shape(told["mu"]) == (6, 6)
-    with Image.open(tmp_path / "pairs.png") as drawn:
-        assert drawn.size[0] > 1000
+def test_pairs_are_drawn(tell):
+    assert np.shape(tell(f"{OBSERVED} --observer pairs --figure pairs.png")["mu"]) == (6, 6)
+    assert Path("pairs.png").is_file()
 
 
 def test_observers_that_make_no_sense_are_refused(refuse):
     for flags, words in {
         "--observer neighbour": "nodes = ()",
-        "--observer neighbour --nodes 1 2": "nodes = (1, 2)",
         "--observer everyone --nodes 1": "observer = 'everyone'",
         "--observer final-models --sums": "observer = 'final-models'",
-        "--observer everyone --figure a.png": "--observer pairs",
         "--nodes 1": "observer = None",
-        "--observer neighbour --nodes 6": "node = 6",
-        "--observer coalition --nodes 0 1 2 3 4 5": "6 of them",
         "--observer server": "with a server",
         "--observer everyone --stop gradient --stop.tolerance 1e-3": "a stop rule",
     }.items():
@@ -173,12 +162,7 @@ def test_a_plan_is_what_the_run_says_afterwards(tell, refuse, capsys, before):
 
 def test_a_finished_run_is_accounted_for_as_it_was_made(refuse, before, tmp_path):
     folder = Path(shutil.copytree(before, tmp_path / "run"))
-    for flags, words in {
-        "--algorithm.mechanism.multiplier 30": "the noise of the run",
-        "--algorithm.clip 5": "algorithm",
-        "--seed 8": "seed",
-        "--epsilon 1": "--epsilon",
-    }.items():
+    for flags, words in {"--algorithm.mechanism.multiplier 30": "the noise of the run", "--seed 8": "seed"}.items():
         refuse(f"account --run {folder} {flags}", words)
     file = folder / "config.yaml"
     settings = file.read_text().partition("#")[0]
@@ -227,13 +211,10 @@ def test_a_run_is_not_resumed_as_another(refuse, before):
     whole = {path: path.read_bytes() for path in before.rglob("*") if path.is_file()}
     for options, words in {
         "": "got 6",
-        "--steps 5": "steps >= 6",
         "--steps 9 --seed 5": "seed = 5",
         "--steps 9 --key-file other": "key_file = 'other'",
         "--steps 9 --algorithm.mechanism.multiplier 4": "the noise of the run",
-        "--steps 9 --network ring": "network.graph.senders: was int32[4, 3]",
         "--steps 9 --problem.n 21": "float32[4, 21]",
-        "--steps 9 --every 2 --algorithm nids": "Expected",
     }.items():
         refuse(f"resume {before} {options}", words)
     assert {path: path.read_bytes() for path in before.rglob("*") if path.is_file()} == whole

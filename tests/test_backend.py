@@ -12,8 +12,6 @@ from benchmarks import aot
 from jdfl import testing
 from jdfl.base.backend import backend, target
 from jdfl.engine.turns import put_in_rows
-from jdfl.network import graph as graphs
-from jdfl.network import sums
 from tests.contract.table import TABLE
 
 pytestmark = pytest.mark.filterwarnings("ignore:.* keep their own rows")  # of robust rules, on so small a network
@@ -32,35 +30,21 @@ def run(line):
     return jdfl.run(line.algorithm, problem, network(), steps=STEPS, key=3, metrics=())
 
 
-def same(line, there, here):
-    np.testing.assert_allclose(there.params, here.params, rtol=1e-9, atol=1e-12, err_msg=str(line))
-    assert there.sums == here.sums, line
-
-
-def compared(name, lines):
+@pytest.mark.parametrize(
+    ("name", "lines"),
+    [
+        ("gpu", [LINES["CHOCO-SGD, top 3"]]),
+        *(pytest.param(name, TABLE[i::4], marks=pytest.mark.slow) for name in ("gpu", "tpu") for i in range(4)),
+    ],
+)
+def test_methods_give_the_same(name, lines):
     with jax.enable_x64(True):  # messages of few bits remain the same where additions have another order
         expected = [run(line) for line in lines]
         with target(name):
             for line, here in zip(lines, expected, strict=True):
-                same(line, run(line), here)
-    return expected
-
-
-def test_methods_give_the_same_and_other_weights_on_a_gpu_are_seen(monkeypatch):
-    line = LINES["CHOCO-SGD, top 3"]
-    (expected,) = compared("gpu", [line])
-    whole = sums.gather_sum
-    monkeypatch.setattr(graphs, "gather_sum", lambda *a, **k: whole(*a, **k) * (1.0001 if backend() == "gpu" else 1))
-    jax.clear_caches()
-    with jax.enable_x64(True), target("gpu"), pytest.raises(AssertionError, match="CHOCO"):
-        same(line, run(line), expected)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["gpu", "tpu"])
-@pytest.mark.parametrize("part", range(4))
-def test_every_method_gives_the_same(name, part):
-    compared(name, TABLE[part::4])
+                there = run(line)
+                np.testing.assert_allclose(there.params, here.params, rtol=1e-9, atol=1e-12, err_msg=str(line))
+                assert there.sums == here.sums, line
 
 
 @pytest.mark.parametrize(

@@ -38,34 +38,20 @@ def processes(monkeypatch):
 
 
 def test_every_benchmark_keeps_the_contract_and_explains_goals_that_it_misses():
-    assert list(KNOWN) == sorted(KNOWN)
-    assert not {"common", "machine", "page", "aot", "shared", "__main__"} & set(KNOWN)
-    assert KNOWN["partpsp_vs_loop"].needs == ("torch",)
-    assert (suite.chosen([], "abc"), suite.chosen(["c", "a", "c"], "abc")) == (["a", "b", "c"], ["a", "c"])
     for name, found in KNOWN.items():
         path = common.FOLDER / f"{found.name}.py"
         assert path.is_file(), "NAME is the file's name"
-        assert found.about.endswith(".")
         assert f"python -m benchmarks.{name} [--quick] [--out DIR]" in path.read_text()
     for path in page.RESULTS.glob("*.json"):
         missed = [row for row in common.read(path).rows if row.met is False]
         assert KNOWN[path.stem].limit or not missed, path
 
 
-WRONG = ("noize", "--list noize", "--retry -1", "--page noise", "--page --list", "--compare --quick")
-
-
-def test_wrong_arguments_end_with_usage_and_the_list_says_what_is_measured(capsys):
-    for arguments in (*(words.split() for words in WRONG), ["--compare", "--out", str(page.RESULTS)]):
-        with pytest.raises(SystemExit) as ended:
+def test_wrong_arguments_are_refused():
+    """`--compare` into the folder of records would overwrite what it compares with."""
+    for arguments in (["noize"], ["--compare", "--quick"], ["--compare", "--out", str(page.RESULTS)]):
+        with pytest.raises(SystemExit, match="2"):
             suite.main(arguments)
-        assert ended.value.code == 2
-        said = capsys.readouterr().err
-        assert "usage" in said
-        assert ("nearest is 'noise'" in said) == ("noize" in arguments)
-    assert suite.main(["--list"]) == 0
-    said = capsys.readouterr().out
-    assert all(name in said and found.about in said for name, found in KNOWN.items())
 
 
 def test_a_crash_is_told_a_missed_goal_is_none_and_the_same_command_goes_on(processes, tmp_path, capsys):
@@ -74,7 +60,6 @@ def test_a_crash_is_told_a_missed_goal_is_none_and_the_same_command_goes_on(proc
         processes.doings[name] = lambda out, name=name: written(out, name, GOOD, MISSED) or measured[name]
     again = ["--quick", "--out", str(tmp_path)]
     assert suite.main(again) == 1
-    assert [words[-1] for words in processes.commands] == ["--quick"] * 2
     said = capsys.readouterr().out
     assert "a crashed with exit code 3" in said
     assert "1 of 2 benchmarks measured, 1 of 2 goals met" in said
@@ -88,8 +73,8 @@ def test_the_page_in_the_repository_is_what_the_figures_give():
     assert page.PAGE.read_text(encoding="utf-8") == page.page(), "run python -m benchmarks --page"
 
 
-def ratio(value, low, high, goal="", measure="ours / theirs", unit="x"):
-    return Row("a", measure, value, unit, goal, None, f"{low}–{high} (of 3)")
+def ratio(value, low, high):
+    return Row("a", "ours / theirs", value, "x", "", None, f"{low}–{high} (of 3)")
 
 
 def test_a_worse_ratio_ends_the_quick_set_with_an_error(processes, tmp_path, monkeypatch, capsys):
@@ -97,14 +82,10 @@ def test_a_worse_ratio_ends_the_quick_set_with_an_error(processes, tmp_path, mon
     records.mkdir()
     monkeypatch.setattr(suite.page, "RESULTS", records)
     processes.doings["one"] = lambda folder: written(folder, "one", ratio(1.18, 1.17, 1.2)) or 0
-    assert suite.main(["--compare", "--out", str(out)]) == 1
-    assert "one: no record in" in capsys.readouterr().out
     written(records, "one", ratio(1.19, 1.15, 1.2))
     assert suite.main(["--compare", "--out", str(out)]) == 0
     assert "0 ratios worse" in capsys.readouterr().out
     processes.doings["one"] = lambda folder: written(folder, "one", ratio(2.3, 2.2, 2.4)) or 0
     assert suite.main(["--out", str(out)]) == 0
     assert suite.main(["--compare", "--out", str(out)]) == 1
-    said = capsys.readouterr().out
-    assert "1 ratios worse" in said
-    assert ["ours / theirs" in line and "1.19" in line and "2.3" in line for line in said.splitlines()].count(True) == 1
+    assert "1 ratios worse" in capsys.readouterr().out

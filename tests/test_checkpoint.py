@@ -93,9 +93,7 @@ def test_checkpoints_nobody_could_write_are_refused(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "taken").write_text("another's", encoding="utf-8")
     for error, words, given in (
-        (ValueError, "every = 0", {"folder": "here", "every": 0}),
         (ValueError, "minutes = 0.0", {"folder": "here", "minutes": 0.0}),
-        (ValueError, "folder = 3", {"folder": 3}),
         (FileNotFoundError, "no/folder", {"folder": "no/folder"}),
         (FileExistsError, "taken", {"folder": "taken"}),
     ):
@@ -230,9 +228,8 @@ def test_another_algorithms_state_is_refused(tmp_path):
     for other in (jdfl.LocalOnly(lr=0.02), jdfl.DPSGD(lr=0.02, codec=half), jdfl.DSGT(lr=0.02), jdfl.DFedSAM(lr=0.02)):
         with refused("resumed"):
             go(other, 6, resume=quiet)
-    for other in (jdfl.LocalOnly(lr=0.02), jdfl.DSGT(lr=0.02)):
-        with pytest.raises(ValueError, match=r"resumed|Resume with the algorithm"):
-            go(other, 6, resume=read_checkpoint(path, other, problem, network))
+    with pytest.raises(ValueError, match=r"Resume with the algorithm"):
+        go(jdfl.DSGT(lr=0.02), 6, resume=read_checkpoint(path, jdfl.DSGT(lr=0.02), problem, network))
 
 
 def test_other_code_is_refused_unless_it_is_accepted(part):

@@ -46,11 +46,6 @@ def test_bounds_are_inclusive_and_shapes_may_have_any_length():
             checks.whole(2, 5, s=s)
     checks.shape((None, 3), A=np.zeros((5, 3)))
     checks.shape((), x=1.0)
-    for found in (np.zeros((5, 4)), np.zeros(3), np.zeros((1, 5, 3))):
+    for found in (np.zeros((5, 4)), np.zeros(3)):
         with refused("A", "(any, 3)"):
             checks.shape((None, 3), A=found)
-
-
-def test_long_words_of_an_error_are_cut():
-    assert checks.said(ValueError("short")) == "short"
-    assert checks.said(ValueError("x" * 301)) == "x" * 300 + " ..."

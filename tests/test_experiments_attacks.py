@@ -67,7 +67,7 @@ def test_every_attack_has_the_behaviour_that_it_refuted():
     assert set(OLD) == set(ATTACKS)
 
 
-@pytest.mark.rotated(4)
+@pytest.mark.rotated(6)
 @pytest.mark.parametrize("name", [pytest.param(name, marks=[pytest.mark.slow] * (name in SLOW)) for name in ATTACKS])
 def test_the_attack_exceeds_what_was_claimed_and_nothing_that_is_claimed(name, monkeypatch):
     today = attacks.judge(ATTACKS[name])

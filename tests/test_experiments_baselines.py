@@ -38,10 +38,6 @@ def test_dpsgd_takes_ten_steps_and_mixes(small):
 def test_noise_comes_with_the_step_after_an_exchange(small):
     """One noisy gradient in ten: the first, whatever the method."""
     problem, network = small
-    for method in baselines.METHODS:
-        given = baselines.setting(method, problem, network, epsilon=1.0, rate=0.5, s=3)
-        assert given.algorithm.gradients.noisy == "communicating"
-        assert given.local == (method != "IHT-D-PSGD")
     given = baselines.setting("D-PSGD-PC", problem, network, epsilon=1.0, rate=0.5)
     result = jdfl.run(given.algorithm, problem, given.network, steps=2, metrics=())
     assert (result.totals.releases, result.totals.gradients) == (2 * 6, 2 * 10 * 6)

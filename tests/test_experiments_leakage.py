@@ -1,37 +1,12 @@
-"""Attacks on records see them without noise, are at chance with it, and prove no more than is accounted for."""
+"""The attack on records by a likelihood ratio is the best one, and proves no more than is accounted for."""
 
-import jax.numpy as jnp
 import numpy as np
 import pytest
 from scipy.stats import norm
 
 import jdfl
-from experiments.leakage_cases import JOINED, OBSERVERS, RECORDS, RING, M, about, methods
 from experiments.leakage_membership import Shadows, by_ratio, shown
-from experiments.leakage_pools import DELTA, budgeted, pool, view, watched
-from jdfl.algorithms.program import planned
-from jdfl.engine import stepping
-
-pytestmark = pytest.mark.optimized
-DIGITS, CANCER = pool("digits"), pool("breast_cancer")
-
-
-@pytest.mark.slow
-def test_an_attack_shows_no_more_than_is_accounted_and_sees_noise_that_is_missing():
-    problem = CANCER.held(np.arange(M * RECORDS).reshape(M, RECORDS))
-    private = budgeted(methods()["D-PSGD"][0], problem, RING, JOINED, 1.0)
-    promised = jdfl.account_plan(private, problem, RING, steps=JOINED, delta=DELTA).epsilon
-    assert 0.9 < promised <= 1.0
-    run = planned(private, problem, RING, JOINED)
-    silent = stepping.with_field(run, "gradients.mechanism.multiplier", jnp.float32(0))
-    noisy, bare = (about(one, CANCER, 8, 256, 0, known=True) for one in (run, silent))
-    for name, observer in OBSERVERS.items():
-        seen = view(watched(private, problem, RING, JOINED), observer)
-        one, other = (shown(by_ratio(told, *seen)) for told in (noisy, bare))
-        assert one.epsilon <= promised, name
-        assert abs(one.auc - 0.5) < 0.06, name
-        assert other.epsilon > 3 * promised, name
-        assert other.caught == 1.0, name
+from experiments.leakage_pools import DELTA
 
 
 def gaussians(mu, targets=8, runs=4000, width=3):

@@ -4,9 +4,7 @@ import pytest
 
 import jdfl
 from benchmarks import aot, methods
-from jdfl import testing
 from jdfl.engine import floors
-from tests.contract.table import TABLE
 from tests.refused import refused
 
 SIZE = aot.Size(48, 30, 6)
@@ -44,19 +42,6 @@ def test_nodes_at_rest_need_no_data_batches_read_no_example_twice_and_a_matrix_i
     assert more == pytest.approx(SIZE.m * floors.counts(own, *given, 16).senders * 4 * SIZE.n * 60)
 
 
-@pytest.mark.slow
-@pytest.mark.filterwarnings("ignore:.* keep their own rows")  # of BRIDGE-T, on so small a network
-def test_every_method_has_a_floor():
-    for line in TABLE:
-        problem, network = testing.small_problem(shared=line.shared), testing.small_network()
-        found = jdfl.floor(line.algorithm, problem, network, rounds=12)
-        assert found.state > 0
-        assert (found.messages > 0) == (line.name != "local-only")
-
-
 def test_what_does_not_fit_is_refused():
-    given = aot.regression(SIZE), aot.network(SIZE.m)
     with refused(rounds=0):
-        jdfl.floor(jdfl.DPSGD(), *given, rounds=0)
-    with refused(s=SIZE.n + 1):
-        jdfl.floor(jdfl.CEPS(s=SIZE.n + 1), *given)
+        jdfl.floor(jdfl.DPSGD(), aot.regression(SIZE), aot.network(SIZE.m), rounds=0)
