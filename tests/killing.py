@@ -1,95 +1,14 @@
-"""Runs of the command line that are killed and resumed, and the comparison of their whole folders."""
+"""The comparison of whole folders of runs, of which one was killed and resumed."""
 
 import json
-import os
 import re
-import signal
-import subprocess
-import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from jdfl.engine.records import JOURNAL, SNAPSHOTS
+from jdfl.engine.records import SNAPSHOTS
 from jdfl.store import events, lease, manifest, snapshots
-
-_SERVER = """
-import os, sys
-from jdfl.cli import main
-for line in sys.stdin:
-    child = os.fork()
-    if child == 0:
-        os.dup2(os.open(os.devnull, os.O_RDWR), 1)
-        os._exit(main(line.split()))
-    print(child, flush=True)
-    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
-"""
-
-Doomed = Callable[[float], bool]  # by the seconds since a command began
-
-
-class Server:
-    """Runs the command line in children that have imported everything already, and kills them."""
-
-    def __init__(self, cache: Path) -> None:
-        environment = {**os.environ, "JDFL_CACHE": "1", "XDG_CACHE_HOME": str(cache), "JAX_PLATFORMS": "cpu"}
-        command, pipe = [sys.executable, "-c", _SERVER], subprocess.PIPE
-        self._process = subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, env=environment)
-
-    def run(
-        self, args: list[str], doomed: Doomed = lambda seconds: False, number: signal.Signals = signal.SIGKILL
-    ) -> int:
-        """The exit status, minus the signal where it killed the child, which gets it as soon as it is `doomed`."""
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        print(*args, file=self._process.stdin, flush=True)
-        child, began = int(self._process.stdout.readline()), time.monotonic()
-        while _runs(child):
-            if doomed(time.monotonic() - began):
-                os.kill(child, number)
-                break
-            time.sleep(0.0005)
-        return int(self._process.stdout.readline())
-
-    def close(self) -> None:
-        """End it."""
-        self._process.communicate()
-
-
-def _runs(child: int) -> bool:
-    try:
-        return Path(f"/proc/{child}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
-
-
-def until_whole(server: Server, run: list[str], resume: list[str], out: Path, dooms: list[Doomed]) -> tuple[Path, int]:
-    """The folder of a run that is killed by each of `dooms` in turn and gone on with, and how many of them struck."""
-    args, struck = [*run, "--out", str(out)], 0
-    for doomed in [*dooms, lambda seconds: False]:
-        status = server.run(args, doomed)
-        if status == -signal.SIGKILL:
-            struck += 1
-        else:
-            assert status == 0, (status, args)
-        for folder in out.glob("*"):
-            if (folder / manifest.NAME).exists():
-                return folder, struck
-            if (folder / "config.yaml").exists():
-                args = ["resume", str(folder), *resume]
-            else:  # it was killed before there was anything to go on from
-                assert {one.name for one in folder.iterdir() if not one.name.startswith(".")} <= {
-                    JOURNAL,
-                    events.NAME,
-                    lease.NAME,
-                }
-                for one in folder.iterdir():
-                    one.unlink()
-                folder.rmdir()
-    raise AssertionError(f"{args} came to no end")
 
 
 def differences(one: Path, other: Path) -> list[str]:
