@@ -1,18 +1,27 @@
-"""What every method, rule and attack was written from is a field."""
+"""What methods, rules and attacks were written from is a field; the digest of what is computed has no names."""
 
 import dataclasses
 import re
 from typing import get_args
 
+import jax
+import jax.numpy as jnp
+import numpy as np
+
 import jdfl
 from jdfl import robust
 from jdfl.algorithms import REGISTRY
+from jdfl.algorithms.program import planned
+from jdfl.base import struct
 from jdfl.base.settings import Provenance, documentation
 from jdfl.cli.catalogue import catalogue
+from jdfl.engine.computed import computed
 from jdfl.events import REGISTRY as EVENTS
+from tests.later import Later
 
 KINDS = {**REGISTRY, **EVENTS, **robust.RULES, **robust.ATTACKS}
 WORDS = get_args(get_args(Provenance)[0])
+RING = Later(jdfl.network.ring, 4)
 ITERATIVE = {"iterations", "inner", "products", "newton_steps", "cap"}  # settings that bound a solver's work
 
 
@@ -29,3 +38,45 @@ def test_every_iterative_rule_has_a_tolerance_or_states_its_error():
     for kind in (*KINDS.values(), jdfl.OneBit):
         about, names = documentation(kind), {field.name for field in dataclasses.fields(kind)}
         assert "tolerance" in names or all("error" in about.get(name, "") for name in ITERATIVE & names), kind
+
+
+def digest(algorithm, loss, steps=2):
+    problem, network = jdfl.problems.from_loss(loss, jnp.zeros(3), np.ones((8, 3), np.float32), nodes=4), RING()
+    return computed(planned(algorithm, problem, network, steps), problem, network)
+
+
+def doubled(params, example):
+    return jnp.sum(jax.jit(lambda a: a * 2)(params) * example)
+
+
+def test_names_of_functions_and_variables_leave_the_digest_of_what_is_computed_alone_and_numbers_do_not():
+    def verdoppelt(gewichte, beispiel):
+        @jax.jit
+        def doppelt(a):
+            return a * 2
+
+        zwischen = doppelt(gewichte) * beispiel
+        return jnp.sum(zwischen)
+
+    def tripled(params, example):
+        return jnp.sum(jax.jit(lambda a: a * 3)(params) * example)
+
+    one, renamed, other = (digest(jdfl.DPSGD(), loss) for loss in (doubled, verdoppelt, tripled))
+    assert one == renamed != other
+
+
+@struct.dataclass
+class Scheduled(jdfl.DPSGD):
+    """One whose plan depends on the number of rounds, and on the records where it `reads`."""
+
+    reads: bool = struct.field(pytree_node=False, default=False)
+
+    def plan(self, problem, network, steps):
+        return np.full(steps, jnp.sum(problem.data) if self.reads else problem.m, np.float32)
+
+
+def test_a_plan_of_another_length_leaves_the_digest_alone_and_one_that_reads_no_data_is_known():
+    assert digest(Scheduled(), doubled) == digest(Scheduled(), doubled, steps=5) != digest(jdfl.DPSGD(), doubled)
+    problem = jdfl.problems.from_loss(doubled, jnp.zeros(3), np.ones((8, 3), np.float32), nodes=4)
+    why = [planned(Scheduled(reads=reads), problem, RING(), 2).unproven for reads in (False, True)]
+    assert why == ["", "its `plan` reads the records"]
