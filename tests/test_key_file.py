@@ -13,6 +13,7 @@ from jdfl.base.keys import key_data, key_in
 from jdfl.cli import main
 from tests.refused import refused
 
+pytestmark = pytest.mark.usefixtures("undrawn")
 FLAGS = ["--problem.m", "4", "--problem.n", "8", "--problem.s", "2", "--network", "ring", "--algorithm", "d-psgd"]
 
 

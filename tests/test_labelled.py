@@ -9,7 +9,6 @@ import networkx as nx
 import numpy as np
 import pandas as pd
 import pytest
-from scipy.sparse import csr_array
 
 import jdfl
 from jdfl import network as nw
@@ -104,10 +103,6 @@ DOORS = {
         lambda: pr.certified_radius(pd.Series([3.0, 2.0, 1.0], X.columns[::-1]), X, rows(t)),
     ),
     "from_matrix": (lambda: nw.from_matrix(W), lambda: nw.from_matrix(W.loc[NODES, NODES[::-1]])),
-    "membership": (
-        lambda: nw.membership(BASE(), joins=[4, 3, 2, 1]),
-        lambda: nw.membership(BASE(), joins={"d": 1, "c": 2, "b": 3, "a": 4}),
-    ),
 }
 PAIR = pd.Series([3, 4], ["a", "b"])
 NOISY = jdfl.DPSGD(gradients=jdfl.Gradients(batch=1, clip=1.0, mechanism=jdfl.Gaussian(1.0)))
@@ -145,16 +140,15 @@ class Headed:
         return len(self.values)
 
 
-class Table(Headed):
-    """A table that pandas can read, too."""
-
-    def __init__(self, table):
-        super().__init__(table)
-        self.to_pandas = lambda: table
+def readable(table):
+    """One that pandas can read, too."""
+    made = Headed(table)
+    made.to_pandas = lambda: table
+    return made
 
 
 def test_tables_of_other_libraries_are_those_of_pandas_and_labels_that_it_has_counted_are_none():
-    assert same(arrays(X=Table(X), test=(Table(columns(T)), u)), arrays(test=(T, u)))
+    assert same(arrays(X=readable(X), test=(readable(columns(T)), u)), arrays(test=(T, u)))
     assert same(arrays(X=X.reset_index(drop=True)), arrays(X=X.to_numpy(), y=y.to_numpy()))
     numbers, swapped = t.to_numpy(), Headed(columns(X))
     given = [Headed(X[:30]), Headed(columns(X)[30:])], [numbers[:30], numbers[30:]]
@@ -166,10 +160,6 @@ def test_tables_of_other_libraries_are_those_of_pandas_and_labels_that_it_has_co
         pr.linear_regression(*given, test=(swapped, numbers)),
     ):
         np.testing.assert_allclose(np.asarray(made.test[0])[:, :3], X, rtol=1e-5, err_msg=type(made).__name__)
-
-
-def run(problem, method):
-    return jdfl.run(method, problem, nw.ring(4), steps=1)
 
 
 def test_labels_that_cannot_be_aligned_or_do_not_fit_are_refused():
@@ -184,11 +174,13 @@ def test_labels_that_cannot_be_aligned_or_do_not_fit_are_refused():
         (("'z' in y", "'r3' missing"), lambda: arrays(y=y.rename({"r3": "z"}))),
         (("'Age' in test[0]", "'age' missing"), lambda: arrays(test=(T.rename(columns={"age": "Age"}), u))),
         (("'r0'",), lambda: arrays(X=X.rename({"r1": "r0"}), y=rows(y))),
-        (("'z' in clients",), lambda: arrays(nodes=None, clients=clients.rename({"r3": "z"}))),
         (("'x' in W", "'a' missing"), lambda: nw.from_matrix(W.rename(columns={"a": "x"}))),
         (("0, 1, 2, 3 missing",), lambda: nw.timed(nw.ring(4), slowness=slow)),
-        (("table of pandas",), lambda: run(arrays(intercept=False).replace(test=(X, t)), jdfl.DPSGD())),
-        (("lr",), lambda: run(arrays(), jdfl.DPSGD(lr=pd.Series([0.1])))),
+        (
+            ("table of pandas",),
+            lambda: jdfl.run(jdfl.DPSGD(), arrays(intercept=False).replace(test=(X, t)), nw.ring(4), steps=1),
+        ),
+        (("lr",), lambda: jdfl.run(jdfl.DPSGD(lr=pd.Series([0.1])), arrays(), nw.ring(4), steps=1)),
         (("48", "'b'", "metropolis"), lambda: nw.from_networkx(counts)),
     ):
         with refused(*said):
@@ -207,18 +199,14 @@ def test_rare_labels_and_numbers_that_lose_their_meaning_are_named_and_usual_one
     mistyped, ill = y.replace("ill", "sitting"), u == "ill"
     mistyped.iloc[3] = "siting"
     seconds = pd.DataFrame({"age": X["age"], "at": 1.7e9 + np.arange(N)}, X.index)
-    stacked = np.stack([np.arange(N), 2**60 + np.arange(N)], axis=1)
     for words, call in (
         ("^$", lambda: arrays(X=X * 1e6 + 1e6)),
         ("^$", lambda: arrays(X=pd.DataFrame({"id": rng.integers(0, 2**40, N)}, X.index), standardise=True)),
         (r"'siting' \(1\).*'sitting'", lambda: arrays(y=mistyped)),
-        (r"'siting' \(1\)", lambda: model(y=mistyped, task="classification")),
         (r"'well' \(\d+\)", lambda: arrays(test=(T[ill], u[ill]))),
         (r"48 numbers in column 'dose'.*become 0", lambda: arrays(X=X.assign(dose=X["dose"] * 1e-46))),
-        (r"144 numbers.*become 0", lambda: arrays(X=csr_array(X.to_numpy() * 1e-46), y=y.to_numpy())),
         (r"column 'at', which deviate by 17\.?\d*, are rounded by up to", lambda: arrays(X=seconds)),
         (r"beyond 2\^53 in at of X", lambda: arrays(X=seconds.assign(at=2**60 + np.arange(N)))),
-        ("column 1, which deviate by 17", lambda: arrays(X=stacked, y=y.to_numpy())),
         ("Numbers in y", lambda: arrays(y=1e9 + X["age"], task="regression")),
         ("Numbers in data", lambda: loss((seconds.assign(a=1.0), t), nodes=4)),
     ):

@@ -1,3 +1,6 @@
+import functools
+
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -14,8 +17,11 @@ truth = np.asarray(problem.truth, np.float64)
 w = np.random.default_rng(0).standard_normal((M, N)).astype(np.float32)
 
 
+compiled = functools.cache(lambda name: jax.jit(metrics.REGISTRY[name]))
+
+
 def measure(name, w=w, problem=problem) -> float:
-    value = metrics.REGISTRY[name](jnp.asarray(w), problem)
+    value = compiled(name)(jnp.asarray(w), problem)
     assert value.shape == ()
     return float(value)
 

@@ -119,18 +119,6 @@ def test_single_precision_keeps_its_digits_down_to_the_floor(kind):
     assert at_best["consensus_error"] < 1e-13
 
 
-def test_order_of_nodes_and_padding_change_nothing():
-    problem = known("softmax")
-    w = np.random.default_rng(4).normal(size=(problem.m, problem.n)).astype(np.float32)
-    order = np.array([2, 0, 3, 1])
-    longer = jax.tree.map(lambda x: np.pad(x, ((0, 0), (0, 6), *[(0, 0)] * (x.ndim - 2)), "symmetric"), problem.data)
-    padded = problem.replace(data=longer, weight=np.pad(problem.weight, ((0, 0), (0, 6))))
-    expected = {name: pytest.approx(float(value), rel=1e-5) for name, value in measured(w, problem).items()}
-    assert measured(w[order], problem.nodes(order)) == expected
-    assert measured(w, padded) == expected
-    np.testing.assert_allclose(solved(padded.replace(optimum=None)).optimum.w, problem.optimum.w, rtol=1e-12)
-
-
 def test_runs_compute_the_optimum_that_they_need():
     problem, network, algorithm = made("logistic"), jdfl.network.ring(4), jdfl.EXTRA(lr=0.5)
     given = {"steps": 40, "every": 10, "metrics": ["objective", "suboptimality", "distance_to_optimum"]}

@@ -7,7 +7,6 @@ from benchmarks import common, originals, page, peers
 from tests.later import Later
 
 TINY = Later(peers.work_of, m=8, q=7, n=5, degree=4)
-SMALL = Later(originals.small)
 
 
 def by_formula(work, order, rounds):
@@ -42,10 +41,3 @@ def test_every_original_was_compared_and_differs_where_the_table_says_so():
     for pair in originals.PAIRS:
         found = [one for one in table if one.case.startswith(f"{pair.name}, ") and one.unit == "relative"]
         assert [one.met for one in found] == ([None, True] if pair.why else [True]), pair.name
-
-
-@pytest.mark.filterwarnings("ignore")  # of packages that are not ours
-@pytest.mark.parametrize("pair", [one for one in originals.PAIRS if one.name in ("NIDS", "DLM")])
-def test_the_originals_agree(pair):
-    module = pytest.importorskip("benchmarks.peer_decent_bench", exc_type=ImportError)
-    assert originals.compared(pair, SMALL(), lambda *given: originals.found_by(module, *given))[-1].met

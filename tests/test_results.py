@@ -15,6 +15,8 @@ from jdfl.lab.results import FILES, new_run_folder, read_run, write_run
 from jdfl.lab.summary import spread_text, summary, summary_text
 from tests.refused import refused
 
+pytestmark = pytest.mark.usefixtures("undrawn")
+
 
 @pytest.fixture(scope="module")
 def result() -> jdfl.Result:

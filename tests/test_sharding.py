@@ -14,7 +14,6 @@ from benchmarks import sharding as volume
 from jdfl.algorithms.program import Program
 from jdfl.devices import layout, processes
 from jdfl.engine import stepping
-from jdfl.network.halo import halo
 from tests.contract import test_contract as contract
 from tests.contract.table import GOSSIP, TABLE, Row
 from tests.refused import refused
@@ -23,14 +22,14 @@ from tests.toy import Gossip
 M = 13  # of nodes, which eight devices do not divide
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def problem():
     return contract.make_problem(GOSSIP, m=M)
 
 
 def network(m: int = M) -> jdfl.network.Static:
-    """A ring with two chords: degrees 2 to 4."""
-    return jdfl.network.from_edges([*((i, (i + 1) % m) for i in range(m)), (0, 2), (0, 3)], m)
+    """A ring with two chords, of which one is long: degrees 2 to 4."""
+    return jdfl.network.from_edges([*((i, (i + 1) % m) for i in range(m)), (0, 2), (0, 7)], m)
 
 
 def near(one, many, size=None) -> None:
@@ -136,15 +135,15 @@ NETWORKS = {
 @pytest.mark.parametrize("kind", NETWORKS)
 def test_every_network_and_problem_gives_the_same(problem, kind):
     algorithm = {"late messages": jdfl.SGP(lr=0.05), "neural": jdfl.DPSGD(lr=0.05)}.get(kind)
-    same(*ends(neural() if kind == "neural" else problem, algorithm, NETWORKS[kind](), (None, 4), steps=4))
+    same(*ends(neural() if kind == "neural" else problem, algorithm, NETWORKS[kind](), steps=6))
 
 
 def test_the_number_of_devices_is_free_also_of_a_run_that_goes_on_and_chunks_are_free(problem):
     net = jdfl.network.link_loss(network(), 0.3)
-    whole, spread = ends(problem, net=net, meshes=(None, 5), steps=9)
+    whole, spread = ends(problem, net=net, steps=9)
     same(whole, spread)
-    (part,) = ends(problem, net=net, meshes=[5], steps=4)
-    for mesh, check, expected in ((5, np.testing.assert_array_equal, spread), (None, near, whole)):
+    (part,) = ends(problem, net=net, meshes=[8], steps=4)
+    for mesh, check, expected in ((8, np.testing.assert_array_equal, spread), (None, near, whole)):
         options = jdfl.Options(devices=mesh)
         check(jdfl.run(Gossip(), problem, net, steps=9, resume=part, options=options).params, expected.params)
 
@@ -199,22 +198,6 @@ def test_mixing_and_reductions_alone_communicate():
 def test_a_halo_exchanges_what_is_needed():
     sent, needed = volume.exchanged(jdfl.network.circulant(64, (1, 2, 5)), 8)
     assert needed <= sent <= 1.15 * needed
-
-
-def test_a_halo_brings_every_neighbour():
-    graph = jdfl.network.circulant(60, (1, 7)).graph
-    devices, m = 6, 10
-    plan, local = halo(np.asarray(graph.senders), np.asarray(graph.mask), devices)  # pyright: ignore[reportGeneralTypeIssues]
-    ids = np.arange(60)
-    for device in range(devices):
-        parts = [ids[device * m : (device + 1) * m]]
-        for rows, hop, pairs in zip(plan.rows, plan.hops, plan.pairs):
-            source = (device - hop) % devices
-            own = np.asarray(rows).reshape(devices, -1)[source]
-            parts.append(ids[source * m + own] if (source, device) in pairs else np.full(len(own), -1))
-        received = np.concatenate(parts)
-        here = slice(device * m, (device + 1) * m)
-        np.testing.assert_array_equal(received[local[here]], np.asarray(graph.senders)[here])
 
 
 def test_rows_are_found_by_what_the_fields_say():

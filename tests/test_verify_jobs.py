@@ -12,11 +12,11 @@ from jdfl.lab.files import write
 from jdfl.store import lease, manifest
 from tests.test_crash_points import SMALL, WORK
 
-pytestmark = [pytest.mark.filterwarnings("ignore"), pytest.mark.usefixtures("here")]
+pytestmark = [pytest.mark.filterwarnings("ignore"), pytest.mark.usefixtures("undrawn", "here")]
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def made(undrawn: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A finished sweep and a finished comparison."""
     place = tmp_path_factory.mktemp("made")
     (place / "small.yaml").write_text(SMALL)
