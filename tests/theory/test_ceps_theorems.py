@@ -7,11 +7,7 @@ import numpy as np
 import pytest
 
 import jdfl
-from experiments.proof_steps import (
-    FIRST,
-    SECOND,
-    closed_pairs,
-)
+from experiments.proof_steps import FIRST, SECOND, closed_pairs
 from experiments.theory import ceps as theorems
 from jdfl.algorithms.ceps_privacy import composed
 from jdfl.privacy.report import report
@@ -92,10 +88,7 @@ def test_lemma_1_is_false_where_some_nodes_are_never_selected():
 
 def largest(x: np.ndarray, s: int) -> np.ndarray:
     """P_Omega of the columns of x [n, m]."""
-    kept = np.argsort(-np.abs(x), axis=0)[:s]
-    out = np.zeros_like(x)
-    np.put_along_axis(out, kept, np.take_along_axis(x, kept, 0), 0)
-    return out
+    return np.where(np.abs(x) >= np.sort(np.abs(x), axis=0)[-s], x, 0.0)
 
 
 def test_lemma_2_bounds_what_projections_and_noise_add():
