@@ -1,5 +1,6 @@
 """The map from releases to messages is that of loops written from the papers, whatever the network and the settings."""
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
@@ -9,6 +10,8 @@ import scipy.sparse as sp
 import jdfl
 from jdfl.algorithms.program import planned
 from jdfl.base import struct
+from jdfl.base.keys import typed_key
+from jdfl.base.streams import Keys
 from jdfl.network.graph import as_dense, round_of
 from jdfl.observers.rounds import spread
 from jdfl.observers.watched import NoMapError
@@ -19,6 +22,8 @@ NOISY = jdfl.Gradients(clip=1.0, mechanism=jdfl.Gaussian(2.0))
 LR = 0.3
 ASYMMETRIC = Later(lambda: jdfl.network.from_matrix(sp.csr_array(np.random.default_rng(0).dirichlet(np.ones(M), M))))
 RING = Later(jdfl.network.ring, M)
+EDGES = [*((i, i - 1) for i in range(1, M)), (0, M - 1), (2, 0)]  # out-degrees differ, and push-sum weights with them
+ONE_WAY = Later(jdfl.network.from_edges, EDGES, M, directed=True, weights="out-degree")
 
 
 def problem(sizes=(1, 2, 3, 4, 5), penalty=None):
@@ -85,26 +90,28 @@ def test_a_regulariser_and_the_momentum_of_optax_are_parts_of_the_step():
         np.testing.assert_allclose(rows.reshape(M, -1), wanted, atol=1e-7 * np.abs(wanted).max())
 
 
-def test_gradient_tracking_sends_two_vectors():
-    network = RING()
-    W, g, x = mixing(network), inputs(T + 1), np.zeros((M, (T + 1) * M))
+@pytest.mark.parametrize(("kind", "network"), [(jdfl.DSGT, RING), (jdfl.PushDIGing, ONE_WAY)])
+def test_gradient_tracking_sends_two_vectors(kind, network):
+    """With the sums of push-sum in place of means, parameters are divided by what all ones become."""
+    W, g, x, a = mixing(network), inputs(T + 1), np.zeros((M, (T + 1) * M)), np.ones((M, 1))
     y, sent = g[0], []
     for k in range(T):
         moved = x - LR * y
         sent += [moved, y]
-        x, y = W @ moved, W @ y + g[k + 1] - g[k]
-    rows, map = found(jdfl.DSGT(lr=LR, gradients=NOISY), network, [*range(2 * T), -1])
-    wanted = np.stack([*sent, x])
+        x, y, a = W @ moved, W @ y + g[k + 1] - g[k], W @ a
+    rows, map = found(kind(lr=LR, gradients=NOISY), network, [*range(2 * T), -1])
+    wanted = np.stack([*sent, x / a])
     np.testing.assert_allclose(rows.reshape(wanted.shape), wanted, atol=3e-7 * np.abs(wanted).max())
     assert [release for release, _ in map.points] == list(range(T + 1))
 
 
 def test_random_networks_are_those_of_the_run():
     network = jdfl.network.erdos_renyi_rounds(M, 0.5)
-    data, algorithm = problem(), jdfl.DPSGD(lr=LR, gradients=NOISY)
-    maps = [spread(planned(algorithm, data, network, T), data, network, T, key) for key in (0, 0, 1)]
-    same = [np.array_equal(maps[0].heard, one.heard) and np.array_equal(maps[0].senders, one.senders) for one in maps]
-    assert same == [True, True, False]
+    _, map = found(jdfl.DPSGD(lr=LR, gradients=NOISY), network, [0], key=1)
+    drawn = jax.jit(jax.vmap(lambda k: network.at(k, Keys.of(typed_key(1)).at_round(k).network)))(jnp.arange(T))
+    np.testing.assert_array_equal(map.heard, drawn.mask)
+    np.testing.assert_array_equal(map.senders, drawn.senders)
+    assert (map.heard[0] != map.heard[1]).any()
 
 
 @struct.dataclass
