@@ -1,7 +1,7 @@
 """Bugs to be planted in noise, clipping, sampling and counting, each with the family of the audit that must see it.
 
-A bug replaces methods of the library's classes, or is an algorithm of its own; what the library claims stays, since
-`plant` lets nobody look at the traced program: the audit has to see what the flow of data would tell of some bugs.
+A bug replaces methods of the library's classes; what the library claims stays, since `plant` lets nobody look at the
+traced program: the audit has to see what the flow of data would tell of some bugs.
 """
 
 from collections.abc import Callable
@@ -15,8 +15,6 @@ import numpy as np
 import jdfl
 from jdfl.algorithms import gradients as gradients_file
 from jdfl.algorithms.book import Book
-from jdfl.algorithms.moment import Moment
-from jdfl.base import struct
 from jdfl.privacy import Gaussian
 from jdfl.privacy import exact as exact_file
 from jdfl.privacy.flow import Flow, Label
@@ -46,17 +44,16 @@ FIXED = Later(jax.random.key, 7)
 
 @dataclass(frozen=True)
 class Bug:
-    """What is replaced, in which setting or by which algorithm, and the family that must see it."""
+    """What is replaced, in which setting, and the family that must see it."""
 
     family: str
     patch: dict[str, Any] = field(default_factory=dict)
     owner: type = jdfl.Gradients
     setting: str = "all"
-    algorithm: Any = None
 
     @property
     def audited(self) -> Any:
-        return SETTINGS[self.setting] if self.algorithm is None else self.algorithm
+        return SETTINGS[self.setting]
 
 
 def plant(bug, monkeypatch):
@@ -146,13 +143,6 @@ def _skip_node(self, problem, w, *given, **known):
     return clipped.at[1].set(bare[1]), rest
 
 
-def _before_clipping(self, w, round, **options):
-    """Noise on what is not clipped, and a clip of the noisy gradient."""
-    g = _bare(replace(self, clip=None), w, round, **options)
-    noisy = _added(self, g, round, round.keys(gradients_file.NOISE))
-    return noisy * jnp.minimum(1.0, self.clip / jnp.linalg.norm(noisy, axis=1, keepdims=True))
-
-
 def _uncounted(self, w, round, **options):
     """Releases that nobody counts."""
     g = CALL(self, w, round, **options)
@@ -182,21 +172,6 @@ def _of_sixteen_bits(key, x):
     return _noise(jax.random.wrap_key_data(jnp.stack([seed, seed])), x)
 
 
-def _without_index(self, stream, index=0):
-    return stream.keys(self.roots.private, self.node)
-
-
-@struct.dataclass
-class Mixed(jdfl.DPSGD):
-    """Adapts before it combines, in local steps, as the tutorial on one's own algorithms does."""
-
-    turns: int = struct.field(pytree_node=False, default=1)
-
-    def step(self, state, round):
-        y = round.repeat(self.turns, lambda here, y: y - self.lr * self.gradients(y, here), state.x)
-        return state._replace(x=round.mix(y))
-
-
 BUGS = {
     "no noise": _law(lambda k, x: jnp.zeros_like(x), "residual scale"),
     "a third of the noise": _law(lambda k, x: _noise(k, x) / 3, "residual scale"),
@@ -208,15 +183,11 @@ BUGS = {
     "bfloat16 noise": _law(_few_bits, "residual collisions"),
     "noise cut at 2.5 standard deviations": _law(_cut, "residual tails"),
     "keys of 16 bits": _law(_of_sixteen_bits, "residual collisions"),
-    "one noise for all local steps": Bug(
-        "residual scale", {"keys": _without_index}, Moment, algorithm=Mixed(lr=0.1, gradients=PLAIN, turns=2)
-    ),
     "noise missing in one round": Bug("leak", _bare_when(lambda round: round.k == 2)),
     "noise shared by two nodes": Bug(
         "residual covariance", _other_keys(lambda keys, round: keys[jnp.asarray([0, 0, 2])])
     ),
     "keys reused over rounds": Bug("residual covariance", _other_keys(lambda keys, round: _each(FIXED(), round))),
-    "noise added before clipping": Bug("attack", {"__call__": _before_clipping}),
     "sensitivity off by two": Bug(
         "sensitivity", {"sensitivities": lambda self, problem: SENSITIVITIES(self, problem) / 2}
     ),

@@ -6,15 +6,7 @@ import numpy as np
 import pytest
 import scipy
 
-from jdfl.auditing.attack import (
-    area,
-    attack,
-    delta_bound,
-    epsilon_bound,
-    fit,
-    most_likely,
-    separation,
-)
+from jdfl.auditing.attack import area, attack, delta_bound, epsilon_bound, fit, most_likely, separation
 from jdfl.privacy import gaussian_delta, gaussian_epsilon
 from tests.refused import refused
 

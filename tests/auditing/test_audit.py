@@ -12,6 +12,7 @@ import pytest
 import jdfl
 from jdfl.algorithms.program import Program
 from jdfl.auditing import Audit, audit
+from jdfl.auditing.claim import check_features
 from jdfl.auditing.observe import observe
 from jdfl.base.keys import typed_key
 from jdfl.base.streams import Keys
@@ -132,4 +133,14 @@ def test_mistakes_are_refused_early():
         with refused(*named):
             audit(**(right | options))
     with pytest.warns(UserWarning, match="100 runs"):
-        audit(**right, runs=100)
+        check_features([np.zeros((50, 30))] * 2)
+    with refused("finite", "1 of 100"):
+        check_features([np.zeros((50, 3)), np.diag([np.inf] + 49 * [0.0])])
+
+
+@pytest.mark.slow
+def test_an_audit_in_parts_has_the_numbers_of_one_piece_and_takes_no_parts_of_another(tmp_path):
+    for changed in ({}, {}, {"steps": 3}, {"node": 1}, {"key": 1}):
+        how = {"runs": 500, "batch": 20} | changed
+        parts, whole = (_audit(**how, folder=folder) for folder in (tmp_path / "audit", None))
+        assert replace(parts, seconds=0.0) == replace(whole, seconds=0.0)

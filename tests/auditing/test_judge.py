@@ -10,15 +10,7 @@ import numpy as np
 import pytest
 import scipy
 
-from jdfl.auditing.judge import (
-    LEVEL,
-    Finding,
-    fired,
-    judge_changes,
-    judge_counts,
-    judge_hits,
-    judge_residuals,
-)
+from jdfl.auditing.judge import LEVEL, Finding, fired, judge_changes, judge_counts, judge_hits, judge_residuals
 
 SHAPE = N, T, M, n = 60, 3, 2, 4
 TIMES, LEVELS = 250, (0.5, 0.1, 0.02)
