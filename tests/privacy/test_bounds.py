@@ -88,10 +88,7 @@ def test_tails_that_are_cut_off_count(monkeypatch):
         assert exact_delta(z, rate, numerical.upper_bound(z, rate, 1, 1e-3)) <= 1e-3 * ROUNDING
 
 
-@pytest.mark.parametrize(
-    ("kind", "z", "rate"),
-    [("gaussian", 0.4, 0.1), ("gaussian", 3.0, 0.6), ("laplace", 0.7, 0.1)],
-)
+@pytest.mark.parametrize(("kind", "z", "rate"), [("gaussian", 0.4, 0.1), ("gaussian", 3.0, 0.6), ("laplace", 0.7, 0.1)])
 def test_no_pair_of_contributions_exceeds_the_profile(kind, z, rate):
     """Contributions on a line: antipodal, one of them nothing, and others."""
     largest = (0.5 + 6 * z) / z**2 if kind == "gaussian" else 1 / z

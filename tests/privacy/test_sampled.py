@@ -13,7 +13,6 @@ from tests.refused import each_refused, refused
 EVENTS = {"gaussian": GaussianEvent, "laplace": LaplaceEvent}
 ROUNDING = 1 + 1e-9  # of sums of a million numbers
 # Where a sample puts the mean of a release without the record, with it, and with what replaces it: within 1.
-CENTRES = [c for c in itertools.product((-0.5, 0.0, 0.5), repeat=3) if c[1] != c[2]]
 FAR = [(-0.5, 0.5, -0.5), (-0.5, -0.5, 0.5), (0.0, -0.5, 0.5), (0.5, -0.5, 0.0)]
 
 
@@ -36,11 +35,7 @@ def exact_bound(kind, z, rate, eps):
 
 @pytest.mark.parametrize(
     ("kind", "z", "rate", "delta"),
-    [
-        ("gaussian", 2.0, 0.5, 1e-9),
-        ("laplace", 0.5, 0.1, 1e-9),
-        ("laplace", 2.0, 0.9, 1e-4),
-    ],
+    [("gaussian", 2.0, 0.5, 1e-9), ("laplace", 0.5, 0.1, 1e-9), ("laplace", 2.0, 0.9, 1e-4)],
 )
 def test_one_release_meets_the_bound_and_no_more(kind, z, rate, delta):
     eps = epsilon(EVENTS[kind](z), 1, delta, sampled=subset(rate))
@@ -49,21 +44,7 @@ def test_one_release_meets_the_bound_and_no_more(kind, z, rate, delta):
     assert epsilon(EVENTS[kind](z), 1, delta, sampled=Sampled("poisson", round(rate * 1000), 1000)) <= eps
 
 
-@pytest.mark.parametrize(
-    ("kind", "z", "rate", "delta"),
-    [("gaussian", 0.6, 0.1, 1e-5), ("laplace", 0.6, 0.1, 1e-5)],
-)
-def test_no_pair_of_neighbours_exceeds_one_release(kind, z, rate, delta):
-    eps = epsilon(EVENTS[kind](z), 1, delta, sampled=subset(rate))
-    pairs = [pair(kind, z, rate, c, 20_001) for c in CENTRES]
-    assert max(delta_of(one, eps) for one in pairs) <= delta * ROUNDING
-    assert max(delta_of(one, 0.998 * eps) for one in pairs) > delta  # some pair attains it
-
-
-@pytest.mark.parametrize(
-    ("kind", "z", "rate", "delta"),
-    [("gaussian", 0.7, 0.1, 1e-4), ("laplace", 1.0, 0.1, 1e-4)],
-)
+@pytest.mark.parametrize(("kind", "z", "rate", "delta"), [("gaussian", 0.7, 0.1, 1e-4), ("laplace", 1.0, 0.1, 1e-4)])
 def test_no_two_pairs_of_neighbours_exceed_two_releases(kind, z, rate, delta):
     """Also different pairs one after the other, as an adaptive algorithm would meet them."""
     eps = epsilon(EVENTS[kind](z), 2, delta, sampled=subset(rate))

@@ -63,8 +63,6 @@ def test_a_report_is_of_the_releases_that_were_made():
     assert (told.noise_multiplier, told.largest_multiplier) == (20.0, 60.0)  # the fifth is to come
     assert told.epsilon_one_release == epsilon(LaplaceEvent(20.0), 1, DELTA)
     assert "noise: laplace, 20 to 60 times the sensitivity, at most 0.2, enforced by l1 clipping" in told.statement()
-    none = report_of(WHOLE, releases=0 * RELEASES)
-    assert (none.epsilon, none.epsilon_one_release, none.noise_multiplier, none.largest_multiplier) == (0, 0, 5.0, 60.0)
     pure = report_of(replace(WHOLE, event=LaplaceEvent(30.0)), delta=1e-40)
     assert (pure.largest_multiplier, pure.epsilon) == (None, pure.epsilon_pure)
     assert "epsilon by the sum of pure epsilons;" in pure.statement()

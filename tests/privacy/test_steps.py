@@ -12,7 +12,7 @@ from experiments.attack_worlds import ALONE, NOISY, regression
 from jdfl.engine.spending import guarantee_of
 
 
-@pytest.mark.rotated(2)
+@pytest.mark.rotated(3)
 @pytest.mark.parametrize("name", STEPS)
 def test_what_is_said_of_a_step(name):
     told, why = outcome(name)
