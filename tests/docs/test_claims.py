@@ -6,7 +6,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-import yaml
 
 from experiments import claim, fairness, gallery, ledger, pages
 from experiments.common import Row
@@ -14,7 +13,6 @@ from experiments.common import Row
 ROOT = Path(__file__).parents[2]
 CLAIMS = ledger.claims()
 TEXTS = Path(os.environ.get("JDFL_DATA", "/nowhere")).parent / "papers"
-LEAST = 60
 # What a sentence about a paper is: it names one or a part of one, and has a number that is not such a name.
 PART = re.compile(
     r"(?i)\b(?:Theorems?|Lemmas?|Corollar(?:y|ies)|Tables?|Figures?|Fig\.|Eqs?\.|Assumptions?|Remarks?|Algorithms?"
@@ -68,9 +66,7 @@ def test_a_table_or_figure_without_a_claim_is_named():
     assert all(run in known for one in ledger.papers().values() for run in one.artefacts.values())
 
 
-def test_there_are_many_of_all_kinds_and_their_tests_exist():
-    assert len(CLAIMS) >= LEAST
-    assert {one.kind for one in CLAIMS} >= {1, 2, 3, 4, "Reproduced", "Contradicts itself", "Reading"}
+def test_the_tests_that_claims_name_exist():
     for one in (one for one in CLAIMS if one.test):
         path, _, name = one.test.partition("::")
         assert re.search(rf"^def {name}\(", (ROOT / path).read_text(encoding="utf-8"), re.MULTILINE), one.name
@@ -107,27 +103,14 @@ def test_nothing_is_said_about_a_paper_outside_the_ledger():
     assert {path.name: told for path in WRITTEN if (told := outside(path.read_text(encoding="utf-8")))} == {}
 
 
-GOOD = """
-title: A paper
-cite: A. Author
-claims:
-  - id: one
-    place: Theorem 1
-    quotation: holds
-    kind: 3
-    found: it is {x}
-    run: errata_checks
-    numbers: {x: "case -> value"}
-"""
-
-
+GOOD = {"id": "one", "place": "Theorem 1", "quotation": "holds", "kind": 3, "found": "it is {x}"}
+GOOD |= {"run": "errata_checks", "numbers": {"x": "case -> value"}}
 ROWS = [Row("case", "value", 4.0, 2.0, 0.5, 5), Row("case b", "value", None, 3.0, 0.0, 1)]
 
 
 def made(**changes) -> claim.Claim:
     """The claim above, with changes of its text."""
-    given = yaml.safe_load(GOOD)["claims"][0] | changes
-    return ledger._claim("one", given)
+    return ledger._claim("one", GOOD | changes)
 
 
 def test_a_false_claim_is_noticed():

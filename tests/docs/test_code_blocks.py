@@ -170,38 +170,28 @@ def installable(what: str) -> bool:
     return asked is not None and set((asked[1] or "").split(",")) - {""} <= set(extras)
 
 
-def same(printed: str, shown: str) -> bool:
+def same(printed: str, shown: str, within: float = 0.02) -> bool:
     """Whether the words are the same, up to two percent of a number; `...` is any word."""
     words, wanted = printed.split(), shown.split()
-    return len(words) == len(wanted) and all(map(_alike, words, wanted))
+    return len(words) == len(wanted) and all(_alike(*both, within) for both in zip(words, wanted))
 
 
-def _alike(word: str, wanted: str) -> bool:
+def _alike(word: str, wanted: str, within: float) -> bool:
     if wanted in ("...", word):
         return True
     values = [re.fullmatch(r"(-?[\d,]*\.?\d+(?:e[+-]?\d+)?)(\D*)", one) for one in (word, wanted)]
     if not all(values):
         return False
     (number, unit), (other, same_unit) = ((float(one[1].replace(",", "")), one[2]) for one in values if one)
-    return unit == same_unit and math.isclose(number, other, rel_tol=0.02, abs_tol=2e-3)
+    return unit == same_unit and math.isclose(number, other, rel_tol=within, abs_tol=2e-3)
 
 
-def test_numbers_and_words_are_compared():
+def test_a_page_that_does_not_do_what_it_says_is_noticed(tmp_path):
     assert same("loss 0.1251 after 4,003 rounds in 3s\n", "loss 0.125 after 4,000 rounds in ...")
     for shown in ("loss 0.130", "loss 0.125 0.125", "gain 0.125", "loss x"):
         assert not same("loss 0.1251", shown)
-
-
-def test_blocks_of_unknown_kinds_are_refused(tmp_path):
-    page = tmp_path / "page.md"
-    for text in ("```\nls\n```\n", "```bash\nls\n```\n", "```bash\npip install .[no]\n```\n", "```python\n1 +\n```\n"):
-        page.write_text(text)
-        with pytest.raises((AssertionError, SyntaxError)):
-            play(page, slow=False)
-    for text in ("```bash\njdfl run --no-flag\n```\n", "```bash\njdfl report nowhere\n```\n"):
+    page, output = tmp_path / "page.md", "```python\nprint(3)\n```\n<!-- output -->\n```text\n4\n```\n"
+    for text in ("```\nls\n```\n", "```bash\npip install .[no]\n```\n", "```bash\njdfl report nowhere\n```\n", output):
         page.write_text(text)
         with pytest.raises(AssertionError):
             play(page, slow=True)
-    page.write_text("```python\nprint(3)\n```\n<!-- output -->\n```text\n4\n```\n")
-    with pytest.raises(AssertionError):
-        play(page, slow=False)

@@ -76,15 +76,8 @@ def test_metadata_and_versions_are_the_same_everywhere(metadata):
 def done(*command: str | Path, folder: Path, **environment: str) -> str:
     """What a command prints in a folder, with no jdfl but that of `environment`; it must end well."""
     inherited = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    told = subprocess.run(
-        [str(word) for word in command],
-        cwd=folder,
-        env={**inherited, **environment},
-        capture_output=True,
-        text=True,
-        timeout=1500,
-        check=False,
-    )
+    words, env = [str(word) for word in command], {**inherited, **environment}
+    told = subprocess.run(words, cwd=folder, env=env, capture_output=True, text=True, timeout=1500, check=False)
     assert told.returncode == 0, f"{command}\n{told.stdout[-2000:]}\n{told.stderr[-4000:]}"
     return told.stdout
 

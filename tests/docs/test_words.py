@@ -64,40 +64,16 @@ def prose(path: Path) -> Iterator[tuple[int, str]]:
     if path.name == "CHANGELOG.md":
         yield 1, "\n## ".join(re.split(r"\n## ", text)[:2])  # what was released stays as it was
     elif path.suffix == ".py":
-        yield from comments(text)
-        yield from literals(ast.parse(text))
+        comments = ["."] * (text.count("\n") + 1)  # a line without one ends a phrase
+        for token in tokenize.generate_tokens(io.StringIO(text).readline):
+            if token.type == tokenize.COMMENT:
+                comments[token.start[0] - 1] = token.string.lstrip("#: ")
+        yield 1, "\n".join(comments)
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str) and re.search(r"\s", node.value):
+                yield node.lineno, node.value
     else:
         yield 1, text
-
-
-def comments(text: str) -> Iterator[tuple[int, str]]:
-    """Comments, those of consecutive lines together."""
-    block, first, last = "", 0, 0
-    for token in tokenize.generate_tokens(io.StringIO(text).readline):
-        if token.type == tokenize.COMMENT:
-            line = token.start[0]
-            if block and line == last + 1:
-                block += "\n" + token.string.lstrip("#: ")
-            else:
-                if block:
-                    yield first, block
-                block, first = token.string.lstrip("#: "), line
-            last = line
-    if block:
-        yield first, block
-
-
-def literals(tree: ast.AST) -> Iterator[tuple[int, str]]:
-    """String literals with white space in them, docstrings among them; of f-strings all parts together."""
-    inside: set[ast.AST] = set()
-    for node in ast.walk(tree):
-        if isinstance(node, ast.JoinedStr):
-            parts = [one.value if isinstance(one, ast.Constant) else "{}" for one in node.values]
-            inside.update(one for one in node.values if isinstance(one, ast.Constant))
-            if re.search(r"\s", text := "".join(map(str, parts))):
-                yield node.lineno, text
-        elif isinstance(node, ast.Constant) and isinstance(text := node.value, str) and node not in inside:
-            yield from [(node.lineno, text)] if re.search(r"\s", text) else []
 
 
 def found(path: Path) -> list[tuple[int, str]]:
