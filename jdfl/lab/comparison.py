@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -99,6 +100,11 @@ class Comparison(Outputs):
                 found.loc[label, ["needs", "after"]] = how.short.amount, how.short.rounds
         found.insert(0, "budget", budget)
         return found.rename_axis("label")
+
+    @cached_property
+    def limits(self) -> pd.DataFrame:
+        """`at` its own budget without metrics, which the marks of all labels read."""
+        return self.at(self.by, self.budget, metrics=[])
 
     @checked
     def values(self, x: str | None = None, value: float | None = None, metric: str | None = None) -> pd.DataFrame:

@@ -69,11 +69,7 @@ def write_page(comparison: Comparison, path: str | Path, config_yaml: str = "") 
 
 def _marked(comparison: Comparison, rows: pd.DataFrame) -> pd.DataFrame:
     """Rows with the mark of their label in a column."""
-    return rows.assign(mark=rows["label"].map(_marks(comparison)))
-
-
-def _marks(comparison: Comparison) -> dict[str, str]:
-    return {label: comparison.mark(label) for label in comparison.results}
+    return rows.assign(mark=rows["label"].map({label: comparison.mark(label) for label in comparison.results}))
 
 
 def _sections(comparison: Comparison, config_yaml: str) -> Iterator[Section]:
@@ -114,7 +110,8 @@ def _curves(comparison: Comparison) -> list[Part]:
     alt = f"{', '.join(metrics)} of every algorithm against {', '.join(axes)}"
     lines = [Bands(comparison.view(x).curves, [x], metrics) for x in axes]
     drawn = {(x, y): frames[x, y] for y in metrics for x, frames in zip(axes, lines)}
-    marks = [f"{AXES[x]}: {label}, {mark}" for x in axes for label, mark in _marks(comparison.view(x)).items() if mark]
+    views = [(x, comparison.view(x), label) for x in axes for label in comparison.results]
+    marks = [f"{AXES[x]}: {label}, {mark}" for x, view, label in views if (mark := view.mark(label))]
     names = {x: words.axis(comparison, x).replace("\n", " ") for x in axes}
     return [about, *([f"Marked: {'; '.join(marks)}."] if marks else []), charts.curves(drawn, names, alt)]
 

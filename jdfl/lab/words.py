@@ -79,11 +79,11 @@ def mark(of: "Comparison", label: str) -> str:
     how = of.tuned[label]
     if how.failure:
         return how.failure if how.short else "no results"
-    if of.by != "stop" and (told := _short(of, label, of.by, of.at(of.by, of.budget, metrics=[]))):
+    if of.by != "stop" and (told := _short(of, label, of.by, of.limits)):
         return told
     if how.alike:
         return "all points of its grid that work are alike"
-    early = {} if of.by == "stop" else _early(of, of.at(of.by, of.budget, metrics=[]))
+    early = {} if of.by == "stop" else _early(of, of.limits)
     edges = " and ".join(f"{path} on the edge of its grid" for path in how.edge)
     untuned = f"not tuned: {how.lone}" if how.lone else "" if how.grid else "not tuned"
     used = f"ended {early[label]}" if label in early else ""
