@@ -184,7 +184,6 @@ SETTINGS: dict[str, tuple[Any, dict[str, Any], Callable[[Any], Any]]] = {  # kin
         for kind in (jdfl.Gaussian, jdfl.Laplace)
     },
 }
-STOPS = (jdfl.consensus_below(1.0), jdfl.gradient_below(1.0), jdfl.objective_below(1.0))
 
 
 class Odd:

@@ -1,6 +1,7 @@
 """What may come of bad input: a result, or an error that jdfl itself raises, in words, with what was expected."""
 
 import os
+import re
 import sysconfig
 import time
 import traceback
@@ -53,6 +54,39 @@ def tried(call: Callable[[], Any], what: object) -> Any:
     spent = time.monotonic() - begun
     assert spent < SLOWEST, f"{spent:.0f} seconds for {what!r:.600}"
     return found
+
+
+class BegunError(BaseException):
+    """Nothing was refused, and work that is not done here would begin."""
+
+
+def begin(*_: Any, **__: Any) -> None:
+    """In the place of work that is not done here."""
+    raise BegunError
+
+
+REFUSED, TAKEN, BEGINS = "refused by name", "taken", "taken, and a run would begin"
+RELATIONS = ("components", "examples", "nodes", "node", "bases", "data")  # what several arguments make together
+MINIMA = ("problems.optimum", "problems.sparse_optimum")  # say by RuntimeError that none was found
+
+
+def judged(make: Callable[[], Any], names: set[str], what: tuple[Any, ...]) -> str:
+    """What comes of it; AssertionError for an error that is none of jdfl's, in words, that names one of these."""
+    try:
+        make()
+    except BegunError:
+        return BEGINS
+    except Exception as error:
+        if (what[0] in MINIMA and isinstance(error, RuntimeError)) or (isinstance(error, OSError) and error.filename):
+            return REFUSED
+        as_value = ValueError(*error.args).with_traceback(error.__traceback__)
+        wrong = unclean(as_value if isinstance(error, TypeError) else error)
+        if not any(re.search(rf"\b{re.escape(name)}\b", str(error)) for name in {*names, *RELATIONS}):
+            wrong = wrong or "it names no argument"
+        if wrong:
+            raise AssertionError(f"{wrong}: {error!r:.400} of {what!r:.300}") from error
+        return REFUSED
+    return TAKEN
 
 
 def sizes(quick: int, slow: int) -> pytest.MarkDecorator:

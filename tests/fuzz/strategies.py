@@ -93,7 +93,26 @@ def configs(draw: st.DrawFn, kind: Any, changed: int = 3, **given: Any) -> Any:
     return kind(**given | {name: draw(values(types[name])) for name in sorted({*needed, *chosen})})
 
 
-PLAIN = st.one_of(
-    st.none(), st.booleans(), st.sampled_from(ODD_INTS), st.sampled_from(ODD_FLOATS), WORDS, TEXTS, st.dates()
-)
-TREES = st.recursive(PLAIN, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(WORDS | st.integers(), inner))
+COMPARED = "steps: 3\nby: bytes\nalgorithms:\n- d-psgd\n- {kind: entry, label: a, algorithm: ceps, grids: ['s=1,2']}\n"
+DEEP = "[" * 1_000
+NESTED = "".join(f"{'  ' * i}a:\n" for i in range(400))
+LAUGHS = "- &a0 [x]\n" + "".join(f"- &a{i} [{', '.join([f'*a{i - 1}'] * 9)}]\n" for i in range(1, 40))
+LAUGHING = LAUGHS.replace("- &a0 [x]", "steps:\n- &a0 [x]")
+LAUGHING_KEY = "steps: 3\n" + LAUGHS.replace("- &a0 [x]", "stepz:\n- &a0 [x]")
+MERGES = "a0: &a0 {x: 1}\n"
+MERGES += "".join(f"a{i}: &a{i} {{<<: [{', '.join([f'*a{i - 1}'] * 9)}]}}\n" for i in range(1, 40))
+ODD = [
+    *("", "null", "~", "[]", "3", "a", "- 1", "? ", ": 1", "? [1]\n: 2", "? {a: 1}\n: 2", "a: !!bool x", "@", "`", "!"),
+    *("steps: !!int x", "steps: !!float x", "steps: !!timestamp x", "steps: 2001-13-45", "steps: 2001-02-03"),
+    *("steps: 2001-02-30 12:00:00", "steps: 1:60:99", "steps: 0x", "steps: 0b2", "steps: 09", "steps: 1_000"),
+    *("steps: !!binary x", "steps: !!set {a}", "steps: !!python/object:os.system x", "steps: !!python/tuple [1]"),
+    *("steps: !!omap [a: 1]", "steps: &a [*a]", "&a [*a]", "steps: *a", "&a {steps: *a}", "%YAML 3.0\n---\nsteps: 1"),
+    *("--- 1\n--- 2", "steps: 1\n...\nsteps: 2", "steps: 1\nsteps: 1", "a: {b: 1, b: 2}", "<<: {steps: 3}", "=: 3"),
+    *("steps: =", "\ufeffsteps: 3", "steps: \0", "\t", "steps: .inf", "seed: .nan", "steps: " + "9" * 5000),
+    *("problem: {noise: " + "9" * 400 + "}", "stop: {kind: objective, value: 1e999}", "x" * 3000 + ": 1"),
+    *(DEEP, NESTED, LAUGHS, LAUGHING, LAUGHING_KEY, MERGES, "steps: 0x" + "f" * 4000, "? 0x" + "f" * 4000 + "\n: 1"),
+    *("{" * 1000, "- " * 1000, "steps: '" + "x" * 30_000 + "'", "".join(f"k{i}: 1\n" for i in range(5_000))),
+    *("metrics: [" + "a, " * 5_000 + "]", "network: {kind: edge-list-file, path: ''}"),
+]
+SAME = ["=", "<<", "yes", "No", "on", "~", "null", "0100", "0o10", "0b1", "0x1", "1_0", "1:30", "1e5", ".inf", ".5_5"]
+SAME += ["2001-01-01", "2001-02-03 01:02:03", "=\n", " =", "", "- =", "!x", "&a", "*a", "\x85", "\ufeff=", "true"]

@@ -31,15 +31,13 @@ from tests.fuzz.calls import (
     functions,
     odds,
 )
-from tests.fuzz.judge import fuzz, sizes, unclean
+from tests.fuzz.judge import BegunError, begin, fuzz, judged, sizes, unclean
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # of odd settings, at length
-RELATIONS = ("components", "examples", "nodes", "node", "bases", "data")  # what several arguments make together
 OWN = {  # may be functions, whose errors are a person's own
     ("compare", "progress"),
     ("problems.neural_classification", "shared"),
 }
-MINIMA = ("problems.optimum", "problems.sparse_optimum")  # say by RuntimeError that none was found
 
 
 def places() -> list[tuple[str, str]]:
@@ -49,37 +47,14 @@ def places() -> list[tuple[str, str]]:
     return [(name, one.name) for name, told in signatures.items() for one in told if one.kind not in kinds]
 
 
-class BegunError(BaseException):
-    """Nothing was refused."""
-
-
 @pytest.fixture(autouse=True)
 def begun(monkeypatch, tmp_path):
     """What begins a run raises `BegunError` instead."""
-
-    def begin(*arguments: Any) -> None:
-        raise BegunError
 
     monkeypatch.chdir(tmp_path)  # checkpoints of odd names
     monkeypatch.setattr(start, "require_memory", lambda *arguments: None)  # which takes long
     for name in ("start", "lanes"):
         monkeypatch.setattr(loop, name, begin)
-
-
-def judged(make: Callable[[], Any], names: set[str], what: object) -> None:
-    """AssertionError unless this is taken, or refused by an error of jdfl's, in words, that names one of these."""
-    try:
-        with contextlib.suppress(BegunError):
-            make()
-    except Exception as error:
-        if isinstance(what, tuple) and what[0] in MINIMA and isinstance(error, RuntimeError):
-            return
-        as_value = ValueError(*error.args).with_traceback(error.__traceback__)
-        wrong = unclean(as_value if isinstance(error, TypeError) else error)
-        if not any(re.search(rf"\b{re.escape(name)}\b", str(error)) for name in {*names, *RELATIONS}):
-            wrong = wrong or "it names no argument"
-        if wrong:
-            raise AssertionError(f"{wrong}: {error!r:.400} of {what!r:.300}") from error
 
 
 def call(name: str, argument: str, value: Any) -> None:
@@ -93,16 +68,20 @@ LONG = re.compile(r"plann|calibrate|account|noise_mult|neural|classification|ran
 EACH = [name for name in FUNCTIONS if not LONG.search(name)]
 
 
-def test_every_public_function_and_setting_is_fed_and_the_good_calls_are_good():
+def test_every_public_function_and_setting_is_fed():
     assert set(functions()) >= ELSEWHERE
     codecs_of = {value for name in codecs.__all__ if isinstance(value := getattr(codecs, name), type)}
     assert {*REGISTRY.values(), *codecs_of} - {codecs.Codec, codecs.Wire} <= {kind for kind, _, _ in SETTINGS.values()}
+
+
+@pytest.mark.slow
+def test_the_good_calls_are_good():
     for name in EACH:
         with contextlib.suppress(BegunError):
             FUNCTIONS[name](**GOOD[name])
 
 
-@sizes(900, 20_000)
+@sizes(600, 20_000)
 def test_any_argument(count):
     some = [place for place in places() if count > 10_000 or place[0] in EACH]
     fuzz(count, st.tuples(st.sampled_from(some), st.sampled_from(odds())), lambda one: call(*one[0], one[1]))
@@ -153,44 +132,24 @@ DOORS: dict[str, Callable[[Any], Any]] = {
 }
 
 
-BEGIN = ("observe", "audit", "audit_one_run", "check_algorithm")
+def test_a_wrong_object_is_refused_at_all_doors():
+    for door, use in DOORS.items():
+        for wrong in ({"gradients": "x"}, {"gradients": jdfl.Gradients}, {"gradients": jdfl.Gradients(batch="x")}):
+            with words.refused(ValueError, TypeError) as error:
+                use(jdfl.DPSGD(**wrong))
+            assert not unclean(ValueError(*error.value.args).with_traceback(error.tb)), door
 
 
-def objected(place: tuple[str, str], value: Any, door: str = "run", *others: str) -> bool:
-    """Whether the object is taken; AssertionError where it is refused without words, or by a run without its name."""
-    try:
-        DOORS[door](PLACES()[place](value))
-    except BegunError:
-        return True
-    except Exception as error:
-        wrong = unclean(ValueError(*error.args).with_traceback(error.__traceback__))
-        if not isinstance(error, ValueError | TypeError):
-            wrong = f"a {type(error).__name__}"
-        known = (place[1].rpartition(".")[2], "clip", "size for Sparse", *others)  # noise without a clip; a codec
-        if (
-            not wrong
-            and door in ("run", "check_run")
-            and not any(re.search(rf"\b{re.escape(name)}\b", str(error)) for name in known)
-        ):
-            wrong = "it does not name the field"
-        if wrong:
-            raise AssertionError(f"{wrong}: {error!r:.300} of {type(value).__name__} as {place} in {door}") from error
-        return False
-    return True
+@sizes(60, 5000)
+def test_any_setting(count):
+    """Every field of every algorithm, codec, mechanism and of its gradients."""
+    rest = {"clip", "size for Sparse"}  # noise without a clip; a codec
 
+    def check(one: tuple[tuple[str, str], Any]) -> None:
+        (owner, field), value = one
+        fields = {one.name for one in dataclasses.fields(SETTINGS[owner][0])}
+        names = {field.rpartition(".")[2], *fields, *rest}
+        judged(lambda: start.check_run(PLACES()[one[0]](value), PROBLEM(), RING(), 2, 1, None), names, one)
 
-@sizes(150, 5000)
-def test_wrong_objects_are_refused_at_all_doors(count):
-    """Two of the doors know no network, and compare kinds only."""
-
-    def check(one: tuple[tuple[str, str], tuple[bool, Any]]) -> None:
-        place, (odd, value) = one
-        fields = [field.name for field in dataclasses.fields(SETTINGS[place[0]][0])]
-        if not objected(place, value, *(["check_run", *fields] if odd else [])) and not odd:
-            for door in DOORS:
-                if door not in ("audit_bits", "privacy") or place in GRADIENTS:
-                    assert not objected(place, value, door) or door not in BEGIN, (place, value, door)
-
-    values = [(False, one) for one in OBJECTS] + [(True, one) for one in odds()]
     some = [*GRADIENTS, *sorted(PLACES())]
-    fuzz(count, st.tuples(st.sampled_from(some), st.sampled_from(values)), check)
+    fuzz(count, st.tuples(st.sampled_from(some), st.sampled_from([*OBJECTS, *odds()])), check)

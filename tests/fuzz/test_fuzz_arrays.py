@@ -9,7 +9,7 @@ import pytest
 import jdfl
 from jdfl import network, problems
 from tests.fuzz.calls import NEURAL, PARTS, USUAL, X, Y, squared
-from tests.fuzz.test_fuzz_arguments import judged
+from tests.fuzz.judge import judged
 from tests.refused import refused
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # of odd settings, at length

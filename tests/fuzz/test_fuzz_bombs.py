@@ -68,7 +68,7 @@ HEADS = [
     b"\x80\2]r\xff\xff\xff\x7f.",
     b"]p999999999999\n.",
     b"\x80\4\x95\xff\xff\xff\xff\xff\xff\xff\x7f].",
-    b"(" * 2**21 + b".",
+    b"(" * 2**18 + b".",
     b"]" + b"".join(b"q%c](h%ch%ce" % (i, i, i) for i in range(200)) + b".",
     pickle.dumps({b"data": np.zeros((1, 3072), np.uint8), b"labels": [None]}),
 ]

@@ -1,29 +1,41 @@
 """Wrong words on the command line, and wrong files of settings: refused in words, or what was asked for is done."""
 
 import copy
+import dataclasses
+import functools
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from random import Random
-from typing import Any
+from typing import Any, get_type_hints
 from unittest import mock
 
 import yaml
 
 from jdfl import config
-from jdfl.cli.sweep import Options as SweepOptions
-from jdfl.config import to_yaml
+from jdfl.cli import account, audit, bench, compare, data, report, resume, run, sweep, verify
+from jdfl.config import RunConfig, members, to_yaml
 from jdfl.engine import loop
 from jdfl.lab import study
+from jdfl.lab.settings import Settings
 from tests.comparison.test_goes_on import SMALL
-from tests.fuzz.strategies import ODD_FLOATS, ODD_INTS
-from tests.fuzz.test_fuzz_cli import SHORT, SPREAD, TINY, VALUES, flags, options
-from tests.fuzz.test_fuzz_config import COMPARED, ODD, SAME
-from tests.robustness.outcomes import BegunError, begin, said
+from tests.fuzz.judge import BegunError, begin
+from tests.fuzz.strategies import COMPARED, ODD, ODD_FLOATS, ODD_INTS, SAME
+from tests.robustness.outcomes import said
 
 REFUSED, DONE, BEGINS = "refused in words", "done", "taken, and work would begin"
 FAILED = "done, with a status that says more"
+TINY = ["--problem.m", "4", "--problem.n", "6", "--problem.s", "2", "--problem.rows", "5", "9", "--steps", "2"]
+TINY += ["--network", "complete", "--algorithm", "d-psgd"]
+VALUES = [".nan", ".inf", "-.inf", "inf", "-1", "0", "1", "2", "3", "0.5", "1e-320", "1e300", "4294967296", "1" * 30]
+VALUES += ["9" * 5000, "", " ", "x", "none", "None", "True", "ring", "dense", "ceps", "auto", "[1, 2]", "{}", "é"]
+VALUES += ["/", ".", "/dev/null", "missing", "lr=1", "config.yaml", "../config.yaml", "%s", "$(x)", "--", "-", "a=b"]
+VALUES += ["\ud800", "a" * 300]
+OF_RUNS = {"run": run, "resume": resume, "verify": verify, "account": account, "audit": audit}
+OF_RUNS |= {"sweep": sweep, "bench": bench}
+SPREAD = ("devices", "distributed", "coordinator", "processes", "process")  # other processes would be waited for
+SHORT = [".nan", ".inf", "-1", "0", "1", "2", "0.5", "1e300", "x", "", "none", "file", "1" * 30]
 TYPED = [*VALUES, "1_000", "0x10", "1e3", "٣", "1,2", "~", "null", "-0", "+1", ".5", "1e999", "\\", "'", "*"]
 TYPED += ["🙂", "&a", "!x", "file", "folder", "folder/../folder", "config.yaml/x", "=", "-h", "\n", "a\u0000b"]
 OVER = ["algorithm.lr=0.1", "algorithm.lr=", "=", "x=1", "algorithm.lr=log:1:2", "algorithm.lr=log:2:1", ""]
@@ -33,10 +45,34 @@ QUICK += ["algorithm.batch", "algorithm.clip", "max-seconds", "out", "stop", "st
 BEGINNINGS: list[tuple[Any, str]] = [(loop, "start"), (loop, "lanes"), (study, "run_group")]
 
 
+def flags(kind: Any, path: str = "") -> Iterator[str]:
+    """The names of all settings of a class, also those of the kinds that its settings may be of."""
+    for name, annotation in get_type_hints(kind, include_extras=True).items():
+        if name not in {field.name for field in dataclasses.fields(kind)}:
+            continue
+        yield path + name.replace("_", "-")
+        for inner in members(annotation).values():
+            if path.count(".") < 2:
+                yield from flags(inner, f"{path}{name}.")
+
+
+@functools.cache
+def options() -> dict[str, list[str]]:
+    """The names of all options by command."""
+    ran = set(flags(RunConfig))
+    known = {
+        **{name: ran | set(flags(module.Options)) for name, module in OF_RUNS.items()},
+        "export": {"to", "json"},
+        "compare": {*flags(Settings), *flags(compare.Options), "algorithms"},
+        "report": set(flags(report.Options)),
+        "data": set(flags(data.Options)),
+    }
+    return {name: sorted(found) for name, found in known.items()}
+
+
 def words(draw: Random) -> list[str]:
     """A command, and what may be typed after it."""
-    more = {"sweep": {*options()["sweep"], *flags(SweepOptions)}, "export": {"to", "json"}}
-    known = options() | {name: sorted(found) for name, found in more.items()}
+    known = options()
     command = draw.choice([*known, "list", "completion", "", "rnu", "--help", "--version", "-h", "--x"])
     if command not in known:
         return [command, *(draw.choice(TYPED) for _ in range(draw.randint(0, 2)))]
@@ -80,16 +116,14 @@ def one(draw: Random) -> str:
     for name in ("config.yaml", "folder/config.yaml"):
         Path(name).write_text("steps: 2\nproblem: {kind: example1, m: 4, n: 6, s: 2, rows: [5, 9]}\n")
     Path("file").touch()
-    kind = draw.choices(["words", "file", "short"], [50, 45, 5])[0]
+    kind = draw.choices(["words", "file", "short"], [45, 40, 15])[0]
     if kind == "words":
         return done(words(draw), really=False)
     if kind == "short":  # a run of two rounds with odd settings, to its end
         odd = [word for name in draw.sample(QUICK, draw.randint(1, 2)) for word in (f"--{name}", draw.choice(SHORT))]
         return done(["run", *TINY, "--quiet", *odd], really=True)
-    command = draw.choice(["run", "compare", "sweep"])
-    how = draw.choice([_swapped, _swapped, _unknown, _scalar, _scalar, _bytes, _anchors, _deep])
-    odd = draw.choice(ODD).encode("utf-8", "surrogatepass") if draw.random() < 0.1 else how(_base(command, draw), draw)
-    Path("odd.yaml").write_bytes(odd)
+    command = draw.choice(COMMANDS)
+    Path("odd.yaml").write_bytes(file(command, draw))
     return done([command, "--config", "odd.yaml", "--quiet"], really=False)
 
 
@@ -107,6 +141,15 @@ SCALARS += ["'3'", "*unknown", "{}", "[]", ".NaN", "-.INF", "!!float 1", "!!int 
 SCALARS += ["!!binary aGk=", "!!set {a}", "&a 3", "!!python/name:os.system", "!!omap [a: 1]", "-", "?", "%", "9" * 400]
 LEAVES: list[Any] = [None, True, False, *ODD_INTS, *ODD_FLOATS, "", "x", "none", "é", "\0", "1", "d-psgd", [], {}]
 LEAVES += [[None], [[]], [1, "a"], {"a": {}}, {"kind": "x"}, {"kind": ["ring"]}, {1: 2}, {"kind": "ring", "m": 3}]
+
+
+COMMANDS = ("run", "compare", "sweep")
+
+
+def file(command: str, draw: Random) -> bytes:
+    """Settings of a command in which something is wrong."""
+    how = draw.choice([_swapped, _swapped, _unknown, _scalar, _scalar, _bytes, _anchors, _deep])
+    return draw.choice(ODD).encode("utf-8", "surrogatepass") if draw.random() < 0.1 else how(_base(command, draw), draw)
 
 
 def _base(command: str, draw: Random) -> Any:

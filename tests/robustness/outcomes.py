@@ -32,15 +32,6 @@ class TooLongError(BaseException):
     """The time limit of an attack is over."""
 
 
-class BegunError(BaseException):
-    """Nothing was refused, and work that is not done here would begin."""
-
-
-def begin(*_: Any, **__: Any) -> None:
-    """In the place of work that is not done here."""
-    raise BegunError
-
-
 @contextlib.contextmanager
 def limited(seconds: float) -> Generator[None]:
     """Raises TooLongError inside after so many seconds."""
