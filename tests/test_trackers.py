@@ -105,15 +105,25 @@ def test_tensorboard_can_read_what_is_written(tmp_path):
     assert told == dict(enumerate(pytest.approx(one) for one in result.history["objective"]))
 
 
-def test_weights_and_biases_is_called_as_it_asks_to_be(monkeypatch, tmp_path):
-    run = MagicMock(summary={})
+def test_weights_and_biases_and_mlflow_are_called_as_they_ask_to_be(monkeypatch, tmp_path):
+    run, mlflow = MagicMock(summary={}), MagicMock()
     monkeypatch.setitem(sys.modules, "wandb", SimpleNamespace(init=run.init))
+    monkeypatch.setitem(sys.modules, "mlflow", mlflow)
     run.init.return_value = run
-    result = play(Trackers(["wandb"], tmp_path, {"lr": 0.05}))
+    mlflow.environment_variables.MLFLOW_EXPERIMENT_NAME.get.return_value = None
+    result = play(Trackers(["wandb", "mlflow"], tmp_path, {"lr": 0.05}))
     assert run.init.call_args.kwargs["config"] == {"lr": 0.05}
     assert [one.kwargs["step"] for one in run.log.call_args_list] == list(range(8))
     assert run.summary["provenance"] == result.provenance.hash
     run.finish.assert_called_once()
+    client = mlflow.MlflowClient.return_value
+    name = client.create_run.return_value.info.run_id
+    mlflow.set_experiment.assert_called_once_with("jdfl")
+    client.log_param.assert_called_once_with(name, "lr", "0.05")
+    told = [(one.kwargs["step"], one.args[2]) for one in client.log_metric.mock_calls if one.args[1] == "objective"]
+    assert told == list(enumerate(result.history["objective"]))
+    client.set_tag.assert_any_call(name, "provenance", result.provenance.hash)
+    client.set_terminated.assert_called_once_with(name)
 
 
 class Terminal(io.StringIO):
