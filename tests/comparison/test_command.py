@@ -2,21 +2,17 @@
 
 import dataclasses
 import inspect
-import json
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import jdfl
 from jdfl import config
-from jdfl.base.settings import documentation
 from jdfl.cli import compare as command
 from jdfl.cli import main
-from jdfl.lab import folder
 from jdfl.lab import settings as compare
 from jdfl.lab.entries import DEFAULT
 from jdfl.lab.settings import CompareConfig, Entry, Settings, build, from_yaml, to_yaml
@@ -53,6 +49,7 @@ def apart(monkeypatch, tmp_path):
     (tmp_path / "small.yaml").write_text(SMALL)
 
 
+@settings(max_examples=8)
 @given(st.deferred(lambda: values(CompareConfig)))
 def test_yaml_round_trip_is_exact(given: CompareConfig):
     assert from_yaml(to_yaml(given)) == given
@@ -133,21 +130,13 @@ def test_what_tuning_goes_by_is_refused_where_there_is_none():
     assert built(tune=False, stop=config.STOPS("consensus", tolerance=0.5), by="stop")[3]["tuning"] is None
 
 
-def test_defaults_are_the_librarys_and_every_setting_has_a_sentence():
-    for kind in (Settings, CompareConfig, Entry, command.Options):
-        assert all(text.endswith(".") for text in documentation(kind).values())
+def test_defaults_are_the_librarys_and_the_help_has_a_file_that_can_be_read(capsys):
     given = {name: p.default for name, p in inspect.signature(jdfl.Experiment).parameters.items()}
     here = Settings()
     assert all(getattr(here, name) == given[name] for name in ("every", "measure", "stop", "batch"))
     assert (here.by, here.also, here.extend) == (DEFAULT[0], DEFAULT, jdfl.Tuning().extend)
-
-
-def test_the_help_has_a_file_that_can_be_read(capsys):
     assert main(["compare", "--help"]) == 0
-    text = capsys.readouterr().out
-    for words in ("--algorithms", "--no-tune", "--by", "--tuning-seeds", "--problem.m", "examples:", "exit status"):
-        assert words in text
-    example = text.split("flags override it:\n")[1].split("\n\n")[0]
+    example = capsys.readouterr().out.split("flags override it:\n")[1].split("\n\n")[0]
     assert len(from_yaml(example).algorithms) == 3
 
 
@@ -158,35 +147,6 @@ def test_names_on_the_command_line_take_the_place_of_those_in_the_file():
     kept, _ = command.parse(["--network", "ring", "--config", "small.yaml", "--no-tune", "--by=bytes"])
     assert len(kept.algorithms) == 3
     assert (kept.network.kind, kept.tune, kept.by) == ("ring", False, "bytes")
-
-
-@pytest.mark.slow
-@pytest.mark.filterwarnings("default", "ignore:The best")
-def test_a_comparison_from_end_to_end(capsys, tmp_path):
-    assert main(["compare", "--config", "small.yaml", "--extend", "0", "--metrics", "objective"]) == 0
-    shown = capsys.readouterr()
-    (place,) = (tmp_path / "runs").iterdir()
-    assert {*folder.FILES, "config.yaml"} <= {path.name for path in place.iterdir()}
-    for said in ((place / "table.txt").read_text(), f"folder: runs/{place.name}"):
-        assert " ".join(said.split()) in " ".join(shown.out.split())  # whose lines are broken
-    assert "jdfl: warning: Not tuned: ceps-2" in shown.err
-    stored = from_yaml((place / "config.yaml").read_text())
-    assert stored == dataclasses.replace(from_yaml(SMALL), extend=0, metrics=("objective",))
-    curves = pd.read_parquet(place / "curves.parquet")
-    ends = curves.groupby(["label", "seed"])["round"].max().unstack().to_numpy()
-    assert (ends >= [[6, 6], [6, 6], [4, 4]]).all()  # and on to the budgets
-    assert main(["compare", "--config", str(place / "config.yaml"), "--json", "--out", "more"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert told["algorithms"]["ceps"]["values"].keys() == {"step_scale"}
-    assert (told["algorithms"]["ceps"]["tuning_runs"], told["algorithms"]["ceps-2"]["note"]) == (12, "not tuned")
-    assert told["budget"] == 4
-    again = pd.read_parquet(Path(told["folder"]) / "curves.parquet")
-    pd.testing.assert_frame_equal(again.drop(columns="seconds"), curves.drop(columns="seconds"))
-    flags = ["--algorithms", "ceps", "--metrics", "objective", "--grids", "step_scale=1e30", "--steps", "40"]
-    assert main(["compare", "--config", "small.yaml", *flags, "--quiet"]) == 3
-    shown = capsys.readouterr()
-    assert "has no results" in shown.err
-    assert shown.out.startswith("runs/")
 
 
 def test_a_mistake_is_one_line_and_status_2_and_leaves_nothing(capsys, tmp_path):

@@ -20,7 +20,10 @@ from tests.later import Later
 from tests.refused import refused
 from tests.toy import FEW, SLOW, Gossip, M, network, problem, terms
 
-pytestmark = pytest.mark.filterwarnings("ignore:(Not tuned|The best|Tuning chose|.* has no results|many. not)")
+pytestmark = [
+    pytest.mark.usefixtures("undrawn"),
+    pytest.mark.filterwarnings("ignore:(Not tuned|The best|Tuning chose|.* has no results|many. not)"),
+]
 RATES = [0.02, 0.1, 2.0]  # the last one diverges
 TUNE = Tuning(keys=(70, 71), extend=0)
 OPTIONS = {"trials": [0, 1, 2], "steps": 12, "metrics": FEW, "tuning": TUNE, "longer": 1}

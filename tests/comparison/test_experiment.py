@@ -178,14 +178,3 @@ def test_mistakes_are_refused_before_anything_runs():
     ):
         with refused(*names):
             door(**changes)
-
-
-def test_a_mistyped_setting_is_answered_with_the_right_one():
-    for call, meant in (
-        (lambda: jdfl.Experiment(methods={}, trails=4, **HOW), "trials"),
-        (lambda: jdfl.compare({"a": Gossip()}, data, graph, step=3), "steps"),
-        (lambda: jdfl.Tuning(key=[1]), "keys"),
-        (lambda: jdfl.Entry(Gossip(), tuned={}), "tune"),
-    ):
-        with refused(TypeError, f"'{meant}'"):
-            call()

@@ -39,11 +39,11 @@ algorithms:
 COMPARE = ["compare", "--config", "small.yaml", "--quiet"]
 RESUME = ["resume", "cut", "--quiet"]
 PROGRAMS = 5  # two methods, each tuned and reported, one of them tuned again at the rounds of its budget
-pytestmark = pytest.mark.filterwarnings("ignore")
+pytestmark = [pytest.mark.filterwarnings("ignore"), pytest.mark.usefixtures("undrawn")]
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory) -> Path:
+def whole(undrawn, tmp_path_factory) -> Path:
     """The folder of a comparison that nothing cut off."""
     base = tmp_path_factory.mktemp("whole")
     with pytest.MonkeyPatch.context() as patch:
@@ -129,7 +129,13 @@ def test_what_is_done_is_shown_and_what_has_done_nothing_leaves_nothing(capsys, 
     before = {path: path.stat().st_mtime_ns for path in Path("cut").iterdir()}
     for again in ([*COMPARE, "--folder", "cut", "--json"], ["resume", "cut", "--json"]):
         assert main(again) == 0
-        assert json.loads(capsys.readouterr().out)["folder"] == "cut"
+        told = json.loads(capsys.readouterr().out)
+        assert (told["folder"], told["budget"], list(told["algorithms"])) == (
+            "cut",
+            6,
+            ["d-psgd", "with sparse messages"],
+        )
+        assert told["algorithms"]["d-psgd"]["values"]["lr"] in (0.01, 0.02)
     assert {path: path.stat().st_mtime_ns for path in Path("cut").iterdir()} == before
     for status, what in ((130, ctrl_c), (5, lambda: shutil.rmtree("cut"))):
         shutil.rmtree("cut", ignore_errors=True)
@@ -225,8 +231,6 @@ def test_mistakes():
         _experiment().run(folder="kept", retry=-1)
     with pytest.raises(FileNotFoundError):
         _experiment().run(folder="missing/kept")
-    with refused("folder"):
-        _experiment().run(folder=3)  # pyright: ignore[reportArgumentType]
     with jobs.opened(Path.cwd(), {"work": "audit", "versions": {}}):
         pass
     with refused("other work"):

@@ -50,7 +50,7 @@ def test_the_noise_is_the_least_that_suffices_for_every_seed():
             assert alone.gradients.mechanism.multiplier < found.gradients.mechanism.multiplier
 
 
-def test_tables_tell_what_was_spent_and_who_stands_beside(tmp_path):
+def test_tables_tell_what_was_spent_and_who_stands_beside(undrawn, tmp_path):
     with pytest.warns(UserWarning, match=r"Noise not set for epsilon: exact\."):
         found = compare({"D-PSGD": PLAIN, "exact": jdfl.DPSGD(lr=0.05)}, epsilon=4.0)
     assert list(found.privacy) == ["D-PSGD"]

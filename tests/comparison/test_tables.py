@@ -95,30 +95,21 @@ def test_the_best_and_what_cannot_be_distinguished_from_it_are_marked(three):
     assert [cell.mark for cell in table.column(found, "accuracy", values)] == ["", "best"]
 
 
-def test_markdown_is_a_table_of_equal_rows(three):
+def test_markdown_and_latex_are_tables_of_equal_rows_and_escape_everything(three):
     text = three.table("markdown")
-    rows = [line for line in text.splitlines() if line.startswith("|")]
-    cells = [re.split(r"(?<!\\)\|", row)[1:-1] for row in rows]
-    assert len(rows) == 2 + len(LABELS)
-    assert {len(row) for row in cells} == {4}
-    assert re.fullmatch(r"( -+:? )+", "".join(cells[1]))
+    cells = [re.split(r"(?<!\\)\|", row)[1:-1] for row in text.splitlines() if row.startswith("|")]
+    assert [len(row) for row in cells] == [4] * (2 + len(LABELS))
     assert "_1.20 ± 0.50_" in text
     assert r"a\|b \<i\>" in text
     assert "not tuned" in cells[2][1]
-
-
-def test_latex_escapes_everything_and_balances(three):
     text = three.table("latex")
-    body = text.split(r"\hline")
-    assert [line.count("&") - line.count(r"\&") for line in body[2].strip().splitlines()] == [3, 3, 3]
-    assert all(line.endswith(r"\\") for line in body[2].strip().splitlines())
+    body = text.split(r"\hline")[2].strip().splitlines()
+    assert [line.count("&") - line.count(r"\&") for line in body] == [3, 3, 3]
     for sign in ("d\\_psgd \\& co", "50\\% \\{noise\\}", "$<$i$>$", r"\underline{1.20 $\pm$ 0.50}", r"\underline{1.3"):
         assert sign in text
     bare = re.sub(r"\\[&%$#_{}\\]", "", text)
     assert bare.count("{") == bare.count("}")
     assert bare.count("$") % 2 == 0
-    for begin, end in (("begin{table}", "end{table}"), ("begin{tabular}", "end{tabular}")):
-        assert text.count(begin) == text.count(end) == 1
     assert not re.search(r"[^\x00-\x7f]", text)
 
 
@@ -171,16 +162,12 @@ def test_figures_have_a_panel_per_amount_and_marks_that_can_be_left_out(three):
 
 def test_what_python_and_notebooks_show_is_short(three):
     for one in (three, made({f"method {i}": [1.0, 2.0] for i in range(30)})):
-        shown = repr(one)
-        assert len(shown.splitlines()) <= 12
-        assert len(shown) < 2000
+        assert len(repr(one).splitlines()) <= 12
         assert one._repr_html_().count("<tr") <= 12
     assert "a|b &lt;i&gt;" in three._repr_html_()
-    (run, *_) = three.results[LABELS[0]]
-    assert max(len(repr(run).splitlines()), run._repr_html_().count("<tr")) <= 12
 
 
-def test_a_folder_is_whole(tmp_path, monkeypatch):
+def test_a_folder_is_whole(undrawn, tmp_path, monkeypatch):
     two = made({LABELS[0]: [3.0, 3.2], LABELS[1]: [1.0, 1.4]})
     place = two.save(tmp_path / "deep" / "one", config_yaml="steps: 3\n")
     assert sorted(path.name for path in place.iterdir()) == sorted([*folder.FILES, "config.yaml"])

@@ -20,11 +20,12 @@ from jdfl.store import manifest
 
 TINY = ["--problem.m", "4", "--problem.n", "20", "--problem.s", "2", "--problem.rows", "5", "9", "--network", "ring"]
 BATCH = ["--algorithm.batch", "2"]
+pytestmark = pytest.mark.usefixtures("undrawn")
 PRIVATE = ["--algorithm.clip", "1", "--algorithm.mechanism", "gaussian", "--algorithm.mechanism.multiplier", "4"]
 
 
 @pytest.fixture(scope="module")
-def runs(tmp_path_factory) -> dict[str, list[Path]]:
+def runs(undrawn, tmp_path_factory) -> dict[str, list[Path]]:
     """Folders of runs of D-PSGD: two seeds, two with other promises, one with another step."""
     base = tmp_path_factory.mktemp("runs")
 
@@ -52,7 +53,6 @@ def charts_of(path: Path) -> list[tuple[str, dict]]:
     return charts
 
 
-@pytest.mark.slow
 def test_one_run_under_two_versions_has_no_sum(runs, tmp_path):
     """Both have the same noise: 2 first - second may be the exact run."""
     (folder,) = runs["private"]

@@ -66,7 +66,7 @@ def test_what_was_appended_comes_back_bit_for_bit_wherever_writing_stopped(given
     assert found.rows("no such table " * 2).shape == (0,)
 
 
-def test_every_prefix_is_read_as_far_as_it_is_whole(tmp_path: Path) -> None:
+def test_every_prefix_is_read_as_far_as_it_is_whole(tmp_path):
     path = tmp_path / "journal"
     small(path).close()
     file = path.read_bytes()
@@ -94,7 +94,7 @@ def noticed(path: Path, entries: list[bytes], whole: int) -> bool:
     return found.end.number == whole and bool(found.damage) and held(found.tables) == expected(entries[:whole])
 
 
-def test_every_flipped_byte_is_noticed(tmp_path: Path) -> None:
+def test_every_flipped_byte_is_noticed(tmp_path):
     path = tmp_path / "journal"
     small(path).close()
     file = path.read_bytes()
@@ -123,7 +123,7 @@ def rearranged(entries: list[bytes], *foreign: list[bytes]) -> Iterator[tuple[li
                 yield [*entries[:place], other[place], *entries[place + 1 :]], place
 
 
-def test_entries_that_were_swapped_removed_doubled_or_are_of_another_journal_are_noticed(tmp_path: Path) -> None:
+def test_entries_that_were_swapped_removed_doubled_or_are_of_another_journal_are_noticed(tmp_path):
     path, foreign = tmp_path / "journal", []
     for place, (origin, first) in enumerate([({**ORIGIN, "key": "l"}, 1), ({**ORIGIN, "key": "l"}, 2), (ORIGIN, 2)]):
         small(tmp_path / str(place), origin, first).close()
@@ -135,7 +135,7 @@ def test_entries_that_were_swapped_removed_doubled_or_are_of_another_journal_are
         assert noticed(path, entries, whole)
 
 
-def test_it_is_read_until_any_position_that_it_had_and_no_other(tmp_path: Path) -> None:
+def test_it_is_read_until_any_position_that_it_had_and_no_other(tmp_path):
     path = tmp_path / "journal"
     end = small(path).position
     small(tmp_path / "other", {**ORIGIN, "key": "l"}).close()
@@ -171,7 +171,7 @@ DAMAGE: dict[str, Callable[[Position], bytes]] = {
 }
 
 
-def test_what_no_writer_makes_is_damage_and_takes_no_memory(tmp_path: Path) -> None:
+def test_what_no_writer_makes_is_damage_and_takes_no_memory(tmp_path):
     path = tmp_path / "journal"
     end = small(path).position
     before, file = journal.read(path), path.read_bytes()
@@ -186,7 +186,7 @@ def test_what_no_writer_makes_is_damage_and_takes_no_memory(tmp_path: Path) -> N
         assert (found.end, held(found.tables)) == (end, held(before.tables)), name
 
 
-def test_a_file_that_is_no_journal_is_refused(tmp_path: Path) -> None:
+def test_a_file_that_is_no_journal_is_refused(tmp_path):
     path = tmp_path / "journal"
     small(path).close()
     other = path.read_bytes().replace(b'"jdfl journal": 1', b'"jdfl journal": 2')

@@ -24,9 +24,7 @@ UNREADABLE = [
 ]
 
 
-def test_a_new_file_and_what_is_synced_are_on_the_disk_and_nothing_is_written_before_flush(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_new_file_and_what_is_synced_are_on_the_disk_and_nothing_is_written_before_flush(tmp_path, monkeypatch):
     synced: list[int] = []
     monkeypatch.setattr(os, "fsync", lambda file: synced.append(os.fstat(file).st_ino))
     path = tmp_path / "journal"
@@ -47,7 +45,7 @@ def test_a_new_file_and_what_is_synced_are_on_the_disk_and_nothing_is_written_be
     made.close()
 
 
-def test_rows_that_could_not_be_read_are_refused_before_anything_changes(tmp_path: Path) -> None:
+def test_rows_that_could_not_be_read_are_refused_before_anything_changes(tmp_path):
     made, path = small(tmp_path / "journal"), tmp_path / "journal"
     before, place = path.read_bytes(), made.position
     others = [[("x", "<f8")], [("y", "<i8")], [("x", "<i8"), ("y", "<i8")], [("z", "<f4"), ("y", "<f8")]]
@@ -64,7 +62,7 @@ def test_rows_that_could_not_be_read_are_refused_before_anything_changes(tmp_pat
     made.close()
 
 
-def test_more_rows_than_an_entry_may_have_come_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_more_rows_than_an_entry_may_have_come_back(tmp_path, monkeypatch):
     monkeypatch.setattr(journal, "_MOST", 100)
     rows = np.arange(1000).view(A)
     made = Journal.create(tmp_path / "journal", ORIGIN)
@@ -75,7 +73,7 @@ def test_more_rows_than_an_entry_may_have_come_back(tmp_path: Path, monkeypatch:
     assert (held(found.tables), found.end, found.damage) == (held({"a": rows}), made.position, "")
 
 
-def test_what_stands_after_a_position_goes_when_something_is_written_and_not_before(tmp_path: Path) -> None:
+def test_what_stands_after_a_position_goes_when_something_is_written_and_not_before(tmp_path):
     path = tmp_path / "journal"
     small(path).close()
     file = path.read_bytes()
@@ -110,9 +108,7 @@ def with_room(room: int, most: int, error: int = errno.ENOSPC) -> Callable[[int,
     return pwrite
 
 
-def test_a_full_disk_leaves_the_file_whole_and_the_next_flush_writes_everything(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_full_disk_leaves_the_file_whole_and_the_next_flush_writes_everything(tmp_path, monkeypatch):
     small(tmp_path / "whole").close()
     want, path = (tmp_path / "whole").read_bytes(), tmp_path / "journal"
     for room in (0, 1, 20):
@@ -155,7 +151,7 @@ CHANGES: dict[str, Callable[[Path], object]] = {
 }
 
 
-def test_a_file_that_somebody_else_changed_is_told_and_left(tmp_path: Path) -> None:
+def test_a_file_that_somebody_else_changed_is_told_and_left(tmp_path):
     for kind, name in product(("waiting", "nothing waiting", "resumed"), CHANGES):
         if (kind, name) == ("resumed", "longer"):
             continue  # what stands after a position is nobody's

@@ -51,7 +51,7 @@ def names(words: str, process: int, folder: Path) -> bool:
     return told["process"] == process and all(word in words for word in known)
 
 
-def test_another_process_is_refused_and_told_who_has_it_and_a_killed_one_is_no_hindrance(tmp_path: Path) -> None:
+def test_another_process_is_refused_and_told_who_has_it_and_a_killed_one_is_no_hindrance(tmp_path):
     held = Lease.take(tmp_path)
     process, told = other(tmp_path)
     process.communicate()
@@ -99,7 +99,7 @@ print(times)
 
 
 @pytest.mark.parametrize("seconds", [0.3, pytest.param(20, marks=pytest.mark.slow)])
-def test_there_are_never_two_holders(tmp_path: Path, seconds: float) -> None:
+def test_there_are_never_two_holders(tmp_path, seconds):
     command = [sys.executable, "-c", STRESS, str(tmp_path), str(seconds)]
     processes = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(3)]
     told = [one.communicate()[0] for one in processes]
@@ -107,9 +107,7 @@ def test_there_are_never_two_holders(tmp_path: Path, seconds: float) -> None:
     assert sum(map(int, told))
 
 
-def test_a_lease_that_is_given_back_between_open_and_lock_is_taken_anew(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_lease_that_is_given_back_between_open_and_lock_is_taken_anew(tmp_path, monkeypatch):
     first, lock = Lease.take(tmp_path), lease._lock
 
     def late(file: int) -> bool | None:
@@ -135,7 +133,7 @@ CHANGES: dict[str, Callable[[Path], object]] = {
 }
 
 
-def test_a_lost_lease_is_told_and_what_is_there_now_stays(tmp_path: Path) -> None:
+def test_a_lost_lease_is_told_and_what_is_there_now_stays(tmp_path):
     for name, change in CHANGES.items():
         path = tmp_path / name / "run" / lease.NAME
         path.parent.mkdir(parents=True)
@@ -150,7 +148,7 @@ def test_a_lost_lease_is_told_and_what_is_there_now_stays(tmp_path: Path) -> Non
         assert (path.read_bytes() if path.exists() else None) == now
 
 
-def test_a_lease_can_be_taken_where_nothing_can_be_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_lease_can_be_taken_where_nothing_can_be_told(tmp_path, monkeypatch):
     for content in (b"", b"{", b"[" * 4096, b"3", b"\xff" * 5000):
         (tmp_path / lease.NAME).write_bytes(content)
         held = Lease.take(tmp_path)
@@ -200,7 +198,7 @@ def refused(folder: Path) -> bool:
 
 
 @pytest.mark.parametrize("host", ["elsewhere", platform.node()], ids=["other", "of this name"])
-def test_a_holder_on_another_machine_is_taken_over_when_it_gives_no_sign_of_life(tmp_path: Path, host: str) -> None:
+def test_a_holder_on_another_machine_is_taken_over_when_it_gives_no_sign_of_life(tmp_path, host):
     """Also where that machine has this one's name, and its locks are its own."""
     with touched(leave(tmp_path, host)):
         assert refused(tmp_path)
@@ -216,7 +214,7 @@ def test_a_holder_on_another_machine_is_taken_over_when_it_gives_no_sign_of_life
     held.release()
 
 
-def test_one_that_ends_while_it_is_watched_is_no_hindrance_and_one_that_follows_it_is(tmp_path: Path) -> None:
+def test_one_that_ends_while_it_is_watched_is_no_hindrance_and_one_that_follows_it_is(tmp_path):
     path, began, others = leave(tmp_path), time.monotonic(), []
     threading.Timer(0.2, path.unlink).start()
     held = Lease.take(tmp_path, LONG)
@@ -233,9 +231,7 @@ def test_one_that_ends_while_it_is_watched_is_no_hindrance_and_one_that_follows_
     others[0].release()
 
 
-def test_a_holder_gives_signs_of_life_until_it_has_lost_the_lease(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_holder_gives_signs_of_life_until_it_has_lost_the_lease(tmp_path, monkeypatch):
     monkeypatch.setattr(lease, "BEAT", 0.01)
     path = tmp_path / lease.NAME
     held = Lease.take(tmp_path)
@@ -254,9 +250,7 @@ def test_a_holder_gives_signs_of_life_until_it_has_lost_the_lease(
 
 
 @pytest.mark.parametrize("number", [errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS, errno.EIO])
-def test_without_locks_a_silent_holder_is_taken_over_and_a_living_one_is_not(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
-) -> None:
+def test_without_locks_a_silent_holder_is_taken_over_and_a_living_one_is_not(tmp_path, monkeypatch, number):
     def flock(file: int, how: int) -> None:
         raise OSError(number, os.strerror(number))
 

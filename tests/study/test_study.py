@@ -88,6 +88,12 @@ def test_a_study_that_is_cut_off_goes_on_with_what_is_left(monkeypatch, capsys):
     assert before.items() <= after.items()  # what was done is not done again
     measured = [name for name in whole if "seconds" not in name]
     pd.testing.assert_frame_equal(pd.read_parquet(folder() / "results.parquet")[measured], whole[measured])
+    asked = (folder() / "study.yaml").read_text()
+    for text in (asked.replace("seed: 0", "seed: 1"), asked.replace("0.02", "0.03"), asked[: len(asked) // 2]):
+        assert text != asked
+        (folder() / "study.yaml").write_text(text)
+        assert main(["resume", str(folder()), "--quiet"]) == 2
+        assert "other settings" in capsys.readouterr().err
 
 
 def test_out_of_time_is_told_and_resumed_by_the_same_code(capsys):
