@@ -41,6 +41,7 @@ def apart(monkeypatch, tmp_path):
     monkeypatch.delenv("JDFL_DATA", raising=False)
 
 
+@pytest.mark.rotated(2)
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_quick_blocks(page: Path):
     play(page, slow=False)

@@ -1,6 +1,5 @@
 """Kinds of an installed package are in every command; a broken or clashing one harms nobody and is named."""
 
-import json
 import os
 import shutil
 import subprocess
@@ -32,6 +31,7 @@ MODULE = '''
         """Rounds for which a node rests."""
 
 
+    @struct.dataclass
     class Half(codecs.Dense):
         """Half of the precision."""
 
@@ -120,8 +120,7 @@ CHOSEN += " --algorithm.codec half --steps 2 --stop none"
 def test_kinds_of_a_package_are_listed_explained_completed_and_run(site, tmp_path):
     kinds = ["--algorithm lazy", "--algorithm.codec half", "--network ladder", "--problem tiny"]
     helps = [f"run {kind} --help" for kind in kinds] + ["run --help", "run --network --help", "compare --help"]
-    compare = "compare --algorithms lazy d-psgd --problem tiny --network ladder --steps 4 --no-tune --seeds 2 --json"
-    done = jdfl(site, tmp_path, "list", *helps, f"run {CHOSEN} --json --quiet", compare)
+    done = jdfl(site, tmp_path, "list", *helps, f"run {CHOSEN} --quiet")
     assert done.returncode == 0, done.stderr
     assert "lazy-package" not in done.stderr
     text = " ".join(done.stdout.split())
@@ -129,7 +128,6 @@ def test_kinds_of_a_package_are_listed_explained_completed_and_run(site, tmp_pat
         assert f"{line} (from lazy-package)" in text
     for line in ("Rounds for which a node rests.", "Links across the ring."):
         assert line in text
-    assert len(json.loads(done.stdout[done.stdout.rindex("\n{") :])["algorithms"]) == 2
     (file,) = (one for one in tmp_path.glob("runs/*/config.yaml") if "pause: 3.0" in one.read_text())
     assert {"kind: lazy", "kind: half", "kind: ladder", "kind: tiny", "pause: 3.0", "rungs: 2"} <= {
         line.strip() for line in file.read_text().splitlines()
