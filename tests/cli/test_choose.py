@@ -3,7 +3,6 @@
 import dataclasses
 import json
 import re
-from functools import cache
 
 import pytest
 
@@ -29,22 +28,22 @@ KNOWN = {  # by the papers: one that has the property, one that lacks it
 }
 
 
-@cache
-def found() -> dict[str, Choice]:
-    return {one.name: one for one in choose()}
+NAMES = {name for pair in KNOWN.values() for name in pair if name} | {"directed-ceps"}
 
 
-@pytest.fixture
+@pytest.fixture(autouse=True)
 def few(monkeypatch):
-    """As if there were a few methods only, once all are known."""
-    found()
-    kept = ("sgp", "nids", "directed-ceps", "d-psgd", "choco-sgd", "partpsp")
-    monkeypatch.setattr(choosing, "REGISTRY", {name: REGISTRY[name] for name in kept})
+    """As if there were these methods only."""
+    monkeypatch.setattr(choosing, "REGISTRY", {name: kind for name, kind in REGISTRY.items() if name in NAMES})
+
+
+def found(*asked: str) -> dict[str, Choice]:
+    return {one.name: one for one in choose(*asked)}
 
 
 def test_a_property_is_had_or_lacked_as_the_papers_say():
     everything = found()
-    assert set(everything) == set(REGISTRY)
+    assert set(everything) == NAMES
     assert all(one.fits for one in everything.values())
     counts = [len(one.has) for one in everything.values()]  # ranked by the properties that they have
     assert counts == sorted(counts, reverse=True)
@@ -55,11 +54,11 @@ def test_a_property_is_had_or_lacked_as_the_papers_say():
         assert lacks is None or name not in everything[lacks].has
 
 
-def test_who_lacks_a_property_is_told_the_first_one_and_a_reason(few):
-    both = {one.name: one for one in choose("directed", "lossy")}
+def test_who_lacks_a_property_is_told_the_first_one_and_a_reason():
+    both, everything = found("directed", "lossy"), found()
     assert [one.fits for one in both.values()] == sorted((one.fits for one in both.values()), reverse=True)
     for name, one in both.items():
-        missing = [asked for asked in ("directed", "lossy") if asked not in found()[name].has]
+        missing = [asked for asked in ("directed", "lossy") if asked not in everything[name].has]
         assert one.fits == (not missing)
         assert not missing or re.fullmatch(f"{missing[0]}: .{{10,}}", one.lacks)
     assert both["sgp"].fits
@@ -77,11 +76,11 @@ def test_the_flags_are_the_properties():
         choose("compresed")
 
 
-def test_the_command_prints_what_fits_and_what_the_others_lack(few, capsys):
+def test_the_command_prints_what_fits_and_what_the_others_lack(capsys):
     assert main(["choose", "--exact", "--json"]) == 0
     listed = json.loads(capsys.readouterr().out)
     fit = {one["name"] for one in listed if not one["lacks"]}
-    assert fit == {one["name"] for one in listed if "exact" in found()[one["name"]].has}
+    assert fit == {name for name, one in found().items() if "exact" in one.has}
     assert main(["choose", "--exact"]) == 0
     text = capsys.readouterr().out
     fits, _, others = text.partition("\nthe others")
