@@ -74,13 +74,16 @@ def ended(result: jdfl.Result, rule: str, place: tuple[int, int]) -> None:
 # The rules
 
 
+BROKEN = jax.jit(invariants.broken, static_argnums=0)
+
+
 def judged(weights=NONE, graph=None, info=None, releases=None, own=1.0, coming=0.0, clock=0.0, planned=None):
     """The rules that a round violates by node, and whether mass is lost; it begins with all ones and clocks at zero."""
-    zero, ones, none = jnp.zeros((M,)), jnp.ones((M,)), jnp.zeros((M,), jnp.int32)
+    zero, ones, none = np.zeros(M, np.float32), np.ones(M, np.float32), np.zeros(M, np.int32)
     before = Known(Mass(ones, zero), (zero, zero))
     after = Known(Mass(ones * own, ones * coming), (ones * clock, zero))
-    released = none if releases is None else jnp.asarray(releases, jnp.int32)
-    code, _, lost = invariants.broken(weights, graph, info or {}, released, before, after, planned)
+    released = none if releases is None else np.array(releases, np.int32)
+    code, _, lost = BROKEN(weights, graph, info or {}, released, before, after, planned)
     return {i: Rule(one) for i, one in enumerate(code.tolist()) if one}, bool(lost)
 
 
@@ -101,10 +104,10 @@ def test_every_rule_sees_its_violation_and_nothing_else():
     assert judged(own=1 - 0.1 * at[2]) == ({}, True)
     assert judged(own=1 - 0.1 * at[2], coming=0.1 * at[3]) == ({}, False)  # it is on its way
     assert judged(own=1 - at[2] + at[3]) == ({2: Rule.SHARE}, False)
-    planned = jnp.array([9, 9, 4, 9, 3, 9])
+    planned = np.array([9, 9, 4, 9, 3, 9], np.int32)
     assert judged(releases=[4] * M, planned=planned) == ({4: Rule.RELEASES}, False)
     assert judged(clock=-3.0 * at[5]) == ({5: Rule.CLOCK}, False)
-    assert judged(info={"gradients": jnp.arange(M) - 1}) == ({0: Rule.COUNTER}, False)
+    assert judged(info={"gradients": np.arange(M, dtype=np.int32) - 1}) == ({0: Rule.COUNTER}, False)
 
 
 def test_a_fixed_network_is_checked_before_a_run_and_not_again():
