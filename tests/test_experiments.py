@@ -1,17 +1,14 @@
-"""The contract of experiments and benchmarks: what is written."""
+"""The contract of experiments: what is written."""
 
 import json
-import re
 
 import pytest
 from matplotlib.figure import Figure
 from PIL import Image
 
-from benchmarks import doadp, mixing, noise, projection
 from experiments import common
 from jdfl.engine import provenance
 
-BENCHMARK_ROW = {"case", "measure", "value", "unit", "goal", "met"}
 EXPERIMENT_ROW = {"case", "column", "paper", "mean", "sd", "seeds"}
 
 
@@ -40,20 +37,3 @@ def test_a_table_and_its_figure_have_one_provenance_that_runs_change(tmp_path):
     second = saved()
     assert (first["runs"], second["runs"]) == ([], [run])
     assert second["hash"] not in (first["hash"], run)
-
-
-def test_table_shows_paper_beside_ours(capsys):
-    common.show("title", [common.row("a", "rounds", 28, [27, 29]), common.row("b", "kB", None, [3.0])])
-    lines = [re.split(r"  +", line) for line in capsys.readouterr().out.splitlines()]
-    assert ["case", "rounds, paper", "rounds, ours ± 95 % CI", "kB"] in lines
-    assert ["a", "28", "28 ± 13"] in lines
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(600)
-@pytest.mark.parametrize("script", [mixing, noise, projection, doadp], ids=lambda script: script.NAME)
-def test_small_benchmarks_write_their_rows(script, tmp_path):
-    rows = script.main(["--quick", "--out", str(tmp_path)])
-    written = json.loads((tmp_path / f"{script.NAME}.json").read_text())["rows"]
-    assert len(written) == len(rows)
-    assert all(set(one) >= BENCHMARK_ROW for one in written)

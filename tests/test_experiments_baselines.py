@@ -10,14 +10,9 @@ from experiments import ceps_table5
 from jdfl.algorithms.ceps_paper import paper_volume
 
 
-@pytest.fixture(scope="module")
-def small():
+def test_dpsgd_takes_ten_steps_and_mixes():
     problem = jdfl.problems.example1(m=6, n=20, s=3, rows=(8, 12), seed=0)
-    return problem, jdfl.network.erdos_renyi(6, 0.6, seed=0)
-
-
-def test_dpsgd_takes_ten_steps_and_mixes(small):
-    problem, network = small
+    network = jdfl.network.erdos_renyi(6, 0.6, seed=0)
     given = baselines.setting("D-PSGD", problem, network, epsilon=None, rate=0.2, s=3)
     found = baselines.follow(given, problem, 0, 3)
     weights = np.asarray(jdfl.network.as_dense(network.graph), np.float64)
@@ -33,14 +28,6 @@ def test_dpsgd_takes_ten_steps_and_mixes(small):
     assert found.iteration.tolist() == [11, 21, 31]
     links = int(np.sum(np.asarray(network.graph.mask)))
     np.testing.assert_allclose(found.bytes, 4 * 20 * links * np.arange(1, 4))
-
-
-def test_noise_comes_with_the_step_after_an_exchange(small):
-    """One noisy gradient in ten: the first, whatever the method."""
-    problem, network = small
-    given = baselines.setting("D-PSGD-PC", problem, network, epsilon=1.0, rate=0.5)
-    result = jdfl.run(given.algorithm, problem, given.network, steps=2, metrics=())
-    assert (result.totals.releases, result.totals.gradients) == (2 * 6, 2 * 10 * 6)
 
 
 def test_papers_volumes_are_its_formula():

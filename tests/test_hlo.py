@@ -88,20 +88,3 @@ def test_what_is_unknown_is_an_error():
         with pytest.raises(hlo.UnknownError) as error:
             cost(text)
         assert named in str(error.value)
-
-
-GROUP = "replica_groups={{0,1,2,3},{4,5,6,7}}"
-PAIRS = "source_target_pairs={{0,1},{1,2},{2,3},{3,0}}"
-
-
-def test_bytes_of_an_exchange():
-    given = 4 * M * 100  # of a device
-    for result, does, received, moved in (
-        (f"({ROWS}, {ROWS})", f"collective-permute-start(%p0), {PAIRS}", 1, 2),
-        (f"f32[{4 * M},100]{{1,0}}", f"all-gather(%p0), {GROUP}, dimensions={{0}}", 3, 5),
-        (ROWS, "all-reduce-start(%p0), replica_groups=[2,4]<=[8], to_apply=%add", 1.5, 2),
-    ):
-        head = f"ENTRY %main (p0: {ROWS}) -> {result} {{\n  %p0 = {ROWS} parameter(0)\n"
-        found = cost(f"{head}  ROOT %r = {result} {does}\n}}\n")
-        assert found.received == {does.partition("(")[0].removesuffix("-start"): received * given}
-        assert (found.bytes, found.launches) == (moved * given, 1)
