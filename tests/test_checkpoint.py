@@ -211,8 +211,6 @@ def test_another_runs_state_is_refused(part, tmp_path):
         go(PRIVATE, 11, problem=small, resume=part)
     with refused("float32[6, 9]", "float32[6, 20]"):
         read_checkpoint(path, PRIVATE, small, network)
-    with jax.enable_x64(True), refused("float64[6, 20]", "float32[6, 20]"):
-        read_checkpoint(path, PRIVATE, regression(dtype=np.float64), network)
     fewer = problem.replace(weight=problem.weight.at[2, 0].set(0.0))
     for memory in (part, read_checkpoint(path, PRIVATE, fewer, network)):
         with refused("records per node"):

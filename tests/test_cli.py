@@ -10,7 +10,7 @@ import jdfl
 from jdfl.cli import audit as audit_command
 from jdfl.cli import main
 from jdfl.cli import run as run_command
-from jdfl.config import NETWORKS, RunConfig, from_yaml
+from jdfl.config import NETWORKS, RunConfig
 from jdfl.engine.progress import Progress
 from jdfl.lab.results import read_run
 from jdfl.problems import NAMES
@@ -69,8 +69,7 @@ def test_a_run_writes_its_folder_shows_its_summary_and_repeats_from_its_configur
     again = ["run", "--config", str(folder / "config.yaml"), "--quiet"]
     assert main([*again, "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["metrics"] == first.summary["metrics"]
-    assert main([*again, "--steps", "4", "--algorithm.rate=0.3", "--stop", "none"]) == 0
-    config = from_yaml(read_run(Path(capsys.readouterr().out.strip())).config_yaml)
+    config, _ = run_command.parse([*again[1:], "--steps", "4", "--algorithm.rate=0.3", "--stop", "none"])
     assert (config.steps, config.stop, config.seed, config.problem.n) == (4, None, 3, 20)
     assert (config.algorithm.rate, config.algorithm.codec.kind) == (0.3, "dense")
 
