@@ -25,7 +25,7 @@ PARTS = {  # beginnings of paths in tests/; a test belongs to the first part tha
     "crash": ("robustness", "store", "test_crash", "test_killed", "test_resume", "test_verify", "test_distributed"),
     "audits": ("auditing", "observers", "privacy", "robust", "test_experiments_privacy", "test_experiments_leakage"),
     "experiments": ("test_experiments", "test_every", "comparison", "study", "test_demo", "overview"),
-    "compilers": ("test_roofline", "test_sharding", "test_backend", "kernels", "models", "codecs"),
+    "compilers": ("test_sharding", "test_backend", "kernels", "models", "codecs"),
     "docs": ("docs",),
     "rest": ("",),
 }
