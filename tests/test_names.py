@@ -89,7 +89,7 @@ WRAPPERS = {
 }  # fmt: skip
 
 
-@pytest.mark.rotated(2)
+@pytest.mark.rotated(3)
 @pytest.mark.parametrize("wrapper", WRAPPERS)
 def test_names_survive_wrappers_with_everything_that_is_given_per_node(wrapper):
     one, other = (WRAPPERS[wrapper](linked(names)) for names in (NAMES, OTHER))

@@ -1,6 +1,5 @@
 """What methods, rules and attacks were written from is a field; the digest of what is computed has no names."""
 
-import dataclasses
 import re
 from typing import get_args
 
@@ -13,7 +12,7 @@ from jdfl import robust
 from jdfl.algorithms import REGISTRY
 from jdfl.algorithms.program import planned
 from jdfl.base import struct
-from jdfl.base.settings import Provenance, documentation
+from jdfl.base.settings import Provenance
 from jdfl.cli.catalogue import catalogue
 from jdfl.engine.computed import computed
 from jdfl.events import REGISTRY as EVENTS
@@ -22,7 +21,6 @@ from tests.later import Later
 KINDS = {**REGISTRY, **EVENTS, **robust.RULES, **robust.ATTACKS}
 WORDS = get_args(get_args(Provenance)[0])
 RING = Later(jdfl.network.ring, 4)
-ITERATIVE = {"iterations", "inner", "products", "newton_steps", "cap"}  # settings that bound a solver's work
 
 
 def test_every_registered_class_declares_its_own_and_the_list_shows_it():
@@ -32,12 +30,6 @@ def test_every_registered_class_declares_its_own_and_the_list_shows_it():
         assert found, f"{name} declares none of its own"
         assert len(set(found) & set(WORDS)) == len(found), name
         assert re.search(rf"(?m)^  {re.escape(name)} .*\[{re.escape(', '.join(found))}\]$", text), name
-
-
-def test_every_iterative_rule_has_a_tolerance_or_states_its_error():
-    for kind in (*KINDS.values(), jdfl.OneBit):
-        about, names = documentation(kind), {field.name for field in dataclasses.fields(kind)}
-        assert "tolerance" in names or all("error" in about.get(name, "") for name in ITERATIVE & names), kind
 
 
 def digest(algorithm, loss, steps=2):

@@ -93,11 +93,12 @@ def test_settings_that_somebody_has_changed_are_refused(copy, capsys):
     folder = copy(*SHORT)
     file = folder / "config.yaml"
     text = file.read_text()
-    for other in (text.replace("0.01", "0.02"), text.partition("#")[0]):
+    changed, cut = text.replace("0.01", "0.02"), text.partition("#")[0]
+    resume, verify, account = ["resume", "mine", "--steps", "9"], ["verify", "mine"], ["account", "--run", "mine"]
+    for other, command in ((changed, resume), (changed, verify), (changed, account), (cut, resume)):
         file.write_text(other)
-        for command in (["resume", str(folder), "--steps", "9"], ["verify", str(folder)], ["account", "--run", "mine"]):
-            assert main(command) == 2, (command, other)
-            assert "config.yaml" in capsys.readouterr().err
+        assert main(command) == 2, (command, other)
+        assert "config.yaml" in capsys.readouterr().err
 
 
 def test_a_run_that_is_done_goes_on_in_its_folder(whole, copy):
@@ -118,26 +119,25 @@ def test_a_run_that_is_cut_off_leaves_what_it_needs_to_go_on(whole):
     check_same(folder, whole(*LONG))
 
 
-def test_signals_and_limits_of_time_end_a_run_and_keep_it(whole):
-    for number, at, status, ending in (
-        (signal.SIGTERM, 4, 143, "terminated"),
-        (signal.SIGINT, 9, 130, "steps"),
-        (None, 9, 124, "time limit"),
-    ):
-        usual = signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL
-        before = number and signal.signal(number, usual)  # which a shell, or nohup, may have taken from its jobs
-        try:
-            limit = [] if number else ["--max-seconds", "1e-6"]
-            how = functools.partial(os.kill, os.getpid(), number or 0)
-            assert ended([*RUN, *LONG, *limit, "--folder", f"{number}-{at}"], at, how) == status
-        finally:
-            if number:
-                signal.signal(number, before)
-        folder = Path(f"{number}-{at}")
-        assert read_run(folder).summary["ending"] == ending
-        if ending != "steps":
-            assert main(["resume", str(folder), "--quiet"]) == 0
-        check_same(folder, whole(*LONG))
+@pytest.mark.parametrize(
+    ("number", "at", "status", "ending"), [(signal.SIGTERM, 4, 143, "terminated"), (signal.SIGINT, 9, 130, "steps")]
+)
+def test_signals_end_a_run_and_keep_it(whole, number, at, status, ending):
+    usual = signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL
+    before = signal.signal(number, usual)  # which a shell, or nohup, may have taken from its jobs
+    try:
+        assert ended([*RUN, *LONG, "--folder", "mine"], at, lambda: os.kill(os.getpid(), number)) == status
+    finally:
+        signal.signal(number, before)
+    assert read_run("mine").summary["ending"] == ending
+    assert ending == "steps" or main(["resume", "mine", "--quiet"]) == 0
+    check_same(Path("mine"), whole(*LONG))
+
+
+def test_a_limit_of_time_ends_a_run_and_keeps_it():
+    assert main([*RUN, *LONG, "--quiet", "--max-seconds", "1e-6", "--folder", "mine"]) == 124
+    summary = read_run("mine").summary
+    assert (summary["ending"], summary["rounds"]) == ("time limit", 2)
 
 
 def test_a_resumed_folder_is_never_removed(copy):
@@ -201,9 +201,8 @@ def test_the_same_command_given_again_goes_on_and_then_does_nothing(whole, monke
     assert main(args) == 0
     assert "all 9 rounds are done" in capsys.readouterr().out
     assert (before / manifest.NAME).read_bytes() == kept
-    for other in ("seed", "steps"):
-        assert main([*args, f"--{other}", "3"]) == 2
-        assert re.search(rf"got other ones of [a-z, ]*{other}\.", capsys.readouterr().err)
+    assert main([*args, "--steps", "3"]) == 2
+    assert re.search(r"got other ones of [a-z, ]*steps\.", capsys.readouterr().err)
     Path("other").mkdir()
     Path("other/letter.txt").touch()
     assert main([*args[:-1], "other"]) == 2
@@ -244,16 +243,9 @@ def test_a_run_that_was_cut_off_is_not_said_to_have_released_less(whole, capsys)
     assert main(["account", "--run", str(folder)]) == 0
 
 
-def test_records_are_neither_lost_nor_left_out_by_another_every(copy, capsys):
-    folder = copy(*LONG, "--every", "5")
-    assert main(["resume", str(folder), "--steps", "20", "--every", "2"]) == 2
-    assert "rounds 0, 5, 9, got every = 2." in capsys.readouterr().err
-
-
-def test_a_run_is_made_again_and_compared(copy, capsys):
+def test_a_run_is_made_again_and_compared_and_records_are_not_left_out_by_another_every(copy, capsys):
     folder = copy(*LONG, "--every", "2")
     verify = ["verify", str(folder)]
-
     capsys.readouterr()
     for flags, status, words in (
         (["--rounds", "5"], 0, "\nthe same: 5 rounds, "),
@@ -263,5 +255,7 @@ def test_a_run_is_made_again_and_compared(copy, capsys):
     ):
         assert main([*verify, *flags]) == status
         assert words in capsys.readouterr().out
+    assert main(["resume", str(folder), "--steps", "20", "--every", "3"]) == 2
+    assert "rounds 0, 2, 4, 6, ..., got every = 3." in capsys.readouterr().err
     (folder / JOURNAL).write_bytes(b"what")
     assert main(verify) == 2

@@ -61,9 +61,8 @@ def test_a_forged_folder_passes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert not np.any(journal.read(folder / JOURNAL).rows(RECORDS)["objective"])
 
 
-def test_names_are_text_in_a_terminal(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+@pytest.mark.usefixtures("undrawn")
+def test_names_are_text_in_a_terminal(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "300")
     tiny = ["--problem.m", "4", "--problem.n", "8", "--problem.s", "2", "--problem.rows", "5", "8"]

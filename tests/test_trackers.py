@@ -81,7 +81,8 @@ def test_trackers_are_closed_where_the_run_fails_and_what_is_not_finite_is_not_t
 
 def test_one_that_cannot_begin_is_told_before_the_run(monkeypatch, tmp_path, capsys):
     monkeypatch.setitem(sys.modules, "tensorboardX", None)
-    assert main(["run", "--steps", "2", "--track", "tensorboard", "--out", str(tmp_path)]) == 2
+    tiny = ["--problem.m", "4", "--problem.n", "8", "--problem.s", "2", "--problem.rows", "5", "8"]
+    assert main(["run", *tiny, "--algorithm", "d-psgd", "--track", "tensorboard", "--out", str(tmp_path)]) == 2
     assert "pip install 'jdfl[tensorboard]'" in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []
     monkeypatch.setitem(trackers.NAMES, "mine", lambda *_: 1 / 0)

@@ -49,7 +49,7 @@ def near(one, other):
     np.testing.assert_allclose(one.history.to_numpy(), other.history.to_numpy(), rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.rotated(3)
+@pytest.mark.rotated(6)
 @pytest.mark.parametrize("network", NETWORKS.values(), ids=NETWORKS)
 def test_every_lane_is_the_run_of_its_trial(network):
     given = dict(zip((3, 4), drawn(network, [3, 4])))
