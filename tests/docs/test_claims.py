@@ -1,4 +1,4 @@
-"""The ledger of claims about the papers, the pages that are made from it, and that nothing is said outside it."""
+"""The ledger of claims about the papers, the pages that are made from it, and their quotations."""
 
 import os
 import re
@@ -13,43 +13,11 @@ from experiments.common import Row
 ROOT = Path(__file__).parents[2]
 CLAIMS = ledger.claims()
 TEXTS = Path(os.environ.get("JDFL_DATA", "/nowhere")).parent / "papers"
-# What a sentence about a paper is: it names one or a part of one, and has a number that is not such a name.
-PART = re.compile(
-    r"(?i)\b(?:Theorems?|Lemmas?|Corollar(?:y|ies)|Tables?|Figures?|Fig\.|Eqs?\.|Assumptions?|Remarks?|Algorithms?"
-    r"|Definitions?|Sections?|Examples?|Appendi(?:x|ces))\s+\(?(?:[IVX]+(?:-[A-Z])?|[A-Z](?:\.\d)?|\d+)\b"
-    r"(?:\s*(?:,|and|to|or)\s*(?:[IVX]+|\d+|[A-Z])\b)*\)?"
-)
-ABOUT = re.compile(
-    r"(?i)\bpapers?\b|\bauthors'|\bTheorem \d|\bLemma \d|\bCorollary \d|\bTable [IVX]+\b|\bAppendix [A-Z]\b"
-)
-NAMES = re.compile(r"\b(?:\w*1BCS|int\d+|\w*float\d+|(?:19|20)\d\d|[a-zA-Z]+_\w+|l[12]|\d+-Out|[A-Za-z]+-\d+|\dx\d)\b")
-WRITTEN = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 
 def plain(text: str) -> str:
     """Without what breaks lines."""
     return " ".join(text.split())
-
-
-def sentences(text: str) -> list[str]:
-    """The sentences and table rows of a page by hand: without code, headings and what the ledger fills in."""
-    text = pages.PLACE.sub("", text)
-    text = re.sub(r"```.*?```", "", text, flags=re.DOTALL)
-    text = re.sub(r"^#.*$", "", re.sub(r"`[^`]*`", "", text), flags=re.MULTILINE)
-    found = []
-    for part in re.split(r"\n\s*\n", text):
-        lines = part.splitlines()
-        if re.match(r"\s*(?:- |\d+\. )", part):
-            part = re.sub(r"(?m)^\s*(?:- |\d+\. )", ".\nX ", part)  # every item begins a sentence
-        table = any(line.lstrip().startswith("|") for line in lines)
-        found += lines if table else re.split(r"(?<=[.:;])\s+(?=[A-Z*(])", plain(part))
-    return found
-
-
-def outside(text: str) -> list[str]:
-    """Sentences about a paper, with a number, that the ledger does not make."""
-    found = [one for one in sentences(text) if ABOUT.search(one)]
-    return [one for one in found if re.search(r"\d", NAMES.sub("", PART.sub("", re.sub(r"\(\d\)|\]\(\S*\)", "", one))))]
 
 
 def test_claims_are_true_of_what_is_recorded_and_have_no_number_by_hand():
@@ -97,10 +65,6 @@ def test_a_page_is_what_the_ledger_makes_of_it(path):
     place = next(pages.PLACE.finditer(text))
     by_hand = text[: place.start(3)] + place[3].replace(".", ".1", 1) + text[place.end(3) :]
     assert made.filled(by_hand) == text
-
-
-def test_nothing_is_said_about_a_paper_outside_the_ledger():
-    assert {path.name: told for path in WRITTEN if (told := outside(path.read_text(encoding="utf-8")))} == {}
 
 
 GOOD = {"id": "one", "place": "Theorem 1", "quotation": "holds", "kind": 3, "found": "it is {x}"}

@@ -11,7 +11,6 @@ from tools import register
 
 sys.path.insert(0, str(ROOT / "docs" / "_site"))  # as mkdocs does for its hooks
 
-import formulas
 import pages
 
 COLUMNS = 88  # of code that fits beside the navigation at 1,280 pixels
@@ -47,24 +46,3 @@ def test_updates_are_mathematics():
         (formula,) = re.findall(r"\$\$\n(.*?)\n\$\$", pages.page(name), re.DOTALL)
         shown = re.sub(r"<[^>]+>", "", convert(formula, display="block"))
         assert not set(shown) & set("\\_^{}") - set("{}" if "\\{" in formula else ""), name
-
-
-def test_formulas_of_docstrings_become_tex():
-    tex = formulas.tex("    k = 0, T, ...:  x_i+ <- sum_j W_ij x_j - lr g_i(x_i-)      (sent to all neighbours)\n    y")
-    first, second = tex.splitlines()[1:3]
-    for part in (r"x_{i}^{+} \leftarrow", r"\sum _{j} W_{ij} x_{j}", r"g_{i}(x_{i}^{-})", r"\dots"):
-        assert part in first
-    assert r"(\text{sent to all neighbours}) \\" in first
-    assert second == "y"
-    assert r"\sqrt{t + 1}" in formulas.tex("sqrt(t + 1)")
-    assert r"\langle z_{i}, x\rangle" in formulas.tex("<z_i, x>")
-    assert formulas.tex("S = a random set, a_t").count(r"\text{") == 1
-
-
-def test_formulas_of_pages_become_mathml():
-    pytest.importorskip("latex2mathml")
-    inline = r'<span class="arithmatex">\(x_i &lt; 1\)</span>'
-    made = formulas.mathml(rf'<p>{inline}</p><div class="arithmatex">\[\frac12\]</div>')
-    assert made.count("<math") == 2
-    assert "<mfrac>" in made
-    assert "arithmatex" not in made

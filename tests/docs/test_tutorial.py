@@ -17,7 +17,6 @@ from tests.docs.blocks import ROOT, blocks
 
 TITLED = [block for block in blocks(ROOT / "docs" / "own-algorithm.md") if block.title]
 FILES = [block for block in TITLED if block.language == "python"]
-PACKAGE = next(block for block in TITLED if block.language == "toml")
 NAME, KIND = "DecentLaM", "decentlam"
 RECIPE = re.search(
     r"(?ms)^- \*\*An algorithm:\*\*.*?(?=^- \*\*)", (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
@@ -93,21 +92,3 @@ def test_who_follows_the_recipe_is_done(copy):
     ):
         run(copy, "pytest", "-q", "-x", "-p", "no:cacheprovider", *selection)
     assert NAME in run(copy, "jdfl", "list")
-
-
-@pytest.mark.slow
-def test_the_package_of_the_page_is_installed_and_runs(tmp_path):
-    source, site = tmp_path / "source", tmp_path / "site"
-    source.mkdir()
-    (source / PACKAGE.title).write_text(PACKAGE.text)
-    (source / "your_package.py").write_text(FILES[0].text)
-    options = ["--quiet", "--no-index", "--no-deps", "--no-build-isolation", "--target", str(site), str(source)]
-    subprocess.run([sys.executable, "-m", "pip", "install", *options], check=True, timeout=240)
-    env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(site), str(ROOT)])}
-    words = ["run", "--algorithm", KIND, "--problem.m", "4", "--problem.n", "20", "--problem.s", "2", "--steps", "3"]
-    for command in (["list"], [*words, "--stop", "none"]):
-        done = subprocess.run([sys.executable, "-m", "jdfl", *command], cwd=tmp_path, env=env, capture_output=True,
-                              text=True, timeout=240, check=False)  # fmt: skip
-        assert done.returncode == 0, done.stderr
-        assert "left out" not in done.stderr
-        assert NAME in done.stdout
