@@ -85,17 +85,23 @@ def test_ceps_whose_noise_hides_nothing_is_caught(fields):
     assert told.epsilon_lower > told.epsilon_accounted
 
 
-def test_the_runs_are_those_of_the_library():
+def test_the_runs_are_those_of_the_library_in_batches_of_any_size_at_the_looks_that_are_taken():
     """Own parameters, W times parameters and the neighbours' mean, of a network that is drawn anew in every round."""
-    network, key, steps, node = jdfl.network.erdos_renyi_rounds(M, 0.7), jax.random.key(5), 4, 2
+    network, several, steps, node = jdfl.network.erdos_renyi_rounds(M, 0.7), jax.random.split(typed_key(5), 4), 4, 2
     algorithm = jdfl.DPSGD(lr=0.1, gradients=replace(PLAIN, batch=2, sampling="subset"))
-    run = jdfl.run(algorithm, PROBLEM(), network, key=key, steps=steps, metrics=[])
+    run = jdfl.run(algorithm, PROBLEM(), network, key=several[0], steps=steps, metrics=[])
     eye, program = jnp.eye(N, dtype=PROBLEM().dtype), Program(algorithm)
-    setting = stepping.setting(program, PROBLEM(), network, None, typed_key(key))
-    keys = jax.tree.map(lambda leaf: leaf[None], setting.keys)
-    seen, releases = observe(setting, eye, jnp.int32(node), keys, steps=steps, batch=1)
+    setting = stepping.setting(program, PROBLEM(), network, None, several[0])
+    keys = jax.vmap(Keys.of)(several)
+    given = {"setting": setting, "directions": eye, "node": jnp.int32(node), "keys": keys, "steps": steps}
+    (seen, releases), (batched, _) = (observe(**given, batch=batch) for batch in (4, 2))
+    np.testing.assert_allclose(seen, batched, rtol=1e-5, atol=1e-6)
+    assert len(np.unique(np.asarray(seen)[:, -1, 0])) == 4
+    some, same = observe(**given, batch=4, looks=2)
+    np.testing.assert_allclose(some, seen[:, [0, 2, 4]], rtol=1e-5, atol=1e-6)
+    np.testing.assert_array_equal(same, releases)
     own, mixed, mean = np.split(np.asarray(seen)[0], 3, axis=1)
-    assert seen.shape == (1, steps + 1, 3 * N)
+    assert seen.shape == (4, steps + 1, 3 * N)
     np.testing.assert_allclose(own[-1], run.params[node], rtol=1e-6)
     assert int(releases[0]) == run.releases[node]
     graph = network.at(jnp.int32(steps - 1), setting.keys.at_round(steps - 1).network)
@@ -103,18 +109,6 @@ def test_the_runs_are_those_of_the_library():
     np.testing.assert_allclose(mixed[-1], row @ np.asarray(run.params), rtol=1e-3, atol=1e-4)
     heard = np.asarray(graph.senders)[node][np.asarray(graph.mask)[node]]
     np.testing.assert_allclose(mean[-1], np.asarray(run.params)[heard].mean(axis=0), rtol=1e-3, atol=1e-4)
-
-
-def test_batches_change_nothing_keys_everything_and_looks_leave_out():
-    setting = stepping.setting(Program(NOISY), PROBLEM(), NETWORK(), None, jax.random.key(2))
-    keys = jax.vmap(Keys.of)(jax.random.split(jax.random.key(1), 4))
-    fixed = setting, jnp.eye(1, N, dtype=PROBLEM().dtype), jnp.int32(0), keys
-    (every, releases), (batched, _) = (observe(*fixed, steps=3, batch=batch) for batch in (4, 2))
-    np.testing.assert_allclose(every, batched, rtol=1e-5, atol=1e-6)
-    assert len(np.unique(np.asarray(every)[:, -1, 0])) == 4
-    some, same = observe(*fixed, steps=3, batch=4, looks=2)
-    np.testing.assert_allclose(some, every[:, [0, 2, 3]], rtol=1e-5, atol=1e-6)
-    np.testing.assert_array_equal(same, releases)
 
 
 def test_mistakes_are_refused_early():
