@@ -123,14 +123,6 @@ def test_weights_that_expand_are_refused_with_the_factor_at_any_size(m):
     nw.check_weights(nw.from_matrix(W), "D-PSGD")
 
 
-def test_agreement_by_weights_of_zero_and_more_is_a_matter_of_cycles():
-    """A ring without own weights agrees if its length is odd: cycles of lengths 2 and m have no common divisor."""
-    for m in (5, 801):
-        nw.from_matrix(lattice(m, 0.5)[0])
-        with refused("|lambda_2| = 1"):
-            nw.from_matrix(lattice(m - 1, 0.5)[0])
-
-
 def held(W):
     """Networks by other ways than `from_matrix`, all with the same W."""
     graph = nw.from_matrix(W, connected=False).graph

@@ -127,12 +127,7 @@ def test_geometric_networks_are_those_of_the_distances(spread):
 
 
 def test_a_hundred_thousand_nodes_cost_their_links():
-    m, expected = 100_000, 2e-4 * 100_000 * 99_999 / 2
-    np.testing.assert_array_equal(nw.ring(m).graph.senders[0], [1, m - 1])
-    random = nw.erdos_renyi(m, 2e-4)
-    links = int(np.asarray(random.graph.in_degree, np.int64).sum()) / 2
-    assert abs(links - expected) < 5 * np.sqrt(expected)
-    nw.check_graph(random.graph)
-    for net in (nw.k_in(m, 3, connected=False), nw.random_geometric(m, 0.003, connected=False)):
-        assert net.m == m
-        assert net.graph.senders.size < 20 * m
+    m, some = 100_000, {"connected": False}
+    drawn = nw.erdos_renyi(m, 3e-5, **some), nw.k_in(m, 3, **some), nw.random_geometric(m, 2e-3, **some)
+    for net in (nw.ring(m), *drawn):
+        assert m < np.asarray(net.graph.senders).size < 20 * m

@@ -30,7 +30,7 @@ RULES = {
 }
 
 
-@pytest.mark.rotated(5)
+@pytest.mark.rotated(6)
 @pytest.mark.parametrize("name", RULES)
 def test_rows_or_columns_of_weights_still_sum_to_one(name):
     for weights, axis in (("own", 2), ("rescale", 2), ("sender", 1)):
@@ -41,7 +41,7 @@ def test_rows_or_columns_of_weights_still_sum_to_one(name):
         nw.check_graph(graph_of_round(stacked, 3), columns=weights == "sender")
 
 
-@pytest.mark.rotated(3)
+@pytest.mark.rotated(6)
 @pytest.mark.parametrize("name", RULES)
 def test_a_run_of_push_sum_keeps_its_mass(name):
     problem = jdfl.problems.averaging(rows(6))

@@ -1,20 +1,25 @@
-"""Spectral gaps against closed forms, diameters against networkx, and the text of a summary."""
+"""What networks say of themselves: gaps against closed forms, diameters against networkx, and at most 12 lines."""
 
+import dataclasses
+import html
 from dataclasses import replace
 
+import jax
 import networkx as nx
 import numpy as np
 import pytest
 from hypothesis import given
 
 from jdfl import network as nw
+from jdfl.base import checks
+from jdfl.config import NETWORKS
 from jdfl.network import spectral
 from tests.network.examples import graphs
 from tests.refused import refused
 
 
 def test_gaps_are_those_of_closed_forms():
-    for m in (3, 4, 9, 50, 1501, 20_000):  # eigenvalues of the ring: (1 + 2 cos(2 pi j / m)) / 3; -1/3 for m = 4
+    for m in (3, 4, 9, 1501):  # eigenvalues of the ring: (1 + 2 cos(2 pi j / m)) / 3; -1/3 for m = 4
         gap = 2 / 3 if m == 4 else 2 / 3 * (1 - np.cos(2 * np.pi / m))
         assert nw.spectral_gap(nw.ring(m)) == pytest.approx(gap, rel=1e-4)
     for m in (1, 2, 7, 40):
@@ -71,3 +76,34 @@ def test_a_summary_tells_sums_slots_parts_and_diameters():
         assert nw.summary(one).stochastic == sums
     shape = nx.lollipop_graph(4, 8)  # a clique with a tail
     assert nw.summary(nw.from_networkx(shape)).diameter == nx.diameter(shape)
+
+
+GIVEN = {"degree": 2, "links": 2, "radius": 0.9, "d": 2, "p": 0.5, "budget": 0.5, "rate": 0.5}
+GIVEN |= {"to_bad": 0.1, "to_good": 0.5, "down": 0.1, "up": 0.5, "joins": (1,), "bound": 2, "every": 3}
+
+
+def test_every_kind_of_network_is_displayed_in_twelve_lines_with_its_settings():
+    for kind in set(NETWORKS.sources) - {"edge-list-file"}:
+        names = {one.name for one in dataclasses.fields(NETWORKS.kinds[kind])}
+        given = {name: value for name, value in GIVEN.items() if name in names}
+        given |= {"offsets": (1,)} if kind == "circulant" else {}
+        network = NETWORKS(kind, **given).build(m=8)
+        lines, shown = repr(network).splitlines(), network._repr_html_()
+        assert 2 <= len(lines) <= 12
+        assert network.name[:80] in lines[0]
+        assert kind == "membership" or all(str(value).strip("(,)") in network.name for value in given.values())
+        assert any(line.split() == ["nodes", "8"] for line in lines)
+        assert all(len(line) <= 120 for line in lines)
+        assert html.escape(network.name[:80]) in shown
+        assert "Array(" not in shown + repr(network)
+
+
+def test_a_small_fixed_network_says_its_degrees_weights_and_gap_and_a_traced_one_its_name(monkeypatch):
+    network, seen = nw.ring(6), []
+    for part in ("2 to 2, mean 2", "metropolis, doubly stochastic", f"{nw.spectral_gap(network):.4g}"):
+        assert part in repr(network)
+    jax.jit(lambda net: seen.append(repr(net)) or net.graph.weight)(network)
+    assert seen == [repr(network).splitlines()[0]] == [checks.shown(network)]
+    assert "ring" in repr(jax.tree.map(lambda _: None, network))
+    monkeypatch.setattr(spectral, "spectral_gap", lambda _: 1 / 0)
+    assert "gap" not in repr(nw.ring(2000))  # nothing expensive is computed

@@ -62,16 +62,6 @@ def test_all_meet_in_some_rounds_and_the_others_are_as_they_were(name):
     assert net.largest_out_degree == M - 1
 
 
-@pytest.mark.parametrize("form", ["padded", "dense", "bcoo"])
-def test_every_format_has_the_matrix_of_the_mean(form):
-    stacked = rounds(sync(nw.ring(M, format=form)), KEYS())
-    for k in (1, 2):
-        graph = graph_of_round(stacked, k)
-        W = np.asarray(jax.jit(nw.as_dense)(graph))
-        np.testing.assert_array_equal(jax.jit(lambda graph: nw.as_bcoo(graph).todense())(graph), W)
-        np.testing.assert_allclose(mix(graph, rows(M)), W @ rows(M), rtol=0, atol=1e-6)
-
-
 def test_a_summary_of_a_synchronised_round_is_that_of_the_complete_network():
     alone = graph_of_round(rounds(sync(nw.ring(1), 2), KEYS()), 1)
     nw.check_graph(alone)

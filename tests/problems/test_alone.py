@@ -54,7 +54,7 @@ class Own(jdfl.problems.Problem):
 
     mixes: bool = struct.field(pytree_node=False, default=True)
     at: float = struct.field(pytree_node=False, default=0.0)
-    broken: int = struct.field(pytree_node=False, default=0)  # nodes whose losses are NaN where w has left the start
+    most: Any = np.float32(-np.inf)  # up to which first feature losses are NaN where w has left the start
 
     @property
     def n(self):
@@ -62,8 +62,7 @@ class Own(jdfl.problems.Problem):
 
     def losses(self, w, data):
         A, b = data
-        most = sorted(X[::20, 0])[self.broken - 1] if self.broken else -jnp.inf
-        gone = (jnp.sum(jnp.abs(w)) > 1e-3) & (A[0, 0] <= jnp.float32(most))
+        gone = (jnp.sum(jnp.abs(w)) > 1e-3) & (A[0, 0] <= self.most)
         A = A - A.mean(axis=0, keepdims=True) if self.mixes else A
         return (A @ w - b) ** 2 / 2 + self.at + jnp.where(gone, jnp.nan, 0.0)
 
@@ -71,10 +70,12 @@ class Own(jdfl.problems.Problem):
         return self.losses(w, jax.tree.map(lambda leaf: leaf[None], example))[0]
 
 
-def own(**fields: Any) -> Own:
+def own(broken: int = 0, **fields: Any) -> Own:
+    """With some nodes whose losses are NaN where w has left the start."""
+    most = sorted([-np.inf, *X[::20, 0]])[broken]
     data = X.reshape(3, 20, 3), y.reshape(3, 20).astype(np.float32)
     ones = np.ones((3, 20), np.float32)
-    return Own(data=data, weight=ones, curvature=ones[:, 0], **fields)
+    return Own(data=data, weight=ones, curvature=ones[:, 0], most=np.float32(most), **fields)
 
 
 def test_problems_of_one_s_own_are_tried_as_well():

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from scipy.sparse import csr_matrix, issparse
 
 from jdfl import problems
-from jdfl.problems import Dataset, classification, data_folder, holdout, load
+from jdfl.problems import Dataset, classification, data_folder, epsilon_like, holdout, load, realsim_like
 from jdfl.problems.datasets import locate
 from tests.refused import each_refused, refused
 
@@ -56,10 +56,8 @@ def test_libsvm_names_take_any_form_and_text_stays_sparse(tmp_path, monkeypatch)
             file.unlink()
     (tmp_path / "real-sim.bz2").write_bytes(bz2.compress(text))
     dataset = load("real-sim")
-    assert issparse(dataset.features)
-    assert (dataset.name, dataset.features.shape, dataset.features.dtype) == ("real-sim", (2, 20_958), np.float32)
-    assert str(locate("real-sim")).endswith("real-sim.bz2")
-    assert locate("realsim_like") is locate("epsilon_like") is None
+    assert (issparse(dataset.features), dataset.features.shape) == (True, (2, 20_958))
+    assert locate("real-sim") == tmp_path / "real-sim.bz2"
 
 
 def test_epsilon_is_read_whole_where_it_is_there_and_its_first_rows_otherwise(tmp_path, monkeypatch):
@@ -127,16 +125,11 @@ def test_standardising_looks_at_training_examples_alone_and_options_are_taken():
     np.testing.assert_allclose(rows.var(axis=0), 1, rtol=1e-4)
     assert np.abs(np.asarray(problem.test[0]).mean(axis=0)).max() > 0.01
     small = Dataset("small", np.eye(6, dtype=np.float32), np.arange(6) % 2, np.ones((1, 6), np.float32), np.ones(1))
-    problem = classification(small, 6)
-    assert problem.data[0].shape == (6, 1, 6)
-    np.testing.assert_array_equal(problem.test[0], np.ones((1, 6)))
+    np.testing.assert_array_equal(classification(small, 6).test[0], np.ones((1, 6)))
     assert classification("breast_cancer", 3, test_fraction=0).test is None
     digits = classification("digits", 4, penalty=0.5)
-    assert isinstance(digits, problems.SoftmaxRegression)
     assert (digits.n, digits.classes, float(digits.penalty)) == (640, 10, 0.5)
     assert isinstance(classification("digits", 4, binary=True), problems.LogisticRegression)
-    with refused(partition="even"):
-        classification(small, 2, partition="even")
     with refused("7"):
         classification(small, 7)
 
@@ -158,3 +151,64 @@ def test_real_data(data_dir, name):
     assert (None if dataset.test_labels is None else len(dataset.test_labels)) == n_test
     assert dataset.source.startswith(("https://", "D. Ballabio", "20 newsgroups"))
     assert issparse(dataset.features) == (name == "news20")
+
+
+def test_rows_are_tf_idf_of_length_one():
+    data = realsim_like(3000, 400, words=20.0, seed=5)
+    X, y = data.features, data.labels
+    assert (data.name, X.shape, X.dtype, y.dtype) == ("realsim_like", (3000, 400), np.float32, np.int32)
+    assert (X.has_canonical_format, np.diff(X.indptr).min() >= 1, X.data.min() > 0) == (True, True, True)
+    np.testing.assert_allclose(X.multiply(X).sum(axis=1), 1, rtol=1e-5)
+    assert y.sum() == round(0.3075 * 3000)
+    idf = np.log(3001 / np.bincount(X.indices, minlength=400))
+    once = np.diff(X.indptr) == 1
+    np.testing.assert_allclose(X[once].data, 1, rtol=1e-6)
+    row = X[int(np.argmax(np.diff(X.indptr)))]
+    factor = row.data / idf[row.indices]
+    tf = np.exp(factor / factor.min() - 1)  # the row's rarest words occur once
+    np.testing.assert_allclose(tf, np.rint(tf), atol=1e-3)
+
+
+def test_tilted_words_tell_the_classes_apart_and_wrong_labels_do_not():
+    def gap(**options):
+        data = realsim_like(4000, 200, words=30.0, positive=0.5, seed=2, **options)
+        means = [np.asarray(data.features[data.labels == c].mean(axis=0)).ravel() for c in (0, 1)]
+        return np.linalg.norm(means[1] - means[0])
+
+    none, clean, noisy = gap(tilted=0.0), gap(label_noise=0.0), gap(label_noise=0.25)
+    assert none < 0.05 < clean
+    assert noisy == pytest.approx(clean / 2, rel=0.2)
+
+
+def test_the_seed_decides_and_it_becomes_a_problem():
+    first, again, other = realsim_like(200, 50), realsim_like(200, 50), realsim_like(200, 50, seed=1)
+    assert (first.features != again.features).nnz == 0
+    np.testing.assert_array_equal(first.labels, again.labels)
+    assert (first.features != other.features).nnz
+    problems.check_problem(classification(first, 6))
+    first, again, other = epsilon_like(200, 30), epsilon_like(200, 30), epsilon_like(200, 30, seed=1)
+    np.testing.assert_array_equal(first.features, again.features)
+    np.testing.assert_array_equal(first.labels, again.labels)
+    assert np.abs(first.features - other.features).max() > 0.1
+
+
+def test_refusals_of_generated_sets():
+    given = {"n_examples": 100, "n_features": 20}
+    each_refused(realsim_like, {"n_features": 0}, {"words": 0.0}, {"positive": 0.001}, {"label_noise": 0.9}, **given)
+    wrong = ({"factors": 0}, {"common": -0.1}, {"mean": 1.1}, {"signal": float("nan")}, {"common": 0.9, "minor": 0.1})
+    each_refused(epsilon_like, {"n_examples": 1}, *wrong, **given)
+
+
+def test_epsilon_like_rows_have_length_one_classes_of_one_size_and_a_common_factor():
+    for n_examples in (4097, 2):  # blocks of 4,096 rows
+        data = epsilon_like(n_examples, 50, seed=3)
+        assert data.features.shape == (n_examples, 50)
+        assert (data.features.dtype, data.labels.dtype) == (np.float32, np.int32)
+        np.testing.assert_allclose(np.linalg.norm(data.features.astype(float), axis=1), 1, rtol=1e-6)
+        assert data.labels.sum() == n_examples // 2
+        assert len({row.tobytes() for row in data.features}) == n_examples
+    X = epsilon_like(8000, 400, common=0.55, mean=0.6, minor=0.0, seed=1).features
+    c = X @ np.linalg.eigh(X.T.astype(float) @ X)[1][:, -1]  # along the common factor, which has its share and mean
+    ratio = c / np.sqrt(1 - c**2)
+    assert np.mean(ratio**2) == pytest.approx(0.55 / 0.45, rel=0.05)
+    assert abs(np.mean(ratio)) == pytest.approx(0.6 * np.sqrt(0.55 / 0.45), abs=0.05)

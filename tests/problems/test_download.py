@@ -200,8 +200,6 @@ def test_what_is_downloaded_is_found_without_more(published, place, tmp_path, ca
     assert main(["data", "fetch", "phishing"]) == 0
     assert "there already" in capsys.readouterr().out
     assert len(published.asked) == 1
-    assert main(["data", "fetch", "phishing", "--to", str(tmp_path / "here")]) == 0
-    assert f"JDFL_DATA={tmp_path / 'here'}" in capsys.readouterr().out
     monkeypatch.setenv("JDFL_DATA", str(tmp_path / "there"))
     assert main(["data", "fetch", "phishing", "--json"]) == 0
     assert (tmp_path / "there" / "libsvm" / "phishing").is_file()
@@ -244,15 +242,6 @@ def test_without_a_known_hash_the_first_download_decides(published, place, capsy
     assert {digest(WORDS), digest(OTHER)} == set(re.findall(r"[0-9a-f]{64}", err))
     assert "SOURCES.txt" in err
     assert not place.exists()
-
-
-def test_a_kill_before_the_check_does_not_spare_it(published, place, capsys):
-    place.parent.mkdir(parents=True)
-    place.write_bytes(b"+1 3:1\n")  # as it came, and nothing in SOURCES.txt
-    place.with_name("phishing.partial.json").write_text("{}")
-    assert main(["data", "fetch", "phishing"]) == 2
-    assert str(place) in capsys.readouterr().err
-    assert list(place.parent.iterdir()) == [place]
 
 
 def test_what_cannot_be_downloaded_is_told(published, capsys, monkeypatch):

@@ -68,7 +68,7 @@ def mnist_like(folder, joint="-", pack=gzip.compress, ending=".gz", **changed):
     return list(parts.values())
 
 
-def test_mnist_in_all_spellings(tmp_path):
+def test_mnist_in_all_spellings_and_parts_that_do_not_belong_together(tmp_path):
     for joint, pack, ending in (("-", gzip.compress, ".gz"), (".", bytes, "")):
         parts = mnist_like(tmp_path / ending, joint, pack, ending)
         found = read_mnist(tmp_path / ending)
@@ -79,9 +79,6 @@ def test_mnist_in_all_spellings(tmp_path):
         rows = images.pixels(found.images)
         assert rows.dtype == np.float32
         np.testing.assert_array_equal(rows, parts[0].reshape(12, 12) / np.float32(255))
-
-
-def test_parts_that_do_not_belong_together(tmp_path):
     for k, (changed, *words) in enumerate((
         ({"train_labels": np.zeros(11, np.uint8)}, "train-labels", "(11,)"),
         ({"t10k_labels": np.array([1, 2, 10, 3, 4], np.uint8)}, "t10k-labels", "10 for image 3"),
