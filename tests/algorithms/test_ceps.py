@@ -110,11 +110,30 @@ def test_perf_agrees_with_the_paper_loop(own):
     compare(BASE.replace(own=own))
 
 
+CLIP = 2.0
+NOISE = jdfl.Gaussian(0.8)
+PRIVATE = jdfl.CEPS(s=N, rate=1.0, periods=(2, 3), clip=CLIP, sigma=5.0, mechanism=NOISE)
+
+
+def clipped_gradient_of(problem):
+    """In numpy: means of shortened gradients of single examples."""
+    A, b, weight = (np.asarray(leaf, np.float64) for leaf in (*problem.data, problem.weight))
+
+    def gradient(i, w):
+        each = (A[i] @ w - b[i])[:, None] * A[i]
+        factor = np.minimum(1, CLIP / np.maximum(np.linalg.norm(each, axis=1), 1e-30))
+        return (weight[i] * factor) @ each / weight[i].sum()
+
+    return gradient
+
+
 def test_noise_that_stays_and_noise_that_does_not_go_where_they_are_said_to_go():
     """In step 0 Appendix E has noise, and Algorithm 1 only where K_i has 0; u_i is one for all, or every node's own."""
     noisy = BASE.replace(mechanism=jdfl.Gaussian(0.7))
     compare(noisy.replace(noise="kept", sensitivity=U, block=3))
-    compare(noisy.replace(noise="literal", sensitivity=0.1, first="zero"))
+    compare(noisy.replace(noise="literal", clip=CLIP, sigma=5.0, first="zero"), gradient_of=clipped_gradient_of)
+    found, sizes = PRIVATE.gradients.sensitivities(example(np.float32)), np.asarray(example(np.float32).sizes)
+    np.testing.assert_allclose(found, 2 * CLIP / sizes, rtol=1e-6)
     for u in (U, 0.1):
         given = noisy.replace(sensitivity=u).gradients.sensitivities(example(np.float32))
         np.testing.assert_allclose(given, np.broadcast_to(u, M), rtol=1e-6)
@@ -243,29 +262,6 @@ def test_long_steps_are_announced():
     with pytest.warns(UserWarning, match="12 / L_i"):
         check_settings(jdfl.CEPS(s=S), problem, ring)
     check_settings(jdfl.CEPS(s=S, sigma_rule="safe"), problem, ring)
-
-
-CLIP = 2.0
-NOISE = jdfl.Gaussian(0.8)
-PRIVATE = jdfl.CEPS(s=N, rate=1.0, periods=(2, 3), clip=CLIP, sigma=5.0, mechanism=NOISE)
-
-
-def clipped_gradient_of(problem):
-    """In numpy: means of shortened gradients of single examples."""
-    A, b, weight = (np.asarray(leaf, np.float64) for leaf in (*problem.data, problem.weight))
-
-    def gradient(i, w):
-        each = (A[i] @ w - b[i])[:, None] * A[i]
-        factor = np.minimum(1, CLIP / np.maximum(np.linalg.norm(each, axis=1), 1e-30))
-        return (weight[i] * factor) @ each / weight[i].sum()
-
-    return gradient
-
-
-def test_clipped_ceps_follows_the_papers_equations_with_clipped_gradients():
-    compare(BASE.replace(clip=CLIP, sigma=5.0, mechanism=NOISE), gradient_of=clipped_gradient_of)
-    found, sizes = PRIVATE.gradients.sensitivities(example(np.float32)), np.asarray(example(np.float32).sizes)
-    np.testing.assert_allclose(found, 2 * CLIP / sizes, rtol=1e-6)
 
 
 def first_u(algorithm, problem, key):

@@ -10,6 +10,7 @@ import jdfl
 from jdfl.algorithms.program import Program, planned
 from jdfl.engine import loop, stepping
 from jdfl.engine.start import check_settings
+from tests.algorithms import play
 from tests.algorithms.test_ceps import BASE, ROUNDS, M, N, S, course, example, gradient_of, network
 from tests.reference.gpsp import keep_largest
 from tests.refused import refused
@@ -97,15 +98,14 @@ def test_what_is_stored_is_s_numbers_per_link_bounded_and_no_less_private():
     "changes", [{}, ONE_BIT, {"codec": jdfl.RandomK(k=20)} | NOISY], ids=["whole", "one bit", "random"]
 )
 def test_few_nonzeros_are_the_same_numbers_up_to_rounding(changes):
-    problem, told = example(np.float32), {"steps": 12, "every": 12, "key": 3, "metrics": []}
-    algorithm = replace(SPARSE, **changes)
-    plain, few = (
-        jdfl.run(replace(algorithm, storage=kind), problem, network(), **told) for kind in ("dense", "sparse")
+    (plain, _, _, sent), (few, first, _, also) = (
+        play.course(replace(SPARSE, storage=kind, **changes), example(np.float32), network(), rounds=12)
+        for kind in ("dense", "sparse")
     )
-    np.testing.assert_allclose(few.params, plain.params, rtol=1e-6, atol=1e-7)  # XLA fuses other operations
-    np.testing.assert_array_equal(few.params != 0, plain.params != 0)
-    assert few.totals == plain.totals
-    assert few.state.w.value.shape == few.state.w.place.shape == (M, S)
+    np.testing.assert_allclose(few, plain, rtol=1e-6, atol=1e-7)  # XLA fuses other operations
+    np.testing.assert_array_equal(few != 0, plain != 0)
+    jax.tree.map(np.testing.assert_array_equal, sent, also)
+    assert first.w.value.shape == first.w.place.shape == (M, S)
 
 
 def test_what_cannot_be_stored_is_refused():
