@@ -30,8 +30,6 @@ ONE_BIT = {
     "one-bit, 32-bit norm": jdfl.OneBit(d=81, norm_bits=32, inverse="paper"),
     "one-bit, shared": jdfl.OneBit(d=80, shared=True),
     "one-bit, rademacher": jdfl.OneBit(d=80, ensemble="rademacher"),
-    "one-bit, hadamard": jdfl.OneBit(d=80, ensemble="hadamard"),
-    "one-bit, sparse": jdfl.OneBit(d=80, ensemble="sparse", density=0.5),
 }
 LOSSY = {
     "sparse, share": jdfl.Sparse(share=0.1),
