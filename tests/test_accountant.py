@@ -111,8 +111,10 @@ def test_noise_is_for_the_delta_that_is_asked_for_whatever_it_was_before():
 
 def test_what_may_not_be_claimed_is_neither_a_target_nor_a_budget():
     calibrate = partial(jdfl.calibrate, problem=problem, network=network, steps=STEPS, epsilon=1.0)
-    none, literal = (jdfl.DPSGD(), jdfl.CEPS(s=3, sigma=1.0), Gossip()), replace(CEPS, noise="literal")
-    unclaimed = (gradients(clip=None, sensitivity=1.0), literal, gradients(noisy="communicating"))
+    none, unclaimed = (
+        (jdfl.DPSGD(), Gossip()),
+        (gradients(clip=None, sensitivity=1.0), gradients(noisy="communicating")),
+    )
     for word, algorithms in {"noise": none, "epsilon": unclaimed}.items():
         for algorithm in algorithms:
             with refused(word):

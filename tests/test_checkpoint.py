@@ -62,6 +62,7 @@ class CutError(Exception):
     """What ends a run with nothing to say."""
 
 
+@pytest.mark.rotated(2)
 @pytest.mark.parametrize("chunk", [3, 50])
 def test_a_run_that_is_cut_off_goes_on_from_its_last_checkpoint(tmp_path, chunk):
     path, whole = tmp_path / "checkpoints", run(SLOW)
