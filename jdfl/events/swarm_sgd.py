@@ -47,7 +47,7 @@ class SwarmSGD(AsyncMethod):
 
     def shares(self, rate: np.ndarray, graph: Graph) -> np.ndarray:
         """A node's own meetings, and those with neighbours who choose it."""
-        met = np.where(np.asarray(graph.mask), (rate / np.asarray(graph.in_degree))[np.asarray(graph.senders)], 0)
+        met = np.where(np.asarray(graph.mask), (rate / np.maximum(graph.in_degree, 1))[np.asarray(graph.senders)], 0)
         return rate + met.sum(axis=1)
 
     def tables(self, round: Round, sizes: Mapping[str, int]) -> Tables:

@@ -174,8 +174,8 @@ def _of_all(received: Received) -> Array:
 
 def _scores(apart: Array, here: Array, b: Array | int) -> Array:
     """Krum's scores [p] by squared distances [p, p], infinite for rows that are not there."""
-    p = len(here)
-    apart = jnp.where(here[None] & here[:, None] & ~jnp.eye(p, dtype=jnp.bool_), apart, jnp.inf)
+    there = here[None] & here[:, None] & ~jnp.eye(len(here), dtype=jnp.bool_)
+    apart = jnp.where(there, jnp.minimum(apart, apart.T), jnp.inf)  # which may be rounded otherwise
     near = jnp.maximum(1, jnp.sum(here) - b - 2)
     summed = (jnp.where(i < near, one, 0) for i, one in enumerate(in_order(list(apart))))
     return jnp.where(here, sum(summed, jnp.zeros_like(apart[0])), jnp.inf)
