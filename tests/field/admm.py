@@ -3,14 +3,13 @@
 import numpy as np
 
 import jdfl
-from tests.field.row import ROUNDS, Loop, M, N, field
+from tests.field.row import ROUNDS, Loop, M, N, Rounds, field
 
 
-def loop(the: Loop) -> np.ndarray:
+def loop(the: Loop) -> Rounds:
     """The updates as printed: z[i, j] [n] for every link."""
     rho, alpha = the.algorithm.penalty, the.algorithm.relaxation
     x, z = the.start.copy(), rho * the.links[:, :, None] * the.start[:, None, :]
-    xs = []
     for _ in range(ROUNDS):
         for i in range(M):
             weight, (A, b) = rho * the.links[i].sum(), the.examples(i)
@@ -18,8 +17,7 @@ def loop(the: Loop) -> np.ndarray:
         old = z.copy()
         for i, j in np.argwhere(the.links):
             z[i, j] = (1 - alpha) * old[i, j] - alpha * (old[j, i] - 2 * rho * x[j])
-        xs.append(x.copy())
-    return np.stack(xs)
+        yield x
 
 
 _EXACTLY = jdfl.ADMM(penalty=2.0, relaxation=0.7, lr=0.25, inner=40)

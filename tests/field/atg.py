@@ -3,14 +3,13 @@
 import numpy as np
 
 import jdfl
-from tests.field.row import ROUNDS, Loop, M, N, field
+from tests.field.row import ROUNDS, Loop, M, N, Rounds, field
 
 
-def loop(the: Loop) -> np.ndarray:
+def loop(the: Loop) -> Rounds:
     """The updates as printed: z[i, j] [2, n] for every link."""
     how, x, z = the.algorithm, the.start, np.zeros((M, M, 2, N))
     z[:, :, 0] = how.penalty * the.links[:, :, None] * x[:, None]
-    xs = []
     for _ in range(ROUNDS):
         both, g = [], the.gradients(x)
         for i in range(M):
@@ -20,17 +19,9 @@ def loop(the: Loop) -> np.ndarray:
         for i, j in np.argwhere(the.links):
             new = -old[j, i] + 2 * how.penalty * both[j]
             z[i, j] = (1 - how.relaxation) * old[i, j] + how.relaxation * new
-        xs.append(x)
-    return np.stack(xs)
+        yield x
 
 
 ROWS = (
-    field(
-        jdfl.ATG(relaxation=0.7),
-        loop,
-        channels=("model", "tracker"),
-        swept="delta",
-        reaches=jdfl.ATG(),
-        rounds=600,
-    ),
+    field(jdfl.ATG(relaxation=0.7), loop, channels=("model", "tracker"), swept="delta", reaches=jdfl.ATG(), rounds=600),
 )

@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 
 import jdfl
-from tests.field.row import ROUNDS, Loop, field
+from tests.field.row import ROUNDS, Loop, Rounds, field
 
 TOP = jdfl.Sparse(s=3)
 TOP_BITS = 3 * (32 + 5)
@@ -21,13 +21,12 @@ def top(z: np.ndarray) -> np.ndarray:
     return sent
 
 
-def recursion(the: Loop, estimate: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
+def recursion(the: Loop, estimate: Callable[[np.ndarray], np.ndarray]) -> Rounds:
     """X, H, V and G of the paper; `estimate` stands for the gradients, and is 0 before the first in the other start."""
     lr, gamma, mix = the.algorithm.lr, the.algorithm.gamma, the.W - np.eye(len(the.W))
     X = H = the.start
     V = E = estimate(X)
     G = 0 * V if the.algorithm.start == "gradient" else top(V)
-    xs = []
     for _ in range(ROUNDS):
         X = X + gamma * mix @ H - lr * V
         H = H + top(X - H)
@@ -35,11 +34,10 @@ def recursion(the: Loop, estimate: Callable[[np.ndarray], np.ndarray]) -> np.nda
         V = V + gamma * mix @ G + new - E
         E = new
         G = G + top(V - G)
-        xs.append(X)
-    return np.stack(xs)
+        yield X
 
 
-def loop(the: Loop) -> np.ndarray:
+def loop(the: Loop) -> Rounds:
     """The gradients themselves."""
     return recursion(the, the.gradients)
 

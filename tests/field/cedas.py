@@ -5,15 +5,14 @@ import numpy as np
 import jdfl
 from tests.field.beer import TOP, TOP_BITS, top
 from tests.field.lead import _UNBIASED
-from tests.field.row import ROUNDS, Loop, field
+from tests.field.row import ROUNDS, Loop, Rounds, field
 
 
-def loop(the: Loop) -> np.ndarray:
+def loop(the: Loop) -> Rounds:
     """The nodes keep W H, as in LEAD."""
     gamma, alpha, W = the.algorithm.gamma, the.algorithm.alpha, the.W
     X = H = the.start
     Hw, D = W @ H, np.zeros_like(X)
-    xs = []
     for k in range(ROUNDS):
         moved = X - the.algorithm.lr / (1 + the.algorithm.decay * k) * the.gradients(X)
         Q = top(moved - D - H)
@@ -21,8 +20,7 @@ def loop(the: Loop) -> np.ndarray:
         H, Hw = (1 - alpha) * H + alpha * Yhat, (1 - alpha) * Hw + alpha * Yw
         D = D + gamma / 2 * (Yhat - Yw)
         X = moved - D
-        xs.append(X)
-    return np.stack(xs)
+        yield X
 
 
 ROWS = (

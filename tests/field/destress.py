@@ -9,7 +9,7 @@ import numpy as np
 
 import jdfl
 from jdfl.base.streams import each
-from tests.field.row import ROUNDS, Loop, M, field
+from tests.field.row import ROUNDS, Loop, M, Rounds, field
 from tests.field.variance_reduced import Q, drawn, of, prepared, uniform
 
 
@@ -27,9 +27,9 @@ def awake(algorithm: Any, k: int, t: int, key: Any) -> np.ndarray:
     return uniform(each(jax.random.fold_in(key, t), jnp.arange(M), k), ()) < np.float32(algorithm.activation)
 
 
-def loop(the: Loop) -> np.ndarray:
+def loop(the: Loop) -> Rounds:
     """The outer and the inner loop, with matrices for the extra mixing."""
-    how, x, xs = the.algorithm, the.start, []
+    how, x = the.algorithm, the.start
     W_in, W_out = (polynomial(the.W, K, how.accelerated) for K in (how.inner_mixes, how.outer_mixes))
     s = the.gradients(x)
     if how.start == "mean":
@@ -43,8 +43,7 @@ def loop(the: Loop) -> np.ndarray:
             v = W_in @ (v + factor * (of(the, batch, us[-1]) - of(the, batch, us[-2])))
         s = W_out @ (s + the.gradients(us[-1]) - the.gradients(x))
         x = us[-1]
-        xs.append(x)
-    return np.stack(xs)
+        yield x
 
 
 def counted(program: Any, adjacency: np.ndarray, rounds: int) -> dict[str, Any]:

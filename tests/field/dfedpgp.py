@@ -3,15 +3,14 @@
 import numpy as np
 
 import jdfl
-from tests.field.row import ROUNDS, Loop, M, N, directed, field
+from tests.field.row import ROUNDS, Loop, M, N, Rounds, directed, field
 
 
-def loop(the: Loop) -> np.ndarray:
+def loop(the: Loop) -> Rounds:
     """Node by node, in the order of the paper: personal steps, shared steps, push, and the correction."""
     P, a, d = the.W, the.algorithm, the.problem.n_shared
     u, v, w = list(the.start[:, :d]), list(the.start[:, d:]), np.ones(M)
     z = list(u)
-    xs = []
     for _ in range(ROUNDS):
         for i in range(M):
             for _ in range(a.personal_steps if d < N else 0):
@@ -22,8 +21,7 @@ def loop(the: Loop) -> np.ndarray:
         u = [sum(P[i, j] * u[j] for j in range(M)) for i in range(M)]
         w = P @ w
         z = [u[i] / w[i] for i in range(M)]
-        xs.append([np.append(z[i], v[i]) for i in range(M)])
-    return np.array(xs)
+        yield [np.append(z[i], v[i]) for i in range(M)]
 
 
 _HALF = jdfl.DFedPGP(lr=0.05, lr_local=0.03, local_steps=2, personal_steps=3)

@@ -1,24 +1,20 @@
 """DIGing and Aug-DGM."""
 
-import numpy as np
-
 import jdfl
-from tests.field.row import ROUNDS, Loop, field
+from tests.field.row import ROUNDS, Loop, Rounds, field
 
 
-def loop(the: Loop) -> np.ndarray:
+def loop(the: Loop) -> Rounds:
     """Both orders, with W x as a product of matrices."""
     W, lr, x = the.W, the.algorithm.lr, the.start
     y = g = the.gradients(x)
-    xs = []
     for _ in range(ROUNDS):
         atc = the.algorithm.order == "adapt-then-combine"
         x = W @ (x - lr * y) if atc else W @ x - lr * y
         new = the.gradients(x)
         y = W @ (y + new - g) if atc else W @ y + new - g
         g = new
-        xs.append(x)
-    return np.stack(xs)
+        yield x
 
 
 _GIVEN = {"channels": ("model", "tracker"), "first": 1}

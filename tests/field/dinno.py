@@ -3,13 +3,12 @@
 import numpy as np
 
 import jdfl
-from tests.field.row import ROUNDS, Loop, field
+from tests.field.row import ROUNDS, Loop, Rounds, field
 
 
-def loop(the: Loop) -> np.ndarray:
+def loop(the: Loop) -> Rounds:
     """Every node by itself, with the gradient of its augmented Lagrangian as a sum over its neighbours."""
     lr, rho, x, p = the.algorithm.lr, the.algorithm.penalty, the.start, 0 * the.start
-    xs = []
     for _ in range(ROUNDS):
         new = []
         for i, x_i in enumerate(x):
@@ -20,8 +19,7 @@ def loop(the: Loop) -> np.ndarray:
                 y = y - lr * (the.gradient(i, y) + p[i] + sum(2 * rho * (y - (x_i + x[j]) / 2) for j in neighbours))
             new.append(y)
         x = np.stack(new)
-        xs.append(x)
-    return np.stack(xs)
+        yield x
 
 
 ROWS = (field(jdfl.DiNNO(local_steps=3), loop, grads=3, reaches=jdfl.DiNNO(), rounds=600),)

@@ -7,10 +7,10 @@ import numpy as np
 
 import jdfl
 from jdfl.base.streams import declared
-from tests.field.row import ROUNDS, Loop, M, N, field
+from tests.field.row import ROUNDS, Loop, M, N, Rounds, field
 
 
-def loop(the: Loop) -> np.ndarray:
+def loop(the: Loop) -> Rounds:
     """Sets of active entries, and averages over the nodes in whose set an entry is."""
     a = the.algorithm
     s = round(a.density * N)
@@ -18,7 +18,6 @@ def loop(the: Loop) -> np.ndarray:
     keys = the.moment(0, part=1).keys(declared()["dispfl.masks"])
     coming = [set(np.argsort(-np.asarray(jax.random.uniform(key, (N,), np.float32)))[:s].tolist()) for key in keys]
     x = [{e: the.start[i][e] for e in active} for i, active in enumerate(coming)]
-    xs = []
     for k in range(ROUNDS):
         old, x = x, []
         for i in range(M):
@@ -32,8 +31,7 @@ def loop(the: Loop) -> np.ndarray:
             g = the.gradient(i, full(x[i]))
             kept = set(sorted(x[i], key=lambda e: abs(x[i][e]))[p:])
             coming[i] = kept | set(sorted(set(range(N)) - kept, key=lambda e: -abs(g[e]))[:p])
-        xs.append([full(one) for one in x])
-    return np.array(xs)
+        yield [full(one) for one in x]
 
 
 def full(x: dict[int, float]) -> np.ndarray:

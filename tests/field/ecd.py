@@ -5,25 +5,23 @@ import numpy as np
 
 import jdfl
 from jdfl.algorithms.book import MODEL
-from tests.field.row import ROUNDS, Loop, N, field
+from tests.field.row import ROUNDS, Loop, N, Rounds, field
 
 _KEPT = 16
 _LOSSY = jdfl.ECD(lr=0.02, codec=jdfl.RandomK(k=_KEPT, scaled=True))
 
 
-def loop(the: Loop) -> np.ndarray:
+def loop(the: Loop) -> Rounds:
     """One node after the other; t counts from 1."""
     lr, W = the.algorithm.lr, the.W
     x = hat = the.start
-    xs = []
     for k in range(ROUNDS):
         t = k + 1
         new = W @ hat - lr * the.gradients(x)
         sent = compressed(the, k, (1 - 0.5 * t) * x + 0.5 * t * new)
         hat = (1 - 2 / t) * hat + 2 / t * sent
         x = new
-        xs.append(x)
-    return np.stack(xs)
+        yield x
 
 
 def compressed(the: Loop, k: int, z: np.ndarray) -> np.ndarray:

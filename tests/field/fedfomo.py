@@ -3,13 +3,12 @@
 import numpy as np
 
 import jdfl
-from tests.field.row import ROUNDS, Loop, M, field
+from tests.field.row import ROUNDS, Loop, M, Rounds, field
 
 
-def loop(the: Loop) -> np.ndarray:
+def loop(the: Loop) -> Rounds:
     """Node by node, as the paper prints it: differences of models, with normalised weights."""
     a, x = the.algorithm, the.start
-    xs = []
     for _ in range(ROUNDS):
         y = x
         for _ in range(a.local_steps):
@@ -22,8 +21,7 @@ def loop(the: Loop) -> np.ndarray:
             weights = positive / positive.sum() if positive.any() else 0 * positive
             new.append(x[i] + sum(w * (y[j] - x[i]) for w, j in zip(weights, near)))
         x = np.stack(new)
-        xs.append(x)
-    return np.stack(xs)
+        yield x
 
 
 def loss(the: Loop, i: int, x: np.ndarray) -> float:

@@ -3,15 +3,14 @@
 import numpy as np
 
 import jdfl
-from tests.field.row import ROUNDS, Loop, M, field
+from tests.field.row import ROUNDS, Loop, M, Rounds, field
 
 
-def loop(the: Loop) -> np.ndarray:
+def loop(the: Loop) -> Rounds:
     """Node by node, with the update d of the paper and its correction for the place of the neighbours."""
     W, lr, mu = the.W, the.algorithm.lr, the.algorithm.mu
     x = before = the.start
     y, last = np.zeros_like(x), np.zeros_like(x)
-    xs = []
     for _ in range(ROUNDS):
         d, new = np.zeros_like(x), np.zeros_like(x)
         for i in range(M):
@@ -20,14 +19,7 @@ def loop(the: Loop) -> np.ndarray:
             new[i] = d[i] + mu * (seen - last[i])
         before, last, y = x, d, new
         x = x - lr * y
-        xs.append(x)
-    return np.stack(xs)
+        yield x
 
 
-ROWS = (
-    field(
-        jdfl.GUT(lr=0.05, mu=0.4),
-        loop,
-        same=((jdfl.GUT(lr=0.05, mu=0.0), jdfl.DPSGD(lr=0.05)),),
-    ),
-)
+ROWS = (field(jdfl.GUT(lr=0.05, mu=0.4), loop, same=((jdfl.GUT(lr=0.05, mu=0.0), jdfl.DPSGD(lr=0.05)),)),)

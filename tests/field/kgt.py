@@ -3,15 +3,14 @@
 import numpy as np
 
 import jdfl
-from tests.field.row import ROUNDS, Loop, M, field
+from tests.field.row import ROUNDS, Loop, M, Rounds, field
 
 
-def loop(the: Loop) -> np.ndarray:
+def loop(the: Loop) -> Rounds:
     """Algorithm 1, node by node."""
     W, of, K = the.W, the.algorithm, the.algorithm.local_steps
     x, first = the.start, the.gradients(the.start)
     c = first.mean(axis=0) - first if of.start == "mean" else 0 * first
-    xs = []
     for _ in range(ROUNDS):
         z = np.zeros_like(x)
         for i in range(M):
@@ -22,8 +21,7 @@ def loop(the: Loop) -> np.ndarray:
                 z[i] += (g + c[i]) / K
         x = W @ (x - K * of.outer * of.lr * z)
         c = c - z + W @ z
-        xs.append(x)
-    return np.stack(xs)
+        yield x
 
 
 ROWS = (

@@ -25,25 +25,26 @@ def course(the: Loop) -> tuple[np.ndarray, list[list[int]]]:
             y = y - a.lr * the.gradients(y)
         moved, new = y - x, []
         for i in range(M):
-            found = slopes_and_model(the.examples(i), x[i], moved[near[i]], [b[i][j] for j in near[i]])
-            new.append(found[1])
-            for j, slope in zip(near[i], found[0]):
+            weights = np.array([b[i][j] for j in near[i]])
+            with jax.enable_x64(True):
+                slopes, one = map(np.asarray, slopes_and_model(the.examples(i), x[i], moved[near[i]], weights))
+            new.append(one)
+            for j, slope in zip(near[i], slopes):
                 b[i][j] -= a.lr_weights * slope
         x = np.stack(new)
         xs.append(x)
     return np.stack(xs), [one[1:] for one in near]
 
 
-def slopes_and_model(examples: Any, x: np.ndarray, updates: np.ndarray, b: list[float]) -> tuple[Any, Any]:
+@jax.jit
+def slopes_and_model(examples: Any, x: Any, updates: Any, b: Any) -> tuple[Any, Any]:
     """JAX's derivative of the loss of the new model by b, and the new model [n]."""
     A, target = examples
 
     def model(b: Any) -> Any:
         return x + jax.nn.softmax(b) @ updates
 
-    with jax.enable_x64(True):
-        slopes = jax.grad(lambda b: jnp.mean((A @ model(b) - target) ** 2) / 2)(jnp.array(b))
-        return np.asarray(slopes), np.asarray(model(jnp.array(b)))
+    return jax.grad(lambda b: jnp.mean((A @ model(b) - target) ** 2) / 2)(b), model(b)
 
 
 def count(program: Any, adjacency: np.ndarray, rounds: int) -> dict[str, Any]:

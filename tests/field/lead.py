@@ -4,16 +4,15 @@ import numpy as np
 
 import jdfl
 from tests.field.beer import TOP, TOP_BITS, top
-from tests.field.row import ROUNDS, Loop, field
+from tests.field.row import ROUNDS, Loop, Rounds, field
 
 
-def loop(the: Loop) -> np.ndarray:
+def loop(the: Loop) -> Rounds:
     """Algorithm 1."""
     lr, gamma, alpha, W = the.algorithm.lr, the.algorithm.gamma, the.algorithm.alpha, the.W
     H, D = the.start, np.zeros_like(the.start)
     Hw = W @ H
     X = the.start - lr * the.gradients(the.start)
-    xs = []
     for _ in range(ROUNDS):
         G = the.gradients(X)
         Y = X - lr * G - lr * D
@@ -22,8 +21,7 @@ def loop(the: Loop) -> np.ndarray:
         H, Hw = (1 - alpha) * H + alpha * Yhat, (1 - alpha) * Hw + alpha * Yw
         D = D + gamma / (2 * lr) * (Yhat - Yw)
         X = X - lr * G - lr * D
-        xs.append(X)
-    return np.stack(xs)
+        yield X
 
 
 _UNBIASED = jdfl.RandomK(share=0.5, scaled=True)  # omega = 1

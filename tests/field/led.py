@@ -3,14 +3,14 @@
 import numpy as np
 
 import jdfl
-from tests.field.row import ROUNDS, Loop, field
+from tests.field.row import ROUNDS, Loop, Rounds, field
 
 
-def loop(the: Loop) -> np.ndarray:
+def loop(the: Loop) -> Rounds:
     """Node by node."""
     a, x = the.algorithm, the.start
     Wb = (1 - a.gamma) * np.eye(len(x)) + a.gamma * the.W
-    y, xs = np.zeros_like(x), []
+    y = np.zeros_like(x)
     for _ in range(ROUNDS):
         phi = x.copy()
         for i in range(len(x)):
@@ -18,8 +18,7 @@ def loop(the: Loop) -> np.ndarray:
                 phi[i] -= a.lr * the.gradient(i, phi[i]) + a.beta * y[i]
         x = Wb @ phi
         y = y + phi - x
-        xs.append(x)
-    return np.stack(xs)
+        yield x
 
 
 _LED = jdfl.LED(lr=0.02, beta=0.3, local_steps=3)

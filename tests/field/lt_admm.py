@@ -3,7 +3,7 @@
 import numpy as np
 
 import jdfl
-from tests.field.row import ROUNDS, Loop, M, field
+from tests.field.row import ROUNDS, Loop, M, Rounds, field
 
 
 def linked(the: Loop) -> np.ndarray:
@@ -12,10 +12,9 @@ def linked(the: Loop) -> np.ndarray:
     return factor * the.links[:, :, None] * the.start[:, None, :]
 
 
-def loop(the: Loop) -> np.ndarray:
+def loop(the: Loop) -> Rounds:
     """The updates as printed: z[i, j] [n] for every link."""
     how, x, z = the.algorithm, the.start, linked(the)
-    xs = []
     for _ in range(ROUNDS):
         y = x
         for _ in range(how.local_steps):
@@ -24,8 +23,7 @@ def loop(the: Loop) -> np.ndarray:
         x, old = y, z.copy()
         for i, j in np.argwhere(the.links):
             z[i, j] = (1 - how.relaxation) * old[i, j] - how.relaxation * (old[j, i] - 2 * how.penalty * x[j])
-        xs.append(x)
-    return np.stack(xs)
+        yield x
 
 
 _ONE_STEP = jdfl.LTADMM(lr=0.05, beta=0.05, penalty=0.6, local_steps=1, start="consensus")

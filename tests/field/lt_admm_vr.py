@@ -7,14 +7,13 @@ import numpy as np
 import jdfl
 from jdfl.algorithms.lt_admm_vr import _BATCH
 from tests.field.lt_admm import linked
-from tests.field.row import ROUNDS, Loop, M, field
+from tests.field.row import ROUNDS, Loop, M, Rounds, field
 
 
-def loop(the: Loop) -> np.ndarray:
+def loop(the: Loop) -> Rounds:
     """The updates as printed, one node after another."""
     how, x, z = the.algorithm, the.start.copy(), linked(the)
     table = [each(the, i, x[i]) for i in range(M)]
-    xs = []
     for k in range(ROUNDS):
         keys = [the.moment(k).keys(_BATCH, t) for t in range(how.local_steps)]
         new = x.copy()
@@ -31,8 +30,7 @@ def loop(the: Loop) -> np.ndarray:
         x, old = new, z.copy()
         for i, j in np.argwhere(the.links):
             z[i, j] = (1 - how.relaxation) * old[i, j] - how.relaxation * (old[j, i] - 2 * how.penalty * x[j])
-        xs.append(x)
-    return np.stack(xs)
+        yield x
 
 
 def each(the: Loop, i: int, x: np.ndarray) -> np.ndarray:

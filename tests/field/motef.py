@@ -4,10 +4,10 @@ import numpy as np
 
 import jdfl
 from tests.field.beer import GIVEN, TOP, recursion
-from tests.field.row import Loop, field
+from tests.field.row import Loop, Rounds, field
 
 
-def loop(the: Loop) -> np.ndarray:
+def loop(the: Loop) -> Rounds:
     """The momentum as a weighted sum over all gradients so far, of which the first begins it or has the same weight."""
     weight, seen, zero = the.algorithm.momentum, [], the.algorithm.start == "zero"
 

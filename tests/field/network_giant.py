@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 import jdfl
-from tests.field.row import ROUNDS, Loop, M, N, field
+from tests.field.row import ROUNDS, Loop, M, N, Rounds, field
 
 STEPS = 12  # of conjugate gradients: the Hessians have at most nine different eigenvalues
 
@@ -24,18 +24,17 @@ def newton(the: Loop, i: int, x: np.ndarray, y: np.ndarray) -> np.ndarray:
     return x - np.linalg.inv(A.T @ A / len(b) + the.algorithm.mu * np.eye(N)) @ y
 
 
-def loop(the: Loop) -> np.ndarray:
+def loop(the: Loop) -> Rounds:
     """Gradient tracking with a subproblem that is solved exactly."""
     own = minimum if isinstance(the.algorithm, jdfl.NetworkDANE) else newton
-    W, lr, x, xs = the.W, the.algorithm.lr, the.start, []
+    W, lr, x = the.W, the.algorithm.lr, the.start
     y = g = the.gradients(x)
     for _ in range(ROUNDS):
         half = np.stack([own(the, i, x[i], y[i]) for i in range(M)])
         x = W @ (x + lr * (half - x))
         new = the.gradients(x)
         y, g = W @ y + new - g, new
-        xs.append(x)
-    return np.stack(xs)
+        yield x
 
 
 _GIVEN: dict[str, Any] = {"channels": ("model", "tracker"), "rounds": 400}

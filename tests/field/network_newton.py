@@ -5,14 +5,14 @@ from typing import Any
 import numpy as np
 
 import jdfl
-from tests.field.row import ROUNDS, Loop, M, N, field
+from tests.field.row import ROUNDS, Loop, M, N, Rounds, field
 
 STEPS, K = 12, 2
 
 
-def loop(the: Loop) -> np.ndarray:
+def loop(the: Loop) -> Rounds:
     """The stacked vectors [m n] and matrices [m n, m n] of the paper, and its series for the inverse."""
-    one, alpha, x, xs = np.eye(M * N), the.algorithm.alpha, the.start.ravel(), []
+    one, alpha, x = np.eye(M * N), the.algorithm.alpha, the.start.ravel()
     Z = np.kron(the.W, np.eye(N))
     G = np.zeros_like(one)
     for i in range(M):
@@ -25,8 +25,7 @@ def loop(the: Loop) -> np.ndarray:
     for _ in range(ROUNDS):
         u = (one - Z) @ x + alpha * the.gradients(x.reshape(M, N)).ravel()
         x = x - the.algorithm.lr * root @ series @ root.T @ u
-        xs.append(x.reshape(M, N))
-    return np.stack(xs)
+        yield x.reshape(M, N)
 
 
 def counted(_: Any, adjacency: np.ndarray, rounds: int) -> dict[str, Any]:
@@ -42,9 +41,6 @@ def counted(_: Any, adjacency: np.ndarray, rounds: int) -> dict[str, Any]:
 
 ROWS = (
     field(
-        jdfl.NetworkNewton(lr=0.8, alpha=0.3, K=K, products=STEPS),
-        loop,
-        channels=("model", "direction"),
-        count=counted,
+        jdfl.NetworkNewton(lr=0.8, alpha=0.3, K=K, products=STEPS), loop, channels=("model", "direction"), count=counted
     ),
 )

@@ -5,13 +5,13 @@ from typing import Any
 import numpy as np
 
 import jdfl
-from tests.field.row import ROUNDS, Loop, field
+from tests.field.row import ROUNDS, Loop, Rounds, field
 
 
-def loop(the: Loop) -> np.ndarray:
+def loop(the: Loop) -> Rounds:
     """With all cross gradients c[i, j] = g_i(x_j)."""
     a, W, x = the.algorithm, the.W, the.start
-    m, v, xs = len(x), np.zeros_like(x), []
+    m, v = len(x), np.zeros_like(x)
     for _ in range(ROUNDS):
         c = {(i, j): the.gradient(i, x[j]) for i in range(m) for j in range(m) if W[i, j]}
         for i in range(m):
@@ -19,8 +19,7 @@ def loop(the: Loop) -> np.ndarray:
             models, data = sum(W[i, j] * c[i, j] for j in near), sum(W[i, j] * c[j, i] for j in near)
             v[i] = a.momentum * v[i] + (1 - a.alpha) * models + a.alpha * data
         x = (1 - a.gamma) * x + a.gamma * W @ x - a.lr * v
-        xs.append(x)
-    return np.stack(xs)
+        yield x
 
 
 def count(program: Any, adjacency: np.ndarray, rounds: int) -> dict[str, Any]:

@@ -4,10 +4,10 @@ import numpy as np
 
 import jdfl
 from tests.field.beer import GIVEN, TOP, recursion
-from tests.field.row import Loop, field
+from tests.field.row import Loop, Rounds, field
 
 
-def loop(the: Loop) -> np.ndarray:
+def loop(the: Loop) -> Rounds:
     """Every node's gradient, clipped smoothly."""
     tau = the.algorithm.tau
     return recursion(the, lambda x: np.stack([tau / (tau + np.linalg.norm(g)) * g for g in the.gradients(x)]))

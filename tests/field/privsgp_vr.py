@@ -8,16 +8,15 @@ import numpy as np
 import jdfl
 from jdfl.algorithms.gradients import NOISE
 from jdfl.base.streams import declared
-from tests.field.row import ROUNDS, Loop, M, N, directed, field
+from tests.field.row import ROUNDS, Loop, M, N, Rounds, directed, field
 
 
-def loop(the: Loop) -> np.ndarray:
+def loop(the: Loop) -> Rounds:
     """Node by node, with the points at which every example was last seen instead of its gradients."""
     P, a = the.W, the.algorithm
     u, w, z = list(the.start), np.ones(M), the.start
     J = len(the.examples(0)[1])
     seen = [[z[i]] * J for i in range(M)]
-    xs = []
     for k in range(ROUNDS):
         keys, noises = (the.moment(k).keys(stream) for stream in (declared()["privsgp-vr.example"], NOISE))
         half = []
@@ -33,8 +32,7 @@ def loop(the: Loop) -> np.ndarray:
         u = [sum(P[i, j] * half[j] for j in range(M)) for i in range(M)]
         w = P @ w
         z = np.stack([u[i] / w[i] for i in range(M)])
-        xs.append(z)
-    return np.stack(xs)
+        yield z
 
 
 def of(the: Loop, i: int, q: int, x: np.ndarray) -> np.ndarray:
@@ -53,13 +51,5 @@ def count(program: Any, adjacency: np.ndarray, rounds: int) -> dict[str, Any]:
 _NOISY = jdfl.PrivSGPVR(lr=0.02, gradients=jdfl.Gradients(batch=1, clip=4.0, per="batch", mechanism=jdfl.Gaussian(0.5)))
 _WHOLE = jdfl.PrivSGPVR(lr=0.05, gradients=jdfl.Gradients())
 ROWS = (
-    field(
-        _NOISY,
-        loop,
-        bits=32 * (N + 1),
-        count=count,
-        on=directed,
-        claimed=True,
-        same=((_WHOLE, jdfl.SGP(lr=0.05)),),
-    ),
+    field(_NOISY, loop, bits=32 * (N + 1), count=count, on=directed, claimed=True, same=((_WHOLE, jdfl.SGP(lr=0.05)),)),
 )

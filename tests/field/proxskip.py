@@ -5,22 +5,21 @@ import numpy as np
 
 import jdfl
 from jdfl.algorithms.proxskip import COIN
-from tests.field.row import ROUNDS, Loop, field
+from tests.field.row import ROUNDS, Loop, Rounds, field
 
 
-def loop(the: Loop) -> np.ndarray:
+def loop(the: Loop) -> Rounds:
     """The form of the paper, with control variates h."""
     a, x = the.algorithm, the.start
     beta = a.p if a.beta is None else a.beta
-    h, xs = np.zeros_like(x), []
+    h = np.zeros_like(x)
     for k in range(ROUNDS):
         moved = x - a.lr * (the.gradients(x) - h)
         x = moved
         if jax.random.bernoulli(the.moment(k).stream(COIN), np.float32(a.p)):
             x = (1 - a.gamma) * moved + a.gamma * the.W @ moved
             h = h + beta / a.lr * (x - moved)
-        xs.append(x)
-    return np.stack(xs)
+        yield x
 
 
 _SKIPS = jdfl.ProxSkip(lr=0.05, p=0.4)

@@ -7,7 +7,7 @@ import networkx as nx
 import numpy as np
 
 import jdfl
-from tests.field.row import ROUNDS, Loop, N, field
+from tests.field.row import ROUNDS, Loop, N, Rounds, field
 
 
 def tree(links: np.ndarray) -> nx.Graph:
@@ -17,10 +17,10 @@ def tree(links: np.ndarray) -> nx.Graph:
     return nx.Graph([(i, min(j for j in network[i] if far[j] < far[i])) for i in network if i])
 
 
-def loop(the: Loop) -> np.ndarray:
+def loop(the: Loop) -> Rounds:
     """The messages of every link in both directions."""
     x, near = the.start, tree(the.links)
-    messages, counts, xs = defaultdict(lambda: np.zeros(x.shape[1])), defaultdict(int), []
+    messages, counts = defaultdict(lambda: np.zeros(x.shape[1])), defaultdict(int)
     for _ in range(ROUNDS):
         h = x - the.algorithm.lr * the.gradients(x)
         links = [(i, j) for i in near for j in near[i]]
@@ -30,8 +30,7 @@ def loop(the: Loop) -> np.ndarray:
         counts.update(numbers)
         total = [h[i] + sum(messages[j, i] for j in near[i]) for i in range(len(x))]
         x = np.stack([row / (1 + sum(counts[j, i] for j in near[i])) for i, row in enumerate(total)])
-        xs.append(x)
-    return np.stack(xs)
+        yield x
 
 
 def count(program: Any, adjacency: np.ndarray, rounds: int) -> dict[str, Any]:

@@ -1,22 +1,19 @@
 """RobustDSGD: its step with momentum, and two kinds of rules, one with weights."""
 
-import numpy as np
-
 import jdfl
 from jdfl.robust import ClippedGossip, TrimmedMean, Weighted
-from tests.field.row import ROUNDS, Loop, field
+from tests.field.row import ROUNDS, Loop, Rounds, field
 from tests.robust.loops import combined
 
 
-def loop(the: Loop) -> np.ndarray:
+def loop(the: Loop) -> Rounds:
     """Step, then the rule at every node by a loop in NumPy."""
     settings, x = the.algorithm, the.start
-    u, xs = 0 * x, []
+    u = 0 * x
     for _ in range(ROUNDS):
         u = settings.beta * u + the.gradients(x)
         x = combined(settings.rule, the.W, x - settings.lr * u)
-        xs.append(x)
-    return np.stack(xs)
+        yield x
 
 
 _MEAN = jdfl.RobustDSGD(lr=0.05, rule=Weighted())

@@ -1,6 +1,6 @@
 """A row of the contract that has the loop of its paper, and what else is known of where the method ends."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from typing import Any
@@ -14,6 +14,7 @@ from jdfl import testing
 from jdfl.algorithms.moment import Moment
 from tests.contract.row import ROUNDS, Row, row
 
+Rounds = Iterator[np.ndarray]  # x [m, n] after every round
 M, N = testing.NODES, testing.PARAMETERS
 EDGES = [(0, 1), (1, 2), (2, 3), (3, 4), (4, 5), (5, 0), (0, 2), (0, 3)]  # those of `testing.small_network`
 
@@ -105,7 +106,7 @@ class Field(Row):
 
 def field(
     algorithm: Any,
-    loop: Callable[[Loop], Any],
+    loop: Callable[[Loop], Iterable[Any]],
     label: str = "",
     *,
     channels: Iterable[str] = ("model",),
@@ -119,7 +120,7 @@ def field(
 
     Args:
         algorithm: Its settings, on which all laws are tried.
-        loop: The loop of its paper, which reads the settings of `Loop.algorithm` and gives x [13, m, n].
+        loop: The loop of its paper, which reads the settings of `Loop.algorithm` and yields x [m, n] after every round.
         label: The id of the row; empty: the title of the method.
         channels: The channels on which a message goes to every neighbour in every round.
         bits: The size of a message, of all channels or by channel.
@@ -130,7 +131,8 @@ def field(
     """
     sizes = bits if isinstance(bits, dict) else dict.fromkeys(channels, bits)
     total, module = grads * ROUNDS + first, type(algorithm).__module__.rpartition(".")[2]
-    given |= {"grads": total, "talks": times * ROUNDS, "loop": loop, "module": module}
+    given |= {"grads": total, "talks": times * ROUNDS, "module": module}
+    given["loop"] = lambda the: np.array([np.array(x) for x in loop(the)])  # as they are then
     return row(algorithm, label, bits=sizes, kind=Field, **given)
 
 

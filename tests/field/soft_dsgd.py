@@ -5,13 +5,12 @@ import numpy as np
 
 import jdfl
 from jdfl.algorithms import soft_dsgd
-from tests.field.row import ROUNDS, Loop, M, N, field
+from tests.field.row import ROUNDS, Loop, M, N, Rounds, field
 
 
-def loop(the: Loop) -> np.ndarray:
+def loop(the: Loop) -> Rounds:
     """Every entry of every message arrives or not; a receiver takes its own entry for one that does not."""
     lr, W, x = the.algorithm.lr, the.W, the.start
-    xs = []
     for k in range(ROUNDS):
         half = x - lr * the.gradients(x)
         keys = the.moment(k).keys(soft_dsgd._ARRIVING)
@@ -22,8 +21,7 @@ def loop(the: Loop) -> np.ndarray:
                 for entry in range(N):
                     arrives = j == i or drawn[entry // 3] < np.float32(the.algorithm.reliability)
                     x[i, entry] += W[i, j] * half[j if arrives else i, entry]
-        xs.append(x)
-    return np.stack(xs)
+        yield x
 
 
 _PARENT = jdfl.DPSGD(lr=0.05, order="adapt-then-combine")

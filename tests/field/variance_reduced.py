@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import cache, partial
 from typing import Any
 
 import jax
@@ -11,23 +12,32 @@ import numpy as np
 import jdfl
 from jdfl.algorithms import activation, sampling, variance_reduced
 from jdfl.base.streams import Keys, each
-from tests.field.row import ROUNDS, Loop, M, N, field
+from tests.field.row import ROUNDS, Loop, M, N, Rounds, field
 
 Q = 8  # examples of a node
 
 
+@partial(jax.jit, static_argnames=("shape",))
+def _uniform(keys: Any, shape: tuple[int, ...]) -> Any:
+    return jax.vmap(lambda key: jax.random.uniform(key, shape, jnp.float32))(keys)
+
+
+@partial(jax.jit, static_argnames=("b",))
+def _examples(problem: Any, keys: Any, b: int) -> Any:
+    return jax.vmap(lambda key: problem.minibatch(key, jnp.arange(Q), jnp.ones(Q), b)[0])(keys)
+
+
 def uniform(keys: Any, shape: tuple[int, ...]) -> np.ndarray:
     """The numbers of every node [m, ...]."""
-    return np.stack([np.asarray(jax.random.uniform(key, shape, jnp.float32)) for key in keys])
+    return np.asarray(_uniform(keys, shape))
 
 
-def drawn(the: Loop, k: int, t: int = 0) -> list[np.ndarray]:
-    """The examples of every node in step t of round k, with repetitions."""
-    keys, b = the.moment(k).keys(sampling._BATCH, t), the.algorithm.gradients.batch
-    return [np.asarray(the.problem.minibatch(key, jnp.arange(Q), jnp.ones(Q), b)[0]) for key in keys]
+def drawn(the: Loop, k: int, t: int = 0) -> np.ndarray:
+    """The examples [m, b] of every node in step t of round k, with repetitions."""
+    return np.asarray(_examples(the.problem, the.moment(k).keys(sampling._BATCH, t), the.algorithm.gradients.batch))
 
 
-def of(the: Loop, examples: list[np.ndarray], x: np.ndarray) -> np.ndarray:
+def of(the: Loop, examples: np.ndarray, x: np.ndarray) -> np.ndarray:
     """The gradients [m, n] at x [m, n] of some examples."""
     g = np.zeros((M, N))
     for i in range(M):
@@ -37,19 +47,20 @@ def of(the: Loop, examples: list[np.ndarray], x: np.ndarray) -> np.ndarray:
     return g
 
 
-def tracked(the: Loop, estimate: Callable[[int, np.ndarray, np.ndarray, np.ndarray], np.ndarray]) -> np.ndarray:
-    """x [13, m, n] of gradient tracking with v = estimate(k, x, x before, v before), in the indices of the papers."""
+def tracked(the: Loop, estimate: Callable[[int, np.ndarray, np.ndarray, np.ndarray], np.ndarray]) -> Rounds:
+    """Gradient tracking with v = estimate(k, x, x before, v before)."""
     W, lr, atc = the.W, the.algorithm.lr, the.algorithm.order == "adapt-then-combine"
-    xs, vs = [the.start], [the.gradients(the.start)]
-    y = vs[0]
+    x, y = the.start, the.gradients(the.start)
+    v = y
     for k in range(ROUNDS):
-        xs.append(W @ (xs[-1] - lr * y) if atc else W @ xs[-1] - lr * y)
-        vs.append(estimate(k, xs[-1], xs[-2], vs[-1]))
-        y = W @ (y + vs[-1] - vs[-2]) if atc else W @ y + vs[-1] - vs[-2]
-    return np.stack(xs[1:])
+        before, old = x, v
+        x = W @ (x - lr * y) if atc else W @ x - lr * y
+        v = estimate(k, x, before, old)
+        y = W @ (y + v - old) if atc else W @ y + v - old
+        yield x
 
 
-def saga(the: Loop) -> np.ndarray:
+def saga(the: Loop) -> Rounds:
     """With a table of points instead of gradients, and its mean computed from all of them."""
     points = np.repeat(the.start[:, None], Q, axis=1)  # [m, q, n], where the last gradient of an example was taken
 
@@ -69,6 +80,7 @@ def saga(the: Loop) -> np.ndarray:
     return tracked(the, estimate)
 
 
+@cache
 def prepared() -> Any:
     """The key of activations where `testing.Case.play` prepares."""
     at = jax.random.fold_in(jax.random.split(jax.random.key(3), 3)[0], 0)
@@ -83,7 +95,7 @@ def due(algorithm: Any, k: int, key: Any = None) -> np.ndarray:
     return uniform(each(prepared() if key is None else key, jnp.arange(M), k), ()) < np.float32(p)
 
 
-def svrg(the: Loop) -> np.ndarray:
+def svrg(the: Loop) -> Rounds:
     """With the point that is remembered alone."""
     u = the.start.copy()
 
@@ -96,7 +108,7 @@ def svrg(the: Loop) -> np.ndarray:
     return tracked(the, estimate)
 
 
-def sarah(the: Loop) -> np.ndarray:
+def sarah(the: Loop) -> Rounds:
     """A full gradient, and then q = period - 1 recursive ones."""
 
     def estimate(k: int, x: np.ndarray, before: np.ndarray, v: np.ndarray) -> np.ndarray:
@@ -127,45 +139,9 @@ _SVRG, _SARAH = jdfl.GTSVRG(lr=0.02, gradients=_BATCH, period=4), jdfl.GTSARAH(l
 _VR = jdfl.GTSVRG(lr=0.02, gradients=_BATCH, probability=0.3, order="adapt-then-combine")
 
 
-def plain(algorithm: Any, **all_examples: Any) -> tuple[Any, Any]:
-    """The method with all examples in a batch, and gradient tracking in the same order."""
-    return replace(algorithm, **all_examples), jdfl.DIGing(lr=algorithm.lr, order=algorithm.order)
-
-
-_ALL = {"gradients": jdfl.Gradients()}
 ROWS = (
-    field(
-        _SAGA,
-        saga,
-        first=4,
-        exact={"batch": Q},
-        reaches=jdfl.GTSAGA(lr=0.05, batch=2),
-        same=(plain(_SAGA, batch=Q),),
-        **_GIVEN,
-    ),
-    field(
-        _SVRG,
-        svrg,
-        count=counted,
-        reaches=replace(_SVRG, lr=0.1, period=10),
-        same=(plain(_SVRG, **_ALL),),
-        **_GIVEN,
-    ),
-    field(
-        _VR,
-        svrg,
-        label="GT-VR",
-        count=counted,
-        reaches=replace(_VR, lr=0.1),
-        same=(plain(_VR, **_ALL),),
-        **_GIVEN,
-    ),
-    field(
-        _SARAH,
-        sarah,
-        count=counted,
-        reaches=replace(_SARAH, lr=0.1, period=10),
-        same=(plain(_SARAH, **_ALL),),
-        **_GIVEN,
-    ),
+    field(_SAGA, saga, first=4, exact={"batch": Q}, reaches=jdfl.GTSAGA(lr=0.05, batch=2), **_GIVEN),
+    field(_SVRG, svrg, count=counted, reaches=replace(_SVRG, lr=0.1, period=10), **_GIVEN),
+    field(_VR, svrg, label="GT-VR", count=counted, reaches=replace(_VR, lr=0.1), **_GIVEN),
+    field(_SARAH, sarah, count=counted, reaches=replace(_SARAH, lr=0.1, period=10), **_GIVEN),
 )

@@ -3,20 +3,19 @@
 import numpy as np
 
 import jdfl
-from tests.field.row import ROUNDS, Loop, M, field
+from tests.field.row import ROUNDS, Loop, M, Rounds, field
 
 
-def loop(the: Loop) -> np.ndarray:
+def loop(the: Loop) -> Rounds:
     """The recursion in x alone, without the integral."""
     lr, K = the.algorithm.lr, the.algorithm.gain * (np.eye(M) - the.W)
     before = the.start
     x = before - K @ before - lr * the.gradients(before)
-    xs = [x]
+    yield x
     for _ in range(ROUNDS - 1):
         change = lr * (the.gradients(x) - the.gradients(before))
         x, before = 2 * x - K @ x - (before - K @ before + K @ K @ before) - change, x
-        xs.append(x)
-    return np.stack(xs)
+        yield x
 
 
 ROWS = (

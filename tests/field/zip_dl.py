@@ -5,20 +5,18 @@ import numpy as np
 
 import jdfl
 from jdfl.base.streams import declared, each
-from tests.field.row import ROUNDS, Loop, M, N, field
+from tests.field.row import ROUNDS, Loop, M, N, Rounds, field
 
 
-def loop(the: Loop) -> np.ndarray:
+def loop(the: Loop) -> Rounds:
     """Message by message: every node draws a noise for every receiver, and takes away their weighted mean."""
     W, a, x = the.W, the.algorithm, the.start
-    xs = []
     for k in range(ROUNDS):
         for _ in range(a.local_steps):
             x = x - a.lr * the.gradients(x)
         messages = [messages_of(the, k, i, x[i]) for i in range(M)]
         x = np.stack([sum(W[i, j] * messages[j][i] for j in range(M) if W[i, j]) for i in range(M)])
-        xs.append(x)
-    return np.stack(xs)
+        yield x
 
 
 def messages_of(the: Loop, k: int, i: int, y: np.ndarray) -> dict[int, np.ndarray]:
@@ -38,10 +36,6 @@ _NOISY = jdfl.ZipDL(lr=0.05, local_steps=2)
 _SILENT = jdfl.ZipDL(lr=0.05, noise=0.0)
 ROWS = (
     field(
-        _NOISY,
-        loop,
-        grads=2,
-        exact={"noise": 0.0},
-        same=((_SILENT, jdfl.DPSGD(lr=0.05, order="adapt-then-combine")),),
+        _NOISY, loop, grads=2, exact={"noise": 0.0}, same=((_SILENT, jdfl.DPSGD(lr=0.05, order="adapt-then-combine")),)
     ),
 )
