@@ -16,6 +16,7 @@ from jdfl.base.streams import Keys
 from jdfl.engine import loop, stepping, waves
 from jdfl.events import AsyncMethod
 from jdfl.events.faults import with_times
+from jdfl.events.timeline import Events
 from jdfl.network import in_run
 from tests.events import loops
 from tests.later import Named
@@ -43,7 +44,6 @@ ROWS: dict[str, Row] = {
     "DO-ADP": Row(
         events.AsyncDOADP(lr=0.05, gamma=0.3, beta=0.4, gradients=jdfl.Gradients(), codec=TOP), loops.compressed
     ),
-    "one walk": Row(events.RandomWalkSGD(lr=0.05), loops.random_walk_sgd),
     "four walks": Row(events.RandomWalkSGD(lr=0.05, tokens=4), loops.random_walk_sgd),
     "FedAsync": Row(events.FedAsync(lr=0.05, local_steps=2, rho=0.1, power=0.7), loops.fed_async),
     "FedBuff": Row(events.FedBuff(lr=0.05, local_steps=2, server_lr=0.8, size=3), loops.fed_buff),
@@ -92,10 +92,15 @@ def network(clock: str = "exponential", graph: str = "small", fault: str | None 
 
 
 def borne(name: str) -> list[str]:
-    """The faults that a method bears."""
+    """The faults that a method bears, the most last."""
     bears = VARIANTS[name].bears
     whole = {"lost messages": ["lost messages"], "absent nodes": ["absent nodes", "members"]}
     return [fault for what in bears for fault in whole[what]] + ["both"] * (len(bears) == 2)
+
+
+def most(name: str) -> str | None:
+    """As many faults at once as a method bears."""
+    return (borne(name) or [None])[-1]
 
 
 def wide(problem: Any) -> Any:
@@ -136,16 +141,22 @@ def ran(method: AsyncMethod, timed: Any = None, problem: Any = None, **given: An
     return jdfl.run(method, problem or testing.small_problem(), timed or network("slow nodes"), **FEW | given)
 
 
-def by_loop(row: Row, problem: Any, timed: Any, *, seed: int = 2, steps: int = PERIODS) -> np.ndarray:
+def drawn(method: AsyncMethod, timed: Any) -> Events:
+    """What happens in such a run."""
+    key = Keys.of(jax.random.key(FEW["key"])).network
+    return method.events(with_times(in_run(timed, key, 0), ""), key, float(PERIODS))
+
+
+def by_loop(row: Row, problem: Any, timed: Any) -> np.ndarray:
     """The parameters [m, n] of the loop of a method's paper, for a problem of least squares in float64."""
-    keys = Keys.of(jax.random.key(seed))
+    keys = Keys.of(jax.random.key(FEW["key"]))
     features, targets = (np.asarray(leaf, np.float64) for leaf in problem.data)
 
     def gradient(i: int, w: np.ndarray) -> np.ndarray:
         return features[i].T @ (features[i] @ w - targets[i]) / len(targets[i])
 
     here = with_times(in_run(timed, keys.network, 0), row.method.title)
-    return row.loop(row.method, loops.Scene(here, keys.network, float(steps), np.array(problem.begin()), gradient))
+    return row.loop(row.method, loops.Scene(here, keys.network, float(PERIODS), np.array(problem.begin()), gradient))
 
 
 def equal(one: Any, other: Any) -> None:

@@ -23,23 +23,27 @@ NET = Later(lambda: jdfl.network.timed(jdfl.network.complete(2), jdfl.network.Fi
 
 @struct.dataclass
 class Waking(AsyncMethod):
-    """Every node handles its own row, again and again; `kept` [m, n] is not sent."""
+    """Every node handles its own row and the other node's, again and again; `kept` [m, n] is not sent."""
 
     seen: Any = struct.field(pytree_node=False, default=None)
+    shift: tuple[int, int] = struct.field(pytree_node=False, default=(2, 1))
     gradients: jdfl.Gradients = NOISY
     title = "Waking"
-    kinds = (Kind("wake", (Touch("node", "rw"), Touch("kept", "rw", own=True))),)
+    kinds = (Kind("wake", (Touch("node", "rw"), Touch("kept", "rw", own=True), Touch("node", "rw"))),)
 
     def tables(self, round, sizes):
         return {"node": jnp.array(round.problem.begin()), "kept": jnp.zeros((round.m, round.problem.n))}
 
     def events(self, network, key, seconds):
-        found = wakes(network, key, seconds)
-        return replace(found, rows=np.repeat(found.actor[:, None], 2, axis=1).astype(np.int32))
+        found, (column, by) = wakes(network, key, seconds), self.shift
+        rows = np.repeat(found.actor[:, None], 3, axis=1).astype(np.int32)
+        rows[:, column] = (found.actor + by) % 2
+        return replace(found, rows=rows)
 
     def handle(self, kind, rows, event):
         made = self.seen(self, rows, event)
-        return made if isinstance(made, tuple) else (rows[0] - made, rows[1])
+        made = made if isinstance(made, tuple) else (rows[0] - made,)
+        return *made, *rows[len(made) :]
 
 
 def g(a, x, e, **at):
@@ -76,6 +80,11 @@ def repeated(e, count, a, x, **at):
     return e.at(**at).repeat(count, lambda here, y: y - a.gradients(y, here), x)
 
 
+def correlated(a, r, e):
+    """Noise that depends on that of earlier events."""
+    return a.gradients.correlated(r[0], e.at(), jnp.array([1.0, 0.5]), jnp.zeros((len(r[0]), 1, r[0].shape[1])))[0]
+
+
 def heavy(a, r, e):
     return g(a, r[0], replace(e, problem=replace(e.problem, weight=e.problem.weight.at[:, 0].mul(1e6))))
 
@@ -89,6 +98,7 @@ HANDLERS = {
     "half a turn": ("refused", beside(lambda a, x, e: g(a, x, e, column=0, turn=0.5))),
     "a column from the end": ("refused", beside(lambda a, x, e: g(a, x, e, column=-1))),
     "local steps twice": ("refused", lambda a, r, e: repeated(e, 7, a, r[0]) - repeated(e, 2, a, r[0], turn=1)),
+    "a message through a round": ("refused", lambda a, r, e: g(a, r[0], e) + r[0] - e.at(turn=1).mix(r[0])),
     "some rows": ("run", lambda a, r, e: (h := e.at()).each_of(h.node < 0, None, lambda i: a.gradients(r[0], i))),
     "one noise for all events": ("", moved("count")),
     "one noise for all nodes": ("", moved("node")),
@@ -99,6 +109,8 @@ HANDLERS = {
     "no noise": ("", lambda a, r, e: bare(a, r[0], e)),
     "what was kept, an event later": ("", lambda a, r, e: (r[0] - g(a, r[0], e) + r[1], bare(a, r[0], e))),
     "noise taken away an event later": ("", last_noise),
+    "correlated noise": ("", correlated),
+    "the other node's row": ("", lambda a, r, e: (r[0] - g(a, r[0], e), r[1], r[2] - bare(a, r[0], e))),
     "a message without noise": ("", lambda a, r, e: g(a, r[0], e) + 0 * e.post(bare(a, r[0], e), 0)),
     "labels": ("", lambda a, r, e: g(a, r[0], e) + jnp.mean(e.problem.data[1])),
     "the curvature": ("", lambda a, r, e: g(a, r[0], e) * e.problem.curvature[e.node(None)][:, None]),
@@ -132,3 +144,10 @@ def test_releases_are_counted():
         if isinstance(wanted, int):
             made = jdfl.run(Waking(seen=seen), regression(0), NET(), steps=1, metrics=[])
             assert made.releases.tolist() == [wanted, wanted]
+
+
+def test_rows_that_are_said_to_be_other_rows_are_refused():
+    """Rows of another node as one's own, and a node that meets itself."""
+    for shift, named in (((1, 1), "kept"), ((2, 0), "node")):
+        with refused(named, "wake"):
+            jdfl.run(Waking(seen=HANDLERS["one gradient"][1], shift=shift), regression(0), NET(), steps=1)

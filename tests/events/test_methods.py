@@ -1,6 +1,7 @@
-"""Asynchronous methods: waves give what one event after another gives, and that is the loop of the paper."""
+"""Asynchronous methods: the loops of their papers, counts by hand, and what changes nothing: waves, records, lanes."""
 
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 import jax
@@ -12,10 +13,13 @@ import jdfl
 from jdfl import network as nw
 from jdfl import testing
 from jdfl.base.streams import Keys, Stream
-from jdfl.engine import waves
-from jdfl.events import ADPSGD, AGP, REGISTRY, SWIFT, AsyncCHOCO, AsyncDOADP, RandomizedGossip
+from jdfl.engine import side_by_side, waves
+from jdfl.events import ADPSGD, AGP, REGISTRY, SWIFT, AsyncCHOCO, AsyncDOADP
 from jdfl.events import plan as plans
 from jdfl.events.event import Instant
+from jdfl.events.faults import with_times
+from jdfl.events.partners import links
+from jdfl.events.timeline import Events
 from tests.events.scenes import (
     CLOCKS,
     FAULTS,
@@ -25,108 +29,155 @@ from tests.events.scenes import (
     M,
     borne,
     by_loop,
+    drawn,
     equal,
+    most,
     network,
+    ran,
     simulated,
     wide,
 )
 from tests.refused import refused
 
-
-def ordered(monkeypatch) -> None:
-    """From here on events are executed one after another."""
-
-    def planned(events, kinds):
-        return plans.arranged(events, np.arange(1, len(events) + 1, dtype=np.int32), len(kinds), plans.WIDTHS[:1])
-
-    monkeypatch.setattr(waves, "planned", planned)
+Scene = tuple[str, str, str | None]  # clock, graph and fault
 
 
 def test_every_method_has_a_row():
     assert {type(row.method) for row in ROWS.values()} == set(REGISTRY.values())
 
 
-@pytest.mark.rotated(4)
-@pytest.mark.parametrize("name", VARIANTS)
-def test_waves_give_what_one_event_after_another_gives(name, monkeypatch):
-    method, problem, planned = VARIANTS[name], testing.small_problem(), waves.planned
-    scenes = [("slow nodes", "complete", None), ("pareto", "small", (borne(name) or [None])[-1])]
-    for clock, graph, fault in scenes:
-        timed = network(clock, graph, fault)
-        monkeypatch.setattr(waves, "planned", planned)
-        found = simulated(method, problem, timed)
-        events = found.scheduler.events
-        assert len(events) > 5
-        plans.check(plans.planned(events, method.kinds), events, method.kinds)
-        ordered(monkeypatch)
-        equal(found.state, simulated(method, problem, timed).state)
+@cache
+def played(name: str, scene: Scene) -> tuple[jdfl.Result, np.ndarray]:
+    """A run in float64, and its parameters."""
+    with jax.enable_x64(True):
+        result = ran(ROWS[name].method, network(*scene), wide(testing.small_problem()))
+        return result, np.asarray(result.params)
+
+
+def check_loop(name: str, scene: Scene) -> None:
+    with jax.enable_x64(True):
+        expected = by_loop(ROWS[name], wide(testing.small_problem()), network(*scene))
+    np.testing.assert_allclose(played(name, scene)[1], expected, rtol=1e-12, atol=1e-12)
+    assert np.abs(expected).max() > 1e-2
 
 
 @pytest.mark.parametrize("name", ROWS)
 def test_a_method_is_the_loop_of_its_paper(name):
     """Where nodes compute at different speeds, and where all events of a round have the same time."""
-    for clock, graph in (("slow nodes", "small"), ("equal", "cut off")):
-        with jax.enable_x64(True):
-            problem, timed = wide(testing.small_problem()), network(clock, graph)
-            found = simulated(ROWS[name].method, problem, timed).params
-            expected = by_loop(ROWS[name], problem, timed)
-        np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-12)
-        assert np.abs(expected).max() > 1e-2
+    check_loop(name, ("slow nodes", "small", None))
+    check_loop(name, ("equal", "cut off", None))
 
 
 @pytest.mark.parametrize("name", [name for name in ROWS if borne(name)])
 def test_a_method_with_faults_is_the_loop_of_its_paper(name):
-    with jax.enable_x64(True):
-        problem, timed = wide(testing.small_problem()), network("pareto", fault=borne(name)[-1])
-        found = simulated(ROWS[name].method, problem, timed).params
-        np.testing.assert_allclose(found, by_loop(ROWS[name], problem, timed), rtol=1e-12, atol=1e-12)
+    check_loop(name, ("pareto", "cut off", most(name)))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("clock", CLOCKS)
 @pytest.mark.parametrize(("name", "fault"), [(name, fault) for name in ROWS for fault in [None, *borne(name)]])
 def test_a_method_is_the_loop_of_its_paper_with_every_clock_and_fault(name, fault, clock):
-    with jax.enable_x64(True):
-        problem, timed = wide(testing.small_problem()), network(clock, fault=fault)
-        found = simulated(ROWS[name].method, problem, timed).params
-        np.testing.assert_allclose(found, by_loop(ROWS[name], problem, timed), rtol=1e-12, atol=1e-12)
+    check_loop(name, (clock, "small", fault))
+
+
+def by_hand(name: str, events: Events, degree: np.ndarray) -> dict[str, np.ndarray]:
+    """What every node does, from the papers: messages, gradients, and how often it combines."""
+    sent, grads, combined = (np.zeros(M, int) for _ in range(3))
+    steps = getattr(ROWS[name].method, "local_steps", 1)
+    for kind, i, rows in zip(events.kind, events.actor, events.rows):
+        if name in ("AD-PSGD", "SwarmSGD", "randomized gossip"):
+            j = rows[2 if name == "AD-PSGD" else 1] if kind == 0 else -1
+            grads[i] += 0 if name == "randomized gossip" or kind == 1 else steps
+            sent[[i, j if j >= 0 else -2 - j]] += j != -1
+            if j >= 0:
+                combined[[i, j]] += 1
+                grads[j] += steps if name == "SwarmSGD" else 0
+        elif name in ("SWIFT", "CHOCO", "DO-ADP") or (name == "AGP" and kind == 0):
+            grads[i] += 1
+            combined[i] += 1
+            sent[i] += rows[2] != -1 if name == "AGP" else degree[i]
+        elif "walk" in name:
+            grads[i] += 1
+            sent[i] += rows[1] >= 0
+            combined[rows[1]] += rows[1] >= 0
+        elif name.startswith("Fed"):
+            grads[i] += steps if kind == 0 else 0
+            sent[i] += 1  # up, and down
+            combined[i] += kind == 1
+    return {"sent": sent, "grads": grads, "communications": combined}
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_counts_are_those_made_by_hand(name):
+    scene = ("pareto", "cut off", most(name)) if borne(name) else ("equal", "cut off", None)
+    (result, _), timed = played(name, scene), network(*scene)
+    expected = by_hand(name, drawn(ROWS[name].method, timed), np.asarray(links(with_times(timed, "")).out_degree))
+    assert sum(result.totals.messages.values()) == expected["sent"].sum()
+    assert result.totals.gradients == expected["grads"].sum() + (M if name == "randomized gossip" else 0)
+    assert result.totals.examples == testing.EXAMPLES * result.totals.gradients
+    np.testing.assert_array_equal(result.communication_rounds, expected["communications"])
+    assert result.totals.releases == 0
+    np.testing.assert_array_equal(result.clock, float(PERIODS))
 
 
 @pytest.mark.rotated(6)
 @pytest.mark.parametrize("name", VARIANTS)
-def test_records_change_nothing(name):
-    """Windows end at records; what happens in them is the same, and a shorter run begins a longer one."""
-    method, problem = VARIANTS[name], testing.small_problem()
-    timed = network("slow nodes", fault=(borne(name) or [None])[-1])
-    params = list[np.ndarray]()
-    given = {"key": 2, "steps": PERIODS, "metrics": [], "options": jdfl.Options(chunk=5)}
-    result = jdfl.run(method, problem, timed, callbacks=[lambda now: params.append(np.asarray(now.params()))], **given)
-    for every in (3, PERIODS):
-        equal(result.state, simulated(method, problem, timed, every=every).state)
-    short = jdfl.run(method, problem, timed, **given | {"steps": 5})
+def test_records_and_waves_change_nothing(name, monkeypatch):
+    """Windows end at records, and hold events one after another or at once; a shorter run begins a longer one."""
+    method, problem, timed = VARIANTS[name], testing.small_problem(), network("slow nodes", fault=most(name))
+    params, chunks = list[np.ndarray](), {"options": jdfl.Options(chunk=5), "problem": problem}
+    result = ran(method, timed, callbacks=[lambda now: params.append(np.asarray(now.params()))], **chunks)
+    short = ran(method, timed, steps=5, **chunks)
     np.testing.assert_array_equal(params[0], short.params)
-    longer = jdfl.run(method, problem, timed, **given, resume=short)
+    longer = ran(method, timed, resume=short, **chunks)
     np.testing.assert_array_equal(longer.params, result.params)
     assert longer.history.equals(result.history)
+    for every in (3, PERIODS):
+        found = simulated(method, problem, timed, every=every)
+        equal(found.state, result.state)
+    events = found.scheduler.events
+    plans.check(plans.planned(events, method.kinds), events, method.kinds)
+
+    def planned(events, kinds):
+        return plans.arranged(events, np.arange(1, len(events) + 1, dtype=np.int32), len(kinds), plans.WIDTHS[:1])
+
+    monkeypatch.setattr(waves, "planned", planned)
+    equal(simulated(method, problem, timed).state, result.state)
 
 
-def test_gossip_keeps_the_mean():
-    with jax.enable_x64(True):
-        problem = wide(testing.small_problem())
-        start = np.stack(list(problem.each(problem.gradient, problem.begin(), problem.data, problem.weight)))
-        found = [simulated(RandomizedGossip(), problem, network(), steps=steps).params for steps in (5, PERIODS)]
-    for params in found:
-        np.testing.assert_allclose(params.mean(axis=0), start.mean(axis=0), rtol=0, atol=1e-14 * np.abs(start).max())
-    spread = [np.ptp(x, axis=0).max() for x in (start, *found)]
-    assert spread[2] < 0.2 * spread[1] < 0.2 * spread[0]
+def alike(found: Any, single: Any) -> None:
+    np.testing.assert_array_equal(found.params, single.params)
+    assert found.history.equals(single.history)
+    assert found.totals == single.totals
+    np.testing.assert_array_equal(found.releases, single.releases)
 
 
-@pytest.mark.parametrize(("clock", "fault"), [("pareto", None), ("slow nodes", "both")])
-def test_push_sum_keeps_its_mass(clock, fault):
+@pytest.mark.rotated(6)
+@pytest.mark.parametrize("name", VARIANTS)
+def test_seeds_side_by_side_are_single_runs_bit_for_bit(name, monkeypatch):
+    method, problem, timed = VARIANTS[name], testing.small_problem(), network("slow nodes", fault=most(name))
+    how: dict[str, Any] = {"steps": 6, "every": 4, "metrics": ["objective"], "stop": jdfl.objective_below(0.7)}
+    together, number = side_by_side.advance, list[int]()
+    monkeypatch.setattr(side_by_side, "advance", lambda runs, *rest: number.append(len(runs)) or together(runs, *rest))
+    for seed, found in zip((2, 7, 3), jdfl.repeat(method, problem, timed, keys=[2, 7, 3], **how), strict=True):
+        alike(found, jdfl.run(method, problem, timed, key=seed, **how))
+    assert number == ([1, 1, 1] if hasattr(method, "gamma") else [3])  # codecs have keys of their run
+
+
+@pytest.mark.rotated(4)
+@pytest.mark.parametrize("name", ["AD-PSGD", "AGP, noise", "SWIFT", "FedBuff"])
+def test_points_are_single_runs_bit_for_bit(name):
+    method, timed, problem = VARIANTS[name], network("slow nodes"), testing.small_problem()
+    how: dict[str, Any] = {"steps": PERIODS, "every": 5, "metrics": ["objective"]}
+    for found in jdfl.sweep(method, problem, timed, over={"lr": [0.01, 0.002]}, keys=[2], **how):
+        alike(found, jdfl.run(replace(method, lr=found.labels["lr"]), problem, timed, key=found.run_key, **how))
+
+
+def test_push_sum_keeps_its_mass():
     """Nothing is lost on the way: the weights of nodes, mailboxes and messages are m together, and so are the sums."""
     with jax.enable_x64(True):
         problem = wide(testing.small_problem()).replace(start=jnp.arange(20.0))
-        found = simulated(AGP(lr=1e-30), problem, network(clock, fault=fault))
+        found = simulated(AGP(lr=1e-30), problem, network("slow nodes", fault="both"))
     events, way = found.scheduler.events, np.ones(len(found.state["slot"][1]), bool)
     for kind, slot, other in zip(events.kind, events.rows[:, 2], events.rows[:, 1]):
         if max(slot if kind == 0 else other, -1) >= 0:
@@ -138,26 +189,15 @@ def test_push_sum_keeps_its_mass(clock, fault):
         np.testing.assert_allclose(sum(part.sum(axis=0) for part in parts), total, rtol=1e-14, atol=1e-20)
 
 
-def test_equal_clocks_make_swift_the_synchronous_method():
-    """All nodes wake together and see what was sent before: W x - lr g(x) of D-PSGD."""
-    W = 0.5 * np.eye(M) + 0.25 * (np.roll(np.eye(M), 1, axis=1) + np.roll(np.eye(M), -1, axis=1))  # exact in float32
-    base, how = nw.from_matrix(W), {"key": 1, "steps": 9, "metrics": []}
-    with jax.enable_x64(True):
-        problem = wide(testing.small_problem())
-        found = jdfl.run(SWIFT(lr=0.05), problem, nw.timed(base, nw.FixedTime(1.0)), **how)
-        expected = jdfl.run(jdfl.DPSGD(lr=0.05, codec=jdfl.Dense("float64")), problem, base, **how)
-    np.testing.assert_allclose(found.params, expected.params, rtol=1e-12, atol=1e-14)
-
-
 def test_draws_follow_the_node_and_its_count():
     keys, stream = Keys.of(jax.random.key(5)), Stream.again("tests.events", "private")
 
-    def drawn(node: list[int], count: list[int], kind: int = 0) -> list[list[int]]:
+    def of(node: list[int], count: list[int], kind: int = 0) -> list[list[int]]:
         instant = Instant.of(keys, jnp.array(node, jnp.int32), jnp.array(count, jnp.int32), kind)
         return jax.random.key_data(instant.keys(stream)).tolist()
 
-    assert drawn([3, 1], [0, 2]) == drawn([1, 3], [2, 0])[::-1]
-    assert len({tuple(one) for kind in (0, 1) for one in drawn([3, 3, 1, 2], [0, 1, 0, 0], kind)}) == 8
+    assert of([3, 1], [0, 2]) == of([1, 3], [2, 0])[::-1]
+    assert len({tuple(one) for kind in (0, 1) for one in of([3, 3, 1, 2], [0, 1, 0, 0], kind)}) == 8
 
 
 def test_every_gradient_has_noise_of_its_own():
@@ -165,38 +205,28 @@ def test_every_gradient_has_noise_of_its_own():
     method = ADPSGD(lr=1.0, gradients=jdfl.Gradients(clip=1e-6, mechanism=jdfl.Gaussian(1e6)))
     alone = nw.timed(nw.from_edges([], M, connected=False), nw.FixedTime(1.0))
     params: list[np.ndarray] = [np.zeros((M, testing.PARAMETERS))]
-    given: dict[str, Any] = {"key": 2, "steps": 8, "metrics": [], "options": jdfl.Options(chunk=1)}
-    given["callbacks"] = [lambda now: params.append(np.asarray(now.params()))]
-    jdfl.run(method, testing.small_problem(), alone, **given)
+    callbacks = [lambda now: params.append(np.asarray(now.params()))]
+    ran(method, alone, steps=8, options=jdfl.Options(chunk=1), callbacks=callbacks)
     steps = np.diff(np.stack(params), axis=0).reshape(-1, testing.PARAMETERS)
     size = np.linalg.norm(steps, axis=1)
     assert size.min() > 0.1
     assert np.abs(steps @ steps.T / np.outer(size, size) - np.eye(len(steps))).max() < 0.9
 
 
-def test_networks_and_settings_that_events_have_no_use_for_are_refused():
-    problem, clock = testing.small_problem(), nw.FixedTime(1.0)
-    ring, batches = nw.timed(nw.ring(M), clock), jdfl.Gradients(batch=2, sampling="epochs")
-    nets = [nw.ring(M), nw.timed(nw.random_matching(M), clock), nw.node_participation(ring, 0.5)]
-    nets += [nw.timed(nw.bursty_loss(nw.ring(M), 0.1, 0.5), clock), nw.timed(nw.ring(M), clock, first=True)]
-    for method in (AsyncCHOCO(), AsyncDOADP(codec=jdfl.Dense()), ADPSGD(), AGP(), SWIFT()):
-        one_way = [] if isinstance(method, AGP) else [nw.timed(nw.exponential(M), clock)]
-        cases: list[Any] = [(method, net, method.title) for net in nets + one_way]
-        cases += [(replace(method, gradients=batches), ring, "sampling"), (replace(method, period=0.0), ring, "period")]
-        cases += [(replace(method, gradients=jdfl.Gradients(noisy="communicating")), ring, "noisy")]
-        for one, net, named in cases:
-            with refused(named):
-                jdfl.run(one, problem, net, steps=2)
-
-
-def test_faults_that_a_method_does_not_bear_are_refused():
-    problem, ring = testing.small_problem(), nw.timed(nw.ring(M))
-    cases: list[Any] = [
-        (row.method, network(fault=one)) for name, row in ROWS.items() for one in {*FAULTS} - {*borne(name)}
-    ]
-    cases += [(AGP(), nw.link_loss(ring, 0.1)), (ADPSGD(), nw.link_loss(ring, 0.1, directed=True))]
-    cases += [(ADPSGD(), nw.bursty_loss(ring, 0.1, 0.5)), (ADPSGD(), nw.link_loss(ring, 0.1, weights="rescale"))]
+def test_networks_settings_and_faults_that_events_have_no_use_for_are_refused():
+    clock, ring = nw.FixedTime(1.0), nw.timed(nw.ring(M), nw.FixedTime(1.0))
+    one_way, batches = nw.timed(nw.exponential(M), clock), jdfl.Gradients(batch=2, sampling="epochs")
+    plain = ADPSGD()
+    cases: list[Any] = [(method, one_way) for method in (AsyncCHOCO(), AsyncDOADP(codec=jdfl.Dense()), plain, SWIFT())]
+    cases += [(plain, net) for net in (nw.timed(nw.random_matching(M), clock), nw.timed(nw.ring(M), clock, first=True))]
+    cases += [(plain, nw.node_participation(ring, 0.5)), (plain, nw.bursty_loss(ring, 0.1, 0.5))]
+    cases += [(row.method, nw.ring(M)) for row in ROWS.values()]  # no times
+    cases += [(plain.replace(gradients=batches), ring, "sampling"), (plain.replace(period=0.0), ring, "period")]
+    cases += [(plain.replace(gradients=jdfl.Gradients(noisy="communicating")), ring, "noisy")]
+    cases += [(row.method, network(fault=one)) for name, row in ROWS.items() for one in {*FAULTS} - {*borne(name)}]
+    cases += [(AGP(), nw.link_loss(ring, 0.1)), (plain, nw.link_loss(ring, 0.1, directed=True))]
+    cases += [(plain, nw.link_loss(ring, 0.1, weights="rescale"))]
     cases += [(SWIFT(), nw.outages(ring, 0.1, 0.5, weights="rescale"))]
-    for method, net in cases:
-        with refused(method.title):
-            jdfl.run(method, problem, net, steps=2)
+    for method, net, *named in cases:
+        with refused(*(named or [method.title])):
+            ran(method, net, steps=2)

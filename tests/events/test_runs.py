@@ -1,6 +1,8 @@
-"""Asynchronous methods in runs: what is counted, released and claimed, and where budgets end."""
+"""Asynchronous methods in runs: what is released and claimed, where budgets, signals and rules end, and memory."""
 
+import signal
 from dataclasses import replace
+from functools import cache
 
 import jax
 import jax.numpy as jnp
@@ -8,89 +10,47 @@ import numpy as np
 import pytest
 
 import jdfl
+from jdfl import network as nw
 from jdfl import testing
 from jdfl.base import struct
-from jdfl.base.streams import Keys
 from jdfl.devices import memory
+from jdfl.engine import waves
 from jdfl.engine.spending import release_limits
-from jdfl.events import ADPSGD, AGP, AsyncMethod, SwarmSGD, plan
-from jdfl.events.faults import with_times
-from jdfl.events.partners import links
-from jdfl.events.timeline import Events
-from jdfl.network import in_run
-from tests.events.scenes import NOISY, PERIODS, ROWS, VARIANTS, M, borne, equal, network, ran, simulated
+from jdfl.events import ADPSGD, plan
+from tests.events.scenes import NOISY, PERIODS, ROWS, VARIANTS, drawn, equal, most, network, ran, simulated
 from tests.refused import refused
 
 NOISES = [name for name in VARIANTS if name.endswith("noise")]
+PLAIN, AGP = VARIANTS["AD-PSGD"], VARIANTS["AGP, noise"]
 
 
-def drawn(method: AsyncMethod, timed, seed: int = 2) -> Events:
-    """What happens in a run."""
-    key = Keys.of(jax.random.key(seed)).network
-    return method.events(with_times(in_run(timed, key, 0), ""), key, float(PERIODS))
-
-
-def by_hand(name: str, events: Events, degree: np.ndarray) -> dict[str, np.ndarray]:
-    """What every node does, from the papers: messages, gradients, and how often it combines."""
-    sent, grads, combined = (np.zeros(M, int) for _ in range(3))
-    steps = getattr(ROWS[name].method, "local_steps", 1)
-    for kind, i, rows in zip(events.kind, events.actor, events.rows):
-        if name in ("AD-PSGD", "SwarmSGD", "randomized gossip"):
-            j = rows[2 if name == "AD-PSGD" else 1] if kind == 0 else -1
-            grads[i] += 0 if name == "randomized gossip" or kind == 1 else steps
-            sent[[i, j if j >= 0 else -2 - j]] += j != -1
-            if j >= 0:
-                combined[[i, j]] += 1
-                grads[j] += steps if name == "SwarmSGD" else 0
-        elif name in ("SWIFT", "CHOCO", "DO-ADP") or (name == "AGP" and kind == 0):
-            grads[i] += 1
-            combined[i] += 1
-            sent[i] += rows[2] != -1 if name == "AGP" else degree[i]
-        elif "walk" in name:
-            grads[i] += 1
-            sent[i] += rows[1] >= 0
-            combined[rows[1]] += rows[1] >= 0
-        elif name.startswith("Fed"):
-            grads[i] += steps if kind == 0 else 0
-            sent[i] += 1  # up, and down
-            combined[i] += kind == 1
-    return {"sent": sent, "grads": grads, "communications": combined}
-
-
-@pytest.mark.parametrize("name", ROWS)
-def test_counts_are_those_made_by_hand(name):
-    method, timed = ROWS[name].method, network("slow nodes", "cut off", (borne(name) or [None])[-1])
-    result, degree = ran(method, timed), np.asarray(links(with_times(timed, "")).out_degree)
-    expected = by_hand(name, drawn(method, timed), degree)
-    assert sum(result.totals.messages.values()) == expected["sent"].sum()
-    assert result.totals.gradients == expected["grads"].sum() + (M if name == "randomized gossip" else 0)
-    assert result.totals.examples == testing.EXAMPLES * result.totals.gradients
-    np.testing.assert_array_equal(result.communication_rounds, expected["communications"])
-    assert result.totals.releases == 0
-    assert result.clock is not None
-    np.testing.assert_array_equal(result.clock, float(PERIODS))
+@cache
+def whole(name: str) -> tuple[jdfl.Result, nw.Timed]:
+    """A run of a noisy method and its network."""
+    timed = network("slow nodes", fault=most(name))
+    return ran(VARIANTS[name], timed, every=5), timed
 
 
 @pytest.mark.rotated(4)
-@pytest.mark.parametrize(("name", "fault"), [(name, one) for name in NOISES for one in [None, *borne(name)[-1:]]])
-def test_releases_are_known_before_the_run_and_all_messages_are_covered(name, fault):
-    method, timed, problem = VARIANTS[name], network("slow nodes", fault=fault), testing.small_problem()
-    result = ran(method, timed)
-    planned = jdfl.planned_releases(method, problem, timed, steps=PERIODS, key=2)
+@pytest.mark.parametrize("name", NOISES)
+def test_releases_are_known_before_the_run_and_all_messages_are_covered(name):
+    (result, timed), problem = whole(name), testing.small_problem()
+    planned = jdfl.planned_releases(VARIANTS[name], problem, timed, steps=PERIODS, key=2)
     np.testing.assert_array_equal(planned, result.releases)
     assert result.totals.releases == result.totals.gradients
     report = jdfl.account(result)
     assert report.sound
     assert report.observer == "all messages"
     assert report.sampling is None
-    alone = jdfl.account(ran(ADPSGD(lr=0.05, gradients=NOISY), network("equal"), steps=int(result.releases.max())))
-    assert report.epsilon == pytest.approx(alone.epsilon, rel=1e-9)  # as many releases of any other method
+    rounds = {"steps": int(result.releases.max())}  # as many releases of any other method
+    other = jdfl.account_plan(jdfl.DPSGD(gradients=NOISY), problem, testing.small_network(), **rounds)
+    assert report.epsilon == pytest.approx(other.epsilon, rel=1e-9)
 
 
-@pytest.mark.rotated(3)
+@pytest.mark.rotated(4)
 @pytest.mark.parametrize("name", NOISES)
 def test_a_budget_ends_before_the_first_event_that_exceeds_it(name):
-    method, timed, problem, epsilon = VARIANTS[name], network("slow nodes"), testing.small_problem(), 60.0
+    (end, timed), method, problem, epsilon = whole(name), VARIANTS[name], testing.small_problem(), 60.0
     result = ran(method, timed, problem, callbacks=[jdfl.Budget(epsilon, 1e-5)], every=5)
     assert result.ending == "budget"
     assert "nothing of it is sent" in result.reason
@@ -98,12 +58,10 @@ def test_a_budget_ends_before_the_first_event_that_exceeds_it(name):
     assert drawn(method, timed).time[done] == pytest.approx(second, rel=1e-12)
     assert result.rounds == np.ceil(second)
     assert jdfl.account(result, delta=1e-5).epsilon <= epsilon
-    whole = jdfl.planned_releases(method, problem, timed, steps=PERIODS, key=2)
-    assert (whole >= result.releases).all()
     assert (result.releases <= release_limits(method, problem, epsilon=epsilon, delta=1e-5)).all()
     more = ran(method, timed, problem, resume=result, every=5)
-    equal(more.state, simulated(method, problem, timed).state)
-    np.testing.assert_array_equal(more.releases, whole)
+    equal(more.state, end.state)
+    np.testing.assert_array_equal(more.releases, end.releases)
 
 
 @struct.dataclass
@@ -122,7 +80,7 @@ def test_what_would_play_rounds_or_prepare_constants_is_refused():
         ("rounds", lambda: ran(jdfl.attacked(method, jdfl.robust.SignFlip(), nodes=[1]))),
         ("rounds", lambda: jdfl.audit_one_run(method, problem, timed, steps=2)),
         ("rounds", lambda: jdfl.floor(method, problem, timed)),
-        ("devices", lambda: ran(ADPSGD(), options=jdfl.Options(devices=2))),
+        ("devices", lambda: ran(PLAIN, options=jdfl.Options(devices=2))),
     ]
     for named, play in plays:
         with refused(named):
@@ -130,41 +88,58 @@ def test_what_would_play_rounds_or_prepare_constants_is_refused():
 
 
 def test_a_ledger_takes_what_the_run_will_release(tmp_path):
-    method, timed = VARIANTS["SwarmSGD, noise"], network("slow nodes")
-    result = ran(method, timed, ledger=jdfl.DataLedger.create(tmp_path / "much", epsilon=1e4, delta=1e-5))
+    result = ran(AGP, ledger=jdfl.DataLedger.create(tmp_path / "much", epsilon=1e4, delta=1e-5))
     assert result.standing is not None
     with refused("epsilon"):
-        ran(method, timed, key=3, ledger=jdfl.DataLedger.create(tmp_path / "little", epsilon=1.0, delta=1e-5))
+        ran(AGP, key=3, ledger=jdfl.DataLedger.create(tmp_path / "little", epsilon=1.0, delta=1e-5))
 
 
 def test_a_run_that_diverges_ends_at_a_record_whatever_its_chunks_are():
-    runs = [ran(ADPSGD(lr=1e30), every=4, options=jdfl.Options(chunk=chunk)) for chunk in (3, 100)]
+    runs = [ran(PLAIN.replace(lr=1e30), every=4, options=jdfl.Options(chunk=chunk)) for chunk in (3, 100)]
     assert [run.ending for run in runs] == ["diverged"] * 2
     assert {run.rounds for run in runs} == {4}
 
 
 def test_a_stop_rule_is_asked_after_every_period():
-    runs = [ran(SwarmSGD(lr=0.05), stop=jdfl.objective_below(2.0), every=every) for every in (1, 5)]
-    assert runs[0].rounds == runs[1].rounds < PERIODS
+    values = ran(PLAIN, metrics=["objective"]).history.objective.to_numpy()
+    runs = [ran(PLAIN, stop=jdfl.objective_below(float(values[6])), every=every) for every in (1, 5)]
+    assert runs[0].rounds == runs[1].rounds == (values <= values[6]).argmax() > 1
     assert runs[0].ending == "stop rule"
-    history = ran(SwarmSGD(lr=0.05), metrics=["objective"]).history
-    assert (history.objective <= 2.0).to_numpy().argmax() == runs[0].rounds
+
+
+@pytest.mark.parametrize("where", ["start", "advance"])
+def test_ctrl_c_while_a_run_compiles_or_computes_ends_it_after_the_periods_under_way(where, monkeypatch):
+    usual, left = signal.signal(signal.SIGINT, signal.default_int_handler), [signal.SIGINT]
+    called = getattr(waves.Waves, where)
+
+    def pressed(*some):
+        while left:
+            signal.raise_signal(left.pop())
+        return called(*some)
+
+    monkeypatch.setattr(waves.Waves, where, pressed)
+    try:
+        result = ran(PLAIN, options=jdfl.Options(chunk=3))
+    finally:
+        signal.signal(signal.SIGINT, usual)
+    assert (result.ending, result.rounds) == ("interrupted", 3)
+    np.testing.assert_array_equal(result.params, ran(PLAIN, steps=3).params)
 
 
 def test_periods_are_seconds():
-    short, long = (ran(replace(AGP(lr=0.002), period=period), steps=steps) for period, steps in ((0.5, 28), (2.0, 7)))
+    short, long = (ran(replace(AGP, period=period), steps=steps) for period, steps in ((0.5, 28), (2.0, 7)))
     np.testing.assert_array_equal(short.params, long.params)
     np.testing.assert_array_equal(short.history.network_seconds, np.arange(29) * 0.5)
 
 
 def test_a_checkpoint_goes_on_to_the_same_folder(tmp_path):
-    method, timed = VARIANTS["AGP, noise"], network("slow nodes")
-    whole = ran(method, timed, every=3)
-    ran(method, timed, every=3, steps=8, callbacks=[jdfl.Checkpoints(tmp_path / "run", every=2)])
-    before = jdfl.read_checkpoint(tmp_path / "run", method, testing.small_problem(), timed)
-    found = ran(method, timed, every=3, resume=before)
-    equal(found.state, whole.state)
-    assert found.history.equals(whole.history)
+    timed = network("slow nodes")
+    end = ran(AGP, timed, every=3)
+    ran(AGP, timed, every=3, steps=8, callbacks=[jdfl.Checkpoints(tmp_path / "run", every=2)])
+    before = jdfl.read_checkpoint(tmp_path / "run", AGP, testing.small_problem(), timed)
+    found = ran(AGP, timed, every=3, resume=before)
+    equal(found.state, end.state)
+    assert found.history.equals(end.history)
 
 
 @pytest.mark.rotated(6)
