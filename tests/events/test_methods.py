@@ -220,10 +220,11 @@ def test_networks_settings_and_faults_that_events_have_no_use_for_are_refused():
     cases: list[Any] = [(method, one_way) for method in (AsyncCHOCO(), AsyncDOADP(codec=jdfl.Dense()), plain, SWIFT())]
     cases += [(plain, net) for net in (nw.timed(nw.random_matching(M), clock), nw.timed(nw.ring(M), clock, first=True))]
     cases += [(plain, nw.node_participation(ring, 0.5)), (plain, nw.bursty_loss(ring, 0.1, 0.5))]
-    cases += [(row.method, nw.ring(M)) for row in ROWS.values()]  # no times
+    cases += [(row.method, ring.base) for row in ROWS.values()]  # no times
     cases += [(plain.replace(gradients=batches), ring, "sampling"), (plain.replace(period=0.0), ring, "period")]
     cases += [(plain.replace(gradients=jdfl.Gradients(noisy="communicating")), ring, "noisy")]
-    cases += [(row.method, network(fault=one)) for name, row in ROWS.items() for one in {*FAULTS} - {*borne(name)}]
+    faulty = {fault: network(fault=fault) for fault in FAULTS}
+    cases += [(row.method, faulty[one]) for name, row in ROWS.items() for one in {*FAULTS} - {*borne(name)}]
     cases += [(AGP(), nw.link_loss(ring, 0.1)), (plain, nw.link_loss(ring, 0.1, directed=True))]
     cases += [(plain, nw.link_loss(ring, 0.1, weights="rescale"))]
     cases += [(SWIFT(), nw.outages(ring, 0.1, 0.5, weights="rescale"))]
