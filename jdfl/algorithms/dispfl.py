@@ -70,6 +70,7 @@ class DisPFL(Algorithm):
     """Gradient steps after each exchange of messages."""
     gradients: Gradients = Gradients()
     title: ClassVar[str] = "DisPFL"
+    needs: ClassVar[dict[str, bool]] = {"table": True}
     personal: ClassVar[Personal] = "models"
 
     def sparsity(self, problem: Problem) -> int:

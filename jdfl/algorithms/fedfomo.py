@@ -50,6 +50,7 @@ class FedFomo(Algorithm):
     """Gradient steps before each exchange of messages."""
     gradients: Exact = Gradients()
     title: ClassVar[str] = "FedFomo"
+    needs: ClassVar[dict[str, bool]] = {"table": True}
     personal: ClassVar[Personal] = "models"
 
     def init(self, round: Round) -> Array:

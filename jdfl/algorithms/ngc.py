@@ -31,8 +31,6 @@ from jdfl.algorithms.gradients import Exact, Gradients
 from jdfl.algorithms.round import Round
 from jdfl.base import struct
 from jdfl.base.settings import Bound, Fraction, Momentum, Provenance, StepSize
-from jdfl.network import Network, refuse_synchronised
-from jdfl.problems import Problem
 
 CROSS = Channel("cross gradient")
 
@@ -63,13 +61,13 @@ class NGC(Algorithm):
     """Part of the mixing step that is taken."""
     gradients: Exact = Gradients()
     title: ClassVar[str] = "NGC"
-    needs: ClassVar[dict[str, bool]] = {"undirected": True, "doubly_stochastic": True, "symmetric_weights": True}
+    needs: ClassVar[dict[str, bool]] = {
+        "table": True,
+        "undirected": True,
+        "doubly_stochastic": True,
+        "symmetric_weights": True,
+    }
     channels: ClassVar[tuple[Channel, ...]] = (MODEL, CROSS)
-
-    def check(self, problem: Problem, network: Network) -> None:
-        """Raise ValueError for settings out of range and networks that do not fit."""
-        super().check(problem, network)
-        refuse_synchronised(network, self.title)
 
     def init(self, round: Round) -> State:
         """Start from the problem's initial parameters."""

@@ -54,6 +54,7 @@ class SoftDSGD(Algorithm):
     objective: Objective = struct.field(pytree_node=False, default="mean")
     """Accept networks that preserve the mean of the nodes only, or all ("pi"), with the weights that they give."""
     title: ClassVar[str] = "Soft-DSGD"
+    needs: ClassVar[dict[str, bool]] = {"table": True}
 
     def init(self, round: Round) -> Array:
         """Start from the problem's initial parameters x [m, n]."""

@@ -32,6 +32,7 @@ from jdfl.network.tables import (
     check_graph,
     components,
     kind_of,
+    refuse_synchronised,
     stochastic,
     to_scipy,
 )
@@ -80,6 +81,7 @@ def require(
     column_stochastic: bool = False,
     symmetric_weights: bool = False,
     connected: bool = False,
+    table: bool = False,
 ) -> None:
     """Refuse a network that lacks a property that a method needs.
 
@@ -97,6 +99,7 @@ def require(
         connected: The links of all rounds of a fixed or periodic network together form a strongly connected graph. For
             wrappers the innermost network is tested; networks that are redrawn in each round are not tested; one with
             synchronised rounds counts as connected.
+        table: No synchronised rounds, in which W is not what the table of neighbours says.
 
     Raises:
         ValueError: It names the method, the property, why it is needed, the network, and one that has it.
@@ -107,6 +110,8 @@ def require(
             f"earlier rounds, so that no message may be lost, got {called(network)}, which may change from round to "
             "round. Use a fixed one, such as jdfl.network.erdos_renyi(m), or D-PSGD, which takes any network."
         )
+    if table:
+        refuse_synchronised(network, method)
     inner = inmost(network)
     if connected and isinstance(inner, Static | Periodic) and kind_of(network).synchronised is None:
         rounds = [arcs_of(graph) for _, graph in graphs_of(inner, 1)]

@@ -159,6 +159,23 @@ def test_a_missing_neighbour_has_no_part_in_a_round_or_is_refused(row: Row):
     assert not np.array_equal(here, changed_alone)
 
 
+@pytest.mark.rotated(15)
+def test_a_synchronised_round_is_one_of_a_complete_graph_or_is_refused(row: Row):
+    """Its weights are 1 / m, whatever the table of neighbours says; a method that reads the table would differ."""
+    met = jdfl.network.synchronised(make_network(), 1)
+    problem = learned(row.shared)
+    try:
+        start.check_run(row.algorithm, problem, met, ROUNDS, 1, None)
+    except ValueError:
+        return
+    if getattr(getattr(row.algorithm, "dpps", None), "sensitivity", "") == "eq22":
+        pytest.skip("its constants are those of the network inside")
+    case = testing.Case(row.algorithm, problem)
+    complete = jdfl.network.from_matrix(np.full((M, M), 1 / M))
+    found, expected = (case.play(network=net)[1] for net in (met, complete))
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-6)  # 1 / m has 24 bits in the table
+
+
 @pytest.mark.parametrize("law", [law for law in testing.LAWS if "relabelled" not in law and "padding" not in law])
 @pytest.mark.parametrize("name", MACHINERY)
 def test_laws_of_the_engine(name: str, law: str):

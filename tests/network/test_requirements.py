@@ -48,6 +48,7 @@ HAVE = {
     "symmetric_weights": MEAN,
     "column_stochastic": [*PUSH_SUM, "met"],
     "connected": [*PUSH_SUM, "loss of joined parts", "links of parts", "met parts"],
+    "table": [*MEAN, "k-in"],
 }
 LACK = {
     "fixed": ["links", "loss", "met"],
@@ -56,6 +57,7 @@ LACK = {
     "symmetric_weights": ["uniform star", "exponential", "loss each way", "later"],
     "column_stochastic": ["uniform star", "loss each way"],
     "connected": ["parts", "participation of parts", "turns of parts", "1-out"],
+    "table": ["met", "met parts"],
 }
 
 
