@@ -58,8 +58,11 @@ class Messages(Sending):
                 nothing is sent.
         """
         graph = self.graph
+        if channel is None and self.rule is not None:
+            return self._combined(x, x)
         if channel is None:
-            return mix_rows(graph, x) if self.rule is None else self._combined(x, x)
+            mixed = mix_rows(graph, x)
+            return mixed if self.exchanging is None else jnp.where(self.exchanging, mixed, x)
         index, x = self._sent(channel, x)
         if self.rule is not None or self.lies is not None:
             return self._combined(x, *self._arriving(channel, x, index))

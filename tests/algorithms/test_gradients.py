@@ -72,6 +72,18 @@ def test_noise_after_an_exchange_only():
     assert [int(releases(k)) for k in range(2)] == [1, 1]
 
 
+def test_rows_that_all_know_are_not_mixed_in_rounds_without_exchange():
+    @jax.jit
+    def mixed(k):
+        round = direct(moment(k), problem(), jdfl.Gradients())
+        return round.mix(w, None), round.every(2).mix(w, None)
+
+    for k in range(2):
+        always, now = mixed(k)
+        np.testing.assert_array_equal(now, w if k else always)
+        assert not np.allclose(always, w)
+
+
 PART = slice(2, 7)
 
 

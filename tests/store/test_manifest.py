@@ -7,6 +7,7 @@ import pytest
 
 from jdfl.store import lease, manifest
 from tests.fuzz.judge import tried
+from tests.refused import refused
 
 FILES = {
     "a": b"some bytes",
@@ -64,6 +65,19 @@ def test_every_change_of_a_file_is_told_by_its_name(folder):
         path.rmdir()
         path.write_bytes(content)
         assert manifest.differences(folder) == ([], [])
+
+
+def test_the_log_of_events_may_grow_and_nothing_else_may_happen_to_it(folder):
+    (folder / "events").write_bytes(b"begun\n")
+    sign(folder)
+    for content, names in ((b"begun\nresumed\n", []), (b"begin\nresumed\n", ["events"]), (b"begun", ["events"])):
+        (folder / "events").write_bytes(content)
+        assert [one.split()[0] for one in manifest.differences(folder)[0]] == names
+        if names:
+            with refused("events"):
+                manifest.check(folder)
+        else:
+            manifest.check(folder)
 
 
 def test_added_files_and_all_differences_are_told(folder):
