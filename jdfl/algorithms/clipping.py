@@ -77,16 +77,22 @@ def _piece(q: int) -> int:
     return q if q <= _FEW else math.isqrt(q - 1) + 1
 
 
+@jax.jit
+def _seen(problem: Problem, w: Array, data: Any) -> tuple[Array, Array, Array] | None:
+    """An example's gradient, the one that its slopes make, and the length of that; None where there are no slopes."""
+    if (slopes := problem.slopes(w, data)) is None:
+        return None
+    length = problem.feature_lengths(data, "l2")[0] * jnp.linalg.norm(slopes[0])
+    return problem.example_gradients(w, data)[0], problem.spread(slopes, data), length
+
+
 def check_slopes(problem: Problem) -> None:
     """Raise ValueError for a problem whose slopes do not belong to its loss, for example in a derived class."""
     data = problem.take(problem.some_node(), jnp.arange(1, dtype=jnp.int32))
     w = jnp.asarray(np.random.default_rng(0).standard_normal(problem.n) / problem.n**0.5, problem.dtype)
-    slopes = problem.slopes(w, data)
-    if slopes is None:
+    if (seen := _seen(problem, w, data)) is None:
         return
-    g = np.asarray(problem.example_gradients(w, data)[0], np.float64)
-    made = np.asarray(problem.spread(slopes, data), np.float64)
-    length = float(problem.feature_lengths(data, "l2")[0]) * float(jnp.linalg.norm(slopes[0]))
+    g, made, length = (np.asarray(one, np.float64) for one in seen)
     size = np.linalg.norm(g)
     if not np.isfinite(g).all():
         return  # a record too large for its type cannot be checked
