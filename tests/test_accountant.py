@@ -28,15 +28,15 @@ def go(algorithm: Any, steps: int = STEPS, **options: Any) -> jdfl.Result:
     budget = {name: options.pop(name) for name in ("epsilon", "delta") if name in options}
     given = {"key": 3, "metrics": FEW, "options": jdfl.Options(chunk=options.pop("chunk", 100)), **options}
     callbacks = [jdfl.Budget(**budget)] if budget else []
-    return jdfl.run(algorithm, problem, network, steps=steps, callbacks=callbacks, **given)
+    return jdfl.run(algorithm, problem(), network(), steps=steps, callbacks=callbacks, **given)
 
 
 def planned(algorithm: Any, steps: int = STEPS, key: int = 3) -> np.ndarray:
-    return accountant.planned_releases(algorithm, problem, network, steps=steps, key=key)
+    return accountant.planned_releases(algorithm, problem(), network(), steps=steps, key=key)
 
 
 def plan(algorithm: Any, **options: Any) -> jdfl.PrivacyReport:
-    return jdfl.account_plan(algorithm, problem, network, **({"steps": STEPS, "key": 3} | options))
+    return jdfl.account_plan(algorithm, problem(), network(), **({"steps": STEPS, "key": 3} | options))
 
 
 def gradients(**fields: Any) -> Any:
@@ -56,7 +56,9 @@ def test_a_plan_counts_and_says_what_its_run_does(name):
     np.testing.assert_array_equal(planned(algorithm), result.releases)
     assert np.array_equal(planned(algorithm, key=4), result.releases) != (name in DRAWN)
     assert told == plan(algorithm)
-    assert told == replace(report(algorithm.privacy(problem), result.releases, records_of(problem)), key=KEYS["given"])
+    assert told == replace(
+        report(algorithm.privacy(problem()), result.releases, records_of(problem())), key=KEYS["given"]
+    )
     assert told.releases["most"] == result.releases.max() > 0
     other = jdfl.account(result, delta=1e-7, warnings=("heard in passing",))
     assert other.epsilon > told.epsilon
@@ -73,10 +75,10 @@ def test_a_plan_knows_rounds_without_noise_and_keys_of_the_operating_system():
 
 
 def test_plans_of_all_lengths_are_one_program(compilations):
-    assert planned(DPSGD, steps=1).tolist() == [1] * problem.m
+    assert planned(DPSGD, steps=1).tolist() == [1] * problem().m
     before = compilations()
     for steps in (2, 7, 10_000):
-        assert planned(DPSGD, steps=steps).tolist() == [steps] * problem.m
+        assert planned(DPSGD, steps=steps).tolist() == [steps] * problem().m
     assert compilations() == before
 
 
@@ -94,7 +96,7 @@ CALIBRATED = {
 @pytest.mark.parametrize("name", CALIBRATED)
 def test_noise_for_a_target_is_enough_and_not_too_much(name):
     algorithm, target = CALIBRATED[name]
-    found = jdfl.calibrate(algorithm, problem, network, steps=STEPS, epsilon=target, key=3)
+    found = jdfl.calibrate(algorithm, problem(), network(), steps=STEPS, epsilon=target, key=3)
     told, place = plan(found), f"{accountant.noise_place(algorithm)}.multiplier"
     assert 0.999 * target < told.epsilon <= target
     assert told.noise_multiplier == np.float32(told.noise_multiplier)  # and a run in float32 has no less of it
@@ -103,14 +105,14 @@ def test_noise_for_a_target_is_enough_and_not_too_much(name):
 
 def test_noise_is_for_the_delta_that_is_asked_for_whatever_it_was_before():
     target = {"steps": STEPS, "epsilon": 1.0, "delta": 1e-8, "key": 3}
-    found = jdfl.calibrate(DPSGD, problem, network, **target)
+    found = jdfl.calibrate(DPSGD, problem(), network(), **target)
     assert 0.999 < plan(found, delta=1e-8).epsilon <= 1.0
     assert plan(found).epsilon < 0.95
-    assert jdfl.calibrate(gradients(mechanism=jdfl.Gaussian(0.01)), problem, network, **target) == found
+    assert jdfl.calibrate(gradients(mechanism=jdfl.Gaussian(0.01)), problem(), network(), **target) == found
 
 
 def test_what_may_not_be_claimed_is_neither_a_target_nor_a_budget():
-    calibrate = partial(jdfl.calibrate, problem=problem, network=network, steps=STEPS, epsilon=1.0)
+    calibrate = partial(jdfl.calibrate, problem=problem(), network=network(), steps=STEPS, epsilon=1.0)
     none, unclaimed = (
         (jdfl.DPSGD(), Gossip()),
         (gradients(clip=None, sensitivity=1.0), gradients(noisy="communicating")),
@@ -134,7 +136,7 @@ def test_a_budget_ends_the_run_before_it_is_exceeded(name):
     algorithm, steps = ALGORITHMS[name], 40
     budget = plan(algorithm, steps=7).epsilon * 1.001
     result = go(algorithm, steps, epsilon=budget, every=2)
-    limits = release_limits(algorithm, problem, epsilon=budget, delta=None)
+    limits = release_limits(algorithm, problem(), epsilon=budget, delta=None)
     assert (result.ending, result.rounds < steps) == ("budget", True)
     assert f"round {result.rounds + 1} would release more than the privacy budget allows" in result.reason
     assert (result.releases <= limits).all()
@@ -159,12 +161,12 @@ def test_a_budget_ends_the_run_in_the_same_round_however_it_is_recorded():
         result = go(DPSGD, 20, epsilon=budget, delta=1e-8, every=every, chunk=chunk)
         assert (result.ending, result.rounds) == ("budget", 7)
         assert result.history["round"].tolist() == sorted({*range(0, 8, every), 7})
-        assert result.releases.tolist() == [7] * problem.m
+        assert result.releases.tolist() == [7] * problem().m
     assert go(DPSGD, 20, epsilon=budget).rounds > 7  # of the usual delta
 
 
 def test_a_calibrated_run_spends_all_and_no_more():
-    found = jdfl.calibrate(DPSGD, problem, network, steps=STEPS, epsilon=3.0, key=3)
+    found = jdfl.calibrate(DPSGD, problem(), network(), steps=STEPS, epsilon=3.0, key=3)
     result, longer = go(found, epsilon=3.0), go(found, STEPS + 1, epsilon=3.0)
     assert (result.ending, longer.ending, longer.rounds) == ("steps", "budget", STEPS)
     assert 0.999 * 3.0 < jdfl.account(result).epsilon <= 3.0
@@ -186,7 +188,7 @@ def test_rules_that_end_a_run_are_warned_of():
 
 def test_a_sigma_of_the_nodes_own_leaves_no_epsilon():
     own = replace(CEPS, sigma=None)
-    for door in (partial(jdfl.account, replace(done("CEPS"), guarantee=own.privacy(problem))), partial(plan, own)):
+    for door in (partial(jdfl.account, replace(done("CEPS"), guarantee=own.privacy(problem()))), partial(plan, own)):
         with refused("epsilon", "sigma_i"):
             door()
     assert jdfl.account(done("CEPS")).public == plan(CEPS).public == ()
@@ -194,15 +196,15 @@ def test_a_sigma_of_the_nodes_own_leaves_no_epsilon():
 
 def test_lanes_have_the_noise_of_their_own():
     over = {"gradients.mechanism.multiplier": [1.0, 4.0]}
-    lanes = jdfl.sweep(DPSGD, problem, network, over=over, keys=[3], steps=4, metrics=FEW)
+    lanes = jdfl.sweep(DPSGD, problem(), network(), over=over, keys=[3], steps=4, metrics=FEW)
     for lane, multiplier in zip(lanes, (1.0, 4.0)):
         assert jdfl.account(lane) == plan(gradients(mechanism=jdfl.Gaussian(multiplier)), steps=4)
 
 
 def test_what_has_no_noise_has_no_account():
     with refused("noise", "mechanism"):
-        jdfl.account(replace(done("D-PSGD"), guarantee=jdfl.DPSGD().privacy(problem)))
-    literal = replace(done("CEPS"), guarantee=replace(CEPS, noise="literal").privacy(problem))
+        jdfl.account(replace(done("D-PSGD"), guarantee=jdfl.DPSGD().privacy(problem())))
+    literal = replace(done("CEPS"), guarantee=replace(CEPS, noise="literal").privacy(problem()))
     with refused("epsilon"):
         jdfl.account(literal)
     told = jdfl.account(literal, accounting="paper")

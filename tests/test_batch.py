@@ -10,6 +10,7 @@ import jdfl
 from jdfl import network as nw
 from jdfl.engine import trials
 from jdfl.engine.points import at, points_of
+from tests.later import Later
 from tests.refused import each_refused, refused
 from tests.toy import Gossip, M, network, problem
 
@@ -21,17 +22,17 @@ POINTS = [{"rate": 0.05, "mechanism.multiplier": 0.01}, {"rate": 0.01, "mechanis
 @pytest.fixture(scope="module")
 def grid():
     """Two points side by side, two seeds each."""
-    return jdfl.sweep(NOISY, problem, network, over=POINTS, keys=[3, 8], batch=4, **OPTIONS)
+    return jdfl.sweep(NOISY, problem(), network(), over=POINTS, keys=[3, 8], batch=4, **OPTIONS)
 
 
 def test_a_lane_is_the_run_of_its_values_and_ends_on_its_own(grid):
     assert [result.labels for result in grid] == [{"seed": seed, **point} for point in POINTS for seed in (3, 8)]
     assert {result.ending for result in grid} == {"steps", "stop rule"}
-    one_by_one = jdfl.sweep(NOISY, problem, network, over=POINTS, keys=[3, 8], batch=1, **OPTIONS)
+    one_by_one = jdfl.sweep(NOISY, problem(), network(), over=POINTS, keys=[3, 8], batch=1, **OPTIONS)
     for result, single in zip(grid, one_by_one, strict=True):
         point = {path: value for path, value in result.labels.items() if path != "seed"}
         assert result.algorithm == at(NOISY, point)
-        alone = jdfl.run(result.algorithm, problem, network, key=result.run_key, **OPTIONS)
+        alone = jdfl.run(result.algorithm, problem(), network(), key=result.run_key, **OPTIONS)
         assert (result.rounds, result.ending, result.totals) == (alone.rounds, alone.ending, alone.totals)
         assert result.history.columns.tolist() == alone.history.columns.tolist()
         np.testing.assert_allclose(result.history.to_numpy(), alone.history.to_numpy(), rtol=1e-4, atol=1e-5)
@@ -52,34 +53,36 @@ def test_lists_of_two_fields_give_all_their_combinations():
 
 
 def test_keys_may_be_any_iterable_typed_keys_included(compilations):
-    first = jdfl.repeat(NOISY, problem, network, keys=[1, 2], batch=2, **OPTIONS)
+    first = jdfl.repeat(NOISY, problem(), network(), keys=[1, 2], batch=2, **OPTIONS)
     assert [result.labels for result in first] == [{"seed": 1}, {"seed": 2}]
     assert not np.array_equal(first[0].params, first[1].params)
     before = compilations()
     for keys in ((seed for seed in (1, 2)), np.array([1, 2]), [jax.random.key(1), jax.random.key(2)]):
-        for one, other in zip(first, jdfl.repeat(NOISY, problem, network, keys=keys, batch=2, **OPTIONS), strict=True):
+        for one, other in zip(
+            first, jdfl.repeat(NOISY, problem(), network(), keys=keys, batch=2, **OPTIONS), strict=True
+        ):
             np.testing.assert_array_equal(one.params, other.params)
     assert compilations() <= before + 2  # reading keys, not running
 
 
 def test_a_lane_that_diverges_says_where_and_leaves_the_others_alone():
-    bad, good = jdfl.sweep(NOISY, problem, network, over={"rate": [1e20, 0.05]}, batch=2, **OPTIONS)
+    bad, good = jdfl.sweep(NOISY, problem(), network(), over={"rate": [1e20, 0.05]}, batch=2, **OPTIONS)
     assert bad.ending == "diverged"
     assert bad.diverged is not None
     assert good.ending in ("steps", "stop rule")
     assert np.isfinite(good.params).all()
 
 
-TIMED = nw.timed(network, slowness=nw.ParetoTime())
+TIMED = Later(lambda: nw.timed(network(), slowness=nw.ParetoTime()))
 
 
 def test_repeated_runs_are_those_of_run_bit_for_bit_or_up_to_rounding():
     """Side by side, the errors of 40 rounds stay below 100 roundings; counts and clocks never differ."""
     algorithm, keys = Gossip(), [3, 4, 5]
     options = {"steps": 40, "every": 20, "metrics": ["objective"]}
-    alone = [jdfl.run(algorithm, problem, TIMED, key=key, **options) for key in keys]
+    alone = [jdfl.run(algorithm, problem(), TIMED(), key=key, **options) for key in keys]
     for width in (1, 3):
-        lanes = jdfl.repeat(algorithm, problem, TIMED, keys=keys, batch=width, **options)
+        lanes = jdfl.repeat(algorithm, problem(), TIMED(), keys=keys, batch=width, **options)
         for lane, single in zip(lanes, alone, strict=True):
             one, other = np.asarray(lane.params), np.asarray(single.params)
             bound = 0 if width == 1 else 100 * np.finfo(one.dtype).eps * np.abs(other).max()
@@ -107,7 +110,7 @@ NOT_SWEPT = {
 
 
 def test_settings_that_make_no_sense_are_refused():
-    sweep = partial(jdfl.sweep, problem=problem, network=network)
+    sweep = partial(jdfl.sweep, problem=problem(), network=network())
     for words, (algorithm, over) in NOT_SWEPT.items():
         with refused(words):
             sweep(algorithm, over=over, keys=[0], steps=4)
@@ -136,5 +139,5 @@ def test_runs_whose_loops_would_wait_for_one_another_go_one_at_a_time(monkeypatc
     for width, algorithms in WIDTHS.items():
         for algorithm in algorithms:
             with pytest.raises(InterruptedError) as seen:
-                jdfl.repeat(algorithm, problem, network, keys=[0, 1, 2], steps=2)
+                jdfl.repeat(algorithm, problem(), network(), keys=[0, 1, 2], steps=2)
             assert seen.value.args == (width,)

@@ -27,7 +27,7 @@ PRIVATE = jdfl.DPSGD(
 
 
 def go(algorithm: Any, steps: int, **options: Any) -> jdfl.Result:
-    given = {"problem": problem, "network": network, "key": 3, "every": 2, "metrics": FEW, **options}
+    given = {"problem": problem(), "network": network(), "key": 3, "every": 2, "metrics": FEW, **options}
     return jdfl.run(algorithm, steps=steps, options=jdfl.Options(chunk=100), **given)
 
 
@@ -55,7 +55,7 @@ def test_a_resumed_run_is_the_unbroken_one_bit_for_bit(row: Row, tmp_path):
     assert part.history["round"].tolist() == [0, 2, 4, 5]
     path = Checkpoint.of(part).write(tmp_path / "checkpoints")
     check_same(go(row.algorithm, 11, resume=part), whole)
-    check_same(go(row.algorithm, 11, resume=read_checkpoint(path, row.algorithm, problem, network)), whole)
+    check_same(go(row.algorithm, 11, resume=read_checkpoint(path, row.algorithm, problem(), network())), whole)
 
 
 class CutError(Exception):
@@ -73,10 +73,10 @@ def test_a_run_that_is_cut_off_goes_on_from_its_last_checkpoint(tmp_path, chunk)
 
     with pytest.raises(CutError):
         run(SLOW, callbacks=[cut, jdfl.Checkpoints(path, every=4)], options=jdfl.Options(chunk=chunk))
-    checkpoint = read_checkpoint(path, SLOW, problem, network)
+    checkpoint = read_checkpoint(path, SLOW, problem(), network())
     assert checkpoint.rounds == 8
     check_same(run(SLOW, resume=checkpoint, callbacks=[jdfl.Checkpoints(path)]), whole)
-    assert read_checkpoint(path, SLOW, problem, network).rounds == whole.rounds
+    assert read_checkpoint(path, SLOW, problem(), network()).rounds == whole.rounds
     check_same(run(SLOW, callbacks=[jdfl.Checkpoints(tmp_path / "one", every=1)]), whole)  # which have no say in a run
     assert {file.name for file in tmp_path.iterdir()} == {"checkpoints", "one"}
 
@@ -85,7 +85,7 @@ def test_a_run_that_diverges_leaves_the_checkpoint_before(tmp_path):
     path, wild = tmp_path / "checkpoints", SLOW.replace(rate=1e12)
     result = run(wild, steps=30, callbacks=[jdfl.Checkpoints(path, every=1)])
     assert result.diverged is not None
-    assert read_checkpoint(path, wild, problem, network).rounds == result.rounds - 1
+    assert read_checkpoint(path, wild, problem(), network()).rounds == result.rounds - 1
     with refused("diverged"):
         run(wild, steps=30, resume=result)
 
@@ -118,7 +118,7 @@ def test_a_run_may_be_resumed_often_and_from_the_same_place():
 
 
 def test_noise_after_resuming_is_fresh():
-    still = replace(SLOW, rate=1e-30, period=np.full(problem.m, 1000, np.int32))  # parameters change by noise alone
+    still = replace(SLOW, rate=1e-30, period=np.full(problem().m, 1000, np.int32))  # parameters change by noise alone
     result = run(still, steps=1)
     seen = [np.asarray(result.params)]
     for steps in range(2, 9):
@@ -136,9 +136,9 @@ def part() -> jdfl.Result:
 
 def test_a_file_is_the_run_wherever_it_is_read(part, tmp_path):
     folder = write_run(tmp_path / "run", part)
-    told = read_checkpoint(folder / "checkpoints", PRIVATE, problem, network)
+    told = read_checkpoint(folder / "checkpoints", PRIVATE, problem(), network())
     assert told.ledger.as_dict() == Ledger.of(part.guarantee, part.releases, part.records).as_dict()
-    assert told.ledger.releases.tolist() == [5] * problem.m
+    assert told.ledger.releases.tolist() == [5] * problem().m
     assert (told.rounds, told.key, told.sums) == (5, key_digest(part.key), part.sums)
     assert told.history.equals(part.history)
     np.testing.assert_array_equal(told.communications, part.communication_rounds)
@@ -150,7 +150,7 @@ def test_warnings_of_the_past_stay(part, tmp_path):
     """What the first rounds did stays said, be it of the algorithm or of the stop rule that ended them."""
     past = replace(part, guarantee=replace(part.guarantee, warnings=("a",)), privacy_warnings=("b",))
     path = Checkpoint.of(past).write(tmp_path / "checkpoints")
-    for before in (past, read_checkpoint(path, PRIVATE, problem, network)):
+    for before in (past, read_checkpoint(path, PRIVATE, problem(), network())):
         result = go(PRIVATE, 6, resume=before)
         assert jdfl.account(result).warnings == ("a", "b")
         assert jdfl.account(go(PRIVATE, 7, resume=result)).warnings == ("a", "b")
@@ -165,8 +165,8 @@ def test_other_noise_is_refused_by_name(part):
         with refused(name):
             go(other, 11, resume=part)
         with refused(name):  # nor the other way round
-            past = replace(Checkpoint.of(part), ledger=ledger(other.privacy(problem)))
-            past.check(ledger(PRIVATE.privacy(problem)), part.run_key, 11)
+            past = replace(Checkpoint.of(part), ledger=ledger(other.privacy(problem())))
+            past.check(ledger(PRIVATE.privacy(problem())), part.run_key, 11)
 
 
 def test_a_weaker_past_or_one_with_other_observers_is_refused(part):
@@ -179,9 +179,9 @@ def test_a_weaker_past_or_one_with_other_observers_is_refused(part):
         kinds = ({"clip": 1.0, "mechanism": jdfl.Gaussian(0.5)} | fields for fields in (before, after))
         weak, strong = (jdfl.DPSGD(lr=0.02, gradients=jdfl.Gradients(**fields)) for fields in kinds)
         with refused("noise"):
-            go(strong, 11, resume=replace(part, algorithm=weak, guarantee=weak.privacy(problem)))
+            go(strong, 11, resume=replace(part, algorithm=weak, guarantee=weak.privacy(problem())))
     updates = jdfl.Updates(clip=0.1, mechanism=jdfl.Gaussian(0.5), trust="central")
-    central = jdfl.FedAvg(updates=updates).privacy(problem)
+    central = jdfl.FedAvg(updates=updates).privacy(problem())
     alike = jdfl.Gaussian(central.event.noise_multiplier)  # as much as a client sees under central trust
     local = jdfl.FedAvg(updates=replace(updates, trust="local", mechanism=alike))
     with refused("observer", "'all messages'"):
@@ -194,14 +194,14 @@ def test_other_settings_are_refused_with_the_difference(part, tmp_path):
             go(PRIVATE, **({"steps": 11} | given), resume=part)
     path = Checkpoint.of(part).write(tmp_path / "checkpoints")
     other = PRIVATE.replace(lr=0.03)
-    for memory in (part, read_checkpoint(path, other, problem, network)):
+    for memory in (part, read_checkpoint(path, other, problem(), network())):
         with refused("algorithm.lr: was 0.02, is 0.03"):
             go(other, 11, resume=memory)
-    changed = problem.replace(data=(problem.data[0].at[1, 2, 3].add(1e-3), problem.data[1]))
+    changed = problem().replace(data=(problem().data[0].at[1, 2, 3].add(1e-3), problem().data[1]))
     with pytest.warns(UserWarning, match="other arrays of data"):  # nothing in memory has looked at them
         go(PRIVATE, 11, problem=changed, resume=part)
     kept = go(PRIVATE, 5, callbacks=[jdfl.Checkpoints(tmp_path / "kept")])
-    for memory in (kept, read_checkpoint(tmp_path / "kept", PRIVATE, changed, network)):
+    for memory in (kept, read_checkpoint(tmp_path / "kept", PRIVATE, changed, network())):
         with refused("problem.data.0 checksum"):
             go(PRIVATE, 11, problem=changed, resume=memory)
 
@@ -211,9 +211,9 @@ def test_another_runs_state_is_refused(part, tmp_path):
     with refused("problem.data.0: was float32[6, 8, 20], is float32[6, 8, 9]"):
         go(PRIVATE, 11, problem=small, resume=part)
     with refused("float32[6, 9]", "float32[6, 20]"):
-        read_checkpoint(path, PRIVATE, small, network)
-    fewer = problem.replace(weight=problem.weight.at[2, 0].set(0.0))
-    for memory in (part, read_checkpoint(path, PRIVATE, fewer, network)):
+        read_checkpoint(path, PRIVATE, small, network())
+    fewer = problem().replace(weight=problem().weight.at[2, 0].set(0.0))
+    for memory in (part, read_checkpoint(path, PRIVATE, fewer, network())):
         with refused("records per node"):
             go(PRIVATE, 11, problem=fewer, resume=memory)
     with refused("side by side"):
@@ -228,7 +228,7 @@ def test_another_algorithms_state_is_refused(tmp_path):
         with refused("resumed"):
             go(other, 6, resume=quiet)
     with pytest.raises(ValueError, match=r"Resume with the algorithm"):
-        go(jdfl.DSGT(lr=0.02), 6, resume=read_checkpoint(path, jdfl.DSGT(lr=0.02), problem, network))
+        go(jdfl.DSGT(lr=0.02), 6, resume=read_checkpoint(path, jdfl.DSGT(lr=0.02), problem(), network()))
 
 
 def test_other_code_is_refused_unless_it_is_accepted(part):

@@ -26,14 +26,14 @@ def network_of(images=60, m=6, **options):
 
 
 def test_the_estimate_is_the_sum_of_what_a_run_holds_and_allocates_nothing():
-    needed, arrays = estimate(DPSGD, problem, network), len(jax.live_arrays())
-    estimate(jdfl.DPSGD(lr=0.2, gradients=jdfl.Gradients(batch=2)), problem, network)
+    needed, arrays = estimate(DPSGD, problem(), network()), len(jax.live_arrays())
+    estimate(jdfl.DPSGD(lr=0.2, gradients=jdfl.Gradients(batch=2)), problem(), network())
     assert len(jax.live_arrays()) <= arrays + 1
     assert sum(needed.values()) >= 4 * (4 * M * N)  # w itself, and three arrays like it
-    state = jdfl.run(DPSGD, problem, network, steps=1, metrics=[]).state
+    state = jdfl.run(DPSGD, problem(), network(), steps=1, metrics=[]).state
     assert needed["the algorithm's state"] == sum(leaf.nbytes for leaf in jax.tree.leaves(state))
     assert needed["activations"] == 0
-    heavier = estimate(jdfl.CEPS(s=3), problem, network)
+    heavier = estimate(jdfl.CEPS(s=3), problem(), network())
     assert heavier["the algorithm's state"] >= 2 * needed["the algorithm's state"]
 
 
@@ -53,23 +53,23 @@ def test_activations_grow_with_the_batch_and_the_nodes_at_work_of_whom_fewer_are
 
 
 def test_a_run_that_does_not_fit_is_refused_with_the_numbers(monkeypatch):
-    needed = sum(estimate(DPSGD, problem, network).values())
+    needed = sum(estimate(DPSGD, problem(), network()).values())
     for room, said in (
         (needed - 1, (f"m = {M} nodes", f"3 x {M} x {N} numbers", f"At most m = {M - 1} nodes")),
         (needed // (2 * M), ("Not even one node",)),
     ):
         monkeypatch.setattr(memory, "available", lambda *_, room=room: room)
         with refused(*said):
-            require_memory(DPSGD, problem, network)
+            require_memory(DPSGD, problem(), network())
     monkeypatch.setattr(memory, "available", lambda *_: 2**34)
     with refused("batches of 2147483647 examples"):
-        require_memory(jdfl.DPSGD(gradients=jdfl.Gradients(batch=2**31 - 1)), problem, network)
+        require_memory(jdfl.DPSGD(gradients=jdfl.Gradients(batch=2**31 - 1)), problem(), network())
     monkeypatch.setattr(memory, "available", lambda *_: needed)
-    require_memory(DPSGD, problem, network)
+    require_memory(DPSGD, problem(), network())
     monkeypatch.setattr(jdfl.engine.loop, "start", None)  # what surely fits and what is not known is not even traced
     for room in (None, 10**12):
         monkeypatch.setattr(memory, "available", lambda *_, room=room: room)
-        require_memory(DPSGD, problem, network)
+        require_memory(DPSGD, problem(), network())
 
 
 def device(platform, stats):

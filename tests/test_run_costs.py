@@ -49,9 +49,9 @@ def test_settings_that_make_no_sense_are_refused(compilations):
         with refused(named):
             run(**options)
     assert compilations() == before
-    broken = problem.data[0].at[4, 2, 7].set(jnp.nan)
+    broken = problem().data[0].at[4, 2, 7].set(jnp.nan)
     with refused("data[0]", "node 4", "example 2"):
-        run(problem=problem.replace(data=(broken, problem.data[1])))
+        run(problem=problem().replace(data=(broken, problem().data[1])))
     with refused("'by_node'", "shape (6,)"):
         run(metrics=["objective", by_node])
 
@@ -124,17 +124,17 @@ def test_things_of_the_wrong_kind_are_named():
 
 
 def test_names_compile_nothing(compilations):
-    run(problem=problem.replace(name="first"), network=network.replace(name="that"))
+    run(problem=problem().replace(name="first"), network=network().replace(name="that"))
     before = compilations()
-    renamed = run(problem=problem.replace(name="other"), network=network.replace(name="another"), steps=11)
+    renamed = run(problem=problem().replace(name="other"), network=network().replace(name="another"), steps=11)
     assert compilations() == before
     assert (renamed.problem_name, renamed.network_name) == ("other", "another")
 
 
 def test_state_is_donated_and_data_is_not_copied():
-    setting = stepping.setting(Program(Gossip()), problem, network, None, jax.random.key(0))
+    setting = stepping.setting(Program(Gossip()), problem(), network(), None, jax.random.key(0))
     program, carry, first = loop.start(setting, ())
-    data = {leaf.shape for leaf in jax.tree.leaves(problem.data)}
+    data = {leaf.shape for leaf in jax.tree.leaves(problem().data)}
     assert not data & {leaf.shape for leaf in jax.tree.leaves((program, carry, first))}
     setting = setting.replace(algorithm=program)
     later, _ = loop.advance(carry, setting, jnp.int32(5), 1, 5, ())

@@ -32,7 +32,7 @@ def test_the_stop_rule_ends_the_run_in_the_very_round(one_by_one):
     params, _, _ = one_by_one
     period = np.asarray(SLOW.period)
     for tolerance, every, chunk in ((1e9, 1, 50), (1e9, 7, 3), (1.0, 7, 3)):
-        errors = (float(metrics.consensus_error(w, problem)) for w in params)
+        errors = (float(metrics.consensus_error(w, problem())) for w in params)
         first = next(k for k, error in enumerate(errors, 1) if (k >= period).all() and error <= tolerance)
         options = jdfl.Options(chunk=chunk)
         result = run(SLOW, steps=30, every=every, stop=jdfl.consensus_below(tolerance), options=options)

@@ -80,7 +80,7 @@ def test_the_two_newest_are_kept_and_a_past_that_is_written_anew_goes(writer):
 
 
 def test_folders_without_one_and_those_of_another_format_are_told(tmp_path):
-    read = partial(read_checkpoint, algorithm=Gossip(), problem=problem, network=network)
+    read = partial(read_checkpoint, algorithm=Gossip(), problem=problem(), network=network())
     (tmp_path / "empty").mkdir()
     (tmp_path / "file").write_text("12")
     for name in ("none", "empty", "file"):

@@ -47,7 +47,7 @@ def kept(monkeypatch):
 
 def play(tracking, *others, steps=7):
     callbacks, options = [tracking, *others], jdfl.Options(chunk=3)
-    return jdfl.run(jdfl.DPSGD(lr=0.05), problem, ring(), steps=steps, callbacks=callbacks, options=options)
+    return jdfl.run(jdfl.DPSGD(lr=0.05), problem(), ring(), steps=steps, callbacks=callbacks, options=options)
 
 
 def test_every_record_is_told_once_and_the_end(kept, tmp_path):

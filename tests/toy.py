@@ -14,6 +14,7 @@ from jdfl.base.streams import Stream
 from jdfl.engine.trials import Trial
 from jdfl.lab.entries import Terms
 from jdfl.privacy import NO_NOISE
+from tests.later import Later
 
 _START, _NOISE = Stream("toy.start", "choice"), Stream("toy.noise", "private")
 
@@ -77,7 +78,7 @@ def ring(m: int = M) -> jdfl.network.Static:
     return jdfl.network.ring(m)
 
 
-problem, network = regression(), ring()
+problem, network = Later(regression), Later(ring)
 SLOW = Gossip(period=np.array([1, 2, 3, 1, 2, 4], np.int32), mechanism=jdfl.Gaussian(1e-3))
 FEW = ["objective", "consensus_error"]
 
@@ -85,8 +86,8 @@ FEW = ["objective", "consensus_error"]
 def run(algorithm: Any = None, *, steps: int = 12, **options: Any) -> jdfl.Result:
     """`jdfl.run` on the common problem; the same settings share compiled code."""
     given = {
-        "problem": problem,
-        "network": network,
+        "problem": problem(),
+        "network": network(),
         "metrics": FEW,
         **({} if "resume" in options else {"key": 0}),
         **options,

@@ -34,7 +34,7 @@ ROUND = 4 * M * 80.0  # bytes of its rounds: 6 nodes, 4 messages of 20 numbers o
 def compare(entries, **changes) -> jdfl.Comparison:
     """A comparison of grids of rates by label, or of other entries."""
     methods = {name: Entry(Gossip(), tune={"rate": one}) if isinstance(one, list) else one for name, one in entries}
-    return jdfl.compare(methods, problem, network, **OPTIONS | changes)
+    return jdfl.compare(methods, problem(), network(), **OPTIONS | changes)
 
 
 @struct.dataclass
@@ -58,7 +58,7 @@ def test_the_chosen_value_is_the_best_on_the_tuning_seeds(compared):
     scores = []
     for rate in RATES:
         runs = [
-            jdfl.run(SLOW.replace(rate=rate), problem, network, key=key, steps=12, metrics=["objective"])
+            jdfl.run(SLOW.replace(rate=rate), problem(), network(), key=key, steps=12, metrics=["objective"])
             for key in keys_of(TUNE.keys, [("slow", {"rate": rate})])
         ]
         scores.append(np.mean([np.inf if run.diverged else run.final["objective"] for run in runs]))
@@ -74,7 +74,7 @@ def test_the_chosen_value_is_the_best_on_the_tuning_seeds(compared):
 def test_reported_runs_are_those_of_the_chosen_values_on_the_reported_seeds(compared):
     for label, rate in (("plain", 0.1), ("as given", 0.02)):
         how = {"keys": [0, 1, 2], "steps": 12, "metrics": FEW}
-        alone = jdfl.repeat(Gossip(rate=rate), problem, network, **how)
+        alone = jdfl.repeat(Gossip(rate=rate), problem(), network(), **how)
         assert [run.labels["seed"] for run in compared.results[label]] == [0, 1, 2]
         for one, other in zip(compared.results[label], alone):
             np.testing.assert_allclose(one.params, other.params, rtol=1e-4, atol=1e-5)
@@ -103,7 +103,7 @@ def test_every_budget_has_its_own_tuning_and_its_own_runs():
     found = compare({"few": rates, "many": Entry(MANY, tune={"rate": rates})}.items(), budget=budget)
     assert [(one.by, one.budget) for one in (found, *found.views)] == [("round", 1), ("round", 9), ("bytes", 5760)]
     how = {"steps": 12, "metrics": ["objective"]}
-    alone = jdfl.sweep(Gossip(), problem, network, over={"rate": rates}, keys=TUNE.keys, **how)
+    alone = jdfl.sweep(Gossip(), problem(), network(), over={"rate": rates}, keys=TUNE.keys, **how)
     curves = np.stack([run.history["objective"] for run in alone]).reshape(3, 2, -1)
     for view, rounds in zip((found, *found.views), ((1, 1), (9, 9), (12, 3))):
         for label, after in zip(("few", "many"), rounds):
@@ -113,7 +113,7 @@ def test_every_budget_has_its_own_tuning_and_its_own_runs():
             chosen = rates[int(np.argmin(scores))]
             assert view.tuned[label].values == {"rate": chosen}
             assert view.algorithms[label].rate == chosen
-            runs = jdfl.repeat(Gossip(rate=chosen), problem, network, keys=[0, 1, 2], steps=12, metrics=FEW)
+            runs = jdfl.repeat(Gossip(rate=chosen), problem(), network(), keys=[0, 1, 2], steps=12, metrics=FEW)
             at = found.at(view.by, view.budget).loc[label]
             np.testing.assert_allclose(at["objective"], np.mean([r.history["objective"][after] for r in runs]), 1e-4)
             assert at["round"] == after
@@ -217,7 +217,7 @@ def test_runs_go_on_until_the_budget_is_used():
     assert at["round"].to_dict() == {"few": 40, "many": 10}
     assert "ended" not in found.mark("few")
     methods = {"few": Entry(Gossip(), tune={"rate": CUT["few"]})}
-    again = jdfl.Experiment(problem=problem, network=network, methods=methods, **OPTIONS | how).remade(found, "few")
+    again = jdfl.Experiment(problem=problem(), network=network(), methods=methods, **OPTIONS | how).remade(found, "few")
     assert [one.rounds for one in again] == [one.rounds for one in found.results["few"]]
 
 
@@ -300,13 +300,13 @@ def test_the_end_of_what_an_algorithm_takes_is_no_edge(monkeypatch):
     assert [found.tuned[label].values["rate"] for label in entries] == [0.1, 0.1]
     assert [found.mark(label) for label in entries] == ["", ""]
     assert found.tuned["before"].grid["rate"] == (0.0005, 0.001, 0.02, 0.1)
-    (plan,) = plans({"a": Tunable(rate=0.1)}, terms(problem, network, [0], 1, tune=TUNE)).values()
+    (plan,) = plans({"a": Tunable(rate=0.1)}, terms(problem(), network(), [0], 1, tune=TUNE)).values()
     assert [point["rate"] for point in plan.taken()] == [0.0125, 0.025, 0.05, 0.1]  # of a default grid, what it takes
 
 
 def test_a_step_that_is_refused_is_shortened_to_the_end_of_what_an_algorithm_takes(monkeypatch):
     def beyond(*grid: float) -> list[float]:
-        plan = Plan(Gossip(), (), (Trial(0, problem, network),), 1, {"rate": grid}, True)
+        plan = Plan(Gossip(), (), (Trial(0, problem(), network()),), 1, {"rate": grid}, True)
         return beyond_edges(plan, {"rate": grid[-1]}, plan.grid).get("rate", [])
 
     assert beyond(1.0, 2.0) == [4.0, 8.0, 16.0]
@@ -325,23 +325,23 @@ def test_default_grids_come_from_the_curvature_and_from_the_value():
         gamma: float = 0.5
         tuned: ClassVar[tuple[str, ...]] = ("lr", "gamma", "rate")
 
-    def grid(method, tune=TUNE, of=problem):
-        return plans({"a": method}, terms(of, network, [0], 1, tune=tune))["a"].grid
+    def grid(method, tune=TUNE, of=None):
+        return plans({"a": method}, terms(of or problem(), network(), [0], 1, tune=tune))["a"].grid
 
-    np.testing.assert_allclose(grid(WithLr())["lr"], np.array(GRIDS["lr"]) / float(np.max(problem.curvature)))
+    np.testing.assert_allclose(grid(WithLr())["lr"], np.array(GRIDS["lr"]) / float(np.max(problem().curvature)))
     assert grid(WithLr())["gamma"] == GRIDS["gamma"]
     np.testing.assert_allclose(grid(WithLr())["rate"], 0.05 * 2.0 ** np.arange(-3, 4))
     assert grid(WithLr(), Tuning(grids={"lr": [3, 1]}))["lr"] == (1.0, 3.0)
-    unbounded = problem.replace(curvature=jnp.zeros(M))  # there is none to go by
+    unbounded = problem().replace(curvature=jnp.zeros(M))  # there is none to go by
     np.testing.assert_allclose(grid(WithLr(), of=unbounded)["lr"], 0.3 * 2.0 ** np.arange(-3, 4))
     assert grid(Entry(Tunable(), tune={})) == {}
 
 
 def test_a_given_step_size_that_tuning_replaces_is_said():
-    given = terms(problem, network, [0], 1, tune=TUNE)
+    given = terms(problem(), network(), [0], 1, tune=TUNE)
     with pytest.warns(UserWarning, match=r"lr of mine from .*in place of the given 0\.0123"):
         plans({"mine": jdfl.DPSGD(lr=0.0123)}, given)
-    own = terms(problem, network, [0], 1, tune=Tuning(keys=(70, 71), grids={"lr": [1.0]}))
+    own = terms(problem(), network(), [0], 1, tune=Tuning(keys=(70, 71), grids={"lr": [1.0]}))
     for method, how in (  # as it is by default, kept, tuned as was asked for, and around the given value
         (jdfl.DPSGD(), given),
         (Entry(jdfl.DPSGD(lr=0.0123), tune={}), given),
@@ -394,7 +394,7 @@ def test_mistakes_are_refused_in_words_before_anything_runs():
     for value, (methods, name) in WRONG_METHODS.items():
         one = methods() if isinstance(methods, Later) else methods
         with refused(name, value):
-            jdfl.compare({"a": one} if isinstance(one, Entry) else one, problem, network, **OPTIONS)
+            jdfl.compare({"a": one} if isinstance(one, Entry) else one, problem(), network(), **OPTIONS)
     for name, values in WRONG.items():
         for value in values:
             changes = value if isinstance(value, dict) and name != "budget" else {name: value}

@@ -6,9 +6,9 @@ import pytest
 import jdfl
 from jdfl import network as nw
 from tests.later import Later, Named
-from tests.toy import Gossip, problem
+from tests.toy import Gossip, M, problem
 
-M, SEEDS, STEPS = problem.m, [3, 8], 14
+SEEDS, STEPS = [3, 8], 14
 BASE = Later(nw.erdos_renyi, M)
 BURSTY = Later(lambda: nw.bursty_loss(BASE(), 0.3, 0.2))
 KINDS = Named(
@@ -42,9 +42,9 @@ OTHERS = {"delays": jdfl.DPSGD(lr=0.05), "bursts each way": jdfl.SGP(lr=0.05)}  
 def test_a_repeated_run_is_the_run_of_its_seed(kind):
     algorithm = OTHERS.get(kind, Gossip(mechanism=jdfl.Gaussian(0.1)))
     options = {"steps": STEPS, "every": STEPS, "metrics": ["consensus_error"]}
-    lanes = jdfl.repeat(algorithm, problem, KINDS[kind], keys=SEEDS, batch=2, **options)
+    lanes = jdfl.repeat(algorithm, problem(), KINDS[kind], keys=SEEDS, batch=2, **options)
     for lane, seed in zip(lanes, SEEDS, strict=True):
-        alone = jdfl.run(algorithm, problem, KINDS[kind], key=seed, **options)
+        alone = jdfl.run(algorithm, problem(), KINDS[kind], key=seed, **options)
         assert lane.totals == alone.totals
         np.testing.assert_array_equal(lane.communication_rounds, alone.communication_rounds)
         np.testing.assert_allclose(lane.params, alone.params, rtol=1e-5, atol=1e-5)
