@@ -12,12 +12,13 @@ import pytest
 import jdfl
 from jdfl.algorithms.program import Program
 from jdfl.auditing import Audit, audit
+from jdfl.auditing.canary import Limit, designed
 from jdfl.auditing.claim import check_features
 from jdfl.auditing.observe import observe
 from jdfl.base.keys import typed_key
 from jdfl.base.streams import Keys
 from jdfl.engine import stepping
-from tests.auditing.planted import BUGS, NETWORK, PLAIN, PROBLEM, STEPS, M, N, Z, plant
+from tests.auditing.planted import _A, _B, BUGS, FIXED, NETWORK, PLAIN, PROBLEM, STEPS, M, N, Z, plant
 from tests.later import Later
 from tests.refused import each_refused, refused
 
@@ -130,6 +131,19 @@ def test_mistakes_are_refused_early():
         check_features([np.zeros((50, 30))] * 2)
     with refused("finite", "1 of 100"):
         check_features([np.zeros((50, 3)), np.diag([np.inf] + 49 * [0.0])])
+
+
+def test_a_designed_pair_of_labelled_records_is_as_far_apart_as_clipping_allows():
+    labels, limit = (_B > 0).astype(int), Limit.of(NOISY)
+    problem = jdfl.problems.softmax_regression(list(zip(_A, labels)), classes=2)
+    points = np.zeros((1, problem.n), np.float32)
+    pair, told = designed(problem, "aligned", np.eye(1, problem.n, 3)[0], points, limit, False, FIXED())
+    g = [np.asarray(limit(problem.example_gradients(points[0], tuple(x[None] for x in one)))) for one in pair]
+    assert np.linalg.norm(g[0] - g[1]) == pytest.approx(2 * limit.clip, rel=1e-3)
+    assert "feature 1" in told  # whose entries are 2 and 3
+    with refused("give canary"):
+        designed(None, "aligned", points[0], points, limit, False, FIXED())
+    assert Limit.of(jdfl.AverageConsensus(clip=2.0)) == Limit(2.0, "l1")
 
 
 @pytest.mark.slow

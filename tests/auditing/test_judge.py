@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import scipy
 
+from jdfl.auditing import judge
 from jdfl.auditing.judge import LEVEL, Finding, fired, judge_changes, judge_counts, judge_hits, judge_residuals
 
 SHAPE = N, T, M, n = 60, 3, 2, 4
@@ -87,6 +88,18 @@ WRONG = {
 def test_wrong_residuals_fire():
     for family, z in WRONG.values():
         assert family in {one.family for one in fired(judge_residuals(z, np.ones(z.shape, bool), True, PRECISION))}
+    heavy = np.random.default_rng(5).laplace(size=Z.shape)  # of a law with the right one, and with another
+    assert [bool(fired(judge_residuals(heavy, heavy != 0, law, PRECISION))) for law in (False, True)] == [False, True]
+    few = judge_residuals(Z[:1, :1, :1], np.ones((1, 1, 1, 4), bool), True, PRECISION)
+    assert "residual scale" not in {one.family for one in few}
+
+
+def test_sums_of_noise_that_vary_less_than_fresh_ones_fire():
+    fresh = np.random.default_rng(6).normal(size=Z.shape)
+    silent = Z * np.array([0, 1])[:, None]  # a node that adds nothing where nothing is due
+    assert not fired(judge.judge_sums(silent, fresh * (silent != 0)))
+    assert [one.p < LEVEL for one in judge.judge_sums(Z * np.array([1, 0.5])[:, None], fresh)] == 3 * [False, True]
+    assert judge.judge_sums(Z[:19], fresh[:19]) == []
 
 
 def _at(x: np.ndarray, place: Any, value: float) -> np.ndarray:
@@ -145,5 +158,6 @@ SAMPLED = {
 def test_wrong_samples_fire():
     share, there = np.full(2, RATE), np.ones(DRAWN.shape, bool)
     assert not fired(judge_hits(DRAWN < RATE, share, there, True))
+    assert not fired(_hits(np.random.default_rng(7), False))
     for wrong in SAMPLED.values():
         assert {one.family for one in fired(judge_hits(wrong, share, there, True))} == {"sampling"}

@@ -63,6 +63,9 @@ def test_so_few_canaries_cannot_refute_a_large_epsilon():
     found = _audit(_with(PLAIN, mechanism=jdfl.Gaussian(0.2)))
     assert found.epsilon_accounted > found.epsilon_most
     assert (found.inconclusive, found.exit_status) == (True, 4)
+    told = dataclasses.replace(found, epsilon_most=np.inf, mu_accounted=found.mu_low - 0.1).statement()
+    assert "not refuted" in told.partition("gross errors")[0]
+    assert "warning: mu is above" in told
 
 
 @pytest.mark.rotated(2)
@@ -79,6 +82,7 @@ def test_canaries_have_the_gradient_that_they_are_said_to_have(problem):
     for gradients in (made.example_gradients, jax.vmap(jax.grad(made.loss), (None, 0))):
         got = jax.vmap(gradients, (None, 0))(w, made.data)
         np.testing.assert_allclose(got, wanted, rtol=1e-5, atol=1e-5)
+    jax.tree.map(np.testing.assert_array_equal, made.varied(None, made.data), made.data)  # nothing varies here
     slopes = jax.vmap(made.slopes, (None, 0))(w, made.data)
     np.testing.assert_allclose(jax.vmap(made.spread)(slopes, made.data), wanted.sum(axis=1), rtol=1e-3, atol=1e-3)
     assert len(set(zip(where.node.tolist(), where.entry.tolist()))) == 100

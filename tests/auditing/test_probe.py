@@ -4,15 +4,16 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
 
 import jdfl
 from jdfl.algorithms.program import Program, planned
-from jdfl.auditing.probe import Probe, most_runs, probe
+from jdfl.auditing.probe import Probe, _replaced, amount_of, most_runs, probe
 from jdfl.base.streams import Keys
 from jdfl.engine import stepping
 from jdfl.privacy import Gaussian
-from tests.auditing.planted import BUGS, NETWORK, PLAIN, PROBLEM, SETTINGS, STEPS, Z, plant
+from tests.auditing.planted import BUGS, NETWORK, PLAIN, PROBLEM, SETTINGS, STEPS, M, Z, plant
 
 
 def _pair(features: list[float]) -> Any:
@@ -24,11 +25,11 @@ def pairs() -> Any:
     return [_pair([1.0, 0.0, 0.0, 0.0]), _pair([0.5, -0.4, 0.3, 0.6])]
 
 
-def _found(algorithm: Any, seed: int = 0) -> Probe:
+def _found(algorithm: Any, seed: int = 0, **how: bool) -> Probe:
     program = planned(algorithm, PROBLEM(), NETWORK(), STEPS)
     setting = stepping.setting(program, PROBLEM(), NETWORK(), None, jax.random.key(seed))
     keys = jax.vmap(Keys.of)(jax.random.split(jax.random.key(seed + 1), most_runs(PROBLEM(), STEPS)))
-    return probe(setting, program.privacy(PROBLEM()), pairs(), keys, steps=STEPS)
+    return probe(setting, program.privacy(PROBLEM()), pairs(), keys, steps=STEPS, **how)
 
 
 FAMILIES = [  # one each; test_planted.py has all bugs, in whole audits
@@ -58,6 +59,7 @@ MEAN = jdfl.Updates(clip=1.0, mechanism=Gaussian(Z), trust="central")
 LEFT = (
     (jdfl.SGP(gradients=STEP, dpps=jdfl.DPPS(b=0.5, noise_rate=1.0)), "not added by a mechanism"),
     (jdfl.FedAvg(updates=MEAN), "share of the noise"),
+    (jdfl.MAFALDA(gradients=PLAIN.replace(batch=1, sampling="in order"), horizon=STEPS, band=2), "a schedule"),
 )
 ALL = {  # with the least number of tests
     "all records": (SETTINGS["all"], 100),
@@ -74,6 +76,21 @@ def test_nothing_fires_where_all_is_sound(name):
     told = _found(algorithm)
     assert (told.findings, told.not_probed) == ((), "")
     assert told.tests >= least
+
+
+def test_the_noise_of_several_releases_in_a_round_is_tested_as_a_whole(monkeypatch):
+    algorithm = jdfl.FedAvg(lr=0.02, local_steps=2, gradients=PLAIN)
+    told = _found(algorithm, linkless=True)
+    assert (told.findings, told.tests, told.not_probed) == ((), STEPS * M, "")
+    monkeypatch.setattr("jdfl.auditing.probe.amount_of", lambda *_: 1.3 * Z)  # as if there had to be more
+    assert {one.family for one in _found(algorithm, linkless=True).findings} == {"residual scale"}
+
+
+def test_exact_noise_counts_with_its_scale_and_a_node_is_replaced_whole():
+    assert amount_of(Program(SETTINGS["exact"]), 4) == SETTINGS["exact"].gradients.mechanism.scale(4) != Z
+    where, places, own = _replaced(PROBLEM(), SETTINGS["updates"].privacy(PROBLEM()), 2, STEPS, 1)
+    assert places.sum(axis=2).tolist() == (np.diag(PROBLEM().sizes)).tolist()
+    np.testing.assert_array_equal(own, np.eye(M, dtype=bool)[where[:, 3]])
 
 
 def test_what_cannot_be_probed_says_why():

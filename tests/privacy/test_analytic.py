@@ -66,7 +66,7 @@ def test_a_client_subtracts_its_own_noise():
 
 def test_settings_out_of_range_are_refused():
     deltas = [{"delta": delta} for delta in (0.0, 1.0, -1e-5, float("nan"), "1e-5", None)]
-    each_refused(gaussian_epsilon, *deltas, mu=1.0)
+    each_refused(gaussian_epsilon, *deltas, {"mu": 1e200}, mu=1.0, delta=1e-5)
     each_refused(gaussian_delta, {"mu": 0.0}, {"mu": -1.0}, {"mu": float("inf")}, {"mu": None}, epsilon=1.0)
     each_refused(analytic_gaussian, *deltas, {"epsilon": 0.0}, {"releases": 0}, epsilon=1.0, delta=1e-5)
     each_refused(classical_gaussian, *deltas, {"epsilon": -1.0}, {"epsilon": None}, epsilon=1.0, delta=1e-5)

@@ -28,6 +28,8 @@ def test_little_noise_is_accounted_for_as_what_it_is():
     assert found["RDP"] > 1.2 * total
     assert found["all records"] > 4 * total
     assert participating_epsilon(z, rate, steps, 1e-5) >= total  # who knows the samples knows more
+    assert participating_epsilon(z, 0.5, 30_000, 1e-5) == math.inf
+    assert participating_epsilon(1e3, rate, 1, 1e-2) == numerical.upper_bound(1e3, rate, 1, 1e-2) == 0  # delta is all
 
 
 @pytest.mark.parametrize(("z", "rate", "steps"), [(0.3, 0.01, 10), (3.0, 0.5, 10)])

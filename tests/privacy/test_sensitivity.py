@@ -164,8 +164,9 @@ def test_the_schedule_is_its_formula(monkeypatch, name):
 
 def test_distances_the_estimate_and_the_tail_by_hand(monkeypatch):
     x = np.random.default_rng(1).standard_normal((9, 40)).astype(np.float32)
-    for device in ("cpu", "gpu"):  # which looks at more numbers together
+    for device, most in (("cpu", 2**16), ("gpu", 0), ("cpu", 100)):  # pairs of rows whole, several together, in pieces
         monkeypatch.setattr(jax, "default_backend", lambda device=device: device)
+        monkeypatch.setattr(module, "_NUMBERS", most)
         assert float(module.real(jnp.asarray(x))) == pytest.approx(farthest(x), rel=1e-6)
     for past in (1e-4, 3.0, 40.0):
         eta = module._excess(past)

@@ -75,6 +75,7 @@ def test_what_does_not_add_up_is_refused():
     assert (mixed.runs, mixed.epsilon, mixed.as_dict()["epsilon"]) == (2, None, None)
     assert "do not protect the same" in mixed.statement()
     assert Together.of([None, None], DELTA) is None
+    assert "share a private key" in replace(mixed, shared=2).statement()
     assert Together.of([ledger(1.0, [1]), None], DELTA).silent == 1
 
 

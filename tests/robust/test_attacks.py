@@ -85,6 +85,7 @@ def test_a_topology_liar_takes_weight_from_its_neighbours_own():
     np.testing.assert_allclose(dense.sum(axis=1), 1, atol=1e-6)
     assert (dense >= 0).all()
     assert dense[0, 1] == pytest.approx(3 * W[0, 1])
+    np.testing.assert_array_equal(rows(attack), -X)
     assert dense[0, 2] == pytest.approx(W[0, 2])
 
 
@@ -96,6 +97,7 @@ def test_label_flips_change_the_attackers_data_alone():
     before = np.asarray(problem.data[1])
     np.testing.assert_array_equal(labels[LIAR], 2 - before[LIAR])
     np.testing.assert_array_equal(labels[~LIAR], before[~LIAR])
+    np.testing.assert_array_equal(robust.LabelFlip().rows(Scene(None, X, LIAR, None, None)), X)
     np.testing.assert_allclose(
         robust.LabelFlip().problem(PROBLEM(), jnp.asarray(LIAR)).data[1][1], -PROBLEM().data[1][1]
     )
@@ -147,7 +149,7 @@ def test_attackers_that_diverge_do_not_end_the_run():
 
 def test_other_methods_are_attacked_too():
     """Also where the attackers are leaves of a tree, as all nodes but one are in a complete network."""
-    for algorithm in (jdfl.CHOCO(lr=0.02), jdfl.FedAvg(), jdfl.RelaySGD(lr=0.02)):
+    for algorithm in (jdfl.CHOCO(lr=0.02), jdfl.FedAvg(), jdfl.RelaySGD(lr=0.02), jdfl.SGP(lr=0.02)):
         one, other = (run(algorithm, robust.SignFlip(scale=scale), steps=3) for scale in (1.0, 2.0))
         assert one.final["objective"] != other.final["objective"]
 
@@ -156,7 +158,7 @@ def test_any_method_takes_a_rule():
     plain = jdfl.run(jdfl.EXTRA(lr=0.05), PROBLEM(), DENSE(), steps=4)
     same = jdfl.run(jdfl.combined_by(jdfl.EXTRA(lr=0.05), robust.Weighted()), PROBLEM(), DENSE(), steps=4)
     np.testing.assert_allclose(same.params, plain.params, rtol=1e-4, atol=1e-6)
-    ruled = jdfl.combined_by(jdfl.EXTRA(lr=0.05), robust.CSPlus(b=1))
+    ruled = jdfl.combined_by(jdfl.CHOCO(lr=0.05), robust.CSPlus(b=1))  # of public copies
     assert run(ruled, robust.SignFlip(scale=1e6), [2], steps=4).ending == "steps"
 
 
@@ -179,4 +181,8 @@ def test_attacks_that_cannot_be_are_refused():
         (lambda: run(jdfl.CHOCO(), robust.Dissensus()), "every neighbour another row"),
         (lambda: run(jdfl.CEPS(s=2), robust.SignFlip()), "sends otherwise"),
         (lambda: run(jdfl.DPSGD(), robust.SignFlip(scale=-1.0)), "scale > 0"),
+        (lambda: run(jdfl.DPSGD(), robust.Mimic(node=M)), f"node = {M}"),
+        (lambda: robust.LabelFlip().check(replace(PROBLEM(), data=X)), "label flip"),
+        (lambda: run(jdfl.DPSGD(), robust.SignFlip(), network=lambda: jdfl.network.delays(ring(), 2)), "delays"),
+        (lambda: run(jdfl.DPSGD(), robust.SignFlip(), range(M)), f"fewer than {M} attackers"),
     )
