@@ -78,7 +78,8 @@ class Jobs:
         """The folder of a job, which is done now unless it was done before."""
         if (found := self.find(name)) is not None:
             return found
-        for attempt in range(self.retry + 1):
+        attempt = 0
+        while True:
             try:
                 return self._made(name, make)
             except LostError:
@@ -92,9 +93,9 @@ class Jobs:
                     ) from error
                 if attempt == self.retry:
                     raise FailedJobsError(f"A job failed, {said}") from error
-                again = f"it is tried again, {attempt + 1} of {self.retry}"
+                attempt += 1
+                again = f"it is tried again, {attempt} of {self.retry}"
                 warnings.warn(f"A job failed, {said}; {again}.", JobsWarning, stacklevel=2)
-        raise AssertionError
 
     def _made(self, name: str, make: Callable[[Path], None]) -> Path:
         place = self.folder / PLACE / name

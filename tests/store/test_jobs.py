@@ -106,6 +106,7 @@ def test_a_folder_has_one_work_of_one_version_and_no_damaged_origin(tmp_path):
         kept.done("one", writes("a"))
         with pytest.raises(HeldError), opened(tmp_path, ORIGIN):
             pass
+    (tmp_path / jobs.PLACE / ".cut off").mkdir()
     with opened(tmp_path, ORIGIN) as kept:
         assert kept.find("one")
         assert left(tmp_path) == {"one"}
