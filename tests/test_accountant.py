@@ -12,7 +12,7 @@ from jdfl.engine import accountant, stepping
 from jdfl.engine.spending import records_of, release_limits
 from jdfl.privacy import report
 from jdfl.privacy.report import KEYS
-from tests.refused import each_refused, refused
+from tests.refused import all_refused, each_refused, refused
 from tests.toy import FEW, Gossip, network, problem
 
 NOISY = jdfl.Gradients(clip=1.0, mechanism=jdfl.Gaussian(2.0))
@@ -126,8 +126,7 @@ def test_what_may_not_be_claimed_is_neither_a_target_nor_a_budget():
     wrong = [{"epsilon": one} for one in (0.0, -1.0, float("inf"))]
     each_refused(partial(calibrate, DPSGD), *wrong, {"delta": 0.03125}, {"delta": 0.0}, {"steps": 0})
     each_refused(partial(go, DPSGD), {"epsilon": 0.0}, {"delta": 0.5}, epsilon=1.0)
-    with refused("epsilon=0.1"):  # no node may release once
-        go(CEPS, epsilon=0.1)
+    all_refused((lambda: calibrate(jdfl.PartPSP()), "account_plan"), (lambda: go(CEPS, epsilon=0.1), "epsilon=0.1"))
 
 
 @pytest.mark.rotated(3)

@@ -93,10 +93,12 @@ def test_a_run_that_diverges_leaves_the_checkpoint_before(tmp_path):
 def test_checkpoints_nobody_could_write_are_refused(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "taken").write_text("another's", encoding="utf-8")
+    (tmp_path / "journal").write_text("no journal\n", encoding="utf-8")
     for error, words, given in (
         (ValueError, "minutes = 0.0", {"folder": "here", "minutes": 0.0}),
         (FileNotFoundError, "no/folder", {"folder": "no/folder"}),
         (FileExistsError, "taken", {"folder": "taken"}),
+        (FileExistsError, "read_checkpoint", {"folder": tmp_path}),
     ):
         with refused(error, words):
             run(SLOW, callbacks=[jdfl.Checkpoints(**given)])

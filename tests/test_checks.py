@@ -35,6 +35,9 @@ def test_messages_say_what_was_expected_what_came_and_what_helps():
     ):
         with pytest.raises(ValueError, match=f"^{re.escape(said)} Help\\.$"):
             check("Help.", **given)
+    odd = type("Odd", (), dict.fromkeys(("__repr__", "__eq__", "__ne__", "__getattr__"), lambda *_: 1 / 0))()
+    said = checks.shown(odd), checks.holds(odd, "some"), checks._equal(odd, 1), checks._missing(odd)
+    assert said == ("an object of Odd", False, False, True)
     with refused("'a'", "'b'", mode="c"):
         checks.one_of(("a", "b"), "Help.", mode="c")
 

@@ -37,8 +37,8 @@ def test_half_an_address_is_refused_and_one_process_agrees_with_itself():
     ):
         with refused(words):
             processes.join(*given)
-    assert processes.leads()
-    assert processes.highest(3) == 3
+    assert (processes.leads(), processes.highest(3), processes.summed(2**64 - 3)) == (True, 3, 2**64 - 3)
+    assert processes.on_host(jax.random.key(3)) == jax.random.key(3)
 
 
 def test_what_cannot_begin_says_what_to_do(capsys):

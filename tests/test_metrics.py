@@ -104,12 +104,14 @@ def test_metrics_come_by_name_and_as_functions_and_others_are_refused():
     own = renamed("own")
     assert metrics.resolve(["consensus_error", own], problem) == (metrics.consensus_error, own)
     assert metrics.resolve([], problem) == ()
+    assert metrics.resolve([max], problem) == (max,)  # whose signature is not known
     for asked, named in (
         (["consensuss"], "metrics = 'consensuss'"),
         ([own, renamed("own")], "'own' twice"),
         (["accuracy_own"], "'accuracy_own'"),
         ("objective", "['objective']"),
-        ([3], "function"),
+        *(([one], "function") for one in (3, int, lambda w: w)),
+        (["test_loss"], "test examples"),
         ([renamed("bytes")], "'bytes'"),
     ):
         with refused(named):

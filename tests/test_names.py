@@ -188,6 +188,8 @@ def test_refusals_name_what_differs():
     for said, door in (
         (("names", "4", "1"), lambda: nw.ring(4).named(["a"])),
         (("'a' 2 times",), lambda: nw.ring(4).named(["a", "b", "a", "c"])),
+        (("names = 'abcd'",), lambda: nw.ring(4).named("abcd")),
+        ((RuntimeError, "mistake"), lambda: stepping.check_paired(vectors(OTHER), linked())),
         (("names[1] = None",), lambda: vectors().named(["a", None, "b", "c", "d"])),
         (("text", "numbers"), lambda: jdfl.run(METHOD, *numbers, steps=1)),
         (("order",), lambda: stepping.paired(vectors(), nw.equi_rounds(5).named(OTHER))),  # has a fixed one

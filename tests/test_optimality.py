@@ -165,6 +165,8 @@ def test_declared_references():
             metrics.resolve([name], other)
     gap = measure("objective", w, problem) - 0.5
     assert measure("suboptimality", w, declared) == pytest.approx(gap, rel=1e-6)
+    bare = made("softmax").replace(optimum=Optimum(known("softmax").optimum.w, 0.0))  # without its gradient
+    assert measure("suboptimality", w, bare) == pytest.approx(measure("suboptimality", w, known("softmax")), rel=1e-5)
 
 
 def test_gradient_norm_where_some_parameters_stay_with_the_nodes():

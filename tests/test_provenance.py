@@ -15,6 +15,7 @@ from jdfl.base import struct
 from jdfl.base.settings import Provenance
 from jdfl.cli.catalogue import catalogue
 from jdfl.engine.computed import computed
+from jdfl.engine.provenance import identity, settings_of
 from jdfl.events import REGISTRY as EVENTS
 from tests.later import Later
 
@@ -55,6 +56,8 @@ def test_names_of_functions_and_variables_leave_the_digest_of_what_is_computed_a
 
     one, renamed, other = (digest(jdfl.DPSGD(), loss) for loss in (doubled, verdoppelt, tripled))
     assert one == renamed != other
+    told = settings_of(some={"b", "a"}, alike=[odd := ValueError(), odd])  # of any kind, in any order
+    assert (told["some.0"], told["alike.1"], identity([3, 4.5])) == ("a", "as alike.0", "3 4.5")
 
 
 @struct.dataclass

@@ -58,6 +58,9 @@ def test_curves_without_a_linear_rate_are_refused_with_the_reason():
     for values, word in (
         (1 / (K + 1), "sublinear"),
         (np.exp(-np.sqrt(K)), "sublinear"),
+        (np.exp(-((K[:90] / 30) ** 2)), "faster"),
+        (0.5 ** K[:13], "7 records"),
+        (np.exp(3 * np.random.default_rng(2).normal(size=24)), "clearly"),
         (0.9**K + 0.2, "floor"),
         (np.exp(np.random.default_rng(3).normal(size=400)), "suboptimality"),
         (np.ones(400), "decade"),
@@ -66,7 +69,7 @@ def test_curves_without_a_linear_rate_are_refused_with_the_reason():
     ):
         with refused("suboptimality", word):
             linear_rate(curve(values))
-    each_refused(linear_rate, {"metric": "accuracy"}, {"floor": -1.0}, {"confidence": 1.0}, run=curve(0.9**K))
+    each_refused(linear_rate, {"run": 3}, {"metric": "a"}, {"floor": -1.0}, {"confidence": 1.0}, run=curve(0.9**K))
 
 
 def test_results_have_the_rate_of_the_metric_that_is_named():

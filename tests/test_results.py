@@ -87,6 +87,7 @@ def test_a_summary_counts_and_claims_nothing(result):
     assert told["network_seconds"] is None
     assert result.ending == "stop rule"
     assert result.guarantee.reason in text
+    assert "OneBit messages" in result._repr_html_()
     for words in ("epsilon", "converge", "simulated"):  # agreement alone is no convergence
         assert words not in (text + json.dumps(told)).lower()
 
@@ -98,11 +99,11 @@ def test_a_summary_tells_of_time_divergence_and_runs_that_learnt_nothing(result)
     told = summary(replace(result, ending="diverged", diverged=(3, 1), reason="node 1 has ...", history=history))
     assert json.loads(json.dumps(told, allow_nan=False))["metrics"]["objective"] is None
     assert told["diverged"] == {"round": 3, "node": 1}
-    for last, warned in ((3.0, 1), (1.0, 0)):
+    for last, where in ((3.0, "above"), (2.0, "still at"), (1.0, "")):
         history = pd.DataFrame({"round": [0, 10], "objective": [2.0, last], "bytes": [0, 1]})
         told = summary(replace(result, history=history))
-        assert len(told["warnings"]) == warned
-        assert ("nothing was learnt" in summary_text(told)) == warned
+        assert len(told["warnings"]) == bool(where)
+        assert (f"{where} its initial value 2: nothing was learnt" in summary_text(told)) == bool(where)
 
 
 def test_several_runs_have_a_mean_and_a_spread(result):

@@ -10,7 +10,7 @@ import pytest
 
 import jdfl
 from jdfl.algorithms.program import Program
-from jdfl.engine import guard, loop, metrics
+from jdfl.engine import guard, interruption, loop, metrics
 from tests.refused import refused
 from tests.toy import SLOW, Gossip, M, N, problem, run
 
@@ -178,6 +178,8 @@ def test_ctrl_c_in_the_last_chunk_is_raised_when_the_run_returns(ctrl_c):
     with pytest.raises(KeyboardInterrupt):
         run(callbacks=[one])
     assert one.log[-2:] == [("end", 12), "close"]
+    with pytest.raises(KeyboardInterrupt), interruption.Interruption(), interruption.Interruption() as inner:
+        inner.note()  # and those around are told
 
 
 def test_runs_in_other_threads():

@@ -102,7 +102,9 @@ def test_data_of_some_nodes_go_to_their_devices_alone(own_data):
         ends(own_data, jdfl.DPSGD(lr=0.1), meshes=[None])
     with refused(TypeError, "nodes"):
         np.asarray(own_data.data[0])
-    spoilt = own_data.data[0].rows.copy()
+    mesh, spoilt = layout.mesh_of(8, M), own_data.data[0].rows.copy()
+    where = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec(*mesh.axis_names))
+    np.testing.assert_array_equal(processes.spread(own_data.data[0], where), spoilt)
     spoilt[3, 1, 2] = np.nan
     bad = own_data.replace(data=(processes.Portion(spoilt, M), own_data.data[1]))
     with refused("node 3", "example 1"):
@@ -178,8 +180,9 @@ def test_a_mesh_or_a_list_of_devices_will_do_and_callbacks_see_the_nodes_alone(p
     devices, seen = jax.devices()[2:4], []
     mesh = jax.make_mesh((2, 1), ("a", "b"), devices=devices)
     told = [lambda shot: seen.append(shot.params().shape)]
-    same(*ends(problem, meshes=(devices, mesh), steps=3, callbacks=told))
+    same(*ends(problem, meshes=(devices, mesh), steps=3, callbacks=told, stop=jdfl.all_of(jdfl.consensus_below(1e-9))))
     assert set(seen) == {(M, problem.n)}
+    assert (layout.simulate(3), len(jax.devices())) == (None, 8)  # too late: JAX computes already
     for count in (0, len(jax.devices()) + 1):
         with refused(devices=count):
             ends(problem, meshes=[count])

@@ -55,7 +55,7 @@ CALLS: dict[str, tuple[Callable[[], Any], str]] = {
     "jdfl.DPSDG": (lambda: getattr(jdfl, "DPSDG"), "jdfl.DPSGD"),  # noqa: B009
     "jdfl.network.erdos_reny": (lambda: getattr(jdfl.network, "erdos_reny"), "jdfl.network.erdos_renyi"),  # noqa: B009
     "DPSGD(learning_rate=)": (lambda: unknown(jdfl.DPSGD, learning_rate=0.1), "'lr'"),
-    "ring(nodes=)": (lambda: unknown(jdfl.network.ring, nodes=3), "'m'"),
+    "ring(nodes=)": (lambda: unknown(jdfl.network.ring, weights="metropolis", nodes=3), "'m'"),
     "run(rounds=)": (lambda: unknown(jdfl.run, jdfl.DPSGD(), rounds=3), "'steps'"),
     "ring(weights=)": (lambda: unknown(jdfl.network.ring, 6, weights="metropolos"), "'metropolis'"),
     "classification(data=)": (lambda: jdfl.problems.classification("digit", m=4), "'digits'"),

@@ -96,6 +96,7 @@ def test_what_is_random_is_not_known():
     fixed = nw.FixedTime(0.1)
     for net in (nw.timed(RING, slowness=[1.0] * M), nw.timed(RING, fixed, latency=nw.ParetoTime())):
         assert exact.known(net.in_run(KEY, 0), 1.0) is None
+    assert exact.known(nw.timed(RING, nw.FixedTime(1e-300)).in_run(KEY, 0), 1e9) is None  # nor what no float holds
     assert exact.known(nw.timed(RING, fixed, slowness=nw.ParetoTime()).in_run(KEY, 0), 1.0, messages=False) is None
     assert exact.known(nw.timed(RING, fixed, latency=nw.ParetoTime()).in_run(KEY, 0), 1.0, messages=False) is not None
 

@@ -11,7 +11,7 @@ import pytest
 
 import jdfl
 from jdfl.base.run_keys import RunKey
-from jdfl.engine import data_ledger, ledger_file
+from jdfl.engine import booking, data_ledger, ledger_file
 from jdfl.engine.accountant import ledger_of_run
 from jdfl.engine.data_ledger import Intent
 from jdfl.privacy import GaussianEvent
@@ -104,6 +104,17 @@ def test_a_run_that_was_killed_stays_reserved_until_it_is_made_again(book):
         run(ledger=book, key=5)
     done = run(ledger=book, key=key).standing
     assert (done.open, done.epsilon) == (0, found.epsilon)
+
+
+def test_work_in_a_folder_gives_back_what_it_or_its_killed_process_had_reserved(book, tmp_path):
+    booking.Room(book, tmp_path).keep(lambda: [intent(releases=9), intent("b")])  # killed
+    with booking.Room(book, tmp_path) as room:
+        room.keep(lambda: [intent()])
+        assert [one.releases.tolist() for one in charges(book)] == [[3, 1]]
+    assert book.standing().runs == len(list(tmp_path.glob(booking.RESERVED))) == 0
+    (tmp_path / booking.RESERVED).write_text("[3")
+    with refused(booking.RESERVED, str(book.path)):
+        booking.Room(book, tmp_path).keep(list)
 
 
 def test_a_run_that_ends_early_is_lowered_to_what_it_released(book):
