@@ -1,7 +1,5 @@
 """D-PSGD and its kin against the loops written from their papers, and the laws that they keep."""
 
-from types import SimpleNamespace
-
 import jax
 import numpy as np
 import optax
@@ -85,26 +83,3 @@ def test_any_optax_transformation_takes_the_local_steps():
             moved, state = update(g(1, x).astype(np.float32), state, x)
             x = x + np.asarray(moved)
             np.testing.assert_allclose(params[k, 1], x, rtol=1e-4, atol=1e-5)
-
-
-SHOWN = {  # the fields of a state that others have seen, in messages or as sums of messages
-    **dict.fromkeys((jdfl.DSGT, jdfl.PushPull), ("x", "y")),
-    **dict.fromkeys((jdfl.ECD, jdfl.DOADP, jdfl.DirectedCEPS), ("hat",)),
-    jdfl.BEER: ("x_hat", "v_hat"),
-    jdfl.DPDO: ("sent",),
-    jdfl.LEAD: ("h",),
-    jdfl.PushDIGing: ("u", "y"),
-    jdfl.PrivSGPVR: ("u",),
-}
-
-
-def test_others_see_what_a_method_sends_and_nothing_else_of_its_state():
-    """Also that push-sum weights are those of the state, and that personal parameters and unsent steps stay hidden."""
-    names = ("x", "y", "u", "v", "a", "hat", "h", "sent", "x_hat", "v_hat", "shown")
-    state = SimpleNamespace(**{name: np.full((2, 3), i) for i, name in enumerate(names)})
-    for kind, shown in SHOWN.items():
-        wanted = np.concatenate([getattr(state, name) for name in shown], axis=1)
-        np.testing.assert_array_equal(kind.visible(None, state), wanted)
-    assert jdfl.PushDIGing.mass(None, state) is jdfl.PrivSGPVR.mass(None, state) is state.a
-    np.testing.assert_array_equal(jdfl.DFedPGP.visible(None, state), np.hstack([state.u, 0 * state.v]))
-    assert jdfl.AverageConsensus.visible(None, SimpleNamespace(sums=state)) is state.shown

@@ -64,8 +64,7 @@ def test_so_few_canaries_cannot_refute_a_large_epsilon():
     assert found.epsilon_accounted > found.epsilon_most
     assert (found.inconclusive, found.exit_status) == (True, 4)
     told = dataclasses.replace(found, epsilon_most=np.inf, mu_accounted=found.mu_low - 0.1).statement()
-    assert "not refuted" in told.partition("gross errors")[0]
-    assert "warning: mu is above" in told
+    assert told.index("gross errors") < told.index("warning: mu is above")
 
 
 @pytest.mark.rotated(2)

@@ -59,13 +59,6 @@ def test_the_number_of_releases_agrees_with_closed_forms():
 
 def test_targets_that_make_no_sense_are_refused():
     right: dict[str, Any] = {"kind": "gaussian", "epsilon": 1.0, "delta": 1e-5, "releases": 1}
-    each_refused(
-        noise_multiplier,
-        {"kind": "uniform"},
-        {"epsilon": 0.0},
-        {"epsilon": 1e101},
-        {"delta": 1.0},
-        {"releases": 0},
-        **right,
-    )
+    wrong = {"kind": "uniform"}, {"epsilon": 0.0}, {"epsilon": 1e101}, {"delta": 1.0}, {"releases": 0}
+    each_refused(noise_multiplier, *wrong, **right)
     each_refused(lambda batch: noise_multiplier(**right, sampled=Sampled("subset", batch, 4)), {"batch": 5})

@@ -172,13 +172,6 @@ def test_what_a_rule_lacks_is_refused():
             jdfl.run(method, problem, network, steps=1)
 
 
-def test_rules_say_what_they_withstand_among_five_neighbours():
-    kinds = {"coordinate-median": 2, "geometric-median": 2, "krum": 1, "multi-krum": 1, "weighted": 0, "balance": 5}
-    assert {kind: robust.RULES[kind]().most(5) for kind in kinds} == kinds
-    assert robust.UBAR(rho=0.4).most(5) == 3  # two are honest
-    assert [robust.Krum().combines(np.ones(links)) for links in (0, 1, 2)] == [False, False, True]
-
-
 def test_the_geometric_median_is_as_near_as_its_tolerance():
     """Of rows in float32 at every size, with one far away, relative to the rows' median distance."""
     rule = robust.GeometricMedian()
