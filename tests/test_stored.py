@@ -86,10 +86,12 @@ def test_a_result_comes_back_bit_for_bit(result, tmp_path):
         assert isinstance(loaded, jdfl.Result)
         same(made, loaded)
         assert repr(loaded) == repr(made)
+        assert loaded._repr_html_().count("</tr>") == len(repr(made).splitlines())
         if made.guarantee.claimed:
             assert jdfl.account(loaded).epsilon == jdfl.account(made).epsilon
     assert main(["report", str(folder), "--out", str(tmp_path / "page.html")]) == 0
     page = (tmp_path / "page.html").read_text(encoding="utf-8")
+    assert made.provenance.hash in made.report(tmp_path / "mine.html").read_text(encoding="utf-8")
     assert len(page) < 1.5e6
     assert made.provenance.hash in page
     loaded.save(tmp_path / "again")
@@ -152,6 +154,8 @@ SPOILT = {
     shutil.rmtree: FileNotFoundError,
     (lambda folder: (folder / "params.npz").unlink()): FileNotFoundError,
     (lambda folder: (folder / "result.npz").write_bytes(b"PK")): ValueError,
+    (lambda folder: (folder / "result.npz").unlink()): FileNotFoundError,
+    (lambda folder: (folder / "result.json").unlink()): FileNotFoundError,
     (lambda folder: (folder / "result.json").rename(folder / "study.yaml")): ValueError,
     edited(lambda told: told.update(format=99)): ValueError,
     edited(lambda told: told["value"].update({"$": "No"})): ValueError,

@@ -1,7 +1,6 @@
 """`jdfl verify`: check every file of a run, repeat its first rounds and compare the numbers."""
 
 import dataclasses
-import warnings
 from pathlib import Path
 from typing import Any
 
@@ -76,7 +75,7 @@ def damaged_files(folder: Path) -> list[str]:
     try:
         changed, added = manifest.differences(folder)
     except FileNotFoundError:
-        print("not checked: the files, without a manifest: it has not ended, or an earlier jdfl wrote them")
+        print("not checked: the files, without a manifest: it has not ended")
         return found
     for name in added:
         print(f"not in the manifest: {name}")
@@ -87,31 +86,11 @@ def damaged_files(folder: Path) -> list[str]:
 
 def _records(folder: Path) -> pd.DataFrame:
     """The records of a run; ValueError where there are none."""
-    if (folder / JOURNAL).is_file():
-        found = history_of(journal.read(folder / JOURNAL).rows(RECORDS)).astype(float)
-        if found.empty:
-            raise ValueError(f"Expected a run with records, got {str(folder)!r}, whose journal has none yet.")
-        return found
-    if (folder / "metrics.csv").is_file():
-        return _of_csv(folder / "metrics.csv")
-    raise FileNotFoundError(f"Expected a run's folder with a journal, got {str(folder)!r}: it has no record yet.")
-
-
-def _of_csv(file: Path) -> pd.DataFrame:
-    """The records of a run of an earlier version; ValueError for a damaged table."""
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("error", pd.errors.ParserWarning)  # rows longer than the head, which would be cut
-            found = pd.read_csv(file, dtype=str, index_col=False).map(float)  # as Python reads numbers: exactly
-    except (ValueError, MemoryError, pd.errors.ParserWarning) as error:
-        raise ValueError(f"Expected a table of numbers in {file}: {str(error)[:200]}. It is damaged.") from error
-    if "round" not in found or found.empty:
-        raise ValueError(f"Expected a row per record with its round in {file}, got none.")
-    rounds = found["round"]
-    if not (np.isfinite(rounds) & (rounds >= 0) & (rounds % 1 == 0)).all() or rounds.duplicated().any():
-        raise ValueError(
-            f"Expected whole rounds >= 0, every one once, in {file}, got {rounds.tolist()[:5]} ... It is damaged."
-        )
+    if not (folder / JOURNAL).is_file():
+        raise FileNotFoundError(f"Expected a run's folder with a journal, got {str(folder)!r}: it has no record yet.")
+    found = history_of(journal.read(folder / JOURNAL).rows(RECORDS)).astype(float)
+    if found.empty:
+        raise ValueError(f"Expected a run with records, got {str(folder)!r}, whose journal has none yet.")
     return found
 
 

@@ -218,9 +218,6 @@ def load(folder: str | Path) -> Result | Comparison:
         return found
     if "study.yaml" in here:
         raise ValueError(f"Expected a run or a comparison, {given}, a study. Read its table: results.parquet.")
-    if "summary.json" in here or "curves.parquet" in here:
-        remedy = "Its tables (Parquet, CSV) can be read as they are; to load it, make it again with this jdfl."
-        raise ValueError(f"Expected a folder of this jdfl, {given}, one of an earlier format. {remedy}")
     if here & {"config.yaml", "result.json"}:
         raise FileNotFoundError(
             f"Expected a finished run, {given}, one that was cut off. Finish it: jdfl resume {folder}"

@@ -161,14 +161,6 @@ class Trackers(Callback):
                 warnings.warn(f"{name} failed, and receives nothing more: {error!r}. The run goes on.", stacklevel=3)
 
 
-def __getattr__(name: str) -> Any:
-    if name == "open":
-        raise AttributeError(
-            f"{__name__}.open is now {__name__}.Trackers, a callback (this notice goes with the next release)"
-        )
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-
-
 def _begun(name: str, folder: Path, config: Mapping[str, Any]) -> Tracker:
     try:
         return NAMES[name](folder, config)
