@@ -101,6 +101,11 @@ MISTAKES = {
     "--releases 3 --multiplier 1 --sampling poisson": "--records",
     "--releases 3 --multiplier 1 --delta .1 --sampling poisson --batch 2 --records 10": "delta < 1 / records",
     "--releases 3 --multiplier 6 --run runs/x": "without settings of a run",
+    "--releases 3 --multiplier 1 --entries 5": "entries = 5",
+    "--releases 3 --multiplier 1 --batch 5": "batch = 5",
+    "--ledger a.json --new-ledger b.json": "a.json and b.json",
+    "--ledger a.json --steps 9": "the settings of a run",
+    "--new-ledger b.json": "epsilon = None",
     "--sampling=none": "--sampling with --releases only",
     "--epsilon 2": "--epsilon with --releases only",
     f"{SMALL} --algorithm d-psgd": "no noise is added",
@@ -137,6 +142,8 @@ def test_observers_that_make_no_sense_are_refused(refuse):
         "--observer final-models --sums": "observer = 'final-models'",
         "--nodes 1": "observer = None",
         "--observer server": "with a server",
+        "--observer everyone --releases 3": "--releases",
+        "--observer everyone --figure a.png": "observer = 'everyone'",
         "--observer everyone --stop gradient --stop.tolerance 1e-3": "a stop rule",
     }.items():
         refuse(f"{OBSERVED} {flags}", words)
@@ -153,6 +160,10 @@ def test_a_plan_is_what_the_run_says_afterwards(tell, refuse, capsys, before):
     within = f"account {NOISY} --privacy.epsilon"
     assert tell(f"{within} {plan['epsilon'] + 0.1}")["epsilon"] == plan["epsilon"]
     refuse(f"{within} {plan['epsilon'] - 0.1}", "it would end before")
+    book = tell("account --new-ledger book.json --epsilon 9 --delta 1e-6")
+    assert book == tell("account --ledger book.json")
+    told = tell(f"account {NOISY} --privacy.delta 1e-6 --privacy.ledger book.json")
+    assert told["data_ledger"] == book | {"with_this_run": pytest.approx(told["epsilon"], rel=1e-3)}
 
 
 def test_a_finished_run_is_accounted_for_as_it_was_made(refuse, before, tmp_path):

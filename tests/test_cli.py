@@ -109,6 +109,9 @@ def test_a_mistake_is_status_2_and_leaves_nothing(capsys, monkeypatch):
         ("run", *TINY, "--seed", "4294967295", "--repeats", "2"): "seed = 4294967295",
         ("run", "--problem", "classification", "--problem.data", "qsar"): "JDFL_DATA",
         ("run", "--config", "bad.yaml"): "stepz",
+        ("run", *TINY, "--folder", "mine", "--repeats", "2"): "repeats = 2",
+        ("list", "moons"): "'moons'",
+        ("data", "list", "moons"): "'moons'",
         ("run", *TINY, "--out", "bad.yaml"): "bad.yaml",
         ("run", "--network", "moon"): "moon",
         ("run", "--steps", "x"): "--steps",
@@ -131,6 +134,7 @@ def test_a_run_that_diverges_is_kept_and_status_3(capsys):
     assert re.search(r"node \d has a number that is not finite in \w+ after round", capsys.readouterr().err)
     (folder,) = folders()
     assert read_run(folder).summary["ending"] == "diverged"
+    assert main(["resume", str(folder), "--steps", "9"]) == 2
 
 
 def test_an_interrupted_run_is_kept_and_status_130(capsys, monkeypatch):

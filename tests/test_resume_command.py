@@ -250,6 +250,7 @@ def test_a_run_is_made_again_and_compared_and_records_are_not_left_out_by_anothe
     for flags, status, words in (
         (["--rounds", "5"], 0, "\nthe same: 5 rounds, "),
         (["--steps", "4"], 1, "NOT the same: it had 9 rounds, now it ends after 4"),
+        (["--metrics", "objective"], 1, ", now objective, messages, "),
         (["--every", "3"], 1, "NOT the same: of round 2 there was a record, now there is none"),
         (["--algorithm.lr", "0.02"], 1, "changed: algorithm.lr: was 0.01, is 0.02"),
     ):
@@ -257,5 +258,9 @@ def test_a_run_is_made_again_and_compared_and_records_are_not_left_out_by_anothe
         assert words in capsys.readouterr().out
     assert main(["resume", str(folder), "--steps", "20", "--every", "3"]) == 2
     assert "rounds 0, 2, 4, 6, ..., got every = 3." in capsys.readouterr().err
+    for text in ("what", "[]", "{}"):
+        (folder / "provenance.json").write_text(text)
+        assert main([*verify, "--rounds", "1"]) == 2
+        assert "NOT the same: provenance.json" in capsys.readouterr().out
     (folder / JOURNAL).write_bytes(b"what")
     assert main(verify) == 2

@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-from jdfl.cli import _COMMANDS, _functions, main
+from jdfl.cli import _COMMANDS, _functions, bench, main
 from jdfl.cli.flags import HelpAsked
 
 
@@ -67,5 +67,6 @@ def test_bench_tells_times_and_the_limit_and_refuses_rounds_that_a_run_does_not_
     assert 0 < each["least"] <= each["median"] <= each["most"]
     least = sum(told["least_bytes_per_round"].values())
     assert told["times_the_limit"] == pytest.approx(each["median"] * told["copy_bytes_per_second"] / least)
+    assert f"{told['rounds_per_second']:,.4g} rounds/s" in bench._text(told)
     assert main([*flags, "--algorithm.lr", "1e30", "--rounds", "50"]) == 2
     assert "--rounds" in capsys.readouterr().err

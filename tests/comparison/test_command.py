@@ -118,6 +118,8 @@ def test_settings_that_make_no_sense():
         ({"grids": ("lr=0.1", "lr=0.2")}, "lr once in grids"),
         ({"algorithms": (Entry(algorithm=ceps, grids=("mu=1", "mu=2")),)}, "mu once in grids"),
         ({"also": ("bytes", "bytes=3")}, "bytes once in also"),
+        ({"also": ("bytes=many",)}, "'bytes=many'"),
+        ({"by": "stop", "budget": 3.0}, "budget = 3.0"),
         ({"algorithms": (Entry(algorithm=ceps, label="a"),) * 2}, "label = 'a'"),
     ):
         with refused(*words):

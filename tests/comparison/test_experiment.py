@@ -47,6 +47,7 @@ def found() -> jdfl.Comparison:
 def test_every_trial_has_data_and_network_of_its_own_that_all_methods_share(found):
     experiment = jdfl.Experiment(methods={"a": Gossip()}, **HOW)
     assert found.redrawn == ("data", "network")
+    assert repr(experiment).splitlines()[1].startswith("6 trials of 6 rounds, each with a problem and a network of")
     assert found.seeds == tuple(range(6))
     assert len({run.provenance.hash for run in found.results["given"]}) == 6
     for key, run in enumerate(found.results["given"][:2]):

@@ -155,7 +155,8 @@ def test_figures_have_a_panel_per_amount_and_marks_that_can_be_left_out(three):
     assert len(texts) == 4  # and what the band is
     fig, _ = three.plot("bytes", marks=False)
     assert [text.get_text() for text in fig.legends[0].get_texts()][:3] == list(LABELS)
-    fig, axis = three.plot()
+    drawn = fig, axis = three.plot(width=2.5)
+    assert (fig.get_figwidth(), fig._repr_png_()[:4], drawn._repr_png_()[:4]) == (2.5, b"\x89PNG", b"\x89PNG")
     line = axis.lines[1]
     np.testing.assert_allclose(line.get_ydata(), [10.0, 5.6, 1.2])
 

@@ -35,6 +35,8 @@ def test_what_makes_no_sense_is_refused():
                 (["lr=1,1"], None, "lr"),
                 (["lr=log:1e-3:1"], None, "random"),
                 (["lr=log:0:1"], 3, "LOW > 0"),
+                (["lr=log:a:1"], 3, "log:a:1"),
+                (["lr=1", "lr=2"], None, "lr twice"),
                 (["lr=uniform:2:1"], 3, "LOW < HIGH"),
                 (["lr=uniform:0:.nan"], 3, "finite"),
                 (["d=int:1.5:3"], 3, "whole numbers"),
