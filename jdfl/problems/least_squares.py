@@ -75,8 +75,9 @@ def linear_regression(
             "draw(key) -> (features [n], target []), and every node's number of examples as targets."
         )
     for given, words in ((features, "features"), (targets, "targets")):
-        if getattr(given, "shape", None) == () or issparse(given):
-            checks.refuse(f"{words} to be a list of arrays, one for every node", words, given)
+        several = checks.is_a(given, list | tuple)
+        if getattr(given, "shape", None) == () or any(map(issparse, given if several else [given])):
+            checks.refuse(f"{words} to be a list of dense arrays, one for every node", words, given)
     if len(features) != len(targets):
         raise ValueError(f"Expected targets of {len(features)} nodes, got {len(targets)}.")
     data, weight = _together(features, targets, kind)

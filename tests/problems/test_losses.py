@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from scipy.sparse import csr_array
 from scipy.special import expit, logsumexp, softmax
 
 from jdfl.problems import check_problem, linear_regression, logistic_regression, softmax_regression
@@ -143,9 +144,15 @@ def test_bad_input_is_refused():
         (lambda: linear_regression([A], [y], dtype="float64"), "jax_enable_x64"),
         (lambda: linear_regression([A], [y], test=(np.ones((2, 4)), y)), "test set"),
         (lambda: linear_regression(np.ones((3, 4, 5)), np.ones((3, 3))), "targets"),
+        (lambda: linear_regression([A], [y, y]), "targets", "2"),
+        (lambda: linear_regression([csr_array(A)], [y]), "features"),
+        (lambda: linear_regression(np.ones((3, 0, 5)), np.ones((3, 0))), "(3, 0, 5)"),
+        (lambda: linear_regression([A, A[:, 1:]], [y, y]), "node 1"),
+        (lambda: linear_regression([], []), "one node"),
+        (lambda: logistic_regression([]), "one node"),
     )
     one, other = np.random.default_rng(0).standard_normal((3, 4, 5)), np.ones((3, 4))
-    whole, parts = linear_regression(one, other), linear_regression(list(one), list(other))
+    whole, parts = linear_regression(jnp.asarray(one), jnp.asarray(other)), linear_regression(list(one), list(other))
     jax.tree.map(np.testing.assert_array_equal, whole, parts)
 
 
@@ -169,6 +176,7 @@ def test_check_problem_accepts_what_the_builders_make_and_names_what_is_broken()
         "truth": {"truth": np.ones(problem.n + 1)},
         "test[1]": {"test": (rows, labels[:-1])},
         "structure": {"test": rows},
+        "one array": {"data": ()},
         "test[0]": {"test": (with_one(rows, (0, 0), np.inf), labels)},
     }.items():
         with refused(named):
