@@ -50,6 +50,7 @@ def test_links_between_numbers_are_one_network_by_whichever_door_they_come(tmp_p
     (tmp_path / "links").write_text("\n".join(f"{u} {v}" for u, v in CHAIN))
     for found in (
         nw.from_edges(CHAIN[::-1]),
+        nw.from_edges(np.array(CHAIN, object)),
         nw.from_edges(pd.DataFrame(CHAIN, columns=["u", "v"]).sample(frac=1, random_state=0)),
         nw.from_networkx(nx.Graph(CHAIN)),
         nw.from_networkx(weighted),
@@ -89,8 +90,11 @@ WRAPPERS = {
 }  # fmt: skip
 
 
-@pytest.mark.rotated(3)
-@pytest.mark.parametrize("wrapper", WRAPPERS)
+SEVERAL_GRAPHS = ("outages", "delays", "periodic", "random_choice", "around one another")  # which take long
+TURNS = [pytest.param(one, marks=pytest.mark.rotated(3)) if one in SEVERAL_GRAPHS else one for one in WRAPPERS]
+
+
+@pytest.mark.parametrize("wrapper", TURNS)
 def test_names_survive_wrappers_with_everything_that_is_given_per_node(wrapper):
     one, other = (WRAPPERS[wrapper](linked(names)) for names in (NAMES, OTHER))
     assert (one.node_names, other.node_names) == (NAMES, OTHER)

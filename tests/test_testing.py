@@ -251,8 +251,14 @@ def test_every_law_of_problems_is_seen_to_fail(law):
 
 def test_what_is_sound_keeps_every_law():
     testing.check_codec(jdfl.RandomK(k=20, scaled=True), "an unbiased codec is right on average")
+    testing.check_codec(jdfl.Dense())
     testing.check_network(network.link_loss(network.ring(6), 0.3))
+    testing.check_network(network.synchronised(Changed(), 1))
+    testing.check_network(Changed(NETWORKS["nodes are connected"]), "nodes are connected", connected=False)
+    testing.check_network(network.random_neighbours(6, 2, weights="out-degree"), "rows or columns sum to one")
     testing.check_problem(small())
+    for law in ("a node looks at its own parameters", "slopes make the example gradients"):  # of one node, without any
+        testing.check_problem(problems.averaging(np.ones((1, 3))), law)
 
 
 def test_other_objects_and_laws_are_refused():

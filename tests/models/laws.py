@@ -83,8 +83,4 @@ def examples_mix_exactly_where_a_batch_norm_is(case):
     assert (moved > 1e-3) if model.examples_mix else (moved < 1e-6)
 
 
-LAWS = [
-    scores_are_the_modules,
-    nodes_do_not_see_one_another,
-    examples_mix_exactly_where_a_batch_norm_is,
-]
+LAWS = [scores_are_the_modules, nodes_do_not_see_one_another, examples_mix_exactly_where_a_batch_norm_is]

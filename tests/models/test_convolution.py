@@ -115,10 +115,7 @@ def test_no_gradient_has_a_layout_that_is_slow_in_loops():
     assert channels_last == (jax.default_backend() == "cpu")
 
 
-POOLS = {
-    "2x2": ((2, 2), (2, 2), ((0, 0), (0, 0))),
-    "3x3 by 2": ((3, 3), (2, 2), ((1, 1), (1, 1))),
-}
+POOLS = {"2x2": ((2, 2), (2, 2), ((0, 0), (0, 0))), "3x3 by 2": ((3, 3), (2, 2), ((1, 1), (1, 1)))}
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])

@@ -111,3 +111,6 @@ def test_large_networks_are_judged_alike(monkeypatch):
     dense = found()
     monkeypatch.setattr(growth, "EXACT_UP_TO", 0)
     np.testing.assert_allclose(found(), dense, rtol=1e-6)
+    turn = growth.centred(np.eye(6)) @ np.roll(np.eye(6), 1, axis=1)
+    for matrix, m, modulus in ((0.8 * turn - 0.1 * turn @ turn, 6, 0.9), (0 * turn, 6, 0), (turn, 1, 0)):
+        np.testing.assert_allclose(growth.largest_modulus(matrix.__matmul__, m, symmetric=False), modulus, rtol=1e-6)

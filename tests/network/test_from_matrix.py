@@ -63,6 +63,7 @@ WRONG = {
     "NaN": (np.where(LAZY_RING == 0.5, np.nan, LAZY_RING), "W[0, 0] = nan"),
     "a graph": (nx.cycle_graph(4), "jdfl.network.from_networkx"),
     "rows of two": (2 * LAZY_RING, "2 in row 0"),
+    "without its diagonal": (LAZY_RING - 0.5 * np.eye(5), "W[i, i]"),
     "an adjacency matrix": (LAZY_RING > 0, "jdfl.network.from_scipy"),
 }
 

@@ -77,6 +77,7 @@ def test_settings_that_are_wrong_together_or_one_of_several():
         (lambda: nw.random_choice([RING()], [0.5, 0.5]), "probability"),
         (lambda: nw.random_choice([RING()] * 2, [0.5, 0.4]), "probability = [0.5 0.4]"),
         (lambda: nw.bursty_loss(RING(), 1, 1), "to_good"),
+        (lambda: nw.bursty_loss(RING(), 1e-20, 0.1), "to_bad = 1e-20"),
         (lambda: nw.membership(RING()), "neither"),
         (lambda: nw.membership(RING(), joins=[1, 2]), "joins"),
         (lambda: nw.timed(RING(), nw.ExponentialTime(0)), "compute.mean = 0"),
@@ -87,6 +88,8 @@ def test_settings_that_are_wrong_together_or_one_of_several():
         (lambda: nw.timed(RING(), slowness=[1.0, 2.0]), "one factor"),
         (lambda: nw.timed(RING(), slowness=[0.0] * 6), "slowness > 0"),
         (lambda: nw.time_trace([[1.0, 0.0]]), "seconds > 0"),
+        (lambda: nw.equi_static(4, 1, seed=1), "seed = 1"),
+        (lambda: nw.from_networkx(nx.Graph(), weights="given"), "m = 0"),
     )
     for name in ("compute", "latency", "slowness"):  # a codec has a `draw` and a `check`, too
         with refused(name):
@@ -108,6 +111,7 @@ def test_networks_that_a_wrapper_cannot_be_around():
         (lambda: nw.synchronised(LATE(), 3), "synchronised"),
         (lambda: nw.node_participation(lossy, 0.5), "node_participation"),
         (lambda: nw.partial_communication(inside, 0.5), "link_loss"),
+        (lambda: nw.partial_communication(nw.node_participation(RING(), 0.5, weights="sender"), 0.5), "'sender'"),
         (lambda: nw.timed(nw.link_loss(inside, 0.1), nw.FixedTime(0.2)), "base = link loss"),
         (lambda: nw.matcha(nw.random_matching(4), 0.5), "RandomMatching"),
         (lambda: nw.matcha(nw.exponential(8), 0.5), "exponential(m=8)"),

@@ -54,6 +54,7 @@ def test_what_does_not_belong_together_is_refused():
         (lambda: certified_radius(w, rows, labels[1:]), "label"),
         (lambda: certified_radius(w, rows, labels + 2), "labels"),
         (lambda: certified_radius(w, rows, labels, norm="l1"), "norm"),
+        (lambda: certified_radius(w + np.inf, rows, labels), "w"),
         (lambda: certified_radius(np.ones(2), np.array([[1.0, np.nan]]), np.ones(1)), "example 0"),
         (lambda: certified_radius(np.ones(2), np.ones(2), np.ones(1)), "features"),
     )

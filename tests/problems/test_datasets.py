@@ -29,6 +29,8 @@ def test_data_folder(tmp_path, monkeypatch):
         load("a9b")
     with refused(FileNotFoundError, "qsar_oral_toxicity.zip"):
         load("qsar")
+    (tmp_path / "qsar_oral_toxicity.csv").write_text("0;" * 1024 + "negative\n\n" + "1;" * 1024 + "positive\n")
+    np.testing.assert_array_equal(load("qsar", verify=False).features[:, -1], [0, 1])
 
 
 def test_bundled_sets():

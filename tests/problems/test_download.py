@@ -252,6 +252,7 @@ def test_what_cannot_be_downloaded_is_told(published, capsys, monkeypatch):
         ("fetch", "none. Known: qsar"),
         ("fetch nothing", "nothing"),
         ("fetch digits", "comes with scikit-learn"),
+        ("fetch epsilon_like", "is generated"),
         ("burn", "burn"),
     ):
         assert main(["data", *words.split()]) == 2

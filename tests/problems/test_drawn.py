@@ -136,6 +136,7 @@ def test_refusals():
     noisy = jdfl.DPSGD(gradients=jdfl.Gradients(clip=1.0, mechanism=jdfl.Gaussian(1.0)))
     all_refused(
         (lambda: drawn_regression(lambda key: jnp.zeros(3), [2, 2]), "draw"),
+        (lambda: drawn_regression(lambda key: (jnp.zeros(3, jnp.float16), jnp.float32(0)), [2, 2]), "float16"),
         (lambda: check_problem(nan), "finite", "draw"),
         (lambda: jdfl.audit(noisy, drawn(), network(), steps=2, node=0), "dense"),
         (lambda: linear_regression([np.eye(5)], [np.ones(5)], storage="generated"), "storage = 'generated'"),

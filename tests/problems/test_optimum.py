@@ -74,6 +74,7 @@ def test_sparse_optimum_recovers_example1():
     all_refused(
         (lambda: sparse_optimum(problem, 0), "s"),
         (lambda: sparse_optimum(problem, 2, start=np.zeros(3)), "start"),
+        (lambda: sparse_optimum(problem, 5, start=np.eye(40)[0], steps=1), RuntimeError, "steps = 1"),
         (lambda: problems.value_at_truth(problems.linear_regression([np.ones((1, 2))], [np.ones(1)])), "truth"),
     )
 

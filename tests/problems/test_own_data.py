@@ -28,7 +28,7 @@ def containers():
     """The same numbers in everything that holds rows."""
     yield from (X.tolist(), np.asfortranarray(X), X.astype(object), FRAME.astype({"a": "float32", "b": object}))
     yield from (FRAME.astype("Float64"), FRAME.astype("double[pyarrow]"), jnp.asarray(X, jnp.float32), Torch(X))
-    yield from (csr_array(X), coo_array(X))
+    yield from (csr_array(X), coo_array(X), X.astype(np.longdouble))
 
 
 def label_containers():
@@ -104,8 +104,10 @@ def test_given_parts_keep_order_and_names_clients_an_example_and_a_test_set_the_
     np.testing.assert_array_equal(found.sizes, [20, 40])
     np.testing.assert_array_equal(found.data[0][0, :20], X[40:].astype(np.float32))
     assert "north, south" in repr(found)
+    assert ">2: north, south</td>" in found._repr_html_()
     found = from_arrays(X, NAMES, clients=[f"client {i // 2}" for i in range(N)], test_fraction=0.5)
     assert found.m == 30
+    assert ", ..." in repr(found)
     assert (np.asarray(found.sizes) >= 1).all()  # of every client
     with pytest.warns(UserWarning, match="'ash'"):
         found = from_arrays(X, NAMES, 5, test=(X[:3], ["cedar", "cedar", "birch"]))
@@ -115,6 +117,8 @@ def test_given_parts_keep_order_and_names_clients_an_example_and_a_test_set_the_
 
 def test_regression_fits_an_intercept_and_reports_the_test_loss():
     found = from_arrays(X, TARGETS, 3, standardise=True)
+    given = from_arrays(X, TARGETS, 3, test=(csr_array(X), TARGETS), intercept=False).test
+    same(given, (X.astype(np.float32), TARGETS.astype(np.float32)))
     best = jdfl.problems.optimum(found)
     assert best.value < 1e-9
     test_loss = jax.jit(metrics.REGISTRY["test_loss"])
@@ -191,10 +195,13 @@ def test_a_linear_network_is_softmax_linear_or_logistic_regression():
     for a, b in zip(told_of(own, w[0]), told_of(known, w[0])):
         np.testing.assert_allclose(a, b, rtol=1e-5)
     assert own.class_names == known.class_names
-    for y in (TARGETS, Y > 0):
-        own, known = from_model(Linear(nnx.Rngs(0), 1), X, y, 5), from_arrays(X, y, 5, intercept=False, penalty=0)
+    for y, loss in ((TARGETS, None), (TARGETS, lambda z, y: 0.5 * (z[0] - y) ** 2), (Y > 0, None)):
+        own = from_model(Linear(nnx.Rngs(0), 1), X, y, 5, loss=loss)
+        known = from_arrays(X, y, 5, intercept=False, penalty=0)
         alike(own, known, w[:, :P], 1e-4)
-        assert metrics.classifies(own) == metrics.classifies(known) == (y is not TARGETS)
+        assert metrics.classifies(own) == metrics.classifies(known) == (own.classes > 0) == (y is not TARGETS)
+    np.testing.assert_array_equal(told_of(own, w[0, :P])[1], told_of(known, w[0, :P])[1])
+    np.testing.assert_allclose(own.scores(w[0, :P], X)[:, 0], X @ w[0, :P], rtol=1e-4, atol=1e-4)
 
 
 def test_a_model_may_be_an_instance_a_function_a_name_or_a_model_with_a_loss_and_a_split():

@@ -202,6 +202,7 @@ def test_bad_input_is_refused():
         (lambda: build([(Z, y)], test=(Z[:, :4], y)), "(3, 4)", "test set"),
         (lambda: logistic_regression([(Z, y)]), "sparse_logistic_regression"),
         (lambda: classification("breast_cancer", 3, sparse=True), "sparse = True"),
+        (lambda: classification("digits", 3, sparse=True), "digits"),
     )
 
 
@@ -215,6 +216,8 @@ def test_check_problem_names_what_is_wrong():
     for named, change in {
         "nan at node 2, line 0, slot 1": (index, nan),
         "got 90": (large, value),
+        "float32": (index.astype(np.float32), value),
+        "got tuple": {"data": (labels, labels)},
         "data[0].blocks[0]": (index[:, :-1], value[:, :-1]),
         "data[1]": {"data": (rows, labels[:, :-1])},
         "block": {"data": (rows.replace(blocks=()), labels)},
