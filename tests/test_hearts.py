@@ -98,6 +98,7 @@ def test_the_largest_level_and_a_vector_of_one_magnitude_arrive_with_their_signs
     for levels in (1, 127, 128, 300):
         near(sent(jdfl.QSGD(levels, norm="max"), x := np.array([[-3.0, 0.0, 3.0, 0.0]], np.float32)), x)
     near(sent(jdfl.Sign(), x := np.array([[2.0, -2.0, 2.0, 2.0, -2.0]], np.float32)), x)
+    near(sent(jdfl.Sign(), np.array([[3.0, 0.0, -2.0, 0.0, 0.0]], np.float32)), [[1.0, 1.0, -1.0, 1.0, 1.0]])
 
 
 def test_rounded_entries_are_off_by_less_than_a_level() -> None:

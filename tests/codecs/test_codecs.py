@@ -137,6 +137,7 @@ def test_sizes_are_those_of_the_paper_and_the_spec():
         jdfl.Sparse().bits(1000)
     assert jdfl.RandomK(k=100, value="bfloat16").bits(1000) == 1600
     assert jdfl.Sparse(share=0.1).bits(1000) == 100 * 42
+    assert [jdfl.Sparse(s=10).bits(n) for n in (1024, 1025)] == [420, 430]
     assert jdfl.Sign().bits(1000) == 1032
     assert jdfl.LowRank(rank=2).bits(1000) == 32 * 2 * (31 + 33)
     assert jdfl.LowRank(height=10).bits(1000) == 32 * 110
