@@ -197,6 +197,7 @@ def test_every_number_that_is_not_finite_is_found():
         found = jax.jit(lambda w, largest=None, watched=watched: guard.bad_nodes(program, w, largest, watched))
         assert not found(w).any()
         assert found(w, large).all()
+        assert found(-w, large).all()
         for bad in ([np.nan], [np.inf], [-np.inf], [np.inf, -np.inf]):
             spoilt = w.copy()
             spoilt[1, 1 : 1 + len(bad)] = bad

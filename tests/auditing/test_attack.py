@@ -63,6 +63,10 @@ def test_the_bound_of_delta_exceeds_the_true_one_as_rarely_as_it_says():
     assert above <= 0.2 * 200
     assert true - 0.06 < np.mean(found) < true  # 1000 held-out runs a side: the two rates are known within .02
     assert attack(zero, one + mu, delta=DELTA).delta_lower is None
+    most = 1 - 0.025 ** (
+        1 / 1000
+    )  # of a rate without an error in 1000 runs, where both rates fail in 5 of 100 together
+    assert np.isclose(epsilon_bound(0, 0, 1000, 1000, 0.0, 0.95), math.log((1 - most) / most))
     assert delta_bound(500, 500, 1000, 1000, 0.3, 0.95) == epsilon_bound(500, 500, 1000, 1000, 0.0, 0.95) == 0
     assert np.isclose(*(epsilon_bound(*one, 1000, 1000, 0.0, 0.95) for one in ((500, 0), (0, 500))))
 
