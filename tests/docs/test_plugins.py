@@ -1,7 +1,6 @@
 """Kinds of an installed package are in every command; a broken or clashing one harms nobody and is named."""
 
 import os
-import shutil
 import subprocess
 import sys
 import textwrap
@@ -117,7 +116,7 @@ CHOSEN = "--problem tiny --network ladder --network.rungs 2 --algorithm lazy --a
 CHOSEN += " --algorithm.codec half --steps 2 --stop none"
 
 
-def test_kinds_of_a_package_are_listed_explained_completed_and_run(site, tmp_path):
+def test_kinds_of_a_package_are_listed_explained_and_run(site, tmp_path):
     kinds = ["--algorithm lazy", "--algorithm.codec half", "--network ladder", "--problem tiny"]
     helps = [f"run {kind} --help" for kind in kinds] + ["run --help", "run --network --help", "compare --help"]
     done = jdfl(site, tmp_path, "list", *helps, f"run {CHOSEN} --quiet")
@@ -132,14 +131,6 @@ def test_kinds_of_a_package_are_listed_explained_completed_and_run(site, tmp_pat
     assert {"kind: lazy", "kind: half", "kind: ladder", "kind: tiny", "pause: 3.0", "rungs: 2"} <= {
         line.strip() for line in file.read_text().splitlines()
     }
-
-
-@pytest.mark.skipif(shutil.which("bash") is None, reason="no bash on the PATH")
-def test_a_package_s_kinds_and_flags_are_completed(site, tmp_path):
-    script = jdfl(site, tmp_path, "completion bash").stdout
-    asked = f"{script}\nCOMP_WORDS=(jdfl run --network ladder --network.r); COMP_CWORD=4; _jdfl; echo ${{COMPREPLY[@]}}"
-    found = subprocess.run(["bash", "-c", asked], capture_output=True, text=True, check=True, timeout=30)
-    assert found.stdout.strip() == "--network.rungs"
 
 
 def test_broken_and_clashing_packages_are_named_and_left_out(site, tmp_path, tmp_path_factory):
