@@ -52,15 +52,6 @@ def test_sizes_and_letters_are_those_of_a_journal():
     assert max(axis.get_window_extent().y1 for axis in axes.flat) <= box.y0 + 1  # nothing is printed over data
 
 
-def test_the_axis_ends_at_the_accuracy_of_the_reference():
-    one = {"rounds": frame(["a"])}, {"a": "a"}, "suboptimality"
-    _, ax = lines(*one, floor=1e-1)
-    assert ax.get_yscale() == "log"
-    assert ax.get_ylim()[0] == pytest.approx(1e-1)
-    assert min(line.get_ydata().min() for line in ax.lines) == pytest.approx(1e-1)
-    assert lines(*one)[1].get_ylim()[0] < 1e-2
-
-
 def test_files_carry_the_provenance_and_pictures_do_not_and_nothing_is_left_behind(result, tmp_path):
     before = dict(matplotlib.rcParams)
     fig, _ = result.plot()

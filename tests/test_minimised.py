@@ -119,6 +119,8 @@ def test_a_refusal_names_the_weights_and_what_to_do_and_the_result_names_the_obj
     result = jdfl.run(jdfl.DPSGD(objective="pi"), PROBLEM(), arcs(), steps=2)
     assert result.minimises.startswith("sum_i pi_i f_i with pi from")
     assert jdfl.DPSGD().minimises(PROBLEM(), uneven()) == ""
+    star = nw.timed(nw.star(M), nw.ExponentialTime(1.0))  # a leaf meets the hub, which chooses one of four
+    np.testing.assert_allclose(events.SwarmSGD().node_weights(PROBLEM(), star), np.array([5, *(M - 1) * [1.25]]) / 10)
     assert Gossip().minimises(PROBLEM(), arcs()).startswith("sum_i pi_i f_i")  # it checks nothing
 
 

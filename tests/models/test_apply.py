@@ -9,6 +9,7 @@ from jax import lax
 from jax import numpy as jnp
 
 from jdfl import models
+from jdfl.models.transformer import attend
 from tests.models.laws import LAWS, B, compiled
 from tests.models.small import NAMES, SMALL, examples, leaves_of, parameters, small
 
@@ -35,6 +36,13 @@ def test_the_wirings_are_the_published_formulas():
         scores = b @ leaves[4] + leaves[5]
         expected = (np.tanh(scores) if output == "tanh" else scores) + (a if wiring == "residual-10" else 0)
         np.testing.assert_allclose(jax.jit(model.apply)(w, x), expected, rtol=1e-5, atol=1e-5)
+
+
+def test_attention_is_the_formula():
+    q, k, v = np.random.default_rng(0).standard_normal((3, 2, 5, 3, 4), np.float32)
+    scores = np.exp(np.einsum("bthd,bshd->bhts", q, k) / 2)  # four numbers a head
+    expected = np.einsum("bhts,bshd->bthd", scores / scores.sum(axis=3, keepdims=True), v)
+    np.testing.assert_allclose(jax.jit(attend)(q, k, v), expected, rtol=1e-5, atol=1e-6)
 
 
 def test_three_convolutions_and_a_head_are_the_formula():
