@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 # pip would compile all modules one after another, most of which a demo does not need: tests compile them side by side
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile
-COMPILE := $(BIN)/python -m compileall -qq -j 0 .venv
+COMPILE := $(BIN)/python -m compileall -qq -j 0 -x '/(tests?|pip|setuptools)/' .venv
 
 .PHONY: demo test lint docs-check slow docs clean
 

@@ -29,11 +29,18 @@ from tests.field.row import problem as learned
 pytestmark = pytest.mark.filterwarnings("ignore:.* keep their own rows")  # of BRIDGE-T, on so small a network
 M, N, PADDING = testing.NODES, testing.PARAMETERS, 5
 ALL = (*TABLE, GOSSIP)
-MACHINERY = ("CEPS-1BCS", "DECOR", "MAFALDA-SGD, in passes", "FedAvg", "PartPSP, minibatches in turn")
+MACHINERY = (
+    pytest.param("CEPS-1BCS", marks=pytest.mark.rotated(3)),
+    "CEPS-sparse",
+    "DECOR",
+    "MAFALDA-SGD, in passes",
+    "FedAvg",
+    "PartPSP, minibatches in turn",
+)
 MACHINERY += ("DP-D-PSGD, every third round, minibatches, Adam",)
 _FIRST = {row.name: str(row) for row in reversed(ALL)} | {"ceps": "CEPS-1BCS"}
 MORE = {str(row) for row in ALL if _FIRST[row.name] != str(row)}  # algorithms that have another row, too
-ROWS = [pytest.param(row, marks=pytest.mark.rotated(3) if str(row) in MORE else ()) for row in ALL]
+ROWS = [pytest.param(row, marks=pytest.mark.rotated(4) if str(row) in MORE else ()) for row in ALL]
 make_network = testing.small_network
 
 
@@ -184,7 +191,7 @@ def test_laws_of_the_engine(name: str, law: str):
     testing.check_algorithm(row.algorithm, law, make_problem(row))
 
 
-@pytest.mark.rotated(60)
+@pytest.mark.rotated(90)
 def test_all_laws(row: Row):
     half = getattr(row.algorithm, "codec", None) == jdfl.Dense("float16")  # rounds what differs in the seventh place
     algorithm = replace(row.algorithm, codec=jdfl.Dense()) if half else row.algorithm

@@ -120,7 +120,7 @@ def test_counts_are_those_made_by_hand(name):
     np.testing.assert_array_equal(result.clock, float(PERIODS))
 
 
-@pytest.mark.rotated(6)
+@pytest.mark.rotated(9)
 @pytest.mark.parametrize("name", VARIANTS)
 def test_records_and_waves_change_nothing(name, monkeypatch):
     """Windows end at records, and hold events one after another or at once; a shorter run begins a longer one."""
@@ -156,7 +156,7 @@ _FIRST = "randomized gossip"  # the one whose start evaluates gradients
 
 
 @pytest.mark.parametrize(
-    "name", [_FIRST, *(pytest.param(name, marks=pytest.mark.rotated(6)) for name in VARIANTS if name != _FIRST)]
+    "name", [_FIRST, *(pytest.param(name, marks=pytest.mark.rotated(9)) for name in VARIANTS if name != _FIRST)]
 )
 def test_seeds_side_by_side_are_single_runs_bit_for_bit(name, monkeypatch):
     method, problem, timed = VARIANTS[name], testing.small_problem(), network("slow nodes", fault=most(name))
