@@ -42,6 +42,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Workers and the processes that tests start compile alike; a cache on the disk costs more than it saves."""
+    os.environ["JDFL_CACHE"] = "0"  # nothing of a user's, and a first run, is slower with one
     given = os.environ.get("XLA_FLAGS", "").split()
     if not config.getoption("--optimized"):  # XLA reads it when something is computed first
         os.environ["XLA_FLAGS"] = " ".join([*given, *(flag for flag in XLA_FLAGS if flag not in given)])

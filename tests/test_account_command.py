@@ -24,9 +24,8 @@ pytestmark = pytest.mark.usefixtures("undrawn")
 
 @pytest.fixture(autouse=True)
 def apart(monkeypatch, tmp_path):
-    """In an empty folder, without the cache and without data."""
+    """In an empty folder, without data."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("JDFL_CACHE", "0")
     monkeypatch.delenv("JDFL_DATA", raising=False)
 
 
@@ -60,9 +59,7 @@ def refuse(capsys):
 def before(undrawn, tmp_path_factory):
     """The folder of a private run."""
     out = tmp_path_factory.mktemp("runs")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("JDFL_CACHE", "0")
-        assert main(f"run {NOISY} --quiet --out {out}".split()) == 0
+    assert main(f"run {NOISY} --quiet --out {out}".split()) == 0
     (folder,) = out.iterdir()
     return folder
 

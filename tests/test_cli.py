@@ -25,9 +25,8 @@ pytestmark = pytest.mark.usefixtures("undrawn")
 
 @pytest.fixture(autouse=True)
 def apart(monkeypatch, tmp_path):
-    """In an empty folder, without the cache and without data."""
+    """In an empty folder, without data."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("JDFL_CACHE", "0")
     monkeypatch.delenv("JDFL_DATA", raising=False)
 
 

@@ -62,9 +62,8 @@ WORK = {
 
 @pytest.fixture(autouse=True)
 def here(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """In an empty folder, with a cache of its own."""
+    """In an empty folder."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("JDFL_CACHE", "0")
     Path("small.yaml").write_text(SMALL)
 
 

@@ -90,7 +90,6 @@ def checked(monkeypatch):
 
     monkeypatch.setattr(runner, "assemble", assemble)
     monkeypatch.setattr(batch, "assemble", assemble)
-    monkeypatch.setenv("JDFL_CACHE", "0")
     return seen
 
 

@@ -55,9 +55,8 @@ KILLS = int(os.environ.get("JDFL_KILLS", "4"))  # of every one
 
 @pytest.fixture(autouse=True)
 def here(undrawn: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """In an empty folder, without the cache."""
+    """In an empty folder."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("JDFL_CACHE", "0")
 
 
 def ended(args: list[str], folder: str, most: float = float("inf")) -> int:

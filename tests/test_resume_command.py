@@ -32,9 +32,8 @@ pytestmark = pytest.mark.usefixtures("undrawn")
 
 @pytest.fixture(autouse=True)
 def apart(monkeypatch, tmp_path):
-    """In an empty folder, without the cache."""
+    """In an empty folder."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("JDFL_CACHE", "0")
 
 
 @pytest.fixture(scope="module")

@@ -57,8 +57,7 @@ def test_commands_flags_of_the_kinds_on_the_line_and_values_are_completed(capsys
     assert main(["completion", "fish"]) == main(["completion"]) == 2
 
 
-def test_bench_tells_times_and_the_limit_and_refuses_rounds_that_a_run_does_not_make(capsys, monkeypatch):
-    monkeypatch.setenv("JDFL_CACHE", "0")
+def test_bench_tells_times_and_the_limit_and_refuses_rounds_that_a_run_does_not_make(capsys):
     tiny = ["--problem.m", "4", "--problem.n", "20", "--problem.s", "2", "--problem.rows", "5", "9"]
     flags = ["bench", *tiny, "--network", "ring", "--algorithm", "d-psgd"]
     assert main([*flags, "--rounds", "8", "--repeats", "3", "--json"]) == 0

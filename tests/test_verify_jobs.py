@@ -22,7 +22,6 @@ def made(undrawn: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
     (place / "small.yaml").write_text(SMALL)
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(place)
-        patch.setenv("JDFL_CACHE", "0")
         for name in ("sweep", "compare"):
             assert main([*WORK[name].begin, "--folder", name]) == 0
     return place
@@ -31,7 +30,6 @@ def made(undrawn: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def here(made: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """In a folder with copies of both."""
-    monkeypatch.setenv("JDFL_CACHE", "0")
     monkeypatch.chdir(shutil.copytree(made, tmp_path / "copy"))
 
 

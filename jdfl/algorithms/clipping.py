@@ -78,7 +78,7 @@ def _piece(q: int) -> int:
 
 
 @jax.jit
-def _seen(problem: Problem, w: Array, data: Any) -> tuple[Array, Array, Array] | None:
+def _both_gradients(problem: Problem, w: Array, data: Any) -> tuple[Array, Array, Array] | None:
     """An example's gradient, the one that its slopes make, and the length of that; None where there are no slopes."""
     if (slopes := problem.slopes(w, data)) is None:
         return None
@@ -90,9 +90,9 @@ def check_slopes(problem: Problem) -> None:
     """Raise ValueError for a problem whose slopes do not belong to its loss, for example in a derived class."""
     data = problem.take(problem.some_node(), jnp.arange(1, dtype=jnp.int32))
     w = jnp.asarray(np.random.default_rng(0).standard_normal(problem.n) / problem.n**0.5, problem.dtype)
-    if (seen := _seen(problem, w, data)) is None:
+    if (both := _both_gradients(problem, w, data)) is None:
         return
-    g, made, length = (np.asarray(one, np.float64) for one in seen)
+    g, made, length = (np.asarray(one, np.float64) for one in both)
     size = np.linalg.norm(g)
     if not np.isfinite(g).all():
         return  # a record too large for its type cannot be checked

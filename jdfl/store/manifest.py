@@ -33,9 +33,9 @@ def differences(folder: Path) -> tuple[list[str], list[str]]:
     """
     listed, here = _listed(folder), of(folder)["files"]
     found = [f"{name} is missing" for name in listed if name not in here]
-    if events.NAME in listed and events.NAME in here:
-        here[events.NAME] = _about(folder / events.NAME, listed[events.NAME][0])
     for name, (size, digest) in listed.items():
+        if name in here and _is_log(folder / name):
+            here[name] = _about(folder / name, size)
         if name in here and here[name]["bytes"] != size:
             found.append(f"{name} has {here[name]['bytes']} bytes, had {size}")
         elif name in here and here[name]["sha256"] != digest:
@@ -52,7 +52,7 @@ def check(folder: Path, names: Sequence[str] | None = None) -> None:
             path = folder / name
             if not path.is_file():
                 wrong = "is missing"
-            elif _about(path, size) != {"bytes": size, "sha256": digest}:
+            elif _about(path, size if _is_log(path) else None) != {"bytes": size, "sha256": digest}:
                 wrong = "was changed"
             else:
                 continue
@@ -97,9 +97,15 @@ def _listed(folder: Path) -> dict[str, tuple[int, str]]:
     return listed
 
 
-def _about(path: Path, size: int = 0) -> dict[str, Any]:
-    if path.name == events.NAME and size:  # a log, to which lines may have been added since it had this size
-        begun = path.read_bytes()[:size]
+def _is_log(path: Path) -> bool:
+    """Whether lines may have been added to a file since it was listed."""
+    return path.name == events.NAME
+
+
+def _about(path: Path, most: int | None = None) -> dict[str, Any]:
+    """Size and SHA-256 of a file, or of its first bytes."""
+    if most is not None:
+        begun = path.read_bytes()[:most]
         return {"bytes": len(begun), "sha256": hashlib.sha256(begun).hexdigest()}
     with path.open("rb") as file:
         return {"bytes": path.stat().st_size, "sha256": hashlib.file_digest(file, "sha256").hexdigest()}

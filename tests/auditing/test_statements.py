@@ -64,9 +64,8 @@ D_PSGD = f"{SMALL} --algorithm d-psgd"
 NOISY = f"{D_PSGD} --algorithm.clip 2 --algorithm.mechanism gaussian --algorithm.mechanism.multiplier 4"
 
 
-def test_the_command_audits_runs_one_run_and_bits(monkeypatch, capsys, tmp_path):
+def test_the_command_audits_runs_one_run_and_bits(capsys, tmp_path):
     """With the status of what is found: 3 where a claim is refuted; runs that are kept in a folder tell the same."""
-    monkeypatch.setenv("JDFL_CACHE", "0")
     folder, found = tmp_path / "mine", []
     paper = "--algorithm ceps-paper --algorithm.s 3 --algorithm.no-one-bit --algorithm.epsilon 2"
     one_run = "--problem.n 40 --problem.rows 30 31 --runs 1 --canaries 110 --delta 1e-3"

@@ -43,9 +43,8 @@ algorithms:
 
 @pytest.fixture(autouse=True)
 def apart(monkeypatch, tmp_path):
-    """In an empty folder, without the cache, with the file that most tests use."""
+    """In an empty folder, with the file that most tests use."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("JDFL_CACHE", "0")
     (tmp_path / "small.yaml").write_text(SMALL)
 
 

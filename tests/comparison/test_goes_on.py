@@ -48,7 +48,6 @@ def whole(undrawn, tmp_path_factory) -> Path:
     base = tmp_path_factory.mktemp("whole")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(base)
-        patch.setenv("JDFL_CACHE", "0")
         Path("small.yaml").write_text(SMALL)
         assert main([*COMPARE, "--folder", "whole"]) == 0
     return base / "whole"
@@ -56,9 +55,8 @@ def whole(undrawn, tmp_path_factory) -> Path:
 
 @pytest.fixture(autouse=True)
 def apart(monkeypatch, tmp_path):
-    """In an empty folder, without the cache."""
+    """In an empty folder."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("JDFL_CACHE", "0")
     Path("small.yaml").write_text(SMALL)
 
 

@@ -35,9 +35,8 @@ LONG = [PAGES[0], ROOT / "docs" / "privacy.md", ROOT / "docs" / "own-algorithm.m
 
 @pytest.fixture(autouse=True)
 def apart(monkeypatch, tmp_path):
-    """In an empty folder, without data and without a cache of one's own."""
+    """In an empty folder, without data."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("JDFL_CACHE", "0")
     monkeypatch.delenv("JDFL_DATA", raising=False)
 
 

@@ -106,7 +106,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def jdfl(site: Path, work: Path, *lines: str) -> subprocess.CompletedProcess[str]:
     """Some command lines, one after another in a fresh process that has the folder on its path."""
     path = os.pathsep.join([str(site), str(ROOT)])
-    env = {**os.environ, "PYTHONPATH": path, "COLUMNS": "80", "JDFL_CACHE": "0"}
+    env = {**os.environ, "PYTHONPATH": path, "COLUMNS": "80"}
     code = f"from jdfl.cli import main\nimport sys\nsys.exit(max(main(line.split()) for line in {lines!r}))"
     command = [sys.executable, "-P", "-c", code]
     return subprocess.run(command, cwd=work, env=env, capture_output=True, text=True, timeout=240, check=False)

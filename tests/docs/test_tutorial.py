@@ -48,7 +48,7 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def run(folder: Path, *arguments: str, status: int = 0) -> str:
     """What a module prints that Python runs in a folder."""
-    env = {**os.environ, "PYTHONPATH": str(folder), "JDFL_CACHE": "0"}
+    env = {**os.environ, "PYTHONPATH": str(folder)}
     command = [sys.executable, "-m", *arguments]
     done = subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, timeout=1200, check=False)
     assert done.returncode == status, done.stdout + done.stderr

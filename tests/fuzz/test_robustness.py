@@ -34,7 +34,6 @@ def made(undrawn, tmp_path_factory) -> Path:
     base = tmp_path_factory.mktemp("made")
     run = ["run", *TINY, *DPSGD, *GAUSSIAN, *NONE, "--steps", "4", "--quiet", "--folder"]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("JDFL_CACHE", "0")
         patch.chdir(base)
         for args in ([*run, "run0"], [*run, "run1", "--seed", "1"]):
             assert main(args) == 0
@@ -42,9 +41,8 @@ def made(undrawn, tmp_path_factory) -> Path:
 
 
 @pytest.fixture
-def copied(made, tmp_path, monkeypatch) -> Callable[..., Path]:
+def copied(made, tmp_path) -> Callable[..., Path]:
     """A function that copies one of these folders, without some files."""
-    monkeypatch.setenv("JDFL_CACHE", "0")
 
     def copy(name: str, *without: str) -> Path:
         folder = Path(shutil.copytree(made / name, tmp_path / name))

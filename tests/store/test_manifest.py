@@ -1,6 +1,7 @@
 """The manifest of a folder tells every file that is not as it was, and is itself whole or refused."""
 
 import json
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -67,16 +68,15 @@ def test_every_change_of_a_file_is_told_by_its_name(folder):
         assert manifest.differences(folder) == ([], [])
 
 
-def test_the_log_of_events_may_grow_and_nothing_else_may_happen_to_it(folder):
-    (folder / "events").write_bytes(b"begun\n")
+@pytest.mark.parametrize("name", ["events", "runs/events"])
+def test_the_log_of_events_may_grow_and_nothing_else_may_happen_to_it(folder, name):
+    (folder / name).parent.mkdir(exist_ok=True)
+    (folder / name).write_bytes(b"begun\n")
     sign(folder)
-    for content, names in ((b"begun\nresumed\n", []), (b"begin\nresumed\n", ["events"]), (b"begun", ["events"])):
-        (folder / "events").write_bytes(content)
-        assert [one.split()[0] for one in manifest.differences(folder)[0]] == names
-        if names:
-            with refused("events"):
-                manifest.check(folder)
-        else:
+    for content, named in ((b"begun\nresumed\n", []), (b"begin\nresumed\n", [name]), (b"begun", [name])):
+        (folder / name).write_bytes(content)
+        assert [one.split()[0] for one in manifest.differences(folder)[0]] == named
+        with refused(name) if named else nullcontext():
             manifest.check(folder)
 
 

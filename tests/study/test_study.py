@@ -28,9 +28,8 @@ OVER = ["--over", "algorithm.lr=0.01,0.02", "network=ring,complete", "--seeds", 
 
 @pytest.fixture(autouse=True)
 def apart(monkeypatch, tmp_path):
-    """In an empty folder, without the cache."""
+    """In an empty folder."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("JDFL_CACHE", "0")
 
 
 def folder() -> Path:
