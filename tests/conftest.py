@@ -41,11 +41,18 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Workers and the processes that tests start compile alike; a cache on the disk costs more than it saves."""
-    os.environ["JDFL_CACHE"] = "0"  # nothing of a user's, and a first run, is slower with one
+    """Workers and the processes that tests start compile alike, and share what is compiled with the next run."""
+    os.environ["JDFL_CACHE"] = "0"  # that of whoever runs the tests
     given = os.environ.get("XLA_FLAGS", "").split()
     if not config.getoption("--optimized"):  # XLA reads it when something is computed first
         os.environ["XLA_FLAGS"] = " ".join([*given, *(flag for flag in XLA_FLAGS if flag not in given)])
+    if hasattr(config, "cache"):  # not so with -p no:cacheprovider
+        os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(config.cache.mkdir("xla")))
+        os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
+        os.environ.setdefault("PYTHONWARNINGS", "ignore:Error reading persistent compilation cache entry:UserWarning")
+        jax.config.update("jax_compilation_cache_dir", os.environ["JAX_COMPILATION_CACHE_DIR"])
+        seconds = float(os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"])
+        jax.config.update("jax_persistent_cache_min_compile_time_secs", seconds)
 
 
 @pytest.fixture(autouse=True, scope="module")
