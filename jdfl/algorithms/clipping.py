@@ -57,8 +57,8 @@ def clipped_sum(
 
 def sloped(problem: Problem) -> bool:
     """Whether gradients of examples are clipped without being formed, unless their entries are clipped."""
-    w = jnp.zeros((problem.n,), problem.dtype)
-    return jax.eval_shape(problem.slopes, w, problem.local(0)[0]) is not None
+    w = jax.ShapeDtypeStruct((problem.n,), problem.dtype)
+    return jax.eval_shape(lambda w: problem.slopes(w, problem.local(0)[0]), w) is not None
 
 
 def formed(m: int, n: int, q: int) -> int:
@@ -80,6 +80,7 @@ def _piece(q: int) -> int:
 @jax.jit
 def _both_gradients(problem: Problem, w: Array, data: Any) -> tuple[Array, Array, Array] | None:
     """An example's gradient, the one that its slopes make, and the length of that; None where there are no slopes."""
+    data = problem.take(data, jnp.arange(1, dtype=jnp.int32))
     if (slopes := problem.slopes(w, data)) is None:
         return None
     length = problem.feature_lengths(data, "l2")[0] * jnp.linalg.norm(slopes[0])
@@ -88,9 +89,8 @@ def _both_gradients(problem: Problem, w: Array, data: Any) -> tuple[Array, Array
 
 def check_slopes(problem: Problem) -> None:
     """Raise ValueError for a problem whose slopes do not belong to its loss, for example in a derived class."""
-    data = problem.take(problem.some_node(), jnp.arange(1, dtype=jnp.int32))
     w = jnp.asarray(np.random.default_rng(0).standard_normal(problem.n) / problem.n**0.5, problem.dtype)
-    if (both := _both_gradients(problem, w, data)) is None:
+    if (both := _both_gradients(problem, w, problem.some_node())) is None:
         return
     g, made, length = (np.asarray(one, np.float64) for one in both)
     size = np.linalg.norm(g)

@@ -6,6 +6,7 @@ Axes: m nodes, q examples per node, n parameters.
 from dataclasses import replace
 from typing import Any, ClassVar, Literal
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
@@ -34,6 +35,11 @@ _REPEATED = (
 )
 _MOST_ROUNDING = 0.1  # of a sensitivity
 _PASSES = "a record counts in all releases of its node, although a pass over the data uses it in only one of them"
+
+
+@jax.jit
+def _largest_and_sum(weight: Array) -> tuple[Array, Array]:
+    return jnp.max(weight, axis=1), jnp.sum(weight, axis=1)
 
 
 @struct.dataclass
@@ -131,7 +137,7 @@ class GradientSettings:
         dtype = problem.dtype
         if self.clip is None or self.mechanism is None:
             return jnp.full((problem.m,), 0.0 if self.sensitivity is None else self.sensitivity, dtype)
-        largest, total = jnp.max(problem.weight, axis=1), jnp.sum(problem.weight, axis=1)
+        largest, total = _largest_and_sum(problem.weight)
         if self.per == "batch" or (self.batch is not None and self.sampling == "replacement"):
             share = jnp.ones_like(total)
         elif self.batch is not None and self.sampling in ("epochs", "in order"):

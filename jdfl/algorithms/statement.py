@@ -176,7 +176,8 @@ def _entering(
 
 def loss_reads(problem: Problem) -> tuple[str, ...]:
     """The name "constants" if a node's loss depends on other values than its own examples and parameters."""
-    (data, weight), w = problem.local(np.zeros((), np.int32)), jnp.zeros((problem.n,), problem.dtype)
+    data, weight = jax.eval_shape(lambda: problem.local(0))
+    w = jax.ShapeDtypeStruct((problem.n,), problem.dtype)
 
     def value(path: Any, leaf: Any) -> Value:  # what else the loss may read: single numbers
         known = getattr(path[0], "name", "") not in _RECORDS and np.size(leaf) < 2

@@ -115,7 +115,7 @@ def planted(problem: Problem, places: Places) -> Dirac:
     at = places.node, places.record
     entry = jnp.full(problem.weight.shape, -1, jnp.int32).at[at].set(jnp.asarray(places.entry, jnp.int32))
     data, w = problem.data, jnp.zeros((problem.n,), problem.dtype)
-    slopes = jax.eval_shape(problem.slopes, w, problem.local(0)[0])
+    slopes = jax.eval_shape(lambda w: problem.slopes(w, problem.local(0)[0]), w)
     if slopes is not None:
         features, *rest = data
         column = jnp.asarray(places.entry // (problem.n // features.shape[-1]), jnp.int32)

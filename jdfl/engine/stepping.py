@@ -8,6 +8,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 
 from jdfl.algorithms.moment import Info, Moment
@@ -97,7 +98,7 @@ def setting(
 ) -> Setting:
     """A setting without the names of problem and network: they are static, and a name must not recompile."""
     check_paired(problem, network)
-    node = jnp.arange(problem.m, dtype=jnp.int32)
+    node = jax.device_put(np.arange(problem.m, dtype=np.int32))
     if isinstance(key, RunKey):
         key = Keys.of(key.public, key.private)
     keys = key if isinstance(key, Keys) else Keys.of(key)

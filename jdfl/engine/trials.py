@@ -90,6 +90,7 @@ def _stacked(rows: Sequence[Sequence[Any]]) -> Any:
     return _stack([_stack(row) for row in rows])
 
 
+@jax.jit
 def _stack(trees: Sequence[Any]) -> Any:
     return jax.tree.map(lambda *leaves: jnp.stack([jnp.asarray(leaf) for leaf in leaves]), *trees)
 

@@ -173,9 +173,14 @@ def links_of(graph: Graph, shown: Any) -> np.ndarray:
         ids = np.asarray(shown)
         pairs = np.stack(np.meshgrid(ids, ids, indexing="ij"), axis=-1).reshape(-1, 2)
         return pairs[pairs[:, 0] != pairs[:, 1]]
-    senders, mask = np.asarray(graph.senders[shown]), np.asarray(graph.mask[shown])
+    senders, mask = jax.device_get(_rows((graph.senders, graph.mask), shown))
     pairs = np.stack([np.broadcast_to(np.asarray(shown)[:, None], senders.shape), senders], axis=-1)[mask]
     return pairs[np.isin(pairs[:, 1], shown)]
+
+
+@jax.jit
+def _rows(arrays: tuple[Array, Array], shown: Array) -> Any:
+    return jax.tree.map(lambda x: x[shown], arrays)
 
 
 @jax.jit

@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
+from jax.core import Tracer
 from jax.experimental import sparse
 
 from jdfl.arrays import ops
@@ -181,10 +182,17 @@ def _drawn(network: Network, k: Array, key: Array) -> Graph:
 
 def as_dense(graph: Graph) -> Array:
     """The mixing matrix W [m, m] float32; where the nodes are sharded over devices, this device's rows [m, M]."""
+    return (_dense if isinstance(graph.weight, Tracer) else _dense_compiled)(graph)
+
+
+def _dense(graph: Graph) -> Array:
     row, every = jnp.arange(graph.m), nodes.count(graph.m)
     off_diagonal = jnp.zeros((graph.m, every), graph.weight.dtype).at[row[:, None], graph.senders].add(graph.weight)
     W = off_diagonal.at[row, nodes.ids(graph.m)].add(graph.self_weight)
     return W if graph.synchronised is None else jnp.where(graph.synchronised, jnp.full_like(W, 1 / every), W)
+
+
+_dense_compiled = jax.jit(_dense)  # outside a run, each operation would be a program
 
 
 def as_bcoo(graph: Graph) -> sparse.BCOO:

@@ -9,6 +9,7 @@ Axes: m nodes, d slots, n parameters, b rows of a block.
 
 from functools import partial
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
@@ -48,8 +49,8 @@ def group(degree: np.ndarray, d: int) -> Buckets:
     widths, first = np.unique(width[order], return_index=True)
     place = np.empty(degree.size, np.int32)
     place[order] = np.arange(degree.size)
-    rows = tuple(jnp.asarray(part, jnp.int32) for part in np.split(order, first[1:]))
-    return Buckets(rows, jnp.asarray(place), tuple(int(w) for w in widths))
+    rows = jax.device_put(tuple(part.astype(np.int32) for part in np.split(order, first[1:])))
+    return Buckets(rows, jax.device_put(place), tuple(int(w) for w in widths))
 
 
 def _slots_sum(senders: Array, weight: Array, x: Array, unroll: int) -> Array:

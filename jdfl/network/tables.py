@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import scipy.sparse as sp
+from jax import Array
 from scipy.sparse import csgraph
 
 from jdfl.base import checks
@@ -211,14 +212,19 @@ def relabel(graph: Graph, order: Any) -> Graph:
     new_id = np.argsort(order).astype(np.int32)
     if not np.array_equal(order[new_id], np.arange(graph.m)):
         raise ValueError(f"Expected order to name every node from 0 to {graph.m - 1} once, got {order}.")
+    own = graph.names.names
+    names = graph.names if own is None else NodeNames(names_of("names", [own[i] for i in order]))
+    return replace(_relabelled(graph, order.astype(np.int32), new_id), names=names)
+
+
+@jax.jit
+def _relabelled(graph: Graph, order: Array, new_id: Array) -> Graph:
     moved = {name: getattr(graph, name)[order] for name in ("mask", "weight", "self_weight", "out_degree")}
     buckets = graph.buckets
     if buckets is not None:
-        rows = jax.tree.map(lambda part: jnp.asarray(new_id)[part], buckets.rows)
+        rows = tuple(new_id[part] for part in buckets.rows)
         buckets = replace(buckets, rows=rows, place=buckets.place[order])
-    own = graph.names.names
-    names = graph.names if own is None else NodeNames(names_of("names", [own[i] for i in order]))
-    return replace(graph, senders=jnp.asarray(new_id)[graph.senders[order]], buckets=buckets, names=names, **moved)
+    return replace(graph, senders=new_id[graph.senders[order]], buckets=buckets, **moved)
 
 
 @checked

@@ -132,9 +132,8 @@ def check_start(problem: Problem) -> None:
     A gradient that is zero for all of them makes a warning, since no algorithm moves from there.
     """
     real = np.flatnonzero(np.asarray(problem.weight[0]) > 0)[:_TRIED]
-    data = problem.take(problem.some_node(), jnp.asarray(real))
-    w = problem.begin()[0]
-    values, sizes = _at_start(problem.replace(name="", test=None), w, data)  # pyright: ignore
+    bare: Any = problem.replace(name="", test=None)  # pyright: ignore[reportAttributeAccessIssue]
+    values, sizes = _at_start(bare, bare.some_node(), real.astype(np.int32))
     for found, what in ((values, "losses"), (sizes, "gradients")):
         bad = np.flatnonzero(~np.isfinite(np.asarray(found)))
         if bad.size:
@@ -170,11 +169,9 @@ def check_examples(problem: Problem, *, clipped: bool) -> None:
         return
     node = int(np.argmax(np.asarray(problem.sizes)))
     real = np.flatnonzero(np.asarray(problem.weight[node]) > 0)[:_TOGETHER]
-    data = problem.take(problem.local(node)[0], jnp.asarray(real))
-    start = problem.begin()[0]
     noise = np.random.default_rng(0).standard_normal(problem.n)  # a last layer of zeros would hide a difference
-    w = start + jnp.asarray(0.1 * noise, start.dtype)
-    first, together, alone = _compared(replace(problem, name="", test=None), start, w, data)
+    bare = replace(problem, name="", test=None)
+    first, together, alone = _compared(bare, np.asarray(0.1 * noise, problem.dtype), node, real.astype(np.int32))
     if not np.isfinite(np.asarray(first)).all():
         raise ValueError(
             f"Expected finite losses at the start, got {np.asarray(first).tolist()} for examples {real.tolist()} of "
@@ -199,8 +196,10 @@ def check_examples(problem: Problem, *, clipped: bool) -> None:
 
 
 @jax.jit
-def _compared(problem: Any, start: Array, w: Array, data: Any) -> tuple[Array, Array, Array]:
-    """The losses [b] of examples at the start, and those at w [n], together and one by one."""
+def _compared(problem: Any, noise: Array, node: Array, chosen: Array) -> tuple[Array, Array, Array]:
+    """The losses [b] of a node's examples at the start, and those away from it, together and one by one."""
+    data, start = problem.take(problem.local(node)[0], chosen), problem.begin()[0]
+    w = start + noise
 
     def one(example: Any) -> Array:
         return problem.losses(w, jax.tree.map(lambda leaf: leaf[None], example))[0]
@@ -209,8 +208,9 @@ def _compared(problem: Any, start: Array, w: Array, data: Any) -> tuple[Array, A
 
 
 @jax.jit
-def _at_start(problem: Any, w: Array, data: Any) -> tuple[Array, Array]:
-    """The losses [b] and the largest entries of the gradients [b] of some examples."""
+def _at_start(problem: Any, data: Any, chosen: Array) -> tuple[Array, Array]:
+    """The losses [b] and the largest entries of the gradients [b] of the examples `chosen` [b] of a node."""
+    w, data = problem.begin()[0], problem.take(data, chosen)
 
     def one(example: Any) -> tuple[Array, Array]:
         value, g = jax.value_and_grad(problem.loss)(w, example)

@@ -11,6 +11,7 @@ Axes: m nodes, q rows and n columns of a node, block b of c_b lines and l_b slot
 from collections.abc import Sequence
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
@@ -90,7 +91,7 @@ def sparse_rows(tables: Sequence[csr_array], q: int, n: int, dtype: np.dtype, *,
     for line, order in zip(place, orders):
         line[order[:most]] = np.arange(len(order[:most]))
     held = [table[order[:most]] for table, order in zip(turned, orders)]
-    return SparseRows(blocks, Columns(_blocks(held, most, dtype), jnp.asarray(place)))
+    return SparseRows(blocks, Columns(_blocks(held, most, dtype), jax.device_put(place)))
 
 
 def canonical(features: Any) -> csr_array:
@@ -144,7 +145,7 @@ def _blocks(tables: Sequence[csr_array], lines: int, dtype: np.dtype) -> tuple[B
             line = np.repeat(np.arange(len(length)), length)[here]
             index[i, line, slot[here] - low] = table.indices[here]
             value[i, line, slot[here] - low] = table.data[here]
-        blocks.append((jnp.asarray(index), jnp.asarray(value)))
+        blocks.append(jax.device_put((index, value)))  # asarray would compile a program for every shape
     return tuple(blocks)
 
 

@@ -23,7 +23,7 @@ from jdfl.base.names import aligned, labels_of
 from jdfl.base.settings import MOST
 from jdfl.problems import reference
 from jdfl.problems.linear import LinearModel
-from jdfl.problems.stack import floating, gram_eigenvalues, parts_fit, stack
+from jdfl.problems.stack import copied, floating, gram_eigenvalues, parts_fit, stack
 
 Part = tuple[Any, ArrayLike]  # features [q_i, p] and labels [q_i]
 _WRAP = "Wrap them in scipy.sparse.csr_array(...), or use logistic_regression."
@@ -253,11 +253,11 @@ def _fields(
     """The fields of a dense classifier; `slope` bounds the curvature of the loss in its scores."""
     checks.not_negative(penalty=penalty)
     (features, labels), weight = stack(held, (kind, label_kind))
-    data, weight = (jnp.asarray(features), jnp.asarray(labels)), jnp.asarray(weight)
+    data, weight = jax.device_put(((features, labels), weight))  # asarray would compile a program for every shape
     return {
         "data": data,
         "weight": weight,
         "curvature": gram_eigenvalues(data[0], weight) * slope,
-        "test": (jnp.array(held_test[0][0], kind), jnp.array(held_test[0][1], label_kind)) if held_test else None,
-        "penalty": jnp.asarray(penalty, kind),
+        "test": (copied(held_test[0][0], kind), copied(held_test[0][1], label_kind)) if held_test else None,
+        "penalty": copied(penalty, kind),
     }

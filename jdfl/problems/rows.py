@@ -18,6 +18,7 @@ from jdfl.base.names import Names, names_of
 from jdfl.devices.processes import held, portion
 from jdfl.problems.about import Described
 
+_SMALL = 2**16  # numbers that are looked at on the host, where nothing has to be compiled
 _COMPARED = 1024  # examples that all draws are compared with, rather than searched
 
 
@@ -80,7 +81,7 @@ class Rows(Described):
         Padding does not count. Batches are drawn from these examples, and privacy reports call them the records of a
         node.
         """
-        return jnp.sum(self.weight > 0, axis=1, dtype=jnp.int32)
+        return _sizes(self.weight)
 
     def each(self, function: Callable[..., Any], *stacked: Any) -> Any:
         """`function` of every node's rows: all nodes at once, or a few after another.
@@ -110,7 +111,8 @@ class Rows(Described):
         It serves to inspect the shapes, types and values of real examples before a run. Different processes, each with
         the data of its own nodes, return different nodes.
         """
-        return jax.tree.map(lambda leaf: jnp.asarray(leaf[0]), held(self.data))
+        one = jax.tree.map(lambda leaf: leaf[:1] if isinstance(leaf, np.ndarray) else leaf, held(self.data))
+        return _first(one)
 
     def minibatch(self, key: Array, data: Any, weight: Array, size: int) -> tuple[Any, Array]:
         """Some of one node's examples, drawn uniformly with replacement.
@@ -209,7 +211,7 @@ class Rows(Described):
             name = "test" + jax.tree_util.keystr(path)
             if np.shape(leaf) != (*rows, *shape):
                 raise ValueError(f"Expected {name} of shape {(*rows, *shape)}, got {np.shape(leaf)}.")
-            if not bool(_all_finite(leaf)):
+            if not _all_finite(leaf):
                 checks.finite(f"See {name}.", test=leaf)
 
 
@@ -219,7 +221,23 @@ def _search(q: int) -> str:
 
 
 @jax.jit
-def _all_finite(x: Array) -> Array:
+def _sizes(weight: Array) -> Array:
+    return jnp.sum(weight > 0, axis=1, dtype=jnp.int32)
+
+
+@jax.jit
+def _first(rows: Any) -> Any:
+    return jax.tree.map(lambda leaf: leaf[0], rows)
+
+
+def _all_finite(x: Any) -> bool:
+    if np.size(x) <= _SMALL and not (isinstance(x, Array) and not x.is_fully_addressable):
+        return bool(np.isfinite(np.asarray(x)).all())
+    return bool(_sum_finite(x))
+
+
+@jax.jit
+def _sum_finite(x: Array) -> Array:
     if not jnp.issubdtype(x.dtype, jnp.inexact):
         return jnp.bool_(True)
     return ~jnp.isnan(jnp.sum(x * 0))  # `all` would make an array of flags as large as x
@@ -236,7 +254,7 @@ def check_finite(name: str, leaf: Any, node: np.ndarray | None = None) -> None:
     Raises:
         ValueError: It names the first node and example with such a number, its place, and the number.
     """
-    if bool(_all_finite(leaf)):
+    if _all_finite(leaf):
         return
     array = np.asarray(leaf)
     where = tuple(int(k) for k in np.argwhere(~np.isfinite(array))[0])

@@ -24,7 +24,7 @@ from jdfl.problems.base import PUBLIC, Problem
 P = TypeVar("P", bound=Problem)
 
 EIGEN_STEPS = 40  # size of the Krylov space: six digits or more on Gaussian matrices, whose spectrum ends without a gap
-_SMALL = 2**22  # numbers up to which data are padded for the largest eigenvalue
+_SMALL, _FEW, _SIDE = 2**22, 2**12, 128  # numbers, nodes and rows up to which the host finds the largest eigenvalues
 _KINDS = "Write dtype='float32', or 'float64' with JAX_ENABLE_X64=1."
 _LOST, _TOLD = 0.01, 3  # rounding, as a share of the deviation of a column, that is warned of; columns in a message
 _BATCH, _NUMBERS = 4, 2**16  # nodes computed at once, or more if their data are smaller than that
@@ -49,6 +49,11 @@ def floating(dtype: DTypeLike) -> np.dtype:
     if asked == np.float64 and not jax.config.jax_enable_x64:  # pyright: ignore[reportAttributeAccessIssue]
         raise ValueError("Expected dtype = 'float32', got dtype = 'float64'. Set jax_enable_x64 to use 64 bits.")
     return asked
+
+
+def copied(array: Any, kind: np.dtype) -> Array:
+    """A copy on the device; `jnp.asarray` would compile a program for every shape of an array of the host."""
+    return jnp.array(array, kind) if isinstance(array, Array) else jax.device_put(np.array(array, kind))
 
 
 def floats_fit(name: str, array: Any, kind: np.dtype, columns: Sequence[str] = (), stacklevel: int = 3) -> None:
@@ -174,16 +179,20 @@ def dense_eigenvalue(A: Array, weight: Array, start: Array) -> Array:
 
 
 def gram_eigenvalues(features: Array, weight: Array) -> Array:
-    """lambda_max(A_i^T diag(weight_i) A_i) / sum_t weight[i,t] of every node [m], a few nodes side by side.
+    """lambda_max(A_i^T diag(weight_i) A_i) / sum_t weight[i,t] of every node [m].
 
-    Small problems are padded, so that data partitions whose largest parts differ share a compiled program.
+    Few nodes with small matrices are computed on the host in float64, where nothing has to be compiled first.
     """
-    q = features.shape[1]
-    if features.size <= _SMALL and not isinstance(features, Tracer):
-        longer = (1 << (q - 1).bit_length()) - q  # to a power of two
-        padded = np.pad(np.asarray(features), [(0, 0), (0, longer), (0, 0)])
-        features, weight = jnp.asarray(padded), jnp.asarray(np.pad(np.asarray(weight), [(0, 0), (0, longer)]))
-    return _gram_eigenvalues(features, weight)
+    m, q, p = features.shape
+    if isinstance(features, Tracer) or m > _FEW or min(q, p) > _SIDE or features.size > _SMALL:
+        return _gram_eigenvalues(features, weight)
+    c = np.asarray(weight, np.float64)
+    with np.errstate(invalid="ignore", over="ignore"):  # of nodes without examples, and of data that are refused later
+        A = np.sqrt(c)[..., None] * np.asarray(features, np.float64)
+        gram = A.swapaxes(1, 2) @ A if p <= q else A @ A.swapaxes(1, 2)  # they have the same largest eigenvalue
+        known = np.isfinite(gram).all(axis=(1, 2))
+        largest = np.linalg.eigvalsh(np.where(known[:, None, None], gram, 0.0))[:, -1]
+        return copied(np.where(known, largest, np.nan) / c.sum(1), features.dtype)
 
 
 @jax.jit
