@@ -190,9 +190,11 @@ def gram_eigenvalues(features: Array, weight: Array) -> Array:
     with np.errstate(invalid="ignore", over="ignore"):  # of nodes without examples, and of data that are refused later
         A = np.sqrt(c)[..., None] * np.asarray(features, np.float64)
         gram = A.swapaxes(1, 2) @ A if p <= q else A @ A.swapaxes(1, 2)  # they have the same largest eigenvalue
-        known: np.ndarray = np.isfinite(gram).all(axis=(1, 2))
-        largest = np.linalg.eigvalsh(np.where(known[:, None, None], gram, 0.0))[:, -1]
-        return copied(np.where(known, largest, np.nan) / c.sum(1), features.dtype)
+        wrong = np.flatnonzero(~np.isfinite(gram.sum(axis=(1, 2))))
+        gram[wrong] = 0.0
+        largest = np.linalg.eigvalsh(gram)[:, -1]
+        largest[wrong] = np.nan
+        return copied(largest / c.sum(1), features.dtype)
 
 
 @jax.jit
