@@ -152,7 +152,8 @@ class Comparison(Outputs):
 
         Returns:
             A row per other label: `reference`, `difference` (mean over trials of its value less that of the reference),
-                `low` and `high`, `trials`, and `verdict`: "better", "worse" or "not distinguishable".
+                `low` and `high`, `trials`, and `verdict`: "better", "worse", "not distinguishable", or "not comparable"
+                where one method is measured with a model per node and the other with one model of all.
 
         Raises:
             ValueError: For an unknown amount, metric or label.
@@ -162,7 +163,9 @@ class Comparison(Outputs):
             checks.one_of(list(self.results), reference=reference)
         name = self.measure if metric is None else metric
         sign = 1 if (x or self.by) == "stop" else table.better(name)
-        return paired.differences(found, sign, reference)
+        own = words.apart(self, name)
+        apart = [label for label in self.results if (label in own) != (reference in own)]
+        return paired.differences(found, sign, reference, apart=apart)
 
     @checked
     def view(self, x: str, value: float | None = None) -> "Comparison":

@@ -42,8 +42,18 @@ def half_widths(values: np.ndarray, level: float = LEVEL) -> np.ndarray:
     return np.where((size > 1) & np.isfinite(half), half, np.nan)
 
 
-def differences(values: pd.DataFrame, sign: int, reference: str | None = None, level: float = LEVEL) -> pd.DataFrame:
-    """Paired differences of all methods from one of them, with simultaneous confidence intervals."""
+def differences(
+    values: pd.DataFrame,
+    sign: int,
+    reference: str | None = None,
+    level: float = LEVEL,
+    apart: Sequence[str] = (),
+) -> pd.DataFrame:
+    """Paired differences of all methods from one of them, with simultaneous confidence intervals.
+
+    Those in `apart` are never the reference, and have no difference.
+    """
+    values = values.drop(columns=list(apart))
     columns = ["reference", "difference", "low", "high", "trials", "verdict"]
     whole = [str(name) for name in values.columns if len(values) and np.isfinite(values[name]).all()]
     named = reference is not None
@@ -65,6 +75,7 @@ def differences(values: pd.DataFrame, sign: int, reference: str | None = None, l
         far = abs(mean) > max(half, ALIKE * float(np.abs(pairs).max(initial=0.0)))
         verdict = "not distinguishable" if same or not far else "better" if sign * mean < 0 else "worse"
         rows[label] = [reference, mean, mean - half, mean + half, len(gaps), verdict]
+    rows |= {label: [reference, np.nan, np.nan, np.nan, 0, "not comparable"] for label in apart}
     return pd.DataFrame.from_dict(rows, orient="index", columns=columns).rename_axis("label")
 
 

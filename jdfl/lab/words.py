@@ -45,9 +45,8 @@ def grid(of: "Comparison", by: str, value: float | None, names: list[str]) -> Gr
     reasons = {label: "no results" for label, how in of.tuned.items() if how.short is not None}  # of another budget
     reasons |= {label: told for label in of.results if (told := _short(of, label, by, found))}
     budget = ("round", np.inf) if stop else (by, value)
-    own = _own(of)
-    apart = {name: [*unranked, *own] if name in _COMMON else unranked for name in names}
-    measured = [column(found, name, of.values(*budget, name), beside=apart[name], reasons=reasons) for name in names]
+    beside = {name: [*unranked, *apart(of, name)] for name in names}
+    measured = [column(found, name, of.values(*budget, name), beside=beside[name], reasons=reasons) for name in names]
     rows = [*columns.values(), *measured]
     pm = f" {PM}" if len(of.seeds) > 1 else ""
     headers = [*columns, *(f"{name.replace('_', ' ')}{pm}" for name in names)]
@@ -199,6 +198,11 @@ def _caption(of: "Comparison", by: str, value: float | None, found: pd.DataFrame
     if by == "seconds":
         caption.append("Seconds are the simulation's, spread evenly over its rounds; compilation is excluded.")
     return caption
+
+
+def apart(of: "Comparison", metric: str) -> list[str]:
+    """Labels whose values of a metric are of a model per node, where those of others are of one model."""
+    return _own(of) if metric in _COMMON else []
 
 
 def _own(of: "Comparison") -> list[str]:

@@ -131,6 +131,8 @@ def test_models_of_nodes_are_not_ranked_with_one_model_for_all():
     assert "A model per node: own." in found.table()
     assert [row[-1].mark for row in found.grid().rows] == ["best", "", ""]
     assert [row[0].text for row in found.grid().rows] == ["one", "own", "worse, dense"]  # what it exists not to send
+    assert found.differences()["verdict"].to_dict() == {"worse": "worse", "own": "not comparable"}
+    assert set(found.differences(reference="own")["verdict"]) == {"not comparable"}
     (axis,) = found.plot(x="round")[0].axes
     assert min(float(np.min(np.asarray(line.get_ydata(), float))) for line in axis.lines) == pytest.approx(-1.0)
     alone = made({"own": [-1.0, -1.1, -0.9]}, algorithms={"own": jdfl.LocalOnly()})
