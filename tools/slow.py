@@ -110,7 +110,7 @@ def main() -> int:
             print(f"{name}: {tests[name]} tests passed at {now} in {seconds[name] / 60:.1f} minutes of one worker")
         return 0
     flags = ["-p", "tools.slow", "--slow-parts", ",".join(given.part or PARTS), "-m", "slow"]
-    where = ["tests", "-o", "addopts=-q --strict-markers --strict-config", "-n", "2", "--dist", "loadfile"]
+    where = ["tests", "-o", "addopts=-q --strict-markers --strict-config", "-n", "2", "--dist", "worksteal"]
     ended = subprocess.run([sys.executable, "-m", "pytest", *where, *flags, *others], cwd=ROOT).returncode
     passed = sum(one["commit"] == commit() and part_of(one["test"]) in (given.part or PARTS) for one in recorded())
     print(f"{passed} slow tests of {', '.join(given.part or PARTS)} have passed at {commit()}.")
