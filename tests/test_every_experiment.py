@@ -23,11 +23,10 @@ from tests.toy import regression
 
 slow = partial(pytest.param, marks=pytest.mark.slow)
 SCRIPTS = [one.name for one in gallery.experiments()]
-WITH_OWN_FIGURES = ("fair_comparison",)  # of comparisons, which tell their own runs
+WITH_OWN_FIGURES = ("every_method", "fair_comparison")  # of comparisons, which tell their own runs
 WITHOUT_FIGURE = ("codec_warnings", "sensitivities")
 SEEDS = {"codecs": ["--seeds", "5"], "gpsp_quality": ["--seeds", "3"]}  # of means that must reach something
 ROWS = 3  # of parameters that are packed as messages
-ALONE = (jdfl.DECOR, jdfl.MAFALDA, jdfl.events.AsyncMethod)  # whose messages are the parameters and no number more
 
 
 @jax.jit
@@ -65,11 +64,13 @@ def check(setting: stepping.Setting, params: np.ndarray, result: jdfl.Result) ->
             assert packed(algorithm, setting.problem.m, rows) + weight == -(-bits // 8)
         elif channel == "sensitivity":  # one number to all
             assert bits == 8 * np.zeros((), rows.dtype).nbytes
-        elif isinstance(algorithm, ALONE) and not isinstance(algorithm, jdfl.events.AGP):
-            assert bits == 8 * rows[0].nbytes
-        else:  # push-sum: the parameters of a node, of PartPSP those that are shared, and its weight
+        elif isinstance(algorithm, jdfl.DisPFL | jdfl.GossipFL | jdfl.RelaySGD):  # tests/field counts them
+            continue
+        else:  # the parameters of a node, or those that are shared, and the weight of push-sum
             shared = rows[0, : setting.problem.n_shared] if isinstance(algorithm, jdfl.PartPSP) else rows[0]
-            assert bits == 8 * np.append(shared, rows.dtype.type(1)).nbytes
+            weighed = isinstance(algorithm, jdfl.events.AGP) or type(algorithm).mass is not jdfl.Algorithm.mass
+            pushed = weighed and channel != "tracker"
+            assert bits == 8 * (np.append(shared, rows.dtype.type(1)) if pushed else shared).nbytes
 
 
 def one_origin(folder: Path) -> None:

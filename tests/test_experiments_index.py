@@ -88,7 +88,7 @@ def _made(out: Path) -> dict[str, object]:
 
 @pytest.mark.slow
 @pytest.mark.timeout(4 * 3600)
-@pytest.mark.filterwarnings("ignore:.*preexec_fn:DeprecationWarning")
+@pytest.mark.filterwarnings("ignore:.*preexec_fn:DeprecationWarning", "ignore:os.fork:RuntimeWarning")
 def test_all_of_them_killed_at_random_give_the_same_page(tmp_path):
     """For all experiments JDFL_EXPERIMENTS=all JDFL_KILLS=20, an hour."""
     assert _begun(tmp_path / "whole").wait() == 0
