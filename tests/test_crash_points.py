@@ -131,6 +131,8 @@ def test_a_disk_that_fails_at_any_operation_is_said(name: str, lasting: bool) ->
             wrong = [f"status {status}, without a word"]
         elif folder.is_dir():
             wrong = goes_on(folder, whole, work)
+            if disk.failed:  # a checkpoint that could not be written is warned of, and the one after it is compared
+                wrong = [one for one in wrong if not one.startswith("only in one of them: checkpoints/")]
         if wrong:
             found[f"{i}: {disk.failed}"] = wrong
         shutil.rmtree(folder, ignore_errors=True)

@@ -1,5 +1,9 @@
 """Snapshots on disk: what was written comes back, whole, or the one before, or it is told."""
 
+import contextlib
+import errno
+import shutil
+import threading
 from functools import partial
 from pathlib import Path
 
@@ -11,6 +15,7 @@ from jdfl.engine.checkpoint import Checkpoint
 from jdfl.engine.reading import read_checkpoint
 from jdfl.store import snapshots as storage
 from jdfl.store.journal import Position
+from tests.crashing import failing
 from tests.refused import refused
 from tests.toy import Gossip, network, problem, run
 
@@ -112,3 +117,19 @@ def test_a_damaged_one_is_told_and_the_one_before_taken(writer):
         damage(writer.folder / "1", change)
         with refused("snapshots/2"):
             storage.read(writer.folder)
+
+
+def test_a_snapshot_that_fails_costs_itself_alone_and_no_thread_waits_for_it(tmp_path):
+    folder = tmp_path / "kept"
+    for at in range(12):
+        shutil.rmtree(folder, ignore_errors=True)
+        writer = storage.Writer(folder)
+        with failing(tmp_path, at, errno.EIO, lasting=False) as disk, contextlib.suppress(OSError):
+            writer.write(1, {"x": np.ones(3)}, {})
+            writer.finish()
+        assert disk.failed
+        writer.write(2, {"x": np.ones(3)}, {})
+        writer.close()
+        assert storage.newest(folder) == 2
+    left = {one.name.rpartition("_")[0] for one in threading.enumerate() if not one.daemon}
+    assert left <= {"", "metadata_store"}  # the main thread, and Orbax's pool, which ends with the process

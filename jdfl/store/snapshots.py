@@ -3,6 +3,7 @@
 The arrays are stored consecutively, and everything is covered by a SHA-256, so that later damage is detected.
 """
 
+import contextlib
 import functools
 import hashlib
 import importlib
@@ -61,9 +62,16 @@ class Writer:
 
     def finish(self) -> None:
         """Wait until everything is written; OSError where it cannot be."""
-        if self._manager is not None:
+        if self._manager is None:
+            return
+        try:
             with _Writing(self.folder):
                 self._manager.wait_until_finished()
+        except OSError:  # which it would raise again in place of the next snapshot
+            failed, self._manager = self._manager, None
+            with contextlib.suppress(Exception):
+                failed.close()
+            raise
 
     def close(self) -> None:
         """`finish`, and stop the threads."""
@@ -204,6 +212,7 @@ def _manager(folder: Path) -> "ocp.CheckpointManager":
         max_to_keep=_KEPT,
         cleanup_tmp_directories=True,
         enable_async_checkpointing=True,
+        async_options=_orbax().AsyncOptions(create_directories_asynchronously=False),  # threads would wait for them
         multiprocessing_options=_alone("write"),
         create=False,
     )
