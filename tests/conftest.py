@@ -1,8 +1,7 @@
 """Strict settings for every test: no silent rank or dtype promotion, and warnings are errors (pyproject).
 
-Most of the suite's time is the compiler's: programs are compiled without XLA's fusion emitters (its other passes
-remain), and with few of LLVM's optimizations but in modules about bits, speed or memory (`pytestmark =
-pytest.mark.optimized`). Where `--optimized` is given all are compiled as users' are.
+Programs are compiled without XLA's fusion emitters, and with few of LLVM's optimizations but in modules about bits,
+speed or memory (`pytestmark = pytest.mark.optimized`) and with `--optimized`.
 """
 
 import gc

@@ -1,7 +1,4 @@
-"""Whenever work dies, or its disk fails, its folder is that of unbroken work once it goes on.
-
-Or it is refused. Where the disk fails, the status says so, or a warning does and nothing is missing.
-"""
+"""Whenever work dies, or its disk fails, its folder is that of unbroken work once it goes on, or it is refused."""
 
 import contextlib
 import errno

@@ -1,7 +1,4 @@
-"""Runs that are killed and resumed leave the folder of a run that nobody disturbed; one that loses its folder ends.
-
-A folder that is removed, replaced or changed while a run writes into it is left as it is.
-"""
+"""Runs that are killed and resumed leave the folder of an undisturbed run; one that loses its folder ends."""
 
 import os
 import random

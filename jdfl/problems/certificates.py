@@ -52,15 +52,15 @@ def certified_radius(
     if len(getattr(features, "shape", ())) != 2:
         shape = getattr(features, "shape", None)
         raise ValueError(f"Expected features [N, n], an array or a sparse matrix, got {type(features)}, shape {shape}.")
-    weights = np.asarray(aligned("w", w, labels_of(features, axis=1), "the columns of features"), float)
+    given = aligned("w", w, labels_of(features, axis=1), "the columns of features")
+    checks.finite("Give one parameter per feature.", w=given)
+    weights = np.asarray(given, float)
     labels = aligned("labels", labels, labels_of(features), "features")
     checks.shape((features.shape[-1],), "Give one parameter per feature, and features [N, n].", w=weights)
     target = np.asarray(labels)
     checks.shape((features.shape[0],), "Give one label per example.", labels=target)
     if not np.isin(target, (0, 1)).all():
         raise ValueError(f"Expected labels 0 and 1, got {np.setdiff1d(target, (0, 1))[:3].tolist()} among them.")
-    if not np.isfinite(weights).all():
-        raise ValueError("Expected finite parameters w, got infinite ones or NaN.")
     margin = np.asarray(features @ weights, float)
     if not np.isfinite(margin).all():
         place = int(np.argmin(np.isfinite(margin)))
