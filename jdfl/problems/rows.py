@@ -231,6 +231,8 @@ def _first(rows: Any) -> Any:
 
 
 def _all_finite(x: Any) -> bool:
+    if not jnp.issubdtype(getattr(x, "dtype", None) or np.asarray(x).dtype, jnp.inexact):
+        return True  # whole numbers, and keys, which NumPy cannot read
     if np.size(x) <= _SMALL and not (isinstance(x, Array) and not x.is_fully_addressable):
         return bool(np.isfinite(np.asarray(x)).all())
     return bool(_sum_finite(x))
@@ -238,8 +240,6 @@ def _all_finite(x: Any) -> bool:
 
 @jax.jit
 def _sum_finite(x: Array) -> Array:
-    if not jnp.issubdtype(x.dtype, jnp.inexact):
-        return jnp.bool_(True)
     return ~jnp.isnan(jnp.sum(x * 0))  # `all` would make an array of flags as large as x
 
 
