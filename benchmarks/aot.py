@@ -17,12 +17,13 @@ from jax.experimental import topologies
 from jax.sharding import SingleDeviceSharding
 
 import jdfl
+from benchmarks import floors
 from jdfl import problems
 from jdfl.algorithms.program import planned
 from jdfl.base.backend import target as compiling_for
 from jdfl.base.keys import typed_key
 from jdfl.base.streams import Keys
-from jdfl.engine import floors, loop, stepping
+from jdfl.engine import loop, stepping
 from jdfl.engine.own_kernels import form_of
 from jdfl.engine.turns import put_in_rows
 

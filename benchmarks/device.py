@@ -4,9 +4,9 @@ Run `python -m benchmarks.device [--quick] [--out DIR]`; about eight minutes on 
 `--quick` runs, as a check on the CPU.
 
 Every node receives from eight others, whose rows no cache can hold. A method's fraction of the memory bandwidth counts
-the bytes that its round must move (`jdfl.floor`). The compiled program is counted, too, so that the time that a model
-gives it (`benchmarks.roofline`) stands next to the measured one. Agreement with the CPU is tested on rounds of every
-row of the contract's table, on a small problem and on both backends of one process.
+the bytes that its round must move (`benchmarks.floors`). The compiled program is counted, too, so that the time that a
+model gives it (`benchmarks.roofline`) stands next to the measured one. Agreement with the CPU is tested on rounds of
+every row of the contract's table, on a small problem and on both backends of one process.
 """
 
 import json

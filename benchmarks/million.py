@@ -24,6 +24,7 @@ from jax import Array, lax
 
 import jdfl
 from benchmarks.common import Row, interleaved, options, report, row
+from benchmarks.floors import floor
 from benchmarks.machine import read_max, read_sum
 from jdfl.base.keys import typed_key
 from jdfl.engine import loop, stepping
@@ -78,7 +79,7 @@ def measured(name: str, m: int) -> dict[str, Any]:
         jax.block_until_ready(carry)
         seconds.append((time.perf_counter() - start) / rounds)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
-    least = jdfl.floor(ALGORITHMS[name], ready.problem, network(name, m)).total / read_bandwidth(ready.problem.data[0])
+    least = floor(ALGORITHMS[name], ready.problem, network(name, m)).total / read_bandwidth(ready.problem.data[0])
     return {"seconds": seconds[1:], "peak": peak, "set up": set_up, "least": least}
 
 

@@ -25,6 +25,7 @@ from jax import Array, lax
 
 import jdfl
 from benchmarks.common import Row, interleaved, options, ratios, report, rounds_of, row
+from benchmarks.floors import floor
 from benchmarks.machine import read_max, read_sum
 from jdfl.devices import layout
 
@@ -136,7 +137,7 @@ def whole_rounds(m: int, n: int, q: int, rounds: int, repeats: int) -> list[Row]
     A = lax.map(lambda key: jax.random.normal(key, (q, n)), jax.random.split(jax.random.key(0), m), batch_size=m // 100)
     problem, network = jdfl.problems.linear_regression(A, A[:, :, 0]), jdfl.network.circulant(m, (1, 2, 3, 4))
     method = jdfl.DPSGD(lr=0.01)
-    needed = jdfl.floor(method, problem, network).total
+    needed = floor(method, problem, network).total
     works = {
         "one device": rounds_of(method, problem, network, rounds),
         "a device a core": rounds_of(method, problem, network, rounds, layout.mesh_of(jax.device_count(), m)),

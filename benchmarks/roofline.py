@@ -9,9 +9,9 @@ Run `python -m benchmarks.roofline [--quick] [--out DIR]`, or with more argument
     python -m benchmarks.roofline --registered [--record]          every row of the contract's table, or named ones
 
 Rounds are compiled (`benchmarks.aot`) and their kernels counted (`benchmarks.hlo`): how many start in a round, the
-bytes that they move, over the least that a round has to move (`jdfl.floor`), and the memory at its peak, over state,
-data and network. The time is a model's: a kernel takes as long as its bytes or its operations, and a few microseconds
-at least; a loop or branch that depends on data makes the host wait.
+bytes that they move, over the least that a round has to move (`benchmarks.floors`), and the memory at its peak, over
+state, data and network. The time is a model's: a kernel takes as long as its bytes or its operations, and a few
+microseconds at least; a loop or branch that depends on data makes the host wait.
 
 Every registered method is held to the counts in benchmarks/aot.json, which --record writes for a target; more
 than 5 % above them is an error, unless JAX has another version.
@@ -33,11 +33,10 @@ from typing import Any
 
 import jax
 
-from benchmarks import aot, hlo, methods
+from benchmarks import aot, floors, hlo, methods
 from benchmarks.common import FOLDER, Row, report, row
 from benchmarks.methods import Method
 from jdfl import testing
-from jdfl.engine import floors
 
 NAME = "roofline"
 NEEDS = ("jax_cuda13_plugin",)

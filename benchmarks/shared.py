@@ -17,7 +17,7 @@ import numpy as np
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
 import jdfl
-from benchmarks import aot
+from benchmarks import aot, floors
 from benchmarks.aot import NEIGHBOURS, ROUNDS, Program, Size, Target
 from jdfl.algorithms.program import planned
 from jdfl.base.backend import target as compiling_for
@@ -25,7 +25,7 @@ from jdfl.base.keys import typed_key
 from jdfl.base.streams import Keys
 from jdfl.devices import nodes
 from jdfl.devices.layout import Rows
-from jdfl.engine import floors, loop, placement, stepping
+from jdfl.engine import loop, placement, stepping
 from jdfl.network import Static
 
 FEW, MORE = 1009, 8191  # nodes on a device

@@ -95,7 +95,6 @@ from .engine.callbacks import Budget, Callback, Deadline
 from .engine.checkpoint import Checkpoint
 from .engine.checkpoints import Checkpoints
 from .engine.data_ledger import DataLedger
-from .engine.floors import Floor, floor
 from .engine.paths import paths
 from .engine.progress import Progress
 from .engine.rates import Rate, linear_rate
@@ -188,7 +187,6 @@ __all__ = [
     "Exposure",
     "FedAvg",
     "FedFomo",
-    "Floor",
     "Gaussian",
     "GossipFL",
     "Gradients",
@@ -247,7 +245,6 @@ __all__ = [
     "compare",
     "consensus_below",
     "events",
-    "floor",
     "from_arrays",
     "from_loss",
     "from_model",

@@ -134,7 +134,6 @@ DOORS = (
     lambda p, n: jdfl.audit_one_run(NOISY, p, n, steps=2),
     lambda p, n: jdfl.calibrate(NOISY, p, n, steps=2, epsilon=1.0),
     lambda p, n: jdfl.compare({"a": jdfl.Entry(METHOD, network=n)}, p, nw.ring(p.m), **SHORT, progress=False),
-    lambda p, n: jdfl.floor(METHOD, p, n),
     lambda p, n: jdfl.observe(NOISY, p, n, Everyone(), steps=2),
     lambda p, n: jdfl.observe_pairs(NOISY, p, n, steps=2),
     lambda p, n: jdfl.paths(METHOD, p, n),

@@ -1,13 +1,12 @@
-"""Completion of commands, flags, kinds and values in the shell; timings of rounds."""
+"""Completion of commands, flags, kinds and values in the shell."""
 
-import json
 import shlex
 import shutil
 import subprocess
 
 import pytest
 
-from jdfl.cli import _COMMANDS, _functions, bench, main
+from jdfl.cli import _COMMANDS, _functions, main
 from jdfl.cli.flags import HelpAsked
 
 
@@ -55,17 +54,3 @@ def test_commands_flags_of_the_kinds_on_the_line_and_values_are_completed(capsys
     assert main(["completion", "zsh"]) == 0
     assert capsys.readouterr().out.endswith(script)
     assert main(["completion", "fish"]) == main(["completion"]) == 2
-
-
-def test_bench_tells_times_and_the_limit_and_refuses_rounds_that_a_run_does_not_make(capsys):
-    tiny = ["--problem.m", "4", "--problem.n", "20", "--problem.s", "2", "--problem.rows", "5", "9"]
-    flags = ["bench", *tiny, "--network", "ring", "--algorithm", "d-psgd"]
-    assert main([*flags, "--rounds", "8", "--repeats", "3", "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    each = told["seconds_per_round"]
-    assert 0 < each["least"] <= each["median"] <= each["most"]
-    least = sum(told["least_bytes_per_round"].values())
-    assert told["times_the_limit"] == pytest.approx(each["median"] * told["copy_bytes_per_second"] / least)
-    assert f"{told['rounds_per_second']:,.4g} rounds/s" in bench._text(told)
-    assert main([*flags, "--algorithm.lr", "1e30", "--rounds", "50"]) == 2
-    assert "--rounds" in capsys.readouterr().err

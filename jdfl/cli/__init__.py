@@ -26,7 +26,6 @@ commands:
   audit      attack the privacy that an algorithm reports
   report     write one page about one run or several
   data       show which datasets are available, and download some
-  bench      measure the time of a round on this machine
   list       list algorithms, problems, datasets, networks, codecs, stop rules and metrics
 
   completion bash|zsh: print a script that lets the shell complete commands and flags
@@ -44,7 +43,7 @@ environment:
 
 _COMMANDS = (
     *("run", "resume", "verify", "export", "compare", "sweep"),
-    *("account", "choose", "audit", "report", "data", "bench"),
+    *("account", "choose", "audit", "report", "data"),
 )
 _NAMES = (*_COMMANDS, "list", "completion", "--version", "--help")
 _KEPT = {

@@ -113,7 +113,7 @@ class AsyncMethod(Algorithm):
         """There are no rounds: ValueError, for everything that would play them."""
         raise ValueError(
             f"Expected a method with rounds, got {self.title}, whose nodes act at times of their own. jdfl.run, "
-            "repeat, sweep, comparisons and audit take it; observers, attackers, floors and kernels do not."
+            "repeat, sweep, comparisons and audit take it; observers, attackers and kernels do not."
         )
 
     def traced_step(self, state: Any, round: Round, /) -> Any:

@@ -73,13 +73,12 @@ class Shifted(ADPSGD):
 
 
 def test_what_would_play_rounds_or_prepare_constants_is_refused():
-    """A wrapped method, an audit of one run or a floor would compute other things than the run."""
+    """A wrapped method, or an audit of one run would compute other things than the run."""
     problem, timed, method = testing.small_problem(), network(), VARIANTS["AD-PSGD, noise"]
     plays = [
         ("prepare", lambda: ran(Shifted(lr=0.05))),  # seeds side by side would all have the first one's
         ("rounds", lambda: ran(jdfl.attacked(method, jdfl.robust.SignFlip(), nodes=[1]))),
         ("rounds", lambda: jdfl.audit_one_run(method, problem, timed, steps=2)),
-        ("rounds", lambda: jdfl.floor(method, problem, timed)),
         ("devices", lambda: ran(PLAIN, options=jdfl.Options(devices=2))),
     ]
     for named, play in plays:

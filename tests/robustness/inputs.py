@@ -14,7 +14,7 @@ from unittest import mock
 import yaml
 
 from jdfl import config
-from jdfl.cli import account, audit, bench, compare, data, report, resume, run, sweep, verify
+from jdfl.cli import account, audit, compare, data, report, resume, run, sweep, verify
 from jdfl.config import RunConfig, members, to_yaml
 from jdfl.engine import loop
 from jdfl.lab import study
@@ -33,7 +33,7 @@ VALUES += ["9" * 5000, "", " ", "x", "none", "None", "True", "ring", "dense", "c
 VALUES += ["/", ".", "/dev/null", "missing", "lr=1", "config.yaml", "../config.yaml", "%s", "$(x)", "--", "-", "a=b"]
 VALUES += ["\ud800", "a" * 300]
 OF_RUNS = {"run": run, "resume": resume, "verify": verify, "account": account, "audit": audit}
-OF_RUNS |= {"sweep": sweep, "bench": bench}
+OF_RUNS |= {"sweep": sweep}
 SPREAD = ("devices", "distributed", "coordinator", "processes", "process")  # other processes would be waited for
 SHORT = [".nan", ".inf", "-1", "0", "1", "2", "0.5", "1e300", "x", "", "none", "file", "1" * 30]
 TYPED = [*VALUES, "1_000", "0x10", "1e3", "٣", "1,2", "~", "null", "-0", "+1", ".5", "1e999", "\\", "'", "*"]
@@ -81,7 +81,7 @@ def words(draw: Random) -> list[str]:
         typed += draw.choice(
             [["folder"], ["whole"], ["missing"], ["file"], [""], [], ["whole", "whole"], ["/dev/null"]]
         )
-    elif draw.random() < 0.5 and command in ("run", "account", "audit", "bench", "sweep"):
+    elif draw.random() < 0.5 and command in ("run", "account", "audit", "sweep"):
         typed += TINY
     if command == "sweep" and draw.random() < 0.8:
         typed += ["--over", *(draw.choice(OVER) for _ in range(draw.randint(1, 2)))]
