@@ -14,11 +14,11 @@ import pytest
 
 import jdfl
 from jdfl.cli import main
+from jdfl.cli.running import Views
 from jdfl.engine.progress import Progress
 from jdfl.engine.records import JOURNAL, SNAPSHOTS
 from jdfl.engine.result import Result, Snapshot
 from jdfl.lab.results import read_run
-from jdfl.lab.views import Views
 from jdfl.store import lease
 from tests import toy
 from tests.counting import note

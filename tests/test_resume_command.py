@@ -14,11 +14,11 @@ import pytest
 
 import jdfl
 from jdfl.cli import main
+from jdfl.cli.running import Views
 from jdfl.engine.progress import Progress
 from jdfl.engine.records import JOURNAL, RECORDS, SNAPSHOTS
 from jdfl.engine.result import Snapshot
 from jdfl.lab.results import read_run
-from jdfl.lab.views import Views
 from jdfl.store import journal, manifest, snapshots
 
 TINY = ["--problem.m", "4", "--problem.n", "20", "--problem.s", "2", "--problem.rows", "5", "9"]

@@ -66,7 +66,7 @@ def test_names_are_text_in_a_terminal(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "300")
     tiny = ["--problem.m", "4", "--problem.n", "8", "--problem.s", "2", "--problem.rows", "5", "8"]
-    monkeypatch.setattr("jdfl.cli.points._number", lambda value: ODD if isinstance(value, float) else str(value))
+    monkeypatch.setattr("jdfl.cli.sweep._number", lambda value: ODD if isinstance(value, float) else str(value))
     args = ["sweep", *tiny, "--algorithm", "d-psgd", "--stop", "none", "--steps", "2", "--over", "algorithm.lr=.1,.2"]
     assert main(args) == 0
     assert capsys.readouterr().out.count(ODD) == 2

@@ -8,8 +8,8 @@ from typing import Any, Literal
 import jdfl
 from jdfl.algorithms.program import planned
 from jdfl.base import checks
-from jdfl.cli import flags, ledgers, observing
-from jdfl.config import RunConfig, build, run_key_of
+from jdfl.cli import flags, observing
+from jdfl.config import RunConfig, build, intended, ledger_of, run_key_of
 from jdfl.engine.outcome import READS_DATA
 from jdfl.engine.provenance import Provenance, settings_of
 from jdfl.engine.reading import read_checkpoint
@@ -30,6 +30,7 @@ from jdfl.privacy import (
     report,
 )
 from jdfl.privacy.mechanisms import event_of
+from jdfl.privacy.relation import upper
 from jdfl.privacy.report import KEYS
 from jdfl.privacy.slips import room
 
@@ -108,8 +109,8 @@ def parse(args: list[str]) -> tuple[RunConfig, Options]:
         args, Options(), prog="jdfl account", about=_ABOUT, examples=_EXAMPLES, run=flags.given(args, "run")
     )
     observing.check(options)
-    if ledgers.asked(options):
-        ledgers.check(config, options)
+    if _about_ledger(options):
+        _check_ledger_options(config, options)
     elif options.releases is None:
         _refuse_unused(args, options)
     elif options.run is not None or options.config is not None or config != RunConfig():
@@ -123,8 +124,8 @@ def parse(args: list[str]) -> tuple[RunConfig, Options]:
 
 def account(config: RunConfig, options: Options) -> int:
     """Account and print; returns the exit status."""
-    if ledgers.asked(options):
-        told, text = ledgers.shown(options)
+    if _about_ledger(options):
+        told, text = _ledger_shown(options)
     elif options.releases is not None:
         told = _releases(options)
         text = "".join(f"{name}: {value}\n" for name, value in told.items() if value is not None)
@@ -134,7 +135,7 @@ def account(config: RunConfig, options: Options) -> int:
     else:
         found = _of_a_run(config, options)
         told, text = found.as_dict(), found.statement()
-        more, words = ledgers.with_plan(config) if options.run is None else ({}, "")
+        more, words = _with_plan(config) if options.run is None else ({}, "")
         told, text = told | more, text + words
     print(json.dumps(told, indent=2, allow_nan=False) if options.json else text, end="\n" if options.json else "")
     return 0
@@ -271,3 +272,55 @@ def _releases(options: Options) -> dict[str, Any]:
         "epsilon at delta = 0": epsilon_pure(event, count, sampled=sampled),
         "epsilon of one release": epsilon(event, 1, options.delta, **how),
     }
+
+
+def _about_ledger(options: Any) -> bool:
+    """Whether the options are about a ledger alone."""
+    return options.ledger is not None or options.new_ledger is not None
+
+
+def _check_ledger_options(config: RunConfig, options: Any) -> None:
+    """Refuse settings of runs and releases together with a ledger, and a new ledger without a budget: ValueError."""
+    if options.ledger is not None and options.new_ledger is not None:
+        raise ValueError(
+            f"Expected --ledger or --new-ledger, got {options.ledger} and {options.new_ledger}. Make it first, then "
+            "show it."
+        )
+    others = [name for name in ("releases", "run", "config", "observer") if getattr(options, name) is not None]
+    others += ["the settings of a run"] * (config != RunConfig())
+    if others:
+        raise ValueError(
+            f"Expected --ledger or --new-ledger alone, got {', '.join(others)} too. A planned run is checked "
+            "against a ledger with --privacy.ledger."
+        )
+    if options.new_ledger is not None and options.epsilon is None:
+        raise ValueError(
+            "Expected --epsilon with --new-ledger, got epsilon = None. It is what all runs on the data may spend "
+            "together, at --delta."
+        )
+
+
+def _ledger_shown(options: Any) -> tuple[dict[str, Any], str]:
+    """The content of a ledger, as plain data and in words; a new one is made first."""
+    if options.new_ledger is not None:
+        book = jdfl.DataLedger.create(options.new_ledger, epsilon=options.epsilon, delta=options.delta)
+    else:
+        book = jdfl.DataLedger(options.ledger)
+    standing = book.standing()
+    lines = [standing.statement(), *(f"- {line}" for line in book.lines())]
+    return standing.as_dict(), "".join(f"{line}\n" for line in lines)
+
+
+def _with_plan(config: RunConfig) -> tuple[dict[str, Any], str]:
+    """The ledger of a planned run after that run, as plain data and in words; empty without a ledger.
+
+    ValueError for a run that the ledger would refuse.
+    """
+    if (book := ledger_of(config)) is None:
+        return {}, ""
+    found = book.check(intended(config, build(config), [run_key_of(config, config.seed or 0, noisy=True)]))
+    now = book.standing()
+    told = {"data_ledger": now.as_dict() | {"with_this_run": found}}
+    return told, (
+        f"- ledger: {now.statement().removesuffix('.')}; with this run it would be ({upper(found)}, {now.delta:g})\n"
+    )

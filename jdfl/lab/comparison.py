@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -15,15 +16,17 @@ from jdfl.engine.ledger_file import Standing
 from jdfl.engine.result import Result
 from jdfl.lab import curves, first_events, paired, table, words
 from jdfl.lab.curves import AXES, axes_of, metrics_of
-from jdfl.lab.outputs import Outputs
 from jdfl.lab.table import Format, Grid
 from jdfl.lab.tuning import Tuned
 from jdfl.privacy import PrivacyReport
 from jdfl.privacy.together import Together
 
+if TYPE_CHECKING:
+    from jdfl.lab.drawing import Drawn
+
 
 @dataclass(frozen=True, repr=False)
-class Comparison(Outputs):
+class Comparison:
     """What `jdfl.compare` gives back: the comparison at its budget of `by`, and those at other budgets in `views`.
 
     Each has its own values and reported runs; `at`, `table` and `plot` take the one that was tuned at what they
@@ -311,3 +314,81 @@ class Comparison(Outputs):
         checks.one_of(list(self.results), label=label)
         found = {id(run): run for one in (self, *self.views) for run in one.results[label]}
         return list(found.values())
+
+    @checked
+    def plot(
+        self,
+        x: str | Sequence[str] | None = None,
+        y: str | None = None,
+        *,
+        marks: bool = True,
+        ax: Any = None,
+        width: Literal["column", "page"] | float = "column",
+        height: float | None = None,
+        floor: float | None = None,
+    ) -> "Drawn":
+        """Draw a metric against what it cost: `fig, ax = comparison.plot(x="bytes")`.
+
+        A line is the mean over the trials, with a band that the legend explains, of the runs whose values were chosen
+        at the largest budget of that amount. Runs that diverged are left out. Nothing is written: `fig.savefig` does.
+
+        Args:
+            x: An amount, as for `at`, or a list of them; None: the one that tuning compared at.
+            y: The metric; None: the measure.
+            marks: Whether the legend shows every `mark` and counts runs that diverged, and the axis names the budget
+                of tuning. Without them, say so in the caption.
+            ax: As for `Result.plot`, and so are `width`, `height` and `floor`.
+            width: "column", "page" or inches.
+            height: Inches, or None.
+            floor: The accuracy of the reference solution, below which nothing is drawn; None: for suboptimality, that
+                of the trusted solver.
+
+        Returns:
+            The figure and its Axes, an array of Axes for a list of amounts.
+
+        Raises:
+            ValueError: For an unknown amount or metric, a bad size, and another number of Axes than amounts.
+        """
+        from jdfl.lab import plots  # matplotlib, for those who draw
+
+        return plots.of_comparison(self, x, y, marks=marks, ax=ax, width=width, height=height, floor=floor)
+
+    @checked
+    def save(self, folder: str | Path, *, config_yaml: str = "", overwrite: bool = False) -> Path:
+        """Write the comparison into a folder, whole or not at all; `jdfl.load` reads it back.
+
+        The folder has comparison.json and comparison.npz for `jdfl.load`, curves.csv, curves.parquet, tuning.csv,
+        equal_costs.csv, table.txt, table.md, table.tex, figure.png, figure.pdf, report.html, environment.json and
+        provenance.json. Algorithm objects are not stored.
+
+        Args:
+            folder: Where to write; it is made, with the folders above it. An empty one may be there already.
+            config_yaml: The settings as YAML, for config.yaml and the page; empty: neither has them.
+            overwrite: Whether a folder with content is replaced; otherwise FileExistsError.
+
+        Returns:
+            The path of the folder.
+        """
+        from jdfl.lab.folder import write_comparison
+
+        return write_comparison(self, folder, config_yaml, overwrite=overwrite)
+
+    @checked
+    def report(self, path: str | Path) -> Path:
+        """Write one HTML page about the comparison, a single file that loads nothing from elsewhere; returns the path.
+
+        It has tables, curves, tuning and privacy. The file at `path` is replaced if it is there.
+        """
+        from jdfl.lab.folder import write_page
+
+        return write_page(self, path)
+
+    def __repr__(self) -> str:
+        from jdfl.lab import shown
+
+        return shown.of_comparison(self)
+
+    def _repr_html_(self) -> str:
+        from jdfl.lab import shown
+
+        return shown.html_of_comparison(self)

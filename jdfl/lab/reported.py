@@ -5,6 +5,7 @@ import functools
 import re
 import warnings
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from operator import attrgetter
 from typing import Any, NamedTuple, TypeAlias
 
@@ -14,24 +15,25 @@ import pandas as pd
 from jdfl.algorithms.algorithm import Algorithm
 from jdfl.base import checks
 from jdfl.engine.accountant import account, adjustable, ledger_of_run
-from jdfl.engine.batch import across
-from jdfl.engine.booking import Room
+from jdfl.engine.batch import across, keys_of
+from jdfl.engine.booking import Room, intents
+from jdfl.engine.data_ledger import Intent
 from jdfl.engine.metrics import Metric
 from jdfl.engine.result import Result
+from jdfl.engine.trials import Trial
 from jdfl.events import AsyncMethod
-from jdfl.lab import intended
 from jdfl.lab.comparison import Comparison
 from jdfl.lab.curves import AXES, LABELS, long_form
 from jdfl.lab.entries import Terms, Tuning, calibrated, plans
 from jdfl.lab.first_events import Lanes, of_run
-from jdfl.lab.grids import Plan
+from jdfl.lab.grids import Plan, Point
 from jdfl.lab.table import better, number
 from jdfl.lab.tuning import Choice, Target, Tuned, tune_all
 from jdfl.privacy import PrivacyReport, exposing
 from jdfl.privacy.together import Together
 from jdfl.problems import solved, suboptimality_floor
 
-Point: TypeAlias = tuple[tuple[str, float], ...]  # values by field
+Chosen: TypeAlias = tuple[tuple[str, float], ...]  # values by field
 
 
 class Reported(NamedTuple):
@@ -51,7 +53,7 @@ def ran(methods: Mapping[str, Any], terms: Terms, metrics: tuple[Metric, ...]) -
     choices = [Choice(untuned, dict.fromkeys(planned, Tuned({}, {}, 0, {})), pd.DataFrame({"label": list(planned)}))]
 
     @functools.cache  # runs are shared by all budgets that choose the same values
-    def reported(label: str, point: Point) -> Reported:
+    def reported(label: str, point: Chosen) -> Reported:
         terms.announce(label, "running")
         algorithm, runs = reported_runs(label, planned[label], terms, metrics, dict(point))
         plan = planned[label]
@@ -68,13 +70,13 @@ def ran(methods: Mapping[str, Any], terms: Terms, metrics: tuple[Metric, ...]) -
 
     done: list[Reported] = []
     with Room(ledger, terms.jobs and terms.jobs.folder) as room:
-        room.keep(lambda: intended.of_all(planned, terms))
+        room.keep(lambda: of_all(planned, terms))
         if tune is not None:
             choices = tune_all(planned, terms, tune)
         _warn(choices[0].tuned)
         if epsilon is not None:
             _warn_noiseless(planned)
-        room.keep(lambda: intended.of_chosen(planned, terms, choices))
+        room.keep(lambda: of_chosen(planned, terms, choices))
         made = [
             {label: reported(label, tuple(how.values.items())) for label, how in tuned.items() if not how.failure}
             for _, tuned, _ in choices
@@ -211,3 +213,53 @@ def _warn_short(found: Comparison) -> None:
     for label, needs in found.at(found.by)["needs"].items():
         if np.isfinite(needs) and found.results[str(label)]:
             warnings.warn(f"{label}: {found.mark(str(label))}. Give a larger budget.", stacklevel=3)
+
+
+def of_all(plans: Mapping[str, Plan], terms: Terms) -> list[Intent]:
+    """All runs of tuning, and as many reported ones as there may be, those with the least noise of each grid."""
+    tune, found = terms.tune, list[Intent]()
+    if tune is not None and tune.extend and any(plan.grid for plan in plans.values()):
+        raise ValueError(
+            f"Expected tuning whose runs are known beforehand with a ledger, got tune.extend = {tune.extend}. Give "
+            "jdfl.Tuning(extend=0), or --extend 0: no grid goes on beyond its edge then."
+        )
+    shown = max(1, len(terms.budgets))
+    for label, plan in plans.items():
+        points = plan.taken()
+        if tune is not None:
+            found += _runs(label, plan, terms, [(plan.at(point), point, plan.tuning) for point in points])
+        reported = [_reported(label, plan, terms, [point]) for point in points]
+        found += [run for runs in sorted(reported, key=_noise)[:shown] for run in runs]
+        terms.announce(label, "keeping room in the ledger")
+    return found
+
+
+def of_chosen(plans: Mapping[str, Plan], terms: Terms, choices: Sequence[Choice]) -> list[Intent]:
+    """The reported runs of all values that tuning chose, each once."""
+    found: list[Intent] = []
+    for label, plan in plans.items():
+        tuned = [choice.tuned[label] for choice in choices]
+        points = {tuple(how.values.items()): how.values for how in tuned if not how.failure}
+        found += _reported(label, plan, terms, list(points.values()))
+    return found
+
+
+def _reported(label: str, plan: Plan, terms: Terms, points: Sequence[Point]) -> list[Intent]:
+    algorithms = [calibrated(replace(plan, algorithm=plan.at(point)), terms) for point in points]
+    made = [(algorithm, point, plan.trials) for algorithm, point in zip(algorithms, points)]
+    return _runs(label, plan, terms, made)
+
+
+def _runs(label: str, plan: Plan, terms: Terms, made: Sequence[tuple[Any, Point, Sequence[Trial]]]) -> list[Intent]:
+    """The runs of these algorithms, each with its point and the trials given with it."""
+    found, known = list[Intent](), dict[Any, Any]()
+    for algorithm, point, trials in made:
+        for trial, key in zip(trials, keys_of([trial.key for trial in trials], [(label, point)], terms.token)):
+            given = algorithm, trial.problem, trial.network, terms.stop
+            found += intents(*given, keys=[key], steps=plan.steps, derived=plan.derived, known=known)
+    return found
+
+
+def _noise(runs: Sequence[Intent]) -> float:
+    """The least noise of these runs, in units of the sensitivity."""
+    return min(getattr(run.guarantee.event, "noise_multiplier", 0.0) for run in runs)

@@ -13,7 +13,7 @@ import pytest
 import jdfl
 from jdfl.cli import main
 from jdfl.lab import charts, files, overview, results
-from jdfl.lab.numbers import compared, tiles
+from jdfl.lab.overview import compared, tiles
 from jdfl.lab.runs import read_all as read
 from jdfl.privacy import ledger
 from jdfl.store import manifest
