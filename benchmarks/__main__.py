@@ -11,10 +11,12 @@ command goes on with the rest, as long as code and libraries are the same. Later
 has drifted from its record in benchmarks/results, and the exit code is 1 where one is worse. Seconds are left out:
 they are those of one machine in one hour.
 
-`--list` lists the benchmarks, `--page` generates docs/benchmarks.md from benchmarks/results; neither measures anything.
+`--list` lists the benchmarks, `--show` prints all that benchmarks/results has about them, and `--page` generates
+docs/benchmarks.md from it; none of these measures anything.
 """
 
 import argparse
+import os
 import shutil
 import subprocess
 import sys
@@ -24,7 +26,7 @@ from difflib import get_close_matches
 from importlib.util import find_spec
 from pathlib import Path
 
-from benchmarks import page
+from benchmarks import page, recorded
 from benchmarks.common import FOLDER, Benchmark, Row, discover, read, show
 from experiments.common import cut_off, mortal
 from jdfl.engine.provenance import total, versions
@@ -124,6 +126,19 @@ def compare(outcomes: Sequence[Outcome], records: Path) -> int:
     return int(bool(worse or without))
 
 
+def show_records(benchmarks: Sequence[Benchmark]) -> int:
+    """Print what is recorded about some benchmarks; returns the exit code, 1 where one of them has no record."""
+    found, width = page.records(), shutil.get_terminal_size().columns
+    try:
+        for benchmark in benchmarks:
+            record = found.get(benchmark.name)
+            none = f"{benchmark.name}: no record in {page.RESULTS}\n"
+            print(none if record is None else recorded.text(benchmark, record, width), flush=True)
+    except BrokenPipeError:  # the reader, `head` say, has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return int(any(benchmark.name not in found for benchmark in benchmarks))
+
+
 def chosen(names: Sequence[str], known: Collection[str]) -> list[str]:
     """The requested names, or all known ones; ValueError with the nearest name for an unknown one."""
     for name in names:
@@ -144,6 +159,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--compare", action="store_true", help="exit with 1 where a ratio is worse than its record")
     instead = parser.add_mutually_exclusive_group()
     instead.add_argument("--list", action="store_true", help="list the benchmarks and measure nothing")
+    instead.add_argument("--show", action="store_true", help="print all recorded figures and measure nothing")
     instead.add_argument("--page", action="store_true", help="write docs/benchmarks.md and measure nothing")
     given = parser.parse_args(arguments)
     try:
@@ -153,6 +169,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if given.list:
         show("Benchmarks", [{"name": name, "measures": known[name].about} for name in names])
         return 0
+    if given.show:
+        return show_records([known[name] for name in names])
     if given.page:
         if given.names:
             parser.error("The page covers all benchmarks: --page takes no names.")

@@ -18,6 +18,11 @@ from benchmarks.rounded_losses import Pair, bracket
 from jdfl.privacy import GaussianEvent, LaplaceEvent, Sampled, epsilon
 
 NAME = "accountants"
+RESULT = (
+    "With noise multiplier 1, sampling rate 0.1 and 100 releases, epsilon is {z=1, rate=0.1, T=100, delta=1e-06 -> "
+    "over rounded losses, from below} times an independent lower bound and {z=1, rate=0.1, T=100, delta=1e-06 -> over"
+    " rounded losses, from above} times its upper bound."
+)
 LIMIT = (
     "Rows of samples under replace-one have no upper bound. For Poisson samples jdfl's is that of a pair which "
     "dominates all others by joint convexity; that the pair of two records on either side of zero is the worst one is "

@@ -23,6 +23,10 @@ from benchmarks.dpsgd_overhead import LR, by_hand, peak_in_process
 from benchmarks.events import METHODS, running
 
 NAME = "basics"
+RESULT = (
+    "Importing jdfl and its runner takes {package -> import / import of jax.numpy} times the processor time of "
+    "importing `jax.numpy`."
+)
 METHODS_FIRST: dict[str, Any] = {
     "D-PSGD": jdfl.DPSGD(lr=1e-4),
     "CHOCO-SGD": jdfl.CHOCO(lr=1e-4),

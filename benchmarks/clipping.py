@@ -29,6 +29,10 @@ from jdfl.privacy import clipped
 from jdfl.problems import Problem
 
 NAME = "clipping"
+RESULT = (
+    "Clipped gradients of linear regression take {linear m=32 q=500 n=1000 -> clipped / plain} times the time of "
+    "plain ones; forming them one by one takes {linear m=32 q=500 n=1000 -> one by one / clipped} times as long."
+)
 GOAL = "<= 1.3"
 LR = 1e-3
 BURST = 5  # calls in a row that are timed together: in a run, too, a call finds the caches as the last one left them

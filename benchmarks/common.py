@@ -9,7 +9,8 @@ A benchmark is a file in this folder with
     a docstring        its first line states what is measured, in lists and on the page
     NAME = "..."       the file's own name
     NEEDS = ("...",)   optional packages that it imports, if any; without them it is skipped
-    LIMIT = "..."      why goals are missed, and what else was tried; for the page
+    RESULT = "..."     a sentence for the page, in which {CASE -> MEASURE} stands for the value of this row
+    LIMIT = "..."      why goals are missed, and what else was tried; for --show
     main(arguments)    ends with `report` and returns the rows
 
 and is found without being registered anywhere.
@@ -88,6 +89,7 @@ class Benchmark:
     name: str
     about: str
     needs: tuple[str, ...] = ()
+    result: str = ""
     limit: str = ""
 
 
@@ -101,8 +103,10 @@ def discover(folder: Path = FOLDER) -> dict[str, Benchmark]:
         if "NAME" in values and "main" in functions:
             name = ast.literal_eval(values["NAME"])
             about = (ast.get_docstring(tree) or "").partition("\n")[0]
-            needs, limit = (ast.literal_eval(values.get(one, ast.Constant(""))) for one in ("NEEDS", "LIMIT"))
-            found[name] = Benchmark(name, about, tuple(needs), limit)
+            needs, result, limit = (
+                ast.literal_eval(values.get(one, ast.Constant(""))) for one in ("NEEDS", "RESULT", "LIMIT")
+            )
+            found[name] = Benchmark(name, about, tuple(needs), result, limit)
     return found
 
 

@@ -25,6 +25,7 @@ from benchmarks.common import interleaved, options, ratios, report, rounds_of, r
 from benchmarks.machine import read_max, read_sum
 
 NAME = "dpsgd_overhead"
+RESULT = "With 128 nodes, a round takes {m=128 n=1000 q=500 -> jdfl / by hand} times as long as one of the script."
 LIMIT = (
     "For m=32 half of the 64 MB of data fit in a cache of 32 MB and are read faster than from memory, so the limit is "
     "shorter, and mixing and the overhead of the loop matter more. The hand-written script, which does nothing else, "

@@ -44,6 +44,12 @@ class Machine:
     read_gb_per_s: float | None = None
     copy_gb_per_s: float | None = None  # what is read and what is written both count
 
+    @property
+    def short(self) -> str:
+        """The processor, its cores and an accelerator."""
+        gpu = None if self.backend in (None, "cpu") else self.device
+        return ", ".join(word for word in (self.cpu, _counted(self.cores, "core"), gpu) if word is not None)
+
     def __str__(self) -> str:
         """One line of all that is known."""
         known = [

@@ -31,6 +31,10 @@ from jdfl.engine import loop, stepping
 from jdfl.engine.start import check_run
 
 NAME = "million"
+RESULT = (
+    "A round of D-PSGD with a million nodes takes {D-PSGD, 1,000,000 nodes -> a round} s and {D-PSGD, 1,000,000 nodes"
+    " -> peak memory} GiB."
+)
 LIMIT = (
     "The data of 10,000 nodes, 8 MB, stay in a cache, which is faster than memory. Compared with the bytes that a "
     "round has to move, as fast as data of that size are read, rounds of few and of many nodes differ less."

@@ -30,6 +30,11 @@ from benchmarks.machine import read_max, read_sum
 from jdfl.devices import layout
 
 NAME = "one_pass"
+RESULT = (
+    "D-PSGD with a million nodes runs at {D-PSGD, m=1,000,000 n=20 q=10 -> of the limit of memory, one device} of the"
+    " limit of memory, with a device per core at {D-PSGD, m=1,000,000 n=20 q=10 -> of the limit of memory, a device a"
+    " core}."
+)
 LIMIT = (
     "XLA for CPUs copies the rows of a loop's turn before a product of matrices reads them, which costs what the "
     "second pass over memory would; a product of a small node's matrix takes longer than its memory, on one core, and "

@@ -43,6 +43,10 @@ from jdfl.base import struct
 
 NAME = "originals"
 NEEDS = ("decent_bench",)
+RESULT = (
+    "jdfl takes {ATC, m=128 n=1000 q=500 -> jdfl / decent-bench} of decent-bench's time for adapt-then-combine D-PSGD"
+    " and {LT_ADMM_VR, m=128 n=1000 q=500 -> jdfl / decent-bench} for LT-ADMM-VR."
+)
 LIMIT = (
     "The machine was shared with other work while this was measured. Part of jdfl's lead is float32: D-PSGD of "
     "decent-bench takes 0.6 of its usual time in it (`peers`). decent-bench's gradient of all examples is one product "

@@ -24,6 +24,7 @@ from benchmarks.common import Row, interleaved, options, ratios, report, rounds_
 
 NAME = "own_convolutions"
 NEEDS = ("torch",)
+RESULT = "A round of GN-LeNet on 16 nodes takes {GN-LeNet, m=16 batch=16 -> jdfl / PyTorch} times as long in jdfl."
 LR, IN_ALL = 0.01, 64  # step size, and examples of a node
 LAYERS = ((3, 32), (32, 32), (32, 64))
 

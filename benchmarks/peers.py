@@ -32,6 +32,11 @@ from benchmarks.common import Row, interleaved, options, ratios, report, rounds_
 from jdfl.network import as_dense
 
 NAME = "peers"
+RESULT = (
+    "With 128 nodes, decent-bench in float64 takes {m=128 n=1000 q=500 -> decent-bench, float64 / jdfl, "
+    "combine-then-adapt} and gossipy {m=128 n=1000 q=500 -> gossipy / jdfl, adapt-then-combine} times as long as "
+    "jdfl."
+)
 LIMIT = (
     "A round reads the features twice, and jdfl reads them about as fast as memory allows (`dpsgd_overhead`). "
     "decent-bench reads half as much again in float32 and three times as much in float64, which it normally uses; the "

@@ -23,6 +23,10 @@ from jdfl import robust
 from jdfl.robust.received import squares
 
 NAME = "robust"
+RESULT = (
+    "With 16 neighbours, the coordinate median takes {m=4096 n=1000, 16 neighbours -> coordinate median / mixing} and"
+    " ClippedGossip {m=4096 n=1000, 16 neighbours -> ClippedGossip, given length / mixing} times the time of mixing."
+)
 LIMIT = (
     "Medians and trimmed means sort the values of every coordinate by a network of exchanges, and every one passes "
     "over two rows in the cache. Clipping reads every received row twice, for its distance and for the sum, and a "

@@ -19,6 +19,10 @@ from benchmarks.common import Row, interleaved, options, ratios, report, rounds_
 from jdfl.algorithms.program import planned
 
 NAME = "rounds"
+RESULT = (
+    "A loop over 256 nodes with 20 parameters takes {D-PSGD m=256 n=20 q=10 -> per node / at once} times as long as "
+    "one step of all nodes."
+)
 LIMIT = (
     "With 32 examples of 1000 numbers a node's data are 128 kB, and both are limited by memory, 33 MB read twice per "
     "round; vectorization can save only the calls. A device per core gives 1.4 times as many rounds (`python -m "

@@ -17,6 +17,10 @@ from benchmarks.common import interleaved, options, ratios, report, row
 from jdfl.testing import compilations
 
 NAME = "sweep"
+RESULT = (
+    "Side by side, 64 runs take {D-PSGD, Example 1, m=32 n=200, 64 trials of 100 rounds -> side by side / one after "
+    "another} of the time that they take in sequence."
+)
 
 
 def main(arguments: Sequence[str] | None = None) -> list[Any]:

@@ -1,14 +1,15 @@
 """The suite of benchmarks: what is found, run and skipped, what is written, and the page made of it."""
 
 import json
-from dataclasses import asdict
+from dataclasses import asdict, replace
+from itertools import groupby
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
 from benchmarks import __main__ as suite
-from benchmarks import common, page
+from benchmarks import common, page, recorded
 from benchmarks.common import Benchmark, Record, Row
 from benchmarks.machine import Machine
 
@@ -42,6 +43,7 @@ def test_every_benchmark_keeps_the_contract_and_explains_goals_that_it_misses():
         path = common.FOLDER / f"{found.name}.py"
         assert path.is_file(), "NAME is the file's name"
         assert f"python -m benchmarks.{name} [--quick] [--out DIR]" in path.read_text()
+        assert found.result, "the page has a sentence about every benchmark"
     for path in page.RESULTS.glob("*.json"):
         missed = [row for row in common.read(path).rows if row.met is False]
         assert KNOWN[path.stem].limit or not missed, path
@@ -49,7 +51,7 @@ def test_every_benchmark_keeps_the_contract_and_explains_goals_that_it_misses():
 
 def test_wrong_arguments_are_refused():
     """`--compare` into the folder of records would overwrite what it compares with."""
-    for arguments in (["noize"], ["--compare", "--quick"], ["--compare", "--out", str(page.RESULTS)]):
+    for arguments in (["noize", "--show"], ["--compare", "--quick"], ["--compare", "--out", str(page.RESULTS)]):
         with pytest.raises(SystemExit, match="2"):
             suite.main(arguments)
 
@@ -73,19 +75,33 @@ def test_the_page_in_the_repository_is_what_the_figures_give():
     assert page.PAGE.read_text(encoding="utf-8") == page.page(), "run python -m benchmarks --page"
 
 
-def ratio(value, low, high):
-    return Row("a", "ours / theirs", value, "x", "", None, f"{low}–{high} (of 3)")
+def test_all_that_is_recorded_is_shown_and_missed_goals_are_on_the_page(monkeypatch, capsys):
+    wide, written = list[str](), page.PAGE.read_text(encoding="utf-8").replace("\\", "").replace("&lt;", "<")
+    for name, record in page.records().items():
+        shown, expected = recorded.text(KNOWN[name], record, 10_000), list[str]()
+        for case, rows in groupby(record.rows, lambda row: row.case):
+            expected += [case, *(" ".join(" ".join([*row.cells().values()][1:]).split()) for row in rows)]
+        assert [" ".join(line.split()) for line in recorded.figures(record, 10_000)[1:]] == expected
+        for fact in (KNOWN[name].about, f"python -m benchmarks.{name}", f"{record.machine}.", KNOWN[name].limit):
+            assert f"\n{fact}\n" in shown
+        for row in (row for row in record.rows if row.met is False):
+            value = " ".join(f"{row.value:.3g} {row.unit} | {row.goal} |".split())
+            assert f"| `{name}` | {row.case} | {row.measure} | {value}" in written
+        wide += shown.split()
+    monkeypatch.setenv("COLUMNS", "80")
+    assert suite.main(["--show"]) == 0
+    assert sorted((narrow := capsys.readouterr().out).split()) == sorted(wide)
+    assert max(map(len, narrow.splitlines())) <= 80
 
 
 def test_a_worse_ratio_ends_the_quick_set_with_an_error(processes, tmp_path, monkeypatch, capsys):
     records, out = tmp_path / "records", tmp_path / "out"
     records.mkdir()
     monkeypatch.setattr(suite.page, "RESULTS", records)
-    processes.doings["one"] = lambda folder: written(folder, "one", ratio(1.18, 1.17, 1.2)) or 0
-    written(records, "one", ratio(1.19, 1.15, 1.2))
-    assert suite.main(["--compare", "--out", str(out)]) == 0
-    assert "0 ratios worse" in capsys.readouterr().out
-    processes.doings["one"] = lambda folder: written(folder, "one", ratio(2.3, 2.2, 2.4)) or 0
+    written(records, "one", replace(MISSED, value=1.19, spread="1.15–1.2 (of 3)"))
+    for value, spread, worse in ((1.18, "1.17–1.2 (of 3)", 0), (2.3, "2.2–2.4 (of 3)", 1)):
+        now = replace(MISSED, value=value, spread=spread)
+        processes.doings["one"] = lambda folder, now=now: written(folder, "one", now) or 0
+        assert suite.main(["--compare", "--out", str(out)]) == worse
+        assert f"{worse} ratios worse" in capsys.readouterr().out
     assert suite.main(["--out", str(out)]) == 0
-    assert suite.main(["--compare", "--out", str(out)]) == 1
-    assert "1 ratios worse" in capsys.readouterr().out

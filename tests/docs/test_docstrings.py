@@ -125,11 +125,8 @@ def parameters(name: Name) -> tuple[list[tuple[str, str]], str]:
     """Names and annotations of a function's parameters, or of the fields of a dataclass; what is returned."""
     if inspect.isclass(name.value):
         mine = vars(name.value).get("__annotations__", {}) if is_dataclass(name.value) else {}
-        return [
-            (one.name, str(mine[one.name]))
-            for one in (fields(name.value) if mine else ())
-            if one.name in mine and one.init
-        ], ""
+        own = [one for one in (fields(name.value) if mine else ()) if one.name in mine and one.init]
+        return [(one.name, str(mine[one.name])) for one in own], ""
     tree: Any = ast.parse(textwrap.dedent(inspect.getsource(name.value))).body[0]
     every = [*tree.args.posonlyargs, *tree.args.args, *tree.args.kwonlyargs]
     told = [(one.arg, ast.unparse(one.annotation) if one.annotation else "") for one in every]

@@ -60,12 +60,8 @@ def test_the_recipe_is_two_files_and_a_command():
     assert [block.title for block in FILES] == [f"jdfl/algorithms/{KIND}.py", f"tests/field/{KIND}.py"]
     assert max(block.text.count("\n") for block in FILES) <= 46
     assert RECIPE is not None
-    for words in (
-        "jdfl/algorithms",
-        "tests/field",
-        "python -m tools.register",
-        'tests/contract tests/field -m "" -k NAME',
-    ):
+    laws = 'tests/contract tests/field -m "" -k NAME'
+    for words in ("jdfl/algorithms", "tests/field", "python -m tools.register", laws):
         assert words in " ".join(RECIPE[0].split())
     assert KIND not in REGISTRY
     assert not hasattr(jdfl, NAME)

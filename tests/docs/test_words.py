@@ -49,12 +49,8 @@ def search() -> re.Pattern[str]:
 
 def files() -> list[Path]:
     """All files with prose, but the glossary."""
-    found = [
-        path
-        for folder in CODE
-        for end in ("py", "md", "js", "html", "ipynb")
-        for path in (ROOT / folder).rglob(f"*.{end}")
-    ]
+    ends = ("py", "md", "js", "html", "ipynb")
+    found = [path for folder in CODE for end in ends for path in (ROOT / folder).rglob(f"*.{end}")]
     return sorted({*found, *ROOT.glob("*.md")} - {GLOSSARY})
 
 
