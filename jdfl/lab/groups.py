@@ -13,7 +13,6 @@ from typing import Any
 import jax
 import pandas as pd
 
-import jdfl
 from jdfl.algorithms.algorithm import Algorithm
 from jdfl.base.run_keys import RunKey
 from jdfl.config import RunConfig, budget_of, build, intended, ledger_of, yaml_text
@@ -22,7 +21,8 @@ from jdfl.engine.batch import across
 from jdfl.engine.data_ledger import Intent
 from jdfl.engine.metrics import COUNTS
 from jdfl.engine.result import CUTS, Result
-from jdfl.engine.start import check_run, execution
+from jdfl.engine.runner import run
+from jdfl.engine.start import Options, check_run, execution
 from jdfl.engine.trials import Trial
 from jdfl.lab.summary import privacy_of
 from jdfl.privacy.relation import worth
@@ -93,7 +93,7 @@ def intents(group: Group, token: str) -> Iterator[Intent]:
             _check(config, *given)
         except (ValueError, OSError):  # it is reported when its turn comes
             continue
-        others = () if group.side_by_side else execution(jdfl.Options(diverged_above=config.diverged_above))
+        others = () if group.side_by_side else execution(Options(diverged_above=config.diverged_above))
         yield from intended(config, given, _keys(group, point, token), *others)
 
 
@@ -163,9 +163,9 @@ def _alone(group: Group, token: str) -> Iterator[tuple[Point, Result | str]]:
             algorithm, problem, network, stop = build(config)
             _check(config, algorithm, problem, network, stop)
             how: dict[str, Any] = _options(config) | {"stop": stop, "callbacks": budget_of(config)}
-            how["options"] = jdfl.Options(diverged_above=config.diverged_above)
+            how["options"] = Options(diverged_above=config.diverged_above)
             for seed, key in zip(group.seeds, _keys(group, point, token)):
-                result = jdfl.run(algorithm, problem, network, key=key, **how)
+                result = run(algorithm, problem, network, key=key, **how)
                 if result.ending in CUTS:  # a part of a run is none of its points
                     raise KeyboardInterrupt
                 yield point, replace(result, labels={"seed": seed})
