@@ -59,6 +59,8 @@ class Table:
     columns: tuple[Column, ...]
     lowest: bool = False
     """Whether the lowest number of every column is bold."""
+    published: str = ""
+    """The head of a first row with the paper's numbers, where these are the same for all rows."""
 
 
 @dataclass(frozen=True)
