@@ -6,9 +6,9 @@ A page has places of the form
     <!-- end -->
 
 and what stands between the two lines is made from `papers/*.yaml` and `results/`: change those. There are `errata`, a
-list of what is wrong in a paper; `reproduction`, the verdicts on its tables and figures; `claims`, a list of some claims
-by their names; `sentences`, those of some claims; `advice`, what to use by what one has; `figures`, what was measured;
-`table`, one of a paper's tables; `methods`, every registered method with its properties and what it reached.
+list of what is wrong in a paper; `reproduction`, the verdicts on its tables and figures; `claims`, a list of some
+claims by their names; `sentences`, those of some claims; `advice`, what to use by what one has; `figures`, what was
+measured; `table`, one of a paper's tables; `methods`, every registered method with its properties and what it reached.
 """
 
 import math
