@@ -86,7 +86,7 @@ class Pages:
 
     def advice(self, paper: str, *names: str) -> str:
         """A table of some claims: what one has, what to use, and what was measured."""
-        rows = [["you have", "use", "what was measured", "reproduce it"]]
+        rows = [["you have", "use", "measured", "command"]]
         known = {one.id: one for one in self._papers[paper].claims}
         rows += [[one.place, one.jdfl, self._found(one), f"`{one.command}`"] for one in map(known.__getitem__, names)]
         return _table(rows)
@@ -95,7 +95,7 @@ class Pages:
         """A table of some claims: what was measured, what came out, and how."""
         known = {one.id: one for one in self._papers[paper].claims}
         rows = [[one.place, self._found(one), f"`{one.command}`"] for one in map(known.__getitem__, names)]
-        return _table([["what", "measured", "reproduce it"], *rows])
+        return _table([["what", "measured", "command"], *rows])
 
     def sentences(self, paper: str, *names: str) -> str:
         """The sentences of some claims, each with its command."""
@@ -120,17 +120,17 @@ class Pages:
         return _table([heads, *map(list, zip(*columns, strict=True))])
 
     def methods(self, run: str) -> str:
-        """Every registered method: what it accepts, what is tuned, and what it reached on one problem."""
+        """Every registered method: its properties, what is tuned, and what it reached on one problem."""
         cells = {(one.case, one.column): one.mean for one in rows_of(run, self._results)}
         has = list(dict.fromkeys(column for _, column in cells if column.startswith("has ")))
         measured = {"suboptimality": ".1e", "rate": ".3f", "bytes a round": ",.0f", "gradients a round": ".3g"}
-        rows = [["method", *(one.removeprefix("has ").replace("_", " ") for one in has), "tuned", *measured]]
+        rows = [["method", "accepts, is or has", "tuned", *measured]]
         for name, kind in REGISTRY.items():
-            marks = ["yes" if cells.get((name, one)) else "" for one in has]
+            marks = [one.removeprefix("has ").replace("_", " ") for one in has if cells.get((name, one))]
             found = [cells.get((name, column)) for column in measured]
             shown = ["" if one is None else format(one, show) for one, show in zip(found, measured.values())]
             title = f"{kind().title}, dense" if name in DENSE else kind().title
-            rows.append([f"[{title}](algorithms/{name}.md)", *marks, ", ".join(kind.tuned), *shown])
+            rows.append([f"[{title}](algorithms/{name}.md)", ", ".join(marks), ", ".join(kind.tuned), *shown])
         return _table(rows)
 
     def _item(self, claim: Claim) -> str:
