@@ -14,6 +14,7 @@ measured; `table`, one of a paper's tables; `methods`, every registered method w
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping
+from itertools import groupby
 from pathlib import Path
 
 from experiments.claim import READING, VERDICTS, Claim, Value
@@ -98,9 +99,15 @@ class Pages:
         return _table([["what", "measured", "command"], *rows])
 
     def sentences(self, paper: str, *names: str) -> str:
-        """The sentences of some claims, each with its command."""
+        """The sentences of some claims, a list from three on; the command stands after the last that it has shown."""
         known = {one.id: one for one in self._papers[paper].claims}
-        return "\n".join(f"{self._found(one)} (`{one.command}`)." for one in map(known.__getitem__, names))
+        alike = groupby(map(known.__getitem__, names), key=lambda one: one.command)
+        return "\n".join(self._told([*map(self._found, some)], command) for command, some in alike)
+
+    @staticmethod
+    def _told(found: list[str], command: str) -> str:
+        start, between = ("- ", ".\n- ") if len(found) > 2 else ("", ". ")
+        return f"{start}{between.join(found)} (`{command}`)."
 
     def table(self, paper: str, name: str) -> str:
         """One of a paper's tables."""
