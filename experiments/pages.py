@@ -66,17 +66,18 @@ class Pages:
         return "\n".join(self._item(one) for one in self._papers[paper].claims if one.kind in kinds)
 
     def reproduction(self, paper: str) -> str:
-        """The verdicts on every table, figure and stated number of a paper, with seeds, command and time."""
+        """The verdicts on every table, figure and stated number of a paper, with seeds, script and time."""
         verdicts: dict[tuple[str, str], list[str]] = {}
         for one in self._papers[paper].claims:
             if one.kind in VERDICTS or (one.kind == 4 and _ARTEFACT.match(one.place)):
                 verdicts.setdefault((one.place, one.run), []).append(one.verdict)
-        rows = [["Place", "Verdict", "Seeds", "Command", "Processor time"]]
+        rows = [["Place", "Verdict", "Seeds", "Script", "Processor time"]]
         for (place, run), found in verdicts.items():
             said = record_of(run, self._results)
             seeds = max(row.seeds for row in rows_of(run, self._results))
             verdict = ", ".join(dict.fromkeys(found))
-            rows.append([place, verdict, str(seeds), f"`{said['command']}`", _duration(time_of(said))])
+            script = said["command"].removeprefix("python -m experiments.")
+            rows.append([place, verdict, str(seeds), f"`{script}`", _duration(time_of(said))])
         missing = [f"{name} (`python -m experiments.{run}`)" for name, run in self._papers[paper].missing.items()]
         return _table(rows) + (f"\n\nWithout a recorded run: {', '.join(missing)}." if missing else "")
 
@@ -87,16 +88,16 @@ class Pages:
 
     def advice(self, paper: str, *names: str) -> str:
         """A table of some claims: what one has, what to use, and what was measured."""
-        rows = [["you have", "use", "measured", "command"]]
+        rows = [["you have", "use", "measured", "script"]]
         known = {one.id: one for one in self._papers[paper].claims}
-        rows += [[one.place, one.jdfl, self._found(one), f"`{one.command}`"] for one in map(known.__getitem__, names)]
+        rows += [[one.place, one.jdfl, self._found(one), f"`{one.run}`"] for one in map(known.__getitem__, names)]
         return _table(rows)
 
     def figures(self, paper: str, *names: str) -> str:
-        """A table of some claims: what was measured, what came out, and how."""
+        """A table of some claims: what was measured, what came out, and the script."""
         known = {one.id: one for one in self._papers[paper].claims}
-        rows = [[one.place, self._found(one), f"`{one.command}`"] for one in map(known.__getitem__, names)]
-        return _table([["what", "measured", "command"], *rows])
+        rows = [[one.place, self._found(one), f"`{one.run}`"] for one in map(known.__getitem__, names)]
+        return _table([["what", "measured", "script"], *rows])
 
     def sentences(self, paper: str, *names: str) -> str:
         """The sentences of some claims, a list from three on; the command stands after the last that it has shown."""
