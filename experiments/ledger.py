@@ -45,7 +45,7 @@ class Column:
     """The case, with `{row}` where the row's head stands."""
     column: str
     show: str
-    """A format of `Value`: `paper`, `ci` or one of Python's."""
+    """A format of `Value`: `paper`, `ci`, `both` or one of Python's."""
 
 
 @dataclass(frozen=True)

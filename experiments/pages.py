@@ -94,10 +94,11 @@ class Pages:
         return _table(rows)
 
     def figures(self, paper: str, *names: str) -> str:
-        """A table of some claims: what was measured, what came out, and the script."""
+        """A list of some claims: what was measured, what came out, and the script."""
         known = {one.id: one for one in self._papers[paper].claims}
-        rows = [[one.place, self._found(one), f"`{one.run}`"] for one in map(known.__getitem__, names)]
-        return _table([["what", "measured", "script"], *rows])
+        return "\n".join(
+            f"- **{known[name].place}:** {self._found(known[name])} (`{known[name].run}`)" for name in names
+        )
 
     def sentences(self, paper: str, *names: str) -> str:
         """The sentences of some claims, a list from three on; the command stands after the last that it has shown."""
@@ -114,7 +115,7 @@ class Pages:
         """One of a paper's tables."""
         (made,) = [one for one in self._papers[paper].tables if one.id == name]
         cells = {(one.case, one.column): one for one in rows_of(made.run, self._results)}
-        columns = [[made.published, *made.rows] if made.published else list(made.rows)]
+        heads, columns = [made.head], [[made.published, *made.rows] if made.published else list(made.rows)]
         for column in made.columns:
             found = [cells.get((column.case.format(row=head), column.column)) for head in made.rows]
             shown = ["" if one is None else format(_value(one), column.show) + used(one, cells) for one in found]
@@ -123,8 +124,9 @@ class Pages:
                 best = format(_value(lowest), column.show) + used(lowest, cells)
                 shown = [f"**{one}**" if one == best else one or "–" for one in shown]
             published = [format(_value(found[0]), "paper")] if made.published and found[0] else []
+            spread = column.show in ("ci", "both") and any(one and one.seeds > 1 for one in found)
+            heads.append(f"{column.head} ±" if spread else column.head)
             columns.append(published + shown)
-        heads = [made.head, *(f"{one.head} ±" if one.show == "ci" else one.head for one in made.columns)]
         return _table([heads, *map(list, zip(*columns, strict=True))])
 
     def methods(self, run: str) -> str:
