@@ -134,13 +134,14 @@ class Pages:
         cells = {(one.case, one.column): one.mean for one in rows_of(run, self._results)}
         has = list(dict.fromkeys(column for _, column in cells if column.startswith("has ")))
         measured = {"suboptimality": ".1e", "rate": ".3f", "bytes a round": ",.0f", "gradients a round": ".3g"}
-        rows = [["method", "accepts, is or has", "tuned", *measured]]
+        rows = [["method", "accepts, is or has", "tuned, if not lr", *measured]]
         for name, kind in REGISTRY.items():
             marks = [one.removeprefix("has ").replace("_", " ") for one in has if cells.get((name, one))]
             found = [cells.get((name, column)) for column in measured]
             shown = ["" if one is None else format(one, show) for one, show in zip(found, measured.values())]
             title = f"{kind().title}, dense" if name in DENSE else kind().title
-            rows.append([f"[{title}](algorithms/{name}.md)", ", ".join(marks), ", ".join(kind.tuned), *shown])
+            tuned = "" if kind.tuned == ("lr",) else ", ".join(kind.tuned) or "none"
+            rows.append([f"[{title}](algorithms/{name}.md)", ", ".join(marks), tuned, *shown])
         return _table(rows)
 
     def _item(self, claim: Claim) -> str:
