@@ -112,7 +112,7 @@ class Pages:
         return f"{start}{between.join(found)} (`{command}`)."
 
     def table(self, paper: str, name: str) -> str:
-        """One of a paper's tables."""
+        """One of a paper's tables; † marks a value that is the same in every seed."""
         (made,) = [one for one in self._papers[paper].tables if one.id == name]
         cells = {(one.case, one.column): one for one in rows_of(made.run, self._results)}
         heads, columns = [made.head], [[made.published, *made.rows] if made.published else list(made.rows)]
@@ -127,7 +127,8 @@ class Pages:
             spread = column.show in ("ci", "both") and any(one and one.seeds > 1 for one in found)
             heads.append(f"{column.head} ±" if spread else column.head)
             columns.append(published + shown)
-        return _table([heads, *map(list, zip(*columns, strict=True))])
+        text = _table([heads, *map(list, zip(*columns, strict=True))])
+        return text.replace(" (in every seed)", "†")
 
     def methods(self, run: str) -> str:
         """Every registered method: its properties, what is tuned, and what it reached on one problem."""
@@ -175,7 +176,7 @@ def used(row: Row, cells: Mapping[tuple[str, str], Row]) -> str:
     smaller = {amount(one): done for one, done in rounds.items() if one.partition(" ")[2] == unit and done}
     smaller = {less: done for less, done in smaller.items() if less < amount(budget)}
     most = min((last / done * less / amount(budget) for less, done in smaller.items()), default=1.0)
-    return f" (≤ {math.ceil(100 * most)} % used)" if most < 1 else " (done)"
+    return f" (≤ {math.ceil(100 * most)}%)" if most < 1 else " (done)"
 
 
 def pages(root: Path = ROOT) -> list[Path]:
