@@ -149,7 +149,7 @@ class Pages:
         """A claim in a list: quotation, verdict, what was found, what jdfl does about it, and its script."""
         verdict = "" if claim.kind == READING else f" {claim.verdict}."
         here = f" In jdfl: {claim.jdfl}." if claim.jdfl and claim.kind not in VERDICTS else ""
-        return f"- **{_quoted(claim)}**{verdict} {self._found(claim)}{here} (`{claim.run}`)"
+        return f"- **{_quoted(claim)}.**{verdict} {self._found(claim)}{here} (`{claim.run}`)"
 
     def _found(self, claim: Claim) -> str:
         return claim.sentence(rows_of(claim.run, self._results))
