@@ -76,8 +76,8 @@ class Pages:
             said = record_of(run, self._results)
             seeds = max(row.seeds for row in rows_of(run, self._results))
             verdict = ", ".join(dict.fromkeys(found))
-            script = said["command"].removeprefix("python -m experiments.")
-            rows.append([place, verdict, str(seeds), f"`{script}`", _duration(time_of(said))])
+            command = run if said["command"].endswith(f".{run}") else said["command"]
+            rows.append([place, verdict, str(seeds), f"`{command}`", _duration(time_of(said))])
         missing = [f"{name} (`python -m experiments.{run}`)" for name, run in self._papers[paper].missing.items()]
         return _table(rows) + (f"\n\nWithout a recorded run: {', '.join(missing)}." if missing else "")
 
