@@ -48,7 +48,7 @@ class Value:
     """A number that a sentence shows.
 
     `{name}` has three digits, `{name:ci}` the half-width of the 95 % interval of the mean, `{name:paper}` the paper's
-    number, and any other format is one of Python's.
+    number, `{name:both}` the two with the paper's in square brackets, and any other format is one of Python's.
     """
 
     value: float
@@ -62,6 +62,8 @@ class Value:
         return Row("", "", self.paper, self.value, self.sd, self.seeds).half
 
     def __format__(self, form: str) -> str:
+        if form == "both":
+            return f"{self:ci}" if self.paper is None else f"{self:ci} [{self:paper}]"
         if form == "paper":
             return "–" if self.paper is None else f"{self.paper:g}"
         if form == "ci" and self.seeds > 1:

@@ -45,7 +45,7 @@ class Column:
     """The case, with `{row}` where the row's head stands."""
     column: str
     show: str
-    """A format of `Value`: `paper`, `ci` or one of Python's."""
+    """A format of `Value`: `paper`, `ci`, `both` or one of Python's."""
 
 
 @dataclass(frozen=True)
@@ -59,6 +59,8 @@ class Table:
     columns: tuple[Column, ...]
     lowest: bool = False
     """Whether the lowest number of every column is bold."""
+    published: str = ""
+    """The head of a first row with the paper's numbers, where these are the same for all rows."""
 
 
 @dataclass(frozen=True)

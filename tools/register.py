@@ -39,11 +39,11 @@ def listed(text: str, start: str, end: str, names: set[str], quote: str = "") ->
 
 
 def spell() -> None:
-    """Add the methods to the table of spellings in the glossary, in the order of their titles."""
+    """Add the methods to the list of spellings in the glossary, in the order of their titles."""
     text = GLOSSARY.read_text(encoding="utf-8")
-    rows = re.findall(r"^\| [^|]+ \| `\w+` \| `[\w-]+` \| \|\n", text, re.MULTILINE)
+    rows = re.findall(r"^- [^`\n]+: `\w+`, `[\w-]+`\n", text, re.MULTILINE)
     spelt = {re.findall(r"`([\w-]+)`", row)[1]: row for row in rows}
-    spelt |= {name: f"| {kind().title} | `{kind.__name__}` | `{name}` | |\n" for name, kind in REGISTRY.items()}
+    spelt |= {name: f"- {kind().title}: `{kind.__name__}`, `{name}`\n" for name, kind in REGISTRY.items()}
     block = "".join(sorted(spelt.values(), key=str.lower))
     GLOSSARY.write_text(text.replace("".join(rows), block), encoding="utf-8")
 

@@ -13,7 +13,7 @@ _ABOUT = """List the algorithms that have all of the properties that you ask for
 Without properties, algorithms are listed by how many they have; --json has the reason of every single one.
 
 The answer is found by trying: every algorithm is given such a network and such settings, and its own message is the
-reason. Nothing is run. What the methods reach is in the table of docs/choose.md."""
+reason. Nothing is run. What the methods reach is in the table of docs/algorithms.md."""
 
 _EXAMPLES = """examples:
   jdfl choose --directed --lossy                       links run one way, and messages are lost

@@ -30,7 +30,7 @@ PAGES = [ROOT / "README.md"]
 PAGES += [one for one in sorted((ROOT / "docs").rglob("*.md")) if one.parent.name not in GENERATED]
 AT_ONCE = ("list", "completion")  # commands of LONG pages that the quick test runs, too
 LANGUAGES = {"python", "bash", "yaml", "toml", "diff", "text"}
-LONG = [PAGES[0], ROOT / "docs" / "privacy.md", ROOT / "docs" / "own-algorithm.md"]
+LONG = [PAGES[0], *(ROOT / "docs" / f"{name}.md" for name in ("privacy", "privacy-attacks", "own-algorithm"))]
 
 
 @pytest.fixture(autouse=True)

@@ -90,9 +90,9 @@ def test_no_retired_word_is_left(part: str) -> None:
 
 
 def test_methods_have_one_spelling() -> None:
-    spelling = {row[2].strip("`"): row[0] for row in tables() if len(row) == 4 and row[2].strip("`") in REGISTRY}
+    listed = re.findall(r"(?m)^- ([^`\n]+): `\w+`, `([\w-]+)`$", GLOSSARY.read_text(encoding="utf-8"))
     titles = {kind: algorithm().title for kind, algorithm in REGISTRY.items()}
-    assert spelling == titles
+    assert {name: title for title, name in listed} == titles
     for kind, title in titles.items():
         about = inspect.getdoc(REGISTRY[kind]) or ""
         assert about.lower().startswith(f"{title.lower()}: "), f"{kind}: {about.splitlines()[0]}"
