@@ -122,7 +122,7 @@ def _safe(text: object) -> str:
 
 
 def _file(name: str) -> str:
-    return files(__package__).joinpath(name).read_text(encoding="utf-8")
+    return files(__name__.rpartition(".")[0]).joinpath(name).read_text(encoding="utf-8")
 
 
 def _section(i: int, section: Section) -> str:

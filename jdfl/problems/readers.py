@@ -18,7 +18,7 @@ from jdfl.problems.files import AGAIN, PathLike, existing, opened
 
 # SHA-256 of the files as distributed with the studies of this package, by name, including compression. Files of the
 # MNIST family share names and come in several compressions: theirs are by set and part, of the decompressed content.
-_LINES = files(__package__).joinpath("checksums.txt").read_text(encoding="utf-8").splitlines()
+_LINES = files(__name__.rpartition(".")[0]).joinpath("checksums.txt").read_text(encoding="utf-8").splitlines()
 CHECKSUMS = {name: checksum for checksum, name in map(str.split, _LINES)}
 
 
