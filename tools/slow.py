@@ -21,7 +21,8 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 RECORD = ROOT / "out" / "slow.jsonl"
-PARTS = {  # beginnings of paths in tests/; a test belongs to the first part that has it
+PARTS = {  # beginnings of tests in tests/; a test belongs to the first part that has it
+    "disks": ("test_crash_points.py::test_a_disk",),
     "crash": ("robustness", "store", "test_crash", "test_killed", "test_resume", "test_verify", "test_distributed"),
     "audits": ("auditing", "observers", "privacy", "robust", "test_experiments_privacy", "test_experiments_leakage"),
     "experiments": ("test_experiments", "test_every", "comparison", "study", "test_demo", "overview"),
