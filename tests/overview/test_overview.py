@@ -13,7 +13,7 @@ import pytest
 import jdfl
 from jdfl.cli import main
 from jdfl.lab import charts, files, overview, results
-from jdfl.lab.overview import compared, tiles
+from jdfl.lab.overview import _compared, _tiles
 from jdfl.lab.runs import read_all as read
 from jdfl.privacy import ledger
 from jdfl.store import manifest
@@ -88,7 +88,7 @@ def test_a_page_of_one_run_has_its_numbers(runs, tmp_path, capsys):
     text = (tmp_path / "page.html").read_text(encoding="utf-8")
     statement = run.summary["privacy"]["statement"].splitlines()[0].removeprefix("- ")
     (bound,) = re.findall(r"privacy: \((\S+), ", statement)
-    assert ("epsilon", bound) in [tile[:2] for tile in tiles(read([folder])[0]).tiles]
+    assert ("epsilon", bound) in [tile[:2] for tile in _tiles(read([folder])[0]).tiles]
     for told in (run.provenance["hash"], f"{run.summary['bytes']:,.1f}", "lr: 0.01", html.escape(statement)):
         assert told in text
 
@@ -130,7 +130,7 @@ def test_bands_are_the_intervals_of_the_means(runs, tmp_path):
 
 def test_epsilons_of_other_promises_are_told_apart(runs, tmp_path):
     both = [*runs["private"], *runs["removed"]]
-    first, second = (row[-1] for row in compared(read(both)).rows)
+    first, second = (row[-1] for row in _compared(read(both)).rows)
     assert "for one record (replace-one) against an observer of all messages at delta" in first
     assert "for one record (add-remove) against" in second
     path = overview.write_overview(both, tmp_path / "page.html")
