@@ -26,6 +26,11 @@ from jdfl.config import RunConfig, build, key_of
 from jdfl.engine.cache import use_cache
 from jdfl.engine.placement import estimate
 
+_ABOUT = """Measure the time of rounds of the run that these flags describe, and compare it with the time to move what a
+round has to move, at the speed at which this machine copies memory.
+
+Rounds are run without metrics, stop rule, privacy budget and files: the flags of these, and --steps, --every and
+--chunk, have no effect."""
 _EXAMPLES = "example: python -m benchmarks.one_run --algorithm d-psgd --problem.m 4096 --network ring --rounds 20\n"
 
 
@@ -71,11 +76,10 @@ def measured(config: RunConfig, options: Options) -> dict[str, Any]:
 
 def main(args: Sequence[str]) -> int:
     """Measure and print; the exit status."""
-    about = (__doc__ or "").partition("\n")[0]
     use_cache()
     try:
         config, options = flags.parse_run(
-            list(args), Options(), prog="python -m benchmarks.one_run", about=about, examples=_EXAMPLES
+            list(args), Options(), prog="python -m benchmarks.one_run", about=_ABOUT, examples=_EXAMPLES
         )
         found = measured(config, options)
     except flags.HelpAsked as asked:

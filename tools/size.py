@@ -1,10 +1,10 @@
-"""The size of the house: its rooms, and measures with goals, compared with an earlier commit.
+"""The size of the project: its rooms, and measures with goals, compared with an earlier commit.
 
     python -m tools.size [COMMIT] [--circles] [--trace]
 
 A room is a folder of jdfl/. Python files are counted. Lines of code exclude blank lines, comments and docstrings, and
 characters of code are those of these lines, with indentation. Public definitions are the classes and functions at the
-top level of files of jdfl/ without a leading underscore; methods are not counted (1,681 at 62,524 lines: issue 66).
+top level of files of jdfl/ without a leading underscore; methods are not counted.
 
 A file imports another by an import statement, by a string that is the dotted name of a module, or by the stub that
 lists a package's lazy exports. A name imported from such a package is an import of the file that the stub names.
@@ -13,7 +13,7 @@ Imports at load are the statements outside of functions. Files or rooms that imp
 the rooms of the longest chain of imports, where a circle is one room.
 
 --trace counts calls of functions of jdfl in fresh processes: in the first trace of `STEP`, in a run after an equal one,
-and in the first parsing. Their former values are of commit 2aec6ec8, from issue 66 where it has them.
+and in the first parsing. Their former values are those of commit 2aec6ec8 and do not follow COMMIT.
 """
 
 import argparse
@@ -37,7 +37,7 @@ from typing import Any
 import networkx
 
 ROOT = Path(__file__).parent.parent
-BEFORE = "1217f22a"  # the state before the third pass of the house
+BEFORE = "1217f22a"  # until there is a release
 FOLDERS = ("jdfl", "experiments", "tests", "benchmarks", "tools", "docs")
 STEP = ("jdfl/algorithms/program.py", "step")  # file and name of the function that the loop calls for a round
 Tree = dict[str, str]  # the texts of files by their paths
@@ -56,8 +56,10 @@ def present_tree() -> Tree:
 
 def former_tree(commit: str) -> Tree:
     """The same files of a commit."""
-    archive = subprocess.run(["git", "archive", commit, *FOLDERS], cwd=ROOT, check=True, stdout=subprocess.PIPE).stdout
-    with tarfile.open(fileobj=io.BytesIO(archive)) as tar:
+    made = subprocess.run(["git", "archive", commit, *FOLDERS], cwd=ROOT, capture_output=True)
+    if made.returncode:
+        raise SystemExit(f"Expected a commit of this repository, got {commit!r}: {made.stderr.decode().strip()}.")
+    with tarfile.open(fileobj=io.BytesIO(made.stdout)) as tar:
         files = {one.name: tar.extractfile(one) for one in tar if one.name.endswith((".py", ".pyi", ".md"))}
         return {path: file.read().decode() for path, file in files.items() if file}
 

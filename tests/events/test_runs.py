@@ -73,7 +73,7 @@ class Shifted(ADPSGD):
 
 
 def test_what_would_play_rounds_or_prepare_constants_is_refused():
-    """A wrapped method, or an audit of one run would compute other things than the run."""
+    """A wrapped method or an audit of one run would compute other things than the run."""
     problem, timed, method = testing.small_problem(), network(), VARIANTS["AD-PSGD, noise"]
     plays = [
         ("prepare", lambda: ran(Shifted(lr=0.05))),  # seeds side by side would all have the first one's
