@@ -2,6 +2,7 @@
 
 import contextlib
 import errno
+import sys
 import threading
 from functools import partial
 from pathlib import Path
@@ -127,5 +128,7 @@ def test_a_snapshot_that_fails_costs_itself_alone_and_no_thread_waits_for_it(tmp
         writer.write(2, ARRAYS, {})
         writer.close()
         assert (storage.newest(tmp_path / str(at)), bool(disk.failed)) == (2, True)
-    left = {one.name.rpartition("_")[0] for one in threading.enumerate() if not one.daemon}
-    assert left <= {"", "metadata_store"}  # the main thread, and Orbax's pool, which ends with the process
+    frames = sys._current_frames()
+    pools = {thread for thread, frame in frames.items() if frame.f_code.co_name == "_worker"}  # idle
+    left = [one.name for one in threading.enumerate() if not one.daemon and one.ident in frames.keys() - pools]
+    assert left == [threading.main_thread().name]
