@@ -40,7 +40,7 @@ from jdfl.network.requirements import weighed
 from jdfl.network.tables import called
 from jdfl.privacy import NO_NOISE, Guarantee
 from jdfl.problems import Problem
-from jdfl.problems.functions import check_examples
+from jdfl.problems.base import check_examples
 
 Objective = Literal["mean", "pi"]
 Personal = Literal["", "parameters", "models"]

@@ -56,7 +56,7 @@ def suboptimality(w: Array, problem: Problem) -> Array:
     f* is the value of `problem.optimum`: the minimum over all parameters, also for methods that keep parameters sparse,
     unless the problem was given another reference, such as one of `jdfl.problems.sparse_optimum`.
 
-    For linear models the gap, a scalar [], is computed from the tangent at the optimum (see `jdfl.problems.reference`)
+    For linear models the gap, a scalar [], is computed from the tangent at the optimum (see `jdfl.problems.logistic`)
     instead of two objectives, and has about six digits in float32 down to the accuracy of the optimum. For other
     problems it is the mean over examples of differences of losses, or the objective less the value where the reference
     has no parameters; its error is then about the rounding unit times the size of the losses. Of personal models it is

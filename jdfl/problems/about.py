@@ -31,44 +31,34 @@ class About(Alike):
         return f"About({self.task or self.partition})"
 
 
-class Described:
-    """The text and the table of a problem, at most twelve lines each."""
+def text(problem: Any) -> str:
+    """Name, sizes, classes, test examples and data partition of a problem, on at most twelve lines."""
+    rows = list(_rows(problem))
+    width = max(len(title) for title, _ in rows)
+    lines = [f"  {title:<{width}}  {words}" for title, words in rows]
+    return "\n".join([f"{type(problem).__name__} {problem.name!r}", *lines])
 
-    name: str
-    about: About
 
-    def __init_subclass__(cls, **options: Any) -> None:
-        """Keep the short text, which a dataclass would replace by one of all its arrays."""
-        super().__init_subclass__(**options)
-        if "__repr__" not in vars(cls):
-            cls.__repr__ = cls.__repr__
-
-    def __repr__(self) -> str:
-        """Name, sizes, classes, test examples and data partition, on at most twelve lines."""
-        rows = list(_rows(self))
-        width = max(len(title) for title, _ in rows)
-        lines = [f"  {title:<{width}}  {text}" for title, text in rows]
-        return "\n".join([f"{type(self).__name__} {self.name!r}", *lines])
-
-    def _repr_html_(self) -> str:
-        """The same as a table, for notebooks."""
-        rows = "".join(
-            f'<tr><th style="text-align:left">{escape(title)}</th><td style="text-align:left">{escape(text)}</td></tr>'
-            for title, text in _rows(self)
-        )
-        title = f"{type(self).__name__}: {self.name}"
-        return f"<table><caption>{escape(title)}</caption><tbody>{rows}</tbody></table>"
+def table(problem: Any) -> str:
+    """The same as a table in HTML."""
+    cell = '<{0} style="text-align:left">{1}</{0}>'
+    rows = "".join(
+        f"<tr>{cell.format('th', escape(title))}{cell.format('td', escape(words))}</tr>"
+        for title, words in _rows(problem)
+    )
+    title = f"{type(problem).__name__}: {problem.name}"
+    return f"<table><caption>{escape(title)}</caption><tbody>{rows}</tbody></table>"
 
 
 def named(names: Names) -> str:
     """Some names in one line, the first of them where there are many."""
-    told = ""
+    line = ""
     for i, name in enumerate(names):
-        text = ("" if i == 0 else ", ") + str(name)
-        if len(told) + len(text) > _WIDE:
-            return f"{told}, ..." if told else f"{text[:_WIDE]} ..."
-        told += text
-    return told
+        word = ("" if i == 0 else ", ") + str(name)
+        if len(line) + len(word) > _WIDE:
+            return f"{line}, ..." if line else f"{word[:_WIDE]} ..."
+        line += word
+    return line
 
 
 def _rows(problem: Any) -> Iterator[tuple[str, str]]:
@@ -90,7 +80,7 @@ def _rows(problem: Any) -> Iterator[tuple[str, str]]:
     classes = len(about.classes) or getattr(problem, "classes", 0)
     if classes:
         yield "classes", f"{classes:,}" + (f": {named(about.classes)}" if about.classes else "")
-    yield "test examples", _or_none(lambda: f"{_test_size(problem):,}") or "none"
+    yield "test examples", _or_none(lambda: f"{len(_leaves(problem.test)[-1]):,}") or "none"
     if about.partition:
         yield "data partition", about.partition
     kind = _or_none(lambda: str(problem.weight.dtype))
@@ -98,11 +88,10 @@ def _rows(problem: Any) -> Iterator[tuple[str, str]]:
         yield "type", kind
 
 
-def _test_size(problem: Any) -> int:
-    """The number of test examples, the length of the labels of a pair, or else of any leaf."""
+def _leaves(tree: Any) -> list[Any]:
     import jax
 
-    return len(jax.tree.leaves(problem.test)[-1])
+    return jax.tree.leaves(tree)
 
 
 def _or_none(function: Any) -> Any:

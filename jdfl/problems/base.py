@@ -3,6 +3,8 @@
 Axes: m nodes, q examples per node (padded with weight 0), n parameters, N test examples, B examples of a batch.
 """
 
+import warnings
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from typing import Any, Self, cast
@@ -10,30 +12,51 @@ from typing import Any, Self, cast
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import Array
+from jax import Array, lax
 from jax.core import Tracer
 
 from jdfl.base import checks, marking, struct
 from jdfl.base.arguments import checked
-from jdfl.base.names import names_of
+from jdfl.base.backend import backend
+from jdfl.base.names import Names, names_of
+from jdfl.devices.processes import held, portion
+from jdfl.problems import about
 from jdfl.problems.about import About
-from jdfl.problems.reference import Optimum
-from jdfl.problems.rows import Rows, check_finite
 
-PUBLIC = (
-    "standardise",
-    "holdout",
-    "partition",
-    "curvature",
-    "start",
-    "constants",
-    "tuning",
-    "stop",
-)  # as in jdfl.privacy.DERIVED
+# As in jdfl.privacy.DERIVED:
+PUBLIC = ("standardise", "holdout", "partition", "curvature", "start", "constants", "tuning", "stop")
+_SMALL = 2**16  # numbers that are looked at on the host, where nothing has to be compiled
+_COMPARED = 1024  # examples that all draws are compared with, rather than searched
+_TOGETHER = 4  # examples that are tried together and one by one
 
 
 @struct.dataclass
-class Problem(Rows):
+class Optimum:
+    """Reference parameters w [n] and their objective mean_i f_i(w), which metrics compare a run with.
+
+    `optimum`, `sparse_optimum` and `solved` compute it with all data in one place; no node of a decentralized run
+    could. A reference that is known from elsewhere is given as `problem.replace(optimum=Optimum(w, value))`; with
+    w = None only the metric `suboptimality` can be computed.
+    """
+
+    w: Array | np.ndarray | None  # [n] float64 on the host
+    value: Any  # [] mean_i f_i(w)
+    accuracy: Any = float("nan")  # [] proven bound on value - min f; NaN: nothing is proven
+    rest: Array | np.ndarray | None = None  # [n] w less its rounding to the problem's type; None: zeros
+    gradient: Array | np.ndarray | None = None  # [n] of mean_i f_i at w; None: not known
+
+    def step(self, w: Array) -> Array:
+        """The differences [m, n] of parameters w [m, n] from the reference, without the rounding of its type."""
+        differences = w - self.head(w.dtype)[None]
+        return differences if self.rest is None else differences - jnp.asarray(self.rest, w.dtype)[None]
+
+    def head(self, dtype: Any) -> Array:
+        """The parameters [n] as a run in this type holds them."""
+        return jnp.asarray(self.w, dtype)
+
+
+@struct.dataclass
+class Problem:
     """f_i(w) = sum_t weight[i,t] loss(w, data[i,t]) / sum_t weight[i,t] + regulariser(w).
 
     A subclass gives `n` and `loss` of one example, and may give `regulariser` and `scores`. The first `shared`
@@ -55,6 +78,199 @@ class Problem(Rows):
     derived: tuple[str, ...] = struct.field(pytree_node=False, default=())  # from all records, see `declared`
     public: tuple[str, ...] = struct.field(pytree_node=False, default=())  # see `declared`
     about: About = struct.field(pytree_node=False, default=About())  # names and words, without any effect
+
+    @property
+    def m(self) -> int:
+        """The number of nodes, the length of the first axis of `weight` and of every leaf of `data`.
+
+        For a problem returned by `nodes` it is the number of chosen nodes; inside a run on several devices it is the
+        number of nodes of one device.
+        """
+        return self.weight.shape[0]
+
+    @property
+    def class_names(self) -> tuple[Any, ...]:
+        """The label of every class in the order of the class numbers, for problems made of labelled data.
+
+        Class k of a prediction is `class_names[k]`. Empty where classes have numbers alone.
+        """
+        return self.about.classes
+
+    @property
+    def node_names(self) -> Names | None:
+        """The names of the nodes in the order of their rows, as text, numbers or tuples; None where they have none.
+
+        Clients give their names. `jdfl.run` pairs nodes by name with those of a network that has names, too.
+        """
+        return self.about.nodes
+
+    def named(self, names: Any) -> Self:
+        """The same problem, whose node i is called names[i].
+
+        Args:
+            names: Names [m], text or whole numbers, all different; None: none, so that nodes are paired by position.
+
+        Raises ValueError for another number of names, and for missing or repeated ones.
+        """
+        own = None if names is None else names_of("names", names, self.m)
+        return replace(self, about=replace(self.about, nodes=own))
+
+    def __repr__(self) -> str:
+        """Name, sizes, classes, test examples and data partition, on at most twelve lines."""
+        return about.text(self)
+
+    def _repr_html_(self) -> str:
+        """The same as a table, for notebooks."""
+        return about.table(self)
+
+    @property
+    def dtype(self) -> Any:
+        """The floating-point type of the parameters and of `weight`.
+
+        States of algorithms, gradients and values have it as well. Data may have another type, such as images in bytes.
+        Float64 needs JAX_ENABLE_X64=1.
+        """
+        return self.weight.dtype
+
+    @property
+    def sizes(self) -> Array:
+        """The number of examples [m] int32 of every node: the number of its positive weights.
+
+        Padding does not count. Batches are drawn from these examples, and privacy reports call them the records of a
+        node.
+        """
+        return _sizes(self.weight)
+
+    def each(self, function: Callable[..., Any], *stacked: Any) -> Any:
+        """`function` of every node's rows: all nodes at once, or a few after another.
+
+        Use it instead of `jax.vmap` over nodes: problems whose nodes take much memory compute a few at a time here.
+
+        Args:
+            function: The function of one node. It takes that node's rows, leaves [...] without the axis of nodes.
+            *stacked: Its arguments for all nodes, trees with leaves [m, ...].
+
+        Returns:
+            The results of the function, stacked: leaves [m, ...].
+        """
+        return jax.vmap(function)(*stacked)
+
+    def local(self, i: Array | np.ndarray | int) -> tuple[Any, Array]:
+        """The data (leaves [q, ...]) and weights [q] of node i [], or of several i [b]; ids out of range are clipped.
+
+        `value` and `gradient` take the data of one node. For several nodes leaves are [b, q, ...] and weights [b, q],
+        for `jax.vmap`. Padded examples are included, with weight 0.
+        """
+        return jax.tree.map(lambda leaf: leaf[i], (self.data, self.weight))
+
+    def some_node(self) -> Any:
+        """The data of one node, leaves [q, ...]: the first node whose data this process has.
+
+        It serves to inspect the shapes, types and values of real examples before a run. Different processes, each with
+        the data of its own nodes, return different nodes.
+        """
+        one = jax.tree.map(lambda leaf: leaf[:1] if isinstance(leaf, np.ndarray) else leaf, held(self.data))
+        return _first(one)
+
+    def minibatch(self, key: Array, data: Any, weight: Array, size: int) -> tuple[Any, Array]:
+        """Some of one node's examples, drawn uniformly with replacement.
+
+        An example may occur several times, so such samples do not amplify privacy unless their size is 1. For distinct
+        examples use `subset`.
+
+        Args:
+            key ([]): Key of this draw, used for nothing else.
+            data: The node's examples, leaves [q, ...].
+            weight ([q]): Their weights; only examples of positive weight are drawn, with equal probability.
+            size: Number of draws.
+
+        Returns:
+            The examples, leaves [size, ...], and their weights [size].
+        """
+        if weight.shape[0] == 1:
+            chosen = jnp.zeros((size,), jnp.int32)
+        else:
+            real = jnp.cumsum(weight > 0, dtype=jnp.int32)  # [q], rises by one at every example that counts
+            nth = jax.random.randint(key, (size,), 0, real[-1], jnp.int32)
+            chosen = jnp.searchsorted(real, nth, side="right", method=_search(weight.shape[0]))
+        return self.take(data, chosen), weight[chosen]
+
+    def subset(self, key: Array, data: Any, weight: Array, size: int) -> tuple[Any, Array]:
+        """Distinct examples of one node; all sets of that size are equally likely.
+
+        Args:
+            key ([]): Key of this draw, used for nothing else.
+            data: The node's examples, leaves [q, ...].
+            weight ([q]): Their weights; only examples of positive weight are drawn.
+            size: Number of examples, at most the number that the node has. This is not checked here
+                (`jdfl.Gradients.check` does it): otherwise padding of weight 0 is included.
+
+        Returns:
+            The examples, leaves [size, ...], and their weights [size].
+        """
+        bits = jnp.where(weight > 0, jax.random.uniform(key, weight.shape, jnp.float32), -1.0)
+        chosen = lax.top_k(bits, size)[1]
+        return self.take(data, chosen), weight[chosen]
+
+    def take(self, data: Any, chosen: Array) -> Any:
+        """Some examples of one node, leaves [b, ...].
+
+        Batches are made with it; a problem whose data have another layout overrides this method.
+
+        Args:
+            data: The node's examples, leaves [q, ...].
+            chosen ([b]): Positions of the examples, from 0 to q - 1, with or without repetitions.
+        """
+        return jax.tree.map(lambda leaf: leaf[chosen], data)
+
+    def varied(self, key: Array, data: Any) -> Any:
+        """A batch of one node's examples with data augmentation, if the problem has any.
+
+        The base class returns the batch unchanged. Gradients of all examples, tests and metrics use the examples
+        without augmentation.
+
+        Args:
+            key ([]): Key of all random numbers for the batch.
+            data: Examples of the batch, leaves [B, ...].
+
+        Returns:
+            The batch with the same shapes and types.
+        """
+        return data
+
+    def check_data(self) -> None:
+        """Refuse data other than leaves [m, q, ...] of finite numbers; a problem with another layout overrides this.
+
+        Padding has to be finite as well, since 0 times NaN is NaN. ValueError names the leaf, the node, the example and
+        the entry. `check_problem`, and so every run, calls it.
+        """
+        m, q = self.weight.shape
+        leaves = jax.tree_util.tree_leaves_with_path(self.data)
+        if not leaves:
+            raise ValueError("Expected data with at least one array, got none.")
+        for path, leaf in leaves:
+            name = "data" + jax.tree_util.keystr(path)
+            if np.shape(leaf)[:2] != (m, q):
+                raise ValueError(f"Expected {name} of shape {(m, q)} + an example's, got {np.shape(leaf)}.")
+            check_finite(name, held(leaf), portion(m) if held(leaf) is not leaf else None)
+
+    def check_test(self) -> None:
+        """Refuse a test set whose structure differs from that of one node's data, or with numbers that are not finite.
+
+        Its leaves are [N, ...], with the same N. ValueError names the leaf. `check_problem` calls it if there is a test
+        set.
+        """
+        shapes = [np.shape(leaf)[2:] for leaf in jax.tree.leaves(self.data)]
+        if jax.tree.structure(self.test) != jax.tree.structure(self.data):
+            raise ValueError("Expected test with the same structure as data, got another one.")
+        leaves = jax.tree_util.tree_leaves_with_path(self.test)
+        rows = np.shape(leaves[0][1])[:1]
+        for (path, leaf), shape in zip(leaves, shapes):
+            name = "test" + jax.tree_util.keystr(path)
+            if np.shape(leaf) != (*rows, *shape):
+                raise ValueError(f"Expected {name} of shape {(*rows, *shape)}, got {np.shape(leaf)}.")
+            if not _all_finite(leaf):
+                checks.finite(f"See {name}.", test=leaf)
 
     def declared(self, *names: str) -> Self:
         """The problem with the values of these names, and of no others, declared public; privacy reports list them.
@@ -286,12 +502,12 @@ class Problem(Rows):
 
 
 def begun(problem: Any) -> Any:
-    """The problem as it is made, whose start is taken as public: it belongs to the model."""
+    """A new problem, whose start is taken as public, since it belongs to the model."""
     return replace(problem, about=replace(problem.about, start=checksum(problem.start)))
 
 
 def checksum(start: Any) -> float:
-    """A number [] by which parameters to start from are recognised, to six digits."""
+    """A number by which parameters to start from are recognised, to six digits."""
     return float(f"{np.sum(np.asarray(start, np.float64) * np.cos(np.arange(np.size(start)))):.6g}")
 
 
@@ -333,3 +549,92 @@ def check_problem(problem: Problem) -> None:
         checks.whole(0, problem.n, "It counts leading parameters; None shares all.", shared=problem.shared)
     if problem.test is not None:
         problem.check_test()
+
+
+def check_examples(problem: Problem, *, clipped: bool) -> None:
+    """Try a user's model or problem on a few examples together and one by one; ValueError for infinite losses.
+
+    Where the loss of an example depends on the others, gradients of single examples are no parts of the gradient of a
+    batch. This is refused for methods that clip them (`clipped`), and warned about for others.
+    """
+    own = not type(problem).__module__.startswith("jdfl.")
+    model: Any = getattr(problem, "model", None)
+    if not own and (model is None or not model.own or model.examples_mix):
+        return
+    node = int(np.argmax(np.asarray(problem.sizes)))
+    real = np.flatnonzero(np.asarray(problem.weight[node]) > 0)[:_TOGETHER]
+    noise = np.random.default_rng(0).standard_normal(problem.n)  # a last layer of zeros would hide a difference
+    bare = replace(problem, name="", test=None)
+    first, together, alone = _compared(bare, np.asarray(0.1 * noise, problem.dtype), node, real.astype(np.int32))
+    if not np.isfinite(np.asarray(first)).all():
+        raise ValueError(
+            f"Expected finite losses at the start, got {np.asarray(first).tolist()} for examples {real.tolist()} of "
+            f"node {node} of {problem.name}. Look for log(0), sqrt(0) or a division by zero, or start elsewhere."
+        )
+    if np.allclose(together, alone, rtol=1e-3, atol=1e-5 * float(np.max(np.abs(alone), initial=1.0)), equal_nan=True):
+        return
+    place = int(np.argmax(np.abs(np.asarray(together) - np.asarray(alone))))
+    found = (
+        f"{type(problem).__name__ if own else model.name}, which gives example {real[place]} of node {node} the loss "
+        f"{float(together[place]):.6g} among {len(real)} examples and {float(alone[place]):.6g} alone"
+    )
+    if clipped:
+        raise ValueError(
+            "Expected a model whose output for an example does not depend on the others for gradients that are clipped "
+            f'example by example, got {found}. Compute every example by itself, or clip with per="batch".'
+        )
+    warnings.warn(
+        f"The loss of an example depends on the others in its batch, and so on the batch size, with {found}.",
+        stacklevel=4,
+    )
+
+
+@jax.jit
+def _compared(problem: Any, noise: Array, node: Array, chosen: Array) -> tuple[Array, Array, Array]:
+    """The losses [b] of a node's examples at the start, and those away from it, together and one by one."""
+    data, start = problem.take(problem.local(node)[0], chosen), problem.begin()[0]
+    w = start + noise
+
+    def one(example: Any) -> Array:
+        return problem.losses(w, jax.tree.map(lambda leaf: leaf[None], example))[0]
+
+    return problem.losses(start, data), problem.losses(w, data), jax.lax.map(one, data)
+
+
+def _search(q: int) -> str:
+    """How to find a number among q: one kernel instead of many on an accelerator."""
+    return "scan" if backend() == "cpu" else "compare_all" if q <= _COMPARED else "scan_unrolled"
+
+
+@jax.jit
+def _sizes(weight: Array) -> Array:
+    return jnp.sum(weight > 0, axis=1, dtype=jnp.int32)
+
+
+@jax.jit
+def _first(rows: Any) -> Any:
+    return jax.tree.map(lambda leaf: leaf[0], rows)
+
+
+def _all_finite(x: Any) -> bool:
+    if not jnp.issubdtype(getattr(x, "dtype", None) or np.asarray(x).dtype, jnp.inexact):
+        return True  # whole numbers, and keys, which NumPy cannot read
+    if np.size(x) <= _SMALL and not (isinstance(x, Array) and not x.is_fully_addressable):
+        return bool(np.isfinite(np.asarray(x)).all())
+    return bool(_sum_finite(x))
+
+
+@jax.jit
+def _sum_finite(x: Array) -> Array:
+    return ~jnp.isnan(jnp.sum(x * 0))  # `all` would make an array of flags as large as x
+
+
+def check_finite(name: str, leaf: Any, node: np.ndarray | None = None) -> None:
+    """Refuse an array [m, ...] with numbers that are not finite; `node` [m] are ids of nodes if not 0 to m - 1."""
+    if _all_finite(leaf):
+        return
+    array = np.asarray(leaf)
+    where = tuple(int(k) for k in np.argwhere(~np.isfinite(array))[0])
+    place = f"node {where[0] if node is None else node[where[0]]}" + (f", example {where[1]}" if len(where) > 1 else "")
+    place += f", entry {where[2:]}" if len(where) > 2 else ""
+    raise ValueError(f"Expected finite numbers in {name}, got {array[where]} at {place}.")

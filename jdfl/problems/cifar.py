@@ -18,9 +18,18 @@ from PIL import Image
 
 from jdfl.base import checks
 from jdfl.base.arguments import checked
-from jdfl.problems.files import AGAIN, DAMAGE, PathLike, most_unpacked, need, opened, zip_file
-from jdfl.problems.images import Images, check_labels
-from jdfl.problems.readers import verify_checksum
+from jdfl.problems.readers import (
+    AGAIN,
+    DAMAGE,
+    Images,
+    PathLike,
+    check_labels,
+    most_unpacked,
+    need,
+    opened,
+    verify_checksum,
+    zip_file,
+)
 
 SOURCE = "https://www.cs.toronto.edu/~kriz/cifar.html"
 _TRAIN = tuple(f"data_batch_{k}" for k in range(1, 6))

@@ -19,12 +19,11 @@ from jdfl.base.settings import As
 from jdfl.devices.processes import portion
 from jdfl.problems.about import About
 from jdfl.problems.containers import column
-from jdfl.problems.dataset import Dataset, Features
 from jdfl.problems.datasets import NAMES, DataName, load
-from jdfl.problems.jagged import canonical
 from jdfl.problems.logistic import LogisticRegression, SoftmaxRegression, logistic_regression, softmax_regression
 from jdfl.problems.partition import Partition, client_names, drawn, generator
-from jdfl.problems.sparse import sparse_logistic_regression
+from jdfl.problems.readers import Dataset, Features
+from jdfl.problems.sparse import canonical, sparse_logistic_regression
 from jdfl.problems.stack import joined
 from jdfl.problems.written import Clients, Precision, Public
 
@@ -90,18 +89,21 @@ def classification(
         features, test = standardised(features, test)
 
     index = drawn(partition, labels, m, alpha=alpha, shards_per_node=shards_per_node, clients=clients, seed=seed)
-    kept = range(m) if issparse(features) else portion(m)
-    parts = [(features[index[i]], labels[index[i]]) for i in kept]
     given: dict[str, Any] = {"penalty": penalty, "test": test, "intercept": intercept, "name": dataset.name}
-    problem = linear_classifier(parts, m, dataset.classes, dtype=dtype, **given)
-    about = About("classification", partition if partition != "dirichlet" else f"Dirichlet, alpha = {alpha:g}")
-    about = replace(about, nodes=client_names(clients))
+    problem = linear_classifier(features, labels, index, dataset.classes, dtype=dtype, **given)
+    words = partition if partition != "dirichlet" else f"Dirichlet, alpha = {alpha:g}"
+    about = About("classification", words, nodes=client_names(clients))
     return replace(problem, derived=derived, about=about).declared(*public)
 
 
-def linear_classifier(parts: Any, m: int, classes: int, **given: Any) -> LogisticRegression | SoftmaxRegression:
+def linear_classifier(
+    features: Any, labels: np.ndarray, index: list[np.ndarray], classes: int, **given: Any
+) -> LogisticRegression | SoftmaxRegression:
     """Logistic regression for two classes, on sparse rows where they are sparse, and softmax regression for more."""
-    if issparse(parts[0][0]):
+    m = len(index)
+    here = range(m) if issparse(features) else portion(m)
+    parts = [(features[index[int(i)]], labels[index[int(i)]]) for i in here]
+    if issparse(features):
         return sparse_logistic_regression(parts, **given)
     if classes <= 2:
         return joined(logistic_regression(parts, **given), m)

@@ -18,10 +18,8 @@ from jdfl.base import checks
 from jdfl.base.arguments import checked
 from jdfl.problems.cifar import SOURCE as _CIFAR
 from jdfl.problems.cifar import find_cifar10, read_cifar10
-from jdfl.problems.dataset import Dataset
 from jdfl.problems.generated import epsilon_like, realsim_like
-from jdfl.problems.images import find_part, pixels, read_mnist
-from jdfl.problems.readers import read_libsvm, read_qsar
+from jdfl.problems.readers import Dataset, find_part, pixels, read_libsvm, read_mnist, read_qsar
 
 DataName = Literal[
     "qsar", "a9a", "w8a", "mushrooms", "phishing", "news20", "real-sim", "epsilon", "mnist", "fashion_mnist", "cifar10",

@@ -8,8 +8,8 @@ from scipy.sparse import csr_matrix
 from jdfl.base import checks
 from jdfl.base.arguments import checked
 from jdfl.base.settings import MOST
-from jdfl.problems.dataset import Dataset
 from jdfl.problems.partition import generator
+from jdfl.problems.readers import Dataset
 
 _ROWS = 4096  # drawn at a time
 _FADING = 0.85  # variance of a minor factor over that of the one before

@@ -19,7 +19,7 @@ from jdfl.base.arguments import checked
 from jdfl.base.names import labels_of
 from jdfl.kernels import one_pass
 from jdfl.problems.base import Problem
-from jdfl.problems.stack import copied, floating, floats_fit, gram_eigenvalues
+from jdfl.problems.stack import floating, floats_fit
 
 _FEW = 64  # parameters
 
@@ -154,19 +154,6 @@ class LinearRegression(LinearModel):
         """
         residuals = scores - targets
         return 0.5 * residuals**2, residuals
-
-
-def build(data: Any, weight: Any, truth: Any, test: Any, name: str, kind: np.dtype) -> LinearRegression:
-    """The problem with checked arrays and the curvature of every node."""
-    data, weight = tuple(copied(array, kind) for array in data), copied(weight, kind)
-    return LinearRegression(
-        data=data,
-        weight=weight,
-        curvature=gram_eigenvalues(data[0], weight),
-        truth=None if truth is None else copied(truth, kind),
-        test=None if test is None else tuple(copied(array, kind) for array in test),
-        name=name,
-    )
 
 
 @struct.dataclass

@@ -2,28 +2,74 @@
 
     f_i(w) = mean_t loss(params(w), example[i,t]) + penalty/2 ||w||^2
 
+A person's functions are tried before a run: by shapes alone first, then at the start on a few examples.
+
 Axes: m nodes, q examples per node (padded with weight 0), N test examples or examples to split, n parameters.
 """
 
-from collections.abc import Callable
+import inspect
+import math
+import warnings
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from typing import Any, cast
 
 import jax
 import jax.numpy as jnp
-from jax import Array
+import numpy as np
+from jax import Array, lax
+from jax.tree_util import keystr, tree_flatten_with_path
 from jax.typing import DTypeLike
 
 from jdfl.base import checks, struct
 from jdfl.devices.processes import portion
 from jdfl.models.base import relaxed
 from jdfl.problems.about import About
-from jdfl.problems.base import begun
-from jdfl.problems.functions import check_loss, check_pair, check_predict, check_start
-from jdfl.problems.packing import Packing, packed
+from jdfl.problems.base import Problem, begun
+from jdfl.problems.containers import array_of
 from jdfl.problems.partition import iid
 from jdfl.problems.stack import check_public, floating, joined
 from jdfl.problems.streamed import Streamed
 from jdfl.problems.trees import check_classes, of_nodes, of_test, take
+
+_ARRAYS = "Give a tree of arrays of floating-point numbers, such as a dict, an nnx.State or an equinox module."
+_TRIED = 32  # examples whose losses are computed at the start
+
+
+@dataclass(frozen=True, repr=False)
+class Packing:
+    """Where every array of a tree of parameters lies in a vector w [n]; shared arrays come first.
+
+    Values are equal where the trees have the same structure, shapes and types, so that equal problems share one
+    compiled program.
+    """
+
+    structure: Any  # of the tree, all leaves counted
+    paths: tuple[str, ...]  # of the arrays, in the order of w
+    places: tuple[int, ...]  # of the arrays among the leaves, in the order of w
+    shapes: tuple[tuple[int, ...], ...]
+    kinds: tuple[str, ...]  # the type that an array has in the tree, or "" for that of w
+    constants: tuple[tuple[int, Any], ...]  # leaves that are no arrays, such as activation functions
+
+    def __repr__(self) -> str:
+        """A few words, since JAX prints it in messages about structures."""
+        return f"Packing(n={self.n})"
+
+    @property
+    def n(self) -> int:
+        """The number of parameters."""
+        return sum(map(math.prod, self.shapes))
+
+    def unflatten(self, w: Array) -> Any:
+        """The tree of w [..., n], whose arrays keep the leading axes of w."""
+        parts = lax.split(w, [math.prod(shape) for shape in self.shapes], w.ndim - 1)
+        leaves: list[Any] = [None] * self.structure.num_leaves
+        for place, constant in self.constants:
+            leaves[place] = constant
+        for place, part, shape, kind in zip(self.places, parts, self.shapes, self.kinds):
+            leaves[place] = part.reshape(*w.shape[:-1], *shape).astype(kind or w.dtype)
+        return jax.tree.unflatten(self.structure, leaves)
 
 
 @struct.dataclass
@@ -154,16 +200,14 @@ def from_loss(
     packing, start, count = packed(params, shared, kind)
     stacked, weights, m = of_nodes(data, weight, nodes, lambda total, m: iid(total, m, seed=seed), kind)
     one = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[2:], leaf.dtype), stacked)
-    if predict is not None:
-        check_pair(one)
-    check_loss(loss, packing, one, kind)
-    tests = None if test is None else of_test(test, stacked, kind, data)
     given: dict[str, Any] = {}
     if predict is not None:
         given = {"predictor": predict, "classes": check_predict(predict, packing, one, kind)}
+    check_loss(loss, packing, one, kind)
+    tests = None if test is None else of_test(test, stacked, kind, data)
+    if predict is not None:
         check_classes(stacked, tests, given["classes"])
-    made = LossProblem if predict is None else LossClassification
-    problem = made(
+    problem = (LossProblem if predict is None else LossClassification)(
         data=jax.tree.map(jnp.asarray, take(stacked, portion(m))),
         weight=jnp.asarray(weights[portion(m)]),
         curvature=jnp.zeros(len(portion(m)), kind),
@@ -180,3 +224,223 @@ def from_loss(
     )
     check_start(problem)
     return begun(joined(problem, m)).declared(*public)
+
+
+def packed(params: Any, shared: tuple[str, ...] | None, kind: np.dtype) -> tuple[Packing, np.ndarray, int | None]:
+    """How a tree of parameters is laid out, its vector [n], and the number of shared parameters (None: all)."""
+    try:
+        found, structure = tree_flatten_with_path(params)
+        hash(structure)
+    except (TypeError, ValueError) as error:
+        checks.refuse("params to be a tree that can be hashed", "params", params, f"{_ARRAYS} {checks.said(error)}")
+    arrays: dict[str, tuple[int, Any]] = {}
+    constants: list[tuple[int, Any]] = []
+    for place, (path, leaf) in enumerate(found):
+        where = keystr(path, simple=True, separator=".").removesuffix(".value") or "params"
+        if checks.is_a(leaf, str | bool) or (callable(leaf) and not hasattr(leaf, "dtype")):
+            if not checks.is_a(leaf, Hashable):
+                checks.refuse("leaves of params that can be hashed", f"params at {where}", leaf, _ARRAYS)
+            constants.append((place, leaf))
+            continue
+        arrays[where if where not in arrays else f"{where}.{place}"] = place, _parameter(where, leaf, kind)
+    if not arrays:
+        checks.refuse("params with at least one array", "params", params, _ARRAYS)
+    first = list(arrays) if shared is None else _shared_paths(list(arrays), shared)
+    order = (*first, *(path for path in arrays if path not in first))
+    known = tuple(arrays[path] for path in order)
+    packing = Packing(
+        structure,
+        order,
+        tuple(place for place, _ in known),
+        tuple(leaf.shape for _, leaf in known),
+        tuple(leaf.dtype.name if leaf.dtype.itemsize < 4 else "" for _, leaf in known),
+        tuple(constants),
+    )
+    count = sum(arrays[path][1].size for path in first)
+    vector = np.concatenate([np.asarray(leaf, kind).ravel() for _, leaf in known])
+    return packing, vector, None if count == packing.n else count
+
+
+def _shared_paths(paths: list[str], patterns: Any) -> list[str]:
+    """The paths that fit one of the patterns, in their order; ValueError where a pattern fits none."""
+    if not checks.is_a(patterns, tuple | list) or not all(checks.is_a(one, str) for one in patterns):
+        checks.refuse("shared to be a tuple of patterns", "shared", patterns, 'For example shared=("encoder.*",).')
+    for pattern in patterns:
+        if not any(fnmatchcase(path, pattern) for path in paths):
+            checks.refuse("shared to fit names of parameters", "shared", pattern, f"They are {', '.join(paths)[:300]}.")
+    if not patterns:
+        checks.refuse("shared to choose at least one parameter", "shared", patterns, "None shares all.")
+    return [path for path in paths if any(fnmatchcase(path, pattern) for pattern in patterns)]
+
+
+def _parameter(where: str, leaf: Any, kind: np.dtype) -> Any:
+    """A leaf as an array of floating-point numbers."""
+    named = f"params at {where}" if where != "params" else "params"
+    if isinstance(leaf, jax.Array) and jnp.issubdtype(leaf.dtype, jax.dtypes.extended):
+        raise ValueError(
+            f"Expected arrays of parameters in params, got a random key at {where}. Leave random state out, for "
+            "example with nnx.split(model, nnx.Param, ...)."
+        )
+    array = array_of(named, leaf, _ARRAYS)
+    if jnp.issubdtype(array.dtype, jnp.complexfloating):
+        raise ValueError(
+            f"Expected real parameters in params, got {array.dtype} at {where}. Give real and imaginary parts as "
+            "separate arrays."
+        )
+    if not jnp.issubdtype(array.dtype, jnp.floating):
+        raise ValueError(
+            f"Expected floating-point parameters in params, got {array.dtype} at {where}. Convert it with "
+            "astype(float), or leave what is not trained out of params."
+        )
+    if array.size == 0:
+        raise ValueError(f"Expected params with entries, got shape {array.shape} at {where}. Leave empty arrays out.")
+    bad = ~np.isfinite(array.astype(kind))
+    if bad.any():
+        raise ValueError(
+            f"Expected finite parameters in params, got {array[bad][0]} at {where}. Start from finite values."
+        )
+    return array
+
+
+def check_loss(loss: Callable[..., Any], packing: Packing, example: Any, kind: np.dtype) -> None:
+    """Refuse a loss that does not give one real number for one example, or does not depend on the parameters."""
+    check_arguments("loss", loss, ("params", "example"))
+    check_number("loss", traced("loss", "loss(params, example)", loss, packing, kind, example))
+
+    def value(w: Array, example: Any) -> Any:
+        with relaxed():
+            return jnp.reshape(loss(packing.unflatten(w), example), ())
+
+    program = jax.make_jaxpr(value)(jax.ShapeDtypeStruct((packing.n,), kind), example).jaxpr
+    reached: set[Any] = {program.invars[0]}
+    for step in program.eqns:
+        if any(not hasattr(one, "val") and one in reached for one in step.invars):
+            reached.update(step.outvars)
+    if not any(not hasattr(one, "val") and one in reached for one in program.outvars):
+        raise ValueError(
+            "Expected a loss that depends on params, got loss = "
+            f"{checks.shown(loss)}, whose value is the same for all parameters. Use the params that the function is "
+            "given."
+        )
+
+
+def check_predict(predict: Callable[..., Any], packing: Packing, example: Any, kind: np.dtype) -> int:
+    """The number of classes of the scores that a function gives for one example's features."""
+    if not checks.is_a(example, tuple | list) or len(example) != 2 or not hasattr(example[1], "shape"):
+        raise ValueError(
+            f"Expected data of pairs (features, label) for predict, got data of {described(example)}. Give data as a "
+            "pair of features and labels, or leave predict out."
+        )
+    check_arguments("predict", predict, ("params", "features"))
+    call = "predict(params, features)"
+    found = traced("predict", call, predict, packing, kind, example[0])
+    leaves = jax.tree.leaves(found)
+    fits = len(leaves) == 1 and len(leaves[0].shape) <= 1 and leaves[0].shape != (0,)
+    if not fits or not jnp.issubdtype(leaves[0].dtype, jnp.floating):
+        raise ValueError(
+            f"Expected {call} to give scores [classes] of one example in floating point, got predict that gives "
+            f"{described(found)}. Return the scores, not the class."
+        )
+    return max(2, int(np.prod(leaves[0].shape)))
+
+
+def check_arguments(name: str, function: Callable[..., Any], wanted: tuple[str, ...]) -> None:
+    """Refuse a function that cannot be called with the `wanted` positional arguments."""
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):
+        return  # builtin functions have no signature
+    try:
+        signature.bind(*wanted)
+    except TypeError:
+        found = ", ".join(signature.parameters) or "no arguments"
+        raise ValueError(
+            f"Expected {name}({', '.join(wanted)}) with {len(wanted)} arguments, got {name} = {checks.shown(function)} "
+            f"that takes {found}. Bind further arguments with functools.partial."
+        ) from None
+
+
+def check_number(name: str, found: Any) -> None:
+    """Refuse what a loss gives, by its shape and type, unless it is one real number."""
+    leaves = jax.tree.leaves(found)
+    if len(leaves) != 1 or not hasattr(leaves[0], "shape"):
+        remedy = "Return the loss alone, without auxiliary values." if leaves else "Return the loss."
+        raise ValueError(f"Expected {name} to give one number, got {name} that gives {described(found)}. {remedy}")
+    if int(np.prod(leaves[0].shape)) != 1:
+        raise ValueError(
+            f"Expected {name} to give one number for one example, got {name} that gives shape {leaves[0].shape}. Take "
+            "the sum or the mean, for example with jnp.mean."
+        )
+    if not jnp.issubdtype(leaves[0].dtype, jnp.floating):
+        raise ValueError(
+            f"Expected {name} to give a floating-point number, got {name} that gives {leaves[0].dtype}. It has to be "
+            "differentiable in the parameters: counts and argmax are not."
+        )
+
+
+def traced(
+    name: str, call: str, function: Callable[[Any, Any], Any], packing: Packing, kind: np.dtype, example: Any
+) -> Any:
+    """Shapes and types of what a function of parameters and an example gives; ValueError where it raises an error."""
+
+    def one(w: Array, example: Any) -> Any:
+        with relaxed():
+            return function(packing.unflatten(w), example)
+
+    try:
+        return jax.eval_shape(one, jax.ShapeDtypeStruct((packing.n,), kind), example)
+    except Exception as error:
+        shapes = ", ".join(f"{path} {shape}" for path, shape in zip(packing.paths, packing.shapes))
+        raise ValueError(
+            f"Expected {call} to run on one example, got {name} that raised {type(error).__name__}: "
+            f"{said_by(error)} One example is {described(example)}, params are {shapes[:300]}. Write {name} for one "
+            "example, without an axis of examples, in JAX."
+        ) from error
+
+
+def check_start(problem: Problem) -> None:
+    """Refuse losses and gradients of a few examples at the start that are not finite; warn of gradients of zero."""
+    real = np.flatnonzero(np.asarray(problem.weight[0]) > 0)[:_TRIED]
+    bare: Any = problem.replace(name="", test=None)  # pyright: ignore[reportAttributeAccessIssue]
+    values, sizes = _at_start(bare, bare.some_node(), real.astype(np.int32))
+    for found, what in ((values, "losses"), (sizes, "gradients")):
+        bad = np.flatnonzero(~np.isfinite(np.asarray(found)))
+        if bad.size:
+            raise ValueError(
+                f"Expected finite {what} at the start, got loss with {what[:-1]} {np.asarray(found)[bad[0]]} for "
+                f"example {real[bad[0]]} of node 0. Look for log(0), sqrt(0) or a division by zero, and choose params "
+                "where the loss is finite."
+            )
+    if not np.any(np.asarray(sizes)):
+        warnings.warn(
+            f"The gradient of the loss is zero at params for the first {len(real)} examples of node 0: no algorithm "
+            "moves from there. Start from other params, for example random ones.",
+            stacklevel=3,
+        )
+
+
+@jax.jit
+def _at_start(problem: Any, data: Any, chosen: Array) -> tuple[Array, Array]:
+    """The losses [b] and the largest entries of the gradients [b] of the examples `chosen` [b] of a node."""
+    w, data = problem.begin()[0], problem.take(data, chosen)
+
+    def one(example: Any) -> tuple[Array, Array]:
+        value, g = jax.value_and_grad(problem.loss)(w, example)
+        return value, jnp.max(jnp.abs(g))
+
+    return jax.lax.map(one, data)
+
+
+def said_by(error: Exception) -> str:
+    """The first line of what an error says, as a sentence."""
+    text = (checks.said(error).strip().splitlines() or ["nothing"])[0].strip()
+    return text if text.endswith((".", "!", "?")) else f"{text}."
+
+
+def described(tree: Any) -> str:
+    """A tree in a message, with shapes and types instead of arrays."""
+
+    def one(leaf: Any) -> str:
+        return f"{leaf.dtype}{list(leaf.shape)}" if hasattr(leaf, "shape") else type(leaf).__name__
+
+    return checks.shown(jax.tree.map(one, tree)) if jax.tree.leaves(tree) else checks.shown(tree)

@@ -1,28 +1,37 @@
-"""Linear, logistic and softmax regression on a person's own arrays.
+"""Linear, logistic and softmax regression on a person's own arrays, and the intake of such arrays.
 
 Axes: N examples, M test examples, m nodes, p features.
 """
 
 import warnings
-from dataclasses import replace
-from typing import Any
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Literal, cast, get_args
 
 import jax.numpy as jnp
 import numpy as np
 from jax.typing import DTypeLike
-from scipy.sparse import csr_array, issparse
+from scipy.sparse import csr_array, issparse, vstack
 
-from jdfl.base import checks
+from jdfl.base import checks, suggest
+from jdfl.base.names import Names, aligned, labelled, labels_of, names_of
 from jdfl.devices.processes import portion
-from jdfl.problems.classify import linear_classifier, standardised
-from jdfl.problems.intake import Intake, Split, parts_of, taken_in
-from jdfl.problems.labels import Task
+from jdfl.problems.about import About, named
+from jdfl.problems.classify import holdout, linear_classifier, same_rows, standardised
+from jdfl.problems.containers import column, table
 from jdfl.problems.least_squares import linear_regression
 from jdfl.problems.linear import LinearRegression
 from jdfl.problems.logistic import LogisticRegression, SoftmaxRegression
+from jdfl.problems.partition import Partition, by_client, client_names, drawn
 from jdfl.problems.stack import check_public, floating, floats_fit, joined
 
+Task = Literal["classification", "regression"]
+Split = Literal["iid", "dirichlet", "shards", "clients", "given"]
 _PENALTY = 1e-3
+_NODES = 20  # where nothing says otherwise
+_PARTS = 'With partition="given", X and y are lists with one entry for every node.'
+_SHOWN = 5  # labels in a message
+_FEW = 20  # different whole numbers that are taken for classes
 
 
 def from_arrays(
@@ -126,14 +135,13 @@ def from_arrays(
     return replace(found, derived=derived, about=taken.about).declared(*public)
 
 
-def _built(taken: Intake, penalty: float | None, intercept: bool, name: str | None, kind: np.dtype) -> Any:
+def _built(taken: "Intake", penalty: float | None, intercept: bool, name: str | None, kind: np.dtype) -> Any:
     """The problem of checked examples."""
     m = len(taken.index)
     given: dict[str, Any] = {"test": taken.test, "dtype": kind} | ({} if name is None else {"name": name})
     if taken.classes:
-        here = range(m) if issparse(taken.features) else portion(m)
         given |= {"penalty": _PENALTY if penalty is None else float(penalty), "intercept": intercept}
-        return linear_classifier(parts_of(taken, [int(i) for i in here]), m, taken.classes, **given)
+        return linear_classifier(taken.features, taken.targets, taken.index, taken.classes, **given)
     if penalty:
         raise ValueError(
             f"Expected penalty = 0 for linear regression, which has none, got penalty = {penalty!r}. Leave it out, or "
@@ -145,12 +153,13 @@ def _built(taken: Intake, penalty: float | None, intercept: bool, name: str | No
 
     if taken.test is not None:
         given["test"] = rows(taken.test[0]), taken.test[1]
-    parts = parts_of(taken, [int(i) for i in portion(m)])
-    return joined(linear_regression([rows(A) for A, _ in parts], [b for _, b in parts], **given), m)
+    here = [taken.index[int(i)] for i in portion(m)]
+    A, b = [rows(taken.features[one]) for one in here], [taken.targets[one] for one in here]
+    return joined(linear_regression(A, b, **given), m)
 
 
-def _stored(taken: Intake, sparse: bool | None, standardise: bool) -> Intake:
-    """The examples with rows as CSR or as dense arrays; ValueError where rows have to be dense."""
+def _stored(taken: "Intake", sparse: bool | None, standardise: bool) -> "Intake":
+    """The examples with rows as CSR or as dense arrays."""
     wanted = issparse(taken.features) if sparse is None else bool(sparse)
     if wanted and standardise:
         raise ValueError(
@@ -170,3 +179,321 @@ def _stored(taken: Intake, sparse: bool | None, standardise: bool) -> Intake:
 
     test = taken.test
     return replace(taken, features=stored(taken.features), test=None if test is None else (stored(test[0]), test[1]))
+
+
+@dataclass(frozen=True)
+class Intake:
+    """Examples as problems take them."""
+
+    features: Any  # [N, ...] of training, NumPy or CSR
+    targets: np.ndarray  # [N] int64 class numbers from 0, or float64
+    test: tuple[Any, np.ndarray] | None  # the same of the test set
+    index: list[np.ndarray]  # the training examples of every node
+    about: About
+    derived: tuple[str, ...]  # as for `Problem.declared`, but for "standardise"
+
+    @property
+    def classes(self) -> int:
+        """The number of classes; 0 for regression."""
+        return len(self.about.classes)
+
+
+def taken_in(
+    X: Any,
+    y: Any,
+    nodes: int | None,
+    *,
+    rank: int | None,
+    task: Task | None,
+    partition: Split,
+    alpha: float,
+    shards_per_node: int,
+    clients: Any,
+    test: Any,
+    test_fraction: float,
+    seed: int,
+) -> Intake:
+    """The examples of every node and of the test set, for arguments of `from_arrays`, which are all checked.
+
+    X has to have `rank` axes; None: at least two.
+    """
+    if nodes is not None:
+        checks.whole(1, None, "Give the number of nodes, for example nodes=20.", nodes=nodes)
+    checks.one_of(get_args(Split), "The partition says how the nodes share the examples.", partition=partition)
+    if task is not None:
+        checks.one_of(get_args(Task), "None infers the task from y.", task=task)
+    checks.whole(0, None, "The seed decides on the split, for example seed=0.", seed=seed)
+    checks.positive("Small values of alpha, such as 0.1, give unequal nodes; 100 gives similar ones.", alpha=alpha)
+    checks.shape((), "It is one number for all classes.", alpha=alpha)
+    checks.whole(1, None, "It is the number of pieces of each node.", shards_per_node=shards_per_node)
+    number = checks.is_a(test_fraction, int | float | np.number) and not checks.is_a(test_fraction, bool)
+    if not number or not 0 <= test_fraction < 1:
+        remedy = "Give the share of the examples to hold out for testing, such as 0.2."
+        checks.refuse("test_fraction in [0, 1)", "test_fraction", test_fraction, remedy)
+
+    names: Names | None = None
+    columns: tuple[str, ...] = ()
+    if partition == "given":
+        features, targets, clients, names, columns, headings = _given(X, y, nodes, clients, rank)
+    else:
+        X = labelled(X)
+        features, columns = table("X", X, rank)
+        y, clients = (aligned(name, one, labels_of(X), "X") for name, one in (("y", y), ("clients", clients)))
+        targets, headings = column("y", y), labels_of(X, axis=1)
+        _same_length("X", features, "y", targets)
+    found, said = _task_of(targets, task)
+    classes: tuple[Any, ...] = ()
+    if found == "classification":
+        classes, targets = _numbered(targets)
+    else:
+        targets = targets.astype(np.float64)
+        if np.all(targets == targets[0]):
+            raise ValueError(
+                f"Expected different targets in y, got y = {targets[0]:.6g} in every example. Check that y is the "
+                "right column."
+            )
+    train, clients, held_out = _test(features, targets, headings, classes, test, test_fraction, clients, seed)
+    if classes:
+        _warn_of_rare(classes, train[0][1], None if train[1] is None else train[1][1])
+    index, words, nodes_of = _split(train[0][1], nodes, partition, found, alpha, shards_per_node, clients, seed)
+    about = About(said, words, classes, columns, nodes_of if names is None else names)
+    happened = {"holdout": held_out, "partition": partition in ("dirichlet", "shards")}
+    return Intake(*train[0], train[1], index, about, tuple(name for name, one in happened.items() if one))
+
+
+def _given(
+    X: Any, y: Any, nodes: int | None, clients: Any, rank: int | None
+) -> tuple[Any, np.ndarray, np.ndarray, Names | None, tuple[str, ...], Any]:
+    """Examples of given parts, one after another; the node of each, names of nodes and columns, and column labels."""
+    if checks.is_a(X, Mapping):
+        clients = list(X) if clients is None else clients
+        X, y = list(X.values()), aligned("y", y, labels_of(X), "X")
+    for name, value in (("X", X), ("y", y)):
+        if not checks.is_a(value, list | tuple) or not len(value):
+            checks.refuse(f"{name} to be a list with one array for every node", name, value, _PARTS)
+    if len(X) != len(y):
+        raise ValueError(f"Expected y for as many nodes as X, got {len(X)} arrays in X and {len(y)} in y. {_PARTS}")
+    if nodes is not None and nodes != len(X):
+        raise ValueError(f"Expected nodes = {len(X)}, the length of X, got nodes = {nodes}. Leave nodes out.")
+    parts: list[tuple[Any, np.ndarray]] = []
+    X = [labelled(one) for one in X]
+    headings, columns = labels_of(X[0], axis=1), ()
+    for i, (one, labels) in enumerate(zip(X, y)):
+        one = aligned(f"X[{i}]", one, headings, "X[0]", axis=1)
+        labels = aligned(f"y[{i}]", labels, labels_of(one), f"X[{i}]")
+        if np.shape(labels) == (0,) or getattr(one, "shape", (1,))[:1] == (0,):
+            raise ValueError(f"Expected examples at every node, got X[{i}] and y[{i}] without any. Leave node {i} out.")
+        rows, columns = table(f"X[{i}]", one, rank)
+        part = rows, column(f"y[{i}]", labels)
+        _same_length(f"X[{i}]", part[0], f"y[{i}]", part[1])
+        if part[0].shape[1:] != (shape := (parts or [part])[0][0].shape[1:]):
+            raise ValueError(
+                f"Expected X[{i}] with examples of shape {shape} as X[0] has, got {part[0].shape[1:]}. Give the same "
+                "features at every node."
+            )
+        parts.append(part)
+    names: Names | None = None
+    if clients is not None:
+        own = column("clients", clients, "Give the name of every node.")
+        checks.shape((len(parts),), 'With partition="given", clients are the names of the nodes.', clients=own)
+        names = names_of("clients", own)
+    sparse = [issparse(one) for one, _ in parts]
+    if any(sparse) and not all(sparse):
+        raise ValueError(
+            f"Expected X of one kind at all nodes, got X[{sparse.index(True)}] sparse and X[{sparse.index(False)}] "
+            "dense. Make all of them sparse, or use toarray()."
+        )
+    together: Any = (vstack if all(sparse) else np.concatenate)([one for one, _ in parts])
+    together = together.tocsr() if all(sparse) else together
+    place = np.repeat(np.arange(len(parts)), [len(labels) for _, labels in parts])
+    kinds = {"text" if labels.dtype.kind in "SU" else "numbers" for _, labels in parts}
+    if len(kinds) > 1:
+        raise ValueError("Expected labels of one kind in y, got text at one node and numbers at another. Use one kind.")
+    return together, np.concatenate([labels for _, labels in parts]), place, names, columns, headings
+
+
+def _same_length(one: str, features: Any, other: str, targets: np.ndarray) -> None:
+    if features.shape[0] != len(targets):
+        remedy = "Give one label or target for every row of features."
+        if features.shape[-1] == len(targets):
+            remedy = f"Rows of {one} are examples: use {one}.T if it is the other way round."
+        raise ValueError(
+            f"Expected {one} and {other} of the same length, got {features.shape[0]} rows in {one} and {len(targets)} "
+            f"in {other}. {remedy}"
+        )
+
+
+def _test(
+    features: Any,
+    targets: np.ndarray,
+    headings: Any,
+    classes: tuple[Any, ...],
+    test: Any,
+    fraction: float,
+    clients: Any,
+    seed: int,
+) -> tuple[tuple[tuple[Any, np.ndarray], tuple[Any, np.ndarray] | None], Any, bool]:
+    """Training and test examples, the clients of the training examples, and whether any were held out."""
+    if clients is not None:
+        clients = column("clients", clients, "Give the client of every example.")
+        checks.shape(targets.shape, "Give the client of every example.", clients=clients)
+    if test is not None:
+        return ((features, targets), _test_set(features, headings, classes, test)), clients, False
+    if fraction == 0:
+        return ((features, targets), None), clients, False
+    try:
+        held = holdout(features, targets if classes else np.zeros(len(targets), np.int64), fraction, seed=seed)
+    except ValueError as error:
+        raise ValueError(
+            f"{error} Use another test_fraction, test_fraction = 0 for no test set, or test=(X, y)."
+        ) from None
+    if clients is not None:
+        for client in np.setdiff1d(clients, clients[~held]):
+            held[same_rows(features, int(np.flatnonzero(clients == client)[0]))] = False  # none is left without any
+        clients = clients[~held]
+    parts = (features[~held], targets[~held]), (features[held], targets[held])
+    return (parts[0], parts[1] if held.any() else None), clients, True
+
+
+def _test_set(features: Any, headings: Any, classes: tuple[Any, ...], test: Any) -> tuple[Any, np.ndarray]:
+    """Features and numbered labels of a test set that is given."""
+    if not checks.is_a(test, tuple | list) or len(test) != 2:
+        checks.refuse("test to be a pair of features and labels", "test", test, "Write test=(X_test, y_test).")
+    given = aligned("test[0]", test[0], headings, "X", axis=1)
+    rows, _ = table("test[0]", given, len(features.shape))
+    labels = column("test[1]", aligned("test[1]", test[1], labels_of(given), "test[0]"))
+    _same_length("test[0]", rows, "test[1]", labels)
+    if rows.shape[1:] != features.shape[1:]:
+        raise ValueError(
+            f"Expected test[0] with examples of shape {features.shape[1:]} as X has, got {rows.shape[1:]}. Prepare "
+            "training and test features in the same way."
+        )
+    if issparse(rows) != issparse(features):
+        rows = rows.toarray() if issparse(rows) else type(features)(rows)
+    if not classes:
+        if labels.dtype.kind not in "iuf":
+            raise ValueError(
+                f"Expected numbers in test[1], got labels such as {labels[0].item()!r}. Give numbers as in y."
+            )
+        return rows, labels.astype(np.float64)
+    known = np.asarray(classes)
+    if (known.dtype.kind in "SU") != (labels.dtype.kind in "SU"):
+        raise ValueError(
+            f"Expected labels in test[1] of the kind in y, such as {classes[0]!r}, got {labels.tolist()[0]!r}. Use the "
+            "same labels in both."
+        )
+    unseen = np.setdiff1d(labels, known)
+    if unseen.size:
+        raise ValueError(
+            f"Expected labels in test[1] that y has, got {named(tuple(unseen.tolist()))}, which no training example "
+            "has. Drop these test examples, or add training examples."
+        )
+    return rows, np.searchsorted(known, labels).astype(np.int64)
+
+
+def _split(
+    targets: np.ndarray,
+    nodes: int | None,
+    partition: Split,
+    task: Task,
+    alpha: float,
+    shards_per_node: int,
+    clients: Any,
+    seed: int,
+) -> tuple[list[np.ndarray], str, Names | None]:
+    """The examples of every node, the words for it, and the names of the nodes where clients have some."""
+    if partition == "clients" and clients is None:
+        raise ValueError('Expected clients with partition = "clients", got none. Give the client of every example.')
+    if clients is not None:
+        if partition in ("dirichlet", "shards"):
+            raise ValueError(
+                f"Expected clients or partition = {partition!r}, got both. Leave one of them out: clients say "
+                "which node has an example."
+            )
+        parts = by_client(clients)
+        if nodes is not None and nodes != len(parts):
+            raise ValueError(
+                f"Expected nodes = {len(parts)}, the number of clients, got nodes = {nodes}. Leave nodes out."
+            )
+        if partition == "given":
+            return parts, "as given", None
+        return parts, "one node per client", client_names(clients)
+    m = _NODES if nodes is None else int(nodes)
+    each = shards_per_node if partition == "shards" else 1
+    if m * each > len(targets):
+        pieces = f" of {each} shards each" if each > 1 else ""
+        raise ValueError(
+            f"Expected nodes = {len(targets) // each} at most{pieces} for {len(targets)} training examples, got "
+            f"nodes = {m}. Use fewer nodes, more examples, or a smaller test_fraction."
+        )
+    if partition == "dirichlet" and task == "regression":
+        raise ValueError(
+            'Expected partition = "iid", "shards" or "clients" for regression, got partition = "dirichlet", which '
+            'splits classes. Use "shards" to sort the examples by target, or give clients.'
+        )
+    how: dict[str, Any] = {"alpha": alpha, "shards_per_node": shards_per_node, "seed": seed}
+    words = {"iid": "iid", "dirichlet": f"Dirichlet, alpha = {alpha:g}", "shards": f"{shards_per_node} shards per node"}
+    return drawn(cast(Partition, partition), targets, m, **how), words[partition], None
+
+
+def _task_of(targets: np.ndarray, task: Task | None) -> tuple[Task, str]:
+    """The task, given or inferred, and the words that say it."""
+    kind = targets.dtype.kind
+    if task is not None:
+        if task == "regression" and kind not in "iuf":
+            raise ValueError(
+                f'Expected numbers in y with task = "regression", got labels such as {targets[0].item()!r}. Use '
+                'task="classification", or give numbers.'
+            )
+        return task, str(task)
+    if kind in "SUb":
+        return "classification", "classification (inferred: y has labels)"
+    different = np.unique(targets)
+    whole = bool(np.all(different == np.rint(different)))
+    if whole and len(different) <= _FEW:
+        return "classification", f"classification (inferred: y has {len(different)} different whole numbers)"
+    if not whole and len(different) > 2:
+        return "regression", "regression (inferred: y has numbers with fractions)"
+    values = (
+        f"{len(different):,} different whole numbers" if whole else f"the values {named(tuple(different.tolist()))}"
+    )
+    raise ValueError(
+        f'Expected task = "classification" or "regression", got task = None with y that has {values}, which may be '
+        'either. Write task="classification" or task="regression".'
+    )
+
+
+def _numbered(targets: np.ndarray) -> tuple[tuple[Any, ...], np.ndarray]:
+    """The labels in sorted order, and the number of every example's label [N]."""
+    labels, numbers = np.unique(targets, return_inverse=True)
+    classes: tuple[Any, ...] = tuple(labels.tolist())
+    if len(classes) < 2:
+        raise ValueError(
+            f"Expected at least two classes in y, got y with the label {targets.tolist()[0]!r} alone. Check that "
+            "y is the right column."
+        )
+    if len(classes) > len(targets) / 2:
+        raise ValueError(
+            f"Expected fewer classes than half of the examples, got y with {len(classes):,} different labels among "
+            f'{len(targets):,} examples. Use task="regression" for numbers, or another column.'
+        )
+    return classes, numbers.astype(np.int64)
+
+
+def _warn_of_rare(classes: tuple[Any, ...], train: np.ndarray, test: np.ndarray | None) -> None:
+    """Warn of labels that occur once, or in one of training [N] and test examples [M] alone, with their counts."""
+    counts = np.bincount(train, minlength=len(classes))
+    tested = counts if test is None else np.bincount(test, minlength=len(classes))
+    total = counts if test is None else counts + tested
+    rare = np.flatnonzero((total == 1) | (counts == 0) | (tested == 0))
+    if rare.size:
+        known = [one for i, one in enumerate(classes) if total[i] > 1]
+        shown = [f"{classes[i]!r} ({total[i]})" for i in rare[:_SHOWN]]
+        more = f", and {rare.size - _SHOWN} more" if rare.size > _SHOWN else ""
+        meant = next((f" {one}" for i in rare if (one := suggest.hint(classes[i], known))), "")
+        where = "once" if test is None else "once, or not both in the training and the test examples"
+        warnings.warn(
+            f"y has labels that occur {where}, with numbers of examples: {', '.join(shown)}{more}.{meant} Each of "
+            f"the {len(classes)} labels is a class: correct the spelling, drop these examples, or give more of them.",
+            stacklevel=4,
+        )

@@ -40,7 +40,7 @@ WHOLE = (
     *("algorithms.moment", "engine.batch", "engine.callbacks", "engine.checkpoint", "engine.checkpoints"),
     *("engine.progress", "base.keys", "lab.charts", "lab.drawing", "lab.overview", "lab.page", "lab.results"),
     *("lab.study", "lab.summary", "lab.trackers", "engine.metrics", "devices.nodes", "arrays.ops"),
-    *("arrays.projection", "engine.result", "engine.runner", "engine.stopping", "base.struct", "problems.rows"),
+    *("arrays.projection", "engine.result", "engine.runner", "engine.stopping", "base.struct"),
 )
 CONTRACTS = (Algorithm, Codec, Mechanism, Network, Problem, Sensing, StopRule, Times, Tracker)
 SHAPE = r"\[[\w+*/. ,()-]*\]"

@@ -16,12 +16,11 @@ from jdfl import codecs, events, models, network, privacy, problems, results, ro
 from jdfl.algorithms.gradient_settings import GradientSettings
 from jdfl.algorithms.messages import Messages
 from jdfl.algorithms.sending import Sending
-from jdfl.problems.rows import Rows
 
 FILE = Path(__file__).parents[1] / "public_names.txt"
 CONTRACTS = (jdfl.Algorithm, codecs.Codec, network.Network, problems.Problem)  # their methods are listed once
 MARKS = {Parameter.VAR_POSITIONAL: "*", Parameter.VAR_KEYWORD: "**"}
-PARTS = (Rows, GradientSettings, Messages, Sending)  # of public classes, in files of their own
+PARTS = (GradientSettings, Messages, Sending)  # of public classes, in files of their own
 
 
 def parameters(function: Any) -> str:

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from jdfl.config import NETWORKS, PROBLEMS
-from jdfl.problems import files, read_cifar10, read_idx, read_libsvm, read_mnist, read_qsar
+from jdfl.problems import read_cifar10, read_idx, read_libsvm, read_mnist, read_qsar, readers
 from tests.fuzz.judge import tried
 from tests.fuzz.test_fuzz_files import PACK, cifar_folder, jpeg_folder, npz, one, tarred, zipped
 from tests.later import Later
@@ -44,8 +44,8 @@ def _imported():
 @pytest.mark.rotated(3)
 @pytest.mark.parametrize("kind", BOMBS)
 def test_what_unpacks_without_end_is_refused_before_it_is_held(kind, tmp_path, monkeypatch):
-    monkeypatch.setattr(files, "_UNPACKED", LIMIT)
-    monkeypatch.setattr(files, "_TIMES", 1)
+    monkeypatch.setattr(readers, "_UNPACKED", LIMIT)
+    monkeypatch.setattr(readers, "_TIMES", 1)
     pack, read = BOMBS[kind]
     content = pack()
     found = tried(lambda: used(lambda: read(tmp_path, content), 24 * LIMIT), kind)

@@ -9,8 +9,8 @@ import pytest
 import jdfl
 from jdfl.devices import memory
 from jdfl.problems import check_problem, drawn_regression, example1, linear_regression, optimum, value_at_truth
-from jdfl.problems import drawn as module
-from jdfl.problems.linear import build
+from jdfl.problems import least_squares as module
+from jdfl.problems.least_squares import build
 from tests.later import Later
 from tests.refused import all_refused, each_refused, refused
 
@@ -80,7 +80,7 @@ def test_values_gradients_and_curvature_are_those_of_the_same_problem_in_memory(
     again = build(stored().data, stored().weight, None, None, "", np.dtype("float32")).curvature
     np.testing.assert_allclose(drawn().curvature, again, rtol=1e-6)
     chex.assert_trees_all_close(looked_at(drawn(), w), expected, rtol=1e-5, atol=1e-6)
-    monkeypatch.setattr("jdfl.problems.drawn._AT_ONCE", 4 * 9 * N)  # some nodes after others
+    monkeypatch.setattr("jdfl.problems.least_squares._AT_ONCE", 4 * 9 * N)  # some nodes after others
     apart = jax.jit(lambda problem, w: problem.gradients(w))
     assert f"f32[{M},9,{N}]" not in str(jax.make_jaxpr(apart)(drawn(), w))
     np.testing.assert_allclose(apart(drawn(), w), expected[2], rtol=1e-5, atol=1e-6)
@@ -131,7 +131,7 @@ def test_refusals():
     for name, value in {"sizes": [2, 0], "draw": 3, "key": -1, "truth": [1.0], "rows": 1}.items():
         with refused(name):
             drawn_regression(**{"draw": one, "sizes": [2, 2], name: value})
-    jdfl.problems.rows.check_finite("data", jax.random.split(jax.random.key(0), 2))  # keys, which NumPy cannot read
+    jdfl.problems.base.check_finite("data", jax.random.split(jax.random.key(0), 2))  # keys, which NumPy cannot read
     nan = drawn_regression(lambda key: (jnp.full(3, jnp.nan), jnp.float32(0)), [2, 2])
     noisy = jdfl.DPSGD(gradients=jdfl.Gradients(clip=1.0, mechanism=jdfl.Gaussian(1.0)))
     all_refused(

@@ -7,7 +7,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from jdfl.problems import images, load, read_idx, read_mnist
+from jdfl.problems import load, read_idx, read_mnist, readers
 from jdfl.problems.datasets import locate
 from tests.refused import refused
 
@@ -76,7 +76,7 @@ def test_mnist_in_all_spellings_and_parts_that_do_not_belong_together(tmp_path):
             np.testing.assert_array_equal(array, expected)
         assert found.labels.dtype == np.int32
         assert not found.lossy
-        rows = images.pixels(found.images)
+        rows = readers.pixels(found.images)
         assert rows.dtype == np.float32
         np.testing.assert_array_equal(rows, parts[0].reshape(12, 12) / np.float32(255))
     for k, (changed, *words) in enumerate((

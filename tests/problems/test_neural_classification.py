@@ -10,7 +10,7 @@ from scipy.sparse import csr_matrix
 import jdfl
 from jdfl import config, models
 from jdfl.devices import memory
-from jdfl.problems import Dataset, check_problem, classify_images, load, neural_classification
+from jdfl.problems import Dataset, check_problem, load, networks, neural_classification
 from tests.refused import each_refused, refused
 
 digits = partial(neural_classification, "digits")
@@ -79,7 +79,7 @@ def test_images_become_what_the_model_takes():
     assert neural_classification(Dataset("x", square / 255, SMALL.labels), 2).data[0].dtype == np.float32
     given = models.mlp(shape=(4, 3, 1), classes=2, hidden=2)
     assert neural_classification(SMALL, 2, model=given).data[0].shape[2:] == (4, 3, 1)
-    coloured = classify_images._model("resnet18", (28, 28, 1), 10, "float32")
+    coloured = networks._model("resnet18", (28, 28, 1), 10, "float32")
     assert (coloured.shape, coloured.n, coloured.examples_mix) == ((28, 28, 3), 11_181_642, False)
 
 

@@ -13,8 +13,9 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from jdfl import problems
-from jdfl.problems import Dataset, check_problem, classification, jagged, logistic_regression
-from jdfl.problems.jagged import canonical, longest_first, sparse_rows, to_csr
+from jdfl.problems import Dataset, check_problem, classification, logistic_regression
+from jdfl.problems import sparse as module
+from jdfl.problems.sparse import canonical, longest_first, sparse_rows, to_csr
 from tests.refused import all_refused, refused
 
 N, PENALTY = 90, 0.25
@@ -28,8 +29,8 @@ CASES = {  # nonzeros of every node's rows
 @pytest.fixture
 def several_blocks(monkeypatch):
     """Blocks as narrow for a few rows as the library makes them for thousands."""
-    monkeypatch.setattr(jagged, "_BLOCK", 20)
-    monkeypatch.setattr(jagged, "_SHARE", 0.0)
+    monkeypatch.setattr(module, "_BLOCK", 20)
+    monkeypatch.setattr(module, "_SHARE", 0.0)
 
 
 narrow = pytest.mark.usefixtures("several_blocks")
@@ -146,8 +147,8 @@ def products(rows, x, y):
 
 
 def test_long_rows_are_cut_so_that_little_is_padding(monkeypatch):
-    monkeypatch.setattr(jagged, "_BLOCK", 100)
-    monkeypatch.setattr(jagged, "_SHARE", 0.0)
+    monkeypatch.setattr(module, "_BLOCK", 100)
+    monkeypatch.setattr(module, "_SHARE", 0.0)
     rng = np.random.default_rng(0)
     lengths = np.maximum(1, np.exp(3 + rng.normal(size=400))).astype(int)
     one = canonical(table(lengths, n=900))
@@ -211,19 +212,15 @@ def test_check_problem_names_what_is_wrong():
     problem, _ = both(CASES["skewed"], "float32")
     rows, labels = problem.data
     (index, value), *others = rows.blocks
-    far, nan, large, light = (np.array(one) for one in (rows.columns.place, value, index, problem.weight))
-    far[0, 0], nan[2, 0, 1], large[0, 0, 0], light[1] = 999, np.nan, 90, 0
+    nan, light = np.array(value), np.array(problem.weight)
+    nan[2, 0, 1], light[1] = np.nan, 0
     for named, change in {
-        "nan at node 2, line 0, slot 1": (index, nan),
-        "got 90": (large, value),
-        "float32": (index.astype(np.float32), value),
+        "data[0].blocks[0][1], got nan at node 2": (index, nan),
         "got tuple": {"data": (labels, labels)},
-        "data[0].blocks[0]": (index[:, :-1], value[:, :-1]),
+        "data[0]": (index[:, :-1], value[:, :-1]),
         "data[1]": {"data": (rows, labels[:, :-1])},
-        "block": {"data": (rows.replace(blocks=()), labels)},
-        "columns.place": {"data": (rows.replace(columns=rows.columns.replace(place=far)), labels)},
         "node 1": {"weight": light},
-        "test[0].blocks[0]": {"test": (problem.test[0], problem.test[1][:-1])},
+        "test[0]": {"test": (problem.test[0], problem.test[1][:-1])},
     }.items():
         changed = change if isinstance(change, dict) else {"data": (rows.replace(blocks=(change, *others)), labels)}
         with refused(named):
