@@ -15,7 +15,6 @@ exponential time of one second on average, and every run has 10 s. The table has
 """
 
 import resource
-import sys
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -24,14 +23,13 @@ import numpy as np
 from matplotlib.figure import Figure
 
 import jdfl
-from experiments.common import Row, options, row, save, save_figure, show
+from experiments.common import Made, Options, Row, experiment, row
 from jdfl import events
 from jdfl import network as nw
 from jdfl.engine.clock import Clock
 from jdfl.events import plan
 from jdfl.lab.drawing import COLOURS
 
-NAME = "async_scale"
 FULL, SMALL = (10_000, 100_000, 1_000_000), (1_000, 10_000)
 N, EXAMPLES, SECONDS, RECORDS = 20, 2, 10, 5
 METHOD = events.ADPSGD(lr=0.06, period=SECONDS / RECORDS)
@@ -104,22 +102,19 @@ def drawn(histories: Histories) -> Figure:
     return drawing
 
 
-def main(arguments: Sequence[str] | None = None) -> list[Row]:
-    """Run, measure, print and write."""
-    given = options("AD-PSGD with many nodes", seeds=2, arguments=arguments)
-    sizes, histories = SMALL if given.quick else FULL, Histories()
+@experiment(seeds=2)
+def main(chosen: Options) -> Made:
+    """Run and measure."""
+    sizes, histories = SMALL if chosen.quick else FULL, Histories()
     rows: list[Row] = []
     for m in sizes:
         for graph in GRAPHS:
-            rows += measured(graph, m, given.seeds, histories)
+            rows += measured(graph, m, chosen.seeds, histories)
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
         rows.append(row(f"{m:,} nodes", "peak memory so far, GiB", None, [peak]))
     rows += compared(rows, sizes)
-    show("AD-PSGD with many nodes", rows)
-    save_figure(drawn(histories), given.out / f"{NAME}.png")
-    print("written:", save(rows, given.out, NAME))
-    return rows
+    return Made({"AD-PSGD with many nodes": rows}, drawn(histories))
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()

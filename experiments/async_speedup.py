@@ -19,7 +19,6 @@ epoch for SWIFT and D-SGD as the README of its authors' code has them: messages 
 --quick has Example 1, two clocks, two step sizes and two seeds.
 """
 
-import sys
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -31,12 +30,11 @@ from matplotlib.figure import Figure
 
 import jdfl
 from experiments.async_common import EQUAL, LOG_NORMAL, PARETO, Clock, Task, one_slow, tasks
-from experiments.common import Row, options, row, save, save_figure, show
+from experiments.common import Made, Options, Row, experiment, row
 from jdfl import events
 from jdfl import network as nw
 from jdfl.lab.drawing import COLOURS
 
-NAME = "async_speedup"
 M, LATENCY = 16, 0.1
 LONGEST = 300  # seconds or rounds; the objective is looked at after every one
 TUNING = (1001, 1002)  # seeds
@@ -150,19 +148,16 @@ def drawn(rows: Sequence[Row], names: Sequence[str], clocks: Sequence[str]) -> F
     return drawing
 
 
-def main(arguments: Sequence[str] | None = None) -> list[Row]:
-    """Tune, run, print and write."""
-    given = options("Speed-ups of asynchronous methods", seeds=3, arguments=arguments)
+@experiment(seeds=3)
+def main(chosen: Options) -> Made:
+    """Tune and run."""
     some, clocks = tasks(M), list(CLOCKS)
-    if given.quick:
+    if chosen.quick:
         some, clocks = {"Example 1": some["Example 1"]}, [EQUAL.name, one_slow(10).name]
-    found, rows = collected(some, clocks, given.seeds, given.quick)
+    found, rows = collected(some, clocks, chosen.seeds, chosen.quick)
     rows += rows_of(found)
-    show("Simulated seconds to the target", rows)
-    save_figure(drawn(rows, list(some), clocks), given.out / f"{NAME}.png")
-    print("written:", save(rows, given.out, NAME))
-    return rows
+    return Made({"Simulated seconds to the target": rows}, drawn(rows, list(some), clocks))
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()

@@ -18,7 +18,6 @@ late messages slow SWIFT down, and the exponent of FedAsync makes a stale model 
 --quick has 16 nodes, 60 s, two seeds and fewer cases.
 """
 
-import sys
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -30,13 +29,12 @@ from matplotlib.figure import Figure
 
 import jdfl
 from experiments.async_common import EQUAL, EXPONENTIAL, LOG_NORMAL, PARETO, Clock, one_slow
-from experiments.common import Row, options, row, save, save_figure, show
+from experiments.common import Made, Options, Row, experiment, row
 from jdfl import events
 from jdfl import network as nw
 from jdfl.events import Events
 from jdfl.lab.drawing import COLOURS
 
-NAME = "async_staleness"
 LATENCY = 0.1
 N, EXAMPLES, APART = 20, 40, 0.5  # parameters, examples of a node, and deviation of the nodes' solutions
 CLOCKS = (EQUAL, EXPONENTIAL, LOG_NORMAL, PARETO, one_slow(10))
@@ -210,17 +208,14 @@ def drawn(found: Counts, rows: Sequence[Row]) -> Figure:
     return drawing
 
 
-def main(arguments: Sequence[str] | None = None) -> list[Row]:
-    """Count, run, print and write."""
-    given = options("Staleness of asynchronous methods", seeds=5, arguments=arguments)
-    size, clocks = (SMALL, CLOCKS[::4]) if given.quick else (FULL, CLOCKS)
-    found = counted(size, clocks, given.seeds)
-    rows = [*rows_of(found), *effects(size, clocks, given.seeds, given.quick)]
-    show("Staleness, and the share of the gap that is left", rows)
-    save_figure(drawn(found, rows), given.out / f"{NAME}.png")
-    print("written:", save(rows, given.out, NAME))
-    return rows
+@experiment()
+def main(chosen: Options) -> Made:
+    """Count and run."""
+    size, clocks = (SMALL, CLOCKS[::4]) if chosen.quick else (FULL, CLOCKS)
+    found = counted(size, clocks, chosen.seeds)
+    rows = [*rows_of(found), *effects(size, clocks, chosen.seeds, chosen.quick)]
+    return Made({"Staleness, and the share of the gap that is left": rows}, drawn(found, rows))
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()

@@ -6,22 +6,18 @@ values that a clean gradient plus noise can take for each of the two. `experimen
 Axes: n parameters, N runs.
 """
 
-import sys
-from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
 import jax
 import numpy as np
-from matplotlib.figure import Figure
 
 import jdfl
 from experiments.attack_worlds import ALONE, Attack, Claim, claim, regression, shown
-from experiments.common import Row, options, row, save, save_figure, show
+from experiments.common import Made, Options, Row, bars, experiment, row
 from jdfl.auditing.bits import float_scores
 from jdfl.problems import LinearRegression
 
-NAME = "attack_bits"
 ENTRIES, MULTIPLIER = 12, 50.0
 EXACT, FLOAT = jdfl.ExactGaussian(MULTIPLIER), jdfl.Gaussian(MULTIPLIER)
 
@@ -71,27 +67,14 @@ def rows(runs: dict[Any, int]) -> list[Row]:
     return made
 
 
-def draw(made: Sequence[Row], path: str) -> None:
-    """A bar per kind of noise, and a line at the half that guessing gets wrong."""
-    fig = Figure(figsize=(5.0, 2.6), layout="constrained")
-    axis = fig.subplots()
-    axis.barh([one.case for one in made], [one.mean for one in made], color="0.6")
-    axis.axvline(0.5, color="black", linestyle="--", label="guessing")
-    axis.set(xlabel="share of releases attributed to the wrong world", xlim=(0, 1))
-    axis.legend(frameon=False)
-    save_figure(fig, path)
-
-
-def main(arguments: Sequence[str] | None = None) -> list[Row]:
-    """Print the table, write the JSON and the figure."""
-    given = options(__doc__ or "", seeds=1, arguments=arguments)
+@experiment(seeds=1)
+def main(chosen: Options) -> Made:
+    """A thousand releases of float noise and a hundred thousand of exact noise, or fewer with `--quick`."""
     epsilon = claim(_descent(mechanism=FLOAT), _world(0), ALONE, 1).epsilon
-    made = rows({FLOAT: 200, EXACT: 2_000} if given.quick else {FLOAT: 1_000, EXACT: 100_000})
-    show(f"Errors of the attack, on {ENTRIES} numbers of epsilon {epsilon:.4f} by their noise", made)
-    save(made, given.out, NAME)
-    draw(made, str(given.out / f"{NAME}.png"))
-    return made
+    made = rows({FLOAT: 200, EXACT: 2_000} if chosen.quick else {FLOAT: 1_000, EXACT: 100_000})
+    title = f"Errors of the attack, on {ENTRIES} numbers of epsilon {epsilon:.4f} by their noise"
+    return Made({title: made}, bars(made, ["share of errors"], "share of releases attributed to the wrong world"))
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()

@@ -12,20 +12,15 @@ Clopper and Pearson at 95 %. Verdicts:
 - EXCEEDED: the bound is larger than the claim. The goal is that this never happens.
 """
 
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-import numpy as np
-from matplotlib.figure import Figure
-
 from experiments.attack_list import Attack, attacks
 from experiments.attack_worlds import DELTA
-from experiments.common import Row, options, row, save, save_figure, show
+from experiments.common import Made, Options, Row, bars, experiment, row
 from jdfl.auditing.attack import attack as fitted
 from jdfl.auditing.attack import epsilon_bound, errors
 
-NAME = "attacks"
 CONFIDENCE = 0.95
 
 
@@ -74,43 +69,17 @@ def collect(found: Mapping[str, Sequence[Found]]) -> list[Row]:
     return rows
 
 
-def verdict(found: Mapping[str, Sequence[Found]]) -> str:
-    """The goal, and whether it is met."""
-    broken = [name for name, each in found.items() if any(one.verdict == "EXCEEDED" for one in each)]
-    told = f"claims exceeded: {len(broken)} of {len(found)} (goal: 0, {'missed' if broken else 'met'})"
-    return f"{told}: {', '.join(broken)}" if broken else told
-
-
-def draw(found: Mapping[str, Sequence[Found]]) -> Figure:
-    """Bars of the attacks' bounds, and marks of the claimed epsilons."""
-    names = list(found)[::-1]
-    figure = Figure(figsize=(8, 0.32 * len(names) + 1.2), layout="constrained")
-    axes = figure.subplots()
-    claimed = [found[name][0].epsilon is not None for name in names]
-    shown = [float(np.mean([one.bound for one in found[name]])) for name in names]
-    axes.barh(names, shown, color=["C0" if one else "C7" for one in claimed], height=0.6)
-    marks = [name for name, one in zip(names, claimed) if one]
-    axes.scatter([found[name][0].epsilon or 0.0 for name in marks], marks, marker="|", s=140, color="black", zorder=3)
-    axes.set(xlabel="epsilon: bar, shown by the attack; line, claimed (grey: nothing is claimed)", xlim=(0, None))
-    return figure
-
-
-def main(arguments: Sequence[str] | None = None) -> list[Row]:
+@experiment(seeds=1)
+def main(chosen: Options) -> Made:
     """All attacks; with `--quick` those whose runs are few, and of steps those with a claim."""
-    chosen = options("Refuted statements about privacy under attack", seeds=1, arguments=arguments)
     wanted = {name: one for name, one in attacks().items() if not chosen.quick or (one.runs <= 10_000 and one.brief)}
     found = {name: [judge(one, seed) for seed in range(chosen.seeds)] for name, one in wanted.items()}
-    rows = collect(found)
-    show(f"Refuted statements, delta = {DELTA:g}", rows)
     for name, each in found.items():
-        print(f"{each[0].verdict:<9} {name}: {wanted[name].claim}")
-        if each[0].words:
-            print(f"{'':<9} {each[0].words}")
-    print(verdict(found))
-    save_figure(draw(found), chosen.out / f"{NAME}.png")
-    print("written:", save(rows, chosen.out, NAME), chosen.out / f"{NAME}.png")
-    return rows
+        print(f"{each[0].verdict:<9} {name}: {wanted[name].claim}. {each[0].words}")
+    rows = collect(found)
+    fig = bars(rows, ["attack bound"], "epsilon that the attack shows", marks="claimed epsilon")
+    return Made({f"Refuted statements, delta = {DELTA:g}": rows}, fig)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()

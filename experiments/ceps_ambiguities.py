@@ -5,7 +5,6 @@ eps = 0.5, r = 0.2) under the preset `CEPS.paper`, and with one reading changed 
 the average of the nodes' parameters, as the preset reads it; "objective, own" is mean_i f_i(w_i), the other reading.
 """
 
-import sys
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -17,12 +16,11 @@ from matplotlib.figure import Figure
 
 import jdfl
 from experiments.ceps_table3 import CASES, VARIANTS, algorithm_of, network_of, run_variant, tolerance
-from experiments.common import Options, Row, options, row, save, save_figure, show
+from experiments.common import Made, Options, Row, experiment, row
 from jdfl.base import struct
 from jdfl.engine import metrics
 from jdfl.engine.stopping import ConsensusBelow, StopRule, View
 
-NAME = "ceps_ambiguities"
 CASE = CASES[0]
 SHOWN = ("DP-1BCS", "NoDP-Perf")
 
@@ -123,8 +121,8 @@ def collect(readings: Sequence[Reading], seeds: int) -> list[Row]:
     return rows
 
 
-def draw(rows: Sequence[Row], chosen: Options) -> None:
-    """DIR/NAME.png: rounds and objective of every reading; lines are the paper's."""
+def draw(rows: Sequence[Row]) -> Figure:
+    """Rounds and objective of every reading; lines are the paper's."""
     fig = Figure(figsize=(11, 7.5), layout="constrained")
     panels = fig.subplots(2, 2, sharex="col", width_ratios=(3, 2), squeeze=False)
     for column, variant in enumerate(SHOWN):
@@ -141,19 +139,15 @@ def draw(rows: Sequence[Row], chosen: Options) -> None:
             axis.set_yticks([], minor=True)
             axis.grid(alpha=0.3)
         panels[0, column].set_title(f"{variant}: jdfl ± 95 % CI (dots), paper (dashed)", fontsize=10)
-    save_figure(fig, chosen.out / f"{NAME}.png")
+    return fig
 
 
-def main(arguments: Sequence[str] | None = None) -> list[Row]:
+@experiment()
+def main(chosen: Options) -> Made:
     """All readings, or those of a few questions with `--quick`."""
-    chosen = options("The effect of each reading of the CEPS paper", arguments=arguments)
-    readings = [one for one in READINGS if one.question in QUICK] if chosen.quick else READINGS
-    rows = collect(readings, chosen.seeds)
-    show("CEPS, Table III (m = 32, eps = 0.5, r = 0.2), one reading changed at a time", rows)
-    draw(rows, chosen)
-    print("written:", save(rows, chosen.out, NAME), chosen.out / f"{NAME}.png")
-    return rows
+    rows = collect([one for one in READINGS if not chosen.quick or one.question in QUICK], chosen.seeds)
+    return Made({"CEPS, Table III (m = 32, eps = 0.5, r = 0.2), one reading changed at a time": rows}, draw(rows))
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()

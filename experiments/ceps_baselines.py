@@ -16,14 +16,14 @@ node's
 The effect of other readings: `experiments.ceps_readings`.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 import jdfl
-from experiments.common import Row, number, row
+from experiments.common import Row, row
 from jdfl.algorithms.ceps_paper import paper_volume
 from jdfl.algorithms.gradients import Gradients
 from jdfl.network.graph import Network
@@ -192,34 +192,3 @@ def cells(
     learnt = [path.iteration[k] for path, target in zip(paths, targets) if (k := path.learnt(target)) is not None]
     found += [row(name, "rounds to learn", None, learnt)] if learnt else []
     return found
-
-
-def disagreements(rows: Sequence[Row], diverged: Iterable[str], target: float, apart: float = 10.0) -> list[str]:
-    """A line for every baseline whose rounds differ from the paper's, with an explanation from its own numbers.
-
-    `diverged` are cases that diverge in the paper, `target` the mean objective at which a run has learned.
-    """
-    cell, lines = {(one.case, one.column): one for one in rows}, []
-    for case in dict.fromkeys(one.case for one in rows if one.column == "agreed"):
-        agreed, rounds = cell[case, "agreed"], cell.get((case, "rounds"))
-        gone = case in diverged
-        expected = None if gone or rounds is None else rounds.paper
-        if rounds is None:
-            lines.append(f"{case}: no seed agrees in {PERIOD * LIMIT + 1} iterations" + _learnt(cell, case))
-            continue
-        if not gone and (expected is None or abs(rounds.mean - expected) <= apart):
-            continue
-        objective = cell[case, "objective"].mean
-        said = "diverges" if gone else f"{expected:g} rounds"
-        share = "" if agreed.mean == 1 else f" ({round(agreed.mean * agreed.seeds)} of {agreed.seeds} seeds)"
-        early = "the nodes agree before they have learned" if objective > target else "the nodes have learned by then"
-        lines.append(
-            f"{case}: paper {said}, here {rounds.mean:.1f}{share} at objective {number(objective)}: {early}"
-            + _learnt(cell, case)
-        )
-    return lines
-
-
-def _learnt(cell: dict[tuple[str, str], Row], case: str) -> str:
-    learnt = cell.get((case, "rounds to learn"))
-    return f"; objective f(w*) + {MARGIN:g} " + (f"after {learnt.mean:.0f}" if learnt else "never")

@@ -3,25 +3,20 @@
 Run `python -m experiments.ceps_figures_1_to_3 [--quick] [--seeds N] [--out DIR]`. Lines are means over seeds, bands
 their 95 % confidence intervals, dots the mean round at which the paper's stop rule ends a run. Unlike the paper's, the
 curves continue after it. The paper gives no numbers with its figures except those of Table III, which are shown too.
-Each claim of its text is printed with a verdict: true; FALSE; or level, where our means are not in the stated order,
-but within two standard errors of each other. Objectives are compared at the stop, where the paper's curves end;
-"closely coincide" and "negligible" are taken as 5 % of them.
+Objectives are compared at the stop, where the paper's curves end; "closely coincide" and "negligible" are taken as 5 %
+of them.
 """
 
-import math
-import sys
 from collections.abc import Sequence
-from itertools import pairwise
 
 import numpy as np
 from matplotlib.figure import Figure
 
 import jdfl
 from experiments.ceps_table3 import CASES, VARIANTS, Case, algorithm_of, network_of, tolerance
-from experiments.common import Options, Row, options, row, save, save_figure, show
+from experiments.common import Made, Options, Row, experiment, row
 from jdfl.lab.paired import half_widths
 
-NAME = "ceps_figures_1_to_3"
 ROUNDS = 40
 SETTLED = 20  # rounds, after which the objective hardly decreases
 CLOSE = 0.05
@@ -73,15 +68,6 @@ def collect(figures: dict[str, tuple[Case, ...]], seeds: int) -> tuple[list[Row]
     return rows, found
 
 
-def falls(pairs: Sequence[tuple[Row, Row]]) -> bool | None:
-    """Whether the first mean of all pairs is the larger; None where no pair is significantly reversed."""
-    gaps = [one.mean - other.mean for one, other in pairs]
-    errors = [math.hypot(one.sd / math.sqrt(one.seeds), other.sd / math.sqrt(other.seeds)) for one, other in pairs]
-    if all(gap > 0 for gap in gaps):
-        return True
-    return False if any(gap < -2 * error for gap, error in zip(gaps, errors)) else None
-
-
 def apart_by(rows: Sequence[Row], cases: Sequence[Case], column: str) -> float:
     """The largest over the smallest objective of all variants in some cases, less one."""
     wanted = {f"{case} {variant}" for case in cases for variant in VARIANTS}
@@ -100,62 +86,8 @@ def spreads(rows: Sequence[Row], figures: dict[str, tuple[Case, ...]]) -> list[R
     return made
 
 
-def verdicts(rows: Sequence[Row], figures: dict[str, tuple[Case, ...]]) -> list[str]:
-    """The claims of the paper's text about Figures 1 to 3, and whether they hold here."""
-    found = {(one.case, one.column): one for one in rows}
-
-    def rounds(cases: Sequence[Case], variant: str) -> list[Row]:
-        return [found[f"{case} {variant}", "rounds"] for case in cases]
-
-    def listed(line: Sequence[Row]) -> str:
-        return ", ".join(f"{one.mean:.1f}" for one in line)
-
-    def spread(cases: Sequence[Case], column: str = COMPARED[0]) -> float:
-        return apart_by(rows, cases, column)
-
-    def said(holds: bool | None, claim: str, numbers: str) -> str:
-        return f"{'level' if holds is None else 'true ' if holds else 'FALSE'} {claim}: {numbers}"
-
-    lines = []
-    if "Fig. 1: m" in figures:
-        few, more, most = figures["Fig. 1: m"]
-        three = rounds((few, more, most), "DP-1BCS")
-        holds = falls([(three[0], three[1]), (three[0], three[2])])
-        lines.append(said(holds, "Fig. 1: DP-1BCS takes more rounds with 32 nodes", listed(three)))
-        apart = [spread([case]) for case in (few, most)]
-        text = f"{apart[0]:.1%} with 32 nodes, {apart[1]:.1%} with 128"
-        lines.append(said(apart[1] < apart[0], "Fig. 1: the variants differ less with more nodes", text))
-    if "Fig. 2: epsilon" in figures:
-        low, middle, high = figures["Fig. 2: epsilon"]
-        for variant in ("DP-1BCS", "DP-Perf"):
-            three = rounds((low, middle, high), variant)
-            holds = falls([*pairwise(three), (three[0], three[2])])
-            paper = ", ".join(f"{case.rounds[VARIANTS.index(variant)]}" for case in (low, middle, high))
-            text = f"{listed(three)} at epsilon = .25, .5, .75 (Table III, columns of these: {paper})"
-            lines.append(said(holds, f"Fig. 2: {variant} takes more rounds as epsilon decreases", text))
-        column = f"largest rise after round {SETTLED}"
-        noisy = max(found[f"{low} {variant}", column].mean for variant in ("DP-1BCS", "DP-Perf"))
-        clean = max(found[f"{low} {variant}", column].mean for variant in ("NoDP-1BCS", "NoDP-Perf"))
-        text = f"largest rise of the objective in a round {noisy:.2g} with noise, {clean:.2g} without"
-        lines.append(said(noisy > 2 * clean, "Fig. 2: at epsilon = .25 noise makes curves fluctuate", text))
-        apart = [max(spread([case], column) for case in (middle, high)) for column in COMPARED]
-        claim = "Fig. 2: from epsilon = .5 on the impact of noise is negligible"
-        text = f"the variants differ by {apart[0]:.1%} at the stop, by {apart[1]:.1%} at round {ROUNDS}"
-        lines.append(said(apart[0] < CLOSE, claim, text))
-    if "Fig. 3: r" in figures:
-        cases = figures["Fig. 3: r"]
-        apart = [spread(cases, column) for column in COMPARED]
-        text = f"all differ by {apart[0]:.1%} at the stop, by {apart[1]:.1%} at round {ROUNDS}"
-        lines.append(said(apart[0] < CLOSE, "Fig. 3: curves closely coincide", text))
-        fewer = {variant: rounds(cases, variant) for variant in VARIANTS}
-        text = "; ".join(f"{variant} {listed(line)}" for variant, line in fewer.items())
-        holds = falls([pair for line in fewer.values() for pair in pairwise(line)])
-        lines.append(said(holds, "Fig. 3: rounds decrease as r increases", text))
-    return lines
-
-
-def draw(figures: dict[str, tuple[Case, ...]], found: dict[tuple[str, str], np.ndarray], chosen: Options) -> None:
-    """DIR/NAME.png: one row of panels per figure of the paper."""
+def draw(figures: dict[str, tuple[Case, ...]], found: dict[tuple[str, str], np.ndarray]) -> Figure:
+    """One row of panels per figure of the paper."""
     fig = Figure(figsize=(12, 3.4 * len(figures)), layout="constrained")
     panels = fig.subplots(len(figures), 3, sharex=True, sharey=True, squeeze=False)
     for line, (title, cases) in zip(panels, figures.items()):
@@ -173,21 +105,17 @@ def draw(figures: dict[str, tuple[Case, ...]], found: dict[tuple[str, str], np.n
     for axis in panels[-1]:
         axis.set_xlabel("round")
     fig.legend(*panels[0, 0].get_legend_handles_labels(), loc="outside upper center", ncols=4, frameon=False)
-    save_figure(fig, chosen.out / f"{NAME}.png")
+    return fig
 
 
-def main(arguments: Sequence[str] | None = None) -> list[Row]:
+@experiment()
+def main(chosen: Options) -> Made:
     """All three figures, or the second with `--quick`."""
-    chosen = options("CEPS paper, Figures 1 to 3", arguments=arguments)
     figures = {"Fig. 2: epsilon": FIGURES["Fig. 2: epsilon"]} if chosen.quick else FIGURES
     rows, found = collect(figures, chosen.seeds)
-    show("CEPS, Figures 1 to 3 (Example 1)", rows)
-    print("\n".join(verdicts(rows, figures)))
     rows += spreads(rows, figures)
-    draw(figures, found, chosen)
-    print("written:", save(rows, chosen.out, NAME), chosen.out / f"{NAME}.png")
-    return rows
+    return Made({"CEPS, Figures 1 to 3 (Example 1)": rows}, draw(figures, found))
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()

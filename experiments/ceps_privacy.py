@@ -18,11 +18,9 @@ in a hundred thousand exceed it, and at 0 most do. Private runs have the planned
 """
 
 import math
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from itertools import cycle, groupby
-from pathlib import Path
 
 import jax.numpy as jnp
 import numpy as np
@@ -30,14 +28,13 @@ from matplotlib.figure import Figure
 
 import jdfl
 from experiments.ceps_table3 import CASES, network_of, run_variant
-from experiments.common import Row, options, row, save, save_figure, show
+from experiments.common import Made, Options, Row, experiment, row
 from jdfl.algorithms.ceps_privacy import PAPER_DELTA
 from jdfl.codecs import Codec
 from jdfl.lab.paired import half_widths
 from jdfl.privacy import gaussian_epsilon
 from jdfl.problems import Problem
 
-NAME = "ceps_privacy"
 DELTA = 1e-6
 ROUNDS = 30  # about where the paper's rule stops
 RELEASES = 3  # per node in a run, at most
@@ -247,36 +244,7 @@ def table(cells: Sequence[Cell]) -> list[Row]:
     ]
 
 
-def verdict(cells: Sequence[Cell]) -> str:
-    """The epsilon from which a private run learns anything, and what the published figures amount to."""
-    lines = [f"private: delta = {DELTA:g}, all releases of a node, one replaced record, every message observed"]
-    for name in dict.fromkeys(cell.series for cell in cells if cell.kind == "private"):
-        line = [cell for cell in cells if cell.kind == "private" and cell.series == name and cell.factor == 1]
-        mean = {
-            cell.epsilon: {column: float(np.mean(values)) for column, values in cell.columns.items()} for cell in line
-        }
-        half = [epsilon for epsilon, of in mean.items() if of["objective"] < of["f(0)"] / 2]
-        near = [epsilon for epsilon, of in mean.items() if of["objective"] <= of["f(w*)"] + NEAR]
-        one = mean[1.0]
-        lines.append(
-            f"  {name}: below f(0) / 2 from epsilon {_least(half)} on, within {NEAR:g} of f(w*) from {_least(near)} "
-            f"on; at 1 {one['objective']:.3g}, f(0) = {one['f(0)']:.3g}, {one['support']:.0%} of the support found"
-        )
-    for kind, words in (("literal", "as published"), ("assumed", "kept, not clipped")):
-        for cell in (cell for cell in cells if cell.kind == kind):
-            lines.append(
-                f"{words}, epsilon = {cell.epsilon:g} for one release at delta = .5: NO GUARANTEE; objective "
-                f"{np.mean(cell.columns['objective']):.3g}; if u_i = .1 were true, {RELEASES} such releases would be "
-                f"({np.mean(cell.columns['would be, at 1e-05']):.3g}, 1e-5)"
-            )
-    return "\n".join(lines)
-
-
-def _least(epsilons: Sequence[float]) -> str:
-    return f"{min(epsilons):g}" if epsilons else "none"
-
-
-def draw(cells: Sequence[Cell], path: Path) -> None:
+def draw(cells: Sequence[Cell]) -> Figure:
     """Objective and support over epsilon, and the objective over rounds of the first series."""
     fig = Figure(figsize=(15, 5.4), layout="constrained")
     over, support, rounds = fig.subplots(1, 3)
@@ -310,24 +278,21 @@ def draw(cells: Sequence[Cell], path: Path) -> None:
     rounds.set_title(f"private, {cells[0].series}", fontsize=10)
     rounds.legend(fontsize=8)
     fig.legend(*over.get_legend_handles_labels(), loc="outside upper center", ncols=3, frameon=False)
-    save_figure(fig, path)
+    return fig
 
 
-def main(arguments: Sequence[str] | None = None) -> list[Row]:
+@experiment(seeds=3)
+def main(chosen: Options) -> Made:
     """All series; with `--quick` the paper's nodes alone at three epsilons."""
-    chosen = options("CEPS at meaningful privacy budgets", seeds=3, arguments=arguments)
     if chosen.quick:
         cells = collect([replace(PAPER, clips=())], chosen.seeds, (1.0, 8.0, 32.0), literal=(0.5, 2.0), assumed=())
     else:
         cells = collect(SERIES, chosen.seeds, EPSILONS)
     rows = table(cells)
     shown = [one for one in rows if one.column in SHOWN]
-    show("CEPS on Example 1 with noise that is private, and with the paper's", shown)
-    print(verdict(cells))
-    draw(cells, chosen.out / f"{NAME}.png")
-    print("written:", save(rows, chosen.out, NAME), chosen.out / f"{NAME}.png")
-    return rows
+    hidden = [one for one in rows if one.column not in SHOWN]
+    return Made({"CEPS on Example 1 with noise that is private, and with the paper's": shown}, draw(cells), hidden)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()

@@ -15,17 +15,13 @@ With the settings of `experiments.ceps_baselines`, rounds are within 10 of a Num
 - rho = .1: DFedSAM needs 131 rounds at eps = 2 (paper 81, study 91).
 """
 
-import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
-
 import jdfl
 from experiments.ceps_baselines import (
     EPSILONS,
-    LIMIT,
     MARGIN,
     METHODS,
     PERIOD,
@@ -39,11 +35,9 @@ from experiments.ceps_baselines import (
     setting,
 )
 from experiments.ceps_table3 import Case, network_of
-from experiments.common import Row, beside, options, save, show
+from experiments.common import Made, Options, Row, bars, experiment
 from jdfl.network.graph import Network
 from jdfl.problems import Problem
-
-NAME = "ceps_readings"
 
 
 def readings(problem: Problem, base: Network, bare: Network, epsilon: float) -> dict[tuple[str, str], Setting]:
@@ -101,41 +95,13 @@ def collect(seeds: int, epsilons: Sequence[float], m: int = 64) -> list[Row]:
     return rows
 
 
-def verdict(rows: Sequence[Row]) -> str:
-    """The distance of every reading from the paper and the study, where all its seeds agree."""
-    lines = ["mean |rounds - paper| and |rounds - study|, never counted as 10 * LIMIT + 1:"]
-    cell = {(one.case, one.column): one for one in rows}
-    for method, words in dict.fromkeys(_split(one.case) for one in rows):
-        shown = []
-        for label, source in (("paper", TABLE4), ("study", STUDY)):
-            gaps = []
-            for epsilon in EPSILONS:
-                case, given = f"{method} eps={epsilon:g}: {words}", source.get((method, epsilon))
-                if (case, "agreed") not in cell or given is None:
-                    continue
-                stopped = cell.get((case, "rounds"))
-                mean = PERIOD * LIMIT + 1.0 if stopped is None else stopped.mean
-                gaps.append(abs(mean - given[1 if source is TABLE4 else 0]))
-            shown.append(f"{label} {np.mean(gaps):.0f}" if gaps else f"{label} –")
-        lines.append(f"  {method}, {words}: {', '.join(shown)}")
-    return "\n".join(lines)
-
-
-def _split(case: str) -> tuple[str, str]:
-    head, _, words = case.partition(": ")
-    return head.split(" eps=")[0], words
-
-
-def main(arguments: Sequence[str] | None = None) -> list[Row]:
+@experiment(seeds=2)
+def main(chosen: Options) -> Made:
     """All readings at all epsilons, or on 16 nodes at one epsilon with `--quick`."""
-    chosen = options("The baselines of the CEPS paper: the effect of every reading", seeds=2, arguments=arguments)
     rows = collect(1, (2.0,), 16) if chosen.quick else collect(chosen.seeds, EPSILONS)
-    show("Baselines on Example 1, r = 0.2, by reading", rows)
-    print(verdict(rows))
-    beside(rows, "rounds", "iterations to agreement", chosen.out / f"{NAME}.png", study="rounds, study")
-    print("written:", save(rows, chosen.out, NAME), chosen.out / f"{NAME}.png")
-    return rows
+    fig = bars(rows, ["rounds"], "iterations to agreement", marks="rounds, study")
+    return Made({"Baselines on Example 1, r = 0.2, by reading": rows}, fig)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()

@@ -21,7 +21,6 @@ Models are those of node 0, with s nonzeros; "dense" is the optimum of the same 
 """
 
 import math
-import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -31,9 +30,8 @@ import numpy as np
 from matplotlib.figure import Figure
 
 import jdfl
-from experiments.common import Row, options, row, save, save_figure, show
+from experiments.common import Made, Options, Row, experiment, row
 
-NAME = "ceps_robustness"
 RADII: dict[Literal["linf", "l2"], tuple[float, ...]] = {
     "linf": (0.005, 0.01, 0.02, 0.05),
     "l2": (0.02, 0.05, 0.1, 0.2),
@@ -153,15 +151,12 @@ def draw(rows: Sequence[Row]) -> Figure:
     return fig
 
 
-def main(arguments: Sequence[str] | None = None) -> list[Row]:
+@experiment(seeds=3)
+def main(chosen: Options) -> Made:
     """All models; with `--quick` fewer rounds and one epsilon."""
-    chosen = options("The certified robustness of CEPS's models", seeds=3, arguments=arguments)
     rows = [one for dataset in data(chosen.quick) for one in collect(dataset, chosen.seeds, chosen.quick)]
-    show("Certified robustness (CEPS III-F)", rows)
-    save_figure(draw(rows), chosen.out / f"{NAME}.png")
-    print("written:", save(rows, chosen.out, NAME), chosen.out / f"{NAME}.png")
-    return rows
+    return Made({"Certified robustness (CEPS III-F)": rows}, draw(rows))
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()

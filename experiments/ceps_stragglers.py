@@ -11,7 +11,6 @@ has fallen to a tenth of its initial value, and the messages until then. Then, w
 participate in a share of the rounds, lost messages, nodes that fail and come back, and stale z_j.
 """
 
-import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -21,11 +20,10 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 import jdfl
-from experiments.common import Options, Row, options, row, save, save_figure, show
+from experiments.common import Made, Options, Row, experiment, row
 from jdfl import network as nw
 from jdfl.lab.drawing import COLOURS
 
-NAME = "ceps_stragglers"
 FALLEN = 0.1  # of the initial objective
 LATENCY = nw.FixedTime(0.1)
 TIMES: dict[str, nw.Times] = {
@@ -111,8 +109,8 @@ def collect(size: Size, seeds: int, quick: bool) -> tuple[list[Row], dict[tuple[
     return rows, histories
 
 
-def draw(histories: dict[tuple[str, str], list[pd.DataFrame]], chosen: Options) -> None:
-    """DIR/NAME.png: the objective against simulated seconds, a panel per distribution of times."""
+def draw(histories: dict[tuple[str, str], list[pd.DataFrame]]) -> Figure:
+    """The objective against simulated seconds, a panel per distribution of times."""
     names = list(dict.fromkeys(name for name, _ in histories))
     fig = Figure(figsize=(1 + 3.7 * len(names), 3.8), layout="constrained")
     for axis, name in zip(fig.subplots(1, len(names), sharey=True, squeeze=False)[0], names):
@@ -128,38 +126,15 @@ def draw(histories: dict[tuple[str, str], list[pd.DataFrame]], chosen: Options) 
     axes = fig.axes
     axes[0].set_ylabel("objective")
     fig.legend(*axes[0].get_legend_handles_labels(), loc="outside upper center", ncols=4, frameon=False)
-    save_figure(fig, chosen.out / f"{NAME}.png")
+    return fig
 
 
-def sooner(histories: dict[tuple[str, str], list[pd.DataFrame]], name: str, choice: str) -> list[float]:
-    """How many times longer a random fifth takes until the objective has fallen [seeds], by the nodes' mean clock."""
-    pairs = zip(histories[name, "random fifth"], histories[name, choice])
-    return [until(one, "network_seconds") / until(other, "network_seconds") for one, other in pairs]
-
-
-def verdict(histories: dict[tuple[str, str], list[pd.DataFrame]]) -> list[str]:
-    """The benefit of taking the first responses, in words, by distribution of times."""
-    told = []
-    for name in dict.fromkeys(name for name, _ in histories):
-        ratios = sooner(histories, name, "first fifth")
-        told.append(
-            f"{name} times: the first fifth is {min(ratios):.2g} to {max(ratios):.2g} times as fast as a random fifth, "
-            "over seeds"
-        )
-    return told
-
-
-def main(arguments: Sequence[str] | None = None) -> list[Row]:
+@experiment()
+def main(chosen: Options) -> Made:
     """All of it, or one distribution of times and some faults on a small problem with `--quick`."""
-    chosen = options("CEPS with stragglers and faults", seeds=5, arguments=arguments)
     rows, histories = collect(SMALL if chosen.quick else FULL, chosen.seeds, chosen.quick)
-    show("CEPS with stragglers and faults (Example 1)", rows)
-    for line in verdict(histories):
-        print(line)
-    draw(histories, chosen)
-    print("written:", save(rows, chosen.out, NAME), chosen.out / f"{NAME}.png")
-    return rows
+    return Made({"CEPS with stragglers and faults (Example 1)": rows}, draw(histories))
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()

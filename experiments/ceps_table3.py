@@ -4,17 +4,15 @@ Run `python -m experiments.ceps_table3 [--quick] [--seeds N] [--out DIR]`. The p
 numbers are of one run per cell.
 """
 
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import jdfl
-from experiments.common import Row, beside, options, row, save, show
+from experiments.common import Made, Options, Row, bars, experiment, row
 from jdfl.engine.callbacks import Callback
 from jdfl.engine.stopping import StopRule
 
-NAME = "ceps_table3"
 VARIANTS = ("DP-1BCS", "NoDP-1BCS", "DP-Perf", "NoDP-Perf")
 
 
@@ -169,30 +167,12 @@ def again(rows: Sequence[Row]) -> list[Row]:
     return made
 
 
-def verdict(rows: Sequence[Row]) -> str:
-    """The largest deviations of rounds and objective: from the paper, from f(w*), and between variants."""
-    off = {one.case: one.mean - one.paper for one in rows if one.column == "rounds" and one.paper is not None}
-    above = {one.case: one.mean for one in rows if one.column == "above f(w*)"}
-    rounds = {one.case: one.mean for one in rows if one.column == "rounds"}
-    gap = {case: abs(value - rounds[case.replace("1BCS", "Perf")]) for case, value in rounds.items() if "1BCS" in case}
-    worst = max(off, key=lambda case: abs(off[case]))
-    return (
-        f"largest |rounds - paper|: {abs(off[worst]):.1f} ({worst}: {off[worst]:+.1f})\n"
-        f"largest f(average) - f(w*): {max(above.values()):.4f} ({max(above, key=lambda c: above[c])})\n"
-        f"largest |1BCS - Perf|: {max(gap.values()):.1f} rounds ({max(gap, key=lambda c: gap[c])})"
-    )
-
-
-def main(arguments: Sequence[str] | None = None) -> list[Row]:
+@experiment()
+def main(chosen: Options) -> Made:
     """The whole table, or its first column with `--quick`."""
-    chosen = options("CEPS paper, Table III, and ours", arguments=arguments)
     rows = collect(CASES[:1] if chosen.quick else CASES, chosen.seeds)
-    show("CEPS, Table III (Example 1)", rows)
-    print(verdict(rows))
-    print("written:", save(rows, chosen.out, NAME), chosen.out / f"{NAME}.png")
-    beside(rows, "rounds", "rounds to agreement", chosen.out / f"{NAME}.png")
-    return rows
+    return Made({"CEPS, Table III (Example 1)": rows}, bars(rows, ["rounds"], "rounds to agreement"))
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()

@@ -13,7 +13,6 @@ The paper's own rows for CEPS contradict its Table V at the same setting, r = 0.
 not a goal.
 """
 
-import sys
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -31,15 +30,13 @@ from experiments.ceps_baselines import (
     TABLE4,
     Path,
     cells,
-    disagreements,
     follow,
     setting,
 )
 from experiments.ceps_baselines import STUDY as BASELINES_STUDY
 from experiments.ceps_table3 import Case, algorithm_of, network_of, run_variant
-from experiments.common import Row, beside, number, options, row, save, show
+from experiments.common import Made, Options, Row, bars, experiment, row
 
-NAME = "ceps_table4"
 CEPS = {"CEPS-Perf": "DP-Perf", "CEPS-1BCS": "DP-1BCS"}  # the paper's name here, and in its other tables
 PAPER = {  # method, epsilon: objective, rounds, seconds
     ("CEPS-Perf", 0.5): (0.124, 24, 1.038),
@@ -99,8 +96,8 @@ def learnt_in(result: jdfl.Result, target: float) -> float | None:
     return float(result.history["round"].to_numpy()[int(np.argmax(low))]) if low.any() else None
 
 
-def collect(seeds: int, epsilons: Sequence[float], m: int = 64) -> tuple[list[Row], float]:
-    """All cells of part 1 over all seeds, and the mean objective at which a run has learned."""
+def collect(seeds: int, epsilons: Sequence[float], m: int = 64) -> list[Row]:
+    """All cells of part 1 over all seeds."""
     problems = [jdfl.problems.example1(m=m, seed=seed) for seed in range(seeds)]
     targets = [jdfl.problems.value_at_truth(problem) + MARGIN for problem in problems]
     rows: list[Row] = []
@@ -134,7 +131,7 @@ def collect(seeds: int, epsilons: Sequence[float], m: int = 64) -> tuple[list[Ro
                 for path, place in zip(paths, places)
             ]
         rows += paired(epsilon, ends)
-    return rows, sum(targets) / len(targets)
+    return rows
 
 
 def paired(epsilon: float, ends: Mapping[str, Sequence[End | None]]) -> list[Row]:
@@ -150,45 +147,6 @@ def paired(epsilon: float, ends: Mapping[str, Sequence[End | None]]) -> list[Row
             values = [a[1 - place] - b[1 - place] for a, b in pairs]
             rows.append(row(f"eps={epsilon:g} {method} - {reference}", column, apart, values))
     return rows
-
-
-def order(rows: Sequence[Row], settings: Sequence[str]) -> list[str]:
-    """Per setting (the prefix of its cases): whether CEPS agrees and learns first, and otherwise what is faster."""
-    lines = []
-    for start in settings:
-        here = [one for one in rows if one.case.startswith(start + " ")]
-        rounds = {one.case.removeprefix(start + " "): one.mean for one in here if one.column == "rounds"}
-        objective = {one.case.removeprefix(start + " "): one.mean for one in here if one.column == "objective"}
-        ours = max((value for method, value in rounds.items() if method not in METHODS), default=float("inf"))
-        most = max((value for method, value in objective.items() if method not in METHODS), default=float("inf"))
-        below = {method: value for method, value in rounds.items() if method in METHODS and value <= ours}
-        words = [f"{method} {value:.1f} at objective {number(objective[method])}" for method, value in below.items()]
-        verdict = "fewest, under the paper's rule" if not below else "not fewer than " + ", ".join(words)
-        lines.append(f"{start}: CEPS {ours:.1f} rounds at most, at objective {number(most)}: {verdict}")
-        learn = {one.case.removeprefix(start + " "): one.mean for one in here if one.column == "rounds to learn"}
-        slowest = max((value for method, value in learn.items() if method not in METHODS), default=float("inf"))
-        others = {method: value for method, value in learn.items() if method in METHODS}
-        if others:
-            first = min(others, key=lambda method, others=others: others[method])
-            word = "sooner" if slowest < others[first] else "not sooner"
-            lines.append(
-                f"  to f(w*) + {MARGIN:g}: CEPS {slowest:.0f} at most, {word} than {first}, {others[first]:.0f}"
-            )
-    return lines
-
-
-def verdict(rows: Sequence[Row], epsilons: Sequence[float], target: float) -> str:
-    """What the rows show about the paper's claims."""
-    lines = order(rows, [f"eps={epsilon:g}" for epsilon in epsilons])
-    diverged = [f"eps={epsilon:g} {method}" for (method, epsilon), value in TABLE4.items() if value is None]
-    lines += disagreements(rows, diverged, target)
-    inside = [one for one in rows if one.column == "rounds" and one.paper is not None and _baseline(one.case)]
-    share = sum(41 <= one.mean <= 101 for one in inside)
-    return "\n".join([*lines, f"baselines' rounds within the paper's 41 to 101: {share} of {len(inside)} cells"])
-
-
-def _baseline(case: str) -> bool:
-    return case.split(" ")[-1] in METHODS
 
 
 def tuned(seeds: int, epsilon: float = 2.0, m: int = 64, methods: Sequence[str] = METHODS) -> list[Row]:
@@ -251,22 +209,16 @@ def tuned(seeds: int, epsilon: float = 2.0, m: int = 64, methods: Sequence[str] 
     return rows
 
 
-def main(arguments: Sequence[str] | None = None) -> list[Row]:
+@experiment()
+def main(chosen: Options) -> Made:
     """Both parts, or with `--quick` the first at one epsilon."""
-    chosen = options("CEPS paper, Table IV, and ours", arguments=arguments)
-    quick = chosen.quick
-    epsilons = (2.0,) if quick else EPSILONS
-    rows, target = collect(chosen.seeds, epsilons)
-    show("CEPS, Table IV (Example 1, m = 64, r = 0.2)", rows)
-    print(verdict(rows, epsilons, target))
-    beside(rows, "rounds", "iterations to agreement", chosen.out / f"{NAME}.png", study="rounds, study")
-    if not quick:
-        second = tuned(chosen.seeds)
-        show("Tuned: rounds until agreed and learned; objective at equal cost (Example 1, m = 64, eps = 2)", second)
-        rows += second
-    print("written:", save(rows, chosen.out, NAME), chosen.out / f"{NAME}.png")
-    return rows
+    rows = collect(chosen.seeds, (2.0,) if chosen.quick else EPSILONS)
+    tables = {"CEPS, Table IV (Example 1, m = 64, r = 0.2)": rows}
+    if not chosen.quick:
+        title = "Tuned: rounds until agreed and learned; objective at equal cost (Example 1, m = 64, eps = 2)"
+        tables[title] = tuned(chosen.seeds)
+    return Made(tables, bars(rows, ["rounds"], "iterations to agreement", marks="rounds, study"))
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()

@@ -7,18 +7,15 @@ The baselines' learning rates and readings are those of `experiments.ceps_baseli
 which does not indicate progress: "rounds to learn" are the iterations until the objective is at most f(w*) + 0.01.
 """
 
-import sys
 from collections.abc import Sequence
 from math import nan
 
 import jdfl
-from experiments.ceps_baselines import MARGIN, STUDY, TABLE4, cells, disagreements, follow, setting
+from experiments.ceps_baselines import MARGIN, STUDY, cells, follow, setting
 from experiments.ceps_table3 import VARIANTS, Case, network_of, paired, run_variant
-from experiments.ceps_table4 import PAPER as TABLE4_CEPS
-from experiments.ceps_table4 import learnt_in, order
-from experiments.common import Row, beside, options, row, save, show
+from experiments.ceps_table4 import learnt_in
+from experiments.common import Made, Options, Row, bars, experiment, row
 
-NAME = "ceps_table5"
 CASES = (  # m, epsilon, r; rounds and objective of the four variants; the paper gives no times
     Case(64, 2, 0.2, (38, 29, 28, 29), (0.126, 0.126, 0.126, 0.125), (nan, nan, nan, nan)),
     Case(64, 2, 0.5, (28, 29, 28, 27), (0.126, 0.126, 0.126, 0.125), (nan, nan, nan, nan)),
@@ -39,8 +36,8 @@ BASELINES = {  # method, r: objective, rounds, DTV in MB
 }
 
 
-def collect(cases: Sequence[Case], seeds: int) -> tuple[list[Row], float]:
-    """All cells of Table V over all seeds, and the mean objective at which a run has learned."""
+def collect(cases: Sequence[Case], seeds: int) -> list[Row]:
+    """All cells of Table V over all seeds."""
     rows: list[Row] = []
     problems = [jdfl.problems.example1(m=64, seed=seed) for seed in range(seeds)]
     targets = [jdfl.problems.value_at_truth(problem) + MARGIN for problem in problems]
@@ -76,44 +73,16 @@ def collect(cases: Sequence[Case], seeds: int) -> tuple[list[Row], float]:
                 study=STUDY.get((method, case.epsilon)) if case.rate == 0.2 else None,
                 formula=None if volume is None else (case.m, case.rate, volume),
             )
-    return rows, sum(targets) / len(targets)
-
-
-def verdict(rows: Sequence[Row]) -> str:
-    """The largest difference of CEPS's rounds from the paper's."""
-    off = {one.case: one.mean - one.paper for one in _ceps(rows) if one.column == "rounds" and one.paper is not None}
-    worst = max(off, key=lambda case: abs(off[case]))
-    return f"largest |rounds - paper| of CEPS: {abs(off[worst]):.1f} ({worst}: {off[worst]:+.1f})"
-
-
-def _ceps(rows: Sequence[Row]) -> list[Row]:
-    return [one for one in rows if one.case.split(" ")[-1] in VARIANTS]
-
-
-def contradictions() -> list[str]:
-    """Where the paper's Tables IV and V give one setting, r = 0.2 and eps = 2, different rounds."""
-    pairs = {name: (TABLE4[name, 2.0], BASELINES[name, 0.2]) for name in METHODS[:3]}
-    lines = [f"{name}: {a[1]} rounds in Table IV, {b[1]} in Table V" for name, (a, b) in pairs.items() if a]
-    for name, place in (("CEPS-1BCS", 0), ("CEPS-Perf", 2)):
-        rounds = TABLE4_CEPS[name, 2.0][1], CASES[0].rounds[place]
-        lines.append(f"{name}: {rounds[0]} rounds in Table IV, {rounds[1]} in Table V")
-    return lines
-
-
-def main(arguments: Sequence[str] | None = None) -> list[Row]:
-    """The whole table, or its first column with `--quick`."""
-    chosen = options("CEPS paper, Table V, and ours", arguments=arguments)
-    cases = CASES[:1] if chosen.quick else CASES
-    rows, target = collect(cases, chosen.seeds)
-    show("CEPS, Table V (Example 1, m = 64, eps = 2)", rows)
-    print(verdict(rows))
-    print("\n".join(order(rows, [str(case) for case in cases])))
-    print("\n".join(disagreements([one for one in rows if one not in _ceps(rows)], (), target)))
-    print("Contradictions within the paper, at r = 0.2 and eps = 2:", *contradictions(), sep="\n  ")
-    beside(rows, "rounds", "iterations to agreement", chosen.out / f"{NAME}.png", study="rounds, study")
-    print("written:", save(rows, chosen.out, NAME), chosen.out / f"{NAME}.png")
     return rows
 
 
+@experiment()
+def main(chosen: Options) -> Made:
+    """The whole table, or its first column with `--quick`."""
+    rows = collect(CASES[:1] if chosen.quick else CASES, chosen.seeds)
+    fig = bars(rows, ["rounds"], "iterations to agreement", marks="rounds, study")
+    return Made({"CEPS, Table V (Example 1, m = 64, eps = 2)": rows}, fig)
+
+
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()

@@ -12,7 +12,6 @@ For Sparse the models have ten times as many nonzeros as a message holds. The fi
 only the first codec of each kind.
 """
 
-import sys
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
@@ -21,10 +20,9 @@ import jax
 import numpy as np
 
 import jdfl
-from experiments.common import Row, options, row, save, show
+from experiments.common import Made, Options, Row, experiment, row
 from jdfl.codecs import Codec
 
-NAME = "codec_warnings"
 MOST = float(np.finfo(np.float32).max)  # stands for runs that diverged
 NODES, SIZE, ROUNDS, RATE = 8, 100, 200, 0.05
 LOSSY: tuple[Codec, ...] = (
@@ -138,20 +136,18 @@ def collect(chosen: Sequence[Pair], seeds: int) -> list[Row]:
     return rows
 
 
-def main(arguments: Sequence[str] | None = None) -> list[Row]:
+@experiment(seeds=1)
+def main(chosen: Options) -> Made:
     """All pairs, or one codec of each kind with `--quick`."""
-    chosen = options("Methods with the codecs that they warn about", seeds=1, arguments=arguments)
     first = (LOSSY[0], NOISY[0], SMALL[0])
     wanted = [pair for pair in pairs() if not chosen.quick or pair.codec in first]
     rows = collect(wanted, chosen.seeds)
-    show("The objective with a codec that a method warns about, and with the advised one", rows)
     for pair, bad, good in zip(wanted, rows[::2], rows[1::2], strict=True):
         bad_mean = 'float("inf")' if bad.mean >= MOST else f"{bad.mean:.3g}"
         words = f'Measured("{pair.warned}", {bad_mean}, "{pair.instead}", {good.mean:.3g})'
         print(f'    ("{pair.method}", "{type(pair.codec).__name__}"): {words},')
-    print("written:", save(rows, chosen.out, NAME))
-    return rows
+    return Made({"The objective with a codec that a method warns about, and with the advised one": rows})
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()

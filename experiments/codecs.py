@@ -7,7 +7,6 @@ the receiver's own parameters (the error is that of a decoder without them). The
 study that this table repeats, where available, and the paper's rounds.
 """
 
-import sys
 import warnings
 from collections.abc import Sequence
 
@@ -18,11 +17,10 @@ from matplotlib.figure import Figure
 
 import jdfl
 from experiments.ceps_table3 import CASES, run_variant
-from experiments.common import Options, Row, options, row, save, save_figure, show
+from experiments.common import Made, Options, Row, experiment, row
 from experiments.gpsp_quality import arrived, vectors
 from jdfl.codecs import Codec
 
-NAME = "codecs"
 S = 10  # nonzeros
 DENSE = {f"dense {kind}": jdfl.Dense(kind) for kind in ("float32", "float16", "bfloat16")}
 SPARSE = {
@@ -94,8 +92,8 @@ def collect(codecs: dict[str, Codec], seeds: int) -> list[Row]:
     return rows
 
 
-def draw(rows: Sequence[Row], chosen: Options) -> None:
-    """DIR/codecs.png: bytes per message against its error, and against the bytes of a whole run."""
+def draw(rows: Sequence[Row]) -> Figure:
+    """Bytes per message against its error, and against the bytes of a whole run."""
     cells = {(one.case, one.column): one.mean for one in rows}
     fig = Figure(figsize=(11, 4.6), layout="constrained")
     for axis, column in zip(fig.subplots(1, 2), ("relative error", "total kB")):
@@ -110,33 +108,15 @@ def draw(rows: Sequence[Row], chosen: Options) -> None:
         axis.grid(alpha=0.3, which="both")
     fig.legend(*fig.axes[0].get_legend_handles_labels(), loc="outside upper center", ncols=3, frameon=False)
     fig.supxlabel("crosses: the nodes did not agree within 200 rounds; zero errors are drawn at 1e-5", fontsize=9)
-    save_figure(fig, chosen.out / f"{NAME}.png")
+    return fig
 
 
-def verdict(rows: Sequence[Row]) -> str:
-    """The goals of the table."""
-    cells = {(one.case, one.column): one.mean for one in rows}
-    dense, int8 = cells["dense float32", "rounds"], "sparse int8, enumerative"
-    return (
-        f"sparse int8 with enumerated positions: {cells[int8, 'bytes per message']:g} bytes (goal < 30), "
-        f"{cells[int8, 'rounds']:g} rounds against {dense:g} of dense (goal: the same)\n"
-        f"one-bit at d = 300: {cells['one-bit d=300, Hadamard', 'rounds']:g} rounds with Hadamard, "
-        f"{cells['one-bit d=300, side', 'rounds']:g} with side information, {cells['one-bit d=300', 'rounds']:g} with "
-        f"fixed Gaussian matrices (goal {dense:g} +- 2)\n"
-        f"one-bit at d = 150 with side information: {cells['one-bit d=150, side', 'rounds']:g} rounds (goal <= 33)"
-    )
-
-
-def main(arguments: Sequence[str] | None = None) -> list[Row]:
+@experiment()
+def main(chosen: Options) -> Made:
     """All codecs, or those with a goal with `--quick`."""
-    chosen = options("Message formats in the full loop of CEPS", arguments=arguments)
     rows = collect({name: ALL[name] for name in QUICK} if chosen.quick else ALL, chosen.seeds)
-    show("CEPS with every codec (Example 1, m = 32)", rows)
-    print(verdict(rows))
-    draw(rows, chosen)
-    print("written:", save(rows, chosen.out, NAME), chosen.out / f"{NAME}.png")
-    return rows
+    return Made({"CEPS with every codec (Example 1, m = 32)": rows}, draw(rows))
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()

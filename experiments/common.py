@@ -1,21 +1,23 @@
 """The contract of every experiment: `python -m experiments.NAME [--quick] [--seeds N] [--out DIR]`.
 
-It prints the paper's numbers and ours and writes DIR/NAME.json, a list of rows (case, column, paper, mean, sd,
-seeds), the same as tables, DIR/NAME.md and DIR/NAME.tex, DIR/NAME.provenance.json, and the figure as DIR/NAME.png and
-DIR/NAME.pdf. The provenance is one hash of all runs since the command line was read, of the scripts in this folder and
+It prints the paper's numbers and ours, and whether they bear out what `papers/*.yaml` says of them. It writes
+DIR/NAME.json, a list of rows (case, column, paper, mean, sd, seeds), the same as tables, DIR/NAME.md and DIR/NAME.tex,
+DIR/NAME.provenance.json, and the figure as DIR/NAME.png and DIR/NAME.pdf. The provenance is one hash of all runs since the command line was read, of the scripts in this folder and
 of XLA_FLAGS; it is in the metadata of the figure.
 """
 
 import argparse
 import ctypes
+import inspect
 import json
 import math
 import os
 import signal
 import sys
-from collections.abc import MutableMapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -25,6 +27,7 @@ from scipy.special import stdtrit
 from jdfl.engine import provenance
 from jdfl.engine.cache import use_cache
 from jdfl.lab import page, picture
+from jdfl.lab.drawing import COLOURS
 from jdfl.lab.table import PM, Cell, Grid, rounded, wrapped, write
 from jdfl.store.jobs import TerminatedError
 from jdfl.store.lease import LostError, UnwrittenError
@@ -42,6 +45,8 @@ class Options:
     quick: bool
     seeds: int
     out: Path
+    more: Mapping[str, Any] = field(default_factory=dict)
+    """The values of flags that only one script has."""
 
 
 @dataclass(frozen=True)
@@ -63,28 +68,93 @@ class Row:
         return float(stdtrit(self.seeds - 1, 0.975)) * self.sd / math.sqrt(self.seeds)
 
 
-def options(
-    description: str, *, seeds: int = 5, arguments: Sequence[str] | None = None, at_once: bool = True
-) -> Options:
-    """Read the command line that all experiments share, and cache compiled programs for the next one.
+class Made(NamedTuple):
+    """What an experiment has made."""
 
-    `at_once`: signals end the script, and not only the run under way, which would be kept as if it were whole.
+    tables: Mapping[str, Sequence[Row]]
+    """Rows by the title under which they are printed."""
+    figure: Figure | None = None
+    hidden: Sequence[Row] = ()
+    """Rows that are written and not printed."""
+
+
+def experiment(
+    *,
+    seeds: int = 5,
+    few: int = QUICK_SEEDS,
+    flags: Mapping[str, Mapping[str, Any]] | None = None,
+    at_once: bool = True,
+) -> Callable[[Callable[[Options], Made]], Callable[..., list[Row]]]:
+    """Make a function of the options a command, which prints and writes what it makes and returns all rows.
+
+    Args:
+        seeds: Number of seeds, if `--seeds` is not given.
+        few: The most seeds of a quick run, if `--seeds` is not given.
+        flags: Further flags with their arguments of `argparse`, whose values are in `Options.more`.
+        at_once: Signals end the script, and not only the run under way, which would be kept as if it were whole.
     """
-    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.ArgumentDefaultsHelpFormatter)
-    fewer = min(QUICK_SEEDS, seeds)
+
+    def of(make: Callable[[Options], Made]) -> Callable[..., list[Row]]:
+        def main(arguments: Sequence[str] | None = None) -> list[Row]:
+            text = str(make.__globals__["__doc__"])
+            chosen = options(text, seeds=seeds, few=few, arguments=arguments, flags=flags or {}, at_once=at_once)
+            return _finish(Path(inspect.getfile(make)).stem, make(chosen), chosen)
+
+        return main
+
+    return of
+
+
+def options(
+    description: str,
+    *,
+    seeds: int = 5,
+    few: int = QUICK_SEEDS,
+    arguments: Sequence[str] | None = None,
+    flags: Mapping[str, Mapping[str, Any]] | None = None,
+    at_once: bool = True,
+) -> Options:
+    """Read the command line that all experiments share, and cache compiled programs for the next one."""
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    few = min(few, seeds)
     parser.add_argument("--quick", action="store_true", help="a small version that ends in a few minutes")
-    parser.add_argument("--seeds", type=int, help=f"number of seeds; {seeds}, with --quick {fewer}, if not given")
-    parser.add_argument("--out", type=Path, default=Path("out"), help="folder for the JSON and the figure")
-    given = parser.parse_args(arguments)
-    number = given.seeds if given.seeds is not None else fewer if given.quick else seeds
+    parser.add_argument("--seeds", type=int, help=f"number of seeds; {seeds}, with --quick {few}, if not given")
+    parser.add_argument("--out", type=Path, default=Path("out"), help="folder for the JSON and the figure; out")
+    for flag, how in (flags or {}).items():
+        parser.add_argument(flag, **how)
+    given = vars(parser.parse_args(arguments))
+    quick, number, out = (given.pop(name) for name in ("quick", "seeds", "out"))
+    number = number if number is not None else few if quick else seeds
     if number < 1:
         parser.error(f"Expected --seeds >= 1, got {number}.")
     if at_once:
         _end_at_once()
-    given.out.mkdir(parents=True, exist_ok=True)
+    out.mkdir(parents=True, exist_ok=True)
     use_cache()
     _runs.clear()
-    return Options(given.quick, number, given.out)
+    return Options(quick, number, out, given)
+
+
+def _finish(name: str, made: Made, chosen: Options) -> list[Row]:
+    """Print tables and what the ledger says of them, and write everything."""
+    from experiments import ledger  # which reads rows of this module
+
+    rows = [one for table in made.tables.values() for one in table] + list(made.hidden)
+    for title, table in made.tables.items():
+        show(title, table)
+    for claim in ledger.claims(run=name):
+        try:
+            sentence = claim.sentence(rows)
+        except KeyError:  # of numbers that only a full run has
+            continue
+        holds = "DOES NOT HOLD HERE" if claim.faults(rows) else "holds"
+        print(f"{claim.name}: {holds}. {claim.place}: {sentence}")
+    written = [save(rows, chosen.out, name)]
+    if made.figure is not None:
+        written.append(chosen.out / f"{name}.png")
+        save_figure(made.figure, written[-1])
+    print("written:", *written)
+    return rows
 
 
 def _end_at_once() -> None:
@@ -222,28 +292,34 @@ def show(title: str, rows: Sequence[Row]) -> None:
     print(f"{title}\n\n{wrapped(write(grid(rows), 'text'))}")
 
 
-def beside(rows: Sequence[Row], column: str, label: str, path: Path, *, study: str = "") -> None:
-    """Draw one column case by case: ours with its interval, the paper's, and the study's from the column `study`."""
-    ours = [one for one in rows if one.column == column]
-    place = np.arange(len(ours))
-    fig = Figure(figsize=(max(6.0, 0.45 * len(ours)), 4.8), layout="constrained")
-    axis = fig.subplots()
-    means, halves = [one.mean for one in ours], [one.half for one in ours]
-    axis.errorbar(place, means, halves, fmt="o", color="#0072B2", label=f"jdfl {PM}")
-    axis.plot(place, [_or_nan(one.paper) for one in ours], "x", color="#D55E00", label="paper")
-    if study:
-        others = {one.case: _or_nan(one.paper) for one in rows if one.column == study}
-        axis.plot(
-            place, [others.get(one.case, math.nan) for one in ours], "_", color="#009E73", markersize=12, label="study"
-        )
-    axis.set_xticks(place, [one.case for one in ours], rotation=60, ha="right", fontsize=8)
-    axis.set_ylabel(label)
+def bars(rows: Sequence[Row], columns: Sequence[str], label: str, *, marks: str = "") -> Figure:
+    """Bars of some columns case by case, with the paper's numbers as crosses.
+
+    Args:
+        rows: The rows of a table.
+        columns: The columns, one colour for each.
+        label: The name of the axis.
+        marks: A column whose numbers are lines across the bars; of a study, they are those in the paper's place.
+    """
+    cases = list(dict.fromkeys(one.case for one in rows if one.column in columns))
+    fig = Figure(figsize=(9, 1.4 + 0.3 * len(cases)), layout="constrained")
+    axis, height = fig.subplots(), 0.8 / len(columns)
+    for k, (column, colour) in enumerate(zip(columns, COLOURS)):
+        mine = [one for one in rows if one.column == column]
+        place = [cases.index(one.case) + (k - (len(columns) - 1) / 2) * height for one in mine]
+        halves = [one.half for one in mine]
+        axis.barh(place, [one.mean for one in mine], height, xerr=halves, color=colour, label=column)
+        papers = [math.nan if one.paper is None else one.paper for one in mine]
+        if not all(map(math.isnan, papers)):
+            axis.plot(papers, place, "kx", label=f"{column}, paper")
+    others = [one for one in rows if one.column == marks and one.case in cases]
+    values = [one.paper if marks.endswith(_STUDY) else one.mean for one in others]
+    axis.plot([math.nan if one is None else one for one in values], [cases.index(one.case) for one in others], "k|")
+    axis.set_yticks(range(len(cases)), cases, fontsize=8)
+    axis.invert_yaxis()
+    axis.set_xlabel(f"{label} (line: {marks})" if marks else label)
     fig.legend(loc="outside upper center", ncols=3, frameon=False)
-    save_figure(fig, path)
-
-
-def _or_nan(value: float | None) -> float:
-    return math.nan if value is None else value
+    return fig
 
 
 def _paper(one: Row | None) -> str:

@@ -21,7 +21,6 @@ links^2 L with the Laplacian L. jdfl's epsilon for the same noise is given too, 
 """
 
 import math
-import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -32,14 +31,13 @@ from matplotlib.figure import Figure
 from scipy.optimize import brentq
 
 import jdfl
-from experiments.common import Row, options, row, save, save_figure, show
+from experiments.common import Made, Options, Row, experiment, row
 from jdfl.base import struct
 from jdfl.lab.drawing import COLOURS, plain
 from jdfl.lab.paired import half_widths
 from jdfl.network import Static, as_dense
 from jdfl.problems import Problem
 
-NAME = "decor_figure"
 M, N, LR, DELTA = 16, 10, 1.668e-3, 1e-5
 STEPS, LAST = 3500, 200  # and the number of last records whose gaps are averaged, without the very last one
 EPSILONS = (1, 3, 5, 7, 10, 15, 20, 25, 30, 40)
@@ -188,23 +186,6 @@ def accounted(epsilons: Sequence[int]) -> list[Row]:
     return rows
 
 
-def claims(found: Mapping[str, np.ndarray], epsilons: Sequence[int]) -> list[str]:
-    """The paper's claims that are reproduced, with the numbers."""
-    mean = {name: values.mean(axis=1) for name, values in found.items()}
-    lines = []
-    for name in NETWORKS:
-        for kind in ("DECOR", "DECOR, exact"):
-            own = mean[f"{kind}, {name}"]
-            central, apart = own / mean["CDP"], mean[f"LDP, {name}"] / own
-            said = f"{kind}, {name}: {central.min():.3g} to {central.max():.3g} times CDP's gap"
-            lines.append(f"{said}; LDP has {apart.min():.3g} to {apart.max():.3g} times its own")
-    off = np.concatenate(
-        [mean[name] / [values[EPSILONS.index(one)] for one in epsilons] for name, values in PAPER.items()]
-    )
-    near = f"{float(np.median(off)):.3g} median, {off.min():.3g} to {off.max():.3g}"
-    return [*lines, f"our gaps over the published ones: {near}"]
-
-
 def draw(found: Mapping[str, np.ndarray], epsilons: Sequence[int]) -> Figure:
     """A panel per network."""
     drawing = Figure(figsize=(10.0, 3.8), layout="constrained")
@@ -229,23 +210,18 @@ def draw(found: Mapping[str, np.ndarray], epsilons: Sequence[int]) -> Figure:
     return drawing
 
 
-def main(arguments: Sequence[str] | None = None) -> list[Row]:
+@experiment()
+def main(chosen: Options) -> Made:
     """All epsilons; with `--quick` two of them."""
-    given = options("DECOR paper, the figure of least squares", seeds=5, arguments=arguments)
-    epsilons = (10, 40) if given.quick else EPSILONS
-    found = study(epsilons, range(given.seeds))
-    rows = []
+    epsilons = (10, 40) if chosen.quick else EPSILONS
+    found = study(epsilons, range(chosen.seeds))
+    rows: list[Row] = []
     for name, values in found.items():
         for epsilon, one in zip(epsilons, values):
             paper = PAPER[name][EPSILONS.index(epsilon)] if name in PAPER else None
             rows.append(row(f"{name}, epsilon {epsilon}", "gap", paper, one.tolist()))
-    rows += accounted(epsilons)
-    show("DECOR: optimality gap by epsilon", rows)
-    print("\n".join(claims(found, epsilons)))
-    save_figure(draw(found, epsilons), given.out / f"{NAME}.png")
-    print("written:", save(rows, given.out, NAME), given.out / f"{NAME}.png")
-    return rows
+    return Made({"DECOR: optimality gap by epsilon": rows + accounted(epsilons)}, draw(found, epsilons))
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()

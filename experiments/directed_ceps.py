@@ -12,7 +12,6 @@ what sparsity does. "no projection" is directed CEPS without H_s after a gradien
 with the smallest step size, the largest float32 where the run diverged.
 """
 
-import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
@@ -25,12 +24,11 @@ from matplotlib.figure import Figure
 
 import jdfl
 from experiments.ceps_stragglers import Size
-from experiments.common import Options, Row, options, row, save, save_figure, show
+from experiments.common import Made, Options, Row, experiment, row
 from jdfl import network as nw
 from jdfl.base import struct
 from jdfl.lab.drawing import COLOURS
 
-NAME = "directed_ceps"
 MARGIN, FEW = 0.01, 100  # the second is the number of rounds without projection
 SPARSE, DENSE = (0.2, 0.4, 0.8), (0.04, 0.08, 0.16)  # step sizes of models with s nonzeros and with n
 MOST = float(np.finfo(np.float32).max)  # stands for runs that diverged
@@ -137,8 +135,8 @@ def collect(size: Size, seeds: int) -> tuple[list[Row], dict[tuple[str, str], li
     return rows, histories
 
 
-def draw(histories: dict[tuple[str, str], list[pd.DataFrame]], chosen: Options) -> None:
-    """DIR/NAME.png: the objective against the bytes of all nodes, a panel per network."""
+def draw(histories: dict[tuple[str, str], list[pd.DataFrame]]) -> Figure:
+    """The objective against the bytes of all nodes, a panel per network."""
     places, names = (list(dict.fromkeys(key[i] for key in histories)) for i in (0, 1))
     fig = Figure(figsize=(1 + 4.2 * len(places), 4.2), layout="constrained")
     for axis, place in zip(fig.subplots(1, len(places), sharey=True, squeeze=False)[0], places):
@@ -150,18 +148,15 @@ def draw(histories: dict[tuple[str, str], list[pd.DataFrame]], chosen: Options) 
         axis.grid(alpha=0.3)
     fig.axes[0].set_ylabel("objective")
     fig.legend(*fig.axes[0].get_legend_handles_labels(), loc="outside upper center", ncols=2, frameon=False)
-    save_figure(fig, chosen.out / f"{NAME}.png")
+    return fig
 
 
-def main(arguments: Sequence[str] | None = None) -> list[Row]:
+@experiment(seeds=3)
+def main(chosen: Options) -> Made:
     """All of it, or a small problem with `--quick`."""
-    chosen = options("Directed CEPS on directed networks", seeds=3, arguments=arguments)
     rows, histories = collect(SMALL if chosen.quick else FULL, chosen.seeds)
-    show(f"Until the objective is f(w*) + {MARGIN} (Example 1)", rows)
-    draw(histories, chosen)
-    print("written:", save(rows, chosen.out, NAME), chosen.out / f"{NAME}.png")
-    return rows
+    return Made({f"Until the objective is f(w*) + {MARGIN} (Example 1)": rows}, draw(histories))
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()

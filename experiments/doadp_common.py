@@ -14,12 +14,10 @@ that of L-BFGS (the paper's, from an SGD classifier, is above it).
 Axes: m nodes.
 """
 
-import argparse
+import sys
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -62,26 +60,21 @@ class Task:
         return max(1, self.steps // POINTS)
 
 
-def given(
-    description: str, *, seeds: int = 5, most: int = RECORDS, arguments: Sequence[str] | None = None
-) -> tuple[Options, Task]:
-    """The command line's options, and the task; `most` records per node, or 40 with --quick, if not given."""
-    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.ArgumentDefaultsHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="a small version that ends in about a minute")
-    parser.add_argument("--seeds", type=int, default=seeds, help="number of seeds")
-    parser.add_argument("--out", type=Path, default=Path("out"), help="folder for the JSON and the figure")
-    parser.add_argument("--records", type=int, help=f"rows of epsilon_like per node; the paper has {PAPER_RECORDS:,}")
-    parser.add_argument("--data", default="epsilon_like", choices=("epsilon_like", *REAL), help="the rows")
-    found = parser.parse_args(arguments)
-    records = (40 if found.quick else most) if found.records is None else found.records
-    for name, value in (("--seeds", found.seeds), ("--records", records)):
-        if value < 1:
-            parser.error(f"Expected {name} >= 1, got {value}.")
-    if found.data in REAL and found.records is not None:
-        parser.error(f"Expected --records with --data epsilon_like only, got {found.data}, whose rows are all used.")
-    found.out.mkdir(parents=True, exist_ok=True)
-    here = real(found.data) if found.data in REAL else task(records)
-    return Options(found.quick, 1 if found.quick else found.seeds, found.out), here
+FLAGS = {  # of the commands
+    "--records": {"type": int, "help": f"rows of epsilon_like per node; the paper has {PAPER_RECORDS:,}"},
+    "--data": {"default": "epsilon_like", "choices": ("epsilon_like", *REAL), "help": "the rows"},
+}
+
+
+def chosen_task(chosen: Options, most: int = RECORDS) -> Task:
+    """The task of the command line; `most` records per node, or 40 with --quick, if not given."""
+    data, given = chosen.more["data"], chosen.more["records"]
+    if data in REAL and given is not None:
+        sys.exit(f"Expected --records with --data epsilon_like only, got {data}, whose rows are all used.")
+    records = (40 if chosen.quick else most) if given is None else given
+    if records < 1:
+        sys.exit(f"Expected --records >= 1, got {records}.")
+    return real(data) if data in REAL else task(records)
 
 
 def real(data: str) -> Task:
@@ -188,12 +181,3 @@ def idle(axis: Axes, here: Task) -> None:
 def last(runs: Sequence[Any], column: str = "suboptimality") -> list[float]:
     """The final values of histories."""
     return [float(run[column].iloc[-1]) for run in runs]
-
-
-def order(values: Mapping[Any, Sequence[float]]) -> str:
-    """Whether the mean decreases from column to column, and by what share from the first to the last."""
-    means = [float(np.mean(values[column])) for column in COLUMNS]
-    falls = all(a > b for a, b in pairwise(means))
-    return (
-        f"{', '.join(f'{mean:.3g}' for mean in means)} ({'falls' if falls else 'DOES NOT FALL'} from column to column)"
-    )

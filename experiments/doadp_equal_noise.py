@@ -10,16 +10,13 @@ from sparser messages is the smaller noise that its theorem allows, and the byte
 Runs with one seed draw the same noise and samples whatever their settings.
 """
 
-import sys
-from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
 
 from experiments import doadp_common as common
-from experiments.common import Row, row, save, save_figure, show
+from experiments.common import Made, Options, Row, experiment, row
 
 NAME = "doadp_equal_noise"
 SHARES = (1.0, 0.3, 0.05)
@@ -27,20 +24,19 @@ P, EPSILON, GOAL = 0.8, 0.1, 1e-3
 STUDY = 0.13213  # f(average) - f* for all three, by an independent study
 
 
-def collect(here: common.Task, seeds: int) -> tuple[list[Row], dict[float, list[Any]], float]:
-    """Table, curves, and the largest relative difference from k / d = 1 at any point."""
+def collect(here: common.Task, seeds: int) -> tuple[list[Row], dict[float, list[Any]]]:
+    """Table and curves."""
     multiplier, _ = common.calibrated(here, P, 0.3, EPSILON, "paper")
     curves = {
         share: [common.curve(here, common.method(P, share, multiplier), seed) for seed in range(seeds)]
         for share in SHARES
     }
-    rows, largest = [], 0.0
+    rows: list[Row] = []
     for share, runs in curves.items():
         apart = [
             float(np.max(np.abs(run["suboptimality"] / base["suboptimality"] - 1)))
             for run, base in zip(runs, curves[1.0])
         ]
-        largest = max(largest, *apart)
         told = {
             "f(average) - f*": common.last(runs),
             "largest relative difference": apart,
@@ -51,10 +47,10 @@ def collect(here: common.Task, seeds: int) -> tuple[list[Row], dict[float, list[
             row(f"k/d = {share:g}", column, STUDY if column.startswith("f(") else None, values)
             for column, values in told.items()
         ]
-    return rows, curves, largest
+    return rows, curves
 
 
-def draw(here: common.Task, curves: dict[float, list[Any]], path: Path) -> None:
+def draw(here: common.Task, curves: dict[float, list[Any]]) -> Figure:
     """The three curves over rounds, and the distances between them."""
     fig = Figure(figsize=(10, 4), layout="constrained")
     first, second = fig.subplots(1, 2)
@@ -70,19 +66,16 @@ def draw(here: common.Task, curves: dict[float, list[Any]], path: Path) -> None:
     for axis in (first, second):
         axis.set_xlabel("round")
     fig.legend(*first.get_legend_handles_labels(), loc="outside upper center", ncols=4, frameon=False)
-    save_figure(fig, path)
+    return fig
 
 
-def main(arguments: Sequence[str] | None = None) -> list[Row]:
-    """Print the table and the verdict, write the JSON and the figure."""
-    chosen, here = common.given(__doc__ or "", seeds=3, arguments=arguments)
-    rows, curves, largest = collect(here, chosen.seeds)
-    show(f"{here.problem.name}: equal noise, p = {P:g} (study and ours)", rows)
-    print(f"k/d changes the average by {largest:.2g} at most, relative: {'<=' if largest <= GOAL else '>'} {GOAL:g}")
-    draw(here, curves, chosen.out / f"{NAME}.png")
-    print("written:", save(rows, chosen.out, NAME), chosen.out / f"{NAME}.png")
-    return rows
+@experiment(seeds=3, few=1, flags=common.FLAGS)
+def main(chosen: Options) -> Made:
+    """All shares."""
+    here = common.chosen_task(chosen)
+    rows, curves = collect(here, chosen.seeds)
+    return Made({f"{here.problem.name}: equal noise, p = {P:g} (study and ours)": rows}, draw(here, curves))
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()

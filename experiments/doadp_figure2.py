@@ -12,16 +12,13 @@ the paper's 120,000 rounds meet T >= q^2 epsilon^2 / (4 p^2) at epsilon = .01, b
 The paper's column holds the numbers of an independent study on synthetic rows at the paper's size.
 """
 
-import sys
-from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
 
 from experiments import doadp_common as common
-from experiments.common import Row, row, save, save_figure, show
+from experiments.common import Made, Options, Row, experiment, row
 from experiments.doadp_common import COLOURS, COLUMNS, Task
 from jdfl.lab.paired import half_widths
 
@@ -50,17 +47,7 @@ def collect(here: Task, seeds: int, accounting: Any) -> tuple[list[Row], Curves,
     return rows, curves, list(broken)
 
 
-def verdict(here: Task, curves: Curves) -> list[str]:
-    """The order of the columns at every epsilon, and the number that is worse than doing nothing."""
-    lines, nothing = [], here.zero - here.best
-    for epsilon in EPSILONS:
-        values = {column: common.last(curves[epsilon, column]) for column in COLUMNS}
-        worse = sum(float(np.mean(found)) > nothing for found in values.values())
-        lines.append(f"epsilon = {epsilon:g}: {common.order(values)}; {worse} of 4 worse than x = 0 ({nothing:.3g})")
-    return lines
-
-
-def draw(here: Task, curves: Curves, promise: str, path: Path) -> None:
+def draw(here: Task, curves: Curves, promise: str) -> Figure:
     """Both panels: curves at the smallest epsilon, and ends over epsilon."""
     fig = Figure(figsize=(11, 4.8), layout="constrained")
     first, second = fig.subplots(1, 2)
@@ -81,20 +68,19 @@ def draw(here: Task, curves: Curves, promise: str, path: Path) -> None:
     second.set_xlabel("epsilon")
     second.set_title(f"after {here.steps:,} rounds, the same guarantee", fontsize=9)
     fig.legend(*first.get_legend_handles_labels(), loc="outside upper center", ncols=3, frameon=False)
-    save_figure(fig, path)
+    return fig
 
 
-def main(arguments: Sequence[str] | None = None) -> list[Row]:
-    """Print the table and the verdicts, write the JSON and the figure."""
-    chosen, here = common.given(__doc__ or "", seeds=1, most=common.PAPER_RECORDS, arguments=arguments)
+@experiment(seeds=1, few=1, flags=common.FLAGS)
+def main(chosen: Options) -> Made:
+    """All columns at all epsilons."""
+    here = common.chosen_task(chosen, common.PAPER_RECORDS)
     rows, curves, broken = collect(here, chosen.seeds, "paper")
-    show(f"{here.problem.name}, Theorem 1's noise: f(average) - f* (study and ours)", rows)
-    print("\n".join([*verdict(here, curves), *broken]))
+    print("\n".join(broken))
     claim = "one record replaced, delta = .4472 epsilon and more (Theorem 1; no guarantee)"
-    draw(here, curves, claim, chosen.out / f"{NAME}.png")
-    print("written:", save(rows, chosen.out, NAME), chosen.out / f"{NAME}.png")
-    return rows
+    title = f"{here.problem.name}, Theorem 1's noise: f(average) - f* (study and ours)"
+    return Made({title: rows}, draw(here, curves, claim))
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()

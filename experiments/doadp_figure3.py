@@ -20,10 +20,7 @@ up to the same in all methods (alpha times the rounds), DPDO has q = 1 - 2 / T, 
 CPGT constant noise.
 """
 
-import sys
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -31,7 +28,7 @@ from matplotlib.figure import Figure
 
 import jdfl
 from experiments import doadp_common as common
-from experiments.common import Row, row, save, save_figure, show
+from experiments.common import Made, Options, Row, experiment, row
 from jdfl.algorithms.cpgt import calibrated
 from jdfl.privacy import Sampled, noise_multiplier
 
@@ -107,20 +104,7 @@ def collect(here: common.Task, seeds: int) -> tuple[list[Row], dict[str, tuple[E
     return [*rows, row("do nothing", OWN, None, nothing), row("do nothing", AVERAGE, None, nothing)], curves
 
 
-def verdict(rows: Sequence[Row]) -> list[str]:
-    """The lowest curve in either panel, and those no better than doing nothing."""
-    end = {one.case: one.mean for one in rows if one.column == OWN}
-    published = {name: end[name] for name in ("DPDO", "CPGT", "DP-DDA, published", "DO-ADP, published")}
-    sound = {name: end[name] for name in ("DP-DDA, sound", "DO-ADP, sound")}
-    worse = [name for name, value in end.items() if value > end["do nothing"]]
-    return [
-        f"lowest in the paper's comparison: {min(published, key=published.__getitem__)}",
-        f"lowest with the same guarantee: {min(sound, key=sound.__getitem__)}",
-        f"worse than x = 0: {', '.join(worse) or 'none'}",
-    ]
-
-
-def draw(here: common.Task, curves: dict[str, tuple[Entry, list[Any]]], path: Path) -> None:
+def draw(here: common.Task, curves: dict[str, tuple[Entry, list[Any]]]) -> Figure:
     """Both panels, over bytes."""
     fig = Figure(figsize=(11, 6), layout="constrained")
     for panel, axis in enumerate(fig.subplots(1, 2)):
@@ -131,19 +115,16 @@ def draw(here: common.Task, curves: dict[str, tuple[Entry, list[Any]]], path: Pa
         axis.set(yscale="log", xlabel="sent by all nodes, GB", ylabel="mean of f_i(x_i) - f*")
         axis.set_title(f"epsilon = {EPSILON:g}, " + ("as published" if panel == 0 else "equal guarantees"), fontsize=10)
         axis.legend(fontsize=7, frameon=False, loc="upper center", bbox_to_anchor=(0.5, -0.14))
-    save_figure(fig, path)
+    return fig
 
 
-def main(arguments: Sequence[str] | None = None) -> list[Row]:
-    """Print the table and the verdicts, write the JSON and the figure."""
-    chosen, here = common.given(__doc__ or "", arguments=arguments)
+@experiment(few=1, flags=common.FLAGS)
+def main(chosen: Options) -> Made:
+    """All methods."""
+    here = common.chosen_task(chosen)
     rows, curves = collect(here, chosen.seeds)
-    show(f"{here.problem.name}: the methods at epsilon = {EPSILON:g}", rows)
-    print("\n".join([*(entry.label for entry, _ in curves.values()), *verdict(rows)]))
-    draw(here, curves, chosen.out / f"{NAME}.png")
-    print("written:", save(rows, chosen.out, NAME), chosen.out / f"{NAME}.png")
-    return rows
+    return Made({f"{here.problem.name}: the methods at epsilon = {EPSILON:g}": rows}, draw(here, curves))
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()

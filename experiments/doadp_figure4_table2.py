@@ -10,7 +10,6 @@ which is the same for all k / d, and with none. "Do nothing" is the initial netw
 The longer the runs, the more the columns differ, since noise grows with T and the signal does not.
 """
 
-import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -19,7 +18,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 from rich import print as say
 
-from experiments.common import Row, options, row, save, save_figure, show
+from experiments.common import Made, Options, Row, experiment, row
 from experiments.doadp_cnn import (
     CLIP,
     COLUMNS,
@@ -39,9 +38,8 @@ from experiments.doadp_cnn import (
 )
 from experiments.doadp_common import COLOURS
 from experiments.partpsp_common import images
-from jdfl.lab.paired import half_width, half_widths
+from jdfl.lab.paired import half_widths
 
-NAME = "doadp_figure4_table2"
 PAPER: Mapping[float, tuple[float, ...]] = {
     1.0: (89.58, 90.26, 90.98, 93.35),
     0.9: (88.06, 90.11, 90.75, 91.27),
@@ -83,32 +81,6 @@ def promise(study: Study, noise: Noise, column: Column) -> str:
     return f"paper: claims {noise.epsilon:g} at delta = {delta:.2f} of Theorem 1's proof, record, replace-one"
 
 
-def verdicts(found: Histories) -> list[str]:
-    """Whether accuracy increases as communication decreases, and the separate effects of sparsity and of activity."""
-    lines = []
-    for accounting in STYLES:
-        noises = [noise for noise in kinds(found) if noise.accounting == accounting]
-        values = [ends(found, noise) for noise in noises]
-        risen = np.array([np.diff(one.mean(0)) > 0 for one in values])
-        line = f"{accounting}: accuracy increases from column to column in {risen.sum()} of {risen.size} pairs, in "
-        line += f"{risen.all(1).sum()} of {len(risen)} whole rows."
-        for noise, one in zip(noises, values):
-            full, rarer, fewer, both = one.T
-            gains = {
-                "from 100 % to 32 % of the entries": both - full,
-                "k/d alone": (fewer - full + both - rarer) / 2,
-                "p alone": (rarer - full + both - fewer) / 2,
-            }
-            line += f" {noise}: " + ", ".join(f"{name} {points(gain)}" for name, gain in gains.items()) + "."
-        lines.append(line)
-    return lines
-
-
-def points(gain: np.ndarray) -> str:
-    """Mean over seeds, with its 95 % interval, of a difference of accuracies in per cent."""
-    return f"{gain.mean():+.1f} ± {half_width(gain) if len(gain) > 1 else 0:.1f} points"
-
-
 def band(axis: Any, x: np.ndarray, histories: Sequence[pd.DataFrame], name: str, **look: Any) -> None:
     """Mean over seeds, and its 95 % confidence interval."""
     scale = 100 if name == "accuracy" else 1
@@ -119,7 +91,7 @@ def band(axis: Any, x: np.ndarray, histories: Sequence[pd.DataFrame], name: str,
         axis.fill_between(x, y.mean(0) - spread, y.mean(0) + spread, color=look["color"], alpha=0.15, linewidth=0)
 
 
-def draw(study: Study, found: Histories, path: str) -> None:
+def draw(study: Study, found: Histories) -> Figure:
     """Accuracy and loss against rounds, entries and bytes at the largest epsilon."""
     fig = Figure(figsize=(13, 9), layout="constrained")
     axes = fig.subplots(2, 3, sharey="row")
@@ -147,7 +119,7 @@ def draw(study: Study, found: Histories, path: str) -> None:
     axes[1, 0].set_ylim(0, 3)
     fig.suptitle(f"{study.data}: mean ± 95 % CI over {study.seeds} seeds; epsilon, delta of a record that is replaced")
     fig.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=2, fontsize=8, frameon=False)
-    save_figure(fig, path)
+    return fig
 
 
 def collect(study: Study) -> tuple[list[Row], list[Row], Histories]:
@@ -157,26 +129,18 @@ def collect(study: Study) -> tuple[list[Row], list[Row], Histories]:
     return accuracies(study, found), prices(study, found, levels, spent), found
 
 
-def main(arguments: Sequence[str] | None = None) -> list[Row]:
-    """Print the tables and the verdicts, write the JSON and the figure."""
-    given = options(__doc__ or "", arguments=arguments)
-    study = Study(images("mnist"), seeds=given.seeds)
-    if given.quick:
-        study = Study("digits", 60, 3, (1.0,), 1)
+@experiment()
+def main(chosen: Options) -> Made:
+    """All columns; with `--quick` a few rounds on digits."""
+    study = Study("digits", 60, 3, (1.0,), 1) if chosen.quick else Study(images("mnist"), seeds=chosen.seeds)
     say(f"{study.data}: cnn3, T = {study.rounds:,}, batch 1, G = {CLIP:g} (l2), delta_0 = {DELTA:g}, delta = {DELTA:g}")
     for column in COLUMNS:
         conditions = "; ".join(theorem_of(study, column).conditions(max(study.levels)))
         say(f"{column}: {promise(study, Noise('paper', max(study.levels)), column)}; Theorem 1 requires {conditions}")
     made, paid, found = collect(study)
-    show(f"Table II: test accuracy, %, {study.data}", made)
-    show("Noise, privacy and communication", paid)
-    for said in verdicts(found):
-        say(said)
-    save([*made, *paid], given.out, NAME)
-    draw(study, found, str(given.out / f"{NAME}.png"))
-    return [*made, *paid]
+    tables = {f"Table II: test accuracy, %, {study.data}": made, "Noise, privacy and communication": paid}
+    return Made(tables, draw(study, found))
 
 
 if __name__ == "__main__":
     main()
-    sys.exit(0)

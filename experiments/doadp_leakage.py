@@ -26,7 +26,6 @@ Noise is sound: calibrated for the run, one record replaced, delta = 1e-5, all m
 Axes: m nodes, n parameters, T rounds, N records of the pool.
 """
 
-import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
@@ -40,13 +39,12 @@ from matplotlib.figure import Figure
 
 import jdfl
 from experiments import doadp_common as common
-from experiments.common import Row, options, row, save, save_figure, show
+from experiments.common import Made, Options, Row, experiment, row
 from jdfl.algorithms.program import planned
 from jdfl.algorithms.round import Round
 from jdfl.base.keys import typed_key
 from jdfl.engine import stepping
 
-NAME = "doadp_leakage"
 ALPHA, BETA, GAMMA = 0.001, 0.15, 0.05  # of the paper's section VI.A
 ROUNDS, DELTA, EXACT = 30, 1e-5, 1e-3
 EPSILONS = (1000.0, 100.0, 8.0, 1.0)
@@ -252,18 +250,15 @@ def draw(rows: Sequence[Row], pictures: dict[str, np.ndarray]) -> Figure:
     return fig
 
 
-def main(arguments: Sequence[str] | None = None) -> list[Row]:
+@experiment(seeds=3)
+def main(chosen: Options) -> Made:
     """All cases; with `--quick` three of DO-ADP's."""
-    chosen = options("The leakage attack of DO-ADP II-C", seeds=3, arguments=arguments)
     with jax.enable_x64(True):
         found = [attacked(seed, chosen.quick) for seed in range(chosen.seeds)]
     exact = {(PUBLISHED, name): 0.0 for name in ("relative error of g", "largest relative error of g")}
     rows = [row(*place, exact.get(place), [values[place] for values, _ in found]) for place in found[0][0]]
-    show("Gradients and records from messages (II-C)", rows)
-    save_figure(draw(rows, found[0][1]), chosen.out / f"{NAME}.png")
-    print("written:", save(rows, chosen.out, NAME), chosen.out / f"{NAME}.png")
-    return rows
+    return Made({"Gradients and records from messages (II-C)": rows}, draw(rows, found[0][1]))
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()

@@ -9,15 +9,10 @@ That takes several times less noise than the theorem's constants at its own epsi
 same for every k / d. So sparser messages buy no privacy, and less activity only what fewer releases save.
 """
 
-import sys
-from collections.abc import Sequence
-
-import numpy as np
-
 from experiments import doadp_common as common
-from experiments.common import Row, row, save, show
+from experiments.common import Made, Options, Row, experiment, row
 from experiments.doadp_common import COLUMNS
-from experiments.doadp_figure2 import EPSILONS, collect, draw, verdict
+from experiments.doadp_figure2 import EPSILONS, collect, draw
 
 NAME = "doadp_sound"
 
@@ -36,25 +31,20 @@ def levels(here: common.Task, seeds: int) -> list[Row]:
     return rows
 
 
-def main(arguments: Sequence[str] | None = None) -> list[Row]:
-    """Print the tables and the verdicts, write the JSON and the figure."""
-    chosen, here = common.given(__doc__ or "", arguments=arguments)
+@experiment(few=1, flags=common.FLAGS)
+def main(chosen: Options) -> Made:
+    """Both noise levels, and runs with the sound one."""
+    here = common.chosen_task(chosen)
     noise = levels(here, chosen.seeds)
-    show(f"{here.problem.name}: noise at the same epsilon", noise)
-    ratios = [one.mean for one in noise if one.column == "Theorem 1 / sound"]
     rows, curves, _ = collect(here, chosen.seeds, "sound")
-    rows = [one for one in rows if "noise / 2 G" not in one.case]
-    show(f"{here.problem.name}, sound noise: f(average) - f* (study under the paper's noise, and ours)", rows)
-    lines = [
-        f"epsilon = {epsilon:g}: Theorem 1 requires {min(part):.3g} to {max(part):.3g} times the sound noise"
-        for epsilon, part in zip(EPSILONS, np.array(ratios).reshape(len(EPSILONS), -1))
-    ]
-    print("\n".join([*lines, *verdict(here, curves)]))
-    promise = f"one record replaced, delta = {common.DELTA:g}, all messages"
-    draw(here, curves, promise, chosen.out / f"{NAME}.png")
-    print("written:", save([*noise, *rows], chosen.out, NAME), chosen.out / f"{NAME}.png")
-    return [*noise, *rows]
+    tables = {
+        f"{here.problem.name}: noise at the same epsilon": noise,
+        f"{here.problem.name}, sound noise: f(average) - f* (study under the paper's noise, and ours)": [
+            one for one in rows if "noise / 2 G" not in one.case
+        ],
+    }
+    return Made(tables, draw(here, curves, f"one record replaced, delta = {common.DELTA:g}, all messages"))
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()

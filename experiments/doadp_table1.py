@@ -8,17 +8,12 @@ As published: DP-DDA by hidden activity, DO-ADP by Theorem 1. Sound: activity is
 the data. DPDO and CPGT protect a node's whole data, so their noise is not comparable with the others'.
 """
 
-import sys
-from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
-
-from matplotlib.figure import Figure
 
 import jdfl
 from experiments import doadp_common as common
-from experiments.common import Row, row, save, save_figure, show
-from experiments.doadp_figure3 import EPSILON, RATE, Entry, entries
+from experiments.common import Made, Options, Row, bars, experiment, row
+from experiments.doadp_figure3 import EPSILON, Entry, entries
 
 NAME = "doadp_table1"
 PAPER = {"DPDO": (0, 0), "DP-DDA": (0, 1), "CPGT": (1, 0), "DO-ADP": (1, 1)}  # saves communication, amplifies privacy
@@ -75,43 +70,14 @@ def collect(here: common.Task) -> list[Row]:
     return rows
 
 
-def verdict(rows: Sequence[Row]) -> list[str]:
-    """Whether the paper's ticks are right."""
-    cell = {(one.case, one.column): one for one in rows}
-    saves = all((cell[name, SAVES].mean < 0.99) == bool(told[0]) for name, told in PAPER.items())
-    kept = {name: cell[name, SOUND].mean for name in ("DP-DDA", "DO-ADP")}
-    return [
-        f"communication saving: {'as in the paper' if saves else 'NOT as in the paper'}",
-        f"noise that inactivity soundly saves: DP-DDA (p = {RATE:g}) {1 - kept['DP-DDA']:.0%}, DO-ADP (p = .8) "
-        f"{1 - kept['DO-ADP']:.0%}; published: {1 - cell['DP-DDA', PUBLISHED].mean:.0%} and "
-        f"{1 - cell['DO-ADP', PUBLISHED].mean:.0%}",
-    ]
-
-
-def draw(rows: Sequence[Row], path: Path) -> None:
-    """Bars of all columns."""
-    fig = Figure(figsize=(8, 3.5), layout="constrained")
-    axis = fig.subplots()
-    for place, (column, colour) in enumerate(zip((SAVES, PUBLISHED, SOUND), common.COLOURS)):
-        values = [one.mean for one in rows if one.column == column]
-        axis.bar([i + 0.27 * (place - 1) for i in range(len(values))], values, 0.25, color=colour, label=column)
-    axis.axhline(1, color="black", linestyle=":")
-    axis.set_xticks(range(len(PAPER)), list(PAPER))
-    axis.set_ylabel("relative to sending everything in every round")
-    fig.legend(loc="outside upper center", ncols=3, frameon=False, fontsize=7)
-    save_figure(fig, path)
-
-
-def main(arguments: Sequence[str] | None = None) -> list[Row]:
-    """Print the table and the verdicts, write the JSON and the figure."""
-    chosen, here = common.given(__doc__ or "", seeds=1, arguments=arguments)
+@experiment(seeds=1, few=1, flags=common.FLAGS)
+def main(chosen: Options) -> Made:
+    """One row per method."""
+    here = common.chosen_task(chosen)
     rows = collect(here)
-    show(f"{here.problem.name}: Table I with numbers (paper's tick and ours)", rows)
-    print("\n".join(verdict(rows)))
-    draw(rows, chosen.out / f"{NAME}.png")
-    print("written:", save(rows, chosen.out, NAME), chosen.out / f"{NAME}.png")
-    return rows
+    fig = bars(rows, [SAVES, PUBLISHED, SOUND], "relative to sending everything in every round")
+    return Made({f"{here.problem.name}: Table I with numbers (paper's tick and ours)": rows}, fig)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()

@@ -17,7 +17,6 @@ meaningless in rounds in which nodes hardly differ: it is taken over rounds in w
 apart. Three seeds take 80 seconds of processor time.
 """
 
-import sys
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
@@ -28,11 +27,10 @@ from jax import Array
 from matplotlib.figure import Figure
 
 import jdfl
-from experiments.common import Options, Row, options, row, save, save_figure, show
+from experiments.common import Made, Options, Row, experiment, row
 from jdfl import network, privacy
 from jdfl.problems import Problem
 
-NAME = "dpps_consensus"
 NOISE_RATE, DELTA, NEAR = 1e-3, 1e-5, 1e-5
 B = (0.1, 0.3, 1.0, 3.0)
 ROUNDS, NOISY = 3000, 60
@@ -133,8 +131,8 @@ def measured(m: int, n: int, seeds: int) -> tuple[list[Row], dict[tuple[str, flo
     return rows + noise, curves
 
 
-def draw(curves: Mapping[tuple[str, float], np.ndarray], chosen: Options, title: str) -> None:
-    """DIR/NAME.png: errors over rounds without noise, and with the weakest noise but one."""
+def draw(curves: Mapping[tuple[str, float], np.ndarray], title: str) -> Figure:
+    """Errors over rounds without noise, and with the weakest noise but one."""
     fig = Figure(figsize=(11, 5), layout="constrained")
     panels = fig.subplots(1, 2)
     for axis, b in zip(panels, (0.0, B[-2])):
@@ -147,22 +145,22 @@ def draw(curves: Mapping[tuple[str, float], np.ndarray], chosen: Options, title:
         axis.grid(alpha=0.3)
     fig.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=4, frameon=False)
     fig.suptitle(title)
-    save_figure(fig, chosen.out / f"{NAME}.png")
+    return fig
 
 
-def main(arguments: Sequence[str] | None = None) -> list[Row]:
+@experiment(seeds=3)
+def main(chosen: Options) -> Made:
     """10 nodes and 20 entries; without `--quick` also 32 nodes and 100 entries."""
-    chosen = options("Average consensus by push-sum and DPPS", seeds=3, arguments=arguments)
     rows, curves, m = [], {}, 0
     for m, n in ((10, 20),) if chosen.quick else ((10, 20), (32, 100)):
         found, curves = measured(m, n, chosen.seeds)
         rows += found
-    show("Push-sum without noise", [one for one in rows if ", b=" not in one.case])
-    show(f"DPPS with certified noise, gamma_n = {NOISE_RATE:g}", [one for one in rows if ", b=" in one.case])
-    draw(curves, chosen, f"distance from the mean, m = {m}")
-    print("written:", save(rows, chosen.out, NAME), chosen.out / f"{NAME}.png")
-    return rows
+    tables = {
+        "Push-sum without noise": [one for one in rows if ", b=" not in one.case],
+        f"DPPS with certified noise, gamma_n = {NOISE_RATE:g}": [one for one in rows if ", b=" in one.case],
+    }
+    return Made(tables, draw(curves, f"distance from the mean, m = {m}"))
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()

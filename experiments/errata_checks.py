@@ -20,23 +20,17 @@ Run `python -m experiments.errata_checks [--quick] [--seeds N] [--out DIR]`. Sma
 - DP-DSGT: the start at y = g = 0 of its authors' code, compared with `jdfl.DSGT` one round later.
 """
 
-import math
-import sys
-from collections.abc import Sequence
-
 import jax
 import jax.numpy as jnp
 import numpy as np
-from matplotlib.figure import Figure
 
 import jdfl
-from experiments.common import Row, options, row, save, save_figure, show
+from experiments.common import Made, Options, Row, bars, experiment, row
 from experiments.proof_steps import cross_term
 from experiments.theory.ceps import log10_c0
 from jdfl.algorithms.ceps_paper import paper_volume
 from jdfl.algorithms.ceps_privacy import PAPER_DELTA, composed
 
-NAME = "errata_checks"
 VOLUMES = {  # Table V of the CEPS paper: variant, r: iterations, volume in millions
     ("DP-1BCS", 0.2): (38, 0.78),
     ("DP-1BCS", 0.5): (28, 1.36),
@@ -211,29 +205,13 @@ def rows_of(seeds: int, count: int) -> list[Row]:
     return made
 
 
-def draw(rows: Sequence[Row]) -> Figure:
-    """The units per message of Table V and those of the formula."""
-    found = [one for one in rows if one.case.startswith(TABLE_V)]
-    fig = Figure(figsize=(8, 4), layout="constrained")
-    axis = fig.subplots()
-    axis.plot([one.mean for one in found], "o", color="#0072B2", label="from Table V")
-    axis.plot([math.nan if one.paper is None else one.paper for one in found], "x", color="#D55E00", label="formula")
-    labels = [one.case.removeprefix(TABLE_V) for one in found]
-    axis.set_xticks(range(len(found)), labels, rotation=60, ha="right", fontsize=8)
-    axis.set(yscale="log", ylabel="units per message")
-    axis.legend(frameon=False)
-    return fig
-
-
-def main(arguments: Sequence[str] | None = None) -> list[Row]:
+@experiment(seeds=3)
+def main(chosen: Options) -> Made:
     """All checks; with `--quick` fewer samples of the momentum."""
-    chosen = options("Steps of proofs in the three papers", seeds=3, arguments=arguments)
     rows = rows_of(chosen.seeds, 100_000 if chosen.quick else 1_000_000)
-    show("Errata: the paper's value and ours", rows)
-    save_figure(draw(rows), chosen.out / f"{NAME}.png")
-    print("written:", save(rows, chosen.out, NAME), chosen.out / f"{NAME}.png")
-    return rows
+    fig = bars([one for one in rows if one.case.startswith(TABLE_V)], ["value"], "units per message")
+    return Made({"Errata: the paper's value and ours": rows}, fig)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()

@@ -15,7 +15,6 @@ average. The page DIR/every_method.html has all curves, DIR/every_method.png tho
 """
 
 import os
-import sys
 import warnings
 from collections.abc import Sequence
 from contextlib import suppress
@@ -26,7 +25,7 @@ import numpy as np
 import pandas as pd
 
 import jdfl
-from experiments.common import Row, compile_sooner, options, row, save, show
+from experiments.common import Made, Options, Row, compile_sooner, experiment, row
 from jdfl.algorithms import REGISTRY
 from jdfl.engine.start import check_run, check_settings
 from jdfl.lab import choosing
@@ -160,24 +159,21 @@ def properties() -> list[Row]:
     ]
 
 
-def main(arguments: Sequence[str] | None = None) -> list[Row]:
+@experiment(seeds=3)
+def main(chosen: Options) -> Made:
     """Compare all methods; a smaller problem with `--quick`."""
-    chosen = options("All methods on one problem", seeds=3, arguments=arguments)
     size = SMALL if chosen.quick else FULL
     with warnings.catch_warnings():  # of step sizes that are tried
         warnings.simplefilter("ignore")
         found = compare(size, chosen.seeds)
-    rows = rows_of(found, size.m) + properties()
-    show("All methods on one problem", rows)
     for name in found.algorithms:
         print(f"{name}: {found.note(name)}")
     print("written:", found.report(chosen.out / f"{NAME}.html"))
     figure, _ = found.plot("round", "suboptimality", width="page")
     figure.savefig(chosen.out / f"{NAME}.png")
-    print("written:", save(rows, chosen.out, NAME))
-    return rows
+    return Made({"All methods on one problem": rows_of(found, size.m) + properties()})
 
 
 if __name__ == "__main__":
     compile_sooner(os.environ)
-    main(sys.argv[1:])
+    main()

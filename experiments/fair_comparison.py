@@ -14,7 +14,6 @@ digits methods with sparse models run longer, since their rounds cost little; bu
 that.
 """
 
-import sys
 import warnings
 from collections.abc import Sequence
 from dataclasses import replace
@@ -27,8 +26,8 @@ import pandas as pd
 from jax import Array
 
 import jdfl
-from experiments.common import Row, options, save
-from experiments.fair_tables import USED, Setting, budgets, lines, show_table, values_of, verdict
+from experiments.common import Made, Options, Row, experiment
+from experiments.fair_tables import USED, Setting, budgets, lines, show_table, values_of
 from jdfl.engine import metrics
 from jdfl.problems import Problem
 
@@ -201,9 +200,9 @@ def _reported(view: jdfl.Comparison, parts: Sequence[jdfl.Comparison], seeds: in
     return replace(view, results=runs, curves=curves, seeds=tuple(range(seeds)), views=())
 
 
-def main(arguments: Sequence[str] | None = None) -> list[Row]:
+@experiment()
+def main(chosen: Options) -> Made:
     """Both problems, or small ones with few algorithms with `--quick`."""
-    chosen = options("Fair comparison at equal cost", arguments=arguments)
     rows: list[Row] = []
     for setting in SMALL if chosen.quick else FULL:
         found = compare(setting, chosen.seeds, chosen.quick)
@@ -211,17 +210,14 @@ def main(arguments: Sequence[str] | None = None) -> list[Row]:
         for metric in dict.fromkeys(metric for metric, _, _ in cells if metric != USED):
             rows += show_table(setting, cells, metric)
         rows += lines(setting, chosen.seeds)
-        print(*verdict(cells, ("nodes_objective", "nodes_distance", "nodes_error")), sep="\n")
         for view in (found, *found.views):
             print(f"Tuning: {view.criterion}.", *(f"  {label}: {view.note(label)}" for label in view.tuned), sep="\n")
         figure = chosen.out / f"{NAME}{'' if setting.problem == 'example1' else '_' + setting.problem}.png"
         axes = ("bytes", "round", "communications", "gradients")
         fig, _ = found.plot(axes, "nodes_objective", width="page")
         fig.savefig(figure)
-        print("written:", figure)
-    print("written:", save(rows, chosen.out, NAME))
-    return rows
+    return Made({}, hidden=rows)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()

@@ -10,12 +10,11 @@ from rich.table import Table
 import jdfl
 from experiments.common import Row, number, row
 from jdfl.lab.curves import last_within, metrics_of, share
-from jdfl.lab.table import PM, better
+from jdfl.lab.table import PM
 from jdfl.problems import Problem, optimum, sparse_optimum, value_at_truth
 
 Cells = dict[tuple[str, str, str], np.ndarray]  # (metric, budget, label) -> values by seed
 USED = "share of the budget that was used"  # NaN: all of it
-YARDSTICK = "FedAvg"  # has a server: shown for reference, never the best
 
 
 @dataclass(frozen=True)
@@ -129,33 +128,3 @@ def lines(setting: Setting, seeds: int) -> list[Row]:
     for one in rows:
         print(f"{one.case}: {one.column} {number(one.mean)} ± {number(one.half)} (95 % CI)")
     return rows
-
-
-def verdict(cells: Cells, metrics: Sequence[str]) -> list[str]:
-    """The best mean at every budget, the methods not distinguishable from it, and the ranks of CEPS.
-
-    Not distinguishable: the mean paired difference to the best is at most twice its standard error.
-    """
-    said = []
-    for metric in metrics:
-        for name in dict.fromkeys(name for one, name, _ in cells if one == metric):
-            here = {
-                label: better(metric) * values
-                for (one, at, label), values in cells.items()
-                if (one, at) == (metric, name) and not label.startswith(YARDSTICK)
-            }
-            ranked = sorted(here, key=lambda label: here[label].mean())
-            best = here[ranked[0]]
-            near = [label for label in ranked[1:] if _level(here[label] - best)]
-            ceps = [f"{label} {place}" for place, label in enumerate(ranked, 1) if label.startswith("CEPS")]
-            said.append(
-                f"Best {metric.replace('_', ' ')} at {name}: {ranked[0]} ({number(abs(best.mean()))})"
-                + (f"; not distinguishable: {', '.join(near)}" if near else "")
-                + f". Ranks of CEPS among {len(ranked)}: {', '.join(ceps) or 'not there'}."
-            )
-    return said
-
-
-def _level(gap: np.ndarray) -> bool:
-    error = gap.std(ddof=1) / np.sqrt(len(gap)) if len(gap) > 1 else 0.0
-    return bool(gap.mean() <= 2 * error)

@@ -16,7 +16,6 @@ trained on CIFAR-10 itself; `partpsp_start` has what that changes. BatchNorm has
 of a node's own batch, which are never sent. `--quick` has one run of a small transformer.
 """
 
-import argparse
 import json
 import re
 import shutil
@@ -28,11 +27,10 @@ from pathlib import Path
 from typing import Any
 
 import jax
-from matplotlib.figure import Figure
 from rich import print as say
 
 import jdfl
-from experiments.common import Row, options, row, save, save_figure, show
+from experiments.common import Made, Options, Row, bars, experiment, row, save
 from experiments.partpsp_common import SHARED, Task, method, networks, on_accelerator, problem_of, rounds_of
 from experiments.partpsp_paper import ACCURACY, NETWORKS, Cell
 from experiments.partpsp_table2 import LEVELS, level
@@ -41,7 +39,6 @@ from jdfl.engine.metrics import accuracy
 from jdfl.lab.files import placed
 
 NAME = "full_size"
-MINUTES = 10.0
 CHUNK = 5  # rounds between two records, when a checkpoint may be due; one takes seconds on two cores
 PASS = 3  # a forward and a backward pass take as long as so many forward passes
 STATUSES = {"interrupted": 130, "terminated": 143}
@@ -184,48 +181,33 @@ def lines(run: Run, result: jdfl.Result) -> list[Row]:
     ]
 
 
-def draw(rows: Sequence[Row], path: str) -> None:
-    """Accuracies, the paper's as crosses."""
-    shown = [one for one in rows if ":" not in one.column]
-    fig = Figure(figsize=(8, 1.5 + 0.3 * len(shown)), layout="constrained")
-    axis = fig.subplots()
-    places = range(len(shown))
-    axis.barh(places, [one.mean for one in shown], label="ours")
-    axis.plot([one.paper or 0.0 for one in shown], places, "kx", label="paper")
-    axis.set_yticks(places, [f"{one.case}, {one.column}" for one in shown], fontsize=7)
-    axis.set_xlabel("accuracy, %")
-    axis.legend(frameon=False)
-    save_figure(fig, path)
-
-
-def main(arguments: Sequence[str] | None = None) -> list[Row]:
-    """Say how long it takes, run what is left, print the table, write the JSON and the figure."""
-    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
-    parser.add_argument("--cells", choices=("night", "all"), default="all" if on_accelerator() else "night")
-    parser.add_argument("--minutes", type=float, default=MINUTES)
-    more, rest = parser.parse_known_args(sys.argv[1:] if arguments is None else list(arguments))
-    given = options(__doc__ or "", seeds=1, arguments=rest, at_once=False)
-    if given.seeds != 1:
-        parser.error(f"Expected --seeds 1, as the table has, got {given.seeds}.")
-    runs = (
-        [Run("vit", vit_task(small=True), "PartPSP-1")]
-        if given.quick
-        else {"night": night, "all": everything}[more.cells]()
-    )
-    out = given.out / NAME
+@experiment(
+    seeds=1,
+    at_once=False,
+    flags={
+        "--cells": {"choices": ("night", "all"), "default": "all" if on_accelerator() else "night"},
+        "--minutes": {"type": float, "default": 10.0, "help": "between checkpoints"},
+    },
+)
+def main(chosen: Options) -> Made:
+    """Say how long it takes, and run what is left."""
+    if chosen.seeds != 1:
+        sys.exit(f"Expected --seeds 1, as the table has, got {chosen.seeds}.")
+    runs = {"night": night, "all": everything}[chosen.more["cells"]]()
+    if chosen.quick:
+        runs = [Run("vit", vit_task(small=True), "PartPSP-1")]
+    out = chosen.out / NAME
     out.mkdir(exist_ok=True)
     say(expected(runs, out))
     rows: list[Row] = []
     for run in runs:
         mine = kept(run, out)
         if not mine:
-            mine = lines(run, whole(run, trained(run, out, more.minutes)))
+            mine = lines(run, whole(run, trained(run, out, chosen.more["minutes"])))
             keep(run, mine, out)
         rows += mine
-        save(rows, given.out, NAME)
-    show("Table II at full size", rows)
-    draw(rows, str(given.out / f"{NAME}.png"))
-    return rows
+        save(rows, chosen.out, NAME)
+    return Made({"Table II at full size": rows}, bars(rows, list(map(level, LEVELS)), "accuracy, %"))
 
 
 if __name__ == "__main__":

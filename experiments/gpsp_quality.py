@@ -6,7 +6,6 @@ truth, 64 of them per seed, the exact inverse. The "paper" column holds the figu
 "0.05 percent", its formula reads as 5 per cent.
 """
 
-import sys
 from collections.abc import Sequence
 
 import jax
@@ -15,11 +14,10 @@ import numpy as np
 from matplotlib.figure import Figure
 
 import jdfl
-from experiments.common import Options, Row, options, row, save, save_figure, show
+from experiments.common import Made, Options, Row, experiment, row
 from jdfl.codecs import Codec, transmit
 from jdfl.codecs.one_bit import recovery
 
-NAME = "gpsp_quality"
 N, COUNT = 1000, 64
 KINDS = {
     "gaussian": {},
@@ -90,8 +88,8 @@ def collect(quick: bool, seeds: int) -> list[Row]:
     return [one for cell in dict.fromkeys(cells) for one in quality(*cell, seeds)]
 
 
-def draw(rows: Sequence[Row], chosen: Options) -> None:
-    """DIR/gpsp_quality.png: recovery and error against d, a line per s; and recovery on a common axis."""
+def draw(rows: Sequence[Row]) -> Figure:
+    """Recovery and error against d, a line per s; and recovery on a common axis."""
     cells = {(one.case, one.column): one.mean for one in rows}
     fig = Figure(figsize=(12, 4), layout="constrained")
     left, middle, right = fig.subplots(1, 3)
@@ -113,31 +111,15 @@ def draw(rows: Sequence[Row], chosen: Options) -> None:
     for axis in (left, middle, right):
         axis.grid(alpha=0.3, which="both")
     fig.legend(*left.get_legend_handles_labels(), loc="outside upper center", ncols=4, frameon=False)
-    save_figure(fig, chosen.out / f"{NAME}.png")
+    return fig
 
 
-def verdict(rows: Sequence[Row]) -> str:
-    """The goals for the kinds of matrix."""
-    cells = {(one.case, one.column): one.mean for one in rows}
-    gap = abs(cells["hadamard d=500 s=10", "cosine"] - cells["gaussian d=500 s=10", "cosine"])
-    sparse = {share: cells[f"sparse {share} d=500 s=10", "support"] for share in ("5 %", "0.05 %")}
-    return (
-        f"|cosine, double Hadamard - Gaussian|: {gap:.4f} (goal 0.02)\n"
-        f"relative error, exact inverse, d = 500: {cells['gaussian d=500 s=10', 'relative error']:.4f} (goal 0.065)\n"
-        f"sparse Phi recovers {sparse['5 %']:.2f} of the support at 5 %, {sparse['0.05 %']:.2f} at 0.05 %"
-    )
-
-
-def main(arguments: Sequence[str] | None = None) -> list[Row]:
+@experiment(seeds=3)
+def main(chosen: Options) -> Made:
     """All cells, or those at d = 200 and 500 with `--quick`."""
-    chosen = options("Quality of the one-bit decoder", seeds=3, arguments=arguments)
     rows = collect(chosen.quick, chosen.seeds)
-    show("GPSP, n = 1000", rows)
-    print(verdict(rows))
-    draw(rows, chosen)
-    print("written:", save(rows, chosen.out, NAME), chosen.out / f"{NAME}.png")
-    return rows
+    return Made({"GPSP, n = 1000": rows}, draw(rows))
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()

@@ -15,9 +15,8 @@ with probability 0.8.
 Axes: m nodes, n parameters.
 """
 
-import sys
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -27,11 +26,10 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 import jdfl
-from experiments.common import Options, Row, options, row, save, save_figure, show
+from experiments.common import Made, Options, experiment, row
 from jdfl.network import to_scipy
 from jdfl.problems import Problem
 
-NAME = "interval_coverage"
 M, N, ROUNDS, TRIALS = 8, 20, 10, 10
 WORDS = {"gap": "suboptimality", "disagreement": "consensus error"}
 STEP_SIZES = {"small": 0.05, "large": 0.1}
@@ -99,8 +97,8 @@ def run(experiments: int) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def draw(table: pd.DataFrame, chosen: Options) -> None:
-    """DIR/interval_coverage.png: the intervals of all experiments for two quantities; those that miss are black."""
+def draw(table: pd.DataFrame) -> Figure:
+    """The intervals of all experiments for two quantities; those that miss are black."""
     fig = Figure(figsize=(7, 3.2), layout="constrained")
     shown = [f"{WORDS['gap']}, large step size", f"{WORDS['gap']}, paired difference"]
     for axis, name in zip(fig.subplots(1, 2), shown):
@@ -109,24 +107,21 @@ def draw(table: pd.DataFrame, chosen: Options) -> None:
             axis.plot([i, i], [one.mean - one.half, one.mean + one.half], color=colour, linewidth=0.8)
         axis.axhline(float(table[table["quantity"] == name]["truth"].iloc[0]), color="#D55E00", linewidth=1)
         axis.set(xlabel="experiment", ylabel=name)
-    save_figure(fig, chosen.out / f"{NAME}.png")
+    return fig
 
 
-def main(arguments: Sequence[str] | None = None) -> list[Row]:
+@experiment(seeds=1)
+def main(chosen: Options) -> Made:
     """200 experiments, or eight with `--quick`."""
-    chosen = options("Coverage of the intervals of experiments", seeds=1, arguments=arguments)
     experiments = 8 if chosen.quick else 200
     table = run(experiments)
     rows = [
         row(str(name), "share that covers", None, some["covers"].to_numpy(float))
         for name, some in table.groupby("quantity", sort=False)
     ]
-    show(f"95 % confidence intervals of {experiments} experiments with {TRIALS} trials each", rows)
-    print(f"all: {table['covers'].mean():.1%} of {len(table)} intervals cover the truth")
-    draw(table, chosen)
-    print("written:", save(rows, chosen.out, NAME), chosen.out / f"{NAME}.png")
-    return rows
+    title = f"95 % confidence intervals of {experiments} experiments with {TRIALS} trials each"
+    return Made({title: rows}, draw(table))
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()

@@ -17,19 +17,17 @@ curve,
 "No noise" is the same program with zero noise; gradients are clipped in all cases.
 """
 
-import sys
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
 
-from experiments.common import Row, options, row, save, save_figure, show
+from experiments.common import Made, Options, Row, experiment, row
 from experiments.leakage_cases import OBSERVERS, Budget, Inversion, membership, methods, promised, words
 from experiments.leakage_pools import DELTA, pool
 from jdfl.lab.drawing import COLOURS, plain
 
-NAME = "leakage"
 PICTURES = 6
 
 
@@ -81,15 +79,6 @@ def memberships(seeds: int, quick: bool) -> list[Row]:
     return made
 
 
-def verdict(rows: Sequence[Row]) -> str:
-    """Whether an attack shows more than the accounted epsilon."""
-    cell = {(one.case, one.column): one.mean for one in rows}
-    held = [one.case for one in rows if one.column == "accounted epsilon"]
-    broken = [case for case in held if cell[case, "shown epsilon"] > cell[case, "accounted epsilon"]]
-    told = f"accounted epsilons exceeded: {len(broken)} of {len(held)} (goal: 0, {'missed' if broken else 'met'})"
-    return f"{told}: {'; '.join(broken)}" if broken else told
-
-
 def figure(rows: Sequence[Row], pictures: dict[str, np.ndarray]) -> Figure:
     """Records and a neighbour's reconstructions; the shares found, and the results of membership attacks."""
     drawing = Figure(figsize=(10.0, 4.4), layout="constrained")
@@ -124,19 +113,17 @@ def _lines(axis: Any, cells: dict[tuple[str, str], float], prefix: str, column: 
     plain(axis)
 
 
-def main(arguments: Sequence[str] | None = None) -> list[Row]:
-    """Run and print."""
-    given = options("Inversion and membership attacks, with epsilon", seeds=1, arguments=arguments)
-    first, pictures = inversions(given.seeds, given.quick)
-    second = memberships(given.seeds, given.quick)
-    rows = [*first, *second]
-    show("Records that are reconstructed", first)
-    show(f"Records known to be present, delta = {DELTA:g}", second)
-    print(verdict(rows))
-    save_figure(figure(rows, pictures), given.out / f"{NAME}.png")
-    print("written:", save(rows, given.out, NAME), given.out / f"{NAME}.png")
-    return rows
+@experiment(seeds=1)
+def main(chosen: Options) -> Made:
+    """All attacks; with `--quick` one method."""
+    first, pictures = inversions(chosen.seeds, chosen.quick)
+    second = memberships(chosen.seeds, chosen.quick)
+    tables = {
+        "Records that are reconstructed": first,
+        f"Records known to be present, delta = {DELTA:g}": second,
+    }
+    return Made(tables, figure([*first, *second], pictures))
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()

@@ -95,9 +95,10 @@ def papers(folder: Path = PAPERS) -> dict[str, Paper]:
     return {path.stem: _paper(path) for path in sorted(folder.glob("*.yaml"))}
 
 
-def claims(folder: Path = PAPERS) -> list[Claim]:
-    """All claims of all papers."""
-    return [claim for paper in papers(folder).values() for claim in paper.claims]
+def claims(folder: Path = PAPERS, run: str = "") -> list[Claim]:
+    """All claims of all papers, or those whose numbers an experiment has."""
+    paths = [path for path in sorted(folder.glob("*.yaml")) if f"run: {run}" in path.read_text(encoding="utf-8")]
+    return [claim for path in paths for claim in _paper(path).claims if run in ("", claim.run)]
 
 
 def rows_of(run: str, results: Path = RESULTS) -> list[Row]:
@@ -162,7 +163,7 @@ def _script(run: str) -> Path:
 
 
 def _paper(path: Path) -> Paper:
-    given = yaml.safe_load(path.read_text(encoding="utf-8"))
+    given = yaml.load(path.read_text(encoding="utf-8"), getattr(yaml, "CSafeLoader", yaml.SafeLoader))
     made = tuple(_claim(path.stem, one) for one in given.get("claims", ()))
     if given.get("available", True) and (silent := [one.name for one in made if not one.quotation]):
         raise ValueError(f"Expected a `quotation` in claim {silent[0]}, got none.")

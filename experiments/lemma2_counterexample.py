@@ -21,8 +21,6 @@ with 50 and 500 parameters. Lemma 2 sums norms over all nodes and the certified 
 noise increases the next one's scale.
 """
 
-import sys
-from collections.abc import Sequence
 from typing import Any, Literal, cast
 
 import jax
@@ -31,7 +29,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 import jdfl
-from experiments.common import Row, options, row, save, save_figure, show
+from experiments.common import Made, Options, Row, experiment, row
 from jdfl.algorithms.dpps import Schedule
 from jdfl.algorithms.moment import Moment
 from jdfl.algorithms.sending import Prepared
@@ -39,7 +37,6 @@ from jdfl.network import matrices
 from jdfl.privacy import NO_NOISE
 from jdfl.privacy.sensitivity import certified, lemma2, lemma2_constants, published, real
 
-NAME = "lemma2_counterexample"
 NODES, ROUNDS = 10, 5
 CONSTANT, CONTRACTION = 0.78, 0.55  # of the paper's Fig. 2
 SEEN, ESTIMATED = (2.0, 4.0, 6.0, 8.0, 10.0), {0: 1.56, 4: 3.29}  # of the study
@@ -190,16 +187,7 @@ def rows_of_schedules(rounds: int, seeds: int) -> list[Row]:
     return made
 
 
-def verdict(made: Sequence[Row]) -> list[str]:
-    """What the second table shows for both pairs of constants."""
-    said = []
-    for label in ("C' = N C", "the paper's"):
-        most = max(one.mean for one in made if one.column == f"distance / S, {label}")
-        said.append(f"{'true ' if most <= 1 else 'FALSE'} Lemma 2 with {label}: distance / S is at most {most:.3g}")
-    return said
-
-
-def draw(path: str) -> None:
+def draw() -> Figure:
     """Twenty rounds of all distances without noise, and forty of both public schedules with it."""
     fig = Figure(figsize=(11, 4.2), layout="constrained")
     left, right = fig.subplots(1, 2)
@@ -217,23 +205,21 @@ def draw(path: str) -> None:
     for axis in (left, right):
         axis.set_yscale("log")
         axis.legend(frameon=False, fontsize=8)
-    save_figure(fig, path)
+    return fig
 
 
-def main(arguments: Sequence[str] | None = None) -> list[Row]:
-    """Print the table, write the JSON and the figure."""
-    given = options(__doc__ or "", seeds=1, arguments=arguments)
-    made = rows()
-    show("Lemma 2 against 2-Out (study and ours)", made)
-    beside = rows_of_constants(30 if given.quick else 60, given.seeds)
-    show("Lemma 2 with C' = N C, and with C' = .78, lambda = .55", beside)
-    print("\n".join(verdict(beside)))
-    both = rows_of_schedules(40, given.seeds)
-    show("Public schedules: certified, and Lemma 2 with constants that hold", both)
-    save([*made, *beside, *both], given.out, NAME)
-    draw(str(given.out / f"{NAME}.png"))
-    return [*made, *beside, *both]
+@experiment(seeds=1)
+def main(chosen: Options) -> Made:
+    """All three tables; with `--quick` half of the rounds of the second."""
+    tables = {
+        "Lemma 2 against 2-Out (study and ours)": rows(),
+        "Lemma 2 with C' = N C, and with C' = .78, lambda = .55": rows_of_constants(
+            30 if chosen.quick else 60, chosen.seeds
+        ),
+        "Public schedules: certified, and Lemma 2 with constants that hold": rows_of_schedules(40, chosen.seeds),
+    }
+    return Made(tables, draw())
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()

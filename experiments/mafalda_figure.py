@@ -16,10 +16,8 @@ ours.
   `python -m experiments.observers`).
 """
 
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -30,7 +28,7 @@ from jax import Array
 from matplotlib.figure import Figure
 
 import jdfl
-from experiments.common import Row, options, row, save, save_figure, show
+from experiments.common import Made, Options, Row, experiment, row
 from experiments.observer_attack import world
 from jdfl.algorithms.mafalda import sensitivity, workload
 from jdfl.base import struct
@@ -39,7 +37,6 @@ from jdfl.network.graph import round_of
 from jdfl.observers import Neighbour
 from jdfl.problems import Problem
 
-NAME = "mafalda_figure"
 BATCHES, PASSES, LR, CLIP = 16, 5, 0.1, 1.0
 ROUNDS = BATCHES * PASSES
 MUS = (0.25, 0.5, 1.0, 2.0, 4.0)
@@ -164,7 +161,7 @@ def privacy(quick: bool) -> list[Row]:
     return made
 
 
-def draw(rows: Sequence[Row], mus: Sequence[float], names: Sequence[str], path: Path) -> None:
+def draw(rows: Sequence[Row], mus: Sequence[float], names: Sequence[str]) -> Figure:
     """Objectives over mu, and divergences over distance."""
     cells: Mapping[tuple[str, str], Row] = {(one.case, one.column): one for one in rows}
     fig = Figure(figsize=(10, 4), layout="constrained")
@@ -189,19 +186,17 @@ def draw(rows: Sequence[Row], mus: Sequence[float], names: Sequence[str], path: 
     right.set(yscale="log", xlabel="distance from the node that observes", ylabel="mean Renyi divergence at order 2")
     right.xaxis.get_major_locator().set_params(integer=True)
     right.legend(fontsize=8)
-    save_figure(fig, path)
+    return fig
 
 
-def main(arguments: Sequence[str] | None = None) -> list[Row]:
-    """Print the tables, write the JSON and the figure."""
-    chosen = options((__doc__ or "").splitlines()[0], seeds=5, arguments=arguments)
+@experiment()
+def main(chosen: Options) -> Made:
+    """Both figures; with `--quick` fewer cases."""
     mus, band = (MUS[1:4:2], 8) if chosen.quick else (MUS, BATCHES)
     rows = utility(chosen.seeds, mus, band) + privacy(chosen.quick)
-    show("Softmax regression on digits, 15 nodes: objective by mu, and what a neighbour learns", rows)
-    draw(rows, mus, list(methods(band)), chosen.out / f"{NAME}.png")
-    print("written:", save(rows, chosen.out, NAME), chosen.out / f"{NAME}.png")
-    return rows
+    title = "Softmax regression on digits, 15 nodes: objective by mu, and what a neighbour learns"
+    return Made({title: rows}, draw(rows, mus, list(methods(band))))
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()

@@ -28,7 +28,6 @@ The paper's graphs of Facebook users are not included.
 
 import math
 import random
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
@@ -40,14 +39,13 @@ from scipy import sparse as sp
 from scipy.sparse import csgraph
 
 import jdfl
-from experiments.common import Row, options, row, save, save_figure, show
+from experiments.common import Made, Options, Row, experiment, row
 from experiments.observer_attack import world
 from jdfl.lab.drawing import COLOURS, plain
 from jdfl.network import Static, as_dense, from_edges
 from jdfl.observers import Neighbour
 from jdfl.observers.observe import Observed, observe
 
-NAME = "muffliato_figure"
 ROUNDING = 2.0**-24  # of a message of size one in float32
 RADIUS = 0.07
 PAPER: dict[str, dict[int, float]] = {
@@ -176,19 +174,6 @@ def exact(network: Static) -> Curves:
     return curves(losses | {"guarantee": np.full(network.m, guarantee)}, gossip.distances())
 
 
-def exceeded(name: str, m: int, found: Curves) -> str:
-    """Where the formula is below the exact value, and by how much."""
-    short = found["exact"][1:] > found["formula"][1:] * (1 + 1e-6)
-    if not short.any():
-        return f"{name}, {m} nodes: the formula is nowhere below the exact loss"
-    ratio = found["exact"][1:] / found["formula"][1:]
-    far = 1 + int(np.argmax(ratio))
-    return (
-        f"{name}, {m} nodes: the formula is below the exact loss at {int(short.sum())} of {len(short)} distances, from "
-        f"{1 + int(np.argmax(short))} on; most at {far}, {found['formula'][far]:.3g} for {found['exact'][far]:.3g}"
-    )
-
-
 def draw(published: Mapping[str, np.ndarray], found: Mapping[str, tuple[int, Curves]]) -> Figure:
     """A panel per graph."""
     drawing = Figure(figsize=(3.2 * len(found), 3.4), layout="constrained")
@@ -248,12 +233,12 @@ def single_messages(quick: bool) -> list[Row]:
     return made
 
 
-def main(arguments: Sequence[str] | None = None) -> list[Row]:
+@experiment(seeds=1)
+def main(chosen: Options) -> Made:
     """All graphs; with `--quick` small ones, in addition to the published hypercube."""
-    given = options("Muffliato paper, first figure", seeds=1, arguments=arguments)
     large = {"exponential": hypercube(11)}
     small = {"exponential": hypercube(6), "Erdos-Renyi": erdos_renyi(48)}
-    if not given.quick:
+    if not chosen.quick:
         large |= {"Erdos-Renyi": erdos_renyi(2048), "geometric": geometric(2048), "grid": grid(45)}
         small = {"exponential": large["exponential"], "Erdos-Renyi": erdos_renyi(256)}
         small |= {"geometric": geometric(256), "grid": grid(16)}
@@ -268,16 +253,9 @@ def main(arguments: Sequence[str] | None = None) -> list[Row]:
         for k in range(1, len(found[name][1]["exact"])):
             case = f"{name}, {network.m} nodes, distance {k}"
             rows += [row(case, column, None, [values[k]]) for column, values in found[name][1].items()]
-    rows += single_messages(given.quick)
-    show("Muffliato: the privacy loss of nodes, by their distance", rows)
-    for name in published:
-        gaps = [published[name][k] / paper for k, paper in PAPER[name].items()]
-        print(f"{name}: our numbers from the published formula are {min(gaps):.2f} to {max(gaps):.2f} of the paper's")
-    print("\n".join(exceeded(name, m, one) for name, (m, one) in found.items()))
-    save_figure(draw(published, found), given.out / f"{NAME}.png")
-    print("written:", save(rows, given.out, NAME), given.out / f"{NAME}.png")
-    return rows
+    rows += single_messages(chosen.quick)
+    return Made({"Muffliato: the privacy loss of nodes, by their distance": rows}, draw(published, found))
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()

@@ -13,8 +13,6 @@ Run `python -m experiments.observers [--quick] [--seeds N] [--out DIR]`.
   of everyone, which is a guarantee.
 """
 
-import sys
-from collections.abc import Sequence
 from itertools import product
 from typing import Any
 
@@ -25,7 +23,7 @@ from jax import Array
 from matplotlib.figure import Figure
 
 import jdfl
-from experiments.common import Row, options, row, save, save_figure, show
+from experiments.common import Made, Options, Row, experiment, row
 from experiments.observer_attack import reached, viewer, world
 from jdfl.algorithms.book import Channel
 from jdfl.base import struct
@@ -33,7 +31,6 @@ from jdfl.lab.drawing import COLOURS, plain
 from jdfl.network import as_dense
 from jdfl.observers import Coalition, Everyone, FinalModels, Neighbour, exposure, observe_pairs
 
-NAME = "observers"
 NOISY = jdfl.Gradients(clip=1.0, mechanism=jdfl.Gaussian(2.0))
 _EXACT: Any = {"gradients": NOISY, "codec": jdfl.Dense("float64")}
 _PUSH = Channel("push")
@@ -196,16 +193,13 @@ def figure(pairs: dict[str, jdfl.Pairs]) -> Figure:
     return drawing
 
 
-def main(arguments: Sequence[str] | None = None) -> list[Row]:
-    """Run and print."""
-    given = options("What observers with a limited view learn", seeds=3, arguments=arguments)
-    made, pairs = networks(given.quick)
-    rows = [*attacked(given.seeds, given.quick), *hidden(given.seeds, given.quick), *made]
-    show("What observers learn", rows)
-    save_figure(figure(pairs), given.out / f"{NAME}.png")
-    print("written:", save(rows, given.out, NAME), given.out / f"{NAME}.png")
-    return rows
+@experiment(seeds=3)
+def main(chosen: Options) -> Made:
+    """All parts; with `--quick` one method and small networks."""
+    made, pairs = networks(chosen.quick)
+    rows = [*attacked(chosen.seeds, chosen.quick), *hidden(chosen.seeds, chosen.quick), *made]
+    return Made({"What observers learn": rows}, figure(pairs))
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()

@@ -7,26 +7,20 @@ seed is one run, with its own canaries and coins. The bound is at delta = .2 / c
 is given, too. A last case is a perceptron of 103,914 parameters on digits, with its time relative to a plain run.
 """
 
-import statistics
-import sys
 import time
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 from unittest import mock
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from matplotlib.figure import Figure
 
 import jdfl
-from experiments.common import Row, options, row, save, save_figure, show
-from jdfl.lab.drawing import COLOURS, plain
+from experiments.common import Made, Options, Row, bars, experiment, row
 
-NAME = "one_run_audit"
 NODES, RECORDS, ROUNDS, EPSILON, DELTA = 8, 600, 8, 4.0, 1e-5
 
 
@@ -117,25 +111,9 @@ def perceptron() -> list[Row]:
     return [*lines(case, shown), row(case, "seconds / plain run", None, ratio)]
 
 
-def draw(rows: Sequence[Row], path: Path) -> None:
-    """The bound and the accounted epsilon, by case."""
-    shown = [one for one in rows if one.column == "epsilon shown"]
-    accounted = [one for one in rows if one.column == "epsilon accounted"]
-    fig = Figure(figsize=(8, 4), layout="constrained")
-    axis, place = fig.subplots(), np.arange(len(shown))
-    axis.barh(place, [one.mean for one in shown], xerr=[one.half for one in shown], color=COLOURS[0], label="shown")
-    axis.plot([one.mean for one in accounted], place, "k|", markersize=14, label="accounted")
-    axis.set_yticks(place, [one.case for one in shown])
-    axis.invert_yaxis()
-    axis.set_xlabel("epsilon")
-    axis.legend(frameon=False)
-    plain(axis)
-    save_figure(fig, path)
-
-
-def main(arguments: Sequence[str] | None = None) -> list[Row]:
-    """Print the table, write the JSON and the figure."""
-    chosen = options((__doc__ or "").splitlines()[0], seeds=20, arguments=arguments)
+@experiment(seeds=20)
+def main(chosen: Options) -> Made:
+    """All cases; with `--quick` two of them."""
     cases = dict(list(CASES.items())[:2]) if chosen.quick else CASES
     rows: list[Row] = []
     for canaries in (1000,) if chosen.quick else (1000, 4000):
@@ -146,15 +124,9 @@ def main(arguments: Sequence[str] | None = None) -> list[Row]:
                 continue
             with broken(place, wrong):
                 rows += lines(case, audits(canaries, chosen.seeds))
-    if not chosen.quick:
-        rows += perceptron()
-    show("An audit in one run", rows)
-    sound = [one.mean for one in rows if one.case.startswith("sound") and one.column == "refuted"]
-    print(f"sound runs refuted: {statistics.mean(sound):g} of all")
-    draw(rows, chosen.out / f"{NAME}.png")
-    print("written:", save(rows, chosen.out, NAME), chosen.out / f"{NAME}.png")
-    return rows
+    rows += [] if chosen.quick else perceptron()
+    return Made({"An audit in one run": rows}, bars(rows, ["epsilon shown"], "epsilon", marks="epsilon accounted"))
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()

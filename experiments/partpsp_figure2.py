@@ -23,8 +23,7 @@ The paper says that all its estimates are above the real distances, and that pea
 below 300 with one. All of it takes 260 seconds of processor time.
 """
 
-import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -35,7 +34,7 @@ from jax import Array
 from matplotlib.figure import Figure
 
 import jdfl
-from experiments.common import Options, Row, options, row, save, save_figure, show
+from experiments.common import Made, Options, Row, experiment, row
 from experiments.partpsp_common import (
     NOISE_RATE,
     PARTS,
@@ -50,7 +49,6 @@ from experiments.partpsp_common import (
 )
 from experiments.partpsp_paper import FIGURE2
 
-NAME = "partpsp_figure2"
 B, CONSTANT, CONTRACTION, EVERY = 5.0, 0.78, {"1 layer": 0.55, "2 layers": 0.62}, 5
 CLIP, SMALL_CLIP = 10.0, 5.0  # of MNIST's gradients, of digits'
 PUBLISHED, TEXT, LIMITED, CERTIFIED = "Eq. 22, published", "Eq. 22, text", "Eq. 22, clipped", "certified"
@@ -144,31 +142,8 @@ def rows_of(cells: Mapping[tuple[str, str, str], list[Seen]]) -> list[Row]:
     return made
 
 
-def claims(cells: Mapping[tuple[str, str, str], list[Seen]]) -> list[str]:
-    """The requirements on the certified distances, and the paper's claims about Eq. 22."""
-    certified, published, text = (
-        {case[:2]: runs for case, runs in cells.items() if case[2] == source} for source in (CERTIFIED, PUBLISHED, TEXT)
-    )
-    broken, under, kept = (
-        sum(one.violations for runs in some.values() for one in runs) for some in (certified, published, text)
-    )
-    rounds = sum(len(one.distances) for runs in published.values() for one in runs)
-    peaks = {case: float(np.mean([one.distances[:, 0].max() for one in runs])) for case, runs in published.items()}
-    near = all(1 / WITHIN <= peak / FIGURE2[case].peak <= WITHIN for case, peak in peaks.items())
-    shown = ", ".join(f"{', '.join(case)} {peak:.0f} ({FIGURE2[case].peak:.0f})" for case, peak in peaks.items())
-    ratio = {", ".join(case): float(np.mean([one.ratio for one in runs])) for case, runs in certified.items()}
-    ratios = "; ".join(f"{case} {value:.2f}" for case, value in ratio.items())
-    return [
-        f"{'FALSE' if broken else 'true '} certified distances are never below the real ones ({broken} rounds)",
-        f"{'FALSE' if under else 'true '} the paper's estimates are never below the real ones ({under} of {rounds} "
-        f"rounds; {kept} in the runs of the text's reading)",
-        f"{'true ' if max(ratio.values()) <= MOST else 'FALSE'} certified / real is at most {MOST}: {ratios}",
-        f"{'true ' if near else 'FALSE'} peaks are within a factor {WITHIN:g} of the published: {shown}",
-    ]
-
-
-def draw(cells: Mapping[tuple[str, str, str], list[Seen]], chosen: Options, title: str) -> None:
-    """DIR/NAME.png: the shown rounds of the first seed, a panel per case and source."""
+def draw(cells: Mapping[tuple[str, str, str], list[Seen]], title: str) -> Figure:
+    """The shown rounds of the first seed, a panel per case and source."""
     shown = list(dict.fromkeys((part, net) for part, net, _ in cells if (part, net) in CASES))
     fig = Figure(figsize=(4 * len(shown), 10.5), layout="constrained")
     panels = fig.subplots(len(SOURCES), len(shown), squeeze=False)
@@ -183,12 +158,12 @@ def draw(cells: Mapping[tuple[str, str, str], list[Seen]], chosen: Options, titl
             axis.title.set_fontsize(9)
     fig.legend(*panels[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=3, frameon=False)
     fig.suptitle(f"largest l1 distance between messages, {title}")
-    save_figure(fig, chosen.out / f"{NAME}.png")
+    return fig
 
 
-def main(arguments: Sequence[str] | None = None) -> list[Row]:
+@experiment(seeds=1)
+def main(chosen: Options) -> Made:
     """All cases; with `--quick` 20,000 images, and two layers on 2-Out alone."""
-    chosen = options("DPPS paper, Figure 2", seeds=1, arguments=arguments)
     task, nets = mlp_task(quick=chosen.quick), networks(every=EVERY)
     cases = [*CASES[:3], BESIDE[1]] if chosen.quick else [*CASES, *BESIDE]
     cells = {
@@ -196,14 +171,10 @@ def main(arguments: Sequence[str] | None = None) -> list[Row]:
         for part, net in cases
         for source in list(SOURCES)[2 if (part, net) in BESIDE else 0 :]
     }
-    rows = rows_of(cells)
     others = "the published files' or the study's numbers, and ours"
-    show(f"{task.title}: 10 nodes, b = 5, clip {clip_of(task):g} ({others})", rows)
-    print("\n".join(claims(cells)))
-    draw(cells, chosen, task.title)
-    print("written:", save(rows, chosen.out, NAME), chosen.out / f"{NAME}.png")
-    return rows
+    title = f"{task.title}: 10 nodes, b = 5, clip {clip_of(task):g} ({others})"
+    return Made({title: rows_of(cells)}, draw(cells, task.title))
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()

@@ -13,17 +13,15 @@ accuracy is that of random guessing, as in the published files. Three seeds of e
 processor time.
 """
 
-import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
-from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
 from matplotlib.figure import Figure
 
 import jdfl
-from experiments.common import Options, Row, options, row, save, save_figure, show
+from experiments.common import Made, Options, Row, experiment, row
 from experiments.partpsp_common import (
     NOISE_RATE,
     PARTS,
@@ -39,7 +37,6 @@ from experiments.partpsp_common import (
 )
 from experiments.partpsp_paper import FIGURE3
 
-NAME = "partpsp_figure3"
 B, CONSTANT, CONTRACTION = 5.0, 0.95, 0.55
 CLIP, FIRST, WITHIN = 200.0, 4, 0.15
 QUICK = ("2-Out", "6-Out", "10-Out")
@@ -94,35 +91,8 @@ def published(part: str, name: str, compared: bool) -> tuple[float | None, float
     return FIGURE3.get(part, {}).get(degree, (None, None)) if compared else (None, None)
 
 
-def claims(cells: Mapping[tuple[str, str], Found], *, compared: bool) -> list[str]:
-    """The paper's claims about its figure, and whether they hold here."""
-    mean = {case: float(np.mean(found.ras)) for case, found in cells.items() if case[0] in PARTS}
-    names = list(dict.fromkeys(name for _, name in mean))
-    parts = [part for part in PARTS if (part, names[0]) in mean]
-    degrees = [name for name in names if name.endswith("-Out")]
-    more = [f"{b} on {n}" for n in names for a, b in pairwise(parts) if mean[a, n] >= mean[b, n]]
-    denser = [f"{part}, {b}" for part in parts for a, b in pairwise(degrees) if mean[part, a] <= mean[part, b]]
-    made = [
-        f"{_word(not more)} RAS falls as less is shared: {'not for ' + ', '.join(more) if more else 'everywhere'}",
-        f"{_word(not denser)} RAS falls with the degree: {'not for ' + ', '.join(denser) if denser else 'always'}",
-    ]
-    for part in ("1 layer", "2 layers") if compared else ():
-        ratios = {name: mean[part, name] / mean[part, "2-Out"] for name in degrees[1:]}
-        off = {n: x / FIGURE3[part][int(n[:-4])][0] * FIGURE3[part][2][0] - 1 for n, x in ratios.items()}
-        shown = ", ".join(f"{name} {value:+.0%}" for name, value in off.items())
-        near = all(abs(x) <= WITHIN for x in off.values())
-        made.append(f"{_word(near)} {part}, ratios within {WITHIN:.0%} of the published: {shown}")
-        scale = mean[part, "2-Out"] / FIGURE3[part][2][0]
-        made.append(f"{_word(0.5 <= scale <= 2)} {part}, RAS on 2-Out is {scale:.2f} of the published")
-    return made
-
-
-def _word(holds: bool) -> str:
-    return "true " if holds else "FALSE"
-
-
-def draw(cells: Mapping[tuple[str, str], Found], chosen: Options, title: str) -> None:
-    """DIR/NAME.png: RAS over the degree, and the ratios; crosses: the paper's."""
+def draw(cells: Mapping[tuple[str, str], Found], title: str) -> Figure:
+    """RAS over the degree, and the ratios; crosses: the paper's."""
     fig = Figure(figsize=(9.6, 4.2), layout="constrained")
     left, right = fig.subplots(1, 2)
     for place, part in enumerate(dict.fromkeys(part for part, _ in cells)):
@@ -143,12 +113,12 @@ def draw(cells: Mapping[tuple[str, str], Found], chosen: Options, title: str) ->
     for axis in (left, right):
         axis.legend(frameon=False, fontsize=8)
         axis.grid(alpha=0.3)
-    save_figure(fig, chosen.out / f"{NAME}.png")
+    return fig
 
 
-def main(arguments: Sequence[str] | None = None) -> list[Row]:
+@experiment(seeds=3)
+def main(chosen: Options) -> Made:
     """All degrees and parts; with `--quick` three degrees and 20,000 images."""
-    chosen = options("DPPS paper, Figure 3", seeds=3, arguments=arguments)
     ours, nets = shortened(mlp_task(quick=chosen.quick)), networks()
     names = list(QUICK) if chosen.quick else sorted(nets, key=lambda name: name == "EXP")
     tasks = {part: published_task(WIRINGS[part], short=True, quick=chosen.quick) for part in PARTS}
@@ -161,15 +131,10 @@ def main(arguments: Sequence[str] | None = None) -> list[Row]:
         for name in names:
             cells["1 layer, text", name] = measured(ours, "partpsp-1", nets[name], "eq22", chosen.seeds)
             cells["1 layer, real S", name] = measured(tasks["1 layer"], "partpsp-1", nets[name], "real", chosen.seeds)
-    compared = ours.data == "mnist"
-    rows = rows_of(cells, compared=compared)
     title = f"Mean real sensitivity, {ours.title}"
-    show(f"{title} (10 nodes, b = 5, noise by Eq. 22 unless marked as real S)", rows)
-    print("\n".join(claims(cells, compared=compared)))
-    draw(cells, chosen, title)
-    print("written:", save(rows, chosen.out, NAME), chosen.out / f"{NAME}.png")
-    return rows
+    rows = rows_of(cells, compared=ours.data == "mnist")
+    return Made({f"{title} (10 nodes, b = 5, noise by Eq. 22 unless marked as real S)": rows}, draw(cells, title))
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()

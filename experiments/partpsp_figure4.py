@@ -11,8 +11,7 @@ and `after a mean of all`, the first round of the cycles after that, in which no
 grow with N, since the largest of more differences is larger. 3 minutes of processor time for a seed.
 """
 
-import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -20,7 +19,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 import jdfl
-from experiments.common import Options, Row, options, row, save, save_figure, show
+from experiments.common import Made, Options, Row, experiment, row
 from experiments.partpsp_common import (
     NOISE_RATE,
     SYNCHRONISED,
@@ -32,7 +31,6 @@ from experiments.partpsp_common import (
 )
 from experiments.partpsp_paper import FIGURE4
 
-NAME = "partpsp_figure4"
 B, CONSTANT, CONTRACTION = 5.0, 0.95, 0.55
 SIZES, NETWORKS = (10, 20, 30, 40, 50), tuple(FIGURE4)
 ROUNDS, FAR, MOST = 20, 4, 1.25  # of the mean; the criterion: N >= FAR d, largest / smallest
@@ -82,23 +80,8 @@ def rows_of(cells: Cells, which: str = WHOLE, *, compared: bool = False) -> list
     return made
 
 
-def claim(cells: Cells, which: str = WHOLE) -> str:
-    """Whether the criterion is met, and by how much."""
-    compared = [net for net in NETWORKS if sum(far(net, m) for one, m in cells if one == net) > 1]
-    found = {net: spread(cells, net, distant=True) for net in compared}
-    word = "true " if max(found.values()) <= MOST else "FALSE"
-    ratios = ", ".join(f"{net} {value:.2f}" for net, value in found.items())
-    return f"{word} RAS{which} hardly depends on N (at most {MOST} between N >= {FAR} d): {ratios}"
-
-
-def off(cells: Cells) -> str:
-    """The largest relative difference to the published RAS."""
-    worst = max(abs(np.mean(values) / FIGURE4[net][SIZES.index(m)] - 1) for (net, m), values in cells.items())
-    return f"      RAS differs from the published files' by at most {worst:.0%}"
-
-
-def draw(cells: Cells, chosen: Options, title: str) -> None:
-    """DIR/NAME.png: RAS over N, a line per network with the paper's as crosses; hollow where d is too close to N."""
+def draw(cells: Cells, title: str) -> Figure:
+    """RAS over N, a line per network with the paper's as crosses; hollow where d is too close to N."""
     fig = Figure(figsize=(6.4, 4.4), layout="constrained")
     axis = fig.subplots()
     sizes = list(dict.fromkeys(m for _, m in cells))
@@ -112,12 +95,12 @@ def draw(cells: Cells, chosen: Options, title: str) -> None:
     axis.set_xticks(sizes, [str(m) for m in sizes])
     axis.legend(frameon=False, title=f"filled: N ≥ {FAR} d; crosses: the paper", ncols=2, fontsize=8)
     axis.grid(alpha=0.3)
-    save_figure(fig, chosen.out / f"{NAME}.png")
+    return fig
 
 
-def main(arguments: Sequence[str] | None = None) -> list[Row]:
+@experiment(seeds=2)
+def main(chosen: Options) -> Made:
     """All sizes; with `--quick`, and on digits, 10 and 20 nodes."""
-    chosen = options("DPPS paper, Figure 4", seeds=2, arguments=arguments)
     task = task_of()
     few = chosen.quick or task.data == "digits"
     found = {
@@ -131,15 +114,8 @@ def main(arguments: Sequence[str] | None = None) -> list[Row]:
     compared = task.data == "mnist"
     rows = [one for which, cells in kinds.items() for one in rows_of(cells, which, compared=compared)]
     title = f"Mean real sensitivity, {task.title}, one layer"
-    show(f"{title} (b = 5, noise by Eq. 22)", rows)
-    for which, cells in kinds.items():
-        print(claim(cells, which))
-    if compared:
-        print(off(kinds[WHOLE]))
-    draw(kinds[WHOLE], chosen, title)
-    print("written:", save(rows, chosen.out, NAME), chosen.out / f"{NAME}.png")
-    return rows
+    return Made({f"{title} (b = 5, noise by Eq. 22)": rows}, draw(kinds[WHOLE], title))
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()

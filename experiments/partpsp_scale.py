@@ -17,10 +17,8 @@ there is noise, which they leave without a seed, nothing is random then: round 0
 All of it takes about 15 minutes of processor time.
 """
 
-import argparse
-import sys
 import zipfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -30,7 +28,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 import jdfl
-from experiments.common import Options, Row, options, row, save, save_figure, show
+from experiments.common import Made, Options, Row, experiment, row
 from experiments.partpsp_common import (
     NOISE_RATE,
     PARTS,
@@ -47,7 +45,6 @@ from experiments.partpsp_common import (
 from experiments.partpsp_paper import FIGURE2
 from jdfl.problems import NeuralProblem
 
-NAME = "partpsp_scale"
 B, CONSTANT, CONTRACTION = 5.0, 0.78, {"1 layer": 0.55, "2 layers": 0.62}
 FIRST, WITHIN = 4, 2.0  # rounds that are left out, and the factor that is required
 OURS, CODE, START = "ours", "code", "authors' start"
@@ -156,31 +153,10 @@ def rows_of(cells: Mapping[tuple[str, str], list[np.ndarray]]) -> list[Row]:
     return made
 
 
-def claims(made: Sequence[Row]) -> list[str]:
-    """Whether ours and the code's reading have the published scale, and which changes leave it."""
-    said, value = [], {(one.case, one.column): one.mean for one in made}
-    for part in FIGURE2_PARTS:
-        for name in (OURS, CODE):
-            ratio = value[f"{part}, {name}", "peak / published"], value[f"{part}, {name}", "mean / published"]
-            near = all(1 / WITHIN <= x <= WITHIN for x in ratio)
-            word = "true " if near else "FALSE"
-            said.append(f"{word} {part}, {name}: peak and mean are {ratio[0]:.2f} and {ratio[1]:.2f} of the published")
-        off = [
-            f"{case.removeprefix(f'{part}, code, ')} ({x:.2f})"
-            for (case, column), x in value.items()
-            if column == "peak / published" and case.startswith(f"{part}, code, ") and not 1 / 1.25 <= x <= 1.25
-        ]
-        said.append(f"      {part}, one change puts the peak off by more than a quarter: {', '.join(off)}")
-    return said
-
-
-FIGURE2_PARTS = tuple(CONTRACTION)
-
-
-def draw(cells: Mapping[tuple[str, str], list[np.ndarray]], chosen: Options, title: str) -> None:
-    """DIR/NAME.png: peaks of all readings over the published ones, a panel per number of layers."""
+def draw(cells: Mapping[tuple[str, str], list[np.ndarray]], title: str) -> Figure:
+    """Peaks of all readings over the published ones, a panel per number of layers."""
     fig = Figure(figsize=(10, 0.28 * len(cells) / 2 + 1.5), layout="constrained")
-    for axis, part in zip(fig.subplots(1, 2), FIGURE2_PARTS):
+    for axis, part in zip(fig.subplots(1, 2), CONTRACTION):
         mine = {name: runs for (one, name), runs in cells.items() if one == part}
         ratio = [np.mean([run[:, 0].max() for run in runs]) / FIGURE2[part, "2-Out"].peak for runs in mine.values()]
         axis.axvspan(1 / WITHIN, WITHIN, color="#009E73", alpha=0.2)
@@ -190,33 +166,25 @@ def draw(cells: Mapping[tuple[str, str], list[np.ndarray]], chosen: Options, tit
         axis.set(xscale="log", xlabel="peak / published (shaded: a factor of 2)", title=f"{part}, 2-Out")
         axis.grid(alpha=0.3)
     fig.suptitle(title)
-    save_figure(fig, chosen.out / f"{NAME}.png")
+    return fig
 
 
-def main(arguments: Sequence[str] | None = None) -> list[Row]:
+@experiment(seeds=3, flags={"--weights": {"type": Path, "help": "the folder of the authors' two files"}})
+def main(chosen: Options) -> Made:
     """All readings; with `--quick` four of them, on 20,000 images."""
-    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
-    parser.add_argument("--weights", type=Path)
-    known, rest = parser.parse_known_args(sys.argv[1:] if arguments is None else list(arguments))
-    chosen = options(__doc__ or "", seeds=3, arguments=rest)
     cells = {
         (part, name): [seen(part, reading, seed) for seed in range(chosen.seeds)]
-        for part in FIGURE2_PARTS
+        for part in CONTRACTION
         for name, reading in readings(part, quick=chosen.quick).items()
         if not chosen.quick or name in QUICK
     }
-    if known.weights is not None:
+    if chosen.more["weights"] is not None:
         reading = readings("2 layers", quick=chosen.quick)[CODE]
-        problem = authors_start(known.weights, problem_of(reading.task, PARTS["2 layers"]))
+        problem = authors_start(chosen.more["weights"], problem_of(reading.task, PARTS["2 layers"]))
         cells["2 layers", START] = [seen("2 layers", reading, seed, problem) for seed in range(chosen.seeds)]
-    rows = rows_of(cells)
     title = f"Real distances, {mlp_task(quick=chosen.quick).title}, 2-Out, b = 5"
-    show(f"{title} (the files published with the code, and ours)", rows)
-    print("\n".join(claims(rows)))
-    draw(cells, chosen, title)
-    print("written:", save(rows, chosen.out, NAME), chosen.out / f"{NAME}.png")
-    return rows
+    return Made({f"{title} (the files published with the code, and ours)": rows_of(cells)}, draw(cells, title))
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()

@@ -12,7 +12,6 @@ The study has one label per node, on the global test set: 10 to 11 % for every P
 the table), 91.8 % for noiseless SGP. 30 runs of 10 seconds on two cores.
 """
 
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -22,11 +21,10 @@ from matplotlib.figure import Figure
 from rich import print as say
 
 import jdfl
-from experiments.common import Row, options, row, save, save_figure, show
+from experiments.common import Made, Options, Row, experiment, row
 from experiments.partpsp_common import SHARED, Task, alone, images, method, mlp_task, networks, problem_of, trained
 from jdfl.problems.datasets import load
 
-NAME = "partpsp_skew"
 ROUNDS, QUICK_ROUNDS = 720, 96
 SPLITS: Mapping[str, dict[str, Any]] = {
     "iid": {},
@@ -40,7 +38,6 @@ PRIVATE = "PartPSP-1, b = 3"
 METHODS = ("PartPSP-1", "PartPSP-2", "SGP", PRIVATE, "LocalOnly", "frozen, 1 shared")
 STUDY = dict.fromkeys(METHODS, 10.5) | {"SGP": 91.8, "frozen, 1 shared": None}
 METRICS = {"global": "accuracy", "own": "accuracy_own"}
-MARGIN = 0.5  # points; accuracies that are closer are considered equal
 
 
 def task_of(split: str, *, quick: bool) -> Task:
@@ -66,44 +63,23 @@ def measured(name: str, task: Task, seed: int) -> dict[str, float]:
     return {column: 100 * result.final[metric] for column, metric in METRICS.items()}
 
 
-def collect(splits: Sequence[str], seeds: int, *, quick: bool) -> tuple[list[Row], list[str]]:
-    """All numbers, and a verdict per split."""
-    rows, verdicts = [], []
+def collect(splits: Sequence[str], seeds: int, *, quick: bool) -> list[Row]:
+    """All numbers."""
+    rows: list[Row] = []
     for split in splits:
-        task, means = task_of(split, quick=quick), {}
+        task = task_of(split, quick=quick)
         for name in METHODS:
             found = [measured(name, task, seed) for seed in range(seeds)]
             case = f"{task.title}: {name}"
             mine = [row(case, column, None, [one[column] for one in found]) for column in METRICS]
-            means |= {(name, one.column): one.mean for one in mine}
             rows += mine
             if split == "one label" and not quick and task.data == "mnist" and STUDY[name] is not None:
                 rows.append(row(case, "global, study", STUDY[name], [one["global"] for one in found]))
             say(f"{case}: " + ", ".join(f"{one.column} {one.mean:.1f}" for one in mine))
-        sizes = np.asarray(problem_of(task, "partpsp-1").sizes)
-        verdicts.append(f"{task.title} (nodes of {sizes.min():,} to {sizes.max():,}): {verdict(means)}")
-    return rows, verdicts
+    return rows
 
 
-def verdict(means: Mapping[tuple[str, str], float]) -> str:
-    """The effect of sharing one layer, and everything, relative to local training; and of noise relative to none."""
-
-    def against(name: str, other: str, column: str) -> str:
-        gap = means[name, column] - means[other, column]
-        word = "as good" if abs(gap) <= MARGIN else "better" if gap > 0 else "worse"
-        return f"{word} ({means[name, column]:.1f} to {means[other, column]:.1f} %) on {column} classes"
-
-    parts = []
-    for said, name, other in (
-        ("one layer shared against local training", "PartPSP-1", "LocalOnly"),
-        ("everything shared against local training", "SGP", "LocalOnly"),
-        ("one layer shared at b = 3 against the same layer frozen", PRIVATE, "frozen, 1 shared"),
-    ):
-        parts.append(f"{said} is {' and '.join(against(name, other, column) for column in METRICS)}")
-    return "; ".join(parts) + "."
-
-
-def draw(rows: Sequence[Row], splits: Sequence[str], path: str) -> None:
+def draw(rows: Sequence[Row], splits: Sequence[str]) -> Figure:
     """A panel per accuracy: the methods over the splits."""
     fig = Figure(figsize=(9, 4.2), layout="constrained")
     axes = fig.subplots(1, 2, sharey=True)
@@ -115,22 +91,16 @@ def draw(rows: Sequence[Row], splits: Sequence[str], path: str) -> None:
         axis.set_title(f"{column} classes")
     axes[0].set_ylabel("accuracy, %")
     fig.legend(*axes[0].get_legend_handles_labels(), loc="outside upper center", ncols=3, frameon=False)
-    save_figure(fig, path)
+    return fig
 
 
-def main(arguments: Sequence[str] | None = None) -> list[Row]:
-    """Print the table and the verdicts, write the JSON and the figure."""
-    given = options(__doc__ or "", seeds=1, arguments=arguments)
-    splits = QUICK if given.quick else tuple(SPLITS)
-    rows, verdicts = collect(splits, given.seeds, quick=given.quick)
-    show("Label skew: accuracy, % (study and ours)", rows)
-    for said in verdicts:
-        say(said)
-    save(rows, given.out, NAME)
-    draw(rows, splits, str(given.out / f"{NAME}.png"))
-    return rows
+@experiment(seeds=1)
+def main(chosen: Options) -> Made:
+    """All splits, or two with `--quick`."""
+    splits = QUICK if chosen.quick else tuple(SPLITS)
+    rows = collect(splits, chosen.seeds, quick=chosen.quick)
+    return Made({"Label skew: accuracy, % (study and ours)": rows}, draw(rows, splits))
 
 
 if __name__ == "__main__":
     main()
-    sys.exit(0)

@@ -11,17 +11,15 @@ round. The models are "reduced" where there is no accelerator (`experiments.part
 given, but only the differences between the starts are comparable. `--quick`: PartPSP-1 with the transformer at b = 3.
 """
 
-import sys
 from collections.abc import Sequence
 from dataclasses import replace
 
 import jax.numpy as jnp
 from jax import Array
-from matplotlib.figure import Figure
 from rich import print as say
 
 import jdfl
-from experiments.common import Row, options, row, save, save_figure, show
+from experiments.common import Made, Options, Row, bars, experiment, row
 from experiments.partpsp_common import (
     SHARED,
     Task,
@@ -38,7 +36,6 @@ from experiments.partpsp_table2 import level
 from experiments.partpsp_tasks import resnet_task, vit_task
 from jdfl.engine.metrics import accuracy
 
-NAME = "partpsp_start"
 NETWORK = "4-Out"
 METHODS = ("PartPSP-1", "SGPDP")
 LEVELS: tuple[float | None, ...] = (1.0, 3.0, None)
@@ -94,38 +91,21 @@ def paired(found: dict[tuple[str, str], list[float]], column: str) -> list[float
     return [a - b for a, b in zip(found["trained", column], found["random", column], strict=True)]
 
 
-def draw(rows: Sequence[Row], path: str) -> None:
-    """Accuracies from both starts, a panel per model and method."""
-    names = list(dict.fromkeys(one.case.rpartition(": ")[0] for one in rows))
-    fig = Figure(figsize=(3.4 * len(names), 3.6), layout="constrained")
-    for name, axis in zip(names, fig.subplots(1, len(names), squeeze=False, sharey=True)[0], strict=True):
-        for case, marker in (("random", "o"), ("trained", "s")):
-            mine = [one for one in rows if one.case == f"{name}: {case}"]
-            axis.plot([one.column for one in mine], [one.mean for one in mine], marker, label=f"start: {case}")
-        axis.set_title(name, fontsize=6)
-    fig.axes[0].set_ylabel("accuracy, %")
-    fig.axes[0].legend(frameon=False)
-    save_figure(fig, path)
-
-
-def main(arguments: Sequence[str] | None = None) -> list[Row]:
-    """Print the table, write the JSON and the figure."""
-    given = options("DPPS paper, Table II: the start", seeds=3, arguments=arguments)
-    small = given.quick or not on_accelerator()
+@experiment(seeds=3)
+def main(chosen: Options) -> Made:
+    """Both models; with `--quick` one run of the transformer."""
+    small = chosen.quick or not on_accelerator()
     vit = vit_task(small=small)
     cases = [("vit", vit, vit)]
-    if not given.quick:
+    if not chosen.quick:
         resnet = resnet_task(0.1, small=small)
         cases = [("resnet", resnet, elsewhere(resnet, small=small)), *cases]
-    methods, levels = (METHODS[:1], (3.0,)) if given.quick else (METHODS, LEVELS)
-    rows: list[Row] = []
-    for model, task, source in cases:
-        rows += compare(model, task, source, methods, levels, given.seeds)
-        save(rows, given.out, NAME)
-    show("Table II: starts", rows)
-    draw(rows, str(given.out / f"{NAME}.png"))
-    return rows
+    methods, levels = (METHODS[:1], (3.0,)) if chosen.quick else (METHODS, LEVELS)
+    rows = [one for case in cases for one in compare(*case, methods, levels, chosen.seeds)]
+    shown = [one for one in rows if one.case.endswith((": random", ": trained"))]
+    columns = list(dict.fromkeys(one.column for one in shown))
+    return Made({"Table II: starts": rows}, bars(shown, columns, "accuracy, %"))
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()

@@ -21,7 +21,6 @@ Processor time: 15 minutes for the perceptron (140 runs), two for `--quick`; of 
 ResNet's two learning rates and 3 for the transformer.
 """
 
-import sys
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -30,14 +29,12 @@ from matplotlib.figure import Figure
 from rich import print as say
 
 import jdfl
-from experiments.common import Row, row, save, save_figure, show
+from experiments.common import Made, Options, Row, experiment, row
 from experiments.partpsp_common import NOISE_RATE, SHARED, Task, alone, method, networks, percent, problem_of, trained
 from experiments.partpsp_paper import ACCURACY, NETWORKS, STUDY, STUDY_ALONE, Cell
-from experiments.partpsp_tasks import chosen_rows, reduced, tasks
+from experiments.partpsp_tasks import FLAGS, chosen_rows, reduced, tasks
 
-NAME = "partpsp_table2"
 LEVELS: tuple[float | None, ...] = (1.0, 2.0, 3.0, None)
-MARGIN = 0.5  # points; accuracies that are closer are considered equal
 BOUNDED = (1.0, 2.0, 3.0)  # b of certified runs
 CLIP = 10.0  # of the certified runs, in l1; a perceptron's gradients have norm 100 or so at the start, 10 at the end
 COLOURS = dict(zip(SHARED, ("#0072B2", "#56B4E9", "#D55E00", "#CC79A7")))
@@ -135,23 +132,7 @@ def median(S: np.ndarray, apart: np.ndarray) -> float:
     return float(np.median(S[here] / apart[here])) if here.any() else 0.0
 
 
-def verdict(rows: Sequence[Row], title: str, nets: Sequence[str]) -> str:
-    """The order of the methods, and their comparison with local training."""
-    means = {(one.case.removeprefix(f"{title}, "), one.column): one.mean for one in rows}
-    private = [(net, level(b)) for net in nets for b in LEVELS[:-1]]
-    ordered = sum(
-        means[f"{net}: PartPSP-1", b] > means[f"{net}: PartPSP-2", b] > means[f"{net}: SGPDP", b] for net, b in private
-    )
-    local = next(one.mean for one in rows if one.case == f"{title}: LocalOnly")
-    above = sum(means[f"{net}: {name}", b] > local + MARGIN for net, b in private for name in SHARED)
-    return (
-        f"{title}: PartPSP-1 > PartPSP-2 > SGPDP in {ordered} of {len(private)} private settings; {above} of "
-        f"{len(private) * len(SHARED)} private runs are more than {MARGIN} above LocalOnly, which "
-        f"sends nothing ({local:.1f} %)."
-    )
-
-
-def draw(rows: Sequence[Row], path: str) -> None:
+def draw(rows: Sequence[Row]) -> Figure:
     """A panel per network and model: ours as circles, the paper's as crosses, LocalOnly as a line."""
     panels = list(dict.fromkeys(one.case.split(": ")[-2] for one in rows if one.case.endswith(tuple(SHARED))))
     fig = Figure(figsize=(3.4 * min(4, len(panels)), 3.4 * -(-len(panels) // 4)), layout="constrained")
@@ -168,31 +149,24 @@ def draw(rows: Sequence[Row], path: str) -> None:
         axis.set_title(f"{title}\n{net}", fontsize=8)
     axes[0, 0].set_ylabel("accuracy, % (crosses: the paper)")
     fig.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside upper center", ncols=5, frameon=False)
-    save_figure(fig, path)
+    return fig
 
 
-def main(arguments: Sequence[str] | None = None) -> list[Row]:
-    """Print the tables and verdicts, write the JSON and the figure."""
-    given, models = chosen_rows(__doc__ or "", arguments)
-    made, bounded, verdicts = [], [], []
-    for model in models:
-        for task in tasks(model, quick=given.quick):
-            nets = ("4-Out",) if given.quick or reduced(task) else NETWORKS
-            rows = table(model, task, nets, given.seeds) + without_messages(task, given.seeds)
-            made += rows
-            verdicts.append(verdict(rows, task.title, nets))
+@experiment(seeds=1, flags=FLAGS)
+def main(chosen: Options) -> Made:
+    """The chosen rows of the table, and the certified schedule for the perceptron."""
+    made, bounded = [], []
+    for model in chosen_rows(chosen):
+        for task in tasks(model, quick=chosen.quick):
+            nets = ("4-Out",) if chosen.quick or reduced(task) else NETWORKS
+            made += table(model, task, nets, chosen.seeds) + without_messages(task, chosen.seeds)
             if model == "mlp" and task.order == "drawn":
-                bounded += certified(task, given.seeds, levels=BOUNDED[:1] if given.quick else BOUNDED)
-            save([*made, *bounded], given.out, NAME)
-    show("Table II: final accuracy, % (real sensitivity: an oracle)", made)
+                bounded += certified(task, chosen.seeds, levels=BOUNDED[:1] if chosen.quick else BOUNDED)
+    tables = {"Table II: final accuracy, % (real sensitivity: an oracle)": made}
     if bounded:
-        show("The certified schedule: accuracy, %, and epsilon of the whole run", bounded)
-    for said in verdicts:
-        say(said)
-    draw(made, str(given.out / f"{NAME}.png"))
-    return [*made, *bounded]
+        tables["The certified schedule: accuracy, %, and epsilon of the whole run"] = bounded
+    return Made(tables, draw(made))
 
 
 if __name__ == "__main__":
     main()
-    sys.exit(0)

@@ -12,21 +12,18 @@ published code's without a residual connection, `MLP as published, plain` (`expe
 without clips. 24 runs of 10 seconds on two cores with the perceptron.
 """
 
-import sys
 from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
-from matplotlib.figure import Figure
 from rich import print as say
 
 import jdfl
-from experiments.common import Row, row, save, save_figure, show
+from experiments.common import Made, Options, Row, bars, experiment, row
 from experiments.partpsp_common import Task, method, networks, problem_of, trained
 from experiments.partpsp_paper import ESTIMATED, TABLE3
-from experiments.partpsp_tasks import chosen_rows, reduced, tasks
+from experiments.partpsp_tasks import FLAGS, chosen_rows, reduced, tasks
 
-NAME = "partpsp_table3"
 B, EVERY = 5.0, 5
 LAYERS = (1, 2)  # shared
 CONSTANTS = {
@@ -102,64 +99,18 @@ def mean(result: jdfl.Result) -> float:
     return float(np.mean(np.asarray(result.state.shared.seen, float)[:, 0]))
 
 
-def verdict(rows: Sequence[Row]) -> str:
-    """The cost of the estimate and of the certificate, averaged over rows."""
-
-    def average(start: str, exactly: bool = False) -> float:
-        named = [one.mean for one in rows if (one.column == start if exactly else one.column.startswith(start))]
-        return float(np.mean(named))
-
-    estimate = 100 * (1 - average(ESTIMATE, True) / average(REAL, True))
-    said = (
-        f"Eq. 22 costs {estimate:.2f} per cent of the oracle's accuracy (the paper: 7.76 with the MLP, .41 with "
-        f"ResNet-18); its S was too small in {average('Eq. 22: S'):.1f} % of rounds."
-    )
-    if not any(one.column.startswith(CERTIFIED) for one in rows):
-        return said
-    clipped = f"{REAL}, clip" if any(one.column.startswith(f"{REAL}, clip") for one in rows) else REAL
-    certified = 100 * (1 - average(f"{CERTIFIED}, clip") / average(clipped, clipped == REAL))
-    return (
-        f"{said} The certified schedule costs {certified:.2f} at the same clip, and its S was too small in "
-        f"{average('certified: S'):.1f} %."
-    )
-
-
-def draw(rows: Sequence[Row], path: str) -> None:
-    """Bars per row, with the paper's numbers as crosses."""
-    cases, names = list(dict.fromkeys(one.case for one in rows)), list(dict.fromkeys(one.column for one in rows))
-    names = [name for name in names if "too small" not in name and "distance" not in name]
-    fig = Figure(figsize=(max(6.0, 1.6 * len(cases)), 4.8), layout="constrained")
-    axis = fig.subplots()
-    for k, name in enumerate(names):
-        mine = [one for one in rows if one.column == name]
-        place = [cases.index(one.case) + (k - len(names) / 2) * 0.8 / len(names) for one in mine]
-        axis.bar(place, [one.mean for one in mine], 0.8 / len(names), yerr=[one.half for one in mine], label=name)
-        papers = [(x, one.paper) for x, one in zip(place, mine) if one.paper is not None]
-        axis.plot([x for x, _ in papers], [y for _, y in papers], "kx")
-    axis.set_xticks(range(len(cases)), cases, rotation=20, ha="right", fontsize=8)
-    axis.set_ylabel("accuracy, % (crosses: the paper)")
-    fig.legend(loc="outside upper center", ncols=4, frameon=False)
-    save_figure(fig, path)
-
-
-def main(arguments: Sequence[str] | None = None) -> list[Row]:
-    """Print the table and the verdict, write the JSON and the figure."""
-    given, models = chosen_rows(__doc__ or "", arguments, ("mlp", "resnet"))
-    made, verdicts = [], []
-    for model in models:
-        for task in tasks(model, quick=given.quick)[: 2 if model == "mlp" else 1]:
-            nets = ("2-Out",) if given.quick or reduced(task) else ("2-Out", "EXP")
-            rows = collect(model, task, nets, given.seeds)
-            made += rows
-            verdicts.append(f"{task.title}: {verdict(rows)}")
-            save(made, given.out, NAME)
-    show("Table III: final accuracy, % (b = 5)", made)
-    for said in verdicts:
-        say(said)
-    draw(made, str(given.out / f"{NAME}.png"))
-    return made
+@experiment(seeds=1, flags=FLAGS)
+def main(chosen: Options) -> Made:
+    """The chosen rows of the table."""
+    rows: list[Row] = []
+    for model in chosen_rows(chosen, ("mlp", "resnet")):
+        for task in tasks(model, quick=chosen.quick)[: 2 if model == "mlp" else 1]:
+            nets = ("2-Out",) if chosen.quick or reduced(task) else ("2-Out", "EXP")
+            rows += collect(model, task, nets, chosen.seeds)
+    names = dict.fromkeys(one.column for one in rows)
+    shown = [name for name in names if "too small" not in name and "distance" not in name]
+    return Made({"Table III: final accuracy, % (b = 5)": rows}, bars(rows, shown, "accuracy, %"))
 
 
 if __name__ == "__main__":
     main()
-    sys.exit(0)

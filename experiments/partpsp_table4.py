@@ -12,21 +12,18 @@ seconds are for other hardware: only ratios are comparable, and the cost of addi
 on hardware. Seeds repeat the measurement, methods in turn. Two minutes on two cores for the perceptron.
 """
 
-import sys
 from collections.abc import Sequence
 from typing import Any
 
 import jax.numpy as jnp
-from matplotlib.figure import Figure
 from rich import print as say
 
 import jdfl
-from experiments.common import Row, row, save, save_figure, show
+from experiments.common import Made, Options, Row, bars, experiment, row
 from experiments.partpsp_common import NODES, SHARED, Task, method, networks, problem_of
 from experiments.partpsp_paper import NETWORKS, SECONDS, Cell
-from experiments.partpsp_tasks import chosen_rows, reduced, tasks
+from experiments.partpsp_tasks import FLAGS, chosen_rows, reduced, tasks
 
-NAME = "partpsp_table4"
 METHODS = {"SGP": None, "SGPDP": 3.0, "PartPSP-1": 3.0}  # b
 ROUNDS = {"mlp": 720, "resnet": 720, "vit": 600}  # of the paper's runs: 12 epochs over 60,000 or 50,000 images
 REPEATS = 3
@@ -97,47 +94,18 @@ def growth(model: str, title: str, rows: Sequence[Row]) -> list[Row]:
     return found
 
 
-def draw(rows: Sequence[Row], path: str) -> None:
-    """A panel per model: computation and communication stacked, the paper's total as crosses."""
-    titles = list(dict.fromkeys(one.case.rpartition(", ")[0] for one in rows if one.column == "compute, s"))
-    fig = Figure(figsize=(4.6 * len(titles), 4.6), layout="constrained")
-    axes = fig.subplots(1, len(titles), squeeze=False)[0]
-    for axis, title in zip(axes, titles):
-        parts = {
-            column: [one for one in rows if one.case.startswith(f"{title}, ") and one.column == column]
-            for column in ("compute, s", "communication, s", "both, s")
-        }
-        labels = [one.case.removeprefix(f"{title}, ") for one in parts["compute, s"]]
-        compute, talk = ([one.mean for one in parts[column]] for column in ("compute, s", "communication, s"))
-        axis.bar(labels, compute, label="compute")
-        axis.bar(labels, talk, bottom=compute, label="communication at 1 Gbps")
-        if parts["both, s"]:
-            axis.plot(labels, [one.paper for one in parts["both, s"]], "kx", label="paper")
-        axis.set_xticks(range(len(labels)), labels, rotation=60, ha="right", fontsize=8)
-        axis.set_title(title, fontsize=8)
-    axes[0].set_ylabel("seconds of a run")
-    fig.legend(*axes[0].get_legend_handles_labels(), loc="outside upper center", ncols=3, frameon=False)
-    save_figure(fig, path)
-
-
-def main(arguments: Sequence[str] | None = None) -> list[Row]:
-    """Print the table and what grows with the degree, write the JSON and the figure."""
-    given, models = chosen_rows(__doc__ or "", arguments)
-    made: list[Row] = []
-    for model in models:
-        task = tasks(model, quick=given.quick)[0]
-        rounds = QUICK if given.quick else ROUNDS[model] if not reduced(task) and model != "mlp" else MEASURED[model]
-        rows = collect(model, task, NETWORKS, rounds, given.seeds)
-        made += [*rows, *growth(model, task.title, rows)]
-        save(made, given.out, NAME)
-    show("Table IV: seconds of a run", made)
-    for one in made:
-        if one.column.startswith("from"):
-            say(f"{one.case}, {one.column}: {one.paper:.4g} in the paper, {one.mean:.4g} for the bytes at 1 Gbps")
-    draw(made, str(given.out / f"{NAME}.png"))
-    return made
+@experiment(seeds=1, flags=FLAGS)
+def main(chosen: Options) -> Made:
+    """The chosen rows of the table, and what grows with the degree."""
+    rows: list[Row] = []
+    for model in chosen_rows(chosen):
+        task = tasks(model, quick=chosen.quick)[0]
+        rounds = QUICK if chosen.quick else ROUNDS[model] if not reduced(task) and model != "mlp" else MEASURED[model]
+        mine = collect(model, task, NETWORKS, rounds, chosen.seeds)
+        rows += [*mine, *growth(model, task.title, mine)]
+    fig = bars(rows, ["compute, s", "communication, s", "both, s"], "seconds of a run")
+    return Made({"Table IV: seconds of a run": rows}, fig)
 
 
 if __name__ == "__main__":
     main()
-    sys.exit(0)

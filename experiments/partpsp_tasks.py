@@ -9,14 +9,13 @@ The published code has shared learning rates of 1e-5 to .1 for the ResNet: both 
 transformers start from weights trained on CIFAR-10 itself; these start at random. GroupNorm replaces BatchNorm.
 """
 
-import argparse
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
 import jdfl
-from experiments.common import Options, options
+from experiments.common import Options
 from experiments.partpsp_common import Task, images, mlp_task, on_accelerator, published_task
 from jdfl.problems.datasets import locate
 
@@ -26,22 +25,15 @@ RESNET_CLIP = 100.0
 _BATCH = 20  # of the reduced forms
 
 
-def chosen_rows(
-    description: str, arguments: Sequence[str] | None, there: Sequence[str] = ROWS
-) -> tuple[Options, tuple[str, ...]]:
-    """The options of all experiments, and the choice of `--rows mlp,resnet,vit`; an unknown row prints the usage."""
-    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
-    parser.add_argument("--rows", default=",".join(there))
-    known, rest = parser.parse_known_args(sys.argv[1:] if arguments is None else list(arguments))
-    rows = tuple(str(known.rows).split(","))
-    unknown = [one for one in rows if one not in there]
-    if unknown:
-        parser.error(f"Expected --rows to name some of {', '.join(there)}, got {', '.join(unknown)}.")
-    given = options(description, seeds=1, arguments=rest)
-    if given.quick and rows != ("mlp",):
-        print("--quick: the perceptron only.")
-        rows = ("mlp",)
-    return given, rows
+FLAGS = {"--rows": {"default": None, "help": f"rows of the table, some of {','.join(ROWS)}; all of them"}}
+
+
+def chosen_rows(chosen: Options, there: Sequence[str] = ROWS) -> tuple[str, ...]:
+    """The rows that the command line names; the perceptron's with --quick."""
+    rows = tuple((chosen.more["rows"] or ",".join(there)).split(","))
+    if unknown := [one for one in rows if one not in there]:
+        sys.exit(f"Expected --rows to name some of {', '.join(there)}, got {', '.join(unknown)}.")
+    return ("mlp",) if chosen.quick else rows
 
 
 def tasks(row: str, *, quick: bool = False) -> list[Task]:

@@ -16,7 +16,6 @@ MATCHA, DFedAvgM and DFedSAM do not keep what they send; they are attacked on a 
 parameters are what they would send. FedAvg is observed through its averages only, so little can be shown about it.
 """
 
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -24,10 +23,9 @@ from typing import Any, ClassVar
 
 import jax.numpy as jnp
 import numpy as np
-from matplotlib.figure import Figure
 
 import jdfl
-from experiments.common import Row, options, row, save, save_figure, show
+from experiments.common import Made, Options, Row, bars, experiment, row
 from jdfl.algorithms import REGISTRY
 from jdfl.algorithms.gradients import takes_noise
 from jdfl.algorithms.push_descent import shared_gradient
@@ -35,7 +33,6 @@ from jdfl.base import struct
 from jdfl.network import Network
 from jdfl.privacy import GaussianEvent, Norm
 
-NAME = "privacy_audit"
 M, N, RECORDS, STEPS = 8, 200, 240, 6
 LARGE = 3  # entries of w* that matter
 NOISE, CLIP, ASSUMED = 4.0, 3.0, 0.1  # the last is the paper's u_i
@@ -211,49 +208,18 @@ def collect(seeds: int, runs: int, names: Sequence[str] | None = None) -> list[R
     return rows
 
 
-def verdict(rows: Sequence[Row]) -> list[str]:
-    """What was refuted, and what should have been."""
-    cell = {(one.case, one.column): one.mean for one in rows}
-    names = list(dict.fromkeys(one.case for one in rows))
-    claimed = [name for name in names if cell[name, "claims"]]
-    broken = [name for name in names if not cell[name, "claims"]]
-    refuted = [name for name in claimed if cell[name, "violated"]]
-    missed = [name for name in broken if cell[name, "violated"] < 1]
-    return [
-        f"claimed and not refuted: {len(claimed) - len(refuted)} of {len(claimed)}"
-        + (f"; REFUTED: {', '.join(refuted)}" if refuted else ""),
-        f"broken and caught: {len(broken) - len(missed)} of {len(broken)}"
-        + (f"; MISSED: {', '.join(missed)}" if missed else ""),
-    ]
-
-
-def draw(rows: Sequence[Row], path: Any) -> None:
-    """Bars of the attacks' bounds, and marks of the accounted epsilon; a bar beyond its mark refutes it."""
-    cell = {(one.case, one.column): one.mean for one in rows}
-    names = list(dict.fromkeys(one.case for one in rows))[::-1]
-    figure = Figure(figsize=(8, 0.32 * len(names) + 1.2), layout="constrained")
-    axes = figure.subplots()
-    shown = [cell[name, "shown epsilon"] for name in names]
-    colours = ["C0" if cell[name, "claims"] else "C1" for name in names]
-    axes.barh(names, shown, color=colours, height=0.6)
-    axes.scatter([cell[name, "accounted epsilon"] for name in names], names, marker="|", s=140, color="black", zorder=3)
-    axes.set(xlabel="epsilon: bar, shown by the attack; line, accounted (orange: not claimed)", xlim=(0, None))
-    save_figure(figure, path)
-
-
-def main(arguments: Sequence[str] | None = None) -> list[Row]:
+@experiment(seeds=1)
+def main(chosen: Options) -> Made:
     """All attacks, or with `--quick` a few of them."""
-    chosen = options("Reported privacy under attack", seeds=1, arguments=arguments)
     few = ("ceps", "d-psgd", "ceps, literal", "ceps, unclipped", "d-psgd, a tenth of the noise")
     rows = collect(chosen.seeds, 8000, few) if chosen.quick else collect(chosen.seeds, 16000)
     claims = {one.case for one in rows if one.column == "claims" and one.mean}
-    for title, wanted in (("Claimed", True), ("Not claimed", False)):
-        show(f"{title}, delta = 1e-5", [one for one in rows if (one.case in claims) == wanted])
-    print("\n".join(verdict(rows)))
-    draw(rows, chosen.out / f"{NAME}.png")
-    print("written:", save(rows, chosen.out, NAME), chosen.out / f"{NAME}.png")
-    return rows
+    tables = {
+        f"{title}, delta = 1e-5": [one for one in rows if (one.case in claims) == wanted]
+        for title, wanted in (("Claimed", True), ("Not claimed", False))
+    }
+    return Made(tables, bars(rows, ["shown epsilon"], "epsilon", marks="accounted epsilon"))
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()

@@ -21,18 +21,15 @@ multiplications, a second in all. The steps that hold are tests (tests/theory/te
 """
 
 import itertools
-import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-from matplotlib.figure import Figure
 
 import jdfl
-from experiments.common import Row, options, row, save, save_figure, show
+from experiments.common import Made, Options, Row, bars, experiment, row
 from experiments.theory.ceps import log10_gap
 
-NAME = "proof_steps"
 PAIRS = [[(i, j) for j in range(3) if j != i] for i in range(3)]  # a node selects itself and another one
 QUADRATICS = {  # Hessians of three f_i in Lemma 4, and where the nodes are
     "convex, one dimension": ((1, 2, 3), (-1, 0, 2)),
@@ -195,33 +192,12 @@ def rows_of(seeds: int) -> list[Row]:
     return made
 
 
-def draw(rows: Sequence[Row]) -> Figure:
-    """Lemma 8 over p."""
-    fig = Figure(figsize=(6, 3.6), layout="constrained")
-    axis = fig.subplots()
-    p = np.linspace(0.5, 0.999, 200)
-    for beta, colour in ((0.15, "#0072B2"), (0.5, "#E69F00"), (0.6, "#D55E00")):
-        axis.plot(
-            p,
-            [lemma_8(one, beta, 60)[0] / lemma_8(one, beta, 60)[2] for one in p],
-            color=colour,
-            label=f"beta = {beta:g}",
-        )
-    axis.axhline(1.0, color="grey", linewidth=0.8)
-    axis.set(xlabel="p", ylabel="DO-ADP Lemma 8: left / bound")
-    axis.legend(frameon=False)
-    return fig
-
-
-def main(arguments: Sequence[str] | None = None) -> list[Row]:
+@experiment(seeds=3)
+def main(chosen: Options) -> Made:
     """All steps."""
-    chosen = options("Steps of proofs that do not hold", seeds=3, arguments=arguments)
     rows = rows_of(chosen.seeds)
-    show("Steps of proofs that do not hold", rows)
-    save_figure(draw(rows), chosen.out / f"{NAME}.png")
-    print("written:", save(rows, chosen.out, NAME), chosen.out / f"{NAME}.png")
-    return rows
+    return Made({"Steps of proofs that do not hold": rows}, bars(rows, ["left / bound"], "left side / bound"))
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()

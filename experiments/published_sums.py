@@ -12,12 +12,10 @@ Run `python -m experiments.published_sums [--quick] [--seeds N] [--out DIR]`. No
 """
 
 import math
-import sys
 from collections.abc import Sequence
 from itertools import pairwise
 
 import numpy as np
-from matplotlib.figure import Figure
 
 from experiments.ceps_baselines import TABLE4
 from experiments.ceps_table3 import AGAIN, VARIANTS
@@ -25,11 +23,10 @@ from experiments.ceps_table3 import CASES as TABLE3
 from experiments.ceps_table4 import PAPER as TABLE4_CEPS
 from experiments.ceps_table5 import BASELINES, VOLUMES
 from experiments.ceps_table5 import CASES as TABLE5
-from experiments.common import Row, options, row, save, save_figure, show
+from experiments.common import Made, Options, Row, bars, experiment, row
 from experiments.doadp_figure4_table2 import PAPER as TABLE2
 from experiments.partpsp_paper import ACCURACY, ESTIMATED, MODELS, NETWORKS, SECONDS
 
-NAME = "published_sums"
 METHODS = ("PartPSP-1", "PartPSP-2", "SGPDP", "PEDFL")
 LEVELS = (1.0, 2.0, 3.0)
 
@@ -142,27 +139,13 @@ def doadp() -> list[Row]:
     return rows
 
 
-def draw(rows: Sequence[Row]) -> Figure:
-    """What Table V saves, and what the text says."""
-    found = [one for one in rows if one.column == "saved, %"]
-    fig = Figure(figsize=(7, 3.6), layout="constrained")
-    axis = fig.subplots()
-    axis.barh([one.case.removeprefix("CEPS Table V, ") for one in found], [one.mean for one in found], color="#0072B2")
-    axis.axvline(90, color="#D55E00", label="the text of section V-D")
-    axis.set(xlabel="volume saved by CEPS-1BCS, %", xlim=(70, 100))
-    axis.legend(frameon=False)
-    return fig
-
-
-def main(arguments: Sequence[str] | None = None) -> list[Row]:
+@experiment(seeds=1)
+def main(chosen: Options) -> Made:
     """All sums."""
-    chosen = options("Sums that the papers state", seeds=1, arguments=arguments)
     rows = [*dpps(), *ceps(), *doadp()]
-    show("Sums: as stated, and from the papers' tables", rows)
-    save_figure(draw(rows), chosen.out / f"{NAME}.png")
-    print("written:", save(rows, chosen.out, NAME), chosen.out / f"{NAME}.png")
-    return rows
+    fig = bars(rows, ["saved, %"], "volume saved by CEPS-1BCS, %")
+    return Made({"Sums: as stated, and from the papers' tables": rows}, fig)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()

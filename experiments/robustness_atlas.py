@@ -11,7 +11,6 @@ after it was cut off. `--cell cs-plus/dissensus/two-worlds/0.16/0` runs one cell
 numbers. DIR/robustness_atlas.html has the heat maps.
 """
 
-import argparse
 import hashlib
 import json
 import sys
@@ -28,7 +27,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from experiments import robustness_cells as cells
-from experiments.common import Row, end_with_parent, options, origin, row, save, save_figure, show
+from experiments.common import Made, Options, end_with_parent, experiment, origin, row, save_figure
 from experiments.robustness_cells import ATTACKS, FRACTIONS, GRAPHS, RULES, Cell
 from jdfl.engine.cache import use_cache
 from jdfl.lab.page import Image, Section, Table, page
@@ -90,8 +89,8 @@ def table(found: Found, measure: str, **chosen: Any) -> np.ndarray:
     return total
 
 
-def drawn(found: Found, path: Path, measure: str, of: Sequence[tuple[str, dict[str, Any]]]) -> Path:
-    """Heat maps, one per title and choice of cells; returns the path."""
+def drawn(found: Found, measure: str, of: Sequence[tuple[str, dict[str, Any]]]) -> Figure:
+    """Heat maps, one per title and choice of cells."""
     drawing = Figure(figsize=(4.6 * len(of) + 1.2, 4.6), layout="constrained")
     axes = np.atleast_1d(drawing.subplots(1, len(of), sharey=True))
     shown: Any = None
@@ -105,35 +104,7 @@ def drawn(found: Found, path: Path, measure: str, of: Sequence[tuple[str, dict[s
         axis.set_xticks(range(len(ATTACKS)), [one.title for one in ATTACKS.values()], rotation=60, ha="right")
     axes[0].set_yticks(range(len(RULES)), [one.title for one in RULES.values()])
     drawing.colorbar(shown, ax=list(axes), label=measure)
-    save_figure(drawing, path)
-    return path
-
-
-def main(arguments: Sequence[str] | None = None) -> list[Row]:
-    """Compute, print and write."""
-    parser = argparse.ArgumentParser(add_help=False)
-    parser.add_argument("--cell", help="run one cell, such as " + cells.EXAMPLE)
-    one, rest = parser.parse_known_args(arguments)
-    if one.cell is not None:
-        numbers = cells.run_one(Cell.of(one.cell))
-        print("\n".join(f"{name:<16} {value:.6g}" for name, value in numbers.items()))
-        return [row(one.cell, name, None, [value]) for name, value in numbers.items()]
-    given = options("Rules against attacks", seeds=5, arguments=rest)
-    where, begun = places(given.quick, given.seeds), time.perf_counter()
-    found = computed(given.out / f"{NAME}_jobs", where)
-    seconds = time.perf_counter() - begun
-    rows = [
-        row(f"{RULES[rule].title}, {ATTACKS[attack].title}", measure, None, _values(found, rule, attack, measure))
-        for rule, attack in product(RULES, ATTACKS)
-        for measure in ("accuracy", "worst accuracy")
-    ]
-    show("Accuracy of honest nodes, over all graphs, shares and seeds", rows)
-    print(f"{len(found)} cells in {seconds:.0f} s, {len(found) / seconds:.1f} a second, compilation included")
-    figure = drawn(found, given.out / f"{NAME}.png", "accuracy", [("mean over honest nodes, all graphs", {})])
-    maps = [(graph, {"graph": graph}) for graph in GRAPHS]
-    second = drawn(found, given.out / f"{NAME}_graphs.png", "worst accuracy", maps)
-    print("written:", save(rows, given.out, NAME), figure, _page(given.out, found, figure, second))
-    return rows
+    return drawing
 
 
 def _values(found: Found, rule: str, attack: str, measure: str) -> list[float]:
@@ -167,5 +138,29 @@ def _page(out: Path, found: Found, *figures: Path) -> Path:
     )
 
 
+@experiment(flags={"--cell": {"help": f"run one cell, such as {cells.EXAMPLE}"}})
+def main(chosen: Options) -> Made:
+    """All cells, or one."""
+    if chosen.more["cell"] is not None:
+        numbers = cells.run_one(Cell.of(chosen.more["cell"]))
+        print("\n".join(f"{name:<16} {value:.6g}" for name, value in numbers.items()))
+        sys.exit()
+    begun = time.perf_counter()
+    found = computed(chosen.out / f"{NAME}_jobs", places(chosen.quick, chosen.seeds))
+    seconds = time.perf_counter() - begun
+    rows = [
+        row(f"{RULES[rule].title}, {ATTACKS[attack].title}", measure, None, _values(found, rule, attack, measure))
+        for rule, attack in product(RULES, ATTACKS)
+        for measure in ("accuracy", "worst accuracy")
+    ]
+    print(f"{len(found)} cells in {seconds:.0f} s, {len(found) / seconds:.1f} a second, compilation included")
+    path, graphs = chosen.out / f"{NAME}.png", chosen.out / f"{NAME}_graphs.png"
+    figure = drawn(found, "accuracy", [("mean over honest nodes, all graphs", {})])
+    save_figure(figure, path)
+    save_figure(drawn(found, "worst accuracy", [(graph, {"graph": graph}) for graph in GRAPHS]), graphs)
+    print("written:", _page(chosen.out, found, path, graphs))
+    return Made({"Accuracy of honest nodes, over all graphs, shares and seeds": rows}, figure)
+
+
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()

@@ -20,7 +20,6 @@ Records are extreme: gradients along one entry or all of them, of either sign, f
 Axes: P pairs of worlds, m nodes, q records per node, n parameters.
 """
 
-import sys
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, replace
@@ -34,7 +33,7 @@ import numpy as np
 from jax import Array
 
 import jdfl
-from experiments.common import Row, options, row, save, show
+from experiments.common import Made, Options, Row, experiment, row
 from experiments.privacy_audit import noisy_kinds
 from jdfl.algorithms.program import planned
 from jdfl.base import marking, struct
@@ -44,10 +43,8 @@ from jdfl.events import AsyncMethod
 from jdfl.network import Network
 from jdfl.privacy.mechanisms import is_exact
 
-NAME = "sensitivities"
 M, N, Z, CLIP = 4, 5, 3.0, 0.5
 PAIRS, STEPS, FAR = 24, 3, 1e4
-ROUNDING = 1e-5  # of float32
 _ORDER = {"l1": 1, "l2": 2, "linf": np.inf}
 
 
@@ -486,25 +483,12 @@ def collect(seeds: int, searches: int, names: Sequence[str] | None = None) -> li
     return rows
 
 
-def verdict(rows: Sequence[Row]) -> str:
-    """How many settings there are, and which exceed what is claimed."""
-    most = {"change / claimed": 1 + ROUNDING, "spent / accounted": 1 + ROUNDING, "seen": 0.0}
-    broken = dict.fromkeys(one.case for one in rows if one.mean > most.get(one.column, np.inf))
-    count = len({one.case for one in rows})
-    return f"settings that exceed their claim: {len(broken)} of {count} (goal: 0){': ' if broken else ''}" + ", ".join(
-        broken
-    )
-
-
-def main(arguments: Sequence[str] | None = None) -> list[Row]:
+@experiment(seeds=1)
+def main(chosen: Options) -> Made:
     """All settings, or with `--quick` a few of them."""
-    chosen = options("Claimed and largest measured sensitivity", seeds=1, arguments=arguments)
     rows = collect(chosen.seeds, 0, QUICK) if chosen.quick else collect(chosen.seeds, 2)
-    show("Claimed, and measured in units of what is claimed", rows)
-    print(verdict(rows))
-    print("written:", save(rows, chosen.out, NAME))
-    return rows
+    return Made({"Claimed, and measured in units of what is claimed": rows})
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()

@@ -19,7 +19,6 @@ mu is such that N(0, 1) and N(mu, 1) are as hard to distinguish as the two datas
 """
 
 import math
-import sys
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
@@ -31,13 +30,12 @@ from matplotlib.figure import Figure
 from scipy.special import ndtr
 
 import jdfl
-from experiments.common import Row, options, row, save, save_figure, show
+from experiments.common import Made, Options, Row, experiment, row
 from jdfl.algorithms.choco import safe_gamma
 from jdfl.algorithms.doadp import State
 from jdfl.base import struct
 from jdfl.privacy import Accounting, gaussian_delta
 
-NAME = "theorem1_counterexample"
 LONGEST = 1.0  # G
 FAR = 1e3  # the canary's label, so large that its gradient is clipped for all parameters that occur
 DELTA0 = 5e-5
@@ -172,27 +170,7 @@ def alone(n: int, runs: int, seeds: int) -> list[Row]:
     return rows
 
 
-def verdict(rows: Sequence[Row]) -> list[str]:
-    """What was refuted, and what was not."""
-    cell = {(one.case, one.column): one.mean for one in rows}
-    paper, sound = NOISES.values()
-    refuted = cell[paper, "published refuted"] == 1
-    passed = not any(cell[case, "accounted refuted"] for case in (paper, sound))
-    parts = [case for case in (f"k/d = {share:g}" for share in SHARES) if share_refuted(cell, case)]
-    return [
-        f"Theorem 1 {'REFUTED' if refuted else 'not refuted'}: delta >= {cell[paper, 'delta shown']:.3f} at epsilon = "
-        f"{EPSILON:g}, of a claimed {cell[paper, 'published delta']:.3f}",
-        f"jdfl's accounting: {'not refuted' if passed else 'REFUTED'}",
-        f"the reduced sensitivity alone is refuted at {', '.join(parts) or 'no k/d'}",
-    ]
-
-
-def share_refuted(cell: Any, case: str) -> bool:
-    """Whether mu's interval is above what the paper's sensitivity gives."""
-    return cell[case, "mu shown, 95 % low"] > cell[case, "mu by the paper's sensitivity"]
-
-
-def draw(rows: Sequence[Row], path: Any) -> None:
+def draw(rows: Sequence[Row]) -> Figure:
     """Both parts: delta over epsilon of normal distributions mu apart, with what was claimed and shown."""
     cell = {(one.case, one.column): one.mean for one in rows}
     figure = Figure(figsize=(9, 3.8), layout="constrained")
@@ -212,22 +190,18 @@ def draw(rows: Sequence[Row], path: Any) -> None:
         second.plot(ndtr(-grid), ndtr(claimed - grid), "--", color=colour, label=f"claimed, mu = {claimed:.2f}")
     second.set(xlabel="false alarms", ylabel="canaries found", title="the sensitivity alone, 40 rounds")
     second.legend(frameon=False, fontsize=7)
-    save_figure(figure, path)
+    return figure
 
 
-def main(arguments: Sequence[str] | None = None) -> list[Row]:
-    """Both parts, or with `--quick` the second only, with the runs that it needs."""
-    chosen = options("Theorem 1 of DO-ADP under attack", seeds=1, arguments=arguments)
+@experiment(seeds=1)
+def main(chosen: Options) -> Made:
+    """Both parts; with `--quick` the first is small, and the second has the runs that it needs."""
     small = chosen.quick
     first = whole(200 if small else 2500, 8 if small else 44, 200 if small else 600, chosen.seeds)
     second = alone(60 if small else 200, 1000 if small else 1500, chosen.seeds)
-    show("Theorem 1 in its own terms", first)
-    show("The reduced sensitivity alone", second)
-    print("\n".join(verdict([*first, *second])))
-    draw([*first, *second], chosen.out / f"{NAME}.png")
-    print("written:", save([*first, *second], chosen.out, NAME), chosen.out / f"{NAME}.png")
-    return [*first, *second]
+    tables = {"Theorem 1 in its own terms": first, "The reduced sensitivity alone": second}
+    return Made(tables, draw([*first, *second]))
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()

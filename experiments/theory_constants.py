@@ -21,17 +21,15 @@ beta)^2 / (2 L); Corollary 1 T >= 4 n L^2 / (1 - beta)^4, and privacy (Theorem 1
 """
 
 import math
-import sys
 from collections.abc import Callable, Sequence
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from matplotlib.figure import Figure
 
 import jdfl
 from experiments.ceps_table3 import CASES, network_of
-from experiments.common import Row, options, row, save, save_figure, show
+from experiments.common import Made, Options, Row, bars, experiment, row
 from experiments.partpsp_common import images
 from experiments.theory.ceps import log10_c0, pairs_bound
 from experiments.theory.doadp import Convergence, gamma_of, spectrum
@@ -39,7 +37,6 @@ from experiments.theory.push_sum import bound_A
 from experiments.theory.theorem import total
 from jdfl.algorithms import Theorem1
 
-NAME = "theory_constants"
 PAIRS = ((1.0, 1.0), (0.8, 1.0), (1.0, 0.3), (0.8, 0.3))  # p, k / d of the DO-ADP paper
 _DOADP = {"n": 20, "d": 2000, "q": 20_000, "epochs": 6, "alpha": 1e-3, "gamma": 0.05, "beta": 0.15, "epsilon": 0.01}
 _PARTPSP = {"gamma": 0.1, "gamma_n": 1e-3, "C": 0.95, "q": 0.55, "clip": 100.0}
@@ -227,34 +224,17 @@ def doadp() -> list[Row]:
     return rows
 
 
-def draw(rows: Sequence[Row]) -> Figure:
-    """DO-ADP's gamma, required and used."""
-    found = [one for one in rows if one.column == "gamma"]
-    figure = Figure(figsize=(6, 3.2), layout="constrained")
-    axis = figure.subplots()
-    axis.bar([one.case.removeprefix("DO-ADP ") for one in found], [one.mean for one in found], color="#0072B2")
-    axis.axhline(_DOADP["gamma"], color="#D55E00", label="used in the paper's experiments")
-    axis.set_ylabel("gamma of Theorem 2")
-    axis.set_yscale("log")
-    axis.legend(frameon=False)
-    return figure
-
-
-def main(arguments: Sequence[str] | None = None) -> list[Row]:
+@experiment(seeds=3)
+def main(chosen: Options) -> Made:
     """All three papers."""
-    chosen = options("The theorems' constants at the papers' settings", seeds=3, arguments=arguments)
-    parts = {
+    used = doadp()
+    tables = {
         "CEPS, Theorem 1 (c_0 must be at most c)": ceps(chosen.seeds, 100 if chosen.quick else 1000),
         "PartPSP, Theorem 2": partpsp(chosen.seeds, chosen.quick),
-        "DO-ADP, Theorems 1 and 2: used and required": doadp(),
+        "DO-ADP, Theorems 1 and 2: used and required": used,
     }
-    for title, rows in parts.items():
-        show(title, rows)
-    found = [one for rows in parts.values() for one in rows]
-    save(found, chosen.out, NAME)
-    save_figure(draw(found), chosen.out / f"{NAME}.png")
-    return found
+    return Made(tables, bars(used, ["gamma"], "gamma of Theorem 2, and of the paper's experiments"))
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()

@@ -17,7 +17,6 @@ Methods that refuse such networks have no row and are named below the tables: th
 and FedAvg, whose clients have no neighbours.
 """
 
-import sys
 import warnings
 from collections.abc import Sequence
 from dataclasses import replace
@@ -29,13 +28,12 @@ from matplotlib.figure import Figure
 
 import jdfl
 from experiments.ceps_stragglers import Size
-from experiments.common import Options, Row, options, row, save, save_figure, show
+from experiments.common import Made, Options, Row, experiment, row
 from experiments.fair_comparison import nodes_objective
 from jdfl import algorithms
 from jdfl import network as nw
 from jdfl.lab.drawing import COLOURS
 
-NAME = "unreliable"
 BURST = 10.0  # rounds
 SHARES = (0.1, 0.3, 0.6)
 SECONDS = (30, 100, 300, 1000)
@@ -163,8 +161,8 @@ def _at(history: pd.DataFrame, seconds: float) -> float:
     return float(_numbers(history, "nodes_objective")[max(done, 1) - 1])
 
 
-def draw(rows: Sequence[Row], found: dict[str, list[pd.DataFrame]], chosen: Options) -> None:
-    """DIR/NAME.png: the objective against the share of lost messages, and against simulated seconds."""
+def draw(rows: Sequence[Row], found: dict[str, list[pd.DataFrame]]) -> Figure:
+    """The objective against the share of lost messages, and against simulated seconds."""
     fig = Figure(figsize=(12, 4.6), layout="constrained")
     left, right = fig.subplots(1, 2)
     for method, colour, marker in zip(dict.fromkeys(one.case for one in rows), COLOURS * 2, "oooooooxxxxxxx"):
@@ -187,26 +185,24 @@ def draw(rows: Sequence[Row], found: dict[str, list[pd.DataFrame]], chosen: Opti
     for axis in (left, right):
         axis.grid(alpha=0.3)
     fig.legend(*left.get_legend_handles_labels(), loc="outside upper center", ncols=6, frameon=False)
-    save_figure(fig, chosen.out / f"{NAME}.png")
+    return fig
 
 
-def main(arguments: Sequence[str] | None = None) -> list[Row]:
+@experiment(seeds=3)
+def main(chosen: Options) -> Made:
     """All methods, or two on a small problem with `--quick`."""
-    chosen = options("All methods on unreliable networks", seeds=3, arguments=arguments)
     size = SMALL if chosen.quick else FULL
     problem = jdfl.problems.example1(size.m, size.n, size.s, size.rows)
     names = ("CEPS", "SGP") if chosen.quick else tuple(methods(problem, size.s))
     rows = losses(size, names, chosen.seeds)
     found = times(size, names, chosen.seeds)
-    show("Objective of the nodes' own models under message loss", rows)
-    later = at_seconds(found)
-    show("The same at equal simulated time", later)
-    lossy = nw.link_loss(base(size), 0.1)
-    print("Networks with message loss are refused by:", ", ".join(refused(problem, lossy)))
-    draw(rows, found, chosen)
-    print("written:", save([*rows, *later], chosen.out, NAME), chosen.out / f"{NAME}.png")
-    return [*rows, *later]
+    print("Networks with message loss are refused by:", ", ".join(refused(problem, nw.link_loss(base(size), 0.1))))
+    tables = {
+        "Objective of the nodes' own models under message loss": rows,
+        "The same at equal simulated time": at_seconds(found),
+    }
+    return Made(tables, draw(rows, found))
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()
