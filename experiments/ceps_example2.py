@@ -14,9 +14,8 @@ swapped, gives no s, and shows figures without numbers; the "paper" column holds
 Reference lines: always predicting the base rate, and iterative hard thresholding (IHT) with all data in one place.
 """
 
-import sys
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -27,13 +26,12 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 import jdfl
-from experiments.common import Options, Row, options, row, save, save_figure, show
+from experiments.common import Made, Options, Row, experiment, row
 from jdfl.arrays import ops
 from jdfl.codecs import Codec
 from jdfl.problems import Problem, base_rate, sparse_optimum
 from jdfl.problems.datasets import locate
 
-NAME = "ceps_example2"
 M, RATE = 32, 0.2
 STUDY = {10: {300: 0.300, 1000: 0.285, 4000: 0.273}, 50: {300: 0.280, 1000: 0.251, 4000: 0.238}}
 STUDY_STOP = {10: 0.33, 50: 0.30}
@@ -174,8 +172,8 @@ def formats(problem: Problem, s: int, d: int | None, seeds: int, rounds: int, **
     return rows
 
 
-def draw(histories: dict[str, pd.DataFrame], lines: dict[str, float], chosen: Options, name: str) -> None:
-    """DIR/NAME.png: objective against rounds, with the reference lines."""
+def draw(histories: dict[str, pd.DataFrame], lines: dict[str, float], name: str) -> Figure:
+    """Objective against rounds, with the reference lines."""
     fig = Figure(figsize=(9, 5), layout="constrained")
     axis = fig.subplots()
     for label, history in histories.items():
@@ -188,51 +186,48 @@ def draw(histories: dict[str, pd.DataFrame], lines: dict[str, float], chosen: Op
     axis.set_ylim(None, top)
     axis.grid(alpha=0.3, which="both")
     fig.legend(loc="outside upper center", ncols=2, frameon=False)
-    save_figure(fig, chosen.out / f"{NAME}.png")
+    return fig
 
 
-def main(arguments: Sequence[str] | None = None) -> list[Row]:
+def parts(chosen: Options) -> Iterator[tuple[Any, ...]]:
+    """The arguments of `formats`: problem, s, d, seeds, rounds, and fields of CEPS."""
+    text = {"sigma_rule": "safe"}  # on text the paper's step sizes leave the nodes far apart
+    if chosen.quick:
+        yield jdfl.problems.classification(jdfl.problems.realsim_like(4000, 2000), M), 50, 1536, 1, 60, text
+        return
+    if has("qsar"):
+        yield jdfl.problems.classification("qsar", M), 50, 1024, chosen.seeds, 300, {"step_scale": 2.0}
+    if has("news20"):
+        news = jdfl.problems.classification("news20", M)
+        yield news, 50, 2800, chosen.seeds, 100, text
+        yield news, 200, None, chosen.seeds, 100, text
+    yield jdfl.problems.classification("realsim_like", M), 50, 2800, chosen.seeds, 100, text
+
+
+@experiment(seeds=3)
+def main(chosen: Options) -> Made:
     """All three parts, or with `--quick` a few hundred rounds of small or generated data."""
-    chosen = options("CEPS paper, Example 2", seeds=3, arguments=arguments)
-    quick, seeds = chosen.quick, chosen.seeds
-    rows: list[Row] = []
-    histories: dict[str, pd.DataFrame] = {}
-    lines: dict[str, float] = {}
-    if has("qsar") and not quick:
+    tables, histories, lines = dict[str, list[Row]](), dict[str, pd.DataFrame](), dict[str, float]()
+    whole = has("qsar") and not chosen.quick
+    if whole:
         everything = classification_of_all("qsar")
         lines = {"always the base rate": base_rate(everything)} | {f"IHT, s = {s}": v for s, v in STUDY_IHT.items()}
-        for part, more in (trajectories(everything, seeds, (300, 1000, 4000)), sweep(everything, seeds, 1000)):
-            rows += part
-            histories |= more
-            show("CEPS on all of QSAR: NumPy study and ours", part)
+        first, histories = trajectories(everything, chosen.seeds, (300, 1000, 4000))
+        second, more = sweep(everything, chosen.seeds, 1000)
+        tables["CEPS on all of QSAR: NumPy study and ours"] = first + second
+        histories |= more
     else:
-        small = jdfl.problems.classification("breast_cancer", 16)
+        small, rows = jdfl.problems.classification("breast_cancer", 16), list[Row]()
         for scale in (1.0, 4.0):
             result = run(small, 10, 0, 300, 10, step_scale=scale)
             histories[f"breast_cancer, s = 10, step x {scale:g}"] = result.history
             rows.append(row(f"breast_cancer s=10 step x {scale:g}", "objective", None, [result.final["objective"]]))
+        tables["CEPS on breast_cancer"] = rows
         lines = {"always the base rate": base_rate(small)}
-
-    parts: list[tuple[Any, ...]] = []  # of `formats`
-    text: dict[str, Any] = {"sigma_rule": "safe"}  # on text the paper's step sizes leave the nodes far apart
-    if quick:
-        small = jdfl.problems.classification(jdfl.problems.realsim_like(4000, 2000), M)
-        parts.append((small, 50, 1536, 1, 60, text))
-    else:
-        if has("qsar"):
-            parts.append((jdfl.problems.classification("qsar", M), 50, 1024, seeds, 300, {"step_scale": 2.0}))
-        if has("news20"):
-            news = jdfl.problems.classification("news20", M)
-            parts += [(news, 50, 2800, seeds, 100, text), (news, 200, None, seeds, 100, text)]
-        parts.append((jdfl.problems.classification("realsim_like", M), 50, 2800, seeds, 100, text))
-    for *setting, fields in parts:
-        part = formats(*setting, **fields)
-        show("CEPS by message format, a fifth of the data held out", part)
-        rows += part
-    draw(histories, lines, chosen, "QSAR" if has("qsar") and not quick else "breast_cancer")
-    print("written:", save(rows, chosen.out, NAME), chosen.out / f"{NAME}.png")
-    return rows
+    title = "CEPS by message format, a fifth of the data held out"
+    tables[title] = [one for *part, more in parts(chosen) for one in formats(*part, **more)]
+    return Made(tables, draw(histories, lines, "QSAR" if whole else "breast_cancer"))
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()

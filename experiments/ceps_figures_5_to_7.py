@@ -9,8 +9,8 @@ sizes of 1 / L_i on text, one-bit messages from double Hadamard sensing. The bas
 readings of `experiments.ceps_baselines`; IHT-D-PSGD is not in the paper.
 
 A run ends by the paper's rule, after at most 201 iterations. Its objective is shown with that of always predicting the
-base rate (on Example 1 with f(w*)), since agreement is not progress. The paper's figures have no numbers. Volume is by a formula that fits dense rows of Table V, and the bytes of the messages
-sent are given as well.
+base rate (on Example 1 with f(w*)), since agreement is not progress. The paper's figures have no numbers. Volume is by
+a formula that fits dense rows of Table V, and the bytes of the messages sent are given as well.
 """
 
 import warnings

@@ -5,7 +5,6 @@ the file is 1 or 0, the mean over --seeds tiny problems; the paper's value is gi
 documents how each is found; classes that are registered later appear automatically.
 """
 
-import sys
 from collections.abc import Sequence
 
 import numpy as np
@@ -14,10 +13,9 @@ from rich.console import Console
 from rich.table import Table
 
 from experiments.capabilities import COLUMNS, Cell, Found, look
-from experiments.common import Row, options, row, save, save_figure
+from experiments.common import Made, Options, Row, experiment, row
 from jdfl.algorithms import REGISTRY
 
-NAME = "ceps_table1"
 # local updates, device participation, communication topology, information compression, privacy protection
 PAPER = {
     "d-psgd": ("Single", "Full", "Mixing Matrix", "None", "None"),
@@ -61,18 +59,6 @@ def differing(found: dict[str, Found]) -> list[Differing]:
     ]
 
 
-def differences(found: dict[str, Found]) -> list[str]:
-    """The paper's cells that differ from ours, with the reason; those that are only options here share one line."""
-    cells = differing(found)
-    lines = [
-        f"{name}, {column}: paper {paper}, here {cell.text}: {reason}."
-        for name, column, paper, cell, reason in cells
-        if reason
-    ]
-    more = [f"{name} ({column})" for name, column, _, _, reason in cells if not reason]
-    return [*lines, f"Options here that the paper's cell does not have: {', '.join(more)}."]
-
-
 def show(found: dict[str, Found]) -> None:
     """Print the table: every cell has ours, and below it the paper's where there is one."""
     table = Table(title="CEPS paper, Table I, as found", caption="paper's cell below ours", show_lines=True)
@@ -87,7 +73,7 @@ def show(found: dict[str, Found]) -> None:
     console.print(table)
 
 
-def draw(rows: Sequence[Row], path: str) -> None:
+def draw(rows: Sequence[Row]) -> Figure:
     """A mark where an algorithm has a property, a ring where the paper says that it does."""
     cases, columns = (list(dict.fromkeys(getattr(one, part) for one in rows)) for part in ("case", "column"))
     fig = Figure(figsize=(9, 1.2 + 0.35 * len(cases)), layout="constrained")
@@ -103,36 +89,32 @@ def draw(rows: Sequence[Row], path: str) -> None:
     axis.grid(alpha=0.25)
     fig.supxlabel("* in the paper's table", fontsize=9)
     fig.legend(loc="outside upper center", ncols=2, frameon=False)
-    save_figure(fig, path)
+    return fig
 
 
-def main(arguments: Sequence[str] | None = None) -> list[Row]:
+@experiment(seeds=1)
+def main(chosen: Options) -> Made:
     """Every registered algorithm, or the paper's seven with `--quick`."""
-    chosen = options("CEPS paper, Table I, by inspection and trial", seeds=1, arguments=arguments)
     names = [*PAPER, *(name for name in REGISTRY if name not in PAPER and not chosen.quick)]
     trials = [{name: look(REGISTRY[name], seed) for name in names} for seed in range(chosen.seeds)]
     rows: list[Row] = []
     for name in names:
         for place, column in enumerate(COLUMNS):
-            said = (
-                None
-                if name not in PAPER
-                else float(PAPER[name][place] not in ("Single", "Full", "Mixing Matrix", "None"))
-            )
+            said = None if name not in PAPER else float(PAPER[name][place] not in NO)
             rows.append(row(name, column, said, [float(one[name].cells[column].has) for one in trials]))
         for column in trials[0][name].accepts:
             rows.append(row(name, f"network: {column}", None, [float(one[name].accepts[column]) for one in trials]))
     show(trials[0])
-    print("The paper's cells that differ from ours:", *differences(trials[0]), sep="\n  ")
-    draw(rows, str(chosen.out / f"{NAME}.png"))
     others, cells = differing(trials[0]), len(PAPER) * len(COLUMNS)
+    print("The paper's cells that differ from ours, without a reason where ours is only an option more:")
+    for name, column, paper, cell, reason in others:
+        print(f"  {name}, {column}: paper {paper}, here {cell.text}. {reason}")
     more = sum(not reason for *_, reason in others)
     numbers = {"cells": cells, "the same": cells - len(others)}
     numbers |= {"only options here": more, "with a reason": len(others) - more}
-    rows += [row("the paper's cells", column, None, [number]) for column, number in numbers.items()]
-    print("written:", save(rows, chosen.out, NAME), chosen.out / f"{NAME}.png")
-    return rows
+    counts = [row("the paper's cells", column, None, [number]) for column, number in numbers.items()]
+    return Made({"The paper's cells": counts}, draw(rows), rows)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()

@@ -2,8 +2,8 @@
 
 It prints the paper's numbers and ours, and whether they bear out what `papers/*.yaml` says of them. It writes
 DIR/NAME.json, a list of rows (case, column, paper, mean, sd, seeds), the same as tables, DIR/NAME.md and DIR/NAME.tex,
-DIR/NAME.provenance.json, and the figure as DIR/NAME.png and DIR/NAME.pdf. The provenance is one hash of all runs since the command line was read, of the scripts in this folder and
-of XLA_FLAGS; it is in the metadata of the figure.
+DIR/NAME.provenance.json, and the figure as DIR/NAME.png and DIR/NAME.pdf. The provenance is one hash of all runs since
+the command line was read, of the scripts in this folder and of XLA_FLAGS; it is in the metadata of the figure.
 """
 
 import argparse
