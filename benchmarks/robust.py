@@ -20,7 +20,7 @@ import jdfl
 from benchmarks.common import Row, interleaved, options, ratios, report, row
 from experiments import robustness_atlas
 from jdfl import robust
-from jdfl.robust.received import squares
+from jdfl.robust.rule import squares
 
 NAME = "robust"
 RESULT = (

@@ -23,8 +23,8 @@ from jdfl import robust
 from jdfl.algorithms.moment import Moment
 from jdfl.base.streams import Keys
 from jdfl.network import Graph
-from jdfl.robust.attack import DRAWN, Attack, Lies, Scene
-from jdfl.robust.received import Aimed
+from jdfl.robust.attacks import DRAWN, Attack, Lies, Scene
+from jdfl.robust.rule import Aimed
 
 NODES, FEATURES, EXAMPLES, TESTS, ROUNDS = 25, 100, 8, 400, 200
 SIDE = 10  # cells side by side

@@ -26,7 +26,7 @@ from jdfl.network.graph import round_of
 from jdfl.privacy import Guarantee
 from jdfl.problems import Problem
 from jdfl.robust import Attack, Rule, Weighted, check_combines, check_honest, weak_nodes
-from jdfl.robust.attack import DRAWN, Lies
+from jdfl.robust.attacks import DRAWN, Lies
 
 
 def _theirs(name: str) -> Any:

@@ -20,7 +20,7 @@ from jdfl.codecs import Codec, Dense, transmit
 from jdfl.devices import nodes
 from jdfl.network import Graph
 from jdfl.robust import Aimed, Rule, Weighted
-from jdfl.robust.attack import Lies
+from jdfl.robust.attacks import Lies
 
 To = Literal["neighbours", "one", "asked"]
 

@@ -5,25 +5,25 @@ in-neighbours. An attack replaces the rows that some nodes send. `jdfl.RobustDSG
 one into another method, and `jdfl.attacked` lets some nodes of a method attack.
 """
 
-from jdfl.robust.aimed_attacks import Dissensus, SpectralAttack
-from jdfl.robust.attack import Attack, Scene
 from jdfl.robust.attacks import (
     ALIE,
     FOE,
+    Attack,
+    Dissensus,
     FreeRider,
     GaussianRows,
     LabelFlip,
     Mimic,
+    Scene,
     SignFlip,
+    SpectralAttack,
     TopologyLiar,
 )
-from jdfl.robust.clipping import NNA, ClippedGossip, CSPlus
+from jdfl.robust.distances import BALANCE, NNA, UBAR, ClippedGossip, CSPlus
 from jdfl.robust.exposed import Weak, check_combines, check_honest, weak_nodes
 from jdfl.robust.order import CoordinateMedian, TrimmedMean
-from jdfl.robust.received import Aimed, Received
-from jdfl.robust.rule import Rule, Weighted
+from jdfl.robust.rule import Aimed, Received, Rule, Weighted
 from jdfl.robust.selection import GeometricMedian, Krum, MultiKrum
-from jdfl.robust.trusted import BALANCE, UBAR
 
 RULES: dict[str, type[Rule]] = {
     one.kind: one

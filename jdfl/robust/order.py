@@ -19,8 +19,7 @@ from jax import Array
 
 from jdfl.base import struct
 from jdfl.base.settings import Provenance
-from jdfl.robust.received import Received
-from jdfl.robust.rule import Losses, Rule
+from jdfl.robust.rule import Losses, Received, Rule
 
 _MOST = 64  # values that the network sorts; its exchanges grow as d log^2 d, and compile time with them
 

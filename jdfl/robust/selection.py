@@ -19,8 +19,7 @@ from jdfl.arrays import ops
 from jdfl.base import struct
 from jdfl.base.settings import Count, Positive, Provenance
 from jdfl.robust.order import in_order, median
-from jdfl.robust.received import Received, once, squares
-from jdfl.robust.rule import Losses, Rule
+from jdfl.robust.rule import Losses, Received, Rule, once, squares
 
 _CALM = 5  # iterations in a row whose moves promise the tolerance; a single one may be of a component that shrinks fast
 

@@ -11,8 +11,7 @@ import pytest
 import jdfl
 from jdfl import robust
 from jdfl.base import struct
-from jdfl.robust.aimed_attacks import fiedler
-from jdfl.robust.attack import Scene
+from jdfl.robust.attacks import Scene
 from tests.field.row import weighted
 from tests.later import Later
 from tests.refused import all_refused
@@ -69,7 +68,7 @@ def test_dissensus_takes_back_what_honest_neighbours_do():
 
 
 def test_the_spectral_attack_follows_the_slowest_direction():
-    v = np.asarray(fiedler(NETWORK().graph, jnp.asarray(LIAR)))
+    v = np.asarray(robust.SpectralAttack().prepare(NETWORK().graph, jnp.asarray(LIAR)))
     links = ((W != 0) & ~np.eye(M, dtype=bool))[np.ix_(~LIAR, ~LIAR)]
     laplacian = np.diag(links.sum(axis=1)) - links
     values = np.linalg.eigvalsh(laplacian)
