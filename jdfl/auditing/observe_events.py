@@ -21,12 +21,10 @@ from jdfl.auditing.observe import features_of, some, started
 from jdfl.base.streams import Keys
 from jdfl.engine.stepping import Setting
 from jdfl.engine.waves import Waves
-from jdfl.events import lanes
-from jdfl.events.counting import counted
-from jdfl.events.execution import Given, execute
-from jdfl.events.faults import with_times
+from jdfl.events.event import counted
+from jdfl.events.execution import Given, execute, heights_of, merged
+from jdfl.events.faults import links, with_times
 from jdfl.events.method import HAPPENED
-from jdfl.events.partners import links
 from jdfl.events.plan import planned
 
 
@@ -77,12 +75,12 @@ def _played(
     tables = {name: table for name, table in tables.items() if name != HAPPENED}
     seen, before = [look(here, tables)], 0
     below: Any = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), tables)
-    heights = lanes.heights_of(tables, setting.problem.m)
+    heights = heights_of(tables, setting.problem.m)
     roots: Any = _at_round(keys)
     given = Given(here.problem, here.algorithm.prepared, roots, links(_times(setting)).weight)
     for end in ends[1:]:
         after = waves.events.until(float(end) * float(method.period))
-        events, lane = lanes.merged([waves.events[before:after]] * count, method.kinds, heights)
+        events, lane = merged([waves.events[before:after]] * count, method.kinds, heights)
         below, before = execute(method, below, given, planned(events, method.kinds), events, lane), after
         seen.append(look(here, jax.tree.map(lambda leaf: leaf.reshape(count, -1, *leaf.shape[1:]), below)))
     made = counted(waves.events[:before], waves.notes, ["releases"], np.zeros(setting.problem.m, np.int64))

@@ -16,8 +16,7 @@ from jdfl.engine.loop import Carry, Record
 from jdfl.engine.metrics import Metric
 from jdfl.engine.stepping import Setting
 from jdfl.engine.waves import Run, Waves, advance
-from jdfl.events.faults import with_times
-from jdfl.events.partners import links
+from jdfl.events.faults import links, with_times
 
 
 def whole(

@@ -23,17 +23,13 @@ from jdfl.engine.metrics import Metric
 from jdfl.engine.placement import require_events
 from jdfl.engine.stepping import Setting, begun
 from jdfl.engine.stopping import View
-from jdfl.events import lanes
-from jdfl.events.counting import counted, within
-from jdfl.events.event import Note
-from jdfl.events.exact import decimal
-from jdfl.events.execution import Given, execute
-from jdfl.events.faults import with_times
+from jdfl.events.event import Note, counted, within
+from jdfl.events.execution import Given, apart, execute, merged, stacked
+from jdfl.events.faults import links, with_times
 from jdfl.events.method import HAPPENED, AsyncMethod, noted
-from jdfl.events.partners import links
 from jdfl.events.plan import planned
-from jdfl.events.timeline import Events
-from jdfl.events.touches import check_rows
+from jdfl.events.timeline import Events, check_rows
+from jdfl.events.times import decimal
 from jdfl.network import in_run
 from jdfl.network.timing import Seconds
 
@@ -197,15 +193,15 @@ def _executed(runs: list[Run], windows: list[Events]) -> list[Any]:
     events, lane = windows[0], None
     if len(runs) > 1:
         keys = [jax.tree.map(lambda *roots: jnp.stack(roots), *keys)]
-        table, heights = lanes.stacked(tables, setting.problem.m)
-        events, lane = lanes.merged(windows, method.kinds, heights)
+        table, heights = stacked(tables, setting.problem.m)
+        events, lane = merged(windows, method.kinds, heights)
         tables = [table]
     given, table = Given(setting.problem, setting.algorithm.prepared, keys[0], weight), tables[0]
     for start in range(0, len(events), _BLOCK):  # while the device works on one the next is planned
         some = events[start : start + _BLOCK]
         own = None if lane is None else lane[start : start + _BLOCK]
         table = execute(method, table, given, planned(some, method.kinds), some, own)
-    parts = [table] if lane is None else lanes.apart(table, len(runs))
+    parts = [table] if lane is None else apart(table, len(runs))
     return [{**part, HAPPENED: jnp.int32(count)} for part, count in zip(parts, happened)]
 
 

@@ -4,19 +4,15 @@ A new method is one file with a `jdfl.base.struct.dataclass` that inherits from 
 of AGP is that of its authors' code.
 """
 
-from jdfl.events.ad_psgd import ADPSGD
 from jdfl.events.agp import AGP
 from jdfl.events.async_choco import AsyncCHOCO, AsyncDOADP
 from jdfl.events.event import Event, Neighbours
 from jdfl.events.fed_async import FedAsync, FedBuff
-from jdfl.events.gossip import RandomizedGossip
 from jdfl.events.method import AsyncMethod, Tables
-from jdfl.events.partners import meetings
+from jdfl.events.pairwise import ADPSGD, RandomizedGossip, SwarmSGD
 from jdfl.events.random_walk import RandomWalkSGD
-from jdfl.events.swarm_sgd import SwarmSGD
 from jdfl.events.swift import SWIFT
-from jdfl.events.timeline import Events, in_order, wakes
-from jdfl.events.touches import Kind, Touch
+from jdfl.events.timeline import Events, Kind, Touch, in_order, meetings, wakes
 
 _METHODS = (ADPSGD, SwarmSGD, RandomizedGossip, AGP, SWIFT, AsyncCHOCO, AsyncDOADP, RandomWalkSGD, FedAsync, FedBuff)
 REGISTRY: dict[str, type[AsyncMethod]] = {method.kind: method for method in _METHODS}

@@ -31,12 +31,11 @@ from jdfl.algorithms.book import MODEL
 from jdfl.algorithms.round import Round
 from jdfl.base import struct
 from jdfl.base.settings import Provenance, StepSize
-from jdfl.events import faults, partners, timeline
+from jdfl.events import faults, timeline
 from jdfl.events.event import Event
 from jdfl.events.method import AsyncMethod, Tables, start
 from jdfl.events.slots import slots
-from jdfl.events.timeline import Events
-from jdfl.events.touches import Kind, Touch
+from jdfl.events.timeline import Events, Kind, Touch
 from jdfl.network import Network, Timed
 from jdfl.network.faults import LinkLoss
 from jdfl.problems import Problem
@@ -85,7 +84,7 @@ class AGP(AsyncMethod):
         """Every node finishes one gradient after another; messages arrive later."""
         steps = timeline.wakes(network, key, seconds, messages=False, each=_BYTES)
         away = faults.absences(network, seconds)
-        to = partners.partners(network, partners.heard_by(partners.links(network)), steps, key, away)
+        to = timeline.partners(network, timeline.heard_by(faults.links(network)), steps, key, away)
         arrival = timeline.arrivals(network, key, steps)
         sent = np.flatnonzero(to >= 0)
         come = sent[arrival[sent] <= seconds]

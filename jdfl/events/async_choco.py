@@ -34,11 +34,10 @@ from jdfl.algorithms.step_sizes import FIXED_SYMMETRIC
 from jdfl.base import struct
 from jdfl.base.settings import Fraction, Momentum, Provenance, StepSize
 from jdfl.codecs import Codec, Sparse
-from jdfl.events import partners, timeline
+from jdfl.events import faults, timeline
 from jdfl.events.event import Event, Neighbours
 from jdfl.events.method import AsyncMethod, Tables, start
-from jdfl.events.timeline import Events
-from jdfl.events.touches import Kind, Touch
+from jdfl.events.timeline import Events, Kind, Touch
 from jdfl.network import Network, Timed
 from jdfl.problems import Problem
 
@@ -68,7 +67,7 @@ class _Copies(AsyncMethod):
 
     def events(self, network: Timed, key: Array, seconds: float) -> Events:
         """Every node finishes one gradient after another."""
-        senders, mask = partners.hears(partners.links(network))
+        senders, mask = timeline.hears(faults.links(network))
         own = self.kinds[0].single
         each = 8 * (own + 2 + senders.shape[1])
         found = timeline.wakes(network, key, seconds, each=max(timeline.BYTES, each))

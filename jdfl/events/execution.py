@@ -1,8 +1,15 @@
 """Pieces of events on the device: rows are gathered, computed together, and written back into donated tables.
 
-Axes: m nodes, E events, P pieces, b events of a piece, C columns of rows, d slots of the table of in-neighbours.
+Several runs at once are lanes: their tables are one below the other, and their events are one list, merged by time.
+Rows of different runs are different rows, so that waves hold events of all runs, and what a run computes does not
+depend on the others.
+
+Axes: m nodes, E events, P pieces, b events of a piece, C columns of rows, d slots of the table of in-neighbours, L
+lanes.
 """
 
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -18,12 +25,13 @@ from jdfl.base.marking import sent
 from jdfl.base.streams import Keys
 from jdfl.events.event import Event, Instant, Neighbours, Notes
 from jdfl.events.plan import Plan
-from jdfl.events.timeline import Events
-from jdfl.events.touches import NOTHING, Touch
+from jdfl.events.timeline import NOTHING, Events, Kind, Touch, by_column
 from jdfl.problems import Problem
 
 if TYPE_CHECKING:
-    from jdfl.events.method import AsyncMethod, Tables
+    from jdfl.events.method import AsyncMethod
+
+Tables = Mapping[str, Any]  # trees with leaves [rows, ...], and under "happened" how many events have happened, []
 
 
 @struct.dataclass
@@ -37,8 +45,8 @@ class Given:
 
 
 def execute(
-    method: "AsyncMethod", tables: "Tables", given: Given, plan: Plan, events: Events, lane: np.ndarray | None = None
-) -> "Tables":
+    method: "AsyncMethod", tables: Tables, given: Given, plan: Plan, events: Events, lane: np.ndarray | None = None
+) -> Tables:
     """The tables after the events of a plan; those before are given up."""
     ordered = events[plan.order]
     own = None if lane is None else _steady(lane[plan.order])
@@ -137,3 +145,54 @@ def _written(table: Any, new: Any, present: Array, row: Array) -> Any:
         return leaf.at[jnp.where(present, row, leaf.shape[0])].set(value.astype(leaf.dtype), mode="drop")
 
     return jax.tree.map(write, table, new)
+
+
+def merged(parts: Sequence[Events], kinds: Sequence[Kind], heights: Mapping[str, int]) -> tuple[Events, np.ndarray]:
+    """The events of several runs in the order of time, with the rows of stacked tables, and their lanes [E] int32."""
+    lane = np.repeat(np.arange(len(parts), dtype=np.int32), [len(one) for one in parts])
+    joined: Any = {
+        one.name: np.concatenate([getattr(part, one.name) for part in parts])
+        for one in fields(Events)
+        if one.name != "sizes"
+    }
+    whole = Events(**joined)
+    for number, kind in enumerate(kinds):
+        height = np.array([heights[touch.table] for touch in by_column(kind, whole.rows.shape[1])], np.int32)
+        here = (whole.kind == number)[:, None] & (np.arange(whole.rows.shape[1]) < len(height)) & (whole.rows >= 0)
+        wide = np.resize(height, whole.rows.shape[1])
+        whole.rows[...] = np.where(here, whole.rows + lane[:, None] * wide, whole.rows)
+    order = np.argsort(whole.time, kind="stable")  # of equal times those of one run keep their order
+    return whole[order], lane[order]
+
+
+def stacked(parts: Sequence[Tables], m: int) -> tuple[dict[str, Any], dict[str, int]]:
+    """The tables of several runs with m nodes, one below the other, and how many rows of each belong to one run.
+
+    Tables of messages are as long as the longest; the number of rows under `NOTHING` is that of the nodes.
+    """
+    found, heights = dict[str, Any](), {NOTHING: m}
+    for name in parts[0]:
+        high = max(jax.tree.leaves(part[name])[0].shape[0] for part in parts)
+
+        def longer(leaf: jax.Array, high: int = high) -> jax.Array:
+            return jnp.concatenate([leaf, jnp.zeros((high - leaf.shape[0], *leaf.shape[1:]), leaf.dtype)])
+
+        found[name] = jax.tree.map(
+            lambda *leaves: jnp.concatenate(leaves), *(jax.tree.map(longer, part[name]) for part in parts)
+        )
+        heights[name] = high
+    return found, heights
+
+
+def heights_of(tables: Tables, m: int) -> dict[str, int]:
+    """The number of rows of every table of runs with m nodes, from tables with a leading axis of runs."""
+    return {NOTHING: m} | {name: jax.tree.leaves(table)[0].shape[1] for name, table in tables.items()}
+
+
+def apart(tables: Tables, lanes: int) -> list[dict[str, Any]]:
+    """The tables of every run, from those of several runs one below the other."""
+
+    def lane(leaf: jax.Array, i: int) -> jax.Array:
+        return leaf.reshape(lanes, -1, *leaf.shape[1:])[i]
+
+    return [jax.tree.map(partial(lane, i=i), dict(tables)) for i in range(lanes)]

@@ -17,9 +17,8 @@ import numpy as np
 from jax import Array
 
 from jdfl.base.streams import Stream
-from jdfl.events.draws import shares
-from jdfl.events.exact import units
-from jdfl.network import Static, Timed
+from jdfl.events.times import shares, units
+from jdfl.network import Graph, Static, Timed
 from jdfl.network.faults import LinkLoss, Membership, Outages
 from jdfl.network.tables import called
 
@@ -60,6 +59,14 @@ def faults(network: Timed) -> list[Any]:
         found.append(inner)
         inner = inner.base
     return found
+
+
+def links(network: Timed) -> Graph:
+    """The graph of a fixed network with times, and perhaps faults."""
+    inner: Any = network.base
+    while not isinstance(inner, Static):
+        inner = inner.base
+    return inner.graph
 
 
 def check(network: Any, title: str, bears: tuple[str, ...], *, exchanges: bool) -> None:

@@ -33,8 +33,7 @@ from jdfl.base.streams import Stream
 from jdfl.events import faults, timeline
 from jdfl.events.event import Event
 from jdfl.events.method import AsyncMethod, Tables, start
-from jdfl.events.timeline import Events
-from jdfl.events.touches import Kind, Touch
+from jdfl.events.timeline import Events, Kind, Touch
 from jdfl.network import Timed
 
 _UP, _DOWN = Channel("up", Stream("events.up", "shared")), Channel("down", Stream("events.down", "shared"))

@@ -19,18 +19,16 @@ from jdfl.base import struct
 from jdfl.base.settings import Positive
 from jdfl.events import faults
 from jdfl.events.event import Event, Note, Notes
-from jdfl.events.execution import happen, of_every_node
-from jdfl.events.partners import hears, links
-from jdfl.events.timeline import Events
-from jdfl.events.touches import Kind
+from jdfl.events.execution import Tables, happen, of_every_node
+from jdfl.events.faults import links
+from jdfl.events.timeline import Events, Kind, hears
 from jdfl.network import Network, Static, Timed, require
 from jdfl.network.graph import Graph
 from jdfl.network.tables import called
 from jdfl.network.times import Times, TimeTrace
 from jdfl.problems import Problem
 
-Tables = Mapping[str, Any]  # trees with leaves [rows, ...], and under HAPPENED how many events have happened, []
-HAPPENED = "happened"
+HAPPENED = "happened"  # the entry of the tables that says how many events have happened, []
 
 
 @struct.dataclass

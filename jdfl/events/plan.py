@@ -13,8 +13,7 @@ from itertools import pairwise, repeat
 
 import numpy as np
 
-from jdfl.events.timeline import Events
-from jdfl.events.touches import NOTHING, Kind, by_column
+from jdfl.events.timeline import NOTHING, Events, Kind, by_column
 
 WIDTHS = (8, 64, 512, 4096, 16384)  # of pieces; narrower ones are slower than 8: XLA copies whole tables for one row
 _BLOCK = 10**6  # events that are lists of Python numbers at a time

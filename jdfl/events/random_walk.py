@@ -25,13 +25,11 @@ from jdfl.base import struct
 from jdfl.base.settings import Count, Provenance, StepSize
 from jdfl.base.streams import Stream
 from jdfl.devices import memory
-from jdfl.events import exact, partners, timeline
+from jdfl.events import faults, timeline, times
 from jdfl.events.event import Event
-from jdfl.events.faults import with_times
 from jdfl.events.method import AsyncMethod, Tables
-from jdfl.events.timeline import Events
-from jdfl.events.touches import NOTHING, Kind, Touch
-from jdfl.network import Graph, Network, Timed, TimeTrace
+from jdfl.events.timeline import NOTHING, Events, Kind, Touch
+from jdfl.network import Graph, Network, Timed, Times, TimeTrace
 from jdfl.problems import Problem
 
 _WALK, _VISIT = Stream("random walk.path", "network"), Stream("random walk.time of a visit", "network")
@@ -54,7 +52,7 @@ class RandomWalkSGD(AsyncMethod):
     def check(self, problem: Problem, network: Network) -> None:
         """Refuse what no asynchronous method takes, and traces, whose times are those of nodes, not of tokens."""
         super().check(problem, network)
-        times = with_times(network, self.title).compute
+        times = faults.with_times(network, self.title).compute
         if isinstance(times, TimeTrace):
             raise ValueError(
                 f"Expected a distribution of compute times for {self.title}, got a TimeTrace. Use another."
@@ -68,14 +66,14 @@ class RandomWalkSGD(AsyncMethod):
     def events(self, network: Timed, key: Array, seconds: float) -> Events:
         """The visits of all tokens."""
         slow, fixed = np.asarray(network.slow(), np.float64), timeline.sent_in(network)
-        known, token, room = exact.known(network, seconds), np.arange(self.tokens), memory.host()
+        known, token, room = times.known(network, seconds), np.arange(self.tokens), memory.host()
         node, first = jnp.asarray(token % network.m, jnp.int32), 0
         time, end = np.zeros(self.tokens), seconds
         if known is not None:
-            time, end = exact.units(time, known.unit, known.travel.dtype), known.last
+            time, end = times.units(time, known.unit, known.travel.dtype), known.last
         parts = list[tuple[np.ndarray, ...]]()
         while (time <= end).any():
-            given = network.compute, network.latency, partners.links(network), key, node, first
+            given = network.compute, network.latency, faults.links(network), key, node, first
             here, to, computing, travelling = map(np.asarray, _walk(*given))  # [L, K]
             if known is None:
                 computing, travelling = computing * slow[here], travelling + fixed[here]
@@ -119,7 +117,7 @@ def _visits(node: np.ndarray) -> np.ndarray:
 
 @jax.jit
 def _walk(
-    compute: timeline.Times, latency: timeline.Times, graph: Graph, key: Array, node: Array, first: int
+    compute: Times, latency: Times, graph: Graph, key: Array, node: Array, first: int
 ) -> tuple[Array, Array, Array, Array]:
     """The next nodes of walks that are at nodes [K], those after them, and times of computing and travelling [L, K]."""
     degree = graph.in_degree.astype(jnp.float32)

@@ -24,12 +24,11 @@ from jdfl.algorithms.round import Round
 from jdfl.algorithms.step_sizes import FIXED_SYMMETRIC
 from jdfl.base import struct
 from jdfl.base.settings import Provenance, StepSize
-from jdfl.events import partners, timeline
+from jdfl.events import faults, timeline
 from jdfl.events.event import Event
 from jdfl.events.method import AsyncMethod, Tables, start
-from jdfl.events.timeline import Events
-from jdfl.events.touches import Kind, Touch
-from jdfl.events.versions import newest
+from jdfl.events.slots import newest
+from jdfl.events.timeline import Events, Kind, Touch
 from jdfl.network import Timed
 
 _BYTES = 312  # of an event without neighbours, until versions have rows
@@ -60,7 +59,7 @@ class SWIFT(AsyncMethod):
 
     def events(self, network: Timed, key: Array, seconds: float) -> Events:
         """Every node finishes one gradient after another."""
-        each = _BYTES + 4 * partners.links(network).senders.shape[1]
+        each = _BYTES + 4 * faults.links(network).senders.shape[1]
         found = timeline.wakes(network, key, seconds, messages=False, each=each)
         own, read, size = newest(network, key, found)
         rows = np.concatenate([found.actor[:, None], own[:, None], read], axis=1)

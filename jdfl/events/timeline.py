@@ -1,32 +1,71 @@
-"""What happens when, and to which nodes: the events of a run by their times, decided before anything is computed.
+"""What happens when, and to which nodes: the events of a run, and the rows of tables that they read and write.
 
-Clocks, partners and paths never depend on parameters, so that they are drawn on the host first. A time or a partner
-follows from the key, the node and the number of its events so far: a longer run begins like a shorter one.
+Clocks, partners and paths never depend on parameters, so that they are decided on the host before a run computes. A
+time or a partner follows from the key, the node and the number of its events so far: a longer run begins like a shorter
+one.
 
 Axes: E events, C columns of rows, m nodes, d slots of the table of in-neighbours.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from itertools import product
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from jax import Array
 
 from jdfl.base.streams import Stream
 from jdfl.devices import memory
-from jdfl.events import exact
-from jdfl.events.draws import drawn
-from jdfl.events.faults import Absences, absences
-from jdfl.network import Timed, Times, TimeTrace
+from jdfl.events import times
+from jdfl.events.faults import Absences, absences, links, lost
+from jdfl.events.times import drawn, shares
+from jdfl.network import Graph, Timed, Times, TimeTrace
 
+_PARTNER = Stream("events.partner", "network")
 _WAIT = Stream("events.time between events", "network")
 _TRAVEL = Stream("events.time of a message", "network")
 MOST = 2**31 - 1  # events that int32 counts
 BYTES = 57  # of an event that meets a neighbour, while events are drawn; of others their methods say it
 _AT_ONCE = 16  # times that are drawn for a node at a time
 _NODES = 2**14  # nodes that are drawn for at a time, so that what is drawn stays in the caches
+_BLOCK = 2**17  # events that are checked at a time
+NOTHING = ""  # the table of a column whose rows are nodes that take part without a row of theirs
 _COLUMNS = ("time", "kind", "actor", "count", "rows", "data")
+
+
+class Touch(NamedTuple):
+    """A row of a table that an event reads, writes, or both."""
+
+    table: str
+    mode: Literal["r", "w", "rw"]
+    own: bool = False
+    """Whether the row is the actor's own, which no other node ever sees, and every event that touches it writes the
+    actor's row of another table: it orders nothing. Rows of all other touches count as sent."""
+    many: bool = False
+    """Whether it is one row for every in-neighbour of the actor, in the order of the table of in-neighbours; such a
+    touch is the last of its kind, and read only."""
+
+
+class Kind(NamedTuple):
+    """A kind of event: its name, and what it touches, column by column of the rows."""
+
+    name: str
+    touches: tuple[Touch, ...]
+    costly: bool = True
+    """Whether it takes long, as gradients do. Where kinds differ in this, as many costly events as can be run at once,
+    and the others between them."""
+
+    @property
+    def single(self) -> int:
+        """The number of columns before those of the in-neighbours."""
+        return sum(not touch.many for touch in self.touches)
+
+
+def by_column(kind: Kind, columns: int) -> list[Touch]:
+    """The touch of every column of a kind; one of in-neighbours has all columns from its own on."""
+    last = kind.touches[-1]
+    return [*kind.touches, *[last] * (columns - len(kind.touches) if last.many else 0)]
 
 
 @dataclass(frozen=True)
@@ -145,12 +184,12 @@ def wakes(
     room = memory.host()
     m, slow = network.m, gradients * np.asarray(network.slow(), np.float64)
     fixed = sent_in(network) if messages else np.zeros(m)
-    away, known = absences(network, seconds), exact.known(network, seconds, gradients=gradients, messages=messages)
+    away, known = absences(network, seconds), times.known(network, seconds, gradients=gradients, messages=messages)
     if isinstance(network.compute, TimeTrace) and not network.compute.cycle:
         _check_trace(network.compute, slow, seconds, away, known)
     last, end = np.zeros(m) if away is None else away.first, seconds
     if known is not None:
-        last, end = exact.units(last, known.unit, known.compute.dtype), known.last
+        last, end = times.units(last, known.unit, known.compute.dtype), known.last
     going, had, drawn_before = np.flatnonzero(last <= end).astype(np.int32), np.zeros(m, np.int32), 0
     parts = [tuple(np.zeros(0, kind) for kind in (np.float64, np.int32, np.int32))]
     while len(going):
@@ -180,7 +219,7 @@ def wakes(
 
 
 def _check_trace(
-    trace: TimeTrace, slow: np.ndarray, seconds: float, away: Absences | None, known: exact.Exact | None
+    trace: TimeTrace, slow: np.ndarray, seconds: float, away: Absences | None, known: times.Exact | None
 ) -> None:
     """Refuse a trace [m, K] that ends before the last second, with factors slow [m], or whose nodes lose gradients."""
     whole = np.asarray(trace.seconds, np.float64).sum(axis=1) * slow
@@ -222,7 +261,7 @@ def still_to_come(drawn_before: int, last: np.ndarray, seconds: float) -> float:
 
 def arrivals(network: Timed, key: Array, events: Events) -> np.ndarray:
     """The times [E] at which messages arrive that nodes send in events."""
-    known = exact.known(network, float(np.ceil(events.time.max(initial=0))))
+    known = times.known(network, float(np.ceil(events.time.max(initial=0))))
     if known is not None:
         return known.arrivals(events.time, events.actor)
     return events.time + travels(network, key, events.actor, events.count)
@@ -234,3 +273,81 @@ def travels(network: Timed, key: Array, sender: np.ndarray, count: np.ndarray) -
     if not (np.isfinite(taken).all() and (taken >= 0).all()):
         raise ValueError(f"Expected times from 0 and finite, got {network.latency!r}. Use another distribution.")
     return taken
+
+
+def partners(
+    network: Timed, neighbours: tuple[np.ndarray, np.ndarray], events: Events, key: Array, away: Absences | None
+) -> np.ndarray:
+    """One of the neighbours of every event's actor [E] int32, uniformly at random.
+
+    It is -1 for actors without any and where the neighbour is away, and -2 - j where neighbour j is there but the
+    messages between both are lost.
+    """
+    table, mask = neighbours
+    neighbour, degree = table, mask.sum(axis=1, dtype=np.int32)
+    if not mask.all():  # slots with a neighbour first
+        neighbour = np.take_along_axis(table, np.argsort(~mask, axis=1, kind="stable"), axis=1)
+    share, own = shares(_PARTNER.of(key), events.actor, events.count), degree[events.actor]
+    slot = np.minimum((share * own).astype(np.int32), np.maximum(own - 1, 0))
+    found, there = neighbour[events.actor, slot], own > 0
+    if away is not None:
+        there &= ~away.at(found, events.time)
+    found = np.where(lost(network, key, events.actor, events.count), -2 - found, found)
+    return np.where(there, found, -1).astype(np.int32)
+
+
+def hears(graph: Graph) -> tuple[np.ndarray, np.ndarray]:
+    """The table of in-neighbours [m, d] int32 on the host, and its mask [m, d]."""
+    return np.asarray(graph.senders), np.asarray(graph.mask)
+
+
+def heard_by(graph: Graph) -> tuple[np.ndarray, np.ndarray]:
+    """The table of out-neighbours [m, d'] int32 on the host, and its mask [m, d']."""
+    senders, mask = hears(graph)
+    receiver, slot = np.nonzero(mask)
+    sender = senders[receiver, slot]
+    order = np.argsort(sender, kind="stable")
+    sender, receiver = sender[order], receiver[order]
+    number = np.bincount(sender, minlength=graph.m)
+    place = np.arange(len(sender)) - np.repeat(np.cumsum(number) - number, number)
+    table = np.zeros((graph.m, max(1, int(number.max(initial=0)))), np.int32)
+    table[sender, place] = receiver
+    return table, np.arange(table.shape[1]) < number[:, None]
+
+
+def meetings(network: Timed, key: Array, seconds: float, *, columns: int, gradients: int = 1) -> Events:
+    """Events of nodes that wake with their clocks and meet a random in-neighbour.
+
+    The last column has the row of the neighbour, as `partners` has it, and the others that of the node.
+
+    Args:
+        network: The network in a run.
+        key: The key [] of the run's network.
+        seconds: The last time, included.
+        columns: The number of columns, at least 2.
+        gradients: How many gradients a node computes before each meeting.
+    """
+    found = wakes(network, key, seconds, gradients=gradients)
+    rows = np.repeat(found.actor[:, None], columns, axis=1)
+    rows[:, -1] = partners(network, hears(links(network)), found, key, absences(network, seconds))
+    return replace(found, rows=rows)
+
+
+def check_rows(events: Events, kinds: Sequence[Kind]) -> None:
+    """Raise ValueError for `own` rows that are not the actor's, and for rows that an event writes and touches twice."""
+    for (_, some), (number, kind) in product(events.blocks(_BLOCK), enumerate(kinds)):
+        here = some.kind == number
+        rows, actor = some.rows[here], some.actor[here]
+        for c, touch in enumerate(kind.touches):
+            if touch.own and (bad := rows[:, c] != actor).any():
+                raise ValueError(
+                    f"Expected the actor's own row of the table {touch.table!r} in every event {kind.name!r}, got row "
+                    f"{rows[bad, c][0]} of node {actor[bad][0]}. Leave out own=True."
+                )
+            for other, before in enumerate(kind.touches[:c]):
+                written = touch.table == before.table != NOTHING and "w" in touch.mode + before.mode
+                if written and not touch.many and ((rows[:, c] == rows[:, other]) & (rows[:, c] >= 0)).any():
+                    raise ValueError(
+                        f"Expected different rows of the table {touch.table!r} in an event {kind.name!r}, got one "
+                        "twice. A node cannot be its own partner."
+                    )

@@ -18,11 +18,9 @@ from jdfl.algorithms.program import Program
 from jdfl.base.keys import typed_key
 from jdfl.base.streams import Keys, Stream
 from jdfl.events import AsyncMethod, Events
-from jdfl.events.draws import drawn
-from jdfl.events.faults import with_times
-from jdfl.events.partners import hears, links
-from jdfl.events.timeline import sent_in
-from jdfl.events.touches import NOTHING, by_column
+from jdfl.events.faults import links, with_times
+from jdfl.events.timeline import NOTHING, by_column, hears, sent_in
+from jdfl.events.times import drawn
 from jdfl.network import Network, Timed, TimeTrace, in_run
 from jdfl.problems import Problem
 

@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jdfl.events import faults, partners, random_walk, timeline
+from jdfl.events import faults, random_walk, timeline
 from jdfl.network import Timed
 from jdfl.network.faults import Membership, Outages
 
@@ -32,13 +32,13 @@ class Scene:
 
     @property
     def neighbours(self) -> list[list[int]]:
-        senders, mask = partners.hears(partners.links(self.network))
+        senders, mask = timeline.hears(faults.links(self.network))
         return [senders[i][mask[i]].tolist() for i in range(len(senders))]
 
     @property
     def weights(self) -> np.ndarray:
-        graph = partners.links(self.network)
-        senders, mask = partners.hears(graph)
+        graph = faults.links(self.network)
+        senders, mask = timeline.hears(graph)
         W, (i, slot) = np.zeros((len(mask), len(mask))), np.nonzero(mask)
         W[i, senders[i, slot]] = np.asarray(graph.weight)[i, slot]
         return W
@@ -49,8 +49,8 @@ class Scene:
 
     def partners(self, out: bool = False, **how: Any) -> dict[tuple[int, int], int]:
         found = timeline.wakes(self.network, self.key, self.seconds, **how)
-        table = (partners.heard_by if out else partners.hears)(partners.links(self.network))
-        who = partners.partners(self.network, table, found, self.key, faults.absences(self.network, self.seconds))
+        table = (timeline.heard_by if out else timeline.hears)(faults.links(self.network))
+        who = timeline.partners(self.network, table, found, self.key, faults.absences(self.network, self.seconds))
         return {(i, c): j for i, c, j in zip(found.actor.tolist(), found.count.tolist(), who.tolist())}
 
     def returns(self) -> list[tuple[float, int]]:
@@ -169,7 +169,7 @@ def random_walk_sgd(how: Any, scene: Scene) -> np.ndarray:
     m, slow, net = len(scene.x), np.asarray(scene.network.slow(), float), scene.network
     start = np.arange(how.tokens) % m
     token, visits = scene.x[start].copy(), list[tuple[float, int, int]]()
-    drawn = random_walk._walk(net.compute, net.latency, partners.links(net), scene.key, start.astype(np.int32), 0)
+    drawn = random_walk._walk(net.compute, net.latency, faults.links(net), scene.key, start.astype(np.int32), 0)
     for k, steps in enumerate(zip(*(np.asarray(one).T.tolist() for one in drawn))):
         time = 0.0
         for here, to, compute, travel in zip(*steps):

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import jdfl
 from jdfl import network as nw
 from jdfl import testing
-from jdfl.events import ADPSGD, RandomWalkSGD, exact, timeline
+from jdfl.events import ADPSGD, RandomWalkSGD, timeline, times
 from jdfl.lab import curves
 
 KEY, M = jax.random.key(4), 3
@@ -77,7 +77,7 @@ def test_nodes_that_are_away_lose_what_the_fractions_say(compute, limit):
     wait = max(Fraction(compute), Fraction(1, 50))
     net = nw.timed(AWAY, nw.FixedTime(float(wait))).in_run(KEY, 0)
     found = timeline.wakes(net, KEY, float(limit))
-    wait = exact.decimal(float(wait))
+    wait = times.decimal(float(wait))
     for i, (first, last) in enumerate(zip((0, 1, 2), (2, 4, 9))):
         expected = until(Fraction(min(last, limit)), lambda _: wait, Fraction(first)) if first <= limit else []
         assert found.time[found.actor == i].tolist() == [float(one) for one in expected]
@@ -86,19 +86,19 @@ def test_nodes_that_are_away_lose_what_the_fractions_say(compute, limit):
 @given(st.one_of(DECIMALS, LONG), st.integers(1, 60))
 @settings(max_examples=20, deadline=None)
 def test_walks_take_as_many_steps_as_fit(compute, number):
-    limit = float(exact.decimal(float(compute)) * number)
+    limit = float(times.decimal(float(compute)) * number)
     net = nw.timed(RING, nw.FixedTime(float(compute))).in_run(KEY, 0)
-    expected = int(exact.decimal(limit) / exact.decimal(float(compute)))
+    expected = int(times.decimal(limit) / times.decimal(float(compute)))
     assert len(RandomWalkSGD(tokens=2).events(net, KEY, limit)) == 2 * expected
 
 
 def test_what_is_random_is_not_known():
     fixed = nw.FixedTime(0.1)
     for net in (nw.timed(RING, slowness=[1.0] * M), nw.timed(RING, fixed, latency=nw.ParetoTime())):
-        assert exact.known(net.in_run(KEY, 0), 1.0) is None
-    assert exact.known(nw.timed(RING, nw.FixedTime(1e-300)).in_run(KEY, 0), 1e9) is None  # nor what no float holds
-    assert exact.known(nw.timed(RING, fixed, slowness=nw.ParetoTime()).in_run(KEY, 0), 1.0, messages=False) is None
-    assert exact.known(nw.timed(RING, fixed, latency=nw.ParetoTime()).in_run(KEY, 0), 1.0, messages=False) is not None
+        assert times.known(net.in_run(KEY, 0), 1.0) is None
+    assert times.known(nw.timed(RING, nw.FixedTime(1e-300)).in_run(KEY, 0), 1e9) is None  # nor what no float holds
+    assert times.known(nw.timed(RING, fixed, slowness=nw.ParetoTime()).in_run(KEY, 0), 1.0, messages=False) is None
+    assert times.known(nw.timed(RING, fixed, latency=nw.ParetoTime()).in_run(KEY, 0), 1.0, messages=False) is not None
 
 
 def test_three_gradients_of_a_tenth_of_a_second_fit_into_three_tenths():

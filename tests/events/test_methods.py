@@ -17,8 +17,7 @@ from jdfl.engine import side_by_side, waves
 from jdfl.events import ADPSGD, AGP, REGISTRY, SWIFT, AsyncCHOCO, AsyncDOADP
 from jdfl.events import plan as plans
 from jdfl.events.event import Instant
-from jdfl.events.faults import with_times
-from jdfl.events.partners import links
+from jdfl.events.faults import links, with_times
 from jdfl.events.timeline import Events
 from tests.events.scenes import (
     CLOCKS,

@@ -9,8 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jdfl.events import plan as plans
-from jdfl.events.timeline import Events
-from jdfl.events.touches import Kind, Touch
+from jdfl.events.timeline import Events, Kind, Touch
 from tests.refused import refused
 
 ROWS = 5

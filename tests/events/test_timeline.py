@@ -15,9 +15,8 @@ from jdfl import testing
 from jdfl.devices import memory
 from jdfl.events import RandomWalkSGD, random_walk, timeline
 from jdfl.events.faults import with_times
-from jdfl.events.partners import heard_by, hears, partners
 from jdfl.events.slots import slots
-from jdfl.events.timeline import travels, wakes
+from jdfl.events.timeline import heard_by, hears, partners, travels, wakes
 from tests.refused import refused
 
 KEY = jax.random.key(4)
