@@ -36,7 +36,7 @@ from jdfl.base.streams import Stream
 from jdfl.codecs import Codec, Dense
 from jdfl.network import Network, node_weights, require
 from jdfl.network.faults import Membership
-from jdfl.network.requirements import weighed
+from jdfl.network.properties import weighed
 from jdfl.network.tables import called
 from jdfl.privacy import NO_NOISE, Guarantee
 from jdfl.problems import Problem

@@ -18,7 +18,7 @@ from jdfl.codecs import Codec, Dense, OneBit, RandomK, Sparse
 from jdfl.devices import nodes
 from jdfl.network import Graph, Network, refuse_synchronised
 from jdfl.network.graph import round_of
-from jdfl.network.requirements import require
+from jdfl.network.properties import require
 from jdfl.privacy import classical_gaussian
 from jdfl.problems import Problem
 

@@ -48,7 +48,7 @@ from jdfl.base import checks, struct
 from jdfl.base.settings import Count, Fraction, Provenance, StepSize
 from jdfl.codecs import Codec, LowRank, RandomK, Sparse
 from jdfl.network.graph import Network
-from jdfl.network.requirements import require
+from jdfl.network.properties import require
 from jdfl.network.tables import to_scipy
 from jdfl.problems import Problem
 

@@ -33,7 +33,7 @@ from jdfl.algorithms.moment import Moment
 from jdfl.algorithms.round import Round
 from jdfl.base import struct
 from jdfl.base.settings import Provenance, StepSize
-from jdfl.network.trees import branches, parents
+from jdfl.network.links import branches, parents
 from jdfl.problems import Problem
 
 

@@ -33,7 +33,7 @@ from jdfl.base import struct
 from jdfl.devices import nodes
 from jdfl.engine.guard import NOWHERE
 from jdfl.network.graph import Graph, Network, Static
-from jdfl.network.requirements import nonnegative
+from jdfl.network.properties import nonnegative
 from jdfl.network.tables import TOLERANCE
 from jdfl.network.timing import Seconds
 

@@ -33,8 +33,8 @@ from jdfl.events import plan as plans
 from jdfl.events.method import AsyncMethod
 from jdfl.events.timeline import Events
 from jdfl.network.graph import Graph, Network, Static
-from jdfl.network.halo import halo
 from jdfl.network.links import Sizes, in_run
+from jdfl.network.sums import halo
 from jdfl.problems import Problem
 
 _COPIES = 1000  # of [M, n], in addition to one per node, that no state is expected to exceed

@@ -22,10 +22,9 @@ from jdfl.events.event import Event, Note, Notes
 from jdfl.events.execution import Tables, happen, of_every_node
 from jdfl.events.faults import links
 from jdfl.events.timeline import Events, Kind, hears
-from jdfl.network import Network, Static, Timed, require
+from jdfl.network import Network, Static, Timed, Times, TimeTrace, require
 from jdfl.network.graph import Graph
 from jdfl.network.tables import called
-from jdfl.network.times import Times, TimeTrace
 from jdfl.problems import Problem
 
 HAPPENED = "happened"  # the entry of the tables that says how many events have happened, []

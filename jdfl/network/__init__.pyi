@@ -1,5 +1,6 @@
 from .combining import PartialCommunication, Synchronised, partial_communication, synchronised
 from .conversions import from_edges, from_matrix, from_networkx, from_scipy, to_networkx
+from .designed import EquiRounds, base_graph, de_bruijn, equi_rounds, equi_static, hyper_hypercube
 from .drawn import (
     NeighbourWeights,
     RandomLinks,
@@ -10,7 +11,6 @@ from .drawn import (
     random_matching,
     random_neighbours,
 )
-from .equitopo import EquiRounds, equi_rounds, equi_static
 from .families import circulant, complete, d_out, exponential, ring, star, torus
 from .faults import (
     BurstyLoss,
@@ -24,22 +24,29 @@ from .faults import (
     node_participation,
     outages,
 )
-from .finite_time import base_graph, de_bruijn, hyper_hypercube
 from .graph import Format, Graph, Late, Network, Static, Timing, as_bcoo, as_dense, mix, sample_neighbours
 from .labels import Between, d_cliques, stl_fw
 from .late import Delays, Mail, Past, delays, known
-from .links import Missing, in_run
+from .links import Missing, adding, averaging, in_run
 from .matching import Matchings, Schedule, matcha, matchings
 from .ordering import narrow_order
+from .properties import Summary, check_weights, node_weights, require, spectral_gap, summary
 from .random_families import barabasi_albert, erdos_renyi, k_in, k_regular, random_geometric, watts_strogatz
-from .requirements import check_weights, node_weights, require
-from .reweighted import adding, averaging
 from .sequences import Hops, Periodic, RandomChoice, matrices, one_peer_exponential, period_of, periodic, random_choice
-from .spectral import Summary, spectral_gap, summary
 from .sums import Buckets, gather_sum
 from .tables import bucketed, check_graph, pad, refuse_synchronised, relabel, to_scipy
-from .times import ExponentialTime, FixedTime, LogNormalTime, ParetoTime, Times, TimeTrace, time_trace
-from .timing import Timed, advanced, timed
+from .timing import (
+    ExponentialTime,
+    FixedTime,
+    LogNormalTime,
+    ParetoTime,
+    Timed,
+    Times,
+    TimeTrace,
+    advanced,
+    time_trace,
+    timed,
+)
 from .weights import FormatChoice, Weights, laplacian
 
 __all__ = [

@@ -12,7 +12,7 @@ from jdfl.base.arguments import checked
 from jdfl.base.names import Names, aligned, labelled, labels_of, names_of
 from jdfl.base.settings import Count
 from jdfl.network.graph import Graph, Network, Static
-from jdfl.network.growth import centred, largest_modulus
+from jdfl.network.properties import centred, largest_modulus
 from jdfl.network.tables import TOLERANCE, Arcs, arcs, arcs_of, graph_of, is_symmetric, linked, stochastic, sum_to_one
 from jdfl.network.weights import FormatChoice, Weights, build, table
 

@@ -17,11 +17,10 @@ from jdfl.base.names import NodeNames
 from jdfl.base.settings import Bound, Count
 from jdfl.base.streams import Stream
 from jdfl.network.families import complete
-from jdfl.network.graph import Graph, Network, Share, Static
+from jdfl.network.graph import Graph, Network, Share, Shown, Static
 from jdfl.network.links import equal_shares, ids, link_keys, shuffled, uniform
 from jdfl.network.random_families import others
 from jdfl.network.sequences import table_of
-from jdfl.network.shown import Shown
 from jdfl.network.tables import arcs_of, called
 from jdfl.network.weights import Weights
 

@@ -6,21 +6,33 @@ sender keeps what was not delivered, as if it had no receipt ("sender"): columns
 "own", a symmetric or doubly stochastic W stays so while both directions of a link fail together. A lost message has
 been sent and counts as traffic; an absent node sends nothing.
 
+What lasts is a two-state Markov chain for every link or node, whose state in any round is a function of its key and the
+round alone. No state is carried from round to round, so a resumed run, or a query of any single round, sees the same
+states. With a the probability of a transition to state 1 and b that of a transition back, states h rounds apart are
+related by
+
+    P(1 after h | x) = pi + l^h (x - pi),   pi = a / (a + b),   l = 1 - a - b.
+
+States in rounds that are multiples of 2^L are independent, where |l|^(2^L) is below the resolution of the random
+numbers. A state midway between two known ones is drawn conditionally on both, recursively down to the requested round.
+The random number that decides a round's state is used for that round only. All states have the stationary distribution.
+
 Axes: m nodes, d slots of the table.
 """
 
+import math
 from dataclasses import replace
 from typing import Annotated, Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import Array
+from jax import Array, lax
 
 from jdfl.base import checks, struct
 from jdfl.base.arguments import checked
 from jdfl.base.settings import As, Bound
 from jdfl.base.streams import Stream
-from jdfl.network import chain
 from jdfl.network.graph import Graph, Network, Share
 from jdfl.network.links import (
     INNER,
@@ -39,6 +51,9 @@ from jdfl.network.links import (
 
 _LOST, _BURST = Stream("network.lost", "network"), Stream("network.burst", "network")
 _ACTIVE, _OUTAGE = Stream("network.taking part", "network"), Stream("network.outage", "network")
+_RESOLUTION = 2.0**-25  # of uniform float32 numbers
+_MOST = 28  # levels; a run has at most 2^30 rounds
+_RAREST = 2.0**-30  # smallest transition probability: one transition in the longest possible run
 _Loss = Annotated[float, Bound("[0, 1]")]
 _Rounds = Annotated[Any, As(tuple[int, ...] | None, lambda given: given[0] if given and len(given) == 1 else given)]
 
@@ -63,7 +78,7 @@ class BurstyLoss(Lasting):
     to_bad: Array  # float32 [] probability that a good link is bad in the next round
     to_good: Array  # float32 [] probability that a bad link is good in the next round
     loss: Array  # float32 [2] loss probability on a good link, and on a bad one
-    levels: int = struct.field(pytree_node=False)  # of `chain.state`
+    levels: int = struct.field(pytree_node=False)  # of `state`
     directed: bool = struct.field(pytree_node=False)  # whether each direction of a link has its own state
     weights: Missing = struct.field(pytree_node=False)
 
@@ -75,7 +90,7 @@ class BurstyLoss(Lasting):
     def bad(self, k: Array, graph: Graph) -> Array:
         """The slots [m, d] of the base's graph whose link is bad in round k []."""
         keys = link_keys(self.lasting, _BURST, graph, directed=self.directed)
-        return chain.state(keys, k, self.to_bad, self.to_good, self.levels)
+        return state(keys, k, self.to_bad, self.to_good, self.levels)
 
 
 def _lossy(network: LinkLoss | BurstyLoss, graph: Graph, key: Array, p: Array) -> Graph:
@@ -110,7 +125,7 @@ class Outages(Lasting):
 
     down: Array  # float32 [] probability that a running node is down in the next round
     up: Array  # float32 [] probability that a node that is down comes back in the next round
-    levels: int = struct.field(pytree_node=False)  # of `chain.state`
+    levels: int = struct.field(pytree_node=False)  # of `state`
     weights: Missing = struct.field(pytree_node=False)
 
     def at(self, k: Array, key: Array) -> Graph:
@@ -119,7 +134,7 @@ class Outages(Lasting):
 
     def away(self, k: Array) -> Array:
         """The nodes that are down in round k []: bool [m]."""
-        return chain.state(_OUTAGE.keys(self.lasting, ids(self.m)), k, self.down, self.up, self.levels)
+        return state(_OUTAGE.keys(self.lasting, ids(self.m)), k, self.down, self.up, self.levels)
 
 
 @struct.dataclass
@@ -197,7 +212,7 @@ def bursty_loss(
     Raises:
         ValueError: For probabilities out of range, and for a base that is synchronised.
     """
-    levels = chain.check(to_bad=to_bad, to_good=to_good)
+    levels = _levels_of(to_bad=to_bad, to_good=to_good)
     inside, name = around(base, f"bursty loss({_each(directed)}to_bad={to_bad:g}, to_good={to_good:g})")
     loss = jnp.asarray([good, bad], jnp.float32)
     return BurstyLoss(inside, jnp.float32(to_bad), jnp.float32(to_good), loss, levels, directed, weights, name=name)
@@ -253,7 +268,7 @@ def outages(base: Network, down: Share, up: Share, *, weights: Missing = "own") 
     Raises:
         ValueError: For probabilities out of range; for a base that is synchronised or whose messages are late or lost.
     """
-    levels = chain.check(down=down, up=up)
+    levels = _levels_of(down=down, up=up)
     inside, name = around(base, f"outages(down={down:g}, up={up:g})", on_time="outages", lossless="outages")
     return Outages(inside, jnp.float32(down), jnp.float32(up), levels, weights, name=name)
 
@@ -302,3 +317,60 @@ def _rounds(base: Network, name: str, given: Any, otherwise: int) -> np.ndarray:
     if not np.issubdtype(np.asarray(given).dtype, np.integer) or np.min(np.asarray(given)) < 0:
         checks.refuse(f"whole numbers {name} >= 0", name, given, "They are rounds.")
     return np.broadcast_to(np.asarray(given), (m,))
+
+
+def _levels_of(**named: float) -> int:
+    """Check a pair of transition probabilities and return the number of `levels`; raises ValueError if unusable."""
+    for name, p in named.items():
+        if p < _RAREST:
+            raise ValueError(
+                f"Expected {name} >= {_RAREST:g}, got {name} = {p!r}: no run is long enough to see such a change. Use "
+                "link_loss or node_participation, whose rounds are independent."
+            )
+    (one, p), (other, q) = named.items()
+    if p == 1 and q == 1:
+        raise ValueError(f"Expected {one} or {other} below 1, got both 1: states would only alternate. Lower one.")
+    return levels(float(p), float(q))
+
+
+def levels(a: float, b: float) -> int:
+    """The number of times the interval between two independent states is halved: an integer from 0 to 28."""
+    kept = abs(1 - a - b)
+    if kept in (0, 1):
+        return 0 if kept == 0 else _MOST
+    needed = math.log(_RESOLUTION) / math.log(kept)
+    return min(_MOST, max(0, math.ceil(math.log2(max(needed, 1)))))
+
+
+def state(keys: Array, k: Array, a: Array, b: Array, levels: int) -> Array:
+    """Whether each chain is in state 1 in a given round: bool [...]."""
+    share = a / (a + b)
+    kept = [1 - a - b]  # l^(2^i)
+    for _ in range(levels):
+        kept.append(kept[-1] * kept[-1])
+
+    def drawn(time: Array) -> Array:
+        at = jax.vmap(jax.random.fold_in, (0, None))(keys.reshape(-1), time)
+        return uniform(at).reshape(keys.shape)
+
+    def halved(carry: tuple[Array, Array, Array], at: tuple[Array, Array]) -> tuple[tuple[Array, Array, Array], None]:
+        """The half of the interval starting at `begin` that contains k, and the states at its ends."""
+        (begin, left, right), (level, kept) = carry, at
+
+        def after(x: Array) -> Array:
+            """The probability of state 1 half an interval after state x."""
+            return share + kept * (x - share)
+
+        middle = begin + (1 << level)
+        x, one, zero = left.astype(jnp.float32), after(jnp.float32(1)), after(jnp.float32(0))
+        to_one = after(x) * jnp.where(right, one, 1 - one)
+        to_zero = (1 - after(x)) * jnp.where(right, zero, 1 - zero)
+        between = drawn(middle) * (to_one + to_zero) < to_one
+        later = k >= middle
+        begin = jnp.where(later, middle, begin)
+        return (begin, jnp.where(later, between, left), jnp.where(later, right, between)), None
+
+    begin = (k >> levels) << levels
+    ends = begin, drawn(begin) < share, drawn(begin + (1 << levels)) < share
+    half = jnp.arange(levels, dtype=jnp.int32)[::-1], jnp.stack(jnp.broadcast_arrays(*kept))[:levels][::-1]
+    return lax.scan(halved, ends, half)[0][1]

@@ -1,5 +1,5 @@
-"""Wrapper networks, and what networks with random links share: random numbers, subsets of nodes, graphs with links
-removed.
+"""Wrapper networks, and what networks with random links share: random numbers, subsets of nodes, graphs with other
+links or weights.
 
 A network and its wrapper draw with different keys, and so do nested wrappers.
 
@@ -17,8 +17,8 @@ from jax import Array, lax
 from jdfl.base import struct
 from jdfl.base.names import Names, aligned, unlabelled
 from jdfl.base.streams import Stream
-from jdfl.network.graph import Graph, Network
-from jdfl.network.shown import Shown
+from jdfl.devices import nodes
+from jdfl.network.graph import Graph, Network, Shown
 from jdfl.network.tables import called, kind_of, refuse_synchronised
 
 Missing = Literal["own", "rescale", "sender"]
@@ -202,3 +202,52 @@ def between(graph: Graph, active: Array, weights: Missing = "own") -> Graph:
     gone = (graph.mask & ~left.mask).astype(jnp.int32)
     sent = graph.out_degree.at[graph.senders].add(-gone)
     return replace(left, out_degree=jnp.where(active, sent, 0))
+
+
+def averaging(graph: Graph) -> Graph:
+    """The same links with equal weights in every row, which sum to one: a node averages what it receives with its own.
+
+    This is the row-stochastic matrix of methods for directed networks. Receivers can compute it themselves.
+    """
+    weight, own = equal_shares(jnp.sum(graph.mask, axis=1, dtype=jnp.int32))
+    return replace(graph, weight=jnp.where(graph.mask, weight[:, None], 0), self_weight=own)
+
+
+def adding(graph: Graph) -> Graph:
+    """The same links with weight 1, and 0 for a node itself: mixing adds up what the in-neighbours send.
+
+    `Round.pull` then computes minus the product with the Laplacian of the graph, sum_j (x_j - x_i).
+    """
+    return replace(graph, weight=graph.mask.astype(graph.weight.dtype), self_weight=jnp.zeros_like(graph.self_weight))
+
+
+def parents(graph: Graph, node: Array) -> Array:
+    """The ids [m] of the nodes' parents in a breadth-first spanning tree from node 0, which has the parent -1.
+
+    A parent is the neighbour with the smallest id of those nearest to node 0, so the tree depends on ids alone.
+    """
+    most = jnp.int32(nodes.count(node.shape[0]))
+
+    def nearer(carry: tuple[Array, Array]) -> tuple[Array, Array]:
+        near = jnp.where(graph.mask, graph.gathered(carry[0])[graph.senders] + 1, most)
+        new = jnp.minimum(carry[0], near.min(axis=1, initial=most))
+        return new, nodes.total((new != carry[0]).astype(jnp.int32)) > 0
+
+    start = jnp.where(node == 0, jnp.int32(0), most)
+    far, _ = lax.while_loop(lambda carry: carry[1], nearer, (start, jnp.bool_(True)))
+    before = graph.mask & (graph.gathered(far)[graph.senders] == far[:, None] - 1)
+    ids = jnp.where(before, graph.gathered(node)[graph.senders], most)
+    return jnp.where(node == 0, jnp.int32(-1), ids.min(axis=1, initial=most))
+
+
+def branches(graph: Graph, node: Array, parent: Array) -> tuple[Graph, Graph]:
+    """The graph with the links of a tree alone, and weights with which mixing gives every node the row of its parent.
+
+    The second has weights that give the sum of its children's rows. The `parent` [m] is the result of `parents`.
+    """
+    above = graph.mask & (graph.gathered(node)[graph.senders] == parent[:, None])
+    below = graph.mask & (graph.gathered(parent)[graph.senders] == node[:, None])
+    mask, own = above | below, jnp.zeros_like(graph.self_weight)
+    tree = replace(graph, mask=mask, self_weight=own, out_degree=jnp.sum(mask, axis=1, dtype=jnp.int32))
+    first, second = (replace(tree, weight=slots.astype(graph.weight.dtype)) for slots in (above, below))
+    return first, second

@@ -19,8 +19,7 @@ from jdfl.base.names import NodeNames, order_of
 from jdfl.base.settings import Count
 from jdfl.network.combining import Synchronised
 from jdfl.network.families import circulant, exponential_offsets
-from jdfl.network.graph import Graph, Network, Static, as_dense, round_of
-from jdfl.network.shown import Shown
+from jdfl.network.graph import Graph, Network, Shown, Static, as_dense, round_of
 from jdfl.network.tables import called, graph_of, pad, refuse_synchronised, relabel, synchronised_now
 
 Hops = Literal["minimal", "paper", "code"]

@@ -4,10 +4,14 @@ A table [m, d] is as wide as its largest in-degree, so a single hub makes every 
 degree, rounded up to 2^k or 1.5 * 2^k; a row then costs less than 1.5 times its own degree, whatever the degree of the
 hub.
 
-Axes: m nodes, d slots, n parameters, b rows of a block.
+Where the nodes are sharded over devices, a `Halo` says which rows the devices exchange before they sum.
+
+Axes: m nodes (on a device, where they are sharded), d slots, n parameters, b rows of a block, D devices, k rows that go
+from one device to another.
 """
 
 from functools import partial
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -16,8 +20,10 @@ from jax import Array, lax
 
 from jdfl.base import struct
 from jdfl.base.backend import backend
+from jdfl.devices import nodes
 
 _UNROLL = 16  # slots summed in one pass over the rows
+WORTH = 0.75  # of the rows that `nodes.everyone` gathers; above it, one gather beats many exchanges
 _HELD = 4  # slots whose rows a TPU, which writes every gathered row first, holds at a time
 
 
@@ -104,3 +110,75 @@ def bucket_sum(buckets: Buckets, senders: Array, weight: Array, x: Array) -> Arr
         part = _slots_sum(senders[rows, :width], weight[rows, :width], x, min(_UNROLL, width // 2))
         parts.append(part)
     return jnp.concatenate(parts)[buckets.place]
+
+
+@struct.dataclass
+class Halo:
+    """Per hop, the local rows to send to the device that many places further round the ring of devices."""
+
+    rows: tuple[Array, ...]  # per hop [k] int32
+    hops: tuple[int, ...] = struct.field(pytree_node=False)
+    pairs: tuple[tuple[tuple[int, int], ...], ...] = struct.field(pytree_node=False)  # per hop (from, to)
+
+    def received(self, x: Array) -> Array:
+        """The local rows [m, ...], then those of other devices, in the order that a placed graph's senders index."""
+        axis = _axis()
+        parts = [lax.ppermute(x[rows], axis, pairs) for rows, pairs in zip(self.rows, self.pairs)]
+        return jnp.concatenate([x, *parts])
+
+    def returned(self, y: Array, m: int) -> Array:
+        """Numbers [m, ...] for the local rows: the sums over all devices of y, in the order of `received`."""
+        axis, own, begin = _axis(), y[:m], m
+        for rows, pairs in zip(self.rows, self.pairs):
+            part = y[begin : begin + rows.shape[0]]
+            own = own.at[rows].add(lax.ppermute(part, axis, [(to, source) for source, to in pairs]))
+            begin += rows.shape[0]
+        return own
+
+
+def halo(senders: np.ndarray, mask: np.ndarray, devices: int) -> tuple[Halo, np.ndarray] | None:
+    """The exchange of rows for a table of senders that is sharded over devices."""
+    m = len(senders) // devices
+    wanted = [_remote(senders, mask, m, device) for device in range(devices)]
+    lists: dict[int, dict[int, np.ndarray]] = {}  # hop -> sending device -> its rows
+    for device, ids in enumerate(wanted):
+        for source in np.unique(ids // m):
+            lists.setdefault(int(device - source) % devices, {})[int(source)] = ids[ids // m == source] - source * m
+    size = {hop: max(map(len, lists[hop].values())) for hop in sorted(lists)}
+    if sum(size.values()) > WORTH * (devices - 1) * m:
+        return None
+    rows: list[Array] = []
+    pairs: list[tuple[tuple[int, int], ...]] = []
+    begin: dict[int, int] = {}
+    for hop, k in size.items():
+        begin[hop] = m + sum(size[earlier] for earlier in size if earlier < hop)
+        table = np.zeros((devices, k), np.int32)  # unfilled entries send row 0, which no receiver reads
+        for source, own in lists[hop].items():
+            table[source, : len(own)] = own
+        rows.append(jnp.asarray(table.reshape(-1)))
+        pairs.append(tuple((source, (source + hop) % devices) for source in sorted(lists[hop])))
+    local = np.empty_like(senders)
+    for device in range(devices):
+        here = slice(device * m, (device + 1) * m)
+        place = np.zeros(devices * m, np.int32)
+        place[here] = np.arange(m)
+        for hop in size:
+            source = (device - hop) % devices
+            own = lists[hop].get(source)
+            if own is not None:
+                place[source * m + own] = begin[hop] + np.arange(len(own))
+        local[here] = place[senders[here]]
+    return Halo(tuple(rows), tuple(size), tuple(pairs)), local
+
+
+def _remote(senders: np.ndarray, mask: np.ndarray, m: int, device: int) -> np.ndarray:
+    """The ids, ascending, of a device's in-neighbours that live on other devices."""
+    here = slice(device * m, (device + 1) * m)
+    heard: Any = np.unique(senders[here][mask[here]])
+    return heard[heard // m != device]
+
+
+def _axis() -> str:
+    here = nodes.share()
+    assert here is not None  # only a graph sharded over devices has a halo
+    return here.axis

@@ -22,7 +22,7 @@ from jdfl.codecs.sensing import Sensing
 from jdfl.engine.stopping import StopRule
 from jdfl.lab.trackers import Tracker
 from jdfl.network import Network
-from jdfl.network.times import Times
+from jdfl.network.timing import Times
 from jdfl.privacy import Mechanism, mechanisms
 from jdfl.problems import Problem
 from tests.docs.blocks import ROOT

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import scipy
 
-from jdfl.network import chain
+from jdfl.network import faults
 from tests.later import Later
 
 KEYS = Later(jax.random.split, jax.random.key(3), 4000)
@@ -13,9 +13,9 @@ KEYS = Later(jax.random.split, jax.random.key(3), 4000)
 
 def states(a, b, rounds):
     """States [k, key] of rounds."""
-    found = jax.vmap(chain.state, (None, 0, None, None, None))
+    found = jax.vmap(faults.state, (None, 0, None, None, None))
     return np.asarray(
-        jax.jit(found, static_argnums=4)(KEYS(), jnp.asarray(rounds, jnp.int32), a, b, chain.levels(a, b))
+        jax.jit(found, static_argnums=4)(KEYS(), jnp.asarray(rounds, jnp.int32), a, b, faults.levels(a, b))
     )
 
 
@@ -38,15 +38,15 @@ def test_states_follow_the_chain():
 
 
 def test_a_round_is_the_same_however_it_is_reached():
-    a, b, levels = 0.02, 0.05, chain.levels(0.02, 0.05)
+    a, b, levels = 0.02, 0.05, faults.levels(0.02, 0.05)
     far = 2**30 - 1
-    one = np.asarray(jax.jit(chain.state, static_argnums=4)(KEYS()[:50], jnp.int32(far), a, b, levels))
+    one = np.asarray(jax.jit(faults.state, static_argnums=4)(KEYS()[:50], jnp.int32(far), a, b, levels))
     np.testing.assert_array_equal(one, states(a, b, [far, 5])[0, :50])
     np.testing.assert_array_equal(states(a, b, [7]), states(a, b, np.arange(9))[7:8])
 
 
 def test_levels_reach_independence_or_the_longest_run():
     for a, b in ((1e-9, 1e-9), (0.5, 0.5), (0.02, 0.1), (1.0, 0.999)):
-        levels = chain.levels(a, b)
+        levels = faults.levels(a, b)
         assert levels == 28 or abs(1 - a - b) ** (2**levels) <= 2.0**-25
         assert levels == 0 or abs(1 - a - b) ** (2 ** (levels - 1)) > 2.0**-25

@@ -8,8 +8,8 @@ import numpy as np
 
 import jdfl
 from jdfl import network as nw
-from jdfl.network import growth
-from jdfl.network.growth import mean_growth
+from jdfl.network import properties
+from jdfl.network.properties import centred, largest_modulus, mean_growth, spectral_radius
 from tests.later import Later
 from tests.network.examples import graph_of_round, matrices, rounds
 from tests.refused import refused
@@ -106,11 +106,11 @@ def test_large_networks_are_judged_alike(monkeypatch):
 
     def found():
         turns = nw.periodic(graphs)
-        return mean_growth(nw.random_choice(graphs)).most, growth.spectral_radius([turns.at(k, None) for k in range(5)])
+        return mean_growth(nw.random_choice(graphs)).most, spectral_radius([turns.at(k, None) for k in range(5)])
 
     dense = found()
-    monkeypatch.setattr(growth, "EXACT_UP_TO", 0)
+    monkeypatch.setattr(properties, "EXACT_UP_TO", 0)
     np.testing.assert_allclose(found(), dense, rtol=1e-6)
-    turn = growth.centred(np.eye(6)) @ np.roll(np.eye(6), 1, axis=1)
+    turn = centred(np.eye(6)) @ np.roll(np.eye(6), 1, axis=1)
     for matrix, m, modulus in ((0.8 * turn - 0.1 * turn @ turn, 6, 0.9), (0 * turn, 6, 0), (turn, 1, 0)):
-        np.testing.assert_allclose(growth.largest_modulus(matrix.__matmul__, m, symmetric=False), modulus, rtol=1e-6)
+        np.testing.assert_allclose(largest_modulus(matrix.__matmul__, m, symmetric=False), modulus, rtol=1e-6)

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jdfl import network as nw
-from jdfl.network.activation import TOLERANCE, activation, laplacian, mixing_step
+from jdfl.network.matching import TOLERANCE, activation, laplacian, mixing_step
 from tests.later import Later
 from tests.network.examples import edge_lists, matrices, rounds
 

@@ -13,7 +13,7 @@ from hypothesis import given
 from jdfl import network as nw
 from jdfl.base import checks
 from jdfl.config import NETWORKS
-from jdfl.network import spectral
+from jdfl.network import properties
 from tests.network.examples import graphs
 from tests.refused import refused
 
@@ -34,7 +34,7 @@ def test_gaps_are_those_of_closed_forms():
 def test_the_sparse_methods_agree_with_the_dense_one(weights, monkeypatch):
     net = nw.erdos_renyi(300, 0.05, weights=weights)
     dense = nw.spectral_gap(net)
-    monkeypatch.setattr(spectral, "DENSE_UP_TO", 10)
+    monkeypatch.setattr(properties, "DENSE_UP_TO", 10)
     assert nw.spectral_gap(net) == pytest.approx(dense, rel=1e-6)
 
 
@@ -98,12 +98,10 @@ def test_every_kind_of_network_is_displayed_in_twelve_lines_with_its_settings():
         assert "Array(" not in shown + repr(network)
 
 
-def test_a_small_fixed_network_says_its_degrees_weights_and_gap_and_a_traced_one_its_name(monkeypatch):
+def test_a_fixed_network_says_its_degrees_and_weights_and_a_traced_one_its_name():
     network, seen = nw.ring(6), []
-    for part in ("2 to 2, mean 2", "metropolis, doubly stochastic", f"{nw.spectral_gap(network):.4g}"):
+    for part in ("2 to 2, mean 2", "metropolis"):
         assert part in repr(network)
     jax.jit(lambda net: seen.append(repr(net)) or net.graph.weight)(network)
     assert seen == [repr(network).splitlines()[0]] == [checks.shown(network)]
     assert "ring" in repr(jax.tree.map(lambda _: None, network))
-    monkeypatch.setattr(spectral, "spectral_gap", lambda _: 1 / 0)
-    assert "gap" not in repr(nw.ring(2000))  # nothing expensive is computed
