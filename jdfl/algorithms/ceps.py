@@ -56,7 +56,8 @@ from jdfl.base.settings import As, Count, Fraction, Positive, Provenance
 from jdfl.base.streams import Stream
 from jdfl.codecs import Codec, Dense, OneBit
 from jdfl.devices.blocks import at_once, in_blocks
-from jdfl.network import Network, known
+from jdfl.network import Network
+from jdfl.network.late import known
 from jdfl.privacy import Mechanism
 from jdfl.problems import Problem
 

@@ -18,8 +18,9 @@ from jdfl.arrays import ops
 from jdfl.base.marking import sent
 from jdfl.codecs import Wire, round_trip, transmit
 from jdfl.devices import nodes
-from jdfl.network import Graph, Mail, Past
+from jdfl.network import Graph
 from jdfl.network import mix as mix_rows
+from jdfl.network.late import Mail, Past
 from jdfl.robust import Rule, Weighted
 
 

@@ -19,7 +19,8 @@ from jdfl.algorithms.moment import Info, Moment
 from jdfl.algorithms.round import Round
 from jdfl.algorithms.statement import built_in, of_jdfl
 from jdfl.base import checks, struct
-from jdfl.network import Mail, Network
+from jdfl.network import Network
+from jdfl.network.late import Mail
 from jdfl.network.links import Sizes
 from jdfl.privacy import Guarantee
 from jdfl.problems import Problem

@@ -16,7 +16,9 @@ from jdfl.algorithms.round import Round
 from jdfl.arrays.nonzeros import Nonzeros, dense, gathered_sum
 from jdfl.base.streams import Stream
 from jdfl.codecs import each_row, receive, transmit
-from jdfl.network import Graph, Past, gather_sum, known, sample_neighbours
+from jdfl.network import Graph, sample_neighbours
+from jdfl.network.late import Past, known
+from jdfl.network.sums import gather_sum
 
 _NEIGHBOURS, _OWN = Stream("ceps.neighbours", "choice"), Stream("ceps.own", "choice")  # requested nodes
 

@@ -21,10 +21,10 @@ from jdfl.base.streams import Keys
 from jdfl.devices import nodes
 from jdfl.engine import guard, invariants
 from jdfl.engine.stopping import StopRule
-from jdfl.network import Graph, Network, advanced, in_run
+from jdfl.network import Graph, Network, in_run
 from jdfl.network.links import Sizes
 from jdfl.network.ordering import in_order_of
-from jdfl.network.timing import Seconds
+from jdfl.network.timing import Seconds, advanced
 from jdfl.problems import Problem
 
 

@@ -26,14 +26,13 @@ from .faults import (
 )
 from .graph import Format, Graph, Late, Network, Static, Timing, as_bcoo, as_dense, mix, sample_neighbours
 from .labels import Between, d_cliques, stl_fw
-from .late import Delays, Mail, Past, delays, known
+from .late import Delays, delays
 from .links import Missing, adding, averaging, in_run
 from .matching import Matchings, Schedule, matcha, matchings
 from .ordering import narrow_order
 from .properties import Summary, check_weights, node_weights, require, spectral_gap, summary
 from .random_families import barabasi_albert, erdos_renyi, k_in, k_regular, random_geometric, watts_strogatz
 from .sequences import Hops, Periodic, RandomChoice, matrices, one_peer_exponential, period_of, periodic, random_choice
-from .sums import Buckets, gather_sum
 from .tables import bucketed, check_graph, pad, refuse_synchronised, relabel, to_scipy
 from .timing import (
     ExponentialTime,
@@ -43,7 +42,6 @@ from .timing import (
     Timed,
     Times,
     TimeTrace,
-    advanced,
     time_trace,
     timed,
 )
@@ -51,7 +49,6 @@ from .weights import FormatChoice, Weights, laplacian
 
 __all__ = [
     "Between",
-    "Buckets",
     "BurstyLoss",
     "Delays",
     "EquiRounds",
@@ -64,7 +61,6 @@ __all__ = [
     "Late",
     "LinkLoss",
     "LogNormalTime",
-    "Mail",
     "Matchings",
     "Membership",
     "Missing",
@@ -74,7 +70,6 @@ __all__ = [
     "Outages",
     "ParetoTime",
     "PartialCommunication",
-    "Past",
     "Periodic",
     "RandomChoice",
     "RandomLinks",
@@ -90,7 +85,6 @@ __all__ = [
     "Timing",
     "Weights",
     "adding",
-    "advanced",
     "as_bcoo",
     "as_dense",
     "averaging",
@@ -115,12 +109,10 @@ __all__ = [
     "from_matrix",
     "from_networkx",
     "from_scipy",
-    "gather_sum",
     "hyper_hypercube",
     "in_run",
     "k_in",
     "k_regular",
-    "known",
     "laplacian",
     "link_loss",
     "matcha",

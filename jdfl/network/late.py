@@ -62,12 +62,7 @@ class Past:
 
     @classmethod
     def begin(cls, graph: Graph, x: Array) -> "Past | None":
-        """An empty record; None where messages arrive in the round in which they are sent.
-
-        Args:
-            graph: The graph of the first round, which carries the bound on delays.
-            x ([m, n]): Rows with the shape and dtype of the messages.
-        """
+        """No messages like x [m, n] yet; None where messages arrive in the round in which they are sent."""
         if graph.late is None:
             return None
         return cls(jnp.zeros((x.shape[0], graph.late.bound + 1, x.shape[1]), x.dtype))
@@ -77,28 +72,14 @@ class Past:
         return Past(self.rows.at[:, k % self.rows.shape[1]].set(z))
 
     def heard(self, graph: Graph, k: Array) -> tuple[Array, Array]:
-        """The newest messages that have arrived, as indices into all recorded messages.
-
-        Args:
-            graph: The graph of the round.
-            k ([]): The round.
-
-        Returns:
-            Senders [m, d] as row indices of the second result: all recorded messages [M (b + 1), n].
-        """
+        """The newest messages that have arrived: indices [m, d] into all recorded messages [M (b + 1), n]."""
         assert graph.late is not None
         kept = self.rows.shape[1]
         all_rows = graph.gathered(self.rows)
         return graph.senders * kept + (k - graph.late.age) % kept, all_rows.reshape(-1, self.rows.shape[2])
 
     def mix(self, graph: Graph, x: Array, k: Array) -> Array:
-        """Weighted sums [m, n] of own rows and the neighbours' newest messages.
-
-        Args:
-            graph: The graph of the round. Neighbours with no message yet leave their weight to the receiver's own row.
-            x ([m, n]): The nodes' own rows.
-            k ([]): The round, whose messages `after` has recorded.
-        """
+        """Weighted sums [m, n] of own rows x [m, n] and the newest messages, those of round k among them."""
         graph = known(graph)
         senders, rows = self.heard(graph, k)
         return graph.self_weight.astype(x.dtype)[:, None] * x + gather_sum(senders, graph.weight, rows)
@@ -119,26 +100,12 @@ class Mail:
 
     @classmethod
     def begin(cls, graph: Graph, x: Array) -> "Mail | None":
-        """An empty record; None where messages arrive in the round in which they are sent.
-
-        Args:
-            graph: The graph of the first round, which carries the bound on delays.
-            x ([m, n]): Rows with the shape and dtype of the messages.
-        """
+        """No messages like x [m, n] yet; None where messages arrive in the round in which they are sent."""
         past = Past.begin(graph, x)
         return None if past is None else cls(past.rows)
 
     def mix(self, graph: Graph, x: Array, k: Array) -> tuple[Array, "Mail"]:
-        """What each node holds after a round in which all nodes send: its own share plus everything that arrives.
-
-        Args:
-            graph: The graph of the round.
-            x ([m, n]): The row that each node sends; links weight it.
-            k ([]): The round.
-
-        Returns:
-            The sums [m, n], and the messages still in transit.
-        """
+        """What each node holds after it has sent its row of x [m, n] in round k: its own share and what arrives."""
         assert graph.late is not None
         takes, kept, sent = graph.late.takes, self.rows.shape[1], graph.gathered(x)
 

@@ -64,12 +64,7 @@ class Lasting(Around):
     run: Array | None = struct.field(default=None, kw_only=True)  # key [] of the run; None: outside a run
 
     def in_run(self, key: Array, bits: int | Sizes) -> Self:
-        """The network in a run, whose key determines all its rounds; the base gets a key of its own.
-
-        Args:
-            key ([]): Key of the run.
-            bits: Size of one message of the run, in bits, from 0, or the `Sizes` of the nodes.
-        """
+        """The network in a run, whose key [] determines all its rounds; the base gets a key of its own."""
         return replace(self, base=in_run(self.base, INNER.of(key), bits), run=key)
 
     @property

@@ -70,20 +70,10 @@ def _slots_sum(senders: Array, weight: Array, x: Array, unroll: int) -> Array:
 
 
 def gather_sum(senders: Array, weight: Array, x: Array, *, cheap: bool = False) -> Array:
-    """The weighted sums of rows over a table of neighbours, sum_j weight[:, j] x[senders[:, j]].
+    """The sums [b, n] over j of weight[:, j] x[senders[:, j]], for tables [b, d] and rows x [m, n].
 
-    No array [b, d, n] is ever formed.
-
-    Args:
-        senders: senders [b, d] int32, row indices of x.
-        weight: weight [b, d], the weights.
-        x: Rows x [m, n].
-        cheap: Whether computing a number of x again costs less than reading it.
-
-    Returns:
-        The sums [b, n].
+    No array [b, d, n] is ever formed. `cheap` says that computing a number of x again costs less than reading it.
     """
-    senders, weight, x = jnp.asarray(senders), jnp.asarray(weight), jnp.asarray(x)
     d = senders.shape[1]
     if backend() == "tpu":
         senders, weight, x = lax.optimization_barrier((senders, weight, x))
@@ -103,7 +93,6 @@ def gather_sum(senders: Array, weight: Array, x: Array, *, cheap: bool = False) 
 
 def bucket_sum(buckets: Buckets, senders: Array, weight: Array, x: Array) -> Array:
     """`gather_sum` over a whole table, bucket by bucket."""
-    senders, weight, x = jnp.asarray(senders), jnp.asarray(weight), jnp.asarray(x)
     parts: list[Array] = []
     for rows, width in zip(buckets.rows, buckets.widths):
         # At least two passes: a single pass would be fused into the reordering below, which was 5 times slower.

@@ -174,13 +174,7 @@ class Timed(Lasting):
     bits: int | Sizes = struct.field(pytree_node=False, default=0)  # size of a message
 
     def in_run(self, key: Array, bits: int | Sizes) -> Self:
-        """The network in a run, whose key determines which nodes are slow.
-
-        Args:
-            key ([]): Key of the run.
-            bits: Size of one message of the run, in bits, or the `Sizes` of the nodes; divided by the bandwidth it
-                gives a transmission time.
-        """
+        """The network in a run, whose key [] determines which nodes are slow, with the bits of a message."""
         return replace(super().in_run(key, bits), bits=bits)
 
     def at(self, k: Array, key: Array) -> Graph:
@@ -302,13 +296,9 @@ def _last(time: Seconds, most: Callable[[Array], Array]) -> Seconds:
 
 
 def advanced(graph: Graph, clock: Seconds, grads: Array, waits: Array) -> Seconds:
-    """The times at which nodes finish a round, [m] twice, in the form of `added`.
+    """The times [m] at which nodes finish a round, from those at which they finished the previous one.
 
-    Args:
-        graph: The graph of the round, with its timing.
-        clock: When the nodes finished the previous round: seconds [m] and their rounding errors [m].
-        grads: grads [m], number of gradients that each node evaluates.
-        waits: waits [m, d] bool, the slots that a node waits for.
+    Nodes evaluate grads [m] gradients and wait for the messages in the slots waits [m, d].
     """
     assert graph.timing is not None
     dtype = clock[0].dtype

@@ -19,7 +19,8 @@ from jdfl.arrays import ops
 from jdfl.base import struct
 from jdfl.base.settings import Natural, Provenance
 from jdfl.devices.blocks import in_blocks
-from jdfl.network import Graph, gather_sum, mix
+from jdfl.network import Graph, mix
+from jdfl.network.sums import gather_sum
 
 Losses = Callable[[Array], Array]  # the nodes' losses [m], each of its own data at its row of [m, n]
 _WIDE = 64  # slots from which ranks are found by sorting
