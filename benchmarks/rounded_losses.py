@@ -4,7 +4,7 @@ A release is a number with law P, or Q under the neighbouring data, and its loss
 it. The probabilities of its cells on a fine grid under P come from distribution functions. Every cell's loss is rounded
 up to a multiple of a step, or down, and T of them are added by a discrete Fourier transform, without tilting and
 without preserving any mean: the two bounds are about T steps apart. The mass outside the window of the sum is bounded
-by Chernoff's bound, and added to delta or subtracted from it. It shares nothing with `jdfl.privacy.numerical` or
+by Chernoff's bound, and added to delta or subtracted from it. It shares nothing with `jdfl.privacy.bounds` or
 dp-accounting.
 
 Axes: k edges of cells.

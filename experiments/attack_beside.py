@@ -32,7 +32,7 @@ from experiments.attack_worlds import (
 from jdfl.engine import guard, spending
 from jdfl.engine.stopping import View
 from jdfl.privacy import GaussianEvent
-from jdfl.privacy.relation import uncovered
+from jdfl.privacy.report import uncovered
 from jdfl.problems import averaging
 
 

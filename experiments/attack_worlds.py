@@ -17,7 +17,7 @@ from jdfl.algorithms.program import planned
 from jdfl.engine import stepping
 from jdfl.engine.guard import Watched
 from jdfl.network import Network
-from jdfl.privacy.relation import uncovered
+from jdfl.privacy.report import uncovered
 from jdfl.problems import Dataset, LinearRegression
 
 DELTA = 1e-5

@@ -5,7 +5,7 @@ from typing import Any
 
 from jdfl.auditing.attack import Attack
 from jdfl.auditing.probe import Probe
-from jdfl.privacy.relation import plain, upper
+from jdfl.privacy.report import plain, upper
 
 
 @dataclass(frozen=True, kw_only=True)

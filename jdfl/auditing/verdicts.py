@@ -4,7 +4,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from jdfl.auditing.attack import Attack
-from jdfl.privacy.relation import plain, upper
+from jdfl.privacy.report import plain, upper
 
 
 @dataclass(frozen=True, kw_only=True)

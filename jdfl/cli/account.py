@@ -29,10 +29,9 @@ from jdfl.privacy import (
     noise_multiplier,
     report,
 )
+from jdfl.privacy.accounting import delta_for_noise
 from jdfl.privacy.mechanisms import event_of
-from jdfl.privacy.relation import upper
-from jdfl.privacy.report import KEYS
-from jdfl.privacy.slips import room
+from jdfl.privacy.report import KEYS, upper
 
 _ABOUT = """Compute the epsilon of releases, or the noise for a target epsilon, without a run.
 
@@ -255,7 +254,7 @@ def _releases(options: Options) -> dict[str, Any]:
     multiplier = options.multiplier
     if multiplier is None:
         assert options.epsilon is not None
-        delta = room(_event(options, 1.0), count, options.delta, options.epsilon)
+        delta = delta_for_noise(_event(options, 1.0), count, options.delta, options.epsilon)
         kind = "laplace" if options.noise == "laplace" else "gaussian"
         multiplier = noise_multiplier(kind, options.epsilon, delta, count, **how)
     event = _event(options, multiplier)

@@ -22,10 +22,10 @@ from jdfl.engine.spending import guarantee_of, records_of, unspent
 from jdfl.engine.start import check_run, own_key
 from jdfl.engine.stopping import StopRule
 from jdfl.network.graph import Network
-from jdfl.privacy import Accounting, GaussianSchedule, Ledger, PrivacyReport, noise_multiplier, report, together
-from jdfl.privacy.calibration import least_enough
+from jdfl.privacy import Accounting, GaussianSchedule, Ledger, PrivacyReport, noise_multiplier, report
+from jdfl.privacy.accounting import delta_for_noise, least_enough
+from jdfl.privacy.ledger import compact, total_epsilon
 from jdfl.privacy.report import KEYS
-from jdfl.privacy.slips import room
 from jdfl.problems import Problem
 
 _DATA = ("problem.data", "problem.weight")  # settings that are about the records
@@ -90,7 +90,7 @@ def spent_together(results: Sequence[Result], *, delta: float | None = None) -> 
     """The (epsilon, delta) of publishing all of these `results` of runs on the same data.
 
     Runs on different data, such as another split of the same records, count as if every record were at the most
-    exposed node, and so do runs on data that were made twice. `jdfl.privacy.together` describes how runs compose: their
+    exposed node, and so do runs on data that were made twice. `jdfl.privacy.ledger` describes how runs compose: their
     noise has to be independent, so that each needs a private key of its own, and their settings fixed beforehand. A run
     that is given several times, or together with the one that it continues, releases nothing new and counts once.
 
@@ -119,8 +119,8 @@ def spent_together(results: Sequence[Result], *, delta: float | None = None) -> 
                 "Expected runs on the same data, as they protect whole nodes, got runs on several problems: what one "
                 "node has in one of them, many may have in another. Add up the runs of each problem."
             )
-        ledgers = [together.compact(ledger) for ledger in ledgers]
-    return together.total_epsilon(ledgers, min(deltas)), min(deltas)
+        ledgers = [compact(ledger) for ledger in ledgers]
+    return total_epsilon(ledgers, min(deltas)), min(deltas)
 
 
 def check_shared(one: Result, other: Result) -> None:
@@ -262,7 +262,7 @@ def calibrate(
     released = [(node, int(counts[node])) for node in ledger.candidates() if counts[node]]
 
     def least(node: int, count: int) -> float:
-        delta, scale = room(event, count, told.delta, epsilon), 1.0
+        delta, scale = delta_for_noise(event, count, told.delta, epsilon), 1.0
         if isinstance(event, GaussianSchedule):  # its releases are as one, whose noise grows with the multiplier
             count, scale = 1, float(event.shift(count)) * event.noise_multiplier
         return noise_multiplier(event.kind, epsilon, delta, count, **ledger.terms(node)) * scale

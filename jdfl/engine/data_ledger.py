@@ -18,7 +18,7 @@ from jdfl.base import checks
 from jdfl.engine.ledger_file import Content, Entry, Standing, alone, joined, read, write
 from jdfl.privacy import Guarantee, Ledger
 from jdfl.privacy.analytic import check_delta
-from jdfl.privacy.relation import check_claim, check_relation, upper, whom
+from jdfl.privacy.report import check_claim, check_relation, upper, whom
 
 
 class Intent(NamedTuple):

@@ -20,8 +20,8 @@ import numpy as np
 
 from jdfl.privacy import Ledger
 from jdfl.privacy.accounting import scheduled
-from jdfl.privacy.relation import plain, upper
-from jdfl.privacy.together import total_epsilon
+from jdfl.privacy.ledger import total_epsilon
+from jdfl.privacy.report import plain, upper
 
 _VERSION = 2
 

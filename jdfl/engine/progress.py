@@ -20,7 +20,7 @@ from jdfl.engine.callbacks import Callback
 from jdfl.engine.metrics import COUNTS
 from jdfl.engine.result import Snapshot
 from jdfl.engine.start import Start
-from jdfl.privacy.relation import upper
+from jdfl.privacy.report import upper
 
 Announce = Callable[[str, str], object]  # (label of a method, what is done with it)
 _APART = 2.0  # seconds between two epsilons, at least

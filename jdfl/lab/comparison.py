@@ -19,7 +19,7 @@ from jdfl.lab.curves import AXES, axes_of, metrics_of
 from jdfl.lab.table import Format, Grid
 from jdfl.lab.tuning import Tuned
 from jdfl.privacy import PrivacyReport
-from jdfl.privacy.together import Together
+from jdfl.privacy.report import Together
 
 if TYPE_CHECKING:
     from jdfl.lab.drawing import Drawn

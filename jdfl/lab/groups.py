@@ -25,7 +25,7 @@ from jdfl.engine.runner import run
 from jdfl.engine.start import Options, check_run, execution
 from jdfl.engine.trials import Trial
 from jdfl.lab.summary import privacy_of
-from jdfl.privacy.relation import worth
+from jdfl.privacy.report import worth
 
 LANES = 64  # runs of a group at most; a study that is cut off loses at most these
 REFUSED = "refused"  # the ending of a point that cannot be run

@@ -25,7 +25,7 @@ from jdfl.lab.runs import Entry, OneRun, differing, read_all
 from jdfl.lab.summary import as_paragraphs, bytes_text, together
 from jdfl.lab.table import PM, rounded
 from jdfl.privacy import Ledger
-from jdfl.privacy.relation import upper, worth
+from jdfl.privacy.report import upper, worth
 
 _BY_CHANNEL = ("messages", "message_bits")
 _COSTS = (

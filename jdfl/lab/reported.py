@@ -30,7 +30,7 @@ from jdfl.lab.grids import Plan, Point
 from jdfl.lab.table import better, number
 from jdfl.lab.tuning import Choice, Target, Tuned, tune_all
 from jdfl.privacy import PrivacyReport, exposing
-from jdfl.privacy.together import Together
+from jdfl.privacy.report import Together
 from jdfl.problems import solved, suboptimality_floor
 
 Chosen: TypeAlias = tuple[tuple[str, float], ...]  # values by field

@@ -50,7 +50,7 @@ from jdfl.lab.files import placed, read, tidy, whole, write
 from jdfl.lab.summary import summary, summary_text
 from jdfl.lab.watch import TABLES, releases
 from jdfl.privacy import Accounting
-from jdfl.privacy.relation import uncovered
+from jdfl.privacy.report import uncovered
 from jdfl.store import journal, manifest, snapshots
 
 _ALWAYS = "environment.json metrics.csv metrics.parquet params.npz provenance.json result.json result.npz summary.md"

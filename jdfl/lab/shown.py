@@ -9,7 +9,7 @@ from jdfl.engine.metrics import COUNTS
 from jdfl.engine.result import Result
 from jdfl.lab.summary import bytes_text, described
 from jdfl.lab.table import number
-from jdfl.privacy.relation import upper
+from jdfl.privacy.report import upper
 
 if TYPE_CHECKING:
     from jdfl.lab.comparison import Comparison

@@ -31,7 +31,7 @@ from jdfl.lab.tuning import Tuned
 from jdfl.privacy import Guarantee, PrivacyReport
 from jdfl.privacy.guarantee import Published, Sampling
 from jdfl.privacy.mechanisms import GaussianEvent, GaussianSchedule, LaplaceEvent, LaplaceSchedule
-from jdfl.privacy.together import Together
+from jdfl.privacy.report import Together
 from jdfl.store import manifest
 
 FORMAT = 1

@@ -37,7 +37,7 @@ from jdfl.lab.results import environment
 from jdfl.lab.space import config_at, points
 from jdfl.lab.table import better
 from jdfl.privacy import Ledger
-from jdfl.privacy.together import Together
+from jdfl.privacy.report import Together
 from jdfl.store import events, manifest
 from jdfl.store.jobs import FailedJobsError, Jobs
 

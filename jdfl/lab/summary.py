@@ -16,8 +16,8 @@ from jdfl.engine.result import BAD, Result
 from jdfl.lab.paired import half_width
 from jdfl.lab.table import PM, rounded
 from jdfl.privacy import Accounting, Ledger
-from jdfl.privacy.relation import uncovered
-from jdfl.privacy.together import Together, compact
+from jdfl.privacy.ledger import compact
+from jdfl.privacy.report import Together, uncovered
 
 _PUBLISHED = "bytes_by_the_papers_formula"
 

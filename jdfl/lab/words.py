@@ -12,7 +12,7 @@ from jdfl.lab.curves import AXES, Short
 from jdfl.lab.grids import grid_text
 from jdfl.lab.table import PM, USED, Cell, Grid, column, number
 from jdfl.lab.tuning import Tuned
-from jdfl.privacy.relation import upper, whom
+from jdfl.privacy.report import upper, whom
 
 if TYPE_CHECKING:
     from jdfl.lab.comparison import Comparison

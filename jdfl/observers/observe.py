@@ -26,8 +26,8 @@ from jdfl.observers.rounds import spread
 from jdfl.observers.spread import Spread
 from jdfl.observers.watched import NoMapError
 from jdfl.privacy import Event, GaussianEvent, Guarantee, PrivacyReport, gaussian_epsilon
+from jdfl.privacy.accounting import slips_paid
 from jdfl.privacy.analytic import MOST_MU
-from jdfl.privacy.slips import paid
 from jdfl.problems import Problem
 
 _MOST_ROWS, _MOST_ENTRIES = 8000, 2**28  # of a view, whose square is stored, and of its coefficients
@@ -241,7 +241,7 @@ def _epsilon(mu: float, event: Event, count: int, delta: float) -> float:
 
     if not 0 < mu <= MOST_MU:
         return math.inf if mu > 0 else 0.0
-    return paid(bounds, event, count, delta)["Gaussian"]
+    return slips_paid(bounds, event, count, delta)["Gaussian"]
 
 
 def _refuse(program: Program, reason: str, cause: Exception | None = None) -> None:

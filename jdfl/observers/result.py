@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from jdfl.privacy.relation import plain, upper
+from jdfl.privacy.report import plain, upper
 
 LEFT_OPEN = (
     "fixed gradients, no bound: gradients depend on what the observer does not see, which can amplify what it learns"

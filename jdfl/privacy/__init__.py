@@ -1,6 +1,14 @@
 """Privacy accounting: noise mechanisms, clipping, guarantees, and the composition of releases."""
 
-from jdfl.privacy.accounting import Sampled, epsilon, epsilon_pure, epsilon_rdp, epsilons
+from jdfl.privacy.accounting import (
+    Sampled,
+    epsilon,
+    epsilon_pure,
+    epsilon_rdp,
+    epsilons,
+    most_releases,
+    noise_multiplier,
+)
 from jdfl.privacy.analytic import (
     analytic_gaussian,
     central_multiplier,
@@ -8,7 +16,6 @@ from jdfl.privacy.analytic import (
     gaussian_delta,
     gaussian_epsilon,
 )
-from jdfl.privacy.calibration import most_releases, noise_multiplier
 from jdfl.privacy.clipping import Clip, clipped, factor, stretch
 from jdfl.privacy.exact import ExactGaussian
 from jdfl.privacy.guarantee import DERIVED, NO_NOISE, NOTHING_SENT, Guarantee, Published, Sampling, exposing

@@ -1,7 +1,7 @@
-"""Composition of releases, with dp-accounting (which `replaced` imports too) and bounds of its own.
+"""Composition of releases, with dp-accounting and bounds of its own, and calibration of noise to a target.
 
 Privacy loss distributions (PLD) give the totals, Renyi differential privacy (RDP) a second opinion. For Laplace noise,
-`jdfl.privacy.laplace` adds the pure epsilons, since dp-accounting has no delta = 0, and composes noise that differs
+`jdfl.privacy.bounds` adds the pure epsilons, since dp-accounting has no delta = 0, and composes noise that differs
 from release to release.
 
 Events are relative to the sensitivity under the neighbouring relation in use, so without sampling an event is the same
@@ -11,8 +11,8 @@ composes PLDs but not when it composes RDP; nothing here relies on either.
 With sampling the relation matters:
 
 - Under add-remove and Poisson sampling with rate r the pair is N(0) and (1 - r) N(0) + r N(1): dp-accounting has it,
-  and for Gaussian noise `jdfl.privacy.numerical` integrates it as well.
-- Under replace-one, `jdfl.privacy.replaced` bounds the privacy profile of one sample, with a proof, and states how
+  and for Gaussian noise `jdfl.privacy.bounds` integrates it as well.
+- Under replace-one, `jdfl.privacy.bounds` bounds the privacy profile of one sample, with a proof, and states how
   loose the bound is. Poisson sampling requires that omitting a record changes half as much as replacing it, as in sums
   of clipped gradients.
 - Under both, an adversary who is also given the samples that contain the record sees a binomial number of Gaussian
@@ -23,7 +23,9 @@ The smallest of all bounds is used, and `epsilons` names them.
 
 import logging
 import math
-from dataclasses import dataclass
+from bisect import bisect_left
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 from typing import Any, Literal
 
@@ -31,11 +33,17 @@ import numpy as np
 
 from jdfl.base import checks
 from jdfl.base.arguments import checked
-from jdfl.privacy import laplace, numerical, replaced
-from jdfl.privacy.analytic import check_delta, gaussian_epsilon, participating_epsilon
-from jdfl.privacy.laplace import resolved
-from jdfl.privacy.mechanisms import Event, GaussianEvent, GaussianSchedule, LaplaceSchedule, check_event
-from jdfl.privacy.slips import paid
+from jdfl.privacy import bounds
+from jdfl.privacy.analytic import bisected, check_delta, check_target, gaussian_epsilon, participating_epsilon
+from jdfl.privacy.exact import LEVELS
+from jdfl.privacy.mechanisms import (
+    Event,
+    GaussianEvent,
+    GaussianSchedule,
+    LaplaceEvent,
+    LaplaceSchedule,
+    check_event,
+)
 
 Adjacency = Literal["replace-one", "add-remove"]
 _MOST_MU = 20.0  # above it e^epsilon overflows, and the closed form, computed in logarithms, takes over
@@ -107,20 +115,7 @@ def epsilons(
     check_releases(event, releases, sampled, adjacency)
     check_delta(delta)
 
-    def found(event: Event, delta: float) -> dict[str, float]:
-        key = event, releases, delta, sampled, adjacency
-        return {**_quick(*key), **_slow(*key)}
-
-    return paid(found, event, releases, delta)
-
-
-def quick_epsilon(event: Event, releases: int, delta: float, sampled: Sampled | None, adjacency: Adjacency) -> float:
-    """The smallest of the bounds that are fast to compute: the starting point of a search for `epsilon`."""
-
-    def found(event: Event, delta: float) -> dict[str, float]:
-        return _quick(event, releases, delta, sampled, adjacency)
-
-    return min(paid(found, event, releases, delta).values())
+    return _found(_ALL, event, releases, delta, sampled, adjacency)
 
 
 @checked
@@ -135,35 +130,7 @@ def epsilon_rdp(
     """
     check_releases(event, releases, sampled, adjacency)
     check_delta(delta)
-    if _renyi(event, releases, delta, sampled, adjacency) is None:
-        return None
-
-    def found(event: Event, delta: float) -> dict[str, float]:
-        return {"RDP": _renyi(event, releases, delta, sampled, adjacency) or 0.0}
-
-    return paid(found, event, releases, delta)["RDP"]
-
-
-def _renyi(event: Event, releases: int, delta: float, sampled: Sampled | None, adjacency: Adjacency) -> float | None:
-    if releases == 0:
-        return 0.0
-    if sampled is None and not isinstance(event, GaussianEvent):
-        return laplace.renyi_epsilon(event, releases, delta)
-    dp, (count, z) = _dp(), _samples(event, releases, sampled)
-    one = dp.GaussianDpEvent(z) if isinstance(event, GaussianEvent) else dp.LaplaceDpEvent(z)
-    relation = dp.NeighboringRelation.ADD_OR_REMOVE_ONE
-    if sampled is not None:
-        if adjacency == "add-remove":
-            one = dp.PoissonSampledDpEvent(sampled.rate, one)
-        elif sampled.kind == "subset":
-            relation = dp.NeighboringRelation.REPLACE_ONE  # RDP does not double the sensitivity: it is replace-one's
-            one = dp.SampledWithoutReplacementDpEvent(sampled.records, sampled.batch, one)
-        else:
-            return None
-    accountant = dp.rdp.RdpAccountant(neighboring_relation=relation)
-    if not accountant.supports(one):
-        return None
-    return float(accountant.compose(one, count).get_epsilon(delta))
+    return _found((_renyi,), event, releases, delta, sampled, adjacency).get("RDP")
 
 
 @checked
@@ -176,12 +143,53 @@ def epsilon_pure(event: Event, releases: int, *, sampled: Sampled | None = None)
     check_releases(event, releases, sampled, "replace-one")
     if isinstance(event, GaussianEvent):
         return None
-    everything = laplace.pure_epsilon(event, releases)
+    everything = bounds.pure_epsilon(event, releases)
     if sampled is None or sampled.rate == 1 or releases == 0:
         return everything
     looks = min(releases, sampled.looks)
     one = np.logaddexp(math.log1p(-sampled.rate), math.log(sampled.rate) + looks / event.noise_multiplier)
     return min(everything, math.ceil(releases / sampled.looks) * float(one))
+
+
+def slips_paid(
+    bounds: Callable[[Event, float], dict[str, float]], event: Event, releases: int, delta: float
+) -> dict[str, float]:
+    """The results of `bounds` for an event and a delta, after subtracting from delta the slips of its releases.
+
+    Exact noise from tables slips: its probabilities differ slightly from its event's.
+    """
+    if not isinstance(event, GaussianEvent) or not event.slip:
+        return bounds(event, delta)
+    exact = replace(event, slip=0.0)
+    without = bounds(exact, delta)
+    least = min(without.values(), default=0.0)
+    left = left_after_slips(event, releases, delta, least)
+    if left <= 0:
+        return dict.fromkeys(without, math.inf)
+    return {name: one if one <= least + math.log(2) else math.inf for name, one in bounds(exact, left).items()}
+
+
+def left_after_slips(event: Event, releases: int, delta: float, bound: float) -> float:
+    """What is left of delta after the slips of the releases, at an epsilon up to `bound` + ln 2.
+
+    A release whose probabilities differ by t in total variation has delta + (1 + e^epsilon) t in place of delta.
+    """
+    slip = getattr(event, "slip", 0.0)
+    return delta - 2 * (1 + math.exp(min(bound, 700.0))) * releases * slip if slip else delta
+
+
+def delta_for_noise(event: Event, releases: int, delta: float, epsilon: float) -> float:
+    """The delta available to the noise at an epsilon, such that with the slips of all releases `delta` holds.
+
+    ValueError where nothing is left. More noise than the event's may slip four times as much (`exact.LEVELS`).
+    """
+    most = replace(event, slip=LEVELS * event.slip) if isinstance(event, GaussianEvent) else event
+    if (left := left_after_slips(most, releases, delta, epsilon)) > 0:
+        return left
+    raise ValueError(
+        f"Expected an epsilon below {epsilon:g} for {releases} releases of exact noise at delta = {delta:g}: the error "
+        "of its tables would use delta up. Use a smaller epsilon, a larger delta, or Gaussian."
+    )
 
 
 def check_releases(event: Event, releases: int, sampled: Sampled | None, adjacency: Adjacency) -> None:
@@ -215,10 +223,30 @@ def scheduled(event: Event | None) -> int | None:
     return len(event.multipliers) if isinstance(event, LaplaceSchedule) else None
 
 
+def _found(
+    kinds: Sequence[Callable[..., dict[str, float]]],
+    event: Event,
+    releases: int,
+    delta: float,
+    sampled: Sampled | None,
+    adjacency: Adjacency,
+) -> dict[str, float]:
+    """All bounds of these kinds, by name, with the slips of all releases paid for."""
+
+    def every(event: Event, delta: float) -> dict[str, float]:
+        named: dict[str, float] = {}
+        for kind in kinds:
+            named |= kind(event, releases, delta, sampled, adjacency)
+        return named
+
+    return slips_paid(every, event, releases, delta)
+
+
 @lru_cache(maxsize=4096)
 def _quick(
     event: Event, releases: int, delta: float, sampled: Sampled | None, adjacency: Adjacency
 ) -> dict[str, float]:
+    """The bounds that are fast to compute, from which a search starts."""
     if releases == 0:
         return {"PLD": 0.0}
     found = _all_epsilons(event, releases, delta)
@@ -233,12 +261,36 @@ def _quick(
 def _slow(event: Event, releases: int, delta: float, sampled: Sampled | None, adjacency: Adjacency) -> dict[str, float]:
     if releases == 0:
         return {}
-    rdp = _renyi(event, releases, delta, sampled, adjacency)
-    found = {} if rdp is None else {"RDP": rdp}
+    found = _renyi(event, releases, delta, sampled, adjacency)
     if sampled is not None and sampled.rate < 1 and isinstance(event, GaussianEvent) and adjacency == "add-remove":
         steps, z = _samples(event, releases, sampled)
-        found["numerical integration"] = numerical.upper_bound(z, sampled.rate, steps, delta)
+        found["numerical integration"] = bounds.upper_bound(z, sampled.rate, steps, delta)
     return found
+
+
+def _renyi(
+    event: Event, releases: int, delta: float, sampled: Sampled | None, adjacency: Adjacency
+) -> dict[str, float]:
+    """The bound by RDP, if there is one."""
+    if releases == 0:
+        return {"RDP": 0.0}
+    if sampled is None and not isinstance(event, GaussianEvent):
+        return {"RDP": bounds.laplace_renyi(event, releases, delta)}
+    dp, (count, z) = _dp(), _samples(event, releases, sampled)
+    one = dp.GaussianDpEvent(z) if isinstance(event, GaussianEvent) else dp.LaplaceDpEvent(z)
+    relation = dp.NeighboringRelation.ADD_OR_REMOVE_ONE
+    if sampled is not None:
+        if adjacency == "add-remove":
+            one = dp.PoissonSampledDpEvent(sampled.rate, one)
+        elif sampled.kind == "subset":
+            relation = dp.NeighboringRelation.REPLACE_ONE  # RDP does not double the sensitivity: it is replace-one's
+            one = dp.SampledWithoutReplacementDpEvent(sampled.records, sampled.batch, one)
+        else:
+            return {}
+    accountant = dp.rdp.RdpAccountant(neighboring_relation=relation)
+    if not accountant.supports(one):
+        return {}
+    return {"RDP": float(accountant.compose(one, count).get_epsilon(delta))}
 
 
 def _samples(event: Event, releases: int, sampled: Sampled | None) -> tuple[int, float]:
@@ -259,9 +311,9 @@ def _all_epsilons(event: Event, releases: int, delta: float) -> dict[str, float]
         mu = float(event.shift(releases))
         if mu > _MOST_MU or delta < _LEAST_DELTA:
             return {"closed form": gaussian_epsilon(mu, delta)}
-        one = pld.from_gaussian_mechanism(1 / mu, value_discretization_interval=resolved(mu))
+        one = pld.from_gaussian_mechanism(1 / mu, value_discretization_interval=bounds.resolved(mu))
         return {"PLD": float(one.get_epsilon_for_delta(delta))}
-    return laplace.epsilons(pld, event, releases, delta)
+    return bounds.laplace_epsilons(pld, event, releases, delta)
 
 
 def _sampled_epsilons(
@@ -277,15 +329,18 @@ def _sampled_epsilons(
         return found
     pld, most = _dp().pld.privacy_loss_distribution, math.log1p(rate * math.expm1(largest))
     square = min(rate**2 * math.expm1(min(1 / z**2, 600.0)), rate * largest**2)  # approximate, of one step's loss
-    grid = max(resolved(math.sqrt(steps * square) + steps * square / 2), most / 2**16)
+    grid = max(bounds.resolved(math.sqrt(steps * square) + steps * square / 2), most / 2**16)
     if adjacency == "add-remove":
         make = pld.from_gaussian_mechanism if gaussian else pld.from_laplace_mechanism
         one = make(z, value_discretization_interval=grid, sampling_prob=rate)
     else:
         top = max(1, math.ceil(most / grid))
-        one = replaced.losses(event.kind, z, rate, most / top, top, poisson=sampled.kind == "poisson")
+        one = bounds.replaced_losses(event.kind, z, rate, most / top, top, poisson=sampled.kind == "poisson")
     found["PLD"] = float((one if steps == 1 else one.self_compose(steps)).get_epsilon_for_delta(delta))
     return found
+
+
+_QUICK, _ALL = (_quick,), (_quick, _slow)
 
 
 @cache
@@ -296,3 +351,101 @@ def _dp() -> Any:
     # It warns about orders that do not converge and leaves them out: the bound from the others holds.
     logging.getLogger("absl").addFilter(lambda record: "rdp_privacy_accountant" not in record.pathname)
     return dp_accounting
+
+
+@checked
+def noise_multiplier(
+    kind: Literal["gaussian", "laplace"],
+    epsilon: float,
+    delta: float,
+    releases: int,
+    *,
+    sampled: Sampled | None = None,
+    adjacency: Adjacency = "replace-one",
+) -> float:
+    """The smallest noise, in units of the sensitivity, with which `releases` releases are (epsilon, delta)-DP together.
+
+    `epsilon` of the result is at most the target; a relative 1e-4 less noise would exceed it.
+
+    Args:
+        kind: The noise: "gaussian", for an l2 sensitivity, or "laplace", for an l1 sensitivity.
+        epsilon: The privacy budget of all releases together, from 1e-100 to 1e100.
+        delta: The probability that the epsilon may fail, in (0, 1).
+        releases: Their number, at least 1, all with the same noise.
+        sampled: How each release samples the records that it uses; None: it uses all of them.
+        adjacency: The relation for sensitivity and epsilon: "replace-one" or "add-remove".
+
+    Raises:
+        ValueError: For invalid targets, and for subsets under add-remove.
+    """
+    checks.one_of(("gaussian", "laplace"), kind=kind)
+    check_target(epsilon, delta)
+    checks.whole(1, releases=releases)
+    if not 1e-100 <= epsilon <= 1e100:
+        checks.refuse("epsilon from 1e-100 to 1e100", "epsilon", epsilon)
+    make = GaussianEvent if kind == "gaussian" else LaplaceEvent
+    terms = releases, delta, sampled, adjacency
+
+    def quick(x: float) -> bool:  # x is the logarithm of the multiplier
+        return min(_found(_QUICK, make(math.exp(x)), *terms).values()) <= epsilon
+
+    def enough(x: float) -> bool:
+        return quick(x) or min(_found(_ALL, make(math.exp(x)), *terms).values()) <= epsilon
+
+    check_releases(make(1.0), releases, sampled, adjacency)
+    high = least_enough(quick, math.log(releases) / 2 - math.log(epsilon), 1.0)
+    return math.exp(least_enough(enough, high))
+
+
+def least_enough(enough: Callable[[float], bool], guess: float, step: float = 2e-5) -> float:
+    """The smallest number that is enough, to within 2e-5 from above; all larger numbers are enough too."""
+    low, high, further = guess, guess, step
+    while not enough(high):
+        low, high, further = high, high + further, 2 * further
+    while low == high or enough(low):
+        high, low, step = min(high, low), low - step, 2 * step
+    return bisected(lambda x: not enough(x), low, high, absolute=2e-5)[1]
+
+
+@checked
+def most_releases(
+    event: Event,
+    epsilon: float,
+    delta: float,
+    *,
+    sampled: Sampled | None = None,
+    adjacency: Adjacency = "replace-one",
+    most: int = 2**30,
+) -> int:
+    """The largest number of releases that together stay within (epsilon, delta); 0 if a single one exceeds it.
+
+    `jdfl.privacy.epsilon` of this number of releases is at most the target.
+
+    Args:
+        event: One release, or a schedule of releases, whose length limits the result.
+        epsilon: The privacy budget of all releases together, above 0.
+        delta: The probability that the epsilon may fail, in (0, 1).
+        sampled: How each release samples the records that it uses; None: it uses all of them.
+        adjacency: The relation for the event's multiplier and epsilon: "replace-one" or "add-remove".
+        most: Upper limit of the search; the result is this number where even more releases would fit.
+
+    Raises:
+        ValueError: For invalid targets, and for events that cannot be accounted for.
+    """
+    check_releases(event, 1, sampled, adjacency)
+    check_target(epsilon, delta)
+    if (planned := scheduled(event)) is not None:
+        most = min(most, planned)
+
+    def within(kinds: Any) -> Callable[[int], bool]:
+        return lambda releases: min(_found(kinds, event, releases, delta, sampled, adjacency).values()) <= epsilon
+
+    return _last(within(_ALL), _last(within(_QUICK), 0, most), most)
+
+
+def _last(fits: Callable[[int], bool], low: int, most: int) -> int:
+    """The largest number up to `most` that fits, starting from one that does."""
+    step = 1
+    while low < most and fits(min(low + step, most)):
+        low, step = min(low + step, most), 2 * step
+    return low + bisect_left(range(low + 1, min(low + step, most + 1)), True, key=lambda releases: not fits(releases))

@@ -284,7 +284,7 @@ def reveals(value: Value, numbers: Iterable[int]) -> bool:
 
 
 def _loops(turns: Sequence[int | None]) -> tuple[int, int]:
-    """The number of iterations of loops with known lengths, and the number of other loops."""
+    # The number of iterations of loops with known lengths, and the number of other loops.
     return int(np.prod([one for one in turns if one is not None], initial=1)), sum(one is None for one in turns)
 
 

@@ -1,17 +1,23 @@
-"""The number of releases of each node: everything that an accountant needs, in a form that can be stored.
+"""The number of releases of each node, in a form that can be stored, and what several runs cost together.
+
+Runs with identical releases are one longer run. Gaussian releases that use all records are together equivalent to one
+with less noise: the inverses of the variances add up (J. Dong, A. Roth, W. Su, "Gaussian Differential Privacy", 2022,
+Corollary 2). The rest follows basic composition, of epsilons and of deltas (C. Dwork and A. Roth, "The Algorithmic
+Foundations of Differential Privacy", 2014, Theorem 3.16). All of it holds for noise that is independent between runs,
+and for runs whose settings were fixed before the first was seen.
 
 Axes: m nodes.
 """
 
 import math
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from jdfl.privacy.accounting import Adjacency, Sampled, epsilon
-from jdfl.privacy.calibration import most_releases
+from jdfl.privacy.accounting import Adjacency, Sampled, epsilon, left_after_slips, most_releases
+from jdfl.privacy.analytic import gaussian_epsilon
 from jdfl.privacy.guarantee import Guarantee, Sampling
 from jdfl.privacy.mechanisms import Event, GaussianEvent, GaussianSchedule, LaplaceEvent, LaplaceSchedule
 
@@ -65,25 +71,13 @@ class Ledger:
         return None if told is None else Sampled(told.kind, told.batch, int(self.records[node]), told.looks)
 
     def terms(self, node: int) -> dict[str, Any]:
-        """The arguments of functions in `accounting` and `calibration` besides a node's event and releases.
+        """The keyword arguments `sampled` and `adjacency`, for example of `jdfl.privacy.epsilon`.
 
-        They are the keyword arguments `sampled` and `adjacency`, for example of `jdfl.privacy.epsilon`; the ledger's
-        `failure` has to be subtracted from delta first.
+        The ledger's `failure` has to be subtracted from delta first. Where nothing is claimed, the relation is
+        replace-one. Epsilons under the two relations are not comparable.
         """
-        return {"sampled": self.sampled(node), "adjacency": self.relation}
-
-    def ranked(self) -> np.ndarray:
-        """The nodes [m] from the least to the most exposed.
-
-        Without sampling this is the order of their releases. With sampling it is the order of sqrt(releases) times the
-        rate, a heuristic between nodes where neither exceeds the other in both; `worst` does not rely on it.
-        """
-        if self.sampling is None:
-            return np.argsort(self.releases, kind="stable")
-        # Epsilon increases with releases and rate; between two nodes where neither exceeds the other in both, this
-        # order is a heuristic, so `worst` evaluates all candidates.
-        exposure = np.sqrt(self.releases) * self.sampling.batch / self.records
-        return np.argsort(exposure, kind="stable")
+        relation: Adjacency = "add-remove" if self.adjacency == "add-remove" else "replace-one"
+        return {"sampled": self.sampled(node), "adjacency": relation}
 
     def worst(self, delta: float) -> tuple[int, float]:
         """The most exposed node and its epsilon at `delta`.
@@ -164,18 +158,9 @@ class Ledger:
         closely, and may fail with KeyError or TypeError.
         """
         known: dict[str, Any] = {name: np.asarray(told[name], np.int64) for name in ("releases", "records")}
-        known["event"] = _event(told["event"])
+        known["event"] = None if told["event"] is None else _event(told["event"])
         known["sampling"] = None if told["sampling"] is None else Sampling(**told["sampling"])
         return cls(**{**told, **known})
-
-    @property
-    def relation(self) -> Adjacency:
-        """What neighbouring datasets differ in; where nothing is claimed, replace-one.
-
-        "replace-one": one record, or node, is replaced. "add-remove": one is present or absent. Accounting functions
-        take it as `adjacency`; epsilons under the two relations are not comparable.
-        """
-        return "add-remove" if self.adjacency == "add-remove" else "replace-one"
 
     def candidates(self) -> list[int]:
         """Nodes that no other exceeds both in releases and in rate.
@@ -190,9 +175,7 @@ class Ledger:
         return [int(order[i]) for i in range(len(order)) if i == 0 or fewest[i] < fewest[i - 1]]
 
 
-def _event(told: Mapping[str, Any] | None) -> Event | None:
-    if told is None:
-        return None
+def _event(told: Mapping[str, Any]) -> Event:
     numbers: dict[str, Any] = {name: value for name, value in told.items() if name != "kind"}
     if "mu" in numbers:
         return GaussianSchedule(**{**numbers, "mu": tuple(numbers["mu"])})
@@ -212,3 +195,61 @@ def _difference(one: Any, other: Any) -> str | None:
         if not math.isclose(mine, theirs, rel_tol=1e-6):
             return f" (release {i + 1}: {mine:.6g}, got {theirs:.6g})"
     return None
+
+
+def total_epsilon(ledgers: Sequence[Ledger], delta: float) -> float:
+    """The epsilon at `delta` of all releases of these runs on the same data, for the most exposed node."""
+    for place, ledger in enumerate(ledgers):
+        if ledger.event is None or not ledger.claimed:
+            raise ValueError(f"Expected runs with a guarantee, got ledgers[{place}] without one. Leave it out.")
+    if len(protected := protected_units(ledgers)) > 1:
+        raise ValueError(f"Expected runs that protect the same unit, got {protected}. Their epsilons do not add up.")
+    if len({len(ledger.releases) for ledger in ledgers}) > 1:  # the correspondence of nodes is unknown
+        ledgers = [compact(ledger) for ledger in ledgers]
+    whole = [isinstance(ledger.event, GaussianEvent) and ledger.sampling is None for ledger in ledgers]
+    parts = _merged([ledger for ledger, one in zip(ledgers, whole) if not one])
+    share = delta / max(1, len(parts) + any(whole))
+    return _gaussian([ledger for ledger, one in zip(ledgers, whole) if one], share) + sum(
+        part.worst(share)[1] for part in parts
+    )
+
+
+def compact(ledger: Ledger) -> Ledger:
+    """A ledger of a single node, with the most releases and the fewest records of all: no node spends more."""
+    most, fewest = ledger.releases.max(keepdims=True), ledger.records.min(keepdims=True)
+    return replace(ledger, releases=most, records=fewest)
+
+
+def protected_units(ledgers: Sequence[Ledger]) -> list[tuple[str, str]]:
+    """The units and relations that are protected."""
+    return sorted({(ledger.unit, ledger.adjacency) for ledger in ledgers})
+
+
+def _gaussian(ledgers: Sequence[Ledger], delta: float) -> float:
+    """The epsilon of Gaussian releases that use all records."""
+    squares: Any = sum(
+        ledger.event.shift(ledger.releases) ** 2 for ledger in ledgers if isinstance(ledger.event, GaussianEvent)
+    )
+    mu, left = math.sqrt(np.max(squares)), delta - sum(ledger.failure for ledger in ledgers)
+    if mu == 0 or left <= 0:
+        return 0.0 if mu == 0 else math.inf
+    least = gaussian_epsilon(mu, left)
+    for ledger in ledgers:
+        assert ledger.event is not None
+        left = left_after_slips(ledger.event, int(ledger.releases.max()), left, least)
+    found = gaussian_epsilon(mu, left) if left > 0 else math.inf
+    return found if found <= least + math.log(2) else math.inf
+
+
+def _merged(ledgers: Sequence[Ledger]) -> list[Ledger]:
+    """One ledger for all runs with identical releases; a sample that a run has not used up counts as used up."""
+    found: dict[Any, Ledger] = {}
+    for place, ledger in enumerate(ledgers):
+        looks = 1 if ledger.sampling is None else ledger.sampling.looks
+        one = replace(ledger, releases=-(-ledger.releases // looks) * looks)
+        # Noise that follows a schedule starts over in each run.
+        alike = place if isinstance(one.event, LaplaceSchedule) else (one.event, one.sampling, *one.records.tolist())
+        if (other := found.get(alike)) is not None:
+            one = replace(one, releases=other.releases + one.releases, failure=other.failure + one.failure)
+        found[alike] = one
+    return list(found.values())

@@ -15,7 +15,7 @@ from jdfl.engine import booking, data_ledger, ledger_file
 from jdfl.engine.accountant import ledger_of_run
 from jdfl.engine.data_ledger import Intent
 from jdfl.privacy import GaussianEvent
-from jdfl.privacy.together import total_epsilon
+from jdfl.privacy.ledger import total_epsilon
 from tests.privacy.scene import DRAWN, NETWORK, NOISY, run
 from tests.privacy.test_ledger_report import CLAIMED
 from tests.refused import each_refused, refused

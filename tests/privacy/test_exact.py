@@ -17,8 +17,8 @@ from jdfl import privacy, testing
 from jdfl.algorithms.program import planned
 from jdfl.base.keys import typed_key
 from jdfl.privacy import ExactGaussian, Gaussian, GaussianEvent, Ledger, exact
-from jdfl.privacy.slips import paid, room
-from jdfl.privacy.together import total_epsilon
+from jdfl.privacy.accounting import delta_for_noise, slips_paid
+from jdfl.privacy.ledger import total_epsilon
 from tests.later import Later
 from tests.refused import refused
 
@@ -178,9 +178,9 @@ def test_slips_of_several_runs_add_up():
     plain, off, much = ([ledger(slip)] * 3 for slip in (0.0, 1e-12, 1e-6))
     assert total_epsilon(plain, 1e-5) < total_epsilon(off, 1e-5) < math.inf == total_epsilon(much, 1e-5)
     assert Ledger.from_dict(ledger(1e-12).as_dict()).event.slip == 1e-12
-    assert paid(lambda *_: {"RDP": 1.0}, GaussianEvent(1.0, 1e-7), 100, 1e-5) == {"RDP": math.inf}
+    assert slips_paid(lambda *_: {"RDP": 1.0}, GaussianEvent(1.0, 1e-7), 100, 1e-5) == {"RDP": math.inf}
     with refused("exact noise"):
-        room(GaussianEvent(1.0, 1e-12), 1000, 1e-6, 30.0)
+        delta_for_noise(GaussianEvent(1.0, 1e-12), 1000, 1e-6, 30.0)
 
 
 @pytest.mark.parametrize("q", [40, 700])

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from jdfl.privacy import GaussianEvent, GaussianSchedule, Ledger, Sampled, epsilon, epsilons, gaussian_epsilon
-from jdfl.privacy.calibration import most_releases
-from jdfl.privacy.relation import span
-from jdfl.privacy.together import total_epsilon
+from jdfl.privacy.accounting import most_releases
+from jdfl.privacy.ledger import total_epsilon
+from jdfl.privacy.report import span
 from tests.refused import each_refused, refused
 
 

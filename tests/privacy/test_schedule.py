@@ -10,11 +10,11 @@ from jdfl.privacy import (
     LaplaceEvent,
     LaplaceSchedule,
     Sampled,
+    bounds,
     epsilon,
     epsilon_pure,
     epsilon_rdp,
     gaussian_epsilon,
-    laplace,
     most_releases,
 )
 from tests.privacy.numeric import delta_of, pair, together
@@ -100,12 +100,12 @@ def test_sizes_are_rounded_up_to_few_of_them():
     rounding = LaplaceSchedule(tuple((1.5 * (1 + np.finfo(float).eps * np.arange(300))).tolist()))
     for event, more in [(spread(3e-4, 2.0, 1000), 0.03), (spread(1.0, 1.001, 500, 1), 1e-5), (rounding, 1e-12)]:
         exact = 1 / np.asarray(event.multipliers)
-        rounded = laplace.rounded(event)
+        rounded = bounds.rounded(event)
         assert np.all(rounded >= exact)
         assert len(set(rounded)) <= 64 < len(set(exact))
         assert rounded.sum() < exact.sum() * (1 + more)
     few = LaplaceSchedule(event.multipliers[:64])
-    np.testing.assert_array_equal(laplace.rounded(few), 1 / np.asarray(few.multipliers))
+    np.testing.assert_array_equal(bounds.rounded(few), 1 / np.asarray(few.multipliers))
 
 
 def test_very_many_releases_are_nearly_normal_and_take_no_time():
@@ -115,7 +115,7 @@ def test_very_many_releases_are_nearly_normal_and_take_no_time():
     assert epsilon(LaplaceEvent(1 / loss), 100_000, 1e-6) == pytest.approx(gaussian_epsilon(mu, 1e-6), rel=1e-3)
     below, above = (epsilon(LaplaceEvent(1000.0), k, 1e-5) for k in (10**6, 10**6 + 1))
     assert 4.3 < below < above < 1.1 * below
-    assert above == laplace.renyi_epsilon(LaplaceEvent(1000.0), 10**6 + 1, 1e-5)
+    assert above == bounds.laplace_renyi(LaplaceEvent(1000.0), 10**6 + 1, 1e-5)
 
 
 def test_no_more_releases_fit_than_are_scheduled():

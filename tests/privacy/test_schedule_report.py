@@ -17,7 +17,7 @@ from jdfl.privacy import (
     epsilon_rdp,
     report,
 )
-from jdfl.privacy.relation import upper
+from jdfl.privacy.report import upper
 from tests.refused import refused
 
 EVENT = LaplaceSchedule((30.0, 20.0, 60.0, 40.0, 5.0))

@@ -17,7 +17,7 @@ from jdfl.algorithms.moment import Moment
 from jdfl.algorithms.program import planned
 from jdfl.lab.summary import summary, summary_text
 from jdfl.network import matrices
-from jdfl.privacy import NO_NOISE, products
+from jdfl.privacy import NO_NOISE
 from jdfl.privacy import sensitivity as module
 from jdfl.privacy.sensitivity import certified
 from tests.algorithms.play import direct
@@ -147,7 +147,7 @@ def test_the_certified_schedule_is_never_below_the_true_distance(name, kind, noi
 @pytest.mark.parametrize("name", ["2-out", "3-out, synchronised", "uneven", "late", "always"])
 def test_the_schedule_is_its_formula(monkeypatch, name):
     """Whatever is known of circulant products, and of rounds that hardly tell nodes apart any more."""
-    monkeypatch.setattr(products, "SAME", 1e-7)
+    monkeypatch.setattr(module, "SAME", 1e-7)
     net, rounds = NETWORKS[name], 30
     bounds = np.random.default_rng(0).uniform(0, 1, rounds)
     noise = np.where(np.arange(rounds) < 20, 0.02, 0.002)
@@ -190,7 +190,7 @@ def test_what_cannot_be_planned_is_refused(monkeypatch):
     ):
         with refused(*named):
             jdfl.run(algorithm, PROBLEM(), net, key=0, steps=30)
-    monkeypatch.setattr(products, "MOST_WORK", 300.0)  # networks that are too large to follow
+    monkeypatch.setattr(module, "MOST_WORK", 300.0)  # networks that are too large to follow
     with refused("circulant", m=6):
         jdfl.SGP(gradients=CLIPPED, dpps=jdfl.DPPS(b=1.0, noise_rate=1e-3)).plan(PROBLEM(), uneven(6), 30)
 

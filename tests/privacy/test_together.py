@@ -11,8 +11,8 @@ from jdfl.cli import main
 from jdfl.engine.accountant import account, ledger_of_run, spent_together
 from jdfl.lab.summary import summary
 from jdfl.privacy import GaussianEvent, LaplaceEvent, Sampled, Sampling, epsilon, gaussian_epsilon
-from jdfl.privacy.ledger import Ledger
-from jdfl.privacy.together import Together, compact, total_epsilon
+from jdfl.privacy.ledger import Ledger, compact, total_epsilon
+from jdfl.privacy.report import Together
 from tests.privacy.scene import DELTA, DRAWN, NETWORK, NOISY, run
 from tests.refused import refused
 
