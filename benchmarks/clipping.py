@@ -23,8 +23,7 @@ from scipy.sparse import csr_array, random_array
 import jdfl
 from benchmarks.common import Row, interleaved, options, ratios, report, rounds_of, row
 from jdfl.algorithms.gradients import Ready
-from jdfl.algorithms.moment import Moment
-from jdfl.algorithms.sending import Prepared
+from jdfl.algorithms.round import Moment, Prepared
 from jdfl.privacy import clipped
 from jdfl.problems import Problem
 

@@ -7,8 +7,7 @@ that is warned about and with the advised one. The kinds are: a codec that chang
 unbiased codec that may add more than it sends (for differences that are sent once); and steps gamma towards public
 copies that are too large for what the codec keeps.
 
-For Sparse the models have ten times as many nonzeros as a message holds. The final objective is what the warning quotes
-(for seed 0 alone, the default); `jdfl/algorithms/consequences.py` has the lines that are printed last. --quick uses
+For Sparse the models have ten times as many nonzeros as a message holds. --quick uses
 only the first codec of each kind.
 """
 
@@ -142,10 +141,6 @@ def main(chosen: Options) -> Made:
     first = (LOSSY[0], NOISY[0], SMALL[0])
     wanted = [pair for pair in pairs() if not chosen.quick or pair.codec in first]
     rows = collect(wanted, chosen.seeds)
-    for pair, bad, good in zip(wanted, rows[::2], rows[1::2], strict=True):
-        bad_mean = 'float("inf")' if bad.mean >= MOST else f"{bad.mean:.3g}"
-        words = f'Measured("{pair.warned}", {bad_mean}, "{pair.instead}", {good.mean:.3g})'
-        print(f'    ("{pair.method}", "{type(pair.codec).__name__}"): {words},')
     return Made({"The objective with a codec that a method warns about, and with the advised one": rows})
 
 

@@ -31,8 +31,7 @@ from matplotlib.figure import Figure
 import jdfl
 from experiments.common import Made, Options, Row, experiment, row
 from jdfl.algorithms.dpps import Schedule
-from jdfl.algorithms.moment import Moment
-from jdfl.algorithms.sending import Prepared
+from jdfl.algorithms.round import Moment, Prepared
 from jdfl.network import matrices
 from jdfl.privacy import NO_NOISE
 from jdfl.privacy.sensitivity import certified, lemma2, lemma2_constants, published, real

@@ -20,7 +20,7 @@ from jax import Array, lax
 import jdfl
 from jdfl import network as nw
 from jdfl import robust
-from jdfl.algorithms.moment import Moment
+from jdfl.algorithms.round import Moment
 from jdfl.base.streams import Keys
 from jdfl.network import Graph
 from jdfl.robust.attacks import DRAWN, Attack, Lies, Scene

@@ -13,7 +13,7 @@ from jax import lax
 import jdfl
 from jdfl import network as nw
 from jdfl import testing
-from jdfl.algorithms.moment import Moment
+from jdfl.algorithms.round import Moment
 from jdfl.base import struct
 from jdfl.codecs import transmit
 from jdfl.engine.accountant import account, ledger_of_run, spent_together

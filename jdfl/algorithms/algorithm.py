@@ -13,27 +13,26 @@ derived from these or has a default here.
 Axes: m nodes, n parameters.
 """
 
+import warnings
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, ClassVar, Literal
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
 from jdfl.algorithms.book import MODEL
-from jdfl.algorithms.codes import check_codec
 from jdfl.algorithms.descent import check_optimizer
-from jdfl.algorithms.moment import Moment
-from jdfl.algorithms.round import Round
-from jdfl.algorithms.sending import Prepared
+from jdfl.algorithms.round import Moment, Prepared, Round
 from jdfl.algorithms.statement import stated
 from jdfl.algorithms.updates import check_updates
 from jdfl.arrays.nonzeros import Nonzeros, dense
 from jdfl.base import arguments
 from jdfl.base.settings import Provenance
 from jdfl.base.streams import Stream
-from jdfl.codecs import Codec, Dense
+from jdfl.codecs import Codec, Dense, Sparse
 from jdfl.network import Network, node_weights, require
 from jdfl.network.faults import Membership
 from jdfl.network.properties import weighed
@@ -44,6 +43,14 @@ from jdfl.problems.base import check_examples
 
 Objective = Literal["mean", "pi"]
 Personal = Literal["", "parameters", "models"]
+Codes = Literal["models", "requests", "differences", "replicas", "contracting", "slow copies", "unbiased"]
+"""What goes through a codec: models themselves; models that receivers request, with any codec; differences with error
+feedback; differences that replicas follow, whose loss is never made up for; vectors that need a codec with a
+contraction factor; differences from copies that move by a fraction of them, which need a codec that is unbiased or
+contracts; vectors whose errors average out, which need an unbiased codec."""
+FIXED_SYMMETRIC = {"fixed": True, "undirected": True, "doubly_stochastic": True, "symmetric_weights": True}
+"""The requirements of a method whose messages each build on all earlier ones (see `jdfl.network.require`)."""
+_NEARLY_ALL = 0.99  # of the squared norm of a model: what short floats keep
 _CODEC = Stream("codec", "shared")  # what a codec draws once per run
 UNSENT_STEP = "they hold a last step that has not been sent and has no noise"
 UNPLANNED = replace(
@@ -59,7 +66,7 @@ class Algorithm:
 
     Class variables describe a method: `title` is its name in messages, `tuned` lists the float settings that a
     comparison tunes, `channels` the kinds of messages it sends, `needs` its requirements on the network (see
-    `jdfl.network.require`) and `codes` what passes through the codec (see `jdfl.algorithms.codes`). `phi` says which
+    `jdfl.network.require`) and `codes` what passes through the codec (see `Codes`). `phi` says which
     end of a message decides its size, where a codec distinguishes nodes. `uneven` marks methods whose rounds differ in
     their amount of computation, `columns` those that need column-stochastic mixing matrices, `late` those that accept
     delayed messages, and `mixes` those that multiply by W, which must not expand then. `exact` marks methods that
@@ -312,3 +319,77 @@ def check_protocol(algorithm: Algorithm) -> None:
     arguments.inherits("algorithm", algorithm, Algorithm, "an algorithm", remedy)
     if hasattr(algorithm, "told"):
         raise ValueError(f"Expected no method `told` in {type(algorithm).__name__}: rename it to `annotated`.")
+
+
+def check_codec(method: str, codec: Codec, codes: Codes, n: int, m: int, sparsity: int) -> None:
+    """Raise ValueError for a codec that `method` cannot use, and warn about one that harms it.
+
+    Refused are objects that are not codecs, settings that do not fit m nodes and vectors [n] with at most `sparsity`
+    nonzeros, decoders that need the receiver's parameters, and codecs that do not meet the needs of `codes`. A method
+    that encodes its models directly warns where the codec changes them by more than rounding.
+    """
+    remedy = "Use Dense() or Sparse(). Your own must inherit from jdfl.codecs.Codec: see docs/own-codec.md."
+    arguments.inherits("codec", codec, Codec, "a codec", remedy)
+    codec.check(n, m, sparsity)
+    if codec.pairwise and codes != "requests":
+        raise ValueError(
+            f"Expected a codec for {method} whose messages all receivers decode alike, got codec = {codec!r}. Use "
+            "Dense(), Sparse(), or OneBit(side=False)."
+        )
+    if codes == "models" and _kept(codec, n, sparsity) < _NEARLY_ALL:
+        warnings.warn(
+            f"{method} sends its models through codec = {codec!r}, which changes them in every round: it needs "
+            f"differences or error feedback. Use CHOCO-SGD, which sends differences, or "
+            "Dense('bfloat16'); use Sparse(s=...) only if the models have at most s nonzeros.",
+            stacklevel=3,
+        )
+    contracts = codec.contraction(n, n) is not None
+    if codes == "contracting" and not contracts:
+        raise ValueError(
+            f"Expected a codec for {method} that contracts, E ||C(x) - x||^2 <= (1 - delta) ||x||^2 for every x and a "
+            f"delta > 0, got codec = {codec!r}, for which no delta is known. Use Sparse(share=0.1), or Dense()."
+        )
+    if codes == "unbiased" and not codec.unbiased and _kept(codec, n, sparsity) < _NEARLY_ALL:
+        raise ValueError(
+            f"Expected a codec for {method} that is unbiased, E C(z) = z for every z, got codec = {codec!r}, whose "
+            "errors do not average out. Use RandomK(share=0.5, scaled=True), QSGD(), or Dense('float16')."
+        )
+    if codes in ("replicas", "slow copies") and not contracts:
+        _check_unbiased(method, codec, codes)
+
+
+def sends_dense(algorithm: Any) -> bool:
+    """Whether a method that exists to send compressed messages was given a codec that sends everything."""
+    codes = getattr(algorithm, "codes", "models")
+    return codes not in ("models", "requests") and isinstance(getattr(algorithm, "codec", None), Dense)
+
+
+def _check_unbiased(method: str, codec: Codec, codes: Codes) -> None:
+    if not codec.unbiased:
+        raise ValueError(
+            f"Expected a codec for {method} that is unbiased, E C(z) = z, or contracts, E ||C(z) - z||^2 < ||z||^2, "
+            f"for every z, got codec = {codec!r}, for which neither is known. Use Dense('float16'), Sparse(share=0.1)."
+        )
+    if codes == "slow copies":  # a small fraction makes up for the variance
+        return
+    warnings.warn(
+        f"The variance of {codec!r} may exceed the vector it sends, and what {method} loses is never made up for: it "
+        f"may diverge. Use a codec that contracts, e.g. Sparse(share=0.1), or CHOCO-SGD.",
+        stacklevel=4,
+    )
+
+
+def _kept(codec: Codec, n: int, sparsity: int) -> float:
+    """The worst-case fraction of ||x||^2 that is kept of vectors x [n] with `sparsity` nonzeros; 0 where unknown."""
+    if isinstance(codec, Sparse) and codec.size(n, sparsity) >= sparsity:
+        return replace(codec, s=sparsity, share=None).contraction(sparsity, sparsity)  # zeros arrive as they are
+    return codec.contraction(n, sparsity) or 0.0
+
+
+def refuse_late(method: str, network: Network, needed: str) -> None:
+    """Raise ValueError for a network with delayed messages, which `method` accepts only with what is `needed`."""
+    if jax.eval_shape(network.at, jnp.int32(0), jax.random.key(0)).late is not None:
+        raise ValueError(
+            f"Expected a network without delayed messages for {method}, got {called(network)}. Delayed messages need "
+            f"{needed}."
+        )

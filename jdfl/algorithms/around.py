@@ -13,9 +13,7 @@ import numpy as np
 from jax import Array
 
 from jdfl.algorithms.algorithm import UNPLANNED, Algorithm, check_protocol
-from jdfl.algorithms.moment import Moment
-from jdfl.algorithms.round import Round
-from jdfl.algorithms.sending import Prepared
+from jdfl.algorithms.round import Moment, Prepared, Round
 from jdfl.algorithms.statement import stated
 from jdfl.base import checks, struct
 from jdfl.base.arguments import checked

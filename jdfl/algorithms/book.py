@@ -1,11 +1,11 @@
 """The record of what a step does, made while JAX traces it: messages, gradients and noisy releases.
 
-Counts, ledgers and privacy statements are derived from a `Book`; `jdfl.algorithms.round` fills it.
+Counts, ledgers and privacy statements are derived from a `Book`; `Round` fills it.
 
 Axes: m nodes.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import reduce
 from typing import Any
@@ -14,8 +14,7 @@ import jax.numpy as jnp
 from jax import Array
 from jax.extend.core import get_opaque_trace_state
 
-from jdfl.algorithms.moment import Info, counts
-from jdfl.base import checks, marking
+from jdfl.base import checks, marking, struct
 from jdfl.base.streams import Stream
 from jdfl.privacy import Guarantee
 from jdfl.privacy.flow import Booking
@@ -34,6 +33,48 @@ class Channel:
 
 MODEL = Channel("model", Stream("message.model", "shared"))
 TRACKER = Channel("tracker", Stream("message.tracker", "shared"))
+
+
+@struct.dataclass
+class Info:
+    """The counts of one round, per node; the host multiplies them by bits.
+
+    They are derived from what a step does through its `Round`; algorithms count nothing themselves. The runner adds
+    them up between records, and the totals as exact whole numbers on the host.
+    """
+
+    sent: dict[str, Array]  # int32 [m] messages that the node sent, by channel
+    grads: Array  # int32 [m] gradients of its own loss that the node evaluated
+    releases: Array  # int32 [m] noisy functions of its data that others may see
+    communications: Array  # int32 [m] 1 where the node received what it combines
+    combined: Array  # int32 [m] the same, 0 where a robust rule has left its row as it was
+
+
+def counts(
+    m: int,
+    sent: Mapping[str, Array | int],
+    *,
+    grads: Array | int = 0,
+    releases: Array | int = 0,
+    communications: Array | int = 0,
+    combined: Array | int | None = None,
+) -> Info:
+    """An Info of m nodes from numbers that all nodes share, or arrays [m].
+
+    Args:
+        m: The number of nodes.
+        sent: Messages that a node sent, by channel, each a number or sent [m].
+        grads: Gradients of its own loss that a node evaluated, a number or grads [m].
+        releases: Noisy functions of its data that others may see, a number or releases [m].
+        communications: 1 where a node received what it combines, a number or communications [m].
+        combined: The same, 0 where a robust rule has left its row as it was, or combined [m]; None: nowhere.
+    """
+
+    def each(count: Array | int) -> Array:
+        return jnp.broadcast_to(jnp.asarray(count, jnp.int32), (m,))
+
+    numbers = grads, releases, communications, communications if combined is None else combined
+    return Info({channel: each(count) for channel, count in sent.items()}, *map(each, numbers))
 
 
 @dataclass

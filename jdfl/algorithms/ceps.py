@@ -42,14 +42,12 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from jdfl.algorithms.algorithm import Algorithm
+from jdfl.algorithms.algorithm import Algorithm, Codes
 from jdfl.algorithms.ceps_paper import check_ceps, constants, preset, published_bytes
 from jdfl.algorithms.ceps_privacy import guarantee
-from jdfl.algorithms.codes import Codes
 from jdfl.algorithms.gradients import Gradients, gradients_of
-from jdfl.algorithms.moment import Moment
 from jdfl.algorithms.requests import ask, ask_and_store, none_yet, sizes, slots
-from jdfl.algorithms.round import Round
+from jdfl.algorithms.round import Moment, Round
 from jdfl.arrays.nonzeros import Nonzeros, dense, kept
 from jdfl.base import checks, struct
 from jdfl.base.settings import As, Count, Fraction, Positive, Provenance

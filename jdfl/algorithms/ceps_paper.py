@@ -10,8 +10,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from jdfl.algorithms.algorithm import refuse_late
 from jdfl.algorithms.ceps_privacy import PAPER_DELTA
-from jdfl.algorithms.codes import refuse_late
 from jdfl.algorithms.requests import combined
 from jdfl.base import checks
 from jdfl.codecs import Codec, Dense, OneBit, RandomK, Sparse

@@ -38,12 +38,9 @@ import numpy as np
 from jax import Array
 
 from jdfl.algorithms import descent
-from jdfl.algorithms.algorithm import Algorithm
-from jdfl.algorithms.codes import Codes
-from jdfl.algorithms.consequences import consequence
+from jdfl.algorithms.algorithm import FIXED_SYMMETRIC, Algorithm, Codes
 from jdfl.algorithms.gradients import Gradients
 from jdfl.algorithms.round import Round
-from jdfl.algorithms.step_sizes import FIXED_SYMMETRIC
 from jdfl.base import checks, struct
 from jdfl.base.settings import Count, Fraction, Provenance, StepSize
 from jdfl.codecs import Codec, LowRank, RandomK, Sparse
@@ -101,7 +98,7 @@ class CHOCO(Algorithm):
         super().check(problem, network)
         delta = self.codec.contraction(problem.n, problem.n)
         assert delta is not None  # a codec with a contraction factor
-        warn_of_gamma("CHOCO-SGD", self.codec, float(self.gamma), delta)
+        warn_of_gamma(self.codec, float(self.gamma), delta)
 
     def init(self, round: Round) -> State:
         """Start from x = xhat = the problem's initial parameters, which all neighbours know."""
@@ -120,12 +117,12 @@ class CHOCO(Algorithm):
         return State(x, hat, optimizer)
 
 
-def warn_of_gamma(method: str, codec: Codec, gamma: float, delta: float) -> None:
+def warn_of_gamma(codec: Codec, gamma: float, delta: float) -> None:
     """Warn about a step size towards public copies that is large for messages with the contraction factor delta."""
     if isinstance(codec, _TIGHT) and gamma > _NEVER_DIVERGED * delta:
         warnings.warn(
             f"gamma = {gamma:g} is large for messages with contraction factor delta = {delta:.3g}: the public copies "
-            f"may diverge from the parameters.{consequence(method, codec)} Try gamma <= {delta:.3g}, or send more.",
+            f"may diverge from the parameters. Try gamma <= {delta:.3g}, or send more.",
             checks.HintWarning,
             stacklevel=3,
         )

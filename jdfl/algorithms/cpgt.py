@@ -39,14 +39,12 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from jdfl.algorithms.algorithm import Algorithm
+from jdfl.algorithms.algorithm import FIXED_SYMMETRIC, Algorithm, Codes
 from jdfl.algorithms.book import MODEL, TRACKER, Channel
-from jdfl.algorithms.codes import Codes
 from jdfl.algorithms.gradients import Exact, Gradients
 from jdfl.algorithms.noisy_messages import at, check_gradients, faint, unclaimed, upwards
 from jdfl.algorithms.push_descent import shared_gradient
 from jdfl.algorithms.round import Round
-from jdfl.algorithms.step_sizes import FIXED_SYMMETRIC
 from jdfl.base import checks, struct
 from jdfl.base.marking import bounded
 from jdfl.base.settings import Fraction, Positive, Provenance, StepSize

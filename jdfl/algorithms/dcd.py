@@ -26,11 +26,9 @@ from typing import ClassVar
 
 from jax import Array
 
-from jdfl.algorithms.algorithm import Algorithm
-from jdfl.algorithms.codes import Codes
+from jdfl.algorithms.algorithm import FIXED_SYMMETRIC, Algorithm, Codes
 from jdfl.algorithms.gradients import Gradients
 from jdfl.algorithms.round import Round
-from jdfl.algorithms.step_sizes import FIXED_SYMMETRIC
 from jdfl.base import struct
 from jdfl.base.settings import Provenance, StepSize
 from jdfl.codecs import QSGD, Codec

@@ -25,8 +25,7 @@ from typing import ClassVar, NamedTuple
 import jax.numpy as jnp
 from jax import Array
 
-from jdfl.algorithms.algorithm import Algorithm
-from jdfl.algorithms.codes import Codes
+from jdfl.algorithms.algorithm import Algorithm, Codes
 from jdfl.algorithms.gradients import Gradients
 from jdfl.algorithms.round import Round
 from jdfl.base import struct

@@ -33,11 +33,10 @@ import jax.numpy as jnp
 from jax import Array
 
 from jdfl.algorithms.activation import ACTIVE, active
+from jdfl.algorithms.algorithm import FIXED_SYMMETRIC
 from jdfl.algorithms.book import MODEL, TRACKER, Channel
 from jdfl.algorithms.gradients import Exact, Gradients
-from jdfl.algorithms.moment import Moment
-from jdfl.algorithms.round import Round
-from jdfl.algorithms.step_sizes import FIXED_SYMMETRIC
+from jdfl.algorithms.round import Moment, Round
 from jdfl.algorithms.variance_reduced import OfBatches
 from jdfl.base import struct
 from jdfl.base.settings import Count, Fraction, Provenance, StepSize

@@ -32,11 +32,9 @@ from typing import ClassVar, NamedTuple
 
 from jax import Array
 
-from jdfl.algorithms.algorithm import Algorithm, Objective
-from jdfl.algorithms.codes import Codes
+from jdfl.algorithms.algorithm import FIXED_SYMMETRIC, Algorithm, Codes, Objective
 from jdfl.algorithms.gradients import Gradients
 from jdfl.algorithms.round import Round
-from jdfl.algorithms.step_sizes import FIXED_SYMMETRIC
 from jdfl.algorithms.updates import Updates, released
 from jdfl.base import struct
 from jdfl.base.settings import Count, Momentum, Provenance, StepSize

@@ -34,8 +34,7 @@ from typing import Any, ClassVar, NamedTuple
 import jax.numpy as jnp
 from jax import Array
 
-from jdfl.algorithms.algorithm import Algorithm
-from jdfl.algorithms.codes import Codes
+from jdfl.algorithms.algorithm import Algorithm, Codes
 from jdfl.algorithms.gradients import Gradients
 from jdfl.algorithms.round import Round
 from jdfl.arrays.ops import top_s

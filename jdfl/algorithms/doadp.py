@@ -52,14 +52,11 @@ import numpy as np
 from jax import Array
 
 from jdfl.algorithms.activation import ACTIVE, active
-from jdfl.algorithms.algorithm import Algorithm
+from jdfl.algorithms.algorithm import FIXED_SYMMETRIC, Algorithm, Codes
 from jdfl.algorithms.choco import warn_of_gamma
-from jdfl.algorithms.codes import Codes
 from jdfl.algorithms.doadp_privacy import SOURCE, UNSOUND, Theorem1
 from jdfl.algorithms.gradients import Gradients
-from jdfl.algorithms.moment import Moment
-from jdfl.algorithms.round import Round
-from jdfl.algorithms.step_sizes import FIXED_SYMMETRIC
+from jdfl.algorithms.round import Moment, Round
 from jdfl.base import struct
 from jdfl.base.settings import Count, Fraction, Momentum, Positive, Provenance, StepSize
 from jdfl.codecs import Codec, Dense, Sparse
@@ -124,7 +121,7 @@ class DOADP(Algorithm):
         super().check(problem, network)
         delta = self.codec.contraction(problem.n, problem.n)
         assert delta is not None  # a codec with a contraction factor
-        warn_of_gamma("DO-ADP", self.codec, float(self.gamma), float(self.p) * delta)
+        warn_of_gamma(self.codec, float(self.gamma), float(self.p) * delta)
         if float(self.p) < 0.5:
             warnings.warn(
                 f"p = {float(self.p):g} is below 1/2, where the paper's proof of convergence does not apply; the "

@@ -44,8 +44,7 @@ from jax import Array
 from jdfl.algorithms.activation import ACTIVE, active
 from jdfl.algorithms.algorithm import Algorithm
 from jdfl.algorithms.gradients import Gradients
-from jdfl.algorithms.moment import Moment
-from jdfl.algorithms.round import Round
+from jdfl.algorithms.round import Moment, Round
 from jdfl.base import struct
 from jdfl.base.settings import Count, Fraction, Positive, Provenance, StepSize
 from jdfl.codecs import Codec, Dense

@@ -21,9 +21,8 @@ from typing import Any, ClassVar, Literal, NamedTuple
 
 from jax import Array
 
-from jdfl.algorithms import descent, one_kernel
-from jdfl.algorithms.algorithm import Algorithm, Objective
-from jdfl.algorithms.codes import refuse_late
+from jdfl.algorithms import descent
+from jdfl.algorithms.algorithm import Algorithm, Objective, refuse_late
 from jdfl.algorithms.gradients import Gradients
 from jdfl.algorithms.round import Round
 from jdfl.algorithms.updates import Updates
@@ -84,8 +83,8 @@ class DPSGD(Algorithm):
         move, optimizer = descent.update(self.optimizer, self.lr, self.gradients(x, round), optimizer, x)
         move = move if self.updates is None else self.updates(move, round)
         combined = round.mix(x) + move if self.order == "combine-then-adapt" else round.mix(x + move)
-        if self._plain and one_kernel.fits(self.gradients, x, round):
-            combined = one_kernel.mixed_and_descended(self.gradients, x, self.lr, round)
+        if self._plain and descent.fits_one_kernel(self.gradients, x, round):
+            combined = descent.mixed_and_descended(self.gradients, x, self.lr, round)
         return State(combined, optimizer)
 
     @property

@@ -28,8 +28,7 @@ from jdfl.algorithms import descent
 from jdfl.algorithms.algorithm import Algorithm
 from jdfl.algorithms.book import Channel
 from jdfl.algorithms.gradients import Gradients
-from jdfl.algorithms.round import Round
-from jdfl.algorithms.sending import exact
+from jdfl.algorithms.round import Round, exact
 from jdfl.algorithms.updates import Updates, released
 from jdfl.base import checks, struct
 from jdfl.base.settings import Bound, Count, Provenance, StepSize

@@ -14,10 +14,9 @@ import jax.numpy as jnp
 from jax import Array
 
 from jdfl.algorithms.algorithm import Algorithm, codec_of
-from jdfl.algorithms.book import parts
-from jdfl.algorithms.moment import Info, Moment
-from jdfl.algorithms.round import Round
-from jdfl.algorithms.statement import built_in, of_jdfl
+from jdfl.algorithms.book import Info, parts
+from jdfl.algorithms.round import Moment, Round
+from jdfl.algorithms.statement import METHODS, built_in, of_jdfl
 from jdfl.base import checks, struct
 from jdfl.network import Network
 from jdfl.network.late import Mail
@@ -151,17 +150,19 @@ class Program:
 
     def privacy(self, problem: Problem) -> Guarantee:
         """The privacy guarantee of the noise that `init` and `step` add."""
-        told = self.algorithm.privacy(problem, self.plan, None if self.steps is None else int(self.steps))
-        why = self.unproven or ("" if _derives(self.algorithm) else "its method `privacy` states it by hand")
-        if not of_jdfl(type(self.algorithm), "traced_step"):
+        claim = self.algorithm.privacy(problem, self.plan, None if self.steps is None else int(self.steps))
+        why, kind = self.unproven, type(self.algorithm)
+        if not why and not of_jdfl(kind, "privacy", METHODS):
+            why = "its method `privacy` states it by hand"
+        if not of_jdfl(kind, "traced_step"):
             why = "its method `traced_step` is not what runs do"
-        if not told.claimed or not why:
-            return told
+        if not claim.claimed or not why:
+            return claim
         remedy = (
             "Leave out `privacy`; a plan may use shapes, sizes and weights, and what needs records goes into `prepare`."
         )
         return replace(
-            told, claimed=False, reason=f"the guarantee does not follow from the program: {why}", remedy=remedy
+            claim, claimed=False, reason=f"the guarantee does not follow from the program: {why}", remedy=remedy
         )
 
 
@@ -191,11 +192,3 @@ class Hidden:
 
     def __init__(self, x: Any) -> None:
         self.shape, self.dtype, self.ndim, self.size = jnp.shape(x), jnp.result_type(x), jnp.ndim(x), jnp.size(x)
-
-
-def _derives(algorithm: Any) -> bool:
-    """Whether a method leaves its guarantee to the library."""
-    from jdfl.algorithms import REGISTRY
-    from jdfl.algorithms.around import Around
-
-    return any(type(algorithm).privacy is kind.privacy for kind in (Algorithm, Around, *REGISTRY.values()))

@@ -29,8 +29,7 @@ from jax import Array
 from jdfl.algorithms.algorithm import Algorithm
 from jdfl.algorithms.book import MODEL
 from jdfl.algorithms.gradients import Gradients
-from jdfl.algorithms.moment import Moment
-from jdfl.algorithms.round import Round
+from jdfl.algorithms.round import Moment, Round
 from jdfl.base import struct
 from jdfl.base.settings import Provenance, StepSize
 from jdfl.network.links import branches, parents

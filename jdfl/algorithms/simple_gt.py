@@ -30,11 +30,10 @@ from typing import ClassVar
 
 import jax.numpy as jnp
 
-from jdfl.algorithms.algorithm import Algorithm
+from jdfl.algorithms.algorithm import FIXED_SYMMETRIC, Algorithm
 from jdfl.algorithms.extra import State
 from jdfl.algorithms.gradients import Gradients
 from jdfl.algorithms.round import Round
-from jdfl.algorithms.step_sizes import FIXED_SYMMETRIC
 from jdfl.base import struct
 from jdfl.base.settings import Provenance, StepSize
 

@@ -3,7 +3,6 @@
 import sys
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
-from types import NoneType
 from typing import Any
 
 import jax
@@ -15,9 +14,8 @@ from jax.extend.core import ClosedJaxpr
 
 from jdfl.algorithms import descent
 from jdfl.algorithms.book import Book
-from jdfl.algorithms.moment import Moment
-from jdfl.algorithms.round import Round
-from jdfl.algorithms.sampling import PRIVATE
+from jdfl.algorithms.gradients import PRIVATE
+from jdfl.algorithms.round import Moment, Round
 from jdfl.base.streams import Keys, Stream
 from jdfl.network import Graph
 from jdfl.privacy import NO_NOISE, NOTHING_SENT, Guarantee, exposing
@@ -48,6 +46,7 @@ _LOCAL = "they contain values without noise"
 CORRELATED = "noise is correlated over rounds, and its joint guarantee is not accounted for"
 _LARGEST, _MOST = 2**16, 1024  # bytes of settings that are compared, and methods that are remembered
 _noiseless: dict[Hashable, Guarantee] = {}  # only these: where code is exchanged, this may claim too little, never more
+METHODS = "jdfl.algorithms"
 _TOGETHER = "Add all noise with one mechanism, or pass `round.noisy` the stream whose guarantee covers both as `claim`."
 
 
@@ -219,23 +218,28 @@ def _holds_arrays(algorithm: Any, problem: Problem) -> bool:
     return any(np.size(x) >= 2 for x in flow.arrays)
 
 
-def of_jdfl(kind: type, name: str) -> bool:
-    """Whether a class has a method from one of jdfl's own classes, or none of that name."""
+def of_jdfl(kind: type, name: str, package: str = "jdfl") -> bool:
+    """Whether a class has a method from a class of jdfl's own, in this package, or none of that name."""
     owner = next((one for one in kind.__mro__ if name in vars(one)), None)
-    if owner is None:
-        return True
-    module = sys.modules.get(owner.__module__)
-    return owner.__module__.partition(".")[0] == "jdfl" and getattr(module, owner.__name__, None) is owner
+    return owner is None or _own(owner, package)
 
 
 def built_in(algorithm: Any) -> bool:
-    """Whether a method is jdfl's own, whose claims its tests prove where the program alone does not."""
-    from jdfl.algorithms import DPPS, REGISTRY, Gradients, Updates
-    from jdfl.algorithms.around import Attacked, CombinedBy
+    """Whether a method is jdfl's own, whose claims its tests prove where the program alone does not.
 
-    inner = algorithm.algorithm if type(algorithm) in (Attacked, CombinedBy) else algorithm
-    parts = (getattr(inner, name, None) for name in ("gradients", "updates", "dpps"))
-    return type(inner) in REGISTRY.values() and all(type(one) in (NoneType, Gradients, Updates, DPPS) for one in parts)
+    Its gradients, updates and push-sum must be jdfl's own, too. There may be a rule or an attack around it.
+    """
+    wraps = _own(type(algorithm), METHODS) and not hasattr(type(algorithm), "kind")
+    inner = getattr(algorithm, "algorithm", algorithm) if wraps else algorithm
+    parts = [getattr(inner, name, None) for name in ("gradients", "updates", "dpps")]
+    kinds = [type(inner), *(type(one) for one in parts if one is not None)]
+    return hasattr(type(inner), "kind") and all(_own(kind, METHODS) for kind in kinds)
+
+
+def _own(kind: type, package: str) -> bool:
+    """Whether a class is one at the top of a module of this package; a class of that name elsewhere is not."""
+    inside = f"{kind.__module__}.".startswith(f"{package}.")
+    return inside and getattr(sys.modules.get(kind.__module__), kind.__name__, None) is kind
 
 
 def _key(algorithm: Any, problem: Problem, plan: Any) -> Hashable | None:

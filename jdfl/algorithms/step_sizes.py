@@ -12,7 +12,7 @@ import numpy as np
 import scipy.sparse as sp
 import scipy.sparse.linalg as spla
 
-from jdfl.algorithms.algorithm import Algorithm
+from jdfl.algorithms.algorithm import FIXED_SYMMETRIC, Algorithm
 from jdfl.algorithms.gradients import Gradients
 from jdfl.base import checks
 from jdfl.network.graph import Network
@@ -21,8 +21,6 @@ from jdfl.problems import LinearRegression, Problem
 
 _DENSE_UP_TO = 1000  # nodes up to which all eigenvalues of a dense matrix are computed
 _FLAT = 1e-200  # replaces a curvature of zero
-FIXED_SYMMETRIC = {"fixed": True, "undirected": True, "doubly_stochastic": True, "symmetric_weights": True}
-"""The requirements of a method whose messages each build on all earlier ones (see `jdfl.network.require`)."""
 
 
 class AddingUp(Algorithm):

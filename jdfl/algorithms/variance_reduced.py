@@ -41,8 +41,7 @@ from jdfl.algorithms.activation import ACTIVE, active
 from jdfl.algorithms.algorithm import Algorithm
 from jdfl.algorithms.book import MODEL, TRACKER, Channel
 from jdfl.algorithms.gradients import Exact, Gradients
-from jdfl.algorithms.moment import Moment
-from jdfl.algorithms.round import Round
+from jdfl.algorithms.round import Moment, Round
 from jdfl.base import struct
 from jdfl.base.settings import Count, Fraction, Provenance, StepSize
 from jdfl.base.streams import Stream

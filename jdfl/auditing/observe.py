@@ -21,7 +21,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from jdfl.algorithms.moment import Info
+from jdfl.algorithms.book import Info
 from jdfl.algorithms.program import Program
 from jdfl.arrays import ops
 from jdfl.base.streams import Keys

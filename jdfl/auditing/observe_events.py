@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from jdfl.algorithms.moment import Info
+from jdfl.algorithms.book import Info
 from jdfl.auditing.observe import features_of, some, started
 from jdfl.base.streams import Keys
 from jdfl.engine.stepping import Setting

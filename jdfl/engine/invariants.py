@@ -28,7 +28,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from jdfl.algorithms.algorithm import Algorithm
-from jdfl.algorithms.moment import Info
+from jdfl.algorithms.book import Info
 from jdfl.base import struct
 from jdfl.devices import nodes
 from jdfl.engine.guard import NOWHERE

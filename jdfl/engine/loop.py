@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
-from jdfl.algorithms.moment import Info
+from jdfl.algorithms.book import Info
 from jdfl.algorithms.program import Program
 from jdfl.arrays import ops
 from jdfl.base import struct

@@ -11,8 +11,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from jdfl.algorithms.moment import Info, Moment
+from jdfl.algorithms.book import Info
 from jdfl.algorithms.program import Program
+from jdfl.algorithms.round import Moment
 from jdfl.base import struct
 from jdfl.base.backend import Form, with_kernels
 from jdfl.base.names import Names

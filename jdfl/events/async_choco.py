@@ -26,11 +26,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from jdfl.algorithms.algorithm import FIXED_SYMMETRIC, Codes
 from jdfl.algorithms.choco import warn_of_gamma
-from jdfl.algorithms.codes import Codes
 from jdfl.algorithms.gradients import Gradients
 from jdfl.algorithms.round import Round
-from jdfl.algorithms.step_sizes import FIXED_SYMMETRIC
 from jdfl.base import struct
 from jdfl.base.settings import Fraction, Momentum, Provenance, StepSize
 from jdfl.codecs import Codec, Sparse
@@ -59,7 +58,7 @@ class _Copies(AsyncMethod):
         super().check(problem, network)
         delta = self.codec.contraction(problem.n, problem.n)
         assert delta is not None  # a codec with a contraction factor
-        warn_of_gamma(self.title, self.codec, float(self.gamma), delta)
+        warn_of_gamma(self.codec, float(self.gamma), delta)
 
     def tables(self, round: Round, sizes: Mapping[str, int]) -> Tables:
         """Models, and public copies of them."""

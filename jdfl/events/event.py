@@ -17,9 +17,7 @@ import numpy as np
 from jax import Array, lax
 
 from jdfl.algorithms.book import MODEL, Book, Channel
-from jdfl.algorithms.moment import Moment
-from jdfl.algorithms.round import Round
-from jdfl.algorithms.sending import Prepared, exact
+from jdfl.algorithms.round import Moment, Prepared, Round, exact
 from jdfl.base import checks, marking, struct
 from jdfl.base.marking import sent
 from jdfl.base.streams import Keys, Stream, each

@@ -18,8 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from jdfl.algorithms.round import Round
-from jdfl.algorithms.sending import Prepared
+from jdfl.algorithms.round import Prepared, Round
 from jdfl.base import struct
 from jdfl.base.marking import sent
 from jdfl.base.streams import Keys

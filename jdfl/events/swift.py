@@ -20,8 +20,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from jdfl.algorithms.algorithm import FIXED_SYMMETRIC
 from jdfl.algorithms.round import Round
-from jdfl.algorithms.step_sizes import FIXED_SYMMETRIC
 from jdfl.base import struct
 from jdfl.base.settings import Provenance, StepSize
 from jdfl.events import faults, timeline

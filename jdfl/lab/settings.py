@@ -12,7 +12,7 @@ from typing import Annotated, Any, ClassVar, Literal, get_args
 
 import jax
 
-from jdfl.algorithms.codes import sends_dense
+from jdfl.algorithms.algorithm import sends_dense
 from jdfl.base import checks
 from jdfl.base.settings import defaults
 from jdfl.config import ALGORITHMS, NETWORKS, PROBLEMS, STOPS, Kind, noise_for_now, yaml_text

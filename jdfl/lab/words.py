@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
-from jdfl.algorithms.codes import sends_dense
+from jdfl.algorithms.algorithm import sends_dense
 from jdfl.engine.result import BAD
 from jdfl.lab.curves import AXES, Short
 from jdfl.lab.grids import grid_text

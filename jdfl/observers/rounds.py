@@ -17,11 +17,9 @@ import numpy as np
 from jax import Array, lax
 
 from jdfl.algorithms.algorithm import codec_of
-from jdfl.algorithms.gradient_settings import GradientSettings
 from jdfl.algorithms.gradients import Gradients
-from jdfl.algorithms.moment import Moment
 from jdfl.algorithms.program import Program
-from jdfl.algorithms.sending import exact
+from jdfl.algorithms.round import Moment, exact
 from jdfl.base.keys import typed_key
 from jdfl.base.streams import Keys
 from jdfl.codecs import Dense
@@ -218,7 +216,7 @@ def _followed(algorithm: Any, problem: Problem) -> Any:
     if hasattr(algorithm, "gradients"):
         if type(algorithm.gradients) is not Gradients:
             raise NoMapError(f"its gradients have their own class, {type(algorithm.gradients).__name__}")
-        inner = {one.name: getattr(algorithm.gradients, one.name) for one in fields(GradientSettings)}
+        inner = {one.name: getattr(algorithm.gradients, one.name) for one in fields(Gradients)}
         scale = jnp.asarray(np.asarray(algorithm.gradients.sensitivities(problem), np.float64))
         algorithm = replace(algorithm, gradients=Given(**inner, slope=_slope(problem), scale=scale))
     if not hasattr(algorithm, "codec"):

@@ -14,7 +14,7 @@ from jax import Array
 from scipy import sparse as sp
 from scipy.sparse import csgraph
 
-from jdfl.algorithms.sending import To
+from jdfl.algorithms.round import To
 
 
 @dataclass(frozen=True)

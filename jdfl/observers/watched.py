@@ -14,9 +14,7 @@ from jax import Array
 
 from jdfl.algorithms.book import MODEL, Channel, Claim
 from jdfl.algorithms.gradients import Gradients, Ready
-from jdfl.algorithms.moment import Moment
-from jdfl.algorithms.round import Round
-from jdfl.algorithms.sending import To
+from jdfl.algorithms.round import Moment, Round, To
 from jdfl.base import struct
 from jdfl.base.streams import Stream
 from jdfl.privacy import GaussianEvent, Mechanism

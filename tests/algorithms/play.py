@@ -8,9 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 
 import jdfl
-from jdfl.algorithms.moment import Moment
 from jdfl.algorithms.program import Program, planned
-from jdfl.algorithms.sending import Prepared
+from jdfl.algorithms.round import Moment, Prepared
 from jdfl.base import streams
 from jdfl.engine import loop, stepping
 

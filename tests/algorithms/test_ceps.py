@@ -13,8 +13,8 @@ import jdfl
 from jdfl.algorithms import ceps as module
 from jdfl.algorithms import requests
 from jdfl.algorithms.ceps_paper import paper_volume
-from jdfl.algorithms.moment import Moment
 from jdfl.algorithms.program import Program
+from jdfl.algorithms.round import Moment
 from jdfl.base import streams
 from jdfl.engine import loop, stepping
 from jdfl.engine.start import check_settings

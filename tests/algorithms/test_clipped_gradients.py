@@ -15,8 +15,7 @@ from scipy.sparse import random_array
 import jdfl
 from jdfl.algorithms import clipping
 from jdfl.algorithms import gradients as module
-from jdfl.algorithms.moment import Moment
-from jdfl.algorithms.sending import Prepared
+from jdfl.algorithms.round import Moment, Prepared
 from tests.algorithms.play import M, N, direct, example, network
 from tests.later import Later, Named
 from tests.refused import refused

@@ -12,7 +12,7 @@ import jdfl
 from jdfl.algorithms import gradients as oracle
 from jdfl.algorithms.activation import ACTIVE, active
 from jdfl.algorithms.dp_dda import DPDDA, amplified_epsilon
-from jdfl.algorithms.moment import Moment
+from jdfl.algorithms.round import Moment
 from jdfl.base import streams
 from jdfl.privacy import GaussianEvent, Sampled, epsilon
 from tests.algorithms.play import ROUNDS, M, N, course, direct, example, gradient_of, matrices, network, round_of

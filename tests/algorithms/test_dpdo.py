@@ -12,8 +12,8 @@ import jdfl
 from jdfl.algorithms import cpgt, dpdo
 from jdfl.algorithms.cpgt import CPGT, calibrated
 from jdfl.algorithms.dpdo import DPDO, Plan
-from jdfl.algorithms.moment import Moment
 from jdfl.algorithms.program import Program, planned
+from jdfl.algorithms.round import Moment
 from tests.algorithms.play import ROUNDS, M, N, course, example, gradient_of, matrices, network, round_of
 from tests.algorithms.pushing import KEY, follow
 from tests.algorithms.test_compressed import SPARSE, WIRE, top_in_float32

@@ -11,7 +11,7 @@ import pytest
 
 import jdfl
 from jdfl.algorithms import step_sizes
-from jdfl.algorithms.moment import Moment
+from jdfl.algorithms.round import Moment
 from jdfl.engine.start import check_settings
 from jdfl.network import from_edges, random_links, ring
 from tests.algorithms.play import course, direct, matrices

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import jdfl
-from jdfl.algorithms.moment import Moment
-from jdfl.algorithms.sampling import sample
+from jdfl.algorithms.gradients import sample
+from jdfl.algorithms.round import Moment
 from tests.algorithms.play import M, N, direct, example, gradient_of, network
 from tests.later import Later
 

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import jdfl
-from jdfl.algorithms.moment import Moment
 from jdfl.algorithms.program import planned
+from jdfl.algorithms.round import Moment
 from jdfl.engine.start import check_settings
 from tests.algorithms.play import M, N, course, example, gradient_of
 from tests.algorithms.pushing import DECAY, MILESTONES, NETWORKS, falling, follow, protocol, uneven, weights

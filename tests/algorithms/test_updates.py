@@ -11,7 +11,7 @@ import pytest
 
 import jdfl
 from jdfl.algorithms.algorithm import check_parts
-from jdfl.algorithms.moment import Moment
+from jdfl.algorithms.round import Moment
 from jdfl.base import struct
 from tests.algorithms.play import M, N, course, direct, example, network
 from tests.later import Later

@@ -33,11 +33,11 @@ LISTED = (
 )
 WHOLE = (
     *("engine.accountant", "algorithms.activation", "algorithms.algorithm", "algorithms.book"),
-    *("algorithms.ceps_privacy", "algorithms.codes", "algorithms.descent", "algorithms.doadp_privacy"),
-    *("algorithms.dpps", "algorithms.gradient_settings", "algorithms.gradients", "algorithms.messages"),
+    *("algorithms.ceps_privacy", "algorithms.descent", "algorithms.doadp_privacy"),
+    *("algorithms.dpps", "algorithms.gradients"),
     *("algorithms.noisy_messages", "algorithms.program", "algorithms.push_descent", "algorithms.requests"),
-    *("algorithms.round", "algorithms.sending", "algorithms.step_sizes", "algorithms.updates"),
-    *("algorithms.moment", "engine.batch", "engine.callbacks", "engine.checkpoint", "engine.checkpoints"),
+    *("algorithms.round", "algorithms.step_sizes", "algorithms.updates"),
+    *("engine.batch", "engine.callbacks", "engine.checkpoint", "engine.checkpoints"),
     *("engine.progress", "base.keys", "lab.charts", "lab.drawing", "lab.overview", "lab.page", "lab.results"),
     *("lab.study", "lab.summary", "lab.trackers", "engine.metrics", "devices.nodes", "arrays.ops"),
     *("arrays.projection", "engine.result", "engine.runner", "engine.stopping", "base.struct"),

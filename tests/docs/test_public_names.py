@@ -13,14 +13,10 @@ from typing import Any
 
 import jdfl
 from jdfl import codecs, events, models, network, privacy, problems, results, robust
-from jdfl.algorithms.gradient_settings import GradientSettings
-from jdfl.algorithms.messages import Messages
-from jdfl.algorithms.sending import Sending
 
 FILE = Path(__file__).parents[1] / "public_names.txt"
 CONTRACTS = (jdfl.Algorithm, codecs.Codec, network.Network, problems.Problem)  # their methods are listed once
 MARKS = {Parameter.VAR_POSITIONAL: "*", Parameter.VAR_KEYWORD: "**"}
-PARTS = (GradientSettings, Messages, Sending)  # of public classes, in files of their own
 
 
 def parameters(function: Any) -> str:
@@ -41,13 +37,7 @@ def names(kind: type) -> set[str]:
 def members(kind: type) -> Iterator[str]:
     """A class's own methods and properties, without those of a contract that it follows."""
     known = {"replace"}.union(*(names(one) for one in CONTRACTS if one is not kind and names(one) <= names(kind)))
-    own = {
-        name: member
-        for one in reversed(kind.__mro__)
-        if one is kind or one in PARTS
-        for name, member in vars(one).items()
-    }
-    for name, member in own.items():
+    for name, member in vars(kind).items():
         if name.startswith("_") or name in known:
             continue
         if isinstance(member, property):

@@ -11,7 +11,7 @@ import numpy as np
 
 import jdfl
 from jdfl import testing
-from jdfl.algorithms.moment import Moment
+from jdfl.algorithms.round import Moment
 from tests.contract.row import ROUNDS, Row, row
 
 Rounds = Iterator[np.ndarray]  # x [m, n] after every round

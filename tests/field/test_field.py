@@ -11,8 +11,8 @@ import pytest
 import jdfl
 from jdfl import testing
 from jdfl.algorithms import REGISTRY
-from jdfl.algorithms.moment import Moment
 from jdfl.algorithms.program import Program, planned
+from jdfl.algorithms.round import Moment
 from jdfl.engine import stepping
 from tests.field import ROWS
 from tests.field.row import M, exactly, network, problem

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import jdfl
-from jdfl.algorithms import activation, sampling, variance_reduced
+from jdfl.algorithms import activation, gradients, variance_reduced
 from jdfl.base.streams import Keys, each
 from tests.field.row import ROUNDS, Loop, M, N, Rounds, field
 
@@ -34,7 +34,7 @@ def uniform(keys: Any, shape: tuple[int, ...]) -> np.ndarray:
 
 def drawn(the: Loop, k: int, t: int = 0) -> np.ndarray:
     """The examples [m, b] of every node in step t of round k, with repetitions."""
-    return np.asarray(_examples(the.problem, the.moment(k).keys(sampling._BATCH, t), the.algorithm.gradients.batch))
+    return np.asarray(_examples(the.problem, the.moment(k).keys(gradients._BATCH, t), the.algorithm.gradients.batch))
 
 
 def of(the: Loop, examples: np.ndarray, x: np.ndarray) -> np.ndarray:

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 import jdfl
 from jdfl import network as nw
-from jdfl.algorithms.moment import Moment
 from jdfl.algorithms.program import planned
+from jdfl.algorithms.round import Moment
 from jdfl.lab.summary import summary, summary_text
 from jdfl.network import matrices
 from jdfl.privacy import NO_NOISE

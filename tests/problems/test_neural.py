@@ -11,7 +11,7 @@ from scipy.special import logsumexp
 
 import jdfl
 from jdfl import models
-from jdfl.algorithms.moment import Moment
+from jdfl.algorithms.round import Moment
 from jdfl.engine import metrics
 from jdfl.engine.start import check_settings
 from jdfl.problems import Dataset, check_problem, neural_classification
