@@ -24,8 +24,8 @@ from jdfl.base.backend import target as compiling_for
 from jdfl.base.keys import typed_key
 from jdfl.base.streams import Keys
 from jdfl.engine import loop, stepping
-from jdfl.engine.own_kernels import form_of
-from jdfl.engine.turns import put_in_rows
+from jdfl.engine.loop import put_in_rows
+from jdfl.engine.start import form_of
 
 NEIGHBOURS = 8
 

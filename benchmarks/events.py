@@ -127,7 +127,7 @@ def predicted_and_measured(name: str, m: int, n: int, seconds: int) -> tuple[flo
 
     def before(setting: placement.stepping.Setting, some: timeline.Events) -> None:
         kept = sum(np.unique(column).nbytes if 0 in column.strides else column.nbytes for column in columns(some))
-        found.append(kept + sum(placement.estimate_of_events(setting, some).values()))
+        found.append(kept + sum(waves.estimate_of_events(setting, some).values()))
 
     of_a_node()  # compiles what draws events
     gc.collect()

@@ -23,7 +23,7 @@ from benchmarks.machine import bandwidth
 from jdfl.base import checks
 from jdfl.cli import flags
 from jdfl.config import RunConfig, build, key_of
-from jdfl.engine.cache import use_cache
+from jdfl.engine.compiling import use_cache
 from jdfl.engine.placement import estimate
 
 _ABOUT = """Measure the time of rounds of the run that these flags describe, and compare it with the time to move what a

@@ -26,7 +26,7 @@ import jdfl
 from experiments.common import Made, Options, Row, experiment, row
 from jdfl import events
 from jdfl import network as nw
-from jdfl.engine.clock import Clock
+from jdfl.engine.compiling import Clock
 from jdfl.events import plan
 from jdfl.lab.drawing import COLOURS
 

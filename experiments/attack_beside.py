@@ -29,7 +29,7 @@ from experiments.attack_worlds import (
     sign,
     towards,
 )
-from jdfl.engine import guard, spending
+from jdfl.engine import invariants, spending
 from jdfl.engine.stopping import View
 from jdfl.privacy import GaussianEvent
 from jdfl.privacy.report import uncovered
@@ -170,7 +170,7 @@ def broken_off() -> Attack:
     algorithm: Any = jdfl.DPSGD(lr=0.1, optimizer=optax.adam, updates=updates)
 
     def ended(ready: Any, state: Any, setting: Any) -> jax.Array:
-        bad = guard.bad_nodes(ready, state, None, setting.watched)
+        bad = invariants.bad_nodes(ready, state, None, setting.watched)
         return jnp.zeros(()) if bad is None else jnp.any(bad).astype(float)
 
     def problem(world: int) -> Any:

@@ -15,7 +15,7 @@ import numpy as np
 import jdfl
 from jdfl.algorithms.program import planned
 from jdfl.engine import stepping
-from jdfl.engine.guard import Watched
+from jdfl.engine.invariants import Watched
 from jdfl.network import Network
 from jdfl.privacy.report import uncovered
 from jdfl.problems import Dataset, LinearRegression

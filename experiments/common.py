@@ -25,7 +25,7 @@ from matplotlib.figure import Figure
 from scipy.special import stdtrit
 
 from jdfl.engine import provenance
-from jdfl.engine.cache import use_cache
+from jdfl.engine.compiling import use_cache
 from jdfl.lab import page, picture
 from jdfl.lab.drawing import COLOURS
 from jdfl.lab.table import PM, Cell, Grid, rounded, wrapped, write

@@ -29,7 +29,7 @@ from matplotlib.figure import Figure
 from experiments import robustness_cells as cells
 from experiments.common import Made, Options, end_with_parent, experiment, origin, row, save_figure
 from experiments.robustness_cells import ATTACKS, FRACTIONS, GRAPHS, RULES, Cell
-from jdfl.engine.cache import use_cache
+from jdfl.engine.compiling import use_cache
 from jdfl.lab.page import Image, Section, Table, page
 from jdfl.store.jobs import Jobs
 

@@ -89,16 +89,14 @@ from .base.keys import key_file
 from .base.streams import Stream
 from .codecs import QSGD, Dense, LowRank, OneBit, RandomK, Sign, Sparse
 from .devices import nodes
-from .engine.accountant import account, account_plan, calibrate, planned_releases, spent_together
+from .engine.accountant import account, account_plan, calibrate, paths, planned_releases, spent_together
 from .engine.batch import repeat, sweep
 from .engine.callbacks import Budget, Callback, Deadline
 from .engine.checkpoint import Checkpoint
-from .engine.checkpoints import Checkpoints
+from .engine.checkpoints import Checkpoints, read_checkpoint
 from .engine.data_ledger import DataLedger
-from .engine.paths import paths
 from .engine.progress import Progress
 from .engine.rates import Rate, linear_rate
-from .engine.reading import read_checkpoint
 from .engine.result import Result, Snapshot, Totals
 from .engine.runner import run
 from .engine.start import Options

@@ -18,7 +18,7 @@ import jax
 import pytest
 
 from jdfl import testing
-from jdfl.engine import programs
+from jdfl.engine import compiling
 from jdfl.lab import picture
 from tests.later import Later
 
@@ -155,6 +155,6 @@ def _forget_compiled_programs():
     now = testing.compilations()
     look = now - _looked_at > _LOOK_AFTER
     _looked_at = now if look else _looked_at
-    if now - _kept_since > _MOST_PROGRAMS or (look and programs.pieces() > _MOST_MAPS):
+    if now - _kept_since > _MOST_PROGRAMS or (look and compiling.pieces() > _MOST_MAPS):
         jax.clear_caches()
         _kept_since = testing.compilations()

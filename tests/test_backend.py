@@ -11,7 +11,7 @@ import jdfl
 from benchmarks import aot
 from jdfl import testing
 from jdfl.base.backend import backend, target
-from jdfl.engine.turns import put_in_rows
+from jdfl.engine.loop import put_in_rows
 from tests.contract.table import TABLE
 
 pytestmark = pytest.mark.filterwarnings("ignore:.* keep their own rows")  # of robust rules, on so small a network

@@ -9,7 +9,7 @@ import pytest
 import jdfl
 from jdfl import network as nw
 from jdfl.engine import trials
-from jdfl.engine.points import at, points_of
+from jdfl.engine.batch import at, points_of
 from tests.later import Later
 from tests.refused import each_refused, refused
 from tests.toy import Gossip, M, network, problem

@@ -5,7 +5,7 @@ import stat
 
 import jax
 
-from jdfl.engine.cache import use_cache
+from jdfl.engine.compiling import use_cache
 
 
 def test_the_cache_is_for_this_user_only(tmp_path, monkeypatch):

@@ -11,7 +11,7 @@ import pytest
 import jdfl
 from jdfl.base.keys import key_digest
 from jdfl.engine.checkpoint import Checkpoint
-from jdfl.engine.reading import read_checkpoint
+from jdfl.engine.checkpoints import read_checkpoint
 from jdfl.lab.results import write_run
 from jdfl.privacy import Ledger
 from tests.contract.table import GOSSIP, TABLE, Row

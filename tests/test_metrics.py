@@ -8,7 +8,7 @@ from scipy import stats
 
 import jdfl
 from jdfl.engine import metrics
-from jdfl.engine.intervals import wilson
+from jdfl.engine.result import wilson
 from tests.refused import each_refused, refused
 from tests.toy import M, N, regression
 

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jdfl.engine.moments import MOST, Moments, Returns
+from jdfl.engine.runner import MOST, Moments, Returns
 
 
 @given(st.integers(0, 999))

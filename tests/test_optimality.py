@@ -12,7 +12,7 @@ from scipy.special import expit, logsumexp, softmax
 import jdfl
 from jdfl.algorithms.statement import values
 from jdfl.engine import metrics
-from jdfl.engine.optimality import referenced
+from jdfl.engine.metrics import referenced
 from jdfl.engine.provenance import checksums
 from jdfl.privacy.flow import Label
 from jdfl.problems import Optimum, optimum, solved, sparse_optimum, suboptimality_floor

@@ -8,8 +8,8 @@ import pytest
 
 import jdfl
 from jdfl.algorithms.program import Program
-from jdfl.engine import loop, programs, stepping
-from jdfl.engine.tally import Tally
+from jdfl.engine import compiling, loop, stepping
+from jdfl.engine.result import Tally
 from tests.refused import each_refused, refused
 from tests.toy import SLOW, Gossip, M, network, problem, regression, ring, run
 
@@ -168,14 +168,14 @@ def test_everything_runs_in_float64():
 
 @pytest.mark.parametrize("times", [None, 1.5, 4])
 def test_programs_are_forgotten_close_to_the_limit(monkeypatch, tmp_path, compilations, times):
-    monkeypatch.setattr(programs, "_LIMIT", tmp_path / "limit")
+    monkeypatch.setattr(compiling, "_LIMIT", tmp_path / "limit")
     function, x = jax.jit(lambda x: 3 * x + 1), jnp.float32(2)
     function(x)
-    mapped, before = programs.pieces(), compilations()
+    mapped, before = compiling.pieces(), compilations()
     if times and not mapped:
         pytest.skip("no file says what this process has mapped")
     if times:
         (tmp_path / "limit").write_text(f"{int(times * mapped)}\n")
-    programs.make_room()
+    compiling.make_room()
     assert float(function(x)) == 7  # compared on the host, which compiles nothing
     assert (compilations() > before) == (times == 1.5)

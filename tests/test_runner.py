@@ -10,7 +10,7 @@ import pytest
 
 import jdfl
 from jdfl.algorithms.program import Program
-from jdfl.engine import guard, interruption, loop, metrics
+from jdfl.engine import invariants, loop, metrics, runner
 from tests.refused import refused
 from tests.toy import SLOW, Gossip, M, N, problem, run
 
@@ -178,7 +178,7 @@ def test_ctrl_c_in_the_last_chunk_is_raised_when_the_run_returns(ctrl_c):
     with pytest.raises(KeyboardInterrupt):
         run(callbacks=[one])
     assert one.log[-2:] == [("end", 12), "close"]
-    with pytest.raises(KeyboardInterrupt), interruption.Interruption(), interruption.Interruption() as inner:
+    with pytest.raises(KeyboardInterrupt), runner.Interruption(), runner.Interruption() as inner:
         inner.note()  # and those around are told
 
 
@@ -194,7 +194,7 @@ def test_every_number_that_is_not_finite_is_found():
     w = np.full((3, 5), np.finfo(np.float32).max, np.float32)  # finite, if only just
     program, large = Program(Gossip()), np.float32(1e30)
     for watched in ("state", "parameters"):
-        found = jax.jit(lambda w, largest=None, watched=watched: guard.bad_nodes(program, w, largest, watched))
+        found = jax.jit(lambda w, largest=None, watched=watched: invariants.bad_nodes(program, w, largest, watched))
         assert not found(w).any()
         assert found(w, large).all()
         assert found(-w, large).all()
@@ -202,7 +202,7 @@ def test_every_number_that_is_not_finite_is_found():
             spoilt = w.copy()
             spoilt[1, 1 : 1 + len(bad)] = bad
             assert found(spoilt).tolist() == [False, True, False]
-    assert guard.bad_nodes(program, w, large, "nothing") is None
+    assert invariants.bad_nodes(program, w, large, "nothing") is None
 
 
 def test_a_run_ends_where_a_parameter_is_too_large():

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from jdfl.engine.checkpoint import Checkpoint
-from jdfl.engine.reading import read_checkpoint
+from jdfl.engine.checkpoints import read_checkpoint
 from jdfl.store import snapshots as storage
 from jdfl.store.journal import Position
 from tests.crashing import failing

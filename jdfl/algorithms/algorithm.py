@@ -69,7 +69,8 @@ class Algorithm:
     `jdfl.network.require`) and `codes` what passes through the codec (see `Codes`). `phi` says which
     end of a message decides its size, where a codec distinguishes nodes. `uneven` marks methods whose rounds differ in
     their amount of computation, `columns` those that need column-stochastic mixing matrices, `late` those that accept
-    delayed messages, and `mixes` those that multiply by W, which must not expand then. `exact` marks methods that
+    delayed messages, and `mixes` those that multiply by W, which must not expand then. `asynchronous` marks methods
+    without rounds (see `jdfl.events`). `exact` marks methods that
     converge to the optimum with a constant step size and full gradients. `personal` is "models" for methods whose nodes
     keep different models, which metrics and stop rules then evaluate instead of their mean; "parameters" for those that
     only keep the parameters outside the problem's shared part; and "" for those that aim at consensus. `objective` is
@@ -91,6 +92,7 @@ class Algorithm:
     columns: ClassVar[bool] = False
     late: ClassVar[bool] = False
     mixes: ClassVar[bool] = True
+    asynchronous: ClassVar[bool] = False
     objective: Any = "mean"  # ClassVar, or a field of Objective
     exact: ClassVar[bool] = False
     personal: ClassVar[Personal] = ""

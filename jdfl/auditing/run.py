@@ -36,8 +36,7 @@ from jdfl.base.backend import backend
 from jdfl.base.keys import key_data, key_digest, typed_key
 from jdfl.base.streams import Keys, Stream
 from jdfl.engine import stepping
-from jdfl.engine.computed import COMPUTED, computed
-from jdfl.engine.provenance import checksums, settings_of, versions
+from jdfl.engine.provenance import COMPUTED, checksums, computed, settings_of, versions
 from jdfl.engine.start import check_run
 from jdfl.engine.stepping import Setting
 from jdfl.events.method import AsyncMethod

@@ -10,11 +10,10 @@ from jdfl.algorithms.program import planned
 from jdfl.base import checks
 from jdfl.cli import flags, observing
 from jdfl.config import RunConfig, build, intended, ledger_of, run_key_of
+from jdfl.engine.checkpoints import read_checkpoint
 from jdfl.engine.outcome import READS_DATA
 from jdfl.engine.provenance import Provenance, settings_of
-from jdfl.engine.reading import read_checkpoint
-from jdfl.engine.records import SNAPSHOTS
-from jdfl.engine.run_record import read_record
+from jdfl.engine.records import SNAPSHOTS, read_record
 from jdfl.engine.spending import guarantee_of, unspent
 from jdfl.privacy import (
     Event,

@@ -11,7 +11,7 @@ from jdfl.auditing import audit_one_run as attacked_once
 from jdfl.base.settings import defaults
 from jdfl.cli import flags, folders
 from jdfl.config import RunConfig, build, key_of
-from jdfl.engine.cache import use_cache
+from jdfl.engine.compiling import use_cache
 from jdfl.lab.files import write
 
 _ABOUT = """Attack the privacy that an algorithm reports by distinguishing many runs on two neighbouring datasets.

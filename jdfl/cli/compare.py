@@ -11,7 +11,7 @@ import jdfl
 from jdfl.base import checks
 from jdfl.cli import flags, folders
 from jdfl.config import ALGORITHMS, yaml_text
-from jdfl.engine.cache import use_cache
+from jdfl.engine.compiling import use_cache
 from jdfl.engine.progress import announced
 from jdfl.engine.provenance import versions
 from jdfl.engine.result import BAD

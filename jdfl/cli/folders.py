@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from jdfl.engine.booking import RESERVED
-from jdfl.engine.records import JOURNAL
-from jdfl.engine.run_record import RECORD
+from jdfl.engine.records import JOURNAL, RECORD
 from jdfl.lab.files import tidy
 from jdfl.lab.results import new_run_folder
 from jdfl.store import events, jobs, lease

@@ -4,7 +4,7 @@ from typing import Any
 
 from jdfl.config import RunConfig, build, key_of
 from jdfl.engine.accountant import account_plan
-from jdfl.engine.cache import use_cache
+from jdfl.engine.compiling import use_cache
 from jdfl.observers import (
     Coalition,
     Everyone,

@@ -9,9 +9,8 @@ from jdfl.cli import flags
 from jdfl.cli.running import STATUS, Running, Session, status_of
 from jdfl.config import RunConfig
 from jdfl.devices import processes
-from jdfl.engine.computed import COMPUTED
-from jdfl.engine.provenance import Provenance
-from jdfl.engine.reading import read_checkpoint
+from jdfl.engine.checkpoints import read_checkpoint
+from jdfl.engine.provenance import COMPUTED, Provenance
 from jdfl.engine.records import JOURNAL, RECORDS, SNAPSHOTS
 from jdfl.engine.result import BAD
 from jdfl.store import journal, manifest, snapshots

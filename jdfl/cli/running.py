@@ -21,15 +21,14 @@ from jdfl.config.yaml_text import flat, plain
 from jdfl.devices import processes
 from jdfl.devices.layout import simulate
 from jdfl.engine.accountant import check_account
-from jdfl.engine.cache import use_cache
 from jdfl.engine.callbacks import Callback, Deadline
 from jdfl.engine.checkpoint import Checkpoint
 from jdfl.engine.checkpoints import Checkpoints
+from jdfl.engine.compiling import use_cache
 from jdfl.engine.data_ledger import Intent
 from jdfl.engine.progress import Progress
-from jdfl.engine.records import SNAPSHOTS
+from jdfl.engine.records import RECORD, SNAPSHOTS, read_record
 from jdfl.engine.result import Result, Snapshot
-from jdfl.engine.run_record import RECORD, read_record
 from jdfl.engine.spending import guarantee_of, records_of
 from jdfl.engine.start import Start, check_settings, execution
 from jdfl.lab.results import begin_run, end_run

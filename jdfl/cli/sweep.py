@@ -16,7 +16,7 @@ from jdfl.cli import flags, folders
 from jdfl.config import RunConfig, ledger_of, yaml_text
 from jdfl.config.study import StudyConfig, from_yaml, to_yaml
 from jdfl.engine.booking import Room
-from jdfl.engine.cache import use_cache
+from jdfl.engine.compiling import use_cache
 from jdfl.engine.metrics import REGISTRY
 from jdfl.engine.provenance import versions
 from jdfl.engine.result import BAD

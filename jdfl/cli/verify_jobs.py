@@ -15,7 +15,7 @@ from jdfl.base import checks
 from jdfl.cli import compare, flags
 from jdfl.cli.verify import damaged_files
 from jdfl.config.study import from_yaml
-from jdfl.engine.cache import use_cache
+from jdfl.engine.compiling import use_cache
 from jdfl.lab.comparison import Comparison
 from jdfl.lab.groups import run_group
 from jdfl.lab.study import CURVES, RUNS, Study, writable

@@ -8,22 +8,28 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+import jax
 import numpy as np
 from jax import Array
 
 from jdfl.algorithms.algorithm import Algorithm, check_kinds
 from jdfl.algorithms.program import Program, planned
+from jdfl.algorithms.statement import outputs, traced, values
 from jdfl.base import checks
 from jdfl.base.arguments import checked
 from jdfl.base.run_keys import RunKey
-from jdfl.engine import stepping, waves
+from jdfl.engine import metrics as metrics_module
+from jdfl.engine import stepping
+from jdfl.engine.metrics import Metric
 from jdfl.engine.result import Result
 from jdfl.engine.spending import guarantee_of, records_of, unspent
-from jdfl.engine.start import check_run, own_key
+from jdfl.engine.start import check_run, check_settings, own_key, releases
+from jdfl.engine.stepping import paired
 from jdfl.engine.stopping import StopRule
 from jdfl.network.graph import Network
 from jdfl.privacy import Accounting, GaussianSchedule, Ledger, PrivacyReport, noise_multiplier, report
 from jdfl.privacy.accounting import delta_for_noise, least_enough
+from jdfl.privacy.flow import WHY, Flow, Label, Value
 from jdfl.privacy.ledger import compact, total_epsilon
 from jdfl.privacy.report import KEYS
 from jdfl.problems import Problem
@@ -54,7 +60,7 @@ def planned_releases(
     network = stepping.paired(problem, network)
     program = check_run(algorithm, problem, network, steps, 1, None)
     setting = stepping.setting(program, problem, network, None, own_key(key, None, noisy=False))
-    return np.asarray(waves.releases(setting, steps), np.int64)
+    return releases(setting, steps).astype(np.int64)
 
 
 @checked
@@ -320,3 +326,52 @@ def _scheduled(algorithm: Any) -> str:
     if hasattr(algorithm, "dpps"):
         return "Look for its b with jdfl.account_plan."
     return getattr(algorithm, "noise_by", "")
+
+
+@checked
+def paths(
+    algorithm: Algorithm,
+    problem: Problem,
+    network: Network,
+    *,
+    steps: int = 1,
+    metrics: Sequence[str | Metric] | None = None,
+) -> dict[str, str]:
+    """Every output of a run, with the reason where records enter it other than through a mechanism's noise.
+
+    Keys are "message NAME" for every channel, "parameters", "metric NAME", "state PLACE" for every array of the state,
+    which checkpoints hold, and the tables of nodes. An empty reason means that all of the output is computed from noisy
+    releases of bounded values, and from what is public: it is covered by the guarantee of these, which `account_plan`
+    gives. Nothing is run. Where a message has a reason, there is no guarantee.
+
+    Args:
+        algorithm: The settings of the method.
+        problem: The nodes' data and losses; values that it declares public count as public.
+        network: The communication network, with the same number of nodes.
+        steps: Number of planned rounds, at least 1.
+        metrics: Names or functions, as for `jdfl.run`; None: all that the problem can give.
+
+    Raises:
+        ValueError: For settings that do not go together, and for metrics that the problem cannot give.
+    """
+    network = paired(problem, network)
+    check_settings(algorithm, problem, network)
+    program = planned(algorithm, problem, network, steps)
+    chosen = metrics_module.default_metrics(problem) if metrics is None else metrics_module.resolve(metrics, problem)
+    programs = traced(algorithm, problem, program.plan)
+    flows, params, state = outputs(programs, problem)
+    leaks = flows[0].leaks | flows[1].leaks
+    found = {f"message {name}": leaks.get(name, "") for name in (*(one.name for one in algorithm.channels), *leaks)}
+    found["parameters"] = WHY[params]
+    told = guarantee_of(program, problem)
+    if not told.claimed and (told.event is not None or flows[0].noises or flows[1].noises):  # what noise does not hide
+        found = {name: why or told.reason for name, why in found.items()}
+    shape = jax.eval_shape(algorithm.params, programs.state)
+    for metric in chosen:
+        closed = jax.make_jaxpr(metric)(shape, problem)
+        found[f"metric {metric.__name__}"] = WHY[
+            max(one.label for one in Flow().walk(closed, [Value(params), *values(problem)]))
+        ]
+    for place, label in jax.tree.leaves_with_path(state):
+        found[f"state {jax.tree_util.keystr(place)}"] = WHY[label]
+    return found | dict.fromkeys(("nodes.csv", "split.csv"), WHY[Label.RAW])

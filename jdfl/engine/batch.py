@@ -1,11 +1,13 @@
 """Many runs of one setting: seeds and values of float hyper-parameters as lanes of one compiled program."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import fields as fields_of
+from dataclasses import is_dataclass, replace
 from itertools import product
 from typing import Any
 
 import jax
+import numpy as np
 from jax import Array
 
 from jdfl.algorithms.algorithm import Algorithm
@@ -13,24 +15,19 @@ from jdfl.algorithms.program import Program, planned
 from jdfl.base import arguments, checks
 from jdfl.base.backend import backend
 from jdfl.base.run_keys import RunKey
-from jdfl.engine import booking, kept, programs, stepping
-from jdfl.engine.clock import Clock, Spent
-from jdfl.engine.computed import computed
+from jdfl.engine import booking, compiling, stepping
+from jdfl.engine.compiling import Clock, Spent
 from jdfl.engine.data_ledger import DataLedger, Intent
-from jdfl.engine.guard import least
-from jdfl.engine.invariants import shared_by
-from jdfl.engine.metrics import Metric, default_metrics, resolve
-from jdfl.engine.optimality import referenced
+from jdfl.engine.invariants import least, shared_by
+from jdfl.engine.metrics import Metric, default_metrics, referenced, resolve
 from jdfl.engine.outcome import as_chunk, assemble
-from jdfl.engine.points import at, points_of
-from jdfl.engine.provenance import checksums, provenance, settings_of
-from jdfl.engine.result import Result
+from jdfl.engine.provenance import checksums, computed, provenance, settings_of
+from jdfl.engine.result import Result, Tally
 from jdfl.engine.spending import guarantee_of, planned_by_all, watched
 from jdfl.engine.start import Options, Start, check_counters, check_run, check_settings, made_of
+from jdfl.engine.stepping import with_field
 from jdfl.engine.stopping import StopRule
-from jdfl.engine.tally import Tally
-from jdfl.engine.trials import Trial, executed, paired_trials
-from jdfl.events.method import AsyncMethod
+from jdfl.engine.trials import Trial, executed, kept_or_made, paired_trials
 from jdfl.network.graph import Network
 from jdfl.problems import Problem
 from jdfl.store.jobs import Jobs
@@ -205,10 +202,10 @@ def across(
     steps, every, width = int(steps), int(every), max(width, len(points))
     if batch is None:
         batch = width * len(trials) if _alike(algorithm) or backend() != "cpu" else 1
-        waves = isinstance(algorithm, AsyncMethod) and backend() == "cpu"
+        waves = algorithm.asynchronous and backend() == "cpu"
         batch = max(1, min(batch, (_IN_CACHES if waves else MOST_NUMBERS) // (first.m * first.n)))
     checks.whole(1, batch=batch)
-    programs.make_room()
+    compiling.make_room()
 
     runs: list[Intent] = []
     if ledger is not None:
@@ -237,7 +234,7 @@ def across(
         code = [computed(made[0], one.problem, one.network, chosen) for one in shapes.values()]
         return how, list(sums.values()), code, [one.settings for one in origins]
 
-    outcomes, spent = kept.outcomes(jobs, about, make)
+    outcomes, spent = kept_or_made(jobs, about, make)
     spent = spent._replace(seconds=spent.seconds / len(settings))
     results, alike = list[Result](), dict[Any, str]()
     for place, (setting, label, root, outcome) in enumerate(zip(settings, labels, roots, outcomes)):
@@ -301,3 +298,64 @@ def _checked(
 def _alike(algorithm: Algorithm) -> bool:
     """Whether all runs do the same work in a round, so that vmap makes few large products of many small ones."""
     return not getattr(algorithm, "uneven", False) and getattr(getattr(algorithm, "codec", None), "free", True)
+
+
+def points_of(
+    algorithm: Algorithm, over: Mapping[str, Sequence[float]] | Sequence[Mapping[str, float]]
+) -> list[dict[str, float]]:
+    """The values of every run; one point without fields when nothing is swept."""
+    points: list[dict[str, Any]]
+    given: Any = over
+    if checks.is_a(over, Mapping):
+        lists: dict[str, Any] = dict(given)
+        for path, values in lists.items():
+            if not checks.is_a(values, Sequence | np.ndarray | jax.Array) or isinstance(values, str | bytes):
+                raise ValueError(f"Expected a list of values for {path!r} in over, got {checks.shown(values)}.")
+        points = [dict(zip(lists, row)) for row in product(*lists.values())]
+        fields = list(lists)
+    else:
+        if not checks.is_a(over, Sequence) or not all(checks.is_a(point, Mapping) for point in over):
+            raise ValueError(
+                f"Expected fields with their lists of values, or a list of points, got over = {checks.shown(over)}. "
+                "For example over={'lr': [0.1, 0.2]} or over=[{'lr': 0.1}, {'lr': 0.2}]."
+            )
+        points = [dict(point) for point in given]
+        fields = list(points[0]) if points else []
+        for place, point in enumerate(points):
+            if point.keys() != set(fields):
+                raise ValueError(
+                    f"Expected the fields {fields} in every point of over, got {list(point)} in over[{place}]."
+                )
+    for path in fields:
+        _check_field(algorithm, path)
+    for point in points:
+        for path, value in point.items():
+            if np.ndim(value) or isinstance(value, bool) or not checks.is_a(value, _NUMBER):
+                raise ValueError(f"Expected numbers for {path!r} in over, got {checks.shown(value)}.")
+    return [{path: float(point[path]) for path in fields} for point in points]
+
+
+_NUMBER = int | float | np.integer | np.floating | np.ndarray | jax.Array
+
+
+def _check_field(algorithm: Algorithm, path: object) -> None:
+    """Raise ValueError for a path that is no float field of the algorithm."""
+    target, static = algorithm, False
+    for name in str(path).split("."):
+        if not isinstance(path, str) or not hasattr(target, name):
+            raise ValueError(f"Expected a field of {type(algorithm).__name__} in over, got {path!r}.")
+        known = {one.name: one for one in fields_of(target)} if is_dataclass(target) else {}
+        static = name in known and not known[name].metadata.get("pytree_node", True)
+        target = getattr(target, name)
+    if static or isinstance(target, bool) or not isinstance(target, (float, np.floating)):
+        raise ValueError(
+            f"Expected a float field in over, got {path!r} = {checks.shown(target)}. Write a number as a float (1.0, "
+            "not 1); sizes, flags and exact noise change the compiled program, so run them one by one."
+        )
+
+
+def at(algorithm: Algorithm, point: Mapping[str, float]) -> Algorithm:
+    """The algorithm with the values of a point."""
+    for path, value in point.items():
+        algorithm = with_field(algorithm, path, value)
+    return algorithm

@@ -17,13 +17,12 @@ from jdfl.algorithms.algorithm import Algorithm
 from jdfl.algorithms.program import Program, planned
 from jdfl.base.run_keys import RunKey
 from jdfl.devices import processes
-from jdfl.engine import stepping, waves
-from jdfl.engine.computed import computed
-from jdfl.engine.data_ledger import DataLedger, Ended, Hold, Intent
-from jdfl.engine.ledger_file import Standing
-from jdfl.engine.provenance import checksums, settings_of, versions
+from jdfl.engine import stepping
+from jdfl.engine.data_ledger import DataLedger, Ended, Hold, Intent, Standing
+from jdfl.engine.provenance import checksums, computed, settings_of, versions
 from jdfl.engine.result import BAD, Result
 from jdfl.engine.spending import guarantee_of, records_of
+from jdfl.engine.start import releases
 from jdfl.engine.stopping import StopRule
 from jdfl.network.graph import Network
 from jdfl.privacy import Ledger, exposing
@@ -68,7 +67,7 @@ def intents(
     terms = name_of(settings_of(terms=(int(steps), stop, most, execution)) | checksums(most=most))
     found: list[Intent] = []
     for key in map(RunKey.of, keys):
-        counts = np.asarray(waves.releases(stepping.setting(program, problem, network, None, key), int(steps)))
+        counts = releases(stepping.setting(program, problem, network, None, key), int(steps))
         counts = counts if most is None else np.minimum(counts, most)
         run = key.digest, f"{key.token} {what}", f"{name} on {problem.name} over {links} with key {key.digest}"
         found.append(Intent(*run, data, guarantee, counts, records, int(steps), terms))

@@ -13,7 +13,7 @@ import numpy as np
 
 from jdfl.base import arguments, checks
 from jdfl.base.settings import Positive
-from jdfl.engine.clock import compiled
+from jdfl.engine.compiling import compiled
 from jdfl.engine.result import Cut, Result, Snapshot
 from jdfl.engine.spending import release_limits
 from jdfl.engine.start import Start

@@ -17,13 +17,10 @@ from jdfl.base.absent import Absent
 from jdfl.base.keys import key_data, key_digest
 from jdfl.base.run_keys import RunKey
 from jdfl.engine import loop
-from jdfl.engine.computed import COMPUTED
 from jdfl.engine.metrics import COUNTS
-from jdfl.engine.provenance import Provenance
-from jdfl.engine.records import JOURNAL, SNAPSHOTS, append, origin_of, rows_of
-from jdfl.engine.result import BAD, Ending, Result
-from jdfl.engine.run_record import RECORD, write_record
-from jdfl.engine.tally import Tally
+from jdfl.engine.provenance import COMPUTED, Provenance
+from jdfl.engine.records import JOURNAL, RECORD, SNAPSHOTS, append, origin_of, rows_of, write_record
+from jdfl.engine.result import BAD, Ending, Result, Tally
 from jdfl.privacy import Ledger
 from jdfl.store import snapshots
 from jdfl.store.journal import Journal, Position

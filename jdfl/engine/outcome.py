@@ -11,16 +11,13 @@ import pandas as pd
 from jax import Array
 
 from jdfl.base.keys import key_data
-from jdfl.engine import guard, invariants, loop, stepping
-from jdfl.engine.clock import Spent
-from jdfl.engine.intervals import examples_of_accuracy
+from jdfl.engine import invariants, loop, stepping
+from jdfl.engine.compiling import Spent
 from jdfl.engine.provenance import identity, is_whole
-from jdfl.engine.result import Cut, Ending, Result
+from jdfl.engine.result import Cut, Ending, Result, Tally, examples_of_accuracy
 from jdfl.engine.spending import records_of, stop_tells
 from jdfl.engine.start import Start
 from jdfl.engine.stopping import StopRule
-from jdfl.engine.tally import Tally
-from jdfl.events.method import AsyncMethod
 from jdfl.privacy import Guarantee, exposing
 from jdfl.problems import LossProblem
 
@@ -194,7 +191,7 @@ def _ending(
     m, steps, metrics = len(carry.communications), start.steps, start.metrics
     if found is not None and found.rule is not None:  # which is why a number may not be finite either
         measured = np.asarray(carry.measured, np.float64)
-        value = float(measured.sum() if found.node == guard.NOWHERE else measured[found.node])
+        value = float(measured.sum() if found.node == invariants.NOWHERE else measured[found.node])
         return "invariant", invariants.what_is_broken(found.rule, found.node, value, rounds, m, setting.planned)
     if found is not None and found.metric is not None:
         name = metrics[found.metric].__name__
@@ -203,14 +200,14 @@ def _ending(
             "or the noise, or look at the loss"
         )
     if found is not None:
-        bad = guard.what_is_bad(carry.state, found.node, len(setting.node), setting.largest, setting.watched)
+        bad = invariants.what_is_bad(carry.state, found.node, len(setting.node), setting.largest, setting.watched)
         return "diverged", (
             f"node {found.node} has {bad} after round {rounds}; "
             "lower the learning rate or the noise, or look at that node's data"
         )
     if stopped and stop is not None:
         return "stop rule", stop.reason
-    if bool(carry.spent) and isinstance(setting.algorithm.algorithm, AsyncMethod) and carry.clock is not None:
+    if bool(carry.spent) and setting.algorithm.algorithm.asynchronous and carry.clock is not None:
         when = f"at {float(carry.clock[0][0]):.6g} s"
         return "budget", f"an event {when} would release more than the privacy budget allows; nothing of it is sent"
     if bool(carry.spent):

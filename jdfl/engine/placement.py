@@ -4,10 +4,6 @@ What a run needs is estimated from shapes before anything is allocated:
 
     bytes = state + prepared constants + 3 m n (gradient, noise, mixture) + activations of the nodes at work
 
-Asynchronous methods compute some events at a time, in pieces of at most w; the last term is that of `params`:
-
-    bytes = state + prepared constants + max(w (2 touches + 2) n + examples + activations of w nodes, m n)
-
 The data are on the device already. The compiler's own memory is not known, so a run that passes may still fail.
 
 Axes: M nodes in all, D devices, m rows on each of them, n parameters, d slots of the neighbour table.
@@ -29,16 +25,12 @@ from jdfl.base.keys import typed_key
 from jdfl.devices import memory, nodes
 from jdfl.devices.layout import Layout, Rows
 from jdfl.engine import loop, stepping
-from jdfl.events import plan as plans
-from jdfl.events.method import AsyncMethod
-from jdfl.events.timeline import Events
 from jdfl.network.graph import Graph, Network, Static
 from jdfl.network.links import Sizes, in_run
 from jdfl.network.sums import halo
 from jdfl.problems import Problem
 
-_COPIES = 1000  # of [M, n], in addition to one per node, that no state is expected to exceed
-_FIRST = 2**17  # events that are planned to see how many run at once
+COPIES = 1000  # of [M, n], in addition to one per node, that no state is expected to exceed
 _REMEDY = "Use fewer nodes, fewer parameters or a device with more memory."
 
 
@@ -137,7 +129,7 @@ def require_memory(algorithm: Algorithm, problem: Problem, network: Network, dev
         each = batch * max(1, memory.size_of(problem.data) // problem.weight.size)
         what = {f"batches of {batch} examples": m * each}
         memory.require(what, room // each, m, "Use a smaller batch, or fewer nodes.", room)
-    if _one(problem) * (_COPIES + m) + _activations(algorithm, problem, m) <= room:
+    if array_bytes(problem) * (COPIES + m) + activation_bytes(algorithm, problem, m) <= room:
         return
     needed = estimate(algorithm, problem, network)
     most = int(m * room // sum(needed.values()))  # all terms grow with the nodes
@@ -149,56 +141,26 @@ def estimate(algorithm: Algorithm, problem: Problem, network: Network) -> dict[s
     """Bytes of a run by their purpose, in words, computed from shapes alone."""
     setting = stepping.setting(planned(algorithm, problem, network, 1), problem, network, None, typed_key(0))
     prepared, carry, _ = jax.eval_shape(loop.start, setting, ())
-    held = _held(prepared, carry.state)
-    if isinstance(algorithm, AsyncMethod):  # `require_events` knows the rest, when events are drawn
+    held = held_bytes(prepared, carry.state)
+    if algorithm.asynchronous:  # `waves.require_events` knows the rest, when events are drawn
         return held
     return held | {
-        f"3 x {problem.m} x {problem.n} numbers for gradient, noise and mixture": 3 * _one(problem),
-        "activations": _activations(algorithm, problem, problem.m),
+        f"3 x {problem.m} x {problem.n} numbers for gradient, noise and mixture": 3 * array_bytes(problem),
+        "activations": activation_bytes(algorithm, problem, problem.m),
     }
 
 
-def require_events(setting: stepping.Setting, events: Events) -> None:
-    """Refuse a run of events whose tables and pieces would not fit into the memory of the device: ValueError."""
-    problem, room, m = setting.problem, memory.available(), setting.problem.m
-    rows = (_COPIES * m + sum(events.sizes.values())) * _one(problem) // m
-    at_work = memory.size_of(problem.data) + _activations(setting.algorithm.algorithm, problem, m)
-    if room is None or rows + min(plans.WIDTHS) * at_work <= room:  # no piece has more than 8 m events
-        return
-    needed = estimate_of_events(setting, events)
-    memory.require(needed, m * room // sum(needed.values()), m, "Use fewer nodes, or shorter latencies.", room)
-
-
-def estimate_of_events(setting: stepping.Setting, events: Events) -> dict[str, int]:
-    """Bytes of a run of events by their purpose, in words, from shapes and from the plan of the first events."""
-    problem: Problem = setting.problem
-    method: Any = setting.algorithm.algorithm
-    prepared, carry, _ = jax.eval_shape(loop.start, setting, ())
-    row = _one(problem) // problem.m
-    work = max(
-        (
-            width * ((2 * len(method.kinds[kind].touches) + 2) * row + memory.size_of(problem.data) // problem.m)
-            + _activations(method, problem, width)
-            for kind, width, _, _ in plans.planned(events[:_FIRST], method.kinds).runs()
-        ),
-        default=0,
-    )
-    shown = 0 if type(method).params is AsyncMethod.params else _one(problem)
-    state = dict(carry.state)
-    sent = {f"messages in the table {name!r}": memory.size_of(state.pop(name)) for name in events.sizes}
-    return _held(prepared, state) | sent | {"events that are computed together": max(work, shown)}
-
-
-def _held(prepared: Any, state: Any) -> dict[str, int]:
+def held_bytes(prepared: Any, state: Any) -> dict[str, int]:
+    """Bytes that stay for the whole run."""
     return {"the algorithm's state": memory.size_of(state), "its constants": memory.size_of(prepared)}
 
 
-def _one(problem: Problem) -> int:
+def array_bytes(problem: Problem) -> int:
     """Bytes of one array [m, n]."""
     return problem.m * problem.n * np.dtype(problem.dtype).itemsize
 
 
-def _activations(algorithm: Algorithm, problem: Problem, nodes: int) -> int:
+def activation_bytes(algorithm: Algorithm, problem: Problem, nodes: int) -> int:
     """Bytes of a gradient's forward pass of some nodes at work together; 0 where a problem does not say."""
     of_one = getattr(problem, "activation_bytes", None)
     if of_one is None:

@@ -4,27 +4,63 @@ Axes: m nodes, n parameters.
 """
 
 import functools
+import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
+import jax
 import numpy as np
 import pandas as pd
 from jax import Array
+from scipy.special import ndtri
 
+from jdfl.arrays.ops import from_limbs
+from jdfl.base import checks
 from jdfl.base.arguments import checked
 from jdfl.base.names import Names
 from jdfl.base.run_keys import RunKey, Source, key_of_words
-from jdfl.engine.intervals import wilson
-from jdfl.engine.ledger_file import Standing
+from jdfl.engine.data_ledger import Standing
 from jdfl.engine.provenance import PRIVATE, Provenance
 from jdfl.network import Graph
 from jdfl.privacy import Guarantee
+from jdfl.problems import Problem
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+
+@checked
+def wilson(share: float, examples: int, *, confidence: float = 0.95) -> tuple[float, float]:
+    """The interval of E. B. Wilson (1927) for the accuracy on all data, from that on test examples drawn at random.
+
+    It says how well a test set measures one classifier. It does not say how the accuracy varies from trial to trial:
+    that is the interval of the mean over trials.
+    """
+    checks.whole(1, examples=examples)
+    checks.fraction(confidence=confidence)
+    if not 0 <= share <= 1 or confidence == 1:
+        name, value = ("confidence", confidence) if confidence == 1 else ("share", share)
+        checks.refuse("0 <= share <= 1 and confidence < 1", name, value)
+    z = float(ndtri(0.5 + confidence / 2))
+    middle = share + z * z / (2 * examples)
+    width = z * np.sqrt(share * (1 - share) / examples + (z / (2 * examples)) ** 2)
+    low, high = ((middle + side * width) / (1 + z * z / examples) for side in (-1, 1))
+    return max(0.0, float(low)), min(1.0, float(high))
+
+
+def examples_of_accuracy(problem: Problem) -> int | None:
+    """How many examples the accuracy of a run is a share of; None where it is no such share.
+
+    That is so without a labelled test set, and where nodes predict with their own parameters, so that the accuracy
+    is a mean over nodes.
+    """
+    if problem.test is None or problem.personal or type(problem).scores is Problem.scores:
+        return None
+    return int(problem.test[1].shape[0])
+
 
 Cut = Literal["time limit", "interrupted", "terminated"]  # endings after which a run can be continued
 CUTS: tuple[Cut, ...] = get_args(Cut)
@@ -278,3 +314,61 @@ class Snapshot:
     """Gives the result of the run as if it were interrupted now."""
     chunk: int = 1
     """Rounds between two snapshots, which are taken at its multiples and at the end of the run."""
+
+
+class Tally:
+    """Adds up the partial sums of the device into rows of the history and totals."""
+
+    def __init__(self, message_bits: dict[str, int]) -> None:
+        self.message_bits = message_bits
+        self.base: dict[str, int] = {}
+        self.rows: list[dict[str, Any]] = []
+
+    def add(self, rounds: Any, metrics: dict[str, Any], counts: dict[str, Any]) -> None:
+        """Append the records of a chunk; a record without progress is dropped.
+
+        `rounds`, `metrics` and `counts`, by name, are arrays with a leading record axis.
+        """
+        rounds, metrics, counts = jax.device_get((rounds, metrics, counts))  # one transfer
+        sums: dict[str, int] = {}
+        for i, done in enumerate(rounds.tolist()):
+            sums = {name: self.base.get(name, 0) + from_limbs(part[i]) for name, part in counts.items()}
+            if self.rows and done <= self.rows[-1]["round"]:
+                continue
+            values = {name: float(value[i]) for name, value in metrics.items()}
+            self.rows.append({"round": done, **values, **self._totals_row(sums)})
+        self.base = sums
+
+    def _totals_row(self, sums: dict[str, int]) -> dict[str, Any]:
+        totals = self._totals(sums)
+        return {
+            "messages": sum(totals.messages.values()),
+            "bytes": totals.bytes,
+            "gradients": totals.gradients,
+            "examples": totals.examples,
+            "communications": totals.communications,
+            "releases": totals.releases,
+        }
+
+    def _totals(self, sums: dict[str, int]) -> Totals:
+        return Totals(
+            {name.removeprefix("sent_"): value for name, value in sums.items() if name.startswith("sent_")},
+            self.message_bits,
+            sums["grads"],
+            sums["examples"],
+            sums["communications"],
+            sums["releases"],
+        )
+
+    def since(self, rounds: int) -> list[dict[str, Any]]:
+        """The rows after so many rounds."""
+        later = itertools.takewhile(lambda row: row["round"] > rounds, reversed(self.rows))
+        return list(later)[::-1]
+
+    def totals(self) -> Totals:
+        """The totals so far."""
+        return self._totals(self.base)
+
+    def history(self) -> pd.DataFrame:
+        """The rows so far."""
+        return pd.DataFrame({name: [row[name] for row in self.rows] for name in self.rows[0]})

@@ -1,9 +1,11 @@
 """Runs an algorithm: a jitted start, chunks of rounds on the device, and totals and callbacks on the host."""
 
-from collections.abc import Callable, Sequence
+import signal
+import threading
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar, Literal
 
 import jax
 import jax.numpy as jnp
@@ -15,25 +17,129 @@ from jdfl.base import arguments, checks
 from jdfl.base.run_keys import RunKey
 from jdfl.devices import processes
 from jdfl.devices.layout import Layout, mesh_of
-from jdfl.engine import booking, loop, programs, stepping, waves
+from jdfl.engine import booking, compiling, loop, stepping
 from jdfl.engine.callbacks import NEVER, Callback, Told
 from jdfl.engine.checkpoint import Checkpoint
-from jdfl.engine.clock import Clock, Spent
+from jdfl.engine.compiling import Clock, Spent
 from jdfl.engine.data_ledger import DataLedger, Intent
-from jdfl.engine.interruption import Interruption
+from jdfl.engine.loop import put_in_rows
 from jdfl.engine.metrics import Metric
-from jdfl.engine.moments import Moments, Returns
 from jdfl.engine.outcome import READS_DATA, as_chunk, assemble
-from jdfl.engine.own_kernels import form_of
 from jdfl.engine.placement import placed
-from jdfl.engine.result import CUTS, Cut, Result, Snapshot
+from jdfl.engine.result import CUTS, Cut, Result, Snapshot, Tally
 from jdfl.engine.spending import check_unspent, planned_at_most, watched
-from jdfl.engine.start import Options, Start, check_counters, execution, started
+from jdfl.engine.start import Options, Start, check_counters, execution, fitted, form_of, scheduler, started
 from jdfl.engine.stopping import StopRule
-from jdfl.engine.tally import Tally
-from jdfl.engine.turns import put_in_rows
 from jdfl.network.graph import Network
 from jdfl.problems import Problem
+
+_SIGNALS = {  # and who handles them usually; put back in the reverse order, since the first may raise an exception
+    signal.SIGINT: signal.default_int_handler,
+    signal.SIGTERM: signal.SIG_DFL,
+    signal.SIGHUP: signal.SIG_DFL,  # the terminal was closed
+}
+
+
+class Interruption:
+    """Notes a signal in `asked` instead of acting on it while a chunk is under way, whose donated state would be lost.
+
+    A signal that ended nothing (`settle`) is raised again at the end, for its usual handler. A second signal raises
+    KeyboardInterrupt. Inside another Interruption its signals are seen, and remain to it. Python handles signals in its
+    main thread only; in other threads, and where another handler is installed, nothing is changed.
+    """
+
+    _outermost: ClassVar["Interruption | None"] = None
+
+    def __init__(self) -> None:
+        self._noted: int | None = None
+        self._replaced: list[signal.Signals] = []
+        self._around: Interruption | None = None
+
+    @property
+    def asked(self) -> Literal["interrupted", "terminated"] | None:
+        """What a signal asks for."""
+        noted = (self._around or self)._noted
+        return None if noted is None else "interrupted" if noted == signal.SIGINT else "terminated"
+
+    def __enter__(self) -> "Interruption":
+        if threading.current_thread() is threading.main_thread():
+            self._around = Interruption._outermost
+            if self._around is None:
+                Interruption._outermost = self
+                self._replaced = [number for number, usual in _SIGNALS.items() if signal.getsignal(number) is usual]
+        for number in self._replaced:
+            signal.signal(number, self._note)
+        return self
+
+    def _note(self, number: int, frame: Any) -> None:
+        if self._noted is not None:
+            self._noted = None
+            signal.default_int_handler(number, frame)
+        self._noted = number
+
+    def note(self) -> None:
+        """Note a KeyboardInterrupt that was caught."""
+        self._noted = signal.SIGINT
+
+    def settle(self, ending: str) -> None:
+        """Forget the signal if work has ended by it, as an `ending` of a run says; those around are still to end."""
+        if ending in ("interrupted", "terminated"):
+            self._noted = None
+
+    def __exit__(self, *_: object) -> None:
+        if Interruption._outermost is self:
+            Interruption._outermost = None
+        for number in reversed(self._replaced):
+            signal.signal(number, _SIGNALS[number])
+        if self._noted is None:
+            return
+        if self._around is not None:
+            self._around.note()
+        elif self._noted in self._replaced:
+            signal.raise_signal(self._noted)
+        else:
+            raise KeyboardInterrupt
+
+
+MOST = 20  # moments that are remembered; at least half as many, of a run that has them
+
+
+class Returns:
+    """The rounds after which the device returns: of every chunk, and of every checkpoint.
+
+    `chunk` and `checkpoint` are rounds between two of either; both are taken as whole numbers of `every` rounds, from
+    record to record, since a return is the end of a record.
+    """
+
+    def __init__(self, every: int, chunk: int, checkpoint: int) -> None:
+        self.chunk = max(1, chunk // every) * every
+        self._checkpoint = -(-checkpoint // every) * every
+        self.records = min(self.chunk, self._checkpoint) // every  # between two returns, at most
+
+    def after(self, done: int, last: int) -> int:
+        """The next return after `done` rounds, no later than the `last` round."""
+        return min(last, *((done // rounds + 1) * rounds for rounds in (self.chunk, self._checkpoint)))
+
+
+class Moments:
+    """Every node's releases [m] at up to MOST moments, which lie the same number of chunks apart, and at the last."""
+
+    def __init__(self, chunk: int, before: Mapping[int, np.ndarray]) -> None:
+        self._chunk, self._kept = chunk, dict(before)
+
+    def add(self, rounds: int, releases: Callable[[], np.ndarray]) -> None:
+        """Record the releases after a number of rounds."""
+        self._kept = self._chosen(rounds) | {rounds: np.asarray(releases())}
+
+    def until(self, rounds: int) -> dict[int, np.ndarray]:
+        """The recorded moments up to a number of rounds."""
+        return self._chosen(rounds)
+
+    def _chosen(self, rounds: int) -> dict[int, np.ndarray]:
+        apart = self._chunk
+        while rounds // apart >= MOST:
+            apart *= 2
+        return {k: released for k, released in self._kept.items() if k == rounds or k % apart == 0}
 
 
 @arguments.checked
@@ -100,7 +206,7 @@ def run(
         options=options,
         kept=any(one.keeps for one in told),
     )
-    programs.make_room()
+    compiling.make_room()
     with Interruption() as interruption, processes.watched(), ExitStack() as closing:
         limits: list[tuple[Callback, np.ndarray]] = []
         for callback in told:
@@ -180,7 +286,7 @@ class _Run:
         setting, self._layout = self._all, None
         if options.devices is not None:
             setting, self._layout = placed(setting, mesh_of(options.devices, problem.m))
-        self._scheduler = waves.scheduler(start.program, start.steps)
+        self._scheduler = scheduler(start.program, start.steps)
         program, self._carry, first = self._scheduler.start(setting, start.metrics, self._layout)
         self._setting = replace(setting, algorithm=program, problem=put_in_rows(setting.problem))
         self._tally = Tally(program.message_bits(problem))
@@ -294,6 +400,6 @@ class _Run:
         """The carry of a checkpoint, in the layout of the run's own carry."""
         layout: Layout | None = self._layout
         if layout is None:
-            fitted = waves.fitted(self._start.program, before.state, self._carry.state)
-            return replace(before, state=fitted).carry(self._carry)
+            state = fitted(self._start.program, before.state, self._carry.state)
+            return replace(before, state=state).carry(self._carry)
         return layout.spread(layout.carry, before.carry(layout.whole(layout.carry, self._carry)))

@@ -11,7 +11,7 @@ import numpy as np
 from jdfl.algorithms.algorithm import Algorithm
 from jdfl.algorithms.program import Program
 from jdfl.algorithms.statement import loss_reads
-from jdfl.engine.guard import Watched
+from jdfl.engine.invariants import Watched
 from jdfl.engine.stopping import StopRule, reads_data
 from jdfl.privacy import Guarantee, Ledger, exposing, report
 from jdfl.privacy.accounting import scheduled

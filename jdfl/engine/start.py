@@ -4,35 +4,34 @@ Axes: m nodes.
 """
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, Any
 from zlib import crc32
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
 from jdfl.algorithms.algorithm import Algorithm, check_protocol
 from jdfl.algorithms.program import Program, planned
 from jdfl.base import arguments, checks
-from jdfl.base.backend import Form
+from jdfl.base.backend import Form, backend, offered
 from jdfl.base.names import shown
 from jdfl.base.run_keys import RunKey
 from jdfl.base.settings import Bound, Positive
 from jdfl.devices import processes
 from jdfl.devices.layout import Devices, mesh_of
-from jdfl.engine import own_kernels, stepping
+from jdfl.engine import loop, stepping
 from jdfl.engine.checkpoint import Checkpoint
-from jdfl.engine.computed import COMPUTED, computed
-from jdfl.engine.metrics import Metric, default_metrics, resolve
-from jdfl.engine.optimality import referenced
+from jdfl.engine.metrics import Metric, default_metrics, referenced, resolve
 from jdfl.engine.placement import require_memory
-from jdfl.engine.provenance import Provenance, checksums, identity, provenance, settings_of
+from jdfl.engine.provenance import COMPUTED, Provenance, checksums, computed, identity, provenance, settings_of
 from jdfl.engine.result import Result
 from jdfl.engine.spending import guarantee_of, unspent, watched
 from jdfl.engine.stopping import StopRule
-from jdfl.events.method import AsyncMethod
+from jdfl.kernels import PREFIX
 from jdfl.network import check_weights
 from jdfl.network.graph import Network, round_of
 from jdfl.network.timing import check_traces
@@ -40,6 +39,43 @@ from jdfl.privacy import Guarantee
 from jdfl.privacy.accounting import scheduled
 from jdfl.problems import Problem, check_problem
 from jdfl.store.jobs import name_of
+
+
+def form_of(asked: bool) -> Form | None:
+    """How the kernels that a run asks for are executed; None: it asks for none.
+
+    Raises ValueError on a backend that has none.
+    """
+    form = offered()
+    if asked and form is None:
+        raise ValueError(
+            f"Expected a GPU with options.kernels = True, got the backend {backend()!r}. Leave kernels out: every one "
+            "of them replaces a form that runs on all backends."
+        )
+    return form if asked else None
+
+
+def used(setting: stepping.Setting) -> tuple[str, ...]:
+    """The names of the kernels in a round's program, which is traced and not compiled, in alphabetical order."""
+    program, carry, _ = jax.eval_shape(loop.start, setting, ())
+    traced = jax.make_jaxpr(_round)(replace(setting, algorithm=program), carry.state)
+    return tuple(sorted(set(_names(traced.jaxpr))))
+
+
+def _round(setting: stepping.Setting, state: Any) -> Any:
+    return stepping.step(setting, state, stepping.drawn(setting, jnp.int32(0)))
+
+
+def _names(program: Any) -> Iterator[str]:
+    for equation in program.eqns:
+        name = str(equation.params.get("name"))
+        if equation.primitive.name == "pallas_call" and name.startswith(PREFIX):
+            yield name.removeprefix(PREFIX)
+        for part in jax.tree.leaves(list(equation.params.values())):
+            inner = getattr(part, "jaxpr", part)
+            if hasattr(inner, "eqns"):
+                yield from _names(inner)
+
 
 _SMALL = 2**26  # bytes of data that are compared by checksums, and not as arrays
 MOST_ROUNDS = 2**30  # rounds are counted in int32, and the next record is computed ahead of them
@@ -140,7 +176,7 @@ def check_run(
         arguments.settings(stop)
         stop.check()
     require_memory(algorithm, problem, network, devices)
-    if not isinstance(algorithm, AsyncMethod):
+    if not algorithm.asynchronous:
         check_traces(network, steps)
     program = planned(algorithm, problem, network, steps)
     if graph.away is not None and scheduled(guarantee_of(program, problem).event) is not None:
@@ -175,7 +211,7 @@ def started(
     if options.devices is None:
         processes.check_whole(problem)
     devices = 1 if options.devices is None else mesh_of(options.devices, problem.m).size
-    network, form = stepping.paired(problem, network), own_kernels.form_of(options.kernels)
+    network, form = stepping.paired(problem, network), form_of(options.kernels)
     program = check_run(algorithm, problem, network, steps, every, stop, devices)
     chosen = default_metrics(problem, algorithm.personal) if metrics is None else resolve(metrics, problem)
     problem = referenced(chosen, problem, algorithm.attackers)
@@ -247,7 +283,7 @@ def _used(program: Program, problem: Problem, network: Network, root: Array, for
     if options.devices is not None:
         return "none"
     setting = stepping.setting(program, problem, network, None, root, kernels=form)
-    return ", ".join(own_kernels.used(setting)) or "none"
+    return ", ".join(used(setting)) or "none"
 
 
 def check_counters(network: Network, rounds: int) -> None:
@@ -261,3 +297,38 @@ def check_counters(network: Network, rounds: int) -> None:
             f"Expected fewer than 2^31 messages of one node between two records, got {busiest} in {rounds} rounds. "
             "Record more often (every=...), or use `run`, which adds up on the host after every chunk."
         )
+
+
+def scheduler(program: Program, steps: int) -> Any:
+    """What executes a number of rounds of a program, by `start` and `advance`: `loop`, or `Waves` of events."""
+    if not program.algorithm.asynchronous:
+        return loop
+    from jdfl.engine.waves import Waves  # which imports all asynchronous methods
+
+    return Waves(steps)
+
+
+def releases(setting: stepping.Setting, steps: int) -> np.ndarray:
+    """How many releases every node [m] makes at the start and in all rounds, whatever a stop rule would say."""
+    if setting.algorithm.algorithm.asynchronous:
+        return np.asarray(scheduler(setting.algorithm, steps).releases(setting))
+    return np.asarray(loop.releases(setting, jax.numpy.int32(steps)))
+
+
+def fitted(program: Program, state: Any, like: Any) -> Any:
+    """The state of an asynchronous method with tables of messages as long as those of another; others as they are.
+
+    Messages keep their rows in runs of any length, so that only free rows are added or left out.
+    """
+    method: Any = program.algorithm
+    if not method.asynchronous or jax.tree.structure(state) != jax.tree.structure(like):
+        return state
+
+    def resized(table: Any, other: Any) -> Any:
+        kept = jax.numpy.asarray(table)[: other.shape[0]]
+        return jax.numpy.concatenate([kept, jax.numpy.zeros((other.shape[0] - len(kept), *kept.shape[1:]), kept.dtype)])
+
+    return {
+        name: jax.tree.map(resized, table, like[name]) if name in method.message_tables else table
+        for name, table in state.items()
+    }

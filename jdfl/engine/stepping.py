@@ -20,7 +20,7 @@ from jdfl.base.names import Names
 from jdfl.base.run_keys import RunKey
 from jdfl.base.streams import Keys
 from jdfl.devices import nodes
-from jdfl.engine import guard, invariants
+from jdfl.engine import invariants
 from jdfl.engine.stopping import StopRule
 from jdfl.network import Graph, Network, in_run
 from jdfl.network.links import Sizes
@@ -79,7 +79,7 @@ class Setting:
     limit: Array | None = None  # [m] int32 maximum number of releases of every node
     largest: Array | None = None  # [] largest magnitude of a parameter
     planned: Array | None = None  # [m] int32 releases that every node makes at most; None: that is not known
-    watched: guard.Watched = struct.field(pytree_node=False, default="state")  # the values that may end it
+    watched: invariants.Watched = struct.field(pytree_node=False, default="state")  # the values that may end it
     weights: invariants.Weights | None = struct.field(pytree_node=False, default=None)  # of W; None: nothing is checked
     kernels: Form | None = struct.field(pytree_node=False, default=None)  # of our own; None: none
 
@@ -92,7 +92,7 @@ def setting(
     key: Array | Keys | RunKey,
     limit: Array | None = None,
     largest: Array | None = None,
-    watched: guard.Watched = "state",
+    watched: invariants.Watched = "state",
     planned: Any = None,
     weights: invariants.Weights | None = None,
     kernels: Form | None = None,
@@ -170,7 +170,7 @@ def checked(
     compared: tuple[invariants.Known, invariants.Known],
 ) -> tuple[Array, Array]:
     """What ends a run that diverged or violated what holds in every round."""
-    diverged = guard.bad_nodes(setting.algorithm, state, setting.largest, setting.watched)
+    diverged = invariants.bad_nodes(setting.algorithm, state, setting.largest, setting.watched)
     code, value, lost = jnp.zeros_like(releases), jnp.zeros(releases.shape, jnp.float32), jnp.bool_(False)
     if setting.weights is not None:
         code, value, lost = invariants.broken(setting.weights, graph, info, releases, *compared, setting.planned)
@@ -184,7 +184,9 @@ def kept(state: Any, new: Any, round: Moment) -> Any:
         return new
 
     def rows(old: Array, new: Array) -> Array:
-        return jnp.where(away.reshape(-1, *[1] * (new.ndim - 1)), old, new) if guard.has_rows(new, round.m) else new
+        return (
+            jnp.where(away.reshape(-1, *[1] * (new.ndim - 1)), old, new) if invariants.has_rows(new, round.m) else new
+        )
 
     return jax.tree.map(rows, state, new)
 

@@ -3,21 +3,25 @@
 Axes: t trials, m nodes, q examples per node (padded with weight 0), d slots of the table of in-neighbours.
 """
 
-from collections.abc import Mapping, Sequence
+import dataclasses
+import json
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from pathlib import Path
+from typing import Any, NamedTuple, cast
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from jdfl.engine import loop, side_by_side
+from jdfl.engine import loop
+from jdfl.engine.compiling import Spent
 from jdfl.engine.metrics import Metric
 from jdfl.engine.stepping import Setting, nameless, paired
-from jdfl.events.method import AsyncMethod
 from jdfl.network import Graph, Network, pad
 from jdfl.problems import Problem
+from jdfl.store.jobs import Jobs, name_of
 
 MOST_DATA = 2**30  # bytes of problems and networks that are stacked at a time
 
@@ -56,8 +60,10 @@ def executed(
     padded to the largest number that a node has in any trial, and tables of in-neighbours to the largest in-degree.
     What all trials share is not copied.
     """
-    if isinstance(settings[0].algorithm.algorithm, AsyncMethod):
-        return side_by_side.whole(settings, steps, every, metrics, batch)
+    if settings[0].algorithm.algorithm.asynchronous:
+        from jdfl.engine import waves  # which imports all asynchronous methods
+
+        return waves.whole(settings, steps, every, metrics, batch)
     found: list[Any] = [None] * len(settings)
     for places, fields in _stacks(trials):
         some = [min(i, len(points) - 1) for i in range(width)]  # points beyond the last one are idle
@@ -158,3 +164,74 @@ def _is_graph(part: Any) -> bool:
 
 def _graphs(network: Network) -> list[Graph]:
     return [part for part in jax.tree.leaves(network, is_leaf=_is_graph) if isinstance(part, Graph)]
+
+
+_COUNTERS = [one.name for one in dataclasses.fields(loop.Carry) if one.name not in ("state", "counts", "clock")]
+_NAME = "outcomes"
+Outcome = tuple[Any, loop.Carry, loop.Record, loop.Record]  # as `trials.executed` gives it
+
+
+def kept_or_made(
+    jobs: Jobs | None, about: Callable[[], Any], make: Callable[[], tuple[Sequence[Outcome], Spent]]
+) -> tuple[Sequence[Outcome], Spent]:
+    """What `make` returns, or what it has returned before where that is kept."""
+    if jobs is None:
+        return make()
+    made: list[tuple[Sequence[Outcome], Spent]] = []
+
+    def keep(folder: Path) -> None:
+        made[:] = [make()]
+        _write(folder, *made[0])
+
+    place = jobs.done(name_of(about()), keep)
+    return made[0] if made else _read(place)
+
+
+def _write(folder: Path, made: Sequence[Outcome], spent: Spent) -> None:
+    arrays = {f"{i}.{name}": array for i, one in enumerate(made) for name, array in _taken_apart(*one).items()}
+    types = {name: array.dtype.name for name, array in arrays.items()}
+    with (folder / f"{_NAME}.npz").open("wb") as file:
+        flat: Any = {name: np.frombuffer(array.tobytes(), np.uint8) for name, array in arrays.items()}
+        np.savez(file, **flat)
+    shapes = {name: list(array.shape) for name, array in arrays.items()}
+    told = {"runs": len(made), "types": types, "shapes": shapes, "spent": spent._asdict()}
+    (folder / f"{_NAME}.json").write_text(json.dumps(told), encoding="utf-8")
+
+
+def _read(folder: Path) -> tuple[list[Outcome], Spent]:
+    told = json.loads((folder / f"{_NAME}.json").read_text(encoding="utf-8"))
+    with np.load(folder / f"{_NAME}.npz", allow_pickle=False) as file:
+        arrays = {
+            name: file[name].view(jnp.dtype(told["types"][name])).reshape(told["shapes"][name]) for name in file.files
+        }
+    runs: list[dict[str, np.ndarray]] = [{} for _ in range(told["runs"])]
+    for name, array in arrays.items():
+        place, _, rest = name.partition(".")
+        runs[int(place)][rest] = array
+    return [_put_together(one) for one in runs], Spent(**told["spent"])
+
+
+def _taken_apart(params: Any, carry: loop.Carry, first: loop.Record, rest: loop.Record) -> dict[str, np.ndarray]:
+    """The arrays of an outcome by name; of the carry what a result is made of."""
+    found: dict[str, Any] = {"params": params, **{f"carry.{name}": getattr(carry, name) for name in _COUNTERS}}
+    found |= {f"clock.{i}": one for i, one in enumerate(carry.clock or ())}
+    for when, record in (("first", first), ("rest", rest)):
+        found[f"{when}.rounds"] = record.rounds
+        for kind in ("metrics", "counts"):
+            found |= {f"{when}.{kind}.{name}": one for name, one in getattr(record, kind).items()}
+    return {name: np.asarray(one) for name, one in jax.device_get(found).items()}
+
+
+def _put_together(arrays: dict[str, Any]) -> Outcome:
+    """The inverse of `_taken_apart`."""
+
+    def within(prefix: str) -> dict[str, Any]:
+        return {name.removeprefix(prefix): one for name, one in arrays.items() if name.startswith(prefix)}
+
+    first, rest = (
+        loop.Record(arrays[f"{when}.rounds"], within(f"{when}.metrics."), within(f"{when}.counts."))
+        for when in ("first", "rest")
+    )
+    clock: Any = tuple(within("clock.").values()) or None
+    carry = loop.Carry(**within("carry."), state=None, counts=cast(Any, None), clock=clock)
+    return jnp.asarray(arrays["params"]), carry, first, rest

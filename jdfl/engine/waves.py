@@ -1,12 +1,18 @@
 """The scheduler of asynchronous methods: a round is a period of simulated time, whose events run in waves.
 
 It offers what `jdfl.engine.loop` offers for rounds: a start, an advance by some rounds, the releases of a whole run.
-What happens when is known before the first event; so are all counts, and where a budget ends the run.
+What happens when is known before the first event; so are all counts, and where a budget ends the run. Runs that differ
+in their keys alone go side by side. Events are computed in pieces of at most w, which need
+
+    bytes = state + prepared constants + max(w (2 touches + 2) n + examples + activations of w nodes, m n),
+
+whose last term is that of `params`.
 
 Axes: m nodes.
 """
 
 import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -17,17 +23,18 @@ import numpy as np
 from jax import Array
 
 from jdfl.algorithms.program import Program
-from jdfl.engine import guard, invariants, loop
+from jdfl.arrays.ops import from_limbs
+from jdfl.devices import memory
+from jdfl.engine import invariants, loop, placement
 from jdfl.engine.loop import Carry, Record
 from jdfl.engine.metrics import Metric
-from jdfl.engine.placement import require_events
 from jdfl.engine.stepping import Setting, begun
 from jdfl.engine.stopping import View
+from jdfl.events import plan
 from jdfl.events.event import Note, counted, within
 from jdfl.events.execution import Given, apart, execute, merged, stacked
 from jdfl.events.faults import links, with_times
 from jdfl.events.method import HAPPENED, AsyncMethod, noted
-from jdfl.events.plan import planned
 from jdfl.events.timeline import Events, check_rows
 from jdfl.events.times import decimal
 from jdfl.network import in_run
@@ -37,18 +44,6 @@ _BLOCK = 2**17  # events that are planned at a time
 _FEWEST = 16  # rows of a table of messages
 _MOST = 256  # settings that are remembered
 _known: dict[Any, list[list[Note]]] = {}
-
-
-def scheduler(program: Program, steps: int) -> Any:
-    """What executes a number of rounds of a program: `jdfl.engine.loop`, or `Waves`, with `start` and `advance`."""
-    return Waves(steps) if isinstance(program.algorithm, AsyncMethod) else loop
-
-
-def releases(setting: Setting, steps: int) -> Array:
-    """How many releases every node [m] makes at the start and in all rounds, whatever a stop rule would say."""
-    if isinstance(setting.algorithm.algorithm, AsyncMethod):
-        return Waves(steps).releases(setting)
-    return loop.releases(setting, jnp.int32(steps))
 
 
 class Waves:
@@ -200,7 +195,7 @@ def _executed(runs: list[Run], windows: list[Events]) -> list[Any]:
     for start in range(0, len(events), _BLOCK):  # while the device works on one the next is planned
         some = events[start : start + _BLOCK]
         own = None if lane is None else lane[start : start + _BLOCK]
-        table = execute(method, table, given, planned(some, method.kinds), some, own)
+        table = execute(method, table, given, plan.planned(some, method.kinds), some, own)
     parts = [table] if lane is None else apart(table, len(runs))
     return [{**part, HAPPENED: jnp.int32(count)} for part, count in zip(parts, happened)]
 
@@ -212,23 +207,35 @@ def _clock(carry: Carry, second: float) -> Seconds:
     return jnp.full_like(carry.clock[0], whole), jnp.full_like(carry.clock[0], second - float(whole))
 
 
-def fitted(program: Program, state: Any, like: Any) -> Any:
-    """The state of an asynchronous method with tables of messages as long as those of another; others as they are.
+def require_events(setting: Setting, events: Events) -> None:
+    """Refuse a run of events whose tables and pieces would not fit into the memory of the device: ValueError."""
+    problem, room, m = setting.problem, memory.available(), setting.problem.m
+    rows = (placement.COPIES * m + sum(events.sizes.values())) * placement.array_bytes(problem) // m
+    at_work = memory.size_of(problem.data) + placement.activation_bytes(setting.algorithm.algorithm, problem, m)
+    if room is None or rows + min(plan.WIDTHS) * at_work <= room:  # no piece has more than 8 m events
+        return
+    needed = estimate_of_events(setting, events)
+    memory.require(needed, m * room // sum(needed.values()), m, "Use fewer nodes, or shorter latencies.", room)
 
-    Messages keep their rows in runs of any length, so that only free rows are added or left out.
-    """
-    method = program.algorithm
-    if not isinstance(method, AsyncMethod) or jax.tree.structure(state) != jax.tree.structure(like):
-        return state
 
-    def resized(table: Any, other: Any) -> Any:
-        kept = jnp.asarray(table)[: other.shape[0]]
-        return jnp.concatenate([kept, jnp.zeros((other.shape[0] - len(kept), *kept.shape[1:]), kept.dtype)])
-
-    return {
-        name: jax.tree.map(resized, table, like[name]) if name in method.message_tables else table
-        for name, table in state.items()
-    }
+def estimate_of_events(setting: Setting, events: Events) -> dict[str, int]:
+    """Bytes of a run of events by their purpose, in words, from shapes and from the plan of the first events."""
+    problem = setting.problem
+    method: Any = setting.algorithm.algorithm
+    prepared, carry, _ = jax.eval_shape(loop.start, setting, ())
+    row = placement.array_bytes(problem) // problem.m
+    work = max(
+        (
+            width * ((2 * len(method.kinds[kind].touches) + 2) * row + memory.size_of(problem.data) // problem.m)
+            + placement.activation_bytes(method, problem, width)
+            for kind, width, _, _ in plan.planned(events[:_BLOCK], method.kinds).runs()
+        ),
+        default=0,
+    )
+    shown = 0 if type(method).params is AsyncMethod.params else placement.array_bytes(problem)
+    state = dict(carry.state)
+    sent = {f"messages in the table {name!r}": memory.size_of(state.pop(name)) for name in events.sizes}
+    return placement.held_bytes(prepared, state) | sent | {"events that are computed together": max(work, shown)}
 
 
 def _noted(setting: Setting, state: Any) -> list[list[Note]]:
@@ -254,10 +261,57 @@ def _ended(setting: Setting, state: Any, rounds: Array, communications: Array) -
     """Whether the stop rule fires after a period [], and what has diverged [] as `invariants.found` reads it."""
     judged, *seen = setting.algorithm.judged(setting.problem, setting.algorithm.params(state), communications)
     stopped = loop.stops(setting.stop, View(rounds, seen[0], seen[1], judged))
-    diverged = guard.bad_nodes(setting.algorithm, state, setting.largest, setting.watched)
+    diverged = invariants.bad_nodes(setting.algorithm, state, setting.largest, setting.watched)
     return stopped, invariants.first(jnp.zeros_like(setting.node), jnp.bool_(False), diverged)
 
 
 @partial(jax.jit, static_argnames=("metrics",))
 def _measured(carry: Carry, setting: Setting, *, metrics: tuple[Metric, ...]) -> tuple[Carry, dict[str, Array]]:
     return loop.concluded(carry, setting, loop.evaluate(carry, setting, metrics), metrics)
+
+
+def whole(
+    settings: Sequence[Setting], steps: int, every: int, metrics: tuple[Metric, ...], batch: int
+) -> list[tuple[Array, Carry, Record, Record]]:
+    """Runs from start to end: parameters [m, n], counters, the record of the start, and the other records.
+
+    Runs that differ in their keys alone go side by side, up to `batch` of them; those with codecs, which have constants
+    of their runs, one after another. The counts of the records run on from the start.
+    """
+    found = list[tuple[Array, Carry, Record, Record]]()
+    for some in _alike(settings, steps, metrics, batch):
+        ends = advance([run for run, _ in some], steps, every, metrics)
+        for (carry, later), (run, first) in zip(ends, some):
+            begun = {name: from_limbs(np.asarray(part)) for name, part in first.counts.items()}
+            later = replace(later, counts={name: part + begun[name] for name, part in later.counts.items()})
+            params = run.setting.algorithm.params(carry.state)
+            found.append((params, jax.device_get(replace(carry, state=None)), first, later))
+    return found
+
+
+def _alike(
+    settings: Sequence[Setting], steps: int, metrics: tuple[Metric, ...], batch: int
+) -> Iterator[list[tuple[Run, Record]]]:
+    """Begun runs in groups that go side by side, with their records of the start."""
+    group, common = list[tuple[Run, Record]](), None
+    for setting in settings:
+        waves = Waves(steps)
+        program, carry, first = waves.start(setting, metrics)
+        run = Run(waves, carry, replace(setting, algorithm=program))
+        same = replace(program, plan=None, prepared=replace(program.prepared, own=None))  # these are table sizes
+        shared = same, setting.problem, links(with_times(setting.network, program.algorithm.title))
+        if group and (len(group) == batch or not _same(common, shared)):
+            yield group
+            group = []
+        group, common = [*group, (run, jax.device_get(first))], shared
+    yield group
+
+
+def _same(one: Any, other: Any) -> bool:
+    """Whether two trees are equal, bit for bit."""
+    leaves, structure = jax.tree.flatten(one)
+    others, structure_too = jax.tree.flatten(other)
+    return structure == structure_too and all(
+        mine is theirs or (np.shape(mine) == np.shape(theirs) and np.array_equal(np.asarray(mine), np.asarray(theirs)))
+        for mine, theirs in zip(leaves, others)
+    )

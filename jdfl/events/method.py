@@ -42,6 +42,7 @@ class AsyncMethod(Algorithm):
     kind: ClassVar[str] = ""
     kinds: ClassVar[tuple[Kind, ...]] = ()
     mixes: ClassVar[bool] = False
+    asynchronous: ClassVar[bool] = True
     objective = "pi"  # nodes that are slow are what these methods are for
     paced: ClassVar[bool] = False  # whether nodes count as often as they act
     directed: ClassVar[bool] = False  # whether links may run one way

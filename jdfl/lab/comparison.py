@@ -12,7 +12,7 @@ import pandas as pd
 from jdfl.base import checks
 from jdfl.base.arguments import checked
 from jdfl.engine import provenance
-from jdfl.engine.ledger_file import Standing
+from jdfl.engine.data_ledger import Standing
 from jdfl.engine.result import Result
 from jdfl.lab import curves, first_events, paired, table, words
 from jdfl.lab.curves import AXES, axes_of, metrics_of

@@ -19,7 +19,7 @@ import pandas as pd
 import jdfl
 from jdfl.base import arguments, checks
 from jdfl.base.absent import Absent
-from jdfl.engine.ledger_file import Standing
+from jdfl.engine.data_ledger import Standing
 from jdfl.engine.provenance import Provenance
 from jdfl.engine.result import BAD, Result, Totals
 from jdfl.lab.comparison import Comparison

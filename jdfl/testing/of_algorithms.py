@@ -23,8 +23,8 @@ from jdfl.algorithms.program import Program, planned
 from jdfl.algorithms.round import Moment
 from jdfl.base import arguments, checks
 from jdfl.engine import stepping
+from jdfl.engine.accountant import paths
 from jdfl.engine.batch import sweep
-from jdfl.engine.paths import paths
 from jdfl.engine.result import Result
 from jdfl.engine.runner import run
 from jdfl.engine.start import Options, check_run

@@ -15,7 +15,7 @@ import pytest
 
 import jdfl
 from jdfl.cli import main
-from jdfl.engine import kept
+from jdfl.engine import trials
 from jdfl.problems import Problem
 from jdfl.store import jobs, manifest
 from jdfl.store.jobs import FailedJobsError, Jobs
@@ -205,7 +205,7 @@ def test_other_work_has_other_names(monkeypatch):
     """Were a setting left out of the names, the runs of another one would be taken."""
 
     def noted(jobs: Jobs | None, about: Any, make: Any) -> Any:
-        found.append(kept.name_of(about()))
+        found.append(trials.name_of(about()))
         raise KeyboardInterrupt
 
     monkeypatch.setattr("jdfl.engine.batch.kept.outcomes", noted)

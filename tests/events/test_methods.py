@@ -13,7 +13,7 @@ import jdfl
 from jdfl import network as nw
 from jdfl import testing
 from jdfl.base.streams import Keys, Stream
-from jdfl.engine import side_by_side, waves
+from jdfl.engine import waves
 from jdfl.events import ADPSGD, AGP, REGISTRY, SWIFT, AsyncCHOCO, AsyncDOADP
 from jdfl.events import plan as plans
 from jdfl.events.event import Instant
@@ -160,8 +160,8 @@ _FIRST = "randomized gossip"  # the one whose start evaluates gradients
 def test_seeds_side_by_side_are_single_runs_bit_for_bit(name, monkeypatch):
     method, problem, timed = VARIANTS[name], testing.small_problem(), network("slow nodes", fault=most(name))
     how: dict[str, Any] = {"steps": 6, "every": 4, "metrics": ["objective"], "stop": jdfl.objective_below(0.7)}
-    together, number = side_by_side.advance, list[int]()
-    monkeypatch.setattr(side_by_side, "advance", lambda runs, *rest: number.append(len(runs)) or together(runs, *rest))
+    together, number = waves.advance, list[int]()
+    monkeypatch.setattr(waves, "advance", lambda runs, *rest: number.append(len(runs)) or together(runs, *rest))
     for seed, found in zip((2, 7, 3), jdfl.repeat(method, problem, timed, keys=[2, 7, 3], **how), strict=True):
         alike(found, jdfl.run(method, problem, timed, key=seed, **how))
     assert number == ([1, 1, 1] if hasattr(method, "gamma") else [3])  # codecs have keys of their run

@@ -12,7 +12,7 @@ import jdfl
 from jdfl import testing
 from jdfl.base.backend import interpreted, target
 from jdfl.cli import main
-from jdfl.engine.own_kernels import form_of
+from jdfl.engine.start import form_of
 from tests.refused import refused
 
 CHOCO = jdfl.CHOCO(codec=jdfl.codecs.Sparse(3))

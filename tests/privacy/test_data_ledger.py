@@ -11,7 +11,7 @@ import pytest
 
 import jdfl
 from jdfl.base.run_keys import RunKey
-from jdfl.engine import booking, data_ledger, ledger_file
+from jdfl.engine import booking, data_ledger
 from jdfl.engine.accountant import ledger_of_run
 from jdfl.engine.data_ledger import Intent
 from jdfl.privacy import GaussianEvent
@@ -42,7 +42,7 @@ def ended(one, releases=None, *, whole=True, void="", outputs="1"):
 
 
 def charges(book):
-    return [one.charge() for one in ledger_file.read(book.path).entries.values()]
+    return [one.charge() for one in data_ledger.read(book.path).entries.values()]
 
 
 def together(*runs):
@@ -164,7 +164,7 @@ def test_a_run_beyond_the_budget_is_told_how_many_rounds_fit(book):
         run(ledger=book, steps=100, key=1)
     assert book.path.read_bytes() == before
     fit = int(str(error.value).split("About ")[1].split()[0])
-    most = intent("b", releases=fit)._replace(data=ledger_file.read(book.path).data)
+    most = intent("b", releases=fit)._replace(data=data_ledger.read(book.path).data)
     assert 0 < fit == int(most.ledger.releases.max())
     assert total_epsilon([ledger_of_run(run()), most.ledger], DELTA) <= 4.0
 

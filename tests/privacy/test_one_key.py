@@ -16,7 +16,7 @@ from jdfl.base.keys import key_data
 from jdfl.base.run_keys import RunKey
 from jdfl.engine import runner
 from jdfl.engine.accountant import spent_together
-from jdfl.engine.computed import COMPUTED
+from jdfl.engine.provenance import COMPUTED
 from tests.privacy.scene import DRAWN, NETWORK, NOISY, run
 from tests.refused import refused
 
