@@ -24,7 +24,7 @@ import pandas as pd
 import jdfl
 from benchmarks.common import Row, options, report, row
 from jdfl.config import RunConfig, to_yaml
-from jdfl.engine.callbacks import Start
+from jdfl.engine.callbacks import Plan
 from jdfl.lab.results import tables, write_run
 from jdfl.store import journal
 from jdfl.store.journal import Journal
@@ -93,9 +93,9 @@ class Timed(jdfl.Checkpoints):
 
     seconds = around = 0.0
 
-    def begin(self, start: Start) -> None:
+    def begin(self, plan: Plan) -> None:
         """As the store."""
-        self._timed(partial(super().begin, start), around=True)
+        self._timed(partial(super().begin, plan), around=True)
 
     def __call__(self, now: jdfl.Snapshot) -> str | None:
         """As the store."""

@@ -8,10 +8,18 @@ Public names are listed in __init__.pyi; a module is imported when one of its na
 
 import lazy_loader
 
-from jdfl.base import suggest
+from jdfl.base import hooks, suggest
 
 __version__ = "0.1.0"
 
 _public, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
 _SPELT = {"dcdpsgd": "DCD", "chocosgd": "CHOCO", "ihtdpsgd": "IHT", "pushsum": "SGP", "gradienttracking": "DSGT"}
 __getattr__ = suggest.attributes(__name__, _public, __all__, _SPELT.get)
+
+hooks.register(
+    plot=("jdfl.lab.plots", "of_result"),
+    save=("jdfl.lab.results", "write_run"),
+    report=("jdfl.lab.overview", "write_report"),
+    describe=("jdfl.lab.shown", "of_result"),
+    html=("jdfl.lab.shown", "html"),
+)

@@ -13,7 +13,7 @@ from jdfl import testing
 from jdfl.base import struct
 from jdfl.cli.running import status_of
 from jdfl.engine import batch, invariants, runner
-from jdfl.engine.invariants import Known, Mass, Rule, Weights
+from jdfl.engine.invariants import Known, Rule, Weights
 from tests.later import Later
 from tests.refused import refused
 from tests.toy import Gossip
@@ -80,8 +80,8 @@ BROKEN = jax.jit(invariants.broken, static_argnums=0)
 def judged(weights=NONE, graph=None, info=None, releases=None, own=1.0, coming=0.0, clock=0.0, planned=None):
     """The rules that a round violates by node, and whether mass is lost; it begins with all ones and clocks at zero."""
     zero, ones, none = np.zeros(M, np.float32), np.ones(M, np.float32), np.zeros(M, np.int32)
-    before = Known(Mass(ones, zero), (zero, zero))
-    after = Known(Mass(ones * own, ones * coming), (ones * clock, zero))
+    before = Known((ones, zero), (zero, zero))
+    after = Known((ones * own, ones * coming), (ones * clock, zero))
     released = none if releases is None else np.array(releases, np.int32)
     code, _, lost = BROKEN(weights, graph, info or {}, released, before, after, planned)
     return {i: Rule(one) for i, one in enumerate(code.tolist()) if one}, bool(lost)

@@ -9,7 +9,7 @@ from scipy import stats
 import jdfl
 from jdfl.engine import metrics
 from jdfl.engine.result import wilson
-from tests.refused import each_refused, refused
+from tests.refused import refused
 from tests.toy import M, N, regression
 
 problem = regression()
@@ -165,7 +165,6 @@ def test_wilson_covers_the_accuracy():
     ends = np.array([wilson(k / 200, 200) for k in counts])
     covered = [stats.binom.pmf(counts, 200, p)[(ends[:, 0] <= p) & (p <= ends[:, 1])].sum() for p in (0.5, 0.8, 0.95)]
     assert np.mean(covered) == pytest.approx(0.95, abs=0.01)
-    each_refused(wilson, {"share": 1.1}, {"examples": 0}, {"confidence": 1.0}, share=0.5, examples=10)
 
 
 def test_results_have_the_interval_of_their_accuracy():

@@ -145,7 +145,7 @@ def test_state_is_donated_and_data_is_not_copied():
 def test_counters_beyond_an_int32_and_totals_beyond_a_float():
     result = run(Gossip(messages=2**29), options=jdfl.Options(chunk=1))
     assert result.history["messages"].tolist() == [k * M * 2**29 for k in range(13)]
-    tally = Tally({"a": 2**60 + 1, "b": 3})
+    tally = Tally({"a": 2**60 + 1, "b": 3}, 1)
     limbs = np.full((1, 8), 2**31 - 1, np.int32)
     counts = dict.fromkeys(("sent_a", "sent_b", "grads", "examples", "communications", "releases"), limbs)
     for k in range(4):

@@ -30,7 +30,7 @@ from jdfl.engine.progress import Progress
 from jdfl.engine.records import RECORD, SNAPSHOTS, read_record
 from jdfl.engine.result import Result, Snapshot
 from jdfl.engine.spending import guarantee_of, records_of
-from jdfl.engine.start import Start, check_settings, execution
+from jdfl.engine.start import Plan, check_settings, execution
 from jdfl.lab.results import begin_run, end_run
 from jdfl.lab.summary import summary_text
 from jdfl.lab.trackers import Trackers
@@ -57,10 +57,10 @@ class Views(Callback):
         self._begun = False
         self.told: dict[str, Any] = {}
 
-    def begin(self, start: Start) -> None:
+    def begin(self, plan: Plan) -> None:
         """Write the settings of the run, unless it is resumed."""
         self._begun = False
-        if start.before is None:
+        if plan.before is None:
             self._begin()
 
     def __call__(self, now: Snapshot) -> None:

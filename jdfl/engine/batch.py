@@ -24,7 +24,7 @@ from jdfl.engine.outcome import as_chunk, assemble
 from jdfl.engine.provenance import checksums, computed, provenance, settings_of
 from jdfl.engine.result import Result, Tally
 from jdfl.engine.spending import guarantee_of, planned_by_all, watched
-from jdfl.engine.start import Options, Start, check_counters, check_run, check_settings, made_of
+from jdfl.engine.start import Options, Plan, check_counters, check_run, check_settings, made_of
 from jdfl.engine.stepping import with_field
 from jdfl.engine.stopping import StopRule
 from jdfl.engine.trials import Trial, executed, kept_or_made, paired_trials
@@ -240,14 +240,14 @@ def across(
     for place, (setting, label, root, outcome) in enumerate(zip(settings, labels, roots, outcomes)):
         params, carry, first_record, later = outcome
         trial = trials[place % len(trials)]
-        tally = Tally(setting.algorithm.message_bits(trial.problem))
+        tally = Tally(setting.algorithm.message_bits(trial.problem), every)
         tally.add(*as_chunk(first_record))
         tally.base = {}  # a lane's counters run on from the start
         tally.add(later.rounds, later.metrics, later.counts)
         given = trial.problem, trial.network, stop, root, steps, every, chosen, told[place], origins[place]
-        start = Start(made[place], *given, Options(), None)
-        start = replace(start, made=made_of(start, alike))
-        results.append(replace(assemble(start, setting, params, carry, tally, spent), labels=label))
+        plan = Plan(made[place], *given, Options(), None)
+        plan = replace(plan, made=made_of(plan, alike))
+        results.append(replace(assemble(plan, setting, params, carry, tally, spent), labels=label))
     return results if hold is None else booking.booked(hold, list(zip(runs, results)))
 
 

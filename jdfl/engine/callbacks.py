@@ -16,7 +16,7 @@ from jdfl.base.settings import Positive
 from jdfl.engine.compiling import compiled
 from jdfl.engine.result import Cut, Result, Snapshot
 from jdfl.engine.spending import release_limits
-from jdfl.engine.start import Start
+from jdfl.engine.start import Plan
 
 NEVER = 2**31  # more rounds than any run has
 
@@ -37,8 +37,8 @@ class Callback:
     keeps: ClassVar[bool] = False
     """Whether it keeps the run in a folder, which then records checksums of its data."""
 
-    def begin(self, start: Start) -> np.ndarray | None:
-        """Receive the `start` of the run before anything is compiled; may refuse the run by raising ValueError.
+    def begin(self, plan: Plan) -> np.ndarray | None:
+        """Receive the `plan` of the run before anything is compiled; may refuse the run by raising ValueError.
 
         Returns the maximum number of releases of every node [m], or None for no limit.
         """
@@ -110,7 +110,7 @@ class Deadline(Callback):
         arguments.settings(self)
         self._made, self._shortest, self._last = time.monotonic(), math.inf, (0.0, 0.0)
 
-    def begin(self, start: Start) -> None:
+    def begin(self, plan: Plan) -> None:
         """Forget how long the chunks of an earlier run took.
 
         Those of another run may take longer. The seconds still count from when the deadline was made, so that several
@@ -147,12 +147,12 @@ class Budget(Callback):
     epsilon: Positive
     delta: float | None = None
 
-    def begin(self, start: Start) -> np.ndarray:
+    def begin(self, plan: Plan) -> np.ndarray:
         """The number of releases [m] within the budget; ValueError if nothing can be claimed.
 
-        It follows from the noise, records and stop rule of the `start` by the accounting of `jdfl.account`. An epsilon
+        It follows from the noise, records and stop rule of the `plan` by the accounting of `jdfl.account`. An epsilon
         that is not positive, and a delta that is too large to promise anything, raise ValueError as well.
         """
         arguments.settings(self)
         target = float(self.epsilon)
-        return release_limits(start.program, start.problem, start.stop, epsilon=target, delta=self.delta)
+        return release_limits(plan.program, plan.problem, plan.stop, epsilon=target, delta=self.delta)

@@ -147,7 +147,7 @@ class Checkpoint:
                 "dataclasses.replace(checkpoint, provenance=None)."
             )
 
-    def carry(self, fresh: loop.Carry) -> loop.Carry:
+    def carry(self, fresh: loop.RunState) -> loop.RunState:
         """The carry from which the next round starts, on the device; `fresh` is the start of the same run.
 
         All arrays are copies, since a run donates the memory of its carry; the checkpoint may be used again. Raises
@@ -190,10 +190,8 @@ class Checkpoint:
                 f"rounds {', '.join(map(str, recorded[:4]))}{', ...' * (len(recorded) > 4)}, got every = {every}. "
                 "Leave it as it was: a history has records of all rounds alike."
             )
-        tally = _Onward(message_bits)
-        tally.every, tally.base = every, dict(self.sums)
-        tally.rows = [dict(row) for row in self.history.to_dict("records")]
-        tally.sift()
+        tally = Tally(message_bits, every)
+        tally.base, tally.rows = dict(self.sums), [dict(row) for row in self.history.to_dict("records")]
         return tally
 
     def write(self, folder: str | Path) -> Path:
@@ -256,21 +254,6 @@ class Checkpoint:
         last = rows_of(self.history[-1:])
         arrays |= {f"last {name}": last[name] for name in last.dtype.names or ()}
         return arrays, told
-
-
-class _Onward(Tally):
-    """A tally that continues the records of another."""
-
-    every = 1
-
-    def add(self, rounds: Any, metrics: dict[str, Any], counts: dict[str, Any]) -> None:
-        """Append the records of a chunk, and drop what is then no longer the end."""
-        super().add(rounds, metrics, counts)
-        self.sift()
-
-    def sift(self) -> None:
-        """Leave records of multiples of `every`, and the last."""
-        self.rows = [row for row in self.rows[:-1] if row["round"] % self.every == 0] + self.rows[-1:]
 
 
 def _with_computed(result: Result) -> Provenance:

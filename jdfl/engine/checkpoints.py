@@ -34,7 +34,7 @@ from jdfl.engine.records import (
     write_record,
 )
 from jdfl.engine.result import BAD, Result, Snapshot
-from jdfl.engine.start import Start, fitted
+from jdfl.engine.start import Plan, fitted
 from jdfl.network.graph import Network
 from jdfl.privacy import Ledger
 from jdfl.problems import Problem
@@ -72,13 +72,13 @@ class Checkpoints(Callback):
         self.lost = ""
         self._lease: Lease | None = None
 
-    def begin(self, start: Start) -> None:
+    def begin(self, plan: Plan) -> None:
         """Take the folder.
 
         Raises FileNotFoundError where its parent folder is missing, HeldError, which names the other process, where one
-        writes into it, and FileExistsError where it has another run, or a run that got further than the `start`.
+        writes into it, and FileExistsError where it has another run, or a run that got further than the `plan`.
         """
-        before = start.before
+        before = plan.before
         self._rounds, self._written, self._since = -1, -1, time.monotonic()
         self._late: list[tuple[str, np.ndarray]] = []
         self._failed = self.lost = ""
@@ -96,9 +96,9 @@ class Checkpoints(Callback):
             told = f"The run in {self.folder} was not ended by {self._lease.before}; it goes on from what that has left"
             warnings.warn(f"{told}.", stacklevel=2)
         try:
-            self._journal = self._opened(start)
-            if start.guarantee.event is not None:
-                write_record(self.folder, start.key)
+            self._journal = self._opened(plan)
+            if plan.guarantee.event is not None:
+                write_record(self.folder, plan.key)
             self._note("begun" if before is None else "resumed", 0 if before is None else before.rounds)
         except BaseException:
             self._lease.release()
@@ -109,7 +109,7 @@ class Checkpoints(Callback):
         self._first: np.ndarray | None = None  # the last record of the run that is resumed, unless it was its end alone
         if before is not None:
             self._last = before.rounds
-            self._first = rows_of(before.history[-1:]) if before.rounds % start.every == 0 else None
+            self._first = rows_of(before.history[-1:]) if before.rounds % plan.every == 0 else None
 
     def __call__(self, now: Snapshot) -> str | None:
         """Append the records of a chunk, and write what was appended; returns `lost`, which ends the run."""
@@ -190,10 +190,10 @@ class Checkpoints(Callback):
         self._lease.release()
         self._lease = None
 
-    def _opened(self, start: Start) -> Journal:
+    def _opened(self, plan: Plan) -> Journal:
         """The journal of the run, with what was recorded before the `start`."""
-        path, before = self.folder / JOURNAL, start.before
-        origin = before.origin if before else origin_of(key_digest(key_data(start.key.public)), start.provenance)
+        path, before = self.folder / JOURNAL, plan.before
+        origin = before.origin if before else origin_of(key_digest(key_data(plan.key.public)), plan.provenance)
         if before is not None and before.place is not None and path.is_file():
             return Journal.resume(path, before.place)
         fresh = before is None and snapshots.newest(self.folder / SNAPSHOTS) is None

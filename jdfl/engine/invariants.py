@@ -1,8 +1,8 @@
-"""What holds in every round whatever is learned: sums of W, push-sum weights, counters, planned releases, clocks.
+"""What ends a run by itself: numbers that diverge, and rules that hold in every round whatever is learned.
 
-A run that violates a rule ends in that round, as one that diverges. The rules read the network, counts and times, never
-parameters or gradients. Ledgers and budgets count these as public, so the end of a private run reveals nothing more,
-and the rules hold in all runs, also where divergence is not looked at.
+The rules are about sums of W, push-sum weights, counters, planned releases and clocks. They read the network, counts
+and times, never parameters or gradients. Ledgers and budgets count these as public, so the end of a private run reveals
+nothing more, and the rules hold in all runs, also where divergence is not looked at.
 
 Graphs of fixed networks are checked before a run and not again. In other networks the rounds that were looked at before
 the run need not be all of them. Tolerances are worst cases of floating-point sums, with eps the distance from 1 to the
@@ -15,7 +15,7 @@ next number of a type:
 
 All else is exact: counters are whole numbers, and a clock adds up without ever rounding below what it was.
 
-Axes: m nodes, d slots of the table.
+Axes: m nodes, d slots of the table, k numbers of a node.
 """
 
 from collections.abc import Mapping, Sequence
@@ -31,7 +31,6 @@ from jax import Array
 from jdfl.algorithms.algorithm import Algorithm
 from jdfl.algorithms.book import Info
 from jdfl.algorithms.program import Program
-from jdfl.base import struct
 from jdfl.devices import nodes
 from jdfl.network.graph import Graph, Network, Static
 from jdfl.network.properties import nonnegative
@@ -133,25 +132,16 @@ class Found(NamedTuple):
     metric: int | None = None  # the place of the metric that was not finite
 
 
-class Mass(NamedTuple):
-    """Push-sum weights after a round."""
-
-    own: Array  # [m] at the nodes
-    coming: Array  # [m] in messages that have not arrived yet
-
-
-@struct.dataclass
-class Known:
+class Known(NamedTuple):
     """What the rules compare from round to round."""
 
-    mass: Mass | None  # None: no push-sum
+    mass: tuple[Array, Array] | None  # push-sum weights [m] at the nodes, and in late messages; None: no push-sum
     clock: Seconds | None  # None: time is not simulated
 
 
 def unit(known: Known) -> Known:
     """What is so before anything is computed: push-sum weights of one, no messages, and clocks at zero."""
-    mass = known.mass
-    mass = None if mass is None else Mass(jnp.ones_like(mass.own), jnp.zeros_like(mass.coming))
+    mass = None if known.mass is None else (jnp.ones_like(known.mass[0]), jnp.zeros_like(known.mass[1]))
     return Known(mass, jax.tree.map(jnp.zeros_like, known.clock))
 
 
@@ -193,10 +183,10 @@ def broken(
     found += [] if graph is None else _of_weights(weights, graph)
     lost, value = jnp.bool_(False), jnp.zeros(releases.shape, jnp.float32)
     if before.mass is not None and after.mass is not None:
-        own = after.mass.own
+        (former, came), (own, coming) = before.mass, after.mass
         found.append((Rule.SHARE, ~(own > 0), own))
-        change = nodes.total((own - before.mass.own) + (after.mass.coming - before.mass.coming))
-        lost, value = ~(jnp.abs(change) <= _slack(own, graph)), (own + after.mass.coming).astype(jnp.float32)
+        change = nodes.total((own - former) + (coming - came))
+        lost, value = ~(jnp.abs(change) <= _slack(own, graph)), (own + coming).astype(jnp.float32)
     if planned is not None:
         found.append((Rule.RELEASES, releases > planned, releases))
     if before.clock is not None and after.clock is not None:
@@ -211,7 +201,7 @@ def broken(
 
 
 def first(code: Array, lost: Array, diverged: Array | None) -> Array:
-    """What ends a run, as one whole number [] int32 for `found`, or NOTHING."""
+    """What ends a run, as one whole number [] int32 that `found` reads, or NOTHING."""
     ids = nodes.ids(code.shape[0])
     each = jnp.int32(NOTHING) if diverged is None else jnp.where(diverged, _DIVERGED + ids, NOTHING)
     each = jnp.where(code > 0, ids * _RULES + code, each)

@@ -35,7 +35,7 @@ SECONDS = ("network_seconds", "network_seconds_last")
 
 
 @struct.dataclass
-class Carry:
+class RunState:
     """Everything that goes from one round to the next."""
 
     state: Any
@@ -59,7 +59,7 @@ class Record:
     counts: dict[str, Array]
 
 
-def evaluate(carry: Carry, setting: Setting, metrics: tuple[metrics_module.Metric, ...]) -> dict[str, Array]:
+def evaluate(carry: RunState, setting: Setting, metrics: tuple[metrics_module.Metric, ...]) -> dict[str, Array]:
     """The metrics [] of a record by their names, and the simulated seconds."""
     problem, w = setting.algorithm.judged(setting.problem, setting.algorithm.params(carry.state))
     values: dict[str, Array] = {}
@@ -76,8 +76,8 @@ def evaluate(carry: Carry, setting: Setting, metrics: tuple[metrics_module.Metri
 
 
 def concluded(
-    carry: Carry, setting: Setting, values: dict[str, Array], metrics: tuple[metrics_module.Metric, ...]
-) -> tuple[Carry, dict[str, Array]]:
+    carry: RunState, setting: Setting, values: dict[str, Array], metrics: tuple[metrics_module.Metric, ...]
+) -> tuple[RunState, dict[str, Array]]:
     """The end of a run whose metrics overflow, and of every bad run a record without finite metrics.
 
     Where parameters must not end a run, metrics do not either.
@@ -91,7 +91,7 @@ def concluded(
     return carry, values | {name: jnp.where(lost, bad, values[name]) for name, bad in worst.items()}
 
 
-def _record(carry: Carry, setting: Setting, values: dict[str, Array]) -> Record:
+def _record(carry: RunState, setting: Setting, values: dict[str, Array]) -> Record:
     # What is known to be the same for all nodes is not for XLA to add up at compile time, which takes it minutes.
     info, examples = lax.optimization_barrier((carry.counts, setting.algorithm.examples(setting.problem)))
     named = {f"sent_{channel}": count for channel, count in info.sent.items()}
@@ -121,7 +121,7 @@ def stops(stop: StopRule | None, view: View) -> Array:
     return stop(view)
 
 
-def _start(setting: Setting, metrics: tuple[metrics_module.Metric, ...]) -> tuple[Setting, Carry, Record]:
+def _start(setting: Setting, metrics: tuple[metrics_module.Metric, ...]) -> tuple[Setting, RunState, Record]:
     k = jnp.int32(0)
     begin = begun(setting)
     algorithm = setting.algorithm.prepare(setting.problem, begin)
@@ -135,22 +135,22 @@ def _start(setting: Setting, metrics: tuple[metrics_module.Metric, ...]) -> tupl
     clock = None if computed is None else (computed, jnp.zeros_like(computed))
     first = known(setting, state, clock)
     bad = checked(setting, state, None, info, info.releases, (invariants.unit(first), first))
-    carry = Carry(state, k, no, *bad, no, info, info.combined, info.releases, clock)
+    carry = RunState(state, k, no, *bad, no, info, info.combined, info.releases, clock)
     values = evaluate(carry, setting, metrics)
     _, values = concluded(carry, replace(setting, watched="nothing"), values, metrics)
     return setting, carry, _record(carry, setting, values)
 
 
 def _advance(
-    carry: Carry, setting: Setting, end: Array, every: int, records: int, metrics: tuple[metrics_module.Metric, ...]
-) -> tuple[Carry, Record]:
+    carry: RunState, setting: Setting, end: Array, every: int, records: int, metrics: tuple[metrics_module.Metric, ...]
+) -> tuple[RunState, Record]:
     """Up to `records` times `every` rounds, to round `end` at most; a record after each stretch."""
     algorithm, problem, stop = setting.algorithm, setting.problem, setting.stop
 
-    def goes_on(carry: Carry, until: Array) -> Array:
+    def goes_on(carry: RunState, until: Array) -> Array:
         return (carry.rounds < until) & ~carry.stopped & ~carry.spent & (carry.bad == invariants.NOTHING)
 
-    def one_round(carry: Carry) -> Carry:
+    def one_round(carry: RunState) -> RunState:
         here = replace(setting, problem=in_rows(problem))
         round = drawn(here, carry.rounds)
         state, info = step(here, carry.state, round)
@@ -165,7 +165,7 @@ def _advance(
         releases = carry.releases + info.releases
         compared = known(setting, carry.state, carry.clock), known(setting, state, clock)
         bad = checked(setting, state, round.graph, info, releases, compared)
-        new = Carry(state, rounds, stopped, *bad, carry.spent, counts, communications, releases, clock)
+        new = RunState(state, rounds, stopped, *bad, carry.spent, counts, communications, releases, clock)
         if setting.limit is None:
             return new
         # What the round would release has not been sent yet: nothing of it is kept where it is too much.
@@ -173,13 +173,13 @@ def _advance(
         kept = jax.tree.map(lambda one, other: jnp.where(spent, one, other), carry, new)
         return kept.replace(spent=spent)
 
-    def turn(carry: Carry, until: Array) -> Carry:
+    def turn(carry: RunState, until: Array) -> RunState:
         carry = one_round(carry)
         if rounds_per_turn(carry.state) == 1:
             return carry
         return lax.cond(goes_on(carry, until), one_round, lambda carry: carry, carry)
 
-    def stretch(carry: Carry, _: None) -> tuple[Carry, Record]:
+    def stretch(carry: RunState, _: None) -> tuple[RunState, Record]:
         # Records fall on multiples of `every`, wherever a chunk begins.
         until = jnp.minimum((carry.rounds // every + 1) * every, end)
         before = carry.rounds
@@ -199,7 +199,7 @@ def _advance(
     return lax.scan(stretch, carry, length=records)
 
 
-def standing(carry: Carry) -> tuple[int, bool, bool]:
+def standing(carry: RunState) -> tuple[int, bool, bool]:
     """The rounds that are done, whether the run is over, and whether it diverged or violated an invariant."""
     rounds, stopped, spent, first = jax.device_get((carry.rounds, carry.stopped, carry.spent, carry.bad))
     bad = int(first) != invariants.NOTHING
@@ -209,13 +209,13 @@ def standing(carry: Carry) -> tuple[int, bool, bool]:
 @partial(jax.jit, static_argnames=("metrics", "layout"))
 def start(
     setting: Setting, metrics: tuple[metrics_module.Metric, ...], layout: Layout | None = None
-) -> tuple[Program, Carry, Record]:
+) -> tuple[Program, RunState, Record]:
     """The algorithm with its per-node constants, the carry before round 0, and the record of the start.
 
     What a jitted function gives back is a copy, so the problem stays out of it: its data is the largest thing there is.
     """
 
-    def begin(setting: Setting) -> tuple[Program, Carry, Record]:
+    def begin(setting: Setting) -> tuple[Program, RunState, Record]:
         setting, carry, record = _start(setting, metrics)
         return setting.algorithm, carry, record
 
@@ -226,18 +226,18 @@ def start(
 
 @partial(jax.jit, static_argnames=("every", "records", "metrics", "layout"), donate_argnames=("carry",))
 def advance(
-    carry: Carry,
+    carry: RunState,
     setting: Setting,
     end: Array,
     every: int,
     records: int,
     metrics: tuple[metrics_module.Metric, ...],
     layout: Layout | None = None,
-) -> tuple[Carry, Record]:
+) -> tuple[RunState, Record]:
     """Rounds of a run, with the counters from zero: a chunk's counts fit int32, a run's need not."""
     fresh = replace(carry, counts=jax.tree.map(jnp.zeros_like, carry.counts))
 
-    def rounds(carry: Carry, setting: Setting, end: Array) -> tuple[Carry, Record]:
+    def rounds(carry: RunState, setting: Setting, end: Array) -> tuple[RunState, Record]:
         return _advance(carry, setting, end, every, records, metrics)
 
     if layout is None:
@@ -257,11 +257,11 @@ def lanes(
     records: int,
     metrics: tuple[metrics_module.Metric, ...],
     batch: int,
-) -> tuple[Array, Carry, Record, Record]:
+) -> tuple[Array, RunState, Record, Record]:
     """Whole runs of a setting: lane [t, p] has the problem and network of trial t, keys[t, p], values[path][t, p]."""
     t, p = jax.tree.leaves(keys)[0].shape[:2]
 
-    def one(setting: Setting, lane: tuple[Keys, dict[str, Array], Array]) -> tuple[Array, Carry, Record, Record]:
+    def one(setting: Setting, lane: tuple[Keys, dict[str, Array], Array]) -> tuple[Array, RunState, Record, Record]:
         keys, fields, last = lane
         algorithm = setting.algorithm
         for path, value in fields.items():

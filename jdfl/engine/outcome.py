@@ -13,13 +13,14 @@ from jax import Array
 from jdfl.base.keys import key_data
 from jdfl.engine import invariants, loop, stepping
 from jdfl.engine.compiling import Spent
+from jdfl.engine.metrics import classifies
 from jdfl.engine.provenance import identity, is_whole
-from jdfl.engine.result import Cut, Ending, Result, Tally, examples_of_accuracy
+from jdfl.engine.result import Cut, Ending, Result, Tally
 from jdfl.engine.spending import records_of, stop_tells
-from jdfl.engine.start import Start
+from jdfl.engine.start import Plan
 from jdfl.engine.stopping import StopRule
 from jdfl.privacy import Guarantee, exposing
-from jdfl.problems import LossProblem
+from jdfl.problems import LossProblem, Problem
 
 
 def as_chunk(record: loop.Record) -> tuple[Any, dict[str, Any], dict[str, Any]]:
@@ -30,10 +31,10 @@ def as_chunk(record: loop.Record) -> tuple[Any, dict[str, Any], dict[str, Any]]:
 
 
 def assemble(
-    start: Start,
+    plan: Plan,
     setting: stepping.Setting,
     params: Array,
-    carry: loop.Carry,
+    carry: loop.RunState,
     tally: Tally,
     spent: Spent,
     cut: tuple[Cut, str] | None = None,
@@ -41,13 +42,13 @@ def assemble(
     moments: dict[int, np.ndarray] | None = None,
 ) -> Result:
     """The result of a run that ended or was `cut`, on the host."""
-    problem, network, guarantee = start.problem, start.network, start.guarantee
+    problem, network, guarantee = plan.problem, plan.network, plan.guarantee
     rounds, found = int(carry.rounds), invariants.found(carry.bad)
-    ending, reason = _ending(rounds, start, carry, setting, cut)
+    ending, reason = _ending(rounds, plan, carry, setting, cut)
     warns = dict.fromkeys((*warned, *_privacy_warnings(setting.stop, ending, guarantee)))
     history, state = tally.history(), carry.state
     told = "" if guarantee.event is None else _released(rounds, params, state, carry.releases, history)
-    released = f"{start.made} {told}".strip()
+    released = f"{plan.made} {told}".strip()
     return Result(
         algorithm=setting.algorithm.algorithm,
         ready=setting.algorithm.ready,
@@ -59,7 +60,7 @@ def assemble(
         minimises=setting.algorithm.algorithm.minimises(problem, network),
         notes=(
             *_alone(setting.algorithm.algorithm, np.asarray(carry.communications), rounds),
-            *_zeroed(start, params, tally.history()),
+            *_zeroed(plan, params, tally.history()),
         ),
         state=state,
         history=history,
@@ -78,18 +79,18 @@ def assemble(
         guarantee=exposing(guarantee, ("stop",), problem.public) if READS_DATA in warns else guarantee,
         records=records_of(problem),
         privacy_warnings=tuple(warning for warning in warns if warning not in guarantee.warnings),
-        key=tuple(key_data(start.key.public)),
-        private_key=tuple(key_data(start.key.private)),
-        key_source=start.key.source,
-        token=start.key.token,
+        key=tuple(key_data(plan.key.public)),
+        private_key=tuple(key_data(plan.key.private)),
+        key_source=plan.key.source,
+        token=plan.key.token,
         data=identity((problem.data, problem.weight)),
-        released=(*(() if start.before is None else start.before.released), released),
+        released=(*(() if plan.before is None else plan.before.released), released),
         sums=dict(tally.base),
         seconds=spent.seconds,
         compile_seconds=spent.compile_seconds,
-        provenance=start.provenance,
-        computed=start.computed,
-        test_examples=examples_of_accuracy(setting.algorithm.judged(problem)[0]),
+        provenance=plan.provenance,
+        computed=plan.computed,
+        test_examples=_tested(setting.algorithm.judged(problem)[0]),
     )
 
 
@@ -122,14 +123,14 @@ def _privacy_warnings(stop: StopRule | None, ending: Ending, guarantee: Guarante
     return ("the stop rule looks at all nodes' true parameters, which no node knows; they follow from noisy releases",)
 
 
-def _zeroed(start: Start, params: Array, history: pd.DataFrame) -> tuple[str, ...]:
+def _zeroed(plan: Plan, params: Array, history: pd.DataFrame) -> tuple[str, ...]:
     """How many clipped gradients count as zero at the end, where recorded losses or gradients are not finite."""
-    clips = getattr(start.program.algorithm, "gradients", start.program.algorithm)
+    clips = getattr(plan.program.algorithm, "gradients", plan.program.algorithm)
     looked = [name for name in ("objective", "objective_local") if name in history]
     finite = bool(looked) and bool(np.isfinite(history[looked].to_numpy(float)).all())
     if getattr(clips, "clip", None) is None or not is_whole(params):
         return ()
-    problem: Any = replace(start.problem, name="", test=None)
+    problem: Any = replace(plan.problem, name="", test=None)
     here = np.asarray(problem.weight) > 0
     if not finite and np.any(lost := here & ~np.isfinite(np.asarray(_losses(problem, params)))):
         whole = int(np.sum(lost.sum(axis=1) == here.sum(axis=1)))
@@ -182,13 +183,13 @@ def _alone(algorithm: Any, communications: np.ndarray, rounds: int) -> tuple[str
 
 def _ending(
     rounds: int,
-    start: Start,
-    carry: loop.Carry,
+    plan: Plan,
+    carry: loop.RunState,
     setting: stepping.Setting,
     cut: tuple[Cut, str] | None,
 ) -> tuple[Ending, str]:
     found, stopped, stop = invariants.found(carry.bad), bool(carry.stopped), setting.stop
-    m, steps, metrics = len(carry.communications), start.steps, start.metrics
+    m, steps, metrics = len(carry.communications), plan.steps, plan.metrics
     if found is not None and found.rule is not None:  # which is why a number may not be finite either
         measured = np.asarray(carry.measured, np.float64)
         value = float(measured.sum() if found.node == invariants.NOWHERE else measured[found.node])
@@ -215,3 +216,10 @@ def _ending(
     if cut is not None and rounds < steps:
         return cut[0], f"{cut[1]} after round {rounds}; everything up to there is kept"
     return "steps", f"all {steps} rounds are done" + (", the stop rule never fired" if stop is not None else "")
+
+
+def _tested(problem: Problem) -> int | None:
+    """How many test examples the accuracy is a share of; None where it is no share, such as a mean over nodes."""
+    if problem.test is None or problem.personal or not classifies(problem):
+        return None
+    return int(problem.test[1].shape[0])

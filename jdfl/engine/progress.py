@@ -4,9 +4,10 @@ import sys
 import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
+from datetime import timedelta
 from html import escape
 from importlib import import_module
-from typing import Any, Protocol, TextIO
+from typing import Any, TextIO
 
 import numpy as np
 from rich.console import Console
@@ -19,7 +20,7 @@ from jdfl.devices import processes
 from jdfl.engine.callbacks import Callback
 from jdfl.engine.metrics import COUNTS
 from jdfl.engine.result import Snapshot
-from jdfl.engine.start import Start
+from jdfl.engine.start import Plan
 from jdfl.privacy.report import upper
 
 Announce = Callable[[str, str], object]  # (label of a method, what is done with it)
@@ -60,12 +61,12 @@ class Progress(Callback):
         self._screen = _screen(stream, lines)
         self._first: tuple[int, float] | None = None  # rounds, and when they were done
 
-    def begin(self, start: Start) -> None:
+    def begin(self, plan: Plan) -> None:
         """Show that the run compiles, until its first chunk of rounds is done."""
         self._first = None
         if processes.leads():
-            before = 0 if start.before is None else start.before.rounds
-            self._screen.show(self._named("compiling"), before, start.steps, "")
+            before = 0 if plan.before is None else plan.before.rounds
+            self._screen.show(self._named("compiling"), before, plan.steps, "")
 
     def announce(self, label: str, what: str) -> None:
         """Show what a comparison does now, such as "D-PSGD: tuning 3/5, compiling".
@@ -127,29 +128,19 @@ def announced(progress: "bool | Announce | Progress | None" = None) -> Generator
         yield progress
 
 
-class _Screen(Protocol):
-    """A place where progress is shown."""
+class _Screen:
+    """A place where progress is shown: nowhere, or as the subclasses do it."""
 
-    shows: bool
+    shows = False
 
     def show(self, what: str, done: int, total: int | None, note: str) -> None:
         """Replace what is shown; without a total, of rounds, there is no number."""
-        ...
 
     def close(self) -> None:
         """Nothing more will come."""
-        ...
 
 
-class _Silent:
-    shows = False
-
-    def show(self, what: str, done: int, total: int | None, note: str) -> None: ...
-
-    def close(self) -> None: ...
-
-
-class _Terminal:
+class _Terminal(_Screen):
     """One line that changes in place; it also counts the seconds while nothing is reported."""
 
     shows = True
@@ -167,62 +158,55 @@ class _Terminal:
         self._bar.stop()
 
 
-class _Notebook:
-    """An output of the cell that is updated, without widgets."""
+class _Lines(_Screen):
+    """Lines of plain text, the next one after so many seconds, or when something else begins or all is done."""
 
     shows = True
 
-    def __init__(self, display: Callable[..., Any]) -> None:
-        self._display, self._handle, self._told, self._last = display, None, -_OFTEN, ""
-        self._shown: dict[str, str] | None = None
+    def __init__(self, seconds: float, write: Callable[[str], object]) -> None:
+        self._seconds, self._write = seconds, write
+        self._what, self._pending, self._last = "", "", -np.inf
 
     def show(self, what: str, done: int, total: int | None, note: str) -> None:
-        line = _line(what, done, total, note)
-        share = "" if total is None else f" value={done} max={total}"
-        page = f"<div><progress{share} style='vertical-align:middle'></progress> {escape(line)}</div>"
-        self._shown = {"text/plain": line, "text/html": page}
         now = time.monotonic()
-        if what != self._last or done == total or now - self._told >= _OFTEN:
-            self._last, self._told = what, now
+        self._pending = self._formatted(what, done, total, note)
+        if what != self._what or done == total or now - self._last >= self._seconds:
+            self._what, self._last = what, now
             self._send()
 
     def close(self) -> None:
         self._send()
-        self._handle = None
 
     def _send(self) -> None:
-        if self._shown is None:
-            return
-        if self._handle is None:
-            self._handle = self._display(self._shown, raw=True, display_id=True)
-        else:
-            self._handle.update(self._shown, raw=True)
-        self._shown = None
+        if self._pending:
+            self._write(self._pending)
+            self._pending = ""
+
+    def _formatted(self, what: str, done: int, total: int | None, note: str) -> Any:
+        return _line(what, done, total, note)
 
 
-class _Lines:
-    """Lines of plain text, not more often than every so many seconds."""
+class _Notebook(_Lines):
+    """An output of the cell that is updated, without widgets."""
 
-    shows = True
-
-    def __init__(self, stream: TextIO, seconds: float) -> None:
-        self._stream, self._seconds, self._told = stream, seconds, -np.inf
-        self._what, self._line = "", ""
-
-    def show(self, what: str, done: int, total: int | None, note: str) -> None:
-        self._line = _line(what, done, total, note)
-        if what != self._what or time.monotonic() - self._told >= self._seconds:
-            self._what = what
-            self._write()
+    def __init__(self, display: Callable[..., Any]) -> None:
+        super().__init__(_OFTEN, self._put)
+        self._display, self._handle = display, None
 
     def close(self) -> None:
-        self._write()
+        super().close()
+        self._handle = None
 
-    def _write(self) -> None:
-        if self._line:
-            self._told = time.monotonic()
-            print(self._line, file=self._stream, flush=True)
-            self._line = ""
+    def _put(self, shown: Any) -> None:
+        if self._handle is None:
+            self._handle = self._display(shown, raw=True, display_id=True)
+        else:
+            self._handle.update(shown, raw=True)
+
+    def _formatted(self, what: str, done: int, total: int | None, note: str) -> Any:
+        line, share = _line(what, done, total, note), "" if total is None else f" value={done} max={total}"
+        page = f"<div><progress{share} style='vertical-align:middle'></progress> {escape(line)}</div>"
+        return {"text/plain": line, "text/html": page}
 
 
 def _screen(stream: TextIO | None, lines: float | None) -> _Screen:
@@ -233,7 +217,9 @@ def _screen(stream: TextIO | None, lines: float | None) -> _Screen:
     console = Console(file=stream or sys.stderr, force_jupyter=False)
     if console.is_terminal:
         return _Terminal(console)
-    return _Silent() if lines is None else _Lines(stream or sys.stderr, float(lines))
+    if lines is None:
+        return _Screen()
+    return _Lines(float(lines), lambda line: print(line, file=stream or sys.stderr, flush=True))
 
 
 def _notebook() -> Callable[..., Any] | None:
@@ -249,6 +235,5 @@ def _line(what: str, done: int, total: int | None, note: str) -> str:
 
 
 def _clock(seconds: float) -> str:
-    whole = round(seconds)
-    hours, minutes = whole // 3600, whole // 60 % 60
-    return f"{hours}:{minutes:02}:{whole % 60:02}" if hours else f"{minutes}:{whole % 60:02}"
+    text = str(timedelta(seconds=round(seconds)))
+    return text[3:] if text.startswith("0:0") else text.removeprefix("0:")

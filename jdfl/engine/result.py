@@ -7,7 +7,6 @@ import functools
 import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
@@ -18,7 +17,7 @@ from jax import Array
 from scipy.special import ndtri
 
 from jdfl.arrays.ops import from_limbs
-from jdfl.base import checks
+from jdfl.base import hooks
 from jdfl.base.arguments import checked
 from jdfl.base.names import Names
 from jdfl.base.run_keys import RunKey, Source, key_of_words
@@ -26,40 +25,9 @@ from jdfl.engine.data_ledger import Standing
 from jdfl.engine.provenance import PRIVATE, Provenance
 from jdfl.network import Graph
 from jdfl.privacy import Guarantee
-from jdfl.problems import Problem
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-
-
-@checked
-def wilson(share: float, examples: int, *, confidence: float = 0.95) -> tuple[float, float]:
-    """The interval of E. B. Wilson (1927) for the accuracy on all data, from that on test examples drawn at random.
-
-    It says how well a test set measures one classifier. It does not say how the accuracy varies from trial to trial:
-    that is the interval of the mean over trials.
-    """
-    checks.whole(1, examples=examples)
-    checks.fraction(confidence=confidence)
-    if not 0 <= share <= 1 or confidence == 1:
-        name, value = ("confidence", confidence) if confidence == 1 else ("share", share)
-        checks.refuse("0 <= share <= 1 and confidence < 1", name, value)
-    z = float(ndtri(0.5 + confidence / 2))
-    middle = share + z * z / (2 * examples)
-    width = z * np.sqrt(share * (1 - share) / examples + (z / (2 * examples)) ** 2)
-    low, high = ((middle + side * width) / (1 + z * z / examples) for side in (-1, 1))
-    return max(0.0, float(low)), min(1.0, float(high))
-
-
-def examples_of_accuracy(problem: Problem) -> int | None:
-    """How many examples the accuracy of a run is a share of; None where it is no such share.
-
-    That is so without a labelled test set, and where nodes predict with their own parameters, so that the accuracy
-    is a mean over nodes.
-    """
-    if problem.test is None or problem.personal or type(problem).scores is Problem.scores:
-        return None
-    return int(problem.test[1].shape[0])
 
 
 Cut = Literal["time limit", "interrupted", "terminated"]  # endings after which a run can be continued
@@ -231,9 +199,7 @@ class Result:
             ValueError: For an unknown amount or metric, for a size that is not positive, and for another number of
                 Axes than amounts.
         """
-        plots = import_module("jdfl.lab.plots")  # which uses the engine
-
-        return plots.of_result(self, x, y, ax=ax, width=width, height=height, floor=floor)
+        return hooks.find("plot")(self, x, y, ax=ax, width=width, height=height, floor=floor)
 
     @checked
     def save(self, folder: str | Path, *, overwrite: bool = False) -> Path:
@@ -250,9 +216,7 @@ class Result:
         Returns:
             The path of the folder.
         """
-        results = import_module("jdfl.lab.results")
-
-        return results.write_run(folder, self, overwrite=overwrite)
+        return hooks.find("save")(folder, self, overwrite=overwrite)
 
     @checked
     def report(self, path: str | Path) -> Path:
@@ -266,24 +230,18 @@ class Result:
         Returns:
             The path.
         """
-        overview = import_module("jdfl.lab.overview")
-
-        return overview.write_report(self, path)
+        return hooks.find("report")(self, path)
 
     @functools.cached_property
     def _shown(self) -> list[tuple[str, str]]:
-        shown = import_module("jdfl.lab.shown")
-
-        return shown.of_result(self)
+        return hooks.find("describe")(self)
 
     def __repr__(self) -> str:
         width = max(len(name) for name, _ in self._shown)
         return "\n".join(f"{name:<{width}}  {text}" for name, text in self._shown)
 
     def _repr_html_(self) -> str:
-        shown = import_module("jdfl.lab.shown")
-
-        return shown.html(self._shown)
+        return hooks.find("html")(self._shown)
 
 
 @dataclass(frozen=True)
@@ -317,48 +275,37 @@ class Snapshot:
 
 
 class Tally:
-    """Adds up the partial sums of the device into rows of the history and totals."""
+    """Adds up the partial sums of the device, chunk by chunk on the host, into rows of the history and exact totals.
 
-    def __init__(self, message_bits: dict[str, int]) -> None:
-        self.message_bits = message_bits
+    A record that falls on no multiple of `every` was made because the run ended there: it goes when the run goes on.
+    """
+
+    def __init__(self, message_bits: dict[str, int], every: int) -> None:
+        self.message_bits, self._every = message_bits, every
         self.base: dict[str, int] = {}
         self.rows: list[dict[str, Any]] = []
 
     def add(self, rounds: Any, metrics: dict[str, Any], counts: dict[str, Any]) -> None:
-        """Append the records of a chunk; a record without progress is dropped.
-
-        `rounds`, `metrics` and `counts`, by name, are arrays with a leading record axis.
-        """
+        """Append the records [k] of a chunk, with metrics and counts by name; one without progress is dropped."""
         rounds, metrics, counts = jax.device_get((rounds, metrics, counts))  # one transfer
         sums: dict[str, int] = {}
         for i, done in enumerate(rounds.tolist()):
             sums = {name: self.base.get(name, 0) + from_limbs(part[i]) for name, part in counts.items()}
             if self.rows and done <= self.rows[-1]["round"]:
                 continue
+            if self.rows and self.rows[-1]["round"] % self._every:
+                self.rows.pop()
             values = {name: float(value[i]) for name, value in metrics.items()}
-            self.rows.append({"round": done, **values, **self._totals_row(sums)})
+            totals = self._totals(sums)
+            row = {"round": done, **values, "messages": sum(totals.messages.values()), "bytes": totals.bytes}
+            names = ("gradients", "examples", "communications", "releases")
+            self.rows.append(row | {name: getattr(totals, name) for name in names})
         self.base = sums
 
-    def _totals_row(self, sums: dict[str, int]) -> dict[str, Any]:
-        totals = self._totals(sums)
-        return {
-            "messages": sum(totals.messages.values()),
-            "bytes": totals.bytes,
-            "gradients": totals.gradients,
-            "examples": totals.examples,
-            "communications": totals.communications,
-            "releases": totals.releases,
-        }
-
     def _totals(self, sums: dict[str, int]) -> Totals:
-        return Totals(
-            {name.removeprefix("sent_"): value for name, value in sums.items() if name.startswith("sent_")},
-            self.message_bits,
-            sums["grads"],
-            sums["examples"],
-            sums["communications"],
-            sums["releases"],
-        )
+        sent = {name.removeprefix("sent_"): value for name, value in sums.items() if name.startswith("sent_")}
+        counted = (sums[name] for name in ("grads", "examples", "communications", "releases"))
+        return Totals(sent, self.message_bits, *counted)
 
     def since(self, rounds: int) -> list[dict[str, Any]]:
         """The rows after so many rounds."""
@@ -372,3 +319,12 @@ class Tally:
     def history(self) -> pd.DataFrame:
         """The rows so far."""
         return pd.DataFrame({name: [row[name] for row in self.rows] for name in self.rows[0]})
+
+
+def wilson(share: float, examples: int) -> tuple[float, float]:
+    """The 95 % interval of E. B. Wilson (1927) for a share of all data, from that of examples drawn at random."""
+    z = float(ndtri(0.5 + 0.95 / 2))
+    middle = share + z * z / (2 * examples)
+    width = z * np.sqrt(share * (1 - share) / examples + (z / (2 * examples)) ** 2)
+    low, high = ((middle + side * width) / (1 + z * z / examples) for side in (-1, 1))
+    return max(0.0, float(low)), min(1.0, float(high))

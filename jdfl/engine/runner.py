@@ -21,14 +21,14 @@ from jdfl.engine import booking, compiling, loop, stepping
 from jdfl.engine.callbacks import NEVER, Callback, Told
 from jdfl.engine.checkpoint import Checkpoint
 from jdfl.engine.compiling import Clock, Spent
-from jdfl.engine.data_ledger import DataLedger, Intent
+from jdfl.engine.data_ledger import DataLedger
 from jdfl.engine.loop import put_in_rows
 from jdfl.engine.metrics import Metric
 from jdfl.engine.outcome import READS_DATA, as_chunk, assemble
 from jdfl.engine.placement import placed
 from jdfl.engine.result import CUTS, Cut, Result, Snapshot, Tally
 from jdfl.engine.spending import check_unspent, planned_at_most, watched
-from jdfl.engine.start import Options, Start, check_counters, execution, fitted, form_of, scheduler, started
+from jdfl.engine.start import Options, Plan, check_counters, execution, fitted, form_of, scheduler, started
 from jdfl.engine.stopping import StopRule
 from jdfl.network.graph import Network
 from jdfl.problems import Problem
@@ -192,8 +192,8 @@ def run(
     other rounds. All graphs of a periodic network or of a random choice are checked, the graph of round 0 of other
     changing networks, and the weights of 1000 rounds of your own. Exceptions of callbacks are passed on.
     """
-    told = [_callback(one) for one in callbacks]
-    start = started(
+    receivers = [_callback(one) for one in callbacks]
+    plan = started(
         algorithm,
         problem,
         network,
@@ -204,42 +204,35 @@ def run(
         metrics=metrics,
         resume=resume,
         options=options,
-        kept=any(one.keeps for one in told),
+        kept=any(one.keeps for one in receivers),
     )
     compiling.make_room()
     with Interruption() as interruption, processes.watched(), ExitStack() as closing:
         limits: list[tuple[Callback, np.ndarray]] = []
-        for callback in told:
+        for callback in receivers:
             closing.callback(callback.close)
-            limit = callback.begin(start)
+            limit = callback.begin(plan)
             limits += [] if limit is None else [(callback, limit)]
-        intent = None if ledger is None else _intent(start, limits)
-        held = None if ledger is None or intent is None else (ledger.reserve([intent]), intent)
+        most = np.min([limit for _, limit in limits], axis=0) if limits else None
+        intents, hold = [], None
+        if ledger is not None:
+            how: Any = {"keys": [plan.key], "steps": plan.steps, "execution": execution(plan.options), "most": most}
+            intents = booking.intents(plan.program, plan.problem, plan.network, plan.stop, **how)
+            hold = ledger.reserve(intents)
         try:
-            under_way = _Run(start, told, limits, interruption, None if intent is None else intent.releases)
+            under_way = _Run(plan, receivers, most, interruption, intents[0].releases if intents else None)
+            under_way.check_limits(limits)
         except BaseException:  # nothing is released yet
-            if held is not None:
-                held[0].end({})
+            if hold is not None:
+                hold.end({})
             raise
         result = under_way.to_the_end()
-        if held is not None:
-            (result,) = booking.booked(held[0], [(held[1], result)])
-        for callback in told:
+        if hold is not None:
+            (result,) = booking.booked(hold, [(intents[0], result)])
+        for callback in receivers:
             callback.end(result)
         interruption.settle(result.ending)
     return result
-
-
-def _intent(start: Start, limits: Sequence[tuple[Callback, np.ndarray]]) -> Intent:
-    """The run as its ledger reserves it."""
-    most, given = _most(limits), (start.program, start.problem, start.network, start.stop)
-    how: Any = {"keys": [start.key], "steps": start.steps, "execution": execution(start.options)}
-    return booking.intents(*given, most=most, **how)[0]
-
-
-def _most(limits: Sequence[tuple[Callback, np.ndarray]]) -> np.ndarray | None:
-    """How many releases every node may make in all [m]; None for any number."""
-    return np.min([limit for _, limit in limits], axis=0) if limits else None
 
 
 def _callback(given: Any) -> Callback:
@@ -254,70 +247,72 @@ class _Run:
 
     def __init__(
         self,
-        start: Start,
-        told: Sequence[Callback],
-        limits: Sequence[tuple[Callback, np.ndarray]],
+        plan: Plan,
+        receivers: Sequence[Callback],
+        most: np.ndarray | None,
         interruption: Interruption,
         reserved: np.ndarray | None,
     ) -> None:
-        problem, before, options = start.problem, start.before, start.options
-        self._start, self._told, self._interruption = start, told, interruption
-        self._returns = Returns(start.every, options.chunk, min([one.every for one in told], default=NEVER))
-        check_counters(start.network, min(self._returns.records * start.every, start.steps))
+        problem, before, options = plan.problem, plan.before, plan.options
+        self._plan, self._receivers, self._interruption = plan, receivers, interruption
+        self._returns = Returns(plan.every, options.chunk, min([one.every for one in receivers], default=NEVER))
+        check_counters(plan.network, min(self._returns.records * plan.every, plan.steps))
         self._moments = Moments(self._returns.chunk, {} if before is None else before.moments)
         self._clock = Clock(None if before is None else Spent(before.seconds, before.compile_seconds))
         self._warned = () if before is None else before.warnings
         self._cut: tuple[Cut, str] | None = None
 
-        most = _most(limits)
         largest = options.diverged_above
         self._all = stepping.setting(  # with the rows of all nodes
-            start.program,
+            plan.program,
             problem,
-            start.network,
-            start.stop,
-            start.key,
+            plan.network,
+            plan.stop,
+            plan.key,
             None if most is None else jnp.asarray(np.minimum(most, 2**31 - 1), jnp.int32),
             None if largest is None else jnp.asarray(largest, problem.dtype),
-            watched(start.guarantee, problem),
-            planned_at_most(start.guarantee, problem.m, reserved),
+            watched(plan.guarantee, problem),
+            planned_at_most(plan.guarantee, problem.m, reserved),
             kernels=form_of(options.kernels),
         )
         setting, self._layout = self._all, None
         if options.devices is not None:
             setting, self._layout = placed(setting, mesh_of(options.devices, problem.m))
-        self._scheduler = scheduler(start.program, start.steps)
-        program, self._carry, first = self._scheduler.start(setting, start.metrics, self._layout)
+        self._scheduler = scheduler(plan.program, plan.steps)
+        program, self._carry, first = self._scheduler.start(setting, plan.metrics, self._layout)
         self._setting = replace(setting, algorithm=program, problem=put_in_rows(setting.problem))
-        self._tally = Tally(program.message_bits(problem))
+        self._tally = Tally(program.message_bits(problem), plan.every)
         if before is None:
             self._tally.add(*as_chunk(first))
         else:
             self._carry = self._resumed(before)
-            self._tally = before.tally(program.message_bits(problem), start.every)
-        for callback, limit in limits:
-            check_unspent(np.asarray(self._rows(self._carry.releases)), limit, callback)
+            self._tally = before.tally(program.message_bits(problem), plan.every)
         self._done, self._over, _ = loop.standing(self._carry)
         self._seen = -1 if before is None else self._done
 
+    def check_limits(self, limits: Sequence[tuple[Callback, np.ndarray]]) -> None:
+        """Refuse a callback whose limit of releases [m] the start exceeds."""
+        for callback, limit in limits:
+            check_unspent(np.asarray(self._rows(self._carry.releases)), limit, callback)
+
     def to_the_end(self) -> Result:
         """Run all remaining rounds."""
-        start, returns, layout = self._start, self._returns, self._layout
-        before = start.before
-        last = start.steps if before is None or not before.over else before.rounds
+        plan, returns, layout = self._plan, self._returns, self._layout
+        before = plan.before
+        last = plan.steps if before is None or not before.over else before.rounds
         self._between()
         while self._done < last and not self._over and self._cut is None:
             until = returns.after(self._done, last)
             end = np.int32(until) if layout else jnp.int32(until)
             self._carry, rows = self._scheduler.advance(
-                self._carry, self._setting, end, start.every, returns.records, start.metrics, layout
+                self._carry, self._setting, end, plan.every, returns.records, plan.metrics, layout
             )
             self._tally.add(rows.rounds, rows.metrics, rows.counts)
             self._done, self._over, bad = loop.standing(self._carry)
             if self._over or self._done == last or self._done % returns.chunk == 0:
-                self._tell()
-            self._heed()
-            if self._cut is None and not bad and self._done < start.steps:
+                self._notify()
+            self._obey_signals()
+            if self._cut is None and not bad and self._done < plan.steps:
                 self._between()
         self._carry = jax.block_until_ready(self._carry)
         result = self._result(self._cut)
@@ -327,51 +322,51 @@ class _Run:
 
     def _between(self) -> None:
         now = self._snapshot([])
-        for callback in self._told:
+        for callback in self._receivers:
             callback.between(now)
 
-    def _tell(self) -> None:
+    def _notify(self) -> None:
         """Report the rounds since the last call to the callbacks and the moments, if there are any."""
         if self._done <= max(self._seen, 0):
             return
         now = self._snapshot(self._tally.since(self._seen))
-        if self._start.guarantee.event is not None:
+        if self._plan.guarantee.event is not None:
             self._moments.add(self._done, now.releases)
         self._seen = self._done
-        wishes: list[tuple[Callback, str]] = []
-        for callback in self._told:  # each has rows of its own
+        requests: list[tuple[Callback, str]] = []
+        for callback in self._receivers:  # each gets a copy of the rows
             own = replace(now, row=dict(now.row), rows=[dict(row) for row in now.rows])
             try:
                 reason = callback(own)
             except KeyboardInterrupt:
                 self._interruption.note()
                 reason = "interrupted"
-            wishes += [] if reason is None else [(callback, reason)]
-        self._end_for(wishes)
+            requests += [] if reason is None else [(callback, reason)]
+        self._end_for(requests)
 
-    def _end_for(self, wishes: Sequence[tuple[Callback, str]]) -> None:
+    def _end_for(self, requests: Sequence[tuple[Callback, str]]) -> None:
         """End the run if a callback of any process asks for it."""
-        own = {(CUTS.index(one.ending), one.reads_data): words for one, words in wishes}
+        own = {(CUTS.index(one.ending), one.reads_data): words for one, words in requests}
         highest = processes.highest(max((1 + 2 * place + reads for place, reads in own), default=0))
         if highest:
             place, reads = divmod(highest - 1, 2)
             self._cut = CUTS[place], own.get((place, bool(reads)), "another process has ended it")
             self._warned = (*self._warned, *((READS_DATA,) if reads else ()))
 
-    def _heed(self) -> None:
+    def _obey_signals(self) -> None:
         """End the run if a signal to any process asks for it."""
         signals: tuple[Any, ...] = (None, "interrupted", "terminated")
         asked = signals[processes.highest(signals.index(self._interruption.asked))]
         if asked is not None:
-            self._tell()
+            self._notify()
             self._cut = asked, asked
 
     def _snapshot(self, rows: list[dict[str, Any]]) -> Snapshot:
         """A snapshot of the run."""
-        start, carry, setting = self._start, self._carry, self._setting
+        plan, carry, setting = self._plan, self._carry, self._setting
         return Snapshot(
             rounds=self._done,
-            steps=start.steps,
+            steps=plan.steps,
             row=self._tally.rows[-1],
             rows=rows,
             params=lambda: jnp.array(self._rows(setting.algorithm.params(carry.state)), copy=True),
@@ -390,16 +385,16 @@ class _Run:
             here = replace(here, algorithm=layout.whole(layout.algorithm, here.algorithm), planned=self._all.planned)
         params, spent = here.algorithm.params(carry.state), self._clock.read()
         told = cut, self._warned, self._moments.until(int(carry.rounds))
-        return assemble(self._start, here, params, carry, self._tally, spent, *told)
+        return assemble(self._plan, here, params, carry, self._tally, spent, *told)
 
     def _rows(self, x: Array) -> Array:
         """The rows of all nodes, of an array of the carry."""
         return x if self._layout is None else self._layout.nodes(x)
 
-    def _resumed(self, before: Checkpoint) -> loop.Carry:
+    def _resumed(self, before: Checkpoint) -> loop.RunState:
         """The carry of a checkpoint, in the layout of the run's own carry."""
         layout: Layout | None = self._layout
         if layout is None:
-            state = fitted(self._start.program, before.state, self._carry.state)
+            state = fitted(self._plan.program, before.state, self._carry.state)
             return replace(before, state=state).carry(self._carry)
         return layout.spread(layout.carry, before.carry(layout.whole(layout.carry, self._carry)))

@@ -108,7 +108,7 @@ def execution(options: Options) -> tuple[Any, ...]:
 
 
 @dataclass(frozen=True)
-class Start:
+class Plan:
     """A run before its first round."""
 
     program: Program  # the algorithm, and its plan for this network and number of rounds
@@ -202,7 +202,7 @@ def started(
     resume: Result | Checkpoint | None,
     options: Options,
     kept: bool = False,
-) -> Start:
+) -> Plan:
     """A run that is ready to begin; ValueError if it is not valid. Arguments are as for `jdfl.run`.
 
     A run that is `kept` in a folder records checksums of its data, and the digest of what it computes.
@@ -232,15 +232,15 @@ def started(
         more["node_names"] = f"{shown(names)}, with the checksum {crc32(repr(names).encode()):08x}"
     origin = provenance(own, **built, **more)
     given = own, int(steps), int(every), chosen
-    start = Start(program, problem, network, stop, *given, guarantee, origin, options, before)
+    plan = Plan(program, problem, network, stop, *given, guarantee, origin, options, before)
     known = {} if before is None or before.provenance is None else before.provenance.settings
     if kept or COMPUTED in known:
-        settings = origin.settings | checksums(**built) | {COMPUTED: start.computed()}
-        start = replace(start, provenance=replace(origin, settings=settings))
-    start = replace(start, made=made_of(start, {}))
+        settings = origin.settings | checksums(**built) | {COMPUTED: plan.computed()}
+        plan = replace(plan, provenance=replace(origin, settings=settings))
+    plan = replace(plan, made=made_of(plan, {}))
     if before is not None:
         names = [metric.__name__ for metric in chosen]
-        before.check(unspent(guarantee, problem), own, int(steps), names, start.provenance)
+        before.check(unspent(guarantee, problem), own, int(steps), names, plan.provenance)
         summed = any("checksum" in name for name in known)
         if before.data and not summed and before.data != identity((problem.data, problem.weight)):
             warnings.warn(
@@ -248,21 +248,21 @@ def started(
                 "Give it the same problem, or keep runs in a folder, which has checksums.",
                 stacklevel=3,
             )
-    return start
+    return plan
 
 
-def made_of(start: Start, known: dict[Any, str]) -> str:
+def made_of(plan: Plan, known: dict[Any, str]) -> str:
     """The digest of settings, arrays and what is computed, which is `known` of runs alike; "" if its key is new."""
-    if start.guarantee.event is None or (start.key.source != "given" and start.before is None):
+    if plan.guarantee.event is None or (plan.key.source != "given" and plan.before is None):
         return ""
-    settings, data = start.provenance.settings, (start.problem.data, start.problem.weight)
-    alike = jax.tree.structure((start.program, start.problem, start.network))
+    settings, data = plan.provenance.settings, (plan.problem.data, plan.problem.weight)
+    alike = jax.tree.structure((plan.program, plan.problem, plan.network))
     if alike not in known:
-        known[alike] = settings.get(COMPUTED) or start.computed()
-    more = {"algorithm": start.program, "network": start.network, "problem": start.problem.start}
+        known[alike] = settings.get(COMPUTED) or plan.computed()
+    more = {"algorithm": plan.program, "network": plan.network, "problem": plan.problem.start}
     small = jax.process_count() == 1 and sum(leaf.nbytes for leaf in jax.tree.leaves(data)) <= _SMALL
     sums = {} if COMPUTED in settings else checksums(data=data) if small else {"data": identity(data)}
-    derived: dict[str, Any] = {"curvature": start.problem.curvature, "plan": start.program.plan}
+    derived: dict[str, Any] = {"curvature": plan.problem.curvature, "plan": plan.program.plan}
     return name_of(settings, known[alike], sums, checksums(**more, **derived), settings_of(**derived))
 
 

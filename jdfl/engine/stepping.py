@@ -157,8 +157,7 @@ def step(setting: Setting, state: Any, round: Moment) -> tuple[Any, Info]:
 
 def known(setting: Setting, state: Any, clock: Seconds | None) -> invariants.Known:
     """What the rules of all runs compare from round to round."""
-    mass = setting.algorithm.mass(state)
-    return invariants.Known(None if mass is None else invariants.Mass(*mass), clock)
+    return invariants.Known(setting.algorithm.mass(state), clock)
 
 
 def checked(

@@ -54,8 +54,18 @@ def reads_data(stop: StopRule | None) -> bool:
     return stop is not None and getattr(stop, "reads_data", True)
 
 
+class _Rule:
+    """A rule whose settings are checked one by one."""
+
+    on_every_device: ClassVar[bool] = True
+
+    def check(self) -> None:
+        """Refuse settings out of range."""
+        settings(self)
+
+
 @struct.dataclass
-class ConsensusBelow:
+class ConsensusBelow(_Rule):
     """Stop when the consensus error (1/m) sum_i ||w_i - xbar||^2 is at most tolerance * per.
 
     It may fire once all nodes have communicated and `after` rounds are done.
@@ -70,25 +80,16 @@ class ConsensusBelow:
     after: Natural | Array = 0
     """Rounds before the rule may fire."""
     reads_data: ClassVar[bool] = False
-    on_every_device: ClassVar[bool] = True
-
-    def check(self) -> None:
-        """Refuse settings out of range."""
-        settings(self)
+    reason: ClassVar[str] = "the nodes agree (consensus); that says nothing about progress"
 
     def __call__(self, view: View) -> Array:
         """Whether the consensus error is small, once all nodes have communicated."""
         ready = nodes.every(view.communications > 0) & (view.rounds >= self.after)
         return ready & (metrics.consensus_error(view.w, view.problem) <= self.tolerance * self.per)
 
-    @property
-    def reason(self) -> str:
-        """The reason in words."""
-        return "the nodes agree (consensus); that says nothing about progress"
-
 
 @struct.dataclass
-class ObjectiveBelow:
+class ObjectiveBelow(_Rule):
     """Stop when the objective at the mean of the nodes' parameters reaches a value.
 
     The rule is evaluated every `every` rounds.
@@ -98,28 +99,15 @@ class ObjectiveBelow:
     """The value to reach."""
     every: Count = struct.field(pytree_node=False, default=1)
     """Rounds between two evaluations."""
-    on_every_device: ClassVar[bool] = True
-
-    def check(self) -> None:
-        """Refuse settings out of range."""
-        settings(self)
+    reason: ClassVar[str] = "the objective fell below its target"
 
     def __call__(self, view: View) -> Array:
         """Whether the objective is low enough."""
-
-        def low(view: View, value: Any) -> Array:
-            return metrics.objective(view.w, view.problem) <= value
-
-        return _every(self.every, low, view, self.value)
-
-    @property
-    def reason(self) -> str:
-        """The reason in words."""
-        return "the objective fell below its target"
+        return _every(self.every, metrics.objective, view, self.value)
 
 
 @struct.dataclass
-class GradientBelow:
+class GradientBelow(_Rule):
     """Stop when the gradient at the mean of the nodes' parameters is small; for methods without sparsity.
 
     The metric `gradient_norm` is compared with the tolerance every `every` rounds.
@@ -129,24 +117,11 @@ class GradientBelow:
     """Largest norm of the gradient."""
     every: Count = struct.field(pytree_node=False, default=1)
     """Rounds between two evaluations."""
-    on_every_device: ClassVar[bool] = True
-
-    def check(self) -> None:
-        """Refuse settings out of range."""
-        settings(self)
+    reason: ClassVar[str] = "the gradient at the average fell below its tolerance"
 
     def __call__(self, view: View) -> Array:
         """Whether the mean is nearly stationary."""
-
-        def small(view: View, tolerance: Any) -> Array:
-            return metrics.gradient_norm(view.w, view.problem) <= tolerance
-
-        return _every(self.every, small, view, self.tolerance)
-
-    @property
-    def reason(self) -> str:
-        """The reason in words."""
-        return "the gradient at the average fell below its tolerance"
+        return _every(self.every, metrics.gradient_norm, view, self.tolerance)
 
 
 @struct.dataclass
@@ -232,8 +207,12 @@ def all_of(*rules: StopRule) -> AllOf:
     return AllOf(rules)
 
 
-def _every(every: int, test: Callable[..., Array], view: View, bound: Any) -> Array:
-    """Evaluate an expensive test only in rounds that are multiples of `every`."""
+def _every(every: int, metric: Callable[[Array, Problem], Array], view: View, bound: Any) -> Array:
+    """Whether an expensive metric is at most a bound, looked at only in rounds that are multiples of `every`."""
+
+    def test(view: View, bound: Any) -> Array:
+        return metric(view.w, view.problem) <= bound
+
     if every == 1:
         return test(view, bound)
     return ops.skipped_unless(view.rounds % every == 0, test, jnp.bool_(False), view, bound)

@@ -166,9 +166,9 @@ def _graphs(network: Network) -> list[Graph]:
     return [part for part in jax.tree.leaves(network, is_leaf=_is_graph) if isinstance(part, Graph)]
 
 
-_COUNTERS = [one.name for one in dataclasses.fields(loop.Carry) if one.name not in ("state", "counts", "clock")]
+_COUNTERS = [one.name for one in dataclasses.fields(loop.RunState) if one.name not in ("state", "counts", "clock")]
 _NAME = "outcomes"
-Outcome = tuple[Any, loop.Carry, loop.Record, loop.Record]  # as `trials.executed` gives it
+Outcome = tuple[Any, loop.RunState, loop.Record, loop.Record]  # as `trials.executed` gives it
 
 
 def kept_or_made(
@@ -211,7 +211,7 @@ def _read(folder: Path) -> tuple[list[Outcome], Spent]:
     return [_put_together(one) for one in runs], Spent(**told["spent"])
 
 
-def _taken_apart(params: Any, carry: loop.Carry, first: loop.Record, rest: loop.Record) -> dict[str, np.ndarray]:
+def _taken_apart(params: Any, carry: loop.RunState, first: loop.Record, rest: loop.Record) -> dict[str, np.ndarray]:
     """The arrays of an outcome by name; of the carry what a result is made of."""
     found: dict[str, Any] = {"params": params, **{f"carry.{name}": getattr(carry, name) for name in _COUNTERS}}
     found |= {f"clock.{i}": one for i, one in enumerate(carry.clock or ())}
@@ -233,5 +233,5 @@ def _put_together(arrays: dict[str, Any]) -> Outcome:
         for when in ("first", "rest")
     )
     clock: Any = tuple(within("clock.").values()) or None
-    carry = loop.Carry(**within("carry."), state=None, counts=cast(Any, None), clock=clock)
+    carry = loop.RunState(**within("carry."), state=None, counts=cast(Any, None), clock=clock)
     return jnp.asarray(arrays["params"]), carry, first, rest

@@ -26,7 +26,7 @@ from jdfl.algorithms.program import Program
 from jdfl.arrays.ops import from_limbs
 from jdfl.devices import memory
 from jdfl.engine import invariants, loop, placement
-from jdfl.engine.loop import Carry, Record
+from jdfl.engine.loop import Record, RunState
 from jdfl.engine.metrics import Metric
 from jdfl.engine.stepping import Setting, begun
 from jdfl.engine.stopping import View
@@ -57,7 +57,9 @@ class Waves:
         self.steps = steps
         self.notes: list[list[Note]] = []
 
-    def start(self, setting: Setting, metrics: tuple[Metric, ...], layout: Any = None) -> tuple[Program, Carry, Record]:
+    def start(
+        self, setting: Setting, metrics: tuple[Metric, ...], layout: Any = None
+    ) -> tuple[Program, RunState, Record]:
         """As `loop.start`, with all events of the run drawn; ValueError for several devices."""
         if layout is not None:
             raise ValueError("Expected devices = None for an asynchronous method, whose events run on one device.")
@@ -84,18 +86,18 @@ class Waves:
 
     def advance(
         self,
-        carry: Carry,
+        carry: RunState,
         setting: Setting,
         end: Any,
         every: int,
         records: int,
         metrics: tuple[Metric, ...],
         layout: Any = None,
-    ) -> tuple[Carry, Record]:
+    ) -> tuple[RunState, Record]:
         """As `loop.advance`: the events of all periods up to number `end`, and a record after every `every`."""
         return advance([Run(self, carry, setting)], int(end), every, metrics)[0]
 
-    def window(self, carry: Carry, setting: Setting, round: int) -> tuple[Events, float, int, bool]:
+    def window(self, carry: RunState, setting: Setting, round: int) -> tuple[Events, float, int, bool]:
         """The events until the end of a period, or until the budget is spent.
 
         Also when that is, in seconds, the number of the period then, and whether the budget is spent.
@@ -119,7 +121,7 @@ class Run:
     """A run on its way, which several may be side by side."""
 
     waves: Waves
-    carry: Carry
+    carry: RunState
     setting: Setting
     over: bool = False
     sums: dict[str, int] = field(default_factory=dict)
@@ -158,7 +160,7 @@ class Run:
         self.found.append(Record(self.carry.rounds, values, totals))
 
 
-def advance(runs: list[Run], last: int, every: int, metrics: tuple[Metric, ...]) -> list[tuple[Carry, Record]]:
+def advance(runs: list[Run], last: int, every: int, metrics: tuple[Metric, ...]) -> list[tuple[RunState, Record]]:
     """The carries and records of runs up to a number of rounds, side by side."""
     stop = runs[0].setting.stop is not None
     while going := [run for run in runs if not run.over and int(run.carry.rounds) < last]:
@@ -200,7 +202,7 @@ def _executed(runs: list[Run], windows: list[Events]) -> list[Any]:
     return [{**part, HAPPENED: jnp.int32(count)} for part, count in zip(parts, happened)]
 
 
-def _clock(carry: Carry, second: float) -> Seconds:
+def _clock(carry: RunState, second: float) -> Seconds:
     """The clocks of all nodes at a time, in the form of `jdfl.network.timing.added`."""
     assert carry.clock is not None
     whole = np.asarray(second, carry.clock[0].dtype)
@@ -266,19 +268,19 @@ def _ended(setting: Setting, state: Any, rounds: Array, communications: Array) -
 
 
 @partial(jax.jit, static_argnames=("metrics",))
-def _measured(carry: Carry, setting: Setting, *, metrics: tuple[Metric, ...]) -> tuple[Carry, dict[str, Array]]:
+def _measured(carry: RunState, setting: Setting, *, metrics: tuple[Metric, ...]) -> tuple[RunState, dict[str, Array]]:
     return loop.concluded(carry, setting, loop.evaluate(carry, setting, metrics), metrics)
 
 
 def whole(
     settings: Sequence[Setting], steps: int, every: int, metrics: tuple[Metric, ...], batch: int
-) -> list[tuple[Array, Carry, Record, Record]]:
+) -> list[tuple[Array, RunState, Record, Record]]:
     """Runs from start to end: parameters [m, n], counters, the record of the start, and the other records.
 
     Runs that differ in their keys alone go side by side, up to `batch` of them; those with codecs, which have constants
     of their runs, one after another. The counts of the records run on from the start.
     """
-    found = list[tuple[Array, Carry, Record, Record]]()
+    found = list[tuple[Array, RunState, Record, Record]]()
     for some in _alike(settings, steps, metrics, batch):
         ends = advance([run for run, _ in some], steps, every, metrics)
         for (carry, later), (run, first) in zip(ends, some):

@@ -38,12 +38,12 @@ import jax
 import numpy as np
 import pandas as pd
 
-import jdfl
 from jdfl.base.absent import Absent
 from jdfl.base.keys import key_data, key_digest, typed_key
 from jdfl.config import from_yaml
 from jdfl.engine.checkpoint import Checkpoint
 from jdfl.engine.metrics import COUNTS
+from jdfl.engine.provenance import versions
 from jdfl.engine.records import JOURNAL, RECORDS, SNAPSHOTS, history_of
 from jdfl.engine.result import BAD, Result
 from jdfl.lab.files import placed, read, tidy, whole, write
@@ -241,8 +241,10 @@ def export(folder: str | Path, to: str | Path | None = None) -> list[Path]:
         folder: The folder of the run.
         to: The folder for the tables, which is made; None: that of the run.
     """
+    from jdfl.lab.stored import load  # which imports this module
+
     place = Path(folder if to is None else to)
-    names = getattr(jdfl.load(folder), "node_names", None) if (Path(folder) / manifest.NAME).is_file() else None
+    names = getattr(load(folder), "node_names", None) if (Path(folder) / manifest.NAME).is_file() else None
     found = {place / f"{name}.csv": _named(table, names) for name, table in tables(folder).items()}
     place.mkdir(parents=True, exist_ok=True)
     for path, table in found.items():
@@ -277,7 +279,7 @@ def environment() -> dict[str, Any]:
     devices = jax.devices()
     return {
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
-        "jdfl": jdfl.__version__,
+        "jdfl": versions()["jdfl"],
         "python": platform.python_version(),
         "jax": jax.__version__,
         "jaxlib": version("jaxlib"),

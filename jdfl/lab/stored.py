@@ -16,11 +16,10 @@ import jax
 import numpy as np
 import pandas as pd
 
-import jdfl
 from jdfl.base import arguments, checks
 from jdfl.base.absent import Absent
 from jdfl.engine.data_ledger import Standing
-from jdfl.engine.provenance import Provenance
+from jdfl.engine.provenance import Provenance, versions
 from jdfl.engine.result import BAD, Result, Totals
 from jdfl.lab.comparison import Comparison
 from jdfl.lab.curves import Short
@@ -159,7 +158,7 @@ def write_value(folder: Path, name: str, value: Result | Comparison) -> None:
     told = writer.plain(value)
     with placed(folder / f"{name}.npz") as path, path.open("wb") as stream:
         cast(Any, np).savez_compressed(stream, **writer.arrays)
-    whole = {"format": FORMAT, "jdfl": jdfl.__version__, "value": told, "results": writer.results}
+    whole = {"format": FORMAT, "jdfl": versions()["jdfl"], "value": told, "results": writer.results}
     write(folder / f"{name}.json", whole)
 
 

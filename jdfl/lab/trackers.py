@@ -16,7 +16,7 @@ from typing import Any, Protocol
 from jdfl.base import checks
 from jdfl.engine.callbacks import Callback
 from jdfl.engine.result import Result, Snapshot
-from jdfl.engine.start import Start
+from jdfl.engine.start import Plan
 
 
 class Tracker(Protocol):
@@ -131,7 +131,7 @@ class Trackers(Callback):
         self._names, self._folder, self._config = dict.fromkeys(names), folder, config
         self._told: dict[str, Tracker] = {}
 
-    def begin(self, start: Start) -> None:
+    def begin(self, plan: Plan) -> None:
         """Start all trackers; raises OSError for one that is not available."""
         for name in self._names:
             self._told[name] = _begun(name, self._folder, self._config)

@@ -33,7 +33,7 @@ from jdfl.engine.metrics import average, classifies, label_shares
 from jdfl.engine.records import JOURNAL, rows_of
 from jdfl.engine.result import Result, Snapshot
 from jdfl.engine.spending import records_of
-from jdfl.engine.start import Start
+from jdfl.engine.start import Plan
 from jdfl.events import AsyncMethod
 from jdfl.lab import first_events
 from jdfl.network import Graph
@@ -98,15 +98,15 @@ class Watch(Callback):
         self._graph: Graph | None = None
         self._lanes: first_events.Lanes | None = None
 
-    def begin(self, start: Start) -> None:
+    def begin(self, plan: Plan) -> None:
         """Look at what was recorded before the round where the run resumes, or at the first events of some nodes."""
-        place = None if start.before is None else start.before.place
-        if place is None or start.before is None:
-            self._lanes = _first_events(start)
+        place = None if plan.before is None else plan.before.place
+        if place is None or plan.before is None:
+            self._lanes = _first_events(plan)
             return
         before = journal.read(self._store.folder / JOURNAL, place)
         if not before.rows("timeline").size:
-            self._lanes = _first_events(start)
+            self._lanes = _first_events(plan)
         self._go_on(before.rows("split"), before.rows("links"))
 
     def _go_on(self, split: np.ndarray, links: np.ndarray) -> None:
@@ -151,11 +151,11 @@ class Watch(Callback):
         self._store.record("links", rows_of(table), now)
 
 
-def _first_events(start: Start) -> first_events.Lanes | None:
+def _first_events(plan: Plan) -> first_events.Lanes | None:
     """The first events of some nodes; None for a method with rounds."""
-    method = start.program.algorithm
+    method = plan.program.algorithm
     if isinstance(method, AsyncMethod):
-        return first_events.of_run(method, start.problem, start.network, start.key.public)
+        return first_events.of_run(method, plan.problem, plan.network, plan.key.public)
     return None
 
 

@@ -208,7 +208,7 @@ def test_other_work_has_other_names(monkeypatch):
         found.append(trials.name_of(about()))
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("jdfl.engine.batch.kept.outcomes", noted)
+    monkeypatch.setattr("jdfl.engine.batch.kept_or_made", noted)
     found: list[str] = []
     other = {"problem": _trial, "network": jdfl.network.ring(4), "methods": {"D-PSGD": jdfl.DPSGD(lr=0.02)}}
     changes = [{"steps": 4}, {"every": 2}, {"trials": (7, 8)}, {"metrics": ["objective"]}, {"batch": 1}]

@@ -115,7 +115,7 @@ class Simulated:
     program: Any
     state: Any
     scheduler: waves.Waves
-    carry: loop.Carry
+    carry: loop.RunState
 
     @property
     def params(self) -> np.ndarray:
