@@ -21,7 +21,7 @@ from experiments.ceps_baselines import MARGIN, PERIOD, follow, setting
 from experiments.ceps_table3 import algorithm_of, network_of, tolerance
 from experiments.ceps_table4 import CEPS, case_of
 from experiments.common import Made, Options, Row, experiment, row
-from jdfl.lab.paired import half_widths
+from jdfl.lab.table import half_widths
 from jdfl.problems import Problem
 
 EPSILON, EXCHANGES = 2.0, 16

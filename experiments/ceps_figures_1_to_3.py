@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 import jdfl
 from experiments.ceps_table3 import CASES, VARIANTS, Case, algorithm_of, network_of, tolerance
 from experiments.common import Made, Options, Row, experiment, row
-from jdfl.lab.paired import half_widths
+from jdfl.lab.table import half_widths
 
 ROUNDS = 40
 SETTLED = 20  # rounds, after which the objective hardly decreases

@@ -31,7 +31,7 @@ from experiments.ceps_table3 import CASES, network_of, run_variant
 from experiments.common import Made, Options, Row, experiment, row
 from jdfl.algorithms.ceps_privacy import PAPER_DELTA
 from jdfl.codecs import Codec
-from jdfl.lab.paired import half_widths
+from jdfl.lab.table import half_widths
 from jdfl.privacy import gaussian_epsilon
 from jdfl.problems import Problem
 

@@ -26,7 +26,7 @@ from scipy.special import stdtrit
 
 from jdfl.engine import provenance
 from jdfl.engine.compiling import use_cache
-from jdfl.lab import page, picture
+from jdfl.lab import drawing, page
 from jdfl.lab.drawing import COLOURS
 from jdfl.lab.table import PM, Cell, Grid, rounded, wrapped, write
 from jdfl.store.jobs import TerminatedError
@@ -250,7 +250,7 @@ def origin() -> provenance.Provenance:
 
 def save_figure(fig: Figure, path: str | Path) -> None:
     """Save a figure as PNG and PDF, with the hash of `origin` in the metadata of the files."""
-    picture.save_figure(fig, path, origin().hash, also=(".pdf",))
+    drawing.save_figure(fig, path, origin().hash, also=(".pdf",))
 
 
 _STUDY = ", study"

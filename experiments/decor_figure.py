@@ -34,7 +34,7 @@ import jdfl
 from experiments.common import Made, Options, Row, experiment, row
 from jdfl.base import struct
 from jdfl.lab.drawing import COLOURS, plain
-from jdfl.lab.paired import half_widths
+from jdfl.lab.table import half_widths
 from jdfl.network import Static, as_dense
 from jdfl.problems import Problem
 

@@ -21,10 +21,9 @@ from experiments.ceps_table3 import CASES, VARIANTS, measured, network_of, run_v
 from experiments.common import Options, Row, compile_sooner, options, origin, row, save, save_figure
 from experiments.heartbeat import Heartbeat
 from jdfl.lab import charts, drawing, page
-from jdfl.lab.bands import BAND, Bands, bands
-from jdfl.lab.curves import AXES, long_form
+from jdfl.lab.curves import AXES, BAND, Bands, long_form
+from jdfl.lab.drawing import Picture
 from jdfl.lab.page import Chart, Code, Fold, Section
-from jdfl.lab.picture import Picture
 from jdfl.problems import base_rate, sparse_optimum, value_at
 
 COLUMNS = 80  # of the output
@@ -313,7 +312,7 @@ def draw(example: Found, real: Found, path: Path) -> None:
     """The distance to the optimum against kB, on generated and on real data, on one sheet."""
     sheet = Picture(figsize=(drawing.WIDTHS["page"], 3.0), layout="constrained")
     for axis, found, title in zip(sheet.subplots(1, 2), (example, real), ("Example 1", "breast_cancer")):
-        band = bands(found.curves(), "kB", DISTANCE)
+        band = Bands(found.curves(), ["kB"], [DISTANCE])["kB", DISTANCE]
         names = {label: label for label in found.runs}
         drawing.lines({_TITLES["kB"]: band.assign(x=band["kB"])}, names, DISTANCE, band=BAND, ax=axis)
         axis.set_title(f"{title} (bands: 95 % confidence intervals)", fontsize=7)

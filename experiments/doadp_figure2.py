@@ -20,7 +20,7 @@ from matplotlib.figure import Figure
 from experiments import doadp_common as common
 from experiments.common import Made, Options, Row, experiment, row
 from experiments.doadp_common import COLOURS, COLUMNS, Task
-from jdfl.lab.paired import half_widths
+from jdfl.lab.table import half_widths
 
 NAME = "doadp_figure2"
 EPSILONS = (0.01, 0.1, 1.0)

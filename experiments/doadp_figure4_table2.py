@@ -38,7 +38,7 @@ from experiments.doadp_cnn import (
 )
 from experiments.doadp_common import COLOURS
 from experiments.partpsp_common import images
-from jdfl.lab.paired import half_widths
+from jdfl.lab.table import half_widths
 
 PAPER: Mapping[float, tuple[float, ...]] = {
     1.0: (89.58, 90.26, 90.98, 93.35),

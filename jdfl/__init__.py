@@ -20,6 +20,6 @@ hooks.register(
     plot=("jdfl.lab.plots", "of_result"),
     save=("jdfl.lab.results", "write_run"),
     report=("jdfl.lab.overview", "write_report"),
-    describe=("jdfl.lab.shown", "of_result"),
-    html=("jdfl.lab.shown", "html"),
+    describe=("jdfl.lab.words", "of_result"),
+    html=("jdfl.lab.words", "html"),
 )

@@ -19,7 +19,7 @@ import pytest
 
 from jdfl import testing
 from jdfl.engine import compiling
-from jdfl.lab import picture
+from jdfl.lab import drawing
 from tests.later import Later
 
 ROTATED = pytest.StashKey[str]()
@@ -138,7 +138,7 @@ def undrawn():
         (fname.write if hasattr(fname, "write") else Path(fname).write_bytes)(b"\x89PNG")
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(picture.Picture, "savefig", write)
+        patch.setattr(drawing.Picture, "savefig", write)
         yield
 
 

@@ -12,7 +12,7 @@ from jdfl.algorithms import ceps_privacy, statement, updates
 from jdfl.base import streams
 from jdfl.base.streams import Stream
 from jdfl.engine import accountant, outcome, spending, start
-from jdfl.lab import reported
+from jdfl.lab import experiment
 from jdfl.privacy.flow import Flow, Label
 
 ATTACKS = {name: one for name, one in listed().items() if not name.startswith("step, ")}  # see privacy/test_steps.py
@@ -36,7 +36,7 @@ NOTHING_DERIVED: Patches = [  # preprocessing, splits, step sizes and stop rules
     (statement, "outputs", lambda *_: ((Flow(), Flow()), Label.CLEAN, None)),
     (Flow, "fault", lambda *_: ""),
     (outcome, "exposing", lambda told, *_: told),
-    (reported, "exposing", lambda told, *_: told),
+    (experiment, "exposing", lambda told, *_: told),
 ]
 UNTYPED: Patches = [  # one epsilon for messages and parameters alike
     (module, "guarantee_of", lambda one, problem, *_: replace(spending.guarantee_of(one, problem), local=""))

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from jdfl.cli import flags
 from jdfl.config import RunConfig, from_yaml, yaml_text
-from jdfl.lab.space import field_of
+from jdfl.lab.points import field_of
 from tests.refused import refused
 
 WRITTEN = [

@@ -50,7 +50,7 @@ def observed(config: RunConfig, options: Any) -> Exposure | Pairs:
         return observe(algorithm, problem, network, _observer(options), **how)
     found = observe_pairs(algorithm, problem, network, sums=options.sums, **how)
     if options.figure is not None:
-        from jdfl.lab.heat import heat_map
+        from jdfl.lab.drawing import heat_map
 
         heat_map(found, options.figure)
     return found

@@ -21,10 +21,8 @@ from jdfl.engine.metrics import REGISTRY
 from jdfl.engine.provenance import versions
 from jdfl.engine.result import BAD
 from jdfl.lab.files import write
-from jdfl.lab.groups import REFUSED
-from jdfl.lab.space import field_of
-from jdfl.lab.study import Study, best_first, one_after_another, submitted, together
-from jdfl.lab.study_page import write_page
+from jdfl.lab.points import REFUSED, field_of
+from jdfl.lab.study import Study, best_first, one_after_another, submitted, together, write_page
 from jdfl.lab.summary import finite
 from jdfl.lab.table import PM, Cell, Grid, fitted, markdown, rounded, wrapped
 from jdfl.lab.table import write as write_text

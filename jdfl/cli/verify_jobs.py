@@ -17,7 +17,7 @@ from jdfl.cli.verify import damaged_files
 from jdfl.config.study import from_yaml
 from jdfl.engine.compiling import use_cache
 from jdfl.lab.comparison import Comparison
-from jdfl.lab.groups import run_group
+from jdfl.lab.points import run_group
 from jdfl.lab.study import CURVES, RUNS, Study, writable
 from jdfl.store.jobs import Jobs
 

@@ -7,8 +7,8 @@ import networkx as nx
 import numpy as np
 import pandas as pd
 
-from jdfl.lab.first_events import Lanes
 from jdfl.lab.page import Chart
+from jdfl.lab.watch import Lanes
 
 _BUCKETS = 150  # of a line, evenly spaced, and as many that are close together at its beginning
 _PAIRS = 60_000  # links in all moments together

@@ -64,35 +64,17 @@ class Choice:
         return not self.lacks
 
 
-class _LacksError(ValueError):
-    pass
-
-
 def choose(*properties: str) -> list[Choice]:
     """Every registered algorithm, those that have all of the properties first; without any, by how many they have."""
     for name in properties:
         checks.one_of(PROPERTIES, properties=name)
-    found = [_tried(name, frozenset(properties)) for name in REGISTRY]
+    asked, found = frozenset(properties), list[Choice]()
+    for name in REGISTRY:
+        made = _smallest(name)
+        channels = tuple(channel.name for channel in made.channels)
+        has = () if asked else tuple(one for one in PROPERTIES if not _lacks(made, frozenset({one}), traced=False))
+        found.append(Choice(name, made.title, tuple(made.tuned), channels, _lacks(made, asked) if asked else "", has))
     return sorted(found, key=lambda one: (not one.fits, -len(one.has)))
-
-
-def _tried(name: str, asked: frozenset[str]) -> Choice:
-    made = _smallest(name)
-    channels = tuple(channel.name for channel in made.channels)
-    has = () if asked else tuple(one for one in PROPERTIES if not _lacks(made, frozenset({one}), traced=False))
-    return Choice(name, made.title, tuple(made.tuned), channels, _lacks(made, asked) if asked else "", has)
-
-
-def _lacks(made: Any, asked: frozenset[str], traced: bool = True) -> str:
-    """The first property that an algorithm lacks, and why; without tracing it where its requirements say enough."""
-    try:
-        with warnings.catch_warnings(record=True) as said:
-            warnings.simplefilter("always")
-            _check(made, asked, traced or bool(asked & {"directed", "late"}))
-    except ValueError as error:
-        return str(error)
-    lossy = next((one for one in said if _CODEC in str(one.message)), None) if "compressed" in asked else None
-    return "" if lossy is None else f"compressed: {lossy.message}"
 
 
 def _smallest(name: str) -> Any:
@@ -106,25 +88,32 @@ def _problem() -> Problem:
     return example1(m=_M, n=12, s=2, rows=(12, 16))
 
 
+def _lacks(made: Any, asked: frozenset[str], traced: bool = True) -> str:
+    """The first property that an algorithm lacks, and why; without tracing it where its requirements say enough."""
+    try:
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            _check(_with(made, asked), asked, traced or bool(asked & {"directed", "late"}))
+    except ValueError as error:
+        return str(error)
+    lossy = next((one for one in said if _CODEC in str(one.message)), None) if "compressed" in asked else None
+    return "" if lossy is None else f"compressed: {lossy.message}"
+
+
 def _check(algorithm: Any, asked: frozenset[str], traced: bool) -> None:
     """Raise ValueError for the first property that the algorithm lacks, with the property's name."""
-    algorithm = _with(algorithm, asked)
-    for one in _LINKS:  # each alone first: of several properties, the first that is missing is named
-        if one in asked and (reason := _refused(algorithm, asked & {one}, traced)):
-            raise _LacksError(f"{one}: {reason}")
-    if reason := _refused(algorithm, asked & {*_LINKS}, traced):
-        raise _LacksError(f"{' and '.join(one for one in _LINKS if one in asked) or 'network'}: {reason}")
+    links = [one for one in _LINKS if one in asked]
+    accepted: Any = None
+    for some in (*([one] for one in links), links):  # each alone first, so that the first that is missing is named
+        networks = _networks(frozenset(some))
+        reasons = [_reason(algorithm, network, traced) for network in networks]
+        if "" not in reasons:  # one that is accepted is enough
+            raise ValueError(f"{' and '.join(some) or 'network'}: {reasons[0]}")
+        accepted = networks[reasons.index("")]
     if "private" in asked and traced:
-        network = next(one for one in _networks(asked & {*_LINKS}) if not _reason(algorithm, one, traced))
-        told = check_run(algorithm, _problem(), network, _ROUNDS, 1, None).privacy(_problem())
-        if not told.claimed:
-            raise _LacksError(f"private: no guarantee is derived, because {told.reason}.")
-
-
-def _refused(algorithm: Any, asked: frozenset[str], traced: bool) -> str:
-    """Why no network with these properties is accepted; empty where one is."""
-    reasons = [_reason(algorithm, network, traced) for network in _networks(asked)]
-    return "" if "" in reasons else reasons[0]
+        guarantee = check_run(algorithm, _problem(), accepted, _ROUNDS, 1, None).privacy(_problem())
+        if not guarantee.claimed:
+            raise ValueError(f"private: no guarantee is derived, because {guarantee.reason}.")
 
 
 def _reason(algorithm: Any, network: Any, traced: bool) -> str:
@@ -142,17 +131,17 @@ def _with(algorithm: Any, asked: frozenset[str]) -> Any:
     fields = {one.name for one in dataclasses.fields(algorithm)}
     for one in ("exact", "personal"):
         if one in asked and not getattr(algorithm, one):
-            raise _LacksError(f"{one}: {algorithm.title} is not a method with which {PROPERTIES[one]}.")
+            raise ValueError(f"{one}: {algorithm.title} is not a method with which {PROPERTIES[one]}.")
     if "robust" in asked and "rule" not in fields:
-        raise _LacksError(f"robust: {algorithm.title} averages what it receives, so one node can move it anywhere.")
+        raise ValueError(f"robust: {algorithm.title} averages what it receives, so one node can move it anywhere.")
     if "local_steps" in asked:
         steps = next((name for name in _STEPS if name in fields), None)
         if steps is None:
-            raise _LacksError(f"local_steps: {algorithm.title} exchanges messages after every gradient.")
+            raise ValueError(f"local_steps: {algorithm.title} exchanges messages after every gradient.")
         algorithm = replace(algorithm, **{steps: _STEPS[steps]})
     if "compressed" in asked:
         if "codec" not in fields:
-            raise _LacksError(f"compressed: {algorithm.title} has no codec.")
+            raise ValueError(f"compressed: {algorithm.title} has no codec.")
         algorithm = replace(algorithm, codec=Sparse(share=0.25))
     if "private" in asked:
         algorithm = _private(algorithm, fields)
@@ -172,19 +161,19 @@ def _private(algorithm: Any, fields: set[str]) -> Any:
     for noise in ({"noise_x": 20.0, "noise_y": 20.0}, {"epsilon": 1.0}):
         if set(noise) <= fields:
             return replace(algorithm, gradients=replace(whole, norm="l2"), **noise)
-    raise _LacksError(f"private: {algorithm.title} has no noise.")
+    raise ValueError(f"private: {algorithm.title} has no noise.")
 
 
 @cache
 def _networks(asked: frozenset[str]) -> tuple[Any, ...]:
-    """Networks with what is asked for: one that is accepted is enough."""
+    """Networks with what is asked for."""
     if "directed" in asked:
         some, other = (networks.erdos_renyi(_M, 0.4, directed=True, weights="out-degree", seed=seed) for seed in (0, 1))
         base = networks.periodic([some, other]) if "changing" in asked else some
     else:
         base = networks.erdos_renyi_rounds(_M, 0.6) if "changing" in asked else networks.ring(_M)
     if "late" in asked and "changing" in asked:
-        raise _LacksError("late: delayed messages are simulated on fixed networks only.")
+        raise ValueError("late: delayed messages are simulated on fixed networks only.")
     if "late" in asked:
         return (networks.delays(base, 2),)
     if "lossy" in asked:

@@ -14,10 +14,11 @@ from jdfl.base.arguments import checked
 from jdfl.engine import provenance
 from jdfl.engine.data_ledger import Standing
 from jdfl.engine.result import Result
-from jdfl.lab import curves, first_events, paired, table, words
+from jdfl.lab import curves, table, words
 from jdfl.lab.curves import AXES, axes_of, metrics_of
 from jdfl.lab.table import Format, Grid
 from jdfl.lab.tuning import Tuned
+from jdfl.lab.watch import Lanes
 from jdfl.privacy import PrivacyReport
 from jdfl.privacy.report import Together
 
@@ -58,7 +59,7 @@ class Comparison:
     views: "tuple[Comparison, ...]" = ()  # at other budgets
     shown: tuple[str, ...] = ()  # metrics that were asked for, which tables show; empty: the measure
     standing: Standing | None = None  # of the data's ledger when all had ended, tuning included; None: they are in none
-    timelines: dict[str, first_events.Lanes] = field(default_factory=dict[str, Any])  # of asynchronous methods
+    timelines: dict[str, Lanes] = field(default_factory=dict[str, Any])  # of asynchronous methods
 
     @checked
     def at(self, x: str, value: float | None = None, *, metrics: Sequence[str] | None = None) -> pd.DataFrame:
@@ -168,7 +169,7 @@ class Comparison:
         sign = 1 if (x or self.by) == "stop" else table.better(name)
         own = words.apart(self, name)
         apart = [label for label in self.results if (label in own) != (reference in own)]
-        return paired.differences(found, sign, reference, apart=apart)
+        return table.differences(found, sign, reference, apart=apart)
 
     @checked
     def view(self, x: str, value: float | None = None) -> "Comparison":
@@ -384,11 +385,7 @@ class Comparison:
         return write_page(self, path)
 
     def __repr__(self) -> str:
-        from jdfl.lab import shown
-
-        return shown.of_comparison(self)
+        return words.of_comparison(self)
 
     def _repr_html_(self) -> str:
-        from jdfl.lab import shown
-
-        return shown.html_of_comparison(self)
+        return words.of_comparison(self, as_html=True)

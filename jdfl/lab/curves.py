@@ -5,15 +5,14 @@ its stop rule ended keeps its last record at larger budgets: it has stopped spen
 nor has one whose budget does not pay for its first record after the start: the value of the start compares nothing.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
 from jdfl.engine.result import BAD, Result
-from jdfl.lab.paired import half_width
-from jdfl.lab.table import number
+from jdfl.lab.table import half_width, half_widths, number
 
 AXES = {
     "round": "rounds",
@@ -121,7 +120,7 @@ class Short(NamedTuple):
     rounds: float  # of that record
     amount: float
 
-    def told(self, x: str, budget: float) -> str:
+    def words(self, x: str, budget: float) -> str:
         """The same in words."""
         what = "one round needs" if self.rounds == 1 else f"the first record, after {self.rounds:.0f} rounds, needs"
         unit = "" if x == "round" else f" {x}"
@@ -177,15 +176,13 @@ def at(curves: pd.DataFrame, x: str, metrics: Sequence[str], budget: float) -> p
 def values_at(curves: pd.DataFrame, x: str, name: str, budget: float) -> pd.DataFrame:
     """One metric of every trial at a budget: a row per seed, a column per label, NaN where there is no value."""
     found: dict[str, dict[Any, float]] = {}
-    for label, runs in curves.groupby("label", sort=False):
-        of_label = found.setdefault(str(label), {})
-        for seed, run in runs.groupby("seed", sort=False):
-            if x == "stop":
-                last = run.iloc[-1]
-                of_label[seed] = float(last["round"]) if last["ending"] == "stop rule" else np.nan
-            else:
-                record = last_within(run, x, budget)
-                of_label[seed] = np.nan if record is None else float(record[name])
+    for (label, seed), run in curves.groupby(["label", "seed"], sort=False):
+        if x == "stop":
+            value = run["round"].iloc[-1] if run["ending"].iloc[-1] == "stop rule" else np.nan
+        else:
+            record = last_within(run, x, budget)
+            value = np.nan if record is None else record[name]
+        found.setdefault(str(label), {})[seed] = float(value)
     return pd.DataFrame(found).rename_axis("seed")
 
 
@@ -196,12 +193,59 @@ def to_stop(curves: pd.DataFrame) -> pd.DataFrame:
     """
     ends = curves.groupby(["label", "seed"], sort=False).tail(1)
     stopped = ends[ends["ending"] == "stop rule"].groupby("label")["round"]
-    found = pd.DataFrame(
-        {
-            "seeds": stopped.size(),
-            "round": stopped.mean(),
-            "round_sd": stopped.std(ddof=1),
-            "round_ci": stopped.apply(lambda rounds: half_width(rounds.to_numpy(float))),
-        }
-    )
+    found = pd.DataFrame({"seeds": stopped.size(), "round": stopped.mean(), "round_sd": stopped.std(ddof=1)})
+    found["round_ci"] = stopped.apply(lambda rounds: half_width(rounds.to_numpy(float)))
     return found.reindex(ends["label"].unique()).fillna({"seeds": 0}).astype({"seeds": int}).rename_axis("label")
+
+
+BAND = "95 % confidence interval of the mean"  # what low and high of `Bands` are, for legends
+
+
+class Bands(Mapping[tuple[str, str], pd.DataFrame]):
+    """By (amount x, metric y): mean of y over the trials that did not diverge, with its 95 % confidence interval.
+
+    Columns: label, round, mean of x (by its name and as x), and mean, low, high of y, a row per label and round. In a
+    round without a record of a trial its last one before that counts. With a single trial low and high are the mean.
+    Each table is made when it is asked for, since those of a million records do not fit into memory together.
+
+    Args:
+        curves: The records of runs, as `long_form` gives them.
+        axes: The columns of amounts.
+        metrics: The columns of metrics.
+    """
+
+    def __init__(self, curves: pd.DataFrame, axes: Sequence[str], metrics: Sequence[str]) -> None:
+        good = curves[~curves["ending"].isin([*BAD])]
+        self._runs = {str(label): runs for label, runs in good.groupby("label", sort=False)}
+        self._pairs = [(x, y) for y in metrics for x in axes]
+
+    def __getitem__(self, pair: tuple[str, str]) -> pd.DataFrame:
+        x, y = pair
+        frames = [pd.DataFrame(columns=list(dict.fromkeys(("label", "round", x, "mean", "low", "high"))))]
+        for k, runs in enumerate(self._runs.values()):
+            band = pd.DataFrame(_band(runs, x, y))
+            codes = pd.Categorical.from_codes(np.full(len(band), k), [*self._runs])  # text is slow to group by
+            band.insert(0, "label", codes)
+            frames.append(band)
+        band = pd.concat(frames[1:] or frames, ignore_index=True)
+        return band.assign(x=band[x])
+
+    def __iter__(self) -> Iterator[tuple[str, str]]:
+        return iter(self._pairs)
+
+    def __len__(self) -> int:
+        return len(self._pairs)
+
+
+def _band(runs: pd.DataFrame, x: str, y: str) -> dict[str, Any]:
+    if (runs["seed"] == runs["seed"].iloc[0]).all():  # one trial, which may have a million records
+        one = runs[[*dict.fromkeys(("round", x, y))]]
+        one = (one if one["round"].is_monotonic_increasing else one.sort_values("round", kind="stable")).ffill()
+        mean = one[y].to_numpy(float)
+        return {"round": one["round"].to_numpy(), x: one[x].to_numpy(float), "mean": mean, "low": mean, "high": mean}
+    records = runs.set_index(["round", "seed"])
+    spent = records.index.to_frame()["round"] if x == "round" else records[x]
+    amounts, values = (one.unstack("seed").ffill() for one in (spent, records[y]))
+    mean, half = values.mean(axis=1).to_numpy(), np.nan_to_num(half_widths(values.to_numpy(float)))
+    band = {"round": values.index, x: amounts.mean(axis=1).to_numpy()}
+    return band | {"mean": mean, "low": mean - half, "high": mean + half}

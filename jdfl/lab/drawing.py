@@ -1,19 +1,31 @@
-"""Figures as matplotlib objects, readable in one column of a journal and in grey print."""
+"""Figures as matplotlib objects, readable in one column of a journal and in grey print.
 
+They carry the provenance of their numbers in the metadata of their files, and show themselves in notebooks. pyplot does
+not know them: nothing has to be closed, no window opens, and the figures of a script do not accumulate.
+"""
+
+import io
 import textwrap
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
 
+import matplotlib
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
-from matplotlib.collections import PolyCollection
+from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.patches import Patch
-from matplotlib.ticker import EngFormatter, MaxNLocator
+from matplotlib.ticker import EngFormatter, FuncFormatter, MaxNLocator
+from scipy.sparse import csr_array
+from scipy.sparse.csgraph import reverse_cuthill_mckee
 
 from jdfl.base import checks
-from jdfl.lab.picture import Drawn, Picture
+
+if TYPE_CHECKING:
+    from jdfl.observers import Pairs
+
 
 # M. Okabe, K. Ito, 2008, without yellow; in this order the lightness L* of neighbours differs by 12 or more
 COLOURS = ("#0072B2", "#E69F00", "#D55E00", "#56B4E9", "#009E73", "#000000", "#CC79A7")
@@ -25,6 +37,67 @@ _SMALL, _LABEL = 7, 8  # points, of ticks and legends and of axes
 _APART = 0.28  # of an axis's diagonal, between two markers of a line
 _PANEL = 2.2  # inches that a panel needs at least
 _WIDE = 20.0  # ratio of the largest to the smallest value from which an axis is logarithmic
+
+
+class Picture(Figure):
+    """A figure with an `origin`, the hash of its provenance: PNG, PDF and SVG files carry it; nothing of it is drawn.
+
+    A notebook shows a figure that is on the last line of a cell.
+    """
+
+    origin: str = ""
+
+    def savefig(self, fname: Any, *, metadata: Any = None, **options: Any) -> None:
+        """Save the figure as matplotlib does, with the provenance in its metadata.
+
+        Args:
+            fname: A path or a stream, as for matplotlib's method, and so are all other arguments.
+            metadata: Further metadata of the file.
+            options: The resolution is 200 dots per inch unless they have another `dpi`.
+        """
+        _save(super().savefig, fname, self.origin, metadata, options)
+
+    def _repr_png_(self) -> bytes:
+        content = io.BytesIO()
+        self.savefig(content, format="png")
+        return content.getvalue()
+
+
+class Drawn(NamedTuple):
+    """A figure and its axes, to be taken apart: `fig, ax = result.plot()`. On the last line of a cell it is shown."""
+
+    fig: Figure
+    ax: Any  # Axes, or an array of them
+
+    def _repr_png_(self) -> bytes:
+        content = io.BytesIO()
+        self.fig.savefig(content, format="png")
+        return content.getvalue()
+
+
+def save_figure(drawing: Figure, path: str | Path, origin: str = "", also: Sequence[str] = ()) -> Path:
+    """Save any figure with the hash of its provenance in the metadata; returns `path`.
+
+    Args:
+        drawing: The figure.
+        path: The file, whose suffix is its format.
+        origin: The hash of the provenance; empty: the metadata have none.
+        also: Suffixes of further files next to it, such as ".pdf".
+    """
+    path = Path(path)
+    for one in (path, *(path.with_suffix(suffix) for suffix in also)):
+        _save(drawing.savefig, one, origin, None, {})
+    return path
+
+
+def _save(save: Any, fname: Any, origin: str, metadata: Any, options: dict[str, Any]) -> None:
+    suffix = "" if hasattr(fname, "write") else Path(fname).suffix.removeprefix(".")
+    kind = options.get("format") or suffix or matplotlib.rcParams["savefig.format"]
+    place = {"png": "Description", "pdf": "Subject", "svg": "Description", "svgz": "Description"}.get(kind.lower())
+    known = {**({place: f"Made by jdfl; provenance {origin}"} if place and origin else {}), **(metadata or {})}
+    context: Any = cast(Any, matplotlib).rc_context  # whose type matplotlib leaves open
+    with context({"pdf.fonttype": 42}):
+        save(fname, **{"dpi": 200, **options} | ({"metadata": known} if known else {}))
 
 
 def look(i: int) -> dict[str, Any]:
@@ -121,33 +194,28 @@ def _sheet(panels: int, names: Mapping[str, str], width: Width, height: float | 
     else:
         checks.positive("It is the width of the figure in inches.", width=width)
         inches = float(width)
-    if height is not None:
-        checks.positive("It is the height of the figure in inches.", height=height)
     columns = min(panels, max(1, int(inches / _PANEL)))
     rows = -(-panels // columns)
-    if height is None:
-        told = _legend(list(names.values()), inches)["ncols"] if any(names.values()) else 1
-        text = sum(max(name.count("\n") + 1 for name in row) for row in _rows(list(names.values()), told))
-        height = rows * (0.45 + 0.62 * inches / columns) + (0.15 * (text + 1) if any(names.values()) else 0.0)
+    if height is not None:
+        checks.positive("It is the height of the figure in inches.", height=height)
+    else:
+        height = rows * (0.45 + 0.62 * inches / columns)
+        if any(names.values()):  # a legend, which is filled column by column
+            labels = list(names.values())
+            below = -(-len(labels) // _legend(labels, inches)["ncols"])
+            lines = [max(label.count("\n") + 1 for label in labels[i::below]) for i in range(below)]
+            height += 0.15 * (sum(lines) + 1)
     figure = Picture(figsize=(inches, height), layout=ConstrainedLayoutEngine(w_pad=0.02, h_pad=0.02))
-    grid = figure.subplots(rows, columns, squeeze=False, sharey=True)
-    axes = list(grid.flat)
+    axes = list(figure.subplots(rows, columns, squeeze=False, sharey=True).flat)
     for axis in axes:
         plain(axis)
         axis.tick_params(which="both", labelsize=_SMALL)
-        axis.xaxis.label.set_fontsize(_LABEL)
-        axis.yaxis.label.set_fontsize(_LABEL)
         for one in (axis.xaxis, axis.yaxis):
+            one.label.set_fontsize(_LABEL)
             one.get_offset_text().set_fontsize(_SMALL)
     for axis in axes[panels:]:
         axis.set_visible(False)
     return figure, axes[:panels]
-
-
-def _rows(labels: Sequence[str], columns: int) -> list[Sequence[str]]:
-    """The labels of a legend by its rows: it is filled column by column."""
-    rows = -(-len(labels) // columns)
-    return [labels[i::rows] for i in range(rows)]
 
 
 def _legend(labels: Sequence[str], inches: float) -> dict[str, Any]:
@@ -176,16 +244,15 @@ def _panel(axis: Axes, frame: pd.DataFrame, names: Mapping[str, str], floor: flo
     if floor is not None:
         checks.not_negative("It is the accuracy of the reference.", floor=floor)
         floor = None if np.any(means < -10 * floor) else floor  # there are values below it, and not by its errors
-    bottom = _log_bottom(means, floor)
-    if floor is not None:
-        found = {
-            label: one.assign(**{name: np.maximum(one[name], floor) for name in ("mean", "low", "high")})
-            for label, one in found.items()
-        }
+    known = means[np.isfinite(means)]
+    bottom = None  # where a logarithmic axis begins; None: an ordinary one shows the values
+    if _wide(known):
+        bottom = max(float(known[known > 0].min()) * 0.6, floor or 0.0)
     ends: list[float] = []
     banded, before = False, len(axis.lines)  # what is drawn into the same Axes later has a look of its own
     for i, (label, one) in enumerate(found.items()):
-        x, mean, low, high = (np.asarray(one[column], float) for column in ("x", "mean", "low", "high"))
+        x, *rest = (np.asarray(one[column], float) for column in ("x", "mean", "low", "high"))
+        mean, low, high = rest if floor is None else (np.maximum(values, floor) for values in rest)
         style = look(before + i)
         if len(x) and not np.any(x > 0):  # it spends nothing: where it ends, whatever the others spend
             axis.axhline(mean[-1], color=style["color"], linewidth=0.8, linestyle=(0, (1, 3)))
@@ -193,24 +260,17 @@ def _panel(axis: Axes, frame: pd.DataFrame, names: Mapping[str, str], floor: flo
         start = _APART * ((0.5 + 0.618 * i) % 1.0)  # markers of coincident lines alternate
         first = min(2.2, 1.2 + 0.15 * len(found))
         thick = first - (first - 0.9) * i / max(1, len(found) - 1)
-        every: Any = (start, _APART) if good.sum() > 2 else None
-        marker: Any = style if len(found) > 1 or good.sum() == 1 else {**style, "marker": None}
-        axis.plot(
-            x[good],
-            mean[good],
-            label=names[label] or "_",
-            linewidth=thick,
-            markevery=every,
-            zorder=2 + 0.01 * i,
-            **marker,
-        )
+        how: Any = style if len(found) > 1 or good.sum() == 1 else {**style, "marker": None}
+        how = how | {"linewidth": thick, "markevery": (start, _APART) if good.sum() > 2 else None}
+        axis.plot(x[good], mean[good], label=names[label] or "_", zorder=2 + 0.01 * i, **how)
         shown = good & np.isfinite(low) & np.isfinite(high)
         if np.any(high[shown] > low[shown]):
             banded = True
-            lower = low if bottom is None else np.maximum(low, bottom)
-            upper = high if bottom is None else np.maximum(high, bottom)
+            if bottom is not None:
+                low, high = np.maximum(low, bottom), np.maximum(high, bottom)
+            fill: Any = axis.fill_between
             alpha = max(0.06, min(0.18, 0.8 / len(found)))
-            _band(axis, x[shown], lower[shown], upper[shown], style["color"], alpha)
+            fill(x[shown], low[shown], high[shown], color=style["color"], alpha=alpha, linewidth=0, zorder=1)
         ends.append(float(np.max(x[np.isfinite(x)], initial=0.0)))
     if bottom is not None:
         axis.set_yscale("log")
@@ -222,19 +282,6 @@ def _panel(axis: Axes, frame: pd.DataFrame, names: Mapping[str, str], floor: flo
         if max(ends, default=0.0) >= 1e3:
             axis.xaxis.set_major_formatter(EngFormatter(sep=""))
     return banded
-
-
-def _band(axis: Axes, x: Any, low: Any, high: Any, colour: str, alpha: float) -> PolyCollection:
-    return axis.fill_between(x, low, high, color=colour, alpha=alpha, linewidth=0, zorder=1)
-
-
-def _log_bottom(means: np.ndarray, floor: float | None) -> float | None:
-    """Where a logarithmic axis begins; None where an ordinary one shows the values."""
-    known = means[np.isfinite(means)]
-    if not _wide(known):
-        return None
-    least = float(known[known > 0].min())
-    return max(least * 0.6, floor) if floor else least * 0.6
 
 
 def figure_of_run(history: pd.DataFrame, metrics: Sequence[str], origin: str = "") -> Picture:
@@ -273,3 +320,36 @@ def _wide(given: Any) -> bool:
     values = values[np.isfinite(values)]
     positive = values[values > 0]
     return bool(positive.size and values.min() >= 0 and positive.max() > _WIDE * positive.min())
+
+
+def heat_map(pairs: "Pairs", path: str | Path, provenance: str = "") -> Path:
+    """Draw what nodes can learn about each other, as a heat map and by distance; returns `path`.
+
+    Args:
+        pairs: Epsilon of all pairs of nodes; neighbours are adjacent in the map.
+        path: The file, whose suffix is its format.
+        provenance: The hash of the provenance, for the metadata of the file.
+    """
+    links = csr_array((pairs.distance <= 1) | (pairs.distance.T <= 1))
+    order = reverse_cuthill_mckee(links, symmetric_mode=True)
+    drawing = Figure(figsize=(9.0, 4.0), layout="constrained")
+    left, right = drawing.subplots(1, 2)
+    shown = left.imshow(pairs.epsilon[np.ix_(order, order)], cmap="viridis", interpolation="nearest")
+    drawing.colorbar(shown, ax=left, label=f"epsilon at delta = {pairs.delta:g}")
+    left.set(xlabel="observed node", ylabel="observing node", xticks=[], yticks=[])
+    table = pairs.by_distance()
+    table = table[np.isfinite(table["distance"])]
+    x, low, median, high = (table[name] for name in ("distance", "epsilon min", "epsilon median", "epsilon max"))
+    band: Any = right.fill_between
+    band(x, low, high, color=COLOURS[0], alpha=0.18, linewidth=0, label="minimum to maximum")
+    right.plot(x, median, color=COLOURS[0], marker="o", label="median of pairs")
+    label = f"the guarantee, against {pairs.claimed_against}"
+    right.axhline(pairs.epsilon_claimed, color=COLOURS[1], linestyle="--", label=label)
+    fixed = "" if pairs.bound.all() else ", of fixed gradients"
+    right.set(xlabel="links between the nodes", ylabel=f"epsilon{fixed}", yscale="log")
+    right.xaxis.set_major_locator(MaxNLocator(6, integer=True))
+    for format in (right.yaxis.set_major_formatter, right.yaxis.set_minor_formatter):
+        format(FuncFormatter(lambda value, _: f"{value:g}"))
+    plain(right)
+    drawing.legend(*right.get_legend_handles_labels(), loc="outside upper left", ncols=3, frameon=False)
+    return save_figure(drawing, path, provenance)

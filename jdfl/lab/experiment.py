@@ -1,29 +1,58 @@
 """An experiment: methods that are tuned alike and run on the same trials, with their results and costs."""
 
+import functools
+import re
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from operator import attrgetter
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
 
 from jdfl.algorithms.algorithm import Algorithm
 from jdfl.base import arguments, checks, suggest
-from jdfl.engine.data_ledger import DataLedger
+from jdfl.engine.accountant import account, adjustable, ledger_of_run
+from jdfl.engine.batch import across, keys_of
+from jdfl.engine.booking import Room, intents
+from jdfl.engine.data_ledger import DataLedger, Intent
 from jdfl.engine.metrics import Metric, default_metrics, resolve
 from jdfl.engine.progress import Progress, announced
 from jdfl.engine.provenance import versions
 from jdfl.engine.result import Result
 from jdfl.engine.stopping import StopRule
 from jdfl.engine.trials import Trial
+from jdfl.events import AsyncMethod
 from jdfl.lab.comparison import Comparison
-from jdfl.lab.curves import AXES, LABELS
-from jdfl.lab.entries import Announce, Entry, Terms, Tuning, budgets_of, check_seeds, check_tuning, drawn, plans
-from jdfl.lab.reported import ran, reported_runs
+from jdfl.lab.curves import AXES, LABELS, long_form
+from jdfl.lab.entries import (
+    Announce,
+    Entry,
+    Plan,
+    Point,
+    Terms,
+    Tuning,
+    budgets_of,
+    calibrated,
+    check_seeds,
+    check_tuning,
+    drawn,
+    plans,
+)
+from jdfl.lab.table import better, number
+from jdfl.lab.tuning import Choice, Target, Tuned, tune_all
+from jdfl.lab.watch import Lanes, of_run
 from jdfl.network.graph import Network
-from jdfl.problems import Problem, check_problem, solved
+from jdfl.privacy import PrivacyReport, exposing
+from jdfl.privacy.report import Together
+from jdfl.problems import Problem, check_problem, solved, suboptimality_floor
 from jdfl.problems.yardsticks import solvable
 from jdfl.store.jobs import Jobs, opened
 
 _SOLVED = 2000  # parameters up to which minima are computed without being asked for
+Chosen = tuple[tuple[str, float], ...]  # values by field
 
 
 @suggest.init
@@ -157,8 +186,7 @@ class Experiment:
             progress: As for `run`.
         """
         with announced(progress) as announce:
-            terms, metrics = self._terms(announce, jobs)
-            return ran(self.methods, terms, metrics)
+            return _compared(self.methods, self._terms(announce, jobs))
 
     def remade(self, comparison: Comparison, label: str) -> list[Result]:
         """The reported runs of a method made again, with the values that tuning chose, and without the ledger.
@@ -167,21 +195,19 @@ class Experiment:
             comparison: The outcome of this experiment.
             label: The method.
         """
-        terms, metrics = self._terms(lambda label, what: None, None)
-        terms = replace(terms, ledger=None)
-        plan = plans({label: self.methods[label]}, terms)[label]
-        plan = replace(plan, steps=comparison.tuned[label].steps or plan.steps)
-        return reported_runs(label, plan, terms, metrics, comparison.tuned[label].values)[1]
+        terms = replace(self._terms(lambda label, what: None, None), ledger=None)
+        plan, tuned = plans({label: self.methods[label]}, terms)[label], comparison.tuned[label]
+        return _reported_runs(label, replace(plan, steps=tuned.steps or plan.steps), terms, tuned.values)[1]
 
-    def _terms(self, announce: Announce, jobs: Jobs | None) -> tuple[Terms, tuple[Metric, ...]]:
-        """What all methods share, and what is recorded; ValueError for settings that make no sense."""
+    def _terms(self, announce: Announce, jobs: Jobs | None) -> Terms:
+        """What all methods share; ValueError for settings that make no sense."""
         arguments.settings(self)
         if not self.methods:
             raise ValueError(f"Expected a mapping of labels to algorithms, got methods = {self.methods!r}. Name one.")
         keys = range(self.trials) if isinstance(self.trials, int) else self.trials
         if isinstance(self.trials, int):
             checks.whole(1, 100_000, trials=self.trials)
-        check_seeds(trials=keys)
+        check_seeds("trials", keys)
         checks.whole(1, steps=self.steps, every=self.every, longer=self.longer)
         if self.batch is not None:
             checks.whole(1, batch=self.batch)
@@ -200,38 +226,34 @@ class Experiment:
         if measure is None:
             names = [metric.__name__ for metric in chosen]
             known = self.metrics is None and all(_minimum_known(trial.problem) for trial in (*trials, *tuning))
-            given = [getattr(one, "algorithm", one) for one in self.methods.values()]
-            known = known and not all(getattr(one, "personal", "") == "models" for one in given)  # above no minimum
+            methods = [getattr(one, "algorithm", one) for one in self.methods.values()]
+            known = known and not all(getattr(one, "personal", "") == "models" for one in methods)  # above no minimum
             measure = "suboptimality" if known or "suboptimality" in names else "objective"
         (judge,) = resolve([measure], problem, "measure")
+        shown = () if self.metrics is None else tuple(metric.__name__ for metric in chosen)
         if judge not in chosen:
             chosen = resolve([*chosen, judge], problem)
         for metric in chosen:
             if metric.__name__ in (*LABELS, *AXES):
                 raise ValueError(f"Expected another name than {metric.__name__!r}, a column of the curves. Rename it.")
-        budgets = budgets_of(self.budget, self.stop) if tune is not None else []
         if tune is None and self.budget is not None:
             raise ValueError(f"Expected no budget without tuning, got budget = {self.budget!r}. Leave one of them out.")
-        terms = Terms(
+        same = ("steps", "every", "stop", "batch", "epsilon", "delta", "ledger", "longer")
+        given: dict[str, Any] = {name: getattr(self, name) for name in same}
+        if jobs is not None:
+            given["token"] = jobs.token
+        return Terms(
             trials=trials,
-            steps=self.steps,
             tuning=tuning,
-            every=self.every,
-            stop=self.stop,
             tune=tune,
-            budgets=budgets,
+            budgets=[] if tune is None else budgets_of(self.budget, self.stop),
             measure=judge,
-            batch=self.batch,
-            epsilon=self.epsilon,
-            delta=self.delta,
+            metrics=chosen,
             announce=announce,
-            ledger=self.ledger,
             jobs=jobs,
-            longer=int(self.longer),
-            shown=() if self.metrics is None else tuple(metric.__name__ for metric in resolve(self.metrics, problem)),
-            **({} if jobs is None else {"token": jobs.token}),
+            shown=shown,
+            **given,
         )
-        return terms, chosen
 
 
 def _minimum_known(problem: Problem) -> bool:
@@ -270,3 +292,206 @@ def compare(
     """
     experiment = Experiment(problem=problem, network=network, methods=methods, **settings)
     return experiment.run(progress=progress, folder=folder, retry=retry)
+
+
+class _Reported(NamedTuple):
+    """The reported runs of an algorithm with its chosen values."""
+
+    algorithm: Algorithm
+    results: list[Result]
+    curves: pd.DataFrame
+    privacy: PrivacyReport | None
+
+
+def _compared(methods: Mapping[str, Any], terms: Terms) -> Comparison:
+    """Tune all methods and run the reported trials at every budget."""
+    tune, measure = terms.tune, terms.measure.__name__
+    planned = plans(methods, terms)
+    untuned = Target("round" if terms.stop is None else "stop", np.inf)
+    choices = [Choice(untuned, dict.fromkeys(planned, Tuned({}, {}, 0, {})), pd.DataFrame({"label": list(planned)}))]
+    done: list[_Reported] = []
+
+    @functools.cache  # runs are shared by all budgets that choose the same values
+    def reported(label: str, point: Chosen) -> _Reported:
+        terms.announce(label, "running")
+        plan = planned[label]
+        algorithm, runs = _reported_runs(label, plan, terms, dict(point))
+        if plan.grid:  # whose values were chosen by looking at other runs on the same data
+            shown = [
+                exposing(run.guarantee, plan.derived, trial.problem.public) for run, trial in zip(runs, plan.trials)
+            ]
+            runs = [replace(run, guarantee=guarantee) for run, guarantee in zip(runs, shown)]
+        reports = [account(run, delta=terms.delta) for run in runs if run.guarantee.claimed]
+        worst = max(reports, key=attrgetter("epsilon"), default=None)
+        done.append(_Reported(algorithm, runs, long_form(label, runs), worst))
+        return done[-1]
+
+    with Room(terms.ledger, terms.jobs and terms.jobs.folder) as room:
+        room.keep(lambda: _intents_of_all(planned, terms))
+        if tune is not None:
+            choices = tune_all(planned, terms, tune)
+        _warn(choices[0].tuned)
+        as_given = [label for label, plan in planned.items() if not adjustable(plan.algorithm)]
+        if terms.epsilon is not None and as_given:
+            warnings.warn(
+                f"Noise not set for epsilon: {', '.join(as_given)}. The table shows what each of them spends, or that "
+                "it promises nothing; give those without noise a mechanism and a clip to compare them at equal "
+                "epsilon.",
+                stacklevel=2,
+            )
+        room.keep(lambda: _intents_of_chosen(planned, terms, choices))
+        made = [
+            {label: reported(label, tuple(how.values.items())) for label, how in tuned.items() if not how.failure}
+            for _, tuned, _ in choices
+        ]
+    names, problem = [metric.__name__ for metric in terms.metrics], terms.trials[0].problem
+    empty = pd.DataFrame(columns=[*LABELS, "round", *names, "communications", "bytes", "gradients", "seconds"])
+    data = len({id(trial.problem) for plan in planned.values() for trial in plan.trials}) > 1
+    links = any(len({id(trial.network) for trial in plan.trials}) > 1 for plan in planned.values())
+    redrawn = tuple(name for name, differs in (("data", data), ("network", links)) if differs)
+    ledgers = [ledger_of_run(run) if run.guarantee.claimed else None for one in done for run in one.results]
+    smallest = min((one.privacy.delta for one in done if one.privacy is not None), default=0.0)
+    floor = None  # the level below which suboptimality says nothing, of all reported trials
+    if "suboptimality" in names:
+        problems = {id(trial.problem): trial.problem for trial in terms.trials}
+        floor = max(suboptimality_floor(solved(one)) for one in problems.values())
+    shared: dict[str, Any] = {
+        "measure": measure,
+        "seeds": tuple(int(trial.key) for trial in terms.trials),
+        "tuning_seeds": () if tune is None else tuple(map(int, tune.keys)),
+        "networks": {label: _network_name(plan) for label, plan in planned.items()},
+        "title": f"{problem.name} (m = {problem.m} nodes, n = {problem.n} parameters)",
+        "floor": floor,
+        "redrawn": redrawn,
+        "epsilon": terms.epsilon,
+        "together": Together.of(ledgers, smallest, same_data="data" not in redrawn),
+        "shown": terms.shown,
+        "standing": room.standing(),
+    }
+    first, *others = [
+        Comparison(
+            results={label: runs[label].results if label in runs else [] for label in planned},
+            tuning=points,
+            curves=pd.concat([one.curves for one in runs.values()], ignore_index=True) if runs else empty,
+            algorithms={label: runs.get(label, plan).algorithm for label, plan in planned.items()},
+            tuned=tuned,
+            by=target.by,
+            criterion="" if tune is None else _criterion(measure, tune, target),
+            privacy={label: one.privacy for label, one in runs.items() if one.privacy is not None},
+            budget=None if tune is None else target.budget,
+            **shared,
+        )
+        for (target, tuned, points), runs in zip(choices, made)
+    ]
+    first = replace(first, views=tuple(others), timelines=_timelines(first, planned))
+    if first.by != "stop":
+        for label, needs in first.at(first.by)["needs"].items():
+            if np.isfinite(needs) and first.results[str(label)]:
+                warnings.warn(f"{label}: {first.mark(str(label))}. Give a larger budget.", stacklevel=2)
+    return first
+
+
+def _reported_runs(label: str, plan: Plan, terms: Terms, values: Mapping[str, float]) -> tuple[Algorithm, list[Result]]:
+    """The algorithm of a method with these values, and with the noise that the terms ask for, and its reported runs."""
+    algorithm = calibrated(replace(plan, algorithm=plan.at(values)), terms)
+    how: Any = {"every": terms.every, "stop": terms.stop, "metrics": terms.metrics, "batch": terms.batch}
+    how |= {"ledger": terms.ledger, "jobs": terms.jobs, "names": [(label, values)], "token": terms.token}
+    with warnings.catch_warnings():
+        if values:  # tuning measured what hints about step sizes are about
+            warnings.simplefilter("ignore", checks.HintWarning)
+        return algorithm, across(algorithm, plan.trials, over={}, steps=plan.steps, **how)
+
+
+def _timelines(comparison: Comparison, planned: Mapping[str, Plan]) -> dict[str, Lanes]:
+    """The first events of the asynchronous methods, in their first trials, by label."""
+    found: dict[str, Lanes] = {}
+    for label, runs in comparison.results.items():
+        method, trial = comparison.algorithms[label], planned[label].trials[0]
+        if runs and isinstance(method, AsyncMethod):
+            lanes = of_run(method, trial.problem, trial.network, trial.key)
+            found[label] = lanes.until(runs[0].rounds * float(method.period))
+    return found
+
+
+def _criterion(measure: str, tune: Tuning, target: Target) -> str:
+    """The criterion of tuning, in words."""
+    over = f"over {len(tune.keys)} trials that are not reported"
+    if target.by == "stop":
+        return f"fewest rounds to the stop rule, mean {over}"
+    extreme = "lowest" if better(measure) > 0 else "highest"
+    return f"{extreme} mean {measure.replace('_', ' ')} at {AXES[target.by]} ≤ {number(target.budget)} {over}"
+
+
+def _network_name(plan: Plan) -> str:
+    """The name of a method's network; without the seed, where every trial draws another one."""
+    network: Any = plan.trials[0].network
+    name: str = getattr(network, "name", type(network).__name__)
+    drawn = len({id(trial.network) for trial in plan.trials}) > 1
+    return re.sub(r"(, )?\bseed=\d+", "", name) if drawn else name
+
+
+def _warn(tuned: Mapping[str, Tuned]) -> None:
+    untouched = [
+        f"{label} ({how.lone})" if how.lone else label for label, how in tuned.items() if how.lone or not how.grid
+    ]
+    lines: list[str] = []
+    if untouched:
+        lines.append(f"Not tuned: {', '.join(untouched)}. Nothing was chosen for them, so beating them shows little.")
+    for label, how in tuned.items():
+        remedy = "Give it another grid." if how.short is None else "Give a larger budget, or compare by another amount."
+        if how.failure:
+            lines.append(f"{label} has no results: {how.failure}. {remedy}")
+        if how.alike:
+            lines.append(
+                f"Tuning chose nothing for {label}: {how.alike}, so it is not ranked. Give another budget or grid."
+            )
+        for path, side in how.edge.items():
+            lines.append(
+                f"The best {path} of {label}, {how.values[path]:.3g}, is the {side} of its grid, so better ones may "
+                "lie beyond. Widen the grid."
+            )
+    for line in lines:
+        warnings.warn(line, stacklevel=3)
+
+
+def _intents_of_all(plans: Mapping[str, Plan], terms: Terms) -> list[Intent]:
+    """All runs of tuning, and as many reported ones as there may be, those with the least noise of each grid."""
+    tune, found = terms.tune, list[Intent]()
+    if tune is not None and tune.extend and any(plan.grid for plan in plans.values()):
+        raise ValueError(
+            f"Expected tuning whose runs are known beforehand with a ledger, got tune.extend = {tune.extend}. Give "
+            "jdfl.Tuning(extend=0), or --extend 0: no grid goes on beyond its edge then."
+        )
+    for label, plan in plans.items():
+        points = plan.taken()
+        if tune is not None:
+            found += _intents(label, plan, terms, points, tuning=True)
+        # The least noise of the runs of a point, in units of the sensitivity, decides how much it spends.
+        reported = [_intents(label, plan, terms, [point]) for point in points]
+        reported.sort(key=lambda runs: min(getattr(run.guarantee.event, "noise_multiplier", 0.0) for run in runs))
+        found += [run for runs in reported[: max(1, len(terms.budgets))] for run in runs]
+        terms.announce(label, "keeping room in the ledger")
+    return found
+
+
+def _intents_of_chosen(plans: Mapping[str, Plan], terms: Terms, choices: Sequence[Choice]) -> list[Intent]:
+    """The reported runs of all values that tuning chose, each once."""
+    found: list[Intent] = []
+    for label, plan in plans.items():
+        tuned = [choice.tuned[label] for choice in choices]
+        points = {tuple(how.values.items()): how.values for how in tuned if not how.failure}
+        found += _intents(label, plan, terms, list(points.values()))
+    return found
+
+
+def _intents(label: str, plan: Plan, terms: Terms, points: Sequence[Point], *, tuning: bool = False) -> list[Intent]:
+    """The planned runs of some points of a method: the reported ones, or those of tuning, whose noise is as given."""
+    found, known = list[Intent](), dict[Any, Any]()
+    for point in points:
+        algorithm, trials = plan.at(point), plan.tuning if tuning else plan.trials
+        if not tuning:
+            algorithm = calibrated(replace(plan, algorithm=algorithm), terms)
+        for trial, key in zip(trials, keys_of([trial.key for trial in trials], [(label, point)], terms.token)):
+            given = algorithm, trial.problem, trial.network, terms.stop
+            found += intents(*given, keys=[key], steps=plan.steps, derived=plan.derived, known=known)
+    return found

@@ -6,9 +6,8 @@ from pathlib import Path
 import pandas as pd
 
 from jdfl.lab import charts, stored, words
-from jdfl.lab.bands import BAND, Bands
 from jdfl.lab.comparison import Comparison
-from jdfl.lab.curves import AXES, axes_of, metrics_of
+from jdfl.lab.curves import AXES, BAND, Bands, axes_of, metrics_of
 from jdfl.lab.entries import DEFAULT
 from jdfl.lab.files import placed, tidy, whole, write
 from jdfl.lab.page import Code, Fold, Part, Section, Table, page
@@ -87,14 +86,14 @@ def _sections(comparison: Comparison, config_yaml: str) -> Iterator[Section]:
     if comparison.timelines:
         shown = [Fold(label, [charts.timeline(lanes)]) for label, lanes in comparison.timelines.items()]
         yield Section("Timeline", ["The first events of some nodes, in the first trial.", *shown])
-    told = {
+    statements = {
         label: comparison.privacy[label].statement()
         if label in comparison.privacy
         else privacy_of(runs[0])["statement"]
         for label, runs in comparison.results.items()
         if runs
     }
-    yield Section("Privacy", [Fold(label, [as_paragraphs(text)]) for label, text in told.items()])
+    yield Section("Privacy", [Fold(label, [as_paragraphs(text)]) for label, text in statements.items()])
     if config_yaml:
         yield Section("Settings", [Fold("As config.yaml", [Code(config_yaml)])])
 

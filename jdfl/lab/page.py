@@ -1,6 +1,6 @@
 """A page that is a single HTML file: text, tables, images and charts, in light and dark, on a phone and on paper.
 
-Nothing is loaded from elsewhere. Charts are drawn as SVG by axes.js and script.js, which are in the file if it has any.
+Nothing is loaded from elsewhere. Charts are drawn as SVG by script.js, which is in the file if it has any.
 """
 
 import base64
@@ -101,17 +101,19 @@ def page(path: str | Path, title: str, sections: Sequence[Section], foot: str = 
     Raises ValueError for an image that is not PNG, JPEG or SVG and for rows of a table that do not fit its head,
     FileNotFoundError for an image that is not there. Nothing is written then.
     """
-    body = "\n".join(_section(i, section) for i, section in enumerate(sections))
+    body = "\n".join(
+        f'<section id="{_safe(one.name) or f"part-{i}"}">\n{_heading(one)}\n{_parts(one.parts)}\n</section>'
+        for i, one in enumerate(sections)
+    )
     links = [f'<a href="#part-{i}">{_safe(one.heading)}</a>\n' for i, one in enumerate(sections) if not one.name]
+    script = f'<script>"use strict";\n(() => {{\n{_file("script.js")}}})();</script>'
     text = Template(_file("page.html")).substitute(
         title=_safe(title),
         style=_file("style.css"),
         links="".join(links),
         body=body,
         foot=f"<footer>{_safe(foot)}</footer>" if foot else "",
-        scripts=f'<script>"use strict";\n(() => {{\n{_file("axes.js")}{_file("script.js")}}})();</script>'
-        if '<figure class="chart"' in body
-        else "",
+        scripts=script if '<figure class="chart"' in body else "",
     )
     Path(path).write_text(text, encoding="utf-8")
     return Path(path)
@@ -125,10 +127,13 @@ def _file(name: str) -> str:
     return files(__name__.rpartition(".")[0]).joinpath(name).read_text(encoding="utf-8")
 
 
-def _section(i: int, section: Section) -> str:
+def _heading(section: Section) -> str:
     head = "h3" if section.name else "h2"
-    parts = [f"<{head}>{_safe(section.heading)}</{head}>", *map(_part, section.parts)]
-    return f'<section id="{_safe(section.name) or f"part-{i}"}">\n' + "\n".join(parts) + "\n</section>"
+    return f"<{head}>{_safe(section.heading)}</{head}>"
+
+
+def _parts(parts: Sequence[Part]) -> str:
+    return "\n".join(map(_part, parts))
 
 
 def _part(part: Part) -> str:
@@ -138,7 +143,13 @@ def _part(part: Part) -> str:
         case Table():
             return _table(part)
         case Image():
-            return f'<img src="{_image(Path(part.path))}" alt="{_safe(part.alt)}">'
+            path = Path(part.path)
+            media = _MEDIA.get(path.suffix.lower())
+            if media is None:
+                raise ValueError(f"Expected an image of type {', '.join(_MEDIA)}, got {path}.")
+            if not path.is_file():
+                raise FileNotFoundError(f"Expected an image at {path}, found none.")
+            return f'<img src="{_uri(media, path.read_bytes())}" alt="{_safe(part.alt)}">'
         case Chart():
             checks.one_of(("curves", "network", "bars", "timeline"), kind=part.kind)
             data = json.dumps(part.data, allow_nan=False, separators=(",", ":")).replace("<", "\\u003c")
@@ -150,17 +161,16 @@ def _part(part: Part) -> str:
         case Code():
             return f'<pre tabindex="0"><code>{_safe(part.text)}</code></pre>'
         case Tiles():
-            return '<dl class="tiles">' + "".join(_tile(*map(_safe, tile)) for tile in part.tiles) + "</dl>"
+            tiles = [(_safe(name), _safe(value), _safe(remark)) for name, value, remark in part.tiles]
+            shown = (
+                f"<div><dt>{name}</dt><dd><strong>{value}</strong></dd>{remark and f'<dd>{remark}</dd>'}</div>"
+                for name, value, remark in tiles
+            )
+            return f'<dl class="tiles">{"".join(shown)}</dl>'
         case Fold():
-            inner = "\n".join(map(_part, part.parts))
-            return f"<details><summary>{_safe(part.summary)}</summary>\n{inner}\n</details>"
+            return f"<details><summary>{_safe(part.summary)}</summary>\n{_parts(part.parts)}\n</details>"
         case Gallery():
             return '<ul class="gallery">\n' + "\n".join(_thumbnail(*item) for item in part.items) + "\n</ul>"
-
-
-def _tile(name: str, value: str, remark: str) -> str:
-    remark = f"<dd>{remark}</dd>" if remark else ""
-    return f"<div><dt>{name}</dt><dd><strong>{value}</strong></dd>{remark}</div>"
 
 
 def _thumbnail(name: str, title: str, path: Path | None) -> str:
@@ -176,32 +186,22 @@ def _thumbnail(name: str, title: str, path: Path | None) -> str:
 
 
 def _table(table: Table) -> str:
+    """Every cell has the head of its column for phones, where every row is a list."""
+    heads, rows = [_safe(cell) for cell in table.headers], list[str]()
     for i, row in enumerate(table.rows):
-        if len(row) != len(table.headers):
-            raise ValueError(f"Expected {len(table.headers)} cells in every row, got {len(row)} in row {i}.")
-    heads = [_safe(cell) for cell in table.headers]
+        if len(row) != len(heads):
+            raise ValueError(f"Expected {len(heads)} cells in every row, got {len(row)} in row {i}.")
+        cells = ""
+        for cell, head in zip(row, heads):
+            number = checks.is_a(cell, int | float | np.number) and not isinstance(cell, bool)
+            cells += f'<td role="cell"{" class=number" if number else ""} data-label="{head}">{_safe(cell)}</td>'
+        rows.append(f'<tr role="row">{cells}</tr>\n')
     head = "".join(f'<th scope="col" role="columnheader">{cell}</th>' for cell in heads)
-    rows = "\n".join(f'<tr role="row">{"".join(map(_cell, row, heads))}</tr>' for row in table.rows)
     return (
         '<div class="wide" tabindex="0"><table role="table">\n'
         f'<thead role="rowgroup"><tr role="row">{head}</tr></thead>\n'
-        f'<tbody role="rowgroup">\n{rows}\n</tbody></table></div>'
+        f'<tbody role="rowgroup">\n{"".join(rows)}</tbody></table></div>'
     )
-
-
-def _cell(cell: object, head: str) -> str:
-    """A cell, with the head of its column for phones, where every row is a list."""
-    number = checks.is_a(cell, int | float | np.number) and not isinstance(cell, bool)
-    return f'<td role="cell"{" class=number" if number else ""} data-label="{head}">{_safe(cell)}</td>'
-
-
-def _image(path: Path) -> str:
-    media = _MEDIA.get(path.suffix.lower())
-    if media is None:
-        raise ValueError(f"Expected an image of type {', '.join(_MEDIA)}, got {path}.")
-    if not path.is_file():
-        raise FileNotFoundError(f"Expected an image at {path}, found none.")
-    return _uri(media, path.read_bytes())
 
 
 def _uri(media: str, data: bytes) -> str:

@@ -9,10 +9,8 @@ from jdfl.base import checks
 from jdfl.engine.metrics import COUNTS
 from jdfl.engine.result import Result
 from jdfl.lab import drawing, words
-from jdfl.lab.bands import BAND, bands
-from jdfl.lab.curves import AXES, axes_of, labelled, metrics_of
-from jdfl.lab.drawing import Width
-from jdfl.lab.picture import Drawn
+from jdfl.lab.curves import AXES, BAND, Bands, axes_of, labelled, metrics_of
+from jdfl.lab.drawing import Drawn, Width
 
 if TYPE_CHECKING:
     from jdfl.lab.comparison import Comparison
@@ -65,8 +63,8 @@ def of_comparison(
     amounts = _amounts(own if x is None else x, axes)
     panels: dict[str, pd.DataFrame] = {}
     for name in amounts:
-        band = bands(comparison.view(name).curves, name, y)
-        panels[words.axis(comparison, name) if marks else AXES[name]] = band.assign(x=band[name])
+        title = words.axis(comparison, name) if marks else AXES[name]
+        panels[title] = Bands(comparison.view(name).curves, [name], [y])[name, y]
     views = {name: comparison.view(name) for name in amounts}
     names = {label: words.legend(label, views) if marks else label for label in comparison.results}
     names = {label: drawing.wrapped(text, width) for label, text in names.items()}

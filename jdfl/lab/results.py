@@ -25,9 +25,9 @@ While a run goes on, the folder has the first of these, and a lease that says wh
 it. Every file is written under another name and then renamed, so that none is ever partial.
 """
 
+import contextlib
 import platform
 import warnings
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from importlib.metadata import version
@@ -157,7 +157,13 @@ def end_run(folder: Path, result: Result, *, delta: float | None, accounting: Ac
 
     write(folder / "metrics.csv", result.history)
     write(folder / "metrics.parquet", result.history)
-    _write_tables(folder, {"releases": releases(result, accounting=accounting)}, result.node_names)
+    content = journal.read(folder / JOURNAL) if (folder / JOURNAL).is_file() else None
+    found = {name: history_of(content.rows(name)) for name in TABLES} if content else {}
+    for name, table in (found | {"releases": releases(result, accounting=accounting)}).items():
+        if len(table):
+            write(folder / f"{name}.csv", _named(table, result.node_names))
+        else:
+            (folder / f"{name}.csv").unlink(missing_ok=True)
     local = result.guarantee.local if result.guarantee.event is not None else ""
     words: Any = {"coverage": np.asarray(uncovered(local))} if local else {}  # for readers of the parameters alone
     with placed(folder / "params.npz") as path:
@@ -165,17 +171,17 @@ def end_run(folder: Path, result: Result, *, delta: float | None, accounting: Ac
     write(folder / "provenance.json", result.provenance.as_dict())
     nowhere: Any = None  # they are in the files above
     stored.write_value(folder, "result", replace(result, params=nowhere, history=nowhere))
-    told = summary(result, delta=delta, accounting=accounting)
-    write(folder / "summary.md", summary_text(told))
+    numbers = summary(result, delta=delta, accounting=accounting)
+    write(folder / "summary.md", summary_text(numbers))
     metrics = [str(name) for name in result.history.columns if name not in COUNTS]
     if metrics:
         with placed(folder / "figure.png") as path:
             drawing.figure_of_run(result.history, metrics, result.provenance.hash).savefig(path)
-    write(folder / "summary.json", told)
+    write(folder / "summary.json", numbers)
     tidy(folder)
     snapshots.tidy(folder / SNAPSHOTS)
     write(folder / manifest.NAME, manifest.of(folder))
-    return told
+    return numbers
 
 
 def _named(table: pd.DataFrame, names: Any) -> pd.DataFrame:
@@ -184,17 +190,6 @@ def _named(table: pd.DataFrame, names: Any) -> pd.DataFrame:
         if column in table and names is not None and not isinstance(names, range):
             table = table.assign(**{title: [names[i] if i >= 0 else "" for i in table[column].astype(int)]})
     return table
-
-
-def _write_tables(folder: Path, more: Mapping[str, pd.DataFrame], names: Any) -> None:
-    """Write the tables of the journal, but for the records, and `more`, as CSV; those that are empty go."""
-    content = journal.read(folder / JOURNAL) if (folder / JOURNAL).is_file() else None
-    of_nodes = {name: history_of(content.rows(name)) for name in TABLES} if content else {}
-    for name, table in (of_nodes | dict(more)).items():
-        if len(table):
-            write(folder / f"{name}.csv", _named(table, names))
-        else:
-            (folder / f"{name}.csv").unlink(missing_ok=True)
 
 
 def tables(folder: str | Path) -> dict[str, pd.DataFrame]:
@@ -215,23 +210,18 @@ def tables(folder: str | Path) -> dict[str, pd.DataFrame]:
         warnings.warn(f"Of the journal in {folder}, {content.damage}: what comes before is read.", stacklevel=2)
     else:
         manifest.check(folder, [JOURNAL])
-    _check_key(folder, content.origin)
+    key = None
+    with contextlib.suppress(ValueError, FileNotFoundError):  # settings that cannot be read say nothing
+        config = from_yaml(read(folder / "config.yaml"))
+        if config.key_file is None and config.seed is not None:
+            key = key_digest(key_data(typed_key(config.seed)))
+    if key is not None and content.origin.get("key") != key:
+        raise ValueError(f"Expected the {JOURNAL} of the run in {folder}, got that of another run. Put it back.")
     found = {"metrics": history_of(content.rows(RECORDS))} | {name: history_of(content.rows(name)) for name in TABLES}
     found = {name: table for name, table in found.items() if len(table)}
     if not found:
         raise ValueError(f"Expected a journal with records in {folder}, got one without any.")
     return found
-
-
-def _check_key(folder: Path, origin: Mapping[str, Any]) -> None:
-    """Raise ValueError where a journal has another key than the settings next to it, if those can be read."""
-    try:
-        config = from_yaml(read(folder / "config.yaml"))
-    except (ValueError, FileNotFoundError):
-        return
-    seeded = config.key_file is None and config.seed is not None
-    if seeded and origin.get("key") != key_digest(key_data(typed_key(config.seed or 0))):
-        raise ValueError(f"Expected the {JOURNAL} of the run in {folder}, got that of another run. Put it back.")
 
 
 def export(folder: str | Path, to: str | Path | None = None) -> list[Path]:
@@ -259,8 +249,7 @@ def read_run(folder: str | Path) -> Run:
     names a damaged file, or one that was changed since it was written.
     """
     folder = Path(folder)
-    needed = [name for name in FILES if not name.startswith("result.")]  # earlier versions have no such files
-    missing = [name for name in needed if not (folder / name).is_file()]
+    missing = [name for name in FILES if not (folder / name).is_file()]
     if "summary.json" in missing and (folder / "config.yaml").is_file():
         raise FileNotFoundError(
             f"Expected a finished run at {folder}, found one that was cut off. Resume it: jdfl resume {folder}"

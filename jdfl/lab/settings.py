@@ -17,38 +17,11 @@ from jdfl.base import checks
 from jdfl.base.settings import defaults
 from jdfl.config import ALGORITHMS, NETWORKS, PROBLEMS, STOPS, Kind, noise_for_now, yaml_text
 from jdfl.engine.data_ledger import DataLedger
-from jdfl.engine.stopping import StopRule
 from jdfl.lab.entries import DEFAULT, By, Tuning
 from jdfl.lab.entries import Entry as Compared
 from jdfl.lab.experiment import Experiment
-from jdfl.problems import Problem
 
 _MOST_DATA = 2**31  # bytes of the problems of all trials, up to which data are redrawn by default
-
-
-def redrawn_by_default(problem: Problem, trials: int) -> tuple[Literal["data", "network"], ...]:
-    """What every trial redraws by default: data and network, but no data of more than 2 GiB in all trials."""
-    size = sum(leaf.nbytes for leaf in jax.tree.leaves(problem)) * trials
-    return ("network",) if size > _MOST_DATA else ("data", "network")
-
-
-def drawn(kind: Kind, redraw: bool, **given: int) -> Any:
-    """What a kind builds, or a function that builds it with a trial's seed."""
-    return (lambda seed: _with_seed(kind, seed).build(**given)) if redraw and _has_seed(kind) else kind.build(**given)
-
-
-def _has_seed(kind: Kind) -> bool:
-    parts = {field.name: getattr(kind, field.name) for field in dataclasses.fields(kind)}
-    return "seed" in parts or any(isinstance(part, Kind) and _has_seed(part) for part in parts.values())
-
-
-def _with_seed(kind: Kind, seed: int) -> Kind:
-    """The kind with this seed, its own and those of its parts."""
-    parts = {field.name: getattr(kind, field.name) for field in dataclasses.fields(kind)}
-    changed: dict[str, Any] = {name: _with_seed(part, seed) for name, part in parts.items() if isinstance(part, Kind)}
-    return dataclasses.replace(kind, **changed, **({"seed": seed} if "seed" in parts else {}))
-
-
 _compare = defaults(Experiment)
 _tuning = Tuning()
 
@@ -141,6 +114,17 @@ def from_yaml(text: str) -> CompareConfig:
     return yaml_text.load(CompareConfig, text)
 
 
+def settings_of(config: CompareConfig) -> Settings:
+    """The configuration without its algorithms."""
+    return Settings(**{field.name: getattr(config, field.name) for field in dataclasses.fields(Settings)})
+
+
+def with_algorithms(settings: Settings, algorithms: tuple[Any, ...]) -> CompareConfig:
+    """Settings with what they compare."""
+    given = {field.name: getattr(settings, field.name) for field in dataclasses.fields(Settings)}
+    return CompareConfig(**given, algorithms=algorithms)
+
+
 def named(names: tuple[str, ...]) -> tuple[Any, ...]:
     """Algorithms by their kinds, with default settings; ValueError for one that is unknown or needs settings."""
     found: list[Any] = []
@@ -160,8 +144,6 @@ def build(config: CompareConfig) -> tuple[dict[str, Compared], Any, Any, dict[st
     """The methods, the problem, the network and the options that `jdfl.compare` takes.
 
     Problem and networks are functions of a trial's seed where every trial redraws them.
-
-    ValueError for values that make no sense, FileNotFoundError for files that are not there.
     """
     if not config.algorithms:
         raise ValueError(
@@ -171,48 +153,42 @@ def build(config: CompareConfig) -> tuple[dict[str, Compared], Any, Any, dict[st
     checks.whole(1, seeds=config.seeds, tuning_seeds=config.tuning_seeds)
     checks.whole(0, seed=config.seed)
     _check_untuned(config)
-    problem = config.problem.build()
-    trials = config.seeds + config.tuning_seeds
-    redraw = config.redraw
+    problem, redraw = config.problem.build(), config.redraw
     if redraw is None:
-        redraw = () if config.ledger is not None else redrawn_by_default(problem, trials)
-    members_ = [one if isinstance(one, Entry) else Entry(algorithm=one) for one in config.algorithms]
+        size = sum(leaf.nbytes for leaf in jax.tree.leaves(problem)) * (config.seeds + config.tuning_seeds)
+        redraw = ("network",) if size > _MOST_DATA else ("data", "network")
+        redraw = () if config.ledger is not None else redraw
+    anew = "network" in redraw
+    given = [one if isinstance(one, Entry) else Entry(algorithm=one) for one in config.algorithms]
+    made = [(one.algorithm if config.epsilon is None else noise_for_now(one.algorithm)).build() for one in given]
     entries: dict[str, Compared] = {}
-    made = [(one.algorithm if config.epsilon is None else noise_for_now(one.algorithm)).build() for one in members_]
-    for label, one, algorithm in zip(_labels(members_, made), members_, made):
-        entries[label] = Compared(
-            algorithm,
-            None if one.network is None else drawn(one.network, "network" in redraw, m=problem.m),
-            None if one.grids is None else _grids(one.grids),
-            one.steps,
-        )
+    for label, one, algorithm in zip(_labels(given, made), given, made):
+        network = None if one.network is None else _drawn(one.network, anew, m=problem.m)
+        grids = None if one.grids is None else _lists(one.grids, "grids", "field=value,value", "lr=0.05,0.1,0.2")
+        entries[label] = Compared(algorithm, network, grids, one.steps)
     first = _tuning.keys[0]
     tuning = Tuning(
         keys=tuple(range(first, first + config.tuning_seeds)),
-        grids=_grids(config.grids),
+        grids=_lists(config.grids, "grids", "field=value,value", "lr=0.05,0.1,0.2"),
         extend=config.extend,
     )
-    options: dict[str, Any] = {
+    sizes = [algorithm.s for algorithm in made if isinstance(getattr(algorithm, "s", None), int)]
+    largest: Any = SimpleNamespace(s=max(sizes, default=1))  # one rule for all
+    same = ("steps", "every", "measure", "batch", "longer", "epsilon", "delta")
+    options: dict[str, Any] = {name: getattr(config, name) for name in same} | {
         "trials": range(config.seed, config.seed + config.seeds),
-        "steps": config.steps,
         "budget": _budgets(config) if config.tune else None,
         "tuning": tuning if config.tune else None,
         "metrics": config.metrics or None,
-        "every": config.every,
-        "stop": _stop(config, entries),
-        "measure": config.measure,
-        "batch": config.batch,
-        "longer": config.longer,
-        "epsilon": config.epsilon,
-        "delta": config.delta,
+        "stop": None if config.stop is None else config.stop.build(algorithm=largest),
         "ledger": None if config.ledger is None else DataLedger(config.ledger),
     }
-    data = drawn(config.problem, True) if "data" in redraw else problem
-    return entries, data, drawn(config.network, "network" in redraw, m=problem.m), options
+    data = _drawn(config.problem, True) if "data" in redraw else problem
+    return entries, data, _drawn(config.network, anew, m=problem.m), options
 
 
 def _check_untuned(config: CompareConfig) -> None:
-    """Refuse settings of tuning without tuning: ValueError naming the setting."""
+    """Refuse settings of tuning without tuning."""
     if config.tune:
         return
     plain = CompareConfig(by="round" if config.stop is None else "stop")  # what a comparison without tuning is at
@@ -223,6 +199,20 @@ def _check_untuned(config: CompareConfig) -> None:
                 f"Expected {name} with tuning only, got {name} = {value!r} and tune = False. Without tuning all are "
                 "compared after their rounds, or at the stop rule; drop one of both."
             )
+
+
+def _drawn(kind: Kind, anew: bool, **given: int) -> Any:
+    """What a kind builds, or a function that builds it anew with a trial's seed, if there is a seed in it."""
+    if anew and _with_seed(kind, 0) != _with_seed(kind, 1):
+        return lambda seed: _with_seed(kind, seed).build(**given)
+    return kind.build(**given)
+
+
+def _with_seed(kind: Kind, seed: int) -> Kind:
+    """The kind with this seed, its own and those of its parts."""
+    parts = {field.name: getattr(kind, field.name) for field in dataclasses.fields(kind)}
+    changed: dict[str, Any] = {name: _with_seed(part, seed) for name, part in parts.items() if isinstance(part, Kind)}
+    return dataclasses.replace(kind, **changed, **({"seed": seed} if "seed" in parts else {}))
 
 
 def _labels(entries: list[Entry], made: list[Any]) -> list[str]:
@@ -242,27 +232,12 @@ def _labels(entries: list[Entry], made: list[Any]) -> list[str]:
     return labels
 
 
-def _grids(lines: tuple[str, ...]) -> dict[str, list[float]]:
-    """Values by field from lines such as "lr=0.1,0.2"."""
-    grids: dict[str, list[float]] = {}
-    for line in lines:
-        name, sign, values = line.partition("=")
-        try:
-            grids[name.strip()] = [yaml_text.number(float, value) for value in values.split(",")]
-        except ValueError:
-            sign = ""
-        if not sign or not name.strip():
-            raise ValueError(f"Expected field=value,value,... in grids, got {line!r}. For example lr=0.05,0.1,0.2.")
-    _check_once(lines, "grids")
-    return grids
-
-
 def _budgets(config: CompareConfig) -> dict[str, Any]:
     """What is compared at: `budget` of `by` first, then the other amounts."""
     if config.by == "stop" and config.budget is not None:
         raise ValueError(f"Expected no budget with by = 'stop', got budget = {config.budget!r}. Leave it out.")
     found: dict[str, Any] = {config.by: config.budget if config.budget is None else [config.budget]}
-    for x, amounts in _also(config.also).items():
+    for x, amounts in _lists(config.also, "also", "amount=budget,budget", "bytes=1e6", alone=True).items():
         checks.one_of([one for one in get_args(By) if one != "stop"], also=x)
         if x in found and amounts:
             found[x] = [*(found[x] or [None]), *amounts]
@@ -271,43 +246,22 @@ def _budgets(config: CompareConfig) -> dict[str, Any]:
     return found
 
 
-def _also(lines: tuple[str, ...]) -> dict[str, list[float]]:
-    """Budgets by amount from lines such as "bytes" and "bytes=1e5,1e6"."""
+def _lists(lines: tuple[str, ...], where: str, form: str, example: str, alone: bool = False) -> dict[str, list[float]]:
+    """Numbers by name from lines such as "lr=0.1,0.2"; a name `alone` has none."""
     found: dict[str, list[float]] = {}
     for line in lines:
         name, sign, values = line.partition("=")
+        name = name.strip()
         try:
-            found[name.strip()] = [yaml_text.number(float, value) for value in values.split(",")] if sign else []
+            numbers = [yaml_text.number(float, value) for value in values.split(",")] if sign else []
         except ValueError:
-            raise ValueError(
-                f"Expected amount=budget,budget,... in also, got {line!r}. For example bytes=1e6."
-            ) from None
-    _check_once(lines, "also")
-    return found
-
-
-def _check_once(lines: tuple[str, ...], where: str) -> None:
-    """Refuse a name that is given twice, since one value would be lost: ValueError naming it."""
-    names = Counter(line.partition("=")[0].strip() for line in lines)
-    for name, count in names.items():
-        if count > 1:
+            numbers, name = [], ""
+        if not name or not (numbers or alone):
+            raise ValueError(f"Expected {form},... in {where}, got {line!r}. For example {example}.")
+        if name in found:
+            count = sum(other.partition("=")[0].strip() == name for other in lines)
             raise ValueError(
                 f"Expected {name} once in {where}, got it {count} times. Give all its values in one place."
             )
-
-
-def _stop(config: CompareConfig, entries: dict[str, Compared]) -> StopRule | None:
-    """One rule for all."""
-    sizes = [entry.algorithm.s for entry in entries.values() if isinstance(getattr(entry.algorithm, "s", None), int)]
-    return None if config.stop is None else config.stop.build(algorithm=SimpleNamespace(s=max(sizes, default=1)))
-
-
-def settings_of(config: CompareConfig) -> Settings:
-    """The configuration without its algorithms."""
-    return Settings(**{field.name: getattr(config, field.name) for field in dataclasses.fields(Settings)})
-
-
-def with_algorithms(settings: Settings, algorithms: tuple[Any, ...]) -> CompareConfig:
-    """Settings with what they compare."""
-    given = {field.name: getattr(settings, field.name) for field in dataclasses.fields(Settings)}
-    return CompareConfig(**given, algorithms=algorithms)
+        found[name] = numbers
+    return found

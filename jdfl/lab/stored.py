@@ -24,9 +24,9 @@ from jdfl.engine.result import BAD, Result, Totals
 from jdfl.lab.comparison import Comparison
 from jdfl.lab.curves import Short
 from jdfl.lab.files import placed, read, write
-from jdfl.lab.first_events import Lanes
 from jdfl.lab.summary import described
 from jdfl.lab.tuning import Tuned
+from jdfl.lab.watch import Lanes
 from jdfl.privacy import Guarantee, PrivacyReport
 from jdfl.privacy.guarantee import Published, Sampling
 from jdfl.privacy.mechanisms import GaussianEvent, GaussianSchedule, LaplaceEvent, LaplaceSchedule
@@ -66,27 +66,25 @@ class _Writer:
         if checks.is_a(value, Absent):
             return {"$": "absent", **vars(value)}
         if checks.is_a(value, Result):
-            return {"$": "result", "at": self._result(value)}
+            if id(value) not in self._known:
+                self._known[id(value)] = place = len(self.results)
+                self.results.append(None)
+                self.results[place] = self._parts(value)
+            return {"$": "result", "at": self._known[id(value)]}
         if checks.is_a(value, dict):
             return {"$": "dict", "items": [[self.plain(name), self.plain(one)] for name, one in value.items()]}
         if kind.__name__ in _KINDS:
-            return self._parts(value, {})
+            return self._parts(value)
         if kind is range:
             return {"$": "range", "items": [value.start, value.stop]}
         if kind in (list, tuple):
             return {"$": kind.__name__, "items": [self.plain(one) for one in value]}
         raise TypeError(f"Expected a value that can be stored, got {checks.shown(value)} of {kind.__name__}.")
 
-    def _result(self, result: Result) -> int:
-        if id(result) not in self._known:
-            self._known[id(result)] = place = len(self.results)
-            self.results.append(None)
-            self.results[place] = self._parts(result, absent(result))
-        return self._known[id(result)]
-
-    def _parts(self, value: Any, instead: Mapping[str, Any]) -> dict[str, Any]:
+    def _parts(self, value: Any) -> dict[str, Any]:
         """The fields of a dataclass or a named tuple."""
         names = [one.name for one in fields(value)] if is_dataclass(value) else list(value._fields)
+        instead = absent(value) if isinstance(value, Result) else {}
         parts = {name: instead.get(name, getattr(value, name)) for name in names}
         if isinstance(value, Published):
             parts["run"] = None
@@ -111,26 +109,26 @@ class _Reader:
         self._arrays = arrays
         self._results = [self.value(one) for one in results]
 
-    def value(self, told: Any) -> Any:
+    def value(self, data: Any) -> Any:
         """The value that `_Writer.plain` has taken apart."""
-        if not isinstance(told, dict):
-            return told
-        kind = told["$"]
+        if not isinstance(data, dict):
+            return data
+        kind = data["$"]
         if kind == "table":
-            return pd.read_parquet(io.BytesIO(self._arrays[told["at"]].tobytes()))
+            return pd.read_parquet(io.BytesIO(self._arrays[data["at"]].tobytes()))
         if kind in ("array", "number"):
-            array = self._arrays[told["at"]].view(np.dtype(told["dtype"]))
-            return array if kind == "array" else float(array) if told["plain"] else array[()]
+            array = self._arrays[data["at"]].view(np.dtype(data["dtype"]))
+            return array if kind == "array" else float(array) if data["plain"] else array[()]
         if kind == "absent":
-            return Absent(told["what"], told["described"], told["remedy"])
+            return Absent(data["what"], data["described"], data["remedy"])
         if kind == "result":
-            return self._results[told["at"]]
+            return self._results[data["at"]]
         if kind == "dict":
-            return {self.value(name): self.value(one) for name, one in told["items"]}
+            return {self.value(name): self.value(one) for name, one in data["items"]}
         if kind in ("list", "tuple", "range"):
-            items = [self.value(one) for one in told["items"]]
+            items = [self.value(one) for one in data["items"]]
             return {"list": list, "tuple": tuple, "range": lambda ends: range(*ends)}[kind](items)
-        return _KINDS[kind](**{name: self.value(one) for name, one in told["of"].items()})
+        return _KINDS[kind](**{name: self.value(one) for name, one in data["of"].items()})
 
 
 def absent(result: Result) -> dict[str, Absent]:
@@ -155,25 +153,25 @@ def absent(result: Result) -> dict[str, Absent]:
 def write_value(folder: Path, name: str, value: Result | Comparison) -> None:
     """Write NAME.json and NAME.npz into a folder, each whole or not at all; the JSON file comes last."""
     writer = _Writer()
-    told = writer.plain(value)
+    plain = writer.plain(value)
     with placed(folder / f"{name}.npz") as path, path.open("wb") as stream:
         cast(Any, np).savez_compressed(stream, **writer.arrays)
-    whole = {"format": FORMAT, "jdfl": versions()["jdfl"], "value": told, "results": writer.results}
+    whole = {"format": FORMAT, "jdfl": versions()["jdfl"], "value": plain, "results": writer.results}
     write(folder / f"{name}.json", whole)
 
 
 def read_value(folder: Path, name: str) -> Any:
     """What `write_value` has written; ValueError for another format and for damaged files."""
-    told = read(folder / f"{name}.json")
-    if told.get("format") != FORMAT:
+    content = read(folder / f"{name}.json")
+    if content.get("format") != FORMAT:
         raise ValueError(
-            f"Expected {name}.json of format {FORMAT} in {folder}, got format {told.get('format')!r}. Load it with "
-            f"jdfl {told.get('jdfl', 'of another version')}, which wrote it."
+            f"Expected {name}.json of format {FORMAT} in {folder}, got format {content.get('format')!r}. Load it with "
+            f"jdfl {content.get('jdfl', 'of another version')}, which wrote it."
         )
     try:
         # NumPy leaves a damaged file open that it has opened itself.
         with (folder / f"{name}.npz").open("rb") as stream, np.load(stream, allow_pickle=False) as arrays:
-            return _Reader(arrays, told["results"]).value(told["value"])
+            return _Reader(arrays, content["results"]).value(content["value"])
     except FileNotFoundError:
         raise FileNotFoundError(f"Expected {name}.npz next to {name}.json in {folder}, found none.") from None
     except Exception as error:  # of zip, of what is compressed in it, of NumPy, of Parquet

@@ -27,15 +27,16 @@ import pandas as pd
 
 from jdfl.base import checks
 from jdfl.config.study import StudyConfig, to_yaml
+from jdfl.engine import provenance
 from jdfl.engine.data_ledger import Intent
 from jdfl.engine.metrics import COUNTS, REGISTRY
 from jdfl.engine.result import BAD
+from jdfl.lab import charts
 from jdfl.lab.files import tidy, write
-from jdfl.lab.groups import REFUSED, Group, Point, groups, intents, run_group
-from jdfl.lab.paired import half_width
+from jdfl.lab.page import Chart, Code, Fold, Part, Section, Table, page
+from jdfl.lab.points import REFUSED, Group, Point, config_at, groups, intents, points, run_group
 from jdfl.lab.results import environment
-from jdfl.lab.space import config_at, points
-from jdfl.lab.table import better
+from jdfl.lab.table import better, half_width
 from jdfl.privacy import Ledger
 from jdfl.privacy.report import Together
 from jdfl.store import events, manifest
@@ -43,6 +44,7 @@ from jdfl.store.jobs import FailedJobsError, Jobs
 
 Engine = Callable[[Jobs, Sequence[Group]], None]  # runs groups and stores their results
 RUNS, CURVES = "runs.parquet", "curves.parquet"  # of a group
+_POINTS = 500  # rows of the table of a page
 _OTHERS = "point seed rounds delta epsilon promise ledger seconds compile_seconds"  # columns that are no metrics
 
 
@@ -177,7 +179,9 @@ def submitted(cluster: str, options: dict[str, Any]) -> Engine:
     try:
         submitit: Any = import_module("submitit")
     except ModuleNotFoundError as error:
-        raise OSError(_MISSING) from error
+        raise OSError(
+            "Expected the package submitit for jobs of a cluster, found none. Install it: pip install 'jdfl[slurm]'"
+        ) from error
 
     def work(jobs: Jobs, todo: Sequence[Group]) -> None:
         try:
@@ -200,9 +204,6 @@ def submitted(cluster: str, options: dict[str, Any]) -> Engine:
             raise FailedJobsError(f"{len(failed)} of {len(started)} jobs failed; the first one's log: {failed[0]}")
 
     return work
-
-
-_MISSING = "Expected the package submitit for jobs of a cluster, found none. Install it: pip install 'jdfl[slurm]'"
 
 
 def best_first(table: pd.DataFrame, fields: Sequence[str], by: str) -> pd.DataFrame:
@@ -261,3 +262,63 @@ def writable(table: pd.DataFrame) -> pd.DataFrame:
         elif kinds <= numbers and table[name].dtype == object:
             table[name] = pd.to_numeric(table[name])
     return table
+
+
+def write_page(
+    path: Path,
+    config: StudyConfig,
+    table: pd.DataFrame,
+    metrics: Sequence[str],
+    heads: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    spent: str = "",
+    left: str = "",
+) -> Path:
+    """Write the page of a study: its points, and metrics against the values that were tried; returns its path.
+
+    Args:
+        path: The file, which is replaced if it is there.
+        config: The settings of the study.
+        table: A row per run.
+        metrics: The columns of `table` that have curves.
+        heads: The headings of the table of points.
+        rows: The cells of the points, the best one first.
+        spent: What publishing all runs costs, in words.
+        left: Which points are not done, in words; empty if all are.
+    """
+    fields = [line.partition("=")[0].strip() for line in config.over]
+    numeric = [name for name in fields if pd.api.types.is_numeric_dtype(table[name]) and table[name].dtype != bool]
+    how = "All combinations" if config.random is None else f"{config.random} points drawn at random"
+    parts: list[Part] = [f"{how} of {'; '.join(config.over)}, with {config.seeds} seed(s) each."]
+    parts += [left] if left else []
+    refused = table[table["ending"] == REFUSED]
+    if len(refused):
+        why = Table(["point", "reason"], refused[["point", "reason"]].astype(object).to_numpy().tolist())
+        parts += [f"{len(refused)} points were refused.", Fold("Which ones, and why", [why])]
+    sections = [Section("Points that were tried", parts)]
+    done = table[~table["ending"].isin([REFUSED, *BAD])]
+    if numeric and metrics and len(done):
+        words = "Mean over runs, with a band from the smallest to the largest value; runs that diverged are left out."
+        words += " So are values of none." * bool(table[numeric].isna().any(axis=None))
+        lines = _lines(done, numeric, [name for name in fields if name not in numeric], metrics)
+        sections.append(Section("Metrics against the values that were tried", [words, lines]))
+    some = "" if len(rows) <= _POINTS else f"The best {_POINTS} of {len(rows)}."
+    sections.append(Section("Points, the best first", [some, spent, Table(heads, rows[:_POINTS])]))
+    sections.append(Section("Settings", [Fold("As study.yaml", [Code(to_yaml(config))])]))
+    hashes = table["provenance"].dropna() if "provenance" in table else ()
+    foot = f"Made by jdfl; provenance {provenance.total(map(str, hashes))}."
+    return page(path, f"Study of {config.base.algorithm.kind} on {config.base.problem.kind}", sections, foot)
+
+
+def _lines(done: pd.DataFrame, numeric: Sequence[str], named: Sequence[str], metrics: Sequence[str]) -> Chart:
+    """Every metric against every numeric setting, with a line for every combination of the other settings."""
+    values = [[row[name] for name in named] for row in done.to_dict("records")]
+    labels = [", ".join("none" if one is None or one != one else str(one) for one in row) or "all" for row in values]
+    views: dict[tuple[str, str], pd.DataFrame] = {}
+    for y in metrics:
+        for x in numeric:
+            grouped = done.assign(label=labels, x=done[x]).groupby(["label", "x"])[y]
+            found = grouped.agg(mean="mean", low="min", high="max").reset_index()
+            views[x, y] = found[np.isfinite(found["mean"])]
+    alt = f"{', '.join(metrics)} against {', '.join(numeric)}"
+    return charts.curves(views, {name: name for name in numeric}, alt)

@@ -13,8 +13,7 @@ from jdfl.base.absent import Absent
 from jdfl.engine.accountant import account, ledger_of_run
 from jdfl.engine.metrics import COUNTS
 from jdfl.engine.result import BAD, Result
-from jdfl.lab.paired import half_width
-from jdfl.lab.table import PM, rounded
+from jdfl.lab.table import PM, half_width, rounded
 from jdfl.privacy import Accounting, Ledger
 from jdfl.privacy.ledger import compact
 from jdfl.privacy.report import Together, uncovered
@@ -138,10 +137,10 @@ def together(runs: Sequence[Mapping[str, Any]]) -> Together | None:
     """The total epsilon of publishing `runs` on the same data, given by their summaries; None if none claims any."""
     every, shared = dict[Any, Any](), False
     for i, one in enumerate(runs):
-        told = one["privacy"]
-        key = i if told.get("ledger") is None else told.get("private_key", i)
-        other = every.setdefault(key, told)  # the same run counts once
-        shared |= other.get("released") != told.get("released")
+        privacy = one["privacy"]
+        key = i if privacy.get("ledger") is None else privacy.get("private_key", i)
+        other = every.setdefault(key, privacy)  # the same run counts once
+        shared |= other.get("released") != privacy.get("released")
     ledgers = [None if one.get("ledger") is None else Ledger.from_dict(one["ledger"]) for one in every.values()]
     smallest = min((one["report"]["delta"] for one in every.values() if one["report"]), default=0.0)
     found = Together.of(ledgers, smallest)

@@ -1,4 +1,17 @@
-"""Tables of a comparison as text, Markdown and LaTeX, with everything in the caption that decides what they mean."""
+"""Numbers with their uncertainty, which of several methods is the best, and tables that say so.
+
+All intervals are Student's, for independent trials whose values are about normal: mean +- t sd / sqrt(T), with T - 1
+degrees of freedom. Where k methods are compared, each paired difference has an interval of confidence
+1 - (1 - level) / c (Bonferroni), so that all intervals that are shown hold together with probability `level`. With a
+reference that was named beforehand c is k - 1, the number of differences from it. The method with the best mean is
+chosen by looking at the same trials, which makes it look better than it is; c is then k (k - 1) / 2, the number of all
+pairs, among which these differences are whatever is chosen. A method is the best only where all of its intervals
+exclude zero. The probability that one is called the best while another one is at least as good is then at most
+(1 - level) / 2: for that, an interval of the differences from the truly best method would have to miss zero on one
+side.
+
+Axes: T trials, k methods.
+"""
 
 import re
 import textwrap
@@ -8,10 +21,12 @@ from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
+from scipy.special import stdtrit
 
 from jdfl.engine.metrics import HIGHER_IS_BETTER, REGISTRY
-from jdfl.lab.paired import leaders
 
+LEVEL = 0.95
+ALIKE = 1e-6  # relative difference up to which two values are the same: rounding in float32
 NONE = "–"
 USED = "budget used"  # the header of the shares of a budget, of runs that ended before it
 WIDTH = 80  # characters of a line in a terminal
@@ -19,21 +34,73 @@ PM = "± 95 % CI"  # in headers of means: what ± is in every table, the half-wi
 Format = Literal["text", "markdown", "latex"]
 
 
-@dataclass(frozen=True)
-class Cell:
-    """The text of a cell, and whether it is the best of its column, or not distinguishable from it."""
+def half_width(values: np.ndarray, level: float = LEVEL) -> float:
+    """Half the length of the confidence interval of a mean; NaN for fewer than two values, or with one not finite."""
+    size = len(values)
+    if size < 2 or not np.isfinite(values).all():
+        return float("nan")
+    return float(stdtrit(size - 1, (1 + level) / 2) * np.std(values, ddof=1) / np.sqrt(size))
 
-    text: str
-    mark: Literal["", "best", "tie"] = ""
+
+def half_widths(values: np.ndarray, level: float = LEVEL) -> np.ndarray:
+    """`half_width` of the values [k, T] of every row, without those that are NaN; returns [k]."""
+    missing = np.isnan(values)
+    size = values.shape[1] - missing.sum(axis=1)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        mean = np.where(missing, 0.0, values).sum(axis=1) / size
+        spread = np.sqrt((np.where(missing, 0.0, values - mean[:, None]) ** 2).sum(axis=1) / (size - 1))
+        half = stdtrit(size - 1, (1 + level) / 2) * spread / np.sqrt(size)
+    return np.where((size > 1) & np.isfinite(half), half, np.nan)
 
 
-@dataclass(frozen=True)
-class Grid:
-    """A table before it is written in some format."""
+def differences(
+    values: pd.DataFrame, sign: int, reference: str | None = None, apart: Sequence[str] = ()
+) -> pd.DataFrame:
+    """Paired differences of all methods from one of them, with simultaneous confidence intervals.
 
-    headers: list[str]
-    rows: list[list[Cell]]
-    caption: list[str]  # sentences
+    Those in `apart` are never the reference, and have no difference.
+    """
+    values = values.drop(columns=list(apart))
+    columns = ["reference", "difference", "low", "high", "trials", "verdict"]
+    named = reference is not None
+    if reference is None:
+        reference = min(_everywhere(values), key=lambda name: sign * float(values[name].mean()), default=None)
+    if reference is None:
+        return pd.DataFrame(columns=columns).rename_axis("label")
+    others = [str(name) for name in values.columns if name != reference]
+    comparisons = max(1, len(others)) * (1 if named else (len(others) + 1) / 2)
+    each = 1 - (1 - LEVEL) / comparisons
+    rows: dict[str, list[object]] = {}
+    for label in others:
+        pairs = values[[label, reference]].to_numpy(float)
+        pairs = pairs[np.isfinite(pairs).all(axis=1)]
+        gaps = pairs[:, 0] - pairs[:, 1]
+        mean = float(gaps.mean()) if len(gaps) else float("nan")
+        half = half_width(gaps, each)
+        same = len(gaps) > 0 and np.ptp(gaps) == 0 == mean
+        far = abs(mean) > max(half, ALIKE * float(np.abs(pairs).max(initial=0.0)))
+        verdict = "not distinguishable" if same or not far else "better" if sign * mean < 0 else "worse"
+        rows[label] = [reference, mean, mean - half, mean + half, len(gaps), verdict]
+    rows |= {label: [reference, np.nan, np.nan, np.nan, 0, "not comparable"] for label in apart}
+    return pd.DataFrame.from_dict(rows, orient="index", columns=columns).rename_axis("label")
+
+
+def leaders(values: pd.DataFrame, sign: int) -> list[str]:
+    """The method with the best mean, first, and all that cannot be distinguished from it.
+
+    Methods without a value in some trial are left out; with a single trial there are no intervals, and no leader.
+    """
+    whole = _everywhere(values)
+    if len(values) < 2 or not whole:
+        return []
+    found = differences(values[whole], sign)
+    (best,) = set(whole) - set(found.index)
+    return [best, *(str(label) for label in found.index[found["verdict"] == "not distinguishable"])]
+
+
+def _everywhere(values: pd.DataFrame) -> list[str]:
+    """The methods that have a value in every trial."""
+    return [str(name) for name in values.columns if len(values) and np.isfinite(values[name]).all()]
 
 
 def number(value: float, digits: int = 4) -> str:
@@ -66,6 +133,23 @@ def better(metric: str) -> int:
     return -1 if metric in HIGHER_IS_BETTER and metric in REGISTRY else 1
 
 
+@dataclass(frozen=True)
+class Cell:
+    """The text of a cell, and whether it is the best of its column, or not distinguishable from it."""
+
+    text: str
+    mark: Literal["", "best", "tie"] = ""
+
+
+@dataclass(frozen=True)
+class Grid:
+    """A table before it is written in some format."""
+
+    headers: list[str]
+    rows: list[list[Cell]]
+    caption: list[str]  # sentences
+
+
 def column(
     found: pd.DataFrame,
     name: str,
@@ -91,50 +175,60 @@ def column(
     return cells
 
 
-def fitted(grid: Grid, first: int = 1, width: int = WIDTH) -> Grid:
-    """The part of a table that a terminal of `width` columns shows.
+def fitted(grid: Grid, first: int = 1) -> Grid:
+    """The part of a table that a terminal shows.
 
     Empty columns are left out. Columns whose cells are all equal are in the caption, and so are the names of columns
-    that do not fit: the first ones stay, then means (headers with PM), then the others from the left.
+    that do not fit: the `first` ones stay, then means (headers with PM), then the others from the left.
     """
-    columns = list(zip(grid.headers, map(list, zip(*grid.rows)))) if grid.rows else []
-    caption, kept, size = list(grid.caption), set(range(min(first, len(columns)))), 0
-    rest: list[int] = []
+    if not grid.rows:
+        return grid
+    columns = list(zip(grid.headers, map(list, zip(*grid.rows))))
+    caption, kept, rest = list(grid.caption), set(range(min(first, len(columns)))), list[int]()
     for place, (head, cells) in enumerate(columns[first:], first):
         texts = {cell.text for cell in cells}
-        if texts <= {"", NONE}:
-            continue
-        if len(texts) == 1 and len(cells) > 1 and PM not in head:
+        if len(texts) == 1 and len(cells) > 1 and PM not in head and not texts <= {"", NONE}:
             caption.append(f"{head}: {cells[0].text} in all rows.")
-        else:
+        elif not texts <= {"", NONE}:
             rest.append(place)
     widths = [2 + max(len(head), *(len(cell.text) + 2 * bool(cell.mark) for cell in cells)) for head, cells in columns]
     size = sum(widths[place] for place in kept) - 2
     for place in sorted(rest, key=lambda one: (columns[one][0] != USED) + (PM not in columns[one][0])):
-        if size + widths[place] <= width or not kept - set(range(first)):
+        if size + widths[place] <= WIDTH or not kept - set(range(first)):
             kept.add(place)
             size += widths[place]
     if more := [columns[place][0] for place in rest if place not in kept]:
         caption.append(f"Not shown here, but in files and pages: {', '.join(more)}.")
     shown = sorted(kept)
-    heads = [grid.headers[place] for place in shown] if columns else grid.headers
-    return Grid(heads, [[row[place] for place in shown] for row in grid.rows], caption)
+    return Grid([grid.headers[i] for i in shown], [[row[i] for i in shown] for row in grid.rows], caption)
 
 
 def write(grid: Grid, format: Format) -> str:
     """The `grid` in a `format`, with its caption and what the marks of cells mean."""
     grid = fitted(grid, first=2) if format == "text" else grid
-    lay, escaped, frames, legend = _FORMATS[format]
+    escaped, frames, meanings = _FORMATS[format]
+    heads, caption = list(map(escaped, grid.headers)), list(map(escaped, grid.caption))
     rows = [[frames[cell.mark].format(escaped(cell.text)) for cell in row] for row in grid.rows]
     used = {cell.mark for row in grid.rows for cell in row} - {""}
-    told = "; ".join(words for mark, words in legend.items() if mark in used) + "." * bool(used)
-    return lay(list(map(escaped, grid.headers)), rows, list(map(escaped, grid.caption)), told)
+    legend = "; ".join(words for mark, words in meanings.items() if mark in used) + "." * bool(used)
+    if format == "latex":
+        head, *body = (" & ".join(row) + r" \\" for row in (heads, *rows))
+        begin = [r"\begin{table}", r"\centering", rf"\caption{{{' '.join(filter(None, [*caption, legend]))}}}"]
+        begin.append(rf"\begin{{tabular}}{{l{'r' * (len(heads) - 1)}}}")
+        end = [r"\hline", r"\end{tabular}", r"\end{table}", ""]
+        return "\n".join([*begin, r"\hline", head, r"\hline", *body, *end])
+    if format == "markdown":
+        lines, caption = markdown(heads, rows, "---:"), [f"{line}  " for line in caption]
+    else:
+        lines = padded([heads, *rows], rule=True)
+    return "\n".join([*lines, "", *caption, legend]).rstrip() + "\n"
 
 
-def wrapped(text: str) -> str:
-    """Text for a terminal: the sentences below a table in lines of 80 columns."""
-    how: dict[str, Any] = {"break_on_hyphens": False, "break_long_words": False, "drop_whitespace": True}
-    return "\n".join(line if len(line) <= WIDTH else textwrap.fill(line, WIDTH, **how) for line in text.split("\n"))
+def padded(rows: Sequence[Sequence[str]], rule: bool = False) -> list[str]:
+    """Rows of cells as lines with aligned columns, perhaps with a rule below the first one."""
+    widths = [max(map(len, column)) for column in zip(*rows)]
+    lines = ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
+    return [lines[0], *["  ".join("-" * width for width in widths)] * rule, *lines[1:]]
 
 
 def markdown(heads: Sequence[str], rows: Sequence[Sequence[str]], aligned: str = "---") -> list[str]:
@@ -143,27 +237,10 @@ def markdown(heads: Sequence[str], rows: Sequence[Sequence[str]], aligned: str =
     return [f"| {' | '.join(line)} |" for line in lines]
 
 
-def _text(heads: list[str], rows: list[list[str]], caption: list[str], legend: str) -> str:
-    widths = [max(map(len, words)) for words in zip(heads, *rows)]
-    rule = ["-" * width for width in widths]
-    lines = ["  ".join(map(str.ljust, row, widths)).rstrip() for row in (heads, rule, *rows)]
-    return "\n".join([*lines, "", *caption, legend]).rstrip() + "\n"
-
-
-def _markdown(heads: list[str], rows: list[list[str]], caption: list[str], legend: str) -> str:
-    return "\n".join([*markdown(heads, rows, "---:"), "", *(f"{line}  " for line in caption), legend]).rstrip() + "\n"
-
-
-def _latex(heads: list[str], rows: list[list[str]], caption: list[str], legend: str) -> str:
-    told = " ".join(filter(None, [*caption, legend]))
-    head, *body = (" & ".join(row) + r" \\" for row in (heads, *rows))
-    begin = r"\begin{table}", r"\centering", rf"\caption{{{told}}}", rf"\begin{{tabular}}{{l{'r' * (len(heads) - 1)}}}"
-    end = r"\hline", r"\end{tabular}", r"\end{table}", ""
-    return "\n".join([*begin, r"\hline", head, r"\hline", *body, *end])
-
-
-def _plain(text: str) -> str:
-    return text
+def wrapped(text: str) -> str:
+    """Text for a terminal: the sentences below a table in lines of 80 columns."""
+    how: dict[str, Any] = {"break_on_hyphens": False, "break_long_words": False, "drop_whitespace": True}
+    return "\n".join(line if len(line) <= WIDTH else textwrap.fill(line, WIDTH, **how) for line in text.split("\n"))
 
 
 def _marked_down(text: str) -> str:
@@ -183,16 +260,15 @@ _TEX = (
     | {"<": "$<$", ">": "$>$", "≤": r"$\le$", "±": r"$\pm$", "–": "--"}
 )
 _NEAR = "the best mean and all that are not distinguishable from it"
-_FORMATS: dict[str, tuple[Callable[..., str], Callable[[str], str], dict[str, str], dict[str, str]]] = {
-    "text": (_text, _plain, {"best": "{} *", "tie": "{} ~", "": "{}"}, {"best": "* best", "tie": f"~ {_NEAR}"}),
+# By format: how text is escaped, what cells with a mark look like, and what the marks mean.
+_FORMATS: dict[Format, tuple[Callable[[str], str], dict[str, str], dict[str, str]]] = {
+    "text": (str, {"best": "{} *", "tie": "{} ~", "": "{}"}, {"best": "* best", "tie": f"~ {_NEAR}"}),
     "markdown": (
-        _markdown,
         _marked_down,
         {"best": "**{}**", "tie": "_{}_", "": "{}"},
         {"best": "Bold: best", "tie": f"italic: {_NEAR}"},
     ),
     "latex": (
-        _latex,
         _tex,
         {"best": r"\textbf{{{}}}", "tie": r"\underline{{{}}}", "": "{}"},
         {"best": "Bold: best", "tie": f"underlined: {_NEAR}"},

@@ -112,8 +112,11 @@ class MLflow:
         self._client.set_terminated(self._run)
 
 
-Made = Callable[[Path, Mapping[str, Any]], Tracker]
-NAMES: dict[str, Made] = {"tensorboard": TensorBoard, "wandb": WandB, "mlflow": MLflow}
+NAMES: dict[str, Callable[[Path, Mapping[str, Any]], Tracker]] = {
+    "tensorboard": TensorBoard,
+    "wandb": WandB,
+    "mlflow": MLflow,
+}
 
 
 class Trackers(Callback):
@@ -129,45 +132,41 @@ class Trackers(Callback):
         for name in names:
             checks.one_of(tuple(NAMES), tracker=name)
         self._names, self._folder, self._config = dict.fromkeys(names), folder, config
-        self._told: dict[str, Tracker] = {}
+        self._open: dict[str, Tracker] = {}
 
     def begin(self, plan: Plan) -> None:
         """Start all trackers; raises OSError for one that is not available."""
         for name in self._names:
-            self._told[name] = _begun(name, self._folder, self._config)
+            try:
+                self._open[name] = NAMES[name](self._folder, self._config)
+            except OSError:
+                raise
+            except Exception as error:  # trackers raise errors of any kind
+                raise OSError(f"Could not start {name}: {error!r}. Set it up, or leave it out.") from error
 
     def __call__(self, now: Snapshot) -> None:
         """Give all trackers the records since the previous chunk."""
         for row in now.rows:
             values = _finite({name: value for name, value in row.items() if name != "round"})
-            self._tell(lambda tracker: tracker.record(int(row["round"]), values))  # noqa: B023 (called at once)
+            self._each(lambda tracker: tracker.record(int(row["round"]), values))  # noqa: B023 (called at once)
 
     def end(self, result: Result) -> None:
         """Give all trackers the final state of the run."""
         texts = {"ending": result.ending, "reason": result.reason, "provenance": result.provenance.hash}
-        self._tell(lambda tracker: tracker.finish(_finite(result.final), texts))
+        self._each(lambda tracker: tracker.finish(_finite(result.final), texts))
 
     def close(self) -> None:
         """Close all trackers."""
-        self._tell(lambda tracker: tracker.close())
-        self._told = {}
+        self._each(lambda tracker: tracker.close())
+        self._open = {}
 
-    def _tell(self, what: Callable[[Tracker], None]) -> None:
-        for name, tracker in list(self._told.items()):
+    def _each(self, what: Callable[[Tracker], None]) -> None:
+        for name, tracker in list(self._open.items()):
             try:
                 what(tracker)
             except Exception as error:  # trackers raise errors of any kind
-                del self._told[name]
+                del self._open[name]
                 warnings.warn(f"{name} failed, and receives nothing more: {error!r}. The run goes on.", stacklevel=3)
-
-
-def _begun(name: str, folder: Path, config: Mapping[str, Any]) -> Tracker:
-    try:
-        return NAMES[name](folder, config)
-    except OSError:
-        raise
-    except Exception as error:  # trackers raise errors of any kind
-        raise OSError(f"Could not start {name}: {error!r}. Set it up, or leave it out.") from error
 
 
 def _finite(values: Mapping[str, float]) -> dict[str, float]:

@@ -12,8 +12,7 @@ import pandas as pd
 from jdfl.engine.batch import across
 from jdfl.lab import curves
 from jdfl.lab.curves import Short, axes_of, common, long_form
-from jdfl.lab.entries import Budget, Terms, Tuning
-from jdfl.lab.grids import Grid, Plan, Point, beyond_edges, grid_text, quiet
+from jdfl.lab.entries import Budget, Grid, Plan, Point, Terms, Tuning, beyond_edges, grid_text, quiet
 from jdfl.lab.table import better, number
 
 Side = Literal["lowest", "highest"]
@@ -56,7 +55,8 @@ class Search:
     """The tuning runs of one algorithm, and what they say at a budget."""
 
     def __init__(self, label: str, plan: Plan, terms: Terms, tune: Tuning) -> None:
-        self.label, self.plan, self.terms, self.tune = label, plan, terms, tune
+        self.label, self.plan, self.terms = label, plan, terms
+        self.seeds = len(tune.keys)
         self.points: list[Point] = []
         self.extensions: list[int] = []  # of every point; 0: of the first grid
         self.records = pd.DataFrame()  # of all runs, with the place of their point as label
@@ -64,8 +64,10 @@ class Search:
 
     def run(self, points: list[Point], extension: int, what: str) -> None:
         """Run points with all tuning seeds, as long as reported runs."""
-        terms, trials = self.terms, len(self.plan.tuning)
+        terms, trials, problem = self.terms, len(self.plan.tuning), self.plan.tuning[0].problem
         terms.announce(self.label, what)
+        # Small problems have one program for a grid and its extensions.
+        small = problem.weight.size * problem.n <= _SMALL
         with quiet():
             results = across(
                 self.plan.at(points[0]),
@@ -77,7 +79,7 @@ class Search:
                 metrics=[terms.measure],
                 batch=terms.batch,
                 ledger=terms.ledger,
-                width=self._width(len(points)),
+                width=self.extensions.count(0) if small else len(points),
                 jobs=terms.jobs,
                 names=[(self.label, point) for point in points],
                 token=terms.token,
@@ -88,15 +90,11 @@ class Search:
         self.points += points
         self.extensions += [extension] * len(points)
 
-    def _width(self, points: int) -> int:
-        """The points that a program is compiled for: small problems have one program for a grid and its extensions."""
-        problem = self.plan.tuning[0].problem
-        return self.extensions.count(0) if problem.weight.size * problem.n <= _SMALL else points
-
     def at(self, target: Target) -> pd.DataFrame:
-        """The rows of `curves.at`, one per point, and a `score`: the mean over seeds, where lower is better.
+        """The rows of `curves.at`, one per point in the order of their values, and more columns.
 
-        The score is infinite where a run diverged, and at the stop rule where one did not stop.
+        They are `place`, that of the point, and `score`, the mean over seeds, where lower is better: infinite where a
+        run diverged, and at the stop rule where one did not stop.
         """
         known = target, len(self.points)
         if known not in self._known:
@@ -104,18 +102,23 @@ class Search:
             found = curves.at(self.records, "round" if stop else target.by, [name], target.budget)
             values = curves.to_stop(self.records) if stop else found
             mean = values["round"] if stop else better(name) * found[name]
-            whole = np.isfinite(mean) & (values["seeds"] == len(list(self.tune.keys)))
-            self._known[known] = found.assign(score=mean.where(whole, np.inf))
+            whole = np.isfinite(mean) & (values["seeds"] == self.seeds)
+            found = found.assign(score=mean.where(whole, np.inf), place=range(len(found)))
+            order = sorted(range(len(found)), key=lambda place: tuple(self.points[place].values()))
+            self._known[known] = found.iloc[order]
         return self._known[known]
 
-    def extend(self, targets: list[Target]) -> None:
+    def extend(self, targets: list[Target], times: int) -> None:
         """Add the points beyond the edges that the best ones of some budget are on, as often as may be."""
-        for extension in range(1, self.tune.extend + 1):
+        for extension in range(1, times + 1):
             further: list[Point] = []
             for target in targets:
-                best = self._best(target)
-                if best is not None and not self._alike(target):
-                    further += [point for point in self._further(best) if point not in further]
+                best, grid = self._best(target), self._grid()
+                beyond = {} if best is None or self._alike(target) else beyond_edges(self.plan, best, grid)
+                wider = grid | {path: (*grid[path], *values) for path, values in beyond.items()}
+                for point in (dict(zip(wider, values)) for values in product(*wider.values())) if beyond else ():
+                    if point not in self.points and point not in further and self.plan.allows(point):
+                        further.append(point)
             if not further:
                 return
             self.run(further, extension, "tuning on, beyond the edge of the grid")
@@ -125,7 +128,7 @@ class Search:
         if not self.plan.grid:
             return Tuned({}, {}, 0, {})
         grid, best, found = self._grid(), self._best(target), self.at(target)
-        runs = len(self.points) * len(list(self.tune.keys))
+        runs = len(self.points) * self.seeds
         if best is not None:
             beyond = beyond_edges(self.plan, best, grid)
             edge: dict[str, Side] = {
@@ -138,22 +141,22 @@ class Search:
         if target.by != "stop" and found["needs"].notna().any() and not found["seeds"].any():
             after, needs = found.loc[found["needs"].idxmin(), ["after", "needs"]]
             lacking = Short(float(after), float(needs))
-            return Tuned({}, grid, runs, {}, lacking.told(*target), short=lacking)
+            return Tuned({}, grid, runs, {}, lacking.words(*target), short=lacking)
         what = "reached the stop rule with every seed" if target.by == "stop" else "stayed finite with every seed"
         return Tuned({}, grid, runs, {}, f"no point of the grid {grid_text(grid)} {what} ({runs} runs)")
 
     def rows(self, tuned: Tuned, target: Target) -> Iterable[dict[str, Any]]:
         """A row per point, in the order of the values, and which one was chosen."""
         sign = 1 if target.by == "stop" else better(self.terms.measure.__name__)
-        scores, diverged = (self.at(target)[name].tolist() for name in ("score", "diverged"))
-        for place in self._ordered():
+        found = self.at(target)
+        for place, score, diverged in zip(*(found[name].tolist() for name in ("place", "score", "diverged"))):
             chosen = not tuned.failure and self.points[place] == tuned.values
             yield {
                 "label": self.label,
                 **self.points[place],
-                "mean": sign * scores[place],
-                "diverged": diverged[place],
-                "runs": len(list(self.tune.keys)),
+                "mean": sign * score,
+                "diverged": diverged,
+                "runs": self.seeds,
                 "extension": self.extensions[place],
                 "chosen": chosen,
                 "edge": ", ".join(f"{side} {path}" for path, side in tuned.edge.items()) if chosen else "",
@@ -162,15 +165,11 @@ class Search:
     def _grid(self) -> Grid:
         return {path: tuple(sorted({point[path] for point in self.points})) for path in self.plan.grid}
 
-    def _ordered(self) -> list[int]:
-        """The places of the points in the order of their values."""
-        return sorted(range(len(self.points)), key=lambda place: tuple(self.points[place].values()))
-
     def _best(self, target: Target) -> Point | None:
         """That with the lowest finite score; of equal ones the middle one in the order of the values."""
-        scores = self.at(target)["score"].to_numpy()
-        equal = [place for place in self._ordered() if scores[place] == scores.min()]
-        return self.points[equal[len(equal) // 2]] if np.isfinite(scores.min()) else None
+        found = self.at(target)
+        equal = found["place"][found["score"] == found["score"].min()].tolist()
+        return self.points[equal[len(equal) // 2]] if np.isfinite(found["score"].min()) else None
 
     def _working(self, target: Target) -> np.ndarray:
         """The scores of the points that work: finite, or of points that went on where others stopped."""
@@ -185,14 +184,6 @@ class Search:
         what = "rounds to the stop rule" if stop else name.replace("_", " ")
         points = f"all {len(scores)} points of the grid" + " that work" * (len(scores) < len(self.points))
         return f"{points} have the same {what}, {number(float(scores[0]) * (1 if stop else better(name)))}"
-
-    def _further(self, best: Point) -> list[Point]:
-        """Points that were not tried, of the grid that goes on beyond the edges that the best one is on."""
-        grid = self._grid()
-        beyond = beyond_edges(self.plan, best, grid)
-        wider = grid | {path: (*grid[path], *values) for path, values in beyond.items()}
-        points = [dict(zip(wider, values)) for values in product(*wider.values())] if beyond else []
-        return [point for point in points if point not in self.points and self.plan.allows(point)]
 
 
 def tune_all(plans: dict[str, Plan], terms: Terms, tune: Tuning) -> list[Choice]:
@@ -213,7 +204,7 @@ def tune_all(plans: dict[str, Plan], terms: Terms, tune: Tuning) -> list[Choice]
             searches[label].run(plan.taken(), 0, f"tuning over {steps:,} rounds, which the budget takes")
     for search in searches.values():
         if search.plan.grid:
-            search.extend(targets)
+            search.extend(targets, tune.extend)
     fields = dict.fromkeys(path for plan in plans.values() for path in plan.grid)
     columns = ["label", *fields, "mean", "diverged", "runs", "extension", "chosen", "edge"]
     found: list[Choice] = []

@@ -1,56 +1,58 @@
-"""What tables, figures and pages of a comparison say in words: choices, marks, captions, legends."""
+"""What tables, figures and pages of a comparison say in words, and what notebooks show of it and of results."""
 
-from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping, Sequence
+from html import escape
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
 from jdfl.algorithms.algorithm import sends_dense
-from jdfl.engine.result import BAD
+from jdfl.engine.accountant import account
+from jdfl.engine.metrics import COUNTS
+from jdfl.engine.result import BAD, Result
 from jdfl.lab.curves import AXES, Short
-from jdfl.lab.grids import grid_text
-from jdfl.lab.table import PM, USED, Cell, Grid, column, number
+from jdfl.lab.entries import grid_text
+from jdfl.lab.summary import bytes_text, described
+from jdfl.lab.table import PM, USED, Cell, Grid, column, number, padded
 from jdfl.lab.tuning import Tuned
 from jdfl.privacy.report import upper, whom
 
 if TYPE_CHECKING:
     from jdfl.lab.comparison import Comparison
 
-_ENDED = "Values where the runs ended"
 _DONE = "its rounds were done"
-_ONE = "one trial: there are no intervals, and no method is ranked"
 _COMMON = ("objective", "suboptimality", "gradient_norm", "distance_to_optimum")  # of one model for all nodes
 
 
 def grid(of: "Comparison", by: str, value: float | None, names: list[str]) -> Grid:
     """The table of a comparison at an amount of `by`, of what was tuned there."""
-    stop = by == "stop"
-    found = of.at("round", np.inf, metrics=names) if stop else of.at(by, value, metrics=names)
+    stop, pm = by == "stop", f" {PM}" if len(of.seeds) > 1 else ""
+    budget = ("round", np.inf) if stop else (by, value)
+    found = of.at(*budget, metrics=names)
     unranked = _unranked(of, by, value)
     columns = {
         "algorithm": [Cell(named(of, label)) for label in found.index],
         "values": [Cell(_values(how)) for how in of.tuned.values()],
     }
     if stop:
-        columns["rounds to stop" + (f" {PM}" if len(of.seeds) > 1 else "")] = column(
-            of.to_stop(), "round", of.values("stop"), sign=1, whole="not stopped", beside=unranked
-        )
+        how: Any = {"sign": 1, "whole": "not stopped", "beside": unranked}
+        columns[f"rounds to stop{pm}"] = column(of.to_stop(), "round", of.values("stop"), **how)
     for name in ("bytes",) if stop else ("round", by):
         columns[AXES[name] if name == "round" else name] = [Cell(number(amount)) for amount in found[name]]
     if not stop and found["share"].notna().any():
         columns[USED] = [Cell(f"{min(used, 0.99):.0%}" if used < 1 else "all") for used in found["share"].fillna(1)]
     if of.privacy:
-        columns["epsilon"] = [Cell(_spent(of, label)) for label in found.index]
+        spent = {label: number(float(upper(report.epsilon))) for label, report in of.privacy.items()}
+        columns["epsilon"] = [Cell(spent.get(label, "none")) for label in found.index]
     reasons = {label: "no results" for label, how in of.tuned.items() if how.short is not None}  # of another budget
-    reasons |= {label: told for label in of.results if (told := _short(of, label, by, found))}
-    budget = ("round", np.inf) if stop else (by, value)
-    beside = {name: [*unranked, *apart(of, name)] for name in names}
-    measured = [column(found, name, of.values(*budget, name), beside=beside[name], reasons=reasons) for name in names]
-    rows = [*columns.values(), *measured]
-    pm = f" {PM}" if len(of.seeds) > 1 else ""
-    headers = [*columns, *(f"{name.replace('_', ' ')}{pm}" for name in names)]
-    return Grid(headers, [list(row) for row in zip(*rows)], _caption(of, by, value, found))
+    reasons |= {label: why for label in of.results if (why := _short(of, label, by, found))}
+    headers, cells = [*columns], [*columns.values()]
+    for name in names:
+        beside, values = [*unranked, *apart(of, name)], of.values(*budget, name)
+        headers.append(f"{name.replace('_', ' ')}{pm}")
+        cells.append(column(found, name, values, beside=beside, reasons=reasons))
+    return Grid(headers, [list(row) for row in zip(*cells)], _caption(of, by, value, found))
 
 
 def note(of: "Comparison", label: str) -> str:
@@ -61,11 +63,11 @@ def note(of: "Comparison", label: str) -> str:
     if not how.grid:
         return "not tuned"
     values = ", ".join(f"{path} = {value:.3g}" for path, value in how.values.items())
-    told = f"{values}, of {grid_text(how.grid)}, {how.runs} tuning runs"
-    told += f"; {how.alike}, so the choice means nothing and it is not ranked" if how.alike else ""
-    told += f"; {how.ties} points tie for the best" if how.ties > 1 and not how.alike else ""
-    told += f"; {how.lone}" if how.lone else ""
-    return told + "".join(f"; the best {path} is the {side} tried" for path, side in how.edge.items())
+    text = f"{values}, of {grid_text(how.grid)}, {how.runs} tuning runs"
+    text += f"; {how.alike}, so the choice means nothing and it is not ranked" if how.alike else ""
+    text += f"; {how.ties} points tie for the best" if how.ties > 1 and not how.alike else ""
+    text += f"; {how.lone}" if how.lone else ""
+    return text + "".join(f"; the best {path} is the {side} tried" for path, side in how.edge.items())
 
 
 def named(of: "Comparison", label: str) -> str:
@@ -78,8 +80,8 @@ def mark(of: "Comparison", label: str) -> str:
     how = of.tuned[label]
     if how.failure:
         return how.failure if how.short else "no results"
-    if of.by != "stop" and (told := _short(of, label, of.by, of.limits)):
-        return told
+    if of.by != "stop" and (why := _short(of, label, of.by, of.limits)):
+        return why
     if how.alike:
         return "all points of its grid that work are alike"
     early = {} if of.by == "stop" else _early(of, of.limits)
@@ -96,8 +98,8 @@ def legend(label: str, views: "Mapping[str, Comparison]") -> str:
         bad = sum(result.ending in BAD for result in view.results[label])
         diverged = f"{bad} of {len(view.seeds)} diverged" if bad else ""
         marks.setdefault("; ".join(filter(None, (diverged, mark(view, label)))), []).append(x)
-    told = [one if len(marks) == 1 else f"{', '.join(at)}: {one}" for one, at in marks.items() if one]
-    return "\n".join([named(next(iter(views.values())), label), *(f"({one})" for one in told)])
+    lines = [one if len(marks) == 1 else f"{', '.join(at)}: {one}" for one, at in marks.items() if one]
+    return "\n".join([named(next(iter(views.values())), label), *(f"({one})" for one in lines)])
 
 
 def axis(of: "Comparison", x: str) -> str:
@@ -111,16 +113,16 @@ def axis(of: "Comparison", x: str) -> str:
 def _short(of: "Comparison", label: str, by: str, found: pd.DataFrame) -> str:
     """What the first record takes of `by`, where the budget of `found` does not pay for it."""
     needs, after, budget = found.loc[label, ["needs", "after", "budget"]].to_numpy(float)
-    return Short(int(after), float(needs)).told(by, float(budget)) if np.isfinite(needs) else ""
+    return Short(int(after), float(needs)).words(by, float(budget)) if np.isfinite(needs) else ""
 
 
 def _values(how: Tuned) -> str:
     if how.failure:
         return "none" if how.short else "none works"
     edge = {path: f" ({side} tried)" for path, side in how.edge.items()}
-    told = ", ".join(f"{path} = {value:.3g}{edge.get(path, '')}" for path, value in how.values.items())
-    told += " (working points alike)" * bool(how.alike) + (f" ({how.lone})" if how.lone else "")
-    return told or "not tuned"
+    text = ", ".join(f"{path} = {value:.3g}{edge.get(path, '')}" for path, value in how.values.items())
+    text += " (working points alike)" * bool(how.alike) + (f" ({how.lone})" if how.lone else "")
+    return text or "not tuned"
 
 
 def _unranked(of: "Comparison", by: str, value: float | None) -> list[str]:
@@ -138,8 +140,8 @@ def _unranked(of: "Comparison", by: str, value: float | None) -> list[str]:
 def _promises(of: "Comparison") -> dict[str, list[str]]:
     """Labels by unit of protection and observer."""
     found: dict[str, list[str]] = {}
-    for label, told in of.privacy.items():
-        found.setdefault(whom(told.unit, told.adjacency, told.observer), []).append(label)
+    for label, report in of.privacy.items():
+        found.setdefault(whom(report.unit, report.adjacency, report.observer), []).append(label)
     return found
 
 
@@ -147,12 +149,8 @@ def _beside(of: "Comparison") -> list[str]:
     """Labels that spend more than the epsilon of the comparison, or promise nothing."""
     if of.epsilon is None:
         return []
-    within = {label for label, told in of.privacy.items() if told.epsilon <= of.epsilon}
+    within = {label for label, report in of.privacy.items() if report.epsilon <= of.epsilon}
     return [label for label in of.results if label not in within]
-
-
-def _spent(of: "Comparison", label: str) -> str:
-    return number(float(upper(of.privacy[label].epsilon))) if label in of.privacy else "none"
 
 
 def _early(of: "Comparison", found: pd.DataFrame) -> dict[str, str]:
@@ -168,8 +166,15 @@ def _early(of: "Comparison", found: pd.DataFrame) -> dict[str, str]:
 
 def _caption(of: "Comparison", by: str, value: float | None, found: pd.DataFrame) -> list[str]:
     n, budget = len(of.seeds), float(found["budget"].iloc[0])
-    over = f"mean ± half-width of its 95 % confidence interval over {n} trials, {_redrawn(of)}" if n > 1 else _ONE
-    said = f"Values at {AXES[by]} ≤ {number(budget)}, of the last record at or before that" if by != "stop" else _ENDED
+    over = "one trial: there are no intervals, and no method is ranked"
+    if n > 1:
+        differ = "which share data and network: the intervals cover the randomness of the algorithms alone"
+        if of.redrawn:
+            differ = f"each with {' and '.join(of.redrawn)} of its own, which all methods share"
+        over = f"mean ± half-width of its 95 % confidence interval over {n} trials, {differ}"
+    said = "Values where the runs ended"
+    if by != "stop":
+        said = f"Values at {AXES[by]} ≤ {number(budget)}, of the last record at or before that"
     own = len(set(of.networks.values())) > 1
     caption = [f"{of.setting}.", f"{said}; {over}."]
     for label, network in of.networks.items():
@@ -184,7 +189,7 @@ def _caption(of: "Comparison", by: str, value: float | None, found: pd.DataFrame
     if not of.tuned_at(by, value):
         caption.append("Nothing was tuned at this budget, so no method is ranked.")
     if by != "stop" and (early := _early(of, found)):
-        caption.append(f"Ended before the budget: {', '.join(f'{label} {told}' for label, told in early.items())}.")
+        caption.append(f"Ended before the budget: {', '.join(f'{label} {why}' for label, why in early.items())}.")
     caption += _privacy(of)
     for name, what in (("tuning", "after tuning on the same data"), ("curvature", "with steps from its curvature")):
         if hidden := [label for label, runs in of.results.items() if any(name in r.guarantee.derived for r in runs)]:
@@ -211,13 +216,6 @@ def _own(of: "Comparison") -> list[str]:
     return found if len(found) < len(of.algorithms) else []
 
 
-def _redrawn(of: "Comparison") -> str:
-    """What the trials differ in."""
-    if not of.redrawn:
-        return "which share data and network: the intervals cover the randomness of the algorithms alone"
-    return f"each with {' and '.join(of.redrawn)} of its own, which all methods share"
-
-
 def _privacy(of: "Comparison") -> Iterator[str]:
     """What the epsilons of a table are, where there are any."""
     if not of.privacy:
@@ -226,9 +224,76 @@ def _privacy(of: "Comparison") -> Iterator[str]:
         differ = "; ".join(f"{', '.join(labels)}: {who}" for who, labels in promises.items())
         nobody = "" if of.epsilon is None else ", so no method is ranked"
         yield f"Epsilons do not promise the same{nobody}. {differ}."
-    deltas = ", ".join(f"{delta:g}" for delta in sorted({told.delta for told in of.privacy.values()}))
+    deltas = ", ".join(f"{delta:g}" for delta in sorted({report.delta for report in of.privacy.values()}))
     target = "" if of.epsilon is None else f"Noise is the least for epsilon ≤ {number(float(upper(of.epsilon)))}"
     target += f"; not held to it: {', '.join(_beside(of))}. " if _beside(of) else ". " if target else ""
     tuned = any(of.tuned[label].grid for label in of.privacy)
     public = " Tuning looked at the same data, which is taken as public." if tuned else ""
     yield f"{target}Epsilon is that of a whole run, of the worst seed, at delta = {deltas}.{public}"
+
+
+LINES = 12  # that Python and notebooks show at most
+_METRICS = 6  # of a run, at most
+# Nothing here sets a colour, so that the page around it, light or dark, decides.
+_TABLE = '<table style="border-collapse:collapse;font-variant-numeric:tabular-nums">'
+_CELL = 'style="text-align:left;vertical-align:top;padding:2px 10px 2px 0;border:0;background:transparent"'
+
+
+def of_result(result: Result) -> list[tuple[str, str]]:
+    """A run in named lines: what ran, how it ended, the final metrics, what was sent, and epsilon."""
+    m, n = result.params.shape
+    final = {name: value for name, value in result.final.items() if name not in COUNTS}
+    more = len(final) - _METRICS
+    metrics = [f"{name.replace('_', ' ')} {number(value)}" for name, value in list(final.items())[:_METRICS]]
+    epsilon = f"no guarantee is claimed: {result.guarantee.reason}"
+    if result.guarantee.claimed:
+        report = account(result)
+        epsilon = f"{upper(report.epsilon)} at delta = {report.delta:g}, of the worst node"
+    lines = [
+        ("result", f"{described(result.algorithm)} on {result.problem_name} over {result.network_name}"),
+        ("size", f"{m} nodes, paired {result.pairing or 'by position'}; {n:,} parameters each"),
+        ("rounds", f"{result.rounds:,}, ended by {result.ending}: {result.reason}"),
+        ("metrics", ", ".join(metrics) + (f", and {more} more" if more > 0 else "") or "none recorded"),
+        ("sent", f"{bytes_text(result.totals.bytes)} by all nodes, {sum(result.totals.messages.values()):,} messages"),
+        ("epsilon", epsilon),
+        ("time", f"{result.seconds:.3g} s, and {result.compile_seconds:.3g} s of compilation"),
+        ("provenance", result.provenance.hash),
+    ]
+    lines += [("minimises", result.minimises)] if result.minimises else []
+    lines += [("warning", warning) for warning in result.warnings[: LINES - len(lines) - 1]]
+    if result.labels:
+        lines.insert(2, ("labels", ", ".join(f"{name} = {value}" for name, value in result.labels.items())))
+    return [(name, _line(text)) for name, text in lines]
+
+
+def html(lines: Sequence[tuple[str, str]]) -> str:
+    """Named lines as a small table."""
+    rows = (f"<tr>{_cells([name], 'th')}{_cells([text], 'td')}</tr>" for name, text in lines)
+    return f"{_TABLE}{''.join(rows)}</table>"
+
+
+def of_comparison(of: "Comparison", as_html: bool = False) -> str:
+    """The table of a comparison with its setting, in at most twelve lines; rows that do not fit are counted."""
+    found, room = of.grid(), LINES - 4
+    marks = {"best": " *", "tie": " ~", "": ""}
+    rows = [[_line(cell.text, 40) + marks[cell.mark] for cell in row] for row in found.rows]
+    foot = [f"and {len(rows) - room} more methods"] if len(rows) > room else []
+    most, rows = max(map(len, of.results.values()), default=0), rows[:room]
+    foot.append(_line(f"{most} runs each; .table(), .plot(), .save(folder), .report(path)"))
+    title = _line(f"Comparison on {of.setting}")
+    if as_html:
+        head, body = _cells(found.headers, "th"), "".join(f"<tr>{_cells(row, 'td')}</tr>" for row in rows)
+        last = "".join(f"<div>{escape(one)}</div>" for one in foot)
+        table = f"{_TABLE}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+        return f"<div>{escape(title)}</div>{table}{last}"
+    return "\n".join([title, *padded([found.headers, *rows]), *foot])
+
+
+def _cells(texts: Sequence[str], tag: str) -> str:
+    return "".join(f"<{tag} {_CELL}>{escape(text)}</{tag}>" for text in texts)
+
+
+def _line(text: str, most: int = 110) -> str:
+    """Text in one line."""
+    line = " ".join(text.split())
+    return line if len(line) <= most else f"{line[: most - 4]} ..."

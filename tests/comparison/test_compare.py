@@ -13,9 +13,8 @@ from jdfl.base import struct
 from jdfl.engine.batch import keys_of
 from jdfl.engine.trials import Trial
 from jdfl.lab import words
-from jdfl.lab.entries import plans
+from jdfl.lab.entries import GRIDS, Plan, beyond_edges, plans
 from jdfl.lab.folder import write_page
-from jdfl.lab.grids import GRIDS, Plan, beyond_edges
 from tests.later import Later
 from tests.refused import refused
 from tests.toy import FEW, SLOW, Gossip, M, network, problem, terms

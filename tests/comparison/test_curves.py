@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from jdfl.lab import bands, curves
+from jdfl.lab import curves
 
 ENDINGS = ("steps", "stop rule", "diverged")
 
@@ -107,8 +107,8 @@ def test_a_budget_that_pays_for_no_round_gives_no_value_but_the_price_of_one():
     assert curves.at(run("late", 0, [6, 12], [2, 1]), "bytes", ["objective"], 5)["seeds"].to_list() == [0]
     sparse = table.assign(round=5 * table["round"])  # a record every five rounds
     (_, one), (_, two) = sparse.groupby("seed")
-    assert "5 rounds" in curves.short([one, two], "bytes", 99).told("bytes", 99)
-    told = curves.Short(1, 357_120).told("bytes", 14_000)
+    assert "5 rounds" in curves.short([one, two], "bytes", 99).words("bytes", 99)
+    told = curves.Short(1, 357_120).words("bytes", 14_000)
     assert told == "not comparable: one round needs 357,120 bytes, budget 14,000"
 
 
@@ -130,7 +130,7 @@ def test_bands_are_numpys():
     values[2, 3], cost[2, 3] = 5.0, 6.0  # what stopped stays where it is
     half = stats.t.ppf(0.975, 2) * values.std(axis=0, ddof=1) / np.sqrt(3)
     for x, spent in (("bytes", cost), ("round", np.array([[0, 1, 2, 3], [0, 1, 2, 3], [0, 1, 2, 2]]))):
-        band = bands.bands(table, x, "objective")
+        band = curves.Bands(table, [x], ["objective"])[x, "objective"]
         mine = band[band["label"] == "a"]
         np.testing.assert_allclose(mine[x], spent.mean(axis=0))
         np.testing.assert_allclose(mine["mean"], values.mean(axis=0))

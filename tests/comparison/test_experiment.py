@@ -7,7 +7,7 @@ from scipy import stats
 
 import jdfl
 from jdfl.engine import trials as lanes
-from jdfl.lab import paired
+from jdfl.lab import table
 from tests.refused import each_refused, refused
 from tests.toy import Gossip
 
@@ -98,7 +98,7 @@ def test_a_method_may_have_a_network_that_is_redrawn():
 def test_tuning_judges_by_the_distance_to_the_minimum_where_it_is_known_and_common():
     def measure(method, **changes):
         how = HOW | {"problem": data(0), "metrics": None} | changes
-        return jdfl.Experiment(methods={"a": method}, **how)._terms(lambda *_: None, None)[0].measure.__name__
+        return jdfl.Experiment(methods={"a": method}, **how)._terms(lambda *_: None, None).measure.__name__
 
     assert measure(Gossip()) == "suboptimality"
     assert measure(jdfl.LocalOnly()) == "objective"  # whose nodes' models are above no common minimum
@@ -125,19 +125,19 @@ def test_variation_that_the_trials_share_does_not_hide_a_difference():
     rng = np.random.default_rng(0)
     shared = 100 * rng.normal(size=10)
     values = pd.DataFrame({"a": shared + 1 + 0.1 * rng.normal(size=10), "b": shared + 0.1 * rng.normal(size=10)})
-    assert paired.leaders(values, 1) == ["b"]
-    assert paired.leaders(values, -1) == ["a"]
+    assert table.leaders(values, 1) == ["b"]
+    assert table.leaders(values, -1) == ["a"]
     apart = values.assign(a=rng.permutation(values["a"]))  # unpaired
-    assert len(paired.leaders(apart, 1)) == 2
+    assert len(table.leaders(apart, 1)) == 2
 
 
 def test_who_lacks_a_trial_is_not_ranked_and_one_trial_ranks_nobody():
     values = pd.DataFrame({"a": [1.0, np.nan, 1.0], "b": [2.0, 2.1, 2.2]})
-    assert paired.leaders(values, 1) == ["b"]
-    assert paired.leaders(values.iloc[:1], 1) == []
-    assert paired.differences(values, 1).loc["a", "trials"] == 2
+    assert table.leaders(values, 1) == ["b"]
+    assert table.leaders(values.iloc[:1], 1) == []
+    assert table.differences(values, 1).loc["a", "trials"] == 2
     rounded = values.assign(a=values["b"] * (1 + 1e-8))
-    assert set(paired.differences(rounded, 1)["verdict"]) == {"not distinguishable"}
+    assert set(table.differences(rounded, 1)["verdict"]) == {"not distinguishable"}
 
 
 def covered(truth, repeats, *how, named=False):
@@ -146,9 +146,9 @@ def covered(truth, repeats, *how, named=False):
     for _ in range(repeats):
         draws = truth + rng.normal(size=(10, 1)) + rng.normal(size=(10, len(truth)))
         draws = pd.DataFrame(draws, columns=list(map(str, range(len(truth)))))
-        found = paired.differences(draws, 1, *how)
+        found = table.differences(draws, 1, *how)
         if named:
-            found = paired.differences(draws, 1, found["reference"].iloc[0])
+            found = table.differences(draws, 1, found["reference"].iloc[0])
         gaps = truth[found.index.astype(int)] - truth[found["reference"].astype(int)]
         count += bool(((found["low"] <= gaps) & (gaps <= found["high"])).all())
     return count / repeats

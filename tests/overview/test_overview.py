@@ -14,7 +14,7 @@ import jdfl
 from jdfl.cli import main
 from jdfl.lab import charts, files, overview, results
 from jdfl.lab.overview import _compared, _tiles
-from jdfl.lab.runs import read_all as read
+from jdfl.lab.overview import _entries as read
 from jdfl.privacy import ledger
 from jdfl.store import manifest
 

@@ -11,8 +11,8 @@ import pandas as pd
 import pytest
 
 from jdfl.lab import charts
-from jdfl.lab.first_events import Lanes
 from jdfl.lab.page import Code, Fold, Section, Table, Tiles, page
+from jdfl.lab.watch import Lanes
 from tests.report.test_page import contrast
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)

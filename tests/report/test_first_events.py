@@ -18,8 +18,8 @@ from jdfl.base.streams import Keys
 from jdfl.cli import main
 from jdfl.events import ADPSGD
 from jdfl.events.timeline import Events
-from jdfl.lab import charts, first_events, overview
-from jdfl.lab.first_events import of_run
+from jdfl.lab import charts, overview, watch
+from jdfl.lab.watch import of_run
 from jdfl.network import in_run
 from tests.events.scenes import CLOCKS, ROWS, simulated
 
@@ -82,10 +82,10 @@ def test_what_is_shown_are_the_events_of_these_nodes_until_the_last_and_their_me
     end = shown.events["time"].iloc[-1]
     events = events_of(name, timed, end)
     nodes, sent = by_hand(name, events, timed)
-    assert len(shown.nodes) <= first_events.NODES
+    assert len(shown.nodes) <= watch.NODES
     expected = [one for one in zip(events.time.tolist(), nodes, events.kind.tolist()) if one[1] in shown.nodes]
     assert told(shown.events, "time", "node", "kind") == sorted(expected)
-    assert len(expected) >= first_events.PER_NODE * len(shown.nodes)
+    assert len(expected) >= watch.PER_NODE * len(shown.nodes)
     assert shown.events["every"].tolist() == [events.until(t) for t in shown.events["time"]]
     among = [one for one in sent if {one[1], one[3]} <= set(shown.nodes)]
     assert told(shown.messages, "sent", "node", "arrives", "to") == sorted(among)

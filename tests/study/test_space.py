@@ -7,8 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jdfl.config import ALGORITHMS, NETWORKS, RunConfig
-from jdfl.lab.groups import LANES, Point, groups
-from jdfl.lab.space import config_at, points
+from jdfl.lab.points import LANES, Point, config_at, groups, points
 from tests.refused import all_refused, refused
 
 

@@ -15,10 +15,9 @@ from jdfl.cli import main
 from jdfl.config import build
 from jdfl.config.study import StudyConfig, from_yaml
 from jdfl.lab import study
-from jdfl.lab.groups import Group
-from jdfl.lab.paired import half_width
-from jdfl.lab.space import config_at
+from jdfl.lab.points import Group, config_at
 from jdfl.lab.study import Study, best_first
+from jdfl.lab.table import half_width
 from tests.refused import refused
 
 TINY = ["--problem.m", "4", "--problem.n", "20", "--problem.s", "2", "--problem.rows", "5", "9", "--network", "ring"]

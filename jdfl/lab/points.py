@@ -1,19 +1,24 @@
-"""Groups of points of a study that one compiled program can run as lanes, and their results.
+"""The points of a study, the groups of points that one compiled program runs as lanes, and their results.
 
-Points with the same problem, network and stop rule whose algorithms differ only in floats are a group. A run with a
-budget of epsilon, or with a limit on the size of parameters, is run alone, since lanes have neither.
+Points are all combinations of values of settings, or drawn at random. Those with the same problem, network and stop
+rule whose algorithms differ only in floats are a group. A run with a budget of epsilon, or with a limit on the size of
+parameters, is run alone, since lanes have neither.
 """
 
 import hashlib
+import itertools
 import json
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any
 
 import jax
+import numpy as np
 import pandas as pd
 
 from jdfl.algorithms.algorithm import Algorithm
+from jdfl.base import checks
 from jdfl.base.run_keys import RunKey
 from jdfl.config import RunConfig, budget_of, build, intended, ledger_of, yaml_text
 from jdfl.engine.accountant import check_account
@@ -27,8 +32,120 @@ from jdfl.engine.trials import Trial
 from jdfl.lab.summary import privacy_of
 from jdfl.privacy.report import worth
 
+_MOST = 100_000  # points
 LANES = 64  # runs of a group at most; a study that is cut off loses at most these
 REFUSED = "refused"  # the ending of a point that cannot be run
+
+
+@dataclass(frozen=True)
+class Range:
+    """A distribution: uniform, log-uniform, or uniform over whole numbers, both ends included."""
+
+    kind: str  # uniform, log, int
+    low: float
+    high: float
+
+    def draw(self, rng: np.random.Generator) -> float | int:
+        """One value of the distribution."""
+        if self.kind == "int":
+            return int(rng.integers(int(self.low), int(self.high) + 1))
+        if self.kind == "log":
+            return math.exp(rng.uniform(math.log(self.low), math.log(self.high)))
+        return float(rng.uniform(self.low, self.high))
+
+
+def field_of(line: str) -> tuple[str, list[Any] | Range]:
+    """The dotted path and the values behind a line such as "algorithm.lr=0.1,0.2" or "algorithm.lr=log:1e-3:1"."""
+    path, sign, text = line.partition("=")
+    path, text = path.strip(), text.strip()
+    if not sign or not path or not text:
+        raise ValueError(
+            f"Expected setting=value,value,... or setting=uniform:LOW:HIGH (or log, int), got {line!r}. "
+            "For example algorithm.lr=0.05,0.1,0.2."
+        )
+    kind, *ends = text.split(":")
+    if kind in ("uniform", "log", "int"):
+        return path, _range(path, kind, ends)
+    values = [yaml_text.scalar(part.strip()) for part in text.split(",")]
+    if len({repr(value) for value in values}) < len(values):
+        raise ValueError(f"Expected every value of {path} once, got {text!r}.")
+    return path, values
+
+
+def _range(path: str, kind: str, ends: Sequence[str]) -> Range:
+    try:
+        low, high = (yaml_text.number(float, end) for end in ends)
+    except ValueError:
+        raise ValueError(f"Expected {kind}:LOW:HIGH for {path}, got {':'.join([kind, *ends])!r}.") from None
+    if not (math.isfinite(low) and math.isfinite(high) and low < high):
+        raise ValueError(f"Expected finite ends LOW < HIGH for {path}, got {low:g} and {high:g}.")
+    if kind == "log" and low <= 0:
+        raise ValueError(f"Expected LOW > 0 for the logarithms of {path}, got {low:g}. Use uniform.")
+    if kind == "int" and not (low.is_integer() and high.is_integer()):
+        raise ValueError(f"Expected whole numbers for {path}, got {low:g} and {high:g}. Use uniform.")
+    return Range(kind, low, high)
+
+
+def points(lines: Sequence[str], random: int | None, seed: int) -> list[dict[str, Any]]:
+    """The points of a study, each a mapping from dotted path to value."""
+    fields: dict[str, Any] = {}
+    for path, field in map(field_of, lines):
+        if path in fields:
+            raise ValueError(f"Expected every setting once, got {path} twice. Give all its values in one place.")
+        fields[path] = field
+    ranges = [path for path, field in fields.items() if isinstance(field, Range)]
+    if random is None and ranges:
+        raise ValueError(f"Expected random = N, the number of points to draw, for the distribution of {ranges[0]}.")
+    if random is not None:
+        checks.whole(1, random=random)
+    count = math.prod(map(len, fields.values())) if random is None else random
+    if count > _MOST:
+        raise ValueError(f"Expected at most {_MOST} points, got {count}. Give fewer values, or draw some at random.")
+    if random is None:
+        return [dict(zip(fields, values)) for values in itertools.product(*fields.values())]
+    rng = np.random.default_rng(seed)
+
+    def drawn(field: Any) -> Any:
+        return field.draw(rng) if isinstance(field, Range) else field[int(rng.integers(len(field)))]
+
+    return [{path: drawn(field) for path, field in fields.items()} for _ in range(random)]
+
+
+def config_at(base: RunConfig, point: Mapping[str, Any]) -> RunConfig:
+    """The configuration with the values of a point."""
+    plain = yaml_text.plain(base)
+    for path, value in sorted(point.items(), key=lambda item: item[0].count(".")):
+        target = plain
+        *above, name = path.split(".")
+        for i, step in enumerate(above):
+            target = target.get(step)
+            if not checks.is_a(target, dict):
+                raise ValueError(f"Unknown setting {path}: {'.'.join(above[: i + 1])} has no settings of its own here.")
+        here = target.get(name)
+        if not (checks.is_a(here, dict) and here.get("kind") == value):  # the same kind keeps its settings
+            target[name] = {"kind": value} if checks.is_a(here, dict) and isinstance(value, str) else value
+    made = yaml_text.from_plain(RunConfig, plain)
+    for path in point:
+        _check_kept(path, base, made, point)
+    return made
+
+
+def _check_kept(path: str, base: RunConfig, made: RunConfig, point: Mapping[str, Any]) -> None:
+    """Refuse another kind that would reset a setting of the same name to its default."""
+    before, after = base, made
+    for name in path.split("."):
+        before, after = getattr(before, name, None), getattr(after, name, None)
+    if not is_dataclass(before) or not is_dataclass(after) or type(before) is type(after):
+        return
+    for one in fields(before):
+        value = getattr(before, one.name)
+        if value != one.default and hasattr(after, one.name) and f"{path}.{one.name}" not in point:
+            raise ValueError(
+                f"Expected {path}.{one.name} among the tried settings together with {path}, got "
+                f"{yaml_text.plain(value)!r} for one kind only: another kind has "
+                f"{yaml_text.plain(getattr(after, one.name))!r}. Add it, even with a single value: "
+                f"--over {path}.{one.name}=..."
+            )
 
 
 @dataclass(frozen=True)
@@ -51,8 +168,8 @@ class Group:
     @property
     def name(self) -> str:
         """A name that identifies the work of the group."""
-        told = [[point.index, yaml_text.plain(point.config)] for point in self.points]
-        return hashlib.sha256(json.dumps([told, self.seeds], sort_keys=True).encode()).hexdigest()[:16]
+        work = [[point.index, yaml_text.plain(point.config)] for point in self.points]
+        return hashlib.sha256(json.dumps([work, self.seeds], sort_keys=True).encode()).hexdigest()[:16]
 
 
 def groups(points: Sequence[Point], seeds: Sequence[int]) -> list[Group]:
@@ -142,17 +259,14 @@ def _side_by_side(group: Group, token: str) -> Iterator[tuple[Point, Result | st
             accepted.append((point, algorithm))
     if not accepted:
         return
-    problem, network, stop = shared
-    rows = [_floats(algorithm)[0] for _, algorithm in accepted]
+    (first, algorithm), (problem, network, stop) = accepted[0], shared
+    rows = [_floats(one)[0] for _, one in accepted]
     tried = [path for path in rows[0] if len({row[path] for row in rows}) > 1]
-    over: Any = [{path: row[path] for path in tried} for row in rows]
-    how = _options(accepted[0][0].config)
+    over = [{path: row[path] for path in tried} for row in rows]
     trials = [Trial(seed, problem, network) for seed in group.seeds]
-    how |= {"names": [point.values for point, _ in accepted], "token": token}
-    results = across(accepted[0][1], trials, over=over, stop=stop, **how)
-    for i, (point, _) in enumerate(accepted):
-        first = i * len(group.seeds)
-        yield from ((point, result) for result in results[first : first + len(group.seeds)])
+    names = [point.values for point, _ in accepted]
+    results = across(algorithm, trials, over=over, stop=stop, names=names, token=token, **_options(first.config))
+    yield from zip((point for point, _ in accepted for _ in group.seeds), results)
 
 
 def _alone(group: Group, token: str) -> Iterator[tuple[Point, Result | str]]:
@@ -174,8 +288,8 @@ def _alone(group: Group, token: str) -> Iterator[tuple[Point, Result | str]]:
 
 
 def _options(config: RunConfig) -> dict[str, Any]:
-    told = {"steps": config.steps, "every": config.every, "metrics": config.metrics or None}
-    return told | {"ledger": ledger_of(config)}
+    shared = {"steps": config.steps, "every": config.every, "metrics": config.metrics or None}
+    return shared | {"ledger": ledger_of(config)}
 
 
 def _check(config: RunConfig, algorithm: Any, problem: Any, network: Any, stop: Any) -> None:
@@ -187,7 +301,7 @@ def _check(config: RunConfig, algorithm: Any, problem: Any, network: Any, stop: 
 def _row(point: Point, result: Result) -> dict[str, Any]:
     totals, spend = result.totals, point.config.privacy
     privacy = privacy_of(result, spend.delta, spend.accounting)
-    told: dict[str, Any] = privacy["report"] or {}
+    report: dict[str, Any] = privacy["report"] or {}
     return {
         "point": point.index,
         **point.values,
@@ -202,9 +316,9 @@ def _row(point: Point, result: Result) -> dict[str, Any]:
         "examples": totals.examples,
         "communications": float(result.communication_rounds.mean()),
         "releases": totals.releases,
-        "epsilon": told.get("epsilon"),
-        "delta": told.get("delta"),
-        "promise": worth(told) if told else None,
+        "epsilon": report.get("epsilon"),
+        "delta": report.get("delta"),
+        "promise": worth(report) if report else None,
         "ledger": None if privacy["ledger"] is None else json.dumps(privacy["ledger"]),
         "seconds": result.seconds,
         "compile_seconds": result.compile_seconds,
