@@ -1,8 +1,9 @@
 """Composition of releases, with dp-accounting and bounds of its own, and calibration of noise to a target.
 
-Privacy loss distributions (PLD) give the totals, Renyi differential privacy (RDP) a second opinion. For Laplace noise,
-`jdfl.privacy.bounds` adds the pure epsilons, since dp-accounting has no delta = 0, and composes noise that differs
-from release to release.
+Releases with Gaussian noise that use all records are together one such release, whose epsilon has a closed form. Other
+totals come from privacy loss distributions (PLD), and Renyi differential privacy (RDP) is a second opinion. For Laplace
+noise, `jdfl.privacy.bounds` adds the pure epsilons, since dp-accounting has no delta = 0, and composes noise that
+differs from release to release.
 
 Events are relative to the sensitivity under the neighbouring relation in use, so without sampling an event is the same
 pair of distributions under every relation. dp-accounting doubles the sensitivity of an event under REPLACE_ONE when it
@@ -46,8 +47,7 @@ from jdfl.privacy.mechanisms import (
 )
 
 Adjacency = Literal["replace-one", "add-remove"]
-_MOST_MU = 20.0  # above it e^epsilon overflows, and the closed form, computed in logarithms, takes over
-_LEAST_DELTA = 1e-18  # below it dp-accounting's truncation is not negligible, and the closed form takes over, too
+_LEAST_DELTA = 1e-18  # below it dp-accounting's truncation is not negligible
 _MOST_LOSS = 500.0  # of one release: above it e^loss overflows, and no PLDs of samples are built
 
 
@@ -107,10 +107,10 @@ def epsilons(
 ) -> dict[str, float]:
     """Every proven upper bound on epsilon at `delta`, by the name of its method; each of them holds.
 
-    Names: PLD and RDP; for Gaussian noise, numerical integration (Poisson samples under add-remove), participations (as
-    if the adversary knew which samples hold the record) and closed form (where mu or delta exceed the resolution of
-    PLDs); for Laplace noise, the sum of pure epsilons. With sampling also all records (as if samples held everything).
-    Inapplicable ones are left out. Raises ValueError like `epsilon`.
+    Names: RDP; for Gaussian noise, closed form (without sampling), numerical integration (Poisson samples under
+    add-remove) and participations (as if the adversary knew which samples hold the record); for Laplace noise, the sum
+    of pure epsilons; PLD for both, but for Gaussian noise only with sampling, where there is also all records (as if
+    samples held everything). Inapplicable ones are left out. Raises ValueError like `epsilon`.
     """
     check_releases(event, releases, sampled, adjacency)
     check_delta(delta)
@@ -306,14 +306,9 @@ def _samples(event: Event, releases: int, sampled: Sampled | None) -> tuple[int,
 
 def _all_epsilons(event: Event, releases: int, delta: float) -> dict[str, float]:
     """Bounds for releases that use all records."""
-    pld = _dp().pld.privacy_loss_distribution
-    if isinstance(event, GaussianEvent):
-        mu = float(event.shift(releases))
-        if mu > _MOST_MU or delta < _LEAST_DELTA:
-            return {"closed form": gaussian_epsilon(mu, delta)}
-        one = pld.from_gaussian_mechanism(1 / mu, value_discretization_interval=bounds.resolved(mu))
-        return {"PLD": float(one.get_epsilon_for_delta(delta))}
-    return bounds.laplace_epsilons(pld, event, releases, delta)
+    if isinstance(event, GaussianEvent):  # together they are one release with the sum of the squared shifts
+        return {"closed form": gaussian_epsilon(float(event.shift(releases)), delta)}
+    return bounds.laplace_epsilons(_dp().pld.privacy_loss_distribution, event, releases, delta)
 
 
 def _sampled_epsilons(
