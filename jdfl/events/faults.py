@@ -20,6 +20,7 @@ from jdfl.base.streams import Stream
 from jdfl.events.times import shares, units
 from jdfl.network import Graph, Static, Timed
 from jdfl.network.faults import LinkLoss, Membership, Outages
+from jdfl.network.sequences import inmost
 from jdfl.network.tables import called
 
 _LOST = Stream("events.lost", "network")
@@ -63,10 +64,7 @@ def faults(network: Timed) -> list[Any]:
 
 def links(network: Timed) -> Graph:
     """The graph of a fixed network with times, and perhaps faults."""
-    inner: Any = network.base
-    while not isinstance(inner, Static):
-        inner = inner.base
-    return inner.graph
+    return inmost(network).graph
 
 
 def check(network: Any, title: str, bears: tuple[str, ...], *, exchanges: bool) -> None:

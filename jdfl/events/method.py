@@ -21,10 +21,10 @@ from jdfl.events import faults
 from jdfl.events.event import Event, Note, Notes
 from jdfl.events.execution import Tables, happen, of_every_node
 from jdfl.events.faults import links
-from jdfl.events.timeline import Events, Kind, hears
+from jdfl.events.timeline import Events, Kind
 from jdfl.network import Network, Static, Timed, Times, TimeTrace, require
 from jdfl.network.graph import Graph
-from jdfl.network.tables import called
+from jdfl.network.tables import arcs_of, called
 from jdfl.problems import Problem
 
 HAPPENED = "happened"  # the entry of the tables that says how many events have happened, []
@@ -145,7 +145,7 @@ class AsyncMethod(Algorithm):
         require(base, title, **self.needs)
         if times.first:
             raise ValueError(f"Expected first = False for {title}, got {name}: nobody waits for the first response.")
-        if not self.directed and not _undirected(base):
+        if not (self.directed or arcs_of(base.graph).symmetric):
             raise ValueError(
                 f"Expected a network whose links run both ways for {title}, got {name}: both ends of a link exchange "
                 "their models. Use an undirected network, or jdfl.events.AGP."
@@ -165,14 +165,6 @@ class AsyncMethod(Algorithm):
 def start(round: Round) -> Array:
     """The initial parameters of all nodes [m, n], in an array of their own."""
     return jnp.array(round.problem.begin())
-
-
-def _undirected(network: Static) -> bool:
-    senders, mask = hears(network.graph)
-    m, receiver = len(senders), np.arange(len(senders))[:, None]
-    less, more = np.minimum(senders, receiver), np.maximum(senders, receiver)
-    there, back = (np.sort((less * np.int64(m) + more)[mask & way]) for way in (senders < receiver, senders > receiver))
-    return np.array_equal(there, back)
 
 
 def noted(method: AsyncMethod, state: Any, round: Round) -> list[list[Note]]:

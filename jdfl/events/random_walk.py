@@ -93,7 +93,7 @@ class RandomWalkSGD(AsyncMethod):
         done, here, k, to = (np.concatenate(columns) for columns in zip(*parts))
         order = np.lexsort((k, done))
         done, here, k, to = done[order], here[order], k[order], to[order]
-        return timeline.in_order(done, here, _visits(here), rows=np.stack([k, to], axis=1))
+        return timeline.in_order(done, here, timeline.numbered(here), rows=np.stack([k, to], axis=1))
 
     def handle(self, kind: str, rows: tuple[Any, ...], event: Event) -> tuple[Any, ...]:
         """Take a step, and send the model on."""
@@ -104,15 +104,6 @@ class RandomWalkSGD(AsyncMethod):
     def params(self, state: Any) -> Array:
         """The models [m, n] of the tokens, node by node."""
         return state["token"][state["shown"]]
-
-
-def _visits(node: np.ndarray) -> np.ndarray:
-    """How often every node [E] was visited before."""
-    order = np.argsort(node, kind="stable")
-    first = np.flatnonzero(np.diff(node[order], prepend=-1))
-    count = np.empty(len(node), np.int64)
-    count[order] = np.arange(len(node)) - np.repeat(first, np.diff(first, append=len(node)))
-    return count
 
 
 @jax.jit

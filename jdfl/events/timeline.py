@@ -147,14 +147,20 @@ def with_returns(events: Events, away: Absences, seconds: float, *, kind: int) -
     """The events, with one of a kind for every node that was away and returns, whose touches are all of its own row."""
     time, node = away.returns
     time, node = time[time <= seconds], node[time <= seconds]
-    by_node = np.argsort(node, kind="stable")
-    count = np.empty(len(node), np.int64)
-    first = np.searchsorted(node[by_node], node[by_node], side="left")
-    count[by_node] = np.arange(len(node)) - first
-    both: Any = (np.concatenate(one) for one in ((events.time, time), (events.actor, node), (events.count, count)))
+    turns = (events.time, time), (events.actor, node), (events.count, numbered(node))
+    both: Any = (np.concatenate(one) for one in turns)
     rows = np.concatenate([events.rows, np.repeat(node[:, None], events.rows.shape[1], axis=1)])
     kinds = np.concatenate([events.kind, np.full(len(node), kind)])
     return in_order(*both, kind=kinds, rows=rows, data=np.concatenate([events.data, 0 * node]), sizes=events.sizes)
+
+
+def numbered(node: np.ndarray) -> np.ndarray:
+    """How often every node [E] was there before."""
+    order = np.argsort(node, kind="stable")
+    first = np.flatnonzero(np.diff(node[order], prepend=-1))
+    count = np.empty(len(node), np.int64)
+    count[order] = np.arange(len(node)) - np.repeat(first, np.diff(first, append=len(node)))
+    return count
 
 
 def sent_in(network: Timed) -> np.ndarray:
@@ -233,10 +239,8 @@ def _check_trace(
 
 
 def check_times(waits: np.ndarray, times: Times) -> None:
-    """Raise ValueError for waits [k, t] of k nodes below zero or not finite, and for nodes that never wait.
-
-    A single wait may be zero: a float32 that is drawn from an exponential distribution is, once in eight million times.
-    """
+    """Raise ValueError for waits [k, t] of k nodes below zero or not finite, and for nodes that never wait."""
+    # A single wait may be zero: a float32 from an exponential distribution is, once in eight million times.
     bad = waits[~((waits >= 0) & (waits < np.inf))]
     if bad.size or (waits.sum(axis=1) <= 0).any():
         found = bad[0] if bad.size else 0.0

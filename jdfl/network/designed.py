@@ -1,10 +1,8 @@
 """Networks designed for fast averaging: exact after some rounds, or at a rate that is the same for any number of nodes.
 
 Hypercubes, base graphs and de Bruijn graphs give every node the exact mean after a period. EquiTopo networks are
-circulant with random offsets, and their consensus rate does not depend on the number of nodes: Z. Song, W. Li, K. Jin,
-L. Shi, M. Yan, W. Yin, K. Yuan: Communication-Efficient Topologies for Decentralized Learning with O(1) Consensus Rate,
-2022. Their basis matrix A(u) has 1 / m on its diagonal and weight (m - 1) / m for the node u places on. All weights are
-doubly stochastic and nonnegative.
+circulant with random offsets: their basis matrix A(u) has 1 / m on its diagonal and weight (m - 1) / m for the node u
+places on. All weights are doubly stochastic and nonnegative.
 
 Axes: m nodes, q nodes of a group, p rounds of a period, r offsets.
 """

@@ -179,7 +179,7 @@ def link_loss(
     Raises:
         ValueError: For p out of range, and for a base that is synchronised.
     """
-    inside, name = around(base, f"link loss({_each(directed)}p={p:g})")
+    inside, name = around(base, f"link loss({'each way, ' if directed else ''}p={p:g})")
     return LinkLoss(inside, jnp.float32(p), directed, weights, name=name)
 
 
@@ -213,13 +213,10 @@ def bursty_loss(
         ValueError: For probabilities out of range, and for a base that is synchronised.
     """
     levels = _levels_of(to_bad=to_bad, to_good=to_good)
-    inside, name = around(base, f"bursty loss({_each(directed)}to_bad={to_bad:g}, to_good={to_good:g})")
+    each = "each way, " if directed else ""
+    inside, name = around(base, f"bursty loss({each}to_bad={to_bad:g}, to_good={to_good:g})")
     loss = jnp.asarray([good, bad], jnp.float32)
     return BurstyLoss(inside, jnp.float32(to_bad), jnp.float32(to_good), loss, levels, directed, weights, name=name)
-
-
-def _each(directed: bool) -> str:
-    return "each way, " if directed else ""
 
 
 @checked
@@ -320,7 +317,7 @@ def _rounds(base: Network, name: str, given: Any, otherwise: int) -> np.ndarray:
 
 
 def _levels_of(**named: float) -> int:
-    """Check a pair of transition probabilities and return the number of `levels`; raises ValueError if unusable."""
+    """The `levels` of a pair of transition probabilities; ValueError if no run or no round would see a change."""
     for name, p in named.items():
         if p < _RAREST:
             raise ValueError(

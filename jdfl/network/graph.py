@@ -253,10 +253,7 @@ class Static(Shown):
 
 
 def round_of(network: Network, t: int) -> Graph:
-    """The graph of one round, drawn with a fixed key, to learn about a network before a run.
-
-    All rounds of a network share one compiled program; calling `at` directly would compile each operation separately.
-    """
+    """The graph of one round, drawn with a fixed key by one compiled program, to learn about a network before a run."""
     if isinstance(network, Static):
         return network.graph
     own = NodeNames(getattr(network, "node_names", None))  # a compiled program may have those of another network
@@ -321,16 +318,14 @@ def mix(graph: Graph, x: Array, *, cheap: bool = False) -> Array:
         )
     if graph.synchronised is None:
         return _mix(graph, x, cheap)
-    return lax.cond(graph.synchronised, lambda _, x: _mean(x), _mix, replace(graph, synchronised=None), x)
 
+    def mean(_: Graph, x: Array) -> Array:
+        return jnp.broadcast_to(nodes.mean(x), x.shape)
 
-def _mean(x: Array) -> Array:
-    """The mean of all rows, repeated in every row."""
-    return jnp.broadcast_to(nodes.mean(x), x.shape)
+    return lax.cond(graph.synchronised, mean, _mix, replace(graph, synchronised=None), x)
 
 
 def _mix(graph: Graph, x: Array, cheap: bool = False) -> Array:
-    """`mix` by the table of neighbours."""
     if graph.format == "dense":
         return jnp.dot(as_dense(graph).astype(x.dtype), nodes.everyone(x), precision=ops.HIGHEST)
     if graph.format == "bcoo":

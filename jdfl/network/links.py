@@ -96,7 +96,6 @@ def in_run(network: Any, key: Array, bits: int | Sizes) -> Any:
 def around(base: Network, name: str, *, on_time: str = "", lossless: str = "") -> tuple[Network, str]:
     """Prepare a base network for wrapping, and name the wrapper.
 
-    The wrapped network's name, a static field, is removed, so networks that differ only in it share one compilation.
     `on_time` and `lossless` name wrappers that cannot be around late or lost messages.
     """
     refuse_synchronised(base, "a wrapper network")
@@ -110,6 +109,7 @@ def around(base: Network, name: str, *, on_time: str = "", lossless: str = "") -
             f"Expected a base without lost messages inside {lossless}, got base = {called(base)}: what is lost "
             "on the way to absent nodes or to nodes that asked is miscounted. Put link_loss or bursty_loss around it."
         )
+    # The name is a static field: without it, networks that differ only in their names share one compilation.
     inside = replace(base, name="") if is_dataclass(base) and hasattr(base, "name") else base
     return inside, f"{name} of {called(base)}"
 
@@ -133,11 +133,7 @@ def ids(m: int) -> Array:
 
 
 def link_keys(key: Array, stream: Stream, graph: Graph, *, directed: bool) -> Array:
-    """A key for every slot [m, d] of a graph.
-
-    It is a function of the given key, the stream and the two nodes, so both ends derive the same key, and other links
-    do not affect it.
-    """
+    """A key for every slot [m, d] of a graph, from the two nodes alone: both ends of a link derive the same key."""
     node = ids(graph.m)
     one, other = jnp.broadcast_to(node[:, None], graph.senders.shape), graph.senders
     if not directed:
@@ -158,22 +154,16 @@ def shuffled(keys: Array) -> Array:
 
 
 def equal_shares(count: Array) -> tuple[Array, Array]:
-    """Weights that split a node's row equally among itself and its `count` [m] int32 receivers: link and own, both [m].
-
-    The own weight is exactly 1 - count * weight while count < 4096: the weight is split into two parts whose products
-    with the count are exact in float32.
-    """
+    """Weights by which nodes split a row among themselves and count [m] int32 receivers: link and own, both [m]."""
     number = count.astype(jnp.float32)
     weight = 1 / (1 + number)
+    # Own is exactly 1 - count * weight while count < 4096: both parts of the weight have exact products with the count.
     short = lax.reduce_precision(weight, exponent_bits=8, mantissa_bits=11)
     return weight, (1 - number * short) - number * (weight - short)
 
 
 def without(graph: Graph, up: Array, weights: Missing = "own") -> Graph:
-    """The graph with some of its links removed; `out_degree` is unchanged.
-
-    Own weights are adjusted by the missing weights rather than summed again, so W is unchanged if nothing is missing.
-    """
+    """The graph with some of its links removed; `out_degree` is unchanged, and so is W if nothing is missing."""
     up = graph.mask & up
     node = jnp.arange(graph.m, dtype=graph.senders.dtype)[:, None]
     weight = jnp.where(up, graph.weight, 0)

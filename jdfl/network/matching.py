@@ -101,11 +101,7 @@ class _Colouring:
         return (c for c in self.colours if c not in self.at[i])
 
     def fan(self, u: int, v: int) -> tuple[list[int], int]:
-        """A fan of u starting at v: each neighbour's edge to u has a colour free at its predecessor; and its last
-        colour.
-
-        The fan ends where a colour free at its last neighbour is free at u too, or where no neighbour can extend it.
-        """
+        """A fan of u from v on, in which each edge to u has a colour free at its predecessor; and its last colour."""
         fan = [v]
         while True:
             following, colour = None, -1
@@ -114,7 +110,7 @@ class _Colouring:
                     return fan, colour
                 if self.at[u][colour] not in fan:
                     following = self.at[u][colour]
-            if following is None:
+            if following is None:  # no neighbour can extend it, and no colour is free at both ends
                 return fan, colour
             fan.append(following)
 

@@ -39,11 +39,7 @@ def narrow_order(network: Graph | Static) -> np.ndarray:
 
 
 def in_order_of(network: Any, names: Names) -> Any:
-    """The network with its nodes in the order of these names, and with everything that it has per node.
-
-    The slots of a row are sorted by sender, so that the order in which the nodes were once given leaves no trace.
-    Raises ValueError for other names than those of the network, and for a class that cannot be reordered.
-    """
+    """The network with its nodes, and all that it has per node, in the order of these names; ValueError for others."""
     order = order_of(names, network.node_names, ("problem", "network"))
     return network if order is None else _moved(struct.each_row(lambda x: x[order], network), order, names)
 
@@ -69,7 +65,7 @@ def _moved(network: Any, order: np.ndarray, names: Names) -> Any:
 
 
 def _sorted(graph: Graph) -> Graph:
-    """The same graph with every row's slots sorted by sender, padding last."""
+    """The same graph with every row's slots sorted by sender: the order in which nodes were given leaves no trace."""
     mask, senders = np.asarray(graph.mask), np.asarray(graph.senders)
     place = np.argsort(np.where(mask, senders, graph.m), axis=1, kind="stable")
     parts = {"senders": senders, "mask": mask, "weight": np.asarray(graph.weight)}

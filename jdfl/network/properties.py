@@ -195,10 +195,7 @@ def sums_of(W: Any) -> Stochastic:
 
 
 def _diameter(links: Arcs) -> int:
-    """The diameter of a connected network.
-
-    Doubles powers of I + A, then bisects: about 2 log2(diameter) products of 0/1 matrices, independent of the density.
-    """
+    """The diameter of a connected network, by about 2 log2(diameter) products of 0/1 matrices, whatever its density."""
 
     def times(a: np.ndarray, b: np.ndarray) -> np.ndarray:
         return (a @ b > 0).astype(np.float32)
@@ -440,7 +437,7 @@ def check_weights(network: Network, method: str, *, columns: bool = False, mixes
     Where a method mixes, negative weights are accepted only if differences between nodes do not grow; with nonnegative
     weights whose rows sum to one they never do. Single rounds may expand. For fixed and periodic networks, no
     eigenvalue of the product of W - J over a period may exceed one in modulus (within 1e-5; J: all entries 1 / m). This
-    is exact up to 300 nodes; beyond, some 200 products with W decide, so a factor that exceeds one by less than 0.001
+    is exact up to 300 nodes; beyond, products of W with vectors decide, so a factor that exceeds one by less than 0.001
     may pass (by less than 0.02 where W is not symmetric). For networks with random weights, the mean over rounds must
     satisfy || E[W^T W] - J || < 1: computed for random choices and MATCHA's matchings; others in which negative weights
     were seen are refused if the mean of 100 rounds, or of 100 periods, exceeds one by three standard errors (of 4 at

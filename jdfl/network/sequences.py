@@ -198,11 +198,7 @@ def inmost(network: Any, *last: type) -> Any:
 
 
 def graphs_of(network: Network, rounds: int) -> Iterator[tuple[str, Graph]]:
-    """The graphs of a network, each with a label.
-
-    All graphs of a fixed or periodic network, wrapped or not, and of a random choice (except those of probability
-    zero). Of a synchronised network, those of the network inside and of one synchronised round.
-    """
+    """The graphs of a network, each with a label: all that it has, if they are known, or those of some rounds."""
     inner: Any = inmost(network)
     if isinstance(network, Static):
         yield "", network.graph

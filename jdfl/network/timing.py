@@ -270,11 +270,9 @@ Seconds = tuple[Array, Array]  # floats, and the rounding error of each
 
 
 def added(time: Seconds, more: Array) -> Seconds:
-    """The sum of two times [...], with a rounding error that does not grow with the number of additions.
-
-    A float32 that grows by 0.1 at a time is off by percents after some million additions. Here the rounding error of
-    each sum (Knuth's TwoSum) is carried along in a second float. XLA preserves the order of floating-point additions.
-    """
+    """The sum of two times [...], with a rounding error that does not grow with the number of additions."""
+    # A float32 that grows by 0.1 at a time is off by percents after some million additions. The rounding error of each
+    # sum (Knuth's TwoSum) is carried along in a second float. XLA preserves the order of floating-point additions.
     whole, rest = time
     total = whole + more
     back = total - whole
