@@ -131,11 +131,6 @@ def _of(table: np.ndarray, node: np.ndarray) -> np.ndarray:
     return table[node] if len(table) > 1 else np.broadcast_to(table[:1], (*node.shape, *table.shape[1:]))
 
 
-def _transmitted(network: Timed, bits: int) -> Fraction:
-    """The seconds that the transmission of a message with this number of bits takes."""
-    return Fraction(0) if np.isinf(network.bandwidth) else Fraction(int(bits)) / decimal(network.bandwidth)
-
-
 def known(network: Timed, seconds: float, *, gradients: int = 1, messages: bool = True) -> Exact | None:
     """The times of a network in a run until a time, if all of them are known; None: some are random."""
     times, late, slow = network.compute, network.latency, network.slowness
@@ -151,7 +146,8 @@ def known(network: Timed, seconds: float, *, gradients: int = 1, messages: bool 
     if messages:
         assert isinstance(late, FixedTime)
         sizes = network.bits.bits if isinstance(network.bits, Sizes) else (network.bits,)
-        whole = {size: decimal(late.seconds) + _transmitted(network, size) for size in set(sizes)}
+        each = Fraction(0) if np.isinf(network.bandwidth) else 1 / decimal(network.bandwidth)  # seconds of a bit
+        whole = {size: decimal(late.seconds) + int(size) * each for size in set(sizes)}
         third = lcm(*(one.denominator for one in whole.values()))
         travel = np.array([int(whole[size] * third) for size in sizes], object)
     end = decimal(seconds)

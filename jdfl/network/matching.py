@@ -240,13 +240,8 @@ def laplacian(weight: np.ndarray, partner: np.ndarray) -> np.ndarray:
 
 
 def _eigenvalue(X: np.ndarray, place: int) -> float:
-    """The eigenvalue at index `place` of a symmetric X [m, m], counted in ascending order."""
+    """The eigenvalue at index `place`, from 0 in ascending order, of a symmetric X [m, m]."""
     return float(la.eigvalsh(X, subset_by_index=(place, place))[0])
-
-
-def connectivity(L: np.ndarray) -> float:
-    """The algebraic connectivity lambda_2 of a Laplacian [m, m]."""
-    return _eigenvalue(L, 1)
 
 
 def _inner(X: np.ndarray, partner: np.ndarray) -> np.ndarray:
@@ -324,10 +319,10 @@ def activation(partner: np.ndarray, budget: float) -> Activation:
     m, count = partner.shape
     most = budget * count
     if budget == 1:
-        found = connectivity(laplacian(np.ones(int(count)), partner))
+        found = _eigenvalue(laplacian(np.ones(int(count)), partner), 1)
         return Activation(np.ones(count), found, found)
     p = np.full(count, 0.9 * budget)
-    t = 0.5 * connectivity(laplacian(p, partner))
+    t = 0.5 * _eigenvalue(laplacian(p, partner), 1)
     barrier = _Barrier(partner, most, (m + 2 * count) / t)
     best, best_p, bound = 0.0, p, np.inf
     for _ in range(_MOST_STEPS):
@@ -341,7 +336,7 @@ def activation(partner: np.ndarray, budget: float) -> Activation:
             change = laplacian(step[:-1], partner) - step[-1] * np.eye(m)
             bound = min(bound, _largest(X - X @ change @ X, partner, most))
         full = p + (1 - p) * (most - p.sum()) / (count - p.sum())
-        found = connectivity(laplacian(full, partner))
+        found = _eigenvalue(laplacian(full, partner), 1)
         if found > best:
             best, best_p = found, full
         if best >= (1 - TOLERANCE) * bound:
@@ -373,7 +368,7 @@ def mixing_step(p: np.ndarray, partner: np.ndarray) -> tuple[float, float]:
     too.
     """
     L, square = moments(p, partner)
-    furthest = 1 / connectivity(L)
+    furthest = 1 / _eigenvalue(L, 1)
     if np.all(p == 1):  # || I - alpha L - J ||^2 is least where both ends of the spectrum are equally far from zero
         alpha = 2 / (1 / furthest + _eigenvalue(L, L.shape[0] - 1))
     else:

@@ -164,6 +164,7 @@ def summary(network: Graph | Network) -> Summary:
         gap = None
     arcs = links.sender.size
     W: Any = to_scipy(graph)
+    rows, columns = stochastic(W, 1), stochastic(W, 0)
     slots = graph.m**2 if graph.format == "dense" else graph.senders.size
     if graph.format == "buckets" and graph.buckets is not None:
         slots = graph.buckets.slots
@@ -179,19 +180,13 @@ def summary(network: Graph | Network) -> Summary:
         padding_ratio=1 - arcs / graph.senders.size,
         connected=connected,
         diameter=_diameter(links) if connected and graph.m <= DIAMETER_UP_TO else None,
-        stochastic=sums_of(W),
+        stochastic="doubly" if rows and columns else "row" if rows else "column" if columns else "neither",
         symmetric=bool(abs(W - W.T).max() <= TOLERANCE),
         spectral_gap=gap,
         rule=network.rule if isinstance(network, Static) else None,
         format=graph.format,
         mix_slots=slots,
     )
-
-
-def sums_of(W: Any) -> Stochastic:
-    """Which sums of a sparse matrix [m, m] are one: of rows and columns (doubly), of one of them, or of neither."""
-    row, column = stochastic(W, 1), stochastic(W, 0)
-    return "doubly" if row and column else "row" if row else "column" if column else "neither"
 
 
 def _diameter(links: Arcs) -> int:

@@ -39,16 +39,6 @@ BUCKETS_FROM = 2.5  # ratio of the padded table's work to that of buckets above 
 MOST_SLOTS = 2**31  # of a table: 19 GB
 
 
-def refuse_parts(links: Arcs, remedy: str = "") -> None:
-    """Raise `ValueError` for a network that is not connected."""
-    count, largest = components(links)
-    if count > 1:
-        kind = "connected" if links.symmetric else "strongly connected"
-        remedy = remedy or "Pass a connected graph, or connected=False to accept the network as it is."
-        found = f"{count} components, the largest with {largest} of {links.m} nodes"
-        raise ValueError(f"Expected a {kind} network, got {found}. {remedy}")
-
-
 def _mixing(links: Arcs, weights: Weights) -> np.ndarray:
     """The weight [e] of each arc, by the rules at the top of this file."""
     degree = np.bincount(links.receiver, minlength=links.m)
@@ -112,8 +102,12 @@ def build(
     links: Arcs, weights: Weights | None, format: FormatChoice, name: str, *, connected: bool = True, remedy: str = ""
 ) -> Static:
     """Build a fixed network from arcs: check connectivity, compute weights, build the table."""
-    if connected:
-        refuse_parts(links, remedy)
+    count, largest = components(links) if connected else (1, links.m)
+    if count > 1:
+        kind = "connected" if links.symmetric else "strongly connected"
+        remedy = remedy or "Pass a connected graph, or connected=False to accept the network as it is."
+        found = f"{count} components, the largest with {largest} of {links.m} nodes"
+        raise ValueError(f"Expected a {kind} network, got {found}. {remedy}")
     rule = weights or ("metropolis" if links.symmetric else "uniform")
     return Static(table(links, _mixing(links, rule), None, format, columns=rule == "out-degree"), name, rule)
 
