@@ -255,16 +255,12 @@ def _refuse_unreachable(links: Arcs) -> None:
 
 
 def _refuse_disagreement(matrix: Any, links: Arcs) -> None:
-    """Refuse connected weights by which differences between nodes do not vanish: ValueError naming the eigenvalue.
-
-    Weights of zero and more need no eigenvalues: by Perron and Frobenius, as many have modulus one as the lengths of
-    all cycles have for their greatest common divisor.
-    """
-    if matrix.shape[0] == 1:
-        return
+    """Refuse connected weights by which differences between nodes do not vanish: ValueError naming the eigenvalue."""
     lowest = float(matrix.data.min())
-    if lowest >= 0:
-        if np.any(matrix.diagonal() > 0) or _cycles(links) == 1:
+    if matrix.shape[0] == 1 or (lowest >= 0 and np.any(matrix.diagonal() > 0)):
+        return
+    if lowest >= 0:  # by Perron and Frobenius, others have modulus one if all cycles' lengths share a divisor
+        if nx.is_aperiodic(nx.DiGraph(list(zip(links.sender.tolist(), links.receiver.tolist())))):
             return
         second = 1.0
     else:
@@ -285,13 +281,6 @@ def _refuse_disagreement(matrix: Any, links: Arcs) -> None:
         f"Expected W whose second eigenvalue is below 1 in modulus, got |lambda_2| = {second:.6g}: differences between "
         f"nodes would {what}. {remedy} Or pass connected=False to keep it as it is."
     )
-
-
-def _cycles(links: Arcs) -> int:
-    """The greatest common divisor of the lengths of all cycles of a strongly connected network."""
-    sent = sp.csr_array((np.ones(links.sender.size, np.int8), (links.sender, links.receiver)), shape=(links.m,) * 2)
-    far = np.asarray(csgraph.dijkstra(sent, unweighted=True, indices=0)).astype(np.int64)
-    return int(np.gcd.reduce(far[links.sender] + 1 - far[links.receiver]))
 
 
 def _entries(name: str, given: Any) -> tuple[sp.csr_array, Arcs, Names | None]:
