@@ -16,7 +16,7 @@ Everything here is NumPy on the host. Axes: N runs, p features.
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any, cast
 
@@ -24,6 +24,7 @@ import numpy as np
 import scipy
 
 from jdfl.base import checks
+from jdfl.privacy.report import plain, upper
 
 _RIDGE = 1e-9  # of the mean variance; features are computed in float32, whose rounding is below it
 _CAUTION = 50  # factor by which a threshold's bound may fail less often while thresholds are compared
@@ -42,6 +43,77 @@ class Attack:
     mu_high: float  # upper end
     auc: float  # probability that a score of the second world is the larger one
     delta_lower: float | None = None  # lower bound on delta at the requested epsilon, if any
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verdict:
+    """What the results of all audits share: a lower bound on epsilon, compared with the accounted one."""
+
+    algorithm: str
+    epsilon_lower: float  # bound at `confidence`
+    epsilon_accounted: float
+    delta: float
+    confidence: float  # level of every bound
+    seconds: float  # wall time
+
+    @property
+    def violated(self) -> bool:
+        """Whether the bound is above the accounted epsilon.
+
+        For a sound algorithm this has probability at most 1 - `confidence`.
+        """
+        return self.epsilon_lower > self.epsilon_accounted
+
+    @property
+    def inconclusive(self) -> bool:
+        """Whether nothing could have refuted the account."""
+        return False
+
+    @property
+    def exit_status(self) -> int:
+        """The exit status of `jdfl audit`: 0 not refuted, 3 refuted, 4 inconclusive.
+
+        Scripts can distinguish the three by it. 0 is no proof, since another attack may be better, and 4 calls for more
+        runs or canaries. The command itself exits with 2 for settings that it refuses.
+        """
+        return 3 if self.violated else 4 if self.inconclusive else 0
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain data for JSON; numbers that are not finite become None.
+
+        All fields by name, the findings as dictionaries, and `violated`. `jdfl audit --json` prints it. A number of
+        None is an infinite one, or one that does not apply.
+        """
+        return plain(asdict(self) | {"violated": self.violated})
+
+    @property
+    def _account(self) -> str:
+        return f"({upper(self.epsilon_accounted)}, {self.delta:g})"
+
+    @property
+    def _shown(self) -> str:
+        return f"epsilon >= {self.epsilon_lower:.4g} at {100 * self.confidence:g} % confidence"
+
+
+def basis(claimed: bool) -> str:
+    """What an accounted epsilon rests on, in words."""
+    return "claimed" if claimed else "not claimed: what would follow if all assumptions held"
+
+
+def above(mu_low: float, mu_accounted: float | None, more: str) -> list[str]:
+    """A warning that mu is larger than accounted, where it is; `more` of what should be used."""
+    if mu_accounted is None or mu_low <= mu_accounted:
+        return []
+    return [
+        "warning: mu is above the accounted one, beyond what chance explains: look for an error, or use more " + more
+    ]
+
+
+def check_level(confidence: float) -> None:
+    """Refuse a confidence outside (0, 1): ValueError."""
+    checks.positive(confidence=confidence)
+    if not confidence < 1:
+        checks.refuse("confidence < 1", "confidence", confidence, "0.95 is usual.")
 
 
 def attack(

@@ -13,6 +13,7 @@ Axes: n numbers of a release, k of them in which the two vectors differ, N relea
 """
 
 import time
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -23,10 +24,8 @@ from jax import Array, lax
 
 from jdfl.algorithms.algorithm import Algorithm, check_parts
 from jdfl.algorithms.program import Program
-from jdfl.auditing.attack import attack
-from jdfl.auditing.claim import check_level, noisy_guarantee
-from jdfl.auditing.probe import owner
-from jdfl.auditing.verdicts import BitAudit
+from jdfl.auditing.attack import Attack, Verdict, attack, check_level
+from jdfl.auditing.probe import noisy_guarantee, owner
 from jdfl.base import checks
 from jdfl.base.keys import typed_key
 from jdfl.base.streams import Stream
@@ -39,6 +38,51 @@ _RELEASES, _COUNTED = Stream("audit.bits of releases", "private"), Stream("audit
 _VALUES = 2**23  # of a uniform number in float32
 _DIFFER, _DRAWS = 12, 2**21  # numbers in which the vectors differ; draws of noise that are counted
 _CERTAIN = 10.0  # score of a number that only one vector could have produced, relative to that of the noise
+
+
+@dataclass(frozen=True, kw_only=True)
+class BitAudit(Verdict, Attack):
+    """How well two vectors were distinguished by the bits of their releases.
+
+    `epsilon_lower` is a bound at `confidence`, for a single release, as is the accounted epsilon. The command exits
+    with 0 where the result is outside the claim.
+    """
+
+    mechanism: str
+    runs: int  # releases of both vectors together
+    covered: bool  # whether the mechanism claims it against an observer of the bits
+
+    @property
+    def shown(self) -> bool:
+        """Whether the bound is above the accounted epsilon, whether or not bits are covered by the claim."""
+        return self.epsilon_lower > self.epsilon_accounted
+
+    @property
+    def violated(self) -> bool:
+        """Whether the bound is above an epsilon that is claimed against an observer of the bits.
+
+        `Gaussian` claims none: what the bits show of it is outside its claim, and `shown` says whether it exceeds it.
+        """
+        return self.covered and self.shown
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain data for JSON; numbers that are not finite become None.
+
+        All fields by name, with `shown` and `violated`. `jdfl audit --bits --json` prints it.
+        """
+        return super().as_dict() | {"shown": self.shown}
+
+    def statement(self) -> str:
+        """The audit in words, as Markdown list items.
+
+        The first item is the verdict: VIOLATED, OUTSIDE THE CLAIM or not refuted, with the epsilon that was shown.
+        """
+        verdict = "VIOLATED" if self.violated else "OUTSIDE THE CLAIM" if self.shown else "not refuted"
+        told = f"the bits of one release of {self.mechanism} show {self._shown}, against an accounted {self._account}"
+        if not self.covered:
+            told += ", which is void against an observer of the bits; ExactGaussian's is not"
+        lines = [f"audit of bits: {verdict}: {told}", f"AUC {self.auc:.4g}; {self.runs} releases; {self.seconds:.1f} s"]
+        return "\n".join(f"- {line}" for line in lines) + "\n"
 
 
 def audit_bits(

@@ -186,3 +186,13 @@ def _candidates(problem: Problem, along: Array, points: Array, limit: Limit) -> 
     signed = [(sign * length, label) for length in lengths for sign in (1.0, -1.0) for label in known]
     scales = jnp.asarray([length for length, _ in signed], features.dtype)
     return scales[:, None] * along[None], jnp.asarray([label for _, label in signed], labels.dtype)
+
+
+def check_dense(problem: Problem) -> None:
+    """Refuse data in which no single record can be replaced: ValueError."""
+    axes = problem.weight.shape
+    if any(np.shape(leaf)[:2] != axes for leaf in jax.tree.leaves(problem.data)):
+        raise ValueError(
+            f"Expected data with the axes of nodes and examples {axes} in front, got {type(problem).__name__}. "
+            "A record is replaced in dense data only; use the dense problem of the same loss."
+        )

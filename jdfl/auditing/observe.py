@@ -1,4 +1,4 @@
-"""Many runs of an algorithm at once, observed through what one node shows.
+"""Many runs of an algorithm at once, observed through what one node shows, after rounds or at the ends of periods.
 
 What is observed after the start and after every round is `algorithm.visible(state)`, an array [m, k] with k a multiple
 of n, where the algorithm has such a method, and otherwise its parameters. Three of its rows are recorded, as inner
@@ -6,11 +6,14 @@ products with the directions in which the two worlds differ: the node's own, the
 in-neighbours, and the plain mean of its in-neighbours. A linear score can thus subtract what came from others.
 
 A run with a key is bit for bit the one that `jdfl.run` makes with it, except for constants that `prepare` draws
-(periods, the matrices of codecs): they are public, and the same in all runs.
+(periods, the matrices of codecs): they are public, and the same in all runs. For asynchronous methods, what happens
+when is the same in all runs, and the attacker knows it: no guarantee rests on random clocks.
 
-Axes: N runs, m nodes, n parameters, c = k / n blocks, p directions, R = looks + 1 moments, T points.
+Axes: N runs, b of them side by side, m nodes, n parameters, c = k / n blocks, p directions, R = looks + 1 moments, T
+points.
 """
 
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -27,6 +30,12 @@ from jdfl.arrays import ops
 from jdfl.base.streams import Keys
 from jdfl.engine import stepping
 from jdfl.engine.stepping import Setting
+from jdfl.engine.waves import Waves
+from jdfl.events.event import counted
+from jdfl.events.execution import Given, execute, heights_of, merged
+from jdfl.events.faults import links, with_times
+from jdfl.events.method import HAPPENED
+from jdfl.events.plan import planned
 from jdfl.network.graph import Graph
 from jdfl.store.jobs import Jobs, name_of
 
@@ -40,11 +49,9 @@ def visible(algorithm: Any, state: Any) -> Array:
 
 def watched(program: Program) -> Program:
     """The algorithm with a state that keeps the messages themselves, where possible: those of noisy push-sum."""
-    return (
-        program
-        if getattr(program.algorithm, "dpps", None) is None
-        else stepping.with_field(program, "dpps.watch", True)
-    )
+    if getattr(program.algorithm, "dpps", None) is None:
+        return program
+    return stepping.with_field(program, "dpps.watch", True)
 
 
 def check_visible(setting: Setting) -> None:
@@ -118,7 +125,13 @@ def features_of(program: Program, state: Any, *, graph: Graph, directions: Array
     shown = visible(program, state)
     blocks = shown.reshape(shown.shape[0], -1, directions.shape[1])
     rows = jnp.einsum("mcn,pn->mcp", blocks, directions, precision=ops.HIGHEST).reshape(shown.shape[0], -1)
-    return _three(rows, graph, node)
+    # The node's own, W times rows there, and the mean over its in-neighbours (0 for none).
+    own, heard = rows[node], rows[graph.senders[node]]
+    mixed = graph.self_weight[node].astype(rows.dtype) * own + graph.weight[node].astype(rows.dtype) @ heard
+    if graph.synchronised is not None:
+        mixed = jnp.where(graph.synchronised, jnp.mean(rows, axis=0), mixed)
+    mask = graph.mask[node].astype(rows.dtype)
+    return jnp.concatenate([own, mixed, mask @ heard / jnp.maximum(jnp.sum(mask), 1.0)])
 
 
 def observed(
@@ -139,24 +152,21 @@ def observed(
     parts: list[tuple[np.ndarray, np.ndarray]] = []
     for first in range(0, count, rows):
         some_keys = some(keys, np.arange(first, first + rows) % count)
-        made: list[tuple[np.ndarray, np.ndarray]] = []
-
-        def make(folder: Path | None) -> None:
-            features, releases = observe(setting, directions, jnp.int32(node), some_keys, batch=size, **how)  # noqa: B023
-            made.append((np.asarray(features), np.asarray(releases)))  # noqa: B023
-            if folder is not None:
-                np.savez(folder / _FILE, features=made[0][0], releases=made[0][1])  # noqa: B023
-
+        make = partial(observe, setting, directions, jnp.int32(node), some_keys, batch=size, **how)
         if jobs is None:
-            make(None)
+            features, releases = make()
         else:
-            place = jobs.done(name_of(name, first, rows), make)
-            if not made:
-                with np.load(place / _FILE, allow_pickle=False) as file:
-                    made.append((file["features"], file["releases"]))
-        parts += made
+            place = jobs.done(name_of(name, first, rows), partial(_save, make))
+            with np.load(place / _FILE, allow_pickle=False) as file:
+                features, releases = file["features"], file["releases"]
+        parts.append((np.asarray(features), np.asarray(releases)))
     features, releases = (np.concatenate([part[i] for part in parts])[:count] for i in (0, 1))
     return features, releases
+
+
+def _save(make: Callable[[], Any], folder: Path) -> None:
+    features, releases = make()
+    np.savez(folder / _FILE, features=np.asarray(features), releases=np.asarray(releases))
 
 
 def some(tree: Any, rows: Any) -> Any:
@@ -198,11 +208,83 @@ def started(setting: Setting, own: Keys) -> tuple[Setting, Any, Info]:
     return replace(run, algorithm=prepared), state, info
 
 
-def _three(rows: Array, graph: Graph, node: Array) -> Array:
-    """From rows [m, f]: the node's own, W times rows there, and the mean over its in-neighbours (0 for none) [3 f]."""
-    own, heard = rows[node], rows[graph.senders[node]]
-    mixed = graph.self_weight[node].astype(rows.dtype) * own + graph.weight[node].astype(rows.dtype) @ heard
-    if graph.synchronised is not None:
-        mixed = jnp.where(graph.synchronised, jnp.mean(rows, axis=0), mixed)
-    mask = graph.mask[node].astype(rows.dtype)
-    return jnp.concatenate([own, mixed, mask @ heard / jnp.maximum(jnp.sum(mask), 1.0)])
+def observe_events(
+    setting: Setting, directions: Array, node: Array, keys: Keys, *, steps: int, batch: int, looks: int | None = None
+) -> tuple[np.ndarray, np.ndarray]:
+    """As `observe`, for an asynchronous method, with periods in place of rounds."""
+    ends = np.linspace(0, steps, (looks or steps) + 1).round().astype(int)
+    graph, found = links(_times(setting)), list[np.ndarray]()
+    releases = list[np.ndarray]()
+    for first in range(0, len(keys.run), batch):
+        rows = np.arange(first, first + batch) % len(keys.run)  # a last batch of another size would be compiled again
+
+        def look(here: Setting, tables: Any) -> np.ndarray:
+            return np.asarray(_features(here, tables, directions, graph, node))
+
+        seen, number = _played(setting, some(keys, rows), int(node), ends, look)
+        found.append(np.stack(seen, axis=1))
+        releases.append(number)
+    return np.concatenate(found)[: len(keys.run)], np.concatenate(releases)[: len(keys.run)]
+
+
+def pilot_events(setting: Setting, node: Array, keys: Keys, *, steps: int, points: int) -> tuple[Array, Array]:
+    """As `pilot`, for an asynchronous method."""
+
+    def look(here: Setting, tables: Any) -> np.ndarray:
+        return np.asarray(_params(here, tables))[:, int(node)]
+
+    seen, _ = _played(setting, keys, int(node), np.arange(steps + 1), look)
+    path = np.stack(seen, axis=1)
+    kept = np.linspace(0, steps, points).astype(int)
+    return jnp.asarray(path[:, 1:].mean(axis=(0, 1))), jnp.asarray(path[:, kept])
+
+
+def _times(setting: Setting) -> Any:
+    return with_times(setting.network, setting.algorithm.algorithm.title)
+
+
+def _played(
+    setting: Setting, keys: Keys, node: int, ends: Sequence[int] | np.ndarray, look: Callable[[Setting, Any], Any]
+) -> tuple[list[Any], np.ndarray]:
+    """What is seen of runs [b] after numbers of periods `ends`, from 0, and the releases of a node [b]."""
+    method: Any = setting.algorithm.algorithm
+    waves, count = Waves(int(ends[-1])), len(keys.run)
+    program, _, _ = waves.start(setting, ())  # what happens when, and the sizes of tables
+    setting = replace(setting, algorithm=replace(setting.algorithm, plan=program.plan))
+    here, tables, info = _begun(setting, keys)
+    tables = {name: table for name, table in tables.items() if name != HAPPENED}
+    seen, before = [look(here, tables)], 0
+    below: Any = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), tables)
+    heights = heights_of(tables, setting.problem.m)
+    roots: Any = _at_round(keys)
+    given = Given(here.problem, here.algorithm.prepared, roots, links(_times(setting)).weight)
+    for end in ends[1:]:
+        after = waves.events.until(float(end) * float(method.period))
+        events, lane = merged([waves.events[before:after]] * count, method.kinds, heights)
+        below, before = execute(method, below, given, planned(events, method.kinds), events, lane), after
+        seen.append(look(here, jax.tree.map(lambda leaf: leaf.reshape(count, -1, *leaf.shape[1:]), below)))
+    made = counted(waves.events[:before], waves.notes, ["releases"], np.zeros(setting.problem.m, np.int64))
+    return seen, np.asarray(info.releases)[:, node] + made["releases"][node]
+
+
+@jax.jit
+def _at_round(keys: Keys) -> Keys:
+    return jax.vmap(lambda own: own.at_round(0))(keys)
+
+
+@jax.jit
+def _begun(setting: Setting, keys: Keys) -> tuple[Setting, Any, Info]:
+    """The prepared setting, and states and counts of runs [b] before their first event."""
+    here, _, _ = started(setting, some(keys, 0))
+    state, info = jax.vmap(lambda own: started(setting, own)[1:])(keys)
+    return here, state, info
+
+
+@jax.jit
+def _params(here: Setting, tables: Any) -> Array:
+    return jax.vmap(here.algorithm.params)(tables)
+
+
+@jax.jit
+def _features(here: Setting, tables: Any, directions: Array, graph: Any, node: Array) -> Array:
+    return jax.vmap(partial(features_of, here.algorithm, graph=graph, directions=directions, node=node))(tables)

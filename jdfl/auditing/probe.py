@@ -40,6 +40,7 @@ from jdfl.auditing.observe import some, started, visible
 from jdfl.base import struct
 from jdfl.base.streams import Keys
 from jdfl.engine import stepping
+from jdfl.engine.spending import guarantee_of
 from jdfl.engine.stepping import Setting
 from jdfl.events.method import AsyncMethod
 from jdfl.network.links import between
@@ -106,6 +107,15 @@ def owner(algorithm: Any) -> str | None:
     known = [field.name for field in fields(algorithm)] if is_dataclass(algorithm) else []  # excludes properties
     noisy = (name for name in ("updates", "gradients") if name in known)
     return next((name for name in noisy if getattr(getattr(algorithm, name), "mechanism", None) is not None), None)
+
+
+def noisy_guarantee(program: Program, problem: Problem) -> Guarantee:
+    """The algorithm's guarantee; ValueError where it has no noise."""
+    guarantee = guarantee_of(program, problem)
+    if guarantee.event is None:
+        told = f"Expected an algorithm with noise to audit, got none: {guarantee.reason}. {guarantee.remedy}"
+        raise ValueError(told.strip())
+    return guarantee
 
 
 def refusal(program: Program) -> str:

@@ -8,12 +8,15 @@ measured where possible (see `jdfl.auditing.probe`), and a measurement that cann
 The attacker knows all settings, what `prepare` draws, all other records, and everything that the node and its
 in-neighbours show in every round (see `jdfl.auditing.observe`).
 
-Axes: m nodes.
+Axes: m nodes, N runs, p features.
 """
 
 import math
 import time
-from dataclasses import replace
+import warnings
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -24,13 +27,20 @@ import numpy as np
 from jax import Array
 
 from jdfl.algorithms.algorithm import Algorithm
-from jdfl.auditing import observe, observe_events
-from jdfl.auditing.attack import attack
-from jdfl.auditing.canary import Canary, Limit, designed, given, planted
-from jdfl.auditing.claim import accounted, check, check_features
-from jdfl.auditing.observe import check_visible, observed, some, watched
-from jdfl.auditing.probe import most_runs, probe
-from jdfl.auditing.result import Audit
+from jdfl.algorithms.program import Program
+from jdfl.auditing.attack import Attack, Verdict, above, attack, basis, check_level
+from jdfl.auditing.canary import Canary, Limit, check_dense, designed, given, planted
+from jdfl.auditing.observe import (
+    check_visible,
+    observe,
+    observe_events,
+    observed,
+    pilot,
+    pilot_events,
+    some,
+    watched,
+)
+from jdfl.auditing.probe import Probe, most_runs, noisy_guarantee, probe
 from jdfl.base import arguments, checks
 from jdfl.base.backend import backend
 from jdfl.base.keys import key_data, key_digest, typed_key
@@ -41,7 +51,8 @@ from jdfl.engine.start import check_run
 from jdfl.engine.stepping import Setting
 from jdfl.events.method import AsyncMethod
 from jdfl.network.graph import Network
-from jdfl.privacy import GaussianEvent, Guarantee
+from jdfl.privacy import GaussianEvent, Guarantee, Ledger, report
+from jdfl.privacy.report import upper
 from jdfl.problems import Problem
 from jdfl.store.jobs import Jobs, name_of, opened
 
@@ -50,6 +61,118 @@ _PILOT, _DIRECTION = Stream("audit.pilot", "private"), Stream("audit.direction",
 _PUBLIC, _PROBE = Stream("audit.constants", "shared"), Stream("audit.probe", "private")
 _PILOTS, _POINTS = 4, 5  # pilot runs, and points on the path of each
 _MOST_LANES, _MOST_NUMBERS = 256, 2**20  # runs side by side; parameters in them
+_FEW = 20  # runs per weight of the score
+
+
+@dataclass(frozen=True, kw_only=True)
+class Audit(Verdict, Attack, Probe):
+    """How well an attack distinguished two neighbouring datasets, compared with the accounted epsilon.
+
+    `mu_hat` is the distance of N(0, 1) from N(mu, 1), which alone decides how well Gaussian releases can be
+    distinguished. `epsilon_lower` is a bound at `confidence`; `epsilon_most` is what a faultless attack with this
+    number of runs would have shown: they cannot refute a larger accounted epsilon.
+    """
+
+    runs: int  # in both worlds together
+    releases: int  # by the canary's node, in the run with most
+    mu_accounted: float | None  # None for noise that is not Gaussian, and for gradients of samples
+    claimed: bool  # whether the algorithm claims it, or it would follow if all assumptions held
+    canary: str
+    left_out: tuple[str, ...]  # what the guarantee leaves out; constants from data are taken as public
+    published: tuple[float, float] | None = None  # epsilon and delta that the algorithm's paper claims
+
+    @property
+    def violated(self) -> bool:
+        """Whether the attack's bound is above the accounted epsilon, or there are findings.
+
+        The attack flags a sound algorithm with probability at most 1 - `confidence`, and all tests of repeated rounds
+        together with probability at most 1e-6.
+        """
+        return bool(self.families)
+
+    @property
+    def families(self) -> tuple[str, ...]:
+        """What refutes the account: "attack" where the attack does, then the families of the findings, clearest first.
+
+        Families indicate where to look for the error, such as the noise's size, the sensitivity or the sampling. Empty
+        where nothing refutes the account.
+        """
+        attack = ["attack"] if self.epsilon_lower > self.epsilon_accounted else []
+        return tuple(dict.fromkeys(attack + [one.family for one in self.findings]))
+
+    @property
+    def inconclusive(self) -> bool:
+        """Whether nothing was refuted, no rounds could be repeated, and more is claimed than the attack can judge.
+
+        `not_probed` says why no rounds were repeated. An attack alone finds few errors, so a claim is inconclusive
+        then; so is any account above `epsilon_most`, the bound of a faultless attack with this number of runs.
+        """
+        unjudged = self.claimed or self.epsilon_accounted > self.epsilon_most
+        return not self.violated and bool(self.not_probed) and unjudged
+
+    @property
+    def refutes_published(self) -> bool:
+        """Whether the attack shows more than the paper's claim allows.
+
+        It compares `delta_lower`, a bound at `confidence` for the published epsilon, with the published delta, and is
+        False where no paper claims anything. It does not affect `violated`, which concerns what jdfl accounts for.
+        """
+        return self.published is not None and self.delta_lower is not None and self.delta_lower > self.published[1]
+
+    def statement(self) -> str:
+        """The audit in words, as Markdown list items.
+
+        The first item is the verdict: VIOLATED, INCONCLUSIVE or not refuted, with the epsilon that was shown, its
+        confidence and the accounted one. Then follow mu, the attack's size, the failed tests, the published claim, and
+        what was not attacked.
+        """
+        rests, shown = basis(self.claimed), f"shows {self._shown}"
+        attacked = f"the attack on {self.algorithm} {shown}, against an accounted {self._account} ({rests})"
+        if self.violated:
+            measured = [family for family in self.families if family != "attack"]
+            why = [f"the attack {shown}"] if "attack" in self.families else []
+            why += [f"measurements disagree: {', '.join(measured)}"] if measured else []
+            verdict = (
+                f"VIOLATED: {self.algorithm} is accounted for as {self._account}-differentially private ({rests}), "
+                f"but {', and '.join(why)}"
+            )
+        elif self.inconclusive:
+            why = "which this number of runs cannot refute"
+            if self.epsilon_accounted <= self.epsilon_most:
+                why = "and nothing else was measured"
+            verdict = f"INCONCLUSIVE: {attacked}, {why}"
+        else:
+            verdict = f"not refuted: {attacked}. An audit can refute but not prove: another attack may be better"
+        mu = "" if self.mu_accounted is None else f", against an accounted {self.mu_accounted:.4g}"
+        lines = [
+            f"audit: {verdict}",
+            f"mu: {self.mu_hat:.4g} ({self.mu_low:.4g} to {self.mu_high:.4g}){mu}; AUC {self.auc:.4g}",
+            f"attack: {self.runs} runs, {self.releases} releases of the node, canary {self.canary}; "
+            f"{self.seconds:.1f} s",
+        ]
+        if self.not_probed:
+            lines.append(f"not probed: {self.not_probed}")
+        elif self.tests:
+            lines.append(f"probed: {self.tests} tests of repeated rounds, {len(self.findings)} failed")
+        clearest = {one.family: one for one in reversed(self.findings)}
+        lines += [
+            f"{one.family}: {one.told} (p = {one.p:.2g}, below {one.level:.2g})" for one in reversed(clearest.values())
+        ]
+        if self.published is not None and self.delta_lower is not None:
+            told = "REFUTED" if self.refutes_published else "not refuted"
+            lines.append(
+                f"as published, {told}: epsilon = {self.published[0]:.4g} at delta = {self.published[1]:.4g}; the "
+                f"attack shows delta >= {self.delta_lower:.4g} there"
+            )
+        lines += [f"not attacked, taken as public: {one}" for one in self.left_out]
+        if not self.violated:
+            lines += above(self.mu_low, self.mu_accounted, "runs")
+        if not self.violated and self.epsilon_accounted > self.epsilon_most:
+            lines.append(
+                f"this number of runs can show epsilon >= {self.epsilon_most:.4g} at most: more are needed to refute "
+                f"{upper(self.epsilon_accounted)}"
+            )
+        return "\n".join(f"- {line}" for line in lines) + "\n"
 
 
 def audit(
@@ -111,37 +234,13 @@ def audit(
     Raises ValueError for an algorithm without noise, for invalid settings, for a problem that needs a pair of examples,
     and for runs that do not stay finite.
     """
-    given = algorithm, problem, network, steps, runs, node, canary, delta, key, batch, looks, fitted, confidence
-    if folder is None:
-        if retry:
-            raise ValueError(f"Expected a folder for what is tried again, got retry = {retry!r} without one.")
-        return _audited(*given, None)
+    if folder is None and retry:
+        raise ValueError(f"Expected a folder for what is tried again, got retry = {retry!r} without one.")
     checks.whole(0, retry=retry)
-    place = Path(arguments.argument("folder", folder, str | Path))
-    place.mkdir(exist_ok=True)
-    with opened(place, {"work": "audit", "versions": versions()}, retry=int(retry)) as jobs:
-        return _audited(*given, jobs)
-
-
-def _audited(
-    algorithm: Algorithm,
-    problem: Problem,
-    network: Network,
-    steps: int,
-    runs: int,
-    node: int,
-    canary: Any,
-    delta: float | None,
-    key: int | Array,
-    batch: int | None,
-    looks: int | None,
-    fitted: float,
-    confidence: float,
-    jobs: Jobs | None,
-) -> Audit:
+    place = None if folder is None else Path(arguments.argument("folder", folder, str | Path))
     began, network = time.perf_counter(), stepping.paired(problem, network)
     program = check_run(algorithm, problem, network, steps, 1, None)
-    guarantee = check(program, problem, runs, node, canary, delta, batch, confidence, fitted)
+    guarantee = _check(program, problem, runs, node, canary, delta, batch, confidence, fitted)
     steps, looks, half = int(steps), int(steps) if looks is None else looks, int(runs) // 2
     checks.whole(1, steps, "It is the number of intervals of rounds.", looks=looks)
     seed, asynchronous = typed_key(key), isinstance(algorithm, AsyncMethod)
@@ -152,22 +251,18 @@ def _audited(
     found, pairs = _canary(setting, steps, node, canary, guarantee, pilots, direction)
     batch = _lanes(algorithm, problem) if batch is None else int(batch)
     looked: dict[str, Any] = {"steps": steps, "batch": min(batch, half), "looks": int(looks)}
+    how = {**looked, "observe": observe_events if asynchronous else observe}
     shown: list[tuple[np.ndarray, np.ndarray]] = []
-    for world, keys in zip((found.zero, found.one), worlds):
-        about = (
-            _about(setting, world, network) if jobs is not None else {},
-            key_digest(key_data(seed)),
-            node,
-            half,
-            looked,
-        )
-        here = replace(setting, problem=world)
-        how = {**looked, "observe": observe_events.observe if asynchronous else observe.observe}
-        shown.append(observed(here, found.directions, node, keys, jobs, name_of(*about), **how))
+    with _kept(place, int(retry)) as jobs:
+        for world, keys in zip((found.zero, found.one), worlds):
+            about = {} if jobs is None else _about(setting, world, network)
+            name = name_of(about, key_digest(key_data(seed)), node, half, looked)
+            here = replace(setting, problem=world)
+            shown.append(observed(here, found.directions, node, keys, jobs, name, **how))
     seen = [features.astype(np.float64).reshape(half, -1) for features, _ in shown]
     check_features(seen)
     releases = max(int(np.max(counts)) for _, counts in shown)
-    delta, epsilon = accounted(guarantee, problem, releases, node, delta)
+    delta, epsilon = _accounted(guarantee, problem, releases, node, delta)
     event, paper = guarantee.event, guarantee.published
     mu = None
     if isinstance(event, GaussianEvent) and guarantee.sampling is None:
@@ -192,6 +287,17 @@ def _audited(
     )
 
 
+@contextmanager
+def _kept(folder: Path | None, retry: int) -> Generator[Jobs | None]:
+    """The folder in which runs are kept."""
+    if folder is None:
+        yield None
+        return
+    folder.mkdir(exist_ok=True)
+    with opened(folder, {"work": "audit", "versions": versions()}, retry=retry) as jobs:
+        yield jobs
+
+
 def _about(setting: Setting, world: Problem, network: Network) -> dict[str, str]:
     """What identifies the runs of a world that are kept: settings, data, and what is computed."""
     built: dict[str, Any] = {"algorithm": setting.algorithm.algorithm, "problem": world, "network": network}
@@ -213,8 +319,8 @@ def _canary(
 ) -> tuple[Canary, list[Any]]:
     """The two worlds, from a few runs without a canary, and pairs of examples for repeated rounds."""
     problem, algorithm = setting.problem, setting.algorithm.algorithm
-    pilot = observe_events.pilot if isinstance(algorithm, AsyncMethod) else observe.pilot
-    mean, paths = pilot(setting, jnp.int32(node), keys, steps=steps, points=_POINTS)
+    first = pilot_events if isinstance(algorithm, AsyncMethod) else pilot
+    mean, paths = first(setting, jnp.int32(node), keys, steps=steps, points=_POINTS)
     points, limit = paths.reshape(-1, problem.n), Limit.of(algorithm)
     if not bool(jnp.all(jnp.isfinite(points))):
         raise ValueError("Expected runs that stay finite, got some that diverge. Lower the step size or the noise.")
@@ -232,3 +338,65 @@ def _lanes(algorithm: Algorithm, problem: Problem) -> int:
     if backend() == "cpu" and not getattr(getattr(algorithm, "codec", None), "free", True):
         return 1
     return max(1, min(_MOST_LANES, _MOST_NUMBERS // (problem.m * problem.n)))
+
+
+def _check(
+    program: Program,
+    problem: Problem,
+    runs: int,
+    node: int,
+    canary: Any,
+    delta: float | None,
+    batch: int | None,
+    confidence: float,
+    fitted: float,
+) -> Guarantee:
+    """Refuse everything that can be refused before a run; returns the algorithm's guarantee."""
+    checks.whole(100, remedy="Half of the runs see each world, and half of these are used for testing.", runs=runs)
+    remedy = "It is one of the problem's nodes; the id of a name is problem.node_names.index(name)."
+    checks.whole(0, problem.m - 1, remedy, node=node)
+    if batch is not None:
+        checks.whole(1, batch=batch)
+    check_level(confidence)
+    checks.fraction("It is the share of the runs that the score is fitted on.", fitted=fitted)
+    if int(runs // 2 * fitted) < 8 or int(runs // 2 * (1 - fitted)) < 8:
+        raise ValueError(
+            f"Expected fitted that leaves 8 runs of each world to fit on and 8 to test with, got fitted = {fitted!r} "
+            f"of {runs} runs. 0.5 is usual; less where there are few looks."
+        )
+    if isinstance(canary, str):
+        checks.one_of(("aligned", "random"), "Or pass a pair of examples.", canary=canary)
+    check_dense(problem)
+    if not isinstance(canary, str):
+        given(problem, canary)
+    guarantee = noisy_guarantee(program, problem)
+    _accounted(guarantee, problem, 1, node, delta)
+    return guarantee
+
+
+def _accounted(
+    guarantee: Guarantee, problem: Problem, releases: int, node: int, delta: float | None
+) -> tuple[float, float]:
+    """Delta and a node's epsilon after all releases of every node, under assumptions where nothing is claimed."""
+    records = np.asarray(problem.sizes)
+    each = np.full(problem.m, releases)
+    accounting = "sound" if guarantee.claimed else "paper"
+    total = report(guarantee, each, records, delta=delta, accounting=accounting).delta
+    return total, Ledger.of(guarantee, each, records).epsilon(node, total)
+
+
+def check_features(seen: list[np.ndarray]) -> None:
+    """Refuse runs that did not stay finite; warn where there are too few runs for the number of features."""
+    wrong = sum(int((~np.isfinite(features)).any(axis=1).sum()) for features in seen)
+    runs, weights = sum(map(len, seen)), seen[0].shape[1]
+    if wrong:
+        raise ValueError(
+            f"Expected runs that stay finite, got {wrong} of {runs} that do not. Lower the step size or the noise, "
+            "or use a weaker canary."
+        )
+    if weights * _FEW > runs:
+        warnings.warn(
+            f"The score has {weights} weights and {runs} runs: the attack is weaker than it could be. Use more runs, "
+            "or fewer steps or looks.",
+            stacklevel=3,
+        )

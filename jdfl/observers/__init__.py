@@ -1,8 +1,7 @@
 """What observers with a limited view learn about each node, derived from a method's own step."""
 
-from jdfl.observers.observe import observe, observe_pairs
+from jdfl.observers.observe import Exposure, Pairs, observe, observe_pairs
 from jdfl.observers.observer import Coalition, Everyone, FinalModels, Neighbour, Observer, Server
-from jdfl.observers.result import Exposure, Pairs
 
 __all__ = [
     "Coalition",

@@ -1,20 +1,41 @@
-"""How a node's releases spread through a method's messages: an affine map whose rows are derived on request.
+"""A method's rounds as an affine map from its releases to its messages, derived from its step.
 
-Axes: m nodes, d slots of the neighbour table, T rounds, P inputs per node, c columns.
+With inputs in place of the noisy releases, the program of all rounds computes what leaves the nodes. Each of these rows
+is a linear combination of the inputs, whose coefficients are found by reverse-mode differentiation, many rows at a
+time, one per column. Random inputs check the result: the program must be affine, treat coordinates alike, and send the
+same messages whatever is released.
+
+Axes: m nodes, d slots of the neighbour table, T rounds, P inputs per node, S places of the program at which rows are
+recorded, c columns.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import Array
+from jax import Array, lax
 from scipy import sparse as sp
 from scipy.sparse import csgraph
 
-from jdfl.algorithms.round import To
+from jdfl.algorithms.algorithm import codec_of
+from jdfl.algorithms.gradients import Gradients
+from jdfl.algorithms.program import Program
+from jdfl.algorithms.round import Moment, To, exact
+from jdfl.base.keys import typed_key
+from jdfl.base.streams import Keys
+from jdfl.codecs import Dense
+from jdfl.engine import stepping
+from jdfl.engine.stepping import Setting
+from jdfl.network import Graph, Network
+from jdfl.observers.watched import Given, Log, NoMapError, Shape, Watched
+from jdfl.problems import Problem
+
+_ENTRIES = 2**24  # computed in one backward pass
+_MOST_COLUMNS = 512
+_TOLERANCE = 1e-9  # for affinity, in float64
 
 
 @dataclass(frozen=True)
@@ -92,3 +113,205 @@ class Spread:
             values = np.broadcast_to(weights, ends.shape).ravel()
             parts.append(sp.csr_array((values, (p * self.m + ends.ravel(), columns)), (size, len(ends))))
         return sp.hstack(parts, format="csr")
+
+
+def spread(program: Program, problem: Problem, network: Network, steps: int, key: int | Array) -> Spread:
+    """The map of a planned program over `steps` rounds; NoMapError where there is none, with the reason."""
+    with jax.enable_x64(True):
+        return _Rounds(program, problem, network, steps, key).spread()
+
+
+class _Rounds:
+    """The program of all rounds, with its releases as inputs."""
+
+    def __init__(self, program: Program, problem: Problem, network: Network, steps: int, key: int | Array) -> None:
+        self.m, self.steps, self.plan = problem.m, steps, program.plan
+        self.keys = Keys.of(typed_key(key))
+        self.network = stepping.nameless(network)
+        self.algorithm = _followed(program.algorithm, problem)
+        self.weight = np.asarray(problem.weight, np.float64)
+        self.curvature = np.asarray(problem.curvature, np.float64)
+        self.before, self.each = self._logs()
+        self.first, self.per_round = len(self.before.inputs), len(self.each.inputs)
+        self.inputs = self.before.inputs + steps * self.each.inputs
+        if all(one is None for one in self.inputs):
+            raise NoMapError("it releases nothing")
+
+    def spread(self) -> Spread:
+        """The map, checked."""
+        places = [Place(-1, one.to) for one in self.before.sent]
+        places += [Place(k, one.to) for k in range(self.steps) for one in self.each.sent]
+        asked = [release for release, _ in self.before.points]
+        for k in range(self.steps):
+            asked += [self.first + k * self.per_round + release for release, _ in self.each.points]
+        points = [(release, len(places) + j) for j, release in enumerate(asked)]
+        final = len(places) + len(points)
+        columns = max(2, min(_MOST_COLUMNS, _ENTRIES // (self.m * (final + 1 + len(self.inputs)))))
+        shapes = [(rows, self.m, columns) for rows in (self.first, self.steps * self.per_round)]
+
+        @jax.jit
+        def pull(place: Array, weight: Array) -> tuple[Array, Array]:
+            zeros = [jnp.zeros(shape) for shape in shapes]
+            cotangent = jnp.zeros((final + 1, self.m, columns))
+            cotangent = cotangent.at[place, :, jnp.arange(columns)].set(weight.T)
+            return jax.vjp(lambda *given: self.forward(*given)[0], *zeros)[1](cotangent)
+
+        by, graphs, fixed, factors = self._checked(shapes)
+        heard = np.asarray(graphs.out_degree) > 0
+        for index, place in enumerate(places):
+            if place.to == "neighbours":
+                by[index] &= heard[max(place.round, 0)]
+        together = graphs.synchronised
+        return Spread(
+            m=self.m,
+            steps=self.steps,
+            inputs=self.inputs,
+            factor=_factor(len(self.inputs), factors),
+            rounds=self.first * [-1] + [k for k in range(self.steps) for _ in range(self.per_round)],
+            places=places,
+            by=by,
+            senders=np.asarray(graphs.senders),
+            heard=np.asarray(graphs.mask),
+            weight=np.asarray(graphs.weight),
+            everyone=np.zeros(self.steps, bool) if together is None else np.asarray(together),
+            points=points,
+            fixed=fixed,
+            final=final,
+            pull=pull,
+            columns=columns,
+        )
+
+    def _checked(self, shapes: list[tuple[int, int, int]]) -> tuple[np.ndarray, Graph, bool, np.ndarray]:
+        """The senders at every place [messages, m], the graphs, `fixed`, and rows of C; NoMapError if not affine."""
+        random = np.random.default_rng(0)
+        a, b = ([random.standard_normal((*shape[:2], 3)) for shape in shapes] for _ in range(2))
+        alike = [np.broadcast_to(one[:, :, :1], one.shape) for one in b]
+        given = [a, b, [2 * one - 3 * other for one, other in zip(a, b)], [0 * one for one in a], alike]
+        forward = jax.jit(self.forward)
+        ran = [forward(*map(jnp.asarray, one)) for one in given]
+        rows = [np.asarray(one) for one, _ in ran]
+        bys = [np.asarray(by) for _, (by, *_) in ran]
+        bare = [np.asarray(one) for _, (_, _, one, _) in ran]
+        if any((by != bys[0]).any() for by in bys):
+            raise NoMapError("the senders of a round depend on what has been released")
+        f_a, f_b, f_both, f_0, f_alike = rows
+        size = np.max(np.abs(np.stack(rows)))
+        gaps = {
+            "its step is not affine in what is released": f_both - f_0 - 2 * (f_a - f_0) + 3 * (f_b - f_0),
+            "its step does not treat the entries of a vector alike": f_alike - f_b[:, :, :1],
+        }
+        for reason, gap in gaps.items():
+            if not np.max(np.abs(gap)) <= _TOLERANCE * size:  # NaN is not a map either
+                raise NoMapError(f"{reason} (by {np.max(np.abs(gap)) / size:.1g} of its size)")
+        _, graphs, _, factors = ran[0][1]
+        return bys[0].copy(), graphs, all(np.array_equal(one, bare[0]) for one in bare), np.asarray(factors)
+
+    def forward(self, first: Array, rest: Array) -> tuple[Array, tuple[Array, Graph, Array, Array]]:
+        """Rows [S, m, c] of messages, of points and of the final parameters, given inputs [P, m, c]."""
+        shape = self._shape(first.shape[2])
+        state, log = self._begin(first, shape)
+        given = rest.reshape(self.steps, self.per_round, *rest.shape[1:])
+
+        def step(state: Any, now: tuple[Array, Array]) -> tuple[Any, Any]:
+            new, log, moment = self._step(state, now[0], now[1], shape)
+            return new, (*_arrays(log, rest.shape[1:]), moment.graph, log.bare, _rows_of(log))
+
+        rounds = jnp.arange(self.steps, dtype=jnp.int32)
+        state, (sent, points, by, graphs, bare, factors) = lax.scan(step, state, (rounds, given))
+        began = _arrays(log, rest.shape[1:])
+
+        def together(one: Array, other: Array) -> Array:
+            return jnp.concatenate([one, other.reshape(-1, *one.shape[1:])])
+
+        last = self.algorithm.params(state)[None]
+        rows = jnp.concatenate([together(began[0], sent), together(began[1], points), last])
+        every = jnp.concatenate([*(one[None] for one in log.bare), *bare])
+        return rows, (together(began[2], by), graphs, every, factors[:, 0] if factors.shape[1] else factors[:0])
+
+    def _logs(self) -> tuple[Log, Log]:
+        """What happens before the first round, and in a round."""
+        shape, logs = self._shape(2), []
+
+        def once() -> Any:
+            state, before = self._begin(None, shape)
+            new, log, _ = self._step(state, jnp.int32(0), None, shape)
+            logs.extend((before, log))
+            return self.algorithm.params(new)
+
+        jax.eval_shape(once)
+        return logs[0], logs[1]
+
+    def _shape(self, columns: int) -> Shape:
+        return Shape(jnp.zeros(self.weight.shape), jnp.asarray(self.weight), jnp.asarray(self.curvature), width=columns)
+
+    def _setting(self, shape: Shape) -> Setting:
+        node = jnp.arange(self.m, dtype=jnp.int32)
+        return Setting(Program(self.algorithm, self.plan), shape, self.network, None, self.keys, node)
+
+    def _round(self, setting: Setting, moment: Moment, given: Array | None, log: Log) -> Watched:
+        shape: Any = setting.problem
+        ready = self.algorithm.prepared(shape, stepping.begun(setting), self.plan)
+        return Watched(moment=moment, problem=shape, prepared=ready, given=given, log=log)
+
+    def _begin(self, given: Array | None, shape: Shape) -> tuple[Any, Log]:
+        log, setting = Log(), self._setting(shape)
+        return self.algorithm.init(self._round(setting, stepping.begun(setting), given, log)), log
+
+    def _step(self, state: Any, k: Array, given: Array | None, shape: Shape) -> tuple[Any, Log, Moment]:
+        log, setting = Log(), self._setting(shape)
+        moment = stepping.drawn(setting, k)
+        if moment.graph.late is not None:
+            raise NoMapError("messages of its network may be late")
+        new = self.algorithm.step(state, self._round(setting, moment, given, log))
+        return stepping.kept(state, new, moment), log, moment
+
+
+def _arrays(log: Log, shape: tuple[int, ...]) -> tuple[Array, Array, Array]:
+    """The rows of messages and of points [., m, c] of a log, and the senders [., m]."""
+    sent = jnp.zeros((0, *shape)) if not log.sent else jnp.stack([one.x for one in log.sent])
+    points = jnp.zeros((0, *shape)) if not log.points else jnp.stack([x for _, x in log.points])
+    by = jnp.zeros((0, shape[0]), jnp.bool_) if not log.sent else jnp.stack([one.by for one in log.sent])
+    return sent, points, by
+
+
+def _rows_of(log: Log) -> Array:
+    """The row [1, p] of C in a round whose noise is correlated with earlier noise, or none [0, 0]."""
+    if log.factors and len(log.inputs) > 1:
+        raise NoMapError("it makes several releases in a round, whose noise is correlated over rounds")
+    return jnp.stack(log.factors) if log.factors else jnp.zeros((0, 0))
+
+
+def _factor(count: int, rows: np.ndarray) -> np.ndarray | None:
+    """C^-1 [P, P] for correlated releases, from the rows [P, p] of C, diagonal first; None: not correlated."""
+    if not len(rows):
+        return None
+    C = np.zeros((count, count))
+    for back in range(min(count, rows.shape[1])):
+        C[np.arange(back, count), np.arange(count - back)] = rows[back:, back]
+    return np.linalg.inv(C)
+
+
+def _followed(algorithm: Any, problem: Problem) -> Any:
+    """The settings with given gradients, in float64; NoMapError for parts that cannot be replaced."""
+    if hasattr(algorithm, "gradients"):
+        if type(algorithm.gradients) is not Gradients:
+            raise NoMapError(f"its gradients have their own class, {type(algorithm.gradients).__name__}")
+        inner = {one.name: getattr(algorithm.gradients, one.name) for one in fields(Gradients)}
+        scale = jnp.asarray(np.asarray(algorithm.gradients.sensitivities(problem), np.float64))
+        algorithm = replace(algorithm, gradients=Given(**inner, slope=_slope(problem), scale=scale))
+    if not hasattr(algorithm, "codec"):
+        return algorithm
+    if not exact(codec_of(algorithm, problem), jnp.zeros((1, 1), problem.dtype)):
+        raise NoMapError(f"its codec {algorithm.codec!r} loses information")
+    return replace(algorithm, codec=Dense("float64"))
+
+
+def _slope(problem: Problem) -> float:
+    """The s of a regulariser s / 2 ||w||^2; NoMapError for any other."""
+    w = jnp.asarray(np.random.default_rng(0).standard_normal((2, problem.n)), problem.dtype)
+    g = np.asarray(jax.vmap(jax.grad(problem.regulariser))(w), np.float64)
+    at = np.asarray(w, np.float64)
+    slope = float(np.sum(g * at) / np.sum(at * at))
+    if np.max(np.abs(g - slope * at)) > 1e-5 * np.max(np.abs(g)):
+        raise NoMapError("its regulariser is not a multiple of the squared norm")
+    return slope

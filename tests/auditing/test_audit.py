@@ -13,8 +13,8 @@ import jdfl
 from jdfl.algorithms.program import Program
 from jdfl.auditing import Audit, audit
 from jdfl.auditing.canary import Limit, designed
-from jdfl.auditing.claim import check_features
 from jdfl.auditing.observe import observe
+from jdfl.auditing.run import check_features
 from jdfl.base.keys import typed_key
 from jdfl.base.streams import Keys
 from jdfl.engine import stepping

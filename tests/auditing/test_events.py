@@ -10,7 +10,7 @@ import pytest
 import jdfl
 from jdfl import network as nw
 from jdfl.algorithms.program import planned
-from jdfl.auditing import observe_events
+from jdfl.auditing import observe
 from jdfl.base.streams import Keys
 from jdfl.engine import stepping
 from jdfl.engine.waves import Waves
@@ -38,9 +38,7 @@ def test_what_is_observed_is_what_runs_show(name):
     keys: Any = jax.vmap(Keys.of)(jax.random.split(jax.random.key(3), 3))
     public = Keys.of(jax.random.key(9))
     setting = stepping.setting(program, problem, network(), None, public)
-    seen, releases = observe_events._played(
-        setting, keys, 1, range(5), lambda here, tables: observe_events._params(here, tables)
-    )
+    seen, releases = observe._played(setting, keys, 1, range(5), lambda here, tables: observe._params(here, tables))
     for lane in (0, 2):
         own = replace(jax.tree.map(lambda leaf: leaf[lane], keys), network=public.network)  # noqa: B023
         alone = replace(setting, keys=own)

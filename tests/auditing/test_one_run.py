@@ -9,8 +9,7 @@ import pytest
 import scipy
 
 import jdfl
-from jdfl.auditing.dirac import Dirac, places, planted, with_sizes
-from jdfl.auditing.guesses import chance, epsilon_shown, right_guesses
+from jdfl.auditing.one_run import Dirac, chance, epsilon_shown, places, planted, right_guesses, with_sizes
 from tests.auditing.planted import BUGS, plant
 from tests.later import Later
 from tests.refused import each_refused, refused

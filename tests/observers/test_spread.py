@@ -13,7 +13,7 @@ from jdfl.base import struct
 from jdfl.base.keys import typed_key
 from jdfl.base.streams import Keys
 from jdfl.network.graph import as_dense, round_of
-from jdfl.observers.rounds import spread
+from jdfl.observers.spread import spread
 from jdfl.observers.watched import NoMapError
 from tests.later import Later
 
