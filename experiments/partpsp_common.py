@@ -31,7 +31,7 @@ import jdfl
 from jdfl import network
 from jdfl.engine.metrics import accuracy
 from jdfl.models import Model
-from jdfl.models.perceptron import Wiring
+from jdfl.models.networks import Wiring
 from jdfl.problems import NeuralProblem, neural_classification
 from jdfl.problems.datasets import locate, unscaled
 

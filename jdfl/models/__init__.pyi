@@ -1,10 +1,10 @@
 from .base import Maker as Maker
 from .base import Model as Model
-from .convolutional import cnn as cnn
-from .convolutional import cnn3 as cnn3
+from .networks import cnn as cnn
+from .networks import cnn3 as cnn3
+from .networks import mlp as mlp
+from .networks import resnet18 as resnet18
+from .networks import vit as vit
+from .opening import NAMES as NAMES
+from .opening import build as build
 from .opening import from_nnx as from_nnx
-from .perceptron import mlp as mlp
-from .registry import NAMES as NAMES
-from .registry import build as build
-from .residual import resnet18 as resnet18
-from .transformer import vit as vit

@@ -15,8 +15,7 @@ Axes: n parameters, B examples of a batch, classes; vmap adds a leading axis of 
 """
 
 import math
-from collections.abc import Callable, Generator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from functools import partial
@@ -27,6 +26,7 @@ import jax.numpy as jnp
 from jax import Array, lax
 
 from jdfl.base import checks
+from jdfl.models.convolution import fast, relaxed
 
 if TYPE_CHECKING:
     from jdfl.models.graph import Layout
@@ -180,7 +180,6 @@ class Model:
                 checks.shape((None, *self.shape), f"A batch of {self.name}'s examples.", **{name: batch})
                 if not jnp.issubdtype(batch.dtype, jnp.floating):
                     raise ValueError(f"Expected {name} in floating point, got {batch.dtype}. Scale it, as to [0, 1].")
-        from jdfl.models.convolution import fast
 
         def scores(w: Array, x: Array) -> Array:
             module = self._layout.module(self.unravel(w))
@@ -247,13 +246,6 @@ def _chosen(paths: tuple[str, ...], part: Part, presets: Presets, argument: str,
 def computed_in(dtype: Compute) -> Any:
     """The type in which a Flax layer computes; None: that of its parameters and inputs."""
     return None if dtype == "float32" else dtype
-
-
-@contextmanager
-def relaxed() -> Generator[None]:
-    """The settings that Flax layers need: they promote ranks, and dtypes when they compute in bfloat16."""
-    with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
-        yield
 
 
 @partial(jax.jit, static_argnums=0)

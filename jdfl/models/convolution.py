@@ -19,7 +19,8 @@ On an accelerator nothing is changed. On a CPU the convolution has no forward-mo
 Axes: B examples, rows, columns, channels of images; h, v rows and columns of a kernel.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
 from functools import partial, wraps
 from typing import Any, ParamSpec, TypeVar
 
@@ -173,3 +174,10 @@ def tiles(x: Array, kernel: Array, strides: Sequence[int], padding: Any, **_: An
     h, v, inputs, outputs = kernel.shape
     parts = x.reshape(len(x), rows // h, h, columns // v, v, inputs).transpose(0, 1, 3, 2, 4, 5)
     return parts.reshape(*parts.shape[:3], -1) @ kernel.reshape(-1, outputs)
+
+
+@contextmanager
+def relaxed() -> Generator[None]:
+    """The settings that Flax layers need: they promote ranks, and dtypes when they compute in bfloat16."""
+    with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
+        yield

@@ -15,7 +15,7 @@ from flax import nnx
 from jax import Array
 
 from jdfl.base import checks
-from jdfl.models.base import Shape, relaxed
+from jdfl.models.convolution import relaxed
 
 _untyped: Any = nnx  # flax says little of its states
 
@@ -25,7 +25,7 @@ class Layout:
     """The structure of a module, without values."""
 
     paths: tuple[str, ...]  # of the parameters, in the order in which the module creates them
-    shapes: tuple[Shape, ...]
+    shapes: tuple[tuple[int, ...], ...]
     mixes: bool  # whether there is any BatchNorm
     graphdef: Any
     params: Any  # the tree of an nnx.State, whose leaves are ordered by flax

@@ -1,15 +1,38 @@
-"""Any flax.nnx network as a model: made by a function, or an instance that is there."""
+"""A model by its name, and any flax.nnx network as a model: made by a function, or an instance that is there."""
 
+import inspect
 from collections.abc import Callable, Hashable
-from typing import Any
+from typing import Any, Literal, get_args
 
 import jax
 import jax.numpy as jnp
 from flax import nnx
 
 from jdfl.base import checks
-from jdfl.models import graph
+from jdfl.base.arguments import checked
+from jdfl.models import graph, networks
 from jdfl.models.base import Model, Presets, Shape, check_sizes, relaxed
+
+ModelName = Literal["mlp", "cnn", "resnet18", "vit", "cnn3"]
+NAMES: tuple[ModelName, ...] = get_args(ModelName)
+
+
+@checked
+def build(name: str, **options: Any) -> Model:
+    """The architecture of that name.
+
+    Args:
+        name: One of `NAMES`.
+        **options: Arguments of the function of that name in `jdfl.models`.
+
+    Raises ValueError for an unknown name or option, listing the known ones, and for values the architecture refuses.
+    """
+    checks.one_of(NAMES, name=name)
+    make: Callable[..., Model] = getattr(networks, name)
+    known = list(inspect.signature(make).parameters)
+    for option in options:
+        checks.one_of(known, f"These are the options of {name}.", option=option)
+    return make(**options)
 
 
 def from_nnx(

@@ -24,7 +24,7 @@ from jax.typing import DTypeLike
 
 from jdfl.base import checks, struct
 from jdfl.devices.processes import portion
-from jdfl.models.base import relaxed
+from jdfl.models.convolution import relaxed
 from jdfl.problems.about import About
 from jdfl.problems.base import Problem, begun
 from jdfl.problems.containers import array_of

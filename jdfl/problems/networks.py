@@ -19,8 +19,7 @@ from jdfl.devices import memory
 from jdfl.devices.processes import portion
 from jdfl.models import Model, build
 from jdfl.models.base import Compute
-from jdfl.models.opening import opened
-from jdfl.models.registry import ModelName
+from jdfl.models.opening import ModelName, opened
 from jdfl.problems.about import About
 from jdfl.problems.base import begun
 from jdfl.problems.classify import check_share, computed, with_test

@@ -26,7 +26,7 @@ import numpy as np
 from jax import Array, lax
 
 from jdfl.base import checks, struct
-from jdfl.models.base import relaxed
+from jdfl.models.convolution import relaxed
 from jdfl.problems.base import Problem
 from jdfl.problems.streamed import Streamed
 

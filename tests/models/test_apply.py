@@ -9,7 +9,7 @@ from jax import lax
 from jax import numpy as jnp
 
 from jdfl import models
-from jdfl.models.transformer import attend
+from jdfl.models.networks import attend
 from tests.models.laws import LAWS, B, compiled
 from tests.models.small import NAMES, SMALL, examples, leaves_of, parameters, small
 
