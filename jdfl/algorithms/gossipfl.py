@@ -34,7 +34,7 @@ from jdfl.algorithms.round import Round
 from jdfl.base import struct
 from jdfl.base.settings import Count, Provenance, StepSize
 from jdfl.base.streams import Stream
-from jdfl.codecs import subsets
+from jdfl.codecs import packing
 from jdfl.network.graph import Share
 from jdfl.problems import Problem
 
@@ -62,7 +62,7 @@ class GossipFL(Algorithm):
 
     def message_bits(self, problem: Problem, codec: Any) -> dict[str, int]:
         """The bits of the values in a message; their positions are known."""
-        return {"model": codec.bits(subsets.size(problem.n, self.share))}
+        return {"model": codec.bits(packing.share_of(problem.n, self.share))}
 
     def init(self, round: Round) -> Array:
         """Start from the problem's initial parameters x [m, n]."""
@@ -72,5 +72,5 @@ class GossipFL(Algorithm):
         """One round from x [m, n] to the next."""
         x = round.repeat(self.local_steps, lambda here, x: x - self.lr * self.gradients(x, here), x)
         drawn = jax.random.permutation(round.moment.stream(_MASK), x.shape[1])
-        mask = drawn < subsets.size(x.shape[1], self.share)
+        mask = drawn < packing.share_of(x.shape[1], self.share)
         return jnp.where(mask, round.mix(jnp.where(mask, x, 0)), x)

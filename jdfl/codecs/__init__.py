@@ -1,15 +1,11 @@
 """Codecs: dense, sparse, random entries, quantised, signs, low rank, and one-bit with its decoder."""
 
-from jdfl.codecs.base import Codec, Wire, each_row, receive, round_trip, transmit
-from jdfl.codecs.dense import Dense
+from jdfl.codecs.base import Codec, Wire, each_row, receive, round_trip, seal, transmit, unseal
 from jdfl.codecs.gpsp import gpsp
 from jdfl.codecs.low_rank import LowRank
 from jdfl.codecs.one_bit import OneBit
-from jdfl.codecs.qsgd import QSGD
-from jdfl.codecs.random_k import RandomK
-from jdfl.codecs.sealing import seal, unseal
-from jdfl.codecs.sign import Sign
-from jdfl.codecs.sparse import Sparse
+from jdfl.codecs.quantised import QSGD, Dense, Sign
+from jdfl.codecs.sparse import RandomK, Sparse
 
 __all__ = [
     "QSGD",

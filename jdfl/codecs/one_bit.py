@@ -10,7 +10,7 @@ from typing import Annotated, Any, ClassVar, Literal
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import Array
+from jax import Array, lax
 
 from jdfl.base import checks, struct
 from jdfl.base.backend import backend
@@ -19,10 +19,9 @@ from jdfl.base.settings import As, Bound, Count, Natural, NotNegative, Positive
 from jdfl.base.streams import Stream
 from jdfl.codecs import sensing
 from jdfl.codecs.base import Codec, Wire
-from jdfl.codecs.dense import rounded
 from jdfl.codecs.gpsp import gpsp, recovery, unit, working_sparsity
-from jdfl.codecs.logarithm import exact_scale, logarithm
 from jdfl.codecs.packing import Part, floats, signs
+from jdfl.codecs.quantised import rounded
 
 _MATRIX = Stream("one-bit.sensing matrix", "shared")
 _D = As(int | tuple[int, ...] | None)
@@ -301,3 +300,23 @@ def _layout(norm_bits: int, d: int, room: int | None = None) -> tuple[Part, Part
 def _each(number: float | Array, b: int, dtype: Any) -> Array:
     """A number of every message [b]."""
     return jnp.broadcast_to(jnp.asarray(number, dtype), (b,))
+
+
+def logarithm(x: Array, gamma: Array) -> Array:
+    """sign(x) log_gamma(1 + |x|) for x [b, n] and gamma [b] > 1."""
+    return jnp.sign(x) * jnp.log1p(jnp.abs(x)) / jnp.log(gamma)[:, None]
+
+
+def exact_scale(v: Array, norm: Array, gamma: Array) -> Array:
+    """The t >= 0 [b] with ||gamma^(t v) - 1|| = norm for v [b, s] >= 0, by bisection (the left side grows with t)."""
+    largest = jnp.max(v, axis=1)
+    top = jnp.log1p(norm) / (jnp.log(gamma) * jnp.where(largest > 0, largest, 1.0))  # enough for the largest entry
+
+    def halve(_: int, bracket: tuple[Array, Array]) -> tuple[Array, Array]:
+        low, high = bracket
+        middle = (low + high) / 2
+        short = jnp.linalg.norm(jnp.expm1(v * (middle * jnp.log(gamma))[:, None]), axis=1) < norm
+        return jnp.where(short, middle, low), jnp.where(short, high, middle)
+
+    low, high = lax.fori_loop(0, 60 if v.dtype == jnp.float64 else 30, halve, (jnp.zeros_like(top), top))
+    return (low + high) / 2

@@ -1,11 +1,13 @@
-"""The s entries of largest magnitude: their positions and values, as floats or as levels of one scale.
+"""Codecs of some entries: those of largest magnitude, with their positions, or those at random positions.
 
-Top-k: S. U. Stich, J.-B. Cordonnier, M. Jaggi: Sparsified SGD with Memory, 2018; the encodings of positions and values
-are this library's.
+S. U. Stich, J.-B. Cordonnier, M. Jaggi: Sparsified SGD with Memory, 2018, which compares top-k with random-k; the
+encodings of positions and values are this library's.
 """
 
+from math import sqrt
 from typing import Annotated, ClassVar, Literal
 
+import jax
 import jax.numpy as jnp
 from jax import Array
 
@@ -13,11 +15,9 @@ from jdfl.arrays import ops
 from jdfl.arrays.nonzeros import largest
 from jdfl.base import struct
 from jdfl.base.settings import Bound, Count
-from jdfl.codecs import subsets
 from jdfl.codecs.base import Codec, Wire
-from jdfl.codecs.dense import rounded, rounding
-from jdfl.codecs.packing import Part, floats
-from jdfl.codecs.radix import levels
+from jdfl.codecs.packing import Index, Part, check_size, floats, levels, share_of, subset
+from jdfl.codecs.quantised import rounded, rounding
 
 _LEVELS = {"int8": 127, "int4": 7}  # largest level; levels are symmetric about zero
 MOST_INT4 = 2**16  # entries that may share one scale of 7 levels
@@ -45,7 +45,7 @@ class Sparse(Codec):
         pytree_node=False, default="float32"
     )
     """Type of the values; integers are levels of one scale."""
-    index: subsets.Index = struct.field(pytree_node=False, default="plain")
+    index: Index = struct.field(pytree_node=False, default="plain")
     """How positions are written: plain numbers, or the number of their subset, which is shortest."""
     share: Annotated[float, Bound("(0, 1]")] | None = struct.field(pytree_node=False, default=None)
     """Fraction of the entries in a message, instead of s."""
@@ -54,7 +54,7 @@ class Sparse(Codec):
         """(s / n) (1 - q), where q ||x||^2 bounds the squared rounding error of the entries that are sent.
 
         The s largest of n squares hold at least the fraction s / n of their sum. (S. U. Stich, J.-B. Cordonnier, M.
-        Jaggi, "Sparsified SGD with memory", 2018.) For floats q is `dense.rounding`. For levels, let most = 127 or 7
+        Jaggi, "Sparsified SGD with memory", 2018.) For floats q is `rounding`. For levels, let most = 127 or 7
         and M the largest magnitude, which is exact. The error of each other entry is at most min(|x_j|, M / (2 most)).
         Let B be the sum of the squares of that: B <= r M^2 with r = (s - 1) / (2 most)^2, and the squares sum to at
         least M^2 + B, so q = r / (1 + r). It is attained with s = n by x = (M, M / (2 most), M / (2 most), ...).
@@ -66,7 +66,7 @@ class Sparse(Codec):
 
     def check(self, n: int, m: int, sparsity: int) -> None:
         """Raise ValueError for s outside [1, n], share outside (0, 1], both, and int4 for too many entries."""
-        subsets.check_size(n, self.share, s=self.s)
+        check_size(n, self.share, s=self.s)
         if self.s is None and self.share is None and sparsity >= n > 1:
             raise ValueError(
                 f"Expected a size for Sparse, got s = None and share = None for vectors of n = {n} entries, "
@@ -90,7 +90,7 @@ class Sparse(Codec):
         Raises:
             ValueError: Where neither the settings nor `sparsity` determine it.
         """
-        size = subsets.size(n, self.share) if self.share is not None else sparsity if self.s is None else self.s
+        size = share_of(n, self.share) if self.share is not None else sparsity if self.s is None else self.s
         if size is None:
             raise ValueError("Expected s or share, got s = None and share = None, with sparsity = None. Give one.")
         return size
@@ -131,8 +131,95 @@ class Sparse(Codec):
     def layout(self, n: int, sparsity: int | None) -> tuple[Part, ...]:
         """Positions, s values, and 32 bits of scale for integers."""
         s = self.size(n, sparsity)
-        places = subsets.subset(n, s, self.index)
+        places = subset(n, s, self.index)
         if self.value not in _LEVELS:
             return places, floats(s, dtype=self.value)
         most = _LEVELS[self.value]
         return places, levels(s, most, 2 * most + 2), floats(size="scale")
+
+
+@struct.dataclass
+class RandomK(Codec):
+    """Entries at random positions, which both ends draw from the same key; give k or share.
+
+    `k` entries (or ceil(share n)) at positions drawn uniformly for every message; the others are decoded as zero.
+
+    Sender and receiver draw the positions from the same key, so they cost no bits. With `scaled` the receiver
+    multiplies by n / k: E C(x) = x, with variance (n / k - 1) ||x||^2. Without it, an entry is either exact or zero,
+    which is what methods that compress differences need.
+
+    A vector with an entry that is not finite is decoded as NaN, whatever positions were drawn.
+    """
+
+    kind: ClassVar[str] = "random-k"
+    k: Count | None = struct.field(pytree_node=False, default=None)
+    """Entries in a message."""
+    share: Annotated[float, Bound("(0, 1]")] | None = struct.field(pytree_node=False, default=None)
+    """Fraction of the entries in a message, instead of k."""
+    scaled: bool = struct.field(pytree_node=False, default=False)
+    """The receiver multiplies by n / k, which makes the codec unbiased."""
+    value: Literal["float32", "float16", "bfloat16"] = struct.field(pytree_node=False, default="float32")
+    """Type of the values."""
+    direct = True
+
+    @property
+    def unbiased(self) -> bool:
+        """True if scaled: a position is drawn with probability k / n. False for short floats, which are rounded."""
+        return self.scaled and rounding(self.value, 1) == 0
+
+    def contraction(self, n: int, sparsity: int) -> float | None:
+        """(k / n) (1 - q), q = `rounding`: every entry is kept with probability k / n, the others are lost.
+
+        If scaled, an entry loses (n / k - 1)^2 x_j^2 where it is drawn and x_j^2 otherwise, n / k - 1 on average, and
+        rounding adds at most q n / k, with the worst signs: delta = 1 - (sqrt(n / k - 1) + sqrt(q n / k))^2. It is None
+        where that is not positive, in particular for k <= n / 2.
+        """
+        k, q = self._size(n), rounding(self.value, n)
+        delta = 1 - (sqrt(n / k - 1) + sqrt(q * n / k)) ** 2 if self.scaled else k / n * (1 - q)
+        return delta if delta > 0 else None
+
+    def check(self, n: int, m: int, sparsity: int) -> None:
+        """Raise ValueError for k outside [1, n], share outside (0, 1], both and neither."""
+        if self.k is None and self.share is None:
+            raise ValueError("Expected k or share, got k = None and share = None. Give one, such as share = 0.1.")
+        check_size(n, self.share, k=self.k)
+
+    def _size(self, n: int) -> int:
+        return share_of(n, self.share) if self.k is None else self.k
+
+    def _places(self, key: Array, n: int) -> Array:
+        """The positions [b, k] of the messages with keys [b], ascending."""
+        return jnp.sort(largest(_lots(key, n), self._size(n)).place, axis=1)
+
+    def arrived(self, key: Array, x: Array, wire: Wire) -> Array:
+        """The decoded vectors x [b, n] of a wire, the same bits without messages: positions need not be listed."""
+        value = rounded(jnp.where(_sound(x), x, jnp.nan), self.value)
+        value = value * (x.shape[1] / self._size(x.shape[1])) if self.scaled else value
+        lots = _lots(key, x.shape[1])
+        return jnp.where(ops.top_s(lots, self._size(x.shape[1])) > 0, value, jnp.zeros_like(value))
+
+    def encode(self, key: Array, x: Array, wire: Wire) -> Array:
+        """The values [b, k] at the positions from the keys."""
+        value = jnp.take_along_axis(x, self._places(key, x.shape[1]), axis=1)
+        return rounded(jnp.where(_sound(x), value, jnp.nan), self.value)
+
+    def decode(self, key: Array, payload: Array, wire: Wire) -> Array:
+        """The values `payload` [b, k] at their positions, zero elsewhere [b, n]; times n / k if scaled."""
+        value = payload * (wire.n / self._size(wire.n)) if self.scaled else payload
+        lane = jnp.arange(value.shape[0])[:, None]
+        return jnp.zeros((value.shape[0], wire.n), value.dtype).at[lane, self._places(key, wire.n)].set(value)
+
+    def layout(self, n: int, sparsity: int | None) -> Part:
+        """The values only: 32 k or 16 k bits."""
+        return floats(self._size(n), dtype=self.value)
+
+
+def _lots(key: Array, n: int) -> Array:
+    """A number > 0 for every position [b, n] int32; the largest are drawn, and on a rare tie the lower position."""
+    bits = jax.vmap(lambda one: jax.random.bits(one, (n,), jnp.uint32))(key) >> 1
+    return jnp.maximum(bits.astype(jnp.int32), 1)
+
+
+def _sound(x: Array) -> Array:
+    """Which of the vectors x [b, n] are finite [b, 1]."""
+    return jnp.all(jnp.isfinite(x), axis=1, keepdims=True)

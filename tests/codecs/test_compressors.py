@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import jdfl
-from jdfl.codecs import radix, round_trip, subsets
+from jdfl.codecs import packing, round_trip
 from tests.codecs.test_codecs import LOSSY, N, encode, first, key_of, prepare
 from tests.refused import refused
 
@@ -22,14 +22,14 @@ def gaussian(b: int, n: int = N) -> jax.Array:
 
 def test_a_share_is_rounded_up_and_not_by_its_last_digit():
     for n, share, size in ((100, 0.07, 7), (1000, 0.1, 100), (10, 1e-9, 1), (7, 0.5, 4), (3, 1, 3)):
-        assert subsets.size(n, share) == size
+        assert packing.share_of(n, share) == size
         assert jdfl.Sparse(share=share).size(n) == size
 
 
 @given(st.integers(1, 500), st.integers(1, 2**15 - 1), st.randoms(use_true_random=False))
 def test_digits_come_back_and_take_hardly_more_than_their_logarithm(n, levels, draw):
     base = 2 * levels + 1
-    level, part = np.array([draw.randint(-levels, levels) for _ in range(n)]), radix.levels(n, levels, base)
+    level, part = np.array([draw.randint(-levels, levels) for _ in range(n)]), packing.levels(n, levels, base)
     bits = part.write(level)
     assert len(bits) == part.bits <= 1.02 * n * np.log2(base) + 1
     np.testing.assert_array_equal(part.read(bits), level)

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import jdfl
-from jdfl.codecs import packing, seal, subsets, unseal
+from jdfl.codecs import packing, seal, unseal
 from jdfl.codecs.packing import floats
 from tests.codecs.test_codecs import CODECS, N, S, codecs, encode, first, prepare, sent, sparse_rows
 from tests.refused import refused
@@ -19,9 +19,9 @@ from tests.refused import refused
 
 def test_numbers_of_subsets_are_all_those_below_their_count():
     for n, s in ((7, 1), (7, 3), (6, 6), (9, 0)):
-        numbers = [subsets.rank(list(places), n) for places in combinations(range(n), s)]
+        numbers = [packing.rank(list(places), n) for places in combinations(range(n), s)]
         assert sorted(numbers) == list(range(comb(n, s)))
-        assert [tuple(subsets.unrank(number, n, s)) for number in numbers] == list(combinations(range(n), s))
+        assert [tuple(packing.unrank(number, n, s)) for number in numbers] == list(combinations(range(n), s))
 
 
 @given(st.data())
@@ -29,7 +29,7 @@ def test_subsets_of_any_size_come_back(data):
     n = data.draw(st.integers(1, 3000))
     places = np.sort(data.draw(st.lists(st.integers(0, n - 1), max_size=60, unique=True).map(np.array))).astype(int)
     for index in ("plain", "enumerative"):
-        subset = subsets.subset(n, len(places), index)
+        subset = packing.subset(n, len(places), index)
         packed = subset.write(places)
         assert len(packed) == subset.bits
         np.testing.assert_array_equal(subset.read(packed), places)
@@ -46,7 +46,7 @@ def test_places_that_are_no_subset_are_refused():
     for named, places in {"4 before 4": [4, 4, 9], "63": [1, 2, 63]}.items():
         with refused(named):
             plain.unpack(packing.join(packing.from_integers(np.array(places), 6), values), N)
-    width = subsets.subset(N, 3, "enumerative").bits
+    width = packing.subset(N, 3, "enumerative").bits
     with refused("subset"):
         numbered.unpack(packing.join(packing.from_large(2**width - 1, width), values), N)
 
