@@ -6,7 +6,7 @@ from pkgutil import iter_modules
 from jdfl.algorithms.admm import ADMM
 from jdfl.algorithms.algorithm import Algorithm
 from jdfl.algorithms.atg import ATG
-from jdfl.algorithms.beer import BEER
+from jdfl.algorithms.beer import BEER, PORTER, MoTEF
 from jdfl.algorithms.book import MODEL, TRACKER, Channel
 from jdfl.algorithms.cedas import CEDAS
 from jdfl.algorithms.ceps import CEPS
@@ -47,12 +47,10 @@ from jdfl.algorithms.l2c import L2C
 from jdfl.algorithms.lead import LEAD
 from jdfl.algorithms.led import LED
 from jdfl.algorithms.local_only import LocalOnly
-from jdfl.algorithms.lt_admm import LTADMM
-from jdfl.algorithms.lt_admm_vr import LTADMMVR
+from jdfl.algorithms.lt_admm import LTADMM, LTADMMVR
 from jdfl.algorithms.mafalda import MAFALDA
 from jdfl.algorithms.matcha import MATCHA
 from jdfl.algorithms.momentum_tracking import DSGTHB, MomentumTracking
-from jdfl.algorithms.motef import MoTEF
 from jdfl.algorithms.muffliato import Muffliato
 from jdfl.algorithms.network_giant import NetworkDANE, NetworkGIANT
 from jdfl.algorithms.network_newton import NetworkNewton
@@ -61,7 +59,6 @@ from jdfl.algorithms.nids import NIDS
 from jdfl.algorithms.partpsp import PartPSP
 from jdfl.algorithms.pedfl import PEDFL
 from jdfl.algorithms.pens import PENS
-from jdfl.algorithms.porter import PORTER
 from jdfl.algorithms.privsgp_vr import PrivSGPVR
 from jdfl.algorithms.proxskip import ProxSkip
 from jdfl.algorithms.push_diging import ADDOPT, PushDIGing

@@ -8,7 +8,7 @@ Asynchronous and Unreliable Networks, 2025. With d_i neighbours of node i, penal
     z_ij <- (1 - alpha) z_ij - alpha (z_ji - 2 rho y_j),    q_ij <- (1 - alpha) q_ij - alpha (q_ji - 2 rho s_j)
 
 y_i and s_i approach the averages of the x_i and g_i(x_i) by steps of relaxed ADMM; their own averages equal those only
-in the limit. The z_ij and q_ij are kept as two sums each per node (see `augmented`), and only y and s are sent. The run
+in the limit. The z_ij and q_ij are kept as two sums each per node (see `jdfl.ADMM`), and only y and s are sent. The run
 starts from z_ij = rho x_i, where y = x, and q_ij = 0. The formulas are those of the package decent-bench, by one of the
 authors, which starts from zero. The form for lost messages and inactive nodes is left out.
 
@@ -22,8 +22,8 @@ from typing import ClassVar, NamedTuple
 import jax.numpy as jnp
 from jax import Array
 
-from jdfl.algorithms import augmented
-from jdfl.algorithms.augmented import LinkSums, OverLinks, Relaxation
+from jdfl.algorithms import admm
+from jdfl.algorithms.admm import LinkSums, OverLinks, Relaxation
 from jdfl.algorithms.book import MODEL, TRACKER, Channel
 from jdfl.algorithms.gradients import Gradients
 from jdfl.algorithms.round import Round
@@ -66,14 +66,14 @@ class ATG(OverLinks):
     def init(self, round: Round) -> State:
         """Start from the initial parameters x and links that agree with them."""
         x = round.problem.begin()
-        return State(x, augmented.consensus(x, self.penalty, round), LinkSums(jnp.zeros_like(x), jnp.zeros_like(x)))
+        return State(x, admm.consensus(x, self.penalty, round), LinkSums(jnp.zeros_like(x), jnp.zeros_like(x)))
 
     def step(self, state: State, round: Round) -> State:
         """One round."""
         x, z, q = state
-        weight = 1 + self.penalty * augmented.degree(x, round)
+        weight = 1 + self.penalty * admm.degree(x, round)
         y = (x + z.own) / weight
         s = (self.gradients(x, round) + q.own) / weight
         x = (1 - self.gamma) * x + self.gamma * (y - self.delta * s)
         links = self.penalty, self.relaxation, round
-        return State(x, augmented.exchanged(z, y, *links), augmented.exchanged(q, s, *links, TRACKER))
+        return State(x, admm.exchanged(z, y, *links), admm.exchanged(q, s, *links, TRACKER))

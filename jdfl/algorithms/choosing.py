@@ -1,4 +1,4 @@
-"""Neighbours that a node weights or selects by its own data: the common part of PENS, FedFomo, L2C and DisPFL.
+"""Who takes part: nodes that are active at random, and neighbours that a node weights or selects by its own data.
 
 Axes: m nodes, n parameters, d slots of the neighbour table.
 """
@@ -7,12 +7,27 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
 from jdfl.algorithms.book import MODEL
 from jdfl.algorithms.round import Round
+from jdfl.base.streams import Stream, each
 from jdfl.network import mix
+
+ACTIVE = Stream("activity", "choice")
+
+
+def active(p: Any, key: Array, round: Round) -> Array:
+    """[m] bool: true with probability p [], independently over nodes and rounds; always true for p = 1.
+
+    Drawn from `key`, the key of the stream ACTIVE at the start of the run. Which nodes are active is public: every
+    observer is assumed to know it.
+    """
+    share = jnp.asarray(p, jnp.float32)
+    draw = jax.vmap(lambda key: jax.random.uniform(key, (), jnp.float32) < share)  # draws lie in [0, 1)
+    return draw(each(key, round.node, round.k))
 
 
 def by_neighbour(function: Callable[[Array], Array], x: Array, round: Round) -> Array:

@@ -8,7 +8,7 @@ Multipliers, 2015. With d_i neighbours of node i, penalty c, and all sums over n
     x_i <- argmin_w f_i(w) + <a_i, w> + c sum_j ||w - (x_i + x_j) / 2||^2                         (DADMM)
     x_i <- x_i - (g_i(x_i) + a_i + c sum_j (x_i - x_j)) / (2 c d_i + rho)                         (DLM)
 
-from a_i = 0. DADMM computes the minimiser by `inner` proximal gradient steps from x_i (see `augmented.minimised`); with
+from a_i = 0. DADMM computes the minimiser by `inner` proximal gradient steps from x_i (see `admm.minimised`); with
 few of them it is inexact in every round, but its limit stays the optimum. DLM is DADMM with one such step of size
 1 / rho. With one step size for all nodes instead of 1 / (2 c d_i + rho), as in the package decent-bench, DLM is
 `jdfl.DiNNO(local_steps=1)`. DADMM is `jdfl.ADMM` with penalty 2 c and relaxation 1/2.
@@ -25,8 +25,8 @@ from typing import ClassVar, NamedTuple
 import jax.numpy as jnp
 from jax import Array
 
-from jdfl.algorithms import augmented
-from jdfl.algorithms.augmented import OverLinks
+from jdfl.algorithms import admm
+from jdfl.algorithms.admm import OverLinks
 from jdfl.algorithms.gradients import Exact, Gradients
 from jdfl.algorithms.round import Round
 from jdfl.base import struct
@@ -68,10 +68,10 @@ class DADMM(OverLinks):
     def step(self, state: State, round: Round) -> State:
         """One round."""
         x, a = state
-        apart, d = augmented.differences(x, round), augmented.degree(x, round)
+        apart, d = admm.differences(x, round), admm.degree(x, round)
         a = a - self.penalty * apart
         slope = self.penalty * (2 * d * x + apart) - a
-        return State(augmented.minimised(self, x, 2 * self.penalty * d, slope, round), a)
+        return State(admm.minimised(self, x, 2 * self.penalty * d, slope, round), a)
 
 
 @struct.dataclass
@@ -101,6 +101,6 @@ class DLM(OverLinks):
     def step(self, state: State, round: Round) -> State:
         """One round."""
         x, a = state
-        apart, d = augmented.differences(x, round), augmented.degree(x, round)
+        apart, d = admm.differences(x, round), admm.degree(x, round)
         a = a - self.penalty * apart
         return State(x - (self.gradients(x, round) + a - self.penalty * apart) / (2 * self.penalty * d + self.rho), a)

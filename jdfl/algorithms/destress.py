@@ -32,9 +32,9 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from jdfl.algorithms.activation import ACTIVE, active
 from jdfl.algorithms.algorithm import FIXED_SYMMETRIC
 from jdfl.algorithms.book import MODEL, TRACKER, Channel
+from jdfl.algorithms.choosing import ACTIVE, active
 from jdfl.algorithms.gradients import Exact, Gradients
 from jdfl.algorithms.round import Moment, Round
 from jdfl.algorithms.variance_reduced import OfBatches

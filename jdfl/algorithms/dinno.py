@@ -22,8 +22,8 @@ from typing import Any, ClassVar
 import jax.numpy as jnp
 from jax import Array
 
-from jdfl.algorithms import augmented, descent
-from jdfl.algorithms.augmented import OverLinks
+from jdfl.algorithms import admm, descent
+from jdfl.algorithms.admm import OverLinks
 from jdfl.algorithms.dadmm import State
 from jdfl.algorithms.gradients import Gradients
 from jdfl.algorithms.round import Round
@@ -60,7 +60,7 @@ class DiNNO(OverLinks):
     def step(self, state: State, round: Round) -> State:
         """One round."""
         x, p = state
-        apart, d = augmented.differences(x, round), augmented.degree(x, round)
+        apart, d = admm.differences(x, round), admm.degree(x, round)
         p = p - self.penalty * apart
         slope = self.penalty * (2 * d * x + apart) - p  # rho h - p
 

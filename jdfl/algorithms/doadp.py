@@ -51,9 +51,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from jdfl.algorithms.activation import ACTIVE, active
 from jdfl.algorithms.algorithm import FIXED_SYMMETRIC, Algorithm, Codes
 from jdfl.algorithms.choco import warn_of_gamma
+from jdfl.algorithms.choosing import ACTIVE, active
 from jdfl.algorithms.doadp_privacy import SOURCE, UNSOUND, Theorem1
 from jdfl.algorithms.gradients import Gradients
 from jdfl.algorithms.round import Moment, Round

@@ -41,8 +41,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from jdfl.algorithms.activation import ACTIVE, active
 from jdfl.algorithms.algorithm import Algorithm
+from jdfl.algorithms.choosing import ACTIVE, active
 from jdfl.algorithms.gradients import Gradients
 from jdfl.algorithms.round import Moment, Round
 from jdfl.base import struct

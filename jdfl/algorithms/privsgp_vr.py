@@ -31,8 +31,7 @@ from jax import Array
 
 from jdfl.algorithms.book import MODEL
 from jdfl.algorithms.gradients import NOISE, Gradients
-from jdfl.algorithms.push_descent import shortened
-from jdfl.algorithms.push_sums import PushSums
+from jdfl.algorithms.push_descent import PushSums, shortened
 from jdfl.algorithms.round import Round
 from jdfl.base import marking, struct
 from jdfl.base.settings import Only, Provenance, StepSize

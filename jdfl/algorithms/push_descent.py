@@ -1,4 +1,4 @@
-"""Gradient steps over push-sum: the common part of PartPSP, SGP and PEDFL.
+"""What methods of push-sum share: gradient steps over the protocol of PartPSP, SGP and PEDFL, and sums without it.
 
 The clip bounds every node's step in l1. It is applied last, after the regulariser; the protocol's noise schedule and
 the privacy statement rest on it.
@@ -13,7 +13,7 @@ import numpy as np
 from jax import Array
 
 from jdfl.algorithms.algorithm import Algorithm
-from jdfl.algorithms.book import Channel
+from jdfl.algorithms.book import MODEL, Channel
 from jdfl.algorithms.dpps import DPPS, PushSum, Schedule
 from jdfl.algorithms.gradients import Gradients
 from jdfl.algorithms.round import Round
@@ -119,3 +119,39 @@ class OverPushSum(Algorithm):
         rate, clip = float(getattr(self, self.rate)), float(self.gradients.clip)
         bounds = rate * scales * stretch(self.gradients.norm, "l1", d) * clip
         return np.append(0.0, bounds)[:-1] if self.carried_over else bounds
+
+
+class PushSums(Algorithm):
+    """The common part of DFedPGP and PrivSGP-VR: unencoded messages without noise of their own.
+
+    Their states have the sums u, the push-sum weights a and the corrected parameters x, in this order.
+    """
+
+    needs: ClassVar[dict[str, bool]] = {"column_stochastic": True, "connected": True}
+    columns: ClassVar[bool] = True
+
+    def check(self, problem: Problem, network: Network) -> None:
+        """Raise ValueError for settings and networks that the method cannot use, and where nothing is shared."""
+        super().check(problem, network)
+        if self.carried(problem) == 0:
+            raise ValueError("Expected a shared part, got shared = 0. Use LocalOnly, or share some parameters.")
+
+    def mass(self, state: Any) -> Array:
+        """The push-sum weights a [m]."""
+        return state.a
+
+    def params(self, state: Any) -> Array:
+        """The corrected parameters x [m, n]."""
+        return state.x
+
+    def visible(self, state: Any) -> Array:
+        """What others see of a state: the sums of messages u."""
+        return state.u
+
+    def carried(self, problem: Problem) -> int:
+        """The number of parameters that are sent."""
+        return problem.n
+
+    def message_bits(self, problem: Problem, codec: Any) -> dict[str, int]:
+        """The sums, and one number more: the push-sum weight."""
+        return {MODEL.name: 8 * problem.dtype.itemsize * (self.carried(problem) + 1)}

@@ -37,9 +37,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from jdfl.algorithms.activation import ACTIVE, active
 from jdfl.algorithms.algorithm import Algorithm
 from jdfl.algorithms.book import MODEL, TRACKER, Channel
+from jdfl.algorithms.choosing import ACTIVE, active
 from jdfl.algorithms.gradients import Exact, Gradients
 from jdfl.algorithms.round import Moment, Round
 from jdfl.base import struct

@@ -10,7 +10,7 @@ import pytest
 
 import jdfl
 from jdfl.algorithms import gradients as oracle
-from jdfl.algorithms.activation import ACTIVE, active
+from jdfl.algorithms.choosing import ACTIVE, active
 from jdfl.algorithms.dp_dda import DPDDA, amplified_epsilon
 from jdfl.algorithms.round import Moment
 from jdfl.base import streams

@@ -32,7 +32,7 @@ LISTED = (
     *("jdfl.privacy", "jdfl.problems"),
 )
 WHOLE = (
-    *("engine.accountant", "algorithms.activation", "algorithms.algorithm", "algorithms.book"),
+    *("engine.accountant", "algorithms.choosing", "algorithms.algorithm", "algorithms.book"),
     *("algorithms.ceps_privacy", "algorithms.descent", "algorithms.doadp_privacy"),
     *("algorithms.dpps", "algorithms.gradients"),
     *("algorithms.noisy_messages", "algorithms.program", "algorithms.push_descent", "algorithms.requests"),

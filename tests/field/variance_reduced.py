@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import jdfl
-from jdfl.algorithms import activation, gradients, variance_reduced
+from jdfl.algorithms import choosing, gradients, variance_reduced
 from jdfl.base.streams import Keys, each
 from tests.field.row import ROUNDS, Loop, M, N, Rounds, field
 
@@ -84,7 +84,7 @@ def saga(the: Loop) -> Rounds:
 def prepared() -> Any:
     """The key of activations where `testing.Case.play` prepares."""
     at = jax.random.fold_in(jax.random.split(jax.random.key(3), 3)[0], 0)
-    return activation.ACTIVE.of(Keys.of(at).choice)
+    return choosing.ACTIVE.of(Keys.of(at).choice)
 
 
 def due(algorithm: Any, k: int, key: Any = None) -> np.ndarray:
