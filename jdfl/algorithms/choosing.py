@@ -31,7 +31,7 @@ def active(p: Any, key: Array, round: Round) -> Array:
 
 
 def by_neighbour(function: Callable[[Array], Array], x: Array, round: Round) -> Array:
-    """`function` of what each in-neighbour sends, [m, d]; padding has the value of the node's own row.
+    """`function` of the rows of x [m, n] that each in-neighbour sends, [m, d]; padding has the value of the own row.
 
     One slot of all nodes is processed at a time, so no array [m, d, n] is formed.
     """
@@ -40,13 +40,13 @@ def by_neighbour(function: Callable[[Array], Array], x: Array, round: Round) -> 
 
 
 def largest(score: Array, among: Array, count: Any) -> Array:
-    """The `count` entries of every row with the largest score [m, d] `among` some [m, d]; the first among equals."""
+    """The `count` entries of every row with the largest score [m, d], among [m, d] some; the first of equal ones."""
     order = jnp.argsort(jnp.where(among, -score, jnp.inf), axis=1)
     return among & (jnp.argsort(order, axis=1).astype(jnp.int32) < count)
 
 
 def sent_to(takers: Array, x: Array, round: Round) -> Array:
-    """X [m, n], marked and counted as sent to the nodes that take it: the slots `takers` [m, d]."""
+    """The rows x [m, n], marked and counted as sent to the nodes that take them: the slots takers [m, d]."""
     takers = round.leaving(MODEL, takers)  # observers see which nodes are asked
     taken = jnp.any(takers, axis=1).astype(jnp.int32)
     round.book.send(MODEL, round.graph.asked(takers), taken)
@@ -54,5 +54,5 @@ def sent_to(takers: Array, x: Array, round: Round) -> Array:
 
 
 def combined(weight: Array, own: Array, x: Array, round: Round) -> Array:
-    """own_i x_i + sum_j weight_ij x_j [m, n] for x [m, n] that has been sent, with weights [m, d] and own [m]."""
+    """own_i x_i + sum_j weight_ij x_j [m, n] for x [m, n] that has been sent, weight [m, d], own [m]."""
     return mix(replace(round.graph, weight=weight, self_weight=own), x)

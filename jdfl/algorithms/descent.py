@@ -111,7 +111,7 @@ def fits_one_kernel(gradients: Gradients, x: Array, round: Round) -> bool:
 
 
 def mixed_and_descended(gradients: Gradients, x: Array, lr: Any, round: Round) -> Array:
-    """W x - lr g [m, n] in one kernel, with clipped gradients g of one example per node and their noise.
+    """W x - lr g [m, n] for x [m, n] in one kernel, with clipped gradients g of one example per node and their noise.
 
     The noise is that of the usual form, from the same keys and the same number up to rounding. That form counts what
     the round sends, computes and releases: a step traces it in any case, and where this takes its place, the compiler

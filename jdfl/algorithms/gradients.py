@@ -470,7 +470,10 @@ class Gradients:
 
 
 def sample(round: Round, sampling: Sampler, batch: int) -> tuple[Any, Array, Array]:
-    """Every node's examples of a local step, leaves [m, b, ...], their weights [m, b], and the divisor [m]."""
+    """Every node's examples of a local step, leaves [m, b, ...], their weights [m, b], and the divisor [m].
+
+    `batch` examples are drawn as `sampling` says.
+    """
     problem = round.problem
     data, weight, total = problem.data, problem.weight, jnp.sum(problem.weight, axis=1)
     keys = round.keys(_BATCH, round.local_step)
