@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from jdfl.engine.records import SNAPSHOTS
-from jdfl.store import events, lease, manifest, snapshots
+from jdfl.store import lease, manifest, snapshots
 
 
 def differences(one: Path, other: Path) -> list[str]:
@@ -47,7 +47,7 @@ def _names(folder: Path) -> set[str]:
 
 def _content(path: Path) -> Any:
     """What is compared of a file."""
-    if path.is_dir() or path.name in (events.NAME, manifest.PRIVATE):  # of which two runs have others
+    if path.is_dir() or path.name in (lease.LOG, manifest.PRIVATE):  # of which two runs have others
         return None
     if path.name == manifest.NAME:
         return sorted(name for name in json.loads(path.read_text())["files"] if not name.startswith(SNAPSHOTS))

@@ -29,7 +29,7 @@ from jdfl.lab.settings import (
 )
 from jdfl.lab.summary import finite
 from jdfl.lab.table import wrapped
-from jdfl.store import events, jobs, manifest
+from jdfl.store import jobs, lease, manifest
 from jdfl.store.lease import HeldError, LostError
 
 _ABOUT = """Compare algorithms on one problem with the same seeds, and save tables, curves and a figure in a new folder.
@@ -158,7 +158,7 @@ def _work(folder: Path, config: CompareConfig, options: Working, experiment: jdf
             write(folder / _CONFIG, text)
             with announced(False if options.quiet else None) as progress:
                 found = made.made(kept, progress)
-            events.note(folder, "ended")
+            lease.note(folder, "ended")
             folders.written(folder, lambda: fill(found, folder, text, apart=(jobs.PLACE, jobs.ORIGIN)))
             kept.clear()
     except BaseException as error:

@@ -9,11 +9,11 @@ from jdfl.engine.booking import RESERVED
 from jdfl.engine.records import JOURNAL, RECORD
 from jdfl.lab.files import tidy
 from jdfl.lab.results import new_run_folder
-from jdfl.store import events, jobs, lease
+from jdfl.store import jobs, lease
 from jdfl.store.lease import LostError, UnwrittenError
 
 Written = TypeVar("Written")
-_SOON = {JOURNAL, RECORD, events.NAME, lease.NAME, jobs.ORIGIN, RESERVED}  # in the folder of work that was soon killed
+_SOON = {JOURNAL, RECORD, lease.LOG, lease.NAME, jobs.ORIGIN, RESERVED}  # in the folder of work that was soon killed
 
 
 def begun(out: Path, folder: Path | None, label: str) -> Path:

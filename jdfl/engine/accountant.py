@@ -146,7 +146,7 @@ def check_shared(one: Result, other: Result) -> None:
 def _same_data(one: Result, other: Result) -> bool:
     """Whether two runs had the same arrays of data, or arrays with the same checksums."""
     sums, others = (
-        {name: told for name, told in run.provenance.settings.items() if name.startswith(_DATA) and "checksum" in name}
+        {name: text for name, text in run.provenance.settings.items() if name.startswith(_DATA) and "checksum" in name}
         for run in (one, other)
     )
     return (bool(one.data) and one.data == other.data) or (bool(sums) and sums == others)
@@ -160,14 +160,7 @@ def ledger_of_run(result: Result) -> Ledger:
 def check_account(
     algorithm: Algorithm | Program, problem: Problem, *, delta: float | None, accounting: Accounting
 ) -> None:
-    """Raise ValueError before a run where `account` would raise it afterwards, if anything is claimed at all.
-
-    Args:
-        algorithm: The settings of the method, or a program with the plan for a number of rounds.
-        problem: The nodes' data and losses.
-        delta: As for `account`.
-        accounting: As for `account`.
-    """
+    """Raise ValueError before a run where `account` would raise it afterwards, if anything is claimed at all."""
     guarantee = guarantee_of(algorithm, problem)
     if guarantee.claimed or (guarantee.event is not None and accounting == "paper"):
         ledger = unspent(guarantee, problem)
@@ -261,14 +254,14 @@ def calibrate(
     place = noise_place(algorithm)
     counts, records = planned_releases(algorithm, problem, network, steps=steps, key=key), records_of(problem)
     guarantee = guarantee_of(planned(algorithm, problem, network, steps), problem, stop)
-    told = report(guarantee, counts, records, delta=delta)  # refuses what cannot be claimed
+    reported = report(guarantee, counts, records, delta=delta)  # refuses what cannot be claimed
     ledger = Ledger.of(guarantee, counts, records)
     event = guarantee.event
     assert event is not None
     released = [(node, int(counts[node])) for node in ledger.candidates() if counts[node]]
 
     def least(node: int, count: int) -> float:
-        delta, scale = delta_for_noise(event, count, told.delta, epsilon), 1.0
+        delta, scale = delta_for_noise(event, count, reported.delta, epsilon), 1.0
         if isinstance(event, GaussianSchedule):  # its releases are as one, whose noise grows with the multiplier
             count, scale = 1, float(event.shift(count)) * event.noise_multiplier
         return noise_multiplier(event.kind, epsilon, delta, count, **ledger.terms(node)) * scale
@@ -287,7 +280,7 @@ def calibrate(
                 f"{type(algorithm).__name__}. Look for its noise with jdfl.account_plan."
             )
         made = planned(stepping.with_field(algorithm, f"{place}.multiplier", math.exp(x)), problem, network, steps)
-        return Ledger.of(guarantee_of(made, problem, stop), counts, records).worst(told.delta)[1] <= epsilon
+        return Ledger.of(guarantee_of(made, problem, stop), counts, records).worst(reported.delta)[1] <= epsilon
 
     if type(algorithm).plan is not Algorithm.plan:  # there may be noise besides, which stays
         needed = math.exp(least_enough(enough, math.log(needed)))
@@ -363,9 +356,11 @@ def paths(
     leaks = flows[0].leaks | flows[1].leaks
     found = {f"message {name}": leaks.get(name, "") for name in (*(one.name for one in algorithm.channels), *leaks)}
     found["parameters"] = WHY[params]
-    told = guarantee_of(program, problem)
-    if not told.claimed and (told.event is not None or flows[0].noises or flows[1].noises):  # what noise does not hide
-        found = {name: why or told.reason for name, why in found.items()}
+    guarantee = guarantee_of(program, problem)
+    if not guarantee.claimed and (
+        guarantee.event is not None or flows[0].noises or flows[1].noises
+    ):  # what noise does not hide
+        found = {name: why or guarantee.reason for name, why in found.items()}
     shape = jax.eval_shape(algorithm.params, programs.state)
     for metric in chosen:
         closed = jax.make_jaxpr(metric)(shape, problem)

@@ -148,29 +148,12 @@ def across(
     names: Sequence[Any] | None = None,
     token: str | None = None,
 ) -> list[Result]:
-    """One run per point and trial, as `sweep`, with data, network and key of each trial.
+    """One run per point and trial, as `sweep`, with data, network and key of each trial; raises as `sweep` does.
 
-    One program is compiled for all trials whose problems and networks have the same shapes after padding.
-
-    Args:
-        algorithm: The settings of the method; `over` replaces some of them.
-        trials: Key, problem and network of every trial, at least one, each trial with its own key.
-        over: Points, as for `sweep`.
-        steps: Maximum number of rounds, at least 1.
-        every: Rounds between two records, at least 1.
-        stop: A rule that may end a run, evaluated after every round.
-        metrics: What is recorded, as for `run`.
-        batch: Runs side by side, as for `sweep`.
-        ledger: The ledger of the data, as for `run`.
-        width: The number of points that the program is compiled for, if that is more than there are.
-        jobs: Where the runs are kept, so that they are not made again by the same call in another process; None:
-            nowhere.
-        names: What the private keys of every point follow from besides that of the trial, as plain data; None: its
-            values.
-        token: The token of all runs, if they go on with work that was cut off; None: that of their trials.
-
-    Raises:
-        ValueError: As `sweep` does.
+    One program is compiled for all trials whose problems and networks have the same shapes after padding, and for
+    `width` points, if that is more than there are. Runs are kept in `jobs`, so that they are not made again by the same
+    call in another process. Private keys follow from that of the trial and from the point's `names`, plain data; None:
+    from its values. `token` is that of all runs, if they go on with work that was cut off.
     """
     trials = paired_trials(trials)
     points = points_of(algorithm, over)
@@ -192,8 +175,8 @@ def across(
     }
     trials = [trial._replace(problem=solved[id(trial.problem)]) for trial in trials]
     made = _checked(algorithm, points, trials, steps, every, stop)
-    told = [guarantee_of(one, trial.problem) for one, (_, trial) in zip(made, product(points, trials))]
-    watch = least([watched(one, trial.problem) for one, (_, trial) in zip(told, product(points, trials))])
+    guarantees = [guarantee_of(one, trial.problem) for one, (_, trial) in zip(made, product(points, trials))]
+    watch = least([watched(one, trial.problem) for one, (_, trial) in zip(guarantees, product(points, trials))])
     rules = shared_by([trial.network for trial in trials], algorithm)
     settings = [
         stepping.setting(one, trial.problem, trial.network, stop, root, watched=watch, weights=weights)
@@ -213,7 +196,7 @@ def across(
         for one, root, (_, trial) in zip(made, roots, product(points, trials)):
             given = trial.problem, trial.network, stop
             runs += booking.intents(one, *given, keys=[root], steps=steps, execution=(batch,), known=known)
-    most = planned_by_all(told, [run.releases for run in runs], first.m)
+    most = planned_by_all(guarantees, [run.releases for run in runs], first.m)
     settings = [replace(one, planned=most) for one in settings]
     hold = None if ledger is None else ledger.reserve(runs)
     named: list[dict[str, Any]] = [
@@ -244,7 +227,7 @@ def across(
         tally.add(*as_chunk(first_record))
         tally.base = {}  # a lane's counters run on from the start
         tally.add(later.rounds, later.metrics, later.counts)
-        given = trial.problem, trial.network, stop, root, steps, every, chosen, told[place], origins[place]
+        given = trial.problem, trial.network, stop, root, steps, every, chosen, guarantees[place], origins[place]
         plan = Plan(made[place], *given, Options(), None)
         plan = replace(plan, made=made_of(plan, alike))
         results.append(replace(assemble(plan, setting, params, carry, tally, spent), labels=label))
@@ -254,10 +237,7 @@ def across(
 def keys_of(keys: Sequence[int | Array | RunKey], names: Sequence[Any], token: str | None = None) -> list[RunKey]:
     """The keys of every run, point by point and trial by trial: each has a private key of its own.
 
-    Args:
-        keys: The keys [t] of the trials, each a seed, a typed key or a `RunKey`.
-        names: What the private keys of every point follow from besides, as plain data; empty: nothing else.
-        token: The token of all runs; None: that of their trials.
+    It follows from the key of the trial [t] and from the point's name, plain data, if that is not empty.
     """
     own = [RunKey.of(key) for key in keys]
     own = own if token is None else [replace(one, token=token) for one in own]

@@ -75,14 +75,11 @@ def intents(
 
 
 class Room:
-    """A context manager that reserves budget in a ledger for runs that are made one after another.
+    """A context manager that reserves budget in a ledger, if there is one, for runs that are made one after another.
 
     Every run takes its own part. The rest is returned when the block ends, also if it fails: runs that have not begun
-    have released nothing. That of a process that was killed is returned by the next one that has its folder.
-
-    Args:
-        ledger: The ledger of the data; None: there is none, and nothing is reserved.
-        folder: The folder of the work, which says in `reserved.json` what is reserved; None: nothing does.
+    have released nothing. `reserved.json` in the folder of the work says what is reserved; that of a process that was
+    killed is returned by the next one that has its folder.
     """
 
     def __init__(self, ledger: DataLedger | None, folder: Path | None = None) -> None:

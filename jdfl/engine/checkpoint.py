@@ -226,7 +226,7 @@ class Checkpoint:
         code in either. `place` is where the journal has the records before the last.
         """
         arrays = {f"leaf{i}": np.asarray(leaf) for i, leaf in enumerate(jax.tree.leaves(self.state))}
-        told = {
+        plain = {
             "format": FORMAT,
             "rounds": self.rounds,
             "leaves": len(arrays),
@@ -253,7 +253,7 @@ class Checkpoint:
             arrays["moments_releases"] = np.stack(list(self.moments.values()))
         last = rows_of(self.history[-1:])
         arrays |= {f"last {name}": last[name] for name in last.dtype.names or ()}
-        return arrays, told
+        return arrays, plain
 
 
 def _with_computed(result: Result) -> Provenance:
@@ -271,13 +271,7 @@ def _listed(differences: list[str]) -> str:
 
 
 def check_leaves(leaves: list[Any], wanted: list[Any], place: str) -> None:
-    """Refuse a state of other arrays: ValueError naming the first that differs.
-
-    Args:
-        leaves: The arrays of the state.
-        wanted: Arrays, or their shapes and types, of a state of this run.
-        place: Where the state comes from, in words.
-    """
+    """Refuse a state of other arrays than `wanted`, which may be shapes: ValueError naming the first that differs."""
     for leaf, like in zip(leaves, wanted):
         if leaf.shape != like.shape or leaf.dtype != like.dtype:
             raise ValueError(

@@ -38,7 +38,7 @@ from jdfl.engine.start import Plan, fitted
 from jdfl.network.graph import Network
 from jdfl.privacy import Ledger
 from jdfl.problems import Problem
-from jdfl.store import events, journal, snapshots
+from jdfl.store import journal, lease, snapshots
 from jdfl.store.journal import Journal, Position
 from jdfl.store.lease import Lease, LostError
 
@@ -93,8 +93,10 @@ class Checkpoints(Callback):
         self.folder.mkdir(exist_ok=True)
         self._lease = Lease.take(self.folder)
         if self._lease.before:
-            told = f"The run in {self.folder} was not ended by {self._lease.before}; it goes on from what that has left"
-            warnings.warn(f"{told}.", stacklevel=2)
+            message = (
+                f"The run in {self.folder} was not ended by {self._lease.before}; it goes on from what that has left"
+            )
+            warnings.warn(f"{message}.", stacklevel=2)
         try:
             self._journal = self._opened(plan)
             if plan.guarantee.event is not None:
@@ -212,7 +214,7 @@ class Checkpoints(Callback):
     def _note(self, event: str, rounds: int, **about: str) -> None:
         """Log an event of the run, and who held its folder before and is gone."""
         before = {"before": self._lease.before} if self._lease and self._lease.before and event in _STARTS else {}
-        events.note(self.folder, event, rounds=rounds, **before, **about)
+        lease.note(self.folder, event, rounds=rounds, **before, **about)
 
     def _append(self, rows: np.ndarray) -> None:
         """Append records [k] that come after those that were appended."""
@@ -305,39 +307,39 @@ def read_checkpoint(folder: str | Path, algorithm: Algorithm, problem: Problem, 
 
     kept = root / SNAPSHOTS if (root / SNAPSHOTS).is_dir() else root
     found = snapshots.read(kept, complete)
-    held, told = found.arrays, found.told
+    arrays, plain = found.arrays, found.told
     network = stepping.paired(problem, network)
-    program = planned(algorithm, problem, network, max(1, int(told["rounds"])))
+    program = planned(algorithm, problem, network, max(1, int(plain["rounds"])))
     setting = stepping.setting(program, problem, network, None, typed_key(0))
     state = jax.eval_shape(lambda setting: loop.start(setting, ()), setting)[1].state
-    leaves = [held[f"leaf{i}"] for i in range(int(told["leaves"]))]
+    leaves = [arrays[f"leaf{i}"] for i in range(int(plain["leaves"]))]
     wanted, structure = jax.tree.flatten(state)
     if len(leaves) == len(wanted):
         stored = structure.unflatten(leaves)
         wanted = jax.tree.leaves(jax.eval_shape(lambda state: fitted(program, state, stored), state))
     check_leaves(leaves, wanted, str(folder))
     return Checkpoint(
-        int(told["rounds"]),
+        int(plain["rounds"]),
         jax.tree.unflatten(structure, leaves),
-        held["communications"],
-        held["releases"],
-        held.get("clock"),
-        Ledger.from_dict(told["ledger"]),
-        told["key"],
-        told["private key"],
-        told["token"],
-        tuple(told["released"]),
-        {name: int(value) for name, value in told["sums"].items()},
-        {name: int(value) for name, value in told["message_bits"].items()},
-        tuple(str(warning) for warning in told["warnings"]),
+        arrays["communications"],
+        arrays["releases"],
+        arrays.get("clock"),
+        Ledger.from_dict(plain["ledger"]),
+        plain["key"],
+        plain["private key"],
+        plain["token"],
+        tuple(plain["released"]),
+        {name: int(value) for name, value in plain["sums"].items()},
+        {name: int(value) for name, value in plain["message_bits"].items()},
+        tuple(str(warning) for warning in plain["warnings"]),
         records[0],
-        told["ending"],
-        str(told["reason"]),
-        float(told["seconds"]),
-        float(told["compile_seconds"]),
-        None if told["provenance"] is None else Provenance(**told["provenance"]),
-        dict(zip(map(int, held.get("moments", ())), held.get("moments_releases", ()))),
-        Position(*told["journal"]),
+        plain["ending"],
+        str(plain["reason"]),
+        float(plain["seconds"]),
+        float(plain["compile_seconds"]),
+        None if plain["provenance"] is None else Provenance(**plain["provenance"]),
+        dict(zip(map(int, arrays.get("moments", ())), arrays.get("moments_releases", ()))),
+        Position(*plain["journal"]),
         run_key=(read_record(root) or ("", None))[1],
     )
 

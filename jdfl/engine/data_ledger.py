@@ -80,11 +80,11 @@ class Entry:
         return {"state": state, **vars(self), "released": released, "held": held}
 
     @classmethod
-    def from_dict(cls, told: Mapping[str, Any]) -> Self:
+    def from_dict(cls, values: Mapping[str, Any]) -> Self:
         """The inverse of `as_dict`."""
-        held = {name: (Ledger.from_dict(one["ledger"]), int(one["runs"])) for name, one in told["held"].items()}
-        released = None if told["released"] is None else Ledger.from_dict(told["released"])
-        return cls(told["title"], told["run"], released, held, told["void"], dict(told["outputs"]))
+        held = {name: (Ledger.from_dict(one["ledger"]), int(one["runs"])) for name, one in values["held"].items()}
+        released = None if values["released"] is None else Ledger.from_dict(values["released"])
+        return cls(values["title"], values["run"], released, held, values["void"], dict(values["outputs"]))
 
 
 @dataclass
@@ -131,7 +131,7 @@ def alone(path: Path) -> Generator[None]:
 
 def write(path: Path, content: Content) -> None:
     """Write the file atomically and durably."""
-    told: dict[str, Any] = {
+    values: dict[str, Any] = {
         "version": _VERSION,
         "budget": {"epsilon": content.epsilon, "delta": content.delta},
         "data": content.data,
@@ -140,7 +140,7 @@ def write(path: Path, content: Content) -> None:
     partial = path.with_name(f".{path.name}.{uuid4().hex[:12]}")
     try:
         with partial.open("w", encoding="utf-8") as file:
-            json.dump({**told, "sha256": _checksum(told)}, file)
+            json.dump({**values, "sha256": _checksum(values)}, file)
             file.flush()
             os.fsync(file.fileno())
         partial.replace(path)
@@ -162,22 +162,22 @@ def read(path: Path) -> Content:
         )
     remedy = "What runs have released is not known without it: take a copy that is whole."
     try:
-        told: dict[str, Any] = dict(json.loads(path.read_text(encoding="utf-8")))
+        values: dict[str, Any] = dict(json.loads(path.read_text(encoding="utf-8")))
     except (ValueError, TypeError, RecursionError) as error:
         raise ValueError(f"Expected the ledger of a dataset at {path}, got a damaged file. {remedy}") from error
-    if told.get("version") != _VERSION:
+    if values.get("version") != _VERSION:
         raise ValueError(
-            f"Expected a ledger of version {_VERSION} at {path}, got version {told.get('version')!r}. Use the jdfl "
+            f"Expected a ledger of version {_VERSION} at {path}, got version {values.get('version')!r}. Use the jdfl "
             "that has written it."
         )
-    if told.pop("sha256", None) != _checksum(told):
+    if values.pop("sha256", None) != _checksum(values):
         raise ValueError(f"Expected a ledger as it was written at {path}, got another content. {remedy}")
-    entries = {run: Entry.from_dict(one) for run, one in told["runs"].items()}
-    return Content(**told["budget"], data=told["data"], entries=entries)
+    entries = {run: Entry.from_dict(one) for run, one in values["runs"].items()}
+    return Content(**values["budget"], data=values["data"], entries=entries)
 
 
-def _checksum(told: Mapping[str, Any]) -> str:
-    return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()
+def _checksum(values: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
 
 
 class Intent(NamedTuple):

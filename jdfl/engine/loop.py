@@ -26,7 +26,7 @@ from jdfl.devices import nodes
 from jdfl.devices.layout import Layout
 from jdfl.engine import invariants
 from jdfl.engine import metrics as metrics_module
-from jdfl.engine.stepping import Setting, begun, checked, done_at, drawn, known, step, with_field
+from jdfl.engine.stepping import Setting, begun, checked, done_at, drawn, step, with_field
 from jdfl.engine.stopping import StopRule, View
 from jdfl.network.timing import Seconds
 from jdfl.problems import Problem
@@ -133,8 +133,8 @@ def _start(setting: Setting, metrics: tuple[metrics_module.Metric, ...]) -> tupl
     dtype = setting.problem.dtype
     computed = None if timing is None else timing.compute.astype(dtype) * info.grads.astype(dtype)
     clock = None if computed is None else (computed, jnp.zeros_like(computed))
-    first = known(setting, state, clock)
-    bad = checked(setting, state, None, info, info.releases, (invariants.unit(first), first))
+    first = invariants.Known(algorithm.mass(state), clock)
+    bad = checked(setting, state, None, info, info.releases, invariants.unit(first), first)
     carry = RunState(state, k, no, *bad, no, info, info.combined, info.releases, clock)
     values = evaluate(carry, setting, metrics)
     _, values = concluded(carry, replace(setting, watched="nothing"), values, metrics)
@@ -163,8 +163,10 @@ def _advance(
         stopped = stops(stop, View(rounds, seen[0], seen[1], judged))
         counts = jax.tree.map(jnp.add, carry.counts, info)
         releases = carry.releases + info.releases
-        compared = known(setting, carry.state, carry.clock), known(setting, state, clock)
-        bad = checked(setting, state, round.graph, info, releases, compared)
+        compared = [
+            invariants.Known(algorithm.mass(one), at) for one, at in ((carry.state, carry.clock), (state, clock))
+        ]
+        bad = checked(setting, state, round.graph, info, releases, *compared)
         new = RunState(state, rounds, stopped, *bad, carry.spent, counts, communications, releases, clock)
         if setting.limit is None:
             return new

@@ -121,12 +121,7 @@ NEED_OPTIMUM = (suboptimality, distance_to_optimum)
 
 
 def referenced(metrics: Sequence[Metric], problem: P, without: Sequence[int] = ()) -> P:
-    """The problem with its optimum, computed on the host, where one of the metrics needs it.
-
-    Args:
-        metrics: Functions that `resolve` has checked.
-        problem: The problem; the optimum is kept with it (see `jdfl.problems.solved`).
-        without: The nodes whose losses do not count.
+    """The problem with its optimum without the losses of some nodes, computed on the host, where a metric needs it.
 
     Raises ValueError where the problem has no unique minimum, or an optimum of other data.
     """

@@ -47,8 +47,8 @@ def assemble(
     ending, reason = _ending(rounds, plan, carry, setting, cut)
     warns = dict.fromkeys((*warned, *_privacy_warnings(setting.stop, ending, guarantee)))
     history, state = tally.history(), carry.state
-    told = "" if guarantee.event is None else _released(rounds, params, state, carry.releases, history)
-    released = f"{plan.made} {told}".strip()
+    digest = "" if guarantee.event is None else _released(rounds, params, state, carry.releases, history)
+    released = f"{plan.made} {digest}".strip()
     return Result(
         algorithm=setting.algorithm.algorithm,
         ready=setting.algorithm.ready,

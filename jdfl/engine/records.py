@@ -92,8 +92,8 @@ def read_record(folder: Path) -> tuple[str, RunKey | None] | None:
     if not path.is_file():
         return None
     try:
-        told = dict(json.loads(path.read_text(encoding="ascii")))
-        token, words = str(told["token"]), (told["public"], told["private"])
+        content = dict(json.loads(path.read_text(encoding="ascii")))
+        token, words = str(content["token"]), (content["public"], content["private"])
         if words == (None, None):
             return token, None
         public, private = (key_of_words((int(one[0]), int(one[1]))) for one in words)

@@ -30,7 +30,7 @@ from jdfl.engine.result import CUTS, Cut, Result, Snapshot, Tally
 from jdfl.engine.spending import check_unspent, planned_at_most, watched
 from jdfl.engine.start import Options, Plan, check_counters, execution, fitted, form_of, scheduler, started
 from jdfl.engine.stopping import StopRule
-from jdfl.network.graph import Network
+from jdfl.network.graph import Graph, Network
 from jdfl.problems import Problem
 
 _SIGNALS = {  # and who handles them usually; put back in the reverse order, since the first may raise an exception
@@ -372,10 +372,15 @@ class _Run:
             params=lambda: jnp.array(self._rows(setting.algorithm.params(carry.state)), copy=True),
             communications=lambda: np.array(self._rows(carry.communications)),
             releases=lambda: np.array(self._rows(carry.releases)),
-            graph=lambda: stepping.graph_of(replace(self._all, algorithm=setting.algorithm), max(self._done - 1, 0)),
+            graph=self._graph,
             result=lambda: self._result(("interrupted", "interrupted")),
             chunk=self._returns.chunk,
         )
+
+    def _graph(self) -> Graph:
+        """The graph of the last round, drawn again, with the rows of all nodes."""
+        setting = replace(self._all, algorithm=self._setting.algorithm)
+        return stepping.drawn(setting, jnp.int32(max(self._done - 1, 0))).graph
 
     def _result(self, cut: tuple[Cut, str] | None) -> Result:
         """The result so far, with the rows of all nodes on the host."""
@@ -384,8 +389,8 @@ class _Run:
             carry = layout.whole(layout.carry, carry)
             here = replace(here, algorithm=layout.whole(layout.algorithm, here.algorithm), planned=self._all.planned)
         params, spent = here.algorithm.params(carry.state), self._clock.read()
-        told = cut, self._warned, self._moments.until(int(carry.rounds))
-        return assemble(self._plan, here, params, carry, self._tally, spent, *told)
+        more = cut, self._warned, self._moments.until(int(carry.rounds))
+        return assemble(self._plan, here, params, carry, self._tally, spent, *more)
 
     def _rows(self, x: Array) -> Array:
         """The rows of all nodes, of an array of the carry."""

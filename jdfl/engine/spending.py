@@ -26,43 +26,43 @@ def records_of(problem: Problem) -> np.ndarray:
 def guarantee_of(algorithm: Algorithm | Program, problem: Problem, stop: StopRule | None = None) -> Guarantee:
     """The guarantee of the algorithm on this problem; none is claimed where undeclared values of the data enter."""
     program = algorithm if isinstance(algorithm, Program) else Program(algorithm)
-    told = program.privacy(problem)
-    names = (*problem.entering, *loss_reads(problem)) if told.event is not None else ()
-    names = (*names, "stop") if stop_tells(told, stop) else names
-    return exposing(told, names, problem.public)
+    guarantee = program.privacy(problem)
+    names = (*problem.entering, *loss_reads(problem)) if guarantee.event is not None else ()
+    names = (*names, "stop") if stop_tells(guarantee, stop) else names
+    return exposing(guarantee, names, problem.public)
 
 
-def stop_tells(told: Guarantee, stop: StopRule | None) -> bool:
+def stop_tells(guarantee: Guarantee, stop: StopRule | None) -> bool:
     """Whether the end of a run reveals values that the guarantee does not cover: of the data, or local parameters."""
-    return stop is not None and (reads_data(stop) or bool(told.local))
+    return stop is not None and (reads_data(stop) or bool(guarantee.local))
 
 
-def watched(told: Guarantee, problem: Problem) -> Watched:
+def watched(guarantee: Guarantee, problem: Problem) -> Watched:
     """The values whose divergence may end a run with this guarantee: only covered ones, since all see its end."""
-    if not told.claimed or "stop" in problem.public:
+    if not guarantee.claimed or "stop" in problem.public:
         return "state"
-    return "nothing" if told.local else "parameters"
+    return "nothing" if guarantee.local else "parameters"
 
 
-def unspent(told: Guarantee, problem: Problem) -> Ledger:
+def unspent(guarantee: Guarantee, problem: Problem) -> Ledger:
     """The ledger of a run that has not begun."""
-    return Ledger.of(told, np.zeros(problem.m, np.int64), records_of(problem))
+    return Ledger.of(guarantee, np.zeros(problem.m, np.int64), records_of(problem))
 
 
-def planned_at_most(told: Guarantee, m: int, reserved: np.ndarray | None = None) -> np.ndarray | None:
+def planned_at_most(guarantee: Guarantee, m: int, reserved: np.ndarray | None = None) -> np.ndarray | None:
     """How many releases every node [m] int32 makes at most by the plan of its run; None where nothing is planned."""
-    most = scheduled(told.event)
+    most = scheduled(guarantee.event)
     if most is None and reserved is None:
         return None
     known = np.full(m, 2**31 - 1 if most is None else most)
     return np.minimum(known, 2**31 - 1 if reserved is None else reserved).astype(np.int32)
 
 
-def planned_by_all(told: Sequence[Guarantee], reserved: Sequence[np.ndarray], m: int) -> np.ndarray | None:
+def planned_by_all(guarantees: Sequence[Guarantee], reserved: Sequence[np.ndarray], m: int) -> np.ndarray | None:
     """The most releases of every node [m] that `planned_at_most` gives for any of several runs; None: any number."""
-    found = [planned_at_most(one, m, kept) for one, kept in zip(told, reserved or [None] * len(told))]
+    found = [planned_at_most(one, m, kept) for one, kept in zip(guarantees, reserved or [None] * len(guarantees))]
     known = [most for most in found if most is not None]
-    return np.max(known, axis=0) if len(known) == len(told) else None
+    return np.max(known, axis=0) if len(known) == len(guarantees) else None
 
 
 def release_limits(
@@ -74,9 +74,9 @@ def release_limits(
     delta: float | None,
 ) -> np.ndarray:
     """The most releases of every node [m] within (epsilon, delta), by the guarantee's own neighbouring relation."""
-    told = guarantee_of(algorithm, problem, stop)
-    ledger = unspent(told, problem)
-    return ledger.limits(epsilon, report(told, ledger.releases, ledger.records, delta=delta).delta)
+    guarantee = guarantee_of(algorithm, problem, stop)
+    ledger = unspent(guarantee, problem)
+    return ledger.limits(epsilon, report(guarantee, ledger.releases, ledger.records, delta=delta).delta)
 
 
 def check_unspent(releases: np.ndarray, limit: np.ndarray, budget: object) -> None:

@@ -140,11 +140,6 @@ def _drawn(setting: Setting, k: Array, now: Keys, bits: int | Sizes) -> Moment:
     return Moment(k, now.run, graph, setting.node, now)
 
 
-def graph_of(setting: Setting, k: int) -> Graph:
-    """The graph of round k again, with the rows of all nodes."""
-    return drawn(setting, jnp.int32(k)).graph
-
-
 def step(setting: Setting, state: Any, round: Moment) -> tuple[Any, Info]:
     """One round; absent nodes do nothing and keep their state."""
     with with_kernels(setting.kernels):
@@ -155,24 +150,20 @@ def step(setting: Setting, state: Any, round: Moment) -> tuple[Any, Info]:
     return kept(state, new, round), info
 
 
-def known(setting: Setting, state: Any, clock: Seconds | None) -> invariants.Known:
-    """What the rules of all runs compare from round to round."""
-    return invariants.Known(setting.algorithm.mass(state), clock)
-
-
 def checked(
     setting: Setting,
     state: Any,
     graph: Graph | None,
     info: Info,
     releases: Array,
-    compared: tuple[invariants.Known, invariants.Known],
+    before: invariants.Known,
+    after: invariants.Known,
 ) -> tuple[Array, Array]:
     """What ends a run that diverged or violated what holds in every round."""
     diverged = invariants.bad_nodes(setting.algorithm, state, setting.largest, setting.watched)
     code, value, lost = jnp.zeros_like(releases), jnp.zeros(releases.shape, jnp.float32), jnp.bool_(False)
     if setting.weights is not None:
-        code, value, lost = invariants.broken(setting.weights, graph, info, releases, *compared, setting.planned)
+        code, value, lost = invariants.broken(setting.weights, graph, info, releases, before, after, setting.planned)
     return invariants.first(code, lost, diverged), value
 
 

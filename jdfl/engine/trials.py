@@ -3,12 +3,11 @@
 Axes: t trials, m nodes, q examples per node (padded with weight 0), d slots of the table of in-neighbours.
 """
 
-import dataclasses
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -166,9 +165,7 @@ def _graphs(network: Network) -> list[Graph]:
     return [part for part in jax.tree.leaves(network, is_leaf=_is_graph) if isinstance(part, Graph)]
 
 
-_COUNTERS = [one.name for one in dataclasses.fields(loop.RunState) if one.name not in ("state", "counts", "clock")]
-_NAME = "outcomes"
-Outcome = tuple[Any, loop.RunState, loop.Record, loop.Record]  # as `trials.executed` gives it
+Outcome = tuple[Any, loop.RunState, loop.Record, loop.Record]  # as `executed` gives it
 
 
 def kept_or_made(
@@ -188,50 +185,34 @@ def kept_or_made(
 
 
 def _write(folder: Path, made: Sequence[Outcome], spent: Spent) -> None:
-    arrays = {f"{i}.{name}": array for i, one in enumerate(made) for name, array in _taken_apart(*one).items()}
-    types = {name: array.dtype.name for name, array in arrays.items()}
-    with (folder / f"{_NAME}.npz").open("wb") as file:
+    """Write the outcomes, whose arrays are named by their places, but for the sums, which the records have."""
+    nothing: Any = None
+    rows = [(params, replace(carry, counts=nothing), *records) for params, carry, *records in made]
+    leaves = jax.tree.leaves_with_path(jax.device_get(rows))
+    arrays = {jax.tree_util.keystr(path, simple=True, separator="/"): np.asarray(leaf) for path, leaf in leaves}
+    with (folder / "outcomes.npz").open("wb") as file:
         flat: Any = {name: np.frombuffer(array.tobytes(), np.uint8) for name, array in arrays.items()}
         np.savez(file, **flat)
-    shapes = {name: list(array.shape) for name, array in arrays.items()}
-    told = {"runs": len(made), "types": types, "shapes": shapes, "spent": spent._asdict()}
-    (folder / f"{_NAME}.json").write_text(json.dumps(told), encoding="utf-8")
+    kinds = {name: (array.dtype.name, array.shape) for name, array in arrays.items()}
+    about = {"runs": len(made), "arrays": kinds, "spent": spent._asdict()}
+    (folder / "outcomes.json").write_text(json.dumps(about), encoding="utf-8")
 
 
 def _read(folder: Path) -> tuple[list[Outcome], Spent]:
-    told = json.loads((folder / f"{_NAME}.json").read_text(encoding="utf-8"))
-    with np.load(folder / f"{_NAME}.npz", allow_pickle=False) as file:
-        arrays = {
-            name: file[name].view(jnp.dtype(told["types"][name])).reshape(told["shapes"][name]) for name in file.files
-        }
-    runs: list[dict[str, np.ndarray]] = [{} for _ in range(told["runs"])]
-    for name, array in arrays.items():
-        place, _, rest = name.partition(".")
-        runs[int(place)][rest] = array
-    return [_put_together(one) for one in runs], Spent(**told["spent"])
+    about = json.loads((folder / "outcomes.json").read_text(encoding="utf-8"))
+    tree: dict[str, Any] = {}
+    with np.load(folder / "outcomes.npz", allow_pickle=False) as file:
+        for name, (kind, shape) in about["arrays"].items():
+            *path, last = name.split("/")
+            inner = tree
+            for one in path:
+                inner = inner.setdefault(one, {})
+            inner[last] = file[name].view(jnp.dtype(kind)).reshape(shape)
+    return [_outcome(tree[str(i)]) for i in range(about["runs"])], Spent(**about["spent"])
 
 
-def _taken_apart(params: Any, carry: loop.RunState, first: loop.Record, rest: loop.Record) -> dict[str, np.ndarray]:
-    """The arrays of an outcome by name; of the carry what a result is made of."""
-    found: dict[str, Any] = {"params": params, **{f"carry.{name}": getattr(carry, name) for name in _COUNTERS}}
-    found |= {f"clock.{i}": one for i, one in enumerate(carry.clock or ())}
-    for when, record in (("first", first), ("rest", rest)):
-        found[f"{when}.rounds"] = record.rounds
-        for kind in ("metrics", "counts"):
-            found |= {f"{when}.{kind}.{name}": one for name, one in getattr(record, kind).items()}
-    return {name: np.asarray(one) for name, one in jax.device_get(found).items()}
-
-
-def _put_together(arrays: dict[str, Any]) -> Outcome:
-    """The inverse of `_taken_apart`."""
-
-    def within(prefix: str) -> dict[str, Any]:
-        return {name.removeprefix(prefix): one for name, one in arrays.items() if name.startswith(prefix)}
-
-    first, rest = (
-        loop.Record(arrays[f"{when}.rounds"], within(f"{when}.metrics."), within(f"{when}.counts."))
-        for when in ("first", "rest")
-    )
-    clock: Any = tuple(within("clock.").values()) or None
-    carry = loop.RunState(**within("carry."), state=None, counts=cast(Any, None), clock=clock)
-    return jnp.asarray(arrays["params"]), carry, first, rest
+def _outcome(tree: dict[str, Any]) -> Outcome:
+    carry: Any = {"state": None, "counts": None, **tree["1"]}
+    carry["clock"] = tuple(carry.get("clock", {}).values()) or None
+    first, rest = (loop.Record(one["rounds"], one.get("metrics", {}), one["counts"]) for one in (tree["2"], tree["3"]))
+    return jnp.asarray(tree["0"]), loop.RunState(**carry), first, rest

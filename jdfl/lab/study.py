@@ -39,7 +39,7 @@ from jdfl.lab.results import environment
 from jdfl.lab.table import better, half_width
 from jdfl.privacy import Ledger
 from jdfl.privacy.report import Together
-from jdfl.store import events, manifest
+from jdfl.store import lease, manifest
 from jdfl.store.jobs import FailedJobsError, Jobs
 
 Engine = Callable[[Jobs, Sequence[Group]], None]  # runs groups and stores their results
@@ -116,7 +116,7 @@ class Study:
     def complete(self) -> None:
         """Write the manifest, when everything else is written."""
         tidy(self.folder)
-        events.note(self.folder, "ended")
+        lease.note(self.folder, "ended")
         write(self.folder / manifest.NAME, manifest.of(self.folder))
 
 

@@ -21,9 +21,9 @@ from types import FrameType
 from typing import Any
 from uuid import uuid4
 
-from jdfl.store import events, manifest
+from jdfl.store import manifest
 from jdfl.store.journal import sync_path
-from jdfl.store.lease import Lease, LostError, UnwrittenError
+from jdfl.store.lease import Lease, LostError, UnwrittenError, note
 
 ORIGIN, PLACE = "jobs.json", "jobs"
 _FORMAT = 2
@@ -134,10 +134,10 @@ def opened(folder: Path, origin: Mapping[str, Any], *, any_version: bool = False
     try:
         before = {"before": lease.before} if lease.before else {}
         if lease.before:
-            told = f"The work in {folder} was not ended by {lease.before}; it goes on with what is not done"
-            warnings.warn(f"{told}.", stacklevel=3)
+            message = f"The work in {folder} was not ended by {lease.before}; it goes on with what is not done"
+            warnings.warn(f"{message}.", stacklevel=3)
         new = _begin(folder, {"format": _FORMAT, "token": uuid4().hex[:16], **origin}, any_version)
-        events.note(folder, "begun" if new else "resumed", **before)
+        note(folder, "begun" if new else "resumed", **before)
         with _ended_by_signals(), _noted(folder):
             yield Jobs(folder, retry, lease)
     finally:
@@ -180,7 +180,7 @@ def _noted(folder: Path) -> Generator[None]:
         yield
     except BaseException as error:
         with suppress(OSError):
-            events.note(folder, "cut off", by=type(error).__name__, said=str(error)[:500])
+            note(folder, "cut off", by=type(error).__name__, said=str(error)[:500])
         raise
 
 
@@ -198,9 +198,9 @@ def _ended_by_signals() -> Generator[None]:
             signal.signal(number, usual)
 
 
-def name_of(*told: Any) -> str:
+def name_of(*parts: Any) -> str:
     """A name that identifies work, made of everything that its result depends on, as plain data."""
-    return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:24]
+    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:24]
 
 
 def _read(path: Path) -> dict[str, Any]:

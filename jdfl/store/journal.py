@@ -253,9 +253,9 @@ def _digest(before: bytes, table: int, number: int, content: bytes | memoryview)
     return total.digest()
 
 
-def _column(told: Any) -> tuple[str, str]:
+def _column(column: Any) -> tuple[str, str]:
     """The name and the type of a column; ValueError for one that is no number."""
-    name, kind = map(str, told)
+    name, kind = map(str, column)
     if kind not in _TYPES:
         raise ValueError(f"a table has the column {name} of the type {kind}")
     return name, kind

@@ -1,8 +1,11 @@
-"""The lease on a folder: one process at a time writes into it, and others get its name.
+"""Who works in a folder: the lease, which one process at a time has, and the log of what happened to the work.
 
 The file `lease` in the folder says who holds it. Its holder has it locked, which ends with the process, however that
 ends, and touches it now and then, which is what other machines can see, and all can where the file system has no locks.
 A lease whose holder is gone is taken over.
+
+The log is the file `events`: a line of JSON per event, with its time, machine and process. Lines are only appended, and
+no result is made of it: equal runs have other events.
 """
 
 import contextlib
@@ -19,7 +22,7 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-NAME = "lease"
+NAME, LOG = "lease", "events"
 BEAT = 5.0  # seconds between two signs of life
 SILENT = 6 * BEAT  # seconds without one after which a holder on another machine counts as gone
 _NO_LOCKS = (errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS)
@@ -43,11 +46,11 @@ class Lease:
     `before` says in words who held it and is gone; it is empty where nobody did.
     """
 
-    def __init__(self, folder: Path, file: int, told: bytes, before: str) -> None:
+    def __init__(self, folder: Path, file: int, text: bytes, before: str) -> None:
         self.before = before
-        self._path, self._file, self._told = folder / NAME, file, told
+        self._path, self._file, self._text = folder / NAME, file, text
         os.ftruncate(file, 0)
-        os.pwrite(file, self._told, 0)
+        os.pwrite(file, self._text, 0)
         self._over = threading.Event()
         self._beats = threading.Thread(target=self._beat, name="lease", daemon=True)
         self._beats.start()
@@ -55,7 +58,7 @@ class Lease:
     @classmethod
     def take(cls, folder: Path, patience: float = SILENT) -> "Lease":
         """Take the lease on a folder, which must exist."""
-        path, told = folder / NAME, _told()
+        path, text = folder / NAME, _own_text()
         while True:
             file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
             try:
@@ -67,7 +70,7 @@ class Lease:
                 if watched and _same(file, path) and _lives(path, patience):
                     raise HeldError(_refusal(folder, holder))
                 if _same(file, path):
-                    return cls(folder, file, told, _words(holder) if holder else "")
+                    return cls(folder, file, text, _words(holder) if holder else "")
             except BaseException:
                 os.close(file)
                 raise
@@ -80,10 +83,10 @@ class Lease:
         except (FileNotFoundError, NotADirectoryError):
             raise LostError(f"Expected the folder {self._path.parent} of this run, found its lease removed.") from None
         try:
-            told = os.read(file, len(self._told) + 1)
+            text = os.read(file, len(self._text) + 1)
         finally:
             os.close(file)
-        if told != self._told:
+        if text != self._text:
             raise LostError(
                 f"Expected the lease {self._path} of this run, found that of another process. It took this one for "
                 "dead, and goes on with the run."
@@ -105,14 +108,14 @@ class Lease:
                 os.utime(self._file)
 
 
-def _told() -> bytes:
+def _own_text() -> bytes:
     try:
         user = getpass.getuser()
     except (OSError, KeyError):  # in a container, whose user has no name
         user = str(os.getuid())
     since = datetime.now(UTC).isoformat(timespec="seconds")
-    told = {"host": platform.node(), "process": os.getpid(), "user": user, "since": since, "id": uuid4().hex}
-    return json.dumps(told | {"machine": _machine()}).encode() + b"\n"
+    holder = {"host": platform.node(), "process": os.getpid(), "user": user, "since": since, "id": uuid4().hex}
+    return json.dumps(holder | {"machine": _machine()}).encode() + b"\n"
 
 
 def _machine() -> str:
@@ -183,8 +186,8 @@ def _touched(path: Path) -> int:
 
 
 def _words(holder: dict[str, Any]) -> str:
-    told = (holder.get(name, "unknown") for name in ("process", "user", "host", "since"))
-    return "process {} of {} on {}, since {}".format(*told)
+    words = (holder.get(name, "unknown") for name in ("process", "user", "host", "since"))
+    return "process {} of {} on {}, since {}".format(*words)
 
 
 def _refusal(folder: Path, holder: dict[str, Any]) -> str:
@@ -193,3 +196,32 @@ def _refusal(folder: Path, holder: dict[str, Any]) -> str:
         f"Expected a folder into which no other process writes, got {folder}, which {who} is writing into. Wait until "
         "it has ended, or end it there with kill."
     )
+
+
+def note(folder: Path, event: str, **about: Any) -> None:
+    """Append an event, and wait until the disk has it; a folder that is gone is not made again."""
+    here = {
+        "time": datetime.now(UTC).isoformat(timespec="milliseconds"),
+        "host": platform.node(),
+        "process": os.getpid(),
+    }
+    line = json.dumps({**here, "event": event, **about}).encode() + b"\n"
+    file = os.open(folder / LOG, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o666)
+    try:
+        size = os.fstat(file).st_size
+        if size and os.pread(file, 1, size - 1) != b"\n":  # of a line that was cut off
+            line = b"\n" + line
+        os.write(file, line)
+        os.fsync(file)
+    finally:
+        os.close(file)
+
+
+def read_log(folder: Path) -> list[dict[str, Any]]:
+    """The events in a folder, without lines that are not whole; none where there is no such file."""
+    found: list[dict[str, Any]] = []
+    with contextlib.suppress(FileNotFoundError):
+        for line in (folder / LOG).read_bytes().split(b"\n"):
+            with contextlib.suppress(ValueError, TypeError, RecursionError):
+                found.append(dict(json.loads(line)))
+    return found

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from jdfl.store import events, lease
+from jdfl.store import lease
 
 NAME, PRIVATE = "manifest.json", "private.key"
 _FORMAT = 1
@@ -99,7 +99,7 @@ def _listed(folder: Path) -> dict[str, tuple[int, str]]:
 
 def _is_log(path: Path) -> bool:
     """Whether lines may have been added to a file since it was listed."""
-    return path.name == events.NAME
+    return path.name == lease.LOG
 
 
 def _about(path: Path, most: int | None = None) -> dict[str, Any]:

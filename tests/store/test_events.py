@@ -6,35 +6,35 @@ from pathlib import Path
 import pytest
 
 import jdfl
-from jdfl.store import events
+from jdfl.store import lease
 from jdfl.store.jobs import opened
 
 PROBLEM = {"m": 4, "n": 20, "s": 2, "rows": (5, 9)}
 
 
 def named(folder: Path) -> list[str]:
-    return [one["event"] for one in events.read(folder)]
+    return [one["event"] for one in lease.read_log(folder)]
 
 
 def test_events_come_one_after_another(tmp_path):
-    assert events.read(tmp_path) == []
-    events.note(tmp_path, "begun")
-    events.note(tmp_path, "ended", rounds=3)
-    begun, ended = events.read(tmp_path)
+    assert lease.read_log(tmp_path) == []
+    lease.note(tmp_path, "begun")
+    lease.note(tmp_path, "ended", rounds=3)
+    begun, ended = lease.read_log(tmp_path)
     assert (begun["event"], ended["event"], ended["rounds"]) == ("begun", "ended", 3)
     assert begun["process"] == os.getpid()
     assert begun["time"] <= ended["time"]
     with pytest.raises(FileNotFoundError):
-        events.note(tmp_path / "gone", "begun")
+        lease.note(tmp_path / "gone", "begun")
 
 
 def test_a_line_that_was_cut_off_spoils_no_other(tmp_path):
-    file = tmp_path / events.NAME
+    file = tmp_path / lease.LOG
     for cut in (1, 20, 5000):
-        events.note(tmp_path, "one")
-        events.note(tmp_path, "two", said="x" * 6000)
+        lease.note(tmp_path, "one")
+        lease.note(tmp_path, "two", said="x" * 6000)
         file.write_bytes(file.read_bytes()[:-cut])
-        events.note(tmp_path, "three")
+        lease.note(tmp_path, "three")
         assert named(tmp_path) == ["one", *(["two"] if cut == 1 else []), "three"]
         file.write_bytes(b"\xff\0[3]\n" + b"[" * 10**5 + b"\n" + file.read_bytes())
         assert named(tmp_path)[-1] == "three"
@@ -52,7 +52,7 @@ def test_a_run_logs_its_beginnings_and_ends(tmp_path):
     jdfl.run(algorithm, problem, network, callbacks=[jdfl.Checkpoints(folder), enough], **how)
     before = jdfl.read_checkpoint(folder, algorithm, problem, network)
     jdfl.run(algorithm, problem, network, callbacks=[jdfl.Checkpoints(folder)], resume=before, **how)
-    told = [(one["event"], one["rounds"]) for one in events.read(folder)]
+    told = [(one["event"], one["rounds"]) for one in lease.read_log(folder)]
     assert [rounds for _, rounds in told] == [0, 4, 4, 8]
     assert [event for event, _ in told][::2] == ["begun", "resumed"]
     assert told[-1][0] == "steps"
@@ -65,4 +65,4 @@ def test_work_in_jobs_logs_what_cut_it_off(tmp_path):
     with opened(tmp_path, origin):
         pass
     assert named(tmp_path) == ["begun", "cut off", "resumed"]
-    assert events.read(tmp_path)[1]["by"] == "KeyboardInterrupt"
+    assert lease.read_log(tmp_path)[1]["by"] == "KeyboardInterrupt"
