@@ -64,10 +64,7 @@ def axes_of(curves: pd.DataFrame) -> list[str]:
 
 
 def reach(curves: pd.DataFrame, x: str) -> float:
-    """The largest budget in `x` that all runs reach.
-
-    Runs that diverged or that their stop rule ended do not limit it, nor do algorithms that spend nothing of `x`.
-    """
+    """The largest budget in `x` that all runs reach, but those that diverged, stopped or spend nothing of it."""
     ends = curves.groupby(["label", "seed"], sort=False).tail(1)
     spent, ending = ends[x].to_numpy(float), ends["ending"].to_numpy(str)
     spends = np.isin(ends["label"].to_numpy(), ends["label"].to_numpy()[spent > 0])
@@ -93,10 +90,7 @@ def common(curves: pd.DataFrame, x: str) -> float:
 
 
 def last_within(run: pd.DataFrame, x: str, budget: float) -> pd.Series | None:
-    """The last record of one run at or before a budget; None where there is none that counts.
-
-    That is so where the run diverged, and where the budget pays only for the initial record.
-    """
+    """The last record of one run at or before a budget; None if it diverged or that is only the initial record."""
     if run["ending"].iloc[0] in BAD:
         return None
     # Simulated seconds are added and recorded in float32, in which three times .1 are more than .3.
@@ -138,14 +132,7 @@ def short(runs: Iterable[pd.DataFrame], x: str, budget: float) -> Short | None:
 
 
 def at(curves: pd.DataFrame, x: str, metrics: Sequence[str], budget: float) -> pd.DataFrame:
-    """Every algorithm at one budget in `x`, a row per label.
-
-    Columns: `seeds` that have a value, `diverged` seeds, `stopped` seeds (by then), `needs`, the amount that the first
-    record takes if the budget does not pay for it, and `after`, the round of that record; `share`, the smallest share
-    of the budget that a run used which ended before it; the mean round and cost of the records used, and for every
-    metric NAME, NAME_sd and NAME_ci: mean, sample standard deviation, and half-width of the 95 % confidence interval of
-    the mean, over those seeds.
-    """
+    """Every algorithm at one budget in `x`, a row per label, with the columns of `Comparison.at` except `budget`."""
     axes, rows = axes_of(curves), dict[str, dict[str, float]]()
     for label, runs in curves.groupby("label", sort=False):
         by_seed = [run for _, run in runs.groupby("seed", sort=False)]
@@ -187,10 +174,7 @@ def values_at(curves: pd.DataFrame, x: str, name: str, budget: float) -> pd.Data
 
 
 def to_stop(curves: pd.DataFrame) -> pd.DataFrame:
-    """Rounds until the stop rule fired, a row per label: `seeds` that stopped, and over them round, round_sd, round_ci.
-
-    These are the mean, the sample standard deviation, and the half-width of the 95 % confidence interval of the mean.
-    """
+    """As `Comparison.to_stop`, with `round_ci`, the half-width of the 95 % confidence interval of the mean."""
     ends = curves.groupby(["label", "seed"], sort=False).tail(1)
     stopped = ends[ends["ending"] == "stop rule"].groupby("label")["round"]
     found = pd.DataFrame({"seeds": stopped.size(), "round": stopped.mean(), "round_sd": stopped.std(ddof=1)})
@@ -207,11 +191,6 @@ class Bands(Mapping[tuple[str, str], pd.DataFrame]):
     Columns: label, round, mean of x (by its name and as x), and mean, low, high of y, a row per label and round. In a
     round without a record of a trial its last one before that counts. With a single trial low and high are the mean.
     Each table is made when it is asked for, since those of a million records do not fit into memory together.
-
-    Args:
-        curves: The records of runs, as `long_form` gives them.
-        axes: The columns of amounts.
-        metrics: The columns of metrics.
     """
 
     def __init__(self, curves: pd.DataFrame, axes: Sequence[str], metrics: Sequence[str]) -> None:

@@ -63,6 +63,9 @@ class Picture(Figure):
         return content.getvalue()
 
 
+Picture.set = Figure.set  # in place of the copy that matplotlib makes for every subclass
+
+
 class Drawn(NamedTuple):
     """A figure and its axes, to be taken apart: `fig, ax = result.plot()`. On the last line of a cell it is shown."""
 

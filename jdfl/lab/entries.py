@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import product
 from operator import attrgetter
-from typing import Any, Literal, NamedTuple, cast, get_args
+from typing import Any, Literal, cast, get_args
 
 import numpy as np
 
@@ -28,6 +28,7 @@ Announce = Callable[[str, str], object]  # (label, what is done with it)
 MOST_EXTENSIONS = 100  # of a grid, by three values each
 By = Literal["round", "communications", "bytes", "gradients", "examples", "network_seconds", "stop"]
 DEFAULT = ("round", "bytes", "gradients")  # amounts that are compared at where no budget is given
+Budget = tuple[str, float | None]  # an amount or "stop", and how much of it; None: found from the tuning runs
 Values = Mapping[str, Sequence[float]]
 Grid = dict[str, tuple[float, ...]]
 Point = dict[str, float]  # values by field
@@ -40,13 +41,6 @@ _AROUND = tuple(2.0**k for k in range(-3, 4))  # another field: in units of the 
 _FURTHER = 3  # values that an extension adds
 _HALVINGS = 8  # of a step that the algorithm does not take
 _LEAST = 0.01  # relative difference from which a shortened step is one
-
-
-class Budget(NamedTuple):
-    """What methods get equal amounts of."""
-
-    by: str  # an amount, or "stop" for the rounds until the stop rule ends a run
-    amount: float | None  # in the unit of `by`; None: found from the tuning runs, and none with "stop"
 
 
 @suggest.init
@@ -100,7 +94,7 @@ class Terms:
     every: int = 1
     stop: StopRule | None = None
     tune: Tuning | None = None
-    budgets: Sequence[Budget] = ()  # the first is the one that is compared at first
+    budgets: Sequence[Budget] = ()  # that are compared at, in this order
     measure: Metric = REGISTRY["objective"]  # what tuning minimises or, for accuracies, maximises
     batch: int | None = None  # runs side by side
     epsilon: float | None = None
@@ -236,10 +230,7 @@ def drawn(given: Any, key: Any, name: str) -> Any:
 
 
 def calibrated(plan: Plan, terms: Terms) -> Algorithm:
-    """The plan's algorithm with the least noise for (epsilon, delta) in every reported trial.
-
-    Without an epsilon, or without a noise multiplier, the algorithm as it is.
-    """
+    """The plan's algorithm, if it has a noise multiplier with the least noise for (epsilon, delta) in all trials."""
     problem = plan.trials[0].problem
     if terms.epsilon is None or not adjustable(plan.algorithm):
         return plan.algorithm
@@ -309,16 +300,16 @@ def budgets_of(budget: Mapping[str, Any] | None, stop: StopRule | None) -> list[
         for amount in listed:
             if amount is not None:
                 checks.positive(f"It is a number of {x}.", **{f"budget[{x!r}]": amount})
-            found.append(Budget(x, None if amount is None else float(amount)))
-    stops = [one for one in found if one.by == "stop"]
+            found.append((x, None if amount is None else float(amount)))
+    stops = [amount for x, amount in found if x == "stop"]
     if stops and stop is None:
         raise ValueError("Expected a stop rule, got budget = 'stop' and stop = None. Give stop, or another budget.")
-    if any(one.amount is not None for one in stops):
+    if any(amount is not None for amount in stops):
         raise ValueError(
             f"Expected no amount for the budget 'stop', got {given['stop']!r}. A run to its stop rule has none; write "
             "budget={'stop': None}."
         )
-    return found if stop is None or stops else [*found, Budget("stop", None)]
+    return found if stop is None or stops else [*found, ("stop", None)]
 
 
 def laid(

@@ -84,8 +84,8 @@ class _Writer:
     def _parts(self, value: Any) -> dict[str, Any]:
         """The fields of a dataclass or a named tuple."""
         names = [one.name for one in fields(value)] if is_dataclass(value) else list(value._fields)
-        instead = absent(value) if isinstance(value, Result) else {}
-        parts = {name: instead.get(name, getattr(value, name)) for name in names}
+        instead = _absent(value) if isinstance(value, Result) else {}
+        parts: dict[str, Any] = {name: instead.get(name, getattr(value, name)) for name in names}
         if isinstance(value, Published):
             parts["run"] = None
         if isinstance(value, Result):
@@ -131,15 +131,15 @@ class _Reader:
         return _KINDS[kind](**{name: self.value(one) for name, one in data["of"].items()})
 
 
-def absent(result: Result) -> dict[str, Absent]:
-    """The placeholder in a stored result for a value that is not stored."""
+def _absent(result: Result) -> dict[str, Absent]:
+    """What takes the place of values that are not stored."""
     about = described(result.algorithm)
-    state = (
-        "Read it with jdfl.read_checkpoint(FOLDER / 'checkpoints', algorithm, problem, network), whose value "
-        "jdfl.run(..., resume=...) takes"
-        if result.state is not None and result.ending not in BAD
-        else "The run kept none, so that it cannot be resumed. Make it again with jdfl.run"
-    )
+    state = "The run kept none, so that it cannot be resumed. Make it again with jdfl.run"
+    if result.state is not None and result.ending not in BAD:
+        state = (
+            "Read it with jdfl.read_checkpoint(FOLDER / 'checkpoints', algorithm, problem, network), whose value "
+            "jdfl.run(..., resume=...) takes"
+        )
     found = {
         "algorithm": Absent("the algorithm", about, _AGAIN),
         "state": Absent("the state of the nodes", about, f"{state}."),

@@ -22,7 +22,7 @@ Axes: m nodes, n parameters, E events, k shown nodes.
 """
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -75,15 +75,23 @@ def nearby(graph: Graph, most: int = MOST) -> np.ndarray:
     """Ids of at most `most` nodes, those that are reached first from node 0 along the links; all, if they are few."""
     if graph.m <= most:
         return np.arange(graph.m)
-    senders, mask = np.asarray(graph.senders), np.asarray(graph.mask)
-    found = dict.fromkeys([0])
-    queue = [0]
-    for node in queue:
-        new = [int(other) for other in senders[node][mask[node]] if int(other) not in found][: most - len(found)]
-        found.update(dict.fromkeys(new))
-        queue += new
+    found = _reached([0], np.asarray(graph.senders), np.asarray(graph.mask), most)
     rest = (node for node in range(graph.m) if node not in found)
     return np.sort(np.fromiter([*found, *itertools.islice(rest, most - len(found))], int))
+
+
+def _reached(
+    first: Sequence[int], senders: np.ndarray, mask: np.ndarray, most: int, each: int | None = None
+) -> dict[int, None]:
+    """At most `most` nodes in the order in which links from the `first` ones reach them, `each` at a node."""
+    found = dict.fromkeys(first)
+    queue = list(found)
+    for node in queue:
+        new = [int(other) for other in senders[node][mask[node]] if int(other) not in found]
+        new = new[:each][: most - len(found)]
+        found.update(dict.fromkeys(new))
+        queue += new
+    return found
 
 
 def split_of(problem: Problem, shown: np.ndarray) -> pd.DataFrame:
@@ -237,12 +245,7 @@ class Lanes:
 
 
 def of_run(method: AsyncMethod, problem: Problem, network: Network, key: int | Array) -> Lanes:
-    """The first events of some nodes in a run of any length.
-
-    At most NODES nodes are shown: of those that act, the slowest, the fastest and two between, and neighbours of
-    theirs. The timeline ends at the time of event number PER_NODE times the number of
-    these nodes.
-    """
+    """The first events of some nodes in a run of any length, PER_NODE times as many events as there are nodes."""
     keys = Keys.of(typed_key(key))
     timed = with_times(in_run(network, keys.network, Program(method).round_bits(problem)), method.title)
     seconds = _guessed(timed, keys.network) * min(PER_NODE, max(1.0, _MOST / timed.m))
@@ -294,14 +297,8 @@ def _chosen(network: Timed, node: np.ndarray) -> np.ndarray:
     count = np.bincount(node, minlength=network.m)
     acting = np.flatnonzero(count)
     ranked = acting[np.argsort(count[acting], kind="stable")]
-    found = dict.fromkeys(ranked[[0, -1, len(ranked) // 3, 2 * len(ranked) // 3]].tolist() if len(ranked) else [0])
-    senders, mask = hears(links(network))
-    queue = list(found)
-    for one in queue:
-        near = [int(other) for other in senders[one][mask[one]] if int(other) not in found]
-        new = near[: min(_NEAR, NODES - len(found))]
-        found.update(dict.fromkeys(new))
-        queue += new
+    first = ranked[[0, -1, len(ranked) // 3, 2 * len(ranked) // 3]].tolist() if len(ranked) else [0]
+    found = _reached(first, *hears(links(network)), NODES, _NEAR)
     for one in range(min(network.m, NODES)):  # few nodes are all shown, whatever their links
         if len(found) < min(network.m, NODES):
             found[one] = None
