@@ -1,13 +1,11 @@
 """Downloads of published datasets into the data folder, compared with pinned checksums. Host only."""
 
 import hashlib
-import os
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -133,10 +131,10 @@ SOURCES = {
 def fetch(name: str, to: Path | None = None, tell: Callable[[str], object] = print) -> Path:
     """Download a dataset into a data folder, check it, and return its folder.
 
-    A download that was interrupted continues. Existing files are kept. Every file is compared with its SHA-256 as it is
-    published, or where none is known with that of its first download; all that was downloaded is read once to compare
-    the numbers of examples and features. Files that do not match are kept aside, as NAME.refused. SOURCES.txt in the
-    folder records the date, the SHA-256, the address and the licence of every file.
+    A download that was interrupted continues, if the file's SHA-256 is known. Existing files are kept. Every file is
+    compared with its SHA-256 as it is published, or where none is known with that of its first download; all that was
+    downloaded is read once to compare the numbers of examples and features. Files that do not match are kept aside, as
+    NAME.refused. SOURCES.txt in the folder records the date, the SHA-256, the address and the licence of every file.
 
     Args:
         name: One of `SOURCES`.
@@ -150,7 +148,9 @@ def fetch(name: str, to: Path | None = None, tell: Callable[[str], object] = pri
     from jdfl.problems import download  # for those who do: it imports requests
 
     if name in datasets.NAMES and name not in SOURCES:
-        raise ValueError(f"Expected a dataset to download, got {name!r}, which {_why_not(name)}.")
+        why = "comes with scikit-learn" if datasets.bundled(name) else "is published nowhere in this form"
+        why = "is generated" if name in datasets.GENERATED else why
+        raise ValueError(f"Expected a dataset to download, got {name!r}, which {why}.")
     checks.one_of(tuple(SOURCES), name=name)
     source = SOURCES[name]
     root = datasets.download_folder() if to is None else Path(to)
@@ -166,7 +166,6 @@ def fetch(name: str, to: Path | None = None, tell: Callable[[str], object] = pri
         if not path.is_file():
             new[path] = download.download(f"{source.base}/{file}", path, known, tell)
             continue
-        download.tidy(path)
         tell(f"there already: {path}")
         unknown = unknown or known is None
         if known is not None and (found := download.sha256(path)) != known.sha256:
@@ -182,9 +181,10 @@ def fetch(name: str, to: Path | None = None, tell: Callable[[str], object] = pri
     except (ValueError, OSError) as error:
         aside = " ".join(download.set_aside(path, path) for path in new)
         raise ValueError(f"{checks.said(error)} {aside}") from error
-    for path, digest in new.items():
-        told = (f"{datetime.now(UTC):%Y-%m-%d}", digest, f"{path.relative_to(root)}")
-        _record(root / _NOTE, "  ".join((*told, f"{source.base}/{path.name}", source.licence)))
+    with (root / _NOTE).open("a", encoding="utf-8") as note:
+        for path, digest in new.items():
+            words = (f"{datetime.now(UTC):%Y-%m-%d}", digest, f"{path.relative_to(root)}")
+            note.write("  ".join((*words, f"{source.base}/{path.name}", source.licence)) + "\n")
     return place
 
 
@@ -198,22 +198,8 @@ def _recorded(root: Path) -> dict[str, str]:
     return {row[2]: row[1] for row in reversed(rows) if len(row) > 3}
 
 
-def _record(note: Path, line: str) -> None:
-    """Add a line durably."""
-    with note.open("a", encoding="utf-8") as file:
-        file.write(f"{line}\n")
-        file.flush()
-        os.fsync(file.fileno())
-
-
-def _why_not(name: str) -> str:
-    if name in datasets.GENERATED:
-        return "is generated"
-    return "comes with scikit-learn" if datasets.bundled(name) else "is published nowhere in this form"
-
-
 def _check(name: str, source: Source, root: Path) -> None:
-    """ValueError if the files are not the dataset."""
+    """Refuse files that are not the dataset."""
     if source.size is None:
         return
     with datasets.looked_for_in(root):
@@ -224,14 +210,11 @@ def _check(name: str, source: Source, root: Path) -> None:
             f"Expected {source.size[0]:,} examples of {source.size[1]:,} numbers in {name}, got {examples:,} of "
             f"{numbers:,}: it is another release."
         )
-    if source.numbers and (digest := _digest(found.features, found.labels)) != source.numbers:
-        raise ValueError(
-            f"Expected numbers with SHA-256 {source.numbers} in {name}, got {digest}: it is damaged or another release."
-        )
-
-
-def _digest(features: Any, labels: np.ndarray) -> str:
-    """SHA-256 of features [N, n] and labels [N], on any machine."""
-    content = hashlib.sha256(np.ascontiguousarray(features, "<f4").data)
-    content.update(np.ascontiguousarray(labels, "<i4").data)
-    return content.hexdigest()
+    content = hashlib.sha256(np.ascontiguousarray(found.features, "<f4").data) if source.numbers else None
+    if content is not None:
+        content.update(np.ascontiguousarray(found.labels, "<i4").data)
+        if (digest := content.hexdigest()) != source.numbers:
+            raise ValueError(
+                f"Expected numbers with SHA-256 {source.numbers} in {name}, got {digest}: it is damaged or another "
+                "release."
+            )
