@@ -10,12 +10,12 @@ from typing import Annotated, Any
 import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
-from scipy.sparse import csr_matrix, issparse
+from scipy.sparse import csr_array, issparse
 
 from jdfl.base import checks
 from jdfl.base.arguments import checked
 from jdfl.base.names import aligned, labels_of
-from jdfl.base.settings import As
+from jdfl.base.settings import As, Bound
 from jdfl.devices.processes import portion
 from jdfl.problems.about import About
 from jdfl.problems.containers import column
@@ -80,19 +80,18 @@ def classification(
     dataset = load(data, binary=binary) if isinstance(data, str) else data
     checks.real(features=dataset.features)
     checks.class_numbers(labels=dataset.labels)
-    dataset = _stored(dataset, sparse)
-    derived = computed(partition, dataset, test_fraction, dataset.standardise)
-    dataset, clients = with_test(dataset, test_fraction, clients, seed)
-    features: Any = dataset.features
-    labels, test = dataset.labels, dataset.test
+    (features, labels), test, clients, held_out = with_test(
+        (dataset.features, dataset.labels), dataset.test, test_fraction, clients, seed
+    )
+    features, test = stored(dataset.name, features, test, sparse, dataset.standardise, dataset.classes)
     if dataset.standardise:  # by the training examples alone
         features, test = standardised(features, test)
-
     index = drawn(partition, labels, m, alpha=alpha, shards_per_node=shards_per_node, clients=clients, seed=seed)
     given: dict[str, Any] = {"penalty": penalty, "test": test, "intercept": intercept, "name": dataset.name}
     problem = linear_classifier(features, labels, index, dataset.classes, dtype=dtype, **given)
     words = partition if partition != "dirichlet" else f"Dirichlet, alpha = {alpha:g}"
     about = About("classification", words, nodes=client_names(clients))
+    derived = computed(partition, held_out, dataset.standardise)
     return replace(problem, derived=derived, about=about).declared(*public)
 
 
@@ -118,35 +117,69 @@ def standardised(features: Any, test: Any) -> tuple[Any, Any]:
     return features, None if test is None else ((test[0] - mean) / deviation, test[1])
 
 
-def check_share(**named: float) -> None:
+def check_share(**named: Any) -> None:
     """Refuse values that are not a share in [0, 1)."""
-    for name, value in named.items():
-        checks.not_negative("It is the share of every class that is held out.", **{name: value})
-        if value >= 1:
-            checks.refuse(f"{name} < 1", name, value)
+    remedy = "Give the share of every class to hold out for testing, such as 0.2."
+    checks.within(Bound("[0, 1)"), remedy, **named)
+    checks.shape((), remedy, **named)
 
 
-def computed(partition: Partition, dataset: Dataset, test_fraction: float, standardise: bool) -> tuple[str, ...]:
+def computed(partition: str, held_out: bool, standardise: bool) -> tuple[str, ...]:
     """The values of a problem that are computed from all records, by the names of `Problem.declared`."""
-    held = test_fraction != 0 and dataset.test is None
-    found = {"standardise": standardise, "holdout": held, "partition": partition in ("dirichlet", "shards")}
+    found = {"standardise": standardise, "holdout": held_out, "partition": partition in ("dirichlet", "shards")}
     return tuple(name for name, happened in found.items() if happened)
 
 
 def with_test(
-    dataset: Dataset, fraction: float, clients: ArrayLike | None, seed: int
-) -> tuple[Dataset, ArrayLike | None]:
-    """The dataset with a test set, held out if it has none, and the clients of the training examples."""
-    features, labels = dataset.features, dataset.labels
+    train: tuple[Any, np.ndarray],
+    test: tuple[Any, np.ndarray] | None,
+    fraction: float,
+    clients: ArrayLike | None,
+    seed: int,
+    *,
+    classes: bool = True,
+) -> tuple[tuple[Any, np.ndarray], tuple[Any, np.ndarray] | None, Any, bool]:
+    """Training examples, the test set, the clients of the training examples, and whether the test set is held out."""
+    features, targets = train
     if clients is not None:
-        clients = column("clients", clients)
-        checks.shape(np.shape(labels), "One client id for every training example.", clients=clients)
-    if dataset.test is not None or fraction == 0:
-        return dataset, clients
-    held = holdout(features, labels, fraction, seed=seed)
-    clients = None if clients is None else np.asarray(clients)[~held]
-    train, test = (features[~held], labels[~held]), (features[held], labels[held])
-    return replace(dataset, features=train[0], labels=train[1], test_features=test[0], test_labels=test[1]), clients
+        clients = column("clients", clients, "Give the client of every example.")
+        checks.shape(np.shape(targets), "Give the client of every training example.", clients=clients)
+    if test is not None or fraction == 0:
+        return train, test, clients, False
+    try:
+        held = holdout(features, targets if classes else np.zeros(len(targets), np.int64), fraction, seed=seed)
+    except ValueError as error:
+        raise ValueError(f"{error} Use another test_fraction, or test_fraction = 0 for no test set.") from None
+    if clients is not None:
+        keys = list(_keys(features))
+        for client in np.setdiff1d(clients, clients[~held]):  # no client is left without any example
+            first = keys[int(np.flatnonzero(clients == client)[0])]
+            held[[key == first for key in keys]] = False
+        clients = clients[~held]
+    test = (features[held], targets[held]) if held.any() else None
+    return (features[~held], targets[~held]), test, clients, True
+
+
+def stored(
+    name: str, features: Any, test: tuple[Any, Any] | None, sparse: bool | None, standardise: bool, classes: int
+) -> tuple[Any, Any]:
+    """Features and a test set with rows as CSR, as dense arrays, or (None) as they are."""
+    wanted = issparse(features) if sparse is None else bool(sparse)
+    if wanted and standardise:
+        raise ValueError(
+            f"Expected dense rows of {name} with standardise = True, which shifts zeros, got sparse = {sparse}. Use "
+            "sparse=False, or scale the columns without shifting them."
+        )
+    if wanted and classes != 2:
+        found = f"{classes} classes" if classes else "regression"
+        raise ValueError(f"Expected two classes for sparse rows of {name}, got {found}. Use sparse=False.")
+
+    def one(rows: Any) -> Any:
+        if issparse(rows) == wanted:
+            return rows
+        return csr_array(rows) if wanted else rows.toarray()
+
+    return one(features), None if test is None else (one(test[0]), test[1])
 
 
 @checked
@@ -203,12 +236,6 @@ def holdout(features: Features, labels: np.ndarray, fraction: float, *, seed: in
     return held
 
 
-def same_rows(features: Features, row: int) -> np.ndarray:
-    """Which rows are equal to a given one: bool [N]."""
-    keys = list(_keys(features))
-    return np.array([key == keys[row] for key in keys], bool)
-
-
 def _keys(features: Features) -> Iterator[bytes]:
     """Bytes for every row, equal for equal rows."""
     if not issparse(features):
@@ -217,24 +244,3 @@ def _keys(features: Features) -> Iterator[bytes]:
     rows = canonical(features)
     for low, high in zip(rows.indptr[:-1], rows.indptr[1:]):
         yield rows.indices[low:high].tobytes() + rows.data[low:high].tobytes()
-
-
-def _stored(dataset: Dataset, sparse: bool | None) -> Dataset:
-    """The dataset with rows as CSR, as dense arrays, or (None) as they are; ValueError if CSR is impossible."""
-    sparse = issparse(dataset.features) if sparse is None else sparse
-    if sparse and dataset.standardise:
-        raise ValueError(
-            f"Expected dense rows of {dataset.name}, whose columns are to be standardised and then have no zeros, got "
-            f"sparse = {sparse}. Use sparse=False."
-        )
-    if sparse and dataset.classes > 2:
-        raise ValueError(
-            f"Expected two classes for sparse rows, got {dataset.classes} in {dataset.name}. Use sparse=False."
-        )
-
-    def stored(rows: Any) -> Any:
-        if rows is None or issparse(rows) == sparse:
-            return rows
-        return csr_matrix(rows) if sparse else rows.toarray()
-
-    return replace(dataset, features=stored(dataset.features), test_features=stored(dataset.test_features))

@@ -1,7 +1,7 @@
-"""Tables and labels as NumPy arrays, whatever they come in, and what is wrong with them in words. Host only.
+"""Tables and labels as NumPy arrays, and what is wrong with them in words. Host only.
 
 NumPy arrays, lists, pandas (nullable types too), SciPy sparse matrices, JAX arrays, torch tensors and everything else
-that NumPy reads. Nothing is imported for a container that is not used.
+that NumPy reads. No library is imported for a container that is not used.
 
 Axes: N examples, p features.
 """
@@ -22,6 +22,7 @@ _ENCODE = (
     "Encode text and categories as numbers, for example with pandas.get_dummies({name}, dtype=float), or drop them."
 )
 _DATES = "Turn dates and times into numbers, for example days since the first one, or drop them."
+_PARTS = "Give real and imaginary parts as separate columns."
 _MISSING = "Drop the examples with missing or infinite values, or fill them in."
 _WHOLE = 2**53  # whole numbers up to here are exact in float64
 _TORCH = ("detach", "cpu", "numpy")
@@ -32,7 +33,9 @@ def table(name: str, value: Any, rank: int | None = 2) -> tuple[Any, tuple[str, 
     if is_pandas(value) and hasattr(value, "columns"):
         array, names = _frame(name, value)
     elif issparse(value):
-        array, names = _sparse(name, value), ()
+        if value.dtype.kind not in "biuf":
+            raise ValueError(f"Expected real numbers in {name}, got dtype {value.dtype}. Use {name}.astype(float).")
+        array, names = csr_array(value), ()
     else:
         array, names = _numbers(name, array_of(name, value, "Give an array [examples, features].")), ()
     _check_shape(name, array, rank)
@@ -43,10 +46,7 @@ def table(name: str, value: Any, rank: int | None = 2) -> tuple[Any, tuple[str, 
 
 
 def column(name: str, value: Any, remedy: str = "Give one label or number for every example.") -> np.ndarray:
-    """Labels or targets as an array [N] without missing values; one column of two axes [N, 1] is taken as well.
-
-    Raises ValueError for anything else; it names the argument, the place and a remedy.
-    """
+    """Labels or targets as an array [N] without missing values; one column of two axes [N, 1] is taken as well."""
     if issparse(value):
         checks.refuse(f"{name} to be a dense array", name, value, f"Use {name}.toarray().ravel().")
     array = _series(name, value) if is_pandas(value) else array_of(name, value, remedy)
@@ -57,9 +57,11 @@ def column(name: str, value: Any, remedy: str = "Give one label or number for ev
     if array.ndim == 2 and array.shape[1] == 1:
         array = array[:, 0]
     if array.ndim != 1:
-        raise ValueError(
-            f"Expected {name} of shape [examples], got {name} of shape {array.shape}. {_flat(name, array)}"
-        )
+        remedy = f"Choose one column, for example {name}[:, 0]." if array.ndim == 2 else remedy
+        numbers = array.ndim == 2 and array.shape[1] > 1 and array.dtype.kind in "biuf"
+        if numbers and np.isin(array, (0, 1)).all() and (array.sum(axis=1) == 1).all():
+            remedy = f"One-hot rows become labels by {name}.argmax(axis=1)."
+        raise ValueError(f"Expected {name} of shape [examples], got {name} of shape {array.shape}. {remedy}")
     if array.dtype.kind == "O":
         array = _alike(name, array)
     if array.dtype.kind == "V":
@@ -70,7 +72,7 @@ def column(name: str, value: Any, remedy: str = "Give one label or number for ev
 
 
 def array_of(name: str, value: Any, remedy: str) -> np.ndarray:
-    """The value as a NumPy array of whatever type; ValueError for what is none, and for a masked one."""
+    """The value as a NumPy array of any type, without a mask."""
     wrong = checks.is_a(value, str | bytes | type | Mapping | set | frozenset | Tracer | None)
     if checks.is_a(value, Tracer):
         remedy = "Call the function outside of jax.jit, with arrays that have values."
@@ -92,7 +94,7 @@ def array_of(name: str, value: Any, remedy: str) -> np.ndarray:
 
 
 def is_pandas(value: object) -> bool:
-    """Whether a value is one of pandas', which is not imported for the question."""
+    """Whether a value is an object of pandas; pandas is not imported to find out."""
     return "pandas" in sys.modules and type(value).__module__.partition(".")[0] == "pandas"
 
 
@@ -101,26 +103,26 @@ def _frame(name: str, frame: Any) -> tuple[np.ndarray, tuple[str, ...]]:
     from pandas.api import types
 
     names = tuple(str(one) for one in frame.columns)
-    odd: dict[str, list[str]] = {one: [] for one in ("", "dates in ", "complex ones in ", "large")}
-    for j, column_name in enumerate(names):
+    odd: dict[str, str] = {}  # columns that are no real numbers, with what to do about them
+    large: list[str] = []
+    for j, heading in enumerate(names):
         part = frame.iloc[:, j]
-        if types.is_complex_dtype(part.dtype):
-            odd["complex ones in "].append(column_name)
-        elif types.is_datetime64_any_dtype(part.dtype) or part.dtype.kind in "mM" or "period" in str(part.dtype):
-            odd["dates in "].append(column_name)
-        elif not types.is_numeric_dtype(part.dtype) and not _counts(part):
-            odd[""].append(f"{column_name} ({part.dtype})")
-        elif part.dtype.kind in "iu" and (part.abs() > _WHOLE).any():
-            odd["large"].append(column_name)
-    parts = "Give real and imaginary parts as separate columns."
-    for words, remedy in (("", _ENCODE.format(name=name)), ("dates in ", _DATES), ("complex ones in ", parts)):
-        if odd[words]:
-            found = named(tuple(odd[words]))
-            raise ValueError(f"Expected columns of real numbers in {name}, got {words}{found}. {remedy}")
-    if odd["large"]:
+        kind, text = part.dtype, f"{heading} ({part.dtype})"
+        if types.is_complex_dtype(kind):
+            odd[text] = _PARTS
+        elif types.is_datetime64_any_dtype(kind) or kind.kind in "mM" or "period" in str(kind):
+            odd[text] = _DATES
+        elif not types.is_numeric_dtype(kind) and not _counts(part):
+            odd[text] = _ENCODE.format(name=name)
+        elif kind.kind in "iu" and (part.abs() > _WHOLE).any():
+            large.append(heading)
+    if odd:
+        remedies = " ".join(dict.fromkeys(odd.values()))
+        raise ValueError(f"Expected columns of real numbers in {name}, got {named(tuple(odd))}. {remedies}")
+    if large:
         warnings.warn(
-            f"Whole numbers beyond 2^53 in {named(tuple(odd['large']))} of {name} are rounded in float64. Drop "
-            "identifiers, or subtract the smallest number first.",
+            f"Whole numbers beyond 2^53 in {named(tuple(large))} of {name} are rounded in float64. Drop identifiers, "
+            "or subtract the smallest number first.",
             stacklevel=5,
         )
     return frame.to_numpy(dtype=float, na_value=np.nan), names
@@ -140,12 +142,9 @@ def _series(name: str, value: Any) -> np.ndarray:
 
     if hasattr(value, "columns"):
         if value.shape[1] != 1:
-            found = named(tuple(str(one) for one in value.columns))
             raise ValueError(
-                f"Expected one column in {name}, got {name} with {value.shape[1]}: {found}. Choose one of them, for "
-                f"example {name}[{str(value.columns[0])!r}]."
-                if value.shape[1]
-                else f"Expected one column in {name}, got {name} with none. Give one label or number for every example."
+                f"Expected one column in {name}, got {name} with {value.shape[1]}: "
+                f"{named(tuple(str(one) for one in value.columns))}. Choose one of them, for example {name}.iloc[:, 0]."
             )
         value = value.iloc[:, 0]
     series = pd.Series(value)
@@ -162,7 +161,7 @@ def _series(name: str, value: Any) -> np.ndarray:
 
 
 def _alike(name: str, array: np.ndarray) -> np.ndarray:
-    """An array [N] of Python objects as one of text or of numbers; ValueError for both together and others."""
+    """An array [N] of Python objects as one of text or of numbers."""
     text = [checks.is_a(one, str) for one in array]
     if all(text):
         return array.astype(str)
@@ -179,54 +178,39 @@ def _alike(name: str, array: np.ndarray) -> np.ndarray:
     )
 
 
-def _sparse(name: str, value: Any) -> csr_array:
-    if value.dtype.kind not in "biuf":
-        raise ValueError(f"Expected real numbers in {name}, got dtype {value.dtype}. Use {name}.astype(float).")
-    return csr_array(value)
-
-
 def _numbers(name: str, array: np.ndarray) -> np.ndarray:
-    """The array with a type of real numbers; text, dates, complex numbers and records are refused."""
-    kind = array.dtype.kind
+    """The array with a type of real numbers."""
+    kind, got = array.dtype.kind, f"dtype {array.dtype}"
     if kind in "biu" or array.dtype in (np.dtype(np.float32), np.dtype(np.float64)):
         return array
     if kind == "f":
         return array.astype(np.float64 if array.dtype.itemsize > 4 else np.float32)
-    if kind == "c":
-        raise ValueError(
-            f"Expected real numbers in {name}, got dtype {array.dtype}. Give real and imaginary parts as columns of "
-            "their own."
-        )
-    if kind in "SU":
-        first = array.ravel()[0].item() if array.size else ""
-        raise ValueError(f"Expected numbers in {name}, got text such as {first!r}. {_ENCODE.format(name=name)}")
-    if kind in "mM":
-        raise ValueError(f"Expected numbers in {name}, got dtype {array.dtype}. {_DATES}")
     if kind == "O":
         return _objects(name, array)
-    if array.dtype.names is None:  # bfloat16 and the like
+    if kind in "SU":
+        got = f"text such as {array.ravel()[0].item() if array.size else ''!r}"
+    if kind == "V" and array.dtype.names is None:  # bfloat16 and the like
         try:
             return array.astype(np.float32)
         except (TypeError, ValueError):
             pass
-    raise ValueError(f"Expected numbers in {name}, got dtype {array.dtype}. Give an array of one type of numbers.")
+    encode = _ENCODE.format(name=name)
+    remedies = {"c": _PARTS, "S": encode, "U": encode, "m": _DATES, "M": _DATES}
+    remedy = remedies.get(kind, "Give an array of one type of numbers.")
+    raise ValueError(f"Expected real numbers in {name}, got {got}. {remedy}")
 
 
 def _objects(name: str, array: np.ndarray) -> np.ndarray:
     """An array of Python's numbers as floats."""
     found = np.empty(array.shape)
     for place, one in np.ndenumerate(array):
-        where = f"{name}[{', '.join(map(str, place))}]" if place else name
-        if one is None:
-            raise ValueError(f"Expected numbers in {name}, got {where} = None. {_MISSING}")
-        if checks.is_a(one, str | bytes) or not hasattr(type(one), "__float__"):
-            raise ValueError(
-                f"Expected numbers in {name}, got {where} = {checks.shown(one)}. {_ENCODE.format(name=name)}"
-            )
+        number = hasattr(type(one), "__float__") and not checks.is_a(one, str | bytes)
         try:
-            found[place] = float(one)
+            found[place] = float(one if number else "")
         except (TypeError, ValueError, OverflowError):
-            raise ValueError(f"Expected numbers in {name}, got {where} = {checks.shown(one)}. {_MISSING}") from None
+            where = f"{name}[{', '.join(map(str, place))}]" if place else name
+            remedy = _MISSING if number or one is None else _ENCODE.format(name=name)
+            raise ValueError(f"Expected numbers in {name}, got {where} = {checks.shown(one)}. {remedy}") from None
     return found
 
 
@@ -273,11 +257,3 @@ def _refuse_ragged(name: str, value: Any) -> None:
                 f"Expected rows of the same length in {name}, got {name}[0] with {found[0]} and {name}[{i}] with "
                 f'{found[1]}. Give every example the same features. For one array per node use partition="given".'
             ) from None
-
-
-def _flat(name: str, array: np.ndarray) -> str:
-    """How labels of another shape become one column."""
-    counted = array.ndim == 2 and array.shape[1] > 1 and array.dtype.kind in "biuf"
-    if counted and np.isin(array, (0, 1)).all() and (array.sum(axis=1) == 1).all():
-        return f"One-hot rows become labels by {name}.argmax(axis=1)."
-    return f"Choose one column, for example {name}[:, 0]." if array.ndim == 2 else "Give one value for every example."

@@ -29,7 +29,7 @@ from jdfl.problems.about import About
 from jdfl.problems.base import Problem, begun
 from jdfl.problems.containers import array_of
 from jdfl.problems.partition import iid
-from jdfl.problems.stack import check_public, floating, joined
+from jdfl.problems.stack import check_options, floating, joined
 from jdfl.problems.streamed import Streamed
 from jdfl.problems.trees import check_classes, of_nodes, of_test, take
 
@@ -185,18 +185,13 @@ def from_loss(
     loss that is not finite there.
     """
     kind = floating(dtype)
-    check_public(public)
+    check_options(public, penalty, name, nodes_at_once)
     for argument, value in (("loss", loss), ("predict", predict)):
         if not callable(value) and not (argument == "predict" and value is None):
             checks.refuse(f"{argument} to be a function", argument, value, f"Write def {argument}(params, ...).")
-    checks.not_negative("It is the weight of the squared norm, such as 0.001.", penalty=penalty)
-    checks.shape((), "It is one number.", penalty=penalty)
     checks.whole(0, None, "The seed decides on the split, for example seed=0.", seed=seed)
-    if name is not None and not checks.is_a(name, str):
-        checks.refuse("name to be text", "name", name, "It is what reports call the problem.")
-    for argument, value in (("nodes", nodes), ("nodes_at_once", nodes_at_once)):
-        if value is not None:
-            checks.whole(1, None, f"Give the number of nodes, for example {argument}=20.", **{argument: value})
+    if nodes is not None:
+        checks.whole(1, None, "Give the number of nodes, for example nodes=20.", nodes=nodes)
     packing, start, count = packed(params, shared, kind)
     stacked, weights, m = of_nodes(data, weight, nodes, lambda total, m: iid(total, m, seed=seed), kind)
     one = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[2:], leaf.dtype), stacked)

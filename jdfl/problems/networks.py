@@ -29,7 +29,7 @@ from jdfl.problems.losses import check_arguments, check_number, said_by
 from jdfl.problems.neural import Augment, NeuralProblem, NeuralRegression
 from jdfl.problems.partition import Partition, client_names, drawn, generator
 from jdfl.problems.readers import Dataset
-from jdfl.problems.stack import check_public, floats_fit, joined, stack
+from jdfl.problems.stack import check_options, floats_fit, joined, stack
 from jdfl.problems.tables import Intake, Split, Task, taken_in
 from jdfl.problems.written import Clients, Images, Public, Shared
 
@@ -100,18 +100,15 @@ def neural_classification(
     Raises ValueError for sparse data, fewer examples than nodes, and data that would not fit into memory;
     FileNotFoundError for a missing file.
     """
-    checks.not_negative(penalty=penalty)
+    check_options(public, penalty, None, nodes_at_once)
     check_share(test_fraction=test_fraction)
-    if nodes_at_once is not None:
-        checks.whole(1, remedy="None: a number that suits the device.", nodes_at_once=nodes_at_once)
     if isinstance(data, str):
         checks.one_of(NAMES, data=data)
     dataset = _pictured(unscaled(data) if isinstance(data, str) else data, model)
     standardised = dataset.standardise if standardise is None else standardise
-    derived = computed(partition, dataset, test_fraction, standardised)
-    dataset, clients = with_test(dataset, test_fraction, clients, seed)
-    images: Any = dataset.features
-    train, test = (images, dataset.labels), dataset.test
+    train, test, clients, held_out = with_test(
+        (dataset.features, dataset.labels), dataset.test, test_fraction, clients, seed
+    )
     parts = [train] if test is None else [train, test]
     classes = max(2, 1 + int(max(labels.max() for _, labels in parts)))
     check_labels(parts, classes, "Number the classes from 0.")
@@ -133,7 +130,7 @@ def neural_classification(
         start=network.init(init_seed),
         name=f"{dataset.name}, {network.name}",
         about=About(nodes=client_names(clients)),
-        derived=derived,
+        derived=computed(partition, held_out, standardised),
         mean=mean,
         deviation=deviation,
         augment=augment,
@@ -203,17 +200,8 @@ def from_model(
 
     Raises ValueError for a model, data and settings that do not fit together, before anything is compiled.
     """
-    check_public(public)
-    checks.not_negative("It is the weight of the squared norm, such as 0.001.", penalty=penalty)
-    checks.shape((), "It is one number.", penalty=penalty)
-    checks.one_of((True, False), "It is either on or off.", standardise=standardise)
-    checks.whole(
-        0, 2**32 - 1, "The seed decides on the initial parameters, for example init_seed=0.", init_seed=init_seed
-    )
-    if nodes_at_once is not None:
-        checks.whole(1, remedy="None: a number that suits the device.", nodes_at_once=nodes_at_once)
-    if name is not None and not checks.is_a(name, str):
-        checks.refuse("name to be text", "name", name, "It is what reports call the problem.")
+    check_options(public, penalty, name, nodes_at_once, standardise=standardise)
+    checks.whole(0, 2**32 - 1, "It is the seed of the initial parameters, such as init_seed=0.", init_seed=init_seed)
     if loss is not None:
         if not callable(loss):
             checks.refuse("loss to be a function", "loss", loss, "Write def loss(output, target).")
@@ -256,7 +244,7 @@ def from_model(
         start=network.ravel(begin()),
         name=name or network.name,
         about=taken.about,
-        derived=("standardise",) * bool(standardise) + taken.derived,
+        derived=computed(partition, taken.held_out, bool(standardise)),
         mean=mean,
         deviation=deviation,
         nodes_at_once=nodes_at_once,

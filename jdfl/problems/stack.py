@@ -26,20 +26,29 @@ P = TypeVar("P", bound=Problem)
 EIGEN_STEPS = 40  # size of the Krylov space: six digits or more on Gaussian matrices, whose spectrum ends without a gap
 _SMALL, _FEW, _SIDE = 2**22, 2**12, 128  # numbers, nodes and rows up to which the host finds the largest eigenvalues
 _KINDS = "Write dtype='float32', or 'float64' with JAX_ENABLE_X64=1."
-_LOST, _TOLD = 0.01, 3  # rounding, as a share of the deviation of a column, that is warned of; columns in a message
+_LOST, _SHOWN = 0.01, 3  # rounding, as a share of the deviation of a column, that is warned of; columns in a message
 _BATCH, _NUMBERS = 4, 2**16  # nodes computed at once, or more if their data are smaller than that
 
 
-def check_public(public: Any) -> None:
-    """Refuse what is no list of names that `Problem.declared` takes: ValueError."""
+def check_options(public: Any, penalty: Any, name: Any, nodes_at_once: Any = None, **switches: Any) -> None:
+    """Refuse wrong values of arguments that the makers of problems share."""
     if not checks.is_a(public, tuple | list):
         checks.refuse("public to be a list of names", "public", public, f"They are {', '.join(PUBLIC)}.")
-    for name in public:
-        checks.one_of(PUBLIC, "See Problem.declared.", public=name)
+    for one in public:
+        checks.one_of(PUBLIC, "See Problem.declared.", public=one)
+    if penalty is not None:
+        checks.not_negative("It is the weight of the squared norm, such as 0.001.", penalty=penalty)
+        checks.shape((), "It is one number.", penalty=penalty)
+    if name is not None and not checks.is_a(name, str):
+        checks.refuse("name to be text", "name", name, "It is what reports call the problem.")
+    if nodes_at_once is not None:
+        checks.whole(1, remedy="None: a number that suits the device.", nodes_at_once=nodes_at_once)
+    for argument, value in switches.items():
+        checks.one_of((True, False), "It is either on or off.", **{argument: value})
 
 
 def floating(dtype: DTypeLike) -> np.dtype:
-    """`dtype` as a numpy type; ValueError unless it is a floating type that JAX is set up to keep."""
+    """`dtype` as a NumPy type, which JAX has to be set up to keep."""
     try:
         asked = np.dtype(dtype)
     except (TypeError, ValueError):
@@ -57,14 +66,16 @@ def copied(array: Any, kind: np.dtype) -> Array:
 
 
 def floats_fit(name: str, array: Any, kind: np.dtype, columns: Sequence[str] = (), stacklevel: int = 3) -> None:
-    """Refuse numbers that become infinite in the type of a problem: ValueError. Warn of those that lose their meaning.
+    """Refuse numbers that become infinite in the type of a problem, and warn of those that lose their meaning.
 
     These are numbers that become zero, and columns whose numbers differ by little more than the rounding of their size,
     such as times in seconds since 1970.
     """
-    stored = array.data if issparse(array) else array
-    limits, real = np.finfo(kind), stored.dtype.kind == "f"
-    largest = float(max(np.max(stored, initial=0), -np.min(stored, initial=0))) if real else 0.0
+    numbers = array.data if issparse(array) else array
+    if numbers.dtype.kind not in "iuf" or not numbers.size:
+        return
+    limits, real = np.finfo(kind), numbers.dtype.kind == "f"
+    largest = float(max(np.max(numbers, initial=0), -np.min(numbers, initial=0))) if real else 0.0
     if not np.isfinite(largest):
         return  # refused with its place, where it is used
     if largest > float(limits.max):
@@ -72,39 +83,36 @@ def floats_fit(name: str, array: Any, kind: np.dtype, columns: Sequence[str] = (
             f"Expected numbers in {name} up to {limits.max:.3g}, the largest of {kind}, got {largest:.3g}. "
             "Scale the features, or use standardise=True."
         )
-    told: list[str] = []
-    rows = stored if stored.ndim == 2 else stored.reshape(-1, 1)  # pixels are alike
-    changed = stored.size and stored.dtype.kind in "iuf" and not _kept(array, kind)
-    for j in range(rows.shape[1]) if changed else ():
-        column, found = rows[:, j], f" in column {columns[j] if columns else j!r}" if stored.ndim == 2 else ""
-        if zeros := int(np.sum(_vanish(column, kind))) if real else 0:
-            told.append(f"{zeros:,} numbers{found} are closer to 0 than {limits.tiny:.2g}, and become 0")
-        elif stored is array and not np.can_cast(column.dtype, kind):
+    if _kept(array, kind):
+        return
+    problems: list[str] = []
+    rows = numbers if numbers.ndim == 2 else numbers.reshape(-1, 1)  # pixels are alike
+    for j in range(rows.shape[1]):
+        column, where = rows[:, j], f" in column {columns[j] if columns else j!r}" if numbers.ndim == 2 else ""
+        if zeros := int(np.sum((column != 0) & (np.abs(column) < limits.tiny))) if real else 0:
+            problems.append(f"{zeros:,} numbers{where} are closer to 0 than {limits.tiny:.2g}, and become 0")
+        elif numbers is array and not np.can_cast(column.dtype, kind):
             least = column.min()  # differences are exact for whole numbers, too
             exact, rounded = (column - least).astype(float), column.astype(kind).astype(float) - float(least)
             spread, lost = float(np.std(exact)), float(np.max(np.abs(exact - rounded)))
             if lost > _LOST * spread > 0:
-                told.append(f"the numbers{found}, which deviate by {spread:.3g}, are rounded by up to {lost:.3g}")
-    if told:
-        more = f"; and {len(told) - _TOLD} more columns" if len(told) > _TOLD else ""
+                problems.append(f"the numbers{where}, which deviate by {spread:.3g}, are rounded by up to {lost:.3g}")
+    if problems:
+        more = f"; and {len(problems) - _SHOWN} more columns" if len(problems) > _SHOWN else ""
         warnings.warn(
-            f"Numbers in {name} lose their meaning as {kind}: {'; '.join(told[:_TOLD])}{more}. Subtract their mean and "
-            "divide by their deviation first.",
+            f"Numbers in {name} lose their meaning as {kind}: {'; '.join(problems[:_SHOWN])}{more}. Subtract their "
+            "mean and divide by their deviation first.",
             stacklevel=stacklevel,
         )
 
 
-def _vanish(some: np.ndarray, kind: np.dtype) -> np.ndarray:
-    return (some != 0) & (np.abs(some) < np.finfo(kind).tiny)
-
-
 def _kept(array: Any, kind: np.dtype) -> bool:
-    """Whether no number of an array vanishes, nor is rounded within its column."""
-    stored = np.atleast_1d(array.data if issparse(array) else array)
-    pieces = np.array_split(stored, len(stored) // 10_000 + 1) if stored.dtype.kind == "f" else ()
-    if any(np.any(_vanish(some, kind)) for some in pieces):
+    """Whether no number vanishes, nor is rounded within its column; large arrays are read in pieces, not copied."""
+    numbers = np.atleast_1d(array.data if issparse(array) else array)
+    pieces = np.array_split(numbers, len(numbers) // 10_000 + 1) if numbers.dtype.kind == "f" else ()
+    if any(np.any((some != 0) & (np.abs(some) < np.finfo(kind).tiny)) for some in pieces):
         return False
-    return issparse(array) or bool(np.can_cast(stored.dtype, kind))
+    return issparse(array) or bool(np.can_cast(numbers.dtype, kind))
 
 
 def parts_fit(name: str, arrays: Sequence[Any], kind: np.dtype) -> None:

@@ -11,19 +11,19 @@ from typing import Any, Literal, cast, get_args
 import jax.numpy as jnp
 import numpy as np
 from jax.typing import DTypeLike
-from scipy.sparse import csr_array, issparse, vstack
+from scipy.sparse import issparse, vstack
 
 from jdfl.base import checks, suggest
 from jdfl.base.names import Names, aligned, labelled, labels_of, names_of
 from jdfl.devices.processes import portion
 from jdfl.problems.about import About, named
-from jdfl.problems.classify import holdout, linear_classifier, same_rows, standardised
+from jdfl.problems.classify import check_share, computed, linear_classifier, standardised, stored, with_test
 from jdfl.problems.containers import column, table
 from jdfl.problems.least_squares import linear_regression
 from jdfl.problems.linear import LinearRegression
 from jdfl.problems.logistic import LogisticRegression, SoftmaxRegression
 from jdfl.problems.partition import Partition, by_client, client_names, drawn
-from jdfl.problems.stack import check_public, floating, floats_fit, joined
+from jdfl.problems.stack import check_options, floating, floats_fit, joined
 
 Task = Literal["classification", "regression"]
 Split = Literal["iid", "dirichlet", "shards", "clients", "given"]
@@ -96,16 +96,8 @@ def from_arrays(
     Raises ValueError for data, labels and settings that do not fit together, before anything is compiled.
     """
     kind = floating(dtype)
-    check_public(public)
-    for argument, value in (("standardise", standardise), ("intercept", intercept)):
-        checks.one_of((True, False), "It is either on or off.", **{argument: value})
-    if sparse is not None:
-        checks.one_of((True, False), "None keeps rows as X has them.", sparse=sparse)
-    if name is not None and not checks.is_a(name, str):
-        checks.refuse("name to be text", "name", name, "It is what reports call the problem.")
-    if penalty is not None:
-        checks.not_negative("It is the weight of the squared norm, such as 0.001.", penalty=penalty)
-        checks.shape((), "It is one number.", penalty=penalty)
+    switches = {} if sparse is None else {"sparse": sparse}
+    check_options(public, penalty, name, standardise=standardise, intercept=intercept, **switches)
     taken = taken_in(
         X,
         y,
@@ -120,18 +112,19 @@ def from_arrays(
         test_fraction=test_fraction,
         seed=seed,
     )
-    taken = _stored(taken, sparse, standardise)
+    features, held = stored("X", taken.features, taken.test, sparse, bool(standardise), taken.classes)
     if standardise:
-        taken = replace(taken, **dict(zip(("features", "test"), standardised(taken.features, taken.test))))
-    floats_fit("X", taken.features, kind, taken.about.features)
-    if taken.test is not None:
-        floats_fit("test[0]", taken.test[0], kind, taken.about.features)
+        features, held = standardised(features, held)
+    taken = replace(taken, features=features, test=held)
+    floats_fit("X", features, kind, taken.about.features)
+    if held is not None:
+        floats_fit("test[0]", held[0], kind, taken.about.features)
     if not taken.classes:
         floats_fit("y", taken.targets, kind)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Numbers in ")  # said above, with the names of columns
         found = _built(taken, penalty, bool(intercept), name, kind)
-    derived = ("standardise",) * bool(standardise) + taken.derived
+    derived = computed(partition, taken.held_out, bool(standardise))
     return replace(found, derived=derived, about=taken.about).declared(*public)
 
 
@@ -158,29 +151,6 @@ def _built(taken: "Intake", penalty: float | None, intercept: bool, name: str | 
     return joined(linear_regression(A, b, **given), m)
 
 
-def _stored(taken: "Intake", sparse: bool | None, standardise: bool) -> "Intake":
-    """The examples with rows as CSR or as dense arrays."""
-    wanted = issparse(taken.features) if sparse is None else bool(sparse)
-    if wanted and standardise:
-        raise ValueError(
-            "Expected standardise = False for sparse X, whose zeros would be lost, got standardise = True. Use "
-            "sparse=False, or scale the columns without shifting them."
-        )
-    if wanted and taken.classes != 2:
-        found = f"{taken.classes} classes" if taken.classes else "regression"
-        raise ValueError(
-            f"Expected two classes for sparse X, got X that is sparse with {found}. Use sparse=False for dense rows."
-        )
-
-    def stored(rows: Any) -> Any:
-        if issparse(rows) == wanted:
-            return rows
-        return csr_array(rows) if wanted else rows.toarray()
-
-    test = taken.test
-    return replace(taken, features=stored(taken.features), test=None if test is None else (stored(test[0]), test[1]))
-
-
 @dataclass(frozen=True)
 class Intake:
     """Examples as problems take them."""
@@ -190,7 +160,7 @@ class Intake:
     test: tuple[Any, np.ndarray] | None  # the same of the test set
     index: list[np.ndarray]  # the training examples of every node
     about: About
-    derived: tuple[str, ...]  # as for `Problem.declared`, but for "standardise"
+    held_out: bool  # whether the test set was a part of the examples
 
     @property
     def classes(self) -> int:
@@ -226,10 +196,7 @@ def taken_in(
     checks.positive("Small values of alpha, such as 0.1, give unequal nodes; 100 gives similar ones.", alpha=alpha)
     checks.shape((), "It is one number for all classes.", alpha=alpha)
     checks.whole(1, None, "It is the number of pieces of each node.", shards_per_node=shards_per_node)
-    number = checks.is_a(test_fraction, int | float | np.number) and not checks.is_a(test_fraction, bool)
-    if not number or not 0 <= test_fraction < 1:
-        remedy = "Give the share of the examples to hold out for testing, such as 0.2."
-        checks.refuse("test_fraction in [0, 1)", "test_fraction", test_fraction, remedy)
+    check_share(test_fraction=test_fraction)
 
     names: Names | None = None
     columns: tuple[str, ...] = ()
@@ -252,13 +219,15 @@ def taken_in(
                 f"Expected different targets in y, got y = {targets[0]:.6g} in every example. Check that y is the "
                 "right column."
             )
-    train, clients, held_out = _test(features, targets, headings, classes, test, test_fraction, clients, seed)
+    given = None if test is None else _test_set(features, headings, classes, test)
+    train, held, clients, held_out = with_test(
+        (features, targets), given, test_fraction, clients, seed, classes=bool(classes)
+    )
     if classes:
-        _warn_of_rare(classes, train[0][1], None if train[1] is None else train[1][1])
-    index, words, nodes_of = _split(train[0][1], nodes, partition, found, alpha, shards_per_node, clients, seed)
+        _warn_of_rare(classes, train[1], None if held is None else held[1])
+    index, words, nodes_of = _split(train[1], nodes, partition, found, alpha, shards_per_node, clients, seed)
     about = About(said, words, classes, columns, nodes_of if names is None else names)
-    happened = {"holdout": held_out, "partition": partition in ("dirichlet", "shards")}
-    return Intake(*train[0], train[1], index, about, tuple(name for name, one in happened.items() if one))
+    return Intake(*train, held, index, about, held_out)
 
 
 def _given(
@@ -321,38 +290,6 @@ def _same_length(one: str, features: Any, other: str, targets: np.ndarray) -> No
             f"Expected {one} and {other} of the same length, got {features.shape[0]} rows in {one} and {len(targets)} "
             f"in {other}. {remedy}"
         )
-
-
-def _test(
-    features: Any,
-    targets: np.ndarray,
-    headings: Any,
-    classes: tuple[Any, ...],
-    test: Any,
-    fraction: float,
-    clients: Any,
-    seed: int,
-) -> tuple[tuple[tuple[Any, np.ndarray], tuple[Any, np.ndarray] | None], Any, bool]:
-    """Training and test examples, the clients of the training examples, and whether any were held out."""
-    if clients is not None:
-        clients = column("clients", clients, "Give the client of every example.")
-        checks.shape(targets.shape, "Give the client of every example.", clients=clients)
-    if test is not None:
-        return ((features, targets), _test_set(features, headings, classes, test)), clients, False
-    if fraction == 0:
-        return ((features, targets), None), clients, False
-    try:
-        held = holdout(features, targets if classes else np.zeros(len(targets), np.int64), fraction, seed=seed)
-    except ValueError as error:
-        raise ValueError(
-            f"{error} Use another test_fraction, test_fraction = 0 for no test set, or test=(X, y)."
-        ) from None
-    if clients is not None:
-        for client in np.setdiff1d(clients, clients[~held]):
-            held[same_rows(features, int(np.flatnonzero(clients == client)[0]))] = False  # none is left without any
-        clients = clients[~held]
-    parts = (features[~held], targets[~held]), (features[held], targets[held])
-    return (parts[0], parts[1] if held.any() else None), clients, True
 
 
 def _test_set(features: Any, headings: Any, classes: tuple[Any, ...], test: Any) -> tuple[Any, np.ndarray]:
