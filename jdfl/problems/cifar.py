@@ -152,14 +152,9 @@ def _pickled(content: bytes, place: str) -> Batch:
     shown = f"{planes.dtype} {planes.shape}" if array else type(planes).__name__
     fits = array and planes.dtype == np.uint8 and planes.shape[1:] == (_PIXELS,)
     need(fits, f"data as uint8 [N, {_PIXELS}]", place, shown)
-    bad = [one for one in labels if not _is_label(one)] if checks.is_a(labels, list) else [labels]
-    need(not bad, "labels as a list of numbers 0..9", place, type([*bad, None][0]).__name__)
+    numbers = checks.is_a(labels, list) and all(isinstance(one, int) and abs(one) < 256 for one in labels)
+    need(numbers, "labels as a list of numbers 0..9", place, type(labels).__name__)
     return planes, np.array(labels, np.int64)
-
-
-def _is_label(value: object) -> bool:
-    """Whether a value may be a label: a small integer."""
-    return isinstance(value, int) and abs(value) < 256
 
 
 def _dtype(kind: str | bytes, align: object = False, copy: object = False) -> np.dtype:
@@ -167,9 +162,8 @@ def _dtype(kind: str | bytes, align: object = False, copy: object = False) -> np
     name = kind.decode("latin-1") if isinstance(kind, bytes) else kind
     if name not in ("u1", "i4", "i8"):
         raise pickle.UnpicklingError(f"dtype {name!r} is not one of u1, i4, i8")
-    return np.dtype(
-        name, copy=True
-    )  # a pickle sets its state next, which must not be that of the type shared by all arrays
+    # A pickle sets the state of this type next, which must not be that of the type shared by all arrays.
+    return np.dtype(name, copy=True)
 
 
 _empty: Any = np.empty(0).__reduce__()[0]

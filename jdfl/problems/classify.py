@@ -24,8 +24,7 @@ from jdfl.problems.logistic import LogisticRegression, SoftmaxRegression, logist
 from jdfl.problems.partition import Partition, client_names, drawn, generator
 from jdfl.problems.readers import Dataset, Features
 from jdfl.problems.sparse import canonical, sparse_logistic_regression
-from jdfl.problems.stack import joined
-from jdfl.problems.written import Clients, Precision, Public
+from jdfl.problems.stack import Clients, Precision, Public, joined
 
 MOST_CLASSES = 2**20
 

@@ -1,10 +1,12 @@
 """Downloads of published datasets into the data folder, compared with pinned checksums. Host only."""
 
 import hashlib
+import tomllib
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from importlib.resources import files
 from pathlib import Path
 
 import numpy as np
@@ -12,11 +14,6 @@ import numpy as np
 from jdfl.base import checks
 from jdfl.problems import datasets
 
-_LIBSVM = "https://www.csie.ntu.edu.tw/~cjlin/libsvmtools/datasets/binary"
-_MNIST = "https://ossci-datasets.s3.amazonaws.com/mnist"
-_FASHION = "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com"
-_UCI = "CC BY 4.0, UCI Machine Learning Repository"
-_NO_LICENCE = "no licence stated: for research, with citation"
 _NOTE = "SOURCES.txt"
 
 
@@ -28,104 +25,12 @@ class Source:
     base: str  # address
     files: Mapping[str, str]  # names, with the SHA-256 of each as it is published; "": none is known
     licence: str
-    size: tuple[int, int] | None  # training examples and numbers of each, for the check; None: too large to read
+    size: Sequence[int] | None = None  # training examples and numbers of each, for the check; None: too large to read
     numbers: str = ""  # SHA-256 of features and labels as they are read, where none of the file is known
 
 
-# The files of a9a, w8a and mushrooms: their content as in the studies of this package, with the labels and spaces of
-# the published files. MNIST and the labels of Fashion-MNIST unpack to the content in checksums.txt. The others are as
-# projects pin them that download from the same addresses: Keras for CIFAR-10, scikit-learn_bench for epsilon, rlaopt
-# for real-sim. No SHA-256 is known of qsar's archive and of phishing's file: their numbers are compared.
-SOURCES = {
-    "qsar": Source(
-        "qsar_oral_toxicity",
-        "https://archive.ics.uci.edu/static/public/508",
-        {"qsar+oral+toxicity.zip": ""},
-        "CC BY 4.0, D. Ballabio et al., 2019",
-        (8_992, 1_024),
-        "4fb71ee8321ab485728beac10af36ec9f115b1fd938a5a904d0d54b1e35fd658",
-    ),
-    "a9a": Source(
-        "libsvm",
-        _LIBSVM,
-        {
-            "a9a": "f5d5ffd8d865ff41328e7ee043e4b020816914ff6843ff15b98905ddbedce906",
-            "a9a.t": "1f448a153f0320399a7e40836eb207655b0bde0f21fc941cc472193daa9f5de9",
-        },
-        _UCI,
-        (32_561, 123),
-    ),
-    "w8a": Source(
-        "libsvm",
-        _LIBSVM,
-        {"w8a": "6a9fa8fd5f524303240a5db07d4b3d4a51e8b7b4b20a914105d8e3e8c81640f2"},
-        _NO_LICENCE,
-        (49_749, 300),
-    ),
-    "mushrooms": Source(
-        "libsvm",
-        _LIBSVM,
-        {"mushrooms": "f39a4eb628dc61a7d43760815b061c9e497aa728ce1ad8bde57a09ef6043b538"},
-        _UCI,
-        (8_124, 112),
-    ),
-    "phishing": Source(
-        "libsvm",
-        _LIBSVM,
-        {"phishing": ""},
-        _UCI,
-        (11_055, 68),
-        "7dbb9c277b05b60df062e64eb33376f6223ba3fc9896c2b6f8d15e6cd24c8702",
-    ),
-    "real-sim": Source(
-        "libsvm",
-        _LIBSVM,
-        {"real-sim.bz2": "7cd52374f55ce62e803ef33ca1c44689427c23d481eff64026f8ba9f53b8cc27"},
-        _NO_LICENCE,
-        (72_309, 20_958),
-    ),
-    "epsilon": Source(
-        "libsvm",
-        _LIBSVM,
-        {
-            "epsilon_normalized.bz2": "aff916d4f97f18d286558ca088d2a9f7e1fcee9376539a5aa6ef5b7ef9dfa978",
-            "epsilon_normalized.t.bz2": "cb299295ad11e200696eaa3050f5d8cf700eaa9c65e6aa859bda959f8669458b",
-        },
-        f"{_NO_LICENCE}; 12 GB unpacked",
-        None,
-    ),
-    "mnist": Source(
-        "mnist",
-        _MNIST,
-        {
-            "train-images-idx3-ubyte.gz": "440fcabf73cc546fa21475e81ea370265605f56be210a4024d2ca8f203523609",
-            "train-labels-idx1-ubyte.gz": "3552534a0a558bbed6aed32b30c495cca23d567ec52cac8be1a0730e8010255c",
-            "t10k-images-idx3-ubyte.gz": "8d422c7b0a1c1c79245a5bcf07fe86e33eeafee792b84584aec276f5a2dbc4e6",
-            "t10k-labels-idx1-ubyte.gz": "f7ae60f92e00ec6debd23a6088c31dbd2371eca3ffa0defaefb259924204aec6",
-        },
-        "CC BY-SA 3.0, Y. LeCun, C. Cortes, C. Burges",
-        (60_000, 784),
-    ),
-    "fashion_mnist": Source(
-        "fashion_mnist",
-        _FASHION,
-        {
-            "train-images-idx3-ubyte.gz": "3aede38d61863908ad78613f6a32ed271626dd12800ba2636569512369268a84",
-            "train-labels-idx1-ubyte.gz": "a04f17134ac03560a47e3764e11b92fc97de4d1bfaf8ba1a3aa29af54cc90845",
-            "t10k-images-idx3-ubyte.gz": "346e55b948d973a97e58d2351dde16a484bd415d4595297633bb08f03db6a073",
-            "t10k-labels-idx1-ubyte.gz": "67da17c76eaffca5446c3361aaab5c3cd6d1c2608764d35dfb1850b086bf8dd5",
-        },
-        "MIT, Zalando SE",
-        (60_000, 784),
-    ),
-    "cifar10": Source(
-        "cifar10",
-        "https://www.cs.toronto.edu/~kriz",
-        {"cifar-10-python.tar.gz": "6d958be074577803d12ecdefd02955f39262c83c16fe9348329d7fe0b5c001ce"},
-        f"{_NO_LICENCE} (A. Krizhevsky, 2009)",
-        (50_000, 3_072),
-    ),
-}
+_TABLE = files(__name__.rpartition(".")[0]).joinpath("sources.toml").read_text(encoding="utf-8")
+SOURCES = {name: Source(**row) for name, row in tomllib.loads(_TABLE).items()}
 
 
 def fetch(name: str, to: Path | None = None, tell: Callable[[str], object] = print) -> Path:
@@ -205,7 +110,7 @@ def _check(name: str, source: Source, root: Path) -> None:
     with datasets.looked_for_in(root):
         found = datasets.load(name)
     examples, numbers = found.features.shape or (0, 0)
-    if (examples, numbers) != source.size:
+    if [examples, numbers] != list(source.size):
         raise ValueError(
             f"Expected {source.size[0]:,} examples of {source.size[1]:,} numbers in {name}, got {examples:,} of "
             f"{numbers:,}: it is another release."

@@ -27,6 +27,8 @@ from jdfl.devices import memory
 from jdfl.devices.processes import gathered, portion
 from jdfl.problems.linear import LinearRegression
 from jdfl.problems.stack import (
+    Precision,
+    Public,
     copied,
     dense_eigenvalue,
     floating,
@@ -36,7 +38,6 @@ from jdfl.problems.stack import (
     parts_fit,
     stack,
 )
-from jdfl.problems.written import Precision, Public
 
 Draw = Callable[[Array], tuple[Array, Array]]  # key -> features [n] and target [] of one example
 _AT_ONCE = 2**20  # numbers in the features of the nodes that are computed side by side

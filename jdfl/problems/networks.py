@@ -29,9 +29,8 @@ from jdfl.problems.losses import check_arguments, check_number, said_by
 from jdfl.problems.neural import Augment, NeuralProblem, NeuralRegression
 from jdfl.problems.partition import Partition, client_names, drawn, generator
 from jdfl.problems.readers import Dataset
-from jdfl.problems.stack import check_options, floats_fit, joined, stack
+from jdfl.problems.stack import Clients, Images, Public, Shared, check_options, floats_fit, joined, stack
 from jdfl.problems.tables import Intake, Split, Task, taken_in
-from jdfl.problems.written import Clients, Images, Public, Shared
 
 _SHAPES = {  # of images that may come as rows
     **dict.fromkeys(("mnist", "fashion_mnist"), (28, 28, 1)),

@@ -1,24 +1,28 @@
-"""From one array per node to arrays of all nodes: padding on the host, curvature on the device, several processes.
+"""What makers of problems share: checked arguments and their form on the command line, padding and curvature.
 
 Axes: m nodes, q examples per node (padded with weight 0), p features.
 """
 
+import os
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any, TypeVar
+from pathlib import Path
+from typing import Annotated, Any, Literal, TypeVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 from jax.core import Tracer
-from jax.typing import DTypeLike
+from jax.typing import ArrayLike, DTypeLike
 from scipy.sparse import issparse
 
 from jdfl.arrays import ops
 from jdfl.base import checks
+from jdfl.base.settings import As
 from jdfl.devices.processes import Portion, gathered
+from jdfl.models.base import Part
 from jdfl.problems.base import PUBLIC, Problem
 
 P = TypeVar("P", bound=Problem)
@@ -28,6 +32,61 @@ _SMALL, _FEW, _SIDE = 2**22, 2**12, 128  # numbers, nodes and rows up to which t
 _KINDS = "Write dtype='float32', or 'float64' with JAX_ENABLE_X64=1."
 _LOST, _SHOWN = 0.01, 3  # rounding, as a share of the deviation of a column, that is warned of; columns in a message
 _BATCH, _NUMBERS = 4, 2**16  # nodes computed at once, or more if their data are smaller than that
+
+
+def _clients(file: str | None) -> list[str] | list[int] | None:
+    """The words of a file, as numbers where all are whole ones; FileNotFoundError if it is missing."""
+    if file is None:
+        return None
+    path = Path(os.path.expanduser(file))
+    if not path.is_file():
+        raise FileNotFoundError(f"Expected a file at problem.clients, got {file!r}. Check the path.")
+    words = path.read_text(encoding="utf-8", errors="surrogateescape").split()  # other bytes stay distinguishable
+    return [int(word) for word in words] if all(word.isdecimal() for word in words) else words
+
+
+def _names(public: str | None) -> tuple[str, ...]:
+    """Names that are separated by commas."""
+    return tuple(name.strip() for name in (public or "").split(",") if name.strip())
+
+
+def _part(shared: str | None) -> str | tuple[str, ...] | None:
+    """A preset's name as it is, patterns as a tuple."""
+    if shared is None or not set(shared) & set("*?[.,"):
+        return shared
+    return tuple(pattern.strip() for pattern in shared.split(","))
+
+
+Clients = Annotated[
+    ArrayLike | None,
+    As(
+        str | None,
+        _clients,
+        about="A text file with the client of every training example, for the partition by clients.",
+    ),
+]
+Public = Annotated[
+    Sequence[str],
+    As(
+        str | None,
+        _names,
+        None,
+        about="Names, separated by commas, of values that are public anyway: standardise, holdout, partition, "
+        "curvature, start, constants, tuning, stop. Privacy reports list them; other values that enter without noise "
+        "leave no epsilon.",
+    ),
+]
+Shared = Annotated[
+    Part | None,
+    As(
+        str | None,
+        _part,
+        about="The parameters that all nodes have in common: a preset (partpsp-1, partpsp-2, all) or patterns of their "
+        "names, separated by commas, as in layer1.*,layer2.*; none: all.",
+    ),
+]
+Precision = Annotated[DTypeLike, As(Literal["float32", "float64"], default="float32")]
+Images = Literal["digits", "mnist", "fashion_mnist", "cifar10"]
 
 
 def check_options(public: Any, penalty: Any, name: Any, nodes_at_once: Any = None, **switches: Any) -> None:

@@ -27,14 +27,8 @@ def of_nodes(
 ) -> tuple[Any, np.ndarray, int]:
     """The examples of all nodes in a tree with leaves [m, q, ...], their weights [m, q], and m.
 
-    Args:
-        data: As for `from_loss`.
-        weight: Weights in the same arrangement; None: all are 1.
-        nodes: Number of nodes to split the examples over; None: data has an axis of nodes.
-        split: The examples of every node for a number of examples and of nodes.
-        kind: Type of all floating-point numbers.
-
-    Raises ValueError for what does not fit together.
+    `data`, `weight` and `nodes` are as for `from_loss`, and `split` gives the examples of every node for a number of
+    examples and of nodes. All floating-point numbers get the type `kind`.
     """
     if nodes is not None:
         tree, total = _examples("data", data, kind)
@@ -50,7 +44,12 @@ def of_nodes(
         if not data:
             checks.refuse("data of at least one node", "data", data, _STACK)
         parts = [_examples(f"data[{i}]", part, kind, data[0]) for i, part in enumerate(data)]
-        _check_alike([tree for tree, _ in parts])
+        first = _shape(parts[0][0])
+        for i, (tree, _) in enumerate(parts):
+            if _shape(tree) != first:
+                raise ValueError(
+                    f"Expected data[{i}] with examples like those of data[0], {first}, got {_shape(tree)}. {_STACK}"
+                )
         if weight is not None and not (checks.is_a(weight, list | tuple) and len(weight) == len(parts)):
             checks.refuse(f"weight to be a list of {len(parts)} arrays, as data is", "weight", weight, "None: all 1.")
         own = [
@@ -58,24 +57,15 @@ def of_nodes(
             for i, (_, size) in enumerate(parts)
         ]
         return _padded([tree for tree, _ in parts], own, kind)
-    tree = _arrays("data", data, kind, 2, "[nodes, examples, ...]", "With nodes=..., leaves are [examples, ...].")
-    (first, leaf), *others = tree_leaves_with_path(tree)
-    m, q = leaf.shape[:2]
-    for path, other in others:
-        if other.shape[:2] != (m, q):
-            raise ValueError(
-                f"Expected data{keystr(path)} of shape ({m}, {q}, ...), as data{keystr(first)} has, got "
-                f"{other.shape}. Give every node and example an entry in every array."
-            )
-    if 0 in (m, q):
-        raise ValueError(f"Expected data with nodes and examples, got data of shape {(m, q)}. Give at least one each.")
+    wanted, remedy = "[nodes, examples, ...]", "With nodes=..., leaves are [examples, ...]."
+    tree, (m, q) = _arrays("data", data, kind, 2, wanted, remedy)
     own = np.ones((m, q), kind) if weight is None else _weights("weight", weight, (m, q), kind, data)
     _check_total(list(own))
     return tree, own, m
 
 
 def of_test(test: Any, stacked: Any, kind: np.dtype, data: Any) -> Any:
-    """The test examples in a tree with leaves [N, ...], which fits the examples of the nodes; ValueError otherwise."""
+    """The test examples in a tree with leaves [N, ...], which has to fit the examples of the nodes."""
     tree, _ = _examples("test", test, kind, data[0] if checks.is_a(data, list) else data)
     if jax.tree.structure(tree) != jax.tree.structure(stacked):
         raise ValueError(
@@ -92,7 +82,7 @@ def of_test(test: Any, stacked: Any, kind: np.dtype, data: Any) -> Any:
 
 
 def check_classes(stacked: Any, test: Any, classes: int) -> None:
-    """Refuse examples that are no pairs of features and labels in 0..classes-1: ValueError."""
+    """Refuse examples that are no pairs of features and labels in 0..classes-1."""
     for name, tree in (("data", stacked), ("test", test)):
         if tree is None:
             continue
@@ -118,17 +108,8 @@ def take(tree: Any, chosen: Any) -> Any:
 def _examples(name: str, value: Any, kind: np.dtype, like: Any = None) -> tuple[Any, int]:
     """A tree with leaves [N, ...], whose columns are in the order of those of another one, and N."""
     headings = [labels_of(leaf, axis=1) for _, leaf in _leaves(like)]
-    tree = _arrays(name, value, kind, 1, "[examples, ...]", "Stack the examples.", headings)
-    (first, leaf), *others = tree_leaves_with_path(tree)
-    for path, other in others:
-        if len(other) != len(leaf):
-            raise ValueError(
-                f"Expected {name}{keystr(path)} with {len(leaf)} examples, as {name}{keystr(first)} has, got "
-                f"{len(other)}. Give every example an entry in every array."
-            )
-    if len(leaf) == 0:
-        raise ValueError(f"Expected examples in {name}, got none. Leave nodes without examples out.")
-    return tree, len(leaf)
+    tree, (size,) = _arrays(name, value, kind, 1, "[examples, ...]", "Stack the examples.", headings)
+    return tree, size
 
 
 def _leaves(tree: Any) -> list[tuple[Any, Any]]:
@@ -143,20 +124,34 @@ def _rows(name: str, found: list[tuple[Any, Any]]) -> tuple[Any, str]:
 
 
 def _arrays(
-    name: str, value: Any, kind: np.dtype, least: int, wanted: str, remedy: str, headings: Sequence[Any] = ()
-) -> Any:
-    """The tree with NumPy arrays of at least some axes, of types that JAX takes; labelled rows and columns agree."""
+    name: str, value: Any, kind: np.dtype, axes: int, wanted: str, remedy: str, headings: Sequence[Any] = ()
+) -> tuple[Any, tuple[int, ...]]:
+    """The tree with NumPy arrays of types that JAX takes, and the leading axes, which all arrays share.
+
+    Labelled rows and columns are put into one order.
+    """
     found = _leaves(value)
     if not found:
         checks.refuse(f"{name} with at least one array", name, value, _ARRAYS)
-    found = [(path, aligned(f"{name}{keystr(path)}", leaf, *_rows(name, found))) for path, leaf in found]
-    if len(headings) == len(found):
-        found = [
-            (path, aligned(f"{name}{keystr(path)}", leaf, own, "data", axis=1))
-            for (path, leaf), own in zip(found, headings)
-        ]
-    leaves = [_array(f"{name}{keystr(path)}", leaf, kind, least, wanted, remedy) for path, leaf in found]
-    return jax.tree.unflatten(jax.tree.structure(value, is_leaf=_is_table), leaves)
+    rows = _rows(name, found)
+    headings = headings if len(headings) == len(found) else [None] * len(found)
+    leaves: list[np.ndarray] = []
+    for (path, leaf), heading in zip(found, headings):
+        where = f"{name}{keystr(path)}"
+        leaf = aligned(where, aligned(where, leaf, *rows), heading, "data", axis=1)
+        array = _array(where, leaf, kind)
+        if array.ndim < axes:
+            raise ValueError(f"Expected {where} of shape {wanted}, got {where} of shape {array.shape}. {remedy}")
+        leaves.append(array)
+        shape = leaves[0].shape[:axes]
+        if array.shape[:axes] != shape:
+            raise ValueError(
+                f"Expected {where} of shape ({', '.join(map(str, shape))}, ...), as {name}{keystr(found[0][0])} has, "
+                f"got {array.shape}. Give every example an entry in every array."
+            )
+        if 0 in shape:
+            raise ValueError(f"Expected {name} of shape {wanted} with examples, got {shape}. Leave empty arrays out.")
+    return jax.tree.unflatten(jax.tree.structure(value, is_leaf=_is_table), leaves), leaves[0].shape[:axes]
 
 
 def _is_table(value: Any) -> bool:
@@ -167,42 +162,23 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, bool | int | float | complex | str) or (isinstance(value, list) and _is_table(value))
 
 
-def _array(name: str, leaf: Any, kind: np.dtype, least: int, wanted: str, remedy: str) -> np.ndarray:
+def _array(name: str, leaf: Any, kind: np.dtype) -> np.ndarray:
     array = array_of(name, leaf.to_numpy() if hasattr(leaf, "to_numpy") else leaf, _ARRAYS)
     if jax.numpy.issubdtype(array.dtype, jax.numpy.floating):
         wide = array.astype(kind)
-        if not np.isfinite(wide).all():
-            where = tuple(int(k) for k in np.argwhere(~np.isfinite(wide))[0])
-            raise ValueError(
-                f"Expected finite numbers in {name}, got {array[where]} at index {where}. Drop these examples, or fill "
-                "the numbers in."
-            )
+        checks.finite("Drop these examples, or fill the numbers in.", **{name: wide})
         floats_fit(name, array, kind, stacklevel=8)
         array = wide
-    elif array.dtype.kind in "iu":
-        small = np.dtype(np.int32)
-        if array.size and array.dtype.itemsize > 2 and (array.min() < -(2**31) or array.max() >= 2**31):
+    elif array.dtype.kind in "iu" and array.dtype.itemsize > 2:
+        if array.size and (array.min() < -(2**31) or array.max() >= 2**31):
             raise ValueError(
                 f"Expected whole numbers in {name} that fit 32 bits, got {max(array.max(), -array.min())}. Renumber "
                 "them, or give floating-point numbers."
             )
-        array = array.astype(small) if array.dtype.itemsize > 2 else array
-    elif array.dtype.kind != "b":
-        what = {"c": "complex numbers", "m": "durations", "M": "dates"}.get(array.dtype.kind, "text or objects")
-        raise ValueError(f"Expected numbers in {name}, got {what} (dtype {array.dtype}). {_ARRAYS}")
-    if array.ndim < least:
-        raise ValueError(f"Expected {name} of shape {wanted}, got {name} of shape {array.shape}. {remedy}")
+        array = array.astype(np.int32)
+    elif array.dtype.kind not in "iub":
+        raise ValueError(f"Expected numbers in {name}, got dtype {array.dtype}. {_ARRAYS}")
     return array
-
-
-def _check_alike(trees: list[Any]) -> None:
-    """Refuse nodes whose examples differ in structure, shape or type: ValueError."""
-    for i, tree in enumerate(trees):
-        if _shape(tree) != _shape(trees[0]):
-            raise ValueError(
-                f"Expected data[{i}] with examples like those of data[0], {_shape(trees[0])}, got {_shape(tree)}. "
-                f"{_STACK}"
-            )
 
 
 def _shape(tree: Any) -> str:
