@@ -1,13 +1,13 @@
 """Synthetic datasets that imitate ones which cannot be distributed. Host only; equal seeds give equal data."""
 
-from typing import Any
+from typing import Annotated, TypeAlias
 
 import numpy as np
 from scipy.sparse import csr_matrix
 
 from jdfl.base import checks
 from jdfl.base.arguments import checked
-from jdfl.base.settings import MOST
+from jdfl.base.settings import MOST, Bound, Count
 from jdfl.problems.partition import generator
 from jdfl.problems.readers import Dataset
 
@@ -15,27 +15,24 @@ _ROWS = 4096  # drawn at a time
 _FADING = 0.85  # variance of a minor factor over that of the one before
 
 
-def _at_most(most: float, **named: Any) -> None:
-    """Refuse numbers outside [0, most]: ValueError."""
-    checks.not_negative(**named)
-    for name, value in named.items():
-        if value > most:
-            checks.refuse(f"{name} <= {most}", name, value)
+Examples: TypeAlias = Annotated[int, Bound(f"[2, {MOST}]")]
+Share: TypeAlias = Annotated[float, Bound("[0, 1]")]
+Real: TypeAlias = Annotated[float, Bound("[0, inf)")]
 
 
 @checked
 def realsim_like(
-    n_examples: int = 72_309,
-    n_features: int = 20_958,
+    n_examples: Examples = 72_309,
+    n_features: Count = 20_958,
     *,
-    words: float = 53.6,
-    spread: float = 0.75,
-    exponent: float = 1.05,
-    offset: float = 30.0,
-    tilted: float = 0.35,
-    tilt: float = 1.6,
-    positive: float = 0.3075,
-    label_noise: float = 0.01,
+    words: Annotated[float, Bound(f"(0, {MOST}]")] = 53.6,
+    spread: Annotated[float, Bound("[0, 10]")] = 0.75,
+    exponent: Annotated[float, Bound("[0, 100]")] = 1.05,
+    offset: Annotated[float, Bound(f"[0, {MOST}]")] = 30.0,
+    tilted: Share = 0.35,
+    tilt: Annotated[float, Bound("[0, 100]")] = 1.6,
+    positive: Share = 0.3075,
+    label_noise: Share = 0.01,
     seed: int = 0,
 ) -> Dataset:
     """A stand-in for LIBSVM's real-sim: two classes of texts as sparse tf-idf rows of length 1 (CSR, float32).
@@ -61,13 +58,6 @@ def realsim_like(
 
     Raises ValueError for arguments out of range.
     """
-    checks.whole(1, MOST, n_features=n_features)
-    checks.whole(2, MOST, n_examples=n_examples)
-    checks.positive(words=words)
-    _at_most(MOST, words=words, offset=offset)
-    _at_most(100, exponent=exponent, tilt=tilt)
-    _at_most(10, spread=spread)
-    _at_most(1, tilted=tilted, positive=positive, label_noise=label_noise)
     n_positive, wrong = round(positive * n_examples), round(label_noise * n_examples / 2)
     if not 0 < n_positive < n_examples:
         raise ValueError(f"Expected texts of both classes, got positive = {positive}: {n_positive} of {n_examples}.")
@@ -105,14 +95,14 @@ def realsim_like(
 
 @checked
 def epsilon_like(
-    n_examples: int = 40_000,
+    n_examples: Examples = 40_000,
     n_features: int = 2_000,
     *,
-    common: float = 0.55,
-    mean: float = 0.6,
-    minor: float = 0.03,
-    factors: int = 5,
-    signal: float = 6.0,
+    common: Real = 0.55,
+    mean: Share = 0.6,
+    minor: Real = 0.03,
+    factors: Count = 5,
+    signal: Real = 6.0,
     seed: int = 0,
 ) -> Dataset:
     """A stand-in for LIBSVM's epsilon: dense rows of length 1 with one strong common factor (float32).
@@ -150,12 +140,8 @@ def epsilon_like(
 
     Raises ValueError for arguments out of range.
     """
-    checks.whole(1, MOST, factors=factors)
-    checks.whole(2, MOST, n_examples=n_examples)
     each = "There is one direction for every factor and one more."
     checks.whole(factors + 2, MOST, each, n_features=n_features)
-    checks.not_negative(common=common, minor=minor, signal=signal)
-    _at_most(1, mean=mean)
     if common + minor >= 1:
         raise ValueError(
             f"Expected common + minor < 1, shares of the variance, got common = {common} and minor = {minor}."

@@ -20,7 +20,7 @@ from jdfl.arrays import ops
 from jdfl.base import checks, struct
 from jdfl.base.arguments import checked
 from jdfl.base.keys import typed_key
-from jdfl.base.names import aligned, labels_of, unlabelled
+from jdfl.base.names import aligned, labels_of
 from jdfl.base.settings import MOST
 from jdfl.base.streams import Stream
 from jdfl.devices import memory
@@ -29,13 +29,13 @@ from jdfl.problems.linear import LinearRegression
 from jdfl.problems.stack import (
     Precision,
     Public,
+    checked_parts,
     copied,
     dense_eigenvalue,
     floating,
     floats_fit,
     gram_eigenvalues,
     joined,
-    parts_fit,
     stack,
 )
 
@@ -250,66 +250,43 @@ def linear_regression(
     if callable(features):
         problem = drawn_regression(features, np.asarray(targets), key=key, truth=truth, name=name, dtype=kind)
         found = problem if storage == "generated" else problem.stored()
-        return found if test is None else replace(found, test=_test(test, found.n, kind, None))
+        tested = _test(test, found.n, kind)
+        return found if tested is None else replace(found, test=tuple(copied(array, kind) for array in tested))
     if storage == "generated":
         raise ValueError(
             "Expected a function as features with storage = 'generated', got arrays, which are in memory already. Give "
             "draw(key) -> (features [n], target []), and every node's number of examples as targets."
         )
     for given, words in ((features, "features"), (targets, "targets")):
-        several = checks.is_a(given, list | tuple)
-        if getattr(given, "shape", None) == () or any(map(issparse, given if several else [given])):
+        if getattr(given, "shape", None) == () or issparse(given):
             checks.refuse(f"{words} to be a list of dense arrays, one for every node", words, given)
     if len(features) != len(targets):
         raise ValueError(f"Expected targets of {len(features)} nodes, got {len(targets)}.")
-    data, weight = _together(features, targets, kind)
-    n = data[0].shape[-1]
-    if truth is not None:
-        truth = np.asarray(aligned("truth", truth, labels_of(features[0], axis=1), "the columns of features"))
-        checks.shape((n,), truth=truth)
-    return build(data, weight, truth, None if test is None else _test(test, n, kind, features[0]), name, kind)
-
-
-def _alike(A: Any, b: Any, where: str, first: Any) -> tuple[Any, Any]:
-    """Features with columns in the order of the first node's, and targets in the order of their rows."""
-    A = aligned(f"features of {where}", A, labels_of(first, axis=1), "features of node 0", axis=1)
-    b = aligned(f"targets of {where}", b, labels_of(A), f"features of {where}")
-    return unlabelled(A), unlabelled(b)
-
-
-def _test(test: tuple[ArrayLike, ArrayLike], n: int, kind: np.dtype, first: Any) -> tuple[Array, ...]:
-    test = _alike(*test, "the test set", first)
-    checks.real("See the test set.", features=test[0], targets=test[1])
-    checks.shape((None, n), "See the test set.", features=test[0])
-    checks.shape(np.shape(test[0])[:1], "See the test set.", targets=test[1])
-    for name, array in zip(("features", "targets"), test):
-        floats_fit(f"{name} of the test set", np.asarray(array), kind, stacklevel=5)
-    return tuple(jnp.asarray(array, kind) for array in test)
-
-
-def _together(features: Arrays, targets: Arrays, kind: np.dtype) -> tuple[tuple[Any, ...], Any]:
-    """Features [m, q, n], targets [m, q] and weights [m, q]; single arrays are kept as they are."""
     if isinstance(features, Array | np.ndarray) and isinstance(targets, Array | np.ndarray):
         checks.real(features=features, targets=targets)
         checks.shape((None, None, None), _ALL, features=features)
         checks.shape(features.shape[:2], _ALL, targets=targets)
         if 0 in features.shape:
             raise ValueError(f"Expected features of nodes with examples, got an array of shape {features.shape}.")
-        for name, array in (("features", features), ("targets", targets)):
-            if isinstance(array, np.ndarray):
-                floats_fit(name, array.reshape(-1, *array.shape[2:]), kind, stacklevel=5)
-        return (features, targets), np.ones(features.shape[:2], kind)
-    parts: list[tuple[np.ndarray, ...]] = []
-    for i, (A, b) in enumerate(zip(features, targets)):
-        A, b = _alike(A, b, f"node {i}", features[0])
-        checks.real(f"See node {i}.", features=A, targets=b)
-        checks.shape((None, None), f"See node {i}.", features=A)
-        checks.shape(np.shape(A)[:1], f"See node {i}.", targets=b)
-        parts.append((np.asarray(A), np.asarray(b)))
-    found = stack(parts, (kind, kind))
-    for name, arrays in zip(("features", "targets"), zip(*parts)):
-        parts_fit(name, arrays, kind)
-    return found
+        for words, given in (("features", features), ("targets", targets)):
+            if isinstance(given, np.ndarray):
+                floats_fit(words, given.reshape(-1, *given.shape[2:]), kind, stacklevel=4)
+        data, weight = (features, targets), np.ones(features.shape[:2], kind)
+        tested = _test(test, features.shape[2], kind)
+    else:
+        parts, held = checked_parts(list(zip(features, targets)), test, kind, "targets")
+        data, weight = stack(parts, (kind, kind))
+        tested = held[0] if held else None
+    if truth is not None:
+        truth = np.asarray(aligned("truth", truth, labels_of(features[0], axis=1), "the columns of features"))
+        checks.shape((data[0].shape[-1],), truth=truth)
+    return build(data, weight, truth, tested, name, kind)
+
+
+def _test(test: tuple[ArrayLike, ArrayLike] | None, n: int, kind: np.dtype) -> tuple[Any, Any] | None:
+    """The checked test set, whose features have n columns."""
+    like = np.zeros((1, n), kind), np.zeros(1, kind)
+    return None if test is None else checked_parts([like], test, kind, "targets")[1][0]
 
 
 def build(data: Any, weight: Any, truth: Any, test: Any, name: str, kind: np.dtype) -> LinearRegression:

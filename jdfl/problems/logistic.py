@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 from jax.typing import ArrayLike, DTypeLike
-from scipy.sparse import csr_matrix, hstack, issparse
+from scipy.sparse import csr_matrix, hstack
 from scipy.special import expit, logsumexp, softmax
 
 from jdfl.arrays import ops
@@ -22,10 +22,9 @@ from jdfl.base.arguments import checked
 from jdfl.base.names import aligned, labels_of
 from jdfl.base.settings import MOST
 from jdfl.problems.linear import LinearModel
-from jdfl.problems.stack import copied, floating, gram_eigenvalues, parts_fit, stack
+from jdfl.problems.stack import checked_parts, copied, floating, gram_eigenvalues, stack
 
 Part = tuple[Any, ArrayLike]  # features [q_i, p] and labels [q_i]
-_WRAP = "Wrap them in scipy.sparse.csr_array(...), or use logistic_regression."
 _SERIES = 0.5  # |v| below which e^v - 1 - v is summed as a series
 _TERMS = 10  # of the series: 0.5^12 / 12! < 1e-12 of the first term
 _LARGE = 80.0  # v above which e^v is not formed
@@ -165,7 +164,7 @@ def logistic_regression(
     Raises ValueError for other labels, sparse features, shapes that do not fit together and a negative penalty.
     """
     kind = floating(dtype)
-    held, held_test = checked_parts(parts, test, intercept, kind)
+    held, held_test = parts_of(parts, test, intercept, kind)
     check_labels([*held, *held_test], 2, "Map the two classes to 0 and 1.")
     fields = _fields(held, held_test, penalty, kind, kind, 1 / 4)  # the logistic function's slope is at most 1/4
     return LogisticRegression(**fields, name=name)
@@ -196,7 +195,7 @@ def softmax_regression(
     Raises ValueError for other labels, sparse features, shapes that do not fit together and a negative penalty.
     """
     kind = floating(dtype)
-    held, held_test = checked_parts(parts, test, intercept, kind)
+    held, held_test = parts_of(parts, test, intercept, kind)
     if classes is None:
         classes = 1 + int(max((np.max(labels, initial=1) for _, labels in (*held, *held_test)), default=1))
     checks.whole(2, MOST, classes=classes)
@@ -206,38 +205,15 @@ def softmax_regression(
     return SoftmaxRegression(**fields, name=name, classes=classes)
 
 
-def checked_parts(
+def parts_of(
     parts: Sequence[Part], test: Part | None, intercept: bool, kind: np.dtype, *, sparse: bool = False
 ) -> tuple[list[tuple[Any, np.ndarray]], list[tuple[Any, np.ndarray]]]:
     """The checked examples of all nodes and of the test set, with a column of ones if requested."""
-    headings = labels_of(parts[0][0], axis=1) if len(parts) else None
-
-    def one(part: Part, where: str) -> tuple[Any, np.ndarray]:
-        features: Any = aligned(f"features of {where}", part[0], headings, "node 0", axis=1)
-        part = features, aligned(f"labels of {where}", part[1], labels_of(features), f"features of {where}")
-        if issparse(features) != sparse:
-            wanted, remedy = ("scipy.sparse", _WRAP) if sparse else ("dense", "Use sparse_logistic_regression.")
-            raise ValueError(f"Expected {wanted} features at {where}, got {type(features).__name__}. {remedy}")
-        checks.real(f"See {where}.", features=features)
-        checks.class_numbers(f"See {where}.", labels=part[1])
-        features, labels = features if sparse else np.asarray(features), np.asarray(part[1])
-        checks.shape((None, None), f"See {where}.", features=features)
-        checks.shape((features.shape[0],), f"See {where}.", labels=labels)
-        if intercept:
-            ones = np.ones((features.shape[0], 1), features.dtype)
-            features = (hstack if sparse else np.hstack)([features, ones])
-        return features, labels
-
-    if not len(parts):
-        raise ValueError("Expected the data of at least one node, got none.")
-    held = [one(part, f"node {i}") for i, part in enumerate(parts)]
-    held_test = [] if test is None else [one(test, "the test set")]
-    places = [*(f"node {i}" for i in range(len(held))), "the test set"]
-    for (features, _), where in zip([*held, *held_test], places):
-        checks.shape((None, held[0][0].shape[1]), f"See {where}.", features=features)
-    for name, some in (("features", held), ("features of the test set", held_test)):
-        if some:
-            parts_fit(name, [features for features, _ in some], kind)
+    found = checked_parts(parts, test, kind, "labels", sparse=sparse)
+    if not intercept:
+        return found
+    joined = hstack if sparse else np.hstack
+    held, held_test = ([(joined([A, np.ones((A.shape[0], 1), A.dtype)]), b) for A, b in some] for some in found)
     return held, held_test
 
 

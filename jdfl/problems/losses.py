@@ -376,20 +376,26 @@ def check_number(name: str, found: Any) -> None:
 def traced(
     name: str, call: str, function: Callable[[Any, Any], Any], packing: Packing, kind: np.dtype, example: Any
 ) -> Any:
-    """Shapes and types of what a function of parameters and an example gives; ValueError where it raises an error."""
+    """Shapes and types of what a function of parameters and an example gives."""
 
     def one(w: Array, example: Any) -> Any:
         with relaxed():
             return function(packing.unflatten(w), example)
 
+    shapes = ", ".join(f"{path} {shape}" for path, shape in zip(packing.paths, packing.shapes))
+    about = f"One example is {described(example)}, params are {shapes[:300]}."
+    return shapes_of(name, call, about, one, jax.ShapeDtypeStruct((packing.n,), kind), example)
+
+
+def shapes_of(name: str, call: str, about: str, function: Callable[..., Any], *given: Any) -> Any:
+    """Shapes and types of what a person's function gives; `about` says in an error what it was given."""
     try:
-        return jax.eval_shape(one, jax.ShapeDtypeStruct((packing.n,), kind), example)
+        return jax.eval_shape(function, *given)
     except Exception as error:
-        shapes = ", ".join(f"{path} {shape}" for path, shape in zip(packing.paths, packing.shapes))
+        said = (checks.said(error).strip().splitlines() or ["nothing"])[0].strip().rstrip(".")
         raise ValueError(
-            f"Expected {call} to run on one example, got {name} that raised {type(error).__name__}: "
-            f"{said_by(error)} One example is {described(example)}, params are {shapes[:300]}. Write {name} for one "
-            "example, without an axis of examples, in JAX."
+            f"Expected {call} to run on one example, got {name} that raised {type(error).__name__}: {said}. {about} "
+            f"Write {name} for one example, without an axis of examples, in JAX."
         ) from error
 
 
@@ -424,12 +430,6 @@ def _at_start(problem: Any, data: Any, chosen: Array) -> tuple[Array, Array]:
         return value, jnp.max(jnp.abs(g))
 
     return jax.lax.map(one, data)
-
-
-def said_by(error: Exception) -> str:
-    """The first line of what an error says, as a sentence."""
-    text = (checks.said(error).strip().splitlines() or ["nothing"])[0].strip()
-    return text if text.endswith((".", "!", "?")) else f"{text}."
 
 
 def described(tree: Any) -> str:

@@ -20,6 +20,7 @@ from scipy.sparse import issparse
 
 from jdfl.arrays import ops
 from jdfl.base import checks
+from jdfl.base.names import aligned, labels_of
 from jdfl.base.settings import As
 from jdfl.devices.processes import Portion, gathered
 from jdfl.models.base import Part
@@ -29,6 +30,8 @@ P = TypeVar("P", bound=Problem)
 
 EIGEN_STEPS = 40  # size of the Krylov space: six digits or more on Gaussian matrices, whose spectrum ends without a gap
 _SMALL, _FEW, _SIDE = 2**22, 2**12, 128  # numbers, nodes and rows up to which the host finds the largest eigenvalues
+_WRAP = "Wrap them in scipy.sparse.csr_array(...), or use logistic_regression."
+_UNWRAP = "Use toarray(), or sparse_logistic_regression for two classes."
 _KINDS = "Write dtype='float32', or 'float64' with JAX_ENABLE_X64=1."
 _LOST, _SHOWN = 0.01, 3  # rounding, as a share of the deviation of a column, that is warned of; columns in a message
 _BATCH, _NUMBERS = 4, 2**16  # nodes computed at once, or more if their data are smaller than that
@@ -179,6 +182,35 @@ def parts_fit(name: str, arrays: Sequence[Any], kind: np.dtype) -> None:
     stored = [one.data if issparse(one) else np.asarray(one) for one in arrays]
     if not all(_kept(one, kind) for one in stored):
         floats_fit(name, np.concatenate(stored), kind, stacklevel=6)
+
+
+def checked_parts(
+    parts: Sequence[Any], test: Any, kind: np.dtype, answers: Literal["labels", "targets"], *, sparse: bool = False
+) -> tuple[list[tuple[Any, np.ndarray]], list[tuple[Any, np.ndarray]]]:
+    """The checked features [q_i, p] and answers [q_i] of all nodes, and those of the test set, if there is one."""
+    if not len(parts):
+        raise ValueError("Expected the data of at least one node, got none.")
+    m, headings = len(parts), labels_of(parts[0][0], axis=1)
+    found: list[tuple[Any, np.ndarray]] = []
+    for i, (features, own) in enumerate([*parts, *([] if test is None else [test])]):
+        where = f"node {i}" if i < m else "the test set"
+        features = aligned(f"features of {where}", features, headings, "node 0", axis=1)
+        own = aligned(f"{answers} of {where}", own, labels_of(features), f"features of {where}")
+        if issparse(features) != sparse:
+            wanted, remedy = ("scipy.sparse", _WRAP) if sparse else ("dense", _UNWRAP)
+            raise ValueError(f"Expected {wanted} features at {where}, got {type(features).__name__}. {remedy}")
+        checks.real(f"See {where}.", features=features)
+        (checks.class_numbers if answers == "labels" else checks.real)(f"See {where}.", **{answers: own})
+        features, own = features if sparse else np.asarray(features), np.asarray(own)
+        checks.shape((None, found[0][0].shape[1] if found else None), f"See {where}.", features=features)
+        checks.shape((features.shape[0],), f"See {where}.", **{answers: own})
+        found.append((features, own))
+    for some, where in ((found[:m], ""), (found[m:], " of the test set")):
+        if some:
+            parts_fit(f"features{where}", [features for features, _ in some], kind)
+            if answers == "targets":
+                parts_fit(f"targets{where}", [own for _, own in some], kind)
+    return found[:m], found[m:]
 
 
 def stack(
