@@ -294,7 +294,7 @@ def certified_radius(
 
     Args:
         w: Parameters w [n] of a logistic or linear regression; a score <a, w> above 0 means class 1.
-        features: Features [N, n] of the examples, an array or a sparse matrix.
+        features ([N, n]): Features of the examples, an array or a sparse matrix.
         labels: Their labels [N] in {0, 1}.
         norm: The norm of perturbations, "linf" or "l2".
         intercept: Whether the last feature is a constant, which is not perturbed.
