@@ -24,7 +24,7 @@ class About(Alike):
     classes: tuple[Any, ...] = ()  # the label of class 0, 1, ...
     features: tuple[str, ...] = ()  # names of columns
     nodes: Names | None = None  # names of nodes
-    start: float | None = None  # `checksum` of the parameters that the problem was made with
+    start: float | None = None  # checksum of the parameters that the problem was made with
 
     def __repr__(self) -> str:
         """A few words, since JAX prints it in messages about structures."""

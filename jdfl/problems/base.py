@@ -294,7 +294,7 @@ class Problem:
     def entering(self) -> tuple[str, ...]:
         """Names of `declared` of the values from records that enter every run: `derived`, and a replaced start."""
         first = () if self.start is None else np.asarray(self.start, np.float64)
-        warm = np.size(first) and np.ptp(first) > 0 and self.about.start != checksum(self.start)
+        warm = np.size(first) and np.ptp(first) > 0 and self.about.start != _checksum(self.start)
         return (*self.derived, "start") if warm else self.derived
 
     @property
@@ -503,10 +503,10 @@ class Problem:
 
 def begun(problem: Any) -> Any:
     """A new problem, whose start is taken as public, since it belongs to the model."""
-    return replace(problem, about=replace(problem.about, start=checksum(problem.start)))
+    return replace(problem, about=replace(problem.about, start=_checksum(problem.start)))
 
 
-def checksum(start: Any) -> float:
+def _checksum(start: Any) -> float:
     """A number by which parameters to start from are recognised, to six digits."""
     return float(f"{np.sum(np.asarray(start, np.float64) * np.cos(np.arange(np.size(start)))):.6g}")
 

@@ -30,7 +30,7 @@ _TORCH = ("detach", "cpu", "numpy")
 
 def table(name: str, value: Any, rank: int | None = 2) -> tuple[Any, tuple[str, ...]]:
     """Features as an array [N, ...] of finite real numbers, or as CSR [N, p], and the names of their columns."""
-    if is_pandas(value) and hasattr(value, "columns"):
+    if _is_pandas(value) and hasattr(value, "columns"):
         array, names = _frame(name, value)
     elif issparse(value):
         if value.dtype.kind not in "biuf":
@@ -49,7 +49,7 @@ def column(name: str, value: Any, remedy: str = "Give one label or number for ev
     """Labels or targets as an array [N] without missing values; one column of two axes [N, 1] is taken as well."""
     if issparse(value):
         checks.refuse(f"{name} to be a dense array", name, value, f"Use {name}.toarray().ravel().")
-    array = _series(name, value) if is_pandas(value) else array_of(name, value, remedy)
+    array = _series(name, value) if _is_pandas(value) else array_of(name, value, remedy)
     listed = value if checks.is_a(value, list | tuple) and array.dtype.kind in "SU" else ()
     if not all(issubclass(kind, str | bytes) for kind in set(map(type, listed))):
         array = np.array(value, object)  # NumPy writes numbers and NaN among text as text
@@ -93,7 +93,7 @@ def array_of(name: str, value: Any, remedy: str) -> np.ndarray:
         checks.refuse(f"{name} to be an array", name, value, f"{remedy} NumPy says: {checks.said(error)}")
 
 
-def is_pandas(value: object) -> bool:
+def _is_pandas(value: object) -> bool:
     """Whether a value is an object of pandas; pandas is not imported to find out."""
     return "pandas" in sys.modules and type(value).__module__.partition(".")[0] == "pandas"
 
@@ -123,7 +123,7 @@ def _frame(name: str, frame: Any) -> tuple[np.ndarray, tuple[str, ...]]:
         warnings.warn(
             f"Whole numbers beyond 2^53 in {named(tuple(large))} of {name} are rounded in float64. Drop identifiers, "
             "or subtract the smallest number first.",
-            stacklevel=5,
+            stacklevel=6,
         )
     return frame.to_numpy(dtype=float, na_value=np.nan), names
 

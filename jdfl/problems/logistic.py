@@ -64,7 +64,7 @@ class LogisticRegression(Classifier):
 
     def divergences(self, w: Array, step: Array, data: Any) -> Array:
         """How much every loss [q] at w + step exceeds its tangent at w, for one node's data."""
-        return binary(self.products(w, data[0]), self.products(step, data[0]))
+        return _binary(self.products(w, data[0]), self.products(step, data[0]))
 
     def exact(self, scores: np.ndarray, targets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Losses and slopes [N] in float64, on the host, of scores <a_t, w> and labels in {0, 1}.
@@ -128,7 +128,7 @@ class SoftmaxRegression(Classifier):
 
     def divergences(self, w: Array, step: Array, data: Any) -> Array:
         """How much every loss [q] at w + step exceeds its tangent at w, for one node's data."""
-        return categorical(self.products(w, data[0]), self.products(step, data[0]))
+        return _categorical(self.products(w, data[0]), self.products(step, data[0]))
 
     def exact(self, scores: np.ndarray, targets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Losses [N] and slopes [N, classes] in float64, on the host.
@@ -248,13 +248,13 @@ def _fields(
 # objectives has the absolute accuracy of an objective.
 
 
-def binary(scores: Array, changes: Array) -> Array:
+def _binary(scores: Array, changes: Array) -> Array:
     """How much ln(1 + e^z) exceeds its tangent at `scores` [q] where z changes by `changes` [q]; [q], at least zero."""
     both = jnp.stack([jnp.zeros_like(scores), scores], axis=-1)
-    return categorical(both, jnp.stack([jnp.zeros_like(changes), changes], axis=-1))
+    return _categorical(both, jnp.stack([jnp.zeros_like(changes), changes], axis=-1))
 
 
-def categorical(scores: Array, changes: Array) -> Array:
+def _categorical(scores: Array, changes: Array) -> Array:
     """How much ln(sum_c e^z_c) exceeds its tangent at `scores` [q, c] where z changes by `changes` [q, c].
 
     With p = softmax(scores) and v = changes - <p, changes> it is ln(1 + sum_c p_c (e^v_c - 1 - v_c)) [q], in which no

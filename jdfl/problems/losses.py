@@ -192,13 +192,13 @@ def from_loss(
     checks.whole(0, None, "The seed decides on the split, for example seed=0.", seed=seed)
     if nodes is not None:
         checks.whole(1, None, "Give the number of nodes, for example nodes=20.", nodes=nodes)
-    packing, start, count = packed(params, shared, kind)
+    packing, start, count = _packed(params, shared, kind)
     stacked, weights, m = of_nodes(data, weight, nodes, lambda total, m: iid(total, m, seed=seed), kind)
     one = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[2:], leaf.dtype), stacked)
     given: dict[str, Any] = {}
     if predict is not None:
-        given = {"predictor": predict, "classes": check_predict(predict, packing, one, kind)}
-    check_loss(loss, packing, one, kind)
+        given = {"predictor": predict, "classes": _check_predict(predict, packing, one, kind)}
+    _check_loss(loss, packing, one, kind)
     tests = None if test is None else of_test(test, stacked, kind, data)
     if predict is not None:
         check_classes(stacked, tests, given["classes"])
@@ -217,11 +217,11 @@ def from_loss(
         packing=packing,
         **given,
     )
-    check_start(problem)
+    _check_start(problem)
     return begun(joined(problem, m)).declared(*public)
 
 
-def packed(params: Any, shared: tuple[str, ...] | None, kind: np.dtype) -> tuple[Packing, np.ndarray, int | None]:
+def _packed(params: Any, shared: tuple[str, ...] | None, kind: np.dtype) -> tuple[Packing, np.ndarray, int | None]:
     """How a tree of parameters is laid out, its vector [n], and the number of shared parameters (None: all)."""
     try:
         found, structure = tree_flatten_with_path(params)
@@ -297,10 +297,10 @@ def _parameter(where: str, leaf: Any, kind: np.dtype) -> Any:
     return array
 
 
-def check_loss(loss: Callable[..., Any], packing: Packing, example: Any, kind: np.dtype) -> None:
+def _check_loss(loss: Callable[..., Any], packing: Packing, example: Any, kind: np.dtype) -> None:
     """Refuse a loss that does not give one real number for one example, or does not depend on the parameters."""
     check_arguments("loss", loss, ("params", "example"))
-    check_number("loss", traced("loss", "loss(params, example)", loss, packing, kind, example))
+    check_number("loss", _traced("loss", "loss(params, example)", loss, packing, kind, example))
 
     def value(w: Array, example: Any) -> Any:
         with relaxed():
@@ -319,22 +319,22 @@ def check_loss(loss: Callable[..., Any], packing: Packing, example: Any, kind: n
         )
 
 
-def check_predict(predict: Callable[..., Any], packing: Packing, example: Any, kind: np.dtype) -> int:
+def _check_predict(predict: Callable[..., Any], packing: Packing, example: Any, kind: np.dtype) -> int:
     """The number of classes of the scores that a function gives for one example's features."""
     if not checks.is_a(example, tuple | list) or len(example) != 2 or not hasattr(example[1], "shape"):
         raise ValueError(
-            f"Expected data of pairs (features, label) for predict, got data of {described(example)}. Give data as a "
+            f"Expected data of pairs (features, label) for predict, got data of {_described(example)}. Give data as a "
             "pair of features and labels, or leave predict out."
         )
     check_arguments("predict", predict, ("params", "features"))
     call = "predict(params, features)"
-    found = traced("predict", call, predict, packing, kind, example[0])
+    found = _traced("predict", call, predict, packing, kind, example[0])
     leaves = jax.tree.leaves(found)
     fits = len(leaves) == 1 and len(leaves[0].shape) <= 1 and leaves[0].shape != (0,)
     if not fits or not jnp.issubdtype(leaves[0].dtype, jnp.floating):
         raise ValueError(
             f"Expected {call} to give scores [classes] of one example in floating point, got predict that gives "
-            f"{described(found)}. Return the scores, not the class."
+            f"{_described(found)}. Return the scores, not the class."
         )
     return max(2, int(np.prod(leaves[0].shape)))
 
@@ -360,7 +360,7 @@ def check_number(name: str, found: Any) -> None:
     leaves = jax.tree.leaves(found)
     if len(leaves) != 1 or not hasattr(leaves[0], "shape"):
         remedy = "Return the loss alone, without auxiliary values." if leaves else "Return the loss."
-        raise ValueError(f"Expected {name} to give one number, got {name} that gives {described(found)}. {remedy}")
+        raise ValueError(f"Expected {name} to give one number, got {name} that gives {_described(found)}. {remedy}")
     if int(np.prod(leaves[0].shape)) != 1:
         raise ValueError(
             f"Expected {name} to give one number for one example, got {name} that gives shape {leaves[0].shape}. Take "
@@ -373,7 +373,7 @@ def check_number(name: str, found: Any) -> None:
         )
 
 
-def traced(
+def _traced(
     name: str, call: str, function: Callable[[Any, Any], Any], packing: Packing, kind: np.dtype, example: Any
 ) -> Any:
     """Shapes and types of what a function of parameters and an example gives."""
@@ -383,7 +383,7 @@ def traced(
             return function(packing.unflatten(w), example)
 
     shapes = ", ".join(f"{path} {shape}" for path, shape in zip(packing.paths, packing.shapes))
-    about = f"One example is {described(example)}, params are {shapes[:300]}."
+    about = f"One example is {_described(example)}, params are {shapes[:300]}."
     return shapes_of(name, call, about, one, jax.ShapeDtypeStruct((packing.n,), kind), example)
 
 
@@ -399,7 +399,7 @@ def shapes_of(name: str, call: str, about: str, function: Callable[..., Any], *g
         ) from error
 
 
-def check_start(problem: Problem) -> None:
+def _check_start(problem: Problem) -> None:
     """Refuse losses and gradients of a few examples at the start that are not finite; warn of gradients of zero."""
     real = np.flatnonzero(np.asarray(problem.weight[0]) > 0)[:_TRIED]
     bare: Any = problem.replace(name="", test=None)  # pyright: ignore[reportAttributeAccessIssue]
@@ -432,7 +432,7 @@ def _at_start(problem: Any, data: Any, chosen: Array) -> tuple[Array, Array]:
     return jax.lax.map(one, data)
 
 
-def described(tree: Any) -> str:
+def _described(tree: Any) -> str:
     """A tree in a message, with shapes and types instead of arrays."""
 
     def one(leaf: Any) -> str:

@@ -131,7 +131,7 @@ def read_libsvm(
     """
     from sklearn.datasets import load_svmlight_file  # which takes longer to import than all of jdfl
 
-    path = existing(path)
+    path = _existing(path)
     if verify:
         verify_checksum(path)
     remedy = AGAIN if path.name in CHECKSUMS else "A line is `label index:value ...`, with ascending indices from 1."
@@ -195,7 +195,7 @@ def read_qsar(path: PathLike, *, verify: bool = True) -> tuple[np.ndarray, np.nd
 
     Raises ValueError for a file that is damaged or in another format.
     """
-    path = existing(path)
+    path = _existing(path)
     if verify:
         verify_checksum(path)
     bits: list[np.ndarray] = []
@@ -235,7 +235,7 @@ def read_idx(path: PathLike) -> np.ndarray:
 
     Raises ValueError for another magic number, an unknown type, and fewer or more entries than the header says.
     """
-    return _read_idx(existing(path))[0]
+    return _read_idx(_existing(path))[0]
 
 
 @checked
@@ -301,7 +301,7 @@ def check_labels(labels: np.ndarray, count: int, place: str) -> np.ndarray:
     return labels.astype(np.int32)
 
 
-def read_bytes(stream: IO[bytes], count: int, place: str) -> bytearray:
+def _read_bytes(stream: IO[bytes], count: int, place: str) -> bytearray:
     """The next `count` bytes, in pieces; ValueError if there are fewer, before more memory is allocated."""
     content = bytearray()
     while len(content) < count:
@@ -315,15 +315,15 @@ def read_bytes(stream: IO[bytes], count: int, place: str) -> bytearray:
 def _read_idx(path: Path) -> tuple[np.ndarray, str]:
     """The array, and the SHA-256 of the decompressed file."""
     with opened(path) as stream:
-        head = read_bytes(stream, 4, f"the magic number of {path}")
+        head = _read_bytes(stream, 4, f"the magic number of {path}")
         if bytes(head[:2]) != b"\0\0" or head[2] not in _TYPES:
             raise ValueError(
                 f"Expected an IDX file at {path}, whose magic number is 00 00, one of "
                 f"{', '.join(f'{code:02x}' for code in _TYPES)}, and the dimensions, got {head.hex(' ')}. {AGAIN}"
             )
-        sizes = read_bytes(stream, 4 * head[3], f"the dimensions of {path}")
+        sizes = _read_bytes(stream, 4 * head[3], f"the dimensions of {path}")
         shape, dtype = tuple(np.frombuffer(sizes, ">u4").tolist()), np.dtype(_TYPES[head[2]])
-        content = read_bytes(stream, math.prod(shape) * dtype.itemsize, f"the entries {shape} of {path}")
+        content = _read_bytes(stream, math.prod(shape) * dtype.itemsize, f"the entries {shape} of {path}")
         need(not stream.read(1), f"{len(content)} bytes of entries {shape}", path, "more")
     digest = hashlib.sha256(head + sizes)
     digest.update(content)
@@ -334,7 +334,7 @@ def _read_idx(path: Path) -> tuple[np.ndarray, str]:
     return entries.astype(dtype.newbyteorder("="), copy=False), digest.hexdigest()
 
 
-def existing(path: PathLike) -> Path:
+def _existing(path: PathLike) -> Path:
     """The path of an existing file; FileNotFoundError otherwise."""
     path = Path(path)
     if not path.is_file():

@@ -177,7 +177,7 @@ def _kept(array: Any, kind: np.dtype) -> bool:
     return issparse(array) or bool(np.can_cast(numbers.dtype, kind))
 
 
-def parts_fit(name: str, arrays: Sequence[Any], kind: np.dtype) -> None:
+def _parts_fit(name: str, arrays: Sequence[Any], kind: np.dtype) -> None:
     """`floats_fit` for the arrays of all nodes, which are copied only where a number may change."""
     stored = [one.data if issparse(one) else np.asarray(one) for one in arrays]
     if not all(_kept(one, kind) for one in stored):
@@ -207,9 +207,9 @@ def checked_parts(
         found.append((features, own))
     for some, where in ((found[:m], ""), (found[m:], " of the test set")):
         if some:
-            parts_fit(f"features{where}", [features for features, _ in some], kind)
+            _parts_fit(f"features{where}", [features for features, _ in some], kind)
             if answers == "targets":
-                parts_fit(f"targets{where}", [own for _, own in some], kind)
+                _parts_fit(f"targets{where}", [own for _, own in some], kind)
     return found[:m], found[m:]
 
 

@@ -204,10 +204,8 @@ def taken_in(
         features, targets, clients, names, columns, headings = _given(X, y, nodes, clients, rank)
     else:
         X = labelled(X)
-        features, columns = table("X", X, rank)
-        y, clients = (aligned(name, one, labels_of(X), "X") for name, one in (("y", y), ("clients", clients)))
-        targets, headings = column("y", y), labels_of(X, axis=1)
-        _same_length("X", features, "y", targets)
+        headings, clients = labels_of(X, axis=1), aligned("clients", clients, labels_of(X), "X")
+        features, targets, columns = _pair(("X", "y"), X, y, rank)
     found, said = _task_of(targets, task)
     classes: tuple[Any, ...] = ()
     if found == "classification":
@@ -245,22 +243,13 @@ def _given(
     if nodes is not None and nodes != len(X):
         raise ValueError(f"Expected nodes = {len(X)}, the length of X, got nodes = {nodes}. Leave nodes out.")
     parts: list[tuple[Any, np.ndarray]] = []
-    X = [labelled(one) for one in X]
     headings, columns = labels_of(X[0], axis=1), ()
     for i, (one, labels) in enumerate(zip(X, y)):
-        one = aligned(f"X[{i}]", one, headings, "X[0]", axis=1)
-        labels = aligned(f"y[{i}]", labels, labels_of(one), f"X[{i}]")
         if np.shape(labels) == (0,) or getattr(one, "shape", (1,))[:1] == (0,):
             raise ValueError(f"Expected examples at every node, got X[{i}] and y[{i}] without any. Leave node {i} out.")
-        rows, columns = table(f"X[{i}]", one, rank)
-        part = rows, column(f"y[{i}]", labels)
-        _same_length(f"X[{i}]", part[0], f"y[{i}]", part[1])
-        if part[0].shape[1:] != (shape := (parts or [part])[0][0].shape[1:]):
-            raise ValueError(
-                f"Expected X[{i}] with examples of shape {shape} as X[0] has, got {part[0].shape[1:]}. Give the same "
-                "features at every node."
-            )
-        parts.append(part)
+        like = ("X[0]", headings, parts[0][0].shape[1:]) if parts else None
+        *part, columns = _pair((f"X[{i}]", f"y[{i}]"), one, labels, rank, like)
+        parts.append((part[0], part[1]))
     names: Names | None = None
     if clients is not None:
         own = column("clients", clients, "Give the name of every node.")
@@ -281,30 +270,40 @@ def _given(
     return together, np.concatenate([labels for _, labels in parts]), place, names, columns, headings
 
 
-def _same_length(one: str, features: Any, other: str, targets: np.ndarray) -> None:
+def _pair(
+    names: tuple[str, str], X: Any, y: Any, rank: int | None, like: tuple[str, Any, tuple[int, ...]] | None = None
+) -> tuple[Any, np.ndarray, tuple[str, ...]]:
+    """Features and labels that belong together, and the names of columns.
+
+    `like` are the name, the column labels and the shape of an example of other features, which these have to match.
+    """
+    name, source = names[0], "" if like is None else like[0]
+    X = labelled(X) if like is None else aligned(name, X, like[1], source, axis=1)
+    y = aligned(names[1], y, labels_of(X), name)
+    features, columns = table(name, X, rank)
+    targets = column(names[1], y)
     if features.shape[0] != len(targets):
         remedy = "Give one label or target for every row of features."
         if features.shape[-1] == len(targets):
-            remedy = f"Rows of {one} are examples: use {one}.T if it is the other way round."
+            remedy = f"Rows of {name} are examples: use {name}.T if it is the other way round."
         raise ValueError(
-            f"Expected {one} and {other} of the same length, got {features.shape[0]} rows in {one} and {len(targets)} "
-            f"in {other}. {remedy}"
+            f"Expected {name} and {names[1]} of the same length, got {features.shape[0]} rows in {name} and "
+            f"{len(targets)} in {names[1]}. {remedy}"
         )
+    if like is not None and features.shape[1:] != like[2]:
+        raise ValueError(
+            f"Expected {name} with examples of shape {like[2]} as {source} has, got {features.shape[1:]}. Prepare both "
+            "in the same way."
+        )
+    return features, targets, columns
 
 
 def _test_set(features: Any, headings: Any, classes: tuple[Any, ...], test: Any) -> tuple[Any, np.ndarray]:
     """Features and numbered labels of a test set that is given."""
     if not checks.is_a(test, tuple | list) or len(test) != 2:
         checks.refuse("test to be a pair of features and labels", "test", test, "Write test=(X_test, y_test).")
-    given = aligned("test[0]", test[0], headings, "X", axis=1)
-    rows, _ = table("test[0]", given, len(features.shape))
-    labels = column("test[1]", aligned("test[1]", test[1], labels_of(given), "test[0]"))
-    _same_length("test[0]", rows, "test[1]", labels)
-    if rows.shape[1:] != features.shape[1:]:
-        raise ValueError(
-            f"Expected test[0] with examples of shape {features.shape[1:]} as X has, got {rows.shape[1:]}. Prepare "
-            "training and test features in the same way."
-        )
+    like = ("X", headings, features.shape[1:])
+    rows, labels, _ = _pair(("test[0]", "test[1]"), test[0], test[1], len(features.shape), like)
     if issparse(rows) != issparse(features):
         rows = rows.toarray() if issparse(rows) else type(features)(rows)
     if not classes:
