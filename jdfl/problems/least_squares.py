@@ -250,8 +250,10 @@ def linear_regression(
     if callable(features):
         problem = drawn_regression(features, np.asarray(targets), key=key, truth=truth, name=name, dtype=kind)
         found = problem if storage == "generated" else problem.stored()
-        tested = _test(test, found.n, kind)
-        return found if tested is None else replace(found, test=tuple(copied(array, kind) for array in tested))
+        if test is None:
+            return found
+        tested = checked_parts(_like(found.n, kind), test, kind, "targets")[1][0]
+        return replace(found, test=tuple(copied(array, kind) for array in tested))
     if storage == "generated":
         raise ValueError(
             "Expected a function as features with storage = 'generated', got arrays, which are in memory already. Give "
@@ -272,21 +274,20 @@ def linear_regression(
             if isinstance(given, np.ndarray):
                 floats_fit(words, given.reshape(-1, *given.shape[2:]), kind, stacklevel=4)
         data, weight = (features, targets), np.ones(features.shape[:2], kind)
-        tested = _test(test, features.shape[2], kind)
+        like = _like(features.shape[2], kind)
+        held = [] if test is None else checked_parts(like, test, kind, "targets")[1]
     else:
         parts, held = checked_parts(list(zip(features, targets)), test, kind, "targets")
         data, weight = stack(parts, (kind, kind))
-        tested = held[0] if held else None
     if truth is not None:
         truth = np.asarray(aligned("truth", truth, labels_of(features[0], axis=1), "the columns of features"))
         checks.shape((data[0].shape[-1],), truth=truth)
-    return build(data, weight, truth, tested, name, kind)
+    return build(data, weight, truth, held[0] if held else None, name, kind)
 
 
-def _test(test: tuple[ArrayLike, ArrayLike] | None, n: int, kind: np.dtype) -> tuple[Any, Any] | None:
-    """The checked test set, whose features have n columns."""
-    like = np.zeros((1, n), kind), np.zeros(1, kind)
-    return None if test is None else checked_parts([like], test, kind, "targets")[1][0]
+def _like(n: int, kind: np.dtype) -> list[tuple[np.ndarray, np.ndarray]]:
+    """The examples of a node with n features, for a test set to be compared with."""
+    return [(np.zeros((1, n), kind), np.zeros(1, kind))]
 
 
 def build(data: Any, weight: Any, truth: Any, test: Any, name: str, kind: np.dtype) -> LinearRegression:

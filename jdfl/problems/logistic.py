@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 from jax.typing import ArrayLike, DTypeLike
-from scipy.sparse import csr_matrix, hstack
+from scipy.sparse import csr_matrix
 from scipy.special import expit, logsumexp, softmax
 
 from jdfl.arrays import ops
@@ -164,7 +164,7 @@ def logistic_regression(
     Raises ValueError for other labels, sparse features, shapes that do not fit together and a negative penalty.
     """
     kind = floating(dtype)
-    held, held_test = parts_of(parts, test, intercept, kind)
+    held, held_test = checked_parts(parts, test, kind, "labels", intercept=intercept)
     check_labels([*held, *held_test], 2, "Map the two classes to 0 and 1.")
     fields = _fields(held, held_test, penalty, kind, kind, 1 / 4)  # the logistic function's slope is at most 1/4
     return LogisticRegression(**fields, name=name)
@@ -195,7 +195,7 @@ def softmax_regression(
     Raises ValueError for other labels, sparse features, shapes that do not fit together and a negative penalty.
     """
     kind = floating(dtype)
-    held, held_test = parts_of(parts, test, intercept, kind)
+    held, held_test = checked_parts(parts, test, kind, "labels", intercept=intercept)
     if classes is None:
         classes = 1 + int(max((np.max(labels, initial=1) for _, labels in (*held, *held_test)), default=1))
     checks.whole(2, MOST, classes=classes)
@@ -203,18 +203,6 @@ def softmax_regression(
     # lambda_max(diag(p) - p p^T) is at most 1/2
     fields = _fields(held, held_test, penalty, kind, np.dtype(np.int32), 1 / 2)
     return SoftmaxRegression(**fields, name=name, classes=classes)
-
-
-def parts_of(
-    parts: Sequence[Part], test: Part | None, intercept: bool, kind: np.dtype, *, sparse: bool = False
-) -> tuple[list[tuple[Any, np.ndarray]], list[tuple[Any, np.ndarray]]]:
-    """The checked examples of all nodes and of the test set, with a column of ones if requested."""
-    found = checked_parts(parts, test, kind, "labels", sparse=sparse)
-    if not intercept:
-        return found
-    joined = hstack if sparse else np.hstack
-    held, held_test = ([(joined([A, np.ones((A.shape[0], 1), A.dtype)]), b) for A, b in some] for some in found)
-    return held, held_test
 
 
 def check_labels(parts: Sequence[Any], classes: int, remedy: str) -> None:

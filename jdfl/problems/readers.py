@@ -141,10 +141,10 @@ def read_libsvm(
             parse = cast(Any, load_svmlight_file)
             X, y = parse(lines, n_features=n_features, dtype=np.float32, zero_based=False)
         except (ValueError, IndexError, OverflowError) as error:
-            told = str(error)[:200]  # it may hold the whole line
-            if n_features is not None and "n_features" in told:
-                raise ValueError(f"Expected at most {n_features} features in {path}: {told}.") from error
-            raise ValueError(f"Expected LIBSVM text in {path}, line {lines.count}: {told}. {remedy}") from error
+            text = str(error)[:200]  # it may hold the whole line
+            if n_features is not None and "n_features" in text:
+                raise ValueError(f"Expected at most {n_features} features in {path}: {text}.") from error
+            raise ValueError(f"Expected LIBSVM text in {path}, line {lines.count}: {text}. {remedy}") from error
     if X.shape[0] == 0:
         raise ValueError(f"Expected examples in {path}, got an empty file. {remedy}")
     bad = np.flatnonzero(~np.isfinite(X.data))

@@ -23,8 +23,8 @@ from jdfl.arrays import ops
 from jdfl.base import checks, struct
 from jdfl.base.arguments import checked
 from jdfl.problems.base import check_finite
-from jdfl.problems.logistic import LogisticRegression, Part, check_labels, parts_of
-from jdfl.problems.stack import EIGEN_STEPS, floating, gram_eigenvalue, stack
+from jdfl.problems.logistic import LogisticRegression, Part, check_labels
+from jdfl.problems.stack import EIGEN_STEPS, checked_parts, floating, gram_eigenvalue, stack
 
 _BLOCK = 1024  # a further block costs about as much time as this many slots of a node,
 _SHARE = 1 / 64  # and it must save this share of all slots, or large data would take long to compile
@@ -185,7 +185,7 @@ def sparse_logistic_regression(
     negative penalty.
     """
     kind = floating(dtype)
-    held, held_test = parts_of(parts, test, intercept, kind, sparse=True)
+    held, held_test = checked_parts(parts, test, kind, "labels", sparse=True, intercept=intercept)
     check_labels([*held, *held_test], 2, "Map the two classes to 0 and 1.")
     checks.not_negative(penalty=penalty)
     held, held_test = ([_sorted(*part) for part in some] for some in (held, held_test))

@@ -16,7 +16,7 @@ import numpy as np
 from jax import Array, lax
 from jax.core import Tracer
 from jax.typing import ArrayLike, DTypeLike
-from scipy.sparse import issparse
+from scipy.sparse import hstack, issparse
 
 from jdfl.arrays import ops
 from jdfl.base import checks
@@ -185,9 +185,18 @@ def _parts_fit(name: str, arrays: Sequence[Any], kind: np.dtype) -> None:
 
 
 def checked_parts(
-    parts: Sequence[Any], test: Any, kind: np.dtype, answers: Literal["labels", "targets"], *, sparse: bool = False
+    parts: Sequence[Any],
+    test: Any,
+    kind: np.dtype,
+    answers: Literal["labels", "targets"],
+    *,
+    sparse: bool = False,
+    intercept: bool = False,
 ) -> tuple[list[tuple[Any, np.ndarray]], list[tuple[Any, np.ndarray]]]:
-    """The checked features [q_i, p] and answers [q_i] of all nodes, and those of the test set, if there is one."""
+    """The checked features [q_i, p] and answers [q_i] of all nodes, and those of the test set, if there is one.
+
+    The features get a column of ones for an `intercept`. A warning points at the caller's caller, past `checked`.
+    """
     if not len(parts):
         raise ValueError("Expected the data of at least one node, got none.")
     m, headings = len(parts), labels_of(parts[0][0], axis=1)
@@ -210,6 +219,9 @@ def checked_parts(
             _parts_fit(f"features{where}", [features for features, _ in some], kind)
             if answers == "targets":
                 _parts_fit(f"targets{where}", [own for _, own in some], kind)
+    if intercept:
+        beside = hstack if sparse else np.hstack
+        found = [(beside([features, np.ones((features.shape[0], 1), features.dtype)]), own) for features, own in found]
     return found[:m], found[m:]
 
 
