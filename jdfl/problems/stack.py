@@ -201,7 +201,8 @@ def checked_parts(
         raise ValueError("Expected the data of at least one node, got none.")
     m, headings = len(parts), labels_of(parts[0][0], axis=1)
     found: list[tuple[Any, np.ndarray]] = []
-    for i, (features, own) in enumerate([*parts, *([] if test is None else [test])]):
+    every: list[Any] = [*parts, *([] if test is None else [test])]
+    for i, (features, own) in enumerate(every):
         where = f"node {i}" if i < m else "the test set"
         features = aligned(f"features of {where}", features, headings, "node 0", axis=1)
         own = aligned(f"{answers} of {where}", own, labels_of(features), f"features of {where}")
