@@ -31,10 +31,20 @@ from rich import print as say
 
 import jdfl
 from experiments.common import Made, Options, Row, bars, experiment, row, save
-from experiments.partpsp_common import SHARED, Task, method, networks, on_accelerator, problem_of, rounds_of
+from experiments.partpsp_common import (
+    RESNET_RATES,
+    SHARED,
+    Task,
+    method,
+    networks,
+    on_accelerator,
+    problem_of,
+    resnet_task,
+    rounds_of,
+    vit_task,
+)
 from experiments.partpsp_paper import ACCURACY, NETWORKS, Cell
 from experiments.partpsp_table2 import LEVELS, level
-from experiments.partpsp_tasks import RESNET_RATES, resnet_task, vit_task
 from jdfl.engine.metrics import accuracy
 from jdfl.lab.files import placed
 

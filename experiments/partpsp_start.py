@@ -7,7 +7,7 @@ of CIFAR-10 for the ResNet, which then learns Fashion-MNIST, and on the same ima
 has seen the data is a release of them that no epsilon of the run covers.
 
 All is on 4-Out, with noise scaled by the real sensitivity, as in Table II. "start" is the accuracy before the first
-round. The models are "reduced" where there is no accelerator (`experiments.partpsp_tasks`): the paper's numbers are
+round. The models are "reduced" where there is no accelerator (`experiments.partpsp_common`): the paper's numbers are
 given, but only the differences between the starts are comparable. `--quick`: PartPSP-1 with the transformer at b = 3.
 """
 
@@ -29,11 +29,12 @@ from experiments.partpsp_common import (
     on_accelerator,
     percent,
     problem_of,
+    resnet_task,
     trained,
+    vit_task,
 )
 from experiments.partpsp_paper import ACCURACY, Cell
 from experiments.partpsp_table2 import level
-from experiments.partpsp_tasks import resnet_task, vit_task
 from jdfl.engine.metrics import accuracy
 
 NETWORK = "4-Out"

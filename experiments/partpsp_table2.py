@@ -3,7 +3,7 @@
 Run `python -m experiments.partpsp_table2 [--quick] [--seeds N] [--out DIR] [--rows mlp,resnet,vit]`. Noise is scaled by
 the real sensitivity, as in the paper: an oracle, so no privacy is claimed. Two methods without communication are always
 included: LocalOnly, and the shared part frozen at its initial value. ResNet-18 and ViT rows are "reduced", and on 4-Out
-only, where there is no accelerator (`experiments.partpsp_tasks`). `--quick`: the perceptron only, on fewer images and
+only, where there is no accelerator (`experiments.partpsp_common`). `--quick`: the perceptron only, on fewer images and
 one network.
 
 The perceptron has two readings. `MLP` is ours, as in the study. `MLP as published, plain` has the published code's
@@ -30,9 +30,22 @@ from rich import print as say
 
 import jdfl
 from experiments.common import Made, Options, Row, experiment, row
-from experiments.partpsp_common import NOISE_RATE, SHARED, Task, alone, method, networks, percent, problem_of, trained
+from experiments.partpsp_common import (
+    FLAGS,
+    NOISE_RATE,
+    SHARED,
+    Task,
+    alone,
+    chosen_rows,
+    method,
+    networks,
+    percent,
+    problem_of,
+    reduced,
+    tasks,
+    trained,
+)
 from experiments.partpsp_paper import ACCURACY, NETWORKS, STUDY, STUDY_ALONE, Cell
-from experiments.partpsp_tasks import FLAGS, chosen_rows, reduced, tasks
 
 LEVELS: tuple[float | None, ...] = (1.0, 2.0, 3.0, None)
 BOUNDED = (1.0, 2.0, 3.0)  # b of certified runs

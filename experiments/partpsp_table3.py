@@ -20,9 +20,8 @@ from rich import print as say
 
 import jdfl
 from experiments.common import Made, Options, Row, bars, experiment, row
-from experiments.partpsp_common import Task, method, networks, problem_of, trained
+from experiments.partpsp_common import FLAGS, Task, chosen_rows, method, networks, problem_of, reduced, tasks, trained
 from experiments.partpsp_paper import ESTIMATED, TABLE3
-from experiments.partpsp_tasks import FLAGS, chosen_rows, reduced, tasks
 
 B, EVERY = 5.0, 5
 LAYERS = (1, 2)  # shared

@@ -20,9 +20,19 @@ from rich import print as say
 
 import jdfl
 from experiments.common import Made, Options, Row, bars, experiment, row
-from experiments.partpsp_common import NODES, SHARED, Task, method, networks, problem_of
+from experiments.partpsp_common import (
+    FLAGS,
+    NODES,
+    SHARED,
+    Task,
+    chosen_rows,
+    method,
+    networks,
+    problem_of,
+    reduced,
+    tasks,
+)
 from experiments.partpsp_paper import NETWORKS, SECONDS, Cell
-from experiments.partpsp_tasks import FLAGS, chosen_rows, reduced, tasks
 
 METHODS = {"SGP": None, "SGPDP": 3.0, "PartPSP-1": 3.0}  # b
 ROUNDS = {"mlp": 720, "resnet": 720, "vit": 600}  # of the paper's runs: 12 epochs over 60,000 or 50,000 images

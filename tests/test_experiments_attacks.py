@@ -5,8 +5,7 @@ from typing import Any
 
 import pytest
 
-from experiments import attack_beside, attacks
-from experiments.attack_list import attacks as listed
+from experiments import attacks
 from jdfl import privacy
 from jdfl.algorithms import ceps_privacy, statement, updates
 from jdfl.base import streams
@@ -15,7 +14,9 @@ from jdfl.engine import accountant, outcome, spending, start
 from jdfl.lab import experiment
 from jdfl.privacy.flow import Flow, Label
 
-ATTACKS = {name: one for name, one in listed().items() if not name.startswith("step, ")}  # see privacy/test_steps.py
+ATTACKS = {
+    name: one for name, one in attacks.attacks().items() if not name.startswith("step, ")
+}  # see privacy/test_steps.py
 SLOW = ("FedAvg, Gaussian, central", "noise after messages only", "tuned rate", "last bits")
 GUARANTEE = updates.Updates.guarantee
 Patches = list[tuple[Any, str, Any]]
@@ -23,7 +24,7 @@ Patches = list[tuple[Any, str, Any]]
 # Old behaviour, as what has to be replaced by what.
 ONE_STREAM: Patches = [(Stream, "number", 33), (streams, "_ROOTS", dict.fromkeys(streams._ROOTS, 1))]
 KEYS: Patches = [(accountant, "check_shared", lambda *_: None)]  # runs with one key were added up as if independent
-NO_KEY: Patches = [(attack_beside, "FRESH", 0)]  # without a key every run had that of seed 0
+NO_KEY: Patches = [(attacks, "FRESH", 0)]  # without a key every run had that of seed 0
 STATE: Patches = [(spending, "watched", lambda *_: "state")]  # whatever was not finite ended a run
 LAPLACE: Patches = [  # as if it were Gaussian: no refusal, and the multiplier that was given
     (updates.Updates, "check", lambda *_: None),

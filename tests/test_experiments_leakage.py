@@ -5,8 +5,7 @@ import pytest
 from scipy.stats import norm
 
 import jdfl
-from experiments.leakage_membership import Shadows, by_ratio, shown
-from experiments.leakage_pools import DELTA
+from experiments.leakage_attacks import DELTA, Shadows, by_ratio, shown
 
 
 def gaussians(mu, targets=8, runs=4000, width=3):
