@@ -9,11 +9,10 @@ jdfl's bound must hold for all pairs.
 """
 
 import importlib
-import sys
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from benchmarks.common import Row, options, report, row
+from benchmarks.common import Options, Row, benchmark, row
 from benchmarks.rounded_losses import Pair, bracket
 from jdfl.privacy import GaussianEvent, LaplaceEvent, Sampled, epsilon
 
@@ -112,9 +111,9 @@ def replaced(kind: Any, z: float, rate: float, releases: int, delta: float) -> I
     yield row(case, "over a bound of one pair, from below", [found / low], "", ">= 1")
 
 
-def main(arguments: Sequence[str] | None = None) -> list[Row]:
+@benchmark("The accountant against others")
+def main(chosen: Options) -> list[Row]:
     """All figures."""
-    chosen = options("The accountant against others", arguments)
     rows: list[Row] = []
     for setting in [(1.0, 0.01, 10, 1e-5)] if chosen.quick else settings():
         rows += poisson(*setting)
@@ -127,9 +126,8 @@ def main(arguments: Sequence[str] | None = None) -> list[Row]:
         for kind in ("subset", "poisson"):
             for z, rate, releases in [(1.0, 0.01, 100), (2.0, 0.1, 100), (0.6, 0.001, 10)]:
                 rows += replaced(kind, z, rate, releases, 1e-5)
-    report("The accountant against others", rows, chosen.out, NAME, chosen.quick)
     return rows
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()

@@ -10,7 +10,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Any
 
 import jax
@@ -18,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import jdfl
-from benchmarks.common import Row, interleaved, options, ratios, report, rounds_of, row
+from benchmarks.common import Options, Row, benchmark, interleaved, ratios, rounds_of, row
 from benchmarks.dpsgd_overhead import LR, by_hand, peak_in_process
 from benchmarks.events import METHODS, running
 
@@ -128,8 +127,8 @@ def memory(repeats: int, sizes: Sequence[int], n: int, q: int) -> list[Row]:
     ]
 
 
-def main(arguments: Sequence[str] | None = None) -> list[Row]:
-    chosen = options("What every change may slow down", arguments)
+@benchmark("Basics", goals=False)
+def main(chosen: Options) -> list[Row]:
     if chosen.quick:
         rows = [
             *imports(1),
@@ -138,7 +137,6 @@ def main(arguments: Sequence[str] | None = None) -> list[Row]:
             *event_runs(2, 100, 2),
             *memory(1, [12], 40, 16),
         ]
-        rows = [replace(one, goal="", met=None) for one in rows]  # goals are for real sizes
     else:
         rows = [
             *imports(3),
@@ -147,7 +145,6 @@ def main(arguments: Sequence[str] | None = None) -> list[Row]:
             *event_runs(5, 10_000, 100),
             *memory(2, (32, 128), 1000, 500),
         ]
-    report("Basics", rows, chosen.out, NAME, chosen.quick)
     return rows
 
 
@@ -155,4 +152,4 @@ if __name__ == "__main__":
     if sys.argv[1:2] == ["--first"]:
         print(*first(sys.argv[2], int(sys.argv[3]), int(sys.argv[4])), sep=",")
     else:
-        main(sys.argv[1:])
+        main()

@@ -8,7 +8,6 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
@@ -18,7 +17,7 @@ import numpy as np
 from jax import Array
 
 import jdfl
-from benchmarks.common import Row, interleaved, options, ratios, report, row
+from benchmarks.common import Options, Row, benchmark, interleaved, ratios, row
 from benchmarks.decoding import sparse_rows
 from benchmarks.machine import read_sum
 from jdfl.algorithms import MODEL, requests
@@ -260,23 +259,19 @@ def compiling(m: int, n: int, repeats: int) -> list[Row]:
     ]
 
 
-def main(arguments: Sequence[str] | None = None) -> list[Row]:
-    chosen = options("CEPS speed", arguments)
+@benchmark("CEPS", goals=False)
+def main(chosen: Options) -> list[Row]:
     if chosen.quick:
         sizes, repeats = {"numpy": (8, 100), "masked": (16, 100), "decoder": (100, 50), "compile": (8, 100)}, 2
     else:
         sizes, repeats = {"numpy": (128, 1000), "masked": (512, 1000), "decoder": (1000, 500), "compile": (32, 1000)}, 5
-    rows = [
+    return [
         *compiling(*sizes["compile"], 1 if chosen.quick else 3),
         *decoder(*sizes["decoder"], repeats),
         *against_numpy(*sizes["numpy"], repeats),
         *against_masked(*sizes["masked"], repeats),
     ]
-    if chosen.quick:
-        rows = [replace(one, goal="", met=None) for one in rows]  # goals are about the real sizes
-    report("CEPS", rows, chosen.out, NAME, chosen.quick)
-    return rows
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()

@@ -8,9 +8,7 @@ reads [m, q, n]. The clip is the median norm, so half of the examples are clippe
 Axes: m nodes, q examples per node, n parameters.
 """
 
-import sys
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -21,7 +19,7 @@ from jax import Array
 from scipy.sparse import csr_array, random_array
 
 import jdfl
-from benchmarks.common import Row, interleaved, options, ratios, report, rounds_of, row
+from benchmarks.common import Options, Row, benchmark, interleaved, ratios, rounds_of, row
 from jdfl.algorithms.gradients import Ready
 from jdfl.algorithms.round import Moment, Prepared
 from jdfl.privacy import clipped
@@ -137,19 +135,16 @@ def of_rounds(name: str, problem: Problem, network: Any, rounds: int, repeats: i
     return lines
 
 
-def main(arguments: Sequence[str] | None = None) -> list[Row]:
+@benchmark("Clipped gradients of single examples", goals=False)
+def main(chosen: Options) -> list[Row]:
     """All figures."""
-    chosen = options("Clipped gradients of single examples", arguments)
     m, q, n, wide, rounds, repeats = (4, 20, 50, 200, 3, 2) if chosen.quick else (32, 500, 1000, 20_000, 10, 15)
     network = jdfl.network.k_regular(m, min(8, m - 2), format="padded")
     given = problems(m, q, n, wide)
     rows = [line for name, problem in given.items() for line in of_gradients(name, problem, network, repeats)]
     rows += [line for name in ("linear", "logistic") for line in of_rounds(name, given[name], network, rounds, repeats)]
-    if chosen.quick:
-        rows = [replace(one, goal="", met=None) for one in rows]  # goals are for real sizes
-    report("Clipped gradients of single examples", rows, chosen.out, NAME, chosen.quick)
     return rows
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()

@@ -11,13 +11,14 @@ A benchmark is a file in this folder with
     NEEDS = ("...",)   optional packages that it imports, if any; without them it is skipped
     RESULT = "..."     a sentence for the page, in which {CASE -> MEASURE} stands for the value of this row
     LIMIT = "..."      why goals are missed, and what else was tried; for --show
-    main(arguments)    ends with `report` and returns the rows
+    main               made by `@benchmark` from a function of the options that returns the rows
 
 and is found without being registered anywhere.
 """
 
 import argparse
 import ast
+import inspect
 import json
 import re
 import time
@@ -110,14 +111,36 @@ def discover(folder: Path = FOLDER) -> dict[str, Benchmark]:
     return found
 
 
-def options(description: str, arguments: Sequence[str] | None = None) -> Options:
-    """Parse the command line that all benchmarks share."""
-    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.ArgumentDefaultsHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="small sizes: shows that it runs, not how fast")
-    parser.add_argument("--out", type=Path, default=Path("out"), help="folder for the JSON")
-    given = parser.parse_args(arguments)
-    given.out.mkdir(parents=True, exist_ok=True)
-    return Options(given.quick, given.out)
+Make = Callable[[Options], list[Row]]
+
+
+def benchmark(title: str, *, goals: bool = True) -> Callable[[Make], Callable[..., list[Row]]]:
+    """Make a function of the options a command, which reports the rows that it returns, if there are any.
+
+    Args:
+        title: The title of the table.
+        goals: Whether goals count in quick runs, too; otherwise they are for real sizes.
+    """
+
+    def of(make: Make) -> Callable[..., list[Row]]:
+        def main(arguments: Sequence[str] | None = None) -> list[Row]:
+            parser = argparse.ArgumentParser(
+                description=make.__globals__["__doc__"], formatter_class=argparse.RawDescriptionHelpFormatter
+            )
+            parser.add_argument("--quick", action="store_true", help="small sizes: shows that it runs, not how fast")
+            parser.add_argument("--out", type=Path, default=Path("out"), help="folder for the JSON; out")
+            chosen = Options(**vars(parser.parse_args(arguments)))
+            chosen.out.mkdir(parents=True, exist_ok=True)
+            rows = make(chosen)
+            if chosen.quick and not goals:
+                rows = [replace(one, goal="", met=None) for one in rows]
+            if rows:
+                report(title, rows, chosen.out, Path(inspect.getfile(make)).stem, chosen.quick)
+            return rows
+
+        return main
+
+    return of
 
 
 def row(case: str, measure: str, values: Sequence[float], unit: str, goal: str = "") -> Row:

@@ -6,15 +6,12 @@ tuning, not the import of jdfl; compiled programs are not cached between process
 one per method for its tuning, and one for all of its reported trials.
 """
 
-import sys
 import time
 import warnings
-from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import jdfl
-from benchmarks.common import Row, options, report, row
+from benchmarks.common import Options, Row, benchmark, row
 from jdfl.engine import loop
 from jdfl.problems import Problem
 
@@ -41,9 +38,9 @@ def graph(seed: int) -> jdfl.network.Network:
     return jdfl.network.erdos_renyi(16, 0.4, seed=seed)
 
 
-def main(arguments: Sequence[str] | None = None) -> list[Row]:
+@benchmark("A comparison of five methods with ten trials", goals=False)
+def main(chosen: Options) -> list[Row]:
     """Seconds of the comparison and the programs that it compiles."""
-    chosen = options("A comparison of five methods with ten trials", arguments)
     methods = dict(list(METHODS.items())[:2]) if chosen.quick else METHODS
     trials, steps = (2, 10) if chosen.quick else (10, 200)
     how: dict[str, Any] = {"steps": steps, "every": 5, "trials": trials, "budget": {"round": None}}
@@ -57,16 +54,12 @@ def main(arguments: Sequence[str] | None = None) -> list[Row]:
     programs = compiled._cache_size() - before
     print(found.table())
     case = f"{len(methods)} methods, {trials} trials, {steps} rounds"
-    rows = [
+    return [
         row(case, "tuning, compilation and all runs", [seconds], "s", "<= 60"),
         row(case, "programs per method, its tuning among them", [programs / len(methods)], "", "<= 2"),
         row(case, "tuning runs", [sum(how.runs for how in found.tuned.values())], ""),
     ]
-    if chosen.quick:
-        rows = [replace(one, goal="", met=None) for one in rows]  # goals are for real sizes
-    report("A comparison of five methods with ten trials", rows, chosen.out, NAME, chosen.quick)
-    return rows
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()

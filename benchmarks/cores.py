@@ -6,15 +6,13 @@ The numbers are the same within rounding (`pytest -m "slow or not slow" tests/te
 """
 
 import os
-import sys
-from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
 import jax
 
 import jdfl
-from benchmarks.common import Row, interleaved, options, ratios, report, rounds_of, row
+from benchmarks.common import Options, Row, benchmark, interleaved, ratios, rounds_of, row
 from benchmarks.rounds import DEGREE, LR, MOST, least_squares, logistic
 from jdfl.algorithms.program import planned
 from jdfl.devices import layout
@@ -47,9 +45,9 @@ def beside(case: str, methods: dict[str, Any], problem: Any, network: Any, round
     return rows
 
 
-def main(arguments: Sequence[str] | None = None) -> list[Row]:
+@benchmark("One CPU device, and one for every core")
+def main(chosen: Options) -> list[Row]:
     """All figures."""
-    chosen = options("One CPU device, and one for every core", arguments)
     layout.simulate(os.cpu_count() or 1)
     m, n, q, repeats = (16, 100, 32, 2) if chosen.quick else (128, 1000, 500, 7)
     small, large = (16, 64) if chosen.quick else (256, 65_536)
@@ -77,9 +75,8 @@ def main(arguments: Sequence[str] | None = None) -> list[Row]:
         problem, network = least_squares(nodes, 20, 10), jdfl.network.k_regular(nodes, DEGREE)
         methods = {"D-PSGD": jdfl.DPSGD(lr=LR), "DO-ADP": doadp(gradients=jdfl.Gradients()), "CEPS": ceps(s=4)}
         rows += beside(f"m={nodes} n=20 q=10", methods, problem, network, rounds, repeats)
-    report(f"One CPU device, and {jax.device_count()}", rows, chosen.out, NAME, chosen.quick)
     return rows
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()

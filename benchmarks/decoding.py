@@ -4,9 +4,7 @@ Run `python -m benchmarks.decoding [--quick] [--out DIR]`; two minutes on two co
 """
 
 import os
-import sys
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -18,7 +16,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from threadpoolctl import threadpool_limits
 
 import jdfl
-from benchmarks.common import Row, interleaved, options, ratios, report, row
+from benchmarks.common import Options, Row, benchmark, interleaved, ratios, row
 from jdfl.base import struct
 from jdfl.codecs import Wire, transmit
 from jdfl.devices import layout
@@ -95,16 +93,15 @@ def compared(m: int, n: int, d: int, repeats: int, loop: int) -> list[Row]:
     return lines
 
 
-def main(arguments: Sequence[str] | None = None) -> list[Row]:
-    chosen = options("One-bit messages", arguments)
+@benchmark("One-bit messages", goals=False)
+def main(chosen: Options) -> list[Row]:
     layout.simulate(os.cpu_count() or 1)
     if chosen.quick:
-        rows = [replace(one, goal="", met=None) for one in compared(8, 100, 50, 2, 4)]
+        rows = compared(8, 100, 50, 2, 4)
     else:
         rows = [*compared(128, 1000, 500, 5, 32), *compared(1024, 1000, 500, 3, 32)]
-    report("One-bit messages", rows, chosen.out, NAME, chosen.quick)
     return rows
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()

@@ -26,7 +26,7 @@ import numpy as np
 import jdfl
 from benchmarks import aot, hlo, roofline
 from benchmarks.aot import Size
-from benchmarks.common import Row, options, report, row
+from benchmarks.common import Options, Row, benchmark, row
 from benchmarks.device_parts import REPEATS, ROUNDS
 from benchmarks.methods import (
     CHOCO,
@@ -248,9 +248,9 @@ def judged(found: Mapping[str, Sequence[float]]) -> list[Row]:
     return [*rows, *(row(name, "difference from the CPU / largest parameter", [one], "x") for name, one in off.items())]
 
 
-def main(arguments: Sequence[str] | None = None) -> list[Row]:
+@benchmark("An accelerator")
+def main(chosen: Options) -> list[Row]:
     """All figures; without an accelerator none, and a message."""
-    chosen = options("An accelerator", arguments)
     if jax.default_backend() == "cpu" and not chosen.quick:
         print("There is no GPU or TPU: JAX's backend is 'cpu'. Install jdfl[cuda] or jdfl[tpu]; --quick runs anywhere.")
         return []
@@ -261,7 +261,6 @@ def main(arguments: Sequence[str] | None = None) -> list[Row]:
     copying, more = found
     rows += [Row(**one) for one in more]
     rows += timed([Case(method, SMALLEST) for method in METHODS] if chosen.quick else CASES, copying, until)
-    report(f"{jax.devices()[0].device_kind}", rows, chosen.out, NAME, chosen.quick)
     return rows
 
 
@@ -269,4 +268,4 @@ if __name__ == "__main__":
     if sys.argv[1:2] == ["--measure"]:
         measured(METHODS[int(sys.argv[2])], Size(*map(int, sys.argv[3:6])))
     else:
-        main(sys.argv[1:])
+        main()

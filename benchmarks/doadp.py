@@ -9,7 +9,6 @@ largest entries are found. Memory is the peak of a separate process, for few rou
 import resource
 import subprocess
 import sys
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -19,7 +18,7 @@ import numpy as np
 from jax import Array
 
 import jdfl
-from benchmarks.common import Row, interleaved, options, ratios, report, row
+from benchmarks.common import Options, Row, benchmark, interleaved, ratios, row
 from benchmarks.projection import by_top_k
 from jdfl.algorithms.program import planned
 from jdfl.base import struct
@@ -125,15 +124,12 @@ def memory(records: int, steps: int) -> list[Row]:
     return [row(case, "peak memory", [few], "MB"), row(case, "of more / of fewer", [many / few], "x", "<= 1.02")]
 
 
-def main(arguments: Sequence[str] | None = None) -> list[Row]:
-    chosen = options("Speed and memory of DO-ADP", arguments)
+@benchmark("DO-ADP", goals=False)
+def main(chosen: Options) -> list[Row]:
     records, count, repeats = (20, 20, 2) if chosen.quick else (RECORDS, ROUNDS, 9)
     rows = compared(records, count, repeats)
     rows += long_run(records, 240 if chosen.quick else PAPER_ROUNDS, "< 180")
     rows += memory(records, 100 if chosen.quick else 2000)
-    if chosen.quick:
-        rows = [replace(one, goal="", met=None) for one in rows]  # goals are about the real sizes
-    report("DO-ADP", rows, chosen.out, NAME, chosen.quick)
     return rows
 
 
@@ -142,4 +138,4 @@ if __name__ == "__main__":
         long_run(int(sys.argv[3]), int(sys.argv[2]), "")
         print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
     else:
-        main(sys.argv[1:])
+        main()

@@ -9,8 +9,6 @@ import resource
 import subprocess
 import sys
 import threading
-from collections.abc import Sequence
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -21,7 +19,7 @@ import numpy as np
 from jax import Array, lax
 
 import jdfl
-from benchmarks.common import interleaved, options, ratios, report, rounds_of, row
+from benchmarks.common import Options, Row, benchmark, interleaved, ratios, rounds_of, row
 from benchmarks.machine import read_max, read_sum
 
 NAME = "dpsgd_overhead"
@@ -90,9 +88,9 @@ def peak_in_process(m: int, n: int, q: int) -> float:
     return float(subprocess.run(words, check=True, capture_output=True, text=True).stdout.splitlines()[-1])
 
 
-def main(arguments: Sequence[str] | None = None) -> list[Any]:
+@benchmark("D-PSGD on least squares, full gradients, 8-regular network", goals=False)
+def main(chosen: Options) -> list[Row]:
     """All figures."""
-    chosen = options("A round of D-PSGD against a script by hand", arguments)
     n, q, rounds, trials = (100, 50, 3, 1) if chosen.quick else (1000, 500, 10, 5)
     rows = []
     for m in (16,) if chosen.quick else (32, 128):
@@ -129,9 +127,6 @@ def main(arguments: Sequence[str] | None = None) -> list[Any]:
             row(case, "read twice / a round of jdfl", ratios(limit, per_round["jdfl"]), "x", ">= 0.85"),
             row(case, "memory of a run / data", [peak_in_process(m, n, q) for _ in range(trials)], "x", "<= 1.3"),
         ]
-    if chosen.quick:
-        rows = [replace(one, goal="", met=None) for one in rows]  # goals are for real sizes
-    report("D-PSGD on least squares, full gradients, 8-regular network", rows, chosen.out, NAME, chosen.quick)
     return rows
 
 
@@ -139,4 +134,4 @@ if __name__ == "__main__":
     if sys.argv[1:2] == ["--peak"]:
         print(peak(*map(int, sys.argv[2:])))
     else:
-        main(sys.argv[1:])
+        main()

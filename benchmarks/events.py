@@ -22,7 +22,7 @@ import jax
 import numpy as np
 
 import jdfl
-from benchmarks.common import Row, interleaved, options, report, row
+from benchmarks.common import Options, Row, benchmark, interleaved, row
 from jdfl import events
 from jdfl import network as nw
 from jdfl.engine import placement, waves
@@ -161,8 +161,8 @@ def memory(name: str, m: int, n: int, seconds: int) -> list[Row]:
     return [row(case, "memory, predicted / measured", [predicted / measured], "x")]
 
 
-def main(arguments: Sequence[str] | None = None) -> list[Row]:
-    chosen = options("Events", arguments)
+@benchmark("Asynchronous methods")
+def main(chosen: Options) -> list[Row]:
     ad_psgd = events.ADPSGD(lr=0.01)
     if chosen.quick:
         rows = [*speed(ad_psgd, 200, 20, 5, 2), *one_after_another(200, 20, 5, 2), *planning(200, 5.0)]
@@ -178,7 +178,6 @@ def main(arguments: Sequence[str] | None = None) -> list[Row]:
             *planning(10**5, 100.0, "<= 10"),
             *(one for name in METHODS for case in MEMORY[name] for one in memory(name, *case)),
         ]
-    report("Asynchronous methods", rows, chosen.out, NAME, chosen.quick)
     return rows
 
 
@@ -186,4 +185,4 @@ if __name__ == "__main__":
     if sys.argv[1:2] == ["--memory"]:
         print(json.dumps(predicted_and_measured(sys.argv[2], *map(int, sys.argv[3:]))))
     else:
-        main(sys.argv[1:])
+        main()

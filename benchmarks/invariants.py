@@ -5,13 +5,10 @@ networks that change; of a fixed one it is before the run. Variants with and wit
 each, so often that the median of the ratios is known to a percent on a machine whose speed varies by a quarter.
 """
 
-import sys
-from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import jdfl
-from benchmarks.common import Row, interleaved, options, ratios, report, rounds_of, row
+from benchmarks.common import Options, Row, benchmark, interleaved, ratios, rounds_of, row
 from jdfl.algorithms.program import planned
 
 NAME = "invariants"
@@ -40,9 +37,9 @@ def methods(m: int, n: int) -> dict[str, tuple[Any, Any]]:
     }
 
 
-def main(arguments: Sequence[str] | None = None) -> list[Row]:
+@benchmark("The cost of the rules that hold in every round", goals=False)
+def main(chosen: Options) -> list[Row]:
     """Rounds per second and the cost in percent of a round."""
-    chosen = options("The cost of the rules that hold in every round", arguments)
     m, n, rounds, repeats = (12, 40, 5, 2) if chosen.quick else (100, 1_000, 50, 201)
     problem = jdfl.problems.example1(m=m, n=n, s=max(1, n // 100), rows=(10, 20))
     rows: list[Row] = []
@@ -59,10 +56,8 @@ def main(arguments: Sequence[str] | None = None) -> list[Row]:
         ]
         cost = [100 * (one - 1) for one in ratios(seconds["with"], seconds["without"])]
         rows.append(row(case, "time of the rules", cost, "% of a round", "<= 2"))
-    rows = [replace(one, goal="", met=None) for one in rows] if chosen.quick else rows
-    report("The cost of the rules that hold in every round", rows, chosen.out, NAME, chosen.quick)
     return rows
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()

@@ -12,7 +12,6 @@ import resource
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -23,7 +22,7 @@ import numpy as np
 from jax import Array, lax
 
 import jdfl
-from benchmarks.common import Row, interleaved, options, report, row
+from benchmarks.common import Options, Row, benchmark, interleaved, row
 from benchmarks.floors import floor
 from benchmarks.machine import read_max, read_sum
 from jdfl.base.keys import typed_key
@@ -99,8 +98,8 @@ def in_process(name: str, m: int) -> dict[str, Any]:
     return json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines()[-1])
 
 
-def main(arguments: Sequence[str] | None = None) -> list[Row]:
-    chosen = options("A million nodes", arguments)
+@benchmark("A million nodes")
+def main(chosen: Options) -> list[Row]:
     sizes, rows = QUICK if chosen.quick else SIZES, []
     for name in ALGORITHMS:
         found = {m: in_process(name, m) for m in sizes}
@@ -120,7 +119,6 @@ def main(arguments: Sequence[str] | None = None) -> list[Row]:
         rows.append(
             row(case, "largest / smallest cost of a node", [max(cost.values()) / min(cost.values())], "x", goal)
         )
-    report("A million nodes", rows, chosen.out, NAME, quick=chosen.quick)
     return rows
 
 
@@ -128,4 +126,4 @@ if __name__ == "__main__":
     if sys.argv[1:2] == ["--measure"]:
         print(json.dumps(measured(sys.argv[2], int(sys.argv[3]))))
     else:
-        main(sys.argv[1:])
+        main()

@@ -3,8 +3,6 @@
 Run `python -m benchmarks.mixing [--quick] [--out DIR]`; five minutes on two cores.
 """
 
-import sys
-from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -13,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from benchmarks.common import Row, interleaved, options, ratios, report, row
+from benchmarks.common import Options, Row, benchmark, interleaved, ratios, row
 from jdfl import network as nw
 
 NAME = "mixing"
@@ -106,8 +104,8 @@ def drawn(m: int, n: int, repeats: int) -> list[Row]:
     return rows
 
 
-def main(arguments: Sequence[str] | None = None) -> list[Row]:
-    chosen = options("Mixing", arguments)
+@benchmark("Mixing")
+def main(chosen: Options) -> list[Row]:
     repeats = 2 if chosen.quick else 15
     if chosen.quick:
         cases = [(nw.barabasi_albert(60, 2), 10, True), (nw.star(60), 10, True), (nw.ring(60), 10, False)]
@@ -130,9 +128,8 @@ def main(arguments: Sequence[str] | None = None) -> list[Row]:
     ]
     if chosen.quick:
         rows = [one if one.unit == "" else replace(one, goal="", met=None) for one in rows]  # goals are for real sizes
-    report("Mixing", rows, chosen.out, NAME, chosen.quick)
     return rows
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()

@@ -3,16 +3,14 @@
 Run `python -m benchmarks.noise [--quick] [--out DIR]`; half a minute on two cores.
 """
 
-import sys
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable
 from functools import partial
 
 import jax
 import numpy as np
 from jax import Array
 
-from benchmarks.common import Row, interleaved, options, ratios, report, row
+from benchmarks.common import Options, Row, benchmark, interleaved, ratios, row
 from jdfl.base.keys import typed_key
 from jdfl.privacy.exact import discrete_gaussian
 
@@ -63,16 +61,13 @@ def exact(m: int, n: int, repeats: int) -> list[Row]:
     ]
 
 
-def main(arguments: Sequence[str] | None = None) -> list[Row]:
-    chosen = options("Speed of noise", arguments)
+@benchmark("Noise", goals=False)
+def main(chosen: Options) -> list[Row]:
     sizes = ((3, 50),) if chosen.quick else ((20, 2000), (128, 1000), (4096, 1000), (10, 24_324))
     rows = [line for kind in SAMPLERS for size in sizes for line in compared(*size, kind, 2 if chosen.quick else 31)]
     rows += [line for size in sizes for line in exact(*size, 2 if chosen.quick else 31)]
-    if chosen.quick:
-        rows = [replace(one, goal="", met=None) for one in rows]
-    report("Noise", rows, chosen.out, NAME, chosen.quick)
     return rows
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()

@@ -3,14 +3,12 @@
 Run `python -m benchmarks.observers [--quick] [--out DIR]`; three minutes on two cores.
 """
 
-import sys
 import time
-from collections.abc import Sequence
 
 import numpy as np
 
 import jdfl
-from benchmarks.common import Row, options, report, row
+from benchmarks.common import Options, Row, benchmark, row
 from experiments.observer_attack import world
 from jdfl.observers import Neighbour
 from jdfl.observers.observe import Observed
@@ -41,13 +39,11 @@ def measured(m: int, steps: int, repeats: int, goal: str) -> list[Row]:
     ]
 
 
-def main(arguments: Sequence[str] | None = None) -> list[Row]:
-    chosen = options("What observers learn", arguments)
+@benchmark("What observers learn")
+def main(chosen: Options) -> list[Row]:
     large = [] if chosen.quick else [*measured(100, 100, 3, ""), *measured(1000, 100, 2, "<= 300")]
-    rows = measured(12, 6, 1, "") if chosen.quick else large
-    report("What observers learn", rows, chosen.out, NAME, chosen.quick)
-    return rows
+    return measured(12, 6, 1, "") if chosen.quick else large
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()

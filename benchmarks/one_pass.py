@@ -11,9 +11,8 @@ import ctypes
 import os
 import shutil
 import subprocess
-import sys
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -24,7 +23,7 @@ import jax.numpy as jnp
 from jax import Array, lax
 
 import jdfl
-from benchmarks.common import Row, interleaved, options, ratios, report, rounds_of, row
+from benchmarks.common import Options, Row, benchmark, interleaved, ratios, rounds_of, row
 from benchmarks.floors import floor
 from benchmarks.machine import read_max, read_sum
 from jdfl.devices import layout
@@ -158,9 +157,9 @@ def whole_rounds(m: int, n: int, q: int, rounds: int, repeats: int) -> list[Row]
     return found
 
 
-def main(arguments: Sequence[str] | None = None) -> list[Row]:
+@benchmark("Gradients of least squares", goals=False)
+def main(chosen: Options) -> list[Row]:
     """All figures."""
-    chosen = options("Gradients that read the data once, and of small nodes", arguments)
     layout.simulate(os.cpu_count() or 1)
     few, many = (16, 400) if chosen.quick else (32, 1_000_000)
     n, q, repeats = (40, 20, 2) if chosen.quick else (1000, 500, 7)
@@ -172,11 +171,8 @@ def main(arguments: Sequence[str] | None = None) -> list[Row]:
         small = {"sums": sums, "a product and terms": product_and_terms, "1 % of the nodes": nodes(many // 100)}
         found += compared(many, 20, 10, small | last, 3, repeats)
     found += whole_rounds(many, 20, 10, 5, repeats)
-    if chosen.quick:
-        found = [replace(one, goal="", met=None) for one in found]  # goals are for real sizes
-    report("Gradients of least squares", found, chosen.out, NAME, chosen.quick)
     return found
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()

@@ -23,7 +23,6 @@ Axes: m nodes, q examples per node, n parameters.
 """
 
 import importlib
-import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -34,7 +33,7 @@ import jax
 import numpy as np
 
 import jdfl
-from benchmarks.common import Row, interleaved, options, ratios, report, rounds_of, row
+from benchmarks.common import Options, Row, benchmark, interleaved, ratios, rounds_of, row
 from benchmarks.peers import DEGREE, REST, TOLERANCE, Work, apart, one_thread, work_of
 from jdfl.algorithms.book import TRACKER
 from jdfl.algorithms.round import Round
@@ -257,9 +256,9 @@ def times(pairs: Sequence[Pair], work: Work, module: Any, rounds: int, repeats: 
     return rows
 
 
-def main(arguments: Sequence[str] | None = None) -> list[Row]:
+@benchmark("Least squares; jdfl in float32 and decent-bench in float64 where they are timed")
+def main(chosen: Options) -> list[Row]:
     """All figures."""
-    chosen = options("Methods of decent-bench compared with jdfl's: iterates and time", arguments)
     module = importlib.import_module("benchmarks.peer_decent_bench")
     work = small()
     rows = [one for pair in PAIRS for one in compared(pair, work, partial(found_by, module))]
@@ -268,10 +267,9 @@ def main(arguments: Sequence[str] | None = None) -> list[Row]:
     if chosen.quick:
         more = [replace(one, goal="", met=None) for one in more]  # goals are for real sizes
     versions = ", ".join(f"{name} {version(name)}" for name in ("jax", "numpy", "decent-bench"))
-    title = f"Least squares; jdfl in float32 and decent-bench in float64 where they are timed; {versions}"
-    report(title, rows + more, chosen.out, NAME, chosen.quick)
+    print(f"Least squares; jdfl in float32 and decent-bench in float64 where they are timed; {versions}")
     return rows + more
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()

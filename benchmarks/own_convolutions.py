@@ -11,7 +11,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -20,7 +20,7 @@ import numpy as np
 from flax import nnx
 
 import jdfl
-from benchmarks.common import Row, interleaved, options, ratios, report, rounds_of, row
+from benchmarks.common import Options, Row, benchmark, interleaved, ratios, rounds_of, row
 
 NAME = "own_convolutions"
 NEEDS = ("torch",)
@@ -147,15 +147,13 @@ def figures(m: int, batch: int, rounds: int, repeats: int, goal: str) -> list[Ro
     ]
 
 
-def main(arguments: Sequence[str] | None = None) -> list[Row]:
-    chosen = options("Own convolutions", arguments)
-    rows = figures(4, 8, 1, 2, "") if chosen.quick else figures(16, 16, 3, 7, "<= 1.5")
-    report("A user's own convolutions", rows, chosen.out, NAME, chosen.quick)
-    return rows
+@benchmark("A user's own convolutions")
+def main(chosen: Options) -> list[Row]:
+    return figures(4, 8, 1, 2, "") if chosen.quick else figures(16, 16, 3, 7, "<= 1.5")
 
 
 if __name__ == "__main__":
     if sys.argv[1:2] == ["--alone"]:
         print(json.dumps(measured(*map(int, sys.argv[2:]))))
     else:
-        main(sys.argv[1:])
+        main()

@@ -15,8 +15,7 @@ Axes: N nodes, d shared parameters.
 """
 
 import os
-import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from itertools import product
 from typing import Any
@@ -27,7 +26,7 @@ import numpy as np
 from jax import Array, lax
 
 import jdfl
-from benchmarks.common import Row, interleaved, options, ratios, report, rounds_of, row
+from benchmarks.common import Options, Row, benchmark, interleaved, ratios, rounds_of, row
 from jdfl.problems import Dataset, NeuralProblem, datasets, neural_classification
 
 NAME = "partpsp_vs_loop"
@@ -146,9 +145,9 @@ def figures(problem: NeuralProblem, rounds: int, repeats: int) -> list[Row]:
     return lines
 
 
-def main(arguments: Sequence[str] | None = None) -> list[Row]:
+@benchmark("PartPSP-1 on one core, and a loop in PyTorch", goals=False)
+def main(chosen: Options) -> list[Row]:
     """All figures; none where PyTorch is not installed."""
-    chosen = options("Rounds of PartPSP against a loop over nodes in PyTorch", arguments)
     try:
         import torch  # pyright: ignore[reportMissingImports]
     except ImportError:
@@ -165,11 +164,8 @@ def main(arguments: Sequence[str] | None = None) -> list[Row]:
             rows += figures(problem, 4 if chosen.quick else max(4, 120 // m // 4 * 4), repeats)
     finally:
         os.sched_setaffinity(0, cores)
-    if chosen.quick:
-        rows = [replace(one, goal="", met=None) for one in rows]  # goals are for real sizes
-    report(f"PartPSP-1 on one core, PyTorch {torch.__version__}", rows, chosen.out, NAME, chosen.quick)
     return rows
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()

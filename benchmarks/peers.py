@@ -15,9 +15,8 @@ Axes: m nodes, q examples per node, n parameters.
 """
 
 import importlib
-import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import version
 from types import ModuleType
@@ -28,7 +27,7 @@ import numpy as np
 from threadpoolctl import ThreadpoolController
 
 import jdfl
-from benchmarks.common import Row, interleaved, options, ratios, report, rounds_of, row
+from benchmarks.common import Options, Row, benchmark, interleaved, ratios, rounds_of, row
 from jdfl.network import as_dense
 
 NAME = "peers"
@@ -186,9 +185,9 @@ def one_thread(advance: Callable[[], None]) -> Callable[[], None]:
     return work
 
 
-def main(arguments: Sequence[str] | None = None) -> list[Row]:
+@benchmark("D-PSGD on least squares, full gradients", goals=False)
+def main(chosen: Options) -> list[Row]:
     """All figures; none where no other library is installed."""
-    chosen = options("Rounds of D-PSGD in jdfl, decent-bench and gossipy", arguments)
     modules = installed()
     if not modules:
         return []
@@ -198,12 +197,9 @@ def main(arguments: Sequence[str] | None = None) -> list[Row]:
     rows = []
     for m, q, n in [(16, 50, 100)] if chosen.quick else [(32, 500, 1000), (128, 500, 1000)]:
         rows += figures(work_of(m, q, n), modules, 2 if chosen.quick else 10, 2 if chosen.quick else 7)
-    if chosen.quick:
-        rows = [replace(one, goal="", met=None) for one in rows]  # goals are for real sizes
-    title = f"D-PSGD on least squares, full gradients; threads: {threads}, or one where it says so; {versions}"
-    report(title, rows, chosen.out, NAME, chosen.quick)
+    print(f"D-PSGD on least squares, full gradients; threads: {threads}, or one where it says so; {versions}")
     return rows
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()

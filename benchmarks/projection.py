@@ -3,9 +3,7 @@
 Run `python -m benchmarks.projection [--quick] [--out DIR]`; about a minute on two cores.
 """
 
-import sys
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -14,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from benchmarks.common import Row, interleaved, options, ratios, report, row
+from benchmarks.common import Options, Row, benchmark, interleaved, ratios, row
 from jdfl.arrays import ops
 
 NAME = "projection"
@@ -79,8 +77,8 @@ def compared(m: int, n: int, share: float, repeats: int, dtype: str = "float32",
     return lines
 
 
-def main(arguments: Sequence[str] | None = None) -> list[Row]:
-    chosen = options("Speed of the projection P_s", arguments)
+@benchmark("P_s", goals=False)
+def main(chosen: Options) -> list[Row]:
     sizes = ((8, 150),) if chosen.quick else ((128, 1000), (512, 1000), (128, 2000), (512, 2000))
     shares, repeats = (SHARES[2::4], 2) if chosen.quick else (SHARES, 11)
     m, n = sizes[0]
@@ -90,11 +88,8 @@ def main(arguments: Sequence[str] | None = None) -> list[Row]:
     with jax.enable_x64(True):
         for dtype in ("float64", "bfloat16", "float16", "int32"):
             rows += [line for share in shares[::4] for line in compared(m // 2, n, share, repeats, dtype)]
-    if chosen.quick:
-        rows = [replace(one, goal="", met=None) for one in rows]  # goals are about the real sizes
-    report("P_s", rows, chosen.out, NAME, chosen.quick)
     return rows
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()

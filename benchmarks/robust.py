@@ -4,10 +4,9 @@ Run `python -m benchmarks.robust [--quick] [--out DIR]`; five minutes on two cor
 """
 
 import os
-import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from unittest import mock
@@ -17,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import jdfl
-from benchmarks.common import Row, interleaved, options, ratios, report, row
+from benchmarks.common import Options, Row, benchmark, interleaved, ratios, row
 from experiments import robustness_atlas
 from jdfl import robust
 from jdfl.robust.rule import squares
@@ -115,16 +114,15 @@ def _found(find: Callable[[robust.Received], jax.Array], graph: jdfl.network.Gra
     return find(robust.Received.of(graph, x))
 
 
-def main(arguments: Sequence[str] | None = None) -> list[Row]:
-    chosen = options("Robust rules", arguments)
+@benchmark("Robust rules")
+def main(chosen: Options) -> list[Row]:
     if chosen.quick:
         small = measured(40, 16, 4, 2)
         rows = [Row(one.case, one.measure, one.value, one.unit) for one in small]  # goals are for real sizes
     else:
         rows = [*measured(4096, 1000, 16, 15), *atlas(robustness_atlas.places(quick=True, seeds=2))]
-    report("Robust rules", rows, chosen.out, NAME, chosen.quick)
     return rows
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()

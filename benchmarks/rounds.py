@@ -3,8 +3,6 @@
 Run `python -m benchmarks.rounds [--quick] [--out DIR]`; three minutes on two cores.
 """
 
-import sys
-from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -15,7 +13,7 @@ import numpy as np
 from jax import Array
 
 import jdfl
-from benchmarks.common import Row, interleaved, options, ratios, report, rounds_of, row
+from benchmarks.common import Options, Row, benchmark, interleaved, ratios, rounds_of, row
 from jdfl.algorithms.program import planned
 
 NAME = "rounds"
@@ -126,11 +124,10 @@ def beside_a_loop(m: int, n: int, q: int, rounds: int, repeats: int) -> list[Row
     ]
 
 
-def main(arguments: Sequence[str] | None = None) -> list[Row]:
-    chosen = options("Rounds", arguments)
+@benchmark("Rounds", goals=False)
+def main(chosen: Options) -> list[Row]:
     if chosen.quick:
         rows = [*beside_dpsgd(12, 40, 16, 2), *beside_a_loop(12, 10, 5, 2, 2)]
-        rows = [replace(one, goal="", met=None) for one in rows]  # goals are for real sizes
     else:
         rows = [
             *beside_dpsgd(32, 1000, 500, 5),
@@ -138,9 +135,8 @@ def main(arguments: Sequence[str] | None = None) -> list[Row]:
             *beside_a_loop(256, 20, 10, 5, 7),
             *beside_a_loop(256, 1000, 32, 5, 7),
         ]
-    report("Rounds", rows, chosen.out, NAME, chosen.quick)
     return rows
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()

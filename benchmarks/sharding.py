@@ -7,7 +7,6 @@ program without explicit exchanges, partitioned by XLA alone, is counted for com
 """
 
 import re
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -17,7 +16,7 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 import jdfl
-from benchmarks.common import Row, options, report, row
+from benchmarks.common import Options, Row, benchmark, row
 from benchmarks.shared import remote
 from jdfl.algorithms.program import Program
 from jdfl.base.keys import typed_key
@@ -92,8 +91,8 @@ def _problem(m: int, n: int) -> Any:
     return jdfl.problems.linear_regression(draw.standard_normal((m, 2, n)), draw.standard_normal((m, 2)))
 
 
-def main(arguments: Sequence[str] | None = None) -> list[Row]:
-    chosen = options("What devices exchange", arguments)
+@benchmark("What devices exchange in a mixing")
+def main(chosen: Options) -> list[Row]:
     layout.simulate(DEVICES)
     m = 64 if chosen.quick else 1024
     networks = {
@@ -113,7 +112,6 @@ def main(arguments: Sequence[str] | None = None) -> list[Row]:
             row(case, "all rows to all / needed", [everything / needed], "x"),
             row(case, "by XLA alone / needed", [by_xla(network, DEVICES) / needed], "x"),
         ]
-    report("What devices exchange in a mixing", rows, chosen.out, NAME, quick=chosen.quick)
     return rows
 
 

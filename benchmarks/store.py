@@ -11,7 +11,7 @@ import sqlite3
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -22,7 +22,7 @@ import numpy as np
 import pandas as pd
 
 import jdfl
-from benchmarks.common import Row, options, report, row
+from benchmarks.common import Options, Row, benchmark, row
 from jdfl.config import RunConfig, to_yaml
 from jdfl.engine.callbacks import Plan
 from jdfl.lab.results import tables, write_run
@@ -150,9 +150,9 @@ def of_report(folder: Path, records: int) -> tuple[float, float]:
     return time.perf_counter() - start, page.stat().st_size / 1e6
 
 
-def main(arguments: Sequence[str] | None = None) -> list[Row]:
+@benchmark("The cost of keeping a run on the disk")
+def main(chosen: Options) -> list[Row]:
     """Seconds and ratios."""
-    chosen = options("The cost of keeping a run on the disk", arguments)
     records, steps, repeats = (10_000, 1_000, 1) if chosen.quick else (1_000_000, 20_000, 3)
     rows: list[Row] = []
     with TemporaryDirectory() as place:
@@ -188,9 +188,8 @@ def main(arguments: Sequence[str] | None = None) -> list[Row]:
         goals = ("", "") if chosen.quick else ("<= 5", "<= 3")
         rows.append(row(f"jdfl report, {records:,} records", "until the page is there", seconds, "s", goals[0]))
         rows.append(row(f"jdfl report, {records:,} records", "size of the page", sizes, "MB", goals[1]))
-    report("The cost of keeping a run on the disk", rows, chosen.out, NAME, chosen.quick)
     return rows
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()

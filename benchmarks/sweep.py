@@ -5,15 +5,12 @@ side, a node's data are read once for all trials.
 """
 
 import itertools
-import sys
-from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 import jdfl
-from benchmarks.common import interleaved, options, ratios, report, row
+from benchmarks.common import Options, Row, benchmark, interleaved, ratios, row
 from jdfl.testing import compilations
 
 NAME = "sweep"
@@ -23,9 +20,9 @@ RESULT = (
 )
 
 
-def main(arguments: Sequence[str] | None = None) -> list[Any]:
+@benchmark("A sweep as one program", goals=False)
+def main(chosen: Options) -> list[Row]:
     """All figures."""
-    chosen = options("A sweep by vmap against separate runs", arguments)
     m, n, steps, each = (8, 50, 10, 2) if chosen.quick else (32, 200, 100, 8)
     problem = jdfl.problems.example1(m=m, n=n)
     network = jdfl.network.erdos_renyi(m)
@@ -50,17 +47,13 @@ def main(arguments: Sequence[str] | None = None) -> list[Any]:
     np.testing.assert_allclose(np.stack(side_by_side), np.stack(apart()), rtol=1e-3, atol=1e-4)
     seconds = interleaved({"side by side": together, "apart": apart}, 2 if chosen.quick else 5)
     case = f"D-PSGD, Example 1, m={m} n={n}, {each * each} trials of {steps} rounds"
-    rows = [
+    return [
         row(case, "side by side", seconds["side by side"], "s"),
         row(case, "one after another", seconds["apart"], "s"),
         row(case, "side by side / one after another", ratios(*seconds.values()), "x", "<= 0.333"),
         row(case, "programs compiled in the second sweep", [float(again)], "", "<= 0"),
     ]
-    if chosen.quick:
-        rows = [replace(one, goal="", met=None) for one in rows]  # goals are for real sizes
-    report("A sweep as one program", rows, chosen.out, NAME, chosen.quick)
-    return rows
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()

@@ -13,13 +13,13 @@ number of H100s that have room.
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from benchmarks import aot, hlo, methods, roofline, shared
 from benchmarks.aot import H100, Size
-from benchmarks.common import Row, options, report, row
+from benchmarks.common import Options, Row, benchmark, row
 from benchmarks.methods import Method
 
 NAME = "together"
@@ -147,15 +147,14 @@ def _rows(quick: bool) -> Iterator[list[Row]]:
             yield plan(kind, n)
 
 
-def main(arguments: Sequence[str] | None = None) -> list[Row]:
-    chosen = options("Nodes over eight H100s that are not there", arguments)
+@benchmark("Nodes over eight H100s")
+def main(chosen: Options) -> list[Row]:
     aot.environment()
     try:
         H100.topology()
     except RuntimeError as error:
         raise SystemExit(str(error)) from error
     rows: list[Any] = [one for rows in _rows(chosen.quick) for one in rows]
-    report(f"{H100.name} x {DEVICES}", rows, chosen.out, NAME, chosen.quick)
     return rows
 
 
