@@ -26,7 +26,7 @@ from difflib import get_close_matches
 from importlib.util import find_spec
 from pathlib import Path
 
-from benchmarks import page, recorded
+from benchmarks import page
 from benchmarks.common import FOLDER, Benchmark, Row, discover, read, show
 from experiments.common import cut_off, mortal
 from jdfl.engine.provenance import total, versions
@@ -133,7 +133,7 @@ def show_records(benchmarks: Sequence[Benchmark]) -> int:
         for benchmark in benchmarks:
             record = found.get(benchmark.name)
             none = f"{benchmark.name}: no record in {page.RESULTS}\n"
-            print(none if record is None else recorded.text(benchmark, record, width), flush=True)
+            print(none if record is None else page.text(benchmark, record, width), flush=True)
     except BrokenPipeError:  # the reader, `head` say, has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return int(any(benchmark.name not in found for benchmark in benchmarks))

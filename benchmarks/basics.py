@@ -21,7 +21,6 @@ from benchmarks.common import Options, Row, benchmark, interleaved, ratios, roun
 from benchmarks.dpsgd_overhead import LR, by_hand, peak_in_process
 from benchmarks.events import METHODS, running
 
-NAME = "basics"
 RESULT = (
     "Importing jdfl and its runner takes {package -> import / import of jax.numpy} times the processor time of "
     "importing `jax.numpy`."

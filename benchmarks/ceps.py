@@ -33,7 +33,6 @@ from jdfl.network.graph import gather_sum
 from tests.reference.ceps import ceps as reference
 from tests.reference.ceps import one_bit
 
-NAME = "ceps"
 RESULT = (
     "A run of DP-1BCS with 128 nodes takes {DP-1BCS m=128 n=1000 -> Phi per sender, all rounds} s; a NumPy loop in "
     "float64 takes {DP-1BCS m=128 n=1000 -> numpy float64 / Phi per sender} times as long."

@@ -25,7 +25,6 @@ from jdfl.algorithms.round import Moment, Prepared
 from jdfl.privacy import clipped
 from jdfl.problems import Problem
 
-NAME = "clipping"
 RESULT = (
     "Clipped gradients of linear regression take {linear m=32 q=500 n=1000 -> clipped / plain} times the time of "
     "plain ones; forming them one by one takes {linear m=32 q=500 n=1000 -> one by one / clipped} times as long."

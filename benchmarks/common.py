@@ -7,7 +7,6 @@ range.
 A benchmark is a file in this folder with
 
     a docstring        its first line states what is measured, in lists and on the page
-    NAME = "..."       the file's own name
     NEEDS = ("...",)   optional packages that it imports, if any; without them it is skipped
     RESULT = "..."     a sentence for the page, in which {CASE -> MEASURE} stands for the value of this row
     LIMIT = "..."      why goals are missed, and what else was tried; for --show
@@ -101,13 +100,12 @@ def discover(folder: Path = FOLDER) -> dict[str, Benchmark]:
         tree = ast.parse(path.read_text(encoding="utf-8"))
         values = {ast.unparse(node.targets[0]): node.value for node in tree.body if isinstance(node, ast.Assign)}
         functions = {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
-        if "NAME" in values and "main" in functions:
-            name = ast.literal_eval(values["NAME"])
+        if "RESULT" in values and "main" in functions:
             about = (ast.get_docstring(tree) or "").partition("\n")[0]
             needs, result, limit = (
                 ast.literal_eval(values.get(one, ast.Constant(""))) for one in ("NEEDS", "RESULT", "LIMIT")
             )
-            found[name] = Benchmark(name, about, tuple(needs), result, limit)
+            found[path.stem] = Benchmark(path.stem, about, tuple(needs), result, limit)
     return found
 
 

@@ -15,7 +15,6 @@ from benchmarks.common import Options, Row, benchmark, row
 from jdfl.engine import loop
 from jdfl.problems import Problem
 
-NAME = "comparison"
 RESULT = (
     "Tuning, compilation and all runs take {5 methods, 10 trials, 200 rounds -> tuning, compilation and all runs} s."
 )

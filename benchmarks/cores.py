@@ -17,7 +17,6 @@ from benchmarks.rounds import DEGREE, LR, MOST, least_squares, logistic
 from jdfl.algorithms.program import planned
 from jdfl.devices import layout
 
-NAME = "cores"
 RESULT = (
     "With a device per core, a round of CEPS with 65,536 nodes has {m=65536 n=20 q=10 -> CEPS: one device / a device "
     "a core} times the speed, and a round of D-PSGD with 256 nodes of 20 parameters {m=256 n=20 q=10 -> D-PSGD: one "

@@ -22,7 +22,6 @@ from jdfl.codecs import Wire, transmit
 from jdfl.devices import layout
 from tests.reference.ceps import one_bit
 
-NAME = "decoding"
 RESULT = (
     "For 1,024 messages with a shared Phi the loop takes "
     "{1024 messages, n=1000 d=500 s=10 -> numpy, one thread / shared Phi} times as long as jdfl on one device, and "

@@ -52,7 +52,6 @@ from jdfl.base.keys import typed_key
 from jdfl.engine import loop, stepping
 
 os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")  # several processes share the device
-NAME = "device"
 RESULT = (
     "D-PSGD with ten million nodes of 100 parameters does {D-PSGD, m=10,000,000 n=100 q=1 -> rounds a second} rounds "
     "a second, {D-PSGD, m=10,000,000 n=100 q=1 -> least traffic / bandwidth} of what the bandwidth allows."

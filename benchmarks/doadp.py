@@ -26,7 +26,6 @@ from jdfl.base.keys import typed_key
 from jdfl.codecs import Wire
 from jdfl.engine import loop, stepping
 
-NAME = "doadp"
 RESULT = (
     "A round of 20 nodes with 2,000 parameters takes {[20, 2000], k = 600 -> jdfl, a round} us; with `lax.top_k` it "
     "takes {[20, 2000], k = 600 -> top_k / jdfl} times as long."

@@ -22,7 +22,6 @@ import jdfl
 from benchmarks.common import Options, Row, benchmark, interleaved, ratios, rounds_of, row
 from benchmarks.machine import read_max, read_sum
 
-NAME = "dpsgd_overhead"
 RESULT = "With 128 nodes, a round takes {m=128 n=1000 q=500 -> jdfl / by hand} times as long as one of the script."
 LIMIT = (
     "For m=32 half of the 64 MB of data fit in a cache of 32 MB and are read faster than from memory, so the limit is "

@@ -29,7 +29,6 @@ from jdfl.engine import placement, waves
 from jdfl.events import plan, timeline
 from jdfl.events.method import HAPPENED
 
-NAME = "events"
 RESULT = (
     "AD-PSGD with 10,000 nodes executes {AD-PSGD, m=10,000 n=20, 1,000,361 events -> million events a second} million"
     " events a second; one event after another takes {AD-PSGD, m=10,000 n=20 -> one event after another / waves} "

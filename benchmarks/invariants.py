@@ -11,7 +11,6 @@ import jdfl
 from benchmarks.common import Options, Row, benchmark, interleaved, ratios, rounds_of, row
 from jdfl.algorithms.program import planned
 
-NAME = "invariants"
 RESULT = "The rules take {SGP, one peer per round, m=100 n=1000 -> time of the rules} % of a round of SGP."
 DEGREE, LR = 8, 1e-3
 MOST = 500  # rounds that noise is planned for; later ones have the last one's

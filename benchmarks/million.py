@@ -29,7 +29,6 @@ from jdfl.base.keys import typed_key
 from jdfl.engine import loop, stepping
 from jdfl.engine.start import check_run
 
-NAME = "million"
 RESULT = (
     "A round of D-PSGD with a million nodes takes {D-PSGD, 1,000,000 nodes -> a round} s and {D-PSGD, 1,000,000 nodes"
     " -> peak memory} GiB."

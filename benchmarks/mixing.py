@@ -14,7 +14,6 @@ from jax import Array, lax
 from benchmarks.common import Options, Row, benchmark, interleaved, ratios, row
 from jdfl import network as nw
 
-NAME = "mixing"
 RESULT = (
     "On a Barabasi-Albert network of 20,000 nodes, buckets take {Barabasi-Albert(m=20000, links=5, seed=0) n=100 -> "
     "buckets / scipy} of the time of SciPy's CSR product."

@@ -14,7 +14,6 @@ from benchmarks.common import Options, Row, benchmark, interleaved, ratios, row
 from jdfl.base.keys import typed_key
 from jdfl.privacy.exact import discrete_gaussian
 
-NAME = "noise"
 RESULT = (
     "Normal numbers for 4,096 nodes with 1,000 parameters take {normal [4096, 1000] -> jax / jdfl} times as long with"
     " JAX's keys."

@@ -13,7 +13,6 @@ from experiments.observer_attack import world
 from jdfl.observers import Neighbour
 from jdfl.observers.observe import Observed
 
-NAME = "observers"
 RESULT = "What one of 1,000 nodes learns in 100 rounds takes {m=1000, 100 rounds -> both} s to compute."
 
 

@@ -40,7 +40,6 @@ from jdfl.algorithms.round import Round
 from jdfl.algorithms.variance_reduced import State
 from jdfl.base import struct
 
-NAME = "originals"
 NEEDS = ("decent_bench",)
 RESULT = (
     "jdfl takes {ATC, m=128 n=1000 q=500 -> jdfl / decent-bench} of decent-bench's time for adapt-then-combine D-PSGD"

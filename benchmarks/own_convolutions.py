@@ -22,7 +22,6 @@ from flax import nnx
 import jdfl
 from benchmarks.common import Options, Row, benchmark, interleaved, ratios, rounds_of, row
 
-NAME = "own_convolutions"
 NEEDS = ("torch",)
 RESULT = "A round of GN-LeNet on 16 nodes takes {GN-LeNet, m=16 batch=16 -> jdfl / PyTorch} times as long in jdfl."
 LR, IN_ALL = 0.01, 64  # step size, and examples of a node

@@ -29,7 +29,6 @@ import jdfl
 from benchmarks.common import Options, Row, benchmark, interleaved, ratios, rounds_of, row
 from jdfl.problems import Dataset, NeuralProblem, datasets, neural_classification
 
-NAME = "partpsp_vs_loop"
 NEEDS = ("torch",)
 RESULT = "With 40 nodes the loop takes {N=40 d=7850 n=24324 -> pairs, laplace / jdfl} times as long as jdfl."
 GOALS = {10: ">= 3", 40: ">= 5"}

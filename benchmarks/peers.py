@@ -30,7 +30,6 @@ import jdfl
 from benchmarks.common import Options, Row, benchmark, interleaved, ratios, rounds_of, row
 from jdfl.network import as_dense
 
-NAME = "peers"
 RESULT = (
     "With 128 nodes, decent-bench in float64 takes {m=128 n=1000 q=500 -> decent-bench, float64 / jdfl, "
     "combine-then-adapt} and gossipy {m=128 n=1000 q=500 -> gossipy / jdfl, adapt-then-combine} times as long as "

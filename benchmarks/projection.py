@@ -15,7 +15,6 @@ from jax import Array, lax
 from benchmarks.common import Options, Row, benchmark, interleaved, ratios, row
 from jdfl.arrays import ops
 
-NAME = "projection"
 RESULT = (
     "For the 300 largest of 1,000 numbers in each of 128 rows, `lax.top_k` takes {float32 [128, 1000] s=300 -> top_k "
     "/ jdfl} and NumPy {float32 [128, 1000] s=300 -> numpy / jdfl} times as long."

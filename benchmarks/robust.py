@@ -21,7 +21,6 @@ from experiments import robustness_atlas
 from jdfl import robust
 from jdfl.robust.rule import squares
 
-NAME = "robust"
 RESULT = (
     "With 16 neighbours, the coordinate median takes {m=4096 n=1000, 16 neighbours -> coordinate median / mixing} and"
     " ClippedGossip {m=4096 n=1000, 16 neighbours -> ClippedGossip, given length / mixing} times the time of mixing."

@@ -38,7 +38,6 @@ from benchmarks.common import FOLDER, Row, report, row
 from benchmarks.methods import Method
 from jdfl import testing
 
-NAME = "roofline"
 NEEDS = ("jax_cuda13_plugin",)
 RESULT = (
     "On an H100, D-PSGD with ten million nodes moves {D-PSGD, m=10,000,000 n=100 q=1 -> traffic / least} times the "
@@ -287,7 +286,7 @@ def main(arguments: Sequence[str] | None = None) -> list[Row]:
     if not rows:
         raise SystemExit(2)
     given.out.mkdir(parents=True, exist_ok=True)
-    report(target.name, rows, given.out, NAME, given.quick)
+    report(target.name, rows, given.out, "roofline", given.quick)
     return rows
 
 

@@ -16,7 +16,6 @@ import jdfl
 from benchmarks.common import Options, Row, benchmark, interleaved, ratios, rounds_of, row
 from jdfl.algorithms.program import planned
 
-NAME = "rounds"
 RESULT = (
     "A loop over 256 nodes with 20 parameters takes {D-PSGD m=256 n=20 q=10 -> per node / at once} times as long as "
     "one step of all nodes."

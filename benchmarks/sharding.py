@@ -25,7 +25,6 @@ from jdfl.engine import loop, stepping
 from jdfl.engine.placement import placed
 from jdfl.network.graph import Network, mix
 
-NAME = "sharding"
 RESULT = (
     "On a torus, devices receive {torus, m = 1024, 8 devices -> received / needed} times the rows that they need, and"
     " {torus, m = 1024, 8 devices -> by XLA alone / needed} times without explicit exchanges."

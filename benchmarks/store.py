@@ -29,7 +29,6 @@ from jdfl.lab.results import tables, write_run
 from jdfl.store import journal
 from jdfl.store.journal import Journal
 
-NAME = "store"
 RESULT = (
     "A run of 1,000 records per second waits for the store for {D-PSGD, 96 nodes, 20,000 rounds and records -> the "
     "same of a run of 1,000 records per second} % of its time."

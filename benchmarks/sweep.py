@@ -13,7 +13,6 @@ import jdfl
 from benchmarks.common import Options, Row, benchmark, interleaved, ratios, row
 from jdfl.testing import compilations
 
-NAME = "sweep"
 RESULT = (
     "Side by side, 64 runs take {D-PSGD, Example 1, m=32 n=200, 64 trials of 100 rounds -> side by side / one after "
     "another} of the time that they take in sequence."

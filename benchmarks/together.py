@@ -22,7 +22,6 @@ from benchmarks.aot import H100, Size
 from benchmarks.common import Options, Row, benchmark, row
 from benchmarks.methods import Method
 
-NAME = "together"
 NEEDS = ("jax_cuda13_plugin",)
 RESULT = (
     "On a ring, 10^8 nodes with noise and 100 parameters take {10^8 nodes, D-PSGD, noise, batches of 1, eight nearest"

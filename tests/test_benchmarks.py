@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from benchmarks import __main__ as suite
-from benchmarks import common, page, recorded
+from benchmarks import common, page
 from benchmarks.common import Benchmark, Record, Row
 from benchmarks.machine import Machine
 
@@ -41,7 +41,7 @@ def processes(monkeypatch):
 def test_every_benchmark_keeps_the_contract_and_explains_goals_that_it_misses():
     for name, found in KNOWN.items():
         path = common.FOLDER / f"{found.name}.py"
-        assert path.is_file(), "NAME is the file's name"
+        assert path.is_file()
         assert f"python -m benchmarks.{name} [--quick] [--out DIR]" in path.read_text()
         assert found.result, "the page has a sentence about every benchmark"
     for path in page.RESULTS.glob("*.json"):
@@ -78,10 +78,10 @@ def test_the_page_in_the_repository_is_what_the_figures_give():
 def test_all_that_is_recorded_is_shown_and_missed_goals_are_on_the_page(monkeypatch, capsys):
     wide, written = list[str](), page.PAGE.read_text(encoding="utf-8").replace("\\", "").replace("&lt;", "<")
     for name, record in page.records().items():
-        shown, expected = recorded.text(KNOWN[name], record, 10_000), list[str]()
+        shown, expected = page.text(KNOWN[name], record, 10_000), list[str]()
         for case, rows in groupby(record.rows, lambda row: row.case):
             expected += [case, *(" ".join(" ".join([*row.cells().values()][1:]).split()) for row in rows)]
-        assert [" ".join(line.split()) for line in recorded.figures(record, 10_000)[1:]] == expected
+        assert [" ".join(line.split()) for line in page.figures(record, 10_000)[1:]] == expected
         for fact in (KNOWN[name].about, f"python -m benchmarks.{name}", f"{record.machine}.", KNOWN[name].limit):
             assert f"\n{fact}\n" in shown
         for row in (row for row in record.rows if row.met is False):
