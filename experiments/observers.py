@@ -29,7 +29,8 @@ from jdfl.algorithms.book import Channel
 from jdfl.base import struct
 from jdfl.lab.drawing import COLOURS, plain
 from jdfl.network import as_dense
-from jdfl.observers import Coalition, Everyone, FinalModels, Neighbour, exposure, observe_pairs
+from jdfl.observers import Coalition, Everyone, FinalModels, Neighbour, observe_pairs
+from jdfl.observers.observe import blocks
 
 NOISY = jdfl.Gradients(clip=1.0, mechanism=jdfl.Gaussian(2.0))
 _EXACT: Any = {"gradients": NOISY, "codec": jdfl.Dense("float64")}
@@ -119,7 +120,7 @@ def line(slopes: np.ndarray) -> float:
         x = np.einsum("ij,jpu->ipu", W, x)
     rows = np.array(seen)
     noise = rows[:, :, : m - 1].reshape(rounds, -1)
-    M = exposure.blocks(rows, noise)[0]
+    M = blocks(rows, noise)[0]
     return float(np.sqrt(np.max(np.einsum("kt,ts,ks->k", SIGNS[rounds], M, SIGNS[rounds]))))
 
 
