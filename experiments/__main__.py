@@ -45,8 +45,6 @@ NIGHTS = ("full_size",)  # not part of all in full
 
 @dataclass(frozen=True)
 class Outcome:
-    """The outcome of a script."""
-
     name: str
     status: int
     seconds: float
@@ -102,7 +100,6 @@ class Scripts:
             process.kill()
 
     def _execute(self, one: Experiment, folder: Path) -> int:
-        """Run a script; returns its status."""
         command = ["-m", f"experiments.{one.name}", *self._flags]
         environment = {**os.environ, "COLUMNS": "160", "PYTHONUNBUFFERED": "1"}
         if "--quick" in self._flags:

@@ -89,7 +89,6 @@ def compared(rows: Sequence[Row], sizes: Sequence[int]) -> Iterator[Row]:
 
 
 def drawn(histories: Histories) -> Figure:
-    """The gap against simulated seconds."""
     drawing = Figure(figsize=(5.5, 4), layout="constrained")
     axis = drawing.subplots()
     for i, ((graph, m), history) in enumerate(histories.items()):
@@ -104,7 +103,6 @@ def drawn(histories: Histories) -> Figure:
 
 @experiment(seeds=2)
 def main(chosen: Options) -> Made:
-    """Run and measure."""
     sizes, histories = SMALL if chosen.quick else FULL, Histories()
     rows: list[Row] = []
     for m in sizes:

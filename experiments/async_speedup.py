@@ -150,7 +150,6 @@ def drawn(rows: Sequence[Row], names: Sequence[str], clocks: Sequence[str]) -> F
 
 @experiment(seeds=3)
 def main(chosen: Options) -> Made:
-    """Tune and run."""
     some, clocks = tasks(M), list(CLOCKS)
     if chosen.quick:
         some, clocks = {"Example 1": some["Example 1"]}, [EQUAL.name, one_slow(10).name]

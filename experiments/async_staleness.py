@@ -47,8 +47,6 @@ Counts = dict[tuple[str, str], list[np.ndarray]]
 
 @dataclass(frozen=True)
 class Size:
-    """The number of nodes, and the simulated seconds."""
-
     m: int
     seconds: int
 
@@ -113,7 +111,6 @@ COUNTED: dict[str, tuple[Any, Any]] = {
 
 
 def base(m: int) -> Any:
-    """The network of all runs, without times."""
     return nw.k_regular(m, 4)
 
 
@@ -178,7 +175,6 @@ def effects(size: Size, clocks: Sequence[Clock], seeds: int, quick: bool) -> Ite
 
 
 def rows_of(found: Counts) -> Iterator[Row]:
-    """Means, quantiles and the largest of the counts."""
     for (name, case), counts in found.items():
         measures: dict[str, Any] = {"mean": np.mean, "99 %": lambda one: np.quantile(one, 0.99), "largest": np.max}
         for column, measure in measures.items():
@@ -210,7 +206,6 @@ def drawn(found: Counts, rows: Sequence[Row]) -> Figure:
 
 @experiment()
 def main(chosen: Options) -> Made:
-    """Count and run."""
     size, clocks = (SMALL, CLOCKS[::4]) if chosen.quick else (FULL, CLOCKS)
     found = counted(size, clocks, chosen.seeds)
     rows = [*rows_of(found), *effects(size, clocks, chosen.seeds, chosen.quick)]

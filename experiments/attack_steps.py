@@ -50,11 +50,9 @@ class Step(jdfl.Algorithm):
     title = "Step"
 
     def init(self, round: jdfl.Round) -> Array:
-        """Start where the problem says."""
         return round.problem.begin()
 
     def step(self, state: Array, round: jdfl.Round) -> Array:
-        """One round."""
         return round.mix(state - self.seen(self, state, round))
 
 
@@ -63,12 +61,10 @@ class Kept(Step):
     """Nodes also keep what `seen` returns second, and may use it in the next round."""
 
     def init(self, round: jdfl.Round) -> Any:
-        """Start from nothing kept."""
         x = round.problem.begin()
         return x, jnp.zeros_like(x)
 
     def step(self, state: Any, round: jdfl.Round) -> Any:
-        """One round."""
         move, kept = self.seen(self, state, round)
         return round.mix(state[0] - move), kept
 
@@ -87,7 +83,6 @@ class Claiming(Step):
     """The guarantee is written by hand."""
 
     def privacy(self, problem: Any, plan: Any = None, steps: int | None = None) -> Any:
-        """More than the noise gives."""
         return replace(NOISY.guarantee(problem), event=GaussianEvent(100.0))
 
 
@@ -96,7 +91,6 @@ class Annotated(Step):
     """The guarantee is improved afterwards."""
 
     def annotated(self, guarantee: Any, problem: Any, steps: int | None) -> Any:
-        """More than the noise gives."""
         return replace(guarantee, event=GaussianEvent(100.0))
 
 
@@ -112,11 +106,9 @@ class OwnNoise:
         """Accept any number."""
 
     def add(self, key: Array, x: Array, sensitivity: Any) -> Array:
-        """The vector x [n] with noise."""
         return x + self.share * self.multiplier * sensitivity * jax.random.normal(key, x.shape, x.dtype)
 
     def event(self) -> GaussianEvent:
-        """One release, for accounting."""
         return GaussianEvent(float(self.multiplier))
 
 
@@ -242,7 +234,6 @@ def _elsewhere(r: jdfl.Round) -> jdfl.Round:
 
 
 def _with_records(change: Callable[[Any], Any]) -> Seen:
-    """Gradients of a problem that was changed."""
     return lambda a, x, r: a.gradients(x, replace(r, problem=change(r.problem)))
 
 
@@ -301,7 +292,6 @@ class Loud(jdfl.problems.LinearRegression):
     """Its sums of clipped gradients are long."""
 
     def spread(self, slopes: Array, data: Any) -> Array:
-        """A thousand times the sum."""
         return 1e3 * super().spread(slopes, data)
 
 
@@ -314,7 +304,6 @@ class Faint(jdfl.Gradients):
     """Its sensitivities are too small."""
 
     def sensitivities(self, problem: Any) -> Array:
-        """A hundredth of what a clip allows."""
         return 0.01 * super().sensitivities(problem)
 
 
@@ -348,7 +337,6 @@ def _in_round(change: Callable[[jdfl.Round], Any]) -> Seen:
 
 
 def _at(**made: Callable[[Any], Any]) -> Callable[[jdfl.Round], Any]:
-    """Changes fields of the moment of a round."""
     return lambda r: replace(r, moment=replace(r.moment, **{name: make(r.moment) for name, make in made.items()}))
 
 
@@ -423,7 +411,6 @@ class Forgetful(Stream):
     """Its keys are the same in all runs."""
 
     def of(self, key: Array) -> Array:
-        """A known key."""
         return jax.random.wrap_key_data(0 * jax.random.key_data(super().of(key)))
 
 
@@ -447,7 +434,6 @@ class Twofold(Step):
     """What is stated is about another step."""
 
     def traced_step(self, state: Array, round: jdfl.Round) -> Array:
-        """A sound step."""
         return round.mix(state - self.gradients(state, round))
 
 
@@ -461,7 +447,6 @@ class Telling(jdfl.Dense):
     """A codec that adds labels to what it sends."""
 
     def encode(self, key: Any, x: Array, wire: Any) -> Any:
-        """The vectors, and labels."""
         return jdfl.Dense.encode(self, key, x + jnp.sum(jnp.asarray(_held())), wire)
 
 
@@ -610,7 +595,6 @@ STEPS: dict[str, tuple[Outcome, Any]] = {
 
 
 def algorithm(name: str) -> Any:
-    """The algorithm with this step."""
     given: Any = STEPS[name][1]
     if not isinstance(given, jdfl.Algorithm):
         return Step(given)

@@ -101,7 +101,6 @@ def towards(ready: Any, state: Any, _: Any) -> jax.Array:
 
 
 def sign(world: int) -> float:
-    """-1 in the first world and 1 in the second."""
     return 2.0 * world - 1
 
 

@@ -72,20 +72,16 @@ class OwnNoise:
         """Accept any number."""
 
     def add(self, key: jax.Array, x: jax.Array, sensitivity: Any) -> jax.Array:
-        """X [n] with noise."""
         return x + self.z * sensitivity * jax.random.normal(key, x.shape, x.dtype)
 
     def event(self) -> GaussianEvent:
-        """One release, for accounting."""
         return GaussianEvent(float(self.z))
 
     def tree_flatten(self) -> tuple[tuple[Any], None]:
-        """The multiplier, and nothing static."""
         return (self.z,), None
 
     @classmethod
     def tree_unflatten(cls, _: None, leaves: tuple[Any]) -> "OwnNoise":
-        """Rebuild from the multiplier."""
         return cls(*leaves)
 
 
@@ -258,7 +254,6 @@ def _learnt(world: int) -> Any:
 
 
 def _of_a_run(result: jdfl.Result) -> Claim:
-    """The claim about a run's messages."""
     try:
         return Claim(jdfl.account(result, delta=DELTA).epsilon)
     except ValueError as error:
@@ -363,7 +358,6 @@ def _length(ready: Any, state: Any, _: Any) -> jax.Array:
 
 
 def attacks() -> Mapping[str, Attack]:
-    """All attacks, by name."""
     updates = jdfl.Updates(clip=1.0, mechanism=jdfl.Gaussian(Z))
     ceps: Any = jdfl.CEPS(
         s=N,
@@ -484,7 +478,6 @@ class Found:
 
     @property
     def verdict(self) -> str:
-        """The verdict in a word or two."""
         if self.epsilon is None:
             return "no claim"
         if self.trusted:
@@ -502,7 +495,6 @@ def bound(one: Attack, seed: int = 0) -> float:
 
 
 def judge(one: Attack, seed: int = 0) -> Found:
-    """The current claim, and the attack on it."""
     told = one.claimed()
     return Found(bound(one, seed), told.epsilon, told.words, told.trusted)
 

@@ -30,7 +30,6 @@ class AgreeAtOnce(ConsensusBelow):
     """The paper's test taken literally, also while nodes agree only because they have not communicated yet."""
 
     def __call__(self, view: View) -> Array:
-        """Agreement."""
         return metrics.consensus_error(view.w, view.problem) <= self.tolerance * self.per
 
 
@@ -58,7 +57,6 @@ class Reading:
     stop: Callable[[str], StopRule] | None = None
 
     def __str__(self) -> str:
-        """Question and answer."""
         return f"{self.question}: {self.answer}"
 
 
@@ -90,7 +88,6 @@ QUICK = ("preset", "first communication")
 
 
 def collect(readings: Sequence[Reading], seeds: int) -> list[Row]:
-    """All readings over all seeds."""
     rows: list[Row] = []
     problems = [jdfl.problems.example1(m=CASE.m, seed=seed) for seed in range(seeds)]
     for reading in readings:

@@ -42,7 +42,6 @@ OWN_SCALES = (8.0, 10.0, 12.0, 14.0, 16.0)  # of 1 / L_i
 
 
 def has(name: str) -> bool:
-    """Whether the dataset's file is available."""
     try:
         locate(name)
     except FileNotFoundError:
@@ -173,7 +172,6 @@ def formats(problem: Problem, s: int, d: int | None, seeds: int, rounds: int, **
 
 
 def draw(histories: dict[str, pd.DataFrame], lines: dict[str, float], name: str) -> Figure:
-    """Objective against rounds, with the reference lines."""
     fig = Figure(figsize=(9, 5), layout="constrained")
     axis = fig.subplots()
     for label, history in histories.items():

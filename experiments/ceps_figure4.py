@@ -84,7 +84,6 @@ def curve(method: str, problems: Sequence[Problem], exchanges: int) -> Curve:
 
 
 def lines(m: int, method: str, found: Curve) -> list[Row]:
-    """The rows of a curve."""
     name = f"m={m} {method}"
     at_stop = [values[np.searchsorted(found.iteration, stop)] for values, stop in zip(found.objective, found.stop)]
     rows = [
@@ -100,7 +99,6 @@ def lines(m: int, method: str, found: Curve) -> list[Row]:
 
 
 def draw(found: Mapping[tuple[int, str], Curve], sizes: Sequence[int]) -> Figure:
-    """A panel per m."""
     fig = Figure(figsize=(4.4 * len(sizes), 4.6), layout="constrained")
     panels = fig.subplots(1, len(sizes), sharey=True, squeeze=False)[0]
     for axis, m in zip(panels, sizes):

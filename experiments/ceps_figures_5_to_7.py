@@ -48,7 +48,6 @@ class Column:
 
     @property
     def tolerance(self) -> float:
-        """Of the paper's stop rule."""
         return 0.005 if self.epsilon is None else 0.0025 / self.epsilon
 
 
@@ -66,7 +65,6 @@ def example1(name: str = "Example 1", **sizes: Any) -> Column:
 
 
 def real(name: str, data: Any, d: int, **ceps: Any) -> Column:
-    """A column of Example 2."""
     known: dict[int, Problem] = {}
 
     def problem(m: int, seed: int) -> Problem:

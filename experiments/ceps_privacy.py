@@ -70,7 +70,6 @@ class Series:
     s: int = 10
 
     def problem(self, seed: int) -> Problem:
-        """Example 1."""
         return jdfl.problems.example1(m=self.m, n=self.n, s=self.s, rows=self.records, noise=NOISE, seed=seed)
 
     def algorithm(self, problem: Problem) -> jdfl.CEPS:
@@ -110,7 +109,6 @@ class Cell:
     paper: dict[str, float | None]
 
     def __str__(self) -> str:
-        """The case of its rows."""
         clip = "" if self.factor == 1 else f", clip x {self.factor:g}"
         return f"{self.kind}, {self.series}{clip}, eps={self.epsilon:g}"
 
@@ -195,7 +193,6 @@ def published(seed: int, problem: Problem, literal: Sequence[float], assumed: Se
 
 
 def kept_noise(seed: int, problem: Problem, epsilons: Sequence[float]) -> list[jdfl.Result]:
-    """The paper's CEPS with its noise kept in u."""
     noise = [float(jdfl.classical_gaussian(one, PAPER_DELTA).multiplier) for one in epsilons]
     return jdfl.sweep(
         replace(jdfl.CEPS.paper(10, epsilon=1.0, one_bit=False), noise="kept"),
@@ -236,7 +233,6 @@ def collect(
 
 
 def table(cells: Sequence[Cell]) -> list[Row]:
-    """The rows of all cells."""
     return [
         row(str(cell), column, cell.paper.get(column), values)
         for cell in cells

@@ -121,7 +121,6 @@ def judged(w: np.ndarray, test: Any, seed: int, epsilon: float | None) -> dict[s
 
 
 def collect(rows: Any, seeds: int, quick: bool) -> list[Row]:
-    """All models on a dataset, over all seeds."""
     found: dict[str, list[dict[str, float]]] = {}
     private = EPSILONS[:2] if quick else EPSILONS
     models: dict[str, tuple[int, float | None]] = {f"{rows.name}: CEPS, s = {s}": (s, None) for s in SPARSE}

@@ -65,7 +65,6 @@ def algorithm(size: Size, rate: float) -> jdfl.CEPS:
 
 
 def run(size: Size, rate: float, net: Any, seed: int) -> jdfl.Result:
-    """One run on its own data."""
     problem = jdfl.problems.example1(size.m, size.n, size.s, size.rows, seed=seed)
     metrics = ["objective", "objective_local", "support_recovery"]
     return jdfl.run(algorithm(size, rate), problem, net, key=seed, steps=size.steps, metrics=metrics)

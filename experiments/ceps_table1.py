@@ -67,8 +67,6 @@ NETWORKS = {
 
 @dataclass(frozen=True)
 class Cell:
-    """One capability."""
-
     has: bool
     text: str
     reason: str = ""  # an explanation, where needed
@@ -76,14 +74,11 @@ class Cell:
 
 @dataclass(frozen=True)
 class Found:
-    """The capabilities of one class."""
-
     cells: dict[str, Cell]
     accepts: dict[str, bool]  # network -> whether `check` takes it
 
     @property
     def networks(self) -> str:
-        """The networks that it accepts."""
         return ", ".join(name for name, taken in self.accepts.items() if taken)
 
 
@@ -96,11 +91,9 @@ class _Spy(codecs.Sparse):
 
     @property
     def direct(self) -> bool:
-        """Messages are formed."""
         return False
 
     def encode(self, key: Any, x: Any, wire: Any) -> Any:
-        """Send the vector unchanged."""
         jax.debug.callback(lambda length: _lengths.append(float(length)), jnp.max(jnp.linalg.norm(x, axis=1)))
         return super().encode(key, x, wire)
 

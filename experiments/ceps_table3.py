@@ -28,7 +28,6 @@ class Case:
     time: tuple[float, float, float, float]
 
     def __str__(self) -> str:
-        """The setting."""
         return f"m={self.m} eps={self.epsilon:g} r={self.rate:g}"
 
 
@@ -72,7 +71,6 @@ def network_of(case: Case, seed: int, p: float = 0.45) -> jdfl.network.Static:
 
 
 def tolerance(case: Case, variant: str) -> float:
-    """The tolerance of the paper's stop rule."""
     return 0.0025 / case.epsilon if variant.startswith("DP") else 0.005
 
 
@@ -107,7 +105,6 @@ def run_variant(
 
 
 def collect(cases: Sequence[Case], seeds: int) -> list[Row]:
-    """All cells over all seeds."""
     rows: list[Row] = []
     for case in cases:
         found: dict[str, list[jdfl.Result]] = {variant: [] for variant in VARIANTS}

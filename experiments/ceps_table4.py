@@ -60,7 +60,6 @@ EQUAL = (  # budgets of the tuned table, each with step sizes tuned for it
 
 
 def case_of(m: int, epsilon: float, rate: float = 0.2) -> Case:
-    """A setting, without numbers of the paper."""
     return Case(m, epsilon, rate, *((0, 0, 0, 0),) * 3)
 
 

@@ -37,7 +37,6 @@ BASELINES = {  # method, r: objective, rounds, DTV in MB
 
 
 def collect(cases: Sequence[Case], seeds: int) -> list[Row]:
-    """All cells of Table V over all seeds."""
     rows: list[Row] = []
     problems = [jdfl.problems.example1(m=64, seed=seed) for seed in range(seeds)]
     targets = [jdfl.problems.value_at_truth(problem) + MARGIN for problem in problems]

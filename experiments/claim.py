@@ -147,7 +147,6 @@ class Claim:
 
     @property
     def verdict(self) -> str:
-        """Its kind in words."""
         return FINDINGS[self.kind] if isinstance(self.kind, int) else self.kind
 
     def values(self, rows: Sequence[Row]) -> dict[str, Value]:

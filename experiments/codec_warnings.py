@@ -77,7 +77,6 @@ COPIES: dict[str, Make] = {
 
 
 def pairs() -> Iterator[Pair]:
-    """Everything that is measured."""
     exact = jdfl.Dense()
     for methods, codecs in ((DIRECT, LOSSY), (REPLICAS, NOISY)):
         for method, make in methods.items():
@@ -103,7 +102,6 @@ def problem(seed: int = 0, dtype: str = "float32") -> jdfl.problems.Problem:
 
 
 def network() -> jdfl.network.Network:
-    """The network of all runs."""
     return jdfl.network.ring(NODES)
 
 
@@ -119,7 +117,6 @@ def ended(algorithm: Any, seed: int = 0) -> float:
 
 
 def collect(chosen: Sequence[Pair], seeds: int) -> list[Row]:
-    """Two objectives for each."""
     rows: list[Row] = []
     known: dict[tuple[str, str], list[float]] = {}
     for pair in chosen:

@@ -63,7 +63,6 @@ STUDY_BYTES = {
 
 
 def error(codec: Codec, seed: int) -> float:
-    """The mean relative error of a message."""
     rows = vectors(S, seed)
     sized = codec if isinstance(codec, jdfl.Dense) else codec.replace(s=S)  # pyright: ignore[reportAttributeAccessIssue]
     received = np.asarray(arrived(sized, jnp.asarray(rows), jax.random.key(seed)))
@@ -71,7 +70,6 @@ def error(codec: Codec, seed: int) -> float:
 
 
 def collect(codecs: dict[str, Codec], seeds: int) -> list[Row]:
-    """All codecs over all seeds."""
     problems = [jdfl.problems.example1(m=32, seed=seed) for seed in range(seeds)]
     rows: list[Row] = []
     for name, codec in codecs.items():

@@ -40,8 +40,6 @@ provenance.listen(_runs.add)
 
 @dataclass(frozen=True)
 class Options:
-    """The command line's options."""
-
     quick: bool
     seeds: int
     out: Path
@@ -69,8 +67,6 @@ class Row:
 
 
 class Made(NamedTuple):
-    """What an experiment has made."""
-
     tables: Mapping[str, Sequence[Row]]
     """Rows by the title under which they are printed."""
     figure: Figure | None = None
@@ -282,7 +278,6 @@ def grid(rows: Sequence[Row]) -> Grid:
 
 
 def html_table(rows: Sequence[Row]) -> page.Table:
-    """The table as part of a page."""
     table = grid(rows)
     return page.Table(table.headers, [[cell.text for cell in line] for line in table.rows])
 

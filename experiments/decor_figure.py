@@ -80,7 +80,6 @@ class Scaled(Problem):
 
     @property
     def n(self) -> int:
-        """The number of parameters."""
         return self.data[1].shape[-1]
 
     def loss(self, w: Array, example: Any) -> Array:
@@ -187,7 +186,6 @@ def accounted(epsilons: Sequence[int]) -> list[Row]:
 
 
 def draw(found: Mapping[str, np.ndarray], epsilons: Sequence[int]) -> Figure:
-    """A panel per network."""
     drawing = Figure(figsize=(10.0, 3.8), layout="constrained")
     axes = drawing.subplots(1, 3, sharey=True)
     for axis, name in zip(axes, NETWORKS):

@@ -47,7 +47,6 @@ class Unprojected(jdfl.DirectedCEPS):
 
 
 def methods(size: Size) -> dict[str, tuple[Any, tuple[float, ...]]]:
-    """What is compared, with its step sizes."""
     d = None if size is FULL else 3 * size.n
     sparse = jdfl.Sparse(value="int8", index="enumerative")
     ours = jdfl.DirectedCEPS(s=size.s, codec=jdfl.OneBit(d=d))
@@ -62,19 +61,16 @@ def methods(size: Size) -> dict[str, tuple[Any, tuple[float, ...]]]:
 
 
 def networks(size: Size) -> dict[str, nw.Static]:
-    """The directed networks."""
     drawn = nw.erdos_renyi(size.m, 6 / size.m, directed=True, weights="out-degree", seed=1)
     return {"4-out": nw.d_out(size.m, 4), "random": drawn}
 
 
 @lru_cache(3)
 def problem(size: Size, seed: int) -> jdfl.problems.LinearRegression:
-    """Example 1."""
     return jdfl.problems.example1(size.m, size.n, size.s, size.rows, seed=seed)
 
 
 def run(algorithm: Any, size: Size, net: Any, seed: int) -> jdfl.Result:
-    """One run, until the objective is reached."""
     data = problem(size, seed)
     stop = jdfl.objective_below(jdfl.problems.value_at_truth(data) + MARGIN)
     return jdfl.run(algorithm, data, net, key=seed, steps=size.steps, stop=stop, metrics=["objective"])
@@ -119,7 +115,6 @@ def without_projection(size: Size, net: Any, seeds: int) -> list[float]:
 
 
 def collect(size: Size, seeds: int) -> tuple[list[Row], dict[tuple[str, str], list[pd.DataFrame]]]:
-    """All rows, and the histories by network and method."""
     rows: list[Row] = []
     histories: dict[tuple[str, str], list[pd.DataFrame]] = {}
     for place, net in networks(size).items():

@@ -46,7 +46,6 @@ class Task:
 
     @property
     def records(self) -> int:
-        """The smallest number of records of a node."""
         return int(np.min(np.asarray(self.problem.sizes)))
 
     @property
@@ -94,13 +93,11 @@ def task(records: int, features: int = 2000) -> Task:
 
 
 def with_optimum(problem: LogisticRegression) -> Task:
-    """The task of a problem."""
     zero = float(jdfl.problems.value_at(problem, np.zeros(problem.n)))
     return Task(problem, jdfl.problems.optimum(problem).value, zero)
 
 
 def network() -> jdfl.network.Static:
-    """The paper's network."""
     return jdfl.network.circulant(NODES, (1, 2, 3), weights="laplacian")
 
 
@@ -159,7 +156,6 @@ def curve(here: Task, algorithm: Any, seed: int, *, steps: int | None = None) ->
 
 
 def name(p: float, share: float) -> str:
-    """A column's name."""
     return f"(p, k/d) = ({p:g}, {share:g})"
 
 
@@ -174,10 +170,8 @@ def band(
 
 
 def idle(axis: Axes, here: Task) -> None:
-    """The reference line for doing nothing."""
     axis.axhline(here.zero - here.best, color="black", linestyle=":", label="do nothing (x = 0)")
 
 
 def last(runs: Sequence[Any], column: str = "suboptimality") -> list[float]:
-    """The final values of histories."""
     return [float(run[column].iloc[-1]) for run in runs]

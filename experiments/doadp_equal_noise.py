@@ -25,7 +25,6 @@ STUDY = 0.13213  # f(average) - f* for all three, by an independent study
 
 
 def collect(here: common.Task, seeds: int) -> tuple[list[Row], dict[float, list[Any]]]:
-    """Table and curves."""
     multiplier, _ = common.calibrated(here, P, 0.3, EPSILON, "paper")
     curves = {
         share: [common.curve(here, common.method(P, share, multiplier), seed) for seed in range(seeds)]
@@ -71,7 +70,6 @@ def draw(here: common.Task, curves: dict[float, list[Any]]) -> Figure:
 
 @experiment(seeds=3, few=1, flags=common.FLAGS)
 def main(chosen: Options) -> Made:
-    """All shares."""
     here = common.chosen_task(chosen)
     rows, curves = collect(here, chosen.seeds)
     return Made({f"{here.problem.name}: equal noise, p = {P:g} (study and ours)": rows}, draw(here, curves))

@@ -73,7 +73,6 @@ def draw(here: Task, curves: Curves, promise: str) -> Figure:
 
 @experiment(seeds=1, few=1, flags=common.FLAGS)
 def main(chosen: Options) -> Made:
-    """All columns at all epsilons."""
     here = common.chosen_task(chosen, common.PAPER_RECORDS)
     rows, curves, broken = collect(here, chosen.seeds, "paper")
     print("\n".join(broken))

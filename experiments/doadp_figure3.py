@@ -52,7 +52,6 @@ class Entry:
 
     @property
     def label(self) -> str:
-        """The curve's label in the legend."""
         return f"{self.name}: {self.promise}"
 
 
@@ -88,7 +87,6 @@ def _with(algorithm: Any, multiplier: float) -> Any:
 
 
 def collect(here: common.Task, seeds: int) -> tuple[list[Row], dict[str, tuple[Entry, list[Any]]]]:
-    """Table and curves."""
     rows, curves = [], {}
     for entry in entries(here, seeds):
         runs = [common.curve(here, entry.algorithm, seed) for seed in range(seeds)]
@@ -120,7 +118,6 @@ def draw(here: common.Task, curves: dict[str, tuple[Entry, list[Any]]]) -> Figur
 
 @experiment(few=1, flags=common.FLAGS)
 def main(chosen: Options) -> Made:
-    """All methods."""
     here = common.chosen_task(chosen)
     rows, curves = collect(here, chosen.seeds)
     return Made({f"{here.problem.name}: the methods at epsilon = {EPSILON:g}": rows}, draw(here, curves))

@@ -53,7 +53,6 @@ class Column(NamedTuple):
     share: float
 
     def __str__(self) -> str:
-        """The column's heading."""
         return f"p = {self.p:g}, k/d = {self.share:g}"
 
 
@@ -67,7 +66,6 @@ class Noise(NamedTuple):
     epsilon: float
 
     def __str__(self) -> str:
-        """The case of a table."""
         return f"{self.accounting}, eps = {self.epsilon:g}" if self.epsilon else self.accounting
 
 
@@ -139,7 +137,6 @@ def multipliers(study: Study) -> dict[Key, float]:
 
 
 def seeds(study: Study) -> range:
-    """The seeds of runs, splits and networks."""
     return range(study.seeds)
 
 
@@ -190,7 +187,6 @@ def ends(found: Histories, noise: Noise, place: int = -1) -> np.ndarray:
 
 
 def theorem_of(study: Study, column: Column) -> Any:
-    """Theorem 1 for a column."""
     return method(column).theorem(problem_of(study, 0), study.rounds)
 
 
@@ -277,7 +273,6 @@ def draw(study: Study, found: Histories) -> Figure:
 
 
 def collect(study: Study) -> tuple[list[Row], list[Row], Histories]:
-    """Accuracies, costs, and the underlying runs."""
     levels = multipliers(study)
     found, spent = trained(study, levels)
     return accuracies(study, found), prices(study, found, levels, spent), found

@@ -79,7 +79,6 @@ def records(seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 def course(algorithm: Any, problem: Any, network: Any, seed: int) -> Course:
-    """The states of a run of ROUNDS rounds."""
     program = planned(algorithm, problem, network, ROUNDS)
     setting = stepping.setting(program, problem, network, None, typed_key(seed))
     begun = stepping.begun(setting)
@@ -170,7 +169,6 @@ def published(network: Any) -> tuple[Any, Any]:
 
 
 def mixing_of(network: Any) -> np.ndarray:
-    """I + gamma (W - I) [m, m]."""
     W = np.asarray(jdfl.network.as_dense(network.graph), float)
     return np.eye(len(W)) + GAMMA * (W - np.eye(len(W)))
 

@@ -18,7 +18,6 @@ NAME = "doadp_sound"
 
 
 def levels(here: common.Task, seeds: int) -> list[Row]:
-    """Both noise levels for all columns."""
     rows = []
     for epsilon in EPSILONS:
         always = common.calibrated(here, 1.0, 1.0, epsilon, "sound", seeds)[0]
@@ -33,7 +32,6 @@ def levels(here: common.Task, seeds: int) -> list[Row]:
 
 @experiment(few=1, flags=common.FLAGS)
 def main(chosen: Options) -> Made:
-    """Both noise levels, and runs with the sound one."""
     here = common.chosen_task(chosen)
     noise = levels(here, chosen.seeds)
     rows, curves, _ = collect(here, chosen.seeds, "sound")

@@ -57,7 +57,6 @@ def noise_shares(here: common.Task) -> dict[str, tuple[float, float]]:
 
 
 def collect(here: common.Task) -> list[Row]:
-    """One row per method."""
     names = {"DPDO": "DPDO", "DP-DDA": "DP-DDA, sound", "CPGT": "CPGT", "DO-ADP": "DO-ADP, sound"}
     found, noise = {entry.name: entry for entry in entries(here)}, noise_shares(here)
     rows = []
@@ -72,7 +71,6 @@ def collect(here: common.Task) -> list[Row]:
 
 @experiment(seeds=1, few=1, flags=common.FLAGS)
 def main(chosen: Options) -> Made:
-    """One row per method."""
     here = common.chosen_task(chosen)
     rows = collect(here)
     bare = [replace(one, paper=None) for one in rows]  # the paper's ticks are no numbers

@@ -52,7 +52,6 @@ def vectors(m: int, n: int, seed: int) -> np.ndarray:
 
 
 def networks(m: int) -> dict[str, Any]:
-    """The directed networks by name."""
     exp = partial(network.one_peer_exponential, m)
     return {
         "2-Out": network.d_out(m, 2),
@@ -66,8 +65,6 @@ def networks(m: int) -> dict[str, Any]:
 
 
 class Noisy(NamedTuple):
-    """One run with noise."""
-
     error: np.ndarray  # [rounds]
     seen: np.ndarray  # [rounds, 2] true and certified distances
     epsilon: tuple[float, float]  # a vector replaced, a node swapped
@@ -92,7 +89,6 @@ def noisy(problem: Problem, net: Any, b: float, key: int) -> Noisy:
 
 
 def lines(case: str, runs: Sequence[Noisy]) -> list[Row]:
-    """The rows of a network and a b."""
     counted = [one.seen[one.seen[:, 0] > DIFFERENT] for one in runs]
     return [
         row(case, "error, least", None, [one.error.min() for one in runs]),

@@ -38,8 +38,6 @@ POWERS = range(-4, 3)  # of two, times 1 / L
 
 
 class Size(NamedTuple):
-    """How large the problem is, and how long runs are."""
-
     m: int
     n: int
     q: int
@@ -50,7 +48,6 @@ FULL, SMALL = Size(32, 50, 200, 500), Size(8, 10, 40, 100)
 
 
 def problem_of(size: Size, seed: int) -> jdfl.problems.LinearRegression:
-    """Least squares of nodes that have solutions of their own."""
     draw = np.random.default_rng(seed)
     A = draw.standard_normal((size.m, size.q, size.n))
     w = 1 + draw.standard_normal((size.m, size.n))

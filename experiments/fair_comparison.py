@@ -56,7 +56,6 @@ class Setting:
     wider: tuple[int, ...] = ()  # other numbers of nonzeros for sparse models
 
     def draw(self, seed: int) -> Problem:
-        """The problem with data of a seed; all seeds share shapes."""
         if self.problem == "example1":
             return jdfl.problems.example1(m=self.m, n=self.n, s=self.s, rows=self.examples, seed=seed)
         return jdfl.problems.classification(self.problem, self.m, seed=seed)
@@ -206,7 +205,6 @@ def nodes_error(w: Array, problem: Problem) -> Array:
 
 
 def entries(setting: Setting, seed: int, quick: bool) -> dict[str, jdfl.Entry]:
-    """The algorithms before they are tuned."""
     s, long = setting.s, setting.steps * setting.longer
     matched = jdfl.network.matcha(setting.network(seed), 0.5)
     gamma = {"gamma": (0.1, 0.2, 0.4)}

@@ -67,22 +67,18 @@ class Run:
 
     @property
     def case(self) -> str:
-        """The name of its row."""
         return f"{self.task.title}, {self.network}: {self.method}"
 
     @property
     def folder(self) -> str:
-        """The name of its folder."""
         return re.sub(r"[^A-Za-z0-9.-]+", "-", f"{self.case} {level(self.b)}").strip("-")
 
     def parts(self) -> tuple[Any, Any, Any]:
-        """Algorithm, problem and network."""
         problem = problem_of(self.task, SHARED[self.method])
         dpps = jdfl.DPPS(b=self.b, sensitivity="real")
         return method(self.method, self.task, problem, dpps), problem, networks()[self.network]
 
     def rounds(self, problem: Any) -> int:
-        """All rounds of the run."""
         return rounds_of(self.task, problem)[0]
 
 
@@ -98,7 +94,6 @@ def night() -> list[Run]:
 
 
 def everything() -> list[Run]:
-    """The whole table."""
     tasks = [("resnet", resnet_task(rate, small=False)) for rate in RESNET_RATES] + [("vit", vit_task(small=False))]
     return [
         Run(model, task, name, net, b) for model, task in tasks for net in NETWORKS for name in SHARED for b in LEVELS
@@ -181,7 +176,6 @@ def trained(run: Run, out: Path, minutes: float) -> jdfl.Result:
 
 
 def lines(run: Run, result: jdfl.Result) -> list[Row]:
-    """The rows of a finished run."""
     _, problem, _ = run.parts()
     paper = ACCURACY[Cell(run.model, run.network, run.method, run.b)]
     return [

@@ -33,8 +33,6 @@ PAPERS = (  # heading, description, names of its experiments
 
 @dataclass(frozen=True)
 class Experiment:
-    """A script, and its description."""
-
     name: str
     title: str
     about: str

@@ -77,12 +77,10 @@ def methods() -> dict[str, tuple[Any, dict[str, Observer]]]:
 
 
 def words(budget: Budget) -> str:
-    """The description of the noise in a case."""
     return "no noise" if budget is None else f"epsilon {budget:g}"
 
 
 def arrays(records: Pool) -> tuple[Array, Array]:
-    """Features and labels on the device."""
     return jnp.asarray(records.features), jnp.asarray(records.labels)
 
 
@@ -231,7 +229,6 @@ def inversions(seeds: int, quick: bool) -> tuple[list[Row], dict[str, np.ndarray
 
 
 def memberships(seeds: int, quick: bool) -> list[Row]:
-    """Rows of all attacks on membership."""
     budgets: tuple[Budget, ...] = (None, 8.0, 1.0) if quick else (None, 100.0, 8.0, 1.0)
     targets, runs = (8, 256) if quick else (16, 512)
     cases = [("D-PSGD", "breast_cancer")]

@@ -61,7 +61,6 @@ class Labelled(SoftmaxRegression):
         return jax.nn.logsumexp(z) - jnp.vdot(example[1], z)
 
     def slopes(self, w: Array, data: Any) -> Array:
-        """The classes' probabilities minus the example's own label [q, c]."""
         return jax.nn.softmax(self.products(w, data[0]), axis=1) - data[1]
 
 
@@ -103,7 +102,6 @@ def budgeted(algorithm: Any, problem: Any, network: Network, steps: int, epsilon
 
 
 def watched(algorithm: Any, problem: Any, network: Network, steps: int) -> Observed:
-    """The observed form of a private run."""
     return Observed.of(algorithm, problem, network, steps=steps, key=0, delta=DELTA)
 
 
@@ -137,11 +135,9 @@ class Rerun(Recorded):
     """A round as the attacker repeats it, without noise."""
 
     def noisy(self, mechanism: Any, x: Array, *given: Any, **counted: Any) -> Array:
-        """The value to be hidden."""
         return x
 
     def pairwise(self, stream: Stream, x: Array) -> Array:
-        """Nothing."""
         return jnp.zeros_like(x)
 
 

@@ -162,7 +162,6 @@ def privacy(quick: bool) -> list[Row]:
 
 
 def draw(rows: Sequence[Row], mus: Sequence[float], names: Sequence[str]) -> Figure:
-    """Objectives over mu, and divergences over distance."""
     cells: Mapping[tuple[str, str], Row] = {(one.case, one.column): one for one in rows}
     fig = Figure(figsize=(10, 4), layout="constrained")
     left, right = fig.subplots(1, 2)

@@ -88,7 +88,6 @@ def geometric(m: int) -> Static:
 
 
 def connected(edges: Sequence[tuple[int, int]], m: int) -> bool:
-    """Whether edges connect all m nodes."""
     ends = np.array(edges, int).reshape(-1, 2)
     return csgraph.connected_components(sp.coo_array((np.ones(len(ends)), tuple(ends.T)), (m, m)), False)[0] == 1
 
@@ -175,7 +174,6 @@ def exact(network: Static) -> Curves:
 
 
 def draw(published: Mapping[str, np.ndarray], found: Mapping[str, tuple[int, Curves]]) -> Figure:
-    """A panel per graph."""
     drawing = Figure(figsize=(3.2 * len(found), 3.4), layout="constrained")
     axes = drawing.subplots(1, len(found), sharey=True, squeeze=False)[0]
     for axis, (name, (m, one)) in zip(axes, found.items()):

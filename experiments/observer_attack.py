@@ -83,11 +83,9 @@ class Fixed(Problem):
 
     @property
     def n(self) -> int:
-        """The number of parameters."""
         return self.data.shape[-1]
 
     def loss(self, w: Array, example: Array) -> Array:
-        """The loss [] of parameters w [n] on an example [n]."""
         return jnp.vdot(w, example)
 
 

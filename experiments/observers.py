@@ -47,12 +47,10 @@ class Push(jdfl.Algorithm):
     channels = (_PUSH,)
 
     def init(self, round: jdfl.Round) -> tuple[Array, Array, Array]:
-        """Start where the problem says, with weights of one."""
         x = round.problem.begin()
         return x, x, jnp.ones((round.m,), x.dtype)
 
     def step(self, state: tuple[Array, Array, Array], round: jdfl.Round) -> tuple[Array, Array, Array]:
-        """One round."""
         y, x, a = state
         x, a = round.push(x - self.lr * self.gradients(y, round), a, _PUSH)
         return x / a[:, None], x, a

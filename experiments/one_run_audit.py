@@ -65,7 +65,6 @@ CASES: dict[str, tuple[str, Any]] = {
 
 
 def audits(canaries: int, seeds: int) -> list[Any]:
-    """The audits of `seeds` runs."""
     random = np.random.default_rng(0)
     A = random.standard_normal((NODES, RECORDS, RECORDS))
     problem = jdfl.problems.linear_regression(A, A @ random.standard_normal(RECORDS))
@@ -78,7 +77,6 @@ def audits(canaries: int, seeds: int) -> list[Any]:
 
 
 def lines(case: str, found: Sequence[Any]) -> list[Row]:
-    """The results over all seeds."""
     return [
         row(case, "epsilon accounted", None, [found[0].epsilon_accounted]),
         row(case, "epsilon shown", None, [one.epsilon_lower for one in found]),

@@ -61,8 +61,6 @@ MOST, PARTS_OF_RUN, WITHIN = 2.5, 12, 2.0
 
 
 class Seen(NamedTuple):
-    """One run."""
-
     distances: np.ndarray  # [rounds, 2] real, S
     clipped: float  # share of gradients whose norm exceeds the clip
     looser: float | None = None  # S of Lemma 2 over the certified S, the median before the first averaging
@@ -79,7 +77,6 @@ class Seen(NamedTuple):
 
 
 def clip_of(task: Task) -> float:
-    """The clip for the available data."""
     return SMALL_CLIP if task.data == "digits" else CLIP
 
 

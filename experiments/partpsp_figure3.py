@@ -53,7 +53,6 @@ class Found(NamedTuple):
 
 
 def measured(task: Task, shared: str, net: Any, source: Any, seeds: int) -> Found:
-    """Every seed has its own start and noise."""
     found, task = Found([], [], [], [], 0), replace(task, clip=CLIP)
     constants: dict[str, Any] = {"constant": CONSTANT, "contraction": CONTRACTION, "reading": task.reading}
     dpps = jdfl.DPPS(b=B, noise_rate=NOISE_RATE, sensitivity=source, **constants)

@@ -106,7 +106,6 @@ QUICK = (OURS, CODE, "code, start kept (Eq. 22 as in the text)", "code, pixels i
 
 
 def seen(part: str, reading: Reading, seed: int, problem: NeuralProblem | None = None) -> np.ndarray:
-    """Real distances and S of all rounds [rounds, 2]."""
     task = reading.task
     if problem is None:
         problem = problem_of(task, PARTS[part], m=reading.m, seed=seed)
@@ -136,7 +135,6 @@ def authors_start(folder: Path, problem: NeuralProblem) -> NeuralProblem:
 
 
 def rows_of(cells: Mapping[tuple[str, str], list[np.ndarray]]) -> list[Row]:
-    """The columns of every case; the paper's numbers are those of 2-Out."""
     made = []
     for (part, name), runs in cells.items():
         case, paper = f"{part}, {name}", FIGURE2[part, "2-Out"]

@@ -41,7 +41,6 @@ METRICS = {"global": "accuracy", "own": "accuracy_own"}
 
 
 def task_of(split: str, *, quick: bool) -> Task:
-    """The perceptron on images with this split."""
     options = dict(SPLITS[split])
     if options.get("partition") == "clients":
         options["clients"] = tuple(np.asarray(load(images("mnist")).labels).tolist())
@@ -64,7 +63,6 @@ def measured(name: str, task: Task, seed: int) -> dict[str, float]:
 
 
 def collect(splits: Sequence[str], seeds: int, *, quick: bool) -> list[Row]:
-    """All numbers."""
     rows: list[Row] = []
     for split in splits:
         task = task_of(split, quick=quick)

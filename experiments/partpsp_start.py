@@ -88,7 +88,6 @@ def compare(
 
 
 def paired(found: dict[tuple[str, str], list[float]], column: str) -> list[float]:
-    """What the trained start gains, seed by seed."""
     return [a - b for a, b in zip(found["trained", column], found["random", column], strict=True)]
 
 

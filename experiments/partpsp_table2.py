@@ -54,7 +54,6 @@ COLOURS = dict(zip(SHARED, ("#0072B2", "#56B4E9", "#D55E00", "#CC79A7")))
 
 
 def level(b: float | None) -> str:
-    """The column of a noise level."""
     return "NoDP" if b is None else f"b = {b:g}"
 
 
@@ -82,7 +81,6 @@ def told(one: Row, case: str) -> bool:
 
 
 def table(model: str, task: Task, nets: Sequence[str], seeds: int) -> list[Row]:
-    """All methods on all networks, at all levels."""
     rows = []
     for net in nets:
         for name in SHARED:

@@ -64,7 +64,6 @@ def columns(task: Task) -> list[tuple[str, str, Task]]:
 
 
 def collect(model: str, task: Task, nets: Sequence[str], seeds: int) -> list[Row]:
-    """A row per network and number of shared layers."""
     rows = []
     for net in nets:
         for layers in LAYERS:
@@ -94,13 +93,11 @@ def too_small(result: jdfl.Result) -> float:
 
 
 def mean(result: jdfl.Result) -> float:
-    """The mean true distance of all rounds."""
     return float(np.mean(np.asarray(result.state.shared.seen, float)[:, 0]))
 
 
 @experiment(seeds=1, flags=FLAGS)
 def main(chosen: Options) -> Made:
-    """The chosen rows of the table."""
     rows: list[Row] = []
     for model in chosen_rows(chosen, ("mlp", "resnet")):
         for task in tasks(model, quick=chosen.quick)[: 2 if model == "mlp" else 1]:

@@ -42,7 +42,6 @@ GIGABIT = 1e9
 
 
 def full(model: str) -> jdfl.models.Model:
-    """The paper's network."""
     return {"mlp": jdfl.models.mlp, "resnet": jdfl.models.resnet18, "vit": jdfl.models.vit}[model]()
 
 
@@ -64,7 +63,6 @@ def measure(model: str, task: Task, net: str, name: str, rounds: int, seed: int)
 
 
 def collect(model: str, task: Task, nets: Sequence[str], rounds: int, seeds: int) -> list[Row]:
-    """A row per network and method."""
     rows = []
     for net in nets:
         times: dict[str, list[tuple[float, float]]] = {name: [] for name in METHODS}
@@ -88,7 +86,6 @@ def collect(model: str, task: Task, nets: Sequence[str], rounds: int, seeds: int
 
 
 def over(values: Sequence[float], others: Sequence[float]) -> list[float]:
-    """Ratios, run by run."""
     return [value / other for value, other in zip(values, others)]
 
 
@@ -106,7 +103,6 @@ def growth(model: str, title: str, rows: Sequence[Row]) -> list[Row]:
 
 @experiment(seeds=1, flags=FLAGS)
 def main(chosen: Options) -> Made:
-    """The chosen rows of the table, and what grows with the degree."""
     rows: list[Row] = []
     for model in chosen_rows(chosen):
         task = tasks(model, quick=chosen.quick)[0]

@@ -50,11 +50,9 @@ class Pretender:
         """Accept any settings."""
 
     def add(self, key: Any, x: Any, sensitivity: Any) -> Any:
-        """The vector with too little noise."""
         return jdfl.Gaussian(self.multiplier / 10).add(key, x, sensitivity)
 
     def event(self) -> GaussianEvent:
-        """The event that it claims."""
         return GaussianEvent(float(self.multiplier))
 
 
@@ -63,7 +61,6 @@ class Quiet(jdfl.DPPS):
     """Push-sum whose messages have a tenth of the noise that it reports."""
 
     def step(self, state: Any, eps: Any, round: jdfl.Round, claim: Any) -> Any:
-        """One round."""
         return jdfl.DPPS.step(replace(self, noise_rate=self.noise_rate / 10), state, eps, round, claim)
 
 
@@ -72,7 +69,6 @@ class Faint(jdfl.DPDO):
     """DPDO whose messages have a tenth of the noise that it reports."""
 
     def step(self, state: Any, round: jdfl.Round) -> Any:
-        """One round."""
         plan = round.ready
         weak = replace(round.prepared, own=plan._replace(noise=plan.noise / 10))
         new = jdfl.DPDO.step(self, state, replace(round, prepared=weak))
@@ -86,7 +82,6 @@ class Unclipped(jdfl.SGP):
     """SGP whose noise is planned for a clip that it does not apply."""
 
     def step(self, state: Any, round: jdfl.Round) -> Any:
-        """One round."""
         g = shared_gradient(replace(self.gradients, clip=None), state.y, round)
         return self.pushed(state, -self.lr * round.ready.scale(round.k).astype(g.dtype) * g, round)
 

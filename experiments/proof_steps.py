@@ -162,7 +162,6 @@ def before_15(p: float = 0.8, beta: float = 0.05, alpha: float = 0.4) -> float:
 
 
 def rows_of(seeds: int) -> list[Row]:
-    """All numbers."""
     made: list[Row] = []
 
     def add(case: str, column: str, *values: float) -> None:
@@ -194,7 +193,6 @@ def rows_of(seeds: int) -> list[Row]:
 
 @experiment(seeds=3)
 def main(chosen: Options) -> Made:
-    """All steps."""
     rows = rows_of(chosen.seeds)
     return Made({"Steps of proofs that do not hold": rows}, bars(rows, ["left / bound"], "left side / bound"))
 

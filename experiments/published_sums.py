@@ -141,7 +141,6 @@ def doadp() -> list[Row]:
 
 @experiment(seeds=1)
 def main(chosen: Options) -> Made:
-    """All sums."""
     rows = [*dpps(), *ceps(), *doadp()]
     fig = bars(rows, ["saved, %"], "volume saved by CEPS-1BCS, %")
     return Made({"Sums: as stated, and from the papers' tables": rows}, fig)

@@ -59,7 +59,6 @@ def computed(folder: Path, where: Places) -> Found:
 
 
 def of_rule(folder: Path, where: Places, rule: str) -> Found:
-    """The cells of a rule, in a process of their own."""
     use_cache()
     code = hashlib.sha256(b"".join(Path(str(one.__file__)).read_bytes() for one in (cells, sys.modules[__name__])))
     same = f"{code.hexdigest()[:12]}-{hashlib.sha256(repr(where).encode()).hexdigest()[:12]}"
@@ -140,7 +139,6 @@ def _page(out: Path, found: Found, *figures: Path) -> Path:
 
 @experiment(flags={"--cell": {"help": f"run one cell, such as {cells.EXAMPLE}"}})
 def main(chosen: Options) -> Made:
-    """All cells, or one."""
     if chosen.more["cell"] is not None:
         numbers = cells.run_one(Cell.of(chosen.more["cell"]))
         print("\n".join(f"{name:<16} {value:.6g}" for name, value in numbers.items()))

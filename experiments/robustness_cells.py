@@ -63,7 +63,6 @@ class Cell(NamedTuple):
         return cls(words[0], words[1], words[2], float(words[3]), int(words[4]))
 
     def __str__(self) -> str:
-        """Its text."""
         return f"{self.rule}/{self.attack}/{self.graph}/{self.fraction:g}/{self.seed}"
 
 
@@ -173,8 +172,6 @@ def _rows(attack: Attack, scene: Scene) -> Array:
 
 
 class Lane(NamedTuple):
-    """A cell's arrays."""
-
     graph: Graph
     liars: Array  # [m] bool
     b: Array  # int32 []

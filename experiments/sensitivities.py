@@ -199,8 +199,6 @@ class _Pairs:
             self.made.append((node, place[draw.integers(2)], one, _others(draw, one, leaves, self.removed)))
 
     def moved(self, draw: np.random.Generator, best: np.ndarray) -> "_Pairs":
-        """As many pairs near the best of these."""
-
         def near(record: list[np.ndarray]) -> list[np.ndarray]:
             def one(x: np.ndarray) -> np.ndarray:
                 if x.dtype.kind in "iu" or np.max(np.abs(x), initial=0) > 1e30:
@@ -468,7 +466,6 @@ QUICK = (
 
 
 def collect(seeds: int, searches: int, names: Sequence[str] | None = None) -> list[Row]:
-    """The rows of the table, of all settings or of these."""
     rows = list[Row]()
     for name, case in cases().items():
         if names is not None and name not in names:

@@ -60,18 +60,15 @@ class Observed(jdfl.DOADP):
     """DO-ADP as seen by an observer who adds up messages and subtracts the effect of mixing."""
 
     def init(self, round: jdfl.Round) -> Any:
-        """The start."""
         state = jdfl.DOADP.init(self, round)
         return Seen(state, jnp.zeros_like(state.x))
 
     def step(self, state: Any, round: jdfl.Round) -> Any:
-        """One round."""
         hat = state.inner.hat
         pulled = state.pulled + self.gamma * (round.mix(hat, None) - hat)
         return Seen(jdfl.DOADP.step(self, state.inner, round), pulled)
 
     def params(self, state: Any) -> Array:
-        """The parameters x [m, n]."""
         return state.inner.x
 
     def visible(self, state: Any) -> Array:
@@ -98,7 +95,6 @@ def method(network: Any, n: int, p: float, s: int, multiplier: float = 1.0) -> A
 
 
 def whole(n: int, q: int, runs: int, seeds: int) -> list[Row]:
-    """The theorem in its own terms."""
     steps, p, network = q * q, 0.5, jdfl.network.laplacian(jdfl.network.complete(2))
     problem, canary = data(q, n)
 

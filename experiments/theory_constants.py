@@ -226,7 +226,6 @@ def doadp() -> list[Row]:
 
 @experiment(seeds=3)
 def main(chosen: Options) -> Made:
-    """All three papers."""
     used = doadp()
     tables = {
         "CEPS, Theorem 1 (c_0 must be at most c)": ceps(chosen.seeds, 100 if chosen.quick else 1000),

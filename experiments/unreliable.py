@@ -80,7 +80,6 @@ def refused(problem: jdfl.problems.Problem, network: Any) -> list[str]:
 
 
 def base(size: Size) -> Any:
-    """The network without faults."""
     return nw.erdos_renyi(size.m, 0.5)
 
 
@@ -108,7 +107,6 @@ def timed(whole: Any, *, first: bool) -> Any:
 
 
 def run(size: Size, method: str, network: Any, seed: int) -> pd.DataFrame:
-    """The records of one run on its own data."""
     problem = jdfl.problems.example1(size.m, size.n, size.s, size.rows, seed=seed)
     algorithm = methods(problem, size.s)[method]
     result = jdfl.run(algorithm, problem, network, key=seed, steps=size.steps, every=5, metrics=[nodes_objective])
