@@ -26,17 +26,18 @@ from jdfl.config import RunConfig, build, key_of
 from jdfl.engine.compiling import use_cache
 from jdfl.engine.placement import estimate
 
-_ABOUT = """Measure the time of rounds of the run that these flags describe, and compare it with the time to move what a
-round has to move, at the speed at which this machine copies memory.
-
-Rounds are run without metrics, stop rule, privacy budget and files: the flags of these, and --steps, --every and
---chunk, have no effect."""
-_EXAMPLES = "example: python -m benchmarks.one_run --algorithm d-psgd --problem.m 4096 --network ring --rounds 20\n"
-
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Options:
-    """Options of a measurement."""
+    """Measure the time of rounds of the run that these flags describe, and compare it with the time to move what a
+    round has to move, at the speed at which this machine copies memory.
+
+    Rounds are run without metrics, stop rule, privacy budget and files: the flags of these, and --steps, --every and
+    --chunk, have no effect.
+
+    Examples:
+      python -m benchmarks.one_run --algorithm d-psgd --problem.m 4096 --network ring --rounds 20
+    """
 
     config: Path | None = None
     """File config.yaml of a run; other flags override it."""
@@ -78,9 +79,7 @@ def main(args: Sequence[str]) -> int:
     """Measure and print; the exit status."""
     use_cache()
     try:
-        config, options = flags.parse_run(
-            list(args), Options(), prog="python -m benchmarks.one_run", about=_ABOUT, examples=_EXAMPLES
-        )
+        config, options = flags.parsed(measured, "python -m benchmarks.one_run", list(args))
         found = measured(config, options)
     except flags.HelpAsked as asked:
         print(asked.text())

@@ -8,8 +8,7 @@ import pytest
 
 import jdfl
 from jdfl.cli import audit as audit_command
-from jdfl.cli import main
-from jdfl.cli import run as run_command
+from jdfl.cli import functions_of, main
 from jdfl.config import NETWORKS, RunConfig
 from jdfl.engine.progress import Progress
 from jdfl.lab.results import read_run
@@ -68,7 +67,7 @@ def test_a_run_writes_its_folder_shows_its_summary_and_repeats_from_its_configur
     again = ["run", "--config", str(folder / "config.yaml"), "--quiet"]
     assert main([*again, "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["metrics"] == first.summary["metrics"]
-    config, _ = run_command.parse([*again[1:], "--steps", "4", "--algorithm.rate=0.3", "--stop", "none"])
+    config, _ = functions_of("run")[0]([*again[1:], "--steps", "4", "--algorithm.rate=0.3", "--stop", "none"])
     assert (config.steps, config.stop, config.seed, config.problem.n) == (4, None, 3, 20)
     assert (config.algorithm.rate, config.algorithm.codec.kind) == (0.3, "dense")
 
@@ -95,8 +94,8 @@ def test_kinds_and_their_settings_come_in_any_order_and_hold_one_another():
         "--network=link-loss --network.base=random-links --network.base.base=ring --network.base.p=.5 --network.p=.1": {
             "network": NETWORKS("link-loss", base=NETWORKS("random-links", base=NETWORKS("ring"), p=0.5), p=0.1)},
     }.items():  # fmt: skip
-        assert run_command.parse(words.split())[0] == RunConfig(**told)
-    config, _ = run_command.parse(["--algorithm.mechanism", "gaussian", "--algorithm.mechanism.multiplier", "2"])
+        assert functions_of("run")[0](words.split())[0] == RunConfig(**told)
+    config, _ = functions_of("run")[0](["--algorithm.mechanism", "gaussian", "--algorithm.mechanism.multiplier", "2"])
     assert config.algorithm.mechanism.multiplier == 2.0
 
 

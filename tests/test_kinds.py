@@ -17,7 +17,7 @@ from jdfl import config
 from jdfl.base.arguments import marks, options_of
 from jdfl.base.settings import Bound, documentation
 from jdfl.cli import main
-from jdfl.cli import run as run_command
+from jdfl.cli import runs as run_command
 from jdfl.config import RunConfig, from_yaml, to_yaml
 from jdfl.config.kinds import Kind, _arguments, _installed, shown
 from tests.refused import refused

@@ -13,7 +13,7 @@ from jdfl.algorithms import REGISTRY
 from jdfl.algorithms.program import planned
 from jdfl.base import struct
 from jdfl.base.settings import Provenance
-from jdfl.cli.catalogue import catalogue
+from jdfl.cli.looking import catalogue
 from jdfl.engine.provenance import computed, identity, settings_of
 from jdfl.events import REGISTRY as EVENTS
 from tests.later import Later

@@ -6,8 +6,7 @@ import subprocess
 
 import pytest
 
-from jdfl.cli import _COMMANDS, _functions, main
-from jdfl.cli.flags import HelpAsked
+from jdfl.cli import _COMMANDS, flags_of, main
 
 
 def completed(script: str, *lines: str) -> list[list[str]]:
@@ -21,13 +20,6 @@ def completed(script: str, *lines: str) -> list[list[str]]:
     return [shlex.split(one) for one in found.stdout.splitlines()]
 
 
-def flags_of(command: str, *words: str) -> set[str]:
-    """The flags of a command with the kinds on the line."""
-    with pytest.raises(HelpAsked) as found:
-        _functions(command)[0]([*words, "--help"])
-    return {name for flag in found.value.listed for name in flag.names}
-
-
 @pytest.mark.skipif(shutil.which("bash") is None, reason="no bash on the PATH")
 def test_commands_flags_of_the_kinds_on_the_line_and_values_are_completed(capsys):
     assert main(["completion", "bash"]) == 0
@@ -39,7 +31,8 @@ def test_commands_flags_of_the_kinds_on_the_line_and_values_are_completed(capsys
         "run --stop objective --algorithm choco-sgd --algorithm.codec low-rank",
     ]
     for line, offered in zip(lines, completed(script, *(f"{line} --" for line in lines)), strict=True):
-        assert sorted(offered) == sorted(flags_of(*line.replace(" = ", "=").split())), line
+        listed = flags_of(*line.replace(" = ", "=").split())
+        assert sorted(offered) == sorted({name for flag in listed for name in flag.names}), line
     expected = {
         "ver": ["verify"],
         "run --repe": ["--repeats"],

@@ -48,10 +48,10 @@ def flag_of(text: str, field: str):
     said = io.StringIO()
     try:
         with contextlib.redirect_stderr(said), contextlib.redirect_stdout(said):
-            made = flags.parse([f"--{field}={text}"], RunConfig(), Options(), prog="jdfl", about="", examples="")
+            made, _ = flags.parse([f"--{field}={text}"], "jdfl", RunConfig(), Options())
     except SystemExit:
         return ValueError
-    return outcome(lambda: operator.attrgetter(field)(made.config))
+    return outcome(lambda: operator.attrgetter(field)(made))
 
 
 @dataclasses.dataclass(frozen=True)

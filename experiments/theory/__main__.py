@@ -12,25 +12,25 @@ from jdfl.config import RunConfig, build, key_of
 from jdfl.engine.result import Result
 from jdfl.problems.yardsticks import solvable, solved
 
-_ABOUT = """Compare a run with the theorems of the CEPS, DPPS and DO-ADP papers: which conditions it satisfies.
-
-The flags of `jdfl run` describe the run; or give the folder of a finished one first, whose recorded gradients are then
-set against the bounds. Every condition is printed with its numbers, those that are missing by name, and what the
-theorem then says. Constants that cannot be known, such as the Lipschitz constant of a neural network, are unknown."""
-
-_EXAMPLES = """examples:
-  python -m experiments.theory runs/NAME                                              a finished run
-  python -m experiments.theory --algorithm do-adp --network laplacian --steps 1000 --theorem do-adp-2
-  python -m experiments.theory --algorithm sgp --algorithm.dpps.b 3 --algorithm.dpps.sensitivity eq22 --network d-out
-  python -m experiments.theory --config runs/NAME/config.yaml --json
-
-exit status: 0 printed, 2 a mistake in the settings, or a theorem that does not speak of the algorithm
-"""
-
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Options:
-    """Options besides the configuration of a run."""
+    """Compare a run with the theorems of the CEPS, DPPS and DO-ADP papers: which conditions it satisfies.
+
+    The flags of `jdfl run` describe the run; or give the folder of a finished one first, whose recorded gradients are
+    then set against the bounds. Every condition is printed with its numbers, those that are missing by name, and what
+    the theorem then says. Constants that cannot be known, such as the Lipschitz constant of a neural network, are
+    unknown.
+
+    Examples:
+      python -m experiments.theory runs/NAME                                              a finished run
+      python -m experiments.theory --algorithm do-adp --network laplacian --steps 1000 --theorem do-adp-2
+      python -m experiments.theory --algorithm sgp --network d-out --algorithm.dpps.b 3
+                                   --algorithm.dpps.sensitivity eq22
+      python -m experiments.theory --config runs/NAME/config.yaml --json
+
+    exit status: 0 printed, 2 a mistake in the settings, or a theorem that does not speak of the algorithm
+    """
 
     config: Path | None = None
     """File config.yaml of a run; other flags override it."""
@@ -38,14 +38,6 @@ class Options:
     """Name of one theorem; none: all that speak of the algorithm."""
     json: bool = False
     """Print JSON."""
-
-
-def parse(args: list[str]) -> tuple[Path | None, RunConfig, Options]:
-    """The folder of a finished run, if there is one, the configuration and the options."""
-    how = {"prog": "python -m experiments.theory", "about": _ABOUT, "examples": _EXAMPLES}
-    if args and not args[0].startswith("-"):
-        return flags.parse_of_run(args, Options(), **how)
-    return (None, *flags.parse_run(args, Options(), **how))
 
 
 def state(folder: Path | None, config: RunConfig, options: Options) -> int:
@@ -78,7 +70,8 @@ def state(folder: Path | None, config: RunConfig, options: Options) -> int:
 def main(arguments: list[str] | None = None) -> int:
     """The command; returns the exit status."""
     try:
-        return state(*parse(sys.argv[1:] if arguments is None else arguments))
+        words = sys.argv[1:] if arguments is None else arguments
+        return state(*flags.parsed(state, "python -m experiments.theory", words))
     except (ValueError, OSError) as error:
         print(f"theory: error: {' '.join(str(error).split())}", file=sys.stderr)
         return 2

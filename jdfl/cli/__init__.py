@@ -1,16 +1,4 @@
-"""The command line: `jdfl COMMAND`, with a file of this package for every command."""
-
-import os
-import sys
-import warnings
-from collections.abc import Callable, Sequence
-from importlib import import_module
-from pathlib import Path
-from typing import Any
-
-import jdfl
-
-_HELP = """usage: jdfl COMMAND [FLAGS]
+"""usage: jdfl COMMAND [FLAGS]
 
 Simulate decentralized federated learning, all nodes at once.
 
@@ -38,14 +26,40 @@ environment:
   JDFL_DATA       the folder of the datasets' files
   JDFL_CACHE      0 keeps compiled programs out of ~/.cache/jdfl
   JDFL_TRACEBACK  1 shows where an error comes from
-"""
+"""  # noqa: D400, D415 (it is the help)
 
+import os
+import sys
+import warnings
+from collections.abc import Callable, Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import Any
 
-_COMMANDS = (
-    *("run", "resume", "verify", "export", "compare", "sweep"),
-    *("account", "choose", "audit", "report", "data"),
-)
+import jdfl
+
+_MODULES = {  # of the functions that execute commands
+    "runs": "run resume",
+    "verify": "verify",
+    "compare": "compare",
+    "sweep": "sweep",
+    "account": "account",
+    "audit": "audit",
+    "looking": "export choose report data",
+}
+_COMMANDS = {name: module for module, names in _MODULES.items() for name in names.split()}
 _NAMES = (*_COMMANDS, "list", "completion", "--version", "--help")
+_HELP = {
+    "list": "usage: jdfl list\n\nList all that a flag can choose from, with one line each.",
+    "completion": """usage: jdfl completion bash|zsh
+
+Print a script that lets the shell complete jdfl's commands, its flags and the kinds that they choose. For example:
+
+  jdfl completion bash > ~/.local/share/bash-completion/completions/jdfl
+  jdfl completion zsh >> ~/.zshrc
+
+Print it again after installing a package that adds kinds to jdfl.""",
+}
 _KEPT = {
     "run": "only runs with a checkpoint are kept",
     "resume": "the last checkpoint is kept",
@@ -53,13 +67,18 @@ _KEPT = {
 }
 
 
-def _functions(command: str, args: Sequence[str] = ()) -> tuple[Callable[[list[str]], Any], Callable[..., int]]:
-    """The function that parses a command's arguments and the one that executes it, imported on demand."""
-    if command in ("resume", "verify") and args and (work := _work(Path(args[0]))):
-        module = import_module(f"jdfl.cli.{work}" if command == "resume" else "jdfl.cli.verify_jobs")
-        return module.parse_again, module.again
-    module = import_module(f"jdfl.cli.{command}")
-    return module.parse, getattr(module, command)
+def functions_of(name: str, args: Sequence[str] = ()) -> tuple[Callable[[list[str]], Any], Callable[..., int]]:
+    """The function that parses a command's arguments and the one that executes it, imported on demand.
+
+    The arguments decide which: runs are resumed and verified by other functions than sweeps and comparisons.
+    """
+    from jdfl.cli import flags
+
+    work = _work(Path(args[0])) if name in ("resume", "verify") and args else ""
+    module = import_module(f"jdfl.cli.{_COMMANDS[work if name == 'resume' and work else name]}")
+    do = getattr(module, name if not work else f"{name}_{work}" if name == "resume" else "verify_jobs")
+    parse = getattr(module, f"parse_{name}", lambda words: flags.parsed(do, f"jdfl {name}", words))
+    return parse, do
 
 
 def _work(folder: Path) -> str:
@@ -74,22 +93,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     """The command line; returns the exit status."""
     args = list(sys.argv[1:] if argv is None else argv)
     status = 0
-    command, rest = (args[0], args[1:]) if args else ("--help", [])
+    name, rest = (args[0], args[1:]) if args else ("--help", [])
     try:
-        if command in ("--help", "-h"):
-            print(_HELP, end="")
-        elif command == "--version":
-            print(f"jdfl {jdfl.__version__}")
-        elif command == "list" and rest in (["--help"], ["-h"]):
-            print("usage: jdfl list\n\nList all that a flag can choose from, with one line each.")
-        elif command == "list" and rest:
-            raise ValueError(f"Expected nothing but --help after `jdfl list`, got {rest[0]!r}.")
-        elif command in (*_COMMANDS, "list", "completion"):
-            with warnings.catch_warnings():
-                warnings.showwarning = _show_warning
-                status = _do(command, rest)
-        else:
-            raise ValueError(_unknown(command))
+        with warnings.catch_warnings():
+            warnings.showwarning = lambda message, *_: print(f"jdfl: warning: {message}", file=sys.stderr)
+            status = _do(name, rest)
         sys.stdout.flush()
     except BrokenPipeError:  # the reader, `head` say, has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -105,18 +113,18 @@ def main(argv: Sequence[str] | None = None) -> int:
         from jdfl.devices.processes import LOST, ProcessLostError
         from jdfl.store.jobs import FailedJobsError
 
-        if isinstance(error, FailedJobsError):
-            print(f"jdfl: {_in_words(error)}", file=sys.stderr)
-            return 1
-        if not isinstance(error, ProcessLostError):
+        if not isinstance(error, FailedJobsError | ProcessLostError):
             raise
-        print(f"jdfl: {' '.join(str(error).split())}", file=sys.stderr, flush=True)
+        said = " ".join([*str(error).split(), *getattr(error, "__notes__", [])])
+        print(f"jdfl: {said}", file=sys.stderr, flush=True)
+        if isinstance(error, FailedJobsError):
+            return 1
         os._exit(LOST)  # the usual way out would wait for the process that is gone
     except KeyboardInterrupt as error:
         from jdfl.store.jobs import TerminatedError
 
         word, status = ("terminated", 143) if isinstance(error, TerminatedError) else ("interrupted", 130)
-        kept = " ".join(getattr(error, "__notes__", [])) or _KEPT.get(command, "nothing is written")
+        kept = " ".join(getattr(error, "__notes__", [])) or _KEPT.get(name, "nothing is written")
         print(f"jdfl: {word}; {kept}", file=sys.stderr)
         return status
     except SystemExit as stop:  # a command's help, or tyro's, which has described a mistake
@@ -126,33 +134,47 @@ def main(argv: Sequence[str] | None = None) -> int:
     return status
 
 
-def _in_words(error: BaseException) -> str:
-    """An error and its notes in one line."""
-    return " ".join([*str(error).split(), *getattr(error, "__notes__", [])])
-
-
-def _do(command: str, args: list[str]) -> int:
+def _do(name: str, args: list[str]) -> int:
     """Execute a command; returns the exit status."""
-    if command == "list":
-        print(import_module("jdfl.cli.catalogue").catalogue(), end="")
-        return 0
-    if command == "completion":
-        from jdfl.cli.completion import completion
+    if name in ("--help", "-h"):
+        print(__doc__, end="")
+    elif name == "--version":
+        print(f"jdfl {jdfl.__version__}")
+    elif name in _COMMANDS:
+        parse, do = functions_of(name, args)
+        return do(*parse(args))
+    elif name in _HELP and args in (["--help"], ["-h"]):
+        print(_HELP[name])
+    elif name == "list":
+        if args:
+            raise ValueError(f"Expected nothing but --help after `jdfl list`, got {args[0]!r}.")
+        print(import_module("jdfl.cli.looking").catalogue(), end="")
+    elif name == "completion":
+        if len(args) != 1 or args[0] not in ("bash", "zsh"):
+            hint = _hint(args[0], ["bash", "zsh"]) if args else ""
+            given = " ".join(args) or "nothing"
+            raise ValueError(f"Expected `jdfl completion bash` or zsh, got {given!r}. {hint}".strip())
+        listed = {one: flags_of(one) for one in _COMMANDS}
+        print(import_module("jdfl.cli.completion").script(args[0], _NAMES, listed), end="")
+    else:
+        names = [one for one in _NAMES if one.startswith("--") == name.startswith("--")]
+        rest = _hint(name, names) or f"The commands are {', '.join(_NAMES)}."
+        raise ValueError(f"Unknown command {name!r}. {rest}")
+    return 0
 
-        completion(args, _NAMES, {name: _functions(name)[0] for name in _COMMANDS})
-        return 0
-    parse, do = _functions(command, args)
-    return do(*parse(args))
+
+def flags_of(name: str, *words: str) -> Sequence[Any]:
+    """The flags of a command with the kinds that the words choose, as `jdfl.cli.helping.Flag`."""
+    from jdfl.cli.flags import HelpAsked
+
+    try:
+        functions_of(name)[0]([*words, "--help"])
+    except HelpAsked as asked:
+        return asked.listed
+    raise AssertionError("every command has its help")
 
 
-def _unknown(command: str) -> str:
-    """The message about a command that does not exist."""
+def _hint(name: str, known: Sequence[str]) -> str:
     from jdfl.base import suggest
 
-    names = [name for name in _NAMES if name.startswith("--") == command.startswith("--")]
-    rest = suggest.hint(command, names) or f"The commands are {', '.join(_NAMES)}."
-    return f"Unknown command {command!r}. {rest}"
-
-
-def _show_warning(message: Warning | str, *_: object) -> None:
-    print(f"jdfl: warning: {message}", file=sys.stderr)
+    return suggest.hint(name, known)

@@ -6,60 +6,50 @@ from pathlib import Path
 from typing import Any, Literal
 
 import jdfl
+from jdfl import observers, privacy
 from jdfl.algorithms.program import planned
 from jdfl.base import checks
-from jdfl.cli import flags, observing
-from jdfl.config import RunConfig, build, intended, ledger_of, run_key_of
+from jdfl.cli import flags
+from jdfl.config import RunConfig, build, intended, key_of, ledger_of, run_key_of
 from jdfl.engine.checkpoints import read_checkpoint
+from jdfl.engine.compiling import use_cache
 from jdfl.engine.outcome import READS_DATA
 from jdfl.engine.provenance import Provenance, settings_of
 from jdfl.engine.records import SNAPSHOTS, read_record
 from jdfl.engine.spending import guarantee_of, unspent
-from jdfl.privacy import (
-    Event,
-    ExactGaussian,
-    GaussianEvent,
-    LaplaceEvent,
-    Sampled,
-    epsilon,
-    epsilon_pure,
-    epsilon_rdp,
-    exposing,
-    noise_multiplier,
-    report,
-)
+from jdfl.privacy import ExactGaussian, GaussianEvent, LaplaceEvent, Sampled, epsilon
 from jdfl.privacy.accounting import delta_for_noise
 from jdfl.privacy.mechanisms import event_of
 from jdfl.privacy.report import KEYS, upper
 
-_ABOUT = """Compute the epsilon of releases, or the noise for a target epsilon, without a run.
-
-With --releases: the epsilon of that many releases of a mechanism with --multiplier, or the multiplier for --epsilon.
-With --run: a finished run, from the ledger in its folder, at any --privacy.delta. Otherwise: all rounds of the run
-that the flags of `jdfl run` describe; a run that a budget would end early is refused. With --observer: what an
-observer of some messages learns in that run, or every node about every other one. With --ledger or --new-ledger: the
-ledger of a dataset. A planned run is checked against a ledger with --privacy.ledger."""
-
-_EXAMPLES = """examples:
-  jdfl account --releases 3 --multiplier 6.46 --delta 1e-5              the epsilon of three Gaussian releases
-  jdfl account --releases 3 --epsilon 1 --delta 1e-5                    the noise that three releases need
-  jdfl account --releases 1000 --multiplier 1 --sampling poisson --batch 32 --records 5000 --adjacency add-remove
-  jdfl account --algorithm.clip 30 --algorithm.sigma 0.4 --algorithm.mechanism gaussian --privacy.epsilon 16 --steps 60
-  jdfl account --algorithm d-psgd --algorithm.clip 1 --algorithm.mechanism gaussian --algorithm.mechanism.multiplier 4
-               --steps 20 --observer neighbour --nodes 3    what node 3 learns from what its neighbours send
-  jdfl account --config runs/NAME/config.yaml --observer pairs --figure pairs.png
-  jdfl account --run runs/NAME --privacy.delta 1e-6
-  jdfl account --algorithm ceps-paper --algorithm.epsilon 2 --privacy.accounting paper     labelled as no guarantee
-  jdfl account --new-ledger digits.json --epsilon 3 --delta 1e-6      what all runs on some data may spend together
-  jdfl account --ledger digits.json                                   and what they have spent
-
-exit status: 0 done, 2 a mistake in the settings, or nothing can be claimed
-"""
-
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Options:
-    """Options besides the configuration of a run."""
+    """Compute the epsilon of releases, or the noise for a target epsilon, without a run.
+
+    With --releases: the epsilon of that many releases of a mechanism with --multiplier, or the multiplier for
+    --epsilon. With --run: a finished run, from the ledger in its folder, at any --privacy.delta. Otherwise: all rounds
+    of the run that the flags of `jdfl run` describe; a run that a budget would end early is refused. With --observer:
+    what an observer of some messages learns in that run, or every node about every other one. With --ledger or
+    --new-ledger: the ledger of a dataset. A planned run is checked against a ledger with --privacy.ledger.
+
+    Examples:
+      jdfl account --releases 3 --multiplier 6.46 --delta 1e-5              the epsilon of three Gaussian releases
+      jdfl account --releases 3 --epsilon 1 --delta 1e-5                    the noise that three releases need
+      jdfl account --releases 1000 --multiplier 1 --sampling poisson --batch 32 --records 5000 --adjacency add-remove
+      jdfl account --algorithm.clip 30 --algorithm.sigma 0.4 --algorithm.mechanism gaussian --privacy.epsilon 16
+                   --steps 60
+      jdfl account --algorithm d-psgd --algorithm.clip 1 --algorithm.mechanism gaussian
+                   --algorithm.mechanism.multiplier 4 --steps 20 --observer neighbour --nodes 3
+                                                           what node 3 learns from what its neighbours send
+      jdfl account --config runs/NAME/config.yaml --observer pairs --figure pairs.png
+      jdfl account --run runs/NAME --privacy.delta 1e-6
+      jdfl account --algorithm ceps-paper --algorithm.epsilon 2 --privacy.accounting paper     labelled as no guarantee
+      jdfl account --new-ledger digits.json --epsilon 3 --delta 1e-6      what all runs on some data may spend together
+      jdfl account --ledger digits.json                                   and what they have spent
+
+    exit status: 0 done, 2 a mistake in the settings, or nothing can be claimed
+    """
 
     config: Path | None = None
     """File config.yaml of a run to account for; other flags override it."""
@@ -101,114 +91,194 @@ class Options:
     """Print JSON."""
 
 
-def parse(args: list[str]) -> tuple[RunConfig, Options]:
-    """The configuration and options behind the flags of `jdfl account`."""
-    config, options = flags.parse_run(
-        args, Options(), prog="jdfl account", about=_ABOUT, examples=_EXAMPLES, run=flags.given(args, "run")
-    )
-    observing.check(options)
-    if _about_ledger(options):
-        _check_ledger_options(config, options)
+_OF_RELEASES = ("noise", "entries", "multiplier", "epsilon", "delta", "sampling", "batch", "records", "adjacency")
+
+
+def parse_account(args: list[str]) -> tuple[RunConfig, Options]:
+    """The configuration and options behind the flags of `jdfl account`; ValueError for some that do not fit."""
+    config, options = flags.parsed(account, "jdfl account", args)
+    _check_observer(options)
+    others = {name for name in ("releases", "run", "config", "observer") if getattr(options, name) is not None}
+    described = ["the settings of a run"] * (config != RunConfig())
+    if options.ledger is not None or options.new_ledger is not None:
+        _check_ledger(options, [*sorted(others), *described])
     elif options.releases is None:
-        _refuse_unused(args, options)
-    elif options.run is not None or options.config is not None or config != RunConfig():
+        for name in _OF_RELEASES:
+            if flags.given(args, name) is not None:
+                raise ValueError(
+                    f"Expected --{name} with --releases only, got {name} = {getattr(options, name)!r}. A run has its "
+                    "own: --privacy.epsilon, --privacy.delta, and the flags of its algorithm."
+                )
+    elif others & {"run", "config"} or described:
         raise ValueError(
             f"Expected --releases = {options.releases} without settings of a run, got both. What releases add up to is "
-            "decided by --noise, --entries, --multiplier or --epsilon, --delta, --sampling, --batch, --records and "
-            "--adjacency."
+            f"decided by --{', --'.join(_OF_RELEASES)}."
         )
     return config, options
 
 
+def _check_observer(options: Options) -> None:
+    """Refuse flags that do not go with the observer: ValueError naming them."""
+    observer, nodes = options.observer, options.nodes
+    for name in ("releases", "run"):
+        if observer is not None and getattr(options, name) is not None:
+            raise ValueError(
+                f"Expected --observer for a run that the flags describe, got it with --{name}. A finished run's "
+                "settings are in its folder: --config FOLDER/config.yaml."
+            )
+    fits = {
+        "figure": (options.figure is not None, "pairs", "--observer pairs"),
+        "sums": (options.sums, "neighbour coalition server pairs", "an observer of messages that are added up"),
+        "nodes": (nodes != (), "neighbour coalition final-models", "an observer that is some of them"),
+    }
+    for name, (given, known, words) in fits.items():
+        if given and observer not in known.split():
+            raise ValueError(f"Expected --{name} with {words}, got observer = {observer!r}.")
+    if observer == "neighbour" and len(nodes) != 1:
+        raise ValueError(f"Expected one node with --observer neighbour, got nodes = {nodes}. Several are a coalition.")
+
+
+def _check_ledger(options: Options, others: list[str]) -> None:
+    """Refuse settings of runs and releases together with a ledger, and a new ledger without a budget: ValueError."""
+    if options.ledger is not None and options.new_ledger is not None:
+        raise ValueError(
+            f"Expected --ledger or --new-ledger, got {options.ledger} and {options.new_ledger}. Make it first, then "
+            "show it."
+        )
+    if others:
+        raise ValueError(
+            f"Expected --ledger or --new-ledger alone, got {', '.join(others)} too. A planned run is checked "
+            "against a ledger with --privacy.ledger."
+        )
+    if options.new_ledger is not None and options.epsilon is None:
+        raise ValueError(
+            "Expected --epsilon with --new-ledger, got epsilon = None. It is what all runs on the data may spend "
+            "together, at --delta."
+        )
+
+
 def account(config: RunConfig, options: Options) -> int:
     """Account and print; returns the exit status."""
-    if _about_ledger(options):
-        told, text = _ledger_shown(options)
+    if options.ledger is not None or options.new_ledger is not None:
+        told, text = _ledger(options)
     elif options.releases is not None:
         told = _releases(options)
         text = "".join(f"{name}: {value}\n" for name, value in told.items() if value is not None)
-    elif options.observer is not None:
-        found = observing.observed(config, options)
-        told, text = found.as_dict(), found.statement()
     else:
-        found = _of_a_run(config, options)
+        find = _observed if options.observer is not None else _planned if options.run is None else _finished
+        found = find(config, options)
         told, text = found.as_dict(), found.statement()
-        more, words = _with_plan(config) if options.run is None else ({}, "")
-        told, text = told | more, text + words
+        if find is _planned and (book := ledger_of(config)) is not None:  # refused here as it would be there
+            spent = book.check(intended(config, build(config), [run_key_of(config, config.seed or 0, noisy=True)]))
+            now = book.standing()
+            told |= {"data_ledger": now.as_dict() | {"with_this_run": spent}}
+            text += f"- ledger: {now.statement().removesuffix('.')}; "
+            text += f"with this run it would be ({upper(spent)}, {now.delta:g})\n"
     print(json.dumps(told, indent=2, allow_nan=False) if options.json else text, end="\n" if options.json else "")
     return 0
 
 
-def _refuse_unused(args: list[str], options: Options) -> None:
-    """Refuse settings of releases where a run is accounted for, which has its own: ValueError naming the flag."""
-    for name in ("noise", "entries", "multiplier", "epsilon", "delta", "sampling", "batch", "records", "adjacency"):
-        if flags.given(args, name) is not None:
-            raise ValueError(
-                f"Expected --{name} with --releases only, got {name} = {getattr(options, name)!r}. A run has its own: "
-                "--privacy.epsilon, --privacy.delta, and the flags of its algorithm."
-            )
+def _ledger(options: Options) -> tuple[dict[str, Any], str]:
+    """The content of a ledger, as plain data and in words; a new one is made first."""
+    if options.new_ledger is not None:
+        assert options.epsilon is not None
+        book = jdfl.DataLedger.create(options.new_ledger, epsilon=options.epsilon, delta=options.delta)
+    else:
+        book = jdfl.DataLedger(str(options.ledger))
+    standing = book.standing()
+    return standing.as_dict(), "\n".join([standing.statement(), *(f"- {line}" for line in book.lines()), ""])
 
 
-def _of_a_run(config: RunConfig, options: Options) -> jdfl.PrivacyReport:
+def _planned(config: RunConfig, options: Options) -> jdfl.PrivacyReport:
+    """The privacy of all rounds of a run that the flags describe."""
     algorithm, problem, network, stop = build(config)
     spend = config.privacy
-    if options.run is None:
-        found = jdfl.account_plan(
-            algorithm,
-            problem,
-            network,
-            steps=config.steps,
-            key=run_key_of(config, config.seed or 0, noisy=True),
-            delta=spend.delta,
-            accounting=spend.accounting,
-            stop=stop,
-        )
-        if spend.accounting == "sound" and spend.epsilon is not None and found.epsilon > spend.epsilon:
-            raise ValueError(
-                f"Expected a run that spends at most privacy.epsilon = {spend.epsilon:g}, got {found.epsilon:.4g} for "
-                f"all {config.steps} steps: it would end before. Drop --privacy.epsilon to account for all, give fewer "
-                "steps, or drop the multiplier to get the least noise that does."
-            )
-        return found
-    program = planned(algorithm, problem, network, config.steps)
-    if (options.run / SNAPSHOTS).is_dir() and not (options.run / "summary.json").is_file():
+    found = jdfl.account_plan(
+        algorithm,
+        problem,
+        network,
+        steps=config.steps,
+        key=run_key_of(config, config.seed or 0, noisy=True),
+        delta=spend.delta,
+        accounting=spend.accounting,
+        stop=stop,
+    )
+    if spend.accounting == "sound" and spend.epsilon is not None and found.epsilon > spend.epsilon:
         raise ValueError(
-            f"Expected a run that is done, got {options.run}, which was cut off: what it released after its last "
-            f"checkpoint is not counted. First: jdfl resume {options.run}"
+            f"Expected a run that spends at most privacy.epsilon = {spend.epsilon:g}, got {found.epsilon:.4g} for all "
+            f"{config.steps} steps: it would end before. Drop --privacy.epsilon to account for all, give fewer steps, "
+            "or drop the multiplier to get the least noise that does."
         )
-    found = read_checkpoint(options.run, algorithm, problem, network)
+    return found
+
+
+def _finished(config: RunConfig, options: Options) -> jdfl.PrivacyReport:
+    """The privacy of a finished run, from what is recorded in its folder."""
+    algorithm, problem, network, _ = build(config)
+    spend, folder = config.privacy, options.run or Path()
+    program = planned(algorithm, problem, network, config.steps)
+    if (folder / SNAPSHOTS).is_dir() and not (folder / "summary.json").is_file():
+        raise ValueError(
+            f"Expected a run that is done, got {folder}, which was cut off: what it released after its last "
+            f"checkpoint is not counted. First: jdfl resume {folder}"
+        )
+    found = read_checkpoint(folder, algorithm, problem, network)
     guarantee, ledger = guarantee_of(program, problem), found.ledger
     ledger.check_same(unspent(guarantee, problem))
-    _check_same(config, options.run)
-    if found.provenance is not None:
-        made = settings_of(algorithm=algorithm, problem=problem, network=network)
-        if changed := Provenance({}, made).differences(found.provenance)[1]:
-            raise ValueError(
-                f"Expected the settings of the run in {options.run}, got others in its config.yaml. "
-                f"{'; '.join(changed[:5])}. Put back the file that the run was made with."
-            )
-    if READS_DATA in found.warnings:
-        guarantee = exposing(guarantee, ("stop",), problem.public)
-    warnings = tuple(warning for warning in found.warnings if warning not in guarantee.warnings)
-    how: Any = {"delta": spend.delta, "accounting": spend.accounting, "warnings": warnings}
-    record = read_record(options.run)
-    source = "" if record is None else "given" if record[1] is None else record[1].source
-    return dataclasses.replace(report(guarantee, ledger.releases, ledger.records, **how), key=KEYS.get(source, ""))
-
-
-def _check_same(config: RunConfig, folder: Path) -> None:
-    """Refuse other settings than those of a finished run, but of its delta and accounting: ValueError naming them."""
-    was = flags.config_of(folder).privacy
     changed = flags.changed(folder, config, "privacy")
-    changed += ["privacy.epsilon"] if was.epsilon != config.privacy.epsilon else []
+    changed += ["privacy.epsilon"] if flags.config_of(folder).privacy.epsilon != spend.epsilon else []
     if changed:
         raise ValueError(
             f"Expected the settings of the run in {folder}, got other ones of {', '.join(changed)}. A finished run is "
             "accounted for as it was made: only --privacy.delta and --privacy.accounting may be others."
         )
+    if found.provenance is not None:
+        made = settings_of(algorithm=algorithm, problem=problem, network=network)
+        if changed := Provenance({}, made).differences(found.provenance)[1]:
+            raise ValueError(
+                f"Expected the settings of the run in {folder}, got others in its config.yaml. "
+                f"{'; '.join(changed[:5])}. Put back the file that the run was made with."
+            )
+    if READS_DATA in found.warnings:
+        guarantee = privacy.exposing(guarantee, ("stop",), problem.public)
+    warnings = tuple(warning for warning in found.warnings if warning not in guarantee.warnings)
+    how: Any = {"delta": spend.delta, "accounting": spend.accounting, "warnings": warnings}
+    record = read_record(folder)
+    source = "" if record is None else "given" if record[1] is None else record[1].source
+    return dataclasses.replace(
+        privacy.report(guarantee, ledger.releases, ledger.records, **how), key=KEYS.get(source, "")
+    )
 
 
-def _event(options: Options, multiplier: float) -> Event:
+def _observed(config: RunConfig, options: Options) -> observers.Exposure | observers.Pairs:
+    """What an observer learns in a planned run; a figure is drawn if one is wanted."""
+    use_cache()
+    algorithm, problem, network, stop = build(config)
+    how: Any = {"steps": config.steps, "key": key_of(config), "delta": config.privacy.delta}
+    jdfl.account_plan(algorithm, problem, network, stop=stop, **how)  # which a stop rule on data is refused by
+    nodes, sums = options.nodes, options.sums
+    match options.observer:
+        case "pairs":
+            found = observers.observe_pairs(algorithm, problem, network, sums=sums, **how)
+            if options.figure is not None:
+                from jdfl.lab.drawing import heat_map  # which imports matplotlib
+
+                heat_map(found, options.figure)
+            return found
+        case "neighbour":
+            observer = observers.Neighbour(nodes[0], sums)
+        case "coalition":
+            observer = observers.Coalition(nodes, sums)
+        case "final-models":
+            observer = observers.FinalModels(nodes or None)
+        case "server":
+            observer = observers.Server(sums)
+        case _:
+            observer = observers.Everyone()
+    return observers.observe(algorithm, problem, network, observer, **how)
+
+
+def _event(options: Options, multiplier: float) -> privacy.Event:
     """One release of the noise that the options ask for; ValueError for a size that is missing, or needless."""
     if options.noise != "exact-gaussian" and options.entries is not None:
         raise ValueError(
@@ -255,7 +325,7 @@ def _releases(options: Options) -> dict[str, Any]:
         assert options.epsilon is not None
         delta = delta_for_noise(_event(options, 1.0), count, options.delta, options.epsilon)
         kind = "laplace" if options.noise == "laplace" else "gaussian"
-        multiplier = noise_multiplier(kind, options.epsilon, delta, count, **how)
+        multiplier = privacy.noise_multiplier(kind, options.epsilon, delta, count, **how)
     event = _event(options, multiplier)
     return {
         "noise": options.noise,
@@ -265,60 +335,8 @@ def _releases(options: Options) -> dict[str, Any]:
         "sampling": None if sampled is None else f"{sampled.kind} of {sampled.batch} among {sampled.records} records",
         "delta": options.delta,
         "epsilon": epsilon(event, count, options.delta, **how),
-        "epsilon by RDP": epsilon_rdp(event, count, options.delta, **how),
+        "epsilon by RDP": privacy.epsilon_rdp(event, count, options.delta, **how),
         "epsilon without sampling": None if sampled is None else epsilon(event, count, options.delta),
-        "epsilon at delta = 0": epsilon_pure(event, count, sampled=sampled),
+        "epsilon at delta = 0": privacy.epsilon_pure(event, count, sampled=sampled),
         "epsilon of one release": epsilon(event, 1, options.delta, **how),
     }
-
-
-def _about_ledger(options: Any) -> bool:
-    """Whether the options are about a ledger alone."""
-    return options.ledger is not None or options.new_ledger is not None
-
-
-def _check_ledger_options(config: RunConfig, options: Any) -> None:
-    """Refuse settings of runs and releases together with a ledger, and a new ledger without a budget: ValueError."""
-    if options.ledger is not None and options.new_ledger is not None:
-        raise ValueError(
-            f"Expected --ledger or --new-ledger, got {options.ledger} and {options.new_ledger}. Make it first, then "
-            "show it."
-        )
-    others = [name for name in ("releases", "run", "config", "observer") if getattr(options, name) is not None]
-    others += ["the settings of a run"] * (config != RunConfig())
-    if others:
-        raise ValueError(
-            f"Expected --ledger or --new-ledger alone, got {', '.join(others)} too. A planned run is checked "
-            "against a ledger with --privacy.ledger."
-        )
-    if options.new_ledger is not None and options.epsilon is None:
-        raise ValueError(
-            "Expected --epsilon with --new-ledger, got epsilon = None. It is what all runs on the data may spend "
-            "together, at --delta."
-        )
-
-
-def _ledger_shown(options: Any) -> tuple[dict[str, Any], str]:
-    """The content of a ledger, as plain data and in words; a new one is made first."""
-    if options.new_ledger is not None:
-        book = jdfl.DataLedger.create(options.new_ledger, epsilon=options.epsilon, delta=options.delta)
-    else:
-        book = jdfl.DataLedger(options.ledger)
-    standing = book.standing()
-    lines = [standing.statement(), *(f"- {line}" for line in book.lines())]
-    return standing.as_dict(), "".join(f"{line}\n" for line in lines)
-
-
-def _with_plan(config: RunConfig) -> tuple[dict[str, Any], str]:
-    """The ledger of a planned run after that run, as plain data and in words; empty without a ledger.
-
-    ValueError for a run that the ledger would refuse.
-    """
-    if (book := ledger_of(config)) is None:
-        return {}, ""
-    found = book.check(intended(config, build(config), [run_key_of(config, config.seed or 0, noisy=True)]))
-    now = book.standing()
-    told = {"data_ledger": now.as_dict() | {"with_this_run": found}}
-    return told, (
-        f"- ledger: {now.statement().removesuffix('.')}; with this run it would be ({upper(found)}, {now.delta:g})\n"
-    )

@@ -9,32 +9,11 @@ from jdfl.auditing import audit as attacked
 from jdfl.auditing import audit_bits as attacked_bits
 from jdfl.auditing import audit_one_run as attacked_once
 from jdfl.base.settings import defaults
-from jdfl.cli import flags, folders
+from jdfl.cli import flags
+from jdfl.cli.running import written
 from jdfl.config import RunConfig, build, key_of
 from jdfl.engine.compiling import use_cache
 from jdfl.lab.files import write
-
-_ABOUT = """Attack the privacy that an algorithm reports by distinguishing many runs on two neighbouring datasets.
-
-The flags of `jdfl run` describe the run. Its stop rule, budget, metrics and records are ignored: every run makes all
-rounds, so use few. A lower bound above the accounted epsilon refutes it; a bound below proves nothing. Noise,
-sensitivity, leaks and sampling are measured too where possible, and a mismatch also refutes the claim. With --runs 1
-many canaries are guessed in a single run, for models that are too large for thousands of runs; this finds gross
-errors. With --bits the floating-point bits of single releases are attacked, about which Gaussian noise claims
-nothing."""
-
-_EXAMPLES = """examples:
-  jdfl audit --algorithm d-psgd --algorithm.clip 2 --algorithm.mechanism gaussian --algorithm.mechanism.multiplier 4
-             --problem.m 8 --problem.n 50 --steps 8
-  jdfl audit --config runs/NAME/config.yaml --steps 20 --runs 10000 --node 3
-  jdfl audit --config runs/NAME/config.yaml --steps 20 --json | jq .epsilon_lower
-  jdfl audit --config runs/NAME/config.yaml --steps 20 --runs 1 --canaries 2000
-
-exit status: 0 not refuted, 1 a part failed, 2 a mistake in the settings, or nothing to audit, 3 refuted, 4
-inconclusive: an epsilon is claimed, but no round could be repeated and measured, or there were too few runs or
-canaries to refute it, 5 the results could not be written, 130 interrupted, 143 terminated; with --folder the same
-command goes on
-"""
 
 _audit = defaults(attacked)
 _IDLE = {  # what plays no part in which audit
@@ -46,7 +25,27 @@ _IDLE = {  # what plays no part in which audit
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Options:
-    """Options besides the configuration of a run."""
+    """Attack the privacy that an algorithm reports by distinguishing many runs on two neighbouring datasets.
+
+    The flags of `jdfl run` describe the run. Its stop rule, budget, metrics and records are ignored: every run makes
+    all rounds, so use few. A lower bound above the accounted epsilon refutes it; a bound below proves nothing. Noise,
+    sensitivity, leaks and sampling are measured too where possible, and a mismatch also refutes the claim. With --runs
+    1 many canaries are guessed in a single run, for models that are too large for thousands of runs; this finds gross
+    errors. With --bits the floating-point bits of single releases are attacked, about which Gaussian noise claims
+    nothing.
+
+    Examples:
+      jdfl audit --algorithm d-psgd --algorithm.clip 2 --algorithm.mechanism gaussian --algorithm.mechanism.multiplier 4
+                 --problem.m 8 --problem.n 50 --steps 8
+      jdfl audit --config runs/NAME/config.yaml --steps 20 --runs 10000 --node 3
+      jdfl audit --config runs/NAME/config.yaml --steps 20 --json | jq .epsilon_lower
+      jdfl audit --config runs/NAME/config.yaml --steps 20 --runs 1 --canaries 2000
+
+    exit status: 0 not refuted, 1 a part failed, 2 a mistake in the settings, or nothing to audit, 3 refuted, 4
+    inconclusive: an epsilon is claimed, but no round could be repeated and measured, or there were too few runs or
+    canaries to refute it, 5 the results could not be written, 130 interrupted, 143 terminated; with --folder the same
+    command goes on
+    """
 
     config: Path | None = None
     """File config.yaml of a run to audit; other flags override it."""
@@ -75,9 +74,9 @@ class Options:
     """Print JSON."""
 
 
-def parse(args: list[str]) -> tuple[RunConfig, Options]:
+def parse_audit(args: list[str]) -> tuple[RunConfig, Options]:
     """The configuration and options behind the flags of `jdfl audit`; ValueError for some that would do nothing."""
-    config, options = flags.parse_run(args, Options(), prog="jdfl audit", about=_ABOUT, examples=_EXAMPLES)
+    config, options = flags.parsed(audit, "jdfl audit", args)
     how = "bits" if options.bits else "one run" if options.runs == 1 else "many runs"
     idle = [name for name in _IDLE[how] if getattr(options, name) != getattr(Options(), name)]
     if idle:
@@ -108,6 +107,6 @@ def audit(config: RunConfig, options: Options) -> int:
                 error.add_note("the parts that are done are kept, and the same command goes on")
             raise
         if options.folder is not None:
-            folders.written(options.folder, lambda: write(cast(Path, options.folder) / "audit.json", found.as_dict()))
+            written(options.folder, lambda: write(cast(Path, options.folder) / "audit.json", found.as_dict()))
     print(json.dumps(found.as_dict(), indent=2, allow_nan=False) if options.json else found.statement().rstrip("\n"))
     return found.exit_status

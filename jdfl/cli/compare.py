@@ -3,14 +3,18 @@
 import dataclasses
 import json
 import math
+import shutil
 import sys
 from pathlib import Path
-from typing import Any, cast
+from typing import Annotated, Any, Literal, cast
+
+from typing_extensions import Doc
 
 import jdfl
 from jdfl.base import checks
-from jdfl.cli import flags, folders
-from jdfl.config import ALGORITHMS, yaml_text
+from jdfl.cli import flags
+from jdfl.cli.running import begun, written
+from jdfl.config import ALGORITHMS
 from jdfl.engine.compiling import use_cache
 from jdfl.engine.progress import announced
 from jdfl.engine.provenance import versions
@@ -32,56 +36,17 @@ from jdfl.lab.table import wrapped
 from jdfl.store import jobs, lease, manifest
 from jdfl.store.lease import HeldError, LostError
 
-_ABOUT = """Compare algorithms on one problem with the same seeds, and save tables, curves and a figure in a new folder.
-
-Every algorithm is tuned first: over a grid of step sizes, on seeds other than the reported ones, judged by --measure
-at equal amounts of --by. The table and the figure show what every result has cost, and what was not tuned. Algorithms
-named here have default settings; a file (--config) gives them other settings, labels, networks and grids. --epsilon
-calibrates the noise of every algorithm with a mechanism; values that are tuned on the same data have no epsilon, unless
---problem.public names tuning, and also curvature where the grid of lr is the default one."""
-
-_EXAMPLES = """examples:
-  jdfl compare --algorithms d-psgd choco-sgd ceps --seeds 5 --steps 300
-  jdfl compare --algorithms d-psgd ceps --problem.m 64 --network ring --by bytes
-  jdfl compare --algorithms ceps --grids step_scale=0.5,1,2
-  jdfl compare --algorithms d-psgd ceps --stop objective --stop.value 0.2 --by stop
-  jdfl compare --config compare.yaml --out results --json
-  jdfl compare --config private.yaml --epsilon 4 --delta 1e-5     the noise that epsilon 4 needs
-
-a file for --config; everything in it has a default, and flags override it:
-  steps: 300
-  by: bytes
-  network: ring
-  algorithms:
-  - d-psgd
-  - kind: ceps
-    s: 10
-    codec: dense
-  - kind: entry
-    label: CEPS on more links
-    algorithm: {kind: ceps, s: 10, codec: sparse}
-    network: {kind: erdos-renyi, p: 0.5}
-    grids: ["step_scale=0.5,1,2,4"]
-
-a file for --epsilon, with clips; multipliers are calibrated, and what tuning sees is declared public:
-  problem: {kind: example1, public: "tuning, curvature"}
-  algorithms:
-  - {kind: d-psgd, clip: 5.0, mechanism: gaussian}
-  - {kind: ceps, s: 10, sigma: 4.0, clip: 5.0, mechanism: gaussian}
-
-exit status: 0 done, 1 a part failed, 2 a mistake in the settings, 3 a run diverged or no point of a grid works (the
-results are written and say where), 5 the results could not be written, or somebody has removed or changed the folder,
-130 interrupted, 143 terminated (SIGTERM, SIGHUP). What is done is kept, and `jdfl resume` goes on.
-"""
-
 _CONFIG = "config.yaml"
-_OTHERS = (HeldError, LostError)  # where the folder is somebody else's
-_AGAIN = """Continue a comparison. Programs whose runs are done stay as they are."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Working:
-    """How a comparison is made; its numbers do not depend on it."""
+    """Continue a comparison. Programs whose runs are done stay as they are.
+
+    Examples:
+      jdfl resume runs/NAME                                the rest of an interrupted comparison
+      jdfl resume runs/NAME --retry 2                      and a program that fails is tried twice more
+    """
 
     retry: int = 0
     """How often a program that fails is tried again."""
@@ -95,7 +60,48 @@ class Working:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Options(Working):
-    """Options of a comparison besides its configuration."""
+    """Compare algorithms on one problem with the same seeds, and save tables, curves and a figure in a new folder.
+
+    Every algorithm is tuned first: over a grid of step sizes, on seeds other than the reported ones, judged by
+    --measure at equal amounts of --by. The table and the figure show what every result has cost, and what was not
+    tuned. Algorithms named here have default settings; a file (--config) gives them other settings, labels, networks
+    and grids. --epsilon calibrates the noise of every algorithm with a mechanism; values that are tuned on the same
+    data have no epsilon, unless --problem.public names tuning, and also curvature where the grid of lr is the default
+    one.
+
+    Examples:
+      jdfl compare --algorithms d-psgd choco-sgd ceps --seeds 5 --steps 300
+      jdfl compare --algorithms d-psgd ceps --problem.m 64 --network ring --by bytes
+      jdfl compare --algorithms ceps --grids step_scale=0.5,1,2
+      jdfl compare --algorithms d-psgd ceps --stop objective --stop.value 0.2 --by stop
+      jdfl compare --config compare.yaml --out results --json
+      jdfl compare --config private.yaml --epsilon 4 --delta 1e-5     the noise that epsilon 4 needs
+
+    a file for --config; everything in it has a default, and flags override it:
+      steps: 300
+      by: bytes
+      network: ring
+      algorithms:
+      - d-psgd
+      - kind: ceps
+        s: 10
+        codec: dense
+      - kind: entry
+        label: CEPS on more links
+        algorithm: {kind: ceps, s: 10, codec: sparse}
+        network: {kind: erdos-renyi, p: 0.5}
+        grids: ["step_scale=0.5,1,2,4"]
+
+    a file for --epsilon, with clips; multipliers are calibrated, and what tuning sees is declared public:
+      problem: {kind: example1, public: "tuning, curvature"}
+      algorithms:
+      - {kind: d-psgd, clip: 5.0, mechanism: gaussian}
+      - {kind: ceps, s: 10, sigma: 4.0, clip: 5.0, mechanism: gaussian}
+
+    exit status: 0 done, 1 a part failed, 2 a mistake in the settings, 3 a run diverged or no point of a grid works (the
+    results are written and say where), 5 the results could not be written, or somebody has removed or changed the
+    folder, 130 interrupted, 143 terminated (SIGTERM, SIGHUP). What is done is kept, and `jdfl resume` goes on.
+    """
 
     config: Path | None = None
     """YAML file to start from, such as the config.yaml of an earlier comparison; other flags override it."""
@@ -105,41 +111,36 @@ class Options(Working):
     """The comparison's own folder, instead of a new one in --out: it begins there, or goes on if it has begun."""
 
 
-def parse(args: list[str]) -> tuple[CompareConfig, Options]:
+def parse_compare(args: list[str]) -> tuple[CompareConfig, Options]:
     """The configuration and options behind the flags of `jdfl compare`."""
     file = flags.given(args, "config")
     start = CompareConfig() if file is None else from_yaml(flags.read(file))
-    what = flags.several("algorithms", ALGORITHMS, "The algorithms to compare, with default settings.")
-    parsed = flags.parse(
-        args, settings_of(start), Options(), prog="jdfl compare", about=_ABOUT, examples=_EXAMPLES, more=[what]
+    kinds = Literal[tuple(ALGORITHMS.sources)]  # pyright: ignore[reportInvalidTypeForm]
+    about = Doc("The algorithms to compare, with default settings.")
+    names = dataclasses.make_dataclass(
+        "Names", [("algorithms", Annotated[tuple[kinds, ...], ALGORITHMS, about], ())], frozen=True
     )
-    return with_algorithms(parsed.config, named(parsed.algorithms) or start.algorithms), parsed.options
+    chosen, settings, options = flags.parse(args, "jdfl compare", names(), settings_of(start), Options())
+    return with_algorithms(settings, named(chosen.algorithms) or start.algorithms), options
 
 
-def parse_again(args: list[str]) -> tuple[Path, Working]:
-    """The folder of a comparison and the options behind the arguments of `jdfl resume`."""
-    how: dict[str, Any] = {"prog": "jdfl resume COMPARE_DIR", "about": _AGAIN, "examples": _EXAMPLES}
-    return Path(args[0]), flags.parse_options(args[1:], Working, **how)
-
-
-def again(folder: Path, options: Working) -> int:
+def resume_compare(folder: Path, options: Working) -> int:
     """Continue a comparison; returns the exit status."""
     return _work(folder, from_yaml(_settings(folder)), options)
 
 
 def compare(config: CompareConfig, options: Options) -> int:
     """Compare, write and show; returns the exit status."""
-    if options.folder is None or not (options.folder / _CONFIG).is_file():
+    folder = options.folder
+    if folder is None or not (folder / _CONFIG).is_file():
         made = _experiment(config)  # refused before there is a folder
-        return _work(
-            folders.begun(options.out, options.folder, f"compare-{config.problem.kind}"), config, options, made
-        )
-    if yaml_text.plain(from_yaml(_settings(options.folder))) != yaml_text.plain(config):
+        return _work(begun(options.out, folder, f"compare-{config.problem.kind}"), config, options, made)
+    if to_yaml(from_yaml(_settings(folder))) != to_yaml(config):
         raise ValueError(
-            f"Expected the settings of the comparison in --folder {options.folder}, got others. Leave them as they "
-            f"were, or name another folder."
+            f"Expected the settings of the comparison in --folder {folder}, got others. Leave them as they were, or "
+            "name another folder."
         )
-    return _work(options.folder, config, options)
+    return _work(folder, config, options)
 
 
 def _work(folder: Path, config: CompareConfig, options: Working, experiment: jdfl.Experiment | None = None) -> int:
@@ -159,11 +160,12 @@ def _work(folder: Path, config: CompareConfig, options: Working, experiment: jdf
             with announced(False if options.quiet else None) as progress:
                 found = made.made(kept, progress)
             lease.note(folder, "ended")
-            folders.written(folder, lambda: fill(found, folder, text, apart=(jobs.PLACE, jobs.ORIGIN)))
+            written(folder, lambda: fill(found, folder, text, apart=(jobs.PLACE, jobs.ORIGIN)))
             kept.clear()
     except BaseException as error:
-        if experiment is not None and not (isinstance(error, _OTHERS) or any((folder / jobs.PLACE).glob("*"))):
-            folders.discard(folder)
+        others = isinstance(error, HeldError | LostError)  # the folder is somebody else's
+        if experiment is not None and not others and not any((folder / jobs.PLACE).glob("*")):
+            shutil.rmtree(folder, ignore_errors=True)
         elif isinstance(error, KeyboardInterrupt | jobs.FailedJobsError):
             error.add_note(f"what is done is kept. To continue: jdfl resume {folder}")
         raise

@@ -1,4 +1,4 @@
-"""The common part of `jdfl run` and `jdfl resume`: one run into one folder."""
+"""What the commands share that work in a folder: how the folder begins, and one run into its folder."""
 
 import contextlib
 import dataclasses
@@ -6,10 +6,9 @@ import shutil
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 import jax
-import numpy as np
 
 import jdfl
 from jdfl.algorithms.program import planned
@@ -21,44 +20,72 @@ from jdfl.config.yaml_text import flat, plain
 from jdfl.devices import processes
 from jdfl.devices.layout import simulate
 from jdfl.engine.accountant import check_account
+from jdfl.engine.booking import RESERVED
 from jdfl.engine.callbacks import Callback, Deadline
 from jdfl.engine.checkpoint import Checkpoint
 from jdfl.engine.checkpoints import Checkpoints
 from jdfl.engine.compiling import use_cache
 from jdfl.engine.data_ledger import Intent
 from jdfl.engine.progress import Progress
-from jdfl.engine.records import RECORD, SNAPSHOTS, read_record
+from jdfl.engine.records import JOURNAL, RECORD, SNAPSHOTS, read_record
 from jdfl.engine.result import Result, Snapshot
 from jdfl.engine.spending import guarantee_of, records_of
 from jdfl.engine.start import Plan, check_settings, execution
-from jdfl.lab.results import begin_run, end_run
+from jdfl.lab.files import tidy
+from jdfl.lab.results import begin_run, end_run, new_run_folder
 from jdfl.lab.summary import summary_text
 from jdfl.lab.trackers import Trackers
 from jdfl.lab.watch import Watch, returns
 from jdfl.privacy import report
-from jdfl.store import manifest, snapshots
+from jdfl.store import jobs, lease, manifest, snapshots
 from jdfl.store.lease import HeldError, LostError, UnwrittenError
+
+Written = TypeVar("Written")
+_SOON = {JOURNAL, RECORD, lease.LOG, lease.NAME, jobs.ORIGIN, RESERVED}  # in the folder of work that was soon killed
+
+
+def begun(out: Path, folder: Path | None, label: str) -> Path:
+    """The folder for new work: a new one in `out`, or the `folder`, which must be empty or not there."""
+    if folder is None:
+        return new_run_folder(out, label)
+    folder.mkdir(parents=True, exist_ok=True)
+    tidy(folder)
+    others = {path.name for path in folder.iterdir()} - _SOON
+    if others:
+        raise FileExistsError(
+            f"Expected --folder with such work in it, empty, or not there, got {folder}, which has "
+            f"{sorted(others)[0]}. Name another."
+        )
+    return folder
+
+
+def written(folder: Path, write: Callable[[], Written]) -> Written:
+    """What `write` returns, which writes results into a folder.
+
+    UnwrittenError, which says how to write them later, where that is not possible.
+    """
+    try:
+        return write()
+    except LostError:
+        raise
+    except OSError as error:
+        remedy = f"Once it can be done: jdfl resume {folder}"
+        raise UnwrittenError(f"Could not write the results: {error}. {remedy}") from error
 
 
 class Views(Callback):
     """Writes the settings of a run before it begins, and everything that is made of its result when it has ended.
 
     The folder of a run that is resumed stays unchanged until the run has advanced, since it may be refused.
-
-    Args:
-        store: The store of the run, which is called before.
-        config_yaml: The settings as YAML.
-        delta: As for `jdfl.account`.
-        accounting: As for `jdfl.account`.
     """
 
-    def __init__(self, store: Checkpoints, config_yaml: str, **told_how: Any) -> None:
-        self._store, self._config, self._told_how = store, manifest.signed(config_yaml), told_how
+    def __init__(self, store: Checkpoints, config_yaml: str, **accounting: Any) -> None:
+        self._store, self._config, self._accounting = store, manifest.signed(config_yaml), accounting
         self._begun = False
-        self.told: dict[str, Any] = {}
+        self.summary: dict[str, Any] = {}
 
     def begin(self, plan: Plan) -> None:
-        """Write the settings of the run, unless it is resumed."""
+        """Write the settings, unless the run is resumed."""
         self._begun = False
         if plan.before is None:
             self._begin()
@@ -69,20 +96,15 @@ class Views(Callback):
             self._begin()
 
     def end(self, result: Result) -> None:
-        """Write everything.
-
-        Raises UnwrittenError, which says how to write it later, where it cannot be written, and LostError where the
-        folder is not this run's any more.
-        """
-        folder = self._store.folder
+        """Write everything; UnwrittenError or LostError where that is not possible."""
         if self._store.lost:
             raise LostError(f"{self._store.lost} Nothing more is written there.")
-        try:
+
+        def write() -> dict[str, Any]:
             self._begin()
-            self.told = end_run(folder, result, **self._told_how)
-        except OSError as error:
-            remedy = f"Once it can be done: jdfl resume {folder}"
-            raise UnwrittenError(f"Could not write the results: {error}. {remedy}") from error
+            return end_run(self._store.folder, result, **self._accounting)
+
+        self.summary = written(self._store.folder, write)
 
     def _begin(self) -> None:
         if not self._begun:
@@ -90,11 +112,6 @@ class Views(Callback):
             self._begun = True
 
 
-STATUS = """exit status: 0 done, 2 a mistake in the settings, 3 the run diverged, 4 another process of the run was lost,
-5 the results could not be written, or somebody has removed or changed the run's folder, 6 the run violated an
-invariant, 124 the time limit --max-seconds was reached, 130 interrupted, 143 terminated (SIGTERM, SIGHUP). Results of
-runs that diverged, violated an invariant or ended early are written, and `jdfl resume` continues runs that ended early
-or were killed."""
 STATUSES = {"diverged": 3, "invariant": 6, "time limit": 124, "interrupted": 130, "terminated": 143}
 
 
@@ -138,15 +155,17 @@ class Session:
         use_cache()
         if options.devices is not None:
             simulate(options.devices)
-        self.several = _joined(options)
+        joining = (options.coordinator, options.processes, options.process)
+        self.several = options.distributed or any(value is not None for value in joining)
+        if self.several:
+            processes.join(*joining)
         self.options = options
-        self.algorithm, self.problem, self.network, self.stop = build(config)
+        self.built = self.algorithm, self.problem, self.network, self.stop = build(config)
         check_settings(self.algorithm, self.problem, self.network)
         self.planned = planned(self.algorithm, self.problem, self.network, config.steps)
         self.config = settled(config, self.algorithm)
-        privacy = config.privacy
-        self.told_how: Any = {"delta": privacy.delta, "accounting": privacy.accounting}
-        check_account(self.planned, self.problem, **self.told_how)
+        self.accounting: Any = {"delta": config.privacy.delta, "accounting": config.privacy.accounting}
+        check_account(self.planned, self.problem, **self.accounting)
         self.ledger = ledger_of(self.config)
 
     def made(
@@ -159,9 +178,8 @@ class Session:
     ) -> Result:
         """The result of the run with the budget, devices and chunks of its configuration."""
         config = self.config
-        chunk = chunk or returns(config.steps) if config.chunk is None else chunk or config.chunk
-        how: dict[str, Any] = {"diverged_above": config.diverged_above, "kernels": self.options.kernels}
-        how["devices"] = jax.devices() if self.several else self.options.devices
+        if chunk is None:
+            chunk = returns(config.steps) if config.chunk is None else config.chunk
         return jdfl.run(
             self.algorithm,
             self.problem,
@@ -174,8 +192,11 @@ class Session:
             callbacks=[*callbacks, *budget_of(config)],
             resume=resume,
             ledger=self.ledger,
-            options=jdfl.Options(chunk=chunk, **how),
+            options=self._how(chunk=chunk, devices=jax.devices() if self.several else self.options.devices),
         )
+
+    def _how(self, **more: Any) -> jdfl.Options:
+        return jdfl.Options(diverged_above=self.config.diverged_above, kernels=self.options.kernels, **more)
 
     def key(self, seed: int) -> RunKey:
         """The keys of a new run with this seed."""
@@ -189,14 +210,14 @@ class Session:
         """
         found = read_record(folder)
         token, key = ("", None) if found is None else found
-        for name in ("seed", "key_file"):
-            if key is not None and (value := getattr(self.config, name)) is not None:
-                raise ValueError(
-                    f"Expected the key of the run in {folder}, which comes from the operating system and is in its "
-                    f"{RECORD}, got {name} = {value!r}. Leave out --{name.replace('_', '-')}: what comes next is drawn "
-                    "from the recorded key."
-                )
         if key is not None:
+            for name in ("seed", "key_file"):
+                if (value := getattr(self.config, name)) is not None:
+                    raise ValueError(
+                        f"Expected the key of the run in {folder}, which comes from the operating system and is in its "
+                        f"{RECORD}, got {name} = {value!r}. Leave out --{name.replace('_', '-')}: what comes next is "
+                        "drawn from the recorded key."
+                    )
             return key
         own = self.key(self.config.seed or 0)
         if found is None and own.source == "operating system":
@@ -208,18 +229,16 @@ class Session:
 
     def intents(self, keys: Sequence[RunKey]) -> list[Intent]:
         """The runs with these keys, for a ledger to keep room for."""
-        built = self.algorithm, self.problem, self.network, self.stop
-        how = jdfl.Options(
-            devices=self.options.devices, diverged_above=self.config.diverged_above, kernels=self.options.kernels
-        )
-        return intended(self.config, built, keys, *execution(how))
+        return intended(self.config, self.built, keys, *execution(self._how(devices=self.options.devices)))
 
-    def _epsilon(self) -> Callable[[np.ndarray], float] | None:
+    def _epsilon(self) -> Callable[[Any], float] | None:
         """The epsilon of some releases, if privacy is claimed and soundly accounted for."""
         guarantee, records = guarantee_of(self.planned, self.problem, self.stop), records_of(self.problem)
-        if guarantee.event is None or not guarantee.claimed or self.told_how["accounting"] != "sound":
+        if guarantee.event is None or not guarantee.claimed or self.accounting["accounting"] != "sound":
             return None
-        return lambda releases: report(guarantee, releases, records, **self.told_how).epsilon if releases.any() else 0.0
+        return lambda releases: (
+            report(guarantee, releases, records, **self.accounting).epsilon if releases.any() else 0.0
+        )
 
     def run(
         self,
@@ -234,19 +253,16 @@ class Session:
     ) -> tuple[Result, dict[str, Any] | None]:
         """Run, write and show; returns the result and its summary.
 
-        A `seed` replaces that of the configuration.
-        A process that does not write has no folder, but the folder `around` all runs. A `new` folder, made for this
-        run, is removed again if the run leaves nothing to resume from.
+        A `seed` replaces that of the configuration. A process that does not write has no folder, but the folder
+        `around` all runs. A `new` folder, made for this run, is removed again if the run leaves nothing to resume from.
         """
         config, options = self.config if seed is None else dataclasses.replace(self.config, seed=seed), self.options
         store = Checkpoints(folder or around, options.checkpoint_every, options.checkpoint_minutes)
-        callbacks: list[Callback] = []
-        views = None if folder is None else Views(store, to_yaml(config), **self.told_how)
-        if folder is not None and views is not None:
-            callbacks += [Trackers(options.track, folder, flat(plain(config)))]
-            callbacks += [] if self.several else [Watch(store, self.problem)]
-        callbacks.append(store)
-        if views is not None:
+        views = Views(store, to_yaml(config), **self.accounting)
+        callbacks: list[Callback] = [store]
+        if folder is not None:
+            watching = [] if self.several else [Watch(store, self.problem)]
+            callbacks = [Trackers(options.track, folder, flat(plain(config))), *watching, store]
             callbacks += [] if options.quiet else [Progress(label, epsilon=self._epsilon())]
             callbacks += [views]
         callbacks += [] if options.max_seconds is None else [Deadline(options.max_seconds)]
@@ -254,34 +270,20 @@ class Session:
             result = self.made(key=key, callbacks=callbacks, resume=resume)
         except BaseException as error:
             if folder is not None and new and not isinstance(error, UnwrittenError | LostError | HeldError):
-                _discard(folder)
+                with contextlib.suppress(OSError):
+                    if snapshots.newest(folder / SNAPSHOTS) is None and not (folder / manifest.NAME).exists():
+                        shutil.rmtree(folder)
             raise
-        if folder is None or views is None:
+        if folder is None:
             return result, None
-        told = {"folder": str(folder), **views.told}
+        summary = {"folder": str(folder), **views.summary}
         if not options.json:
-            print(folder if options.quiet else f"{summary_text(told)}- folder: {folder}\n")
+            print(folder if options.quiet else f"{summary_text(summary)}- folder: {folder}\n")
         if result.ending in (*STATUSES, "budget"):
             print(f"jdfl: {result.reason}", file=sys.stderr)
-        return result, told
+        return result, summary
 
 
 def status_of(result: Result) -> int:
     """The exit status for the way a run ended."""
     return STATUSES.get(result.ending, 0)
-
-
-def _discard(folder: Path) -> None:
-    """Remove the folder of a run that left nothing to resume from."""
-    with contextlib.suppress(OSError):
-        if snapshots.newest(folder / SNAPSHOTS) is None and not (folder / manifest.NAME).exists():
-            shutil.rmtree(folder)
-
-
-def _joined(options: Running) -> bool:
-    """Join the other processes, if there are some; returns whether there are."""
-    given = (options.coordinator, options.processes, options.process)
-    if options.distributed or any(value is not None for value in given):
-        processes.join(*given)
-        return True
-    return False

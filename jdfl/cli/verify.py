@@ -1,38 +1,47 @@
-"""`jdfl verify`: check every file of a run, repeat its first rounds and compare the numbers."""
+"""`jdfl verify`: check every file of a folder, make a part of its work again and compare the numbers."""
 
 import dataclasses
+import warnings
+from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pandas as pd
 
+import jdfl
 from jdfl.base import checks
-from jdfl.cli import flags
+from jdfl.cli import compare, flags
 from jdfl.cli.running import Running, Session
-from jdfl.config import RunConfig
+from jdfl.config import RunConfig, StudyConfig, from_yaml
+from jdfl.engine.compiling import use_cache
 from jdfl.engine.provenance import Provenance
 from jdfl.engine.records import JOURNAL, RECORDS, history_of
 from jdfl.engine.result import Result, Snapshot
+from jdfl.lab.comparison import Comparison
+from jdfl.lab.points import run_group
+from jdfl.lab.study import CURVES, RUNS, Study, writable
 from jdfl.lab.watch import returns
 from jdfl.store import journal, manifest
+from jdfl.store.jobs import Jobs
 
-_ABOUT = """Check every file of a run, repeat its first rounds, and compare every recorded number bit for bit.
-
-The manifest of a finished run has the SHA-256 of all its files, and every entry of its journal has a checksum. Changes
-of code, libraries, settings and data since then are reported."""
-
-_EXAMPLES = """examples:
-  jdfl verify runs/NAME                                the first 50 rounds
-  jdfl verify runs/NAME --rounds 1000 --devices 8      1000 rounds of a run on eight devices
-
-exit status: 0 the same, 1 not the same, 2 a mistake in the settings
-"""
+_FREE = ["seconds", "compile_seconds", "provenance", "ledger"]  # columns that differ, or follow from the others
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Options:
-    """What is repeated, and how."""
+    """Check every file of a run, repeat its first rounds, and compare every recorded number bit for bit.
+
+    The manifest of a finished run has the SHA-256 of all its files, and every entry of its journal has a checksum.
+    Changes of code, libraries, settings and data since then are reported.
+
+    Examples:
+      jdfl verify runs/NAME                                the first 50 rounds
+      jdfl verify runs/NAME --rounds 1000 --devices 8      1000 rounds of a run on eight devices
+
+    exit status: 0 the same, 1 not the same, 2 a mistake in the settings
+    """
 
     rounds: int = 50
     """Number of rounds to repeat; a shorter run is repeated whole."""
@@ -42,17 +51,27 @@ class Options:
     """Use jdfl's own kernels for GPUs, if the run did: they round differently."""
 
 
-def parse(args: list[str]) -> tuple[Path, RunConfig, Options]:
-    """The folder, its configuration and the options behind the arguments of `jdfl verify`."""
-    return flags.parse_of_run(args, Options(), prog="jdfl verify", about=_ABOUT, examples=_EXAMPLES)
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Parts:
+    """Check every file of a sweep or a comparison, make a part of it again, and compare the numbers bit for bit.
+
+    A part is a group of points of a sweep, or a method of a comparison with the values that tuning chose.
+
+    Examples:
+      jdfl verify runs/NAME                                all files, and the first part
+      jdfl verify runs/NAME --parts 100                    all files, and 100 parts, or all if there are fewer
+
+    exit status: 0 the same, 1 not the same, 2 a mistake in the settings, or nothing is finished yet
+    """
+
+    parts: int = 1
+    """Number of parts that are made again."""
 
 
 def verify(folder: Path, config: RunConfig, options: Options) -> int:
-    """Compare and report; returns the exit status."""
+    """Compare a run and report; returns the exit status."""
     checks.whole(1, rounds=options.rounds)
-    damaged = damaged_files(folder)
-    for line in damaged:
-        print(f"NOT the same: {line}")
+    damaged = _damaged(folder)
     before = _records(folder)
     rounds = max(1, min(options.rounds, int(max(before["round"]))))
     again = _made_again(folder, config, options, rounds)
@@ -67,21 +86,43 @@ def verify(folder: Path, config: RunConfig, options: Options) -> int:
     return 0
 
 
-def damaged_files(folder: Path) -> list[str]:
-    """What is not as the manifest of a finished run and the journal say, in words; prints what was checked."""
-    found = list[str]()
-    if (folder / JOURNAL).is_file():
-        found = [f"of the journal, {damage}" for damage in [journal.read(folder / JOURNAL).damage] if damage]
+def verify_jobs(folder: Path, options: Parts) -> int:
+    """Compare a sweep or a comparison and report; returns the exit status."""
+    checks.whole(1, parts=options.parts)
+    use_cache()
+    damaged = _damaged(folder)
+    parts = _of_study(folder) if (folder / "study.yaml").is_file() else _of_comparison(folder)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        found = list(islice(parts, options.parts))
+    different = [one for one in found if one]
+    for line in different:
+        print(f"NOT the same: {line}")
+    if different or damaged:
+        return 1
+    if not found:
+        raise ValueError(f"Expected a sweep or a comparison with a finished part, got {folder}, without one.")
+    print(f"the same: {len(found)} part{'s' * (len(found) > 1)}, made again, bit for bit")
+    return 0
+
+
+def _damaged(folder: Path) -> bool:
+    """Whether something is not as the manifest of finished work and the journal say; prints what was checked."""
+    damage = journal.read(folder / JOURNAL).damage if (folder / JOURNAL).is_file() else None
+    changed = [f"of the journal, {damage}"] if damage else []
     try:
-        changed, added = manifest.differences(folder)
+        differing, added = manifest.differences(folder)
     except FileNotFoundError:
         print("not checked: the files, without a manifest: it has not ended")
-        return found
-    for name in added:
-        print(f"not in the manifest: {name}")
-    if not changed:
-        print("the same: every file, as the manifest says")
-    return found + changed
+    else:
+        for name in added:
+            print(f"not in the manifest: {name}")
+        if not differing:
+            print("the same: every file, as the manifest says")
+        changed += differing
+    for line in changed:
+        print(f"NOT the same: {line}")
+    return bool(changed)
 
 
 def _records(folder: Path) -> pd.DataFrame:
@@ -111,16 +152,11 @@ def _changed(folder: Path, again: Result) -> list[str]:
     if not file.is_file():
         return []
     told = flags.read_json(file)
-    before = Provenance(*(_texts(told.get(name), file) for name in ("versions", "settings")))
-    versions, settings = again.provenance.differences(before)
-    return versions + settings
-
-
-def _texts(part: Any, file: Path) -> dict[str, str]:
-    """Texts by name; ValueError for anything else."""
-    if not checks.is_a(part, dict) or not all(isinstance(text, str) for text in part.values()):
+    parts: list[Any] = [told.get(name) for name in ("versions", "settings")]
+    if not all(checks.is_a(one, dict) and all(isinstance(text, str) for text in one.values()) for one in parts):
         raise ValueError(f"Expected versions and settings as texts by name in {file}, got others. It is damaged.")
-    return part
+    versions, settings = again.provenance.differences(Provenance(*parts))
+    return versions + settings
 
 
 def _missing(before: pd.DataFrame, again: Result, rounds: int) -> str:
@@ -147,3 +183,42 @@ def _different(before: pd.DataFrame, again: pd.DataFrame) -> str:
     row, column = unequal[0]
     was, now = (float(table.to_numpy()[row, column]) for table in (old, new))
     return f"{old.columns[column]} after round {both[row]:g} was {was!r}, is {now!r}"
+
+
+def _of_study(folder: Path) -> Iterator[str]:
+    """The first difference of every finished group from when it is made again; empty where all is the same."""
+    config = from_yaml(flags.read(str(folder / "study.yaml")), StudyConfig)
+    study, jobs = Study.of(config, folder), Jobs(folder)
+    for i, group in enumerate(study.groups):
+        if (place := jobs.find(group.name)) is not None:
+            pairs = zip((RUNS, CURVES), run_group(group, jobs.token))
+            found = (_first(pd.read_parquet(place / name), now) for name, now in pairs)
+            yield next((f"group {i}: {one}" for one in found if one), "")
+
+
+def _of_comparison(folder: Path) -> Iterator[str]:
+    """The same of every method that has runs."""
+    if not (folder / "comparison.json").is_file():
+        return
+    before = cast(Comparison, jdfl.load(folder))
+    experiment = compare.experiment_of(folder)
+    for label, runs in before.results.items():
+        found = list[str]()
+        for was, now in zip(runs, experiment.remade(before, label) if runs else (), strict=True):
+            same = np.array_equal(was.params, now.params, equal_nan=True)
+            found.append(_first(was.history, now.history))
+            found.append("" if same else f"the parameters of seed {now.labels['seed']}")
+        if runs:
+            yield next((f"{label}: {one}" for one in found if one), "")
+
+
+def _first(was: pd.DataFrame, now: pd.DataFrame) -> str:
+    """The first number that is not the same, in words; empty if all are."""
+    was, now = (writable(table).drop(columns=_FREE, errors="ignore") for table in (was, now))
+    if list(was.columns) != list(now.columns) or len(was) != len(now):
+        return f"{len(was)} rows of {', '.join(was.columns)} are {len(now)} of {', '.join(now.columns)}"
+    for name in was.columns:
+        for row, (one, other) in enumerate(zip(was[name].tolist(), now[name].tolist())):
+            if one != other and not (one != one and other != other):
+                return f"{name} in row {row} was {one!r}, is {other!r}"
+    return ""

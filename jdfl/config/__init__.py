@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal
 
 import jax
 from jax import Array
+from typing_extensions import TypeVar
 
 from jdfl.algorithms.algorithm import Algorithm
 from jdfl.algorithms.program import planned
@@ -50,8 +51,10 @@ __all__ = [
     "UPDATES",
     "Family",
     "Kind",
+    "Points",
     "Privacy",
     "RunConfig",
+    "StudyConfig",
     "budget_of",
     "build",
     "from_yaml",
@@ -65,6 +68,7 @@ __all__ = [
     "to_yaml",
 ]
 
+Config = TypeVar("Config", default="RunConfig")
 _run = defaults(runner.run)
 
 
@@ -121,17 +125,39 @@ class RunConfig:
     """End the run when a parameter exceeds this. Numbers that are not finite always end it."""
 
 
-def to_yaml(config: RunConfig) -> str:
+@dataclass(frozen=True, kw_only=True)
+class Points:
+    """The runs of a study: what it tries in a configuration."""
+
+    over: tuple[str, ...] = ()
+    """Values to try: setting=value,value,... or, with --random, setting=uniform:LOW:HIGH, or log, or int."""
+    random: int | None = None
+    """Number of points to draw at random; none: all combinations of the values."""
+    draw: int = 0
+    """Seed of these points."""
+    seeds: int = 1
+    """Number of runs of every point, with the seeds `seed`, `seed` + 1, ..."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class StudyConfig(Points):
+    """Everything that decides a study."""
+
+    base: RunConfig = RunConfig()
+    """All other settings."""
+
+
+def to_yaml(config: RunConfig | StudyConfig) -> str:
     """The configuration as YAML that `from_yaml` reads back to an equal value."""
     return yaml_text.dump(config)
 
 
-def from_yaml(text: str) -> RunConfig:
+def from_yaml(text: str, kind: type[Config] = RunConfig) -> Config:
     """The configuration in a YAML text; missing keys take their defaults.
 
     ValueError for an unknown key, an unknown kind, a value of the wrong type or a key given twice, naming it.
     """
-    return yaml_text.load(RunConfig, text)
+    return yaml_text.load(kind, text)
 
 
 def key_of(config: RunConfig, seed: int | None = None) -> int | Array:

@@ -19,14 +19,6 @@ from jdfl.network import FormatChoice, Static, Weights
 _MOST = 10_000  # networks in turn; all are drawn and stored beforehand
 
 
-def _returns_fixed(source: Callable[..., Any]) -> bool:
-    return inspect.signature(source).return_annotation is Static
-
-
-def _has_seed(source: Callable[..., Any]) -> bool:
-    return "seed" in inspect.signature(source).parameters
-
-
 def edge_list_file(
     m: int,
     path: str,
@@ -88,8 +80,8 @@ def _edges(path: Path) -> list[tuple[Any, ...]]:
 
 
 NETWORKS = Family("networks", lambda: _networks(), "erdos-renyi", given=("m",))
-FIXED = replace(NETWORKS, only=_returns_fixed)
-SEEDED = replace(NETWORKS, only=_has_seed)
+FIXED = replace(NETWORKS, only=lambda source: inspect.signature(source).return_annotation is Static)
+SEEDED = replace(NETWORKS, only=lambda source: "seed" in inspect.signature(source).parameters)
 
 
 def periodic(m: int, base: Annotated[Any, SEEDED, As(make=unbuilt)], count: Count = 10) -> network.Periodic:

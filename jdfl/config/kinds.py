@@ -11,7 +11,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, dataclass
 from functools import cache, partial
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import entry_points
 from types import NoneType
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, get_args, get_origin, get_type_hints
 
@@ -58,8 +58,8 @@ class Kinds(Mapping[str, type]):
         makers: Gives the kind of a name.
     """
 
-    def __init__(self, makers: Mapping[str, Callable[[], type]]) -> None:
-        self.makers = makers
+    def __init__(self, makers: Mapping[str, Callable[[], Any]]) -> None:
+        self.makers = dict(makers)
 
     def __getitem__(self, name: str) -> type:
         return self.makers[name]()
@@ -97,26 +97,22 @@ class Family:
     @property
     def kinds(self) -> Kinds:
         """All kinds by their names."""
-        return Kinds(
-            {kind: partial(derive, kind, source, self.given, by) for kind, (source, by) in self._found().items()}
-        )
+        found = self._found()
+        return Kinds({kind: partial(derive, kind, one, self.given, by) for kind, (one, by) in found.items()})
 
     def __call__(self, kind: str | None = None, /, **settings: Any) -> Any:
         """A kind, or the default one, with some of its settings; ValueError for an unknown name."""
         kind = str(self.default if kind is None else kind)
         own = self.own()
-        if kind in own:
-            return derive(kind, own[kind], self.given)(**settings)
-        found = self._found()  # other packages are imported for their kinds alone
+        found = {kind: (own[kind], "")} if kind in own else self._found()  # others are imported for their kinds alone
         checks.one_of(found, kind=kind)
         source, by = found[kind]
         return derive(kind, source, self.given, by)(**settings)
 
     def _found(self) -> dict[str, tuple[Source, str]]:
         """The class or function of every kind, and the package that it comes from (empty: jdfl)."""
-        found = {kind: (source, "") for kind, source in self.own().items()} | _installed(
-            self.name, self.own, self.given
-        )
+        own = {kind: (source, "") for kind, source in self.own().items()}
+        found = own | _installed(self.name, self.own, self.given)
         return {kind: one for kind, one in found.items() if self.only is None or self.only(one[0])}
 
 
@@ -126,33 +122,25 @@ def _installed(
 ) -> dict[str, tuple[Source, str]]:
     """The kinds of installed packages, each with its package; one that cannot be used is left out with a warning."""
     found: dict[str, tuple[Source, str]] = {}
-    entries = [("an unknown package" if one.dist is None else one.dist.name, one) for one in _entry_points(name)]
+    points = dict.fromkeys(entry_points(group=f"jdfl.{name}"))  # one may be found by two entries of sys.path
+    entries = [("an unknown package" if one.dist is None else one.dist.name, one) for one in points]
     for by, entry in sorted(entries, key=lambda one: (one[0], one[1].name)):
-        what = f"The package {by} adds the kind {entry.name!r} to jdfl.{name} ({entry.value})"
         other = found[entry.name][1] if entry.name in found else "jdfl" if entry.name in own() else None
-        if other is not None:
-            _warn(f"{what}, but {other} has one of that name, which is used. Rename its entry point.")
-            continue
+        problem = f", but {other} has one of that name, which is used. Rename its entry point."
         try:
-            source = entry.load()
-            if not callable(source):
-                raise TypeError(f"expected a class or a function, got {checks.shown(source)}")
-            derive(entry.name, source, given, by)
+            if other is None:
+                source = entry.load()
+                if not callable(source):
+                    raise TypeError(f"expected a class or a function, got {checks.shown(source)}")
+                derive(entry.name, source, given, by)
+                found[entry.name] = source, by
+                continue
         except Exception as error:
             said = f"{type(error).__name__}: {checks.said(error)}"
-            _warn(f"{what}, which cannot be used and is left out: {said}. Update or uninstall the package.")
-        else:
-            found[entry.name] = source, by
+            problem = f", which cannot be used and is left out: {said}. Update or uninstall the package."
+        what = f"The package {by} adds the kind {entry.name!r} to jdfl.{name} ({entry.value})"
+        warnings.warn(f"{what}{problem}", RuntimeWarning, stacklevel=2)
     return found
-
-
-def _entry_points(name: str) -> list[EntryPoint]:
-    """The entry points of a group, each once, although an installed package may be found by two entries of sys.path."""
-    return list(dict.fromkeys(entry_points(group=f"jdfl.{name}")))
-
-
-def _warn(message: str) -> None:
-    warnings.warn(message, RuntimeWarning, stacklevel=2)
 
 
 def first_line(source: Source) -> str:
@@ -180,30 +168,44 @@ def shown(value: Any, family: Family | None = None) -> Any:
         return value
     source = type(value)
     kind = "" if family is None else next(name for name, one in family.sources.items() if one is source)
-    written = derive(kind, source, ())
+    written = derive(kind, source, (), "")
     return written(**{field.name: shown(getattr(value, field.name)) for field in dataclasses.fields(written)})
 
 
-def derive(kind: str, source: Source, given: tuple[str, ...], package: str = "") -> type[Kind]:
-    """The kind of this name, with the settings of a class or the arguments of a function."""
-    return _derived(kind, source, given, package)
+class _Documentation(Doc):
+    """The documentation of a setting, read when it is asked for: a class takes 50 ms."""
+
+    def __init__(self, source: Source, name: str) -> None:
+        self._place = source, name
+
+    @property
+    def documentation(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride]
+        source, name = self._place
+        return documentation(source).get(name, "")
+
+    def __hash__(self) -> int:
+        return hash(self._place)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Documentation) and self._place == other._place
 
 
-@cache  # one class for one kind, whether or not its package is named
-def _derived(kind: str, source: Source, given: tuple[str, ...], package: str) -> type[Kind]:
+@cache  # by all four arguments, or a kind would have several classes
+def derive(kind: str, source: Source, given: tuple[str, ...], package: str) -> type[Kind]:
+    """The kind of this name, with the settings of a class or the arguments of a function; empty: a part of a kind."""
     fields: list[tuple[str, Any, Any]] = []
     parts: dict[str, Callable[[Kind, dict[str, Any]], Any]] = {}
-    arguments, about = _arguments(source), documentation(source)
+    arguments = _arguments(source)
     for name, (annotation, default) in arguments.items():
         inner = next((option for option in options_of(annotation) if getattr(option, "flat", None) is True), None)
         if name in given:
             continue
         if inner is not None:
-            more, parts[name] = _flat(derive("", inner, ()), annotation, default)
+            more, parts[name] = _flat(derive("", inner, (), ""), annotation, default)
             fields += more
         elif (found := _written(annotation, default)) is not None:
             type_, default, how = found
-            told = Doc(how.about or about.get(name, ""))
+            told = Doc(how.about) if how.about else _Documentation(source, name)
             fields.append((name, Annotated[type_, told], dataclasses.field(default=default)))
             parts[name] = _maker(name, how.make)
     space: dict[str, Any] = {"__doc__": first_line(source), "source": staticmethod(source), "parts": parts}
@@ -253,7 +255,7 @@ def _written(annotation: Any, default: Any) -> tuple[Any, Any, As] | None:
         return Annotated[Kind | None if optional else Kind, family], default, how
     if plain is not None:
         return (plain | None if optional else plain), default, how
-    return None if nested is None else (derive("", nested, ()), default, how)
+    return None if nested is None else (derive("", nested, (), ""), default, how)
 
 
 def _plain(option: Any) -> Any:

@@ -132,12 +132,7 @@ def load(kind: type[Config], text: str) -> Config:
         raise ValueError(f"Expected YAML, got {' '.join(str(error).split())[:_MESSAGE]}.") from error
     except RecursionError as error:
         raise ValueError("Expected YAML of a few levels, got lists or mappings nested too deeply.") from error
-    return _dataclass(kind, {} if data is None else data, "")
-
-
-def from_plain(kind: type[Config], data: Any) -> Config:
-    """The dataclass of type `kind` from the result of `plain`; ValueError for anything that does not fit it."""
-    return _dataclass(kind, data, "")
+    return from_plain(kind, {} if data is None else data)
 
 
 def scalar(text: str) -> Any:
@@ -173,8 +168,8 @@ def flat(settings: Mapping[str, Any], path: str = "") -> dict[str, Any]:
     return found
 
 
-def _dataclass(kind: Any, data: Any, where: str) -> Any:
-    """One dataclass from a mapping."""
+def from_plain(kind: Any, data: Any, where: str = "") -> Any:
+    """The dataclass of type `kind` from the result of `plain`; ValueError that says where something does not fit it."""
     if not checks.is_a(data, dict):
         raise ValueError(_refusal("a mapping of settings", where or "the configuration", data))
     types = get_type_hints(kind, include_extras=True)
@@ -212,7 +207,7 @@ def _value(annotation: Any, data: Any, where: str, default: Any = None) -> Any:
     if origin is tuple:
         return _items(options, data, where)
     if dataclasses.is_dataclass(annotation):
-        return _dataclass(annotation, data, where)
+        return from_plain(annotation, data, where)
     if annotation is float and type(data) is int and abs(data) <= sys.float_info.max:
         return float(data)
     if type(data) is not annotation:
@@ -230,7 +225,7 @@ def _member(choices: Mapping[str, type], data: Any, where: str, default: Any) ->
     if not isinstance(kind, str) or kind not in choices:
         rest = suggest.hint(kind, choices) or f"Known: {', '.join(choices)}."
         raise ValueError(f"Unknown kind {where}.kind = {_shown(kind)}. {rest}")
-    return _dataclass(choices[kind], {key: value for key, value in data.items() if key != "kind"}, where)
+    return from_plain(choices[kind], {key: value for key, value in data.items() if key != "kind"}, where)
 
 
 def _items(options: tuple[Any, ...], data: Any, where: str) -> tuple[Any, ...]:

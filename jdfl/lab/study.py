@@ -26,7 +26,7 @@ import numpy as np
 import pandas as pd
 
 from jdfl.base import checks
-from jdfl.config.study import StudyConfig, to_yaml
+from jdfl.config import StudyConfig, to_yaml
 from jdfl.engine import provenance
 from jdfl.engine.data_ledger import Intent
 from jdfl.engine.metrics import COUNTS, REGISTRY

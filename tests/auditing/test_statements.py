@@ -76,7 +76,7 @@ def test_the_command_audits_runs_one_run_and_bits(capsys, tmp_path):
         (f"{NOISY} {one_run}", 0, {"algorithm": "DPSGD", "canaries": 110, "releases": 4, "delta": 1e-3}),
         (f"{NOISY} {bits}", 0, {"mechanism": "ExactGaussian", "runs": 1000, "covered": True}),
     ):
-        assert command.audit(*command.parse([*flags.split(), "--json"])) == status
+        assert command.audit(*command.parse_audit([*flags.split(), "--json"])) == status
         found.append(json.loads(capsys.readouterr().out))
         assert found[-1] | wanted == found[-1]
     assert found[0] | {"seconds": found[1]["seconds"]} == found[1]
@@ -85,7 +85,7 @@ def test_the_command_audits_runs_one_run_and_bits(capsys, tmp_path):
 
 def test_what_has_no_noise_and_settings_of_another_audit_are_refused():
     with refused("noise to audit"):
-        command.audit(*command.parse(D_PSGD.split()))
+        command.audit(*command.parse_audit(D_PSGD.split()))
     for flags, named in (
         (["--runs", "1", "--node", "2"], "node = 2"),
         (["--bits", "--canaries", "200"], "canaries = 200"),
@@ -93,6 +93,6 @@ def test_what_has_no_noise_and_settings_of_another_audit_are_refused():
         (["--runs", "1", "--folder", "mine"], "folder"),
     ):
         with refused(named):
-            command.parse(flags)
+            command.parse_audit(flags)
     with refused(retry=2):
-        command.audit(*command.parse([*NOISY.split(), "--retry", "2"]))
+        command.audit(*command.parse_audit([*NOISY.split(), "--retry", "2"]))

@@ -8,7 +8,7 @@ import pytest
 
 from jdfl.algorithms import REGISTRY
 from jdfl.base.settings import documentation
-from jdfl.cli import choose as command
+from jdfl.cli import looking as command
 from jdfl.cli import main
 from jdfl.lab import choosing
 from jdfl.lab.choosing import PROPERTIES, Choice, choose
@@ -68,8 +68,8 @@ def test_who_lacks_a_property_is_told_the_first_one_and_a_reason():
 
 
 def test_the_flags_are_the_properties():
-    about = documentation(command.Options)
-    fields = {one.name for one in dataclasses.fields(command.Options)} - {"json"}
+    about = documentation(command.Properties)
+    fields = {one.name for one in dataclasses.fields(command.Properties)} - {"json"}
     assert {name: about[name].rstrip(".").lower() for name in fields} == {
         name: text.lower() for name, text in PROPERTIES.items()
     }

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import tyro
 
-from jdfl.cli import _COMMANDS, _functions, flags, main
+from jdfl.cli import _COMMANDS, flags, flags_of, functions_of, main
 from jdfl.config import ALGORITHMS, CODECS, MECHANISMS, NETWORKS, PROBLEMS, STOPS, TIMES, UPDATES
 
 LIMIT = 120
@@ -37,12 +37,12 @@ def shown(capsys: Any, *args: str) -> str:
     return out
 
 
-@pytest.mark.parametrize("command", [*_COMMANDS, "list", "completion"])
-def test_every_command_has_short_help_with_a_line_for_every_general_flag(command, capsys):
-    out = shown(capsys, command)
-    if command not in _COMMANDS:
+@pytest.mark.parametrize("name", [*_COMMANDS, "list", "completion"])
+def test_every_command_has_short_help_with_a_line_for_every_general_flag(name, capsys):
+    out = shown(capsys, name)
+    if name not in _COMMANDS:
         return
-    listed = asked(command)
+    listed = flags_of(name)
     places = [flag.name for flag in listed if flag.kinds]
     for flag in listed:
         if not flag.positional and not any(flag.name.startswith(f"{place}.") for place in places):
@@ -66,25 +66,19 @@ def test_every_kind_explains_all_its_flags(place, kind, before, capsys):
     chosen = [*before, f"--{place}", kind]
     out = shown(capsys, "run", *before, f"--{place}={kind}")
     flat = " ".join(out.split())
-    for flag in asked("run", chosen):
+    for flag in flags_of("run", *chosen):
         if flag.name.startswith(f"{place}."):
             assert f"--{flag.name}" in flat
             assert " ".join(flag.about.split()) in flat
 
 
-def asked(command: str, args: Any = ()) -> Any:
-    with pytest.raises(flags.HelpAsked) as found:
-        _functions(command)[0]([*args, "--help"])
-    return found.value.listed
-
-
-def of_tyro(command: str, args: Any, capsys: Any, monkeypatch: Any) -> set[str]:
+def of_tyro(name: str, args: Any, capsys: Any, monkeypatch: Any) -> set[str]:
     """The flags that tyro itself knows, which parses them."""
     seen: list[Any] = []
     monkeypatch.setattr(flags, "_parsed", lambda args, kind, prog, **how: seen.append((kind, how)))
     monkeypatch.setattr(flags, "refuse_typos", lambda *_: None)
     with contextlib.suppress(AttributeError):  # of what was not parsed
-        _functions(command)[0](list(args))
+        functions_of(name)[0](list(args))
     (kind, how) = seen[-1]
     capsys.readouterr()
     with pytest.raises(SystemExit):
@@ -93,17 +87,17 @@ def of_tyro(command: str, args: Any, capsys: Any, monkeypatch: Any) -> set[str]:
     return {word.rstrip(".") for head in heads for word in head.split(", ")} - {"--help"}  # or the end of a sentence
 
 
-@pytest.mark.parametrize("command", _COMMANDS)
-def test_the_list_of_flags_is_what_tyro_parses(command, capsys, monkeypatch):
-    listed = {name for flag in asked(command) for name in flag.names}
+@pytest.mark.parametrize("name", _COMMANDS)
+def test_the_list_of_flags_is_what_tyro_parses(name, capsys, monkeypatch):
+    listed = {name for flag in flags_of(name) for name in flag.names}
     monkeypatch.setattr(flags, "read", lambda _: "steps: 3")
-    args = ["somewhere"] if command in ("resume", "verify") else []
-    assert of_tyro(command, args, capsys, monkeypatch) == listed
+    args = ["somewhere"] if name in ("resume", "verify") else []
+    assert of_tyro(name, args, capsys, monkeypatch) == listed
 
 
 @pytest.mark.rotated(12)
 @pytest.mark.parametrize(("place", "kind", "before"), KINDS, ids=lambda one: one if isinstance(one, str) else "")
 def test_the_flags_of_every_kind_are_what_tyro_parses(place, kind, before, capsys, monkeypatch):
     args = [*before, f"--{place}", kind]
-    listed = {name for flag in asked("run", args) for name in flag.names}
+    listed = {name for flag in flags_of("run", *args) for name in flag.names}
     assert of_tyro("run", args, capsys, monkeypatch) == listed

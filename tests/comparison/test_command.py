@@ -142,10 +142,12 @@ def test_defaults_are_the_librarys_and_the_help_has_a_file_that_can_be_read(caps
 
 
 def test_names_on_the_command_line_take_the_place_of_those_in_the_file():
-    found, options = command.parse(["--config", "small.yaml", "--algorithms", "ceps", "ceps-paper", "--steps", "9"])
+    found, options = command.parse_compare(
+        ["--config", "small.yaml", "--algorithms", "ceps", "ceps-paper", "--steps", "9"]
+    )
     assert found.algorithms == (config.ALGORITHMS("ceps"), config.ALGORITHMS("ceps-paper"))
     assert (found.steps, found.problem.n, options.config) == (9, 20, Path("small.yaml"))
-    kept, _ = command.parse(["--network", "ring", "--config", "small.yaml", "--no-tune", "--by=bytes"])
+    kept, _ = command.parse_compare(["--network", "ring", "--config", "small.yaml", "--no-tune", "--by=bytes"])
     assert len(kept.algorithms) == 3
     assert (kept.network.kind, kept.tune, kept.by) == ("ring", False, "bytes")
 

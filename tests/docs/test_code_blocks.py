@@ -15,14 +15,13 @@ import re
 import shlex
 import tomllib
 from collections.abc import Iterator
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
-from jdfl.cli import main
+from jdfl.cli import functions_of, main
 from tests.docs.blocks import ROOT, Block, blocks
 
 GENERATED = ("algorithms", "reference")  # folders of docs that a program fills
@@ -136,11 +135,11 @@ def commands(text: str) -> Iterator[list[str]]:
 
 def parse(args: list[str], where: str) -> None:
     """The flags are known and fit together; files that they name need not be there."""
-    command, *rest = args
-    if command in AT_ONCE or "runs/NAME" in " ".join(rest) or command in ("resume", "verify"):
+    name, *rest = args
+    if name in AT_ONCE or "runs/NAME" in " ".join(rest) or name in ("resume", "verify"):
         return
     try:
-        import_module(f"jdfl.cli.{command}").parse(rest)
+        functions_of(name)[0](rest)
     except SystemExit as stop:
         raise AssertionError(f"{where}: jdfl {' '.join(args)}") from stop
 

@@ -14,7 +14,7 @@ from unittest import mock
 import yaml
 
 from jdfl import config
-from jdfl.cli import account, audit, compare, data, report, resume, run, sweep, verify
+from jdfl.cli import account, audit, compare, looking, runs, sweep, verify
 from jdfl.config import RunConfig, members, to_yaml
 from jdfl.engine import loop
 from jdfl.lab import study
@@ -32,8 +32,8 @@ VALUES = [".nan", ".inf", "-.inf", "inf", "-1", "0", "1", "2", "3", "0.5", "1e-3
 VALUES += ["9" * 5000, "", " ", "x", "none", "None", "True", "ring", "dense", "ceps", "auto", "[1, 2]", "{}", "é"]
 VALUES += ["/", ".", "/dev/null", "missing", "lr=1", "config.yaml", "../config.yaml", "%s", "$(x)", "--", "-", "a=b"]
 VALUES += ["\ud800", "a" * 300]
-OF_RUNS = {"run": run, "resume": resume, "verify": verify, "account": account, "audit": audit}
-OF_RUNS |= {"sweep": sweep}
+OF_RUNS = {"run": runs.Options, "resume": runs.Resuming, "verify": verify.Options, "account": account.Options}
+OF_RUNS |= {"audit": audit.Options, "sweep": sweep.Options}
 SPREAD = ("devices", "distributed", "coordinator", "processes", "process")  # other processes would be waited for
 SHORT = [".nan", ".inf", "-1", "0", "1", "2", "0.5", "1e300", "x", "", "none", "file", "1" * 30]
 TYPED = [*VALUES, "1_000", "0x10", "1e3", "٣", "1,2", "~", "null", "-0", "+1", ".5", "1e999", "\\", "'", "*"]
@@ -59,13 +59,13 @@ def flags(kind: Any, path: str = "") -> Iterator[str]:
 @functools.cache
 def options() -> dict[str, list[str]]:
     """The names of all options by command."""
-    ran = set(flags(RunConfig))
+    ran = set(flags(RunConfig)) | set(flags(config.Points))
     known = {
-        **{name: ran | set(flags(module.Options)) for name, module in OF_RUNS.items()},
+        **{name: ran | set(flags(kind)) for name, kind in OF_RUNS.items()},
         "export": {"to", "json"},
         "compare": {*flags(Settings), *flags(compare.Options), "algorithms"},
-        "report": set(flags(report.Options)),
-        "data": set(flags(data.Options)),
+        "report": set(flags(looking.Report)),
+        "data": set(flags(looking.Data)),
     }
     return {name: sorted(found) for name, found in known.items()}
 

@@ -12,8 +12,7 @@ import pytest
 import jdfl
 from jdfl.base.run_keys import RunKey
 from jdfl.cli import main
-from jdfl.config import build
-from jdfl.config.study import StudyConfig, from_yaml
+from jdfl.config import StudyConfig, build, from_yaml
 from jdfl.lab import study
 from jdfl.lab.points import Group, config_at
 from jdfl.lab.study import Study, best_first
@@ -43,7 +42,7 @@ def test_the_table_has_what_the_runs_alone_would_give(capsys):
     curves = pd.read_parquet(folder() / "curves.parquet")
     assert table["point"].tolist() == [0, 0, 1, 1, 2, 2, 3, 3]
     assert table["seed"].tolist() == [0, 1] * 4
-    base = from_yaml((folder() / "study.yaml").read_text()).base
+    base = from_yaml((folder() / "study.yaml").read_text(), StudyConfig).base
     for row in table.to_dict("records")[::3]:
         values = {name: row[name] for name in ("algorithm.lr", "network")}
         algorithm, problem, network, _ = build(config_at(base, values))

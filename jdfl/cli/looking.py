@@ -1,0 +1,268 @@
+"""The commands that look at what there is: `list`, `choose` and `data`, and at runs: `report` and `export`.
+
+The lab is imported by those that need it, so that the others answer soon.
+"""
+
+import dataclasses
+import json
+import sys
+import textwrap
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from jdfl import config, models
+from jdfl.base import checks
+from jdfl.cli.flags import Folders, Words
+from jdfl.config.families import RULES
+from jdfl.config.kinds import described, first_line
+from jdfl.engine.metrics import REGISTRY as METRICS
+from jdfl.problems import NAMES, datasets
+from jdfl.problems.fetch import SOURCES, fetch
+from jdfl.robust import ATTACKS
+from jdfl.store import manifest
+
+_WIDTH = 80  # columns
+
+
+def catalogue() -> str:
+    """All kinds of all settings, all datasets, models, attacks and metrics, a line for each."""
+    found: dict[str, Mapping[str, str]] = {
+        "algorithms (--algorithm)": _kinds(config.ALGORITHMS),
+        "problems (--problem)": _kinds(config.PROBLEMS),
+        "datasets (--problem classification --problem.data)": {name: _data_status(name) for name in NAMES},
+        "models (--problem neural --problem.model)": {one: first_line(getattr(models, one)) for one in models.NAMES},
+        "networks (--network)": _kinds(config.NETWORKS),
+        "codecs (--algorithm.codec)": _kinds(config.CODECS),
+        "noise (--algorithm.mechanism)": _kinds(config.MECHANISMS),
+        "stop rules (--stop)": _kinds(config.STOPS),
+        "robust rules (--algorithm.rule)": _kinds(RULES),
+        "attacks (jdfl.robust)": {name: _sourced(first_line(one), one) for name, one in ATTACKS.items()},
+        "metrics (--metrics)": {name: first_line(one) for name, one in METRICS.items()},
+    }
+    width = max(len(name) for lines in found.values() for name in lines)
+    return "\n".join(f"{head}\n{_table(lines, width, '  ')}" for head, lines in found.items())
+
+
+def _kinds(family: config.Family) -> dict[str, str]:
+    return {kind: _sourced(described(cls), cls.source) for kind, cls in family.kinds.items()}
+
+
+def _sourced(line: str, source: Any) -> str:
+    """A line with what a class was written from."""
+    found = getattr(source, "provenance", ())
+    return f"{line} [{', '.join(found)}]" if found else line
+
+
+def _table(lines: Mapping[str, str], width: int, indent: str = "") -> str:
+    return "".join(f"{indent}{name:<{width}}  {line}\n" for name, line in lines.items())
+
+
+def _data_status(name: str) -> str:
+    """Where a dataset comes from: its file, a generator, scikit-learn, or what is missing."""
+    if name in datasets.GENERATED:
+        return "generated"
+    try:
+        path = datasets.locate(name)
+    except FileNotFoundError as error:
+        return "not found: " + str(error).split(". ")[0].removesuffix(" Download it from ")
+    return "comes with scikit-learn" if path is None else f"found: {path}"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Properties:
+    """List the algorithms that have all of the properties that you ask for, and what the others lack.
+
+    Without properties, algorithms are listed by how many they have; --json has the reason of every single one.
+
+    The answer is found by trying: every algorithm is given such a network and such settings, and its own message is the
+    reason. Nothing is run. What the methods reach is in the table of docs/algorithms.md.
+
+    Examples:
+      jdfl choose --directed --lossy                       links run one way, and messages are lost
+      jdfl choose --compressed --exact                     few bytes, and the optimum nevertheless
+      jdfl choose --private --local-steps --json
+
+    exit status: 0 some fit, 1 none does, 2 a mistake in the flags
+    """
+
+    directed: bool = False
+    """Links run one way, and every node knows only its own out-degree."""
+    changing: bool = False
+    """The links are others in every round."""
+    lossy: bool = False
+    """Messages are lost."""
+    late: bool = False
+    """Messages arrive in later rounds."""
+    compressed: bool = False
+    """Messages lose part of what they carry."""
+    exact: bool = False
+    """The optimum is reached with a constant step size, whatever the nodes' data are."""
+    local_steps: bool = False
+    """Several gradient steps, or rounds, lie between two exchanges."""
+    private: bool = False
+    """Noise gives a guarantee that the library derives."""
+    robust: bool = False
+    """Some nodes send what they like."""
+    personal: bool = False
+    """Every node learns a model of its own."""
+    json: bool = False
+    """Print JSON."""
+
+
+def choose(options: Properties) -> int:
+    """Print which algorithms fit and which do not; returns the exit status."""
+    from jdfl.lab import choosing
+
+    found = choosing.choose(*(name for name in choosing.PROPERTIES if getattr(options, name)))
+    fitting = [one for one in found if one.fits]
+    if options.json:
+        print(json.dumps([dataclasses.asdict(one) for one in found], indent=2))
+        return int(not fitting)
+    width = max(len(one.name) for one in found)
+    if any(one.has for one in found):
+        print(f"{len(found)} algorithms, by how many of {len(choosing.PROPERTIES)} properties they have:")
+        for one in found:
+            print(_wrapped(f"  {one.name:<{width}}  {len(one.has):>2}  ", ", ".join(one.has)))
+        return 0
+    print(f"{len(fitting)} of {len(found)} algorithms fit" + (":" if fitting else "."))
+    for one in fitting:
+        print(_wrapped(f"  {one.name:<{width}}  ", f"{one.title}; tune {', '.join(one.tuned) or 'nothing'}"))
+    if len(fitting) < len(found):
+        print("\nthe others, by the first property that they lack:")
+    groups: dict[str, list[Any]] = {}
+    for one in found[len(fitting) :]:
+        groups.setdefault(one.lacks.partition(":")[0], []).append(one)
+    for lacking, members in sorted(groups.items(), key=lambda group: -len(group[1])):
+        print(_wrapped(f"  {lacking} ({len(members)}): ", ", ".join(one.name for one in members), "    "))
+        print(_wrapped("    ", f"{members[0].name}: {members[0].lacks.partition(': ')[2]}"))
+    return int(not fitting)
+
+
+def _wrapped(lead: str, text: str, indent: str | None = None) -> str:
+    """Text after a lead, in lines that fit a terminal."""
+    later = " " * len(lead) if indent is None else indent
+    return textwrap.fill(text, _WIDTH, initial_indent=lead, subsequent_indent=later, break_on_hyphens=False)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Data:
+    """List the datasets and their files, or download some and print their licences.
+
+    Files are saved in the folder that JDFL_DATA names, or else in a folder of your home, where jdfl finds them. After
+    an interruption the same command continues, and every file is compared with its pinned checksum.
+
+    Examples:
+      jdfl data list                                       all datasets, found or not
+      jdfl data fetch mnist a9a                            download two
+      jdfl data fetch cifar10 --to /scratch/data           and set JDFL_DATA=/scratch/data
+
+    exit status: 0 done, 2 a mistake, no network, or a file that is not what it should be
+    """
+
+    words: Words
+    """Either list, for a list of all datasets, or fetch and names, to download them."""
+    to: Path | None = None
+    """Folder to download into."""
+    json: bool = False
+    """Print JSON."""
+
+
+Data.__doc__ = f"{Data.__doc__}\n    to download: {', '.join(SOURCES)}"
+
+
+def data(options: Data) -> int:
+    """List or download datasets; returns the exit status."""
+    what, names = (options.words[0], options.words[1:]) if options.words else ("list", ())
+    checks.one_of(("list", "fetch"), **{"jdfl data": what})
+    if what == "list":
+        if names or options.to is not None:
+            raise ValueError(f"Expected nothing after `jdfl data list`, got {names or options.to}.")
+        told = {name: _data_status(name) for name in NAMES}
+        print(json.dumps(told, indent=2) if options.json else _table(told, max(map(len, told))).rstrip("\n"))
+        return 0
+    if not names:
+        raise ValueError(f"Expected names of datasets after `jdfl data fetch`, got none. Known: {', '.join(SOURCES)}.")
+    tell: Callable[[str], None] = (lambda _: None) if options.json else print
+    places = {name: str(fetch(name, options.to, tell)) for name in names}
+    if options.json:
+        print(json.dumps(places, indent=2))
+    elif options.to is not None:
+        print(f"Set JDFL_DATA={options.to} for jdfl to find it.")
+    return 0
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Report:
+    """Write one self-contained HTML file about the runs in these folders: curves, network, privacy, data, costs.
+
+    Runs that differ only in their seeds are shown together, others are compared.
+
+    Examples:
+      jdfl report runs/NAME                                runs/NAME/report.html
+      jdfl report runs/*ceps* runs/*d-psgd* --out ceps.html --title "CEPS and D-PSGD"
+
+    exit status: 0 done, 2 a folder does not contain a run
+    """
+
+    folders: Folders
+    """Folders of runs."""
+    out: Path | None = None
+    """File to write; none: report.html in the folder of a single run, or else in the current folder."""
+    title: str = ""
+    """Heading; empty: the algorithms and the problem."""
+    json: bool = False
+    """Print JSON."""
+
+
+def report(options: Report) -> int:
+    """Write the page and say where it is; returns the exit status."""
+    from jdfl.lab.overview import write_overview
+
+    out = options.out
+    if out is None:
+        out = (options.folders[0] if len(options.folders) == 1 else Path()) / "report.html"
+    elif out.suffix not in (".html", ".htm"):  # such as a table of a run
+        raise ValueError(f"Expected a file whose name ends in .html at --out, got {str(out)!r}. For example page.html.")
+    elif not out.parent.is_dir():
+        raise ValueError(f"Expected --out in a folder that is there, got {str(out)!r}. Make {out.parent} first.")
+    path = write_overview(options.folders, out, options.title)
+    print(json.dumps({"page": str(path)}) if options.json else path)
+    return 0
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Export:
+    """Write the tables of a run, metrics.csv and those of its nodes, as far as its journal has them.
+
+    A run that has ended has them already. While it goes on, or after it was cut off, everything that was recorded is in
+    the file `journal` of its folder; a journal that is damaged is read up to the damage.
+
+    Examples:
+      jdfl export runs/NAME                                into the folder of the run
+      jdfl export runs/NAME --to tables                    into another folder, which is made
+
+    exit status: 0 done, 2 a folder without a journal, or nothing recorded in it
+    """
+
+    folders: Folders
+    """The folder of the run."""
+    to: Path | None = None
+    """Folder for the tables; none: that of the run."""
+    json: bool = False
+    """Print JSON."""
+
+
+def export(options: Export) -> int:
+    """Write the tables of a run and say where they are; returns the exit status."""
+    from jdfl.lab import results
+
+    if len(options.folders) != 1:
+        raise ValueError(f"Expected the folder of one run after `jdfl export`, got {len(options.folders)}.")
+    (folder,) = options.folders
+    files = [str(path) for path in results.export(folder, options.to)]
+    ended = (folder / manifest.NAME).is_file()
+    print(json.dumps({"files": files, "ended": ended}) if options.json else "\n".join(files))
+    if not ended:
+        print(f"The run in {folder} has not ended: these are its records so far.", file=sys.stderr)
+    return 0
