@@ -17,6 +17,7 @@ from jdfl.engine.outcome import READS_DATA
 from jdfl.engine.provenance import Provenance, settings_of
 from jdfl.engine.records import SNAPSHOTS, read_record
 from jdfl.engine.spending import guarantee_of, unspent
+from jdfl.observers import observe
 from jdfl.privacy import ExactGaussian, GaussianEvent, LaplaceEvent, Sampled, epsilon
 from jdfl.privacy.accounting import delta_for_noise
 from jdfl.privacy.mechanisms import event_of
@@ -275,7 +276,7 @@ def _observed(config: RunConfig, options: Options) -> observers.Exposure | obser
             observer = observers.Server(sums)
         case _:
             observer = observers.Everyone()
-    return observers.observe(algorithm, problem, network, observer, **how)
+    return observe(algorithm, problem, network, observer, **how)
 
 
 def _event(options: Options, multiplier: float) -> privacy.Event:
