@@ -30,11 +30,11 @@ from jdfl.engine.loop import Record, RunState
 from jdfl.engine.metrics import Metric
 from jdfl.engine.stepping import Setting, begun
 from jdfl.engine.stopping import View
-from jdfl.events import plan
 from jdfl.events.event import Note, counted, within
 from jdfl.events.execution import Given, apart, execute, merged, stacked
 from jdfl.events.faults import links, with_times
 from jdfl.events.method import HAPPENED, AsyncMethod, noted
+from jdfl.events.plan import WIDTHS, planned
 from jdfl.events.timeline import Events, check_rows
 from jdfl.events.times import decimal
 from jdfl.network import in_run
@@ -197,7 +197,7 @@ def _executed(runs: list[Run], windows: list[Events]) -> list[Any]:
     for start in range(0, len(events), _BLOCK):  # while the device works on one the next is planned
         some = events[start : start + _BLOCK]
         own = None if lane is None else lane[start : start + _BLOCK]
-        table = execute(method, table, given, plan.planned(some, method.kinds), some, own)
+        table = execute(method, table, given, planned(some, method.kinds), some, own)
     parts = [table] if lane is None else apart(table, len(runs))
     return [{**part, HAPPENED: jnp.int32(count)} for part, count in zip(parts, happened)]
 
@@ -214,7 +214,7 @@ def require_events(setting: Setting, events: Events) -> None:
     problem, room, m = setting.problem, memory.available(), setting.problem.m
     rows = (placement.COPIES * m + sum(events.sizes.values())) * placement.array_bytes(problem) // m
     at_work = memory.size_of(problem.data) + placement.activation_bytes(setting.algorithm.algorithm, problem, m)
-    if room is None or rows + min(plan.WIDTHS) * at_work <= room:  # no piece has more than 8 m events
+    if room is None or rows + min(WIDTHS) * at_work <= room:  # no piece has more than 8 m events
         return
     needed = estimate_of_events(setting, events)
     memory.require(needed, m * room // sum(needed.values()), m, "Use fewer nodes, or shorter latencies.", room)
@@ -230,7 +230,7 @@ def estimate_of_events(setting: Setting, events: Events) -> dict[str, int]:
         (
             width * ((2 * len(method.kinds[kind].touches) + 2) * row + memory.size_of(problem.data) // problem.m)
             + placement.activation_bytes(method, problem, width)
-            for kind, width, _, _ in plan.planned(events[:_BLOCK], method.kinds).runs()
+            for kind, width, _, _ in planned(events[:_BLOCK], method.kinds).runs()
         ),
         default=0,
     )
