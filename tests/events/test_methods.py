@@ -162,9 +162,10 @@ def test_seeds_side_by_side_are_single_runs_bit_for_bit(name, monkeypatch):
     how: dict[str, Any] = {"steps": 6, "every": 4, "metrics": ["objective"], "stop": jdfl.objective_below(0.7)}
     together, number = waves.advance, list[int]()
     monkeypatch.setattr(waves, "advance", lambda runs, *rest: number.append(len(runs)) or together(runs, *rest))
-    for seed, found in zip((2, 7, 3), jdfl.repeat(method, problem, timed, keys=[2, 7, 3], **how), strict=True):
-        alike(found, jdfl.run(method, problem, timed, key=seed, **how))
+    made = jdfl.repeat(method, problem, timed, keys=[2, 7, 3], **how)
     assert number == ([1, 1, 1] if hasattr(method, "gamma") else [3])  # codecs have keys of their run
+    for seed, found in zip((2, 7, 3), made, strict=True):
+        alike(found, jdfl.run(method, problem, timed, key=seed, **how))
 
 
 @pytest.mark.rotated(4)
