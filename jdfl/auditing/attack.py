@@ -51,7 +51,7 @@ class Verdict:
 
     algorithm: str
     epsilon_lower: float  # bound at `confidence`
-    epsilon_accounted: float
+    epsilon_accounted: float  # at `delta`
     delta: float
     confidence: float  # level of every bound
     seconds: float  # wall time

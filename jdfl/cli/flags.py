@@ -71,7 +71,7 @@ def _parsed(args: list[str], kind: Any, prog: str, **how: Any) -> Any:
     return tyro.cli(kind, args=args, prog=prog, add_help=False, registry=_numbers(), **how)
 
 
-def parsed(function: Callable[..., int], prog: str, args: list[str]) -> list[Any]:
+def parsed(function: Callable[..., Any], prog: str, args: list[str]) -> list[Any]:
     """The arguments of a command's function, by their names, as the flags set them.
 
     `folder` is the first word, which may be left out where it may be None. `config` starts from the file at --config,

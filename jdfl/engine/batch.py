@@ -150,10 +150,11 @@ def across(
 ) -> list[Result]:
     """One run per point and trial, as `sweep`, with data, network and key of each trial; raises as `sweep` does.
 
-    One program is compiled for all trials whose problems and networks have the same shapes after padding, and for
-    `width` points, if that is more than there are. Runs are kept in `jobs`, so that they are not made again by the same
-    call in another process. Private keys follow from that of the trial and from the point's `names`, plain data; None:
-    from its values. `token` is that of all runs, if they go on with work that was cut off.
+    `over`, `every`, `stop`, `metrics`, `batch` and `ledger` are those of `sweep`. One program is compiled for all
+    trials whose problems and networks have the same shapes after padding, and for `width` points, if these are more
+    than there are. Runs are kept in `jobs`, so that the same call in another process does not repeat them. Private keys
+    follow from that of the trial and from the point's `names`, plain data; None: from its values. `token` is that of
+    all runs, if they go on with work that was cut off.
     """
     trials = paired_trials(trials)
     points = points_of(algorithm, over)
@@ -237,7 +238,8 @@ def across(
 def keys_of(keys: Sequence[int | Array | RunKey], names: Sequence[Any], token: str | None = None) -> list[RunKey]:
     """The keys of every run, point by point and trial by trial: each has a private key of its own.
 
-    It follows from the key of the trial [t] and from the point's name, plain data, if that is not empty.
+    It follows from those of the trials, `keys` [t], and of the point's among `names`, plain data, if that is not empty.
+    `token` is that of all runs; None: that of their trials.
     """
     own = [RunKey.of(key) for key in keys]
     own = own if token is None else [replace(one, token=token) for one in own]
@@ -283,7 +285,7 @@ def _alike(algorithm: Algorithm) -> bool:
 def points_of(
     algorithm: Algorithm, over: Mapping[str, Sequence[float]] | Sequence[Mapping[str, float]]
 ) -> list[dict[str, float]]:
-    """The values of every run; one point without fields when nothing is swept."""
+    """The values of every run from what it is swept `over`; one point without fields when that is nothing."""
     points: list[dict[str, Any]]
     given: Any = over
     if checks.is_a(over, Mapping):

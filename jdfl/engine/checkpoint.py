@@ -271,7 +271,7 @@ def _listed(differences: list[str]) -> str:
 
 
 def check_leaves(leaves: list[Any], wanted: list[Any], place: str) -> None:
-    """Refuse a state of other arrays than `wanted`, which may be shapes: ValueError naming the first that differs."""
+    """Refuse `leaves` unlike `wanted`, arrays or shapes: ValueError naming the first, and the `place` it is from."""
     for leaf, like in zip(leaves, wanted):
         if leaf.shape != like.shape or leaf.dtype != like.dtype:
             raise ValueError(

@@ -51,7 +51,7 @@ def of_each(measure: Callable[[Array], Array], w: Array, problem: Problem) -> Ar
 
 
 def objective(w: Array, problem: Problem) -> Array:
-    """The objective mean_i f_i(xbar) at the mean xbar of the nodes' parameters.
+    """The objective mean_i f_i(xbar) [] at the mean xbar of the nodes' parameters.
 
     Of personal models it is mean_i f_i(x_i), each node's model x_i on its own data.
     """
@@ -94,7 +94,7 @@ def _gap(problem: Problem, at: Array, step: Array, data: Any, weight: Array) -> 
 
 
 def gradient_norm(w: Array, problem: Problem) -> Array:
-    """The l2 norm of the gradient of the objective at the mean of the nodes' parameters.
+    """The l2 norm [] of the gradient of the objective at the mean of the nodes' parameters.
 
     With parameters that stay with the nodes it is the square root of ||mean_i grad_u f_i||^2 + mean_i ||grad_v f_i||^2
     for the shared ones u and the others v.
@@ -105,7 +105,7 @@ def gradient_norm(w: Array, problem: Problem) -> Array:
 
 
 def distance_to_optimum(w: Array, problem: Problem) -> Array:
-    """The relative distance ||xbar - x*|| / ||x*|| from the minimiser x*; where x* = 0, the distance itself.
+    """The relative distance ||xbar - x*|| / ||x*|| [] from the minimiser x*; where x* = 0, the distance itself.
 
     x* is the `w` of `problem.optimum`. For nodes that start at zero it is the residual that papers on exact methods
     plot, relative to that of the start. Of personal models it is the mean over the nodes.

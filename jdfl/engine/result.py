@@ -286,7 +286,7 @@ class Tally:
         self.rows: list[dict[str, Any]] = []
 
     def add(self, rounds: Any, metrics: dict[str, Any], counts: dict[str, Any]) -> None:
-        """Append the records [k] of a chunk, with metrics and counts by name; one without progress is dropped."""
+        """Append records after `rounds` [k] with their metrics and counts by name; one without progress is dropped."""
         rounds, metrics, counts = jax.device_get((rounds, metrics, counts))  # one transfer
         sums: dict[str, int] = {}
         for i, done in enumerate(rounds.tolist()):

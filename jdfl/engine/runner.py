@@ -132,7 +132,7 @@ class Moments:
         self._kept = self._chosen(rounds) | {rounds: np.asarray(releases())}
 
     def until(self, rounds: int) -> dict[int, np.ndarray]:
-        """The recorded moments up to a number of rounds."""
+        """The releases [m] at the recorded moments up to a number of rounds."""
         return self._chosen(rounds)
 
     def _chosen(self, rounds: int) -> dict[int, np.ndarray]:
