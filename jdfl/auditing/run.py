@@ -248,12 +248,12 @@ def audit(
     public, direction, pilots, worlds, probes = _drawn(seed, half=half, probes=most_runs(problem, steps))
     setting = stepping.setting(watched(program), problem, network, None, public)
     check_visible(setting)
-    found, pairs = _canary(setting, steps, node, canary, guarantee, pilots, direction)
-    batch = _lanes(algorithm, problem) if batch is None else int(batch)
-    looked: dict[str, Any] = {"steps": steps, "batch": min(batch, half), "looks": int(looks)}
-    how = {**looked, "observe": observe_events if asynchronous else observe}
-    shown: list[tuple[np.ndarray, np.ndarray]] = []
-    with _kept(place, int(retry)) as jobs:
+    with _kept(place, int(retry)) as jobs:  # before the pilots, so that a folder that does not serve is refused early
+        found, pairs = _canary(setting, steps, node, canary, guarantee, pilots, direction)
+        batch = _lanes(algorithm, problem) if batch is None else int(batch)
+        looked: dict[str, Any] = {"steps": steps, "batch": min(batch, half), "looks": int(looks)}
+        how = {**looked, "observe": observe_events if asynchronous else observe}
+        shown: list[tuple[np.ndarray, np.ndarray]] = []
         for world, keys in zip((found.zero, found.one), worlds):
             about = {} if jobs is None else _about(setting, world, network)
             name = name_of(about, key_digest(key_data(seed)), node, half, looked)

@@ -150,7 +150,7 @@ class Data:
     """List the datasets and their files, or download some and print their licences.
 
     Files are saved in the folder that JDFL_DATA names, or else in a folder of your home, where jdfl finds them. After
-    an interruption the same command continues, and every file is compared with its pinned checksum.
+    an interruption the same command continues with files whose checksum is pinned, and begins others again.
 
     Examples:
       jdfl data list                                       all datasets, found or not
