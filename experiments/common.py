@@ -17,7 +17,7 @@ import sys
 from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 import jax
 import numpy as np
@@ -129,6 +129,12 @@ def options(
     use_cache()
     _runs.clear()
     return Options(quick, number, out, given)
+
+
+def refuse(message: str) -> NoReturn:
+    """End a script whose command line makes no sense, with argparse's status."""
+    print(message, file=sys.stderr)
+    raise SystemExit(2)
 
 
 def _finish(name: str, made: Made, chosen: Options) -> list[Row]:

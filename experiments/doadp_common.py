@@ -14,7 +14,6 @@ that of L-BFGS (the paper's, from an SGD classifier, is above it).
 Axes: m nodes.
 """
 
-import sys
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -24,7 +23,7 @@ import numpy as np
 from matplotlib.axes import Axes
 
 import jdfl
-from experiments.common import Options
+from experiments.common import Options, refuse
 from jdfl.privacy import Accounting
 from jdfl.problems import LogisticRegression
 
@@ -69,10 +68,10 @@ def chosen_task(chosen: Options, most: int = RECORDS) -> Task:
     """The task of the command line; `most` records per node, or 40 with --quick, if not given."""
     data, given = chosen.more["data"], chosen.more["records"]
     if data in REAL and given is not None:
-        sys.exit(f"Expected --records with --data epsilon_like only, got {data}, whose rows are all used.")
+        refuse(f"Expected --records with --data epsilon_like only, got {data}, whose rows are all used.")
     records = (40 if chosen.quick else most) if given is None else given
     if records < 1:
-        sys.exit(f"Expected --records >= 1, got {records}.")
+        refuse(f"Expected --records >= 1, got {records}.")
     return real(data) if data in REAL else task(records)
 
 

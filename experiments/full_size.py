@@ -30,7 +30,7 @@ import jax
 from rich import print as say
 
 import jdfl
-from experiments.common import Made, Options, Row, bars, experiment, row, save
+from experiments.common import Made, Options, Row, bars, experiment, refuse, row, save
 from experiments.partpsp_common import (
     RESNET_RATES,
     SHARED,
@@ -196,7 +196,7 @@ def lines(run: Run, result: jdfl.Result) -> list[Row]:
 def main(chosen: Options) -> Made:
     """Say how long it takes, and run what is left."""
     if chosen.seeds != 1:
-        sys.exit(f"Expected --seeds 1, as the table has, got {chosen.seeds}.")
+        refuse(f"Expected --seeds 1, as the table has, got {chosen.seeds}.")
     runs = {"night": night, "all": everything}[chosen.more["cells"]]()
     if chosen.quick:
         runs = [Run("vit", vit_task(small=True), "PartPSP-1")]

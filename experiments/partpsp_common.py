@@ -24,7 +24,6 @@ Y. Zhou, K. Xue, E. Chen: Differentially Private Perturbed Push-Sum Protocol and
 Optimization, section V.
 """
 
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -36,7 +35,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import jdfl
-from experiments.common import Options
+from experiments.common import Options, refuse
 from jdfl import network
 from jdfl.engine.metrics import accuracy
 from jdfl.models import Model
@@ -254,7 +253,7 @@ def chosen_rows(chosen: Options, there: Sequence[str] = ROWS) -> tuple[str, ...]
     """The rows that the command line names; the perceptron's with --quick."""
     rows = tuple((chosen.more["rows"] or ",".join(there)).split(","))
     if unknown := [one for one in rows if one not in there]:
-        sys.exit(f"Expected --rows to name some of {', '.join(there)}, got {', '.join(unknown)}.")
+        refuse(f"Expected --rows to name some of {', '.join(there)}, got {', '.join(unknown)}.")
     return ("mlp",) if chosen.quick else rows
 
 
