@@ -10,7 +10,7 @@ import scipy
 import jdfl
 from jdfl import network as nw
 from jdfl.base import streams
-from jdfl.network.timing import added, check_traces
+from jdfl.network.timing import added, advanced, check_traces
 from tests.later import Later, Named
 from tests.network.examples import graph_of_round, rounds
 from tests.refused import refused
@@ -140,7 +140,7 @@ def test_clocks_do_not_drift(together):
     """How far clocks are from where 10,000 rounds of fixed times lead; floats alone are off by a hundredth."""
     net = nw.timed(RING(), nw.FixedTime(0.1), latency=nw.FixedTime(0.03))
     graph = graph_of_round(rounds(nw.in_run(nw.synchronised(net, 1) if together else net, KEY, 0), KEYS()), 0)
-    one = lambda _, clock: nw.advanced(graph, clock, np.ones(M, np.int32), np.ones_like(graph.mask))  # noqa: E731
+    one = lambda _, clock: advanced(graph, clock, np.ones(M, np.int32), np.ones_like(graph.mask))  # noqa: E731
     start = np.full(M, np.float32(2**20)), np.zeros(M, np.float32)
     whole, rest = jax.jit(lambda clock: jax.lax.fori_loop(0, 10_000, one, clock))(start)
     added = np.asarray(whole, np.float64) + np.asarray(rest) - 2**20
