@@ -201,9 +201,9 @@ def _check_untuned(config: CompareConfig) -> None:
             )
 
 
-def _drawn(kind: Kind, anew: bool, **given: int) -> Any:
-    """What a kind builds, or a function that builds it anew with a trial's seed, if there is a seed in it."""
-    if anew and _with_seed(kind, 0) != _with_seed(kind, 1):
+def _drawn(kind: Kind, redraw: bool, **given: int) -> Any:
+    """What a kind builds, or a function that builds another one with a trial's seed, if there is a seed in it."""
+    if redraw and _with_seed(kind, 0) != _with_seed(kind, 1):
         return lambda seed: _with_seed(kind, seed).build(**given)
     return kind.build(**given)
 
