@@ -142,7 +142,7 @@ def with_test(
     features, targets = train
     if clients is not None:
         clients = column("clients", clients, "Give the client of every example.")
-        checks.shape(np.shape(targets), "Give the client of every training example.", clients=clients)
+        checks.shape(np.shape(targets), "Give one client for every label.", clients=clients)
     if test is not None or fraction == 0:
         return train, test, clients, False
     try:
