@@ -78,11 +78,12 @@ class BitAudit(Verdict, Attack):
         The first item is the verdict: VIOLATED, OUTSIDE THE CLAIM or not refuted, with the epsilon that was shown.
         """
         verdict = "VIOLATED" if self.violated else "OUTSIDE THE CLAIM" if self.shown else "not refuted"
-        told = f"the bits of one release of {self.mechanism} show {self._shown}, against an accounted {self._account}"
-        if not self.covered:
-            told += ", which is void against an observer of the bits; ExactGaussian's is not"
-        lines = [f"audit of bits: {verdict}: {told}", f"AUC {self.auc:.4g}; {self.runs} releases; {self.seconds:.1f} s"]
-        return "\n".join(f"- {line}" for line in lines) + "\n"
+        void = "" if self.covered else ", which is void against an observer of the bits; ExactGaussian's is not"
+        return (
+            f"- audit of bits: {verdict}: the bits of one release of {self.mechanism} show {self._shown}, against an "
+            f"accounted {self._account}{void}\n"
+            f"- AUC {self.auc:.4g}; {self.runs} releases; {self.seconds:.1f} s\n"
+        )
 
 
 def audit_bits(

@@ -62,7 +62,7 @@ class Canary:
     zero: Problem  # the first world
     one: Problem  # the second
     directions: Array  # [p, n] orthonormal
-    told: str  # in words
+    text: str  # in words
 
 
 def given(problem: Problem, pair: Any) -> tuple[Any, Any]:

@@ -37,15 +37,15 @@ class Finding:
     """One test: its family, the measurement, and its probability if everything is sound (0 if it is impossible)."""
 
     family: Family
-    told: str
+    text: str
     p: float
     level: float = 0.0  # below which p counts, set by `fired`
 
 
-def fired(told: list[Finding], level: float = LEVEL) -> tuple[Finding, ...]:
+def fired(tests: list[Finding], level: float = LEVEL) -> tuple[Finding, ...]:
     """The findings that a sound setting shows with a total probability of at most `level`, the clearest first."""
-    each = level / max(1, len(told))
-    found = [Finding(one.family, one.told, one.p, each) for one in told if one.p < each]
+    each = level / max(1, len(tests))
+    found = [Finding(one.family, one.text, one.p, each) for one in tests if one.p < each]
     return tuple(sorted(found, key=lambda one: one.p))
 
 
@@ -58,21 +58,20 @@ def judge_residuals(z: np.ndarray, live: np.ndarray, gaussian: bool, precision: 
     groups = {f"round {t}, node {i}": z[:, t, i][live[:, t, i]] for t in range(T) for i in range(m)}
     groups |= {f"number {j}": z[..., j][live[..., j]] for j in spread(n)}
     every = groups["all"] = z[live]
-    told = [one for where, numbers in groups.items() for one in _scale(where, numbers)]
-    told.append(
-        Finding("residual shape", "Kolmogorov-Smirnov", float(scipy.stats.kstest(every, scipy.stats.norm.cdf).pvalue))
-    )
-    told += _collisions(every, precision) + _tails(every) + _repeats(z, live, precision)
+    tests = [one for where, numbers in groups.items() for one in _scale(where, numbers)]
+    shape = scipy.stats.kstest(every, scipy.stats.norm.cdf).pvalue
+    tests.append(Finding("residual shape", "Kolmogorov-Smirnov", float(shape)))
+    tests += _collisions(every, precision) + _tails(every) + _repeats(z, live, precision)
     z, alive = np.where(live, z, 0.0), live.astype(float)
     cells, some = spread(T * m), spread(n)
     rows, there = (a.transpose(1, 2, 0, 3).reshape(T * m, -1)[cells] for a in (z, alive))
-    told += _covariances(rows, there, [f"round {cell // m}, node {cell % m}" for cell in cells])
+    tests += _covariances(rows, there, [f"round {cell // m}, node {cell % m}" for cell in cells])
     columns, here = (np.moveaxis(a[..., some], -1, 0).reshape(len(some), -1) for a in (z, alive))
-    told += _covariances(columns, here, [f"number {j}" for j in some])
+    tests += _covariances(columns, here, [f"number {j}" for j in some])
     first, second = (a.reshape(1, -1) for a in (z[: runs - 1], z[1:]))
     both = (live[: runs - 1] & live[1:]).reshape(1, -1).astype(float)
-    told += _pairs("residual covariance", np.r_[first, second] * both, np.r_[both, both], ["a run", "the next run"])
-    return told
+    tests += _pairs("residual covariance", np.r_[first, second] * both, np.r_[both, both], ["a run", "the next run"])
+    return tests
 
 
 def judge_sums(noisy: np.ndarray, fresh: np.ndarray) -> list[Finding]:
@@ -81,7 +80,7 @@ def judge_sums(noisy: np.ndarray, fresh: np.ndarray) -> list[Finding]:
     The logarithm of the ratio of two sample variances of N normal numbers has about variance 4 / (N - 1); all numbers
     of a round and node count as one, since their noise may be mixed.
     """
-    count, told = len(noisy), list[Finding]()
+    count, tests = len(noisy), list[Finding]()
     if count < _FEW:
         return []
     for t in range(noisy.shape[1]):
@@ -92,8 +91,8 @@ def judge_sums(noisy: np.ndarray, fresh: np.ndarray) -> list[Finding]:
                 continue
             ratio = float(np.mean(np.log(np.maximum(mine[live], 1e-300) / other[live])))
             p = float(2 * scipy.stats.norm.sf(abs(ratio) / np.sqrt(4 / (count - 1))))
-            told.append(Finding("residual scale", f"round {t}, node {i}: {np.exp(ratio):.4g} times fresh noise", p))
-    return told
+            tests.append(Finding("residual scale", f"round {t}, node {i}: {np.exp(ratio):.4g} times fresh noise", p))
+    return tests
 
 
 def judge_counts(z: np.ndarray, live: np.ndarray, releases: np.ndarray) -> list[Finding]:
@@ -140,7 +139,7 @@ def judge_changes(
     stray = float(np.abs(change).max(axis=(-2, -1))[~own].max(initial=0.0))
     bare = float(np.abs(np.where(live, 0.0, change)).max())
     broad = float(np.abs(np.where(live, other / np.where(live, scale, 1) - 1, 0.0)).max())
-    told = [
+    tests = [
         Finding("sensitivity", f"{worst:.4g} units of the noise, of {largest:.4g}", float(worst <= largest + slack)),
         Finding("leak", f"another node moves by {stray:.3g}", float(stray <= blur)),
         Finding("leak", f"a number without noise moves by {bare:.3g}", float(bare <= blur)),
@@ -148,9 +147,9 @@ def judge_changes(
     ]
     if single:
         apart = _apart(units, live)
-        said = f"two blocks of one release move {apart:.3g} units apart"
-        told.append(Finding("leak", said, float(apart <= slack + 8 * precision)))
-    return told
+        text = f"two blocks of one release move {apart:.3g} units apart"
+        tests.append(Finding("leak", text, float(apart <= slack + 8 * precision)))
+    return tests
 
 
 def judge_hits(hit: np.ndarray, share: np.ndarray, seen: np.ndarray, independent: bool) -> list[Finding]:
@@ -159,12 +158,11 @@ def judge_hits(hit: np.ndarray, share: np.ndarray, seen: np.ndarray, independent
     Only where `seen` [K, N, T, m]: the record exists, and its node released something. Rounds and nodes are
     independent, and records too where `independent`.
     """
-    told: list[Finding] = []
+    tests: list[Finding] = []
     for i, p in enumerate(share.tolist()):
         for k in np.flatnonzero(seen[..., i].any(axis=(1, 2))):
             total, count = int(seen[k, ..., i].sum()), int((hit & seen)[k, ..., i].sum())
-            tail = 2 * min(scipy.stats.binom.cdf(count, total, p), scipy.stats.binom.sf(count - 1, total, p))
-            told.append(Finding("sampling", f"node {i}, place {k}: {count} of {total}", float(min(1.0, tail))))
+            tests.append(Finding("sampling", f"node {i}, place {k}: {count} of {total}", _by_chance(count, total, p)))
     drawn = (share > 0) & (share < 1)
     spread = np.sqrt(np.where(drawn, share * (1 - share), 1.0))
     free = np.where(seen & drawn, (hit - share) / spread, 0.0)  # [K, N, T, m]
@@ -180,8 +178,8 @@ def judge_hits(hit: np.ndarray, share: np.ndarray, seen: np.ndarray, independent
             # S. Bernstein's inequality: products are bounded, and rare events have long tails.
             size, total = more * np.count_nonzero(products), abs(float(products.sum()))
             bound = 2 * np.exp(-(total**2) / 2 / max(1.0, size + width * top * total / 3))
-            told.append(Finding("sampling", f"node {i}, two {name} are drawn together", float(min(1.0, bound))))
-    return told
+            tests.append(Finding("sampling", f"node {i}, two {name} are drawn together", float(min(1.0, bound))))
+    return tests
 
 
 def spread(count: int, most: int = _CELLS) -> list[int]:
@@ -200,13 +198,18 @@ def _scale(where: str, cells: np.ndarray) -> list[Finding]:
 
 def _tails(every: np.ndarray) -> list[Finding]:
     """Test how many standard normal numbers lie beyond 2, 2.5, ..., 4.5 standard deviations."""
-    told = list[Finding]()
+    tests = list[Finding]()
     for beyond in np.arange(2.0, 5.0, 0.5):
         found, share = int(np.sum(np.abs(every) > beyond)), 2 * scipy.stats.norm.sf(beyond)
-        tail = min(scipy.stats.binom.cdf(found, len(every), share), scipy.stats.binom.sf(found - 1, len(every), share))
-        words = f"{found} numbers beyond {beyond:g} standard deviations, expected {len(every) * share:.3g}"
-        told.append(Finding("residual tails", words, float(min(1.0, 2 * tail))))
-    return told
+        text = f"{found} numbers beyond {beyond:g} standard deviations, expected {len(every) * share:.3g}"
+        tests.append(Finding("residual tails", text, _by_chance(found, len(every), share)))
+    return tests
+
+
+def _by_chance(count: int, total: int, share: float) -> float:
+    """The two-sided p-value of a count that is binomial."""
+    tail = min(scipy.stats.binom.cdf(count, total, share), scipy.stats.binom.sf(count - 1, total, share))
+    return float(min(1.0, 2 * tail))
 
 
 def _repeats(z: np.ndarray, live: np.ndarray, precision: float) -> list[Finding]:
@@ -218,8 +221,8 @@ def _repeats(z: np.ndarray, live: np.ndarray, precision: float) -> list[Finding]
     cells = np.unique(np.round(rows / close), axis=0, return_counts=True)[1]
     found = int(np.sum(cells * (cells - 1) // 2))
     expected = len(rows) ** 2 / 2 * (close / (2 * np.sqrt(np.pi))) ** n
-    words = f"{found} pairs of releases with the same noise, expected {expected:.2g}"
-    return [Finding("residual collisions", words, float(scipy.stats.poisson.sf(found - 1, 1.5 * expected + 1e-12)))]
+    text = f"{found} pairs of releases with the same noise, expected {expected:.2g}"
+    return [Finding("residual collisions", text, float(scipy.stats.poisson.sf(found - 1, 1.5 * expected + 1e-12)))]
 
 
 def _collisions(every: np.ndarray, precision: float) -> list[Finding]:
@@ -228,10 +231,8 @@ def _collisions(every: np.ndarray, precision: float) -> list[Finding]:
     every = np.sort(every[: 10 * 2**10])
     near = np.searchsorted(every, every + close, side="right") - np.arange(len(every)) - 1
     count, expected = int(near.sum()), len(every) ** 2 * close / (2 * np.sqrt(np.pi))
-    p = float(
-        scipy.stats.poisson.sf(count - 1, 1.5 * expected + 10)
-    )  # pairs are not independent: only a clear excess counts
-    return [Finding("residual collisions", f"{count} pairs closer than {close:.2g}, expected {expected:.0f}", p)]
+    p = scipy.stats.poisson.sf(count - 1, 1.5 * expected + 10)  # pairs are not independent: a clear excess counts
+    return [Finding("residual collisions", f"{count} pairs closer than {close:.2g}, expected {expected:.0f}", float(p))]
 
 
 def _covariances(rows: np.ndarray, there: np.ndarray, names: list[str]) -> list[Finding]:

@@ -16,7 +16,6 @@ points.
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -37,14 +36,6 @@ from jdfl.events.faults import links, with_times
 from jdfl.events.method import HAPPENED
 from jdfl.events.plan import planned
 from jdfl.network.graph import Graph
-from jdfl.store.jobs import Jobs, name_of
-
-_PARTS, _FILE = 10, "features.npz"  # of the runs of a world, and what a part is kept in
-
-
-def visible(algorithm: Any, state: Any) -> Array:
-    """What others may see of a state [m, k]."""
-    return algorithm.visible(state)
 
 
 def watched(program: Program) -> Program:
@@ -59,7 +50,7 @@ def check_visible(setting: Setting) -> None:
 
     def look(setting: Setting) -> Array:
         begun, state, _ = started(setting, setting.keys)
-        return visible(begun.algorithm, state)
+        return begun.algorithm.visible(state)
 
     shape, (m, n) = jax.eval_shape(look, setting).shape, (setting.problem.m, setting.problem.n)
     if len(shape) != 2 or shape[0] != m or shape[1] % n:
@@ -122,7 +113,7 @@ def observe(
 
 def features_of(program: Program, state: Any, *, graph: Graph, directions: Array, node: Array) -> Array:
     """What is recorded of one moment [3 c p]: projections of the rows that a node's neighbours see."""
-    shown = visible(program, state)
+    shown = program.visible(state)
     blocks = shown.reshape(shown.shape[0], -1, directions.shape[1])
     rows = jnp.einsum("mcn,pn->mcp", blocks, directions, precision=ops.HIGHEST).reshape(shown.shape[0], -1)
     # The node's own, W times rows there, and the mean over its in-neighbours (0 for none).
@@ -132,41 +123,6 @@ def features_of(program: Program, state: Any, *, graph: Graph, directions: Array
         mixed = jnp.where(graph.synchronised, jnp.mean(rows, axis=0), mixed)
     mask = graph.mask[node].astype(rows.dtype)
     return jnp.concatenate([own, mixed, mask @ heard / jnp.maximum(jnp.sum(mask), 1.0)])
-
-
-def observed(
-    setting: Setting,
-    directions: Array,
-    node: int,
-    keys: Keys,
-    jobs: Jobs | None,
-    name: str,
-    observe: Any = observe,
-    **how: Any,
-) -> tuple[np.ndarray, np.ndarray]:
-    """As `observe`, on the host; with `jobs` the runs are made in parts, which are kept one by one."""
-    count, batch = keys.run.shape[0], how.pop("batch")
-    batches = -(-count // batch)
-    size = -(-count // batches)
-    rows = count if jobs is None else -(-batches // _PARTS) * size  # in whole batches of the same size: the same bits
-    parts: list[tuple[np.ndarray, np.ndarray]] = []
-    for first in range(0, count, rows):
-        some_keys = some(keys, np.arange(first, first + rows) % count)
-        make = partial(observe, setting, directions, jnp.int32(node), some_keys, batch=size, **how)
-        if jobs is None:
-            features, releases = make()
-        else:
-            place = jobs.done(name_of(name, first, rows), partial(_save, make))
-            with np.load(place / _FILE, allow_pickle=False) as file:
-                features, releases = file["features"], file["releases"]
-        parts.append((np.asarray(features), np.asarray(releases)))
-    features, releases = (np.concatenate([part[i] for part in parts])[:count] for i in (0, 1))
-    return features, releases
-
-
-def _save(make: Callable[[], Any], folder: Path) -> None:
-    features, releases = make()
-    np.savez(folder / _FILE, features=np.asarray(features), releases=np.asarray(releases))
 
 
 def some(tree: Any, rows: Any) -> Any:
@@ -213,10 +169,11 @@ def observe_events(
 ) -> tuple[np.ndarray, np.ndarray]:
     """As `observe`, for an asynchronous method, with periods in place of rounds."""
     ends = np.linspace(0, steps, (looks or steps) + 1).round().astype(int)
-    graph, found = links(_times(setting)), list[np.ndarray]()
-    releases = list[np.ndarray]()
-    for first in range(0, len(keys.run), batch):
-        rows = np.arange(first, first + batch) % len(keys.run)  # a last batch of another size would be compiled again
+    graph, count = links(_times(setting)), len(keys.run)
+    found, releases = list[np.ndarray](), list[np.ndarray]()
+    size = -(-count // -(-count // batch))
+    for first in range(0, count, size):
+        rows = np.arange(first, first + size) % count  # a last batch of another size would be compiled again
 
         def look(here: Setting, tables: Any) -> np.ndarray:
             return np.asarray(_features(here, tables, directions, graph, node))
@@ -224,7 +181,7 @@ def observe_events(
         seen, number = _played(setting, some(keys, rows), int(node), ends, look)
         found.append(np.stack(seen, axis=1))
         releases.append(number)
-    return np.concatenate(found)[: len(keys.run)], np.concatenate(releases)[: len(keys.run)]
+    return np.concatenate(found)[:count], np.concatenate(releases)[:count]
 
 
 def pilot_events(setting: Setting, node: Array, keys: Keys, *, steps: int, points: int) -> tuple[Array, Array]:

@@ -47,7 +47,7 @@ from jax import Array
 from jdfl.algorithms.algorithm import Algorithm
 from jdfl.auditing.attack import Verdict, above, basis, check_level, separation
 from jdfl.auditing.canary import Limit, check_dense
-from jdfl.auditing.observe import check_visible, started, visible
+from jdfl.auditing.observe import check_visible, started
 from jdfl.auditing.probe import amount_of, noisy_guarantee, refusal, repeated
 from jdfl.base import checks, struct
 from jdfl.base.keys import typed_key
@@ -104,9 +104,8 @@ class OneRun(Verdict):
         confidence and the accounted one. Then follow mu, the guesses, and what was not attacked.
         """
         verdict = "VIOLATED" if self.violated else "INCONCLUSIVE" if self.inconclusive else "not refuted"
-        why = ", which this number of canaries cannot refute" if self.inconclusive else ""
-        if not self.violated and not self.inconclusive:
-            why = ". One run can only refute gross errors; another attack may be better"
+        why = "" if self.violated else ". One run can only refute gross errors; another attack may be better"
+        why = ", which this number of canaries cannot refute" if self.inconclusive else why
         mu = "" if self.mu_accounted is None else f", against an accounted {self.mu_accounted:.4g}"
         lines = [
             f"audit of one run: {verdict}: the attack on {self.algorithm} shows {self._shown}, against "
@@ -129,7 +128,6 @@ def audit_one_run(
     *,
     steps: int,
     canaries: int | None = None,
-    guesses: int | None = None,
     delta: float | None = None,
     key: int | Array = 0,
     confidence: float = 0.95,
@@ -139,7 +137,8 @@ def audit_one_run(
     The bound assumes nothing about the algorithm, but no attack on a single run gets near the epsilon of correct noise.
     It finds gross errors, such as missing noise or a skipped clip, in models too large for the thousands of runs of
     `jdfl.audit`. A record's guarantee is its own node's, and the result is compared with that of the node with the
-    largest epsilon.
+    largest epsilon. Half of the coins are guessed, and an eighth of them; the larger of the two bounds is used, each at
+    half of the error (Bonferroni).
 
     Where records are replaced, a canary's gradient points either way along its entry; where they are present or absent,
     it is that or zero. A canary replaces a record of the problem.
@@ -151,8 +150,6 @@ def audit_one_run(
         steps: Rounds of the run.
         canaries: Their number, at least 100; each node has room for the smaller of its number of records and the number
             of parameters. None: 1,000, or the largest number that fits.
-        guesses: Number of coins that are guessed. None: half of them, and an eighth; the larger of the two bounds is
-            used, each at half of the error (Bonferroni).
         delta: For the epsilons that are compared, in (0, 1). None: 0.2 / canaries, since a guarantee has an epsilon for
             every delta, and the one for a large delta is refuted by fewer canaries.
         key: For all randomness: an integer or a JAX key.
@@ -179,8 +176,6 @@ def audit_one_run(
     free = int(room(problem).sum())
     count = min(_MOST, free) if canaries is None else canaries
     checks.whole(100, free, "A node has room for one per record, or one per parameter.", canaries=count)
-    if guesses is not None:
-        checks.whole(2, count, "They are guesses of the canaries' coins.", guesses=guesses)
     delta = _DELTA / count if delta is None else delta
     check_delta(delta)
 
@@ -198,10 +193,10 @@ def audit_one_run(
         raise ValueError("Expected a run that stays finite, got one that diverges. Lower the step size or the noise.")
 
     accounted, event = Ledger.of(guarantee, releases, records_of(problem)).worst(delta)[1], guarantee.event
-    sizes = [int(share * count) for share in _SHARES] if guesses is None else [int(guesses)]
+    sizes = [int(share * count) for share in _SHARES]
     level = 1 - (1 - confidence) / len(sizes)
-    above = drop and guarantee.sampling is not None  # a sample without the record looks as if it were absent
-    rights = [right_guesses(scores, coins, 0 if above else r // 2, r if above else r - r // 2) for r in sizes]
+    present = drop and guarantee.sampling is not None  # a sample without the record looks as if it were absent
+    rights = [right_guesses(scores, coins, 0 if present else r // 2, r if present else r - r // 2) for r in sizes]
     shown = [epsilon_shown(v, r, count, delta, level) for v, r in zip(rights, sizes)]
     best = int(np.argmax(shown))
     mu, low, high = separation(scores[coins == 0], scores[coins == 1], confidence)
@@ -246,7 +241,7 @@ def _scores(
             return repeated(other, amount, units * level, state, k)
 
         bare, scale = jax.jvp(shown, (jnp.zeros((), absent.dtype),), (jnp.ones((), absent.dtype),))
-        moved, scale = (_at(x, node, entry, absent.n) for x in (visible(begun.algorithm, new) - bare, scale))  # [K, c]
+        moved, scale = (_at(x, node, entry, absent.n) for x in (begun.algorithm.visible(new) - bare, scale))  # [K, c]
         power = jnp.sum(scale * scale, axis=1)
         seen = jnp.sum(moved * scale, axis=1) / jnp.where(power > 0, power, 1.0)
         return new, score + seen, releases + info.releases

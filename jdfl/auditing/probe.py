@@ -36,7 +36,7 @@ from jdfl.auditing.judge import (
     judge_sums,
     spread,
 )
-from jdfl.auditing.observe import some, started, visible
+from jdfl.auditing.observe import some, started
 from jdfl.base import struct
 from jdfl.base.streams import Keys
 from jdfl.engine import stepping
@@ -113,8 +113,9 @@ def noisy_guarantee(program: Program, problem: Problem) -> Guarantee:
     """The algorithm's guarantee; ValueError where it has no noise."""
     guarantee = guarantee_of(program, problem)
     if guarantee.event is None:
-        told = f"Expected an algorithm with noise to audit, got none: {guarantee.reason}. {guarantee.remedy}"
-        raise ValueError(told.strip())
+        raise ValueError(
+            f"Expected an algorithm with noise to audit, got none: {guarantee.reason}. {guarantee.remedy}".rstrip()
+        )
     return guarantee
 
 
@@ -161,16 +162,16 @@ def repeated(
     mechanism: Any = getattr(algorithm.algorithm, name or "").mechanism
     other: Any = _Fresh(amount, mechanism.norm) if units is None else _Units(amount, units, mechanism.norm)
     made = replace(begun, algorithm=stepping.with_field(algorithm, f"{name}.mechanism", other))
-    return visible(made.algorithm, _after(made, state, k, linkless)[0])
+    return made.algorithm.visible(_after(made, state, k, linkless))
 
 
-def _after(begun: Setting, state: Any, k: Array, linkless: bool) -> tuple[Any, Any]:
-    """The state after a round, and its counts."""
+def _after(begun: Setting, state: Any, k: Array, linkless: bool) -> Any:
+    """The state after a round."""
     moment = stepping.drawn(begun, k)
     if linkless:
         nobody = jnp.zeros((begun.problem.m,), jnp.bool_)
         moment = replace(moment, graph=between(moment.graph, nobody))
-    return stepping.step(begun, state, moment)
+    return stepping.step(begun, state, moment)[0]
 
 
 @partial(jax.jit, static_argnames=("steps", "linkless"))
@@ -183,10 +184,9 @@ def _residuals(setting: Setting, amount: float, odd: Array, keys: Keys, *, steps
 
         def step(state: Any, k: Array) -> Any:
             new, info = stepping.step(begun, state, stepping.drawn(begun, k))
-            noisy = visible(begun.algorithm, _after(begun, state, k, linkless)[0] if linkless else new)
-            bare, up, moves = jax.lax.map(
-                lambda u: repeated(begun, amount, u, state, k, linkless=linkless), units
-            )  # compiled once
+            noisy = begun.algorithm.visible(_after(begun, state, k, linkless) if linkless else new)
+            # A map compiles the round once.
+            bare, up, moves = jax.lax.map(lambda u: repeated(begun, amount, u, state, k, linkless=linkless), units)
             scale = _scale(bare, up)
             wanted = scale * jnp.tile(odd, (1, scale.shape[1] // odd.shape[1]))
             error = jnp.max(jnp.abs(moves - bare - wanted)) / jnp.maximum(jnp.max(jnp.abs(scale)), 1e-30)
@@ -208,9 +208,9 @@ def _against_fresh(setting: Setting, amount: float, keys: Keys, *, steps: int) -
         def step(state: Any, k: Array) -> Any:
             none = jnp.zeros((setting.problem.m, setting.problem.n), setting.problem.dtype)
             bare = repeated(begun, amount, none, state, k, linkless=True)
-            noisy = visible(begun.algorithm, _after(begun, state, k, True)[0])
+            noisy = begun.algorithm.visible(_after(begun, state, k, True))
             fresh = repeated(begun, amount, None, state, k, linkless=True)
-            return stepping.step(begun, state, stepping.drawn(begun, k))[0], (noisy - bare, fresh - bare)
+            return _after(begun, state, k, False), (noisy - bare, fresh - bare)
 
         return jax.lax.scan(step, start, jnp.arange(steps, dtype=jnp.int32))[1]
 
@@ -277,19 +277,19 @@ def probe(
         if single or event.kind != "gaussian":
             return Probe(not_probed="what others see is not each node's own noise, entry by entry")
         noisy, fresh = (np.asarray(x, np.float64) for x in _against_fresh(setting, amount, keys, steps=steps))
-        told = judge_sums(noisy, fresh)
-        why = "" if told else "a node makes several releases in a round, which cannot be separated"
-        return Probe(findings=fired(told), tests=len(told), not_probed=why)
+        tests = judge_sums(noisy, fresh)
+        why = "" if tests else "a node makes several releases in a round, which cannot be separated"
+        return Probe(findings=fired(tests), tests=len(tests), not_probed=why)
     precision = 2.0**-23 * float(top.max()) / float(np.abs(scale[live]).min())
     if not precision <= _PRECISION:
         return Probe(not_probed="the noise is too small relative to the parameters to be recovered")
     gaussian = event.kind == "gaussian"
-    told = judge_counts(z, live, releases)
+    tests = judge_counts(z, live, releases)
     if single:  # the first of several blocks with the same noise
         first = np.argmax(live, axis=-2)[..., None, :]
         z, live = (np.take_along_axis(x, first, axis=-2) for x in (z, live))
     z, live = (np.moveaxis(x, 3, 2).reshape(runs, -1, problem.m, problem.n) for x in (z, live))
-    told += judge_residuals(z, live, gaussian, precision)
+    tests += judge_residuals(z, live, gaussian, precision)
     examples = [example for pair in pairs for example in pair]
     stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves).reshape(-1, 2, *np.shape(leaves[0])), *examples)
     where, places, own = _replaced(problem, guarantee, runs, steps, len(pairs))
@@ -304,16 +304,17 @@ def probe(
     cases = jnp.asarray(where, jnp.int32), stacked, jnp.asarray(places)
     moves = _changes(setting, amount, keys, states, *cases, linkless=linkless)
     change, size, other = (_blocks(np.asarray(x, np.float64), problem.n) for x in moves)
-    whole = guarantee.observer == "all messages"  # otherwise noise counts that rounds without links do not have
-    order, largest = 2 if gaussian else 1, 1 / (event.noise_multiplier if whole else amount)
-    told += judge_changes(change, size, other, own, order, largest, precision, single)
+    # Against other observers noise counts that rounds without links do not have.
+    own_noise = event.noise_multiplier if guarantee.observer == "all messages" else amount
+    order, largest = 2 if gaussian else 1, 1 / own_noise
+    tests += judge_changes(change, size, other, own, order, largest, precision, single)
     if sampling is not None:
         shape = len(chosen), counted, steps, problem.m
         by, noisy = (np.abs(x[alone:]).max(axis=(-2, -1)).reshape(shape) for x in (change, size))
         seen = (noisy > 0) & np.any(chosen, axis=-1)[:, None, None]
         share, poisson = sampling.batch / np.asarray(problem.sizes), sampling.kind == "poisson"
-        told += judge_hits(by > 1e-3 * by.max(), share, seen, poisson)
-    return Probe(findings=fired(told), tests=len(told))
+        tests += judge_hits(by > 1e-3 * by.max(), share, seen, poisson)
+    return Probe(findings=fired(tests), tests=len(tests))
 
 
 def _blocks(x: np.ndarray, n: int) -> np.ndarray:

@@ -14,11 +14,8 @@ Axes: m nodes, N runs, p features.
 import math
 import time
 import warnings
-from collections.abc import Generator
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -30,23 +27,13 @@ from jdfl.algorithms.algorithm import Algorithm
 from jdfl.algorithms.program import Program
 from jdfl.auditing.attack import Attack, Verdict, above, attack, basis, check_level
 from jdfl.auditing.canary import Canary, Limit, check_dense, designed, given, planted
-from jdfl.auditing.observe import (
-    check_visible,
-    observe,
-    observe_events,
-    observed,
-    pilot,
-    pilot_events,
-    some,
-    watched,
-)
+from jdfl.auditing.observe import check_visible, observe, observe_events, pilot, pilot_events, some, watched
 from jdfl.auditing.probe import Probe, most_runs, noisy_guarantee, probe
-from jdfl.base import arguments, checks
+from jdfl.base import checks
 from jdfl.base.backend import backend
-from jdfl.base.keys import key_data, key_digest, typed_key
+from jdfl.base.keys import typed_key
 from jdfl.base.streams import Keys, Stream
 from jdfl.engine import stepping
-from jdfl.engine.provenance import COMPUTED, checksums, computed, settings_of, versions
 from jdfl.engine.start import check_run
 from jdfl.engine.stepping import Setting
 from jdfl.events.method import AsyncMethod
@@ -54,7 +41,6 @@ from jdfl.network.graph import Network
 from jdfl.privacy import GaussianEvent, Guarantee, Ledger, report
 from jdfl.privacy.report import upper
 from jdfl.problems import Problem
-from jdfl.store.jobs import Jobs, name_of, opened
 
 _ZERO, _ONE = Stream("audit.world without", "private"), Stream("audit.world with", "private")
 _PILOT, _DIRECTION = Stream("audit.pilot", "private"), Stream("audit.direction", "private")
@@ -156,12 +142,12 @@ class Audit(Verdict, Attack, Probe):
             lines.append(f"probed: {self.tests} tests of repeated rounds, {len(self.findings)} failed")
         clearest = {one.family: one for one in reversed(self.findings)}
         lines += [
-            f"{one.family}: {one.told} (p = {one.p:.2g}, below {one.level:.2g})" for one in reversed(clearest.values())
+            f"{one.family}: {one.text} (p = {one.p:.2g}, below {one.level:.2g})" for one in reversed(clearest.values())
         ]
         if self.published is not None and self.delta_lower is not None:
-            told = "REFUTED" if self.refutes_published else "not refuted"
+            verdict = "REFUTED" if self.refutes_published else "not refuted"
             lines.append(
-                f"as published, {told}: epsilon = {self.published[0]:.4g} at delta = {self.published[1]:.4g}; the "
+                f"as published, {verdict}: epsilon = {self.published[0]:.4g} at delta = {self.published[1]:.4g}; the "
                 f"attack shows delta >= {self.delta_lower:.4g} there"
             )
         lines += [f"not attacked, taken as public: {one}" for one in self.left_out]
@@ -190,8 +176,6 @@ def audit(
     looks: int | None = None,
     fitted: float = 0.5,
     confidence: float = 0.95,
-    folder: str | Path | None = None,
-    retry: int = 0,
 ) -> Audit:
     """Attack the privacy of a node in many runs of `steps` rounds, half of them in each of two worlds.
 
@@ -227,17 +211,10 @@ def audit(
             round. Use few for long runs, or the score has too many weights.
         fitted: The share of the runs that the score is fitted on, in (0, 1).
         confidence: Confidence level of every bound, in (0, 1).
-        folder: A folder in which runs are kept, in ten parts of each world, so that the same call goes on with the
-            others after it was cut off; with the same bits. It is made if its parent folder exists. None: nowhere.
-        retry: How often a part that fails is tried again, with a `folder`.
 
     Raises ValueError for an algorithm without noise, for invalid settings, for a problem that needs a pair of examples,
     and for runs that do not stay finite.
     """
-    if folder is None and retry:
-        raise ValueError(f"Expected a folder for what is tried again, got retry = {retry!r} without one.")
-    checks.whole(0, retry=retry)
-    place = None if folder is None else Path(arguments.argument("folder", folder, str | Path))
     began, network = time.perf_counter(), stepping.paired(problem, network)
     program = check_run(algorithm, problem, network, steps, 1, None)
     guarantee = _check(program, problem, runs, node, canary, delta, batch, confidence, fitted)
@@ -248,17 +225,14 @@ def audit(
     public, direction, pilots, worlds, probes = _drawn(seed, half=half, probes=most_runs(problem, steps))
     setting = stepping.setting(watched(program), problem, network, None, public)
     check_visible(setting)
-    with _kept(place, int(retry)) as jobs:  # before the pilots, so that a folder that does not serve is refused early
-        found, pairs = _canary(setting, steps, node, canary, guarantee, pilots, direction)
-        batch = _lanes(algorithm, problem) if batch is None else int(batch)
-        looked: dict[str, Any] = {"steps": steps, "batch": min(batch, half), "looks": int(looks)}
-        how = {**looked, "observe": observe_events if asynchronous else observe}
-        shown: list[tuple[np.ndarray, np.ndarray]] = []
-        for world, keys in zip((found.zero, found.one), worlds):
-            about = {} if jobs is None else _about(setting, world, network)
-            name = name_of(about, key_digest(key_data(seed)), node, half, looked)
-            here = replace(setting, problem=world)
-            shown.append(observed(here, found.directions, node, keys, jobs, name, **how))
+    found, pairs = _canary(setting, steps, node, canary, guarantee, pilots, direction)
+    batch = min(_lanes(algorithm, problem) if batch is None else int(batch), half)
+    look: Any = observe_events if asynchronous else observe
+    shown: list[tuple[np.ndarray, np.ndarray]] = []
+    for world, keys in zip((found.zero, found.one), worlds):
+        given = replace(setting, problem=world), found.directions, jnp.int32(node), keys
+        features, releases = look(*given, steps=steps, batch=batch, looks=int(looks))
+        shown.append((np.asarray(features), np.asarray(releases)))
     seen = [features.astype(np.float64).reshape(half, -1) for features, _ in shown]
     check_features(seen)
     releases = max(int(np.max(counts)) for _, counts in shown)
@@ -280,28 +254,11 @@ def audit(
         epsilon_accounted=epsilon,
         mu_accounted=mu,
         claimed=guarantee.claimed,
-        canary=found.told,
+        canary=found.text,
         left_out=guarantee.warnings,
         seconds=time.perf_counter() - began,
         published=published,
     )
-
-
-@contextmanager
-def _kept(folder: Path | None, retry: int) -> Generator[Jobs | None]:
-    """The folder in which runs are kept."""
-    if folder is None:
-        yield None
-        return
-    folder.mkdir(exist_ok=True)
-    with opened(folder, {"work": "audit", "versions": versions()}, retry=retry) as jobs:
-        yield jobs
-
-
-def _about(setting: Setting, world: Problem, network: Network) -> dict[str, str]:
-    """What identifies the runs of a world that are kept: settings, data, and what is computed."""
-    built: dict[str, Any] = {"algorithm": setting.algorithm.algorithm, "problem": world, "network": network}
-    return settings_of(**built) | checksums(**built) | {COMPUTED: computed(setting.algorithm, world, network)}
 
 
 @partial(jax.jit, static_argnames=("half", "probes"))
@@ -329,8 +286,8 @@ def _canary(
         return planted(problem, pair, node, guarantee, points, limit, "the given pair of examples"), [pair]
     drop = guarantee.adjacency == "add-remove"
     kinds = (canary, "random" if canary == "aligned" else "aligned")  # along one feature, and along all of them
-    (pair, told), (other, _) = (designed(problem, kind, mean, points, limit, drop, direction) for kind in kinds)
-    return planted(problem, pair, node, guarantee, points, limit, told), [pair, other]
+    (pair, text), (other, _) = (designed(problem, kind, mean, points, limit, drop, direction) for kind in kinds)
+    return planted(problem, pair, node, guarantee, points, limit, text), [pair, other]
 
 
 def _lanes(algorithm: Algorithm, problem: Problem) -> int:
