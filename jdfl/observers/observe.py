@@ -22,7 +22,6 @@ from jax import Array
 
 from jdfl.algorithms.algorithm import Algorithm
 from jdfl.algorithms.gradients import Gradients
-from jdfl.algorithms.program import Program
 from jdfl.base.arguments import checked
 from jdfl.engine.accountant import account_plan
 from jdfl.engine.spending import guarantee_of
@@ -32,14 +31,13 @@ from jdfl.network import Network
 from jdfl.observers.observer import Neighbour, Observer
 from jdfl.observers.spread import Spread, spread
 from jdfl.observers.watched import NoMapError
-from jdfl.privacy import Event, GaussianEvent, Guarantee, PrivacyReport, gaussian_epsilon
+from jdfl.privacy import GaussianEvent, Guarantee, PrivacyReport, gaussian_epsilon
 from jdfl.privacy.accounting import slips_paid
 from jdfl.privacy.analytic import MOST_MU
 from jdfl.privacy.report import plain, upper
 from jdfl.problems import Problem
 
 _MOST_ROWS, _MOST_ENTRIES = 8000, 2**28  # of a view, whose square is stored, and of its coefficients
-_EVERY = Gradients()  # for methods that add noise to something else
 _ALL = "all messages"  # the observer for which the run's epsilon bounds what every other observer learns
 _RANK = 1e-11  # of the largest singular value: smaller directions are taken for rounding errors
 _CLEAR = 1e-4  # smallest pivot of rows that are clearly independent
@@ -78,7 +76,7 @@ class Exposure:
 
     def as_dict(self) -> dict[str, Any]:
         """Plain data for JSON; numbers that are not finite become None."""
-        return plain({name: _listed(value) for name, value in asdict(self).items()})
+        return _as_dict(self)
 
     def statement(self) -> str:
         """The findings in words, as Markdown list items."""
@@ -123,15 +121,14 @@ class Pairs:
         pair = ~np.isnan(self.mu)
         table = pd.DataFrame({name: getattr(self, name)[pair] for name in ("distance", "mu", "epsilon")})
         grouped = table.groupby("distance")
-        found = pd.DataFrame({"pairs": grouped.size()})
+        found = {"pairs": grouped.size()}
         for name in ("mu", "epsilon"):
-            for how in ("min", "median", "max"):
-                found[f"{name} {how}"] = grouped[name].agg(how)
-        return found.reset_index()
+            found |= {f"{name} {how}": grouped[name].agg(how) for how in ("min", "median", "max")}
+        return pd.DataFrame(found).reset_index()
 
     def as_dict(self) -> dict[str, Any]:
         """Plain data for JSON; numbers that are not finite become None."""
-        return plain({name: _listed(value) for name, value in asdict(self).items()})
+        return _as_dict(self)
 
     def statement(self) -> str:
         """The findings in words, as Markdown list items, with a line for each distance."""
@@ -150,8 +147,9 @@ class Pairs:
         return "".join(f"- {line}\n" for line in lines)
 
 
-def _listed(value: Any) -> Any:
-    return value.tolist() if isinstance(value, np.ndarray) else value
+def _as_dict(found: Exposure | Pairs) -> dict[str, Any]:
+    fields = asdict(found).items()
+    return plain({name: value.tolist() if isinstance(value, np.ndarray) else value for name, value in fields})
 
 
 @checked
@@ -227,8 +225,7 @@ def observe(
         ValueError: Where the run has no guarantee at all, for an observer that the network does not have, and for a
             method whose step is not affine, with the reason.
     """
-    run = Observed.of(algorithm, problem, network, steps=steps, key=key, delta=delta)
-    return run.by(observer)
+    return Observed.of(algorithm, problem, network, steps=steps, key=key, delta=delta).by(observer)
 
 
 @dataclass(frozen=True)
@@ -256,16 +253,18 @@ class Observed:
         report = account_plan(algorithm, problem, network, steps=steps, key=key, delta=delta)
         program = check_run(algorithm, problem, network, steps, 1, None)
         guarantee = guarantee_of(program, problem)
-        if not isinstance(guarantee.event, GaussianEvent):
-            _refuse(program, f"its noise is {report.mechanism}, for which only everyone's epsilon is known")
         try:
+            if not isinstance(guarantee.event, GaussianEvent):
+                raise NoMapError(f"its noise is {report.mechanism}, for which only everyone's epsilon is known")
             found, passes = spread(program, problem, network, steps, key), np.ones(problem.m, int)
-            if guarantee.unit == "record" and found.rounds == list(range(steps)):  # one release and step per round
-                passes = getattr(program.algorithm, "gradients", _EVERY).passes(problem)
-            return cls(found, guarantee, report, passes)
         except NoMapError as error:
-            _refuse(program, str(error), error)
-            raise
+            raise ValueError(
+                f"Expected a method whose messages are an affine map of its Gaussian releases, got "
+                f"{type(program.algorithm).__name__}: {error}. What everyone learns is in jdfl.account."
+            ) from error
+        if guarantee.unit == "record" and found.rounds == list(range(steps)):  # one release and step per round
+            passes = getattr(program.algorithm, "gradients", Gradients()).passes(problem)
+        return cls(found, guarantee, report, passes)
 
     def by(self, observer: Observer) -> Exposure:
         """What an observer learns."""
@@ -347,28 +346,17 @@ class Observed:
         return True, "all gradients are taken at points that the observer knows from what it has seen before"
 
     def _epsilons(self, mu: np.ndarray) -> np.ndarray:
-        """The epsilons of shifts mu [...]; the tables of exact noise use up their part of delta."""
+        """The epsilons of shifts mu [m]; the tables of exact noise use up their part of delta."""
         event: Any = self.guarantee.event
         count, delta = self.releases * self.spread.m, self.report.delta
-        known = {float(one): _epsilon(float(one), event, count, delta) for one in np.unique(mu[~np.isnan(mu)])}
-        return np.reshape([known.get(float(one), np.nan) for one in mu.ravel()], mu.shape)
 
+        def epsilon(mu: float) -> float:
+            if not 0 < mu <= MOST_MU:
+                return math.nan if math.isnan(mu) else math.inf if mu > 0 else 0.0
+            return slips_paid(lambda _, left: {"": gaussian_epsilon(mu, left)}, event, count, delta)[""]
 
-def _epsilon(mu: float, event: Event, count: int, delta: float) -> float:
-    def bounds(_: Event, left: float) -> dict[str, float]:
-        return {"Gaussian": gaussian_epsilon(mu, left)}
-
-    if not 0 < mu <= MOST_MU:
-        return math.inf if mu > 0 else 0.0
-    return slips_paid(bounds, event, count, delta)["Gaussian"]
-
-
-def _refuse(program: Program, reason: str, cause: Exception | None = None) -> None:
-    """ValueError for a method whose observers cannot be distinguished."""
-    raise ValueError(
-        f"Expected a method whose messages are an affine map of its Gaussian releases, got "
-        f"{type(program.algorithm).__name__}: {reason}. What everyone learns is in jdfl.account."
-    ) from cause
+        different, place = np.unique(mu, return_inverse=True)
+        return np.array([epsilon(one) for one in different.tolist()])[place]
 
 
 def flat(rows: np.ndarray, unknown: np.ndarray) -> np.ndarray:
@@ -420,17 +408,12 @@ def largest(M: np.ndarray) -> np.ndarray:
     and P times the largest eigenvalue is used.
     """
     found = np.full(len(M), np.inf)
-    finite = np.isfinite(M).all(axis=(1, 2))
-    found[finite] = _bounds(M[finite])
-    return found
-
-
-def _bounds(M: np.ndarray) -> np.ndarray:
-    """`largest` for finite entries."""
-    found = np.abs(M).sum(axis=(1, 2))
-    signed = np.flatnonzero(M.min(axis=(1, 2)) < -1e-12 * np.abs(M).max(axis=(1, 2)))
-    if signed.size:
-        found[signed] = np.minimum(found[signed], _signed(M[signed]))
+    finite = np.flatnonzero(np.isfinite(M).all(axis=(1, 2)))
+    M = M[finite]
+    found[finite] = np.abs(M).sum(axis=(1, 2))
+    signed = M.min(axis=(1, 2), initial=0.0) < -1e-12 * np.abs(M).max(axis=(1, 2), initial=0.0)
+    if signed.any():
+        found[finite[signed]] = np.minimum(found[finite[signed]], _signed(M[signed]))
     return found
 
 

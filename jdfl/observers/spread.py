@@ -208,12 +208,12 @@ class _Rounds:
 
     def forward(self, first: Array, rest: Array) -> tuple[Array, tuple[Array, Graph, Array, Array]]:
         """Rows [S, m, c] of messages, of points and of the final parameters, given inputs [P, m, c]."""
-        shape = self._shape(first.shape[2])
-        state, log = self._begin(first, shape)
+        columns = first.shape[2]
+        state, log = self._begin(first, columns)
         given = rest.reshape(self.steps, self.per_round, *rest.shape[1:])
 
         def step(state: Any, now: tuple[Array, Array]) -> tuple[Any, Any]:
-            new, log, moment = self._step(state, now[0], now[1], shape)
+            new, log, moment = self._step(state, now[0], now[1], columns)
             return new, (*_arrays(log, rest.shape[1:]), moment.graph, log.bare, _rows_of(log))
 
         rounds = jnp.arange(self.steps, dtype=jnp.int32)
@@ -230,48 +230,49 @@ class _Rounds:
 
     def _logs(self) -> tuple[Log, Log]:
         """What happens before the first round, and in a round."""
-        shape, logs = self._shape(2), []
+        logs: list[Log] = []
 
         def once() -> Any:
-            state, before = self._begin(None, shape)
-            new, log, _ = self._step(state, jnp.int32(0), None, shape)
+            state, before = self._begin(None, 2)
+            new, log, _ = self._step(state, jnp.int32(0), None, 2)
             logs.extend((before, log))
             return self.algorithm.params(new)
 
         jax.eval_shape(once)
         return logs[0], logs[1]
 
-    def _shape(self, columns: int) -> Shape:
-        return Shape(jnp.zeros(self.weight.shape), jnp.asarray(self.weight), jnp.asarray(self.curvature), width=columns)
-
-    def _setting(self, shape: Shape) -> Setting:
-        node = jnp.arange(self.m, dtype=jnp.int32)
+    def _setting(self, columns: int) -> Setting:
+        zeros, node = jnp.zeros(self.weight.shape), jnp.arange(self.m, dtype=jnp.int32)
+        shape = Shape(zeros, jnp.asarray(self.weight), jnp.asarray(self.curvature), width=columns)
         return Setting(Program(self.algorithm, self.plan), shape, self.network, None, self.keys, node)
 
-    def _round(self, setting: Setting, moment: Moment, given: Array | None, log: Log) -> Watched:
-        shape: Any = setting.problem
-        ready = self.algorithm.prepared(shape, stepping.begun(setting), self.plan)
-        return Watched(moment=moment, problem=shape, prepared=ready, given=given, log=log)
+    def _round(self, setting: Setting, moment: Moment, given: Array | None) -> Watched:
+        ready = self.algorithm.prepared(setting.problem, stepping.begun(setting), self.plan)
+        return Watched(moment=moment, problem=setting.problem, prepared=ready, given=given, log=Log())
 
-    def _begin(self, given: Array | None, shape: Shape) -> tuple[Any, Log]:
-        log, setting = Log(), self._setting(shape)
-        return self.algorithm.init(self._round(setting, stepping.begun(setting), given, log)), log
+    def _begin(self, given: Array | None, columns: int) -> tuple[Any, Log]:
+        setting = self._setting(columns)
+        round = self._round(setting, stepping.begun(setting), given)
+        return self.algorithm.init(round), round.log
 
-    def _step(self, state: Any, k: Array, given: Array | None, shape: Shape) -> tuple[Any, Log, Moment]:
-        log, setting = Log(), self._setting(shape)
+    def _step(self, state: Any, k: Array, given: Array | None, columns: int) -> tuple[Any, Log, Moment]:
+        setting = self._setting(columns)
         moment = stepping.drawn(setting, k)
         if moment.graph.late is not None:
             raise NoMapError("messages of its network may be late")
-        new = self.algorithm.step(state, self._round(setting, moment, given, log))
-        return stepping.kept(state, new, moment), log, moment
+        round = self._round(setting, moment, given)
+        new = self.algorithm.step(state, round)
+        return stepping.kept(state, new, moment), round.log, moment
 
 
 def _arrays(log: Log, shape: tuple[int, ...]) -> tuple[Array, Array, Array]:
     """The rows of messages and of points [., m, c] of a log, and the senders [., m]."""
-    sent = jnp.zeros((0, *shape)) if not log.sent else jnp.stack([one.x for one in log.sent])
-    points = jnp.zeros((0, *shape)) if not log.points else jnp.stack([x for _, x in log.points])
-    by = jnp.zeros((0, shape[0]), jnp.bool_) if not log.sent else jnp.stack([one.by for one in log.sent])
-    return sent, points, by
+
+    def stacked(rows: Sequence[Array], shape: tuple[int, ...], dtype: Any = None) -> Array:
+        return jnp.stack(rows) if rows else jnp.zeros((0, *shape), dtype)
+
+    points, by = [x for _, x in log.points], [one.by for one in log.sent]
+    return stacked([one.x for one in log.sent], shape), stacked(points, shape), stacked(by, shape[:1], jnp.bool_)
 
 
 def _rows_of(log: Log) -> Array:
