@@ -82,18 +82,12 @@ def has_all(value: object) -> bool:
 
 def positive(remedy: str = "", **named: Any) -> None:
     """Every named number (or every entry of a named array) is finite and > 0."""
-    for name, value in named.items():
-        array = _numbers(name, value, remedy)
-        if not (np.all(np.isfinite(array)) and np.all(array > 0)):
-            refuse(f"{name} > 0 and finite", name, value, remedy)
+    within(Bound("(0, inf)"), remedy, **named)
 
 
 def not_negative(remedy: str = "", **named: Any) -> None:
     """Every named number (or every entry of a named array) is finite and >= 0."""
-    for name, value in named.items():
-        array = _numbers(name, value, remedy)
-        if not (np.all(np.isfinite(array)) and np.all(array >= 0)):
-            refuse(f"{name} >= 0 and finite", name, value, remedy)
+    within(Bound("[0, inf)"), remedy, **named)
 
 
 def whole(least: int = 1, most: int | None = None, remedy: str = "", **named: Any) -> None:
@@ -107,10 +101,7 @@ def whole(least: int = 1, most: int | None = None, remedy: str = "", **named: An
 
 def fraction(remedy: str = "", **named: Any) -> None:
     """Every named number lies in (0, 1]."""
-    for name, value in named.items():
-        array = _numbers(name, value, remedy)
-        if not (np.all(array > 0) and np.all(array <= 1)):
-            refuse(f"{name} in (0, 1]", name, value, remedy)
+    within(Bound("(0, 1]"), remedy, **named)
 
 
 def within(bound: Bound, remedy: str = "", /, *, whole: bool = False, **named: Any) -> None:
