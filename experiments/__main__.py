@@ -1,7 +1,7 @@
 """Run all experiments, or the named ones, one after another, and write an index page of their results.
 
     python -m experiments all --quick              every table and figure, small
-    python -m experiments all                      the same in full, except full_size, which takes a night
+    python -m experiments all                      the same in full
     python -m experiments ceps_table3 codecs       two of them, in full
     python -m experiments list                     their names
     python -m experiments index                    only the page, from what is in the folder
@@ -39,8 +39,6 @@ from jdfl.engine.provenance import total, versions
 from jdfl.lab.files import placed
 from jdfl.store import jobs, manifest
 from jdfl.store.jobs import FailedJobsError, Jobs
-
-NIGHTS = ("full_size",)  # not part of all in full
 
 
 @dataclass(frozen=True)
@@ -201,8 +199,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if given.record and given.quick:
         parser.error("Expected --record without --quick: sentences about papers have the numbers of full runs.")
     given.out.mkdir(parents=True, exist_ok=True)
-    every = [name for name in known if given.quick or name not in NIGHTS]
-    wanted = {"all": every, "index": []}.get(given.names[0] if len(given.names) == 1 else "", given.names)
+    wanted = {"all": list(known), "index": []}.get(given.names[0] if len(given.names) == 1 else "", given.names)
     unknown = sorted(set(wanted) - set(known))
     if unknown:
         parser.error(f"Expected names from `python -m experiments list`, got {', '.join(unknown)}.")

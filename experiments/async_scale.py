@@ -1,8 +1,7 @@
 """AD-PSGD with ten thousand to a million nodes: events a second, waves, memory, and how far the objective falls.
 
-Run `python -m experiments.async_scale [--quick] [--seeds N] [--out DIR]`. Least squares like Example 1 of the CEPS
-paper, with 20 parameters and two examples a node, on a ring and on a network of 8 neighbours; a gradient takes an
-exponential time of one second on average, and every run has 10 s. The table has
+Least squares like Example 1 of the CEPS paper, with 20 parameters and two examples a node, on a ring and on a network
+of 8 neighbours; a gradient takes an exponential time of one second on average, and every run has 10 s. The table has
 
 - events, which are as many gradients, and the thousands of them a second from the drawing of clocks to the last model,
   without compilation: measured on the machine that recorded the table;
@@ -20,21 +19,18 @@ from typing import Any
 
 import jax
 import numpy as np
-from matplotlib.figure import Figure
 
 import jdfl
-from experiments.common import Made, Options, Row, experiment, row
+from experiments.common import Made, Options, Row, bars, experiment, row
 from jdfl import events
 from jdfl import network as nw
 from jdfl.engine.compiling import Clock
 from jdfl.events import plan
-from jdfl.lab.drawing import COLOURS
 
 FULL, SMALL = (10_000, 100_000, 1_000_000), (1_000, 10_000)
 N, EXAMPLES, SECONDS, RECORDS = 20, 2, 10, 5
 METHOD = events.ADPSGD(lr=0.06, period=SECONDS / RECORDS)
 GRAPHS = {"ring": nw.ring, "8 neighbours": lambda m: nw.k_regular(m, 8)}
-Histories = dict[tuple[str, int], Any]
 
 
 def problem_of(m: int, seed: int) -> jdfl.problems.LinearRegression:
@@ -52,8 +48,8 @@ def waves(network: nw.Timed, seed: int) -> float:
     return plan.planned(found, METHOD.kinds).waves * network.m / len(found)
 
 
-def measured(graph: str, m: int, seeds: int, histories: Histories) -> Iterator[Row]:
-    """The rows of a network; its histories are added to those that are given."""
+def measured(graph: str, m: int, seeds: int) -> Iterator[Row]:
+    """The rows of a network."""
     network = nw.timed(GRAPHS[graph](m), nw.ExponentialTime(1.0))
     found: dict[str, list[float]] = {}
     metrics = ["suboptimality", "consensus_error"]
@@ -62,7 +58,6 @@ def measured(graph: str, m: int, seeds: int, histories: Histories) -> Iterator[R
         clock = Clock()
         result = jdfl.run(METHOD, problem, network, key=seed, steps=RECORDS, metrics=metrics)
         taken, history = clock.read().seconds, result.history
-        histories[graph, m] = history
         assert problem.optimum is not None
         length = float(np.sum(np.asarray(problem.optimum.w) ** 2))
         number = result.totals.gradients
@@ -88,31 +83,14 @@ def compared(rows: Sequence[Row], sizes: Sequence[int]) -> Iterator[Row]:
         yield row(f"{graph}, most / fewest nodes", "cost of an event", None, [few / many])
 
 
-def drawn(histories: Histories) -> Figure:
-    drawing = Figure(figsize=(5.5, 4), layout="constrained")
-    axis = drawing.subplots()
-    for i, ((graph, m), history) in enumerate(histories.items()):
-        gaps = history["suboptimality"] / history["suboptimality"].iloc[0]
-        dash = "-" if graph == "ring" else "--"
-        colour = COLOURS[i // len(GRAPHS)]
-        axis.semilogy(history["network_seconds"], gaps, dash, color=colour, marker="o", label=f"{graph}, {m:,} nodes")
-    axis.set(xlabel="simulated seconds", ylabel="share of the gap that is left")
-    axis.legend(fontsize=8, frameon=False)
-    return drawing
-
-
 @experiment(seeds=2)
 def main(chosen: Options) -> Made:
-    sizes, histories = SMALL if chosen.quick else FULL, Histories()
+    sizes = SMALL if chosen.quick else FULL
     rows: list[Row] = []
     for m in sizes:
         for graph in GRAPHS:
-            rows += measured(graph, m, chosen.seeds, histories)
+            rows += measured(graph, m, chosen.seeds)
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
         rows.append(row(f"{m:,} nodes", "peak memory so far, GiB", None, [peak]))
     rows += compared(rows, sizes)
-    return Made({"AD-PSGD with many nodes": rows}, drawn(histories))
-
-
-if __name__ == "__main__":
-    main()
+    return Made({"AD-PSGD with many nodes": rows}, bars(rows, ["gap left"], "share of the gap that is left"))

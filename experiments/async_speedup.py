@@ -1,10 +1,9 @@
 """Asynchronous and synchronous methods at equal simulated seconds, when one node is slow or times are random.
 
-Run `python -m experiments.async_speedup [--quick] [--seeds N] [--out DIR]`. 16 nodes in a ring, as in the
-experiments of SWIFT, with gradients of 8 examples; a gradient takes one second on average and a message a tenth. A run
-ends when the objective at the mean of the nodes' models has fallen to its target: a share of the gap at the start of
-0.005 for Example 1 of the CEPS paper, 0.03 for logistic regression (breast_cancer), and 0.1 for a perceptron with 32
-hidden units (digits).
+16 nodes in a ring, as in the experiments of SWIFT, with gradients of 8 examples; a gradient takes one second on average
+and a message a tenth. A run ends when the objective at the mean of the nodes' models has fallen to its target: a share
+of the gap at the start of 0.005 for Example 1 of the CEPS paper, 0.03 for logistic regression (breast_cancer), and 0.1
+for a perceptron with 32 hidden units (digits).
 
 All-reduce SGD is D-PSGD in which all nodes take the mean of all in every round and wait for all. The step size of every
 method is the one of a common grid with which two other seeds reach the target soonest with equal clocks; it is the same
@@ -26,14 +25,12 @@ from itertools import product
 from typing import Any
 
 import numpy as np
-from matplotlib.figure import Figure
 
 import jdfl
 from experiments.async_common import EQUAL, LOG_NORMAL, PARETO, Clock, Task, one_slow, tasks
-from experiments.common import Made, Options, Row, experiment, row
+from experiments.common import Made, Options, Row, bars, experiment, row
 from jdfl import events
 from jdfl import network as nw
-from jdfl.lab.drawing import COLOURS
 
 M, LATENCY = 16, 0.1
 LONGEST = 300  # seconds or rounds; the objective is looked at after every one
@@ -127,27 +124,6 @@ def rows_of(found: Runs) -> Iterator[Row]:
                 yield row(case, "slowdown / implied", None, (slowdown / expected).tolist())
 
 
-def drawn(rows: Sequence[Row], names: Sequence[str], clocks: Sequence[str]) -> Figure:
-    """The speed-up over all-reduce SGD by clock, a panel for every task."""
-    drawing = Figure(figsize=(1.5 + 3.6 * len(names), 4.6), layout="constrained")
-    values = {(one.case, one.column): one.mean for one in rows}
-    axes = drawing.subplots(1, len(names), sharey=True, squeeze=False)[0]
-    for axis, name in zip(axes, names):
-        for i, label in enumerate(one for one in METHODS if one != ALL):
-            found = [values.get((f"{name}, {clock}, {label}", f"{ALL} / this"), np.nan) for clock in clocks]
-            axis.plot(range(len(clocks)), found, "o-", color=COLOURS[i], label=label, markersize=4, linewidth=0.8)
-        pace = [implied(CLOCKS[one].slow, ALL) / implied(CLOCKS[one].slow, "AD-PSGD") for one in clocks]
-        slow = [value if CLOCKS[one].slow > 1 else np.nan for one, value in zip(clocks, pace)]
-        axis.plot(range(len(clocks)), slow, "k_", markersize=16, label="implied by the pace of gradients")
-        axis.axhline(1, color="grey", linewidth=0.6)
-        axis.set_yscale("log")
-        axis.set_title(name)
-        axis.set_xticks(range(len(clocks)), clocks, rotation=35, ha="right", fontsize=8)
-    axes[0].set_ylabel("seconds of all-reduce SGD / seconds")
-    drawing.legend(*axes[0].get_legend_handles_labels(), loc="outside upper center", ncols=4, frameon=False)
-    return drawing
-
-
 @experiment(seeds=3)
 def main(chosen: Options) -> Made:
     some, clocks = tasks(M), list(CLOCKS)
@@ -155,8 +131,4 @@ def main(chosen: Options) -> Made:
         some, clocks = {"Example 1": some["Example 1"]}, [EQUAL.name, one_slow(10).name]
     found, rows = collected(some, clocks, chosen.seeds, chosen.quick)
     rows += rows_of(found)
-    return Made({"Simulated seconds to the target": rows}, drawn(rows, list(some), clocks))
-
-
-if __name__ == "__main__":
-    main()
+    return Made({"Simulated seconds to the target": rows}, bars(rows, [f"{ALL} / this"], f"seconds of {ALL} / seconds"))

@@ -1,7 +1,6 @@
 """How stale gradients and models are without a common clock, and what their staleness does to the error.
 
-Run `python -m experiments.async_staleness [--quick] [--seeds N] [--out DIR]`. Staleness follows from the events, which
-are drawn before anything is computed, so that it is counted on the host:
+Staleness follows from the events, which are drawn before anything is computed, so that it is counted on the host:
 
 - AD-PSGD: how many meetings with others have changed a node's model since the snapshot at which its gradient is taken,
   and how many events there were anywhere meanwhile, which is the tau of the paper;
@@ -25,15 +24,13 @@ from typing import Any
 
 import jax
 import numpy as np
-from matplotlib.figure import Figure
 
 import jdfl
 from experiments.async_common import EQUAL, EXPONENTIAL, LOG_NORMAL, PARETO, Clock, one_slow
-from experiments.common import Made, Options, Row, experiment, row
+from experiments.common import Made, Options, Row, bars, experiment, row
 from jdfl import events
 from jdfl import network as nw
 from jdfl.events import Events
-from jdfl.lab.drawing import COLOURS
 
 LATENCY = 0.1
 N, EXAMPLES, APART = 20, 40, 0.5  # parameters, examples of a node, and deviation of the nodes' solutions
@@ -182,35 +179,11 @@ def rows_of(found: Counts) -> Iterator[Row]:
         yield row(f"{name}, {case}", "share of 0", None, [float(np.mean(one == 0)) for one in counts])
 
 
-def drawn(found: Counts, rows: Sequence[Row]) -> Figure:
-    """The share of counts above a number, and the gaps against the slow node and the time of messages."""
-    drawing = Figure(figsize=(14, 4), layout="constrained")
-    axes = drawing.subplots(1, 4)
-    for axis, name in zip(axes, (AD_PSGD, FED_ASYNC)):
-        for colour, (case, counts) in zip(COLOURS, ((case, one) for (of, case), one in found.items() if of == name)):
-            values, number = np.unique(np.concatenate(counts), return_counts=True)
-            axis.step(values + 1, 1 - np.cumsum(number) / number.sum(), where="post", color=colour, label=case)
-        axis.set(xscale="log", yscale="log", xlabel=f"k + 1, {name}", ylabel="share above k")
-        axis.legend(fontsize=7, frameon=False)
-    gaps = {one.case: one.mean for one in rows if one.column == "gap left"}
-    shown = [one for one in FACTORS if f"AD-PSGD, one node {one} times slower" in gaps]
-    axes[2].loglog(shown, [gaps[f"AD-PSGD, one node {one} times slower"] for one in shown], "o-", color=COLOURS[0])
-    axes[2].set(xlabel="factor of the slow node, AD-PSGD", ylabel="share of the gap that is left")
-    for colour, name in zip(COLOURS, ("small steps", "large steps")):
-        values = [gaps.get(f"SWIFT, messages take {one:g} s, {name}", np.nan) for one in LATENCIES]
-        axes[3].loglog(LATENCIES, values, "o-", color=colour, label=name)
-    axes[3].set(xlabel="seconds of a message, SWIFT", ylabel="share of the gap that is left")
-    axes[3].legend(fontsize=7, frameon=False)
-    return drawing
-
-
 @experiment()
 def main(chosen: Options) -> Made:
     size, clocks = (SMALL, CLOCKS[::4]) if chosen.quick else (FULL, CLOCKS)
     found = counted(size, clocks, chosen.seeds)
     rows = [*rows_of(found), *effects(size, clocks, chosen.seeds, chosen.quick)]
-    return Made({"Staleness, and the share of the gap that is left": rows}, drawn(found, rows))
-
-
-if __name__ == "__main__":
-    main()
+    return Made(
+        {"Staleness, and the share of the gap that is left": rows}, bars(rows, ["gap left"], "share of the gap")
+    )

@@ -74,7 +74,3 @@ def main(chosen: Options) -> Made:
     made = rows({FLOAT: 200, EXACT: 2_000} if chosen.quick else {FLOAT: 1_000, EXACT: 100_000})
     title = f"Errors of the attack, on {ENTRIES} numbers of epsilon {epsilon:.4f} by their noise"
     return Made({title: made}, bars(made, ["share of errors"], "share of releases attributed to the wrong world"))
-
-
-if __name__ == "__main__":
-    main()

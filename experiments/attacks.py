@@ -1,7 +1,5 @@
 """Refuted statements about privacy, each with the attack that refuted it.
 
-Run `python -m experiments.attacks [--quick] [--seeds N] [--out DIR]`.
-
 Every row is a statement printed by an earlier version: an epsilon for something that reveals more. An attack is a rule
 fixed in advance, or a threshold fitted on half of the runs; it proves a lower bound on epsilon at delta = 1e-5, by
 Clopper and Pearson at 95 %. Verdicts:
@@ -520,7 +518,3 @@ def main(chosen: Options) -> Made:
     rows = collect(found)
     fig = bars(rows, ["attack bound"], "epsilon that the attack shows", marks="claimed epsilon")
     return Made({f"Refuted statements, delta = {DELTA:g}": rows}, fig)
-
-
-if __name__ == "__main__":
-    main()

@@ -1,8 +1,8 @@
-"""CEPS: the effect of each reading of its paper on rounds and objective, with the paper's values as lines.
+"""CEPS: the effect of each reading of its paper on rounds and objective.
 
-Run `python -m experiments.ceps_ambiguities [--quick] [--seeds N] [--out DIR]`: the first column of Table III (m = 32,
-eps = 0.5, r = 0.2) under the preset `CEPS.paper`, and with one reading changed at a time. "objective" is mean_i f_i at
-the average of the nodes' parameters, as the preset reads it; "objective, own" is mean_i f_i(w_i), the other reading.
+The first column of Table III (m = 32, eps = 0.5, r = 0.2) under the preset `CEPS.paper`, and with one reading changed
+at a time. "objective" is mean_i f_i at the average of the nodes' parameters, as the preset reads it; "objective, own"
+is mean_i f_i(w_i), the other reading.
 """
 
 import warnings
@@ -10,13 +10,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
 from jax import Array
-from matplotlib.figure import Figure
 
 import jdfl
 from experiments.ceps_table3 import CASES, VARIANTS, algorithm_of, network_of, run_variant, tolerance
-from experiments.common import Made, Options, Row, experiment, row
+from experiments.common import Made, Options, Row, bars, experiment, row
 from jdfl.base import struct
 from jdfl.engine import metrics
 from jdfl.engine.stopping import ConsensusBelow, StopRule, View
@@ -83,7 +81,6 @@ READINGS = (
     Reading("graph", "p = 0.35", p=0.35),
     Reading("graph", "p = 0.5", p=0.5),
 )
-TICKS = {"rounds": (15, 20, 30, 50, 100, 200), "objective": (0.125, 0.13, 0.14, 0.15, 0.2, 0.3, 0.4)}
 QUICK = ("preset", "first communication")
 
 
@@ -118,33 +115,11 @@ def collect(readings: Sequence[Reading], seeds: int) -> list[Row]:
     return rows
 
 
-def draw(rows: Sequence[Row]) -> Figure:
-    """Rounds and objective of every reading; lines are the paper's."""
-    fig = Figure(figsize=(11, 7.5), layout="constrained")
-    panels = fig.subplots(2, 2, sharex="col", width_ratios=(3, 2), squeeze=False)
-    for column, variant in enumerate(SHOWN):
-        for axis, (measure, ticks) in zip(panels[:, column], TICKS.items()):
-            here = [one for one in rows if one.case.startswith(variant + " |") and one.column == measure]
-            place = np.arange(len(here))
-            axis.errorbar(place, [o.mean for o in here], [o.half for o in here], fmt="o", color="#0072B2")
-            if here and here[0].paper is not None:
-                axis.axhline(here[0].paper, color="#D55E00", linestyle="--")
-            axis.set_xticks(place, [one.case.split(" | ")[1] for one in here], rotation=60, ha="right", fontsize=8)
-            axis.set_ylabel(measure)
-            axis.set_yscale("log")
-            axis.set_yticks(ticks, [f"{tick:g}" for tick in ticks])
-            axis.set_yticks([], minor=True)
-            axis.grid(alpha=0.3)
-        panels[0, column].set_title(f"{variant}: jdfl ± 95 % CI (dots), paper (dashed)", fontsize=10)
-    return fig
-
-
 @experiment()
 def main(chosen: Options) -> Made:
     """All readings, or those of a few questions with `--quick`."""
     rows = collect([one for one in READINGS if not chosen.quick or one.question in QUICK], chosen.seeds)
-    return Made({"CEPS, Table III (m = 32, eps = 0.5, r = 0.2), one reading changed at a time": rows}, draw(rows))
-
-
-if __name__ == "__main__":
-    main()
+    return Made(
+        {"CEPS, Table III (m = 32, eps = 0.5, r = 0.2), one reading changed at a time": rows},
+        bars(rows, ["rounds"], "rounds"),
+    )

@@ -1,9 +1,9 @@
 """CEPS paper, Example 2: logistic regression (lambda = 0.001) on real data over m = 32 nodes, r = 0.2, without noise.
 
-Run `python -m experiments.ceps_example2 [--quick] [--seeds N] [--out DIR]`. Data: QSAR oral toxicity (the paper's
-'qot') and news20 where JDFL_DATA names a folder that has them, realsim_like (generated; real-sim is the paper's 'rls'),
-and scikit-learn's breast_cancer where QSAR is missing. The paper prints the two dimensions of both its datasets
-swapped, gives no s, and shows figures without numbers; the "paper" column holds those of a NumPy study.
+Data: QSAR oral toxicity (the paper's 'qot') and news20 where JDFL_DATA names a folder that has them, realsim_like
+(generated; real-sim is the paper's 'rls'), and scikit-learn's breast_cancer where QSAR is missing. The paper prints the
+two dimensions of both its datasets swapped, gives no s, and shows figures without numbers; the "paper" column holds
+those of a NumPy study.
 
 1. Trajectories on all of QSAR, and where the paper's stop rule ends them: the nodes agree before they have learned.
 2. Every dataset with a fifth of it held out: objective, balanced accuracy, rounds, bytes, time, by message format; with
@@ -22,11 +22,9 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-import pandas as pd
-from matplotlib.figure import Figure
 
 import jdfl
-from experiments.common import Made, Options, Row, experiment, row
+from experiments.common import Made, Options, Row, bars, experiment, row
 from jdfl.arrays import ops
 from jdfl.codecs import Codec
 from jdfl.problems import Problem, base_rate, sparse_optimum
@@ -94,16 +92,14 @@ def run(problem: Problem, s: int, seed: int, steps: int, every: int, **more: Any
         )
 
 
-def trajectories(problem: Problem, seeds: int, rounds: Sequence[int]) -> tuple[list[Row], dict[str, pd.DataFrame]]:
-    """Objective at the given rounds, and at the paper's stop; the reference lines; the first seed's histories."""
+def trajectories(problem: Problem, seeds: int, rounds: Sequence[int]) -> list[Row]:
+    """Objective at the given rounds, and at the paper's stop; the reference lines."""
     rows = [row(problem.name, "base rate", 0.2846, [base_rate(problem)])]
-    histories: dict[str, pd.DataFrame] = {}
     for s, study in STUDY.items():
         results = [run(problem, s, seed, max(rounds), 20) for seed in range(seeds)]
         stop = jdfl.consensus_below(0.005, per=s)
         stopped = [run(problem, s, seed, max(rounds), 20, stop=stop) for seed in range(seeds)]
         name = f"{problem.name}, all of it, s={s}"
-        histories[f"s = {s}, the paper's step"] = results[0].history
         for k in rounds:
             values = [one.history["objective"].to_numpy()[k // 20] for one in results]
             rows.append(row(name, f"objective, round {k}", study.get(k), values))
@@ -114,16 +110,14 @@ def trajectories(problem: Problem, seeds: int, rounds: Sequence[int]) -> tuple[l
             row(name, "IHT, one place", STUDY_IHT[s], [iht(problem, s, 4000)]),
             row(name, "sparse optimum, one place", None, [sparse_optimum(problem, s).value]),
         ]
-    return rows, histories
+    return rows
 
 
-def sweep(problem: Problem, seeds: int, rounds: int) -> tuple[list[Row], dict[str, pd.DataFrame]]:
+def sweep(problem: Problem, seeds: int, rounds: int) -> list[Row]:
     """Step sizes: the objective after `rounds`, and the first round at or below the study's IHT objective."""
     rows: list[Row] = []
-    histories: dict[str, pd.DataFrame] = {}
     for s, target in STUDY_IHT.items():
         for label, fields, scales in (("paper's rule", {}, SCALES), ("safe rule, periods 5-7", OWN, OWN_SCALES)):
-            best = float("inf")
             for scale in scales:
                 more = {**fields, "step_scale": scale}
                 found = [run(problem, s, seed, rounds, 20, **more).history for seed in range(seeds)]
@@ -134,11 +128,7 @@ def sweep(problem: Problem, seeds: int, rounds: int) -> tuple[list[Row], dict[st
                 rows.append(row(name, f"objective, round {rounds}", target, [float(one[-1]) for one in values]))
                 rows.append(row(name, "lowest objective", target, [float(one.min()) for one in values]))
                 rows += [row(name, "round of the target, seeds that reach it", None, first)] if first else []
-                last = float(np.mean([one[-1] for one in values]))
-                if last < best:
-                    best = last
-                    histories[f"s = {s}, {label}, best step"] = found[0]
-    return rows, histories
+    return rows
 
 
 def formats(problem: Problem, s: int, d: int | None, seeds: int, rounds: int, **more: Any) -> list[Row]:
@@ -171,22 +161,6 @@ def formats(problem: Problem, s: int, d: int | None, seeds: int, rounds: int, **
     return rows
 
 
-def draw(histories: dict[str, pd.DataFrame], lines: dict[str, float], name: str) -> Figure:
-    fig = Figure(figsize=(9, 5), layout="constrained")
-    axis = fig.subplots()
-    for label, history in histories.items():
-        axis.plot(history["round"], history["objective"], label=label)
-    for (label, value), style in zip(lines.items(), (":", "--", "-.", "--")):
-        axis.axhline(value, color="grey", linestyle=style)
-        axis.annotate(label, (0.99, value), xycoords=("axes fraction", "data"), ha="right", va="bottom", fontsize=8)
-    axis.set(xscale="log", xlabel="round", ylabel="objective", title=f"CEPS on {name}, 32 nodes", xlim=(10, None))
-    top = max(lines.values()) * 1.3 if lines else None
-    axis.set_ylim(None, top)
-    axis.grid(alpha=0.3, which="both")
-    fig.legend(loc="outside upper center", ncols=2, frameon=False)
-    return fig
-
-
 def parts(chosen: Options) -> Iterator[tuple[Any, ...]]:
     """The arguments of `formats`: problem, s, d, seeds, rounds, and fields of CEPS."""
     text = {"sigma_rule": "safe"}  # on text the paper's step sizes leave the nodes far apart
@@ -205,27 +179,17 @@ def parts(chosen: Options) -> Iterator[tuple[Any, ...]]:
 @experiment(seeds=3)
 def main(chosen: Options) -> Made:
     """All three parts, or with `--quick` a few hundred rounds of small or generated data."""
-    tables, histories, lines = dict[str, list[Row]](), dict[str, pd.DataFrame](), dict[str, float]()
-    whole = has("qsar") and not chosen.quick
-    if whole:
+    tables: dict[str, list[Row]] = {}
+    if has("qsar") and not chosen.quick:
         everything = classification_of_all("qsar")
-        lines = {"always the base rate": base_rate(everything)} | {f"IHT, s = {s}": v for s, v in STUDY_IHT.items()}
-        first, histories = trajectories(everything, chosen.seeds, (300, 1000, 4000))
-        second, more = sweep(everything, chosen.seeds, 1000)
-        tables["CEPS on all of QSAR: NumPy study and ours"] = first + second
-        histories |= more
+        rows = trajectories(everything, chosen.seeds, (300, 1000, 4000)) + sweep(everything, chosen.seeds, 1000)
+        tables["CEPS on all of QSAR: NumPy study and ours"] = rows
     else:
         small, rows = jdfl.problems.classification("breast_cancer", 16), list[Row]()
         for scale in (1.0, 4.0):
-            result = run(small, 10, 0, 300, 10, step_scale=scale)
-            histories[f"breast_cancer, s = 10, step x {scale:g}"] = result.history
-            rows.append(row(f"breast_cancer s=10 step x {scale:g}", "objective", None, [result.final["objective"]]))
+            final = run(small, 10, 0, 300, 10, step_scale=scale).final
+            rows.append(row(f"breast_cancer s=10 step x {scale:g}", "objective", None, [final["objective"]]))
         tables["CEPS on breast_cancer"] = rows
-        lines = {"always the base rate": base_rate(small)}
     title = "CEPS by message format, a fifth of the data held out"
     tables[title] = [one for *part, more in parts(chosen) for one in formats(*part, **more)]
-    return Made(tables, draw(histories, lines, "QSAR" if whole else "breast_cancer"))
-
-
-if __name__ == "__main__":
-    main()
+    return Made(tables, bars(tables[title], ["objective"], "objective"))

@@ -1,9 +1,9 @@
 """CEPS paper, Figure 4: the objective against iterations on Example 1, for m = 32, 64, 128 and all methods.
 
-Run `python -m experiments.ceps_figure4 [--quick] [--seeds N] [--out DIR]`. Lines are means over seeds, bands their 95 %
-confidence intervals, dots the mean iteration at which the paper's stop rule ends a run; the curves continue after it.
-The paper does not state its epsilon, which is 2 here, where all its methods converge in Table IV; r = .2. The baselines
-have the learning rates and readings of `experiments.ceps_baselines`. IHT-D-PSGD is not in the paper.
+Lines are means over seeds, bands their 95 % confidence intervals, dots the mean iteration at which the paper's stop
+rule ends a run; the curves continue after it. The paper does not state its epsilon, which is 2 here, where all its
+methods converge in Table IV; r = .2. The baselines have the learning rates and readings of
+`experiments.ceps_baselines`. IHT-D-PSGD is not in the paper.
 
 The paper's figure has no numbers. The claims of its text are checked by the stop rule and by the iterations until the
 objective is at most f(w*) + 0.01, which is what the figure shows. An event that does not happen in 161 iterations
@@ -128,7 +128,3 @@ def main(chosen: Options) -> Made:
         found |= {(m, method): curve(method, problems, EXCHANGES) for method in COLOURS}
     rows = [one for (m, method), some in found.items() for one in lines(m, method, some)]
     return Made({"CEPS and its baselines, Figure 4 (Example 1, r = 0.2, eps = 2)": rows}, draw(found, sizes))
-
-
-if __name__ == "__main__":
-    main()

@@ -1,10 +1,9 @@
 """CEPS paper, Figures 1 to 3: the objective against rounds for the four variants, over m, epsilon and r.
 
-Run `python -m experiments.ceps_figures_1_to_3 [--quick] [--seeds N] [--out DIR]`. Lines are means over seeds, bands
-their 95 % confidence intervals, dots the mean round at which the paper's stop rule ends a run. Unlike the paper's, the
-curves continue after it. The paper gives no numbers with its figures except those of Table III, which are shown too.
-Objectives are compared at the stop, where the paper's curves end; "closely coincide" and "negligible" are taken as 5 %
-of them.
+Lines are means over seeds, bands their 95 % confidence intervals, dots the mean round at which the paper's stop rule
+ends a run. Unlike the paper's, the curves continue after it. The paper gives no numbers with its figures except those
+of Table III, which are shown too. Objectives are compared at the stop, where the paper's curves end; "closely coincide"
+and "negligible" are taken as 5 % of them.
 """
 
 from collections.abc import Sequence
@@ -115,7 +114,3 @@ def main(chosen: Options) -> Made:
     rows, found = collect(figures, chosen.seeds)
     rows += spreads(rows, figures)
     return Made({"CEPS, Figures 1 to 3 (Example 1)": rows}, draw(figures, found))
-
-
-if __name__ == "__main__":
-    main()

@@ -1,6 +1,6 @@
 """CEPS paper, Figures 5 to 7: rounds, data volume and time against m = 32, 64, 128, for all methods on three problems.
 
-Run `python -m experiments.ceps_figures_5_to_7 [--quick] [--seeds N] [--out DIR]`, seven minutes per seed.
+It takes seven minutes per seed.
 
 Columns: Example 1 (eps = 2), QSAR oral toxicity (the paper's 'qot') where JDFL_DATA names a folder that has it, and
 realsim_like, which is generated and stands in for real-sim (the paper's 'rls'). r = .2, messages every 10 iterations.
@@ -186,7 +186,3 @@ def main(chosen: Options) -> Made:
     rows = collect(columns, sizes, chosen.seeds)
     fig = draw(rows, [column.name for column in columns], sizes)
     return Made({"CEPS and its baselines, Figures 5 to 7 (r = 0.2)": rows}, fig)
-
-
-if __name__ == "__main__":
-    main()

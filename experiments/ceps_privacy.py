@@ -1,6 +1,6 @@
 """CEPS paper, Table III and Figure 2, at meaningful privacy budgets: a guarantee over all releases of a node.
 
-Run `python -m experiments.ceps_privacy [--quick] [--seeds N] [--out DIR]`. Example 1 with three kinds of noise:
+Example 1 with three kinds of noise:
 
 - private: every example's gradient is clipped, noise is kept in u, the first u included, sigma_i is public, and noise
   is calibrated for (epsilon, DELTA) for one replaced record over all releases of a run of ROUNDS rounds; the report of
@@ -20,18 +20,16 @@ in a hundred thousand exceed it, and at 0 most do. Private runs have the planned
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from itertools import cycle, groupby
+from itertools import groupby
 
 import jax.numpy as jnp
 import numpy as np
-from matplotlib.figure import Figure
 
 import jdfl
 from experiments.ceps_table3 import CASES, network_of, run_variant
-from experiments.common import Made, Options, Row, experiment, row
+from experiments.common import Made, Options, Row, bars, experiment, row
 from jdfl.algorithms.ceps_privacy import PAPER_DELTA
 from jdfl.codecs import Codec
-from jdfl.lab.table import half_widths
 from jdfl.privacy import gaussian_epsilon
 from jdfl.problems import Problem
 
@@ -48,8 +46,6 @@ SHOWN = (
 )
 NEAR = 0.02  # of f(w*)
 LITERAL = {0.25: 0.129, 0.5: 0.127, 0.75: 0.126, 1.0: None, 2.0: None}  # the paper's objective of DP-Perf, m = 32
-COLOURS = ("#0072B2", "#56B4E9", "#009E73", "#999933", "#E69F00", "#CC79A7")
-WARNING = {"literal": "#D55E00", "assumed": "#000000"}
 STUDY = {0.5: 0.326, 1.0: 0.128, 2.0: 0.126}
 
 
@@ -65,7 +61,6 @@ class Series:
     rounds: int = ROUNDS
     codec: Codec = field(default_factory=jdfl.Dense)
     clips: tuple[float, ...] = ()
-    curve: bool = False  # the objective after every round, which takes most of the time
     n: int = 1000
     s: int = 10
 
@@ -85,11 +80,11 @@ class Series:
         )
 
 
-PAPER = Series("32 nodes of 250-750 records", 32, (250, 750), clips=CLIPS, curve=True)
+PAPER = Series("32 nodes of 250-750 records", 32, (250, 750), clips=CLIPS)
 SERIES = (
     PAPER,
-    replace(PAPER, name="... 1BCS", codec=jdfl.OneBit(), clips=(), curve=False),
-    replace(PAPER, name="... 60 rounds", rounds=60, clips=(), curve=False),
+    replace(PAPER, name="... 1BCS", codec=jdfl.OneBit(), clips=()),
+    replace(PAPER, name="... 60 rounds", rounds=60, clips=()),
     replace(PAPER, name="... r = 1, larger step size", rate=1.0, stride=2.0),  # the best of some that were tried here
     Series("8 nodes of 1,000-3,000 records", 8, (1000, 3000)),
     Series("8 nodes of 2,500-7,500 records", 8, (2500, 7500)),
@@ -105,7 +100,6 @@ class Cell:
     epsilon: float
     factor: float  # of the clip's rule
     columns: dict[str, list[float]]
-    curves: list[np.ndarray]  # the objective at the start and after every round, or only at the end
     paper: dict[str, float | None]
 
     def __str__(self) -> str:
@@ -142,7 +136,7 @@ def private(series: Series, seed: int, epsilons: Sequence[float], problem: Probl
         ],
         keys=[seed],
         steps=rounds,
-        every=1 if series.curve else rounds,
+        every=rounds,
         metrics=["objective", "support_recovery"],
     )
     cells = []
@@ -152,8 +146,7 @@ def private(series: Series, seed: int, epsilons: Sequence[float], problem: Probl
             told = jdfl.account(result, delta=DELTA)
             columns |= {"guaranteed epsilon": [told.epsilon], "noise / sensitivity": [told.noise_multiplier]}
             columns["largest noise in an entry"] = [told.noise_multiplier * told.sensitivity]
-        curve = result.history["objective"].to_numpy()
-        cells.append(Cell("private", series.name, epsilon, factor, columns, [curve], {}))
+        cells.append(Cell("private", series.name, epsilon, factor, columns, {}))
     return cells
 
 
@@ -188,7 +181,7 @@ def published(seed: int, problem: Problem, literal: Sequence[float], assumed: Se
         told = {"objective": LITERAL.get(epsilon)} if kind == "literal" else {"objective, study": STUDY.get(epsilon)}
         if kind == "assumed":
             columns["objective, study"] = list(columns["objective"])
-        cells.append(Cell(kind, "NO GUARANTEE", epsilon, 1.0, columns, [], told))
+        cells.append(Cell(kind, "NO GUARANTEE", epsilon, 1.0, columns, told))
     return cells
 
 
@@ -228,7 +221,6 @@ def collect(
                 if before is not cell:
                     for column, values in cell.columns.items():
                         before.columns[column].extend(values)
-                    before.curves.extend(cell.curves)
     return list(found.values())
 
 
@@ -238,43 +230,6 @@ def table(cells: Sequence[Cell]) -> list[Row]:
         for cell in cells
         for column, values in cell.columns.items()
     ]
-
-
-def draw(cells: Sequence[Cell]) -> Figure:
-    """Objective and support over epsilon, and the objective over rounds of the first series."""
-    fig = Figure(figsize=(15, 5.4), layout="constrained")
-    over, support, rounds = fig.subplots(1, 3)
-    last = 2 * max((cell.epsilon for cell in cells if math.isfinite(cell.epsilon)), default=1.0)  # the place of inf
-    names = sorted(dict.fromkeys((cell.kind, cell.series) for cell in cells), key=lambda one: one[0] != "private")
-    for (kind, name), colour in zip(names, cycle(COLOURS)):
-        line = [cell for cell in cells if (cell.kind, cell.series, cell.factor) == (kind, name, 1)]
-        x = [min(cell.epsilon, last) for cell in line]
-        style = "o-" if kind == "private" else "x:"
-        for axis, column in ((over, "objective"), (support, "support")):
-            mean = np.array([np.mean(cell.columns[column]) for cell in line])
-            half = half_widths(np.array([cell.columns[column] for cell in line], float))
-            low = np.minimum(half, 0.9 * mean)  # bars that stay on a logarithmic axis
-            axis.errorbar(x, mean, [low, half], fmt=style, color=WARNING.get(kind, colour), label=f"{kind}, {name}")
-    first = [cell for cell in cells if cell.series == cells[0].series and cell.factor == 1]
-    for k, cell in enumerate(first):
-        colour = str(0.8 - 0.8 * k / len(first))
-        rounds.semilogy(np.mean(cell.curves, axis=0), color=colour, label=f"eps = {cell.epsilon:g}")
-    for axis in (over, rounds):
-        for column, style in (("f(0)", "--"), ("f(w*)", "-.")):
-            axis.axhline(np.mean(cells[0].columns[column]), color="#999999", linestyle=style, label=column)
-    over.set_yscale("log")
-    for axis, label in ((over, "objective"), (support, "share of the support found")):
-        axis.set_xscale("log", base=2)
-        ticks = sorted({min(cell.epsilon, last) for cell in cells if cell.kind == "private"})
-        axis.set_xticks(ticks, ["inf" if tick == last else f"{tick:g}" for tick in ticks])
-        axis.minorticks_off()
-        axis.set_xlabel(f"epsilon (private: of the run, at {DELTA:g};\nelse the paper's, of one release, at .5)")
-        axis.set_ylabel(label)
-    rounds.set_xlabel("round")
-    rounds.set_title(f"private, {cells[0].series}", fontsize=10)
-    rounds.legend(fontsize=8)
-    fig.legend(*over.get_legend_handles_labels(), loc="outside upper center", ncols=3, frameon=False)
-    return fig
 
 
 @experiment(seeds=3)
@@ -287,8 +242,5 @@ def main(chosen: Options) -> Made:
     rows = table(cells)
     shown = [one for one in rows if one.column in SHOWN]
     hidden = [one for one in rows if one.column not in SHOWN]
-    return Made({"CEPS on Example 1 with noise that is private, and with the paper's": shown}, draw(cells), hidden)
-
-
-if __name__ == "__main__":
-    main()
+    title = "CEPS on Example 1 with noise that is private, and with the paper's"
+    return Made({title: shown}, bars(rows, ["objective"], "objective", marks="f(w*)"), hidden)

@@ -1,7 +1,5 @@
 """The effect of every reading of the CEPS paper's baselines.
 
-Run `python -m experiments.ceps_readings [--quick] [--seeds N] [--out DIR]`.
-
 With the settings of `experiments.ceps_baselines`, rounds are within 10 of a NumPy study's in all its eight cells
 (measured, two seeds), and about as far from the paper's as the study is. The effect of other readings:
 
@@ -101,7 +99,3 @@ def main(chosen: Options) -> Made:
     rows = collect(1, (2.0,), 16) if chosen.quick else collect(chosen.seeds, EPSILONS)
     fig = bars(rows, ["rounds"], "iterations to agreement", marks="rounds, study")
     return Made({"Baselines on Example 1, r = 0.2, by reading": rows}, fig)
-
-
-if __name__ == "__main__":
-    main()

@@ -1,8 +1,8 @@
 """CEPS III-F: the certified robustness of sparse and dense classifiers, and whether noise in training certifies any.
 
-Run `python -m experiments.ceps_robustness [--quick] [--seeds N] [--out DIR]`; four minutes on two cores. The data are
-the digits, odd against even, and QSAR oral toxicity if JDFL_DATA has it; rows are scaled to unit norm. On QSAR sparse
-models predict the larger class nearly everywhere, and so are certified where they have learnt nothing: read "balanced".
+It takes four minutes on two cores. The data are the digits, odd against even, and QSAR oral toxicity if JDFL_DATA has
+it; rows are scaled to unit norm. On QSAR sparse models predict the larger class nearly everywhere, and so are certified
+where they have learnt nothing: read "balanced".
 
 The certified radius of a linear classifier is exact (`jdfl.problems.certified_radius`). Its certificates are attacked:
 by the worst perturbation and 20 random corners of the ball, at 0.999 and just over 1.001 times the radius of every test
@@ -21,16 +21,14 @@ Models are those of node 0, with s nonzeros; "dense" is the optimum of the same 
 """
 
 import math
-from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
-from matplotlib.figure import Figure
 
 import jdfl
-from experiments.common import Made, Options, Row, experiment, row
+from experiments.common import Made, Options, Row, bars, experiment, row
 
 RADII: dict[Literal["linf", "l2"], tuple[float, ...]] = {
     "linf": (0.005, 0.01, 0.02, 0.05),
@@ -136,26 +134,8 @@ def collect(rows: Any, seeds: int, quick: bool) -> list[Row]:
     return [row(case, name, None, [one[name] for one in told]) for case, told in found.items() for name in told[0]]
 
 
-def draw(rows: Sequence[Row]) -> Figure:
-    """Certified accuracy over the radius, for both norms."""
-    cells = {(one.case, one.column): one.mean for one in rows}
-    fig = Figure(figsize=(10, 4), layout="constrained")
-    for axis, (norm, radii) in zip(fig.subplots(1, 2), RADII.items()):
-        for case in dict.fromkeys(one.case for one in rows):
-            values = [cells[case, "balanced accuracy"]]
-            values += [cells[case, f"certified, {norm} {r:g}, balanced"] for r in radii]
-            axis.plot([0, *radii], values, marker="o", label=case)
-        axis.set(xlabel=f"radius, {norm}", ylabel="balanced certified accuracy", ylim=(0, 1))
-    fig.axes[-1].legend(frameon=False, fontsize=7)
-    return fig
-
-
 @experiment(seeds=3)
 def main(chosen: Options) -> Made:
     """All models; with `--quick` fewer rounds and one epsilon."""
     rows = [one for dataset in data(chosen.quick) for one in collect(dataset, chosen.seeds, chosen.quick)]
-    return Made({"Certified robustness (CEPS III-F)": rows}, draw(rows))
-
-
-if __name__ == "__main__":
-    main()
+    return Made({"Certified robustness (CEPS III-F)": rows}, bars(rows, ["balanced accuracy"], "balanced accuracy"))

@@ -1,9 +1,8 @@
 """CEPS with slow, absent or late nodes: the paper's claim of robustness, in simulated time.
 
-Run `python -m experiments.ceps_stragglers [--quick] [--seeds N] [--out DIR]`. Example 1 of the CEPS paper on a complete
-network, without noise, with exact messages (Perf). In section III a node combines the first t_i = r |N_i| neighbours to
-respond. Times of a gradient are exponential, log-normal or Pareto in every round, and some nodes are permanently slow,
-by a factor that is drawn once. A message takes a tenth of a second.
+Example 1 of the CEPS paper on a complete network, without noise, with exact messages (Perf). In section III a node
+combines the first t_i = r |N_i| neighbours to respond. Times of a gradient are exponential, log-normal or Pareto in
+every round, and some nodes are permanently slow, by a factor that is drawn once. A message takes a tenth of a second.
 
 There are four ways to choose N_i^k: all neighbours, a random fifth, the first fifth to respond, and the first half. The
 table has the objective after all rounds, the seconds of simulated time that a node needs on average until the objective
@@ -17,12 +16,10 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from matplotlib.figure import Figure
 
 import jdfl
-from experiments.common import Made, Options, Row, experiment, row
+from experiments.common import Made, Options, Row, bars, experiment, row
 from jdfl import network as nw
-from jdfl.lab.drawing import COLOURS
 
 FALLEN = 0.1  # of the initial objective
 LATENCY = nw.FixedTime(0.1)
@@ -92,48 +89,21 @@ def told(case: str, results: Sequence[jdfl.Result], *, timed: bool) -> list[Row]
     return [row(case, name, None, values) for name, values in found.items() if np.all(np.isfinite(values))]
 
 
-def collect(size: Size, seeds: int, quick: bool) -> tuple[list[Row], dict[tuple[str, str], list[pd.DataFrame]]]:
-    """All rows, and the histories by times and choice."""
+def collect(size: Size, seeds: int, quick: bool) -> list[Row]:
     rows: list[Row] = []
-    histories: dict[tuple[str, str], list[pd.DataFrame]] = {}
     for name, times in [("Pareto", TIMES["Pareto"])] if quick else TIMES.items():
         for choice, (rate, first) in CHOICES.items():
             net = nw.timed(nw.complete(size.m), times, latency=LATENCY, slowness=SLOWNESS, first=first)
             results = [run(size, rate, net, seed) for seed in range(seeds)]
-            histories[name, choice] = [one.history for one in results]
             rows += told(f"{name}, {choice}", results, timed=True)
     for fault, made in list(FAULTS.items())[:: 3 if quick else 1]:
         results = [run(size, 0.2, made(nw.complete(size.m)), seed) for seed in range(seeds)]
         rows += told(fault, results, timed=False)
-    return rows, histories
-
-
-def draw(histories: dict[tuple[str, str], list[pd.DataFrame]]) -> Figure:
-    """The objective against simulated seconds, a panel per distribution of times."""
-    names = list(dict.fromkeys(name for name, _ in histories))
-    fig = Figure(figsize=(1 + 3.7 * len(names), 3.8), layout="constrained")
-    for axis, name in zip(fig.subplots(1, len(names), sharey=True, squeeze=False)[0], names):
-        for choice, colour in zip(CHOICES, COLOURS):
-            for i, one in enumerate(histories[name, choice]):
-                label = choice if i == 0 else None
-                axis.plot(one["network_seconds"], one["objective"], color=colour, alpha=0.8, label=label)
-        axis.set_xscale("log")
-        axis.set_yscale("log")
-        axis.set_title(f"{name} times", fontsize=10)
-        axis.set_xlabel("simulated seconds of a node (mean)")
-        axis.grid(alpha=0.3)
-    axes = fig.axes
-    axes[0].set_ylabel("objective")
-    fig.legend(*axes[0].get_legend_handles_labels(), loc="outside upper center", ncols=4, frameon=False)
-    return fig
+    return rows
 
 
 @experiment()
 def main(chosen: Options) -> Made:
     """All of it, or one distribution of times and some faults on a small problem with `--quick`."""
-    rows, histories = collect(SMALL if chosen.quick else FULL, chosen.seeds, chosen.quick)
-    return Made({"CEPS with stragglers and faults (Example 1)": rows}, draw(histories))
-
-
-if __name__ == "__main__":
-    main()
+    rows = collect(SMALL if chosen.quick else FULL, chosen.seeds, chosen.quick)
+    return Made({"CEPS with stragglers and faults (Example 1)": rows}, bars(rows, ["seconds"], "simulated seconds"))

@@ -1,8 +1,7 @@
 """CEPS paper, Table I: the capabilities of the registered algorithms, found by inspecting and trying their classes.
 
-Run `python -m experiments.ceps_table1 [--quick] [--seeds N] [--out DIR]`; `--quick` takes the paper's seven. A cell of
-the file is 1 or 0, the mean over --seeds tiny problems; the paper's value is given for its seven. Classes that are
-registered later appear automatically.
+`--quick` takes the paper's seven. A cell of the file is 1 or 0, the mean over --seeds tiny problems; the paper's value
+is given for its seven. Classes that are registered later appear automatically.
 
 How each capability is found, by inspecting a class and trying it on six nodes:
 
@@ -18,7 +17,6 @@ How each capability is found, by inspecting a class and trying it on six nodes:
 
 import dataclasses
 import warnings
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -26,12 +24,11 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from matplotlib.figure import Figure
 from rich.console import Console
 from rich.table import Table
 
 import jdfl
-from experiments.common import Made, Options, Row, experiment, row
+from experiments.common import Made, Options, Row, bars, experiment, row
 from jdfl import codecs, network
 from jdfl.algorithms import REGISTRY
 from jdfl.base import struct
@@ -284,25 +281,6 @@ def show(found: dict[str, Found]) -> None:
     console.print(table)
 
 
-def draw(rows: Sequence[Row]) -> Figure:
-    """A mark where an algorithm has a property, a ring where the paper says that it does."""
-    cases, columns = (list(dict.fromkeys(getattr(one, part) for one in rows)) for part in ("case", "column"))
-    fig = Figure(figsize=(9, 1.2 + 0.35 * len(cases)), layout="constrained")
-    axis = fig.subplots()
-    for label, has, style in (("jdfl", lambda one: one.mean > 0.5, "o"), ("paper", lambda one: one.paper == 1, "s")):
-        here = [(columns.index(one.column), cases.index(one.case)) for one in rows if has(one)]
-        place = np.array(here).reshape(-1, 2)
-        colour = "#0072B2" if label == "jdfl" else "none"
-        axis.scatter(*place.T, s=60 if label == "jdfl" else 180, marker=style, c=colour, ec="#D55E00", label=label)
-    axis.set_xticks(range(len(columns)), columns, rotation=20, ha="right")
-    axis.set_yticks(range(len(cases)), [f"{case} *" if case in PAPER else case for case in cases])
-    axis.invert_yaxis()
-    axis.grid(alpha=0.25)
-    fig.supxlabel("* in the paper's table", fontsize=9)
-    fig.legend(loc="outside upper center", ncols=2, frameon=False)
-    return fig
-
-
 @experiment(seeds=1)
 def main(chosen: Options) -> Made:
     """Every registered algorithm, or the paper's seven with `--quick`."""
@@ -324,8 +302,4 @@ def main(chosen: Options) -> Made:
     numbers = {"cells": cells, "the same": cells - len(others)}
     numbers |= {"only options here": more, "with a reason": len(others) - more}
     counts = [row("the paper's cells", column, None, [number]) for column, number in numbers.items()]
-    return Made({"The paper's cells": counts}, draw(rows), rows)
-
-
-if __name__ == "__main__":
-    main()
+    return Made({"The paper's cells": counts}, bars(rows, COLUMNS, "1: the algorithm has it"), rows)

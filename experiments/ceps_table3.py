@@ -1,7 +1,6 @@
 """CEPS paper, Table III: the four variants on Example 1 over m, epsilon and r; objective, time, iterations.
 
-Run `python -m experiments.ceps_table3 [--quick] [--seeds N] [--out DIR]`. The paper's own code is not public, and its
-numbers are of one run per cell.
+The paper's own code is not public, and its numbers are of one run per cell.
 """
 
 from collections.abc import Mapping, Sequence
@@ -169,7 +168,3 @@ def main(chosen: Options) -> Made:
     """The whole table, or its first column with `--quick`."""
     rows = collect(CASES[:1] if chosen.quick else CASES, chosen.seeds)
     return Made({"CEPS, Table III (Example 1)": rows}, bars(rows, ["rounds"], "rounds to agreement"))
-
-
-if __name__ == "__main__":
-    main()

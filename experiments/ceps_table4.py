@@ -1,7 +1,5 @@
 """CEPS paper, Table IV: CEPS and its baselines over epsilon; Example 1, m = 64, r = 0.2, messages every 10 iterations.
 
-Run `python -m experiments.ceps_table4 [--quick] [--seeds N] [--out DIR]`.
-
 1. The paper's table, with the baselines at the learning rates and readings of `experiments.ceps_baselines`, which lists
    what the paper leaves open; "study" is an independent NumPy re-implementation. A run ends where the nodes agree,
    which does not indicate progress: "rounds to learn" are the iterations until the objective is at most f(w*) + 0.01.
@@ -217,7 +215,3 @@ def main(chosen: Options) -> Made:
         title = "Tuned: rounds until agreed and learned; objective at equal cost (Example 1, m = 64, eps = 2)"
         tables[title] = tuned(chosen.seeds)
     return Made(tables, bars(rows, ["rounds"], "iterations to agreement", marks="rounds, study"))
-
-
-if __name__ == "__main__":
-    main()

@@ -1,10 +1,9 @@
 """CEPS paper, Table V: CEPS and its baselines over r; Example 1, m = 64, eps = 2, messages every 10 iterations.
 
-Run `python -m experiments.ceps_table5 [--quick] [--seeds N] [--out DIR]`. "DTV" is the paper's data transmission
-volume, a formula; the bytes of the messages sent are shown as well. "study" is an independent NumPy
-re-implementation of the baselines.
-The baselines' learning rates and readings are those of `experiments.ceps_baselines`. A run ends where the nodes agree,
-which does not indicate progress: "rounds to learn" are the iterations until the objective is at most f(w*) + 0.01.
+"DTV" is the paper's data transmission volume, a formula; the bytes of the messages sent are shown as well. "study" is
+an independent NumPy re-implementation of the baselines. The baselines' learning rates and readings are those of
+`experiments.ceps_baselines`. A run ends where the nodes agree, which does not indicate progress: "rounds to learn" are
+the iterations until the objective is at most f(w*) + 0.01.
 """
 
 from collections.abc import Sequence
@@ -81,7 +80,3 @@ def main(chosen: Options) -> Made:
     rows = collect(CASES[:1] if chosen.quick else CASES, chosen.seeds)
     fig = bars(rows, ["rounds"], "iterations to agreement", marks="rounds, study")
     return Made({"CEPS, Table V (Example 1, m = 64, eps = 2)": rows}, fig)
-
-
-if __name__ == "__main__":
-    main()

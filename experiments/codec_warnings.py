@@ -1,11 +1,10 @@
 """The effect on every method of the codecs that it warns about.
 
-Run `python -m experiments.codec_warnings [--quick] [--seeds N] [--out DIR]`: Example 1 of the CEPS paper on a ring of 8
-nodes, n = 100, 200 rounds, in float64. In float32 the last digits of sums, which depend on the processor, decide signs
-and largest entries, so runs end differently. Each pair of a method and a kind of codec runs twice, with the setting
-that is warned about and with the advised one. The kinds are: a codec that changes the models sent through it; an
-unbiased codec that may add more than it sends (for differences that are sent once); and steps gamma towards public
-copies that are too large for what the codec keeps.
+Example 1 of the CEPS paper on a ring of 8 nodes, n = 100, 200 rounds, in float64. In float32 the last digits of sums,
+which depend on the processor, decide signs and largest entries, so runs end differently. Each pair of a method and a
+kind of codec runs twice, with the setting that is warned about and with the advised one. The kinds are: a codec that
+changes the models sent through it; an unbiased codec that may add more than it sends (for differences that are sent
+once); and steps gamma towards public copies that are too large for what the codec keeps.
 
 For Sparse the models have ten times as many nonzeros as a message holds. --quick uses
 only the first codec of each kind.
@@ -139,7 +138,3 @@ def main(chosen: Options) -> Made:
     wanted = [pair for pair in pairs() if not chosen.quick or pair.codec in first]
     rows = collect(wanted, chosen.seeds)
     return Made({"The objective with a codec that a method warns about, and with the advised one": rows})
-
-
-if __name__ == "__main__":
-    main()

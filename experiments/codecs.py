@@ -1,23 +1,20 @@
 """Every message format in the full loop of CEPS: bytes per message against error, rounds and objective.
 
-Run `python -m experiments.codecs [--quick] [--seeds N] [--out DIR]`: Example 1 with m = 32, n = 1000, s = 10, r = 0.2,
-no noise, until the nodes agree by the paper's rule. The relative error is that of a single message whose vector is
-drawn like Example 1's truth; d is the number of signs of a one-bit message. "side" means that the decoder starts from
-the receiver's own parameters (the error is that of a decoder without them). The "paper" column holds the bytes of the
-study that this table repeats, where available, and the paper's rounds.
+Example 1 with m = 32, n = 1000, s = 10, r = 0.2, no noise, until the nodes agree by the paper's rule. The relative
+error is that of a single message whose vector is drawn like Example 1's truth; d is the number of signs of a one-bit
+message. "side" means that the decoder starts from the receiver's own parameters (the error is that of a decoder without
+them). The "paper" column holds the bytes of the study that this table repeats, where available, and the paper's rounds.
 """
 
 import warnings
-from collections.abc import Sequence
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from matplotlib.figure import Figure
 
 import jdfl
 from experiments.ceps_table3 import CASES, run_variant
-from experiments.common import Made, Options, Row, experiment, row
+from experiments.common import Made, Options, Row, bars, experiment, row
 from experiments.gpsp_quality import arrived, vectors
 from jdfl.codecs import Codec
 
@@ -90,31 +87,8 @@ def collect(codecs: dict[str, Codec], seeds: int) -> list[Row]:
     return rows
 
 
-def draw(rows: Sequence[Row]) -> Figure:
-    """Bytes per message against its error, and against the bytes of a whole run."""
-    cells = {(one.case, one.column): one.mean for one in rows}
-    fig = Figure(figsize=(11, 4.6), layout="constrained")
-    for axis, column in zip(fig.subplots(1, 2), ("relative error", "total kB")):
-        for family, colour in (("dense", "#0072B2"), ("sparse", "#009E73"), ("one-bit", "#D55E00")):
-            cases = [case for case in dict.fromkeys(one.case for one in rows) if case.startswith(family)]
-            for works in (True, False):
-                here = [case for case in cases if (cells[case, "agreed"] == 1) == works]
-                x = [cells[case, "bytes per message"] for case in here]
-                y = [max(cells[case, column], 1e-5) for case in here]
-                axis.scatter(x, y, color=colour, marker="o" if works else "x", label=family if works else None)
-        axis.set(xscale="log", yscale="log", xlabel="bytes per message", ylabel=column)
-        axis.grid(alpha=0.3, which="both")
-    fig.legend(*fig.axes[0].get_legend_handles_labels(), loc="outside upper center", ncols=3, frameon=False)
-    fig.supxlabel("crosses: the nodes did not agree within 200 rounds; zero errors are drawn at 1e-5", fontsize=9)
-    return fig
-
-
 @experiment()
 def main(chosen: Options) -> Made:
     """All codecs, or those with a goal with `--quick`."""
     rows = collect({name: ALL[name] for name in QUICK} if chosen.quick else ALL, chosen.seeds)
-    return Made({"CEPS with every codec (Example 1, m = 32)": rows}, draw(rows))
-
-
-if __name__ == "__main__":
-    main()
+    return Made({"CEPS with every codec (Example 1, m = 32)": rows}, bars(rows, ["bytes per message"], "bytes"))

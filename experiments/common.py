@@ -79,23 +79,25 @@ def experiment(
     seeds: int = 5,
     few: int = QUICK_SEEDS,
     flags: Mapping[str, Mapping[str, Any]] | None = None,
-    at_once: bool = True,
 ) -> Callable[[Callable[[Options], Made]], Callable[..., list[Row]]]:
     """Make a function of the options a command, which prints and writes what it makes and returns all rows.
+
+    In a script that is started as `python -m experiments.NAME` the command runs at once: the function is the last one.
 
     Args:
         seeds: Number of seeds, if `--seeds` is not given.
         few: The most seeds of a quick run, if `--seeds` is not given.
         flags: Further flags with their arguments of `argparse`, whose values are in `Options.more`.
-        at_once: Signals end the script, and not only the run under way, which would be kept as if it were whole.
     """
 
     def of(make: Callable[[Options], Made]) -> Callable[..., list[Row]]:
         def main(arguments: Sequence[str] | None = None) -> list[Row]:
             text = str(make.__globals__["__doc__"])
-            chosen = options(text, seeds=seeds, few=few, arguments=arguments, flags=flags or {}, at_once=at_once)
+            chosen = options(text, seeds=seeds, few=few, arguments=arguments, flags=flags or {})
             return _finish(Path(inspect.getfile(make)).stem, make(chosen), chosen)
 
+        if make.__module__ == "__main__":
+            main()
         return main
 
     return of
@@ -108,7 +110,6 @@ def options(
     few: int = QUICK_SEEDS,
     arguments: Sequence[str] | None = None,
     flags: Mapping[str, Mapping[str, Any]] | None = None,
-    at_once: bool = True,
 ) -> Options:
     """Read the command line that all experiments share, and cache compiled programs for the next one."""
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -123,8 +124,7 @@ def options(
     number = number if number is not None else few if quick else seeds
     if number < 1:
         parser.error(f"Expected --seeds >= 1, got {number}.")
-    if at_once:
-        _end_at_once()
+    _end_at_once()
     out.mkdir(parents=True, exist_ok=True)
     use_cache()
     _runs.clear()

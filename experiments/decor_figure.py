@@ -1,9 +1,9 @@
 """DECOR paper, figure of least squares: the optimality gap against epsilon for central, correlated and local noise.
 
-Run `python -m experiments.decor_figure [--quick] [--seeds N] [--out DIR]`. Y. Allouah, A. Koloskova, A. El Firdoussi,
-M. Jaggi, R. Guerraoui: "The Privacy Power of Correlated Noise in Decentralized Learning", 2024. The full text was not
-available; settings, noise and numbers are those of its authors' repository. The paper's gap is the marker's height in
-the vector figure published there, and its epsilon is that of the noise tables.
+Y. Allouah, A. Koloskova, A. El Firdoussi, M. Jaggi, R. Guerraoui: "The Privacy Power of Correlated Noise in
+Decentralized Learning", 2024. The full text was not available; settings, noise and numbers are those of its authors'
+repository. The paper's gap is the marker's height in the vector figure published there, and its epsilon is that of the
+noise tables.
 
 16 nodes with losses ||a_i x - b_i||^2 / 2, a_i = i / 4 for i = 1 to 16, b_i ten numbers of deviation 1 / i, start at
 x = 1. They take 3,500 steps of size 1.668e-3 along gradients clipped to norm 1, a node's whole gradient. The gap is the
@@ -219,7 +219,3 @@ def main(chosen: Options) -> Made:
             paper = PAPER[name][EPSILONS.index(epsilon)] if name in PAPER else None
             rows.append(row(f"{name}, epsilon {epsilon}", "gap", paper, one.tolist()))
     return Made({"DECOR: optimality gap by epsilon": rows + accounted(epsilons)}, draw(found, epsilons))
-
-
-if __name__ == "__main__":
-    main()

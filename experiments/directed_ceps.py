@@ -1,8 +1,8 @@
 """Directed CEPS, our own method, against SGP: bytes on directed networks.
 
-Run `python -m experiments.directed_ceps [--quick] [--seeds N] [--out DIR]`. Example 1 of the CEPS paper on 32 nodes,
-without noise, on two directed networks: 4-out, whose nodes have four receivers each, themselves included, and a random
-one, whose nodes differ in their numbers of receivers and therefore in their push-sum weights.
+Example 1 of the CEPS paper on 32 nodes, without noise, on two directed networks: 4-out, whose nodes have four receivers
+each, themselves included, and a random one, whose nodes differ in their numbers of receivers and therefore in their
+push-sum weights.
 
 A run ends when the objective at the mean of the models is at most f(w*) + 0.01. The table has the rounds, gradients and
 bytes of all nodes until then, with the best of the step sizes for each method (fewest rounds, on average over seeds).
@@ -20,14 +20,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from jax import Array
-from matplotlib.figure import Figure
 
 import jdfl
 from experiments.ceps_stragglers import Size
-from experiments.common import Made, Options, Row, experiment, row
+from experiments.common import Made, Options, Row, bars, experiment, row
 from jdfl import network as nw
 from jdfl.base import struct
-from jdfl.lab.drawing import COLOURS
 
 MARGIN, FEW = 0.01, 100  # the second is the number of rounds without projection
 SPARSE, DENSE = (0.2, 0.4, 0.8), (0.04, 0.08, 0.16)  # step sizes of models with s nonzeros and with n
@@ -114,44 +112,24 @@ def without_projection(size: Size, net: Any, seeds: int) -> list[float]:
     return [float(np.nan_to_num(one.final["objective"], nan=MOST, posinf=MOST)) for one in ended]
 
 
-def collect(size: Size, seeds: int) -> tuple[list[Row], dict[tuple[str, str], list[pd.DataFrame]]]:
+def collect(size: Size, seeds: int) -> list[Row]:
     rows: list[Row] = []
-    histories: dict[tuple[str, str], list[pd.DataFrame]] = {}
     for place, net in networks(size).items():
+        histories: dict[str, list[pd.DataFrame]] = {}
         for name, (algorithm, rates) in methods(size).items():
             lr, results = best(algorithm, rates, size, net, seeds)
-            histories[place, name] = [one.history for one in results]
+            histories[name] = [one.history for one in results]
             rows += told(f"{place}, {name}", lr, results)
         for column in ("bytes", "round"):
-            pairs = zip(histories[place, SGP], histories[place, ONE_BIT])
+            pairs = zip(histories[SGP], histories[ONE_BIT])
             values = [at(one, column, float(other[column].iloc[-1])) for one, other in pairs]
             rows.append(row(f"{place}, {SGP}", f"objective at equal {column.rstrip('s')}s", None, values))
         rows.append(row(f"{place}, no projection", "objective", None, without_projection(size, net, seeds)))
-    return rows, histories
-
-
-def draw(histories: dict[tuple[str, str], list[pd.DataFrame]]) -> Figure:
-    """The objective against the bytes of all nodes, a panel per network."""
-    places, names = (list(dict.fromkeys(key[i] for key in histories)) for i in (0, 1))
-    fig = Figure(figsize=(1 + 4.2 * len(places), 4.2), layout="constrained")
-    for axis, place in zip(fig.subplots(1, len(places), sharey=True, squeeze=False)[0], places):
-        for name, colour in zip(names, COLOURS):
-            for i, one in enumerate(histories[place, name]):
-                label = name if i == 0 else None
-                axis.plot(one["bytes"][1:], one["objective"][1:], color=colour, alpha=0.8, label=label)
-        axis.set(xscale="log", yscale="log", xlabel="bytes of all nodes", title=place)
-        axis.grid(alpha=0.3)
-    fig.axes[0].set_ylabel("objective")
-    fig.legend(*fig.axes[0].get_legend_handles_labels(), loc="outside upper center", ncols=2, frameon=False)
-    return fig
+    return rows
 
 
 @experiment(seeds=3)
 def main(chosen: Options) -> Made:
     """All of it, or a small problem with `--quick`."""
-    rows, histories = collect(SMALL if chosen.quick else FULL, chosen.seeds)
-    return Made({f"Until the objective is f(w*) + {MARGIN} (Example 1)": rows}, draw(histories))
-
-
-if __name__ == "__main__":
-    main()
+    rows = collect(SMALL if chosen.quick else FULL, chosen.seeds)
+    return Made({f"Until the objective is f(w*) + {MARGIN} (Example 1)": rows}, bars(rows, ["MB"], "MB of all nodes"))

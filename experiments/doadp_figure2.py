@@ -79,7 +79,3 @@ def main(chosen: Options) -> Made:
     claim = "one record replaced, delta = .4472 epsilon and more (Theorem 1; no guarantee)"
     title = f"{here.problem.name}, Theorem 1's noise: f(average) - f* (study and ours)"
     return Made({title: rows}, draw(here, curves, claim))
-
-
-if __name__ == "__main__":
-    main()

@@ -121,7 +121,3 @@ def main(chosen: Options) -> Made:
     here = common.chosen_task(chosen)
     rows, curves = collect(here, chosen.seeds)
     return Made({f"{here.problem.name}: the methods at epsilon = {EPSILON:g}": rows}, draw(here, curves))
-
-
-if __name__ == "__main__":
-    main()

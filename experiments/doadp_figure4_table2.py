@@ -1,6 +1,6 @@
 """DO-ADP paper, Table II and Figure 4: a three-layer CNN on MNIST at 20 nodes, with the paper's and with sound noise.
 
-Run `python -m experiments.doadp_figure4_table2 [--quick] [--seeds N] [--out DIR]`; fifty minutes on two cores.
+It takes fifty minutes on two cores.
 
 Every column is trained with the noise of Theorem 1 ("paper"), which scales with p sqrt(k / d), with noise that makes
 the run (epsilon, 1e-5)-differentially private ("sound"; a record replaced, activity public, one of q images drawn),
@@ -289,7 +289,3 @@ def main(chosen: Options) -> Made:
     made, paid, found = collect(study)
     tables = {f"Table II: test accuracy, %, {study.data}": made, "Noise, privacy and communication": paid}
     return Made(tables, draw(study, found))
-
-
-if __name__ == "__main__":
-    main()

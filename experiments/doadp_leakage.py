@@ -1,6 +1,6 @@
 """DO-ADP's leakage attack (II-C): gradients and records recovered from messages, without and with noise.
 
-Run `python -m experiments.doadp_leakage [--quick] [--seeds N] [--out DIR]`; two minutes on two cores.
+It takes two minutes on two cores.
 
 W. Huo et al., section II-C: an observer who knows alpha, beta, gamma and W, and sees every x_{i,t}, computes
 m_{i,t+1} = (x_{i,t} - x_{i,t+1} + gamma sum_j w_ij (x_{j,t} - x_{i,t})) / alpha and g_{i,t} = m_{i,t+1} - beta m_{i,t}.
@@ -26,7 +26,6 @@ Noise is sound: calibrated for the run, one record replaced, delta = 1e-5, all m
 Axes: m nodes, n parameters, T rounds, N records of the pool.
 """
 
-from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -35,11 +34,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
-from matplotlib.figure import Figure
 
 import jdfl
 from experiments import doadp_common as common
-from experiments.common import Made, Options, Row, experiment, row
+from experiments.common import Made, Options, bars, experiment, row
 from jdfl.algorithms.program import planned
 from jdfl.algorithms.round import Round
 from jdfl.base.keys import typed_key
@@ -48,7 +46,6 @@ from jdfl.engine import stepping
 ALPHA, BETA, GAMMA = 0.001, 0.15, 0.05  # of the paper's section VI.A
 ROUNDS, DELTA, EXACT = 30, 1e-5, 1e-3
 EPSILONS = (1000.0, 100.0, 8.0, 1.0)
-PICTURES = 4
 PUBLISHED = "(2a)-(2b), as in II-C"
 MINUS = "(2a)-(2b), the formula as printed"
 LINEAR = "(2a)-(2b), linear model"
@@ -146,13 +143,6 @@ def errors(given: Recovered, true: np.ndarray) -> dict[str, float]:
     }
 
 
-def pictured(given: Recovered) -> np.ndarray:
-    """The records [m, n] of unit norm that the sums of momenta point to."""
-    total = np.where(given.active[..., None], given.momenta, 0).sum(axis=0)
-    unit = total / np.linalg.norm(total, axis=1, keepdims=True)
-    return unit * np.where(unit.sum(axis=1, keepdims=True) < 0, -1.0, 1.0)
-
-
 def row_of_linear(g0: np.ndarray, g1: np.ndarray, x1: np.ndarray) -> np.ndarray:
     """The features [m, n] of the nodes' only records in least squares, from two gradients and x_1, where x_0 = 0."""
     length = np.linalg.norm(g0, axis=1, keepdims=True)
@@ -192,12 +182,18 @@ def cases(quick: bool) -> dict[str, tuple[float, float, float | None]]:
     return {f"{common.name(p, s)}, {'no noise' if e is None else f'epsilon = {e:g}'}": (p, s, e) for p, s, e in some}
 
 
-def attacked(seed: int, quick: bool) -> tuple[dict[tuple[str, str], float], dict[str, np.ndarray]]:
-    """Numbers by case and column, and the nodes' records [m, n] with those that are recovered."""
+def pictured(given: Recovered) -> np.ndarray:
+    """The records [m, n] of unit norm that the sums of momenta point to."""
+    total = np.where(given.active[..., None], given.momenta, 0).sum(axis=0)
+    unit = total / np.linalg.norm(total, axis=1, keepdims=True)
+    return unit * np.where(unit.sum(axis=1, keepdims=True) < 0, -1.0, 1.0)
+
+
+def attacked(seed: int, quick: bool) -> dict[tuple[str, str], float]:
+    """Numbers by case and column."""
     pool, chosen, labels = records(seed)
     rows, network = pool[chosen], common.network()
     values: dict[tuple[str, str], float] = {}
-    pictures = {"record": rows}
     parts = [(one[None], label[None]) for one, label in zip(rows, labels)]
     problem = jdfl.problems.logistic_regression(parts, penalty=0.0, dtype=jnp.float64)
 
@@ -207,7 +203,6 @@ def attacked(seed: int, quick: bool) -> tuple[dict[tuple[str, str], float], dict
         told["relative error of the record"] = float(np.median(np.linalg.norm(image - rows, axis=1)))
         told["records identified"] = float(np.mean(np.argmax(image @ pool.T, axis=1) == chosen))
         values.update({(case, column): value for column, value in told.items()})
-        pictures[case] = image
 
     plain, mixed = published(network)
     W = np.asarray(jdfl.network.as_dense(mixed.graph), float)  # as it is stored, in float32
@@ -226,26 +221,7 @@ def attacked(seed: int, quick: bool) -> tuple[dict[tuple[str, str], float], dict
     for case, (p, share, epsilon) in cases(quick).items():
         run = course(method(p, share, epsilon, problem, network, seed), problem, network, seed)
         add(case, recovered(run.public, mixing_of(network)), true_gradients(run.x, rows, labels))
-    return values, pictures
-
-
-def draw(rows: Sequence[Row], pictures: dict[str, np.ndarray]) -> Figure:
-    """Relative errors by case, and some records with their reconstructions."""
-    shown = [one for one in rows if one.column == "relative error of g"]
-    fig = Figure(figsize=(11, 4.6), layout="constrained")
-    left, right = np.asarray(fig.subfigures(1, 2, width_ratios=(1.0, 1.2)))
-    axis = left.subplots()
-    axis.barh([one.case for one in shown][::-1], [one.mean for one in shown][::-1], color="#0072B2")
-    axis.axvline(1.0, color="black", linestyle=":")
-    axis.set(xscale="log", xlabel="relative error of a recovered gradient (median)")
-    axis.tick_params(axis="y", labelsize=7)
-    grid = right.subplots(PICTURES, len(pictures), squeeze=False)
-    for column, (name, images) in enumerate(pictures.items()):
-        for line in range(PICTURES):
-            grid[line, column].imshow(images[line].reshape(8, 8), cmap="gray_r", vmin=0)
-            grid[line, column].set_axis_off()
-        grid[0, column].set_title(name.replace(", ", ",\n"), fontsize=4)
-    return fig
+    return values
 
 
 @experiment(seeds=3)
@@ -254,9 +230,8 @@ def main(chosen: Options) -> Made:
     with jax.enable_x64(True):
         found = [attacked(seed, chosen.quick) for seed in range(chosen.seeds)]
     exact = {(PUBLISHED, name): 0.0 for name in ("relative error of g", "largest relative error of g")}
-    rows = [row(*place, exact.get(place), [values[place] for values, _ in found]) for place in found[0][0]]
-    return Made({"Gradients and records from messages (II-C)": rows}, draw(rows, found[0][1]))
-
-
-if __name__ == "__main__":
-    main()
+    rows = [row(*place, exact.get(place), [values[place] for values in found]) for place in found[0]]
+    return Made(
+        {"Gradients and records from messages (II-C)": rows},
+        bars(rows, ["relative error of g"], "relative error of a gradient"),
+    )

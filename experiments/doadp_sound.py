@@ -42,7 +42,3 @@ def main(chosen: Options) -> Made:
         ],
     }
     return Made(tables, draw(here, curves, f"one record replaced, delta = {common.DELTA:g}, all messages"))
-
-
-if __name__ == "__main__":
-    main()

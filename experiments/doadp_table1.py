@@ -76,7 +76,3 @@ def main(chosen: Options) -> Made:
     bare = [replace(one, paper=None) for one in rows]  # the paper's ticks are no numbers
     fig = bars(bare, [SAVES, PUBLISHED, SOUND], "relative to sending everything in every round")
     return Made({f"{here.problem.name}: Table I with numbers (paper's tick and ours)": rows}, fig)
-
-
-if __name__ == "__main__":
-    main()

@@ -1,6 +1,6 @@
 """Errors in the papers beyond their tables and figures: every number that the errata give about a step of a proof.
 
-Run `python -m experiments.errata_checks [--quick] [--seeds N] [--out DIR]`. Small examples, most of them exact:
+Small examples, most of them exact:
 
 - CEPS, Theorem 2: in step k = 0 of Algorithm 1 nothing is noisy, so two datasets that differ in one record give
   different w with certainty. Its proof, and Theorem 3's, have noise at k = 0.
@@ -211,7 +211,3 @@ def main(chosen: Options) -> Made:
     rows = rows_of(chosen.seeds, 100_000 if chosen.quick else 1_000_000)
     fig = bars([one for one in rows if one.case.startswith(TABLE_V)], ["value"], "units per message")
     return Made({"Errata: the paper's value and ours": rows}, fig)
-
-
-if __name__ == "__main__":
-    main()

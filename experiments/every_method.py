@@ -1,12 +1,11 @@
 """Every registered method on one problem: how far it gets in equal rounds, how fast, and at what cost.
 
-Run `python -m experiments.every_method [--quick] [--seeds N] [--out DIR]`. Least squares whose nodes have solutions of
-their own, strongly convex at every node, over one Erdos-Renyi graph with Metropolis weights. Messages are exact,
-gradients use all examples, nothing is private. Every method is tuned in the same way: seven step sizes, powers of two
-around 1 / L, L being the largest curvature of a node's loss, and two more where the best is at an end. Where there is
-no step size, its first setting that is tuned has powers of two around its default. The next one has its default and an
-eighth of it, all others their defaults. Tuning trials are not reported. A method that refuses this network has another
-one of the same size, which its note names.
+Least squares whose nodes have solutions of their own, strongly convex at every node, over one Erdos-Renyi graph with
+Metropolis weights. Messages are exact, gradients use all examples, nothing is private. Every method is tuned in the
+same way: seven step sizes, powers of two around 1 / L, L being the largest curvature of a node's loss, and two more
+where the best is at an end. Where there is no step size, its first setting that is tuned has powers of two around its
+default. The next one has its default and an eighth of it, all others their defaults. Tuning trials are not reported. A
+method that refuses this network has another one of the same size, which its note names.
 
 Every method also has a row for each property that `jdfl choose` knows, 1 where it has it. The suboptimality is that of
 the average of the nodes' parameters, in units of what doing nothing has; the rate is its factor per round, on average
@@ -156,6 +155,10 @@ def properties() -> list[Row]:
     ]
 
 
+if __name__ == "__main__":
+    compile_sooner(os.environ)
+
+
 @experiment(seeds=3)
 def main(chosen: Options) -> Made:
     """Compare all methods; a smaller problem with `--quick`."""
@@ -169,8 +172,3 @@ def main(chosen: Options) -> Made:
     figure, _ = found.plot("round", "suboptimality", width="page")
     figure.savefig(chosen.out / f"{NAME}.png")
     return Made({"All methods on one problem": rows_of(found, size.m) + properties()})
-
-
-if __name__ == "__main__":
-    compile_sooner(os.environ)
-    main()

@@ -1,9 +1,8 @@
 """A fair comparison: CEPS, a comparable sparse baseline and dense methods, tuned alike, at equal cost.
 
-Run `python -m experiments.fair_comparison [--quick] [--seeds N] [--out DIR]`. Two problems over 32 nodes: Example 1 of
-the CEPS paper, whose truth has the s = 10 nonzeros that CEPS and IHT-D-PSGD are given, and softmax regression on
-digits, whose solution is dense. No noise. "top 5 %" is the sparse message of methods with dense models (int8 values,
-enumerated positions): on D-PSGD it is naive, and labelled so.
+Two problems over 32 nodes: Example 1 of the CEPS paper, whose truth has the s = 10 nonzeros that CEPS and IHT-D-PSGD
+are given, and softmax regression on digits, whose solution is dense. No noise. "top 5 %" is the sparse message of
+methods with dense models (int8 values, enumerated positions): on D-PSGD it is naive, and labelled so.
 
 At every budget all step sizes are tuned for that budget, on data of a separate seed, by the objective of the nodes' own
 models, and the reported runs use these step sizes. Every reported seed has its own data and network; a step size with
@@ -24,18 +23,14 @@ import jax.numpy as jnp
 import numpy as np
 import pandas as pd
 from jax import Array
-from rich.console import Console
-from rich.table import Table
 
 import jdfl
 from experiments.common import Made, Options, Row, experiment, number, row
 from jdfl.engine import metrics
-from jdfl.lab.curves import last_within, metrics_of, share
-from jdfl.lab.table import PM
+from jdfl.lab.curves import last_within, metrics_of
 from jdfl.problems import Problem, optimum, sparse_optimum, value_at_truth
 
 Cells = dict[tuple[str, str, str], np.ndarray]  # (metric, budget, label) -> values by seed
-USED = "share of the budget that was used"  # NaN: all of it
 
 
 @dataclass(frozen=True)
@@ -96,36 +91,20 @@ def values_of(setting: Setting, found: jdfl.Comparison) -> Cells:
             if len(records) == len(found.seeds):
                 for metric in ("round", *metrics_of(found.curves)):
                     cells[metric, name, str(label)] = np.array([record[metric] for record in records], float)
-                cells[USED, name, str(label)] = np.array([share(run, column, amount) for run in one])
     return cells
 
 
-def show_table(setting: Setting, cells: Cells, metric: str) -> list[Row]:
-    """Print one metric, a row per algorithm and a column per budget; returns the same as rows for the file."""
-    here = {(name, label): values for (one, name, label), values in cells.items() if one == metric}
-    names, labels = (list(dict.fromkeys(key[place] for key in here)) for place in (0, 1))
-    table = Table(title=f"{setting.problem}: {metric.replace('_', ' ')} within a budget, mean {PM} over seeds")
-    for header in ("algorithm", *names):
-        table.add_column(header, no_wrap=True)
-    rows: list[Row] = []
-    for label in labels:
-        line = [""] * len(names)
-        for place, name in enumerate(names):
-            if (name, label) in here:
-                one = row(f"{setting.problem} {label}", f"{metric} at {name}", None, here[name, label].tolist())
-                rows.append(one)
-                used = np.fmin.reduce(cells[USED, name, label])
-                line[place] = number(one.mean) + (f" ± {number(one.half)}" if one.sd else "")
-                line[place] += "" if np.isnan(used) else f" ({used:.0%} of the budget)"
-        table.add_row(label, *line)
-    console = Console(markup=False)
-    console.width = max(console.width, Console(width=1000, markup=False).measure(table).maximum)
-    console.print(table)
-    return rows
+def rows_of(setting: Setting, cells: Cells, metric: str) -> list[Row]:
+    """The rows of one metric: a case per algorithm, a column per budget."""
+    return [
+        row(f"{setting.problem} {label}", f"{metric} at {name}", None, values.tolist())
+        for (one, name, label), values in cells.items()
+        if one == metric
+    ]
 
 
 def lines(setting: Setting, seeds: int) -> list[Row]:
-    """Print the values for all data in one place, and for the truth."""
+    """The values for all data in one place, and for the truth."""
     found: dict[str, list[float]] = {}
 
     def note(column: str, value: float) -> None:
@@ -144,10 +123,7 @@ def lines(setting: Setting, seeds: int) -> list[Row]:
         for column, w in (("distance, dense minimiser", best.w), ("distance, sparse minimiser", sparse.w)):
             assert w is not None  # of what was solved here
             note(column, float(np.linalg.norm(w - truth) / np.linalg.norm(truth)))
-    rows = [row(f"{setting.problem}, all data in one place", column, None, values) for column, values in found.items()]
-    for one in rows:
-        print(f"{one.case}: {one.column} {number(one.mean)} ± {number(one.half)} (95 % CI)")
-    return rows
+    return [row(f"{setting.problem}, all data in one place", column, None, values) for column, values in found.items()]
 
 
 NAME = "fair_comparison"
@@ -321,21 +297,17 @@ def _reported(view: jdfl.Comparison, parts: Sequence[jdfl.Comparison], seeds: in
 @experiment()
 def main(chosen: Options) -> Made:
     """Both problems, or small ones with few algorithms with `--quick`."""
-    rows: list[Row] = []
+    tables: dict[str, list[Row]] = {}
     for setting in SMALL if chosen.quick else FULL:
         found = compare(setting, chosen.seeds, chosen.quick)
         cells = values_of(setting, found)
-        for metric in dict.fromkeys(metric for metric, _, _ in cells if metric != USED):
-            rows += show_table(setting, cells, metric)
-        rows += lines(setting, chosen.seeds)
+        for metric in dict.fromkeys(metric for metric, _, _ in cells):
+            tables[f"{setting.problem}: {metric.replace('_', ' ')} within a budget"] = rows_of(setting, cells, metric)
+        tables[f"{setting.problem}, all data in one place"] = lines(setting, chosen.seeds)
         for view in (found, *found.views):
             print(f"Tuning: {view.criterion}.", *(f"  {label}: {view.note(label)}" for label in view.tuned), sep="\n")
         figure = chosen.out / f"{NAME}{'' if setting.problem == 'example1' else '_' + setting.problem}.png"
         axes = ("bytes", "round", "communications", "gradients")
         fig, _ = found.plot(axes, "nodes_objective", width="page")
         fig.savefig(figure)
-    return Made({}, hidden=rows)
-
-
-if __name__ == "__main__":
-    main()
+    return Made(tables)

@@ -1,20 +1,16 @@
 """The one-bit decoder: support recovered and relative error over signs d, nonzeros s and kinds of sensing matrix.
 
-Run `python -m experiments.gpsp_quality [--quick] [--seeds N] [--out DIR]`: n = 1000, vectors drawn like Example 1's
-truth, 64 of them per seed, the exact inverse. The "paper" column holds the figures of the NumPy study of the decoder
-(with the paper's inverse), where available. Two densities represent the CEPS paper's sparse matrices: its text says
-"0.05 percent", its formula reads as 5 per cent.
+n = 1000, vectors drawn like Example 1's truth, 64 of them per seed, the exact inverse. The "paper" column holds the
+figures of the NumPy study of the decoder (with the paper's inverse), where available. Two densities represent the CEPS
+paper's sparse matrices: its text says "0.05 percent", its formula reads as 5 per cent.
 """
-
-from collections.abc import Sequence
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from matplotlib.figure import Figure
 
 import jdfl
-from experiments.common import Made, Options, Row, experiment, row
+from experiments.common import Made, Options, Row, bars, experiment, row
 from jdfl.codecs import Codec, transmit
 from jdfl.codecs.one_bit import recovery
 
@@ -88,38 +84,10 @@ def collect(quick: bool, seeds: int) -> list[Row]:
     return [one for cell in dict.fromkeys(cells) for one in quality(*cell, seeds)]
 
 
-def draw(rows: Sequence[Row]) -> Figure:
-    """Recovery and error against d, a line per s; and recovery on a common axis."""
-    cells = {(one.case, one.column): one.mean for one in rows}
-    fig = Figure(figsize=(12, 4), layout="constrained")
-    left, middle, right = fig.subplots(1, 3)
-    colours = ("#0072B2", "#D55E00", "#009E73", "#CC79A7")
-    for s, colour in zip(NONZEROS, colours):
-        for kind, line in (("gaussian", "-"), ("hadamard", "--")):
-            here = [d for d in SIGNS if (f"{kind} d={d} s={s}", "support") in cells]
-            for axis, column in ((left, "support"), (middle, "relative error")):
-                values = [cells[f"{kind} d={d} s={s}", column] for d in here]
-                axis.plot(here, values, line, color=colour, marker=".", label=f"{kind}, s = {s}")
-            ratio = [cells[f"{kind} d={d} s={s}", "d / (s ln(n/s))"] for d in here]
-            right.plot(ratio, [cells[f"{kind} d={d} s={s}", "support"] for d in here], ".", color=colour)
-    place = np.linspace(0.3, 15, 200)
-    right.plot(place, [recovery(N, round(x * 10 * np.log(100)), 10) for x in place], "k-", label="announced")
-    left.set(xlabel="signs d", ylabel="support recovered", xscale="log")
-    middle.set(xlabel="signs d", ylabel="relative error", xscale="log", yscale="log")
-    right.set(xlabel="d / (s ln(n / s))", ylabel="support recovered", xlim=(0, 15))
-    right.legend(frameon=False)
-    for axis in (left, middle, right):
-        axis.grid(alpha=0.3, which="both")
-    fig.legend(*left.get_legend_handles_labels(), loc="outside upper center", ncols=4, frameon=False)
-    return fig
-
-
 @experiment(seeds=3)
 def main(chosen: Options) -> Made:
     """All cells, or those at d = 200 and 500 with `--quick`."""
     rows = collect(chosen.quick, chosen.seeds)
-    return Made({"GPSP, n = 1000": rows}, draw(rows))
-
-
-if __name__ == "__main__":
-    main()
+    return Made(
+        {"GPSP, n = 1000": rows}, bars(rows, ["support"], "share of the support that is recovered", marks="announced")
+    )

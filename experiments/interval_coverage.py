@@ -23,10 +23,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pandas as pd
-from matplotlib.figure import Figure
 
 import jdfl
-from experiments.common import Made, Options, experiment, row
+from experiments.common import Made, Options, bars, experiment, row
 from jdfl.network import to_scipy
 from jdfl.problems import Problem
 
@@ -97,19 +96,6 @@ def run(experiments: int) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def draw(table: pd.DataFrame) -> Figure:
-    """The intervals of all experiments for two quantities; those that miss are black."""
-    fig = Figure(figsize=(7, 3.2), layout="constrained")
-    shown = [f"{WORDS['gap']}, large step size", f"{WORDS['gap']}, paired difference"]
-    for axis, name in zip(fig.subplots(1, 2), shown):
-        for i, one in enumerate(table[table["quantity"] == name].itertuples()):
-            colour = "#0072B2" if one.covers else "black"
-            axis.plot([i, i], [one.mean - one.half, one.mean + one.half], color=colour, linewidth=0.8)
-        axis.axhline(float(table[table["quantity"] == name]["truth"].iloc[0]), color="#D55E00", linewidth=1)
-        axis.set(xlabel="experiment", ylabel=name)
-    return fig
-
-
 @experiment(seeds=1)
 def main(chosen: Options) -> Made:
     """200 experiments, or eight with `--quick`."""
@@ -120,8 +106,4 @@ def main(chosen: Options) -> Made:
         for name, some in table.groupby("quantity", sort=False)
     ]
     title = f"95 % confidence intervals of {experiments} experiments with {TRIALS} trials each"
-    return Made({title: rows}, draw(table))
-
-
-if __name__ == "__main__":
-    main()
+    return Made({title: rows}, bars(rows, ["share that covers"], "share of intervals that cover"))

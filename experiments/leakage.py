@@ -1,7 +1,5 @@
 """Inversion and membership attacks, with epsilon: records that are reconstructed, and records known to be present.
 
-Run `python -m experiments.leakage [--quick] [--seeds N] [--out DIR]`.
-
 Four nodes in a ring train softmax regression on real records, digits or breast_cancer, from zero. An observer has the
 view of `jdfl.observe`: its neighbours' messages, all messages, or final models.
 
@@ -50,7 +48,6 @@ from experiments.leakage_attacks import (
 from jdfl.algorithms.program import Program, planned
 from jdfl.base.keys import typed_key
 from jdfl.engine.stepping import with_field
-from jdfl.lab.drawing import COLOURS, plain
 from jdfl.observers import Everyone, FinalModels, Neighbour, Observer, Server
 
 M, VICTIM, CLIP, LR = 4, 1, 1.0, 0.5
@@ -255,11 +252,10 @@ def memberships(seeds: int, quick: bool) -> list[Row]:
     return made
 
 
-def figure(rows: Sequence[Row], pictures: dict[str, np.ndarray]) -> Figure:
-    """Records and a neighbour's reconstructions; the shares found, and the results of membership attacks."""
-    drawing = Figure(figsize=(10.0, 4.4), layout="constrained")
-    left, right = np.asarray(drawing.subfigures(1, 2, width_ratios=(1.0, 1.25)))
-    grid = left.subplots(PICTURES, len(pictures), squeeze=False)
+def figure(pictures: dict[str, np.ndarray]) -> Figure:
+    """Records and a neighbour's reconstructions."""
+    drawing = Figure(figsize=(4.4, 4.4), layout="constrained")
+    grid = drawing.subplots(PICTURES, len(pictures), squeeze=False)
     for column, (name, images) in enumerate(pictures.items()):
         for line in range(PICTURES):
             axis, image = grid[line, column], images[line].reshape(8, 8)
@@ -267,26 +263,7 @@ def figure(rows: Sequence[Row], pictures: dict[str, np.ndarray]) -> Figure:
             axis.set_xticks([])
             axis.set_yticks([])
         grid[0, column].set_title(name.replace(" ", "\n", 1), fontsize=8)
-    above, below = right.subplots(2, 1)
-    cells = {(one.case, one.column): one.mean for one in rows}
-    _lines(above, cells, "Inversion: D-PSGD, q = 1, ", "found", list(OBSERVERS))
-    above.set(ylabel="records found", ylim=(-0.04, 1.04))
-    above.legend(frameon=False, fontsize=7)
-    names = [f"{name}, likelihood ratio, others known" for name in OBSERVERS]
-    _lines(below, cells, "Membership: D-PSGD, breast_cancer, ", "caught at 1%", names)
-    below.set(ylabel="members caught at 1 %", ylim=(-0.04, 1.04))
-    below.legend(frameon=False, fontsize=7)
     return drawing
-
-
-def _lines(axis: Any, cells: dict[tuple[str, str], float], prefix: str, column: str, names: Sequence[str]) -> None:
-    """A line per observer over the available budgets."""
-    given = [case[len(prefix) :].split(": ") for case, what in cells if case.startswith(prefix) and what == column]
-    budgets = list(dict.fromkeys(budget for budget, _ in given))
-    for colour, name in zip(COLOURS, names):
-        values = [cells[f"{prefix}{budget}: {name}", column] for budget in budgets]
-        axis.plot(budgets, values, color=colour, marker="o", label=name)
-    plain(axis)
 
 
 @experiment(seeds=1)
@@ -298,8 +275,4 @@ def main(chosen: Options) -> Made:
         "Records that are reconstructed": first,
         f"Records known to be present, delta = {DELTA:g}": second,
     }
-    return Made(tables, figure([*first, *second], pictures))
-
-
-if __name__ == "__main__":
-    main()
+    return Made(tables, figure(pictures))

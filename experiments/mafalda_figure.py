@@ -1,6 +1,6 @@
 """The cost of noise correlated over rounds, and what a node's neighbours learn: MAFALDA-SGD's two figures.
 
-Run `python -m experiments.mafalda_figure [--quick] [--seeds N] [--out DIR]`; some minutes on two cores.
+It takes some minutes on two cores.
 
 A. Bellet, E. Cyffers, D. Frey, R. Gaudel, D. Lerévérend, F. Taïani: Unified Privacy Guarantees for Decentralized
 Learning via Matrix Factorization, 2025. Settings are those of its authors' code (the package MFDL), unless marked as
@@ -195,7 +195,3 @@ def main(chosen: Options) -> Made:
     rows = utility(chosen.seeds, mus, band) + privacy(chosen.quick)
     title = "Softmax regression on digits, 15 nodes: objective by mu, and what a neighbour learns"
     return Made({title: rows}, draw(rows, mus, list(methods(band))))
-
-
-if __name__ == "__main__":
-    main()

@@ -253,7 +253,3 @@ def main(chosen: Options) -> Made:
             rows += [row(case, column, None, [values[k]]) for column, values in found[name][1].items()]
     rows += single_messages(chosen.quick)
     return Made({"Muffliato: the privacy loss of nodes, by their distance": rows}, draw(published, found))
-
-
-if __name__ == "__main__":
-    main()

@@ -1,7 +1,5 @@
 """What observers with a limited view learn: derived values, attacks, and where the derived values are not bounds.
 
-Run `python -m experiments.observers [--quick] [--seeds N] [--out DIR]`.
-
 - Attack: mu derived from a method's step for a node whose gradient changes by the largest amount, always in one
   direction, and the mu that the best linear score reaches on what the observer sees of real runs (20,000 of them, see
   `experiments.observer_attack`). Data are fixed, so both are equal up to sampling error.
@@ -20,14 +18,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from matplotlib.figure import Figure
 
 import jdfl
-from experiments.common import Made, Options, Row, experiment, row
+from experiments.common import Made, Options, Row, bars, experiment, row
 from experiments.observer_attack import reached, viewer, world
 from jdfl.algorithms.book import Channel
 from jdfl.base import struct
-from jdfl.lab.drawing import COLOURS, plain
 from jdfl.network import as_dense
 from jdfl.observers import Coalition, Everyone, FinalModels, Neighbour, observe_pairs
 from jdfl.observers.observe import blocks
@@ -153,7 +149,7 @@ def hidden(seeds: int, quick: bool) -> list[Row]:
     return made
 
 
-def networks(quick: bool) -> tuple[list[Row], dict[str, jdfl.Pairs]]:
+def networks(quick: bool) -> list[Row]:
     """Epsilon of pairs of nodes, together with that of everyone."""
     m, steps = (12, 6) if quick else (100, 100)
     known = {
@@ -162,43 +158,20 @@ def networks(quick: bool) -> tuple[list[Row], dict[str, jdfl.Pairs]]:
         "exponential": jdfl.network.exponential(m),
     }
     noise = jdfl.Gradients(clip=1.0, mechanism=jdfl.Gaussian(10.0))
-    made, pairs = [], {}
+    made: list[Row] = []
     for name, network in known.items():
         found = observe_pairs(jdfl.DPSGD(gradients=noise), world(m, 0, 1.0), network, steps=steps, delta=1e-5)
         case = f"Networks: {name}, {m} nodes, {steps} rounds"
         made.append(row(case, "median epsilon of pairs", None, [found.median]))
         made.append(row(case, "largest", None, [float(np.nanmax(found.epsilon))]))
         made.append(row(case, "epsilon of everyone", None, [found.epsilon_claimed]))
-        pairs[name] = found
-    return made, pairs
-
-
-def figure(pairs: dict[str, jdfl.Pairs]) -> Figure:
-    """Epsilon by the distance between nodes, a panel per network."""
-    drawing = Figure(figsize=(9.0, 3.2), layout="constrained")
-    for i, (axis, (name, one)) in enumerate(zip(drawing.subplots(1, 3, sharey=True), pairs.items())):
-        table = one.by_distance()
-        axis.fill_between(table["distance"], table["epsilon min"], table["epsilon max"], color=COLOURS[0], alpha=0.18)
-        axis.plot(table["distance"], table["epsilon median"], color=COLOURS[0], marker="o", label="pairs, median")
-        axis.axhline(one.epsilon_claimed, color=COLOURS[1], linestyle="--", label="everyone")
-        axis.set_yscale("log")
-        axis.set_ylim(bottom=1e-3)
-        axis.set_xlabel("links between the nodes")
-        axis.set_title(name, fontsize=10)
-        plain(axis)
-        if not i:
-            axis.set_ylabel("epsilon, of fixed gradients")
-            axis.legend(frameon=False)
-    return drawing
+    return made
 
 
 @experiment(seeds=3)
 def main(chosen: Options) -> Made:
     """All parts; with `--quick` one method and small networks."""
-    made, pairs = networks(chosen.quick)
-    rows = [*attacked(chosen.seeds, chosen.quick), *hidden(chosen.seeds, chosen.quick), *made]
-    return Made({"What observers learn": rows}, figure(pairs))
-
-
-if __name__ == "__main__":
-    main()
+    pairs = networks(chosen.quick)
+    rows = [*attacked(chosen.seeds, chosen.quick), *hidden(chosen.seeds, chosen.quick), *pairs]
+    columns = ["median epsilon of pairs", "largest", "epsilon of everyone"]
+    return Made({"What observers learn": rows}, bars(pairs, columns, "epsilon, of fixed gradients"))

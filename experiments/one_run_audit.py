@@ -1,6 +1,6 @@
 """What an audit in one run detects: sound noise, and noise and clips that differ from what is accounted for.
 
-Run `python -m experiments.one_run_audit [--quick] [--seeds N] [--out DIR]`; some minutes on two cores.
+It takes some minutes on two cores.
 
 D-PSGD on least squares, 8 nodes of 600 records, 600 parameters, 8 rounds, noise for epsilon = 4 at delta = 1e-5. Every
 seed is one run, with its own canaries and coins. The bound is at delta = .2 / canaries, for which the accounted epsilon
@@ -124,7 +124,3 @@ def main(chosen: Options) -> Made:
                 rows += lines(case, audits(canaries, chosen.seeds))
     rows += [] if chosen.quick else perceptron()
     return Made({"An audit in one run": rows}, bars(rows, ["epsilon shown"], "epsilon", marks="epsilon accounted"))
-
-
-if __name__ == "__main__":
-    main()

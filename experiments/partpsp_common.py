@@ -267,15 +267,12 @@ def tasks(row: str, *, quick: bool = False) -> list[Task]:
     return [vit_task(small=small)]
 
 
-def resnet_task(rate: float, *, small: bool, norm: Literal["group", "batch"] = "group") -> Task:
-    """ResNet-18 on Fashion-MNIST with a shared rate; `small`: width 8 and 2,000 images.
-
-    `norm`: "batch" is BatchNorm with the means and variances of a node's own batches.
-    """
+def resnet_task(rate: float, *, small: bool) -> Task:
+    """ResNet-18 on Fashion-MNIST with a shared rate; `small`: width 8 and 2,000 images."""
     data = images("fashion_mnist")
     shape = (8, 8, 3) if data == "digits" else (28, 28, 3)
-    model = jdfl.models.resnet18(norm, shape=shape, width=8 if small else 64)
-    title = f"ResNet-18{', BatchNorm' * (norm == 'batch')}, gamma_s = {rate:g}/{data}"
+    model = jdfl.models.resnet18(shape=shape, width=8 if small else 64)
+    title = f"ResNet-18, gamma_s = {rate:g}/{data}"
     if not small:
         return Task(title, data, model, lr_shared=rate, clip=RESNET_CLIP)
     return _reduced(f"{title}, width 8", data, model, rate, RESNET_CLIP)

@@ -1,8 +1,8 @@
 """DPPS paper, Figure 2: real, estimated (Eq. 22) and certified distances between messages, round by round.
 
-Run `python -m experiments.partpsp_figure2 [--quick] [--seeds N] [--out DIR]`. Ten nodes train the perceptron with
-PartPSP, with one or two of its layers shared, on 2-Out and EXP: b = 5, C' = .78, lambda = .55 (one layer) or .62 (two),
-global averaging in every 5th round. Each source of S has its own runs, in which it scales the noise:
+Ten nodes train the perceptron with PartPSP, with one or two of its layers shared, on 2-Out and EXP: b = 5, C' = .78,
+lambda = .55 (one layer) or .62 (two), global averaging in every 5th round. Each source of S has its own runs, in which
+it scales the noise:
 
 - Eq. 22, published: the published code's reading, 120 rounds as in the files published with it, whose numbers are the
   paper's here (`python -m experiments.partpsp_scale` has what this reading consists of);
@@ -171,7 +171,3 @@ def main(chosen: Options) -> Made:
     others = "the published files' or the study's numbers, and ours"
     title = f"{task.title}: 10 nodes, b = 5, clip {clip_of(task):g} ({others})"
     return Made({title: rows_of(cells)}, draw(cells, task.title))
-
-
-if __name__ == "__main__":
-    main()

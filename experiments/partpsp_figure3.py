@@ -1,11 +1,10 @@
 """DPPS paper, Figure 3: the mean real sensitivity (RAS) over the shared part and over the network's degree.
 
-Run `python -m experiments.partpsp_figure3 [--quick] [--seeds N] [--out DIR]`. Ten nodes train the perceptron with
-PartPSP, b = 5, global averaging in every 4th round, noise by Eq. 22 with C' = .95 and lambda = .55 for every shared
-part and network. RAS is the mean over rounds of the largest l1 distance between two nodes' messages before noise.
-Everything is in the published code's reading (`experiments.partpsp_common`): 120 rounds, gradients clipped to 200 in
-l1, which hardly ever happens, and the wirings of its files, whose numbers are the paper's here. Means without the first
-four rounds are given too.
+Ten nodes train the perceptron with PartPSP, b = 5, global averaging in every 4th round, noise by Eq. 22 with C' = .95
+and lambda = .55 for every shared part and network. RAS is the mean over rounds of the largest l1 distance between two
+nodes' messages before noise. Everything is in the published code's reading (`experiments.partpsp_common`): 120 rounds,
+gradients clipped to 200 in l1, which hardly ever happens, and the wirings of its files, whose numbers are the paper's
+here. Means without the first four rounds are given too.
 
 `1 layer, text` is our reading, which keeps the norm of the start: most of its RAS is that of the first four rounds.
 `1 layer, real S` is the published one with the true distances as S. With all layers shared, noise overwhelms the runs:
@@ -133,7 +132,3 @@ def main(chosen: Options) -> Made:
     title = f"Mean real sensitivity, {ours.title}"
     rows = rows_of(cells, compared=ours.data == "mnist")
     return Made({f"{title} (10 nodes, b = 5, noise by Eq. 22 unless marked as real S)": rows}, draw(cells, title))
-
-
-if __name__ == "__main__":
-    main()

@@ -1,9 +1,8 @@
 """DPPS paper, Figure 4: the mean real sensitivity (RAS) over the number of nodes, for d-Out of several degrees and EXP.
 
-Run `python -m experiments.partpsp_figure4 [--quick] [--seeds N] [--out DIR]`. PartPSP, the perceptron with one shared
-layer, b = 5, global averaging in every 4th round, noise by Eq. 22 with C' = .95 and lambda = .55, all in the published
-code's reading. The nodes share the 60,000 images, and RAS is the mean of the first 20 rounds, as in the code that draws
-the figure; the paper's numbers are those of the files published with it.
+PartPSP, the perceptron with one shared layer, b = 5, global averaging in every 4th round, noise by Eq. 22 with C' = .95
+and lambda = .55, all in the published code's reading. The nodes share the 60,000 images, and RAS is the mean of the
+first 20 rounds, as in the code that draws the figure; the paper's numbers are those of the files published with it.
 
 The paper's claim is that RAS hardly depends on N while d is far below N. Here that means: for N >= 4 d the largest mean
 RAS of a degree is at most 1.25 times the smallest. Two further means are of the same rounds: `without the first four`,
@@ -115,7 +114,3 @@ def main(chosen: Options) -> Made:
     rows = [one for which, cells in kinds.items() for one in rows_of(cells, which, compared=compared)]
     title = f"Mean real sensitivity, {task.title}, one layer"
     return Made({f"{title} (b = 5, noise by Eq. 22)": rows}, draw(kinds[WHOLE], title))
-
-
-if __name__ == "__main__":
-    main()

@@ -25,10 +25,9 @@ from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
-from matplotlib.figure import Figure
 
 import jdfl
-from experiments.common import Made, Options, Row, experiment, row
+from experiments.common import Made, Options, Row, bars, experiment, row
 from experiments.partpsp_common import (
     NOISE_RATE,
     PARTS,
@@ -46,7 +45,7 @@ from experiments.partpsp_paper import FIGURE2
 from jdfl.problems import NeuralProblem
 
 B, CONSTANT, CONTRACTION = 5.0, 0.78, {"1 layer": 0.55, "2 layers": 0.62}
-FIRST, WITHIN = 4, 2.0  # rounds that are left out, and the factor that is required
+FIRST = 4  # rounds that are left out
 OURS, CODE, START = "ours", "code", "authors' start"
 
 
@@ -151,22 +150,6 @@ def rows_of(cells: Mapping[tuple[str, str], list[np.ndarray]]) -> list[Row]:
     return made
 
 
-def draw(cells: Mapping[tuple[str, str], list[np.ndarray]], title: str) -> Figure:
-    """Peaks of all readings over the published ones, a panel per number of layers."""
-    fig = Figure(figsize=(10, 0.28 * len(cells) / 2 + 1.5), layout="constrained")
-    for axis, part in zip(fig.subplots(1, 2), CONTRACTION):
-        mine = {name: runs for (one, name), runs in cells.items() if one == part}
-        ratio = [np.mean([run[:, 0].max() for run in runs]) / FIGURE2[part, "2-Out"].peak for runs in mine.values()]
-        axis.axvspan(1 / WITHIN, WITHIN, color="#009E73", alpha=0.2)
-        axis.plot(ratio, range(len(mine)), "o", color="#0072B2")
-        axis.set_yticks(range(len(mine)), list(mine), fontsize=7)
-        axis.invert_yaxis()
-        axis.set(xscale="log", xlabel="peak / published (shaded: a factor of 2)", title=f"{part}, 2-Out")
-        axis.grid(alpha=0.3)
-    fig.suptitle(title)
-    return fig
-
-
 @experiment(seeds=3, flags={"--weights": {"type": Path, "help": "the folder of the authors' two files"}})
 def main(chosen: Options) -> Made:
     """All readings; with `--quick` four of them, on 20,000 images."""
@@ -181,8 +164,6 @@ def main(chosen: Options) -> Made:
         problem = authors_start(chosen.more["weights"], problem_of(reading.task, PARTS["2 layers"]))
         cells["2 layers", START] = [seen("2 layers", reading, seed, problem) for seed in range(chosen.seeds)]
     title = f"Real distances, {mlp_task(quick=chosen.quick).title}, 2-Out, b = 5"
-    return Made({f"{title} (the files published with the code, and ours)": rows_of(cells)}, draw(cells, title))
-
-
-if __name__ == "__main__":
-    main()
+    rows = rows_of(cells)
+    fig = bars(rows, ["peak / published"], "peak / published")
+    return Made({f"{title} (the files published with the code, and ours)": rows}, fig)

@@ -1,8 +1,8 @@
 """PartPSP under label skew: when sharing a layer helps, on all classes and on a node's own classes.
 
-Run `python -m experiments.partpsp_skew [--quick] [--seeds N] [--out DIR]`. The perceptron of Table II on 4-Out, split
-at random, by Dirichlet(alpha) per class, and with one label per node. "global" is the accuracy on the test set, "own"
-that on test examples distributed over classes like a node's training examples, both averaged over the nodes.
+The perceptron of Table II on 4-Out, split at random, by Dirichlet(alpha) per class, and with one label per node.
+"global" is the accuracy on the test set, "own" that on test examples distributed over classes like a node's training
+examples, both averaged over the nodes.
 
 Nodes then have from a few to thousands of examples. For all splits, batches of 100 are drawn with replacement, which
 works for the smallest node too, and runs have 720 rounds, with learning rates decreasing in the same rounds as in
@@ -17,11 +17,10 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from matplotlib.figure import Figure
 from rich import print as say
 
 import jdfl
-from experiments.common import Made, Options, Row, experiment, row
+from experiments.common import Made, Options, Row, bars, experiment, row
 from experiments.partpsp_common import SHARED, Task, alone, images, method, mlp_task, networks, problem_of, trained
 from jdfl.problems.datasets import load
 
@@ -77,28 +76,9 @@ def collect(splits: Sequence[str], seeds: int, *, quick: bool) -> list[Row]:
     return rows
 
 
-def draw(rows: Sequence[Row], splits: Sequence[str]) -> Figure:
-    """A panel per accuracy: the methods over the splits."""
-    fig = Figure(figsize=(9, 4.2), layout="constrained")
-    axes = fig.subplots(1, 2, sharey=True)
-    for axis, column in zip(axes, METRICS):
-        for name in METHODS:
-            values = [one.mean for one in rows if one.column == column and one.case.endswith(f": {name}")]
-            axis.plot(values, "o-" if "frozen" not in name and name != "LocalOnly" else "s--", label=name)
-        axis.set_xticks(range(len(splits)), splits, rotation=30, ha="right")
-        axis.set_title(f"{column} classes")
-    axes[0].set_ylabel("accuracy, %")
-    fig.legend(*axes[0].get_legend_handles_labels(), loc="outside upper center", ncols=3, frameon=False)
-    return fig
-
-
 @experiment(seeds=1)
 def main(chosen: Options) -> Made:
     """All splits, or two with `--quick`."""
     splits = QUICK if chosen.quick else tuple(SPLITS)
     rows = collect(splits, chosen.seeds, quick=chosen.quick)
-    return Made({"Label skew: accuracy, % (study and ours)": rows}, draw(rows, splits))
-
-
-if __name__ == "__main__":
-    main()
+    return Made({"Label skew: accuracy, % (study and ours)": rows}, bars(rows, list(METRICS), "accuracy, %"))

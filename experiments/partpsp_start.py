@@ -1,10 +1,9 @@
 """DPPS paper, Table II: what a trained start of the large models changes.
 
-Run `python -m experiments.partpsp_start [--quick] [--seeds N] [--out DIR]`. Weights trained on ImageNet, from which a
-ResNet-18 can start, are not available here; the published code's transformers start from weights trained on CIFAR-10
-itself. Two starts of each model are compared: at random, and after a training without noise over 12 epochs, on images
-of CIFAR-10 for the ResNet, which then learns Fashion-MNIST, and on the same images for the transformer. A start that
-has seen the data is a release of them that no epsilon of the run covers.
+Weights trained on ImageNet, from which a ResNet-18 can start, are not available here; the published code's transformers
+start from weights trained on CIFAR-10 itself. Two starts of each model are compared: at random, and after a training
+without noise over 12 epochs, on images of CIFAR-10 for the ResNet, which then learns Fashion-MNIST, and on the same
+images for the transformer. A start that has seen the data is a release of them that no epsilon of the run covers.
 
 All is on 4-Out, with noise scaled by the real sensitivity, as in Table II. "start" is the accuracy before the first
 round. The models are "reduced" where there is no accelerator (`experiments.partpsp_common`): the paper's numbers are
@@ -105,7 +104,3 @@ def main(chosen: Options) -> Made:
     shown = [one for one in rows if one.case.endswith((": random", ": trained"))]
     columns = list(dict.fromkeys(one.column for one in shown))
     return Made({"Table II: starts": rows}, bars(shown, columns, "accuracy, %"))
-
-
-if __name__ == "__main__":
-    main()

@@ -25,11 +25,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
-from matplotlib.figure import Figure
 from rich import print as say
 
 import jdfl
-from experiments.common import Made, Options, Row, experiment, row
+from experiments.common import Made, Options, Row, bars, experiment, row
 from experiments.partpsp_common import (
     FLAGS,
     NOISE_RATE,
@@ -50,7 +49,6 @@ from experiments.partpsp_paper import ACCURACY, NETWORKS, STUDY, STUDY_ALONE, Ce
 LEVELS: tuple[float | None, ...] = (1.0, 2.0, 3.0, None)
 BOUNDED = (1.0, 2.0, 3.0)  # b of certified runs
 CLIP = 10.0  # of the certified runs, in l1; a perceptron's gradients have norm 100 or so at the start, 10 at the end
-COLOURS = dict(zip(SHARED, ("#0072B2", "#56B4E9", "#D55E00", "#CC79A7")))
 
 
 def level(b: float | None) -> str:
@@ -143,26 +141,6 @@ def median(S: np.ndarray, apart: np.ndarray) -> float:
     return float(np.median(S[here] / apart[here])) if here.any() else 0.0
 
 
-def draw(rows: Sequence[Row]) -> Figure:
-    """A panel per network and model: ours as circles, the paper's as crosses, LocalOnly as a line."""
-    panels = list(dict.fromkeys(one.case.split(": ")[-2] for one in rows if one.case.endswith(tuple(SHARED))))
-    fig = Figure(figsize=(3.4 * min(4, len(panels)), 3.4 * -(-len(panels) // 4)), layout="constrained")
-    axes = fig.subplots(-(-len(panels) // 4), min(4, len(panels)), squeeze=False, sharey=True)
-    for axis, panel in zip(axes.flat, panels):
-        for name, colour in COLOURS.items():
-            mine = [one for one in rows if one.case.endswith(f"{panel}: {name}") and "study" not in one.column]
-            axis.plot([one.mean for one in mine], "o-", color=colour, label=name)
-            axis.plot([one.paper for one in mine], "x:", color=colour, alpha=0.6)
-        title, _, net = panel.rpartition(", ")
-        local = [one.mean for one in rows if one.case.endswith(f"{title}: LocalOnly") and one.column == "NoDP"]
-        axis.axhline(local[0], color="black", linestyle="--", label="LocalOnly")
-        axis.set_xticks(range(len(LEVELS)), [level(b) for b in LEVELS])
-        axis.set_title(f"{title}\n{net}", fontsize=8)
-    axes[0, 0].set_ylabel("accuracy, % (crosses: the paper)")
-    fig.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside upper center", ncols=5, frameon=False)
-    return fig
-
-
 @experiment(seeds=1, flags=FLAGS)
 def main(chosen: Options) -> Made:
     """The chosen rows of the table, and the certified schedule for the perceptron."""
@@ -176,8 +154,4 @@ def main(chosen: Options) -> Made:
     tables = {"Table II: final accuracy, % (real sensitivity: an oracle)": made}
     if bounded:
         tables["The certified schedule: accuracy, %, and epsilon of the whole run"] = bounded
-    return Made(tables, draw(made))
-
-
-if __name__ == "__main__":
-    main()
+    return Made(tables, bars(made, list(map(level, LEVELS)), "accuracy, %"))

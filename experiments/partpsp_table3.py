@@ -106,7 +106,3 @@ def main(chosen: Options) -> Made:
     names = dict.fromkeys(one.column for one in rows)
     shown = [name for name in names if "too small" not in name and "distance" not in name]
     return Made({"Table III: final accuracy, % (b = 5)": rows}, bars(rows, shown, "accuracy, %"))
-
-
-if __name__ == "__main__":
-    main()

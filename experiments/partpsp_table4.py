@@ -111,7 +111,3 @@ def main(chosen: Options) -> Made:
         rows += [*mine, *growth(model, task.title, mine)]
     fig = bars(rows, ["compute, s", "communication, s", "both, s"], "seconds of a run")
     return Made({"Table IV: seconds of a run": rows}, fig)
-
-
-if __name__ == "__main__":
-    main()

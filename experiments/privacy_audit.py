@@ -1,7 +1,5 @@
 """An attack on every registered private algorithm, and on variants whose noise protects nothing.
 
-Run `python -m experiments.privacy_audit [--quick] [--seeds N] [--out DIR]`.
-
 Least squares at 8 nodes with 200 parameters; one record of node 0 is the canary, with its label at either extreme. In
 the first table an algorithm claims its epsilon, and the attack must not show more. In the second it claims nothing, and
 the attack must show more than the noise would give if all assumptions held:
@@ -214,7 +212,3 @@ def main(chosen: Options) -> Made:
         for title, wanted in (("Claimed", True), ("Not claimed", False))
     }
     return Made(tables, bars(rows, ["shown epsilon"], "epsilon", marks="accounted epsilon"))
-
-
-if __name__ == "__main__":
-    main()

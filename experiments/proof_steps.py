@@ -1,7 +1,7 @@
 """Steps of the three papers' proofs that do not hold, each with an example that satisfies what the step assumes.
 
-Run `python -m experiments.proof_steps [--quick] [--seeds N] [--out DIR]`. Everything is exact or a few thousand
-multiplications, a second in all. The steps that hold are tests (tests/theory/test_*_theorems.py).
+Everything is exact or a few thousand multiplications, a second in all. The steps that hold are tests
+(tests/theory/test_*_theorems.py).
 
 - CEPS, Lemma 1: five nodes select two each, so that the links of any two rounds connect all nodes, but two pairs select
   only each other and never agree: ||A^(i -> a) d_j||^2 and the lemma's bound after 12,000 communications. The proof
@@ -195,7 +195,3 @@ def rows_of(seeds: int) -> list[Row]:
 def main(chosen: Options) -> Made:
     rows = rows_of(chosen.seeds)
     return Made({"Steps of proofs that do not hold": rows}, bars(rows, ["left / bound"], "left side / bound"))
-
-
-if __name__ == "__main__":
-    main()

@@ -1,6 +1,6 @@
 """Averages, counts and shares that the three papers state, computed again from their own tables and settings.
 
-Run `python -m experiments.published_sums [--quick] [--seeds N] [--out DIR]`. Nothing is trained: a second.
+Nothing is trained.
 
 - DPPS paper, section V-D: wins of each method in Table II, and relative improvements of the average accuracy.
 - DPPS paper, Appendix II: average decreases of accuracy in Table III and of accuracy and time in Table IV, as the ratio
@@ -144,7 +144,3 @@ def main(chosen: Options) -> Made:
     rows = [*dpps(), *ceps(), *doadp()]
     fig = bars(rows, ["saved, %"], "volume saved by CEPS-1BCS, %")
     return Made({"Sums: as stated, and from the papers' tables": rows}, fig)
-
-
-if __name__ == "__main__":
-    main()

@@ -1,10 +1,10 @@
 """How many attackers every rule bears under every attack, next to the number for which its paper bounds the error.
 
-Run `python -m experiments.robust_breakdown [--quick] [--seeds N] [--out DIR]`. The problem of the robustness atlas on
-25 nodes that are all linked: 0 to 12 of them attack, and every rule is given their number. A rule has broken down where
-the accuracy of the worst honest node has lost half of what it is above 0.5 without attackers. The rows have the largest
-share of attackers below which this never happened, by seed; 0.48 is all that was tried. Where the rule's paper bounds
-the error, the share is that of its largest number of attackers among 24 in-neighbours.
+The problem of the robustness atlas on 25 nodes that are all linked: 0 to 12 of them attack, and every rule is given
+their number. A rule has broken down where the accuracy of the worst honest node has lost half of what it is above 0.5
+without attackers. The rows have the largest share of attackers below which this never happened, by seed; 0.48 is all
+that was tried. Where the rule's paper bounds the error, the share is that of its largest number of attackers among 24
+in-neighbours.
 
 --quick tries 0, 4, 8 and 12 attackers with one seed. What is done is kept in DIR/robust_breakdown_jobs.
 """
@@ -42,7 +42,3 @@ def main(chosen: Options) -> Made:
         rows.append(row(rule.title, "bound of its paper", None, [rule.most(NODES - 1) / NODES]))
     fig = bars(rows, ["least of all attacks"], "share of attackers that is borne", marks="bound of its paper")
     return Made({"Shares of attackers that rules bear": rows}, fig)
-
-
-if __name__ == "__main__":
-    main()

@@ -1,10 +1,9 @@
 """The robustness atlas: rules against attacks on several graphs, with several shares of attackers and seeds.
 
-Run `python -m experiments.robustness_atlas [--quick] [--seeds N] [--out DIR]`. 25 nodes learn logistic regression with
-100 parameters for 200 rounds (`jdfl.RobustDSGD` with momentum); every rule is given the most attackers that are around
-one honest node. Numbers are means over the honest nodes of the accuracy of their own models on a test set, and the
-accuracy of the worst. --quick has one share of attackers and two seeds, 1,100 cells; the full atlas has three shares,
-and 58 seeds make it 95,700.
+25 nodes learn logistic regression with 100 parameters for 200 rounds (`jdfl.RobustDSGD` with momentum); every rule is
+given the most attackers that are around one honest node. Numbers are means over the honest nodes of the accuracy of
+their own models on a test set, and the accuracy of the worst. --quick has one share of attackers and two seeds, 1,100
+cells; the full atlas has three shares, and 58 seeds make it 95,700.
 
 What is done is kept in DIR/robustness_atlas_jobs, one file per rule, attack and seed range: the same command goes on
 after it was cut off. `--cell cs-plus/dissensus/two-worlds/0.16/0` runs one cell through `jdfl.run` and prints its
@@ -158,7 +157,3 @@ def main(chosen: Options) -> Made:
     save_figure(drawn(found, "worst accuracy", [(graph, {"graph": graph}) for graph in GRAPHS]), graphs)
     print("written:", _page(chosen.out, found, path, graphs))
     return Made({"Accuracy of honest nodes, over all graphs, shares and seeds": rows}, figure)
-
-
-if __name__ == "__main__":
-    main()

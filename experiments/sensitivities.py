@@ -1,7 +1,5 @@
 """The sensitivity of every built-in private setting: what is claimed, and the largest change that was found.
 
-Run `python -m experiments.sensitivities [--quick] [--seeds N] [--out DIR]`.
-
 Two runs on neighbouring data are made side by side with the same keys. Wherever noise is added, the second continues
 with what the first has released, so both have the same messages so far: what is left of the difference is what the
 records change in the next release, as composition counts it. For every setting there are
@@ -485,7 +483,3 @@ def main(chosen: Options) -> Made:
     """All settings, or with `--quick` a few of them."""
     rows = collect(chosen.seeds, 0, QUICK) if chosen.quick else collect(chosen.seeds, 2)
     return Made({"Claimed, and measured in units of what is claimed": rows})
-
-
-if __name__ == "__main__":
-    main()

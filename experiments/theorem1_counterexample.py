@@ -1,6 +1,6 @@
 """DO-ADP's Theorem 1 under attack: its noise does not give what the theorem claims.
 
-Run `python -m experiments.theorem1_counterexample [--quick] [--seeds N] [--out DIR]`; a minute and a half on two cores.
+It takes a minute and a half on two cores.
 
 W. Huo et al., Theorem 1, requires only sqrt(k / d) of the noise, since a message has k of d entries, and another factor
 p for inactive nodes. An attacker who adds up what a node sends gets all entries of all its noisy gradients, and sees
@@ -19,18 +19,15 @@ mu is such that N(0, 1) and N(mu, 1) are as hard to distinguish as the two datas
 """
 
 import math
-from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from matplotlib.figure import Figure
-from scipy.special import ndtr
 
 import jdfl
-from experiments.common import Made, Options, Row, experiment, row
+from experiments.common import Made, Options, Row, bars, experiment, row
 from jdfl.algorithms.choco import safe_gamma
 from jdfl.algorithms.doadp import State
 from jdfl.base import struct
@@ -166,29 +163,6 @@ def alone(n: int, runs: int, seeds: int) -> list[Row]:
     return rows
 
 
-def draw(rows: Sequence[Row]) -> Figure:
-    """Both parts: delta over epsilon of normal distributions mu apart, with what was claimed and shown."""
-    cell = {(one.case, one.column): one.mean for one in rows}
-    figure = Figure(figsize=(9, 3.8), layout="constrained")
-    first, second = figure.subplots(1, 2)
-    cases = list(NOISES.values())
-    place = np.arange(len(cases))
-    first.bar(place - 0.2, [cell[case, "published delta"] for case in cases], 0.4, color="#D55E00", label="claimed")
-    first.bar(place + 0.2, [cell[case, "delta shown"] for case in cases], 0.4, color="#0072B2", label="shown, 95 %")
-    first.set_xticks(place, cases)
-    first.set(ylabel="delta at the epsilon that Theorem 1 claims", title="the theorem (a record replaced)")
-    first.legend(frameon=False)
-    grid = np.linspace(-4, 7, 400)
-    for share, colour in zip(SHARES, ("#0072B2", "#009E73", "#CC79A7")):
-        case = f"k/d = {share:g}"
-        shown, claimed = cell[case, "mu shown"], cell[case, "mu by the paper's sensitivity"]
-        second.plot(ndtr(-grid), ndtr(shown - grid), color=colour, label=f"{case}: shown, mu = {shown:.2f}")
-        second.plot(ndtr(-grid), ndtr(claimed - grid), "--", color=colour, label=f"claimed, mu = {claimed:.2f}")
-    second.set(xlabel="false alarms", ylabel="canaries found", title="the sensitivity alone, 40 rounds")
-    second.legend(frameon=False, fontsize=7)
-    return figure
-
-
 @experiment(seeds=1)
 def main(chosen: Options) -> Made:
     """Both parts; with `--quick` the first is small, and the second has the runs that it needs."""
@@ -196,8 +170,4 @@ def main(chosen: Options) -> Made:
     first = whole(200 if small else 2500, 8 if small else 44, 200 if small else 600, chosen.seeds)
     second = alone(60 if small else 200, 1000 if small else 1500, chosen.seeds)
     tables = {"Theorem 1 in its own terms": first, "The reduced sensitivity alone": second}
-    return Made(tables, draw([*first, *second]))
-
-
-if __name__ == "__main__":
-    main()
+    return Made(tables, bars(second, ["mu shown"], "mu", marks="mu by the paper's sensitivity"))

@@ -1,7 +1,7 @@
 """The constants and preconditions of the three papers' convergence theorems, at the papers' own settings.
 
-Run `python -m experiments.theory_constants [--quick] [--seeds N] [--out DIR]`. Nothing is trained but a few rounds of
-the DPPS paper's perceptron. Numbers outside the range of floats are given by their decimal logarithm.
+Nothing is trained but a few rounds of the DPPS paper's perceptron. Numbers outside the range of floats are given by
+their decimal logarithm.
 
 CEPS, Theorem 1, requires c >= c_0 = (80 m sqrt(l) / (1 - tau))^2 with tau = (1 - m^(-m B))^(1/B), where sigma_i = c /
 t_i. Assumption 4 requires the union of the links selected in B + 1 communication rounds to be connected; the paper
@@ -233,7 +233,3 @@ def main(chosen: Options) -> Made:
         "DO-ADP, Theorems 1 and 2: used and required": used,
     }
     return Made(tables, bars(used, ["gamma"], "gamma of Theorem 2, and of the paper's experiments"))
-
-
-if __name__ == "__main__":
-    main()

@@ -1,9 +1,8 @@
 """All methods on unreliable networks: against the share of lost messages, and against simulated time.
 
-Run `python -m experiments.unreliable [--quick] [--seeds N] [--out DIR]`. Example 1 of the CEPS paper, with equal
-numbers of rows per node, on one Erdos-Renyi graph, without noise; every seed has its own data and faults. Step sizes
-are half of 1 / L, L being the largest curvature of a node's loss (a tenth for momentum), and are not tuned: each method
-is compared with itself, on networks that get worse.
+Example 1 of the CEPS paper, with equal numbers of rows per node, on one Erdos-Renyi graph, without noise; every seed
+has its own data and faults. Step sizes are half of 1 / L, L being the largest curvature of a node's loss (a tenth for
+momentum), and are not tuned: each method is compared with itself, on networks that get worse.
 
 Loss: both directions of a link are lost together, independently in every round, or in bursts of ten rounds on average
 (Gilbert-Elliott) with the same share. The weight of a missing message goes to the node's own row; with push-sum the
@@ -24,15 +23,13 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from matplotlib.figure import Figure
 
 import jdfl
 from experiments.ceps_stragglers import Size
-from experiments.common import Made, Options, Row, experiment, row
+from experiments.common import Made, Options, Row, bars, experiment, row
 from experiments.fair_comparison import nodes_objective
 from jdfl import algorithms
 from jdfl import network as nw
-from jdfl.lab.drawing import COLOURS
 
 BURST = 10.0  # rounds
 SHARES = (0.1, 0.3, 0.6)
@@ -159,33 +156,6 @@ def _at(history: pd.DataFrame, seconds: float) -> float:
     return float(_numbers(history, "nodes_objective")[max(done, 1) - 1])
 
 
-def draw(rows: Sequence[Row], found: dict[str, list[pd.DataFrame]]) -> Figure:
-    """The objective against the share of lost messages, and against simulated seconds."""
-    fig = Figure(figsize=(12, 4.6), layout="constrained")
-    left, right = fig.subplots(1, 2)
-    for method, colour, marker in zip(dict.fromkeys(one.case for one in rows), COLOURS * 2, "oooooooxxxxxxx"):
-        here = {one.column: one.mean for one in rows if one.case == method}
-        for bursts in (False, True):
-            end = ", bursts" if bursts else ""
-            values = [here["0% lost"], *(here[f"{share:.0%} lost{end}"] for share in SHARES)]
-            style = "--" if bursts else "-"
-            label = None if bursts else method
-            left.plot((0.0, *SHARES), np.divide(values, values[0]), style, marker=marker, color=colour, label=label)
-        for end, style in (("", "-"), (", first half", "--")):
-            for one in found.get(method + end, ()):
-                right.plot(one["network_seconds"], one["nodes_objective"], style, color=colour, alpha=0.7)
-    left.set_xlabel("share of messages lost (dashed: in bursts)")
-    right.set_xlabel("simulated seconds of a node (mean); dashed: the first half to respond")
-    left.set_ylabel("objective of the nodes' own models, relative to no loss")
-    right.set_ylabel("objective of the nodes' own models")
-    right.set_xscale("log")
-    right.set_yscale("log")
-    for axis in (left, right):
-        axis.grid(alpha=0.3)
-    fig.legend(*left.get_legend_handles_labels(), loc="outside upper center", ncols=6, frameon=False)
-    return fig
-
-
 @experiment(seeds=3)
 def main(chosen: Options) -> Made:
     """All methods, or two on a small problem with `--quick`."""
@@ -193,14 +163,9 @@ def main(chosen: Options) -> Made:
     problem = jdfl.problems.example1(size.m, size.n, size.s, size.rows)
     names = ("CEPS", "SGP") if chosen.quick else tuple(methods(problem, size.s))
     rows = losses(size, names, chosen.seeds)
-    found = times(size, names, chosen.seeds)
+    timed = at_seconds(times(size, names, chosen.seeds))
     print("Networks with message loss are refused by:", ", ".join(refused(problem, nw.link_loss(base(size), 0.1))))
-    tables = {
-        "Objective of the nodes' own models under message loss": rows,
-        "The same at equal simulated time": at_seconds(found),
-    }
-    return Made(tables, draw(rows, found))
-
-
-if __name__ == "__main__":
-    main()
+    tables = {"Objective of the nodes' own models under message loss": rows, "The same at equal simulated time": timed}
+    return Made(
+        tables, bars(rows, list(dict.fromkeys(one.column for one in rows)), "objective of the nodes' own models")
+    )

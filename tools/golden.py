@@ -46,7 +46,6 @@ EXPERIMENTS = (
     "ceps_figure4",
     "gpsp_quality",
     "codecs",
-    "dpps_consensus",
     "partpsp_figure3",
     "doadp_equal_noise",
     "doadp_figure3",
@@ -113,7 +112,7 @@ def statements(only: str) -> Iterator[tuple[str, Any]]:
 
 
 def experiments(only: str) -> Iterator[tuple[str, Any]]:
-    """The results of ten experiments in their quick form."""
+    """The results of some experiments in their quick form."""
     for name in (name for name in EXPERIMENTS if only in name):
         with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stdout(io.StringIO()):
             import_module(f"experiments.{name}").main(["--quick", "--out", folder])
