@@ -10,7 +10,7 @@ from experiments import privacy_audit
 from jdfl.algorithms.gradients import takes_noise
 from tests.field import ROWS
 
-TINY = privacy.Series("tiny", 6, (20, 40), rounds=12, clips=(0.5, 2.0), curve=True, n=40, s=3)
+TINY = privacy.Series("tiny", 6, (20, 40), rounds=12, clips=(0.5, 2.0), n=40, s=3)
 
 
 def test_public_constants_need_the_sizes_alone():

@@ -139,7 +139,7 @@ def attack(
     wrong = errors(*held, best_threshold(*known, partial(excluded_epsilons, delta=delta), confidence))
     shown = None
     if epsilon is not None:
-        threshold = best_threshold(*known, partial(excluded_deltas, epsilon=epsilon), confidence)
+        threshold = best_threshold(*known, partial(_excluded_deltas, epsilon=epsilon), confidence)
         shown = delta_bound(*errors(*held, threshold), *sizes, epsilon, confidence)
     return Attack(
         epsilon_lower=epsilon_bound(*wrong, *sizes, delta, confidence),
@@ -215,7 +215,7 @@ def epsilon_bound(above: int, below: int, n0: int, n1: int, delta: float, confid
 
 def delta_bound(above: int, below: int, n0: int, n1: int, epsilon: float, confidence: float) -> float:
     """The delta >= 0 that these error counts exclude at this epsilon and confidence, in both directions together."""
-    return max(0.0, float(excluded_deltas(*_rates(above, below, n0, n1, confidence), epsilon)))
+    return max(0.0, float(_excluded_deltas(*_rates(above, below, n0, n1, confidence), epsilon)))
 
 
 def _rates(above: Any, below: Any, n0: int, n1: int, confidence: float) -> tuple[np.ndarray, np.ndarray]:
@@ -224,7 +224,7 @@ def _rates(above: Any, below: Any, n0: int, n1: int, confidence: float) -> tuple
     return most_likely(above, n0, level), most_likely(below, n1, level)
 
 
-def excluded_deltas(first: np.ndarray, second: np.ndarray, epsilon: float) -> np.ndarray:
+def _excluded_deltas(first: np.ndarray, second: np.ndarray, epsilon: float) -> np.ndarray:
     """The deltas at this epsilon that these rates exclude, in both directions together."""
     return np.maximum(1 - second - math.exp(epsilon) * first, 1 - first - math.exp(epsilon) * second)
 

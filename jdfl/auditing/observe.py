@@ -81,7 +81,7 @@ def observe(
         begun, state, info = started(setting, own)
 
         def look(state: Any, graph: Graph) -> Array:
-            return features_of(begun.algorithm, state, graph=graph, directions=directions, node=node)
+            return _features_of(begun.algorithm, state, graph=graph, directions=directions, node=node)
 
         def step(k: Array, carry: tuple[Any, Array]) -> tuple[Any, Array]:
             state, info = stepping.step(begun, carry[0], stepping.drawn(begun, k))
@@ -111,7 +111,7 @@ def observe(
     return features.reshape(-1, *features.shape[2:])[:count], releases.reshape(-1)[:count]
 
 
-def features_of(program: Program, state: Any, *, graph: Graph, directions: Array, node: Array) -> Array:
+def _features_of(program: Program, state: Any, *, graph: Graph, directions: Array, node: Array) -> Array:
     """What is recorded of one moment [3 c p]: projections of the rows that a node's neighbours see."""
     shown = program.visible(state)
     blocks = shown.reshape(shown.shape[0], -1, directions.shape[1])
@@ -244,4 +244,4 @@ def _params(here: Setting, tables: Any) -> Array:
 
 @jax.jit
 def _features(here: Setting, tables: Any, directions: Array, graph: Any, node: Array) -> Array:
-    return jax.vmap(partial(features_of, here.algorithm, graph=graph, directions=directions, node=node))(tables)
+    return jax.vmap(partial(_features_of, here.algorithm, graph=graph, directions=directions, node=node))(tables)

@@ -173,7 +173,7 @@ def audit_one_run(
             f"Expected a guarantee of single records and a clip, got one of a {guarantee.unit} and clip = {clip}. Give "
             "Gradients a clip with per = 'example', or use jdfl.audit."
         )
-    free = int(room(problem).sum())
+    free = int(_room(problem).sum())
     count = min(_MOST, free) if canaries is None else canaries
     checks.whole(100, free, "A node has room for one per record, or one per parameter.", canaries=count)
     delta = _DELTA / count if delta is None else delta
@@ -325,7 +325,7 @@ class Dirac(Problem):
 
 
 @dataclass(frozen=True)
-class Places:
+class _Places:
     """Where canaries are."""
 
     node: np.ndarray  # [K]
@@ -333,23 +333,23 @@ class Places:
     entry: np.ndarray  # [K] of the gradient, distinct within a node
 
 
-def room(problem: Problem) -> np.ndarray:
+def _room(problem: Problem) -> np.ndarray:
     """How many canaries every node can have [m]: at most one per record, and one per entry."""
     return np.minimum(np.asarray(problem.sizes), problem.n)
 
 
-def places(problem: Problem, canaries: int, seed: int) -> Places:
+def places(problem: Problem, canaries: int, seed: int) -> _Places:
     """Places for the canaries, distributed over the nodes as evenly as possible, with random records and entries."""
-    rng, most = np.random.default_rng(seed), room(problem)
+    rng, most = np.random.default_rng(seed), _room(problem)
     turn = np.concatenate([np.flatnonzero(most > i) for i in range(int(most.max()))])  # one per node, then another
     count = np.bincount(turn[:canaries], minlength=problem.m)
     weight = np.asarray(problem.weight)
     there = [rng.permutation(np.flatnonzero(weight[i] > 0))[:c] for i, c in enumerate(count)]
     entries = [rng.permutation(problem.n)[:c] for c in count]
-    return Places(np.repeat(np.arange(problem.m), count), np.concatenate(there), np.concatenate(entries))
+    return _Places(np.repeat(np.arange(problem.m), count), np.concatenate(there), np.concatenate(entries))
 
 
-def planted(problem: Problem, places: Places) -> Dirac:
+def planted(problem: Problem, places: _Places) -> Dirac:
     """The problem with canaries of size 0, which change nothing, in these places; `with_sizes` sets their sizes."""
     at = places.node, places.record
     entry = jnp.full(problem.weight.shape, -1, jnp.int32).at[at].set(jnp.asarray(places.entry, jnp.int32))
@@ -373,14 +373,14 @@ def planted(problem: Problem, places: Places) -> Dirac:
     )
 
 
-def with_sizes(problem: Dirac, places: Places, sign: np.ndarray, clip: float) -> Dirac:
+def with_sizes(problem: Dirac, places: _Places, sign: np.ndarray, clip: float) -> Dirac:
     """The problem with canaries of these signs [K], 0 for none, each with a gradient of ten times the clip."""
     own, entry, size = problem.data
     sized = size.at[places.node, places.record].set(jnp.asarray(_LONG * clip * sign, size.dtype))
     return replace(problem, data=(own, entry, sized))
 
 
-def lost(guesses: int, records: int, epsilon: np.ndarray, delta: float) -> np.ndarray:
+def _lost(guesses: int, records: int, epsilon: np.ndarray, delta: float) -> np.ndarray:
     """The second term of the bound, which accounts for delta, for every epsilon [E]; it decreases with epsilon."""
     q = 1 / (1 + np.exp(-epsilon))
     start = np.unique(np.geomspace(1, guesses, 60).astype(int)) - 1  # of ranges of k: the largest decreases with k
@@ -392,10 +392,10 @@ def lost(guesses: int, records: int, epsilon: np.ndarray, delta: float) -> np.nd
 def chance(right: int, guesses: int, records: int, epsilon: np.ndarray, delta: float) -> np.ndarray:
     """The bound above on the probability of at least `right` correct guesses, for every epsilon [E].
 
-    The other arguments are those of `lost`.
+    The other arguments are those of `_lost`.
     """
     q = 1 / (1 + np.exp(-epsilon))
-    return scipy.stats.binom.sf(right - 1, guesses, q) + lost(guesses, records, epsilon, delta)
+    return scipy.stats.binom.sf(right - 1, guesses, q) + _lost(guesses, records, epsilon, delta)
 
 
 def epsilon_shown(right: int, guesses: int, records: int, delta: float, confidence: float) -> float:
@@ -405,7 +405,7 @@ def epsilon_shown(right: int, guesses: int, records: int, delta: float, confiden
     more than half of the error, are therefore excluded together with the smallest one for which it does not.
     """
     error = 1 - confidence
-    tried = _GRID[lost(guesses, records, _GRID, delta) <= error / 2]
+    tried = _GRID[_lost(guesses, records, _GRID, delta) <= error / 2]
     likely = chance(right, guesses, records, tried, delta) >= error
     first = int(np.argmax(likely)) if likely.any() else len(tried)
     return float(tried[first - 1]) if first else 0.0

@@ -90,11 +90,15 @@ def not_negative(remedy: str = "", **named: Any) -> None:
     within(Bound("[0, inf)"), remedy, **named)
 
 
+def is_integer(value: object) -> bool:
+    """Whether it is an integer; bools and durations are not."""
+    return isinstance(value, int | np.integer) and not isinstance(value, bool | np.timedelta64)
+
+
 def whole(least: int = 1, most: int | None = None, remedy: str = "", **named: Any) -> None:
     """Every named value is an integer (not a bool) in [least, most]."""
     for name, value in named.items():
-        integral = is_a(value, int | np.integer) and not is_a(value, bool | np.timedelta64)
-        if not integral or value < least or (most is not None and value > most):
+        if not is_integer(value) or value < least or (most is not None and value > most):
             top = "" if most is None else f" and <= {most}"
             refuse(f"a whole number {name} >= {least}{top}", name, value, remedy)
 

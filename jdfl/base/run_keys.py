@@ -46,7 +46,7 @@ class RunKey:
     def chosen(cls, noisy: bool, seed: int = 0) -> "RunKey":
         """The keys of a run without a given key: public ones of a seed, and a new private one if it is `noisy`."""
         public = typed_key(seed)
-        return cls(public, key_of_words(fresh_words()), "operating system") if noisy else cls(public, public, "seed 0")
+        return cls(public, key_of_words(_fresh_words()), "operating system") if noisy else cls(public, public, "seed 0")
 
     def derived(self, *about: Any) -> "RunKey":
         """The keys of one of several runs: the private one follows from this one and from what it is `about`.
@@ -62,7 +62,7 @@ class RunKey:
         return key_digest(key_data(self.private))
 
 
-def fresh_words() -> tuple[int, int]:
+def _fresh_words() -> tuple[int, int]:
     """The two words of a new private key, 64 bits from the operating system; the same in all processes of a run."""
     words = np.array([secrets.randbits(32), secrets.randbits(32)], np.uint32)
     if jax.process_count() > 1:

@@ -14,7 +14,6 @@ from jax import Array, lax
 
 from jdfl.base import checks, struct
 from jdfl.base.backend import backend
-from jdfl.base.fitting import is_whole
 from jdfl.base.settings import As, Bound, Count, Natural, NotNegative, Positive
 from jdfl.base.streams import Stream
 from jdfl.codecs import sensing
@@ -86,7 +85,7 @@ class OneBit(Codec):
         d: Any = self.d
         d = d.tolist() if checks.is_a(d, np.ndarray) else d
         if checks.is_a(d, list | tuple):
-            d = tuple(int(one) if is_whole(one) else one for one in d)
+            d = tuple(int(one) if checks.is_integer(one) else one for one in d)
         object.__setattr__(self, "d", d)
 
     @property

@@ -339,7 +339,7 @@ class Observed:
                 return False, _LEFT_OPEN
             wanted = self.spread.rows([(place, random.standard_normal(self.spread.m)) for place in points[release]])
             before = np.max(np.abs(rows[:, release:]), axis=(1, 2), initial=0.0) <= 1e-12 * size
-            if not spans(flat(rows[before], unknown), flat(wanted, unknown)):
+            if not spans(_flat(rows[before], unknown), _flat(wanted, unknown)):
                 return False, _LEFT_OPEN
         if not any(np.any(self.spread.rows([(place, np.ones(self.spread.m))])) for _, place in self.spread.points):
             return True, "what is released is fixed before anything is sent"
@@ -359,7 +359,7 @@ class Observed:
         return np.array([epsilon(one) for one in different.tolist()])[place]
 
 
-def flat(rows: np.ndarray, unknown: np.ndarray) -> np.ndarray:
+def _flat(rows: np.ndarray, unknown: np.ndarray) -> np.ndarray:
     """The columns [R, N] of rows [R, P, m] that belong to unknown nodes [m]."""
     return rows[:, :, unknown].reshape(len(rows), rows.shape[1] * int(unknown.sum()))
 
@@ -367,23 +367,23 @@ def flat(rows: np.ndarray, unknown: np.ndarray) -> np.ndarray:
 def blocks(rows: np.ndarray, noise: np.ndarray) -> np.ndarray:
     """What a view reveals about each node, M [m, P, P]; infinite where something is shown without noise."""
     count, releases, m = rows.shape
-    white = whitened(rows.reshape(count, releases * m), noise).reshape(-1, releases, m)
+    white = _whitened(rows.reshape(count, releases * m), noise).reshape(-1, releases, m)
     with np.errstate(invalid="ignore"):
         return np.einsum("rpu,rtu->upt", white, white, optimize=True)
 
 
-def whitened(data: np.ndarray, noise: np.ndarray) -> np.ndarray:
+def _whitened(data: np.ndarray, noise: np.ndarray) -> np.ndarray:
     """A view's data [R, D] in coordinates in which its noise [R, N] is white; infinite where data has no noise."""
     length = np.linalg.norm(noise, axis=1)
     bare = length <= _RANK * np.max(length, initial=0.0)
     shown = np.any(np.abs(data[bare]) > _RANK * np.max(np.abs(data), initial=0.0), axis=0)
     noise, data = (one[~bare] / length[~bare, None] for one in (noise, data))
-    found = _whitened(data, noise) if len(noise) else np.zeros((1, data.shape[1]))
+    found = _solved(data, noise) if len(noise) else np.zeros((1, data.shape[1]))
     found[:, shown] = np.inf
     return found
 
 
-def _whitened(data: np.ndarray, noise: np.ndarray) -> np.ndarray:
+def _solved(data: np.ndarray, noise: np.ndarray) -> np.ndarray:
     try:  # by far the fastest way, where rows are clearly independent
         low = scipy.linalg.cholesky(noise @ noise.T, lower=True, check_finite=False)
         if np.min(np.diag(low)) > _CLEAR:
@@ -445,6 +445,6 @@ def spans(rows: np.ndarray, wanted: np.ndarray) -> bool:
     size = np.linalg.norm(wanted, axis=1)
     if not np.any(size > 0):
         return True
-    basis = whitened(rows, rows)  # orthonormal: in coordinates in which they are white
+    basis = _whitened(rows, rows)  # orthonormal: in coordinates in which they are white
     rest = wanted - (wanted @ basis.T) @ basis
     return bool(np.all(np.linalg.norm(rest, axis=1) <= 1e-7 * size))

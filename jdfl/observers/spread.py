@@ -39,7 +39,7 @@ _TOLERANCE = 1e-9  # for affinity, in float64
 
 
 @dataclass(frozen=True)
-class Place:
+class _Place:
     """A point in the program where rows leave all nodes: in a round, or before all rounds (-1), with the recipient."""
 
     round: int
@@ -55,7 +55,7 @@ class Spread:
     inputs: list[float | None]  # [P] noise of each release in units of its sensitivity; None: pairwise noise
     factor: np.ndarray | None  # [P, P] maps independent noise to that of the releases; None: identity
     rounds: list[int]  # [P] in which they enter; -1: before all rounds
-    places: list[Place]  # of messages, in the order of the program
+    places: list[_Place]  # of messages, in the order of the program
     by: np.ndarray  # [messages, m] bool senders
     senders: np.ndarray  # [T, m, d] int32 the neighbour table
     heard: np.ndarray  # [T, m, d] bool slots whose messages arrive
@@ -139,8 +139,8 @@ class _Rounds:
 
     def spread(self) -> Spread:
         """The map, checked."""
-        places = [Place(-1, one.to) for one in self.before.sent]
-        places += [Place(k, one.to) for k in range(self.steps) for one in self.each.sent]
+        places = [_Place(-1, one.to) for one in self.before.sent]
+        places += [_Place(k, one.to) for k in range(self.steps) for one in self.each.sent]
         asked = [release for release, _ in self.before.points]
         for k in range(self.steps):
             asked += [self.first + k * self.per_round + release for release, _ in self.each.points]

@@ -67,7 +67,7 @@ class Given(Gradients):
 
 
 @dataclass
-class Sent:
+class _Sent:
     """The rows of all nodes that leave them at one place of the program."""
 
     x: Array  # [m, c]
@@ -79,7 +79,7 @@ class Sent:
 class Log:
     """What a part of a program has done."""
 
-    sent: list[Sent] = field(default_factory=list)
+    sent: list[_Sent] = field(default_factory=list)
     released: list[Array] = field(default_factory=list)  # [m, c] each
     inputs: list[float | None] = field(default_factory=list)  # multipliers of releases; None: pairwise noise
     points: list[tuple[int, Array]] = field(default_factory=list)  # inputs, and where their gradients are taken [m, c]
@@ -115,7 +115,7 @@ class Recorded(Round):
         on = jnp.ones((self.m,), jnp.bool_)
         for some in (by, self.due, self.exchanging):
             on = on if some is None else on & some
-        self.log.sent.append(Sent(x, on, to))
+        self.log.sent.append(_Sent(x, on, to))
         return x
 
     def mix(self, x: Array, channel: Channel | None = MODEL) -> Array:
