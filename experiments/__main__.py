@@ -18,7 +18,6 @@ not repeat what is done with the same settings, code and libraries, unless it is
 
 import argparse
 import json
-import math
 import os
 import shutil
 import subprocess
@@ -157,20 +156,6 @@ def took(one: Experiment, flags: Sequence[str], out: Path) -> float:
     return float("inf")
 
 
-def expected(seconds: Sequence[float], processes: int, cores: int) -> str:
-    """How long experiments will take that need so many processor seconds each, in words.
-
-    They start in this order as processes become free, and all cores together give no more than their number of seconds
-    a second. What has not run before (infinity) is left out of the sum.
-    """
-    known = [one for one in seconds if math.isfinite(one)]
-    ends = [0.0] * processes
-    for one in known:
-        ends[ends.index(min(ends))] += one
-    unknown, whole = len(seconds) - len(known), max(*ends, sum(known) / cores)
-    return f"expected: {whole / 60:.0f} min{f', and {unknown} of unknown length' * bool(unknown)}"
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run what the command line names; returns the exit status."""
     known = {one.name: one for one in experiments()}
@@ -210,9 +195,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     order = sorted((known[name] for name in dict.fromkeys(wanted)), key=lambda one: -took(one, flags, given.out))
     try:
         with jobs.opened(given.out, {"work": "experiments", "versions": {}}, retry=given.retry) as kept:
-            if not given.quick:
-                times = [took(one, flags, given.out) for one in order]
-                print(expected(times, given.processes, os.cpu_count() or given.processes), flush=True)
             failed = _all(order, Scripts(flags, kept, given.again), given)
     except (OSError, KeyboardInterrupt) as error:
         return cut_off(error, "experiments")

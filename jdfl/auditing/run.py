@@ -24,7 +24,6 @@ import numpy as np
 from jax import Array
 
 from jdfl.algorithms.algorithm import Algorithm
-from jdfl.algorithms.program import Program
 from jdfl.auditing.attack import Attack, Verdict, above, attack, basis, check_level
 from jdfl.auditing.canary import Canary, Limit, check_dense, designed, given, planted
 from jdfl.auditing.observe import check_visible, observe, observe_events, pilot, pilot_events, some, watched
@@ -217,25 +216,43 @@ def audit(
     """
     began, network = time.perf_counter(), stepping.paired(problem, network)
     program = check_run(algorithm, problem, network, steps, 1, None)
-    guarantee = _check(program, problem, runs, node, canary, delta, batch, confidence, fitted)
-    steps, looks, half = int(steps), int(steps) if looks is None else looks, int(runs) // 2
+    checks.whole(100, remedy="Half of the runs see each world, and half of these are used for testing.", runs=runs)
+    remedy = "It is one of the problem's nodes; the id of a name is problem.node_names.index(name)."
+    checks.whole(0, problem.m - 1, remedy, node=node)
+    batch = _lanes(algorithm, problem) if batch is None else batch
+    checks.whole(1, batch=batch)
+    check_level(confidence)
+    checks.fraction("It is the share of the runs that the score is fitted on.", fitted=fitted)
+    half = int(runs) // 2
+    if int(half * fitted) < 8 or int(half * (1 - fitted)) < 8:
+        raise ValueError(
+            f"Expected fitted that leaves 8 runs of each world to fit on and 8 to test with, got fitted = {fitted!r} "
+            f"of {runs} runs. 0.5 is usual; less where there are few looks."
+        )
+    check_dense(problem)
+    if isinstance(canary, str):
+        checks.one_of(("aligned", "random"), "Or pass a pair of examples.", canary=canary)
+    else:
+        given(problem, canary)
+    guarantee = noisy_guarantee(program, problem)
+    _accounted(guarantee, problem, 1, node, delta)
+    steps, looks = int(steps), int(steps) if looks is None else looks
     checks.whole(1, steps, "It is the number of intervals of rounds.", looks=looks)
-    seed, asynchronous = typed_key(key), isinstance(algorithm, AsyncMethod)
 
+    seed = typed_key(key)
     public, direction, pilots, worlds, probes = _drawn(seed, half=half, probes=most_runs(problem, steps))
     setting = stepping.setting(watched(program), problem, network, None, public)
     check_visible(setting)
     found, pairs = _canary(setting, steps, node, canary, guarantee, pilots, direction)
-    batch = min(_lanes(algorithm, problem) if batch is None else int(batch), half)
-    look: Any = observe_events if asynchronous else observe
-    shown: list[tuple[np.ndarray, np.ndarray]] = []
+    look: Any = observe_events if isinstance(algorithm, AsyncMethod) else observe
+    how: Any = {"steps": steps, "batch": min(int(batch), half), "looks": int(looks)}
+    seen: list[np.ndarray] = []
+    releases = 0
     for world, keys in zip((found.zero, found.one), worlds):
-        given = replace(setting, problem=world), found.directions, jnp.int32(node), keys
-        features, releases = look(*given, steps=steps, batch=batch, looks=int(looks))
-        shown.append((np.asarray(features), np.asarray(releases)))
-    seen = [features.astype(np.float64).reshape(half, -1) for features, _ in shown]
+        features, counts = look(replace(setting, problem=world), found.directions, jnp.int32(node), keys, **how)
+        seen.append(np.asarray(features).astype(np.float64).reshape(half, -1))
+        releases = max(releases, int(np.max(counts)))
     check_features(seen)
-    releases = max(int(np.max(counts)) for _, counts in shown)
     delta, epsilon = _accounted(guarantee, problem, releases, node, delta)
     event, paper = guarantee.event, guarantee.published
     mu = None
@@ -295,40 +312,6 @@ def _lanes(algorithm: Algorithm, problem: Problem) -> int:
     if backend() == "cpu" and not getattr(getattr(algorithm, "codec", None), "free", True):
         return 1
     return max(1, min(_MOST_LANES, _MOST_NUMBERS // (problem.m * problem.n)))
-
-
-def _check(
-    program: Program,
-    problem: Problem,
-    runs: int,
-    node: int,
-    canary: Any,
-    delta: float | None,
-    batch: int | None,
-    confidence: float,
-    fitted: float,
-) -> Guarantee:
-    """Refuse everything that can be refused before a run; returns the algorithm's guarantee."""
-    checks.whole(100, remedy="Half of the runs see each world, and half of these are used for testing.", runs=runs)
-    remedy = "It is one of the problem's nodes; the id of a name is problem.node_names.index(name)."
-    checks.whole(0, problem.m - 1, remedy, node=node)
-    if batch is not None:
-        checks.whole(1, batch=batch)
-    check_level(confidence)
-    checks.fraction("It is the share of the runs that the score is fitted on.", fitted=fitted)
-    if int(runs // 2 * fitted) < 8 or int(runs // 2 * (1 - fitted)) < 8:
-        raise ValueError(
-            f"Expected fitted that leaves 8 runs of each world to fit on and 8 to test with, got fitted = {fitted!r} "
-            f"of {runs} runs. 0.5 is usual; less where there are few looks."
-        )
-    if isinstance(canary, str):
-        checks.one_of(("aligned", "random"), "Or pass a pair of examples.", canary=canary)
-    check_dense(problem)
-    if not isinstance(canary, str):
-        given(problem, canary)
-    guarantee = noisy_guarantee(program, problem)
-    _accounted(guarantee, problem, 1, node, delta)
-    return guarantee
 
 
 def _accounted(
