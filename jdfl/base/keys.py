@@ -78,16 +78,16 @@ def key_file(path: str | Path) -> Array:
     path = Path(path)
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
-        whole = path.with_name(f".{path.name}.{secrets.token_hex(6)}")
-        with os.fdopen(os.open(whole, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+        partial = path.with_name(f".{path.name}.{secrets.token_hex(6)}")
+        with os.fdopen(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
             file.write(f"{secrets.token_hex(8)}\n")
             file.flush()
             os.fsync(file.fileno())
         try:
             with contextlib.suppress(FileExistsError):  # another process created it first; its key is used
-                os.link(whole, path)
+                os.link(partial, path)
         finally:
-            whole.unlink()
+            partial.unlink()
     return key_in(path)
 
 
@@ -98,13 +98,13 @@ def key_in(path: str | Path) -> Array:
         raise FileNotFoundError(
             f"Expected the file with the run's key, found no {path}. Without it the run cannot be continued."
         )
-    told = path.read_text(encoding="ascii", errors="replace").strip()
-    if not re.fullmatch(r"[0-9a-f]{16}", told):
+    text = path.read_text(encoding="ascii", errors="replace").strip()
+    if not re.fullmatch(r"[0-9a-f]{16}", text):
         raise ValueError(
-            f"Expected a key of 16 hexadecimal digits in {path}, got {len(told)} characters. Name another file for a "
+            f"Expected a key of 16 hexadecimal digits in {path}, got {len(text)} characters. Name another file for a "
             "new key; this one is left unchanged."
         )
-    return typed_key(jax.random.wrap_key_data(jnp.asarray([int(told[:8], 16), int(told[8:], 16)], jnp.uint32)))
+    return typed_key(jax.random.wrap_key_data(jnp.asarray([int(text[:8], 16), int(text[8:], 16)], jnp.uint32)))
 
 
 def _threefry(key: Array, high: Array, low: Array) -> tuple[Array, Array]:

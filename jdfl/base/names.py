@@ -92,12 +92,12 @@ def order_of(want: Names, own: Names, words: tuple[str, str]) -> np.ndarray | No
     alone = [name for name in want if name not in place], [name for name in own if name not in wanted]
     if not any(alone):
         return np.array([place[name] for name in want], np.int64)
-    told = [f"{shown(some)} in the {word} alone" for some, word in zip(alone, words) if some]
+    parts = [f"{shown(some)} in the {word} alone" for some, word in zip(alone, words) if some]
     remedy = f"Rename nodes, or pair them by position: {words[1]}.named({words[0]}.node_names)."
     if set(map(str, want)) == set(map(str, own)):
         remedy = "They are text in one and numbers in the other: convert one of them, for example with astype(str)."
     raise ValueError(
-        f"Expected the same names of nodes in the {words[0]} and the {words[1]}, got {' and '.join(told)}. {remedy}"
+        f"Expected the same names of nodes in the {words[0]} and the {words[1]}, got {' and '.join(parts)}. {remedy}"
     )
 
 
@@ -177,9 +177,9 @@ def aligned(name: str, value: Any, labels: Any, source: str, *, axis: int = 0) -
         return value
     if not same:
         pairs = ((extra, f"in {name} alone"), (missing, "missing"))
-        told = [f"{shown(some)} {where}" for some, where in pairs if len(some)]
+        parts = [f"{shown(some)} {where}" for some, where in pairs if len(some)]
         raise ValueError(
-            f"Expected the {line} of {name} with the labels of {source}, got {' and '.join(told)}. Give the same "
+            f"Expected the {line} of {name} with the labels of {source}, got {' and '.join(parts)}. Give the same "
             f"labels in both, or {drop}."
         )
     if isinstance(value, Mapping):

@@ -136,17 +136,17 @@ def documentation(source: Callable[..., Any]) -> dict[str, str]:
         if one.__module__ == "builtins":
             continue
         try:
-            told = {param.arg_name: param.description or "" for param in parse_from_object(one).params}
+            params = {param.arg_name: param.description or "" for param in parse_from_object(one).params}
         except (OSError, TypeError):  # a class without a file, for example one typed at a prompt
             continue
-        found |= {name: re.sub(r"\s+", " ", text) for name, text in told.items() if text}
+        found |= {name: re.sub(r"\s+", " ", text) for name, text in params.items() if text}
     if is_dataclass(source):
         hints = get_type_hints(source, include_extras=True)
-        found |= {name: text for name, one in hints.items() if name not in found and (text := _told(one))}
+        found |= {name: text for name, one in hints.items() if name not in found and (text := _documented_by(one))}
     return found
 
 
-def _told(annotation: Any) -> str:
+def _documented_by(annotation: Any) -> str:
     """The documentation in an annotation; empty if there is none."""
     for mark in marks(annotation):
         if isinstance(mark, Doc):

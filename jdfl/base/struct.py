@@ -34,8 +34,8 @@ def per_node(value: Any) -> Any:
     changed = {}
     for one in dataclasses.fields(value):
         if one.metadata.get("pytree_node", True):
-            said, held = one.metadata.get("per_node", False), getattr(value, one.name)
-            rows = said(value) if callable(said) else said
+            declared, held = one.metadata.get("per_node", False), getattr(value, one.name)
+            rows = declared(value) if callable(declared) else declared
             changed[one.name] = jax.tree.map(lambda x: np.ndim(x) > 0, held) if rows else per_node(held)
     return dataclasses.replace(value, **changed)
 
