@@ -91,12 +91,12 @@ def _problem() -> Problem:
 def _lacks(made: Any, asked: frozenset[str], traced: bool = True) -> str:
     """The first property that an algorithm lacks, and why; without tracing it where its requirements say enough."""
     try:
-        with warnings.catch_warnings(record=True) as said:
+        with warnings.catch_warnings(record=True) as raised:
             warnings.simplefilter("always")
             _check(_with(made, asked), asked, traced or bool(asked & {"directed", "late"}))
     except ValueError as error:
         return str(error)
-    lossy = next((one for one in said if _CODEC in str(one.message)), None) if "compressed" in asked else None
+    lossy = next((one for one in raised if _CODEC in str(one.message)), None) if "compressed" in asked else None
     return "" if lossy is None else f"compressed: {lossy.message}"
 
 
@@ -152,15 +152,15 @@ def _private(algorithm: Any, fields: set[str]) -> Any:
     """The algorithm with noise and what bounds its effect."""
     if takes_noise(type(algorithm)):
         return replace(algorithm, gradients=Gradients(clip=1.0, mechanism=Gaussian(2.0)))
-    whole = Gradients(clip=1.0, per="batch", norm="l1")
+    clipped = Gradients(clip=1.0, per="batch", norm="l1")
     if "dpps" in fields:
-        bound = {"gradients": whole} if "gradients" in fields else {"clip": 1.0}
+        bound = {"gradients": clipped} if "gradients" in fields else {"clip": 1.0}
         return replace(algorithm, dpps=DPPS(b=1.0, noise_rate=0.01), **bound)
     if {"mechanism", "clip", "sigma"} <= fields:
         return replace(algorithm, mechanism=Gaussian(2.0), clip=1.0, sigma=1.0)
     for noise in ({"noise_x": 20.0, "noise_y": 20.0}, {"epsilon": 1.0}):
         if set(noise) <= fields:
-            return replace(algorithm, gradients=replace(whole, norm="l2"), **noise)
+            return replace(algorithm, gradients=replace(clipped, norm="l2"), **noise)
     raise ValueError(f"private: {algorithm.title} has no noise.")
 
 

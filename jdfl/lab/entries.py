@@ -141,11 +141,11 @@ class Plan:
         if self.given or not self.grid:
             return points
         first, *others = self.different
-        kept = [point for point in points if self.allows(point, [first])]
+        taken = [point for point in points if self.allows(point, [first])]
         for trial in others:  # a limit that depends on the trial, as one of the step size, bounds values from one side
-            if kept and not (self.allows(kept[0], [trial]) and self.allows(kept[-1], [trial])):
-                kept = [point for point in kept if self.allows(point, [trial])]
-        return kept or points
+            if taken and not (self.allows(taken[0], [trial]) and self.allows(taken[-1], [trial])):
+                taken = [point for point in taken if self.allows(point, [trial])]
+        return taken or points
 
     def at(self, point: Mapping[str, float]) -> Any:
         """The algorithm with a point's values."""

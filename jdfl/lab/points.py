@@ -9,7 +9,7 @@ import hashlib
 import itertools
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any
 
@@ -37,24 +37,10 @@ LANES = 64  # runs of a group at most; a study that is cut off loses at most the
 REFUSED = "refused"  # the ending of a point that cannot be run
 
 
-@dataclass(frozen=True)
-class Range:
-    """A distribution: uniform, log-uniform, or uniform over whole numbers, both ends included."""
-
-    kind: str  # uniform, log, int
-    low: float
-    high: float
-
-    def draw(self, rng: np.random.Generator) -> float | int:
-        """One value of the distribution."""
-        if self.kind == "int":
-            return int(rng.integers(int(self.low), int(self.high) + 1))
-        if self.kind == "log":
-            return math.exp(rng.uniform(math.log(self.low), math.log(self.high)))
-        return float(rng.uniform(self.low, self.high))
+Draw = Callable[[np.random.Generator], float | int]  # a value of a distribution
 
 
-def field_of(line: str) -> tuple[str, list[Any] | Range]:
+def field_of(line: str) -> tuple[str, list[Any] | Draw]:
     """The dotted path and the values behind a line such as "algorithm.lr=0.1,0.2" or "algorithm.lr=log:1e-3:1"."""
     path, sign, text = line.partition("=")
     path, text = path.strip(), text.strip()
@@ -65,14 +51,15 @@ def field_of(line: str) -> tuple[str, list[Any] | Range]:
         )
     kind, *ends = text.split(":")
     if kind in ("uniform", "log", "int"):
-        return path, _range(path, kind, ends)
+        return path, _distribution(path, kind, ends)
     values = [yaml_text.scalar(part.strip()) for part in text.split(",")]
     if len({repr(value) for value in values}) < len(values):
         raise ValueError(f"Expected every value of {path} once, got {text!r}.")
     return path, values
 
 
-def _range(path: str, kind: str, ends: Sequence[str]) -> Range:
+def _distribution(path: str, kind: str, ends: Sequence[str]) -> Draw:
+    """Uniform, log-uniform, or uniform over integers, both ends included."""
     try:
         low, high = (yaml_text.number(float, end) for end in ends)
     except ValueError:
@@ -83,7 +70,11 @@ def _range(path: str, kind: str, ends: Sequence[str]) -> Range:
         raise ValueError(f"Expected LOW > 0 for the logarithms of {path}, got {low:g}. Use uniform.")
     if kind == "int" and not (low.is_integer() and high.is_integer()):
         raise ValueError(f"Expected whole numbers for {path}, got {low:g} and {high:g}. Use uniform.")
-    return Range(kind, low, high)
+    if kind == "int":
+        return lambda rng: int(rng.integers(int(low), int(high) + 1))
+    if kind == "log":
+        return lambda rng: math.exp(rng.uniform(math.log(low), math.log(high)))
+    return lambda rng: float(rng.uniform(low, high))
 
 
 def points(lines: Sequence[str], random: int | None, seed: int) -> list[dict[str, Any]]:
@@ -93,7 +84,7 @@ def points(lines: Sequence[str], random: int | None, seed: int) -> list[dict[str
         if path in fields:
             raise ValueError(f"Expected every setting once, got {path} twice. Give all its values in one place.")
         fields[path] = field
-    ranges = [path for path, field in fields.items() if isinstance(field, Range)]
+    ranges = [path for path, field in fields.items() if not isinstance(field, list)]
     if random is None and ranges:
         raise ValueError(f"Expected random = N, the number of points to draw, for the distribution of {ranges[0]}.")
     if random is not None:
@@ -106,7 +97,7 @@ def points(lines: Sequence[str], random: int | None, seed: int) -> list[dict[str
     rng = np.random.default_rng(seed)
 
     def drawn(field: Any) -> Any:
-        return field.draw(rng) if isinstance(field, Range) else field[int(rng.integers(len(field)))]
+        return field[int(rng.integers(len(field)))] if isinstance(field, list) else field(rng)
 
     return [{path: drawn(field) for path, field in fields.items()} for _ in range(random)]
 
@@ -206,8 +197,7 @@ def intents(group: Group, token: str) -> Iterator[Intent]:
     for point in group.points:
         config = point.config
         try:
-            given = build(config)
-            _check(config, *given)
+            given = _built(config)
         except (ValueError, OSError):  # it is reported when its turn comes
             continue
         others = () if group.side_by_side else execution(Options(diverged_above=config.diverged_above))
@@ -250,12 +240,11 @@ def _side_by_side(group: Group, token: str) -> Iterator[tuple[Point, Result | st
     shared: tuple[Any, ...] = ()  # problem, network, stop rule
     for point in group.points:
         try:
-            shared = shared or build(point.config)[1:]
-            algorithm = point.config.algorithm.build()
-            _check(point.config, algorithm, *shared)
+            algorithm, *others = _built(point.config, shared)
         except (ValueError, OSError) as error:
             yield point, str(error)
         else:
+            shared = tuple(others)
             accepted.append((point, algorithm))
     if not accepted:
         return
@@ -274,8 +263,7 @@ def _alone(group: Group, token: str) -> Iterator[tuple[Point, Result | str]]:
     for point in group.points:
         config = point.config
         try:
-            algorithm, problem, network, stop = build(config)
-            _check(config, algorithm, problem, network, stop)
+            algorithm, problem, network, stop = _built(config)
             how: dict[str, Any] = _options(config) | {"stop": stop, "callbacks": budget_of(config)}
             how["options"] = Options(diverged_above=config.diverged_above)
             for seed, key in zip(group.seeds, _keys(group, point, token)):
@@ -292,10 +280,12 @@ def _options(config: RunConfig) -> dict[str, Any]:
     return shared | {"ledger": ledger_of(config)}
 
 
-def _check(config: RunConfig, algorithm: Any, problem: Any, network: Any, stop: Any) -> None:
-    """Refuse settings that cannot be run or accounted for."""
+def _built(config: RunConfig, shared: tuple[Any, ...] = ()) -> tuple[Any, ...]:
+    """Algorithm, problem, network and stop rule, with the last three as given; ValueError where they cannot be run."""
+    algorithm, problem, network, stop = (config.algorithm.build(), *shared) if shared else build(config)
     program = check_run(algorithm, problem, network, config.steps, config.every, stop)
     check_account(program, problem, delta=config.privacy.delta, accounting=config.privacy.accounting)
+    return algorithm, problem, network, stop
 
 
 def _row(point: Point, result: Result) -> dict[str, Any]:

@@ -90,11 +90,11 @@ def leaders(values: pd.DataFrame, sign: int) -> list[str]:
 
     Methods without a value in some trial are left out; with a single trial there are no intervals, and no leader.
     """
-    whole = _everywhere(values)
-    if len(values) < 2 or not whole:
+    present = _everywhere(values)
+    if len(values) < 2 or not present:
         return []
-    found = differences(values[whole], sign)
-    (best,) = set(whole) - set(found.index)
+    found = differences(values[present], sign)
+    (best,) = set(present) - set(found.index)
     return [best, *(str(label) for label in found.index[found["verdict"] == "not distinguishable"])]
 
 
@@ -156,7 +156,7 @@ def column(
     values: pd.DataFrame,
     *,
     sign: int | None = None,
-    whole: str = "diverged",
+    missing: str = "diverged",
     beside: Collection[str] = (),
     reasons: Mapping[str, str] | None = None,
 ) -> list[Cell]:
@@ -168,9 +168,9 @@ def column(
     for label, row in found.iterrows():
         mean, half, have = float(row[name]), float(row[f"{name}_ci"]), int(row["seeds"])
         if not np.isfinite(mean):
-            cells.append(Cell((reasons or {}).get(str(label), whole if have == 0 else NONE)))
+            cells.append(Cell((reasons or {}).get(str(label), missing if have == 0 else NONE)))
             continue
-        lacking = "" if have == len(values) else f" ({len(values) - have} of {len(values)} {whole})"
+        lacking = "" if have == len(values) else f" ({len(values) - have} of {len(values)} {missing})"
         cells.append(Cell(rounded(mean, half, "deterministic") + lacking, marks.get(str(label), "")))
     return cells
 
@@ -184,7 +184,7 @@ def fitted(grid: Grid, first: int = 1) -> Grid:
     if not grid.rows:
         return grid
     columns = list(zip(grid.headers, map(list, zip(*grid.rows))))
-    caption, kept, rest = list(grid.caption), set(range(min(first, len(columns)))), list[int]()
+    caption, fitting, rest = list(grid.caption), set(range(min(first, len(columns)))), list[int]()
     for place, (head, cells) in enumerate(columns[first:], first):
         texts = {cell.text for cell in cells}
         if len(texts) == 1 and len(cells) > 1 and PM not in head and not texts <= {"", NONE}:
@@ -192,14 +192,14 @@ def fitted(grid: Grid, first: int = 1) -> Grid:
         elif not texts <= {"", NONE}:
             rest.append(place)
     widths = [2 + max(len(head), *(len(cell.text) + 2 * bool(cell.mark) for cell in cells)) for head, cells in columns]
-    size = sum(widths[place] for place in kept) - 2
+    size = sum(widths[place] for place in fitting) - 2
     for place in sorted(rest, key=lambda one: (columns[one][0] != USED) + (PM not in columns[one][0])):
-        if size + widths[place] <= WIDTH or not kept - set(range(first)):
-            kept.add(place)
+        if size + widths[place] <= WIDTH or not fitting - set(range(first)):
+            fitting.add(place)
             size += widths[place]
-    if more := [columns[place][0] for place in rest if place not in kept]:
+    if more := [columns[place][0] for place in rest if place not in fitting]:
         caption.append(f"Not shown here, but in files and pages: {', '.join(more)}.")
-    shown = sorted(kept)
+    shown = sorted(fitting)
     return Grid([grid.headers[i] for i in shown], [[row[i] for i in shown] for row in grid.rows], caption)
 
 

@@ -45,7 +45,7 @@ class Tracker(Protocol):
         ...
 
 
-class TensorBoard:
+class _TensorBoard:
     """Event files in the folder of the run, by tensorboardX: `tensorboard --logdir runs`."""
 
     def __init__(self, folder: Path, config: Mapping[str, Any]) -> None:
@@ -53,40 +53,34 @@ class TensorBoard:
         self._writer.add_text("config", "\n".join(f"- {name}: {value}" for name, value in config.items()))
 
     def record(self, round: int, values: Mapping[str, float]) -> None:
-        """Add a point to every curve."""
         for name, value in values.items():
             self._writer.add_scalar(name, value, round)
 
     def finish(self, values: Mapping[str, float], texts: Mapping[str, str]) -> None:
-        """Write the texts; the values are the last points of the curves."""
         for name, text in texts.items():
             self._writer.add_text(name, text)
 
     def close(self) -> None:
-        """Write the remaining records."""
         self._writer.close()
 
 
-class WandB:
+class _WandB:
     """A run of Weights & Biases, which reads project, mode and account from WANDB_PROJECT and similar variables."""
 
     def __init__(self, folder: Path, config: Mapping[str, Any]) -> None:
         self._run = _module("wandb").init(dir=str(folder), name=folder.name, config=dict(config), reinit="create_new")
 
     def record(self, round: int, values: Mapping[str, float]) -> None:
-        """Add a point to every curve."""
         self._run.log(dict(values), step=round)
 
     def finish(self, values: Mapping[str, float], texts: Mapping[str, str]) -> None:
-        """Update the summary of the run."""
         self._run.summary.update({**values, **texts})
 
     def close(self) -> None:
-        """Send the remaining records."""
         self._run.finish()
 
 
-class MLflow:
+class _MLflow:
     """A run of MLflow, which reads its address from MLFLOW_TRACKING_URI and MLFLOW_EXPERIMENT_NAME."""
 
     def __init__(self, folder: Path, config: Mapping[str, Any]) -> None:
@@ -98,24 +92,21 @@ class MLflow:
             self._client.log_param(self._run, name, str(value)[:500])
 
     def record(self, round: int, values: Mapping[str, float]) -> None:
-        """Add a point to every curve."""
         for name, value in values.items():
             self._client.log_metric(self._run, name, value, step=round)
 
     def finish(self, values: Mapping[str, float], texts: Mapping[str, str]) -> None:
-        """Set the tags of the run."""
         for name, text in texts.items():
             self._client.set_tag(self._run, name, text)
 
     def close(self) -> None:
-        """End the run."""
         self._client.set_terminated(self._run)
 
 
 NAMES: dict[str, Callable[[Path, Mapping[str, Any]], Tracker]] = {
-    "tensorboard": TensorBoard,
-    "wandb": WandB,
-    "mlflow": MLflow,
+    "tensorboard": _TensorBoard,
+    "wandb": _WandB,
+    "mlflow": _MLflow,
 }
 
 

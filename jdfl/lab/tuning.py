@@ -102,8 +102,8 @@ class Search:
             found = curves.at(self.records, "round" if stop else target.by, [name], target.budget)
             values = curves.to_stop(self.records) if stop else found
             mean = values["round"] if stop else better(name) * found[name]
-            whole = np.isfinite(mean) & (values["seeds"] == self.seeds)
-            found = found.assign(score=mean.where(whole, np.inf), place=range(len(found)))
+            complete = np.isfinite(mean) & (values["seeds"] == self.seeds)
+            found = found.assign(score=mean.where(complete, np.inf), place=range(len(found)))
             order = sorted(range(len(found)), key=lambda place: tuple(self.points[place].values()))
             self._known[known] = found.iloc[order]
         return self._known[known]
