@@ -20,7 +20,7 @@ import jdfl
 from experiments.ceps_table3 import CASES, VARIANTS, measured, network_of, run_variant
 from experiments.common import Made, Options, Row, compile_sooner, experiment, html_table, origin, row
 from jdfl.lab import charts, drawing
-from jdfl.lab.curves import AXES, BAND, Bands, long_form
+from jdfl.lab.curves import AXES, BAND, band, long_form
 from jdfl.lab.drawing import Picture
 from jdfl.lab.page import Chart, Section, page
 from jdfl.problems import Problem, base_rate, sparse_optimum, value_at_truth
@@ -56,7 +56,7 @@ class Found:
         """All runs with bands, against a cost that the reader selects."""
         table = self.curves()
         axes = [one for one in ("kB", "round", "communications", "gradients") if one in table]
-        return charts.curves(Bands(table, axes, metrics), _TITLES, title)
+        return charts.curves((((x, y), band(table, x, y)) for y in metrics for x in axes), _TITLES, title)
 
     def rows(self, columns: Sequence[str]) -> list[Row]:
         """The last records."""
@@ -106,9 +106,9 @@ def draw(found: Mapping[str, Found]) -> Figure:
     """The distance to the optimum against kB, on generated and on real data."""
     sheet = Picture(figsize=(drawing.WIDTHS["page"], 3.0), layout="constrained")
     for axis, (title, one) in zip(sheet.subplots(1, 2), found.items()):
-        band = Bands(one.curves(), ["kB"], [DISTANCE])["kB", DISTANCE]
         names = {label: label for label in one.runs}
-        drawing.lines({_TITLES["kB"]: band.assign(x=band["kB"])}, names, DISTANCE, band=BAND, ax=axis)
+        means = band(one.curves(), "kB", DISTANCE)
+        drawing.lines({_TITLES["kB"]: means}, names, DISTANCE, band=BAND, ax=axis)
         axis.set_title(title, fontsize=7)
         axis.legend(fontsize=7)
         drawing.plain(axis)

@@ -1,4 +1,4 @@
-"""The index page of the experiments: a thumbnail, the table and the command of each.
+"""The index page of the experiments: the figure, the table and the command of each.
 
 It shows the contents of a folder made by `python -m experiments.NAME` or `python -m experiments`.
 """
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from experiments.common import Row, html_table
-from jdfl.lab.page import Code, Fold, Gallery, Image, Part, Section, page
+from jdfl.lab.page import Code, Fold, Image, Part, Section, page
 
 FOLDER = Path(__file__).parent
 PAPERS = (  # heading, description, names of its experiments
@@ -67,9 +67,8 @@ def write_index(out: Path) -> Path:
     known = experiments()
     for i, (heading, about, _) in enumerate(PAPERS):
         mine = [one for one in known if paper_of(one.name) == i]
-        tiles = [(one.name, one.title, _present(out / f"{one.name}.png")) for one in mine]
-        sections.append(Section(heading, [about, Gallery(tiles)]))
-        sections += [Section(one.title, _parts(one, out), one.name) for one in mine]
+        sections.append(Section(heading, [about]))
+        sections += [Section(one.title, _parts(one, out)) for one in mine]
     return page(out / "index.html", "jdfl: every table and figure, ours and the papers'", sections)
 
 

@@ -5,7 +5,7 @@ import numpy as np
 import jdfl
 from jdfl.engine.records import JOURNAL, history_of
 from jdfl.lab import watch
-from jdfl.lab.watch import Watch, links_of, nearby, releases, split_of
+from jdfl.lab.watch import Watch, links_of, releases, split_of
 from jdfl.store import journal
 from tests.later import Later
 from tests.toy import regression
@@ -56,14 +56,10 @@ def test_links_are_those_of_the_round_and_told_when_they_change(tmp_path):
     assert table(tmp_path / "silent", "links").to_numpy().tolist() == [[1, -1, -1]]
 
 
-def test_of_many_nodes_some_that_are_near_one_another_are_told():
-    graph = jdfl.network.ring(1000).graph
-    shown = nearby(graph, 11)
-    assert shown.tolist() == [0, 1, 2, 3, 4, 5, 995, 996, 997, 998, 999]
-    assert len(links_of(graph, shown)) == 20
-    assert nearby(graph, 1000).tolist() == list(range(1000))
-    apart = jdfl.network.from_edges([(0, 1), (2, 3)], 4, connected=False).graph
-    assert nearby(apart, 3).tolist() == [0, 1, 2]
+def test_links_of_some_nodes_are_those_among_them():
+    assert sorted(links_of(jdfl.network.ring(1000).graph, np.arange(11)).tolist()) == [
+        pair for i in range(11) for pair in ([i, i - 1], [i, i + 1]) if 0 <= pair[1] < 11
+    ]
     together = jdfl.network.synchronised(jdfl.network.ring(4), 1).at(0, None)
     assert len(links_of(together, np.arange(4))) == 12
 

@@ -1,80 +1,54 @@
-"""Charts of a page as plain data, which script.js draws."""
+"""Charts of a page, drawn by Matplotlib as SVG."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+import hashlib
+import io
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, cast
 
+import matplotlib
 import networkx as nx
 import numpy as np
 import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.collections import LineCollection
+from matplotlib.figure import Figure
 
+from jdfl.lab import drawing
 from jdfl.lab.page import Chart
-from jdfl.lab.watch import Lanes
 
-_BUCKETS = 150  # of a line, evenly spaced, and as many that are close together at its beginning
-_PAIRS = 60_000  # links in all moments together
-_TOGETHER = 3000  # links in one
+_MOST = 600  # records of a line with a band
+_PAIRS = 3000  # links of a network
+_NAMED = 40  # nodes of a network with names
+_SIZE = (6.0, 3.8)  # inches
+_HATCHES = ("", "///", "...", "xxx")  # of bars, where there are more of them than colours
 
 
-def curves(views: Mapping[tuple[str, str], pd.DataFrame], axes: Mapping[str, str], alt: str) -> Chart:
+def curves(views: Iterable[tuple[tuple[str, str], pd.DataFrame]], axes: Mapping[str, str], alt: str) -> Chart:
     """Lines with bands, of a metric y against an amount x that a reader chooses.
 
-    Long lines are thinned: of every bucket of records the first and the last, those with the smallest and the largest
-    mean, and the ends of the band are kept, so that no extreme is lost. Buckets are evenly spaced, and others are close
-    together at the beginning, for logarithmic axes.
-
     Args:
-        views: Frames by (x, y), with columns label, x, mean, low and high, a row per record. The first pair is shown
-            first; values that are not finite are left out.
+        views: Pairs of (x, y) and a frame with columns label, x, mean, low and high, a row per record. The first one is
+            shown first; values that are not finite are left out. Frames of long runs may be made one by one.
         axes: The title of every x of `views`.
         alt: The chart in words, for readers who cannot see it.
     """
-    pool: dict[tuple[float | int | None, ...], int] = {}  # lists of numbers that several lines share, and their places
-    data = {
-        f"{x}|{y}": [_line(str(label), one, pool) for label, one in frame.groupby("label", sort=False, observed=True)]
-        for (x, y), frame in views.items()
-    }
-    chosen = {
-        "labels": list(dict.fromkeys(line["label"] for lines in data.values() for line in lines)),
-        "views": data,
-        "lists": [list(one) for one in pool],
-        "y": list(dict.fromkeys(y for _, y in views)),
-        "x": [[x, axes[x]] for x in dict.fromkeys(x for x, _ in views)],
-    }
-    return Chart("curves", chosen, alt)
-
-
-def _line(label: str, one: pd.DataFrame, pool: dict[tuple[float | int | None, ...], int]) -> dict[str, Any]:
-    good = one[np.isfinite(one["x"]) & np.isfinite(one["mean"])]
-    kept = good.iloc[_thinned(good)]
-
-    def place(name: str, digits: int = 5) -> int:
-        return pool.setdefault(tuple(numbers(kept[name], digits)), len(pool))
-
-    line = {"label": label, "x": place("x", 7), "mean": place("mean")}
-    if np.any(kept["high"] > kept["low"]):
-        line |= {"low": place("low"), "high": place("high")}
-    return line
-
-
-def _thinned(one: pd.DataFrame) -> np.ndarray:
-    """The places of the records that are drawn."""
-    size = len(one)
-    if size <= 4 * _BUCKETS:
-        return np.arange(size)
-    steps = (np.linspace(0, size, _BUCKETS), np.geomspace(1, size, _BUCKETS))
-    edges = np.unique(np.concatenate([[0], *steps]).round().astype(int))
-    mean, low, high = (one[name].to_numpy(float) for name in ("mean", "low", "high"))
-    low, high = np.where(np.isfinite(low), low, mean), np.where(np.isfinite(high), high, mean)
-    kept: set[int] = set()
-    for begin, end in zip(edges[:-1].tolist(), edges[1:].tolist()):
-        inside = slice(begin, end)
-        kept |= {begin, end - 1, begin + int(mean[inside].argmin()), begin + int(mean[inside].argmax())}
-        kept |= {begin + int(low[inside].argmin()), begin + int(high[inside].argmax())}
-    return np.array(sorted(kept))
+    names: dict[str, str] = {}
+    pictures: dict[tuple[str, str], str] = {}
+    for (x, y), frame in views:
+        names |= {str(label): "" for label in frame["label"].unique()}
+        figure, axis = _sheet()
+        figure.subplots_adjust(left=0.13, right=0.98, bottom=0.14, top=0.97)
+        drawn = [_thinned(one) for _, one in frame.groupby("label", sort=False, observed=True)]
+        shown = pd.concat(drawn, ignore_index=True) if drawn else frame
+        drawing.lines({axes[x]: shown.astype({"label": str})}, names or {"": ""}, _words(y), ax=axis)
+        pictures[axes[x], _words(y)] = _svg(figure)
+    samples = {label: _sample(i) for i, label in enumerate(names)} if len(names) > 1 else {}
+    return Chart(pictures, alt, samples)
 
 
 def network(nodes: pd.DataFrame, links: pd.DataFrame, alt: str) -> Chart:
-    """A network whose nodes are coloured by their values, with a slider over the moments of a run.
+    """The network at the last recorded moment of a run, with nodes that are coloured by a value of a reader's choice.
 
     Args:
         nodes: A row per node and moment, with columns round, node, perhaps name, and any numbers, each of them a choice
@@ -83,17 +57,26 @@ def network(nodes: pd.DataFrame, links: pd.DataFrame, alt: str) -> Chart:
             node -1 where no node receives anything. Of very many links an even selection is drawn.
         alt: The chart in words, for readers who cannot see it.
     """
-    rounds, ids = np.unique(nodes["round"]), np.unique(nodes["node"])
-    fields: dict[str, list[list[float | int | None]]] = {}
-    for name in nodes.columns.drop(["round", "node", "name"], errors="ignore"):
-        table = nodes.pivot_table(index="round", columns="node", values=name, dropna=False)
-        fields[str(name)] = [numbers(row) for row in table.reindex(index=rounds, columns=ids).to_numpy(float)]
-    pairs = _pairs(links, rounds, ids)
-    x, y = _places(ids, np.concatenate([one for _, one in pairs]) if pairs else np.zeros((0, 2), int))
-    drawn = [{"moment": moment, "pairs": one.tolist()} for moment, one in pairs]
-    names = nodes.drop_duplicates("node").set_index("node").get("name", pd.Series(ids, ids)).reindex(ids).tolist()
-    chosen = {"rounds": rounds.tolist(), "nodes": names, "x": x, "y": y, "fields": fields, "links": drawn}
-    return Chart("network", chosen, alt)
+    last = nodes[nodes["round"] == nodes["round"].max()].set_index("node").sort_index()
+    known = links[(links["round"] == links["round"].max()) & (links["node"] >= 0)]
+    pairs = np.unique(np.sort(known[["node", "hears"]].to_numpy(int), axis=1), axis=0)
+    places = _places(last.index.tolist(), pairs)
+    pairs = pairs[np.unique(np.linspace(0, len(pairs) - 1, min(_PAIRS, len(pairs))).round().astype(int))]
+    at = np.array([places[node] for node in last.index])
+    pictures: dict[tuple[str, str], str] = {}
+    for name in last.columns.drop(["round", "name"], errors="ignore"):
+        figure, axis = _sheet("constrained")
+        axis.set_axis_off()
+        axis.set_aspect("equal")
+        ends = [[places[one], places[other]] for one, other in pairs.tolist()]
+        axis.add_collection(LineCollection(ends, colors="0.8", linewidths=0.8))
+        marks = axis.scatter(*at.T, c=last[name], s=30 if len(last) > 100 else 80, cmap="cividis", ec="black", zorder=2)
+        figure.colorbar(marks, label=_words(str(name)), shrink=0.8)
+        labels = last["name"] if "name" in last else [int(node) for node in last.index]
+        for place, label in zip(at, labels if len(last) <= _NAMED else ()):
+            axis.annotate(str(label), place, (0, 7), textcoords="offset points", ha="center", parse_math=False)
+        pictures[f"after round {int(nodes['round'].max())}", _words(str(name))] = _svg(figure)
+    return Chart(pictures, alt)
 
 
 def bars(x: Sequence[Any], series: Mapping[str, Sequence[float]], x_title: str, y_title: str, alt: str) -> Chart:
@@ -106,62 +89,90 @@ def bars(x: Sequence[Any], series: Mapping[str, Sequence[float]], x_title: str, 
         y_title: The name of the vertical axis.
         alt: The chart in words, for readers who cannot see it.
     """
-    lines = [{"label": label, "y": numbers(y)} for label, y in series.items()]
-    return Chart("bars", {"x": list(x), "series": lines, "x_title": x_title, "y_title": y_title}, alt)
+    figure, axis = _sheet("constrained")
+    below = np.zeros(len(x))
+    for i, (label, heights) in enumerate(series.items()):
+        colour, hatch = drawing.COLOURS[i % len(drawing.COLOURS)], _HATCHES[i // len(drawing.COLOURS) % len(_HATCHES)]
+        axis.bar(range(len(x)), heights, 0.8, below, color=colour, hatch=hatch, ec="white", lw=0.3, label=label)
+        below += np.asarray(heights, float)
+    every = max(1, -(-len(x) // 16))
+    axis.set_xticks(range(0, len(x), every), [str(one) for one in x[::every]], parse_math=False)
+    axis.set(xlabel=x_title, ylabel=y_title)
+    if len(series) > 1:
+        figure.legend(loc="outside upper left", ncols=6, fontsize=7, frameon=False)
+    return Chart({(x_title, y_title): _svg(figure)}, alt)
 
 
-def timeline(lanes: Lanes) -> Chart:
-    """A lane for every node over simulated seconds, a mark for every event, and a line for everything that is sent.
+def timeline(events: pd.DataFrame, kinds: Sequence[str], alt: str) -> Chart:
+    """A lane for every node over simulated seconds, with a mark for every event.
 
     Args:
-        lanes: The events and messages that are shown.
+        events: Columns time (seconds), node, kind (its place among `kinds`), and perhaps name.
+        kinds: The names of the kinds of events.
+        alt: The chart in words, for readers who cannot see it.
     """
-    nodes, events, messages = lanes.nodes, lanes.events, lanes.messages
-    place = {node: lane for lane, node in enumerate(nodes)}
-    times = [numbers(one, 7) for one in (events["time"], messages["sent"], messages["arrives"])]
-    own, giver, taker = ([place[node] for node in one] for one in (events["node"], messages["node"], messages["to"]))
-    marks = [list(one) for one in zip(times[0], own, events["kind"].astype(int))]
-    named = ((events, "node", "name"), (messages, "node", "name"), (messages, "to", "to_name"))
-    names = {i: name for table, of, word in named if word in table for i, name in zip(table[of], table[word])}
-    chosen = {"nodes": [names.get(i, i) for i in nodes], "kinds": list(lanes.kinds), "events": marks}
-    return Chart(
-        "timeline", chosen | {"messages": [list(one) for one in zip(times[1], giver, times[2], taker)]}, lanes.caption
-    )
+    figure, axis = _sheet("constrained")
+    lanes = {node: lane for lane, node in enumerate(events["node"].value_counts(ascending=True).index)}
+    names = events.drop_duplicates("node").set_index("node").get("name", pd.Series({node: int(node) for node in lanes}))
+    for kind, name in enumerate(kinds):
+        own = events[events["kind"] == kind]
+        if len(own):
+            look: Any = drawing.look(kind) | {"linestyle": "", "label": name}
+            axis.plot(own["time"], own["node"].map(lanes), **look)
+    axis.set_yticks(range(len(lanes)), [str(names[node]) for node in lanes], parse_math=False)
+    axis.set(xlabel="simulated seconds", ylabel="node")
+    if len(events):
+        figure.legend(loc="outside upper left", ncols=4, fontsize=7, frameon=False)
+    return Chart({("simulated seconds", "node"): _svg(figure)}, alt)
 
 
-def numbers(values: Any, digits: int = 5) -> list[float | int | None]:
-    """The `values` rounded to significant `digits`, None for those that are not finite."""
-    found = (float(f"{value:.{digits}g}") if np.isfinite(value) else None for value in np.asarray(values, float))
-    return [int(value) if value is not None and value.is_integer() else value for value in found]
+def _sheet(layout: Any = None) -> tuple[Figure, Axes]:
+    """A new figure with one axis."""
+    figure = Figure(figsize=_SIZE, layout=layout)
+    axis = figure.subplots()
+    drawing.plain(axis)
+    return figure, axis
 
 
-def _pairs(links: pd.DataFrame, rounds: np.ndarray, ids: np.ndarray) -> list[tuple[int, np.ndarray]]:
-    """(moment, links as pairs of places in `ids`), each pair once, whatever its direction."""
-    found: list[tuple[int, np.ndarray]] = []
-    for k, one in links.groupby("round"):
-        both: np.ndarray = one.loc[one["node"] >= 0, ["node", "hears"]].to_numpy(int)
-        places = np.unique(np.sort(np.searchsorted(ids, both), axis=1), axis=0)
-        found.append((int(np.searchsorted(rounds, float(str(k)))), places[_evenly(len(places), _TOGETHER)]))
-    most = max(1, _PAIRS // max(1, max((len(one) for _, one in found), default=1)))
-    return [found[i] for i in _evenly(len(found), most)]
+def _svg(figure: Figure) -> str:
+    """A figure as SVG, whose ids differ from those of the other figures of a page."""
+    content = io.StringIO()
+    context: Any = cast(Any, matplotlib).rc_context  # whose type matplotlib leaves open
+    with context({"svg.fonttype": "none", "svg.hashsalt": "jdfl"}):
+        figure.savefig(content, format="svg", metadata=dict.fromkeys(("Creator", "Date", "Format", "Type")))
+    text = content.getvalue()
+    name = hashlib.sha256(text.encode()).hexdigest()[:10]
+    return re.sub(r'(\bid="|url\(#|href="#)', rf"\g<1>{name}-", text[text.index("<svg") :])
 
 
-def _evenly(size: int, most: int) -> np.ndarray:
-    """At most `most` of `size` places, evenly spaced, with the first and the last."""
-    return np.unique(np.linspace(0, size - 1, min(most, size)).round().astype(int))
+def _sample(i: int) -> str:
+    """The look of a line, for the legend."""
+    figure = Figure(figsize=(0.5, 0.2))
+    axis = figure.add_axes((0, 0, 1, 1))
+    axis.set_axis_off()
+    axis.plot([0, 1, 2], [0, 0, 0], markevery=[1], linewidth=1.6, **drawing.look(i))
+    return _svg(figure)
 
 
-def _places(ids: np.ndarray, pairs: np.ndarray) -> tuple[list[Any], list[Any]]:
+def _thinned(one: pd.DataFrame) -> pd.DataFrame:
+    """Some records of a long line with a band, more of them at its beginning; Matplotlib simplifies other lines."""
+    size = len(one)
+    if size <= _MOST or not np.any(one["high"] > one["low"]):
+        return one
+    steps = np.linspace(0, size - 1, _MOST // 2), np.geomspace(1, size, _MOST // 2) - 1
+    return one.iloc[np.unique(np.concatenate(steps).astype(int))]
+
+
+def _words(name: str) -> str:
+    return name.replace("_", " ")
+
+
+def _places(ids: Sequence[int], pairs: np.ndarray) -> dict[int, np.ndarray]:
     """Where nodes are drawn: linked ones close to each other."""
     graph: nx.Graph[int] = nx.Graph()
-    graph.add_nodes_from(range(len(ids)))
-    graph.add_edges_from((u, v) for u, v in pairs.tolist())
-    degrees = dict(graph.degree()).values()
-    if (
-        not len(ids) or max(degrees) <= 2 or not nx.is_connected(graph)
-    ):  # a ring, a path, or parts that would drift apart
-        found = nx.circular_layout(graph)
-    else:
-        found = nx.spring_layout(graph, seed=0, iterations=200, k=3.0 / np.sqrt(max(1, len(ids))))
-    x, y = np.array([found[i] for i in range(len(ids))]).reshape(-1, 2).T
-    return numbers(x, 4), numbers(y, 4)
+    graph.add_nodes_from(ids)
+    graph.add_edges_from(pairs.tolist())
+    # A ring, a path, or parts that would drift apart are on a circle.
+    if max(degree for _, degree in graph.degree()) <= 2 or not nx.is_connected(graph):
+        return nx.circular_layout(graph)
+    return nx.spring_layout(graph, seed=0, iterations=200, k=3.0 / np.sqrt(len(ids)))

@@ -18,7 +18,6 @@ from jdfl.lab import curves, table, words
 from jdfl.lab.curves import AXES, axes_of, metrics_of
 from jdfl.lab.table import Format, Grid
 from jdfl.lab.tuning import Tuned
-from jdfl.lab.watch import Lanes
 from jdfl.privacy import PrivacyReport
 from jdfl.privacy.report import Together
 
@@ -59,7 +58,6 @@ class Comparison:
     views: "tuple[Comparison, ...]" = ()  # at other budgets
     shown: tuple[str, ...] = ()  # metrics that were asked for, which tables show; empty: the measure
     standing: Standing | None = None  # of the data's ledger when all had ended, tuning included; None: they are in none
-    timelines: dict[str, Lanes] = field(default_factory=dict[str, Any])  # of asynchronous methods
 
     @checked
     def at(self, x: str, value: float | None = None, *, metrics: Sequence[str] | None = None) -> pd.DataFrame:
@@ -386,6 +384,3 @@ class Comparison:
 
     def __repr__(self) -> str:
         return words.of_comparison(self)
-
-    def _repr_html_(self) -> str:
-        return words.of_comparison(self, as_html=True)

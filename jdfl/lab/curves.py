@@ -5,7 +5,7 @@ its stop rule ended keeps its last record at larger budgets: it has stopped spen
 nor has one whose budget does not pay for its first record after the start: the value of the start compares nothing.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -182,38 +182,24 @@ def to_stop(curves: pd.DataFrame) -> pd.DataFrame:
     return found.reindex(ends["label"].unique()).fillna({"seeds": 0}).astype({"seeds": int}).rename_axis("label")
 
 
-BAND = "95 % confidence interval of the mean"  # what low and high of `Bands` are, for legends
+BAND = "95 % confidence interval of the mean"  # what low and high of `band` are, for legends
 
 
-class Bands(Mapping[tuple[str, str], pd.DataFrame]):
-    """By (amount x, metric y): mean of y over the trials that did not diverge, with its 95 % confidence interval.
+def band(curves: pd.DataFrame, x: str, y: str) -> pd.DataFrame:
+    """The mean of y over the trials that did not diverge, against the amount x, with its 95 % confidence interval.
 
     Columns: label, round, mean of x (by its name and as x), and mean, low, high of y, a row per label and round. In a
     round without a record of a trial its last one before that counts. With a single trial low and high are the mean.
-    Each table is made when it is asked for, since those of a million records do not fit into memory together.
     """
-
-    def __init__(self, curves: pd.DataFrame, axes: Sequence[str], metrics: Sequence[str]) -> None:
-        good = curves[~curves["ending"].isin([*BAD])]
-        self._runs = {str(label): runs for label, runs in good.groupby("label", sort=False)}
-        self._pairs = [(x, y) for y in metrics for x in axes]
-
-    def __getitem__(self, pair: tuple[str, str]) -> pd.DataFrame:
-        x, y = pair
-        frames = [pd.DataFrame(columns=list(dict.fromkeys(("label", "round", x, "mean", "low", "high"))))]
-        for k, runs in enumerate(self._runs.values()):
-            band = pd.DataFrame(_band(runs, x, y))
-            codes = pd.Categorical.from_codes(np.full(len(band), k), [*self._runs])  # text is slow to group by
-            band.insert(0, "label", codes)
-            frames.append(band)
-        band = pd.concat(frames[1:] or frames, ignore_index=True)
-        return band.assign(x=band[x])
-
-    def __iter__(self) -> Iterator[tuple[str, str]]:
-        return iter(self._pairs)
-
-    def __len__(self) -> int:
-        return len(self._pairs)
+    good = curves[~curves["ending"].isin([*BAD])]
+    labels = [str(label) for label in good["label"].unique()]
+    frames = [pd.DataFrame(columns=list(dict.fromkeys(("label", "round", x, "mean", "low", "high"))))]
+    for k, (_, runs) in enumerate(good.groupby("label", sort=False)):
+        found = pd.DataFrame(_band(runs, x, y))
+        found.insert(0, "label", pd.Categorical.from_codes(np.full(len(found), k), labels))  # text is slow to group by
+        frames.append(found)
+    table = pd.concat(frames[1:] or frames, ignore_index=True)
+    return table.assign(x=table[x])
 
 
 def _band(runs: pd.DataFrame, x: str, y: str) -> dict[str, Any]:

@@ -58,9 +58,7 @@ class Picture(Figure):
         _save(super().savefig, fname, self.origin, metadata, options)
 
     def _repr_png_(self) -> bytes:
-        content = io.BytesIO()
-        self.savefig(content, format="png")
-        return content.getvalue()
+        return _png(self)
 
 
 Picture.set = Figure.set  # in place of the copy that matplotlib makes for every subclass
@@ -73,9 +71,13 @@ class Drawn(NamedTuple):
     ax: Any  # Axes, or an array of them
 
     def _repr_png_(self) -> bytes:
-        content = io.BytesIO()
-        self.fig.savefig(content, format="png")
-        return content.getvalue()
+        return _png(self.fig)
+
+
+def _png(figure: Figure) -> bytes:
+    content = io.BytesIO()
+    figure.savefig(content, format="png")
+    return content.getvalue()
 
 
 def save_figure(drawing: Figure, path: str | Path, origin: str = "", also: Sequence[str] = ()) -> Path:
@@ -258,14 +260,14 @@ def _panel(axis: Axes, frame: pd.DataFrame, names: Mapping[str, str], floor: flo
         mean, low, high = rest if floor is None else (np.maximum(values, floor) for values in rest)
         style = look(before + i)
         if len(x) and not np.any(x > 0):  # it spends nothing: where it ends, whatever the others spend
-            axis.axhline(mean[-1], color=style["color"], linewidth=0.8, linestyle=(0, (1, 3)))
+            axis.axhline(mean[-1], color=style["color"], linewidth=0.8, linestyle=(0, (1, 3)), gid=f"level-{i}")
         good = np.isfinite(x) & np.isfinite(mean)
         start = _APART * ((0.5 + 0.618 * i) % 1.0)  # markers of coincident lines alternate
         first = min(2.2, 1.2 + 0.15 * len(found))
         thick = first - (first - 0.9) * i / max(1, len(found) - 1)
         how: Any = style if len(found) > 1 or good.sum() == 1 else {**style, "marker": None}
         how = how | {"linewidth": thick, "markevery": (start, _APART) if good.sum() > 2 else None}
-        axis.plot(x[good], mean[good], label=names[label] or "_", zorder=2 + 0.01 * i, **how)
+        axis.plot(x[good], mean[good], label=names[label] or "_", zorder=2 + 0.01 * i, gid=f"line-{i}", **how)
         shown = good & np.isfinite(low) & np.isfinite(high)
         if np.any(high[shown] > low[shown]):
             banded = True
@@ -273,7 +275,8 @@ def _panel(axis: Axes, frame: pd.DataFrame, names: Mapping[str, str], floor: flo
                 low, high = np.maximum(low, bottom), np.maximum(high, bottom)
             fill: Any = axis.fill_between
             alpha = max(0.06, min(0.18, 0.8 / len(found)))
-            fill(x[shown], low[shown], high[shown], color=style["color"], alpha=alpha, linewidth=0, zorder=1)
+            own: Any = {"color": style["color"], "alpha": alpha, "linewidth": 0, "zorder": 1, "gid": f"band-{i}"}
+            fill(x[shown], low[shown], high[shown], **own)
         ends.append(float(np.max(x[np.isfinite(x)], initial=0.0)))
     if bottom is not None:
         axis.set_yscale("log")

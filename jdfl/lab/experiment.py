@@ -24,7 +24,6 @@ from jdfl.engine.provenance import versions
 from jdfl.engine.result import Result
 from jdfl.engine.stopping import StopRule
 from jdfl.engine.trials import Trial
-from jdfl.events import AsyncMethod
 from jdfl.lab.comparison import Comparison
 from jdfl.lab.curves import AXES, LABELS, long_form
 from jdfl.lab.entries import (
@@ -43,7 +42,6 @@ from jdfl.lab.entries import (
 )
 from jdfl.lab.table import better, number
 from jdfl.lab.tuning import Choice, Target, Tuned, tune_all
-from jdfl.lab.watch import Lanes, of_run
 from jdfl.network.graph import Network
 from jdfl.privacy import PrivacyReport, exposing
 from jdfl.privacy.report import Together
@@ -383,7 +381,7 @@ def _compared(methods: Mapping[str, Any], terms: Terms) -> Comparison:
         )
         for (target, tuned, points), runs in zip(choices, made)
     ]
-    first = replace(first, views=tuple(others), timelines=_timelines(first, planned))
+    first = replace(first, views=tuple(others))
     if first.by != "stop":
         for label, needs in first.at(first.by)["needs"].items():
             if np.isfinite(needs) and first.results[str(label)]:
@@ -400,17 +398,6 @@ def _reported_runs(label: str, plan: Plan, terms: Terms, values: Mapping[str, fl
         if values:  # tuning measured what hints about step sizes are about
             warnings.simplefilter("ignore", checks.HintWarning)
         return algorithm, across(algorithm, plan.trials, over={}, steps=plan.steps, **how)
-
-
-def _timelines(comparison: Comparison, planned: Mapping[str, Plan]) -> dict[str, Lanes]:
-    """The first events of the asynchronous methods, in their first trials, by label."""
-    found: dict[str, Lanes] = {}
-    for label, runs in comparison.results.items():
-        method, trial = comparison.algorithms[label], planned[label].trials[0]
-        if runs and isinstance(method, AsyncMethod):
-            lanes = of_run(method, trial.problem, trial.network, trial.key)
-            found[label] = lanes.until(runs[0].rounds * float(method.period))
-    return found
 
 
 def _criterion(measure: str, tune: Tuning, target: Target) -> str:

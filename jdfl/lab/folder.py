@@ -7,7 +7,7 @@ import pandas as pd
 
 from jdfl.lab import charts, stored, words
 from jdfl.lab.comparison import Comparison
-from jdfl.lab.curves import AXES, BAND, Bands, axes_of, metrics_of
+from jdfl.lab.curves import AXES, BAND, axes_of, band, metrics_of
 from jdfl.lab.entries import DEFAULT
 from jdfl.lab.files import placed, tidy, whole, write
 from jdfl.lab.page import Code, Fold, Part, Section, Table, page
@@ -83,9 +83,6 @@ def _sections(comparison: Comparison, config_yaml: str) -> Iterator[Section]:
         yield Section(title, ["\n\n".join(other.caption[1:]), _table(other)])
     if comparison.criterion:
         yield Section("Tuning", [part for one in (comparison, *views) for part in _tuning(one)])
-    if comparison.timelines:
-        shown = [Fold(label, [charts.timeline(lanes)]) for label, lanes in comparison.timelines.items()]
-        yield Section("Timeline", ["The first events of some nodes, in the first trial.", *shown])
     statements = {
         label: comparison.privacy[label].statement()
         if label in comparison.privacy
@@ -107,8 +104,7 @@ def _curves(comparison: Comparison) -> list[Part]:
         "the simulation without compilation, spread evenly over the rounds."
     )
     alt = f"{', '.join(metrics)} of every algorithm against {', '.join(axes)}"
-    lines = [Bands(comparison.view(x).curves, [x], metrics) for x in axes]
-    drawn = {(x, y): frames[x, y] for y in metrics for x, frames in zip(axes, lines)}
+    drawn = (((x, y), band(comparison.view(x).curves, x, y)) for y in metrics for x in axes)
     views = [(x, comparison.view(x), label) for x in axes for label in comparison.results]
     marks = [f"{AXES[x]}: {label}, {mark}" for x, view, label in views if (mark := view.mark(label))]
     names = {x: words.axis(comparison, x).replace("\n", " ") for x in axes}

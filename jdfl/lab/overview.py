@@ -5,8 +5,8 @@ Runs are read from their folders or taken from results. Runs of one setting, whi
 
 import json
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean
 from typing import Any, NamedTuple
@@ -22,34 +22,21 @@ from jdfl.engine.records import check_settings
 from jdfl.engine.result import BAD, Result
 from jdfl.events import REGISTRY as ASYNCHRONOUS
 from jdfl.lab import charts
-from jdfl.lab.curves import AXES, BAND, LABELS, Bands, labelled
+from jdfl.lab.curves import AXES, BAND, LABELS, band, labelled
 from jdfl.lab.files import read
-from jdfl.lab.page import Code, Fold, Part, Section, Table, Tiles, page
+from jdfl.lab.page import Code, Fold, Part, Section, Table, page
 from jdfl.lab.results import environment, read_run, tables
-from jdfl.lab.stored import load
-from jdfl.lab.summary import as_paragraphs, bytes_text, summary, together
+from jdfl.lab.summary import as_paragraphs, summary, summary_text, together
 from jdfl.lab.table import PM, half_width, rounded
-from jdfl.lab.watch import TABLES, Lanes
+from jdfl.lab.watch import TABLES
 from jdfl.privacy import Ledger
 from jdfl.privacy.report import upper, worth
 from jdfl.store import manifest
 
 _UNLIKE = ("seed", "chunk", "key")  # settings in which runs of one entry may differ
 _FIRST = ("algorithm", "problem", "network")  # settings whose kinds are named without the setting
-_NO_RUNS = {"curves.csv": ("comparison", ""), "study.yaml": ("sweep", "; if there is none yet: jdfl resume {}")}
-_READ = [
-    "config.yaml",
-    "environment.json",
-    "metrics.parquet",
-    "params.npz",
-    "provenance.json",
-    "summary.json",
-]  # of a run
+_FILES = ("config.yaml", "environment.json", "metrics.parquet", "params.npz", "provenance.json", "summary.json")
 _TABLES = (*TABLES, "releases")
-_COSTS = (
-    "setting; messages; bits per message; bytes, all nodes; gradients; gradients of single examples; "
-    "communication rounds of a node; seconds; compilation"
-)
 _AXES = {**AXES, "epsilon": "epsilon of the worst node"}
 _BARS = 128  # nodes
 _NETWORKS = 6  # settings whose networks and timelines are drawn
@@ -57,10 +44,7 @@ _SAME_NOISE = (
     "No total is given: the same run is there under several versions of the code. They have the same noise, and may "
     "use it differently."
 )
-_NODES = (
-    "Nodes are coloured by the chosen value; a small node has combined no messages since the previous moment. Lines "
-    "join nodes if one receives from the other."
-)
+_NODES = "Nodes are coloured by the chosen value at the end. Lines join nodes if one receives from the other."
 _ORIGIN = ["folder", "seed", "begun (UTC)", "provenance", "jdfl", "code", "jax", "device"]
 
 
@@ -83,7 +67,7 @@ def write_report(result: Result, path: str | Path) -> Path:
         result: The finished run.
         path: The file, which is replaced if it is there.
     """
-    run = _Run.of(result, environment())
+    run = _run(result.history, summary(result), environment(), result.provenance.as_dict())
     return _write([_Entry(run.algorithm, (run,))], path, "")
 
 
@@ -91,28 +75,29 @@ def write_report(result: Result, path: str | Path) -> Path:
 class _Run:
     """A run as a page shows it; `summary`, `environment` and `provenance` are empty where it was cut off."""
 
-    algorithm: str  # its kind
-    problem: str  # the kind or the name of the problem
-    data: str  # the same for runs on the same data
-    nodes: int
-    seed: Any  # None: it is not known
-    settings: dict[str, Any]  # by dotted path
     history: pd.DataFrame
     summary: dict[str, Any]
     environment: dict[str, Any]
     provenance: dict[str, Any]
-    config_yaml: str = ""  # the settings as a file; empty: the run has none
-    folder: str = ""  # where it was read from; empty: nowhere
-    tables: dict[str, pd.DataFrame] = field(default_factory=dict[str, pd.DataFrame])  # those that have rows
+    settings: dict[str, Any]  # by dotted path
+    seed: Any  # None: it is not known
+    nodes: int
+    config_yaml: str  # the settings as a file; empty: the run has none
+    folder: str  # where it was read from; empty: nowhere
+    tables: dict[str, pd.DataFrame]  # those that have rows
 
-    @staticmethod
-    def of(result: Result, where: dict[str, Any], folder: str = "") -> "_Run":
-        numbers, found = summary(result), result.provenance.settings
-        settings = {f"{path}.kind" if path in _FIRST else path: value for path, value in found.items()}
-        data = json.dumps([one for one in found.items() if one[0].startswith("problem")])
-        kind, seed = found.get("algorithm", "algorithm"), result.labels.get("seed")
-        about = kind, result.problem_name, data, numbers["nodes"], seed, settings, result.history
-        return _Run(*about, numbers, where, result.provenance.as_dict(), folder=folder)
+    @property
+    def algorithm(self) -> str:
+        return str(self.settings.get("algorithm.kind", "algorithm"))
+
+    @property
+    def problem(self) -> str:
+        return str(self.settings.get("problem.kind", "problem"))
+
+    @property
+    def data(self) -> str:
+        """The same for runs on the same data."""
+        return json.dumps([one for one in self.settings.items() if one[0].startswith("problem")])
 
     @property
     def ending(self) -> str:
@@ -122,6 +107,27 @@ class _Run:
     def of_seed(self) -> str:
         """The seed in words, after a comma; empty where it is not known."""
         return "" if self.seed is None else f", seed {self.seed}"
+
+
+def _run(
+    history: pd.DataFrame,
+    numbers: dict[str, Any],
+    where: dict[str, Any],
+    origin: dict[str, Any],
+    text: str = "",
+    folder: str = "",
+    found: Mapping[str, pd.DataFrame] | None = None,
+) -> _Run:
+    """A run with its settings, from those of its configuration or else of its provenance."""
+    known = {name: table for name, table in (found or {}).items() if len(table)}
+    if text:
+        config = from_yaml(text)
+        seed, nodes = config.seed, numbers.get("nodes") or getattr(config.problem, "m", 0)
+        settings = yaml_text.flat(yaml_text.plain(config))
+    else:
+        seed, nodes = numbers["labels"].get("seed"), numbers["nodes"]
+        settings = {f"{path}.kind" if path in _FIRST else path: one for path, one in origin["settings"].items()}
+    return _Run(history, numbers, where, origin, settings, seed, nodes, text, folder, known)
 
 
 class _Entry(NamedTuple):
@@ -164,41 +170,30 @@ def _words(path: str, value: Any) -> str:
 
 
 def _read(folder: Path) -> _Run:
-    given = f"got {str(folder)!r}, which"
     if not folder.is_dir():
-        raise FileNotFoundError(f"Expected the folder of a run, {given} is not there.")
-    for name, (what, remedy) in _NO_RUNS.items():
+        raise FileNotFoundError(f"Expected the folder of a run, got {str(folder)!r}, which is not there.")
+    for name, what in {"curves.csv": "comparison", "study.yaml": "sweep"}.items():
         if (folder / name).is_file():
-            place = f"Its page is report.html in it{remedy.format(folder) or '.'}"
-            raise ValueError(f"Expected runs, got the {what} {str(folder)!r}. {place}")
-    manifest.check(folder, [*_READ, *(f"{name}.csv" for name in _TABLES)])
-    if not (folder / "config.yaml").is_file():
-        result = load(folder)
-        assert isinstance(result, Result)  # a comparison has curves.csv
-        return _Run.of(result, read(folder / "environment.json"), str(folder))
-    numbers, where, origin = dict[str, Any](), dict[str, Any](), dict[str, Any]()
+            raise ValueError(
+                f"Expected runs, got the {what} {str(folder)!r}. Its page is report.html in it; if there is none yet: "
+                f"jdfl resume {folder}"
+            )
+    manifest.check(folder, [*_FILES, *(f"{name}.csv" for name in _TABLES)])
     if (folder / manifest.NAME).is_file():
-        run = read_run(folder)
-        text, history, numbers, where = run.config_yaml, run.history, run.summary, run.environment
-        origin = read(folder / "provenance.json")
-        paths = {name: folder / f"{name}.csv" for name in _TABLES}
+        run, paths = read_run(folder), {name: folder / f"{name}.csv" for name in _TABLES}
         found = {name: read(path) for name, path in paths.items() if path.is_file()}
-    else:
-        try:
-            found = tables(folder)
-            history = found.pop("metrics")
-        except (FileNotFoundError, ValueError, KeyError) as error:
-            raise FileNotFoundError(
-                f"Expected records in {str(folder)!r}, found none yet. If the run was cut off: jdfl resume {folder}"
-            ) from error
-        text = read(folder / "config.yaml")
-        check_settings(text, folder / "config.yaml")
-    found = {name: table for name, table in found.items() if len(table)}
-    config = from_yaml(text)
-    nodes = numbers.get("nodes") or getattr(config.problem, "m", 0)
-    settings = yaml_text.flat(yaml_text.plain(config))
-    about = config.algorithm.kind, config.problem.kind, repr(config.problem), nodes, config.seed, settings
-    return _Run(*about, history, numbers, where, origin, text, str(folder), found)
+        given = run.history, run.summary, run.environment, read(folder / "provenance.json"), run.config_yaml
+        return _run(*given, str(folder), found)
+    try:
+        found = tables(folder)
+        history = found.pop("metrics")
+    except (FileNotFoundError, ValueError, KeyError) as error:
+        raise FileNotFoundError(
+            f"Expected records in {str(folder)!r}, found none yet. If the run was cut off: jdfl resume {folder}"
+        ) from error
+    text = read(folder / "config.yaml")
+    check_settings(text, folder / "config.yaml")
+    return _run(history, {}, {}, {}, text, str(folder), found)
 
 
 def _write(entries: Sequence[_Entry], path: str | Path, title: str) -> Path:
@@ -219,7 +214,7 @@ def _sections(entries: Sequence[_Entry]) -> Iterator[Section]:
     drawn = [(entry, entry.runs[0]) for entry in entries[:_NETWORKS]]
     if networks := [(entry, chart) for entry, run in drawn if (chart := _network(run)) is not None]:
         yield Section("Network", [_NODES, *_apart(entries, networks)])
-    if timelines := [(entry, charts.timeline(lanes)) for entry, run in drawn if (lanes := _lanes(run)) is not None]:
+    if timelines := [(entry, chart) for entry, run in drawn if (chart := _timeline(run)) is not None]:
         yield Section("Timeline", _apart(entries, timelines))
     unknown = "Nothing can be claimed before the run has ended."
     firsts = [(entry, entry.runs[0].summary) for entry in entries]
@@ -232,7 +227,9 @@ def _sections(entries: Sequence[_Entry]) -> Iterator[Section]:
             splits.append((entry, table))
     if splits:
         yield Section("Data partition", _apart(entries, [(entry, _split(table)) for entry, table in splits]))
-    yield Section("Costs", [_costs(entries)])
+    texts = [(entry, Code(summary_text(numbers))) for entry, numbers in firsts if numbers]
+    if texts:
+        yield Section("Costs", _apart(entries, texts))
     yield Section("Settings and provenance", list(_settings(entries)))
 
 
@@ -253,7 +250,7 @@ def _about(entries: Sequence[_Entry]) -> Iterator[Part]:
         for run in entry.runs:
             who = f"{entry.label}{run.of_seed}: " if several or len(entry.runs) > 1 else ""
             yield from (f"{who}{words}" for words in _warnings(run, "ended" if who else "Ended"))
-    yield _compared(entries) if several else _tiles(entries[0])
+    yield _final(entries)
 
 
 def _warnings(run: _Run, ended: str) -> Iterator[str]:
@@ -267,6 +264,16 @@ def _warnings(run: _Run, ended: str) -> Iterator[str]:
 
 def _curves(entries: Sequence[_Entry]) -> list[Part]:
     """Every metric against every cost, with bands over the seeds."""
+    words = "Choose a metric, and the cost that it is shown against."
+    if any(len(entry.runs) > 1 for entry in entries):
+        words = f"Mean over the seeds, with a band: {BAND}. {words}"
+    if len(_promises(entries)) > 1:
+        words = f"Epsilons do not promise the same: there are no curves against them. {words}"
+    return [words, charts.curves(_bands(entries), _AXES, "Metrics of the runs against what they cost.")]
+
+
+def _bands(entries: Sequence[_Entry]) -> Iterator[tuple[tuple[str, str], pd.DataFrame]]:
+    """The means of all metrics with their intervals, by amount and metric."""
     frames: list[pd.DataFrame] = []
     differ = len(_promises(entries)) > 1
     for entry in entries:
@@ -279,13 +286,8 @@ def _curves(entries: Sequence[_Entry]) -> list[Part]:
     table = pd.concat(frames, ignore_index=True)
     metrics = _metric_names([str(name) for name in table.columns if name not in (*_AXES, *LABELS)])
     known = {x: table[x].to_numpy(float) for x in _AXES if x in table}
-    axes = [x for x, amounts in known.items() if np.all(amounts >= 0) and np.any(amounts > 0)]
-    many = any(len(entry.runs) > 1 for entry in entries)
-    words = f"Mean over the seeds, with a band: {BAND}. " if many else ""
-    words += "Epsilons do not promise the same: there are no curves against them. " if differ else ""
-    alt = f"{', '.join(metrics)} of {', '.join(entry.label for entry in entries)}, against {', '.join(axes)}."
-    chart = charts.curves(Bands(table, axes, metrics), _AXES, alt)
-    return [f"{words}Choose a metric, and the cost that it is shown against.", chart]
+    axes = [x for x, used in known.items() if np.all(used >= 0) and np.any(used > 0)]
+    yield from (((x, y), band(table, x, y)) for y in metrics for x in axes)
 
 
 def _epsilon_by_round(run: _Run) -> np.ndarray:
@@ -315,21 +317,23 @@ def _network(run: _Run) -> Part | None:
         return None
     shown, m = nodes["node"].nunique(), run.nodes
     some = f"{shown} of {m} nodes" if shown < m else f"{m} nodes"
-    first = int(np.sum((links["node"] >= 0) & (links["round"] == links["round"].min())))
-    return charts.network(nodes, links, f"A network of {some} with {first} links in the first recorded round.")
+    count = int(np.sum((links["node"] >= 0) & (links["round"] == links["round"].max())))
+    return charts.network(nodes, links, f"A network of {some} with {count} links in the last recorded round.")
 
 
-def _lanes(run: _Run) -> Lanes | None:
+def _timeline(run: _Run) -> Part | None:
     """The first events of some nodes, until the end of the run; None for a run that did not keep any."""
-    events, messages, method = run.tables.get("timeline"), run.tables.get("messages"), ASYNCHRONOUS.get(run.algorithm)
+    events, method = run.tables.get("timeline"), ASYNCHRONOUS.get(run.algorithm)
     if events is None or method is None:
         return None
-    messages = pd.DataFrame(columns=["sent", "node", "arrives", "to"]) if messages is None else messages
     end = float(run.history["round"].max()) * float(run.settings["algorithm.period"])
     if run.ending == "budget":  # the run has ended before the event at this time, which is a float32
         end = min(end, float(run.history["network_seconds"].iloc[-1]) * (1 - 1e-6))
-    kinds = tuple(kind.name for kind in method.kinds)
-    return Lanes(method.title, kinds, run.nodes, events, messages).until(end)
+    events = events[events["time"] <= end]
+    alt = (
+        f"The first {len(events):,} events of {events['node'].nunique()} of the {run.nodes:,} nodes of {method.title}."
+    )
+    return charts.timeline(events, [kind.name for kind in method.kinds], alt)
 
 
 def _split(table: pd.DataFrame) -> Part:
@@ -383,56 +387,21 @@ def _settings(entries: Sequence[_Entry]) -> Iterator[Part]:
     yield Table(_ORIGIN, rows)
 
 
-def _tiles(entry: _Entry) -> Tiles:
-    """The final state of the runs of one setting, in a few numbers."""
-    last = [run.history.iloc[-1] for run in entry.runs]
-    pm = f", {PM}" if len(last) > 1 else ""
-    found = [("rounds", _spread(last, "round"), ", ".join(dict.fromkeys(run.ending for run in entry.runs)) + pm)]
-    for name in _metric_names([str(name) for name in last[0].index])[:4]:
-        found.append((name.replace("_", " "), _spread(last, name), f"at the end{pm}"))
-    found += [
-        ("bytes sent", _spread(last, "bytes", _spread_of_bytes), f"by all nodes{pm}"),
-        ("epsilon", *_epsilon(entry)),
-    ]
-    seconds = [run.summary["seconds"] for run in entry.runs if run.summary]
-    if seconds:
-        found.append(("wall time", f"{fmean(seconds):.3g} s", "compilation excluded"))
-    return Tiles(found)
-
-
-def _compared(entries: Sequence[_Entry]) -> Table:
-    """The final state of the runs of several settings, a row for each."""
+def _final(entries: Sequence[_Entry]) -> Table:
+    """The final state of the runs, a row for every setting."""
     names = _metric_names([str(name) for name in entries[0].runs[0].history.columns])
-    shared = [name for name in names if all(name in run.history for run in _runs(entries))]
+    shared = ["round", *(name for name in names if all(name in run.history for run in _runs(entries))), "bytes"]
     differ = len(_promises(entries)) > 1
     rows: list[list[Any]] = []
     for entry in entries:
         last = [run.history.iloc[-1] for run in entry.runs]
-        measured = [_spread(last, name) for name in ("round", *shared)]
-        epsilon = ", ".join([_epsilon(entry)[0], *(_promises([entry]) if differ else ())])
-        rows.append([entry.label, len(last), *measured, _spread(last, "bytes", _spread_of_bytes), epsilon])
+        ending = ", ".join(dict.fromkeys(run.ending for run in entry.runs))
+        epsilon = ", ".join([*_epsilon(entry), *(_promises([entry]) if differ else ())])
+        rows.append([entry.label, len(last), ending, *(_spread(last, name) for name in shared), epsilon])
     pm = f" {PM}" if any(len(entry.runs) > 1 for entry in entries) else ""
-    measures = [f"{name.replace('_', ' ')}{pm}" for name in ("rounds", *shared, "bytes sent")]
-    return Table(["setting", "runs", *measures, "epsilon"], rows)
-
-
-def _costs(entries: Sequence[_Entry]) -> Table:
-    """What every run sent and computed, and its times."""
-    rows: list[list[str]] = []
-    for entry in entries:
-        for run in (run for run in entry.runs if run.summary):
-            numbers, talk = run.summary, run.summary["communication_rounds"]
-            sent = [numbers[name].items() for name in ("messages", "message_bits")]
-            rows.append(
-                [
-                    entry.label + (run.of_seed if len(entry.runs) > 1 else ""),
-                    *("\n".join(f"{channel}: {n:,}" for channel, n in one) for one in sent),
-                    *(f"{numbers['bytes']:,.1f}", f"{numbers['gradients']:,}", f"{numbers['example_gradients']:,}"),
-                    f"{talk['min']} to {talk['max']}, mean {talk['mean']:.1f}",
-                    *(f"{numbers[name]:.2f}" for name in ("seconds", "compile_seconds")),
-                ]
-            )
-    return Table(_COSTS.split("; "), rows)
+    titles = {"round": "rounds", "bytes": "bytes sent by all nodes"}
+    measures = [f"{titles.get(name, name).replace('_', ' ')}{pm}" for name in shared]
+    return Table(["setting", "runs", "ended by", *measures, "epsilon"], rows)
 
 
 def _metric_names(columns: Sequence[str]) -> list[str]:
@@ -463,14 +432,10 @@ def _epsilon(entry: _Entry) -> tuple[str, str]:
     return value, f"at delta = {worst['delta']:g}, worst node"
 
 
-def _spread(records: Sequence[Any], name: str, write: Callable[[float, float], str] = rounded) -> str:
+def _spread(records: Sequence[Any], name: str) -> str:
     """Mean of one number and half-width of its 95 % interval; values that are not finite are counted."""
     good = [float(one[name]) for one in records if np.isfinite(one[name])]
     if not good:
         return "not finite"
-    text = write(fmean(good), half_width(np.array(good)) if len(set(good)) > 1 else math.nan)
+    text = rounded(fmean(good), half_width(np.array(good)) if len(set(good)) > 1 else math.nan)
     return text if len(good) == len(records) else f"{text} ({len(records) - len(good)} not finite)"
-
-
-def _spread_of_bytes(mean: float, half: float) -> str:
-    return bytes_text(mean) + (f" ± {bytes_text(half)}" if math.isfinite(half) else "")

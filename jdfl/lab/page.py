@@ -1,26 +1,23 @@
 """A page that is a single HTML file: text, tables, images and charts, in light and dark, on a phone and on paper.
 
-Nothing is loaded from elsewhere. Charts are drawn as SVG by script.js, which is in the file if it has any.
+Nothing is loaded from elsewhere. With script.js, which is in the file if it has charts, a reader chooses what a chart
+shows; without it the first picture of every chart is shown.
 """
 
 import base64
 import html
-import io
-import json
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from importlib.resources import files
 from pathlib import Path
 from string import Template
 from typing import Any
 
 import numpy as np
-from PIL import Image as Picture
 
 from jdfl.base import checks
 
 _MEDIA = {".png": "png", ".jpg": "jpeg", ".jpeg": "jpeg", ".svg": "svg+xml"}
-_THUMBNAIL = (480, 360)  # pixels at most, shown half as large
 
 
 @dataclass(frozen=True)
@@ -41,11 +38,11 @@ class Image:
 
 @dataclass(frozen=True)
 class Chart:
-    """A chart with its own controls, made by `jdfl.lab.charts`."""
+    """A chart, made by `jdfl.lab.charts`: one picture or several, of which a reader chooses one."""
 
-    kind: str  # the function of script.js that draws it
-    data: dict[str, Any]  # plain data
+    pictures: Mapping[tuple[str, str], str]  # SVG by what is on the horizontal axis, and what is shown against it
     alt: str  # the chart in words
+    curves: Mapping[str, str] = field(default_factory=dict[str, str])  # samples as SVG by label, of what can be hidden
 
 
 @dataclass(frozen=True)
@@ -56,13 +53,6 @@ class Code:
 
 
 @dataclass(frozen=True)
-class Tiles:
-    """The few numbers that matter most, each with its name and a remark."""
-
-    tiles: Sequence[tuple[str, str, str]]  # name, value, remark
-
-
-@dataclass(frozen=True)
 class Fold:
     """Parts that are folded until a reader opens them; in print they are open."""
 
@@ -70,14 +60,7 @@ class Fold:
     parts: Sequence[Any]  # of Part
 
 
-@dataclass(frozen=True)
-class Gallery:
-    """Small pictures that link to sections of the page."""
-
-    items: Sequence[tuple[str, str, Path | None]]  # name of the section, title, PNG or JPEG file where there is one
-
-
-Part = str | Table | Image | Chart | Code | Tiles | Fold | Gallery  # a text is paragraphs, separated by blank lines
+Part = str | Table | Image | Chart | Code | Fold  # a text is paragraphs, separated by blank lines
 
 
 @dataclass(frozen=True)
@@ -86,7 +69,6 @@ class Section:
 
     heading: str
     parts: Sequence[Part]  # in this order
-    name: str = ""  # the target of links; a section with a name is not listed at the top
 
 
 def page(path: str | Path, title: str, sections: Sequence[Section], foot: str = "") -> Path:
@@ -95,17 +77,17 @@ def page(path: str | Path, title: str, sections: Sequence[Section], foot: str = 
     Args:
         path: The file, which is replaced if it is there.
         title: The heading of the page.
-        sections: The sections in their order; those without a name are listed at the top.
+        sections: The sections in their order, which are listed at the top.
         foot: A line at the end, such as the provenance.
 
     Raises ValueError for an image that is not PNG, JPEG or SVG and for rows of a table that do not fit its head,
     FileNotFoundError for an image that is not there. Nothing is written then.
     """
     body = "\n".join(
-        f'<section id="{_safe(one.name) or f"part-{i}"}">\n{_heading(one)}\n{_parts(one.parts)}\n</section>'
+        f'<section id="part-{i}">\n<h2>{_safe(one.heading)}</h2>\n{_parts(one.parts)}\n</section>'
         for i, one in enumerate(sections)
     )
-    links = [f'<a href="#part-{i}">{_safe(one.heading)}</a>\n' for i, one in enumerate(sections) if not one.name]
+    links = [f'<a href="#part-{i}">{_safe(one.heading)}</a>\n' for i, one in enumerate(sections)]
     script = f'<script>"use strict";\n(() => {{\n{_file("script.js")}}})();</script>'
     text = Template(_file("page.html")).substitute(
         title=_safe(title),
@@ -127,11 +109,6 @@ def _file(name: str) -> str:
     return files(__name__.rpartition(".")[0]).joinpath(name).read_text(encoding="utf-8")
 
 
-def _heading(section: Section) -> str:
-    head = "h3" if section.name else "h2"
-    return f"<{head}>{_safe(section.heading)}</{head}>"
-
-
 def _parts(parts: Sequence[Part]) -> str:
     return "\n".join(map(_part, parts))
 
@@ -149,40 +126,27 @@ def _part(part: Part) -> str:
                 raise ValueError(f"Expected an image of type {', '.join(_MEDIA)}, got {path}.")
             if not path.is_file():
                 raise FileNotFoundError(f"Expected an image at {path}, found none.")
-            return f'<img src="{_uri(media, path.read_bytes())}" alt="{_safe(part.alt)}">'
+            data = base64.b64encode(path.read_bytes()).decode("ascii")
+            return f'<img src="data:image/{media};base64,{data}" alt="{_safe(part.alt)}">'
         case Chart():
-            checks.one_of(("curves", "network", "bars", "timeline"), kind=part.kind)
-            data = json.dumps(part.data, allow_nan=False, separators=(",", ":")).replace("<", "\\u003c")
-            alt = _safe(part.alt)
+            buttons = "".join(
+                f'<li><button type="button" data-curve="{i}" aria-pressed="true" title="show or hide">{sample}'
+                f"<span>{_safe(label)}</span></button></li>"
+                for i, (label, sample) in enumerate(part.curves.items())
+            )
+            plots = "\n".join(
+                f'<div class="plot" data-x="{_safe(x)}" data-y="{_safe(y)}" role="img" '
+                f'aria-label="{_safe(y)} against {_safe(x)}"{" hidden" if i else ""}>{svg}</div>'
+                for i, ((x, y), svg) in enumerate(part.pictures.items())
+            )
             return (
-                f'<figure class="chart" data-kind="{part.kind}" aria-label="{alt}">\n<noscript>{alt}</noscript>\n'
-                f'<script type="application/json">{data}</script>\n</figure>'
+                f'<figure class="chart" aria-label="{_safe(part.alt)}">\n<div class="controls"></div>\n'
+                f'<ul class="legend">{buttons}</ul>\n{plots}\n</figure>'
             )
         case Code():
             return f'<pre tabindex="0"><code>{_safe(part.text)}</code></pre>'
-        case Tiles():
-            tiles = [(_safe(name), _safe(value), _safe(remark)) for name, value, remark in part.tiles]
-            shown = (
-                f"<div><dt>{name}</dt><dd><strong>{value}</strong></dd>{remark and f'<dd>{remark}</dd>'}</div>"
-                for name, value, remark in tiles
-            )
-            return f'<dl class="tiles">{"".join(shown)}</dl>'
         case Fold():
             return f"<details><summary>{_safe(part.summary)}</summary>\n{_parts(part.parts)}\n</details>"
-        case Gallery():
-            return '<ul class="gallery">\n' + "\n".join(_thumbnail(*item) for item in part.items) + "\n</ul>"
-
-
-def _thumbnail(name: str, title: str, path: Path | None) -> str:
-    picture = ""
-    if path is not None:
-        with Picture.open(path) as image:
-            small = image.convert("RGB")
-        small.thumbnail(_THUMBNAIL)
-        data = io.BytesIO()
-        small.quantize(64).save(data, "PNG", optimize=True)
-        picture = f'<img src="{_uri("png", data.getvalue())}" alt="">'
-    return f'<li><a href="#{_safe(name)}">{picture}<span>{_safe(title)}</span></a></li>'
 
 
 def _table(table: Table) -> str:
@@ -202,7 +166,3 @@ def _table(table: Table) -> str:
         f'<thead role="rowgroup"><tr role="row">{head}</tr></thead>\n'
         f'<tbody role="rowgroup">\n{"".join(rows)}</tbody></table></div>'
     )
-
-
-def _uri(media: str, data: bytes) -> str:
-    return f"data:image/{media};base64,{base64.b64encode(data).decode('ascii')}"

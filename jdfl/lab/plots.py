@@ -9,7 +9,7 @@ from jdfl.base import checks
 from jdfl.engine.metrics import COUNTS
 from jdfl.engine.result import Result
 from jdfl.lab import drawing, words
-from jdfl.lab.curves import AXES, BAND, Bands, axes_of, labelled, metrics_of
+from jdfl.lab.curves import AXES, BAND, axes_of, band, labelled, metrics_of
 from jdfl.lab.drawing import Drawn, Width
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def of_comparison(
     panels: dict[str, pd.DataFrame] = {}
     for name in amounts:
         title = words.axis(comparison, name) if marks else AXES[name]
-        panels[title] = Bands(comparison.view(name).curves, [name], [y])[name, y]
+        panels[title] = band(comparison.view(name).curves, name, y)
     views = {name: comparison.view(name) for name in amounts}
     names = {label: words.legend(label, views) if marks else label for label in comparison.results}
     names = {label: drawing.wrapped(text, width) for label, text in names.items()}

@@ -10,7 +10,7 @@
                        exact state of the nodes, which no guarantee covers
     metrics.csv        a row per record: round, metrics, totals so far
     metrics.parquet    the same
-    nodes.csv, links.csv, split.csv, timeline.csv, messages.csv, releases.csv   of runs of the command line: see
+    nodes.csv, links.csv, split.csv, timeline.csv, releases.csv   of runs of the command line: see
                        `jdfl.lab.watch`
     params.npz         the final parameters, `params` [m, n]
     provenance.json    code, libraries, settings and data, and the hash of all of these

@@ -26,7 +26,6 @@ from jdfl.lab.curves import Short
 from jdfl.lab.files import placed, read, write
 from jdfl.lab.summary import described
 from jdfl.lab.tuning import Tuned
-from jdfl.lab.watch import Lanes
 from jdfl.privacy import Guarantee, PrivacyReport
 from jdfl.privacy.guarantee import Published, Sampling
 from jdfl.privacy.mechanisms import GaussianEvent, GaussianSchedule, LaplaceEvent, LaplaceSchedule
@@ -37,7 +36,7 @@ FORMAT = 1
 _EVENTS = (GaussianEvent, GaussianSchedule, LaplaceEvent, LaplaceSchedule)
 _WORDS = (Guarantee, PrivacyReport, Published, Sampling, Standing, Together)
 _KINDS: dict[str, Any] = {
-    one.__name__: one for one in (Comparison, Lanes, Result, Totals, Provenance, Short, Tuned, *_EVENTS, *_WORDS)
+    one.__name__: one for one in (Comparison, Result, Totals, Provenance, Short, Tuned, *_EVENTS, *_WORDS)
 }
 _AGAIN = "Make the run again with the same settings, or keep the object that was saved."
 

@@ -33,7 +33,7 @@ from jdfl.engine.metrics import COUNTS, REGISTRY
 from jdfl.engine.result import BAD
 from jdfl.lab import charts
 from jdfl.lab.files import tidy, write
-from jdfl.lab.page import Chart, Code, Fold, Part, Section, Table, page
+from jdfl.lab.page import Code, Fold, Part, Section, Table, page
 from jdfl.lab.points import REFUSED, Group, Point, config_at, groups, intents, points, run_group
 from jdfl.lab.results import environment
 from jdfl.lab.table import better, half_width
@@ -286,22 +286,23 @@ def write_page(
         spent: What publishing all runs costs, in words.
         left: Which points are not done, in words; empty if all are.
     """
-    fields = [line.partition("=")[0].strip() for line in config.over]
-    numeric = [name for name in fields if pd.api.types.is_numeric_dtype(table[name]) and table[name].dtype != bool]
+    refused, done = table[table["ending"] == REFUSED], table[~table["ending"].isin([REFUSED, *BAD])]
     how = "All combinations" if config.random is None else f"{config.random} points drawn at random"
-    parts: list[Part] = [f"{how} of {'; '.join(config.over)}, with {config.seeds} seed(s) each."]
-    parts += [left] if left else []
-    refused = table[table["ending"] == REFUSED]
+    parts: list[Part] = [f"{how} of {'; '.join(config.over)}, with {config.seeds} seed(s) each.\n\n{left}"]
     if len(refused):
         why = Table(["point", "reason"], refused[["point", "reason"]].astype(object).to_numpy().tolist())
-        parts += [f"{len(refused)} points were refused.", Fold("Which ones, and why", [why])]
+        parts.append(Fold(f"{len(refused)} points were refused", [why]))
     sections = [Section("Points that were tried", parts)]
-    done = table[~table["ending"].isin([REFUSED, *BAD])]
+    fields = [line.partition("=")[0].strip() for line in config.over]
+    numeric = [name for name in fields if pd.api.types.is_numeric_dtype(table[name]) and table[name].dtype != bool]
     if numeric and metrics and len(done):
-        words = "Mean over runs, with a band from the smallest to the largest value; runs that diverged are left out."
-        words += " So are values of none." * bool(table[numeric].isna().any(axis=None))
-        lines = _lines(done, numeric, [name for name in fields if name not in numeric], metrics)
-        sections.append(Section("Metrics against the values that were tried", [words, lines]))
+        words = "Mean over runs, with a band from the smallest to the largest value; diverged runs are left out."
+        named = done[[name for name in fields if name not in numeric]].astype(object)
+        named = named.where(named.notna(), "none").astype(str)
+        labelled = done.assign(label=named.agg(", ".join, axis=1) if len(named.columns) else "all")
+        alt = f"{', '.join(metrics)} against {', '.join(numeric)}"
+        views = (((x, y), _means(labelled, x, y)) for y in metrics for x in numeric)
+        sections.append(Section("Metrics", [words, charts.curves(views, {name: name for name in numeric}, alt)]))
     some = "" if len(rows) <= _POINTS else f"The best {_POINTS} of {len(rows)}."
     sections.append(Section("Points, the best first", [some, spent, Table(heads, rows[:_POINTS])]))
     sections.append(Section("Settings", [Fold("As study.yaml", [Code(to_yaml(config))])]))
@@ -310,15 +311,7 @@ def write_page(
     return page(path, f"Study of {config.base.algorithm.kind} on {config.base.problem.kind}", sections, foot)
 
 
-def _lines(done: pd.DataFrame, numeric: Sequence[str], named: Sequence[str], metrics: Sequence[str]) -> Chart:
-    """Every metric against every numeric setting, with a line for every combination of the other settings."""
-    values = [[row[name] for name in named] for row in done.to_dict("records")]
-    labels = [", ".join("none" if one is None or one != one else str(one) for one in row) or "all" for row in values]
-    views: dict[tuple[str, str], pd.DataFrame] = {}
-    for y in metrics:
-        for x in numeric:
-            grouped = done.assign(label=labels, x=done[x]).groupby(["label", "x"])[y]
-            found = grouped.agg(mean="mean", low="min", high="max").reset_index()
-            views[x, y] = found[np.isfinite(found["mean"])]
-    alt = f"{', '.join(metrics)} against {', '.join(numeric)}"
-    return charts.curves(views, {name: name for name in numeric}, alt)
+def _means(done: pd.DataFrame, x: str, y: str) -> pd.DataFrame:
+    """A metric against a numeric setting, with a line for every combination of the other settings."""
+    found = done.assign(x=done[x]).groupby(["label", "x"])[y].agg(mean="mean", low="min", high="max").reset_index()
+    return found[np.isfinite(found["mean"])]

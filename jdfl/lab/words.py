@@ -1,7 +1,6 @@
-"""What tables, figures and pages of a comparison say in words, and what notebooks show of it and of results."""
+"""What tables, figures and pages of a comparison say in words, and what Python shows of it and of results."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from html import escape
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -36,7 +35,7 @@ def grid(of: "Comparison", by: str, value: float | None, names: list[str]) -> Gr
         "values": [Cell(_values(how)) for how in of.tuned.values()],
     }
     if stop:
-        how: Any = {"sign": 1, "whole": "not stopped", "beside": unranked}
+        how: Any = {"sign": 1, "missing": "not stopped", "beside": unranked}
         columns[f"rounds to stop{pm}"] = column(of.to_stop(), "round", of.values("stop"), **how)
     for name in ("bytes",) if stop else ("round", by):
         columns[AXES[name] if name == "round" else name] = [Cell(number(amount)) for amount in found[name]]
@@ -172,11 +171,11 @@ def _caption(of: "Comparison", by: str, value: float | None, found: pd.DataFrame
         if of.redrawn:
             differ = f"each with {' and '.join(of.redrawn)} of its own, which all methods share"
         over = f"mean ± half-width of its 95 % confidence interval over {n} trials, {differ}"
-    said = "Values where the runs ended"
+    values = "Values where the runs ended"
     if by != "stop":
-        said = f"Values at {AXES[by]} ≤ {number(budget)}, of the last record at or before that"
+        values = f"Values at {AXES[by]} ≤ {number(budget)}, of the last record at or before that"
     own = len(set(of.networks.values())) > 1
-    caption = [f"{of.setting}.", f"{said}; {over}."]
+    caption = [f"{of.setting}.", f"{values}; {over}."]
     for label, network in of.networks.items():
         caption.append(f"{label}{f' (over {network})' if own else ''}: {note(of, label)}.")
     if own := _own(of):
@@ -232,11 +231,8 @@ def _privacy(of: "Comparison") -> Iterator[str]:
     yield f"{target}Epsilon is that of a whole run, of the worst seed, at delta = {deltas}.{public}"
 
 
-LINES = 12  # that Python and notebooks show at most
+LINES = 12  # that Python shows at most
 _METRICS = 6  # of a run, at most
-# Nothing here sets a colour, so that the page around it, light or dark, decides.
-_TABLE = '<table style="border-collapse:collapse;font-variant-numeric:tabular-nums">'
-_CELL = 'style="text-align:left;vertical-align:top;padding:2px 10px 2px 0;border:0;background:transparent"'
 
 
 def of_result(result: Result) -> list[tuple[str, str]]:
@@ -266,31 +262,15 @@ def of_result(result: Result) -> list[tuple[str, str]]:
     return [(name, _line(text)) for name, text in lines]
 
 
-def html(lines: Sequence[tuple[str, str]]) -> str:
-    """Named lines as a small table."""
-    rows = (f"<tr>{_cells([name], 'th')}{_cells([text], 'td')}</tr>" for name, text in lines)
-    return f"{_TABLE}{''.join(rows)}</table>"
-
-
-def of_comparison(of: "Comparison", as_html: bool = False) -> str:
+def of_comparison(of: "Comparison") -> str:
     """The table of a comparison with its setting, in at most twelve lines; rows that do not fit are counted."""
-    found, room = of.grid(), LINES - 4
+    found, most = of.grid(), LINES - 4
     marks = {"best": " *", "tie": " ~", "": ""}
     rows = [[_line(cell.text, 40) + marks[cell.mark] for cell in row] for row in found.rows]
-    foot = [f"and {len(rows) - room} more methods"] if len(rows) > room else []
-    most, rows = max(map(len, of.results.values()), default=0), rows[:room]
-    foot.append(_line(f"{most} runs each; .table(), .plot(), .save(folder), .report(path)"))
-    title = _line(f"Comparison on {of.setting}")
-    if as_html:
-        head, body = _cells(found.headers, "th"), "".join(f"<tr>{_cells(row, 'td')}</tr>" for row in rows)
-        last = "".join(f"<div>{escape(one)}</div>" for one in foot)
-        table = f"{_TABLE}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
-        return f"<div>{escape(title)}</div>{table}{last}"
-    return "\n".join([title, *padded([found.headers, *rows]), *foot])
-
-
-def _cells(texts: Sequence[str], tag: str) -> str:
-    return "".join(f"<{tag} {_CELL}>{escape(text)}</{tag}>" for text in texts)
+    foot = [f"and {len(rows) - most} more methods"] if len(rows) > most else []
+    runs = max(map(len, of.results.values()), default=0)
+    foot.append(_line(f"{runs} runs each; .table(), .plot(), .save(folder), .report(path)"))
+    return "\n".join([_line(f"Comparison on {of.setting}"), *padded([found.headers, *rows[:most]]), *foot])
 
 
 def _line(text: str, most: int = 110) -> str:

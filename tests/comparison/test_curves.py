@@ -130,7 +130,7 @@ def test_bands_are_numpys():
     values[2, 3], cost[2, 3] = 5.0, 6.0  # what stopped stays where it is
     half = stats.t.ppf(0.975, 2) * values.std(axis=0, ddof=1) / np.sqrt(3)
     for x, spent in (("bytes", cost), ("round", np.array([[0, 1, 2, 3], [0, 1, 2, 3], [0, 1, 2, 2]]))):
-        band = curves.Bands(table, [x], ["objective"])[x, "objective"]
+        band = curves.band(table, x, "objective")
         mine = band[band["label"] == "a"]
         np.testing.assert_allclose(mine[x], spent.mean(axis=0))
         np.testing.assert_allclose(mine["mean"], values.mean(axis=0))

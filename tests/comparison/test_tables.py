@@ -163,11 +163,9 @@ def test_figures_have_a_panel_per_amount_and_marks_that_can_be_left_out(three):
     np.testing.assert_allclose(line.get_ydata(), [10.0, 5.6, 1.2])
 
 
-def test_what_python_and_notebooks_show_is_short(three):
+def test_what_python_shows_is_short(three):
     for one in (three, made({f"method {i}": [1.0, 2.0] for i in range(30)})):
         assert len(repr(one).splitlines()) <= 12
-        assert one._repr_html_().count("<tr") <= 12
-    assert "a|b &lt;i&gt;" in three._repr_html_()
 
 
 def test_a_folder_is_whole(undrawn, tmp_path, monkeypatch):
@@ -181,7 +179,7 @@ def test_a_folder_is_whole(undrawn, tmp_path, monkeypatch):
     with (place / "tuning.csv").open() as file:
         assert next(csv.DictReader(file))["lr"] == "0.1"
     page = (place / "report.html").read_text()
-    assert page.count('data-kind="curves"') == 1
+    assert page.count('<figure class="chart"') == 1
     for said in ("50% {noise}", "no guarantee is claimed: no noise is added", "At equal bytes", "At equal gradient"):
         assert said in page
     assert 'src="http' not in page

@@ -13,8 +13,8 @@ import pytest
 import jdfl
 from jdfl.cli import main
 from jdfl.lab import charts, files, overview, results
-from jdfl.lab.overview import _compared, _tiles
 from jdfl.lab.overview import _entries as read
+from jdfl.lab.overview import _final
 from jdfl.privacy import ledger
 from jdfl.store import manifest
 
@@ -42,15 +42,11 @@ def runs(undrawn, tmp_path_factory) -> dict[str, list[Path]]:
     }
 
 
-def charts_of(path: Path) -> list[tuple[str, dict]]:
-    """Kinds and data of the charts of a page, with the numbers of lines in their places."""
-    text = path.read_text(encoding="utf-8")
-    found = re.findall(r'data-kind="(\w+)".*?<script type="application/json">(.*?)</script>', text, re.DOTALL)
-    charts = [(kind, json.loads(data)) for kind, data in found]
-    for _, data in charts:
-        for one in (line for lines in data.get("views", {}).values() for line in lines):
-            one.update({name: data["lists"][one[name]] for name in ("x", "mean", "low", "high") if name in one})
-    return charts
+def views(folders: list[Path]) -> dict[tuple[str, str], list[dict]]:
+    """The curves of a page, by amount and metric."""
+    by = {"by": "label", "sort": False, "observed": True}
+    bands = overview._bands(read(folders))
+    return {pair: [one.to_dict("list") for _, one in frame.groupby(**by)] for pair, frame in bands}
 
 
 def test_one_run_under_two_versions_has_no_sum(runs, tmp_path):
@@ -73,22 +69,20 @@ def test_a_page_of_one_run_has_its_numbers(runs, tmp_path, capsys):
     assert main(["report", str(folder), "--out", str(tmp_path / "page.html")]) == 0
     assert capsys.readouterr().out.strip() == str(tmp_path / "page.html")
     (run,) = read([folder])[0].runs
-    found = charts_of(tmp_path / "page.html")
-    assert [kind for kind, _ in found] == ["curves", "network", "bars"]
-    curves, network, bars = (data for _, data in found)
-    assert {"round", "communications", "bytes", "gradients", "epsilon"} <= {x for x, _ in curves["x"]}
-    (line,) = curves["views"]["round|objective"]
+    found = views([folder])
+    assert {"round", "communications", "bytes", "gradients", "epsilon"} <= {x for x, _ in found}
+    (line,) = found["round", "objective"]
     assert line["x"] == list(range(7))
-    assert line["mean"] == pytest.approx(run.history["objective"].tolist(), rel=1e-4)
-    (line,) = curves["views"]["epsilon|objective"]
+    assert line["mean"] == run.history["objective"].tolist()
+    (line,) = found["epsilon", "objective"]
     assert line["x"][0] == 0
     assert line["x"][-1] == pytest.approx(run.summary["privacy"]["report"]["epsilon"], rel=1e-4)
-    assert network["fields"]["releases"][-1] == run.tables["nodes"]["releases"].tolist()[-4:]
-    assert bars["series"][0]["y"] == run.tables["split"]["examples"].tolist()
     text = (tmp_path / "page.html").read_text(encoding="utf-8")
     statement = run.summary["privacy"]["statement"].splitlines()[0].removeprefix("- ")
     (bound,) = re.findall(r"privacy: \((\S+), ", statement)
-    assert ("epsilon", bound) in [tile[:2] for tile in _tiles(read([folder])[0]).tiles]
+    assert _final(read([folder])).rows[0][-1].startswith(f"{bound}, at delta")
+    assert text.count('<figure class="chart"') == 3  # curves, network, data partition
+    assert 'data-y="releases"' in text
     for told in (run.provenance["hash"], f"{run.summary['bytes']:,.1f}", "lr: 0.01", html.escape(statement)):
         assert told in text
 
@@ -105,7 +99,7 @@ def test_the_curve_of_epsilon_is_computed_by_the_page_and_bounds_that_of_every_r
     (folder,) = tmp_path.iterdir()
     assert main(["report", str(folder)]) == 0
     assert set(asked) == set(range(7))
-    (line,) = charts_of(folder / "report.html")[0][1]["views"]["epsilon|objective"]
+    (line,) = views([folder])["epsilon", "objective"]
     run = jdfl.load(folder)
     exact = [jdfl.account(replace(run, releases=run.moments[k])).epsilon for k in range(1, 7)]
     assert line["x"] == pytest.approx([0.0, *exact], rel=1e-4)
@@ -114,27 +108,25 @@ def test_the_curve_of_epsilon_is_computed_by_the_page_and_bounds_that_of_every_r
 
 def test_bands_are_the_intervals_of_the_means(runs, tmp_path):
     path = overview.write_overview([*runs["two"], *runs["other"]], tmp_path / "page.html", "Steps")
-    (_, curves) = charts_of(path)[0]
-    both, other = curves["views"]["round|objective"]
+    both, other = views([*runs["two"], *runs["other"]])["round", "objective"]
     found = [run.history["objective"].to_numpy() for run in read(runs["two"])[0].runs]
     means = [sum(pair) / 2 for pair in zip(*found)]
     halves = [12.7062 * abs(one - other) / 2 for one, other in zip(*found)]  # t of one degree of freedom
-    assert both["mean"] == pytest.approx(means, rel=1e-4)
-    assert both["low"] == pytest.approx([mean - half for mean, half in zip(means, halves)], rel=1e-3, abs=1e-3)
-    assert both["high"] == pytest.approx([mean + half for mean, half in zip(means, halves)], rel=1e-3, abs=1e-3)
-    assert "low" not in other
+    assert both["mean"] == pytest.approx(means)
+    assert both["low"] == pytest.approx([mean - half for mean, half in zip(means, halves)], rel=1e-4, abs=1e-4)
+    assert both["high"] == pytest.approx([mean + half for mean, half in zip(means, halves)], rel=1e-4, abs=1e-4)
+    assert other["low"] == other["high"]
     assert "<h1>Steps</h1>" in path.read_text(encoding="utf-8")
-    path = overview.write_overview([*runs["two"], *runs["private"]], tmp_path / "page.html")
-    assert "epsilon" not in {x for x, _ in charts_of(path)[0][1]["x"]}  # which not all runs have
+    assert "epsilon" not in {x for x, _ in views([*runs["two"], *runs["private"]])}  # which not all runs have
 
 
 def test_epsilons_of_other_promises_are_told_apart(runs, tmp_path):
     both = [*runs["private"], *runs["removed"]]
-    first, second = (row[-1] for row in _compared(read(both)).rows)
+    first, second = (row[-1] for row in _final(read(both)).rows)
     assert "for one record (replace-one) against an observer of all messages at delta" in first
     assert "for one record (add-remove) against" in second
     path = overview.write_overview(both, tmp_path / "page.html")
-    assert "epsilon" not in {x for x, _ in charts_of(path)[0][1]["x"]}
+    assert "epsilon" not in {x for x, _ in views(both)}
     assert "Epsilons do not promise the same" in path.read_text(encoding="utf-8")
 
 
@@ -152,7 +144,7 @@ def test_a_page_is_written_over_nothing_else_and_tells_how_to_resume_a_run(runs,
         file.write("7,0.5")  # under way
     path = overview.write_overview([folder], tmp_path / "page.html")
     assert f"jdfl resume {folder}" in path.read_text(encoding="utf-8")
-    assert charts_of(path)[0][1]["views"]["round|objective"][0]["x"] == list(range(7))
+    assert views([folder])["round", "objective"][0]["x"] == list(range(7))
 
 
 def test_what_is_no_run_is_refused(runs, tmp_path, capsys):
@@ -184,4 +176,5 @@ def test_tables_by_node_have_the_names_of_nodes_and_are_read_back(tmp_path):
     assert found["node"].tolist() == [1, 0]
     assert results._named(table, range(2)) is table
     moments = pd.DataFrame({"round": [0, 0], "node": [0, 1], "name": ["hosp-a", "hosp-b"], "shared": [1, 2]})
-    assert charts.network(moments, table.assign(round=0), "").data["nodes"] == ["hosp-a", "hosp-b"]
+    (picture,) = charts.network(moments, table.assign(round=0), "").pictures.values()
+    assert picture.index("hosp-a") < picture.index("hosp-b")
