@@ -37,6 +37,7 @@ from jdfl.base.arguments import checked
 from jdfl.privacy import bounds
 from jdfl.privacy.analytic import bisected, check_delta, check_target, gaussian_epsilon, participating_epsilon
 from jdfl.privacy.exact import LEVELS
+from jdfl.privacy.guarantee import Adjacency
 from jdfl.privacy.mechanisms import (
     Event,
     GaussianEvent,
@@ -46,7 +47,6 @@ from jdfl.privacy.mechanisms import (
     check_event,
 )
 
-Adjacency = Literal["replace-one", "add-remove"]
 _LEAST_DELTA = 1e-18  # below it dp-accounting's truncation is not negligible
 _MOST_LOSS = 500.0  # of one release: above it e^loss overflows, and no PLDs of samples are built
 

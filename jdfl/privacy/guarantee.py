@@ -4,9 +4,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 
-from jdfl.privacy.accounting import Adjacency
 from jdfl.privacy.mechanisms import Event
 
+Adjacency = Literal["replace-one", "add-remove"]
 Unit = Literal["record", "node", "node-swap", "none"]  # node-swap: one node's answer, replaced by another node's
 
 
@@ -40,18 +40,18 @@ class Published:
     run: Callable[[int], tuple[float, float]] | None = None  # epsilon and delta that it claims for a number of releases
     run_source: str = ""  # the place in the paper for `run`
 
-    def told(self, releases: int) -> dict[str, Any]:
+    def as_dict(self, releases: int) -> dict[str, Any]:
         """Plain data for a report about a node with this number of `releases`.
 
         A dictionary of epsilon, delta, source, unsound and conditions. `run` holds what the paper claims for all of
         these releases together, with its source; None where it makes no such claim, or there are no releases.
         """
-        whole = None
+        run = None
         if self.run is not None and releases:
             epsilon, delta = self.run(releases)
-            whole = {"releases": releases, "epsilon": epsilon, "delta": delta, "source": self.run_source}
-        plain = {name: getattr(self, name) for name in ("epsilon", "delta", "source", "unsound", "conditions")}
-        return plain | {"run": whole}
+            run = {"releases": releases, "epsilon": epsilon, "delta": delta, "source": self.run_source}
+        names = ("epsilon", "delta", "source", "unsound", "conditions")
+        return {**{name: getattr(self, name) for name in names}, "run": run}
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ class Guarantee:
         converted back; what a run keeps for its accountant is a `jdfl.privacy.Ledger`.
         """
         plain = asdict(replace(self, published=None))
-        return plain | {"published": None if self.published is None else self.published.told(0)}
+        return plain | {"published": None if self.published is None else self.published.as_dict(0)}
 
 
 DERIVED = {

@@ -16,9 +16,9 @@ from typing import Any
 
 import numpy as np
 
-from jdfl.privacy.accounting import Adjacency, Sampled, epsilon, left_after_slips, most_releases
+from jdfl.privacy.accounting import Sampled, epsilon, left_after_slips, most_releases
 from jdfl.privacy.analytic import gaussian_epsilon
-from jdfl.privacy.guarantee import Guarantee, Sampling
+from jdfl.privacy.guarantee import Adjacency, Guarantee, Sampling
 from jdfl.privacy.mechanisms import Event, GaussianEvent, GaussianSchedule, LaplaceEvent, LaplaceSchedule
 
 _MOST_SEARCHES = 4
@@ -67,8 +67,8 @@ class Ledger:
         The batch is the same for all nodes, so a node with few records has a higher rate, and a larger epsilon for the
         same number of releases.
         """
-        told = self.sampling
-        return None if told is None else Sampled(told.kind, told.batch, int(self.records[node]), told.looks)
+        one = self.sampling
+        return None if one is None else Sampled(one.kind, one.batch, int(self.records[node]), one.looks)
 
     def terms(self, node: int) -> dict[str, Any]:
         """The keyword arguments `sampled` and `adjacency`, for example of `jdfl.privacy.epsilon`.
@@ -151,16 +151,16 @@ class Ledger:
         return asdict(self) | {"event": event} | counts
 
     @classmethod
-    def from_dict(cls, told: Mapping[str, Any]) -> "Ledger":
-        """The ledger from the result `told` of `as_dict`, with releases and records as arrays [m] of int64.
+    def from_dict(cls, data: Mapping[str, Any]) -> "Ledger":
+        """The ledger from the result `data` of `as_dict`, with releases and records as arrays [m] of int64.
 
         Use it to compose or continue runs whose results are files. Data that `as_dict` did not write are not validated
         closely, and may fail with KeyError or TypeError.
         """
-        known: dict[str, Any] = {name: np.asarray(told[name], np.int64) for name in ("releases", "records")}
-        known["event"] = None if told["event"] is None else _event(told["event"])
-        known["sampling"] = None if told["sampling"] is None else Sampling(**told["sampling"])
-        return cls(**{**told, **known})
+        known: dict[str, Any] = {name: np.asarray(data[name], np.int64) for name in ("releases", "records")}
+        known["event"] = None if data["event"] is None else _event(data["event"])
+        known["sampling"] = None if data["sampling"] is None else Sampling(**data["sampling"])
+        return cls(**{**data, **known})
 
     def candidates(self) -> list[int]:
         """Nodes that no other exceeds both in releases and in rate.
@@ -175,11 +175,11 @@ class Ledger:
         return [int(order[i]) for i in range(len(order)) if i == 0 or fewest[i] < fewest[i - 1]]
 
 
-def _event(told: Mapping[str, Any]) -> Event:
-    numbers: dict[str, Any] = {name: value for name, value in told.items() if name != "kind"}
+def _event(data: Mapping[str, Any]) -> Event:
+    numbers: dict[str, Any] = {name: value for name, value in data.items() if name != "kind"}
     if "mu" in numbers:
         return GaussianSchedule(**{**numbers, "mu": tuple(numbers["mu"])})
-    return LaplaceSchedule(**numbers) if "multipliers" in numbers else _EVENTS[told["kind"]](**numbers)
+    return LaplaceSchedule(**numbers) if "multipliers" in numbers else _EVENTS[data["kind"]](**numbers)
 
 
 def _difference(one: Any, other: Any) -> str | None:

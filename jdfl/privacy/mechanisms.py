@@ -61,9 +61,9 @@ class GaussianSchedule(GaussianEvent):
     @classmethod
     def of(cls, mu: Sequence[float] | np.ndarray) -> "GaussianSchedule":
         """The schedule in which the first 1, 2, ... releases together have these mu [k]."""
-        told = np.asarray(mu, float)
-        least = np.min(np.sqrt(np.arange(1, len(told) + 1)) / told) if told.size and np.all(told > 0) else math.nan
-        return cls(float(least), mu=tuple(told.tolist()))
+        mus = np.asarray(mu, float)
+        least = np.min(np.sqrt(np.arange(1, len(mus) + 1)) / mus) if mus.size and np.all(mus > 0) else math.nan
+        return cls(float(least), mu=tuple(mus.tolist()))
 
     def __repr__(self) -> str:
         return f"GaussianSchedule of {len(self.mu)} releases, mu {self.mu[0]:.6g} to {self.mu[-1]:.6g}"
@@ -97,22 +97,22 @@ class LaplaceSchedule:
     kind: ClassVar[Literal["laplace"]] = "laplace"
 
     def __post_init__(self) -> None:
-        told = tuple(float(z) for z in self.multipliers)
-        if not told:
+        numbers = tuple(float(z) for z in self.multipliers)
+        if not numbers:
             raise ValueError("Expected multipliers of at least one release, got multipliers = ().")
-        bad = next((i for i, z in enumerate(told) if not 0 < z < math.inf), None)
-        if bad is not None:
-            raise ValueError(
-                f"Expected multipliers > 0 and finite, got multipliers[{bad}] = {told[bad]!r}. A release without noise "
-                "has no epsilon; leave out a release that is not made."
-            )
-        object.__setattr__(self, "multipliers", told)
+        for i, z in enumerate(numbers):
+            if not 0 < z < math.inf:
+                raise ValueError(
+                    f"Expected multipliers > 0 and finite, got multipliers[{i}] = {z!r}. A release without noise has "
+                    "no epsilon; leave out a release that is not made."
+                )
+        object.__setattr__(self, "multipliers", numbers)
 
     def __repr__(self) -> str:
         some = self.multipliers if len(self.multipliers) < 5 else self.multipliers[:3]
         rest = len(self.multipliers) - len(some)
-        told = ", ".join(f"{z:.6g}" for z in some) + (f", and {rest} more" if rest else "")
-        return f"LaplaceSchedule(multipliers=({told}))"
+        text = ", ".join(f"{z:.6g}" for z in some) + (f", and {rest} more" if rest else "")
+        return f"LaplaceSchedule(multipliers=({text}))"
 
     @property
     def noise_multiplier(self) -> float:
@@ -187,8 +187,20 @@ def known(multiplier: float | None) -> float:
     return multiplier
 
 
+class _Scaled:
+    """Noise with a multiplier of the sensitivity."""
+
+    def check(self) -> None:
+        """Refuse a multiplier that is not a single positive number.
+
+        The ValueError names it and its purpose. An array is refused, too: all nodes have the same noise in units of
+        their sensitivities, which may differ.
+        """
+        settings(self)
+
+
 @struct.dataclass
-class Gaussian:
+class Gaussian(_Scaled):
     """Gaussian noise N(0, (multiplier * sensitivity)^2) on every entry, for an l2 sensitivity.
 
     `jdfl.privacy.epsilon` computes its guarantee, not the bound in the book that introduced it: C. Dwork, A. Roth, "The
@@ -199,14 +211,6 @@ class Gaussian:
     multiplier: Annotated[Positive, As(float | None, known, None)]
     """Standard deviation of the noise / l2 sensitivity; None: calibrated to the epsilon of a run or comparison."""
     norm: ClassVar[Norm] = "l2"
-
-    def check(self) -> None:
-        """Refuse a multiplier that is not a single positive number.
-
-        The ValueError names it and its purpose. An array is refused, too: all nodes have the same noise in units of
-        their sensitivities, which may differ.
-        """
-        settings(self)
 
     def add(self, key: Array, x: Array, sensitivity: Any) -> Array:
         """The vector x [n] with noise of standard deviation multiplier * sensitivity.
@@ -226,7 +230,7 @@ class Gaussian:
 
 
 @struct.dataclass
-class Laplace:
+class Laplace(_Scaled):
     """Laplace noise of scale multiplier * sensitivity on every entry, for an l1 sensitivity: (1 / multiplier, 0)-DP.
 
     C. Dwork, F. McSherry, K. Nissim, A. Smith, "Calibrating noise to sensitivity in private data analysis", 2006.
@@ -236,14 +240,6 @@ class Laplace:
     multiplier: Annotated[Positive, As(float | None, known, None)]
     """Scale of the noise / l1 sensitivity; None: calibrated to the epsilon of a run or comparison."""
     norm: ClassVar[Norm] = "l1"
-
-    def check(self) -> None:
-        """Refuse a multiplier that is not a single positive number.
-
-        The ValueError names it and its purpose. An array is refused, too: all nodes have the same noise in units of
-        their sensitivities, which may differ.
-        """
-        settings(self)
 
     def add(self, key: Array, x: Array, sensitivity: Any) -> Array:
         """The vector x [n] with noise of scale multiplier * sensitivity (standard deviation sqrt(2) times that).

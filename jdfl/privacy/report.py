@@ -103,13 +103,13 @@ class PrivacyReport:
         if self.public:
             lines.append(f"declared public: {'; '.join(DERIVED[name] for name in self.public)}")
         if self.published is not None:
-            told = self.published
+            claim = self.published
             lines.append(
-                f"as published, unsound: epsilon = {told['epsilon']:.4g} at delta = {told['delta']:g} "
-                f"({told['source']}); {told['unsound']}"
+                f"as published, unsound: epsilon = {claim['epsilon']:.4g} at delta = {claim['delta']:g} "
+                f"({claim['source']}); {claim['unsound']}"
             )
-            lines += [f"which requires {condition}" for condition in told["conditions"]]
-            if (run := told["run"]) is not None:
+            lines += [f"which requires {condition}" for condition in claim["conditions"]]
+            if (run := claim["run"]) is not None:
                 nothing = "; any algorithm satisfies a delta of 1 or more: no claim" if run["delta"] >= 1 else ""
                 lines.append(
                     f"as published for {run['releases']} releases: epsilon = {run['epsilon']:.4g} at delta = "
@@ -117,7 +117,7 @@ class PrivacyReport:
                 )
             if self.sound_multiplier is not None:
                 lines.append(
-                    f"noise for epsilon = {told['epsilon']:.4g}: as published {self.noise_multiplier:.4g} times "
+                    f"noise for epsilon = {claim['epsilon']:.4g}: as published {self.noise_multiplier:.4g} times "
                     f"the sensitivity; sound at delta = {self.delta:g}: {self.sound_multiplier:.4g} times"
                 )
         if not self.sound:
@@ -221,7 +221,7 @@ def report(
         },
         epsilon_rdp=epsilon_rdp(event, count, left, **terms),
         epsilon_unamplified=epsilon(event, int(ledger.releases.max()), left),
-        published=None if guarantee.published is None else guarantee.published.told(count),
+        published=None if guarantee.published is None else guarantee.published.as_dict(count),
         warnings=(*guarantee.warnings, *warnings),
         sound_multiplier=_sound(guarantee, count, left, terms) if accounting == "paper" else None,
         method=min(bounds, key=bounds.__getitem__),
@@ -239,10 +239,10 @@ def _ranked(ledger: Ledger) -> np.ndarray:
 
 def _sound(guarantee: Guarantee, count: int, delta: float, terms: dict[str, Any]) -> float | None:
     """The noise that the published epsilon requires; None where nothing is published, or nothing could be claimed."""
-    told = guarantee.published
-    if told is None or not guarantee.claimed or not isinstance(guarantee.event, GaussianEvent) or not count:
+    claim = guarantee.published
+    if claim is None or not guarantee.claimed or not isinstance(guarantee.event, GaussianEvent) or not count:
         return None
-    return noise_multiplier("gaussian", told.epsilon, delta, count, **terms) if 0 < told.epsilon < math.inf else None
+    return noise_multiplier("gaussian", claim.epsilon, delta, count, **terms) if 0 < claim.epsilon < math.inf else None
 
 
 @dataclass(frozen=True)
@@ -345,8 +345,8 @@ def check_claim(guarantee: Guarantee, *, anyway: bool) -> None:
 def span(event: Event, releases: int) -> tuple[float, float]:
     """The smallest and largest noise multiplier of the first releases; of all of them if none were made."""
     if isinstance(event, LaplaceSchedule):
-        told = event.multipliers[:releases] or event.multipliers
-        return min(told), max(told)
+        made = event.multipliers[:releases] or event.multipliers
+        return min(made), max(made)
     if isinstance(event, GaussianSchedule):
         alone = np.diff(np.square(event.shift(np.arange(max(releases, 1) + 1))))
         return float(1 / np.sqrt(alone.max())), float(1 / np.sqrt(alone[alone > 0].min()))
@@ -373,7 +373,7 @@ def _spent(guarantee: Guarantee, ledger: Ledger, delta: float) -> dict[str, Any]
 def _beside(guarantee: Guarantee, ledger: Ledger, delta: float, *, sound: bool) -> dict[str, Any]:
     """The guarantee of the same releases under another relation, as plain data; no epsilon where nothing is claimed."""
     event = guarantee.event
-    told = {name: getattr(guarantee, name) for name in (*_SHARED[:-1], "claimed", "reason")} | {
+    fields = {name: getattr(guarantee, name) for name in (*_SHARED[:-1], "claimed", "reason")} | {
         "mechanism": None if event is None else event.kind,
         "delta": delta,
         "failure": guarantee.failure,
@@ -382,7 +382,7 @@ def _beside(guarantee: Guarantee, ledger: Ledger, delta: float, *, sound: bool) 
         numbers = ("noise_multiplier", "largest_multiplier", "epsilon", "epsilon_pure", "epsilon_one_release")
         whose = _UNITS[guarantee.unit] % guarantee.adjacency
         statement = f"in addition, for {whose}: NO GUARANTEE: {guarantee.reason}"
-        return told | dict.fromkeys(numbers) | {"statement": statement}
+        return fields | dict.fromkeys(numbers) | {"statement": statement}
     check_relation(guarantee, ledger.records, delta)
     found = _spent(guarantee, Ledger.of(guarantee, ledger.releases, ledger.records), delta)
     bounds = [("pure", found["epsilon_pure"]), ("of one release", found["epsilon_one_release"])]
@@ -391,7 +391,7 @@ def _beside(guarantee: Guarantee, ledger: Ledger, delta: float, *, sound: bool) 
         f"{_noise(event.kind, found, guarantee.sensitivity, guarantee.enforced_by)}; "
         f"{_listed(bounds, guarantee.failure)}"
     )
-    return told | found | {"statement": statement}
+    return fields | found | {"statement": statement}
 
 
 def whom(unit: str, adjacency: str, observer: str) -> str:
@@ -399,22 +399,22 @@ def whom(unit: str, adjacency: str, observer: str) -> str:
     return f"for {_UNITS[unit] % adjacency} against an observer of {observer}"
 
 
-def _promise(told: Any, delta: float, total: float) -> str:
-    """(epsilon, delta), whose data and against which observer, in words; `told` has unit, adjacency, observer."""
-    return f"({upper(total)}, {delta:g})-differential privacy {whom(told.unit, told.adjacency, told.observer)}"
+def _promise(of: Guarantee | PrivacyReport, delta: float, total: float) -> str:
+    """(epsilon, delta), whose data and against which observer, in words."""
+    return f"({upper(total)}, {delta:g})-differential privacy {whom(of.unit, of.adjacency, of.observer)}"
 
 
-def worth(told: Mapping[str, Any]) -> str:
+def worth(report: Mapping[str, Any]) -> str:
     """What the epsilon of a report, as plain data, protects against which observer and at which delta, in words."""
-    if not told["sound"]:
+    if not report["sound"]:
         return "as published, no guarantee"
-    return f"{whom(told['unit'], told['adjacency'], told['observer'])} at delta = {told['delta']:g}"
+    return f"{whom(report['unit'], report['adjacency'], report['observer'])} at delta = {report['delta']:g}"
 
 
-def _noise(kind: str, told: Mapping[str, Any], sensitivity: float, enforced_by: str | None) -> str:
-    """The noise and the sensitivity that scales it, in words; `told` is the result of `spent`."""
+def _noise(kind: str, spent: Mapping[str, Any], sensitivity: float, enforced_by: str | None) -> str:
+    """The noise and the sensitivity that scales it, in words, given the fields of a report."""
     least, most = (
-        f"{told[name] or told['noise_multiplier']:.4g}" for name in ("noise_multiplier", "largest_multiplier")
+        f"{spent[name] or spent['noise_multiplier']:.4g}" for name in ("noise_multiplier", "largest_multiplier")
     )
     multiplier = least if least == most else f"{least} to {most}"
     bound = f"enforced by {enforced_by}" if enforced_by else "not enforced"
@@ -423,11 +423,11 @@ def _noise(kind: str, told: Mapping[str, Any], sensitivity: float, enforced_by: 
 
 def _listed(bounds: Sequence[tuple[str, float | None]], failure: float) -> str:
     """Bounds on epsilon by name (None is left out), and the part of delta that does not concern noise, in words."""
-    told = "; ".join(f"{name} {upper(value)}" for name, value in bounds if value is not None)
+    text = "; ".join(f"{name} {upper(value)}" for name, value in bounds if value is not None)
     if not failure:
-        return told
+        return text
     return (
-        f"{told}; delta includes {failure:g}, the probability that the bound on the sensitivity fails; pure epsilons "
+        f"{text}; delta includes {failure:g}, the probability that the bound on the sensitivity fails; pure epsilons "
         "then fail too"
     )
 
@@ -446,10 +446,10 @@ def upper(value: float, digits: int = 4) -> str:
     return f"{float(found):.{digits}g}"
 
 
-def plain(told: Any) -> Any:
+def plain(data: Any) -> Any:
     """The same for JSON: lists for tuples, and None for numbers that are not finite."""
-    if isinstance(told, dict):
-        return {name: plain(value) for name, value in cast(dict[str, Any], told).items()}
-    if isinstance(told, list | tuple):
-        return [plain(value) for value in cast(Sequence[Any], told)]
-    return None if isinstance(told, float) and not math.isfinite(told) else told
+    if isinstance(data, dict):
+        return {name: plain(value) for name, value in cast(dict[str, Any], data).items()}
+    if isinstance(data, list | tuple):
+        return [plain(value) for value in cast(Sequence[Any], data)]
+    return None if isinstance(data, float) and not math.isfinite(data) else data

@@ -9,7 +9,7 @@ import pytest
 import jdfl
 from experiments.proof_steps import FIRST, SECOND, closed_pairs
 from experiments.theory import ceps as theorems
-from jdfl.algorithms.ceps_privacy import composed
+from jdfl.algorithms.ceps_paper import composed
 from jdfl.privacy.report import report
 
 
@@ -31,8 +31,8 @@ def test_a_report_tells_one_step_from_the_run():
     told = jdfl.CEPS(s=2, clip=1.0, sigma=0.4, mechanism=jdfl.classical_gaussian(0.5, 0.5)).privacy(problem)
     assert told.published is not None
     assert "Theorem 2" in told.published.source
-    assert told.published.told(0)["run"] is None
-    whole = told.published.told(3)["run"]
+    assert told.published.as_dict(0)["run"] is None
+    whole = told.published.as_dict(3)["run"]
     assert (whole["epsilon"], whole["delta"]) == pytest.approx(composed(0.5, 0.5, 3), rel=1e-5)
     assert "Theorem 3" in whole["source"]
     assert told.as_dict()["published"]["epsilon"] == pytest.approx(0.5)
