@@ -35,8 +35,7 @@ import numpy as np
 import jdfl
 from benchmarks.common import Options, Row, benchmark, interleaved, ratios, rounds_of, row
 from benchmarks.peers import DEGREE, REST, TOLERANCE, Work, apart, one_thread, work_of
-from jdfl.algorithms.book import TRACKER
-from jdfl.algorithms.round import Round
+from jdfl.algorithms.round import TRACKER, Round
 from jdfl.algorithms.variance_reduced import State
 from jdfl.base import struct
 

@@ -27,9 +27,9 @@ from jax.core import eval_jaxpr
 
 import jdfl
 from experiments.attack_worlds import ALONE, NOISY, Attack, Claim, M, N, Z, claim, regression, shown
-from jdfl.algorithms.book import Book
 from jdfl.algorithms.gradients import NOISE
 from jdfl.algorithms.program import planned
+from jdfl.algorithms.round import Book
 from jdfl.base import marking, struct
 from jdfl.base.streams import Stream
 from jdfl.privacy import GaussianEvent

@@ -28,7 +28,7 @@ import numpy as np
 import jdfl
 from experiments.ceps_table3 import CASES, network_of, run_variant
 from experiments.common import Made, Options, Row, bars, experiment, row
-from jdfl.algorithms.ceps_privacy import PAPER_DELTA
+from jdfl.algorithms.ceps_paper import PAPER_DELTA
 from jdfl.codecs import Codec
 from jdfl.privacy import gaussian_epsilon
 from jdfl.problems import Problem

@@ -28,8 +28,7 @@ import jdfl
 from experiments.common import Made, Options, Row, bars, experiment, row
 from experiments.proof_steps import cross_term
 from experiments.theory.ceps import log10_c0
-from jdfl.algorithms.ceps_paper import paper_volume
-from jdfl.algorithms.ceps_privacy import PAPER_DELTA, composed
+from jdfl.algorithms.ceps_paper import PAPER_DELTA, composed, paper_volume
 
 VOLUMES = {  # Table V of the CEPS paper: variant, r: iterations, volume in millions
     ("DP-1BCS", 0.2): (38, 0.78),

@@ -22,7 +22,7 @@ from jax import Array
 import jdfl
 from experiments.common import Made, Options, Row, bars, experiment, row
 from experiments.observer_attack import reached, viewer, world
-from jdfl.algorithms.book import Channel
+from jdfl.algorithms.round import Channel
 from jdfl.base import struct
 from jdfl.network import as_dense
 from jdfl.observers import Coalition, Everyone, FinalModels, Neighbour, observe_pairs

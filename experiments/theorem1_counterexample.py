@@ -28,9 +28,9 @@ from jax import Array
 
 import jdfl
 from experiments.common import Made, Options, Row, bars, experiment, row
-from jdfl.algorithms.choco import safe_gamma
 from jdfl.algorithms.doadp import State
 from jdfl.base import struct
+from jdfl.network.tables import to_scipy
 from jdfl.privacy import Accounting, gaussian_delta
 
 LONGEST = 1.0  # G
@@ -79,6 +79,19 @@ def data(q: int, n: int) -> tuple[jdfl.problems.LinearRegression, Any]:
     features, target = draw.choice([-1.0, 1.0], (2, q, n)), draw.standard_normal((2, q))
     canary = np.ones(n, np.float32)
     return jdfl.problems.linear_regression(features, target), ((canary, np.float32(FAR)), (canary, np.float32(-FAR)))
+
+
+def safe_gamma(network: Any, delta: float) -> float:
+    """The largest gamma for which the papers on CHOCO-SGD prove that averaging converges; rho is the spectral gap of W.
+
+    It is rho^2 delta / (16 rho + rho^2 + 4 beta^2 + 2 rho beta^2 - 8 rho delta) with beta = ||I - W||_2 for messages
+    with contraction factor delta, and 1 for exact ones (2019, Theorem 2, not compared with its text).
+    """
+    if delta == 1:
+        return 1.0
+    values = np.linalg.eigvalsh(to_scipy(network).toarray())
+    rho, beta = 1 - float(np.max(np.abs(values[:-1]), initial=0)), 1 - float(values[0])
+    return rho**2 * delta / (16 * rho + rho**2 + 4 * beta**2 + 2 * rho * beta**2 - 8 * rho * delta)
 
 
 def method(network: Any, n: int, p: float, s: int, multiplier: float = 1.0) -> Any:

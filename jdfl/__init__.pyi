@@ -83,7 +83,7 @@ from .algorithms import (
     ZipDL,
 )
 from .algorithms.around import attacked, combined_by
-from .algorithms.book import Info
+from .algorithms.round import Info
 from .auditing import Audit, BitAudit, OneRun, audit, audit_bits, audit_one_run
 from .base.keys import key_file
 from .base.streams import Stream

@@ -7,7 +7,7 @@ import pytest
 
 from experiments import attacks
 from jdfl import privacy
-from jdfl.algorithms import ceps_privacy, statement, updates
+from jdfl.algorithms import ceps_paper, statement, updates
 from jdfl.base import streams
 from jdfl.base.streams import Stream
 from jdfl.engine import accountant, outcome, spending, start
@@ -33,7 +33,7 @@ LAPLACE: Patches = [  # as if it were Gaussian: no refusal, and the multiplier t
 OWN_NOISE: Patches = [(updates, "central_multiplier", lambda multiplier, _: multiplier)]
 NOTHING_DERIVED: Patches = [  # preprocessing, splits, step sizes and stop rules that depend on data were warned of
     (accountant, "guarantee_of", lambda algorithm, problem, *_: algorithm.privacy(problem)),
-    (ceps_privacy, "exposing", lambda told, *_: told),
+    (ceps_paper, "exposing", lambda told, *_: told),
     (statement, "outputs", lambda *_: ((Flow(), Flow()), Label.CLEAN, None)),
     (Flow, "fault", lambda *_: ""),
     (outcome, "exposing", lambda told, *_: told),

@@ -9,8 +9,7 @@ import numpy as np
 
 import jdfl
 from jdfl.algorithms.algorithm import _CODEC
-from jdfl.algorithms.book import MODEL, TRACKER
-from jdfl.algorithms.round import Moment
+from jdfl.algorithms.round import MODEL, TRACKER, Moment
 from jdfl.base import streams
 from jdfl.base.streams import Stream
 from tests.algorithms.play import direct

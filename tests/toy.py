@@ -8,7 +8,7 @@ import numpy as np
 from jax import Array
 
 import jdfl
-from jdfl.algorithms.book import MODEL
+from jdfl.algorithms.round import MODEL
 from jdfl.base import checks, struct
 from jdfl.base.streams import Stream
 from jdfl.engine.trials import Trial

@@ -9,7 +9,7 @@ B) (12), then with f = sum_i f_i
 Numbers of Theorem 1 are decimal logarithms, since c_0 is often outside the range of floats. `GAPS` has the steps of its
 proof that do not hold.
 
-Theorems 2 and 3 are about privacy (`jdfl.algorithms.ceps_privacy`).
+Theorems 2 and 3 are about privacy (`jdfl.algorithms.ceps_paper`).
 """
 
 import math
@@ -17,7 +17,7 @@ import math
 import numpy as np
 
 from experiments.theory.theorem import Condition, Theorem, below, log10
-from jdfl.algorithms.ceps_privacy import UNSOUND, composed, step_epsilon
+from jdfl.algorithms.ceps_paper import UNSOUND, composed, step_epsilon
 
 GAPS = (
     "the proof of Lemma 1 takes selected links to be undirected: if some i select j but j never i, Assumption 4 as "

@@ -1,7 +1,7 @@
 """Theorems 1 and 2 and Corollary 1 of the DO-ADP paper: privacy, and convergence to stationary points. On the host.
 
 W. Huo, C. Liu, K. Ding, K. H. Johansson, L. Shi: Decentralized Optimization with Amplified Privacy via Efficient
-Communication. Theorem 1 is `jdfl.algorithms.doadp_privacy.Theorem1`.
+Communication. Theorem 1 is `jdfl.algorithms.doadp.Theorem1`.
 
 Theorem 2, for L-smooth f_i, stochastic gradients of variance varsigma^2 and of norm at most G, and W with spectral gap
 rho and phi = ||I - W||_2: with gamma = rho p k / (d (16 rho + rho^2 + 4 phi^2 + 2 rho phi^2) - 8 rho p k), alpha <
@@ -23,7 +23,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from experiments.theory.theorem import Condition, Theorem, below, total
-from jdfl.algorithms.doadp_privacy import SOURCE, UNSOUND, Theorem1
+from jdfl.algorithms.doadp import SOURCE, UNSOUND, Theorem1
 
 TERMS = ("2 (1 - beta) (f(x_0) - f*) / (alpha p T)", "term of alpha", "term of alpha^2")  # of Theorem 2's bound
 GAPS = (

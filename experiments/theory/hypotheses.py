@@ -16,8 +16,8 @@ from experiments.theory import ceps as ceps_theorems
 from experiments.theory import doadp as doadp_theorems
 from experiments.theory import push_sum as push_sum_theorems
 from experiments.theory.theorem import Condition, Theorem
-from jdfl.algorithms.ceps_privacy import PAPER_DELTA
-from jdfl.algorithms.doadp_privacy import UNSOUND
+from jdfl.algorithms.ceps_paper import PAPER_DELTA
+from jdfl.algorithms.doadp import UNSOUND
 from jdfl.algorithms.requests import sizes
 from jdfl.algorithms.step_sizes import regulariser_curvature
 from jdfl.codecs import Dense, Sparse

@@ -1,21 +1,19 @@
-"""The algorithms, one file per paper, and the registry that names them."""
+"""The algorithms, a file for a paper or a family, and the registry that names them."""
 
 from importlib import import_module
 from pkgutil import iter_modules
 
-from jdfl.algorithms.admm import ADMM
+from jdfl.algorithms.admm import ADMM, LTADMM, LTADMMVR
 from jdfl.algorithms.algorithm import Algorithm
 from jdfl.algorithms.atg import ATG
 from jdfl.algorithms.beer import BEER, PORTER, MoTEF
-from jdfl.algorithms.book import MODEL, TRACKER, Channel
-from jdfl.algorithms.cedas import CEDAS
 from jdfl.algorithms.ceps import CEPS
 from jdfl.algorithms.choco import CHOCO
 from jdfl.algorithms.consensus import AverageConsensus
 from jdfl.algorithms.cpgt import CPGT
 from jdfl.algorithms.dadam import DADAM, DAMSGrad
-from jdfl.algorithms.dadmm import DADMM, DLM
-from jdfl.algorithms.dcd import DCD
+from jdfl.algorithms.dadmm import DADMM, DLM, DiNNO
+from jdfl.algorithms.dcd import DCD, ECD
 from jdfl.algorithms.decor import DECOR
 from jdfl.algorithms.deepsqueeze import DeepSqueeze
 from jdfl.algorithms.destress import DESTRESS
@@ -23,19 +21,16 @@ from jdfl.algorithms.dfedavgm import DFedAvgM
 from jdfl.algorithms.dfedpgp import DFedPGP
 from jdfl.algorithms.dfedsam import DFedSAM
 from jdfl.algorithms.diging import DIGing
-from jdfl.algorithms.dinno import DiNNO
 from jdfl.algorithms.directed_ceps import DirectedCEPS
 from jdfl.algorithms.dispfl import DisPFL
-from jdfl.algorithms.doadp import DOADP
-from jdfl.algorithms.doadp_privacy import Theorem1
+from jdfl.algorithms.doadp import DOADP, Theorem1
 from jdfl.algorithms.dp_dda import DPDDA
 from jdfl.algorithms.dpdo import DPDO
 from jdfl.algorithms.dpps import DPPS
 from jdfl.algorithms.dpsgd import DPSGD
 from jdfl.algorithms.dsgt import DSGT
-from jdfl.algorithms.ecd import ECD
-from jdfl.algorithms.exact_diffusion import ExactDiffusion
-from jdfl.algorithms.extra import EXTRA
+from jdfl.algorithms.exact_diffusion import LED, ExactDiffusion, ProxSkip
+from jdfl.algorithms.extra import EXTRA, SimpleGT
 from jdfl.algorithms.fedavg import FedAvg
 from jdfl.algorithms.fedfomo import FedFomo
 from jdfl.algorithms.gossipfl import GossipFL
@@ -43,32 +38,24 @@ from jdfl.algorithms.gradients import Gradients
 from jdfl.algorithms.gut import GUT
 from jdfl.algorithms.iht import IHT
 from jdfl.algorithms.kgt import KGT
-from jdfl.algorithms.l2c import L2C
-from jdfl.algorithms.lead import LEAD
-from jdfl.algorithms.led import LED
+from jdfl.algorithms.lead import CEDAS, LEAD
 from jdfl.algorithms.local_only import LocalOnly
-from jdfl.algorithms.lt_admm import LTADMM, LTADMMVR
 from jdfl.algorithms.mafalda import MAFALDA
 from jdfl.algorithms.matcha import MATCHA
 from jdfl.algorithms.momentum_tracking import DSGTHB, MomentumTracking
 from jdfl.algorithms.muffliato import Muffliato
-from jdfl.algorithms.network_giant import NetworkDANE, NetworkGIANT
-from jdfl.algorithms.network_newton import NetworkNewton
+from jdfl.algorithms.newton import NetworkDANE, NetworkGIANT, NetworkNewton
 from jdfl.algorithms.ngc import NGC
 from jdfl.algorithms.nids import NIDS
 from jdfl.algorithms.partpsp import PartPSP
-from jdfl.algorithms.pedfl import PEDFL
-from jdfl.algorithms.pens import PENS
+from jdfl.algorithms.personal import L2C, PENS
 from jdfl.algorithms.privsgp_vr import PrivSGPVR
-from jdfl.algorithms.proxskip import ProxSkip
-from jdfl.algorithms.push_diging import ADDOPT, PushDIGing
-from jdfl.algorithms.push_pull import ABm, PushPull
+from jdfl.algorithms.push_pull import ADDOPT, ABm, PushDIGing, PushPull
 from jdfl.algorithms.quasi_global import QGAdam, QGDSGDm
 from jdfl.algorithms.relaysgd import RelaySGD
 from jdfl.algorithms.robust import RobustDSGD
-from jdfl.algorithms.round import Round
-from jdfl.algorithms.sgp import SGP
-from jdfl.algorithms.simple_gt import SimpleGT
+from jdfl.algorithms.round import MODEL, TRACKER, Channel, Round
+from jdfl.algorithms.sgp import PEDFL, SGP
 from jdfl.algorithms.soft_dsgd import SoftDSGD
 from jdfl.algorithms.updates import Updates
 from jdfl.algorithms.variance_reduced import GTSAGA, GTSARAH, GTSVRG

@@ -23,9 +23,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from jdfl.algorithms.book import MODEL
 from jdfl.algorithms.descent import check_optimizer
-from jdfl.algorithms.round import Moment, Prepared, Round
+from jdfl.algorithms.round import MODEL, Moment, Prepared, Round
 from jdfl.algorithms.statement import stated
 from jdfl.algorithms.updates import check_updates
 from jdfl.arrays.nonzeros import Nonzeros, dense
@@ -37,7 +36,7 @@ from jdfl.network import Network, node_weights, require
 from jdfl.network.faults import Membership
 from jdfl.network.properties import weighed
 from jdfl.network.tables import called
-from jdfl.privacy import NO_NOISE, Guarantee
+from jdfl.privacy.guarantee import NO_NOISE, Guarantee
 from jdfl.problems import Problem
 from jdfl.problems.base import check_examples
 
@@ -103,11 +102,11 @@ class Algorithm:
     def init(self, round: Round) -> Any:
         """Return the state before the first round: a tree of arrays, most of them with one row per node.
 
-        Its first array holds the nodes' parameters [m, n], unless `params` is overridden; `round.problem.begin()`
-        returns the initial parameters. Gradients, messages and noise at the start count as well, provided that they go
-        through `round`. A pure function under jit.
+        By default it is `round.problem.begin()`, the initial parameters x [m, n]. Its first array holds the nodes'
+        parameters, unless `params` is overridden. Gradients, messages and noise at the start count as well, provided
+        that they go through `round`. A pure function under jit.
         """
-        raise NotImplementedError
+        return round.problem.begin()
 
     def step(self, state: Any, round: Round, /) -> Any:
         """Return the state after a round, with the structure, shapes and types of the `state` before it.
@@ -313,14 +312,9 @@ def check_parts(algorithm: Any, problem: Problem) -> None:
 
 
 def check_protocol(algorithm: Algorithm) -> None:
-    """Raise ValueError for anything but an `Algorithm`, or one that overrides a method with other parameters.
-
-    A method under its former name `told` is refused, too: it would be ignored, and a guarantee might claim too much.
-    """
+    """Raise ValueError for anything but an `Algorithm`, or one that overrides a method with other parameters."""
     remedy = "For example jdfl.CEPS(). Your own must inherit from jdfl.Algorithm: see docs/own-algorithm.md."
     arguments.inherits("algorithm", algorithm, Algorithm, "an algorithm", remedy)
-    if hasattr(algorithm, "told"):
-        raise ValueError(f"Expected no method `told` in {type(algorithm).__name__}: rename it to `annotated`.")
 
 
 def check_codec(method: str, codec: Codec, codes: Codes, n: int, m: int, sparsity: int) -> None:
@@ -356,29 +350,25 @@ def check_codec(method: str, codec: Codec, codes: Codes, n: int, m: int, sparsit
             f"Expected a codec for {method} that is unbiased, E C(z) = z for every z, got codec = {codec!r}, whose "
             "errors do not average out. Use RandomK(share=0.5, scaled=True), QSGD(), or Dense('float16')."
         )
-    if codes in ("replicas", "slow copies") and not contracts:
-        _check_unbiased(method, codec, codes)
+    if codes not in ("replicas", "slow copies") or contracts:
+        return
+    if not codec.unbiased:
+        raise ValueError(
+            f"Expected a codec for {method} that is unbiased, E C(z) = z, or contracts, E ||C(z) - z||^2 < ||z||^2, "
+            f"for every z, got codec = {codec!r}, for which neither is known. Use Dense('float16'), Sparse(share=0.1)."
+        )
+    if codes == "replicas":  # slow copies make up for the variance by their small fraction
+        warnings.warn(
+            f"The variance of {codec!r} may exceed the vector it sends, and what {method} loses is never made up for: "
+            "it may diverge. Use a codec that contracts, e.g. Sparse(share=0.1), or CHOCO-SGD.",
+            stacklevel=3,
+        )
 
 
 def sends_dense(algorithm: Any) -> bool:
     """Whether a method that exists to send compressed messages was given a codec that sends everything."""
     codes = getattr(algorithm, "codes", "models")
     return codes not in ("models", "requests") and isinstance(getattr(algorithm, "codec", None), Dense)
-
-
-def _check_unbiased(method: str, codec: Codec, codes: Codes) -> None:
-    if not codec.unbiased:
-        raise ValueError(
-            f"Expected a codec for {method} that is unbiased, E C(z) = z, or contracts, E ||C(z) - z||^2 < ||z||^2, "
-            f"for every z, got codec = {codec!r}, for which neither is known. Use Dense('float16'), Sparse(share=0.1)."
-        )
-    if codes == "slow copies":  # a small fraction makes up for the variance
-        return
-    warnings.warn(
-        f"The variance of {codec!r} may exceed the vector it sends, and what {method} loses is never made up for: it "
-        f"may diverge. Use a codec that contracts, e.g. Sparse(share=0.1), or CHOCO-SGD.",
-        stacklevel=4,
-    )
 
 
 def _kept(codec: Codec, n: int, sparsity: int) -> float:

@@ -9,7 +9,6 @@ from dataclasses import replace
 from typing import Any, ClassVar
 
 import jax.numpy as jnp
-import numpy as np
 from jax import Array
 
 from jdfl.algorithms.algorithm import UNPLANNED, Algorithm, check_protocol
@@ -28,7 +27,7 @@ from jdfl.robust.attacks import DRAWN, Lies
 
 
 def _theirs(name: str) -> Any:
-    """A property of a method around another one: the other one's class variable."""
+    """A property of a method around another one: the other one's class variable or method."""
     return property(lambda self: getattr(self.algorithm, name))
 
 
@@ -46,6 +45,10 @@ class Around(Algorithm):
     uneven, columns, late, mixes = (_theirs(name) for name in ("uneven", "columns", "late", "mixes"))
     noise_by, unsent, attackers = (_theirs(name) for name in ("noise_by", "unsent", "attackers"))
     exact, personal, objective = _theirs("exact"), _theirs("personal"), _theirs("objective")
+    params, visible, held, mass = (_theirs(name) for name in ("params", "visible", "held", "mass"))
+    node_weights, minimises, plan, prepare = (_theirs(n) for n in ("node_weights", "minimises", "plan", "prepare"))
+    sparsity, examples, message_bits = (_theirs(name) for name in ("sparsity", "examples", "message_bits"))
+    waits, annotated = _theirs("waits"), _theirs("annotated")
 
     def __getattr__(self, name: str) -> Any:
         """The other method's settings and attributes."""
@@ -78,58 +81,6 @@ class Around(Algorithm):
         if plan is None and type(self.algorithm).plan is not Algorithm.plan:
             return UNPLANNED
         return stated(self, problem, plan, steps)
-
-    def params(self, state: Any) -> Array:
-        """The other method's parameters."""
-        return self.algorithm.params(state)
-
-    def visible(self, state: Any) -> Array:
-        """What others may have seen of it."""
-        return self.algorithm.visible(state)
-
-    def held(self, state: Any) -> Array:
-        """Numbers that are finite if its parameters are."""
-        return self.algorithm.held(state)
-
-    def mass(self, state: Any) -> Array | None:
-        """Its push-sum weights."""
-        return self.algorithm.mass(state)
-
-    def node_weights(self, problem: Problem, network: Network) -> np.ndarray | None:
-        """Its weights of the nodes."""
-        return self.algorithm.node_weights(problem, network)
-
-    def minimises(self, problem: Problem, network: Network) -> str:
-        """What it minimises."""
-        return self.algorithm.minimises(problem, network)
-
-    def plan(self, problem: Problem, network: Network, steps: int) -> Any:
-        """What it plans."""
-        return self.algorithm.plan(problem, network, steps)
-
-    def prepare(self, problem: Problem, moment: Moment, plan: Any) -> Any:
-        """What it prepares."""
-        return self.algorithm.prepare(problem, moment, plan)
-
-    def sparsity(self, problem: Problem) -> int:
-        """The nonzeros that it sends."""
-        return self.algorithm.sparsity(problem)
-
-    def examples(self, problem: Problem) -> Array:
-        """The examples of its gradients."""
-        return self.algorithm.examples(problem)
-
-    def message_bits(self, problem: Problem, codec: Any) -> dict[str, int]:
-        """The bits of its messages."""
-        return self.algorithm.message_bits(problem, codec)
-
-    def waits(self, round: Round) -> Array:
-        """The slots that its nodes wait for."""
-        return self.algorithm.waits(round)
-
-    def annotated(self, guarantee: Guarantee, problem: Problem, steps: int | None) -> Guarantee:
-        """Its statements about a guarantee."""
-        return self.algorithm.annotated(guarantee, problem, steps)
 
 
 @struct.dataclass

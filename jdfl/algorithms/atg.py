@@ -24,9 +24,8 @@ from jax import Array
 
 from jdfl.algorithms import admm
 from jdfl.algorithms.admm import LinkSums, OverLinks, Relaxation
-from jdfl.algorithms.book import MODEL, TRACKER, Channel
 from jdfl.algorithms.gradients import Gradients
-from jdfl.algorithms.round import Round
+from jdfl.algorithms.round import MODEL, TRACKER, Channel, Round
 from jdfl.base import struct
 from jdfl.base.settings import Fraction, Positive, Provenance
 

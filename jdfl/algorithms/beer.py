@@ -44,9 +44,8 @@ import jax.numpy as jnp
 from jax import Array
 
 from jdfl.algorithms.algorithm import FIXED_SYMMETRIC, Algorithm, Codes
-from jdfl.algorithms.book import MODEL, TRACKER, Channel
 from jdfl.algorithms.gradients import Gradients
-from jdfl.algorithms.round import Round
+from jdfl.algorithms.round import MODEL, TRACKER, Channel, Round
 from jdfl.arrays import ops
 from jdfl.base import struct
 from jdfl.base.settings import Fraction, Positive, Provenance, StepSize

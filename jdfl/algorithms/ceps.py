@@ -43,9 +43,8 @@ import numpy as np
 from jax import Array, lax
 
 from jdfl.algorithms.algorithm import Algorithm, Codes
-from jdfl.algorithms.ceps_paper import check_ceps, constants, preset, published_bytes
-from jdfl.algorithms.ceps_privacy import guarantee
-from jdfl.algorithms.gradients import Gradients, gradients_of
+from jdfl.algorithms.ceps_paper import check_ceps, constants, guarantee, preset, published_bytes
+from jdfl.algorithms.gradients import Gradients
 from jdfl.algorithms.requests import ask, ask_and_store, none_yet, sizes, slots
 from jdfl.algorithms.round import Moment, Round
 from jdfl.arrays.nonzeros import Nonzeros, dense, kept
@@ -151,7 +150,11 @@ class CEPS(Algorithm):
         """
         return cls(**preset(s, rate, epsilon, one_bit))
 
-    gradients = property(gradients_of)  # how they are clipped and what scales the noise, which is added to u instead
+    @property
+    def gradients(self) -> Gradients:
+        """How gradients are clipped, and what scales the noise, which is added to u instead."""
+        u = self.sensitivity
+        return Gradients(clip=self.clip, mechanism=self.mechanism, sensitivity=u, adjacency=self.adjacency)
 
     def check(self, problem: Problem, network: Network) -> None:
         """Raise ValueError for settings out of range."""

@@ -11,8 +11,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
-from jdfl.algorithms.book import MODEL
-from jdfl.algorithms.round import Round
+from jdfl.algorithms.round import MODEL, Round
 from jdfl.base.streams import Stream, each
 from jdfl.network import mix
 

@@ -20,9 +20,8 @@ import numpy as np
 from jax import Array
 
 from jdfl.algorithms.algorithm import Algorithm
-from jdfl.algorithms.book import Channel
 from jdfl.algorithms.dpps import DPPS, PushSum, Schedule
-from jdfl.algorithms.round import Round
+from jdfl.algorithms.round import Channel, Round
 from jdfl.base import struct
 from jdfl.base.marking import bounded
 from jdfl.base.settings import Positive, Provenance

@@ -40,11 +40,10 @@ import numpy as np
 from jax import Array
 
 from jdfl.algorithms.algorithm import FIXED_SYMMETRIC, Algorithm, Codes
-from jdfl.algorithms.book import MODEL, TRACKER, Channel
+from jdfl.algorithms.dpdo import at, check_gradients, faint, unclaimed, upwards
 from jdfl.algorithms.gradients import Exact, Gradients
-from jdfl.algorithms.noisy_messages import at, check_gradients, faint, unclaimed, upwards
 from jdfl.algorithms.push_descent import shared_gradient
-from jdfl.algorithms.round import Round
+from jdfl.algorithms.round import MODEL, TRACKER, Channel, Round
 from jdfl.base import checks, struct
 from jdfl.base.marking import bounded
 from jdfl.base.settings import Fraction, Positive, Provenance, StepSize
@@ -164,7 +163,7 @@ class CPGT(Algorithm):
     def _guarantee(self, plan: Plan, problem: Problem, _: int) -> Guarantee:
         """The guarantee of all messages for one node's whole local loss, replaced by another."""
         if self.gradients.clip is None:
-            return unclaimed(self.gradients)
+            return unclaimed()
         scales = np.stack([np.asarray(one, float) for one in plan])
         change = changes(self, problem, scales.shape[1])
         return Guarantee(

@@ -92,10 +92,6 @@ class DECOR(Algorithm):
         least = np.nextafter(np.float32(1 / mu), np.float32(0)) if mu > 0 else np.float32(math.inf)  # rounded down
         return jnp.full((steps,), least, jnp.float32)
 
-    def init(self, round: Round) -> Array:
-        """Start from the problem's initial parameters x [m, n]."""
-        return round.problem.begin()
-
     def step(self, x: Array, round: Round) -> Array:
         """One round from x [m, n]."""
         g = self.gradients(x, round)

@@ -20,7 +20,8 @@ from jdfl.arrays import ops
 from jdfl.base import checks, keys
 from jdfl.base.settings import As
 from jdfl.kernels import one_round
-from jdfl.privacy import Gaussian, factor
+from jdfl.privacy.clipping import factor
+from jdfl.privacy.mechanisms import Gaussian
 from jdfl.problems import LinearRegression
 
 OPTIMIZERS: dict[str, Any] = {

@@ -33,10 +33,9 @@ import jax.numpy as jnp
 from jax import Array
 
 from jdfl.algorithms.algorithm import FIXED_SYMMETRIC
-from jdfl.algorithms.book import MODEL, TRACKER, Channel
 from jdfl.algorithms.choosing import ACTIVE, active
 from jdfl.algorithms.gradients import Exact, Gradients
-from jdfl.algorithms.round import Moment, Round
+from jdfl.algorithms.round import MODEL, TRACKER, Channel, Moment, Round
 from jdfl.algorithms.variance_reduced import OfBatches
 from jdfl.base import struct
 from jdfl.base.settings import Count, Fraction, Provenance, StepSize

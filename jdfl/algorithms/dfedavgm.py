@@ -9,12 +9,10 @@ y_i- is the point before y_i: momentum is reset in every round. The y_j go throu
 unencoded.
 
 In Algorithm 2, the quantised form, the nodes send Q(y - x) instead, Q being `codec`. We could not look up how the paper
-mixes these, and neither of two readings works. sum_j W_ij (x_j + Q(y_j - x_j)) needs x_j, a sum over the neighbours of
-node j, which node i cannot derive from the messages it receives. x_i + sum_j W_ij Q(y_j - x_j) makes x - x_0 equal to W
-times the sum of all messages, mixed only once however many rounds there are, so nodes with different data never reach
-consensus: on least squares they converged to their own minima, or diverged where W has negative eigenvalues. With
-`quantised` the nodes implement the first reading with the information they have. All keep xhat_j, the decoded state of
-y_j so far, and receive the difference from it,
+mixes these. sum_j W_ij (x_j + Q(y_j - x_j)) needs x_j, which node i cannot derive from the messages it receives, and
+with x_i + sum_j W_ij Q(y_j - x_j) nodes with different data never reach consensus. With `quantised` the nodes implement
+the first reading with the information they have: all keep xhat_j, the decoded state of y_j so far, and receive the
+difference from it,
 
     q_j = Q(y_j - xhat_j);   xhat_j <- xhat_j + q_j;   x_i <- sum_j W_ij xhat_j.
 

@@ -29,10 +29,9 @@ import jax.numpy as jnp
 from jax import Array
 
 from jdfl.algorithms.algorithm import Personal
-from jdfl.algorithms.book import MODEL
 from jdfl.algorithms.gradients import Exact, Gradients
 from jdfl.algorithms.push_descent import PushSums
-from jdfl.algorithms.round import Round
+from jdfl.algorithms.round import MODEL, Round
 from jdfl.base import struct
 from jdfl.base.settings import Count, Positive, Provenance, StepSize
 from jdfl.problems import Problem

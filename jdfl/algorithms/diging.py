@@ -20,10 +20,9 @@ Axes: m nodes, n parameters.
 from typing import ClassVar, Literal
 
 from jdfl.algorithms.algorithm import Algorithm
-from jdfl.algorithms.book import MODEL, TRACKER, Channel
 from jdfl.algorithms.dsgt import State
 from jdfl.algorithms.gradients import Gradients
-from jdfl.algorithms.round import Round
+from jdfl.algorithms.round import MODEL, TRACKER, Channel, Round
 from jdfl.base import struct
 from jdfl.base.settings import Provenance, StepSize
 

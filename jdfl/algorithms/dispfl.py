@@ -29,10 +29,9 @@ import jax.numpy as jnp
 from jax import Array
 
 from jdfl.algorithms.algorithm import Algorithm, Personal
-from jdfl.algorithms.book import MODEL
 from jdfl.algorithms.choosing import largest
 from jdfl.algorithms.gradients import Gradients
-from jdfl.algorithms.round import Round
+from jdfl.algorithms.round import MODEL, Round
 from jdfl.base import struct
 from jdfl.base.settings import Bound, Count, Fraction, Provenance, StepSize
 from jdfl.base.streams import Stream

@@ -17,16 +17,15 @@ on a complete network with p = 1 all nodes then take the steps of centralised du
 The paper's abstract and others say: active nodes perturb stochastic subgradients of single samples, inactive nodes
 still send and mix, all nodes share a regulariser h, node sampling is said to amplify privacy, and without noise the
 rate is O(1 / t). The rest is derived here and was not checked against the paper: the weights a_t and step sizes c_t,
-the division by p, which makes the sum correct in expectation, and whether gradients are added before or after mixing.
-(J. Duchi, A. Agarwal, M. Wainwright: Dual averaging for distributed optimization, 2012, add them after mixing, with c_t
-of order 1 / sqrt(t).) Without mu the division by p is a larger lr. With mu the argmin uses the lower bound f(x_i) + <g,
-x - x_i> + mu / 2 ||x - x_i||^2 of a strongly convex f instead of a linear one; where f contains the regulariser h = mu
-/ 2 ||x||^2, this is A_t h plus gradients of the data term alone. Step sizes approach 2 / (mu t p), and none exceeds lr
-/ p.
+the division by p, which makes the sum correct in expectation, and whether gradients are added before or after mixing
+(J. Duchi, A. Agarwal, M. Wainwright: Dual averaging for distributed optimization, 2012, add them after mixing). With mu
+the argmin uses the lower bound f(x_i) + <g, x - x_i> + mu / 2 ||x - x_i||^2 of a strongly convex f instead of a linear
+one; where f contains h = mu / 2 ||x||^2, this is A_t h plus gradients of the data term alone. Step sizes approach 2 /
+(mu t p), and none exceeds lr / p.
 
 Privacy: what is sent is computed from noisy gradients of active nodes, so only these need to be accounted for. Random
 activation does not strengthen the guarantee against an observer of all messages: z_i minus the mixture of the last z_j
-is zero where i was not active. `amplified_epsilon` is what node sampling would gain if activity could be hidden.
+is zero where i was not active.
 
 Missing neighbours: their weight goes where the network says, by default to the node itself, and a node that receives
 nothing adds up its own gradients. W must stay doubly stochastic, so both directions of a link fail together.
@@ -34,11 +33,9 @@ nothing adds up its own gradients. W must stay doubly stochastic, so both direct
 Axes: m nodes, n parameters.
 """
 
-import math
 from typing import Any, ClassVar, Literal, NamedTuple
 
 import jax.numpy as jnp
-import numpy as np
 from jax import Array
 
 from jdfl.algorithms.algorithm import Algorithm
@@ -48,10 +45,7 @@ from jdfl.algorithms.round import Moment, Round
 from jdfl.base import struct
 from jdfl.base.settings import Count, Fraction, Positive, Provenance, StepSize
 from jdfl.codecs import Codec, Dense
-from jdfl.privacy import Sampled, epsilon
 from jdfl.problems import Problem
-
-_PARTS = 10**9  # rates are rounded up to a multiple of its inverse
 
 
 class State(NamedTuple):
@@ -125,24 +119,3 @@ class DPDDA(Algorithm):
     def params(self, state: State) -> Array:
         """The parameters x [m, n], a function of z and public quantities."""
         return state.x
-
-
-def amplified_epsilon(algorithm: DPDDA, problem: Problem, rounds: int, delta: float) -> float:
-    """The epsilon of `rounds` rounds at `delta` if no observer could tell which nodes are active; not a guarantee.
-
-    Every round then counts, active or not, as a release from a sample that holds a record with probability p times that
-    of the gradients' own sampling, at the smallest node. This needs more than secrecy about activity: an inactive node
-    would have to send noise of the same size, which this method does not do, and the norm of gradients of more than one
-    example reveals that there is one. Compare it with the epsilon in a run's report, which does not assume this.
-    """
-    claim = algorithm.gradients.guarantee(problem)
-    if claim.event is None or not claim.claimed or claim.unit != "record" or claim.adjacency == "none":
-        raise ValueError(
-            f"Expected clipped and noisy gradients of records, got gradients = {algorithm.gradients!r}. Use "
-            "Gradients(batch=1, clip=..., mechanism=Gaussian(...))."
-        )
-    rate = float(algorithm.p)
-    if claim.sampling is not None:
-        rate *= claim.sampling.batch / int(np.min(np.asarray(problem.sizes)))
-    sampled = Sampled("poisson", math.ceil(rate * _PARTS - 1e-3), _PARTS)
-    return epsilon(claim.event, rounds, delta, sampled=sampled, adjacency=claim.adjacency)

@@ -27,6 +27,7 @@ Axes: m nodes, n parameters, T rounds.
 """
 
 import math
+from dataclasses import replace
 from functools import partial
 from typing import Any, ClassVar, NamedTuple
 
@@ -36,7 +37,6 @@ from jax import Array
 
 from jdfl.algorithms.algorithm import UNSENT_STEP, Algorithm
 from jdfl.algorithms.gradients import Exact, Gradients
-from jdfl.algorithms.noisy_messages import at, check_gradients, faint, unclaimed, upwards
 from jdfl.algorithms.push_descent import shared_gradient
 from jdfl.algorithms.round import Round
 from jdfl.arrays import ops
@@ -46,7 +46,7 @@ from jdfl.base.settings import Fraction, Positive, Provenance
 from jdfl.base.streams import Stream
 from jdfl.codecs import Codec, Dense
 from jdfl.network.graph import Network
-from jdfl.privacy import Guarantee, Laplace, LaplaceSchedule, stretch
+from jdfl.privacy import NO_NOISE, Guarantee, Laplace, LaplaceSchedule, stretch
 from jdfl.problems import Problem
 
 _NOISE = Stream("dpdo.noise", "private")
@@ -171,7 +171,7 @@ class DPDO(Algorithm):
     def _guarantee(self, plan: Plan, problem: Problem, _: int) -> Guarantee:
         """The guarantee of all messages for one node's whole local loss, replaced by another; pure where delta is 0."""
         if self.gradients.clip is None:
-            return unclaimed(self.gradients)
+            return unclaimed()
         noise, change = np.asarray(plan.noise, float), self._change(problem.n) * np.asarray(plan.lengths, float)
         change = np.append(0.0, change)[:-1]  # a step is sent one round later
         multipliers = np.where(change > noise / _NOTHING, noise / np.where(change > 0, change, 1), _NOTHING)
@@ -194,3 +194,41 @@ def _downwards(x: np.ndarray, dtype: np.dtype[Any]) -> np.ndarray:
     found = x.astype(dtype)
     found = np.where(found.astype(float) > x, np.nextafter(found, dtype.type(0)), found)
     return np.where(found < np.finfo(dtype).tiny, dtype.type(0), found)
+
+
+def check_gradients(method: str, gradients: Gradients, place: str) -> None:
+    """Raise ValueError for noise on gradients as well as on messages, whose noise is set at `place`."""
+    if gradients.mechanism is not None:
+        raise ValueError(
+            f"Expected gradients without noise for {method}, which adds it to messages, got mechanism = "
+            f"{gradients.mechanism!r}. Give {place} instead."
+        )
+
+
+def at(schedule: Array, k: Array) -> Array:
+    """Row k of a schedule [T, ...]; the last row beyond its end."""
+    return schedule[jnp.minimum(k, schedule.shape[0] - 1)]
+
+
+def upwards(x: np.ndarray, dtype: np.dtype[Any]) -> np.ndarray:
+    """The numbers x [...] rounded up to a narrower type; infinite beyond its range."""
+    with np.errstate(over="ignore"):
+        found = x.astype(dtype)
+    return np.where(found.astype(float) < x, np.nextafter(found, dtype.type(np.inf)), found)
+
+
+def unclaimed() -> Guarantee:
+    """The guarantee of noisy messages where nothing bounds them."""
+    reason = "gradients are not clipped, so nothing bounds what a node's data change in a message"
+    return replace(NO_NOISE, observer="all messages", reason=reason, remedy='Use Gradients(clip=..., per="batch").')
+
+
+def faint(noise: np.ndarray, change: np.ndarray, dtype: np.dtype[Any]) -> tuple[str, ...]:
+    """A warning where the noise [..., T] of messages with change [..., T] > 0 is below their rounding."""
+    lost = np.flatnonzero(np.any((change > 0) & (noise < np.finfo(dtype).eps), axis=tuple(range(noise.ndim - 1))))
+    if not lost.size:
+        return ()
+    return (
+        f"from round {lost[0]} on the noise is below the rounding of {dtype.name} for numbers around 1, and rounding "
+        "itself may reveal data; run fewer rounds, or use noise that decays more slowly",
+    )

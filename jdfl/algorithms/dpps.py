@@ -23,9 +23,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from jdfl.algorithms.book import Channel, Claim
-from jdfl.algorithms.noisy_messages import at
-from jdfl.algorithms.round import Round
+from jdfl.algorithms.round import Channel, Claim, Round
 from jdfl.arrays import ops
 from jdfl.base import marking, struct
 from jdfl.base.backend import backend
@@ -74,7 +72,7 @@ class Schedule(NamedTuple):
 
     def scale(self, k: Array) -> Array:
         """The factor on the rates in round k []."""
-        return at(self.scales, k)
+        return _at(self.scales, k)
 
 
 @struct.dataclass
@@ -188,7 +186,7 @@ class DPPS:
         if self.sensitivity == "real":
             return _apart(h), state.estimate
         if self.sensitivity in _BOUNDS:
-            return at(round.ready.certified, round.k).astype(h.dtype), state.estimate
+            return _at(round.ready.certified, round.k).astype(h.dtype), state.estimate
         step, start = ops.length(eps, "l1"), jnp.zeros_like(state.estimate)
         if self.reading == "text":
             start = ops.length(state.s, "l1")
@@ -271,6 +269,11 @@ class DPPS:
                 "broadcast for it reveal the norm of their noise"
             )
         return "nothing bounds what a node adds in a round"
+
+
+def _at(schedule: Array, k: Array) -> Array:
+    """Entry k of a schedule [T]; the last one beyond its end."""
+    return schedule[jnp.minimum(k, schedule.shape[0] - 1)]
 
 
 def _apart(h: Array) -> Array:

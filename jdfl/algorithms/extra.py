@@ -1,4 +1,4 @@
-"""EXTRA: an exact first-order algorithm for decentralized optimization.
+"""EXTRA: an exact first-order algorithm for decentralized optimization; and SimpleGT, with another second matrix.
 
 W. Shi, Q. Ling, G. Wu, W. Yin: EXTRA: An Exact First-Order Algorithm for Decentralized Consensus Optimization, 2015.
 
@@ -18,6 +18,13 @@ recursion satisfies det(z^2 I - z (I + W - lr H) + Wt - lr H) = 0. At z = -1 thi
 and if it is not positive semidefinite there is a real z < -1. The entries of node i alone give lr > (5 + 3 W_ii) / (4
 L_i): EXTRA diverges, and `check` refuses it.
 
+SimpleGT, which the package decent-bench has without a paper, is EXTRA with I in the place of Wt: s^{k+1} = s^k + (W -
+I) x^k. The paper assumes Wt <= (I + W) / 2, which excludes it. Its mixing alone does not bring the nodes together:
+without gradients a mode of W with eigenvalue w is multiplied by the roots of z^2 - (1 + w) z + 1, whose modulus is 1
+for all w. Only curvature damps a disagreement, for small lr by about 1 - lr h / 2 per round, h being the average
+curvature of the f_i along the mode. So the method is exact for strongly convex f_i; where no f_i is curved,
+disagreements remain and noise adds up. On least squares lr > (3 + W_ii) / (2 L_i) at some node i diverges.
+
 Missing neighbours: refused, because corrections of W x add up only if W stays the same.
 
 Axes: m nodes, n parameters.
@@ -28,6 +35,7 @@ from typing import ClassVar, NamedTuple
 import jax.numpy as jnp
 from jax import Array
 
+from jdfl.algorithms.algorithm import FIXED_SYMMETRIC, Algorithm
 from jdfl.algorithms.gradients import Gradients
 from jdfl.algorithms.round import Round
 from jdfl.algorithms.step_sizes import AddingUp
@@ -40,7 +48,7 @@ class State(NamedTuple):
     """What a round passes to the next."""
 
     x: Array  # [m, n] parameters
-    s: Array  # [m, n] sum of (W - Wt) x over the rounds so far
+    s: Array  # [m, n] sum of (W - Wt) x over the rounds so far, with Wt = I for SimpleGT
 
 
 @struct.dataclass
@@ -70,3 +78,31 @@ class EXTRA(AddingUp):
         x, s = state
         pulled = round.pull(x)  # (W - I) x
         return State(x + pulled - self.lr * self.gradients(x, round) + s, s + pulled / 2)
+
+
+@struct.dataclass
+class SimpleGT(Algorithm):
+    """SimpleGT: exact first-order method that is only marginally stable where losses have no curvature.
+
+    It takes any gradients. Raises ValueError (from `check`) for settings out of range and for networks that change or
+    are not symmetric.
+    """
+
+    kind: ClassVar[str] = "simple-gt"
+    provenance: ClassVar[Provenance] = ("other code read",)
+    lr: StepSize = 0.1
+    gradients: Gradients = Gradients()
+    title: ClassVar[str] = "SimpleGT"
+    exact: ClassVar[bool] = True
+    needs: ClassVar[dict[str, bool]] = FIXED_SYMMETRIC
+
+    def init(self, round: Round) -> State:
+        """Start from the problem's initial parameters and s = 0."""
+        x = round.problem.begin()
+        return State(x, jnp.zeros_like(x))
+
+    def step(self, state: State, round: Round) -> State:
+        """One round."""
+        x, s = state
+        pulled = round.pull(x)  # (W - I) x
+        return State(x + pulled - self.lr * self.gradients(x, round) + s, s + pulled)

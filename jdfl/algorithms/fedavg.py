@@ -26,9 +26,8 @@ from jax import Array
 
 from jdfl.algorithms import descent
 from jdfl.algorithms.algorithm import Algorithm
-from jdfl.algorithms.book import Channel
 from jdfl.algorithms.gradients import Gradients
-from jdfl.algorithms.round import Round, exact
+from jdfl.algorithms.round import Channel, Round, exact
 from jdfl.algorithms.updates import Updates, released
 from jdfl.base import checks, struct
 from jdfl.base.settings import Bound, Count, Provenance, StepSize
@@ -94,10 +93,6 @@ class FedAvg(Algorithm):
         """The nodes' shares of all examples, unless their weights are equal."""
         sizes = np.asarray(problem.sizes, np.float64)
         return None if self.weighting == "equal" or np.ptp(sizes) == 0 else sizes / sizes.sum()
-
-    def init(self, round: Round) -> Array:
-        """Start from the problem's initial parameters x [m, n]."""
-        return round.problem.begin()
 
     def step(self, x: Array, round: Round) -> Array:
         """One round from x [m, n]; only the clients that take part cost anything."""

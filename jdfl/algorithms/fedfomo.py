@@ -53,10 +53,6 @@ class FedFomo(Algorithm):
     needs: ClassVar[dict[str, bool]] = {"table": True}
     personal: ClassVar[Personal] = "models"
 
-    def init(self, round: Round) -> Array:
-        """Start from the problem's initial parameters x [m, n]."""
-        return round.problem.begin()
-
     def step(self, x: Array, round: Round) -> Array:
         """One round from x [m, n]."""
         y = round.repeat(self.local_steps, lambda here, y: y - self.lr * self.gradients(y, here), x)

@@ -64,10 +64,6 @@ class GossipFL(Algorithm):
         """The bits of the values in a message; their positions are known."""
         return {"model": codec.bits(packing.share_of(problem.n, self.share))}
 
-    def init(self, round: Round) -> Array:
-        """Start from the problem's initial parameters x [m, n]."""
-        return round.problem.begin()
-
     def step(self, x: Array, round: Round) -> Array:
         """One round from x [m, n] to the next."""
         x = round.repeat(self.local_steps, lambda here, x: x - self.lr * self.gradients(x, here), x)

@@ -3,6 +3,8 @@
 Axes: m nodes, q examples per node, b examples of one gradient, n parameters.
 """
 
+import math
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from typing import Annotated, Any, ClassVar, Literal, get_type_hints
@@ -10,29 +12,18 @@ from typing import Annotated, Any, ClassVar, Literal, get_type_hints
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import Array
+from jax import Array, lax
 
-from jdfl.algorithms.book import Claim
-from jdfl.algorithms.clipping import additions, check_slopes, clipped_sum, formed, sloped
-from jdfl.algorithms.round import Moment, Round
+from jdfl.algorithms.round import Claim, Moment, Round
 from jdfl.arrays import ops
 from jdfl.base import marking, struct
 from jdfl.base.backend import backend
 from jdfl.base.settings import Count, Only, Positive, marks
 from jdfl.base.streams import Stream, each
 from jdfl.kernels import one_pass
-from jdfl.privacy import (
-    NO_NOISE,
-    Clip,
-    Gaussian,
-    Guarantee,
-    Mechanism,
-    Sampling,
-    check_mechanism,
-    clipped,
-    stretch,
-)
-from jdfl.privacy.mechanisms import event_of, is_exact
+from jdfl.privacy.clipping import Clip, clipped, factor, stretch
+from jdfl.privacy.guarantee import NO_NOISE, Guarantee, Sampling
+from jdfl.privacy.mechanisms import Gaussian, Mechanism, check_mechanism, event_of, is_exact
 from jdfl.problems import Problem
 
 Sampler = Literal["replacement", "subset", "poisson", "epochs", "in order"]
@@ -45,6 +36,8 @@ _REPEATED = (
     "samples are drawn with replacement and may contain a record several times, so they do not amplify privacy; "
     'sampling = "subset" or "poisson" does'
 )
+_AT_ONCE = 2**24  # numbers in the single-example gradients that are formed at a time
+_FEW = 64  # terms that are added at once
 _MOST_ROUNDING = 0.1  # of a sensitivity
 _PASSES = "a record counts in all releases of its node, although a pass over the data uses it in only one of them"
 
@@ -117,7 +110,7 @@ class Gradients:
         if self.sampling == "epochs":
             return Ready(order=moment.stream(_ORDER))
         every = self.batch is None or self.sampling == "poisson"
-        if self.clip is None or self.per == "batch" or self.norm == "entries" or not every or not sloped(problem):
+        if self.clip is None or self.per == "batch" or self.norm == "entries" or not every or not _sloped(problem):
             return Ready()
         lengths = problem.each(partial(problem.feature_lengths, norm=self.norm), problem.data)
         return Ready(marking.rows(lengths, jax.tree.leaves(problem.data)[0]))
@@ -254,12 +247,12 @@ class Gradients:
         def regulariser(w: Array) -> Array:
             return jax.vmap(jax.grad(problem.regulariser))(w)[:, here]
 
-        chunk = formed(weight.shape[0], problem.n, weight.shape[1])
+        chunk = _formed(weight.shape[0], problem.n, weight.shape[1])
 
         def sums(w_i: Array, data_i: Any, weight_i: Array, lengths_i: Array | None) -> Array:
             assert self.clip is not None
             known = self.clip, self.norm, lengths_i, chunk, part
-            return clipped_sum(problem, w_i, data_i, weight_i, *known, pieces=is_exact(self.mechanism))
+            return _clipped_sum(problem, w_i, data_i, weight_i, *known, pieces=is_exact(self.mechanism))
 
         if self.clip is not None and self.per == "example":
             return problem.each(sums, w, data, weight, lengths) / total[:, None], regulariser(w)
@@ -307,7 +300,7 @@ class Gradients:
             )
         self._check_noise(problem)
         if self.clip is not None and self.per == "example":
-            check_slopes(problem)
+            _check_slopes(problem)
 
     def _check_noise(self, problem: Problem) -> None:
         if self.mechanism is None:
@@ -382,8 +375,8 @@ class Gradients:
         """
         unit = float(jnp.finfo(problem.dtype).eps) / 2 * (8 if backend() == "tpu" else 1)
         looked = problem.weight.shape[1] if self.batch is None or self.sampling == "poisson" else self.batch
-        at_once = looked if self.norm != "entries" and sloped(problem) else formed(problem.m, problem.n, looked)
-        passed = 0 if self.per == "batch" else additions(looked, at_once)
+        at_once = looked if self.norm != "entries" and _sloped(problem) else _formed(problem.m, problem.n, looked)
+        passed = 0 if self.per == "batch" else _additions(looked, at_once)
         # The divisor is the weight of the examples in use, or for these two samplings their expected weight.
         expected = self.batch is not None and self.sampling in ("poisson", "subset")
         reach = jnp.maximum(1.0, looked * share) if expected else jnp.ones_like(share)
@@ -501,15 +494,104 @@ def _turn(round: Round, batch: int, order: Array | None) -> Array:
     return jax.vmap(ops.permuted)(keys, place, sizes)
 
 
-def gradients_of(settings: Any) -> Gradients:
-    """The gradients of a method that has clip, mechanism, sensitivity and adjacency among its own `settings`."""
-    names = ("clip", "mechanism", "sensitivity", "adjacency")
-    return Gradients(**{name: getattr(settings, name) for name in names})
+def _clipped_sum(
+    problem: Problem,
+    w: Array,
+    data: Any,
+    weight: Array,
+    clip: float | Array,
+    norm: Clip,
+    lengths: Array | None,
+    chunk: int,
+    part: slice | None = None,
+    *,
+    pieces: bool = False,
+) -> Array:
+    """sum_t weight[t] min(1, clip / ||g_t||) g_t [n] over a node's examples, or of a part of the gradients g_t at w."""
+    # Slopes make the sum without forming gradients; others, and those clipped by entry, are formed `chunk` at a time.
+    q = weight.shape[0]
+    chunk = min(chunk, _piece(q)) if pieces else chunk
+    slopes = problem.slopes(w, data) if part is None and norm != "entries" else None
+    if slopes is None:
+        here = slice(None) if part is None else part
+
+        def some(share: Array, place: Array) -> Array:
+            g = clipped(problem.example_gradients(w, problem.take(data, place))[:, here], norm, clip)
+            return jnp.dot(share, g, precision=ops.HIGHEST)
+
+        return _sum(q, chunk, weight, w[here], some)
+    if lengths is None:
+        lengths = problem.feature_lengths(data, norm)
+    scale = factor(lengths * ops.length(slopes[:, None], norm, tuple(range(1, slopes.ndim + 1))), clip)
+    share = (weight * scale).reshape(-1, *[1] * (slopes.ndim - 1))
+    scaled = jnp.where(share > 0, slopes, 0.0) * share
+    if not pieces or _piece(q) == q:
+        return problem.spread(scaled, data)
+    return _sum(q, _piece(q), scaled, w, lambda here, place: problem.spread(here, problem.take(data, place)))
 
 
-Exact = Annotated[
-    Gradients, Only(("batch", "sampling", "clip", "per", "norm"))
-]  # of algorithms that add noise elsewhere
+def _sloped(problem: Problem) -> bool:
+    """Whether gradients of examples are clipped without being formed, unless their entries are clipped."""
+    w = jax.ShapeDtypeStruct((problem.n,), problem.dtype)
+    return jax.eval_shape(lambda w: problem.slopes(w, problem.local(0)[0]), w) is not None
+
+
+def _formed(m: int, n: int, q: int) -> int:
+    """How many of q examples' gradients are formed at a time, with n numbers for each of m nodes."""
+    return max(1, min(q, _AT_ONCE // (m * n)))
+
+
+def _additions(q: int, chunk: int) -> int:
+    """The largest number of additions that a term of q passes through, in pieces of at most one chunk."""
+    size = min(chunk, _piece(q))
+    return size + -(-q // size)
+
+
+def _piece(q: int) -> int:
+    """How many of q terms are added at a time to keep the rounding of their sum small: about the root of q."""
+    return q if q <= _FEW else math.isqrt(q - 1) + 1
+
+
+@jax.jit
+def _both_gradients(problem: Problem, w: Array, data: Any) -> tuple[Array, Array, Array] | None:
+    """An example's gradient, the one that its slopes make, and the length of that; None where there are no slopes."""
+    data = problem.take(data, jnp.arange(1, dtype=jnp.int32))
+    if (slopes := problem.slopes(w, data)) is None:
+        return None
+    length = problem.feature_lengths(data, "l2")[0] * jnp.linalg.norm(slopes[0])
+    return problem.example_gradients(w, data)[0], problem.spread(slopes, data), length
+
+
+def _check_slopes(problem: Problem) -> None:
+    """Raise ValueError for a problem whose slopes do not belong to its loss, for example in a derived class."""
+    w = jnp.asarray(np.random.default_rng(0).standard_normal(problem.n) / problem.n**0.5, problem.dtype)
+    if (both := _both_gradients(problem, w, problem.some_node())) is None:
+        return
+    g, made, length = (np.asarray(one, np.float64) for one in both)
+    size = np.linalg.norm(g)
+    if not np.isfinite(g).all():
+        return  # a record too large for its type cannot be checked
+    if not (np.linalg.norm(made - g) <= 1e-3 * size + 1e-6 and abs(length - size) <= 1e-3 * size + 1e-6):
+        raise ValueError(
+            f"Expected slopes, feature_lengths and spread of {type(problem).__name__} that make the gradient of its "
+            "loss, got others. Override them in the class, or let slopes return None."
+        )
+
+
+def _sum(q: int, chunk: int, terms: Array, like: Array, some: Callable[[Array, Array], Array]) -> Array:
+    """The sum of `some(terms[places], places)`, with the shape of `like`, over all q places, one chunk at a time."""
+    count = -(-q // chunk)
+    terms = jnp.pad(terms, [(0, count * chunk - q)] + [(0, 0)] * (terms.ndim - 1))  # padding has weight zero
+
+    def add(c: Array, total: Array) -> Array:
+        place = jnp.minimum(c * chunk + jnp.arange(chunk, dtype=jnp.int32), q - 1)
+        return total + some(lax.dynamic_slice_in_dim(terms, c * chunk, chunk), place)
+
+    return lax.fori_loop(0, count, add, jnp.zeros_like(like))
+
+
+# of algorithms that add noise elsewhere
+Exact = Annotated[Gradients, Only(("batch", "sampling", "clip", "per", "norm"))]
 
 
 def takes_noise(kind: type) -> bool:

@@ -17,8 +17,7 @@ average of the y_i is that of the gradients. At rest lr (1 - mu) g_i = sum_j W_i
 and its bias is about 1 - mu times that of D-PSGD with the same step size. Without gradients a mode of W with eigenvalue
 w is stable if w > -1 / (1 + 2 mu), so a large mu needs a W without strongly negative eigenvalues.
 
-The authors' training code evaluates gradients at sum_j W_ij x_j. Another script of theirs, for averaging alone, has x
-in the place of x-, and is stable for fewer mu.
+The authors' training code evaluates gradients at sum_j W_ij x_j.
 
 Missing neighbours: their weight goes where the network says. W must stay doubly stochastic, so both directions of a
 link fail together.

@@ -57,10 +57,6 @@ class IHT(Algorithm):
         """The s nonzeros of x."""
         return self.s
 
-    def init(self, round: Round) -> Array:
-        """Start from the problem's initial parameters x [m, n]."""
-        return round.problem.begin()
-
     def step(self, x: Array, round: Round) -> Array:
         """One round from x [m, n] to the next."""
         round = round.every(self.period)

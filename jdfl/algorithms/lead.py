@@ -1,6 +1,7 @@
-"""LEAD: NIDS that sends compressed differences to slowly moving public copies.
+"""LEAD and CEDAS: NIDS and exact diffusion that send compressed differences to slowly moving public copies.
 
-X. Liu, Y. Li, R. Wang, J. Tang, M. Yan: Linear Convergent Decentralized Optimization with Compression, 2021.
+X. Liu, Y. Li, R. Wang, J. Tang, M. Yan: Linear Convergent Decentralized Optimization with Compression, 2021 (LEAD); K.
+Huang, S. Pu: CEDAS: A Compressed Decentralized Stochastic Gradient Method with Improved Convergence, 2023.
 
     y_i  = x_i - lr g_i(x_i) - lr d_i
     z_i  = h_i + C(y_i - h_i)                              (C(...) is sent to all neighbours)
@@ -8,14 +9,19 @@ X. Liu, Y. Li, R. Wang, J. Tang, M. Yan: Linear Convergent Decentralized Optimiz
     d_i <- d_i + gamma / (2 lr) sum_j W_ij (z_i - z_j)
     x_i <- x_i - lr g_i(x_i) - lr d_i
 
-from x_i = x_i^0 - lr g_i(x_i^0), h_i = x_i^0 and d_i = 0, so round k computes x^{k+2}. The d_i sum to zero and become
-the negative gradients at the solution. The differences vanish there, and with gradients of all examples the method is
-exact for every unbiased C, if alpha and gamma are small enough for its variance: alpha <= 1 / (1 + omega) for E ||C(z)
-- z||^2 <= omega ||z||^2. With exact messages and gamma = 1 it is `jdfl.NIDS`, whatever alpha is.
+LEAD starts from x_i = x_i^0 - lr g_i(x_i^0), h_i = x_i^0 and d_i = 0, so round k computes x^{k+2}. The d_i sum to zero
+and become the negative gradients at the solution. The differences vanish there, and with gradients of all examples the
+method is exact for every unbiased C, if alpha and gamma are small enough for its variance: alpha <= 1 / (1 + omega) for
+E ||C(z) - z||^2 <= omega ||z||^2. With exact messages and gamma = 1 it is `jdfl.NIDS`, whatever alpha is.
 
-The paper assumes an unbiased C. Biased codecs that contract need small steps: least squares at 6 nodes that sent the
-largest 30 % converged with gamma = 0.5 and alpha = 0.4. The largest 10 % diverged with them, and converged with 0.2 for
-both. Random 30 %, without the factor that makes them unbiased, converged with neither.
+CEDAS starts from x_i = h_i and d_i = 0, has lr_k = lr / (1 + decay k) for lr in round k, and keeps lr d_i instead of
+d_i. Falling step sizes remove the error that stochastic gradients leave; decay = 0 keeps them constant. With exact
+messages, gamma = 1 and a constant step size it is `jdfl.ExactDiffusion`. Whether its paper starts with a gradient step,
+as LEAD does, was not checked, and neither were its constants for the step sizes.
+
+The papers assume an unbiased C. Biased codecs that contract need small steps: least squares at 6 nodes that sent the
+largest 30 % converged with gamma = 0.5 and alpha = 0.4. Random 30 %, without the factor that makes them unbiased,
+converged neither with them nor with 0.2 for both.
 
 Missing neighbours: refused, because every message builds on all earlier ones.
 
@@ -31,7 +37,7 @@ from jdfl.algorithms.algorithm import FIXED_SYMMETRIC, Algorithm, Codes
 from jdfl.algorithms.gradients import Gradients
 from jdfl.algorithms.round import Round
 from jdfl.base import struct
-from jdfl.base.settings import Fraction, Provenance, StepSize
+from jdfl.base.settings import Fraction, NotNegative, Provenance, StepSize
 from jdfl.codecs import QSGD, Codec
 
 
@@ -74,14 +80,40 @@ class LEAD(Algorithm):
 
     def step(self, state: State, round: Round) -> State:
         """One round."""
-        return corrected(self, state, self.lr, round)
+        return _corrected(self, state, self.lr, round)
 
     def visible(self, state: State) -> Array:
         """What others have seen [m, n]: the public copies."""
         return state.h
 
 
-def corrected(algorithm: LEAD, state: State, lr: Array | float, round: Round) -> State:
+@struct.dataclass
+class CEDAS(LEAD):
+    """CEDAS: exact diffusion with compressed messages and falling step sizes.
+
+    It takes any gradients, and any codec that is unbiased or has a contraction factor. Raises ValueError (from `check`)
+    as `LEAD` does.
+    """
+
+    kind: ClassVar[str] = "cedas"
+    provenance: ClassVar[Provenance] = ("from memory", "other code read")
+    decay: NotNegative = 0.0
+    """Rate of the falling step sizes lr / (1 + decay k); 0: constant."""
+    title: ClassVar[str] = "CEDAS"
+    exact: ClassVar[bool] = True
+
+    def init(self, round: Round) -> State:
+        """Start from x = h = the initial parameters, which all neighbours know."""
+        x = round.problem.begin()
+        return State(x, jnp.zeros_like(x), x)
+
+    def step(self, state: State, round: Round) -> State:
+        """One round."""
+        lr = self.lr / (1 + self.decay * round.k.astype(state.x.dtype))
+        return _corrected(self, state, lr, round)
+
+
+def _corrected(algorithm: LEAD, state: State, lr: Array | float, round: Round) -> State:
     """One round of LEAD (Algorithm 1) or CEDAS with a step size lr []."""
     x, c, h = state
     moved = x - lr * algorithm.gradients(x, round)

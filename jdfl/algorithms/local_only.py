@@ -17,9 +17,8 @@ from jax import Array
 
 from jdfl.algorithms import descent
 from jdfl.algorithms.algorithm import Algorithm, Personal
-from jdfl.algorithms.book import Channel
 from jdfl.algorithms.gradients import Gradients
-from jdfl.algorithms.round import Round
+from jdfl.algorithms.round import Channel, Round
 from jdfl.base import struct
 from jdfl.base.settings import Provenance, StepSize
 from jdfl.network.graph import Network

@@ -29,9 +29,8 @@ from typing import ClassVar, NamedTuple
 from jax import Array
 
 from jdfl.algorithms.algorithm import Algorithm
-from jdfl.algorithms.book import MODEL, TRACKER, Channel
 from jdfl.algorithms.gradients import Gradients
-from jdfl.algorithms.round import Round
+from jdfl.algorithms.round import MODEL, TRACKER, Channel, Round
 from jdfl.base import struct
 from jdfl.base.settings import Momentum, Provenance, StepSize
 

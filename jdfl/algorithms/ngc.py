@@ -26,13 +26,12 @@ import jax.numpy as jnp
 from jax import Array, lax
 
 from jdfl.algorithms.algorithm import Algorithm
-from jdfl.algorithms.book import MODEL, Book, Channel
 from jdfl.algorithms.gradients import Exact, Gradients
-from jdfl.algorithms.round import Round
+from jdfl.algorithms.round import MODEL, Book, Channel, Round
 from jdfl.base import struct
 from jdfl.base.settings import Bound, Fraction, Momentum, Provenance, StepSize
 
-CROSS = Channel("cross gradient")
+_CROSS = Channel("cross gradient")
 
 
 class State(NamedTuple):
@@ -67,7 +66,7 @@ class NGC(Algorithm):
         "doubly_stochastic": True,
         "symmetric_weights": True,
     }
-    channels: ClassVar[tuple[Channel, ...]] = (MODEL, CROSS)
+    channels: ClassVar[tuple[Channel, ...]] = (MODEL, _CROSS)
 
     def init(self, round: Round) -> State:
         """Start from the problem's initial parameters."""
@@ -79,12 +78,12 @@ class NGC(Algorithm):
         x, v = state
         graph, others = round.graph, round.graph.gathered(x)
         round.book.grads = graph.in_degree
-        round.book.send(CROSS, graph.in_degree, jnp.minimum(graph.in_degree, 1))
+        round.book.send(_CROSS, graph.in_degree, jnp.minimum(graph.in_degree, 1))
 
         def crossed(total: Array, slot: tuple[Array, Array]) -> tuple[Array, None]:
             senders, weight = slot
             c = self.gradients(others[senders], replace(round, book=Book()))  # counted above
-            c = weight.astype(x.dtype)[:, None] * round.leaving(CROSS, c)
+            c = weight.astype(x.dtype)[:, None] * round.leaving(_CROSS, c)
             back = replace(graph, senders=senders[:, None]).returned(c[:, None])
             return total + (1 - self.alpha) * c + self.alpha * back, None
 

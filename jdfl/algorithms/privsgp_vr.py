@@ -29,10 +29,9 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from jdfl.algorithms.book import MODEL
 from jdfl.algorithms.gradients import NOISE, Gradients
 from jdfl.algorithms.push_descent import PushSums, shortened
-from jdfl.algorithms.round import Round
+from jdfl.algorithms.round import MODEL, Round
 from jdfl.base import marking, struct
 from jdfl.base.settings import Only, Provenance, StepSize
 from jdfl.base.streams import Stream

@@ -14,8 +14,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from jdfl.algorithms.algorithm import Algorithm, codec_of
-from jdfl.algorithms.book import Info, parts
-from jdfl.algorithms.round import Moment, Round
+from jdfl.algorithms.round import Info, Moment, Round, parts
 from jdfl.algorithms.statement import METHODS, built_in, of_jdfl
 from jdfl.base import checks, struct
 from jdfl.network import Network

@@ -13,10 +13,9 @@ import numpy as np
 from jax import Array
 
 from jdfl.algorithms.algorithm import Algorithm
-from jdfl.algorithms.book import MODEL, Channel
 from jdfl.algorithms.dpps import DPPS, PushSum, Schedule
 from jdfl.algorithms.gradients import Gradients
-from jdfl.algorithms.round import Round
+from jdfl.algorithms.round import MODEL, Channel, Round
 from jdfl.base import marking
 from jdfl.network import Network
 from jdfl.privacy import Guarantee, clipped, stretch

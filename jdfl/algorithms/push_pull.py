@@ -1,22 +1,27 @@
-"""Push-Pull, also called AB, and ABm: gradient tracking over directed networks, without push-sum weights.
+"""Push-DIGing, ADD-OPT, Push-Pull (AB) and ABm: gradient tracking over directed networks.
 
-S. Pu, W. Shi, J. Xu, A. Nedic: Push-Pull Gradient Methods for Distributed Optimization in Networks, 2018; R. Xin, U. A.
-Khan: A Linear Algorithm for Optimization Over Directed Graphs With Geometric Convergence, 2018 (AB); R. Xin, U. A.
-Khan: Distributed Heavy-Ball: A Generalization and Acceleration of First-Order Methods With Gradient Tracking, 2020
-(ABm).
+A. Nedic, A. Olshevsky, W. Shi: Achieving Geometric Convergence for Distributed Optimization over Time-Varying Graphs,
+2017 (Push-DIGing); C. Xi, R. Xin, U. A. Khan: ADD-OPT: Accelerated Distributed Directed Optimization, 2017; S. Pu, W.
+Shi, J. Xu, A. Nedic: Push-Pull Gradient Methods for Distributed Optimization in Networks, 2018; R. Xin, U. A. Khan: A
+Linear Algorithm for Optimization Over Directed Graphs With Geometric Convergence, 2018 (AB); R. Xin, U. A. Khan:
+Distributed Heavy-Ball: A Generalization and Acceleration of First-Order Methods With Gradient Tracking, 2020 (ABm).
 
-    x_i <- sum_j R_ij (x_j - lr y_j)                                             (Push-Pull)
-    x_i <- sum_j R_ij x_j - lr y_i                                               (AB)
-    x_i <- sum_j R_ij x_j - lr y_i + momentum (x_i - x_i')                       (ABm)
-    y_i <- sum_j C_ij y_j + g_i(x_i) - g_i,     g_i <- g_i(x_i)
+    u_i <- sum_j C_ij (u_j - lr y_j),     a_i <- sum_j C_ij a_j,     x_i = u_i / a_i                 (Push-DIGing)
+    u_i <- sum_j C_ij u_j - lr y_i,     a_i <- sum_j C_ij a_j,     x_i = u_i / a_i                       (ADD-OPT)
+    x_i <- sum_j R_ij (x_j - lr y_j)                                                                   (Push-Pull)
+    x_i <- sum_j R_ij x_j - lr y_i                                                                            (AB)
+    x_i <- sum_j R_ij x_j - lr y_i + momentum (x_i - x_i')                                                   (ABm)
+    y_i <- sum_j C_ij y_j + g_i(x_i) - g_i,     g_i <- g_i(x_i)                                              (all)
 
-from y_i = g_i = g_i(x_i), x' being the x of the round before. The rows of R sum to one and the columns of C do, so
-that nodes pull parameters and push what they know of the gradients: the sum of the y_i is that of the g_i in every
-round. C is the network's own W. R has equal weights on the same links, which receivers choose (`network.averaging`).
+from u_i = x_i, a_i = 1 and y_i = g_i = g_i(x_i), x' being the x of the round before. The columns of C, the network's
+own W, sum to one, so that nodes push what they know of the gradients: the sum of the y_i is that of the g_i in every
+round. In the first two the push-sum weights a_i correct what nodes with few in-neighbours lack; with a doubly
+stochastic C they remain 1, Push-DIGing is `jdfl.DSGT`, and ADD-OPT is `jdfl.DIGing`. In the others nodes pull
+parameters by R, whose rows sum to one: equal weights on the same links, which receivers choose (`network.averaging`).
 The nodes agree on the optimum although R and C have different stationary vectors.
 
 Missing neighbours: the columns of C must still sum to one, so the sender keeps what does not arrive
-(`weights="sender"`). R averages what has arrived.
+(`weights="sender"`), and the sums of u, a and y lose nothing. R averages what has arrived.
 
 Axes: m nodes, n parameters.
 """
@@ -27,13 +32,27 @@ import jax.numpy as jnp
 from jax import Array
 
 from jdfl.algorithms.algorithm import Algorithm
-from jdfl.algorithms.book import MODEL, TRACKER, Channel
 from jdfl.algorithms.dsgt import State
 from jdfl.algorithms.gradients import Gradients
-from jdfl.algorithms.round import Round
+from jdfl.algorithms.round import MODEL, TRACKER, Channel, Round
 from jdfl.base import struct
 from jdfl.base.settings import Momentum, Provenance, StepSize
 from jdfl.network import averaging
+from jdfl.problems import Problem
+
+
+class Pushed(NamedTuple):
+    """What a round of Push-DIGing or ADD-OPT passes to the next."""
+
+    u: Array  # [m, n] sums of push-sum
+    a: Array  # [m] push-sum weights
+    y: Array  # [m, n] trackers: their sum is that of the gradients
+    g: Array  # [m, n] last gradients
+
+    @property
+    def x(self) -> Array:
+        """The parameters [m, n]; uses the inverse, because XLA divides only in some programs."""
+        return self.u * (1 / self.a)[:, None]
 
 
 class Moving(NamedTuple):
@@ -46,15 +65,78 @@ class Moving(NamedTuple):
 
 
 class _Pushing(Algorithm):
-    """The common part: both need networks whose columns of weights sum to one."""
+    """The common part: all need networks whose columns of weights sum to one."""
 
     needs: ClassVar[dict[str, bool]] = {"column_stochastic": True, "connected": True}
     channels: ClassVar[tuple[Channel, ...]] = (MODEL, TRACKER)
     columns: ClassVar[bool] = True
 
     def visible(self, state: Any) -> Array:
-        """Both x and y [m, 2 n], as both are sent."""
-        return jnp.concatenate([state.x, state.y], axis=1)
+        """Both x (u with push-sum) and y [m, 2 n], as both are sent."""
+        return jnp.concatenate([state[0], state.y], axis=1)
+
+
+@struct.dataclass
+class PushDIGing(_Pushing):
+    """Push-DIGing: gradient tracking over push-sum; exact on strongly connected directed networks.
+
+    It takes any gradients. Raises ValueError (from `check`) for settings out of range, and for networks that are not
+    strongly connected and column-stochastic.
+    """
+
+    kind: ClassVar[str] = "push-diging"
+    provenance: ClassVar[Provenance] = ("from memory",)
+    lr: StepSize = 0.05
+    gradients: Gradients = Gradients()
+    title: ClassVar[str] = "Push-DIGing"
+    exact: ClassVar[bool] = True
+
+    def init(self, round: Round) -> Pushed:
+        """Start from the initial parameters with weights of 1, and y = g(x)."""
+        u = round.problem.begin()
+        g = self.gradients(u, round)
+        return Pushed(u, jnp.ones_like(u[:, 0]), g, g)
+
+    def step(self, state: Pushed, round: Round) -> Pushed:
+        """One round."""
+        u, a = self.moved(state, round)
+        g = self.gradients(state._replace(u=u, a=a).x, round)
+        return Pushed(u, a, round.mix(state.y, TRACKER) + g - state.g, g)
+
+    def moved(self, state: Pushed, round: Round) -> tuple[Array, Array]:
+        """The sums u [m, n] and the weights a [m] after the exchange."""
+        return round.push(state.u - self.lr * state.y, state.a, MODEL)
+
+    def mass(self, state: Pushed) -> Array:
+        """The push-sum weights a [m]."""
+        return state.a
+
+    def params(self, state: Pushed) -> Array:
+        """The corrected parameters u / a [m, n]."""
+        return state.x
+
+    def message_bits(self, problem: Problem, codec: Any) -> dict[str, int]:
+        """The model has one number more: the push-sum weight."""
+        bits = 8 * problem.dtype.itemsize
+        return {MODEL.name: (problem.n + 1) * bits, TRACKER.name: problem.n * bits}
+
+
+@struct.dataclass
+class ADDOPT(PushDIGing):
+    """ADD-OPT: Push-DIGing that combines before it adapts.
+
+    It takes any gradients. Raises ValueError (from `check`) as `PushDIGing` does.
+    """
+
+    kind: ClassVar[str] = "add-opt"
+    provenance: ClassVar[Provenance] = ("from memory",)
+    title: ClassVar[str] = "ADD-OPT"
+    exact: ClassVar[bool] = True
+
+    def moved(self, state: Pushed, round: Round) -> tuple[Array, Array]:
+        """The sums u [m, n] and the weights a [m] after the exchange and the step."""
+        u, a = round.push(state.u, state.a, MODEL)
+        return u - self.lr * state.y, a
 
 
 @struct.dataclass

@@ -16,8 +16,7 @@ differences x_i - x_i+ also contain what its neighbours did. With beta = 0 the f
 form.
 
 The paper's appendix may have (1 - beta1) g_i in h_i and does not divide by 1 - beta1^k and 1 - beta2^k. The d_i have
-norm 1 and outweigh such small gradients: on least squares with 8 nodes that form did not settle within 600 rounds, for
-lr from 0.001 to 0.1.
+norm 1 and outweigh such small gradients: on least squares that form did not settle.
 
 Missing neighbours: their weight goes where the network says, by default to the node itself, and a node that receives
 nothing has momentum of its own. W must stay doubly stochastic, so both directions of a link fail together.

@@ -27,9 +27,8 @@ import jax.numpy as jnp
 from jax import Array
 
 from jdfl.algorithms.algorithm import Algorithm
-from jdfl.algorithms.book import MODEL
 from jdfl.algorithms.gradients import Gradients
-from jdfl.algorithms.round import Moment, Round
+from jdfl.algorithms.round import MODEL, Moment, Round
 from jdfl.base import struct
 from jdfl.base.settings import Provenance, StepSize
 from jdfl.network.links import branches, parents

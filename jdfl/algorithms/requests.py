@@ -5,14 +5,13 @@ Axes: m nodes, n parameters, d slots of the neighbour table, b nodes of a block.
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
 from jax import Array
 
-from jdfl.algorithms.book import MODEL
-from jdfl.algorithms.round import Round
+from jdfl.algorithms.round import MODEL, Round
 from jdfl.arrays.nonzeros import Nonzeros, dense, gathered_sum
 from jdfl.base.streams import Stream
 from jdfl.codecs import each_row, receive, transmit
@@ -20,44 +19,13 @@ from jdfl.network import Graph, sample_neighbours
 from jdfl.network.late import Past, known
 from jdfl.network.sums import gather_sum
 
+if TYPE_CHECKING:
+    from jdfl.algorithms.ceps import CEPS
+
 _NEIGHBOURS, _OWN = Stream("ceps.neighbours", "choice"), Stream("ceps.own", "choice")  # requested nodes
 
 
-class Asking(Protocol):
-    """Settings of a method whose nodes request parameters from some of their in-neighbours."""
-
-    @property
-    def rate(self) -> Any:
-        """The fraction of its in-neighbours that a node requests from, rounded up, in (0, 1]."""
-        ...
-
-    @property
-    def own(self) -> Literal["absent", "sampled", "always"]:
-        """Whether a node's own vector is used: never, only when drawn like a neighbour, or always."""
-        ...
-
-    @property
-    def unselected(self) -> Literal["absent", "stored"]:
-        """Whether in-neighbours that are not asked leave the average, or stay in it with their last message."""
-        ...
-
-    @property
-    def own_coded(self) -> bool:
-        """Whether a node's own row also goes through the codec."""
-        ...
-
-    @property
-    def phi(self) -> Literal["sender", "receiver"]:
-        """Whether a message uses the sender's or the receiver's codec."""
-        ...
-
-    @property
-    def block(self) -> int | None:
-        """Number of messages decoded at a time; None: chosen by codec."""
-        ...
-
-
-def sizes(asking: Asking, graph: Graph) -> tuple[Array, Array]:
+def sizes(asking: "CEPS", graph: Graph) -> tuple[Array, Array]:
     """How many nodes a node may ask and how many it does, by `asking`, both [m] int32; without neighbours itself."""
     degree = graph.in_degree
     everyone = jnp.maximum(degree, 1) if asking.own == "absent" else degree + 1
@@ -65,7 +33,7 @@ def sizes(asking: Asking, graph: Graph) -> tuple[Array, Array]:
     return everyone, jnp.clip(jnp.ceil(wanted - 1e-4).astype(jnp.int32), 1, everyone)  # 0.2 * 15 is 3, not 4
 
 
-def combined(asking: Asking, graph: Graph) -> Array:
+def combined(asking: "CEPS", graph: Graph) -> Array:
     """How many nodes enter each average on the `graph` [m] int32: all that a node may ask, or those that it asks.
 
     It is the first if `asking` stores the messages of in-neighbours that are not asked.
@@ -74,12 +42,12 @@ def combined(asking: Asking, graph: Graph) -> Array:
     return everyone if asking.unselected == "stored" else asked
 
 
-def slots(asking: Asking, due: Array, round: Round) -> Array:
+def slots(asking: "CEPS", due: Array, round: Round) -> Array:
     """The in-neighbours [m, d] bool that the nodes in `due` [m] request from, drawn as `asking` says."""
     return _drawn(asking, due, round)[1]
 
 
-def _drawn(asking: Asking, due: Array, round: Round) -> tuple[Array, Array]:
+def _drawn(asking: "CEPS", due: Array, round: Round) -> tuple[Array, Array]:
     """Whether a node draws itself [m], and which in-neighbours it draws [m, d]."""
     graph = known(round.graph)
     everyone, size = sizes(asking, graph)
@@ -94,11 +62,11 @@ def _drawn(asking: Asking, due: Array, round: Round) -> tuple[Array, Array]:
     return mine & due, sample_neighbours(key, graph, round.node, others, due)
 
 
-def ask(asking: Asking, w: Array | Nonzeros, due: Array, round: Round) -> tuple[Callable[[Round], Array], Array]:
+def ask(asking: "CEPS", w: Array | Nonzeros, due: Array, round: Round) -> tuple[Callable[[Round], Array], Array]:
     """What the nodes that are due receive when they request rows of w from some of their in-neighbours.
 
     Args:
-        asking: The settings: which in-neighbours are drawn, and how messages are encoded.
+        asking: The settings of CEPS: which in-neighbours are drawn, and how messages are encoded.
         w: The parameters w [m, n] that nodes send, dense or as their nonzeros.
         due: The nodes that make requests, due [m] bool.
         round: The round, with its network.
@@ -120,12 +88,12 @@ def none_yet(w: Nonzeros, graph: Graph) -> Nonzeros:
 
 
 def ask_and_store(
-    asking: Asking, w: Nonzeros, stored: Nonzeros, due: Array, round: Round
+    asking: "CEPS", w: Nonzeros, stored: Nonzeros, due: Array, round: Round
 ) -> tuple[Callable[[Round], tuple[Array, Nonzeros]], Array]:
     """As `ask`, with the last messages of the in-neighbours that are not asked (CEPS, section III-E).
 
     Args:
-        asking: The settings: which in-neighbours are drawn, and how messages are encoded.
+        asking: The settings of CEPS: which in-neighbours are drawn, and how messages are encoded.
         w: The parameters w [m, n] that nodes send, as their nonzeros.
         stored: The last message of every in-neighbour, side by side [m, d s], as `none_yet` begins them.
         due: The nodes that make requests, due [m] bool.
@@ -156,7 +124,7 @@ def ask_and_store(
     return received, combined(asking, graph).astype(round.problem.dtype)
 
 
-def _count(asking: Asking, slots: Array, graph: Graph, round: Round) -> None:
+def _count(asking: "CEPS", slots: Array, graph: Graph, round: Round) -> None:
     """Count the messages in the slots [m, d] that nodes request from; by size, where that of the receiver counts."""
     taken, groups = graph.taken(slots), round.codec.groups
     sent = graph.asked(taken)
@@ -167,7 +135,7 @@ def _count(asking: Asking, slots: Array, graph: Graph, round: Round) -> None:
 
 
 def _requested(
-    asking: Asking, w: Array | Nonzeros, mine: Array, slots: Array, round: Round
+    asking: "CEPS", w: Array | Nonzeros, mine: Array, slots: Array, round: Round
 ) -> Callable[[Round], Array]:
     """A function that gives, for the nodes of a block, the sums [b, n] of what they requested."""
     own_coded, phi, lanes = asking.own_coded, asking.phi, asking.block

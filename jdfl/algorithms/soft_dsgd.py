@@ -56,10 +56,6 @@ class SoftDSGD(Algorithm):
     title: ClassVar[str] = "Soft-DSGD"
     needs: ClassVar[dict[str, bool]] = {"table": True}
 
-    def init(self, round: Round) -> Array:
-        """Start from the problem's initial parameters x [m, n]."""
-        return round.problem.begin()
-
     def step(self, x: Array, round: Round) -> Array:
         """One round from x [m, n] to the next."""
         h = x - self.lr * self.gradients(x, round)

@@ -13,13 +13,12 @@ from jax.core import Tracer
 from jax.extend.core import ClosedJaxpr
 
 from jdfl.algorithms import descent
-from jdfl.algorithms.book import Book
 from jdfl.algorithms.gradients import PRIVATE
-from jdfl.algorithms.round import Moment, Round
+from jdfl.algorithms.round import Book, Moment, Round
 from jdfl.base.streams import Keys, Stream
 from jdfl.network import Graph
-from jdfl.privacy import NO_NOISE, NOTHING_SENT, Guarantee, exposing
 from jdfl.privacy.flow import RECORDS, WEIGHTS, Flow, Label, Value, leaking, private, reveals
+from jdfl.privacy.guarantee import NO_NOISE, NOTHING_SENT, Guarantee, exposing
 from jdfl.privacy.mechanisms import event_of
 from jdfl.problems import Problem
 
@@ -28,18 +27,8 @@ _PLAIN = (
     "Add noise with jdfl.Gradients or jdfl.Updates, or with round.noisy(mechanism, x, sensitivities, stream, "
     "guarantee), where x is what gradients.without_noise returns, and the other two are those of the same gradients."
 )
-_TAKING = (
-    "each",
-    "spread",
-    "take",
-    "subset",
-    "minibatch",
-    "nodes",
-    "local",
-    "varied",
-    "feature_lengths",
-    "sizes",
-)  # how a problem's records are taken
+# how a problem's records are taken
+_TAKING = ["each", "spread", "take", "subset", "minibatch", "nodes", "local", "varied", "feature_lengths", "sizes"]
 _OWN = ("gradient", "example_gradients", "slopes")  # methods of a problem that may look elsewhere
 _RECORDS = ("data", "weight", "test", "optimum", "truth", "curvature")  # of a problem
 _LOCAL = "they contain values without noise"

@@ -32,9 +32,38 @@ class AddingUp(Algorithm):
     gradients: Gradients
 
     def check(self, problem: Problem, network: Network) -> None:
-        """Raise ValueError for settings and networks that do not fit, and step sizes that diverge; warn otherwise."""
+        """Raise ValueError for settings and networks that do not fit, and step sizes that diverge; warn otherwise.
+
+        Proven to converge, for convex f_i with curvature at most L: lr < (1 + lambda_min(W)) / L for EXTRA, lr < 2 / L
+        for the others. Larger step sizes may converge. Proven to diverge, for least squares with gradients of all
+        examples (see the methods' files): lr > (5 + 3 W_ii) / (4 L_i) at some node i for EXTRA, lr > (3 + 2 / (1 +
+        lambda_min(W))) / (2 L) for the others. Clipped gradients belong to another function, for which there is no
+        bound.
+        """
         super().check(problem, network)
-        check_step(self.title, self.lr, self.gradients, problem, network)
+        if self.gradients.clip is not None:
+            return
+        lr = float(self.lr)
+        local = np.maximum(np.asarray(problem.curvature, float), _FLAT)  # L_i without the regulariser
+        largest, lowest = local.max() + regulariser_curvature(problem), 1 + lowest_eigenvalue(network)
+        if self.title == "EXTRA":
+            name, safe = "(1 + lambda_min(W)) / L", lowest / largest
+            limit, fatal = "min_i (5 + 3 W_ii) / (4 L_i)", np.min((5 + 3 * to_scipy(network).diagonal()) / (4 * local))
+        else:
+            name, safe = "2 / L", 2 / largest
+            limit, fatal = "(3 + 2 / (1 + lambda_min(W))) / (2 L)", (3 + 2 / max(lowest, 1e-6)) / (2 * local.max())
+        if lr > fatal and self.gradients.batch is None and isinstance(problem, LinearRegression):
+            raise ValueError(
+                f"Expected lr <= {limit} = {fatal:.3g}, beyond which {self.title} diverges on least squares, got lr = "
+                f"{lr!r}. Give lr < {name} = {safe:.3g}, for which it converges."
+            )
+        if lr >= safe:
+            warnings.warn(
+                f"{self.title} is only known to converge for lr < {name} = {safe:.3g}, L being the largest curvature "
+                f"of a node, got lr = {lr!r}. Use a smaller step size if it diverges.",
+                checks.HintWarning,
+                stacklevel=5,
+            )
 
 
 def lowest_eigenvalue(network: Network) -> float:
@@ -50,46 +79,6 @@ def lowest_eigenvalue(network: Network) -> float:
         return float(solve(W, k=1, which="SA", v0=start, tol=1e-4, return_eigenvectors=False)[0])
     except spla.ArpackNoConvergence:
         return float(2 * W.diagonal().min() - 1)  # Gershgorin's bound
-
-
-def check_step(method: str, lr: Any, gradients: Gradients, problem: Problem, network: Network) -> None:
-    """Warn about step sizes with which EXTRA, NIDS or exact diffusion may not converge; ValueError if they diverge.
-
-    Proven to converge, for convex f_i with curvature at most L: lr < (1 + lambda_min(W)) / L for EXTRA, lr < 2 / L for
-    the others. Larger step sizes may converge. Proven to diverge, for least squares with gradients of all examples (see
-    the methods' files): lr > (5 + 3 W_ii) / (4 L_i) at some node i for EXTRA, lr > (3 + 2 / (1 + lambda_min(W))) / (2
-    L) for the others.
-
-    Args:
-        method: The title of the algorithm; "EXTRA" has its own bounds.
-        lr: The step size.
-        gradients: How gradients are computed. Clipped gradients belong to another function, for which there is no
-            bound.
-        problem: The nodes' losses, with their curvature.
-        network: A fixed network with symmetric doubly stochastic W.
-    """
-    if gradients.clip is not None:
-        return
-    lr, local = float(lr), np.maximum(np.asarray(problem.curvature, float), _FLAT)  # L_i without the regulariser
-    largest, lowest = local.max() + regulariser_curvature(problem), 1 + lowest_eigenvalue(network)
-    if method == "EXTRA":
-        name, safe = "(1 + lambda_min(W)) / L", lowest / largest
-        limit, fatal = "min_i (5 + 3 W_ii) / (4 L_i)", np.min((5 + 3 * to_scipy(network).diagonal()) / (4 * local))
-    else:
-        name, safe = "2 / L", 2 / largest
-        limit, fatal = "(3 + 2 / (1 + lambda_min(W))) / (2 L)", (3 + 2 / max(lowest, 1e-6)) / (2 * local.max())
-    if lr > fatal and gradients.batch is None and isinstance(problem, LinearRegression):
-        raise ValueError(
-            f"Expected lr <= {limit} = {fatal:.3g}, beyond which {method} diverges on least squares, got lr = {lr!r}. "
-            f"Give lr < {name} = {safe:.3g}, for which it converges."
-        )
-    if lr >= safe:
-        warnings.warn(
-            f"{method} is only known to converge for lr < {name} = {safe:.3g}, L being the largest curvature of a "
-            f"node, got lr = {lr!r}. Use a smaller step size if it diverges.",
-            checks.HintWarning,
-            stacklevel=6,
-        )
 
 
 def regulariser_curvature(problem: Problem) -> float:

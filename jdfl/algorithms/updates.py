@@ -24,17 +24,10 @@ from jdfl.base import checks, marking, struct
 from jdfl.base.settings import Positive
 from jdfl.base.streams import Stream
 from jdfl.devices import nodes
-from jdfl.privacy import (
-    Gaussian,
-    GaussianEvent,
-    Guarantee,
-    Mechanism,
-    central_multiplier,
-    check_mechanism,
-    clipped,
-    stretch,
-)
-from jdfl.privacy.mechanisms import event_of, is_exact
+from jdfl.privacy.analytic import central_multiplier
+from jdfl.privacy.clipping import clipped, stretch
+from jdfl.privacy.guarantee import Guarantee
+from jdfl.privacy.mechanisms import Gaussian, GaussianEvent, Mechanism, check_mechanism, event_of, is_exact
 from jdfl.problems import Problem
 
 _NOISE = Stream("updates.noise", "private")

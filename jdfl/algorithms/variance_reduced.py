@@ -38,10 +38,9 @@ import numpy as np
 from jax import Array, lax
 
 from jdfl.algorithms.algorithm import Algorithm
-from jdfl.algorithms.book import MODEL, TRACKER, Channel
 from jdfl.algorithms.choosing import ACTIVE, active
 from jdfl.algorithms.gradients import Exact, Gradients
-from jdfl.algorithms.round import Moment, Round
+from jdfl.algorithms.round import MODEL, TRACKER, Channel, Moment, Round
 from jdfl.base import struct
 from jdfl.base.settings import Count, Fraction, Provenance, StepSize
 from jdfl.base.streams import Stream

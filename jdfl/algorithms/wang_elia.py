@@ -25,14 +25,13 @@ import jax.numpy as jnp
 from jax import Array
 
 from jdfl.algorithms.algorithm import FIXED_SYMMETRIC, Algorithm
-from jdfl.algorithms.book import MODEL, Channel
 from jdfl.algorithms.gradients import Gradients
-from jdfl.algorithms.round import Round
+from jdfl.algorithms.round import MODEL, Channel, Round
 from jdfl.base import struct
 from jdfl.base.settings import Fraction, Provenance, StepSize
 from jdfl.base.streams import Stream
 
-INTEGRAL = Channel("integral", Stream("message.integral", "shared"))
+_INTEGRAL = Channel("integral", Stream("message.integral", "shared"))
 
 
 class State(NamedTuple):
@@ -59,7 +58,7 @@ class WangElia(Algorithm):
     title: ClassVar[str] = "Wang-Elia"
     exact: ClassVar[bool] = True
     needs: ClassVar[dict[str, bool]] = FIXED_SYMMETRIC
-    channels: ClassVar[tuple[Channel, ...]] = (MODEL, INTEGRAL)
+    channels: ClassVar[tuple[Channel, ...]] = (MODEL, _INTEGRAL)
 
     def init(self, round: Round) -> State:
         """Start from the initial parameters x and z = 0."""
@@ -70,5 +69,5 @@ class WangElia(Algorithm):
         """One round."""
         x, z = state
         pulled = self.gain * round.pull(x)  # -K x
-        moved = pulled + self.gain * round.pull(z, INTEGRAL)
+        moved = pulled + self.gain * round.pull(z, _INTEGRAL)
         return State(x + moved - self.lr * self.gradients(x, round), z - pulled)

@@ -12,10 +12,10 @@ adds n_ii to its own y. For every node sum_j W_ji n_ij = 0, so the average of al
 weights this is the authors' code, in which the noises have zero sum and a standard deviation of `noise`; the weighted
 form is ours. That code can leave out n_ii.
 
-`jdfl.DECOR` cancels noise between two nodes that share a secret; here no secret is needed, and cancelling takes the
-messages of one node to all of its neighbours and n_ii. Several neighbours that average what they receive from a node
-remove most of its noise. The paper has pairwise guarantees against single neighbours. The noise n_ii appears again in
-later messages, which is not accounted for here: no epsilon is derived from n_ij. Only noise of `gradients` is claimed.
+`jdfl.DECOR` cancels noise between two nodes that share a secret; here no secret is needed. Several neighbours that
+average what they receive from a node remove most of its noise. The paper has pairwise guarantees against single
+neighbours; n_ii appears again in later messages, and no epsilon is derived from n_ij here. Only noise of `gradients` is
+claimed.
 
 Missing neighbours: refused, because a lost message would leave noise that does not cancel.
 
@@ -57,10 +57,6 @@ class ZipDL(Algorithm):
     gradients: Gradients = Gradients()
     title: ClassVar[str] = "Zip-DL"
     needs: ClassVar[dict[str, bool]] = FIXED_SYMMETRIC
-
-    def init(self, round: Round) -> Array:
-        """Start from the problem's initial parameters x [m, n]."""
-        return round.problem.begin()
 
     def step(self, x: Array, round: Round) -> Array:
         """One round from x [m, n]."""

@@ -23,8 +23,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from jdfl.algorithms.book import Info
 from jdfl.algorithms.program import Program
+from jdfl.algorithms.round import Info
 from jdfl.arrays import ops
 from jdfl.base.streams import Keys
 from jdfl.engine import stepping

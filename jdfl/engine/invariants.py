@@ -29,8 +29,8 @@ import numpy as np
 from jax import Array
 
 from jdfl.algorithms.algorithm import Algorithm
-from jdfl.algorithms.book import Info
 from jdfl.algorithms.program import Program
+from jdfl.algorithms.round import Info
 from jdfl.devices import nodes
 from jdfl.network.graph import Graph, Network, Static
 from jdfl.network.properties import nonnegative

@@ -16,8 +16,8 @@ import jax.numpy as jnp
 from jax import Array, lax
 from jax.experimental import layout as layouts
 
-from jdfl.algorithms.book import Info
 from jdfl.algorithms.program import Program
+from jdfl.algorithms.round import Info
 from jdfl.arrays import ops
 from jdfl.base import struct
 from jdfl.base.backend import backend

@@ -11,9 +11,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from jdfl.algorithms.book import Info
 from jdfl.algorithms.program import Program
-from jdfl.algorithms.round import Moment
+from jdfl.algorithms.round import Info, Moment
 from jdfl.base import struct
 from jdfl.base.backend import Form, with_kernels
 from jdfl.base.names import Names

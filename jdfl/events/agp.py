@@ -27,8 +27,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from jdfl.algorithms.book import MODEL
-from jdfl.algorithms.round import Round
+from jdfl.algorithms.round import MODEL, Round
 from jdfl.base import struct
 from jdfl.base.settings import Provenance, StepSize
 from jdfl.events import faults, timeline

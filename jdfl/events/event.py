@@ -16,8 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from jdfl.algorithms.book import MODEL, Book, Channel
-from jdfl.algorithms.round import Moment, Prepared, Round, exact
+from jdfl.algorithms.round import MODEL, Book, Channel, Moment, Prepared, Round, exact
 from jdfl.base import checks, marking, struct
 from jdfl.base.marking import sent
 from jdfl.base.streams import Keys, Stream, each

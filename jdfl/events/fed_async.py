@@ -25,8 +25,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from jdfl.algorithms.book import Channel
-from jdfl.algorithms.round import Round
+from jdfl.algorithms.round import Channel, Round
 from jdfl.base import struct
 from jdfl.base.settings import Count, Fraction, NotNegative, Positive, Provenance, StepSize
 from jdfl.base.streams import Stream

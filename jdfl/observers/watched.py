@@ -12,9 +12,8 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from jdfl.algorithms.book import MODEL, Channel, Claim
 from jdfl.algorithms.gradients import Gradients, Ready
-from jdfl.algorithms.round import Moment, Round, To
+from jdfl.algorithms.round import MODEL, Channel, Claim, Moment, Round, To
 from jdfl.base import struct
 from jdfl.base.streams import Stream
 from jdfl.privacy import GaussianEvent, Mechanism

@@ -18,9 +18,8 @@ from jax import Array
 from jdfl import network as networks
 from jdfl import problems
 from jdfl.algorithms import Algorithm
-from jdfl.algorithms.book import Info
 from jdfl.algorithms.program import Program, planned
-from jdfl.algorithms.round import Moment
+from jdfl.algorithms.round import Info, Moment
 from jdfl.base import arguments, checks
 from jdfl.engine import stepping
 from jdfl.engine.accountant import paths

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from scipy.sparse import random_array
 
 import jdfl
-from jdfl.algorithms import clipping
 from jdfl.algorithms import gradients as module
 from jdfl.algorithms.round import Moment, Prepared
 from tests.algorithms.play import M, N, direct, example, network
@@ -121,7 +120,7 @@ def test_slopes_of_another_loss_are_refused():
 
 
 def test_chunks_change_nothing(monkeypatch):
-    monkeypatch.setattr(clipping, "_AT_ONCE", 3 * M * N)
+    monkeypatch.setattr(module, "_AT_ONCE", 3 * M * N)
     evaluate.clear_cache()
     problem = PROBLEMS["opaque"]
     found = evaluate(jdfl.Gradients(clip=CLIP), problem, point(problem), jax.random.key(0))

@@ -8,12 +8,10 @@ import optax
 import pytest
 
 import jdfl
-from jdfl.algorithms import choco
 from jdfl.engine.start import check_settings
 from tests.algorithms.play import ROUNDS, M, N, course, example, gradient_of, matrices, network
 from tests.algorithms.pushing import uneven
 from tests.reference import compressed as reference
-from tests.refused import refused
 
 WIRE = jdfl.Dense("float64")
 LR, K = 0.07, 3
@@ -97,15 +95,3 @@ def test_a_gamma_above_the_contraction_is_warned_of():
         check_settings(wild, problem, net)
     check_settings(wild.replace(gamma=0.15), problem, net)
     check_settings(wild.replace(codec=jdfl.Sign()), problem, net)
-
-
-def test_safe_gamma_is_the_formula_and_one_for_exact_messages():
-    net = jdfl.network.ring(16)
-    rho, beta = 2 / 3 * (1 - np.cos(np.pi / 8)), 4 / 3
-    below = 16 * rho + rho**2 + 4 * beta**2 + 2 * rho * beta**2 - 0.8 * rho
-    assert choco.safe_gamma(net, 0.1) == pytest.approx(0.1 * rho**2 / below, rel=1e-4)
-    assert choco.safe_gamma(net, 1.0) == 1.0
-    assert choco.safe_gamma(jdfl.network.complete(1), 0.5) == pytest.approx(0.5 / (17 - 8 * 0.5))  # rho = 1, beta = 0
-    apart = jdfl.network.from_edges([(0, 1), (2, 3)], 4, connected=False)
-    with refused("spectral gap"):
-        choco.safe_gamma(apart, 0.1)

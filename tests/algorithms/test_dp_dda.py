@@ -11,13 +11,11 @@ import pytest
 import jdfl
 from jdfl.algorithms import gradients as oracle
 from jdfl.algorithms.choosing import ACTIVE, active
-from jdfl.algorithms.dp_dda import DPDDA, amplified_epsilon
+from jdfl.algorithms.dp_dda import DPDDA
 from jdfl.algorithms.round import Moment
 from jdfl.base import streams
-from jdfl.privacy import GaussianEvent, Sampled, epsilon
 from tests.algorithms.play import ROUNDS, M, N, course, direct, example, gradient_of, matrices, network, round_of
 from tests.reference import dual_averaging as reference
-from tests.refused import refused
 
 KEY, P, SENSITIVITY = 11, 0.4, 0.3
 EXACT = jdfl.Dense("float64")
@@ -121,16 +119,6 @@ def test_one_example_moves_a_message_by_the_sensitivity_over_p_at_most():
 
 
 def test_the_report_counts_active_rounds_and_claims_no_amplification():
-    problem, steps = example(np.float32), 40
+    problem = example(np.float32)
     algorithm = DPDDA(p=P, gradients=replace(PRIVATE, batch=1, mechanism=jdfl.Gaussian(4.0)))
     assert algorithm.privacy(problem) == algorithm.gradients.guarantee(problem)
-    records = int(np.min(np.asarray(problem.sizes)))
-    public = epsilon(GaussianEvent(4.0), round(P * steps), 1e-5, sampled=Sampled("subset", 1, records))
-    hidden = amplified_epsilon(algorithm, problem, steps, 1e-5)
-    assert 0 < hidden < public
-    rate = Sampled("poisson", round(1e6 * P / records), 10**6)
-    assert hidden == pytest.approx(epsilon(GaussianEvent(4.0), steps, 1e-5, sampled=rate), rel=1e-3)
-    whole = DPDDA(p=1.0, gradients=PRIVATE)  # nothing could be hidden
-    assert amplified_epsilon(whole, problem, 10, 1e-3) == pytest.approx(epsilon(GaussianEvent(0.5), 10, 1e-3))
-    with refused("clipped"):
-        amplified_epsilon(replace(whole, gradients=replace(PRIVATE, per="batch")), problem, 10, 1e-3)

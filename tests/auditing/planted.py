@@ -14,7 +14,7 @@ import numpy as np
 
 import jdfl
 from jdfl.algorithms import gradients as gradients_file
-from jdfl.algorithms.book import Book
+from jdfl.algorithms.round import Book
 from jdfl.privacy import Gaussian
 from jdfl.privacy import exact as exact_file
 from jdfl.privacy.flow import Flow, Label

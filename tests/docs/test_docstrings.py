@@ -32,10 +32,9 @@ LISTED = (
     *("jdfl.privacy", "jdfl.problems"),
 )
 WHOLE = (
-    *("engine.accountant", "algorithms.choosing", "algorithms.algorithm", "algorithms.book"),
-    *("algorithms.ceps_privacy", "algorithms.descent", "algorithms.doadp_privacy"),
-    *("algorithms.dpps", "algorithms.gradients"),
-    *("algorithms.noisy_messages", "algorithms.program", "algorithms.push_descent", "algorithms.requests"),
+    *("engine.accountant", "algorithms.choosing", "algorithms.algorithm"),
+    *("algorithms.descent", "algorithms.dpps", "algorithms.gradients"),
+    *("algorithms.program", "algorithms.push_descent", "algorithms.requests"),
     *("algorithms.round", "algorithms.step_sizes", "algorithms.updates"),
     *("engine.batch", "engine.callbacks", "engine.checkpoint", "engine.checkpoints"),
     *("engine.progress", "base.keys", "lab.charts", "lab.drawing", "lab.overview", "lab.page", "lab.results"),

@@ -4,7 +4,7 @@ import jax
 import numpy as np
 
 import jdfl
-from jdfl.algorithms.book import MODEL
+from jdfl.algorithms.round import MODEL
 from tests.field.row import ROUNDS, Loop, N, Rounds, field
 
 _KEPT = 16

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import jdfl
-from jdfl.algorithms.lt_admm import _BATCH
+from jdfl.algorithms.admm import _BATCH
 from tests.field.lt_admm import linked
 from tests.field.row import ROUNDS, Loop, M, Rounds, field
 

@@ -4,7 +4,7 @@ import jax
 import numpy as np
 
 import jdfl
-from jdfl.algorithms.proxskip import COIN
+from jdfl.algorithms.exact_diffusion import COIN
 from tests.field.row import ROUNDS, Loop, Rounds, field
 
 

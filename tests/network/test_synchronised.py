@@ -9,8 +9,7 @@ import pytest
 
 import jdfl
 from jdfl import network as nw
-from jdfl.algorithms.book import MODEL
-from jdfl.algorithms.round import Moment
+from jdfl.algorithms.round import MODEL, Moment
 from jdfl.config import NETWORKS
 from tests.algorithms.play import direct
 from tests.later import Later, Named

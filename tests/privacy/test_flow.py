@@ -10,8 +10,8 @@ import pytest
 
 import jdfl
 from jdfl.algorithms import statement
-from jdfl.algorithms.book import MODEL, Channel
 from jdfl.algorithms.program import planned
+from jdfl.algorithms.round import MODEL, Channel
 from jdfl.base import struct
 from jdfl.base.streams import Stream
 from tests.auditing.planted import BUGS
