@@ -16,6 +16,7 @@ points.
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -36,6 +37,9 @@ from jdfl.events.faults import links, with_times
 from jdfl.events.method import HAPPENED
 from jdfl.events.plan import planned
 from jdfl.network.graph import Graph
+from jdfl.store.jobs import Jobs, name_of
+
+_PARTS, _FILE = 10, "features.npz"  # of the runs of a world, and what a part is kept in
 
 
 def watched(program: Program) -> Program:
@@ -123,6 +127,24 @@ def _features_of(program: Program, state: Any, *, graph: Graph, directions: Arra
         mixed = jnp.where(graph.synchronised, jnp.mean(rows, axis=0), mixed)
     mask = graph.mask[node].astype(rows.dtype)
     return jnp.concatenate([own, mixed, mask @ heard / jnp.maximum(jnp.sum(mask), 1.0)])
+
+
+def in_parts(make: Callable[[Keys], Any], keys: Keys, batch: int, jobs: Jobs, name: str) -> list[np.ndarray]:
+    """What `make` returns for all keys, with the same bits, in parts that are kept one by one."""
+    count = len(keys.run)
+    batches = -(-count // batch)
+    rows = -(-batches // _PARTS) * -(-count // batches)  # whole batches of one size
+
+    def save(first: int, folder: Path) -> None:
+        features, releases = make(some(keys, np.arange(first, first + rows) % count))
+        np.savez(folder / _FILE, features=np.asarray(features), releases=np.asarray(releases))
+
+    parts: list[tuple[np.ndarray, np.ndarray]] = []
+    for first in range(0, count, rows):
+        place = jobs.done(name_of(name, first, rows), partial(save, first))
+        with np.load(place / _FILE, allow_pickle=False) as file:
+            parts.append((file["features"], file["releases"]))
+    return [np.concatenate(one)[:count] for one in zip(*parts)]
 
 
 def some(tree: Any, rows: Any) -> Any:

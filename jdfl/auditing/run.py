@@ -14,8 +14,10 @@ Axes: m nodes, N runs, p features.
 import math
 import time
 import warnings
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -26,13 +28,14 @@ from jax import Array
 from jdfl.algorithms.algorithm import Algorithm
 from jdfl.auditing.attack import Attack, Verdict, above, attack, basis, check_level
 from jdfl.auditing.canary import Canary, Limit, check_dense, designed, given, planted
-from jdfl.auditing.observe import check_visible, observe, observe_events, pilot, pilot_events, some, watched
+from jdfl.auditing.observe import check_visible, in_parts, observe, observe_events, pilot, pilot_events, some, watched
 from jdfl.auditing.probe import Probe, most_runs, noisy_guarantee, probe
-from jdfl.base import checks
+from jdfl.base import arguments, checks
 from jdfl.base.backend import backend
-from jdfl.base.keys import typed_key
+from jdfl.base.keys import key_data, key_digest, typed_key
 from jdfl.base.streams import Keys, Stream
 from jdfl.engine import stepping
+from jdfl.engine.provenance import COMPUTED, checksums, computed, settings_of, versions
 from jdfl.engine.start import check_run
 from jdfl.engine.stepping import Setting
 from jdfl.events.method import AsyncMethod
@@ -40,6 +43,7 @@ from jdfl.network.graph import Network
 from jdfl.privacy import GaussianEvent, Guarantee, Ledger, report
 from jdfl.privacy.report import upper
 from jdfl.problems import Problem
+from jdfl.store.jobs import name_of, opened
 
 _ZERO, _ONE = Stream("audit.world without", "private"), Stream("audit.world with", "private")
 _PILOT, _DIRECTION = Stream("audit.pilot", "private"), Stream("audit.direction", "private")
@@ -175,6 +179,8 @@ def audit(
     looks: int | None = None,
     fitted: float = 0.5,
     confidence: float = 0.95,
+    folder: str | Path | None = None,
+    retry: int = 0,
 ) -> Audit:
     """Attack the privacy of a node in many runs of `steps` rounds, half of them in each of two worlds.
 
@@ -210,10 +216,17 @@ def audit(
             round. Use few for long runs, or the score has too many weights.
         fitted: The share of the runs that the score is fitted on, in (0, 1).
         confidence: Confidence level of every bound, in (0, 1).
+        folder: A folder in which runs are kept, in ten parts of each world, so that the same call goes on with the
+            others after it was cut off; with the same bits. It is made if its parent folder exists. None: nowhere.
+        retry: How often a part that fails is tried again, with a `folder`.
 
     Raises ValueError for an algorithm without noise, for invalid settings, for a problem that needs a pair of examples,
     and for runs that do not stay finite.
     """
+    if folder is None and retry:
+        raise ValueError(f"Expected a folder for what is tried again, got retry = {retry!r} without one.")
+    checks.whole(0, retry=retry)
+    place = None if folder is None else Path(arguments.argument("folder", folder, str | Path))
     began, network = time.perf_counter(), stepping.paired(problem, network)
     program = check_run(algorithm, problem, network, steps, 1, None)
     checks.whole(100, remedy="Half of the runs see each world, and half of these are used for testing.", runs=runs)
@@ -243,15 +256,25 @@ def audit(
     public, direction, pilots, worlds, probes = _drawn(seed, half=half, probes=most_runs(problem, steps))
     setting = stepping.setting(watched(program), problem, network, None, public)
     check_visible(setting)
-    found, pairs = _canary(setting, steps, node, canary, guarantee, pilots, direction)
     look: Any = observe_events if isinstance(algorithm, AsyncMethod) else observe
     how: Any = {"steps": steps, "batch": min(int(batch), half), "looks": int(looks)}
     seen: list[np.ndarray] = []
     releases = 0
-    for world, keys in zip((found.zero, found.one), worlds):
-        features, counts = look(replace(setting, problem=world), found.directions, jnp.int32(node), keys, **how)
-        seen.append(np.asarray(features).astype(np.float64).reshape(half, -1))
-        releases = max(releases, int(np.max(counts)))
+    with ExitStack() as stack:
+        jobs = None
+        if place is not None:  # before the pilots, so that an unfit folder is refused early
+            place.mkdir(exist_ok=True)
+            jobs = stack.enter_context(opened(place, {"work": "audit", "versions": versions()}, retry=int(retry)))
+        found, pairs = _canary(setting, steps, node, canary, guarantee, pilots, direction)
+        for world, keys in zip((found.zero, found.one), worlds):
+            make = partial(look, replace(setting, problem=world), found.directions, jnp.int32(node), **how)
+            if jobs is None:
+                features, counts = make(keys)
+            else:
+                name = _name(setting, world, network, key_digest(key_data(seed)), node, half, how)
+                features, counts = in_parts(make, keys, how["batch"], jobs, name)
+            seen.append(np.asarray(features).astype(np.float64).reshape(half, -1))
+            releases = max(releases, int(np.max(counts)))
     check_features(seen)
     delta, epsilon = _accounted(guarantee, problem, releases, node, delta)
     event, paper = guarantee.event, guarantee.published
@@ -276,6 +299,13 @@ def audit(
         seconds=time.perf_counter() - began,
         published=published,
     )
+
+
+def _name(setting: Setting, world: Problem, network: Network, *others: Any) -> str:
+    """What identifies the runs of a world that are kept: settings, data, what is computed, and other plain data."""
+    built: dict[str, Any] = {"algorithm": setting.algorithm.algorithm, "problem": world, "network": network}
+    made_of = settings_of(**built) | checksums(**built) | {COMPUTED: computed(setting.algorithm, world, network)}
+    return name_of(made_of, *others)
 
 
 @partial(jax.jit, static_argnames=("half", "probes"))

@@ -3,20 +3,22 @@
 import dataclasses
 import json
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 from jdfl.auditing import audit as attacked
 from jdfl.auditing import audit_bits as attacked_bits
 from jdfl.auditing import audit_one_run as attacked_once
 from jdfl.base.settings import defaults
 from jdfl.cli import flags
+from jdfl.cli.running import written
 from jdfl.config import RunConfig, build, key_of
 from jdfl.engine.compiling import use_cache
+from jdfl.lab.files import write
 
 _audit = defaults(attacked)
 _IDLE = {  # what plays no part in which audit
-    "bits": ("canary", "canaries", "looks"),
-    "one run": ("node", "canary", "looks"),
+    "bits": ("canary", "canaries", "looks", "folder", "retry"),
+    "one run": ("node", "canary", "looks", "folder", "retry"),
     "many runs": ("canaries",),
 }
 
@@ -39,9 +41,10 @@ class Options:
       jdfl audit --config runs/NAME/config.yaml --steps 20 --json | jq .epsilon_lower
       jdfl audit --config runs/NAME/config.yaml --steps 20 --runs 1 --canaries 2000
 
-    exit status: 0 not refuted, 2 a mistake in the settings, or nothing to audit, 3 refuted, 4 inconclusive: an epsilon
-    is claimed, but no round could be repeated and measured, or there were too few runs or canaries to refute it, 130
-    interrupted, 143 terminated
+    exit status: 0 not refuted, 1 a part failed, 2 a mistake in the settings, or nothing to audit, 3 refuted, 4
+    inconclusive: an epsilon is claimed, but no round could be repeated and measured, or there were too few runs or
+    canaries to refute it, 5 the results could not be written, 130 interrupted, 143 terminated; with --folder the same
+    command goes on
     """
 
     config: Path | None = None
@@ -62,6 +65,11 @@ class Options:
     """Confidence level of the lower bound and of the interval of mu."""
     bits: bool = False
     """Attack the bits of single releases, --runs of them, instead. Gaussian noise claims nothing about them."""
+    folder: Path | None = None
+    """Folder of the audit, made if it is not there: runs are kept there in parts, the same command goes on with the
+    others, and audit.json has what was found."""
+    retry: int = 0
+    """How often a part that fails is tried again."""
     json: bool = False
     """Print JSON."""
 
@@ -91,6 +99,14 @@ def audit(config: RunConfig, options: Options) -> int:
         found = attacked_once(algorithm, problem, network, **common)
     else:
         common |= {name: getattr(options, name) for name in ("runs", "node", "canary", "looks")}
-        found = attacked(algorithm, problem, network, **common, steps=config.steps, delta=delta)
+        common |= {"steps": config.steps, "delta": delta, "retry": options.retry}
+        try:
+            found = attacked(algorithm, problem, network, **common, folder=options.folder)
+        except KeyboardInterrupt as error:
+            if options.folder is not None:
+                error.add_note("the parts that are done are kept, and the same command goes on")
+            raise
+        if options.folder is not None:
+            written(options.folder, lambda: write(cast(Path, options.folder) / "audit.json", found.as_dict()))
     print(json.dumps(found.as_dict(), indent=2, allow_nan=False) if options.json else found.statement().rstrip("\n"))
     return found.exit_status

@@ -139,3 +139,11 @@ def test_a_designed_pair_of_labelled_records_is_as_far_apart_as_clipping_allows(
     pair, _ = designed(problem, "aligned", np.eye(1, problem.n, 3)[0], points, limit, False, FIXED())
     g = np.asarray(limit(problem.example_gradients(points[0], tuple(map(jnp.stack, zip(*pair))))))
     assert np.linalg.norm(g[0] - g[1]) == pytest.approx(2 * limit.clip, rel=1e-3)
+
+
+@pytest.mark.slow
+def test_an_audit_in_parts_has_the_numbers_of_one_piece_and_takes_no_parts_of_another(tmp_path):
+    for changed in ({}, {}, {"steps": 3}, {"node": 1}, {"key": 1}):
+        how = {"runs": 500, "batch": 20} | changed
+        parts, whole = (_audit(**how, folder=folder) for folder in (tmp_path / "audit", None))
+        assert replace(parts, seconds=0.0) == replace(whole, seconds=0.0)

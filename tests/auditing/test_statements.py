@@ -64,19 +64,23 @@ D_PSGD = f"{SMALL} --algorithm d-psgd"
 NOISY = f"{D_PSGD} --algorithm.clip 2 --algorithm.mechanism gaussian --algorithm.mechanism.multiplier 4"
 
 
-def test_the_command_audits_runs_one_run_and_bits(capsys):
-    """With the status of what is found: 3 where a claim is refuted."""
+def test_the_command_audits_runs_one_run_and_bits(capsys, tmp_path):
+    """With the status of what is found: 3 where a claim is refuted; runs that are kept in a folder tell the same."""
+    folder, found = tmp_path / "mine", []
     paper = "--algorithm ceps-paper --algorithm.s 3 --algorithm.no-one-bit --algorithm.epsilon 2"
     one_run = "--problem.n 40 --problem.rows 30 31 --runs 1 --canaries 110 --delta 1e-3"
     bits = "--algorithm.mechanism exact-gaussian --bits"
     for flags, status, wanted in (
-        (f"{SMALL} {paper}", 3, {"violated": True}),
+        (f"{SMALL} {paper} --folder {folder}", 3, {"violated": True}),
+        (f"{SMALL} {paper} --folder {folder}", 3, {}),
         (f"{NOISY} {one_run}", 0, {"algorithm": "DPSGD", "canaries": 110, "releases": 4, "delta": 1e-3}),
         (f"{NOISY} {bits}", 0, {"mechanism": "ExactGaussian", "runs": 1000, "covered": True}),
     ):
         assert command.audit(*command.parse_audit([*flags.split(), "--json"])) == status
-        found = json.loads(capsys.readouterr().out)
-        assert found | wanted == found
+        found.append(json.loads(capsys.readouterr().out))
+        assert found[-1] | wanted == found[-1]
+    assert found[0] | {"seconds": found[1]["seconds"]} == found[1]
+    assert json.loads((folder / "audit.json").read_text()) == found[1]
 
 
 def test_what_has_no_noise_and_settings_of_another_audit_are_refused():
@@ -86,6 +90,9 @@ def test_what_has_no_noise_and_settings_of_another_audit_are_refused():
         (["--runs", "1", "--node", "2"], "node = 2"),
         (["--bits", "--canaries", "200"], "canaries = 200"),
         (["--canaries", "200"], "canaries = 200"),
+        (["--runs", "1", "--folder", "mine"], "folder"),
     ):
         with refused(named):
             command.parse_audit(flags)
+    with refused(retry=2):
+        command.audit(*command.parse_audit([*NOISY.split(), "--retry", "2"]))
