@@ -17,7 +17,7 @@ from jdfl.cli.flags import Folders, Words
 from jdfl.config.families import RULES
 from jdfl.config.kinds import described, first_line
 from jdfl.engine.metrics import REGISTRY as METRICS
-from jdfl.problems import NAMES, datasets
+from jdfl.problems import places
 from jdfl.problems.fetch import SOURCES, fetch
 from jdfl.robust import ATTACKS
 from jdfl.store import manifest
@@ -30,7 +30,7 @@ def catalogue() -> str:
     found: dict[str, Mapping[str, str]] = {
         "algorithms (--algorithm)": _kinds(config.ALGORITHMS),
         "problems (--problem)": _kinds(config.PROBLEMS),
-        "datasets (--problem classification --problem.data)": {name: _data_status(name) for name in NAMES},
+        "datasets (--problem classification --problem.data)": {name: places.status(name) for name in places.NAMES},
         "models (--problem neural --problem.model)": {one: first_line(getattr(models, one)) for one in models.NAMES},
         "networks (--network)": _kinds(config.NETWORKS),
         "codecs (--algorithm.codec)": _kinds(config.CODECS),
@@ -56,17 +56,6 @@ def _sourced(line: str, source: Any) -> str:
 
 def _table(lines: Mapping[str, str], width: int, indent: str = "") -> str:
     return "".join(f"{indent}{name:<{width}}  {line}\n" for name, line in lines.items())
-
-
-def _data_status(name: str) -> str:
-    """Where a dataset comes from: its file, a generator, scikit-learn, or what is missing."""
-    if name in datasets.GENERATED:
-        return "generated"
-    try:
-        path = datasets.locate(name)
-    except FileNotFoundError as error:
-        return "not found: " + str(error).split(". ")[0].removesuffix(" Download it from ")
-    return "comes with scikit-learn" if path is None else f"found: {path}"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -178,15 +167,15 @@ def data(options: Data) -> int:
     if what == "list":
         if names or options.to is not None:
             raise ValueError(f"Expected nothing after `jdfl data list`, got {names or options.to}.")
-        told = {name: _data_status(name) for name in NAMES}
+        told = {name: places.status(name) for name in places.NAMES}
         print(json.dumps(told, indent=2) if options.json else _table(told, max(map(len, told))).rstrip("\n"))
         return 0
     if not names:
         raise ValueError(f"Expected names of datasets after `jdfl data fetch`, got none. Known: {', '.join(SOURCES)}.")
     tell: Callable[[str], None] = (lambda _: None) if options.json else print
-    places = {name: str(fetch(name, options.to, tell)) for name in names}
+    found = {name: str(fetch(name, options.to, tell)) for name in names}
     if options.json:
-        print(json.dumps(places, indent=2))
+        print(json.dumps(found, indent=2))
     elif options.to is not None:
         print(f"Set JDFL_DATA={options.to} for jdfl to find it.")
     return 0

@@ -5,8 +5,6 @@ from .base import check_problem as check_problem
 from .cifar import read_cifar10 as read_cifar10
 from .classify import classification as classification
 from .classify import holdout as holdout
-from .datasets import NAMES as NAMES
-from .datasets import data_folder as data_folder
 from .datasets import load as load
 from .generated import epsilon_like as epsilon_like
 from .generated import realsim_like as realsim_like
@@ -28,6 +26,8 @@ from .networks import from_model as from_model
 from .networks import neural_classification as neural_classification
 from .neural import NeuralProblem as NeuralProblem
 from .neural import NeuralRegression as NeuralRegression
+from .places import NAMES as NAMES
+from .places import data_folder as data_folder
 from .readers import Dataset as Dataset
 from .readers import Images as Images
 from .readers import read_idx as read_idx

@@ -18,6 +18,7 @@ from PIL import Image
 
 from jdfl.base import checks
 from jdfl.base.arguments import checked
+from jdfl.problems.places import CIFAR_JPEG, CIFAR_SOURCE, CIFAR_TRAIN, find_cifar10
 from jdfl.problems.readers import (
     AGAIN,
     DAMAGE,
@@ -31,39 +32,11 @@ from jdfl.problems.readers import (
     zip_file,
 )
 
-SOURCE = "https://www.cs.toronto.edu/~kriz/cifar.html"
-_TRAIN = tuple(f"data_batch_{k}" for k in range(1, 6))
-_BATCHES = (*_TRAIN, "test_batch")
-_FOLDERS = (".", "cifar-10-batches-py", "cifar-10-batches-bin")  # the latter inside the archives
-_ARCHIVES = ("cifar-10-python.tar.gz", "cifar-10-binary.tar.gz")
-_JPEG = ("cifar10_jpeg_train_0.npz", "cifar10_jpeg_train_1.npz", "cifar10_jpeg_test.npz")
+_BATCHES = (*CIFAR_TRAIN, "test_batch")
 _SIDE, _PIXELS = 32, 32 * 32 * 3
 _LARGEST, _MEMBERS = 2**26, 1000  # bytes of a batch, twice those of the original ones, and files in an archive
 _WORDS = 2**20  # of a pickle, and places in its memory; the original ones have some 60,000
 Batch = tuple[np.ndarray, np.ndarray]  # images [N, 32, 32, 3] uint8, labels [N] int32
-
-
-def find_cifar10(place: PathLike) -> Path:
-    """The source of CIFAR-10: an archive, a folder of batches, or the folder with the JPEG files.
-
-    `place` is the source itself, or the folder that contains it. The original is preferred to JPEG. FileNotFoundError
-    if there is none.
-    """
-    place = Path(place)
-    if place.is_file():
-        return place
-    for folder in _FOLDERS:
-        if any((place / folder / (_TRAIN[0] + ending)).is_file() for ending in ("", ".bin")):
-            return place / folder
-    for name in _ARCHIVES:
-        if (place / name).is_file():
-            return place / name
-    if (place / _JPEG[-1]).is_file():
-        return place
-    raise FileNotFoundError(
-        f"Expected {_TRAIN[0]}, {_TRAIN[0]}.bin, {', '.join(_ARCHIVES)} or {_JPEG[-1]} in {place}, found none. "
-        f"Download CIFAR-10 from {SOURCE}"
-    )
 
 
 @checked
@@ -81,14 +54,16 @@ def read_cifar10(place: PathLike, *, verify: bool = True) -> Images:
     Raises FileNotFoundError for a missing batch, ValueError for a damaged one.
     """
     source = find_cifar10(place)
-    lossy = source.is_dir() and (source / _JPEG[-1]).is_file() and not list(source.glob(_TRAIN[0] + "*"))
+    lossy = source.is_dir() and (source / CIFAR_JPEG[-1]).is_file() and not list(source.glob(CIFAR_TRAIN[0] + "*"))
     if lossy:
-        parts = [_read_jpeg(source / name, verify) for name in _JPEG]
+        parts = [_read_jpeg(source / name, verify) for name in CIFAR_JPEG]
     else:
         batches = dict(_folder(source) if source.is_dir() else _archive(source))
         missing = [name for name in _BATCHES if name not in batches]
         if missing:
-            raise FileNotFoundError(f"Expected {', '.join(missing)} in {source}, found none. Download it from {SOURCE}")
+            raise FileNotFoundError(
+                f"Expected {', '.join(missing)} in {source}, found none. Download it from {CIFAR_SOURCE}"
+            )
         parts = [batches[name] for name in _BATCHES]
     images, labels = (np.concatenate(arrays) for arrays in zip(*parts[:-1]))
     return Images(images, labels, *parts[-1], lossy=lossy)
@@ -187,7 +162,7 @@ class _Numbers(pickle.Unpickler):
 
 def _read_jpeg(path: Path, verify: bool) -> Batch:
     if not path.is_file():
-        raise FileNotFoundError(f"Expected {path}, found none. Put it next to {_JPEG[-1]}, or read the original.")
+        raise FileNotFoundError(f"Expected {path}, found none. Put it next to {CIFAR_JPEG[-1]}, or read the original.")
     if verify:
         verify_checksum(path)
     try:

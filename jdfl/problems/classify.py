@@ -19,9 +19,10 @@ from jdfl.base.settings import As, Bound
 from jdfl.devices.processes import portion
 from jdfl.problems.about import About
 from jdfl.problems.containers import column
-from jdfl.problems.datasets import NAMES, DataName, load
+from jdfl.problems.datasets import load
 from jdfl.problems.logistic import LogisticRegression, SoftmaxRegression, logistic_regression, softmax_regression
 from jdfl.problems.partition import Partition, client_names, drawn, generator
+from jdfl.problems.places import NAMES, DataName
 from jdfl.problems.readers import Dataset, Features
 from jdfl.problems.sparse import canonical, sparse_logistic_regression
 from jdfl.problems.stack import Clients, Precision, Public, joined

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from jdfl.base import checks
-from jdfl.problems import datasets
+from jdfl.problems import datasets, places
 
 _NOTE = "SOURCES.txt"
 
@@ -43,7 +43,7 @@ def fetch(name: str, to: Path | None = None, tell: Callable[[str], object] = pri
 
     Args:
         name: One of `SOURCES`.
-        to: The data folder; None: that of `datasets.download_folder`.
+        to: The data folder; None: that of `places.download_folder`.
         tell: A function that is given a line about the licence and about every file.
 
     Raises ValueError for an unknown name or a file with unexpected content, and OSError with a remedy if the address
@@ -52,13 +52,13 @@ def fetch(name: str, to: Path | None = None, tell: Callable[[str], object] = pri
     """
     from jdfl.problems import download  # for those who do: it imports requests
 
-    if name in datasets.NAMES and name not in SOURCES:
-        why = "comes with scikit-learn" if datasets.bundled(name) else "is published nowhere in this form"
-        why = "is generated" if name in datasets.GENERATED else why
+    if name in places.NAMES and name not in SOURCES:
+        why = "comes with scikit-learn" if name in places.BUNDLED else "is published nowhere in this form"
+        why = "is generated" if name in places.GENERATED else why
         raise ValueError(f"Expected a dataset to download, got {name!r}, which {why}.")
     checks.one_of(tuple(SOURCES), name=name)
     source = SOURCES[name]
-    root = datasets.download_folder() if to is None else Path(to)
+    root = places.download_folder() if to is None else Path(to)
     place = root / source.folder
     tell(f"{name}: {source.licence}. You are bound by these terms.")
     recorded, unknown = _recorded(root), False
@@ -107,7 +107,7 @@ def _check(name: str, source: Source, root: Path) -> None:
     """Refuse files that are not the dataset."""
     if source.size is None:
         return
-    with datasets.looked_for_in(root):
+    with places.looked_for_in(root):
         found = datasets.load(name)
     examples, numbers = found.features.shape or (0, 0)
     if [examples, numbers] != list(source.size):

@@ -23,11 +23,12 @@ from jdfl.models.opening import ModelName, opened
 from jdfl.problems.about import About
 from jdfl.problems.base import begun
 from jdfl.problems.classify import check_share, computed, with_test
-from jdfl.problems.datasets import NAMES, DataName, unscaled
+from jdfl.problems.datasets import unscaled
 from jdfl.problems.logistic import check_labels
 from jdfl.problems.losses import check_arguments, check_number, shapes_of
 from jdfl.problems.neural import Augment, NeuralProblem, NeuralRegression
 from jdfl.problems.partition import Partition, client_names, drawn, generator
+from jdfl.problems.places import NAMES, DataName
 from jdfl.problems.readers import Dataset
 from jdfl.problems.stack import Clients, Images, Public, Shared, check_options, floats_fit, joined, stack
 from jdfl.problems.tables import Intake, Split, Task, taken_in

@@ -29,6 +29,7 @@ from scipy.sparse import csr_matrix
 from jdfl.base import checks
 from jdfl.base.arguments import checked
 from jdfl.base.names import aligned, labels_of, unlabelled
+from jdfl.problems.places import MNIST_PARTS, find_part
 
 Features = np.ndarray | csr_matrix
 PathLike = str | os.PathLike[str]
@@ -44,7 +45,6 @@ _DECOMPRESSOR = {".bz2": bz2.BZ2Decompressor, ".xz": lzma.LZMADecompressor}
 _PIECE = 2**17  # bytes read at once: a header that promises more than the file has must not allocate memory
 _UNPACKED, _TIMES = 2**26, 100  # bytes that every file may unpack to; larger files may unpack to 100 times their size
 _TYPES = {0x08: "u1", 0x09: "i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
-_PARTS = ("train-images", "train-labels", "t10k-images", "t10k-labels")
 
 
 @dataclass(frozen=True)
@@ -253,8 +253,8 @@ def read_mnist(folder: PathLike, *, known: str = "") -> Images:
     labels outside 0..9.
     """
     arrays: list[np.ndarray] = []
-    paths = [find_part(Path(folder), part) for part in _PARTS]
-    for part, path in zip(_PARTS, paths):
+    paths = [find_part(Path(folder), part) for part in MNIST_PARTS]
+    for part, path in zip(MNIST_PARTS, paths):
         array, digest = _read_idx(path)
         expected = CHECKSUMS.get(f"{known}/{part}", digest)
         if digest != expected:
@@ -270,19 +270,6 @@ def read_mnist(folder: PathLike, *, known: str = "") -> Images:
     size, test_size = arrays[0].shape[1:], arrays[2].shape[1:]
     need(size == test_size, f"images of {size} pixels", paths[2], test_size)
     return Images(*arrays, lossy=False)
-
-
-def find_part(folder: Path, part: str = _PARTS[0]) -> Path:
-    """The file of one part of an MNIST-like set, compressed or not."""
-    kind = "idx3-ubyte" if part.endswith("images") else "idx1-ubyte"
-    names = [f"{part}{joint}{kind}{ending}" for joint in "-." for ending in (".gz", "", ".bz2", ".xz")]
-    for name in names:
-        if (folder / name).is_file():
-            return folder / name
-    raise FileNotFoundError(
-        f"Expected one of {', '.join(names)} in {folder}, found none. Download MNIST from "
-        "http://yann.lecun.com/exdb/mnist or Fashion-MNIST from https://github.com/zalandoresearch/fashion-mnist"
-    )
 
 
 def pixels(images: np.ndarray) -> np.ndarray:

@@ -13,7 +13,7 @@ import requests
 import urllib3
 
 from jdfl.cli import main
-from jdfl.problems import datasets, download, fetch, load
+from jdfl.problems import download, fetch, load, places
 from jdfl.problems.download import Known
 from tests.refused import refused
 
@@ -195,7 +195,7 @@ def test_what_is_not_the_data_set_is_kept_aside_with_both_digests(published, pla
     assert set(re.findall(r"[0-9a-f]{64}", capsys.readouterr().err)) == {digest(WORDS), digest(OTHER)}
     assert list(kept.parent.iterdir()) == [kept]
     place.write_bytes(WORDS)
-    with datasets.looked_for_in(place.parents[1]):
+    with places.looked_for_in(place.parents[1]):
         found = load("phishing")
     place.unlink()
     publish(monkeypatch, files={"phishing": ""}, numbers=digest(found.features.tobytes() + found.labels.tobytes()))
@@ -235,7 +235,7 @@ def test_what_cannot_be_downloaded_is_told(published, capsys, monkeypatch):
         assert told in capsys.readouterr().err
     assert main(["data", "list"]) == 0  # which has all, with a licence and something pinned
     out = capsys.readouterr().out
-    assert all(name in out for name in datasets.NAMES)
+    assert all(name in out for name in places.NAMES)
     for source in fetch.SOURCES.values():
         pins = [*filter(None, source.files.values()), *filter(None, [source.numbers])]
         assert source.licence
