@@ -79,15 +79,12 @@ def main(args: Sequence[str]) -> int:
     """Measure and print; the exit status."""
     use_cache()
     try:
-        config, options = flags.parsed(measured, "python -m benchmarks.one_run", list(args))
-        found = measured(config, options)
-    except flags.HelpAsked as asked:
-        print(asked.text())
-        return 0
+        settings = flags.parsed(measured, "python -m benchmarks.one_run", args)
+        found = measured(**settings)
     except (ValueError, OSError) as error:
         print(error, file=sys.stderr)
         return 2
-    if options.json:
+    if settings["options"].json:
         print(json.dumps(found, indent=2))
         return 0
     for name, value in found.items():

@@ -8,7 +8,7 @@ import pytest
 
 import jdfl
 from jdfl.cli import audit as audit_command
-from jdfl.cli import functions_of, main
+from jdfl.cli import main, parse
 from jdfl.config import NETWORKS, RunConfig
 from jdfl.engine.progress import Progress
 from jdfl.lab.results import read_run
@@ -67,7 +67,7 @@ def test_a_run_writes_its_folder_shows_its_summary_and_repeats_from_its_configur
     again = ["run", "--config", str(folder / "config.yaml"), "--quiet"]
     assert main([*again, "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["metrics"] == first.summary["metrics"]
-    config, _ = functions_of("run")[0]([*again[1:], "--steps", "4", "--algorithm.rate=0.3", "--stop", "none"])
+    config = parse("run", [*again[1:], "--steps", "4", "--algorithm.rate=0.3", "--stop", "none"])[1]["config"]
     assert (config.steps, config.stop, config.seed, config.problem.n) == (4, None, 3, 20)
     assert (config.algorithm.rate, config.algorithm.codec.kind) == (0.3, "dense")
 
@@ -94,8 +94,9 @@ def test_kinds_and_their_settings_come_in_any_order_and_hold_one_another():
         "--network=link-loss --network.base=random-links --network.base.base=ring --network.base.p=.5 --network.p=.1": {
             "network": NETWORKS("link-loss", base=NETWORKS("random-links", base=NETWORKS("ring"), p=0.5), p=0.1)},
     }.items():  # fmt: skip
-        assert functions_of("run")[0](words.split())[0] == RunConfig(**told)
-    config, _ = functions_of("run")[0](["--algorithm.mechanism", "gaussian", "--algorithm.mechanism.multiplier", "2"])
+        assert parse("run", words.split())[1]["config"] == RunConfig(**told)
+    words = ["--algorithm.mechanism", "gaussian", "--algorithm.mechanism.multiplier", "2"]
+    config = parse("run", words)[1]["config"]
     assert config.algorithm.mechanism.multiplier == 2.0
 
 

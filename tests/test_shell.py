@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from jdfl.cli import _COMMANDS, flags_of, main
+from jdfl.cli import NAMES, flags_of, main
 
 
 def completed(script: str, *lines: str) -> list[list[str]]:
@@ -25,7 +25,7 @@ def test_commands_flags_of_the_kinds_on_the_line_and_values_are_completed(capsys
     assert main(["completion", "bash"]) == 0
     script = capsys.readouterr().out
     lines = [
-        *_COMMANDS,
+        *NAMES,
         "run --algorithm = d-psgd",  # as bash splits the line
         "run --network link-loss --network.base random-links --network.base.base watts-strogatz",
         "run --stop objective --algorithm choco-sgd --algorithm.codec low-rank",

@@ -1,9 +1,7 @@
 """Scalars are those of YAML 1.2's core schema, in files, on the command line and in --over, and none is taken that
 YAML 1.1 reads as another number."""
 
-import contextlib
 import dataclasses
-import io
 import math
 import operator
 import re
@@ -12,7 +10,7 @@ import yaml
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from jdfl.cli import flags
+from jdfl.cli import parse
 from jdfl.config import RunConfig, from_yaml, yaml_text
 from jdfl.lab.points import field_of
 from tests.refused import refused
@@ -45,18 +43,7 @@ def same(one, other) -> bool:
 
 def flag_of(text: str, field: str):
     """What the command line makes of a value of `steps` or of `privacy.epsilon`."""
-    said = io.StringIO()
-    try:
-        with contextlib.redirect_stderr(said), contextlib.redirect_stdout(said):
-            made, _ = flags.parse([f"--{field}={text}"], "jdfl", RunConfig(), Options())
-    except SystemExit:
-        return ValueError
-    return outcome(lambda: operator.attrgetter(field)(made))
-
-
-@dataclasses.dataclass(frozen=True)
-class Options:
-    """No further flags."""
+    return outcome(lambda: operator.attrgetter(field)(parse("run", [f"--{field}={text}"])[1]["config"]))
 
 
 CORE = {  # YAML 1.2.2, section 10.3.2, in its order
@@ -71,8 +58,7 @@ CORE = {  # YAML 1.2.2, section 10.3.2, in its order
 @given(TEXTS | st.just(""))
 def test_the_types_are_those_of_the_core_schema(text):
     kind = next(kind for kind, pattern in CORE.items() if re.fullmatch(pattern, text))
-    for loader in (yaml_text._Loader(""), yaml_text._Dumper(io.StringIO())):
-        assert loader.resolve(yaml.ScalarNode, text, (True, False)) == f"tag:yaml.org,2002:{kind}"
+    assert yaml_text._Loader("").resolve(yaml.ScalarNode, text, (True, False)) == f"tag:yaml.org,2002:{kind}"
 
 
 def test_a_number_that_versions_of_yaml_read_differently_is_refused_with_both():

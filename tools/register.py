@@ -2,7 +2,8 @@
 
 These are the imports and `__all__` of `jdfl/algorithms/__init__.py`, the same names in `jdfl/__init__.pyi`, the
 spellings in `docs/glossary.md`, and the numbers of methods and networks on the front pages. Then it measures the
-examples of new methods for their pages (`docs/_site/costs.py`) and writes the list of public names
+examples of new methods for their pages (`docs/_site/costs.py`), and writes the data of the command line
+(`jdfl/cli/schema.json`), for which a changed flag or help text needs it too, and the list of public names
 (`tests/public_names.txt`).
 """
 
@@ -14,6 +15,7 @@ import sys
 from pathlib import Path
 
 from jdfl.algorithms import REGISTRY
+from jdfl.cli import describing, schema
 from jdfl.config.families import FAMILIES
 from jdfl.events import REGISTRY as ASYNCHRONOUS
 from jdfl.network import Network
@@ -83,6 +85,8 @@ def main() -> None:
     public = {kind.__name__ for kind in REGISTRY.values()} - {"CEPSPaper"}
     stub = listed(stub, "from .algorithms import (", ")", public)
     STUB.write_text(listed(stub, "__all__ = [", "]", public, '"'), encoding="utf-8")
+    text = json.dumps(describing.schema(), indent=1, ensure_ascii=False)
+    schema.FILE.write_text(f"{text}\n", encoding="utf-8")
     costs = ROOT / "docs" / "_site" / "costs.py"
     unmeasured = set(REGISTRY) - set(json.loads(costs.with_suffix(".json").read_text(encoding="utf-8")))
     env = os.environ | {"PYTHONPATH": str(ROOT)}

@@ -209,8 +209,9 @@ def run_files() -> tuple[int, int]:
 
 def parse_command(command: str, *flags: str) -> tuple[int, int]:
     """The number of calls to parse a command, and of modules of jdfl loaded then."""
-    parse, _ = import_module("jdfl.cli").functions_of(command)
-    found = calls(lambda: parse(list(flags)))
+    cli = import_module("jdfl.cli")
+    cli.find(command)
+    found = calls(lambda: cli.parse(command, flags))
     return found.total(), sum(name.split(".")[0] == "jdfl" for name in sys.modules)
 
 

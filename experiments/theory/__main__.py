@@ -71,7 +71,7 @@ def main(arguments: list[str] | None = None) -> int:
     """The command; returns the exit status."""
     try:
         words = sys.argv[1:] if arguments is None else arguments
-        return state(*flags.parsed(state, "python -m experiments.theory", words))
+        return state(**flags.parsed(state, "python -m experiments.theory", words))
     except (ValueError, OSError) as error:
         print(f"theory: error: {' '.join(str(error).split())}", file=sys.stderr)
         return 2

@@ -37,18 +37,28 @@ from pathlib import Path
 from typing import Any
 
 import jdfl
+from jdfl.base import suggest
+from jdfl.cli import schema
+from jdfl.cli.schema import Flag
 
-_MODULES = {  # of the functions that execute commands
-    "runs": "run resume",
+COMMANDS = {  # with the module of the function that executes each; folders of jobs have further ones
+    "run": "runs",
+    "resume": "runs",
+    "resume compare": "compare",
+    "resume sweep": "sweep",
     "verify": "verify",
+    "verify jobs": "verify",
+    "export": "looking",
     "compare": "compare",
     "sweep": "sweep",
     "account": "account",
+    "choose": "looking",
     "audit": "audit",
-    "looking": "export choose report data",
+    "report": "looking",
+    "data": "looking",
 }
-_COMMANDS = {name: module for module, names in _MODULES.items() for name in names.split()}
-_NAMES = (*_COMMANDS, "list", "completion", "--version", "--help")
+NAMES = tuple(name for name in COMMANDS if " " not in name)
+_ALL = (*NAMES, "list", "completion", "--version", "--help")
 _HELP = {
     "list": "usage: jdfl list\n\nList all that a flag can choose from, with one line each.",
     "completion": """usage: jdfl completion bash|zsh
@@ -60,25 +70,30 @@ Print a script that lets the shell complete jdfl's commands, its flags and the k
 
 Print it again after installing a package that adds kinds to jdfl.""",
 }
-_KEPT = {
+_LEFT = {
     "run": "only runs with a checkpoint are kept",
     "resume": "the last checkpoint is kept",
     "data": "what was downloaded is kept, and the same command continues",
 }
 
 
-def functions_of(name: str, args: Sequence[str] = ()) -> tuple[Callable[[list[str]], Any], Callable[..., int]]:
-    """The function that parses a command's arguments and the one that executes it, imported on demand.
+def find(command: str) -> Callable[..., int]:
+    """The function that executes a command, imported now."""
+    return getattr(import_module(f"jdfl.cli.{COMMANDS[command]}"), command.replace(" ", "_"))
 
-    The arguments decide which: runs are resumed and verified by other functions than sweeps and comparisons.
+
+def parse(name: str, args: Sequence[str]) -> tuple[Callable[..., int], dict[str, Any]]:
+    """The function that executes a command, and its arguments as the words set them.
+
+    Runs are resumed and verified by other functions than sweeps and comparisons: the folder decides. Raises ValueError
+    for mistakes in the words, FileNotFoundError for missing files, and SystemExit where help is asked for, after
+    printing it.
     """
-    from jdfl.cli import flags
-
     work = _work(Path(args[0])) if name in ("resume", "verify") and args else ""
-    module = import_module(f"jdfl.cli.{_COMMANDS[work if name == 'resume' and work else name]}")
-    do = getattr(module, name if not work else f"{name}_{work}" if name == "resume" else "verify_jobs")
-    parse = getattr(module, f"parse_{name}", lambda words: flags.parsed(do, f"jdfl {name}", words))
-    return parse, do
+    command = name if not work else f"resume {work}" if name == "resume" else "verify jobs"
+    known = schema.load()
+    values = schema.parsed(known["commands"][command], known["families"], lambda: find(command), args)
+    return find(command), values
 
 
 def _work(folder: Path) -> str:
@@ -115,8 +130,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
         if not isinstance(error, FailedJobsError | ProcessLostError):
             raise
-        said = " ".join([*str(error).split(), *getattr(error, "__notes__", [])])
-        print(f"jdfl: {said}", file=sys.stderr, flush=True)
+        text = " ".join([*str(error).split(), *getattr(error, "__notes__", [])])
+        print(f"jdfl: {text}", file=sys.stderr, flush=True)
         if isinstance(error, FailedJobsError):
             return 1
         os._exit(LOST)  # the usual way out would wait for the process that is gone
@@ -124,12 +139,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         from jdfl.store.jobs import TerminatedError
 
         word, status = ("terminated", 143) if isinstance(error, TerminatedError) else ("interrupted", 130)
-        kept = " ".join(getattr(error, "__notes__", [])) or _KEPT.get(name, "nothing is written")
-        print(f"jdfl: {word}; {kept}", file=sys.stderr)
+        left = " ".join(getattr(error, "__notes__", [])) or _LEFT.get(name, "nothing is written")
+        print(f"jdfl: {word}; {left}", file=sys.stderr)
         return status
-    except SystemExit as stop:  # a command's help, or tyro's, which has described a mistake
-        if (help_text := getattr(stop, "text", None)) is not None:
-            print(help_text(), end="")
+    except SystemExit as stop:  # a command has printed its help
         return stop.code if isinstance(stop.code, int) else 2
     return status
 
@@ -140,41 +153,33 @@ def _do(name: str, args: list[str]) -> int:
         print(__doc__, end="")
     elif name == "--version":
         print(f"jdfl {jdfl.__version__}")
-    elif name in _COMMANDS:
-        parse, do = functions_of(name, args)
-        return do(*parse(args))
+    elif name in NAMES:
+        do, values = parse(name, args)
+        return do(**values)
     elif name in _HELP and args in (["--help"], ["-h"]):
         print(_HELP[name])
     elif name == "list":
         if args:
             raise ValueError(f"Expected nothing but --help after `jdfl list`, got {args[0]!r}.")
-        print(import_module("jdfl.cli.looking").catalogue(), end="")
+        from jdfl.cli import helping
+
+        print(helping.catalogue(schema.load()), end="")
     elif name == "completion":
         if len(args) != 1 or args[0] not in ("bash", "zsh"):
-            hint = _hint(args[0], ["bash", "zsh"]) if args else ""
+            hint = suggest.hint(args[0], ["bash", "zsh"]) if args else ""
             given = " ".join(args) or "nothing"
             raise ValueError(f"Expected `jdfl completion bash` or zsh, got {given!r}. {hint}".strip())
-        listed = {one: flags_of(one) for one in _COMMANDS}
-        print(import_module("jdfl.cli.completion").script(args[0], _NAMES, listed), end="")
+        from jdfl.cli import completion
+
+        print(completion.script(args[0], _ALL, schema.load(), NAMES), end="")
     else:
-        names = [one for one in _NAMES if one.startswith("--") == name.startswith("--")]
-        rest = _hint(name, names) or f"The commands are {', '.join(_NAMES)}."
+        names = [one for one in _ALL if one.startswith("--") == name.startswith("--")]
+        rest = suggest.hint(name, names) or f"The commands are {', '.join(_ALL)}."
         raise ValueError(f"Unknown command {name!r}. {rest}")
     return 0
 
 
-def flags_of(name: str, *words: str) -> Sequence[Any]:
-    """The flags of a command with the kinds that the words choose, as `jdfl.cli.helping.Flag`."""
-    from jdfl.cli.flags import HelpAsked
-
-    try:
-        functions_of(name)[0]([*words, "--help"])
-    except HelpAsked as asked:
-        return asked.listed
-    raise AssertionError("every command has its help")
-
-
-def _hint(name: str, known: Sequence[str]) -> str:
-    from jdfl.base import suggest
-
-    return suggest.hint(name, known)
+def flags_of(name: str, *words: str) -> list[Flag]:
+    """The flags of a command with the kinds that the words choose."""
+    known = schema.load()
+    return schema.flags_of(known["commands"][name], known["families"], words)

@@ -95,9 +95,8 @@ class Options:
 _OF_RELEASES = ("noise", "entries", "multiplier", "epsilon", "delta", "sampling", "batch", "records", "adjacency")
 
 
-def parse_account(args: list[str]) -> tuple[RunConfig, Options]:
-    """The configuration and options behind the flags of `jdfl account`; ValueError for some that do not fit."""
-    config, options = flags.parsed(account, "jdfl account", args)
+def _check(config: RunConfig, options: Options, given: list[str]) -> None:
+    """Refuse flags that do not fit together: ValueError naming them."""
     _check_observer(options)
     others = {name for name in ("releases", "run", "config", "observer") if getattr(options, name) is not None}
     described = ["the settings of a run"] * (config != RunConfig())
@@ -105,7 +104,7 @@ def parse_account(args: list[str]) -> tuple[RunConfig, Options]:
         _check_ledger(options, [*sorted(others), *described])
     elif options.releases is None:
         for name in _OF_RELEASES:
-            if flags.given(args, name) is not None:
+            if name in given:
                 raise ValueError(
                     f"Expected --{name} with --releases only, got {name} = {getattr(options, name)!r}. A run has its "
                     "own: --privacy.epsilon, --privacy.delta, and the flags of its algorithm."
@@ -115,7 +114,6 @@ def parse_account(args: list[str]) -> tuple[RunConfig, Options]:
             f"Expected --releases = {options.releases} without settings of a run, got both. What releases add up to is "
             f"decided by --{', --'.join(_OF_RELEASES)}."
         )
-    return config, options
 
 
 def _check_observer(options: Options) -> None:
@@ -158,8 +156,9 @@ def _check_ledger(options: Options, others: list[str]) -> None:
         )
 
 
-def account(config: RunConfig, options: Options) -> int:
-    """Account and print; returns the exit status."""
+def account(config: RunConfig, options: Options, given: list[str]) -> int:
+    """Account and print; returns the exit status. `given` has the names of the flags on the command line."""
+    _check(config, options, given)
     if options.ledger is not None or options.new_ledger is not None:
         told, text = _ledger(options)
     elif options.releases is not None:

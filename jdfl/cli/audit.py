@@ -9,7 +9,6 @@ from jdfl.auditing import audit as attacked
 from jdfl.auditing import audit_bits as attacked_bits
 from jdfl.auditing import audit_one_run as attacked_once
 from jdfl.base.settings import defaults
-from jdfl.cli import flags
 from jdfl.cli.running import written
 from jdfl.config import RunConfig, build, key_of
 from jdfl.engine.compiling import use_cache
@@ -74,19 +73,13 @@ class Options:
     """Print JSON."""
 
 
-def parse_audit(args: list[str]) -> tuple[RunConfig, Options]:
-    """The configuration and options behind the flags of `jdfl audit`; ValueError for some that would do nothing."""
-    config, options = flags.parsed(audit, "jdfl audit", args)
+def audit(config: RunConfig, options: Options) -> int:
+    """Attack and print what was found; returns the exit status."""
     how = "bits" if options.bits else "one run" if options.runs == 1 else "many runs"
     idle = [name for name in _IDLE[how] if getattr(options, name) != getattr(Options(), name)]
     if idle:
         given = ", ".join(f"{name} = {getattr(options, name)!r}" for name in idle)
         raise ValueError(f"Expected settings of an audit of {how}, got {given}, which would do nothing. Leave it out.")
-    return config, options
-
-
-def audit(config: RunConfig, options: Options) -> int:
-    """Attack and print what was found; returns the exit status."""
     use_cache()
     algorithm, problem, network, _ = build(config)
     common: Any = {"key": key_of(config), "confidence": options.confidence}

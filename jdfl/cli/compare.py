@@ -6,15 +6,12 @@ import math
 import shutil
 import sys
 from pathlib import Path
-from typing import Annotated, Any, Literal, cast
-
-from typing_extensions import Doc
+from typing import Any, cast
 
 import jdfl
 from jdfl.base import checks
 from jdfl.cli import flags
 from jdfl.cli.running import begun, written
-from jdfl.config import ALGORITHMS
 from jdfl.engine.compiling import use_cache
 from jdfl.engine.progress import announced
 from jdfl.engine.provenance import versions
@@ -26,10 +23,7 @@ from jdfl.lab.settings import (
     CompareConfig,
     build,
     from_yaml,
-    named,
-    settings_of,
     to_yaml,
-    with_algorithms,
 )
 from jdfl.lab.summary import finite
 from jdfl.lab.table import wrapped
@@ -109,19 +103,6 @@ class Options(Working):
     """Folder in which the comparison's new folder is made."""
     folder: Path | None = None
     """The comparison's own folder, instead of a new one in --out: it begins there, or goes on if it has begun."""
-
-
-def parse_compare(args: list[str]) -> tuple[CompareConfig, Options]:
-    """The configuration and options behind the flags of `jdfl compare`."""
-    file = flags.given(args, "config")
-    start = CompareConfig() if file is None else from_yaml(flags.read(file))
-    kinds = Literal[tuple(ALGORITHMS.sources)]  # pyright: ignore[reportInvalidTypeForm]
-    about = Doc("The algorithms to compare, with default settings.")
-    names = dataclasses.make_dataclass(
-        "Names", [("algorithms", Annotated[tuple[kinds, ...], ALGORITHMS, about], ())], frozen=True
-    )
-    chosen, settings, options = flags.parse(args, "jdfl compare", names(), settings_of(start), Options())
-    return with_algorithms(settings, named(chosen.algorithms) or start.algorithms), options
 
 
 def resume_compare(folder: Path, options: Working) -> int:

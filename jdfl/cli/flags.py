@@ -1,154 +1,102 @@
-"""Flags from frozen dataclasses: kinds first, then tyro.
-
-If a setting has several kinds, a flag with its name chooses one (`--network ring`), and the flags below it set the
-fields of that kind (`--network.weights uniform`), in any order: the kinds are read first, and tyro then parses the
-configuration that has them.
-"""
+"""Values of settings, from the words after flags and from files."""
 
 import dataclasses
 import json
 from collections.abc import Callable, Sequence
-from functools import cache
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_type_hints
-
-import tyro
-from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, PrimitiveTypeInfo
+from typing import Annotated, Any, get_args, get_type_hints
 
 from jdfl.base import checks
-from jdfl.cli.helping import Flag, flags_of, help_text, kinds_of, refuse_typos
+from jdfl.cli import schema
+from jdfl.cli.schema import Flag, Given, Node
 from jdfl.config import RunConfig, from_yaml, yaml_text
+from jdfl.config.kinds import members
 from jdfl.engine.records import check_settings
 
-Folders = Annotated[tuple[Path, ...], tyro.conf.Positional]
-Words = Annotated[tuple[str, ...], tyro.conf.Positional]
+POSITIONAL = "written without a flag"
+Folders = Annotated[tuple[Path, ...], POSITIONAL]
+Words = Annotated[tuple[str, ...], POSITIONAL]
+_READ: dict[str, Any] = {"INT": int, "FLOAT": float, "VALUE": bool}  # types of words that are read as in YAML
 _LONGEST = 2**20  # characters of a configuration that are read; the limit for one is lower
 _DAMAGED = "It is damaged; the run can be made again from its config.yaml."
 
 
-class HelpAsked(SystemExit):
-    """Raised where a command is asked for its help; `text` writes it."""
+def parsed(function: Callable[..., Any], prog: str, args: Sequence[str]) -> Node:
+    """The arguments of a function, by name, as the words set them that are typed after `prog`.
 
-    def __init__(self, text: Callable[[], str], listed: Sequence[Flag]) -> None:
-        super().__init__(0)
-        self.text = text
-        self.listed = listed
-
-
-def parse(args: list[str], prog: str, *parts: Any) -> list[Any]:
-    """Values of dataclasses as the flags set them.
-
-    Args:
-        args: The words after the command.
-        prog: The command.
-        parts: Values that the flags start from. The last one's docstring is the help of the command; it may be a class.
-
-    Raises HelpAsked where help is asked for, ValueError for unknown flags and words, and SystemExit for values of
-    other types, which tyro describes.
+    Its arguments are those of a command: `options`, and perhaps `config` and `folder`. See `jdfl.cli.schema.parsed`.
     """
-    started = [part if isinstance(part, type) else _with_kinds(part, args, "") for part in parts]
-    listed = [flag for part in started for flag in flags_of(part)]
-    if {"-h", "--help"} & set(args):
-        asked = [word for word in args if word not in ("-h", "--help")]
-        told = (parts[-1] if isinstance(parts[-1], type) else type(parts[-1])).__doc__ or ""
-        raise HelpAsked(lambda: help_text(prog, told, listed, asked), listed)
-    refuse_typos(args, listed, prog)
-    if isinstance(parts[-1], type):
-        return [_parsed(args, parts[-1], prog)]
-    fields: list[tuple[str, Any, Any]] = []
-    for i, flag in enumerate(listed):
-        if flag.kinds and not flag.several:  # the kind is read already, and tyro has to know its flag
-            annotation = Annotated[Literal[flag.choices], tyro.conf.arg(name=flag.name)]
-            fields.append((f"kind_{i}", annotation, dataclasses.field(default=flag.default)))
-    for i, part in enumerate(started):
-        fields.append((f"part_{i}", Annotated[type(part), tyro.conf.arg(name="")], dataclasses.field(default=part)))
-    flags = dataclasses.make_dataclass("Flags", fields, frozen=True)
-    found = _parsed(args, flags, prog, default=flags(), config=(tyro.conf.AvoidSubcommands,))
-    return [getattr(found, f"part_{i}") for i in range(len(parts))]
+    from jdfl.cli import describing  # which takes long, and is needed for programs that are no commands of jdfl
+
+    return schema.parsed(describing.command(function, prog), schema.load()["families"], lambda: function, args)
 
 
-def _parsed(args: list[str], kind: Any, prog: str, **how: Any) -> Any:
-    return tyro.cli(kind, args=args, prog=prog, add_help=False, registry=_numbers(), **how)
+def started(function: Callable[..., Any], file: str | None = None, folder: Path | None = None) -> dict[str, Any]:
+    """The settings that flags start from, by the argument of a command's function.
 
-
-def parsed(function: Callable[..., Any], prog: str, args: list[str]) -> list[Any]:
-    """The arguments of a command's function, by their names, as the flags set them.
-
-    `folder` is the first word, which may be left out where it may be None. `config` starts from the file at --config,
-    or from config.yaml in the `folder`, or in that at --run. Raises as `parse` does, and ValueError and
-    FileNotFoundError for a bad or missing file or folder.
+    `config` is read from a file, or is that of the run in a folder. ValueError and FileNotFoundError for bad ones.
     """
-    names = get_type_hints(function)
-    kind, folder, found = names["options"], None, list[Any]()
-    if "folder" in names:
-        if args and not args[0].startswith("-"):
-            folder, args = Path(args[0]), args[1:]
-        elif names["folder"] is Path and not {"-h", "--help"} & set(args):
-            raise ValueError(f"Expected the folder of a run after `{prog}`, got {args[0] if args else 'nothing'!r}.")
-        prog, found = f"{prog} {'RUN_DIR' if 'config' in names else 'DIR'}", [folder]
-    if "config" not in names:
-        return [*found, *parse(args, prog, kind)]
-    file = given(args, "config")
-    if folder is None and "run" in kind.__dataclass_fields__ and (run := given(args, "run")) is not None:
-        folder = Path(run)
-    start = from_yaml(read(file)) if file is not None else RunConfig() if folder is None else config_of(folder)
-    return [*found, *parse(args, prog, start, kind())]
+    found = {name: one for name, one in get_type_hints(function).items() if name in ("config", "options")}
+    values = {name: one() for name, one in found.items()}
+    if file is not None:
+        values["config"] = from_yaml(read(file), found["config"])
+    elif folder is not None:
+        values["config"] = config_of(folder)
+    return values
 
 
-@cache
-def _numbers() -> ConstructorRegistry:
-    """The rule by which flags take whole numbers and floats that are written as in YAML: no 1_000, and no inf."""
-    registry = ConstructorRegistry()
-
-    @registry.primitive_rule
-    def rule(asked: PrimitiveTypeInfo) -> PrimitiveConstructorSpec[Any] | None:
-        if asked.type not in (int, float):
-            return None
-        kinds = int if asked.type is int else int | float
-        return PrimitiveConstructorSpec(
-            nargs=1,
-            metavar=asked.type.__name__.upper(),
-            instance_from_str=lambda words: yaml_text.number(asked.type, words[0]),
-            is_instance=lambda value: isinstance(value, kinds) and not isinstance(value, bool),
-            str_from_instance=lambda value: [str(value)],
-        )
-
-    return registry
+def plain(started: dict[str, Any]) -> Node:
+    """Settings as plain data."""
+    return {name: yaml_text.plain(one) for name, one in started.items()}
 
 
-def given(args: list[str], name: str) -> str | None:
-    """The value of the last `--name value` or `--name=value`."""
-    found = None
-    for i, word in enumerate(args):
-        if word == f"--{name}" and i + 1 < len(args) and not args[i + 1].startswith("--"):
-            found = args[i + 1]
-        elif word.startswith(f"--{name}="):
-            found = word.partition("=")[2]
-    return found
+def values(function: Callable[..., Any], typed: Given, started: dict[str, Any]) -> dict[str, Any]:
+    """The settings with what is typed, and the names of the flags if the function takes them as `given`."""
+    changes: dict[str, Any] = {name: {} for name in started}
+    for flag, words in typed:
+        *above, last = flag.path.split(".")
+        place = changes
+        for one in above:
+            place = place.setdefault(one, {})
+        place[last] = _value(flag, words)
+    found = {name: _changed(one, changes[name]) for name, one in started.items()}
+    return found | ({"given": [flag.name for flag, _ in typed]} if "given" in get_type_hints(function) else {})
 
 
-def _with_kinds(config: Any, args: list[str], path: str) -> Any:
-    """`config` with the kinds that the flags name; settings without a default are left for tyro to ask for."""
-    for name, annotation in get_type_hints(type(config), include_extras=True).items():
-        kinds = kinds_of(annotation)
-        if not kinds or isinstance(value := getattr(config, name), tuple):
+def _changed(settings: Any, changes: dict[str, Any]) -> Any:
+    """Settings, or those of a class, with other values; a dictionary has those of a part or of a kind."""
+    cls = settings if isinstance(settings, type) else type(settings)
+    annotations = {one.name: one.type for one in dataclasses.fields(cls)} if changes else {}
+    found: dict[str, Any] = {}
+    for name, new in changes.items():
+        if not checks.is_a(new, dict):
+            several = members(get_args(annotations[name])[0]) if checks.is_a(new, tuple) else {}
+            found[name] = tuple(several[one]() for one in new) if several else new
             continue
-        kind = given(args, f"{path}{name}")
-        if kind in list(kinds) and (kind or "none") != getattr(value, "kind", "none"):
-            value = blank(kinds[str(kind)])
-        if value is not None:
-            value = _with_kinds(value, args, f"{path}{name}.")
-        config = dataclasses.replace(config, **{name: value})
-    return config
+        part = getattr(settings, name, None)
+        kind = new.pop("kind", getattr(part, "kind", None))
+        if kind != getattr(part, "kind", None):
+            part = None if kind == "none" else members(annotations[name])[kind]
+        found[name] = part if part is None else _changed(part, new)
+    return settings(**found) if isinstance(settings, type) else dataclasses.replace(settings, **found)
 
 
-def blank(kind: type | None) -> Any:
-    """A value of this kind with its defaults."""
-    if kind is None:
+def _value(flag: Flag, words: Any) -> Any:
+    """The value of a flag; ValueError for one of another type."""
+    if not flag.types:
+        return words
+    if flag.optional and words == ["None"]:
         return None
-    missing = dataclasses.MISSING
-    needed = [f.name for f in dataclasses.fields(kind) if f.default is missing and f.default_factory is missing]
-    return kind(**dict.fromkeys(needed, tyro.MISSING))
+    items = tuple(
+        _item(flag, one, word) for one, word in zip(flag.types * len(words) if flag.open else flag.types, words)
+    )
+    return items if flag.several and not (flag.alone and len(items) == 1) else items[0]
+
+
+def _item(flag: Flag, kind: str, word: str) -> Any:
+    if kind in _READ:
+        return yaml_text.number(_READ[kind], word, f"--{flag.name}")
+    return Path(word) if kind == "PATH" else int(word) if flag.integers else word
 
 
 def read(path: str) -> str:

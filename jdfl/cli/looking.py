@@ -1,4 +1,4 @@
-"""The commands that look at what there is: `list`, `choose` and `data`, and at runs: `report` and `export`.
+"""The commands that look at what there is: `choose` and `data`, and at runs: `report` and `export`.
 
 The lab is imported by those that need it, so that the others answer soon.
 """
@@ -7,55 +7,18 @@ import dataclasses
 import json
 import sys
 import textwrap
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from jdfl import config, models
 from jdfl.base import checks
 from jdfl.cli.flags import Folders, Words
-from jdfl.config.families import RULES
-from jdfl.config.kinds import described, first_line
-from jdfl.engine.metrics import REGISTRY as METRICS
+from jdfl.cli.helping import table
 from jdfl.problems import places
 from jdfl.problems.fetch import SOURCES, fetch
-from jdfl.robust import ATTACKS
 from jdfl.store import manifest
 
 _WIDTH = 80  # columns
-
-
-def catalogue() -> str:
-    """All kinds of all settings, all datasets, models, attacks and metrics, a line for each."""
-    found: dict[str, Mapping[str, str]] = {
-        "algorithms (--algorithm)": _kinds(config.ALGORITHMS),
-        "problems (--problem)": _kinds(config.PROBLEMS),
-        "datasets (--problem classification --problem.data)": {name: places.status(name) for name in places.NAMES},
-        "models (--problem neural --problem.model)": {one: first_line(getattr(models, one)) for one in models.NAMES},
-        "networks (--network)": _kinds(config.NETWORKS),
-        "codecs (--algorithm.codec)": _kinds(config.CODECS),
-        "noise (--algorithm.mechanism)": _kinds(config.MECHANISMS),
-        "stop rules (--stop)": _kinds(config.STOPS),
-        "robust rules (--algorithm.rule)": _kinds(RULES),
-        "attacks (jdfl.robust)": {name: _sourced(first_line(one), one) for name, one in ATTACKS.items()},
-        "metrics (--metrics)": {name: first_line(one) for name, one in METRICS.items()},
-    }
-    width = max(len(name) for lines in found.values() for name in lines)
-    return "\n".join(f"{head}\n{_table(lines, width, '  ')}" for head, lines in found.items())
-
-
-def _kinds(family: config.Family) -> dict[str, str]:
-    return {kind: _sourced(described(cls), cls.source) for kind, cls in family.kinds.items()}
-
-
-def _sourced(line: str, source: Any) -> str:
-    """A line with what a class was written from."""
-    found = getattr(source, "provenance", ())
-    return f"{line} [{', '.join(found)}]" if found else line
-
-
-def _table(lines: Mapping[str, str], width: int, indent: str = "") -> str:
-    return "".join(f"{indent}{name:<{width}}  {line}\n" for name, line in lines.items())
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -149,7 +112,7 @@ class Data:
     exit status: 0 done, 2 a mistake, no network, or a file that is not what it should be
     """
 
-    words: Words
+    words: Words = ()
     """Either list, for a list of all datasets, or fetch and names, to download them."""
     to: Path | None = None
     """Folder to download into."""
@@ -167,8 +130,8 @@ def data(options: Data) -> int:
     if what == "list":
         if names or options.to is not None:
             raise ValueError(f"Expected nothing after `jdfl data list`, got {names or options.to}.")
-        told = {name: places.status(name) for name in places.NAMES}
-        print(json.dumps(told, indent=2) if options.json else _table(told, max(map(len, told))).rstrip("\n"))
+        found = {name: places.status(name) for name in places.NAMES}
+        print(json.dumps(found, indent=2) if options.json else table(found, max(map(len, found))).rstrip("\n"))
         return 0
     if not names:
         raise ValueError(f"Expected names of datasets after `jdfl data fetch`, got none. Known: {', '.join(SOURCES)}.")
@@ -194,7 +157,7 @@ class Report:
     exit status: 0 done, 2 a folder does not contain a run
     """
 
-    folders: Folders
+    folders: Folders = ()
     """Folders of runs."""
     out: Path | None = None
     """File to write; none: report.html in the folder of a single run, or else in the current folder."""
@@ -234,7 +197,7 @@ class Export:
     exit status: 0 done, 2 a folder without a journal, or nothing recorded in it
     """
 
-    folders: Folders
+    folders: Folders = ()
     """The folder of the run."""
     to: Path | None = None
     """Folder for the tables; none: that of the run."""

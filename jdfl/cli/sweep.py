@@ -15,7 +15,7 @@ from rich.console import Console
 from jdfl.base import checks
 from jdfl.cli import flags
 from jdfl.cli.running import begun, written
-from jdfl.config import Points, StudyConfig, from_yaml, ledger_of, to_yaml
+from jdfl.config import StudyConfig, from_yaml, ledger_of, to_yaml
 from jdfl.engine.booking import Room
 from jdfl.engine.compiling import use_cache
 from jdfl.engine.metrics import REGISTRY
@@ -86,15 +86,6 @@ class Options(Engines):
     """Folder in which the study's new folder is made."""
     folder: Path | None = None
     """The study's own folder, instead of a new one in --out: it begins there, or goes on if it has begun."""
-
-
-def parse_sweep(args: list[str]) -> tuple[StudyConfig, Options]:
-    """The configuration and options behind the flags of `jdfl sweep`."""
-    file = flags.given(args, "config")
-    start = StudyConfig() if file is None else from_yaml(flags.read(file), StudyConfig)
-    points = Points(**{one.name: getattr(start, one.name) for one in dataclasses.fields(Points)})
-    points, base, options = flags.parse(args, "jdfl sweep", points, start.base, Options())
-    return StudyConfig(base=base, **vars(points)), options
 
 
 def resume_sweep(folder: Path, options: Engines) -> int:

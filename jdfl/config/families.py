@@ -1,8 +1,8 @@
 """The families of kinds, and the few kinds without their own class or function in the library."""
 
-import inspect
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from inspect import signature
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,7 +12,7 @@ import scipy.sparse as sp
 from jdfl import algorithms, codecs, events, network, privacy, problems, robust
 from jdfl.base import checks
 from jdfl.base.settings import As, Count, Natural, Positive
-from jdfl.config.kinds import FAMILIES, Family, unbuilt
+from jdfl.config.kinds import FAMILIES, TRAITS, Family, unbuilt
 from jdfl.engine import stopping
 from jdfl.network import FormatChoice, Static, Weights
 
@@ -80,8 +80,9 @@ def _edges(path: Path) -> list[tuple[Any, ...]]:
 
 
 NETWORKS = Family("networks", lambda: _networks(), "erdos-renyi", given=("m",))
-FIXED = replace(NETWORKS, only=lambda source: inspect.signature(source).return_annotation is Static)
-SEEDED = replace(NETWORKS, only=lambda source: "seed" in inspect.signature(source).parameters)
+TRAITS["fixed"] = lambda source: signature(source).return_annotation is Static
+TRAITS["seeded"] = lambda source: "seed" in signature(source).parameters
+FIXED, SEEDED = replace(NETWORKS, only="fixed"), replace(NETWORKS, only="seeded")
 
 
 def periodic(m: int, base: Annotated[Any, SEEDED, As(make=unbuilt)], count: Count = 10) -> network.Periodic:
@@ -215,3 +216,4 @@ FAMILIES.update(
         Static: FIXED,
     }
 )
+ALL = (ALGORITHMS, PROBLEMS, NETWORKS, CODECS, MECHANISMS, UPDATES, RULES, TIMES, STOPS)

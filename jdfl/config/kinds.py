@@ -15,14 +15,13 @@ from importlib.metadata import entry_points
 from types import NoneType
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, get_args, get_origin, get_type_hints
 
-from typing_extensions import Doc
-
 from jdfl.base import checks
 from jdfl.base.arguments import marks, options_of
-from jdfl.base.settings import As, Only, documentation
+from jdfl.base.settings import As, Only
 
 Source = Callable[..., Any]
 FAMILIES: dict[Any, "Family"] = {}  # by the type of the settings that hold one of the family
+TRAITS: dict[str, Callable[[Source], bool]] = {}  # what a family may require of the source of a kind, by name
 _SCALARS = (int, float, bool, str)
 
 
@@ -80,14 +79,14 @@ class Family:
         own: The library's kinds, in the order in which they are shown.
         default: The kind of a setting for which there is no other default.
         given: Names of arguments that are no settings and that `build` receives.
-        only: Decides by the class or function of a kind whether it is allowed here; None: all are.
+        only: The one of `TRAITS` that kinds must have to be allowed here; None: all are.
     """
 
     name: str
     own: Callable[[], Mapping[str, Source]]
     default: str | None = None
     given: tuple[str, ...] = ()
-    only: Callable[[Source], bool] | None = None
+    only: str | None = None
 
     @property
     def sources(self) -> dict[str, Source]:
@@ -113,7 +112,7 @@ class Family:
         """The class or function of every kind, and the package that it comes from (empty: jdfl)."""
         own = {kind: (source, "") for kind, source in self.own().items()}
         found = own | _installed(self.name, self.own, self.given)
-        return {kind: one for kind, one in found.items() if self.only is None or self.only(one[0])}
+        return {kind: one for kind, one in found.items() if self.only is None or TRAITS[self.only](one[0])}
 
 
 @cache
@@ -172,24 +171,6 @@ def shown(value: Any, family: Family | None = None) -> Any:
     return written(**{field.name: shown(getattr(value, field.name)) for field in dataclasses.fields(written)})
 
 
-class _Documentation(Doc):
-    """The documentation of a setting, read when it is asked for: a class takes 50 ms."""
-
-    def __init__(self, source: Source, name: str) -> None:
-        self._place = source, name
-
-    @property
-    def documentation(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride]
-        source, name = self._place
-        return documentation(source).get(name, "")
-
-    def __hash__(self) -> int:
-        return hash(self._place)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Documentation) and self._place == other._place
-
-
 @cache  # by all four arguments, or a kind would have several classes
 def derive(kind: str, source: Source, given: tuple[str, ...], package: str) -> type[Kind]:
     """The kind of this name, with the settings of a class or the arguments of a function; empty: a part of a kind."""
@@ -205,8 +186,8 @@ def derive(kind: str, source: Source, given: tuple[str, ...], package: str) -> t
             fields += more
         elif (found := _written(annotation, default)) is not None:
             type_, default, how = found
-            told = Doc(how.about) if how.about else _Documentation(source, name)
-            fields.append((name, Annotated[type_, told], dataclasses.field(default=default)))
+            about = {"source": (source, name), "about": how.about}  # for help: reading it takes long
+            fields.append((name, type_, dataclasses.field(default=default, metadata=about)))
             parts[name] = _maker(name, how.make)
     space: dict[str, Any] = {"__doc__": first_line(source), "source": staticmethod(source), "parts": parts}
     space |= {"given": tuple(name for name in given if name in arguments), "package": package}
@@ -233,7 +214,8 @@ def _flat(inner: type[Kind], annotation: Any, default: Any) -> tuple[list[tuple[
         return dataclasses.replace(default, **{field.name: inner.parts[field.name](owner, given) for field in fields})
 
     values = shown(default)
-    return [(one.name, one.type, dataclasses.field(default=getattr(values, one.name))) for one in fields], make
+    found = {one: dataclasses.field(default=getattr(values, one.name), metadata=one.metadata) for one in fields}
+    return [(one.name, one.type, new) for one, new in found.items()], make
 
 
 def _written(annotation: Any, default: Any) -> tuple[Any, Any, As] | None:

@@ -81,25 +81,12 @@ _CORE = (
     ),
 )
 _WRITTEN = {f"tag:yaml.org,2002:{kind}": re.compile(pattern) for kind, pattern, _ in _CORE}
-for _class in (_Dumper, _Loader):
-    cast(Any, _class).yaml_implicit_resolvers = {}
+cast(Any, _Loader).yaml_implicit_resolvers = {}
+for _class in (_Loader, _Dumper):  # what is written has quotes where either version reads another type: `=`, yes, 1:30
     for _kind, _pattern, _first in _CORE:
         _letters = [letter if letter != "\0" else "" for letter in _first]
         cast(Any, _class).add_implicit_resolver(f"tag:yaml.org,2002:{_kind}", re.compile(_pattern), _letters)
-
-
 _OCTAL = re.compile("[-+]?0[0-7]+$")  # of YAML 1.1
-_OTHERS = yaml.resolver.Resolver()  # of YAML 1.1, by which many other programs read a text without quotes
-
-
-def _quoted(dumper: _Dumper, text: str) -> yaml.ScalarNode:
-    """A text, in quotes where YAML 1.1 would read another type (`=`, `yes`, 1:30), so that any loader reads it."""
-    tag = "tag:yaml.org,2002:str"
-    safe = cast(Any, _OTHERS).resolve(yaml.ScalarNode, text, (True, False)) == tag
-    return cast(Any, dumper).represent_scalar(tag, text, style=None if safe else "'")
-
-
-_Dumper.add_representer(str, _quoted)
 
 
 def _whole(loader: _Loader, node: yaml.ScalarNode) -> int:

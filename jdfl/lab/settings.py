@@ -101,7 +101,7 @@ class CompareConfig(Settings):
     """Everything that decides a comparison."""
 
     algorithms: tuple[Annotated[Kind, ALGORITHMS] | Entry, ...] = ()
-    """What is compared."""
+    """The algorithms to compare; those that a flag names have default settings."""
 
 
 def to_yaml(config: CompareConfig) -> str:
@@ -112,32 +112,6 @@ def to_yaml(config: CompareConfig) -> str:
 def from_yaml(text: str) -> CompareConfig:
     """The configuration behind YAML; ValueError names what does not fit."""
     return yaml_text.load(CompareConfig, text)
-
-
-def settings_of(config: CompareConfig) -> Settings:
-    """The configuration without its algorithms."""
-    return Settings(**{field.name: getattr(config, field.name) for field in dataclasses.fields(Settings)})
-
-
-def with_algorithms(settings: Settings, algorithms: tuple[Any, ...]) -> CompareConfig:
-    """Settings with what they compare."""
-    given = {field.name: getattr(settings, field.name) for field in dataclasses.fields(Settings)}
-    return CompareConfig(**given, algorithms=algorithms)
-
-
-def named(names: tuple[str, ...]) -> tuple[Any, ...]:
-    """Algorithms by their kinds, with default settings; ValueError for one that is unknown or needs settings."""
-    found: list[Any] = []
-    for name in names:
-        checks.one_of(ALGORITHMS.sources, "Give an algorithm's own settings in a file, with --config.", algorithm=name)
-        try:
-            found.append(ALGORITHMS(name))
-        except TypeError as error:
-            raise ValueError(
-                f"Expected an algorithm with defaults for all settings, got {name!r}. Give its settings in a file, "
-                f"with --config. ({error})"
-            ) from error
-    return tuple(found)
 
 
 def build(config: CompareConfig) -> tuple[dict[str, Compared], Any, Any, dict[str, Any]]:

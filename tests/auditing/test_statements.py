@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from jdfl.auditing import Audit
 from jdfl.auditing.judge import Finding
-from jdfl.cli import audit as command
+from jdfl.cli import parse
 from tests.refused import refused
 
 FOUND = Audit(
@@ -64,6 +64,11 @@ D_PSGD = f"{SMALL} --algorithm d-psgd"
 NOISY = f"{D_PSGD} --algorithm.clip 2 --algorithm.mechanism gaussian --algorithm.mechanism.multiplier 4"
 
 
+def audited(words):
+    do, values = parse("audit", words)
+    return do(**values)
+
+
 def test_the_command_audits_runs_one_run_and_bits(capsys, tmp_path):
     """With the status of what is found: 3 where a claim is refuted; runs that are kept in a folder tell the same."""
     folder, found = tmp_path / "mine", []
@@ -76,7 +81,7 @@ def test_the_command_audits_runs_one_run_and_bits(capsys, tmp_path):
         (f"{NOISY} {one_run}", 0, {"algorithm": "DPSGD", "canaries": 110, "releases": 4, "delta": 1e-3}),
         (f"{NOISY} {bits}", 0, {"mechanism": "ExactGaussian", "runs": 1000, "covered": True}),
     ):
-        assert command.audit(*command.parse_audit([*flags.split(), "--json"])) == status
+        assert audited([*flags.split(), "--json"]) == status
         found.append(json.loads(capsys.readouterr().out))
         assert found[-1] | wanted == found[-1]
     assert found[0] | {"seconds": found[1]["seconds"]} == found[1]
@@ -85,7 +90,7 @@ def test_the_command_audits_runs_one_run_and_bits(capsys, tmp_path):
 
 def test_what_has_no_noise_and_settings_of_another_audit_are_refused():
     with refused("noise to audit"):
-        command.audit(*command.parse_audit(D_PSGD.split()))
+        audited(D_PSGD.split())
     for flags, named in (
         (["--runs", "1", "--node", "2"], "node = 2"),
         (["--bits", "--canaries", "200"], "canaries = 200"),
@@ -93,6 +98,6 @@ def test_what_has_no_noise_and_settings_of_another_audit_are_refused():
         (["--runs", "1", "--folder", "mine"], "folder"),
     ):
         with refused(named):
-            command.parse_audit(flags)
+            audited(flags)
     with refused(retry=2):
-        command.audit(*command.parse_audit([*NOISY.split(), "--retry", "2"]))
+        audited([*NOISY.split(), "--retry", "2"])

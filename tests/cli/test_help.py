@@ -1,13 +1,12 @@
 """Help has at most 120 lines on a terminal of 80 columns, and no flag is missing from it."""
 
-import contextlib
+import json
 import re
 from typing import Any
 
 import pytest
-import tyro
 
-from jdfl.cli import _COMMANDS, flags, flags_of, functions_of, main
+from jdfl.cli import NAMES, describing, flags_of, main, parse, schema
 from jdfl.config import ALGORITHMS, CODECS, MECHANISMS, NETWORKS, PROBLEMS, STOPS, TIMES, UPDATES
 
 LIMIT = 120
@@ -37,10 +36,10 @@ def shown(capsys: Any, *args: str) -> str:
     return out
 
 
-@pytest.mark.parametrize("name", [*_COMMANDS, "list", "completion"])
+@pytest.mark.parametrize("name", [*NAMES, "list", "completion"])
 def test_every_command_has_short_help_with_a_line_for_every_general_flag(name, capsys):
     out = shown(capsys, name)
-    if name not in _COMMANDS:
+    if name not in NAMES:
         return
     listed = flags_of(name)
     places = [flag.name for flag in listed if flag.kinds]
@@ -72,32 +71,22 @@ def test_every_kind_explains_all_its_flags(place, kind, before, capsys):
             assert " ".join(flag.about.split()) in flat
 
 
-def of_tyro(name: str, args: Any, capsys: Any, monkeypatch: Any) -> set[str]:
-    """The flags that tyro itself knows, which parses them."""
-    seen: list[Any] = []
-    monkeypatch.setattr(flags, "_parsed", lambda args, kind, prog, **how: seen.append((kind, how)))
-    monkeypatch.setattr(flags, "refuse_typos", lambda *_: None)
-    with contextlib.suppress(AttributeError):  # of what was not parsed
-        functions_of(name)[0](list(args))
-    (kind, how) = seen[-1]
-    capsys.readouterr()
-    with pytest.raises(SystemExit):
-        tyro.cli(kind, args=["--help"], **how)
-    heads = re.findall(r"(?m)^[│| ]*(--[a-z][^ ,]+(?:, --[^ ,]+)*)", capsys.readouterr().out)
-    return {word.rstrip(".") for head in heads for word in head.split(", ")} - {"--help"}  # or the end of a sentence
-
-
-@pytest.mark.parametrize("name", _COMMANDS)
-def test_the_list_of_flags_is_what_tyro_parses(name, capsys, monkeypatch):
-    listed = {name for flag in flags_of(name) for name in flag.names}
-    monkeypatch.setattr(flags, "read", lambda _: "steps: 3")
-    args = ["somewhere"] if name in ("resume", "verify") else []
-    assert of_tyro(name, args, capsys, monkeypatch) == listed
+def test_the_file_of_the_command_line_is_what_the_classes_say():
+    """If not: python -m tools.register."""
+    assert describing.schema() == json.loads(schema.FILE.read_text(encoding="utf-8"))
 
 
 @pytest.mark.rotated(12)
 @pytest.mark.parametrize(("place", "kind", "before"), KINDS, ids=lambda one: one if isinstance(one, str) else "")
-def test_the_flags_of_every_kind_are_what_tyro_parses(place, kind, before, capsys, monkeypatch):
+def test_defaults_that_are_written_as_flags_change_nothing(place, kind, before):
     args = [*before, f"--{place}", kind]
-    listed = {name for flag in flags_of("run", *args) for name in flag.names}
-    assert of_tyro("run", args, capsys, monkeypatch) == listed
+    listed = flags_of("run", *args)
+    for flag in listed:
+        if flag.required:
+            args += [f"--{flag.name}", *["1"] * (1 if flag.open else len(flag.types))]
+    plain = parse("run", args)[1]
+    for flag in listed:
+        if flag.default not in (None, []) and not flag.required:
+            values = flag.default if isinstance(flag.default, list) else [flag.default] if flag.types else []
+            args += [flag.names[flag.default is False], *map(str, values)]
+    assert parse("run", args)[1] == plain

@@ -8,7 +8,7 @@ import pytest
 import jdfl
 from jdfl import config, testing
 from jdfl.base.arguments import settings
-from jdfl.cli import functions_of
+from jdfl.cli import parse
 from jdfl.codecs import round_trip, seal, unseal
 from jdfl.codecs.gpsp import working_sparsity
 from tests.refused import refused
@@ -131,8 +131,7 @@ def test_wrong_numbers_are_refused_by_name():
 def test_yaml_and_flags_take_a_number_or_a_list():
     for written, d in (("[80, 60]", (80, 60)), ("80", 80)):
         read = config.from_yaml(f"algorithm: {{kind: ceps, codec: {{kind: one-bit, d: {written}}}}}")
-        given, _ = functions_of("run")[0](
-            ["--algorithm.codec", "one-bit", "--algorithm.codec.d", *written.strip("[]").split(", ")]
-        )
+        words = ["--algorithm.codec", "one-bit", "--algorithm.codec.d", *written.strip("[]").split(", ")]
+        given = parse("run", words)[1]["config"]
         for codec in (read.algorithm.codec, given.algorithm.codec):
             assert codec.build() == jdfl.OneBit(d=d)

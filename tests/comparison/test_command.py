@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 import jdfl
 from jdfl import config
-from jdfl.cli import compare as command
-from jdfl.cli import main
+from jdfl.cli import main, parse
 from jdfl.lab import settings as compare
 from jdfl.lab.entries import DEFAULT
 from jdfl.lab.settings import CompareConfig, Entry, Settings, build, from_yaml, to_yaml
@@ -142,12 +141,12 @@ def test_defaults_are_the_librarys_and_the_help_has_a_file_that_can_be_read(caps
 
 
 def test_names_on_the_command_line_take_the_place_of_those_in_the_file():
-    found, options = command.parse_compare(
-        ["--config", "small.yaml", "--algorithms", "ceps", "ceps-paper", "--steps", "9"]
-    )
+    names = ["--algorithms", "ceps", "ceps-paper"]
+    found, options = parse("compare", ["--config", "small.yaml", *names, "--steps", "9"])[1].values()
     assert found.algorithms == (config.ALGORITHMS("ceps"), config.ALGORITHMS("ceps-paper"))
     assert (found.steps, found.problem.n, options.config) == (9, 20, Path("small.yaml"))
-    kept, _ = command.parse_compare(["--network", "ring", "--config", "small.yaml", "--no-tune", "--by=bytes"])
+    words = ["--network", "ring", "--config", "small.yaml", "--no-tune", "--by=bytes"]
+    kept = parse("compare", words)[1]["config"]
     assert len(kept.algorithms) == 3
     assert (kept.network.kind, kept.tune, kept.by) == ("ring", False, "bytes")
 
@@ -173,6 +172,6 @@ def test_every_kind_of_algorithm_can_be_named():
         needed = [f for f in dataclasses.fields(kind) if f.default is f.default_factory is dataclasses.MISSING]
         if needed:
             with refused("--config"):
-                compare.named((name,))
+                parse("compare", ["--algorithms", name])
         else:
-            assert compare.named((name,)) == (kind(),)
+            assert parse("compare", ["--algorithms", name])[1]["config"].algorithms == (kind(),)

@@ -21,7 +21,8 @@ from typing import Any
 import pytest
 import yaml
 
-from jdfl.cli import functions_of, main
+from jdfl import cli
+from jdfl.cli import main
 from tests.docs.blocks import ROOT, Block, blocks
 
 GENERATED = ("algorithms", "reference")  # folders of docs that a program fills
@@ -139,7 +140,7 @@ def parse(args: list[str], where: str) -> None:
     if name in AT_ONCE or "runs/NAME" in " ".join(rest) or name in ("resume", "verify"):
         return
     try:
-        functions_of(name)[0](rest)
+        cli.parse(name, rest)
     except SystemExit as stop:
         raise AssertionError(f"{where}: jdfl {' '.join(args)}") from stop
 

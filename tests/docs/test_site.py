@@ -17,7 +17,7 @@ import pytest
 
 import jdfl
 from jdfl.algorithms import REGISTRY
-from jdfl.cli import functions_of
+from jdfl.cli import parse
 from jdfl.config import build
 from tests.refused import refused
 
@@ -89,7 +89,7 @@ def test_the_command_of_a_page_makes_the_run_of_its_python_lines():
     for name, kind in REGISTRY.items():
         words = " ".join(examples.command(name)).split()
         assert words[:2] == ["jdfl", "run"]
-        config, _ = functions_of("run")[0](words[2:])
+        config = parse("run", words[2:])[1]["config"]
         algorithm, problem, network, stop = build(config)
         written = examples.example(name).algorithm(kind.__name__)
         assert repr(algorithm) == repr(eval(written, {"jdfl": jdfl}))
