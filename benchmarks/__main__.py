@@ -30,8 +30,8 @@ from benchmarks import page
 from benchmarks.common import FOLDER, Benchmark, Row, discover, read, show
 from experiments.common import cut_off, mortal
 from jdfl.engine.provenance import total, versions
-from jdfl.lab.files import placed
 from jdfl.store import jobs
+from jdfl.store.files import placed
 from jdfl.store.jobs import FailedJobsError, Jobs
 
 DRIFT = 1.1  # a range that is further away than this from that of the record has drifted

@@ -19,7 +19,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from jdfl.lab.results import environment
+from jdfl.results.folder import environment
 
 VERSIONS = ("python", "jax", "jaxlib", "numpy", "backend", "device", "devices")
 MEASURED, QUICK = (1024, 131_072), (64, 131_072)  # float32: 512 MiB, and 32 MiB that caches may hold

@@ -25,7 +25,7 @@ import jdfl
 from benchmarks.common import Options, Row, benchmark, row
 from jdfl.config import RunConfig, to_yaml
 from jdfl.engine.callbacks import Plan
-from jdfl.lab.results import tables, write_run
+from jdfl.results.folder import tables, write_run
 from jdfl.store import journal
 from jdfl.store.journal import Journal
 

@@ -35,8 +35,8 @@ from experiments import ledger, pages
 from experiments.common import compile_sooner, cut_off, mortal
 from experiments.gallery import Experiment, experiments, write_index
 from jdfl.engine.provenance import total, versions
-from jdfl.lab.files import placed
 from jdfl.store import jobs, manifest
+from jdfl.store.files import placed
 from jdfl.store.jobs import FailedJobsError, Jobs
 
 

@@ -18,8 +18,8 @@ __getattr__ = suggest.attributes(__name__, _public, __all__, _SPELT.get)
 
 hooks.register(
     plot=("jdfl.lab.plots", "of_result"),
-    save=("jdfl.lab.results", "write_run"),
+    save=("jdfl.results.folder", "write_run"),
     report=("jdfl.lab.overview", "write_report"),
     describe=("jdfl.lab.words", "of_result"),
-    html=("jdfl.lab.words", "html"),
+    figure=("jdfl.lab.drawing", "figure_of_run"),
 )

@@ -1,4 +1,4 @@
-from . import events, models, network, observers, privacy, problems, robust
+from . import events, models, network, observers, privacy, problems, results, robust
 from .algorithms import (
     ADDOPT,
     ADMM,
@@ -93,7 +93,6 @@ from .engine.accountant import account, account_plan, calibrate, paths, planned_
 from .engine.batch import repeat, sweep
 from .engine.callbacks import Budget, Callback, Deadline
 from .engine.checkpoint import Checkpoint
-from .engine.checkpoints import Checkpoints, read_checkpoint
 from .engine.data_ledger import DataLedger
 from .engine.progress import Progress
 from .engine.rates import Rate, linear_rate
@@ -101,14 +100,14 @@ from .engine.result import Result, Snapshot, Totals
 from .engine.runner import run
 from .engine.start import Options
 from .engine.stopping import all_of, consensus_below, gradient_below, objective_below
-from .lab import results
 from .lab.comparison import Comparison
 from .lab.entries import Entry, Tuning
 from .lab.experiment import Experiment, compare
-from .lab.stored import load
+from .lab.folder import load
 from .observers import Exposure, Pairs, observe, observe_pairs
 from .privacy import ExactGaussian, Gaussian, Guarantee, Laplace, PrivacyReport, analytic_gaussian, classical_gaussian
 from .problems import from_arrays, from_loss, from_model
+from .results.checkpoints import Checkpoints, read_checkpoint
 
 __version__: str
 

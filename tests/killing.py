@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from jdfl.engine.records import SNAPSHOTS
+from jdfl.results.checkpoints import SNAPSHOTS
 from jdfl.store import lease, manifest, snapshots
 
 
@@ -24,8 +24,8 @@ def differences(one: Path, other: Path) -> list[str]:
         if mine != theirs:
             found.append(f"{name}: {mine!r:.200} is {theirs!r:.200}")
     mine, theirs = (snapshots.read(folder / SNAPSHOTS) for folder in (one, other))
-    if _plain(mine.told) != _plain(theirs.told):
-        found.append(f"checkpoint: {_plain(mine.told)!r:.300} is {_plain(theirs.told)!r:.300}")
+    if _plain(mine.plain) != _plain(theirs.plain):
+        found.append(f"checkpoint: {_plain(mine.plain)!r:.300} is {_plain(theirs.plain)!r:.300}")
     if mine.number != theirs.number or list(mine.arrays) != list(theirs.arrays):
         found.append(f"checkpoint {mine.number} of {list(mine.arrays)} is {theirs.number} of {list(theirs.arrays)}")
     else:
@@ -38,16 +38,14 @@ def differences(one: Path, other: Path) -> list[str]:
 
 
 def _names(folder: Path) -> set[str]:
-    """Of all files, and of the folders of checkpoints."""
-    kept = folder / SNAPSHOTS
-    files = (path for path in folder.rglob("*") if path.is_file() and not path.is_relative_to(kept))
+    """Of all files."""
     assert not (folder / lease.NAME).exists()
-    return {str(path.relative_to(folder)) for path in (*files, *kept.glob("*"))}
+    return {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
 
 
 def _content(path: Path) -> Any:
     """What is compared of a file."""
-    if path.is_dir() or path.name in (lease.LOG, manifest.PRIVATE):  # of which two runs have others
+    if path.parent.name == SNAPSHOTS or path.name in (lease.LOG, manifest.PRIVATE):  # of which two runs have others
         return None
     if path.name == manifest.NAME:
         return sorted(name for name in json.loads(path.read_text())["files"] if not name.startswith(SNAPSHOTS))

@@ -11,7 +11,7 @@ import pytest
 import jdfl
 from jdfl.cli import main
 from jdfl.config import from_yaml
-from jdfl.lab.results import read_run
+from jdfl.results.folder import read_run
 from jdfl.store import manifest
 
 SMALL = "--problem.m 4 --problem.n 20 --problem.s 2 --problem.rows 5 9 --network complete --stop none --steps 6"

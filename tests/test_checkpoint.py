@@ -11,9 +11,9 @@ import pytest
 import jdfl
 from jdfl.base.keys import key_digest
 from jdfl.engine.checkpoint import Checkpoint
-from jdfl.engine.checkpoints import read_checkpoint
-from jdfl.lab.results import write_run
 from jdfl.privacy import Ledger
+from jdfl.results.checkpoints import read_checkpoint, write_checkpoint
+from jdfl.results.folder import write_run
 from tests.contract.table import GOSSIP, TABLE, Row
 from tests.refused import refused
 from tests.toy import FEW, SLOW, network, problem, regression, run
@@ -53,7 +53,7 @@ def check_same(one: jdfl.Result, other: jdfl.Result) -> None:
 def test_a_resumed_run_is_the_unbroken_one_bit_for_bit(row: Row, tmp_path):
     whole, part = go(row.algorithm, 11), go(row.algorithm, 5)
     assert part.history["round"].tolist() == [0, 2, 4, 5]
-    path = Checkpoint.of(part).write(tmp_path / "checkpoints")
+    write_checkpoint(path := tmp_path / "checkpoints", Checkpoint.of(part))
     check_same(go(row.algorithm, 11, resume=part), whole)
     check_same(go(row.algorithm, 11, resume=read_checkpoint(path, row.algorithm, problem(), network())), whole)
 
@@ -151,7 +151,7 @@ def test_a_file_is_the_run_wherever_it_is_read(part, tmp_path):
 def test_warnings_of_the_past_stay(part, tmp_path):
     """What the first rounds did stays said, be it of the algorithm or of the stop rule that ended them."""
     past = replace(part, guarantee=replace(part.guarantee, warnings=("a",)), privacy_warnings=("b",))
-    path = Checkpoint.of(past).write(tmp_path / "checkpoints")
+    write_checkpoint(path := tmp_path / "checkpoints", Checkpoint.of(past))
     for before in (past, read_checkpoint(path, PRIVATE, problem(), network())):
         result = go(PRIVATE, 6, resume=before)
         assert jdfl.account(result).warnings == ("a", "b")
@@ -194,7 +194,7 @@ def test_other_settings_are_refused_with_the_difference(part, tmp_path):
     for words, given in (("key", {"key": 4}), ("steps = 4", {"steps": 4}), ("metrics", {"metrics": ["objective"]})):
         with refused(words):
             go(PRIVATE, **({"steps": 11} | given), resume=part)
-    path = Checkpoint.of(part).write(tmp_path / "checkpoints")
+    write_checkpoint(path := tmp_path / "checkpoints", Checkpoint.of(part))
     other = PRIVATE.replace(lr=0.03)
     for memory in (part, read_checkpoint(path, other, problem(), network())):
         with refused("algorithm.lr: was 0.02, is 0.03"):
@@ -209,7 +209,8 @@ def test_other_settings_are_refused_with_the_difference(part, tmp_path):
 
 
 def test_another_runs_state_is_refused(part, tmp_path):
-    path, small = Checkpoint.of(part).write(tmp_path / "checkpoints"), regression(n=9)
+    write_checkpoint(path := tmp_path / "checkpoints", Checkpoint.of(part))
+    small = regression(n=9)
     with refused("problem.data.0: was float32[6, 8, 20], is float32[6, 8, 9]"):
         go(PRIVATE, 11, problem=small, resume=part)
     with refused("float32[6, 9]", "float32[6, 20]"):
@@ -224,7 +225,7 @@ def test_another_runs_state_is_refused(part, tmp_path):
 
 def test_another_algorithms_state_is_refused(tmp_path):
     quiet = go(jdfl.DPSGD(lr=0.02), 3)
-    path = Checkpoint.of(quiet).write(tmp_path / "checkpoints")
+    write_checkpoint(path := tmp_path / "checkpoints", Checkpoint.of(quiet))
     half = jdfl.Dense("float16")  # no messages, messages of another size, more arrays, as many of the same shape
     for other in (jdfl.LocalOnly(lr=0.02), jdfl.DPSGD(lr=0.02, codec=half), jdfl.DSGT(lr=0.02), jdfl.DFedSAM(lr=0.02)):
         with refused("resumed"):

@@ -11,8 +11,8 @@ from jdfl.cli import audit as audit_command
 from jdfl.cli import main, parse
 from jdfl.config import NETWORKS, RunConfig
 from jdfl.engine.progress import Progress
-from jdfl.lab.results import read_run
 from jdfl.problems import NAMES
+from jdfl.results.folder import read_run
 
 TINY = "--problem.m 4 --problem.n 20 --problem.s 2 --problem.rows 5 9 --algorithm.s 2 --algorithm.periods 2 3"
 TINY = [*TINY.split(), "--algorithm.codec", "dense", "--network", "complete", "--steps", "6"]

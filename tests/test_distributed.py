@@ -141,7 +141,7 @@ def test_if_one_dies_the_other_ends_and_the_last_checkpoint_goes_on_elsewhere(tm
     try:
         for _ in range(120):
             time.sleep(0.5)
-            if list((tmp_path / "run").glob("*/checkpoints/*0")):
+            if list((tmp_path / "run").glob("*/checkpoints/*0.npz")):
                 break
         time.sleep(5)
         assert [process.poll() for process in both] == [None, None]

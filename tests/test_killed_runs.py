@@ -16,9 +16,9 @@ import jdfl
 from jdfl.cli import main
 from jdfl.cli.running import Views
 from jdfl.engine.progress import Progress
-from jdfl.engine.records import JOURNAL, SNAPSHOTS
 from jdfl.engine.result import Result, Snapshot
-from jdfl.lab.results import read_run
+from jdfl.results.checkpoints import JOURNAL, SNAPSHOTS
+from jdfl.results.folder import read_run
 from jdfl.store import lease
 from tests import toy
 from tests.counting import note
@@ -98,7 +98,7 @@ def test_a_run_that_is_cut_off_on_its_way_and_while_its_end_is_written(monkeypat
             main([*command, "killed"])
     folder, resume = Path("killed"), ["--quiet", "--checkpoint-every", "3"]
     (folder / ".0123456789ab.partial.params.npz").touch()
-    (folder / SNAPSHOTS / "9.orbax-checkpoint-tmp-1").mkdir()
+    (folder / SNAPSHOTS / ".0123456789ab.partial.9.npz").touch()
     with monkeypatch.context() as patch:
         patch.setattr(Views, "end", dies)
         with pytest.raises(MemoryError):

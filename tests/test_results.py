@@ -10,9 +10,10 @@ import pytest
 
 import jdfl
 from jdfl.cli import main
-from jdfl.lab import results
-from jdfl.lab.results import FILES, new_run_folder, read_run, write_run
-from jdfl.lab.summary import spread_text, summary, summary_text
+from jdfl.cli.runs import spread_text
+from jdfl.results import folder as results
+from jdfl.results.folder import FILES, new_run_folder, read_run, write_run
+from jdfl.results.summary import summary, summary_text
 from tests.refused import refused
 
 pytestmark = pytest.mark.usefixtures("undrawn")

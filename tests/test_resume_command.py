@@ -16,9 +16,9 @@ import jdfl
 from jdfl.cli import main
 from jdfl.cli.running import Views
 from jdfl.engine.progress import Progress
-from jdfl.engine.records import JOURNAL, RECORDS, SNAPSHOTS
 from jdfl.engine.result import Snapshot
-from jdfl.lab.results import read_run
+from jdfl.results.checkpoints import JOURNAL, RECORDS, SNAPSHOTS
+from jdfl.results.folder import read_run
 from jdfl.store import journal, manifest, snapshots
 
 TINY = ["--problem.m", "4", "--problem.n", "20", "--problem.s", "2", "--problem.rows", "5", "9"]
@@ -174,7 +174,7 @@ def test_other_versions_are_refused_or_accepted(copy, capsys, monkeypatch):
     assert main(["resume", "mine", "--steps", "9"]) == 2
     assert "is 9.9." in capsys.readouterr().err
     assert main(["resume", "mine", "--steps", "9", "--any-version", "--quiet"]) == 0
-    assert "made before by other code" in str(snapshots.read(folder / SNAPSHOTS).told["warnings"])
+    assert "made before by other code" in str(snapshots.read(folder / SNAPSHOTS).plain["warnings"])
 
 
 @pytest.mark.rotated(2)
@@ -210,15 +210,15 @@ def test_the_same_command_given_again_goes_on_and_then_does_nothing(whole, monke
 
 @pytest.mark.filterwarnings("default")
 def test_a_checkpoint_that_cannot_be_written_does_not_end_a_run(monkeypatch, capsys):
-    write, calls = snapshots.Writer.write, []
+    write, calls = snapshots.write, []
 
-    def full(self, number, arrays, told):
+    def full(folder, number, arrays, plain):
         calls.append(number)
         if len(calls) <= 2:
             raise OSError("Could not write a checkpoint: no space left")
-        write(self, number, arrays, told)
+        write(folder, number, arrays, plain)
 
-    monkeypatch.setattr(snapshots.Writer, "write", full)
+    monkeypatch.setattr(snapshots, "write", full)
     assert main([*RUN, *LONG, *OFTEN, "--quiet", "--folder", "mine"]) == 0
     assert "no space left; the run goes on" in capsys.readouterr().err
     assert snapshots.newest(Path("mine", SNAPSHOTS)) == 9

@@ -10,9 +10,9 @@ import pytest
 
 import jdfl
 from jdfl.cli import main
-from jdfl.engine.records import JOURNAL, RECORDS
-from jdfl.lab.files import write
+from jdfl.results.checkpoints import JOURNAL, RECORDS
 from jdfl.store import journal, manifest
+from jdfl.store.files import write
 from jdfl.store.journal import Journal
 
 ROOT = Path(__file__).parent.parent

@@ -8,8 +8,8 @@ import pandas as pd
 import pytest
 
 from jdfl.cli import main
-from jdfl.lab.files import write
 from jdfl.store import lease, manifest
+from jdfl.store.files import write
 from tests.test_crash_points import SMALL, WORK
 
 pytestmark = [pytest.mark.filterwarnings("ignore"), pytest.mark.usefixtures("undrawn", "here")]

@@ -3,9 +3,10 @@
 import numpy as np
 
 import jdfl
-from jdfl.engine.records import JOURNAL, history_of
 from jdfl.lab import watch
-from jdfl.lab.watch import Watch, links_of, releases, split_of
+from jdfl.lab.watch import Watch, links_of, split_of
+from jdfl.results.checkpoints import JOURNAL, history_of
+from jdfl.results.folder import releases
 from jdfl.store import journal
 from tests.later import Later
 from tests.toy import regression

@@ -11,17 +11,16 @@ from jdfl.algorithms.program import planned
 from jdfl.base import checks
 from jdfl.cli import flags
 from jdfl.config import RunConfig, build, intended, key_of, ledger_of, run_key_of
-from jdfl.engine.checkpoints import read_checkpoint
 from jdfl.engine.compiling import use_cache
-from jdfl.engine.outcome import READS_DATA
 from jdfl.engine.provenance import Provenance, settings_of
-from jdfl.engine.records import SNAPSHOTS, read_record
+from jdfl.engine.result import READS_DATA
 from jdfl.engine.spending import guarantee_of, unspent
 from jdfl.observers import observe
 from jdfl.privacy import ExactGaussian, GaussianEvent, LaplaceEvent, Sampled, epsilon
 from jdfl.privacy.accounting import delta_for_noise
 from jdfl.privacy.mechanisms import event_of
 from jdfl.privacy.report import KEYS, upper
+from jdfl.results.checkpoints import SNAPSHOTS, read_checkpoint, read_record
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

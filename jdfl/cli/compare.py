@@ -17,7 +17,6 @@ from jdfl.engine.progress import announced
 from jdfl.engine.provenance import versions
 from jdfl.engine.result import BAD
 from jdfl.lab.comparison import Comparison
-from jdfl.lab.files import write
 from jdfl.lab.folder import fill
 from jdfl.lab.settings import (
     CompareConfig,
@@ -25,9 +24,10 @@ from jdfl.lab.settings import (
     from_yaml,
     to_yaml,
 )
-from jdfl.lab.summary import finite
 from jdfl.lab.table import wrapped
+from jdfl.results.summary import finite
 from jdfl.store import jobs, lease, manifest
+from jdfl.store.files import write
 from jdfl.store.lease import HeldError, LostError
 
 _CONFIG = "config.yaml"
@@ -166,7 +166,7 @@ def experiment_of(folder: Path) -> jdfl.Experiment:
 def _settings(folder: Path) -> str:
     """The settings in the folder of a comparison; ValueError where somebody has changed them."""
     text = flags.read(str(folder / _CONFIG))
-    manifest.check_signed(text, folder / _CONFIG, required=False)
+    manifest.check_signed(text, folder / _CONFIG)
     return text
 
 

@@ -11,7 +11,7 @@ from jdfl.cli import schema
 from jdfl.cli.schema import Flag, Given, Node
 from jdfl.config import RunConfig, from_yaml, yaml_text
 from jdfl.config.kinds import members
-from jdfl.engine.records import check_settings
+from jdfl.store.manifest import check_signed
 
 POSITIONAL = "written without a flag"
 Folders = Annotated[tuple[Path, ...], POSITIONAL]
@@ -114,7 +114,7 @@ def config_of(folder: Path) -> RunConfig:
     """The settings of a run in its folder; ValueError where somebody has changed the file."""
     file = folder / "config.yaml"
     text = read(str(file))
-    check_settings(text, file)
+    check_signed(text, file)
     return from_yaml(text)
 
 

@@ -207,12 +207,12 @@ class Export:
 
 def export(options: Export) -> int:
     """Write the tables of a run and say where they are; returns the exit status."""
-    from jdfl.lab import results
+    from jdfl.results.folder import export as write_tables
 
     if len(options.folders) != 1:
         raise ValueError(f"Expected the folder of one run after `jdfl export`, got {len(options.folders)}.")
     (folder,) = options.folders
-    files = [str(path) for path in results.export(folder, options.to)]
+    files = [str(path) for path in write_tables(folder, options.to)]
     ended = (folder / manifest.NAME).is_file()
     print(json.dumps({"files": files, "ended": ended}) if options.json else "\n".join(files))
     if not ended:

@@ -23,21 +23,20 @@ from jdfl.engine.accountant import check_account
 from jdfl.engine.booking import RESERVED
 from jdfl.engine.callbacks import Callback, Deadline
 from jdfl.engine.checkpoint import Checkpoint
-from jdfl.engine.checkpoints import Checkpoints
 from jdfl.engine.compiling import use_cache
 from jdfl.engine.data_ledger import Intent
 from jdfl.engine.progress import Progress
-from jdfl.engine.records import JOURNAL, RECORD, SNAPSHOTS, read_record
 from jdfl.engine.result import Result, Snapshot
 from jdfl.engine.spending import guarantee_of, records_of
 from jdfl.engine.start import Plan, check_settings, execution
-from jdfl.lab.files import tidy
-from jdfl.lab.results import begin_run, end_run, new_run_folder
-from jdfl.lab.summary import summary_text
 from jdfl.lab.trackers import Trackers
 from jdfl.lab.watch import Watch, returns
 from jdfl.privacy import report
+from jdfl.results.checkpoints import JOURNAL, RECORD, SNAPSHOTS, Checkpoints, read_record
+from jdfl.results.folder import begin_run, end_run, new_run_folder
+from jdfl.results.summary import summary_text
 from jdfl.store import jobs, lease, manifest, snapshots
+from jdfl.store.files import tidy
 from jdfl.store.lease import HeldError, LostError, UnwrittenError
 
 Written = TypeVar("Written")

@@ -3,8 +3,12 @@
 import dataclasses
 import json
 import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from statistics import fmean
 from typing import Any
+
+import numpy as np
 
 from jdfl.base import checks
 from jdfl.base.keys import key_file
@@ -13,12 +17,12 @@ from jdfl.cli.running import STATUSES, Running, Session, begun, status_of
 from jdfl.config import RunConfig, build, settled
 from jdfl.devices import processes
 from jdfl.engine.booking import Room
-from jdfl.engine.checkpoints import read_checkpoint
 from jdfl.engine.provenance import COMPUTED, Provenance
-from jdfl.engine.records import JOURNAL, RECORDS, SNAPSHOTS
 from jdfl.engine.result import BAD, CUTS
-from jdfl.lab.results import read_run
-from jdfl.lab.summary import spread_text
+from jdfl.lab.table import PM, half_width, rounded
+from jdfl.results.checkpoints import JOURNAL, RECORDS, SNAPSHOTS, read_checkpoint
+from jdfl.results.folder import read_run
+from jdfl.results.summary import together
 from jdfl.store import journal, manifest, snapshots
 
 _OTHER_CODE = (
@@ -123,6 +127,18 @@ def run(config: RunConfig, options: Options) -> int:
     if options.json and told:
         print(json.dumps(told[0] if options.repeats == 1 else told, indent=2, allow_nan=False, default=str))
     return status
+
+
+def spread_text(runs: Sequence[Mapping[str, Any]]) -> str:
+    """Means over `runs` of one setting with 95 % intervals, given by their summaries, as Markdown."""
+    rows = [{"rounds": one["rounds"], "bytes": one["bytes"], **one["metrics"]} for one in runs]
+    lines = [f"| over runs | mean {PM} | runs |", "| --- | ---: | ---: |"]
+    for name in rows[0]:
+        values = [row[name] for row in rows if row[name] is not None]
+        mean = rounded(fmean(values), half_width(np.array(values, float))) if values else "none"
+        lines.append(f"| {name} | {mean} | {len(values)} |")
+    spent = together(runs)
+    return "\n".join(lines) + "\n" + ("" if spent is None else f"\n{spent.statement()}\n")
 
 
 def _again(folder: Path, config: RunConfig, options: Options) -> int:

@@ -21,13 +21,13 @@ from jdfl.engine.compiling import use_cache
 from jdfl.engine.metrics import REGISTRY
 from jdfl.engine.provenance import versions
 from jdfl.engine.result import BAD
-from jdfl.lab.files import write
 from jdfl.lab.points import REFUSED, field_of
 from jdfl.lab.study import Study, best_first, one_after_another, submitted, together, write_page
-from jdfl.lab.summary import finite
 from jdfl.lab.table import PM, Cell, Grid, fitted, markdown, rounded, wrapped
 from jdfl.lab.table import write as write_text
+from jdfl.results.summary import finite
 from jdfl.store import jobs
+from jdfl.store.files import write
 
 _CONFIG = "study.yaml"
 _SHOWN = 20  # points

@@ -17,12 +17,12 @@ from jdfl.cli.running import Running, Session
 from jdfl.config import RunConfig, StudyConfig, from_yaml
 from jdfl.engine.compiling import use_cache
 from jdfl.engine.provenance import Provenance
-from jdfl.engine.records import JOURNAL, RECORDS, history_of
 from jdfl.engine.result import Result, Snapshot
 from jdfl.lab.comparison import Comparison
 from jdfl.lab.points import run_group
 from jdfl.lab.study import CURVES, RUNS, Study, writable
 from jdfl.lab.watch import returns
+from jdfl.results.checkpoints import JOURNAL, RECORDS, history_of
 from jdfl.store import journal, manifest
 from jdfl.store.jobs import Jobs
 

@@ -20,9 +20,8 @@ from jdfl.engine.compiling import Clock, Spent
 from jdfl.engine.data_ledger import DataLedger, Intent
 from jdfl.engine.invariants import least, shared_by
 from jdfl.engine.metrics import Metric, default_metrics, referenced, resolve
-from jdfl.engine.outcome import as_chunk, assemble
 from jdfl.engine.provenance import checksums, computed, provenance, settings_of
-from jdfl.engine.result import Result, Tally
+from jdfl.engine.result import Result, Tally, as_chunk, assemble
 from jdfl.engine.spending import guarantee_of, planned_by_all, watched
 from jdfl.engine.start import Options, Plan, check_counters, check_run, check_settings, made_of
 from jdfl.engine.stepping import with_field

@@ -1,12 +1,7 @@
-"""A run's progress: everything that goes from one round to the next, and what has been counted so far.
-
-On disk the state's arrays have positions instead of names, so that reading them needs the run's algorithm, problem and
-network, from which the shapes follow; the file contains no code. The ledger of releases is part of it.
-"""
+"""A run's progress: everything that goes from one round to the next, and what has been counted so far."""
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
-from pathlib import Path
+from dataclasses import dataclass, replace
 from typing import Any
 
 import jax
@@ -19,14 +14,12 @@ from jdfl.base.run_keys import RunKey
 from jdfl.engine import loop
 from jdfl.engine.metrics import COUNTS
 from jdfl.engine.provenance import COMPUTED, Provenance
-from jdfl.engine.records import JOURNAL, RECORD, SNAPSHOTS, append, origin_of, rows_of, write_record
 from jdfl.engine.result import BAD, Ending, Result, Tally
 from jdfl.privacy import Ledger
-from jdfl.store import snapshots
-from jdfl.store.journal import Journal, Position
+from jdfl.store.journal import Position
+from jdfl.store.manifest import PRIVATE
 
-FORMAT = 7
-_TOLD = 5  # differences
+_SHOWN = 5  # differences
 _REMEDY = "Resume with the algorithm, problem, network and kernels of that run."
 
 
@@ -35,8 +28,8 @@ class Checkpoint:
     """The progress of a run after `rounds` rounds.
 
     It has everything that `jdfl.run(..., resume=...)` needs to continue as if the run had not been interrupted.
-    `read_checkpoint` reads one from a folder, `Checkpoint.of` makes one of a result. It contains the exact `state` of
-    the nodes, which no privacy guarantee covers.
+    `read_checkpoint` reads one from the folder of a run, `Checkpoint.of` makes one of a result. It contains the exact
+    `state` of the nodes, which no privacy guarantee covers.
     """
 
     rounds: int
@@ -70,8 +63,7 @@ class Checkpoint:
 
         Raises ValueError for one without a state, and for one that diverged or violated an invariant.
 
-        Results of `sweep` and `repeat` have no state. Use it to write a result into a folder; `jdfl.run` takes a result
-        to resume as it is.
+        Results of `sweep` and `repeat` have no state. `jdfl.run` takes a result to resume as it is.
         """
         if isinstance(result.state, Absent):
             raise ValueError(str(result.state))
@@ -121,7 +113,7 @@ class Checkpoint:
         if digests != (self.key, self.private_key):
             raise ValueError(
                 f"Expected the key of the run that is resumed, whose digest is {self.private_key}, got one of "
-                f"{key.digest}. Leave key as it was, and keep the file {RECORD} of a folder; what comes next is drawn "
+                f"{key.digest}. Leave key as it was, and keep the file {PRIVATE} of a folder; what comes next is drawn "
                 "from the key and from the number of the round."
             )
         if steps < self.rounds:
@@ -194,67 +186,6 @@ class Checkpoint:
         tally.base, tally.rows = dict(self.sums), [dict(row) for row in self.history.to_dict("records")]
         return tally
 
-    def write(self, folder: str | Path) -> Path:
-        """Write it into a folder, with a journal of the records so far; returns the folder. `read_checkpoint` reads it.
-
-        Raises FileExistsError for a folder that has the journal of a run, and OSError where it cannot be written.
-        """
-        folder = Path(folder)
-        folder.mkdir(parents=True, exist_ok=True)
-        records = Journal.create(folder / JOURNAL, self.origin)
-        writer = snapshots.Writer(folder / SNAPSHOTS)
-        try:
-            place = append(records, rows_of(self.history))
-            records.sync()
-            if self.run_key is not None and self.ledger.event is not None:
-                write_record(folder, self.run_key)
-            writer.write(self.rounds, *self.stored(place))
-        finally:
-            records.close()
-            writer.close()
-        return folder
-
-    @property
-    def origin(self) -> dict[str, str]:
-        """What distinguishes the journal of this run from those of others: its key, and its settings."""
-        return origin_of(self.key, self.provenance)
-
-    def stored(self, place: Position) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-        """All of it but for what the journal has, as arrays, leaves of the state [...] among them, and plain data.
-
-        Leaves are named leaf0, leaf1, ... in the order of the state's tree. The plain data are for JSON. There is no
-        code in either. `place` is where the journal has the records before the last.
-        """
-        arrays = {f"leaf{i}": np.asarray(leaf) for i, leaf in enumerate(jax.tree.leaves(self.state))}
-        plain = {
-            "format": FORMAT,
-            "rounds": self.rounds,
-            "leaves": len(arrays),
-            "ledger": self.ledger.as_dict(),
-            "key": self.key,
-            "private key": self.private_key,
-            "token": self.token,
-            "released": list(self.released),
-            "sums": {name: str(value) for name, value in self.sums.items()},
-            "message_bits": self.message_bits,
-            "warnings": list(self.warnings),
-            "ending": self.ending,
-            "reason": self.reason,
-            "seconds": self.seconds,
-            "compile_seconds": self.compile_seconds,
-            "provenance": None if self.provenance is None else asdict(self.provenance),
-            "journal": list(place),
-        }
-        arrays["communications"], arrays["releases"] = self.communications, self.releases
-        if self.clock is not None:
-            arrays["clock"] = self.clock
-        if self.moments:
-            arrays["moments"] = np.fromiter(self.moments, np.int64)
-            arrays["moments_releases"] = np.stack(list(self.moments.values()))
-        last = rows_of(self.history[-1:])
-        arrays |= {f"last {name}": last[name] for name in last.dtype.names or ()}
-        return arrays, plain
-
 
 def _with_computed(result: Result) -> Provenance:
     """The provenance of a result, with the digest of what it computes."""
@@ -266,8 +197,8 @@ def _with_computed(result: Result) -> Provenance:
 
 def _listed(differences: list[str]) -> str:
     """The first few."""
-    more = len(differences) - _TOLD
-    return "; ".join(differences[:_TOLD]) + (f"; and {more} more" if more > 0 else "")
+    more = len(differences) - _SHOWN
+    return "; ".join(differences[:_SHOWN]) + (f"; and {more} more" if more > 0 else "")
 
 
 def check_leaves(leaves: list[Any], wanted: list[Any], place: str) -> None:

@@ -10,12 +10,10 @@ import fcntl
 import hashlib
 import json
 import math
-import os
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple, Self
-from uuid import uuid4
 
 import numpy as np
 
@@ -25,6 +23,7 @@ from jdfl.privacy.accounting import scheduled
 from jdfl.privacy.analytic import check_delta
 from jdfl.privacy.ledger import total_epsilon
 from jdfl.privacy.report import check_claim, check_relation, plain, upper, whom
+from jdfl.store.files import placed, sync_path
 
 _VERSION = 2
 
@@ -137,20 +136,9 @@ def write(path: Path, content: Content) -> None:
         "data": content.data,
         "runs": {run: entry.as_dict() for run, entry in content.entries.items()},
     }
-    partial = path.with_name(f".{path.name}.{uuid4().hex[:12]}")
-    try:
-        with partial.open("w", encoding="utf-8") as file:
-            json.dump({**values, "sha256": _checksum(values)}, file)
-            file.flush()
-            os.fsync(file.fileno())
-        partial.replace(path)
-    finally:
-        partial.unlink(missing_ok=True)
-    folder = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
+    with placed(path) as place:
+        place.write_text(json.dumps({**values, "sha256": _checksum(values)}), encoding="utf-8")
+    sync_path(path.parent)
 
 
 def read(path: Path) -> Content:
@@ -351,9 +339,8 @@ class Hold:
 
     def write(self, file: Path) -> None:
         """Write it for `of`, whole or not at all."""
-        partial = file.with_name(f".{uuid4().hex[:12]}.partial.{file.name}")
-        partial.write_text(json.dumps(self._runs), encoding="utf-8")
-        partial.replace(file)
+        with placed(file) as place:
+            place.write_text(json.dumps(self._runs), encoding="utf-8")
 
     def end(self, ended: "Mapping[str, Ended]") -> Standing:
         """Lower a reservation to the actual releases of the runs."""

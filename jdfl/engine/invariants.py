@@ -256,38 +256,36 @@ def _slack(a: Array, graph: Graph | None) -> float:
     return m * (TOLERANCE + terms * eps + (m + terms) * float(jnp.finfo(a.dtype).eps))
 
 
+_GRAPH = "; look at network.at({before}, key), the graph of that round"
+_TEXTS = {
+    Rule.MASS: (
+        "push-sum weights whose sum over all nodes stays {m}, got {value:.6g} {when}, of no single node; all weight "
+        "that leaves a node must arrive somewhere"
+    ),
+    Rule.COUNTER: (
+        "counts of messages, gradients, communications and releases >= 0, got {value:.0f} at node {node} {when}; look "
+        "at what the step counts"
+    ),
+    Rule.ROW: "rows of the mixing matrix that sum to 1, got {value:.6g} in row {node} {when}" + _GRAPH,
+    Rule.COLUMN: "columns of the mixing matrix that sum to 1, got {value:.6g} in column {node} {when}" + _GRAPH,
+    Rule.NEGATIVE: (
+        "weights >= 0, as in all rounds that were checked before the run, got {value:.6g} in row {node} of the mixing "
+        "matrix {when}, with which differences between nodes may grow" + _GRAPH
+    ),
+    Rule.SHARE: "push-sum weights > 0, got {value:.6g} at node {node} {when}; give every node a self_weight > 0",
+    Rule.RELEASES: (
+        "at most the {planned} planned releases of node {node}, got {value:.0f} {when}; what a step releases must not "
+        "depend on anything that the plan does not know"
+    ),
+    Rule.CLOCK: (
+        "a simulated clock that never goes back, got one of node {node} that moved by {value:.6g} s {when}; times of "
+        "computing and travelling must be finite and >= 0"
+    ),
+}
+
+
 def what_is_broken(rule: Rule, node: int, value: float, rounds: int, m: int, planned: Any) -> str:
     """The violation of a rule in words (on the host)."""
     when = f"in round {rounds}" if rounds else "before the first round"
-    look = f"look at network.at({rounds - 1}, key), the graph of that round"
-    if rule in (Rule.ROW, Rule.COLUMN):
-        line = "row" if rule == Rule.ROW else "column"
-        return f"expected {line}s of the mixing matrix that sum to 1, got {value:.6g} in {line} {node} {when}; {look}"
-    if rule == Rule.NEGATIVE:
-        return (
-            f"expected weights >= 0, as in all rounds that were checked before the run, got {value:.6g} in row {node} "
-            f"of the mixing matrix {when}, with which differences between nodes may grow; {look}"
-        )
-    if rule == Rule.SHARE:
-        return (
-            f"expected push-sum weights > 0, got {value:.6g} at node {node} {when}; give every node a self_weight > 0"
-        )
-    if rule == Rule.MASS:
-        return (
-            f"expected push-sum weights whose sum over all nodes stays {m}, got {value:.6g} {when}, of no single node; "
-            "all weight that leaves a node must arrive somewhere"
-        )
-    if rule == Rule.RELEASES:
-        return (
-            f"expected at most the {int(planned[node])} planned releases of node {node}, got {int(value)} {when}; what "
-            "a step releases must not depend on anything that the plan does not know"
-        )
-    if rule == Rule.CLOCK:
-        return (
-            f"expected a simulated clock that never goes back, got one of node {node} that moved by {value:.6g} s "
-            f"{when}; times of computing and travelling must be finite and >= 0"
-        )
-    return (
-        f"expected counts of messages, gradients, communications and releases >= 0, got {int(value)} at node {node} "
-        f"{when}; look at what the step counts"
-    )
+    most = None if planned is None else int(planned[node])
+    return f"expected {_TEXTS[rule]}".format(node=node, value=value, when=when, before=rounds - 1, m=m, planned=most)

@@ -66,7 +66,7 @@ class Progress(Callback):
         self._first = None
         if processes.leads():
             before = 0 if plan.before is None else plan.before.rounds
-            self._screen.show(self._named("compiling"), before, plan.steps, "")
+            self._show(self._named("compiling"), before, plan.steps, "")
 
     def announce(self, label: str, what: str) -> None:
         """Show what a comparison does now, such as "D-PSGD: tuning 3/5, compiling".
@@ -75,11 +75,12 @@ class Progress(Callback):
             label: The label of the method.
             what: What begins with it, in words.
         """
-        self._screen.show(f"{label}: {what}", 0, None, "")
+        self._show(f"{label}: {what}", 0, None, "")
 
     def close(self) -> None:
         """End the line, which keeps the last state, also after a run that failed."""
-        self._screen.close()
+        if self._screen is not None:
+            self._screen.close()
 
     def __call__(self, now: Snapshot) -> None:
         """Show the state after a chunk of rounds."""
@@ -96,12 +97,16 @@ class Progress(Callback):
             notes.append(f"{shown.replace('_', ' ')} {now.row[shown]:.4g}")
         if "bytes" in now.row:
             notes.append(decimal(int(now.row["bytes"])))
-        if self._epsilon is not None and self._screen.shows and here >= self._due:
+        if self._epsilon is not None and self._screen is not None and here >= self._due:
             self._spent = f"epsilon {upper(self._epsilon(now.releases()), 3)}"
             took = time.monotonic() - here
             self._due = here + max(_APART, _PATIENCE * took)
         notes += [self._spent] if self._spent else []
-        self._screen.show(self._named("rounds"), now.rounds, now.steps, "  ".join(notes))
+        self._show(self._named("rounds"), now.rounds, now.steps, "  ".join(notes))
+
+    def _show(self, text: str, done: int, total: int | None, note: str) -> None:
+        if self._screen is not None:
+            self._screen.show(text, done, total, note)
 
     def _named(self, what: str) -> str:
         return f"{self._label}: {what}" if self._label else what
@@ -128,98 +133,70 @@ def announced(progress: "bool | Announce | Progress | None" = None) -> Generator
         yield progress
 
 
-class _Screen:
-    """A place where progress is shown: nowhere, or as the subclasses do it."""
-
-    shows = False
-
-    def show(self, what: str, done: int, total: int | None, note: str) -> None:
-        """Replace what is shown; without a total, of rounds, there is no number."""
-
-    def close(self) -> None:
-        """Nothing more will come."""
-
-
-class _Terminal(_Screen):
+class _Terminal:
     """One line that changes in place; it also counts the seconds while nothing is reported."""
-
-    shows = True
 
     def __init__(self, console: Console) -> None:
         columns = TextColumn("{task.description}"), BarColumn(24), TextColumn("{task.fields[note]}")
         self._bar = Bar(*columns, TimeElapsedColumn(), console=console)
         self._task = self._bar.add_task("", total=None, note="")
 
-    def show(self, what: str, done: int, total: int | None, note: str) -> None:
-        self._bar.update(self._task, description=_line(what, done, total, ""), completed=done, total=total, note=note)
+    def show(self, text: str, done: int, total: int | None, note: str) -> None:
+        self._bar.update(self._task, description=_line(text, done, total, ""), completed=done, total=total, note=note)
         self._bar.start()
 
     def close(self) -> None:
         self._bar.stop()
 
 
-class _Lines(_Screen):
+class _Lines:
     """Lines of plain text, the next one after so many seconds, or when something else begins or all is done."""
 
-    shows = True
-
-    def __init__(self, seconds: float, write: Callable[[str], object]) -> None:
+    def __init__(self, seconds: float, write: Callable[[str, int, int | None], object]) -> None:
         self._seconds, self._write = seconds, write
-        self._what, self._pending, self._last = "", "", -np.inf
+        self._text, self._last = "", -np.inf
+        self._pending: tuple[str, int, int | None] | None = None
 
-    def show(self, what: str, done: int, total: int | None, note: str) -> None:
+    def show(self, text: str, done: int, total: int | None, note: str) -> None:
         now = time.monotonic()
-        self._pending = self._formatted(what, done, total, note)
-        if what != self._what or done == total or now - self._last >= self._seconds:
-            self._what, self._last = what, now
-            self._send()
+        self._pending = _line(text, done, total, note), done, total
+        if text != self._text or done == total or now - self._last >= self._seconds:
+            self._text, self._last = text, now
+            self.close()
 
     def close(self) -> None:
-        self._send()
-
-    def _send(self) -> None:
-        if self._pending:
-            self._write(self._pending)
-            self._pending = ""
-
-    def _formatted(self, what: str, done: int, total: int | None, note: str) -> Any:
-        return _line(what, done, total, note)
+        if self._pending is not None:
+            self._write(*self._pending)
+            self._pending = None
 
 
-class _Notebook(_Lines):
-    """An output of the cell that is updated, without widgets."""
-
-    def __init__(self, display: Callable[..., Any]) -> None:
-        super().__init__(_OFTEN, self._put)
-        self._display, self._handle = display, None
-
-    def close(self) -> None:
-        super().close()
-        self._handle = None
-
-    def _put(self, shown: Any) -> None:
-        if self._handle is None:
-            self._handle = self._display(shown, raw=True, display_id=True)
-        else:
-            self._handle.update(shown, raw=True)
-
-    def _formatted(self, what: str, done: int, total: int | None, note: str) -> Any:
-        line, share = _line(what, done, total, note), "" if total is None else f" value={done} max={total}"
-        page = f"<div><progress{share} style='vertical-align:middle'></progress> {escape(line)}</div>"
-        return {"text/plain": line, "text/html": page}
-
-
-def _screen(stream: TextIO | None, lines: float | None) -> _Screen:
-    """The place that fits where the program runs."""
-    display = _notebook() if stream is None else None
-    if display is not None:
-        return _Notebook(display)
+def _screen(stream: TextIO | None, lines: float | None) -> _Terminal | _Lines | None:
+    """The place that fits where the program runs; None: nothing is shown."""
+    if stream is None and (display := _notebook()) is not None:
+        return _Lines(_OFTEN, _in_cell(display))
     console = Console(file=stream or sys.stderr, force_jupyter=False)
     if console.is_terminal:
         return _Terminal(console)
     if lines is None:
-        return _Screen()
-    return _Lines(float(lines), lambda line: print(line, file=stream or sys.stderr, flush=True))
+        return None
+    return _Lines(float(lines), lambda line, *_: print(line, file=stream or sys.stderr, flush=True))
+
+
+def _in_cell(display: Callable[..., Any]) -> Callable[[str, int, int | None], None]:
+    """A writer of lines into an output of the cell, which is updated, without widgets."""
+    handle: Any = None
+
+    def write(line: str, done: int, total: int | None) -> None:
+        nonlocal handle
+        share = "" if total is None else f" value={done} max={total}"
+        page = f"<div><progress{share} style='vertical-align:middle'></progress> {escape(line)}</div>"
+        shown = {"text/plain": line, "text/html": page}
+        if handle is None:
+            handle = display(shown, raw=True, display_id=True)
+        else:
+            handle.update(shown, raw=True)
+
+    return write
 
 
 def _notebook() -> Callable[..., Any] | None:
@@ -229,9 +206,9 @@ def _notebook() -> Callable[..., Any] | None:
     return import_module("IPython.display").display
 
 
-def _line(what: str, done: int, total: int | None, note: str) -> str:
+def _line(text: str, done: int, total: int | None, note: str) -> str:
     counted = "" if total is None else f" {done:,}/{total:,}"
-    return f"{what}{counted}" + (f"  {note}" if note else "")
+    return f"{text}{counted}" + (f"  {note}" if note else "")
 
 
 def _clock(seconds: float) -> str:

@@ -5,7 +5,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
@@ -24,9 +24,8 @@ from jdfl.engine.compiling import Clock, Spent
 from jdfl.engine.data_ledger import DataLedger
 from jdfl.engine.loop import put_in_rows
 from jdfl.engine.metrics import Metric
-from jdfl.engine.outcome import READS_DATA, as_chunk, assemble
 from jdfl.engine.placement import placed
-from jdfl.engine.result import CUTS, Cut, Result, Snapshot, Tally
+from jdfl.engine.result import CUTS, READS_DATA, Cut, Result, Snapshot, Tally, as_chunk, assemble
 from jdfl.engine.spending import check_unspent, planned_at_most, watched
 from jdfl.engine.start import Options, Plan, check_counters, execution, fitted, form_of, scheduler, started
 from jdfl.engine.stopping import StopRule
@@ -44,29 +43,22 @@ class Interruption:
     """Notes a signal in `asked` instead of acting on it while a chunk is under way, whose donated state would be lost.
 
     A signal that ended nothing (`settle`) is raised again at the end, for its usual handler. A second signal raises
-    KeyboardInterrupt. Inside another Interruption its signals are seen, and remain to it. Python handles signals in its
-    main thread only; in other threads, and where another handler is installed, nothing is changed.
+    KeyboardInterrupt. Python handles signals in its main thread only; in other threads, and where another handler is
+    installed, such as that of a run around this one, nothing is changed.
     """
-
-    _outermost: ClassVar["Interruption | None"] = None
 
     def __init__(self) -> None:
         self._noted: int | None = None
         self._replaced: list[signal.Signals] = []
-        self._around: Interruption | None = None
 
     @property
     def asked(self) -> Literal["interrupted", "terminated"] | None:
         """What a signal asks for."""
-        noted = (self._around or self)._noted
-        return None if noted is None else "interrupted" if noted == signal.SIGINT else "terminated"
+        return None if self._noted is None else "interrupted" if self._noted == signal.SIGINT else "terminated"
 
     def __enter__(self) -> "Interruption":
         if threading.current_thread() is threading.main_thread():
-            self._around = Interruption._outermost
-            if self._around is None:
-                Interruption._outermost = self
-                self._replaced = [number for number, usual in _SIGNALS.items() if signal.getsignal(number) is usual]
+            self._replaced = [number for number, usual in _SIGNALS.items() if signal.getsignal(number) is usual]
         for number in self._replaced:
             signal.signal(number, self._note)
         return self
@@ -82,22 +74,16 @@ class Interruption:
         self._noted = signal.SIGINT
 
     def settle(self, ending: str) -> None:
-        """Forget the signal if work has ended by it, as an `ending` of a run says; those around are still to end."""
+        """Forget the signal if work has ended by it, as an `ending` of a run says."""
         if ending in ("interrupted", "terminated"):
             self._noted = None
 
     def __exit__(self, *_: object) -> None:
-        if Interruption._outermost is self:
-            Interruption._outermost = None
         for number in reversed(self._replaced):
             signal.signal(number, _SIGNALS[number])
-        if self._noted is None:
-            return
-        if self._around is not None:
-            self._around.note()
-        elif self._noted in self._replaced:
-            signal.raise_signal(self._noted)
-        else:
+        if self._noted in self._replaced:
+            signal.raise_signal(signal.Signals(self._noted))
+        elif self._noted is not None:
             raise KeyboardInterrupt
 
 
@@ -193,6 +179,7 @@ def run(
     changing networks, and the weights of 1000 rounds of your own. Exceptions of callbacks are passed on.
     """
     receivers = [_callback(one) for one in callbacks]
+    before = Checkpoint.of(resume) if isinstance(resume, Result) else resume
     plan = started(
         algorithm,
         problem,
@@ -202,7 +189,7 @@ def run(
         every=every,
         stop=stop,
         metrics=metrics,
-        resume=resume,
+        before=before,
         options=options,
         kept=any(one.keeps for one in receivers),
     )

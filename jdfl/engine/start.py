@@ -28,7 +28,6 @@ from jdfl.engine.checkpoint import Checkpoint
 from jdfl.engine.metrics import Metric, default_metrics, referenced, resolve
 from jdfl.engine.placement import require_memory
 from jdfl.engine.provenance import COMPUTED, Provenance, checksums, computed, identity, provenance, settings_of
-from jdfl.engine.result import Result
 from jdfl.engine.spending import guarantee_of, unspent, watched
 from jdfl.engine.stopping import StopRule
 from jdfl.kernels import PREFIX
@@ -199,7 +198,7 @@ def started(
     every: int,
     stop: StopRule | None,
     metrics: Sequence[str | Metric] | None,
-    resume: Result | Checkpoint | None,
+    before: Checkpoint | None,
     options: Options,
     kept: bool = False,
 ) -> Plan:
@@ -222,7 +221,6 @@ def started(
             f"{options.diverged_above!r}: the run would end because of parameters that the guarantee does not cover "
             f"({guarantee.local}). Leave it out, or declare that this is public: public = 'stop' of the problem."
         )
-    before = Checkpoint.of(resume) if isinstance(resume, Result) else resume
     own = own_key(key, before, guarantee.event is not None)
     more: dict[str, Any] = (
         {} if form is None else {"kernels": _used(program, problem, network, own.public, form, options)}

@@ -3,7 +3,6 @@
 Axes: t trials, m nodes, q examples per node (padded with weight 0), d slots of the table of in-neighbours.
 """
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -20,6 +19,7 @@ from jdfl.engine.metrics import Metric
 from jdfl.engine.stepping import Setting, nameless, paired
 from jdfl.network import Graph, Network, pad
 from jdfl.problems import Problem
+from jdfl.store.files import read_arrays, write_arrays
 from jdfl.store.jobs import Jobs, name_of
 
 MOST_DATA = 2**30  # bytes of problems and networks that are stacked at a time
@@ -190,24 +190,18 @@ def _write(folder: Path, made: Sequence[Outcome], spent: Spent) -> None:
     rows = [(params, replace(carry, counts=nothing), *records) for params, carry, *records in made]
     leaves = jax.tree.leaves_with_path(jax.device_get(rows))
     arrays = {jax.tree_util.keystr(path, simple=True, separator="/"): np.asarray(leaf) for path, leaf in leaves}
-    with (folder / "outcomes.npz").open("wb") as file:
-        flat: Any = {name: np.frombuffer(array.tobytes(), np.uint8) for name, array in arrays.items()}
-        np.savez(file, **flat)
-    kinds = {name: (array.dtype.name, array.shape) for name, array in arrays.items()}
-    about = {"runs": len(made), "arrays": kinds, "spent": spent._asdict()}
-    (folder / "outcomes.json").write_text(json.dumps(about), encoding="utf-8")
+    write_arrays(folder / "outcomes.npz", arrays, {"runs": len(made), "spent": spent._asdict()})
 
 
 def _read(folder: Path) -> tuple[list[Outcome], Spent]:
-    about = json.loads((folder / "outcomes.json").read_text(encoding="utf-8"))
+    arrays, about = read_arrays(folder / "outcomes.npz")
     tree: dict[str, Any] = {}
-    with np.load(folder / "outcomes.npz", allow_pickle=False) as file:
-        for name, (kind, shape) in about["arrays"].items():
-            *path, last = name.split("/")
-            inner = tree
-            for one in path:
-                inner = inner.setdefault(one, {})
-            inner[last] = file[name].view(jnp.dtype(kind)).reshape(shape)
+    for name, array in arrays.items():
+        *path, last = name.split("/")
+        inner = tree
+        for one in path:
+            inner = inner.setdefault(one, {})
+        inner[last] = array
     return [_outcome(tree[str(i)]) for i in range(about["runs"])], Spent(**about["spent"])
 
 

@@ -1,4 +1,4 @@
-"""The lab: comparisons, studies, folders of runs, tables, figures and pages, and progress during a run.
+"""The lab: comparisons, studies, tables, figures and pages, and progress during a run.
 
 It uses the library, which does not depend on it: within jdfl only the command line imports it. A module is imported
 when it is first used.

@@ -1,4 +1,4 @@
-from . import charts, comparison, drawing, overview, page, results, study, summary, table, trackers, watch
+from . import charts, comparison, drawing, overview, page, study, table, trackers, watch
 
 __all__ = [
     "charts",
@@ -6,9 +6,7 @@ __all__ = [
     "drawing",
     "overview",
     "page",
-    "results",
     "study",
-    "summary",
     "table",
     "trackers",
     "watch",

@@ -18,20 +18,18 @@ from jdfl.algorithms import REGISTRY as ALGORITHMS
 from jdfl.config import from_yaml, yaml_text
 from jdfl.engine.metrics import COUNTS, REGISTRY
 from jdfl.engine.progress import announced
-from jdfl.engine.records import check_settings
 from jdfl.engine.result import BAD, Result
 from jdfl.events import REGISTRY as ASYNCHRONOUS
 from jdfl.lab import charts
 from jdfl.lab.curves import AXES, BAND, LABELS, band, labelled
-from jdfl.lab.files import read
 from jdfl.lab.page import Code, Fold, Part, Section, Table, page
-from jdfl.lab.results import environment, read_run, tables
-from jdfl.lab.summary import as_paragraphs, summary, summary_text, together
 from jdfl.lab.table import PM, half_width, rounded
-from jdfl.lab.watch import TABLES
 from jdfl.privacy import Ledger
 from jdfl.privacy.report import upper, worth
+from jdfl.results.folder import TABLES, environment, read_run, tables
+from jdfl.results.summary import as_paragraphs, summary, summary_text, together
 from jdfl.store import manifest
+from jdfl.store.files import read
 
 _UNLIKE = ("seed", "chunk", "key")  # settings in which runs of one entry may differ
 _FIRST = ("algorithm", "problem", "network")  # settings whose kinds are named without the setting
@@ -192,7 +190,7 @@ def _read(folder: Path) -> _Run:
             f"Expected records in {str(folder)!r}, found none yet. If the run was cut off: jdfl resume {folder}"
         ) from error
     text = read(folder / "config.yaml")
-    check_settings(text, folder / "config.yaml")
+    manifest.check_signed(text, folder / "config.yaml")
     return _run(history, {}, {}, {}, text, str(folder), found)
 
 

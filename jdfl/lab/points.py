@@ -29,8 +29,8 @@ from jdfl.engine.result import CUTS, Result
 from jdfl.engine.runner import run
 from jdfl.engine.start import Options, check_run, execution
 from jdfl.engine.trials import Trial
-from jdfl.lab.summary import privacy_of
 from jdfl.privacy.report import worth
+from jdfl.results.summary import privacy_of
 
 _MOST = 100_000  # points
 LANES = 64  # runs of a group at most; a study that is cut off loses at most these

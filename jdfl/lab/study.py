@@ -32,14 +32,14 @@ from jdfl.engine.data_ledger import Intent
 from jdfl.engine.metrics import COUNTS, REGISTRY
 from jdfl.engine.result import BAD
 from jdfl.lab import charts
-from jdfl.lab.files import tidy, write
 from jdfl.lab.page import Code, Fold, Part, Section, Table, page
 from jdfl.lab.points import REFUSED, Group, Point, config_at, groups, intents, points, run_group
-from jdfl.lab.results import environment
 from jdfl.lab.table import better, half_width
 from jdfl.privacy import Ledger
 from jdfl.privacy.report import Together
+from jdfl.results.folder import environment
 from jdfl.store import lease, manifest
+from jdfl.store.files import tidy, write
 from jdfl.store.jobs import FailedJobsError, Jobs
 
 Engine = Callable[[Jobs, Sequence[Group]], None]  # runs groups and stores their results

@@ -32,10 +32,8 @@ from jdfl.algorithms.program import Program
 from jdfl.base.keys import typed_key
 from jdfl.base.streams import Keys, Stream
 from jdfl.engine.callbacks import Callback
-from jdfl.engine.checkpoints import Checkpoints
 from jdfl.engine.metrics import average, classifies, label_shares
-from jdfl.engine.records import JOURNAL, rows_of
-from jdfl.engine.result import Result, Snapshot
+from jdfl.engine.result import Snapshot
 from jdfl.engine.spending import records_of
 from jdfl.engine.start import Plan
 from jdfl.events import AsyncMethod, Events
@@ -43,11 +41,10 @@ from jdfl.events.faults import with_times
 from jdfl.events.timeline import sent_in
 from jdfl.events.times import drawn
 from jdfl.network import Graph, Network, Timed, TimeTrace, in_run
-from jdfl.privacy import Accounting
 from jdfl.problems import Problem
+from jdfl.results.checkpoints import JOURNAL, Checkpoints, rows_of
 from jdfl.store import journal
 
-TABLES = ("nodes", "links", "split", "timeline")  # of the journal
 MOST = 256  # nodes of the tables
 MOMENTS = 60  # at least, in a run with enough rounds
 _CHUNK = 50  # maximum number of rounds between two returns
@@ -127,14 +124,6 @@ class Watch(Callback):
 
     def _record(self, name: str, table: pd.DataFrame, now: Snapshot) -> None:
         self._store.record(name, rows_of(table), now)
-
-
-def releases(result: Result, *, accounting: Accounting = "sound") -> pd.DataFrame:
-    """The most releases of a node at some moments of a run: a row per moment; none without a sound guarantee."""
-    if result.guarantee.event is None or not result.guarantee.claimed or accounting != "sound":
-        return pd.DataFrame()
-    known = sorted(({result.rounds: result.releases} | result.moments).items())
-    return pd.DataFrame({"round": [k for k, _ in known], "most_releases": [int(one.max()) for _, one in known]})
 
 
 def links_of(graph: Graph, shown: Any) -> np.ndarray:

@@ -12,10 +12,10 @@ from jdfl.engine.metrics import COUNTS
 from jdfl.engine.result import BAD, Result
 from jdfl.lab.curves import AXES, Short
 from jdfl.lab.entries import grid_text
-from jdfl.lab.summary import bytes_text, described
 from jdfl.lab.table import PM, USED, Cell, Grid, column, number, padded
 from jdfl.lab.tuning import Tuned
 from jdfl.privacy.report import upper, whom
+from jdfl.results.summary import bytes_text, described
 
 if TYPE_CHECKING:
     from jdfl.lab.comparison import Comparison

@@ -22,7 +22,7 @@ from typing import Any
 from uuid import uuid4
 
 from jdfl.store import manifest
-from jdfl.store.journal import sync_path
+from jdfl.store.files import sync_path, write
 from jdfl.store.lease import Lease, LostError, UnwrittenError, note
 
 ORIGIN, PLACE = "jobs.json", "jobs"
@@ -106,8 +106,9 @@ class Jobs:
         try:
             make(partial)
             self._check()
-            (partial / manifest.NAME).write_text(json.dumps(manifest.of(partial)), encoding="utf-8")
-            _sync(partial)
+            write(partial / manifest.NAME, manifest.of(partial))
+            for path in [*partial.rglob("*"), partial]:
+                sync_path(path)
             if place.exists() and self.find(name) is None:
                 shutil.rmtree(place)
             if not place.exists():  # or another process has done it at the same time
@@ -166,10 +167,7 @@ def _begin(folder: Path, origin: dict[str, Any], any_version: bool) -> bool:
                 f"{'; '.join(changed)}. Begin again in another folder, or mix both with --any-version."
             )
         return False
-    partial = path.with_name(f".{uuid4().hex[:12]}.partial.{path.name}")
-    partial.write_text(json.dumps(origin, indent=2) + "\n", encoding="utf-8")
-    sync_path(partial)
-    partial.replace(path)
+    write(path, origin)
     return True
 
 
@@ -222,9 +220,3 @@ def _changed(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
 
 def _end(number: int, _: FrameType | None) -> None:
     raise TerminatedError(signal.Signals(number).name)
-
-
-def _sync(folder: Path) -> None:
-    """Make a folder and everything in it durable."""
-    for path in [*folder.rglob("*"), folder]:
-        sync_path(path)

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
+from jdfl.store.files import sync_path
 from jdfl.store.lease import LostError
 
 _HEAD = struct.Struct("<IIQ16s")  # bytes of the content, table, number of the entry, digest
@@ -259,12 +260,3 @@ def _column(column: Any) -> tuple[str, str]:
     if kind not in _TYPES:
         raise ValueError(f"a table has the column {name} of the type {kind}")
     return name, kind
-
-
-def sync_path(path: Path) -> None:
-    """Make a file durable, or the names in a folder."""
-    file = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(file)
-    finally:
-        os.close(file)

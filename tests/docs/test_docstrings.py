@@ -36,9 +36,9 @@ WHOLE = (
     *("algorithms.descent", "algorithms.dpps", "algorithms.gradients"),
     *("algorithms.program", "algorithms.push_descent", "algorithms.requests"),
     *("algorithms.round", "algorithms.step_sizes", "algorithms.updates"),
-    *("engine.batch", "engine.callbacks", "engine.checkpoint", "engine.checkpoints"),
-    *("engine.progress", "base.keys", "lab.charts", "lab.drawing", "lab.overview", "lab.page", "lab.results"),
-    *("lab.study", "lab.summary", "lab.trackers", "engine.metrics", "devices.nodes", "arrays.ops"),
+    *("engine.batch", "engine.callbacks", "engine.checkpoint", "results.checkpoints"),
+    *("engine.progress", "base.keys", "lab.charts", "lab.drawing", "lab.overview", "lab.page", "results.folder"),
+    *("lab.study", "results.summary", "lab.trackers", "engine.metrics", "devices.nodes", "arrays.ops"),
     *("arrays.projection", "engine.result", "engine.runner", "engine.stopping", "base.struct"),
 )
 CONTRACTS = (Algorithm, Codec, Mechanism, Network, Problem, Sensing, StopRule, Times, Tracker)

@@ -63,7 +63,7 @@ def test_a_journal_that_is_damaged_after_the_last_checkpoint_is_not_taken_for_wh
         (folder / "journal").write_bytes(damaged)
         assert main(["resume", str(folder), "--quiet"]) == 2
     assert "Remove " in capsys.readouterr().err
-    shutil.rmtree(folder / "checkpoints" / "4")
+    (folder / "checkpoints" / "4.npz").unlink()
     assert main(["resume", str(folder), "--quiet"]) == 0
     assert (folder / "journal").read_bytes() == (made / "run0" / "journal").read_bytes()
 

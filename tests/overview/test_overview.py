@@ -12,11 +12,12 @@ import pytest
 
 import jdfl
 from jdfl.cli import main
-from jdfl.lab import charts, files, overview, results
+from jdfl.lab import charts, overview
 from jdfl.lab.overview import _entries as read
 from jdfl.lab.overview import _final
 from jdfl.privacy import ledger
-from jdfl.store import manifest
+from jdfl.results import folder as results
+from jdfl.store import files, manifest
 
 TINY = ["--problem.m", "4", "--problem.n", "20", "--problem.s", "2", "--problem.rows", "5", "9", "--network", "ring"]
 BATCH = ["--algorithm.batch", "2"]

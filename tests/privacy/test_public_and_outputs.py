@@ -9,8 +9,8 @@ from jdfl import problems
 from jdfl.config import PROBLEMS
 from jdfl.engine.accountant import account, account_plan, calibrate
 from jdfl.engine.spending import guarantee_of, unspent
-from jdfl.lab import results
 from jdfl.privacy import DERIVED
+from jdfl.results import folder as results
 from tests.privacy.scene import DRAWN, NETWORK, NOISY, run
 from tests.refused import refused
 

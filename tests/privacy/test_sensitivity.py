@@ -15,11 +15,11 @@ import jdfl
 from jdfl import network as nw
 from jdfl.algorithms.program import planned
 from jdfl.algorithms.round import Moment
-from jdfl.lab.summary import summary, summary_text
 from jdfl.network import matrices
 from jdfl.privacy import NO_NOISE
 from jdfl.privacy import sensitivity as module
 from jdfl.privacy.sensitivity import certified
+from jdfl.results.summary import summary, summary_text
 from tests.algorithms.play import direct
 from tests.later import Later, Named
 from tests.reference import push_sum as reference

@@ -9,10 +9,10 @@ import pytest
 import jdfl
 from jdfl.cli import main
 from jdfl.engine.accountant import account, ledger_of_run, spent_together
-from jdfl.lab.summary import summary
 from jdfl.privacy import GaussianEvent, LaplaceEvent, Sampled, Sampling, epsilon, gaussian_epsilon
 from jdfl.privacy.ledger import Ledger, compact, total_epsilon
 from jdfl.privacy.report import Together
+from jdfl.results.summary import summary
 from tests.privacy.scene import DELTA, DRAWN, NETWORK, NOISY, run
 from tests.refused import refused
 

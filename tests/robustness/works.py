@@ -19,8 +19,8 @@ import jdfl
 from jdfl.cli.flags import config_of
 from jdfl.config import build
 from jdfl.engine.checkpoint import Checkpoint
-from jdfl.lab import stored
 from jdfl.lab.comparison import Comparison
+from jdfl.results import stored
 from jdfl.store import lease, manifest
 from tests.comparing import comparisons as different
 from tests.comparison.test_goes_on import SMALL

@@ -25,8 +25,8 @@ While a run goes on, the folder has the first of these, and a lease that says wh
 it. Every file is written under another name and then renamed, so that none is ever partial.
 """
 
-import contextlib
 import platform
+import re
 import warnings
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -38,20 +38,22 @@ import jax
 import numpy as np
 import pandas as pd
 
+from jdfl.base import hooks
 from jdfl.base.absent import Absent
 from jdfl.base.keys import key_data, key_digest, typed_key
-from jdfl.config import from_yaml
 from jdfl.engine.checkpoint import Checkpoint
 from jdfl.engine.metrics import COUNTS
 from jdfl.engine.provenance import versions
-from jdfl.engine.records import JOURNAL, RECORDS, SNAPSHOTS, history_of
 from jdfl.engine.result import BAD, Result
-from jdfl.lab.files import placed, read, tidy, whole, write
-from jdfl.lab.summary import summary, summary_text
-from jdfl.lab.watch import TABLES, releases
 from jdfl.privacy import Accounting
 from jdfl.privacy.report import uncovered
+from jdfl.results import stored
+from jdfl.results.checkpoints import JOURNAL, RECORDS, SNAPSHOTS, history_of, write_checkpoint
+from jdfl.results.summary import summary, summary_text
 from jdfl.store import journal, manifest, snapshots
+from jdfl.store.files import placed, placed_folder, read, tidy, write
+
+TABLES = ("nodes", "links", "split", "timeline")  # of the journal, besides the records
 
 _ALWAYS = "environment.json metrics.csv metrics.parquet params.npz provenance.json result.json result.npz summary.md"
 FILES = (*_ALWAYS.split(), "summary.json")
@@ -121,10 +123,10 @@ def write_run(
         delta: As for `jdfl.account`.
         accounting: As for `jdfl.account`.
     """
-    with whole(folder, overwrite=overwrite) as partial:
+    with placed_folder(folder, overwrite=overwrite) as partial:
         begin_run(partial, config_yaml)
         if result.state is not None and not isinstance(result.state, Absent) and result.ending not in BAD:
-            Checkpoint.of(result).write(partial)
+            write_checkpoint(partial, Checkpoint.of(result))
         end_run(partial, result, delta=delta, accounting=accounting)
     return Path(folder)
 
@@ -153,13 +155,11 @@ def end_run(folder: Path, result: Result, *, delta: float | None, accounting: Ac
         delta: As for `jdfl.account`.
         accounting: As for `jdfl.account`.
     """
-    from jdfl.lab import drawing, stored  # matplotlib, for those who write
-
     write(folder / "metrics.csv", result.history)
     write(folder / "metrics.parquet", result.history)
     content = journal.read(folder / JOURNAL) if (folder / JOURNAL).is_file() else None
     found = {name: history_of(content.rows(name)) for name in TABLES} if content else {}
-    for name, table in (found | {"releases": releases(result, accounting=accounting)}).items():
+    for name, table in (found | {"releases": releases(result, accounting)}).items():
         if len(table):
             write(folder / f"{name}.csv", _named(table, result.node_names))
         else:
@@ -176,12 +176,20 @@ def end_run(folder: Path, result: Result, *, delta: float | None, accounting: Ac
     metrics = [str(name) for name in result.history.columns if name not in COUNTS]
     if metrics:
         with placed(folder / "figure.png") as path:
-            drawing.figure_of_run(result.history, metrics, result.provenance.hash).savefig(path)
+            hooks.find("figure")(result.history, metrics, result.provenance.hash).savefig(path)
     write(folder / "summary.json", numbers)
     tidy(folder)
     snapshots.tidy(folder / SNAPSHOTS)
     write(folder / manifest.NAME, manifest.of(folder))
     return numbers
+
+
+def releases(result: Result, accounting: Accounting = "sound") -> pd.DataFrame:
+    """The most releases of a node at some moments of a run: a row per moment; none without a sound guarantee."""
+    if result.guarantee.event is None or not result.guarantee.claimed or accounting != "sound":
+        return pd.DataFrame()
+    known = sorted(({result.rounds: result.releases} | result.moments).items())
+    return pd.DataFrame({"round": [k for k, _ in known], "most_releases": [int(one.max()) for _, one in known]})
 
 
 def _named(table: pd.DataFrame, names: Any) -> pd.DataFrame:
@@ -199,7 +207,7 @@ def tables(folder: str | Path) -> dict[str, pd.DataFrame]:
         folder: The folder of the run, or of `jdfl.Checkpoints`.
 
     Returns:
-        The tables that have rows, by the names of `jdfl.lab.watch.TABLES`, and metrics.
+        The tables that have rows, by the names of TABLES, and metrics.
 
     Raises FileNotFoundError where there is no journal, and ValueError where nothing is recorded in it, or it is not
     that of this run as it ended. Warns if the journal is damaged, and returns what comes before the damage.
@@ -210,12 +218,10 @@ def tables(folder: str | Path) -> dict[str, pd.DataFrame]:
         warnings.warn(f"Of the journal in {folder}, {content.damage}: what comes before is read.", stacklevel=2)
     else:
         manifest.check(folder, [JOURNAL])
-    key = None
-    with contextlib.suppress(ValueError, FileNotFoundError):  # settings that cannot be read say nothing
-        config = from_yaml(read(folder / "config.yaml"))
-        if config.key_file is None and config.seed is not None:
-            key = key_digest(key_data(typed_key(config.seed)))
-    if key is not None and content.origin.get("key") != key:
+    config = folder / "config.yaml"
+    text = config.read_text(encoding="utf-8", errors="replace") if config.is_file() else ""
+    seed, secret = re.search(r"(?m)^seed: (\d{1,18})$", text), re.search(r"(?m)^key_file: (?!null$)", text)
+    if seed and not secret and content.origin.get("key") != key_digest(key_data(typed_key(int(seed[1])))):
         raise ValueError(f"Expected the {JOURNAL} of the run in {folder}, got that of another run. Put it back.")
     found = {"metrics": history_of(content.rows(RECORDS))} | {name: history_of(content.rows(name)) for name in TABLES}
     found = {name: table for name, table in found.items() if len(table)}
@@ -231,10 +237,8 @@ def export(folder: str | Path, to: str | Path | None = None) -> list[Path]:
         folder: The folder of the run.
         to: The folder for the tables, which is made; None: that of the run.
     """
-    from jdfl.lab.stored import load  # which imports this module
-
     place = Path(folder if to is None else to)
-    names = getattr(load(folder), "node_names", None) if (Path(folder) / manifest.NAME).is_file() else None
+    names = stored.read_result(Path(folder)).node_names if (Path(folder) / manifest.NAME).is_file() else None
     found = {place / f"{name}.csv": _named(table, names) for name, table in tables(folder).items()}
     place.mkdir(parents=True, exist_ok=True)
     for path, table in found.items():

@@ -3,17 +3,13 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from statistics import fmean
 from typing import Any
-
-import numpy as np
 
 from jdfl.algorithms.around import Around
 from jdfl.base.absent import Absent
 from jdfl.engine.accountant import account, ledger_of_run
 from jdfl.engine.metrics import COUNTS
 from jdfl.engine.result import BAD, Result
-from jdfl.lab.table import PM, half_width, rounded
 from jdfl.privacy import Accounting, Ledger
 from jdfl.privacy.ledger import compact
 from jdfl.privacy.report import Together, uncovered
@@ -119,18 +115,6 @@ def summary_text(data: Mapping[str, Any]) -> str:
         mean, last = clock["mean"], clock["last"]
         lines.append(f"- simulated time until a node was done: mean {mean:,.6g} s, last {last:,.6g} s")
     return "\n".join([*lines, *data["privacy"]["statement"].splitlines()]) + "\n"
-
-
-def spread_text(runs: Sequence[Mapping[str, Any]]) -> str:
-    """Means over `runs` of one setting with 95 % intervals, given by their summaries, as Markdown."""
-    rows = [{"rounds": one["rounds"], "bytes": one["bytes"], **one["metrics"]} for one in runs]
-    lines = [f"| over runs | mean {PM} | runs |", "| --- | ---: | ---: |"]
-    for name in rows[0]:
-        values = [row[name] for row in rows if row[name] is not None]
-        mean = rounded(fmean(values), half_width(np.array(values, float))) if values else "none"
-        lines.append(f"| {name} | {mean} | {len(values)} |")
-    spent = together(runs)
-    return "\n".join(lines) + "\n" + ("" if spent is None else f"\n{spent.statement()}\n")
 
 
 def together(runs: Sequence[Mapping[str, Any]]) -> Together | None:

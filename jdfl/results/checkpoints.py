@@ -1,9 +1,11 @@
-"""The store of a run: its journal, and checkpoints from which it goes on."""
+"""A run in a folder while it goes on: its journal, its key, and checkpoints from which it is resumed."""
 
 import contextlib
+import json
 import time
 import warnings
-from collections.abc import Generator
+from collections.abc import Generator, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
@@ -16,34 +18,97 @@ from jdfl.algorithms.program import planned
 from jdfl.base import arguments
 from jdfl.base.arguments import checked
 from jdfl.base.keys import key_data, key_digest, typed_key
+from jdfl.base.run_keys import RunKey, key_of_words
 from jdfl.base.settings import Bound, Count
 from jdfl.devices import processes
 from jdfl.engine import loop, stepping
 from jdfl.engine.callbacks import NEVER, Callback
-from jdfl.engine.checkpoint import FORMAT, Checkpoint, check_leaves
-from jdfl.engine.provenance import Provenance
-from jdfl.engine.records import (
-    JOURNAL,
-    RECORDS,
-    SNAPSHOTS,
-    append,
-    history_of,
-    origin_of,
-    read_record,
-    rows_of,
-    write_record,
-)
+from jdfl.engine.checkpoint import Checkpoint, check_leaves
+from jdfl.engine.provenance import PRIVATE, Provenance
 from jdfl.engine.result import BAD, Result, Snapshot
 from jdfl.engine.start import Plan, fitted
 from jdfl.network.graph import Network
 from jdfl.privacy import Ledger
 from jdfl.problems import Problem
-from jdfl.store import journal, lease, snapshots
+from jdfl.store import files, journal, lease, manifest, snapshots
 from jdfl.store.journal import Journal, Position
 from jdfl.store.lease import Lease, LostError
 
+JOURNAL, SNAPSHOTS, RECORD = "journal", "checkpoints", manifest.PRIVATE  # in the folder of a run
+RECORDS = "records"  # the table of the journal with the history
+FORMAT = 8
 _STARTS = ("begun", "resumed")
+_PLAIN = ("rounds", "key", "private_key", "token", "released", "warnings", "message_bits")
+_ENDING = ("ending", "reason", "seconds", "compile_seconds")
 _Minutes = Annotated[float, Bound("(0, inf)")]
+
+
+def rows_of(table: pd.DataFrame | Mapping[str, Sequence[float]]) -> np.ndarray:
+    """Columns of whole numbers and floats, all [k], as rows [k] of a journal."""
+    columns = {str(name): np.asarray(values) for name, values in table.items()}
+    kinds = {
+        name: "<f4" if one.dtype == np.float32 else "<f8" if one.dtype.kind == "f" else "<i8"
+        for name, one in columns.items()
+    }
+    rows = np.empty(len(next(iter(columns.values()), ())), list(kinds.items()))
+    for name, values in columns.items():
+        rows[name] = values
+    return rows
+
+
+def history_of(rows: np.ndarray) -> pd.DataFrame:
+    """The inverse of `rows_of`."""
+    return pd.DataFrame({name: rows[name] for name in rows.dtype.names or ()})
+
+
+def _append(records: Journal, rows: np.ndarray) -> Position:
+    """Append records [k] to a journal; returns the position before the last one.
+
+    A checkpoint has that one itself: if the run goes on, a record is dropped that was only made because the run ended.
+    """
+    records.append(RECORDS, rows[:-1])
+    place = records.position
+    records.append(RECORDS, rows[-1:])
+    return place
+
+
+def _origin(key: str, provenance: Provenance | None) -> dict[str, str]:
+    """What distinguishes the journal of a run from others: the digest of its public key, and the hash of its settings.
+
+    A run that was cut off before its first checkpoint begins again, with a new private key unless that is recorded.
+    """
+    settings = {} if provenance is None else provenance.settings
+    return {"key": key, "settings": Provenance({}, {k: v for k, v in settings.items() if k != PRIVATE}).hash}
+
+
+def write_record(folder: Path, key: RunKey) -> None:
+    """Write the record of a run's key into its folder, for its owner alone."""
+    own = key.source == "operating system"
+    words = {name: key_data(getattr(key, name)) if own else None for name in ("public", "private")}
+    with files.placed(folder / RECORD, mode=0o600) as path:
+        path.write_text(json.dumps({"token": key.token, **words}), encoding="ascii")
+
+
+def read_record(folder: Path) -> tuple[str, RunKey | None] | None:
+    """The token of the run in a folder, and its keys unless they were given; None where there is no record.
+
+    Raises ValueError for a damaged file.
+    """
+    path = folder / RECORD
+    if not path.is_file():
+        return None
+    try:
+        content = dict(json.loads(path.read_text(encoding="ascii")))
+        token, words = str(content["token"]), (content["public"], content["private"])
+        if words == (None, None):
+            return token, None
+        public, private = (key_of_words((int(one[0]), int(one[1]))) for one in words)
+    except (ValueError, TypeError, KeyError, IndexError, OverflowError, RecursionError) as error:
+        raise ValueError(
+            f"Expected the record of a run's key in {path}, got a damaged file. Put it back: without it the run cannot "
+            "be continued."
+        ) from error
+    return token, RunKey(public, private, "operating system", token)
 
 
 class Checkpoints(Callback):
@@ -106,7 +171,6 @@ class Checkpoints(Callback):
             self._lease.release()
             self._lease = None
             raise
-        self._writer = snapshots.Writer(self.folder / SNAPSHOTS)
         self._last, self._place = -1, self._journal.position  # of the records, and the place of the next checkpoint
         self._first: np.ndarray | None = None  # the last record of the run that is resumed, unless it was its end alone
         if before is not None:
@@ -139,8 +203,8 @@ class Checkpoints(Callback):
     def between(self, now: Snapshot) -> None:
         """Write a checkpoint of the run as it is `now`, if one is due.
 
-        One is due when the rounds have passed a multiple of `every`, or after the given minutes. The run
-        continues while files are written; one that cannot be written causes a warning.
+        One is due when the rounds have passed a multiple of `every`, or after the given minutes. One that cannot be
+        written causes a warning.
         """
         if self._rounds < 0:
             self._rounds = now.rounds
@@ -153,7 +217,7 @@ class Checkpoints(Callback):
             due = bool(processes.highest(late)) or due
             self._since = time.monotonic() if late else self._since
         if due:
-            self._keep(now.result())
+            self._write(now.result())
 
     def end(self, result: Result) -> None:
         """Write a checkpoint of the run as it ended, and the rest of the records.
@@ -170,32 +234,29 @@ class Checkpoints(Callback):
         with self._warned("the last records are not kept"):
             self._lease.check()
             self._journal.sync()
-        if self._journal.untouched:
-            _check_tail(self.folder, result.rounds)
+        if self._journal.untouched and (damage := journal.read(self.folder / JOURNAL).damage):
+            raise ValueError(
+                f"Expected the journal in {self.folder} whole, since all rounds were done, got one in which {damage}. "
+                f"Remove {self.folder / SNAPSHOTS / f'{result.rounds}.npz'}, and resume: the last rounds are then made "
+                "again."
+            )
         if result.ending not in BAD:
-            self._keep(result)
+            self._write(result)
         with self._warned("it is not kept"):
-            self._writer.finish()
             self._note(result.ending, result.rounds, said=result.reason)
 
     def close(self) -> None:
-        """Wait for checkpoints that are being written, end the threads, and give the folder back.
-
-        It is called after a run that failed, too, so that a checkpoint that was begun is complete. Failed writes cause
-        a warning and raise nothing.
-        """
-        if self._lease is None:
-            return
-        with self._warned("what is not yet written is not kept"):
-            self._writer.close()
-        self._journal.close()
-        self._lease.release()
-        self._lease = None
+        """Give the folder back; it is called after a run that failed, too."""
+        if self._lease is not None:
+            self._journal.close()
+            self._lease.release()
+            self._lease = None
 
     def _opened(self, plan: Plan) -> Journal:
-        """The journal of the run, with what was recorded before the `start`."""
+        """The journal of the run, with what was recorded before it."""
         path, before = self.folder / JOURNAL, plan.before
-        origin = before.origin if before else origin_of(key_digest(key_data(plan.key.public)), plan.provenance)
+        key, settings = key_digest(key_data(plan.key.public)), plan.provenance
+        origin = _origin(key, settings) if before is None else _origin(before.key, before.provenance)
         if before is not None and before.place is not None and path.is_file():
             return Journal.resume(path, before.place)
         fresh = before is None and snapshots.newest(self.folder / SNAPSHOTS) is None
@@ -220,7 +281,7 @@ class Checkpoints(Callback):
         """Append records [k] that come after those that were appended."""
         if rows.size:
             self._again()
-            self._place = append(self._journal, rows)
+            self._place = _append(self._journal, rows)
             self._last = int(rows["round"][-1])
 
     def _after(self, history: pd.DataFrame) -> np.ndarray:
@@ -233,20 +294,16 @@ class Checkpoints(Callback):
             self._journal.append(RECORDS, self._first)
             self._first = None
 
-    def _keep(self, result: Result) -> None:
-        """Begin to write a checkpoint."""
+    def _write(self, result: Result) -> None:
+        """Write a checkpoint, after the records that belong to it."""
         self._rounds = result.rounds
         if self._lease is None or self.lost or self._written == result.rounds:
             return
         self._append(self._after(result.history))
-        then = "the run goes on, and tries again at the next"
-        with self._warned(then):
-            self._lease.check()
-            self._writer.finish()  # the one before
-        with self._warned(then):
+        with self._warned("the run goes on, and tries again at the next"):
             self._lease.check()
             self._journal.sync()
-            self._writer.write(result.rounds, *Checkpoint.of(result).stored(self._place))
+            _write(self.folder, Checkpoint.of(result), self._place)
             self._written = result.rounds
 
     @contextlib.contextmanager
@@ -263,15 +320,6 @@ class Checkpoints(Callback):
             self._failed = str(error)
 
 
-def _check_tail(folder: Path, rounds: int) -> None:
-    """Refuse a damaged journal whose last records a run that had nothing left to do did not make again: ValueError."""
-    if damage := journal.read(folder / JOURNAL).damage:
-        raise ValueError(
-            f"Expected the journal in {folder} whole, since all rounds were done, got one in which {damage}. Remove "
-            f"{folder / SNAPSHOTS / str(rounds)}, and resume: the last rounds are then made again."
-        )
-
-
 def _may_be_replaced(path: Path, origin: dict[str, Any]) -> bool:
     """Whether a journal without a checkpoint is this run's, or has nothing in it yet."""
     try:
@@ -282,10 +330,45 @@ def _may_be_replaced(path: Path, origin: dict[str, Any]) -> bool:
         return b"\n" not in path.read_bytes()
 
 
-def root_of(folder: str | Path) -> Path:
-    """The folder with the journal, of this folder or of that of the snapshots in it."""
-    folder = Path(folder)
-    return folder.parent if folder.name == SNAPSHOTS and (folder.parent / JOURNAL).is_file() else folder
+def write_checkpoint(folder: Path, checkpoint: Checkpoint) -> None:
+    """Write a checkpoint into a folder that has no journal yet, with a journal of the records so far."""
+    folder.mkdir(parents=True, exist_ok=True)
+    records = Journal.create(folder / JOURNAL, _origin(checkpoint.key, checkpoint.provenance))
+    try:
+        place = _append(records, rows_of(checkpoint.history))
+        records.sync()
+        if checkpoint.run_key is not None and checkpoint.ledger.event is not None:
+            write_record(folder, checkpoint.run_key)
+        _write(folder, checkpoint, place)
+    finally:
+        records.close()
+
+
+def _write(folder: Path, checkpoint: Checkpoint, place: Position) -> None:
+    """Write all of a checkpoint but for what the journal has, up to a place.
+
+    Leaves of the state are named leaf0, leaf1, ... in the order of its tree, so that reading them needs the run's
+    algorithm, problem and network, from which the shapes follow. There is no code in the file.
+    """
+    arrays = {f"leaf{i}": np.asarray(leaf) for i, leaf in enumerate(jax.tree.leaves(checkpoint.state))}
+    plain: dict[str, Any] = {name: getattr(checkpoint, name) for name in (*_PLAIN, *_ENDING)}
+    plain |= {
+        "format": FORMAT,
+        "leaves": len(arrays),
+        "ledger": checkpoint.ledger.as_dict(),
+        "sums": {name: str(value) for name, value in checkpoint.sums.items()},
+        "provenance": None if checkpoint.provenance is None else asdict(checkpoint.provenance),
+        "journal": list(place),
+    }
+    arrays |= {"communications": checkpoint.communications, "releases": checkpoint.releases}
+    if checkpoint.clock is not None:
+        arrays["clock"] = checkpoint.clock
+    if checkpoint.moments:
+        arrays["moments"] = np.fromiter(checkpoint.moments, np.int64)
+        arrays["moments_releases"] = np.stack(list(checkpoint.moments.values()))
+    last = rows_of(checkpoint.history[-1:])
+    arrays |= {f"last {name}": last[name] for name in last.dtype.names or ()}
+    snapshots.write(folder / SNAPSHOTS, checkpoint.rounds, arrays, plain)
 
 
 @checked
@@ -300,14 +383,15 @@ def read_checkpoint(folder: str | Path, algorithm: Algorithm, problem: Problem, 
 
     Raises FileNotFoundError where there is none, ValueError for those of another run, and where all are damaged.
     """
-    root, records = root_of(folder), list[pd.DataFrame]()
+    root, histories = Path(folder), list[pd.DataFrame]()
+    if root.name == SNAPSHOTS and (root.parent / JOURNAL).is_file():
+        root = root.parent
 
     def complete(found: snapshots.Stored) -> None:
-        records[:] = [_history(root, found)]
+        histories[:] = [_history(root, found)]
 
-    kept = root / SNAPSHOTS if (root / SNAPSHOTS).is_dir() else root
-    found = snapshots.read(kept, complete)
-    arrays, plain = found.arrays, found.told
+    found = snapshots.read(root / SNAPSHOTS if (root / SNAPSHOTS).is_dir() else root, complete)
+    arrays, plain = found.arrays, found.plain
     network = stepping.paired(problem, network)
     program = planned(algorithm, problem, network, max(1, int(plain["rounds"])))
     setting = stepping.setting(program, problem, network, None, typed_key(0))
@@ -318,37 +402,28 @@ def read_checkpoint(folder: str | Path, algorithm: Algorithm, problem: Problem, 
         stored = structure.unflatten(leaves)
         wanted = jax.tree.leaves(jax.eval_shape(lambda state: fitted(program, state, stored), state))
     check_leaves(leaves, wanted, str(folder))
+    names = {name: plain[name] for name in (*_PLAIN, *_ENDING)}
     return Checkpoint(
-        int(plain["rounds"]),
-        jax.tree.unflatten(structure, leaves),
-        arrays["communications"],
-        arrays["releases"],
-        arrays.get("clock"),
-        Ledger.from_dict(plain["ledger"]),
-        plain["key"],
-        plain["private key"],
-        plain["token"],
-        tuple(plain["released"]),
-        {name: int(value) for name, value in plain["sums"].items()},
-        {name: int(value) for name, value in plain["message_bits"].items()},
-        tuple(str(warning) for warning in plain["warnings"]),
-        records[0],
-        plain["ending"],
-        str(plain["reason"]),
-        float(plain["seconds"]),
-        float(plain["compile_seconds"]),
-        None if plain["provenance"] is None else Provenance(**plain["provenance"]),
-        dict(zip(map(int, arrays.get("moments", ())), arrays.get("moments_releases", ()))),
-        Position(*plain["journal"]),
+        **names | {name: tuple(plain[name]) for name in ("released", "warnings")},
+        state=jax.tree.unflatten(structure, leaves),
+        communications=arrays["communications"],
+        releases=arrays["releases"],
+        clock=arrays.get("clock"),
+        ledger=Ledger.from_dict(plain["ledger"]),
+        sums={name: int(value) for name, value in plain["sums"].items()},
+        history=histories[0],
+        provenance=None if plain["provenance"] is None else Provenance(**plain["provenance"]),
+        moments=dict(zip(map(int, arrays.get("moments", ())), arrays.get("moments_releases", ()))),
+        place=Position(*plain["journal"]),
         run_key=(read_record(root) or ("", None))[1],
     )
 
 
 def _history(root: Path, found: snapshots.Stored) -> pd.DataFrame:
     """The records that belong to a snapshot; ValueError where the journal does not have them as they were written."""
-    if (format := found.told.get("format")) != FORMAT:
+    if (format := found.plain.get("format")) != FORMAT:
         raise ValueError(f"Expected a checkpoint of format {FORMAT}, got {format!r}. Use the same jdfl.")
-    before = history_of(journal.read(root / JOURNAL, Position(*found.told["journal"])).rows(RECORDS))
+    before = history_of(journal.read(root / JOURNAL, Position(*found.plain["journal"])).rows(RECORDS))
     names = [name.removeprefix("last ") for name in found.arrays if name.startswith("last ")]
     last = pd.DataFrame({name: found.arrays[f"last {name}"] for name in names})
     return pd.concat([before, last], ignore_index=True) if len(before) else last

@@ -1,10 +1,10 @@
-"""Texts, tables and plain data as files, which are either complete or absent; the suffix decides on the format."""
+"""Texts, tables, arrays and plain data as files, which are complete or absent; the suffix decides on the format."""
 
 import io
 import json
 import os
 import shutil
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -37,10 +37,9 @@ def read(file: Path) -> Any:
                 return dict(json.loads(file.read_text(encoding="utf-8")))
             case ".csv":
                 text = file.read_text(encoding="utf-8")
-                whole_rows = text[: text.rfind("\n") + 1]
+                complete = text[: text.rfind("\n") + 1]
                 names = dict.fromkeys(("name", "hears_name", "to_name"), str)  # of nodes
-                rows = io.StringIO(whole_rows)
-                found = pd.read_csv(rows, index_col=False, dtype=names) if whole_rows else pd.DataFrame()
+                found = pd.read_csv(io.StringIO(complete), index_col=False, dtype=names) if complete else pd.DataFrame()
                 return found.astype({column: float for column in found if column not in names})
             case _:
                 return file.read_text(encoding="utf-8")
@@ -50,7 +49,7 @@ def read(file: Path) -> Any:
 
 
 def write(path: Path, content: Any) -> None:
-    """Write a file completely or not at all."""
+    """Write a table, a text or plain data into a file, completely or not at all."""
     with placed(path) as place:
         if isinstance(content, pd.DataFrame) and path.suffix == ".parquet":
             content.to_parquet(place, index=False)
@@ -66,27 +65,57 @@ def _no_formula(value: Any) -> Any:
     return f"'{value}" if isinstance(value, str) and value[:1] in _FORMULA else value
 
 
+def write_arrays(path: Path, arrays: Mapping[str, np.ndarray], plain: Any) -> None:
+    """Write arrays of any types, and plain data for JSON, into one file (npz), completely or not at all.
+
+    Bytes are written, since NumPy has no names for the types of JAX. Every part has a checksum of the format (CRC-32).
+    """
+    kinds = {name: [str(array.dtype), list(array.shape)] for name, array in arrays.items()}
+    about = np.frombuffer(json.dumps({"arrays": kinds, "plain": plain}).encode(), np.uint8)
+    parts = [np.ascontiguousarray(array).reshape(-1).view(np.uint8) for array in arrays.values()]
+    with placed(path) as place, place.open("wb") as file:
+        np.savez(file, about=about, **{f"a{i}": part for i, part in enumerate(parts)})
+
+
+def read_arrays(path: Path) -> tuple[dict[str, np.ndarray], Any]:
+    """What `write_arrays` has written; a damaged file raises an exception of any kind."""
+    with path.open("rb") as stream, np.load(stream, allow_pickle=False) as file:
+        about = json.loads(file["about"].tobytes())
+        kinds = enumerate(about["arrays"].items())
+        arrays = {name: file[f"a{i}"].view(np.dtype(kind)).reshape(shape) for i, (name, (kind, shape)) in kinds}
+        return arrays, about["plain"]
+
+
 def tidy(folder: Path) -> None:
     """Remove the files that `placed` leaves behind when its process is killed."""
     for partial in folder.glob(_PARTIAL):
         partial.unlink(missing_ok=True)
 
 
+def sync_path(path: Path) -> None:
+    """Make a file durable, or the names in a folder."""
+    file = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(file)
+    finally:
+        os.close(file)
+
+
 @contextmanager
-def placed(path: Path) -> Generator[Path]:
-    """Gives a path to write to; the file is renamed to `path` when it is on the disk."""
+def placed(path: Path, mode: int = 0o666) -> Generator[Path]:
+    """Gives a path to write to, of a file with this mode; it is renamed to `path` when it is on the disk."""
     partial = path.with_name(f".{uuid4().hex[:12]}.partial.{path.name}")
     try:
+        os.close(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode))
         yield partial
-        with partial.open("rb+") as file:
-            os.fsync(file.fileno())
+        sync_path(partial)
         os.replace(partial, path)
     finally:
         partial.unlink(missing_ok=True)
 
 
 @contextmanager
-def whole(folder: str | Path, *, overwrite: bool) -> Generator[Path]:
+def placed_folder(folder: str | Path, *, overwrite: bool) -> Generator[Path]:
     """Gives a folder to write to, which is renamed to `folder` when it is complete.
 
     A folder that was replaced is put back if renaming fails.

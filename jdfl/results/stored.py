@@ -1,8 +1,8 @@
-"""Results and comparisons as files, and back: `jdfl.load`.
+"""Results as files, and back.
 
 NAME.json holds the structure and NAME.npz the arrays and tables (Parquet). There is no code in either, and reading
-makes values of the classes in `_KINDS` alone. Objects that are code, which are algorithms, their state and what a paper
-computes, are not stored: an `Absent` takes their place.
+makes values of the classes in `KINDS` alone, to which rooms above add theirs. Objects that are code, which are
+algorithms, their state and what a paper computes, are not stored: an `Absent` takes their place.
 """
 
 import io
@@ -16,28 +16,24 @@ import jax
 import numpy as np
 import pandas as pd
 
-from jdfl.base import arguments, checks
+from jdfl.algorithms.algorithm import Algorithm
+from jdfl.base import checks
 from jdfl.base.absent import Absent
 from jdfl.engine.data_ledger import Standing
 from jdfl.engine.provenance import Provenance, versions
 from jdfl.engine.result import BAD, Result, Totals
-from jdfl.lab.comparison import Comparison
-from jdfl.lab.curves import Short
-from jdfl.lab.files import placed, read, write
-from jdfl.lab.summary import described
-from jdfl.lab.tuning import Tuned
 from jdfl.privacy import Guarantee, PrivacyReport
 from jdfl.privacy.guarantee import Published, Sampling
 from jdfl.privacy.mechanisms import GaussianEvent, GaussianSchedule, LaplaceEvent, LaplaceSchedule
 from jdfl.privacy.report import Together
+from jdfl.results.summary import described
 from jdfl.store import manifest
+from jdfl.store.files import placed, read, write
 
 FORMAT = 1
 _EVENTS = (GaussianEvent, GaussianSchedule, LaplaceEvent, LaplaceSchedule)
 _WORDS = (Guarantee, PrivacyReport, Published, Sampling, Standing, Together)
-_KINDS: dict[str, Any] = {
-    one.__name__: one for one in (Comparison, Result, Totals, Provenance, Short, Tuned, *_EVENTS, *_WORDS)
-}
+KINDS: dict[str, Any] = {one.__name__: one for one in (Result, Totals, Provenance, *_EVENTS, *_WORDS)}
 _AGAIN = "Make the run again with the same settings, or keep the object that was saved."
 
 
@@ -64,6 +60,8 @@ class _Writer:
             return {"$": form, "at": self._keep(array), "dtype": array.dtype.name, "plain": kind is float}
         if checks.is_a(value, Absent):
             return {"$": "absent", **vars(value)}
+        if checks.is_a(value, Algorithm):
+            return self.plain(Absent("the algorithm", described(value), _AGAIN))
         if checks.is_a(value, Result):
             if id(value) not in self._known:
                 self._known[id(value)] = place = len(self.results)
@@ -72,7 +70,7 @@ class _Writer:
             return {"$": "result", "at": self._known[id(value)]}
         if checks.is_a(value, dict):
             return {"$": "dict", "items": [[self.plain(name), self.plain(one)] for name, one in value.items()]}
-        if kind.__name__ in _KINDS:
+        if kind.__name__ in KINDS:
             return self._parts(value)
         if kind is range:
             return {"$": "range", "items": [value.start, value.stop]}
@@ -89,10 +87,6 @@ class _Writer:
             parts["run"] = None
         if isinstance(value, Result):
             parts |= {"computed": None, "data": "", "token": ""}  # which say nothing in another process
-        if isinstance(value, Comparison):
-            parts["algorithms"] = {
-                label: Absent("the algorithm", described(one), _AGAIN) for label, one in value.algorithms.items()
-            }
         return {"$": type(value).__name__, "of": {name: self.plain(one) for name, one in parts.items()}}
 
     def _keep(self, array: np.ndarray) -> str:
@@ -127,7 +121,7 @@ class _Reader:
         if kind in ("list", "tuple", "range"):
             items = [self.value(one) for one in data["items"]]
             return {"list": list, "tuple": tuple, "range": lambda ends: range(*ends)}[kind](items)
-        return _KINDS[kind](**{name: self.value(one) for name, one in data["of"].items()})
+        return KINDS[kind](**{name: self.value(one) for name, one in data["of"].items()})
 
 
 def _absent(result: Result) -> dict[str, Absent]:
@@ -140,7 +134,6 @@ def _absent(result: Result) -> dict[str, Absent]:
             "jdfl.run(..., resume=...) takes"
         )
     found = {
-        "algorithm": Absent("the algorithm", about, _AGAIN),
         "state": Absent("the state of the nodes", about, f"{state}."),
         "key": Absent("the key", about, "With it the noise can be removed: keep it apart, and give it to jdfl.run."),
         "private_key": Absent("the private key", about, "Read it with jdfl.read_checkpoint, as the state."),
@@ -149,8 +142,8 @@ def _absent(result: Result) -> dict[str, Absent]:
     return {name: one for name, one in found.items() if not isinstance(getattr(result, name), Absent)}
 
 
-def write_value(folder: Path, name: str, value: Result | Comparison) -> None:
-    """Write NAME.json and NAME.npz into a folder, each whole or not at all; the JSON file comes last."""
+def write_value(folder: Path, name: str, value: Any) -> None:
+    """Write a value of KINDS as NAME.json and NAME.npz into a folder; the JSON file comes last."""
     writer = _Writer()
     plain = writer.plain(value)
     with placed(folder / f"{name}.npz") as path, path.open("wb") as stream:
@@ -180,45 +173,9 @@ def read_value(folder: Path, name: str) -> Any:
         ) from error
 
 
-@arguments.checked
-def load(folder: str | Path) -> Result | Comparison:
-    """Load what `Result.save`, `Comparison.save`, `jdfl run` or `jdfl compare` has written.
-
-    Numbers are the ones that were saved, bit for bit: history, parameters (as a NumPy array), totals, provenance,
-    guarantee and labels. Algorithms and the state of the nodes are not stored; using them raises an error that says
-    what to do instead. A claim of a paper is there without what it computes for a number of releases.
-
-    Args:
-        folder: The folder.
-
-    Returns:
-        The `Result` or the `Comparison`.
-
-    Raises:
-        FileNotFoundError: Where there is no such folder, nothing of jdfl in it, or a run that was cut off.
-        ValueError: For a folder of another format, or with files that are damaged or not as they were written.
-    """
-    folder = Path(folder)
-    given = f"got {str(folder)!r}"
-    if not folder.is_dir():
-        raise FileNotFoundError(f"Expected a folder that jdfl has written, {given}, which is not there.")
-    here = {path.name for path in folder.iterdir()}
-    if "comparison.json" in here:
-        found = read_value(folder, "comparison")
-        manifest.check(folder, ("comparison.json", "comparison.npz"))
-        return found
-    if "result.json" in here and "summary.json" in here:
-        result = read_value(folder, "result")
-        found = replace(result, params=read(folder / "params.npz"), history=read(folder / "metrics.parquet"))
-        manifest.check(folder, ("result.json", "result.npz", "summary.json", "params.npz", "metrics.parquet"))
-        return found
-    if "study.yaml" in here:
-        raise ValueError(f"Expected a run or a comparison, {given}, a study. Read its table: results.parquet.")
-    if here & {"config.yaml", "result.json"}:
-        raise FileNotFoundError(
-            f"Expected a finished run, {given}, one that was cut off. Finish it: jdfl resume {folder}"
-        )
-    raise FileNotFoundError(
-        f"Expected a folder that jdfl has written, {given}, which has neither result.json nor comparison.json. Name "
-        "the folder that save was given, or that jdfl run printed."
-    )
+def read_result(folder: Path) -> Result:
+    """The result in the complete folder of a run; ValueError for files that are damaged or not as they were written."""
+    found = read_value(folder, "result")
+    found = replace(found, params=read(folder / "params.npz"), history=read(folder / "metrics.parquet"))
+    manifest.check(folder, ("result.json", "result.npz", "summary.json", "params.npz", "metrics.parquet"))
+    return found
