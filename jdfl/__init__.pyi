@@ -100,10 +100,9 @@ from .engine.result import Result, Snapshot, Totals
 from .engine.runner import run
 from .engine.start import Options
 from .engine.stopping import all_of, consensus_below, gradient_below, objective_below
-from .lab.comparison import Comparison
+from .lab.comparison import Comparison, load
 from .lab.entries import Entry, Tuning
 from .lab.experiment import Experiment, compare
-from .lab.folder import load
 from .observers import Exposure, Pairs, observe, observe_pairs
 from .privacy import ExactGaussian, Gaussian, Guarantee, Laplace, PrivacyReport, analytic_gaussian, classical_gaussian
 from .problems import from_arrays, from_loss, from_model

@@ -15,11 +15,13 @@ from jdfl.engine import provenance
 from jdfl.engine.data_ledger import Standing
 from jdfl.engine.result import Result
 from jdfl.lab import curves, table, words
-from jdfl.lab.curves import AXES, axes_of, metrics_of
+from jdfl.lab.curves import AXES, Short, axes_of, metrics_of
 from jdfl.lab.table import Format, Grid
 from jdfl.lab.tuning import Tuned
 from jdfl.privacy import PrivacyReport
 from jdfl.privacy.report import Together
+from jdfl.results import stored
+from jdfl.store import manifest
 
 if TYPE_CHECKING:
     from jdfl.lab.drawing import Drawn
@@ -384,3 +386,47 @@ class Comparison:
 
     def __repr__(self) -> str:
         return words.of_comparison(self)
+
+
+stored.KINDS.update({one.__name__: one for one in (Comparison, Short, Tuned)})
+
+
+@checked
+def load(folder: str | Path) -> Result | Comparison:
+    """Load what `Result.save`, `Comparison.save`, `jdfl run` or `jdfl compare` has written.
+
+    Numbers are the ones that were saved, bit for bit: history, parameters (as a NumPy array), totals, provenance,
+    guarantee and labels. Algorithms and the state of the nodes are not stored; using them raises an error that says
+    what to do instead. A claim of a paper is there without what it computes for a number of releases.
+
+    Args:
+        folder: The folder.
+
+    Returns:
+        The `Result` or the `Comparison`.
+
+    Raises:
+        FileNotFoundError: Where there is no such folder, nothing of jdfl in it, or a run that was cut off.
+        ValueError: For a folder of another format, or with files that are damaged or not as they were written.
+    """
+    folder = Path(folder)
+    given = f"got {str(folder)!r}"
+    if not folder.is_dir():
+        raise FileNotFoundError(f"Expected a folder that jdfl has written, {given}, which is not there.")
+    here = {path.name for path in folder.iterdir()}
+    if "comparison.json" in here:
+        found = stored.read_value(folder, "comparison")
+        manifest.check(folder, ("comparison.json", "comparison.npz"))
+        return found
+    if "result.json" in here and "summary.json" in here:
+        return stored.read_result(folder)
+    if "study.yaml" in here:
+        raise ValueError(f"Expected a run or a comparison, {given}, a study. Read its table: results.parquet.")
+    if here & {"config.yaml", "result.json"}:
+        raise FileNotFoundError(
+            f"Expected a finished run, {given}, one that was cut off. Finish it: jdfl resume {folder}"
+        )
+    raise FileNotFoundError(
+        f"Expected a folder that jdfl has written, {given}, which has neither result.json nor comparison.json. Name "
+        "the folder that save was given, or that jdfl run printed."
+    )

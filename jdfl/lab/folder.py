@@ -1,26 +1,25 @@
-"""The folder of a comparison: its data, tables, curves, a figure and a page. `jdfl.load`, also for folders of runs."""
+"""The folder of a comparison: its data, tables, curves, a figure and a page."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pandas as pd
 
-from jdfl.base import arguments
-from jdfl.engine.result import Result
 from jdfl.lab import charts, words
-from jdfl.lab.comparison import Comparison
-from jdfl.lab.curves import AXES, BAND, Short, axes_of, band, metrics_of
+from jdfl.lab.curves import AXES, BAND, axes_of, band, metrics_of
 from jdfl.lab.entries import DEFAULT
 from jdfl.lab.page import Code, Fold, Part, Section, Table, page
 from jdfl.lab.table import Format, Grid
-from jdfl.lab.tuning import Tuned
 from jdfl.results import stored
 from jdfl.results.folder import environment
 from jdfl.results.summary import as_paragraphs, privacy_of
 from jdfl.store import manifest
 from jdfl.store.files import placed, placed_folder, tidy, write
 
-stored.KINDS.update({one.__name__: one for one in (Comparison, Short, Tuned)})
+if TYPE_CHECKING:
+    from jdfl.lab.comparison import Comparison
+
 
 _TABLES: dict[str, Format] = {"table.txt": "text", "table.md": "markdown", "table.tex": "latex"}
 _DATA = "comparison.json comparison.npz curves.csv curves.parquet tuning.csv equal_costs.csv environment.json"
@@ -28,14 +27,14 @@ _PAGES = "provenance.json figure.png figure.pdf report.html manifest.json"
 FILES = (*_TABLES, *_DATA.split(), *_PAGES.split())
 
 
-def write_comparison(comparison: Comparison, folder: str | Path, config_yaml: str, *, overwrite: bool) -> Path:
+def write_comparison(comparison: "Comparison", folder: str | Path, config_yaml: str, *, overwrite: bool) -> Path:
     """`fill` a folder that is renamed when it is complete."""
     with placed_folder(folder, overwrite=overwrite) as partial:
         fill(comparison, partial, config_yaml)
     return Path(folder)
 
 
-def fill(comparison: Comparison, folder: Path, config_yaml: str, *, apart: Sequence[str] = ()) -> None:
+def fill(comparison: "Comparison", folder: Path, config_yaml: str, *, apart: Sequence[str] = ()) -> None:
     """Write FILES, config.yaml where there are settings, and at last the manifest into a folder that is there."""
     views = (comparison, *comparison.views)
     tuned = [one for one in views if one.budget is not None]
@@ -66,18 +65,18 @@ def fill(comparison: Comparison, folder: Path, config_yaml: str, *, apart: Seque
     write(folder / manifest.NAME, manifest.of(folder, apart=apart))
 
 
-def write_page(comparison: Comparison, path: str | Path, config_yaml: str = "") -> Path:
+def write_page(comparison: "Comparison", path: str | Path, config_yaml: str = "") -> Path:
     """Write the page of a comparison; returns its path."""
     foot = f"Made by jdfl; provenance {comparison.provenance}."
     return page(path, f"Comparison on {comparison.setting}", list(_sections(comparison, config_yaml)), foot)
 
 
-def _marked(comparison: Comparison, rows: pd.DataFrame) -> pd.DataFrame:
+def _marked(comparison: "Comparison", rows: pd.DataFrame) -> pd.DataFrame:
     """Rows with the mark of their label in a column."""
     return rows.assign(mark=rows["label"].map({label: comparison.mark(label) for label in comparison.results}))
 
 
-def _sections(comparison: Comparison, config_yaml: str) -> Iterator[Section]:
+def _sections(comparison: "Comparison", config_yaml: str) -> Iterator[Section]:
     grid, views = comparison.grid(), comparison.views
     yield Section("Result", ["\n\n".join(grid.caption), _table(grid)])
     yield Section("Curves", _curves(comparison))
@@ -101,7 +100,7 @@ def _sections(comparison: Comparison, config_yaml: str) -> Iterator[Section]:
         yield Section("Settings", [Fold("As config.yaml", [Code(config_yaml)])])
 
 
-def _curves(comparison: Comparison) -> list[Part]:
+def _curves(comparison: "Comparison") -> list[Part]:
     axes, metrics = axes_of(comparison.curves), metrics_of(comparison.curves)
     axes = [x for x in axes if comparison.tuned_at(x)] or axes
     metrics.sort(key=lambda name: name != comparison.measure)
@@ -117,7 +116,7 @@ def _curves(comparison: Comparison) -> list[Part]:
     return [about, *([f"Marked: {'; '.join(marks)}."] if marks else []), charts.curves(drawn, names, alt)]
 
 
-def _tuning(comparison: Comparison) -> list[Part]:
+def _tuning(comparison: "Comparison") -> list[Part]:
     tuning = _marked(comparison, comparison.tuning).rename(columns={"mean": f"mean {comparison.measure}"})
     cells = [
         ["" if value != value else value if isinstance(value, str | bool) else f"{value:.4g}" for value in row]
@@ -133,44 +132,3 @@ def _tuning(comparison: Comparison) -> list[Part]:
 def _table(grid: Grid) -> Table:
     marks = {"best": " (best)", "tie": " (not distinguishable from the best)", "": ""}
     return Table(grid.headers, [[cell.text + marks[cell.mark] for cell in row] for row in grid.rows])
-
-
-@arguments.checked
-def load(folder: str | Path) -> Result | Comparison:
-    """Load what `Result.save`, `Comparison.save`, `jdfl run` or `jdfl compare` has written.
-
-    Numbers are the ones that were saved, bit for bit: history, parameters (as a NumPy array), totals, provenance,
-    guarantee and labels. Algorithms and the state of the nodes are not stored; using them raises an error that says
-    what to do instead. A claim of a paper is there without what it computes for a number of releases.
-
-    Args:
-        folder: The folder.
-
-    Returns:
-        The `Result` or the `Comparison`.
-
-    Raises:
-        FileNotFoundError: Where there is no such folder, nothing of jdfl in it, or a run that was cut off.
-        ValueError: For a folder of another format, or with files that are damaged or not as they were written.
-    """
-    folder = Path(folder)
-    given = f"got {str(folder)!r}"
-    if not folder.is_dir():
-        raise FileNotFoundError(f"Expected a folder that jdfl has written, {given}, which is not there.")
-    here = {path.name for path in folder.iterdir()}
-    if "comparison.json" in here:
-        found = stored.read_value(folder, "comparison")
-        manifest.check(folder, ("comparison.json", "comparison.npz"))
-        return found
-    if "result.json" in here and "summary.json" in here:
-        return stored.read_result(folder)
-    if "study.yaml" in here:
-        raise ValueError(f"Expected a run or a comparison, {given}, a study. Read its table: results.parquet.")
-    if here & {"config.yaml", "result.json"}:
-        raise FileNotFoundError(
-            f"Expected a finished run, {given}, one that was cut off. Finish it: jdfl resume {folder}"
-        )
-    raise FileNotFoundError(
-        f"Expected a folder that jdfl has written, {given}, which has neither result.json nor comparison.json. Name "
-        "the folder that save was given, or that jdfl run printed."
-    )
