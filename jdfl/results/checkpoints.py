@@ -402,9 +402,10 @@ def read_checkpoint(folder: str | Path, algorithm: Algorithm, problem: Problem, 
         stored = structure.unflatten(leaves)
         wanted = jax.tree.leaves(jax.eval_shape(lambda state: fitted(program, state, stored), state))
     check_leaves(leaves, wanted, str(folder))
-    names = {name: plain[name] for name in (*_PLAIN, *_ENDING)}
+    names: dict[str, Any] = {name: plain[name] for name in (*_PLAIN, *_ENDING)}
+    names |= {name: tuple(plain[name]) for name in ("released", "warnings")}
     return Checkpoint(
-        **names | {name: tuple(plain[name]) for name in ("released", "warnings")},
+        **names,
         state=jax.tree.unflatten(structure, leaves),
         communications=arrays["communications"],
         releases=arrays["releases"],

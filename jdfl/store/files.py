@@ -71,10 +71,11 @@ def write_arrays(path: Path, arrays: Mapping[str, np.ndarray], plain: Any) -> No
     Bytes are written, since NumPy has no names for the types of JAX. Every part has a checksum of the format (CRC-32).
     """
     kinds = {name: [str(array.dtype), list(array.shape)] for name, array in arrays.items()}
-    about = np.frombuffer(json.dumps({"arrays": kinds, "plain": plain}).encode(), np.uint8)
-    parts = [np.ascontiguousarray(array).reshape(-1).view(np.uint8) for array in arrays.values()]
+    parts: dict[str, Any] = {"about": np.frombuffer(json.dumps({"arrays": kinds, "plain": plain}).encode(), np.uint8)}
+    for i, array in enumerate(arrays.values()):
+        parts[f"a{i}"] = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
     with placed(path) as place, place.open("wb") as file:
-        np.savez(file, about=about, **{f"a{i}": part for i, part in enumerate(parts)})
+        np.savez(file, **parts)
 
 
 def read_arrays(path: Path) -> tuple[dict[str, np.ndarray], Any]:
