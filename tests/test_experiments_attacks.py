@@ -10,7 +10,7 @@ from jdfl import privacy
 from jdfl.algorithms import ceps_paper, statement, updates
 from jdfl.base import streams
 from jdfl.base.streams import Stream
-from jdfl.engine import accountant, outcome, spending, start
+from jdfl.engine import accountant, result, spending, start
 from jdfl.lab import experiment
 from jdfl.privacy.flow import Flow, Label
 
@@ -36,7 +36,7 @@ NOTHING_DERIVED: Patches = [  # preprocessing, splits, step sizes and stop rules
     (ceps_paper, "exposing", lambda told, *_: told),
     (statement, "outputs", lambda *_: ((Flow(), Flow()), Label.CLEAN, None)),
     (Flow, "fault", lambda *_: ""),
-    (outcome, "exposing", lambda told, *_: told),
+    (result, "exposing", lambda told, *_: told),
     (experiment, "exposing", lambda told, *_: told),
 ]
 UNTYPED: Patches = [  # one epsilon for messages and parameters alike

@@ -12,7 +12,7 @@ from jdfl.base.settings import defaults
 from jdfl.cli.running import written
 from jdfl.config import RunConfig, build, key_of
 from jdfl.engine.compiling import use_cache
-from jdfl.lab.files import write
+from jdfl.store.files import write
 
 _audit = defaults(attacked)
 _IDLE = {  # what plays no part in which audit
