@@ -46,6 +46,7 @@ EXPERIMENTS = (
     "ceps_figure4",
     "gpsp_quality",
     "codecs",
+    "dpps_consensus",
     "partpsp_figure3",
     "doadp_equal_noise",
     "doadp_figure3",
