@@ -1,6 +1,6 @@
 """Codecs: dense, sparse, random entries, quantised, signs, low rank, and one-bit with its decoder."""
 
-from jdfl.codecs.base import Codec, Wire, each_row, receive, round_trip, seal, transmit, unseal
+from jdfl.codecs.base import Codec, Wire, each_row, receive, round_trip, transmit
 from jdfl.codecs.gpsp import gpsp
 from jdfl.codecs.low_rank import LowRank
 from jdfl.codecs.one_bit import OneBit
@@ -21,7 +21,5 @@ __all__ = [
     "gpsp",
     "receive",
     "round_trip",
-    "seal",
     "transmit",
-    "unseal",
 ]

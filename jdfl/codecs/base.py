@@ -7,7 +7,6 @@ A codec holds settings only. What sender and receiver share beyond the settings 
 Axes: m nodes, b messages that are processed together, n parameters.
 """
 
-import zlib
 from dataclasses import replace
 from typing import Any
 
@@ -17,12 +16,12 @@ import numpy as np
 from jax import Array, lax
 
 from jdfl.arrays import ops
-from jdfl.arrays.nonzeros import Nonzeros, largest
+from jdfl.arrays.ops import Nonzeros, largest
 from jdfl.base import checks, struct
 from jdfl.base.backend import backend
 from jdfl.base.struct import each_row as each_row
 from jdfl.codecs import packing
-from jdfl.devices.blocks import at_once
+from jdfl.devices.memory import at_once
 
 _DIRECT_ROWS = 128  # vectors that are processed together where no messages are formed
 
@@ -300,30 +299,3 @@ def receive(
         return total.at[i].add(z, mode="drop")
 
     return ops.for_rows(chosen.reshape(-1), min(m, lanes or wire.codec.lanes(wire)), pairs, jnp.zeros_like(x))
-
-
-def seal(codec: Codec, payload: Any, n: int, sparsity: int | None = None) -> bytes:
-    """`codec.pack(payload, n, sparsity)` with a checksum, for bytes that are stored or sent over an unchecked link.
-
-    `Codec.unpack` refuses bytes that cannot be a message, but most changed bits give another valid message. The four
-    additional bytes are a CRC-32 that also covers the codec's kind and sizes and n. They are in no byte count, because
-    links have their own checksums. For the arguments see `Codec.pack`.
-    """
-    body = codec.pack(payload, n, sparsity)
-    return body + _checksum(codec, body, n, sparsity)
-
-
-def unseal(codec: Codec, data: bytes, n: int, sparsity: int | None = None) -> Any:
-    """The message in `data` from `seal`; ValueError for changed or missing bytes, and for another codec or n.
-
-    `sparsity` is as for `Codec.bits`.
-    """
-    body, tail = data[:-4], data[-4:]
-    if tail != _checksum(codec, body, n, sparsity):
-        raise ValueError(f"Expected a message that matches its checksum, got a different checksum. {packing.DAMAGED}")
-    return codec.unpack(body, n, sparsity)
-
-
-def _checksum(codec: Codec, body: bytes, n: int, sparsity: int | None) -> bytes:
-    head = f"{type(codec).__name__} {codec.bits(n, sparsity)} {n} ".encode()
-    return zlib.crc32(head + body).to_bytes(4, "little")

@@ -9,7 +9,7 @@ import jdfl
 from jdfl import config, testing
 from jdfl.base.arguments import settings
 from jdfl.cli import parse
-from jdfl.codecs import round_trip, seal, unseal
+from jdfl.codecs import round_trip
 from jdfl.codecs.gpsp import working_sparsity
 from tests.refused import refused
 
@@ -87,7 +87,7 @@ def test_packed_messages_have_the_signs_of_the_sender():
         assert len(data) == -(-(d + 32) // 8)
         back.append(own.unpack(data, N))
         assert back[-1][1].shape == (max(SIGNS),)
-        np.testing.assert_array_equal(unseal(own, seal(own, message, N), N)[1], message[1])
+        np.testing.assert_array_equal(back[-1][1], message[1])
         if d < max(SIGNS):
             full = message[0], np.ones(max(SIGNS), bool)
             with refused(f"{d} signs"):
