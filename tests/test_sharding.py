@@ -122,7 +122,6 @@ def neural():
 NETWORKS = {
     "neural": network,
     "matching": lambda: jdfl.network.random_matching(M),
-    "bcoo": lambda: jdfl.network.erdos_renyi(M, 0.4, format="bcoo"),
     "buckets": lambda: jdfl.network.barabasi_albert(M, 2, format="buckets"),
     "all in one round": lambda: jdfl.network.complete(M),
     "late messages": lambda: jdfl.network.delays(network(), 2),

@@ -16,7 +16,6 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 from jax.core import Tracer
-from jax.experimental import sparse
 
 from jdfl.arrays import ops
 from jdfl.base import checks, struct
@@ -25,10 +24,10 @@ from jdfl.base.names import shown as displayed
 from jdfl.base.settings import Bound
 from jdfl.base.streams import each
 from jdfl.devices import nodes
-from jdfl.devices.blocks import at_once
+from jdfl.devices.memory import at_once
 from jdfl.network.sums import Buckets, Halo, bucket_sum, gather_sum
 
-Format = Literal["padded", "dense", "bcoo", "buckets"]
+Format = Literal["padded", "dense", "buckets"]
 Share: TypeAlias = Annotated[float, Bound("(0, 1]")]  # a nonzero probability, or a nonempty share
 _NAME = 80  # characters of a name that are displayed
 _LINES = 12
@@ -280,22 +279,6 @@ def _dense(graph: Graph) -> Array:
 _dense_compiled = jax.jit(_dense)  # outside a run, each operation would be a program
 
 
-def as_bcoo(graph: Graph) -> sparse.BCOO:
-    """`as_dense` in JAX's BCOO format; padded slots stay as explicit zeros.
-
-    A graph that may be synchronised stores all entries, zeros included.
-    """
-    m, d = graph.senders.shape
-    if graph.synchronised is not None:
-        W = as_dense(graph)
-        return sparse.BCOO.fromdense(W, nse=W.size)
-    row = jnp.broadcast_to(jnp.arange(m, dtype=graph.senders.dtype)[:, None], (m, d + 1))
-    column = jnp.concatenate([graph.senders, nodes.ids(m)[:, None].astype(row.dtype)], axis=1)
-    value = jnp.concatenate([graph.weight, graph.self_weight[:, None]], axis=1)
-    places = jnp.stack([row, column], axis=-1).reshape(-1, 2)
-    return sparse.BCOO((value.reshape(-1), places), shape=(m, nodes.count(m)))
-
-
 def mix(graph: Graph, x: Array, *, cheap: bool = False) -> Array:
     """W x: each node's weighted sum of its own row and its in-neighbours' rows; in a synchronised round, the mean.
 
@@ -328,11 +311,6 @@ def mix(graph: Graph, x: Array, *, cheap: bool = False) -> Array:
 def _mix(graph: Graph, x: Array, cheap: bool = False) -> Array:
     if graph.format == "dense":
         return jnp.dot(as_dense(graph).astype(x.dtype), nodes.everyone(x), precision=ops.HIGHEST)
-    if graph.format == "bcoo":
-        matrix = as_bcoo(graph)
-        matrix = sparse.BCOO((matrix.data.astype(x.dtype), matrix.indices), shape=matrix.shape)
-        product = cast(Any, sparse.bcoo_dot_general)  # its annotation lacks the precision argument
-        return product(matrix, nodes.everyone(x), dimension_numbers=(((1,), (0,)), ((), ())), precision=ops.HIGHEST)
     own = graph.self_weight.astype(x.dtype)[:, None] * x
     if graph.format == "padded":
         return own + _sum_of_neighbours(graph, x, cheap)

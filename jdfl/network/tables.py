@@ -77,6 +77,15 @@ def components(links: Arcs) -> tuple[int, int]:
     return int(count), int(np.bincount(label).max())
 
 
+def check_connected(links: Arcs, remedy: str) -> None:
+    """Raise ValueError for a network in several parts."""
+    count, largest = components(links)
+    if count > 1:
+        kind = "connected" if links.symmetric else "strongly connected"
+        found = f"{count} components, the largest with {largest} of {links.m} nodes"
+        raise ValueError(f"Expected a {kind} network, got {found}. {remedy}")
+
+
 def graph_of(network: Graph | Network) -> Graph:
     """The graph of a fixed network; ValueError for a network that changes from round to round."""
     if isinstance(network, Graph | Static):

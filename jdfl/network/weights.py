@@ -27,16 +27,17 @@ from jdfl.base.backend import backend
 from jdfl.base.settings import Bound
 from jdfl.network.graph import Format, Graph, Static
 from jdfl.network.sums import bucket_widths, group
-from jdfl.network.tables import Arcs, arcs_of, called, components
+from jdfl.network.tables import Arcs, arcs_of, called, check_connected
 
 Weights = Literal["metropolis", "uniform", "laplacian", "out-degree"]
-FormatChoice = Literal["auto", "padded", "dense", "bcoo", "buckets"]
+FormatChoice = Literal["auto", "padded", "dense", "buckets"]
 
 DENSE_FROM = {"cpu": 0.5}  # density of W above which one matrix product is faster than gathers, per backend
 DENSE_FROM_ACCELERATOR = 0.04
 DENSE_UP_TO = 8192  # nodes; W is rebuilt in each round, 256 MiB at this size
 BUCKETS_FROM = 2.5  # ratio of the padded table's work to that of buckets above which these win despite the reordering
 MOST_SLOTS = 2**31  # of a table: 19 GB
+_REMEDY = "Pass a connected graph, or connected=False to accept the network as it is."
 
 
 def _mixing(links: Arcs, weights: Weights) -> np.ndarray:
@@ -99,15 +100,17 @@ def table(
 
 
 def build(
-    links: Arcs, weights: Weights | None, format: FormatChoice, name: str, *, connected: bool = True, remedy: str = ""
+    links: Arcs,
+    weights: Weights | None,
+    format: FormatChoice,
+    name: str,
+    *,
+    connected: bool = True,
+    remedy: str = _REMEDY,
 ) -> Static:
     """Build a fixed network from arcs: check connectivity, compute weights, build the table."""
-    count, largest = components(links) if connected else (1, links.m)
-    if count > 1:
-        kind = "connected" if links.symmetric else "strongly connected"
-        remedy = remedy or "Pass a connected graph, or connected=False to accept the network as it is."
-        found = f"{count} components, the largest with {largest} of {links.m} nodes"
-        raise ValueError(f"Expected a {kind} network, got {found}. {remedy}")
+    if connected:
+        check_connected(links, remedy)
     rule = weights or ("metropolis" if links.symmetric else "uniform")
     return Static(table(links, _mixing(links, rule), None, format, columns=rule == "out-degree"), name, rule)
 

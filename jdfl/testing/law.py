@@ -18,7 +18,7 @@ class LawBrokenError(AssertionError):
 
 def named(*laws: Callable[[Case], None]) -> dict[str, Callable[[Case], None]]:
     """Laws by their names: those of the functions, in words."""
-    return {law.__name__.replace("_", " "): law for law in laws}
+    return {law.__name__.replace("_", " ").strip(): law for law in laws}
 
 
 def hold(laws: Laws[Case], case: Case, subject: object, law: str | None) -> None:

@@ -148,7 +148,7 @@ def _same_counts(here: Info, there: Info, order: Any = slice(None)) -> None:
     leaves_equal("counts", jax.tree.leaves(there), [one[order] for one in jax.tree.leaves(here)])
 
 
-def chunks_change_nothing(case: Case) -> None:
+def _chunks_change_nothing(case: Case) -> None:
     """A run that returns to Python every three rounds equals the unbroken one, bit for bit."""
     whole, parts = case.run(), case.run(options=Options(chunk=3))
     close("parameters", parts.params, whole.params)
@@ -157,7 +157,7 @@ def chunks_change_nothing(case: Case) -> None:
     same("recorded rounds", whole.history["round"].tolist(), [0, 2, 4, 6, 8, 10, 11])
 
 
-def resumed_runs_are_the_same(case: Case) -> None:
+def _resumed_runs_are_the_same(case: Case) -> None:
     """A run that is interrupted after round 6 and resumed equals the unbroken one, bit for bit."""
     cut = case.run(options=Options(chunk=3), callbacks=[lambda now: "enough" if now.rounds >= 6 else None])
     same("rounds before the interruption", cut.rounds, 6)
@@ -166,7 +166,7 @@ def resumed_runs_are_the_same(case: Case) -> None:
     same("totals", resumed.totals, whole.totals)
 
 
-def plans_begin_alike(case: Case) -> None:
+def _plans_begin_alike(case: Case) -> None:
     """The plan of a short run is the beginning of the plan of a longer one, so that runs of all lengths share it."""
     few, many = (jax.tree.leaves(planned(case.algorithm, case.problem, case.network, k).plan) for k in (4, 9))
     for short, long in zip(few, many, strict=True):
@@ -174,7 +174,7 @@ def plans_begin_alike(case: Case) -> None:
         close("plan of 4 and of 9 rounds", np.take(long, range(short.shape[axis]), axis), short)
 
 
-def runs_side_by_side_equal_single_runs(case: Case) -> None:
+def _runs_side_by_side_equal_single_runs(case: Case) -> None:
     """Two values of a setting with two seeds in one program equal four single runs, and the setting matters."""
     name = case.swept or next(iter(case.algorithm.tuned), "")
 
@@ -197,7 +197,7 @@ def runs_side_by_side_equal_single_runs(case: Case) -> None:
         require(changed, f"half of {name} gives the same parameters")
 
 
-def one_program_for_all_values(case: Case) -> None:
+def _one_program_for_all_values(case: Case) -> None:
     """Another seed, other data and other numbers in the settings compile nothing again."""
     case.run()
     made = 0
@@ -214,7 +214,7 @@ def one_program_for_all_values(case: Case) -> None:
     same("programs compiled for another seed, data and settings", made, 0)
 
 
-def relabelled_nodes_do_the_same(case: Case) -> None:
+def _relabelled_nodes_do_the_same(case: Case) -> None:
     """Nodes that lie in another order, with their ids, data and links, compute the same: places mean nothing."""
     problem, order = case.problem, np.random.default_rng(3).permutation(case.problem.m)
     data, rest = jax.tree.map(lambda leaf: leaf[order], problem.data), ("weight", "curvature")
@@ -226,7 +226,7 @@ def relabelled_nodes_do_the_same(case: Case) -> None:
     _same_counts(counts, moved_counts, order)
 
 
-def padding_changes_nothing(case: Case) -> None:
+def _padding_changes_nothing(case: Case) -> None:
     """Examples of weight zero and empty slots for neighbours change nothing."""
     wide = replace(case.network, graph=networks.pad(case.network.graph, case.network.graph.mask.shape[1] + 5))
     _, here, counts = case.play()
@@ -235,7 +235,7 @@ def padding_changes_nothing(case: Case) -> None:
     _same_counts(counts, wide_counts)
 
 
-def runs_stay_finite(case: Case) -> None:
+def _runs_stay_finite(case: Case) -> None:
     """Forty rounds are completed with finite parameters and metrics."""
     result = case.run(steps=40, key=2)
     same("ending", result.ending, "steps")
@@ -243,7 +243,7 @@ def runs_stay_finite(case: Case) -> None:
         require(np.isfinite(found).all(), f"{int((~np.isfinite(found)).sum())} {name} are not finite")
 
 
-def bits_are_those_of_the_messages(case: Case) -> None:
+def _bits_are_those_of_the_messages(case: Case) -> None:
     """Every channel is counted, and the bits of a run are its messages times their size."""
     totals = case.run().totals
     channels = {channel.name for channel in case.algorithm.channels}
@@ -253,7 +253,7 @@ def bits_are_those_of_the_messages(case: Case) -> None:
     same("bits", totals.bits, sum(totals.message_bits[name] * sent for name, sent in totals.messages.items()))
 
 
-def claims_rest_on_noise(case: Case) -> None:
+def _claims_rest_on_noise(case: Case) -> None:
     """A claim of privacy counts releases, covers what they reveal, and disappears where no noise protects it."""
     given = case.algorithm, case.problem, case.network
     program = planned(*given, ROUNDS)
@@ -269,16 +269,16 @@ def claims_rest_on_noise(case: Case) -> None:
 
 
 LAWS = named(
-    chunks_change_nothing,
-    resumed_runs_are_the_same,
-    plans_begin_alike,
-    runs_side_by_side_equal_single_runs,
-    one_program_for_all_values,
-    relabelled_nodes_do_the_same,
-    padding_changes_nothing,
-    runs_stay_finite,
-    bits_are_those_of_the_messages,
-    claims_rest_on_noise,
+    _chunks_change_nothing,
+    _resumed_runs_are_the_same,
+    _plans_begin_alike,
+    _runs_side_by_side_equal_single_runs,
+    _one_program_for_all_values,
+    _relabelled_nodes_do_the_same,
+    _padding_changes_nothing,
+    _runs_stay_finite,
+    _bits_are_those_of_the_messages,
+    _claims_rest_on_noise,
 )
 """The laws by their names."""
 

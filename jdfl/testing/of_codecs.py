@@ -27,7 +27,7 @@ _decode = jax.jit(lambda wire, key, payload: wire.codec.decode(key, payload, wir
 
 
 @dataclass(frozen=True)
-class CodecCase:
+class _CodecCase:
     """A codec, and the vectors that it is tried on."""
 
     codec: Codec
@@ -76,7 +76,7 @@ class CodecCase:
         return [(self.codec.of(groups[i % _SENDERS]), jax.tree.map(lambda leaf, i=i: leaf[i], found)) for i in _PACKED]
 
 
-def what_arrives_is_like_what_was_sent(case: CodecCase) -> None:
+def _what_arrives_is_like_what_was_sent(case: _CodecCase) -> None:
     """What arrives has the shape and the float type of the vectors, and is finite."""
     wire, keys, x = case.sent(case.vectors)
     found = _decode(wire, keys, _encode(wire, keys, x))
@@ -85,7 +85,7 @@ def what_arrives_is_like_what_was_sent(case: CodecCase) -> None:
     require(jnp.isfinite(found).all(), f"finite numbers: expected, got {int((~jnp.isfinite(found)).sum())} others")
 
 
-def bits_are_the_packed_length(case: CodecCase) -> None:
+def _bits_are_the_packed_length(case: _CodecCase) -> None:
     """A message takes as many bytes as its bits say, its arrays are those of the layout, and unpacking restores it."""
     n, s = case.n, case.sparsity
     for group in sorted(set(case.codec.groups or (0,))):
@@ -101,7 +101,7 @@ def bits_are_the_packed_length(case: CodecCase) -> None:
         leaves_equal("message after packing", jax.tree.leaves(codec.unpack(data, n, s)), jax.tree.leaves(message))
 
 
-def unpacked_messages_arrive_alike(case: CodecCase) -> None:
+def _unpacked_messages_arrive_alike(case: _CodecCase) -> None:
     """What arrives follows from the bytes of the message and from common randomness, and from nothing else."""
     if not case.written:
         return
@@ -115,7 +115,7 @@ def unpacked_messages_arrive_alike(case: CodecCase) -> None:
     close("what arrives of the bytes", _decode(wire, keys, there), _decode(wire, keys, here))
 
 
-def a_zero_vector_arrives_finite(case: CodecCase) -> None:
+def _a_zero_vector_arrives_finite(case: _CodecCase) -> None:
     """The zero vector arrives as finite numbers, and as zero where the codec contracts."""
     found = case.arrives(jnp.zeros_like(case.vectors))
     require(np.isfinite(found).all(), f"finite numbers: expected, got {int((~np.isfinite(found)).sum())} others")
@@ -123,7 +123,7 @@ def a_zero_vector_arrives_finite(case: CodecCase) -> None:
         close("what arrives of zeros", found, np.zeros_like(found))
 
 
-def bad_numbers_are_not_hidden(case: CodecCase) -> None:
+def _bad_numbers_are_not_hidden(case: _CodecCase) -> None:
     """NaN or infinity in a vector does not arrive as finite numbers alone, so that a diverged run is noticed."""
     for bad in (np.nan, np.inf):
         x = case.vectors.at[:, 0].set(bad)
@@ -134,7 +134,7 @@ def bad_numbers_are_not_hidden(case: CodecCase) -> None:
         )
 
 
-def messages_depend_on_the_key_alone(case: CodecCase) -> None:
+def _messages_depend_on_the_key_alone(case: _CodecCase) -> None:
     """The same vectors with the same keys are the same messages: a codec has neither state nor its own randomness."""
     wire, keys, x = case.sent(case.vectors)
     first, second = (jax.tree.leaves(case.codec.encode(keys, x, wire)) for _ in range(2))  # not compiled
@@ -142,7 +142,7 @@ def messages_depend_on_the_key_alone(case: CodecCase) -> None:
     close("what arrives", case.arrives(case.vectors), case.arrives(case.vectors))
 
 
-def messages_do_not_mix(case: CodecCase) -> None:
+def _messages_do_not_mix(case: _CodecCase) -> None:
     """A decoded vector does not depend on the vectors that are coded together with it."""
     whole = case.arrives(case.vectors)
     for i in (0, len(whole) - 1):
@@ -150,7 +150,7 @@ def messages_do_not_mix(case: CodecCase) -> None:
         close(f"vector {i} among others", case.arrives(others.at[i].set(case.vectors[i]))[i], whole[i])
 
 
-def compiled_messages_are_the_same(case: CodecCase) -> None:
+def _compiled_messages_are_the_same(case: _CodecCase) -> None:
     """Coding inside jax.jit and jax.vmap gives what it gives outside."""
     wire, keys, x = case.sent(case.vectors)
     eager, tolerance = round_trip(wire, keys, x), {"rtol": _FLOAT32, "atol": _FLOAT32}
@@ -159,14 +159,14 @@ def compiled_messages_are_the_same(case: CodecCase) -> None:
     close("jax.vmap", stacked[1], eager, **tolerance)
 
 
-def the_shortcut_arrives_alike(case: CodecCase) -> None:
+def _the_shortcut_arrives_alike(case: _CodecCase) -> None:
     """Where the codec is `direct`, `arrived` gives what decoding the messages gives."""
     if case.codec.direct:
         wire, keys, x = case.sent(case.vectors)
         close("arrived", jax.jit(case.codec.arrived)(keys, x, wire), _trip(wire, keys, x))
 
 
-def the_contraction_holds(case: CodecCase) -> None:
+def _the_contraction_holds(case: _CodecCase) -> None:
     """E ||C(x) - x||^2 <= (1 - delta) ||x||^2 with the delta of `contraction`, within six standard errors."""
     delta = case.codec.contraction(case.n, case.sparsity)
     if delta is None:
@@ -183,7 +183,7 @@ def the_contraction_holds(case: CodecCase) -> None:
     )
 
 
-def an_unbiased_codec_is_right_on_average(case: CodecCase) -> None:
+def _an_unbiased_codec_is_right_on_average(case: _CodecCase) -> None:
     """Where the codec is `unbiased`, E C(x) = x in every entry, but for one codec in a billion."""
     if not case.codec.unbiased:
         return
@@ -201,17 +201,17 @@ def an_unbiased_codec_is_right_on_average(case: CodecCase) -> None:
 
 
 CODEC_LAWS = named(
-    what_arrives_is_like_what_was_sent,
-    bits_are_the_packed_length,
-    unpacked_messages_arrive_alike,
-    a_zero_vector_arrives_finite,
-    bad_numbers_are_not_hidden,
-    messages_depend_on_the_key_alone,
-    messages_do_not_mix,
-    compiled_messages_are_the_same,
-    the_shortcut_arrives_alike,
-    the_contraction_holds,
-    an_unbiased_codec_is_right_on_average,
+    _what_arrives_is_like_what_was_sent,
+    _bits_are_the_packed_length,
+    _unpacked_messages_arrive_alike,
+    _a_zero_vector_arrives_finite,
+    _bad_numbers_are_not_hidden,
+    _messages_depend_on_the_key_alone,
+    _messages_do_not_mix,
+    _compiled_messages_are_the_same,
+    _the_shortcut_arrives_alike,
+    _the_contraction_holds,
+    _an_unbiased_codec_is_right_on_average,
 )
 """The laws of codecs by their names."""
 
@@ -232,4 +232,4 @@ def check_codec(codec: Codec, law: str | None = None, *, n: int = 49, sparsity: 
     remedy = "It inherits from jdfl.codecs.Codec: see docs/own-codec.md."
     arguments.inherits("codec", codec, Codec, "a codec", remedy)
     codec.check(n, _SENDERS, sparsity)
-    hold(CODEC_LAWS, CodecCase(codec, n, sparsity), codec, law)
+    hold(CODEC_LAWS, _CodecCase(codec, n, sparsity), codec, law)

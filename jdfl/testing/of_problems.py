@@ -22,7 +22,7 @@ _PADDED = 3  # examples
 
 
 @dataclass(frozen=True)
-class ProblemCase:
+class _ProblemCase:
     """A problem, and the parameters that it is tried at."""
 
     problem: Problem
@@ -35,12 +35,12 @@ class ProblemCase:
         return start + jnp.asarray(noise, start.dtype)
 
 
-def the_data_fit(case: ProblemCase) -> None:
+def _the_data_fit(case: _ProblemCase) -> None:
     """Data, weights, curvature and test set pass `jdfl.problems.check_problem`."""
     problems.check_problem(case.problem)
 
 
-def the_start_fits(case: ProblemCase) -> None:
+def _the_start_fits(case: _ProblemCase) -> None:
     """`n` is a whole number, and the nodes begin with finite parameters [m, n] of the problem's float type."""
     n: Any = case.problem.n
     require(isinstance(n, int) and n >= 1, f"n: expected a Python int from 1, got {n!r} of {type(n).__name__}")
@@ -50,7 +50,7 @@ def the_start_fits(case: ProblemCase) -> None:
     require(jnp.isfinite(start).all(), "start: expected finite numbers, got others")
 
 
-def values_are_numbers_of_every_node(case: ProblemCase) -> None:
+def _values_are_numbers_of_every_node(case: _ProblemCase) -> None:
     """`values` gives one finite number for every node, in `jax.jit` as outside."""
     found = case.problem.values(case.w)
     same("shape of the values", found.shape, (case.problem.m,))
@@ -59,7 +59,7 @@ def values_are_numbers_of_every_node(case: ProblemCase) -> None:
     close("values in jax.jit", compiled, found, rtol=1e-4, atol=1e-6)
 
 
-def a_node_looks_at_its_own_parameters(case: ProblemCase) -> None:
+def _a_node_looks_at_its_own_parameters(case: _ProblemCase) -> None:
     """A node's value and gradient do not change with the parameters of another node."""
     if case.problem.m < 2:
         return
@@ -69,14 +69,14 @@ def a_node_looks_at_its_own_parameters(case: ProblemCase) -> None:
         close(f"{name} of the other nodes", there, here, rtol=1e-5, atol=1e-6)
 
 
-def gradients_are_those_of_the_values(case: ProblemCase) -> None:
+def _gradients_are_those_of_the_values(case: _ProblemCase) -> None:
     """`gradients` equals what JAX derives from `values`."""
     expected = jax.grad(lambda w: jnp.sum(case.problem.values(w)))(case.w)
     scale = float(jnp.max(jnp.abs(expected)))
     close("gradients", case.problem.gradients(case.w), expected, rtol=1e-3, atol=1e-4 * scale + 1e-6)
 
 
-def gradients_are_the_slope_of_the_values(case: ProblemCase) -> None:
+def _gradients_are_the_slope_of_the_values(case: _ProblemCase) -> None:
     """Along the gradient the values change as it says: a finite difference, which custom derivatives cannot deceive."""
     gradient = np.asarray(case.problem.gradients(case.w), np.float64)
     length = np.linalg.norm(gradient, axis=1)
@@ -91,7 +91,7 @@ def gradients_are_the_slope_of_the_values(case: ProblemCase) -> None:
     require(off[i] <= 0, f"slope of node {i} along its gradient: expected {length[i]:.6g}, got {slope[i]:.6g}")
 
 
-def padding_changes_nothing(case: ProblemCase) -> None:
+def _padding_changes_nothing(case: _ProblemCase) -> None:
     """Examples of weight zero change no value and no gradient."""
     weight = jnp.pad(case.problem.weight, [(0, 0), (0, _PADDED)])
 
@@ -104,7 +104,7 @@ def padding_changes_nothing(case: ProblemCase) -> None:
         close(f"{name} with {_PADDED} more examples of weight 0", there, here, rtol=1e-4, atol=1e-5)
 
 
-def example_gradients_average_to_the_gradient(case: ProblemCase) -> None:
+def _example_gradients_average_to_the_gradient(case: _ProblemCase) -> None:
     """The weighted mean of the gradients of a node's examples, with that of the regulariser, is its gradient."""
     for i in sorted({0, case.problem.m - 1}):
         data, weight = case.problem.local(i)
@@ -117,7 +117,7 @@ def example_gradients_average_to_the_gradient(case: ProblemCase) -> None:
         close(f"mean gradient of node {i}", mean, expected, rtol=1e-3, atol=1e-4 * scale + 1e-6)
 
 
-def slopes_make_the_example_gradients(case: ProblemCase) -> None:
+def _slopes_make_the_example_gradients(case: _ProblemCase) -> None:
     """Where the problem has `slopes`, they and the features give the sum and the lengths of the example gradients."""
     data, _ = case.problem.local(0)
     w = case.w[0]
@@ -132,7 +132,7 @@ def slopes_make_the_example_gradients(case: ProblemCase) -> None:
     close("l2 norms", lengths, jnp.linalg.norm(each, axis=1), rtol=1e-3, atol=1e-4 * scale)
 
 
-def relabelled_nodes_do_the_same(case: ProblemCase) -> None:
+def _relabelled_nodes_do_the_same(case: _ProblemCase) -> None:
     """Nodes in another order, with their data, have the same values and gradients in that order."""
     order = np.random.default_rng(4).permutation(case.problem.m)
     moved = case.problem.nodes(order)
@@ -142,16 +142,16 @@ def relabelled_nodes_do_the_same(case: ProblemCase) -> None:
 
 
 PROBLEM_LAWS = named(
-    the_data_fit,
-    the_start_fits,
-    values_are_numbers_of_every_node,
-    a_node_looks_at_its_own_parameters,
-    gradients_are_those_of_the_values,
-    gradients_are_the_slope_of_the_values,
-    padding_changes_nothing,
-    example_gradients_average_to_the_gradient,
-    slopes_make_the_example_gradients,
-    relabelled_nodes_do_the_same,
+    _the_data_fit,
+    _the_start_fits,
+    _values_are_numbers_of_every_node,
+    _a_node_looks_at_its_own_parameters,
+    _gradients_are_those_of_the_values,
+    _gradients_are_the_slope_of_the_values,
+    _padding_changes_nothing,
+    _example_gradients_average_to_the_gradient,
+    _slopes_make_the_example_gradients,
+    _relabelled_nodes_do_the_same,
 )
 """The laws of problems by their names."""
 
@@ -171,4 +171,4 @@ def check_problem(problem: Problem, law: str | None = None) -> None:
     """
     if not checks.is_a(problem, Problem):
         checks.refuse("a problem", "problem", problem, "It inherits from jdfl.problems.Problem.")
-    hold(PROBLEM_LAWS, ProblemCase(problem), problem, law)
+    hold(PROBLEM_LAWS, _ProblemCase(problem), problem, law)

@@ -114,7 +114,7 @@ def test_the_average_tracker_is_the_average_gradient_in_every_round():
 
 
 @pytest.mark.rotated(2)
-@pytest.mark.parametrize("format", ["padded", "dense", "bcoo", "buckets"])
+@pytest.mark.parametrize("format", ["padded", "dense", "buckets"])
 def test_a_pull_is_w_x_minus_x_and_nothing_where_nodes_agree(format):
     net = network(format=format)
     moment = Moment(jnp.int32(0), jax.random.key(KEY), net.graph, jnp.arange(M, dtype=jnp.int32))

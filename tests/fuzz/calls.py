@@ -124,9 +124,8 @@ OWN: dict[str, dict[str, Any]] = {  # beside these, or in their place
     "problems.value_at": {"w": np.zeros(6)},
 }
 ELSEWHERE = {  # whose arguments are arrays of a run, made by it alone, or finished runs, or that other tests feed
-    *("codecs.each_row", "codecs.gpsp", "codecs.receive", "codecs.round_trip", "codecs.seal", "codecs.transmit"),
-    *("codecs.unseal", "network.adding", "network.averaging"),
-    *("network.in_run", "network.as_bcoo", "network.as_dense", "network.mix"),
+    *("codecs.each_row", "codecs.gpsp", "codecs.receive", "codecs.round_trip", "codecs.transmit"),
+    *("network.adding", "network.averaging", "network.in_run", "network.as_dense", "network.mix"),
     *("network.sample_neighbours", "privacy.clipped", "privacy.factor", "privacy.exposing", "privacy.report"),
     *("account", "audit", "load", "read_checkpoint", "spent_together", "partition.client_names", "partition.generator"),
     *("robust.check_combines", "audit_bits", "key_file", "audit_one_run", "observe", "observe_pairs"),

@@ -9,7 +9,7 @@ from jdfl import network as nw
 
 SIZES = (1, 2, 6)
 WIDTH = 5  # slots: enough for 6 nodes
-FORMATS = ("padded", "dense", "bcoo")
+FORMATS = ("padded", "dense")
 SYMMETRIC = ("metropolis", "laplacian")
 
 mix = jax.jit(nw.mix)

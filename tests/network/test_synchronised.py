@@ -22,7 +22,6 @@ BASES = Named(
     {
         "ring": lambda: nw.ring(M),
         "dense": lambda: nw.complete(M, format="dense"),
-        "bcoo": lambda: nw.torus(M, format="bcoo"),
         "buckets": lambda: nw.star(M, format="buckets"),
         "push-sum": lambda: nw.erdos_renyi(M, directed=True, weights="out-degree", format="padded"),
         "turns": lambda: nw.one_peer_exponential(M),

@@ -102,7 +102,6 @@ def test_auto_format_follows_density_and_backend(monkeypatch, backend, expected)
     assert nw.circulant(40, [1, 2, 3]).graph.format == expected  # density of W 7/40
     assert nw.complete(40).graph.format == "dense"
     assert nw.ring(40 * 3).graph.format == "padded"
-    assert nw.complete(40, format="bcoo").graph.format == "bcoo"
     assert nw.star(200).graph.format == "buckets"
     monkeypatch.setattr(rules, "DENSE_UP_TO", 39)
     assert nw.complete(40).graph.format == "padded"
