@@ -5,7 +5,6 @@ from typing import Any, Literal, cast
 import networkx as nx
 import numpy as np
 import scipy.sparse as sp
-from scipy.sparse import csgraph
 
 from jdfl.base import checks
 from jdfl.base.arguments import checked
@@ -13,11 +12,24 @@ from jdfl.base.names import Names, aligned, labelled, labels_of, names_of
 from jdfl.base.settings import Count
 from jdfl.network.graph import Graph, Network, Static
 from jdfl.network.properties import centred, largest_modulus
-from jdfl.network.tables import TOLERANCE, Arcs, arcs, arcs_of, graph_of, is_symmetric, linked, stochastic, sum_to_one
+from jdfl.network.tables import (
+    Arcs,
+    arcs,
+    arcs_of,
+    check_connected,
+    graph_of,
+    is_symmetric,
+    linked,
+    stochastic,
+    sum_to_one,
+)
 from jdfl.network.weights import FormatChoice, Weights, build, table
 
 _OTHER_WEIGHTS = "Or choose weights='metropolis', which ignores these values."
-_SHOWN = 5  # nodes in a message
+_SUMS = (
+    "Set W[i, i] to 1 minus the sum of the other weights of row i, or divide every row by its sum. For an adjacency "
+    "matrix use jdfl.network.from_scipy(A), which chooses weights."
+)
 _SURELY = 1e-7  # below one; weights are stored as float32
 
 
@@ -150,15 +162,7 @@ def _weighted(graph: "nx.Graph[Any]") -> Any:
     W: Any = cast(Any, nx).to_scipy_sparse_array(graph, nodes, dtype=np.float64).T
     if nx.number_of_selfloops(graph):
         return W
-    total = np.asarray(W.sum(axis=1))
-    if W.nnz and W.data.min() >= 0 and total.max() > 2:  # own weights below -1 diverge
-        i = int(np.argmax(total))
-        raise ValueError(
-            f"Expected `weight` of edges that are mixing weights, whose sum at a node is at most 1, got {total[i]:.6g} "
-            f"at the node {nodes[i]!r}: counts and distances are no mixing weights. Use weights='metropolis', "
-            "which looks at the links alone, or divide them so that the sum at every node is below 1."
-        )
-    return W + sp.diags_array(1 - total)
+    return W + sp.diags_array(1 - np.asarray(W.sum(axis=1)))
 
 
 @checked
@@ -220,38 +224,13 @@ def from_matrix(W: Any, *, format: FormatChoice = "auto", name: str = "network",
     """
     matrix, links, names = _entries("W", W)
     if not stochastic(matrix, 0):
-        sum_to_one(np.asarray(matrix.sum(axis=1)), _sums_remedy(matrix))
+        sum_to_one(np.asarray(matrix.sum(axis=1)), _SUMS)
     entries = matrix.tocoo()
     weight = entries.data[entries.coords[0] != entries.coords[1]]
     if connected:
-        _refuse_unreachable(links)
+        check_connected(links, "Add links to W, or pass connected=False to keep it as it is.")
         _refuse_disagreement(matrix, links)
     return Static(table(links, weight, matrix.diagonal(), format), name, "given").named(names)
-
-
-def _sums_remedy(matrix: Any) -> str:
-    """What to do about a matrix whose rows and columns do not sum to one."""
-    if np.all(matrix.data == 1):
-        return "For an adjacency matrix use jdfl.network.from_scipy(A), which chooses weights."
-    own = np.asarray(matrix.sum(axis=1)) - matrix.diagonal()
-    if not matrix.diagonal().any() and np.all((own > 0) & (own < 1)):
-        return "The diagonal is zero: set W[i, i] to 1 minus the sum of row i."
-    return "Divide every row (or every column) by its sum, or choose a rule: jdfl.network.from_scipy(W != 0)."
-
-
-def _refuse_unreachable(links: Arcs) -> None:
-    """Refuse a network in which a node never receives anything of another one, however indirectly: ValueError."""
-    sent = sp.csr_array((np.ones(links.sender.size, np.int8), (links.sender, links.receiver)), shape=(links.m,) * 2)
-    for flow, words in ((sent, "nothing from node 0 ever reaches"), (sent.T.tocsr(), "node 0 never receives from")):
-        reached = csgraph.breadth_first_order(flow, 0, return_predecessors=False)
-        missing = np.setdiff1d(np.arange(links.m), reached)
-        if missing.size:
-            nodes = ", ".join(map(str, missing[:_SHOWN])) + (", ..." if missing.size > _SHOWN else "")
-            kind = "a connected network" if links.symmetric else "a strongly connected network"
-            raise ValueError(
-                f"Expected {kind}, got W in which {words} node{'s' * (missing.size > 1)} {nodes} ({missing.size} of "
-                f"{links.m} nodes). Add links to W, or pass connected=False to keep it as it is."
-            )
 
 
 def _refuse_disagreement(matrix: Any, links: Arcs) -> None:
@@ -266,21 +245,13 @@ def _refuse_disagreement(matrix: Any, links: Arcs) -> None:
     else:
         rows = matrix if stochastic(matrix, 1) else matrix.T.tocsr()
         second = largest_modulus(lambda x: centred(rows @ x), matrix.shape[0], symmetric=is_symmetric(rows))
-    if second < 1 - _SURELY:
-        return
-    what = "grow by that factor in every round" if second > 1 + TOLERANCE else "never vanish"
-    remedy = (
-        f"The lowest weight is {lowest:.6g}: use weights >= 0." if lowest < 0 else "Mix lazily: (W + identity) / 2."
-    )
-    if lowest < 0 and lowest == matrix.diagonal().min():
-        remedy = (
-            f"The lowest weight is {lowest:.6g}, that of a node itself: make those of its links sum to at most 1, or "
-            "choose a rule, such as weights='metropolis' of from_networkx."
+    if second >= 1 - _SURELY:
+        raise ValueError(
+            f"Expected W whose second eigenvalue is below 1 in modulus, got |lambda_2| = {second:.6g}, with weights "
+            f"down to {lowest:.6g}: differences between nodes would not vanish. Use weights >= 0, and lazily, "
+            "(W + identity) / 2; or a rule, such as weights='metropolis' of from_networkx; or pass connected=False to "
+            "keep it as it is."
         )
-    raise ValueError(
-        f"Expected W whose second eigenvalue is below 1 in modulus, got |lambda_2| = {second:.6g}: differences between "
-        f"nodes would {what}. {remedy} Or pass connected=False to keep it as it is."
-    )
 
 
 def _entries(name: str, given: Any) -> tuple[sp.csr_array, Arcs, Names | None]:

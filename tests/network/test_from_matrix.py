@@ -44,10 +44,10 @@ HUB = np.array([[1, 0, 0, 0], [0.5, 0.5, 0, 0], [0.5, 0, 0.5, 0], [0.5, 0, 0, 0.
 HEARER = block(LAZY_RING, np.eye(1))
 HEARER[5, [0, 5]] = 0.5  # receives from the ring, and sends nothing to it
 APART = {  # kept with connected=False; the matrix, and what of its value is named
-    "two parts": (block(LAZY_RING, LAZY_RING), "nodes 5, 6, 7, 8, 9"),
-    "many parts": (np.eye(9), "8 of 9 nodes"),
-    "a node that nobody receives from": (HEARER, "node 0 never receives from node 5"),
-    "a node that receives nothing": (HUB, "nodes 1, 2, 3"),
+    "two parts": (block(LAZY_RING, LAZY_RING), "5 of 10 nodes"),
+    "many parts": (np.eye(9), "9 components"),
+    "a node that nobody receives from": (HEARER, "5 of 6 nodes"),
+    "a node that receives nothing": (HUB, "4 components"),
     "expanding": (2 * np.eye(3) - np.full((3, 3), 1 / 3), "-0.333333"),
     "swapping": (np.array([[0.0, 1.0], [1.0, 0.0]]), "|lambda_2| = 1"),
     "a directed cycle without own weights": (np.roll(np.eye(5), 1, axis=1), "|lambda_2| = 1"),
