@@ -90,7 +90,7 @@ def _gathered(events: Events, kinds: Sequence[Kind], level: np.ndarray) -> np.nd
 
 def levels(events: Events, kinds: Sequence[Kind], steps: np.ndarray | None = None) -> np.ndarray:
     """The level of every event [E] int32, from 1."""
-    reads, writes = resources(events, kinds)
+    reads, writes = _rows_of(events, kinds)
     steps = np.ones(len(events), np.int32) if steps is None else steps
     rows = 1 + max(int(reads.max(initial=-1)), int(writes.max(initial=-1)))
     found = np.empty(len(events), np.int32)
@@ -186,11 +186,8 @@ def _of_each(
     return found
 
 
-def resources(events: Events, kinds: Sequence[Kind], every: bool = False) -> tuple[np.ndarray, np.ndarray]:
-    """The rows that events read only [E, R] and write [E, W], numbered over all tables; -1: none.
-
-    With `every` those of `own` touches as well.
-    """
+def _rows_of(events: Events, kinds: Sequence[Kind]) -> tuple[np.ndarray, np.ndarray]:
+    """The rows of others that events read only [E, R] and write [E, W], numbered over all tables; -1: none."""
     tables = dict.fromkeys(touch.table for kind in kinds for touch in kind.touches)
     size = 1 + int(events.rows.max(initial=0))
     offset = {table: place * size for place, table in enumerate(tables)}
@@ -198,11 +195,7 @@ def resources(events: Events, kinds: Sequence[Kind], every: bool = False) -> tup
     found = list[np.ndarray]()
     for writing in (False, True):
         columns = [
-            [
-                c
-                for c, one in enumerate(some)
-                if ("w" in one.mode) == writing and (every or not one.own) and one.table != NOTHING
-            ]
+            [c for c, one in enumerate(some) if ("w" in one.mode) == writing and not one.own and one.table != NOTHING]
             for some in touches
         ]
         table = np.full((len(events), max(map(len, columns), default=0)), -1, np.int64)
@@ -213,27 +206,3 @@ def resources(events: Events, kinds: Sequence[Kind], every: bool = False) -> tup
                 table[here, place] = np.where(row < 0, -1, row + offset[touches[number][c].table])
         found.append(table)
     return found[0], found[1]
-
-
-def check(plan: Plan, events: Events, kinds: Sequence[Kind]) -> None:
-    """Raise ValueError unless levels rise strictly along every row wherever either of two touches writes.
-
-    Rows of `own` touches are checked as well.
-    """
-    reads, writes = resources(events, kinds, every=True)
-    rows = np.concatenate([reads, writes], axis=1)
-    writing = np.broadcast_to(np.arange(rows.shape[1]) >= reads.shape[1], rows.shape)
-    place = np.broadcast_to(np.arange(len(events))[:, None], rows.shape)
-    there = rows >= 0
-    row, wrote, when = rows[there], writing[there], place[there]
-    order = np.lexsort((when, row))
-    row, wrote, level = row[order], wrote[order], plan.level[when[order]].astype(np.int64)
-    far = np.int64(1 + plan.level.max(initial=0))
-    most = {  # the largest level of earlier touches of the same row, and of those that write
-        True: np.maximum.accumulate(np.concatenate([[-1], level + row * far])[:-1]) - row * far,
-        False: np.maximum.accumulate(np.concatenate([[-1], np.where(wrote, level, 0) + row * far])[:-1]) - row * far,
-    }
-    wrong = np.where(wrote, most[True], most[False]) >= level
-    if wrong.any():
-        at = int(np.flatnonzero(wrong)[0])
-        raise ValueError(f"Expected levels that rise along every row, got level {level[at]} of an event too early.")

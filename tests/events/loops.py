@@ -5,7 +5,7 @@ whom, what has arrived and which version is read is found here by a queue, one t
 """
 
 import heapq
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,10 +14,26 @@ import jax.numpy as jnp
 import numpy as np
 
 from jdfl.events import faults, random_walk, timeline
+from jdfl.events.plan import Plan
+from jdfl.events.timeline import Events, Kind, by_column
 from jdfl.network import Timed
 from jdfl.network.faults import Membership, Outages
 
 Gradient = Callable[[int, np.ndarray], np.ndarray]
+
+
+def check_plan(plan: Plan, events: Events, kinds: Sequence[Kind]) -> None:
+    """Raise ValueError unless levels rise along every row wherever either of two touches writes."""
+    wrote, touched = dict[Any, int](), dict[Any, int]()  # the highest level so far
+    for level, kind, rows in zip(plan.level.tolist(), events.kind.tolist(), events.rows.tolist()):
+        here = [(touch.mode, (touch.table, row)) for touch, row in zip(by_column(kinds[kind], len(rows)), rows)]
+        here = [(mode, row) for mode, row in here if row[0] and row[1] >= 0]
+        for mode, row in here:
+            if (touched if "w" in mode else wrote).get(row, 0) >= level:
+                raise ValueError(f"Expected levels that rise along every row, got level {level} again on {row}.")
+        for mode, row in here:
+            for seen in (touched, wrote) if "w" in mode else (touched,):
+                seen[row] = max(level, seen.get(row, 0))
 
 
 @dataclass

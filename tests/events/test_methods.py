@@ -19,6 +19,7 @@ from jdfl.events import plan as plans
 from jdfl.events.event import Instant
 from jdfl.events.faults import links, with_times
 from jdfl.events.timeline import Events
+from tests.events.loops import check_plan
 from tests.events.scenes import (
     CLOCKS,
     FAULTS,
@@ -135,7 +136,7 @@ def test_records_and_waves_change_nothing(name, monkeypatch):
         found = simulated(method, problem, timed, every=every)
         equal(found.state, result.state)
     events = found.scheduler.events
-    plans.check(plans.planned(events, method.kinds), events, method.kinds)
+    check_plan(plans.planned(events, method.kinds), events, method.kinds)
 
     def planned(events, kinds):
         return plans.arranged(events, np.arange(1, len(events) + 1, dtype=np.int32), len(kinds), plans.WIDTHS[:1])

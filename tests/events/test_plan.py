@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from jdfl.events import plan as plans
 from jdfl.events.timeline import Events, Kind, Touch
+from tests.events.loops import check_plan
 from tests.refused import refused
 
 ROWS = 5
@@ -60,11 +61,11 @@ def longest(events: Events, kinds, steps) -> list[int]:
 def test_levels_are_one_more_than_those_of_all_earlier_conflicts(events, at):
     found = plans.levels(events, KINDS)
     assert found.tolist() == longest(events, KINDS, [1] * len(events))
-    plans.check(plans.arranged(events, found, len(KINDS)), events, KINDS)
+    check_plan(plans.arranged(events, found, len(KINDS)), events, KINDS)
     if len(late := np.flatnonzero(found > 1)):  # an event a wave early is caught
         found[late[at % len(late)]] -= 1
         with refused("row"):
-            plans.check(plans.arranged(events, found, len(KINDS)), events, KINDS)
+            check_plan(plans.arranged(events, found, len(KINDS)), events, KINDS)
 
 
 CHEAP = tuple(kind._replace(costly=kind.name == "send") for kind in KINDS)
@@ -73,7 +74,7 @@ CHEAP = tuple(kind._replace(costly=kind.name == "send") for kind in KINDS)
 @given(some_events(CHEAP))
 def test_many_costly_events_are_run_at_once_and_none_too_early(events):
     found = plans.planned(events, CHEAP)
-    plans.check(found, events, CHEAP)
+    check_plan(found, events, CHEAP)
     assert np.unique(found.level).tolist() == list(range(1, found.waves + 1))
     costly = np.array([CHEAP[kind].costly for kind in events.kind], bool)
     depth = longest(events, CHEAP, costly)  # costly events in the longest chain of conflicts up to this one
