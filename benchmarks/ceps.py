@@ -24,7 +24,7 @@ from jdfl.algorithms import MODEL, requests
 from jdfl.algorithms import ceps as module
 from jdfl.algorithms.program import Program
 from jdfl.arrays import ops
-from jdfl.arrays.nonzeros import dense
+from jdfl.arrays.ops import dense
 from jdfl.base import struct
 from jdfl.codecs import gpsp, transmit
 from jdfl.codecs.sensing import Stored

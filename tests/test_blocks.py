@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from jdfl.arrays import ops
-from jdfl.devices import blocks
-from jdfl.devices.blocks import in_blocks
+from jdfl.devices import memory as blocks
+from jdfl.devices.memory import in_blocks
 
 
 @pytest.fixture(autouse=True)

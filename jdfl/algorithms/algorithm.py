@@ -27,7 +27,7 @@ from jdfl.algorithms.descent import check_optimizer
 from jdfl.algorithms.round import MODEL, Moment, Prepared, Round
 from jdfl.algorithms.statement import stated
 from jdfl.algorithms.updates import check_updates
-from jdfl.arrays.nonzeros import Nonzeros, dense
+from jdfl.arrays.ops import Nonzeros, dense
 from jdfl.base import arguments
 from jdfl.base.settings import Provenance
 from jdfl.base.streams import Stream

@@ -47,12 +47,12 @@ from jdfl.algorithms.ceps_paper import check_ceps, constants, guarantee, preset,
 from jdfl.algorithms.gradients import Gradients
 from jdfl.algorithms.requests import ask, ask_and_store, none_yet, sizes, slots
 from jdfl.algorithms.round import Moment, Round
-from jdfl.arrays.nonzeros import Nonzeros, dense, kept
+from jdfl.arrays.ops import Nonzeros, dense, kept
 from jdfl.base import checks, struct
 from jdfl.base.settings import As, Count, Fraction, Positive, Provenance
 from jdfl.base.streams import Stream
 from jdfl.codecs import Codec, Dense, OneBit
-from jdfl.devices.blocks import at_once, in_blocks
+from jdfl.devices.memory import at_once, in_blocks
 from jdfl.network import Network
 from jdfl.network.late import known
 from jdfl.privacy import Mechanism

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from jdfl.algorithms.round import MODEL, Round
-from jdfl.arrays.nonzeros import Nonzeros, dense, gathered_sum
+from jdfl.arrays.ops import Nonzeros, dense, gathered_sum
 from jdfl.base.streams import Stream
 from jdfl.codecs import each_row, receive, transmit
 from jdfl.network import Graph, sample_neighbours

@@ -14,7 +14,7 @@ import numpy as np
 from jax import Array, lax
 
 from jdfl.base.backend import backend
-from jdfl.devices.blocks import in_blocks
+from jdfl.devices.memory import in_blocks
 from jdfl.kernels import selection
 
 # The fraction s / n up to which `lax.top_k` of float32 is used. On CPU it is a heap whose time grows with s, while the

@@ -17,7 +17,7 @@ from jax import Array, lax
 from jax.scipy.linalg import cho_factor, cho_solve
 
 from jdfl.arrays import ops
-from jdfl.arrays.nonzeros import largest
+from jdfl.arrays.ops import largest
 from jdfl.base import struct
 from jdfl.base.backend import backend
 from jdfl.codecs.sensing import Sensing

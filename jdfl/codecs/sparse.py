@@ -12,7 +12,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from jdfl.arrays import ops
-from jdfl.arrays.nonzeros import largest
+from jdfl.arrays.ops import largest
 from jdfl.base import struct
 from jdfl.base.settings import Bound, Count
 from jdfl.codecs.base import Codec, Wire

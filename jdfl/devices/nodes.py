@@ -123,13 +123,6 @@ def every(x: Array) -> Array:
     return ~some(~x)
 
 
-def lowest(x: Array, otherwise: int) -> Array:
-    """The lowest id [] int32 of the nodes for which x [m] bool holds, or `otherwise` where it holds for none."""
-    nobody = int(jnp.iinfo(jnp.int32).max)
-    found = least(jnp.where(x, ids(x.shape[0]), nobody), nobody)
-    return jnp.where(found == nobody, jnp.int32(otherwise), found)
-
-
 def least(x: Array, otherwise: int) -> Array:
     """The smallest [] of all nodes' whole numbers x [m]; those of padding rows count as `otherwise`."""
     here = share()

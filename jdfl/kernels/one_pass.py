@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
-from jdfl.kernels.calls import PREFIX, form, pallas, width, with_derivatives
+from jdfl.kernels import PREFIX, form, pallas, width, with_derivatives
 
 WIDEST, FEWEST = 4096, 4
 _BLOCK = 4096  # numbers of A in registers, and as many sums, in each of 128 threads 32

@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
-from jdfl.kernels.calls import PREFIX, form, pallas, width
+from jdfl.kernels import PREFIX, form, pallas, width
 
 WIDEST = 4096
 _COUNTED = 2**31  # entries

@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
-from jdfl.kernels.calls import PREFIX, form, pallas, width, with_derivatives
+from jdfl.kernels import PREFIX, form, pallas, width, with_derivatives
 
 WIDEST = 4096
 _WARP = 1024  # entries of a row that one warp of 32 threads holds, 32 registers each

@@ -18,7 +18,7 @@ from jax import Array, lax
 from jdfl.arrays import ops
 from jdfl.base import struct
 from jdfl.base.settings import Natural, Provenance
-from jdfl.devices.blocks import in_blocks
+from jdfl.devices.memory import in_blocks
 from jdfl.network import Graph, mix
 from jdfl.network.sums import gather_sum
 
