@@ -129,7 +129,12 @@ def in_order(
 
 def order_of(time: np.ndarray, kind: np.ndarray, actor: np.ndarray, count: np.ndarray) -> np.ndarray:
     """The places [E] of events in the order in which they happen."""
-    return np.lexsort((count, actor, kind, time))
+    order = np.argsort(time, kind="stable")
+    same = np.diff(time[order]) == 0
+    tied = np.flatnonzero(np.append(same, False) | np.append(False, same))
+    some = order[tied]  # few of them, where clocks are random: sorting all by four columns takes three times as long
+    order[tied] = some[np.lexsort((count[some], actor[some], kind[some], time[some]))]
+    return order
 
 
 def with_returns(events: Events, away: Absences, seconds: float, *, kind: int) -> Events:
