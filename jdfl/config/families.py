@@ -152,10 +152,9 @@ def _networks() -> dict[str, Callable[..., Any]]:
     plain = (network.ring, network.circulant, network.exponential, network.d_out, network.torus, network.star)
     fixed = (*seeded, *plain, network.complete, network.de_bruijn, network.equi_static, edge_list_file)
     drawn = (network.random_links, network.erdos_renyi_rounds, network.random_neighbours, network.random_matching)
-    exact = (network.base_graph, network.hyper_hypercube)
     changing = (
         *drawn,
-        *exact,
+        network.base_graph,
         network.one_peer_exponential,
         network.equi_rounds,
         network.matcha,

@@ -1,6 +1,6 @@
 from .combining import PartialCommunication, Synchronised, partial_communication, synchronised
 from .conversions import from_edges, from_matrix, from_networkx, from_scipy, to_networkx
-from .designed import EquiRounds, base_graph, de_bruijn, equi_rounds, equi_static, hyper_hypercube
+from .designed import EquiRounds, base_graph, de_bruijn, equi_rounds, equi_static
 from .drawn import (
     NeighbourWeights,
     RandomLinks,
@@ -107,7 +107,6 @@ __all__ = [
     "from_matrix",
     "from_networkx",
     "from_scipy",
-    "hyper_hypercube",
     "in_run",
     "k_in",
     "k_regular",

@@ -1,8 +1,8 @@
 """Networks designed for fast averaging: exact after some rounds, or at a rate that is the same for any number of nodes.
 
-Hypercubes, base graphs and de Bruijn graphs give every node the exact mean after a period. EquiTopo networks are
-circulant with random offsets: their basis matrix A(u) has 1 / m on its diagonal and weight (m - 1) / m for the node u
-places on. All weights are doubly stochastic and nonnegative.
+Base graphs, hypercubes among them, and de Bruijn graphs give every node the exact mean after a period. EquiTopo
+networks are circulant with random offsets: their basis matrix A(u) has 1 / m on its diagonal and weight (m - 1) / m for
+the node u places on. All weights are doubly stochastic and nonnegative.
 
 Axes: m nodes, q nodes of a group, p rounds of a period, r offsets.
 """
@@ -31,10 +31,10 @@ from jdfl.network.sequences import Periodic, periodic
 from jdfl.network.weights import FormatChoice
 
 _MOST = 2**20
-Offsets: TypeAlias = Annotated[int, Bound(f"[1, {_MOST}]")]
+_Offsets: TypeAlias = Annotated[int, Bound(f"[1, {_MOST}]")]
 _OFFSET, _START = Stream("network.offset", "network"), Stream("network.offset.start", "network")
-Link = tuple[int, int, float]  # both ends and the weight of an undirected link
-Links = list[Link]  # of one round
+_Link = tuple[int, int, float]  # both ends and the weight of an undirected link
+_Links = list[_Link]  # of one round
 
 
 @cache
@@ -47,14 +47,14 @@ def _factors(q: int, most: int) -> tuple[int, ...] | None:
     return min(made, key=len, default=None)
 
 
-def _averaged(group: list[int]) -> Links:
+def _averaged(group: list[int]) -> _Links:
     """The links of a group whose nodes take their mean."""
     return [(i, j, 1 / len(group)) for place, i in enumerate(group) for j in group[:place]]
 
 
-def _cube(nodes: list[int], k: int) -> list[Links]:
+def _cube(nodes: list[int], k: int) -> list[_Links]:
     """The rounds in which nodes [q] average over one digit of their places after another (Algorithm 1)."""
-    factors, stride, rounds = _factors(len(nodes), k + 1), 1, list[Links]()
+    factors, stride, rounds = _factors(len(nodes), k + 1), 1, list[_Links]()
     assert factors is not None
     for factor in factors:
         starts = [i for i in range(len(nodes)) if i // stride % factor == 0]
@@ -75,7 +75,7 @@ def _parts(nodes: list[int], k: int) -> list[list[list[int]]]:
     return parts
 
 
-def _simple(nodes: list[int], k: int) -> list[Links]:
+def _simple(nodes: list[int], k: int) -> list[_Links]:
     """The rounds of the Simple Base-(k + 1) graph (Algorithm 2)."""
     if _factors(len(nodes), k + 1) is not None:
         return _cube(nodes, k)
@@ -93,7 +93,7 @@ def _simple(nodes: list[int], k: int) -> list[Links]:
     return rounds
 
 
-def _spread(parts: list[list[list[int]]], t: int, k: int) -> Links:
+def _spread(parts: list[list[list[int]]], t: int, k: int) -> _Links:
     """Part t is linked to all later parts: each of their nodes to one node in every group of it; the others average."""
     groups, later = parts[t], [i for part in parts[t + 1 :] for group in part for i in group]
     size = len(groups) * len(groups[0])
@@ -103,12 +103,12 @@ def _spread(parts: list[list[list[int]]], t: int, k: int) -> Links:
     return links + [link for start in range(0, len(idle), k + 1) for link in _averaged(idle[start : start + k + 1])]
 
 
-def _together(parts: list[list[Links]]) -> list[Links]:
+def _together(parts: list[list[_Links]]) -> list[_Links]:
     """The rounds of networks of equal length that run at the same time."""
     return [[link for links in turns for link in links] for turns in zip(*parts, strict=True)]
 
 
-def _base(m: int, k: int) -> list[Links]:
+def _base(m: int, k: int) -> list[_Links]:
     """The rounds of the Base-(k + 1) graph (Algorithm 3): the shorter one of two ways."""
     smooth = m
     for factor in range(2, min(k + 1, m) + 1):
@@ -124,7 +124,7 @@ def _base(m: int, k: int) -> list[Links]:
     return split if len(split) <= len(whole) else whole
 
 
-def _rounds(m: int, turns: Iterable[Links], name: str) -> Periodic:
+def _rounds(m: int, turns: Iterable[_Links], name: str) -> Periodic:
     """The network whose rounds have these links."""
     graphs = list[Static]()
     for links in turns or [[]]:
@@ -135,38 +135,17 @@ def _rounds(m: int, turns: Iterable[Links], name: str) -> Periodic:
 
 
 @checked
-def hyper_hypercube(m: Count, k: Count = 1) -> Periodic:
-    """k-peer hyper-hypercube: the nodes that differ in one digit of their ids average, another digit in every round.
-
-    Y. Takezawa, R. Sato, H. Bao, K. Niwa, M. Yamada, "Beyond exponential graph: communication-efficient topologies for
-    decentralized learning via finite-time convergence", 2023 (Algorithm 1); with m a power of two and k = 1 it is the
-    one-peer hypercube, and in general a p-peer hyper-cuboid: E. D. H. Nguyen, X. Jiang, B. Ying, C. A. Uribe, "On
-    graphs with finite-time consensus and their use in gradient tracking", 2023. Undirected, with symmetric weights.
-    Every node has the exact mean after a period, which is as short as factors of m up to k + 1 allow.
-
-    Args:
-        m: The number of nodes, without a prime factor above k + 1.
-        k: The most neighbours of a node in a round.
-
-    Raises:
-        ValueError: For an m with a prime factor above k + 1.
-    """
-    if _factors(m, k + 1) is None:
-        raise ValueError(
-            f"Expected an m without a prime factor above k + 1 = {k + 1}, got m = {m}. Use a larger k, another m, or "
-            "jdfl.network.base_graph, which takes any."
-        )
-    return _rounds(m, _cube(list(range(m)), k), f"hyper-hypercube(m={m}, k={k})")
-
-
-@checked
 def base_graph(m: Count, k: Count = 1) -> Periodic:
     """Base-(k + 1) graph: exact averaging in a few rounds with at most k neighbours, for any number of nodes.
 
     Y. Takezawa, R. Sato, H. Bao, K. Niwa, M. Yamada, "Beyond exponential graph: communication-efficient topologies for
-    decentralized learning via finite-time convergence", 2023 (Algorithms 2 and 3). Undirected, with symmetric weights.
+    decentralized learning via finite-time convergence", 2023 (Algorithms 1 to 3). Undirected, with symmetric weights.
     Every node has the exact mean after a period, of at most 2 log(m) / log(k + 1) + 2 rounds. Nodes that the paper
-    leaves alone while others exchange average among themselves, as in its code.
+    leaves alone while others exchange average among themselves, as in its code. For an m without a prime factor above
+    k + 1 it is the k-peer hyper-hypercube, in which the nodes that differ in one digit of their ids average, another
+    digit in every round: with m a power of two and k = 1 the one-peer hypercube, and in general a p-peer hyper-cuboid
+    (E. D. H. Nguyen, X. Jiang, B. Ying, C. A. Uribe, "On graphs with finite-time consensus and their use in gradient
+    tracking", 2023).
 
     Args:
         m: The number of nodes.
@@ -239,7 +218,7 @@ def _drawn(m: int, count: int, seed: int) -> np.ndarray:
 
 @checked
 def equi_static(
-    m: Count, offsets: Offsets = 8, *, directed: bool = False, seed: Seed = 0, format: FormatChoice = "auto"
+    m: Count, offsets: _Offsets = 8, *, directed: bool = False, seed: Seed = 0, format: FormatChoice = "auto"
 ) -> Static:
     """EquiStatic: the mean of A(u) over random offsets u; U-EquiStatic, or D-EquiStatic if directed.
 

@@ -174,38 +174,28 @@ class Shown:
         return replace(cast(Any, self), names=own)
 
     def __repr__(self) -> str:
-        head, *rows = _lines(self)
-        return "\n".join([head, *(f"  {name:<10} {text}" for name, text in rows)])
+        return "\n  ".join(_lines(self))
 
     def _repr_html_(self) -> str:
-        """The same lines as a table, for notebooks."""
-        head, *rows = _lines(self)
-        cells = ((html.escape(name), html.escape(text)) for name, text in rows)
-        body = "".join(f"<tr><th style='text-align:left'>{name}</th><td>{text}</td></tr>" for name, text in cells)
-        return f"<table><caption>{html.escape(head)}</caption>{body}</table>"
+        """The same lines, for notebooks."""
+        return f"<pre>{html.escape(repr(self))}</pre>"
 
 
 def _has_rows(part: Any) -> bool:
     return hasattr(part, "senders")
 
 
-def _lines(network: Any) -> list[Any]:
-    """A heading, and pairs of what a row is called and what it says; nothing expensive is computed."""
-    name = str(getattr(network, "name", "network"))
-    name = name if len(name) <= _NAME else f"{name[:_NAME]} ..."
-    head = f"{type(network).__name__} network {name!r}" if name else f"{type(network).__name__} network"
+def _lines(network: Any) -> list[str]:
+    """A heading, and lines about a network for which nothing expensive is computed; inside of JAX the heading alone."""
+    name = getattr(network, "name", "")[:_NAME]
+    head = f"{type(network).__name__} network" + (f" {name!r}" if name else "")
     try:
-        found = [head, *_rows(network)] if all(_known(leaf) for leaf in jax.tree.leaves(network)) else [head]
-    except (AttributeError, TypeError):  # a tree of other things than arrays, as inside of JAX
-        found = [head]
-    return found[:_LINES]
+        return [head, *(f"{name:<10} {text}" for name, text in _about(network))][:_LINES]
+    except Exception:
+        return [head]
 
 
-def _known(leaf: Any) -> bool:
-    return isinstance(leaf, np.ndarray | np.generic | jax.Array | int | float | bool) and not isinstance(leaf, Tracer)
-
-
-def _rows(network: Any) -> Iterator[tuple[str, str]]:
+def _about(network: Any) -> Iterator[tuple[str, str]]:
     names = network.node_names
     yield "nodes", f"{network.m:,}" + (f": {displayed(names)}" if isinstance(names, tuple) else "")
     if isinstance(network, Static):
@@ -214,18 +204,13 @@ def _rows(network: Any) -> Iterator[tuple[str, str]]:
         yield "links", f"{int(degree.sum()):,} from node to node"
         yield "weights", network.rule or "not named"
         return
-    yield "rounds", f"{network.size:,} graphs" if hasattr(network, "graphs") else "redrawn"
     for one in fields(network):
         value = getattr(network, one.name)
-        if one.name in ("m", "name", "format", "run") or np.ndim(value) > 0 or jax.tree.leaves(value) != [value]:
-            continue
-        yield one.name, f"{value:g}" if isinstance(value, float) or hasattr(value, "dtype") else str(value)
-    if (most := getattr(network, "largest_out_degree", None)) is not None:
-        yield "out-degree", f"at most {int(most):,}"
+        if one.name not in ("m", "name", "format", "run") and np.ndim(value) == 0 and jax.tree.leaves(value) == [value]:
+            yield one.name, f"{value:g}" if isinstance(value, float) or hasattr(value, "dtype") else str(value)
     if hasattr(network, "base"):
-        head, *rows = _lines(network.base)
-        yield "around", head
-        yield from rows[1:]
+        yield "around", f"{type(network.base).__name__} network"
+        yield from list(_about(network.base))[1:]
 
 
 @struct.dataclass

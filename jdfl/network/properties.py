@@ -12,7 +12,7 @@ import weakref
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial, reduce
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
@@ -316,15 +316,9 @@ def spectral_radius(graphs: Sequence[Graph]) -> float:
     return largest_modulus(lambda x: reduce(lambda y, W: centred(W @ y), matrices, x), graphs[0].m, symmetric=symmetric)
 
 
-class Growth(NamedTuple):
-    """The factor by which a round changes the squared disagreement, in expectation."""
-
-    most: float  # over all disagreements, by `largest_modulus`; or an estimate for the one that grows fastest
-    error: float | None  # its standard error; None: it is no estimate
-
-
-def mean_growth(network: Network) -> Growth:
-    """The expected growth of the squared disagreement in a round, or in a period of a periodic network inside wrappers.
+def mean_growth(network: Network) -> tuple[float, float | None]:
+    """The expected growth of the squared disagreement in a round, or in a period of a periodic network inside wrappers,
+    and its standard error; None: it is no estimate.
 
     || E[W^T (I - J) W] ||, exact for matchings, by `largest_modulus` for random choices, and estimated for other
     networks: the disagreement with the largest mean growth is found on one half of the rounds, and its growth measured
@@ -334,11 +328,11 @@ def mean_growth(network: Network) -> Growth:
         network = network.base
     if isinstance(network, Matchings):  # a periodic one as in the round in which its matchings are active
         p = np.asarray(network.p if network.period is None else np.ones(network.p.shape), np.float64)
-        return Growth(mean_square(float(network.alpha), *moments(p, np.asarray(network.partner))), None)
+        return mean_square(float(network.alpha), *moments(p, np.asarray(network.partner))), None
     if isinstance(network, RandomChoice):
         chance = np.asarray(network.probability, np.float64)
         chosen = [(p / chance.sum(), to_scipy(network.turn(j))) for j, p in enumerate(chance.tolist()) if p > 0]
-        return Growth(largest_modulus(partial(_squared, chosen), network.m, symmetric=True), None)
+        return largest_modulus(partial(_squared, chosen), network.m, symmetric=True), None
     period = period_of(inmost(network, PartialCommunication)) or 1
     drawn, entries = list[Any](), 0
     for k in range(0, _DRAWN * period, period):
@@ -352,7 +346,7 @@ def mean_growth(network: Network) -> Growth:
         v = _squared([(1.0, W) for W in drawn[::2]], v / (np.linalg.norm(v) or 1.0))
     v = v / (np.linalg.norm(v) or 1.0)
     found = np.array([np.sum(centred(W @ v) ** 2) for W in drawn[1::2]])
-    return Growth(float(found.mean()), float(found.std(ddof=1) / np.sqrt(found.size)))
+    return float(found.mean()), float(found.std(ddof=1) / np.sqrt(found.size))
 
 
 def _squared(matrices: list[tuple[float, Any]], x: np.ndarray) -> np.ndarray:

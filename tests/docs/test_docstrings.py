@@ -47,7 +47,7 @@ SOURCE = re.compile(r"\b(19|20)\d\d\b|\b[A-Z]\. [A-Z][a-z]+|\bEq\. \d|\((Algorit
 NOBODYS = {codecs.Codec, codecs.Wire, codecs.Dense, REGISTRY["local-only"]}
 FAMILIES = (  # of networks that somebody has published
     *("barabasi_albert", "base_graph", "bursty_loss", "d_cliques", "d_out", "de_bruijn", "equi_rounds"),
-    *("equi_static", "erdos_renyi", "erdos_renyi_rounds", "exponential", "hyper_hypercube", "k_regular", "matcha"),
+    *("equi_static", "erdos_renyi", "erdos_renyi_rounds", "exponential", "k_regular", "matcha"),
     *("one_peer_exponential", "random_geometric", "random_matching", "stl_fw", "watts_strogatz"),
 )
 

@@ -99,7 +99,6 @@ OWN: dict[str, dict[str, Any]] = {  # beside these, or in their place
     "network.erdos_renyi": {"p": 0.8},
     "network.from_edges": {"m": M},
     "network.from_networkx": {"graph": nx.cycle_graph(M)},
-    "network.hyper_hypercube": {"k": 1},
     "network.membership": {"joins": 1},
     "network.node_participation": {"p": 0.5},
     "network.pad": {"d": 5},

@@ -49,14 +49,12 @@ def test_a_base_graph_has_the_exact_mean_after_its_period(m, k):
 
 @settings(max_examples=10)
 @given(factors=st.lists(st.integers(2, 4), max_size=3))
-def test_a_hyper_hypercube_is_the_base_graph_of_its_factors(factors):
-    Ws = of_period(nw.hyper_hypercube(math.prod(factors), 3))
-    assert len(Ws) <= max(1, len(factors))
-    np.testing.assert_array_equal(Ws, of_period(nw.base_graph(math.prod(factors), 3)))
+def test_a_base_graph_of_small_factors_has_a_round_for_each(factors):
+    assert len(of_period(nw.base_graph(math.prod(factors), 3))) <= max(1, len(factors))
 
 
 def test_a_one_peer_hypercube_flips_one_bit_in_every_round():
-    for t, W in enumerate(of_period(nw.hyper_hypercube(8))):
+    for t, W in enumerate(of_period(nw.base_graph(8))):
         np.testing.assert_array_equal(W, (np.eye(8) + np.eye(8)[np.arange(8) ^ (1 << t)]) / 2)
 
 

@@ -34,7 +34,6 @@ FAMILIES: list[tuple[Callable[..., Any], dict[str, Any], list[dict[str, Any]]]] 
     (nw.random_geometric, {"m": 5, "radius": 0.5}, [{"radius": 0}, {"spread": 2}]),
     (nw.random_geometric, {}, [{"m": 10**4, "radius": 0.005}, {"m": 50, "radius": 0.15, "tries": 1}]),
     (nw.d_out, {"m": 5, "d": 1}, [{"d": 6}, {"d": 0}]),
-    (nw.hyper_hypercube, {"k": 2}, [{"m": 10}]),
     (nw.one_peer_exponential, {"m": 5}, [{"hops": "all"}]),
     (nw.random_neighbours, {"m": 5, "degree": 2}, [{"degree": 5}, {"degree": 0}, {"weights": "metropolis"}]),
     (nw.random_matching, {}, [{"m": 0}]),
