@@ -77,8 +77,6 @@ class OneBit(Codec):
     """Most iterations of the decoder; the error of one that ends early is in what it returns, without a mark."""
     norm_bits: Literal[32, 64] = struct.field(pytree_node=False, default=64)
     """Bits of the norm."""
-    matrix: Array | None = struct.field(per_node=lambda codec: not codec.shared, default=None)
-    """Phi^T, [m, n, d], or [n, d] if shared, instead of drawing it; d is the largest of all nodes."""
 
     def __post_init__(self) -> None:
         """Store lists and arrays of numbers of measurements as tuples, which are compared by value."""
@@ -122,22 +120,11 @@ class OneBit(Codec):
             checks.whole(1, n, "A vector has no more nonzeros than entries.", s=self.s)
         if isinstance(self.d, tuple):
             self._check_each(self.d, m)
-        d = self._sizes(n)[-1]
         if self.shared and self.ensemble == "hadamard":
             raise ValueError(
                 "Expected shared = False with ensemble = 'hadamard', got shared = True. Nothing is stored, so "
                 "leave it out."
             )
-        if self.matrix is not None:
-            if self.ensemble not in ("gaussian", "sparse"):
-                raise ValueError(
-                    f"Expected ensemble = 'gaussian' with a matrix of your own, got ensemble = {self.ensemble!r}. Its "
-                    "entries should have mean 0 and variance 1."
-                )
-            wanted = (n, d) if self.shared else (m, n, d)
-            remedy = "It is Phi^T, [n, d] if shared, else [m, n, d], with the largest d of all nodes."
-            checks.shape(wanted, remedy, matrix=self.matrix)
-            checks.finite(matrix=self.matrix)
         for name, number in {"gamma": self.gamma, "margin": self.margin, "eta": self.eta}.items():
             if np.ndim(number):
                 checks.shape((m,), "Give one number, or one for every node.", **{name: number})
@@ -185,7 +172,7 @@ class OneBit(Codec):
         d = self._sizes(n)[-1]
         if self.ensemble == "hadamard":
             return sensing.hadamard_rows(_MATRIX.of(key), n, d)
-        if self.matrix is not None or (self.ensemble == "rademacher" and not self.shared):
+        if self.ensemble == "rademacher" and not self.shared:
             return None
         if self.shared:
             return sensing.Shared(self._matrix(_MATRIX.of(key), n, d, dtype))
@@ -211,8 +198,6 @@ class OneBit(Codec):
             return sensing.double_hadamard(flipped, drawn, n)
         if self.ensemble == "rademacher" and not self.shared:
             return sensing.Stored(jax.vmap(lambda one: self._matrix(one, n, d, wire.dtype))(key))
-        if self.matrix is not None:
-            return sensing.Shared(self.matrix) if self.shared else sensing.Stored(self.matrix)
         return drawn
 
     def encode(self, key: Array, x: Array, wire: Wire) -> tuple[Array, Array]:

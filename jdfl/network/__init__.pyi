@@ -28,7 +28,7 @@ from .graph import Format, Graph, Late, Network, Static, Timing, as_dense, mix, 
 from .labels import Between, d_cliques, stl_fw
 from .late import Delays, delays
 from .links import Missing, adding, averaging, in_run
-from .matching import Matchings, Schedule, matcha, matchings
+from .matching import Matchings, matcha, matchings
 from .properties import Summary, check_weights, node_weights, require, spectral_gap, summary
 from .random_families import barabasi_albert, erdos_renyi, k_in, k_regular, random_geometric, watts_strogatz
 from .sequences import Hops, Periodic, RandomChoice, matrices, one_peer_exponential, period_of, periodic, random_choice
@@ -74,7 +74,6 @@ __all__ = [
     "RandomLinks",
     "RandomMatching",
     "RandomNeighbours",
-    "Schedule",
     "Static",
     "Summary",
     "Synchronised",

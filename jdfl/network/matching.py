@@ -16,7 +16,7 @@ Axes: m nodes, M matchings.
 """
 
 from collections.abc import Iterator
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -38,7 +38,6 @@ _ACTIVE = Stream("network.active matchings", "network")
 TOLERANCE = 1e-5  # relative gap between the connectivity found and its upper bound
 _MOST_STEPS = 300  # Newton steps at most; 20 to 40 are typical
 _FASTER = 8.0  # factor by which the weight of t grows from one centring to the next
-Schedule = Literal["random", "periodic"]
 
 
 @struct.dataclass
@@ -46,9 +45,8 @@ class Matchings(Shown):
     """A network decomposed into matchings, some of them active in a round. W is always symmetric, doubly stochastic."""
 
     partner: Array  # [m, M] int32 partner of node i in matching j; itself if unmatched
-    p: Array  # [M] float32 activation probability of each matching; its share of rounds if periodic
+    p: Array  # [M] float32 activation probability of each matching
     alpha: Array  # float32 [] weight of an active link
-    period: int | None = struct.field(pytree_node=False)  # rounds between activations of all matchings; None: random
     rho: float  # bound on the factor by which a round changes the expected squared disagreement
     connectivity: float  # lambda_2(sum_j p_j L_j)
     connectivity_bound: float  # upper bound on it for any probabilities within the budget
@@ -63,10 +61,7 @@ class Matchings(Shown):
 
     def at(self, k: Array, key: Array) -> Graph:
         """The matchings active in round k [], one slot each; all nodes share the key, so agreeing costs no messages."""
-        if self.period is None:
-            active = jax.random.uniform(_ACTIVE.of(key), self.p.shape, jnp.float32) < self.p
-        else:
-            active = jnp.broadcast_to((k + 1) % self.period == 0, self.p.shape)
+        active = jax.random.uniform(_ACTIVE.of(key), self.p.shape, jnp.float32) < self.p
         node = ids(self.m)[:, None]
         up = active[None] & (self.partner != node)
         weight = jnp.where(up, self.alpha, 0).astype(jnp.float32)
@@ -166,12 +161,7 @@ def matchings(base: Graph | Network) -> np.ndarray:
 
 
 @checked
-def matcha(
-    base: Annotated[Graph | Network, Static],
-    budget: Annotated[float, Bound("[1e-9, 1]")],
-    *,
-    schedule: Schedule = "random",
-) -> Matchings:
+def matcha(base: Annotated[Graph | Network, Static], budget: Annotated[float, Bound("[1e-9, 1]")]) -> Matchings:
     """MATCHA: a network decomposed into matchings, each activated with a probability that maximises connectivity.
 
     The probabilities are within a relative 1e-5 of the best connectivity (`connectivity_bound` certifies it), and alpha
@@ -182,14 +172,11 @@ def matcha(
     Args:
         base: The undirected, connected network to decompose; its own weights are not used.
         budget: Expected share of matchings active in a round, from 1e-9 to 1; 1 uses the whole base in every round,
-            with the best alpha.
-        schedule: random: each matching is active with its probability. periodic: the paper's baseline P-DecenSGD, all
-            matchings in the last of every 1 / budget rounds and none in the others; rho is then the geometric mean over
-            rounds.
+            with the best alpha. The paper's baseline P-DecenSGD, which uses it in every k-th round, is `jdfl.DPSGD`
+            with `period` = k on that network.
 
     Raises:
-        ValueError: For a budget out of range, a periodic one whose inverse is not an integer, and a base that changes,
-            is directed, is not connected or has one node.
+        ValueError: For a budget out of range, and a base that changes, is directed, is not connected or has one node.
     """
     partner = matchings(base)
     graph, m = graph_of(base), partner.shape[0]
@@ -197,26 +184,17 @@ def matcha(
     if m == 1 or parts > 1:
         found = "one node" if m == 1 else f"{parts} components"
         raise ValueError(f"Expected a connected base of two nodes or more, got {called(base)} with {found}.")
-    period = round(1 / budget) if schedule == "periodic" else None
-    if period is not None and abs(period * budget - 1) > 1e-6:
-        raise ValueError(
-            f"Expected 1 / budget to be an integer with schedule = 'periodic', got budget = {budget:g}. "
-            f"Take {1 / period:.6g} or {1 / (period + 1):.6g}."
-        )
-    chosen = activation(partner, 1.0 if period else float(budget))
+    chosen = activation(partner, float(budget))
     alpha, rho = mixing_step(chosen.p, partner)
-    share = 1 / period if period else 1.0
-    what = f"MATCHA(budget={budget:g})" if period is None else f"P-DecenSGD(every {period} rounds)"
     return Matchings(
         partner=jnp.asarray(partner),
-        p=jnp.asarray(chosen.p * share, jnp.float32),
+        p=jnp.asarray(chosen.p, jnp.float32),
         alpha=jnp.asarray(alpha, jnp.float32),
-        period=period,
-        rho=rho**share,
-        connectivity=chosen.connectivity * share,
-        connectivity_bound=chosen.bound * share,
+        rho=rho,
+        connectivity=chosen.connectivity,
+        connectivity_bound=chosen.bound,
         format="padded" if graph.format == "buckets" else graph.format,
-        name=f"{what} of {called(base)}",
+        name=f"MATCHA(budget={budget:g}) of {called(base)}",
         names=graph.names,
     )
 

@@ -326,8 +326,8 @@ def mean_growth(network: Network) -> tuple[float, float | None]:
     """
     while isinstance(network, Timed):  # which has the weights of its base
         network = network.base
-    if isinstance(network, Matchings):  # a periodic one as in the round in which its matchings are active
-        p = np.asarray(network.p if network.period is None else np.ones(network.p.shape), np.float64)
+    if isinstance(network, Matchings):
+        p = np.asarray(network.p, np.float64)
         return mean_square(float(network.alpha), *moments(p, np.asarray(network.partner))), None
     if isinstance(network, RandomChoice):
         chance = np.asarray(network.probability, np.float64)

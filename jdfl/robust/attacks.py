@@ -32,7 +32,7 @@ from jax.scipy.special import ndtri
 
 from jdfl.arrays import ops
 from jdfl.base import checks, struct
-from jdfl.base.settings import Natural, NotNegative, Number, Positive, Provenance
+from jdfl.base.settings import NotNegative, Number, Positive, Provenance
 from jdfl.base.streams import Stream
 from jdfl.network import Graph, as_dense, mix
 from jdfl.problems import Problem
@@ -227,27 +227,18 @@ class FOE(Attack):
 class Mimic(Attack):
     """Mimic: all attackers send the row of the same honest node, which then counts many times.
 
-    The paper chooses the node along the direction of largest variance; without a given node it is here the honest node
-    farthest from the mean of the honest rows in every round.
+    The paper chooses the node along the direction of largest variance; here it is the honest node farthest from the
+    mean of the honest rows in every round.
     """
 
     kind: ClassVar[str] = "mimic"
     provenance: ClassVar[Provenance] = ("from memory",)
     title: ClassVar[str] = "mimic"
-    node: Natural | None = struct.field(pytree_node=False, default=None)
-    """The copied node; None: the farthest honest one."""
 
     def rows(self, scene: Scene) -> Array:
         """The rows [m, n]."""
-        if self.node is not None:
-            return scene.alike(scene.x[self.node])
         far = jnp.where(scene.liars, -1, jnp.sum((scene.x - scene.mean[None]) ** 2, axis=1))
         return scene.alike(scene.x[jnp.argmax(far)])
-
-    def check(self, problem: Problem) -> None:
-        """Raise ValueError for a node that there is not."""
-        if self.node is not None:
-            checks.whole(0, problem.m - 1, "Nodes are numbered from 0.", node=self.node)
 
 
 @struct.dataclass

@@ -1,5 +1,7 @@
 """One-bit messages whose number of signs is the sender's own, against messages of that many signs."""
 
+from dataclasses import replace
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -11,6 +13,7 @@ from jdfl.base.arguments import settings
 from jdfl.cli import parse
 from jdfl.codecs import round_trip
 from jdfl.codecs.gpsp import working_sparsity
+from jdfl.codecs.sensing import Stored
 from tests.refused import refused
 
 M, N, S = 6, 200, 6
@@ -63,8 +66,8 @@ def test_a_node_sends_and_decodes_as_with_its_rows_alone(kind):
         found, phi = trip(wire, keys, x, side), rows_of(keys, wire)
         i, d, one = 1, SIGNS[1], slice(1, 2)
         settled = {name: np.asarray(value)[i] if np.ndim(value) else value for name, value in given.items()}
-        own = jdfl.OneBit(d=d, matrix=phi[one, :, :d], **settled | {"ensemble": "gaussian"})
-        alone = prepared(own, 1)
+        own = jdfl.OneBit(d=d, **settled | {"ensemble": "gaussian"})
+        alone = replace(prepared(own, 1), drawn=Stored(phi[one, :, :d]))
         own_norm, own_signs = encode(keys[one], x[one], alone)
         np.testing.assert_array_equal(norm[one], own_norm)
         np.testing.assert_array_equal(signs[one, :d], own_signs)
@@ -118,7 +121,6 @@ def test_wrong_numbers_are_refused_by_name():
         ({"d": np.full((2, 3), 80)}, "d", "whole"),
         ({"d": "80"}, "d = '80'"),
         ({"d": SIGNS, "shared": True}, "d", "shared = True"),
-        ({"d": SIGNS, "matrix": np.zeros((6, N, 160))}, "matrix", "shape"),
         ({"d": SIGNS, "flips": 31}, "flips = 31"),
     ):
         with refused(*named):

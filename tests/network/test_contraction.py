@@ -34,9 +34,6 @@ def test_matcha_as_it_is_passes_with_the_rho_that_it_promises():
 
 def test_matchings_that_expand_on_average_are_refused_with_the_number():
     told(EXPANDING())
-    periodic = nw.matcha(BASE(), 0.25, schedule="periodic")
-    nw.check_weights(periodic, "M-1")
-    told(replace(periodic, alpha=periodic.alpha * 3))
     nw.check_weights(EXPANDING(), "M-1", mixes=False)
     with refused("MATCHA"):
         jdfl.run(jdfl.MATCHA(), jdfl.problems.example1(m=9, n=6, s=2, rows=(4, 6)), EXPANDING(), steps=2)

@@ -117,12 +117,3 @@ def test_the_active_links_are_those_of_matchings_drawn_with_their_probabilities(
     spread = np.sqrt(np.sum(p * (1 - p) * (met.sum(axis=0) / 2) ** 2) / repeats)
     assert abs(links.mean() - net.expected_edges) < 4 * spread
     np.testing.assert_array_equal(graphs.out_degree, mask.sum(axis=2))
-
-
-def test_the_periodic_schedule_is_the_whole_base_at_times():
-    net, whole = nw.matcha(BASE(), 0.25, schedule="periodic"), nw.matcha(BASE(), 1)
-    W = matrices_of(net, 8)
-    for k in range(8):
-        np.testing.assert_allclose(W[k], matrices_of(whole, 1)[0] if k in (3, 7) else np.eye(9), atol=1e-7)
-    assert net.rho**4 == pytest.approx(whole.rho)
-    assert net.expected_edges == pytest.approx(whole.expected_edges / 4)

@@ -28,7 +28,6 @@ SEQUENCES = Named(
         "one offset": lambda: nw.equi_rounds(6),
         "one offset, one way": lambda: nw.equi_rounds(7, 3, directed=True),
         "matchings": lambda: nw.matcha(nw.torus(6), 0.5),
-        "periodic matchings": lambda: nw.matcha(nw.star(6, format="buckets"), 0.5, schedule="periodic"),
     }
 )
 KEY, COUNT = jax.random.key(5), 3000
