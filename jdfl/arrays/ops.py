@@ -46,12 +46,12 @@ def largest(x: Array, s: int) -> Nonzeros:
 
 
 def kept(x: Array, s: int, storage: Literal["dense", "sparse"]) -> Array | Nonzeros:
-    """P_s x, the s largest entries of every row of x [m, n], stored as n numbers per row ("dense") or as `Nonzeros`."""
+    """P_s x, the s largest entries of every row of x [m, n]; by `storage` n numbers per row ("dense") or `Nonzeros`."""
     return largest(x, s) if storage == "sparse" else top_s(x, s)
 
 
 def dense(x: Array | Nonzeros) -> Array:
-    """The rows [m, n] as one array."""
+    """The rows of x [m, n] as one array."""
     if not isinstance(x, Nonzeros):
         return x
     return _added(x.place, x.value, x.n)

@@ -247,8 +247,8 @@ def _refuse_disagreement(matrix: Any, links: Arcs) -> None:
         second = largest_modulus(lambda x: centred(rows @ x), matrix.shape[0], symmetric=is_symmetric(rows))
     if second >= 1 - _SURELY:
         raise ValueError(
-            f"Expected W whose second eigenvalue is below 1 in modulus, got |lambda_2| = {second:.6g}, with weights "
-            f"down to {lowest:.6g}: differences between nodes would not vanish. Use weights >= 0, and lazily, "
+            f"Expected W whose second eigenvalue is below 1 in modulus, got |lambda_2| = {second:.6g}; the lowest "
+            f"weight is {lowest:.6g}: differences between nodes would not vanish. Use weights >= 0, and lazily, "
             "(W + identity) / 2; or a rule, such as weights='metropolis' of from_networkx; or pass connected=False to "
             "keep it as it is."
         )
