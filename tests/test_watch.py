@@ -4,7 +4,7 @@ import numpy as np
 
 import jdfl
 from jdfl.lab import watch
-from jdfl.lab.watch import Watch, links_of, split_of
+from jdfl.lab.watch import Watch, _links_of, _split_of
 from jdfl.results.checkpoints import JOURNAL, history_of
 from jdfl.results.folder import releases
 from jdfl.store import journal
@@ -49,7 +49,7 @@ def test_links_are_those_of_the_round_and_told_when_they_change(tmp_path):
     links = table(tmp_path, "links")
     for k, graph, messages in seen:
         pairs = links.loc[links["round"] == k, ["node", "hears"]].to_numpy()
-        np.testing.assert_array_equal(pairs, links_of(graph, np.arange(6)))
+        np.testing.assert_array_equal(pairs, _links_of(graph, np.arange(6)))
         assert len(pairs) == messages - before  # one message a link: the very graph that the run had
         before = messages
     silent = jdfl.network.random_links(jdfl.network.complete(6), 1e-9)  # nobody hears anybody
@@ -58,20 +58,20 @@ def test_links_are_those_of_the_round_and_told_when_they_change(tmp_path):
 
 
 def test_links_of_some_nodes_are_those_among_them():
-    assert sorted(links_of(jdfl.network.ring(1000).graph, np.arange(11)).tolist()) == [
+    assert sorted(_links_of(jdfl.network.ring(1000).graph, np.arange(11)).tolist()) == [
         pair for i in range(11) for pair in ([i, i - 1], [i, i + 1]) if 0 <= pair[1] < 11
     ]
     together = jdfl.network.synchronised(jdfl.network.ring(4), 1).at(0, None)
-    assert len(links_of(together, np.arange(4))) == 12
+    assert len(_links_of(together, np.arange(4))) == 12
 
 
 def test_the_split_counts_every_example_once():
     problem = jdfl.problems.classification("digits", 8, partition="dirichlet", alpha=0.3, seed=1)
-    split = split_of(problem, np.arange(8))
+    split = _split_of(problem, np.arange(8))
     assert split["examples"].sum() == int(np.sum(np.asarray(problem.weight) > 0))
     classes = [f"class_{k}" for k in range(10)]
     np.testing.assert_array_equal(split[classes].sum(axis=1), split["examples"])
-    assert list(split_of(PROBLEM(), np.arange(6))) == ["node", "examples"]
+    assert list(_split_of(PROBLEM(), np.arange(6))) == ["node", "examples"]
 
 
 def test_releases_by_round_are_those_of_shorter_runs(tmp_path):

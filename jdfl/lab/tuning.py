@@ -51,7 +51,7 @@ class Choice(NamedTuple):
     points: pd.DataFrame  # a row per point, one for what is not tuned
 
 
-class Search:
+class _Search:
     """The tuning runs of one algorithm, and what they say at a budget."""
 
     def __init__(self, label: str, plan: Plan, terms: Terms, tune: Tuning) -> None:
@@ -188,7 +188,7 @@ class Search:
 
 def tune_all(plans: dict[str, Plan], terms: Terms, tune: Tuning) -> list[Choice]:
     """Tune every plan that has a grid at every budget that is shown, that of `by` first, from the same tuning runs."""
-    searches = {label: Search(label, plan, terms, tune) for label, plan in plans.items()}
+    searches = {label: _Search(label, plan, terms, tune) for label, plan in plans.items()}
     for i, search in enumerate(searches.values()):  # what is not tuned may still limit a common budget
         search.run(search.plan.taken(), 0, f"tuning ({i + 1} of {len(searches)})")
     records = [
@@ -200,7 +200,7 @@ def tune_all(plans: dict[str, Plan], terms: Terms, tune: Tuning) -> list[Choice]
         most = plan.steps * terms.longer
         while (steps := min(most, _needed(searches[label], targets))) > plans[label].steps:
             plans[label] = replace(plan, steps=steps)
-            searches[label] = Search(label, plans[label], terms, tune)
+            searches[label] = _Search(label, plans[label], terms, tune)
             searches[label].run(plan.taken(), 0, f"tuning over {steps:,} rounds, which the budget takes")
     for search in searches.values():
         if search.plan.grid:
@@ -215,7 +215,7 @@ def tune_all(plans: dict[str, Plan], terms: Terms, tune: Tuning) -> list[Choice]
     return found
 
 
-def _needed(search: Search, targets: Sequence[Target]) -> int:
+def _needed(search: _Search, targets: Sequence[Target]) -> int:
     """The rounds that the budgets take, of the runs that ended because all their rounds were done."""
     steps, (terms, every) = search.plan.steps, (search.terms, search.terms.every)
     if terms.epsilon is not None or terms.ledger is not None:

@@ -63,7 +63,7 @@ def returns(steps: int) -> int:
     return max(1, min(_CHUNK, steps // MOMENTS))
 
 
-def split_of(problem: Problem, shown: np.ndarray) -> pd.DataFrame:
+def _split_of(problem: Problem, shown: np.ndarray) -> pd.DataFrame:
     """The number of examples of every node, and of every class if there are classes."""
     counts = np.asarray(records_of(problem))[shown]
     table = pd.DataFrame({"node": shown, "examples": counts})
@@ -95,9 +95,9 @@ class Watch(Callback):
         place, method = None if plan.before is None else plan.before.place, plan.program.algorithm
         before = None if place is None else journal.read(self._store.folder / JOURNAL, place)
         if before is None or not before.rows("split").size:
-            self._first["split"] = split_of(self._problem, self._shown)
+            self._first["split"] = _split_of(self._problem, self._shown)
         if isinstance(method, AsyncMethod) and (before is None or not before.rows("timeline").size):
-            self._first["timeline"] = first_events(method, plan.problem, plan.network, plan.key.public)
+            self._first["timeline"] = _first_events(method, plan.problem, plan.network, plan.key.public)
         if before is not None and (links := before.rows("links")).size:
             last = links[links["round"] == links["round"][-1]]
             self._links = np.stack([last["node"], last["hears"]], axis=1)[last["node"] >= 0]
@@ -116,7 +116,7 @@ class Watch(Callback):
         nodes["communications"] = now.communications()[self._shown]
         nodes["releases"] = now.releases()[self._shown]
         self._record("nodes", nodes, now)
-        links = links_of(self._graph, self._shown)
+        links = _links_of(self._graph, self._shown)
         if self._links is None or (m <= _MANY and not np.array_equal(links, self._links)):
             self._links = links
             rows = links if len(links) else np.array([[-1, -1]])
@@ -126,7 +126,7 @@ class Watch(Callback):
         self._store.record(name, rows_of(table), now)
 
 
-def links_of(graph: Graph, shown: Any) -> np.ndarray:
+def _links_of(graph: Graph, shown: Any) -> np.ndarray:
     """Pairs (node, in-neighbour) [links, 2] among the nodes that are shown."""
     if graph.synchronised is not None and bool(graph.synchronised):
         ids = np.asarray(shown)
@@ -149,7 +149,7 @@ def _states(w: Array, problem: Problem) -> tuple[Array, Array]:
     return jnp.linalg.norm(shared - average(shared)[None], axis=1), problem.values(w)
 
 
-def first_events(method: AsyncMethod, problem: Problem, network: Network, key: int | Array) -> pd.DataFrame:
+def _first_events(method: AsyncMethod, problem: Problem, network: Network, key: int | Array) -> pd.DataFrame:
     """The first events of the first NODES nodes in a run of any length, about PER_NODE for each of these nodes."""
     keys = Keys.of(typed_key(key))
     timed = with_times(in_run(network, keys.network, Program(method).round_bits(problem)), method.title)

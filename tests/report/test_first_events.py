@@ -15,7 +15,7 @@ from jdfl.cli import main
 from jdfl.events import ADPSGD
 from jdfl.events.timeline import Events
 from jdfl.lab import charts, overview, watch
-from jdfl.lab.watch import first_events
+from jdfl.lab.watch import _first_events
 from jdfl.network import in_run
 from tests.events.scenes import CLOCKS, ROWS, simulated
 
@@ -43,7 +43,7 @@ def told(table: pd.DataFrame, *names: str) -> list[tuple[float, ...]]:
 @pytest.mark.parametrize("name", ROWS)
 def test_what_is_shown_are_the_events_of_the_first_nodes_until_the_last(name, clock):
     timed = ring(clock)
-    shown = first_events(ROWS[name].method, testing.small_problem(m=MANY), timed, 2)
+    shown = _first_events(ROWS[name].method, testing.small_problem(m=MANY), timed, 2)
     events = events_of(name, timed, shown["time"].iloc[-1])
     receives = events.kind == 1 if name == "AGP" else np.zeros(len(events), bool)
     nodes = np.where(receives, events.rows[:, 0], events.actor)  # a message is taken by its receiver
@@ -61,7 +61,7 @@ def test_they_are_the_events_that_the_run_has(name):
     slow = nw.timed(testing.small_network(), bandwidth=2e3, **CLOCKS["slow nodes"])
     slow = nw.outages(slow, down=0.2, up=0.5) if name != "FedAsync" else slow
     run = simulated(method, problem, slow)
-    shown = first_events(method, problem, slow, 2)
+    shown = _first_events(method, problem, slow, 2)
     shown = shown[shown["time"] <= run.scheduler.events.time[-1]]
     events = run.scheduler.events[: len(shown)]
     assert shown["time"].tolist() == events.time.tolist()  # of all nodes, as they are few
@@ -73,11 +73,11 @@ def test_the_length_follows_the_clocks_and_no_more_is_drawn_than_was_measured():
     problem, network = testing.small_problem(), testing.small_network()
     for scale in (1e-6, 1e6):
         clocks = {"compute": nw.ExponentialTime(scale), "latency": nw.FixedTime(scale / 5)}
-        shown = first_events(ADPSGD(), problem, nw.timed(network, **clocks), 2)
+        shown = _first_events(ADPSGD(), problem, nw.timed(network, **clocks), 2)
         assert 20 <= len(shown) < 1000
         assert scale < shown["time"].iloc[-1] < 40 * scale
     measured = np.random.default_rng(0).uniform(0.5, 1.5, (problem.m, 5)).astype(np.float32)
-    few = first_events(ADPSGD(), problem, nw.timed(network, nw.time_trace(measured)), 2)
+    few = _first_events(ADPSGD(), problem, nw.timed(network, nw.time_trace(measured)), 2)
     assert 20 <= len(few) <= 5 * problem.m
     (picture,) = charts.timeline(few, ["step"], "").pictures.values()
     assert "simulated seconds" in picture
