@@ -21,5 +21,4 @@ hooks.register(
     save=("jdfl.results.folder", "write_run"),
     report=("jdfl.lab.overview", "write_report"),
     describe=("jdfl.lab.words", "of_result"),
-    figure=("jdfl.lab.drawing", "figure_of_run"),
 )

@@ -1,9 +1,4 @@
-"""The lab: comparisons, studies, tables, figures and pages, and progress during a run.
+"""The lab: comparisons, studies, tables, figures and pages, and what nodes do in the course of a run.
 
-It uses the library, which does not depend on it: within jdfl only the command line imports it. A module is imported
-when it is first used.
+It uses the library, which does not depend on it: within jdfl only the command line imports it.
 """
-
-import lazy_loader
-
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -290,30 +290,6 @@ def _panel(axis: Axes, frame: pd.DataFrame, names: Mapping[str, str], floor: flo
     return banded
 
 
-def figure_of_run(history: pd.DataFrame, metrics: Sequence[str], origin: str = "") -> Picture:
-    """Every metric of one run against rounds and against bytes.
-
-    Args:
-        history: A row per record, with columns round, bytes and the metrics; values that are not finite are left out.
-        metrics: The names of the metrics, at least one.
-        origin: The hash of the provenance, for the metadata of files.
-    """
-    drawing = Picture(figsize=(WIDTHS["page"], 0.6 + 1.8 * len(metrics)), layout="constrained")
-    drawing.origin = origin
-    axes = drawing.subplots(len(metrics), 2, squeeze=False, sharex="col", sharey="row")
-    for row, metric in zip(axes, metrics):
-        for axis, over in zip(row, ("round", "bytes")):
-            mean = history[metric]
-            frame = pd.DataFrame({"label": "", "x": history[over], "mean": mean, "low": mean, "high": mean})
-            _panel(axis, frame, {"": ""}, None)
-            plain(axis)
-        row[0].set_ylabel(metric.replace("_", " "))
-    rounds, sent = axes[-1]
-    rounds.set_xlabel("rounds")
-    sent.set_xlabel("bytes sent by all nodes")
-    return drawing
-
-
 def plain(axis: Axes) -> None:
     """Give an axis a faint grid, and no frame at the top and at the right."""
     axis.grid(alpha=0.25, linewidth=0.5)

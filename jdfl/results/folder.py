@@ -14,7 +14,7 @@
                        `jdfl.lab.watch`
     params.npz         the final parameters, `params` [m, n]
     provenance.json    code, libraries, settings and data, and the hash of all of these
-    figure.png         metrics against rounds and bytes, if there are metrics
+    figure.png         the first metric against rounds and bytes, if there are metrics
     result.json, .npz  everything else that `jdfl.load` needs
     summary.md         totals, final metrics and times in words
     summary.json       the same as data
@@ -173,10 +173,9 @@ def end_run(folder: Path, result: Result, *, delta: float | None, accounting: Ac
     stored.write_value(folder, "result", replace(result, params=nowhere, history=nowhere))
     numbers = summary(result, delta=delta, accounting=accounting)
     write(folder / "summary.md", summary_text(numbers))
-    metrics = [str(name) for name in result.history.columns if name not in COUNTS]
-    if metrics:
+    if any(name not in COUNTS for name in result.history.columns):
         with placed(folder / "figure.png") as path:
-            hooks.find("figure")(result.history, metrics, result.provenance.hash).savefig(path)
+            hooks.find("plot")(result, ["round", "bytes"], None, width="page").fig.savefig(path)
     write(folder / "summary.json", numbers)
     tidy(folder)
     snapshots.tidy(folder / SNAPSHOTS)

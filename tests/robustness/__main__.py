@@ -78,11 +78,10 @@ def attacked(part: str, seed: int, numbers: Iterable[int], *, few: bool) -> tupl
 def _apart() -> Generator[None]:
     """In an empty folder, without data and cache; figures, which take half the time of a run, are empty."""
     here, environment = Path.cwd(), {"JDFL_CACHE": "0", "JDFL_DATA": ""}
-    figure = mock.Mock(savefig=lambda path, **_: Path(path).write_bytes(b"figure"))
     with (
         tempfile.TemporaryDirectory() as folder,
         mock.patch.dict(os.environ, environment),
-        mock.patch.object(drawing, "figure_of_run", return_value=figure),
+        mock.patch.object(drawing.Picture, "savefig", lambda _, path, **__: Path(path).write_bytes(b"figure")),
         warnings.catch_warnings(),
         np.errstate(all="ignore"),
     ):
