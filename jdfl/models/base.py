@@ -141,11 +141,11 @@ class Model:
         `local` is given, for a parameter in neither part or in both.
         """
         paths = self._layout.paths
-        first = _chosen(paths, shared, self.presets, "shared", self.name)
+        first = chosen(paths, shared, self.presets, "shared", self.name)
         if not first:
             raise ValueError(f"Expected shared to choose at least one parameter, got none of {', '.join(paths)}.")
         if local is not None:
-            rest = _chosen(paths, local, self.presets, "local", self.name)
+            rest = chosen(paths, local, self.presets, "local", self.name)
             for path in paths:
                 if (path in first) == (path in rest):
                     where = "both" if path in rest else "neither"
@@ -225,7 +225,7 @@ class Model:
         return jnp.concatenate([leaves[path].reshape(*lead, -1) for path in self.paths], axis=-1)
 
 
-def _chosen(paths: tuple[str, ...], part: Part, presets: Presets, argument: str, model: str) -> tuple[str, ...]:
+def chosen(paths: tuple[str, ...], part: Part, presets: Presets, argument: str, model: str) -> tuple[str, ...]:
     """The paths in one part, in the given order; `argument` is the name of the part in errors."""
     if callable(part):
         return tuple(path for path in paths if part(path))

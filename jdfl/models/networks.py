@@ -247,7 +247,7 @@ _RESNET_PRESETS = (("partpsp-1", _RESNET_FIRST), ("partpsp-2", (*_RESNET_FIRST, 
 _GROUPS = 32
 
 
-class Layers:
+class _Layers:
     """Convolutions and norms with the same settings."""
 
     def __init__(self, norm: Norm, width: int, dtype: Compute, rngs: nnx.Rngs):
@@ -278,10 +278,10 @@ class Layers:
         return nnx.GroupNorm(channels, groups, epsilon=1e-5, dtype=self.dtype, rngs=self.rngs)
 
 
-class Downsample(nnx.Module):
+class _Downsample(nnx.Module):
     """The shortcut of a block that changes the size: a 1x1 convolution and a norm."""
 
-    def __init__(self, layers: Layers, inputs: int, outputs: int, stride: int):
+    def __init__(self, layers: _Layers, inputs: int, outputs: int, stride: int):
         self.conv = layers.conv(inputs, outputs, 1, stride)
         self.norm = layers.norm(outputs)
 
@@ -290,16 +290,16 @@ class Downsample(nnx.Module):
         return self.norm(self.conv(x))  # pyright: ignore[reportCallIssue]
 
 
-class BasicBlock(nnx.Module):
+class _BasicBlock(nnx.Module):
     """relu(x + norm(conv(relu(norm(conv x)))))."""
 
-    def __init__(self, layers: Layers, inputs: int, outputs: int, stride: int):
+    def __init__(self, layers: _Layers, inputs: int, outputs: int, stride: int):
         self.conv1 = layers.conv(inputs, outputs, 3, stride)
         self.norm1 = layers.norm(outputs)
         self.conv2 = layers.conv(outputs, outputs, 3, 1)
         self.norm2 = layers.norm(outputs)
         same = inputs == outputs and stride == 1
-        self.downsample = None if same else Downsample(layers, inputs, outputs, stride)
+        self.downsample = None if same else _Downsample(layers, inputs, outputs, stride)
 
     def __call__(self, x: Array) -> Array:
         """Images [B, rows / stride, columns / stride, outputs]."""
@@ -314,13 +314,13 @@ class ResNet18(nnx.Module):
     def __init__(
         self, *, colours: int, classes: int, width: int, norm: Norm, stem: Stem, dtype: Compute, rngs: nnx.Rngs
     ):
-        layers = Layers(norm, width, dtype, rngs)
+        layers = _Layers(norm, width, dtype, rngs)
         self.stem = stem
         self.conv1 = layers.conv(colours, width, 7, 2) if stem == "imagenet" else layers.conv(colours, width, 3, 1)
         self.norm1 = layers.norm(width)
         for k in range(4):
             inputs, outputs = width * 2 ** max(k - 1, 0), width * 2**k
-            blocks = [BasicBlock(layers, inputs, outputs, 2 if k else 1), BasicBlock(layers, outputs, outputs, 1)]
+            blocks = [_BasicBlock(layers, inputs, outputs, 2 if k else 1), _BasicBlock(layers, outputs, outputs, 1)]
             setattr(self, f"layer{k + 1}", nnx.List(blocks))
         self.head = nnx.Linear(8 * width, classes, rngs=rngs)
 
@@ -379,7 +379,7 @@ def attend(query: Array, key: Array, value: Array, **_: Any) -> Array:
     return jnp.einsum("bhts,bshd->bthd", jax.nn.softmax(scores).astype(value.dtype), value)
 
 
-class Block(nnx.Module):
+class _Block(nnx.Module):
     """x + attention(norm x), then x + mlp(norm x)."""
 
     def __init__(self, width: int, heads: int, hidden: int, dtype: Any, rngs: nnx.Rngs):
@@ -395,12 +395,12 @@ class Block(nnx.Module):
         return x + self.dense2(nnx.gelu(self.dense1(self.norm2(x)), approximate=False))
 
 
-class Encoder(nnx.Module):
+class _Encoder(nnx.Module):
     """The position embedding, the blocks, and a last norm."""
 
     def __init__(self, tokens: int, layers: int, width: int, heads: int, hidden: int, dtype: Any, rngs: nnx.Rngs):
         self.position = nnx.Param(nnx.initializers.normal(0.02)(rngs.params(), (tokens, width), jnp.float32))
-        self.blocks = nnx.List([Block(width, heads, hidden, dtype, rngs) for _ in range(layers)])
+        self.blocks = nnx.List([_Block(width, heads, hidden, dtype, rngs) for _ in range(layers)])
         self.norm = nnx.LayerNorm(width, dtype=dtype, rngs=rngs)
 
     def __call__(self, x: Array) -> Array:
@@ -425,7 +425,7 @@ class ViT(nnx.Module):
         )
         self.token = nnx.Param(jnp.zeros(width, jnp.float32))
         tokens = 1 + (rows // patch) * (columns // patch)
-        self.encoder = Encoder(tokens, layers, width, heads, hidden, compute, rngs)
+        self.encoder = _Encoder(tokens, layers, width, heads, hidden, compute, rngs)
         self.head = nnx.Linear(width, classes, rngs=rngs)
 
     def __call__(self, x: Array) -> Array:

@@ -71,7 +71,10 @@ def from_nnx(
     return model
 
 
-_INSTANCE = "Give an instance of a flax.nnx.Module, such as MyModel(..., rngs=nnx.Rngs(0))."
+_INSTANCE = (
+    "Give an instance of a flax.nnx.Module, such as MyModel(..., rngs=nnx.Rngs(0)). jdfl.from_loss takes networks of "
+    "flax.linen and equinox; those of torch cannot be differentiated by JAX."
+)
 
 
 def opened(model: Any, shape: Shape, init_seed: int) -> tuple[Model, Callable[[], Any], tuple[int, ...]]:
@@ -106,7 +109,7 @@ def _module(model: Any) -> Any:
     if isinstance(model, type):
         checks.refuse("model to be an instance, not a class", "model", model, _INSTANCE)
     found: list[Any] = [model]
-    if not isinstance(model, nnx.Module) and callable(model) and _is_function(model):
+    if not isinstance(model, nnx.Module) and callable(model):
         try:
             with relaxed():
                 jax.eval_shape(lambda: found.append(model(nnx.Rngs(0))))
@@ -118,27 +121,10 @@ def _module(model: Any) -> Any:
     module = found[-1]
     if not isinstance(module, nnx.Module):
         what = "model" if module is model else "model(rngs)"
-        checks.refuse("model to be a flax.nnx.Module", what, module, _other_remedy(module) or _INSTANCE)
+        checks.refuse("model to be a flax.nnx.Module", what, module, _INSTANCE)
     if not callable(module):
         checks.refuse("model to have a method __call__(x)", "model", type(module), "It gives the outputs of a batch x.")
     return module
-
-
-def _is_function(value: Any) -> bool:
-    """Whether a value is a function rather than a module of another library."""
-    return not any(hasattr(value, one) for one in ("parameters", "apply", "fit"))
-
-
-def _other_remedy(value: Any) -> str:
-    """What to do about modules of other libraries."""
-    kinds = [f"{kind.__module__}.{kind.__name__}" for kind in type(value).__mro__]
-    if any(kind.startswith("flax.linen") for kind in kinds):
-        return "Use jdfl.from_loss with model.apply for flax.linen."
-    if any(kind.startswith("torch.") for kind in kinds):
-        return "Networks of torch cannot be differentiated by JAX: write it in flax.nnx."
-    if any(kind.startswith("equinox.") for kind in kinds):
-        return "Use jdfl.from_loss, which takes equinox modules as params."
-    return ""
 
 
 def _outputs(model: Model, shape: Shape) -> tuple[int, ...]:

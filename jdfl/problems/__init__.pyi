@@ -2,7 +2,6 @@ from . import partition as partition
 from .base import Optimum as Optimum
 from .base import Problem as Problem
 from .base import check_problem as check_problem
-from .cifar import read_cifar10 as read_cifar10
 from .classify import classification as classification
 from .classify import holdout as holdout
 from .datasets import load as load
@@ -17,7 +16,6 @@ from .linear import LinearRegression as LinearRegression
 from .linear import averaging as averaging
 from .logistic import LogisticRegression as LogisticRegression
 from .logistic import SoftmaxRegression as SoftmaxRegression
-from .logistic import certified_radius as certified_radius
 from .logistic import logistic_regression as logistic_regression
 from .logistic import softmax_regression as softmax_regression
 from .losses import LossProblem as LossProblem
@@ -30,6 +28,7 @@ from .places import NAMES as NAMES
 from .places import data_folder as data_folder
 from .readers import Dataset as Dataset
 from .readers import Images as Images
+from .readers import read_cifar10 as read_cifar10
 from .readers import read_idx as read_idx
 from .readers import read_libsvm as read_libsvm
 from .readers import read_mnist as read_mnist

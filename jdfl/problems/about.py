@@ -4,10 +4,12 @@ Nothing here takes part in a computation.
 """
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from html import escape
 from typing import Any
 
+import jax
 import numpy as np
 
 from jdfl.base.names import Alike, Names
@@ -62,41 +64,26 @@ def named(names: Names) -> str:
 
 
 def _rows(problem: Any) -> Iterator[tuple[str, str]]:
-    """Title and text of every line; a problem that lacks something, as inside of a trace, has no line for it."""
+    """Title and text of every line; what a problem lacks, as inside of a trace, has no line."""
     about: About = problem.about
     if about.task:
         yield "task", about.task
-    sizes = _or_none(lambda: np.sum(np.asarray(problem.weight) > 0, axis=1))
-    if sizes is not None and sizes.size:
+    with suppress(Exception):
+        sizes = np.sum(np.asarray(problem.weight) > 0, axis=1)
         names = f": {named(about.nodes)}" if about.nodes else ""
         yield "nodes", f"{len(sizes):,}{names}"
         least, middle, most = sizes.min(), float(np.median(sizes)), sizes.max()
         spread = f"{least:,}" if least == most else f"{least:,} to {most:,}, median {middle:,.6g}"
         yield "examples per node", f"{spread}; {sizes.sum():,} in total"
-    n = _or_none(lambda: int(problem.n))
-    if n is not None:
-        shared = _or_none(lambda: int(problem.n_shared))
-        yield "parameters", f"{n:,}" + (f", {shared:,} of them shared" if shared not in (None, n) else "")
+    with suppress(Exception):
+        shared = "" if problem.n_shared == problem.n else f", {problem.n_shared:,} of them shared"
+        yield "parameters", f"{problem.n:,}{shared}"
     classes = len(about.classes) or getattr(problem, "classes", 0)
     if classes:
         yield "classes", f"{classes:,}" + (f": {named(about.classes)}" if about.classes else "")
-    yield "test examples", _or_none(lambda: f"{len(_leaves(problem.test)[-1]):,}") or "none"
+    leaves = jax.tree.leaves(problem.test)
+    yield "test examples", f"{np.shape(leaves[-1])[0]:,}" if leaves and np.shape(leaves[-1]) else "none"
     if about.partition:
         yield "data partition", about.partition
-    kind = _or_none(lambda: str(problem.weight.dtype))
-    if kind is not None:
-        yield "type", kind
-
-
-def _leaves(tree: Any) -> list[Any]:
-    import jax
-
-    return jax.tree.leaves(tree)
-
-
-def _or_none(function: Any) -> Any:
-    """What the function gives, or None where it cannot be had."""
-    try:
-        return function()
-    except Exception:
-        return None
+    with suppress(Exception):
+        yield "type", str(problem.weight.dtype)

@@ -27,7 +27,7 @@ from jdfl.problems.readers import Dataset, Features
 from jdfl.problems.sparse import canonical, sparse_logistic_regression
 from jdfl.problems.stack import Clients, Precision, Public, joined
 
-MOST_CLASSES = 2**20
+_MOST_CLASSES = 2**20
 
 
 @checked
@@ -44,7 +44,6 @@ def classification(
     seed: int = 0,
     intercept: bool = False,
     binary: bool = False,
-    sparse: bool | None = None,
     dtype: Precision = jnp.float32,
     public: Public = (),
 ) -> LogisticRegression | SoftmaxRegression:
@@ -65,7 +64,6 @@ def classification(
         seed: Seed of the split.
         intercept: Add a constant feature.
         binary: For digits, odd against even instead of ten classes.
-        sparse: Keep rows sparse (`SparseLogisticRegression`); None: as in the dataset, where text is sparse.
         dtype: Type of all numbers, float32 or float64; the latter needs JAX_ENABLE_X64=1.
         public: Names of values that are public anyway: standardise, holdout, partition,
             curvature, start, constants, tuning, stop.
@@ -83,7 +81,7 @@ def classification(
     (features, labels), test, clients, held_out = with_test(
         (dataset.features, dataset.labels), dataset.test, test_fraction, clients, seed
     )
-    features, test = stored(dataset.name, features, test, sparse, dataset.standardise, dataset.classes)
+    test = alike(dataset.name, features, test, dataset.standardise, dataset.classes)
     if dataset.standardise:  # by the training examples alone
         features, test = standardised(features, test)
     index = drawn(partition, labels, m, alpha=alpha, shards_per_node=shards_per_node, clients=clients, seed=seed)
@@ -160,26 +158,14 @@ def with_test(
     return (features[~held], targets[~held]), test, clients, True
 
 
-def stored(
-    name: str, features: Any, test: tuple[Any, Any] | None, sparse: bool | None, standardise: bool, classes: int
-) -> tuple[Any, Any]:
-    """Features and a test set with rows as CSR, as dense arrays, or (None) as they are."""
-    wanted = issparse(features) if sparse is None else bool(sparse)
-    if wanted and standardise:
-        raise ValueError(
-            f"Expected dense rows of {name} with standardise = True, which shifts zeros, got sparse = {sparse}. Use "
-            "sparse=False, or scale the columns without shifting them."
-        )
-    if wanted and classes != 2:
-        found = f"{classes} classes" if classes else "regression"
-        raise ValueError(f"Expected two classes for sparse rows of {name}, got {found}. Use sparse=False.")
-
-    def one(rows: Any) -> Any:
-        if issparse(rows) == wanted:
-            return rows
-        return csr_array(rows) if wanted else rows.toarray()
-
-    return one(features), None if test is None else (one(test[0]), test[1])
+def alike(name: str, features: Any, test: tuple[Any, Any] | None, standardise: bool, classes: int) -> Any:
+    """The test set with rows as the features have them; ValueError for sparse rows of what needs dense ones."""
+    if issparse(features) and (standardise or classes != 2):
+        what = "standardise = True, which shifts zeros" if standardise else f"{classes or 'no'} classes"
+        raise ValueError(f"Expected two classes and no shift for sparse rows of {name}, got {what}. Use toarray().")
+    if test is None or issparse(test[0]) == issparse(features):
+        return test
+    return csr_array(test[0]) if issparse(features) else test[0].toarray(), test[1]
 
 
 @checked
@@ -203,10 +189,10 @@ def holdout(features: Features, labels: np.ndarray, fraction: float, *, seed: in
     labels = np.asarray(aligned("labels", labels, labels_of(features), "features"))
     checks.shape((None,), "One label for every example.", labels=labels)
     numbers = labels.astype(float)
-    wrong = np.flatnonzero((numbers < 0) | (numbers >= MOST_CLASSES) | (numbers % 1 != 0))
+    wrong = np.flatnonzero((numbers < 0) | (numbers >= _MOST_CLASSES) | (numbers % 1 != 0))
     if wrong.size:
         raise ValueError(
-            f"Expected labels that are whole numbers of classes from 0, below {MOST_CLASSES}, got "
+            f"Expected labels that are whole numbers of classes from 0, below {_MOST_CLASSES}, got "
             f"labels[{wrong[0]}] = {numbers[wrong[0]]:.6g} ({wrong.size} such labels). Number the classes."
         )
     if not issparse(features):

@@ -1,4 +1,4 @@
-"""Datasets by name: their contents and their sources. Host only, NumPy arrays and CSR.
+"""Datasets by name: the places of their files, their contents and their sources. Host only, NumPy arrays and CSR.
 
 Files are read from the folder that the environment variable JDFL_DATA names, or else from where `jdfl data fetch` puts
 them. Two sets come with scikit-learn, and two are generated.
@@ -12,19 +12,19 @@ import numpy as np
 
 from jdfl.base import checks
 from jdfl.base.arguments import checked
-from jdfl.problems import places
-from jdfl.problems.cifar import read_cifar10
 from jdfl.problems.generated import epsilon_like, realsim_like
-from jdfl.problems.places import BUNDLED, IMAGES, NAMES, QSAR_SOURCE, TEXTS, LibsvmText
-from jdfl.problems.readers import Dataset, pixels, read_libsvm, read_mnist, read_qsar
+from jdfl.problems.places import BUNDLED, IMAGES, NAMES, QSAR_SOURCE, TEXTS, data_folder, find, find_text
+from jdfl.problems.readers import Dataset, read_cifar10, read_libsvm, read_mnist, read_qsar
 
 _GENERATE = {"realsim_like": realsim_like, "epsilon_like": epsilon_like}
+_TESTED = ("a9a", "epsilon")  # by another file, NAME.t
+_TITLES = {"epsilon_normalized": "epsilon", "epsilon_first100": "epsilon (first 100 rows)"}
 
 
 def locate(name: str) -> Path | None:
     """The file of a dataset of `NAMES`, or None if it has none; FileNotFoundError if it is missing."""
     checks.one_of(NAMES, name=name)
-    return places.find(name)
+    return find(name)
 
 
 @checked
@@ -52,38 +52,46 @@ def load(name: str, *, binary: bool = False, verify: bool = True) -> Dataset:
     found = unscaled(name, binary=binary, verify=verify)
     if name not in IMAGES:
         return found
-    whole: tuple[Any, ...] = found.features, found.test_features
-    return replace(found, features=pixels(whole[0]), test_features=pixels(whole[1]))
+
+    def pixels(images: Any) -> np.ndarray:
+        rows = images.reshape(len(images), -1)
+        return np.divide(rows, np.float32(255), out=np.empty(rows.shape, np.float32))  # without a further copy
+
+    return replace(found, features=pixels(found.features), test_features=pixels(found.test_features))
 
 
-def unscaled(name: str, *, binary: bool = False, verify: bool = True) -> Dataset:
-    """As `load`, but for images that come in bytes [N, rows, columns] (or [N, rows, columns, 3]): they stay so."""
+def unscaled(name: str, *, binary: bool = False, verify: bool = True, root: Path | None = None) -> Dataset:
+    """As `load`, but for images that come in bytes [N, rows, columns] (or [N, rows, columns, 3]): they stay so.
+
+    Args:
+        name: As for `load`.
+        binary: As for `load`.
+        verify: As for `load`.
+        root: The data folder; None: `data_folder()`.
+    """
     checks.one_of(NAMES, name=name)
-    if name in TEXTS:
-        return _read_text(TEXTS[name], verify)
+    place: Any = find(name, root)
     if name in _GENERATE:
         return _GENERATE[name]()
     if name in BUNDLED:
         return _bundled(name, binary)
-    place = places.find(name)
-    assert place is not None
     if name == "qsar":
-        features, labels = read_qsar(place, verify=verify)
-        return Dataset(name, features, labels, source=f"D. Ballabio et al., 2019, CC BY 4.0, {QSAR_SOURCE}")
+        return Dataset(name, *read_qsar(place, verify=verify), source=QSAR_SOURCE)
+    if name in TEXTS:
+        stems, width, source = TEXTS[name]
+        stem = next(one for one in stems if place.name.startswith(one))
+        files = [place]
+        if name in _TESTED:
+            files.append(find_text(data_folder() if root is None else root, (f"{stem}.t",), source))
+        read = [read_libsvm(file, n_features=width, verify=verify) for file in files]
+        if name not in ("news20", "real-sim"):
+            read = [(features.toarray(), labels) for features, labels in read]
+        return Dataset(_TITLES.get(stem, stem), *(part for pair in read for part in pair), source=source)
     if name == "cifar10":
         found = read_cifar10(place, verify=verify)
     else:
         found = read_mnist(place.parent, known=name if verify else "")
     return Dataset("CIFAR-10 (JPEG q75)" if found.lossy else name, *found[:4], source=IMAGES[name][1])
-
-
-def _read_text(text: LibsvmText, verify: bool) -> Dataset:
-    """The dataset, dense except for text."""
-    stem, *files = text.find()
-    read = [read_libsvm(file, n_features=text.width, verify=verify) for file in files if file is not None]
-    parts = [(features if text.sparse else features.toarray(), labels) for features, labels in read]
-    (features, labels), test = parts[0], parts[1] if text.tested else (None, None)
-    return Dataset(text.names[stem], features, labels, *test, source=text.source)
 
 
 def _bundled(name: str, binary: bool) -> Dataset:

@@ -1,11 +1,10 @@
 """Downloads of published datasets into the data folder, compared with pinned checksums. Host only."""
 
 import hashlib
+import os
 import tomllib
-import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from importlib.resources import files
 from pathlib import Path
 
@@ -13,8 +12,10 @@ import numpy as np
 
 from jdfl.base import checks
 from jdfl.problems import datasets, places
+from jdfl.problems.readers import sha256
 
-_NOTE = "SOURCES.txt"
+_TIMEOUT = 30  # seconds without an answer
+_PIECE = 2**16  # bytes written at once
 
 
 @dataclass(frozen=True)
@@ -25,7 +26,6 @@ class Source:
     base: str  # address
     files: Mapping[str, str]  # names, with the SHA-256 of each as it is published; "": none is known
     licence: str
-    size: Sequence[int] | None = None  # training examples and numbers of each, for the check; None: too large to read
     numbers: str = ""  # SHA-256 of features and labels as they are read, where none of the file is known
 
 
@@ -36,10 +36,8 @@ SOURCES = {name: Source(**row) for name, row in tomllib.loads(_TABLE).items()}
 def fetch(name: str, to: Path | None = None, tell: Callable[[str], object] = print) -> Path:
     """Download a dataset into a data folder, check it, and return its folder.
 
-    A download that was interrupted continues, if the file's SHA-256 is known. Existing files are kept. Every file is
-    compared with its SHA-256 as it is published, or where none is known with that of its first download; all that was
-    downloaded is read once to compare the numbers of examples and features. Files that do not match are kept aside, as
-    NAME.refused. SOURCES.txt in the folder records the date, the SHA-256, the address and the licence of every file.
+    Existing files are kept. An interrupted download continues. Every file is compared with its SHA-256 as it is
+    published or, where none is known, by the numbers in it. A download that does not match is kept as NAME.refused.
 
     Args:
         name: One of `SOURCES`.
@@ -47,79 +45,78 @@ def fetch(name: str, to: Path | None = None, tell: Callable[[str], object] = pri
         tell: A function that is given a line about the licence and about every file.
 
     Raises ValueError for an unknown name or a file with unexpected content, and OSError with a remedy if the address
-    cannot be reached, a file cannot be written, or another process is downloading it. Warns of existing files that are
-    not the published ones.
+    cannot be reached or a file cannot be written.
     """
-    from jdfl.problems import download  # for those who do: it imports requests
-
     if name in places.NAMES and name not in SOURCES:
-        why = "comes with scikit-learn" if name in places.BUNDLED else "is published nowhere in this form"
-        why = "is generated" if name in places.GENERATED else why
-        raise ValueError(f"Expected a dataset to download, got {name!r}, which {why}.")
+        raise ValueError(
+            f"Expected a dataset to download, got {name!r}, which comes with scikit-learn, is generated or is "
+            "published nowhere in this form."
+        )
     checks.one_of(tuple(SOURCES), name=name)
-    source = SOURCES[name]
-    root = places.download_folder() if to is None else Path(to)
+    source, root = SOURCES[name], places.download_folder() if to is None else Path(to)
     place = root / source.folder
+    place.mkdir(parents=True, exist_ok=True)
     tell(f"{name}: {source.licence}. You are bound by these terms.")
-    recorded, unknown = _recorded(root), False
-    new: dict[Path, str] = {}
+    new: list[Path] = []
     for file, pin in source.files.items():
         path = place / file
-        known = download.Known(pin, "as it is published") if pin else None
-        if known is None and (first := recorded.get(f"{source.folder}/{file}")):
-            known = download.Known(first, f"as {root / _NOTE} says of the first download")
         if not path.is_file():
-            new[path] = download.download(f"{source.base}/{file}", path, known, tell)
+            _download(f"{source.base}/{file}", path, pin, tell)
+            new.append(path)
             continue
         tell(f"there already: {path}")
-        unknown = unknown or known is None
-        if known is not None and (found := download.sha256(path)) != known.sha256:
-            warnings.warn(
-                f"{path} is another file than expected, and is kept: its SHA-256 is {found}, and {known.sha256} "
-                f"{known.source}. Remove it to download that.",
-                stacklevel=2,
+        if pin and (found := sha256(path)) != pin:
+            raise ValueError(
+                f"Expected {path} with SHA-256 {pin}, as it is published, got {found}. Remove it to download that."
             )
-    if not new and not unknown:
-        return place
-    try:
-        _check(name, source, root)
-    except (ValueError, OSError) as error:
-        aside = " ".join(download.set_aside(path, path) for path in new)
-        raise ValueError(f"{checks.said(error)} {aside}") from error
-    with (root / _NOTE).open("a", encoding="utf-8") as note:
-        for path, digest in new.items():
-            words = (f"{datetime.now(UTC):%Y-%m-%d}", digest, f"{path.relative_to(root)}")
-            note.write("  ".join((*words, f"{source.base}/{path.name}", source.licence)) + "\n")
+    if source.numbers:
+        try:
+            data = datasets.unscaled(name, root=root)
+            digest = hashlib.sha256(np.ascontiguousarray(data.features, "<f4").data)
+            digest.update(np.ascontiguousarray(data.labels, "<i4").data)
+            if digest.hexdigest() != source.numbers:
+                raise ValueError(f"Expected numbers with SHA-256 {source.numbers} in {name}, got {digest.hexdigest()}.")
+        except ValueError as error:
+            raise ValueError(f"{checks.said(error)} {' '.join(_set_aside(path, path) for path in new)}") from error
     return place
 
 
-def _recorded(root: Path) -> dict[str, str]:
-    """The SHA-256 of every file's first download, by its place in the data folder."""
+def _download(address: str, path: Path, pin: str, tell: Callable[[str], object]) -> None:
+    """Download what is missing of a file; OSError with a remedy where that fails, ValueError for another SHA-256."""
+    import requests
+    import urllib3  # requests leaves errors of its bodies as they are
+
+    partial = path.with_name(f"{path.name}.partial")
     try:
-        lines = (root / _NOTE).read_text(encoding="utf-8").splitlines()
-    except FileNotFoundError:
-        return {}
-    rows = [line.split("  ") for line in lines]
-    return {row[2]: row[1] for row in reversed(rows) if len(row) > 3}
-
-
-def _check(name: str, source: Source, root: Path) -> None:
-    """Refuse files that are not the dataset."""
-    if source.size is None:
-        return
-    with places.looked_for_in(root):
-        found = datasets.load(name)
-    examples, numbers = found.features.shape or (0, 0)
-    if [examples, numbers] != list(source.size):
+        with partial.open("ab") as file:
+            had = file.tell()
+            head = {"Accept-Encoding": "identity"} | ({"Range": f"bytes={had}-"} if had else {})
+            with requests.get(address, headers=head, stream=True, timeout=_TIMEOUT) as answer:
+                answer.raise_for_status()
+                tell(f"downloading {address}" + (f", {had:,} bytes of which are there" if had else ""))
+                if answer.status_code != 206:
+                    file.truncate(0)
+                for piece in answer.raw.stream(_PIECE, decode_content=False):
+                    file.write(piece)
+    except (OSError, urllib3.exceptions.HTTPError) as error:
+        raise OSError(
+            f"Could not download {address}: {checks.said(error)}. The same command continues, and begins again without "
+            f"{partial}. Without a network, download it on another machine and put it at {path}."
+        ) from error
+    found = sha256(partial)
+    if pin and found != pin:
         raise ValueError(
-            f"Expected {source.size[0]:,} examples of {source.size[1]:,} numbers in {name}, got {examples:,} of "
-            f"{numbers:,}: it is another release."
+            f"Expected {address} with SHA-256 {pin}, as it is published, got {found}: it is damaged or another "
+            f"release. {_set_aside(partial, path)}"
         )
-    content = hashlib.sha256(np.ascontiguousarray(found.features, "<f4").data) if source.numbers else None
-    if content is not None:
-        content.update(np.ascontiguousarray(found.labels, "<i4").data)
-        if (digest := content.hexdigest()) != source.numbers:
-            raise ValueError(
-                f"Expected numbers with SHA-256 {source.numbers} in {name}, got {digest}: it is damaged or another "
-                "release."
-            )
+    os.replace(partial, path)
+
+
+def _set_aside(path: Path, target: Path) -> str:
+    """Rename a file that is not what it should be to TARGET.refused; returns what a person may do now."""
+    refused = target.with_name(f"{target.name}.refused")
+    os.replace(path, refused)
+    return (
+        f"What was downloaded is kept as {refused}. The same command downloads it again; if it is a release that "
+        f"you trust, rename it to {target.name}."
+    )

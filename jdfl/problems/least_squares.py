@@ -216,52 +216,32 @@ def _curvature(problem: DrawnRegression) -> Array:
 
 @checked
 def linear_regression(
-    features: Arrays | Draw,
+    features: Arrays,
     targets: Arrays,
     *,
     truth: ArrayLike | None = None,
     test: tuple[ArrayLike, ArrayLike] | None = None,
-    storage: Storage = "stored",
-    key: int | Array = 0,
     name: str = "linear regression",
     dtype: DTypeLike = jnp.float32,
 ) -> LinearRegression:
-    """Least squares on the nodes' features and targets, or on examples that a function draws.
+    """Least squares on the nodes' features and targets; see `drawn_regression` for examples that are not stored.
 
     Args:
-        features: The features of every node: m arrays [q_i, n], or one array [m, q, n]. Or a function
-            draw(key) -> (features [n], target []) of one example, as for `drawn_regression`.
-        targets: The targets of every node: m arrays [q_i], or one array [m, q]. With a function that draws, every
-            node's number of examples [m].
+        features: The features of every node: m arrays [q_i, n], or one array [m, q, n].
+        targets: The targets of every node: m arrays [q_i], or one array [m, q].
         truth: Parameters [n] that generated the targets; None: they are not known.
         test: Features [N, n] and targets [N] to test with; None: there are none.
-        storage: Whether examples are in memory, or are drawn whenever they are used, for which features have to be a
-            function; then only their weights are in memory.
-        key: Key, or seed of one, of the examples drawn.
         name: Name of the problem in reports.
         dtype: Type of all numbers, float32 or float64; the latter needs JAX_ENABLE_X64=1.
 
-    Raises ValueError for shapes that do not fit together, and for arrays that are to be generated.
+    Raises ValueError for shapes that do not fit together.
     """
     kind = floating(dtype)
-    for given, words in ((features, "features"), (targets, "targets")):
+    for given, argument in ((features, "features"), (targets, "targets")):
+        if getattr(given, "shape", None) == () or issparse(given) or callable(given):
+            checks.refuse(f"{argument} to be a list of dense arrays, one for every node", argument, given)
         if hasattr(given, "shape"):
-            checks.plain_array("Give a list of arrays, one for every node.", **{words: given})
-    if callable(features):
-        problem = drawn_regression(features, np.asarray(targets), key=key, truth=truth, name=name, dtype=kind)
-        found = problem if storage == "generated" else problem.stored()
-        if test is None:
-            return found
-        tested = checked_parts(_like(found.n, kind), test, kind, "targets")[1][0]
-        return replace(found, test=tuple(copied(array, kind) for array in tested))
-    if storage == "generated":
-        raise ValueError(
-            "Expected a function as features with storage = 'generated', got arrays, which are in memory already. Give "
-            "draw(key) -> (features [n], target []), and every node's number of examples as targets."
-        )
-    for given, words in ((features, "features"), (targets, "targets")):
-        if getattr(given, "shape", None) == () or issparse(given):
-            checks.refuse(f"{words} to be a list of dense arrays, one for every node", words, given)
+            checks.plain_array("Give a list of arrays, one for every node.", **{argument: given})
     if len(features) != len(targets):
         raise ValueError(f"Expected targets of {len(features)} nodes, got {len(targets)}.")
     if isinstance(features, Array | np.ndarray) and isinstance(targets, Array | np.ndarray):
@@ -270,11 +250,11 @@ def linear_regression(
         checks.shape(features.shape[:2], _ALL, targets=targets)
         if 0 in features.shape:
             raise ValueError(f"Expected features of nodes with examples, got an array of shape {features.shape}.")
-        for words, given in (("features", features), ("targets", targets)):
+        for argument, given in (("features", features), ("targets", targets)):
             if isinstance(given, np.ndarray):
-                floats_fit(words, given.reshape(-1, *given.shape[2:]), kind, stacklevel=4)
+                floats_fit(argument, given.reshape(-1, *given.shape[2:]), kind, stacklevel=4)
         data, weight = (features, targets), np.ones(features.shape[:2], kind)
-        like = _like(features.shape[2], kind)
+        like = [(np.zeros((1, features.shape[2]), kind), np.zeros(1, kind))]
         held = [] if test is None else checked_parts(like, test, kind, "targets")[1]
     else:
         parts, held = checked_parts(list(zip(features, targets)), test, kind, "targets")
@@ -283,11 +263,6 @@ def linear_regression(
         truth = np.asarray(aligned("truth", truth, labels_of(features[0], axis=1), "the columns of features"))
         checks.shape((data[0].shape[-1],), truth=truth)
     return build(data, weight, truth, held[0] if held else None, name, kind)
-
-
-def _like(n: int, kind: np.dtype) -> list[tuple[np.ndarray, np.ndarray]]:
-    """The examples of a node with n features, for a test set to be compared with."""
-    return [(np.zeros((1, n), kind), np.zeros(1, kind))]
 
 
 def build(data: Any, weight: Any, truth: Any, test: Any, name: str, kind: np.dtype) -> LinearRegression:

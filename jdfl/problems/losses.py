@@ -7,12 +7,10 @@ A person's functions are tried before a run: by shapes alone first, then at the 
 Axes: m nodes, q examples per node (padded with weight 0), N test examples or examples to split, n parameters.
 """
 
-import inspect
 import math
 import warnings
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 from typing import Any, cast
 
 import jax
@@ -24,6 +22,7 @@ from jax.typing import DTypeLike
 
 from jdfl.base import checks, struct
 from jdfl.devices.processes import portion
+from jdfl.models.base import chosen
 from jdfl.models.convolution import relaxed
 from jdfl.problems.about import About
 from jdfl.problems.base import Problem, begun
@@ -240,7 +239,11 @@ def _packed(params: Any, shared: tuple[str, ...] | None, kind: np.dtype) -> tupl
         arrays[where if where not in arrays else f"{where}.{place}"] = place, _parameter(where, leaf, kind)
     if not arrays:
         checks.refuse("params with at least one array", "params", params, _ARRAYS)
-    first = list(arrays) if shared is None else _shared_paths(list(arrays), shared)
+    first = tuple(arrays)
+    if shared is not None:
+        if not checks.is_a(shared, tuple | list) or not shared or not all(checks.is_a(one, str) for one in shared):
+            checks.refuse("shared to be a tuple of patterns", "shared", shared, 'For example shared=("encoder.*",).')
+        first = chosen(first, tuple(shared), (), "shared", "params")
     order = (*first, *(path for path in arrays if path not in first))
     known = tuple(arrays[path] for path in order)
     packing = Packing(
@@ -256,18 +259,6 @@ def _packed(params: Any, shared: tuple[str, ...] | None, kind: np.dtype) -> tupl
     return packing, vector, None if count == packing.n else count
 
 
-def _shared_paths(paths: list[str], patterns: Any) -> list[str]:
-    """The paths that fit one of the patterns, in their order; ValueError where a pattern fits none."""
-    if not checks.is_a(patterns, tuple | list) or not all(checks.is_a(one, str) for one in patterns):
-        checks.refuse("shared to be a tuple of patterns", "shared", patterns, 'For example shared=("encoder.*",).')
-    for pattern in patterns:
-        if not any(fnmatchcase(path, pattern) for path in paths):
-            checks.refuse("shared to fit names of parameters", "shared", pattern, f"They are {', '.join(paths)[:300]}.")
-    if not patterns:
-        checks.refuse("shared to choose at least one parameter", "shared", patterns, "None shares all.")
-    return [path for path in paths if any(fnmatchcase(path, pattern) for pattern in patterns)]
-
-
 def _parameter(where: str, leaf: Any, kind: np.dtype) -> Any:
     """A leaf as an array of floating-point numbers."""
     named = f"params at {where}" if where != "params" else "params"
@@ -277,29 +268,20 @@ def _parameter(where: str, leaf: Any, kind: np.dtype) -> Any:
             "example with nnx.split(model, nnx.Param, ...)."
         )
     array = array_of(named, leaf, _ARRAYS)
-    if jnp.issubdtype(array.dtype, jnp.complexfloating):
-        raise ValueError(
-            f"Expected real parameters in params, got {array.dtype} at {where}. Give real and imaginary parts as "
-            "separate arrays."
-        )
     if not jnp.issubdtype(array.dtype, jnp.floating):
         raise ValueError(
-            f"Expected floating-point parameters in params, got {array.dtype} at {where}. Convert it with "
+            f"Expected real floating-point parameters in params, got {array.dtype} at {where}. Convert it with "
             "astype(float), or leave what is not trained out of params."
         )
-    if array.size == 0:
-        raise ValueError(f"Expected params with entries, got shape {array.shape} at {where}. Leave empty arrays out.")
     bad = ~np.isfinite(array.astype(kind))
-    if bad.any():
-        raise ValueError(
-            f"Expected finite parameters in params, got {array[bad][0]} at {where}. Start from finite values."
-        )
+    if bad.any() or array.size == 0:
+        found = array[bad][0] if array.size else f"shape {array.shape}"
+        raise ValueError(f"Expected finite parameters in params, got {found} at {where}. Start from finite values.")
     return array
 
 
 def _check_loss(loss: Callable[..., Any], packing: Packing, example: Any, kind: np.dtype) -> None:
     """Refuse a loss that does not give one real number for one example, or does not depend on the parameters."""
-    check_arguments("loss", loss, ("params", "example"))
     check_number("loss", _traced("loss", "loss(params, example)", loss, packing, kind, example))
 
     def value(w: Array, example: Any) -> Any:
@@ -326,7 +308,6 @@ def _check_predict(predict: Callable[..., Any], packing: Packing, example: Any, 
             f"Expected data of pairs (features, label) for predict, got data of {_described(example)}. Give data as a "
             "pair of features and labels, or leave predict out."
         )
-    check_arguments("predict", predict, ("params", "features"))
     call = "predict(params, features)"
     found = _traced("predict", call, predict, packing, kind, example[0])
     leaves = jax.tree.leaves(found)
@@ -339,37 +320,15 @@ def _check_predict(predict: Callable[..., Any], packing: Packing, example: Any, 
     return max(2, int(np.prod(leaves[0].shape)))
 
 
-def check_arguments(name: str, function: Callable[..., Any], wanted: tuple[str, ...]) -> None:
-    """Refuse a function that cannot be called with the `wanted` positional arguments."""
-    try:
-        signature = inspect.signature(function)
-    except (TypeError, ValueError):
-        return  # builtin functions have no signature
-    try:
-        signature.bind(*wanted)
-    except TypeError:
-        found = ", ".join(signature.parameters) or "no arguments"
-        raise ValueError(
-            f"Expected {name}({', '.join(wanted)}) with {len(wanted)} arguments, got {name} = {checks.shown(function)} "
-            f"that takes {found}. Bind further arguments with functools.partial."
-        ) from None
-
-
 def check_number(name: str, found: Any) -> None:
     """Refuse what a loss gives, by its shape and type, unless it is one real number."""
     leaves = jax.tree.leaves(found)
-    if len(leaves) != 1 or not hasattr(leaves[0], "shape"):
-        remedy = "Return the loss alone, without auxiliary values." if leaves else "Return the loss."
-        raise ValueError(f"Expected {name} to give one number, got {name} that gives {_described(found)}. {remedy}")
-    if int(np.prod(leaves[0].shape)) != 1:
+    one = len(leaves) == 1 and hasattr(leaves[0], "shape") and math.prod(leaves[0].shape) == 1
+    if not one or not jnp.issubdtype(leaves[0].dtype, jnp.floating):
         raise ValueError(
-            f"Expected {name} to give one number for one example, got {name} that gives shape {leaves[0].shape}. Take "
-            "the sum or the mean, for example with jnp.mean."
-        )
-    if not jnp.issubdtype(leaves[0].dtype, jnp.floating):
-        raise ValueError(
-            f"Expected {name} to give a floating-point number, got {name} that gives {leaves[0].dtype}. It has to be "
-            "differentiable in the parameters: counts and argmax are not."
+            f"Expected {name} to give one floating-point number for one example, got {name} that gives "
+            f"{_described(found)}. Return the loss alone, for example with jnp.mean; it has to be differentiable in "
+            "the parameters, as counts and argmax are not."
         )
 
 
@@ -392,10 +351,11 @@ def shapes_of(name: str, call: str, about: str, function: Callable[..., Any], *g
     try:
         return jax.eval_shape(function, *given)
     except Exception as error:
-        said = (checks.said(error).strip().splitlines() or ["nothing"])[0].strip().rstrip(".")
+        text = (checks.said(error).strip().splitlines() or ["nothing"])[0].strip().rstrip(".")
         raise ValueError(
-            f"Expected {call} to run on one example, got {name} that raised {type(error).__name__}: {said}. {about} "
-            f"Write {name} for one example, without an axis of examples, in JAX."
+            f"Expected {call} to run on one example, got {name} that raised {type(error).__name__}: {text}. {about} "
+            f"Write {name} for one example, without an axis of examples, in JAX. functools.partial binds further "
+            "arguments."
         ) from error
 
 

@@ -25,7 +25,7 @@ from jdfl.problems.base import begun
 from jdfl.problems.classify import check_share, computed, with_test
 from jdfl.problems.datasets import unscaled
 from jdfl.problems.logistic import check_labels
-from jdfl.problems.losses import check_arguments, check_number, shapes_of
+from jdfl.problems.losses import check_number, shapes_of
 from jdfl.problems.neural import Augment, NeuralProblem, NeuralRegression
 from jdfl.problems.partition import Partition, client_names, drawn, generator
 from jdfl.problems.places import NAMES, DataName
@@ -202,24 +202,10 @@ def from_model(
     """
     check_options(public, penalty, name, nodes_at_once, standardise=standardise)
     checks.whole(0, 2**32 - 1, "It is the seed of the initial parameters, such as init_seed=0.", init_seed=init_seed)
-    if loss is not None:
-        if not callable(loss):
-            checks.refuse("loss to be a function", "loss", loss, "Write def loss(output, target).")
-        check_arguments("loss", loss, ("output", "target"))
-    taken = taken_in(
-        X,
-        y,
-        nodes,
-        rank=None,
-        task=task,
-        partition=partition,
-        alpha=alpha,
-        shards_per_node=shards_per_node,
-        clients=clients,
-        test=test,
-        test_fraction=test_fraction,
-        seed=seed,
-    )
+    if loss is not None and not callable(loss):
+        checks.refuse("loss to be a function", "loss", loss, "Write def loss(output, target).")
+    split = (task, partition, alpha, shards_per_node, clients, test, test_fraction, seed)
+    taken = taken_in(None, X, y, nodes, *split)
     taken = _pictures(taken, bool(standardise))
     shape, classes = tuple(taken.features.shape[1:]), taken.classes
     if isinstance(model, str):

@@ -198,7 +198,10 @@ def _enough(n_examples: int, m: int, each: int) -> None:
     checks.whole(0, MOST, n_examples=n_examples)
     if m * each > n_examples:
         needed = f"m = {m} nodes x {each}" if each != 1 else f"m = {m} nodes"
-        raise ValueError(f"Expected at least {m * each} examples for {needed}, got n_examples = {n_examples}.")
+        raise ValueError(
+            f"Expected at least {m * each} examples for {needed}, got n_examples = {n_examples}. "
+            "Use fewer nodes or more examples."
+        )
 
 
 def _sorted(parts: Sequence[ArrayLike]) -> list[np.ndarray]:

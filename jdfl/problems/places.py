@@ -4,10 +4,6 @@ Nothing is read here, and JAX is not imported, so that `jdfl list` answers soon.
 """
 
 import os
-from collections.abc import Generator
-from contextlib import contextmanager
-from contextvars import ContextVar
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, get_args
 
@@ -16,21 +12,28 @@ DataName = Literal[
     "breast_cancer", "digits", "realsim_like", "epsilon_like",
 ]  # fmt: skip
 NAMES: tuple[DataName, ...] = get_args(DataName)
-CIFAR_SOURCE = "https://www.cs.toronto.edu/~kriz/cifar.html"
-CIFAR_TRAIN = tuple(f"data_batch_{k}" for k in range(1, 6))
-CIFAR_JPEG = ("cifar10_jpeg_train_0.npz", "cifar10_jpeg_train_1.npz", "cifar10_jpeg_test.npz")
-_CIFAR_FOLDERS = (".", "cifar-10-batches-py", "cifar-10-batches-bin")  # the latter inside the archives
-_CIFAR_ARCHIVES = ("cifar-10-python.tar.gz", "cifar-10-binary.tar.gz")
-MNIST_PARTS = ("train-images", "train-labels", "t10k-images", "t10k-labels")
-QSAR_SOURCE = "https://archive.ics.uci.edu/dataset/508/qsar+oral+toxicity"
-_QSAR_FILES = ("qsar_oral_toxicity", "qsar+oral+toxicity")  # the file's name, and the name UCI gives the archive
-_LIBSVM = "https://www.csie.ntu.edu.tw/~cjlin/libsvmtools/datasets/binary.html"
-_NEWS = "20 newsgroups, http://qwone.com/~jason/20Newsgroups, as binary tf-idf text"
-_EPSILON = f"Pascal Large Scale Learning Challenge, 2008, no licence stated, {_LIBSVM}"
 GENERATED = ("realsim_like", "epsilon_like")
 BUNDLED = {  # with scikit-learn
     "breast_cancer": "W. Wolberg et al., 1995, CC BY 4.0, https://archive.ics.uci.edu/dataset/17",
     "digits": "E. Alpaydin, C. Kaynak, 1998, CC BY 4.0, https://archive.ics.uci.edu/dataset/80",
+}
+CIFAR_SOURCE = "https://www.cs.toronto.edu/~kriz/cifar.html"
+CIFAR_BATCHES = (*(f"data_batch_{k}" for k in range(1, 6)), "test_batch")
+CIFAR_JPEG = ("cifar10_jpeg_train_0.npz", "cifar10_jpeg_train_1.npz", "cifar10_jpeg_test.npz")
+_CIFAR_ARCHIVE = "cifar-10-python.tar.gz"
+MNIST_PARTS = ("train-images", "train-labels", "t10k-images", "t10k-labels")
+_LIBSVM = "https://www.csie.ntu.edu.tw/~cjlin/libsvmtools/datasets/binary.html"
+_NEWS = "20 newsgroups, http://qwone.com/~jason/20Newsgroups, as binary tf-idf text with the studies of this package"
+_EPSILON = f"Pascal Large Scale Learning Challenge, 2008, no licence stated, {_LIBSVM}"
+QSAR_SOURCE = "D. Ballabio et al., 2019, CC BY 4.0, https://archive.ics.uci.edu/dataset/508/qsar+oral+toxicity"
+TEXTS = {  # sets of LIBSVM text: files without an ending, the first preferred; features, and the source
+    "a9a": (("a9a",), 123, _LIBSVM),
+    "w8a": (("w8a",), 300, _LIBSVM),
+    "mushrooms": (("mushrooms",), 112, _LIBSVM),
+    "phishing": (("phishing",), 68, _LIBSVM),
+    "news20": (("news20_binary_20958",), 20_958, _NEWS),
+    "real-sim": (("real-sim",), 20_958, _LIBSVM),
+    "epsilon": (("epsilon_normalized", "epsilon_first100"), 2_000, _EPSILON),
 }
 IMAGES = {  # folders that the files may be in, the source
     "mnist": (("mnist", "MNIST/raw"), "Y. LeCun, C. Cortes, C. Burges, CC BY-SA 3.0, http://yann.lecun.com/exdb/mnist"),
@@ -39,44 +42,6 @@ IMAGES = {  # folders that the files may be in, the source
         "H. Xiao, K. Rasul, R. Vollgraf, 2017, MIT licence, https://github.com/zalandoresearch/fashion-mnist",
     ),
     "cifar10": (("cifar10", ".", "cifar10_jpeg"), f"A. Krizhevsky, 2009, no licence stated, {CIFAR_SOURCE}"),
-}
-_HERE: ContextVar[Path | None] = ContextVar("data folder", default=None)
-
-
-@dataclass(frozen=True)
-class LibsvmText:
-    """A set of LIBSVM text."""
-
-    names: dict[str, str]  # of the set, by that of its file without an ending; what comes first is preferred
-    width: int  # features, also where a file misses the last
-    source: str = _LIBSVM
-    sparse: bool = False
-    tested: bool = False  # by another file, NAME.t
-    how: str = ""  # to get it; "": from LIBSVM's page
-
-    def find(self) -> tuple[str, Path, Path | None]:
-        """The name without an ending, the file and the test's."""
-        path = _find("libsvm", tuple(self.names), _LIBSVM, self.how)
-        stem = next(stem for stem in self.names if path.name.startswith(stem))
-        return stem, path, _find("libsvm", (f"{stem}.t",), _LIBSVM) if self.tested else None
-
-
-TEXTS = {
-    "a9a": LibsvmText({"a9a": "a9a"}, 123, tested=True),
-    "w8a": LibsvmText({"w8a": "w8a"}, 300),
-    "mushrooms": LibsvmText({"mushrooms": "mushrooms"}, 112),
-    "phishing": LibsvmText({"phishing": "phishing"}, 68),
-    "news20": LibsvmText(
-        {"news20_binary_20958": "news20_binary_20958"},
-        20_958,
-        _NEWS,
-        sparse=True,
-        how=f"It is {_NEWS}, and comes with the studies of this package.",
-    ),
-    "real-sim": LibsvmText({"real-sim": "real-sim"}, 20_958, sparse=True),
-    "epsilon": LibsvmText(
-        {"epsilon_normalized": "epsilon", "epsilon_first100": "epsilon (first 100 rows)"}, 2_000, _EPSILON, tested=True
-    ),
 }
 
 
@@ -92,33 +57,39 @@ def data_folder() -> Path:
     Without that environment variable it is the folder jdfl in XDG_DATA_HOME, or ~/.local/share/jdfl, where `jdfl data
     fetch` puts its files. Raises FileNotFoundError, with the remedy, if the folder is missing.
     """
-    named, folder = os.environ.get("JDFL_DATA"), _HERE.get() or download_folder()
+    folder = download_folder()
     if not folder.is_dir():
-        wanted = f"JDFL_DATA to name a folder, got {named!r}" if named else "JDFL_DATA to name the data folder"
         raise FileNotFoundError(
-            f"Expected the environment variable {wanted}. Download what can be with `jdfl data fetch NAME`, or put the "
-            "files in a folder: `export JDFL_DATA=$HOME/data`"
+            f"Expected the environment variable JDFL_DATA to name the data folder, got {os.environ.get('JDFL_DATA')!r}"
+            " and no folder. Download what can be with `jdfl data fetch NAME`, or put the files in a folder: `export "
+            "JDFL_DATA=$HOME/data`"
         )
     return folder
 
 
-@contextmanager
-def looked_for_in(folder: Path) -> Generator[None]:
-    """A context in which datasets are read from this folder."""
-    token = _HERE.set(folder)
-    try:
-        yield
-    finally:
-        _HERE.reset(token)
+def find(name: str, root: Path | None = None) -> Path | None:
+    """The file or folder of a dataset of `NAMES`, or None if it has none; FileNotFoundError if it is missing.
 
-
-def find(name: str) -> Path | None:
-    """The file of a dataset of `NAMES`, or None if it has none; FileNotFoundError if it is missing."""
-    if name in IMAGES:
-        return _find_images(name)
-    if name == "qsar":
-        return _find("qsar_oral_toxicity", _QSAR_FILES, QSAR_SOURCE)
-    return TEXTS[name].find()[1] if name in TEXTS else None
+    Args:
+        name: The dataset.
+        root: The data folder; None: `data_folder()`.
+    """
+    if name in GENERATED or name in BUNDLED:
+        return None
+    root = data_folder() if root is None else root
+    if name == "qsar":  # as in its archive, and as UCI names that
+        endings = (".csv", ".zip", ".csv.gz", ".csv.bz2", ".csv.xz")
+        return _find(root, "qsar_oral_toxicity", ("qsar_oral_toxicity", "qsar+oral+toxicity"), endings, QSAR_SOURCE)
+    if name in TEXTS:
+        return find_text(root, *TEXTS[name][::2])
+    find_images = find_cifar10 if name == "cifar10" else find_part
+    errors: list[FileNotFoundError] = []
+    for folder in IMAGES[name][0]:
+        try:
+            return find_images(root / folder)
+        except FileNotFoundError as error:
+            errors.append(error)
+    raise errors[0]
 
 
 def status(name: str) -> str:
@@ -128,12 +99,12 @@ def status(name: str) -> str:
     try:
         path = find(name)
     except FileNotFoundError as error:
-        return "not found: " + str(error).split(". ")[0].removesuffix(" Download it from ")
+        return "not found: " + str(error).split(". ")[0]
     return "comes with scikit-learn" if path is None else f"found: {path}"
 
 
 def find_part(folder: Path, part: str = MNIST_PARTS[0]) -> Path:
-    """The file of one part of an MNIST-like set, compressed or not."""
+    """The file of one part of an MNIST-like set, compressed or not; FileNotFoundError if there is none."""
     kind = "idx3-ubyte" if part.endswith("images") else "idx1-ubyte"
     names = [f"{part}{joint}{kind}{ending}" for joint in "-." for ending in (".gz", "", ".bz2", ".xz")]
     for name in names:
@@ -146,46 +117,34 @@ def find_part(folder: Path, part: str = MNIST_PARTS[0]) -> Path:
 
 
 def find_cifar10(place: str | os.PathLike[str]) -> Path:
-    """The source of CIFAR-10: an archive, a folder of batches, or the folder with the JPEG files.
+    """The source of CIFAR-10 that is, or is in, a place: batches, their archive, or JPEG, in this order.
 
-    `place` is the source itself, or the folder that contains it. The original is preferred to JPEG. FileNotFoundError
-    if there is none.
+    FileNotFoundError if there is none.
     """
     place = Path(place)
     if place.is_file():
         return place
-    for folder in _CIFAR_FOLDERS:
-        if any((place / folder / (CIFAR_TRAIN[0] + ending)).is_file() for ending in ("", ".bin")):
-            return place / folder
-    for name in _CIFAR_ARCHIVES:
+    for folder in (place, place / "cifar-10-batches-py"):
+        if (folder / CIFAR_BATCHES[0]).is_file():
+            return folder
+    for name, source in ((_CIFAR_ARCHIVE, place / _CIFAR_ARCHIVE), (CIFAR_JPEG[-1], place)):
         if (place / name).is_file():
-            return place / name
-    if (place / CIFAR_JPEG[-1]).is_file():
-        return place
+            return source
     raise FileNotFoundError(
-        f"Expected {CIFAR_TRAIN[0]}, {CIFAR_TRAIN[0]}.bin, {', '.join(_CIFAR_ARCHIVES)} or {CIFAR_JPEG[-1]} in "
-        f"{place}, found none. Download CIFAR-10 from {CIFAR_SOURCE}"
+        f"Expected {CIFAR_BATCHES[0]}, {_CIFAR_ARCHIVE} or {CIFAR_JPEG[-1]} in {place}, found none. Download the "
+        f"Python version of CIFAR-10 from {CIFAR_SOURCE}"
     )
 
 
-def _find_images(name: str) -> Path:
-    """The file or folder a set of images is read from."""
-    root, find_one = data_folder(), find_cifar10 if name == "cifar10" else find_part
-    errors: list[FileNotFoundError] = []
-    for folder in IMAGES[name][0]:
-        try:
-            return find_one(root / folder)
-        except FileNotFoundError as error:
-            errors.append(error)
-    raise errors[0]
+def find_text(root: Path, stems: tuple[str, ...], source: str) -> Path:
+    """A file of LIBSVM text."""
+    return _find(root, "libsvm", stems, ("", ".bz2", ".gz", ".xz"), source)
 
 
-def _find(folder: str, stems: tuple[str, ...], source: str, how: str = "") -> Path:
-    """The first existing form of one of `stems` in JDFL_DATA/folder, or in JDFL_DATA itself."""
-    endings = ("", ".bz2", ".gz", ".xz") if folder == "libsvm" else (".csv", ".zip", ".csv.gz", ".csv.bz2", ".csv.xz")
-    place, names = data_folder() / folder, [stem + ending for stem in stems for ending in endings]
-    for path in (at / name for at in (place, place.parent) for name in names):
+def _find(root: Path, folder: str, stems: tuple[str, ...], endings: tuple[str, ...], source: str) -> Path:
+    """The first existing form of one of `stems` in a folder of the data folder, or in the data folder itself."""
+    names = [stem + ending for stem in stems for ending in endings]
+    for path in (at / name for at in (root / folder, root) for name in names):
         if path.is_file():
             return path
-    forms = ", ".join(names)
-    raise FileNotFoundError(f"Expected one of {forms} in {place}, found none. {how or f'Download it from {source}'}")
+    raise FileNotFoundError(f"Expected one of {', '.join(names)} in {root / folder}, found none. It is from {source}")

@@ -1,10 +1,8 @@
-"""Readers of files of examples on the host: LIBSVM text, the QSAR oral toxicity table, IDX and the MNIST family.
+"""Readers of files of examples on the host: LIBSVM text, the QSAR oral toxicity table, the MNIST family and CIFAR-10.
 
-Errors name the file, the place in it and the remedy: FileNotFoundError for a missing file, ValueError for a file that
-is damaged, truncated, in another format, or contains NaN or infinite numbers. Files are read as decompressed streams of
-bytes, which are complete, of the kind that their names say, and of a bounded size.
+A file that is damaged, in another format or too large when unpacked raises ValueError with its name and what is wrong.
 
-Axes: N examples, M test examples, h rows and w columns of pixels, p = h w (times 3 for colours) pixels of an image.
+Axes: N examples, M test examples, h rows and w columns of pixels, p features.
 """
 
 import bz2
@@ -12,39 +10,41 @@ import gzip
 import hashlib
 import io
 import lzma
-import math
 import os
+import pickle
+import pickletools
+import tarfile
 import zipfile
-import zlib
-from collections.abc import Generator, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.resources import files
+from itertools import pairwise
 from pathlib import Path
 from typing import IO, Any, NamedTuple, cast
 
 import numpy as np
+from PIL import Image
 from scipy.sparse import csr_matrix
 
 from jdfl.base import checks
 from jdfl.base.arguments import checked
 from jdfl.base.names import aligned, labels_of, unlabelled
-from jdfl.problems.places import MNIST_PARTS, find_part
+from jdfl.problems.places import CIFAR_BATCHES, CIFAR_JPEG, MNIST_PARTS, find_cifar10, find_part
 
 Features = np.ndarray | csr_matrix
 PathLike = str | os.PathLike[str]
+Batch = tuple[np.ndarray, np.ndarray]  # images [N, 32, 32, 3] uint8, labels [N] int32
 
 # SHA-256 of the files as distributed with the studies of this package, by name, including compression. Files of the
 # MNIST family share names and come in several compressions: theirs are by set and part, of the decompressed content.
 _LINES = files(__name__.rpartition(".")[0]).joinpath("checksums.txt").read_text(encoding="utf-8").splitlines()
 CHECKSUMS = {name: checksum for checksum, name in map(str.split, _LINES)}
-AGAIN = "Download it again."
-DAMAGE = (EOFError, OSError, zlib.error, lzma.LZMAError, zipfile.BadZipFile, RuntimeError)  # or a zip with a password
-_MAGIC = {".gz": b"\x1f\x8b", ".bz2": b"BZh", ".xz": b"\xfd7zXZ\x00", ".zip": b"PK"}
-_DECOMPRESSOR = {".bz2": bz2.BZ2Decompressor, ".xz": lzma.LZMADecompressor}
-_PIECE = 2**17  # bytes read at once: a header that promises more than the file has must not allocate memory
+_DECOMPRESSORS: dict[str, Callable[[], Any]] = {".bz2": bz2.BZ2Decompressor, ".xz": lzma.LZMADecompressor}
 _UNPACKED, _TIMES = 2**26, 100  # bytes that every file may unpack to; larger files may unpack to 100 times their size
-_TYPES = {0x08: "u1", 0x09: "i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
+_PIECE = 2**17  # bytes read at once
+_IDX_TYPES = {0x08: "u1", 0x09: "i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
+_WORDS = 2**20  # of a pickle, and places in its memory; the original ones have some 60,000
 
 
 @dataclass(frozen=True)
@@ -131,55 +131,23 @@ def read_libsvm(
     """
     from sklearn.datasets import load_svmlight_file  # which takes longer to import than all of jdfl
 
-    path = _existing(path)
-    if verify:
-        verify_checksum(path)
-    remedy = AGAIN if path.name in CHECKSUMS else "A line is `label index:value ...`, with ascending indices from 1."
-    with opened(path) as stream:
-        lines = _Lines(stream)
+    with _opened(path, "LIBSVM text (`label index:value ...`, ascending indices from 1)", verify) as pieces:
+        lines = _Lines(pieces)
         try:
             parse = cast(Any, load_svmlight_file)
             X, y = parse(lines, n_features=n_features, dtype=np.float32, zero_based=False)
         except (ValueError, IndexError, OverflowError) as error:
-            text = str(error)[:200]  # it may hold the whole line
-            if n_features is not None and "n_features" in text:
-                raise ValueError(f"Expected at most {n_features} features in {path}: {text}.") from error
-            raise ValueError(f"Expected LIBSVM text in {path}, line {lines.count}: {text}. {remedy}") from error
-    if X.shape[0] == 0:
-        raise ValueError(f"Expected examples in {path}, got an empty file. {remedy}")
-    bad = np.flatnonzero(~np.isfinite(X.data))
-    if bad.size:
-        row = int(X.indptr.searchsorted(bad[0], side="right")) - 1
-        column = int(X.indices[bad[0]]) + 1
-        raise ValueError(f"Expected finite numbers in {path}, got {X.data[bad[0]]} in row {row + 1}, column {column}.")
-    if not np.isfinite(y).all():
-        row = int(np.flatnonzero(~np.isfinite(y))[0])
-        raise ValueError(f"Expected finite labels in {path}, got {y[row]} in row {row + 1}.")
-    return X, _to_binary(y, path) if binary else y
-
-
-class _Lines:
-    """The lines of a stream, counted, so that an error can name the line."""
-
-    def __init__(self, stream: IO[bytes]) -> None:
-        self.count = 0
-        self._stream = stream
-
-    def read(self, size: int = -1) -> bytes:
-        return self._stream.read(size)
-
-    def __iter__(self) -> Iterator[bytes]:
-        for line in self._stream:
-            self.count += 1
-            yield line
-
-
-def _to_binary(values: np.ndarray, path: Path) -> np.ndarray:
-    found = np.unique(values)
-    if len(found) != 2:
-        shown = ", ".join(f"{value:g}" for value in found[:5]) + (", ..." if len(found) > 5 else "")
-        raise ValueError(f"Expected two classes in {path}, got {len(found)}: {shown}. Pass binary=False to keep them.")
-    return (values == found[1]).astype(np.int32)
+            width = "" if n_features is None else f" with n_features = {n_features}"
+            raise ValueError(f"{str(error)[:200]} in line {lines.count}{width}") from error
+        if X.shape[0] == 0:
+            raise ValueError("an empty file")
+        finite = np.isfinite(y + np.asarray(X.sum(axis=1, dtype=np.float64)).ravel())
+        if not finite.all():
+            raise ValueError(f"numbers that are not finite in row {int(np.argmin(finite)) + 1}")
+        found = np.unique(y)
+        if binary and len(found) != 2:
+            raise ValueError(f"{len(found)} classes, {found[:5]}, instead of two (binary=False takes all)")
+    return X, (y == found[1]).astype(np.int32) if binary else y
 
 
 @checked
@@ -195,32 +163,29 @@ def read_qsar(path: PathLike, *, verify: bool = True) -> tuple[np.ndarray, np.nd
 
     Raises ValueError for a file that is damaged or in another format.
     """
-    path = _existing(path)
-    if verify:
-        verify_checksum(path)
-    bits: list[np.ndarray] = []
-    labels: list[bool] = []
-    with opened(path) as stream:
-        for number, line in enumerate(stream, start=1):
-            if line.strip():
-                row, label = _qsar_line(line.strip().split(b";"), f"{path}, line {number}")
-                bits.append(row)
-                labels.append(label)
-    if not bits:
-        raise ValueError(f"Expected examples in {path}, got an empty file. {AGAIN}")
-    return np.stack(bits).astype(np.float32), np.array(labels, dtype=np.int32)
-
-
-def _qsar_line(columns: list[bytes], place: str, n: int = 1024) -> tuple[np.ndarray, bool]:
-    """The bits [n] of a line, and whether it is positive."""
-    if len(columns) != n + 1:
-        raise ValueError(f"Expected {n + 1} columns in {place}, got {len(columns)}. {AGAIN}")
-    for wanted, some, first in (((b"0", b"1"), columns[:n], 1), ((b"positive", b"negative"), columns[n:], n + 1)):
-        if not set(some) <= set(wanted):
-            column = next(k for k, word in enumerate(some) if word not in wanted)
-            got, words = some[column].decode("latin-1"), " or ".join(map(bytes.decode, wanted))
-            raise ValueError(f"Expected {words} in {place}, column {column + first}, got {got!r}.")
-    return np.frombuffer(b"".join(columns[:n]), np.uint8) - ord("0"), columns[n] == b"positive"
+    n = 1024
+    with _opened(path, "lines of 1,024 bits and `positive` or `negative`, separated by `;`,", verify) as pieces:
+        if Path(path).suffix == ".zip":
+            with zipfile.ZipFile(path) as archive:
+                (name,) = (one for one in archive.namelist() if one.endswith(".csv"))
+                content = _member(archive, name, Path(path))
+        else:
+            content = b"".join(pieces)
+        rows: list[list[bytes]] = []
+        for number, line in enumerate(content.splitlines(), start=1):
+            row = line.strip().split(b";")
+            if row == [b""]:
+                continue
+            if len(row) != n + 1:
+                raise ValueError(f"{len(row)} columns in line {number}")
+            odd = {*row[:n]} - {b"0", b"1"} or {row[n]} - {b"positive", b"negative"}
+            if odd:
+                raise ValueError(f"{min(odd).decode('latin-1')!r} in line {number}")
+            rows.append(row)
+        if not rows:
+            raise ValueError("an empty file")
+    table = np.array(rows)
+    return (table[:, :n] == b"1").astype(np.float32), (table[:, n] == b"positive").astype(np.int32)
 
 
 @checked
@@ -235,7 +200,21 @@ def read_idx(path: PathLike) -> np.ndarray:
 
     Raises ValueError for another magic number, an unknown type, and fewer or more entries than the header says.
     """
-    return _read_idx(_existing(path))[0]
+    return _read_idx(path)[0]
+
+
+def _read_idx(path: PathLike) -> tuple[np.ndarray, str]:
+    """The array, and the SHA-256 of the decompressed file."""
+    what = "an IDX file (00 00, a type, the number of dimensions, the dimensions, the entries)"
+    with _opened(path, what) as pieces:
+        content = b"".join(pieces)
+        if len(content) < 4 or content[:2] != b"\0\0" or content[2] not in _IDX_TYPES:
+            raise ValueError(f"the magic number {content[:4].hex(' ')}")
+        begin = 4 + 4 * content[3]
+        shape = tuple(np.frombuffer(content[4:begin], ">u4").tolist())
+        kind = np.dtype(_IDX_TYPES[content[2]])
+        array = np.frombuffer(content, kind, offset=begin).reshape(shape)
+    return array.astype(kind.newbyteorder("=")), hashlib.sha256(content).hexdigest()
 
 
 @checked
@@ -256,183 +235,212 @@ def read_mnist(folder: PathLike, *, known: str = "") -> Images:
     paths = [find_part(Path(folder), part) for part in MNIST_PARTS]
     for part, path in zip(MNIST_PARTS, paths):
         array, digest = _read_idx(path)
-        expected = CHECKSUMS.get(f"{known}/{part}", digest)
-        if digest != expected:
-            raise ValueError(
-                f"Expected {path} to hold the {part} of {known}, SHA-256 {expected} after decompression, got {digest}: "
-                f"it is another dataset, another release or damaged. {AGAIN.rstrip('.')}, or pass verify=False."
-            )
+        _check_digest(f"{path}, the {part} of {known}, after decompression,", f"{known}/{part}", digest)
         arrays.append(array)
     for k in (0, 2):
-        shown = f"{arrays[k].ndim} dimensions of {arrays[k].dtype}"
-        need(arrays[k].ndim == 3 and arrays[k].dtype == np.uint8, "images as 3 dimensions of uint8", paths[k], shown)
-        arrays[k + 1] = check_labels(arrays[k + 1], len(arrays[k]), str(paths[k + 1]))
-    size, test_size = arrays[0].shape[1:], arrays[2].shape[1:]
-    need(size == test_size, f"images of {size} pixels", paths[2], test_size)
+        images, place = arrays[k], paths[k]
+        if images.ndim != 3 or images.dtype != np.uint8 or images.shape[1:] != arrays[0].shape[1:]:
+            raise ValueError(
+                f"Expected images of uint8 in {place}, as large as the training images, got {len(images)} images of "
+                f"{images.dtype} {images.shape[1:]}. Download it again."
+            )
+        try:
+            arrays[k + 1] = _class_labels(arrays[k + 1], len(images))
+        except ValueError as error:
+            raise ValueError(
+                f"Expected labels of the {len(images)} images in {paths[k + 1]}, got {error}. Download it again."
+            ) from None
     return Images(*arrays, lossy=False)
 
 
-def pixels(images: np.ndarray) -> np.ndarray:
-    """Images [N, ...] uint8 as rows [N, p] float32 in [0, 1], the last axis fastest, without a further copy."""
-    rows = images.reshape(len(images), -1)
-    return np.divide(rows, np.float32(255), out=np.empty(rows.shape, np.float32))
+@checked
+def read_cifar10(place: PathLike, *, verify: bool = True) -> Images:
+    """Read CIFAR-10, images [N, 32, 32, 3] with the colours last, from the original batches or from JPEG files.
+
+    Accepted are the pickled batches (data_batch_1, ...), from which only numbers are unpickled, a .tar.gz of them, and
+    three .npz files of JPEG images (arrays `jpeg`, the concatenated bytes of the images, `offsets` [N + 1] and `y`
+    [N]), which are `lossy`.
+
+    Args:
+        place: An archive, the folder of the batches or of the JPEG files, or the folder that contains one of these.
+        verify: Compare files with known names with their checksums.
+
+    Raises FileNotFoundError for a missing batch, ValueError for a damaged one.
+    """
+    source = find_cifar10(place)
+    lossy = source.is_dir() and not (source / CIFAR_BATCHES[0]).is_file()
+    parts: list[Batch] = []
+    if lossy:
+        parts += [_read_jpeg(source / name, verify) for name in CIFAR_JPEG]
+    elif source.is_dir():
+        for path in (source / name for name in CIFAR_BATCHES):
+            with _opened(path, "a pickled batch of CIFAR-10") as pieces:
+                parts.append(_batch(b"".join(pieces)))
+    else:
+        with (
+            _opened(source, f"a .tar.gz with {', '.join(CIFAR_BATCHES)}") as pieces,
+            tarfile.open(fileobj=io.BytesIO(b"".join(pieces)), mode="r:") as archive,
+        ):
+            members = {Path(one.name).name: one for one in archive if one.isreg()}
+            for name in CIFAR_BATCHES:
+                member = cast(IO[bytes], archive.extractfile(members[name]))
+                parts.append(_batch(b"".join(_pieces(member, source))))
+    images, labels = (np.concatenate(arrays) for arrays in zip(*parts[:-1]))
+    return Images(images, labels, *parts[-1], lossy=lossy)
 
 
-def check_labels(labels: np.ndarray, count: int, place: str) -> np.ndarray:
+def _batch(content: bytes) -> Batch:
+    """A pickled dict of `data` [N, 3072], the colours' planes, and `labels`, a list."""
+    for number, (word, at, _) in enumerate(pickletools.genops(content)):
+        if number >= _WORDS or (word.name.endswith("PUT") and isinstance(at, int) and at >= _WORDS):
+            raise pickle.UnpicklingError(f"more than {_WORDS} words or places")  # for memory or time
+    found: Any = _Numbers(io.BytesIO(content), encoding="bytes").load()
+    planes, labels = found[b"data"], found[b"labels"]
+    if not isinstance(planes, np.ndarray) or planes.dtype != np.uint8 or planes.shape[1:] != (3072,):
+        raise ValueError(f"data of {getattr(planes, 'dtype', type(planes))} {np.shape(planes)}, not uint8 [N, 3072]")
+    if not isinstance(labels, list) or not all(type(one) is int and 0 <= one <= 9 for one in labels):
+        raise ValueError("labels that are no list of numbers 0..9")
+    images = planes.reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1)
+    return images, _class_labels(np.array(labels, np.int64), len(images))
+
+
+def _dtype(kind: str | bytes, align: object = False, copy: object = False) -> np.dtype:
+    """The type that old pickles request as dtype("u1", 0, 1)."""
+    name = kind.decode("latin-1") if isinstance(kind, bytes) else kind
+    if name not in ("u1", "i4", "i8"):
+        raise pickle.UnpicklingError(f"dtype {name!r}, not one of u1, i4, i8")
+    # A pickle sets the state of this type next, which must not be that of the type shared by all arrays.
+    return np.dtype(name, copy=True)
+
+
+_empty: Any = np.empty(0).__reduce__()[0]
+_KNOWN: dict[str, Any] = {
+    "numpy.ndarray": np.ndarray,
+    "numpy.dtype": _dtype,
+    "numpy.core.multiarray._reconstruct": _empty,
+    "numpy._core.multiarray._reconstruct": _empty,
+}
+
+
+class _Numbers(pickle.Unpickler):
+    """Builds arrays of integers and refuses every other class or function that a pickle names."""
+
+    def find_class(self, module_name: str, global_name: str, /) -> Any:
+        name = f"{module_name}.{global_name}"
+        if name not in _KNOWN:
+            raise pickle.UnpicklingError(f"{name}, which is not loaded")
+        return _KNOWN[name]
+
+
+def _read_jpeg(path: Path, verify: bool) -> Batch:
+    with _opened(path, "a .npz with JPEG images of 32 x 32 pixels in jpeg, offsets and y", verify):
+        with zipfile.ZipFile(path) as archive:
+            content = [io.BytesIO(_member(archive, f"{name}.npy", path)) for name in ("jpeg", "offsets", "y")]
+        jpeg, offsets, labels = (np.lib.format.read_array(one, allow_pickle=False) for one in content)
+        labels = _class_labels(labels, labels.size)
+        if jpeg.dtype != np.uint8 or jpeg.ndim != 1 or offsets.shape != (len(labels) + 1,):
+            raise ValueError(f"jpeg of {jpeg.dtype} and offsets {offsets.shape} for {len(labels)} labels")
+        images = np.empty((len(labels), 32, 32, 3), np.uint8)
+        for k, (low, high) in enumerate(pairwise(offsets.tolist()), start=1):
+            if not 0 <= low < high <= len(jpeg):
+                raise ValueError(f"the offsets {low} and {high} of image {k}")
+            try:
+                with Image.open(io.BytesIO(jpeg[low:high].tobytes()), formats=("JPEG",)) as image:
+                    if (image.size, image.mode) != ((32, 32), "RGB"):
+                        raise ValueError(f"{image.size} pixels, {image.mode}")
+                    images[k - 1] = np.asarray(image)
+            except Exception as error:  # damaged images raise errors of all kinds
+                raise ValueError(f"image {k}: {checks.said(error)}") from error
+    return images, labels
+
+
+def _member(archive: zipfile.ZipFile, name: str, path: Path) -> bytes:
+    """One file of a .zip or .npz file."""
+    with archive.open(name) as member:
+        return b"".join(_pieces(member, path))
+
+
+def _class_labels(labels: np.ndarray, count: int) -> np.ndarray:
     """Labels [count] as int32; ValueError unless there is one of 0..9 for every image, and at least one."""
-    fits = labels.shape == (count,) and count > 0 and np.issubdtype(labels.dtype, np.integer)
-    need(fits, f"one label for each of {count} > 0 images", place, f"{labels.dtype} {labels.shape}")
+    if labels.shape != (count,) or count == 0 or labels.dtype.kind not in "iu":
+        raise ValueError(f"labels of {labels.dtype} {labels.shape} for {count} images")
     bad = np.flatnonzero((labels < 0) | (labels > 9))
     if bad.size:
-        raise ValueError(f"Expected labels in 0..9 in {place}, got {labels[bad[0]]} for image {bad[0] + 1}. {AGAIN}")
+        raise ValueError(f"the label {labels[bad[0]]} for image {bad[0] + 1}")
     return labels.astype(np.int32)
 
 
-def _read_bytes(stream: IO[bytes], count: int, place: str) -> bytearray:
-    """The next `count` bytes, in pieces; ValueError if there are fewer, before more memory is allocated."""
-    content = bytearray()
-    while len(content) < count:
-        piece = stream.read(min(_PIECE, count - len(content)))
-        if not piece:
-            raise ValueError(f"Expected {count} bytes of {place}, got {len(content)}: the file is cut short. {AGAIN}")
-        content += piece
-    return content
-
-
-def _read_idx(path: Path) -> tuple[np.ndarray, str]:
-    """The array, and the SHA-256 of the decompressed file."""
-    with opened(path) as stream:
-        head = _read_bytes(stream, 4, f"the magic number of {path}")
-        if bytes(head[:2]) != b"\0\0" or head[2] not in _TYPES:
-            raise ValueError(
-                f"Expected an IDX file at {path}, whose magic number is 00 00, one of "
-                f"{', '.join(f'{code:02x}' for code in _TYPES)}, and the dimensions, got {head.hex(' ')}. {AGAIN}"
-            )
-        sizes = _read_bytes(stream, 4 * head[3], f"the dimensions of {path}")
-        shape, dtype = tuple(np.frombuffer(sizes, ">u4").tolist()), np.dtype(_TYPES[head[2]])
-        content = _read_bytes(stream, math.prod(shape) * dtype.itemsize, f"the entries {shape} of {path}")
-        need(not stream.read(1), f"{len(content)} bytes of entries {shape}", path, "more")
-    digest = hashlib.sha256(head + sizes)
-    digest.update(content)
-    try:
-        entries = np.frombuffer(content, dtype).reshape(shape)
-    except ValueError as error:  # too many dimensions, or too large ones next to a 0
-        raise ValueError(f"Expected the dimensions of an array in {path}, got {shape}. {AGAIN}") from error
-    return entries.astype(dtype.newbyteorder("="), copy=False), digest.hexdigest()
-
-
-def _existing(path: PathLike) -> Path:
-    """The path of an existing file; FileNotFoundError otherwise."""
+@contextmanager
+def _opened(path: PathLike, what: str, verify: bool = False) -> Generator[Iterator[bytes]]:
+    """The decompressed pieces of a file; whatever goes wrong with it is a ValueError that names it."""
     path = Path(path)
     if not path.is_file():
         raise FileNotFoundError(f"Expected a file at {path}, found none. Check the path, or download the data there.")
-    return path
-
-
-def need(holds: bool, expected: str, place: object, got: object, remedy: str = AGAIN) -> None:
-    """Refuse a file without the expected content at a place in it: ValueError."""
-    if not holds:
-        raise ValueError(f"Expected {expected} in {place}, got {got}. {remedy}")
-
-
-def verify_checksum(path: PathLike) -> None:
-    """ValueError if `path` has the name of a file in `CHECKSUMS` but other content; unknown names pass."""
-    path = Path(path)
-    expected = CHECKSUMS.get(path.name)
-    if expected is None:
-        return
-    with path.open("rb") as file:
-        found = hashlib.file_digest(file, "sha256").hexdigest()
-    if found != expected:
-        raise ValueError(
-            f"Expected {path} with SHA-256 {expected}, got {found}: the file is damaged or another release of the "
-            f"data. {AGAIN.rstrip('.')}, or pass verify=False to read it as it is."
-        )
-
-
-@contextmanager
-def opened(path: Path) -> Generator[IO[bytes]]:
-    """The decompressed content of `path` as a stream of bytes.
-
-    ValueError for a file of another kind than its name says, and for content beyond `most_unpacked(path)` bytes.
-    """
-    with path.open("rb") as file:
-        head = file.read(6)
-    kind = next((suffix for suffix, magic in _MAGIC.items() if head.startswith(magic)), "")
-    named = path.suffix if path.suffix in _MAGIC else ""
-    if kind != named:
-        said = f"{named} data" if named else "plain text"
-        got = f"{kind} data" if kind else "something else"
-        raise ValueError(f"Expected {said} in {path}, as its name says, got {got}. Rename it, or download it again.")
+    if verify and path.name in CHECKSUMS:
+        _check_digest(str(path), path.name, sha256(path))
     try:
-        with ExitStack() as stack:
-            begin: Any = gzip.open if kind == ".gz" else open
-            file: Any = stack.enter_context(begin(path, "rb"))
-            if kind == ".zip":
-                archive = stack.enter_context(zip_file(path))
-                file = stack.enter_context(archive.open(_only_table(archive, path)))
-            pieces = _unpacked(file, kind) if kind in _DECOMPRESSOR else iter(lambda: file.read(_PIECE), b"")
-            yield io.BufferedReader(_Pieces(pieces, most_unpacked(path)), _PIECE) if kind else file
-    except DAMAGE as error:
+        with (gzip.open if path.suffix == ".gz" else open)(path, "rb") as file:
+            yield _pieces(cast(IO[bytes], file), path, _DECOMPRESSORS.get(path.suffix))
+    except Exception as error:  # damaged archives and pickles raise errors of all kinds
+        text = checks.said(error) if isinstance(error, ValueError | OSError) else repr(error)[:200]
         raise ValueError(
-            f"Expected a whole {kind or 'text'} file at {path}: {checks.said(error)}. It is damaged. {AGAIN}"
+            f"Expected {what} in {path}, got {text.rstrip('.')}. Correct it, or download it again."
         ) from error
 
 
-def most_unpacked(path: Path) -> int:
-    """The maximum number of bytes that a compressed file may unpack to; larger ones are built to fill the memory."""
-    return max(_UNPACKED, _TIMES * path.stat().st_size)
+def _pieces(file: IO[bytes], path: Path, decompressor: Callable[[], Any] | None = None) -> Iterator[bytes]:
+    """The content of a stream that belongs to a file; ValueError for more than a file of that size may hold."""
+    most = left = max(_UNPACKED, _TIMES * path.stat().st_size)
+    for piece in iter(lambda: file.read(_PIECE), b"") if decompressor is None else _streams(file, decompressor):
+        left -= len(piece)
+        if left < 0:  # it is built to fill the memory
+            raise ValueError(f"a file that unpacks to more than {most} bytes")
+        yield piece
 
 
-def zip_file(path: Path) -> zipfile.ZipFile:
-    """An archive with its directory; OSError for one that cannot be read, whatever the cause."""
-    try:
-        return zipfile.ZipFile(path)
-    except Exception as error:  # names, dates and offsets that make no sense each fail in ways of their own
-        raise OSError(str(error) or repr(error)) from error
+def _streams(file: IO[bytes], decompressor: Callable[[], Any]) -> Iterator[bytes]:
+    """Consecutive .bz2 or .xz streams; `bz2.open` and `lzma.open` take damage at the beginning of one for the end."""
+    packed = b""
+    while packed := packed or file.read(_PIECE):
+        if packed := packed.lstrip(b"\0"):  # zeros may separate streams
+            one = decompressor()
+            while not one.eof:
+                if one.needs_input and not (packed := packed or file.read(_PIECE)):
+                    raise EOFError("it ends within its data")
+                yield one.decompress(packed, _PIECE)
+                packed = b""
+            packed = one.unused_data
 
 
-def _unpacked(file: IO[bytes], kind: str) -> Iterator[bytes]:
-    """The content of consecutive .bz2 or .xz streams; an error of `DAMAGE` for anything else in the file.
-
-    `bz2.open` and `lzma.open` mistake a stream that is damaged at its beginning for the end of the file. Zeros may
-    separate two streams of .xz.
-    """
-    packed = file.read(_PIECE)
-    while packed:
-        one = _DECOMPRESSOR[kind]()
-        while not one.eof:
-            if one.needs_input and not (packed := packed or file.read(_PIECE)):
-                raise EOFError("it ends within its data")
-            yield one.decompress(packed, _PIECE)
-            packed = b""
-        packed = one.unused_data or file.read(_PIECE)
-        while kind == ".xz" and packed and not (packed := packed.lstrip(b"\0")):
-            packed = file.read(_PIECE)
+def sha256(path: Path) -> str:
+    """The SHA-256 of a file."""
+    with path.open("rb") as content:
+        return hashlib.file_digest(content, "sha256").hexdigest()
 
 
-class _Pieces(io.RawIOBase):
-    """The stream of consecutive pieces with at most `most` bytes in total; OSError beyond them."""
-
-    def __init__(self, pieces: Iterator[bytes], most: int) -> None:
-        self._pieces, self._most, self._left, self._held = pieces, most, most, b""
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any, /) -> int:
-        if not self._held:
-            self._held = next(filter(None, self._pieces), b"")
-            self._left -= len(self._held)
-        if self._left < 0:
-            raise OSError(f"it unpacks to more than {self._most} bytes")
-        data, self._held = self._held[: len(buffer)], self._held[len(buffer) :]
-        buffer[: len(data)] = data
-        return len(data)
+def _check_digest(place: str, name: str, found: str) -> None:
+    """ValueError unless a file of a known name has the SHA-256 that is known."""
+    if (expected := CHECKSUMS.get(name, found)) != found:
+        raise ValueError(
+            f"Expected {place} with SHA-256 {expected}, got {found}: the file is damaged or another release of the "
+            "data. Download it again, or pass verify=False to read it as it is."
+        )
 
 
-def _only_table(archive: zipfile.ZipFile, path: Path) -> str:
-    tables = [name for name in archive.namelist() if name.endswith(".csv")]
-    if len(tables) != 1:
-        raise ValueError(f"Expected one .csv in {path}, got {len(tables)}. Leave the table alone in it.")
-    return tables[0]
+class _Lines:
+    """The lines of a file, counted, so that an error can name one."""
+
+    def __init__(self, pieces: Iterator[bytes]) -> None:
+        self.count = 0
+        self.read = pieces.__next__  # scikit-learn takes what can be read for an open file
+        self._pieces = pieces
+
+    def __iter__(self) -> Iterator[bytes]:
+        rest = b""
+        for piece in self._pieces:
+            *lines, rest = (rest + piece).split(b"\n")
+            for line in lines:
+                self.count += 1
+                yield line
+        self.count += 1
+        yield rest

@@ -16,7 +16,7 @@ import numpy as np
 from jax import Array, lax
 from jax.core import Tracer
 from jax.typing import ArrayLike, DTypeLike
-from scipy.sparse import hstack, issparse
+from scipy.sparse import hstack, issparse, vstack
 
 from jdfl.arrays import ops
 from jdfl.base import checks
@@ -134,10 +134,10 @@ def floats_fit(name: str, array: Any, kind: np.dtype, columns: Sequence[str] = (
     such as times in seconds since 1970.
     """
     numbers = array.data if issparse(array) else array
-    if numbers.dtype.kind not in "iuf" or not numbers.size:
+    if numbers.dtype.kind not in "iuf" or not numbers.size or np.can_cast(numbers.dtype, kind):
         return
-    limits, real = np.finfo(kind), numbers.dtype.kind == "f"
-    largest = float(max(np.max(numbers, initial=0), -np.min(numbers, initial=0))) if real else 0.0
+    limits = np.finfo(kind)
+    largest = max(float(np.max(numbers)), -float(np.min(numbers)))
     if not np.isfinite(largest):
         return  # refused with its place, where it is used
     if largest > float(limits.max):
@@ -145,20 +145,17 @@ def floats_fit(name: str, array: Any, kind: np.dtype, columns: Sequence[str] = (
             f"Expected numbers in {name} up to {limits.max:.3g}, the largest of {kind}, got {largest:.3g}. "
             "Scale the features, or use standardise=True."
         )
-    if _kept(array, kind):
-        return
     problems: list[str] = []
     rows = numbers if numbers.ndim == 2 else numbers.reshape(-1, 1)  # pixels are alike
     for j in range(rows.shape[1]):
         column, where = rows[:, j], f" in column {columns[j] if columns else j!r}" if numbers.ndim == 2 else ""
-        if zeros := int(np.sum((column != 0) & (np.abs(column) < limits.tiny))) if real else 0:
+        least = column.min()  # differences are exact for whole numbers, too
+        exact, rounded = (column - least).astype(float), column.astype(kind).astype(float) - float(least)
+        spread, lost = float(np.std(exact)), float(np.max(np.abs(exact - rounded)))
+        if zeros := int(np.sum((column != 0) & (np.abs(column) < limits.tiny))):
             problems.append(f"{zeros:,} numbers{where} are closer to 0 than {limits.tiny:.2g}, and become 0")
-        elif numbers is array and not np.can_cast(column.dtype, kind):
-            least = column.min()  # differences are exact for whole numbers, too
-            exact, rounded = (column - least).astype(float), column.astype(kind).astype(float) - float(least)
-            spread, lost = float(np.std(exact)), float(np.max(np.abs(exact - rounded)))
-            if lost > _LOST * spread > 0:
-                problems.append(f"the numbers{where}, which deviate by {spread:.3g}, are rounded by up to {lost:.3g}")
+        elif lost > _LOST * spread > 0 and not issparse(array):
+            problems.append(f"the numbers{where}, which deviate by {spread:.3g}, are rounded by up to {lost:.3g}")
     if problems:
         more = f"; and {len(problems) - _SHOWN} more columns" if len(problems) > _SHOWN else ""
         warnings.warn(
@@ -168,20 +165,11 @@ def floats_fit(name: str, array: Any, kind: np.dtype, columns: Sequence[str] = (
         )
 
 
-def _kept(array: Any, kind: np.dtype) -> bool:
-    """Whether no number vanishes, nor is rounded within its column; large arrays are read in pieces, not copied."""
-    numbers = np.atleast_1d(array.data if issparse(array) else array)
-    pieces = np.array_split(numbers, len(numbers) // 10_000 + 1) if numbers.dtype.kind == "f" else ()
-    if any(np.any((some != 0) & (np.abs(some) < np.finfo(kind).tiny)) for some in pieces):
-        return False
-    return issparse(array) or bool(np.can_cast(numbers.dtype, kind))
-
-
 def _parts_fit(name: str, arrays: Sequence[Any], kind: np.dtype) -> None:
     """`floats_fit` for the arrays of all nodes, which are copied only where a number may change."""
-    stored = [one.data if issparse(one) else np.asarray(one) for one in arrays]
-    if not all(_kept(one, kind) for one in stored):
-        floats_fit(name, np.concatenate(stored), kind, stacklevel=6)
+    if not all(np.can_cast(one.dtype, kind) for one in arrays):
+        together = (vstack if issparse(arrays[0]) else np.concatenate)(arrays)
+        floats_fit(name, together, kind, stacklevel=6)
 
 
 def checked_parts(
@@ -230,16 +218,11 @@ def stack(
     parts: Sequence[tuple[np.ndarray, ...]], dtypes: tuple[np.dtype, ...]
 ) -> tuple[tuple[np.ndarray, ...], np.ndarray]:
     """Pad the arrays of every node with zeros to the longest and stack them."""
-    if not parts:
-        raise ValueError("Expected the data of at least one node, got none.")
-    shapes = [[array.shape[1:] for array in part] for part in parts]
-    for i, part in enumerate(parts):
-        if len(part[0]) == 0:
-            raise ValueError(f"Expected at least one example at every node, got none at node {i}.")
-        if shapes[i] != shapes[0]:
-            raise ValueError(f"Expected examples of shapes {shapes[0]} as at node 0, got {shapes[i]} at node {i}.")
-    q = max(len(part[0]) for part in parts)
-    stacked = tuple(np.zeros((len(parts), q, *shape), dtype) for shape, dtype in zip(shapes[0], dtypes))
+    sizes = [len(part[0]) for part in parts]
+    if 0 in sizes:
+        raise ValueError(f"Expected at least one example at every node, got none at node {sizes.index(0)}.")
+    q = max(sizes)
+    stacked = tuple(np.zeros((len(parts), q, *one.shape[1:]), dtype) for one, dtype in zip(parts[0], dtypes))
     weight = np.zeros((len(parts), q), dtypes[0])
     for i, part in enumerate(parts):
         for target, array in zip(stacked, part):

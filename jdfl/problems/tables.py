@@ -6,7 +6,7 @@ Axes: N examples, M test examples, m nodes, p features.
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Literal, cast, get_args
+from typing import Any, Literal, get_args
 
 import jax.numpy as jnp
 import numpy as np
@@ -17,19 +17,18 @@ from jdfl.base import checks, suggest
 from jdfl.base.names import Names, aligned, labelled, labels_of, names_of
 from jdfl.devices.processes import portion
 from jdfl.problems.about import About, named
-from jdfl.problems.classify import check_share, computed, linear_classifier, standardised, stored, with_test
+from jdfl.problems.classify import alike, check_share, computed, linear_classifier, standardised, with_test
 from jdfl.problems.containers import column, table
 from jdfl.problems.least_squares import linear_regression
 from jdfl.problems.linear import LinearRegression
 from jdfl.problems.logistic import LogisticRegression, SoftmaxRegression
-from jdfl.problems.partition import Partition, by_client, client_names, drawn
+from jdfl.problems.partition import client_names, drawn
 from jdfl.problems.stack import check_options, floating, floats_fit, joined
 
 Task = Literal["classification", "regression"]
 Split = Literal["iid", "dirichlet", "shards", "clients", "given"]
 _PENALTY = 1e-3
 _NODES = 20  # where nothing says otherwise
-_PARTS = 'With partition="given", X and y are lists with one entry for every node.'
 _SHOWN = 5  # labels in a message
 _FEW = 20  # different whole numbers that are taken for classes
 
@@ -49,7 +48,6 @@ def from_arrays(
     penalty: float | None = None,
     standardise: bool = False,
     intercept: bool = True,
-    sparse: bool | None = None,
     seed: int = 0,
     name: str | None = None,
     dtype: DTypeLike = jnp.float32,
@@ -85,7 +83,6 @@ def from_arrays(
             regression has no penalty.
         standardise: Give every feature mean 0 and variance 1 of the training examples.
         intercept: Add a constant feature, which becomes the last one.
-        sparse: Keep rows sparse, which logistic regression alone can; None: as X is.
         seed: Seed >= 0 of the test set and the partition.
         name: Name of the problem in reports; None: that of the method.
         dtype: Type of all numbers, float32 or float64; the latter needs JAX_ENABLE_X64=1.
@@ -96,23 +93,10 @@ def from_arrays(
     Raises ValueError for data, labels and settings that do not fit together, before anything is compiled.
     """
     kind = floating(dtype)
-    switches = {} if sparse is None else {"sparse": sparse}
-    check_options(public, penalty, name, standardise=standardise, intercept=intercept, **switches)
-    taken = taken_in(
-        X,
-        y,
-        nodes,
-        rank=2,
-        task=task,
-        partition=partition,
-        alpha=alpha,
-        shards_per_node=shards_per_node,
-        clients=clients,
-        test=test,
-        test_fraction=test_fraction,
-        seed=seed,
-    )
-    features, held = stored("X", taken.features, taken.test, sparse, bool(standardise), taken.classes)
+    check_options(public, penalty, name, standardise=standardise, intercept=intercept)
+    split = (task, partition, alpha, shards_per_node, clients, test, test_fraction, seed)
+    taken = taken_in(2, X, y, nodes, *split)
+    features, held = taken.features, alike("X", taken.features, taken.test, bool(standardise), taken.classes)
     if standardise:
         features, held = standardised(features, held)
     taken = replace(taken, features=features, test=held)
@@ -169,11 +153,10 @@ class Intake:
 
 
 def taken_in(
+    rank: int | None,
     X: Any,
     y: Any,
     nodes: int | None,
-    *,
-    rank: int | None,
     task: Task | None,
     partition: Split,
     alpha: float,
@@ -199,16 +182,17 @@ def taken_in(
     check_share(test_fraction=test_fraction)
 
     names: Names | None = None
-    columns: tuple[str, ...] = ()
     if partition == "given":
         features, targets, clients, names, columns, headings = _given(X, y, nodes, clients, rank)
     else:
         X = labelled(X)
         headings, clients = labels_of(X, axis=1), aligned("clients", clients, labels_of(X), "X")
         features, targets, columns = _pair(("X", "y"), X, y, rank)
-    found, said = _task_of(targets, task)
+        if clients is not None and partition == "iid":
+            partition = "clients"
+    task, text = _task_of(targets, task)
     classes: tuple[Any, ...] = ()
-    if found == "classification":
+    if task == "classification":
         classes, targets = _numbered(targets)
     else:
         targets = targets.astype(np.float64)
@@ -217,15 +201,33 @@ def taken_in(
                 f"Expected different targets in y, got y = {targets[0]:.6g} in every example. Check that y is the "
                 "right column."
             )
+        if partition == "dirichlet":
+            raise ValueError(
+                'Expected partition = "iid", "shards" or "clients" for regression, got partition = "dirichlet", which '
+                'splits classes. Use "shards" to sort the examples by target, or give clients.'
+            )
     given = None if test is None else _test_set(features, headings, classes, test)
     train, held, clients, held_out = with_test(
         (features, targets), given, test_fraction, clients, seed, classes=bool(classes)
     )
     if classes:
         _warn_of_rare(classes, train[1], None if held is None else held[1])
-    index, words, nodes_of = _split(train[1], nodes, partition, found, alpha, shards_per_node, clients, seed)
-    about = About(said, words, classes, columns, nodes_of if names is None else names)
-    return Intake(*train, held, index, about, held_out)
+    m = _NODES if nodes is None else int(nodes)
+    if clients is not None:
+        m = len(np.unique(clients))
+        if nodes not in (None, m):
+            raise ValueError(f"Expected nodes = {m}, the number of clients, got nodes = {nodes}. Leave nodes out.")
+    how = {"alpha": alpha, "shards_per_node": shards_per_node, "clients": clients, "seed": seed}
+    index = drawn("clients" if partition == "given" else partition, train[1], m, **how)
+    words = {
+        "iid": "iid",
+        "dirichlet": f"Dirichlet, alpha = {alpha:g}",
+        "shards": f"{shards_per_node} shards per node",
+        "clients": "one node per client",
+        "given": "as given",
+    }
+    own = names if partition == "given" else client_names(clients)
+    return Intake(*train, held, index, About(text, words[partition], classes, columns, own), held_out)
 
 
 def _given(
@@ -237,37 +239,38 @@ def _given(
         X, y = list(X.values()), aligned("y", y, labels_of(X), "X")
     for name, value in (("X", X), ("y", y)):
         if not checks.is_a(value, list | tuple) or not len(value):
-            checks.refuse(f"{name} to be a list with one array for every node", name, value, _PARTS)
-    if len(X) != len(y):
-        raise ValueError(f"Expected y for as many nodes as X, got {len(X)} arrays in X and {len(y)} in y. {_PARTS}")
-    if nodes is not None and nodes != len(X):
-        raise ValueError(f"Expected nodes = {len(X)}, the length of X, got nodes = {nodes}. Leave nodes out.")
+            checks.refuse(f"{name} to be a list with one array for every node", name, value, "Or name a partition.")
+    if len(X) != len(y) or nodes not in (None, len(X)):
+        raise ValueError(
+            f"Expected one array in X and one in y for every node, got {len(X)} in X and {len(y)} in y, with nodes = "
+            f"{nodes}. Leave nodes out."
+        )
     parts: list[tuple[Any, np.ndarray]] = []
     headings, columns = labels_of(X[0], axis=1), ()
     for i, (one, labels) in enumerate(zip(X, y)):
-        if np.shape(labels) == (0,) or getattr(one, "shape", (1,))[:1] == (0,):
-            raise ValueError(f"Expected examples at every node, got X[{i}] and y[{i}] without any. Leave node {i} out.")
         like = ("X[0]", headings, parts[0][0].shape[1:]) if parts else None
-        *part, columns = _pair((f"X[{i}]", f"y[{i}]"), one, labels, rank, like)
-        parts.append((part[0], part[1]))
+        features, targets, columns = _pair((f"X[{i}]", f"y[{i}]"), one, labels, rank, like)
+        parts.append((features, targets))
     names: Names | None = None
     if clients is not None:
         own = column("clients", clients, "Give the name of every node.")
         checks.shape((len(parts),), 'With partition="given", clients are the names of the nodes.', clients=own)
         names = names_of("clients", own)
-    sparse = [issparse(one) for one, _ in parts]
-    if any(sparse) and not all(sparse):
+    if len({(issparse(features), _kind(labels)) for features, labels in parts}) > 1:
         raise ValueError(
-            f"Expected X of one kind at all nodes, got X[{sparse.index(True)}] sparse and X[{sparse.index(False)}] "
-            "dense. Make all of them sparse, or use toarray()."
+            "Expected X dense at all nodes or sparse at all nodes, and y with text at all or numbers at all, got "
+            "several kinds. Convert them, for example with toarray() and astype(str)."
         )
-    together: Any = (vstack if all(sparse) else np.concatenate)([one for one, _ in parts])
-    together = together.tocsr() if all(sparse) else together
+    sparse = issparse(parts[0][0])
+    together: Any = (vstack if sparse else np.concatenate)([features for features, _ in parts])
     place = np.repeat(np.arange(len(parts)), [len(labels) for _, labels in parts])
-    kinds = {"text" if labels.dtype.kind in "SU" else "numbers" for _, labels in parts}
-    if len(kinds) > 1:
-        raise ValueError("Expected labels of one kind in y, got text at one node and numbers at another. Use one kind.")
-    return together, np.concatenate([labels for _, labels in parts]), place, names, columns, headings
+    targets = np.concatenate([labels for _, labels in parts])
+    return together.tocsr() if sparse else together, targets, place, names, columns, headings
+
+
+def _kind(labels: np.ndarray) -> str:
+    """The kind of labels: text (U), bytes (S) or numbers (f)."""
+    return labels.dtype.kind if labels.dtype.kind in "SU" else "f"
 
 
 def _pair(
@@ -283,12 +286,9 @@ def _pair(
     features, columns = table(name, X, rank)
     targets = column(names[1], y)
     if features.shape[0] != len(targets):
-        remedy = "Give one label or target for every row of features."
-        if features.shape[-1] == len(targets):
-            remedy = f"Rows of {name} are examples: use {name}.T if it is the other way round."
         raise ValueError(
             f"Expected {name} and {names[1]} of the same length, got {features.shape[0]} rows in {name} and "
-            f"{len(targets)} in {names[1]}. {remedy}"
+            f"{len(targets)} in {names[1]}. Give one label or target for every row of features; rows are examples."
         )
     if like is not None and features.shape[1:] != like[2]:
         raise ValueError(
@@ -307,113 +307,53 @@ def _test_set(features: Any, headings: Any, classes: tuple[Any, ...], test: Any)
     if issparse(rows) != issparse(features):
         rows = rows.toarray() if issparse(rows) else type(features)(rows)
     if not classes:
-        if labels.dtype.kind not in "iuf":
-            raise ValueError(
-                f"Expected numbers in test[1], got labels such as {labels[0].item()!r}. Give numbers as in y."
-            )
+        _task_of(labels, "regression", "test[1]")
         return rows, labels.astype(np.float64)
     known = np.asarray(classes)
-    if (known.dtype.kind in "SU") != (labels.dtype.kind in "SU"):
-        raise ValueError(
-            f"Expected labels in test[1] of the kind in y, such as {classes[0]!r}, got {labels.tolist()[0]!r}. Use the "
-            "same labels in both."
-        )
-    unseen = np.setdiff1d(labels, known)
+    unseen = np.setdiff1d(labels, known) if _kind(known) == _kind(labels) else np.unique(labels)
     if unseen.size:
         raise ValueError(
-            f"Expected labels in test[1] that y has, got {named(tuple(unseen.tolist()))}, which no training example "
-            "has. Drop these test examples, or add training examples."
+            f"Expected labels in test[1] that y has, such as {classes[0]!r}, got {named(tuple(unseen.tolist()))}, "
+            "which no training example has. Drop these test examples, or add training examples."
         )
     return rows, np.searchsorted(known, labels).astype(np.int64)
 
 
-def _split(
-    targets: np.ndarray,
-    nodes: int | None,
-    partition: Split,
-    task: Task,
-    alpha: float,
-    shards_per_node: int,
-    clients: Any,
-    seed: int,
-) -> tuple[list[np.ndarray], str, Names | None]:
-    """The examples of every node, the words for it, and the names of the nodes where clients have some."""
-    if partition == "clients" and clients is None:
-        raise ValueError('Expected clients with partition = "clients", got none. Give the client of every example.')
-    if clients is not None:
-        if partition in ("dirichlet", "shards"):
-            raise ValueError(
-                f"Expected clients or partition = {partition!r}, got both. Leave one of them out: clients say "
-                "which node has an example."
-            )
-        parts = by_client(clients)
-        if nodes is not None and nodes != len(parts):
-            raise ValueError(
-                f"Expected nodes = {len(parts)}, the number of clients, got nodes = {nodes}. Leave nodes out."
-            )
-        if partition == "given":
-            return parts, "as given", None
-        return parts, "one node per client", client_names(clients)
-    m = _NODES if nodes is None else int(nodes)
-    each = shards_per_node if partition == "shards" else 1
-    if m * each > len(targets):
-        pieces = f" of {each} shards each" if each > 1 else ""
-        raise ValueError(
-            f"Expected nodes = {len(targets) // each} at most{pieces} for {len(targets)} training examples, got "
-            f"nodes = {m}. Use fewer nodes, more examples, or a smaller test_fraction."
-        )
-    if partition == "dirichlet" and task == "regression":
-        raise ValueError(
-            'Expected partition = "iid", "shards" or "clients" for regression, got partition = "dirichlet", which '
-            'splits classes. Use "shards" to sort the examples by target, or give clients.'
-        )
-    how: dict[str, Any] = {"alpha": alpha, "shards_per_node": shards_per_node, "seed": seed}
-    words = {"iid": "iid", "dirichlet": f"Dirichlet, alpha = {alpha:g}", "shards": f"{shards_per_node} shards per node"}
-    return drawn(cast(Partition, partition), targets, m, **how), words[partition], None
-
-
-def _task_of(targets: np.ndarray, task: Task | None) -> tuple[Task, str]:
-    """The task, given or inferred, and the words that say it."""
+def _task_of(targets: np.ndarray, task: Task | None, name: str = "y") -> tuple[Task, str]:
+    """The task, given or inferred, and its text."""
     kind = targets.dtype.kind
     if task is not None:
         if task == "regression" and kind not in "iuf":
             raise ValueError(
-                f'Expected numbers in y with task = "regression", got labels such as {targets[0].item()!r}. Use '
+                f'Expected numbers in {name} with task = "regression", got labels such as {targets[0].item()!r}. Use '
                 'task="classification", or give numbers.'
             )
         return task, str(task)
     if kind in "SUb":
         return "classification", "classification (inferred: y has labels)"
     different = np.unique(targets)
-    whole = bool(np.all(different == np.rint(different)))
-    if whole and len(different) <= _FEW:
+    integers = bool(np.all(different == np.rint(different)))
+    if integers and len(different) <= _FEW:
         return "classification", f"classification (inferred: y has {len(different)} different whole numbers)"
-    if not whole and len(different) > 2:
+    if not integers and len(different) > 2:
         return "regression", "regression (inferred: y has numbers with fractions)"
-    values = (
-        f"{len(different):,} different whole numbers" if whole else f"the values {named(tuple(different.tolist()))}"
-    )
     raise ValueError(
-        f'Expected task = "classification" or "regression", got task = None with y that has {values}, which may be '
-        'either. Write task="classification" or task="regression".'
+        f'Expected task = "classification" or "regression", got task = None with y that has {len(different):,} '
+        f"different values, {named(tuple(different[:_SHOWN].tolist()))}, which may be either. Write "
+        'task="classification" or task="regression".'
     )
 
 
 def _numbered(targets: np.ndarray) -> tuple[tuple[Any, ...], np.ndarray]:
     """The labels in sorted order, and the number of every example's label [N]."""
     labels, numbers = np.unique(targets, return_inverse=True)
-    classes: tuple[Any, ...] = tuple(labels.tolist())
-    if len(classes) < 2:
+    if not 2 <= len(labels) <= len(targets) / 2:
         raise ValueError(
-            f"Expected at least two classes in y, got y with the label {targets.tolist()[0]!r} alone. Check that "
-            "y is the right column."
+            f"Expected at least two classes in y, and fewer than half of the examples, got y with {len(labels):,} "
+            f"different labels, such as {labels[0].item()!r}, among {len(targets):,} examples. Check that y is the "
+            'right column, or use task="regression" for numbers.'
         )
-    if len(classes) > len(targets) / 2:
-        raise ValueError(
-            f"Expected fewer classes than half of the examples, got y with {len(classes):,} different labels among "
-            f'{len(targets):,} examples. Use task="regression" for numbers, or another column.'
-        )
-    return classes, numbers.astype(np.int64)
+    return tuple(labels.tolist()), numbers.astype(np.int64)
 
 
 def _warn_of_rare(classes: tuple[Any, ...], train: np.ndarray, test: np.ndarray | None) -> None:
@@ -427,9 +367,9 @@ def _warn_of_rare(classes: tuple[Any, ...], train: np.ndarray, test: np.ndarray 
         shown = [f"{classes[i]!r} ({total[i]})" for i in rare[:_SHOWN]]
         more = f", and {rare.size - _SHOWN} more" if rare.size > _SHOWN else ""
         meant = next((f" {one}" for i in rare if (one := suggest.hint(classes[i], known))), "")
-        where = "once" if test is None else "once, or not both in the training and the test examples"
         warnings.warn(
-            f"y has labels that occur {where}, with numbers of examples: {', '.join(shown)}{more}.{meant} Each of "
-            f"the {len(classes)} labels is a class: correct the spelling, drop these examples, or give more of them.",
+            "y has labels that occur once, or not both in the training and the test examples, with numbers of examples"
+            f": {', '.join(shown)}{more}.{meant} Each of the {len(classes)} labels is a class: correct the spelling, "
+            "drop these examples, or give more of them.",
             stacklevel=4,
         )

@@ -25,7 +25,7 @@ BOMBS: dict[str, tuple[Callable[[], bytes], Callable[[Path, bytes], Any]]] = {
     "idx, xz": (lambda: PACK[".xz"](HEAD + ZEROS), lambda at, content: read_idx(one(at, "i.xz", content))),
     "qsar.zip": (lambda: zipped({"q.csv": ZEROS}), lambda at, content: read_qsar(one(at, "q.zip", content))),
     "tar.gz": (
-        lambda: PACK[".gz"](tarred({"data_batch_1.bin": ZEROS})),
+        lambda: PACK[".gz"](tarred({"data_batch_1": ZEROS})),
         lambda at, content: read_cifar10(one(at, "c.tar.gz", content)),
     ),
     "npz": (

@@ -20,7 +20,7 @@ from jdfl.config import NETWORKS
 from jdfl.problems import read_cifar10, read_idx, read_libsvm, read_mnist, read_qsar
 from tests.fuzz.judge import fuzz, sizes, tried
 from tests.fuzz.strategies import damaged
-from tests.problems.test_cifar import NAMES, binary, cifar_like, old_pickled, pickled
+from tests.problems.test_cifar import NAMES, cifar_like, old_pickled, pickled
 from tests.problems.test_images import idx
 
 PACK: dict[str, Callable[[bytes], bytes]] = {
@@ -91,9 +91,8 @@ def cifar_folder(folder: Path, name: str, content: bytes) -> None:
     """A folder of batches of which the third has this content."""
     for other in folder.iterdir():
         other.unlink()
-    ending = Path(name).suffix
     for batch in NAMES:
-        (folder / (batch + ending)).write_bytes(binary(BATCH) if ending else pickled(BATCH))
+        (folder / batch).write_bytes(pickled(BATCH))
     (folder / name).write_bytes(content)
 
 
@@ -115,7 +114,7 @@ def linked(folder: Path, name: str, content: bytes, **how: Any) -> Any:
 
 
 def cifar_member(content: bytes) -> bytes:
-    return tarred({f"{name}.bin": content if name == "data_batch_3" else binary(BATCH) for name in NAMES})
+    return tarred({name: content if name == "data_batch_3" else pickled(BATCH) for name in NAMES})
 
 
 KINDS: dict[str, tuple[bytes, Callable[[Path, bytes], Any]]] = {
@@ -129,10 +128,6 @@ KINDS: dict[str, tuple[bytes, Callable[[Path, bytes], Any]]] = {
     "idx, floats": (idx(PICTURES[0].astype(np.float64)), lambda at, content: read_idx(one(at, "i", content))),
     "mnist, images": (idx(PICTURES), lambda at, content: (idx_folder(at, "t10k-images", content), read_mnist(at))),
     "mnist, labels": (idx(LABELS), lambda at, content: (idx_folder(at, "train-labels", content), read_mnist(at))),
-    "cifar, binary": (
-        binary(BATCH),
-        lambda at, content: (cifar_folder(at, "data_batch_3.bin", content), read_cifar10(at)),
-    ),
     "cifar, pickled": (
         pickled(BATCH),
         lambda at, content: (cifar_folder(at, "data_batch_3", content), read_cifar10(at)),
@@ -142,7 +137,7 @@ KINDS: dict[str, tuple[bytes, Callable[[Path, bytes], Any]]] = {
         lambda at, content: (cifar_folder(at, "data_batch_3", content), read_cifar10(at)),
     ),
     "cifar, tar.gz": (
-        PACK[".gz"](cifar_member(binary(BATCH))),
+        PACK[".gz"](cifar_member(pickled(BATCH))),
         lambda at, content: read_cifar10(one(at, "c.tar.gz", content)),
     ),
     "cifar, jpeg": (JPEG, lambda at, content: (jpeg_folder(at, content), read_cifar10(at, verify=False))),

@@ -120,7 +120,7 @@ TREES = [
     (BATCH[0][:0], BATCH[1][:0]),
 ]
 SETTINGS = {"task": ["clasification"], "seed": [-1, 0.5], "penalty": [-1], "name": [3], "test_fraction": [1.0, "a"]}
-SETTINGS |= {"standardise": ["yes"], "sparse": ["yes"], "public": [("partitions",)], "dtype": ["int32", "float33"]}
+SETTINGS |= {"standardise": ["yes"], "public": [("partitions",)], "dtype": ["int32", "float33"]}
 SETTINGS |= {"partition": ["dirichelt"], "test": TESTS}
 DOORS = [  # doors, and wrong values of their arguments
     (partial(from_arrays, y=Y, nodes=5), {"X": FEATURES}),

@@ -202,8 +202,8 @@ def test_bad_input_is_refused():
         (lambda: build([(X, y - 1)]), "labels", "-1"),
         (lambda: build([(Z, y)], test=(Z[:, :4], y)), "(3, 4)", "test set"),
         (lambda: logistic_regression([(Z, y)]), "sparse_logistic_regression"),
-        (lambda: classification("breast_cancer", 3, sparse=True), "sparse = True"),
-        (lambda: classification("digits", 3, sparse=True), "digits"),
+        (lambda: classification(Dataset("x", Z, y, standardise=True), 3), "standardise = True"),
+        (lambda: classification(Dataset("three", Z, np.arange(3)), 3, test_fraction=0), "three", "3 classes"),
     )
 
 
@@ -227,17 +227,16 @@ def test_check_problem_names_what_is_wrong():
             check_problem(problem.replace(**changed))
 
 
-def test_classification_takes_rows_as_they_are_or_as_told():
+def test_classification_takes_rows_as_they_are():
     rng = np.random.default_rng(0)
     dense = (rng.random((60, 8)) * (rng.random((60, 8)) < 0.3)).astype(np.float32)
     stored = Dataset("text", sp.csr_matrix(dense), rng.integers(0, 2, 60), dense[:5], np.arange(5) % 2)
     zeros = sp.csr_matrix((dense.ravel(), np.tile(np.arange(8), 60), np.arange(0, 481, 8)), (60, 8))  # stored, too
     options = {"seed": 4, "intercept": True, "partition": "dirichlet"}
-    kept, unpacked = classification(stored, 4, **options), classification(stored, 4, sparse=False, **options)
-    for features, how in ((dense, {"sparse": True}), (zeros, {})):
-        made = classification(replace(stored, features=features), 4, **how, **options)
-        for one, other in zip(jax.tree.leaves(kept), jax.tree.leaves(made)):
-            np.testing.assert_array_equal(one, other)
+    kept, unpacked = (classification(replace(stored, features=one), 4, **options) for one in (stored.features, dense))
+    made = classification(replace(stored, features=zeros), 4, **options)
+    for one, other in zip(jax.tree.leaves(kept), jax.tree.leaves(made)):
+        np.testing.assert_array_equal(one, other)
     assert isinstance(kept, problems.SparseLogisticRegression)
     assert not isinstance(unpacked, problems.SparseLogisticRegression)
     assert kept.n == unpacked.n == 9
