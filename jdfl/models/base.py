@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 Compute = Literal["float32", "bfloat16"]
 Shape = tuple[int, ...]
-Part = str | tuple[str, ...] | Callable[[str], bool]
+Part = str | tuple[str, ...]
 Presets = tuple[tuple[str, tuple[str, ...]], ...]
 
 
@@ -129,27 +129,23 @@ class Model:
 
         return graph.layout(self.make)
 
-    def split(self, shared: Part, local: Part | None = None) -> Self:
+    def split(self, shared: Part) -> Self:
         """The same network with other shared parameters, and w in the corresponding order.
 
         Args:
-            shared: The part that is common to all nodes: the name of a preset, a tuple of patterns of paths
-                ("layer1.*", where * also matches dots), or a function of a path that returns whether it is shared.
-            local: The part that stays with every node, in the same form; None: the rest.
+            shared: The part that is common to all nodes: the name of a preset, or a tuple of patterns of paths
+                ("layer1.*", where * also matches dots). The others stay with every node.
 
-        Raises ValueError for an unknown preset, a pattern that matches no parameter, an empty shared part and, if
-        `local` is given, for a parameter in neither part or in both.
+        Raises ValueError for an unknown preset, a pattern that matches no parameter and an empty shared part.
         """
         paths = self._layout.paths
-        first = chosen(paths, shared, self.presets, "shared", self.name)
-        if not first:
-            raise ValueError(f"Expected shared to choose at least one parameter, got none of {', '.join(paths)}.")
-        if local is not None:
-            rest = chosen(paths, local, self.presets, "local", self.name)
-            for path in paths:
-                if (path in first) == (path in rest):
-                    where = "both" if path in rest else "neither"
-                    raise ValueError(f"Expected every parameter in one of shared and local, got {path} in {where}.")
+        patterns = shared
+        if isinstance(shared, str):
+            known = {**dict(self.presets), "all": ("*",)}
+            remedy = f"These are the presets of {self.name}; patterns go into a tuple, as in ('layer1.*',)."
+            checks.one_of(known, remedy, shared=shared)
+            patterns = known[shared]
+        first = chosen(paths, patterns, self.name)
         return replace(self, shared=None if len(first) == len(paths) else first)
 
     def init(self, seed: int) -> Array:
@@ -225,22 +221,16 @@ class Model:
         return jnp.concatenate([leaves[path].reshape(*lead, -1) for path in self.paths], axis=-1)
 
 
-def chosen(paths: tuple[str, ...], part: Part, presets: Presets, argument: str, model: str) -> tuple[str, ...]:
-    """The paths in one part, in the given order; `argument` is the name of the part in errors."""
-    if callable(part):
-        return tuple(path for path in paths if part(path))
-    patterns = part
-    if isinstance(part, str):
-        known = {**dict(presets), "all": ("*",)}
-        remedy = f"These are the presets of {model}; patterns go into a tuple, as in ('layer1.*',)."
-        checks.one_of(known, remedy, **{argument: part})
-        patterns = known[part]
-    for pattern in patterns:
+def chosen(paths: tuple[str, ...], shared: Any, owner: str) -> tuple[str, ...]:
+    """The paths of parameters that fit one of the patterns `shared`, in the given order."""
+    if not checks.is_a(shared, tuple | list) or not shared or not all(checks.is_a(one, str) for one in shared):
+        checks.refuse("shared to be a tuple of patterns", "shared", shared, 'For example shared=("encoder.*",).')
+    for pattern in shared:
         if not any(fnmatchcase(path, pattern) for path in paths):
             raise ValueError(
-                f"Expected {argument} to fit parameters of {model}, got {pattern!r}. It has {', '.join(paths)}."
+                f"Expected shared to fit parameters of {owner}, got {pattern!r}. It has {', '.join(paths)[:300]}."
             )
-    return tuple(path for path in paths if any(fnmatchcase(path, pattern) for pattern in patterns))
+    return tuple(path for path in paths if any(fnmatchcase(path, pattern) for pattern in shared))
 
 
 def computed_in(dtype: Compute) -> Any:

@@ -121,9 +121,9 @@ def _kept_maxima(x: Array) -> tuple[Array, tuple[Array, Array]]:
     return y, (x, y)
 
 
-def _to_first(kept: tuple[Array, Array], slope: Array) -> tuple[Array]:
+def _to_first(saved: tuple[Array, Array], slope: Array) -> tuple[Array]:
     """The gradient goes to the first of several equal maxima of a window."""
-    x, y = kept
+    x, y = saved
     rows = list[Array]()
     for i in range(x.shape[2]):
         row = list[Array]()
@@ -148,8 +148,8 @@ def _forward(strides: tuple[int, int], pads: Pads, x: Array, kernel: Array) -> t
     return y, (x, kernel)
 
 
-def _backward(strides: tuple[int, int], pads: Pads, kept: tuple[Array, Array], slope: Array) -> tuple[Array, Array]:
-    x, kernel = kept
+def _backward(strides: tuple[int, int], pads: Pads, saved: tuple[Array, Array], slope: Array) -> tuple[Array, Array]:
+    x, kernel = saved
     sizes = list(zip(x.shape[1:3], kernel.shape[:2], slope.shape[1:3], strides, pads))
     before = [size - 1 - pad[0] for _, size, _, _, pad in sizes]
     after = [n + pad[0] - (out - 1) * step - 1 for n, _, out, step, pad in sizes]

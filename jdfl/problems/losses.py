@@ -239,11 +239,7 @@ def _packed(params: Any, shared: tuple[str, ...] | None, kind: np.dtype) -> tupl
         arrays[where if where not in arrays else f"{where}.{place}"] = place, _parameter(where, leaf, kind)
     if not arrays:
         checks.refuse("params with at least one array", "params", params, _ARRAYS)
-    first = tuple(arrays)
-    if shared is not None:
-        if not checks.is_a(shared, tuple | list) or not shared or not all(checks.is_a(one, str) for one in shared):
-            checks.refuse("shared to be a tuple of patterns", "shared", shared, 'For example shared=("encoder.*",).')
-        first = chosen(first, tuple(shared), (), "shared", "params")
+    first = tuple(arrays) if shared is None else chosen(tuple(arrays), shared, "params")
     order = (*first, *(path for path in arrays if path not in first))
     known = tuple(arrays[path] for path in order)
     packing = Packing(
@@ -270,8 +266,9 @@ def _parameter(where: str, leaf: Any, kind: np.dtype) -> Any:
     array = array_of(named, leaf, _ARRAYS)
     if not jnp.issubdtype(array.dtype, jnp.floating):
         raise ValueError(
-            f"Expected real floating-point parameters in params, got {array.dtype} at {where}. Convert it with "
-            "astype(float), or leave what is not trained out of params."
+            f"Expected real floating-point parameters in params, got {array.dtype} at {where}. Convert "
+            "whole numbers with astype(float), give real and imaginary parts as separate arrays, or leave what is not "
+            "trained out of params."
         )
     bad = ~np.isfinite(array.astype(kind))
     if bad.any() or array.size == 0:

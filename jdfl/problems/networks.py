@@ -214,10 +214,7 @@ def from_model(
     network, begin, outputs = opened(model, shape, init_seed)
     _check_outputs(network.name, outputs, classes, loss)
     if shared is not None:
-        patterns = checks.is_a(shared, tuple | list) and all(checks.is_a(one, str) for one in shared)
-        if not patterns and not checks.is_a(shared, str):
-            checks.refuse("shared to be a tuple of patterns", "shared", shared, 'For example shared=("encoder.*",).')
-        network = network.split(tuple(shared) if patterns else shared)
+        network = network.split(shared)
     images = taken.features.dtype == np.uint8  # standardised where they are used
     mean, deviation = _channels(taken.features) if standardise and images else (None, None)
     problem = _built(

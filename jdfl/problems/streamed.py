@@ -78,10 +78,10 @@ class Streamed(Problem):
         data = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct((size, *leaf.shape[2:]), leaf.dtype), self.data)
         w = jax.ShapeDtypeStruct((self.n,), self.dtype)
 
-        def kept(w: Array, data: Any) -> Any:
+        def residuals(w: Array, data: Any) -> Any:
             return jax.tree.leaves(jax.vjp(lambda w: jnp.sum(self.losses(w, data)), w)[1])
 
-        return sum(leaf.size * leaf.dtype.itemsize for leaf in jax.eval_shape(kept, w, data))
+        return sum(leaf.size * leaf.dtype.itemsize for leaf in jax.eval_shape(residuals, w, data))
 
     def check_data(self) -> None:
         """Refuse data and sizes of pieces that a run could not use: ValueError."""

@@ -106,7 +106,7 @@ def from_arrays(
     if not taken.classes:
         floats_fit("y", taken.targets, kind)
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "Numbers in ")  # said above, with the names of columns
+        warnings.filterwarnings("ignore", "Numbers in ")  # given above, with the names of columns
         found = _built(taken, penalty, bool(intercept), name, kind)
     derived = computed(partition, taken.held_out, bool(standardise))
     return replace(found, derived=derived, about=taken.about).declared(*public)
@@ -193,7 +193,7 @@ def taken_in(
     task, text = _task_of(targets, task)
     classes: tuple[Any, ...] = ()
     if task == "classification":
-        classes, targets = _numbered(targets)
+        classes, targets = _encode_labels(targets)
     else:
         targets = targets.astype(np.float64)
         if np.all(targets == targets[0]):
@@ -211,7 +211,7 @@ def taken_in(
         (features, targets), given, test_fraction, clients, seed, classes=bool(classes)
     )
     if classes:
-        _warn_of_rare(classes, train[1], None if held is None else held[1])
+        _warn_of_rare_labels(classes, train[1], None if held is None else held[1])
     m = _NODES if nodes is None else int(nodes)
     if clients is not None:
         m = len(np.unique(clients))
@@ -344,7 +344,7 @@ def _task_of(targets: np.ndarray, task: Task | None, name: str = "y") -> tuple[T
     )
 
 
-def _numbered(targets: np.ndarray) -> tuple[tuple[Any, ...], np.ndarray]:
+def _encode_labels(targets: np.ndarray) -> tuple[tuple[Any, ...], np.ndarray]:
     """The labels in sorted order, and the number of every example's label [N]."""
     labels, numbers = np.unique(targets, return_inverse=True)
     if not 2 <= len(labels) <= len(targets) / 2:
@@ -356,7 +356,7 @@ def _numbered(targets: np.ndarray) -> tuple[tuple[Any, ...], np.ndarray]:
     return tuple(labels.tolist()), numbers.astype(np.int64)
 
 
-def _warn_of_rare(classes: tuple[Any, ...], train: np.ndarray, test: np.ndarray | None) -> None:
+def _warn_of_rare_labels(classes: tuple[Any, ...], train: np.ndarray, test: np.ndarray | None) -> None:
     """Warn of labels that occur once, or in one of training [N] and test examples [M] alone, with their counts."""
     counts = np.bincount(train, minlength=len(classes))
     tested = counts if test is None else np.bincount(test, minlength=len(classes))

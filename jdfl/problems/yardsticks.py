@@ -250,8 +250,8 @@ def base_rate(problem: Problem) -> float:
 
 def _support(w: np.ndarray, s: int) -> np.ndarray:
     """The places of the nonzeros among the `s` entries of w [n] largest in magnitude, ascending."""
-    kept = np.argsort(-np.abs(w), kind="stable")[:s]
-    return np.sort(kept[w[kept] != 0])
+    largest = np.argsort(-np.abs(w), kind="stable")[:s]
+    return np.sort(largest[w[largest] != 0])
 
 
 def _known(problem: Problem) -> LinearModel:
@@ -298,8 +298,8 @@ class _Quadratic:
     def minimise(self, free: np.ndarray, tolerance: float, *, proven: bool = False) -> _Minimum:
         """The minimiser whose entries outside `free` are zero; a bound on what it leaves comes at no cost."""
         scale, basis = np.linalg.eigh(self.hessian[np.ix_(free, free)])
-        kept = scale > scale[-1] * len(free) * _EPS
-        scale, basis = scale[kept], basis[:, kept]
+        positive = scale > scale[-1] * len(free) * _EPS
+        scale, basis = scale[positive], basis[:, positive]
         w = np.zeros(len(self.g))
         w[free] = basis @ ((basis.T @ self.g[free]) / scale)
         w[free] -= basis @ ((basis.T @ self.at(w)[1][free]) / scale)  # what the first solution has lost to rounding
