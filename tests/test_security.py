@@ -38,7 +38,7 @@ RISKS = re.compile(  # pickles, evaluated text, YAML of any kind but by a safe l
 def test_no_code_comes_out_of_a_file() -> None:
     for path in sorted((ROOT / "jdfl").rglob("*.py")):
         found = RISKS.findall(path.read_text(encoding="utf-8"))
-        assert len(found) == (path.relative_to(ROOT).as_posix() == "jdfl/problems/cifar.py"), (path, found)
+        assert len(found) == (path.relative_to(ROOT).as_posix() == "jdfl/problems/readers.py"), (path, found)
     for text in ("import pickle", "eval(x)", "yaml.load(x)", "np.load(x, allow_pickle=True)", "run(x, shell=True)"):
         assert RISKS.search(text)
 

@@ -93,7 +93,7 @@ def _download(address: str, path: Path, pin: str, tell: Callable[[str], object])
             head = {"Accept-Encoding": "identity"} | ({"Range": f"bytes={had}-"} if had else {})
             with requests.get(address, headers=head, stream=True, timeout=_TIMEOUT) as answer:
                 answer.raise_for_status()
-                tell(f"downloading {address}" + (f", {had:,} bytes of which are there" if had else ""))
+                tell(f"downloading {address}" + (f" after {had:,} bytes" if had else ""))
                 if answer.status_code != 206:
                     file.truncate(0)
                 for piece in answer.raw.stream(_PIECE, decode_content=False):

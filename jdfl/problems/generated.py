@@ -27,8 +27,8 @@ def realsim_like(n_examples: Examples = 72_309, n_features: Count = 20_958, *, s
     """A stand-in for LIBSVM's real-sim: two classes of texts as sparse tf-idf rows of length 1 (CSR, float32).
 
     Word j of a text of class c = +-1 is drawn with probability proportional to (j + 30)^-1.05 e^(c t_j / 2), a
-    Zipf-Mandelbrot law; t_j ~ N(0, 1.6^2) for 35 % of the words, else 0. Texts have a log-normal number of words, 53.6
-    in the mean and at least one. An entry is (1 + ln tf) ln((1 + N) / df), tf the word's count in the text, df the
+    Zipf-Mandelbrot law; t_j ~ N(0, 1.6^2) for 35 % of the words, else 0. Texts have a log-normal number of words, at
+    least one and 53.6 on average. An entry is (1 + ln tf) ln((1 + N) / df), tf the word's count in the text, df the
     number of texts that have it; then rows get length 1 and columns a random order. 30.75 % of the labels are 1, and
     1 % are wrong. With real-sim's size, the default, there are about 51 nonzeros per row, and a linear SVM reaches 97 %
     on a held-out fifth.

@@ -16,7 +16,7 @@ import numpy as np
 from jax import Array, lax
 from jax.core import Tracer
 from jax.typing import ArrayLike, DTypeLike
-from scipy.sparse import hstack, issparse, vstack
+from scipy.sparse import hstack, issparse
 
 from jdfl.arrays import ops
 from jdfl.base import checks
@@ -167,9 +167,9 @@ def floats_fit(name: str, array: Any, kind: np.dtype, columns: Sequence[str] = (
 
 def _parts_fit(name: str, arrays: Sequence[Any], kind: np.dtype) -> None:
     """`floats_fit` for the arrays of all nodes, which are copied only where a number may change."""
-    if not all(np.can_cast(one.dtype, kind) for one in arrays):
-        together = (vstack if issparse(arrays[0]) else np.concatenate)(arrays)
-        floats_fit(name, together, kind, stacklevel=6)
+    stored = [one.data if issparse(one) else one for one in arrays]
+    if not all(np.can_cast(one.dtype, kind) for one in stored):
+        floats_fit(name, np.concatenate(stored), kind, stacklevel=6)
 
 
 def checked_parts(
