@@ -1,16 +1,7 @@
 """The effect of every reading of the CEPS paper's baselines.
 
-With the settings of `experiments.ceps_baselines`, rounds are within 10 of a NumPy study's in all its eight cells
-(measured, two seeds), and about as far from the paper's as the study is. The effect of other readings:
-
-- Noise in all gradients: of the ten cells at eps = 1 and 2, only the four of D-PSGD and D-PSGD-DN end. At eps = .5
-  none does, which is closest to the paper's "diverges"; with the default all end, before they have learned.
-- The rule evaluated after the noisy step instead of after the exchange: nothing ends. Noise mixed at once, with the
-  exchange after the noisy step: up to 15 rounds more or fewer.
-- An exchange of round 0's zeros counts as one: nearly everything "agrees" in round 1.
-- Uniform weights: D-PSGD and D-PSGD-DN end 5 to 15 rounds earlier, farther from the paper.
-- Momentum .9, the usual value: DFedAvgM does not end at eps = .5, and needs 146 rounds at 2 (paper 91, study 101).
-- rho = .1: DFedSAM needs 131 rounds at eps = 2 (paper 81, study 91).
+A reading changes one thing of the settings of `experiments.ceps_baselines`: the weights, momentum, rho, which gradients
+are noisy, whether a node's own row counts, and where noise enters the exchange. "study" is a NumPy study's.
 """
 
 from collections.abc import Sequence

@@ -77,8 +77,7 @@ class Cell:
 
     cases: re.Pattern[str]
     column: str
-    take: str
-    """`one`, of a single case; or `min`, `max`, `mean`, `median` or `count` of all cases that match."""
+    take: str  # `one`, of a single case; or `min`, `max`, `mean`, `median` or `count` of all cases that match
     field: str
     """`mean` is our value and `paper` the paper's, `sd` and `seeds` are those of ours, `off` is |ours - paper|, `ratio`
     ours / paper, and `apart` |ratio - 1|."""
@@ -110,30 +109,22 @@ class Cell:
 class Claim:
     """One claim. Every claim has a command; there is no other way to make one."""
 
-    paper: str
-    """The name of the file that has it."""
+    paper: str  # the name of the file that has it
     id: str
     place: str
-    quotation: str
-    """Words of the paper as they stand in its text; "" where the text is not available."""
+    quotation: str  # words of the paper as they stand in its text; "" where the text is not available
     kind: int | str
-    found: str
-    """What was found, with `{name}` where a number is."""
-    run: str
-    """The name of the experiment, or `benchmarks.NAME`."""
+    found: str  # what was found, with `{name}` where a number is
+    run: str  # the name of the experiment, or `benchmarks.NAME`
     numbers: Mapping[str, Cell]
-    holds: tuple[str, ...]
-    """Comparisons of numbers that the claim consists of."""
+    holds: tuple[str, ...]  # comparisons of numbers that the claim consists of
     quick: float | None
     """The largest relative difference of numbers in a quick run; None: its size differs, and `holds` alone is asked."""
-    small: bool
-    """Whether a quick run can show it; an attack with few runs may not."""
-    jdfl: str
-    """What jdfl does about it."""
+    small: bool  # whether a quick run can show it; an attack with few runs may not
+    jdfl: str  # what jdfl does about it
     context: str
     """Words of the paper before the quotation that name the table or figure it is about; "": the last one before it."""
-    test: str
-    """The test that fails if the claim is false, PATH::NAME, of findings of kind 1 and 2."""
+    test: str  # the test that fails if the claim is false, PATH::NAME, of findings of kind 1 and 2
 
     @property
     def name(self) -> str:

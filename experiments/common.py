@@ -43,8 +43,7 @@ class Options:
     quick: bool
     seeds: int
     out: Path
-    more: Mapping[str, Any] = field(default_factory=dict)
-    """The values of flags that only one script has."""
+    more: Mapping[str, Any] = field(default_factory=dict)  # the values of flags that only one script has
 
 
 @dataclass(frozen=True)
@@ -67,11 +66,9 @@ class Row:
 
 
 class Made(NamedTuple):
-    tables: Mapping[str, Sequence[Row]]
-    """Rows by the title under which they are printed."""
+    tables: Mapping[str, Sequence[Row]]  # Rows by the title under which they are printed
     figure: Figure | None = None
-    hidden: Sequence[Row] = ()
-    """Rows that are written and not printed."""
+    hidden: Sequence[Row] = ()  # Rows that are written and not printed
 
 
 def experiment(

@@ -41,11 +41,9 @@ class Column:
     """A column of a table of a page."""
 
     head: str
-    case: str
-    """The case, with `{row}` where the row's head stands."""
+    case: str  # the case, with `{row}` where the row's head stands
     column: str
-    show: str
-    """A format of `Value`: `paper`, `ci`, `both` or one of Python's."""
+    show: str  # a format of `Value`: `paper`, `ci`, `both` or one of Python's
 
 
 @dataclass(frozen=True)
@@ -57,10 +55,8 @@ class Table:
     head: str
     rows: tuple[str, ...]
     columns: tuple[Column, ...]
-    lowest: bool = False
-    """Whether the lowest number of every column is bold."""
-    published: str = ""
-    """The head of a first row with the paper's numbers, where these are the same for all rows."""
+    lowest: bool = False  # whether the lowest number of every column is bold
+    published: str = ""  # the head of a first row with the paper's numbers, where these are the same for all rows
 
 
 @dataclass(frozen=True)
@@ -72,10 +68,8 @@ class Paper:
     title: str
     claims: tuple[Claim, ...]
     tables: tuple[Table, ...]
-    artefacts: Mapping[str, str]
-    """Its tables and figures with results, and the experiment of each."""
-    experiments: Mapping[str, tuple[str, ...]]
-    """The same, with further experiments on the same table or figure."""
+    artefacts: Mapping[str, str]  # its tables and figures with results, and the experiment of each
+    experiments: Mapping[str, tuple[str, ...]]  # the same, with further experiments on the same table or figure
 
     @property
     def missing(self) -> dict[str, str]:

@@ -17,7 +17,6 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from rich import print as say
 
 import jdfl
 from experiments.common import Made, Options, Row, bars, experiment, row
@@ -68,11 +67,9 @@ def collect(splits: Sequence[str], seeds: int, *, quick: bool) -> list[Row]:
         for name in METHODS:
             found = [measured(name, task, seed) for seed in range(seeds)]
             case = f"{task.title}: {name}"
-            mine = [row(case, column, None, [one[column] for one in found]) for column in METRICS]
-            rows += mine
+            rows += [row(case, column, None, [one[column] for one in found]) for column in METRICS]
             if split == "one label" and not quick and task.data == "mnist" and STUDY[name] is not None:
                 rows.append(row(case, "global, study", STUDY[name], [one["global"] for one in found]))
-            say(f"{case}: " + ", ".join(f"{one.column} {one.mean:.1f}" for one in mine))
     return rows
 
 

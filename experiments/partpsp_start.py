@@ -15,7 +15,6 @@ from dataclasses import replace
 
 import jax.numpy as jnp
 from jax import Array
-from rich import print as say
 
 import jdfl
 from experiments.common import Made, Options, Row, bars, experiment, row
@@ -82,7 +81,6 @@ def compare(
         rows += [
             row(f"{task.title}, {name}: trained - random", level(b), None, paired(found, level(b))) for b in levels
         ]
-        say(*(f"{one.case}, {one.column}: {one.mean:.1f}\n" for one in rows if f", {name}: " in one.case))
     return rows
 
 

@@ -73,11 +73,6 @@ def comparable(task: Task) -> bool:
     return task.data == "mnist" and task.examples is None and task.order == "drawn"
 
 
-def told(one: Row, case: str) -> bool:
-    """Whether a row belongs to the case, and is not the study's copy of it."""
-    return one.case == case and "study" not in one.column
-
-
 def table(model: str, task: Task, nets: Sequence[str], seeds: int) -> list[Row]:
     rows = []
     for net in nets:
@@ -88,7 +83,6 @@ def table(model: str, task: Task, nets: Sequence[str], seeds: int) -> list[Row]:
                 rows.append(row(case, level(b), ACCURACY[cell], values))
                 if cell in STUDY and comparable(task):
                     rows.append(row(case, f"{level(b)}, study", STUDY[cell], values))
-            say(f"{case}: " + ", ".join(f"{one.column} {one.mean:.1f}" for one in rows[-8:] if told(one, case)))
     return rows
 
 
@@ -107,7 +101,6 @@ def without_messages(task: Task, seeds: int) -> list[Row]:
         rows.append(row(f"{task.title}: {case}", "NoDP", None, values))
         if comparable(task) and not frozen:
             rows.append(row(f"{task.title}: {case}", "NoDP, study", STUDY_ALONE, values))
-        say(f"{task.title}: {case}: {rows[-1].mean:.1f}")
     return rows
 
 

@@ -16,7 +16,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
-from rich import print as say
 
 import jdfl
 from experiments.common import Made, Options, Row, bars, experiment, row
@@ -82,7 +81,6 @@ def collect(model: str, task: Task, nets: Sequence[str], seeds: int) -> list[Row
                 if source != REAL:
                     below.append(row(case, f"{source}: S too small, % of rounds", None, list(map(too_small, results))))
             rows += below
-            say(f"{case}: " + ", ".join(f"{one.column} {one.mean:.1f}" for one in rows if one.case == case))
     return rows
 
 

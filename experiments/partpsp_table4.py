@@ -16,7 +16,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import jax.numpy as jnp
-from rich import print as say
 
 import jdfl
 from experiments.common import Made, Options, Row, bars, experiment, row
@@ -81,7 +80,6 @@ def collect(model: str, task: Task, nets: Sequence[str], rounds: int, seeds: int
                 rows.append(row(case, "ratio, compute", None, over(compute, first_compute)))
             else:
                 rows += [row(case, "both, s", paper, both), row(case, "both / SGP", ratio, over(both, first))]
-        say(*(f"{one.case}, {one.column}: {one.mean:.4g}\n" for one in rows if f", {net}:" in one.case))
     return rows
 
 

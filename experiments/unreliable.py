@@ -12,13 +12,11 @@ Time: gradients take Pareto times, some nodes are permanently slow, messages tak
 round waits for all neighbours, or (for methods that accept any row weights) for the first half to respond. The table
 has the same objective after equal simulated seconds; a node that has finished its rounds keeps its value.
 
-Methods that refuse such networks have no row and are named below the tables: those that build on every earlier message,
-and FedAvg, whose clients have no neighbours.
+Methods that refuse such networks have no row: those that build on every earlier message, and FedAvg, whose clients have
+no neighbours.
 """
 
-import warnings
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -28,7 +26,6 @@ import jdfl
 from experiments.ceps_stragglers import Size
 from experiments.common import Made, Options, Row, bars, experiment, row
 from experiments.fair_comparison import nodes_objective
-from jdfl import algorithms
 from jdfl import network as nw
 
 BURST = 10.0  # rounds
@@ -59,21 +56,6 @@ def methods(problem: jdfl.problems.Problem, s: int) -> dict[str, Any]:
         "PartPSP": jdfl.PartPSP(lr_shared=lr, gradients=jdfl.Gradients()),
         "LocalOnly": jdfl.LocalOnly(lr=lr),
     }
-
-
-def refused(problem: jdfl.problems.Problem, network: Any) -> list[str]:
-    """The names of all registered algorithms that refuse a network."""
-    found = []
-    for name, kind in algorithms.REGISTRY.items():
-        algorithm = replace(kind(), lr=1e-6) if hasattr(kind, "lr") else kind()
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of settings that are not those of any run
-            try:
-                algorithm.check(problem, network)
-            except ValueError as error:
-                if "network" in str(error):
-                    found.append(name)
-    return found
 
 
 def base(size: Size) -> Any:
@@ -164,7 +146,6 @@ def main(chosen: Options) -> Made:
     names = ("CEPS", "SGP") if chosen.quick else tuple(methods(problem, size.s))
     rows = losses(size, names, chosen.seeds)
     timed = at_seconds(times(size, names, chosen.seeds))
-    print("Networks with message loss are refused by:", ", ".join(refused(problem, nw.link_loss(base(size), 0.1))))
     tables = {"Objective of the nodes' own models under message loss": rows, "The same at equal simulated time": timed}
     return Made(
         tables, bars(rows, list(dict.fromkeys(one.column for one in rows)), "objective of the nodes' own models")

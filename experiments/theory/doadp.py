@@ -59,36 +59,21 @@ def spectrum(W: np.ndarray) -> tuple[float, float]:
 class Convergence:
     """The constants and settings of Theorem 2 and Corollary 1; None for what is unknown."""
 
-    n: int
-    """The number of nodes."""
-    d: int
-    """The number of parameters."""
-    steps: int
-    """T, the number of rounds."""
-    p: float
-    """Probability that a node is active in a round."""
-    share: float
-    """k / d, the fraction of its entries that an active node sends."""
-    rho: float
-    """Spectral gap of W."""
-    phi: float
-    """||I - W||_2."""
-    alpha: float
-    """Step size of the gradients."""
-    gamma: float
-    """Step size towards the neighbours' copies."""
-    beta: float
-    """Momentum."""
-    smoothness: float | None
-    """L, the Lipschitz constant of the gradients."""
-    longest: float | None
-    """G, which bounds the norm of a stochastic gradient."""
-    variance: float | None
-    """varsigma^2, which bounds the variance of a stochastic gradient."""
-    sigma: float | None
-    """Standard deviation of the noise per entry."""
-    gap: float | None
-    """f(x_0) - f*."""
+    n: int  # the number of nodes
+    d: int  # the number of parameters
+    steps: int  # T, the number of rounds
+    p: float  # probability that a node is active in a round
+    share: float  # k / d, the fraction of its entries that an active node sends
+    rho: float  # spectral gap of W
+    phi: float  # ||I - W||_2
+    alpha: float  # step size of the gradients
+    gamma: float  # step size towards the neighbours' copies
+    beta: float  # momentum
+    smoothness: float | None  # L, the Lipschitz constant of the gradients
+    longest: float | None  # G, which bounds the norm of a stochastic gradient
+    variance: float | None  # varsigma^2, which bounds the variance of a stochastic gradient
+    sigma: float | None  # standard deviation of the noise per entry
+    gap: float | None  # f(x_0) - f*
 
     @property
     def most(self) -> float | None:

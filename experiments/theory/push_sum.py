@@ -115,42 +115,24 @@ def theorem_1(b: float, gamma_n: float, rounds: int, failure: float | None = Non
 class Convergence:
     """The constants and settings of Theorem 2; None for what is unknown."""
 
-    rounds: int
-    """T, the number of rounds."""
-    d_s: int
-    """The number of shared parameters."""
-    gamma_s: float
-    """Step size of the shared parameters."""
-    gamma_l: float
-    """Step size of the local parameters."""
-    gamma_n: float
-    """Noise rate."""
-    b: float | None
-    """Privacy parameter; None: there is no noise."""
-    C: float
-    """The constant of (39)."""
-    q: float
-    """The contraction of (39), in (0, 1)."""
-    L_s: float | None
-    """Lipschitz constant of the shared gradients in the shared parameters."""
-    L_sc: float | None
-    """Lipschitz constant between a shared gradient and a clipped one."""
-    L_l: float | None
-    """Lipschitz constant of the local gradients in the local parameters."""
-    L_ls: float | None
-    """Lipschitz constant of the local gradients in the shared parameters."""
-    sigma_s: float | None
-    """Standard deviation of a clipped stochastic shared gradient."""
-    sigma_l: float | None
-    """Standard deviation of a stochastic local gradient."""
-    sigma_g: float | None
-    """Largest distance of a node's clipped gradient from that of all nodes, on average."""
-    S: float | None
-    """Largest sensitivity of a round."""
-    gap: float | None
-    """F(0) - F*."""
-    start: float
-    """The mean over nodes of ||s_i(0)||^2."""
+    rounds: int  # T, the number of rounds
+    d_s: int  # the number of shared parameters
+    gamma_s: float  # step size of the shared parameters
+    gamma_l: float  # step size of the local parameters
+    gamma_n: float  # noise rate
+    b: float | None  # privacy parameter; None: there is no noise
+    C: float  # the constant of (39)
+    q: float  # the contraction of (39), in (0, 1)
+    L_s: float | None  # Lipschitz constant of the shared gradients in the shared parameters
+    L_sc: float | None  # Lipschitz constant between a shared gradient and a clipped one
+    L_l: float | None  # Lipschitz constant of the local gradients in the local parameters
+    L_ls: float | None  # Lipschitz constant of the local gradients in the shared parameters
+    sigma_s: float | None  # standard deviation of a clipped stochastic shared gradient
+    sigma_l: float | None  # standard deviation of a stochastic local gradient
+    sigma_g: float | None  # largest distance of a node's clipped gradient from that of all nodes, on average
+    S: float | None  # largest sensitivity of a round
+    gap: float | None  # F(0) - F*
+    start: float  # the mean over nodes of ||s_i(0)||^2
 
     @property
     def A(self) -> float | None:
