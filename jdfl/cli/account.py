@@ -159,21 +159,21 @@ def account(config: RunConfig, options: Options, given: list[str]) -> int:
     """Account and print; returns the exit status. `given` has the names of the flags on the command line."""
     _check(config, options, given)
     if options.ledger is not None or options.new_ledger is not None:
-        told, text = _ledger(options)
+        values, text = _ledger(options)
     elif options.releases is not None:
-        told = _releases(options)
-        text = "".join(f"{name}: {value}\n" for name, value in told.items() if value is not None)
+        values = _releases(options)
+        text = "".join(f"{name}: {value}\n" for name, value in values.items() if value is not None)
     else:
         find = _observed if options.observer is not None else _planned if options.run is None else _finished
         found = find(config, options)
-        told, text = found.as_dict(), found.statement()
+        values, text = found.as_dict(), found.statement()
         if find is _planned and (book := ledger_of(config)) is not None:  # refused here as it would be there
             spent = book.check(intended(config, build(config), [run_key_of(config, config.seed or 0, noisy=True)]))
             now = book.standing()
-            told |= {"data_ledger": now.as_dict() | {"with_this_run": spent}}
+            values |= {"data_ledger": now.as_dict() | {"with_this_run": spent}}
             text += f"- ledger: {now.statement().removesuffix('.')}; "
             text += f"with this run it would be ({upper(spent)}, {now.delta:g})\n"
-    print(json.dumps(told, indent=2, allow_nan=False) if options.json else text, end="\n" if options.json else "")
+    print(json.dumps(values, indent=2, allow_nan=False) if options.json else text, end="\n" if options.json else "")
     return 0
 
 

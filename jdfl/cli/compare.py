@@ -173,7 +173,8 @@ def _settings(folder: Path) -> str:
 def _shown(found: Comparison, folder: Path, options: Working) -> int:
     """Show a comparison; returns the exit status."""
     if options.json:
-        print(json.dumps({"folder": str(folder), **told(found)}, indent=2, allow_nan=False))
+        content = {"folder": str(folder), **_content(found), "at_other_budgets": list(map(_content, found.views))}
+        print(json.dumps(content, indent=2, allow_nan=False))
     else:
         print(folder if options.quiet else f"{wrapped(found.table())}\nfolder: {folder}")
     status = 3 if any(how.failure and how.short is None for how in found.tuned.values()) else 0
@@ -185,12 +186,8 @@ def _shown(found: Comparison, folder: Path, options: Working) -> int:
     return status
 
 
-def told(found: Comparison) -> dict[str, Any]:
+def _content(found: Comparison) -> dict[str, Any]:
     """A comparison as plain data for JSON; numbers that are not finite become None."""
-    return {**_told(found), "at_other_budgets": [_told(one) for one in found.views]}
-
-
-def _told(found: Comparison) -> dict[str, Any]:
     at = found.at("round", math.inf) if found.by == "stop" else found.at(found.by)
     return {
         "title": found.setting,

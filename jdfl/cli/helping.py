@@ -80,7 +80,7 @@ def _owned(flag: Flag, choices: Iterable[Flag]) -> bool:
 
 def _full(flag: Flag, width: int) -> Iterator[str]:
     """A flag in full; if it chooses a kind, with a line about every kind."""
-    yield from _wrapped(f"{_head(flag, whole=True)} {_default(flag)}".rstrip(), width, 2)
+    yield from _wrapped(f"{_head(flag, full=True)} {_default(flag)}".rstrip(), width, 2)
     yield from _wrapped(flag.about, width, 6)
     left = max(map(len, flag.kinds), default=0) + 10
     for name, kind in flag.kinds.items():
@@ -110,14 +110,14 @@ def _kind(flag: Flag, listed: Sequence[Flag], width: int) -> Iterator[str]:
             yield from _full(one, width)
 
 
-def _head(flag: Flag, whole: bool = False) -> str:
+def _head(flag: Flag, full: bool = False) -> str:
     """The flag and what follows it."""
     if flag.positional:
         return flag.name.upper()
     if not flag.types:
-        return " ".join(flag.names) if whole or flag.default is True else f"--{flag.name}"
+        return " ".join(flag.names) if full or flag.default is True else f"--{flag.name}"
     value = flag.value
-    if not whole and len(value) > _LONGEST_VALUE:
+    if not full and len(value) > _LONGEST_VALUE:
         value = "WORD ..." if flag.several else "WORD"
     return f"--{flag.name} {value}"
 

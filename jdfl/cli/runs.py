@@ -106,7 +106,7 @@ def run(config: RunConfig, options: Options) -> int:
         remedy = "keep it secret, and keep it: resuming the run needs it"
         print(f"jdfl: new key in {config.key_file}: {remedy}", file=sys.stderr)
     session = Session(config, options)
-    told: list[dict[str, Any]] = []
+    summaries: list[dict[str, Any]] = []
     status = 0
     keys = {seed: session.key(seed) for seed in range(first, first + options.repeats)}
     with Room(session.ledger) as room:
@@ -118,14 +118,14 @@ def run(config: RunConfig, options: Options) -> int:
             own = None if config.seed is None and config.key_file is None else seed
             around = options.folder or options.out
             result, one = session.run(folder, around, key=key, seed=own, label=label, new=True)
-            told += [] if one is None else [one]
+            summaries += [] if one is None else [one]
             status = max(status, status_of(result))
             if result.ending in CUTS:
                 break
-    if len(told) > 1 and not (options.json or options.quiet):
-        print(spread_text(told), end="")
-    if options.json and told:
-        print(json.dumps(told[0] if options.repeats == 1 else told, indent=2, allow_nan=False, default=str))
+    if len(summaries) > 1 and not (options.json or options.quiet):
+        print(spread_text(summaries), end="")
+    if options.json and summaries:
+        print(json.dumps(summaries[0] if options.repeats == 1 else summaries, indent=2, allow_nan=False, default=str))
     return status
 
 
@@ -150,10 +150,11 @@ def _again(folder: Path, config: RunConfig, options: Options) -> int:
             f"Expected the settings of the run in --folder {folder}, got other ones of {', '.join(changed)}. Leave "
             f"them as they were, name another folder, or change the run: jdfl resume {folder}."
         )
-    told = read_run(folder).summary if (folder / manifest.NAME).is_file() else {}
-    if told and told["ending"] not in CUTS:
-        print(json.dumps(told, indent=2, allow_nan=False) if options.json else f"{folder} has ended: {told['reason']}")
-        return STATUSES.get(told["ending"], 0)
+    summary = read_run(folder).summary if (folder / manifest.NAME).is_file() else {}
+    if summary and summary["ending"] not in CUTS:
+        ended = f"{folder} has ended: {summary['reason']}"
+        print(json.dumps(summary, indent=2, allow_nan=False) if options.json else ended)
+        return STATUSES.get(summary["ending"], 0)
     running = {one.name: getattr(options, one.name) for one in dataclasses.fields(Running)}
     return resume(folder, config, Resuming(**running))
 
@@ -165,8 +166,8 @@ def resume(folder: Path, config: RunConfig, options: Resuming) -> int:
         raise ValueError(
             f"Expected a run that can be continued, got {folder}, which {BAD[done['ending']]}: {done.get('reason')}."
         )
-    kept = snapshots.newest(folder / SNAPSHOTS) is not None
-    if done and not kept:
+    resumable = snapshots.newest(folder / SNAPSHOTS) is not None
+    if done and not resumable:
         raise FileNotFoundError(f"Expected checkpoints of the finished run {folder}, found none.")
     if not done:
         _check_end(folder, config)
@@ -177,7 +178,7 @@ def resume(folder: Path, config: RunConfig, options: Resuming) -> int:
         )
     session = Session(config, options)
     before = None
-    if kept:
+    if resumable:
         before = read_checkpoint(folder, session.algorithm, session.problem, session.network)
         if not done and before.ending == "stop rule":  # it was killed while its end was written
             before = dataclasses.replace(before, over=True)
@@ -196,9 +197,9 @@ def resume(folder: Path, config: RunConfig, options: Resuming) -> int:
             f"{', '.join(changed)}. Leave them as they were, or begin another run: jdfl run --config."
         )
     own = folder if processes.leads() else None
-    result, told = session.run(own, folder.parent, key=session.recorded_key(folder), resume=before)
-    if options.json and told is not None:
-        print(json.dumps(told, indent=2, allow_nan=False, default=str))
+    result, summary = session.run(own, folder.parent, key=session.recorded_key(folder), resume=before)
+    if options.json and summary is not None:
+        print(json.dumps(summary, indent=2, allow_nan=False, default=str))
     return status_of(result)
 
 

@@ -87,7 +87,7 @@ def load() -> Node:
     return found
 
 
-def kinds_of(node: Node, families: Node) -> dict[str, Node]:
+def _kinds_of(node: Node, families: Node) -> dict[str, Node]:
     """The kinds that a flag chooses from, and "none" if it may be left out."""
     found = families.get(node.get("family", ""), {})
     if "only" in node:
@@ -120,13 +120,13 @@ def _flags(
             inner.append(_flags(node["nodes"], families, words, value or {}, before, f"{place}."))
             continue
         more: Node = {one: node[one] for one in _SAME if one in node}
-        if kinds := kinds_of(node, families):
+        if kinds := _kinds_of(node, families):
             more |= {"kinds": kinds, "choices": tuple(kinds)}
             if node.get("open"):
                 value = None
             else:
                 place += ".kind"
-                typed = given(words, name)
+                typed = _given(words, name)
                 chosen = value["kind"] if value else "none" if "none" in kinds else None
                 if typed in kinds and typed != chosen:
                     chosen, value = typed, {}
@@ -141,7 +141,7 @@ def _flags(
         yield from one
 
 
-def given(words: Sequence[str], name: str) -> str | None:
+def _given(words: Sequence[str], name: str) -> str | None:
     """The value of the last `--name value` or `--name=value`."""
     found = None
     for i, word in enumerate(words):
@@ -176,7 +176,7 @@ def parsed(command: Node, families: Node, find: Callable[[], Callable[..., int]]
             got = words[0] if words else "nothing"
             raise ValueError(f"Expected the folder of a run after `{command['prog']}`, got {got!r}.")
     known = {node["name"] for part in command["nodes"] for node in part["nodes"]}
-    file, run = (given(words, name) if name in known else None for name in ("config", "run"))
+    file, run = (_given(words, name) if name in known else None for name in ("config", "run"))
     place = folder if run is None else Path(run)
     started: Node | None = None
     start: Node = {}
@@ -191,7 +191,7 @@ def parsed(command: Node, families: Node, find: Callable[[], Callable[..., int]]
 
         print(help_text(command, listed, words), end="")
         raise SystemExit(0)
-    typed = read(words, listed, prog_of(command))
+    typed = _read(words, listed, prog_of(command))
     from jdfl.cli import flags
 
     function = find()
@@ -210,7 +210,7 @@ def _with_dashes(word: str) -> str:
     return f"{name.replace('_', '-')}{equals}{value}" if word.startswith("--") else word
 
 
-def read(words: Sequence[str], listed: Sequence[Flag], prog: str) -> Given:
+def _read(words: Sequence[str], listed: Sequence[Flag], prog: str) -> Given:
     """Every flag that is given, the last time if it is given twice, with its words.
 
     ValueError for a flag that the command does not have, for a word that a flag does not take, and for a missing one.
@@ -228,7 +228,7 @@ def read(words: Sequence[str], listed: Sequence[Flag], prog: str) -> Given:
             continue
         name, equals, value = word.partition("=")
         if name not in known:
-            raise ValueError(unknown(name, listed, prog))
+            raise ValueError(_unknown(name, listed, prog))
         flag, end = known[name], i
         most = 0 if equals or not flag.types else len(words) if flag.several else 1
         while end < min(i + most, len(words)) and not _FLAG.match(words[end]):
@@ -266,9 +266,9 @@ def _required(node: Node) -> bool:
     return "nodes" not in node and "default" not in node
 
 
-def unknown(name: str, listed: Sequence[Flag], prog: str) -> str:
+def _unknown(name: str, listed: Sequence[Flag], prog: str) -> str:
     """The message about a flag that is not there: of another kind, or mistyped."""
-    given = name.removeprefix("--")
+    typed = name.removeprefix("--")
     here = [flag.name for flag in listed if not flag.positional]
     there: dict[str, list[str]] = {}  # flags of kinds that are not chosen, each with the kinds that have it
     for flag in listed:
@@ -276,7 +276,7 @@ def unknown(name: str, listed: Sequence[Flag], prog: str) -> str:
             for one in node.get("nodes", ()):
                 there.setdefault(f"{flag.name}.{one['name'].replace('_', '-')}", []).append(kind)
     there = {path: kinds for path, kinds in there.items() if path not in here}
-    meant = given if given in there else closest_flag(given, here, list(there))
+    meant = typed if typed in there else _closest_flag(typed, [*here, *there])
     if meant is None:
         return f"Unknown flag {name} of {prog}. See {prog} --help."
     if meant in here:
@@ -284,28 +284,21 @@ def unknown(name: str, listed: Sequence[Flag], prog: str) -> str:
     kinds = there[meant]
     more = f" and {len(kinds) - _NAMED} more" if len(kinds) > _NAMED else ""
     owner = f"--{meant.rpartition('.')[0]} {', '.join(kinds[:_NAMED])}{more}"
-    if meant == given:
+    if meant == typed:
         return f"Expected {name} with {owner} only, got it without. See {prog} {name.rpartition('.')[0]} --help."
     return f"Unknown flag {name} of {prog}. Did you mean --{meant}, a flag of {owner}?"
 
 
-def closest_flag(name: str, here: Sequence[str], there: Sequence[str]) -> str | None:
+def _closest_flag(name: str, known: Sequence[str]) -> str | None:
     """The flag that was probably meant, without its dashes; None where no flag is close.
 
-    First flags of the same name but for dashes, then those that end alike or in another library's word for it, the
-    outermost first, then similar spellings; each first among the flags that are `here`.
+    First one that ends alike, or in another library's word for it: next to the mistyped one, or else the outermost.
+    Then one of a similar spelling.
     """
     above, _, last = name.rpartition(".")
-    beside = [[flag for flag in flags if flag.rpartition(".")[0] == above] for flags in (here, there)]
-    words = [suggest.plain(one) for one in (last, *suggest.meanings(last))]
-    for flags, same in zip((here, there), beside):
-        found = [flag for flag in flags if suggest.plain(flag) == suggest.plain(name)]
-        for place in (same, sorted(flags, key=lambda flag: flag.count("."))):
-            found += [flag for word in words for flag in place if suggest.plain(flag.rpartition(".")[2]) == word]
-        if found:
-            return found[0]
-    for same in beside:
-        ends = {flag.rpartition(".")[2]: flag for flag in same}
+    beside = [flag for flag in known if flag.rpartition(".")[0] == above]
+    for flags in (beside, sorted(known, key=lambda flag: flag.count("."))):
+        ends = {flag.rpartition(".")[2]: flag for flag in reversed(flags)}
         if (closest := suggest.closest(last, ends)) is not None:
             return ends[closest]
-    return suggest.closest(name, here) or suggest.closest(name, there)
+    return suggest.closest(name, known)

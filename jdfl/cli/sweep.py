@@ -211,18 +211,18 @@ def _show(study: Study, table: pd.DataFrame, options: Engines) -> None:
     write(study.folder / "table.md", "".join(f"{line}\n" for line in lines))
     write_page(study.folder / "report.html", study.config, table, measured, heads, rows, spent, left)
     if options.json:
-        told: dict[str, Any] = {"folder": str(study.folder), "by": by}
-        told["points"] = [{str(name): _plain(one) for name, one in row.items()} for row in ranked.to_dict("records")]
-        told["together"] = None if sum_of_all is None else sum_of_all.as_dict()
-        told["ledger"] = None if standing is None else standing.as_dict()
-        print(json.dumps(told, indent=2, allow_nan=False))
+        content: dict[str, Any] = {"folder": str(study.folder), "by": by}
+        content["points"] = [{str(name): _plain(one) for name, one in row.items()} for row in ranked.to_dict("records")]
+        content["together"] = None if sum_of_all is None else sum_of_all.as_dict()
+        content["ledger"] = None if standing is None else standing.as_dict()
+        print(json.dumps(content, indent=2, allow_nan=False))
     elif options.quiet:
         print(study.folder)
     else:
         few = [name for name in measured if name in (by, "rounds", "bytes")]
         heads, best = _cells(ranked.head(_SHOWN), fields, few)
-        said = [f"The best {len(best)} of {len(rows)} points by {by}, means over seeds.", *([spent] if spent else [])]
-        shown = fitted(Grid(heads, [list(map(Cell, row)) for row in best], said), 1 + len(fields))
+        notes = [f"The best {len(best)} of {len(rows)} points by {by}, means over seeds.", *([spent] if spent else [])]
+        shown = fitted(Grid(heads, [list(map(Cell, row)) for row in best], notes), 1 + len(fields))
         print(wrapped(write_text(shown, "text")), end="")
         print(f"table:  {study.folder / 'results.parquet'}\npage:   {study.folder / 'report.html'}")
 

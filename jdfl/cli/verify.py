@@ -77,7 +77,9 @@ def verify(folder: Path, config: RunConfig, options: Options) -> int:
     again = _made_again(folder, config, options, rounds)
     for line in _changed(folder, again):
         print(f"changed: {line}")
-    different = _missing(before, again, rounds) or _different(before, again.history)
+    both = sorted(set(before["round"]) & set(again.history["round"]))
+    tables = [table.astype(float).set_index("round").loc[both] for table in (before, again.history)]
+    different = _missing(before, again, rounds) or _first(*tables)
     if different:
         print(f"NOT the same: {different}")
     if different or damaged:
@@ -151,8 +153,8 @@ def _changed(folder: Path, again: Result) -> list[str]:
     file = folder / "provenance.json"
     if not file.is_file():
         return []
-    told = flags.read_json(file)
-    parts: list[Any] = [told.get(name) for name in ("versions", "settings")]
+    recorded = flags.read_json(file)
+    parts: list[Any] = [recorded.get(name) for name in ("versions", "settings")]
     if not all(checks.is_a(one, dict) and all(isinstance(text, str) for text in one.values()) for one in parts):
         raise ValueError(f"Expected versions and settings as texts by name in {file}, got others. It is damaged.")
     versions, settings = again.provenance.differences(Provenance(*parts))
@@ -171,20 +173,6 @@ def _missing(before: pd.DataFrame, again: Result, rounds: int) -> str:
     return f"of round {alone[0]} there was {was}, now there is {now}"
 
 
-def _different(before: pd.DataFrame, again: pd.DataFrame) -> str:
-    """The first number that is not the same, in words; nothing if all are."""
-    both = sorted(set(before["round"]) & set(again["round"]))
-    old, new = (table.astype(float).set_index("round").loc[both] for table in (before, again))
-    if list(old.columns) != list(new.columns):
-        return f"recorded were {', '.join(old.columns)}, now {', '.join(new.columns)}"
-    unequal = np.argwhere(~((old.to_numpy() == new.to_numpy()) | (old.isna().to_numpy() & new.isna().to_numpy())))
-    if not len(unequal):
-        return ""
-    row, column = unequal[0]
-    was, now = (float(table.to_numpy()[row, column]) for table in (old, new))
-    return f"{old.columns[column]} after round {both[row]:g} was {was!r}, is {now!r}"
-
-
 def _of_study(folder: Path) -> Iterator[str]:
     """The first difference of every finished group from when it is made again; empty where all is the same."""
     config = from_yaml(flags.read(str(folder / "study.yaml")), StudyConfig)
@@ -192,7 +180,7 @@ def _of_study(folder: Path) -> Iterator[str]:
     for i, group in enumerate(study.groups):
         if (place := jobs.find(group.name)) is not None:
             pairs = zip((RUNS, CURVES), run_group(group, jobs.token))
-            found = (_first(pd.read_parquet(place / name), now) for name, now in pairs)
+            found = (_first(_compared(pd.read_parquet(place / name)), _compared(now)) for name, now in pairs)
             yield next((f"group {i}: {one}" for one in found if one), "")
 
 
@@ -206,19 +194,24 @@ def _of_comparison(folder: Path) -> Iterator[str]:
         found = list[str]()
         for was, now in zip(runs, experiment.remade(before, label) if runs else (), strict=True):
             same = np.array_equal(was.params, now.params, equal_nan=True)
-            found.append(_first(was.history, now.history))
+            found.append(_first(_compared(was.history), _compared(now.history)))
             found.append("" if same else f"the parameters of seed {now.labels['seed']}")
         if runs:
             yield next((f"{label}: {one}" for one in found if one), "")
 
 
+def _compared(table: pd.DataFrame) -> pd.DataFrame:
+    return writable(table).drop(columns=_FREE, errors="ignore")
+
+
 def _first(was: pd.DataFrame, now: pd.DataFrame) -> str:
     """The first number that is not the same, in words; empty if all are."""
-    was, now = (writable(table).drop(columns=_FREE, errors="ignore") for table in (was, now))
     if list(was.columns) != list(now.columns) or len(was) != len(now):
-        return f"{len(was)} rows of {', '.join(was.columns)} are {len(now)} of {', '.join(now.columns)}"
-    for name in was.columns:
-        for row, (one, other) in enumerate(zip(was[name].tolist(), now[name].tolist())):
+        before, after = (f"{', '.join(table.columns)} in {len(table)} rows" for table in (was, now))
+        return f"recorded were {before}, now {after}"
+    for place, row, again in zip(was.index, was.to_dict("records"), now.to_dict("records")):
+        for name, one in row.items():
+            other = again[name]
             if one != other and not (one != one and other != other):
-                return f"{name} in row {row} was {one!r}, is {other!r}"
+                return f"{name} in {was.index.name or 'row'} {place:g} was {one!r}, is {other!r}"
     return ""

@@ -67,15 +67,15 @@ def _edges(path: Path) -> list[tuple[Any, ...]]:
     edges: list[tuple[Any, ...]] = []
     for number, line in enumerate(path.read_text(encoding="utf-8", errors="replace").splitlines(), start=1):
         words = line.partition("#")[0].replace(",", " ").split()
-        whole = [word.removeprefix("-").isdecimal() for word in words]
+        numbers = [word.removeprefix("-").isdecimal() for word in words]
         if not words:
             continue
-        if len(words) != 2 or any(whole) != all(whole) or (edges and all(whole) != isinstance(edges[0][0], int)):
+        if len(words) != 2 or any(numbers) != all(numbers) or (edges and all(numbers) != isinstance(edges[0][0], int)):
             raise ValueError(
                 f"Expected two whole numbers or two names `u v` in {path}, line {number}, as in the lines before, got "
                 f"{line.strip()[:80]!r}."
             )
-        edges.append(tuple(map(int, words)) if all(whole) else tuple(words))
+        edges.append(tuple(map(int, words)) if all(numbers) else tuple(words))
     return edges
 
 

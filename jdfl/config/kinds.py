@@ -135,8 +135,8 @@ def _installed(
                 found[entry.name] = source, by
                 continue
         except Exception as error:
-            said = f"{type(error).__name__}: {checks.said(error)}"
-            problem = f", which cannot be used and is left out: {said}. Update or uninstall the package."
+            why = f"{type(error).__name__}: {checks.said(error)}"
+            problem = f", which cannot be used and is left out: {why}. Update or uninstall the package."
         what = f"The package {by} adds the kind {entry.name!r} to jdfl.{name} ({entry.value})"
         warnings.warn(f"{what}{problem}", RuntimeWarning, stacklevel=2)
     return found
@@ -220,11 +220,11 @@ def _flat(inner: type[Kind], annotation: Any, default: Any) -> tuple[list[tuple[
 
 def _written(annotation: Any, default: Any) -> tuple[Any, Any, As] | None:
     """The type and default of a setting as it is written, and how it is built; None if only Python can express it."""
-    told, all_options = marks(annotation), options_of(annotation)
-    how = next((mark for mark in told if isinstance(mark, As)), As())
+    marked, all_options = marks(annotation), options_of(annotation)
+    how = next((mark for mark in marked if isinstance(mark, As)), As())
     options, optional = [one for one in all_options if one is not NoneType], NoneType in all_options
-    family = next((mark for mark in told if isinstance(mark, Family)), None)
-    narrowed = [mark for mark in told if isinstance(mark, type)]  # Annotated[Network, Static]
+    family = next((mark for mark in marked if isinstance(mark, Family)), None)
+    narrowed = [mark for mark in marked if isinstance(mark, type)]  # Annotated[Network, Static]
     family = family or next((FAMILIES[option] for option in (*narrowed, *options) if option in FAMILIES), None)
     nested: Any = next((option for option in options if dataclasses.is_dataclass(option)), None)
     if default is MISSING and family is not None and family.default is not None:

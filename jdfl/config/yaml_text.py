@@ -188,8 +188,8 @@ def _value(annotation: Any, data: Any, where: str, default: Any = None) -> Any:
     origin, options = get_origin(annotation), get_args(annotation)
     if origin is Literal:
         if not any(data == option and type(data) is type(option) for option in options):
-            told = _refusal(f"one of {', '.join(map(repr, options))}", where, data)
-            raise ValueError(f"{told} {suggest.hint(data, options)}".rstrip())
+            text = _refusal(f"one of {', '.join(map(repr, options))}", where, data)
+            raise ValueError(f"{text} {suggest.hint(data, options)}".rstrip())
         return data
     if origin is tuple:
         return _items(options, data, where)
