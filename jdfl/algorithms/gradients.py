@@ -416,36 +416,29 @@ class Gradients:
         if self.mechanism is None:
             return NO_NOISE
         unit = "node" if self.per == "batch" and self.clip is not None else "record"
-        claim = Guarantee(
+        claimed, enforced_by, remedy = False, None, ""
+        if self.clip is None:
+            reason = "gradients are not clipped, so nothing enforces the sensitivity that the noise is scaled by"
+            remedy = "Give clip instead of sensitivity."
+        elif self.noisy == "communicating":
+            reason = "gradients between two exchanges of messages have no noise, and messages depend on them"
+            remedy = 'Use noisy="always".'
+        else:
+            reason = "every gradient is clipped and noisy, and everything else is computed from these and from messages"
+            norm, what = "entrywise" if self.norm == "entries" else self.norm, "example" if unit == "record" else "node"
+            claimed, enforced_by = True, f"{norm} clipping of every {what}'s gradient to {float(self.clip):g}"
+        return Guarantee(
             unit=unit,
             adjacency=self.adjacency,
             observer="all messages",
             sensitivity=float(np.max(self.sensitivities(problem) if self.sensitivity is None else self.sensitivity)),
-            enforced_by=None,
-            claimed=False,
-            reason="",
+            enforced_by=enforced_by,
+            claimed=claimed,
+            reason=reason,
+            remedy=remedy,
             event=event_of(self.mechanism, problem.n),
             sampling=self._sampling(looks) if unit == "record" else None,
             warnings=self._warnings(),
-        )
-        if self.clip is None:
-            return replace(
-                claim,
-                reason="gradients are not clipped, so nothing enforces the sensitivity that the noise is scaled by",
-                remedy="Give clip instead of sensitivity.",
-            )
-        if self.noisy == "communicating":
-            return replace(
-                claim,
-                reason="gradients between two exchanges of messages have no noise, and messages depend on them",
-                remedy='Use noisy="always".',
-            )
-        return replace(
-            claim,
-            claimed=True,
-            enforced_by=f"{'entrywise' if self.norm == 'entries' else self.norm} clipping of every "
-            f"{'example' if unit == 'record' else 'node'}'s gradient to {float(self.clip):g}",
-            reason="every gradient is clipped and noisy, and everything else is computed from these and from messages",
         )
 
     def _warnings(self) -> tuple[str, ...]:

@@ -99,19 +99,20 @@ def _shown(
     claim: Guarantee, algorithm: Any, problem: Problem, books: Sequence[Book], flows: Sequence[Flow]
 ) -> Guarantee:
     """The claim if the programs show all that it needs, else one that is not claimed."""
+
+    def lost(reason: str, remedy: str = _PLAIN) -> Guarantee:
+        return replace(claim, claimed=False, reason=reason, remedy=remedy)
+
     if found := leaks(flows):
         channel, why = next(iter(found.items()))
-        reason = f"what is sent on the channel {channel!r} {why}"
-        return replace(claim, claimed=False, reason=reason, remedy="Send only what noise has been added to.")
+        return lost(f"what is sent on the channel {channel!r} {why}", "Send only what noise has been added to.")
     for book, flow in zip(books, flows):
         if fault := flow.fault(book.booked, PRIVATE if claim.sampling else ()):
-            return replace(claim, claimed=False, reason=fault, remedy=_PLAIN)
+            return lost(fault)
     if any(book.altered for book in books):
-        reason = "the step has altered its round, or the record of what it does"
-        return replace(claim, claimed=False, reason=reason, remedy=_PLAIN)
+        return lost("the step has altered its round, or the record of what it does")
     if any(book.correlated for book in books):
-        remedy = "Count the rows of its factor in `privacy`, as jdfl.MAFALDA does."
-        return replace(claim, claimed=False, reason=CORRELATED, remedy=remedy)
+        return lost(CORRELATED, "Count the rows of its factor in `privacy`, as jdfl.MAFALDA does.")
     strange = {type(one.mechanism).__name__ for book in books for one in book.booked if not one.honest}
     if strange:
         words = f"on its author's word: the noise of {', '.join(sorted(strange))} has the law that its event states"
@@ -122,20 +123,17 @@ def _shown(
     for one, flow in every:
         stream = f"noise of the stream {one.stream.name!r}"
         if why := flow.unproven.get(one, ""):
-            return replace(claim, claimed=False, reason=f"of the {stream} {why}", remedy=_PLAIN)
+            return lost(f"of the {stream} {why}")
         if not one.each or any(book.parts for book in books):
-            reason = f"the {stream} is not counted in every step that adds it"
-            return replace(claim, claimed=False, reason=reason, remedy=_PLAIN)
+            return lost(f"the {stream} is not counted in every step that adds it")
         source = flow.sources.get(one)
         looks = max(len(looks) for book in books for _, looks in book.noises.values())
         proven = None if source is None else source.guarantee(problem, looks)
         parts = ("event", "unit", "adjacency", "sampling", "sensitivity", "observer", "claimed")
         if proven is None or any(getattr(proven, part) != getattr(claim, part) for part in parts):
-            reason = f"the guarantee of the {stream} is not that of the clip and mechanism which scale it"
-            return replace(claim, claimed=False, reason=reason, remedy=_PLAIN)
+            return lost(f"the guarantee of the {stream} is not that of the clip and mechanism which scale it")
         if one.mechanism is None or event_of(one.mechanism, problem.n) != proven.event:
-            reason = f"the {stream} is drawn by another mechanism than that of its guarantee"
-            return replace(claim, claimed=False, reason=reason, remedy=_PLAIN)
+            return lost(f"the {stream} is drawn by another mechanism than that of its guarantee")
     return claim
 
 
