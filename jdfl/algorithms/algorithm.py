@@ -1,8 +1,8 @@
 """The base class of algorithms: settings, and pure functions `init` and `step` that update the states of all nodes.
 
 A new algorithm is one file with a `jdfl.base.struct.dataclass` that inherits from `Algorithm`. Its fields are its
-settings. It has a State with documented array shapes, `init(round)` and `step(state, round)`. Everything else is
-derived from these or has a default here.
+settings. It has `step(state, round)`, and where the state is more than the parameters x [m, n] a State with documented
+array shapes and `init(round)`. Everything else is derived from these or has a default here.
 
 - A step computes for all m nodes at once. Everything except arithmetic goes through its `Round`: gradients are
   `self.gradients(x, round)`, W x is `round.mix(x)`, and random keys are `round.keys(STREAM)`.
