@@ -17,7 +17,7 @@ from PIL import Image
 import jdfl
 from experiments import ceps_table1, gallery, ledger
 from jdfl.arrays import ops
-from jdfl.engine import batch, runner, stepping
+from jdfl.engine import batch, result, runner, stepping
 from tests.test_experiments import EXPERIMENT_ROW
 from tests.toy import regression
 
@@ -87,7 +87,7 @@ def checked(monkeypatch):
     seen = []
 
     def assemble(start, setting, params, *rest):
-        seen.append(assemble(start, setting, params, *rest))
+        seen.append(result.assemble(start, setting, params, *rest))
         check(setting, params, seen[-1])
         return seen[-1]
 
