@@ -18,7 +18,7 @@ keeps its own.
 Axes: m nodes, d slots, n parameters.
 """
 
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import jax.numpy as jnp
 import numpy as np
@@ -26,6 +26,7 @@ from jax import Array
 
 from jdfl.base import struct
 from jdfl.base.settings import Count, Fraction, NotNegative, Positive, Provenance
+from jdfl.devices import nodes
 from jdfl.robust.rule import Losses, Received, Rule, nearer, rank
 
 _ROUNDING = 1e-5  # of sums of weights
@@ -37,8 +38,8 @@ class ClippedGossip(Rule):
 
     Without a given length it is adaptive: tau_i^2 = sum_{j in S} W_ij ||x_j - x_i||^2 / delta_i, where S are the
     nearest nodes, itself included, whose weights together are at most 1 - delta_i. The paper's condition could not be
-    looked up; S may be the fewest nodes that reach 1 - delta, the same with equal weights. The authors' code has
-    neither: it clips to the second largest distance. That of CS+-RG's authors has S with weights below 1 - delta_i.
+    looked up; it may be the other `reach`, and with equal weights both are the same. The authors' code has neither: it
+    clips to the second largest distance. That of CS+-RG's authors has S with weights below 1 - delta_i.
     """
 
     kind: ClassVar[str] = "clipped-gossip"
@@ -46,6 +47,8 @@ class ClippedGossip(Rule):
     title: ClassVar[str] = "ClippedGossip"
     tau: Positive | None = None
     """Largest length of a difference; None: adaptive."""
+    reach: Literal["at-most", "at-least"] = struct.field(pytree_node=False, default="at-most")
+    """Weight of S: at most 1 - delta_i, or as few as reach 1 - delta, delta being the largest of all delta_i."""
 
     def combined(self, received: Received, losses: Losses | None) -> Array:
         """The combined rows [m, n]."""
@@ -53,8 +56,12 @@ class ClippedGossip(Rule):
         if self.tau is not None:
             return _clipped(received, far, jnp.full(far.shape[:1], self.tau, far.dtype))
         weight, delta = received.weight, received.heaviest(self.b)
-        most = jnp.sum(weight, axis=1, keepdims=True)
-        light = nearer(far, weight) <= most - delta[:, None] + _ROUNDING
+        light, most = nearer(far, weight), jnp.sum(weight, axis=1, keepdims=True)
+        if self.reach == "at-most":
+            light = light <= most - delta[:, None] + _ROUNDING
+        else:
+            delta = jnp.full_like(delta, nodes.largest(delta))
+            light = light - weight < most - delta[:, None] - _ROUNDING
         squares = jnp.sum(jnp.where(light & received.here, weight * far**2, 0), axis=1)
         tau = jnp.sqrt(squares / jnp.where(delta > 0, delta, 1))
         return _clipped(received, far, jnp.where(delta > 0, tau, jnp.inf))
@@ -126,9 +133,9 @@ def _clipped(received: Received, far: Array, tau: Array) -> Array:
 class UBAR(Rule):
     """UBAR: of the nearest in-neighbours those whose models have no larger loss on the node's data than its own.
 
-    If all of them have a larger loss, that with the smallest one is accepted all the same, as in the package murmura;
-    what the paper has there could not be looked up. `b` has no effect. Every received model is evaluated on all
-    examples of the node, and what it then sends depends on them without noise.
+    If all of them have a larger loss, one is accepted all the same (`fallback`); what the paper has there could not be
+    looked up. `b` has no effect. Every received model is evaluated on all examples of the node, and what it then sends
+    depends on them without noise.
     """
 
     kind: ClassVar[str] = "ubar"
@@ -140,6 +147,8 @@ class UBAR(Rule):
     """Share of the in-neighbours that pass the first stage, the nearest; at least one passes."""
     alpha: Fraction = 0.5
     """Weight of the node's own model."""
+    fallback: Literal["smallest-loss", "nearest"] = struct.field(pytree_node=False, default="smallest-loss")
+    """The accepted one where all have a larger loss: as in the package murmura, or as in the code of ClippedGossip."""
 
     def combined(self, received: Received, losses: Losses | None) -> Array:
         """The combined rows [m, n]."""
@@ -151,7 +160,7 @@ class UBAR(Rule):
         found = received.slots(losses)
         found = jnp.where(near & jnp.isfinite(found), found, jnp.inf)
         good = near & (found <= losses(received.own)[:, None])
-        best = near & (rank(found, near) == 0)
+        best = near & (rank(found if self.fallback == "smallest-loss" else received.distances(), near) == 0)
         return _trusting(received, jnp.where(jnp.any(good, axis=1, keepdims=True), good, best), self.alpha)
 
     def combines(self, weight: np.ndarray) -> bool:

@@ -75,19 +75,24 @@ def _moved(own: np.ndarray, rows: Rows, weights: Sequence[float], tau: float) ->
     return own + sum((w * _clip(row - own, tau) for w, row in zip(weights, rows)), np.zeros_like(own))
 
 
-def clipped_gossip(rule: Any, own: np.ndarray, rows: Rows, weights: Sequence[float], **_: Any) -> np.ndarray:
+def clipped_gossip(
+    rule: Any, own: np.ndarray, rows: Rows, weights: Sequence[float], most: float, **_: Any
+) -> np.ndarray:
     if rule.tau is not None:
         return _moved(own, rows, weights, rule.tau)
     delta = sum(sorted(weights, reverse=True)[: rule.b])
     if delta == 0:
         return _moved(own, rows, weights, np.inf)
+    largest = most if rule.reach == "at-least" else delta
     held, squares = 1 - sum(weights), 0.0  # of the node itself, the nearest
     for j in np.argsort([length(row - own) for row in rows], kind="stable"):
+        if rule.reach == "at-least" and held > 1 - largest - 1e-9:
+            break
         held += weights[j]
-        if held > 1 - delta + 1e-9:
+        if rule.reach == "at-most" and held > 1 - delta + 1e-9:
             break
         squares += weights[j] * length(rows[j] - own) ** 2
-    return _moved(own, rows, weights, np.sqrt(squares / delta))
+    return _moved(own, rows, weights, np.sqrt(squares / largest))
 
 
 def cs_plus(rule: Any, own: np.ndarray, rows: Rows, weights: Sequence[float], **_: Any) -> np.ndarray:
@@ -108,7 +113,7 @@ def nna(rule: Any, own: np.ndarray, rows: Rows, **_: Any) -> np.ndarray:
 
 def ubar(rule: Any, own: np.ndarray, rows: Rows, loss: Callable[[np.ndarray], float], **_: Any) -> np.ndarray:
     near = sorted(rows, key=lambda row: length(row - own))[: max(1, int(rule.rho * len(rows) + 1e-9))]
-    worse = sorted(near, key=loss)
+    worse = near if rule.fallback == "nearest" else sorted(near, key=loss)
     good = [row for row in near if loss(row) <= loss(own)] or worse[:1]
     return rule.alpha * own + (1 - rule.alpha) * np.mean(good, axis=0) if good else own
 
@@ -137,8 +142,9 @@ def combined(
     rows = x if sent is None else sent
     received = received or (lambda i, j: rows[j])
     found = []
+    heavy = [np.sort(row)[::-1][: rule.b].sum() for row in W * (1 - np.eye(len(W)))]
     for i, own in enumerate(x):
         links = [j for j in np.flatnonzero(W[i]) if j != i and np.isfinite(received(i, j)).all()]
-        given = {"weights": W[i, links].tolist(), "k": k, "loss": loss and partial(loss, i)}
+        given = {"weights": W[i, links].tolist(), "k": k, "most": max(heavy), "loss": loss and partial(loss, i)}
         found.append(LOOPS[rule.kind](rule, own, [received(i, j) for j in links], **given))
     return np.stack(found)

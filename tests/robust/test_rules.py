@@ -24,11 +24,12 @@ RULES = [
     robust.MultiKrum(b=1, average=2),
     robust.GeometricMedian(tolerance=1e-12, iterations=100_000),
     robust.ClippedGossip(b=1),
+    robust.ClippedGossip(b=1, reach="at-least"),
     robust.ClippedGossip(tau=1.5),
     robust.NNA(b=1),
     robust.CSPlus(b=1),
     robust.UBAR(),
-    robust.UBAR(rho=1.0),
+    robust.UBAR(rho=1.0, fallback="nearest"),
     robust.BALANCE(gamma=1.2, horizon=10),
     robust.Weighted(),
 ]
