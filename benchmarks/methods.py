@@ -44,4 +44,7 @@ SPEED = {(NOISY.name, MOST): 50, (CHOCO.name, MANY): 25, (WHOLE.name, MANY): 50,
 KERNELS = {  # with own kernels: traffic
     (PLAIN.name, FULL): 0.51,
     (TRACKING.name, FULL): 0.51,
+    (CHOCO.name, MANY): 1.8,
+    (NOISY.name, MOST): 1.15,
 }
+FASTER = {(NOISY.name, MOST): 60}  # rounds/s, own kernels

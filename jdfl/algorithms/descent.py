@@ -1,9 +1,10 @@
-"""Gradient descent steps at every node: plain, or with an optax optimizer.
+"""Gradient descent steps at every node: plain, with an optax optimizer, or mixed and descended in one kernel.
 
 Axes: m nodes, n parameters.
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Annotated, Any, Literal
 
@@ -13,9 +14,15 @@ import optax
 from jax import Array
 from typing_extensions import Doc
 
-from jdfl.algorithms.round import Round
-from jdfl.base import checks
+from jdfl.algorithms.gradients import NOISE, Gradients
+from jdfl.algorithms.round import LOOKS, Round, exact
+from jdfl.arrays import ops
+from jdfl.base import checks, keys
 from jdfl.base.settings import As
+from jdfl.kernels import one_round
+from jdfl.privacy.clipping import factor
+from jdfl.privacy.mechanisms import Gaussian
+from jdfl.problems import LinearRegression
 
 OPTIMIZERS: dict[str, Any] = {
     "sgd": None,
@@ -83,3 +90,50 @@ def local_steps(algorithm: Any, x: Array, state: Any, round: Round) -> tuple[Arr
         return y + move, state
 
     return round.repeat(algorithm.local_steps, step, (x, state))
+
+
+def fits_one_kernel(gradients: Gradients, x: Array, round: Round) -> bool:
+    """Whether `mixed_and_descended` can mix x [m, n] and add a step along `gradients` at x: least squares with single,
+    clipped, noisy examples.
+    """
+    settings = gradients.batch, gradients.per, gradients.norm, gradients.noisy
+    graph, problem = round.graph, round.problem
+    return (
+        type(problem) is LinearRegression
+        and one_round.fits(x, problem.data[0])
+        and settings == (1, "example", "l2", "always")
+        and gradients.clip is not None
+        and gradients.sampling != "poisson"
+        and type(gradients.mechanism) is Gaussian
+        and (round.rows, round.exchanging, graph.late, graph.synchronised, graph.halo) == (None,) * 5
+        and graph.format == "padded"
+        and exact(round.codec, x)
+    )
+
+
+def mixed_and_descended(gradients: Gradients, x: Array, lr: Any, round: Round) -> Array:
+    """W x - lr g [m, n] for x [m, n] in one kernel, with clipped gradients g of one example per node and their noise.
+
+    The noise is that of the usual form, from the same keys and the same number up to rounding. That form counts what
+    the round sends, computes and releases: a step traces it in any case, and where this takes its place, the compiler
+    leaves it out.
+    """
+    problem, graph = round.problem, round.graph
+    A, b = problem.data
+    places = jnp.broadcast_to(jnp.arange(b.shape[1], dtype=jnp.int32), b.shape)
+    place, weight, total = gradients.sample(replace(round, problem=replace(problem, data=places)))
+    mechanism: Any = gradients.mechanism
+    scale = mechanism.multiplier * gradients.sensitivities(problem)
+    words = jax.random.key_data(round.keys(NOISE, round.local_step * LOOKS))
+
+    def move(w: Array, a: Array, place: Array, *node: Any) -> Array:
+        b, weight, total, clip, scale, lr, key = node
+        slope = jnp.sum(w * a) - b[place]
+        share = weight[0] * factor(ops.length(a, "l2") * jnp.abs(slope), clip[0])
+        clipped = jnp.where(share > 0, slope, 0.0) * share * a / total[0]
+        return -lr[0] * (clipped + scale[0] * keys.normal((key[0], key[1]), a.shape[0]))
+
+    of_all = (jnp.asarray(one, x.dtype).reshape(-1) for one in (gradients.clip, scale, lr))
+    rest = b, weight[:, 0], total, *of_all, words
+    table = graph.senders, graph.weight, graph.self_weight
+    return one_round.mixed_and_moved(x, table, A, place[:, 0], rest, move)

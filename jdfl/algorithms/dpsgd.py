@@ -83,4 +83,11 @@ class DPSGD(Algorithm):
         move, optimizer = descent.update(self.optimizer, self.lr, self.gradients(x, round), optimizer, x)
         move = move if self.updates is None else self.updates(move, round)
         combined = round.mix(x) + move if self.order == "combine-then-adapt" else round.mix(x + move)
+        if self._plain and descent.fits_one_kernel(self.gradients, x, round):
+            combined = descent.mixed_and_descended(self.gradients, x, self.lr, round)
         return State(combined, optimizer)
+
+    @property
+    def _plain(self) -> bool:
+        """Whether a step is W x minus lr times the gradient."""
+        return self.optimizer is None and self.updates is None and self.order == "combine-then-adapt"

@@ -15,6 +15,7 @@ from jax import Array, lax
 
 from jdfl.base.backend import backend
 from jdfl.devices.memory import in_blocks
+from jdfl.kernels import selection
 
 # The fraction s / n up to which `lax.top_k` of float32 is used. On CPU it is a heap whose time grows with s, while the
 # search takes about the same time for every s (benchmarks/projection.py measures both). `top_k` of other types sorts
@@ -53,7 +54,9 @@ def top_s(x: Array, s: int) -> Array:
     way = _by_index if _needs_index(x, s) or (not _on_gpu() and _few(x, s, FEW_VALUES)) else _by_search
     if way is _by_search and _on_gpu() and x.dtype == jnp.float32 and n <= SORTED:
         way = _by_rank if n <= RANKED else _by_threshold
-    return in_blocks(partial(way, s=s), x.reshape(-1, n)).reshape(x.shape)
+    rows, by_blocks = x.reshape(-1, n), partial(in_blocks, partial(way, s=s))
+    found = selection.top_s(rows, s, by_blocks) if s > 0 and selection.fits(rows) else by_blocks(rows)
+    return found.reshape(x.shape)
 
 
 def support(x: Array, s: int) -> tuple[Array, Array]:

@@ -30,7 +30,7 @@ from jdfl.engine.placement import require_memory
 from jdfl.engine.provenance import COMPUTED, Provenance, checksums, computed, identity, provenance, settings_of
 from jdfl.engine.spending import guarantee_of, unspent, watched
 from jdfl.engine.stopping import StopRule
-from jdfl.kernels.one_pass import PREFIX
+from jdfl.kernels import PREFIX
 from jdfl.network import check_weights
 from jdfl.network.graph import Network, round_of
 from jdfl.network.timing import check_traces

@@ -82,7 +82,7 @@ def names(algorithm=SQUARES, problem=None, **how):
 def test_a_run_is_the_same_up_to_rounding():
     algorithm = jdfl.IHT(s=5, lr=0.01)
     found, expected = run(algorithm), run(algorithm, asked=False)
-    assert found.provenance.settings["kernels"] == "least_squares"
+    assert found.provenance.settings["kernels"] == "least_squares, top_s"
     np.testing.assert_allclose(found.params, expected.params, rtol=2e-5, atol=1e-6)
     np.testing.assert_array_equal(np.asarray(found.params) == 0, np.asarray(expected.params) == 0)  # the same support
     assert found.sums == expected.sums
