@@ -31,6 +31,7 @@ Format = Literal["padded", "dense", "buckets"]
 Share: TypeAlias = Annotated[float, Bound("(0, 1]")]  # a nonzero probability, or a nonempty share
 _NAME = 80  # characters of a name that are displayed
 _LINES = 12
+_UNSAID = ("m", "name", "names", "format", "run")  # fields that are displayed elsewhere, or not at all
 _PARTS = ("graph", "graphs", "base")  # fields of networks that may have names
 _SAMPLE_BLOCK = 32  # nodes that draw at a time
 
@@ -206,7 +207,7 @@ def _about(network: Any) -> Iterator[tuple[str, str]]:
         return
     for one in fields(network):
         value = getattr(network, one.name)
-        if one.name not in ("m", "name", "format", "run") and np.ndim(value) == 0 and jax.tree.leaves(value) == [value]:
+        if one.name not in _UNSAID and np.ndim(value) == 0 and jax.tree.leaves(value) == [value]:
             yield one.name, f"{value:g}" if isinstance(value, float) or hasattr(value, "dtype") else str(value)
     if hasattr(network, "base"):
         yield "around", f"{type(network.base).__name__} network"
