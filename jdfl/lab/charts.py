@@ -4,6 +4,7 @@ import hashlib
 import io
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
 from typing import Any, cast
 
 import matplotlib
@@ -39,7 +40,7 @@ def curves(views: Iterable[tuple[tuple[str, str], pd.DataFrame]], axes: Mapping[
         names |= {str(label): "" for label in frame["label"].unique()}
         figure, axis = _sheet()
         figure.subplots_adjust(left=0.13, right=0.98, bottom=0.14, top=0.97)
-        drawn = [_thinned(one) for _, one in frame.groupby("label", sort=False, observed=True)]
+        drawn = [thinned(one) for _, one in frame.groupby("label", sort=False, observed=True)]
         shown = pd.concat(drawn, ignore_index=True) if drawn else frame
         drawing.lines({axes[x]: shown.astype({"label": str})}, names or {"": ""}, _words(y), ax=axis)
         pictures[axes[x], _words(y)] = _svg(figure)
@@ -154,13 +155,23 @@ def _sample(i: int) -> str:
     return _svg(figure)
 
 
-def _thinned(one: pd.DataFrame) -> pd.DataFrame:
-    """Some records of a long line with a band, more of them at its beginning; Matplotlib simplifies other lines."""
+def thinned(one: pd.DataFrame) -> pd.DataFrame:
+    """The records of a long line with a band that are drawn, with all extremes; Matplotlib simplifies other lines.
+
+    Buckets of records lie evenly, and more closely at the beginning, for logarithmic axes.
+    """
     size = len(one)
     if size <= _MOST or not np.any(one["high"] > one["low"]):
         return one
-    steps = np.linspace(0, size - 1, _MOST // 2), np.geomspace(1, size, _MOST // 2) - 1
-    return one.iloc[np.unique(np.concatenate(steps).astype(int))]
+    steps = np.linspace(0, size, _MOST // 12), np.geomspace(1, size, _MOST // 12)
+    edges = np.unique(np.concatenate([[0], *steps]).astype(int))
+    low, high = one["low"].fillna(np.inf).to_numpy(), one["high"].fillna(-np.inf).to_numpy()
+    buckets = list(zip(edges[:-1], edges[1:]))
+    extremes = [
+        start + place for start, end in buckets for place in (low[start:end].argmin(), high[start:end].argmax())
+    ]
+    places = [edges[:-1], edges[1:] - 1, extremes]
+    return one.iloc[np.unique(np.concatenate(places).astype(int))]
 
 
 def _words(name: str) -> str:

@@ -116,6 +116,14 @@ def test_a_chart_has_a_picture_for_every_pair_and_curves_that_can_be_hidden():
     assert charts.curves([(("round", "y"), line("a", 4))], {"round": "rounds"}, "one").curves == {}
 
 
+def test_of_long_lines_with_bands_all_extremes_are_drawn():
+    long = line("a", 20_000).assign(low=0.0, high=1.0)
+    long.loc[12_345, ["low", "high"]] = -3.0, 5.0
+    shown = charts.thinned(long)
+    assert (len(shown) < 1000, shown["low"].min(), shown["high"].max()) == (True, -3.0, 5.0)
+    assert shown["x"].iloc[[0, -1]].tolist() == [0, 19_999]
+
+
 def test_a_network_is_drawn_as_it_was_at_the_end():
     nodes = pd.DataFrame({"round": [2, 2, 2, 4, 4, 4], "node": [0, 5, 7] * 2, "value": [1, 2, 3, 4, float("nan"), 6]})
     for links, count in ([(2, 0, 5), (2, 5, 0), (2, 7, 5)], 2), ([(2, 0, 5), (4, -1, -1)], 0):
