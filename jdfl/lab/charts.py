@@ -166,7 +166,7 @@ def thinned(one: pd.DataFrame) -> pd.DataFrame:
     steps = np.linspace(0, size, _MOST // 12), np.geomspace(1, size, _MOST // 12)
     edges = np.unique(np.concatenate([[0], *steps]).astype(int))
     low, high = one["low"].fillna(np.inf).to_numpy(), one["high"].fillna(-np.inf).to_numpy()
-    buckets = list(zip(edges[:-1], edges[1:]))
+    buckets = list(pairwise(edges))
     extremes = [
         start + place for start, end in buckets for place in (low[start:end].argmin(), high[start:end].argmax())
     ]
