@@ -445,18 +445,26 @@ def _privacy_warnings(stop: StopRule | None, ending: Ending, guarantee: Guarante
 
 
 def _zeroed(plan: "Plan", params: Array, history: pd.DataFrame) -> tuple[str, ...]:
-    """How many clipped gradients count as zero at the end; they are computed where some may not be finite."""
+    """How many clipped gradients count as zero at the end, where recorded losses or gradients are not finite."""
     clips = getattr(plan.program.algorithm, "gradients", plan.program.algorithm)
     looked = [name for name in ("objective", "objective_local") if name in history]
     finite = bool(looked) and bool(np.isfinite(history[looked].to_numpy(float)).all())
-    problem: Any = replace(plan.problem, name="", test=None)
-    if getattr(clips, "clip", None) is None or not is_whole(params) or (finite and not _own(problem)):
+    if getattr(clips, "clip", None) is None or not is_whole(params):
         return ()
+    problem: Any = replace(plan.problem, name="", test=None)
     here = np.asarray(problem.weight) > 0
+    if not finite and np.any(lost := here & ~np.isfinite(np.asarray(_losses(problem, params)))):
+        whole = int(np.sum(lost.sum(axis=1) == here.sum(axis=1)))
+        return (
+            f"the losses of {int(lost.sum())} of {int(here.sum())} examples are not finite at the last parameters, of "
+            f"all examples at {whole} of {len(here)} nodes: clipped gradients that are not finite count as zero",
+        )
+    if not _own(problem):
+        return ()
     few = here[:, : max(1, _FEW // len(here))]
     lost = few & ~np.asarray(_sound(problem, params, few.shape[1]))
-    text = f"gradients of {int(lost.sum())} of {int(few.sum())} examples, at {int(lost.any(axis=1).sum())} nodes, "
-    return (text + "are not finite at the last parameters: clipped, they count as zero",) * bool(lost.any())
+    words = f"gradients of {int(lost.sum())} of {int(few.sum())} examples, at {int(lost.any(axis=1).sum())} nodes, "
+    return (words + "are not finite at the last parameters: clipped, they count as zero",) * bool(lost.any())
 
 
 def _own(problem: Any) -> bool:
@@ -477,6 +485,11 @@ def _sound(problem: Any, params: Array, count: int) -> Array:
         return jax.numpy.isfinite(gradients).all(axis=1)
 
     return problem.each(one, params, problem.data)
+
+
+@jax.jit
+def _losses(problem: Any, params: Array) -> Array:
+    return problem.each(problem.losses, params, problem.data)
 
 
 def _alone(algorithm: Any, communications: np.ndarray, rounds: int) -> tuple[str, ...]:
