@@ -58,8 +58,24 @@ def table(name: str, value: Any, rank: int | None = 2) -> tuple[Any, tuple[str, 
             f"Expected {name} with examples and features, got {name} of shape {shape}. Give at least one of each."
         )
     if array.dtype.kind == "f":
-        checks.finite(_MISSING, **({f"{name}.data": array.data} if issparse(array) else {name: array}))
+        _check_finite(name, array, columns)
     return array, columns
+
+
+def _check_finite(name: str, array: Any, columns: tuple[str, ...]) -> None:
+    """Refuse missing and infinite features; the first one is named by its row, and by its column if that has a name."""
+    bad = ~np.isfinite(array.data if issparse(array) else array)
+    if not bad.any():
+        return
+    where = tuple(int(k) for k in np.argwhere(bad)[0])
+    value = array.data[where] if issparse(array) else array[where]
+    if issparse(array):
+        entries = array.tocoo()
+        where = int(entries.row[where]), int(entries.col[where])
+    place = (
+        f"in column {columns[where[1]]!r}, row {where[0]}" if columns else f"at {name}[{', '.join(map(str, where))}]"
+    )
+    raise ValueError(f"Expected finite numbers in {name}, got {value} {place} ({bad.sum()} such entries). {_MISSING}")
 
 
 def column(name: str, value: Any, remedy: str = "Give one label or number for every example.") -> np.ndarray:
