@@ -32,32 +32,14 @@ import os
 import sys
 import warnings
 from collections.abc import Callable, Sequence
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import jdfl
 from jdfl.base import suggest
-from jdfl.cli import schema
-from jdfl.cli.schema import Flag
+from jdfl.cli import parsing, schema
+from jdfl.cli.schema import NAMES, Flag, find
 
-COMMANDS = {  # with the module of the function that executes each; folders of jobs have further ones
-    "run": "runs",
-    "resume": "runs",
-    "resume compare": "compare",
-    "resume sweep": "sweep",
-    "verify": "verify",
-    "verify jobs": "verify",
-    "export": "looking",
-    "compare": "compare",
-    "sweep": "sweep",
-    "account": "account",
-    "choose": "looking",
-    "audit": "audit",
-    "report": "looking",
-    "data": "looking",
-}
-NAMES = tuple(name for name in COMMANDS if " " not in name)
 _ALL = (*NAMES, "list", "completion", "--version", "--help")
 _HELP = {
     "list": "usage: jdfl list\n\nList all that a flag can choose from, with one line each.",
@@ -77,11 +59,6 @@ _LEFT = {
 }
 
 
-def find(command: str) -> Callable[..., int]:
-    """The function that executes a command, imported now."""
-    return getattr(import_module(f"jdfl.cli.{COMMANDS[command]}"), command.replace(" ", "_"))
-
-
 def parse(name: str, args: Sequence[str]) -> tuple[Callable[..., int], dict[str, Any]]:
     """The function that executes a command, and its arguments as the words set them.
 
@@ -91,8 +68,8 @@ def parse(name: str, args: Sequence[str]) -> tuple[Callable[..., int], dict[str,
     """
     work = _work(Path(args[0])) if name in ("resume", "verify") and args else ""
     command = name if not work else f"resume {work}" if name == "resume" else "verify jobs"
-    known = schema.load()
-    values = schema.parsed(known["commands"][command], known["families"], lambda: find(command), args)
+    known = parsing.load()
+    values = parsing.parsed(known["commands"][command], known["families"], lambda: find(command), args)
     return find(command), values
 
 
@@ -163,7 +140,7 @@ def _do(name: str, args: list[str]) -> int:
             raise ValueError(f"Expected nothing but --help after `jdfl list`, got {args[0]!r}.")
         from jdfl.cli import helping
 
-        print(helping.catalogue(schema.load()), end="")
+        print(helping.catalogue(parsing.load()), end="")
     elif name == "completion":
         if len(args) != 1 or args[0] not in ("bash", "zsh"):
             hint = suggest.hint(args[0], ["bash", "zsh"]) if args else ""
@@ -171,7 +148,7 @@ def _do(name: str, args: list[str]) -> int:
             raise ValueError(f"Expected `jdfl completion bash` or zsh, got {given!r}. {hint}".strip())
         from jdfl.cli import completion
 
-        print(completion.script(args[0], _ALL, schema.load(), NAMES), end="")
+        print(completion.script(args[0], _ALL, parsing.load(), NAMES), end="")
     else:
         names = [one for one in _ALL if one.startswith("--") == name.startswith("--")]
         rest = suggest.hint(name, names) or f"The commands are {', '.join(_ALL)}."
@@ -181,5 +158,5 @@ def _do(name: str, args: list[str]) -> int:
 
 def flags_of(name: str, *words: str) -> list[Flag]:
     """The flags of a command with the kinds that the words choose."""
-    known = schema.load()
+    known = parsing.load()
     return schema.flags_of(known["commands"][name], known["families"], words)

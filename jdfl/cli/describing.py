@@ -11,9 +11,8 @@ from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 from jdfl import models
 from jdfl.base.arguments import marks, options_of
 from jdfl.base.settings import documentation
-from jdfl.cli import COMMANDS, find
 from jdfl.cli.flags import POSITIONAL
-from jdfl.cli.schema import Node
+from jdfl.cli.schema import COMMANDS, Node, find
 from jdfl.config.families import ALL, NETWORKS
 from jdfl.config.kinds import TRAITS, Family, Kind, described, first_line
 from jdfl.config.yaml_text import plain

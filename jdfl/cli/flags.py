@@ -2,12 +2,11 @@
 
 import dataclasses
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any, get_args, get_type_hints
 
 from jdfl.base import checks
-from jdfl.cli import schema
 from jdfl.cli.schema import Flag, Given, Node
 from jdfl.config import RunConfig, from_yaml, yaml_text
 from jdfl.config.kinds import members
@@ -19,16 +18,6 @@ Words = Annotated[tuple[str, ...], POSITIONAL]
 _READ: dict[str, Any] = {"INT": int, "FLOAT": float, "VALUE": bool}  # types of words that are read as in YAML
 _LONGEST = 2**20  # characters of a configuration that are read; the limit for one is lower
 _DAMAGED = "It is damaged; the run can be made again from its config.yaml."
-
-
-def parsed(function: Callable[..., Any], prog: str, args: Sequence[str]) -> Node:
-    """The arguments of a function, by name, as the words set them that are typed after `prog`.
-
-    Its arguments are those of a command: `options`, and perhaps `config` and `folder`. See `jdfl.cli.schema.parsed`.
-    """
-    from jdfl.cli import describing  # which takes long, and is needed for programs that are no commands of jdfl
-
-    return schema.parsed(describing.command(function, prog), schema.load()["families"], lambda: function, args)
 
 
 def started(function: Callable[..., Any], file: str | None = None, folder: Path | None = None) -> dict[str, Any]:

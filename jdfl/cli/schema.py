@@ -9,19 +9,34 @@ part's name and a dot, or are written without it (`inline`). A flag with a `fami
 of that kind then follow in the same way.
 """
 
-import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from importlib.metadata import entry_points
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from jdfl.base import suggest
 
+COMMANDS = {  # with the module of the function that executes each; folders of jobs have further ones
+    "run": "runs",
+    "resume": "runs",
+    "resume compare": "compare",
+    "resume sweep": "sweep",
+    "verify": "verify",
+    "verify jobs": "verify",
+    "export": "looking",
+    "compare": "compare",
+    "sweep": "sweep",
+    "account": "account",
+    "choose": "looking",
+    "audit": "audit",
+    "report": "looking",
+    "data": "looking",
+}
+NAMES = tuple(name for name in COMMANDS if " " not in name)
 Node = dict[str, Any]
 FILE = Path(__file__).with_name("schema.json")
-_HELP = ("-h", "--help")
 _FLAG = re.compile("-[A-Za-z-]")  # how a flag begins, unlike a negative number
 _SAME = (
     "about",
@@ -77,14 +92,9 @@ class Flag:
 Given = list[tuple[Flag, Any]]  # flags with their words, or of a switch with what it says
 
 
-def load() -> Node:
-    """The data, with the kinds that other installed packages add."""
-    found = json.loads(FILE.read_text(encoding="utf-8"))
-    if any(group.startswith("jdfl.") for group in entry_points().groups):
-        from jdfl.cli import describing  # which imports JAX
-
-        describing.add_kinds(found["families"])
-    return found
+def find(command: str) -> Callable[..., int]:
+    """The function that executes a command, imported now."""
+    return getattr(import_module(f"jdfl.cli.{COMMANDS[command]}"), command.replace(" ", "_"))
 
 
 def _kinds_of(node: Node, families: Node) -> dict[str, Node]:
@@ -126,7 +136,7 @@ def _flags(
                 value = None
             else:
                 place += ".kind"
-                typed = _given(words, name)
+                typed = given(words, name)
                 chosen = value["kind"] if value else "none" if "none" in kinds else None
                 if typed in kinds and typed != chosen:
                     chosen, value = typed, {}
@@ -141,7 +151,7 @@ def _flags(
         yield from one
 
 
-def _given(words: Sequence[str], name: str) -> str | None:
+def given(words: Sequence[str], name: str) -> str | None:
     """The value of the last `--name value` or `--name=value`."""
     found = None
     for i, word in enumerate(words):
@@ -152,65 +162,12 @@ def _given(words: Sequence[str], name: str) -> str | None:
     return found
 
 
-def parsed(command: Node, families: Node, find: Callable[[], Callable[..., int]], args: Sequence[str]) -> Node:
-    """The arguments of a command's function, by name, as the words set them.
-
-    Settings start from the file at --config, or from config.yaml in the folder that is the first word, or in that at
-    --run. Where help is asked for, it is printed, and SystemExit is raised.
-
-    Args:
-        command: The command.
-        families: All kinds, by their families.
-        find: Imports the command's function. It is not called for help, and for mistyped words only where a file is
-            named to start from.
-        args: What was typed after the command.
-
-    Raises ValueError and FileNotFoundError for mistakes in the words, and for a bad or missing file or folder.
-    """
-    words = [_with_dashes(word) for word in args if word not in _HELP]
-    asked, folder = len(words) < len(args), None
-    if "folder" in command:
-        if words and not words[0].startswith("-"):
-            folder, words = Path(words[0]), words[1:]
-        elif not asked and not command["folder_optional"]:
-            got = words[0] if words else "nothing"
-            raise ValueError(f"Expected the folder of a run after `{command['prog']}`, got {got!r}.")
-    known = {node["name"] for part in command["nodes"] for node in part["nodes"]}
-    file, run = (_given(words, name) if name in known else None for name in ("config", "run"))
-    place = folder if run is None else Path(run)
-    started: Node | None = None
-    start: Node = {}
-    if "config" in {part["name"] for part in command["nodes"]} and (file is not None or place is not None):
-        from jdfl.cli import flags  # which imports JAX
-
-        started = flags.started(find(), file, place)
-        start = flags.plain(started)
-    listed = flags_of(command, families, words, start)
-    if asked:
-        from jdfl.cli.helping import help_text
-
-        print(help_text(command, listed, words), end="")
-        raise SystemExit(0)
-    typed = _read(words, listed, prog_of(command))
-    from jdfl.cli import flags
-
-    function = find()
-    values = flags.values(function, typed, started or flags.started(function))
-    return values if "folder" not in command else {"folder": folder, **values}
-
-
 def prog_of(command: Node) -> str:
     """How a command is called: its words, and what help calls its folder."""
     return f"{command['prog']} {command['folder']}" if "folder" in command else command["prog"]
 
 
-def _with_dashes(word: str) -> str:
-    """A word whose name is written with dashes, if it is a flag."""
-    name, equals, value = word.partition("=")
-    return f"{name.replace('_', '-')}{equals}{value}" if word.startswith("--") else word
-
-
-def _read(words: Sequence[str], listed: Sequence[Flag], prog: str) -> Given:
+def read(words: Sequence[str], listed: Sequence[Flag], prog: str) -> Given:
     """Every flag that is given, the last time if it is given twice, with its words.
 
     ValueError for a flag that the command does not have, for a word that a flag does not take, and for a missing one.
