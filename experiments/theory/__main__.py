@@ -7,7 +7,7 @@ from pathlib import Path
 
 import jdfl
 from experiments.theory.statement import Name, theory
-from jdfl.cli import parsing
+from jdfl.cli import flags, parsing
 from jdfl.config import RunConfig, build, key_of
 from jdfl.engine.result import Result
 from jdfl.problems.yardsticks import solvable, solved
