@@ -95,6 +95,7 @@ from .engine.callbacks import Budget, Callback, Deadline
 from .engine.checkpoint import Checkpoint
 from .engine.data_ledger import DataLedger
 from .engine.progress import Progress
+from .engine.rates import Rate, linear_rate
 from .engine.result import Result, Snapshot, Totals
 from .engine.runner import run
 from .engine.start import Options
@@ -210,6 +211,7 @@ __all__ = [
     "QGAdam",
     "QGDSGDm",
     "RandomK",
+    "Rate",
     "RelaySGD",
     "Result",
     "RobustDSGD",
@@ -244,6 +246,7 @@ __all__ = [
     "from_model",
     "gradient_below",
     "key_file",
+    "linear_rate",
     "load",
     "models",
     "network",
