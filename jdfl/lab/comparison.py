@@ -387,6 +387,9 @@ class Comparison:
     def __repr__(self) -> str:
         return words.of_comparison(self)
 
+    def _repr_html_(self) -> str:
+        return words.of_comparison(self, as_html=True)
+
 
 stored.KINDS.update({one.__name__: one for one in (Comparison, Short, Tuned)})
 

@@ -1,6 +1,7 @@
 """What tables, figures and pages of a comparison say in words, and what Python shows of it and of results."""
 
 from collections.abc import Iterator, Mapping
+from html import escape
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -262,7 +263,7 @@ def of_result(result: Result) -> list[tuple[str, str]]:
     return [(name, _line(text)) for name, text in lines]
 
 
-def of_comparison(of: "Comparison") -> str:
+def of_comparison(of: "Comparison", as_html: bool = False) -> str:
     """The table of a comparison with its setting, in at most twelve lines; rows that do not fit are counted."""
     found, most = of.grid(), LINES - 4
     marks = {"best": " *", "tie": " ~", "": ""}
@@ -270,7 +271,11 @@ def of_comparison(of: "Comparison") -> str:
     foot = [f"and {len(rows) - most} more methods"] if len(rows) > most else []
     runs = max(map(len, of.results.values()), default=0)
     foot.append(_line(f"{runs} runs each; .table(), .plot(), .save(folder), .report(path)"))
-    return "\n".join([_line(f"Comparison on {of.setting}"), *padded([found.headers, *rows[:most]]), *foot])
+    title, rows = _line(f"Comparison on {of.setting}"), rows[:most]
+    if as_html:
+        table = pd.DataFrame(rows, columns=list(found.headers)).to_html(index=False, border=0)
+        return "".join([f"<div>{escape(title)}</div>", table, *(f"<div>{escape(one)}</div>" for one in foot)])
+    return "\n".join([title, *padded([found.headers, *rows]), *foot])
 
 
 def _line(text: str, most: int = 110) -> str:

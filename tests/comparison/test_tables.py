@@ -166,6 +166,8 @@ def test_figures_have_a_panel_per_amount_and_marks_that_can_be_left_out(three):
 def test_what_python_shows_is_short(three):
     for one in (three, made({f"method {i}": [1.0, 2.0] for i in range(30)})):
         assert len(repr(one).splitlines()) <= 12
+        assert one._repr_html_().count("<tr") <= 12
+    assert "a|b &lt;i&gt;" in three._repr_html_()
 
 
 def test_a_folder_is_whole(undrawn, tmp_path, monkeypatch):
