@@ -4,7 +4,8 @@
 
 A room is a folder of jdfl/. Python files are counted. Lines of code exclude blank lines, comments and docstrings, and
 characters of code are those of these lines, with indentation. Public definitions are the classes and functions at the
-top level of files of jdfl/ without a leading underscore; methods are not counted.
+top level of files of jdfl/ without a leading underscore; their methods are not counted. The lines of a file with
+several algorithms are divided by their number.
 
 A file imports another by an import statement, by a string that is the dotted name of a module, or by the stub that
 lists a package's lazy exports. A name imported from such a package is an import of the file that the stub names.
@@ -158,7 +159,7 @@ def measures(tree: Tree) -> Iterator[Measure]:
     rooms, dpsgd = room_graph(imports), "jdfl.algorithms.dpsgd"
     top = [node for text in texts(tree, "jdfl/") for node in _parse(text).body]
     named = [node.name for node in top if isinstance(node, (ast.ClassDef, *_FUNCTIONS))]
-    methods = [text for text in texts(tree, "jdfl/algorithms/") if "def step(" in text and "kind: ClassVar" in text]
+    methods = [text for text in texts(tree, "jdfl/algorithms/") if "def step(" in text]
     yield "lines of jdfl", lines, 45_000
     yield "lines of code", code, 28_000
     yield "characters of code", characters, 1_350_000
@@ -170,7 +171,11 @@ def measures(tree: Tree) -> Iterator[Measure]:
     yield "experiments, lines", total(tree, "experiments")[1], 15_000
     yield "D-PSGD, direct imports", at_load.out_degree(dpsgd), 10
     yield "D-PSGD, files reached at load", len(networkx.descendants(at_load, dpsgd)), 50
-    yield "an algorithm's lines, median", statistics.median(len(text.splitlines()) for text in methods), 80
+    lengths: list[float] = []  # of a method in a file of several, its share
+    for text in methods:
+        count = text.count("    kind: ClassVar")
+        lengths += [len(text.splitlines()) / max(1, count)] * count
+    yield "a method's lines, median", round(statistics.median(lengths)), 80
     yield "docs, words", words(tree, "docs/"), 45_000
     yield "docs/benchmarks.md, words", words(tree, "docs/benchmarks.md"), 3_000
 
