@@ -35,7 +35,7 @@ _LOCAL = "they contain values without noise"
 CORRELATED = "noise is correlated over rounds, and its joint guarantee is not accounted for"
 _LARGEST, _MOST = 2**16, 1024  # bytes of settings that are compared, and methods that are remembered
 _noiseless: dict[Hashable, Guarantee] = {}  # only these: where code is exchanged, this may claim too little, never more
-METHODS = __package__
+METHODS = __name__.rpartition(".")[0]
 _TOGETHER = "Add all noise with one mechanism, or pass `round.noisy` the stream whose guarantee covers both as `claim`."
 
 
