@@ -97,19 +97,10 @@ class Plain(jdfl.Algorithm):
     """No dataclass."""
 
 
-@jdfl.base.struct.dataclass
-class Teller(jdfl.DPSGD):
-    """One that qualifies its guarantee by a method that has another name now."""
-
-    def told(self, guarantee, problem, steps):
-        return guarantee
-
-
 def test_things_of_the_wrong_kind_are_named():
     for place, wrong, *named in (
         ("algorithm", Heir(), "Heir.init(round)", "init(problem, round)"),
         ("algorithm", Plain(), "Plain", "jdfl.base.struct.dataclass"),
-        ("algorithm", Teller(), "Teller", "annotated"),
         ("algorithm", jdfl.CEPS),
         ("algorithm", "ceps"),
         ("algorithm", jdfl.CEPS(s=3, codec="one-bit"), "codec"),

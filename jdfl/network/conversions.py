@@ -162,7 +162,15 @@ def _weighted(graph: "nx.Graph[Any]") -> Any:
     W: Any = cast(Any, nx).to_scipy_sparse_array(graph, nodes, dtype=np.float64).T
     if nx.number_of_selfloops(graph):
         return W
-    return W + sp.diags_array(1 - np.asarray(W.sum(axis=1)))
+    total = np.asarray(W.sum(axis=1))
+    if W.nnz and W.data.min() >= 0 and total.max() > 2:  # own weights below -1 diverge
+        i = int(np.argmax(total))
+        raise ValueError(
+            f"Expected `weight` of edges that are mixing weights, whose sum at a node is at most 1, got {total[i]:.6g} "
+            f"at the node {nodes[i]!r}: counts and distances are no mixing weights. Use weights='metropolis', "
+            "which looks at the links alone, or divide them so that the sum at every node is below 1."
+        )
+    return W + sp.diags_array(1 - total)
 
 
 @checked

@@ -72,7 +72,7 @@ def run(algorithm, asked=True):
 
 def names(algorithm=SQUARES, problem=None, **how):
     """The kernels of a run that is not made."""
-    given = {"key": 0, "steps": 1, "every": 1, "stop": None, "metrics": ()}
+    given = {"key": 0, "steps": 1, "every": 1, "stop": None, "metrics": (), "before": None}
     with interpreted():
         options = jdfl.Options(kernels=True, **how)
         start = started(algorithm, problem or small(), testing.small_network(), **given, options=options)

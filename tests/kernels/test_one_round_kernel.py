@@ -101,7 +101,7 @@ OTHERS = {
 def kernels_of(algorithm=ALGORITHM, network=None, problem=None):
     problem = problem or aot.regression(aot.Size(13, 11, 7))
     given = algorithm, problem, network or nw.ring(13, format="padded")
-    how = dict.fromkeys(("stop", "metrics", "resume"))
+    how = dict.fromkeys(("stop", "metrics", "before"))
     with interpreted():
         start = started(*given, key=0, steps=1, every=1, options=jdfl.Options(kernels=True), **how)
     return start.provenance.settings["kernels"].split(", ")

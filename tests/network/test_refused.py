@@ -49,8 +49,7 @@ WRAPPERS: list[tuple[Callable[..., Any], dict[str, Any], list[dict[str, Any]]]] 
     (nw.delays, {"bound": 2}, [{"bound": 0}, {"bound": 65}, {"p": 0}]),
     (nw.synchronised, {"every": 2}, [{"every": 0}, {"every": 2.5}]),
     (nw.random_links, {"p": 0.5}, [{"p": 0}, {"p": [0.5]}, {"weights": "max"}]),
-    (nw.matcha, {"budget": 0.5}, [{"budget": 0}, {"budget": 1.5}, {"budget": [0.5]}, {"schedule": "often"}]),
-    (nw.matcha, {"schedule": "periodic"}, [{"budget": 0.4}]),
+    (nw.matcha, {"budget": 0.5}, [{"budget": 0}, {"budget": 1.5}, {"budget": [0.5]}]),
     (nw.timed, {}, [{"bandwidth": 0}, {"first": 2}]),
 ]
 
