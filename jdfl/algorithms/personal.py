@@ -17,7 +17,7 @@ In PENS f_i is the loss on all training examples of node i. Random choices would
 `best` / d_i rounds, d_i being the in-degree. The paper and the package gossipy have gossip without rounds: a node waits
 for ten models of random peers, compares these and trains after averaging, and later sends to random selected peers.
 Here all in-neighbours send in the first part, and a node averages all of its selected neighbours in the second. With
-`best` of at least d_i nothing is selected. Which neighbours a node asks is visible and depends on its records without
+`best` of at least d_i nothing is selected. The choice of neighbours is visible and depends on its records without
 noise: no privacy can be claimed.
 
 L2C starts from b_ij = 0, and its sums are over node i and its in-neighbours. The second line is a gradient step on the

@@ -58,7 +58,13 @@ def dense(x: Array | Nonzeros) -> Array:
 
 
 def gathered_sum(senders: Array, weight: Array, x: Nonzeros) -> Array:
-    """sum_j weight[:, j] x[senders[:, j]] for tables [b, d]: rows [b, n]; makes an array [b, d, s]."""
+    """The rows [b, n] of sum_j weight[:, j] x[senders[:, j]].
+
+    Args:
+        senders: Whose rows of x are added [b, d].
+        weight: Their weights [b, d].
+        x: The rows, of which s entries are stored; an array [b, d, s] is made.
+    """
     value = x.value[senders] * weight.astype(x.value.dtype)[:, :, None]
     b = senders.shape[0]
     return _added(x.place[senders].reshape(b, -1), value.reshape(b, -1), x.n)

@@ -159,6 +159,9 @@ def thinned(one: pd.DataFrame) -> pd.DataFrame:
     """The records of a long line with a band that are drawn, with all extremes; Matplotlib simplifies other lines.
 
     Buckets of records lie evenly, and more closely at the beginning, for logarithmic axes.
+
+    Args:
+        one: The records of the line in their order, with columns low and high.
     """
     size = len(one)
     if size <= _MOST or not np.any(one["high"] > one["low"]):

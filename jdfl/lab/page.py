@@ -38,7 +38,7 @@ class Image:
 
 @dataclass(frozen=True)
 class Chart:
-    """A chart, made by `jdfl.lab.charts`: one picture or several, of which a reader chooses one."""
+    """A chart, made by `jdfl.lab.charts`: one picture, or several that a reader chooses from."""
 
     pictures: Mapping[tuple[str, str], str]  # SVG by what is on the horizontal axis, and what is shown against it
     alt: str  # the chart in words

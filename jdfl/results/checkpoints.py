@@ -44,7 +44,14 @@ _Minutes = Annotated[float, Bound("(0, inf)")]
 
 
 def rows_of(table: pd.DataFrame | Mapping[str, Sequence[float]]) -> np.ndarray:
-    """Columns of whole numbers and floats, all [k], as rows [k] of a journal."""
+    """Columns as rows of a journal.
+
+    Args:
+        table: Columns [k] of whole numbers and floats by name.
+
+    Returns:
+        A structured array [k].
+    """
     columns = {str(name): np.asarray(values) for name, values in table.items()}
     kinds = {
         name: "<f4" if one.dtype == np.float32 else "<f8" if one.dtype.kind == "f" else "<i8"
@@ -57,7 +64,14 @@ def rows_of(table: pd.DataFrame | Mapping[str, Sequence[float]]) -> np.ndarray:
 
 
 def history_of(rows: np.ndarray) -> pd.DataFrame:
-    """The inverse of `rows_of`."""
+    """The inverse of `rows_of`.
+
+    Args:
+        rows: A structured array [k].
+
+    Returns:
+        A frame of k rows.
+    """
     return pd.DataFrame({name: rows[name] for name in rows.dtype.names or ()})
 
 

@@ -68,7 +68,7 @@ def signed(text: str) -> str:
 
 
 def check_signed(text: str, place: Path) -> None:
-    """Raise ValueError unless a text is as `signed` has returned it; beside no journal it need not be signed."""
+    """Raise ValueError unless a text is as `signed` has returned it; without a journal in its folder it need not be signed."""
     content, sign, digest = text.rpartition(_SIGN)
     if not sign and not (place.parent / "journal").is_file():
         return

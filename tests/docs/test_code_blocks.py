@@ -160,7 +160,7 @@ def is_program(module: str) -> None:
     place = ROOT / module.replace(".", "/")
     source = (place / "__main__.py" if place.is_dir() else place.with_suffix(".py")).read_text(encoding="utf-8")
     assert any(isinstance(one, ast.FunctionDef) and one.name == "main" for one in ast.parse(source).body), module
-    assert 'if __name__ == "__main__":' in source, module
+    assert 'if __name__ == "__main__":' in source or "\n@experiment(" in source, module
 
 
 def installable(what: str) -> bool:

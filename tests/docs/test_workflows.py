@@ -62,7 +62,9 @@ def test_commands_of_the_contributing_page_exist():
             checks = {
                 "make": lambda name: name in TARGETS,
                 "-s": lambda name, words=words: "nox" not in words or name.partition("-")[0] in SESSIONS,
-                "-m": lambda name, words=words: not words[0].endswith("python") or find_spec(name) is not None,
+                "-m": lambda name, words=words: (
+                    not (name and words[0].endswith("python")) or find_spec(name) is not None
+                ),
             }
             if word in checks:
                 assert checks[word](following), line
