@@ -61,9 +61,9 @@ def gathered_sum(senders: Array, weight: Array, x: Nonzeros) -> Array:
     """The rows [b, n] of sum_j weight[:, j] x[senders[:, j]].
 
     Args:
-        senders: Whose rows of x are added [b, d].
-        weight: Their weights [b, d].
-        x: The rows, of which s entries are stored; an array [b, d, s] is made.
+        senders ([b, d]): Whose rows of x are added.
+        weight ([b, d]): Their weights.
+        x: The rows, with s stored entries each; an array [b, d, s] is made.
     """
     value = x.value[senders] * weight.astype(x.value.dtype)[:, :, None]
     b = senders.shape[0]

@@ -367,13 +367,13 @@ def assemble(
     Args:
         plan: What was asked for.
         setting: What the steps could read.
-        params: The parameters [m, n].
+        params ([m, n]): The parameters of all nodes.
         carry: What the loop carried at the end.
         tally: The records and counts so far.
         spent: The seconds so far.
         cut: Why the run ended before its last round, and the reason in words; None: it was not cut.
         warned: Warnings of the run.
-        moments: The releases [m] of every node by the number of rounds at which they were looked at.
+        moments (of [m]): The releases of every node, by the numbers of rounds at which they were looked at.
     """
     problem, network, guarantee = plan.problem, plan.network, plan.guarantee
     rounds, found = int(carry.rounds), invariants.found(carry.bad)

@@ -67,7 +67,7 @@ def history_of(rows: np.ndarray) -> pd.DataFrame:
     """The inverse of `rows_of`.
 
     Args:
-        rows: A structured array [k].
+        rows ([k]): A structured array.
 
     Returns:
         A frame of k rows.

@@ -68,7 +68,7 @@ def signed(text: str) -> str:
 
 
 def check_signed(text: str, place: Path) -> None:
-    """Raise ValueError unless a text is as `signed` has returned it; without a journal in its folder it need not be signed."""
+    """Raise ValueError unless a text is as `signed` has returned it, or unsigned where its folder has no journal."""
     content, sign, digest = text.rpartition(_SIGN)
     if not sign and not (place.parent / "journal").is_file():
         return
