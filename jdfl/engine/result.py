@@ -373,7 +373,7 @@ def assemble(
         spent: The seconds so far.
         cut: Why the run ended before its last round, and the reason in words; None: it was not cut.
         warned: Warnings of the run.
-        moments (of [m]): The releases of every node, by the numbers of rounds at which they were looked at.
+        moments ([m] each): The releases of every node, by the numbers of rounds at which they were looked at.
     """
     problem, network, guarantee = plan.problem, plan.network, plan.guarantee
     rounds, found = int(carry.rounds), invariants.found(carry.bad)
