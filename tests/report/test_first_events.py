@@ -47,9 +47,9 @@ def test_what_is_shown_are_the_events_of_the_first_nodes_until_the_last(name, cl
     events = events_of(name, timed, shown["time"].iloc[-1])
     receives = events.kind == 1 if name == "AGP" else np.zeros(len(events), bool)
     nodes = np.where(receives, events.rows[:, 0], events.actor)  # a message is taken by its receiver
-    rows = zip(events.time.tolist(), nodes.tolist(), events.kind.tolist())
-    expected = [one for one in rows if one[1] < watch.NODES]
-    assert told(shown, "time", "node", "kind") == sorted(expected)[: len(shown)]
+    rows = zip(events.time.tolist(), events.kind.tolist(), nodes.tolist())
+    expected = [one for one in rows if one[2] < watch.NODES]  # in the order of events, also at equal times
+    assert told(shown, "time", "kind", "node") == sorted(expected[: len(shown)])
     assert len(shown) == watch.PER_NODE * watch.NODES
 
 
