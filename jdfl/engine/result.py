@@ -47,6 +47,8 @@ CUTS: tuple[Cut, ...] = get_args(Cut)
 Ending = Literal["steps", "stop rule", "diverged", "invariant", "budget"] | Cut
 _PROGRESS = ("objective", "suboptimality", "objective_local", "test_loss")  # the first that was recorded is looked at
 BAD = {"diverged": "diverged", "invariant": "violated an invariant"}  # whose numbers count for nothing
+READS_DATA = "a stop rule or a callback looks at more than what is released, and all see when it ends the run"
+_FEW = 1024  # examples of all nodes whose gradients are computed at the end, at least one of every node
 
 
 @dataclass(frozen=True)
@@ -393,7 +395,7 @@ def assemble(
         minimises=setting.algorithm.algorithm.minimises(problem, network),
         notes=(
             *_alone(setting.algorithm.algorithm, np.asarray(carry.communications), rounds),
-            *_zeroed(plan, params, tally.history()),
+            *_zeroed(plan, params, history),
         ),
         state=state,
         history=history,
@@ -441,10 +443,6 @@ def _released(rounds: int, params: Array, state: Any, releases: Any, history: pd
 def _plain(x: Any) -> Any:
     """An array without keys of random numbers, which hosts cannot hold."""
     return jax.random.key_data(x) if jax.numpy.issubdtype(x.dtype, jax.dtypes.prng_key) else x
-
-
-_FEW = 1024  # examples of all nodes whose gradients are computed at the end, at least one of every node
-READS_DATA = "a stop rule or a callback looks at more than what is released, and all see when it ends the run"
 
 
 def _privacy_warnings(stop: StopRule | None, ending: Ending, guarantee: Guarantee) -> tuple[str, ...]:

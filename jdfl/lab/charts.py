@@ -42,7 +42,7 @@ def curves(views: Iterable[tuple[tuple[str, str], pd.DataFrame]], axes: Mapping[
         figure.subplots_adjust(left=0.13, right=0.98, bottom=0.14, top=0.97)
         drawn = [thinned(one) for _, one in frame.groupby("label", sort=False, observed=True)]
         shown = pd.concat(drawn, ignore_index=True) if drawn else frame
-        drawing.lines({axes[x]: shown.astype({"label": str})}, names or {"": ""}, _words(y), ax=axis)
+        drawing.lines({_plain(axes[x]): shown.astype({"label": str})}, names or {"": ""}, _plain(_words(y)), ax=axis)
         pictures[axes[x], _words(y)] = _svg(figure)
     samples = {label: _sample(i) for i, label in enumerate(names)} if len(names) > 1 else {}
     return Chart(pictures, alt, samples)
@@ -72,7 +72,7 @@ def network(nodes: pd.DataFrame, links: pd.DataFrame, alt: str) -> Chart:
         ends = [[places[one], places[other]] for one, other in pairs.tolist()]
         axis.add_collection(LineCollection(ends, colors="0.8", linewidths=0.8))
         marks = axis.scatter(*at.T, c=last[name], s=30 if len(last) > 100 else 80, cmap="cividis", ec="black", zorder=2)
-        figure.colorbar(marks, label=_words(str(name)), shrink=0.8)
+        figure.colorbar(marks, label=_plain(_words(str(name))), shrink=0.8)
         labels = last["name"] if "name" in last else [int(node) for node in last.index]
         for place, label in zip(at, labels if len(last) <= _NAMED else ()):
             axis.annotate(str(label), place, (0, 7), textcoords="offset points", ha="center", parse_math=False)
@@ -94,11 +94,11 @@ def bars(x: Sequence[Any], series: Mapping[str, Sequence[float]], x_title: str, 
     below = np.zeros(len(x))
     for i, (label, heights) in enumerate(series.items()):
         colour, hatch = drawing.COLOURS[i % len(drawing.COLOURS)], _HATCHES[i // len(drawing.COLOURS) % len(_HATCHES)]
-        axis.bar(range(len(x)), heights, 0.8, below, color=colour, hatch=hatch, ec="white", lw=0.3, label=label)
+        axis.bar(range(len(x)), heights, 0.8, below, color=colour, hatch=hatch, ec="white", lw=0.3, label=_plain(label))
         below += np.asarray(heights, float)
     every = max(1, -(-len(x) // 16))
     axis.set_xticks(range(0, len(x), every), [str(one) for one in x[::every]], parse_math=False)
-    axis.set(xlabel=x_title, ylabel=y_title)
+    axis.set(xlabel=_plain(x_title), ylabel=_plain(y_title))
     if len(series) > 1:
         figure.legend(loc="outside upper left", ncols=6, fontsize=7, frameon=False)
     return Chart({(x_title, y_title): _svg(figure)}, alt)
@@ -118,7 +118,7 @@ def timeline(events: pd.DataFrame, kinds: Sequence[str], alt: str) -> Chart:
     for kind, name in enumerate(kinds):
         own = events[events["kind"] == kind]
         if len(own):
-            look: Any = drawing.look(kind) | {"linestyle": "", "label": name}
+            look: Any = drawing.look(kind) | {"linestyle": "", "label": _plain(name)}
             axis.plot(own["time"], own["node"].map(lanes), **look)
     axis.set_yticks(range(len(lanes)), [str(names[node]) for node in lanes], parse_math=False)
     axis.set(xlabel="simulated seconds", ylabel="node")
@@ -179,6 +179,11 @@ def thinned(one: pd.DataFrame) -> pd.DataFrame:
 
 def _words(name: str) -> str:
     return name.replace("_", " ")
+
+
+def _plain(text: object) -> str:
+    """A text that Matplotlib draws as it is, without formulas."""
+    return str(text).replace("$", r"\$")
 
 
 def _places(ids: Sequence[int], pairs: np.ndarray) -> dict[int, np.ndarray]:

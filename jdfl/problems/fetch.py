@@ -92,12 +92,13 @@ def _download(address: str, path: Path, pin: str, tell: Callable[[str], object])
             had = file.tell()
             head = {"Accept-Encoding": "identity"} | ({"Range": f"bytes={had}-"} if had else {})
             with requests.get(address, headers=head, stream=True, timeout=_TIMEOUT) as answer:
-                answer.raise_for_status()
                 tell(f"downloading {address}" + (f" after {had:,} bytes" if had else ""))
-                if answer.status_code != 206:
-                    file.truncate(0)
-                for piece in answer.raw.stream(_PIECE, decode_content=False):
-                    file.write(piece)
+                if not had or answer.status_code != 416:  # nothing is missing
+                    answer.raise_for_status()
+                    if not answer.headers.get("Content-Range", "").startswith(f"bytes {had}-"):
+                        file.truncate(0)
+                    for piece in answer.raw.stream(_PIECE, decode_content=False):
+                        file.write(piece)
     except (OSError, urllib3.exceptions.HTTPError) as error:
         raise OSError(
             f"Could not download {address}: {checks.said(error)}. The same command continues, and begins again without "

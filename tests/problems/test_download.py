@@ -36,7 +36,9 @@ class Published:
         self.asked.append(headers)
         asked, answer = re.fullmatch(r"bytes=(\d+)-", headers.get("Range", "")), requests.Response()
         start = int(asked[1]) if asked and self.continues else 0
-        answer.status_code = 206 if start else self.status
+        answer.status_code = self.status if not start else 206 if start < len(self.content) else 416
+        if start:
+            answer.headers["Content-Range"] = f"bytes {start}-{len(self.content) - 1}/{len(self.content)}"
         body, self.cut = self.content[start:][: self.cut], None
         length = {"content-length": str(len(self.content) - start)}
         answer.raw = urllib3.HTTPResponse(io.BytesIO(body), headers=length, preload_content=False)
@@ -89,6 +91,11 @@ def test_an_interrupted_download_continues_or_begins_again_where_the_server_cann
         assert place.read_bytes() == WORDS
         assert not partial.exists()
         place.unlink()
+    partial.write_bytes(WORDS)  # it was killed before the last step
+    published.continues = True
+    fetch.fetch("phishing")
+    assert place.read_bytes() == WORDS
+    place.unlink()
     for published.status in (404, 503):
         with refused(OSError, str(published.status), str(place)):
             fetch.fetch("phishing")
