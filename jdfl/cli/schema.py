@@ -38,7 +38,8 @@ NAMES = tuple(name for name in COMMANDS if " " not in name)
 Node = dict[str, Any]
 FILE = Path(__file__).with_name("schema.json")
 _FLAG = re.compile("-[A-Za-z-]")  # how a flag begins, unlike a negative number
-_SAME = tuple("about types open alone optional choices integers positional".split())  # of a node and its flag
+# What a node and its flag have in common.
+_SAME = ("about", "types", "open", "alone", "optional", "choices", "integers", "positional")
 _NAMED = 3  # kinds that have a flag and are named in an error
 _LISTED = 8  # words of a list that is shown in addition to a suggestion
 
