@@ -141,8 +141,8 @@ class Masked(jdfl.CEPS):
         pick = talks[:, None]
         count = talks.astype(jnp.int32)
         asked = jnp.zeros((round.m,), jnp.int32).at[graph.senders].add((chosen & pick).astype(jnp.int32))
-        round.book.send(MODEL, asked, count)
-        round.book.grads = count
+        round.trace.send(MODEL, asked, count)
+        round.trace.grads = count
         return module.State(
             jnp.where(pick, together, alone), jnp.where(pick, new_u, u), jnp.where(talks, m_i[:, 0], state.count)
         )

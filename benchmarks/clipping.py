@@ -21,7 +21,7 @@ from scipy.sparse import csr_array, random_array
 import jdfl
 from benchmarks.common import Options, Row, benchmark, interleaved, ratios, rounds_of, row
 from jdfl.algorithms.gradients import Ready
-from jdfl.algorithms.round import Moment, Prepared
+from jdfl.algorithms.round import Prepared, RoundContext
 from jdfl.privacy import clipped
 from jdfl.problems import Problem
 
@@ -35,7 +35,7 @@ BURST = 5  # calls in a row that are timed together: in a run, too, a call finds
 
 
 @jax.jit
-def gradients_of(gradients: jdfl.Gradients, x: Array, problem: Problem, moment: Moment, ready: Ready) -> Array:
+def gradients_of(gradients: jdfl.Gradients, x: Array, problem: Problem, moment: RoundContext, ready: Ready) -> Array:
     """The gradients [m, n] of one round."""
     return gradients(x, jdfl.Round(moment=moment, problem=problem, prepared=Prepared(ready)))
 
@@ -91,7 +91,7 @@ def parameters(problem: Problem) -> Array:
 def of_gradients(name: str, problem: Problem, network: Any, repeats: int) -> list[Row]:
     """Clipped against plain, and against one by one, which would leave the caches cold for the others."""
     x = parameters(problem)
-    moment = Moment(jnp.int32(0), jax.random.key(0), network.graph, jnp.arange(problem.m, dtype=jnp.int32))
+    moment = RoundContext(jnp.int32(0), jax.random.key(0), network.graph, jnp.arange(problem.m, dtype=jnp.int32))
     clip = median_length(x, problem)
     both = jdfl.Gradients(), jdfl.Gradients(clip=clip)
     plain, private = (partial(gradients_of, one, x, problem, moment, one.prepare(problem, moment)) for one in both)

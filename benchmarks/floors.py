@@ -72,7 +72,7 @@ def floor(algorithm: Algorithm, problem: Problem, network: Network, *, rounds: i
         ValueError: For other numbers of rounds, for more than a noise schedule is for, and for settings that do not fit
             the problem or the network.
     """
-    checks.whole(1, _MOST, rounds=rounds)
+    checks.integer(1, _MOST, rounds=rounds)
     network = stepping.paired(problem, network)
     algorithm.check(problem, network)
     setting = _setting(algorithm, problem, network, rounds)
@@ -114,7 +114,7 @@ def _counted(setting: stepping.Setting, steps: Any) -> Any:
 
     def one(k: Any, carry: Any) -> Any:
         state, total, used = carry
-        state, info = stepping.step(setting, state, stepping.drawn(setting, k))
+        state, info = stepping.step(setting, state, stepping.sample_round(setting, k))
         used = {name: used[name] + (sent > 0).astype(jnp.int32) for name, sent in info.sent.items()}
         return state, jax.tree.map(jnp.add, total, info), used
 

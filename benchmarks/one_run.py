@@ -51,7 +51,7 @@ class Options:
 
 def measured(config: RunConfig, options: Options) -> dict[str, Any]:
     """Times, speeds and sizes of a run by name."""
-    checks.whole(1, rounds=options.rounds, repeats=options.repeats)
+    checks.integer(1, rounds=options.rounds, repeats=options.repeats)
     algorithm, problem, network, _ = build(config)
     rounds = options.rounds
     how: dict[str, Any] = {"steps": rounds, "every": rounds, "metrics": (), "options": jdfl.Options(chunk=rounds)}

@@ -66,7 +66,7 @@ def of_torch(problem: Any, batch: int, rounds: int) -> Callable[[], Any]:
     from torch import nn  # pyright: ignore[reportMissingImports]
 
     torch.set_num_threads(1)
-    leaves = {path: np.array(leaf) for path, leaf in problem.model.unravel(problem.begin()[0]).items()}
+    leaves = {path: np.array(leaf) for path, leaf in problem.model.unravel(problem.initial_params()[0]).items()}
 
     def module() -> Any:
         parts: list[Any] = []
@@ -113,7 +113,7 @@ def check(problem: Any, batch: int) -> None:
     """AssertionError where both ways reach other parameters, or learn nothing."""
     ring = jdfl.network.ring(problem.m)
     found = np.asarray(jdfl.run(method(batch), problem, ring, steps=3, metrics=[]).params)
-    if not np.abs(found - np.asarray(problem.begin())).max() > 1e-3:
+    if not np.abs(found - np.asarray(problem.initial_params())).max() > 1e-3:
         raise AssertionError("Expected parameters that change, got those of the start.")
     for i, node in enumerate(of_torch(problem, batch, 3)()):
         ours = problem.model.unravel(jnp.asarray(found[i]))

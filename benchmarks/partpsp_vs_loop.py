@@ -77,7 +77,7 @@ def of_parts(problem: NeuralProblem, rounds: int) -> Callable[[], Any]:
     """
     images = problem.data[0].reshape(*problem.weight.shape, -1)
     x = images[:, :BATCH].astype(jnp.float32) / 255
-    leaves = problem.model.unravel(problem.begin()[0])
+    leaves = problem.model.unravel(problem.initial_params()[0])
     kernels = leaves["layer1.kernel"].T, leaves["layer2.kernel"], leaves["layer3.kernel"].T  # [10, 784] each
 
     def node(kernels: tuple[Array, ...], given: tuple[Array, Array]) -> tuple[tuple[Array, ...], None]:
@@ -121,7 +121,7 @@ def check(problem: NeuralProblem) -> None:
     state = of_jdfl(problem, None, CHECKED)()
     nodes = of_torch(problem, None, CHECKED, "pairs", "laplace")()
     ours = np.concatenate([state.shared.y, state.local], axis=1)
-    assert np.abs(ours - np.asarray(problem.begin())).max() > 0.01, "nothing was learnt"
+    assert np.abs(ours - np.asarray(problem.initial_params())).max() > 0.01, "nothing was learnt"
     np.testing.assert_allclose(ours, nodes.parameters(problem.model), atol=1e-4, rtol=0)
 
 

@@ -92,21 +92,21 @@ class Timed(jdfl.Checkpoints):
 
     seconds = around = 0.0
 
-    def begin(self, plan: Plan) -> None:
+    def on_start(self, plan: Plan) -> None:
         """As the store."""
-        self._timed(partial(super().begin, plan), around=True)
+        self._timed(partial(super().on_start, plan), around=True)
 
-    def __call__(self, now: jdfl.Snapshot) -> str | None:
+    def on_chunk(self, now: jdfl.Snapshot) -> str | None:
         """As the store."""
-        return self._timed(partial(super().__call__, now))
+        return self._timed(partial(super().on_chunk, now))
 
-    def between(self, now: jdfl.Snapshot) -> None:
+    def on_return(self, now: jdfl.Snapshot) -> None:
         """As the store."""
-        self._timed(partial(super().between, now))
+        self._timed(partial(super().on_return, now))
 
-    def end(self, result: jdfl.Result) -> None:
+    def on_end(self, result: jdfl.Result) -> None:
         """As the store."""
-        self._timed(partial(super().end, result), around=True)
+        self._timed(partial(super().on_end, result), around=True)
 
     def close(self) -> None:
         """As the store."""

@@ -39,7 +39,7 @@ class Loop:
         mean, deviation = (np.asarray(x).item() for x in (problem.mean, problem.deviation))
         self.x = list(torch.from_numpy((flat - mean) / deviation))
         self.y = list(torch.from_numpy(labels.astype(np.int64)))
-        leaves = {path: np.asarray(leaf) for path, leaf in problem.model.unravel(problem.begin()[0]).items()}
+        leaves = {path: np.asarray(leaf) for path, leaf in problem.model.unravel(problem.initial_params()[0]).items()}
         inputs, hidden = leaves["layer1.kernel"].shape
         first = Perceptron(inputs, hidden, problem.model.classes)
         first.load_state_dict({_name(path): torch.tensor(leaf.T.copy()) for path, leaf in leaves.items()})

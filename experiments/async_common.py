@@ -64,7 +64,7 @@ class Task:
         """The problem of a seed, and the objective to reach; the least one of a perceptron counts as 0."""
         problem = self.make(seed)
         least = 0.0 if isinstance(problem, jdfl.problems.NeuralProblem) else optimum(problem).value
-        start = float(metrics.objective(problem.begin(), problem))
+        start = float(metrics.objective(problem.initial_params(), problem))
         return problem, least + self.share * (start - least)
 
 

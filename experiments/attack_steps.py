@@ -29,7 +29,7 @@ import jdfl
 from experiments.attack_worlds import ALONE, NOISY, Attack, Claim, M, N, Z, claim, regression, shown
 from jdfl.algorithms.gradients import NOISE
 from jdfl.algorithms.program import planned
-from jdfl.algorithms.round import Book
+from jdfl.algorithms.round import StepTrace
 from jdfl.base import marking, struct
 from jdfl.base.streams import Stream
 from jdfl.privacy import GaussianEvent
@@ -50,7 +50,7 @@ class Step(jdfl.Algorithm):
     title = "Step"
 
     def init(self, round: jdfl.Round) -> Array:
-        return round.problem.begin()
+        return round.problem.initial_params()
 
     def step(self, state: Array, round: jdfl.Round) -> Array:
         return round.mix(state - self.seen(self, state, round))
@@ -61,7 +61,7 @@ class Kept(Step):
     """Nodes also keep what `seen` returns second, and may use it in the next round."""
 
     def init(self, round: jdfl.Round) -> Any:
-        x = round.problem.begin()
+        x = round.problem.initial_params()
         return x, jnp.zeros_like(x)
 
     def step(self, state: Any, round: jdfl.Round) -> Any:
@@ -352,20 +352,20 @@ def _one_noise(a: Any, x: Array, r: jdfl.Round) -> Array:
     return r.repeat(3, one, x) - x
 
 
-def _booked(change: Callable[[Book], Any]) -> Seen:
-    """A noisy gradient, after which the step writes in the book of its round."""
-    return lambda a, x, r: (a.gradients(x, r), change(r.book))[0]
+def _booked(change: Callable[[StepTrace], Any]) -> Seen:
+    """A noisy gradient, after which the step writes in the trace of its round."""
+    return lambda a, x, r: (a.gradients(x, r), change(r.trace))[0]
 
 
 def _absorbed(a: Any, x: Array, r: jdfl.Round) -> Array:
-    own = replace(r, book=Book())
-    return (a.gradients(x, own), r.book.absorb(own.book, 0))[0]
+    own = replace(r, trace=StepTrace())
+    return (a.gradients(x, own), r.trace.absorb(own.trace, 0))[0]
 
 
 def _parts(a: Any, x: Array, r: jdfl.Round) -> Array:
     g = a.gradients(x, r)
     more = r.noisy(a.gradients.mechanism, _bare(a, x, r), a.gradients.sensitivities(r.problem), _OWN, NOISE)
-    return (g + more, r.book.parts.clear())[0]
+    return (g + more, r.trace.parts.clear())[0]
 
 
 def _marked_clip(a: Any, x: Array, r: jdfl.Round) -> Array:
@@ -477,7 +477,7 @@ STEPS: dict[str, tuple[Outcome, Any]] = {
     "rows smuggled out of a selection": ("counted", _smuggled),
     "local steps counted after an exchange alone": ("no claim", _following),
     "a second release as part of the first": ("no claim", _second),
-    "another book": ("no claim", lambda a, x, r: a.gradients(x, replace(r, book=Book()))),
+    "another trace": ("no claim", lambda a, x, r: a.gradients(x, replace(r, trace=StepTrace()))),
     # noise that others know, or that is taken away again
     "noise drawn again": ("no claim", lambda a, x, r: a.gradients(x, r) - _drawn(a, x, r, r.keys(NOISE))),
     "noise drawn again from the moment": (
@@ -546,12 +546,12 @@ STEPS: dict[str, tuple[Outcome, Any]] = {
     "records in the code of the step": ("no claim", lambda a, x, r: a.gradients(x, r) + jnp.asarray(_held())[:, :1]),
     "a plan that reads data": ("no claim", Planned(lambda a, x, r: a.gradients(x, r) + r.ready[:, None])),
     "a step size from the curvature": ("no claim", lambda a, x, r: a.gradients(x, r) * r.problem.curvature[:, None]),
-    # a round, a book, a mark or an object that is not what the library made
+    # a round, a trace, a mark or an object that is not what the library made
     "one node's noise for all": ("no claim", _in_round(_at(node=lambda moment: 0 * moment.node))),
     "a private root of zeros": ("no claim", _in_round(_at(roots=_zeroed))),
     "one noise for all local steps": ("no claim", _one_noise),
-    "a release taken off the count": ("no claim", _booked(lambda book: book.released(-1))),
-    "a count set to zero": ("no claim", _booked(lambda book: setattr(book, "_releases", 0))),
+    "a release taken off the count": ("no claim", _booked(lambda trace: trace.released(-1))),
+    "a count set to zero": ("no claim", _booked(lambda trace: setattr(trace, "_releases", 0))),
     "a part of the step that counts zero times": ("no claim", _absorbed),
     "a second release, forgotten": ("no claim", _parts),
     "a mark of a clip by hand": ("no claim", _marked_clip),

@@ -84,12 +84,12 @@ def shown(
 
     def one(key: jax.Array) -> jax.Array:
         setting = stepping.setting(program, problem, network, None, key, watched=watched)
-        start = stepping.begun(setting)
+        start = stepping.initial_round(setting)
         ready = program.prepare(problem, start)
         setting = replace(setting, algorithm=ready)
         state = ready.init(problem, start)[0]
         for k in range(steps):
-            state = stepping.step(setting, state, stepping.drawn(setting, jnp.int32(k)))[0]
+            state = stepping.step(setting, state, stepping.sample_round(setting, jnp.int32(k)))[0]
         return look(ready, state, setting)
 
     return np.asarray(jax.jit(jax.vmap(one))(jax.random.split(jax.random.key(seed), runs)), float)

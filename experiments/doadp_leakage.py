@@ -78,13 +78,15 @@ def records(seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 def course(algorithm: Any, problem: Any, network: Any, seed: int) -> Course:
     program = planned(algorithm, problem, network, ROUNDS)
     setting = stepping.setting(program, problem, network, None, typed_key(seed))
-    begun = stepping.begun(setting)
+    begun = stepping.initial_round(setting)
     ready = algorithm.prepared(problem, begun, program.plan)
 
     @jax.jit
     def run() -> tuple[Any, Any]:
         def step(state: Any, k: Any) -> tuple[Any, Any]:
-            new = algorithm.step(state, Round(moment=stepping.drawn(setting, k), problem=problem, prepared=ready))
+            new = algorithm.step(
+                state, Round(moment=stepping.sample_round(setting, k), problem=problem, prepared=ready)
+            )
             return new, new
 
         state = algorithm.init(Round(moment=begun, problem=problem, prepared=ready))

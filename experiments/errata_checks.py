@@ -65,7 +65,7 @@ def first_step(label: float, *, feature: float = 0.05, sigma: float = 1.0, mu: f
 def lengths(seed: int) -> np.ndarray:
     """||grad f_i(0)|| [32] of Example 1, which Assumption 5 requires to be below u_i / 2 = .05."""
     problem = jdfl.problems.example1(m=32, seed=seed)
-    return np.linalg.norm(np.asarray(problem.gradients(problem.begin()), float), axis=1)
+    return np.linalg.norm(np.asarray(problem.gradients(problem.initial_params()), float), axis=1)
 
 
 def step_sizes(seed: int, rate: float = 0.2) -> np.ndarray:

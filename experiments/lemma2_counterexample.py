@@ -28,7 +28,7 @@ import numpy as np
 import jdfl
 from experiments.common import Made, Options, Row, bars, experiment, row
 from jdfl.algorithms.dpps import Schedule
-from jdfl.algorithms.round import Moment, Prepared
+from jdfl.algorithms.round import Prepared, RoundContext
 from jdfl.network import matrices
 from jdfl.privacy import NO_NOISE
 from jdfl.privacy.sensitivity import certified, lemma2, lemma2_constants, published, real
@@ -40,7 +40,7 @@ SEEN, ESTIMATED = (2.0, 4.0, 6.0, 8.0, 10.0), {0: 1.56, 4: 3.29}  # of the study
 
 def _round(network: jdfl.network.Network, t: int, schedule: Schedule, seed: int = 0) -> jdfl.Round:
     k, key = jnp.int32(t), jax.random.fold_in(jax.random.key(seed), t)
-    moment, no_data = Moment(k, key, network.at(k, key), jnp.arange(NODES, dtype=jnp.int32)), cast(Any, None)
+    moment, no_data = RoundContext(k, key, network.at(k, key), jnp.arange(NODES, dtype=jnp.int32)), cast(Any, None)
     return jdfl.Round(moment=moment, problem=no_data, prepared=Prepared(own=schedule))
 
 

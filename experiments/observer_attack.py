@@ -54,7 +54,7 @@ def seen(
         kind: Makes the recorded rounds.
     """
     algorithm, setting = program.algorithm, stepping.setting(program, problem, network, None, keys)
-    begun = stepping.begun(setting)
+    begun = stepping.initial_round(setting)
     ready = algorithm.prepared(problem, begun, program.plan)
 
     def kept(rows: list[Array]) -> Array:
@@ -65,7 +65,7 @@ def seen(
         return kind(moment=moment, problem=problem, prepared=ready, log=log), log
 
     def step(state: Any, k: Array) -> tuple[Any, tuple[Array, Array]]:
-        moment = stepping.drawn(setting, k)
+        moment = stepping.sample_round(setting, k)
         round, log = recorded(moment)
         new = algorithm.step(state, round)
         return stepping.kept(state, new, moment), (kept([one.x for one in log.sent]), kept(log.released))

@@ -43,7 +43,7 @@ class Push(jdfl.Algorithm):
     channels = (_PUSH,)
 
     def init(self, round: jdfl.Round) -> tuple[Array, Array, Array]:
-        x = round.problem.begin()
+        x = round.problem.initial_params()
         return x, x, jnp.ones((round.m,), x.dtype)
 
     def step(self, state: tuple[Array, Array, Array], round: jdfl.Round) -> tuple[Array, Array, Array]:

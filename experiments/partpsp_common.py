@@ -233,7 +233,7 @@ def trained(
 def percent(result: jdfl.Result, problem: NeuralProblem) -> float:
     """The final accuracy in per cent; a diverged run's is that of NaN for all scores, which say the first class."""
     if result.ending == "diverged":
-        return 100 * float(accuracy(jnp.full_like(problem.begin(), jnp.nan), problem))
+        return 100 * float(accuracy(jnp.full_like(problem.initial_params(), jnp.nan), problem))
     return 100 * result.final["accuracy"]
 
 

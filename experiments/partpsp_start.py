@@ -67,7 +67,7 @@ def compare(
             at_random = problem_of(task, SHARED[name], seed=seed)
             start = learned(source, SHARED[name], seed)
             for case, problem in (("random", at_random), ("trained", replace(at_random, start=start))):
-                begin = jnp.broadcast_to(problem.begin()[0], problem.begin().shape)
+                begin = jnp.broadcast_to(problem.initial_params()[0], problem.initial_params().shape)
                 found.setdefault((case, "start"), []).append(100 * float(accuracy(begin, problem)))
                 for b in levels:
                     algorithm = method(name, task, problem, jdfl.DPPS(b=b, sensitivity="real"))

@@ -70,8 +70,8 @@ class Faint(jdfl.DPDO):
         plan = round.ready
         weak = replace(round.prepared, own=plan._replace(noise=plan.noise / 10))
         new = jdfl.DPDO.step(self, state, replace(round, prepared=weak))
-        (stream,) = round.book.noises
-        round.book.noises[stream] = partial(self._guarantee, plan), frozenset({0})  # the guarantee of the whole noise
+        (stream,) = round.trace.noises
+        round.trace.noises[stream] = partial(self._guarantee, plan), frozenset({0})  # the guarantee of the whole noise
         return new
 
 

@@ -20,7 +20,7 @@ from jax import Array, lax
 import jdfl
 from jdfl import network as nw
 from jdfl import robust
-from jdfl.algorithms.round import Moment
+from jdfl.algorithms.round import RoundContext
 from jdfl.base.streams import Keys
 from jdfl.network import Graph
 from jdfl.robust.attacks import DRAWN, Attack, Lies, Scene
@@ -199,12 +199,12 @@ def _cell(rule: str, number: Array, lane: Lane) -> tuple[Array, Array, Array]:
         lambda: robust.SpectralAttack().prepare(lane.graph, liars),
         lambda: jnp.zeros((NODES,), jnp.float32),
     )
-    begin = Moment(jnp.int32(0), lane.key, graph, node, keys)
+    begin = RoundContext(jnp.int32(0), lane.key, graph, node, keys)
     prepared = algorithm.prepared(flipped, begin, None)
 
     def round_of(k: Array) -> jdfl.Round:
         now = keys.at_round(k)
-        moment = Moment(k, now.run, graph, node, now)
+        moment = RoundContext(k, now.run, graph, node, now)
         lied = Chosen(attacks[0], liars, ready, moment.stream(DRAWN), number=number)
         return jdfl.Round(moment=moment, problem=flipped, prepared=prepared, lies=lied)
 

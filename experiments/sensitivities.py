@@ -260,12 +260,12 @@ def _side_by_side(case: Case, problem: Any) -> Played:
         def one(data: Any) -> Any:
             made = replace(problem, data=data)
             setting = stepping.setting(program, made, case.network, None, key)
-            ready = program.prepare(made, stepping.begun(setting))
+            ready = program.prepare(made, stepping.initial_round(setting))
             setting = replace(setting, algorithm=ready)
-            state, info = ready.init(made, stepping.begun(setting))
+            state, info = ready.init(made, stepping.initial_round(setting))
             seen, releases = [ready.visible(state)], info.releases
             for k in range(case.steps):
-                state, info = stepping.step(setting, state, stepping.drawn(setting, jnp.int32(k)))
+                state, info = stepping.step(setting, state, stepping.sample_round(setting, jnp.int32(k)))
                 seen, releases = [*seen, ready.visible(state)], releases + info.releases
             return jnp.stack(seen), releases
 

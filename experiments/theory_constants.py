@@ -162,7 +162,7 @@ def partpsp(seeds: int, quick: bool) -> list[Row]:
         later = jdfl.run(
             algorithm, problem, jdfl.network.d_out(10, 4), key=seed, steps=rounds, every=rounds, metrics=()
         )
-        for when, w in (("at first", problem.begin()[0]), ("later", later.params[0])):
+        for when, w in (("at first", problem.initial_params()[0]), ("later", later.params[0])):
             L_s, L_l, L_ls, l1 = curvatures(problem, w, seed, 10 if quick else 40)
             A = bound_A(L_s, L_s, L_ls, told["gamma"], told["C"], told["q"])
             for name, value in {

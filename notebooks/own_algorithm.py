@@ -46,7 +46,7 @@ class DecentLaM(jdfl.Algorithm):
 
     def init(self, round: Round) -> tuple[Array, Array]:
         """Start at the problem's start, without momentum."""
-        return round.problem.begin(), 0 * round.problem.begin()
+        return round.problem.initial_params(), 0 * round.problem.initial_params()
 
     def step(self, state: tuple[Array, Array], round: Round) -> tuple[Array, Array]:
         """One round of all nodes: x and u are arrays [m, n], and W x is `round.mix(x)`."""

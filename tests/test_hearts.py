@@ -13,7 +13,7 @@ from jax import lax
 import jdfl
 from jdfl import network as nw
 from jdfl import testing
-from jdfl.algorithms.round import Moment
+from jdfl.algorithms.round import RoundContext
 from jdfl.base import struct
 from jdfl.codecs import transmit
 from jdfl.engine.accountant import account, ledger_of_run, spent_together
@@ -173,7 +173,7 @@ def slopes(w: np.ndarray) -> np.ndarray:
 
 def test_gradient_descent_and_tracking_are_their_formulas() -> None:
     W, lr = matrix(RING()), 0.02
-    x = begin = np.asarray(PROBLEM().begin(), float)
+    x = begin = np.asarray(PROBLEM().initial_params(), float)
     for _ in range(5):
         x = W @ x - lr * slopes(x)
     near(play(jdfl.DPSGD(lr=lr)).params, x)
@@ -218,17 +218,17 @@ def alike() -> tuple[Any, Any]:
 
 def test_nodes_that_are_alike_or_together_have_the_data_do_what_one_would() -> None:
     problem, A, b = pooled([2, 6, 1])
-    x = np.asarray(problem.begin(), float)[0]
+    x = np.asarray(problem.initial_params(), float)[0]
     for _ in range(3):
         x = x - 0.1 * A.T @ (A @ x - b) / 9
     near(play(jdfl.FedAvg(lr=0.1, local_steps=1, weighting="examples"), 3, problem, nw.ring(3)).params, x)
     problem, slope = alike()
-    x, a = np.asarray(problem.begin(), float)[0], 0.0
+    x, a = np.asarray(problem.initial_params(), float)[0], 0.0
     for _ in range(4):
         h = 0.5 * a + slope(x)
         x, a = x - 0.1 * h, 0.7 * a + 0.3 * h  # (x - x+) / lr is h
     near(play(jdfl.QGDSGDm(lr=0.1, beta=0.5, mu=0.7), 4, problem, nw.complete(4)).params, x)
-    x = np.asarray(problem.begin(), float)[0]
+    x = np.asarray(problem.initial_params(), float)[0]
     for k in range(4):
         x = x - (0.1 if k < 2 else 0.01) * slope(x)
     near(play(jdfl.SGP(lr=0.1, milestones=(2,), decay=0.1), 4, problem, nw.complete(4)).params, x)
@@ -277,7 +277,7 @@ UNIT = jdfl.Gradients(sensitivity=1.0, mechanism=jdfl.Gaussian(1.0))
 
 def begun(gradients: jdfl.Gradients) -> Any:
     """The first round of a method with such gradients."""
-    moment = Moment(jnp.int32(0), KEY(), RING().graph, jnp.arange(PROBLEM().m, dtype=jnp.int32))
+    moment = RoundContext(jnp.int32(0), KEY(), RING().graph, jnp.arange(PROBLEM().m, dtype=jnp.int32))
     return direct(moment, PROBLEM(), gradients)
 
 
@@ -317,7 +317,7 @@ def test_two_looks_of_a_round_are_two_releases() -> None:
         round = begun(UNIT)
         for look in range(2):
             UNIT(jnp.zeros((PROBLEM().m, PROBLEM().n)), round, look=look)
-        return round.book.releases
+        return round.trace.releases
 
     assert released() == 2
 
@@ -330,7 +330,7 @@ class Twice(jdfl.Algorithm):
     title = "Twice"
 
     def init(self, round: jdfl.Round) -> jax.Array:
-        return round.problem.begin()
+        return round.problem.initial_params()
 
     def step(self, w: jax.Array, round: jdfl.Round) -> jax.Array:
         return round.mix(w) - 0.1 * (self.gradients(w, round) + self.gradients(w, round, look=1))

@@ -104,8 +104,8 @@ PAIR = pd.Series([3, 4], ["a", "b"])
 NOISY = jdfl.DPSGD(gradients=jdfl.Gradients(batch=1, clip=1.0, mechanism=jdfl.Gaussian(1.0)))
 CANARY = (pd.Series([1.0, 2, 3], X.columns), 1.0), (np.zeros(3), 0.0)
 REFUSED = (  # where labels cannot be aligned
-    lambda: pr.drawn_regression(lambda key: (jnp.ones(2), 1.0), PAIR),
-    lambda: pr.drawn_regression(lambda key: (jnp.ones(2), 1.0), [3], truth=PAIR / 2),
+    lambda: pr.sample_regression(lambda key: (jnp.ones(2), 1.0), PAIR),
+    lambda: pr.sample_regression(lambda key: (jnp.ones(2), 1.0), [3], truth=PAIR / 2),
     lambda: pr.sparse_optimum(pr.linear_regression([X], [t]), 1, start=pd.Series(np.zeros(3), X.columns)),
     lambda: nw.random_choice([BASE(), BASE()], PAIR / 7),
     lambda: nw.relabel(BASE().graph, pd.Series(range(4), NODES)),

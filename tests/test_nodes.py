@@ -31,7 +31,7 @@ def together(x):
         "total": nodes.total(x),
         "mean": nodes.mean(x),
         "first": nodes.first(x),
-        "everyone": nodes.everyone(x),
+        "everyone": nodes.gather(x),
         "largest": nodes.largest(x),
         "some": nodes.some(flags),
         "every": nodes.every(flags),

@@ -90,7 +90,7 @@ class Heir(jdfl.Algorithm):
     """One of the former protocol that inherits."""
 
     def init(self, problem, round):  # pyright: ignore[reportIncompatibleMethodOverride]
-        return problem.begin(), None
+        return problem.initial_params(), None
 
 
 class Plain(jdfl.Algorithm):

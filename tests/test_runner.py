@@ -94,7 +94,7 @@ def test_a_callback_may_interrupt():
         run(callbacks=[lambda now: 3])
 
 
-class Told(jdfl.Callback):
+class Noting(jdfl.Callback):
     """Notes when it is told what."""
 
     every = 4
@@ -102,16 +102,16 @@ class Told(jdfl.Callback):
     def __init__(self):
         self.log = []
 
-    def begin(self, start):
-        self.log.append(("begin", start.steps))
+    def on_start(self, start):
+        self.log.append(("start", start.steps))
 
-    def between(self, now):
-        self.log.append(("between", now.rounds))
+    def on_return(self, now):
+        self.log.append(("return", now.rounds))
 
-    def __call__(self, now):
-        self.log.append(("told", now.rounds))
+    def on_chunk(self, now):
+        self.log.append(("chunk", now.rounds))
 
-    def end(self, result):
+    def on_end(self, result):
         self.log.append(("end", result.rounds))
 
     def close(self):
@@ -122,20 +122,20 @@ def test_callbacks_are_told_in_order_and_closed_whatever_happens():
     def fail(now):
         raise RuntimeError("disk full")
 
-    one, begun = Told(), [("begin", 6), ("between", 0), ("between", 4)]
+    one, begun = Noting(), [("start", 6), ("return", 0), ("return", 4)]
     run(steps=6, callbacks=[one], options=jdfl.Options(chunk=5))
-    assert one.log == [*begun, ("told", 5), ("between", 5), ("told", 6), ("end", 6), "close"]
+    assert one.log == [*begun, ("chunk", 5), ("return", 5), ("chunk", 6), ("end", 6), "close"]
     one.log.clear()
     with pytest.raises(RuntimeError):
         run(steps=6, callbacks=[one, fail])
-    assert one.log == [*begun, ("told", 6), "close"]
+    assert one.log == [*begun, ("chunk", 6), "close"]
 
 
 class Allowed(jdfl.Callback):
     def __init__(self, releases):
         self.releases = releases
 
-    def begin(self, start):
+    def on_start(self, start):
         return np.full(start.problem.m, self.releases)
 
 
@@ -173,7 +173,7 @@ def test_ctrl_c_waits_for_the_chunk_under_way_and_a_second_one_does_not(ctrl_c):
 def test_ctrl_c_in_the_last_chunk_is_raised_when_the_run_returns(ctrl_c):
     """So a loop of short runs ends; the result is known to callbacks."""
     ctrl_c.append(signal.SIGINT)
-    one = Told()
+    one = Noting()
     one.every = 50
     with pytest.raises(KeyboardInterrupt):
         run(callbacks=[one])

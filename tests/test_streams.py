@@ -9,7 +9,7 @@ import numpy as np
 
 import jdfl
 from jdfl.algorithms.algorithm import _CODEC
-from jdfl.algorithms.round import MODEL, TRACKER, Moment
+from jdfl.algorithms.round import MODEL, TRACKER, RoundContext
 from jdfl.base import streams
 from jdfl.base.streams import Stream
 from tests.algorithms.play import direct
@@ -53,7 +53,7 @@ def test_names_numbers_and_roots_are_declared_once(monkeypatch):
         Stream("updates.noise", "private")
     with refused("root"):
         Stream("test.root", "public")  # pyright: ignore[reportArgumentType]
-    moment = Moment(jnp.int32(0), KEY(), NETWORK().graph, NODE)
+    moment = RoundContext(jnp.int32(0), KEY(), NETWORK().graph, NODE)
     with refused("network"):  # a network's stream in a round
         direct(moment, PROBLEM()).keys(Stream.again("test.link", "network"))
     monkeypatch.setattr(streams, "_streams", {})
@@ -72,7 +72,7 @@ def test_all_noise_is_private_and_all_that_codecs_share_is_not():
 
 def test_receivers_cannot_recompute_noise():
     """Normal numbers of any stream under the shared root, which they know, do not go together with it."""
-    moment = Moment(jnp.int32(3), KEY(), NETWORK().graph, jnp.arange(4, dtype=jnp.int32))
+    moment = RoundContext(jnp.int32(3), KEY(), NETWORK().graph, jnp.arange(4, dtype=jnp.int32))
     round = direct(moment, PROBLEM())
     sent = np.asarray(jdfl.Updates(clip=1.0, mechanism=jdfl.Gaussian(1.0))(jnp.zeros((4, 500)), round))
     shared = streams.Keys.of(KEY()).shared

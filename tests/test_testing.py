@@ -165,7 +165,7 @@ class Sound(jdfl.Algorithm):
     title: ClassVar[str] = "Sound"
 
     def init(self, round: jdfl.Round) -> Any:
-        return round.problem.begin()
+        return round.problem.initial_params()
 
     def step(self, state: Any, round: jdfl.Round) -> Any:
         return round.mix(state) - self.lr * self.gradients(state, round)

@@ -74,8 +74,8 @@ def test_trackers_are_closed_where_the_run_fails_and_what_is_not_finite_is_not_t
         play(Trackers(["mine"], tmp_path, {}), lambda now: 1 / 0)
     assert kept[0].closed == 1
     callback = Trackers(["mine"], tmp_path, {})
-    callback.begin(None)
-    callback(SimpleNamespace(rows=[{"round": 3, "objective": float("nan"), "bytes": 2.0}]))
+    callback.on_start(None)
+    callback.on_chunk(SimpleNamespace(rows=[{"round": 3, "objective": float("nan"), "bytes": 2.0}]))
     assert kept[1].records == [(3, {"bytes": 2.0})]
 
 
@@ -147,10 +147,10 @@ def clock(monkeypatch):
 
 
 def shown_by(progress: Progress, clock: list[float], snapshots: list[Snapshot]) -> None:
-    progress.begin(SimpleNamespace(before=None, steps=snapshots[0].steps))  # pyright: ignore[reportArgumentType]
+    progress.on_start(SimpleNamespace(before=None, steps=snapshots[0].steps))  # pyright: ignore[reportArgumentType]
     for one in snapshots:
         clock[0] += 1.0
-        progress(one)
+        progress.on_chunk(one)
     progress.close()
 
 

@@ -46,7 +46,7 @@ class Gossip(jdfl.Algorithm):
         for k, node in self.fails:
             if k < 0:
                 w = w.at[node].set(jnp.nan)
-        round.book.grads = 1
+        round.trace.grads = 1
         return w
 
     def step(self, w: Array, round: jdfl.Round) -> Array:
@@ -56,8 +56,8 @@ class Gossip(jdfl.Algorithm):
             new = round.noisy(self.mechanism, new, 1.0, _NOISE, lambda problem, looks: NO_NOISE)
         for k, node in self.fails:
             new = jnp.where(((round.k == k) & (round.node == node))[:, None], jnp.inf, new)
-        round.book.grads = 1
-        round.book.send(MODEL, self.messages, talks.astype(jnp.int32))
+        round.trace.grads = 1
+        round.trace.send(MODEL, self.messages, talks.astype(jnp.int32))
         return new
 
     def message_bits(self, problem: Any, codec: Any) -> dict[str, int]:

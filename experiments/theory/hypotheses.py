@@ -60,7 +60,7 @@ def ceps(run: Run) -> tuple[Theorem, ...]:
     smooth, gap = _smoothness(problem), _gap(problem)
     linked, everywhere = _linked(run.network), bool(np.all(asked == everyone))
     exact = a.codec.contraction(a.s, a.s)
-    g = np.asarray(problem.gradients(problem.begin()), float)
+    g = np.asarray(problem.gradients(problem.initial_params()), float)
     zeta = math.sqrt(float(np.mean(np.sum(np.square(g - g.mean(axis=0)), axis=1))))
     same = bool(np.allclose(c, c[0], rtol=1e-5))
     setting = (
@@ -157,7 +157,7 @@ def partpsp(run: Run) -> tuple[Theorem, ...]:
         sigma_g=None,
         S=None if run.ready.certified is None else float(np.max(np.asarray(run.ready.certified))),
         gap=_gap(problem),
-        start=float(np.sum(np.square(problem.begin()[0, : problem.n_shared]))),
+        start=float(np.sum(np.square(problem.initial_params()[0, : problem.n_shared]))),
     )
     given = (
         _smooth("Assumption 2", smooth),
@@ -269,7 +269,7 @@ def _gap(problem: Problem) -> float | None:
     """mean_i f_i at the start, less its minimum; None where that is not known."""
     if problem.optimum is None:
         return None
-    return float(np.mean(np.asarray(problem.values(problem.begin()), float))) - float(problem.optimum.value)
+    return float(np.mean(np.asarray(problem.values(problem.initial_params()), float))) - float(problem.optimum.value)
 
 
 def _matrices(run: Run) -> list[np.ndarray] | None:

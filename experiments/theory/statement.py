@@ -95,7 +95,7 @@ def theory(
     if steps is None and result is None:
         raise ValueError("Expected steps or result, got neither. Give steps, the number of rounds of the run.")
     rounds = result.rounds if steps is None and result is not None else steps
-    checks.whole(1, steps=rounds)
+    checks.integer(1, steps=rounds)
     assert rounds is not None
     kind = str(getattr(algorithm, "kind", type(algorithm).__name__))
     if kind not in _PAPERS:
@@ -106,7 +106,7 @@ def theory(
     network = stepping.paired(problem, network)
     program = check_run(algorithm, problem, network, rounds, 1, None)
     setting = stepping.setting(program, problem, network, None, typed_key(key))
-    ready = program.prepare(problem, stepping.begun(setting)).ready
+    ready = program.prepare(problem, stepping.initial_round(setting)).ready
     found = _PAPERS[kind](hypotheses.Run(algorithm, problem, network, rounds, ready))
     if theorem is not None and theorem not in (one.name for one in found):
         raise ValueError(

@@ -115,7 +115,7 @@ class ADMM(OverLinks):
 
     def init(self, round: Round) -> State:
         """Start from the initial parameters x and links that agree with them."""
-        x = round.problem.begin()
+        x = round.problem.initial_params()
         return State(x, consensus(x, self.penalty, round))
 
     def step(self, state: State, round: Round) -> State:
@@ -167,7 +167,7 @@ class LTADMM(_LocalTraining):
 
     def init(self, round: Round) -> State:
         """Start from the initial parameters x."""
-        x = round.problem.begin()
+        x = round.problem.initial_params()
         return State(x, self.links(x, round))
 
     def step(self, state: State, round: Round) -> State:
@@ -222,7 +222,7 @@ class LTADMMVR(_LocalTraining):
 
     def init(self, round: Round) -> StateVR:
         """Start from the initial parameters x, and the table there if it is kept."""
-        x = round.problem.begin()
+        x = round.problem.initial_params()
         return StateVR(x, self.links(x, round), _table(x, round) if self.kept else None)
 
     def step(self, state: StateVR, round: Round) -> StateVR:
@@ -235,13 +235,13 @@ class LTADMMVR(_LocalTraining):
 
         def local(here: Round, carry: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
             y, table, mean = carry
-            chosen = _drawn(self.batch, here)
+            chosen = _sample(self.batch, here)
             data, part = jax.vmap(problem.take)(problem.data, chosen), jnp.take_along_axis(share, chosen, axis=1)
             old, new = table[at, chosen], problem.each(problem.example_gradients, y, data)
             v = _sums(part / jnp.sum(part, axis=1, keepdims=True), new - old) + mean
             y = y - self.lr * (v + jax.vmap(jax.grad(problem.regulariser))(y)) - away
             new = problem.each(problem.example_gradients, y, data)
-            here.book.grads += 2 * self.batch
+            here.trace.grads += 2 * self.batch
             return y, table.at[at, chosen].set(new), mean + _sums(part, new - old)
 
         x, table, _ = round.repeat(self.local_steps, local, (x, table, _sums(share, table)))
@@ -251,11 +251,11 @@ class LTADMMVR(_LocalTraining):
 
 def _table(x: Array, round: Round) -> Array:
     """The gradients of all examples [m, q, n] at x [m, n]."""
-    round.book.grads = round.book.grads + round.problem.sizes
+    round.trace.grads = round.trace.grads + round.problem.sizes
     return round.problem.each(round.problem.example_gradients, x, round.problem.data)
 
 
-def _drawn(batch: int, round: Round) -> Array:
+def _sample(batch: int, round: Round) -> Array:
     """The places [m, b] of distinct examples of every node in a local step."""
 
     def one(key: Array, weight: Array) -> Array:

@@ -24,7 +24,7 @@ import numpy as np
 from jax import Array
 
 from jdfl.algorithms.descent import check_optimizer
-from jdfl.algorithms.round import MODEL, Moment, Prepared, Round
+from jdfl.algorithms.round import MODEL, Prepared, Round, RoundContext
 from jdfl.algorithms.statement import stated
 from jdfl.algorithms.updates import check_updates
 from jdfl.arrays.ops import Nonzeros, dense
@@ -102,11 +102,11 @@ class Algorithm:
     def init(self, round: Round) -> Any:
         """Return the state before the first round: a tree of arrays, most of them with one row per node.
 
-        By default it is `round.problem.begin()`, the initial parameters x [m, n]. Its first array holds the nodes'
-        parameters, unless `params` is overridden. Gradients, messages and noise at the start count as well, provided
-        that they go through `round`. A pure function under jit.
+        By default it is `round.problem.initial_params()`, x [m, n]. Its first array holds the nodes' parameters, unless
+        `params` is overridden. Gradients, messages and noise at the start count as well, provided that they go through
+        `round`. A pure function under jit.
         """
-        return round.problem.begin()
+        return round.problem.initial_params()
 
     def step(self, state: Any, round: Round, /) -> Any:
         """Return the state after a round, with the structure, shapes and types of the `state` before it.
@@ -203,7 +203,7 @@ class Algorithm:
         """
         return None
 
-    def prepare(self, problem: Problem, moment: Moment, plan: Any) -> Any:
+    def prepare(self, problem: Problem, moment: RoundContext, plan: Any) -> Any:
         """Return what all rounds need from settings, plan, data and network, as `round.ready` (pure, under jit).
 
         It is computed once, on the device, at the `moment` before the first round; the default is the `plan`. What
@@ -265,7 +265,7 @@ class Algorithm:
         """
         return guarantee
 
-    def prepared(self, problem: Problem, moment: Moment, plan: Any) -> Prepared:
+    def prepared(self, problem: Problem, moment: RoundContext, plan: Any) -> Prepared:
         """Return what rounds need besides settings, data and network: from gradients, codec and `prepare`.
 
         The runner calls it once, under jit, at the `moment` before the first round, and passes the result to every

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from jdfl.algorithms.algorithm import UNPLANNED, Algorithm, check_protocol
-from jdfl.algorithms.round import Moment, Prepared, Round
+from jdfl.algorithms.round import Prepared, Round, RoundContext
 from jdfl.algorithms.statement import stated
 from jdfl.base import checks, struct
 from jdfl.base.arguments import checked
@@ -102,7 +102,7 @@ class CombinedBy(Around):
     def step(self, state: Any, round: Round) -> Any:
         """The other method's step; ValueError for one that never combines rows by `mix` or `pull`."""
         result = super().step(state, round)
-        if round.book.moved is None:
+        if round.trace.moved is None:
             raise ValueError(
                 f"Expected a method that combines rows by round.mix or round.pull for the {self.rule.title}, got "
                 f"{self.algorithm.title}, which the rule would not change. Use another method, such as jdfl.RobustDSGD."
@@ -143,7 +143,7 @@ class Attacked(Around):
         """The nodes that metrics, stop rules and divergence checks leave out."""
         return self.nodes
 
-    def liars(self, moment: Moment) -> Array:
+    def liars(self, moment: RoundContext) -> Array:
         """The attackers [m] bool of a round."""
         found = jnp.zeros((moment.m,), jnp.bool_).at[jnp.asarray(self.nodes, jnp.int32)].set(True)
         return found & (moment.k >= self.start)
@@ -162,7 +162,7 @@ class Attacked(Around):
             raise ValueError("Expected one device for attackers, who see all rows. Leave out Options.devices.")
         here = self.around(round)
         result = work(here)
-        if missed := [name for name in round.book.uses if here.lies and name not in here.lies.channels]:
+        if missed := [name for name in round.trace.uses if here.lies and name not in here.lies.channels]:
             raise ValueError(
                 f"Expected a method that sends through round.mix, pull, publish, push or deliver, got "
                 f"{self.algorithm.title}, which sends otherwise on the channel {missed[0]!r}, where attackers would be "
@@ -170,11 +170,11 @@ class Attacked(Around):
             )
         return result
 
-    def prepared(self, problem: Problem, moment: Moment, plan: Any) -> Prepared:
+    def prepared(self, problem: Problem, moment: RoundContext, plan: Any) -> Prepared:
         """What the other method prepares for the attackers' data, and what the attack prepares."""
         return super().prepared(self.attack.problem(problem, self.liars(moment)), moment, plan)
 
-    def prepare(self, problem: Problem, moment: Moment, plan: Any) -> Any:
+    def prepare(self, problem: Problem, moment: RoundContext, plan: Any) -> Any:
         """What the other method prepares, and the attack."""
         liars = self.liars(replace(moment, k=jnp.int32(self.start)))
         return super().prepare(problem, moment, plan), self.attack.prepare(moment.graph, liars)

@@ -64,7 +64,7 @@ class ATG(OverLinks):
 
     def init(self, round: Round) -> State:
         """Start from the initial parameters x and links that agree with them."""
-        x = round.problem.begin()
+        x = round.problem.initial_params()
         return State(x, admm.consensus(x, self.penalty, round), LinkSums(jnp.zeros_like(x), jnp.zeros_like(x)))
 
     def step(self, state: State, round: Round) -> State:

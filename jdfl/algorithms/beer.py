@@ -91,7 +91,7 @@ class BEER(Algorithm):
 
     def init(self, round: Round) -> State:
         """Start from x = xhat = the initial parameters, which all neighbours know, vhat = 0, and v = g = g(x) or 0."""
-        x, zero = round.problem.begin(), jnp.zeros_like(round.problem.begin())
+        x, zero = round.problem.initial_params(), jnp.zeros_like(round.problem.initial_params())
         g = zero if self.start == "zero" else self.estimate(x, None, round)
         return State(x, g, g, x, zero)
 

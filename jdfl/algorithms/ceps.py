@@ -46,7 +46,7 @@ from jdfl.algorithms.algorithm import Algorithm, Codes
 from jdfl.algorithms.ceps_paper import check_ceps, constants, guarantee, preset, published_bytes
 from jdfl.algorithms.gradients import Gradients
 from jdfl.algorithms.requests import ask, ask_and_store, none_yet, sizes, slots
-from jdfl.algorithms.round import Moment, Round
+from jdfl.algorithms.round import Round, RoundContext
 from jdfl.arrays.ops import Nonzeros, dense, kept
 from jdfl.base import checks, struct
 from jdfl.base.settings import As, Count, Fraction, Positive, Provenance
@@ -158,7 +158,7 @@ class CEPS(Algorithm):
 
     def check(self, problem: Problem, network: Network) -> None:
         """Raise ValueError for settings out of range."""
-        checks.whole(1, problem.n, "s is the number of nonzeros kept of n parameters.", s=self.s)
+        checks.integer(1, problem.n, "s is the number of nonzeros kept of n parameters.", s=self.s)
         super().check(problem, network)
         check_ceps(self, problem, network)
 
@@ -170,7 +170,7 @@ class CEPS(Algorithm):
         """The s nonzeros of w."""
         return self.s
 
-    def prepare(self, problem: Problem, moment: Moment, plan: Any) -> Ready:
+    def prepare(self, problem: Problem, moment: RoundContext, plan: Any) -> Ready:
         """Draw kappa_i and compute sigma_i (`ceps_paper.constants`)."""
         low, high = self.periods
         period = self.period
@@ -180,7 +180,9 @@ class CEPS(Algorithm):
 
     def init(self, round: Round) -> State:
         """Start from w = 0, or the largest entries of the initial parameters; u = -grad f(w), m_i = |N_i|."""
-        start = lax.optimization_barrier(round.problem.begin())  # otherwise XLA projects its zeros at compile time
+        start = lax.optimization_barrier(
+            round.problem.initial_params()
+        )  # otherwise XLA projects its zeros at compile time
         w = kept(start, self.s, self.storage)
         g, x = self.gradients, dense(w)
         u = g.descent(x, round, _NOISE, guarantee(self))[1] if self.noise == "kept" else -g.without_noise(x, round)

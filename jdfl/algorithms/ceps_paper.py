@@ -84,7 +84,7 @@ def check_ceps(algorithm: Any, problem: Problem, network: Network) -> None:
             "A node would only combine its own vector, and nothing would be sent."
         )
     low, high = algorithm.periods
-    checks.whole(low, remedy="periods is (low, high).", high=high)
+    checks.integer(low, remedy="periods is (low, high).", high=high)
     if algorithm.period is not None:
         checks.shape((m,), "Give one period per node.", period=algorithm.period)
         if (
@@ -206,7 +206,7 @@ def composed(epsilon: float, delta: float, communications: int) -> tuple[float, 
     """
     checks.positive(epsilon=epsilon)
     checks.fraction("It is the delta of one step.", delta=delta)
-    checks.whole(1, communications=communications)
+    checks.integer(1, communications=communications)
     a = communications
     growth = math.expm1(epsilon) if epsilon < 700 else math.inf
     return math.sqrt(2 * a * math.log(1 / delta)) * epsilon + a * epsilon * growth, (a + 1) * delta

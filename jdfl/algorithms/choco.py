@@ -99,7 +99,7 @@ class CHOCO(Algorithm):
 
     def init(self, round: Round) -> State:
         """Start from x = xhat = the problem's initial parameters, which all neighbours know."""
-        x = round.problem.begin()
+        x = round.problem.initial_params()
         return State(x, x, descent.begin(self.optimizer, self.lr, x))
 
     def step(self, state: State, round: Round) -> State:

@@ -48,7 +48,7 @@ def sent_to(takers: Array, x: Array, round: Round) -> Array:
     """The rows x [m, n], marked and counted as sent to the nodes that take them: the slots takers [m, d]."""
     takers = round.leaving(MODEL, takers)  # observers see which nodes are asked
     taken = jnp.any(takers, axis=1).astype(jnp.int32)
-    round.book.send(MODEL, round.graph.asked(takers), taken)
+    round.trace.send(MODEL, round.graph.asked(takers), taken)
     return round.leaving(MODEL, x, to="asked")
 
 

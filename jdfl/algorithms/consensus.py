@@ -79,8 +79,8 @@ class AverageConsensus(Algorithm):
 
     def init(self, round: Round) -> State:
         """Read the nodes' vectors, which costs one gradient."""
-        x = round.problem.begin()
-        round.book.grads = 1
+        x = round.problem.initial_params()
+        round.trace.grads = 1
         v = -round.problem.gradients(x)
         return State(self.dpps.init(x, round), v if self.clip is None else bounded(clipped(v, "l1", self.clip)))
 

@@ -113,8 +113,8 @@ class CPGT(Algorithm):
         super().check(problem, network)
         if (self.noise_x is None) != (self.noise_y is None):
             raise ValueError(
-                f"Expected noise on both messages or on neither, got noise_x = {checks.shown(self.noise_x)} and "
-                f"noise_y = {checks.shown(self.noise_y)}. Either message depends on the gradients: give both, or use "
+                f"Expected noise on both messages or on neither, got noise_x = {checks.text(self.noise_x)} and "
+                f"noise_y = {checks.text(self.noise_y)}. Either message depends on the gradients: give both, or use "
                 "jdfl.algorithms.cpgt.calibrated."
             )
         check_gradients("CPGT", self.gradients, "noise_x and noise_y")
@@ -135,7 +135,7 @@ class CPGT(Algorithm):
 
     def init(self, round: Round) -> State:
         """Start from x = xhat = the initial parameters, which all neighbours know, and the private y = g(x)."""
-        x = round.problem.begin()
+        x = round.problem.initial_params()
         g = shared_gradient(self.gradients, x, round)
         return State(x, g, g, x, jnp.zeros_like(x))
 
@@ -204,7 +204,7 @@ def calibrated(algorithm: CPGT, problem: Problem, steps: int, epsilon: float) ->
     rounds more.
     """
     checks.positive("It is the total over all rounds.", epsilon=epsilon)
-    checks.whole(1, steps=steps)
+    checks.integer(1, steps=steps)
     checks.fraction("Noise is multiplied by it from round to round; 1 keeps it constant.", decay=algorithm.decay)
     with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
         spent = (changes(algorithm, problem, steps) / _fading(algorithm.decay, steps)).sum(axis=1)

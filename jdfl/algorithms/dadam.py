@@ -76,7 +76,7 @@ class DADAM(Algorithm):
 
     def init(self, round: Round) -> State:
         """Start from the problem's initial parameters, with moments of zero."""
-        x = round.problem.begin()
+        x = round.problem.initial_params()
         return State(x, *(jnp.zeros_like(x),) * 3)
 
     def step(self, state: State, round: Round) -> State:
@@ -111,7 +111,7 @@ class DAMSGrad(Algorithm):
 
     def init(self, round: Round) -> State:
         """Start from the problem's initial parameters, with second moments of eps."""
-        x = round.problem.begin()
+        x = round.problem.initial_params()
         zero, eps = jnp.zeros_like(x), jnp.full_like(x, self.eps)
         return State(x, zero, zero, eps, eps)
 

@@ -50,7 +50,7 @@ class _Dual(OverLinks):
 
     def init(self, round: Round) -> State:
         """Start from the initial parameters x and dual variables 0."""
-        x = round.problem.begin()
+        x = round.problem.initial_params()
         return State(x, jnp.zeros_like(x))
 
 

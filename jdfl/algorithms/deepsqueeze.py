@@ -62,7 +62,7 @@ class DeepSqueeze(Algorithm):
 
     def init(self, round: Round) -> State:
         """Start from the problem's initial parameters."""
-        x = round.problem.begin()
+        x = round.problem.initial_params()
         return State(x, jnp.zeros_like(x))
 
     def step(self, state: State, round: Round) -> State:

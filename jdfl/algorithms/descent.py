@@ -51,7 +51,7 @@ def check_optimizer(optimizer: Optimizer) -> None:
     try:
         made = optimizer(0.1)
     except Exception as error:
-        said = f"{type(error).__name__}: {checks.said(error)}"
+        said = f"{type(error).__name__}: {checks.message(error)}"
         raise ValueError(f"Expected optimizer(0.1) to be an optax transformation, got {said}. {remedy}") from error
     if not checks.is_a(made, optax.GradientTransformation):
         checks.refuse("optimizer(0.1) to be an optax transformation", "optimizer(0.1)", made, remedy)

@@ -35,7 +35,7 @@ from jax import Array
 from jdfl.algorithms.algorithm import FIXED_SYMMETRIC
 from jdfl.algorithms.choosing import ACTIVE, active
 from jdfl.algorithms.gradients import Exact, Gradients
-from jdfl.algorithms.round import MODEL, TRACKER, Channel, Moment, Round
+from jdfl.algorithms.round import MODEL, TRACKER, Channel, Round, RoundContext
 from jdfl.algorithms.variance_reduced import OfBatches
 from jdfl.base import struct
 from jdfl.base.settings import Count, Fraction, Provenance, StepSize
@@ -88,14 +88,14 @@ class DESTRESS(OfBatches):
         """The second largest modulus l [T] of an eigenvalue of W; 0 gives powers of W."""
         return jnp.full((steps,), 1 - spectral_gap(network) if self.accelerated else 0, problem.dtype)
 
-    def prepare(self, problem: Problem, moment: Moment, plan: Any) -> tuple[Array, Array]:
+    def prepare(self, problem: Problem, moment: RoundContext, plan: Any) -> tuple[Array, Array]:
         """The key [] from which active nodes are drawn, and the plan [T]."""
         return moment.stream(ACTIVE), plan
 
     def init(self, round: Round) -> State:
         """Start from the initial parameters x and s = mean g(x), or g(x)."""
-        x = round.problem.begin()
-        g = self._whole(x, jnp.ones((round.m,), jnp.bool_), x, round)
+        x = round.problem.initial_params()
+        g = self._full_gradient(x, jnp.ones((round.m,), jnp.bool_), x, round)
         return State(x, g if self.start == "own" else round.averaged(g, TRACKER), g)
 
     def step(self, state: State, round: Round) -> State:
@@ -107,7 +107,7 @@ class DESTRESS(OfBatches):
             on = active(self.activation, jax.random.fold_in(round.ready[0], t), here)
             change = here.each_of(on, None, lambda here, w=(u, before): self._change(*w, here))
             v = self._mixed(v + jnp.where(on[:, None], change / self.activation, 0), self.inner_mixes, here, TRACKER)
-        g = self._whole(u, jnp.ones((round.m,), jnp.bool_), u, round)
+        g = self._full_gradient(u, jnp.ones((round.m,), jnp.bool_), u, round)
         return State(u, self._mixed(state.s + g - state.g, self.outer_mixes, round, TRACKER), g)
 
     def _mixed(self, z: Array, times: int, round: Round, channel: Channel) -> Array:

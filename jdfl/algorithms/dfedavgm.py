@@ -89,7 +89,7 @@ class DFedAvgM(Algorithm):
 
     def init(self, round: Round) -> State:
         """Start from x = xhat = the problem's initial parameters, which all neighbours know."""
-        x = round.problem.begin()
+        x = round.problem.initial_params()
         return State(x, x if self.quantised else None)
 
     def step(self, state: State, round: Round) -> State:

@@ -74,7 +74,7 @@ class DFedPGP(PushSums):
 
     def init(self, round: Round) -> State:
         """Start from the problem's initial parameters with weights of 1."""
-        x, d = round.problem.begin(), round.problem.n_shared
+        x, d = round.problem.initial_params(), round.problem.n_shared
         return State(x[:, :d], jnp.ones_like(x[:, 0]), x[:, d:])
 
     def step(self, state: State, round: Round) -> State:

@@ -50,7 +50,7 @@ class DIGing(Algorithm):
 
     def init(self, round: Round) -> State:
         """Start from the initial parameters x and y = g(x)."""
-        x = round.problem.begin()
+        x = round.problem.initial_params()
         g = self.gradients(x, round)
         return State(x, g, g)
 

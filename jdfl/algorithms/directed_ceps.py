@@ -81,7 +81,7 @@ class DirectedCEPS(Algorithm):
 
     def check(self, problem: Problem, network: Network) -> None:
         """Raise ValueError for settings out of range, and for networks that the method cannot use."""
-        checks.whole(1, problem.n, "s is the number of nonzeros kept of n parameters.", s=self.s)
+        checks.integer(1, problem.n, "s is the number of nonzeros kept of n parameters.", s=self.s)
         super().check(problem, network)
 
     def sparsity(self, problem: Problem) -> int:
@@ -95,7 +95,7 @@ class DirectedCEPS(Algorithm):
 
     def init(self, round: Round) -> State:
         """Start from x = xhat = the problem's initial parameters, which all nodes know, and a = 1."""
-        x = round.problem.begin()
+        x = round.problem.initial_params()
         return State(x, jnp.ones_like(x[:, 0]), x)
 
     def step(self, state: State, round: Round) -> State:

@@ -82,7 +82,7 @@ class DisPFL(Algorithm):
 
     def init(self, round: Round) -> State:
         """Start from the initial parameters in random masks."""
-        x = round.problem.begin()
+        x = round.problem.initial_params()
         score = jax.vmap(lambda key: jax.random.uniform(key, x.shape[1:], jnp.float32))(round.keys(_MASKS))
         mask = largest(score, score >= 0, self.sparsity(round.problem))
         return State(jnp.where(mask, x, 0), mask, mask)

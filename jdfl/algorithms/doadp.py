@@ -64,7 +64,7 @@ from jdfl.algorithms.algorithm import FIXED_SYMMETRIC, Algorithm, Codes
 from jdfl.algorithms.choco import warn_of_gamma
 from jdfl.algorithms.choosing import ACTIVE, active
 from jdfl.algorithms.gradients import Gradients
-from jdfl.algorithms.round import Moment, Round
+from jdfl.algorithms.round import Round, RoundContext
 from jdfl.base import checks, struct
 from jdfl.base.arguments import settings
 from jdfl.base.settings import Bound, Count, Fraction, Momentum, Positive, Provenance, StepSize
@@ -214,13 +214,13 @@ class DOADP(Algorithm):
                 stacklevel=2,
             )
 
-    def prepare(self, problem: Problem, moment: Moment, plan: Any) -> Array:
+    def prepare(self, problem: Problem, moment: RoundContext, plan: Any) -> Array:
         """The key [] from which active nodes are drawn."""
         return moment.stream(ACTIVE)
 
     def init(self, round: Round) -> State:
         """Start from the initial parameters x, and from public copies equal to x or zero."""
-        x = round.problem.begin()
+        x = round.problem.initial_params()
         return State(x, x if self.start == "x" else jnp.zeros_like(x), jnp.zeros_like(x))
 
     def step(self, state: State, round: Round) -> State:

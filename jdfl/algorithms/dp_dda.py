@@ -41,7 +41,7 @@ from jax import Array
 from jdfl.algorithms.algorithm import Algorithm
 from jdfl.algorithms.choosing import ACTIVE, active
 from jdfl.algorithms.gradients import Gradients
-from jdfl.algorithms.round import Moment, Round
+from jdfl.algorithms.round import Round, RoundContext
 from jdfl.base import struct
 from jdfl.base.settings import Count, Fraction, Positive, Provenance, StepSize
 from jdfl.codecs import Codec, Dense
@@ -89,13 +89,13 @@ class DPDDA(Algorithm):
         """Whether rounds differ in their amount of computation."""
         return self.block is not None
 
-    def prepare(self, problem: Problem, moment: Moment, plan: Any) -> Array:
+    def prepare(self, problem: Problem, moment: RoundContext, plan: Any) -> Array:
         """The key [] from which active nodes are drawn."""
         return moment.stream(ACTIVE)
 
     def init(self, round: Round) -> State:
         """Start from z = 0, at x_0."""
-        x = round.problem.begin()
+        x = round.problem.initial_params()
         return State(jnp.zeros_like(x), x, x)
 
     def step(self, state: State, round: Round) -> State:

@@ -136,7 +136,7 @@ class DPDO(Algorithm):
 
     def init(self, round: Round) -> State:
         """Start from the problem's initial parameters."""
-        x = round.problem.begin()
+        x = round.problem.initial_params()
         return State(x, x)
 
     def step(self, state: State, round: Round) -> State:

@@ -178,7 +178,7 @@ class DPPS:
             estimate, length = (jnp.where(graph.synchronised, 0, x) for x in (estimate, length))
         s, a = round.push(sent, state.a, SHARED)
         if self.broadcasts:
-            round.book.send(SENSITIVITY, nodes.count(round.m) - 1, 0)
+            round.trace.send(SENSITIVITY, nodes.count(round.m) - 1, 0)
         return PushSum(s, a, estimate, length, seen, sent if self.watch else None)
 
     def _sensitivity(self, state: PushSum, h: Array, eps: Array, round: Round) -> tuple[Array, Array]:
@@ -278,7 +278,7 @@ def _at(schedule: Array, k: Array) -> Array:
 
 def _apart(h: Array) -> Array:
     """The largest l1 distance [] between two rows of h [m, d], over all nodes."""
-    return real(nodes.everyone(h))
+    return real(nodes.gather(h))
 
 
 def _laplace(keys: Array, d: int, dtype: Any) -> Array:

@@ -74,7 +74,7 @@ class ExactDiffusion(AddingUp):
 
     def init(self, round: Round) -> State:
         """Start from x = psi = the problem's initial parameters."""
-        x = round.problem.begin()
+        x = round.problem.initial_params()
         return State(x, jnp.zeros_like(x))
 
     def step(self, state: State, round: Round) -> State:
@@ -100,7 +100,7 @@ class _Correcting(Algorithm):
 
     def init(self, round: Round) -> Corrected:
         """Start from the problem's initial parameters."""
-        x = round.problem.begin()
+        x = round.problem.initial_params()
         return Corrected(x, jnp.zeros_like(x))
 
 

@@ -70,7 +70,7 @@ class EXTRA(AddingUp):
 
     def init(self, round: Round) -> State:
         """Start from the problem's initial parameters."""
-        x = round.problem.begin()
+        x = round.problem.initial_params()
         return State(x, jnp.zeros_like(x))
 
     def step(self, state: State, round: Round) -> State:
@@ -98,7 +98,7 @@ class SimpleGT(Algorithm):
 
     def init(self, round: Round) -> State:
         """Start from the problem's initial parameters and s = 0."""
-        x = round.problem.begin()
+        x = round.problem.initial_params()
         return State(x, jnp.zeros_like(x))
 
     def step(self, state: State, round: Round) -> State:

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from jdfl.algorithms.round import Claim, Moment, Round
+from jdfl.algorithms.round import Claim, Round, RoundContext
 from jdfl.arrays import ops
 from jdfl.base import marking, struct
 from jdfl.base.backend import backend
@@ -101,7 +101,7 @@ class Gradients:
     noisy: Literal["always", "communicating"] = struct.field(pytree_node=False, default="always")
     """Which gradients are noisy: all, or only those that follow an exchange of messages."""
 
-    def prepare(self, problem: Problem, moment: Moment) -> Ready:
+    def prepare(self, problem: Problem, moment: RoundContext) -> Ready:
         """The norms of the features, where clipping all examples needs them, and the key of "epochs".
 
         They are computed once, at the `moment` before the first round, because features do not change; rounds read them
@@ -173,7 +173,7 @@ class Gradients:
 
     def _taken(self, w: Array, round: Round, part: slice | None) -> tuple[Array, Array | float]:
         """Clipped gradients of the current examples, and the gradient of the regulariser, which contains no data."""
-        round.book.grads = round.book.grads + 1
+        round.trace.grads = round.trace.grads + 1
         lengths = round.prepared.gradients.lengths
         with one_pass.stored(self.batch is None and round.rows is None):
             clipped, rest = self.parted(round.problem, w, *self.sample(round), part, lengths=lengths)

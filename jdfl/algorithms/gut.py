@@ -56,7 +56,7 @@ class GUT(Algorithm):
 
     def init(self, round: Round) -> State:
         """Start from the initial parameters x and y = g = 0."""
-        x = round.problem.begin()
+        x = round.problem.initial_params()
         return State(x, jnp.zeros_like(x), jnp.zeros_like(x))
 
     def step(self, state: State, round: Round) -> State:

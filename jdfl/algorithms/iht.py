@@ -50,7 +50,7 @@ class IHT(Algorithm):
 
     def check(self, problem: Problem, network: Network) -> None:
         """Raise ValueError for settings out of range."""
-        checks.whole(1, problem.n, "s is the number of nonzeros kept of n parameters.", s=self.s)
+        checks.integer(1, problem.n, "s is the number of nonzeros kept of n parameters.", s=self.s)
         super().check(problem, network)
 
     def sparsity(self, problem: Problem) -> int:

@@ -64,7 +64,7 @@ class KGT(Algorithm):
 
     def init(self, round: Round) -> State:
         """Start from the initial parameters x and c = 0, or c = mean g(x) - g(x)."""
-        x = round.problem.begin()
+        x = round.problem.initial_params()
         if self.start == "zero":
             return State(x, jnp.zeros_like(x))
         g = self.gradients(x, round)

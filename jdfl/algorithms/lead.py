@@ -75,7 +75,7 @@ class LEAD(Algorithm):
 
     def init(self, round: Round) -> State:
         """Start after a gradient step from the initial parameters, which all neighbours know."""
-        x = round.problem.begin()
+        x = round.problem.initial_params()
         return State(x - self.lr * self.gradients(x, round), jnp.zeros_like(x), x)
 
     def step(self, state: State, round: Round) -> State:
@@ -104,7 +104,7 @@ class CEDAS(LEAD):
 
     def init(self, round: Round) -> State:
         """Start from x = h = the initial parameters, which all neighbours know."""
-        x = round.problem.begin()
+        x = round.problem.initial_params()
         return State(x, jnp.zeros_like(x), x)
 
     def step(self, state: State, round: Round) -> State:

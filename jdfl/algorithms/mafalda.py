@@ -103,7 +103,7 @@ class MAFALDA(Algorithm):
 
     def init(self, round: Round) -> State:
         """Start from the problem's initial parameters, with `hidden` zero."""
-        x = round.problem.begin()
+        x = round.problem.initial_params()
         return State(x, jnp.zeros((len(x), round.ready.shape[1] - 1, x.shape[1]), x.dtype))
 
     def step(self, state: State, round: Round) -> State:

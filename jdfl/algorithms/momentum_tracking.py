@@ -78,7 +78,7 @@ class MomentumTracking(_WithMomentum):
 
     def init(self, round: Round) -> Tracked:
         """Start from the initial parameters x and y = u = g(x)."""
-        x = round.problem.begin()
+        x = round.problem.initial_params()
         g = self.gradients(x, round)
         return Tracked(x, g, g)
 
@@ -108,7 +108,7 @@ class DSGTHB(_WithMomentum):
 
     def init(self, round: Round) -> State:
         """Start from the initial parameters x and u = y = g(x)."""
-        x = round.problem.begin()
+        x = round.problem.initial_params()
         g = self.gradients(x, round)
         return State(x, g, g, g)
 

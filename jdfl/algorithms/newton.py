@@ -93,7 +93,7 @@ class NetworkGIANT(Algorithm):
 
     def init(self, round: Round) -> State:
         """Start from the initial parameters x and y = g(x)."""
-        x = round.problem.begin()
+        x = round.problem.initial_params()
         g, times = _derivatives(self.gradients, x, round)
         return State(x, g, g, self._direction(x, g, g, times, round))
 
@@ -198,14 +198,14 @@ def _check_smooth(method: str, gradients: Gradients) -> None:
 
 def _derivatives(gradients: Gradients, x: Array, round: Round) -> tuple[Array, _Product]:
     """The gradients [m, n] at x [m, n], and v [m, n] -> H_i v_i [m, n] on the same examples, which counts nothing."""
-    round.book.grads = round.book.grads + 1
+    round.trace.grads = round.trace.grads + 1
     sample = gradients.sample(round)
     return jax.linearize(lambda w: gradients.exact(round.problem, w, *sample), x)
 
 
 def _solve(times: _Product, b: Array, steps: int, round: Round) -> Array:
     """The z [m, n] with A_i z_i = b_i, by conjugate gradients from 0; a node stops where A_i is not positive."""
-    round.book.grads = round.book.grads + steps
+    round.trace.grads = round.trace.grads + steps
 
     def step(_: Array, carry: tuple[Array, Array, Array, Array]) -> tuple[Array, Array, Array, Array]:
         z, r, p, rr = carry

@@ -27,7 +27,7 @@ from jax import Array, lax
 
 from jdfl.algorithms.algorithm import Algorithm
 from jdfl.algorithms.gradients import Exact, Gradients
-from jdfl.algorithms.round import MODEL, Book, Channel, Round
+from jdfl.algorithms.round import MODEL, Channel, Round, StepTrace
 from jdfl.base import struct
 from jdfl.base.settings import Bound, Fraction, Momentum, Provenance, StepSize
 
@@ -70,19 +70,19 @@ class NGC(Algorithm):
 
     def init(self, round: Round) -> State:
         """Start from the problem's initial parameters."""
-        x = round.problem.begin()
+        x = round.problem.initial_params()
         return State(x, jnp.zeros_like(x))
 
     def step(self, state: State, round: Round) -> State:
         """One round."""
         x, v = state
         graph, others = round.graph, round.graph.gathered(x)
-        round.book.grads = graph.in_degree
-        round.book.send(_CROSS, graph.in_degree, jnp.minimum(graph.in_degree, 1))
+        round.trace.grads = graph.in_degree
+        round.trace.send(_CROSS, graph.in_degree, jnp.minimum(graph.in_degree, 1))
 
         def crossed(total: Array, slot: tuple[Array, Array]) -> tuple[Array, None]:
             senders, weight = slot
-            c = self.gradients(others[senders], replace(round, book=Book()))  # counted above
+            c = self.gradients(others[senders], replace(round, trace=StepTrace()))  # counted above
             c = weight.astype(x.dtype)[:, None] * round.leaving(_CROSS, c)
             back = replace(graph, senders=senders[:, None]).returned(c[:, None])
             return total + (1 - self.alpha) * c + self.alpha * back, None

@@ -63,7 +63,7 @@ class NIDS(AddingUp):
 
     def init(self, round: Round) -> State:
         """Start from x^1 = x^0 - lr g(x^0), where x^0 are the initial parameters; this costs one gradient."""
-        x = round.problem.begin()
+        x = round.problem.initial_params()
         return State(x - self.lr * self.gradients(x, round), jnp.zeros_like(x))
 
     def step(self, state: State, round: Round) -> State:

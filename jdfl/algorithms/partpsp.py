@@ -87,7 +87,7 @@ class PartPSP(OverPushSum):
 
     def init(self, round: Round) -> State:
         """Start from the problem's initial parameters."""
-        x, d = round.problem.begin(), round.problem.n_shared
+        x, d = round.problem.initial_params(), round.problem.n_shared
         return State(self.dpps.init(x[:, :d], round), x[:, d:])
 
     def step(self, state: State, round: Round) -> State:
@@ -101,13 +101,13 @@ class PartPSP(OverPushSum):
         """The local parts after their step [m, n - d], and the clipped gradients of the shared parts there [m, d]."""
         problem, gradients = round.problem, self.gradients
         d = problem.n_shared
-        round.book.grads = 2 if d < problem.n else 1
+        round.trace.grads = 2 if d < problem.n else 1
 
         def parts(gradient: Callable[..., Array], y: Array, local: Array, *sample: Any) -> tuple[Array, Array]:
             if d < problem.n:
-                g = gradient(exact(gradients), problem, _whole(y, local), *sample, slice(d, problem.n))
+                g = gradient(exact(gradients), problem, _joined(y, local), *sample, slice(d, problem.n))
                 local = local - self.lr_local * scale * g
-            return local, gradient(oracle(gradients), problem, _whole(y, local), *sample, slice(0, d))
+            return local, gradient(oracle(gradients), problem, _joined(y, local), *sample, slice(0, d))
 
         rows = y, local, *gradients.sample(round)
         if oracle(gradients).clip is None:
@@ -122,11 +122,11 @@ class PartPSP(OverPushSum):
 
     def params(self, state: State) -> Array:
         """The corrected shared parameters and the local ones [m, n]."""
-        return _whole(state.shared.y, state.local)
+        return _joined(state.shared.y, state.local)
 
     def visible(self, state: State) -> Array:
         """What others see of a state [m, n]: messages; zeros replace the local parameters, which nobody sees."""
-        return _whole(state.shared.shown, jnp.zeros_like(state.local))
+        return _joined(state.shared.shown, jnp.zeros_like(state.local))
 
     def annotated(self, guarantee: Guarantee, problem: Problem, steps: int | None) -> Guarantee:
         """The protocol's guarantee: nothing else is sent, and the shared gradient is clipped last."""
@@ -136,5 +136,5 @@ class PartPSP(OverPushSum):
 _LOCAL = "the local parameters are computed from a node's data without noise"
 
 
-def _whole(shared: Array, local: Array) -> Array:
+def _joined(shared: Array, local: Array) -> Array:
     return jnp.concatenate([shared, local], axis=-1)

@@ -76,7 +76,7 @@ class PENS(Algorithm):
 
     def init(self, round: Round) -> Chosen:
         """Start from the initial parameters, without any choice."""
-        return Chosen(round.problem.begin(), jnp.zeros(round.graph.senders.shape, jnp.int32))
+        return Chosen(round.problem.initial_params(), jnp.zeros(round.graph.senders.shape, jnp.int32))
 
     def step(self, state: Chosen, round: Round) -> Chosen:
         """One round."""
@@ -128,7 +128,7 @@ class L2C(Algorithm):
 
     def init(self, round: Round) -> Weighted:
         """Start from the initial parameters, with equal weights."""
-        x, mask = round.problem.begin(), round.graph.mask
+        x, mask = round.problem.initial_params(), round.graph.mask
         return Weighted(x, jnp.zeros((len(mask), mask.shape[1] + 1), x.dtype), mask)
 
     def step(self, state: Weighted, round: Round) -> Weighted:

@@ -83,8 +83,8 @@ class PrivSGPVR(PushSums):
 
     def init(self, round: Round) -> State:
         """Start from the initial parameters with weights of 1, and with the gradients of all examples."""
-        u, problem = round.problem.begin(), round.problem
-        round.book.grads = problem.sizes // self.examples(problem)
+        u, problem = round.problem.initial_params(), round.problem
+        round.trace.grads = problem.sizes // self.examples(problem)
         table = marking.own(problem.each(problem.example_gradients, u, problem.data), u, problem.data)
         return State(u, jnp.ones_like(u[:, 0]), table)
 
@@ -103,7 +103,7 @@ class PrivSGPVR(PushSums):
             h = jnp.sum(share[:, None] * (g - table[q]), axis=0) + jnp.sum(every[:, None] * table, axis=0)
             return h, table.at[q].set(g)
 
-        round.book.grads = round.book.grads + 1
+        round.trace.grads = round.trace.grads + 1
         used = x, problem.data, problem.weight, state.table
         h, table = marking.own(problem.each(corrected, *used, round.keys(_EXAMPLE)), used)
         h, whole = shortened(self.gradients, h), replace(self.gradients, batch=None)  # the table has all examples

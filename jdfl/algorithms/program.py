@@ -14,7 +14,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from jdfl.algorithms.algorithm import Algorithm, codec_of
-from jdfl.algorithms.round import Info, Moment, Round, parts
+from jdfl.algorithms.round import Info, Round, RoundContext, parts
 from jdfl.algorithms.statement import METHODS, built_in, of_jdfl
 from jdfl.base import checks, struct
 from jdfl.network import Network
@@ -57,11 +57,11 @@ class Program:
         ids = jnp.asarray([i for i in range(problem.m) if i not in set(self.algorithm.attackers)], jnp.int32)
         return problem.nodes(ids), *(x[ids] for x in rows)
 
-    def prepare(self, problem: Problem, moment: Moment) -> "Program":
+    def prepare(self, problem: Problem, moment: RoundContext) -> "Program":
         """The program with what all rounds need (pure, runs once under jit)."""
         return replace(self, prepared=self.algorithm.prepared(problem, moment, self.plan))
 
-    def init(self, problem: Problem, moment: Moment) -> tuple[Any, Info]:
+    def init(self, problem: Problem, moment: RoundContext) -> tuple[Any, Info]:
         """The state before round 0, and its counts."""
         round = self.round(problem, moment, {})
         state = self.algorithm.init(round)
@@ -70,24 +70,24 @@ class Program:
             state = Waiting(state, jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), mail))
         return state, self._info(round)
 
-    def step(self, state: Any, problem: Problem, moment: Moment) -> tuple[Any, Info]:
+    def step(self, state: Any, problem: Problem, moment: RoundContext) -> tuple[Any, Info]:
         """One round."""
         inner, mail = state if isinstance(state, Waiting) else (state, {})
         round, new = self._stepped(inner, dict(mail), problem, moment)
         return (Waiting(new, round.mail) if isinstance(state, Waiting) else new), self._info(round)
 
-    def _stepped(self, state: Any, mail: dict[str, Any], problem: Problem, moment: Moment) -> tuple[Round, Any]:
+    def _stepped(self, state: Any, mail: dict[str, Any], problem: Problem, moment: RoundContext) -> tuple[Round, Any]:
         round = self.round(problem, moment, mail)
         return round, self.algorithm.step(state, round)
 
-    def round(self, problem: Problem, moment: Moment, mail: dict[str, Any] | None = None) -> Round:
+    def round(self, problem: Problem, moment: RoundContext, mail: dict[str, Any] | None = None) -> Round:
         """The round of a moment; `mail` has the delayed messages by channel, none by default."""
         return Round(moment=moment, problem=problem, prepared=self.prepared, mail=mail or {})
 
     def _info(self, round: Round) -> Info:
         groups = round.codec.groups
         group = None if groups is None else jnp.asarray(groups, jnp.int32)[round.node]
-        return round.book.info(round.m, self.algorithm.channels, self._sizes(round.problem), group)
+        return round.trace.info(round.m, self.algorithm.channels, self._sizes(round.problem), group)
 
     def message_bits(self, problem: Problem) -> dict[str, int]:
         """The bits of one message on every channel, which has several names where messages differ in size."""
@@ -138,7 +138,7 @@ class Program:
         ]  # see `Round.push`
         return own, sum(late, jnp.zeros_like(own))
 
-    def waits(self, moment: Moment, problem: Problem) -> Array:
+    def waits(self, moment: RoundContext, problem: Problem) -> Array:
         """The slots [m, d] that nodes wait for."""
         return self.algorithm.waits(self.round(problem, moment, {}))
 
@@ -170,7 +170,7 @@ def planned(algorithm: Algorithm | Program, problem: Problem, network: Network, 
 
     Raises ValueError for fewer than one round, and for settings without such a schedule.
     """
-    checks.whole(1, steps=steps)
+    checks.integer(1, steps=steps)
     settings = algorithm.algorithm if isinstance(algorithm, Program) else algorithm
     plan, why = settings.plan, ""
     if type(settings).plan is Algorithm.plan or built_in(settings):

@@ -93,7 +93,7 @@ class PushDIGing(_Pushing):
 
     def init(self, round: Round) -> Pushed:
         """Start from the initial parameters with weights of 1, and y = g(x)."""
-        u = round.problem.begin()
+        u = round.problem.initial_params()
         g = self.gradients(u, round)
         return Pushed(u, jnp.ones_like(u[:, 0]), g, g)
 
@@ -160,7 +160,7 @@ class PushPull(_Pushing):
 
     def init(self, round: Round) -> State:
         """Start from the initial parameters x and y = g(x)."""
-        x = round.problem.begin()
+        x = round.problem.initial_params()
         g = self.gradients(x, round)
         return State(x, g, g)
 
@@ -192,7 +192,7 @@ class ABm(_Pushing):
 
     def init(self, round: Round) -> Moving:
         """Start from the initial parameters x and y = g(x), at rest."""
-        x = round.problem.begin()
+        x = round.problem.initial_params()
         g = self.gradients(x, round)
         return Moving(x, g, g, jnp.zeros_like(x))
 

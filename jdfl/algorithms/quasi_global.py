@@ -68,7 +68,7 @@ class QGDSGDm(Algorithm):
 
     def init(self, round: Round) -> State:
         """Start from the problem's initial parameters, without momentum."""
-        x = round.problem.begin()
+        x = round.problem.initial_params()
         return State(x, jnp.zeros_like(x))
 
     def step(self, state: State, round: Round) -> State:
@@ -103,7 +103,7 @@ class QGAdam(Algorithm):
 
     def init(self, round: Round) -> State:
         """Start from the problem's initial parameters, without momentum."""
-        x = round.problem.begin()
+        x = round.problem.initial_params()
         return State(x, jnp.zeros_like(x), jnp.zeros_like(x))
 
     def step(self, state: State, round: Round) -> State:

@@ -28,7 +28,7 @@ from jax import Array
 
 from jdfl.algorithms.algorithm import Algorithm
 from jdfl.algorithms.gradients import Gradients
-from jdfl.algorithms.round import MODEL, Moment, Round
+from jdfl.algorithms.round import MODEL, Round, RoundContext
 from jdfl.base import struct
 from jdfl.base.settings import Provenance, StepSize
 from jdfl.network.links import branches, parents
@@ -64,13 +64,13 @@ class RelaySGD(Algorithm):
         """Those of n + 1 numbers: a sum of parameters and its count."""
         return {"model": codec.bits(problem.n, problem.n) * (problem.n + 1) // problem.n}
 
-    def prepare(self, problem: Problem, moment: Moment, plan: Any) -> Array:
+    def prepare(self, problem: Problem, moment: RoundContext, plan: Any) -> Array:
         """The ids [m] of the nodes' parents; -1 for the root, which is node 0."""
         return parents(moment.graph, moment.node)
 
     def init(self, round: Round) -> State:
         """Start from the problem's initial parameters, before any message."""
-        x = round.problem.begin()
+        x = round.problem.initial_params()
         nothing = jnp.zeros((x.shape[0], x.shape[1] + 1), x.dtype)
         return State(x, nothing, nothing)
 

@@ -44,10 +44,10 @@ def combined(asking: "CEPS", graph: Graph) -> Array:
 
 def slots(asking: "CEPS", due: Array, round: Round) -> Array:
     """The in-neighbours [m, d] bool that the nodes in `due` [m] request from, drawn as `asking` says."""
-    return _drawn(asking, due, round)[1]
+    return _sample(asking, due, round)[1]
 
 
-def _drawn(asking: "CEPS", due: Array, round: Round) -> tuple[Array, Array]:
+def _sample(asking: "CEPS", due: Array, round: Round) -> tuple[Array, Array]:
     """Whether a node draws itself [m], and which in-neighbours it draws [m, d]."""
     graph = known(round.graph)
     everyone, size = sizes(asking, graph)
@@ -75,7 +75,7 @@ def ask(asking: "CEPS", w: Array | Nonzeros, due: Array, round: Round) -> tuple[
     each sum, [m] in the type of w. With delayed messages all nodes' rows are encoded in every round, because one may
     answer a later request.
     """
-    mine, slots = _drawn(asking, due, round)
+    mine, slots = _sample(asking, due, round)
     size = sizes(asking, known(round.graph))[1]
     return _requested(asking, w, mine, slots, round), size.astype(round.problem.dtype)
 
@@ -102,7 +102,7 @@ def ask_and_store(
     Returns a function that gives, for the nodes of a block, the sums [b, n] and the new rows of `stored`, and the
     number of nodes in each sum, [m] in the type of w. All receivers decode a message alike.
     """
-    mine, slots = _drawn(asking, due, round)
+    mine, slots = _sample(asking, due, round)
     graph, wire = known(round.graph), round.prepared.wire
     w = jax.tree.map(lambda x: round.leaving(MODEL, x, to="asked"), w)
     _count(asking, slots, graph, round)
@@ -131,7 +131,7 @@ def _count(asking: "CEPS", slots: Array, graph: Graph, round: Round) -> None:
     if asking.phi == "receiver" and groups is not None:
         own = jnp.asarray(groups, jnp.int32)[round.node][:, None]
         sent = jnp.stack([graph.asked(taken & (own == group)) for group in range(max(groups) + 1)], axis=1)
-    round.book.send(MODEL, sent, jnp.any(slots, axis=1).astype(jnp.int32))
+    round.trace.send(MODEL, sent, jnp.any(slots, axis=1).astype(jnp.int32))
 
 
 def _requested(

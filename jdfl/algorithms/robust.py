@@ -73,7 +73,7 @@ class RobustDSGD(Algorithm):
 
     def init(self, round: Round) -> State:
         """Start from the problem's initial parameters, without momentum."""
-        x = round.problem.begin()
+        x = round.problem.initial_params()
         return State(x, 0 * x)
 
     def step(self, state: State, round: Round) -> State:

@@ -2,8 +2,8 @@
 
 A step defines what the nodes compute. How that is executed (codecs, delayed messages, blocks of nodes, devices) and
 what it counts (messages, gradients, releases) is determined here. While JAX traces a step, everything that goes through
-its `Round` is recorded in a `Book`, from which counts, ledgers and privacy statements are derived. An algorithm counts
-and claims nothing itself.
+its `Round` is recorded in a `StepTrace`, from which counts, ledgers and privacy statements are derived. An algorithm
+counts and claims nothing itself.
 
 Axes: m nodes, of all or of one device, n parameters, b nodes of a block.
 """
@@ -70,7 +70,7 @@ class Info:
 
 
 @dataclass
-class Book:
+class StepTrace:
     """The record of a traced step. Counts are whole numbers that hold for every node, or arrays [m]."""
 
     grads: Any = 0  # gradients that a node evaluates
@@ -90,7 +90,7 @@ class Book:
     here: Any = field(default_factory=get_opaque_trace_state)  # the trace in which the part of the step is made
 
     def __getattribute__(self, name: str) -> Any:
-        """Anything of the book, which counts for nothing once a step has looked for itself."""
+        """Anything of the trace, which counts for nothing once a step has looked for itself."""
         if not marking.ours():
             object.__setattr__(self, "altered", True)
         return super().__getattribute__(name)
@@ -175,7 +175,7 @@ class Book:
             raise ValueError(_twice(stream))
         self.parts[stream] = whole
 
-    def absorb(self, inner: "Book", times: Any) -> None:
+    def absorb(self, inner: "StepTrace", times: Any) -> None:
         """Add an inner part of the step that nodes execute `times` times (a number, or [m]).
 
         Raises ValueError where the step has drawn the same noise outside that part.
@@ -259,7 +259,7 @@ def _twice(stream: Stream) -> str:
 
 
 @struct.dataclass
-class Moment:
+class RoundContext:
     """The context of the start of a run, or of one of its rounds."""
 
     k: Array  # int32 [] the round, from 0
@@ -305,13 +305,13 @@ class Round:
 
     `graph` has the links and mixing weights, `k` is the number of the round from 0, `node` [m] are the nodes' ids, and
     `ready` is the result of the algorithm's `prepare` (`prepared` also has the `Wire`). What the step does is recorded
-    in `book`. Inside `repeat` and `each_of` it describes one local step, or a block of nodes.
+    in `trace`. Inside `repeat` and `each_of` it describes one local step, or a block of nodes.
     """
 
-    moment: Moment
+    moment: RoundContext
     problem: Problem
     prepared: Prepared
-    book: Book = field(default_factory=Book)
+    trace: StepTrace = field(default_factory=StepTrace)
     mail: dict[str, Any] = field(default_factory=dict)  # delayed messages, by channel
     exchanging: Array | None = None  # [] whether this round exchanges messages; None: all rounds do
     rule: Rule | None = None  # how rows are combined; None: by W
@@ -472,7 +472,7 @@ class Round:
             over: Of these only the nodes send whose C(x - copy) has an l2 norm above it, over [] or [m]; None: all.
         """
         x = self.with_lies(channel, x)
-        wanted, at = jnp.ones((self.m,), jnp.bool_) if by is None else by, self.book.uses.get(channel.name, 0)
+        wanted, at = jnp.ones((self.m,), jnp.bool_) if by is None else by, self.trace.uses.get(channel.name, 0)
         if over is not None:
             arrived = self._received(x - copy, wanted, channel, at)
             by = sent(wanted & (ops.length(arrived, "l2") > over), channel.name)  # observers see which nodes send
@@ -525,7 +525,7 @@ class Round:
             channel: The channel on which they are counted.
         """
         x = self.with_lies(channel, x)
-        self.book.send(channel, 1, 1)
+        self.trace.send(channel, 1, 1)
         return round_trip(self.prepared.wire, self.shared_keys(channel), self.leaving(channel, x, to="one"))
 
     def averaged(self, x: Array, channel: Channel) -> Array:
@@ -593,7 +593,7 @@ class Round:
         """The rows x [m, n] with those that attackers send instead; ValueError for attacks that differ by receiver."""
         if self.lies is None:
             return x
-        x, aimed = self.lies.of(self.graph, x, channel.name, self.book.uses.get(channel.name, 0))
+        x, aimed = self.lies.of(self.graph, x, channel.name, self.trace.uses.get(channel.name, 0))
         if aimed is None:
             return x
         raise ValueError(
@@ -607,7 +607,7 @@ class Round:
         times: Any = 1 if self.exchanging is None else self.exchanging.astype(jnp.int32)
         sender = times if by is None else times * by.astype(jnp.int32)
         heard = (self.graph.in_degree > 0).astype(jnp.int32)
-        index = self.book.send(channel, sender * self.graph.out_degree, times * heard)
+        index = self.trace.send(channel, sender * self.graph.out_degree, times * heard)
         return index, self.leaving(channel, x, by)
 
     def _received(self, x: Array, wanted: Array, channel: Channel, index: int) -> Array:
@@ -625,11 +625,11 @@ class Round:
         self._refuse_late()
         rule = self.rule or Weighted()
         result = rule(self.graph, own, z, aimed=aimed, k=self.k, losses=self.problem.values)
-        if rule.minimises and self.book.moved is not True:  # rows that are all alike are combined, too
+        if rule.minimises and self.trace.moved is not True:  # rows that are all alike are combined, too
             moved = jnp.any(result != own, axis=1) | nodes.every(jnp.all(z == nodes.first(z)[None], axis=1))
-            self.book.moved = moved if self.book.moved is None else self.book.moved | moved
-        elif self.book.moved is None:
-            self.book.moved = True
+            self.trace.moved = moved if self.trace.moved is None else self.trace.moved | moved
+        elif self.trace.moved is None:
+            self.trace.moved = True
         return result if self.exchanging is None else jnp.where(self.exchanging, result, own)
 
     def _refuse_late(self) -> None:
@@ -671,10 +671,10 @@ class Round:
             ValueError: For a stream that the round has already drawn from, and one that is not private.
         """
         known: Any = {"mechanism": marking.static(mechanism), "honest": marking.plain(mechanism, *_KNOWN)}
-        self.book.altered |= self.altered
+        self.trace.altered |= self.altered
         if isinstance(claim, Stream):
             booking = Booking(stream, turns=self.turns, **known)
-            self.book.include(booking, claim)
+            self.trace.include(booking, claim)
         else:
             booking = self.release(stream, claim, look=look, following=following, **known)
         add = jax.vmap(mechanism.add, (0, 0, 0 if jnp.ndim(sensitivity) else None))
@@ -702,7 +702,7 @@ class Round:
             hidden: The negative noise of the last p - 1 rounds, hidden [m, p - 1, n], the latest first; 0 where there
                 were none. It must not leave the nodes.
         """
-        self.book.correlated = True
+        self.trace.correlated = True
         seen = marking.bounded(row[0] * x + jnp.einsum("p,mpn->mn", row[1:], hidden, precision=ops.HIGHEST))
         noisy = self.noisy(mechanism, seen, sensitivity, stream, claim) / row[0]
         return noisy, jnp.concatenate([(x - noisy)[:, None], hidden], axis=1)[:, : hidden.shape[1]]
@@ -747,13 +747,13 @@ class Round:
         if not 0 <= look < LOOKS:
             raise ValueError(f"Expected 0 <= look < {LOOKS}, got look = {look!r}: others share the next step's noise.")
         booking = Booking(stream, look, self.turns, each=not following, **known)
-        self.book.release(booking, claim)
+        self.trace.release(booking, claim)
         if not following:
-            self.book.released(1)
+            self.trace.released(1)
         elif self.inner:
-            self.book.once += 1
+            self.trace.once += 1
         else:
-            self.book.released(jnp.asarray(self.follows_exchange, jnp.int32))
+            self.trace.released(jnp.asarray(self.follows_exchange, jnp.int32))
         return booking
 
     @property
@@ -777,16 +777,16 @@ class Round:
             step: `step(here, carry)` returns the next `carry`. `here` is a round whose `local_step` counts from 0.
             carry: A tree of arrays whose shapes and types stay the same.
         """
-        books: list[Book] = []
+        traces: list[StepTrace] = []
 
         def one(t: Array, carry: T) -> T:
-            books.append(Book())  # JAX may trace this more than once
+            traces.append(StepTrace())  # JAX may trace this more than once
             local: Any = {"local_step": self.local_step * count + t, "local_steps": self.local_steps * count}
             local["turns"] = self.turns if count == 1 else (*self.turns, count)
-            return step(replace(self, book=books[-1], inner=True, **local), carry)
+            return step(replace(self, trace=traces[-1], inner=True, **local), carry)
 
         result = one(jnp.int32(0), carry) if count == 1 else lax.fori_loop(0, count, one, carry)
-        self.book.absorb(books[-1], count)
+        self.trace.absorb(traces[-1], count)
         return result
 
     def each_of(self, due: Array, block: int | None, work: Callable[["Round"], T], otherwise: T | None = None) -> T:
@@ -800,19 +800,19 @@ class Round:
                 an x [m, ...].
             otherwise: Leaves [m, ...], the rows of the nodes that are not due; required with a `block`.
         """
-        books: list[Book] = []
+        traces: list[StepTrace] = []
 
         def some(rows: Array, carry: T) -> T:
-            books.append(Book())  # JAX may trace this more than once
-            made = work(self._block(rows, books[-1]))
+            traces.append(StepTrace())  # JAX may trace this more than once
+            made = work(self._block(rows, traces[-1]))
             return jax.tree.map(lambda all, new: all.at[rows].set(new, mode="drop"), carry, made)
 
         if block is None:
-            books.append(Book())
-            result = work(replace(self, book=books[-1], due=due if self.due is None else self.due & due))
+            traces.append(StepTrace())
+            result = work(replace(self, trace=traces[-1], due=due if self.due is None else self.due & due))
         else:
             result = ops.for_rows(due, min(nodes.count(self.m), block), some, otherwise)
-        self.book.absorb(books[-1], due.astype(jnp.int32))
+        self.trace.absorb(traces[-1], due.astype(jnp.int32))
         return result
 
     def of(self, x: Array) -> Array:
@@ -823,7 +823,7 @@ class Round:
         """
         return x if self.rows is None else x[self.rows]
 
-    def _block(self, rows: Array, book: Book) -> "Round":
+    def _block(self, rows: Array, trace: StepTrace) -> "Round":
         """The round for the nodes `rows` [b]; ids out of range are clipped."""
         ready = self.prepared
         if ready.gradients is not None:
@@ -837,7 +837,7 @@ class Round:
         )
         data, weight = marking.rows((problem.data, problem.weight), (self.problem.data, self.problem.weight))
         problem = replace(problem, data=data, weight=weight)
-        return replace(self, moment=moment, problem=problem, prepared=ready, book=book, rows=rows, turns=turns)
+        return replace(self, moment=moment, problem=problem, prepared=ready, trace=trace, rows=rows, turns=turns)
 
 
 def exact(codec: Codec, x: Array) -> bool:

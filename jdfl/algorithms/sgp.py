@@ -61,7 +61,7 @@ class SGP(OverPushSum):
 
     def init(self, round: Round) -> PushSum:
         """Start from the problem's initial parameters."""
-        return self.dpps.init(round.problem.begin(), round)
+        return self.dpps.init(round.problem.initial_params(), round)
 
     def step(self, state: PushSum, round: Round) -> PushSum:
         """One round."""
@@ -106,7 +106,7 @@ class PEDFL(OverPushSum):
 
     def init(self, round: Round) -> State:
         """Start from the problem's initial parameters."""
-        x = round.problem.begin()
+        x = round.problem.initial_params()
         return State(self.dpps.init(x, round), jnp.zeros_like(x))
 
     def step(self, state: State, round: Round) -> State:

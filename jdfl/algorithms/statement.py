@@ -14,7 +14,7 @@ from jax.extend.core import ClosedJaxpr
 
 from jdfl.algorithms import descent
 from jdfl.algorithms.gradients import PRIVATE
-from jdfl.algorithms.round import Book, Moment, Round
+from jdfl.algorithms.round import Round, RoundContext, StepTrace
 from jdfl.base.streams import Keys, Stream
 from jdfl.network import Graph
 from jdfl.privacy.flow import RECORDS, WEIGHTS, Flow, Label, Value, leaking, private, reveals
@@ -44,25 +44,25 @@ def stated(algorithm: Any, problem: Problem, plan: Any, steps: int | None) -> Gu
     key = _key(algorithm, problem, plan)
     if key in _noiseless:
         return algorithm.annotated(_noiseless[key], problem, steps)
-    books, programs = _traced(algorithm, problem, plan)
-    releases = {stream: _released(stream, books, problem) for book in books for stream in book.noises}
+    traces, programs = _traced(algorithm, problem, plan)
+    releases = {stream: _released(stream, traces, problem) for trace in traces for stream in trace.noises}
     if not releases:
-        found = NO_NOISE if any(book.uses for book in books) else NOTHING_SENT
+        found = NO_NOISE if any(trace.uses for trace in traces) else NOTHING_SENT
         if key is not None:
             if len(_noiseless) >= _MOST:
                 _noiseless.clear()
             _noiseless[key] = found
         return algorithm.annotated(found, problem, steps)
     claim = algorithm.annotated(next(iter(releases.values())), problem, steps)
-    if claim.claimed and (len(releases) > 1 or any(book.uncovered() for book in books)):
-        names = ", ".join(repr(one.name) for one in dict.fromkeys([*releases, *books[0].parts, *books[1].parts]))
+    if claim.claimed and (len(releases) > 1 or any(trace.uncovered() for trace in traces)):
+        names = ", ".join(repr(one.name) for one in dict.fromkeys([*releases, *traces[0].parts, *traces[1].parts]))
         reason = f"noise of several streams is added ({names}), and their joint guarantee is not accounted for"
         claim = replace(claim, claimed=False, reason=reason, remedy=_TOGETHER)
     local = algorithm.unsent if claim.event is not None else ""
     if claim.claimed:
         flows, params, _ = outputs(programs, problem)
         local = (algorithm.unsent or _LOCAL) if params > Label.CLEAN else ""
-        claim = _shown(claim, algorithm, problem, books, flows)
+        claim = _shown(claim, algorithm, problem, traces, flows)
         if claim.claimed or leaks(flows):
             claim = _entering(claim, algorithm, problem, plan, programs, flows)
     return replace(claim, local=claim.local or local)
@@ -96,7 +96,7 @@ def outputs(programs: Traced, problem: Problem) -> tuple[tuple[Flow, Flow], Labe
 
 
 def _shown(
-    claim: Guarantee, algorithm: Any, problem: Problem, books: Sequence[Book], flows: Sequence[Flow]
+    claim: Guarantee, algorithm: Any, problem: Problem, traces: Sequence[StepTrace], flows: Sequence[Flow]
 ) -> Guarantee:
     """The claim if the programs show all that it needs, else one that is not claimed."""
 
@@ -106,28 +106,28 @@ def _shown(
     if found := leaks(flows):
         channel, why = next(iter(found.items()))
         return lost(f"what is sent on the channel {channel!r} {why}", "Send only what noise has been added to.")
-    for book, flow in zip(books, flows):
-        if fault := flow.fault(book.booked, PRIVATE if claim.sampling else ()):
+    for trace, flow in zip(traces, flows):
+        if fault := flow.fault(trace.booked, PRIVATE if claim.sampling else ()):
             return lost(fault)
-    if any(book.altered for book in books):
+    if any(trace.altered for trace in traces):
         return lost("the step has altered its round, or the record of what it does")
-    if any(book.correlated for book in books):
+    if any(trace.correlated for trace in traces):
         return lost(CORRELATED, "Count the rows of its factor in `privacy`, as jdfl.MAFALDA does.")
-    strange = {type(one.mechanism).__name__ for book in books for one in book.booked if not one.honest}
+    strange = {type(one.mechanism).__name__ for trace in traces for one in trace.booked if not one.honest}
     if strange:
         words = f"on its author's word: the noise of {', '.join(sorted(strange))} has the law that its event states"
         claim = replace(claim, warnings=(*claim.warnings, words))
     if built_in(algorithm):
         return claim
-    every = [(one, flow) for book, flow in zip(books, flows) for one in book.booked]
+    every = [(one, flow) for trace, flow in zip(traces, flows) for one in trace.booked]
     for one, flow in every:
         stream = f"noise of the stream {one.stream.name!r}"
         if why := flow.unproven.get(one, ""):
             return lost(f"of the {stream} {why}")
-        if not one.each or any(book.parts for book in books):
+        if not one.each or any(trace.parts for trace in traces):
             return lost(f"the {stream} is not counted in every step that adds it")
         source = flow.sources.get(one)
-        looks = max(len(looks) for book in books for _, looks in book.noises.values())
+        looks = max(len(looks) for trace in traces for _, looks in trace.noises.values())
         proven = None if source is None else source.guarantee(problem, looks)
         parts = ("event", "unit", "adjacency", "sampling", "sensitivity", "observer", "claimed")
         if proven is None or any(getattr(proven, part) != getattr(claim, part) for part in parts):
@@ -249,33 +249,33 @@ def _key(algorithm: Any, problem: Problem, plan: Any) -> Hashable | None:
     return key
 
 
-def _traced(algorithm: Any, problem: Problem, plan: Any) -> tuple[tuple[Book, Book], Traced]:
+def _traced(algorithm: Any, problem: Problem, plan: Any) -> tuple[tuple[StepTrace, StepTrace], Traced]:
     """The records that `init` and `step` make, and their programs."""
-    books, keys = [Book(), Book()], Keys.of(jax.random.key(0))
+    traces, keys = [StepTrace(), StepTrace()], Keys.of(jax.random.key(0))
 
-    def round(problem: Problem, keys: Keys, book: Book) -> Round:
+    def round(problem: Problem, keys: Keys, trace: StepTrace) -> Round:
         moment = some_moment(problem, keys)
         ready = algorithm.prepared(problem, moment, plan)
-        return Round(moment=moment, problem=problem, prepared=ready, book=book)
+        return Round(moment=moment, problem=problem, prepared=ready, trace=trace)
 
     def begin(problem: Problem, keys: Keys) -> Any:
-        books[0] = Book()
-        state = algorithm.init(round(problem, keys, books[0]))
+        traces[0] = StepTrace()
+        state = algorithm.init(round(problem, keys, traces[0]))
         return state, algorithm.params(state)
 
     def advance(state: Any, problem: Problem, keys: Keys) -> Any:
-        books[1] = Book()
-        new = algorithm.traced_step(state, round(problem, keys, books[1]))
+        traces[1] = StepTrace()
+        new = algorithm.traced_step(state, round(problem, keys, traces[1]))
         return new, algorithm.params(new)
 
     started, (state, _) = jax.make_jaxpr(begin, return_shape=True)(problem, keys)
     going = jax.make_jaxpr(advance)(state, problem, keys)
-    return (books[0], books[1]), Traced(started, going, state, jax.tree.structure(problem))
+    return (traces[0], traces[1]), Traced(started, going, state, jax.tree.structure(problem))
 
 
-def _released(stream: Stream, books: Sequence[Book], problem: Problem) -> Guarantee:
+def _released(stream: Stream, traces: Sequence[StepTrace], problem: Problem) -> Guarantee:
     """The guarantee of a stream's noise before the run and in rounds; not claimed where these differ."""
-    noises = [book.noises[stream] for book in books if stream in book.noises]
+    noises = [trace.noises[stream] for trace in traces if stream in trace.noises]
     looks = max(len(looks) for _, looks in noises)
     first, last = noises[0][0](problem, looks), noises[-1][0](problem, looks)
     if all(getattr(first, part) == getattr(last, part) for part in ("event", "sensitivity", "unit", "adjacency")):
@@ -299,11 +299,11 @@ def values(problem: Problem) -> list[Value]:
     return [value(path, leaf) for path, leaf in jax.tree.leaves_with_path(problem)]
 
 
-def some_moment(problem: Problem, keys: Keys | None = None) -> Moment:
+def some_moment(problem: Problem, keys: Keys | None = None) -> RoundContext:
     """The first moment of a run on a network with one neighbour per node."""
     m = problem.m
     node, one = jnp.arange(m, dtype=jnp.int32), jnp.ones((m,), jnp.float32)
     senders = ((node + 1) % m)[:, None]
     graph = Graph(senders, senders >= 0, one[:, None] / 2, one / 2, jnp.ones((m,), jnp.int32))
     keys = Keys.of(jax.random.key(0)) if keys is None else keys
-    return Moment(jnp.int32(0), keys.run, graph, node, keys)
+    return RoundContext(jnp.int32(0), keys.run, graph, node, keys)

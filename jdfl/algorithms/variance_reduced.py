@@ -40,7 +40,7 @@ from jax import Array, lax
 from jdfl.algorithms.algorithm import Algorithm
 from jdfl.algorithms.choosing import ACTIVE, active
 from jdfl.algorithms.gradients import Exact, Gradients
-from jdfl.algorithms.round import MODEL, TRACKER, Channel, Moment, Round
+from jdfl.algorithms.round import MODEL, TRACKER, Channel, Round, RoundContext
 from jdfl.base import struct
 from jdfl.base.settings import Count, Fraction, Provenance, StepSize
 from jdfl.base.streams import Stream
@@ -81,7 +81,7 @@ class Reduced(Algorithm):
 
     def init(self, round: Round) -> State:
         """Start from the initial parameters x and y = v = g(x)."""
-        x = round.problem.begin()
+        x = round.problem.initial_params()
         v, memory = self._begin(x, round)
         return State(x, v, v, memory)
 
@@ -130,7 +130,7 @@ class GTSAGA(Reduced):
     def _begin(self, x: Array, round: Round) -> tuple[Array, Any]:
         """The gradients of all examples, one by one."""
         problem = round.problem
-        round.book.grads = round.book.grads + _cost(problem.sizes, self.batch)
+        round.trace.grads = round.trace.grads + _cost(problem.sizes, self.batch)
         table = problem.each(problem.example_gradients, x, problem.data)
         mean = jnp.einsum("mq,mqn->mn", _shares(problem), table, precision=lax.Precision.HIGHEST)
         return mean + _regulariser(problem, x), (table, mean)
@@ -138,7 +138,7 @@ class GTSAGA(Reduced):
     def _estimate(self, x: Array, state: State, round: Round) -> tuple[Array, Any]:
         """New gradients of some examples replace those in the table."""
         problem, (table, mean) = round.problem, state.memory
-        round.book.grads = round.book.grads + 1
+        round.trace.grads = round.trace.grads + 1
 
         def some(key: Array, weight: Array) -> Array:
             bits = jnp.where(weight > 0, jax.random.uniform(key, weight.shape, jnp.float32), -1)
@@ -173,12 +173,12 @@ class OfBatches(Algorithm):
         """The gradients [m, n] at x [m, n] minus those at other parameters, of the same examples."""
         return self.gradients(x, round) - self.gradients(before, round, look=1)
 
-    def _whole(self, x: Array, due: Array, otherwise: Array, round: Round) -> Array:
+    def _full_gradient(self, x: Array, due: Array, otherwise: Array, round: Round) -> Array:
         """The gradients of all examples [m, n] at x [m, n] of the nodes due [m]; the rows of `otherwise` elsewhere."""
         plain = replace(self.gradients, batch=None, sampling="replacement")
         if self.gradients.batch is not None:  # beyond the one that is counted by itself
             more = _cost(round.problem.sizes, self.gradients.batch) - 1
-            round.book.grads = round.book.grads + more * due.astype(jnp.int32)
+            round.trace.grads = round.trace.grads + more * due.astype(jnp.int32)
         return round.each_of(due, round.m, lambda here: plain(here.of(x), here), otherwise)
 
 
@@ -200,13 +200,13 @@ class GTSVRG(OfBatches, Reduced):
     title: ClassVar[str] = "GT-SVRG"
     exact: ClassVar[bool] = True
 
-    def prepare(self, problem: Problem, moment: Moment, plan: Any) -> Array:
+    def prepare(self, problem: Problem, moment: RoundContext, plan: Any) -> Array:
         """The key [] from which it is drawn which nodes compute gradients of all examples."""
         return moment.stream(ACTIVE)
 
     def _begin(self, x: Array, round: Round) -> tuple[Array, Any]:
         """The first point is x."""
-        g = self._whole(x, jnp.ones((round.m,), jnp.bool_), x, round)
+        g = self._full_gradient(x, jnp.ones((round.m,), jnp.bool_), x, round)
         return g, (x, g)
 
     def _estimate(self, x: Array, state: State, round: Round) -> tuple[Array, Any]:
@@ -216,7 +216,7 @@ class GTSVRG(OfBatches, Reduced):
             due = jnp.broadcast_to((round.k + 1) % self.period == 0, (round.m,))
         else:
             due = active(self.probability, round.ready, round)
-        u, whole = jnp.where(due[:, None], x, u), self._whole(x, due, whole, round)
+        u, whole = jnp.where(due[:, None], x, u), self._full_gradient(x, due, whole, round)
         return self._change(x, u, round) + whole, (u, whole)
 
 
@@ -238,14 +238,14 @@ class GTSARAH(OfBatches, Reduced):
 
     def _begin(self, x: Array, round: Round) -> tuple[Array, Any]:
         """There is no memory besides the state."""
-        return self._whole(x, jnp.ones((round.m,), jnp.bool_), x, round), None
+        return self._full_gradient(x, jnp.ones((round.m,), jnp.bool_), x, round), None
 
     def _estimate(self, x: Array, state: State, round: Round) -> tuple[Array, Any]:
         """The last estimate and a difference, or the gradient of all examples."""
         due = jnp.broadcast_to((round.k + 1) % self.period == 0, (round.m,))
 
         change = round.each_of(~due, None, lambda here: self._change(x, state.x, here))
-        return self._whole(x, due, state.v + change, round), None
+        return self._full_gradient(x, due, state.v + change, round), None
 
 
 def _cost(sizes: Array, batch: int) -> Array:

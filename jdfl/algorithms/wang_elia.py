@@ -62,7 +62,7 @@ class WangElia(Algorithm):
 
     def init(self, round: Round) -> State:
         """Start from the initial parameters x and z = 0."""
-        x = round.problem.begin()
+        x = round.problem.initial_params()
         return State(x, jnp.zeros_like(x))
 
     def step(self, state: State, round: Round) -> State:

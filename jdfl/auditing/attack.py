@@ -128,7 +128,7 @@ def attack(
     """Attack the features of the runs of two worlds."""
     for name, sample in {"zero": zero, "one": one}.items():
         checks.shape((None, None), "They are the features of the runs.", **{name: sample})
-        checks.whole(8, remedy="Half of each sample is used to fit, half to test.", **{f"runs_{name}": len(sample)})
+        checks.integer(8, remedy="Half of each sample is used to fit, half to test.", **{f"runs_{name}": len(sample)})
         checks.finite("They are the features of the runs.", **{name: sample})
     part = int(len(zero) * fitted), int(len(one) * fitted)
     score = fit(zero[: part[0]], one[: part[1]])

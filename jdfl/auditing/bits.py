@@ -113,8 +113,8 @@ def audit_bits(
     Raises ValueError for other mechanisms and for invalid settings.
     """
     began = time.perf_counter()
-    checks.whole(100, remedy="Half of them are of each vector, and half of these are used for testing.", runs=runs)
-    checks.whole(0, problem.m - 1, "It is one of the problem's nodes.", node=node)
+    checks.integer(100, remedy="Half of them are of each vector, and half of these are used for testing.", runs=runs)
+    checks.integer(0, problem.m - 1, "It is one of the problem's nodes.", node=node)
     check_level(confidence)
     checks.fraction("It is the delta of both epsilons.", delta=delta)
     check_parts(algorithm, problem)

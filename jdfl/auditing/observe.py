@@ -88,11 +88,11 @@ def observe(
             return _features_of(begun.algorithm, state, graph=graph, directions=directions, node=node)
 
         def step(k: Array, carry: tuple[Any, Array]) -> tuple[Any, Array]:
-            state, info = stepping.step(begun, carry[0], stepping.drawn(begun, k))
+            state, info = stepping.step(begun, carry[0], stepping.sample_round(begun, k))
             return state, carry[1] + info.releases[node]
 
         def stretch(carry: tuple[Any, Array], ends: Array) -> tuple[tuple[Any, Array], Array]:
-            seen = look(carry[0], stepping.drawn(begun, ends[0]).graph)
+            seen = look(carry[0], stepping.sample_round(begun, ends[0]).graph)
             if stretches == steps:
                 return step(ends[0], carry), seen
             return lax.fori_loop(ends[0], ends[1], step, carry), seen
@@ -100,7 +100,7 @@ def observe(
         ends = jnp.asarray(np.linspace(0, steps, stretches + 1).round(), jnp.int32)
         pairs = jnp.stack([ends[:-1], ends[1:]], axis=1)
         (state, releases), seen = lax.scan(stretch, (state, info.releases[node]), pairs)
-        last = look(state, stepping.drawn(begun, jnp.int32(steps - 1)).graph)
+        last = look(state, stepping.sample_round(begun, jnp.int32(steps - 1)).graph)
         return jnp.concatenate([seen, last[None]]), releases
 
     count = keys.run.shape[0]
@@ -165,7 +165,7 @@ def pilot(setting: Setting, node: Array, keys: Keys, *, steps: int, points: int)
 
         def step(carry: tuple[Any, Array, Array], k: Array) -> tuple[tuple[Any, Array, Array], None]:
             state, total, kept = carry
-            state, _ = stepping.step(begun, state, stepping.drawn(begun, k))
+            state, _ = stepping.step(begun, state, stepping.sample_round(begun, k))
             w = params(state)[node]
             return (state, total + w, kept.at[1 + k * (points - 1) // steps].set(w)), None
 
@@ -181,8 +181,8 @@ def pilot(setting: Setting, node: Array, keys: Keys, *, steps: int, points: int)
 def started(setting: Setting, own: Keys) -> tuple[Setting, Any, Info]:
     """The setting of the run with its `own` keys, the state before round 0, and the cost of initialisation."""
     run = replace(setting, keys=own)
-    prepared = setting.algorithm.prepare(setting.problem, stepping.begun(setting))
-    state, info = prepared.init(setting.problem, stepping.begun(run))
+    prepared = setting.algorithm.prepare(setting.problem, stepping.initial_round(setting))
+    state, info = prepared.init(setting.problem, stepping.initial_round(run))
     return replace(run, algorithm=prepared), state, info
 
 

@@ -175,7 +175,7 @@ def audit_one_run(
         )
     free = int(_room(problem).sum())
     count = min(_MOST, free) if canaries is None else canaries
-    checks.whole(100, free, "A node has room for one per record, or one per parameter.", canaries=count)
+    checks.integer(100, free, "A node has room for one per record, or one per parameter.", canaries=count)
     delta = _DELTA / count if delta is None else delta
     check_delta(delta)
 
@@ -235,7 +235,7 @@ def _scores(
 
     def step(k: Array, carry: tuple[Any, Array, Array]) -> tuple[Any, Array, Array]:
         state, score, releases = carry
-        new, info = stepping.step(begun, state, stepping.drawn(begun, k))
+        new, info = stepping.step(begun, state, stepping.sample_round(begun, k))
 
         def shown(units: Array) -> Array:
             return repeated(other, amount, units * level, state, k)

@@ -167,7 +167,7 @@ def repeated(
 
 def _after(begun: Setting, state: Any, k: Array, linkless: bool) -> Any:
     """The state after a round."""
-    moment = stepping.drawn(begun, k)
+    moment = stepping.sample_round(begun, k)
     if linkless:
         nobody = jnp.zeros((begun.problem.m,), jnp.bool_)
         moment = replace(moment, graph=between(moment.graph, nobody))
@@ -183,7 +183,7 @@ def _residuals(setting: Setting, amount: float, odd: Array, keys: Keys, *, steps
         begun, start, _ = started(setting, own)
 
         def step(state: Any, k: Array) -> Any:
-            new, info = stepping.step(begun, state, stepping.drawn(begun, k))
+            new, info = stepping.step(begun, state, stepping.sample_round(begun, k))
             noisy = begun.algorithm.visible(_after(begun, state, k, linkless) if linkless else new)
             # A map compiles the round once.
             bare, up, moves = jax.lax.map(lambda u: repeated(begun, amount, u, state, k, linkless=linkless), units)

@@ -225,15 +225,15 @@ def audit(
     """
     if folder is None and retry:
         raise ValueError(f"Expected a folder for what is tried again, got retry = {retry!r} without one.")
-    checks.whole(0, retry=retry)
+    checks.integer(0, retry=retry)
     place = None if folder is None else Path(arguments.argument("folder", folder, str | Path))
     began, network = time.perf_counter(), stepping.paired(problem, network)
     program = check_run(algorithm, problem, network, steps, 1, None)
-    checks.whole(100, remedy="Half of the runs see each world, and half of these are used for testing.", runs=runs)
+    checks.integer(100, remedy="Half of the runs see each world, and half of these are used for testing.", runs=runs)
     remedy = "It is one of the problem's nodes; the id of a name is problem.node_names.index(name)."
-    checks.whole(0, problem.m - 1, remedy, node=node)
+    checks.integer(0, problem.m - 1, remedy, node=node)
     batch = _lanes(algorithm, problem) if batch is None else batch
-    checks.whole(1, batch=batch)
+    checks.integer(1, batch=batch)
     check_level(confidence)
     checks.fraction("It is the share of the runs that the score is fitted on.", fitted=fitted)
     half = int(runs) // 2
@@ -250,10 +250,10 @@ def audit(
     guarantee = noisy_guarantee(program, problem)
     _accounted(guarantee, problem, 1, node, delta)
     steps, looks = int(steps), int(steps) if looks is None else looks
-    checks.whole(1, steps, "It is the number of intervals of rounds.", looks=looks)
+    checks.integer(1, steps, "It is the number of intervals of rounds.", looks=looks)
 
     seed = typed_key(key)
-    public, direction, pilots, worlds, probes = _drawn(seed, half=half, probes=most_runs(problem, steps))
+    public, direction, pilots, worlds, probes = _sample(seed, half=half, probes=most_runs(problem, steps))
     setting = stepping.setting(watched(program), problem, network, None, public)
     check_visible(setting)
     look: Any = observe_events if isinstance(algorithm, AsyncMethod) else observe
@@ -309,7 +309,7 @@ def _name(setting: Setting, world: Problem, network: Network, *others: Any) -> s
 
 
 @partial(jax.jit, static_argnames=("half", "probes"))
-def _drawn(seed: Array, *, half: int, probes: int) -> tuple[Keys, Array, Keys, tuple[Keys, Keys], Keys]:
+def _sample(seed: Array, *, half: int, probes: int) -> tuple[Keys, Array, Keys, tuple[Keys, Keys], Keys]:
     """Keys of an audit: public, for a direction, for pilots, for `half` of the runs in each world, and for `probes`."""
     counts = {_PUBLIC: 1, _PILOT: _PILOTS, _ZERO: half, _ONE: half, _PROBE: probes}
     keys = jnp.concatenate([jax.random.split(stream.of(seed), count) for stream, count in counts.items()])

@@ -149,7 +149,7 @@ def _check_bounds(name: str, value: Any, annotation: Any) -> None:
                 _check_bounds(f"{name}[{i}]", one, get_args(option)[0 if get_args(option)[-1] is Ellipsis else i])
     for mark in marks(annotation):
         if isinstance(mark, Bound) and value is not None:
-            checks.within(mark, "", whole=float not in options, **{name: value})
+            checks.within(mark, "", integer=float not in options, **{name: value})
 
 
 def settings(given: Any, where: str = "") -> None:

@@ -23,10 +23,10 @@ class HintWarning(UserWarning):
 
 def refuse(expected: str, name: str, value: object, remedy: str = "") -> NoReturn:
     """Raise ValueError with what was expected and what was given, at most 300 characters of it."""
-    raise ValueError(f"Expected {expected}, got {name} = {shown(value)}." + (f" {remedy}" if remedy else ""))
+    raise ValueError(f"Expected {expected}, got {name} = {text(value)}." + (f" {remedy}" if remedy else ""))
 
 
-def shown(value: object) -> str:
+def text(value: object) -> str:
     """A value in a message: its repr in one line of at most 300 characters, or its class where repr fails.
 
     Dataclasses whose repr has several lines, such as networks, are shown by the first line, other large ones by name.
@@ -95,7 +95,7 @@ def is_integer(value: object) -> bool:
     return isinstance(value, int | np.integer) and not isinstance(value, bool | np.timedelta64)
 
 
-def whole(least: int = 1, most: int | None = None, remedy: str = "", **named: Any) -> None:
+def integer(least: int = 1, most: int | None = None, remedy: str = "", **named: Any) -> None:
     """Every named value is an integer (not a bool) in [least, most]."""
     for name, value in named.items():
         if not is_integer(value) or value < least or (most is not None and value > most):
@@ -108,12 +108,12 @@ def fraction(remedy: str = "", **named: Any) -> None:
     within(Bound("(0, 1]"), remedy, **named)
 
 
-def within(bound: Bound, remedy: str = "", /, *, whole: bool = False, **named: Any) -> None:
-    """Every named number (or every entry of a named array) lies in an interval, and is an integer if `whole`."""
+def within(bound: Bound, remedy: str = "", /, *, integer: bool = False, **named: Any) -> None:
+    """Every named number (or every entry of a named array) lies in an interval, and is an integer if asked."""
     for name, value in named.items():
         numbers = _numbers(name, value, remedy)
         if not bound.holds(numbers):
-            refuse(bound.words(name, whole, numbers), name, value, remedy)
+            refuse(bound.words(name, integer, numbers), name, value, remedy)
 
 
 def one_of(choices: Iterable[object], remedy: str = "", **named: object) -> None:
@@ -266,7 +266,7 @@ def shape(expected: tuple[int | None, ...], remedy: str = "", **named: Any) -> N
             raise ValueError(f"Expected {name} of shape {wanted}, got {found}. {remedy}".rstrip())
 
 
-def said(error: Exception) -> str:
+def message(error: Exception) -> str:
     """The text of an error, at most 300 characters of it: errors about damaged files may quote their content."""
     text = str(error)
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]} ..."

@@ -39,7 +39,7 @@ def typed_key(key: int | Array) -> Array:
         checks.shape((), "Give one key for a run.", key=key)
     else:
         # JAX uses the low 32 bits of a seed, so larger seeds would repeat the runs of smaller ones.
-        checks.whole(0, 2**32 - 1, key=key, remedy="Give a seed, or a typed key from jax.random.key.")
+        checks.integer(0, 2**32 - 1, key=key, remedy="Give a seed, or a typed key from jax.random.key.")
         key = jax.random.key(int(key), impl=_THREEFRY)  # pyright: ignore[reportArgumentType]
     kind, words = str(jax.random.key_impl(key)), jax.random.key_data(key)
     if kind in (_THREEFRY, str(_UNROLLED)):

@@ -55,7 +55,7 @@ def names_of(argument: str, given: Any, m: int | None = None) -> Names:
         raise ValueError(f"Expected {m} names in {argument}, one for every node, got {len(found)}.")
     for i, one in enumerate(found):
         if one is None or one != one or isinstance(one, list | dict | set):
-            raise ValueError(f"Expected names of nodes in {argument}, got {argument}[{i}] = {checks.shown(one)}.")
+            raise ValueError(f"Expected names of nodes in {argument}, got {argument}[{i}] = {checks.text(one)}.")
     if len(set(found)) < len(found):
         twice, times = Counter(found).most_common(1)[0]
         raise ValueError(

@@ -288,17 +288,17 @@ def _event(options: Options, multiplier: float) -> privacy.Event:
         return LaplaceEvent(multiplier)
     if options.noise == "gaussian":
         return GaussianEvent(multiplier)
-    checks.whole(remedy="Give the length of the vectors that are released.", entries=options.entries)
+    checks.integer(remedy="Give the length of the vectors that are released.", entries=options.entries)
     assert options.entries is not None
     return event_of(ExactGaussian(multiplier), options.entries)
 
 
 def _releases(options: Options) -> dict[str, Any]:
     count, sampled = options.releases, None
-    checks.whole(1, releases=count)
+    checks.integer(1, releases=count)
     assert count is not None
     if options.sampling != "none":
-        checks.whole(remedy="Samples need --batch and --records.", batch=options.batch, records=options.records)
+        checks.integer(remedy="Samples need --batch and --records.", batch=options.batch, records=options.records)
         assert options.batch is not None
         assert options.records is not None
         sampled = Sampled(options.sampling, options.batch, options.records)

@@ -126,7 +126,7 @@ def compare(config: CompareConfig, options: Options) -> int:
 
 def _work(folder: Path, config: CompareConfig, options: Working, experiment: jdfl.Experiment | None = None) -> int:
     """Make what is left of a comparison, write and show it; returns the exit status."""
-    checks.whole(0, retry=options.retry)
+    checks.integer(0, retry=options.retry)
     use_cache()
     if (folder / manifest.NAME).is_file():
         manifest.check(folder)

@@ -83,18 +83,18 @@ class Views(Callback):
         self._begun = False
         self.summary: dict[str, Any] = {}
 
-    def begin(self, plan: Plan) -> None:
+    def on_start(self, plan: Plan) -> None:
         """Write the settings, unless the run is resumed."""
         self._begun = False
         if plan.before is None:
             self._begin()
 
-    def __call__(self, now: Snapshot) -> None:
+    def on_chunk(self, now: Snapshot) -> None:
         """Write the settings of a run that is resumed and has advanced."""
         if not self._store.lost:
             self._begin()
 
-    def end(self, result: Result) -> None:
+    def on_end(self, result: Result) -> None:
         """Write everything; UnwrittenError or LostError where that is not possible."""
         if self._store.lost:
             raise LostError(f"{self._store.lost} Nothing more is written there.")

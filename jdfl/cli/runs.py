@@ -94,13 +94,13 @@ for _options in (Options, Resuming):
 
 def run(config: RunConfig, options: Options) -> int:
     """Run once per seed, write and show every result; returns the exit status."""
-    checks.whole(1, repeats=options.repeats)
+    checks.integer(1, repeats=options.repeats)
     if options.folder is not None and options.repeats > 1:
         raise ValueError(f"Expected one run for --folder {options.folder}, got repeats = {options.repeats}. Use --out.")
     if options.folder is not None and (options.folder / "config.yaml").is_file():
         return _again(options.folder, config, options)
     first = config.seed or 0
-    checks.whole(0, 2**32 - options.repeats, "The seeds are `seed` to `seed` + repeats - 1.", seed=first)
+    checks.integer(0, 2**32 - options.repeats, "The seeds are `seed` to `seed` + repeats - 1.", seed=first)
     if config.key_file is not None and not Path(config.key_file).exists():
         key_file(config.key_file)
         remedy = "keep it secret, and keep it: resuming the run needs it"

@@ -70,7 +70,7 @@ class Parts:
 
 def verify(folder: Path, config: RunConfig, options: Options) -> int:
     """Compare a run and report; returns the exit status."""
-    checks.whole(1, rounds=options.rounds)
+    checks.integer(1, rounds=options.rounds)
     damaged = _damaged(folder)
     before = _records(folder)
     rounds = max(1, min(options.rounds, int(max(before["round"]))))
@@ -90,7 +90,7 @@ def verify(folder: Path, config: RunConfig, options: Options) -> int:
 
 def verify_jobs(folder: Path, options: Parts) -> int:
     """Compare a sweep or a comparison and report; returns the exit status."""
-    checks.whole(1, parts=options.parts)
+    checks.integer(1, parts=options.parts)
     use_cache()
     damaged = _damaged(folder)
     parts = _of_study(folder) if (folder / "study.yaml").is_file() else _of_comparison(folder)

@@ -56,9 +56,9 @@ class LowRank(Codec):
     def check(self, n: int, m: int, sparsity: int) -> None:
         """Raise ValueError for a height outside [1, n], and a rank outside [1, min(a, b)]."""
         if self.height is not None:
-            checks.whole(1, n, "It is the number of rows of the matrix that holds the vector.", height=self.height)
+            checks.integer(1, n, "It is the number of rows of the matrix that holds the vector.", height=self.height)
         a, b = self._shape(n)
-        checks.whole(1, min(a, b), f"The {n} entries form a matrix of {a} by {b}.", rank=self.rank)
+        checks.integer(1, min(a, b), f"The {n} entries form a matrix of {a} by {b}.", rank=self.rank)
 
     def _shape(self, n: int) -> tuple[int, int]:
         a = isqrt(n) if self.height is None else self.height

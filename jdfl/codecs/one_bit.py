@@ -117,7 +117,7 @@ class OneBit(Codec):
     def check(self, n: int, m: int, sparsity: int) -> None:
         """Raise ValueError for settings out of range; warn where the decoder cannot recover the support."""
         if self.s is not None:
-            checks.whole(1, n, "A vector has no more nonzeros than entries.", s=self.s)
+            checks.integer(1, n, "A vector has no more nonzeros than entries.", s=self.s)
         if isinstance(self.d, tuple):
             self._check_each(self.d, m)
         if self.shared and self.ensemble == "hadamard":
@@ -128,14 +128,14 @@ class OneBit(Codec):
         for name, number in {"gamma": self.gamma, "margin": self.margin, "eta": self.eta}.items():
             if np.ndim(number):
                 checks.shape((m,), "Give one number, or one for every node.", **{name: number})
-        checks.whole(0, self._sizes(n)[0], flips=self.flips)
+        checks.integer(0, self._sizes(n)[0], flips=self.flips)
         s = self._nonzeros(sparsity)
         self._warn(n, min(self._sizes(n), key=lambda one: recovery(n, one, s)), s)
 
     def _check_each(self, d: tuple[int, ...], m: int) -> None:
         checks.shape((m,), "Give one number of measurements, or one for every node.", d=d)
         for i, one in enumerate(d):
-            checks.whole(1, None, "", **{f"d[{i}]": one})
+            checks.integer(1, None, "", **{f"d[{i}]": one})
         if self.shared:
             raise ValueError(
                 "Expected shared = False with one d for every node, got shared = True. Give one d for all nodes, or "
@@ -250,7 +250,7 @@ class OneBit(Codec):
         """The norm and one bit per measurement: d + 64 bits, or d + 32; ValueError where it depends on the node."""
         if self.groups is not None:
             raise ValueError(
-                f"Expected one d for messages of one size, got d = {checks.shown(self.d)}. Use codec.of(group) with "
+                f"Expected one d for messages of one size, got d = {checks.text(self.d)}. Use codec.of(group) with "
                 "the sender's number in codec.groups; where receivers own the matrices, with the receiver's."
             )
         return _layout(self.norm_bits, self._sizes(n)[0])

@@ -120,7 +120,7 @@ def check_size(n: int, share: float | None, **count: int | None) -> None:
     if size is not None and share is not None:
         raise ValueError(f"Expected {name} or share, not both, got {name} = {size!r} and share = {share!r}. Drop one.")
     if size is not None:
-        checks.whole(1, n, "A message cannot hold more entries than the vector has.", **count)
+        checks.integer(1, n, "A message cannot hold more entries than the vector has.", **count)
 
 
 def share_of(n: int, share: Any) -> int:

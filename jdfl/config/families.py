@@ -53,7 +53,7 @@ def edge_list_file(
             adjacency = sp.load_npz(opened)
     except Exception as error:  # damaged directories, heads and streams each fail in ways of their own
         raise ValueError(
-            f"Expected a SciPy sparse matrix in {file}: {checks.said(error)}. Save it by scipy.sparse.save_npz."
+            f"Expected a SciPy sparse matrix in {file}: {checks.message(error)}. Save it by scipy.sparse.save_npz."
         ) from error
     checks.shape((m, m), "It must have a row and a column for each of the problem's nodes.", adjacency=adjacency)
     if weights is None and not np.all(adjacency.data == 1):
@@ -108,7 +108,7 @@ def random_choice(m: int, base: Annotated[Any, SEEDED, As(make=unbuilt)], count:
 
 
 def _draws(m: int, base: Any, count: int) -> list[Static]:
-    checks.whole(1, _MOST, "Networks that are redrawn in every round need no storage: random-links.", count=count)
+    checks.integer(1, _MOST, "Networks that are redrawn in every round need no storage: random-links.", count=count)
     return [replace(base, seed=base.seed + i).build(m=m) for i in range(count)]
 
 

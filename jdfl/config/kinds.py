@@ -130,12 +130,12 @@ def _installed(
             if other is None:
                 source = entry.load()
                 if not callable(source):
-                    raise TypeError(f"expected a class or a function, got {checks.shown(source)}")
+                    raise TypeError(f"expected a class or a function, got {checks.text(source)}")
                 derive(entry.name, source, given, by)
                 found[entry.name] = source, by
                 continue
         except Exception as error:
-            why = f"{type(error).__name__}: {checks.said(error)}"
+            why = f"{type(error).__name__}: {checks.message(error)}"
             problem = f", which cannot be used and is left out: {why}. Update or uninstall the package."
         what = f"The package {by} adds the kind {entry.name!r} to jdfl.{name} ({entry.value})"
         warnings.warn(f"{what}{problem}", RuntimeWarning, stacklevel=2)

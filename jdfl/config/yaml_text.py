@@ -89,7 +89,7 @@ for _class in (_Loader, _Dumper):  # what is written has quotes where either ver
 _OCTAL = re.compile("[-+]?0[0-7]+$")  # of YAML 1.1
 
 
-def _whole(loader: _Loader, node: yaml.ScalarNode) -> int:
+def _integer(loader: _Loader, node: yaml.ScalarNode) -> int:
     """A whole number of the core schema: 0o100 and 0x40 are sixty-four.
 
     0100 is a hundred there, and sixty-four in YAML 1.1: it is refused, since nobody knows which one was meant.
@@ -101,7 +101,7 @@ def _whole(loader: _Loader, node: yaml.ScalarNode) -> int:
     return found
 
 
-_Loader.add_constructor("tag:yaml.org,2002:int", _whole)
+_Loader.add_constructor("tag:yaml.org,2002:int", _integer)
 
 
 def dump(config: Any) -> str:

@@ -66,7 +66,7 @@ class Layout:
         each, alike = (NamedSharding(self.mesh, spec) for spec in self._specs)
         return rows.map(lambda x: processes.spread(x, each), tree, lambda x: processes.spread(x, alike))
 
-    def whole(self, rows: Rows, tree: Any) -> Any:
+    def gather(self, rows: Rows, tree: Any) -> Any:
         """The tree on the host, with the rows [M, ...] of all nodes."""
         return rows.map(self.nodes, tree, processes.on_host)
 
@@ -97,7 +97,7 @@ class Layout:
 
 def simulate(devices: int) -> None:
     """Let the CPU act as several devices, unless JAX is already initialised; ValueError for fewer than one."""
-    checks.whole(1, devices=devices)
+    checks.integer(1, devices=devices)
     with contextlib.suppress(RuntimeError):  # `mesh_of` reports the devices that exist
         jax.config.update("jax_num_cpu_devices", int(devices))
 
@@ -112,9 +112,9 @@ def mesh_of(devices: Devices, count: int) -> Mesh:  # pyright: ignore[reportUnkn
         here = jax.devices()
         remedy = (
             f"This machine's backend is {here[0].platform!r}. On a CPU, devices are simulated: set "
-            f"JAX_NUM_CPU_DEVICES={checks.shown(devices)} in the environment."
+            f"JAX_NUM_CPU_DEVICES={checks.text(devices)} in the environment."
         )
-        checks.whole(1, len(here), remedy, devices=devices)
+        checks.integer(1, len(here), remedy, devices=devices)
         chosen = here[: int(cast(Any, devices))]
     if not chosen:
         raise ValueError("Expected at least one device, got none. Leave devices=None for the default device.")

@@ -68,7 +68,7 @@ def real(m: int) -> Array:
     return ids(m) < count(m)
 
 
-def everyone(x: Array) -> Array:
+def gather(x: Array) -> Array:
     """The rows of all nodes [M, ...], gathered on every device from its rows x [m, ...]."""
     here = share()
     return x if here is None else lax.all_gather(x, here.axis, tiled=True)[: here.nodes]

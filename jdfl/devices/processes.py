@@ -42,8 +42,8 @@ def join(address: str | None = None, processes: int | None = None, process: int 
                 f"Expected address, processes and process together, got {missing[0]} = None. Give all three, or "
                 "none on a cluster that JAX recognises."
             )
-        checks.whole(1, processes=processes)
-        checks.whole(0, int(processes or 1) - 1, "Processes are counted from 0.", process=process)
+        checks.integer(1, processes=processes)
+        checks.integer(0, int(processes or 1) - 1, "Processes are counted from 0.", process=process)
         if address is not None and not address.rpartition(":")[2].isdigit():
             raise ValueError(f"Expected address as host:port of process 0, got address = {address!r}.")
     report_aborts()
@@ -137,13 +137,13 @@ def held(tree: Any) -> Any:
     return jax.tree.map(lambda x: x.rows if isinstance(x, Portion) else x, tree)
 
 
-def check_whole(tree: Any) -> None:
+def check_complete(tree: Any) -> None:
     """Raise ValueError for arrays that are a `Portion`, in a run without a mesh."""
     if any(isinstance(x, Portion) for x in jax.tree.leaves(tree)):
         raise ValueError(f"Expected a mesh in a run of several processes, got mesh = None. {_OWN_DATA}")
 
 
-def gathered(x: Any, m: int) -> np.ndarray:
+def gather(x: Any, m: int) -> np.ndarray:
     """The array [m, ...] from every process's rows of its `portion`; all processes must call it."""
     return np.asarray(multihost_utils.process_allgather(np.asarray(x), tiled=True))[:m]
 

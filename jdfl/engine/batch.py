@@ -115,7 +115,7 @@ def sweep(
         keys = (RunKey.chosen(guarantee_of(algorithm, problem).event is not None),)
     if not checks.is_a(keys, Iterable) or checks.is_a(keys, str | Mapping) or getattr(keys, "shape", None) == ():
         raise ValueError(
-            f"Expected a list of seeds, got keys = {checks.shown(keys)}. For one seed give [{checks.shown(keys)}]."
+            f"Expected a list of seeds, got keys = {checks.text(keys)}. For one seed give [{checks.text(keys)}]."
         )
     trials = [Trial(key, problem, network) for key in keys]
     return across(
@@ -165,7 +165,7 @@ def across(
     if not labels:
         keys = [trial.key for trial in trials]
         raise ValueError(
-            f"Expected at least one seed and one value, got keys = {checks.shown(keys)}, over = {checks.shown(over)}."
+            f"Expected at least one seed and one value, got keys = {checks.text(keys)}, over = {checks.text(over)}."
         )
     first = trials[0].problem
     chosen = default_metrics(first, algorithm.personal) if metrics is None else resolve(metrics, first)
@@ -187,7 +187,7 @@ def across(
         batch = width * len(trials) if _alike(algorithm) or backend() != "cpu" else 1
         waves = algorithm.asynchronous and backend() == "cpu"
         batch = max(1, min(batch, (_IN_CACHES if waves else MOST_NUMBERS) // (first.m * first.n)))
-    checks.whole(1, batch=batch)
+    checks.integer(1, batch=batch)
     compiling.make_room()
 
     runs: list[Intent] = []
@@ -291,13 +291,13 @@ def points_of(
         lists: dict[str, Any] = dict(given)
         for path, values in lists.items():
             if not checks.is_a(values, Sequence | np.ndarray | jax.Array) or isinstance(values, str | bytes):
-                raise ValueError(f"Expected a list of values for {path!r} in over, got {checks.shown(values)}.")
+                raise ValueError(f"Expected a list of values for {path!r} in over, got {checks.text(values)}.")
         points = [dict(zip(lists, row)) for row in product(*lists.values())]
         fields = list(lists)
     else:
         if not checks.is_a(over, Sequence) or not all(checks.is_a(point, Mapping) for point in over):
             raise ValueError(
-                f"Expected fields with their lists of values, or a list of points, got over = {checks.shown(over)}. "
+                f"Expected fields with their lists of values, or a list of points, got over = {checks.text(over)}. "
                 "For example over={'lr': [0.1, 0.2]} or over=[{'lr': 0.1}, {'lr': 0.2}]."
             )
         points = [dict(point) for point in given]
@@ -312,7 +312,7 @@ def points_of(
     for point in points:
         for path, value in point.items():
             if np.ndim(value) or isinstance(value, bool) or not checks.is_a(value, _NUMBER):
-                raise ValueError(f"Expected numbers for {path!r} in over, got {checks.shown(value)}.")
+                raise ValueError(f"Expected numbers for {path!r} in over, got {checks.text(value)}.")
     return [{path: float(point[path]) for path in fields} for point in points]
 
 
@@ -330,7 +330,7 @@ def _check_field(algorithm: Algorithm, path: object) -> None:
         target = getattr(target, name)
     if static or isinstance(target, bool) or not isinstance(target, (float, np.floating)):
         raise ValueError(
-            f"Expected a float field in over, got {path!r} = {checks.shown(target)}. Write a number as a float (1.0, "
+            f"Expected a float field in over, got {path!r} = {checks.text(target)}. Write a number as a float (1.0, "
             "not 1); sizes, flags and exact noise change the compiled program, so run them one by one."
         )
 

@@ -47,7 +47,7 @@ def intents(
     known: dict[Any, Any] | None = None,
 ) -> list[Intent]:
     """The planned runs of an algorithm, one per key, with the maximum number of releases of each."""
-    processes.check_whole(problem)
+    processes.check_complete(problem)
     program = algorithm if isinstance(algorithm, Program) else planned(algorithm, problem, network, steps)
     known = {} if known is None else known
     name, links = type(program.algorithm).__name__, getattr(network, "name", "a network")

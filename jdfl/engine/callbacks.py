@@ -29,7 +29,7 @@ class Callback:
     """
 
     every: int = NEVER
-    """Approximate maximum number of rounds between two calls of `between`."""
+    """Approximate maximum number of rounds between two calls of `on_return`."""
     ending: ClassVar[Cut] = "interrupted"
     """The `ending` of a run that this callback ends."""
     reads_data: ClassVar[bool] = True
@@ -37,26 +37,26 @@ class Callback:
     keeps: ClassVar[bool] = False
     """Whether it keeps the run in a folder, which then records checksums of its data."""
 
-    def begin(self, plan: Plan) -> np.ndarray | None:
+    def on_start(self, plan: Plan) -> np.ndarray | None:
         """Receive the `plan` of the run before anything is compiled; may refuse the run by raising ValueError.
 
         Returns the maximum number of releases of every node [m], or None for no limit.
         """
 
-    def between(self, now: Snapshot) -> None:
+    def on_return(self, now: Snapshot) -> None:
         """Receive the state before the device continues: at the start, and after each of its returns.
 
-        It cannot end the run, and the snapshot `now` has no new records, which `__call__` has received. It is for work
+        It cannot end the run, and the snapshot `now` has no new records, which `on_chunk` has received. It is for work
         at rounds where no chunk ends, such as checkpoints.
         """
 
-    def __call__(self, now: Snapshot) -> str | None:
+    def on_chunk(self, now: Snapshot) -> str | None:
         """Receive the state after a chunk of rounds, or at the end of the run.
 
         Returns a reason, in words, to end the run `now`, or None.
         """
 
-    def end(self, result: Result) -> None:
+    def on_end(self, result: Result) -> None:
         """Receive the `result` of the run; it is not called if the run failed.
 
         It is called once, before `close`, also if the run diverged, was interrupted, or was ended by this callback.
@@ -66,12 +66,12 @@ class Callback:
     def close(self) -> None:
         """The run is over, also if it failed or another callback has refused it.
 
-        It is called once for every `begin`, also if that raised an error, in reverse order of the callbacks. Release
-        here what `begin` has acquired, such as files, threads or a terminal.
+        It is called once for every `on_start`, also if that raised an error, in reverse order of the callbacks. Release
+        here what `on_start` has acquired, such as files, threads or a terminal.
         """
 
 
-class Told(Callback):
+class FunctionCallback(Callback):
     """A plain function of snapshots as a callback.
 
     Args:
@@ -81,13 +81,13 @@ class Told(Callback):
     def __init__(self, function: Callable[[Snapshot], Any]) -> None:
         self._function = function
 
-    def __call__(self, now: Snapshot) -> str | None:
+    def on_chunk(self, now: Snapshot) -> str | None:
         """The reason that the function returns, or None; raises ValueError for anything else."""
         reason = self._function(now)
         if reason is not None and not isinstance(reason, str):
             raise ValueError(
                 f"Expected a callback that returns None, or a reason to end the run in words, got {self._function!r} "
-                f"that returns {checks.shown(reason)}."
+                f"that returns {checks.text(reason)}."
             )
         return reason
 
@@ -110,7 +110,7 @@ class Deadline(Callback):
         arguments.settings(self)
         self._made, self._shortest, self._last = time.monotonic(), math.inf, (0.0, 0.0)
 
-    def begin(self, plan: Plan) -> None:
+    def on_start(self, plan: Plan) -> None:
         """Forget how long the chunks of an earlier run took.
 
         Those of another run may take longer. The seconds still count from when the deadline was made, so that several
@@ -118,7 +118,7 @@ class Deadline(Callback):
         """
         self._shortest, self._last = math.inf, (0.0, 0.0)
 
-    def between(self, now: Snapshot) -> None:
+    def on_return(self, now: Snapshot) -> None:
         """Note the time when the first chunk begins.
 
         The time of compilation so far is noted, too, so that it does not count as a part of the first chunk. Before
@@ -126,7 +126,7 @@ class Deadline(Callback):
         """
         self._last = self._last if any(self._last) else (time.monotonic(), compiled())
 
-    def __call__(self, now: Snapshot) -> str | None:
+    def on_chunk(self, now: Snapshot) -> str | None:
         """End the run if another chunk, as long as the shortest so far without compilation, would end too late."""
         here = time.monotonic(), compiled()
         self._shortest = min(self._shortest, max(0.0, (here[0] - self._last[0]) - (here[1] - self._last[1])))
@@ -147,7 +147,7 @@ class Budget(Callback):
     epsilon: Positive
     delta: float | None = None
 
-    def begin(self, plan: Plan) -> np.ndarray:
+    def on_start(self, plan: Plan) -> np.ndarray:
         """The number of releases [m] within the budget; ValueError if nothing can be claimed.
 
         It follows from the noise, records and stop rule of the `plan` by the accounting of `jdfl.account`. An epsilon

@@ -26,7 +26,7 @@ from jdfl.devices import nodes
 from jdfl.devices.layout import Layout
 from jdfl.engine import invariants
 from jdfl.engine import metrics as metrics_module
-from jdfl.engine.stepping import Setting, begun, checked, done_at, drawn, step, with_field
+from jdfl.engine.stepping import Setting, checked, done_at, initial_round, sample_round, step, with_field
 from jdfl.engine.stopping import StopRule, View
 from jdfl.network.timing import Seconds
 from jdfl.problems import Problem
@@ -64,7 +64,7 @@ def evaluate(carry: RunState, setting: Setting, metrics: tuple[metrics_module.Me
     problem, w = setting.algorithm.judged(setting.problem, setting.algorithm.params(carry.state))
     values: dict[str, Array] = {}
     for metric in metrics:
-        known = (w, problem) if _enough(metric) else (nodes.everyone(w), _whole(problem))
+        known = (w, problem) if _enough(metric) else (nodes.gather(w), _gathered(problem))
         values[metric.__name__] = jnp.asarray(metric(*known), w.dtype)
     if carry.clock is not None:
         first = -nodes.largest(-carry.clock[0])  # clocks that are equal have exactly this mean
@@ -106,9 +106,9 @@ def _enough(function: Any) -> bool:
     return nodes.share() is None or getattr(function, "on_every_device", False)
 
 
-def _whole(problem: Problem) -> Problem:
+def _gathered(problem: Problem) -> Problem:
     """The problem with all nodes' rows."""
-    return jax.tree.map(lambda x, row: nodes.everyone(x) if row else x, problem, nodes.with_rows(problem.nodes))
+    return jax.tree.map(lambda x, row: nodes.gather(x) if row else x, problem, nodes.with_rows(problem.nodes))
 
 
 def stops(stop: StopRule | None, view: View) -> Array:
@@ -116,14 +116,14 @@ def stops(stop: StopRule | None, view: View) -> Array:
     if stop is None:
         return jnp.bool_(False)
     if not _enough(stop):
-        w, communications = nodes.everyone(view.w), nodes.everyone(view.communications)
-        view = View(view.rounds, w, communications, _whole(view.problem))
+        w, communications = nodes.gather(view.w), nodes.gather(view.communications)
+        view = View(view.rounds, w, communications, _gathered(view.problem))
     return stop(view)
 
 
 def _start(setting: Setting, metrics: tuple[metrics_module.Metric, ...]) -> tuple[Setting, RunState, Record]:
     k = jnp.int32(0)
-    begin = begun(setting)
+    begin = initial_round(setting)
     algorithm = setting.algorithm.prepare(setting.problem, begin)
     state, info = algorithm.init(setting.problem, begin)
     info = nodes.counted(info)
@@ -152,7 +152,7 @@ def _advance(
 
     def one_round(carry: RunState) -> RunState:
         here = replace(setting, problem=in_rows(problem))
-        round = drawn(here, carry.rounds)
+        round = sample_round(here, carry.rounds)
         state, info = step(here, carry.state, round)
         clock = done_at(setting, carry.clock, round, info)
         info = lax.optimization_barrier(info)  # or XLA counts twice, for the sums and for the rules
@@ -293,7 +293,7 @@ def releases(setting: Setting, steps: Array) -> Array:
     setting, carry, _ = _start(setting, ())
 
     def one(k: Array, carry: tuple[Any, Array]) -> tuple[Any, Array]:
-        state, info = step(setting, carry[0], drawn(setting, k))
+        state, info = step(setting, carry[0], sample_round(setting, k))
         return state, carry[1] + info.releases
 
     return ops.in_turn(steps, one, (carry.state, carry.releases))[1]

@@ -61,7 +61,7 @@ class Progress(Callback):
         self._screen = _screen(stream, lines)
         self._first: tuple[int, float] | None = None  # rounds, and when they were done
 
-    def begin(self, plan: Plan) -> None:
+    def on_start(self, plan: Plan) -> None:
         """Show that the run compiles, until its first chunk of rounds is done."""
         self._first = None
         if processes.leads():
@@ -82,7 +82,7 @@ class Progress(Callback):
         if self._screen is not None:
             self._screen.close()
 
-    def __call__(self, now: Snapshot) -> None:
+    def on_chunk(self, now: Snapshot) -> None:
         """Show the state after a chunk of rounds."""
         here = time.monotonic()
         notes: list[str] = []

@@ -109,7 +109,7 @@ def checksums(**settings: Any) -> dict[str, str]:
 def _large(leaf: Any) -> bool:
     """Whether it is an array that this process has, of more than a few numbers."""
     kinds = isinstance(leaf, np.ndarray | jax.Array) and not jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
-    return kinds and leaf.size > _FEW and is_whole(leaf)
+    return kinds and leaf.size > _FEW and is_integral(leaf)
 
 
 def listen(function: Callable[[str], object]) -> None:
@@ -220,12 +220,12 @@ def _array(x: Any) -> str:
     """An array's numbers, if they are few, else its type and shape."""
     if jnp.issubdtype(x.dtype, jax.dtypes.prng_key):
         x = jax.random.key_data(x)
-    if x.size > _FEW or not is_whole(x):
+    if x.size > _FEW or not is_integral(x):
         return f"{x.dtype}{list(x.shape)}"
     return " ".join(str(number) for number in np.asarray(x).ravel())  # .3 is .3 in every precision
 
 
-def is_whole(x: Any) -> bool:
+def is_integral(x: Any) -> bool:
     """Whether this process has all of an array."""
     return not isinstance(x, jax.Array) or x.is_fully_addressable
 

@@ -28,7 +28,7 @@ from jdfl.engine import invariants, stepping
 from jdfl.engine.compiling import Spent
 from jdfl.engine.data_ledger import Standing
 from jdfl.engine.metrics import classifies
-from jdfl.engine.provenance import PRIVATE, Provenance, identity, is_whole
+from jdfl.engine.provenance import PRIVATE, Provenance, identity, is_integral
 from jdfl.engine.spending import records_of, stop_tells
 from jdfl.engine.stopping import StopRule
 from jdfl.network import Graph
@@ -459,7 +459,7 @@ def _zeroed(plan: "Plan", params: Array, history: pd.DataFrame) -> tuple[str, ..
     clips = getattr(plan.program.algorithm, "gradients", plan.program.algorithm)
     looked = [name for name in ("objective", "objective_local") if name in history]
     finite = bool(looked) and bool(np.isfinite(history[looked].to_numpy(float)).all())
-    if getattr(clips, "clip", None) is None or not is_whole(params):
+    if getattr(clips, "clip", None) is None or not is_integral(params):
         return ()
     problem: Any = replace(plan.problem, name="", test=None)
     here = np.asarray(problem.weight) > 0

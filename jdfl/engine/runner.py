@@ -18,7 +18,7 @@ from jdfl.base.run_keys import RunKey
 from jdfl.devices import processes
 from jdfl.devices.layout import Layout, mesh_of
 from jdfl.engine import booking, compiling, loop, stepping
-from jdfl.engine.callbacks import NEVER, Callback, Told
+from jdfl.engine.callbacks import NEVER, Callback, FunctionCallback
 from jdfl.engine.checkpoint import Checkpoint
 from jdfl.engine.compiling import Clock, Spent
 from jdfl.engine.data_ledger import DataLedger
@@ -198,7 +198,7 @@ def run(
         limits: list[tuple[Callback, np.ndarray]] = []
         for callback in receivers:
             closing.callback(callback.close)
-            limit = callback.begin(plan)
+            limit = callback.on_start(plan)
             limits += [] if limit is None else [(callback, limit)]
         most = np.min([limit for _, limit in limits], axis=0) if limits else None
         intents, hold = [], None
@@ -217,16 +217,20 @@ def run(
         if hold is not None:
             (result,) = booking.booked(hold, [(intents[0], result)])
         for callback in receivers:
-            callback.end(result)
+            callback.on_end(result)
         interruption.settle(result.ending)
     return result
 
 
 def _callback(given: Any) -> Callback:
     if isinstance(given, Callback):
+        names = [name for name in dir(type(given)) if name.startswith("on_") or name == "__call__"]
+        if unknown := sorted({*names} - {*dir(Callback)}):
+            known = "on_start, on_return, on_chunk, on_end and close"
+            raise ValueError(f"Expected a Callback that overrides {known}, got {type(given).__name__}.{unknown[0]}.")
         return given
     checks.able(("__call__",), "a Callback or a function of a Snapshot", callbacks=given)
-    return Told(given)
+    return FunctionCallback(given)
 
 
 class _Run:
@@ -310,7 +314,7 @@ class _Run:
     def _between(self) -> None:
         now = self._snapshot([])
         for callback in self._receivers:
-            callback.between(now)
+            callback.on_return(now)
 
     def _notify(self) -> None:
         """Report the rounds since the last call to the callbacks and the moments, if there are any."""
@@ -324,7 +328,7 @@ class _Run:
         for callback in self._receivers:  # each gets a copy of the rows
             own = replace(now, row=dict(now.row), rows=[dict(row) for row in now.rows])
             try:
-                reason = callback(own)
+                reason = callback.on_chunk(own)
             except KeyboardInterrupt:
                 self._interruption.note()
                 reason = "interrupted"
@@ -367,14 +371,14 @@ class _Run:
     def _graph(self) -> Graph:
         """The graph of the last round, drawn again, with the rows of all nodes."""
         setting = replace(self._all, algorithm=self._setting.algorithm)
-        return stepping.drawn(setting, jnp.int32(max(self._done - 1, 0))).graph
+        return stepping.sample_round(setting, jnp.int32(max(self._done - 1, 0))).graph
 
     def _result(self, cut: tuple[Cut, str] | None) -> Result:
         """The result so far, with the rows of all nodes on the host."""
         here, carry, layout = self._setting, self._carry, self._layout
         if layout is not None:
-            carry = layout.whole(layout.carry, carry)
-            here = replace(here, algorithm=layout.whole(layout.algorithm, here.algorithm), planned=self._all.planned)
+            carry = layout.gather(layout.carry, carry)
+            here = replace(here, algorithm=layout.gather(layout.algorithm, here.algorithm), planned=self._all.planned)
         params, spent = here.algorithm.params(carry.state), self._clock.read()
         more = cut, self._warned, self._moments.until(int(carry.rounds))
         return assemble(self._plan, here, params, carry, self._tally, spent, *more)
@@ -389,4 +393,4 @@ class _Run:
         if layout is None:
             state = fitted(self._plan.program, before.state, self._carry.state)
             return replace(before, state=state).carry(self._carry)
-        return layout.spread(layout.carry, before.carry(layout.whole(layout.carry, self._carry)))
+        return layout.spread(layout.carry, before.carry(layout.gather(layout.carry, self._carry)))

@@ -62,7 +62,7 @@ def used(setting: stepping.Setting) -> tuple[str, ...]:
 
 
 def _round(setting: stepping.Setting, state: Any) -> Any:
-    return stepping.step(setting, state, stepping.drawn(setting, jnp.int32(0)))
+    return stepping.step(setting, state, stepping.sample_round(setting, jnp.int32(0)))
 
 
 def _names(program: Any) -> Iterator[str]:
@@ -146,7 +146,7 @@ def check_run(
     devices: int = 1,
 ) -> Program:
     """All checks that are possible before anything is compiled; raises ValueError."""
-    checks.whole(1, MOST_ROUNDS, steps=steps, every=every)
+    checks.integer(1, MOST_ROUNDS, steps=steps, every=every)
     check_protocol(algorithm)
     checks.able(("data", "weight", "value"), "a problem", "jdfl.problems builds one.", problem=problem)
     remedy = "jdfl.network builds one, also from_matrix, from_networkx and from_edges."
@@ -208,7 +208,7 @@ def started(
     """
     arguments.settings(options)
     if options.devices is None:
-        processes.check_whole(problem)
+        processes.check_complete(problem)
     devices = 1 if options.devices is None else mesh_of(options.devices, problem.m).size
     network, form = stepping.paired(problem, network), form_of(options.kernels)
     program = check_run(algorithm, problem, network, steps, every, stop, devices)

@@ -12,7 +12,7 @@ import numpy as np
 from jax import Array
 
 from jdfl.algorithms.program import Program
-from jdfl.algorithms.round import Info, Moment
+from jdfl.algorithms.round import Info, RoundContext
 from jdfl.base import struct
 from jdfl.base.backend import Form, with_kernels
 from jdfl.base.names import Names
@@ -120,26 +120,26 @@ def with_field(algorithm: Any, path: str, value: Any) -> Any:
     return replace(algorithm, **{name: with_field(getattr(algorithm, name), rest, value) if rest else value})
 
 
-def begun(setting: Setting) -> Moment:
+def initial_round(setting: Setting) -> RoundContext:
     """The moment before the first round.
 
     Nothing is sent yet: messages have no size.
     """
-    return _drawn(setting, jnp.int32(0), setting.keys.at_start(), 0)
+    return _sample_round(setting, jnp.int32(0), setting.keys.at_start(), 0)
 
 
-def drawn(setting: Setting, k: Array) -> Moment:
+def sample_round(setting: Setting, k: Array) -> RoundContext:
     """Round k []: its network is drawn from the round's keys, and states that last many rounds from the run's."""
     bits = setting.algorithm.round_bits(setting.problem)
-    return _drawn(setting, k, setting.keys.at_round(k), bits)
+    return _sample_round(setting, k, setting.keys.at_round(k), bits)
 
 
-def _drawn(setting: Setting, k: Array, now: Keys, bits: int | Sizes) -> Moment:
+def _sample_round(setting: Setting, k: Array, now: Keys, bits: int | Sizes) -> RoundContext:
     graph = in_run(setting.network, setting.keys.network, bits).at(k, now.network)
-    return Moment(k, now.run, graph, setting.node, now)
+    return RoundContext(k, now.run, graph, setting.node, now)
 
 
-def step(setting: Setting, state: Any, round: Moment) -> tuple[Any, Info]:
+def step(setting: Setting, state: Any, round: RoundContext) -> tuple[Any, Info]:
     """One round; absent nodes do nothing and keep their state."""
     with with_kernels(setting.kernels):
         new, info = setting.algorithm.step(state, setting.problem, round)
@@ -166,7 +166,7 @@ def checked(
     return invariants.first(code, lost, diverged), value
 
 
-def kept(state: Any, new: Any, round: Moment) -> Any:
+def kept(state: Any, new: Any, round: RoundContext) -> Any:
     """The state `new` after a round, in which absent nodes keep their rows of the `state` before."""
     away = round.graph.away
     if away is None:
@@ -180,7 +180,7 @@ def kept(state: Any, new: Any, round: Moment) -> Any:
     return jax.tree.map(rows, state, new)
 
 
-def done_at(setting: Setting, done: Seconds | None, round: Moment, info: Info) -> Seconds | None:
+def done_at(setting: Setting, done: Seconds | None, round: RoundContext, info: Info) -> Seconds | None:
     """The simulated times [m] at which nodes finish a round."""
     if done is None:
         return None

@@ -62,7 +62,7 @@ def executed(
     if settings[0].algorithm.algorithm.asynchronous:
         from jdfl.engine import waves  # which imports all asynchronous methods
 
-        return waves.whole(settings, steps, every, metrics, batch)
+        return waves.entire_run(settings, steps, every, metrics, batch)
     found: list[Any] = [None] * len(settings)
     for places, fields in _stacks(trials):
         some = [min(i, len(points) - 1) for i in range(width)]  # points beyond the last one are idle

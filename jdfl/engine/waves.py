@@ -28,7 +28,7 @@ from jdfl.devices import memory
 from jdfl.engine import invariants, loop, placement
 from jdfl.engine.loop import Record, RunState
 from jdfl.engine.metrics import Metric
-from jdfl.engine.stepping import Setting, begun
+from jdfl.engine.stepping import Setting, initial_round
 from jdfl.engine.stopping import View
 from jdfl.events.event import Note, counted, within
 from jdfl.events.execution import Given, apart, execute, merged, stacked
@@ -248,7 +248,7 @@ def _noted(setting: Setting, state: Any) -> list[list[Note]]:
 
         def trace(setting: Setting, state: Any) -> None:
             algorithm: Any = setting.algorithm.algorithm
-            found.extend(noted(algorithm, state, setting.algorithm.round(setting.problem, begun(setting))))
+            found.extend(noted(algorithm, state, setting.algorithm.round(setting.problem, initial_round(setting))))
 
         found = list[list[Note]]()
         jax.eval_shape(trace, setting, state)
@@ -272,7 +272,7 @@ def _measured(carry: RunState, setting: Setting, *, metrics: tuple[Metric, ...])
     return loop.concluded(carry, setting, loop.evaluate(carry, setting, metrics), metrics)
 
 
-def whole(
+def entire_run(
     settings: Sequence[Setting], steps: int, every: int, metrics: tuple[Metric, ...], batch: int
 ) -> list[tuple[Array, RunState, Record, Record]]:
     """Runs from start to end: parameters [m, n], counters, the record of the start, and the other records.
@@ -284,8 +284,8 @@ def whole(
     for some in _alike(settings, steps, metrics, batch):
         ends = advance([run for run, _ in some], steps, every, metrics)
         for (carry, later), (run, first) in zip(ends, some):
-            begun = {name: from_limbs(np.asarray(part)) for name, part in first.counts.items()}
-            later = replace(later, counts={name: part + begun[name] for name, part in later.counts.items()})
+            initial_round = {name: from_limbs(np.asarray(part)) for name, part in first.counts.items()}
+            later = replace(later, counts={name: part + initial_round[name] for name, part in later.counts.items()})
             params = run.setting.algorithm.params(carry.state)
             found.append((params, jax.device_get(replace(carry, state=None)), first, later))
     return found

@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from jdfl.algorithms.round import MODEL, Book, Channel, Moment, Prepared, Round, exact
+from jdfl.algorithms.round import MODEL, Channel, Prepared, Round, RoundContext, StepTrace, exact
 from jdfl.base import checks, marking, struct
 from jdfl.base.marking import sent
 from jdfl.base.streams import Keys, Stream, each
@@ -29,7 +29,7 @@ _BLOCK = 2**17  # events that are counted at a time; one for every node, if ther
 
 
 @struct.dataclass
-class Instant(Moment):
+class Instant(RoundContext):
     """Events of several nodes: `node` [b] are their actors, and keys follow from how many of a kind each has had."""
 
     count: Array | None = None  # int32 [b] the number of the event among those of its actor and kind
@@ -83,15 +83,15 @@ class Notes:
     """What events of a kind do, noted while a handler is traced."""
 
     found: list[Note] = field(default_factory=list)
-    books: dict[tuple[int | None, int], tuple[int | None, Book]] = field(default_factory=dict)
+    traces: dict[tuple[int | None, int], tuple[int | None, StepTrace]] = field(default_factory=dict)
     uses: dict[str, int] = field(default_factory=dict)  # how often a channel was used
 
     def all(self) -> list[Note]:
         """All that was noted; of gradients, what was recorded in the rounds of `Event.at`."""
         numbers = ("grads", "releases")
         made = [
-            Note(what, by, where, getattr(book, what))
-            for (by, _), (where, book) in self.books.items()
+            Note(what, by, where, getattr(trace, what))
+            for (by, _), (where, trace) in self.traces.items()
             for what in numbers
         ]
         if any(isinstance(note.times, Array) for note in made):
@@ -100,34 +100,34 @@ class Notes:
             )
         return [*self.found, *(note for note in made if note.times)]
 
-    def into(self, book: Book) -> None:
+    def into(self, trace: StepTrace) -> None:
         """Add noises and uses of channels to the record of a step."""
-        if len(self.books) > 1 and any(one.turns for _, own in self.books.values() for one in own.booked):
+        if len(self.traces) > 1 and any(one.turns for _, own in self.traces.values() for one in own.booked):
             raise ValueError(
                 "Expected one round of an event that repeats local steps with noise, got several rounds, which would "
                 "share it. Give every local step a turn: event.at(turn=t)."
             )
-        for _, own in self.books.values():
+        for _, own in self.traces.values():
             for stream, (claim, looks) in own.noises.items():
-                before = book.noises.get(stream, (claim, looks))
+                before = trace.noises.get(stream, (claim, looks))
                 if before[0] != claim:
                     raise ValueError(
                         f"Expected all noise of the stream {stream.name!r} to give the same guarantee, got two "
                         "mechanisms or clips. Draw the second noise from another jdfl.Stream."
                     )
-                book.noises[stream] = claim, before[1] | looks
-            book.booked += own.booked
-            book.parts |= own.parts
-            book.loose |= own.uncovered()
-            book.correlated |= own.correlated
-            book.altered |= own.altered
+                trace.noises[stream] = claim, before[1] | looks
+            trace.booked += own.booked
+            trace.parts |= own.parts
+            trace.loose |= own.uncovered()
+            trace.correlated |= own.correlated
+            trace.altered |= own.altered
             if own.sent:
                 raise ValueError(
                     "Expected messages of an event through its send, post or publish, got one on "
                     f"{', '.join(own.sent)} through the round of event.at, which has no links."
                 )
         for name, times in self.uses.items():
-            book.uses[name] = book.uses.get(name, 0) + times
+            trace.uses[name] = trace.uses.get(name, 0) + times
 
 
 @dataclass(frozen=True)
@@ -194,15 +194,15 @@ class Event:
         Raises:
             ValueError: For a column and turn that the handler has used before: their noise would be the same.
         """
-        checks.whole(0, turn=turn)
-        checks.whole(0, self.row.shape[1] - 1, column=0 if column is None else column)
-        if (column, turn) in self.notes.books:
+        checks.integer(0, turn=turn)
+        checks.integer(0, self.row.shape[1] - 1, column=0 if column is None else column)
+        if (column, turn) in self.notes.traces:
             raise ValueError(
                 f"Expected a turn of its own for every round of an event, got turn = {turn} twice for column {column}:"
                 " both would have the same noise. Count the local steps."
             )
-        book = Book()
-        self.notes.books[column, turn] = column, book
+        trace = StepTrace()
+        self.notes.traces[column, turn] = column, trace
         node = self.node(column)
         ready = replace(self.prepared, gradients=self.prepared.gradients.rows(node))
         place = turn * (self.row.shape[1] + 1) + (0 if column is None else column + 1)
@@ -211,7 +211,7 @@ class Event:
             (given["problem"].data, given["problem"].weight), (self.problem.data, self.problem.weight)
         )
         given["problem"] = replace(given["problem"], data=data, weight=weight)
-        return Round(**given, book=book, rows=node, local_step=place, altered=self.altered)
+        return Round(**given, trace=trace, rows=node, local_step=place, altered=self.altered)
 
     def send(self, x: Array, to: int, channel: Channel = MODEL, *, by: int | None = None) -> Array:
         """What the node of a column receives of the rows x [b, n], and combines with its own at once.

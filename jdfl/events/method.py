@@ -120,7 +120,7 @@ class AsyncMethod(Algorithm):
         for kind in range(len(self.kinds)):
             notes = Notes()
             tables = _one_each(self, tables, kind, round, notes)
-            notes.into(round.book)
+            notes.into(round.trace)
         return tables
 
     def params(self, state: Any) -> Array:
@@ -164,7 +164,7 @@ class AsyncMethod(Algorithm):
 
 def start(round: Round) -> Array:
     """The initial parameters of all nodes [m, n], in an array of their own."""
-    return jnp.array(round.problem.begin())
+    return jnp.array(round.problem.initial_params())
 
 
 def noted(method: AsyncMethod, state: Any, round: Round) -> list[list[Note]]:

@@ -126,7 +126,7 @@ class RandomizedGossip(AsyncMethod):
 
     def tables(self, round: Round, sizes: Mapping[str, int]) -> Tables:
         """The values that are averaged: the gradients at the start."""
-        return {"node": self.gradients(round.problem.begin(), round)}
+        return {"node": self.gradients(round.problem.initial_params(), round)}
 
     def events(self, network: Timed, key: Array, seconds: float) -> Events:
         """Every node wakes with its clock, and meets a random neighbour."""

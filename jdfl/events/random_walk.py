@@ -60,7 +60,7 @@ class RandomWalkSGD(AsyncMethod):
 
     def tables(self, round: Round, sizes: Mapping[str, int]) -> Tables:
         """The tokens' models, and the tokens [m] whose models the nodes show."""
-        x, token = round.problem.begin(), jnp.arange(self.tokens)
+        x, token = round.problem.initial_params(), jnp.arange(self.tokens)
         return {"token": jnp.array(x[token % round.m]), "shown": jnp.arange(round.m) % self.tokens}
 
     def events(self, network: Timed, key: Array, seconds: float) -> Events:

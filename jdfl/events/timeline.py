@@ -19,7 +19,7 @@ from jdfl.base.streams import Stream
 from jdfl.devices import memory
 from jdfl.events import times
 from jdfl.events.faults import Absences, absences, links, lost
-from jdfl.events.times import drawn, shares
+from jdfl.events.times import sample_times, shares
 from jdfl.network import Graph, Timed, Times, TimeTrace
 
 _PARTNER = Stream("events.partner", "network")
@@ -199,9 +199,9 @@ def wakes(
             if known is not None:
                 waits = known.waits(some, drawn_before, _AT_ONCE)
             else:
-                waits = drawn(network.compute, _WAIT.of(key), some, counts, _AT_ONCE) * slow[some, None]
+                waits = sample_times(network.compute, _WAIT.of(key), some, counts, _AT_ONCE) * slow[some, None]
                 if messages:
-                    waits += drawn(network.latency, _TRAVEL.of(key), some, counts, _AT_ONCE) + fixed[some, None]
+                    waits += sample_times(network.latency, _TRAVEL.of(key), some, counts, _AT_ONCE) + fixed[some, None]
             check_times(waits, network.compute)
             if away is None:
                 ends = last[some, None] + np.cumsum(waits, axis=1)
@@ -267,7 +267,7 @@ def arrivals(network: Timed, key: Array, events: Events) -> np.ndarray:
 
 def travels(network: Timed, key: Array, sender: np.ndarray, count: np.ndarray) -> np.ndarray:
     """The seconds [E] that messages take that nodes send in their events."""
-    taken = drawn(network.latency, _TRAVEL.of(key), sender, count)[:, 0] + sent_in(network)[sender]
+    taken = sample_times(network.latency, _TRAVEL.of(key), sender, count)[:, 0] + sent_in(network)[sender]
     if not (np.isfinite(taken).all() and (taken >= 0).all()):
         raise ValueError(f"Expected times from 0 and finite, got {network.latency!r}. Use another distribution.")
     return taken

@@ -26,13 +26,13 @@ _WHOLE = 2.0**53  # float64 has all whole numbers up to it
 _MOST = 10**300  # units until the last second; beyond it times are added as floats
 
 
-def drawn(times: Times, key: Array, node: np.ndarray, count: np.ndarray, size: int = 1) -> np.ndarray:
+def sample_times(times: Times, key: Array, node: np.ndarray, count: np.ndarray, size: int = 1) -> np.ndarray:
     """Times [k, size] float64 of nodes [k]: those with the numbers count [k], count + 1, ..."""
     found = np.empty((len(node), size))
     if isinstance(times, FixedTime):
         found[:] = float(str(np.asarray(times.seconds)))
     else:
-        _fill(found, partial(_drawn, times, key, size=size), node, count)
+        _fill(found, partial(_sample_times, times, key, size=size), node, count)
     return found
 
 
@@ -55,7 +55,7 @@ def _fill(
 
 
 @partial(jax.jit, static_argnames=("size",))
-def _drawn(times: Times, key: Array, node: Array, count: Array, *, size: int) -> Array:
+def _sample_times(times: Times, key: Array, node: Array, count: Array, *, size: int) -> Array:
     def of(node: Array, count: Array) -> Array:
         return times.of_node(jax.random.fold_in(jax.random.fold_in(key, node), count), node, count)
 

@@ -166,7 +166,7 @@ def lines(
         axes = list(np.asarray(ax, object).flat) if checks.is_a(ax, list | tuple | np.ndarray) else [ax]
         if len(axes) != len(panels) or not all(isinstance(one, Axes) for one in axes):
             raise ValueError(
-                f"Expected {len(panels)} matplotlib Axes, one per amount, got ax = {checks.shown(ax)}. For example "
+                f"Expected {len(panels)} matplotlib Axes, one per amount, got ax = {checks.text(ax)}. For example "
                 "fig, ax = matplotlib.pyplot.subplots()."
             )
         figure = axes[0].get_figure(root=True)

@@ -204,11 +204,11 @@ def plans(methods: Mapping[str, Any], terms: Terms) -> dict[str, Plan]:
 def _over(network: Any, trials: Sequence[Trial]) -> tuple[Trial, ...]:
     """The trials over a network of a method's own, given as it is or as a function of a trial's key."""
     if network is not None:
-        trials = [trial._replace(network=drawn(network, trial.key, "network")) for trial in trials]
+        trials = [trial._replace(network=sample_input(network, trial.key, "network")) for trial in trials]
     return tuple(paired_trials(trials))
 
 
-def drawn(given: Any, key: Any, name: str) -> Any:
+def sample_input(given: Any, key: Any, name: str) -> Any:
     """A problem or network of one trial: what is given, or what a function gives for a seed made of the trial's key."""
     what = f"a {name}, or a function of a seed that returns one,"
     if hasattr(given, "m") and not isinstance(given, type):
@@ -222,7 +222,7 @@ def drawn(given: Any, key: Any, name: str) -> Any:
     except Exception as error:  # a person's own function fails in its own ways
         raise ValueError(
             f"Expected {name}({seed}) of trial {key} to return a {name}, got {type(error).__name__}: "
-            f"{checks.said(error)}"
+            f"{checks.message(error)}"
         ) from error
     if not hasattr(found, "m"):
         checks.refuse(f"{name}({seed}) to return a {name}", name, found)
@@ -269,7 +269,7 @@ def check_seeds(name: str, seeds: Any) -> None:
     if not checks.is_a(seeds, Sequence | np.ndarray) or checks.is_a(seeds, str) or not len(seeds):
         raise ValueError(f"Expected a list of seeds, got {name} = {seeds!r}. For five seeds write range(5).")
     for seed in seeds:
-        checks.whole(0, 2**32 - 1, f"It is one of the seeds {name}.", seed=seed)
+        checks.integer(0, 2**32 - 1, f"It is one of the seeds {name}.", seed=seed)
     if len(set(seeds)) < len(list(seeds)):
         raise ValueError(f"Expected different seeds, got {name} = {list(seeds)!r}. A repeated run is no evidence.")
 
@@ -283,7 +283,7 @@ def check_tuning(tune: Tuning, keys: Sequence[int]) -> None:
             f"Expected tuning trials other than the reported ones, got {shared} in both trials and tuning.keys. Values "
             "chosen on the reported trials would look better than they are; give others."
         )
-    checks.whole(0, MOST_EXTENSIONS, "It is how often a grid may be extended.", **{"tuning.extend": tune.extend})
+    checks.integer(0, MOST_EXTENSIONS, "It is how often a grid may be extended.", **{"tuning.extend": tune.extend})
 
 
 def budgets_of(budget: Mapping[str, Any] | None, stop: StopRule | None) -> list[Budget]:
@@ -317,7 +317,7 @@ def laid(
 ) -> tuple[Grid, tuple[str, ...]]:
     """Sorted values by field, and what the values that are chosen among them are computed from."""
     if own is not None and not checks.is_a(own, Mapping):
-        raise ValueError(f"Expected values by field in the grid of {label!r}, got tune = {checks.shown(own)}.")
+        raise ValueError(f"Expected values by field in the grid of {label!r}, got tune = {checks.text(own)}.")
     optimizer = getattr(algorithm, "optimizer", None)
     grid: Grid = {}
     derived = ("tuning",)
@@ -376,7 +376,7 @@ def _present(label: str, algorithm: Any, path: str) -> Any:
 def _values(label: str, path: str, values: Any) -> tuple[float, ...]:
     if isinstance(values, str) or not checks.is_a(values, Iterable) or np.ndim(found := list(values)) != 1 or not found:
         raise ValueError(
-            f"Expected a list of numbers for {path!r} in the grid of {label!r}, got {checks.shown(values)}."
+            f"Expected a list of numbers for {path!r} in the grid of {label!r}, got {checks.text(values)}."
         )
     checks.finite(f"They are the grid of {label!r}.", **{path: np.asarray(found, float)})
     return tuple(sorted({float(value) for value in found}))

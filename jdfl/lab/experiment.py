@@ -37,7 +37,7 @@ from jdfl.lab.entries import (
     calibrated,
     check_seeds,
     check_tuning,
-    drawn,
+    sample_input,
     plans,
 )
 from jdfl.lab.table import better, number
@@ -130,8 +130,8 @@ class Experiment:
         Raises:
             ValueError: For a key out of range, an invalid problem, and whatever `problem` or `network` refuses itself.
         """
-        checks.whole(0, 2**32 - 1, key=key)
-        problem, network = drawn(self.problem, key, "problem"), drawn(self.network, key, "network")
+        checks.integer(0, 2**32 - 1, key=key)
+        problem, network = sample_input(self.problem, key, "problem"), sample_input(self.network, key, "network")
         check_problem(problem)
         return Trial(key, problem, network)
 
@@ -166,7 +166,7 @@ class Experiment:
         another process works in it, ValueError for one that was begun with other code or libraries, and
         FailedJobsError for a program that fails.
         """
-        checks.whole(0, retry=retry)
+        checks.integer(0, retry=retry)
         if folder is None:
             if retry:
                 raise ValueError(f"Expected a folder for what is tried again, got retry = {retry!r} without one.")
@@ -204,11 +204,11 @@ class Experiment:
             raise ValueError(f"Expected a mapping of labels to algorithms, got methods = {self.methods!r}. Name one.")
         keys = range(self.trials) if isinstance(self.trials, int) else self.trials
         if isinstance(self.trials, int):
-            checks.whole(1, 100_000, trials=self.trials)
+            checks.integer(1, 100_000, trials=self.trials)
         check_seeds("trials", keys)
-        checks.whole(1, steps=self.steps, every=self.every, longer=self.longer)
+        checks.integer(1, steps=self.steps, every=self.every, longer=self.longer)
         if self.batch is not None:
-            checks.whole(1, batch=self.batch)
+            checks.integer(1, batch=self.batch)
         if self.delta is not None:
             checks.fraction(delta=self.delta)
         if self.epsilon is not None:

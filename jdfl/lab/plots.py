@@ -76,7 +76,7 @@ def of_comparison(
 def _amounts(x: str | Sequence[str], known: Sequence[str]) -> list[str] | tuple[str]:
     """The amounts that are asked for; ValueError for others than those that were counted."""
     if not isinstance(x, str) and not (checks.is_a(x, Sequence) and len(x)):
-        raise ValueError(f"Expected an amount or a list of them, got x = {checks.shown(x)}. For example x='bytes'.")
+        raise ValueError(f"Expected an amount or a list of them, got x = {checks.text(x)}. For example x='bytes'.")
     amounts = [x] if isinstance(x, str) else list(x)
     for name in amounts:
         checks.one_of(known, x=name)

@@ -88,7 +88,7 @@ def points(lines: Sequence[str], random: int | None, seed: int) -> list[dict[str
     if random is None and ranges:
         raise ValueError(f"Expected random = N, the number of points to draw, for the distribution of {ranges[0]}.")
     if random is not None:
-        checks.whole(1, random=random)
+        checks.integer(1, random=random)
     count = math.prod(map(len, fields.values())) if random is None else random
     if count > _MOST:
         raise ValueError(f"Expected at most {_MOST} points, got {count}. Give fewer values, or draw some at random.")

@@ -124,8 +124,8 @@ def build(config: CompareConfig) -> tuple[dict[str, Compared], Any, Any, dict[st
             f"Expected at least one algorithm, got algorithms = {config.algorithms!r}. "
             f"For example --algorithms ceps. Known: {', '.join(ALGORITHMS.sources)}."
         )
-    checks.whole(1, seeds=config.seeds, tuning_seeds=config.tuning_seeds)
-    checks.whole(0, seed=config.seed)
+    checks.integer(1, seeds=config.seeds, tuning_seeds=config.tuning_seeds)
+    checks.integer(0, seed=config.seed)
     _check_untuned(config)
     problem, redraw = config.problem.build(), config.redraw
     if redraw is None:
@@ -137,7 +137,7 @@ def build(config: CompareConfig) -> tuple[dict[str, Compared], Any, Any, dict[st
     made = [(one.algorithm if config.epsilon is None else noise_for_now(one.algorithm)).build() for one in given]
     entries: dict[str, Compared] = {}
     for label, one, algorithm in zip(_labels(given, made), given, made):
-        network = None if one.network is None else _drawn(one.network, anew, m=problem.m)
+        network = None if one.network is None else _sample(one.network, anew, m=problem.m)
         grids = None if one.grids is None else _lists(one.grids, "grids", "field=value,value", "lr=0.05,0.1,0.2")
         entries[label] = Compared(algorithm, network, grids, one.steps)
     first = _tuning.keys[0]
@@ -157,8 +157,8 @@ def build(config: CompareConfig) -> tuple[dict[str, Compared], Any, Any, dict[st
         "stop": None if config.stop is None else config.stop.build(algorithm=largest),
         "ledger": None if config.ledger is None else DataLedger(config.ledger),
     }
-    data = _drawn(config.problem, True) if "data" in redraw else problem
-    return entries, data, _drawn(config.network, anew, m=problem.m), options
+    data = _sample(config.problem, True) if "data" in redraw else problem
+    return entries, data, _sample(config.network, anew, m=problem.m), options
 
 
 def _check_untuned(config: CompareConfig) -> None:
@@ -175,7 +175,7 @@ def _check_untuned(config: CompareConfig) -> None:
             )
 
 
-def _drawn(kind: Kind, redraw: bool, **given: int) -> Any:
+def _sample(kind: Kind, redraw: bool, **given: int) -> Any:
     """What a kind builds, or a function that builds another one with a trial's seed, if there is a seed in it."""
     if redraw and _with_seed(kind, 0) != _with_seed(kind, 1):
         return lambda seed: _with_seed(kind, seed).build(**given)

@@ -64,14 +64,14 @@ class Study:
             config: The points and the number of seeds of each; seeds are consecutive, from that of `base`.
             folder: The folder of the study; nothing is written yet.
         """
-        checks.whole(1, seeds=config.seeds)
-        checks.whole(0, draw=config.draw)
+        checks.integer(1, seeds=config.seeds)
+        checks.integer(0, draw=config.draw)
         if config.base.key_file is not None:
             raise ValueError(
                 f"Expected no key file for a study, whose runs have seeds, got key_file = {config.base.key_file}."
             )
         last = 2**32 - config.seeds
-        checks.whole(0, last, "The seeds are `seed` to `seed` + seeds - 1.", seed=config.base.seed or 0)
+        checks.integer(0, last, "The seeds are `seed` to `seed` + seeds - 1.", seed=config.base.seed or 0)
         tried = points(config.over, config.random, config.draw)
         made = [Point(i, values, config_at(config.base, values)) for i, values in enumerate(tried)]
         seeded = [point for point in made if "seed" in point.values]

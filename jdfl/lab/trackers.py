@@ -125,7 +125,7 @@ class Trackers(Callback):
         self._names, self._folder, self._config = dict.fromkeys(names), folder, config
         self._open: dict[str, Tracker] = {}
 
-    def begin(self, plan: Plan) -> None:
+    def on_start(self, plan: Plan) -> None:
         """Start all trackers; raises OSError for one that is not available."""
         for name in self._names:
             try:
@@ -135,13 +135,13 @@ class Trackers(Callback):
             except Exception as error:  # trackers raise errors of any kind
                 raise OSError(f"Could not start {name}: {error!r}. Set it up, or leave it out.") from error
 
-    def __call__(self, now: Snapshot) -> None:
+    def on_chunk(self, now: Snapshot) -> None:
         """Give all trackers the records since the previous chunk."""
         for row in now.rows:
             values = _finite({name: value for name, value in row.items() if name != "round"})
             self._each(lambda tracker: tracker.record(int(row["round"]), values))  # noqa: B023 (called at once)
 
-    def end(self, result: Result) -> None:
+    def on_end(self, result: Result) -> None:
         """Give all trackers the final state of the run."""
         texts = {"ending": result.ending, "reason": result.reason, "provenance": result.provenance.hash}
         self._each(lambda tracker: tracker.finish(_finite(result.final), texts))

@@ -39,7 +39,7 @@ from jdfl.engine.start import Plan
 from jdfl.events import AsyncMethod, Events
 from jdfl.events.faults import with_times
 from jdfl.events.timeline import sent_in
-from jdfl.events.times import drawn
+from jdfl.events.times import sample_times
 from jdfl.network import Graph, Network, Timed, TimeTrace, in_run
 from jdfl.problems import Problem
 from jdfl.results.checkpoints import JOURNAL, Checkpoints, rows_of
@@ -90,7 +90,7 @@ class Watch(Callback):
         self._links: np.ndarray | None = None
         self._graph: Graph | None = None
 
-    def begin(self, plan: Plan) -> None:
+    def on_start(self, plan: Plan) -> None:
         """Look at what was recorded before the round where the run resumes, or at the first events of some nodes."""
         place, method = None if plan.before is None else plan.before.place, plan.program.algorithm
         before = None if place is None else journal.read(self._store.folder / JOURNAL, place)
@@ -102,7 +102,7 @@ class Watch(Callback):
             last = links[links["round"] == links["round"][-1]]
             self._links = np.stack([last["node"], last["hears"]], axis=1)[last["node"] >= 0]
 
-    def __call__(self, now: Snapshot) -> None:
+    def on_chunk(self, now: Snapshot) -> None:
         """Record the current values of the nodes, and the links where they are others than before."""
         m, n = self._problem.m, self._problem.n
         if self._graph is None or m <= _MANY:
@@ -170,7 +170,7 @@ def _guessed(network: Timed, key: Array) -> float:
     numbers = np.arange(_SAMPLE, dtype=np.int32)
     own = _LENGTH.of(key)
     computing, travelling = (
-        float(np.median(drawn(times, own, numbers, numbers))) for times in (network.compute, network.latency)
+        float(np.median(sample_times(times, own, numbers, numbers))) for times in (network.compute, network.latency)
     )
     slow, fixed = (float(np.median(np.asarray(one))) for one in (network.slow(), sent_in(network)))
     return computing * slow + travelling + fixed

@@ -156,7 +156,7 @@ class Model:
 
         Raises ValueError for an invalid seed.
         """
-        checks.whole(0, 2**32 - 1, seed=seed)
+        checks.integer(0, 2**32 - 1, seed=seed)
         return self.ravel(_leaves(self.make, jax.random.key(seed)))
 
     def apply(self, w: Array, x: Array, calibration: Array | None = None) -> Array:
@@ -254,6 +254,6 @@ def check_sizes(shape: Shape, classes: int, rank: int | None = None) -> Shape:
         wanted = "rows, columns and channels" if rank == 3 else "at least one axis"
         raise ValueError(f"Expected shape with {wanted}, got shape = {shape!r}.")
     for size in sizes:
-        checks.whole(remedy="It is an entry of shape.", size=size)
-    checks.whole(2, classes=classes)
+        checks.integer(remedy="It is an entry of shape.", size=size)
+    checks.integer(2, classes=classes)
     return sizes

@@ -109,7 +109,7 @@ def mlp(
     Raises ValueError for settings out of range and a residual connection between unequal widths.
     """
     sizes = check_sizes(shape, classes)
-    checks.whole(1, hidden=hidden)
+    checks.integer(1, hidden=hidden)
     if wiring == "residual-10":
         checks.one_of((classes,), "The wiring 'residual-10' adds the hidden layer to the scores.", hidden=hidden)
     options: dict[str, Any] = {"inputs": math.prod(sizes), "hidden": hidden, "classes": classes, "wiring": wiring}
@@ -206,8 +206,8 @@ def cnn(
     Raises ValueError for settings out of range.
     """
     sizes = check_sizes(shape, classes, 3)
-    checks.whole(4, remedy="Two poolings halve every side.", rows=sizes[0], columns=sizes[1])
-    checks.whole(1, first_channels=channels[0], second_channels=channels[1], dense=dense)
+    checks.integer(4, remedy="Two poolings halve every side.", rows=sizes[0], columns=sizes[1])
+    checks.integer(1, first_channels=channels[0], second_channels=channels[1], dense=dense)
     options = {"shape": sizes, "classes": classes, "channels": tuple(channels), "dense": dense, "dtype": dtype}
     return Model("cnn", Maker(CNN, tuple(options.items())), sizes, classes, _CNN_PRESETS)
 
@@ -234,7 +234,7 @@ def cnn3(
     Raises ValueError for settings out of range.
     """
     sizes = check_sizes(shape, classes, 3)
-    checks.whole(1, first_channels=channels[0], second_channels=channels[1], third_channels=channels[2])
+    checks.integer(1, first_channels=channels[0], second_channels=channels[1], third_channels=channels[2])
     options = {"shape": sizes, "classes": classes, "channels": tuple(channels)}
     options |= {"activation": activation, "dtype": dtype}
     return Model("cnn3", Maker(CNN3, tuple(options.items())), sizes, classes, _CNN_PRESETS)
@@ -359,7 +359,7 @@ def resnet18(
 
     Raises ValueError for settings out of range.
     """
-    checks.whole(1, width=width)
+    checks.integer(1, width=width)
     sizes = check_sizes(shape, classes, 3)
     options = {"colours": sizes[2], "classes": classes, "width": width, "norm": norm, "stem": stem, "dtype": dtype}
     return Model("resnet18", Maker(ResNet18, tuple(options.items())), sizes, classes, _RESNET_PRESETS)
@@ -466,7 +466,7 @@ def vit(
     width.
     """
     sizes = check_sizes(shape, classes, 3)
-    checks.whole(1, patch=patch, layers=layers, heads=heads, width=width, mlp=mlp)
+    checks.integer(1, patch=patch, layers=layers, heads=heads, width=width, mlp=mlp)
     if sizes[0] % patch or sizes[1] % patch:
         raise ValueError(f"Expected patches that tile images of {sizes[0]}x{sizes[1]}, got patch = {patch}.")
     if width % heads:

@@ -115,8 +115,8 @@ def _module(model: Any) -> Any:
                 jax.eval_shape(lambda: found.append(model(nnx.Rngs(0))))
         except Exception as error:
             raise ValueError(
-                f"Expected model to be a function of nnx.Rngs that makes a module, got model = {checks.shown(model)} "
-                f"that raised {type(error).__name__}: {checks.said(error).rstrip('.')}. {_INSTANCE}"
+                f"Expected model to be a function of nnx.Rngs that makes a module, got model = {checks.text(model)} "
+                f"that raised {type(error).__name__}: {checks.message(error).rstrip('.')}. {_INSTANCE}"
             ) from error
     module = found[-1]
     if not isinstance(module, nnx.Module):
@@ -139,7 +139,7 @@ def _outputs(model: Model, shape: Shape) -> tuple[int, ...]:
     except Exception as error:
         raise ValueError(
             f"Expected model to take a batch of examples of shape {shape}, as X has, got model = {model.name}, whose "
-            f"first parameters are {layers}, that raised {type(error).__name__}: {checks.said(error).rstrip('.')}. "
+            f"first parameters are {layers}, that raised {type(error).__name__}: {checks.message(error).rstrip('.')}. "
             "Build the model for this shape, or reshape X."
         ) from error
     if len(found.shape) not in (1, 2) or found.shape[0] != 3:

@@ -79,7 +79,7 @@ def from_edges(
         names, pairs, m = names_of("edges", found, m), places.reshape(pairs.shape), len(found)
     if m is None:
         m = int(pairs.max()) + 1 if pairs.size else 0
-    checks.whole(remedy="Pass m, the number of nodes.", m=m)
+    checks.integer(remedy="Pass m, the number of nodes.", m=m)
     outside = np.flatnonzero(((pairs < 0) | (pairs >= m)).any(axis=1))
     if outside.size:
         first = tuple(int(i) for i in pairs[outside[0]])
@@ -279,7 +279,7 @@ def _entries(name: str, given: Any) -> tuple[sp.csr_array, Arcs, Names | None]:
     checks.real("Pass a matrix of real numbers.", **{name: found})
     m = found.shape[0] if found.ndim else 0
     checks.shape((m, m), "Pass a square matrix with one row per node.", **{name: found})
-    checks.whole(remedy="Pass at least one node.", m=m)
+    checks.integer(remedy="Pass at least one node.", m=m)
     matrix = sp.csr_array(found, dtype=np.float64)
     matrix.sum_duplicates()
     matrix.eliminate_zeros()

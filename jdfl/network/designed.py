@@ -171,7 +171,7 @@ def de_bruijn(m: Count, degree: Count = 2, *, format: FormatChoice = "auto") -> 
     Raises:
         ValueError: For arguments out of range.
     """
-    checks.whole(min(2, m), m, "A node has at most m receivers, and one does not connect them.", degree=degree)
+    checks.integer(min(2, m), m, "A node has at most m receivers, and one does not connect them.", degree=degree)
     sender = np.repeat(np.arange(m), degree)
     receiver = (sender * degree + np.tile(np.arange(degree), m)) % m
     W = sp.coo_array((np.full(m * degree, 1 / degree), (receiver, sender)), shape=(m, m)).tocsr()
@@ -211,7 +211,7 @@ class EquiRounds(Shown):
         return 1
 
 
-def _drawn(m: int, count: int, seed: int) -> np.ndarray:
+def _sample(m: int, count: int, seed: int) -> np.ndarray:
     """The offsets [r] of A(u), from 1 to m - 1, drawn independently."""
     return np.random.default_rng(seed).integers(1, m, count) if m > 1 else np.ones(count, int)
 
@@ -237,7 +237,7 @@ def equi_static(
     Raises:
         ValueError: For a draw whose offsets have a common divisor with m, so that the network is not connected.
     """
-    drawn = _drawn(m, offsets, seed)
+    drawn = _sample(m, offsets, seed)
     name = f"{'D' if directed else 'U'}-EquiStatic(m={m}, offsets={offsets})"
     if m > 1 and np.gcd.reduce([m, *np.unique(drawn)]) > 1:
         raise ValueError(
@@ -275,7 +275,7 @@ def equi_rounds(
     if offsets is None:
         drawn = np.arange(1, max(2, m))
     else:
-        checks.whole(1, _MOST, "They are drawn with repetition.", offsets=offsets)
-        drawn = _drawn(m, offsets, seed)
+        checks.integer(1, _MOST, "They are drawn with repetition.", offsets=offsets)
+        drawn = _sample(m, offsets, seed)
     name = f"O{'D' if directed else 'U'}-EquiDyn(m={m}{'' if offsets is None else f', offsets={offsets}'})"
     return EquiRounds(jnp.asarray(drawn, jnp.int32), jnp.float32(eta), m, directed, name)

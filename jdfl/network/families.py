@@ -55,7 +55,7 @@ def circulant(
     """
     most, far = (m - 1, "to the node before") if directed else (m // 2, "half way round")
     for place, offset in enumerate(offsets):
-        checks.whole(most=most, remedy=f"An offset reaches at most {far} (m = {m}).", **{f"offsets[{place}]": offset})
+        checks.integer(most=most, remedy=f"An offset reaches at most {far} (m = {m}).", **{f"offsets[{place}]": offset})
     node = np.tile(np.arange(m), len(offsets))
     links = linked(node, (node + np.repeat(np.array(offsets, np.int64), m)) % m, m, directed)
     name = f"{kind(directed)}circulant(m={m}, offsets=[{', '.join(str(int(o)) for o in offsets)}])"
@@ -91,7 +91,7 @@ def d_out(m: Count, d: Annotated[int, As(default=4)], *, format: FormatChoice = 
         d: Receivers of each node, itself included, from 1 to m.
         format: How sums over neighbours are computed; auto looks at density, degrees and backend.
     """
-    checks.whole(most=m, remedy=f"A node sends to itself and at most m - 1 = {m - 1} others.", d=d)
+    checks.integer(most=m, remedy=f"A node sends to itself and at most m - 1 = {m - 1} others.", d=d)
     drawn = circulant(m, range(1, d), directed=True, weights="uniform", format=format, connected=False)
     return replace(drawn, name=f"{d}-out(m={m})")
 
@@ -126,7 +126,7 @@ def torus(
         if rows == 1 and m > 1:
             grid = f"m = {near} ({_short_side(near)} x {near // _short_side(near)})"
             raise ValueError(f"Expected a composite m, got m = {m}, a prime, which makes no grid. Use {grid}, or ring.")
-    checks.whole(most=m, rows=rows)
+    checks.integer(most=m, rows=rows)
     if m % rows:
         raise ValueError(f"Expected rows that divide m, got rows = {rows} with m = {m}. Change one of them.")
     node = np.arange(m).reshape(rows, -1)

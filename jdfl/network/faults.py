@@ -241,7 +241,7 @@ def node_participation(
     if (p is None) == (count is None):
         raise ValueError(f"Expected either p or count, got p = {p!r} and count = {count!r}. Give one of them.")
     if count is not None:
-        checks.whole(most=base.m, remedy=f"The network has m = {base.m} nodes.", count=count)
+        checks.integer(most=base.m, remedy=f"The network has m = {base.m} nodes.", count=count)
     shown = f"count={count}" if p is None else f"p={p:g}"
     inside, name = around(base, f"participation({shown})", on_time="node_participation", lossless="node_participation")
     chance, number = None if p is None else jnp.float32(p), None if count is None else jnp.int32(count)

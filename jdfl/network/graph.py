@@ -85,7 +85,7 @@ class Graph:
 
     def gathered(self, x: Array) -> Array:
         """The rows that `senders` indexes: x [m, ...] on one device; otherwise also the rows of other devices."""
-        return nodes.everyone(x) if self.halo is None or nodes.share() is None else self.halo.received(x)
+        return nodes.gather(x) if self.halo is None or nodes.share() is None else self.halo.received(x)
 
     def taken(self, chosen: Array) -> Array:
         """The slots [m, d] whose messages are sent if all nodes take those in `chosen` [m, d].
@@ -242,11 +242,11 @@ def round_of(network: Network, t: int) -> Graph:
     if isinstance(network, Static):
         return network.graph
     own = NodeNames(getattr(network, "node_names", None))  # a compiled program may have those of another network
-    return replace(_drawn(network, jnp.int32(t), jax.random.key(t)), names=own)
+    return replace(_sample(network, jnp.int32(t), jax.random.key(t)), names=own)
 
 
 @jax.jit
-def _drawn(network: Network, k: Array, key: Array) -> Graph:
+def _sample(network: Network, k: Array, key: Array) -> Graph:
     return network.at(k, key)
 
 
@@ -296,7 +296,7 @@ def mix(graph: Graph, x: Array, *, cheap: bool = False) -> Array:
 
 def _mix(graph: Graph, x: Array, cheap: bool = False) -> Array:
     if graph.format == "dense":
-        return jnp.dot(as_dense(graph).astype(x.dtype), nodes.everyone(x), precision=ops.HIGHEST)
+        return jnp.dot(as_dense(graph).astype(x.dtype), nodes.gather(x), precision=ops.HIGHEST)
     own = graph.self_weight.astype(x.dtype)[:, None] * x
     if graph.format == "padded":
         return own + _sum_of_neighbours(graph, x, cheap)

@@ -27,7 +27,7 @@ def _shares(counts: Any) -> np.ndarray:
     checks.plain_array(counts=counts)
     found = np.asarray(counts)
     if found.ndim != 2 or not found.size or found.dtype.kind not in "iuf":
-        raise ValueError(f"Expected counts [m, c], a row of numbers for every node, got {checks.shown(counts)}.")
+        raise ValueError(f"Expected counts [m, c], a row of numbers for every node, got {checks.text(counts)}.")
     found = found.astype(np.float64)
     checks.not_negative(counts=found)
     total = found.sum(axis=1, keepdims=True)

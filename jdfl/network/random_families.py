@@ -54,7 +54,7 @@ def erdos_renyi(
     remedy = f"Raise p (connected draws become likely above ln(m)/m = {np.log(m) / m:.2g}), {_ANY}"
     family, given, alone = f"{kind(directed)}Erdos-Renyi", f"m = {m}, p = {p:g}", m * (1 - p) ** (m - 1)
     draw = partial(_random_arcs, m, p, directed)
-    return _drawn(draw, family, given, seed, tries if connected else None, weights, format, remedy, alone)
+    return _sample(draw, family, given, seed, tries if connected else None, weights, format, remedy, alone)
 
 
 def _random_arcs(m: int, p: float, directed: bool, rng: np.random.Generator) -> Arcs:
@@ -102,11 +102,11 @@ def k_regular(
         format: How sums over neighbours are computed; auto looks at density, degrees and backend.
     """
     why = f"With fewer than 2 it cannot be connected, and a node has m - 1 = {m - 1} others."
-    checks.whole(min(2, m - 1), m - 1, why, degree=degree)
+    checks.integer(min(2, m - 1), m - 1, why, degree=degree)
     if m * degree % 2:
         raise ValueError(f"Expected m * degree even, got m = {m}, degree = {degree}. Change one of them by one.")
     draw = _by_networkx(nx.random_regular_graph, degree, m)
-    return _drawn(draw, "random regular", f"m = {m}, degree = {degree}", seed, tries, weights, format)
+    return _sample(draw, "random regular", f"m = {m}, degree = {degree}", seed, tries, weights, format)
 
 
 @checked
@@ -146,7 +146,7 @@ def k_in(
 
     given, alone = f"m = {m}, degree = {degree}", m * (1 - degree / max(1, m - 1)) ** (m - 1)
     tried, remedy = tries if connected else None, f"Raise degree, {_ANY}"
-    return _drawn(draw, "random k-in", given, seed, tried, weights, format, remedy, alone)
+    return _sample(draw, "random k-in", given, seed, tried, weights, format, remedy, alone)
 
 
 @checked
@@ -177,7 +177,7 @@ def watts_strogatz(
     if degree % 2:
         raise ValueError(f"Expected an even degree, got degree = {degree}. Half of the neighbours are on either side.")
     draw = _by_networkx(nx.watts_strogatz_graph, m, degree, p)
-    return _drawn(draw, "Watts-Strogatz", f"m = {m}, degree = {degree}, p = {p:g}", seed, tries, weights, format)
+    return _sample(draw, "Watts-Strogatz", f"m = {m}, degree = {degree}, p = {p:g}", seed, tries, weights, format)
 
 
 @checked
@@ -198,7 +198,7 @@ def barabasi_albert(
     """
     others(m, links=links)
     draw = _by_networkx(nx.barabasi_albert_graph, m, links)
-    return _drawn(draw, "Barabasi-Albert", f"m = {m}, links = {links}", seed, None, weights, format)
+    return _sample(draw, "Barabasi-Albert", f"m = {m}, links = {links}", seed, None, weights, format)
 
 
 @checked
@@ -244,12 +244,12 @@ def random_geometric(
     widest = min(1.0, np.pi * (radius * (1 + spread)) ** 2)
     given = f"m = {m}, radius = {radius:g}" + (f", spread = {spread:g}" if spread else "")
     tried, alone = tries if connected else None, m * (1 - widest) ** (m - 1)
-    return _drawn(draw, "random geometric", given, seed, tried, weights, format, remedy, alone)
+    return _sample(draw, "random geometric", given, seed, tried, weights, format, remedy, alone)
 
 
 def others(m: int, least: int = 1, **named: int) -> None:
     """Refuse numbers of neighbours that no node of m can have, or fewer than `least`: ValueError."""
-    checks.whole(least, m - 1, f"A node has m - 1 = {m - 1} other nodes.", **named)
+    checks.integer(least, m - 1, f"A node has m - 1 = {m - 1} other nodes.", **named)
 
 
 def _by_networkx(generator: Any, *given: float) -> Callable[[np.random.Generator], Arcs]:
@@ -263,7 +263,7 @@ def _by_networkx(generator: Any, *given: float) -> Callable[[np.random.Generator
     return draw
 
 
-def _drawn(
+def _sample(
     draw: Callable[[np.random.Generator], Arcs],
     family: str,
     given: str,

@@ -23,7 +23,7 @@ from jdfl.base.backend import backend
 from jdfl.devices import nodes
 
 _UNROLL = 16  # slots summed in one pass over the rows
-WORTH = 0.75  # of the rows that `nodes.everyone` gathers; above it, one gather beats many exchanges
+WORTH = 0.75  # of the rows that `nodes.gather` gathers; above it, one gather beats many exchanges
 _HELD = 4  # slots whose rows a TPU, which writes every gathered row first, holds at a time
 
 

@@ -179,7 +179,7 @@ def pad(graph: Graph, d: int) -> Graph:
     """
     m, width = graph.senders.shape
     most = max(width, (2**31 - 1) // max(1, m))
-    checks.whole(width, most, f"The table already has {width} slots, and all nodes may have 2^31 in total.", d=d)
+    checks.integer(width, most, f"The table already has {width} slots, and all nodes may have 2^31 in total.", d=d)
     if d == width:
         return graph
     own = np.repeat(np.arange(m, dtype=graph.senders.dtype)[:, None], d - width, axis=1)
@@ -254,7 +254,7 @@ def check_graph(graph: Graph, *, columns: bool = False) -> None:
     senders, mask, weight, own, sent = (np.asarray(getattr(graph, name)) for name in _DTYPES)
     checks.shape((None, None), "Rows are nodes, columns are slots.", senders=senders)
     m, d = senders.shape
-    checks.whole(remedy="Pass at least one node, and one slot even without neighbours.", m=m, d=d)
+    checks.integer(remedy="Pass at least one node, and one slot even without neighbours.", m=m, d=d)
     checks.shape((m, d), mask=mask, weight=weight)
     checks.shape((m,), self_weight=own, out_degree=sent)
     for (name, dtype), part in zip(_DTYPES.items(), (senders, mask, weight, own, sent)):

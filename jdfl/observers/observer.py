@@ -44,7 +44,7 @@ class _Nodes:
     def known(self, m: int) -> Sequence[int]:
         """Its own nodes."""
         for node in self.members:
-            checks.whole(0, m - 1, "Observers are nodes of the network.", node=node)
+            checks.integer(0, m - 1, "Observers are nodes of the network.", node=node)
         if not 0 < len(self.members) < m:
             raise ValueError(
                 f"Expected a coalition of some of the {m} nodes, got {len(self.members)} of them. It needs at least 1 "
@@ -154,7 +154,7 @@ class FinalModels:
     def known(self, m: int) -> Sequence[int]:
         """Nobody."""
         for node in self.nodes or ():
-            checks.whole(0, m - 1, "They are ids of the network's nodes.", node=node)
+            checks.integer(0, m - 1, "They are ids of the network's nodes.", node=node)
         return ()
 
     def rows(self, spread: Spread) -> list[Row]:

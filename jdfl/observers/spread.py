@@ -23,7 +23,7 @@ from scipy.sparse import csgraph
 from jdfl.algorithms.algorithm import codec_of
 from jdfl.algorithms.gradients import Gradients
 from jdfl.algorithms.program import Program
-from jdfl.algorithms.round import Moment, To, exact
+from jdfl.algorithms.round import RoundContext, To, exact
 from jdfl.base.keys import typed_key
 from jdfl.base.streams import Keys
 from jdfl.codecs import Dense
@@ -246,18 +246,18 @@ class _Rounds:
         shape = Shape(zeros, jnp.asarray(self.weight), jnp.asarray(self.curvature), width=columns)
         return Setting(Program(self.algorithm, self.plan), shape, self.network, None, self.keys, node)
 
-    def _round(self, setting: Setting, moment: Moment, given: Array | None) -> Watched:
-        ready = self.algorithm.prepared(setting.problem, stepping.begun(setting), self.plan)
+    def _round(self, setting: Setting, moment: RoundContext, given: Array | None) -> Watched:
+        ready = self.algorithm.prepared(setting.problem, stepping.initial_round(setting), self.plan)
         return Watched(moment=moment, problem=setting.problem, prepared=ready, given=given, log=Log())
 
     def _begin(self, given: Array | None, columns: int) -> tuple[Any, Log]:
         setting = self._setting(columns)
-        round = self._round(setting, stepping.begun(setting), given)
+        round = self._round(setting, stepping.initial_round(setting), given)
         return self.algorithm.init(round), round.log
 
-    def _step(self, state: Any, k: Array, given: Array | None, columns: int) -> tuple[Any, Log, Moment]:
+    def _step(self, state: Any, k: Array, given: Array | None, columns: int) -> tuple[Any, Log, RoundContext]:
         setting = self._setting(columns)
-        moment = stepping.drawn(setting, k)
+        moment = stepping.sample_round(setting, k)
         if moment.graph.late is not None:
             raise NoMapError("messages of its network may be late")
         round = self._round(setting, moment, given)

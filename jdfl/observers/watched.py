@@ -13,7 +13,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from jdfl.algorithms.gradients import Gradients, Ready
-from jdfl.algorithms.round import MODEL, Channel, Claim, Moment, Round, To
+from jdfl.algorithms.round import MODEL, Channel, Claim, Round, RoundContext, To
 from jdfl.base import struct
 from jdfl.base.streams import Stream
 from jdfl.privacy import GaussianEvent, Mechanism
@@ -49,7 +49,7 @@ class Given(Gradients):
     slope: float = 0.0
     scale: Any = None  # [m] the sensitivities of the problem's own data
 
-    def prepare(self, problem: Problem, moment: Moment) -> Ready:
+    def prepare(self, problem: Problem, moment: RoundContext) -> Ready:
         """Nothing."""
         return Ready()
 
@@ -58,7 +58,7 @@ class Given(Gradients):
         return self.scale
 
     def _taken(self, w: Array, round: Any, part: slice | None) -> tuple[Array, Array]:
-        round.book.grads = round.book.grads + 1
+        round.trace.grads = round.trace.grads + 1
         at = w if round.due is None else jnp.where(round.due[:, None], w, 0.0)
         round.log.points.append((len(round.log.inputs), at))
         rest = (self.slope * w)[:, slice(None) if part is None else part]
@@ -128,7 +128,7 @@ class Recorded(Round):
         """The steps, one after another."""
         for t in range(count):
             local = {"local_step": self.local_step * count + t, "local_steps": self.local_steps * count}
-            carry = step(replace(self, inner=True, book=type(self.book)(), **local), carry)
+            carry = step(replace(self, inner=True, trace=type(self.trace)(), **local), carry)
         return carry
 
     def each_of(self, due: Array, block: int | None, work: Callable[[Any], T], otherwise: T | None = None) -> T:
@@ -139,7 +139,7 @@ class Recorded(Round):
         return _where(due, made, otherwise)
 
     def _of(self, due: Array) -> Self:
-        return replace(self, due=due if self.due is None else self.due & due, book=type(self.book)())
+        return replace(self, due=due if self.due is None else self.due & due, trace=type(self.trace)())
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -79,8 +79,8 @@ class Sampled:
         number of records. `jdfl.privacy.epsilon` and everything else that accounts for a sampled event call it.
         """
         checks.one_of(("poisson", "subset"), kind=self.kind)
-        checks.whole(1, records=self.records, looks=self.looks)
-        checks.whole(1, self.records, "It is the number of records drawn from all of them.", batch=self.batch)
+        checks.integer(1, records=self.records, looks=self.looks)
+        checks.integer(1, self.records, "It is the number of records drawn from all of them.", batch=self.batch)
 
 
 @checked
@@ -195,7 +195,7 @@ def delta_for_noise(event: Event, releases: int, delta: float, epsilon: float) -
 def check_releases(event: Event, releases: int, sampled: Sampled | None, adjacency: Adjacency) -> None:
     """Refuse releases that cannot be accounted for: ValueError naming the reason."""
     check_event(event)
-    checks.whole(0, releases=releases)
+    checks.integer(0, releases=releases)
     checks.one_of(("replace-one", "add-remove"), adjacency=adjacency)
     if (planned := scheduled(event)) is not None and releases > planned:
         raise ValueError(
@@ -375,7 +375,7 @@ def noise_multiplier(
     """
     checks.one_of(("gaussian", "laplace"), kind=kind)
     check_target(epsilon, delta)
-    checks.whole(1, releases=releases)
+    checks.integer(1, releases=releases)
     if not 1e-100 <= epsilon <= 1e100:
         checks.refuse("epsilon from 1e-100 to 1e100", "epsilon", epsilon)
     make = GaussianEvent if kind == "gaussian" else LaplaceEvent

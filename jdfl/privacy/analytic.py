@@ -104,7 +104,7 @@ def analytic_gaussian(epsilon: float, delta: float, releases: int = 1) -> Gaussi
         ValueError: For invalid targets.
     """
     check_target(epsilon, delta)
-    checks.whole(1, releases=releases)
+    checks.integer(1, releases=releases)
     high = doubled(lambda mu: gaussian_delta(mu, epsilon) < delta)
     low = 1 / doubled(lambda inverse: gaussian_delta(1 / inverse, epsilon) > delta)
     mu = low if low == high else _root(lambda x: gaussian_delta(x, epsilon) - delta, low, high)
@@ -146,7 +146,7 @@ def central_multiplier(multiplier: float, clients: int) -> float:
     """
     checks.shape((), multiplier=multiplier)
     checks.positive(multiplier=multiplier)
-    checks.whole(2, None, "A single client subtracts all of the noise; use local noise per client.", clients=clients)
+    checks.integer(2, None, "A single client subtracts all of the noise; use local noise per client.", clients=clients)
     return float(multiplier) * math.sqrt((clients - 1) / clients)
 
 

@@ -63,6 +63,6 @@ def stretch(clipped_in: Clip, measured_in: Norm, n: int) -> float:
         measured_in: The norm of the noise, `Mechanism.norm`.
         n: The number of entries, at least 1; ValueError otherwise.
     """
-    checks.whole(1, 2**53, n=n)
+    checks.integer(1, 2**53, n=n)
     inverse = {"l1": 1.0, "l2": 0.5, "linf": 0.0, "entries": 0.0}  # 1 / p; ||x||_q <= n^(1/q - 1/p) ||x||_p for q < p
     return math.pow(n, max(0.0, inverse[measured_in] - inverse[clipped_in]))

@@ -8,9 +8,9 @@ from .datasets import load as load
 from .generated import epsilon_like as epsilon_like
 from .generated import realsim_like as realsim_like
 from .least_squares import DrawnRegression as DrawnRegression
-from .least_squares import drawn_regression as drawn_regression
 from .least_squares import example1 as example1
 from .least_squares import linear_regression as linear_regression
+from .least_squares import sample_regression as sample_regression
 from .linear import Averaging as Averaging
 from .linear import LinearRegression as LinearRegression
 from .linear import averaging as averaging

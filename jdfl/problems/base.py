@@ -322,7 +322,7 @@ class Problem:
         """
         return self.n_shared < self.n
 
-    def begin(self) -> Array:
+    def initial_params(self) -> Array:
         """The initial parameters [m, n] of the nodes, the same for all.
 
         Every row is `start`, or zeros if that is None, in the problem's `dtype`. Neural networks need a start, which
@@ -546,7 +546,7 @@ def check_problem(problem: Problem) -> None:
         checks.shape((problem.n,), "It is the same for all nodes.", **named)
         checks.finite(**named)
     if problem.shared is not None:
-        checks.whole(0, problem.n, "It counts leading parameters; None shares all.", shared=problem.shared)
+        checks.integer(0, problem.n, "It counts leading parameters; None shares all.", shared=problem.shared)
     if problem.test is not None:
         problem.check_test()
 
@@ -592,7 +592,7 @@ def check_examples(problem: Problem, *, clipped: bool) -> None:
 @jax.jit
 def _compared(problem: Any, noise: Array, node: Array, chosen: Array) -> tuple[Array, Array, Array]:
     """The losses [b] of a node's examples at the start, and those away from it, together and one by one."""
-    data, start = problem.take(problem.local(node)[0], chosen), problem.begin()[0]
+    data, start = problem.take(problem.local(node)[0], chosen), problem.initial_params()[0]
     w = start + noise
 
     def one(example: Any) -> Array:

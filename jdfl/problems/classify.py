@@ -21,7 +21,7 @@ from jdfl.problems.about import About
 from jdfl.problems.containers import column
 from jdfl.problems.datasets import load
 from jdfl.problems.logistic import LogisticRegression, SoftmaxRegression, logistic_regression, softmax_regression
-from jdfl.problems.partition import Partition, client_names, drawn, generator
+from jdfl.problems.partition import Partition, client_names, generator, sample
 from jdfl.problems.places import NAMES, DataName
 from jdfl.problems.readers import Dataset, Features
 from jdfl.problems.sparse import canonical, sparse_logistic_regression
@@ -84,7 +84,7 @@ def classification(
     test = alike(dataset.name, features, test, dataset.standardise, dataset.classes)
     if dataset.standardise:  # by the training examples alone
         features, test = standardised(features, test)
-    index = drawn(partition, labels, m, alpha=alpha, shards_per_node=shards_per_node, clients=clients, seed=seed)
+    index = sample(partition, labels, m, alpha=alpha, shards_per_node=shards_per_node, clients=clients, seed=seed)
     given: dict[str, Any] = {"penalty": penalty, "test": test, "intercept": intercept, "name": dataset.name}
     problem = linear_classifier(features, labels, index, dataset.classes, dtype=dtype, **given)
     words = partition if partition != "dirichlet" else f"Dirichlet, alpha = {alpha:g}"

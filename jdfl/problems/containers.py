@@ -121,7 +121,7 @@ def array_of(name: str, value: Any, remedy: str) -> np.ndarray:
             value = (value.float() if "bfloat16" in str(value.dtype) else value).numpy()
         return np.asarray(value)
     except Exception as error:
-        checks.refuse(f"{name} to be an array", name, value, f"{remedy} NumPy says: {checks.said(error)}")
+        checks.refuse(f"{name} to be an array", name, value, f"{remedy} NumPy says: {checks.message(error)}")
 
 
 def _plain(name: str, array: np.ndarray) -> np.ndarray:
@@ -147,5 +147,5 @@ def _numbers(name: str, array: np.ndarray) -> np.ndarray:
             return array.astype(np.float64)
         got = f"dtype {array.dtype}, such as {array.ravel()[:1].tolist()}"
     except (TypeError, ValueError, OverflowError) as error:
-        got = f"dtype {array.dtype}: {checks.said(error).rstrip('.')}"
+        got = f"dtype {array.dtype}: {checks.message(error).rstrip('.')}"
     raise ValueError(f"Expected real numbers in {name}, got {got}. {_NUMBERS.format(name=name)}")

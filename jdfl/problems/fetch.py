@@ -77,7 +77,7 @@ def fetch(name: str, to: Path | None = None, tell: Callable[[str], object] = pri
             if digest.hexdigest() != source.numbers:
                 raise ValueError(f"Expected numbers with SHA-256 {source.numbers} in {name}, got {digest.hexdigest()}.")
         except ValueError as error:
-            raise ValueError(f"{checks.said(error)} {' '.join(_set_aside(path, path) for path in new)}") from error
+            raise ValueError(f"{checks.message(error)} {' '.join(_set_aside(path, path) for path in new)}") from error
     return place
 
 
@@ -101,8 +101,8 @@ def _download(address: str, path: Path, pin: str, tell: Callable[[str], object])
                         file.write(piece)
     except (OSError, urllib3.exceptions.HTTPError) as error:
         raise OSError(
-            f"Could not download {address}: {checks.said(error)}. The same command continues, and begins again without "
-            f"{partial}. Without a network, download it on another machine and put it at {path}."
+            f"Could not download {address}: {checks.message(error)}. The same command continues, and starts "
+            f"again without {partial}. Without a network, download it on another machine and put it at {path}."
         ) from error
     found = sha256(partial)
     if pin and found != pin:

@@ -102,7 +102,7 @@ def epsilon_like(n_examples: Examples = 40_000, n_features: int = 2_000, *, seed
 
     Raises ValueError for arguments out of range.
     """
-    checks.whole(_FACTORS + 2, MOST, "There is one direction for every factor and one more.", n_features=n_features)
+    checks.integer(_FACTORS + 2, MOST, "There is one direction for every factor and one more.", n_features=n_features)
     rng = generator(seed)
     u = np.linalg.qr(rng.standard_normal((n_features, _FACTORS + 2)))[0].T.astype(np.float32)  # the last: the label's
     share = _FADING ** np.arange(_FACTORS)

@@ -24,7 +24,7 @@ from jdfl.base.names import aligned, labels_of
 from jdfl.base.settings import MOST
 from jdfl.base.streams import Stream
 from jdfl.devices import memory
-from jdfl.devices.processes import gathered, portion
+from jdfl.devices.processes import gather, portion
 from jdfl.problems.linear import LinearRegression
 from jdfl.problems.stack import (
     Precision,
@@ -138,7 +138,7 @@ class DrawnRegression(LinearRegression):
             checks.finite(f"See what draw(key) gives for node {i}.", features=A, targets=b)
 
 
-def drawn_regression(
+def sample_regression(
     draw: Draw,
     sizes: ArrayLike,
     *,
@@ -183,7 +183,7 @@ def drawn_regression(
         checks.shape((n,), truth=truth)
     largest = int(counts.max())
     q = largest if rows is None else rows
-    checks.whole(largest, remedy="It is the largest of the sizes or more.", rows=q)
+    checks.integer(largest, remedy="It is the largest of the sizes or more.", rows=q)
     problem = DrawnRegression(
         data=jnp.arange(len(counts), dtype=jnp.uint32),
         weight=jnp.asarray(np.arange(q)[None] < counts[:, None], kind),
@@ -194,7 +194,7 @@ def drawn_regression(
         draw=draw if jax.tree.leaves(draw) != [draw] else jax.tree_util.Partial(draw),
         features=n,
     )
-    return replace(problem, curvature=jnp.asarray(gathered(_curvature(problem.nodes(portion(problem.m))), problem.m)))
+    return replace(problem, curvature=jnp.asarray(gather(_curvature(problem.nodes(portion(problem.m))), problem.m)))
 
 
 @jax.jit
@@ -224,7 +224,7 @@ def linear_regression(
     name: str = "linear regression",
     dtype: DTypeLike = jnp.float32,
 ) -> LinearRegression:
-    """Least squares on the nodes' features and targets; see `drawn_regression` for examples that are not stored.
+    """Least squares on the nodes' features and targets; see `sample_regression` for examples that are not stored.
 
     Args:
         features: The features of every node: m arrays [q_i, n], or one array [m, q, n].
@@ -326,13 +326,13 @@ def example1(
     Raises ValueError for settings out of range, and for data that would not fit into memory.
     """
     kind = floating(dtype)
-    checks.whole(1, MOST, m=m, n=n)
-    checks.whole(1, n, s=s)
+    checks.integer(1, MOST, m=m, n=n)
+    checks.integer(1, n, s=s)
     checks.not_negative(noise=noise)
     low, high = rows
-    checks.whole(1, remedy="rows = (fewest, largest).", fewest=low)
-    checks.whole(low, MOST, remedy="rows = (fewest, largest).", largest=high)
-    checks.whole(0, 2**32 - 1 if storage == "generated" else None, seed=seed)
+    checks.integer(1, remedy="rows = (fewest, largest).", fewest=low)
+    checks.integer(low, MOST, remedy="rows = (fewest, largest).", largest=high)
+    checks.integer(0, 2**32 - 1 if storage == "generated" else None, seed=seed)
     _require_memory(m, high, n, kind, storage)
     own, *nodes = np.random.SeedSequence(seed).spawn(2 if storage == "generated" else m + 1)
     first = np.random.default_rng(own)
@@ -344,7 +344,7 @@ def example1(
     if storage == "generated":
         draw = _Draw(jnp.array(truth, kind), jnp.asarray(noise, kind))
         sizes = np.random.default_rng(nodes[0]).integers(low, high, endpoint=True, size=m)
-        made = drawn_regression(draw, sizes, key=seed, truth=truth, rows=high, name="example1", dtype=kind)
+        made = sample_regression(draw, sizes, key=seed, truth=truth, rows=high, name="example1", dtype=kind)
         return made.declared(*public)
 
     here = portion(m)

@@ -119,7 +119,7 @@ class LinearRegression(LinearModel):
     """Least squares, f_i(w) = ||A_i w - b_i||^2 / (2 q_i); data = (features A [m, q, n], targets b [m, q]).
 
     q_i is the number of node i's examples. There is no penalty and no intercept, unless A has a column of ones. Built
-    by `linear_regression`, by `example1`, and by `drawn_regression` for examples that are not stored.
+    by `linear_regression`, by `example1`, and by `sample_regression` for examples that are not stored.
     """
 
     def losses(self, w: Array, data: Any) -> Array:

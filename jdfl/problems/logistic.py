@@ -195,7 +195,7 @@ def softmax_regression(
     held, held_test = checked_parts(parts, test, kind, "labels", intercept=intercept)
     if classes is None:
         classes = 1 + int(max((np.max(labels, initial=1) for _, labels in (*held, *held_test)), default=1))
-    checks.whole(2, MOST, classes=classes)
+    checks.integer(2, MOST, classes=classes)
     check_labels([*held, *held_test], classes, "Number the classes from 0.")
     # lambda_max(diag(p) - p p^T) is at most 1/2
     fields = _fields(held, held_test, penalty, kind, np.dtype(np.int32), 1 / 2)

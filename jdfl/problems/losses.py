@@ -188,9 +188,9 @@ def from_loss(
     for argument, value in (("loss", loss), ("predict", predict)):
         if not callable(value) and not (argument == "predict" and value is None):
             checks.refuse(f"{argument} to be a function", argument, value, f"Write def {argument}(params, ...).")
-    checks.whole(0, None, "The seed decides on the split, for example seed=0.", seed=seed)
+    checks.integer(0, None, "The seed decides on the split, for example seed=0.", seed=seed)
     if nodes is not None:
-        checks.whole(1, None, "Give the number of nodes, for example nodes=20.", nodes=nodes)
+        checks.integer(1, None, "Give the number of nodes, for example nodes=20.", nodes=nodes)
     packing, start, count = _packed(params, shared, kind)
     stacked, weights, m = of_nodes(data, weight, nodes, lambda total, m: iid(total, m, seed=seed), kind)
     one = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[2:], leaf.dtype), stacked)
@@ -226,7 +226,7 @@ def _packed(params: Any, shared: tuple[str, ...] | None, kind: np.dtype) -> tupl
         found, structure = tree_flatten_with_path(params)
         hash(structure)
     except (TypeError, ValueError) as error:
-        checks.refuse("params to be a tree that can be hashed", "params", params, f"{_ARRAYS} {checks.said(error)}")
+        checks.refuse("params to be a tree that can be hashed", "params", params, f"{_ARRAYS} {checks.message(error)}")
     arrays: dict[str, tuple[int, Any]] = {}
     constants: list[tuple[int, Any]] = []
     for place, (path, leaf) in enumerate(found):
@@ -293,7 +293,7 @@ def _check_loss(loss: Callable[..., Any], packing: Packing, example: Any, kind: 
     if not any(not hasattr(one, "val") and one in reached for one in program.outvars):
         raise ValueError(
             "Expected a loss that depends on params, got loss = "
-            f"{checks.shown(loss)}, whose value is the same for all parameters. Use the params that the function is "
+            f"{checks.text(loss)}, whose value is the same for all parameters. Use the params that the function is "
             "given."
         )
 
@@ -348,7 +348,7 @@ def shapes_of(name: str, call: str, about: str, function: Callable[..., Any], *g
     try:
         return jax.eval_shape(function, *given)
     except Exception as error:
-        text = (checks.said(error).strip().splitlines() or ["nothing"])[0].strip().rstrip(".")
+        text = (checks.message(error).strip().splitlines() or ["nothing"])[0].strip().rstrip(".")
         raise ValueError(
             f"Expected {call} to run on one example, got {name} that raised {type(error).__name__}: {text}. {about} "
             f"Write {name} for one example, without an axis of examples, in JAX. functools.partial binds further "
@@ -380,7 +380,7 @@ def _check_start(problem: Problem) -> None:
 @jax.jit
 def _at_start(problem: Any, data: Any, chosen: Array) -> tuple[Array, Array]:
     """The losses [b] and the largest entries of the gradients [b] of the examples `chosen` [b] of a node."""
-    w, data = problem.begin()[0], problem.take(data, chosen)
+    w, data = problem.initial_params()[0], problem.take(data, chosen)
 
     def one(example: Any) -> tuple[Array, Array]:
         value, g = jax.value_and_grad(problem.loss)(w, example)
@@ -395,4 +395,4 @@ def _described(tree: Any) -> str:
     def one(leaf: Any) -> str:
         return f"{leaf.dtype}{list(leaf.shape)}" if hasattr(leaf, "shape") else type(leaf).__name__
 
-    return checks.shown(jax.tree.map(one, tree)) if jax.tree.leaves(tree) else checks.shown(tree)
+    return checks.text(jax.tree.map(one, tree)) if jax.tree.leaves(tree) else checks.text(tree)

@@ -27,7 +27,7 @@ from jdfl.problems.datasets import unscaled
 from jdfl.problems.logistic import check_labels
 from jdfl.problems.losses import check_number, shapes_of
 from jdfl.problems.neural import Augment, NeuralProblem, NeuralRegression
-from jdfl.problems.partition import Partition, client_names, drawn, generator
+from jdfl.problems.partition import Partition, client_names, generator, sample
 from jdfl.problems.places import NAMES, DataName
 from jdfl.problems.readers import Dataset
 from jdfl.problems.stack import Clients, Images, Public, Shared, check_options, floats_fit, joined, stack
@@ -118,7 +118,7 @@ def neural_classification(
     train, clients = _rows(train, rows), clients if clients is None else np.asarray(clients)[rows]
     if test is not None:
         test = _rows(test, _some(len(test[1]), test_examples, "test_examples", seed + 1))
-    index = drawn(partition, train[1], m, alpha=alpha, shards_per_node=shards_per_node, clients=clients, seed=seed)
+    index = sample(partition, train[1], m, alpha=alpha, shards_per_node=shards_per_node, clients=clients, seed=seed)
     mean, deviation = _channels(train[0]) if standardised else (None, None)
     problem = _built(
         NeuralProblem,
@@ -201,7 +201,7 @@ def from_model(
     Raises ValueError for a model, data and settings that do not fit together, before anything is compiled.
     """
     check_options(public, penalty, name, nodes_at_once, standardise=standardise)
-    checks.whole(0, 2**32 - 1, "It is the seed of the initial parameters, such as init_seed=0.", init_seed=init_seed)
+    checks.integer(0, 2**32 - 1, "It is the seed of the initial parameters, such as init_seed=0.", init_seed=init_seed)
     if loss is not None and not callable(loss):
         checks.refuse("loss to be a function", "loss", loss, "Write def loss(output, target).")
     split = (task, partition, alpha, shards_per_node, clients, test, test_fraction, seed)
@@ -306,7 +306,7 @@ def _some(total: int, count: int | None, argument: str, seed: int) -> np.ndarray
     """The positions of `count` of `total` examples, drawn at random, in ascending order."""
     if count is None:
         return slice(None)
-    checks.whole(1, total, "None takes all.", **{argument: count})
+    checks.integer(1, total, "None takes all.", **{argument: count})
     return np.sort(generator(seed).choice(total, count, replace=False))
 
 

@@ -146,7 +146,7 @@ class NeuralProblem(Streamed):
         if self.examples_mix:
             fewest = int(np.min(np.asarray(self.sizes)))
             remedy = "It is the number of every node's examples from which BatchNorm takes its statistics in a test."
-            checks.whole(1, fewest, remedy, calibration=self.calibration)
+            checks.integer(1, fewest, remedy, calibration=self.calibration)
 
     def _tested(self, function: Callable[[Array, Array], Array], w: Array, data: Any) -> Array:
         """`function(outputs, targets)`, results [B, ...], of all test examples [N, ...]."""

@@ -46,7 +46,7 @@ def by_size(sizes: Sequence[int] | np.ndarray, n_examples: int, *, seed: int = 0
     """
     checks.shape((None,), "It has the number of examples of every node.", sizes=sizes)
     for i, count in enumerate(sizes):
-        checks.whole(remedy=f"See node {i}.", sizes=count)
+        checks.integer(remedy=f"See node {i}.", sizes=count)
     if (total := int(sum(sizes))) != n_examples:
         raise ValueError(f"Expected sizes that add up to n_examples = {n_examples}, got {total} in total.")
     cuts = np.cumsum(sizes, dtype=np.int64)[:-1]
@@ -69,7 +69,7 @@ def shards(labels: ArrayLike, m: int, *, shards_per_node: int = 2, seed: int = 0
     Raises ValueError for more shards than examples, and for missing labels or labels of several kinds.
     """
     classes = _labels(labels)
-    checks.whole(1, max(1, len(classes)), "A shard holds an example at least.", shards_per_node=shards_per_node)
+    checks.integer(1, max(1, len(classes)), "A shard holds an example at least.", shards_per_node=shards_per_node)
     _enough(len(classes), m, shards_per_node)
     rng = generator(seed)
     order = rng.permutation(len(classes))
@@ -135,7 +135,7 @@ def client_names(clients: ArrayLike | None) -> Names | None:
 
 
 @checked
-def drawn(
+def sample(
     partition: Partition,
     labels: ArrayLike,
     m: int,
@@ -182,7 +182,7 @@ def drawn(
 
 def generator(seed: int) -> np.random.Generator:
     """NumPy's generator with this seed."""
-    checks.whole(0, seed=seed)
+    checks.integer(0, seed=seed)
     return np.random.default_rng(seed)
 
 
@@ -194,8 +194,8 @@ def _labels(labels: ArrayLike, name: str = "labels", remedy: str = "Give the lab
 
 
 def _enough(n_examples: int, m: int, each: int) -> None:
-    checks.whole(m=m)
-    checks.whole(0, MOST, n_examples=n_examples)
+    checks.integer(m=m)
+    checks.integer(0, MOST, n_examples=n_examples)
     if m * each > n_examples:
         needed = f"m = {m} nodes x {each}" if each != 1 else f"m = {m} nodes"
         raise ValueError(

@@ -350,7 +350,7 @@ def _read_jpeg(path: Path, verify: bool) -> Batch:
                         raise ValueError(f"{image.size} pixels, {image.mode}")
                     images[k - 1] = np.asarray(image)
             except Exception as error:  # damaged images raise errors of all kinds
-                raise ValueError(f"image {k}: {checks.said(error)}") from error
+                raise ValueError(f"image {k}: {checks.message(error)}") from error
     return images, labels
 
 
@@ -382,7 +382,7 @@ def _opened(path: PathLike, what: str, verify: bool = False) -> Generator[Iterat
         with (gzip.open if path.suffix == ".gz" else open)(path, "rb") as file:
             yield _pieces(cast(IO[bytes], file), path, _DECOMPRESSORS.get(path.suffix))
     except Exception as error:  # damaged archives and pickles raise errors of all kinds
-        text = checks.said(error) if isinstance(error, ValueError | OSError) else repr(error)[:200]
+        text = checks.message(error) if isinstance(error, ValueError | OSError) else repr(error)[:200]
         raise ValueError(
             f"Expected {what} in {path}, got {text.rstrip('.')}. Correct it, or download it again."
         ) from error

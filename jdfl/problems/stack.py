@@ -22,7 +22,7 @@ from jdfl.arrays import ops
 from jdfl.base import checks
 from jdfl.base.names import aligned, labels_of
 from jdfl.base.settings import As
-from jdfl.devices.processes import Portion, gathered
+from jdfl.devices.processes import Portion, gather
 from jdfl.models.base import Part
 from jdfl.problems.base import PUBLIC, Problem
 
@@ -104,7 +104,7 @@ def check_options(public: Any, penalty: Any, name: Any, nodes_at_once: Any = Non
     if name is not None and not checks.is_a(name, str):
         checks.refuse("name to be text", "name", name, "It is what reports call the problem.")
     if nodes_at_once is not None:
-        checks.whole(1, remedy="None: a number that suits the device.", nodes_at_once=nodes_at_once)
+        checks.integer(1, remedy="None: a number that suits the device.", nodes_at_once=nodes_at_once)
     for argument, value in switches.items():
         checks.one_of((True, False), "It is either on or off.", **{argument: value})
 
@@ -239,7 +239,7 @@ def joined(problem: P, m: int) -> P:
     if jax.process_count() == 1:
         return problem
     q = problem.weight.shape[1]
-    beyond = int(np.max(gathered(np.full((problem.m,), q), m))) - q
+    beyond = int(np.max(gather(np.full((problem.m,), q), m))) - q
 
     def longer(x: Any) -> np.ndarray:
         return np.pad(np.asarray(x), [(0, 0), (0, beyond), *[(0, 0)] * (x.ndim - 2)])
@@ -247,8 +247,8 @@ def joined(problem: P, m: int) -> P:
     return replace(
         problem,
         data=jax.tree.map(lambda x: Portion(longer(x), m), problem.data),
-        weight=jnp.asarray(gathered(longer(problem.weight), m)),
-        curvature=jnp.asarray(gathered(problem.curvature, m)),
+        weight=jnp.asarray(gather(longer(problem.weight), m)),
+        curvature=jnp.asarray(gather(problem.curvature, m)),
     )
 
 

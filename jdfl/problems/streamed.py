@@ -86,9 +86,9 @@ class Streamed(Problem):
     def check_data(self) -> None:
         """Refuse data and sizes of pieces that a run could not use: ValueError."""
         super().check_data()
-        checks.whole(1, at_once=self.at_once, test_batch=self.test_batch)
+        checks.integer(1, at_once=self.at_once, test_batch=self.test_batch)
         if self.nodes_at_once is not None:
-            checks.whole(1, remedy="None takes all nodes at once.", nodes_at_once=self.nodes_at_once)
+            checks.integer(1, remedy="None takes all nodes at once.", nodes_at_once=self.nodes_at_once)
 
     def _in_batches(self, function: Callable[[Array], Array]) -> Array:
         """`function(places [B])`, results [B, ...], over all places of the test set, a batch at a time: [N, ...]."""

@@ -22,7 +22,7 @@ from jdfl.problems.containers import column, table
 from jdfl.problems.least_squares import linear_regression
 from jdfl.problems.linear import LinearRegression
 from jdfl.problems.logistic import LogisticRegression, SoftmaxRegression
-from jdfl.problems.partition import client_names, drawn
+from jdfl.problems.partition import client_names, sample
 from jdfl.problems.stack import check_options, floating, floats_fit, joined
 
 Task = Literal["classification", "regression"]
@@ -171,14 +171,14 @@ def taken_in(
     X has to have `rank` axes; None: at least two.
     """
     if nodes is not None:
-        checks.whole(1, None, "Give the number of nodes, for example nodes=20.", nodes=nodes)
+        checks.integer(1, None, "Give the number of nodes, for example nodes=20.", nodes=nodes)
     checks.one_of(get_args(Split), "The partition says how the nodes share the examples.", partition=partition)
     if task is not None:
         checks.one_of(get_args(Task), "None infers the task from y.", task=task)
-    checks.whole(0, None, "The seed decides on the split, for example seed=0.", seed=seed)
+    checks.integer(0, None, "The seed decides on the split, for example seed=0.", seed=seed)
     checks.positive("Small values of alpha, such as 0.1, give unequal nodes; 100 gives similar ones.", alpha=alpha)
     checks.shape((), "It is one number for all classes.", alpha=alpha)
-    checks.whole(1, None, "It is the number of pieces of each node.", shards_per_node=shards_per_node)
+    checks.integer(1, None, "It is the number of pieces of each node.", shards_per_node=shards_per_node)
     check_share(test_fraction=test_fraction)
 
     names: Names | None = None
@@ -218,7 +218,7 @@ def taken_in(
         if nodes not in (None, m):
             raise ValueError(f"Expected nodes = {m}, the number of clients, got nodes = {nodes}. Leave nodes out.")
     how = {"alpha": alpha, "shards_per_node": shards_per_node, "clients": clients, "seed": seed}
-    index = drawn("clients" if partition == "given" else partition, train[1], m, **how)
+    index = sample("clients" if partition == "given" else partition, train[1], m, **how)
     words = {
         "iid": "iid",
         "dirichlet": f"Dirichlet, alpha = {alpha:g}",

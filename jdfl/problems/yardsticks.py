@@ -161,8 +161,8 @@ def sparse_optimum(
     Raises RuntimeError if the support still changes after `steps` moves, ValueError for settings out of range and a
     start of another shape, TypeError for other problems.
     """
-    checks.whole(most=problem.n, s=s)
-    checks.whole(steps=steps)
+    checks.integer(most=problem.n, s=s)
+    checks.integer(steps=steps)
     checks.positive(tolerance=tolerance)
     if start is not None:
         checks.real(start=start)

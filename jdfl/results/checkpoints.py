@@ -151,7 +151,7 @@ class Checkpoints(Callback):
         self.lost = ""
         self._lease: Lease | None = None
 
-    def begin(self, plan: Plan) -> None:
+    def on_start(self, plan: Plan) -> None:
         """Take the folder.
 
         Raises FileNotFoundError where its parent folder is missing, HeldError, which names the other process, where one
@@ -191,7 +191,7 @@ class Checkpoints(Callback):
             self._last = before.rounds
             self._first = rows_of(before.history[-1:]) if before.rounds % plan.every == 0 else None
 
-    def __call__(self, now: Snapshot) -> str | None:
+    def on_chunk(self, now: Snapshot) -> str | None:
         """Append the records of a chunk, and write what was appended; returns `lost`, which ends the run."""
         if self._lease is not None and not self.lost:
             new = [row for row in now.rows if row["round"] > self._last]
@@ -214,7 +214,7 @@ class Checkpoints(Callback):
             self._again()
             self._journal.append(table, rows)
 
-    def between(self, now: Snapshot) -> None:
+    def on_return(self, now: Snapshot) -> None:
         """Write a checkpoint of the run as it is `now`, if one is due.
 
         One is due when the rounds have passed a multiple of `every`, or after the given minutes. One that cannot be
@@ -233,7 +233,7 @@ class Checkpoints(Callback):
         if due:
             self._write(now.result())
 
-    def end(self, result: Result) -> None:
+    def on_end(self, result: Result) -> None:
         """Write a checkpoint of the run as it ended, and the rest of the records.
 
         No checkpoint is written for a run that diverged or violated an invariant, whose last one stays, nor if these

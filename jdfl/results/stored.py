@@ -76,7 +76,7 @@ class _Writer:
             return {"$": "range", "items": [value.start, value.stop]}
         if kind in (list, tuple):
             return {"$": kind.__name__, "items": [self.plain(one) for one in value]}
-        raise TypeError(f"Expected a value that can be stored, got {checks.shown(value)} of {kind.__name__}.")
+        raise TypeError(f"Expected a value that can be stored, got {checks.text(value)} of {kind.__name__}.")
 
     def _parts(self, value: Any) -> dict[str, Any]:
         """The fields of a dataclass or a named tuple."""

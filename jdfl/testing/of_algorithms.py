@@ -19,7 +19,7 @@ from jdfl import network as networks
 from jdfl import problems
 from jdfl.algorithms import Algorithm
 from jdfl.algorithms.program import Program, planned
-from jdfl.algorithms.round import Info, Moment
+from jdfl.algorithms.round import Info, RoundContext
 from jdfl.base import arguments, checks
 from jdfl.engine import stepping
 from jdfl.engine.accountant import paths
@@ -127,9 +127,9 @@ def _played(
 ) -> tuple[Program, Array, Info]:
     prepares, begins, goes_on = jax.random.split(jax.random.key(3), 3)
 
-    def at(k: Array, key: Array) -> Moment:
+    def at(k: Array, key: Array) -> RoundContext:
         key = jax.random.fold_in(key, k)
-        return Moment(k, key, network.at(k, key), node)
+        return RoundContext(k, key, network.at(k, key), node)
 
     program = program.prepare(problem, at(jnp.int32(0), prepares))
     state, total = program.init(problem, at(jnp.int32(0), begins))
@@ -300,7 +300,7 @@ def check_algorithm(algorithm: Algorithm, law: str | None = None, problem: Any =
     arguments.argument("algorithm", algorithm, Algorithm)
     if network is not None and not isinstance(network, networks.Static):
         raise ValueError(
-            f"Expected a fixed network, got network = {checks.shown(network)}. For example jdfl.network.ring(6)."
+            f"Expected a fixed network, got network = {checks.text(network)}. For example jdfl.network.ring(6)."
         )
     case = Case(algorithm, problem or small_problem(), network or small_network())
     check_run(case.algorithm, case.problem, case.network, ROUNDS, 1, None)

@@ -178,7 +178,7 @@ def check_network(network: Network, law: str | None = None, *, connected: bool =
     """
     remedy = "jdfl.network builds one; one of your own has m and at(k, key)."
     checks.able(("m", "at"), "a network", remedy, network=network)
-    checks.whole(1, m=network.m)
+    checks.integer(1, m=network.m)
     leaves = jax.tree.leaves(network)
     if any(leaf is network for leaf in leaves):
         raise ValueError(

@@ -30,7 +30,7 @@ class _ProblemCase:
     @cached_property
     def w(self) -> Array:
         """Parameters [m, n] near those that the nodes begin with, others at every node."""
-        start = self.problem.begin()
+        start = self.problem.initial_params()
         noise = np.random.default_rng(3).standard_normal(start.shape) * 0.1
         return start + jnp.asarray(noise, start.dtype)
 
@@ -44,7 +44,7 @@ def _the_start_fits(case: _ProblemCase) -> None:
     """`n` is a whole number, and the nodes begin with finite parameters [m, n] of the problem's float type."""
     n: Any = case.problem.n
     require(isinstance(n, int) and n >= 1, f"n: expected a Python int from 1, got {n!r} of {type(n).__name__}")
-    start = case.problem.begin()
+    start = case.problem.initial_params()
     same("shape of the start", start.shape, (case.problem.m, n))
     same("type of the start", start.dtype, jnp.dtype(case.problem.dtype))
     require(jnp.isfinite(start).all(), "start: expected finite numbers, got others")

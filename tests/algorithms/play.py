@@ -9,7 +9,7 @@ import numpy as np
 
 import jdfl
 from jdfl.algorithms.program import Program, planned
-from jdfl.algorithms.round import Moment, Prepared
+from jdfl.algorithms.round import Prepared, RoundContext
 from jdfl.base import streams
 from jdfl.engine import loop, stepping
 
@@ -56,7 +56,7 @@ def _course(setting: Any, rounds: int) -> Any:
     setting, carry, _ = loop._start(setting, ())
 
     def one(state: Any, k: Any) -> Any:
-        state, info = stepping.step(setting, state, stepping.drawn(setting, k))
+        state, info = stepping.step(setting, state, stepping.sample_round(setting, k))
         return state, (setting.algorithm.params(state), state, info)
 
     _, (params, states, infos) = jax.lax.scan(one, carry.state, jnp.arange(rounds, dtype=jnp.int32))
@@ -73,13 +73,15 @@ def course(algorithm: Any, problem: Any, net: Any, key: Any = 11, rounds: int = 
     return jax.device_get(_course(stepping.setting(program, problem, net, None, keys), rounds))
 
 
-def round_of(key: Any, k: Any, graph: Any, node: Any) -> Moment:
+def round_of(key: Any, k: Any, graph: Any, node: Any) -> RoundContext:
     """The moment of round k of a `course` with this key, on this graph."""
     now = streams.Keys.of(keyed(key)).at_round(k)
-    return Moment(k, now.run, graph, node, now)
+    return RoundContext(k, now.run, graph, node, now)
 
 
-def direct(moment: Moment, problem: Any, gradients: Any = None, *, wire: Any = None, ready: Any = None) -> jdfl.Round:
-    """A round for calls of gradients, updates, codecs and protocols without an algorithm, with a book of its own."""
+def direct(
+    moment: RoundContext, problem: Any, gradients: Any = None, *, wire: Any = None, ready: Any = None
+) -> jdfl.Round:
+    """A round for calls of gradients, updates, codecs and protocols without an algorithm, with a trace of its own."""
     known = None if gradients is None else gradients.prepare(problem, moment)
     return jdfl.Round(moment=moment, problem=problem, prepared=Prepared(known, wire, ready))

@@ -14,7 +14,7 @@ from jdfl.algorithms import ceps as module
 from jdfl.algorithms import requests
 from jdfl.algorithms.ceps_paper import paper_volume
 from jdfl.algorithms.program import Program
-from jdfl.algorithms.round import Moment
+from jdfl.algorithms.round import RoundContext
 from jdfl.base import streams
 from jdfl.engine import loop, stepping
 from jdfl.engine.start import check_settings
@@ -48,14 +48,14 @@ def course(algorithm, problem, network, key, rounds: int):
         )
 
     def one(state, k):
-        moment = stepping.drawn(setting, k)
+        moment = stepping.sample_round(setting, k)
         round = program.round(problem, moment, {})
         mine, others = requests._drawn(algorithm, algorithm._due(round), round)
         state, info = program.step(state, problem, moment)
         return state, (program.params(state), mine, others, noise(moment), sum(info.sent.values()))
 
     _, drawn = jax.lax.scan(one, carry.state, jnp.arange(rounds, dtype=jnp.int32))
-    return program, drawn, noise(stepping.begun(setting))
+    return program, drawn, noise(stepping.initial_round(setting))
 
 
 def compare(algorithm, send=None, gradient_of=gradient_of):
@@ -171,7 +171,7 @@ def test_one_bit_messages_agree_with_the_paper_loop(codec, fields, send):
 def prepared(**fields):
     """What is computed before the first round."""
     node = jnp.arange(M, dtype=jnp.int32)
-    moment = Moment(jnp.int32(0), jax.random.key(0), network().graph, node)
+    moment = RoundContext(jnp.int32(0), jax.random.key(0), network().graph, node)
     return Program(SMALL.replace(**fields)).prepare(example(np.float32), moment).ready
 
 
@@ -204,7 +204,7 @@ def draws(network, key, rounds: int):
     node, talks = jnp.arange(m, dtype=jnp.int32), jnp.ones(m, jnp.bool_)
 
     def one(k):
-        moment = Moment(k, jax.random.fold_in(key, k), network.graph, node)
+        moment = RoundContext(k, jax.random.fold_in(key, k), network.graph, node)
         for own in ("absent", "sampled", "always"):
             asking = SMALL.replace(own=own, rate=0.5)
             yield requests.sizes(asking, network.graph)[1], *requests._drawn(asking, talks, direct(moment, None))

@@ -14,7 +14,7 @@ from scipy.sparse import random_array
 
 import jdfl
 from jdfl.algorithms import gradients as module
-from jdfl.algorithms.round import Moment, Prepared
+from jdfl.algorithms.round import Prepared, RoundContext
 from tests.algorithms.play import M, N, direct, example, network
 from tests.later import Later, Named
 from tests.refused import refused
@@ -64,7 +64,7 @@ def evaluate(gradients, problem, w, key, prepared=True):
 
 
 def first_moment(key):
-    return Moment(jnp.int32(0), key, network().graph, jnp.arange(M, dtype=jnp.int32))
+    return RoundContext(jnp.int32(0), key, network().graph, jnp.arange(M, dtype=jnp.int32))
 
 
 def point(problem):

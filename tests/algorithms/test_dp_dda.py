@@ -12,7 +12,7 @@ import jdfl
 from jdfl.algorithms import gradients as oracle
 from jdfl.algorithms.choosing import ACTIVE, active
 from jdfl.algorithms.dp_dda import DPDDA
-from jdfl.algorithms.round import Moment
+from jdfl.algorithms.round import RoundContext
 from jdfl.base import streams
 from tests.algorithms.play import ROUNDS, M, N, course, direct, example, gradient_of, matrices, network, round_of
 from tests.reference import dual_averaging as reference
@@ -79,7 +79,7 @@ def test_nodes_are_active_as_often_as_p_says_and_each_on_its_own():
 
     def of(p, node=ids):
         def one(key):
-            return active(p, key, direct(Moment(jnp.int32(0), key, graph, node), None))
+            return active(p, key, direct(RoundContext(jnp.int32(0), key, graph, node), None))
 
         return np.asarray(jax.vmap(one)(keys))
 

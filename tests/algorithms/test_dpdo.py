@@ -13,7 +13,7 @@ from jdfl.algorithms import cpgt, dpdo
 from jdfl.algorithms.cpgt import CPGT, calibrated
 from jdfl.algorithms.dpdo import DPDO, Plan
 from jdfl.algorithms.program import Program, planned
-from jdfl.algorithms.round import Moment
+from jdfl.algorithms.round import RoundContext
 from tests.algorithms.play import ROUNDS, M, N, course, example, gradient_of, matrices, network, round_of
 from tests.algorithms.pushing import KEY, follow
 from tests.algorithms.test_compressed import SPARSE, WIRE, top_in_float32
@@ -97,7 +97,7 @@ def first_steps(problem, radius):
     """Two rounds of everything but noise: what is sent in the second [m, n]."""
     net = network()
     algorithm = DPDO(c=0.4, q=0.5, radius=radius, gradients=CLIPPED)
-    moment = Moment(jnp.int32(0), jax.random.key(0), net.graph, jnp.arange(M, dtype=jnp.int32))
+    moment = RoundContext(jnp.int32(0), jax.random.key(0), net.graph, jnp.arange(M, dtype=jnp.int32))
     program = Program(algorithm, Plan(jnp.asarray([0.4, 0.2]), None)).prepare(problem, moment)
     state, _ = program.init(problem, moment)
     state, _ = program.step(state, problem, moment)

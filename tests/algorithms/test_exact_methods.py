@@ -11,7 +11,7 @@ import pytest
 
 import jdfl
 from jdfl.algorithms import step_sizes
-from jdfl.algorithms.round import Moment
+from jdfl.algorithms.round import RoundContext
 from jdfl.engine.start import check_settings
 from jdfl.network import from_edges, random_links, ring
 from tests.algorithms.play import course, direct, matrices
@@ -117,7 +117,7 @@ def test_the_average_tracker_is_the_average_gradient_in_every_round():
 @pytest.mark.parametrize("format", ["padded", "dense", "buckets"])
 def test_a_pull_is_w_x_minus_x_and_nothing_where_nodes_agree(format):
     net = network(format=format)
-    moment = Moment(jnp.int32(0), jax.random.key(KEY), net.graph, jnp.arange(M, dtype=jnp.int32))
+    moment = RoundContext(jnp.int32(0), jax.random.key(KEY), net.graph, jnp.arange(M, dtype=jnp.int32))
     wire = jdfl.Dense().prepare(moment.key, moment.node, 9, 9, jnp.float32)
     pull = jax.jit(lambda x: direct(moment, None, wire=wire).pull(x))
     x, W = jax.random.normal(moment.key, (M, 9), jnp.float32), weights(net)[0]

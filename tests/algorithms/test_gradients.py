@@ -10,7 +10,7 @@ import pytest
 
 import jdfl
 from jdfl.algorithms.gradients import sample
-from jdfl.algorithms.round import Moment
+from jdfl.algorithms.round import RoundContext
 from tests.algorithms.play import M, N, direct, example, gradient_of, network
 from tests.later import Later
 
@@ -19,9 +19,9 @@ problem = Later(example, np.float32)
 w = np.random.default_rng(0).standard_normal((M, N)).astype(np.float32)
 
 
-def moment(k=0, key=None) -> Moment:
+def moment(k=0, key=None) -> RoundContext:
     key = jax.random.key(0) if key is None else key
-    return Moment(jnp.asarray(k, jnp.int32), key, network().graph, jnp.arange(M, dtype=jnp.int32))
+    return RoundContext(jnp.asarray(k, jnp.int32), key, network().graph, jnp.arange(M, dtype=jnp.int32))
 
 
 @partial(jax.jit, static_argnames="look")
@@ -67,7 +67,7 @@ def test_noise_after_an_exchange_only():
     def releases(k):
         round = direct(moment(k), problem(), noisy).every(1)
         round.repeat(5, lambda here, w: w - noisy(w, here), w)
-        return round.book.releases
+        return round.trace.releases
 
     assert [int(releases(k)) for k in range(2)] == [1, 1]
 

@@ -9,7 +9,7 @@ import pytest
 
 import jdfl
 from jdfl.algorithms.program import planned
-from jdfl.algorithms.round import Moment
+from jdfl.algorithms.round import RoundContext
 from jdfl.engine.start import check_settings
 from tests.algorithms.play import M, N, course, example, gradient_of
 from tests.algorithms.pushing import DECAY, MILESTONES, NETWORKS, falling, follow, protocol, uneven, weights
@@ -32,7 +32,7 @@ def agrees(algorithm, loop_of, problem, net, d=N, **given):
     """Every round of a run agrees with `loop_of(W, told=..., ...)`."""
     program, (params, *_) = follow(algorithm, problem, net)
     expected = loop_of(W=weights(net), protocol=protocol(program, net, d), **given)
-    assert np.abs(expected - np.asarray(problem.begin())).max() > 0.1
+    assert np.abs(expected - np.asarray(problem.initial_params())).max() > 0.1
     np.testing.assert_allclose(np.asarray(params), expected, rtol=1e-9, atol=1e-9)
 
 
@@ -40,7 +40,12 @@ def learning_agrees(algorithm, loop_of, dpps, name, d=N, **rates):
     """Of a method that learns, on the network of that name."""
     with jax.enable_x64(True):
         problem = begun(example()).replace(shared=d if d < N else None)
-        given = {"gradient": gradient_of(problem), "x": np.asarray(problem.begin()), "eta": falling(), "clip": 1.0}
+        given = {
+            "gradient": gradient_of(problem),
+            "x": np.asarray(problem.initial_params()),
+            "eta": falling(),
+            "clip": 1.0,
+        }
         method = algorithm(gradients=CLIPPED, dpps=dpps, **FALLS, **rates)
         agrees(method, loop_of, problem, NETWORKS[name], d, **given, **rates)
 
@@ -120,8 +125,8 @@ def test_with_everything_shared_over_doubly_stochastic_weights_it_is_d_psgd_that
 def test_local_only_may_leave_the_shared_part_as_it_begins():
     problem, net = begun(example(np.float32)).replace(shared=5), uneven()
     params, *_ = course(jdfl.LocalOnly(lr=0.05, train="local"), problem, net)
-    np.testing.assert_array_equal(params[-1][:, :5], problem.begin()[:, :5])
-    g, x = gradient_of(problem), np.asarray(problem.begin()[0], float)
+    np.testing.assert_array_equal(params[-1][:, :5], problem.initial_params()[:, :5])
+    g, x = gradient_of(problem), np.asarray(problem.initial_params()[0], float)
     for k in range(5):
         x[5:] -= 0.05 * g(0, x)[5:]
         np.testing.assert_allclose(params[k, 0], x, rtol=1e-4, atol=1e-5)
@@ -139,7 +144,7 @@ def first_message(problem, per, norm):
     """What every node sends in round 0 without noise [m, d], of a problem that begins anywhere."""
     net = uneven()
     algorithm = jdfl.PartPSP(lr_shared=RATE, gradients=jdfl.Gradients(clip=CLIP, per=per, norm=norm))
-    moment = Moment(jnp.int32(0), jax.random.key(0), net.graph, jnp.arange(M, dtype=jnp.int32))
+    moment = RoundContext(jnp.int32(0), jax.random.key(0), net.graph, jnp.arange(M, dtype=jnp.int32))
     program = planned(algorithm, problem, net, 1).prepare(problem, moment)
     state, _ = program.init(problem, moment)
     alone = moment.replace(graph=jdfl.network.from_edges([], M, connected=False).graph)

@@ -11,7 +11,7 @@ import pytest
 
 import jdfl
 from jdfl.algorithms.algorithm import check_parts
-from jdfl.algorithms.round import Moment
+from jdfl.algorithms.round import RoundContext
 from jdfl.base import struct
 from tests.algorithms.play import M, N, course, direct, example, network
 from tests.later import Later
@@ -30,7 +30,7 @@ METHODS = {
 
 @partial(jax.jit, static_argnames=("count",))
 def noise_of(updates, size: int | None, key, count: int = M):
-    now = Moment(jnp.int32(0), key, network().graph, jnp.arange(count, dtype=jnp.int32))
+    now = RoundContext(jnp.int32(0), key, network().graph, jnp.arange(count, dtype=jnp.int32))
     return updates(jnp.zeros((count, N)), direct(now, PROBLEM()))
 
 

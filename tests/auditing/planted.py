@@ -14,7 +14,7 @@ import numpy as np
 
 import jdfl
 from jdfl.algorithms import gradients as gradients_file
-from jdfl.algorithms.round import Book
+from jdfl.algorithms.round import StepTrace
 from jdfl.privacy import Gaussian
 from jdfl.privacy import exact as exact_file
 from jdfl.privacy.flow import Flow, Label
@@ -66,8 +66,8 @@ def plant(bug, monkeypatch):
 
 
 def _aside(round):
-    """The round with a book of its own: what is done in it is not counted."""
-    return replace(round, book=Book())
+    """The round with a trace of its own: what is done in it is not counted."""
+    return replace(round, trace=StepTrace())
 
 
 def _bare(gradients, w, round, **options):
@@ -146,7 +146,7 @@ def _skip_node(self, problem, w, *given, **known):
 def _uncounted(self, w, round, **options):
     """Releases that nobody counts."""
     g = CALL(self, w, round, **options)
-    round.book._releases = 0
+    round.trace._releases = 0
     return g
 
 

@@ -156,7 +156,9 @@ def by_loop(row: Row, problem: Any, timed: Any) -> np.ndarray:
         return features[i].T @ (features[i] @ w - targets[i]) / len(targets[i])
 
     here = with_times(in_run(timed, keys.network, 0), row.method.title)
-    return row.loop(row.method, loops.Scene(here, keys.network, float(PERIODS), np.array(problem.begin()), gradient))
+    return row.loop(
+        row.method, loops.Scene(here, keys.network, float(PERIODS), np.array(problem.initial_params()), gradient)
+    )
 
 
 def equal(one: Any, other: Any) -> None:

@@ -32,7 +32,7 @@ class Waking(AsyncMethod):
     kinds = (Kind("wake", (Touch("node", "rw"), Touch("kept", "rw", own=True), Touch("node", "rw"))),)
 
     def tables(self, round, sizes):
-        return {"node": jnp.array(round.problem.begin()), "kept": jnp.zeros((round.m, round.problem.n))}
+        return {"node": jnp.array(round.problem.initial_params()), "kept": jnp.zeros((round.m, round.problem.n))}
 
     def events(self, network, key, seconds):
         found, (column, by) = wakes(network, key, seconds), self.shift
@@ -67,7 +67,7 @@ def beside(other):
 
 def cleared(a, r, e):
     first = g(a, r[0], e)
-    e.notes.books.clear()
+    e.notes.traces.clear()
     return first - g(a, r[0] + 1e9, e)
 
 

@@ -154,7 +154,7 @@ def test_the_memory_of_a_run_of_events_is_that_of_its_tables_and_of_a_piece(name
     parts, everything = needed[-1], sum(needed[-1].values())
     at_once = parts["events that are computed together"]
     assert everything - at_once - parts["its constants"] == tables
-    assert at_once >= min(plan.WIDTHS) * memory.size_of(given[1].begin()[0])
+    assert at_once >= min(plan.WIDTHS) * memory.size_of(given[1].initial_params()[0])
     for room[0], named in ((everything - 1, "events that are computed together"), (800, "memory")):
         with refused(named):
             simulated(*given)

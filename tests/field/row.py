@@ -11,7 +11,7 @@ import numpy as np
 
 import jdfl
 from jdfl import testing
-from jdfl.algorithms.round import Moment
+from jdfl.algorithms.round import RoundContext
 from tests.contract.row import ROUNDS, Row, row
 
 Rounds = Iterator[np.ndarray]  # x [m, n] after every round
@@ -69,7 +69,7 @@ class Loop:
     @cached_property
     def start(self) -> np.ndarray:
         """The initial parameters [m, n]."""
-        return np.asarray(self.problem.begin(), np.float64)
+        return np.asarray(self.problem.initial_params(), np.float64)
 
     def examples(self, i: int) -> tuple[np.ndarray, np.ndarray]:
         """The features [q, n] and targets [q] of node i, whose loss is the mean of (a_q x - b_q)^2 / 2."""
@@ -85,10 +85,10 @@ class Loop:
         """Every node's at its own row [m, n]."""
         return np.stack([self.gradient(i, row) for i, row in enumerate(x)])
 
-    def moment(self, k: int, part: int = 2) -> Moment:
+    def moment(self, k: int, part: int = 2) -> RoundContext:
         """Round k as `testing.Case.play` has it, for the keys of what is drawn in it; part 1 is before round 0."""
         key = jax.random.fold_in(jax.random.split(jax.random.key(3), 3)[part], k)
-        return Moment(jnp.int32(k), key, self.on().graph, jnp.arange(M, dtype=jnp.int32))
+        return RoundContext(jnp.int32(k), key, self.on().graph, jnp.arange(M, dtype=jnp.int32))
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ import jdfl
 from jdfl import testing
 from jdfl.algorithms import REGISTRY
 from jdfl.algorithms.program import Program, planned
-from jdfl.algorithms.round import Moment
+from jdfl.algorithms.round import RoundContext
 from jdfl.engine import stepping
 from tests.field import ROWS
 from tests.field.row import M, exactly, network, problem
@@ -38,9 +38,9 @@ def played(algorithm: Any, on: Any = network, shared: int | None = None) -> np.n
 def course(program: Program, problem: Any, net: Any, rounds: int) -> Any:
     """Parameters [rounds, m, n] and the last state."""
 
-    def at(k: jax.Array) -> Moment:
+    def at(k: jax.Array) -> RoundContext:
         key = jax.random.fold_in(jax.random.key(5), k)
-        return Moment(k, key, net.at(k, key), jnp.arange(M, dtype=jnp.int32))
+        return RoundContext(k, key, net.at(k, key), jnp.arange(M, dtype=jnp.int32))
 
     program = program.prepare(problem, at(jnp.int32(0)))
     state, _ = program.init(problem, at(jnp.int32(0)))

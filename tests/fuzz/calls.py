@@ -128,7 +128,7 @@ ELSEWHERE = {  # whose arguments are arrays of a run, made by it alone, or finis
     *("network.sample_neighbours", "privacy.clipped", "privacy.factor", "privacy.exposing", "privacy.report"),
     *("account", "audit", "load", "read_checkpoint", "spent_together", "partition.client_names", "partition.generator"),
     *("robust.check_combines", "audit_bits", "key_file", "audit_one_run", "observe", "observe_pairs"),
-    *("models.from_nnx", "problems.drawn_regression", "problems.read_cifar10", "problems.read_idx"),
+    *("models.from_nnx", "problems.sample_regression", "problems.read_cifar10", "problems.read_idx"),
     *("problems.read_libsvm", "problems.read_mnist", "problems.read_qsar", "problems.data_folder"),
 }
 

@@ -48,7 +48,7 @@ def after_a_round(form, algorithm, problem, network, x, k=2):
     setting = replace(setting, algorithm=program)
 
     def step(state):
-        return stepping.step(setting, state, stepping.drawn(setting, jnp.int32(k)))[0]
+        return stepping.step(setting, state, stepping.sample_round(setting, jnp.int32(k)))[0]
 
     state = jax.tree.map(lambda old: x if old.shape == x.shape else old, carry.state)
     traced = jax.jit(step).trace(state)

@@ -50,7 +50,7 @@ def test_mixing_takes_the_newest_rows():
     problem, net = regression(M, 4), nw.delays(RING(), BOUND, 0.5)
     result = jdfl.run(jdfl.DPSGD(lr=0.05), problem, net, steps=25)
     _, age, come = lateness(in_its_run(net))
-    graph, x = RING().graph, np.asarray(problem.begin(), np.float64)
+    graph, x = RING().graph, np.asarray(problem.initial_params(), np.float64)
     senders, weight, history = np.asarray(graph.senders), np.asarray(graph.weight, np.float64), []
     gradients = jax.jit(problem.gradients)
     for k in range(25):

@@ -103,7 +103,7 @@ def test_nodes_that_are_away_stay_as_they_are_and_count_nothing():
     seen = []
     keep = {"callbacks": [lambda now: seen.append(np.asarray(now.params()))], "options": jdfl.Options(chunk=1)}
     result = jdfl.run(algorithm, problem, network, key=0, steps=8, **keep)
-    start = np.asarray(problem.begin())
+    start = np.asarray(problem.initial_params())
     for k, params in enumerate(seen):  # after round k
         np.testing.assert_array_equal(np.array_equal(params[1], start[1]), k < 4)
         if k >= 2:

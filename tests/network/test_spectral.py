@@ -103,5 +103,5 @@ def test_a_fixed_network_says_its_degrees_and_weights_and_a_traced_one_its_name(
     for part in ("2 to 2, mean 2", "metropolis"):
         assert part in repr(network)
     jax.jit(lambda net: seen.append(repr(net)) or net.graph.weight)(network)
-    assert seen == [repr(network).splitlines()[0]] == [checks.shown(network)]
+    assert seen == [repr(network).splitlines()[0]] == [checks.text(network)]
     assert "ring" in repr(jax.tree.map(lambda _: None, network))

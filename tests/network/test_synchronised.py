@@ -9,7 +9,7 @@ import pytest
 
 import jdfl
 from jdfl import network as nw
-from jdfl.algorithms.round import MODEL, Moment
+from jdfl.algorithms.round import MODEL, RoundContext
 from jdfl.config import NETWORKS
 from tests.algorithms.play import direct
 from tests.later import Later, Named
@@ -75,7 +75,7 @@ def test_a_lossy_message_does_not_touch_the_own_row(codec):
     node = jnp.arange(M, dtype=jnp.int32)
     wire = codec.prepare(KEY, node, n, n, "float32")
     for k in (1, 2):
-        round = direct(Moment(jnp.int32(k), KEY, graph_of_round(net, k), node), None, wire=wire)
+        round = direct(RoundContext(jnp.int32(k), KEY, graph_of_round(net, k), node), None, wire=wire)
         z = np.asarray(round._received(x, jnp.ones(M, jnp.bool_), MODEL, 0), float)
         W = np.asarray(nw.as_dense(round.graph), float)
         expected = W @ z + np.diag(W)[:, None] * (np.asarray(x, float) - z)

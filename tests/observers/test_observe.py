@@ -129,7 +129,7 @@ class Stateful(jdfl.Algorithm):
     updates: jdfl.Updates = CLIENTS.updates
 
     def init(self, round):
-        return round.problem.begin(), round.problem.begin()
+        return round.problem.initial_params(), round.problem.initial_params()
 
     def step(self, state, round):
         x, own = state

@@ -80,7 +80,7 @@ class Step(jdfl.Algorithm):
     """Steps along what `seen` makes of a node's data; some start from what `start` makes of them."""
 
     seen: Any = struct.field(pytree_node=False, default=lambda a, x, round: a.gradients(x, round))
-    start: Any = struct.field(pytree_node=False, default=lambda a, round: round.problem.begin())
+    start: Any = struct.field(pytree_node=False, default=lambda a, round: round.problem.initial_params())
     gradients: jdfl.Gradients = PRIVATE
     codec: Any = jdfl.Dense()
     title: ClassVar[str] = "Step"
@@ -145,7 +145,7 @@ PLANTED = {
     "no clip": (Step(unclipped), *_RAW),
     "a sign by a record": (Step(signed), *_RAW),
     "a start from the data": (Step(start=lambda a, r: jnp.mean(r.problem.data[0], axis=1)), *_RAW),
-    "a start with less noise": (Step(start=lambda a, r: FAINT(r.problem.begin(), r)), "start"),
+    "a start with less noise": (Step(start=lambda a, r: FAINT(r.problem.initial_params(), r)), "start"),
     "two noises": (Step(sending(fainter)), "several streams"),
     "noise as part of nothing": (Step(sending(of_nothing)), "several streams"),
 }
@@ -211,7 +211,7 @@ def test_what_a_round_keeps_is_followed_into_the_next():
         """Keeps a gradient as it is for two rounds."""
 
         def init(self, round: jdfl.Round) -> Any:
-            x = round.problem.begin()
+            x = round.problem.initial_params()
             return x, jnp.zeros_like(x), jnp.zeros_like(x)
 
         def step(self, state: Any, round: jdfl.Round) -> Any:

@@ -93,10 +93,10 @@ class Forgetful(jdfl.Algorithm):
     title = "Forgetful"
 
     def init(self, round):
-        return round.problem.begin()
+        return round.problem.initial_params()
 
     def step(self, state, round):
-        x = round.problem.begin()
+        x = round.problem.initial_params()
         return round.mix(x - self.gradients(self.signs[round.k] * (x + 1), round) - 0 * state)
 
 

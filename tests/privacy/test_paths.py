@@ -27,7 +27,7 @@ class Ahead(jdfl.Algorithm):
     title = "Ahead"
 
     def init(self, round: jdfl.Round) -> Any:
-        x = round.problem.begin()
+        x = round.problem.initial_params()
         return x, x + 0
 
     def step(self, state: Any, round: jdfl.Round) -> Any:

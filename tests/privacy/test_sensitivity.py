@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import jdfl
 from jdfl import network as nw
 from jdfl.algorithms.program import planned
-from jdfl.algorithms.round import Moment
+from jdfl.algorithms.round import RoundContext
 from jdfl.network import matrices
 from jdfl.privacy import NO_NOISE
 from jdfl.privacy import sensitivity as module
@@ -57,7 +57,7 @@ def distances(dpps: jdfl.DPPS, schedule: Any, net: Any, s: Any, eps: Any, key: A
     """
 
     def round_of(k: Any) -> Any:
-        moment = Moment(k, jax.random.fold_in(key, k), net.at(k, key), jnp.arange(net.m, dtype=jnp.int32))
+        moment = RoundContext(k, jax.random.fold_in(key, k), net.at(k, key), jnp.arange(net.m, dtype=jnp.int32))
         return direct(moment, None, ready=schedule)
 
     def one(state: Any, given: Any) -> Any:

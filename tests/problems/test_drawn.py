@@ -8,7 +8,7 @@ import pytest
 
 import jdfl
 from jdfl.devices import memory
-from jdfl.problems import check_problem, drawn_regression, example1, linear_regression, optimum, value_at_truth
+from jdfl.problems import check_problem, example1, linear_regression, optimum, sample_regression, value_at_truth
 from jdfl.problems import least_squares as module
 from jdfl.problems.least_squares import build
 from tests.later import Later
@@ -112,11 +112,11 @@ def test_a_draw_of_ones_own_is_drawn_or_stored():
         features = jax.random.uniform(key, (3,))
         return features, features[0]
 
-    problem = drawn_regression(draw, [2, 1, 4, 4], key=jax.random.key(5))
+    problem = sample_regression(draw, [2, 1, 4, 4], key=jax.random.key(5))
     np.testing.assert_allclose(optimum(problem).w, [1, 0, 0], atol=1e-5)
     key = jax.random.fold_in(jax.random.fold_in(module._EXAMPLES.of(jax.random.key(5)), 2), 3)
     np.testing.assert_array_equal(problem.stored().data[0][2, 3], draw(key)[0])
-    made = drawn_regression(draw, [3, 2], truth=[1.0, 0, 0], key=7)
+    made = sample_regression(draw, [3, 2], truth=[1.0, 0, 0], key=7)
     kept = made.stored()
     assert (made.data.shape, kept.data[0].shape) == ((2,), (2, 3, 3))  # nothing but the nodes' numbers
     chex.assert_trees_all_close(looked_at(made, jnp.ones((2, 3))), looked_at(kept, jnp.ones((2, 3))), rtol=1e-6)
@@ -128,13 +128,13 @@ def test_refusals():
 
     for name, value in {"sizes": [2, 0], "draw": 3, "key": -1, "truth": [1.0], "rows": 1}.items():
         with refused(name):
-            drawn_regression(**{"draw": one, "sizes": [2, 2], name: value})
+            sample_regression(**{"draw": one, "sizes": [2, 2], name: value})
     jdfl.problems.base.check_finite("data", jax.random.split(jax.random.key(0), 2))  # keys, which NumPy cannot read
-    nan = drawn_regression(lambda key: (jnp.full(3, jnp.nan), jnp.float32(0)), [2, 2])
+    nan = sample_regression(lambda key: (jnp.full(3, jnp.nan), jnp.float32(0)), [2, 2])
     noisy = jdfl.DPSGD(gradients=jdfl.Gradients(clip=1.0, mechanism=jdfl.Gaussian(1.0)))
     all_refused(
-        (lambda: drawn_regression(lambda key: jnp.zeros(3), [2, 2]), "draw"),
-        (lambda: drawn_regression(lambda key: (jnp.zeros(3, jnp.float16), jnp.float32(0)), [2, 2]), "float16"),
+        (lambda: sample_regression(lambda key: jnp.zeros(3), [2, 2]), "draw"),
+        (lambda: sample_regression(lambda key: (jnp.zeros(3, jnp.float16), jnp.float32(0)), [2, 2]), "float16"),
         (lambda: check_problem(nan), "finite", "draw"),
         (lambda: jdfl.audit(noisy, drawn(), network(), steps=2, node=0), "dense"),
         (lambda: linear_regression(one, [2, 2]), "features"),

@@ -11,7 +11,7 @@ from scipy.special import logsumexp
 
 import jdfl
 from jdfl import models
-from jdfl.algorithms.round import Moment
+from jdfl.algorithms.round import RoundContext
 from jdfl.engine import metrics
 from jdfl.engine.start import check_settings
 from jdfl.problems import Dataset, check_problem, neural_classification
@@ -56,7 +56,7 @@ def tiny(**options):
 
 def point(problem, scale=0.3):
     noise = np.random.default_rng(0).standard_normal((problem.m, problem.n))
-    return np.asarray(problem.begin()) + (scale * noise).astype(np.float32)
+    return np.asarray(problem.initial_params()) + (scale * noise).astype(np.float32)
 
 
 def padded_with_rubbish(problem):
@@ -163,7 +163,7 @@ def test_augmentation_flips_and_shifts_every_image_on_its_own_and_gradients_of_b
 
     @jax.jit
     def evaluate(problem, key):
-        return few(problem.begin(), direct(Moment(jnp.int32(0), key, graph, node), problem, few))
+        return few(problem.initial_params(), direct(RoundContext(jnp.int32(0), key, graph, node), problem, few))
 
     first, second = (evaluate(problem, jax.random.key(k)) for k in range(2))
     assert not np.allclose(first, evaluate(tiny(), jax.random.key(0)))

@@ -41,7 +41,7 @@ def test_digits_are_eight_by_eight_and_each_is_at_one_node_or_in_the_test():
 
 def test_all_nodes_begin_with_the_models_parameters_share_its_split_and_are_as_unequal_as_is_told():
     one, same, other = (digits(4, init_seed=seed) for seed in (1, 1, 2))
-    np.testing.assert_array_equal(one.begin(), np.broadcast_to(one.model.init(1), (4, one.n)))
+    np.testing.assert_array_equal(one.initial_params(), np.broadcast_to(one.model.init(1), (4, one.n)))
     np.testing.assert_array_equal(one.start, same.start)
     assert not np.allclose(one.start, other.start)
     assert one.shared is None

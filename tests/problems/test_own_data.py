@@ -231,7 +231,7 @@ def test_parameters_are_the_vector_that_jax_makes_of_them_and_come_back():
     found = from_loss(loss, params, np.ones((3, 5), np.float32))
     np.testing.assert_array_equal(found.start, ravel_pytree(params)[0])
     same(found.unflatten(found.start), params)
-    assert found.unflatten(found.begin())["b"][1].shape == (3, 4)
+    assert found.unflatten(found.initial_params())["b"][1].shape == (3, 4)
     split = from_loss(loss, params, np.ones((3, 5), np.float32), shared=("b.*",))
     assert (split.n_shared, split.n) == (5, 11)
     same(split.unflatten(split.start), params)

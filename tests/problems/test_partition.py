@@ -16,7 +16,7 @@ from tests.fuzz.judge import tried, unclean
 from tests.refused import all_refused
 
 WAYS = {
-    "iid": lambda y, m, seed: partition.drawn("iid", y, m, seed=seed),
+    "iid": lambda y, m, seed: partition.sample("iid", y, m, seed=seed),
     "shards": lambda y, m, seed: partition.shards(y, m, shards_per_node=2, seed=seed),
     "dirichlet": lambda y, m, seed: partition.dirichlet(y, m, alpha=0.3, seed=seed),
     "clients": lambda y, m, seed: partition.by_client(y),
@@ -68,9 +68,9 @@ def test_other_seeds_split_otherwise_and_names_take_their_functions_settings():
         "dirichlet": partition.dirichlet(y, 5, alpha=0.1, seed=3),
         "shards": partition.shards(y, 5, shards_per_node=3, seed=3),
     }.items():
-        found = partition.drawn(name, y, 5, alpha=0.1, shards_per_node=3, seed=3)
+        found = partition.sample(name, y, 5, alpha=0.1, shards_per_node=3, seed=3)
         assert all(np.array_equal(one, other) for one, other in zip(found, direct, strict=True))
-    assert len(partition.drawn("clients", y, 5, clients=clients)) == 5
+    assert len(partition.sample("clients", y, 5, clients=clients)) == 5
 
 
 MISSING = {
@@ -124,7 +124,7 @@ def test_clients_are_sorted_as_numbers_are():
 
 def test_one_shard_per_node_is_one_class_per_node():
     labels = np.random.default_rng(0).permutation(np.repeat(np.arange(5), 8))
-    parts = partition.drawn("shards", labels, 10, shards_per_node=1)
+    parts = partition.sample("shards", labels, 10, shards_per_node=1)
     assert all(len(np.unique(labels[part])) == 1 for part in parts)
 
 
@@ -148,8 +148,8 @@ def test_bad_input_is_refused():
         (lambda: partition.dirichlet([0, 1, 1], 1, alpha=0.0), "alpha"),
         (lambda: partition.shards([0, 1, 1], 2), "2 nodes x 2"),
         (lambda: partition.by_size([2, 2], 5), "n_examples = 5"),
-        (lambda: partition.drawn("clients", [0, 1], 2), "none", "'clients'"),
-        (lambda: partition.drawn("iid", [0, 1], 2, clients=[0, 1]), "'iid'"),
-        (lambda: partition.drawn("clients", [0, 1, 1], 2, clients=[0, 1]), "clients", "(3)"),
-        (lambda: partition.drawn("clients", [0, 1, 1], 3, clients=[0, 1, 1]), "m = 3"),
+        (lambda: partition.sample("clients", [0, 1], 2), "none", "'clients'"),
+        (lambda: partition.sample("iid", [0, 1], 2, clients=[0, 1]), "'iid'"),
+        (lambda: partition.sample("clients", [0, 1, 1], 2, clients=[0, 1]), "clients", "(3)"),
+        (lambda: partition.sample("clients", [0, 1, 1], 3, clients=[0, 1, 1]), "m = 3"),
     )
