@@ -94,6 +94,14 @@ def test_a_callback_may_interrupt():
         run(callbacks=[lambda now: 3])
 
 
+@pytest.mark.parametrize("name", ["__call__", "on_chunks", "on_begin"])
+def test_a_callback_with_a_method_that_nothing_calls_is_refused(name):
+    kind = type("Mine", (jdfl.Callback,), {name: lambda self, now: None})
+    with pytest.raises(ValueError) as refused:
+        run(callbacks=[kind()])
+    assert f"Mine.{name}" in str(refused.value)
+
+
 class Noting(jdfl.Callback):
     """Notes when it is told what."""
 
