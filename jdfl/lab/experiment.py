@@ -37,8 +37,8 @@ from jdfl.lab.entries import (
     calibrated,
     check_seeds,
     check_tuning,
-    sample_input,
     plans,
+    sample_input,
 )
 from jdfl.lab.table import better, number
 from jdfl.lab.tuning import Choice, Target, Tuned, tune_all
