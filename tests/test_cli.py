@@ -137,7 +137,7 @@ def test_a_run_that_diverges_is_kept_and_status_3(capsys):
 
 
 def test_an_interrupted_run_is_kept_and_status_130(capsys, monkeypatch):
-    monkeypatch.setattr(Progress, "__call__", interrupt)
+    monkeypatch.setattr(Progress, "on_chunk", interrupt)
     assert main(["run", *TINY, "--chunk", "2", "--repeats", "3", "--stop", "none"]) == 130
     (folder,) = folders()
     assert read_run(folder).summary["rounds"] == 2

@@ -93,14 +93,14 @@ def test_a_run_that_is_cut_off_on_its_way_and_while_its_end_is_written(monkeypat
             raise MemoryError
 
     with monkeypatch.context() as patch:
-        patch.setattr(Progress, "__call__", dies)
+        patch.setattr(Progress, "on_chunk", dies)
         with pytest.raises(MemoryError):
             main([*command, "killed"])
     folder, resume = Path("killed"), ["--quiet", "--checkpoint-every", "3"]
     (folder / ".0123456789ab.partial.params.npz").touch()
     (folder / SNAPSHOTS / ".0123456789ab.partial.9.npz").touch()
     with monkeypatch.context() as patch:
-        patch.setattr(Views, "end", dies)
+        patch.setattr(Views, "on_end", dies)
         with pytest.raises(MemoryError):
             main(["resume", str(folder), *resume])
     assert main(["resume", str(folder), *resume]) == 0
@@ -153,7 +153,7 @@ def test_a_folder_that_is_not_the_runs_any_more_ends_it(monkeypatch, capsys, cha
             left.update(files(folder))
 
     with monkeypatch.context() as patch:
-        patch.setattr(Progress, "__call__", strike)
+        patch.setattr(Progress, "on_chunk", strike)
         assert main([*RUN, "--folder", str(folder)]) == 5
     shown = capsys.readouterr()
     assert "Nothing more is written there" in shown.err

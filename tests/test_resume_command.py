@@ -79,7 +79,7 @@ def ended(command: list[str], at: int, how: Callable[[], Any]) -> int:
             how()
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Progress, "__call__", told)
+        patch.setattr(Progress, "on_chunk", told)
         return main(command)
 
 
@@ -189,7 +189,7 @@ def test_the_same_command_given_again_goes_on_and_then_does_nothing(whole, monke
             raise MemoryError
 
     with monkeypatch.context() as patch:
-        patch.setattr(Views, "__call__" if at else "begin", killed)
+        patch.setattr(Views, "on_chunk" if at else "on_start", killed)
         with pytest.raises(MemoryError):
             main(args)
     assert main(args) == 0

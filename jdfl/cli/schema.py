@@ -234,7 +234,9 @@ def _unknown(name: str, listed: Sequence[Flag], prog: str) -> str:
     more = f" and {len(kinds) - _NAMED} more" if len(kinds) > _NAMED else ""
     owner = f"--{meant.rpartition('.')[0]} {', '.join(kinds[:_NAMED])}{more}"
     if meant == typed:
-        return f"Expected {name} with {owner} only, got it without. See {prog} {name.rpartition('.')[0]} --help."
+        above = typed.rpartition(".")[0]
+        chosen = next(flag.default for flag in listed if flag.name == above)
+        return f"Expected {name} with {owner} only, got --{above} {chosen}. See {prog} --{above} {chosen} --help."
     return f"Unknown flag {name} of {prog}. Did you mean --{meant}, a flag of {owner}?"
 
 

@@ -87,6 +87,7 @@ def test_a_flag_of_another_kind_names_that_kind(capsys):
     assert main(["run", "--network.degree", "3"]) == 2
     err = capsys.readouterr().err
     assert "Expected --network.degree with --network k-regular, k-in, watts-strogatz and" in err
+    assert "got --network erdos-renyi" in err
     assert main(["run", "--algorithm", "ceps", "--algorithm.batch_size", "3"]) == 2
     assert "--algorithm.batch, a flag of --algorithm" in capsys.readouterr().err
 
