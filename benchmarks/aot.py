@@ -197,7 +197,7 @@ def scaled(
         whole = replace(whole, problem=put_in_rows(whole.problem))
         prepared, carry, _ = jax.eval_shape(loop.start, whole, ())
         same = _shapes({}, place)
-        ready, carry = replace(whole, algorithm=same(prepared)), same(carry)
+        ready, carry = replace(whole, program=same(prepared)), same(carry)
         _check_room(target, ready.problem.m, floors.bytes_of((ready, carry)) + floors.bytes_of(carry.state))
         end = jax.ShapeDtypeStruct((), jnp.int32, sharding=place)
         traced = loop.advance.trace(carry, ready, end, rounds, 1, ())

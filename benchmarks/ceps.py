@@ -62,7 +62,7 @@ def whole_run(algorithm: Any, here: Setup, rounds: int, stop: Any = None) -> tup
     """A function that runs only the rounds: matrices are drawn and programs compiled beforehand."""
     setting = stepping.setting(Program(algorithm), here.problem, here.network, stop, jax.random.key(0))
     prepared, carry, _ = loop.start(setting, ())
-    setting = replace(setting, algorithm=prepared)
+    setting = replace(setting, program=prepared)
 
     def work() -> Any:
         fresh = jax.tree.map(jnp.copy, carry)
@@ -83,11 +83,11 @@ class NumpyRun:
         self.neighbours = [
             list(map(int, row[mask])) for row, mask in zip(np.asarray(graph.senders), np.asarray(graph.mask))
         ]
-        stored = setting.algorithm.prepared.wire.drawn
+        stored = setting.program.prepared.wire.drawn
         self.phi = np.ascontiguousarray(np.swapaxes(np.asarray(stored.matrix), 1, 2)).astype(dtype)
-        self.sigma = np.asarray(setting.algorithm.ready.sigma).astype(dtype)
-        self.period = np.asarray(setting.algorithm.ready.period)
-        settings = setting.algorithm.algorithm
+        self.sigma = np.asarray(setting.program.ready.sigma).astype(dtype)
+        self.period = np.asarray(setting.program.ready.period)
+        settings = setting.program.algorithm
         self.scale = float(settings.mechanism.multiplier) * float(settings.sensitivity)
         self.dtype, self.n = dtype, here.problem.n
 
@@ -171,7 +171,7 @@ def against_numpy(m: int, n: int, repeats: int) -> list[Row]:
 
 def _stored(setting: Any) -> int:
     """Bytes of sensing matrices, or of what replaces them."""
-    return sum(leaf.nbytes for leaf in jax.tree.leaves(setting.algorithm.prepared.wire.drawn))
+    return sum(leaf.nbytes for leaf in jax.tree.leaves(setting.program.prepared.wire.drawn))
 
 
 def against_masked(m: int, n: int, repeats: int, rounds: int = 60) -> list[Row]:
@@ -182,7 +182,7 @@ def against_masked(m: int, n: int, repeats: int, rounds: int = 60) -> list[Row]:
     everything, _ = whole_run(masked, here, rounds)
     same = np.allclose(blocks().state.w, everything().state.w, rtol=1e-5, atol=1e-6)
     seconds = interleaved({"blocks": blocks, "masked": everything}, repeats)
-    period = np.asarray(setting.algorithm.ready.period)
+    period = np.asarray(setting.program.ready.period)
     share = np.mean([(k % period == 0).mean() for k in range(1, rounds)])
     case = f"CEPS-Perf m={m} n={n}"
     return [

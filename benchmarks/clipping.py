@@ -35,9 +35,9 @@ BURST = 5  # calls in a row that are timed together: in a run, too, a call finds
 
 
 @jax.jit
-def gradients_of(gradients: jdfl.Gradients, x: Array, problem: Problem, moment: RoundContext, ready: Ready) -> Array:
+def gradients_of(gradients: jdfl.Gradients, x: Array, problem: Problem, context: RoundContext, ready: Ready) -> Array:
     """The gradients [m, n] of one round."""
-    return gradients(x, jdfl.Round(moment=moment, problem=problem, prepared=Prepared(ready)))
+    return gradients(x, jdfl.Round(context=context, problem=problem, prepared=Prepared(ready)))
 
 
 @jax.jit
@@ -91,10 +91,10 @@ def parameters(problem: Problem) -> Array:
 def of_gradients(name: str, problem: Problem, network: Any, repeats: int) -> list[Row]:
     """Clipped against plain, and against one by one, which would leave the caches cold for the others."""
     x = parameters(problem)
-    moment = RoundContext(jnp.int32(0), jax.random.key(0), network.graph, jnp.arange(problem.m, dtype=jnp.int32))
+    context = RoundContext(jnp.int32(0), jax.random.key(0), network.graph, jnp.arange(problem.m, dtype=jnp.int32))
     clip = median_length(x, problem)
     both = jdfl.Gradients(), jdfl.Gradients(clip=clip)
-    plain, private = (partial(gradients_of, one, x, problem, moment, one.prepare(problem, moment)) for one in both)
+    plain, private = (partial(gradients_of, one, x, problem, context, one.prepare(problem, context)) for one in both)
     case = f"{name} m={problem.m} q={problem.weight.shape[1]} n={problem.n}"
     lines = pair(case, {"clipped": private, "plain": plain}, repeats, GOAL if name in ("linear", "logistic") else "")
     if name != "sparse logistic":  # whose gradients, dense, are far larger than the data

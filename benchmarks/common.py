@@ -180,7 +180,7 @@ def rounds_of(
     setting = setting if checked else replace(setting, weights=None)
     setting, layout = (setting, None) if mesh is None else placed(setting, mesh)
     program, carry, _ = loop.start(setting, (), layout)
-    ready, carries = replace(setting, algorithm=program), [carry]
+    ready, carries = replace(setting, program=program), [carry]
     end = np.int32(2**30)
 
     def work() -> Any:

@@ -119,7 +119,7 @@ def measured(method: Method, size: Size) -> None:
     program = planned(method.settings, problem, graph, aot.ROUNDS)
     ready = stepping.setting(program, problem, graph, None, typed_key(0))
     algorithm, carry, _ = loop.start(ready, ())
-    ready, held, done = replace(ready, algorithm=algorithm), [carry], [0]
+    ready, held, done = replace(ready, program=algorithm), [carry], [0]
     turn = loop.rounds_per_turn(carry.state)
     made = loop.advance.lower(carry, ready, jnp.int32(0), aot.ROUNDS, 1, ()).compile()
     given = aot.described(made, carry.state, problem, method.settings, aot.per_node(method.settings, size.q), turn)

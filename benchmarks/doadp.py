@@ -60,7 +60,7 @@ def rounds(algorithm: Any, problem: Any, network: Any, count: int) -> Any:
     """A function that runs `count` rounds and returns the last state."""
     begin = stepping.setting(planned(algorithm, problem, network, count), problem, network, None, typed_key(0))
     prepared, carry, _ = loop.start(begin, ())
-    ready = replace(begin, algorithm=prepared)
+    ready = replace(begin, program=prepared)
     held = [carry]
 
     def work() -> Any:

@@ -110,7 +110,7 @@ def counts(algorithm: Algorithm, problem: Problem, network: Network, rounds: int
 def _counted(setting: stepping.Setting, steps: Any) -> Any:
     """The sums of counts over rounds, and how often every node sent. What they do not depend on is not computed."""
     algorithm, carry, _ = loop.start(setting, ())
-    setting = replace(setting, algorithm=algorithm)
+    setting = replace(setting, program=algorithm)
 
     def one(k: Any, carry: Any) -> Any:
         state, total, used = carry

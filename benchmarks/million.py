@@ -70,7 +70,7 @@ def measured(name: str, m: int) -> dict[str, Any]:
     began = time.perf_counter()
     ready = setting(name, m)
     algorithm, carry, _ = loop.start(ready, ())
-    ready = replace(ready, algorithm=algorithm)
+    ready = replace(ready, program=algorithm)
     rounds = PERIOD * max(1, NODE_ROUNDS // (PERIOD * m))
     every, seconds, set_up = 10**6, [], 0.0
     for part in range(REPEATS + 1):

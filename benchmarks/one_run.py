@@ -21,7 +21,7 @@ import jdfl
 from benchmarks.floors import floor
 from benchmarks.machine import bandwidth
 from jdfl.base import checks
-from jdfl.cli import parsing
+from jdfl.cli import of_function
 from jdfl.config import RunConfig, build, key_of
 from jdfl.engine.compiling import use_cache
 from jdfl.engine.placement import estimate
@@ -79,7 +79,7 @@ def main(args: Sequence[str]) -> int:
     """Measure and print; the exit status."""
     use_cache()
     try:
-        settings = parsing.of_function(measured, "python -m benchmarks.one_run", args)
+        settings = of_function(measured, "python -m benchmarks.one_run", args)
         found = measured(**settings)
     except (ValueError, OSError) as error:
         print(error, file=sys.stderr)

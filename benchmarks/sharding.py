@@ -39,7 +39,7 @@ def compiled(setting: stepping.Setting, mesh: Mesh) -> Any:
     """The compiled program of two rounds without metrics."""
     spread, layout = placed(setting, mesh)
     algorithm, carry, _ = loop.start(spread, (), layout)
-    ready = replace(spread, algorithm=algorithm)
+    ready = replace(spread, program=algorithm)
     return loop.advance.lower(carry, ready, jnp.int32(2), 2, 1, (), layout).compile().as_text()
 
 

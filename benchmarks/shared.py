@@ -136,7 +136,7 @@ def compiled(target: Target, algorithm: jdfl.Algorithm, size: Size, kind: Kind, 
 
         setting = put(layout.begin, setting)
         prepared, carry, _ = jax.eval_shape(loop.start, setting, (), layout)
-        ready, carry = replace(setting, algorithm=put(layout.algorithm, prepared)), put(layout.carry, carry)
+        ready, carry = replace(setting, program=put(layout.program, prepared)), put(layout.carry, carry)
         end = jax.ShapeDtypeStruct((), jnp.int32, sharding=NamedSharding(mesh, PartitionSpec()))
         traced = loop.advance.trace(carry, ready, end, ROUNDS, 1, (), layout)
         turn = loop.rounds_per_turn(carry.state)

@@ -230,7 +230,7 @@ def _before(a: Any, x: Array, r: jdfl.Round) -> Array:
 
 
 def _elsewhere(r: jdfl.Round) -> jdfl.Round:
-    return replace(r, moment=replace(r.moment, roots=None, key=jax.random.key(7)))
+    return replace(r, context=replace(r.context, roots=None, key=jax.random.key(7)))
 
 
 def _with_records(change: Callable[[Any], Any]) -> Seen:
@@ -337,12 +337,12 @@ def _in_round(change: Callable[[jdfl.Round], Any]) -> Seen:
 
 
 def _at(**made: Callable[[Any], Any]) -> Callable[[jdfl.Round], Any]:
-    return lambda r: replace(r, moment=replace(r.moment, **{name: make(r.moment) for name, make in made.items()}))
+    return lambda r: replace(r, context=replace(r.context, **{name: make(r.context) for name, make in made.items()}))
 
 
-def _zeroed(moment: Any) -> Any:
-    known = jax.random.wrap_key_data(0 * jax.random.key_data(moment.roots.private))
-    return replace(moment.roots, private=known)
+def _zeroed(context: Any) -> Any:
+    known = jax.random.wrap_key_data(0 * jax.random.key_data(context.roots.private))
+    return replace(context.roots, private=known)
 
 
 def _one_noise(a: Any, x: Array, r: jdfl.Round) -> Array:
@@ -400,7 +400,7 @@ def _by_hand(number: Callable[[], Any]) -> Seen:
     """Noise is drawn again with a key whose stream has this number."""
 
     def seen(a: Any, x: Array, r: jdfl.Round) -> Array:
-        key = jax.random.fold_in(jax.random.fold_in(r.moment.roots.private, number()), 0)  # pyright: ignore[reportOptionalMemberAccess]
+        key = jax.random.fold_in(jax.random.fold_in(r.context.roots.private, number()), 0)  # pyright: ignore[reportOptionalMemberAccess]
         keys = jax.vmap(jax.random.fold_in, (None, 0))(key, r.node)
         return a.gradients(x, r) - _drawn(a, x, r, keys)
 
@@ -482,11 +482,11 @@ STEPS: dict[str, tuple[Outcome, Any]] = {
     "noise drawn again": ("no claim", lambda a, x, r: a.gradients(x, r) - _drawn(a, x, r, r.keys(NOISE))),
     "noise drawn again from the moment": (
         "no claim",
-        lambda a, x, r: a.gradients(x, r) - _drawn(a, x, r, r.moment.keys(NOISE)),
+        lambda a, x, r: a.gradients(x, r) - _drawn(a, x, r, r.context.keys(NOISE)),
     ),
     "noise drawn again from the root": (
         "no claim",
-        lambda a, x, r: a.gradients(x, r) - _drawn(a, x, r, NOISE.keys(r.moment.roots.private, r.node)),
+        lambda a, x, r: a.gradients(x, r) - _drawn(a, x, r, NOISE.keys(r.context.roots.private, r.node)),
     ),
     "noise drawn again a round later": ("no claim", Kept(_redrawn_later)),
     "noise taken away beforehand": ("no claim", _before),
@@ -547,7 +547,7 @@ STEPS: dict[str, tuple[Outcome, Any]] = {
     "a plan that reads data": ("no claim", Planned(lambda a, x, r: a.gradients(x, r) + r.ready[:, None])),
     "a step size from the curvature": ("no claim", lambda a, x, r: a.gradients(x, r) * r.problem.curvature[:, None]),
     # a round, a trace, a mark or an object that is not what the library made
-    "one node's noise for all": ("no claim", _in_round(_at(node=lambda moment: 0 * moment.node))),
+    "one node's noise for all": ("no claim", _in_round(_at(node=lambda context: 0 * context.node))),
     "a private root of zeros": ("no claim", _in_round(_at(roots=_zeroed))),
     "one noise for all local steps": ("no claim", _one_noise),
     "a release taken off the count": ("no claim", _booked(lambda trace: trace.released(-1))),

@@ -86,7 +86,7 @@ def shown(
         setting = stepping.setting(program, problem, network, None, key, watched=watched)
         start = stepping.initial_round(setting)
         ready = program.prepare(problem, start)
-        setting = replace(setting, algorithm=ready)
+        setting = replace(setting, program=ready)
         state = ready.init(problem, start)[0]
         for k in range(steps):
             state = stepping.step(setting, state, stepping.sample_round(setting, jnp.int32(k)))[0]

@@ -85,11 +85,11 @@ def course(algorithm: Any, problem: Any, network: Any, seed: int) -> Course:
     def run() -> tuple[Any, Any]:
         def step(state: Any, k: Any) -> tuple[Any, Any]:
             new = algorithm.step(
-                state, Round(moment=stepping.sample_round(setting, k), problem=problem, prepared=ready)
+                state, Round(context=stepping.sample_round(setting, k), problem=problem, prepared=ready)
             )
             return new, new
 
-        state = algorithm.init(Round(moment=begun, problem=problem, prepared=ready))
+        state = algorithm.init(Round(context=begun, problem=problem, prepared=ready))
         return state, jax.lax.scan(step, state, jnp.arange(ROUNDS, dtype=jnp.int32))[1]
 
     first, rest = run()

@@ -40,8 +40,8 @@ SEEN, ESTIMATED = (2.0, 4.0, 6.0, 8.0, 10.0), {0: 1.56, 4: 3.29}  # of the study
 
 def _round(network: jdfl.network.Network, t: int, schedule: Schedule, seed: int = 0) -> jdfl.Round:
     k, key = jnp.int32(t), jax.random.fold_in(jax.random.key(seed), t)
-    moment, no_data = RoundContext(k, key, network.at(k, key), jnp.arange(NODES, dtype=jnp.int32)), cast(Any, None)
-    return jdfl.Round(moment=moment, problem=no_data, prepared=Prepared(own=schedule))
+    context, no_data = RoundContext(k, key, network.at(k, key), jnp.arange(NODES, dtype=jnp.int32)), cast(Any, None)
+    return jdfl.Round(context=context, problem=no_data, prepared=Prepared(own=schedule))
 
 
 def distances(rounds: int = ROUNDS) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -60,15 +60,15 @@ def seen(
     def kept(rows: list[Array]) -> Array:
         return jnp.stack(rows) if rows else jnp.zeros((0, problem.m, problem.n), problem.dtype)
 
-    def recorded(moment: Any) -> tuple[Recorded, Log]:
+    def recorded(context: Any) -> tuple[Recorded, Log]:
         log = Log()
-        return kind(moment=moment, problem=problem, prepared=ready, log=log), log
+        return kind(context=context, problem=problem, prepared=ready, log=log), log
 
     def step(state: Any, k: Array) -> tuple[Any, tuple[Array, Array]]:
-        moment = stepping.sample_round(setting, k)
-        round, log = recorded(moment)
+        context = stepping.sample_round(setting, k)
+        round, log = recorded(context)
         new = algorithm.step(state, round)
-        return stepping.kept(state, new, moment), (kept([one.x for one in log.sent]), kept(log.released))
+        return stepping.kept(state, new, context), (kept([one.x for one in log.sent]), kept(log.released))
 
     round, log = recorded(begun)
     state, rest = lax.scan(step, algorithm.init(round), jnp.arange(steps, dtype=jnp.int32))

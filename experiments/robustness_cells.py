@@ -204,9 +204,9 @@ def _cell(rule: str, number: Array, lane: Lane) -> tuple[Array, Array, Array]:
 
     def round_of(k: Array) -> jdfl.Round:
         now = keys.at_round(k)
-        moment = RoundContext(k, now.run, graph, node, now)
-        lied = Chosen(attacks[0], liars, ready, moment.stream(DRAWN), number=number)
-        return jdfl.Round(moment=moment, problem=flipped, prepared=prepared, lies=lied)
+        context = RoundContext(k, now.run, graph, node, now)
+        lied = Chosen(attacks[0], liars, ready, context.stream(DRAWN), number=number)
+        return jdfl.Round(context=context, problem=flipped, prepared=prepared, lies=lied)
 
     state = algorithm.init(round_of(jnp.int32(0)))
     state, _ = lax.scan(lambda state, k: (algorithm.step(state, round_of(k)), None), state, jnp.arange(ROUNDS))

@@ -261,7 +261,7 @@ def _side_by_side(case: Case, problem: Any) -> Played:
             made = replace(problem, data=data)
             setting = stepping.setting(program, made, case.network, None, key)
             ready = program.prepare(made, stepping.initial_round(setting))
-            setting = replace(setting, algorithm=ready)
+            setting = replace(setting, program=ready)
             state, info = ready.init(made, stepping.initial_round(setting))
             seen, releases = [ready.visible(state)], info.releases
             for k in range(case.steps):

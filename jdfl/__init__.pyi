@@ -83,7 +83,7 @@ from .algorithms import (
     ZipDL,
 )
 from .algorithms.around import attacked, combined_by
-from .algorithms.round import Info
+from .algorithms.round import StepCounts
 from .auditing import Audit, BitAudit, OneRun, audit, audit_bits, audit_one_run
 from .base.keys import key_file
 from .base.streams import Stream
@@ -187,7 +187,6 @@ __all__ = [
     "GossipFL",
     "Gradients",
     "Guarantee",
-    "Info",
     "Laplace",
     "LocalOnly",
     "LowRank",
@@ -221,6 +220,7 @@ __all__ = [
     "Snapshot",
     "SoftDSGD",
     "Sparse",
+    "StepCounts",
     "Stream",
     "Totals",
     "Tuning",

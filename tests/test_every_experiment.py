@@ -51,7 +51,7 @@ def packed(algorithm, m: int, rows: np.ndarray) -> int:
 
 def check(setting: stepping.Setting, params: np.ndarray, result: jdfl.Result) -> None:
     """The ledger's bits are those of messages as they are packed, times how many were sent."""
-    totals, algorithm = result.totals, setting.algorithm.algorithm
+    totals, algorithm = result.totals, setting.program.algorithm
     assert set(totals.messages) == set(totals.message_bits)
     assert totals.bytes == sum(totals.messages[one] * bits for one, bits in totals.message_bits.items()) / 8
     if isinstance(getattr(algorithm, "codec", None), ceps_table1._Spy):

@@ -277,8 +277,8 @@ UNIT = jdfl.Gradients(sensitivity=1.0, mechanism=jdfl.Gaussian(1.0))
 
 def begun(gradients: jdfl.Gradients) -> Any:
     """The first round of a method with such gradients."""
-    moment = RoundContext(jnp.int32(0), KEY(), RING().graph, jnp.arange(PROBLEM().m, dtype=jnp.int32))
-    return direct(moment, PROBLEM(), gradients)
+    context = RoundContext(jnp.int32(0), KEY(), RING().graph, jnp.arange(PROBLEM().m, dtype=jnp.int32))
+    return direct(context, PROBLEM(), gradients)
 
 
 def drawn(gradients: jdfl.Gradients) -> np.ndarray:

@@ -127,7 +127,7 @@ def test_state_is_donated_and_data_is_not_copied():
     program, carry, first = loop.start(setting, ())
     data = {leaf.shape for leaf in jax.tree.leaves(problem().data)}
     assert not data & {leaf.shape for leaf in jax.tree.leaves((program, carry, first))}
-    setting = setting.replace(algorithm=program)
+    setting = setting.replace(program=program)
     later, _ = loop.advance(carry, setting, jnp.int32(5), 1, 5, ())
     assert all(leaf.is_deleted() for leaf in jax.tree.leaves((carry.state, carry.communications)))
     assert not any(leaf.is_deleted() for leaf in jax.tree.leaves((later, setting)))

@@ -53,9 +53,9 @@ def test_names_numbers_and_roots_are_declared_once(monkeypatch):
         Stream("updates.noise", "private")
     with refused("root"):
         Stream("test.root", "public")  # pyright: ignore[reportArgumentType]
-    moment = RoundContext(jnp.int32(0), KEY(), NETWORK().graph, NODE)
+    context = RoundContext(jnp.int32(0), KEY(), NETWORK().graph, NODE)
     with refused("network"):  # a network's stream in a round
-        direct(moment, PROBLEM()).keys(Stream.again("test.link", "network"))
+        direct(context, PROBLEM()).keys(Stream.again("test.link", "network"))
     monkeypatch.setattr(streams, "_streams", {})
     monkeypatch.setattr(streams, "_number", lambda name: 33)
     Stream("test.one", "private")
@@ -72,8 +72,8 @@ def test_all_noise_is_private_and_all_that_codecs_share_is_not():
 
 def test_receivers_cannot_recompute_noise():
     """Normal numbers of any stream under the shared root, which they know, do not go together with it."""
-    moment = RoundContext(jnp.int32(3), KEY(), NETWORK().graph, jnp.arange(4, dtype=jnp.int32))
-    round = direct(moment, PROBLEM())
+    context = RoundContext(jnp.int32(3), KEY(), NETWORK().graph, jnp.arange(4, dtype=jnp.int32))
+    round = direct(context, PROBLEM())
     sent = np.asarray(jdfl.Updates(clip=1.0, mechanism=jdfl.Gaussian(1.0))(jnp.zeros((4, 500)), round))
     shared = streams.Keys.of(KEY()).shared
     keys = jnp.concatenate([one.keys(shared, round.node) for one in every_stream()])

@@ -36,7 +36,7 @@ class Gossip(jdfl.Algorithm):
     def check(self, problem: Any, network: Any) -> None:
         checks.positive("Steps go downhill.", rate=self.rate)
 
-    def prepare(self, problem: Any, moment: Any, plan: Any) -> Array:
+    def prepare(self, problem: Any, context: Any, plan: Any) -> Array:
         return jnp.ones((problem.m,), jnp.int32) if self.period is None else self.period
 
     def init(self, round: jdfl.Round) -> Array:

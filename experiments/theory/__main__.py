@@ -7,7 +7,7 @@ from pathlib import Path
 
 import jdfl
 from experiments.theory.statement import Name, theory
-from jdfl.cli import flags, parsing
+from jdfl.cli import flags, of_function
 from jdfl.config import RunConfig, build, key_of
 from jdfl.engine.result import Result
 from jdfl.problems.yardsticks import solvable, solved
@@ -71,7 +71,7 @@ def main(arguments: list[str] | None = None) -> int:
     """The command; returns the exit status."""
     try:
         words = sys.argv[1:] if arguments is None else arguments
-        return state(**parsing.of_function(state, "python -m experiments.theory", words))
+        return state(**of_function(state, "python -m experiments.theory", words))
     except (ValueError, OSError) as error:
         print(f"theory: error: {' '.join(str(error).split())}", file=sys.stderr)
         return 2

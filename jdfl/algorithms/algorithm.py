@@ -203,10 +203,10 @@ class Algorithm:
         """
         return None
 
-    def prepare(self, problem: Problem, moment: RoundContext, plan: Any) -> Any:
+    def prepare(self, problem: Problem, context: RoundContext, plan: Any) -> Any:
         """Return what all rounds need from settings, plan, data and network, as `round.ready` (pure, under jit).
 
-        It is computed once, on the device, at the `moment` before the first round; the default is the `plan`. What
+        It is computed once, on the device, at the `context` before the first round; the default is the `plan`. What
         needs the number of rounds or cannot be traced belongs in `plan`.
         """
         return plan
@@ -265,18 +265,18 @@ class Algorithm:
         """
         return guarantee
 
-    def prepared(self, problem: Problem, moment: RoundContext, plan: Any) -> Prepared:
+    def prepared(self, problem: Problem, context: RoundContext, plan: Any) -> Prepared:
         """Return what rounds need besides settings, data and network: from gradients, codec and `prepare`.
 
-        The runner calls it once, under jit, at the `moment` before the first round, and passes the result to every
+        The runner calls it once, under jit, at the `context` before the first round, and passes the result to every
         `Round` as `prepared`. A method extends `prepare`, not this.
         """
         gradients, codec = getattr(self, "gradients", None), codec_of(self, problem)
         if gradients is not None:
-            gradients = gradients.prepare(problem, moment)
-        ends = moment.stream(_CODEC), moment.node
+            gradients = gradients.prepare(problem, context)
+        ends = context.stream(_CODEC), context.node
         wire = codec.prepare(*ends, problem.n, self.sparsity(problem), problem.dtype)
-        return Prepared(gradients, wire, self.prepare(problem, moment, plan))
+        return Prepared(gradients, wire, self.prepare(problem, context, plan))
 
 
 def _first(state: Any) -> Any:

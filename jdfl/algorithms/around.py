@@ -143,19 +143,19 @@ class Attacked(Around):
         """The nodes that metrics, stop rules and divergence checks leave out."""
         return self.nodes
 
-    def liars(self, moment: RoundContext) -> Array:
+    def liars(self, context: RoundContext) -> Array:
         """The attackers [m] bool of a round."""
-        found = jnp.zeros((moment.m,), jnp.bool_).at[jnp.asarray(self.nodes, jnp.int32)].set(True)
-        return found & (moment.k >= self.start)
+        found = jnp.zeros((context.m,), jnp.bool_).at[jnp.asarray(self.nodes, jnp.int32)].set(True)
+        return found & (context.k >= self.start)
 
     def around(self, round: Round) -> Round:
         """The round with the attackers' data, weights and rows."""
-        liars, attack = self.liars(round.moment), self.attack
+        liars, attack = self.liars(round.context), self.attack
         own, ready = round.prepared.own
-        lies = Lies(attack, liars, ready, round.moment.stream(DRAWN))
-        moment = replace(round.moment, graph=attack.graph(round.graph, liars))
+        lies = Lies(attack, liars, ready, round.context.stream(DRAWN))
+        context = replace(round.context, graph=attack.graph(round.graph, liars))
         problem = attack.problem(round.problem, liars)
-        return replace(round, moment=moment, problem=problem, prepared=replace(round.prepared, own=own), lies=lies)
+        return replace(round, context=context, problem=problem, prepared=replace(round.prepared, own=own), lies=lies)
 
     def _in(self, round: Round, work: Callable[[Round], Any]) -> Any:
         if devices.share() is not None:
@@ -170,14 +170,14 @@ class Attacked(Around):
             )
         return result
 
-    def prepared(self, problem: Problem, moment: RoundContext, plan: Any) -> Prepared:
+    def prepared(self, problem: Problem, context: RoundContext, plan: Any) -> Prepared:
         """What the other method prepares for the attackers' data, and what the attack prepares."""
-        return super().prepared(self.attack.problem(problem, self.liars(moment)), moment, plan)
+        return super().prepared(self.attack.problem(problem, self.liars(context)), context, plan)
 
-    def prepare(self, problem: Problem, moment: RoundContext, plan: Any) -> Any:
+    def prepare(self, problem: Problem, context: RoundContext, plan: Any) -> Any:
         """What the other method prepares, and the attack."""
-        liars = self.liars(replace(moment, k=jnp.int32(self.start)))
-        return super().prepare(problem, moment, plan), self.attack.prepare(moment.graph, liars)
+        liars = self.liars(replace(context, k=jnp.int32(self.start)))
+        return super().prepare(problem, context, plan), self.attack.prepare(context.graph, liars)
 
     def check(self, problem: Problem, network: Network) -> None:
         """Raise ValueError as the other method does, and for attackers that are not nodes or separate honest ones.

@@ -170,13 +170,13 @@ class CEPS(Algorithm):
         """The s nonzeros of w."""
         return self.s
 
-    def prepare(self, problem: Problem, moment: RoundContext, plan: Any) -> Ready:
+    def prepare(self, problem: Problem, context: RoundContext, plan: Any) -> Ready:
         """Draw kappa_i and compute sigma_i (`ceps_paper.constants`)."""
         low, high = self.periods
         period = self.period
         if period is None:
-            period = jax.vmap(lambda key: jax.random.randint(key, (), low, high + 1, jnp.int32))(moment.keys(_PERIOD))
-        return Ready(jnp.asarray(period, jnp.int32), constants(self, problem, moment.graph))
+            period = jax.vmap(lambda key: jax.random.randint(key, (), low, high + 1, jnp.int32))(context.keys(_PERIOD))
+        return Ready(jnp.asarray(period, jnp.int32), constants(self, problem, context.graph))
 
     def init(self, round: Round) -> State:
         """Start from w = 0, or the largest entries of the initial parameters; u = -grad f(w), m_i = |N_i|."""

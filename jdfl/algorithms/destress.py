@@ -88,9 +88,9 @@ class DESTRESS(OfBatches):
         """The second largest modulus l [T] of an eigenvalue of W; 0 gives powers of W."""
         return jnp.full((steps,), 1 - spectral_gap(network) if self.accelerated else 0, problem.dtype)
 
-    def prepare(self, problem: Problem, moment: RoundContext, plan: Any) -> tuple[Array, Array]:
+    def prepare(self, problem: Problem, context: RoundContext, plan: Any) -> tuple[Array, Array]:
         """The key [] from which active nodes are drawn, and the plan [T]."""
-        return moment.stream(ACTIVE), plan
+        return context.stream(ACTIVE), plan
 
     def init(self, round: Round) -> State:
         """Start from the initial parameters x and s = mean g(x), or g(x)."""

@@ -214,9 +214,9 @@ class DOADP(Algorithm):
                 stacklevel=2,
             )
 
-    def prepare(self, problem: Problem, moment: RoundContext, plan: Any) -> Array:
+    def prepare(self, problem: Problem, context: RoundContext, plan: Any) -> Array:
         """The key [] from which active nodes are drawn."""
-        return moment.stream(ACTIVE)
+        return context.stream(ACTIVE)
 
     def init(self, round: Round) -> State:
         """Start from the initial parameters x, and from public copies equal to x or zero."""

@@ -89,9 +89,9 @@ class DPDDA(Algorithm):
         """Whether rounds differ in their amount of computation."""
         return self.block is not None
 
-    def prepare(self, problem: Problem, moment: RoundContext, plan: Any) -> Array:
+    def prepare(self, problem: Problem, context: RoundContext, plan: Any) -> Array:
         """The key [] from which active nodes are drawn."""
-        return moment.stream(ACTIVE)
+        return context.stream(ACTIVE)
 
     def init(self, round: Round) -> State:
         """Start from z = 0, at x_0."""

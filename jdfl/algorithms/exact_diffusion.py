@@ -160,7 +160,7 @@ class ProxSkip(_Correcting):
     def step(self, state: Corrected, round: Round) -> Corrected:
         """One round."""
         x, y = state
-        coin = jax.random.bernoulli(round.moment.stream(COIN), jnp.asarray(self.p, jnp.float32))
+        coin = jax.random.bernoulli(round.context.stream(COIN), jnp.asarray(self.p, jnp.float32))
         round = replace(round, exchanging=coin)
         z = x - self.lr * self.gradients(x, round) - y
         pulled = jnp.where(coin, self.gamma * round.pull(z), 0)  # (Wb - I) z

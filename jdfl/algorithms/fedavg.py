@@ -116,7 +116,7 @@ class FedAvg(Algorithm):
         if size == m:
             return jnp.ones((round.m,), jnp.bool_), size
         everyone = jnp.arange(m, dtype=jnp.int32)
-        keys = each(round.moment.stream(_CHOICE), everyone)
+        keys = each(round.context.stream(_CHOICE), everyone)
         bits = jax.vmap(lambda key: jax.random.bits(key, (), jnp.uint32))(keys)
         chosen = jnp.zeros((m,), jnp.bool_).at[jnp.lexsort((everyone, bits))[:size]].set(True)
         return nodes.own(chosen, round.m), size

@@ -67,6 +67,6 @@ class GossipFL(Algorithm):
     def step(self, x: Array, round: Round) -> Array:
         """One round from x [m, n] to the next."""
         x = round.repeat(self.local_steps, lambda here, x: x - self.lr * self.gradients(x, here), x)
-        drawn = jax.random.permutation(round.moment.stream(_MASK), x.shape[1])
+        drawn = jax.random.permutation(round.context.stream(_MASK), x.shape[1])
         mask = drawn < packing.share_of(x.shape[1], self.share)
         return jnp.where(mask, round.mix(jnp.where(mask, x, 0)), x)

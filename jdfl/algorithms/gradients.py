@@ -101,16 +101,16 @@ class Gradients:
     noisy: Literal["always", "communicating"] = struct.field(pytree_node=False, default="always")
     """Which gradients are noisy: all, or only those that follow an exchange of messages."""
 
-    def prepare(self, problem: Problem, moment: RoundContext) -> Ready:
+    def prepare(self, problem: Problem, context: RoundContext) -> Ready:
         """The norms of the features, where clipping all examples needs them, and the key of "epochs".
 
-        They are computed once, at the `moment` before the first round, because features do not change; rounds read them
-        as `round.prepared.gradients`. Other settings need nothing.
+        They are computed once, before the first round, because features do not change; rounds read them as
+        `round.prepared.gradients`. Other settings need nothing.
         """
         if self.sampling == "epochs":
-            return Ready(order=moment.stream(_ORDER))
+            return Ready(order=context.stream(_ORDER))
         every = self.batch is None or self.sampling == "poisson"
-        if self.clip is None or self.per == "batch" or self.norm == "entries" or not every or not _sloped(problem):
+        if self.clip is None or self.per == "batch" or self.norm == "entries" or not every or not _has_slopes(problem):
             return Ready()
         lengths = problem.each(partial(problem.feature_lengths, norm=self.norm), problem.data)
         return Ready(marking.rows(lengths, jax.tree.leaves(problem.data)[0]))
@@ -120,7 +120,7 @@ class Gradients:
 
         Each `look` (0, 1, ...) of a step uses the same examples, with fresh noise.
         """
-        clipped, rest = self._taken(w, round, part)
+        clipped, rest = self._counted_gradient(w, round, part)
         if self.mechanism is None:
             return clipped + rest
         following = self.noisy == "communicating"
@@ -139,7 +139,7 @@ class Gradients:
             round: The round, which determines the examples together with its local step.
             part: The entries to compute, to which clipping then applies; None: all.
         """
-        clipped, rest = self._taken(w, round, part)
+        clipped, rest = self._counted_gradient(w, round, part)
         return clipped + rest
 
     def descent(self, w: Array, round: Round, stream: Stream, claim: Claim) -> tuple[Array, Array]:
@@ -151,7 +151,7 @@ class Gradients:
             stream: The stream of the noise.
             claim: The guarantee of the noise, as for `Round.release`.
         """
-        clipped, rest = self._taken(w, round, None)
+        clipped, rest = self._counted_gradient(w, round, None)
         if self.mechanism is None:
             return -clipped - rest, -clipped - rest
         noisy = round.noisy(self.mechanism, -clipped, self.sensitivities(round.problem), stream, claim)
@@ -166,12 +166,12 @@ class Gradients:
             row: The row of C row [p], as for `Round.correlated`.
             hidden: The state of the noise, hidden [m, p - 1, n], as for `Round.correlated`.
         """
-        clipped, rest = self._taken(w, round, None)
+        clipped, rest = self._counted_gradient(w, round, None)
         scale: Any = self.sensitivities(round.problem), NOISE, self.guarantee
         noisy, hidden = round.correlated(self.mechanism, clipped, *scale, row, hidden)  # pyright: ignore
         return noisy + rest, hidden
 
-    def _taken(self, w: Array, round: Round, part: slice | None) -> tuple[Array, Array | float]:
+    def _counted_gradient(self, w: Array, round: Round, part: slice | None) -> tuple[Array, Array | float]:
         """Clipped gradients of the current examples, and the gradient of the regulariser, which contains no data."""
         round.trace.grads = round.trace.grads + 1
         lengths = round.prepared.gradients.lengths
@@ -375,7 +375,7 @@ class Gradients:
         """
         unit = float(jnp.finfo(problem.dtype).eps) / 2 * (8 if backend() == "tpu" else 1)
         looked = problem.weight.shape[1] if self.batch is None or self.sampling == "poisson" else self.batch
-        at_once = looked if self.norm != "entries" and _sloped(problem) else _formed(problem.m, problem.n, looked)
+        at_once = looked if self.norm != "entries" and _has_slopes(problem) else _formed(problem.m, problem.n, looked)
         passed = 0 if self.per == "batch" else _additions(looked, at_once)
         # The divisor is the weight of the examples in use, or for these two samplings their expected weight.
         expected = self.batch is not None and self.sampling in ("poisson", "subset")
@@ -523,7 +523,7 @@ def _clipped_sum(
     return _sum(q, _piece(q), scaled, w, lambda here, place: problem.spread(here, problem.take(data, place)))
 
 
-def _sloped(problem: Problem) -> bool:
+def _has_slopes(problem: Problem) -> bool:
     """Whether gradients of examples are clipped without being formed, unless their entries are clipped."""
     w = jax.ShapeDtypeStruct((problem.n,), problem.dtype)
     return jax.eval_shape(lambda w: problem.slopes(w, problem.local(0)[0]), w) is not None

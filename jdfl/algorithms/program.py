@@ -14,7 +14,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from jdfl.algorithms.algorithm import Algorithm, codec_of
-from jdfl.algorithms.round import Info, Round, RoundContext, parts
+from jdfl.algorithms.round import Round, RoundContext, StepCounts, parts
 from jdfl.algorithms.statement import METHODS, built_in, of_jdfl
 from jdfl.base import checks, struct
 from jdfl.network import Network
@@ -57,34 +57,34 @@ class Program:
         ids = jnp.asarray([i for i in range(problem.m) if i not in set(self.algorithm.attackers)], jnp.int32)
         return problem.nodes(ids), *(x[ids] for x in rows)
 
-    def prepare(self, problem: Problem, moment: RoundContext) -> "Program":
+    def prepare(self, problem: Problem, context: RoundContext) -> "Program":
         """The program with what all rounds need (pure, runs once under jit)."""
-        return replace(self, prepared=self.algorithm.prepared(problem, moment, self.plan))
+        return replace(self, prepared=self.algorithm.prepared(problem, context, self.plan))
 
-    def init(self, problem: Problem, moment: RoundContext) -> tuple[Any, Info]:
+    def init(self, problem: Problem, context: RoundContext) -> tuple[Any, StepCounts]:
         """The state before round 0, and its counts."""
-        round = self.round(problem, moment, {})
+        round = self.round(problem, context, {})
         state = self.algorithm.init(round)
-        if moment.graph.late is not None:
-            mail = jax.eval_shape(lambda: self._stepped(state, {}, problem, moment)[0].mail)
+        if context.graph.late is not None:
+            mail = jax.eval_shape(lambda: self._stepped(state, {}, problem, context)[0].mail)
             state = Waiting(state, jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), mail))
         return state, self._info(round)
 
-    def step(self, state: Any, problem: Problem, moment: RoundContext) -> tuple[Any, Info]:
+    def step(self, state: Any, problem: Problem, context: RoundContext) -> tuple[Any, StepCounts]:
         """One round."""
         inner, mail = state if isinstance(state, Waiting) else (state, {})
-        round, new = self._stepped(inner, dict(mail), problem, moment)
+        round, new = self._stepped(inner, dict(mail), problem, context)
         return (Waiting(new, round.mail) if isinstance(state, Waiting) else new), self._info(round)
 
-    def _stepped(self, state: Any, mail: dict[str, Any], problem: Problem, moment: RoundContext) -> tuple[Round, Any]:
-        round = self.round(problem, moment, mail)
+    def _stepped(self, state: Any, mail: dict[str, Any], problem: Problem, context: RoundContext) -> tuple[Round, Any]:
+        round = self.round(problem, context, mail)
         return round, self.algorithm.step(state, round)
 
-    def round(self, problem: Problem, moment: RoundContext, mail: dict[str, Any] | None = None) -> Round:
+    def round(self, problem: Problem, context: RoundContext, mail: dict[str, Any] | None = None) -> Round:
         """The round of a moment; `mail` has the delayed messages by channel, none by default."""
-        return Round(moment=moment, problem=problem, prepared=self.prepared, mail=mail or {})
+        return Round(context=context, problem=problem, prepared=self.prepared, mail=mail or {})
 
-    def _info(self, round: Round) -> Info:
+    def _info(self, round: Round) -> StepCounts:
         groups = round.codec.groups
         group = None if groups is None else jnp.asarray(groups, jnp.int32)[round.node]
         return round.trace.info(round.m, self.algorithm.channels, self._sizes(round.problem), group)
@@ -138,9 +138,9 @@ class Program:
         ]  # see `Round.push`
         return own, sum(late, jnp.zeros_like(own))
 
-    def waits(self, moment: RoundContext, problem: Problem) -> Array:
+    def waits(self, context: RoundContext, problem: Problem) -> Array:
         """The slots [m, d] that nodes wait for."""
-        return self.algorithm.waits(self.round(problem, moment, {}))
+        return self.algorithm.waits(self.round(problem, context, {}))
 
     def published_bytes(self, problem: Problem, rounds: int) -> float | None:
         """The bytes of a number of rounds by a formula of the method's paper; None where there is none."""

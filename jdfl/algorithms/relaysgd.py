@@ -64,9 +64,9 @@ class RelaySGD(Algorithm):
         """Those of n + 1 numbers: a sum of parameters and its count."""
         return {"model": codec.bits(problem.n, problem.n) * (problem.n + 1) // problem.n}
 
-    def prepare(self, problem: Problem, moment: RoundContext, plan: Any) -> Array:
+    def prepare(self, problem: Problem, context: RoundContext, plan: Any) -> Array:
         """The ids [m] of the nodes' parents; -1 for the root, which is node 0."""
-        return parents(moment.graph, moment.node)
+        return parents(context.graph, context.node)
 
     def init(self, round: Round) -> State:
         """Start from the problem's initial parameters, before any message."""

@@ -58,7 +58,7 @@ def _sample(asking: "CEPS", due: Array, round: Round) -> tuple[Array, Array]:
     else:  # a uniform subset holds i with probability size / |N_i|
         draw = jax.vmap(lambda key: jax.random.uniform(key, (), jnp.float32))
         mine = draw(round.keys(_OWN)) < size.astype(jnp.float32) / everyone.astype(jnp.float32)
-    key, others = round.moment.stream(_NEIGHBOURS), size - mine.astype(jnp.int32)
+    key, others = round.context.stream(_NEIGHBOURS), size - mine.astype(jnp.int32)
     return mine & due, sample_neighbours(key, graph, round.node, others, due)
 
 
@@ -168,7 +168,7 @@ def _requested(
     by_receiver = phi == "receiver"
     if not by_receiver:  # what the senders share with all their receivers
         wire = each_row(graph.gathered, wire)
-        keys = replace(round, moment=replace(round.moment, node=graph.gathered(round.node))).shared_keys(MODEL)
+        keys = replace(round, context=replace(round.context, node=graph.gathered(round.node))).shared_keys(MODEL)
     others = receive(wire, keys, w, graph.gathered(w), graph.senders, slots, lanes, by_receiver=by_receiver)
     total = jnp.where(mine[:, None], z_own, 0.0) + others
     return lambda here: here.of(total)

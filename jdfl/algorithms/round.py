@@ -3,7 +3,7 @@
 A step defines what the nodes compute. How that is executed (codecs, delayed messages, blocks of nodes, devices) and
 what it counts (messages, gradients, releases) is determined here. While JAX traces a step, everything that goes through
 its `Round` is recorded in a `StepTrace`, from which counts, ledgers and privacy statements are derived. An algorithm
-counts and claims nothing itself.
+claims nothing itself, and counts in `round.trace` only what it sends or evaluates without calling its round.
 
 Axes: m nodes, of all or of one device, n parameters, b nodes of a block.
 """
@@ -55,11 +55,11 @@ TRACKER = Channel("tracker", Stream("message.tracker", "shared"))
 
 
 @struct.dataclass
-class Info:
+class StepCounts:
     """The counts of one round, per node; the host multiplies them by bits.
 
-    They are derived from what a step does through its `Round`; algorithms count nothing themselves. The runner adds
-    them up between records, and the totals as exact whole numbers on the host.
+    They are derived from what a step does through its `Round`. The runner adds them up between records, and the totals
+    as exact integers on the host.
     """
 
     sent: dict[str, Array]  # int32 [m] messages that the node sent, by channel
@@ -210,7 +210,7 @@ class StepTrace:
 
     def info(
         self, m: int, channels: tuple[Channel, ...], sizes: dict[str, tuple[int, ...]], group: Array | None = None
-    ) -> Info:
+    ) -> StepCounts:
         """The counts; messages of one round on different channels are combined once.
 
         Args:
@@ -243,7 +243,7 @@ class StepTrace:
             for g, part in [(None, name)] if group is None else enumerate(parts(name, sizes[name])):
                 sent[part] = sent.get(part, 0) + (number if g is None else of_group(number, g))
         others = self.grads, self.releases, combined, some
-        return Info({name: per_node(number) for name, number in sent.items()}, *map(per_node, others))
+        return StepCounts({name: per_node(number) for name, number in sent.items()}, *map(per_node, others))
 
 
 def parts(channel: str, sizes: tuple[int, ...]) -> list[str]:
@@ -308,7 +308,7 @@ class Round:
     in `trace`. Inside `repeat` and `each_of` it describes one local step, or a block of nodes.
     """
 
-    moment: RoundContext
+    context: RoundContext
     problem: Problem
     prepared: Prepared
     trace: StepTrace = field(default_factory=StepTrace)
@@ -335,7 +335,7 @@ class Round:
         It is traced by JAX: choose by `jnp.where` or `lax.cond`, never by a Python `if`. Nodes that were offline or
         silent count rounds like all others.
         """
-        return self.moment.k
+        return self.context.k
 
     @property
     def graph(self) -> Graph:
@@ -344,7 +344,7 @@ class Round:
         Read it, for example for degrees [m] or a choice of neighbours, but send through `mix`, `pull`, `publish`,
         `push` or `deliver`, which count messages. Within `each_of` it remains the graph of all nodes.
         """
-        return self.moment.graph
+        return self.context.graph
 
     @property
     def node(self) -> Array:
@@ -353,7 +353,7 @@ class Round:
         Use them rather than array positions to distinguish nodes: on several devices they are the ids of one device's
         nodes, and within `each_of` those of a block [b].
         """
-        return self.moment.node
+        return self.context.node
 
     @property
     def m(self) -> int:
@@ -362,7 +362,7 @@ class Round:
         Arrays of a step have this number of rows. For the size of the whole network use `jdfl.nodes.count(round.m)`,
         and for means over it `jdfl.nodes.mean`.
         """
-        return self.moment.m
+        return self.context.m
 
     @property
     def codec(self) -> Codec:
@@ -388,7 +388,7 @@ class Round:
         Keys follow from the run's key, the round, the stream and the nodes' ids, so they do not depend on the number of
         devices. Within `repeat` pass `local_step` as the index; otherwise all local steps draw the same numbers.
         """
-        return self.moment.keys(stream, index)
+        return self.context.keys(stream, index)
 
     # Messages
 
@@ -551,7 +551,7 @@ class Round:
 
         What is sent through it counts as sent in this round. The links and everything else must stay the same.
         """
-        return replace(self, moment=replace(self.moment, graph=graph))
+        return replace(self, context=replace(self.context, graph=graph))
 
     def by(self, rule: Rule) -> Self:
         """The round whose `mix` and `pull` combine rows by a robust rule instead of W; see `jdfl.robust`."""
@@ -718,7 +718,7 @@ class Round:
             stream: The stream of the noise, with the root "private".
             x: Rows x [m, n] with the shape and type of the noise.
         """
-        graph, key = self.graph, self.moment.stream(stream)
+        graph, key = self.graph, self.context.stream(stream)
         ids = graph.gathered(self.node)
 
         def added(total: Array, slot: tuple[Array, Array]) -> tuple[Array, None]:
@@ -830,14 +830,14 @@ class Round:
             ready = replace(ready, gradients=ready.gradients.rows(rows))
         if ready.wire is not None:
             ready = replace(ready, wire=ready.wire.rows(rows))
-        moment, problem, turns = (
-            replace(self.moment, node=self.node[rows]),
+        context, problem, turns = (
+            replace(self.context, node=self.node[rows]),
             self.problem.nodes(rows),
             (*self.turns, None),
         )
         data, weight = marking.rows((problem.data, problem.weight), (self.problem.data, self.problem.weight))
         problem = replace(problem, data=data, weight=weight)
-        return replace(self, moment=moment, problem=problem, prepared=ready, trace=trace, rows=rows, turns=turns)
+        return replace(self, context=context, problem=problem, prepared=ready, trace=trace, rows=rows, turns=turns)
 
 
 def exact(codec: Codec, x: Array) -> bool:

@@ -254,9 +254,9 @@ def _traced(algorithm: Any, problem: Problem, plan: Any) -> tuple[tuple[StepTrac
     traces, keys = [StepTrace(), StepTrace()], Keys.of(jax.random.key(0))
 
     def round(problem: Problem, keys: Keys, trace: StepTrace) -> Round:
-        moment = some_moment(problem, keys)
-        ready = algorithm.prepared(problem, moment, plan)
-        return Round(moment=moment, problem=problem, prepared=ready, trace=trace)
+        context = some_context(problem, keys)
+        ready = algorithm.prepared(problem, context, plan)
+        return Round(context=context, problem=problem, prepared=ready, trace=trace)
 
     def begin(problem: Problem, keys: Keys) -> Any:
         traces[0] = StepTrace()
@@ -299,7 +299,7 @@ def values(problem: Problem) -> list[Value]:
     return [value(path, leaf) for path, leaf in jax.tree.leaves_with_path(problem)]
 
 
-def some_moment(problem: Problem, keys: Keys | None = None) -> RoundContext:
+def some_context(problem: Problem, keys: Keys | None = None) -> RoundContext:
     """The first moment of a run on a network with one neighbour per node."""
     m = problem.m
     node, one = jnp.arange(m, dtype=jnp.int32), jnp.ones((m,), jnp.float32)

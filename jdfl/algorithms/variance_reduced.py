@@ -200,9 +200,9 @@ class GTSVRG(OfBatches, Reduced):
     title: ClassVar[str] = "GT-SVRG"
     exact: ClassVar[bool] = True
 
-    def prepare(self, problem: Problem, moment: RoundContext, plan: Any) -> Array:
+    def prepare(self, problem: Problem, context: RoundContext, plan: Any) -> Array:
         """The key [] from which it is drawn which nodes compute gradients of all examples."""
-        return moment.stream(ACTIVE)
+        return context.stream(ACTIVE)
 
     def _begin(self, x: Array, round: Round) -> tuple[Array, Any]:
         """The first point is x."""

@@ -66,7 +66,7 @@ class ZipDL(Algorithm):
 
     def _noise(self, y: Array, round: Round) -> tuple[Array, Array]:
         """c_i sum_l W_li z_il, and sum_j W_ij c_j z_ji, both like y [m, n] for symmetric W."""
-        graph, key = round.graph, round.moment.stream(_NOISE)
+        graph, key = round.graph, round.context.stream(_NOISE)
         own = graph.self_weight.astype(y.dtype)
         rest = 1 - own**2 - jnp.sum(jnp.square(graph.weight.astype(y.dtype)), axis=1)
         c = jnp.where(graph.in_degree > 0, self.noise / jnp.sqrt(jnp.where(rest > 0, rest, 1)), 0)

@@ -25,7 +25,7 @@ import numpy as np
 from jax import Array, lax
 
 from jdfl.algorithms.program import Program
-from jdfl.algorithms.round import Info
+from jdfl.algorithms.round import StepCounts
 from jdfl.arrays import ops
 from jdfl.base.streams import Keys
 from jdfl.engine import stepping
@@ -54,12 +54,12 @@ def check_visible(setting: Setting) -> None:
 
     def look(setting: Setting) -> Array:
         begun, state, _ = started(setting, setting.keys)
-        return begun.algorithm.visible(state)
+        return begun.program.visible(state)
 
     shape, (m, n) = jax.eval_shape(look, setting).shape, (setting.problem.m, setting.problem.n)
     if len(shape) != 2 or shape[0] != m or shape[1] % n:
         raise ValueError(
-            f"Expected {type(setting.algorithm.algorithm).__name__}.visible(state) of shape (m, k) with m = {m} and k "
+            f"Expected {type(setting.program.algorithm).__name__}.visible(state) of shape (m, k) with m = {m} and k "
             f"a multiple of n = {n}, got {shape}. Stack what a node shows as blocks of n numbers."
         )
 
@@ -85,7 +85,7 @@ def observe(
         begun, state, info = started(setting, own)
 
         def look(state: Any, graph: Graph) -> Array:
-            return _features_of(begun.algorithm, state, graph=graph, directions=directions, node=node)
+            return _features_of(begun.program, state, graph=graph, directions=directions, node=node)
 
         def step(k: Array, carry: tuple[Any, Array]) -> tuple[Any, Array]:
             state, info = stepping.step(begun, carry[0], stepping.sample_round(begun, k))
@@ -161,7 +161,7 @@ def pilot(setting: Setting, node: Array, keys: Keys, *, steps: int, points: int)
 
     def one(own: Keys) -> tuple[Array, Array]:
         begun, state, _ = started(setting, own)
-        params = begun.algorithm.params
+        params = begun.program.params
 
         def step(carry: tuple[Any, Array, Array], k: Array) -> tuple[tuple[Any, Array, Array], None]:
             state, total, kept = carry
@@ -178,12 +178,12 @@ def pilot(setting: Setting, node: Array, keys: Keys, *, steps: int, points: int)
     return jnp.mean(means, axis=0), kept
 
 
-def started(setting: Setting, own: Keys) -> tuple[Setting, Any, Info]:
+def started(setting: Setting, own: Keys) -> tuple[Setting, Any, StepCounts]:
     """The setting of the run with its `own` keys, the state before round 0, and the cost of initialisation."""
     run = replace(setting, keys=own)
-    prepared = setting.algorithm.prepare(setting.problem, stepping.initial_round(setting))
+    prepared = setting.program.prepare(setting.problem, stepping.initial_round(setting))
     state, info = prepared.init(setting.problem, stepping.initial_round(run))
-    return replace(run, algorithm=prepared), state, info
+    return replace(run, program=prepared), state, info
 
 
 def observe_events(
@@ -219,24 +219,24 @@ def pilot_events(setting: Setting, node: Array, keys: Keys, *, steps: int, point
 
 
 def _times(setting: Setting) -> Any:
-    return with_times(setting.network, setting.algorithm.algorithm.title)
+    return with_times(setting.network, setting.program.algorithm.title)
 
 
 def _played(
     setting: Setting, keys: Keys, node: int, ends: Sequence[int] | np.ndarray, look: Callable[[Setting, Any], Any]
 ) -> tuple[list[Any], np.ndarray]:
     """What is seen of runs [b] after numbers of periods `ends`, from 0, and the releases of a node [b]."""
-    method: Any = setting.algorithm.algorithm
+    method: Any = setting.program.algorithm
     waves, count = Waves(int(ends[-1])), len(keys.run)
     program, _, _ = waves.start(setting, ())  # what happens when, and the sizes of tables
-    setting = replace(setting, algorithm=replace(setting.algorithm, plan=program.plan))
+    setting = replace(setting, program=replace(setting.program, plan=program.plan))
     here, tables, info = _begun(setting, keys)
     tables = {name: table for name, table in tables.items() if name != HAPPENED}
     seen, before = [look(here, tables)], 0
     below: Any = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), tables)
     heights = heights_of(tables, setting.problem.m)
     roots: Any = _at_round(keys)
-    given = Given(here.problem, here.algorithm.prepared, roots, links(_times(setting)).weight)
+    given = Given(here.problem, here.program.prepared, roots, links(_times(setting)).weight)
     for end in ends[1:]:
         after = waves.events.until(float(end) * float(method.period))
         events, lane = merged([waves.events[before:after]] * count, method.kinds, heights)
@@ -252,7 +252,7 @@ def _at_round(keys: Keys) -> Keys:
 
 
 @jax.jit
-def _begun(setting: Setting, keys: Keys) -> tuple[Setting, Any, Info]:
+def _begun(setting: Setting, keys: Keys) -> tuple[Setting, Any, StepCounts]:
     """The prepared setting, and states and counts of runs [b] before their first event."""
     here, _, _ = started(setting, some(keys, 0))
     state, info = jax.vmap(lambda own: started(setting, own)[1:])(keys)
@@ -261,9 +261,9 @@ def _begun(setting: Setting, keys: Keys) -> tuple[Setting, Any, Info]:
 
 @jax.jit
 def _params(here: Setting, tables: Any) -> Array:
-    return jax.vmap(here.algorithm.params)(tables)
+    return jax.vmap(here.program.params)(tables)
 
 
 @jax.jit
 def _features(here: Setting, tables: Any, directions: Array, graph: Any, node: Array) -> Array:
-    return jax.vmap(partial(_features_of, here.algorithm, graph=graph, directions=directions, node=node))(tables)
+    return jax.vmap(partial(_features_of, here.program, graph=graph, directions=directions, node=node))(tables)

@@ -186,7 +186,7 @@ def audit_one_run(
     setting = stepping.setting(check_run(algorithm, world, network, steps, 1, None), world, network, None, seed)
     check_visible(setting)
     at = jnp.asarray(where.node, jnp.int32), jnp.asarray(where.entry, jnp.int32)
-    amount = amount_of(setting.algorithm, problem.n)
+    amount = amount_of(setting.program, problem.n)
     found = _scores(setting, amount, stepping.nameless(absent), *at, steps=int(steps))
     scores, releases = np.asarray(found[0], np.float64), np.asarray(found[1])
     if not np.all(np.isfinite(scores)):
@@ -241,7 +241,7 @@ def _scores(
             return repeated(other, amount, units * level, state, k)
 
         bare, scale = jax.jvp(shown, (jnp.zeros((), absent.dtype),), (jnp.ones((), absent.dtype),))
-        moved, scale = (_at(x, node, entry, absent.n) for x in (begun.algorithm.visible(new) - bare, scale))  # [K, c]
+        moved, scale = (_at(x, node, entry, absent.n) for x in (begun.program.visible(new) - bare, scale))  # [K, c]
         power = jnp.sum(scale * scale, axis=1)
         seen = jnp.sum(moved * scale, axis=1) / jnp.where(power > 0, power, 1.0)
         return new, score + seen, releases + info.releases

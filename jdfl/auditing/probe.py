@@ -158,20 +158,20 @@ def repeated(
 
     Without `units` noise is fresh. `linkless` is a round without links.
     """
-    algorithm, name = begun.algorithm, owner(begun.algorithm.algorithm)
+    algorithm, name = begun.program, owner(begun.program.algorithm)
     mechanism: Any = getattr(algorithm.algorithm, name or "").mechanism
     other: Any = _Fresh(amount, mechanism.norm) if units is None else _Units(amount, units, mechanism.norm)
-    made = replace(begun, algorithm=stepping.with_field(algorithm, f"{name}.mechanism", other))
-    return made.algorithm.visible(_after(made, state, k, linkless))
+    made = replace(begun, program=stepping.with_field(algorithm, f"{name}.mechanism", other))
+    return made.program.visible(_after(made, state, k, linkless))
 
 
 def _after(begun: Setting, state: Any, k: Array, linkless: bool) -> Any:
     """The state after a round."""
-    moment = stepping.sample_round(begun, k)
+    context = stepping.sample_round(begun, k)
     if linkless:
         nobody = jnp.zeros((begun.problem.m,), jnp.bool_)
-        moment = replace(moment, graph=between(moment.graph, nobody))
-    return stepping.step(begun, state, moment)[0]
+        context = replace(context, graph=between(context.graph, nobody))
+    return stepping.step(begun, state, context)[0]
 
 
 @partial(jax.jit, static_argnames=("steps", "linkless"))
@@ -184,7 +184,7 @@ def _residuals(setting: Setting, amount: float, odd: Array, keys: Keys, *, steps
 
         def step(state: Any, k: Array) -> Any:
             new, info = stepping.step(begun, state, stepping.sample_round(begun, k))
-            noisy = begun.algorithm.visible(_after(begun, state, k, linkless) if linkless else new)
+            noisy = begun.program.visible(_after(begun, state, k, linkless) if linkless else new)
             # A map compiles the round once.
             bare, up, moves = jax.lax.map(lambda u: repeated(begun, amount, u, state, k, linkless=linkless), units)
             scale = _scale(bare, up)
@@ -208,7 +208,7 @@ def _against_fresh(setting: Setting, amount: float, keys: Keys, *, steps: int) -
         def step(state: Any, k: Array) -> Any:
             none = jnp.zeros((setting.problem.m, setting.problem.n), setting.problem.dtype)
             bare = repeated(begun, amount, none, state, k, linkless=True)
-            noisy = begun.algorithm.visible(_after(begun, state, k, True))
+            noisy = begun.program.visible(_after(begun, state, k, True))
             fresh = repeated(begun, amount, None, state, k, linkless=True)
             return _after(begun, state, k, False), (noisy - bare, fresh - bare)
 
@@ -257,14 +257,14 @@ def probe(
 ) -> Probe:
     """All tests of repeated rounds, as `jdfl.audit` reports them."""
     problem, event, runs = setting.problem, guarantee.event, len(keys.run)
-    reason = refusal(setting.algorithm)
+    reason = refusal(setting.program)
     if not reason and scheduled(event) is not None:
         reason = "a record's effect in a round involves more than that round's noise, which follows a schedule"
     if not reason and not runs:
         reason = f"{problem.m} nodes, {problem.n} parameters and {steps} rounds are too many to store"
     if reason or event is None:
         return Probe(not_probed=reason)
-    amount = amount_of(setting.algorithm, problem.n)
+    amount = amount_of(setting.program, problem.n)
     odd = jnp.asarray(np.random.default_rng(0).normal(size=(problem.m, problem.n)), problem.dtype)
     found, states = _residuals(setting, amount, odd, keys, steps=steps, linkless=linkless)
     z, scale, error, top, releases = (np.asarray(x, np.float64) for x in found)

@@ -303,8 +303,8 @@ def audit(
 
 def _name(setting: Setting, world: Problem, network: Network, *others: Any) -> str:
     """What identifies the runs of a world that are kept: settings, data, what is computed, and other plain data."""
-    built: dict[str, Any] = {"algorithm": setting.algorithm.algorithm, "problem": world, "network": network}
-    made_of = settings_of(**built) | checksums(**built) | {COMPUTED: computed(setting.algorithm, world, network)}
+    built: dict[str, Any] = {"algorithm": setting.program.algorithm, "problem": world, "network": network}
+    made_of = settings_of(**built) | checksums(**built) | {COMPUTED: computed(setting.program, world, network)}
     return name_of(made_of, *others)
 
 
@@ -322,7 +322,7 @@ def _canary(
     setting: Setting, steps: int, node: int, canary: Any, guarantee: Guarantee, keys: Keys, direction: Array
 ) -> tuple[Canary, list[Any]]:
     """The two worlds, from a few runs without a canary, and pairs of examples for repeated rounds."""
-    problem, algorithm = setting.problem, setting.algorithm.algorithm
+    problem, algorithm = setting.problem, setting.program.algorithm
     first = pilot_events if isinstance(algorithm, AsyncMethod) else pilot
     mean, paths = first(setting, jnp.int32(node), keys, steps=steps, points=_POINTS)
     points, limit = paths.reshape(-1, problem.n), Limit.of(algorithm)

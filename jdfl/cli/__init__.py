@@ -28,18 +28,21 @@ environment:
   JDFL_TRACEBACK  1 shows where an error comes from
 """  # noqa: D400, D415 (it is the help)
 
+import json
 import os
 import sys
 import warnings
 from collections.abc import Callable, Sequence
+from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
 import jdfl
 from jdfl.base import suggest
-from jdfl.cli import parsing, schema
-from jdfl.cli.schema import NAMES, Flag, find
+from jdfl.cli import schema
+from jdfl.cli.schema import FILE, NAMES, Flag, Node, find, prog_of
 
+_ASKS = ("-h", "--help")
 _ALL = (*NAMES, "list", "completion", "--version", "--help")
 _HELP = {
     "list": "usage: jdfl list\n\nList all that a flag can choose from, with one line each.",
@@ -68,9 +71,82 @@ def parse(name: str, args: Sequence[str]) -> tuple[Callable[..., int], dict[str,
     """
     work = _work(Path(args[0])) if name in ("resume", "verify") and args else ""
     command = name if not work else f"resume {work}" if name == "resume" else "verify jobs"
-    known = parsing.load()
-    values = parsing.parsed(known["commands"][command], known["families"], lambda: find(command), args)
+    known = load()
+    values = _arguments(known["commands"][command], known["families"], lambda: find(command), args)
     return find(command), values
+
+
+def load() -> Node:
+    """The data, with the kinds that other installed packages add."""
+    found = json.loads(FILE.read_text(encoding="utf-8"))
+    if any(group.startswith("jdfl.") for group in entry_points().groups):
+        from jdfl.cli import describing  # which imports JAX
+
+        describing.add_kinds(found["families"])
+    return found
+
+
+def _arguments(command: Node, families: Node, find: Callable[[], Callable[..., int]], args: Sequence[str]) -> Node:
+    """The arguments of a command's function, by name, as the words set them.
+
+    Settings start from the file at --config, or from config.yaml in the folder that is the first word, or in that at
+    --run. Where help is asked for, it is printed, and SystemExit is raised.
+
+    Args:
+        command: The command.
+        families: All kinds, by their families.
+        find: Imports the command's function. It is not called for help, and for mistyped words only where a file is
+            named to start from.
+        args: What was typed after the command.
+
+    Raises ValueError and FileNotFoundError for mistakes in the words, and for a bad or missing file or folder.
+    """
+    words = [_with_dashes(word) for word in args if word not in _ASKS]
+    asked, folder = len(words) < len(args), None
+    if "folder" in command:
+        if words and not words[0].startswith("-"):
+            folder, words = Path(words[0]), words[1:]
+        elif not asked and not command["folder_optional"]:
+            got = words[0] if words else "nothing"
+            raise ValueError(f"Expected the folder of a run after `{command['prog']}`, got {got!r}.")
+    known = {node["name"] for part in command["nodes"] for node in part["nodes"]}
+    file, run = (schema.given(words, name) if name in known else None for name in ("config", "run"))
+    place = folder if run is None else Path(run)
+    initial: Node | None = None
+    start: Node = {}
+    if "config" in {part["name"] for part in command["nodes"]} and (file is not None or place is not None):
+        from jdfl.cli import flags  # which imports JAX
+
+        initial = flags.initial(find(), file, place)
+        start = flags.plain(initial)
+    listed = schema.flags_of(command, families, words, start)
+    if asked:
+        from jdfl.cli.helping import help_text
+
+        print(help_text(command, listed, words), end="")
+        raise SystemExit(0)
+    typed = schema.read(words, listed, prog_of(command))
+    from jdfl.cli import flags
+
+    function = find()
+    values = flags.values(function, typed, initial or flags.initial(function))
+    return values if "folder" not in command else {"folder": folder, **values}
+
+
+def of_function(function: Callable[..., Any], prog: str, args: Sequence[str]) -> Node:
+    """The arguments of a function, by name, as the words set them that are typed after `prog`.
+
+    Its arguments are those of a command: `options`, and perhaps `config` and `folder`. Raises as `parse` does.
+    """
+    from jdfl.cli import describing  # which takes long, and is needed for programs that are no commands of jdfl
+
+    return _arguments(describing.command(function, prog), load()["families"], lambda: function, args)
+
+
+def _with_dashes(word: str) -> str:
+    """A word whose name is written with dashes, if it is a flag."""
+    name, equals, value = word.partition("=")
+    return f"{name.replace('_', '-')}{equals}{value}" if word.startswith("--") else word
 
 
 def _work(folder: Path) -> str:
@@ -133,14 +209,14 @@ def _do(name: str, args: list[str]) -> int:
     elif name in NAMES:
         do, values = parse(name, args)
         return do(**values)
-    elif name in _HELP and args in (["--help"], ["-h"]):
+    elif name in _HELP and args in [[one] for one in _ASKS]:
         print(_HELP[name])
     elif name == "list":
         if args:
             raise ValueError(f"Expected nothing but --help after `jdfl list`, got {args[0]!r}.")
         from jdfl.cli import helping
 
-        print(helping.catalogue(parsing.load()), end="")
+        print(helping.catalogue(load()), end="")
     elif name == "completion":
         if len(args) != 1 or args[0] not in ("bash", "zsh"):
             hint = suggest.hint(args[0], ["bash", "zsh"]) if args else ""
@@ -148,7 +224,7 @@ def _do(name: str, args: list[str]) -> int:
             raise ValueError(f"Expected `jdfl completion bash` or zsh, got {given!r}. {hint}".strip())
         from jdfl.cli import completion
 
-        print(completion.script(args[0], _ALL, parsing.load(), NAMES), end="")
+        print(completion.script(args[0], _ALL, load(), NAMES), end="")
     else:
         names = [one for one in _ALL if one.startswith("--") == name.startswith("--")]
         rest = suggest.hint(name, names) or f"The commands are {', '.join(_ALL)}."
@@ -158,5 +234,5 @@ def _do(name: str, args: list[str]) -> int:
 
 def flags_of(name: str, *words: str) -> list[Flag]:
     """The flags of a command with the kinds that the words choose."""
-    known = parsing.load()
+    known = load()
     return schema.flags_of(known["commands"][name], known["families"], words)

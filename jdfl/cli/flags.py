@@ -20,7 +20,7 @@ _LONGEST = 2**20  # characters of a configuration that are read; the limit for o
 _DAMAGED = "It is damaged; the run can be made again from its config.yaml."
 
 
-def started(function: Callable[..., Any], file: str | None = None, folder: Path | None = None) -> dict[str, Any]:
+def initial(function: Callable[..., Any], file: str | None = None, folder: Path | None = None) -> dict[str, Any]:
     """The settings that flags start from, by the argument of a command's function.
 
     `config` is read from a file, or is that of the run in a folder. ValueError and FileNotFoundError for bad ones.
@@ -34,21 +34,21 @@ def started(function: Callable[..., Any], file: str | None = None, folder: Path 
     return values
 
 
-def plain(started: dict[str, Any]) -> Node:
+def plain(initial: dict[str, Any]) -> Node:
     """Settings as plain data."""
-    return {name: yaml_text.plain(one) for name, one in started.items()}
+    return {name: yaml_text.plain(one) for name, one in initial.items()}
 
 
-def values(function: Callable[..., Any], typed: Given, started: dict[str, Any]) -> dict[str, Any]:
+def values(function: Callable[..., Any], typed: Given, initial: dict[str, Any]) -> dict[str, Any]:
     """The settings with what is typed, and the names of the flags if the function takes them as `given`."""
-    changes: dict[str, Any] = {name: {} for name in started}
+    changes: dict[str, Any] = {name: {} for name in initial}
     for flag, words in typed:
         *above, last = flag.path.split(".")
         place = changes
         for one in above:
             place = place.setdefault(one, {})
         place[last] = _value(flag, words)
-    found = {name: _changed(one, changes[name]) for name, one in started.items()}
+    found = {name: _changed(one, changes[name]) for name, one in initial.items()}
     return found | ({"given": [flag.name for flag, _ in typed]} if "given" in get_type_hints(function) else {})
 
 

@@ -46,7 +46,7 @@ class Layout:
     count: int  # M
     begin: Rows  # of the arguments of `loop.start`
     ready: Rows  # of the arguments of `loop.advance`
-    algorithm: Rows  # of the prepared algorithm
+    program: Rows  # of the prepared program
     carry: Rows
 
     def spread(self, rows: Rows, tree: Any) -> Any:

@@ -200,7 +200,7 @@ def across(
     settings = [replace(one, planned=most) for one in settings]
     hold = None if ledger is None else ledger.reserve(runs)
     named: list[dict[str, Any]] = [
-        {"algorithm": one.algorithm.algorithm, "problem": trial.problem, "network": trial.network}
+        {"algorithm": one.program.algorithm, "problem": trial.problem, "network": trial.network}
         for one, (_, trial) in zip(settings, product(points, trials))
     ]
     origins = [provenance(root, **given) for root, given in zip(roots, named)]
@@ -223,7 +223,7 @@ def across(
     for place, (setting, label, root, outcome) in enumerate(zip(settings, labels, roots, outcomes)):
         params, carry, first_record, later = outcome
         trial = trials[place % len(trials)]
-        tally = Tally(setting.algorithm.message_bits(trial.problem), every)
+        tally = Tally(setting.program.message_bits(trial.problem), every)
         tally.add(*as_chunk(first_record))
         tally.base = {}  # a lane's counters run on from the start
         tally.add(later.rounds, later.metrics, later.counts)

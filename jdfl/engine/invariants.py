@@ -30,7 +30,7 @@ from jax import Array
 
 from jdfl.algorithms.algorithm import Algorithm
 from jdfl.algorithms.program import Program
-from jdfl.algorithms.round import Info
+from jdfl.algorithms.round import StepCounts
 from jdfl.devices import nodes
 from jdfl.network.graph import Graph, Network, Static
 from jdfl.network.properties import nonnegative
@@ -171,7 +171,7 @@ def shared_by(networks: Sequence[Network], algorithm: Algorithm) -> list[Weights
 def broken(
     weights: Weights,
     graph: Graph | None,
-    info: Info,
+    info: StepCounts,
     releases: Array,
     before: Known,
     after: Known,

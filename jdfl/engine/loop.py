@@ -17,7 +17,7 @@ from jax import Array, lax
 from jax.experimental import layout as layouts
 
 from jdfl.algorithms.program import Program
-from jdfl.algorithms.round import Info
+from jdfl.algorithms.round import StepCounts
 from jdfl.arrays import ops
 from jdfl.base import struct
 from jdfl.base.backend import backend
@@ -44,7 +44,7 @@ class RunState:
     bad: Array  # int32 [] what diverged or violated an invariant, as `invariants.found` reads it, or NOTHING
     measured: Array  # [m] float32 what was measured there
     spent: Array  # bool [] the next round would release more than is allowed
-    counts: Info  # sums since the start, or since this chunk began
+    counts: StepCounts  # sums over the rounds of this chunk; before the first chunk, those of the start
     communications: Array  # [m] int32 how often nodes have `combined` rows since the start
     releases: Array  # [m] int32 since the start
     clock: Seconds | None  # [m] simulated seconds after which every node was done; None: the network has no times
@@ -61,7 +61,7 @@ class Record:
 
 def evaluate(carry: RunState, setting: Setting, metrics: tuple[metrics_module.Metric, ...]) -> dict[str, Array]:
     """The metrics [] of a record by their names, and the simulated seconds."""
-    problem, w = setting.algorithm.judged(setting.problem, setting.algorithm.params(carry.state))
+    problem, w = setting.program.judged(setting.problem, setting.program.params(carry.state))
     values: dict[str, Array] = {}
     for metric in metrics:
         known = (w, problem) if _enough(metric) else (nodes.gather(w), _gathered(problem))
@@ -93,7 +93,7 @@ def concluded(
 
 def _record(carry: RunState, setting: Setting, values: dict[str, Array]) -> Record:
     # What is known to be the same for all nodes is not for XLA to add up at compile time, which takes it minutes.
-    info, examples = lax.optimization_barrier((carry.counts, setting.algorithm.examples(setting.problem)))
+    info, examples = lax.optimization_barrier((carry.counts, setting.program.examples(setting.problem)))
     named = {f"sent_{channel}": count for channel, count in info.sent.items()}
     named |= {name: getattr(info, name) for name in ("grads", "releases", "communications")}
     counts = dict(zip(named, ops.limbs(jnp.stack(list(named.values()))).T))
@@ -124,11 +124,11 @@ def stops(stop: StopRule | None, view: View) -> Array:
 def _start(setting: Setting, metrics: tuple[metrics_module.Metric, ...]) -> tuple[Setting, RunState, Record]:
     k = jnp.int32(0)
     begin = initial_round(setting)
-    algorithm = setting.algorithm.prepare(setting.problem, begin)
+    algorithm = setting.program.prepare(setting.problem, begin)
     state, info = algorithm.init(setting.problem, begin)
     info = nodes.counted(info)
     state = lax.optimization_barrier(state)  # or XLA computes with its constant zeros at compile time
-    setting = replace(setting, algorithm=algorithm)
+    setting = replace(setting, program=algorithm)
     no, timing = jnp.bool_(False), begin.graph.timing
     dtype = setting.problem.dtype
     computed = None if timing is None else timing.compute.astype(dtype) * info.grads.astype(dtype)
@@ -145,7 +145,7 @@ def _advance(
     carry: RunState, setting: Setting, end: Array, every: int, records: int, metrics: tuple[metrics_module.Metric, ...]
 ) -> tuple[RunState, Record]:
     """Up to `records` times `every` rounds, to round `end` at most; a record after each stretch."""
-    algorithm, problem, stop = setting.algorithm, setting.problem, setting.stop
+    algorithm, problem, stop = setting.program, setting.problem, setting.stop
 
     def goes_on(carry: RunState, until: Array) -> Array:
         return (carry.rounds < until) & ~carry.stopped & ~carry.spent & (carry.bad == invariants.NOTHING)
@@ -201,7 +201,7 @@ def _advance(
     return lax.scan(stretch, carry, length=records)
 
 
-def standing(carry: RunState) -> tuple[int, bool, bool]:
+def progress(carry: RunState) -> tuple[int, bool, bool]:
     """The rounds that are done, whether the run is over, and whether it diverged or violated an invariant."""
     rounds, stopped, spent, first = jax.device_get((carry.rounds, carry.stopped, carry.spent, carry.bad))
     bad = int(first) != invariants.NOTHING
@@ -219,11 +219,11 @@ def start(
 
     def begin(setting: Setting) -> tuple[Program, RunState, Record]:
         setting, carry, record = _start(setting, metrics)
-        return setting.algorithm, carry, record
+        return setting.program, carry, record
 
     if layout is None:
         return begin(setting)
-    return layout.each_device(begin, (layout.begin,), (layout.algorithm, layout.carry, None))(setting)
+    return layout.each_device(begin, (layout.begin,), (layout.program, layout.carry, None))(setting)
 
 
 @partial(jax.jit, static_argnames=("every", "records", "metrics", "layout"), donate_argnames=("carry",))
@@ -265,12 +265,12 @@ def lanes(
 
     def one(setting: Setting, lane: tuple[Keys, dict[str, Array], Array]) -> tuple[Array, RunState, Record, Record]:
         keys, fields, last = lane
-        algorithm = setting.algorithm
+        algorithm = setting.program
         for path, value in fields.items():
             algorithm = with_field(algorithm, path, value)
-        here, carry, first = _start(replace(setting, algorithm=algorithm, keys=keys), metrics)
+        here, carry, first = _start(replace(setting, program=algorithm, keys=keys), metrics)
         carry, rest = _advance(carry, here, last, every, records, metrics)
-        return here.algorithm.params(carry.state), replace(carry, state=None), first, rest
+        return here.program.params(carry.state), replace(carry, state=None), first, rest
 
     def trial(given: tuple[dict[str, Any], Any]) -> Any:
         drawn, lanes = given

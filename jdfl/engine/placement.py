@@ -73,7 +73,7 @@ def laid_out(setting: stepping.Setting, mesh: Mesh) -> Layout:
     network = setting.network
     flags: Any = replace(
         jax.tree.map(lambda _: False, setting),
-        algorithm=struct.per_node(setting.algorithm),
+        program=struct.per_node(setting.program),
         problem=nodes.with_rows(type(setting.problem).nodes, setting.problem),
         network=jax.tree.map(lambda x: isinstance(network, Static) and np.ndim(x) > 0, network),
         node=True,
@@ -82,9 +82,9 @@ def laid_out(setting: stepping.Setting, mesh: Mesh) -> Layout:
     )
     count, begin = setting.problem.m, Rows.of(flags)
     some, more = (_started(setting, begin, size) for size in (count, count + 1))
-    algorithm, carry = nodes.rows_in(some, more)
-    ready = Rows.of(replace(flags, algorithm=algorithm))
-    return Layout(mesh, count, begin, ready, Rows.of(algorithm), Rows.of(carry))
+    program, carry = nodes.rows_in(some, more)
+    ready = Rows.of(replace(flags, program=program))
+    return Layout(mesh, count, begin, ready, Rows.of(program), Rows.of(carry))
 
 
 def _started(setting: stepping.Setting, rows: Rows, size: int) -> tuple[Any, Any]:

@@ -26,7 +26,7 @@ from jax.extend.core import ClosedJaxpr, Jaxpr, Literal, Var
 
 from jdfl.algorithms.program import Program, planned
 from jdfl.algorithms.round import Round
-from jdfl.algorithms.statement import some_moment
+from jdfl.algorithms.statement import some_context
 from jdfl.base import checks, marking
 from jdfl.base.keys import key_data, key_digest
 from jdfl.base.names import Alike
@@ -269,8 +269,8 @@ def computed(program: Program, problem: Problem, network: Network, others: Seque
     method, plan, data, links = jax.tree.map(_shape, (program.algorithm, program.plan, problem, network))
 
     def round(algorithm: Any, plan: Any, problem: Problem) -> Round:
-        moment = some_moment(problem)
-        return Round(moment=moment, problem=problem, prepared=algorithm.prepared(problem, moment, plan))
+        context = some_context(problem)
+        return Round(context=context, problem=problem, prepared=algorithm.prepared(problem, context, plan))
 
     def begin(algorithm: Any, plan: Any, problem: Problem) -> Any:
         return algorithm.init(round(algorithm, plan, problem))

@@ -385,16 +385,16 @@ def assemble(
     digest = "" if guarantee.event is None else _released(rounds, params, state, carry.releases, history)
     released = f"{plan.made} {digest}".strip()
     return Result(
-        algorithm=setting.algorithm.algorithm,
-        ready=setting.algorithm.ready,
+        algorithm=setting.program.algorithm,
+        ready=setting.program.ready,
         problem_name=problem.name,
         network_name=getattr(network, "name", type(network).__name__),
         node_names=problem.node_names if problem.node_names is not None else getattr(network, "node_names", None),
         pairing=stepping.pairing(problem, network),
         params=params,
-        minimises=setting.algorithm.algorithm.minimises(problem, network),
+        minimises=setting.program.algorithm.minimises(problem, network),
         notes=(
-            *_alone(setting.algorithm.algorithm, np.asarray(carry.communications), rounds),
+            *_alone(setting.program.algorithm, np.asarray(carry.communications), rounds),
             *_zeroed(plan, params, history),
         ),
         state=state,
@@ -410,7 +410,7 @@ def assemble(
         clock=None if carry.clock is None else np.asarray(carry.clock[0]),
         clock_rest=None if carry.clock is None else np.asarray(carry.clock[1]),
         moments=moments or {},
-        published_bytes=setting.algorithm.published_bytes(problem, rounds),
+        published_bytes=setting.program.published_bytes(problem, rounds),
         guarantee=exposing(guarantee, ("stop",), problem.public) if READS_DATA in warns else guarantee,
         records=records_of(problem),
         privacy_warnings=tuple(warning for warning in warns if warning not in guarantee.warnings),
@@ -425,7 +425,7 @@ def assemble(
         compile_seconds=spent.compile_seconds,
         provenance=plan.provenance,
         computed=plan.computed,
-        test_examples=_tested(setting.algorithm.judged(problem)[0]),
+        test_examples=_tested(setting.program.judged(problem)[0]),
     )
 
 
@@ -539,7 +539,7 @@ def _ending(
         )
     if stopped and stop is not None:
         return "stop rule", stop.reason
-    if bool(carry.spent) and setting.algorithm.algorithm.asynchronous and carry.clock is not None:
+    if bool(carry.spent) and setting.program.algorithm.asynchronous and carry.clock is not None:
         when = f"at {float(carry.clock[0][0]):.6g} s"
         return "budget", f"an event {when} would release more than the privacy budget allows; nothing of it is sent"
     if bool(carry.spent):

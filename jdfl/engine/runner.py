@@ -87,14 +87,14 @@ class Interruption:
             raise KeyboardInterrupt
 
 
-MOST = 20  # moments that are remembered; at least half as many, of a run that has them
+MOST = 20  # moments whose releases are kept; a long run has at least half as many
 
 
-class Returns:
+class ReturnSchedule:
     """The rounds after which the device returns: of every chunk, and of every checkpoint.
 
-    `chunk` and `checkpoint` are rounds between two of either; both are taken as whole numbers of `every` rounds, from
-    record to record, since a return is the end of a record.
+    `chunk` and `checkpoint` are rounds between two of either, rounded to multiples of `every`: the device returns after
+    a record.
     """
 
     def __init__(self, every: int, chunk: int, checkpoint: int) -> None:
@@ -107,7 +107,7 @@ class Returns:
         return min(last, *((done // rounds + 1) * rounds for rounds in (self.chunk, self._checkpoint)))
 
 
-class Moments:
+class ReleaseHistory:
     """Every node's releases [m] at up to MOST moments, which lie the same number of chunks apart, and at the last."""
 
     def __init__(self, chunk: int, before: Mapping[int, np.ndarray]) -> None:
@@ -246,9 +246,9 @@ class _Run:
     ) -> None:
         problem, before, options = plan.problem, plan.before, plan.options
         self._plan, self._receivers, self._interruption = plan, receivers, interruption
-        self._returns = Returns(plan.every, options.chunk, min([one.every for one in receivers], default=NEVER))
+        self._returns = ReturnSchedule(plan.every, options.chunk, min([one.every for one in receivers], default=NEVER))
         check_counters(plan.network, min(self._returns.records * plan.every, plan.steps))
-        self._moments = Moments(self._returns.chunk, {} if before is None else before.moments)
+        self._moments = ReleaseHistory(self._returns.chunk, {} if before is None else before.moments)
         self._clock = Clock(None if before is None else Spent(before.seconds, before.compile_seconds))
         self._warned = () if before is None else before.warnings
         self._cut: tuple[Cut, str] | None = None
@@ -269,16 +269,16 @@ class _Run:
         setting, self._layout = self._all, None
         if options.devices is not None:
             setting, self._layout = placed(setting, mesh_of(options.devices, problem.m))
-        self._scheduler = scheduler(plan.program, plan.steps)
+        self._scheduler = scheduler(plan.program, plan.steps)  # the module `loop`, or `Waves` for events
         program, self._carry, first = self._scheduler.start(setting, plan.metrics, self._layout)
-        self._setting = replace(setting, algorithm=program, problem=put_in_rows(setting.problem))
+        self._setting = replace(setting, program=program, problem=put_in_rows(setting.problem))
         self._tally = Tally(program.message_bits(problem), plan.every)
         if before is None:
             self._tally.add(*as_chunk(first))
         else:
             self._carry = self._resumed(before)
             self._tally = before.tally(program.message_bits(problem), plan.every)
-        self._done, self._over, _ = loop.standing(self._carry)
+        self._done, self._over, _ = loop.progress(self._carry)
         self._seen = -1 if before is None else self._done
 
     def check_limits(self, limits: Sequence[tuple[Callback, np.ndarray]]) -> None:
@@ -299,7 +299,7 @@ class _Run:
                 self._carry, self._setting, end, plan.every, returns.records, plan.metrics, layout
             )
             self._tally.add(rows.rounds, rows.metrics, rows.counts)
-            self._done, self._over, bad = loop.standing(self._carry)
+            self._done, self._over, bad = loop.progress(self._carry)
             if self._over or self._done == last or self._done % returns.chunk == 0:
                 self._notify()
             self._obey_signals()
@@ -360,7 +360,7 @@ class _Run:
             steps=plan.steps,
             row=self._tally.rows[-1],
             rows=rows,
-            params=lambda: jnp.array(self._rows(setting.algorithm.params(carry.state)), copy=True),
+            params=lambda: jnp.array(self._rows(setting.program.params(carry.state)), copy=True),
             communications=lambda: np.array(self._rows(carry.communications)),
             releases=lambda: np.array(self._rows(carry.releases)),
             graph=self._graph,
@@ -370,7 +370,7 @@ class _Run:
 
     def _graph(self) -> Graph:
         """The graph of the last round, drawn again, with the rows of all nodes."""
-        setting = replace(self._all, algorithm=self._setting.algorithm)
+        setting = replace(self._all, program=self._setting.program)
         return stepping.sample_round(setting, jnp.int32(max(self._done - 1, 0))).graph
 
     def _result(self, cut: tuple[Cut, str] | None) -> Result:
@@ -378,8 +378,8 @@ class _Run:
         here, carry, layout = self._setting, self._carry, self._layout
         if layout is not None:
             carry = layout.gather(layout.carry, carry)
-            here = replace(here, algorithm=layout.gather(layout.algorithm, here.algorithm), planned=self._all.planned)
-        params, spent = here.algorithm.params(carry.state), self._clock.read()
+            here = replace(here, program=layout.gather(layout.program, here.program), planned=self._all.planned)
+        params, spent = here.program.params(carry.state), self._clock.read()
         more = cut, self._warned, self._moments.until(int(carry.rounds))
         return assemble(self._plan, here, params, carry, self._tally, spent, *more)
 

@@ -57,7 +57,7 @@ def form_of(asked: bool) -> Form | None:
 def used(setting: stepping.Setting) -> tuple[str, ...]:
     """The names of the kernels in a round's program, which is traced and not compiled, in alphabetical order."""
     program, carry, _ = jax.eval_shape(loop.start, setting, ())
-    traced = jax.make_jaxpr(_round)(replace(setting, algorithm=program), carry.state)
+    traced = jax.make_jaxpr(_round)(replace(setting, program=program), carry.state)
     return tuple(sorted(set(_names(traced.jaxpr))))
 
 
@@ -308,8 +308,8 @@ def scheduler(program: Program, steps: int) -> Any:
 
 def releases(setting: stepping.Setting, steps: int) -> np.ndarray:
     """How many releases every node [m] makes at the start and in all rounds, whatever a stop rule would say."""
-    if setting.algorithm.algorithm.asynchronous:
-        return np.asarray(scheduler(setting.algorithm, steps).releases(setting))
+    if setting.program.algorithm.asynchronous:
+        return np.asarray(scheduler(setting.program, steps).releases(setting))
     return np.asarray(loop.releases(setting, jax.numpy.int32(steps)))
 
 

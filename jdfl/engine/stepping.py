@@ -12,7 +12,7 @@ import numpy as np
 from jax import Array
 
 from jdfl.algorithms.program import Program
-from jdfl.algorithms.round import Info, RoundContext
+from jdfl.algorithms.round import RoundContext, StepCounts
 from jdfl.base import struct
 from jdfl.base.backend import Form, with_kernels
 from jdfl.base.names import Names
@@ -69,7 +69,7 @@ def check_paired(problem: Problem, network: Network) -> None:
 class Setting:
     """The setting of a run; all its arrays and floats are traced, so that changing them does not recompile."""
 
-    algorithm: Program
+    program: Program
     problem: Problem
     network: Network
     stop: StopRule | None
@@ -130,7 +130,7 @@ def initial_round(setting: Setting) -> RoundContext:
 
 def sample_round(setting: Setting, k: Array) -> RoundContext:
     """Round k []: its network is drawn from the round's keys, and states that last many rounds from the run's."""
-    bits = setting.algorithm.round_bits(setting.problem)
+    bits = setting.program.round_bits(setting.problem)
     return _sample_round(setting, k, setting.keys.at_round(k), bits)
 
 
@@ -139,10 +139,10 @@ def _sample_round(setting: Setting, k: Array, now: Keys, bits: int | Sizes) -> R
     return RoundContext(k, now.run, graph, setting.node, now)
 
 
-def step(setting: Setting, state: Any, round: RoundContext) -> tuple[Any, Info]:
+def step(setting: Setting, state: Any, round: RoundContext) -> tuple[Any, StepCounts]:
     """One round; absent nodes do nothing and keep their state."""
     with with_kernels(setting.kernels):
-        new, info = setting.algorithm.step(state, setting.problem, round)
+        new, info = setting.program.step(state, setting.problem, round)
     info, away = nodes.counted(info), round.graph.away
     if away is not None:
         info = jax.tree.map(lambda count: jnp.where(away, 0, count), info)
@@ -153,13 +153,13 @@ def checked(
     setting: Setting,
     state: Any,
     graph: Graph | None,
-    info: Info,
+    info: StepCounts,
     releases: Array,
     before: invariants.Known,
     after: invariants.Known,
 ) -> tuple[Array, Array]:
     """What ends a run that diverged or violated what holds in every round."""
-    diverged = invariants.bad_nodes(setting.algorithm, state, setting.largest, setting.watched)
+    diverged = invariants.bad_nodes(setting.program, state, setting.largest, setting.watched)
     code, value, lost = jnp.zeros_like(releases), jnp.zeros(releases.shape, jnp.float32), jnp.bool_(False)
     if setting.weights is not None:
         code, value, lost = invariants.broken(setting.weights, graph, info, releases, before, after, setting.planned)
@@ -180,9 +180,9 @@ def kept(state: Any, new: Any, round: RoundContext) -> Any:
     return jax.tree.map(rows, state, new)
 
 
-def done_at(setting: Setting, done: Seconds | None, round: RoundContext, info: Info) -> Seconds | None:
+def done_at(setting: Setting, done: Seconds | None, round: RoundContext, info: StepCounts) -> Seconds | None:
     """The simulated times [m] at which nodes finish a round."""
     if done is None:
         return None
-    slots = setting.algorithm.waits(round, setting.problem)
+    slots = setting.program.waits(round, setting.problem)
     return advanced(round.graph, done, info.grads, slots & (info.communications > 0)[:, None])

@@ -59,7 +59,7 @@ def executed(
     padded to the largest number that a node has in any trial, and tables of in-neighbours to the largest in-degree.
     What all trials share is not copied.
     """
-    if settings[0].algorithm.algorithm.asynchronous:
+    if settings[0].program.algorithm.asynchronous:
         from jdfl.engine import waves  # which imports all asynchronous methods
 
         return waves.entire_run(settings, steps, every, metrics, batch)
@@ -75,7 +75,7 @@ def executed(
         dtype, values = settings[0].problem.dtype, dict[str, Any]()
         for path in points[0]:
             values[path] = jnp.asarray([[points[lane // len(trials)][path] for lane in row] for row in lanes], dtype)
-        plans = [[setting.algorithm.plan for setting in row] for row in rows]
+        plans = [[setting.program.plan for setting in row] for row in rows]
         if jax.tree.leaves(plans[0][0]):  # what the algorithms planned for themselves
             values["plan"] = _stacked(plans)
         keys = _stacked([[setting.keys for setting in row] for row in rows])

@@ -63,17 +63,17 @@ class Waves:
         """As `loop.start`, with all events of the run drawn; ValueError for several devices."""
         if layout is not None:
             raise ValueError("Expected devices = None for an asynchronous method, whose events run on one device.")
-        method: Any = setting.algorithm.algorithm
-        network = in_run(setting.network, setting.keys.network, setting.algorithm.round_bits(setting.problem))
+        method: Any = setting.program.algorithm
+        network = in_run(setting.network, setting.keys.network, setting.program.round_bits(setting.problem))
         network = with_times(network, method.title)
         self.events: Events = method.events(network, setting.keys.network, float(self.steps * decimal(method.period)))
         check_rows(self.events, method.kinds)
         step = max(_FEWEST, len(setting.node) // 4)  # few sizes, so that runs alike share their programs
         sizes = {name: np.zeros(max(1, -(-size // step)) * step, bool) for name, size in self.events.sizes.items()}
-        setting = replace(setting, algorithm=replace(setting.algorithm, plan=sizes))
+        setting = replace(setting, program=replace(setting.program, plan=sizes))
         require_events(setting, self.events)
         program, carry, record = loop.start(setting, metrics)
-        self.notes = _noted(replace(setting, algorithm=program), carry.state)
+        self.notes = _noted(replace(setting, program=program), carry.state)
         zero = {name: jnp.zeros_like(value) for name, value in record.metrics.items() if name in loop.SECONDS}
         carry = replace(carry, clock=jax.tree.map(jnp.zeros_like, carry.clock))
         return program, carry, replace(record, metrics=record.metrics | zero)
@@ -102,7 +102,7 @@ class Waves:
 
         Also when that is, in seconds, the number of the period then, and whether the budget is spent.
         """
-        method: Any = setting.algorithm.algorithm
+        method: Any = setting.program.algorithm
         period = decimal(method.period)
         first, second = int(carry.state[HAPPENED]), float(round * period)
         found = self.events[first : self.events.until(second)]
@@ -137,12 +137,12 @@ class Run:
 
         Divergence is looked at where there is a record, whatever the chunks are.
         """
-        carry, setting, method = self.carry, self.setting, self.setting.algorithm.algorithm
+        carry, setting, method = self.carry, self.setting, self.setting.program.algorithm
         degree = np.asarray(links(with_times(setting.network, method.title)).out_degree)
         counts = counted(window, self.waves.notes, self.names, degree)
         for name in self.names:
             self.sums[name] = self.sums.get(name, 0) + int(counts[name].sum())
-        examples = np.asarray(setting.algorithm.examples(setting.problem), np.int64)
+        examples = np.asarray(setting.program.examples(setting.problem), np.int64)
         self.sums["examples"] = self.sums.get("examples", 0) + int(counts["grads"] @ examples)
         more = {name: np.asarray(getattr(carry, name)) + counts[name] for name in ("communications", "releases")}
         known = {name: jnp.asarray(value, jnp.int32) for name, value in more.items()}
@@ -150,12 +150,12 @@ class Run:
         bad = bad if recorded or setting.stop is not None else carry.bad
         ended = {"rounds": jnp.int32(round), "stopped": stopped, "bad": bad, "spent": np.bool_(spent)}
         self.carry = replace(carry, state=state, clock=_clock(carry, until), **ended, **known)
-        self.over = loop.standing(self.carry)[1]
+        self.over = loop.progress(self.carry)[1]
 
     def record(self, metrics: tuple[Metric, ...]) -> None:
         """Add a record of this moment."""
         self.carry, values = _measured(self.carry, self.setting, metrics=metrics)
-        self.over = loop.standing(self.carry)[1]
+        self.over = loop.progress(self.carry)[1]
         totals: Any = {name: np.array([sum]) for name, sum in self.sums.items()}
         self.found.append(Record(self.carry.rounds, values, totals))
 
@@ -182,7 +182,7 @@ def advance(runs: list[Run], last: int, every: int, metrics: tuple[Metric, ...])
 def _executed(runs: list[Run], windows: list[Events]) -> list[Any]:
     """The states of runs after the events of their windows; those before are given up."""
     setting = runs[0].setting
-    method: Any = setting.algorithm.algorithm
+    method: Any = setting.program.algorithm
     tables: Any = [dict(run.carry.state) for run in runs]
     happened = [int(state.pop(HAPPENED)) + len(window) for state, window in zip(tables, windows)]
     weight = links(with_times(setting.network, method.title)).weight
@@ -193,7 +193,7 @@ def _executed(runs: list[Run], windows: list[Events]) -> list[Any]:
         table, heights = stacked(tables, setting.problem.m)
         events, lane = merged(windows, method.kinds, heights)
         tables = [table]
-    given, table = Given(setting.problem, setting.algorithm.prepared, keys[0], weight), tables[0]
+    given, table = Given(setting.problem, setting.program.prepared, keys[0], weight), tables[0]
     for start in range(0, len(events), _BLOCK):  # while the device works on one the next is planned
         some = events[start : start + _BLOCK]
         own = None if lane is None else lane[start : start + _BLOCK]
@@ -213,7 +213,7 @@ def require_events(setting: Setting, events: Events) -> None:
     """Refuse a run of events whose tables and pieces would not fit into the memory of the device: ValueError."""
     problem, room, m = setting.problem, memory.available(), setting.problem.m
     rows = (placement.COPIES * m + sum(events.sizes.values())) * placement.array_bytes(problem) // m
-    at_work = memory.size_of(problem.data) + placement.activation_bytes(setting.algorithm.algorithm, problem, m)
+    at_work = memory.size_of(problem.data) + placement.activation_bytes(setting.program.algorithm, problem, m)
     if room is None or rows + min(WIDTHS) * at_work <= room:  # no piece has more than 8 m events
         return
     needed = estimate_of_events(setting, events)
@@ -223,7 +223,7 @@ def require_events(setting: Setting, events: Events) -> None:
 def estimate_of_events(setting: Setting, events: Events) -> dict[str, int]:
     """Bytes of a run of events by their purpose, in words, from shapes and from the plan of the first events."""
     problem = setting.problem
-    method: Any = setting.algorithm.algorithm
+    method: Any = setting.program.algorithm
     prepared, carry, _ = jax.eval_shape(loop.start, setting, ())
     row = placement.array_bytes(problem) // problem.m
     work = max(
@@ -247,8 +247,8 @@ def _noted(setting: Setting, state: Any) -> list[list[Note]]:
     if key not in _known:
 
         def trace(setting: Setting, state: Any) -> None:
-            algorithm: Any = setting.algorithm.algorithm
-            found.extend(noted(algorithm, state, setting.algorithm.round(setting.problem, initial_round(setting))))
+            algorithm: Any = setting.program.algorithm
+            found.extend(noted(algorithm, state, setting.program.round(setting.problem, initial_round(setting))))
 
         found = list[list[Note]]()
         jax.eval_shape(trace, setting, state)
@@ -261,9 +261,9 @@ def _noted(setting: Setting, state: Any) -> list[list[Note]]:
 @jax.jit
 def _ended(setting: Setting, state: Any, rounds: Array, communications: Array) -> tuple[Array, Array]:
     """Whether the stop rule fires after a period [], and what has diverged [] as `invariants.found` reads it."""
-    judged, *seen = setting.algorithm.judged(setting.problem, setting.algorithm.params(state), communications)
+    judged, *seen = setting.program.judged(setting.problem, setting.program.params(state), communications)
     stopped = loop.stops(setting.stop, View(rounds, seen[0], seen[1], judged))
-    diverged = invariants.bad_nodes(setting.algorithm, state, setting.largest, setting.watched)
+    diverged = invariants.bad_nodes(setting.program, state, setting.largest, setting.watched)
     return stopped, invariants.first(jnp.zeros_like(setting.node), jnp.bool_(False), diverged)
 
 
@@ -286,7 +286,7 @@ def entire_run(
         for (carry, later), (run, first) in zip(ends, some):
             initial_round = {name: from_limbs(np.asarray(part)) for name, part in first.counts.items()}
             later = replace(later, counts={name: part + initial_round[name] for name, part in later.counts.items()})
-            params = run.setting.algorithm.params(carry.state)
+            params = run.setting.program.params(carry.state)
             found.append((params, jax.device_get(replace(carry, state=None)), first, later))
     return found
 
@@ -299,7 +299,7 @@ def _alike(
     for setting in settings:
         waves = Waves(steps)
         program, carry, first = waves.start(setting, metrics)
-        run = Run(waves, carry, replace(setting, algorithm=program))
+        run = Run(waves, carry, replace(setting, program=program))
         same = replace(program, plan=None, prepared=replace(program.prepared, own=None))  # these are table sizes
         shared = same, setting.problem, links(with_times(setting.network, program.algorithm.title))
         if group and (len(group) == batch or not _same(common, shared)):

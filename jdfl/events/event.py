@@ -206,7 +206,7 @@ class Event:
         node = self.node(column)
         ready = replace(self.prepared, gradients=self.prepared.gradients.rows(node))
         place = turn * (self.row.shape[1] + 1) + (0 if column is None else column + 1)
-        given: Any = {"moment": self.instant, "problem": self.problem.nodes(node), "prepared": ready}
+        given: Any = {"context": self.instant, "problem": self.problem.nodes(node), "prepared": ready}
         data, weight = marking.rows(
             (given["problem"].data, given["problem"].weight), (self.problem.data, self.problem.weight)
         )

@@ -132,7 +132,7 @@ def of_every_node(method: "AsyncMethod", tables: dict[str, Any], kind: int, roun
             rows = round.m if touch.table == NOTHING else jax.tree.leaves(tables[touch.table])[0].shape[0]
             columns.append((round.node + turn) % rows)
     row = jnp.stack(columns, axis=1).astype(jnp.int32)
-    keys = Keys.of(round.moment.key) if round.moment.roots is None else round.moment.roots
+    keys = Keys.of(round.context.key) if round.context.roots is None else round.context.roots
     instant = Instant.of(keys, round.node, jnp.zeros_like(round.node), kind)
     return Event(round.problem, round.prepared, instant, row, row >= 0, row[:, 0] * 0, notes)
 

@@ -213,8 +213,8 @@ class _Rounds:
         given = rest.reshape(self.steps, self.per_round, *rest.shape[1:])
 
         def step(state: Any, now: tuple[Array, Array]) -> tuple[Any, Any]:
-            new, log, moment = self._step(state, now[0], now[1], columns)
-            return new, (*_arrays(log, rest.shape[1:]), moment.graph, log.bare, _rows_of(log))
+            new, log, context = self._step(state, now[0], now[1], columns)
+            return new, (*_arrays(log, rest.shape[1:]), context.graph, log.bare, _rows_of(log))
 
         rounds = jnp.arange(self.steps, dtype=jnp.int32)
         state, (sent, points, by, graphs, bare, factors) = lax.scan(step, state, (rounds, given))
@@ -246,9 +246,9 @@ class _Rounds:
         shape = Shape(zeros, jnp.asarray(self.weight), jnp.asarray(self.curvature), width=columns)
         return Setting(Program(self.algorithm, self.plan), shape, self.network, None, self.keys, node)
 
-    def _round(self, setting: Setting, moment: RoundContext, given: Array | None) -> Watched:
+    def _round(self, setting: Setting, context: RoundContext, given: Array | None) -> Watched:
         ready = self.algorithm.prepared(setting.problem, stepping.initial_round(setting), self.plan)
-        return Watched(moment=moment, problem=setting.problem, prepared=ready, given=given, log=Log())
+        return Watched(context=context, problem=setting.problem, prepared=ready, given=given, log=Log())
 
     def _begin(self, given: Array | None, columns: int) -> tuple[Any, Log]:
         setting = self._setting(columns)
@@ -257,12 +257,12 @@ class _Rounds:
 
     def _step(self, state: Any, k: Array, given: Array | None, columns: int) -> tuple[Any, Log, RoundContext]:
         setting = self._setting(columns)
-        moment = stepping.sample_round(setting, k)
-        if moment.graph.late is not None:
+        context = stepping.sample_round(setting, k)
+        if context.graph.late is not None:
             raise NoMapError("messages of its network may be late")
-        round = self._round(setting, moment, given)
+        round = self._round(setting, context, given)
         new = self.algorithm.step(state, round)
-        return stepping.kept(state, new, moment), round.log, moment
+        return stepping.kept(state, new, context), round.log, context
 
 
 def _arrays(log: Log, shape: tuple[int, ...]) -> tuple[Array, Array, Array]:

@@ -49,7 +49,7 @@ class Given(Gradients):
     slope: float = 0.0
     scale: Any = None  # [m] the sensitivities of the problem's own data
 
-    def prepare(self, problem: Problem, moment: RoundContext) -> Ready:
+    def prepare(self, problem: Problem, context: RoundContext) -> Ready:
         """Nothing."""
         return Ready()
 
@@ -57,7 +57,7 @@ class Given(Gradients):
         """The sensitivities for the problem's own data [m]."""
         return self.scale
 
-    def _taken(self, w: Array, round: Any, part: slice | None) -> tuple[Array, Array]:
+    def _counted_gradient(self, w: Array, round: Any, part: slice | None) -> tuple[Array, Array]:
         round.trace.grads = round.trace.grads + 1
         at = w if round.due is None else jnp.where(round.due[:, None], w, 0.0)
         round.log.points.append((len(round.log.inputs), at))
@@ -102,8 +102,8 @@ class Recorded(Round):
         """Noise that cancels over links, recorded per link."""
         graph, slot = self.graph, jnp.arange(self.graph.mask.shape[1])
         masks = [graph.mask & (slot == one)[None] for one in range(len(slot))]
-        moments = [replace(self.moment, graph=replace(graph, mask=mask)) for mask in masks]
-        links = [super(Recorded, replace(self, moment=moment)).pairwise(stream, x) for moment in moments]
+        contexts = [replace(self.context, graph=replace(graph, mask=mask)) for mask in masks]
+        links = [super(Recorded, replace(self, context=context)).pairwise(stream, x) for context in contexts]
         self.log.released.extend(links)
         return sum(links, jnp.zeros_like(x))
 

@@ -134,7 +134,8 @@ class LinearRegression(LinearModel):
     def gradient(self, w: Array, data: Any, weight: Array) -> Array:
         """The gradient [n] of f_i of one node, as for every `Problem`.
 
-        A run with kernels (`jdfl.Options`) reads stored examples once for it; a subclass has a loss of its own.
+        A run with kernels (`jdfl.Options`) reads stored examples once for it. Subclasses have other examples or
+        another loss.
         """
         if type(self) is LinearRegression:
             A, b = data

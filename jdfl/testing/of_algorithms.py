@@ -19,7 +19,7 @@ from jdfl import network as networks
 from jdfl import problems
 from jdfl.algorithms import Algorithm
 from jdfl.algorithms.program import Program, planned
-from jdfl.algorithms.round import Info, RoundContext
+from jdfl.algorithms.round import RoundContext, StepCounts
 from jdfl.base import arguments, checks
 from jdfl.engine import stepping
 from jdfl.engine.accountant import paths
@@ -104,7 +104,7 @@ class Case:
 
     def play(
         self, problem: Any = None, network: Any = None, node: Sequence[int] | None = None, start: Start | None = None
-    ) -> tuple[Program, Array, Info]:
+    ) -> tuple[Program, Array, StepCounts]:
         """The prepared program, the parameters [13, m, n] after each of 13 rounds, and the summed counts, in float64.
 
         Args:
@@ -124,7 +124,7 @@ class Case:
 @partial(jax.jit, static_argnames=("start",))
 def _played(
     program: Program, problem: Any, network: Any, node: Array, start: Start | None
-) -> tuple[Program, Array, Info]:
+) -> tuple[Program, Array, StepCounts]:
     prepares, begins, goes_on = jax.random.split(jax.random.key(3), 3)
 
     def at(k: Array, key: Array) -> RoundContext:
@@ -144,7 +144,7 @@ def _played(
     return program, params, total
 
 
-def _same_counts(here: Info, there: Info, order: Any = slice(None)) -> None:
+def _same_counts(here: StepCounts, there: StepCounts, order: Any = slice(None)) -> None:
     leaves_equal("counts", jax.tree.leaves(there), [one[order] for one in jax.tree.leaves(here)])
 
 

@@ -57,7 +57,7 @@ def _course(setting: Any, rounds: int) -> Any:
 
     def one(state: Any, k: Any) -> Any:
         state, info = stepping.step(setting, state, stepping.sample_round(setting, k))
-        return state, (setting.algorithm.params(state), state, info)
+        return state, (setting.program.params(state), state, info)
 
     _, (params, states, infos) = jax.lax.scan(one, carry.state, jnp.arange(rounds, dtype=jnp.int32))
     return params, carry.state, states, infos
@@ -80,8 +80,8 @@ def round_of(key: Any, k: Any, graph: Any, node: Any) -> RoundContext:
 
 
 def direct(
-    moment: RoundContext, problem: Any, gradients: Any = None, *, wire: Any = None, ready: Any = None
+    context: RoundContext, problem: Any, gradients: Any = None, *, wire: Any = None, ready: Any = None
 ) -> jdfl.Round:
     """A round for calls of gradients, updates, codecs and protocols without an algorithm, with a trace of its own."""
-    known = None if gradients is None else gradients.prepare(problem, moment)
-    return jdfl.Round(moment=moment, problem=problem, prepared=Prepared(known, wire, ready))
+    known = None if gradients is None else gradients.prepare(problem, context)
+    return jdfl.Round(context=context, problem=problem, prepared=Prepared(known, wire, ready))

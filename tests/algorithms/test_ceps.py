@@ -37,22 +37,22 @@ def course(algorithm, problem, network, key, rounds: int):
     """Everything random that a run draws, and its parameters [rounds, m, n]."""
     keys = streams.Keys.of(key)
     setting, carry, _ = loop._start(stepping.setting(Program(algorithm), problem, network, None, keys), ())
-    program = setting.algorithm
+    program = setting.program
 
-    def noise(moment):
+    def noise(context):
         zero = jnp.zeros((M, N), problem.dtype)
         if algorithm.mechanism is None:
             return zero
         return jax.vmap(algorithm.mechanism.add)(
-            moment.keys(module._NOISE), zero, algorithm.gradients.sensitivities(problem)
+            context.keys(module._NOISE), zero, algorithm.gradients.sensitivities(problem)
         )
 
     def one(state, k):
-        moment = stepping.sample_round(setting, k)
-        round = program.round(problem, moment, {})
-        mine, others = requests._drawn(algorithm, algorithm._due(round), round)
-        state, info = program.step(state, problem, moment)
-        return state, (program.params(state), mine, others, noise(moment), sum(info.sent.values()))
+        context = stepping.sample_round(setting, k)
+        round = program.round(problem, context, {})
+        mine, others = requests._sample(algorithm, algorithm._due(round), round)
+        state, info = program.step(state, problem, context)
+        return state, (program.params(state), mine, others, noise(context), sum(info.sent.values()))
 
     _, drawn = jax.lax.scan(one, carry.state, jnp.arange(rounds, dtype=jnp.int32))
     return program, drawn, noise(stepping.initial_round(setting))
@@ -171,8 +171,8 @@ def test_one_bit_messages_agree_with_the_paper_loop(codec, fields, send):
 def prepared(**fields):
     """What is computed before the first round."""
     node = jnp.arange(M, dtype=jnp.int32)
-    moment = RoundContext(jnp.int32(0), jax.random.key(0), network().graph, node)
-    return Program(SMALL.replace(**fields)).prepare(example(np.float32), moment).ready
+    context = RoundContext(jnp.int32(0), jax.random.key(0), network().graph, node)
+    return Program(SMALL.replace(**fields)).prepare(example(np.float32), context).ready
 
 
 def test_sigma_is_the_rules_constant_and_as_many_times_smaller_as_asked():
@@ -204,10 +204,10 @@ def draws(network, key, rounds: int):
     node, talks = jnp.arange(m, dtype=jnp.int32), jnp.ones(m, jnp.bool_)
 
     def one(k):
-        moment = RoundContext(k, jax.random.fold_in(key, k), network.graph, node)
+        context = RoundContext(k, jax.random.fold_in(key, k), network.graph, node)
         for own in ("absent", "sampled", "always"):
             asking = SMALL.replace(own=own, rate=0.5)
-            yield requests.sizes(asking, network.graph)[1], *requests._drawn(asking, talks, direct(moment, None))
+            yield requests.sizes(asking, network.graph)[1], *requests._sample(asking, talks, direct(context, None))
 
     return jax.lax.map(lambda k: list(one(k)), jnp.arange(rounds, dtype=jnp.int32))
 

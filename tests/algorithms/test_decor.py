@@ -23,10 +23,10 @@ M, T = 6, 4
 def round_of_noise(x, key, k):
     """The pairs' noise of two streams, and the noisy gradients at x [m, n], in round k."""
     net, problem = network(), example(x.dtype)
-    moment = round_of(key, k, net.graph, jnp.arange(net.m, dtype=jnp.int32))
-    here = direct(moment, problem)
+    context = round_of(key, k, net.graph, jnp.arange(net.m, dtype=jnp.int32))
+    here = direct(context, problem)
     narrow = x[:, : problem.n]
-    return here.pairwise(_TRIED, x), here.pairwise(_PAIRS, narrow), NOISY(narrow, direct(moment, problem, NOISY))
+    return here.pairwise(_TRIED, x), here.pairwise(_PAIRS, narrow), NOISY(narrow, direct(context, problem, NOISY))
 
 
 def test_noise_of_pairs_cancels_over_links_and_has_their_number_as_variance():

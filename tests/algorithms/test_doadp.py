@@ -32,8 +32,8 @@ def drawn(gradients, problem, dtype=np.float64):
     """Every round's examples (features [R, m, n], targets [R, m]) and noise [R, m, n], by the keys of a run."""
 
     def one(k):
-        moment = round_of(KEY, k, network().graph, jnp.arange(M, dtype=jnp.int32))
-        round = direct(moment, problem, gradients)
+        context = round_of(KEY, k, network().graph, jnp.arange(M, dtype=jnp.int32))
+        round = direct(context, problem, gradients)
         x = jnp.zeros((M, N), dtype)
         exact = replace(gradients, mechanism=None)
         (features, target), _, _ = gradients.sample(round)

@@ -97,11 +97,11 @@ def first_steps(problem, radius):
     """Two rounds of everything but noise: what is sent in the second [m, n]."""
     net = network()
     algorithm = DPDO(c=0.4, q=0.5, radius=radius, gradients=CLIPPED)
-    moment = RoundContext(jnp.int32(0), jax.random.key(0), net.graph, jnp.arange(M, dtype=jnp.int32))
-    program = Program(algorithm, Plan(jnp.asarray([0.4, 0.2]), None)).prepare(problem, moment)
-    state, _ = program.init(problem, moment)
-    state, _ = program.step(state, problem, moment)
-    return program.step(state, problem, moment.replace(k=jnp.int32(1)))[0].sent
+    context = RoundContext(jnp.int32(0), jax.random.key(0), net.graph, jnp.arange(M, dtype=jnp.int32))
+    program = Program(algorithm, Plan(jnp.asarray([0.4, 0.2]), None)).prepare(problem, context)
+    state, _ = program.init(problem, context)
+    state, _ = program.step(state, problem, context)
+    return program.step(state, problem, context.replace(k=jnp.int32(1)))[0].sent
 
 
 @pytest.mark.parametrize("radius", [None, 0.3], ids=["anywhere", "ball"])

@@ -117,10 +117,10 @@ def test_the_average_tracker_is_the_average_gradient_in_every_round():
 @pytest.mark.parametrize("format", ["padded", "dense", "buckets"])
 def test_a_pull_is_w_x_minus_x_and_nothing_where_nodes_agree(format):
     net = network(format=format)
-    moment = RoundContext(jnp.int32(0), jax.random.key(KEY), net.graph, jnp.arange(M, dtype=jnp.int32))
-    wire = jdfl.Dense().prepare(moment.key, moment.node, 9, 9, jnp.float32)
-    pull = jax.jit(lambda x: direct(moment, None, wire=wire).pull(x))
-    x, W = jax.random.normal(moment.key, (M, 9), jnp.float32), weights(net)[0]
+    context = RoundContext(jnp.int32(0), jax.random.key(KEY), net.graph, jnp.arange(M, dtype=jnp.int32))
+    wire = jdfl.Dense().prepare(context.key, context.node, 9, 9, jnp.float32)
+    pull = jax.jit(lambda x: direct(context, None, wire=wire).pull(x))
+    x, W = jax.random.normal(context.key, (M, 9), jnp.float32), weights(net)[0]
     np.testing.assert_allclose(pull(x), W @ np.asarray(x, float) - x, atol=1e-6)
     near = 1000 + 1e-3 * x
     exact = np.asarray(near, float)

@@ -25,13 +25,13 @@ def moment(k=0, key=None) -> RoundContext:
 
 
 @partial(jax.jit, static_argnames="look")
-def _evaluate(gradients, w, problem, moment, step, look, talks):
-    round = replace(direct(moment, problem, gradients), local_step=step, exchanging=talks)
+def _evaluate(gradients, w, problem, context, step, look, talks):
+    round = replace(direct(context, problem, gradients), local_step=step, exchanging=talks)
     return gradients(w, round, look=look)
 
 
-def evaluate(gradients, moment, step=0, look=0, talks=True):
-    return _evaluate(gradients, w, problem(), moment, np.int32(step), look, np.bool_(talks))
+def evaluate(gradients, context, step=0, look=0, talks=True):
+    return _evaluate(gradients, w, problem(), context, np.int32(step), look, np.bool_(talks))
 
 
 def test_the_noise_has_the_scale_that_is_said_and_is_everyones_own():
@@ -88,8 +88,8 @@ PART = slice(2, 7)
 
 
 @jax.jit
-def partly(gradients, w, problem, moment):
-    return gradients(w, direct(moment, problem, gradients), part=PART)
+def partly(gradients, w, problem, context):
+    return gradients(w, direct(context, problem, gradients), part=PART)
 
 
 def test_only_the_part_is_measured_and_clipped():
@@ -129,7 +129,7 @@ def looks(key, marked, step, sampling, batch, steps):
 
     def one(k):  # with what was prepared before the first
         now = moment(k, jax.random.fold_in(jax.random.key(99), k))
-        here = replace(first, moment=now, local_step=step, local_steps=steps)
+        here = replace(first, context=now, local_step=step, local_steps=steps)
         (data,), _, total = sample(here, sampling, batch)
         return data, total
 

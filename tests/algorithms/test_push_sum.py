@@ -144,10 +144,10 @@ def first_message(problem, per, norm):
     """What every node sends in round 0 without noise [m, d], of a problem that begins anywhere."""
     net = uneven()
     algorithm = jdfl.PartPSP(lr_shared=RATE, gradients=jdfl.Gradients(clip=CLIP, per=per, norm=norm))
-    moment = RoundContext(jnp.int32(0), jax.random.key(0), net.graph, jnp.arange(M, dtype=jnp.int32))
-    program = planned(algorithm, problem, net, 1).prepare(problem, moment)
-    state, _ = program.init(problem, moment)
-    alone = moment.replace(graph=jdfl.network.from_edges([], M, connected=False).graph)
+    context = RoundContext(jnp.int32(0), jax.random.key(0), net.graph, jnp.arange(M, dtype=jnp.int32))
+    program = planned(algorithm, problem, net, 1).prepare(problem, context)
+    state, _ = program.init(problem, context)
+    alone = context.replace(graph=jdfl.network.from_edges([], M, connected=False).graph)
     return program.step(state, problem, alone)[0].shared.s
 
 

@@ -129,7 +129,7 @@ def _last_records(self, round):
 
 def _fixed(round):
     """The round with the same keys in all rounds and runs."""
-    return replace(round, moment=replace(round.moment, key=FIXED(), roots=None))
+    return replace(round, context=replace(round.context, key=FIXED(), roots=None))
 
 
 def _same_sample(self, round):

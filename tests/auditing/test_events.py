@@ -45,7 +45,7 @@ def test_what_is_observed_is_what_runs_show(name):
         for end in range(1, 5):
             waves = Waves(4)
             here, carry, _ = waves.start(alone, ())
-            carry, _ = waves.advance(carry, replace(alone, algorithm=here), end, end, 1, ())
+            carry, _ = waves.advance(carry, replace(alone, program=here), end, end, 1, ())
             np.testing.assert_array_equal(seen[end][lane], here.params(carry.state))
         assert releases[lane] == carry.releases[1] > 0
 

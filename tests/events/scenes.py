@@ -129,7 +129,7 @@ def simulated(
     setting = stepping.setting(planned(method, problem, timed, steps), problem, timed, None, jax.random.key(seed))
     scheduler = waves.Waves(steps)
     program, carry, _ = scheduler.start(setting, ())
-    carry, _ = scheduler.advance(carry, replace(setting, algorithm=program), steps, every, steps, ())
+    carry, _ = scheduler.advance(carry, replace(setting, program=program), steps, every, steps, ())
     return Simulated(program, jax.device_get(carry.state), scheduler, carry)
 
 

@@ -68,8 +68,8 @@ def test_a_budget_ends_before_the_first_event_that_exceeds_it(name):
 class Shifted(ADPSGD):
     """What it prepares follows from the key of the run."""
 
-    def prepare(self, problem, moment, plan):
-        return {"by": jax.random.uniform(moment.key, (), jnp.float32)}
+    def prepare(self, problem, context, plan):
+        return {"by": jax.random.uniform(context.key, (), jnp.float32)}
 
 
 def test_what_would_play_rounds_or_prepare_constants_is_refused():

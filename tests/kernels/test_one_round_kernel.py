@@ -45,7 +45,7 @@ def after_a_round(form, algorithm, problem, network, x, k=2):
     program = planned(algorithm, problem, network, 5)
     setting = stepping.setting(program, problem, network, None, Keys.of(keys.typed_key(3)), kernels=form)
     program, carry, _ = loop.start(setting, ())
-    setting = replace(setting, algorithm=program)
+    setting = replace(setting, program=program)
 
     def step(state):
         return stepping.step(setting, state, stepping.sample_round(setting, jnp.int32(k)))[0]

@@ -1,4 +1,4 @@
-"""Networks small enough to compile in a moment, one of every kind, and parameters and examples for them."""
+"""Networks small enough to compile in a context, one of every kind, and parameters and examples for them."""
 
 from typing import Any
 

@@ -122,7 +122,7 @@ def sending(second):
 
 
 def own_noise(a, x, r):
-    return bare(a, x, r) + jax.random.normal(r.moment.stream(NOISE), x.shape, x.dtype)
+    return bare(a, x, r) + jax.random.normal(r.context.stream(NOISE), x.shape, x.dtype)
 
 
 def unclipped(a, x, r):

@@ -57,8 +57,8 @@ def distances(dpps: jdfl.DPPS, schedule: Any, net: Any, s: Any, eps: Any, key: A
     """
 
     def round_of(k: Any) -> Any:
-        moment = RoundContext(k, jax.random.fold_in(key, k), net.at(k, key), jnp.arange(net.m, dtype=jnp.int32))
-        return direct(moment, None, ready=schedule)
+        context = RoundContext(k, jax.random.fold_in(key, k), net.at(k, key), jnp.arange(net.m, dtype=jnp.int32))
+        return direct(context, None, ready=schedule)
 
     def one(state: Any, given: Any) -> Any:
         k, step = given
