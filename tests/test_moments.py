@@ -1,4 +1,4 @@
-"""Returns from the device and moments that are remembered follow from numbers of rounds alone."""
+"""ReturnSchedule from the device and moments that are remembered follow from numbers of rounds alone."""
 
 import random
 
@@ -6,14 +6,14 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jdfl.engine.runner import MOST, Moments, Returns
+from jdfl.engine.runner import MOST, ReleaseHistory, ReturnSchedule
 
 
 @given(st.integers(0, 999))
 def test_a_run_returns_where_it_would_have_wherever_it_goes_on(seed):
     draw = random.Random(seed)
     every, chunk, checkpoint, last = (draw.randint(1, most) for most in (7, 30, 40, 300))
-    made = Returns(every, chunk, checkpoint)
+    made = ReturnSchedule(every, chunk, checkpoint)
     assert made.chunk % every == 0
     done, whole = 0, []
     while done < last:
@@ -37,13 +37,13 @@ def test_moments_are_those_of_a_run_that_was_never_resumed(seed):
         for k in [*range((begin // chunk + 1) * chunk, end, chunk), end]:
             moments.add(k, lambda k=k: np.array([k, 2 * k]))
 
-    whole = Moments(chunk, {})
+    whole = ReleaseHistory(chunk, {})
     play(whole, 0, last)
     cut = draw.randint(1, last - 1) if last > 1 else 0
-    first = Moments(chunk, {})
+    first = ReleaseHistory(chunk, {})
     if cut:
         play(first, 0, cut)
-    rest = Moments(chunk, first.until(cut))
+    rest = ReleaseHistory(chunk, first.until(cut))
     play(rest, cut, last)
     told = whole.until(last)
     assert list(told) == list(rest.until(last)) == sorted(told)
