@@ -17,6 +17,8 @@ import pytest
 from jdfl.cli import main
 from jdfl.devices import processes
 from jdfl.devices.processes import ProcessLostError
+from jdfl.results.checkpoints import JOURNAL, RECORDS
+from jdfl.store import journal
 from jdfl.store import snapshots as storage
 from tests.refused import refused
 from tests.test_sharding import near, same_history
@@ -156,12 +158,13 @@ def test_if_one_dies_the_other_ends_and_the_last_checkpoint_goes_on_elsewhere(tm
     done = storage.newest(folder / "checkpoints")
     assert done
     assert done % 50 == 0
+    last = 15 + max(done, *journal.read(folder / JOURNAL).rows(RECORDS)["round"])  # fewer than were done are refused
     for name in ("alone", "together"):
         shutil.copytree(folder, tmp_path / name / "run")
     port = free_port()
     on = [("alone", None, ["--devices", "3"]), ("together", 0, []), ("together", 1, [])]
-    all_on = [started(tmp_path / name, done + 15, process, port, more=more, resume=True) for name, process, more in on]
-    all_on.append(started(tmp_path / "unbroken", done + 15, None, more=["--every", "10"]))
+    all_on = [started(tmp_path / name, last, process, port, more=more, resume=True) for name, process, more in on]
+    all_on.append(started(tmp_path / "unbroken", last, None, more=["--every", "10"]))
     assert [one.wait(timeout=300) for one in all_on] == [0] * 4
     whole = next((tmp_path / "unbroken").iterdir())
     for name in ("alone", "together"):

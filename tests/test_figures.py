@@ -52,6 +52,12 @@ def test_sizes_and_letters_are_those_of_a_journal():
     assert max(axis.get_window_extent().y1 for axis in axes.flat) <= box.y0 + 1  # nothing is printed over data
 
 
+def test_a_formula_that_cannot_be_read_is_drawn_as_it_is(tmp_path):
+    names = [r"$\frac{1$", r"$\epsilon = 1$", "5$"]
+    fig, _ = lines({"rounds": frame(names)}, {n: n for n in names}, "objective")
+    fig.savefig(tmp_path / "a.png")
+
+
 def test_files_carry_the_provenance_and_pictures_do_not_and_nothing_is_left_behind(result, tmp_path):
     before = dict(matplotlib.rcParams)
     fig, _ = result.plot()

@@ -14,8 +14,10 @@ import matplotlib
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
+from matplotlib.cbook import is_math_text
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
+from matplotlib.mathtext import MathTextParser
 from matplotlib.patches import Patch
 from matplotlib.ticker import EngFormatter, FuncFormatter, MaxNLocator
 from scipy.sparse import csr_array
@@ -242,6 +244,17 @@ def wrapped(text: str, width: Width = "column") -> str:
     return "\n".join(part for line in text.split("\n") for part in textwrap.wrap(line, max(20, int(16 * inches))))
 
 
+def _readable(text: str) -> str:
+    """A label in which lines with a formula that Matplotlib cannot read are drawn as they are."""
+    lines = text.split("\n")
+    for i, line in enumerate(lines):
+        try:
+            MathTextParser("path").parse(line if is_math_text(line) else "")
+        except ValueError:
+            lines[i] = line.replace("$", r"\$")
+    return "\n".join(lines)
+
+
 def _panel(axis: Axes, frame: pd.DataFrame, names: Mapping[str, str], floor: float | None) -> bool:
     """Draw one panel; returns whether it has a band."""
     found = {label: frame.loc[frame["label"] == label] for label in names}
@@ -267,7 +280,8 @@ def _panel(axis: Axes, frame: pd.DataFrame, names: Mapping[str, str], floor: flo
         thick = first - (first - 0.9) * i / max(1, len(found) - 1)
         how: Any = style if len(found) > 1 or good.sum() == 1 else {**style, "marker": None}
         how = how | {"linewidth": thick, "markevery": (start, _APART) if good.sum() > 2 else None}
-        axis.plot(x[good], mean[good], label=names[label] or "_", zorder=2 + 0.01 * i, gid=f"line-{i}", **how)
+        how |= {"label": _readable(names[label]) or "_", "zorder": 2 + 0.01 * i, "gid": f"line-{i}"}
+        axis.plot(x[good], mean[good], **how)
         shown = good & np.isfinite(low) & np.isfinite(high)
         if np.any(high[shown] > low[shown]):
             banded = True
