@@ -418,3 +418,18 @@ def test_views_refuse_what_is_not_there(compared):
     ):
         with refused(name, value):
             call()
+
+
+def test_a_point_that_stops_with_some_seeds_only_is_not_chosen():
+    """Half of the trials start at the solution, where any step size stops at once."""
+    made = jdfl.problems.example1(4, 20, 2, (5, 9), noise=0.0)
+
+    def drawn(seed: int) -> jdfl.problems.Problem:
+        return made.replace(start=made.truth if seed % 2 else jnp.zeros_like(made.truth))
+
+    keys = {int(np.random.SeedSequence([key, 0]).generate_state(1)[0]) % 2: key for key in range(100, 120)}
+    tune = Tuning(keys=tuple(keys.values()), extend=0)
+    entry = Entry(jdfl.DPSGD(), tune={"lr": [1e-6, 0.05]})
+    how = {"steps": 60, "stop": jdfl.objective_below(0.05), "trials": 2, "tuning": tune, "budget": {"stop": None}}
+    found = jdfl.compare({"d-psgd": entry}, drawn, jdfl.network.complete(4), **how)
+    assert found.tuned["d-psgd"].values == {"lr": 0.05}
