@@ -16,7 +16,7 @@ import jdfl
 from jdfl import config
 from jdfl.base.arguments import marks, options_of
 from jdfl.base.settings import Bound, documentation
-from jdfl.cli import load, main
+from jdfl.cli import load_schema, main
 from jdfl.cli import runs as run_command
 from jdfl.config import RunConfig, from_yaml, to_yaml
 from jdfl.config.kinds import Kind, _arguments, _installed, shown
@@ -60,7 +60,7 @@ def test_every_setting_of_the_library_is_written_with_a_sentence_or_only_for_pyt
         assert written <= here, kind
         assert here <= set(there) | ({field.name for field in dataclasses.fields(jdfl.Gradients)} if flat else set())
         assert derived(place, kind).__doc__, kind
-        nodes = load()["families"][family.name][kind]["nodes"]
+        nodes = load_schema()["families"][family.name][kind]["nodes"]
         assert [node["name"] for node in nodes] == [field.name for field in fields]
         assert all("nodes" in node or node["about"].endswith(".") for node in nodes), kind
     for options in (RunConfig, config.Privacy, run_command.Options):

@@ -1,4 +1,4 @@
-"""ReturnSchedule from the device and moments that are remembered follow from numbers of rounds alone."""
+"""Returns from the device and moments that are remembered follow from numbers of rounds alone."""
 
 import random
 

@@ -13,7 +13,7 @@ from jdfl.algorithms import REGISTRY
 from jdfl.algorithms.program import planned
 from jdfl.base import struct
 from jdfl.base.settings import Provenance
-from jdfl.cli import helping, load
+from jdfl.cli import helping, load_schema
 from jdfl.engine.provenance import computed, identity, settings_of
 from jdfl.events import REGISTRY as EVENTS
 from tests.later import Later
@@ -24,7 +24,7 @@ RING = Later(jdfl.network.ring, 4)
 
 
 def test_every_registered_class_declares_its_own_and_the_list_shows_it():
-    text = helping.catalogue(load())
+    text = helping.catalogue(load_schema())
     for name, kind in KINDS.items():
         found = vars(kind).get("provenance", ())
         assert found, f"{name} declares none of its own"

@@ -180,9 +180,7 @@ class CEPS(Algorithm):
 
     def init(self, round: Round) -> State:
         """Start from w = 0, or the largest entries of the initial parameters; u = -grad f(w), m_i = |N_i|."""
-        start = lax.optimization_barrier(
-            round.problem.initial_params()
-        )  # otherwise XLA projects its zeros at compile time
+        start = lax.optimization_barrier(round.problem.initial_params())  # or XLA projects zeros at compile time
         w = kept(start, self.s, self.storage)
         g, x = self.gradients, dense(w)
         u = g.descent(x, round, _NOISE, guarantee(self))[1] if self.noise == "kept" else -g.without_noise(x, round)

@@ -42,7 +42,7 @@ from jdfl.base import suggest
 from jdfl.cli import schema
 from jdfl.cli.schema import FILE, NAMES, Flag, Node, find, prog_of
 
-_ASKS = ("-h", "--help")
+_HELP_FLAGS = ("-h", "--help")
 _ALL = (*NAMES, "list", "completion", "--version", "--help")
 _HELP = {
     "list": "usage: jdfl list\n\nList all that a flag can choose from, with one line each.",
@@ -71,13 +71,13 @@ def parse(name: str, args: Sequence[str]) -> tuple[Callable[..., int], dict[str,
     """
     work = _work(Path(args[0])) if name in ("resume", "verify") and args else ""
     command = name if not work else f"resume {work}" if name == "resume" else "verify jobs"
-    known = load()
+    known = load_schema()
     values = _arguments(known["commands"][command], known["families"], lambda: find(command), args)
     return find(command), values
 
 
-def load() -> Node:
-    """The data, with the kinds that other installed packages add."""
+def load_schema() -> Node:
+    """The commands and kinds of schema.json, with the kinds that other installed packages add."""
     found = json.loads(FILE.read_text(encoding="utf-8"))
     if any(group.startswith("jdfl.") for group in entry_points().groups):
         from jdfl.cli import describing  # which imports JAX
@@ -101,7 +101,7 @@ def _arguments(command: Node, families: Node, find: Callable[[], Callable[..., i
 
     Raises ValueError and FileNotFoundError for mistakes in the words, and for a bad or missing file or folder.
     """
-    words = [_with_dashes(word) for word in args if word not in _ASKS]
+    words = [_with_dashes(word) for word in args if word not in _HELP_FLAGS]
     asked, folder = len(words) < len(args), None
     if "folder" in command:
         if words and not words[0].startswith("-"):
@@ -140,7 +140,7 @@ def of_function(function: Callable[..., Any], prog: str, args: Sequence[str]) ->
     """
     from jdfl.cli import describing  # which takes long, and is needed for programs that are no commands of jdfl
 
-    return _arguments(describing.command(function, prog), load()["families"], lambda: function, args)
+    return _arguments(describing.command(function, prog), load_schema()["families"], lambda: function, args)
 
 
 def _with_dashes(word: str) -> str:
@@ -209,14 +209,14 @@ def _do(name: str, args: list[str]) -> int:
     elif name in NAMES:
         do, values = parse(name, args)
         return do(**values)
-    elif name in _HELP and args in [[one] for one in _ASKS]:
+    elif name in _HELP and args in [[one] for one in _HELP_FLAGS]:
         print(_HELP[name])
     elif name == "list":
         if args:
             raise ValueError(f"Expected nothing but --help after `jdfl list`, got {args[0]!r}.")
         from jdfl.cli import helping
 
-        print(helping.catalogue(load()), end="")
+        print(helping.catalogue(load_schema()), end="")
     elif name == "completion":
         if len(args) != 1 or args[0] not in ("bash", "zsh"):
             hint = suggest.hint(args[0], ["bash", "zsh"]) if args else ""
@@ -224,7 +224,7 @@ def _do(name: str, args: list[str]) -> int:
             raise ValueError(f"Expected `jdfl completion bash` or zsh, got {given!r}. {hint}".strip())
         from jdfl.cli import completion
 
-        print(completion.script(args[0], _ALL, load(), NAMES), end="")
+        print(completion.script(args[0], _ALL, load_schema(), NAMES), end="")
     else:
         names = [one for one in _ALL if one.startswith("--") == name.startswith("--")]
         rest = suggest.hint(name, names) or f"The commands are {', '.join(_ALL)}."
@@ -234,5 +234,5 @@ def _do(name: str, args: list[str]) -> int:
 
 def flags_of(name: str, *words: str) -> list[Flag]:
     """The flags of a command with the kinds that the words choose."""
-    known = load()
+    known = load_schema()
     return schema.flags_of(known["commands"][name], known["families"], words)

@@ -236,7 +236,7 @@ def _unknown(name: str, listed: Sequence[Flag], prog: str) -> str:
     if meant == typed:
         above = typed.rpartition(".")[0]
         chosen = next(flag.default for flag in listed if flag.name == above)
-        return f"Expected {name} with {owner} only, got --{above} {chosen}. See {prog} --{above} {chosen} --help."
+        return f"Expected {name} with {owner} only, got --{above} {chosen}. See {prog} --help."
     return f"Unknown flag {name} of {prog}. Did you mean --{meant}, a flag of {owner}?"
 
 

@@ -226,8 +226,10 @@ def _callback(given: Any) -> Callback:
     if isinstance(given, Callback):
         names = [name for name in dir(type(given)) if name.startswith("on_") or name == "__call__"]
         if unknown := sorted({*names} - {*dir(Callback)}):
-            known = "on_start, on_return, on_chunk, on_end and close"
-            raise ValueError(f"Expected a Callback that overrides {known}, got {type(given).__name__}.{unknown[0]}.")
+            raise ValueError(
+                "Expected a Callback whose methods are among on_start, on_return, on_chunk, on_end and close, got "
+                f"{type(given).__name__}.{unknown[0]}, which nothing calls. Rename it."
+            )
         return given
     checks.able(("__call__",), "a Callback or a function of a Snapshot", callbacks=given)
     return FunctionCallback(given)

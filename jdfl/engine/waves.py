@@ -284,8 +284,8 @@ def entire_run(
     for some in _alike(settings, steps, metrics, batch):
         ends = advance([run for run, _ in some], steps, every, metrics)
         for (carry, later), (run, first) in zip(ends, some):
-            initial_round = {name: from_limbs(np.asarray(part)) for name, part in first.counts.items()}
-            later = replace(later, counts={name: part + initial_round[name] for name, part in later.counts.items()})
+            at_start = {name: from_limbs(np.asarray(part)) for name, part in first.counts.items()}
+            later = replace(later, counts={name: part + at_start[name] for name, part in later.counts.items()})
             params = run.setting.program.params(carry.state)
             found.append((params, jax.device_get(replace(carry, state=None)), first, later))
     return found

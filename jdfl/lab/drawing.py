@@ -249,7 +249,8 @@ def _readable(text: str) -> str:
     lines = text.split("\n")
     for i, line in enumerate(lines):
         try:
-            MathTextParser("path").parse(line if is_math_text(line) else "")
+            if is_math_text(line):
+                MathTextParser("path").parse(line)
         except ValueError:
             lines[i] = line.replace("$", r"\$")
     return "\n".join(lines)
