@@ -12,7 +12,7 @@ from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
 from benchmarks.page import aged
-from jdfl.algorithms import REGISTRY
+from jdfl.algorithms import GROUPS, REGISTRY
 
 _NAMES = re.compile(r"^<!-- names: ([\w.]+) -->$", re.MULTILINE)
 _TABLES = {
@@ -23,10 +23,12 @@ _TABLES = {
 
 
 def on_config(config: MkDocsConfig) -> None:
-    """Put the algorithms' pages into the navigation, after their index."""
+    """Put the algorithms' pages into the navigation by groups, after their index."""
     for entry in config.nav or []:
         if isinstance(entry, dict) and "Algorithms" in entry:
-            entry["Algorithms"] += [{kind.__name__: f"algorithms/{name}.md"} for name, kind in REGISTRY.items()]
+            for group, kinds in GROUPS.items():
+                pages = [{REGISTRY[name].__name__: f"algorithms/{name}.md"} for name in kinds.split()]
+                entry["Algorithms"].append({group.capitalize(): pages})
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:

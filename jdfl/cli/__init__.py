@@ -14,7 +14,7 @@ commands:
   audit      attack the privacy that an algorithm reports
   report     write one page about one run or several
   data       show which datasets are available, and download some
-  list       list algorithms, problems, datasets, networks, codecs, stop rules and metrics
+  list       list algorithms, networks, datasets and all else; `jdfl list WORD` searches
 
   completion bash|zsh: print a script that lets the shell complete commands and flags
 
@@ -45,7 +45,14 @@ from jdfl.cli.schema import FILE, NAMES, Flag, Node, find, prog_of
 _HELP_FLAGS = ("-h", "--help")
 _ALL = (*NAMES, "list", "completion", "--version", "--help")
 _HELP = {
-    "list": "usage: jdfl list\n\nList all that a flag can choose from, with one line each.",
+    "list": """usage: jdfl list [WORD ...]
+
+List all that a flag can choose from, with one line each, or what has these words in its name, text or heading. Five
+and fewer are shown in full, with what they were written from. For example:
+
+  jdfl list tracking
+  jdfl list directed exact
+  jdfl list datasets""",
     "completion": """usage: jdfl completion bash|zsh
 
 Print a script that lets the shell complete jdfl's commands, its flags and the kinds that they choose. For example:
@@ -212,11 +219,9 @@ def _do(name: str, args: list[str]) -> int:
     elif name in _HELP and args in [[one] for one in _HELP_FLAGS]:
         print(_HELP[name])
     elif name == "list":
-        if args:
-            raise ValueError(f"Expected nothing but --help after `jdfl list`, got {args[0]!r}.")
         from jdfl.cli import helping
 
-        print(helping.catalogue(load_schema()), end="")
+        print(helping.catalogue(load_schema(), args), end="")
     elif name == "completion":
         if len(args) != 1 or args[0] not in ("bash", "zsh"):
             hint = suggest.hint(args[0], ["bash", "zsh"]) if args else ""

@@ -9,6 +9,7 @@ from types import NoneType
 from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 from jdfl import models
+from jdfl.algorithms import GROUPS
 from jdfl.base.arguments import marks, options_of
 from jdfl.base.settings import documentation
 from jdfl.cli.flags import POSITIONAL
@@ -17,6 +18,7 @@ from jdfl.config.families import ALL, NETWORKS
 from jdfl.config.kinds import TRAITS, Family, Kind, described, first_line
 from jdfl.config.yaml_text import plain
 from jdfl.engine.metrics import REGISTRY as METRICS
+from jdfl.events import REGISTRY as ASYNCHRONOUS
 from jdfl.robust import ATTACKS
 
 _VALUES = {int: "INT", float: "FLOAT", bool: "VALUE", str: "TEXT", Path: "PATH"}
@@ -29,6 +31,7 @@ def schema() -> Node:
     found = {
         "commands": {name: command(find(name), f"jdfl {name.partition(' ')[0]}") for name in COMMANDS},
         "families": families,
+        "groups": {name: kinds.split() for name, kinds in GROUPS.items()} | {"asynchronous": list(ASYNCHRONOUS)},
         "models": {one: {"about": first_line(getattr(models, one))} for one in models.NAMES},
         "attacks": {name: {"about": first_line(one), "provenance": one.provenance} for name, one in ATTACKS.items()},
         "metrics": {name: {"about": first_line(one)} for name, one in METRICS.items()},

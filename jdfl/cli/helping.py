@@ -5,21 +5,24 @@ all kinds. A flag that stands before --help is explained in full: `--network --h
 `--network ring --help` the flags of one of them.
 """
 
+import re
 import shutil
 import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 
+from jdfl.base import suggest
 from jdfl.cli.schema import Flag, Node, prog_of
 from jdfl.problems import places
 
 _WIDEST = 100  # columns
+_FEW = 5  # entries of a list that are shown in full
 _MANY = 40  # kinds from which each has one line
 _LONGEST_VALUE = 16  # characters of what follows a flag, in the overview
 
 
 def help_text(command: Node, listed: Sequence[Flag], asked: Sequence[str]) -> str:
     """The help of a command with these flags, or of those of them that are `asked` for."""
-    prog, width = prog_of(command), min(_WIDEST, shutil.get_terminal_size((_WIDEST, 24)).columns)
+    prog, width = prog_of(command), _columns()
     wanted = [word.partition("=")[0] for word in asked if word.startswith("--")]
     found = [flag for name in dict.fromkeys(wanted) for flag in listed if name in flag.names]
     if not found:
@@ -91,7 +94,9 @@ def _full(flag: Flag, width: int) -> Iterator[str]:
 
 
 def _about_kind(kind: Node) -> str:
-    return kind["about"] if kind else "leaves it out"
+    """What is said about a kind, and what it was written from."""
+    sources = ", ".join(kind.get("provenance", ()))
+    return kind["about"] + f" [{sources}]" * bool(sources) if kind else "leaves it out"
 
 
 def _kind(flag: Flag, listed: Sequence[Flag], width: int) -> Iterator[str]:
@@ -150,30 +155,70 @@ def _brief(text: str, room: int) -> str:
     return textwrap.shorten(short, room, placeholder=" ...")
 
 
-def catalogue(schema: Node) -> str:
-    """All kinds of all settings, all datasets, models, attacks and metrics, a line for each."""
+def catalogue(schema: Node, words: Sequence[str] = ()) -> str:
+    """A line for each kind, dataset, model, attack and metric, under headings, with some words if there are any.
+
+    A word may stand in a heading, in a name or in what is said about it. Few that are found are shown in full, with
+    what they were written from. Raises ValueError where nothing has all the words.
+    """
     families = schema["families"]
-    found: dict[str, dict[str, str]] = {
-        "algorithms (--algorithm)": _lines(families["algorithms"]),
-        "problems (--problem)": _lines(families["problems"]),
-        "datasets (--problem classification --problem.data)": {name: places.status(name) for name in places.NAMES},
-        "models (--problem neural --problem.model)": _lines(schema["models"]),
-        "networks (--network)": _lines(families["networks"]),
-        "codecs (--algorithm.codec)": _lines(families["codecs"]),
-        "noise (--algorithm.mechanism)": _lines(families["mechanisms"]),
-        "stop rules (--stop)": _lines(families["stop rules"]),
-        "robust rules (--algorithm.rule)": _lines(families["rules"]),
-        "attacks (jdfl.robust)": _lines(schema["attacks"]),
-        "metrics (--metrics)": _lines(schema["metrics"]),
+    methods = dict(families["algorithms"])
+    groups: dict[str, Node] = {}
+    for group, kinds in schema["groups"].items():
+        groups[f"algorithms (--algorithm): {group}"] = {name: methods.pop(name) for name in kinds}
+    groups |= {
+        "algorithms (--algorithm): settings of papers, other packages": methods,
+        "problems (--problem)": families["problems"],
+        "datasets (--problem classification --problem.data)": {
+            name: {"about": places.status(name)} for name in places.NAMES
+        },
+        "models (--problem neural --problem.model)": schema["models"],
+        "networks (--network)": families["networks"],
+        "codecs (--algorithm.codec)": families["codecs"],
+        "noise (--algorithm.mechanism)": families["mechanisms"],
+        "stop rules (--stop)": families["stop rules"],
+        "robust rules (--algorithm.rule)": families["rules"],
+        "attacks (jdfl.robust)": schema["attacks"],
+        "metrics (--metrics)": schema["metrics"],
     }
-    width = max(len(name) for lines in found.values() for name in lines)
-    return "\n".join(f"{heading}\n{table(lines, width, '  ')}" for heading, lines in found.items())
+    found = {
+        heading: {name: node for name, node in nodes.items() if _has(words, name, f"{heading} {_about_kind(node)}")}
+        for heading, nodes in groups.items()
+    }
+    shown, width = [(heading, nodes) for heading, nodes in found.items() if nodes], _columns()
+    if not shown:
+        entries = [f"{name} {node['about']}" for nodes in groups.values() for name, node in nodes.items()]
+        known = re.findall(r"[\w-]{6,}", " ".join([*groups, *entries]))
+        hint = next(filter(None, (suggest.hint(word, known) for word in words)), "`jdfl list` shows all.")
+        raise ValueError(f"Expected words that stand in the list, got {' '.join(words)!r}. {hint}")
+    left = max(len(name) for _, nodes in shown for name in nodes) + 4
+    entire = words and sum(len(nodes) for _, nodes in shown) <= _FEW
+    lines: list[str] = []
+    for heading, nodes in shown:
+        lines += ["", heading]
+        for name, node in nodes.items():
+            text = [_line(name, node["about"], width - left)]
+            if entire:
+                text = _wrapped(_about_kind(node), width - left, 0)
+            lines += (f"{'' if k else f'  {name}':<{left}}{line}" for k, line in enumerate(text))
+    return "\n".join(lines[1:]) + "\n"
 
 
-def _lines(nodes: Node) -> dict[str, str]:
-    """What each of them is, and what it was written from."""
-    sources = {name: ", ".join(node.get("provenance", ())) for name, node in nodes.items()}
-    return {name: node["about"] + (f" [{sources[name]}]" if sources[name] else "") for name, node in nodes.items()}
+def _has(words: Sequence[str], name: str, text: str) -> bool:
+    """Whether every word is in the name, however it is spelt, or in the text."""
+    return all(suggest.plain(word) in suggest.plain(name) or word.casefold() in text.casefold() for word in words)
+
+
+def _columns() -> int:
+    """The columns of the terminal, as far as they are used."""
+    return min(_WIDEST, shutil.get_terminal_size((_WIDEST, 24)).columns)
+
+
+def _line(name: str, text: str, room: int) -> str:
+    """The beginning of a text, without a title that only repeats the name."""
+    title, _, rest = text.partition(": ")
+    said = rest if rest and suggest.plain(title) == suggest.plain(name) else text
+    return textwrap.shorten(said.removesuffix("."), room, placeholder=" ...", break_on_hyphens=False)
 
 
 def table(lines: dict[str, str], width: int, indent: str = "") -> str:

@@ -13,6 +13,7 @@ DataName = Literal[
 ]  # fmt: skip
 NAMES: tuple[DataName, ...] = get_args(DataName)
 GENERATED = ("realsim_like", "epsilon_like")
+UNPUBLISHED = ("news20",)  # in the form of this package's studies
 BUNDLED = {  # with scikit-learn
     "breast_cancer": "W. Wolberg et al., 1995, CC BY 4.0, https://archive.ics.uci.edu/dataset/17",
     "digits": "E. Alpaydin, C. Kaynak, 1998, CC BY 4.0, https://archive.ics.uci.edu/dataset/80",
@@ -93,13 +94,15 @@ def find(name: str, root: Path | None = None) -> Path | None:
 
 
 def status(name: str) -> str:
-    """Where a dataset comes from: its file, a generator, scikit-learn, or what is missing."""
+    """Where a dataset comes from: its file, a generator, scikit-learn, or how to get it."""
     if name in GENERATED:
         return "generated"
     try:
         path = find(name)
-    except FileNotFoundError as error:
-        return "not found: " + str(error).split(". ")[0]
+    except FileNotFoundError:
+        return (
+            "absent, and published nowhere in this form" if name in UNPUBLISHED else f"absent: jdfl data fetch {name}"
+        )
     return "comes with scikit-learn" if path is None else f"found: {path}"
 
 
