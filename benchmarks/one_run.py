@@ -23,7 +23,6 @@ from benchmarks.machine import bandwidth
 from jdfl.base import checks
 from jdfl.cli import of_function
 from jdfl.config import RunConfig, build, key_of
-from jdfl.engine.compiling import use_cache
 from jdfl.engine.placement import estimate
 
 
@@ -77,7 +76,6 @@ def measured(config: RunConfig, options: Options) -> dict[str, Any]:
 
 def main(args: Sequence[str]) -> int:
     """Measure and print; the exit status."""
-    use_cache()
     try:
         settings = of_function(measured, "python -m benchmarks.one_run", args)
         found = measured(**settings)

@@ -25,7 +25,6 @@ from matplotlib.figure import Figure
 from scipy.special import stdtrit
 
 from jdfl.engine import provenance
-from jdfl.engine.compiling import use_cache
 from jdfl.lab import drawing, page
 from jdfl.lab.drawing import COLOURS
 from jdfl.lab.table import PM, Cell, Grid, rounded, wrapped, write
@@ -123,7 +122,6 @@ def options(
         parser.error(f"Expected --seeds >= 1, got {number}.")
     _end_at_once()
     out.mkdir(parents=True, exist_ok=True)
-    use_cache()
     _runs.clear()
     return Options(quick, number, out, given)
 

@@ -28,7 +28,6 @@ from matplotlib.figure import Figure
 from experiments import robustness_cells as cells
 from experiments.common import Made, Options, end_with_parent, experiment, origin, row, save_figure
 from experiments.robustness_cells import ATTACKS, FRACTIONS, GRAPHS, RULES, Cell
-from jdfl.engine.compiling import use_cache
 from jdfl.lab.page import Image, Section, Table, page
 from jdfl.store.jobs import Jobs
 
@@ -58,7 +57,6 @@ def computed(folder: Path, where: Places) -> Found:
 
 
 def of_rule(folder: Path, where: Places, rule: str) -> Found:
-    use_cache()
     code = hashlib.sha256(b"".join(Path(str(one.__file__)).read_bytes() for one in (cells, sys.modules[__name__])))
     same = f"{code.hexdigest()[:12]}-{hashlib.sha256(repr(where).encode()).hexdigest()[:12]}"
     jobs, found = Jobs(folder), Found()

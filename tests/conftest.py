@@ -42,6 +42,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """Workers and the processes that tests start compile alike, and share what is compiled with the next run."""
     os.environ["JDFL_CACHE"] = "0"  # that of whoever runs the tests
+    jax.config.update("jax_compilation_cache_dir", os.environ.get("JAX_COMPILATION_CACHE_DIR"))
     given = os.environ.get("XLA_FLAGS", "").split()
     if not config.getoption("--optimized"):  # XLA reads it when something is computed first
         os.environ["XLA_FLAGS"] = " ".join([*given, *(flag for flag in XLA_FLAGS if flag not in given)])

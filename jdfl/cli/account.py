@@ -11,7 +11,6 @@ from jdfl.algorithms.program import planned
 from jdfl.base import checks
 from jdfl.cli import flags
 from jdfl.config import RunConfig, build, intended, key_of, ledger_of, run_key_of
-from jdfl.engine.compiling import use_cache
 from jdfl.engine.provenance import Provenance, settings_of
 from jdfl.engine.result import READS_DATA
 from jdfl.engine.spending import guarantee_of, unspent
@@ -251,7 +250,6 @@ def _finished(config: RunConfig, options: Options) -> jdfl.PrivacyReport:
 
 def _observed(config: RunConfig, options: Options) -> observers.Exposure | observers.Pairs:
     """What an observer learns in a planned run; a figure is drawn if one is wanted."""
-    use_cache()
     algorithm, problem, network, stop = build(config)
     how: Any = {"steps": config.steps, "key": key_of(config), "delta": config.privacy.delta}
     jdfl.account_plan(algorithm, problem, network, stop=stop, **how)  # which a stop rule on data is refused by

@@ -11,7 +11,6 @@ from jdfl.auditing import audit_one_run as attacked_once
 from jdfl.base.settings import defaults
 from jdfl.cli.running import written
 from jdfl.config import RunConfig, build, key_of
-from jdfl.engine.compiling import use_cache
 from jdfl.store.files import write
 
 _audit = defaults(attacked)
@@ -80,7 +79,6 @@ def audit(config: RunConfig, options: Options) -> int:
     if idle:
         given = ", ".join(f"{name} = {getattr(options, name)!r}" for name in idle)
         raise ValueError(f"Expected settings of an audit of {how}, got {given}, which would do nothing. Leave it out.")
-    use_cache()
     algorithm, problem, network, _ = build(config)
     common: Any = {"key": key_of(config), "confidence": options.confidence}
     delta = config.privacy.delta if options.delta is None else options.delta

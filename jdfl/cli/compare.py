@@ -12,7 +12,6 @@ import jdfl
 from jdfl.base import checks
 from jdfl.cli import flags
 from jdfl.cli.running import begun, written
-from jdfl.engine.compiling import use_cache
 from jdfl.engine.progress import announced
 from jdfl.engine.provenance import versions
 from jdfl.engine.result import BAD
@@ -127,7 +126,6 @@ def compare(config: CompareConfig, options: Options) -> int:
 def _work(folder: Path, config: CompareConfig, options: Working, experiment: jdfl.Experiment | None = None) -> int:
     """Make what is left of a comparison, write and show it; returns the exit status."""
     checks.integer(0, retry=options.retry)
-    use_cache()
     if (folder / manifest.NAME).is_file():
         manifest.check(folder)
         found = cast(Comparison, jdfl.load(folder))

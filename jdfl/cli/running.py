@@ -23,7 +23,6 @@ from jdfl.engine.accountant import check_account
 from jdfl.engine.booking import RESERVED
 from jdfl.engine.callbacks import Callback, Deadline
 from jdfl.engine.checkpoint import Checkpoint
-from jdfl.engine.compiling import use_cache
 from jdfl.engine.data_ledger import Intent
 from jdfl.engine.progress import Progress
 from jdfl.engine.result import Result, Snapshot
@@ -151,7 +150,6 @@ class Session:
 
     def __init__(self, config: RunConfig, options: Running) -> None:
         arguments.settings(options)
-        use_cache()
         if options.devices is not None:
             simulate(options.devices)
         joining = (options.coordinator, options.processes, options.process)

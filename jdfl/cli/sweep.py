@@ -17,7 +17,6 @@ from jdfl.cli import flags
 from jdfl.cli.running import begun, written
 from jdfl.config import StudyConfig, from_yaml, ledger_of, to_yaml
 from jdfl.engine.booking import Room
-from jdfl.engine.compiling import use_cache
 from jdfl.engine.metrics import REGISTRY
 from jdfl.engine.provenance import versions
 from jdfl.engine.result import BAD
@@ -115,7 +114,6 @@ def sweep(config: StudyConfig, options: Options) -> int:
 def _work(study: Study, options: Engines) -> int:
     """Run the remaining groups of a study, write and show it; returns the exit status."""
     _check(study.config, options)
-    use_cache()
     folder, ledger = study.folder, ledger_of(study.config.base)
     origin = {"work": "study", "settings": jobs.name_of(to_yaml(study.config)), "versions": versions()}
     with jobs.opened(folder, origin, any_version=options.any_version, retry=options.retry) as kept:

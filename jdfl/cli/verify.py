@@ -15,7 +15,6 @@ from jdfl.base import checks
 from jdfl.cli import compare, flags
 from jdfl.cli.running import Running, Session
 from jdfl.config import RunConfig, StudyConfig, from_yaml
-from jdfl.engine.compiling import use_cache
 from jdfl.engine.provenance import Provenance
 from jdfl.engine.result import Result, Snapshot
 from jdfl.lab.comparison import Comparison
@@ -91,7 +90,6 @@ def verify(folder: Path, config: RunConfig, options: Options) -> int:
 def verify_jobs(folder: Path, options: Parts) -> int:
     """Compare a sweep or a comparison and report; returns the exit status."""
     checks.integer(1, parts=options.parts)
-    use_cache()
     damaged = _damaged(folder)
     parts = _of_study(folder) if (folder / "study.yaml").is_file() else _of_comparison(folder)
     with warnings.catch_warnings():
