@@ -148,7 +148,7 @@ def _entering(
     """The claim without what would have to be declared public, all of it together."""
     names, known = [], problem
     if leaks(flows):  # whether the curvature alone is what leaks
-        known = problem.declared(*problem.public, "curvature")
+        known = problem.declared("curvature")
         if leaks(outputs(programs, known)[0]):
             return claim
         claim, names = replace(claim, claimed=True, reason="", remedy=""), ["curvature"]

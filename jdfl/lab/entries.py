@@ -18,10 +18,12 @@ from jdfl.base import checks, suggest
 from jdfl.engine.accountant import adjustable, calibrate, check_account, noise_place, planned_releases
 from jdfl.engine.data_ledger import DataLedger
 from jdfl.engine.metrics import REGISTRY, Metric
+from jdfl.engine.spending import guarantee_of
 from jdfl.engine.start import check_counters, check_run, check_settings
 from jdfl.engine.stepping import with_field
 from jdfl.engine.stopping import StopRule
 from jdfl.engine.trials import Trial, paired_trials
+from jdfl.privacy import exposing
 from jdfl.store.jobs import Jobs, JobsWarning
 
 Announce = Callable[[str, str], object]  # (label, what is done with it)
@@ -234,18 +236,17 @@ def calibrated(plan: Plan, terms: Terms) -> Algorithm:
     problem = plan.trials[0].problem
     if terms.epsilon is None or not adjustable(plan.algorithm):
         return plan.algorithm
-    if hidden := [name for name in plan.derived if name not in problem.public]:
-        public = (*problem.public, *hidden)
-        unit, own = "", ""
-        if "curvature" in hidden:
-            unit = ", with an lr in units of one over the largest curvature of the nodes' records"
-            own = " A grid of given values, tune={'lr': [...]} of its Entry or --grids lr=..., needs no curvature."
-        raise ValueError(
-            f"Expected values that were not chosen by looking at the same data with epsilon = {terms.epsilon!r}, got a "
-            f"grid of {', '.join(plan.grid)}{unit}: nothing can be claimed then. Give values and tune=None, or take "
-            f"{' and '.join(hidden)} as public: problem.declared({', '.join(map(repr, public))}), "
-            f"--problem.public {','.join(public)}.{own}"
-        )
+    if not set(plan.derived) <= set(problem.public):
+        ready = planned(plan.algorithm, problem, plan.trials[0].network, plan.steps)
+        guarantee = exposing(guarantee_of(ready, problem, terms.stop), plan.derived, problem.public)
+        own = ", with an lr in units of one over the largest curvature" if "curvature" in plan.derived else ""
+        if guarantee.derived:  # all that is missing, so that one declaration is enough
+            raise ValueError(
+                f"Expected nothing from the records without noise with epsilon = {terms.epsilon!r}, got a grid of "
+                f"{', '.join(plan.grid)}{own}: {', '.join(guarantee.derived)} (see Problem.declared). "
+                f"{guarantee.remedy} Or give the values, with tuning=None."
+                + (" A grid tune={'lr': [...]} of given values needs no curvature." if own else "")
+            )
     how: Any = {"steps": plan.steps, "epsilon": terms.epsilon, "delta": terms.delta, "stop": terms.stop}
     different: dict[Any, Trial] = {}
     for trial in plan.trials:

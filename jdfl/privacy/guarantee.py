@@ -128,8 +128,11 @@ def exposing(guarantee: Guarantee, names: Sequence[str], public: Sequence[str]) 
     if not hidden:
         return guarantee
     reason = f"{'; '.join(DERIVED[name] for name in hidden)}, which enters without noise"
-    declared = ",".join((*known, *hidden))
-    remedy = f"If this is public, declare it: public = {declared!r} of the problem (--problem.public {declared})."
+    names = ", ".join(map(repr, hidden))
+    remedy = (
+        f"If all of this is public: problem = problem.declared({names}), or --problem.public "
+        f"{','.join((*known, *hidden))} on the command line."
+    )
     return replace(guarantee, claimed=False, reason=reason, remedy=remedy)
 
 

@@ -273,9 +273,10 @@ class Problem:
                 checks.finite(f"See {name}.", test=leaf)
 
     def declared(self, *names: str) -> Self:
-        """The problem with the values of these names, and of no others, declared public; privacy reports list them.
+        """The problem with the values of these names declared public, besides those declared before.
 
-        Each of them enters a run without noise, so that no epsilon is reported unless it is declared.
+        Each of them enters a run without noise, so that no epsilon is reported unless it is declared. Privacy reports
+        list them; `problem.replace(public=())` takes all declarations back.
 
         Args:
             *names: "standardise", "holdout" and "partition": values that a constructor may have computed from all
@@ -288,7 +289,7 @@ class Problem:
         """
         for name in names:
             checks.one_of(PUBLIC, "See Problem.declared.", public=name)
-        return replace(self, public=tuple(dict.fromkeys(names)))
+        return replace(self, public=tuple(dict.fromkeys((*self.public, *names))))
 
     @property
     def entering(self) -> tuple[str, ...]:

@@ -103,14 +103,14 @@ def test_a_grid_from_the_curvature_leaves_no_epsilon_unless_that_is_public():
     tune = jdfl.Tuning(keys=(70,), extend=0)
     options = {**OPTIONS, "trials": (0,), "budget": {"round": None}, "tuning": tune}
     default = {"a": jdfl.DPSGD(gradients=CLIPPED)}
-    remedies = ("problem.declared('tuning', 'curvature')", "--problem.public tuning,curvature", "tune={'lr'")
+    remedies = ("problem.declared('curvature')", "--problem.public tuning,curvature", "tune={'lr'")
     with refused("curvature", *remedies):
         compare(default, **options, epsilon=1.0)
     hidden = compare(default, **options)
     (run,) = hidden.results["a"]
     assert (run.guarantee.claimed, run.guarantee.derived, hidden.privacy) == (False, ("curvature",), {})
     assert "unless curvature is declared public: a." in hidden.table()
-    known = jdfl.compare(default, PROBLEM().declared("tuning", "curvature"), NETWORK(), epsilon=1.0, **options)
+    known = jdfl.compare(default, PROBLEM().declared("curvature"), NETWORK(), epsilon=1.0, **options)
     assert known.results["a"][0].guarantee.public == ("tuning", "curvature")
     assert 0.99 < known.privacy["a"].epsilon <= 1.0
     units = plans(default | {"own unit": NOISY["CEPS"]}, shared((0,), tune=tune))

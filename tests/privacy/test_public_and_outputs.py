@@ -1,5 +1,7 @@
 """What looks at records without noise leaves no epsilon, and what no noise covers is said to be so."""
 
+import re
+
 import numpy as np
 import optax
 import pytest
@@ -29,6 +31,21 @@ def test_preprocessing_leaves_no_epsilon_unless_all_of_it_is_public():
     ledgers = [unspent(guarantee_of(NOISY, one), one) for one in (problem, public)]
     ledgers[0].check_same(ledgers[1])  # which speaks of noise alone
     assert ledgers[0].claimed
+
+
+@pytest.mark.filterwarnings("ignore:The best lr", "ignore:Tuning chose")
+def test_one_message_has_every_declaration_that_a_private_comparison_needs():
+    """Its line is pasted, and the comparison runs; what was declared before stays."""
+    X = np.random.default_rng(0).normal(size=(400, 3))
+    problem = jdfl.from_arrays(X, X[:, 0] > 0, 4, standardise=True, partition="dirichlet").declared("stop")
+    methods = {"a": jdfl.DPSGD(gradients=jdfl.Gradients(clip=1.0, mechanism=jdfl.Gaussian(1.0)))}
+    how = {"steps": 2, "epsilon": 2.0, "trials": [0], "tuning": jdfl.Tuning(keys=(9,), extend=0)}
+    with pytest.raises(ValueError, match="declared") as told:
+        jdfl.compare(methods, problem, NETWORK(), **how)
+    pasted = re.search(r"problem = (problem\.declared\(.*?\))", str(told.value))
+    problem = eval(pasted[1], {"problem": problem})
+    assert set(problem.public) == {"stop", "standardise", "holdout", "partition", "tuning", "curvature"}
+    assert jdfl.compare(methods, problem, NETWORK(), **how).privacy["a"].epsilon <= 2.0
 
 
 def test_all_names_may_be_declared_and_others_are_refused():
