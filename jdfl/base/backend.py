@@ -80,14 +80,14 @@ def use_cache() -> None:
     """
     if os.environ.get("JDFL_CACHE", "") == "0" or jax.config.jax_compilation_cache_dir:
         return
-    home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "jdfl" / "xla"
-    folder = home / hashlib.sha256(_instructions().encode()).hexdigest()[:8]
     try:
+        home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "jdfl" / "xla"
+        folder = home / hashlib.sha256(_instructions().encode()).hexdigest()[:8]
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         if any(one.is_symlink() or one.stat().st_uid != os.getuid() for one in (home, folder)):
             return  # it belongs to another user, whose programs would be run as ours
         home.chmod(0o700)
-    except OSError:
+    except (OSError, RuntimeError, AttributeError):  # read-only, without a home, or a system without users
         return
     warnings.filterwarnings("ignore", "Error reading persistent compilation cache entry")
     jax.config.update("jax_compilation_cache_dir", str(folder))
