@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from inspect import signature
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import scipy.sparse as sp
@@ -25,19 +25,19 @@ def edge_list_file(
     *,
     directed: bool = False,
     connected: bool = True,
-    weights: Weights | None = None,
+    weights: Weights | Literal["given", "by-distance"] | None = None,
     format: FormatChoice = "auto",
 ) -> Static:
-    """A network from a file: one link `u v` per line, numbers from 0 or names, or a SciPy sparse matrix as .npz.
+    """A network from a file: one link `u v` or `u v number` per line, u and v numbers from 0 or names; or an .npz file.
 
     Args:
         m: The number of nodes.
-        path: The file. In a matrix a nonzero entry (i, j) means that i receives from j; without `weights`, values
-            other than 0 and 1 are the mixing matrix itself.
+        path: The file. In the SciPy sparse matrix of an .npz file a nonzero entry (i, j) means that i receives from j;
+            without `weights`, values other than 0 and 1 are the mixing matrix itself.
         directed: Edge list: v receives from u, and u does not receive from v.
         connected: Refuse a network in several parts.
-        weights: Rule for the mixing weights; None: metropolis, or uniform if links run one way. out-degree is for
-            push-sum.
+        weights: Rule for the mixing weights; None: as given where links have numbers, otherwise metropolis, or uniform
+            if links run one way. out-degree is for push-sum; by-distance takes the numbers as lengths.
         format: How sums over neighbours are computed; auto looks at density, degrees and backend.
 
     Raises FileNotFoundError and ValueError that name the file (and its line).
@@ -63,19 +63,24 @@ def edge_list_file(
 
 
 def _edges(path: Path) -> list[tuple[Any, ...]]:
-    """The pairs of an edge list, all numbers or all names; blank lines and what follows a # are skipped."""
+    """The rows of an edge list, names or all of them numbers; blank lines and what follows a # are skipped."""
     edges: list[tuple[Any, ...]] = []
     for number, line in enumerate(path.read_text(encoding="utf-8", errors="replace").splitlines(), start=1):
         words = line.partition("#")[0].replace(",", " ").split()
-        numbers = [word.removeprefix("-").isdecimal() for word in words]
         if not words:
             continue
-        if len(words) != 2 or any(numbers) != all(numbers) or (edges and all(numbers) != isinstance(edges[0][0], int)):
+        numbers = [word.removeprefix("-").isdecimal() for word in words[:2]]
+        like = not edges or (len(words), all(numbers)) == (len(edges[0]), isinstance(edges[0][0], int))
+        try:
+            weight = [float(word) for word in words[2:]]
+        except ValueError:
+            like, weight = False, []
+        if len(words) not in (2, 3) or any(numbers) != all(numbers) or not like:
             raise ValueError(
-                f"Expected two whole numbers or two names `u v` in {path}, line {number}, as in the lines before, got "
-                f"{line.strip()[:80]!r}."
+                f"Expected two whole numbers or two names `u v`, or `u v number`, in {path}, line {number}, as in the "
+                f"lines before, got {line.strip()[:80]!r}."
             )
-        edges.append(tuple(map(int, words)) if all(numbers) else tuple(words))
+        edges.append((*(map(int, words[:2]) if all(numbers) else words[:2]), *weight))
     return edges
 
 

@@ -1,5 +1,6 @@
 """Networks from edge lists, networkx graphs and matrices, and back to networkx. NumPy on the host."""
 
+from collections.abc import Sequence
 from typing import Any, Literal, cast
 
 import networkx as nx
@@ -25,11 +26,12 @@ from jdfl.network.tables import (
 )
 from jdfl.network.weights import FormatChoice, Weights, build, table
 
-_OTHER_WEIGHTS = "Or choose weights='metropolis', which ignores these values."
+_OTHER_WEIGHTS = "Or choose weights='metropolis', which ignores these values, or 'by-distance' for lengths."
 _SUMS = (
     "Set W[i, i] to 1 minus the sum of the other weights of row i, or divide every row by its sum. For an adjacency "
-    "matrix use jdfl.network.from_scipy(A), which chooses weights."
+    "matrix use jdfl.network.from_scipy(A), and for lengths from_scipy(D, weights='by-distance')."
 )
+_ENDS = (("source", "target"), ("from", "to"))  # columns that may be in any place
 _SURELY = 1e-7  # below one; weights are stored as float32
 
 
@@ -38,7 +40,7 @@ def from_edges(
     edges: Any,
     m: Count | None = None,
     *,
-    weights: Weights | None = None,
+    weights: Weights | Literal["given", "by-distance"] | Sequence[float] | None = None,
     directed: bool = False,
     format: FormatChoice = "auto",
     name: str = "network",
@@ -49,9 +51,14 @@ def from_edges(
     Args:
         edges: Names of nodes [e, 2], a list, an array or a table of two columns; a row (u, v) joins u and v. Whole
             numbers are 0 to m - 1 and nodes are in their order; text, and other whole numbers without m, give nodes in
-            sorted order.
+            sorted order. A third column [e, 3] has a number for every link. Columns that are called source and target,
+            or from and to, may be in any place.
         m: The number of nodes; None: one more than the largest number, or the number of different names.
-        weights: Rule for the mixing weights; None: metropolis, or uniform if directed. out-degree is for push-sum.
+        weights: Rule for the mixing weights; None: as given where there is a third column, otherwise metropolis, or
+            uniform if directed. out-degree is for push-sum. "given" takes the third column as mixing weights, as
+            `from_networkx` does, and "by-distance" as lengths > 0 in any unit (the formula is at the top of
+            `jdfl/network/weights.py`): W_ij = s_ij / (1 + max(S_i, S_j)), with s_ij = 2 / (1 + d_ij / median d) and
+            S_i = sum_j s_ij, which is symmetric and doubly stochastic. Or the mixing weights [e] themselves.
         directed: Node v receives from u, and u does not receive from v.
         format: How sums over neighbours are computed; auto looks at density, degrees and backend.
         name: The network's name in messages and reports.
@@ -59,14 +66,16 @@ def from_edges(
 
     Raises:
         ValueError: For numbers that are not whole ones from 0 to m - 1, another number of names than m, a network that
-            is not connected, or weights that a directed network cannot have.
+            is not connected, weights that a directed network cannot have, and two numbers for one link.
     """
-    edges = labelled(edges)
-    checks.plain_array(edges=edges)
-    pairs = np.asarray(edges)
-    if pairs.size == 0:
-        pairs = np.zeros((0, 2), np.int64)
-    checks.shape((None, 2), "Pass one row (u, v) per edge.", edges=pairs)
+    pairs, numbers = _columns(edges)
+    if weights is not None and not isinstance(weights, str):
+        checks.shape((len(pairs),), "Give one weight for every row of edges.", weights=weights)
+        numbers, weights = np.asarray(weights), "given"
+    if numbers is None and weights in ("given", "by-distance"):
+        checks.refuse(
+            "edges with a third column of numbers", "weights", weights, "Write a row (u, v, number) per edge."
+        )
     if pairs.dtype.kind == "O" and all(_is_number(one) for one in pairs.flat):
         pairs = np.array(pairs.tolist())
     text = pairs.size > 0 and all(isinstance(one, str) for one in pairs.flat)
@@ -88,15 +97,55 @@ def from_edges(
             f"({outside.size} such edges). Raise m, or number the nodes 0 .. m-1."
         )
     u, v = pairs.astype(np.int64).T
-    made = build(linked(u, v, m, directed), weights, format, name, connected=connected)
-    return made.named(range(m) if names is None else names)
+    nodes = range(m) if names is None else names
+    if numbers is None:
+        rule = cast(Weights | None, weights)
+        return build(linked(u, v, m, directed), rule, format, name, connected=connected).named(nodes)
+    graph: Any = nx.DiGraph() if directed else nx.Graph()
+    graph.add_nodes_from(nodes)
+    for i, j, number in zip(u.tolist(), v.tolist(), numbers.tolist()):
+        one, other = nodes[i], nodes[j]
+        if (known := graph.get_edge_data(one, other, {"weight": number})["weight"]) != number:
+            raise ValueError(
+                f"Expected one number for every link, got {known:g} and {number:g} between {one!r} and {other!r}. Give "
+                "one of them, or directed=True for a number in each direction."
+            )
+        graph.add_edge(one, other, weight=number)
+    return from_networkx(graph, weights=cast(Any, weights), format=format, name=name, connected=connected)
+
+
+def _columns(edges: Any) -> tuple[np.ndarray, np.ndarray | None]:
+    """The ends [e, 2] of the rows of a table, and the numbers [e] in its third column, if there is one."""
+    edges = labelled(edges)
+    for ends in _ENDS:
+        if hasattr(edges, "columns") and set(ends) <= set(edges.columns):
+            edges = edges[[*ends, *(one for one in edges.columns if one not in ends)]]
+    checks.plain_array(edges=edges)
+    listed = checks.is_a(edges, list | tuple) and any(checks.is_a(one, list | tuple) and one[2:] for one in edges[:1])
+    rows = np.asarray(edges, object if listed else None)  # names beside numbers would make text of these
+    if rows.size == 0:
+        rows = np.zeros((0, 2), np.int64)
+    if rows.ndim != 2 or rows.shape[1] not in (2, 3):
+        raise ValueError(
+            f"Expected edges of shape (any, 2), or (any, 3) with a number for every link, got {rows.shape}. Pass one "
+            "row (u, v) or (u, v, number) per edge; choose the columns of a table."
+        )
+    if rows.shape[1] == 2:
+        return rows, None
+    try:
+        pairs, numbers = rows[:, :2], rows[:, 2].astype(float)
+    except (TypeError, ValueError) as error:
+        checks.refuse("numbers in the third column of edges", "edges", rows[:, 2], f"{checks.message(error)}.")
+    checks.finite("They are the weights or the lengths of links.", **{"edges[:, 2]": numbers})
+    whole = pairs.dtype.kind == "f" and bool(np.all(pairs % 1 == 0))  # in an array with fractions
+    return pairs.astype(np.int64) if whole else pairs, numbers
 
 
 @checked
 def from_networkx(
     graph: "nx.Graph[Any]",
     *,
-    weights: Weights | Literal["given"] | None = None,
+    weights: Weights | Literal["given", "by-distance"] | None = None,
     format: FormatChoice = "auto",
     name: str | None = None,
     connected: bool = True,
@@ -112,7 +161,8 @@ def from_networkx(
 
     Args:
         graph: A Graph, DiGraph, MultiGraph or MultiDiGraph of networkx.
-        weights: "given" keeps the weights of the edges, a rule ignores them; None: keep them if there are some.
+        weights: "given" keeps the weights of the edges, "by-distance" takes them as lengths, as `from_edges` does, and
+            a rule ignores them; None: keep them if there are some.
         format: How sums over neighbours are computed; auto looks at density, degrees and backend.
         name: The network's name in messages and reports; None: the graph's own name.
         connected: As for `from_edges` and `from_matrix`.
@@ -125,9 +175,9 @@ def from_networkx(
     options: Any = {"format": format, "name": name or graph.name or "network", "connected": connected}
     values = [value for *_, value in cast(Any, graph).edges(data="weight")]
     plain = all(value is None for value in values) or all(_is_number(value) and value == 1 for value in values)
-    if weights == "given" or (weights is None and not plain):
-        return from_matrix(_weighted(graph), **options).named(_nodes(graph))
     nodes = _nodes(graph)
+    if weights in ("given", "by-distance") or (weights is None and not plain):
+        return _valued(_numbers(graph, nodes), weights == "by-distance", nodes, **options)
     place = {node: i for i, node in enumerate(nodes)}
     edges = [(place[u], place[v]) for u, v in graph.edges()]
     made = from_edges(edges, len(graph), weights=weights, directed=graph.is_directed(), **options)
@@ -145,8 +195,8 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
 
 
-def _weighted(graph: "nx.Graph[Any]") -> Any:
-    """W [m, m] of a graph whose edges u -> v weigh W_vu; without loops the diagonal completes the rows to one."""
+def _numbers(graph: "nx.Graph[Any]", nodes: list[Any]) -> Any:
+    """W [m, m] of a graph whose edges u -> v weigh W_vu."""
     for u, v, value in cast(Any, graph).edges(data="weight"):
         if not _is_number(value):
             found = "none" if value is None else repr(value)
@@ -158,26 +208,48 @@ def _weighted(graph: "nx.Graph[Any]") -> Any:
             raise ValueError(f"Expected one edge {(u, v)} with a weight, got parallel ones. {_OTHER_WEIGHTS}")
     if len(graph) == 0:
         return np.zeros((0, 0))
-    nodes = _nodes(graph)
-    W: Any = cast(Any, nx).to_scipy_sparse_array(graph, nodes, dtype=np.float64).T
-    if nx.number_of_selfloops(graph):
-        return W
-    total = np.asarray(W.sum(axis=1))
-    if W.nnz and W.data.min() >= 0 and total.max() > 2:  # own weights below -1 diverge
-        i = int(np.argmax(total))
-        raise ValueError(
-            f"Expected `weight` of edges that are mixing weights, whose sum at a node is at most 1, got {total[i]:.6g} "
-            f"at the node {nodes[i]!r}: counts and distances are no mixing weights. Use weights='metropolis', "
-            "which looks at the links alone, or divide them so that the sum at every node is below 1."
-        )
-    return W + sp.diags_array(1 - total)
+    return cast(Any, nx).to_scipy_sparse_array(graph, nodes, dtype=np.float64).T
+
+
+def _valued(
+    numbers: Any, lengths: bool, nodes: Names | list[Any] | None, format: FormatChoice, name: str, connected: bool
+) -> Static:
+    """The network of numbers [m, m] of links: lengths, or mixing weights, completed by own ones where all are zero."""
+    W, links, _ = _entries("weight", numbers)
+    if lengths:
+        receiver, sender = W.tocoo().coords
+        away = W.data[receiver != sender]
+        if (short := float(np.min(numbers.data, initial=1.0))) <= 0:
+            remedy = (
+                "Give the length of every link in one unit, such as kilometres; leave out links that are not there."
+            )
+            checks.refuse("lengths > 0 with weights='by-distance'", "a length", short, remedy)
+        if (odd := abs(W - W.T)).max() > 0:
+            i, j = (int(one) for one in np.unravel_index(odd.argmax(), odd.shape))
+            raise ValueError(
+                f"Expected one length for both directions of a link with weights='by-distance', got {W[i, j]:g} and "
+                f"{W[j, i]:g} between nodes {i} and {j}. Give the larger one twice, as numpy.maximum(D, D.T) does, or "
+                "choose weights='uniform' for a directed network."
+            )
+        return build(links, "by-distance", format, name, connected=connected, lengths=away).named(nodes)
+    if not W.diagonal().any():
+        total = np.asarray(W.sum(axis=1))
+        if W.nnz and W.data.min() >= 0 and total.max() > 2:  # own weights below -1 diverge
+            i = int(np.argmax(total))
+            raise ValueError(
+                f"Expected mixing weights of links, whose sum at a node is at most 1, got {total[i]:.6g} at the node "
+                f"{i if nodes is None else nodes[i]!r}: counts and distances are no mixing weights. Use "
+                "weights='by-distance' for lengths, or weights='metropolis', which looks at the links alone."
+            )
+        W = W + sp.diags_array(1 - total)
+    return from_matrix(W, format=format, name=name, connected=connected).named(nodes)
 
 
 @checked
 def from_scipy(
     adjacency: Any,
     *,
-    weights: Weights | None = None,
+    weights: Weights | Literal["given", "by-distance"] | None = None,
     format: FormatChoice = "auto",
     name: str = "network",
     connected: bool = True,
@@ -190,7 +262,8 @@ def from_scipy(
         adjacency: The matrix [m, m] of real numbers, SciPy sparse or dense; nodes of a DataFrame have the names of its
             rows, and its columns are put in their order.
         weights: Rule for the mixing weights; None: metropolis, or uniform if links run one way, and the matrix has to
-            consist of zeros and ones.
+            consist of zeros and ones. "by-distance" takes the entries as lengths, as `from_edges` does, and "given" as
+            mixing weights; own ones on the diagonal may be left out.
         format: How sums over neighbours are computed; auto looks at density, degrees and backend.
         name: The network's name in messages and reports.
         connected: Refuse a network in several parts.
@@ -200,6 +273,8 @@ def from_scipy(
             without a rule for the weights, and as `from_edges`.
     """
     matrix, links, names = _entries("adjacency", adjacency)
+    if weights in ("given", "by-distance"):
+        return _valued(matrix, weights == "by-distance", names, format, name, connected)
     other = np.flatnonzero(matrix.data != 1)
     if weights is None and other.size:
         raise ValueError(
@@ -257,8 +332,8 @@ def _refuse_disagreement(matrix: Any, links: Arcs) -> None:
         raise ValueError(
             f"Expected W whose second eigenvalue is below 1 in modulus, got |lambda_2| = {second:.6g}; the lowest "
             f"weight is {lowest:.6g}: differences between nodes would not vanish. Use weights >= 0, and lazily, "
-            "(W + identity) / 2; or a rule, such as weights='metropolis' of from_networkx; or pass connected=False to "
-            "keep it as it is."
+            "(W + identity) / 2; or a rule of from_networkx, weights='metropolis' or 'by-distance'; or pass "
+            "connected=False to keep it as it is."
         )
 
 

@@ -6,13 +6,19 @@ The rules for the mixing matrix W, where deg is the number of neighbours of a no
     laplacian    W = I - L / (1 + max_i deg_i)          symmetric, doubly stochastic; the maximum-degree rule
     uniform      W_ij = 1 / (1 + deg_i)                 rows sum to one; the average over a node and its in-neighbours
     out-degree   W_ij = 1 / (1 + out_j)                 columns sum to one; a node splits its row equally, for push-sum
+    by-distance  W_ij = s_ij / (1 + max(S_i, S_j))      symmetric, doubly stochastic; for links of lengths d_ij > 0
+
+With S_i = sum_j s_ij over the neighbours of i, and the similarity s_ij = 2 / (1 + d_ij / median d), which is 2 for near
+neighbours, 1 at the median length and 0 far away. The unit of lengths does not matter, and equal lengths give the
+metropolis weights: it is the rule of Metropolis and Hastings for a walk that proposes neighbours by similarity.
 
 deg_i is the in-degree of i and out_j the out-degree of j; they differ only in directed networks. By default (None) an
 undirected network has metropolis weights and a directed one uniform weights. A directed network can only have uniform
 or out-degree weights.
 
 Sources: L. Xiao, S. Boyd, "Fast linear iterations for distributed averaging", 2004 (maximum degree); L. Xiao, S. Boyd,
-S. Lall, "A scheme for robust distributed sensor fusion based on average consensus", 2005 (Metropolis); D. Kempe,
+S. Lall, "A scheme for robust distributed sensor fusion based on average consensus", 2005 (Metropolis); S. Boyd,
+P. Diaconis, L. Xiao, "Fastest mixing Markov chain on a graph", 2004, section 1.2 (Metropolis-Hastings); D. Kempe,
 A. Dobra, J. Gehrke, "Gossip-based computation of aggregate information", 2003 (push-sum).
 """
 
@@ -40,8 +46,8 @@ MOST_SLOTS = 2**31  # of a table: 19 GB
 _REMEDY = "Pass a connected graph, or connected=False to accept the network as it is."
 
 
-def _mixing(links: Arcs, weights: Weights) -> np.ndarray:
-    """The weight [e] of each arc, by the rules at the top of this file."""
+def _mixing(links: Arcs, weights: Weights | Literal["by-distance"], lengths: np.ndarray | None) -> np.ndarray:
+    """The weight [e] of each arc, by the rules at the top of this file; `lengths` [e] are for by-distance."""
     degree = np.bincount(links.receiver, minlength=links.m)
     if weights == "uniform":
         return 1 / (1 + degree[links.receiver])
@@ -54,6 +60,10 @@ def _mixing(links: Arcs, weights: Weights) -> np.ndarray:
         )
     if weights == "metropolis":
         return 1 / (1 + np.maximum(degree[links.receiver], degree[links.sender]))
+    if lengths is not None:
+        similarity = 2 / (1 + lengths / (np.median(lengths) if lengths.size else 1.0))
+        total = np.bincount(links.receiver, similarity, links.m)
+        return similarity / (1 + np.maximum(total[links.receiver], total[links.sender]))
     return np.full(links.sender.size, 1 / (1 + degree.max()))
 
 
@@ -101,18 +111,19 @@ def table(
 
 def build(
     links: Arcs,
-    weights: Weights | None,
+    weights: Weights | Literal["by-distance"] | None,
     format: FormatChoice,
     name: str,
     *,
     connected: bool = True,
     remedy: str = _REMEDY,
+    lengths: np.ndarray | None = None,
 ) -> Static:
     """Build a fixed network from arcs: check connectivity, compute weights, build the table."""
     if connected:
         check_connected(links, remedy)
     rule = weights or ("metropolis" if links.symmetric else "uniform")
-    return Static(table(links, _mixing(links, rule), None, format, columns=rule == "out-degree"), name, rule)
+    return Static(table(links, _mixing(links, rule, lengths), None, format, columns=rule == "out-degree"), name, rule)
 
 
 @checked

@@ -130,7 +130,7 @@ def test_edges_graphs_and_adjacency_matrices():
     one_way = nx.DiGraph([(0, 1), (1, 2), (2, 0)])
     all_refused(
         (lambda: nw.from_edges([]), "m"),
-        (lambda: nw.from_edges([(0, 1, 2)]), "edges"),
+        (lambda: nw.from_edges([(0, 1, 2, 3)]), "edges"),
         (lambda: nw.from_edges([(0.0, 1.0)]), "float64"),
         (lambda: nw.from_edges([(0, 1), (1, 5)], 3), "edges[1] = (1, 5)"),
         (lambda: nw.from_edges([(0, 1), (1, 2), (3, 4)]), "2 components"),

@@ -4,14 +4,16 @@ import jax
 import jax.numpy as jnp
 import networkx as nx
 import numpy as np
+import pandas as pd
 import pytest
 import scipy.sparse as sp
 from hypothesis import given
 
 from jdfl import network as nw
+from jdfl.config.families import edge_list_file
 from jdfl.network import weights as rules
 from tests.network.examples import edge_lists, graphs, same
-from tests.refused import refused
+from tests.refused import all_refused, refused
 
 
 def _reference(A, weights):
@@ -39,6 +41,61 @@ def test_weights_follow_the_formula(weights, case):
     nw.check_graph(graph)
     W = nw.to_scipy(graph).toarray()
     np.testing.assert_allclose(W, _reference(_adjacency(m, edges), weights), rtol=0, atol=1e-7)
+
+
+ROADS = [("Oslo", "Bern", 1440.0), ("Cairo", "Bern", 2820.0), ("Lima", "Cairo", 12420.0), ("Oslo", "Cairo", 3600.0)]
+
+
+def _near(roads):
+    """W by the formula, link by link; nodes in sorted order."""
+    names = sorted({name for *pair, _ in roads for name in pair})
+    s, middle = np.zeros((len(names),) * 2), np.median([length for *_, length in roads])
+    for u, v, length in roads:
+        i, j = names.index(u), names.index(v)
+        s[i, j] = s[j, i] = 2 / (1 + length / middle)
+    W = np.zeros_like(s)
+    for i, j in np.argwhere(s):
+        W[i, j] = s[i, j] / (1 + max(s[i].sum(), s[j].sum()))
+    return W + np.diag(1 - W.sum(axis=1))
+
+
+def test_lengths_make_symmetric_weights_in_every_door_and_unit(tmp_path):
+    table = pd.DataFrame(ROADS, columns=["source", "target", "km"])
+    graph, far = nx.Graph(), pd.DataFrame(0.0, *[sorted({*table["source"], *table["target"]})] * 2)
+    graph.add_nodes_from(far.index)
+    graph.add_weighted_edges_from(ROADS)
+    for u, v, length in ROADS:
+        far.loc[u, v] = far.loc[v, u] = length
+    (tmp_path / "roads").write_text("\n".join(f"{u},{v},{length}" for u, v, length in ROADS))
+    how = {"weights": "by-distance"}
+    for found in (
+        nw.from_edges(ROADS, **how),
+        nw.from_edges(table[["km", "target", "source"]], **how),
+        nw.from_edges([(u, v, 0.621 * length) for u, v, length in ROADS], **how),
+        nw.from_networkx(graph, **how),
+        nw.from_scipy(far, **how),
+        edge_list_file(4, str(tmp_path / "roads"), **how),
+    ):
+        assert (found.node_names, nw.summary(found).rule) == (("Bern", "Cairo", "Lima", "Oslo"), "by-distance")
+        W = nw.to_scipy(found).toarray()
+        np.testing.assert_allclose(W, _near(ROADS), atol=1e-7)
+    np.testing.assert_array_equal(W, W.T)
+    assert W.diagonal().min() > 0
+    alike = nw.from_edges([(0, 1, 7.0), (1, 2, 7.0)], **how)
+    assert same(alike.graph, nw.from_edges([(0, 1), (1, 2)]).graph)
+    given = nw.from_edges(table[["source", "target"]], weights=[0.1, 0.2, 0.3, 0.4])
+    assert same(given.graph, nw.from_edges([(*road[:2], w) for road, w in zip(ROADS, (0.1, 0.2, 0.3, 0.4))]).graph)
+    np.testing.assert_allclose(nw.to_scipy(given).toarray()[1], [0.2, 0.1, 0.3, 0.4], atol=1e-7)
+    all_refused(
+        (lambda: nw.from_edges(ROADS), "Cairo", "weights='by-distance'"),
+        (lambda: nw.from_scipy(far, weights="given"), "Cairo", "weights='by-distance'"),
+        (lambda: nw.from_networkx(graph), "Cairo", "weights='by-distance'"),
+        (lambda: nw.from_edges([*ROADS, ("Bern", "Oslo", 3.0)], **how), "directed=True"),
+        (lambda: nw.from_edges([(0, 1, 0.0)], **how), "lengths > 0"),
+        (lambda: nw.from_edges([(0, 1, np.nan)], **how), "edges[:, 2]"),
+        (lambda: nw.from_edges([(0, 1)], **how), "third column"),
+        (lambda: nw.from_scipy(np.triu(far), **how), "both directions"),
+    )
 
 
 @given(case=edge_lists(directed=True))
