@@ -6,7 +6,7 @@ commands:
   run        run an algorithm on a problem over a network and save the results
   resume     continue a run, a sweep or a comparison that was interrupted or ended early, or a run to more rounds
   verify     check all files of a run, sweep or comparison, repeat a part of it and compare the numbers bit for bit
-  export     write the tables of a run that goes on or was cut off
+  export     write the tables of a run that goes on or was cut off, or an archive for a paper
   compare    tune several algorithms alike, run them with the same seeds, save tables and curves
   sweep      run over values of any settings and collect the results in one table
   account    compute the epsilon of releases or of a planned run, or the noise for a target

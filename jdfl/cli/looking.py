@@ -185,33 +185,52 @@ def report(options: Report) -> int:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Export:
-    """Write the tables of a run, metrics.csv and those of its nodes, as far as its journal has them.
+    """Write the tables of a run as far as its journal has them, or with --paper one archive for a paper.
 
-    A run that has ended has them already. While it goes on, or after it was cut off, everything that was recorded is in
-    the file `journal` of its folder; a journal that is damaged is read up to the damage.
+    A run that has ended has its tables already. While it goes on, or after it was cut off, everything that was recorded
+    is in the file `journal` of its folder; a journal that is damaged is read up to the damage.
+
+    The archive is about a finished run, sweep or comparison: LaTeX table, figure (PDF, 3.3 inches), settings,
+    provenance, versions of all packages, and a README with the commands that repeat it. The same folder gives the same
+    bytes. Keys of noise are never in it.
 
     Examples:
       jdfl export runs/NAME                                into the folder of the run
       jdfl export runs/NAME --to tables                    into another folder, which is made
+      jdfl export --paper runs/NAME                        runs/NAME/paper.zip
+      jdfl export --paper saved --script compare.py        of what Python has saved, with the script that did it
 
-    exit status: 0 done, 2 a folder without a journal, or nothing recorded in it
+    exit status: 0 done, 2 a folder without a journal, or nothing recorded in it; with --paper, one that is not finished
     """
 
     folders: Folders = ()
-    """The folder of the run."""
+    """The folder of the run; with --paper, of a run, a sweep or a comparison."""
     to: Path | None = None
-    """Folder for the tables; none: that of the run."""
+    """Folder for the tables; none: that of the run. With --paper, the archive; none: paper.zip in the folder."""
+    paper: bool = False
+    """Write one archive for a paper."""
+    script: Path | None = None
+    """Python file or notebook that made a folder without config.yaml, for the archive."""
     json: bool = False
     """Print JSON."""
 
 
 def export(options: Export) -> int:
-    """Write the tables of a run and say where they are; returns the exit status."""
-    from jdfl.results.folder import export as write_tables
-
+    """Write the tables of a run, or the archive, and say where they are; returns the exit status."""
     if len(options.folders) != 1:
         raise ValueError(f"Expected the folder of one run after `jdfl export`, got {len(options.folders)}.")
     (folder,) = options.folders
+    if options.paper:
+        from jdfl.lab.paper import write_paper
+
+        path, origin = write_paper(folder, options.to, options.script)
+        content = {"files": [str(path)], "ended": True, "provenance": origin}
+        print(json.dumps(content) if options.json else f"{path}\nprovenance: {origin}")
+        return 0
+    if options.script is not None:
+        raise ValueError(f"Expected --script with --paper, got --script {options.script} alone. Add --paper.")
+    from jdfl.results.folder import export as write_tables
+
     files = [str(path) for path in write_tables(folder, options.to)]
     ended = (folder / manifest.NAME).is_file()
     print(json.dumps({"files": files, "ended": ended}) if options.json else "\n".join(files))

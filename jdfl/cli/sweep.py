@@ -207,6 +207,14 @@ def _show(study: Study, table: pd.DataFrame, options: Engines) -> None:
     left = f"{missing} of {points} points are not done and not shown here." if missing else ""
     lines = [*markdown(heads, rows), *(f"\n{line}" for line in (left, spent) if line)]
     write(study.folder / "table.md", "".join(f"{line}\n" for line in lines))
+
+    def few(count: int) -> Grid:
+        names = [name for name in measured if name in (by, "rounds", "bytes")]
+        heads, best = _cells(ranked.head(count), fields, names)
+        notes = [f"The best {len(best)} of {len(rows)} points by {by}, means over seeds.", *([spent] if spent else [])]
+        return fitted(Grid(heads, [list(map(Cell, row)) for row in best], notes), 1 + len(fields))
+
+    write(study.folder / "table.tex", write_text(few(len(ranked)), "latex"))
     write_page(study.folder / "report.html", study.config, table, measured, heads, rows, spent, left)
     if options.json:
         content: dict[str, Any] = {"folder": str(study.folder), "by": by}
@@ -217,11 +225,7 @@ def _show(study: Study, table: pd.DataFrame, options: Engines) -> None:
     elif options.quiet:
         print(study.folder)
     else:
-        few = [name for name in measured if name in (by, "rounds", "bytes")]
-        heads, best = _cells(ranked.head(_SHOWN), fields, few)
-        notes = [f"The best {len(best)} of {len(rows)} points by {by}, means over seeds.", *([spent] if spent else [])]
-        shown = fitted(Grid(heads, [list(map(Cell, row)) for row in best], notes), 1 + len(fields))
-        print(wrapped(write_text(shown, "text")), end="")
+        print(wrapped(write_text(few(_SHOWN), "text")), end="")
         print(f"table:  {study.folder / 'results.parquet'}\npage:   {study.folder / 'report.html'}")
 
 

@@ -8,6 +8,7 @@ results.parquet    a row per run: point, its values, seed, ending, metrics, tota
 results.csv        the same
 curves.parquet     a row per record: point, seed, round, metrics, totals so far
 table.md           means over the seeds with 95 % confidence intervals, a row per point, the best first
+table.tex          the same for LaTeX, with the metric by which points are ranked
 manifest.json      size and SHA-256 of every file of a study that is complete
 """
 
@@ -286,22 +287,17 @@ def write_page(
         spent: What publishing all runs costs, in words.
         left: Which points are not done, in words; empty if all are.
     """
-    refused, done = table[table["ending"] == REFUSED], table[~table["ending"].isin([REFUSED, *BAD])]
+    refused, (numeric, done) = table[table["ending"] == REFUSED], varied(config, table)
     how = "All combinations" if config.random is None else f"{config.random} points drawn at random"
     parts: list[Part] = [f"{how} of {'; '.join(config.over)}, with {config.seeds} seed(s) each.\n\n{left}"]
     if len(refused):
         why = Table(["point", "reason"], refused[["point", "reason"]].astype(object).to_numpy().tolist())
         parts.append(Fold(f"{len(refused)} points were refused", [why]))
     sections = [Section("Points that were tried", parts)]
-    fields = [line.partition("=")[0].strip() for line in config.over]
-    numeric = [name for name in fields if pd.api.types.is_numeric_dtype(table[name]) and table[name].dtype != bool]
     if numeric and metrics and len(done):
-        words = "Mean over runs, with a band from the smallest to the largest value; diverged runs are left out."
-        named = done[[name for name in fields if name not in numeric]].astype(object)
-        named = named.where(named.notna(), "none").astype(str)
-        labelled = done.assign(label=named.agg(", ".join, axis=1) if len(named.columns) else "all")
+        words = f"Mean over runs, with a band from the {MEANS}; diverged runs are left out."
         alt = f"{', '.join(metrics)} against {', '.join(numeric)}"
-        views = (((x, y), _means(labelled, x, y)) for y in metrics for x in numeric)
+        views = (((x, y), means(done, x, y)) for y in metrics for x in numeric)
         sections.append(Section("Metrics", [words, charts.curves(views, {name: name for name in numeric}, alt)]))
     some = "" if len(rows) <= _POINTS else f"The best {_POINTS} of {len(rows)}."
     sections.append(Section("Points, the best first", [some, spent, Table(heads, rows[:_POINTS])]))
@@ -311,7 +307,31 @@ def write_page(
     return page(path, f"Study of {config.base.algorithm.kind} on {config.base.problem.kind}", sections, foot)
 
 
-def _means(done: pd.DataFrame, x: str, y: str) -> pd.DataFrame:
-    """A metric against a numeric setting, with a line for every combination of the other settings."""
+def varied(config: StudyConfig, table: pd.DataFrame) -> tuple[list[str], pd.DataFrame]:
+    """The numeric settings that were tried, and the runs with a result, with the values of the others as `label`.
+
+    Args:
+        config: The settings of the study.
+        table: A row per run.
+    """
+    done = table[~table["ending"].isin([REFUSED, *BAD])]
+    fields = [line.partition("=")[0].strip() for line in config.over]
+    numeric = [name for name in fields if pd.api.types.is_numeric_dtype(table[name]) and table[name].dtype != bool]
+    named = done[[name for name in fields if name not in numeric]].astype(object)
+    named = named.where(named.notna(), "none").astype(str)
+    return numeric, done.assign(label=named.agg(", ".join, axis=1) if len(named.columns) else "all")
+
+
+MEANS = "smallest to the largest value"  # what low and high of `means` are
+
+
+def means(done: pd.DataFrame, x: str, y: str) -> pd.DataFrame:
+    """The mean, low and high of a metric against a numeric setting, with a line for every label.
+
+    Args:
+        done: A row per run, as `varied` gives them.
+        x: The setting.
+        y: The metric.
+    """
     found = done.assign(x=done[x]).groupby(["label", "x"])[y].agg(mean="mean", low="min", high="max").reset_index()
     return found[np.isfinite(found["mean"])]

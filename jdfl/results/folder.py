@@ -1,7 +1,7 @@
 """Folders of runs: what was run, on what, and with which result, in files that other programs can read.
 
     config.yaml        the settings, of a run of the command line
-    environment.json   versions, platform, device
+    environment.json   versions of all packages that jdfl depends on, platform, device, XLA_FLAGS
     private.key        of a run with noise, its token, and its private key if that comes from the operating system: for
                        its owner alone, and not to be published
     journal            everything that was recorded while the run went on; the tables below are made of it
@@ -25,12 +25,14 @@ While a run goes on, the folder has the first of these, and a lease that says wh
 it. Every file is written under another name and then renamed, so that none is ever partial.
 """
 
+import functools
+import os
 import platform
 import re
 import warnings
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, distribution, version
 from pathlib import Path
 from typing import Any
 
@@ -267,7 +269,7 @@ def read_run(folder: str | Path) -> Run:
 
 
 def environment() -> dict[str, Any]:
-    """What a run depends on besides its settings: versions, platform, devices."""
+    """What a run depends on besides its settings: versions, platform, devices, and XLA_FLAGS of the environment."""
     devices = jax.devices()
     return {
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -281,4 +283,24 @@ def environment() -> dict[str, Any]:
         "device": devices[0].device_kind,
         "devices": len(devices),
         "x64": bool(jax.config.jax_enable_x64),  # pyright: ignore[reportAttributeAccessIssue]
+        "xla_flags": os.environ.get("XLA_FLAGS", ""),
+        "packages": dict(_packages()),
     }
+
+
+@functools.cache
+def _packages() -> tuple[tuple[str, str], ...]:
+    """The installed packages that jdfl depends on, itself included, and their versions; plugins of JAX as well."""
+    found, left = dict[str, str](), ["jdfl"]
+    while left:
+        try:
+            one = distribution(left.pop())
+        except PackageNotFoundError:  # of another platform, or of an extra
+            continue
+        name = one.name.lower()
+        if name not in found:
+            found[name] = one.version
+            needed = (line.partition(";") for line in one.requires or ())
+            plain = [what for what, _, when in needed if "extra" not in when or name.startswith("jax")]
+            left += [re.split(r"[^\w.-]", what.strip(), maxsplit=1)[0] for what in plain]
+    return tuple(sorted(found.items()))

@@ -62,7 +62,7 @@ def options() -> dict[str, list[str]]:
     ran = set(flags(RunConfig)) | set(flags(config.Points))
     known = {
         **{name: ran | set(flags(kind)) for name, kind in OF_RUNS.items()},
-        "export": {"to", "json"},
+        "export": set(flags(looking.Export)),
         "compare": {*flags(Settings), *flags(compare.Options), "algorithms"},
         "report": set(flags(looking.Report)),
         "data": set(flags(looking.Data)),
