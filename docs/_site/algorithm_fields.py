@@ -28,13 +28,13 @@ def comments(source: str) -> dict[int, str]:
     return {line: text for line, text in found.items() if not text.startswith(("noqa", "pyright:"))}
 
 
-def fields(kind: type) -> list[Field]:
-    """The fields of a class, those of its bases first; ClassVars are none."""
+def fields(kind: Any) -> list[Field]:
+    """The fields of a dataclass, those of its bases first; ClassVars are none."""
     found: dict[str, Field] = {}
     for one in reversed(kind.__mro__[:-1]):
         if one.__module__.startswith("jdfl"):
             found |= {field.name: field for field in _own(one)}
-    return list(found.values())
+    return [field for name, field in found.items() if name in kind.__dataclass_fields__]
 
 
 def _own(kind: type) -> list[Field]:

@@ -23,6 +23,15 @@ _LINKS = {  # parts of an annotation -> what the reference has of it
     "Mechanism": "jdfl.privacy.mechanisms.Mechanism",
 }
 _COLUMNS = 88  # of shown code
+_PROVENANCE = {  # what the formulas of a method were written from, as a sentence
+    "paper read": "the paper was read",
+    "authors' code read": "the authors' code was read",
+    "other code read": "code by others was read",
+    "abstract only": "only the paper's abstract was read",
+    "described by others": "descriptions by others were read",
+    "from memory": "the formulas are from memory",
+    "no paper": "there is no paper",
+}
 _SEE_ALSO = (
     "[Choosing a method](../choose.md), [the papers' numbers](../papers/index.md), [errata](../errata.md), "
     "[parts that algorithms share](../reference/parts.md)."
@@ -30,30 +39,31 @@ _SEE_ALSO = (
 
 
 @dataclass(frozen=True)
-class Told:
+class Parts:
     """A module docstring, taken apart; every part is Markdown as it stands."""
 
     title: str
     paper: str  # what stands before the update
     update: str  # the first indented blocks
     reading: str  # what stands after them
-    privacy: str  # what begins with "Privacy:"
+    privacy: str  # what begins with "Privacy:", up to the next label
     missing: str  # what begins with "Missing neighbours:"
     axes: str
 
 
-def told(docstring: str) -> Told:
+def parts_of(docstring: str) -> Parts:
     """The parts of a docstring; ValueError where one is missing that every algorithm has."""
     title, *rest = inspect.cleandoc(docstring).split("\n\n")
     starts = {"Privacy: ": "", "Missing neighbours: ": "", "Axes: ": ""}
-    prose = []
+    prose, label = list[str](), ""
     for one in rest:
-        start = next((word for word in starts if one.startswith(word)), None)
-        if start is None:
+        label = next((word for word in starts if one.startswith(word)), label)
+        if not label:
             prose.append(one)
+        elif starts[label]:
+            starts[label] += f"\n\n{one}"
         else:
-            text = one.removeprefix(start)
-            starts[start] = text[0].upper() + text[1:]
+            starts[label] = _sentence(one.removeprefix(label))
     blocks = [i for i, one in enumerate(prose) if one.startswith("    ")]
     needed = {
         "an indented block": blocks,
@@ -67,22 +77,27 @@ def told(docstring: str) -> Told:
     while last + 1 < len(prose) and prose[last + 1].startswith("    "):
         last += 1
     parts = prose[:first], prose[first : last + 1], prose[last + 1 :]
-    return Told(title.rstrip("."), *("\n\n".join(part) for part in parts), *starts.values())
+    return Parts(title.rstrip("."), *("\n\n".join(part) for part in parts), *starts.values())
 
 
 def page(name: str) -> str:
     """The page of the algorithm with this name in the registry."""
     kind, costs = REGISTRY[name], known_costs()[name]
-    parts = told(_module(kind).__doc__ or "")
-    head = f"# {parts.title}\n\n`jdfl.{kind.__name__}`, on the command line `--algorithm {name}`.\n\n{parts.paper}"
-    head += f"\n\nWritten from: {', '.join(kind.provenance)}."
+    module = _module(kind)
+    parts, (title, about) = parts_of(module.__doc__ or ""), _about(kind)
+    head = f"# {title[0].upper()}{title[1:]}\n\n{_sentence(about)}\n\n"
+    head += f"`jdfl.{kind.__name__}`, on the command line `--algorithm {name}`."
+    if sum(_module(one) is module for one in REGISTRY.values()) > 1:
+        head += f" The formulas below are those of a family: {parts.title}."
+    read = "; ".join(_PROVENANCE[one] for one in kind.provenance)
+    above = {"Source": " ".join(parts.paper.split()), "Provenance": f"{_sentence(read)}.", "Cost": _cost(costs)}
+    head += "\n\n" + "\n".join(f"- **{name}.** {text}" for name, text in above.items() if text)
     sections = {
         "Update": f"$$\n{formulas.tex(parts.update)}\n$$\n\nAxes: {parts.axes[0].lower()}{parts.axes[1:]}",
-        "How it is read here": parts.reading,
+        "As computed here": parts.reading,
         "Missing neighbours": parts.missing,
         "Options": _options(kind),
         "Example": _example(name, kind.__name__),
-        "Cost": _cost(costs),
         "Privacy": _privacy(name, kind, parts.privacy, costs),
         "In the library": _library(name),
         "See also": _SEE_ALSO,
@@ -95,8 +110,8 @@ def table() -> str:
     rows = ["| algorithm | class | what a node sends in a round | gradients of a node |", "| --- | --- | --- | --- |"]
     known = known_costs()
     for name, kind in REGISTRY.items():
-        title, costs = told(_module(kind).__doc__ or "").title, known[name]
-        link = f"[{_cell(title)}](algorithms/{name}.md)"
+        costs = known[name]
+        link = f"[{_cell(': '.join(_about(kind)).rstrip('.'))}](algorithms/{name}.md)"
         rows.append(f"| {link} | `{kind.__name__}` | {_sent(costs)} | {costs['gradients']:g} |")
     return "\n".join(rows)
 
@@ -150,12 +165,13 @@ def _sent(costs: dict[str, Any]) -> str:
 
 
 def _cost(costs: dict[str, Any]) -> str:
-    before = f", after {costs['gradients_before']:g} before the first round" if costs["gradients_before"] else ""
+    gradients, before = costs["gradients"], costs["gradients_before"]
+    sent = _sent(costs).replace("` of", "` messages of")
     return (
-        f"Measured over the {costs['rounds']} rounds of the example. "
-        f"Messages of a node per round, on average: {_sent(costs)}. "
-        f"Gradients of its loss per round: {costs['gradients']:g}{before}. "
-        f"All nodes together sent {costs['bytes']:,.0f} bytes."
+        f"In a round of the [example](#example) a node sends {sent}, on average, "
+        f"and computes {gradients:g} gradient{'s' * (gradients != 1)} of its loss"
+        f"{f', and {before:g} before the first round' if before else ''}. "
+        f"In {costs['rounds']} rounds all nodes together send {costs['bytes']:,.0f} bytes."
     )
 
 
@@ -164,7 +180,7 @@ def _privacy(name: str, kind: type, prose: str, costs: dict[str, Any]) -> str:
     parts = [prose, f"Nothing is claimed for the example above: {costs['reason']}. {costs['remedy']}".rstrip()]
     if costs["private"]:
         parts += [
-            f"{promised} With",
+            f"{promised} With a clip and noise, as in",
             f"```python\n{_laid(example(name).algorithm(kind.__name__, private=True))}\n```",
             f"the {costs['rounds']} rounds of the example have this statement (`jdfl.account_plan`):",
             costs["private"],
@@ -206,6 +222,16 @@ def listed(module: str) -> list[str]:
 
 def _module(kind: type) -> ModuleType:
     return sys.modules[kind.__module__]
+
+
+def _about(kind: type) -> tuple[str, str]:
+    """A method's name, and the rest of the first line of its docstring."""
+    title, _, about = (inspect.getdoc(kind) or "").splitlines()[0].partition(": ")
+    return title, about
+
+
+def _sentence(text: str) -> str:
+    return text[0].upper() + text[1:]
 
 
 def _cell(text: str) -> str:

@@ -2,7 +2,7 @@
 
 N. Bastianello, R. Carli, L. Schenato, M. Todescato: Asynchronous Distributed Optimization Over Lossy Networks via
 Relaxed ADMM: Stability and Linear Convergence, 2021; X. Ren, N. Bastianello, K. H. Johansson, T. Parisini:
-Communication-Efficient Stochastic Distributed Learning, 2026 (LT-ADMM). With d_i neighbours of node i and penalty rho:
+Communication-Efficient Stochastic Distributed Learning, 2026 (LT-ADMM).
 
     x_i  <- argmin_w f_i(w) + rho d_i ||w||^2 / 2 - <sum_j z_ij, w>                               (ADMM)
     tau times:  y_i <- y_i - lr v_i - beta (rho d_i x_i - sum_j z_ij),     from y_i = x_i         (LT-ADMM)
@@ -11,34 +11,34 @@ Communication-Efficient Stochastic Distributed Learning, 2026 (LT-ADMM). With d_
     LT-ADMM:       v_i = g_i(y_i)
     LT-ADMM-VR:    v_i = mean_{h in B_i} (g_ih(y_i) - c_ih) + mean_h c_ih,     then c_ih <- g_ih(y_i) for h in B_i
 
-The first line is the proximal operator of f_i / (rho d_i) at sum_j z_ij / (rho d_i). It is computed by `inner` proximal
-gradient steps from the last x_i; with few of them the method is inexact in every round, but its limit stays the
-optimum. ADMM starts from z_ij = rho x_i. Relaxation alpha = 1/2 is the usual ADMM, `jdfl.DADMM` with half the
-penalty.
+Node i has d_i neighbours, and rho is the penalty. The first line is the proximal operator of f_i / (rho d_i) at sum_j
+z_ij / (rho d_i). It is computed by `inner` proximal gradient steps from the last x_i; with few of them the method is
+inexact in every round, but its limit stays the optimum. ADMM starts from z_ij = rho x_i. Relaxation alpha = 1/2 is the
+usual ADMM, `jdfl.DADMM` with half the penalty.
 
 Only s_i = sum_j z_ij is used. With r_i = sum_j z_ji, u = s + r and v = s - r satisfy
 
     u_i <- (1 - 2 alpha) u_i + 2 alpha rho sum_j (x_j + x_i),       v_i <- v_i + 2 alpha rho sum_j (x_j - x_i)
 
-so two vectors per node replace those of all links, and only x is sent: both nodes of a link know what the other
-subtracts. v adds up differences, which lose nothing near consensus. Other methods with a variable for every link share
-this.
+Two vectors per node thus replace those of all links, and only x is sent: both nodes of a link know what the other
+subtracts. v adds up differences, which lose nothing near consensus. Other methods with a variable for every link do the
+same.
 
 The formulas agree with those of the package decent-bench, by the first author, which starts from z_ij = 0 and computes
 proximal operators as exactly as it can. The paper's lost messages, where a link keeps its z_ij, are left out.
 
 The last term of a local step of LT-ADMM stays the same in all steps of a round. `jdfl.DiNNO` computes it at y_i
 instead; with one local step, lr = beta and alpha = 1/2 it is LT-ADMM, for half the penalty. LT-ADMM starts from z_ij =
-x_i, as in decent-bench; with `start="consensus"` from z_ij = rho x_i, which keep parameters that agree where they are.
-With gradients that are clipped and noisy LT-ADMM is LT-ADMM-DP of the same group, as far as summaries of that paper
+x_i, as in decent-bench. With `start="consensus"` it starts from z_ij = rho x_i, and parameters that agree stay where
+they are. With clipped and noisy gradients LT-ADMM is LT-ADMM-DP of the same group, as far as summaries of that paper
 say.
 
 LT-ADMM-VR draws a batch B_i for every step and has a table c_ih of gradients of all examples h. The table begins with
-the gradients at x_i, in every round or (`kept`) in the first one only, which saves a pass over the data per round but
-needs a smaller lr: gradients in it may be many rounds old. A batch has distinct examples, all sets being equally
-likely, and their weights in f_i count in both means. The regulariser is not sampled. The table holds q numbers for each
-of m n parameters, q being the most examples of a node. Gradients are counted by examples: two per member of a batch,
-and every example of a node where the table begins. In decent-bench `kept` is `v2`.
+the gradients at x_i, in every round or (`kept`) only in the first. `kept` saves a pass over the data per round but
+needs a smaller lr, because gradients in the table may be many rounds old. A batch has distinct examples, and all sets
+are equally likely. The examples' weights in f_i count in both means. The regulariser is not sampled. The table has q
+numbers for each of m n parameters; q is the largest number of examples of a node. Gradients are counted by examples:
+two per member of a batch, and every example of a node where the table begins. In decent-bench `kept` is `v2`.
 
 Missing neighbours: refused, because both nodes of a link must know what the other one has received.
 

@@ -1,16 +1,17 @@
 """ATG: gradient tracking in which ADMM computes the averages of x and of the gradients.
 
 G. Carnevale, N. Bastianello, G. Notarstefano, R. Carli: ADMM-Tracking Gradient for Distributed Optimization Over
-Asynchronous and Unreliable Networks, 2025. With d_i neighbours of node i, penalty rho and relaxation alpha:
+Asynchronous and Unreliable Networks, 2025.
 
     y_i  <- (x_i + sum_j z_ij) / (1 + rho d_i),             s_i  <- (g_i(x_i) + sum_j q_ij) / (1 + rho d_i)
     x_i  <- (1 - gamma) x_i + gamma (y_i - delta s_i)
     z_ij <- (1 - alpha) z_ij - alpha (z_ji - 2 rho y_j),    q_ij <- (1 - alpha) q_ij - alpha (q_ji - 2 rho s_j)
 
-y_i and s_i approach the averages of the x_i and g_i(x_i) by steps of relaxed ADMM; their own averages equal those only
-in the limit. The z_ij and q_ij are kept as two sums each per node (see `jdfl.ADMM`), and only y and s are sent. The run
-starts from z_ij = rho x_i, where y = x, and q_ij = 0. The formulas are those of the package decent-bench, by one of the
-authors, which starts from zero. The form for lost messages and inactive nodes is left out.
+Node i has d_i neighbours, rho is the penalty and alpha the relaxation. y_i and s_i approach the averages of the x_i and
+g_i(x_i) by steps of relaxed ADMM. The averages of the y_i and s_i equal these only in the limit. The z_ij and q_ij are
+kept as two sums each per node (see `jdfl.ADMM`), and only y and s are sent. The run starts from z_ij = rho x_i, where y
+= x, and q_ij = 0. The formulas are those of the package decent-bench, by one of the authors, which starts from zero.
+The form for lost messages and inactive nodes is left out.
 
 Missing neighbours: refused, because both nodes of a link must know what the other one has received.
 

@@ -7,11 +7,11 @@ Convergence, 2023 (arXiv 2304.01779).
     x_i    <- x_i + gamma sum_j W_ij (xhat_j - xhat_i) - lr y_i
     y_i    <- y_i + gamma sum_j W_ij (yhat_j - yhat_i) + g_i(new x_i) - g_i(old x_i)
 
-from x_i = xhat_i, yhat_i = 0 and y_i = g_i(x_i). In round k the entries of v_i and w_i are Laplace noise of scale
-`noise_x` decay^k and `noise_y` decay^k; C is `codec`. W is symmetric and doubly stochastic, so the average of the y_i
-equals the average of the g_i in every round, whatever noise and codec do. With exact messages, no noise and gamma = 1
-it is gradient tracking in combine-then-adapt form: x <- W x - lr y, y <- W y + g(new x) - g(old x) (A. Nedic, A.
-Olshevsky, W. Shi: Achieving Geometric Convergence for Distributed Optimization over Time-Varying Graphs, 2017).
+The run starts from x_i = xhat_i, yhat_i = 0 and y_i = g_i(x_i). In round k the entries of v_i and w_i are Laplace noise
+of scale `noise_x` decay^k and `noise_y` decay^k; C is `codec`. W is symmetric and doubly stochastic, so the average of
+the y_i equals the average of the g_i in every round, whatever noise and codec do. With exact messages, no noise and
+gamma = 1 it is gradient tracking in combine-then-adapt form: x <- W x - lr y, y <- W y + g(new x) - g(old x) (A. Nedic,
+A. Olshevsky, W. Shi: Achieving Geometric Convergence for Distributed Optimization over Time-Varying Graphs, 2017).
 
 The order above is our reading. Here x and y move by the copies that have just been received, and copies move by
 everything that was sent. The paper may mix copies before they move, or move them by a fraction of what is sent.

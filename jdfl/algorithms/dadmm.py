@@ -3,7 +3,7 @@
 W. Shi, Q. Ling, K. Yuan, G. Wu, W. Yin: On the Linear Convergence of the ADMM in Decentralized Consensus Optimization,
 2014 (DADMM); Q. Ling, W. Shi, G. Wu, A. Ribeiro: DLM: Decentralized Linearized Alternating Direction Method of
 Multipliers, 2015; J. Yu, J. A. Vincent, M. Schwager: DiNNO: Distributed Neural Network Optimization for Multi-Robot
-Collaborative Learning, 2022. With d_i neighbours of node i, penalty c, and all sums over neighbours:
+Collaborative Learning, 2022.
 
     a_i <- a_i + c sum_j (x_i - x_j)
     x_i <- argmin_w f_i(w) + <a_i, w> + c sum_j ||w - (x_i + x_j) / 2||^2                         (DADMM)
@@ -11,12 +11,13 @@ Collaborative Learning, 2022. With d_i neighbours of node i, penalty c, and all 
     B times:  y_i <- y_i - lr (g_i(y_i) + a_i + c sum_j (2 y_i - x_i - x_j)),     from y_i = x_i
     x_i <- y_i                                                                                    (DiNNO)
 
-from a_i = 0. DADMM computes the minimiser by `inner` proximal gradient steps from x_i (see `admm.minimised`); with
-few of them it is inexact in every round, but its limit stays the optimum. DLM is DADMM with one such step of size
-1 / rho. With one step size for all nodes instead of 1 / (2 c d_i + rho), as in the package decent-bench, DLM is
-`jdfl.DiNNO(local_steps=1)`. DADMM is `jdfl.ADMM` with penalty 2 c and relaxation 1/2. The bracket of DiNNO is the
-gradient of what DADMM minimises. Its steps may be those of an `optimizer` such as Adam, which starts afresh in every
-round, as by default in the paper's code. That code can multiply c by a factor in every round, which is left out.
+Node i has d_i neighbours, over which the sums run, c is the penalty, and a_i starts from 0. DADMM computes the
+minimiser by `inner` proximal gradient steps from x_i (see `admm.minimised`). With few steps it is inexact in every
+round, but its limit stays the optimum. DLM is DADMM with one such step of size 1 / rho. With one step size for all
+nodes instead of 1 / (2 c d_i + rho), as in the package decent-bench, DLM is `jdfl.DiNNO(local_steps=1)`. DADMM is
+`jdfl.ADMM` with penalty 2 c and relaxation 1/2. The bracket of DiNNO is the gradient of what DADMM minimises. Its steps
+may be those of an `optimizer` such as Adam, which starts afresh in every round, as by default in the paper's code. That
+code can multiply c by a factor in every round, which is left out.
 
 The papers update a_i after x_i; here it is done when the next round has sent x, which gives the same x.
 

@@ -8,11 +8,11 @@ Compression, 2019.
     e_i <- h_i + e_i - z_i
     x_i <- h_i + gamma sum_j W_ij (z_j - z_i)
 
-from e_i = 0; gamma is eta in the paper. With exact messages and gamma = 1 it is D-PSGD with
+The run starts from e_i = 0. gamma is eta in the paper. With exact messages and gamma = 1 it is D-PSGD with
 `order="adapt-then-combine"`. W is doubly stochastic, so the average of the nodes moves by -lr times the average
 gradient, whatever C loses. A message does not build on earlier ones, so the network may change and lose messages. It
-holds parameters, not differences, and what C loses stays in e: the error does not vanish where the nodes agree, and
-gamma must be small for codecs that lose much.
+has parameters, not differences, and what C loses stays in e. So the error does not vanish at consensus, and gamma must
+be small for codecs that lose much.
 
 Missing neighbours: their weight goes where the network says. W must stay doubly stochastic, so both directions of a
 link fail together.

@@ -7,13 +7,13 @@ Optimization, 2022.
     S times:    u_i+ = (W_in (u - lr v))_i,       v_i+ = (W_in (v + a (g_b(u+) - g_b(u)) / p))_i
     x_i <- u_i,       s_i <- (W_out (s + g(x) - g))_i,       g_i <- g_i(x_i)
 
-from g_i = g_i(x_i) and s_i = mean_j g_j, which a coordinator computes and returns before the first round, as the paper
-and its authors' code have it without counting these messages; with `start="own"` from s_i = g_i. S is `local_steps`,
-and b are the examples of an inner step, the same in both gradients. a_i is 1 with probability p, the `activation`;
-otherwise it is 0, and the node evaluates no gradient in that step. W_in is W to the power `inner_mixes` and W_out W to
-the power `outer_mixes`. With `accelerated` they are Chebyshev polynomials of W instead, T_K(W / l) / T_K(1 / l), l the
-second largest modulus of an eigenvalue. With S = 1 and single exchanges it is `jdfl.DIGing` in the order
-adapt-then-combine. It converges linearly to the exact solution of strongly convex problems.
+The run starts from g_i = g_i(x_i) and s_i = mean_j g_j. A coordinator computes this mean before the first round; like
+the paper and its authors' code we do not count these messages. With `start="own"` it starts from s_i = g_i. S is
+`local_steps`. b are the examples of an inner step, the same in both gradients. a_i is 1 with probability p, the
+`activation`; otherwise it is 0, and the node evaluates no gradient in that step. W_in is W to the power `inner_mixes`
+and W_out W to the power `outer_mixes`. With `accelerated` they are Chebyshev polynomials of W instead, T_K(W / l) /
+T_K(1 / l), l the second largest modulus of an eigenvalue. With S = 1 and single exchanges it is `jdfl.DIGing` in the
+order adapt-then-combine. It converges linearly to the exact solution of strongly convex problems.
 
 The authors' code by default ends the inner steps of a round at a random one. Here it is always the last.
 

@@ -7,12 +7,12 @@ Learning, 2024.
     `local_steps` times:     u_i <- u_i - lr grad_u f_i(u_i / a_i, v_i)
     u_i <- sum_j P_ij u_j,   a_i <- sum_j P_ij a_j
 
-from a_i = 1. The columns of P sum to one. The shared part u_i / a_i is the first `problem.n_shared` parameters; the
-others, v_i, never leave their node. With everything shared and one step it is `jdfl.SGP`. `jdfl.PartPSP` takes one step
-on each part, and can add noise to messages.
+The run starts from a_i = 1. The columns of P sum to one. The shared part u_i / a_i is the first `problem.n_shared`
+parameters; the others, v_i, never leave their node. With everything shared and one step it is `jdfl.SGP`.
+`jdfl.PartPSP` takes one step on each part, and can add noise to messages.
 
-A reimplementation that is not the authors' multiplies the gradient of u_i by another 1 / a_i, as the derivative by u_i
-would have it; here it is that of push-sum, by u_i / a_i.
+An implementation by others multiplies the gradient of u_i by another 1 / a_i, as the derivative by u_i has it. Here the
+gradient is that of push-sum, by u_i / a_i.
 
 Personal parameters contain records without noise, so clipping examples would not bound the effect of a record on later
 gradients. No privacy is claimed.

@@ -7,9 +7,9 @@ under Uncoordinated Constant Stepsizes, 2015 (Aug-DGM, also called ATC-DIGing).
     x_i <- sum_j W_ij x_j - lr y_i,         y_i <- sum_j W_ij y_j + g_i(x_i) - g_i                      (DIGing)
     x_i <- sum_j W_ij (x_j - lr y_j),       y_i <- sum_j W_ij (y_j + g_j(x_j) - g_j)                   (Aug-DGM)
 
-with g_i <- g_i(x_i) afterwards, from y_i = g_i = g_i(x_i). The average of the y_i is that of the g_i in every round.
-`jdfl.DSGT` adapts before combining in x and after it in y, which others call ATC tracking. The first paper's directed
-form is `jdfl.PushDIGing`.
+After each round g_i <- g_i(x_i). The run starts from y_i = g_i = g_i(x_i). The average of the y_i is that of the g_i in
+every round. `jdfl.DSGT` adapts before combining in x and after it in y; others call this ATC tracking. The first
+paper's directed form is `jdfl.PushDIGing`.
 
 Missing neighbours: their weight goes where the network says. W must stay doubly stochastic, so both directions of a
 link fail together.

@@ -35,7 +35,7 @@ Privacy: what is sent is computed from noisy clipped gradients, so only these ne
 sensitivity. The paper uses noise smaller by a factor sqrt(k / d), because a message has only k of d entries; but these
 are chosen from the data, and the remaining entries are sent later. It uses noise smaller by another factor p because of
 inactive nodes; but every observer sees which nodes send. For T rounds, nodes with q records that use one of them per
-round, gradients whose entries are at most G / sqrt(d), and messages of k of d entries, its Theorem 1 says that
+round, gradients whose entries are at most G / sqrt(d), and messages of k of d entries, the paper's Theorem 1 says that
 
     sigma^2 >= 160 k p^2 T log(1.25 / delta_0) G^2 / (q^2 d epsilon^2),   0 < epsilon <= 1,   T >= (q epsilon / p)^2 / 4
 

@@ -10,9 +10,9 @@ active in a round t = 0, 1, ... with probability p.
     convex:            mu = 0,  a_t = 1,      c_t = lr / sqrt(t + 1)
     strongly convex:   mu > 0,  a_t = t + 1,  c_t = lr / (t + 1)
 
-from z_i = 0 and the initial parameters x_0. W is doubly stochastic, so the average of the z_i is the sum of the active
-nodes' contributions over m. `order="adapt-then-combine"` also mixes these contributions, z_i <- sum_j W_ij (z_j + ...);
-on a complete network with p = 1 all nodes then take the steps of centralised dual averaging.
+The run starts from z_i = 0 and the initial parameters x_0. W is doubly stochastic, so the average of the z_i is the sum
+of the active nodes' contributions over m. `order="adapt-then-combine"` also mixes these contributions, z_i <- sum_j
+W_ij (z_j + ...); on a complete network with p = 1 all nodes then take the steps of centralised dual averaging.
 
 The paper's abstract and others say: active nodes perturb stochastic subgradients of single samples, inactive nodes
 still send and mix, all nodes share a regulariser h, node sampling is said to amplify privacy, and without noise the

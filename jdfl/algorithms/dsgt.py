@@ -7,8 +7,8 @@ DP-DSGT: J. Bayrooti, Z. Gao, A. Prorok: Differentially Private Decentralized De
     x_i <- sum_j W_ij (x_j - lr y_j)
     y_i <- sum_j W_ij y_j + g_i(x_i) - g_i,     g_i <- g_i(x_i)
 
-from x_i = 0 and y_i = g_i = g_i(0). W is doubly stochastic, so the average of the y_i equals the average of the g_i in
-every round, even when W changes from round to round: y_i tracks the average gradient.
+The run starts from y_i = g_i = g_i(x_i). W is doubly stochastic, so the average of the y_i equals the average of the
+g_i in every round, even when W changes from round to round: y_i tracks the average gradient.
 
 A gradient is evaluated, and released where it is noisy, once at the start and once per round; x and y are computed from
 these releases and from messages. The second paper's code starts from y = g = 0 instead, which is this start one round

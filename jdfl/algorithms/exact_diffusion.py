@@ -10,10 +10,10 @@ Acceleration! Finally!, 2022 (decentralized Scaffnew).
     ProxSkip:    the same as exact diffusion, with y_i <- y_i + beta (z_i - x_i), with probability p for all nodes
     otherwise    x_i <- z_i
 
-with Wb = I - gamma (I - W), from y_i = 0; exact diffusion has gamma = 1/2. It is printed as psi_k = x_{k-1} - lr
-g(x_{k-1}), phi_k = psi_k + x_{k-1} - psi_{k-1}, x_k = Wb phi_k, which would accumulate rounding errors (see
-`step_sizes`); -y is x - psi of the last round. The y_i sum to zero, so nodes in consensus at a point with zero average
-gradient stay there: all three are exact, and with tau = p = beta = 1 and gamma = 1/2 they are the same.
+Wb is I - gamma (I - W), and the run starts from y_i = 0. Exact diffusion has gamma = 1/2. Its paper prints psi_k =
+x_{k-1} - lr g(x_{k-1}), phi_k = psi_k + x_{k-1} - psi_{k-1}, x_k = Wb phi_k, which would accumulate rounding errors
+(see `step_sizes`); -y is x - psi of the last round. The y_i sum to zero, so nodes in consensus at a point with zero
+average gradient stay there: all three are exact, and with tau = p = beta = 1 and gamma = 1/2 they are the same.
 
 The paper on exact diffusion allows a left-stochastic W and a step size per node; this is its symmetric doubly
 stochastic case. There x follows the recursion of NIDS (`nids`), whose bounds on the step size apply: lr < 2 / L is
@@ -21,8 +21,8 @@ sufficient, and `check` warns beyond it; lr > (3 + 1 / lambda_min(Wb)) / (2 L) d
 
 The paper on LED and the package decent-bench have gamma = 1. The gamma is ours, for W with negative eigenvalues:
 without gradients, a mode of Wb with eigenvalue l decays if 0 < tau beta (1 - l) < 2 (1 + l), hence for gamma = 1/2 if
-tau beta < 2. That on ProxSkip has the control variates h_i = -y_i / lr, beta = p, and lr tau / p for gamma;
-decent-bench has gamma = 1 / (2 chi) and a beta of its own.
+tau beta < 2. The paper on ProxSkip has the control variates h_i = -y_i / lr, beta = p, and lr tau / p for gamma.
+decent-bench has gamma = 1 / (2 chi) and another beta.
 
 Missing neighbours: refused, because corrections add up only if W stays the same.
 

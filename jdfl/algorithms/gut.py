@@ -7,15 +7,15 @@ S. A. Aketi, A. Hashemi, K. Roy: Global Update Tracking: A Decentralized Learnin
     y_i <- d_i + mu (sum_j W_ij (y_j - (x_j- - x_i-) / lr) - d_i-)
     x_i <- x_i - lr y_i
 
-from y_i = d_i- = 0, where - marks the last round. d_i is the update of D-PSGD, which this is with mu = 0. The terms
-with x- cancel, so with y_i and g_i- from the last round
+The run starts from y_i = d_i- = 0, where - marks the last round. d_i is the update of D-PSGD; with mu = 0 this method
+is D-PSGD. The terms with x- cancel. With y_i and g_i- from the last round
 
     v_i = x_i - mu lr y_i,     y_i <- g_i(x_i) + mu (y_i - g_i-) - sum_j W_ij (v_j - v_i) / lr
 
-and one message v_j per link is enough; in the code nodes keep copies of their neighbours' x and send changes of x. The
-average of the y_i is that of the gradients. At rest lr (1 - mu) g_i = sum_j W_ij (x_j - x_i): the method is not exact,
-and its bias is about 1 - mu times that of D-PSGD with the same step size. Without gradients a mode of W with eigenvalue
-w is stable if w > -1 / (1 + 2 mu), so a large mu needs a W without strongly negative eigenvalues.
+so one message v_j per link is enough. In the authors' code nodes keep copies of their neighbours' x and send changes of
+x. The average of the y_i is that of the gradients. At rest lr (1 - mu) g_i = sum_j W_ij (x_j - x_i): the method is not
+exact, and its bias is about 1 - mu times that of D-PSGD with the same step size. Without gradients a mode of W with
+eigenvalue w is stable if w > -1 / (1 + 2 mu), so a large mu needs a W without strongly negative eigenvalues.
 
 The authors' training code evaluates gradients at sum_j W_ij x_j.
 

@@ -6,13 +6,13 @@ Y. Liu, T. Lin, A. Koloskova, S. U. Stich: Decentralized Gradient Tracking with 
     z_i = (x_i - y_i) / (K lr)
     x_i <- sum_j W_ij (x_j - outer K lr z_j),     c_i <- c_i + sum_j W_ij z_j - z_i
 
-from c_i = 0, as in all code that was read; with `start="mean"` from the mean of all gradients minus g_i, as in
-Algorithm 1, for which a coordinator receives every node's gradient and returns their mean before the first round. z_i
-is the mean of the gradients of the round plus c_i. The c_i sum to zero, so the average of the z_i is that of the
-gradients. `lr` is the paper's eta_c and `outer` its eta_s. With one local step g_i + c_i is the tracker y_i of
-`jdfl.DSGT`, and this is that method with the step size outer lr.
+The run starts from c_i = 0, as in all code that was read. With `start="mean"` it starts from the mean of all gradients
+minus g_i, as in Algorithm 1; for this a coordinator receives every node's gradient and returns their mean before the
+first round. z_i is the mean of the gradients of the round plus c_i. The c_i sum to zero, so the average of the z_i is
+that of the gradients. `lr` is the paper's eta_c and `outer` its eta_s. With one local step g_i + c_i is the tracker y_i
+of `jdfl.DSGT`, and this is that method with the step size outer lr.
 
-The package decent-bench, from which this is read, has outer = 0.01 by default.
+The package decent-bench, whose code was read, has outer = 0.01 by default.
 
 Missing neighbours: their weight goes where the network says. W must stay doubly stochastic, so both directions of a
 link fail together.

@@ -7,8 +7,9 @@ Data Distributions, 2022.
     s_i  = sum_j W_ij ((1 - alpha) c_ij + alpha c_ji)
     v_i <- momentum v_i + s_i,   x_i <- x_i + gamma sum_j W_ij (x_j - x_i) - lr v_i
 
-from v_i = 0. The c_ji, of a node's model on its neighbours' data, need a second message on every link, on the channel
-"cross gradient", which is counted even for alpha = 0. All gradients of a node in a round use the same examples.
+The run starts from v_i = 0. The c_ji are gradients of a node's model on its neighbours' data. They need a second
+message on every link, on the channel "cross gradient", which is counted even for alpha = 0. All gradients of a node in
+a round use the same examples.
 
 The s_i are as in the authors' code. The order of the last line could not be checked: here nodes mix the models at which
 they evaluate gradients, so that one message serves for both.

@@ -1,14 +1,15 @@
 """PartPSP: stochastic gradients over private push-sum, for models that share only part of their parameters.
 
 Y. Zhou, K. Xue, E. Chen: Differentially Private Perturbed Push-Sum Protocol and Its Application in Non-Convex
-Optimization (Algorithm 2). With y_i the corrected shared parameters, l_i the local ones, and one batch per round:
+Optimization (Algorithm 2).
 
     l_i <- l_i - gamma_l grad_l f_i(y_i, l_i)
     g_i  = grad_s f_i(y_i, l_i), clipped
     DPPS with eps_i = -gamma_s g_i
 
-The shared part is the first `problem.n_shared` parameters. All three rates are multiplied by `decay` at every
-milestone, as in the published code. With everything shared and no noise this is SGP.
+y_i are the corrected shared parameters and l_i the local ones; a round uses one batch. The shared part is the first
+`problem.n_shared` parameters. All three rates are multiplied by `decay` at every milestone, as in the published code.
+With everything shared and no noise this is SGP.
 
 The local part changes with every record of its node, so clipping single examples bounds the effect of one record no
 better than clipping the node's whole gradient: the privacy statement is about whole nodes.

@@ -7,11 +7,12 @@ Tight Utility Bounds, 2024 (Algorithm 1).
     h_i = g_iq(x_i) - t_iq + (1 / J_i) sum_l t_il,     t_iq <- g_iq(x_i)
     u_i <- sum_j P_ij (u_j - lr (h_j + noise_j)),      a_i <- sum_j P_ij a_j
 
-from a_i = 1 and t_iq = g_iq(x_i), the gradients of all J_i examples at the initial parameters. The columns of P sum to
-one. The table t_i (SAGA) takes as much memory as one model per example. With `gradients.batch` = b, the first two terms
-are means over b examples, drawn with replacement; with None, h_i is the gradient of all, as in `jdfl.SGP`.
+The run starts from a_i = 1 and t_iq = g_iq(x_i), the gradients of all J_i examples at the initial parameters. The
+columns of P sum to one. The table t_i (SAGA) takes as much memory as one model per example. With `gradients.batch` = b,
+the first two terms are means over b examples, drawn with replacement; with None, h_i is the gradient of all, as in
+`jdfl.SGP`.
 
-That the stored gradients are those of SAGA could not be looked up. The paper assumes bounded gradients and
+Whether the paper stores gradients as SAGA does could not be checked. The paper assumes bounded gradients and
 amplification by drawing one example, although every record changes every h_i through the table. Here h_i is clipped
 after the correction, so a node's whole data change it by at most twice `gradients.clip`, and the noise is accounted for
 without amplification. A regulariser, which contains no data, is added after the noise.

@@ -13,12 +13,12 @@ Distributed Heavy-Ball: A Generalization and Acceleration of First-Order Methods
     x_i <- sum_j R_ij x_j - lr y_i + momentum (x_i - x_i')                                                   (ABm)
     y_i <- sum_j C_ij y_j + g_i(x_i) - g_i,     g_i <- g_i(x_i)                                              (all)
 
-from u_i = x_i, a_i = 1 and y_i = g_i = g_i(x_i), x' being the x of the round before. The columns of C, the network's
-own W, sum to one, so that nodes push what they know of the gradients: the sum of the y_i is that of the g_i in every
-round. In the first two the push-sum weights a_i correct what nodes with few in-neighbours lack; with a doubly
-stochastic C they remain 1, Push-DIGing is `jdfl.DSGT`, and ADD-OPT is `jdfl.DIGing`. In the others nodes pull
-parameters by R, whose rows sum to one: equal weights on the same links, which receivers choose (`network.averaging`).
-The nodes agree on the optimum although R and C have different stationary vectors.
+All start from u_i = x_i, a_i = 1 and y_i = g_i = g_i(x_i). x' is the x of the round before. The columns of C, the
+network's W, sum to one, so the sum of the y_i is that of the g_i in every round. In the first two methods the push-sum
+weights a_i correct what nodes with few in-neighbours lack. With a doubly stochastic C they remain 1; then Push-DIGing
+is `jdfl.DSGT`, and ADD-OPT is `jdfl.DIGing`. In the others nodes pull parameters by R. Its rows sum to one, with equal
+weights on the same links (`network.averaging`). The nodes agree on the optimum although R and C have different
+stationary vectors.
 
 Missing neighbours: the columns of C must still sum to one, so the sender keeps what does not arrive
 (`weights="sender"`), and the sums of u, a and y lose nothing. R averages what has arrived.

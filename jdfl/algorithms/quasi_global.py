@@ -5,15 +5,15 @@ Heterogeneous Data, 2021.
 
     h_i = beta a_i + g_i(x_i),   x_i+ = sum_j W_ij (x_j - lr h_j),   a_i <- mu a_i + (1 - mu) (x_i - x_i+) / lr
 
-from a_i = 0 is QG-DSGDm (Algorithm 1); a step with `nesterov` is lr (g_i(x_i) + beta h_i). QG-Adam has
+This is QG-DSGDm (Algorithm 1), from a_i = 0. A step with `nesterov` is lr (g_i(x_i) + beta h_i). QG-Adam has
 
     h_i = (beta1 a_i + g_i(x_i)) / (1 - beta1^k),     v_i = (beta2 b_i + (1 - beta2) g_i(x_i)^2) / (1 - beta2^k)
     x_i+ = sum_j W_ij (x_j - lr h_j / (sqrt(v_j) + eps)),     d_i = (x_i - x_i+) / (||x_i - x_i+|| + eps)
     a_i <- beta1 a_i + (1 - beta1) d_i,     b_i <- beta2 b_i + (1 - beta2) d_i^2
 
-entry by entry in rounds k = 1, 2, ..., from a_i = b_i = 0. Momentum that a node keeps alone follows its own data; the
-differences x_i - x_i+ also contain what its neighbours did. With beta = 0 the first is D-PSGD in adapt-then-combine
-form.
+in rounds k = 1, 2, ..., from a_i = b_i = 0; all operations are entry by entry. Local momentum follows a node's data
+only. The differences x_i - x_i+ also contain what its neighbours did. With beta = 0 QG-DSGDm is D-PSGD in
+adapt-then-combine form.
 
 The paper's appendix may have (1 - beta1) g_i in h_i and does not divide by 1 - beta1^k and 1 - beta2^k. The d_i have
 norm 1 and outweigh such small gradients: on least squares that form did not settle.

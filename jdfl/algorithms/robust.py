@@ -5,8 +5,8 @@ Karimireddy, M. Jaggi: Byzantine-Robust Decentralized Learning via ClippedGossip
 
     u_i <- beta u_i + g_i(x_i),         y_i <- x_i - lr u_i,         x_i <- rule(y_i, y_j of the in-neighbours j)
 
-from u_i = 0. The rules are those of `jdfl.robust`, and without momentum u_i is the gradient. He et al. weigh the
-gradient with 1 - beta. In BRIDGE nodes combine x and then add the gradient step; here the step is part of what they
+The run starts from u_i = 0. The rules are those of `jdfl.robust`. Without momentum u_i is the gradient. He et al. weigh
+the gradient with 1 - beta. In BRIDGE nodes combine x and then add the gradient step; here the step is part of what they
 combine, as in the later papers. With `jdfl.robust.Weighted()` it is D-PSGD in its order adapt-then-combine.
 
 Missing neighbours: a rule reads what has arrived, as if the others were no neighbours in this round, and the weights of

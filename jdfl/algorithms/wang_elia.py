@@ -6,9 +6,9 @@ Linear Convergence, and Robustness of the Wang-Elia Algorithm for Distributed Co
     x_i <- x_i - sum_j K_ij (x_j + z_j) - lr g_i(x_i)
     z_i <- z_i + sum_j K_ij x_j,     K = gain (I - W)
 
-where both right sides have the old x, from z_i = 0. At rest the x_i are equal, and K z cancels the gradients, so lr
-times their sum is zero: the method is exact. As a recursion in x it is that of EXTRA with other matrices: x^{k+2} = (2
-I - K) x^{k+1} - (I - K + K^2) x^k - lr (g(x^{k+1}) - g(x^k)).
+Both right sides have the old x, and the run starts from z_i = 0. At rest the x_i are equal, and K z cancels the
+gradients, so lr times their sum is zero: the method is exact. As a recursion in x it is that of EXTRA with other
+matrices: x^{k+2} = (2 I - K) x^{k+1} - (I - K + K^2) x^k - lr (g(x^{k+1}) - g(x^k)).
 
 This is the form of the package decent-bench, with its gain. Without gradients a mode of K with eigenvalue k is
 multiplied by a complex number of squared modulus 1 - k + k^2, which is below 1 for k < 1: with gain = 1/2 for every W

@@ -7,8 +7,8 @@ Privacy-Preserving Decentralized Learning, 2025.
     n_ij = c_i (z_ij - sum_l W_li z_il),     z_ij standard normal, for every neighbour j and j = i
     x_i <- sum_j W_ij (y_j + n_ji),          n_ji: the noise in the message from j to i
 
-with c_i = `noise` / sqrt(1 - sum_l W_li^2), so the variance of n_ij averages `noise`^2 under the weights W_ji. A node
-adds n_ii to its own y. For every node sum_j W_ji n_ij = 0, so the average of all x moves as without noise. With equal
+c_i is `noise` / sqrt(1 - sum_l W_li^2), so the variance of n_ij averages `noise`^2 under the weights W_ji. A node adds
+n_ii to its own y. For every node sum_j W_ji n_ij = 0, so the average of all x moves as without noise. With equal
 weights this is the authors' code, in which the noises have zero sum and a standard deviation of `noise`; the weighted
 form is ours. That code can leave out n_ii.
 

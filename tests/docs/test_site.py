@@ -39,8 +39,10 @@ def test_pages_have_what_every_page_has():
         text = pages.page(name)
         assert [field.name for field, said in pages.options(kind) if not said] == [], name
         heads = [line for line in text.splitlines() if line.startswith("## ")]
-        wanted = ["Update", "Missing neighbours", "Options", "Example", "Cost", "Privacy", "In the library", "See also"]
-        assert [head for head in heads if head != "## How it is read here"] == [f"## {head}" for head in wanted]
+        wanted = ["Update", "Missing neighbours", "Options", "Example", "Privacy", "In the library", "See also"]
+        assert [head for head in heads if head != "## As computed here"] == [f"## {head}" for head in wanted]
+        above = text.partition("## Update")[0]
+        assert all(f"\n- **{part}.** " in above for part in ("Provenance", "Cost")), name
         assert f"::: jdfl.algorithms.{kind.__module__.rpartition('.')[2]}.{kind.__name__}\n" in text
         assert f"jdfl run --algorithm {name}" in text
         assert f"](algorithms/{name}.md) | `{kind.__name__}` |" in pages.table()
@@ -73,7 +75,7 @@ def test_fields_are_read_with_their_comments_and_defaults():
     found = {field.name: field for field, _ in pages.options(REGISTRY["dcd-psgd"])}
     assert (found["lr"].default, found["lr"].comment[:9], found["codec"].annotation) == ("0.1", "Step size", "Codec")
     with refused("docstring"):
-        pages.told("Title.\n\nMissing neighbours: none.\n\nAxes: m nodes.")
+        pages.parts_of("Title.\n\nMissing neighbours: none.\n\nAxes: m nodes.")
 
 
 @pytest.mark.rotated(11)
