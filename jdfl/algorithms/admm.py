@@ -21,8 +21,7 @@ Only s_i = sum_j z_ij is used. With r_i = sum_j z_ji, u = s + r and v = s - r sa
     u_i <- (1 - 2 alpha) u_i + 2 alpha rho sum_j (x_j + x_i),       v_i <- v_i + 2 alpha rho sum_j (x_j - x_i)
 
 Two vectors per node thus replace those of all links, and only x is sent: both nodes of a link know what the other
-subtracts. v adds up differences, which lose nothing near consensus. Other methods with a variable for every link do the
-same.
+subtracts. v adds up differences, which lose nothing near consensus. Other methods with a variable per link do the same.
 
 The formulas agree with those of the package decent-bench, by the first author, which starts from z_ij = 0 and computes
 proximal operators as exactly as it can. The paper's lost messages, where a link keeps its z_ij, are left out.

@@ -16,8 +16,8 @@ have just updated, so with exact messages and gamma = 1 it is D-PSGD with `order
     x_i <- h_i + gamma sum_j W_ij (xhat_j - xhat_i);   q_i = C(x_i - xhat_i);   xhat_i <- xhat_i + q_i,
 
 in which a message can travel while the next gradient is computed; with exact messages and gamma = 1 it is D-PSGD as
-published. An exchange may follow several gradient steps (`local_steps`) of any optimizer; the papers take one step of
-plain SGD.
+published. An exchange may follow several gradient steps (`local_steps`) of any optimizer; the papers take one of plain
+SGD.
 
 Nodes keep the public copies xhat_j of their neighbours. These are identical everywhere as long as every message reaches
 every neighbour, so one row per node suffices here and the network must be fixed. The average of the nodes moves by -lr

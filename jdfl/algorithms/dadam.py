@@ -9,10 +9,9 @@ Adaptive Gradient Methods, 2021 (decentralized AMSGrad).
     t_i+ = max(t_i, v_i),   w_i = sum_j W_ij u_j,    x_i <- sum_j W_ij x_j - lr m_i / sqrt(max(w_i, eps))   (AMSGrad)
     u_i <- w_i + t_i+ - t_i,                         t_i <- t_i+
 
-All operations are entry by entry. Both start from m_i = v_i = 0, DADAM from t_i = 0, AMSGrad from t_i = u_i = eps.
-Nodes with different t_i weigh their gradients differently: DADAM may converge to a point where the average gradient is
-not zero, as the second paper shows. The u_i of AMSGrad track the average of the t_i, so that all nodes use nearly the
-same scale.
+Operations are entry by entry. Both start from m_i = v_i = 0, DADAM from t_i = 0, AMSGrad from t_i = u_i = eps. Nodes
+with different t_i weigh their gradients differently: DADAM may converge to a point where the average gradient is not
+zero, as the second paper shows. The u_i of AMSGrad track the average of the t_i, so nodes use nearly the same scale.
 
 The paper has no eps; DADAM's is that of the authors' code. The code also corrects the bias of m and v, and divides by
 the root of the corrected v in place of t.

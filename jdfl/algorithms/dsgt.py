@@ -11,8 +11,7 @@ The run starts from y_i = g_i = g_i(x_i). W is doubly stochastic, so the average
 g_i in every round, even when W changes from round to round: y_i tracks the average gradient.
 
 A gradient is evaluated, and released where it is noisy, once at the start and once per round; x and y are computed from
-these releases and from messages. The second paper's code starts from y = g = 0 instead, which is this start one round
-later.
+these releases and from messages. The second paper's code starts from y = g = 0, which is this start one round later.
 
 Missing neighbours: their weight goes where the network says, by default to the node itself, and a node that receives
 nothing follows its own gradient. W must stay doubly stochastic, so both directions of a link fail together.

@@ -8,9 +8,8 @@ Tight Utility Bounds, 2024 (Algorithm 1).
     u_i <- sum_j P_ij (u_j - lr (h_j + noise_j)),      a_i <- sum_j P_ij a_j
 
 The run starts from a_i = 1 and t_iq = g_iq(x_i), the gradients of all J_i examples at the initial parameters. The
-columns of P sum to one. The table t_i (SAGA) takes as much memory as one model per example. With `gradients.batch` = b,
-the first two terms are means over b examples, drawn with replacement; with None, h_i is the gradient of all, as in
-`jdfl.SGP`.
+columns of P sum to one. The table t_i (SAGA) takes the memory of one model per example. With `gradients.batch` = b, the
+first two terms are means over b examples, drawn with replacement; with None h_i is the full gradient, as in `jdfl.SGP`.
 
 Whether the paper stores gradients as SAGA does could not be checked. The paper assumes bounded gradients and
 amplification by drawing one example, although every record changes every h_i through the table. Here h_i is clipped

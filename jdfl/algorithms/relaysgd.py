@@ -7,15 +7,13 @@ Learning on Heterogeneous Data, 2021 (Algorithm 1).
     m_i->j <- h_i + sum_k m_k->i,     c_i->j <- 1 + sum_k c_k->i,     over all neighbours k but j, of the last round
     x_i    <- (h_i + sum_j m_j->i) / (1 + sum_j c_j->i)
 
-The run starts from m = c = 0. The c count the nodes that contribute. In the end all do, with parameters from some
-rounds ago. Nodes stay in consensus at a point with zero average gradient: the method is exact. Messages use a
-breadth-first spanning tree from node 0, in which a node's parent has the smallest id of its neighbours nearest to node
-0. A network that is a tree, such as `jdfl.network.star`, is its own spanning tree. The messages of a link are kept at
-the child. All messages of a node to its children follow from the sum of h_i and all messages that it received, less the
-child's own.
+The run starts from m = c = 0. The c count the nodes that contribute. In the end all do, with older parameters. Nodes
+stay in consensus at a point with zero average gradient: the method is exact. Messages use a breadth-first spanning tree
+from node 0, in which a node's parent has the smallest id of its neighbours nearest to node 0. A network that is a tree,
+such as `jdfl.network.star`, is its own spanning tree. The messages of a link are kept at the child. All messages of a
+node to its children follow from the sum of h_i and all messages that it received, less the child's own.
 
-The authors' code can also divide by m, with initial parameters for nodes that do not contribute yet; that form is left
-out.
+The authors' code can also divide by m, with initial parameters for nodes that do not contribute yet; this is left out.
 
 Missing neighbours: refused, because messages contain earlier ones.
 
