@@ -8,7 +8,7 @@ array shapes and `init(round)`. Everything else is derived from these or has a d
   `self.gradients(x, round)`, W x is `round.mix(x)`, and random keys are `round.keys(STREAM)`.
 - Counts of messages, gradients and releases, ledgers and privacy statements are derived from these calls.
 - The result of `prepare`, computed before the first round, is available as `round.ready`; settings are never filled in.
-- Offline nodes are computed like the others; afterwards the runner restores their rows of the State.
+- Absent nodes are computed like the others; afterwards the runner restores their rows of the State.
 
 Axes: m nodes, n parameters.
 """

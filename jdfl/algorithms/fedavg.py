@@ -79,7 +79,7 @@ class FedAvg(Algorithm):
         graph = jax.eval_shape(network.at, jnp.int32(0), jax.random.key(0))
         if graph.lossy or any(part is not None for part in (graph.away, graph.timing, graph.late)):
             raise ValueError(
-                f"Expected a network for FedAvg without message loss, offline nodes, times and delays, got "
+                f"Expected a network for FedAvg without message loss, absent nodes, times and delays, got "
                 f"{called(network)}: clients communicate with the server, and the network plays no part. Pass the base "
                 "network, and a fraction below 1 for clients that do not answer."
             )

@@ -18,7 +18,7 @@ position in a pass. With b = 1, C is diagonal: correlation gains nothing, and on
 X = C' C and x_t proportional to sqrt(G_tt), X^-1 G X^-1 is a multiple of a correlation matrix, as optimality requires.)
 
 Missing neighbours: their weight goes where the network says; changing networks, for which C cannot be computed, and
-offline nodes are refused.
+absent nodes are refused.
 
 Axes: m nodes, n parameters, T rounds, p diagonals.
 """

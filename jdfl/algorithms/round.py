@@ -332,7 +332,7 @@ class Round:
     def k(self) -> Array:
         """The number of the round, int32 [], from 0; also 0 before the first round.
 
-        It is traced by JAX: choose by `jnp.where` or `lax.cond`, never by a Python `if`. Nodes that were offline or
+        It is traced by JAX: choose by `jnp.where` or `lax.cond`, never by a Python `if`. Nodes that were absent or
         silent count rounds like all others.
         """
         return self.context.k

@@ -36,10 +36,10 @@ from jdfl.store import manifest
 from jdfl.store.files import placed, read
 
 _COPIED = ("config.yaml", "study.yaml", "environment.json", "provenance.json", "summary.md", "table.md", "table.tex")
-_LINES = 12  # that a figure tells apart
+_LINES = 12  # that a figure distinguishes
 _BEGIN = (1980, 1, 1, 0, 0, 0)  # of time, in an archive
 _ASIDE = "The key of the noise is not in this archive: the commands draw other noise, and give another hash."
-_SEEDED = "The noise follows from the seeds in the settings: whoever has this archive can compute and remove it."
+_SEEDED = "The noise follows from the seeds in the settings: anyone with this archive can compute and remove it."
 _SAME = (
     "The provenance has to be the same; where it is not, provenance.json says in what. Datasets that do not come with "
     "jdfl are read from the folder that JDFL_DATA names."

@@ -122,7 +122,7 @@ def _columns(edges: Any) -> tuple[np.ndarray, np.ndarray | None]:
             edges = edges[[*ends, *(one for one in edges.columns if one not in ends)]]
     checks.plain_array(edges=edges)
     listed = checks.is_a(edges, list | tuple) and any(checks.is_a(one, list | tuple) and one[2:] for one in edges[:1])
-    rows = np.asarray(edges, object if listed else None)  # names beside numbers would make text of these
+    rows = np.asarray(edges, object if listed else None)  # next to names, numbers would become text
     if rows.size == 0:
         rows = np.zeros((0, 2), np.int64)
     if rows.ndim != 2 or rows.shape[1] not in (2, 3):
