@@ -72,8 +72,8 @@ def from_nnx(
 
 
 _INSTANCE = (
-    "Give an instance of a flax.nnx.Module, such as MyModel(..., rngs=nnx.Rngs(0)). jdfl.from_loss takes networks of "
-    "flax.linen and equinox; those of torch cannot be differentiated by JAX."
+    "Give an instance of a flax.nnx.Module, such as MyModel(..., rngs=nnx.Rngs(0)), or of a torch.nn.Module. "
+    "jdfl.from_loss takes networks of flax.linen and equinox."
 )
 
 
@@ -96,12 +96,17 @@ def opened(model: Any, shape: Shape, init_seed: int) -> tuple[Model, Callable[[]
     module = _module(model)
     make: Any = graph.Copy(module) if module is model else model
     graph.layout(make)
-    name = type(module).__name__
+    name = getattr(module, "_title", type(module).__name__)
     outputs = _outputs(Model(name, make, shape, 1), shape)
     known = Model(name, make, shape, outputs[0] if outputs else 1)
     if module is model:
         return known, lambda: graph.parameters(module), outputs
     return known, lambda: known.unravel(known.init(init_seed)), outputs
+
+
+def is_of_torch(model: Any) -> bool:
+    """Whether it is a torch.nn.Module; torch is not imported."""
+    return any(f"{one.__module__}.{one.__name__}" == "torch.nn.modules.module.Module" for one in type(model).__mro__)
 
 
 def _module(model: Any) -> Any:

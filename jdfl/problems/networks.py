@@ -19,7 +19,7 @@ from jdfl.devices import memory
 from jdfl.devices.processes import portion
 from jdfl.models import Model, build
 from jdfl.models.base import Compute
-from jdfl.models.opening import ModelName, opened
+from jdfl.models.opening import ModelName, is_of_torch, opened
 from jdfl.problems.about import About
 from jdfl.problems.base import begun
 from jdfl.problems.classify import check_share, computed, with_test
@@ -162,7 +162,7 @@ def from_model(
     name: str | None = None,
     public: tuple[str, ...] = (),
 ) -> NeuralProblem:
-    """Your own Flax NNX network on your own data, split over the nodes.
+    """Your own network of Flax NNX or torch on your own data, split over the nodes.
 
         model = nnx.Sequential(nnx.Linear(30, 16, rngs=nnx.Rngs(0)), nnx.relu, nnx.Linear(16, 3, rngs=nnx.Rngs(1)))
         problem = jdfl.from_model(model, X, y, nodes=20)
@@ -170,7 +170,9 @@ def from_model(
     Args:
         model: The network, an instance of nnx.Module that maps a batch [B, ...] to outputs [B, outputs]; all nodes
             start from its parameters. Or a function of nnx.Rngs that makes it, a model of `jdfl.models`, or the name of
-            one, which is built for the shape of X. Dropout and other layers with random numbers are refused.
+            one, which is built for the shape of X. Dropout and other layers with random numbers are refused. Or a
+            torch.nn.Module of layers that are known in JAX, whose names of parameters stay (extra `torch`); its images
+            are [N, channels, rows, columns].
             Classification needs one output per class, or a single one for two classes; regression needs one output.
         X: Features [N, ...] in any container that `from_arrays` takes, dense. An example has the shape that the model
             expects. Images in bytes [N, rows, columns, channels] are stored as such and divided by 255.
@@ -211,6 +213,11 @@ def from_model(
     if isinstance(model, str):
         checks.one_of(get_args(ModelName), "Or give an nnx.Module.", model=model)
         model = build(model, shape=shape, classes=max(2, classes))
+    if is_of_torch(model):
+        from jdfl.models.from_torch import translated  # torch, for those who use it
+
+        examples = [taken.features, *([] if taken.test is None else [taken.test[0]])]
+        model = translated(model, examples, bool(standardise))
     network, begin, outputs = opened(model, shape, init_seed)
     _check_outputs(network.name, outputs, classes, loss)
     if shared is not None:
