@@ -5,7 +5,7 @@ import itertools
 import sys
 import textwrap
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import jax
 import pytest
@@ -39,6 +39,10 @@ PYTHON_ONLY = {("ceps", "period"), ("one-bit", "matrix")}  # arrays
 def test_an_annotation_may_have_a_name_of_its_own():
     """As NumPy's `ArrayLike` has from 2.5."""
     assert options_of(TypeAliasType("some", ArrayLike) | None) == (*options_of(ArrayLike), type(None))
+
+
+def test_words_of_several_types_are_all_words_of_a_flag():
+    assert options_of(Literal["a", "b"] | Literal["c"] | None) == (Literal["a", "b", "c"], type(None))
 
 
 def derived(place: str, kind: str) -> type[Kind]:

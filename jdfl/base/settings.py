@@ -102,13 +102,15 @@ def defaults(function: Callable[..., Any]) -> SimpleNamespace:
 
 
 def options_of(annotation: Any) -> tuple[Any, ...]:
-    """The types that an annotation allows, without their marks."""
+    """The types that an annotation allows, without their marks; all words are one type."""
     if isinstance(annotation, TypeAliasType):  # NumPy's aliases from 2.5 on
         return options_of(annotation.__value__)
     if get_origin(annotation) is Annotated:
         return options_of(annotation.__origin__)
     if get_origin(annotation) in (Union, UnionType):
-        return tuple(option for one in get_args(annotation) for option in options_of(one))
+        found = tuple(option for one in get_args(annotation) for option in options_of(one))
+        words = [option for option in found if get_origin(option) is Literal]
+        return found if len(words) < 2 else (Literal[tuple(words)], *(one for one in found if one not in words))
     return (annotation,)
 
 
