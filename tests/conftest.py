@@ -135,8 +135,9 @@ def compilations():
 def undrawn():
     """Figures are files without a picture, which takes half of the time of a run by the command line."""
 
-    def write(self: Any, fname: Any, **_: Any) -> None:
-        (fname.write if hasattr(fname, "write") else Path(fname).write_bytes)(b"\x89PNG")
+    def write(self: Any, fname: Any, format: str = "", **_: Any) -> None:
+        content = b"<svg></svg>" if format == "svg" else b"\x89PNG"
+        (fname.write if hasattr(fname, "write") else Path(fname).write_bytes)(content)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(drawing.Picture, "savefig", write)

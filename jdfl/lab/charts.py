@@ -4,7 +4,6 @@ import hashlib
 import io
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import pairwise
 from typing import Any, cast
 
 import matplotlib
@@ -15,37 +14,66 @@ from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
 
+from jdfl.engine.metrics import REGISTRY
 from jdfl.lab import drawing
+from jdfl.lab.drawing import lines
 from jdfl.lab.page import Chart
 
-_MOST = 600  # records of a line with a band
+FEW = 4  # metrics of a page
 _PAIRS = 3000  # links of a network
 _NAMED = 40  # nodes of a network with names
 _SIZE = (6.0, 3.8)  # inches
 _HATCHES = ("", "///", "...", "xxx")  # of bars, where there are more of them than colours
 
 
-def curves(views: Iterable[tuple[tuple[str, str], pd.DataFrame]], axes: Mapping[str, str], alt: str) -> Chart:
-    """Lines with bands, of a metric y against an amount x that a reader chooses.
+def chosen(metrics: Sequence[str], first: Sequence[str] = ()) -> list[str]:
+    """The few metrics that a page draws: `first`, then a distance to the optimum, own metrics, accuracy and agreement.
 
     Args:
-        views: Pairs of (x, y) and a frame with columns label, x, mean, low and high, a row per record. The first one is
-            shown first; values that are not finite are left out. Frames of long runs may be made one by one.
-        axes: The title of every x of `views`.
+        metrics: All that were recorded.
+        first: Those that were asked for.
+    """
+    own = [name for name in metrics if name not in REGISTRY]
+    least = next((name for name in ("suboptimality", "objective") if name in metrics), "")
+    order = dict.fromkeys((*first, least, *own, "accuracy", "consensus_error", *metrics))
+    return [name for name in order if name in metrics][:FEW]
+
+
+def drawn(figures: Mapping[tuple[str, str], Figure], alt: str) -> Chart:
+    """Figures of metrics against amounts, in their order.
+
+    Args:
+        figures: By what is on the horizontal axis, and what is shown against it.
         alt: The chart in words, for readers who cannot see it.
     """
-    names: dict[str, str] = {}
-    pictures: dict[tuple[str, str], str] = {}
-    for (x, y), frame in views:
-        names |= {str(label): "" for label in frame["label"].unique()}
-        figure, axis = _sheet()
-        figure.subplots_adjust(left=0.13, right=0.98, bottom=0.14, top=0.97)
-        drawn = [thinned(one) for _, one in frame.groupby("label", sort=False, observed=True)]
-        shown = pd.concat(drawn, ignore_index=True) if drawn else frame
-        drawing.lines({_plain(axes[x]): shown.astype({"label": str})}, names or {"": ""}, _plain(_words(y)), ax=axis)
-        pictures[axes[x], _words(y)] = _svg(figure)
-    samples = {label: _sample(i) for i, label in enumerate(names)} if len(names) > 1 else {}
-    return Chart(pictures, alt, samples)
+    return Chart({(x, _words(y)): _svg(figure) for (x, y), figure in figures.items()}, alt)
+
+
+def curves(
+    views: Iterable[tuple[tuple[str, str], pd.DataFrame]],
+    axes: Mapping[str, str],
+    alt: str,
+    labels: Sequence[str],
+    band: str = "",
+) -> Chart:
+    """Lines with bands, of metrics y against amounts x, a picture each.
+
+    Args:
+        views: Pairs of (x, y) and a frame with columns label, x, mean, low and high, a row per record; values that are
+            not finite are left out.
+        axes: The title of every x of `views`.
+        alt: The chart in words, for readers who cannot see it.
+        labels: Those of all lines that the page has, which decide how they look.
+        band: What the bands are.
+    """
+    names = {label: _plain(label) if len(labels) > 1 else "" for label in labels}
+    return drawn(
+        {
+            (axes[x], y): lines({_plain(axes[x]): frame}, names, _plain(_words(y)), band=_plain(band)).fig
+            for (x, y), frame in views
+        },
+        alt,
+    )
 
 
 def network(nodes: pd.DataFrame, links: pd.DataFrame, alt: str) -> Chart:
@@ -137,44 +165,13 @@ def _sheet(layout: Any = None) -> tuple[Figure, Axes]:
 
 def _svg(figure: Figure) -> str:
     """A figure as SVG, whose ids differ from those of the other figures of a page."""
-    content = io.StringIO()
+    content = io.BytesIO()
     context: Any = cast(Any, matplotlib).rc_context  # whose type matplotlib leaves open
     with context({"svg.fonttype": "none", "svg.hashsalt": "jdfl"}):
         figure.savefig(content, format="svg", metadata=dict.fromkeys(("Creator", "Date", "Format", "Type")))
-    text = content.getvalue()
+    text = content.getvalue().decode()
     name = hashlib.sha256(text.encode()).hexdigest()[:10]
     return re.sub(r'(\bid="|url\(#|href="#)', rf"\g<1>{name}-", text[text.index("<svg") :])
-
-
-def _sample(i: int) -> str:
-    """The look of a line, for the legend."""
-    figure = Figure(figsize=(0.5, 0.2))
-    axis = figure.add_axes((0, 0, 1, 1))
-    axis.set_axis_off()
-    axis.plot([0, 1, 2], [0, 0, 0], markevery=[1], linewidth=1.6, **drawing.look(i))
-    return _svg(figure)
-
-
-def thinned(one: pd.DataFrame) -> pd.DataFrame:
-    """The records of a long line with a band that are drawn, with all extremes; Matplotlib simplifies other lines.
-
-    Buckets of records lie evenly, and more closely at the beginning, for logarithmic axes.
-
-    Args:
-        one: The records of the line in their order, with columns low and high.
-    """
-    size = len(one)
-    if size <= _MOST or not np.any(one["high"] > one["low"]):
-        return one
-    steps = np.linspace(0, size, _MOST // 12), np.geomspace(1, size, _MOST // 12)
-    edges = np.unique(np.concatenate([[0], *steps]).astype(int))
-    low, high = one["low"].fillna(np.inf).to_numpy(), one["high"].fillna(-np.inf).to_numpy()
-    buckets = list(pairwise(edges))
-    extremes = [
-        start + place for start, end in buckets for place in (low[start:end].argmin(), high[start:end].argmax())
-    ]
-    places = [edges[:-1], edges[1:] - 1, extremes]
-    return one.iloc[np.unique(np.concatenate(places).astype(int))]
 
 
 def _words(name: str) -> str:

@@ -182,7 +182,7 @@ def to_stop(curves: pd.DataFrame) -> pd.DataFrame:
     return found.reindex(ends["label"].unique()).fillna({"seeds": 0}).astype({"seeds": int}).rename_axis("label")
 
 
-BAND = "95 % confidence interval of the mean"  # what low and high of `band` are, for legends
+BAND = "95 % CI of the mean"  # what low and high of `band` are, for legends
 
 
 def band(curves: pd.DataFrame, x: str, y: str) -> pd.DataFrame:

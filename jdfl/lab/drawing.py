@@ -5,8 +5,10 @@ not know them: nothing has to be closed, no window opens, and the figures of a s
 """
 
 import io
+import re
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
 
@@ -39,6 +41,7 @@ _SMALL, _LABEL = 7, 8  # points, of ticks and legends and of axes
 _APART = 0.28  # of an axis's diagonal, between two markers of a line
 _PANEL = 2.2  # inches that a panel needs at least
 _WIDE = 20.0  # ratio of the largest to the smallest value from which an axis is logarithmic
+_MOST = 600  # records of a line with a band
 
 
 class Picture(Figure):
@@ -125,19 +128,35 @@ def look(i: int) -> dict[str, Any]:
     }
 
 
+def looks(labels: Iterable[str], before: int = 0) -> dict[str, dict[str, Any]]:
+    """The `look` of every method of a comparison, for all of its figures and pages.
+
+    It depends on the set of labels alone, not on their order, nor on capitals and hyphens: "D-PSGD" of a comparison
+    and "d-psgd" of a report look the same if the other methods are the same. Pass all methods, also those that are not
+    drawn.
+
+    Args:
+        labels: All methods.
+        before: The number of lines that are there already, which look different from these.
+    """
+    places = sorted(dict.fromkeys(labels), key=lambda label: (re.sub(r"\W|_", "", label.casefold()), label))
+    return {label: look(before + i) for i, label in enumerate(places)}
+
+
 def lines(
     panels: Mapping[str, pd.DataFrame],
     names: Mapping[str, str],
     y: str,
     *,
     band: str = "",
+    ends: Mapping[str, float] | None = None,
     floor: float | None = None,
     ax: Any = None,
     width: Width = "column",
     height: float | None = None,
     origin: str = "",
 ) -> Drawn:
-    """Draw a metric against one amount or several, a panel for each.
+    """Draw a metric against one amount or several, a panel for each, and a legend below them.
 
     A line is the mean, and a band goes from low to high. Where a method spends nothing of an amount, a dotted line
     continues at its last mean. An axis is logarithmic where its values are positive and far apart. Lines become thinner
@@ -146,9 +165,12 @@ def lines(
     Args:
         panels: Frames by the title of their horizontal axis, with columns label, x, mean, low and high, a row per
             record; at least one.
-        names: By label, what the legend says, in this order. One line without a name has no legend.
+        names: By label, what the legend says, in this order, of all methods: `looks` of these. One line without a name
+            has no legend.
         y: The title of the vertical axis.
         band: What the bands are, for the legend; empty: it does not say.
+        ends: By title, the amount where a horizontal axis ends, such as the budget of the comparison; records beyond it
+            are not drawn. None: where the records end.
         floor: The accuracy of the reference that values are measured from: smaller values are drawn at it, and a
             logarithmic axis ends there. None: there is none.
         ax: Axes to draw into, one per panel; None: a new figure.
@@ -161,8 +183,10 @@ def lines(
     """
     if not panels:
         raise ValueError("Expected at least one panel, got none.")
+    names = {label: _readable(_fitted(name, _inches(width))) for label, name in names.items()}
+    labels = [*filter(None, names.values()), *[band] * bool(band)]
     if ax is None:
-        figure, axes = _sheet(len(panels), names, width, height)
+        figure, axes = _sheet(list(panels), labels if any(names.values()) else [], width, height)
         figure.origin = origin
     else:
         axes = list(np.asarray(ax, object).flat) if checks.is_a(ax, list | tuple | np.ndarray) else [ax]
@@ -174,18 +198,18 @@ def lines(
         figure = axes[0].get_figure(root=True)
     shown = False
     for axis, (title, frame) in zip(axes, panels.items()):
-        shown |= _panel(axis, frame, names, floor)
-        axis.set_xlabel(title)
-    for place, axis in enumerate(axes):
+        shown |= _panel(axis, frame, names, floor, (ends or {}).get(title))
         spec = axis.get_subplotspec()
-        if place == 0 or ax is not None or spec is None or spec.is_first_col():
-            axis.set_ylabel(y)
+        columns = 1 if ax is not None or spec is None else spec.get_gridspec().ncols
+        axis.set_xlabel(_readable(_fitted(title, figure.get_figwidth() / columns)))
+        if axis is axes[0] or ax is not None or spec is None or spec.is_first_col():
+            axis.set_ylabel(_readable(y))
     handles, labels = axes[0].get_legend_handles_labels()
     if shown and band:
         handles, labels = [*handles, Patch(color="0.5", alpha=0.3, linewidth=0)], [*labels, band]
     if any(names.values()) and handles:
         if ax is None:
-            figure.legend(handles, labels, loc="outside upper left", **_legend(labels, figure.get_figwidth()))
+            figure.legend(handles, labels, loc="outside lower left", **_legend(labels, figure.get_figwidth()))
         else:
             axes[0].legend(handles, labels, fontsize=_SMALL)
     several = np.ndim(ax) > 0 if ax is not None else len(panels) > 1
@@ -193,25 +217,30 @@ def lines(
     return Drawn(figure, found)
 
 
-def _sheet(panels: int, names: Mapping[str, str], width: Width, height: float | None) -> tuple[Picture, list[Axes]]:
-    """A new figure, with panels next to each other as far as they fit."""
+def _inches(width: Width) -> float:
     if isinstance(width, str):
         checks.one_of(tuple(WIDTHS), "Or give inches.", width=width)
-        inches = WIDTHS[width]
-    else:
-        checks.positive("It is the width of the figure in inches.", width=width)
-        inches = float(width)
+        return WIDTHS[width]
+    checks.positive("It is the width of the figure in inches.", width=width)
+    return float(width)
+
+
+def _sheet(
+    titles: Sequence[str], labels: Sequence[str], width: Width, height: float | None
+) -> tuple[Picture, list[Axes]]:
+    """A new figure, with panels next to each other as far as they fit, and room for a legend below them."""
+    inches, panels = _inches(width), len(titles)
     columns = min(panels, max(1, int(inches / _PANEL)))
     rows = -(-panels // columns)
     if height is not None:
         checks.positive("It is the height of the figure in inches.", height=height)
     else:
-        height = rows * (0.45 + 0.62 * inches / columns)
-        if any(names.values()):  # a legend, which is filled column by column
-            labels = list(names.values())
+        more = max(_fitted(title, inches / columns).count("\n") for title in titles)
+        height = rows * (0.45 + 0.62 * inches / columns + 0.13 * more)
+        if labels:  # a legend is filled column by column
             below = -(-len(labels) // _legend(labels, inches)["ncols"])
             lines = [max(label.count("\n") + 1 for label in labels[i::below]) for i in range(below)]
-            height += 0.15 * (sum(lines) + 1)
+            height += 0.14 * sum(lines) + 0.06
     figure = Picture(figsize=(inches, height), layout=ConstrainedLayoutEngine(w_pad=0.02, h_pad=0.02))
     axes = list(figure.subplots(rows, columns, squeeze=False, sharey=True).flat)
     for axis in axes:
@@ -226,22 +255,22 @@ def _sheet(panels: int, names: Mapping[str, str], width: Width, height: float | 
 
 
 def _legend(labels: Sequence[str], inches: float) -> dict[str, Any]:
-    """How a legend above the panels is laid out: as many columns as the longest line of a label permits."""
-    longest = max((len(line) for label in labels for line in label.split("\n")), default=1)
-    columns = max(1, min(4, len(labels), int(inches * 72 / (3.7 * longest + 28))))
-    sizes: Any = {"fontsize": _SMALL, "handlelength": 2.6, "columnspacing": 1.0, "borderaxespad": 0.2, "frameon": False}
-    return {"ncols": columns, "labelspacing": 0.3, **sizes}
+    """How a legend below the panels is laid out: in as many columns as fit, which are filled one after the other."""
+    sizes = [3.7 * max(map(len, label.split("\n"))) + 28 for label in labels]  # points
+
+    def fits(columns: int) -> bool:
+        parts = np.array_split(np.array(sizes), columns)
+        return sum(float(part.max()) for part in parts) + 7 * (columns - 1) <= 72 * inches
+
+    columns = next((count for count in (4, 3, 2) if count <= len(labels) and fits(count)), 1)
+    style: Any = {"fontsize": _SMALL, "handlelength": 2.6, "columnspacing": 1.0, "borderaxespad": 0.2, "frameon": False}
+    return {"ncols": columns, "labelspacing": 0.3, **style}
 
 
-def wrapped(text: str, width: Width = "column") -> str:
-    """The text of a legend in lines that fit into a figure.
-
-    Args:
-        text: The text, whose own lines are kept.
-        width: The width of the figure, as for `lines`.
-    """
-    inches = WIDTHS.get(str(width), 3.3) if isinstance(width, str) else float(width)
-    return "\n".join(part for line in text.split("\n") for part in textwrap.wrap(line, max(20, int(16 * inches))))
+def _fitted(text: str, inches: float) -> str:
+    """Text in lines that fit a width; its own lines are kept."""
+    size = max(20, int(15 * inches))
+    return "\n".join(part for line in text.split("\n") for part in textwrap.wrap(line, size, break_on_hyphens=False))
 
 
 def _readable(text: str) -> str:
@@ -256,9 +285,12 @@ def _readable(text: str) -> str:
     return "\n".join(lines)
 
 
-def _panel(axis: Axes, frame: pd.DataFrame, names: Mapping[str, str], floor: float | None) -> bool:
+def _panel(axis: Axes, frame: pd.DataFrame, names: Mapping[str, str], floor: float | None, end: float | None) -> bool:
     """Draw one panel; returns whether it has a band."""
-    found = {label: frame.loc[frame["label"] == label] for label in names}
+    if end is not None:
+        frame = frame[frame["x"] <= end * (1 + 1e-6)]  # amounts may be sums in float32
+    groups = dict[Any, pd.DataFrame](iter(frame.groupby("label", sort=False, observed=True)))
+    found = {label: thinned(groups.get(label, frame[:0])) for label in names}
     means = np.concatenate([np.asarray(one["mean"], float) for one in found.values()])
     if floor is not None:
         checks.not_negative("It is the accuracy of the reference.", floor=floor)
@@ -268,11 +300,11 @@ def _panel(axis: Axes, frame: pd.DataFrame, names: Mapping[str, str], floor: flo
     if _wide(known):
         bottom = max(float(known[known > 0].min()) * 0.6, floor or 0.0)
     ends: list[float] = []
-    banded, before = False, len(axis.lines)  # what is drawn into the same Axes later has a look of its own
+    banded, styles = False, looks(names, len(axis.lines))  # what is drawn into the same Axes later looks different
     for i, (label, one) in enumerate(found.items()):
         x, *rest = (np.asarray(one[column], float) for column in ("x", "mean", "low", "high"))
         mean, low, high = rest if floor is None else (np.maximum(values, floor) for values in rest)
-        style = look(before + i)
+        style = styles[label]
         if len(x) and not np.any(x > 0):  # it spends nothing: where it ends, whatever the others spend
             axis.axhline(mean[-1], color=style["color"], linewidth=0.8, linestyle=(0, (1, 3)), gid=f"level-{i}")
         good = np.isfinite(x) & np.isfinite(mean)
@@ -281,7 +313,7 @@ def _panel(axis: Axes, frame: pd.DataFrame, names: Mapping[str, str], floor: flo
         thick = first - (first - 0.9) * i / max(1, len(found) - 1)
         how: Any = style if len(found) > 1 or good.sum() == 1 else {**style, "marker": None}
         how = how | {"linewidth": thick, "markevery": (start, _APART) if good.sum() > 2 else None}
-        how |= {"label": _readable(names[label]) or "_", "zorder": 2 + 0.01 * i, "gid": f"line-{i}"}
+        how |= {"label": names[label] or "_", "zorder": 2 + 0.01 * i, "gid": f"line-{i}"}
         axis.plot(x[good], mean[good], **how)
         shown = good & np.isfinite(low) & np.isfinite(high)
         if np.any(high[shown] > low[shown]):
@@ -302,7 +334,31 @@ def _panel(axis: Axes, frame: pd.DataFrame, names: Mapping[str, str], floor: flo
         axis.xaxis.set_major_locator(MaxNLocator(4))
         if max(ends, default=0.0) >= 1e3:
             axis.xaxis.set_major_formatter(EngFormatter(sep=""))
+    if end is not None and end < np.inf:
+        axis.set_xlim(right=end)
     return banded
+
+
+def thinned(one: pd.DataFrame) -> pd.DataFrame:
+    """The records of a long line with a band that are drawn, with all extremes; Matplotlib simplifies other lines.
+
+    Buckets of records lie evenly, and more closely at the beginning, for logarithmic axes.
+
+    Args:
+        one: The records of the line in their order, with columns low and high.
+    """
+    size = len(one)
+    if size <= _MOST or not np.any(one["high"] > one["low"]):
+        return one
+    steps = np.linspace(0, size, _MOST // 12), np.geomspace(1, size, _MOST // 12)
+    edges = np.unique(np.concatenate([[0], *steps]).astype(int))
+    low, high = one["low"].fillna(np.inf).to_numpy(), one["high"].fillna(-np.inf).to_numpy()
+    buckets = list(pairwise(edges))
+    extremes = [
+        start + place for start, end in buckets for place in (low[start:end].argmin(), high[start:end].argmax())
+    ]
+    places = [edges[:-1], edges[1:] - 1, extremes]
+    return one.iloc[np.unique(np.concatenate(places).astype(int))]
 
 
 def plain(axis: Axes) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pandas as pd
 
 from jdfl.lab import charts, words
-from jdfl.lab.curves import AXES, BAND, axes_of, band, metrics_of
+from jdfl.lab.curves import AXES, axes_of, metrics_of
 from jdfl.lab.entries import DEFAULT
 from jdfl.lab.page import Code, Fold, Part, Section, Table, page
 from jdfl.lab.table import Format, Grid
@@ -20,7 +20,10 @@ from jdfl.store.files import placed, placed_folder, tidy, write
 if TYPE_CHECKING:
     from jdfl.lab.comparison import Comparison
 
-
+_ABOUT = (
+    "Runs that diverged are left out. Seconds are the wall time of the simulation without compilation, spread evenly "
+    "over the rounds."
+)
 _TABLES: dict[str, Format] = {"table.txt": "text", "table.md": "markdown", "table.tex": "latex"}
 _DATA = "comparison.json comparison.npz curves.csv curves.parquet tuning.csv equal_costs.csv environment.json"
 _PAGES = "provenance.json figure.png figure.pdf report.html manifest.json"
@@ -54,9 +57,7 @@ def fill(comparison: "Comparison", folder: Path, config_yaml: str, *, apart: Seq
     for name, content in (contents | ({"config.yaml": config_yaml} if config_yaml else {})).items():
         write(folder / name, content)
     stored.write_value(folder, "comparison", comparison)
-    axes = axes_of(comparison.curves)
-    amounts = [name for name in axes if comparison.tuned_at(name)] or axes
-    fig, _ = comparison.plot(amounts, width="page")
+    fig, _ = comparison.plot(_amounts(comparison), width="page")
     for suffix in ("png", "pdf"):
         with placed(folder / f"figure.{suffix}") as path:
             fig.savefig(path)
@@ -76,18 +77,35 @@ def _marked(comparison: "Comparison", rows: pd.DataFrame) -> pd.DataFrame:
     return rows.assign(mark=rows["label"].map({label: comparison.mark(label) for label in comparison.results}))
 
 
+def _amounts(comparison: "Comparison") -> list[str]:
+    """What methods were tuned at equal amounts of, or the usual amounts where nothing is tuned."""
+    return [
+        name
+        for name in axes_of(comparison.curves)
+        if comparison.tuned_at(name) and (comparison.budget is not None or name in (comparison.by, *DEFAULT))
+    ] or ["round"]
+
+
 def _sections(comparison: "Comparison", config_yaml: str) -> Iterator[Section]:
-    grid, views = comparison.grid(), comparison.views
-    yield Section("Result", ["\n\n".join(grid.caption), _table(grid)])
-    yield Section("Curves", _curves(comparison))
-    others = [(one.by, one.grid()) for one in views]  # each with its own tuning
-    if comparison.budget is None:  # without tuning: the usual amounts
-        others += [(x, comparison.grid(by=x)) for x in DEFAULT if x != comparison.by]
-    for x, other in others:
+    tuned, axes = comparison.budget is not None, _amounts(comparison)
+    metrics = metrics_of(comparison.curves)
+    first, *few = charts.chosen(metrics, [words.headline(comparison), *comparison.shown])
+    given = [(comparison, comparison.by), *((one, one.by) for one in comparison.views)]  # each with its own tuning
+    given += [] if tuned else [(comparison, x) for x in DEFAULT if x != comparison.by]
+    for one, x in given:
+        grid = one.grid(by=x)
+        parts: list[Part] = [words.conclusion(one, x), _table(grid), Fold("How it was compared", grid.caption)]
+        if one is comparison and x == comparison.by:
+            parts.insert(1, _chart(comparison, axes, first))
         title = "Rounds to the stop rule" if x == "stop" else f"At equal {AXES[x]}"
-        yield Section(title, ["\n\n".join(other.caption[1:]), _table(other)])
+        yield Section("Result" if len(parts) > 3 else title, parts)
+    if few:
+        about = f"Other metrics that are drawn, of {len(metrics)} in curves.csv. {_ABOUT}"
+        drawn = [Fold(name.replace("_", " "), [_chart(comparison, axes, name)]) for name in few]
+        yield Section("Other metrics", [about, *drawn])
     if comparison.criterion:
-        yield Section("Tuning", [part for one in (comparison, *views) for part in _tuning(one)])
+        every = [Fold(f"By {AXES.get(one.by, 'the stop rule')}", _tuning(one)) for one, _ in given]
+        yield Section("Tuning", every)
     statements = {
         label: comparison.privacy[label].statement()
         if label in comparison.privacy
@@ -100,20 +118,10 @@ def _sections(comparison: "Comparison", config_yaml: str) -> Iterator[Section]:
         yield Section("Settings", [Fold("As config.yaml", [Code(config_yaml)])])
 
 
-def _curves(comparison: "Comparison") -> list[Part]:
-    axes, metrics = axes_of(comparison.curves), metrics_of(comparison.curves)
-    axes = [x for x in axes if comparison.tuned_at(x)] or axes
-    metrics.sort(key=lambda name: name != comparison.measure)
-    about = (
-        f"Mean over trials, and a band: {BAND}. Runs that diverged are left out. Seconds are the wall time of "
-        "the simulation without compilation, spread evenly over the rounds."
-    )
-    alt = f"{', '.join(metrics)} of every algorithm against {', '.join(axes)}"
-    drawn = (((x, y), band(comparison.view(x).curves, x, y)) for y in metrics for x in axes)
-    views = [(x, comparison.view(x), label) for x in axes for label in comparison.results]
-    marks = [f"{AXES[x]}: {label}, {mark}" for x, view, label in views if (mark := view.mark(label))]
-    names = {x: words.axis(comparison, x).replace("\n", " ") for x in axes}
-    return [about, *([f"Marked: {'; '.join(marks)}."] if marks else []), charts.curves(drawn, names, alt)]
+def _chart(comparison: "Comparison", axes: Sequence[str], y: str) -> Part:
+    """The figures of `plot`."""
+    figures = {(AXES[x], y): comparison.plot(x, y).fig for x in axes}
+    return charts.drawn(figures, f"{y.replace('_', ' ')} of every algorithm against {', '.join(axes)}")
 
 
 def _tuning(comparison: "Comparison") -> list[Part]:

@@ -22,7 +22,7 @@ from jdfl.engine.result import BAD, Result
 from jdfl.events import REGISTRY as ASYNCHRONOUS
 from jdfl.lab import charts
 from jdfl.lab.curves import AXES, BAND, LABELS, band, labelled
-from jdfl.lab.page import Code, Fold, Part, Section, Table, page
+from jdfl.lab.page import Chart, Code, Fold, Part, Section, Table, page
 from jdfl.lab.table import PM, half_width, rounded
 from jdfl.privacy import Ledger
 from jdfl.privacy.report import upper, worth
@@ -36,13 +36,17 @@ _FIRST = ("algorithm", "problem", "network")  # settings whose kinds are named w
 _FILES = ("config.yaml", "environment.json", "metrics.parquet", "params.npz", "provenance.json", "summary.json")
 _TABLES = (*TABLES, "releases")
 _AXES = {**AXES, "epsilon": "epsilon of the worst node"}
+_AMOUNTS = ("round", "bytes", "epsilon", "network_seconds")  # that are drawn
 _BARS = 128  # nodes
 _NETWORKS = 6  # settings whose networks and timelines are drawn
 _SAME_NOISE = (
     "No total is given: the same run is there under several versions of the code. They have the same noise, and may "
     "use it differently."
 )
-_NODES = "Nodes are coloured by the chosen value at the end. Lines join nodes if one receives from the other."
+_NODES = (
+    "Nodes are coloured by the distance of their parameters to the mean at the end. Lines join nodes if one receives "
+    "from the other. All values are in nodes.csv."
+)
 _ORIGIN = ["folder", "seed", "begun (UTC)", "provenance", "jdfl", "code", "jax", "device"]
 
 
@@ -207,28 +211,30 @@ def _runs(entries: Iterable[_Entry]) -> list[_Run]:
 
 
 def _sections(entries: Sequence[_Entry]) -> Iterator[Section]:
-    yield Section("What was run", list(_about(entries)))
-    yield Section("Curves", _curves(entries))
+    curves = _Curves(entries)
+    first, *few = curves.metrics or [""]
+    result: list[Part] = [*_about(entries), curves.words, *([curves.chart(first, curves.axes)] if first else [])]
+    yield Section("Result", [*result, _final(entries)])
+    more: list[Part] = [Fold(name.replace("_", " "), [curves.chart(name, curves.axes[:2])]) for name in few]
     drawn = [(entry, entry.runs[0]) for entry in entries[:_NETWORKS]]
     if networks := [(entry, chart) for entry, run in drawn if (chart := _network(run)) is not None]:
-        yield Section("Network", [_NODES, *_apart(entries, networks)])
+        more.append(Fold("Network", [_NODES, *_apart(entries, networks[:1])]))
     if timelines := [(entry, chart) for entry, run in drawn if (chart := _timeline(run)) is not None]:
-        yield Section("Timeline", _apart(entries, timelines))
-    unknown = "Nothing can be claimed before the run has ended."
-    firsts = [(entry, entry.runs[0].summary) for entry in entries]
-    privacy = [(one, as_paragraphs(numbers["privacy"]["statement"]) if numbers else unknown) for one, numbers in firsts]
-    yield Section("Privacy", [*_together(entries), *_apart(entries, privacy)])
+        more.append(Fold("Timeline", _apart(entries, timelines)))
     splits: list[tuple[_Entry, pd.DataFrame]] = []
     for entry in entries:
         table = entry.runs[0].tables.get("split")
         if table is not None and not any(np.array_equal(table, other) for _, other in splits):
             splits.append((entry, table))
     if splits:
-        yield Section("Data partition", _apart(entries, [(entry, _split(table)) for entry, table in splits]))
-    texts = [(entry, Code(summary_text(numbers))) for entry, numbers in firsts if numbers]
-    if texts:
-        yield Section("Costs", _apart(entries, texts))
-    yield Section("Settings and provenance", list(_settings(entries)))
+        more.append(Fold("Data partition", _apart(entries, [(entry, _split(table)) for entry, table in splits])))
+    yield Section("More figures", more)
+    unknown = "Nothing can be claimed before the run has ended."
+    firsts = [(entry, entry.runs[0].summary) for entry in entries]
+    privacy = [(one, as_paragraphs(numbers["privacy"]["statement"]) if numbers else unknown) for one, numbers in firsts]
+    yield Section("Privacy", [*_together(entries), *_apart(entries, privacy)])
+    texts = [Fold(f"Costs of {entry.label}", [Code(summary_text(numbers))]) for entry, numbers in firsts if numbers]
+    yield Section("Settings, costs and provenance", [*texts, *_settings(entries)])
 
 
 def _apart(entries: Sequence[_Entry], parts: Iterable[tuple[_Entry, Part]]) -> list[Part]:
@@ -236,7 +242,7 @@ def _apart(entries: Sequence[_Entry], parts: Iterable[tuple[_Entry, Part]]) -> l
     return [part if len(entries) == 1 else Fold(entry.label, [part]) for entry, part in parts]
 
 
-def _about(entries: Sequence[_Entry]) -> Iterator[Part]:
+def _about(entries: Sequence[_Entry]) -> Iterator[str]:
     several = len(entries) > 1
     for entry in entries:
         run, seeds = entry.runs[0], [str(one.seed) for one in entry.runs if one.seed is not None]
@@ -248,7 +254,6 @@ def _about(entries: Sequence[_Entry]) -> Iterator[Part]:
         for run in entry.runs:
             who = f"{entry.label}{run.of_seed}: " if several or len(entry.runs) > 1 else ""
             yield from (f"{who}{words}" for words in _warnings(run, "ended" if who else "Ended"))
-    yield _final(entries)
 
 
 def _warnings(run: _Run, ended: str) -> Iterator[str]:
@@ -260,32 +265,34 @@ def _warnings(run: _Run, ended: str) -> Iterator[str]:
     yield from (f"Warning: {warning}." for warning in run.summary["warnings"])
 
 
-def _curves(entries: Sequence[_Entry]) -> list[Part]:
-    """Every metric against every cost, with bands over the seeds."""
-    words = "Choose a metric, and the cost that it is shown against."
-    if any(len(entry.runs) > 1 for entry in entries):
-        words = f"Mean over the seeds, with a band: {BAND}. {words}"
-    if len(_promises(entries)) > 1:
-        words = f"Epsilons do not promise the same: there are no curves against them. {words}"
-    return [words, charts.curves(_bands(entries), _AXES, "Metrics of the runs against what they cost.")]
+class _Curves:
+    """The records of all runs, and the few metrics and amounts that are drawn."""
 
+    def __init__(self, entries: Sequence[_Entry]) -> None:
+        frames: list[pd.DataFrame] = []
+        differ = len(_promises(entries)) > 1
+        for entry in entries:
+            for place, run in enumerate(entry.runs):  # several may have the same seed
+                numbers = run.summary
+                ending = f"{run.ending}, shown" if run.ending in BAD else run.ending  # a page shows its records, too
+                per_round = numbers["seconds"] / max(1, numbers["rounds"]) if numbers else None
+                frame = labelled(run.history, (entry.label, place, ending), run.nodes, per_round)
+                frames.append(frame.assign(epsilon=np.nan if differ else _epsilon_by_round(run)))
+        self.table = pd.concat(frames, ignore_index=True)
+        self.labels = [entry.label for entry in entries]
+        names = _metric_names([str(name) for name in self.table.columns if name not in (*_AXES, *LABELS)])
+        self.metrics = charts.chosen(names)
+        known = {x: self.table[x].to_numpy(float) for x in _AMOUNTS if x in self.table}
+        self.axes = [x for x, used in known.items() if np.all(used >= 0) and np.any(used > 0)]
+        self.band = BAND if any(len(entry.runs) > 1 for entry in entries) else ""
+        shown = f"Drawn are {', '.join(self.metrics)}" if len(names) > len(self.metrics) else "All metrics are drawn"
+        differing = "Epsilons do not promise the same: there are no curves against them. " if differ else ""
+        self.words = f"{differing}{shown.replace('_', ' ')}; metrics.csv of every run has all metrics and costs."
 
-def _bands(entries: Sequence[_Entry]) -> Iterator[tuple[tuple[str, str], pd.DataFrame]]:
-    """The means of all metrics with their intervals, by amount and metric."""
-    frames: list[pd.DataFrame] = []
-    differ = len(_promises(entries)) > 1
-    for entry in entries:
-        for place, run in enumerate(entry.runs):  # several may have the same seed
-            numbers = run.summary
-            ending = f"{run.ending}, shown" if run.ending in BAD else run.ending  # a page shows its records, too
-            per_round = numbers["seconds"] / max(1, numbers["rounds"]) if numbers else None
-            frame = labelled(run.history, (entry.label, place, ending), run.nodes, per_round)
-            frames.append(frame.assign(epsilon=np.nan if differ else _epsilon_by_round(run)))
-    table = pd.concat(frames, ignore_index=True)
-    metrics = _metric_names([str(name) for name in table.columns if name not in (*_AXES, *LABELS)])
-    known = {x: table[x].to_numpy(float) for x in _AXES if x in table}
-    axes = [x for x, used in known.items() if np.all(used >= 0) and np.any(used > 0)]
-    yield from (((x, y), band(table, x, y)) for y in metrics for x in axes)
+    def chart(self, metric: str, amounts: Sequence[str]) -> Chart:
+        """The means of a metric with their intervals, against each of some amounts."""
+        views = (((x, metric), band(self.table, x, metric)) for x in amounts)
+        return charts.curves(views, _AXES, f"{metric} against {', '.join(amounts)}", self.labels, self.band)
 
 
 def _epsilon_by_round(run: _Run) -> np.ndarray:
@@ -315,6 +322,8 @@ def _network(run: _Run) -> Part | None:
         return None
     shown, m = nodes["node"].nunique(), run.nodes
     some = f"{shown} of {m} nodes" if shown < m else f"{m} nodes"
+    value = next(name for name in ("distance", "communications") if name in nodes)
+    nodes = nodes[[name for name in ("round", "node", "name", value) if name in nodes]]
     count = int(np.sum((links["node"] >= 0) & (links["round"] == links["round"].max())))
     return charts.network(nodes, links, f"A network of {some} with {count} links in the last recorded round.")
 

@@ -1,13 +1,13 @@
 """A page that is a single HTML file: text, tables, images and charts, in light and dark, on a phone and on paper.
 
-Nothing is loaded from elsewhere. With script.js, which is in the file if it has charts, a reader chooses what a chart
-shows; without it the first picture of every chart is shown.
+Nothing is loaded from elsewhere, and there are no scripts. Text comes in the order in which it is read: the conclusion,
+what shows it, and details that are folded.
 """
 
 import base64
 import html
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 from string import Template
@@ -38,11 +38,10 @@ class Image:
 
 @dataclass(frozen=True)
 class Chart:
-    """A chart, made by `jdfl.lab.charts`: one picture, or several that a reader chooses from."""
+    """Pictures next to each other as far as they fit, made by `jdfl.lab.charts`."""
 
     pictures: Mapping[tuple[str, str], str]  # SVG by what is on the horizontal axis, and what is shown against it
     alt: str  # the chart in words
-    curves: Mapping[str, str] = field(default_factory=dict[str, str])  # samples as SVG by label, of what can be hidden
 
 
 @dataclass(frozen=True)
@@ -88,14 +87,12 @@ def page(path: str | Path, title: str, sections: Sequence[Section], foot: str = 
         for i, one in enumerate(sections)
     )
     links = [f'<a href="#part-{i}">{_safe(one.heading)}</a>\n' for i, one in enumerate(sections)]
-    script = f'<script>"use strict";\n(() => {{\n{_file("script.js")}}})();</script>'
     text = Template(_file("page.html")).substitute(
         title=_safe(title),
         style=_file("style.css"),
         links="".join(links),
         body=body,
         foot=f"<footer>{_safe(foot)}</footer>" if foot else "",
-        scripts=script if '<figure class="chart"' in body else "",
     )
     Path(path).write_text(text, encoding="utf-8")
     return Path(path)
@@ -129,20 +126,11 @@ def _part(part: Part) -> str:
             data = base64.b64encode(path.read_bytes()).decode("ascii")
             return f'<img src="data:image/{media};base64,{data}" alt="{_safe(part.alt)}">'
         case Chart():
-            buttons = "".join(
-                f'<li><button type="button" data-curve="{i}" aria-pressed="true" title="show or hide">{sample}'
-                f"<span>{_safe(label)}</span></button></li>"
-                for i, (label, sample) in enumerate(part.curves.items())
-            )
             plots = "\n".join(
-                f'<div class="plot" data-x="{_safe(x)}" data-y="{_safe(y)}" role="img" '
-                f'aria-label="{_safe(y)} against {_safe(x)}"{" hidden" if i else ""}>{svg}</div>'
-                for i, ((x, y), svg) in enumerate(part.pictures.items())
+                f'<div class="plot" role="img" aria-label="{_safe(y)} against {_safe(x)}">{svg}</div>'
+                for (x, y), svg in part.pictures.items()
             )
-            return (
-                f'<figure class="chart" aria-label="{_safe(part.alt)}">\n<div class="controls"></div>\n'
-                f'<ul class="legend">{buttons}</ul>\n{plots}\n</figure>'
-            )
+            return f'<figure class="chart" aria-label="{_safe(part.alt)}">\n{plots}\n</figure>'
         case Code():
             return f'<pre tabindex="0"><code>{_safe(part.text)}</code></pre>'
         case Fold():

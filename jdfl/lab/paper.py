@@ -166,7 +166,7 @@ def _study(folder: Path) -> _Work:
         records = records.assign(label=records["point"].map(labels), ending="")
         panels, meaning = {AXES["round"]: band(records, "round", by)}, BAND
     labels = sorted({str(label) for frame in panels.values() for label in frame["label"]})
-    names = {label: drawing.wrapped(label) if len(labels) > 1 else "" for label in labels}
+    names = {label: label if len(labels) > 1 else "" for label in labels}
     figure = drawing.lines(panels, names, by.replace("_", " "), band=meaning, origin=origin).fig
     tried = ", ".join(line.partition("=")[0].strip() for line in config.over)
     title = f"Sweep of {tried} of {config.base.algorithm.kind} on {config.base.problem.kind}"

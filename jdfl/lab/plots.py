@@ -61,16 +61,17 @@ def of_comparison(
     checks.one_of(metrics_of(comparison.curves), y=y)
     own = comparison.by if comparison.by in axes else "round"
     amounts = _amounts(own if x is None else x, axes)
-    panels: dict[str, pd.DataFrame] = {}
+    panels, ends = dict[str, pd.DataFrame](), dict[str, float]()
     for name in amounts:
-        title = words.axis(comparison, name) if marks else AXES[name]
-        panels[title] = band(comparison.view(name).curves, name, y)
-    views = {name: comparison.view(name) for name in amounts}
-    names = {label: words.legend(label, views) if marks else label for label in comparison.results}
-    names = {label: drawing.wrapped(text, width) for label, text in names.items()}
+        view = comparison.view(name)
+        title = "\n".join([words.axis(comparison, name), *words.notes(view)]) if marks else AXES[name]
+        panels[title] = band(view.curves, name, y)
+        if view.by == name and view.budget is not None:
+            ends[title] = view.budget
+    names = {label: words.named(comparison, label) if marks else label for label in comparison.results}
     floor = comparison.floor if floor is None and y == "suboptimality" else floor
     how: Any = {"floor": floor, "ax": ax, "width": width, "height": height, "origin": comparison.provenance}
-    return drawing.lines(panels, names, y.replace("_", " "), band=BAND, **how)
+    return drawing.lines(panels, names, y.replace("_", " "), band=BAND, ends=ends, **how)
 
 
 def _amounts(x: str | Sequence[str], known: Sequence[str]) -> list[str] | tuple[str]:

@@ -45,7 +45,7 @@ from jdfl.store.jobs import FailedJobsError, Jobs
 
 Engine = Callable[[Jobs, Sequence[Group]], None]  # runs groups and stores their results
 RUNS, CURVES = "runs.parquet", "curves.parquet"  # of a group
-_POINTS = 500  # rows of the table of a page
+_SHOWN, _POINTS = 20, 500  # rows of the table of a page that are open, and all of them
 _OTHERS = "point seed rounds delta epsilon promise ledger seconds compile_seconds"  # columns that are no metrics
 
 
@@ -288,20 +288,30 @@ def write_page(
         left: Which points are not done, in words; empty if all are.
     """
     refused, (numeric, done) = table[table["ending"] == REFUSED], varied(config, table)
-    how = "All combinations" if config.random is None else f"{config.random} points drawn at random"
-    parts: list[Part] = [f"{how} of {'; '.join(config.over)}, with {config.seeds} seed(s) each.\n\n{left}"]
+    few = charts.chosen([name for name in metrics if name not in COUNTS and name != "rounds"], metrics[:1])
+    parts, more = list[Part](), list[Part]()
+    if rows and len(done):
+        best = ", ".join(f"{head} {cell}" for head, cell in zip(heads[: 2 + len(config.over)], rows[0]))
+        parts.append(f"The best of {len(rows)} points by {metrics[0].replace('_', ' ')}: {best}.")
+    parts += [*filter(None, (left, spent))]
+    if numeric and few and len(done):
+        labels, axes = [str(one) for one in done["label"].unique()], {name: name for name in numeric}
+        for y in few:
+            views = (((x, y), means(done, x, y)) for x in numeric)
+            chart = charts.curves(views, axes, f"{y} against {', '.join(numeric)}", labels, MEANS)
+            (parts if y == few[0] else more).append(chart if y == few[0] else Fold(y.replace("_", " "), [chart]))
+    parts.append(Table(heads, rows[:_SHOWN]))
+    if len(rows) > _SHOWN:
+        parts.append(Fold(f"The next {min(len(rows), _POINTS) - _SHOWN} points", [Table(heads, rows[_SHOWN:_POINTS])]))
     if len(refused):
         why = Table(["point", "reason"], refused[["point", "reason"]].astype(object).to_numpy().tolist())
-        parts.append(Fold(f"{len(refused)} points were refused", [why]))
-    sections = [Section("Points that were tried", parts)]
-    if numeric and metrics and len(done):
-        words = f"Mean over runs, with a band from the {MEANS}; diverged runs are left out."
-        alt = f"{', '.join(metrics)} against {', '.join(numeric)}"
-        views = (((x, y), means(done, x, y)) for y in metrics for x in numeric)
-        sections.append(Section("Metrics", [words, charts.curves(views, {name: name for name in numeric}, alt)]))
-    some = "" if len(rows) <= _POINTS else f"The best {_POINTS} of {len(rows)}."
-    sections.append(Section("Points, the best first", [some, spent, Table(heads, rows[:_POINTS])]))
-    sections.append(Section("Settings", [Fold("As study.yaml", [Code(to_yaml(config))])]))
+        more.append(Fold(f"{len(refused)} points were refused", [why]))
+    how = "All combinations" if config.random is None else f"{config.random} points drawn at random"
+    tried = (
+        f"{how} of {'; '.join(config.over)}, with {config.seeds} seed(s) each. results.csv has all runs and metrics."
+    )
+    more.append(Fold("Settings, as study.yaml", [Code(to_yaml(config))]))
+    sections = [Section("Result", parts), Section("Details", [f"{tried} Figures leave diverged runs out.", *more])]
     hashes = table["provenance"].dropna() if "provenance" in table else ()
     foot = f"Made by jdfl; provenance {provenance.total(map(str, hashes))}."
     return page(path, f"Study of {config.base.algorithm.kind} on {config.base.problem.kind}", sections, foot)
@@ -322,7 +332,7 @@ def varied(config: StudyConfig, table: pd.DataFrame) -> tuple[list[str], pd.Data
     return numeric, done.assign(label=named.agg(", ".join, axis=1) if len(named.columns) else "all")
 
 
-MEANS = "smallest to the largest value"  # what low and high of `means` are
+MEANS = "minimum to maximum"  # what low and high of `means` are
 
 
 def means(done: pd.DataFrame, x: str, y: str) -> pd.DataFrame:

@@ -1,6 +1,6 @@
 """What tables, figures and pages of a comparison say in words, and what Python shows of it and of results."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from html import escape
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +13,7 @@ from jdfl.engine.metrics import COUNTS
 from jdfl.engine.result import BAD, Result
 from jdfl.lab.curves import AXES, Short
 from jdfl.lab.entries import grid_text
-from jdfl.lab.table import PM, USED, Cell, Grid, column, number, padded
+from jdfl.lab.table import PM, USED, Cell, Grid, better, column, half_width, leaders, number, padded, rounded
 from jdfl.lab.tuning import Tuned
 from jdfl.privacy.report import upper, whom
 from jdfl.results.summary import bytes_text, described
@@ -55,6 +55,30 @@ def grid(of: "Comparison", by: str, value: float | None, names: list[str]) -> Gr
     return Grid(headers, [list(row) for row in zip(*cells)], _caption(of, by, value, found))
 
 
+def headline(of: "Comparison") -> str:
+    """The metric that a page begins with: the measure, unless tables do not show it."""
+    return of.measure if of.measure in of.shown or not of.shown else of.shown[0]
+
+
+def conclusion(of: "Comparison", by: str, value: float | None = None) -> str:
+    """Which method is the best at an amount of `by`, and which cannot be distinguished from it."""
+    stop, name = by == "stop", headline(of)
+    beside, sign = _unranked(of, by, value), 1 if stop else better(name)
+    values = of.values(by) if stop else of.values(by, value, name)
+    beside += [] if stop else [label for label in apart(of, name) if label not in beside]
+    first = leaders(values[[label for label in values.columns if label not in beside]], sign)
+    at = "" if stop else f"At {AXES[by]} ≤ {number(float(of.at(by, value, metrics=[])['budget'].iloc[0]))}: "
+    if not first:
+        return f"{at}no method is ranked{', as there is one trial only' if len(of.seeds) == 1 else ''}."
+    best, *near = first
+    what = "rounds to the stop rule" if stop else name.replace("_", " ")
+    mean = rounded(float(values[best].mean()), half_width(values[best].to_numpy(float)), "deterministic")
+    text = f"{at}{best} has the {'lowest' if sign > 0 else 'highest'} mean {what}, {mean}"
+    apart_from = ", and no method is distinguishable from it" if len(near) == len(values.columns) - 1 > 0 else ""
+    apart_from = apart_from or (f"; not distinguishable from it: {', '.join(near)}" if near else "")
+    return f"{text}{apart_from}." + (f" Not ranked: {', '.join(beside)}." if beside else "")
+
+
 def note(of: "Comparison", label: str) -> str:
     """How an algorithm came by its values."""
     how = of.tuned[label]
@@ -91,15 +115,18 @@ def mark(of: "Comparison", label: str) -> str:
     return "; ".join(filter(None, (used, untuned, f"best {edges}" if edges else "")))
 
 
-def legend(label: str, views: "Mapping[str, Comparison]") -> str:
-    """A label with its marks, by amount where they differ."""
-    marks: dict[str, list[str]] = {}
-    for x, view in views.items():
-        bad = sum(result.ending in BAD for result in view.results[label])
-        diverged = f"{bad} of {len(view.seeds)} diverged" if bad else ""
-        marks.setdefault("; ".join(filter(None, (diverged, mark(view, label)))), []).append(x)
-    lines = [one if len(marks) == 1 else f"{', '.join(at)}: {one}" for one, at in marks.items() if one]
-    return "\n".join([named(next(iter(views.values())), label), *(f"({one})" for one in lines)])
+def notes(of: "Comparison") -> list[str]:
+    """The marks at the budget of `of`, and runs that diverged, each with the labels that it is about."""
+    found: dict[str, list[str]] = {}
+    for label, runs in of.results.items():
+        bad = sum(result.ending in BAD for result in runs)
+        diverged = [f"{bad} of {len(of.seeds)} diverged"] if bad else []
+        for why in (*diverged, *filter(None, mark(of, label).split("; "))):
+            found.setdefault(why, []).append(label)
+    several = len(of.results) > 1
+    return [
+        f"{'all' if several and len(who) == len(of.results) else ', '.join(who)}: {why}" for why, who in found.items()
+    ]
 
 
 def axis(of: "Comparison", x: str) -> str:
@@ -107,7 +134,7 @@ def axis(of: "Comparison", x: str) -> str:
     view = of.view(x)
     if view.budget is None:
         return AXES[x]
-    return f"{AXES[x]}\n" + (f"(tuned at ≤ {number(view.budget)})" if view.by == x else "(not tuned at these)")
+    return f"{AXES[x]} " + (f"(tuned at ≤ {number(view.budget)})" if view.by == x else "(not tuned at these)")
 
 
 def _short(of: "Comparison", label: str, by: str, found: pd.DataFrame) -> str:
@@ -130,11 +157,8 @@ def _unranked(of: "Comparison", by: str, value: float | None) -> list[str]:
     if not of.tuned_at(by, value) or (of.epsilon is not None and len(_promises(of)) > 1):
         return list(of.results)
     early = {} if by == "stop" else _early(of, of.at(by, value, metrics=[]))
-    return [
-        *_beside(of),
-        *(label for label, why in early.items() if _DONE in why),
-        *(label for label, how in of.tuned.items() if how.alike),
-    ]
+    done = [label for label, why in early.items() if _DONE in why]
+    return [*dict.fromkeys((*_beside(of), *done, *(label for label, how in of.tuned.items() if how.alike)))]
 
 
 def _promises(of: "Comparison") -> dict[str, list[str]]:

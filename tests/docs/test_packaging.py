@@ -116,7 +116,7 @@ def test_wheel_has_the_package_and_nothing_else(built):
     assert {name for name in names if name.startswith(about)} == {f"{about}/{file}" for file in files}
     package = {name for name in names if not name.startswith(about)}
     data = ("__init__.pyi", "problems/__init__.pyi", "models/__init__.pyi", "problems/checksums.txt")
-    data += ("py.typed", "lab/page.html", "lab/style.css", "lab/script.js")
+    data += ("py.typed", "lab/page.html", "lab/style.css")
     assert {f"jdfl/{file}" for file in data} <= package
     assert package == {name for name in tracked() if name.startswith("jdfl/")}
 
